@@ -6,7 +6,7 @@ WORKDIR /kcp
 COPY . .
 RUN apt-get update -qq \
  && apt-get install -y -qq --no-install-recommends gcc libc6-dev make git \
- && sh .ci/setup \
+ && sh .ci/setup mpi \
  && rm -rf /var/lib/apt/lists/*
 RUN make run
 CMD ["make", "test"]

@@ -29,7 +29,7 @@ LDLIBS   = -lpthread -lm -ldl
 .DEFAULT_GOAL := help
 # Refuse unknown variables: make check STAGES=07 (for STAGE=07) would judge everything.
 names    := ARCH B CC CFLAGS CHROMIUM CUDA_HOME DESTDIR DIR DRAFT EXTRA FILES FULL JOBS JUDGE KCP_JITTER \
-            LAB LABDIR LABFILE LABKIND LABWORK LAUNCH LDFLAGS LDLIBS LIMIT MISSING N NCCL_HOME \
+            LAB LABDIR LABFILE LABKIND LABWORK LAUNCH LDFLAGS LDLIBS LIMIT MISSING MPICC N NCCL_HOME \
             NVFLAGS PREFIX RANKS SECONDS SEED STAFF STAGE STEPS STRICT TABLE TEXT VARIANT \
             WARN WITHOUT has_blas has_crit
 unread   := $(filter-out $(names),$(foreach v,$(.VARIABLES),\
@@ -53,23 +53,34 @@ endif
 endif
 ARCH      ?= sm_90a
 hash      := \#
+comma     := ,
 has_blas  := $(shell printf '$(hash)include <cblas.h>\nint main(void){cblas_dscal(0,0,0,0);}' | \
                $(CC) -x c - -o /dev/null -lopenblas 2>/dev/null && echo yes)
 has_crit  := $(shell printf '$(hash)include <criterion/criterion.h>\nTest(a,b){}' | \
                $(CC) -x c - -o /dev/null -lcriterion 2>/dev/null && echo yes)
-LDLIBS    += $(if $(has_blas),-lopenblas)
+# What mpicc compiles and links with; MPICC=none: ranks as processes are refused.
+MPICC     ?= mpicc
+mpi_show  := $(if $(filter none,$(MPICC)),,$(shell $(MPICC) -show 2>/dev/null))
+mpi_libs  := $(filter -L% -l% -Wl$(comma)-rpath%,$(mpi_show))
+mpi_flags := $(if $(filter -lmpi%,$(mpi_libs)),-DKCP_WITH_MPI $(patsubst -I%,-isystem %,\
+               $(filter -I%,$(mpi_show))))
+ifeq ($(filter none mpicc,$(MPICC))$(mpi_flags),)
+$(error MPICC=$(MPICC): found no MPI compiler, expected mpicc, its path, or none)
+endif
+LDLIBS    += $(if $(has_blas),-lopenblas) $(mpi_libs)
 
 # ---- the rooms -------------------------------------------------------------------------
 obj      = $(patsubst %.cu,$B/%.cu.o,$(patsubst %.c,$B/%.o,$1))
 ref      := $(wildcard ref/*.c ref/core/*.c)
 base     := $(wildcard ref/base/*.c)
-comm     := $(wildcard comm/*.c comm/*/*.c)
+mpi      := $(wildcard comm/backend/mpi*.c)
+comm     := $(filter-out $(mpi),$(wildcard comm/*.c comm/*/*.c))
 blas     := $(wildcard cuda/*/vB_blas*.c)
 hostv    := $(filter-out $(blas),$(wildcard cuda/*/*.c)) $(if $(has_blas),$(blas))
 judge    := $(filter-out tests/judge/main.c tests/judge/criterion.c,\
               $(wildcard tests/judge/*.c tests/[0-9]*/*.c))
 include  $(wildcard cuda/cuda.mk)
-core     := $(call obj,$(ref) $(base) $(comm) $(hostv) $(judge)) $(cuda_obj) $(cuda_check)
+core     := $(call obj,$(ref) $(base) $(comm) $(mpi) $(hostv) $(judge)) $(cuda_obj) $(cuda_check)
 
 # The flags and the list of objects, kept in files: objects and programs depend on these,
 # so a change of flags (CUDA_HOME=none) or a removed source file causes a rebuild.
@@ -79,15 +90,18 @@ kept = $(if $(findstring n,$(firstword -$(MAKEFLAGS))),$(wildcard $B/$1),$(shell
 ifneq ($(filter-out help clean setup compile_commands.json,$(or $(MAKECMDGOALS),help)),)
 flags_at := $(call kept,made.flags,$(CFLAGS) $(cuda_cflags))
 list_at  := $(call kept,made.list,$(core) $(LDLIBS))
+mpi_at   := $(call kept,made.mpi,$(mpi_flags) $(mpi_libs))
 nvcc_at  := $(if $(cuda_obj),$(call kept,made.nvcc,$(NVFLAGS) $(ARCH)))
 endif
 $(cuda_obj) $(cuda_check): $(nvcc_at)
+$(call obj,$(mpi)): $(mpi_at)
+$(call obj,$(mpi)): with_mpi := $(mpi_flags)
 
 # -MMD: the compiler lists the headers that each object depends on.
 $B/%.o: %.c $(flags_at)
 	@mkdir -p $(@D)
 	@echo "  cc $<"
-	@$(CC) $(CFLAGS) $(cuda_cflags) -MMD -MP -c $< -o $@
+	@$(CC) $(CFLAGS) $(with_mpi) $(cuda_cflags) -MMD -MP -c $< -o $@
 
 $B/kcp-check: $(core) $B/tests/judge/main.o $(list_at)
 	@echo "  link $@"
@@ -111,8 +125,7 @@ setup:
 	@sh .ci/setup $(if $(filter none,$(CUDA_HOME)),,cuda)
 
 said:
-	@PATH=$$PATH:/usr/sbin:/sbin; ldconfig -p 2>/dev/null | grep -q 'libcrypto\.so\.[13]' || \
-	  echo "libcrypto not found (OpenSSL): processes meet with KCP_TRUST_NETWORK=1 only"
+	@$(if $(mpi_flags),true,echo "MPI not found (MPICC=): ranks are threads, or GPUs over NCCL")
 	@$(if $(has_crit),true,echo "Criterion not found: kcp-check runs the tests")
 	@$(if $(has_blas),true,echo "OpenBLAS not found: the vB_blas variants are left out")
 	@$(if $(filter none,$(CUDA_HOME)),echo "CUDA not found (CUDA_HOME=): host variants only",true)
@@ -133,7 +146,7 @@ check-gpus: said $B/kcp-check
 # (3, because scripts also wait). make starts targets in this order, so the longest are
 # first; the output of a script is printed when it ends.
 at_once  = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(or $(JOBS),2))
-longest := $(patsubst %,tests/cli/%.sh,run_cli torch labs cli cases lies network processes)
+longest := $(patsubst %,tests/cli/%.sh,run_cli torch labs cli cases lies mpi)
 scripts  = $(foreach s,$(longest),$(filter $s,$(test_scripts))) \
            $(filter-out $(longest),$(test_scripts))
 test: setup
@@ -178,23 +191,30 @@ sanitize-host:
 PREFIX  ?= /usr/local
 version := $(shell sed -n 's/.*return "\([0-9.]*\)".*/\1/p' ref/core/version.c)
 soname  := libkcp.so.$(firstword $(subst ., ,$(version)))
-public  := ref/kcp.h ref/comm.h ref/stages.h ref/layer.h ref/ref.h ref/wire.h
+public  := ref/kcp.h ref/comm.h ref/kcp_mpi.h ref/stages.h ref/layer.h ref/ref.h ref/wire.h
 $B/libkcp.so: $(call obj,$(ref) $(comm)) $(cuda_lib_obj) $(list_at)
 	@echo "  link $@"
 	@$(CC) -shared $(LDFLAGS) -Wl,-soname,$(soname) $(filter %.o,$^) -lpthread -lm -ldl \
 	  $(cuda_ldlibs) -o $@
 	@ln -sf libkcp.so $B/$(soname)
+# Ranks as MPI processes, separate: libkcp.so needs no MPI.
+$B/libkcp_mpi.so: $(call obj,$(mpi)) $B/libkcp.so
+	@echo "  link $@"
+	@$(CC) -shared $(LDFLAGS) -Wl,-soname,$(notdir $@) $(call obj,$(mpi)) -L$B -lkcp \
+	  -Wl,-rpath,'$$ORIGIN' $(mpi_libs) -lpthread -o $@
 .PHONY: install uninstall prefix
 prefix:
 	@case '$(PREFIX)' in /*) ;; *) echo "PREFIX=$(PREFIX): expected a path from /" >&2; \
 	  exit 2 ;; esac
-install: prefix $B/libkcp.so
+install: prefix $B/libkcp.so $(if $(mpi_flags),$B/libkcp_mpi.so)
 	install -d '$(DESTDIR)$(PREFIX)/lib/pkgconfig' '$(DESTDIR)$(PREFIX)/include/kcp/stages' \
-	  '$(DESTDIR)$(PREFIX)/share/doc/kcp'
+	  '$(DESTDIR)$(PREFIX)/share/doc/kcp' '$(DESTDIR)$(PREFIX)/share/kcp/mpi'
 	install -m 755 $B/libkcp.so '$(DESTDIR)$(PREFIX)/lib/libkcp.so.$(version)'
 	ln -sf libkcp.so.$(version) '$(DESTDIR)$(PREFIX)/lib/$(soname)'
 	ln -sf $(soname) '$(DESTDIR)$(PREFIX)/lib/libkcp.so'
+	$(if $(mpi_flags),install -m 755 $B/libkcp_mpi.so '$(DESTDIR)$(PREFIX)/lib/libkcp_mpi.so')
 	install -m 644 $(public) '$(DESTDIR)$(PREFIX)/include/kcp/'
+	install -m 644 $(mpi) '$(DESTDIR)$(PREFIX)/share/kcp/mpi/'
 	install -m 644 ref/stages/*.def '$(DESTDIR)$(PREFIX)/include/kcp/stages/'
 	install -m 644 LICENSE CHANGELOG.md '$(DESTDIR)$(PREFIX)/share/doc/kcp/'
 	printf 'prefix=%s\nName: kcp\nDescription: context parallelism for delta-rule linear attention\nVersion: $(version)\nLibs: -L"$${prefix}/lib" -lkcp\nCflags: -I"$${prefix}/include/kcp"\n' \
@@ -203,6 +223,8 @@ install: prefix $B/libkcp.so
 # Removes what install created, and folders that are then empty.
 uninstall: prefix
 	rm -f '$(DESTDIR)$(PREFIX)/lib/libkcp.so' '$(DESTDIR)$(PREFIX)/lib/$(soname)' \
+	  '$(DESTDIR)$(PREFIX)/lib/libkcp_mpi.so' \
+	  $(patsubst comm/backend/%,'$(DESTDIR)$(PREFIX)/share/kcp/mpi/%',$(mpi)) \
 	  '$(DESTDIR)$(PREFIX)/lib/libkcp.so.$(version)' \
 	  '$(DESTDIR)$(PREFIX)/lib/pkgconfig/kcp.pc' \
 	  '$(DESTDIR)$(PREFIX)/share/doc/kcp/LICENSE' \
@@ -210,7 +232,8 @@ uninstall: prefix
 	cd '$(DESTDIR)$(PREFIX)/include/kcp' 2>/dev/null && \
 	  rm -f $(patsubst ref/%,%,$(public) $(wildcard ref/stages/*.def)) || true
 	rmdir '$(DESTDIR)$(PREFIX)/include/kcp/stages' '$(DESTDIR)$(PREFIX)/include/kcp' \
-	  '$(DESTDIR)$(PREFIX)/share/doc/kcp' 2>/dev/null || true
+	  '$(DESTDIR)$(PREFIX)/share/doc/kcp' '$(DESTDIR)$(PREFIX)/share/kcp/mpi' \
+	  '$(DESTDIR)$(PREFIX)/share/kcp' 2>/dev/null || true
 
 # For editors: the compile command of every file, from make -n.
 .PHONY: compile_commands.json

@@ -12,11 +12,6 @@ $B/kcp-precision: bench/precision.cu tests/19_precision/rounding.h $B/ref/core/v
 	@echo "  nvcc $<"
 	@$(nvcc) -std=c++17 -O3 -Iref -I. -Xcompiler -Wall $(gencode) $(filter %.cu %.o,$^) -o $@
 
-# Ranks on GPUs that fail: bench/gpu_faults.sh.
-$B/kcp-faults: $(call obj,$(ref) $(comm) bench/faults.c) $(cuda_lib_obj) $(list_at)
-	@echo "  link $@"
-	@$(CC) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) $(cuda_ldlibs) -o $@
-
 # `make bench` also times the newest kernels, if there is a GPU.
 .PHONY: bench-gpu
 bench: bench-gpu

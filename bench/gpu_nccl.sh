@@ -15,8 +15,8 @@
 # With SHARED=1 each rank is a process that says it is a host of its own, as in
 # tests/share_gpu.sh: slowly, for processes take turns on the GPU, and over sockets.
 #
-# Every row is one run of kcp-check: as threads of one process, or as processes with
-# torchrun's variables. NCCL is found as the loader finds it, or beside PyTorch.
+# Every row is one run of kcp-check: as threads of one process, or as processes of mpirun.
+# NCCL is found as the loader finds it, or beside PyTorch.
 B=${1:-build}
 program=$B/kcp-check
 ONE=${ONE-1} SPLIT=${SPLIT-1} STRUCK=${STRUCK-KILL STOP} COUNTS=${COUNTS:-2 4}
@@ -26,7 +26,9 @@ CHECKS=${CHECKS-08/gpu_graph_ranks 20/gpu_narrow 20/gpu_from 20/gpu_split}
 OUT=${OUT:-$B/nccl}
 mkdir -p "$OUT"
 L=$(mktemp -d) || exit 1
-unset MASTER_ADDR MASTER_PORT RANK WORLD_SIZE LOCAL_RANK KCP_RENDEZVOUS
+here=$(cd "$(dirname "$0")/.." && pwd)
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+    OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
 gpus=$(nvidia-smi -L | wc -l)
 [ "$gpus" -ge 2 ] || [ -n "$SHARED" ] || {
     echo "gpu_nccl.sh: $gpus GPUs, expected 2 or more, or SHARED=1"; exit 1; }
@@ -54,46 +56,35 @@ threads() {         # n options...
     timeout 100 "$program" --device --backend nccl --ranks $n "$@" >"$log" 2>&1
     row "$*" threads $n $? $t "$log"
 }
-start() {           # n options...: ids of the processes in $ids
-    n=$1; shift; ids=""; r=0
-    while [ $r -lt $n ]; do
-        own="LOCAL_RANK=$r"
-        [ -z "$SHARED" ] || own="LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 NCCL_HOSTID=rank$r
-            NCCL_SOCKET_IFNAME=lo"
-        # shellcheck disable=SC2086
-        env $own WORLD_SIZE=$n RANK=$r KCP_RENDEZVOUS="file:$L/meet.$$" \
-            "$program" --device "$@" >"$L/rank$r" 2>&1 &
-        ids="$ids $!"; r=$((r + 1))
-    done
-}
+cat >"$L/rank" <<'END'
+echo $$ >"$L/id.$OMPI_COMM_WORLD_RANK"; exec "$@"
+END
+export L
 processes() {       # n options...
-    t=$(now); start "$@"; status=0
-    for id in $ids; do wait $id || status=$?; done
-    n=$1; shift; log=$L/processes-$n$(echo "$*" | tr -c 'a-z0-9\n' _).txt
-    cat "$L"/rank? >"$log"; rm -f "$L"/rank?
-    row "$*" processes $n $status $t "$log"
+    n=$1; shift; log=$L/processes-$n$(echo "$*" | tr -c 'a-z0-9\n' _).txt; t=$(now)
+    if [ -n "$SHARED" ]; then
+        LIMIT=150 sh "$here/tests/share_gpu.sh" $n "$program" --device "$@" >"$log" 2>&1
+    else timeout 150 mpirun -n $n "$program" --device "$@" >"$log" 2>&1; fi
+    row "$*" processes $n $? $t "$log"
 }
-# A signal to the last of n processes, once they exchange: the others must end with 1
-# and name it. s is the time from the signal until all of them had ended.
+# A signal to the last of n processes while they exchange. KILL: mpirun names it, status
+# 137. STOP: all the others report it within the timeout, status 1. s: from the signal on.
 struck() {          # signal n
-    export KCP_TIMEOUT_S=8
-    start $2 --exchange 0
-    last=$(($2 - 1)); victim=${ids##* }; others=${ids% *}; status=0; i=0
-    until grep -q 'exchange trials' "$L/rank0" || [ $i = 300 ]; do
+    last=$(($2 - 1)) log=$L/$1-$2.txt i=0; rm -f "$L"/id.*
+    KCP_TIMEOUT_S=8 timeout 60 mpirun -n $2 sh "$L/rank" "$program" --device \
+        --exchange 0 >"$log" 2>&1 & all=$!
+    until grep -q 'exchange trials' "$log" || [ $i = 300 ]; do
         sleep 0.1; i=$((i + 1)); done
     sleep 3
-    t=$(now); kill -$1 $victim
-    (sleep 40; kill -KILL $ids 2>/dev/null) & dog=$!
-    for id in $others; do wait $id; [ $? = 1 ] || status=hung; done
-    r=0
-    while [ $r -lt $last ]; do
-        grep -q "rank $last was lost in exchange" "$L/rank$r" || status=unnamed
-        r=$((r + 1)); done
-    cat "$L"/rank? >"$L/$1-$2.txt"
-    row "$1 rank $last of --exchange 0" processes $2 $status $t "$L/rank0"
-    kill $dog 2>/dev/null; kill -KILL $victim 2>/dev/null; wait $victim 2>/dev/null
-    rm -f "$L"/rank?
-    unset KCP_TIMEOUT_S
+    t=$(now); kill -$1 "$(cat "$L/id.$last")"
+    wait $all; status=$?
+    kill -KILL "$(cat "$L/id.$last")" 2>/dev/null
+    case $1.$status in
+        KILL.137) grep -q "rank $last .*signal 9" "$log" && status=0 ;;
+        STOP.1) [ "$(grep -c 'in exchange.* made no progress' "$log")" -ge $last ] &&
+                    status=0 ;;
+    esac
+    row "$1 rank $last of --exchange 0" processes $2 $status $t "$log"
 }
 alone() {           # ranks what command...: a run that finds its GPUs by itself
     n=$1 what=$2; shift 2; log=$L/$(echo "$what" | tr -c 'a-z0-9\n' _).txt; t=$(now)
@@ -108,7 +99,6 @@ for v in gpu_from gpu_split; do      # a caller's communicator, and one that is 
     [ -n "$SPLIT" ] && [ -z "$SHARED" ] &&
         alone 1-$most "$v" "$program" --device --stage 20 --variant $v
 done
-here=$(cd "$(dirname "$0")/.." && pwd)
 [ -n "$ONE" ] && alone 1 "captured in a graph" "$program" --device --stage 08 \
     --variant gpu_graph
 [ -n "$ONE" ] && has kcp-run kcp-arrays && alone 1-5 "kcp-run --device gpu" \
@@ -137,13 +127,6 @@ for n in $COUNTS; do
     case $STRUCK in *KILL*) struck KILL $n ;; esac
 done
 case $STRUCK in *STOP*) struck STOP 2 ;; esac
-if [ -n "$ONE" ] && command -v mpirun >/dev/null 2>&1; then
-    t=$(now)
-    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 60 \
-        mpirun --oversubscribe -n 2 "$program" --device --exchange 5 \
-            >"$L/mpirun.txt" 2>&1
-    row "--exchange 5" mpirun 2 $? $t "$L/mpirun.txt"
-fi
 echo; nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | sort | uniq -c
 shown <"$table"
 tar czf "$OUT/nccl_logs.tgz" -C "$L" . && rm -rf "$L"

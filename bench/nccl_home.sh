@@ -1,6 +1,6 @@
 # nccl_home.sh -- NCCL and CUDA's runtime where the loader looks, or beside PyTorch.
 #
-# Book: chapter 20.  Checked by: who reads it with `.`: gpu_faults.sh, gpu_nccl.sh.
+# Book: chapter 20.  Checked by: who reads it with `.`: gpu_nccl.sh.
 # Next: gpu_nccl.sh.
 for home in $(python3 -c '
 import sysconfig, os

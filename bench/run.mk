@@ -2,9 +2,9 @@
 
 run_obj := $(call obj,$(wildcard bench/run/*.c) $(base) tests/judge/check.c tests/judge/hooks.c tests/judge/memory.c)
 
-$B/kcp-run: $(call obj,$(ref) $(comm)) $(run_obj) $(cuda_obj) $(list_at)
+$B/kcp-run: $(call obj,$(ref) $(comm) $(mpi)) $(run_obj) $(cuda_obj) $(list_at)
 	@echo "  link $@"
-	@$(CC) $(LDFLAGS) $(filter %.o,$^) -lpthread -lm -ldl $(cuda_ldlibs) -o $@
+	@$(CC) $(LDFLAGS) $(filter %.o,$^) -lpthread -lm -ldl $(mpi_libs) $(cuda_ldlibs) -o $@
 
 # Files for tests of the command line, made and compared without Python.
 $B/kcp-arrays: $(call obj,tests/cli/arrays.c ref/core/version.c $(wildcard ref/base/npy_*.c))

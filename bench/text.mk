@@ -5,9 +5,9 @@ text_wrap := ref_gate ref_wy ref_affine ref_chunk ref_chunk_backward ref_wy_back
              ref_merge_backward ref_conv kcp_exchange_run
 text_obj  := $(call obj,$(wildcard bench/text/*.c) $(base))
 
-$B/kcp-text: $(call obj,$(ref) $(comm)) $(text_obj)
+$B/kcp-text: $(call obj,$(ref) $(comm) $(mpi)) $(text_obj)
 	@echo "  link $@"
-	@$(CC) $(LDFLAGS) $^ $(text_wrap:%=-Wl,--wrap=%) -lpthread -lm -ldl $(cuda_ldlibs) -o $@
+	@$(CC) $(LDFLAGS) $^ $(text_wrap:%=-Wl,--wrap=%) -lpthread -lm -ldl $(mpi_libs) $(cuda_ldlibs) -o $@
 
 .PHONY: run compiler
 compiler:

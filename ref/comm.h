@@ -52,7 +52,7 @@ struct kcp_comm {
     int  (*group)(struct kcp_comm *, int begin);       /* sends and receives as one */
     int  (*barrier)(struct kcp_comm *, struct CUstream_st *);
     void (*fail)(struct kcp_comm *, int status, const char *why);
-    int  (*lost)(struct kcp_comm *, int *rank, char *why, size_t n);  /* who failed */
+    int  (*lost)(struct kcp_comm *, int *rank, char *why, size_t n);  /* has failed */
     void (*free)(struct kcp_comm *);
     /* all_gather of host memory on every backend, waited for and not in traffic: with
      * it ranks compare their plans and options before they begin. NULL: they do not.
@@ -92,20 +92,18 @@ typedef int kcp_copy(void *to, const void *from, size_t bytes, struct CUstream_s
 int kcp_threads_run_on(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
                        char *why, size_t n, kcp_copy *copy);
 
-/* Who a launcher says we are: mpirun, torchrun or srun, by their variables; R is 1 and
- * launcher NULL without one. KCP_BAD: a value is none, and why says which. */
-struct kcp_who { int R, r, local; const char *launcher; };
-int kcp_who(struct kcp_who *who, char *why, size_t n);
-/* Process ranks on host memory: every process of the job calls it, and returns when all
- * are connected. They meet at MASTER_ADDR:MASTER_PORT, or near it if that port is taken
- * (else at the first host of the Slurm step, else on this machine), or through
- * KCP_RENDEZVOUS=file:/path, where nothing may be. Any two prove to each other that
- * they know the job's key: KCP_SECRET, else rank 0's, in a file of KCP_KEY_DIR (~/.kcp)
- * that all ranks can read; KCP_TRUST_NETWORK=1 does without. Ranks that no launcher has
- * started are of one job when their command lines, or KCP_JOB, are the same. What waits
- * longer than KCP_TIMEOUT_S (60) fails; a process that ends is lost at once, and
- * lost() names it on all the others. comm->free says goodbye. */
-int kcp_processes(struct kcp_comm **comm, struct kcp_who *who, char *why, size_t n);
+/* Seconds after which a call that makes no progress fails: KCP_TIMEOUT_S, else 60.
+ * KCP_BAD: why names the variable whose value is wrong. */
+int kcp_timeout(double *seconds, char *why, size_t n);
+
+/* Ranks as processes on host memory: kcp_mpi.h, a library separate from this one.
+ *
+ * What a lost rank does. A rank that fails tells the others: every call on every rank
+ * returns KCP_COMM, and lost() gives its number and reason. A process that dies under
+ * MPI is ended by the launcher, which names it, ends the others, and returns a status
+ * other than 0. A rank that stands still, and any loss over threads or NCCL, gives
+ * every survivor an error and one line within KCP_TIMEOUT_S, with the stream
+ * released. */
 
 /* Over NCCL, when this was built with CUDA and NCCL (else KCP_NA): pointers are of the
  * rank's own GPU, and calls return when the work is on the stream, as NCCL's do.
@@ -115,23 +113,21 @@ int kcp_processes(struct kcp_comm **comm, struct kcp_who *who, char *why, size_t
  * R threads of this process, rank r on GPU r: */
 int kcp_nccl_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
                          char *why, size_t n);
-/* On the calling thread's GPU, over ranks that can talk already (threads or processes),
- * which carry NCCL's id and know who is lost; host must outlive it. */
+/* On the calling thread's GPU, over any communicator on host memory (threads, MPI): it
+ * carries NCCL's id and reports which rank failed. host must outlive comm. */
 int kcp_nccl_over(struct kcp_comm **comm, struct kcp_comm *host, char *why, size_t n);
+/* On the calling thread's GPU, without MPI: rank 0 writes NCCL's id to path, where no
+ * file may be, in a folder that all ranks see; the caller removes the file afterwards.
+ * A lost rank is known by NCCL's own error or by the timeout. */
+int kcp_nccl_by_file(struct kcp_comm **comm, const char *path, int R, int r, char *why,
+                     size_t n);
 /* Around a caller's ncclComm_t of any kind. It stays the caller's: a failure ends our
  * calls and leaves it alone, so that what hangs on a stream, and cudaFree and
- * comm->free with it, hangs until its owner aborts it. Who aborts or destroys it calls
- * comm->fail or comm->free first: from then on it is not touched here.
- * The first call of a layer, or barrier, that no graph captures has the ranks tell one
- * another over it where they listen, and open connections that prove themselves by a
- * fresh key: by these a rank that ended, or whose owner called fail, is known to all
- * others at once. Where no connections can be had (KCP_WATCH=0, no libcrypto, no common
- * network: five seconds) lost() says so, and a lost rank is known by NCCL's own error
- * or by the timeout. free says goodbye to the others; so does kcp_nccl_leave, and does
- * nothing else: for a process that ends and frees nothing. */
+ * comm->free with it, hangs until its owner aborts it. Before its owner aborts or
+ * destroys it, comm->fail or comm->free is called: from then on it is not used here. A
+ * lost rank is known by NCCL's own error, its owner's watchdog, or the timeout. */
 struct ncclComm;
 int  kcp_nccl_from(struct kcp_comm **comm, struct ncclComm *nccl);
-void kcp_nccl_leave(struct kcp_comm *comm);
 /* Ranks of one color, ordered by key, r among equals: every rank calls it; color < 0
  * gets *comm NULL. free it before from. lost() names ranks by their number in from. */
 int kcp_nccl_split(struct kcp_comm *from, int color, int key, struct kcp_comm **comm);

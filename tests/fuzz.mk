@@ -1,6 +1,6 @@
 # fuzz.mk -- make fuzz: the .npy reader, the plan, command lines, the judge's case words,
-# frames and hellos of the network, and calls of the C interface against any bytes.
-# SECONDS= for each of the seven: 12 are a minute and a half in all, 500 an hour. With
+# and calls of the C interface against any bytes.
+# SECONDS= for each of the five: 12 are a minute in all, 720 an hour. With
 # clang: libFuzzer, guided by coverage; SEED= of its draws, else another one each time.
 # Always: a plain mutator, by $(CC). Both under the address and undefined-behaviour
 # sanitizers, from seeds that the build makes.
@@ -8,16 +8,13 @@
 SECONDS ?= 12
 fuzz_c   = $(CFLAGS) -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
            -fno-sanitize-recover=all
-fuzz_all         := npy plan options words frames hello calls
+fuzz_all         := npy plan options words calls
 fuzz_npy_src     := ref/base/npy_read.c ref/base/npy_head.c ref/base/npy_write.c
 fuzz_plan_src    := ref/06_plan.c ref/06_owners.c tests/fuzz/no_checks.c
 fuzz_options_src := ref/base/options.c ref/core/version.c
 fuzz_words_src   := tests/judge/case_text.c tests/judge/cases.c tests/judge/inputs.c \
                     ref/base/tensor_set.c ref/core/names.c ref/06_plan.c ref/06_owners.c tests/fuzz/no_checks.c
 fuzz_calls_src   := $(ref) $(comm)
-fuzz_frames_src  := comm/backend/tcp_messages.c
-fuzz_frames_in   := comm/backend/tcp_messages.c        # the target includes it
-fuzz_hello_src   := comm/handshake.c comm/job_key.c comm/own_file.c
 fuzz_head        := $(wildcard ref/base/*.h tests/judge/*.h ref/*.h \
                       tests/*.h comm/*.h comm/backend/*.h)
 
@@ -29,12 +26,11 @@ $(foreach t,$(fuzz_all),$(eval $(call fuzz_rules,$t)))
 $(fuzz_all:%=$B/replay_%):
 	@mkdir -p $(@D)
 	@echo "  cc $@"
-	@$(CC) $(fuzz_c) $(filter-out $(fuzz_$(@F:replay_%=%)_in),$(filter %.c,$^)) -lm -lpthread -ldl -o $@
+	@$(CC) $(fuzz_c) $(filter %.c,$^) -lm -lpthread -ldl -o $@
 $(fuzz_all:%=$B/fuzz_%):
 	@mkdir -p $(@D)
 	@echo "  clang $@"
-	@clang $(fuzz_c) -fsanitize=fuzzer \
-	  $(filter-out $(fuzz_$(@F:fuzz_%=%)_in),$(filter %.c,$^)) -lm -lpthread -ldl -o $@
+	@clang $(fuzz_c) -fsanitize=fuzzer $(filter %.c,$^) -lm -lpthread -ldl -o $@
 
 # Seeds: arrays of every dtype, and of sizes that wrap; plans of steps, one a legal one
 # with cuts.
@@ -56,15 +52,6 @@ $B/corpus: $B/kcp-arrays tests/fuzz.mk
 	@printf '\002\005\003\004\100\000\010\000\011\002\003\004\005' >$@/plan/steps
 	@head -c 200 /dev/zero | tr '\000' '\007' >$@/plan/sevens
 	@sed 's/False/True /' $@/npy/f8.3,4.npy >$@/npy/fortran.npy
-	@printf '\002\000\017\000\000\000\000\001\000\000\000\000\000\000\000\000\000\000\000\010\000\000\000\000\000\000\00012345678' >$@/frames/message
-	@printf '\003\001\377\001\000\000\000\001\000\000\000\000\000\000\000\000\000\000\000\377\377\377\377\377\377\377\377' >$@/frames/wraps
-	@printf '\000\000\003\003\000\000\000\001\000\000\000\004\000\000\000\000\000\000\000\003\000\000\000\000\000\000\000why\004\000\000\000' >$@/frames/failed
-	@{ printf '\000\000\377\003\000\000\000\001\000\000\000\004\000\000\000\000\000\000\000\350\003\000\000\000\000\000\000'; \
-	  head -c 1000 /dev/zero | tr '\000' w; } >$@/frames/words
-	@{ printf '\000\000\377kcp 2\000\000\000\000\001\002\003\004\005\006\007\004\000\000\000'; \
-	  printf '\001\000\000\000\002\000\000\000\000\000\000\000'; head -c 64 /dev/zero; } >$@/hello/caller
-	@{ printf '\001\000\377kcp 2\000\000\000'; head -c 64 /dev/zero; } >$@/hello/answerer
-	@sed '1s/^../\x00\x01/' $@/hello/caller >$@/hello/stranger
 	@for s in 0 1 2 3 4 5 6 7 8 9; do printf "\\00$$s\000\001\001\003\005\000\377\002\001\000\003\001\000\010\005" \
 	  >$@/calls/$$s; done
 	@for s in C34yAAIF/fsAfACEBQ== /N7QAQAAAAAAAAAA/wAACAc= ft4KQQBuIwX//wABAAAAAAA= \

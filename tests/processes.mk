@@ -1,9 +1,16 @@
 # processes.mk -- kcp-check from outside: its words, and ranks that are processes.
 
-# Whom ranks must stand: strangers, and ranks that misbehave.
-$B/kcp-stranger: $(call obj,$(ref) $(comm) tests/cli/stranger.c) $(list_at)
+# Calls that do not fit together, over an MPI that gets pieces of 1,000 bytes.
+$B/pieces/mpi.o: comm/backend/mpi.c $(flags_at) $(mpi_at)
+	@mkdir -p $(@D)
+	@$(CC) $(CFLAGS) $(mpi_flags) -DKCP_MPI_PIECE=1000 -MMD -MP -c $< -o $@
+$B/kcp-wrong-calls: $(call obj,$(ref) $(comm) tests/cli/wrong_calls.c \
+                    comm/backend/mpi_launch.c) $B/pieces/mpi.o $(list_at)
 	@echo "  link $@"
-	@$(CC) $(LDFLAGS) $(filter %.o,$^) -lpthread -lm -ldl $(cuda_ldlibs) -o $@
+	@$(CC) $(LDFLAGS) $(filter %.o,$^) -lpthread -lm -ldl $(mpi_libs) $(cuda_ldlibs) -o $@
+# A race that is there, for the thread sanitizer to see.
+$B/kcp-race: $(call obj,tests/cli/race.c)
+	@$(CC) $(LDFLAGS) $^ -lpthread -o $@
 
 # The judge whose GPU is memory of the host's, and waits as long as it may.
 ifneq ($(cuda_cflags),)
@@ -16,36 +23,29 @@ $B/kcp-check-far: $(core) $B/tests/judge/main.o $B/tests/cli/far_gpu.o $(list_at
 	  $(cuda_ldlibs) -o $@
 test_needs   += $B/kcp-check-far
 endif
-test_needs   += $B/kcp-check $B/kcp-stranger
+test_needs   += $B/kcp-check $B/kcp-wrong-calls $B/libkcp.so
 test_scripts += tests/cli/house.sh tests/cli/cases.sh tests/cli/cli.sh \
-                tests/cli/generated.sh tests/cli/processes.sh tests/cli/wrong_comm.sh \
-                tests/cli/far.sh tests/cli/run_processes.sh tests/cli/slurm.sh \
-                tests/cli/lies.sh tests/cli/network.sh
-# Ranks as threads and as processes under the thread sanitizer, which must first find a
-# race that is there. Some minutes: the forms of chapter 07 take the longest.
-.PHONY: sanitize-threads
-tsan := TSAN_OPTIONS=exitcode=66
-sanitize-threads:
-	@$(MAKE) --no-print-directory $(at_once) B=build/tsan CUDA_HOME=none \
-	  EXTRA="-fsanitize=thread -O1" build/tsan/kcp-check build/tsan/kcp-stranger
-	@$(tsan) build/tsan/kcp-stranger race 2>/dev/null; [ $$? = 66 ] || \
-	  { echo "the thread sanitizer does not see a race that is there"; exit 1; }
-	@$(tsan) sh tests/cli/processes.sh build/tsan
-	@$(tsan) sh tests/cli/network.sh build/tsan
+                tests/cli/generated.sh tests/cli/mpi.sh tests/cli/wrong_comm.sh \
+                tests/cli/far.sh tests/cli/slurm.sh tests/cli/lies.sh
+# Ranks as threads under the thread sanitizer, which must first find a race that is there.
+# Open MPI has races of its own: MPICC=mpicc.mpich for ranks as processes.
+.PHONY: sanitize-threads sanitize-threads-quick
+tsan      := TSAN_OPTIONS=exitcode=66
+tsan_make  = $(MAKE) --no-print-directory $(at_once) B=build/tsan CUDA_HOME=none \
+             MPICC=$(or $(filter-out mpicc,$(MPICC)),none) EXTRA="-fsanitize=thread -O1"
+sanitize-threads: sanitize-threads-quick
 	@$(tsan) build/tsan/kcp-check --quiet --stage 07
-
-# The same in a minute or two, for .ci/run: threads, the meeting, messages, a lost rank.
-.PHONY: sanitize-threads-quick
+	@$(tsan_make) build/tsan/kcp-run build/tsan/kcp-arrays build/tsan/libkcp.so \
+	  build/tsan/kcp-wrong-calls
+	@$(tsan) $(if $(filter-out mpicc none,$(MPICC)),STEP='$(MPICC:mpicc%=mpirun%) -n') \
+	  sh tests/cli/mpi.sh build/tsan
+# In a minute or two, for .ci/run: threads, exchanges, a lost rank over the stand-in.
 sanitize-threads-quick:
-	@$(MAKE) --no-print-directory $(at_once) B=build/tsan CUDA_HOME=none \
-	  EXTRA="-fsanitize=thread -O1" build/tsan/kcp-check build/tsan/kcp-stranger \
-	  build/tsan/stand_in/kcp-stand-in
-	@sh tests/cli/races.sh build/tsan
+	@$(tsan_make) build/tsan/kcp-check build/tsan/kcp-race build/tsan/stand_in/kcp-stand-in
+	@$(tsan) build/tsan/kcp-race 2>/dev/null; [ $$? = 66 ] || \
+	  { echo "the thread sanitizer does not see a race that is there"; exit 1; }
+	@$(tsan) build/tsan/kcp-check --exchange 60 --ranks 4
 	@$(tsan) sh tests/cli/nccl_stand_in.sh build/tsan few
-
-.PHONY: test-processes
-test-processes: $B/kcp-check $B/kcp-stranger
-	@sh tests/cli/processes.sh $B && sh tests/cli/network.sh $B
 
 # Mistakes at random places of FILES, N of them: does the judge see them?
 N ?= 20

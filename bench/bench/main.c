@@ -8,6 +8,7 @@
  */
 #include "record.h"
 #include "base/program.h"
+#include "kcp_mpi.h"
 #include <string.h>
 
 /* The newest variant of a stage that takes the shape. */
@@ -112,5 +113,5 @@ static int kcp_bench(int argc, char **argv)
 int main(int argc, char **argv)
 {
     print_notices();
-    return finish_stdout("kcp-bench", kcp_bench(argc, argv));
+    return kcp_mpi_end(finish_stdout("kcp-bench", kcp_bench(argc, argv)));
 }

@@ -285,5 +285,5 @@ int layer_run(struct run *x)
         return -1;
     if (ranks_go(x, x->plan->R, layer_rank) != 0)
         return -1;
-    return x->who.r == 0 ? outs_check(x) : 0;      /* other processes have parts */
+    return x->mpi.r == 0 ? outs_check(x) : 0;      /* other processes have parts */
 }

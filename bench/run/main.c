@@ -90,7 +90,7 @@ static int run_all(struct run *x, int argc, char **argv)
         return -1;
     const double start = seconds_now();
     x->size.gdn = x->o.model == KCP_GDN;
-    const int writes = x->who.r == 0;
+    const int writes = x->mpi.r == 0;
     if ((writes && outputs_ready(x) != 0) || names_check(x) != 0)
         return -1;
     if ((x->o.stage ? stage_run(x) : layer_run(x)) != 0)
@@ -115,8 +115,8 @@ static int kcp_run(int argc, char **argv)
     }
     if (run_all(&x, argc, argv) != 0) {
         char rank[24] = "";
-        if (x.who.R > 1)
-            snprintf(rank, sizeof rank, "rank %d: ", x.who.r);
+        if (x.mpi.R > 1)
+            snprintf(rank, sizeof rank, "rank %d: ", x.mpi.r);
         fprintf(stderr, "kcp-run: %s%s\n", rank, x.why);
     }
     tensor_set_free(&x.a);
@@ -129,5 +129,5 @@ static int kcp_run(int argc, char **argv)
 int main(int argc, char **argv)
 {
     print_notices();
-    return finish_stdout("kcp-run", kcp_run(argc, argv));
+    return kcp_mpi_end(finish_stdout("kcp-run", kcp_run(argc, argv)));
 }

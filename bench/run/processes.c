@@ -1,6 +1,6 @@
 /* processes.c -- kcp-run under a launcher: every process is a rank, rank 0 writes.
  *
- * Book: chapter 20.  Checked by: tests/cli/run_processes.sh.  Next: bench/run/ranks.c.
+ * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: bench/run/ranks.c.
  * Each process reads the inputs and computes its own shard. An output is full of one
  * pattern before, so what a rank has written is what differs from it: rank 0 takes just
  * that from each of the others. */
@@ -14,17 +14,17 @@ enum { PIECE = 16 << 20 };             /* bytes that travel at once */
 int processes_open(struct run *x)
 {
     char why[300];
-    if (kcp_who(&x->who, why, sizeof why))
-        return run_error(x, RUN_BAD, "launcher", "found %s", why);
-    if (x->who.R == 1)
+    if (kcp_mpi_start(&x->mpi, why, sizeof why))
+        return run_error(x, RUN_BAD, "launcher", "%s", why);
+    if (x->mpi.R == 1)
         return 0;
     if (x->o.device)
         return run_error(x, RUN_BAD, "--device", "found gpu and %d processes of %s, "
-                         "expected one, with --ranks", x->who.R, x->who.launcher);
-    if (x->who.R > MOST_RANKS || (x->o.ranks && x->o.ranks != x->who.R))
-        return run_error(x, RUN_BAD, x->who.launcher, "found %d processes, expected as "
-                         "many as --ranks says, at most %d", x->who.R, MOST_RANKS);
-    x->o.ranks = x->who.R;
+                         "expected one, with --ranks", x->mpi.R, x->mpi.launcher);
+    if (x->mpi.R > MOST_RANKS || (x->o.ranks && x->o.ranks != x->mpi.R))
+        return run_error(x, RUN_BAD, x->mpi.launcher, "found %d processes, expected as "
+                         "many as --ranks says, at most %d", x->mpi.R, MOST_RANKS);
+    x->o.ranks = x->mpi.R;
     return 0;
 }
 
@@ -81,8 +81,8 @@ static int collect(struct run *x, struct kcp_comm *comm)
 int processes_run(struct run *x, int (*body)(struct kcp_comm *, void *))
 {
     struct kcp_comm *comm;
-    char why[300] = "the processes did not meet", said[64];
-    int rank = x->who.r, status = kcp_processes(&comm, &x->who, why, sizeof why);
+    char why[300] = "MPI did not start", words[64];
+    int rank = x->mpi.r, status = kcp_mpi_world(&comm, why, sizeof why);
     if (status)
         return run_error(x, status == KCP_BAD ? RUN_BAD : RUN_FAILED, "ranks", "%s",
                          why);
@@ -90,8 +90,8 @@ int processes_run(struct run *x, int (*body)(struct kcp_comm *, void *))
     if (!status)
         status = collect(x, comm);
     if (status) {
-        snprintf(said, sizeof said, "returned status %d", status);
-        comm->fail(comm, status, said);
+        snprintf(words, sizeof words, "returned status %d", status);
+        comm->fail(comm, status, words);
     }
     if (comm->lost(comm, &rank, why, sizeof why))
         status = run_error(x, RUN_FAILED, "ranks", "rank %d: %s", rank, why);

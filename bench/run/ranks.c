@@ -91,7 +91,7 @@ void rank_args(struct run *x, const struct kcp_stage *s, struct kcp_comm *comm,
 static int ranks_run(struct run *x, int R, int (*body)(struct kcp_comm *, void *))
 {
     char why[400] = "a rank failed";
-    if (x->who.R > 1)
+    if (x->mpi.R > 1)
         return processes_run(x, body);
     const int status = x->gpu ? device_ranks(x->gpu, R, body, x, why, sizeof why)
                               : kcp_threads_run(R, body, x, why, sizeof why);

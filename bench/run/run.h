@@ -13,6 +13,7 @@
 #include "ref.h"
 #include "wire.h"
 #include "device.h"
+#include "kcp_mpi.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -59,7 +60,7 @@ struct run {
     struct device *gpu;            /* NULL: the references on the host */
     struct told *told;             /* [R] */
     char target[NPY_NAME];         /* --out, without a last slash */
-    struct kcp_who who;            /* this process's rank under a launcher */
+    struct kcp_mpi mpi;            /* this process's rank under a launcher */
     char why[600];                 /* the error, one line */
     int exit;
 };

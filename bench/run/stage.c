@@ -155,5 +155,5 @@ int stage_run(struct run *x)
     if (ranks_go(x, x->stage->ranks ? x->plan->R : 1,
                  x->relative ? relative_rank : stage_rank) != 0)
         return -1;
-    return x->relative && x->who.r == 0 ? outs_check(x) : 0;
+    return x->relative && x->mpi.r == 0 ? outs_check(x) : 0;
 }

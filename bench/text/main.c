@@ -6,6 +6,7 @@
  */
 #include "text.h"
 #include "base/program.h"
+#include "kcp_mpi.h"
 #include "base/options.h"
 #include <stdlib.h>
 #include <string.h>
@@ -162,15 +163,15 @@ static int run_all(struct finding *f, struct run *many, struct run *one,
 /* Ranks are threads here. Processes would all compute the same page. */
 static int check_launcher(void)
 {
-    struct kcp_who who;
+    struct kcp_mpi mpi;
     char why[200];
-    if (kcp_who(&who, why, sizeof why))
-        return options_say("kcp-text", why);
-    if (who.R <= 1)
+    if (kcp_mpi_start(&mpi, why, sizeof why))
+        return kcp_mpi_end(options_say("kcp-text", why));
+    if (mpi.R <= 1)
         return 0;
     fprintf(stderr, "kcp-text: %s started %d processes: start one, with --ranks\n",
-            who.launcher, who.R);
-    return 2;
+            mpi.launcher, mpi.R);
+    return kcp_mpi_end(2);
 }
 
 static int kcp_text(int argc, char **argv)

@@ -121,5 +121,5 @@ int main(int argc, char **argv)
     if (!status) status = place_ranks(&j.place, rank, &j);
     if (status) fprintf(stderr, "kda: status %d: %s\n", status, j.place.why);
     kcp_plan_free(j.plan);
-    return status == KCP_BAD || status == KCP_NA ? 2 : status != KCP_OK;
+    return place_end(status == KCP_BAD || status == KCP_NA ? 2 : status != KCP_OK);
 }

@@ -4,7 +4,8 @@
  * Book: chapter 08.  Checked by: tests/cli/examples.sh.  Next: kda.c, gdn.c.
  *
  * Yours will be your framework's: device memory, tensors of bf16, a stream, and an
- * ncclComm_t for kcp_nccl_from. Compile with -DKCP_WITH_CUDA for the GPU half. */
+ * ncclComm_t for kcp_nccl_from. Compile with -DKCP_WITH_CUDA for the GPU half, with
+ * -DKCP_WITH_MPI -lkcp_mpi for ranks that mpirun starts. */
 #ifndef PLACE_H
 #define PLACE_H
 
@@ -16,11 +17,13 @@
 #ifdef KCP_WITH_CUDA
 #include <cuda_runtime_api.h>
 #endif
+#ifdef KCP_WITH_MPI
+#include "kcp_mpi.h"
+#endif
 
 struct place {
     struct kcp_layer layer;
-    int R, gpu;
-    struct kcp_who who;
+    int R, gpu, local;                     /* local: 1 + the GPU of a launcher's rank */
     char why[200];
 };
 
@@ -28,9 +31,16 @@ struct place {
 static int place_choose(struct place *p, int argc, char **argv)
 {
     const char *as = argc > 2 ? argv[2] : "cpu";
-    int status = kcp_who(&p->who, p->why, sizeof p->why);
+    int status = KCP_OK;
     p->R = argc > 1 ? atoi(argv[1]) : 3;
-    if (p->who.R > 1) p->R = p->who.R;
+#ifdef KCP_WITH_MPI
+    struct kcp_mpi mpi;
+    status = kcp_mpi_start(&mpi, p->why, sizeof p->why);
+    if (mpi.R > 1) {
+        p->R = mpi.R;
+        p->local = 1 + mpi.local;
+    }
+#endif
     p->gpu = strcmp(as, "cpu") != 0;
     if (!p->gpu) {
         kcp_layer_ref(&p->layer);
@@ -214,14 +224,17 @@ static int place_ranks(struct place *p, int (*body)(struct kcp_comm *, void *),
 {
     struct kcp_comm *host = NULL, *gpu = NULL;
 #ifdef KCP_WITH_CUDA
-    if (p->who.R == 1 && p->gpu)
+    if (!p->local && p->gpu)
         return place_gpus(p, body, arg);
 #endif
-    if (p->who.R == 1)
+    if (!p->local)
         return kcp_threads_run(p->R, body, arg, p->why, sizeof p->why);
-    int status = kcp_processes(&host, &p->who, p->why, sizeof p->why);
+    int status = KCP_NA;
+#ifdef KCP_WITH_MPI
+    status = kcp_mpi_world(&host, p->why, sizeof p->why);
+#endif
 #ifdef KCP_WITH_CUDA
-    if (!status && p->gpu && cudaSetDevice(p->who.local))
+    if (!status && p->gpu && cudaSetDevice(p->local - 1))
         status = KCP_CUDA;
     if (!status && p->gpu)
         status = kcp_nccl_over(&gpu, host, p->why, sizeof p->why);
@@ -231,6 +244,16 @@ static int place_ranks(struct place *p, int (*body)(struct kcp_comm *, void *),
     if (gpu) gpu->free(gpu);
     if (host) host->free(host);
     return status;
+}
+
+/* The status with which main returns. */
+static int place_end(int status)
+{
+#ifdef KCP_WITH_MPI
+    return kcp_mpi_end(status);
+#else
+    return status;
+#endif
 }
 
 #endif

@@ -3,16 +3,15 @@
  * Book: chapter 20.  Checked by: bench/gpu_nccl.sh; nccl_stand_in.sh, without a GPU.
  * Next: comm/backend/nccl_threads.c; nccl_calls.c, what a rank may call.
  *
- * Other ranks are known through host, ranks that can talk without a GPU: threads of
- * this process or processes. It carries NCCL's id, and while the GPUs exchange a watch
- * thread asks it, and NCCL, every 10 ms whether somebody was lost. */
+ * The id travels over host, a communicator that needs no GPU (threads of this process,
+ * or MPI), or through a file. While the GPUs exchange, a thread checks the host and
+ * NCCL every 10 ms for a failure. */
 #include "kcp.h"
 #include <stdio.h>
 
 #ifdef KCP_WITH_NCCL
 #include "checked.h"
 #include "nccl.h"
-#include "tcp.h"
 
 #include <poll.h>
 #include <stdlib.h>
@@ -42,15 +41,13 @@ static void wait_for_group(struct nccl_rank *w)
 
 /* The first failure counts. Nothing that may hang is waited for here, so that lost()
  * answers while another thread hangs in a call of a blocking communicator. */
-static int remember(struct nccl_rank *w, int rank, int is_loss, const char *why)
+static int remember(struct nccl_rank *w, int rank, const char *why)
 {
     pthread_mutex_lock(&w->telling);
-    const int first = !w->failed, is_unwatched = is_loss && !w->host;
+    const int first = !w->failed;
     if (first) {
         w->rank = rank;
-        snprintf(w->why, sizeof w->why, "%s%s%s", why,
-                 is_unwatched && w->unwatched[0] ? "; " : "",
-                 is_unwatched ? w->unwatched : "");
+        snprintf(w->why, sizeof w->why, "%s", why);
         w->failed = 1;
     }
     pthread_mutex_unlock(&w->telling);
@@ -82,12 +79,9 @@ int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
     const int is_known = host_knows(host, tell, &who, known, sizeof known);
     if (w->window.lost)                                  /* kernels wait no longer */
         *(volatile int *)w->window.lost = 1;
-    const int first = remember(w, who, status == KCP_COMM, is_known ? known : why);
-    const int is_news = first && host && tell != TELL_NOBODY && !is_known;
-    if (is_news && rank == THIS_RANK)
+    const int first = remember(w, who, is_known ? known : why);
+    if (first && host && tell != TELL_NOBODY && !is_known)
         host->fail(host, status, why);
-    else if (is_news)                                    /* so says nccl_stand_still */
-        tcp_fail((struct tcp_rank *)host, rank, status, why);
     ncclComm_t at = NULL;
     const int locked = lock_to_fail(w);
     if (locked && !w->grouped) {                         /* else the group's end does */
@@ -101,17 +95,6 @@ int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
     if (!w->ours)
         wait_for_group(w);
     return KCP_COMM;
-}
-
-int nccl_stand_still(struct nccl_rank *w, const char *why)
-{
-    struct kcp_comm *host = w->host;
-    char words[200];
-    const int are_processes = host && !strcmp(host->backend, "processes");
-    const int r = are_processes ? tcp_suspect(host) : THIS_RANK;
-    const char *gone = r == THIS_RANK ? "" : "it has left or says nothing; ";
-    snprintf(words, sizeof words, "%s%.160s", gone, why);
-    return nccl_fail(w, r, KCP_COMM, words, TELL_LATER);
 }
 
 /* What NCCL says of itself. Who hangs in a call has the lock: then it is not asked. A
@@ -179,7 +162,6 @@ static int nccl_comm_lost(struct kcp_comm *c, int *rank, char *why, size_t n)
 static void nccl_comm_free(struct kcp_comm *c)
 {
     struct nccl_rank *w = (struct nccl_rank *)c;
-    w->watch_asked = 1;
     if (c->window)                       /* others write here until all have come */
         nccl_windows_free(w, !w->failed && !c->barrier(c, NULL));
     w->stop = 1;
@@ -191,8 +173,6 @@ static void nccl_comm_free(struct kcp_comm *c)
     }
     if (w->watching)
         pthread_join(w->watch, NULL);
-    if (w->lent_watch)                        /* cudaFree may wait for what hangs */
-        w->lent_watch->free(w->lent_watch);
     if (w->ours && w->at && !w->failed &&
         !nccl_settle(w, w->at, w->nccl->ncclCommFinalize(w->at), "finalize"))
         w->nccl->ncclCommDestroy(w->at);
@@ -209,9 +189,9 @@ static void nccl_comm_free(struct kcp_comm *c)
 static int make_rank(struct nccl_rank **made, struct kcp_comm *host, char *why,
                      size_t n)
 {
-    struct env_options asked;
+    struct comm_options options;
     *made = NULL;
-    if (launcher_env_options(&asked, why, n))
+    if (comm_options(&options, why, n))
         return KCP_BAD;
     const struct nccl *nccl = nccl_open(why, n);
     struct nccl_rank *w = nccl ? calloc(1, sizeof *w) : NULL;
@@ -226,7 +206,7 @@ static int make_rank(struct nccl_rank **made, struct kcp_comm *host, char *why,
     w->ours = 1;
     pthread_mutex_init(&w->lock, NULL);
     pthread_mutex_init(&w->telling, NULL);
-    w->seconds = (double)asked.seconds;
+    w->seconds = options.seconds;
     if (cudaGetDevice(&w->device) ||
         cudaMalloc((void **)&w->token, sizeof *w->token) ||
         cudaMemset(w->token, 0, sizeof *w->token)) {
@@ -252,10 +232,37 @@ static int begin_rank(struct nccl_rank *w, struct kcp_comm **comm)
     return KCP_OK;
 }
 
-/* Host's rank 0 draws the id; KCP_COMM, and host->fail, when the GPUs do not meet. */
-int kcp_nccl_over(struct kcp_comm **comm, struct kcp_comm *host, char *why, size_t n)
+/* R ranks that have the id become a communicator, with windows where there are any. */
+static int init_rank(struct nccl_rank *w, int R, int r, ncclUniqueId id,
+                     struct kcp_comm **comm)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    w->comm.r = r;
+    const ncclResult_t result =
+        w->nccl->ncclCommInitRankConfig(&w->at, R, id, r, &config);
+    int err = nccl_settle(w, w->at, result, "init");
+    if (!err)
+        err = begin_rank(w, comm);
+    if (!err)
+        err = kcp_nccl_windows(*comm);
+    return err == KCP_NA ? KCP_OK : err;
+}
+
+static void drop_rank(struct nccl_rank *w, struct kcp_comm **comm, char *why, size_t n)
+{
+    *comm = NULL;
+    if (w && w->failed)
+        snprintf(why, n, "%s", w->why);
+    else if (!why[0])
+        snprintf(why, n, "NCCL did not start");
+    if (w)
+        nccl_comm_free(&w->comm);
+}
+
+/* Rank 0 makes the id. KCP_COMM, and host->fail, when NCCL does not start. */
+int kcp_nccl_over(struct kcp_comm **comm, struct kcp_comm *host, char *why, size_t n)
+{
     ncclUniqueId id;
     char unread[160];
     why = why ? why : unread;
@@ -273,29 +280,34 @@ int kcp_nccl_over(struct kcp_comm **comm, struct kcp_comm *host, char *why, size
             err = host->send(host, &id, sizeof id, r, NULL);
         else if (host->r == r)
             err = host->recv(host, &id, sizeof id, 0, NULL);
-    config.blocking = 0;
-    if (!err) {
-        w->comm.r = host->r;
-        const ncclResult_t result =
-            w->nccl->ncclCommInitRankConfig(&w->at, host->R, id, host->r, &config);
-        err = nccl_settle(w, w->at, result, "init");
-    }
     if (!err)
-        err = begin_rank(w, comm);
-    if (!err) {
-        err = kcp_nccl_windows(*comm);
-        err = err == KCP_NA ? KCP_OK : err;
-    }
+        err = init_rank(w, host->R, host->r, id, comm);
     if (err) {
-        *comm = NULL;
-        if (w && w->failed)
-            snprintf(why, n, "%s", w->why);
-        else if (!why[0])
-            snprintf(why, n, "NCCL did not start");
+        drop_rank(w, comm, why, n);
         host->fail(host, err, why);
-        if (w)
-            nccl_comm_free(&w->comm);
     }
+    return err;
+}
+
+int kcp_nccl_by_file(struct kcp_comm **comm, const char *path, int R, int r, char *why,
+                     size_t n)
+{
+    ncclUniqueId id;
+    char unread[160];
+    why = why ? why : unread;
+    n = why == unread ? sizeof unread : n;
+    if (!comm || !path || R < 1 || r < 0 || r >= R)
+        return KCP_BAD;
+    *comm = NULL;
+    why[0] = 0;
+    struct nccl_rank *w;
+    int err = make_rank(&w, NULL, why, n);
+    if (!err)
+        err = nccl_id_by_file(w->nccl, path, r, w->seconds, &id, why, n);
+    if (!err)
+        err = init_rank(w, R, r, id, comm);
+    if (err)
+        drop_rank(w, comm, why, n);
     return err;
 }
 
@@ -327,13 +339,10 @@ int kcp_nccl_split(struct kcp_comm *from, int color, int key, struct kcp_comm **
     *comm = NULL;
     if (strcmp(from->backend, "nccl"))
         return KCP_NA;
-    if (nccl_watch(all, NULL))                /* its parts are watched by it */
-        return KCP_COMM;
     int err = make_rank(&w, all->host, why, sizeof why);
     if (err)
         return kcp_refuse(err, "kcp_nccl_split: %s", why);
     w->number = all->number;
-    w->watch_asked = 1;
     config.blocking = 0;
     pthread_mutex_lock(&all->lock);
     const int nccl_color = color < 0 ? NCCL_SPLIT_NOCOLOR : color;
@@ -364,6 +373,12 @@ int kcp_nccl_over(struct kcp_comm **comm, struct kcp_comm *host, char *why, size
     if (why)
         snprintf(why, n, "built without NCCL");
     return KCP_NA;
+}
+
+int kcp_nccl_by_file(struct kcp_comm **comm, const char *path, int R, int r, char *why,
+                     size_t n)
+{
+    return kcp_nccl_over(comm, NULL, why, n);
 }
 
 int kcp_nccl_from(struct kcp_comm **comm, struct ncclComm *nccl)

@@ -7,7 +7,7 @@
 #ifndef KCP_NCCL_H
 #define KCP_NCCL_H
 
-#include "comm/bootstrap.h"
+#include "comm/options.h"
 
 #include <cuda_runtime_api.h>
 #include <nccl.h>
@@ -37,9 +37,6 @@ struct nccl_rank {                          /* one rank; comm is its first membe
     const struct nccl *nccl;
     ncclComm_t at;                     /* NULL once aborted */
     struct kcp_comm *_Atomic host;     /* who knows the lost; may be NULL */
-    struct kcp_comm *lent_watch;       /* the same, where it is our own */
-    int watch_asked;
-    char unwatched[120];               /* under telling: why a lent one has none */
     int number;                        /* by which lost() names this rank: the host's */
     int ours, device, *token;
     char *shown;                       /* R + 1 rows on the GPU, that ranks compare */
@@ -57,25 +54,21 @@ struct nccl_rank {                          /* one rank; comm is its first membe
     struct window_process process[KCP_WINDOW_RANKS];
 };
 
-/* When the host ranks are told of a failure: at once, or when they were asked so many
- * times, 10 ms apart, whether they know of one: NCCL may notice first that another rank
- * is gone, which is not this one's failure. */
+/* When the host ranks are told of a failure: at once, or after so many checks, 10 ms
+ * apart, whether they know of one: NCCL may notice first that another rank is gone,
+ * which is not this rank's failure. */
 enum telling { TELL_NOBODY = 0, TELL_NOW = 1, TELL_LATER = 30 };
 enum { THIS_RANK = -1 };               /* else the rank's number among the host's */
 /* Remember the first failure, tell it, abort; returns KCP_COMM. */
 int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
               enum telling tell);
-/* The same, when nothing has moved for so long: of who has left or says nothing. */
-int nccl_stand_still(struct nccl_rank *w, const char *why);
 /* After a call: wait until NCCL has taken it over, or has failed, or time is up. */
 int nccl_settle(struct nccl_rank *w, ncclComm_t at, ncclResult_t result,
                 const char *call);
 void nccl_calls(struct kcp_comm *c);
-/* A gather of host memory, waited for; and the watch of a lent communicator, opened
- * once. Every rank calls them; not while a stream is captured. */
-int nccl_show_rows(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
-                   struct CUstream_st *stream);
-int nccl_watch(struct nccl_rank *w, struct CUstream_st *stream);
+/* nccl_id.c: rank 0 makes the id and writes it to path, the others read it there. */
+int nccl_id_by_file(const struct nccl *nccl, const char *path, int r, double seconds,
+                    ncclUniqueId *id, char *why, size_t n);
 /* quiet: all ranks have come here, and none writes any more. */
 void nccl_windows_free(struct nccl_rank *w, int quiet);
 /* After a failure: this rank leaves the others' windows. Its own is given back when all

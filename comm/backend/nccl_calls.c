@@ -34,10 +34,9 @@ int nccl_settle(struct nccl_rank *w, ncclComm_t at, ncclResult_t result,
         return KCP_COMM;
     if (result == ncclSuccess)
         return KCP_OK;
-    if (why[0])
-        return nccl_stand_still(w, why);
-    snprintf(why, sizeof why, "%s: NCCL: %s", call,
-             w->nccl->ncclGetErrorString(result));
+    if (!why[0])
+        snprintf(why, sizeof why, "%s: NCCL: %s", call,
+                 w->nccl->ncclGetErrorString(result));
     return nccl_fail(w, THIS_RANK, KCP_COMM, why, TELL_LATER);
 }
 
@@ -129,9 +128,9 @@ static int wait_for_stream(struct nccl_rank *w, struct CUstream_st *stream,
             sched_yield();
             continue;
         }
-        return cuda == cudaErrorNotReady ? nccl_stand_still(w, why)
-                                         : nccl_fail(w, THIS_RANK, KCP_CUDA, why,
-                                                     TELL_NOW);
+        if (cuda == cudaErrorNotReady)
+            return nccl_fail(w, THIS_RANK, KCP_COMM, why, TELL_LATER);
+        return nccl_fail(w, THIS_RANK, KCP_CUDA, why, TELL_NOW);
     }
 }
 
@@ -148,8 +147,6 @@ static int nccl_barrier(struct kcp_comm *c, struct CUstream_st *stream)
 {
     struct nccl_rank *w = (struct nccl_rank *)c;
     ncclResult_t result = ncclInternalError;
-    if (!is_captured(stream) && nccl_watch(w, stream))
-        return KCP_COMM;
     pthread_mutex_lock(&w->lock);
     const ncclComm_t at = w->at;
     if (at && !w->failed)
@@ -161,10 +158,14 @@ static int nccl_barrier(struct kcp_comm *c, struct CUstream_st *stream)
 }
 //< wait
 
-int nccl_show_rows(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
-                   struct CUstream_st *stream)
+/* Host memory, over the GPUs: what of a plan and its options is compared once. A stream
+ * that is being captured is left alone. */
+static int nccl_show(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
+                     struct CUstream_st *stream)
 {
     struct nccl_rank *w = (struct nccl_rank *)c;
+    if (is_captured(stream))
+        return KCP_NA;
     const struct kcp_traffic before = c->traffic;
     const size_t R = (size_t)c->R;
     if (bytes > SHOWN_ROW)
@@ -182,17 +183,6 @@ int nccl_show_rows(struct kcp_comm *c, const void *mine, void *all, size_t bytes
                                 stream))
         err = nccl_fail(w, THIS_RANK, KCP_CUDA, "the device refused", TELL_NOW);
     return err ? err : wait_for_stream(w, stream, "the comparison of plans");
-}
-
-/* Host memory, over the GPUs: what of a plan and its options is compared once. A stream
- * that is being captured is left alone. */
-static int nccl_show(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
-                     struct CUstream_st *stream)
-{
-    if (is_captured(stream))
-        return KCP_NA;
-    const int err = nccl_watch((struct nccl_rank *)c, stream);
-    return err ? err : nccl_show_rows(c, mine, all, bytes, stream);
 }
 
 void nccl_calls(struct kcp_comm *c)

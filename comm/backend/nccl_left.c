@@ -1,7 +1,7 @@
 /* nccl_left.c -- a window after a failure: kept until nobody can write it any more.
  *
- * Book: chapter 20, "Code: kernels".  Checked by: bench/gpu_faults.sh, KCP_WINDOWS=1;
- * tests/20_clusters/left.c.  Next: comm/backend/nccl_windows.c.
+ * Book: chapter 20, "Code: kernels".  Checked by: tests/20_clusters/left.c.
+ * Next: comm/backend/nccl_windows.c.
  *
  * When ranks end together a barrier says that no kernel of theirs is on its way. After
  * a failure there is none. So a rank that goes waits for its own kernels, then writes

@@ -1,6 +1,6 @@
 /* nccl_windows.c -- memory of each rank's GPU that the other ranks' kernels can write.
  *
- * Book: chapter 20, "Code: kernels".  Checked by: bench/gpu_nccl.sh, gpu_faults.sh.
+ * Book: chapter 20, "Code: kernels".  Checked by: bench/gpu_nccl.sh.
  * Next: comm/form/chain_window.c, who uses it.
  *
  * Ranks show one another where their memory is: threads of one process by its address,
@@ -49,14 +49,14 @@ static int make_own(struct nccl_rank *w, struct card *mine)
     struct kcp_window *x = &w->window;
     const size_t words = sizeof(int) * (size_t)x->R;   /* who has left: nccl_left.c */
     const size_t bytes = kcp_window_bytes(x->R, x->blocks) + words;
-    struct env_options asked;
+    struct comm_options options;
     char why[120];
     pthread_once(&drawn, draw);
     mine->process = process_number;
-    mine->machine = launcher_env_machine();
+    mine->machine = comm_machine();
     mine->device = w->device;
     mine->is = window_process_here();
-    if (launcher_env_options(&asked, why, sizeof why) || !asked.windows ||
+    if (comm_options(&options, why, sizeof why) || !options.windows ||
         !mine->process || !mine->machine)
         return 0;
     if (cudaHostAlloc((void **)&x->lost, sizeof *x->lost, cudaHostAllocPortable) ||

@@ -1,7 +1,7 @@
 /* agree.c -- compares the calls of all ranks before the first exchange.
  *
  * Book: chapter 20, "What is promised to whom".
- * Checked by: tests/08_forward/agree.c, tests/cli/processes.sh.  Next: layer.c.
+ * Checked by: tests/08_forward/agree.c, tests/cli/mpi.sh.  Next: layer.c.
  *
  * Each rank shows its plan, sizes and options as a few numbers. All see the same rows,
  * so all come to the same answer, and the communicator lives on. */

@@ -71,7 +71,7 @@ static const struct { const char *name; size_t bytes; } sizes[] = {
     S(kcp_merge), S(kcp_forward), S(kcp_chunk_backward), S(kcp_wy_backward),
     S(kcp_merge_backward), S(kcp_h0), S(kcp_backward), S(kcp_conv), S(kcp_scan),
     S(kcp_family), S(kcp_ladder), S(kcp_comm), S(kcp_traffic), S(kcp_mapops),
-    S(kcp_exchange), S(kcp_halo), S(kcp_who), S(kcp_segment), S(kcp_context),
+    S(kcp_exchange), S(kcp_halo), S(kcp_segment), S(kcp_context),
     S(kcp_plan), S(kcp_owners), S(kcp_field), S(kcp_stage), S(kcp_variant),
     S(kcp_layer), S(kcp_saved), S(kcp_saved_item),
 };

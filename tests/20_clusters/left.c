@@ -1,7 +1,7 @@
 /* left.c -- has a process ended? What says when a window may be given back.
  *
  * Book: chapter 20.  Checked by: itself, on a child that lives, is dead, and is gone.
- * Next: ../../comm/backend/nccl_left.c; bench/gpu_faults.sh asks it on GPUs. */
+ * Next: ../../comm/backend/nccl_left.c. */
 #include "tests/judge/judge.h"
 
 #ifdef KCP_WITH_NCCL

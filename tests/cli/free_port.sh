@@ -1,7 +1,7 @@
 # free_port.sh -- ports that nobody has; the scripts whose ranks listen read it.
 #
-# Book: chapter 20.  Checked by: network.sh, slurm.sh, torch.sh, which listen there.
-# Next: network.sh.
+# Book: chapter 20.  Checked by: slurm.sh, torch.sh, which listen there.
+# Next: slurm.sh.
 #
 # free_ports N: the first of N neighbours, drawn below those that the kernel hands to
 # callers and that jobs take by their names (place_port in comm/meeting_place.c). Two runs

@@ -1,6 +1,6 @@
 # run_common.sh -- functions of the scripts that run kcp-run; they read this file.
 #
-# Book: chapter 20.  Checked by: run_cli.sh, run_processes.sh, run_device.sh.
+# Book: chapter 20.  Checked by: run_cli.sh, mpi.sh, run_device.sh.
 # Next: run_cli.sh.
 # Makes a folder to work in, which is removed at the end, and sets $run and $arrays.
 B=$(cd "${1:-build}" && pwd) || exit 2
@@ -11,10 +11,9 @@ forms=$(sed -n 's/^ *FORM(KCP_[A-Z_]*, \([a-z_]*\)).*/\1/p' ref/comm.h)
 cd "$W" || exit 2
 run="$B/kcp-run" arrays="$B/kcp-arrays"
 passed=0 failed=0
-unset MASTER_ADDR MASTER_PORT RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE SLURM_NTASKS \
-    OMPI_COMM_WORLD_SIZE KCP_RENDEZVOUS KCP_SECRET KCP_TRUST_NETWORK KCP_JOB \
-    TORCHELASTIC_RUN_ID
-export KCP_KEY_DIR="$W/keys" KCP_TIMEOUT_S=60
+unset RANK WORLD_SIZE LOCAL_RANK SLURM_STEP_NUM_TASKS OMPI_COMM_WORLD_SIZE PMI_SIZE
+export KCP_TIMEOUT_S=60 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+    OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
 
 fail() { failed=$((failed + 1)); echo "  FAIL  $script: $*"; }
 pass() { passed=$((passed + 1)); }

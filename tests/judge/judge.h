@@ -227,7 +227,7 @@ int  ranks_open(const char *backend, int device, int *R);
 void ranks_close(void);
 int  ranks_mine(void);                       /* this process's rank; -1: all are here */
 int  ranks_started(void);                    /* by a launcher; 0: all are here */
-const char *ranks_launcher(void);            /* its name, as "torchrun" */
+const char *ranks_launcher(void);            /* its name, as "mpirun" */
 void ranks_as_threads(int on);               /* for a while: of this process alone */
 int  ranks_apart(void);                       /* each on a GPU of its own? */
 int  ranks_run(const struct memory *m, int R, int (*body)(struct kcp_comm *, void *),

@@ -8,6 +8,7 @@
 #include "outputs.h"
 #include "paths.h"
 #include "base/program.h"
+#include "kcp_mpi.h"
 #include "base/options.h"
 #include <stdlib.h>
 #include <string.h>
@@ -261,7 +262,9 @@ static int judge(struct command *x, const struct kcp_variant *mine)
     char why[160];
     int status = ranks_open(x->backend, o->only_device, &o->ranks);
     const struct kcp_stage *s = o->stage ? stage_find(o->stage) : NULL;
-    if (!status && s && !s->ranks && ranks_mine() >= 0) {
+    const int is_fold = s && !strncmp(s->name, "07", 2) && ranks_mine() >= 0;
+    if (is_fold && x->exchange < 0) x->exchange = 40;  /* what ranks do in chapter 07 */
+    if (!status && s && !s->ranks && !is_fold && ranks_mine() >= 0) {
         status = 2;
         if (ranks_mine() == 0)
             fprintf(stderr, "kcp-check: stage %.2s is one rank's work: run it without "
@@ -324,5 +327,5 @@ int main(int argc, char **argv)
 {
     memory_settle();
     print_notices();
-    return finish_stdout("kcp-check", run(argc, argv));
+    return kcp_mpi_end(finish_stdout("kcp-check", run(argc, argv)));
 }

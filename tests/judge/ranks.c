@@ -1,12 +1,13 @@
 /* ranks.c -- where the ranks of a trial are: threads here, GPUs here, or processes.
  *
- * Book: chapter 20, and CONTRIBUTING.md.  Checked by: tests/cli/processes.sh.
+ * Book: chapter 20, and CONTRIBUTING.md.  Checked by: tests/cli/mpi.sh.
  * Next: exchange_trials.c.
  *
  * Under a launcher every process walks the same trials from the same seed, runs its own
  * rank, and all take the worst verdict of any, so that they walk on alike. A lost rank
  * ends the walk: every process says whom it misses, and exits with 1. */
 #include "judge.h"
+#include "kcp_mpi.h"
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -113,15 +114,14 @@ void ranks_doing(const char *what) { snprintf(doing, sizeof doing, "%s", what); 
 
 static void lost(void)
 {
-    char why[200] = "the connection failed";
+    char why[200] = "a call failed";
     int rank = -1;
     if (gpu) gpu->lost(gpu, &rank, why, sizeof why);
     host->lost(host, &rank, why, sizeof why);
-    fprintf(stderr, "kcp-check: rank %d of %d: rank %d was lost in %s: %s\n", host->r,
-            host->R, rank, doing, why);
-    fflush(stdout);
+    fprintf(stderr, "kcp-check: rank %d of %d: in %s: rank %d: %s\n", host->r, host->R,
+            doing, rank, why);
     host->fail(host, KCP_COMM, why);
-    _Exit(1);
+    _Exit(kcp_mpi_end(1));
 }
 
 int ranks_mine(void) { return host ? host->r : -1; }
@@ -138,39 +138,39 @@ const char *ranks_launcher(void) { return launcher; }
 
 int ranks_open(const char *backend, int device, int *R)
 {
-    struct kcp_who who;
+    struct kcp_mpi mpi;
     char why[300] = "";
     const int nccl = backend ? !strcmp(backend, "nccl") : 0;
-    int status = kcp_who(&who, why, sizeof why);
-    if (!status && who.R == 1) {
+    int status = kcp_mpi_start(&mpi, why, sizeof why);
+    if (!status && mpi.R == 1) {
         apart = nccl;
         if (nccl && (!device || !*R))
             snprintf(why, sizeof why, "--backend nccl: expected --device, --ranks too");
-    } else if (!status && *R && *R != who.R)
+    } else if (!status && *R && *R != mpi.R)
         snprintf(why, sizeof why, "--ranks: found '%d', %s started %d", *R,
-                 who.launcher, who.R);
-    else if (!status && who.R > CASE_RANKS)
-        snprintf(why, sizeof why, "%s started %d ranks, expected 1 to %d", who.launcher,
-                 who.R, CASE_RANKS);
+                 mpi.launcher, mpi.R);
+    else if (!status && mpi.R > CASE_RANKS)
+        snprintf(why, sizeof why, "%s started %d ranks, expected 1 to %d", mpi.launcher,
+                 mpi.R, CASE_RANKS);
     if (status || why[0]) {
         fprintf(stderr, "kcp-check: %s\n", why);
         return 2;
     }
-    if (who.R == 1) return 0;
-    *R = who.R;
-    launcher = who.launcher;
+    if (mpi.R == 1) return 0;
+    *R = mpi.R;
+    launcher = mpi.launcher;
     const struct memory *m = device ? device_memory() : NULL;
-    status = kcp_processes(&host, &who, why, sizeof why);
+    status = kcp_mpi_world(&host, why, sizeof why);
     if (!status && m) {
         apart = 1;
-        status = m->gpu(who.local);
-        if (status) snprintf(why, sizeof why, "no GPU for local rank %d", who.local);
+        status = m->gpu(mpi.local) && m->gpu(0);       /* 0: share_gpu.sh */
+        if (status) snprintf(why, sizeof why, "no GPU for local rank %d", mpi.local);
         else status = kcp_nccl_over(&gpu, host, why, sizeof why);
     }
-    if (status) fprintf(stderr, "kcp-check: rank %d of %d: %s\n", who.r, who.R, why);
-    else if (who.r && !freopen("/dev/null", "w", stdout)) return 1;
-    else printf("%d processes of %s, %s\n", who.R, who.launcher,
-                gpu ? "a GPU each, NCCL" : "over TCP");
+    if (status) fprintf(stderr, "kcp-check: rank %d of %d: %s\n", mpi.r, mpi.R, why);
+    else if (mpi.r && !freopen("/dev/null", "w", stdout)) return 1;
+    else printf("%d processes of %s, %s\n", mpi.R, mpi.launcher,
+                gpu ? "a GPU each, NCCL" : "MPI");
     if (status) return status == KCP_BAD ? 2 : 1;
     return 0;
 }

@@ -83,8 +83,8 @@ static void of_blocks(struct kcp_report *rep, int i)
 
 static void of_ranks(struct kcp_report *rep, int i)
 {
-    REFUSES(kcp_who(NULL, NULL, 0));
-    REFUSES(kcp_processes(NULL, NULL, NULL, 0));
+    REFUSES(kcp_timeout(NULL, NULL, 0));
+    REFUSES(kcp_nccl_by_file(NULL, NULL, 0, 0, NULL, 0));
     REFUSES(kcp_threads_run(i, NULL, NULL, NULL, 0));
     REFUSES(kcp_threads_run_on(i, NULL, NULL, NULL, 0, NULL));
     REFUSES(kcp_nccl_threads_run(i, NULL, NULL, NULL, 0));
@@ -92,7 +92,6 @@ static void of_ranks(struct kcp_report *rep, int i)
     REFUSES(kcp_nccl_from(NULL, NULL));
     REFUSES(kcp_nccl_split(NULL, i, i, NULL));
     REFUSES(kcp_nccl_windows(NULL));
-    kcp_nccl_leave(NULL);
     REFUSES(kcp_wire_over(NULL, NULL, NULL, NULL, 0));
     REFUSES(kcp_wire_told(NULL, NULL));
     ZERO(kcp_wire_tolerance(NULL));

@@ -76,12 +76,12 @@ static int arrived(struct kcp_comm *c, int status)
 static void count(const struct kcp_comm *c)
 {
     if (++me.calls == me.at && c->r == 1 && me.strike)
-        me.strike();
+        me.strike(me.arg);
     me.group_calls += me.in_group;
     if (me.group_calls == 2 && me.in_its_group) {
-        void (*const there)(void) = me.in_its_group;
+        void (*const there)(void *) = me.in_its_group;
         me.in_its_group = NULL;
-        there();
+        there(me.arg);
     }
 }
 
@@ -148,15 +148,6 @@ void calls_as_before(void)
     me.comm->show = me.own.show;
 }
 
-struct lossy_layer *own_layer(int model)
-{
-    struct lossy_layer *a = malloc(sizeof *a);
-    if (!a)
-        exit(2);
-    *a = *layer_of_model[model];
-    return a;
-}
-
 static struct kcp_plan *plan_of(int R)
 {
     const int64_t cu[] = { 0, LT };
@@ -181,7 +172,7 @@ int pass_on(struct kcp_comm *comm, struct lossy_layer *a, int R, enum kcp_form f
 
 int wrong_rows(const struct lossy_layer *a, int R, int r, enum kcp_form form)
 {
-    const struct answers *w = &shared->want[R][form][a->model == KCP_GDN];
+    const struct answers *w = &want[R][form][a->model == KCP_GDN];
     const struct answers *x = &a->got;
     struct kcp_plan *plan = plan_of(R);
     if (!plan)

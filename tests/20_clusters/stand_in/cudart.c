@@ -4,8 +4,8 @@
  * Next: libnccl.c, whose kernels run here.
  *
  * A stream is a thread that runs tasks in order. A task that waits hangs its stream,
- * and with it cudaFree and every synchronisation, as on a GPU. While a stream is
- * captured its tasks are kept for the graph, and a query breaks the capture. */
+ * and with it cudaFree and every synchronisation, as on a GPU. A query breaks the
+ * capture of a stream. */
 #include <cuda_runtime_api.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -15,56 +15,30 @@
 enum { DEVICES = 8 };
 
 struct task { struct task *next; cudaHostFn_t run; void *arg; };
-struct queue { struct task *first, **end; };
-struct CUgraph_st { struct queue tasks; };
-struct CUgraphExec_st { struct queue tasks; };
 struct CUstream_st {
     struct CUstream_st *next;              /* all of this process */
     int device, busy, stop, capture;       /* under lock */
     pthread_mutex_t lock;
     pthread_cond_t change;
     pthread_t thread;
-    struct queue tasks, captured;
+    struct task *first, **end;
 };
 
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct CUstream_st *all, *of_device[DEVICES];
 static _Thread_local int device_now;
 
-/* ---- queues */
-static int push(struct queue *q, cudaHostFn_t run, void *arg)
-{
-    struct task *t = malloc(sizeof *t);
-    if (!t)
-        return cudaErrorMemoryAllocation;
-    *t = (struct task){ NULL, run, arg };
-    if (!q->first)
-        q->end = &q->first;
-    *q->end = t;
-    q->end = &t->next;
-    return cudaSuccess;
-}
-
-static void drop(struct queue *q)
-{
-    while (q->first) {
-        struct task *t = q->first;
-        q->first = t->next;
-        free(t);
-    }
-}
-
 static void *run_tasks(void *arg)
 {
     struct CUstream_st *s = arg;
     pthread_mutex_lock(&s->lock);
-    while (!s->stop || s->tasks.first) {
-        struct task *t = s->tasks.first;
+    while (!s->stop || s->first) {
+        struct task *t = s->first;
         if (!t) {
             pthread_cond_wait(&s->change, &s->lock);
             continue;
         }
-        s->tasks.first = t->next;
+        s->first = t->next;
         s->busy = 1;
         pthread_mutex_unlock(&s->lock);
         t->run(t->arg);
@@ -133,7 +107,6 @@ cudaError_t cudaStreamDestroy(cudaStream_t s)
     pthread_cond_broadcast(&s->change);
     pthread_mutex_unlock(&s->lock);
     pthread_join(s->thread, NULL);
-    drop(&s->captured);
     pthread_cond_destroy(&s->change);
     pthread_mutex_destroy(&s->lock);
     free(s);
@@ -152,7 +125,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
     struct CUstream_st *s = stream_of(stream);
     pthread_mutex_lock(&s->lock);
-    cudaError_t e = s->busy || s->tasks.first ? cudaErrorNotReady : cudaSuccess;
+    cudaError_t e = s->busy || s->first ? cudaErrorNotReady : cudaSuccess;
     if (breaks_capture(s))
         e = cudaErrorStreamCaptureUnsupported;
     pthread_mutex_unlock(&s->lock);
@@ -164,7 +137,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
     struct CUstream_st *s = stream_of(stream);
     pthread_mutex_lock(&s->lock);
     const int broken = breaks_capture(s);
-    while (!broken && (s->busy || s->tasks.first))
+    while (!broken && (s->busy || s->first))
         pthread_cond_wait(&s->change, &s->lock);
     pthread_mutex_unlock(&s->lock);
     return broken ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
@@ -173,11 +146,18 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t run, void *arg)
 {
     struct CUstream_st *s = stream_of(stream);
+    struct task *t = malloc(sizeof *t);
+    if (!t)
+        return cudaErrorMemoryAllocation;
+    *t = (struct task){ NULL, run, arg };
     pthread_mutex_lock(&s->lock);
-    const int e = push(s->capture ? &s->captured : &s->tasks, run, arg);
+    if (!s->first)
+        s->end = &s->first;
+    *s->end = t;
+    s->end = &t->next;
     pthread_cond_broadcast(&s->change);
     pthread_mutex_unlock(&s->lock);
-    return e ? cudaErrorMemoryAllocation : cudaSuccess;
+    return cudaSuccess;
 }
 
 /* One after the other: a stream is not destroyed while its device is waited for. */
@@ -221,51 +201,10 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mo
 
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *graph)
 {
-    *graph = calloc(1, sizeof **graph);
+    (void)graph;
     pthread_mutex_lock(&s->lock);
-    const int is_whole = s->capture == cudaStreamCaptureStatusActive && *graph;
     s->capture = cudaStreamCaptureStatusNone;
-    if (is_whole) {
-        (*graph)->tasks = s->captured;
-        s->captured.first = NULL;
-    } else {
-        drop(&s->captured);
-        free(*graph);
-        *graph = NULL;
-    }
     pthread_mutex_unlock(&s->lock);
-    return is_whole ? cudaSuccess : cudaErrorStreamCaptureInvalidated;
-}
-
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
-                                 unsigned long long flags)
-{
-    (void)flags;
-    int e = (*exec = calloc(1, sizeof **exec)) ? 0 : 1;
-    for (struct task *t = graph->tasks.first; t && !e; t = t->next)
-        e = push(&(*exec)->tasks, t->run, t->arg);
-    return e ? cudaErrorMemoryAllocation : cudaSuccess;
-}
-
-cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s)
-{
-    int e = 0;
-    for (struct task *t = exec->tasks.first; t && !e; t = t->next)
-        e = cudaLaunchHostFunc(s, t->run, t->arg) != cudaSuccess;
-    return e ? cudaErrorMemoryAllocation : cudaSuccess;
-}
-
-cudaError_t cudaGraphDestroy(cudaGraph_t graph)
-{
-    drop(&graph->tasks);
-    free(graph);
-    return cudaSuccess;
-}
-
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
-{
-    drop(&exec->tasks);
-    free(exec);
     return cudaSuccess;
 }
 

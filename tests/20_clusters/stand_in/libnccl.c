@@ -1,64 +1,86 @@
-/* libnccl.c -- NCCL's communicators between threads and processes of one machine.
+/* libnccl.c -- NCCL's communicators between threads of one process.
  *
  * Book: chapter 20.  Checked by: ranks.c, bit for bit against threads.
  * Next: moves.c, what goes over them.
  *
  * As NCCL's documents say: a communicator that does not block is in progress for a
  * while. An abort ends the calls of this rank alone. A caller who uses a communicator
- * that is gone, or aborts one inside a group, is stopped with one line. Ranks meet in a
- * file whose name is the id, in KCP_STAND_IN (/tmp). */
+ * that is gone, or aborts one inside a group, is stopped with one line. */
 #include "moves.h"
 
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct meeting *meetings;
 static ncclComm_t all;
 
-static const char *path_of(const char *name, char *path, size_t n)
+/* The ranks with one name share a meeting; the last of them frees it. */
+static struct meeting *meet(const char *name)
 {
-    const char *dir = getenv("KCP_STAND_IN");
-    snprintf(path, n, "%s/nccl.%s", dir && *dir ? dir : "/tmp", name);
-    return path;
+    struct meeting *m = meetings;
+    while (m && strcmp(m->name, name))
+        m = m->next;
+    if (!m && (m = calloc(1, sizeof *m))) {
+        snprintf(m->name, sizeof m->name, "%s", name);
+        m->next = meetings;
+        meetings = m;
+    }
+    return m;
 }
 
 static ncclComm_t begin(const char *name, int R, int r, int blocking)
 {
-    char path[300];
     ncclComm_t c = calloc(1, sizeof *c);
-    const int fd = open(path_of(name, path, sizeof path), O_RDWR | O_CREAT | O_CLOEXEC,
-                        0600);
-    if (!c || fd < 0 || ftruncate(fd, sizeof *c->at))
-        misuse("init", "no memory, or no file");
-    c->at = mmap(NULL, sizeof *c->at, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    close(fd);
-    if (c->at == MAP_FAILED || R > RANKS || r < 0 || r >= R)
+    pthread_mutex_lock(&all_lock);
+    if (!c || !(c->at = meet(name)) || R > RANKS || r < 0 || r >= R)
         misuse("init", "no memory, or no such rank");
+    c->at->users++;
     c->R = R;
     c->r = r;
     c->blocking = blocking;
     c->polls = POLLS;
-    snprintf(c->name, sizeof c->name, "%s", name);
     cudaGetDevice(&c->device);
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->change, NULL);
     if (atomic_exchange(&c->at->here[r], 1))
         misuse("init", "this rank is there already");
-    pthread_mutex_lock(&all_lock);
     c->next = all;
     all = c;
     pthread_mutex_unlock(&all_lock);
     return c;
 }
 
-static void forget_file(const ncclComm_t c)
+/* The communicator itself stays, so that its later use is found. Under its lock. */
+void clear_away(ncclComm_t c)
 {
-    char path[300];
-    unlink(path_of(c->name, path, sizeof path));
+    if (c->state != GONE || c->running || !c->at)
+        return;
+    pthread_mutex_lock(&all_lock);
+    if (!--c->at->users)
+        for (struct meeting **m = &meetings; *m; m = &(*m)->next)
+            if (*m == c->at) {
+                *m = c->at->next;
+                free(c->at);
+                break;
+            }
+    c->at = NULL;
+    pthread_mutex_unlock(&all_lock);
+}
+
+/* Of this thread's device: what NCCL says of itself from now on. */
+void stand_in_error(void)
+{
+    int device;
+    cudaGetDevice(&device);
+    pthread_mutex_lock(&all_lock);
+    for (ncclComm_t c = all; c; c = c->next)
+        if (c->device == device && c->state != GONE)
+            c->is_broken = 1;
+    pthread_mutex_unlock(&all_lock);
 }
 
 static int have_met(const ncclComm_t c)
@@ -66,7 +88,6 @@ static int have_met(const ncclComm_t c)
     for (int r = 0; r < c->R; r++)
         if (!c->at->here[r])
             return 0;
-    forget_file(c);
     return 1;
 }
 
@@ -75,7 +96,7 @@ static int have_split(ncclComm_t c)
 {
     struct wish *w = c->at->wish[c->round % SPLITS];
     int R = 0, r = 0;
-    char name[sizeof c->name];
+    char name[sizeof c->at->name];
     for (int i = 0; i < c->R; i++)
         if (w[i].round != c->round)
             return 0;
@@ -84,19 +105,9 @@ static int have_split(ncclComm_t c)
         R += w[i].color == c->color;
         r += w[i].color == c->color && before;
     }
-    snprintf(name, sizeof name, "%.32s.%d.%d", c->name, c->round, c->color);
+    snprintf(name, sizeof name, "%.32s.%d.%d", c->at->name, c->round, c->color);
     *c->made = c->color < 0 ? NULL : begin(name, R, r, c->blocking);
     return 1;
-}
-
-/* KCP_STAND_IN_NOTICES: a file says that another rank is gone, as sockets may. */
-static int notices(const ncclComm_t c)
-{
-    char path[320];
-    if (!getenv("KCP_STAND_IN_NOTICES"))
-        return 0;
-    path_of(c->name, path, sizeof path - sizeof ".gone");
-    return !access(strcat(path, ".gone"), F_OK);
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *result)
@@ -114,7 +125,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *result)
         launch(c, op);
     }
     *result = is_early || c->state != THERE ? ncclInProgress : ncclSuccess;
-    if (notices(c))
+    if (c->is_broken)
         *result = ncclRemoteError;
     pthread_mutex_unlock(&c->lock);
     return ncclSuccess;
@@ -183,7 +194,6 @@ ncclResult_t ncclCommAbort(ncclComm_t c)
     drop(c->waiting);
     c->waiting = NULL;
     c->state = GONE;
-    forget_file(c);
     clear_away(c);
     pthread_mutex_unlock(&c->lock);
     return ncclSuccess;
@@ -230,6 +240,3 @@ const char *ncclGetErrorString(ncclResult_t result)
 {
     return result == ncclInvalidUsage ? "invalid usage" : "an error of NCCL's stand-in";
 }
-
-__attribute__((visibility("default"))) int stand_in_gathers(ncclComm_t c);
-int stand_in_gathers(ncclComm_t c) { return c->gathers; }

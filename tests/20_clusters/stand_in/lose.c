@@ -1,194 +1,236 @@
 /* lose.c -- rank 1 is lost before one of its calls: how, and what the others do then.
  *
- * Book: chapter 20, "What is promised to whom".  Checked by: ranks.c, which judges it.
- * Next: uses.c, where nobody is lost. */
+ * Book: chapter 20, "What is promised to whom".  Checked by: itself.
+ * Next: uses.c.
+ *
+ * Ranks are threads, on GPUs of the stand-in. Rank 1 stands still, fails, has an
+ * asynchronous error, or its communicator is aborted by its owner. Every other rank
+ * gets an error and one line within the timeout; its stream is released, its memory and
+ * its threads are given back, and a new communicator has the bits of threads. */
 #include "stand_in.h"
+#include "tests/entries.h"
 
-#include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
-#include <sys/resource.h>
-#include <unistd.h>
+
+enum { LOST = 1, MOST_SECONDS = 8 };
+enum way { NOBODY, STANDS, FAILS, ERROR, LENT_STANDS, LENT_ERROR, LENT_ABORTS, IN_GROUP,
+           WAYS };
+static const char *const way_names[] = { "nobody", "stands still", "fails",
+    "has an asynchronous error", "stands still, lent",
+    "has an asynchronous error, lent",
+    "is aborted by its owner", "is aborted from outside in a group" };
+
+struct seen { int status, lost, wrong; double seconds; char why[320]; };
+struct trial {
+    int R, form, at, calls;
+    enum way way;
+    struct meet meet;
+    atomic_int ended;                      /* survivors that have returned */
+    double began;
+    struct lossy_layer *a[MOST];
+    struct seen seen[MOST];
+};
 
 /* ---- how it is lost */
-void abort_ours(void)
+static void *abort_outside(void *arg)
 {
-    me.comm->fail(me.comm, KCP_COMM, "its owner aborts it");
-    if (!me.in_group)                      /* else when it has ended */
+    const struct striking *s = arg;
+    char why[80];
+    s->comm->fail(s->comm, KCP_COMM, "its owner aborts it");
+    nccl_open(why, sizeof why)->ncclCommAbort(s->lent);
+    return NULL;
+}
+
+/* fail comes while the group is open, and waits: NCCL takes no abort inside a group. */
+static pthread_t outsider;
+static struct striking outside;
+static void abort_in_group(void *arg)
+{
+    outside = me;
+    me.lent = NULL;                        /* the other thread aborts it */
+    if (me.comm->r != LOST || pthread_create(&outsider, NULL, abort_outside, &outside))
+        return;
+    poll(NULL, 0, 300);
+}
+
+/* By a rank that stands still: until the others have ended, and it can know that. */
+static int is_awaited(const struct trial *t)
+{
+    const int knows = t->way == LENT_STANDS || me.comm->lost(me.comm, NULL, NULL, 0);
+    return t->ended < t->R - 1 || !knows;
+}
+
+static void strike(void *arg)
+{
+    struct trial *t = arg;
+    t->began = monotonic_seconds();
+    if (t->way == STANDS || t->way == LENT_STANDS)
+        for (int i = 0; i < 2000 && is_awaited(t); i++)
+            poll(NULL, 0, 10);
+    else if (t->way == ERROR || t->way == LENT_ERROR) {
+        stand_in_error();
+        for (int i = 0; i < 500 && !me.comm->lost(me.comm, NULL, NULL, 0); i++)
+            poll(NULL, 0, 10);
+    } else
+        me.comm->fail(me.comm, KCP_CUDA, "its device is on fire");
+    if (t->way == LENT_ABORTS && !me.in_group)         /* else when it has ended */
         owner_ends();
 }
 
-struct outside { struct kcp_comm *comm; ncclComm_t at; int ms; };
-static struct outside outside;
-static pthread_t outsider;
-static int has_outsider;
+static int is_lent(const struct trial *t) { return t->way >= LENT_STANDS; }
 
-/* He may come while a group is open, which is why fail is called first. */
-static void *abort_outside(void *arg)
+static int lose_rank(struct kcp_comm *host, void *arg)
 {
-    const struct outside *o = arg;
-    char why[80];
-    poll(NULL, 0, o->ms);
-    now->struck = monotonic_seconds();
-    o->comm->fail(o->comm, KCP_COMM, "its owner aborts it");
-    nccl_open(why, sizeof why)->ncclCommAbort(o->at);
-    return NULL;
-}
-
-/* He looks who is lost, while another thread hangs in a call. */
-static void *abort_when_lost(void *arg)
-{
-    const struct outside *o = arg;
-    char why[80];
-    while (!o->comm->lost(o->comm, NULL, NULL, 0))
-        poll(NULL, 0, 1);
-    o->comm->fail(o->comm, KCP_COMM, "its owner aborts it");
-    nccl_open(why, sizeof why)->ncclCommAbort(o->at);
-    return NULL;
-}
-
-/* Where NCCL has told him, and nobody yet by name. */
-static const char *gone_path(char *path, size_t n)
-{
-    snprintf(path, n, "%s/nccl.%.32s.gone", now->dir, now->meet[0].id.internal);
-    return path;
-}
-
-static void *abort_when_noticed(void *arg)
-{
-    char path[300];
-    gone_path(path, sizeof path);
-    while (access(path, F_OK))
-        poll(NULL, 0, 1);
-    return abort_outside(arg);
-}
-
-static void send_outsider(void *(*does)(void *))
-{
-    me.lent = NULL;                        /* who ends it is he */
-    if (pthread_create(&outsider, NULL, does, &outside))
-        _exit(1);
-    has_outsider = 1;
-}
-
-/* A rank in an open group that has a call: another's loss, or its owner, comes now. */
-static void in_group(void)
-{
-    if (now->way == IN_GROUP && me.comm->r == LOST) {
-        send_outsider(abort_outside);
-        poll(NULL, 0, 300);                /* he comes while it is open */
-    }
-    for (int i = 0; now->way == KNOWN_IN_GROUP && me.comm->r != LOST && i < 1000 &&
-                    !me.own.lost(me.comm, NULL, NULL, 0); i++)
-        poll(NULL, 0, 10);
-}
-
-static void strike(void)
-{
-    char path[300];
-    now->struck = monotonic_seconds();
-    if (now->way == NOTICED) {
-        close(open(gone_path(path, sizeof path), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-        poll(NULL, 0, 20);                 /* its other connections close later */
-    }
-    if (now->way == KILLED || now->way == OURS || now->way == EARLY ||
-        now->way == UNWATCHED || now->way == KNOWN_IN_GROUP || now->way == HANGS ||
-        now->way == NOTICED)
-        raise(SIGKILL);
-    if (now->way == STOPPED)
-        raise(SIGSTOP);
-    if (now->way == ABORTED)
-        abort_ours();
-}
-
-/* ---- what its job does */
-/* Those who are left meet anew. */
-static void again(struct trial *t, int r, struct seen *x, int which)
-{
-    const int R = t->R - 1, is = r > LOST ? r - 1 : r;
-    struct kcp_comm *comm = NULL;
-    struct lossy_layer *a = own_layer(0);
-    char why[80];
-    ncclComm_t at = lend(&t->meet[which], R, is, 0);
-    x->again = at ? kcp_nccl_from(&comm, at) : KCP_COMM;
-    if (!x->again) {
-        calls_wait(comm, at);
-        x->again = pass_on(comm, a, R, (enum kcp_form)t->form);
-        calls_as_before();
-        comm->lost(comm, NULL, x->why, sizeof x->why);
-        x->wrong = wrong_rows(a, R, is, (enum kcp_form)t->form);
-        comm->free(comm);
-    }
-    if (at && me.lent)
-        nccl_open(why, sizeof why)->ncclCommDestroy(at);
-    free(a);
-}
-
-/* A rank whose communicator is lent, or over processes that have met (OURS). */
-void lose_one(struct trial *t, int r)
-{
+    struct trial *t = arg;
+    const int r = host->r;
     struct seen *x = &t->seen[r];
-    struct kcp_comm *host = NULL, *comm = NULL;
-    struct kcp_who who;
-    struct lossy_layer *a = own_layer(0);
+    struct kcp_comm *comm = host;
     ncclComm_t at = NULL;
-    const int ours = t->way == OURS;
-    hold(x);
-    if (ours)
-        x->status = kcp_processes(&host, &who, x->why, sizeof x->why);
-    else if (!(at = lend(&t->meet[0], t->R, r, t->way == HANGS || t->at % 2)))
-        x->status = KCP_CUDA;
-    if (!x->status)
-        x->status = ours ? kcp_nccl_over(&comm, host, x->why, sizeof x->why)
-                         : kcp_nccl_from(&comm, at);
-    if (x->status)
-        _exit(1);
-    if (t->way == DEAF && r == 2) {
-        struct rlimit few;
-        getrlimit(RLIMIT_NOFILE, &few);
-        few.rlim_cur = 3;
-        setrlimit(RLIMIT_NOFILE, &few);
-    }
+    if (is_lent(t) && (cudaSetDevice(r) ||
+                       !(at = lend(&t->meet, t->R, r, t->at % 2)) ||
+                       kcp_nccl_from(&comm, at)))
+        return KCP_CUDA;
     calls_wait(comm, at);
-    if (t->way == OUTSIDE)                 /* else there is no watch yet */
-        x->status = pass_on(comm, a, t->R, (enum kcp_form)t->form);
-    me.calls = 0;
-    me.at = t->at;
-    me.strike = strike;
-    me.stuck = t->way == UNWATCHED || t->way == DROPPED ? 1 : 60;
-    outside = (struct outside){ comm, at, 3 * t->at };
-    if (t->way == IN_GROUP || t->way == KNOWN_IN_GROUP)
-        me.in_its_group = in_group;
-    if (t->way == OUTSIDE && r == LOST)
-        send_outsider(abort_outside);
-    if (t->way == HANGS && r != LOST)
-        send_outsider(abort_when_lost);
-    if (t->way == NOTICED && r == 0)
-        send_outsider(abort_when_noticed);
-    for (int i = 0; !x->status && (!i || t->way == OUTSIDE); i++)
-        x->status = pass_on(comm, a, t->R, (enum kcp_form)t->form);
-    x->ended = monotonic_seconds();
-    if (r == LOST && t->way == NOBODY)
+    me.arg = t;
+    me.stuck = 0.2;
+    if (t->way == IN_GROUP && r == LOST)
+        me.in_its_group = abort_in_group;
+    else if (t->way != NOBODY && r == LOST) {
+        me.at = t->at;
+        me.strike = strike;
+    }
+    x->status = pass_on(comm, t->a[r], t->R, (enum kcp_form)t->form);
+    x->seconds = monotonic_seconds() - t->began;
+    x->lost = -1;
+    comm->lost(comm, &x->lost, x->why, sizeof x->why);
+    x->wrong = x->status ? 0 : wrong_rows(t->a[r], t->R, r, (enum kcp_form)t->form);
+    if (r == LOST)
         t->calls = me.calls;
-    if (has_outsider)
+    else
+        t->ended++;
+    if (t->way == IN_GROUP && r == LOST)
         pthread_join(outsider, NULL);
-    if (!comm->lost(comm, &x->lost, x->why, sizeof x->why))
-        x->lost = -1;
-    if (!x->status)
-        x->wrong = wrong_rows(a, t->R, r, (enum kcp_form)t->form);
     calls_as_before();
+    if (!at)
+        return KCP_OK;
     comm->free(comm);
     owner_ends();
-    if (host)
-        host->free(host);
-    free(a);
-    if (t->way == DEAF && r == 2) {
-        struct rlimit many;
-        getrlimit(RLIMIT_NOFILE, &many);
-        many.rlim_cur = many.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &many);
+    return KCP_OK;
+}
+
+static int run(struct trial *t)
+{
+    char why[200] = "";
+    memset(&t->meet, 0, sizeof t->meet);
+    t->ended = 0;
+    t->began = monotonic_seconds();
+    for (int r = 0; r < t->R; r++) {
+        *t->a[r] = *layer_of_model[0];
+        memset(&t->seen[r], 0, sizeof t->seen[r]);
     }
-    hold_again(x);
-    if (t->way > NOBODY && t->way <= EARLY && r != LOST)
-        again(t, r, x, 1);
+    const int status = is_lent(t)
+        ? kcp_threads_run(t->R, lose_rank, t, why, sizeof why)
+        : kcp_nccl_threads_run(t->R, lose_rank, t, why, sizeof why);
+    /* A rank that failed is reported by the run too. */
+    return status && t->way == NOBODY ? status : KCP_OK;
+}
+
+/* ---- what must hold */
+/* The others know the lost rank by its number, unless a timeout is all they have. */
+static int is_right(const struct trial *t, int r)
+{
+    const struct seen *x = &t->seen[r];
+    const int by_name = t->way == FAILS || t->way == ERROR;
+    const char *words = "made no progress for 1 s";
+    if (t->way == NOBODY)
+        return !x->status && x->lost == -1 && !x->wrong;
+    if (t->way == FAILS || (r == LOST && t->way == LENT_ABORTS))
+        words = "its device is on fire";
+    if (t->way == ERROR || (r == LOST && t->way == LENT_ERROR))
+        words = "an error of NCCL's stand-in";
+    if (r == LOST && t->way == IN_GROUP)
+        words = "its owner aborts it";
+    if (x->status != KCP_COMM || !strstr(x->why, words))
+        return r == LOST && t->way == LENT_STANDS && x->status;
+    return x->seconds < MOST_SECONDS && (!by_name || x->lost == LOST);
+}
+
+static int judge(const struct trial *t, int status)
+{
+    int wrong = status != 0;
+    for (int r = 0; r < t->R && !status; r++) {
+        const struct seen *x = &t->seen[r];
+        if (is_right(t, r))
+            continue;
+        wrong++;
+        printf("  FAIL  rank 1 of %d %s, %s, call %d: rank %d: status %d, lost %d, "
+               "%.1f s, %d wrong: %s\n", t->R, way_names[t->way],
+               kcp_form_names[t->form], t->at, r, x->status, x->lost, x->seconds,
+               x->wrong, x->why);
+    }
+    return wrong;
+}
+
+struct held { int tasks; size_t bytes; };
+static struct held held(void)
+{
+    struct held h;
+    size_t total;
+    h.tasks = entries("/proc/self/task");
+    cudaMemGetInfo(&h.bytes, &total);
+    return h;
+}
+
+/* A thread that was joined may be listed for a moment. */
+static int is_given_back(struct held before)
+{
+    struct held now = held();
+    for (int i = 0; i < 200 && now.tasks != before.tasks; i++) {
+        poll(NULL, 0, 10);
+        now = held();
+    }
+    if (now.tasks == before.tasks && now.bytes == before.bytes)
+        return 1;
+    printf("  FAIL  %d threads, then %d; %zu bytes are missing\n", before.tasks,
+           now.tasks, before.bytes - now.bytes);
+    return 0;
+}
+
+static int lose(struct trial *t, enum way way, int at)
+{
+    const struct held before = held();
+    t->way = way;
+    t->at = at;
+    int wrong = judge(t, run(t));
+    t->way = NOBODY;
+    wrong += judge(t, run(t));             /* anew */
+    return wrong + !is_given_back(before);
+}
+
+int lose_ranks(int how_many)
+{
+    struct trial t = { .R = 3 };
+    int wrong = 0;
+    for (int r = 0; r < MOST; r++)
+        if (!(t.a[r] = malloc(sizeof *t.a[r])))
+            return 1;
+    setenv("KCP_TIMEOUT_S", "1", 1);
+    for (t.form = 0; t.form < FORMS; t.form++) {
+        if (how_many == FEW && t.form != KCP_CHAIN)
+            continue;
+        t.way = NOBODY;
+        wrong += judge(&t, run(&t));
+        const int calls = t.calls;
+        for (int at = 2; at <= calls && how_many == ALL; at++)
+            for (int way = STANDS; way < IN_GROUP; way++)
+                wrong += lose(&t, way, at);
+        for (int way = STANDS; way < IN_GROUP && how_many < ALL; way++)
+            wrong += lose(&t, way, 2 + (3 * way + 5 * t.form) % (calls - 1));
+        if (t.form != KCP_ALL_GATHER)
+            wrong += lose(&t, IN_GROUP, 1);
+    }
+    unsetenv("KCP_TIMEOUT_S");
+    for (int r = 0; r < MOST; r++)
+        free(t.a[r]);
+    return wrong;
 }

@@ -5,14 +5,12 @@
  *
  * As NCCL's documents say: a call is on its stream when it has been polled for a while,
  * or at once where the communicator blocks. What waits for a rank that is gone waits
- * for ever, and hangs its stream; nobody is told. With KCP_STAND_IN_CONNECTS=1 calls of
- * a communicator that blocks connect, and hang when their peer is gone. */
+ * without end, and hangs its stream. */
 #include "moves.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 
 static _Thread_local int depth;
@@ -85,14 +83,6 @@ static void run_moves(const struct op *op)
     }
 }
 
-void clear_away(ncclComm_t c)
-{
-    if (c->state == GONE && !c->running && c->at) {
-        munmap(c->at, sizeof *c->at);
-        c->at = NULL;
-    }
-}
-
 void drop(struct op *op)
 {
     if (op)
@@ -119,12 +109,10 @@ static void run_op(void *arg)
             sum += op->gathered[(size_t)r * op->numbers + i];
         op->sum[i] = sum;
     }
-    const int is_last = !op->captured;
-    if (is_last)
-        drop(op);
+    drop(op);
     pthread_mutex_lock(&c->lock);
     c->running -= goes;
-    c->on_stream -= is_last;
+    c->on_stream--;
     clear_away(c);
     pthread_cond_broadcast(&c->change);
     pthread_mutex_unlock(&c->lock);
@@ -133,49 +121,17 @@ static void run_op(void *arg)
 /* ---- onto the stream: at once, or when the caller has polled */
 void launch(ncclComm_t c, struct op *op)
 {
-    enum cudaStreamCaptureStatus capture;
     int device;
     cudaGetDevice(&device);
     cudaSetDevice(c->device);
-    cudaStreamIsCapturing(op->stream, &capture);
-    op->captured = capture != cudaStreamCaptureStatusNone;
-    if (op->captured) {
-        op->next = c->captured;
-        c->captured = op;
-    } else
-        c->on_stream++;
+    c->on_stream++;
     cudaLaunchHostFunc(op->stream, run_op, op);
     cudaSetDevice(device);
-}
-
-/* The first call of a kind makes a connection to its peers, for which a communicator
- * that blocks waits. 0: it was aborted meanwhile. */
-static int connect_peers(const struct op *op)
-{
-    ncclComm_t c = op->comm;
-    atomic_int (*called)[RANKS] = c->at->called[op->is_gather];
-    pthread_mutex_lock(&c->lock);
-    c->running++;                          /* an abort waits until this has ended */
-    pthread_mutex_unlock(&c->lock);
-    for (int i = 0; i < op->n; i++)
-        called[c->r][op->move[i].peer] = 1;
-    for (int i = 0; i < op->n; i++)
-        while (!called[op->move[i].peer][c->r] && !c->aborted)
-            nap();
-    pthread_mutex_lock(&c->lock);
-    c->running--;
-    pthread_cond_broadcast(&c->change);
-    pthread_mutex_unlock(&c->lock);
-    return !c->aborted;
 }
 
 static ncclResult_t submit(struct op *op)
 {
     ncclComm_t c = op->comm;
-    if (c->blocking && getenv("KCP_STAND_IN_CONNECTS") && !connect_peers(op)) {
-        drop(op);
-        return ncclInternalError;
-    }
     pthread_mutex_lock(&c->lock);
     if (c->state != THERE || c->waiting)
         misuse("a call", "the one before is still in progress");
@@ -228,7 +184,6 @@ ncclResult_t ncclGroupStart(void)
     return ncclSuccess;
 }
 
-__attribute__((visibility("default"))) int stand_in_groups(void);
 int stand_in_groups(void) { return depth; }
 
 /* KCP_STAND_IN_DROPS: the first call of a group is left out: a mistake, planted. */
@@ -292,8 +247,6 @@ ncclResult_t ncclAllGather(const void *mine, void *rows, size_t n, ncclDataType_
     struct own_row *own = malloc(sizeof *own);
     if (type != ncclChar || !own || depth)
         misuse("ncclAllGather", "of characters, and in no group");
-    op->is_gather = 1;
-    c->gathers++;
     *own = (struct own_row){ (char *)rows + (size_t)c->r * n, mine, n };
     for (int r = 0; r < c->R; r++) {
         if (r == c->r)
@@ -301,10 +254,6 @@ ncclResult_t ncclAllGather(const void *mine, void *rows, size_t n, ncclDataType_
         add(op, 1, r, mine, n);
         add(op, 0, r, (char *)rows + (size_t)r * n, n);
     }
-    enum cudaStreamCaptureStatus capture;
-    cudaStreamIsCapturing(stream, &capture);
-    if (capture != cudaStreamCaptureStatusNone)
-        misuse("ncclAllGather", "the stand-in captures sends and receives alone");
     int device;
     cudaGetDevice(&device);
     cudaSetDevice(c->device);
@@ -319,7 +268,6 @@ ncclResult_t ncclAllReduce(const void *mine, void *sum, size_t n, ncclDataType_t
     struct op *op = op_of(c, stream, "ncclAllReduce");
     if (type != ncclInt || what != ncclSum || depth)
         misuse("ncclAllReduce", "of int, a sum, and in no group");
-    op->is_gather = 1;
     op->part = mine;
     op->sum = sum;
     op->numbers = n;

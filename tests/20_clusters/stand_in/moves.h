@@ -9,26 +9,33 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#pragma GCC visibility push(default)
+int stand_in_groups(void);
+void stand_in_error(void);
+#pragma GCC visibility pop
+
 #pragma GCC visibility push(hidden)
 
 enum { RANKS = 8, PIECE = 4096, SPLITS = 8, MOVES = 64, POLLS = 3 };
 
-/* ---- what the ranks share: zero at first, and every word is written by one rank */
+/* ---- what the ranks share: zero at first */
 struct box { _Atomic uint64_t sent, taken; char piece[PIECE]; };
 struct wish { atomic_int round, color, key; };
 struct meeting {
+    struct meeting *next;
+    int users;
+    char name[56];
     atomic_int here[RANKS];
     struct wish wish[SPLITS][RANKS];
-    atomic_int called[2][RANKS][RANKS];    /* rank has called of peer; of a gather: 1 */
     struct box box[RANKS][RANKS];          /* from, to */
 };
 
 struct move { int is_send, peer; char *at; size_t bytes; };
 struct op {
-    struct op *next, *in_group;
+    struct op *in_group;
     ncclComm_t comm;
     cudaStream_t stream;
-    int n, captured, is_gather;
+    int n;
     struct move move[MOVES];
     const int *part;                       /* of a sum: this rank's, what is gathered */
     int *gathered, *sum;
@@ -37,18 +44,17 @@ struct op {
 
 enum state { MEETS, THERE, SPLITS_NOW, GONE };
 struct ncclComm {
-    ncclComm_t next;                       /* of this process, the gone ones too */
+    ncclComm_t next;                       /* all of them, the gone ones too */
     int R, r, device, blocking;
-    char name[2 * 16 + 24];
     struct meeting *at;
-    atomic_int aborted;
+    atomic_int aborted, is_broken;
     pthread_mutex_t lock;
     pthread_cond_t change;
     /* under lock: */
     atomic_int state;                      /* enum state */
-    int polls, on_stream, running, in_group, round, color, key, gathers;
+    int polls, on_stream, running, in_group, round, color, key;
     ncclComm_t *made;
-    struct op *waiting, *captured;         /* for a poll; a graph's */
+    struct op *waiting;                    /* for a poll */
 };
 
 /* One line, and the end of the process. */

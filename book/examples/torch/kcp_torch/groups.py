@@ -12,7 +12,6 @@ import ctypes as C
 import functools
 import gc
 import operator
-import sys
 import threading
 import warnings
 import weakref
@@ -235,9 +234,6 @@ def _leave():
     last tensor, and to let go of it needs an interpreter that is no more: the process
     is aborted. So nothing here holds one: NCCL's stay, for nobody waits at an exit."""
     _forget(lambda of, device: device == "cpu")
-    for comm in _comms.values():          # an end in order is no loss to the others
-        if getattr(sys, "last_value", None) is None and hasattr(lib, "kcp_nccl_leave"):
-            lib.kcp_nccl_leave(P(comm.address))
     gc.collect()                          # HostComm and its callbacks hold each other
 
 

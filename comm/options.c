@@ -1,0 +1,95 @@
+/* options.c -- what the environment sets for communicators, and their clock.
+ *
+ * Book: chapter 20.  Checked by: tests/cli/mpi.sh, good values and bad ones.
+ * Next: comm/backend/threads.c. */
+#include "options.h"
+#include "checked.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+/* name's value as a whole number of [low,high]; absent: unless_set. */
+static int read_number(const char *name, long low, long high, long unless_set,
+                       long *out, char *why, size_t n)
+{
+    const char *s = getenv(name);
+    char *end = "";
+    *out = unless_set;
+    if (!s || !*s)
+        return KCP_OK;
+    errno = 0;
+    *out = strtol(s, &end, 10);
+    const int is_digit = *s >= '0' && *s <= '9';       /* no sign, no blank */
+    if (is_digit && !*end && !errno && *out >= low && *out <= high)
+        return KCP_OK;
+    snprintf(why, n, "%s=%.40s: expected a whole number from %ld to %ld", name, s, low,
+             high);
+    return KCP_BAD;
+}
+
+/* Variables of earlier versions, in which ranks connected by themselves. */
+static void report_gone(void)
+{
+    static const char *const gone[] = { "KCP_RENDEZVOUS", "KCP_SECRET", "KCP_KEY_DIR",
+                                        "KCP_TRUST_NETWORK", "KCP_JOB", "KCP_WATCH" };
+    static _Atomic int reported;
+    if (reported++)
+        return;
+    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++)
+        if (getenv(gone[i]))
+            kcp_notice("%s: gone since version 1; use mpirun", gone[i]);
+}
+
+int comm_options(struct comm_options *o, char *why, size_t n)
+{
+    char unread[120];
+    long seconds, windows;
+    report_gone();
+    if (!why) {
+        why = unread;
+        n = sizeof unread;
+    }
+    int err = read_number("KCP_TIMEOUT_S", 1, 86400, 60, &seconds, why, n);
+    if (!err)
+        err = read_number("KCP_WINDOWS", 0, 1, 0, &windows, why, n);
+    if (!err)
+        *o = (struct comm_options){ (double)seconds, (int)windows };
+    return err;
+}
+
+int kcp_timeout(double *seconds, char *why, size_t n)
+{
+    struct comm_options o;
+    if (!seconds)
+        return kcp_refuse(KCP_BAD, "kcp_timeout: seconds: it is missing");
+    const int err = comm_options(&o, why, n);
+    if (!err)
+        *seconds = o.seconds;
+    return err;
+}
+
+/* FNV-1a over the boot id. */
+uint64_t comm_machine(void)
+{
+    char id[80] = "";
+    const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    const ssize_t n = read(fd, id, sizeof id - 1);
+    close(fd);
+    uint64_t h = 14695981039346656037u;
+    for (ssize_t i = 0; i < n; i++)
+        h = (h ^ (unsigned char)id[i]) * 1099511628211u;
+    return n > 0 ? h : 0;
+}
+
+double monotonic_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}

@@ -1,0 +1,44 @@
+/* kcp_mpi.h -- ranks as MPI processes, for programs that link MPI: libkcp.so does not.
+ *
+ * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: comm/backend/mpi.c.
+ *
+ * libkcp_mpi.so is built where mpicc is. MPI libraries differ in their ABI: for another
+ * one compile share/kcp/mpi with its mpicc, -DKCP_WITH_MPI -lkcp. */
+#ifndef KCP_MPI_H
+#define KCP_MPI_H
+
+#include "kcp.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+/* This process among those that a launcher started. Without a launcher R is 1, launcher
+ * NULL, and MPI is not initialized. local: the rank on this machine, for its GPU. */
+struct kcp_mpi { int R, r, local; const char *launcher; };
+/* Calls MPI_Init_thread if a launcher's variables are set. KCP_BAD: a launcher started
+ * several processes, and this was built without MPI, or MPI knows of another number. */
+int kcp_mpi_start(struct kcp_mpi *mpi, char *why, size_t n);
+/* A communicator over MPI_COMM_WORLD on host memory, after kcp_mpi_start. KCP_NA: built
+ * without MPI. */
+int kcp_mpi_world(struct kcp_comm **comm, char *why, size_t n);
+/* The last call of a program on each of its ways out; returns status. With status 0 it
+ * finalizes MPI. MPI_Finalize waits for all ranks, so with another status it only waits
+ * 0.3 s, in which the other ranks report what they know; the launcher ends them. */
+int kcp_mpi_end(int status);
+
+#ifdef MPI_VERSION
+/* The same over a caller's communicator, which is duplicated: every rank calls it, and
+ * free. MPI_THREAD_SERIALIZED at least; MPI_THREAD_MULTIPLE where the caller uses MPI
+ * in another thread meanwhile. A call that makes no progress for `seconds` fails; 0:
+ * KCP_TIMEOUT_S. After a failure buffers of sends stay in use: end the program. */
+int kcp_mpi_over(struct kcp_comm **comm, MPI_Comm over, double seconds, char *why,
+                 size_t n);
+#endif
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+#endif

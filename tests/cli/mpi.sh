@@ -1,0 +1,119 @@
+#!/bin/sh
+# mpi.sh -- ranks as MPI processes on this machine: right, lost, and refused.
+#
+# Book: chapter 20.  Checked by: make test, which runs it.  Next: ../judge/ranks.c.
+# Without mpirun the script says so. STEP='mpirun.mpich -n' is another launcher.
+. "$(dirname "$0")/run_common.sh"
+top=$OLDPWD check=$B/kcp-check calls=$B/kcp-wrong-calls
+step=${STEP:-mpirun -n}
+# one STATUS WORDS command...: the command ends with that status and prints the words.
+one() {
+    want=$1 words=$2; shift 2
+    timeout 200 "$@" >said 2>&1
+    got=$?
+    [ $got = "$want" ] && grep -q -- "$words" said && pass ||
+        fail "$*: status $got, no '$words' in $(cat said)"
+}
+# says STATUS WORDS N command...: the same of N processes.
+says() { want_=$1 words_=$2 n_=$3; shift 3; one "$want_" "$words_" $step $n_ "$@"; }
+
+# Nothing listens, and the library needs no MPI.
+(cd "$top" && git grep -nE '\b(listen|accept) ?\(' -- '*.[ch]' '*.cu' '*.cuh'
+ cd "$top" && git grep -n 'sys/socket\.h' -- comm ref bench) >said 2>/dev/null
+[ -s said ] && fail "a socket: $(cat said)" || pass
+ldd "$B/libkcp.so" >said && ! grep -q libmpi said && pass || fail "libkcp.so: $(cat said)"
+# Environment: wrong values, variables that are gone, launchers without this MPI.
+one 2 '^kcp-check: KCP_TIMEOUT_S=soon: expected' env KCP_TIMEOUT_S=soon "$check"
+one 2 '^kcp-check: KCP_WINDOWS=yes: expected' env KCP_WINDOWS=yes "$check"
+for name in RENDEZVOUS SECRET KEY_DIR TRUST_NETWORK JOB WATCH; do
+    one 0 "^kcp: KCP_$name: gone since version 1; use mpirun" \
+        env KCP_$name=x "$check" --exchange 5
+done
+# Built without MPI: a launcher is refused in words, threads are not.
+${CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -I"$top/ref" "$top/tests/cli/wrong_calls.c" \
+    "$top/comm/backend/mpi_launch.c" -L"$B" -lkcp -Wl,-rpath,"$B" -o none >said 2>&1 ||
+    fail "without MPI: $(cat said)"
+one 2 'mpirun started 2 processes: this was built without MPI' \
+    env OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 ./none cross
+one 2 'built without MPI' ./none cross
+if ! command -v ${step%% *} >/dev/null || ! ldd "$check" | grep -q 'libmpi'; then
+    echo "mpi.sh: no mpirun, or built without MPI: $passed passed, $failed failed"
+    [ $failed -eq 0 ]
+    exit
+fi
+for launcher in PMI_SIZE=4,PMI_RANK=0 SLURM_STEP_NUM_TASKS=4,SLURM_PROCID=1 \
+    WORLD_SIZE=2,RANK=0; do
+    one 2 'processes, MPI knows of 1' env $(echo $launcher | tr , ' ') \
+        timeout 30 "$check" --exchange 1
+done
+
+# The judge: exchanges, forward and backward, mutants of halos; few ranks.
+for n in 2 3 4 7; do says 0 ' 0 numbers wrong' $n "$check" --ranks $n --exchange 20; done
+for s in 08 13; do
+    says 0 '  ok      ref .* messages' 3 "$check" --stage $s --variant ref
+done
+says 0 '^OK: .* 0 survived' 4 "$check" --stage 14
+says 0 'mutant_no_M .* not decidable with R = 2' 2 "$check" --stage 08
+says 2 "stage 05 is one rank's work: run it without mpirun" 2 "$check" --stage 05
+says 2 "found 'R=2', expected R=3" 3 "$check" --stage 13 --variant ref \
+    --case 'live gdn R=2 lengths=30'
+
+# kcp-run: the bits of threads.
+same_bits() {
+    R=$1; shift
+    rm -rf processes
+    gives threads --ranks "$R" "$@"
+    says 0 . $R "$run" --in in --out processes "$@"
+    alike processes threads 0
+}
+"$arrays" layer in 48 4 2 4 6 5 kda raw 1 || exit 1
+for form in all_gather chain pipeline scan; do
+    same_bits 3 --l2norm --beta sigmoid --form $form
+    same_bits 4 --l2norm --beta sigmoid --form $form --wire bf16
+done
+same_bits 2 --l2norm --beta sigmoid --canonical 4
+same_bits 4 --l2norm --beta sigmoid --form scan --cuts 0,0,4,4,48
+has processes/dq.npy
+mv in layer; "$arrays" layer in 45 3 2 4 3 5 kda free 1
+same_bits 3 --gate softplus --sum local
+rm -rf in; mv layer in
+says 2 'found 2 processes' 2 "$run" --in in --out no --ranks 3
+# Ranks whose arguments differ: each names the argument and both values.
+says 1 'rank 0: .*scale: rank 1 has 2, rank 0 has 1' 1 "$run" --in in --out no --scale 1 : -n 1 "$run" --in in \
+    --out no --scale 2
+[ -e no ] && fail "ranks that do not agree have written"
+
+# Calls that do not fit together: an error on each rank, no hang.
+for way in unequal unequal_long short long; do
+    says 1 'sent a message of another size' 3 env KCP_TIMEOUT_S=5 "$calls" $way
+done
+says 1 'rank 2 of 3: .*rank 1: out of paper' 3 "$calls" fails
+says 1 'made no progress for 2 s' 3 env KCP_TIMEOUT_S=2 "$calls" disagree
+says 2 'rank 1 refuses its options' 3 "$calls" alone
+for way in peer empty cross; do says 0 'status 0' 3 "$calls" $way; done
+
+# struck SIGNAL STATUS WORDS: rank 2 of 4 gets the signal in the middle of an exchange.
+cat >rank <<'END'
+echo $$ >id.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; exec "$@"
+END
+struck() {
+    rm -f id.*
+    KCP_TIMEOUT_S=4 timeout 60 $step 4 sh rank "$check" --exchange 0 >said 2>&1 & all=$!
+    i=0
+    until grep -q 'exchange trials' said || [ $i = 300 ]; do sleep 0.1; i=$((i + 1)); done
+    sleep 1
+    began=$(date +%s)
+    kill -$1 "$(cat id.2)"
+    wait $all
+    got=$? took=$(($(date +%s) - began))
+    kill -KILL "$(cat id.2)" 2>/dev/null
+    [ $got = $2 ] && [ $took -le 20 ] && [ "$(grep -c "$3" said)" -ge $4 ] && pass ||
+        fail "$1: status $got after $took s: $(cat said)"
+}
+case $step in
+    *mpich*) struck KILL 9 'KILLED BY SIGNAL: 9' 1 ;;
+    *) struck KILL 137 'process rank 2 .*signal 9' 1 ;;       # the launcher names it
+esac
+struck STOP 1 'in exchange.* rank 2: .* made no progress for 4 s' 3
+echo "ranks over MPI: $passed passed, $failed failed"
+[ $failed -eq 0 ]
