@@ -1,17 +1,16 @@
-// v1_row.cu -- causal convolution and token shift: a thread a token and channel.
+// v1_row.cu -- causal convolution and token shift: a thread per token and channel.
 // Book: chapter 14, "Code: kernels".
 // Checked by: tests/14_conv/checks.c.
 // Next: cuda/14_conv/v2_tokens.cu.
 #include "cuda/host/halo.cuh"
-#include "cuda/host/segment_sum.cuh"
 
-// Bound: memory; the Wc rows that a token reads come from the cache. The halos travel
-// over comm, on the same stream. Sums over tokens are made chunk by chunk, then chunks,
-// then segments in their order, so they do not depend on how the tokens were cut. A
-// call without rows before and after its sequences has kernels without them (STATES 0).
+// Bound: memory; the Wc rows that a token reads are cached. The halos are sent over
+// comm on the same stream. Sums over tokens are computed per chunk, then per stretch,
+// then over all segments in order, so they do not depend on how the tokens are cut. A
+// call without rows before and after its sequences has separate kernels (STATES 0).
 
-// A stretch and its chunks; where its sequence, n, starts and stops, in local tokens;
-// what surrounds it (halo.cuh).
+// A stretch and its chunks c0 to c0 + nc - 1; start and stop of its sequence n in local
+// tokens; its surroundings (halo.cuh).
 struct stretch {
     int64_t begin, end, start, stop;
     struct surround at;
@@ -19,8 +18,8 @@ struct stretch {
 };
 
 // A call, its states, and its arrays in work: the rows before the cut, d pre-activation
-// [T+na,D], sums of chunks [NC,n], of stretches [rows,n], everybody's [R,rows,n], and
-// all [n].
+// [T+na,D], sums of chunks [NC,n], of stretches [rows,n], of all ranks [R,rows,n], and
+// the total [n].
 struct conv {
     struct conv_call a;
     struct conv_states st;
@@ -35,8 +34,7 @@ static __device__ float weight(const struct conv &x, int d, int j)
     return ((const float *)x.a.weight)[(int64_t)d * x.a.Wc + j];
 }
 
-// Row t of the Wc - 1 before the sequence, or (at its stop) of the last ones, in
-// [N,Wc-1,D]: channel d.
+// Index of channel d of row t in [N,Wc-1,D]: the Wc - 1 rows before `at`.
 static __device__ int64_t state_at(const struct conv &x, const struct stretch &s,
                                    int64_t t, int64_t at, int d)
 {
@@ -77,9 +75,9 @@ static __global__ void window(const struct conv x, const struct stretch s)
                               * (silu ? sg * (1.0f + pre * (1.0f - sg)) : 1.0f);
 }
 
-// dx_t = sum_{i<Wc} weight_{Wc-1-i} dpre_{t+i}, rows past the sequence's end 0; of the
-// last Wc - 1 rows dxt is a part. The stretch that starts its sequence has dx0 too: the
-// same sum for so many earlier rows, which have no dpre of their own.
+// dx_t = sum_{i<Wc} weight_{Wc-1-i} dpre_{t+i}, with 0 past the sequence's end; the
+// last Wc - 1 rows also get dxt. The stretch that starts its sequence also computes
+// dx0: the same sum for the `earlier` rows before it, which have no dpre of their own.
 template <class X, int STATES>
 static __global__ void into_x(const struct conv x, const struct stretch s, int earlier)
 {
@@ -110,7 +108,7 @@ static __global__ void last_rows(const struct conv x, const struct stretch s)
         ((X *)x.st.xt)[state_at(x, s, t, s.stop, d)] = tap<X, 1>(x, s, t, d);
 }
 
-// One chunk's part of dweight_j = sum_t dpre_t x_{t+j-Wc+1}, and of dbias, the sum of
+// One chunk's term of dweight_j = sum_t dpre_t x_{t+j-Wc+1} and of dbias = sum_t
 // dpre_t.
 template <class X, int STATES>
 static __global__ void into_weight(const struct conv x, const struct stretch s)
@@ -141,21 +139,14 @@ static size_t aligned(size_t bytes)
     return (bytes + 255) / 256 * 256;
 }
 
-// The arrays of a call, from the start of work; returns the bytes they take.
+// Assigns the arrays in work; returns their bytes.
 template <class X>
 static size_t conv_layout(struct conv *x, const struct kcp_conv *c)
 {
-    const struct conv_call *a = (const struct conv_call *)c;
-    const struct kcp_plan *p = a->plan;
-    x->a = *a;
+    const struct conv_call *a = &x->a;
+    const struct kcp_plan *p = c->plan;
+    x->a = conv_call_of(c);
     x->st = states_of(c);
-    if (a->shift) {
-        x->a.Wc = 2;
-        x->a.act = KCP_ACT_NONE;
-        x->a.bias = NULL;
-        x->a.dweight = NULL;
-        x->a.dbias = NULL;
-    }
     const struct kcp_halo h = halo_of(a, x->a.Wc, 0, sizeof(X));
     const struct kcp_halo back = halo_of(a, x->a.Wc, 1, sizeof(float));
     const size_t x0_bytes = states_copied(&h, x->st.x0);
@@ -206,28 +197,18 @@ static struct stretch stretch_of(const struct conv_call *a, int s)
              x->cn[s + 1] - x->cn[s], s, g->n };
 }
 
-// dweight and dbias: chunks, stretches, then every rank's stretches; rows that a rank
-// does not have are 0.
+// dweight and dbias: sums over chunks, stretches, then every rank's stretches; missing
+// rows are 0.
 static int add_up(const struct conv *x)
 {
     const struct conv_call *a = &x->a;
-    const int64_t nw = (int64_t)a->D * a->Wc;
-    const cudaMemcpyKind kind = cudaMemcpyDeviceToDevice;
-
     cudaMemsetAsync(x->mine, 0, sizeof(float) * x->rows * x->n, a->stream);
     for (int s = 0; s < a->NS; s++) {
         const struct stretch z = stretch_of(a, s);
         add_rows<<<blocks(x->n), 256, 0, a->stream>>>(
             x->n, z.nc, x->chunk + z.c0 * x->n, x->mine + s * x->n);
     }
-    const int status = parameter_sum((const struct kcp_call *)a, x->mine, x->n, x->all,
-                                     x->sum);
-    if (status) return status;
-    if (a->dweight)
-        cudaMemcpyAsync(a->dweight, x->sum, sizeof(float) * nw, kind, a->stream);
-    if (a->dbias)
-        cudaMemcpyAsync(a->dbias, x->sum + nw, sizeof(float) * a->D, kind, a->stream);
-    return launched();
+    return store_conv_sums(a, x->mine, x->n, x->all, x->sum);
 }
 
 template <class X, int STATES>
@@ -284,9 +265,7 @@ static int conv_v1_row_run(void *args)
     const struct kcp_conv *c = (const struct kcp_conv *)args;
     struct conv x;
     const struct conv_call *a = &x.a;
-    if (!c->plan || c->D < 1 || c->plan->ctx[c->r].NS != c->NS) return KCP_BAD;
-    if (!c->shift && (!c->weight || c->Wc < 1)) return KCP_BAD;
-    if (conv_layout<X>(&x, c) > c->work_bytes) return KCP_BAD;
+    if (conv_status(c) || conv_layout<X>(&x, c) > c->work_bytes) return KCP_BAD;
 
     const struct kcp_halo h = halo_of(a, a->Wc, 0, sizeof(X));
     int status = bring_both(c, a, &x.st, sizeof(X));
@@ -295,19 +274,9 @@ static int conv_v1_row_run(void *args)
     return has_states(&x.st) ? all_stretches<X, 1>(&x) : all_stretches<X, 0>(&x);
 }
 
-KCP_VARIANT(conv_v1_row) = { "14_conv",
-                             "v1_row",
-                             "a thread a token and channel, a launch a stretch",
-                             KCP_BF16,
-                             KCP_DEVICE,
-                             "any shape",
-                             conv_v1_row_run<bf16>,
-                             conv_v1_row_work<bf16> };
-KCP_VARIANT(conv_v1_row_f32) = { "14_conv",
-                                 "v1_row_f32",
-                                 "a thread a token and channel, a launch a stretch",
-                                 KCP_F32,
-                                 KCP_DEVICE,
-                                 "any shape",
-                                 conv_v1_row_run<float>,
-                                 conv_v1_row_work<float> };
+KCP_VARIANT(conv_v1_row) = {
+    "14_conv", "v1_row", "a thread per token and channel, a launch per stretch",
+    KCP_BF16, KCP_DEVICE, "any shape", conv_v1_row_run<bf16>, conv_v1_row_work<bf16> };
+KCP_VARIANT(conv_v1_row_f32) = {
+    "14_conv", "v1_row_f32", "a thread per token and channel, a launch per stretch",
+    KCP_F32, KCP_DEVICE, "any shape", conv_v1_row_run<float>, conv_v1_row_work<float> };

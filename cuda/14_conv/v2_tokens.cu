@@ -1,44 +1,28 @@
-// v2_tokens.cu -- causal convolution: a thread has some channels and goes down a chunk.
+// v2_tokens.cu -- causal convolution: a thread has some channels of a run of tokens.
 // Book: chapter 14, "Code: kernels".
 // Checked by: tests/14_conv/checks.c.
 // Next: cuda/15_scan/v1_plain.cu.
-#include "cuda/host/halo.cuh"
-#include "cuda/host/putter.cuh"
-#include "cuda/host/segment_sum.cuh"
+#include "v2_tokens_workspace.cuh"
 #include "core/paths.h"
 #include "cuda/tile/math.cuh"
 #include "cuda/tile/pack.cuh"
+#include "cuda/tile/registers.cuh"
 
-// Bound: memory. Forward reads x and writes y, 4 bytes a token and channel; backward
-// reads x and dy and writes dx, 6 bytes, and 4 (Wc + 1) bytes a chunk and channel of
-// sums, written and read. A thread owns N neighbouring channels, 16 or 8 bytes of a
-// row; the last Wc rows stay in its registers, and its weights too. It asks for AHEAD
-// rows before it uses the first. One launch serves all stretches, by their chunks.
-// Backward makes d pre-activation again where a chunk needs the next one's first rows,
-// by the same instructions, so that the bits do not depend on who made them. The rows
-// before and after a sequence are met at a chunk's ends alone; a call without them has
-// kernels without them (STATES 0).
-enum { THREADS = 128, AHEAD = 8, N_FORWARD = 8, WC_MAX = 4 };
-enum { BACK_BLOCKS = 4, BACK_AHEAD = 4, N_BACKWARD = 4 };    // 128 registers a thread
+// Bound: memory. Forward reads x and writes y, 4 bytes per token and channel; backward
+// reads x and dy and writes dx, 6 bytes, and 4 (Wc + 1) bytes of sums per run and
+// channel, written and read. A thread owns N adjacent channels of a run, forward one
+// chunk, backward two; the window of Wc rows and the weights are in registers. Two
+// batches of rows are double-buffered: one is in flight while the other is computed.
+// Few channels per thread leave registers for many blocks per SM, which keeps enough
+// bytes in flight. No barrier: threads do not share data. Backward recomputes the dpre
+// of the Wc - 1 rows after a run with the same instructions, so results do not depend
+// on how tokens are cut. A call without rows before and after its sequences has
+// separate kernels (STATES 0).
+enum { THREADS = 128 };
+enum { N_FORWARD = 4, BATCH_FORWARD = 8, BLOCKS_FORWARD = 6 };
+enum { N_BACKWARD = 2, BATCH_BACKWARD = 4, BLOCKS_BACKWARD = 7, RUN_BACKWARD = 2 };
 
-// Stretch s in local tokens: where its sequence starts and stops, at most WC_MAX beside
-// the run of tokens that it lies in; then that run and its halos (halo.cuh).
-enum { START, STOP, LOW, HIGH, LOW_AT, HIGH_AT, BOUNDS };
-struct conv {
-    struct conv_call a;
-    const bf16 *before;                  // [nb,D]: rows of x before the cuts
-    float *edge, *after;                 // [edge,D], [na,D]: dpre sent, dpre got
-    float *chunk, *mine, *all, *sum;     // sums of chunks [NC,n], stretches, ranks
-    int *bounds, *edge_token;            // [NS,BOUNDS]; [edge]
-    int64_t nb, na, rows, n;
-    struct conv_states st;
-    int *sequence;                       // [NS]: which sequence a stretch is of
-};
-
-template <int N>
-struct channels { float c[N]; };
-
-// N numbers of bf16, 2 N bytes at once.
+// N bf16, loaded and stored together.
 template <int N>
 struct packed { uint32_t w[N / 2]; };
 
@@ -46,32 +30,40 @@ template <int N>
 static __device__ __forceinline__ struct packed<N> read(const bf16 *p)
 {
     struct packed<N> x;
-    if (N == 8) *(uint4 *)x.w = *(const uint4 *)p;
-    else *(uint2 *)x.w = *(const uint2 *)p;
+    if (N == 4) *(uint2 *)x.w = *(const uint2 *)p;
+    else x.w[0] = *(const uint32_t *)p;
     return x;
 }
 
 template <int N>
-static __device__ __forceinline__ struct channels<N> unpack(const struct packed<N> &x)
+static __device__ __forceinline__ void write(bf16 *p, const float *y)
 {
-    struct channels<N> y;
-    #pragma unroll
-    for (int i = 0; i < N; i++)
-        y.c[i] = __uint_as_float(i % 2 ? x.w[i / 2] & 0xffff0000u : x.w[i / 2] << 16);
-    return y;
+    if (N == 4) *(uint2 *)p = make_uint2(pack_bf16x2(y[0], y[1]),
+                                         pack_bf16x2(y[N - 2], y[N - 1]));
+    else *(uint32_t *)p = pack_bf16x2(y[0], y[1]);
 }
 
 template <int N>
-static __device__ __forceinline__ void write(bf16 *p, const struct channels<N> &y)
+static __device__ __forceinline__ void unpack(float *y, const struct packed<N> &x)
 {
-    struct packed<N> x;
     #pragma unroll
-    for (int i = 0; i < N / 2; i++) x.w[i] = pack_bf16x2(y.c[2 * i], y.c[2 * i + 1]);
-    if (N == 8) *(uint4 *)p = *(const uint4 *)x.w;
-    else *(uint2 *)p = *(const uint2 *)x.w;
+    for (int e = 0; e < N; e++)
+        y[e] = e % 2 ? bf16x2_high(x.w[e / 2]) : bf16x2_low(x.w[e / 2]);
 }
 
-// Row k of the states [N,Wc-1,D] of the sequence that stretch s is of: channels d ..
+// The first `left` rows of a batch, `bytes` apart; later rows are 0.
+template <int N, int batch>
+static __device__ __forceinline__ void read_batch(struct packed<N> *x, const bf16 *from,
+                                                  int bytes, int left)
+{
+    #pragma unroll
+    for (int u = 0; u < batch; u++) {
+        x[u] = {};
+        if (u < left) x[u] = read<N>(row_at(from, u, bytes));
+    }
+}
+
+// Row k of the states [N,Wc-1,D] of the sequence of stretch s, from channel d on.
 static __device__ __forceinline__ bf16 *state_row(const struct conv &x,
                                                   const void *states, int s, int64_t k,
                                                   int d)
@@ -80,48 +72,60 @@ static __device__ __forceinline__ bf16 *state_row(const struct conv &x,
     return (bf16 *)states + row * x.a.D + d;
 }
 
-// Channels d .. of row t of x: of a halo before the cut; before the sequence of x0, or
-// 0.
+// Row t of x, from channel d on: in the shard, in the halo before the cut, or before
+// the sequence (x0, or 0).
 template <int N, int STATES>
-static __device__ __forceinline__ struct channels<N> tap(const struct conv &x, int s,
-                                                         int64_t t, int d)
+static __device__ __forceinline__ struct packed<N> tap(const struct conv &x, int s,
+                                                       int64_t t, int d)
 {
     const int *bounds = x.bounds + BOUNDS * s;
-    if (STATES && t < bounds[START] && x.st.x0)
-        return unpack(read<N>(state_row(x, x.st.x0, s,
-                                        t - bounds[START] + x.a.Wc - 1, d)));
-    if (t < bounds[START]) return {};
+    const int64_t early = t - bounds[START];
+    if (STATES && early < 0 && x.st.x0)
+        return read<N>(state_row(x, x.st.x0, s, early + x.a.Wc - 1, d));
+    if (early < 0) return {};
     const bf16 *row = t < bounds[LOW] ? x.before + (bounds[LOW_AT] + t) * x.a.D
                                       : (const bf16 *)x.a.x + t * x.a.D;
-    return unpack(read<N>(row + d));
+    return read<N>(row + d);
+}
+
+// row[1] to row[Wc - 1]: the Wc - 1 rows before token t of stretch s.
+template <int N, int Wc, int STATES>
+static __device__ __forceinline__ void rows_before(const struct conv &x, int s,
+                                                   int64_t t, int d, float (*row)[N])
+{
+    const bf16 *from = (const bf16 *)x.a.x + t * x.a.D + d;
+    const int inside = t - ((const int *)x.a.cu)[s] >= Wc - 1;
+    #pragma unroll
+    for (int j = 1; j < Wc; j++)
+        unpack<N>(row[j], inside ? read<N>(from + (j - Wc) * (int64_t)x.a.D)
+                                 : tap<N, STATES>(x, s, t + j - Wc, d));
 }
 
 template <int N, int Wc>
 struct weights { float w[N][Wc], bias[N]; };
 
-// The token shift is the window of two with the weights 1 and -1.
 template <int N, int Wc>
 static __device__ __forceinline__ void read_weights(const struct conv &x, int d,
                                                     struct weights<N, Wc> *f)
 {
     #pragma unroll
-    for (int i = 0; i < N; i++) {
-        f->bias[i] = x.a.bias ? ((const float *)x.a.bias)[d + i] : 0.0f;
+    for (int e = 0; e < N; e++) {
+        f->bias[e] = x.a.bias ? ((const float *)x.a.bias)[d + e] : 0.0f;
         #pragma unroll
         for (int j = 0; j < Wc; j++)
-            f->w[i][j] = x.a.shift ? 1.0f - 2.0f * j
-                                   : ((const float *)x.a.weight)[(d + i) * Wc + j];
+            f->w[e][j] = x.a.shift ? 1.0f - 2.0f * j
+                                   : ((const float *)x.a.weight)[(d + e) * Wc + j];
     }
 }
 
 // pre = bias + sum_j w_j x_{t+j-Wc+1} of one channel; row [Wc], the oldest first.
 template <int N, int Wc>
 static __device__ __forceinline__ float pre_of(const struct weights<N, Wc> &f,
-                                               const struct channels<N> *row, int i)
+                                               const float (*row)[N], int e)
 {
-    float pre = f.bias[i];
+    float pre = f.bias[e];
     #pragma unroll
-    for (int j = 0; j < Wc; j++) pre = fmaf(f.w[i][j], row[j].c[i], pre);
+    for (int j = 0; j < Wc; j++) pre = fmaf(f.w[e][j], row[j][e], pre);
     return pre;
 }
 
@@ -130,7 +134,7 @@ static __device__ __forceinline__ float sigmoid_approx(float x)
     return rcp_approx(1.0f + ex2_approx(-1.44269504088896341f * x));
 }
 
-// dy act'(pre). The roundings are spelled out: the same bits in every kernel.
+// dy act'(pre). Explicit roundings, so that every kernel computes the same bits.
 static __device__ __forceinline__ float through_act(float dy, float pre, int silu)
 {
     if (!silu) return dy;
@@ -138,83 +142,100 @@ static __device__ __forceinline__ float through_act(float dy, float pre, int sil
     return __fmul_rn(__fmul_rn(dy, sg), fmaf(pre, __fadd_rn(1.0f, -sg), 1.0f));
 }
 
-// The window moves on by one row.
+// Shifts a window by one row.
 template <int N, int Wc>
-static __device__ __forceinline__ void move_on(struct channels<N> *row)
+static __device__ __forceinline__ void next_row(float (*row)[N])
 {
     #pragma unroll
-    for (int j = 0; j + 1 < Wc; j++) row[j] = row[j + 1];
+    for (int j = 0; j + 1 < Wc; j++)
+        #pragma unroll
+        for (int e = 0; e < N; e++) row[j][e] = row[j + 1][e];
 }
 
-// Where a thread is: its chunk, its first channel, and its stretch's bounds.
-struct place_in_call {
-    struct token_range z;
-    int c, d, s, there;
-};
+// A thread's run: `chunks` chunks of its stretch s, from chunk c on; its first channel
+// d. len 0: nothing to do. With several stretches there is a block for every chunk, of
+// which those in the middle of a run exit. Rare code calls run_of_thread again instead
+// of keeping the result in registers.
+struct run { struct token_range z; int c, d, s; };
 
-template <int N>
-static __device__ __forceinline__ struct place_in_call find_place(const struct conv &x)
+static int runs_of(const struct conv_call *a, int chunks)
 {
-    const int groups = x.a.D / N, per_chunk = (groups + THREADS - 1) / THREADS;
-    const int c = blockIdx.x / per_chunk;
-    const int g = blockIdx.x % per_chunk * THREADS + threadIdx.x;
-    const int s = ((const int *)x.a.sc)[c];
-    return { chunk_tokens(x.a, s, c), c, g * N, s, g < groups };
+    return a->NS == 1 ? (a->NC + chunks - 1) / chunks : a->NC;
+}
+
+template <int N, int chunks>
+static __device__ __forceinline__ struct run run_of_thread(const struct conv &x)
+{
+    const int groups = x.a.D / N, blocks = (groups + THREADS - 1) / THREADS;
+    const int block = opaque(blockIdx.x);
+    const int g = block % blocks * THREADS + threadIdx.x,
+              step = x.a.NS == 1 ? chunks : 1;
+    const int c = block / blocks * step;
+    const int s = x.a.NS == 1 ? 0 : ((const int *)x.a.sc)[c];
+    struct token_range z = chunk_tokens(x.a, s, c);
+    if (chunks > 1)
+        z.len = (int)min(((const int *)x.a.cu)[s + 1] - z.t, (int64_t)chunks * x.a.C);
+    if (g >= groups || (c - ((const int *)x.a.cn)[s]) % chunks) z.len = 0;
+    return { z, c, g * N, s };
 }
 
 template <int Wc, int STATES>
-static __global__ __launch_bounds__(THREADS) void forward_tokens(const struct conv x)
+static __global__ __launch_bounds__(THREADS, BLOCKS_FORWARD) void forward_tokens(
+    const struct conv x)
 {
-    enum { N = N_FORWARD };
-    const struct place_in_call at = find_place<N>(x);
-    if (!at.there) return;
+    enum { N = N_FORWARD, BATCH = BATCH_FORWARD };
+    const struct run r = run_of_thread<N, 1>(x);
+    if (!r.z.len) return;
     const int silu = x.a.act == KCP_ACT_SILU;
-    const int64_t D = x.a.D;
+    const int bytes = sizeof(bf16) * x.a.D;
+    const bf16 *from = in<bf16>(x.a.x, r.z.t, 1, 0, x.a.D) + r.d;
+    bf16 *to = out<bf16>(x.a.y, r.z.t, 1, 0, x.a.D) + r.d;
+    struct packed<N> now[BATCH], next[BATCH];
     struct weights<N, Wc> f;
-    read_weights(x, at.d, &f);
-
-    struct channels<N> row[Wc];
-    #pragma unroll
-    for (int j = 0; j + 1 < Wc; j++)
-        row[j + 1] = tap<N, STATES>(x, at.s, at.z.t + j - Wc + 1, at.d);
-    const bf16 *from = (const bf16 *)x.a.x + at.z.t * D + at.d;
-    bf16 *to = (bf16 *)x.a.y + at.z.t * D + at.d;
-    for (int i = 0; i < at.z.len; i += AHEAD) {
-        struct packed<N> next[AHEAD];
-        #pragma unroll
-        for (int u = 0; u < AHEAD; u++)
-            if (i + u < at.z.len) next[u] = read<N>(from + (i + u) * D);
+    float row[Wc][N];
+    read_batch<N, BATCH>(now, from, bytes, r.z.len);
+    read_weights(x, r.d, &f);
+    rows_before<N, Wc, STATES>(x, r.s, r.z.t, r.d, row);
+    #pragma unroll 1
+    for (int left = r.z.len; left > 0; left -= BATCH) {
+        from = row_at(from, BATCH, bytes);
+        read_batch<N, BATCH>(next, from, bytes, left - BATCH);
         //> kernel-tokens
         #pragma unroll
-        for (int u = 0; u < AHEAD; u++) {
-            if (i + u >= at.z.len) break;
-            move_on<N, Wc>(row);
-            row[Wc - 1] = unpack(next[u]);
-            struct channels<N> y;
+        for (int u = 0; u < BATCH; u++) {
+            if (u >= left) break;
+            float y[N];
+            next_row<N, Wc>(row);
+            unpack<N>(row[Wc - 1], now[u]);
             #pragma unroll
             for (int e = 0; e < N; e++) {
                 const float pre = pre_of(f, row, e);
-                y.c[e] = silu ? pre * sigmoid_approx(pre) : pre;
+                y[e] = silu ? pre * sigmoid_approx(pre) : pre;
             }
-            write(to + (i + u) * D, y);
+            write<N>(row_at(to, u, bytes), y);
         }
         //< kernel-tokens
+        to = row_at(to, BATCH, bytes);
+        #pragma unroll
+        for (int u = 0; u < BATCH; u++) now[u] = next[u];
     }
 }
 
-// xt: the last rows of the sequences that end here, a block a row and some channels.
+// xt: the last rows of the sequences that end on this rank, a block per row and group
+// of channels.
 static __global__ __launch_bounds__(THREADS) void last_rows(const struct conv x)
 {
     enum { N = N_FORWARD };
-    const int per_row = (x.a.D / N + THREADS - 1) / THREADS, reach = x.a.Wc - 1;
-    const int d = (blockIdx.x % per_row * THREADS + threadIdx.x) * N;
-    const int k = blockIdx.x / per_row % reach, s = blockIdx.x / per_row / reach;
+    const int blocks = (x.a.D / N + THREADS - 1) / THREADS, reach = x.a.Wc - 1;
+    const int d = (blockIdx.x % blocks * THREADS + threadIdx.x) * N;
+    const int k = blockIdx.x / blocks % reach, s = blockIdx.x / blocks / reach;
     const int end = ((const int *)x.a.cu)[s + 1];
     if (d >= x.a.D || end != x.bounds[BOUNDS * s + STOP]) return;
-    write(state_row(x, x.st.xt, s, k, d), tap<N, 1>(x, s, end - reach + k, d));
+    const struct packed<N> y = tap<N, 1>(x, s, end - reach + k, d);
+    *(uint2 *)state_row(x, x.st.xt, s, k, d) = make_uint2(y.w[0], y.w[1]);
 }
 
-// d pre-activation of the first rows of runs, which the tokens before them lack.
+// dpre of the first rows of runs of contiguous tokens, which earlier ranks need.
 template <int Wc, int STATES>
 static __global__ __launch_bounds__(THREADS) void edge_rows(const struct conv x)
 {
@@ -225,112 +246,164 @@ static __global__ __launch_bounds__(THREADS) void edge_rows(const struct conv x)
     int s = 0;
     while (((const int *)x.a.cu)[s + 1] <= t) s++;
     struct weights<N, Wc> f;
+    float row[Wc][N], dy[N];
     read_weights(x, d, &f);
-    struct channels<N> row[Wc];
-    #pragma unroll
-    for (int j = 0; j < Wc; j++)
-        row[j] = tap<N, STATES>(x, s, t + j - Wc + 1, d);
-    const struct channels<N> dy =
-        unpack(read<N>((const bf16 *)x.a.dy + t * x.a.D + d));
+    rows_before<N, Wc, STATES>(x, s, t, d, row);
+    next_row<N, Wc>(row);
+    unpack<N>(row[Wc - 1], read<N>((const bf16 *)x.a.x + t * x.a.D + d));
+    unpack<N>(dy, read<N>((const bf16 *)x.a.dy + t * x.a.D + d));
     #pragma unroll
     for (int e = 0; e < N; e++)
         x.edge[e_row * x.a.D + d + e] =
-            through_act(dy.c[e], pre_of(f, row, e), x.a.act == KCP_ACT_SILU);
+            through_act(dy[e], pre_of(f, row, e), x.a.act == KCP_ACT_SILU);
 }
 
-// dx of a chunk, and the chunk's part of dweight and dbias. Row u of the walk is token
-// t = z.t + u: its d pre-activation, made here, or a later rank's; then dx of token
-// t - (Wc - 1), whose last term that was. At the start of a sequence that token lies
-// before it, and its row is one of dx0.
+// dpre of the run's step k, whose token is past this rank's rows: another rank's, or 0
+// past the sequence's end.
+template <int N>
+static __device__ __forceinline__ void late_dpre(const struct conv &x, int k,
+                                                 float *dpre)
+{
+    const struct run r = run_of_thread<N, RUN_BACKWARD>(x);
+    const int *bounds = x.bounds + BOUNDS * r.s;
+    const int64_t t = r.z.t + k;
+    #pragma unroll
+    for (int e = 0; e < N; e++) {
+        dpre[e] = 0.0f;
+        if (t < bounds[STOP])
+            dpre[e] = x.after[(bounds[HIGH_AT] + t) * x.a.D + r.d + e];
+    }
+}
+
+// Adds to dx of step k the row of dxt, for the last rows of a sequence.
+template <int N>
+static __device__ __forceinline__ void add_dxt(const struct conv &x, int k, float *dx)
+{
+    const struct run r = run_of_thread<N, RUN_BACKWARD>(x);
+    const int64_t late = r.z.t + k - x.bounds[BOUNDS * r.s + STOP];
+    if (late >= 0) unpack<N>(dx, read<N>(state_row(x, x.st.dxt, r.s, late, r.d)));
+}
+
+// Stores row k of dx0.
+template <int N>
+static __device__ __forceinline__ void store_dx0(const struct conv &x, int k,
+                                                 const float *dx)
+{
+    const struct run r = run_of_thread<N, RUN_BACKWARD>(x);
+    write<N>(state_row(x, x.st.dx0, r.s, k, r.d), dx);
+}
+
+// dx of a token from its dpre and that of the next Wc - 1 tokens, on top of dx.
+template <int N, int Wc>
+static __device__ __forceinline__ void dx_of(const struct weights<N, Wc> &f,
+                                             const float (*dpre)[N], float *dx)
+{
+    #pragma unroll
+    for (int j = 0; j < Wc; j++)
+        #pragma unroll
+        for (int e = 0; e < N; e++)
+            dx[e] = fmaf(f.w[e][Wc - 1 - j], dpre[j][e], dx[e]);
+}
+
+// The run's sums for dweight [D,Wc] and dbias [D], in the place of its first chunk.
+template <int N, int Wc>
+static __device__ __forceinline__ void store_sums(const struct conv &x,
+                                                  const float (*dw)[Wc],
+                                                  const float *db)
+{
+    static_assert(N == 2, "pieces of two numbers");
+    const struct run r = run_of_thread<N, RUN_BACKWARD>(x);
+    float *sums = x.chunk + r.c * x.n;
+    float2 *to = (float2 *)(sums + (int64_t)r.d * Wc);
+    #pragma unroll
+    for (int j = 0; j < Wc; j++)
+        to[j] = make_float2(dw[2 * j / Wc][2 * j % Wc],
+                            dw[(2 * j + 1) / Wc][(2 * j + 1) % Wc]);
+    *(float2 *)(sums + (int64_t)x.a.D * Wc + r.d) = make_float2(db[0], db[1]);
+}
+
+// dx of a run, and its sums for dweight and dbias. Step k has the dpre of token
+// r.z.t + k and then completes dx of the token Wc - 1 before it. At the start of a
+// sequence those first tokens are before it, and their dx are rows of dx0.
 template <int Wc, int STATES>
-static __global__ __launch_bounds__(THREADS, BACK_BLOCKS) void backward_tokens(
+static __global__ __launch_bounds__(THREADS, BLOCKS_BACKWARD) void backward_tokens(
     const struct conv x)
 {
-    enum { N = N_BACKWARD };
-    const struct place_in_call at = find_place<N>(x);
-    if (!at.there) return;
-    const int silu = x.a.act == KCP_ACT_SILU, len = at.z.len;
-    const int64_t D = x.a.D;
-    const int stop = x.bounds[BOUNDS * at.s + STOP], T = x.bounds[BOUNDS * at.s + HIGH];
+    enum { N = N_BACKWARD, BATCH = BATCH_BACKWARD };
+    const struct run r = run_of_thread<N, RUN_BACKWARD>(x);
+    if (!r.z.len) return;
+    const int silu = x.a.act == KCP_ACT_SILU, len = r.z.len, steps = len + Wc - 1;
+    const int bytes = sizeof(bf16) * x.a.D;
+    const int64_t first = r.z.t * x.a.D + r.d;
+    const bf16 *from = (const bf16 *)x.a.x + first, *dy = (const bf16 *)x.a.dy + first;
+    bf16 *to = row_at((bf16 *)x.a.dx + first, 1 - Wc, bytes);
+    struct packed<N> now[BATCH], now_dy[BATCH], next[BATCH], next_dy[BATCH];
     struct weights<N, Wc> f;
-    read_weights(x, at.d, &f);
-
-    struct channels<N> row[Wc], dpre[Wc] = {};
-    float dw[N][Wc] = {}, db[N] = {};
-    #pragma unroll
-    for (int j = 0; j + 1 < Wc; j++)
-        row[j + 1] = tap<N, STATES>(x, at.s, at.z.t + j - Wc + 1, at.d);
-    const bf16 *from = (const bf16 *)x.a.x + at.d, *dy = (const bf16 *)x.a.dy + at.d;
-    bf16 *to = (bf16 *)x.a.dx + at.d;
-    const int starts = STATES && x.st.dx0 && at.z.t == x.bounds[BOUNDS * at.s + START];
-    for (int i = 0; i < len + Wc - 1; i += BACK_AHEAD) {
-        struct packed<N> next[BACK_AHEAD], next_dy[BACK_AHEAD];
+    float row[Wc][N], dpre[Wc][N] = {}, dw[N][Wc] = {}, db[N] = {};
+    read_batch<N, BATCH>(now, from, bytes, len);
+    read_batch<N, BATCH>(now_dy, dy, bytes, len);
+    read_weights(x, r.d, &f);
+    rows_before<N, Wc, STATES>(x, r.s, r.z.t, r.d, row);
+    const int *bounds = x.bounds + BOUNDS * r.s;
+    const int rows = min(steps, min(bounds[STOP], bounds[HIGH]) - (int)r.z.t);
+    const int starts = STATES && x.st.dx0 && r.z.t == bounds[START];
+    if (len < BATCH) {                   // rows after a short run, within its sequence
+        read_batch<N, BATCH>(now, from, bytes, rows);
+        read_batch<N, BATCH>(now_dy, dy, bytes, rows);
+    }
+    int i = 0;
+    #pragma unroll 1
+    for (; i < rows; i += BATCH) {
+        from = row_at(from, BATCH, bytes);
+        dy = row_at(dy, BATCH, bytes);
+        read_batch<N, BATCH>(next, from, bytes, rows - i - BATCH);
+        read_batch<N, BATCH>(next_dy, dy, bytes, rows - i - BATCH);
         #pragma unroll
-        for (int u = 0; u < BACK_AHEAD; u++) {
-            const int64_t t = at.z.t + i + u;
-            if (i + u >= len + Wc - 1 || t >= T || t >= stop) continue;
-            next[u] = read<N>(from + t * D);
-            next_dy[u] = read<N>(dy + t * D);
-        }
-        #pragma unroll
-        for (int u = 0; u < BACK_AHEAD; u++) {
-            const int64_t t = at.z.t + i + u;
-            if (i + u >= len + Wc - 1) break;
-            move_on<N, Wc>(row);
-            move_on<N, Wc>(dpre);
-            dpre[Wc - 1] = {};
-            if (t < stop && t < T) {
-                row[Wc - 1] = unpack(next[u]);
-                const struct channels<N> g = unpack(next_dy[u]);
-                #pragma unroll
-                for (int e = 0; e < N; e++)
-                    dpre[Wc - 1].c[e] = through_act(g.c[e], pre_of(f, row, e), silu);
-            } else if (t < stop) {
-                const int after = x.bounds[BOUNDS * at.s + HIGH_AT];
-                #pragma unroll
-                for (int e = 0; e < N; e++)
-                    dpre[Wc - 1].c[e] = x.after[(after + t) * D + at.d + e];
-            }
+        for (int u = 0; u < BATCH; u++) {
+            const int k = i + u;
+            float g[N], dx[N] = {};
+            if (k >= rows) break;
+            next_row<N, Wc>(row);
+            next_row<N, Wc>(dpre);
+            unpack<N>(row[Wc - 1], now[u]);
+            unpack<N>(g, now_dy[u]);
             #pragma unroll
             for (int e = 0; e < N; e++) {
-                if (i + u >= len) continue;
-                db[e] += dpre[Wc - 1].c[e];
+                dpre[Wc - 1][e] = through_act(g[e], pre_of(f, row, e), silu);
+                const float own = k < len ? dpre[Wc - 1][e] : 0.0f;
+                db[e] += own;
                 #pragma unroll
-                for (int j = 0; j < Wc; j++)
-                    dw[e][j] = fmaf(dpre[Wc - 1].c[e], row[j].c[e], dw[e][j]);
+                for (int j = 0; j < Wc; j++) dw[e][j] = fmaf(own, row[j][e], dw[e][j]);
             }
-            if (i + u < Wc - 1 && !starts) continue;
-            struct channels<N> dx = {};
-            if (STATES && x.st.dxt && t >= stop)
-                dx = unpack(read<N>(state_row(x, x.st.dxt, at.s, t - stop, at.d)));
-            #pragma unroll
-            for (int j = 0; j < Wc; j++)
-                #pragma unroll
-                for (int e = 0; e < N; e++)
-                    dx.c[e] = fmaf(f.w[e][Wc - 1 - j], dpre[j].c[e], dx.c[e]);
-            if (STATES && i + u < Wc - 1)
-                write(state_row(x, x.st.dx0, at.s, i + u, at.d), dx);
-            else
-                write(to + (t - Wc + 1) * D, dx);
+            if (k < Wc - 1 && !starts) continue;
+            dx_of<N, Wc>(f, dpre, dx);
+            if (STATES && k < Wc - 1) store_dx0<N>(x, k, dx);
+            else write<N>(row_at(to, u, bytes), dx);
+        }
+        to = row_at(to, BATCH, bytes);
+        #pragma unroll
+        for (int u = 0; u < BATCH; u++) {
+            now[u] = next[u];
+            now_dy[u] = next_dy[u];
         }
     }
-    if (!x.a.dweight && !x.a.dbias) return;
-    float *part = x.chunk + at.c * x.n;
-    #pragma unroll
-    for (int j = 0; j < Wc; j++) {                      // N = 4: Wc pieces of 16 bytes
-        float4 piece;
-        piece.x = dw[4 * j / Wc][4 * j % Wc];
-        piece.y = dw[(4 * j + 1) / Wc][(4 * j + 1) % Wc];
-        piece.z = dw[(4 * j + 2) / Wc][(4 * j + 2) % Wc];
-        piece.w = dw[(4 * j + 3) / Wc][(4 * j + 3) % Wc];
-        ((float4 *)(part + (int64_t)at.d * Wc))[j] = piece;
+    #pragma unroll 1
+    for (int k = rows; k < steps; k++) {
+        float dx[N] = {};
+        next_row<N, Wc>(dpre);
+        late_dpre<N>(x, k, dpre[Wc - 1]);
+        if (k < Wc - 1 && !starts) continue;
+        if (STATES && x.st.dxt) add_dxt<N>(x, k, dx);
+        dx_of<N, Wc>(f, dpre, dx);
+        if (STATES && k < Wc - 1) store_dx0<N>(x, k, dx);
+        else write<N>(row_at(to, k - i, bytes), dx);
     }
-    *(float4 *)(part + D * Wc + at.d) = make_float4(db[0], db[1], db[2], db[3]);
+    if (x.a.dweight || x.a.dbias) store_sums<N, Wc>(x, dw, db);
 }
 
-// Sums of stretches [rows,n] from those of their chunks, in order; 0 where a rank has
+// Sums of stretches [rows,n] from those of their runs, in order; 0 where a rank has
 // fewer stretches than another.
-static __global__ void add_chunks(const struct conv x)
+static __global__ void add_runs(const struct conv x)
 {
     const int64_t e = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
     const int s = blockIdx.y, *cn = (const int *)x.a.cn;
@@ -338,152 +411,17 @@ static __global__ void add_chunks(const struct conv x)
     float sum = 0.0f;
     if (s < x.a.NS) {
         #pragma unroll 8
-        for (int c = cn[s]; c < cn[s + 1]; c++) sum += x.chunk[c * x.n + e];
+        for (int c = cn[s]; c < cn[s + 1]; c += RUN_BACKWARD)
+            sum += x.chunk[c * x.n + e];
     }
     x.mine[s * x.n + e] = sum;
 }
 
-static int clamped(int64_t x, int64_t low, int64_t high)
-{
-    if (x < low) return (int)low;
-    return x > high ? (int)high : (int)x;
-}
+// ---- the launches
 
-static void write_bounds(const struct conv *x)
+static unsigned blocks_of(const struct conv_call *a, int N, int chunks)
 {
-    const struct conv_call *a = &x->a;
-    const struct kcp_context *ctx = &a->plan->ctx[a->r];
-    const int64_t *cu = a->plan->cu_seqlens;
-    struct putter to = { x->bounds, {}, a->stream };
-    for (int s = 0; s < a->NS; s++) {
-        const struct kcp_segment *g = &a->plan->seg[ctx->seg0 + s];
-        const struct surround z = surround_of(a->plan, a->r, s, a->Wc - 1);
-        const int64_t local = ctx->cu[s] - g->begin, low = z.low - WC_MAX;
-        const int64_t high = z.high + WC_MAX;
-        const int number[BOUNDS] = { clamped(cu[g->n] + local, low, high),
-                                     clamped(cu[g->n + 1] + local, low, high),
-                                     (int)z.low, (int)z.high, (int)z.low_at,
-                                     (int)z.high_at };
-        for (int i : number) put(&to, i);
-    }
-    put_rest(&to);
-}
-
-static void write_sequences(const struct conv *x)
-{
-    const struct conv_call *a = &x->a;
-    struct putter to = { x->sequence, {}, a->stream };
-    for (int s = 0; s < a->NS; s++)
-        put(&to, a->plan->seg[a->plan->ctx[a->r].seg0 + s].n);
-    put_rest(&to);
-}
-
-static struct kcp_halo edge_halo(const struct conv *x)
-{
-    struct kcp_halo h = halo_of(&x->a, x->a.Wc, 1, sizeof(float));
-    h.edges = 1;
-    return h;
-}
-
-static int64_t edge_count(const struct conv *x)
-{
-    const struct kcp_halo h = edge_halo(x);
-    return kcp_halo_edge(&h, x->a.r, x->a.NS);
-}
-
-// The local tokens of the rows that other segments may lack.
-static void write_edges(const struct conv *x)
-{
-    const struct conv_call *a = &x->a;
-    const struct kcp_halo h = edge_halo(x);
-    const struct kcp_context *ctx = &a->plan->ctx[a->r];
-    struct putter to = { x->edge_token, {}, a->stream };
-    for (int s = 0; s < a->NS; s++) {
-        const int64_t rows = kcp_halo_edge(&h, a->r, s + 1) -
-                             kcp_halo_edge(&h, a->r, s);
-        for (int i = 0; i < rows; i++) put(&to, ctx->cu[s] + i);
-    }
-    put_rest(&to);
-}
-
-// The arrays of a call, from the start of work; returns the bytes they take.
-static size_t place(struct conv *x, const struct kcp_conv *c)
-{
-    const struct conv_call *a = (const struct conv_call *)c;
-    const struct kcp_plan *p = a->plan;
-    void *x0 = NULL, *dxt = NULL;
-    x->a = *a;
-    x->st = states_of(c);
-    if (a->shift) {
-        x->a.Wc = 2;
-        x->a.act = KCP_ACT_NONE;
-        x->a.bias = NULL;
-        x->a.dweight = NULL;
-        x->a.dbias = NULL;
-    }
-    const struct kcp_halo h = halo_of(a, x->a.Wc, 0, sizeof(bf16));
-    const struct kcp_halo back = halo_of(a, x->a.Wc, 1, sizeof(float));
-    x->nb = kcp_halo_rows(&h, a->r);
-    x->na = kcp_halo_rows(&back, a->r);
-    x->n = (int64_t)a->D * (x->a.Wc + 1);
-    x->rows = padded_rows(p);
-
-    const int64_t grads = a->pass == KCP_BACKWARD;
-    const int64_t sums = grads && (x->a.dweight || x->a.dbias);
-    const int64_t x0_bytes = states_copied(&h, x->st.x0);
-    const int64_t dxt_bytes = states_copied(&h, x->st.dxt);
-    struct { void **to; int64_t count; size_t size; } piece[] = {
-        { (void **)&x->before, x->nb * a->D, sizeof(bf16) },
-        { (void **)&x->bounds, BOUNDS * a->NS, sizeof(int) },
-        { (void **)&x->edge_token, grads * edge_count(x), sizeof(int) },
-        { (void **)&x->edge, grads * edge_count(x) * a->D, sizeof(float) },
-        { (void **)&x->after, grads * x->na * a->D, sizeof(float) },
-        { (void **)&x->chunk, sums * x->n * a->NC, sizeof(float) },
-        { (void **)&x->mine, sums * x->n * x->rows, sizeof(float) },
-        { (void **)&x->all, sums * x->n * x->rows * p->R, sizeof(float) },
-        { (void **)&x->sum, sums * x->n, sizeof(float) },
-        { (void **)&x->sequence, has_states(&x->st) * a->NS, sizeof(int) },
-        { &x0, x0_bytes, 1 },
-        { &dxt, dxt_bytes, 1 },
-    };
-    size_t used = 0;
-    for (size_t j = 0; j < sizeof piece / sizeof *piece; j++) {
-        *piece[j].to = (char *)a->work + used;
-        used += (piece[j].count * piece[j].size + 255) / 256 * 256;
-    }
-    if (x0_bytes) x->st.x0 = x0;
-    if (dxt_bytes) x->st.dxt = dxt;
-    return used;
-}
-
-static size_t work(const void *args)
-{
-    const struct kcp_conv *c = (const struct kcp_conv *)args;
-    struct conv x;
-    return c->plan ? place(&x, c) : 0;
-}
-
-static unsigned blocks_of(const struct conv_call *a, int N)
-{
-    return (unsigned)(((int64_t)a->D / N + THREADS - 1) / THREADS * a->NC);
-}
-
-// dweight and dbias: chunks, stretches, then every rank's stretches.
-static int add_up(const struct conv *x)
-{
-    const struct conv_call *a = &x->a;
-    const int64_t nw = (int64_t)a->D * a->Wc;
-    const cudaMemcpyKind kind = cudaMemcpyDeviceToDevice;
-    add_chunks<<<dim3((unsigned)((x->n + 255) / 256), (unsigned)x->rows), 256, 0,
-                 a->stream>>>(*x);
-    const int status = parameter_sum((const struct kcp_call *)a, x->mine, x->n, x->all,
-                                     x->sum);
-    if (status) return status;
-    if (a->dweight)
-        cudaMemcpyAsync(a->dweight, x->sum, sizeof(float) * nw, kind, a->stream);
-    if (a->dbias)
-        cudaMemcpyAsync(a->dbias, x->sum + nw, sizeof(float) * a->D, kind, a->stream);
-    return launched();
+    return (unsigned)((a->D / N + THREADS - 1) / THREADS * runs_of(a, chunks));
 }
 
 template <int Wc, int STATES>
@@ -501,13 +439,16 @@ static int backward(const struct conv *x)
     int status = kcp_halo_run(&h, x->edge, x->after);
     if (status) return status;
     if (a->NC)
-        backward_tokens<Wc, STATES><<<blocks_of(a, N_BACKWARD), THREADS, 0,
-                                      a->stream>>>(*x);
+        backward_tokens<Wc, STATES><<<blocks_of(a, N_BACKWARD, RUN_BACKWARD), THREADS,
+                                      0, a->stream>>>(*x);
     if (STATES && x->st.dx0)
         status =
             pass_empty_rows(a, sizeof(bf16), a->plan->h0_rank, x->st.dxt, x->st.dx0);
     if (status) return status;
-    return a->dweight || a->dbias ? add_up(x) : launched();
+    if (!a->dweight && !a->dbias) return launched();
+    add_runs<<<dim3((unsigned)((x->n + 255) / 256), (unsigned)x->rows), 256, 0,
+               a->stream>>>(*x);
+    return store_conv_sums(a, x->mine, x->n, x->all, x->sum);
 }
 
 template <int Wc, int STATES>
@@ -515,12 +456,12 @@ static int forward(const struct conv *x)
 {
     const struct conv_call *a = &x->a;
     if (a->NC)
-        forward_tokens<Wc, STATES><<<blocks_of(a, N_FORWARD), THREADS, 0,
+        forward_tokens<Wc, STATES><<<blocks_of(a, N_FORWARD, 1), THREADS, 0,
                                      a->stream>>>(*x);
     if (!STATES || !x->st.xt || Wc == 1) return launched();
-    const int per_row = (a->D / N_FORWARD + THREADS - 1) / THREADS;
+    const int blocks = (a->D / N_FORWARD + THREADS - 1) / THREADS;
     if (a->NS)
-        last_rows<<<per_row * a->NS * (Wc - 1), THREADS, 0, a->stream>>>(*x);
+        last_rows<<<blocks * a->NS * (Wc - 1), THREADS, 0, a->stream>>>(*x);
     return pass_empty_rows(a, sizeof(bf16), a->plan->ht_rank, x->st.x0, x->st.xt);
 }
 
@@ -552,13 +493,19 @@ static int run(void *args)
 {
     const struct kcp_conv *c = (const struct kcp_conv *)args;
     struct conv x;
-    if (!c->plan || c->D < 1 || c->plan->ctx[c->r].NS != c->NS) return KCP_BAD;
-    if (!c->shift && (!c->weight || c->Wc < 1)) return KCP_BAD;
+    if (conv_status(c)) return KCP_BAD;
     if (!kcp_path_of("14_conv", "v2_tokens", KCP_BF16, c)) return KCP_NA;
     if (place(&x, c) > c->work_bytes) return KCP_BAD;
     return has_states(&x.st) ? run_states<1>(c, &x) : run_states<0>(c, &x);
 }
 
+static size_t work(const void *args)
+{
+    const struct kcp_conv *c = (const struct kcp_conv *)args;
+    struct conv x;
+    return c->plan ? place(&x, c) : 0;
+}
+
 KCP_VARIANT(conv_v2_tokens) = {
-    "14_conv", "v2_tokens", "a thread some channels down a chunk, window in registers",
+    "14_conv", "v2_tokens", "a thread some channels down a run, window in registers",
     KCP_BF16, KCP_DEVICE, "D in steps of 8, Wc up to 4", run, work };

@@ -7,7 +7,7 @@
 
 #include "checked.h"
 #include "cuda/host/mapops.cuh"
-#include "cuda/tile/device.cuh"
+#include "cuda/host/segment_sum.cuh"
 
 // struct kcp_conv as the kernels take it: without its last members, the rows before and
 // after sequences, which are in struct conv_states.
@@ -54,6 +54,44 @@ static inline struct kcp_halo halo_of(const struct conv_call *a, int Wc, int bac
 {
     return { a->plan, a->comm, Wc - 1, backward, bytes * a->D, a->stream,
              a->ops ? a->ops : &cuda_mapops, 0 };
+}
+
+// Tests what the field table cannot.
+static inline int conv_status(const struct kcp_conv *c)
+{
+    if (!c->plan || c->D < 1 || c->plan->ctx[c->r].NS != c->NS) return KCP_BAD;
+    return !c->shift && (!c->weight || c->Wc < 1) ? KCP_BAD : KCP_OK;
+}
+
+// The call as the kernels compute it: the token shift is a window of two rows with the
+// weights 1 and -1, and has no parameters.
+static inline struct conv_call conv_call_of(const struct kcp_conv *c)
+{
+    struct conv_call a = *(const struct conv_call *)c;
+    if (!a.shift) return a;
+    a.Wc = 2;
+    a.act = KCP_ACT_NONE;
+    a.bias = NULL;
+    a.dweight = NULL;
+    a.dbias = NULL;
+    return a;
+}
+
+// dweight and dbias from the sums of this rank's stretches [rows,n], n = D (Wc + 1); all
+// [R,rows,n] and sum [n] are scratch.
+static inline int store_conv_sums(const struct conv_call *a, const float *stretches,
+                                  int64_t n, float *all, float *sum)
+{
+    const int64_t nw = (int64_t)a->D * a->Wc;
+    const cudaMemcpyKind kind = cudaMemcpyDeviceToDevice;
+    const int status =
+        parameter_sum((const struct kcp_call *)a, stretches, n, all, sum);
+    if (status) return status;
+    if (a->dweight)
+        cudaMemcpyAsync(a->dweight, sum, sizeof(float) * nw, kind, a->stream);
+    if (a->dbias)
+        cudaMemcpyAsync(a->dbias, sum + nw, sizeof(float) * a->D, kind, a->stream);
+    return launched();
 }
 
 // The states of this pass.
