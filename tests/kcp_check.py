@@ -1,19 +1,19 @@
-r"""kcp_check.py -- judges a PyTorch, Triton or NumPy function on the judge's own cases.
+r"""kcp_check.py -- judges a PyTorch, Triton or NumPy function on kcp-check's cases.
 
-Book: CONTRIBUTING.md, "Kernels written elsewhere".  Checked by: tests/cli/torch.sh.
-Next: judge/emit.c, which writes the cases; judge/foreign.c, which judges.
+Book: CONTRIBUTING.md, "Kernels written elsewhere".  Checked by: tests/cli/plugins.sh,
+tests/cli/torch.sh.  Next: judge/emit.c, which writes the cases; judge/foreign.c.
 
   python tests/kcp_check.py my_kernel:fn --stage 08 --shapes 128x128 [--cp 4]
   python tests/kcp_check.py kcp_torch:chunk_kda --stage 13 --as fla
   python tests/kcp_check.py fla.ops.kda:chunk_kda --stage 13 --as fla --device cuda \
       --storage bf16 --shapes 128x128
 
-fn(case) gets the sizes, options and arrays of a case as attributes (case.T, case.q_raw,
-case.gate) and returns the outputs by their names, {"o": o, "ht": ht}; an array that is
-not given is None. It returns None, or raises NotImplementedError, for what it does not
-take: n/a. With --as fla, fn has the signature of FLA's chunk functions, and gradients
-are autograd's. It runs in a process of its own; with --cp in as many, each with its
-shard, torch.distributed up, and case.rank, case.cuts.
+fn(case) gets sizes, options and arrays of a case as attributes (case.T, case.q_raw,
+case.gate; an absent array is None) and returns the outputs by name, {"o": o, "ht": ht}.
+It returns None, or raises NotImplementedError, for a case that it does not support: n/a.
+With --as fla, fn has the signature of FLA's chunk functions, and gradients come from
+autograd. fn runs in a separate process; with --cp N in N processes, each with its shard,
+torch.distributed initialized, and case.rank and case.cuts set.
 """
 import argparse
 import importlib
@@ -30,8 +30,8 @@ from xml.sax.saxutils import quoteattr
 try:
     import numpy as np
 except ImportError as e:
-    sys.exit(print(f"kcp_check.py: numpy: found {e}, expected NumPy for this Python",
-                   file=sys.stderr) or 2)
+    sys.exit(print(f"kcp_check.py: {e}: install NumPy for this Python", file=sys.stderr)
+             or 2)
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 GRID = ("cu", "cn", "sc")
@@ -111,7 +111,7 @@ def by_fla(fn, case, o):
         x["g_raw"] = x["g_raw"][..., 0]
     if not case.gate:
         x["A_log"] = x["dt_bias"] = None
-    if case.backward and x["h0"] is None:       # dh0 is asked for all the same
+    if case.backward and x["h0"] is None:       # dh0 is an output all the same
         state = (case.V, case.K) if case.layout else (case.K, case.V)
         acc = torch.float64 if x["q_raw"].dtype == torch.float64 else torch.float32
         case.h0 = x["h0"] = torch.zeros(len(case.cu_seqlens) - 1, case.HV, *state,
@@ -149,7 +149,7 @@ def by_fla(fn, case, o):
         if x[n] is not None:
             grad = torch.zeros_like(x[n]) if x[n].grad is None else x[n].grad
             grads["d" + n] = grad.reshape(given.shape)
-        elif given is not None:                     # read by nobody: its gradient is 0
+        elif given is not None:                     # not read: its gradient is 0
             grads["d" + n] = torch.zeros_like(given)
     return grads
 
@@ -180,9 +180,9 @@ def compute(fn, path, o):
         out = None
     if out is None:
         return "n/a"
-    for n in out:                               # an input is the judge's own
+    for n in out:                               # inputs are the judge's
         if n not in case.fields or "OUT" not in case.fields[n][0]:
-            raise ValueError(f"found the output {n}, expected one of the stage's")
+            raise ValueError(f"{n} is not an output of this stage")
     out = {n: x if x is None else numbers(n, x) for n, x in out.items()}
     if o.cp > 1:
         import torch.distributed as dist
@@ -202,7 +202,7 @@ def compute(fn, path, o):
 
 
 def own_gpu(o):
-    """A GPU a rank. Where ranks must share one, NCCL takes each for another host."""
+    """A GPU per rank. Ranks that share one are different hosts to NCCL."""
     import torch
     gpus = torch.cuda.device_count()
     if o.cp > gpus:
@@ -211,7 +211,7 @@ def own_gpu(o):
 
 
 def worker(o):
-    """The process of its own: cases in order, from the first that nobody began."""
+    """One process that runs fn: cases in order, from the first that was not begun."""
     if not o.numpy:
         import torch
         torch.set_num_threads(1)
@@ -232,14 +232,14 @@ def worker(o):
             if word == "n/a":
                 open(os.path.join(path, "na.txt"), "w").close()
             open(os.path.join(path, "ended"), "w").close()
-    if o.cp > 1:                    # nobody ends while rank 0 writes the last outputs
+    if o.cp > 1:                    # until rank 0 has written the last outputs
         dist.barrier()
         dist.destroy_process_group()
     return 0
 
 
 def run_workers(o, paths, here):
-    """Start processes until every case ended, or was begun and not survived."""
+    """Start processes until every case has ended, or ended its process."""
     lost, env = {}, dict(os.environ)
     env["PYTHONPATH"] = os.pathsep.join([os.getcwd(), env.get("PYTHONPATH", "")])
     while paths:
@@ -276,7 +276,7 @@ def run_workers(o, paths, here):
             tail = tail or (lines[-1] if lines else "")
         words = f"{why or 'its process ended'}, status {codes}: {tail}"
         if not os.path.exists(os.path.join(left[0], "begun")):
-            raise SystemExit(say(f"{o.function}: found {words}, expected a function"))
+            raise SystemExit(say(f"{o.function}: not a function that can be imported: {words}"))
         lost[left[0]] = words
         paths = left[1:]
     return lost
@@ -288,7 +288,7 @@ def say(line):
 
 
 def written(path, write):
-    """The whole file or, where that fails, what was there before."""
+    """Writes the whole file, or leaves the earlier one."""
     try:
         with tempfile.NamedTemporaryFile("w", dir=os.path.dirname(path) or ".",
                                          delete=False) as f:
@@ -298,7 +298,7 @@ def written(path, write):
         os.chmod(f.name, 0o666 & ~mask)
         os.replace(f.name, path)
     except OSError as e:
-        say(f"{path}: found {e.strerror}, expected a file I can write")
+        say(f"{path}: cannot write: {e.strerror}")
 
 
 def reports(o, rows, status):
@@ -337,12 +337,12 @@ def judge(o, here):
         made = subprocess.run([o.check, "--emit", os.path.join(here, "e"), *words],
                               capture_output=True, text=True)
     except OSError as e:
-        return say(f"--check: found {o.check}: {e.strerror}, expected kcp-check")
+        return say(f"--check: cannot run {o.check}: {e.strerror}")
     if made.returncode and made.stderr.strip():
         print(made.stderr.strip(), file=sys.stderr)
         return 2
     if made.returncode or not os.path.isdir(os.path.join(here, "e")):
-        return say(f"--check: found that {o.check} writes no cases, expected kcp-check")
+        return say(f"--check: {o.check} writes no cases; it must be kcp-check")
     paths = []
     for case in sorted(os.listdir(os.path.join(here, "e"))):
         for pass_ in ("forward", "backward"):
@@ -407,27 +407,27 @@ def main():
     if not all(re.fullmatch(r"\d+x\d+", x) for x in o.shapes):
         return say(f"--shapes: found {','.join(o.shapes)}, expected 128x128,64x64")
     if not re.fullmatch(r"[\w.]+:\w+", o.function):
-        return say(f"found {o.function}, expected module:function")
+        return say(f"{o.function!r}: expected module:function")
     if not re.fullmatch(r"\d\d", o.stage) or \
             not os.path.exists(os.path.join(ROOT, "ref", "stages", o.stage + ".def")):
-        return say(f"--stage: found {o.stage}, expected a stage with arrays, as 08")
+        return say(f"--stage: found {o.stage}, expected a stage with arrays, e.g. 08")
     if not 0 < o.limit <= 1e6:
         return say(f"--limit: found {o.limit}, expected seconds, up to a million")
     for name, path in (("--json", o.json), ("--junit", o.junit)):
         where = os.path.dirname(path or "") or "."
         if path is not None and (not path or os.path.isdir(path) or
                                  not os.access(where, os.W_OK)):
-            return say(f"{name}: found {path!r}, expected a file I can write")
+            return say(f"{name}: cannot write {path!r}")
     if not 1 <= o.cp <= 8:
         return say(f"--cp: found {o.cp}, expected 1 to 8")
     if o.cp > 1 and o.stage not in ("08", "13", "14", "15", "16"):
-        return say(f"--cp: found stage {o.stage}, expected one of ranks: 08, 13 to 16")
+        return say(f"--cp: stage {o.stage} has no ranks; 08 and 13 to 16 have")
     if o.device == "cuda":
         import torch
         if not torch.cuda.is_available():
-            return say("--device: found no GPU, expected one that PyTorch sees")
+            return say("--device cuda: PyTorch finds no GPU")
     if not os.path.isfile(o.check):
-        return say(f"--check: found no {o.check}, expected it built: make {o.check}")
+        return say(f"--check: no file {o.check}: build it with make {o.check}")
     with tempfile.TemporaryDirectory() as here:
         return judge(o, here)
 
