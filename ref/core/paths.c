@@ -205,6 +205,8 @@ static void add_split(struct kcp_facts *f, const struct kcp_call *c, int sms)
     f->pieces = c->NS;
     if (c->H >= 1 && c->K >= 1) f->turns = kcp_finish_turns(c->NC, c->H, c->K, sms);
     if (!c->plan || c->HV < 1 || c->V < 1 || c->K < 1 || c->C < 1) return;
+    /* A call that was not checked: its rank and segments may not be the plan's. */
+    if (c->r < 0 || c->r >= c->plan->R || c->NS != c->plan->ctx[c->r].NS) return;
     const struct kcp_cut cut = kcp_cut_of(c, sms);
     f->strips = kcp_fused_strip(c, sms);
     f->walks = kcp_fused_walk(c, sms) != 0;
