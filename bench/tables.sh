@@ -1,7 +1,7 @@
 #!/bin/sh
 # tables.sh -- recorded runs as tables in Markdown, for the book and README.md.
 #
-# Book: chapters 01 to 20.  Checked by: tests/cli/tables.sh.  Next: readme.sh.
+# Book: chapters 01 to 20.  Checked by: make book.  Next: readme.sh.
 # usage: sh bench/tables.sh DIR [FILE...]     FILE: default all of bench/results/
 # A later file replaces an earlier one. DIGESTS: the output of digest.py.
 out=$1; shift

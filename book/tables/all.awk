@@ -1,6 +1,6 @@
 # all.awk -- which tables there are.
 #
-# Book: chapters 01 to 20.  Checked by: tests/cli/tables.sh.  Next: ../book.mk.
+# Book: chapters 01 to 20.  Checked by: make book.  Next: ../book.mk.
 END {
     sort_rows()
     stage_tables()

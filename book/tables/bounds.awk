@@ -1,6 +1,6 @@
 # bounds.awk -- chapter 18: what bounds a forward of packed sequences, kernel by kernel.
 #
-# Book: chapter 18.  Checked by: tests/cli/tables.sh.  Next: modes.awk.
+# Book: chapter 18.  Checked by: make book.  Next: modes.awk.
 # Rows of kind "counter" whose `what` is a kernel; the time of the whole call is the
 # newest row of kind "time" of the same case.
 get("kind") == "counter" && get("what") != "" && get("case") != "" {

@@ -1,6 +1,6 @@
 # edges.awk -- forwards that keep nothing: a token less, a token more, and both gates.
 #
-# Book: chapter 18.  Checked by: tests/cli/tables.sh.  Next: ranks.awk.
+# Book: chapter 18.  Checked by: make book.  Next: ranks.awk.
 # A length that is no multiple of 16 belongs to its neighbour that is one.
 function edge_base(i)
 {

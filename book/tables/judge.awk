@@ -1,6 +1,6 @@
 # judge.awk -- what the judge measured on a GPU: the worst error of each variant.
 #
-# Book: chapter 19.  Checked by: tests/cli/tables.sh.  Next: predictions.awk.
+# Book: chapter 19.  Checked by: make book.  Next: predictions.awk.
 get("kind") == "verdict" {
     j = get("stage") SUBSEP get("variant") SUBSEP sprintf("%d", num("ranks") + 0)
     fresh = standing(get("stage"), get("variant"))

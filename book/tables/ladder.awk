@@ -1,6 +1,6 @@
 # ladder.awk -- chapter 17: each rung beside the one before it, timed and counted.
 #
-# Book: chapter 17.  Checked by: tests/cli/tables.sh.  Next: nccl.awk.
+# Book: chapter 17.  Checked by: make book.  Next: nccl.awk.
 # Times come from rows of kind "time" of the stage, counters from those of kind
 # "counter". ladder.md has all rungs; ladder-N.md rung N and its predecessor.
 get("kind") == "time" && get("stage") == "17_ladder" && get("variant") ~ /^v[0-9]_/ {

@@ -1,6 +1,6 @@
 # modes.awk -- chapter 18: what each mode of the saved block costs, in bytes and in time.
 #
-# Book: chapter 18.  Checked by: tests/cli/tables.sh.  Next: all.awk.
+# Book: chapter 18.  Checked by: make book.  Next: all.awk.
 # A case has a row a mode where another mode than the default was recorded of it.
 function case_of_modes(i,   s)
 {

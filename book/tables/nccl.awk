@@ -1,6 +1,6 @@
 # nccl.awk -- ranks on GPUs of their own: what was run, killed, stopped; a table a file.
 #
-# Book: chapter 20.  Checked by: tests/cli/tables.sh.  Next: predictions.awk.
+# Book: chapter 20.  Checked by: make book.  Next: predictions.awk.
 get("kind") == "run" {
     if (!(file in run_file)) run_files[++nruns] = file
     run_file[file] = machine_of() ", commit `" get("commit") "`"

@@ -1,6 +1,6 @@
 # precision.awk -- what M loses in narrower arithmetic over many chunks, on a GPU.
 #
-# Book: chapter 19.  Checked by: tests/cli/tables.sh.  Next: nccl.awk.
+# Book: chapter 19.  Checked by: make book.  Next: nccl.awk.
 # The rows are those of kcp-precision; of several runs the last file's stand.
 get("kind") == "precision" {
     if (file != precision_file) nprecision = 0

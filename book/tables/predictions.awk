@@ -1,6 +1,6 @@
 # predictions.awk -- what was predicted before a run, and what the run gave.
 #
-# Book: chapter 18.  Checked by: tests/cli/tables.sh.  Next: readme.awk.
+# Book: chapter 18.  Checked by: make book.  Next: readme.awk.
 # book/data/predictions.tsv: whole passes; predictions-maps.tsv: parts of a layer over
 # ranks. Floors at the rates of `rates`, the line that opens the file.
 function fastest(model, gate, T, H, s,   i, best)

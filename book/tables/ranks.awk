@@ -1,6 +1,6 @@
 # ranks.awk -- whole layers over ranks: the best of each number of GPUs, and the forms.
 #
-# Book: chapter 20.  Checked by: tests/cli/tables.sh.  Next: judge.awk.
+# Book: chapter 20.  Checked by: make book.  Next: judge.awk.
 function plan_of(i,   s, shares)
 {
     s = segments_[i] > ranks_[i] ? segments_[i] / ranks_[i] " segments" : "one segment"

@@ -1,6 +1,6 @@
 # read.awk -- records of GPU runs, read and chosen; the tables are made by its siblings.
 #
-# Book: chapters 01 to 20.  Checked by: tests/cli/tables.sh.  Next: stages.awk.
+# Book: chapters 01 to 20.  Checked by: make book.  Next: stages.awk.
 # usage: awk -F '\t' -v out=DIR -v digests=FILE -f read.awk -f ... bench/results/*.tsv
 # A file opens with the names of its columns; `kind` says what a row is. The same row
 # may be recorded often: one of the kernels as they stand goes before one that cannot be

@@ -1,6 +1,6 @@
 # stages.awk -- what was recorded of each stage on one GPU, and of whole layers.
 #
-# Book: chapters 01 to 18.  Checked by: tests/cli/tables.sh.  Next: edges.awk.
+# Book: chapters 01 to 18.  Checked by: make book.  Next: edges.awk.
 function whole(s) { return s ~ /^(08_forward|13_backward|forward_backward)$/ }
 
 function direction(i)

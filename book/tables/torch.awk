@@ -1,7 +1,7 @@
 # torch.awk -- the layer called from PyTorch beside FLA's functions; others' kernels and
 # tests, judged or run.
 #
-# Book: chapter 19.  Checked by: tests/cli/tables.sh.  Next: nccl.awk.
+# Book: chapter 19.  Checked by: make book.  Next: nccl.awk.
 # Rows with a time are of torch_layer.py; the others say what was run and came out. Of a
 # thing that was timed or run twice the later one counts, in the place of the earlier.
 get("kind") == "torch" && get("us") != "" {

@@ -1,6 +1,6 @@
 # walks.awk -- chapter 15: walk, scan and chunks side by side, in time and in room.
 #
-# Book: chapter 15.  Checked by: tests/cli/tables.sh.  Next: read.awk, for all others.
+# Book: chapter 15.  Checked by: make book.  Next: read.awk, for all others.
 # Of several tile lengths or versions of a form the fastest counts, kernels as they
 # stand first. The rows are those of the case `scan`.
 get("kind") == "time" && get("case") == "scan" && num("us") > 0 {

@@ -8,17 +8,7 @@
  * option or a size, an array that is missing, an index. With ranks each says whose.
  */
 #include "tests/made_call.h"
-
-#include <stdio.h>
-
-#define MUST(condition)                                                               \
-    do {                                                                              \
-        if (!(condition)) {                                                           \
-            fprintf(stderr, "fuzz_calls: %s, line %d: %s\n", #condition, __LINE__,    \
-                    kcp_why());                                                       \
-            abort();                                                                  \
-        }                                                                             \
-    } while (0)
+#include "tests/must.h"
 
 /* What is too large for any machine is refused memory, and not the end. */
 const char *__asan_default_options(void)

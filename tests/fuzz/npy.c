@@ -4,19 +4,12 @@
  * What was read is written and read again: the same shape and the same bits.
  */
 #include "base/npy.h"
+#include "tests/must.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define MUST(condition)                                                               \
-    do {                                                                              \
-        if (!(condition)) {                                                           \
-            fprintf(stderr, "fuzz_npy: %s, line %d\n", #condition, __LINE__);         \
-            abort();                                                                  \
-        }                                                                             \
-    } while (0)
 
 static char path[64], again[64];
 

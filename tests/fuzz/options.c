@@ -6,20 +6,13 @@
  * and what no row names is as it was.
  */
 #include "base/options.h"
+#include "tests/must.h"
 
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define MUST(condition)                                                               \
-    do {                                                                              \
-        if (!(condition)) {                                                           \
-            fprintf(stderr, "fuzz_options: %s, line %d\n", #condition, __LINE__);     \
-            abort();                                                                  \
-        }                                                                             \
-    } while (0)
 
 struct all {
     long before;

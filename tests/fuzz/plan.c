@@ -7,18 +7,11 @@
  * boundaries and cuts are steps, and so mostly legal; else numbers of any size.
  */
 #include "ref.h"
+#include "tests/must.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define MUST(condition)                                                               \
-    do {                                                                              \
-        if (!(condition)) {                                                           \
-            fprintf(stderr, "fuzz_plan: %s, line %d\n", #condition, __LINE__);        \
-            abort();                                                                  \
-        }                                                                             \
-    } while (0)
 
 struct bytes { const uint8_t *at, *end; };
 

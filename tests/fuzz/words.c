@@ -4,18 +4,11 @@
  * Book: CONTRIBUTING.md.  Checked by: make fuzz.  Next: tests/judge/case_text.c.
  */
 #include "tests/judge/judge.h"
+#include "tests/must.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define MUST(condition)                                                               \
-    do {                                                                              \
-        if (!(condition)) {                                                           \
-            fprintf(stderr, "fuzz_words: %s, line %d\n", #condition, __LINE__);       \
-            abort();                                                                  \
-        }                                                                             \
-    } while (0)
 
 /* Words draw no inputs: what does is not linked, and must not be called. */
 void family_draw(struct tensor_set *b, const struct kcase *k) { abort(); }

@@ -1,0 +1,18 @@
+/* must.h -- a condition that holds in every run of a fuzz target, or the run aborts.
+ *
+ * Book: none.  Checked by: make fuzz.  Next: fuzz/main.c. */
+#ifndef TESTS_MUST_H
+#define TESTS_MUST_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MUST(condition)                                                               \
+    do {                                                                              \
+        if (!(condition)) {                                                           \
+            fprintf(stderr, "%s, line %d: %s\n", __FILE__, __LINE__, #condition);     \
+            abort();                                                                  \
+        }                                                                             \
+    } while (0)
+
+#endif
