@@ -7,7 +7,7 @@
 #
 # Over all GPUs and over two: every variant of the stages that communicate, on its default
 # list, in every form; random exchanges; wrong communication planted in each stage and
-# form. Over all: a caller's communicators, graphs, 100 runs with the same bits, BATCHES
+# form. Over all: lost ranks, lent communicators, graphs, 100 equal runs, BATCHES
 # (500) random batches of short sequences. Each job is a kcp-check, AT_ONCE (16) at a time.
 # Status 1: a job failed, or LIMIT (480) seconds are over. $OUT is a folder for records.py
 # add; its nccl.tsv is the table that is printed.
@@ -74,7 +74,7 @@ jobs_of() {          # ranks
 }
 {
     jobs_of "$ALL"
-    for c in 20/gpu_from 20/gpu_split 20/gpu_narrow 08/gpu_graph_ranks; do
+    for c in 20/gpu_lost 20/gpu_from 20/gpu_split 20/gpu_narrow 08/gpu_graph_ranks; do
         job "${c#*/}" "$ALL" "$B/kcp-check --device --stage ${c%/*} --variant ${c#*/}"
     done
     job "100 times the same bits" "$ALL" "$(over "$ALL") --repeats 100 --stage 13 \

@@ -1,7 +1,7 @@
 # nccl_home.sh -- NCCL and CUDA's runtime where the loader looks, or beside PyTorch.
 #
-# Book: chapter 20.  Checked by: who reads it with `.`: gpu_nccl.sh.
-# Next: gpu_nccl.sh.
+# Book: chapter 20.  Checked by: who reads it with `.`: check_gpus.sh.
+# Next: check_gpus.sh.
 for home in $(python3 -c '
 import sysconfig, os
 for k in ("purelib", "platlib"):

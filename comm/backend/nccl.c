@@ -1,6 +1,6 @@
 /* nccl.c -- ranks as GPUs: a communicator each, watched, aborted when a rank is lost.
  *
- * Book: chapter 20.  Checked by: bench/gpu_nccl.sh; nccl_stand_in.sh, without a GPU.
+ * Book: chapter 20.  Checked by: bench/check_gpus.sh; nccl_stand_in.sh, without a GPU.
  * Next: comm/backend/nccl_threads.c; nccl_calls.c, what a rank may call.
  *
  * The id travels over host, a communicator that needs no GPU (threads of this process,

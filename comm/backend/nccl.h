@@ -1,6 +1,6 @@
 /* nccl.h -- the NCCL calls that we use, found when the first communicator is made.
  *
- * Book: chapter 20.  Checked by: bench/gpu_nccl.sh.  Next: comm/backend/nccl.c.
+ * Book: chapter 20.  Checked by: bench/check_gpus.sh.  Next: comm/backend/nccl.c.
  *
  * Not linked but opened, so that a program built with NCCL starts where there is none,
  * and uses the one that is loaded already (a caller's ncclComm_t is of that one). */

@@ -1,6 +1,6 @@
 /* nccl_calls.c -- what a rank may call over NCCL: on a stream, with a timeout.
  *
- * Book: chapter 20.  Checked by: bench/gpu_nccl.sh, through every form.
+ * Book: chapter 20.  Checked by: bench/check_gpus.sh, through every form.
  * Next: ref/08_forward.c, a rank's program.
  *
  * The communicator does not block: a call returns at once and is polled until NCCL has

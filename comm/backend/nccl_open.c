@@ -1,6 +1,6 @@
 /* nccl_open.c -- libnccl, opened when the first communicator is made.
  *
- * Book: chapter 20.  Checked by: bench/gpu_nccl.sh.  Next: comm/backend/nccl.c. */
+ * Book: chapter 20.  Checked by: bench/check_gpus.sh.  Next: comm/backend/nccl.c. */
 #include "kcp.h"
 
 #ifdef KCP_WITH_NCCL

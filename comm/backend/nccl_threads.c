@@ -1,6 +1,6 @@
 /* nccl_threads.c -- R ranks as threads of this process, a GPU each.
  *
- * Book: chapter 20.  Checked by: bench/gpu_nccl.sh.
+ * Book: chapter 20.  Checked by: bench/check_gpus.sh.
  * Next: comm/backend/nccl_calls.c. */
 #include "kcp.h"
 

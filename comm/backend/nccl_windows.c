@@ -1,6 +1,6 @@
 /* nccl_windows.c -- memory of each rank's GPU that the other ranks' kernels can write.
  *
- * Book: chapter 20, "Code: kernels".  Checked by: bench/gpu_nccl.sh.
+ * Book: chapter 20, "Code: kernels".  Checked by: bench/check_gpus.sh.
  * Next: comm/form/chain_window.c, who uses it.
  *
  * Ranks show one another where their memory is: threads of one process by its address,

@@ -1,6 +1,6 @@
 // peer_flag.cuh -- a counter in memory that another GPU sets when its data is complete.
 // Book: chapter 20, "Code: kernels".
-// Checked by: every form of the exchange over NCCL, bench/gpu_nccl.sh.
+// Checked by: every form of the exchange over NCCL, bench/check_gpus.sh.
 // Next: ../07_merge/hop.cuh.
 #ifndef KCP_TILE_PEER_FLAG_CUH
 #define KCP_TILE_PEER_FLAG_CUH

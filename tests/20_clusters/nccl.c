@@ -1,6 +1,6 @@
 /* nccl.c -- a communicator of the caller's own, and one that is split: on GPUs.
  *
- * Book: chapter 20.  Checked by: bench/gpu_nccl.sh, on several GPUs; on one, R is 1.
+ * Book: chapter 20.  Checked by: bench/check_gpus.sh, on several GPUs; on one, R is 1.
  * Next: tests/judge/exchange_trials.c, whose exchanges these are.
  *
  * Ranks are threads, a GPU each, or the processes that a launcher has started. What

@@ -2,7 +2,7 @@
 # run_device.sh -- kcp-run --device gpu against --device cpu on the same files: near it by
 # a bound, the same bits for canonical segments; without a GPU it is refused.
 #
-# Book: chapter 08.  Checked by: make test, and bench/gpu_nccl.sh on GPUs, which run it.
+# Book: chapter 08.  Checked by: make test, which runs it.
 # Usage: run_device.sh BUILD [a table of the errors].  Next: ../../bench/run/device.c.
 #
 # An error is RMS(gpu - cpu) / RMS(cpu) of a whole array. The CPU's inputs are not rounded

@@ -1,7 +1,7 @@
 /* blocks.c -- memory of the calling thread's GPU, kept from array to array.
  *
  * Book: CONTRIBUTING.md, "How the judge works".
- * Checked by: tests/20_clusters/stand_in/late.c, over the stand-ins; bench/gpu_nccl.sh.
+ * Checked by: tests/20_clusters/stand_in/late.c, over the stand-ins; bench/check_gpus.sh.
  * Next: trial.c.
  *
  * cudaMalloc and cudaFree hold a lock of the whole machine, for which concurrent judges

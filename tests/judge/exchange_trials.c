@@ -1,6 +1,6 @@
 /* exchange_trials.c -- random exchanges in every form, over threads, processes or GPUs.
  *
- * Book: chapter 07.  Checked by: tests/cli/mpi.sh, bench/gpu_nccl.sh.
+ * Book: chapter 07.  Checked by: tests/cli/mpi.sh, bench/check_gpus.sh.
  * Next: 07_merge.c, whose plans and maps these are.
  *
  * Maps are small integers, so that sums have equal bits in fp32 and double, over every

@@ -1,0 +1,160 @@
+/* lost_gpu.c -- one rank of several GPUs is killed, stopped, or has an error of NCCL's.
+ *
+ * Book: chapter 20.  Checked by: itself; the stand-in's lose.c, without a GPU.
+ * Next: ../../comm/backend/nccl.c.
+ *
+ * Ranks are processes, a GPU each. In the middle of random exchanges rank 1 is lost.
+ * Every other rank must get KCP_COMM and a line within KCP_TIMEOUT_S and three seconds,
+ * and its stream must end. */
+#define _DEFAULT_SOURCE                    /* MAP_ANONYMOUS */
+#include "tests/judge/judge.h"
+
+#ifdef KCP_WITH_NCCL
+#include "comm/backend/nccl.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MOST = 4, LOST = 1, TIMEOUT_S = 5, SLACK_S = 3, ROUNDS = 1000 };
+enum way { KILLED, STOPPED, ERROR, WAYS };
+static const char *const way_names[] = { "killed", "stopped", "an error of NCCL's" };
+
+struct seen { int done, status; double ended; char why[200]; };
+static struct shared {
+    _Atomic double struck;
+    struct seen seen[MOST];
+} *shared;
+
+static atomic_int has_error;
+static __typeof__(ncclCommGetAsyncError) *real_error;
+
+static ncclResult_t error_of(ncclComm_t at, ncclResult_t *result)
+{
+    const ncclResult_t status = real_error(at, result);
+    if (has_error) *result = ncclRemoteError;
+    return status;
+}
+
+static void strike(enum way way)
+{
+    shared->struck = monotonic_seconds();
+    if (way == KILLED) raise(SIGKILL);
+    if (way == STOPPED) raise(SIGSTOP);
+    has_error = 1;
+}
+
+/* The table of NCCL's calls is this process's own. */
+static int meet(struct kcp_comm **comm, const char *path, int R, int r, char *why,
+                size_t n)
+{
+    struct nccl *calls = (struct nccl *)nccl_open(why, n);
+    if (!calls || device_memory()->gpu(r)) return KCP_CUDA;
+    real_error = calls->ncclCommGetAsyncError;
+    calls->ncclCommGetAsyncError = error_of;
+    return kcp_nccl_by_file(comm, path, R, r, why, n);
+}
+
+static void rank(const char *path, int R, int r, enum way way)
+{
+    struct seen *x = &shared->seen[r];
+    struct kcp_comm *comm = NULL;
+    long long wrong = 0;
+    int lost = -1;
+    x->status = meet(&comm, path, R, r, x->why, sizeof x->why);
+    for (int i = 0; i < ROUNDS && !x->status; i++) {
+        if (i == 3 && r == LOST) strike(way);
+        x->status = exchange_on(comm, device_memory(), 100 + i, &wrong);
+    }
+    x->ended = monotonic_seconds();
+    if (comm) comm->lost(comm, &lost, x->why, sizeof x->why);
+    if (comm) comm->free(comm);
+    x->done = !device_memory()->sync() && !wrong;
+    _exit(0);
+}
+
+/* As many as there are GPUs, to MOST; a process asks, for this one will fork. */
+static int count_gpus(void)
+{
+    int status = 0;
+    const pid_t child = fork();
+    if (!child) {
+        int n = 0;
+        while (device_memory() && n < MOST && !device_memory()->gpu(n)) n++;
+        _exit(n);
+    }
+    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status)
+               ? WEXITSTATUS(status) : 0;
+}
+
+static int has_ended(pid_t *child, int R, enum way way)
+{
+    int left = 0;
+    for (int r = 0; r < R; r++) {
+        if (child[r] > 0 && waitpid(child[r], NULL, WNOHANG) == child[r]) child[r] = 0;
+        left += child[r] > 0 && !(r == LOST && way == STOPPED);
+    }
+    return !left;
+}
+
+static void lose(struct kcp_report *rep, int R, enum way way)
+{
+    char dir[] = "/tmp/kcp-lost.XXXXXX", path[64];
+    pid_t child[MOST] = { 0 };
+    if (!mkdtemp(dir)) return;
+    snprintf(path, sizeof path, "%s/id", dir);
+    memset(shared, 0, sizeof *shared);
+    for (int r = 0; r < R; r++)
+        if (!(child[r] = fork())) rank(path, R, r, way);
+    for (int i = 0; i < 4000 && !has_ended(child, R, way); i++) poll(NULL, 0, 10);
+    for (int r = 0; r < R; r++)
+        if (child[r] > 0) {
+            kill(child[r], SIGKILL);
+            waitpid(child[r], NULL, 0);
+        }
+    unlink(path);
+    rmdir(dir);
+    for (int r = 0; r < R; r++) {
+        const struct seen *x = &shared->seen[r];
+        const double s = x->ended - shared->struck;
+        if (r == LOST && way != ERROR) continue;
+        printf("  %s: rank %d: %.1f s: %s\n", way_names[way], r, s, x->why);
+        EXPECT(rep, x->done, "%s: rank %d did not end: %s", way_names[way], r, x->why);
+        EXPECT(rep, x->status == KCP_COMM && x->why[0], "%s: rank %d: status %d, '%s'",
+               way_names[way], r, x->status, x->why);
+        EXPECT(rep, s < TIMEOUT_S + SLACK_S, "%s: rank %d ended after %.1f s",
+               way_names[way], r, s);
+    }
+}
+
+static int lost_gpu(struct kcp_report *rep)
+{
+    const int R = ranks_started() ? 0 : count_gpus();
+    if (R < 2) {
+        printf("  (%d GPUs for this check, expected 2)\n", R);
+        return KCP_NA;
+    }
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) return KCP_NO_MEMORY;
+    setenv("KCP_TIMEOUT_S", "5", 1);
+    for (int way = 0; way < WAYS; way++) lose(rep, R, (enum way)way);
+    munmap(shared, sizeof *shared);
+    return KCP_OK;
+}
+#else
+static int lost_gpu(struct kcp_report *rep)
+{
+    (void)rep;
+    printf("  (built without NCCL)\n");
+    return KCP_NA;
+}
+#endif
+
+KCP_CHECK(check_20_lost) = { "20_clusters", "gpu_lost",
+    "a rank's process killed, stopped, or told of an error: every other ends with one",
+    lost_gpu };
