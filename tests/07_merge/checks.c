@@ -265,7 +265,9 @@ static void compare(struct kcp_report *rep, struct whole *a)
         EXPECT(rep, same(c, f), "form %d R %d rank %d: %lld bytes in %lld messages, "
                "formula %lld in %lld", a->form, p->R, r, (long long)c.bytes,
                (long long)c.messages, (long long)f.bytes, (long long)f.messages);
-        EXPECT(rep, (p->L && a->form == KCP_ALL_GATHER) || same(c, t),
+        /* The table has chapter 07's four forms; another form has its formula alone. */
+        const int in_table = (int)a->form <= KCP_SCAN;
+        EXPECT(rep, !in_table || (p->L && a->form == KCP_ALL_GATHER) || same(c, t),
                "form %d R %d rank %d: %lld bytes, the table says %lld", a->form, p->R,
                r, (long long)c.bytes, (long long)t.bytes);
         EXPECT(rep, p->crossing || !(c.bytes | c.messages | c.collectives),
