@@ -1,12 +1,12 @@
-/* anchors.c -- cases that no list does without, whatever is drawn.
+/* anchors.c -- the cases of every list, whatever is drawn.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: self_lists.c,
  * tests/judge/self_lists.c.  Next: case_text.c, whose words these are.
  *
- * What is drawn axis by axis meets by chance alone. These meet on purpose: a state that
- * lives over four ranks and more in every form and model; several chunks, several heads
- * and given states at each size that tensor cores take; alike keys; gates by turns;
- * null rows; what may be left out, left out.
+ * Drawn axes combine by chance. These combinations are fixed: a state that is alive
+ * over four ranks and more in every form and model; several chunks, several heads and
+ * given states at each size of tensor cores; alike keys; alternating gates; null rows;
+ * optional inputs left out.
  */
 #include "judge.h"
 
@@ -21,7 +21,7 @@ struct anchors {
     int wide;
 };
 
-/* One case in words; "R=" in them gives way to the ranks that there are. */
+/* One case in words; --ranks replaces their "R=". */
 static void add(struct anchors *a, const char *words, ...)
 {
     char text[400], why[200];
@@ -40,7 +40,7 @@ static void add(struct anchors *a, const char *words, ...)
     a->list = more;
     struct kcase *k = &more[a->n];
     if (case_parse(text, k, why, sizeof why)) {
-        fprintf(stderr, "judge: no such case: %s: %s\n", text, why);
+        fprintf(stderr, "kcp-check: case %s: %s\n", text, why);
         abort();
     }
     k->id = a->first + a->n + a->wide * 1000;
@@ -88,13 +88,13 @@ static void crossing(struct anchors *a, const struct kcp_stage *s)
                 add(a, "live %s R=%d H=2 HV=2 K=8 V=6 C=16 lengths=9,171 h0 dht reuse_M"
                     " l2norm save=%s", model[m], R, m ? "all" : "none");
         }
-    /* Half of the tokens repeat: among 28 cuts the first one of some rank does. */
+    /* Half of the tokens repeat: among 28 cuts, also the first token of some rank. */
     for (int f = 0; f < KCP_FORMS && is(s, "15 "); f++)
         add(a, "live kda %s R=8 H=1 HV=2 K=8 V=6 C=16 lengths=9,171,12 h0 dht "
             "spike masks=2 D=3", kcp_form_names[f]);
 }
 
-/* The last case again, but a rank in the middle of its sequence has no tokens. */
+/* The last case again, with an empty rank in the middle of its sequence. */
 static void empty_rank(struct anchors *a)
 {
     struct kcase *more = realloc(a->list, (size_t)(a->n + 1) * sizeof *more);
@@ -111,7 +111,7 @@ static void empty_rank(struct anchors *a)
     a->n++;
 }
 
-/* Ranks that own several ranges of one long sequence, in which the state lives. */
+/* Ranks that own several ranges of one long sequence, in which the state is alive. */
 static void owners(struct anchors *a, const struct kcp_stage *s)
 {
     static const char *const owner[] = { "zigzag", "striped", "dealt" };
@@ -131,7 +131,7 @@ static void owners(struct anchors *a, const struct kcp_stage *s)
         }
 }
 
-/* Several chunks a stretch, in which the state lives; states left out; parts alone. */
+/* Several chunks per stretch with a state alive; states left out; single parts. */
 static void chunks(struct anchors *a, const struct kcp_stage *s)
 {
     for (int m = 0; m < 2; m++) {
@@ -145,7 +145,7 @@ static void chunks(struct anchors *a, const struct kcp_stage *s)
     }
 }
 
-/* What inputs are besides random: alike, null, large, exact, by turns. */
+/* Inputs that are not random: alike, null, large, exact, alternating. */
 static void unlike(struct anchors *a, const char *sizes)
 {
     static const struct { const char *beta, *alike; } keys[] = {
@@ -168,8 +168,8 @@ static void unlike(struct anchors *a, const char *sizes)
     }
 }
 
-/* The sizes that tensor cores take: four chunks and more a stretch, heads that share
- * keys, in every model; over ranks, three of them and every form by turns. */
+/* Sizes of tensor cores: four chunks and more per stretch, heads that share keys, in
+ * every model; over three ranks, with alternating forms. */
 static void wide_chunks(struct anchors *a, const struct kcp_stage *s)
 {
     static const int sizes[][2] = { { 64, 64 }, { 128, 128 }, { 64, 128 },
@@ -189,7 +189,7 @@ static void wide_chunks(struct anchors *a, const struct kcp_stage *s)
             else add(a, "live %s %s R=3 lengths=21,810,30 h0 dht %s", size,
                      kcp_form_names[(i + m) % 4], more);
         }
-    /* And ranks that own two ranges each, in every form. */
+    /* Ranks that own two ranges each, in every form. */
     for (int f = 0; f < KCP_FORMS && s->ranks; f++) {
         const char *more = is(s, "15 ") ? "spike masks=1 D=3" : "l2norm";
         if (is(s, "16 ")) more = "";
@@ -199,8 +199,8 @@ static void wide_chunks(struct anchors *a, const struct kcp_stage *s)
     }
 }
 
-/* A walk along a rank's one segment: windows of a strip, strips of a segment; a rank in
- * the middle, whose map has M; where K is not V only the first rank walks. */
+/* Sequential scans of a rank's segment: windows of a strip, strips of a segment; a
+ * middle rank, whose map has M; if K is not V only the first rank scans. */
 static void walks(struct anchors *a, const struct kcp_stage *s)
 {
     const char *more = "C=64 h0 dht l2norm beta=sigmoid gate=softplus walk=sequential";
@@ -217,8 +217,8 @@ static void walks(struct anchors *a, const struct kcp_stage *s)
     }
 }
 
-/* The same sizes over four ranks of few tokens each, two chunks: maps that are
- * composed, and, in backward, those that forward kept. */
+/* The same sizes over four ranks of two chunks each: composed maps, and in backward the
+ * maps that forward kept. */
 static void wide_ranks(struct anchors *a, const struct kcp_stage *s)
 {
     static const int sizes[][2] = { { 64, 64 }, { 128, 128 }, { 64, 128 },
@@ -234,18 +234,17 @@ static void wide_ranks(struct anchors *a, const struct kcp_stage *s)
         }
 }
 
-/* What a layer is told besides its model and sizes. */
-static const char *told_of(const struct kcp_stage *s)
+/* Options of a layer beside model and sizes. */
+static const char *options_of(const struct kcp_stage *s)
 {
     if (is(s, "15 ")) return "spike masks=1 D=3";
     if (is(s, "16 ")) return "";
     return "l2norm beta=sigmoid gate=softplus";
 }
 
-/* Two cases of the same sizes one after the other, with sequences of other lengths: who
- * keeps what was made of `cu` by its sizes has the wrong one. And what may be left out,
- * left out. All at sizes of tensor cores, where other code may ask for it. (No kernel
- * of 01 is for these alone: it has the small list's.) */
+/* Pairs of cases of the same sizes with sequences of other lengths, for metadata that
+ * is cached by sizes; optional inputs left out. All at sizes of tensor cores, which may
+ * have other code. (No kernel of 01 takes these alone.) */
 static void wide_options(struct anchors *a, const struct kcp_stage *s)
 {
     static const int size[] = { 128, 64 };
@@ -255,17 +254,18 @@ static void wide_options(struct anchors *a, const struct kcp_stage *s)
             char about[80];
             snprintf(about, sizeof about, "live %s H=1 HV=2 K=%d V=%d C=64",
                      model_name[m], size[i], size[i]);
-            add(a, "%s lengths=130,40 h0 dht %s", about, told_of(s));
-            add(a, "%s lengths=40,130 h0 dht %s", about, told_of(s));
+            add(a, "%s lengths=130,40 h0 dht %s", about, options_of(s));
+            add(a, "%s lengths=40,130 h0 dht %s", about, options_of(s));
             if (has_states)
-                add(a, "%s lengths=150,21 no_states %s", about, told_of(s));
+                add(a, "%s lengths=150,21 no_states %s", about, options_of(s));
             for (int part = 1; part < 3 && is(s, "09 "); part++)
-                add(a, "%s lengths=70,33 h0 dht part=%d %s", about, part, told_of(s));
+                add(a, "%s lengths=70,33 h0 dht part=%d %s", about, part,
+                    options_of(s));
         }
 }
 
-/* The same of layers over ranks: each form with each of two sizes; blocks of a pipeline
- * of which the last is smaller; and what once passed its limits, four ranks of it. */
+/* The same for layers over ranks, each form with each of two sizes; pipelines whose
+ * last block is smaller; four ranks of a case that once failed. */
 static void wide_layers(struct anchors *a, const struct kcp_stage *s)
 {
     const int first = is(s, "16 ") ? KCP_DPLR : KCP_KDA;
@@ -275,20 +275,20 @@ static void wide_layers(struct anchors *a, const struct kcp_stage *s)
         char about[80];
         snprintf(about, sizeof about, "live %s %s R=3 H=1 HV=2 K=%d V=%d C=64",
                  model_name[first + m], kcp_form_names[f], size, size);
-        add(a, "%s lengths=21,170,30 h0 dht %s", about, told_of(s));
-        add(a, "%s lengths=30,170,21 h0 dht %s", about, told_of(s));
+        add(a, "%s lengths=21,170,30 h0 dht %s", about, options_of(s));
+        add(a, "%s lengths=30,170,21 h0 dht %s", about, options_of(s));
     }
     for (int m = 0; m < models; m++)
         add(a, "live %s pipeline blocks=3 R=3 H=1 HV=2 K=%d V=%d C=64 lengths=9,210,12 "
             "h0 dht %s", model_name[first + m], m % 2 ? 64 : 128, m % 2 ? 64 : 128,
-            told_of(s));
+            options_of(s));
     for (int m = 0; m < 2 && is(s, "08 13 "); m++)
         add(a, "live %s %s R=4 H=1 HV=2 K=128 V=64 C=64 lengths=700,129 h0 dht %s",
-            model_name[m], m ? "all_gather" : "scan", told_of(s));
+            model_name[m], m ? "all_gather" : "scan", options_of(s));
 }
 
-/* More heads, groups and sequences at once than other cases of these sizes have; and
- * five heads of their own keys, one sequence of sixteen chunks beside a short one. */
+/* More heads, groups and sequences than other cases of these sizes; and five heads with
+ * a key head each, a sequence of sixteen chunks and a short one. */
 static void wide_larger(struct anchors *a, const struct kcp_stage *s)
 {
     const int first = is(s, "16 ") ? KCP_DPLR : KCP_KDA;
@@ -296,9 +296,10 @@ static void wide_larger(struct anchors *a, const struct kcp_stage *s)
     for (int m = 0; m < models_of(s); m++) {
         const char *model = model_name[first + m];
         add(a, "live %s %s H=3 HV=15 K=128 V=128 C=64 "
-            "lengths=3,1,70,20,5,0,7,9,130,1,2,8,0,6 h0 dht %s", model, R, told_of(s));
+            "lengths=3,1,70,20,5,0,7,9,130,1,2,8,0,6 h0 dht %s", model, R,
+            options_of(s));
         add(a, "live %s %s H=5 HV=5 K=64 V=64 C=64 lengths=130,1000 h0 dht %s", model,
-            R, told_of(s));
+            R, options_of(s));
     }
 }
 
@@ -319,18 +320,18 @@ static void bounded_gates(struct anchors *a)
                 i == 4 ? "" : "beta=sigmoid", more[i] + strcspn(more[i], " "));
 }
 
-/* For kernels that refuse case 0: they run the first of these that they take fifty
- * times, so they are small. The last of the list; cases_of puts them second. */
+/* For kernels that refuse case 0: the first of these that they take runs fifty times,
+ * so they are small. The last of the list; cases_of moves them. */
 static void first_wide(struct anchors *a, const struct kcp_stage *s)
 {
     static const int size[FIRST_WIDE] = { 64, 128 };
     for (int i = 0; i < FIRST_WIDE; i++)
         add(a, "live %s %s H=1 HV=2 K=%d V=%d C=64 lengths=200,70 h0 dht %s",
             model_name[is(s, "16 ") ? KCP_DPLR : KCP_KDA], s->ranks ? "R=2" : "",
-            size[i], size[i], told_of(s));
+            size[i], size[i], options_of(s));
 }
 
-/* More heads, groups, sequences, tokens and channels than are drawn. */
+/* More heads, groups, sequences, tokens and channels than drawn cases have. */
 static void larger(struct anchors *a, const struct kcp_stage *s)
 {
     const char *many = "lengths=3,1,2,20,5,0,7,9,30,1,2,8,0,6";
@@ -347,8 +348,8 @@ static void larger(struct anchors *a, const struct kcp_stage *s)
     }
 }
 
-/* Strong gates, and so few tokens a rank that the state is alive all the same: there
- * the order of decay and delta is plain, whatever rounding may do. */
+/* Strong gates and so few tokens per rank that the state is alive: an error in the
+ * order of decay and delta is far above rounding. */
 static void few_tokens(struct anchors *a)
 {
     add(a, "strong kda R=3 H=1 HV=2 K=4 V=4 C=16 lengths=6 h0 dht l2norm beta=sigmoid");
@@ -358,7 +359,7 @@ static void few_tokens(struct anchors *a)
         " beta=sigmoid");
 }
 
-/* A light block: rows and factors are made again from what is normalised and gated. */
+/* A light block: backward recomputes rows and factors. */
 static void light(struct anchors *a)
 {
     for (int m = 0; m < 2; m++)
@@ -367,7 +368,7 @@ static void light(struct anchors *a)
             m ? "chain" : "scan");
 }
 
-/* Shards shorter than a window: a row's taps lie on several ranks before it. */
+/* Shards shorter than a window: a row's taps are on several ranks before it. */
 static void short_shards(struct anchors *a)
 {
     add(a, "live kda R=5 D=3 Wc=4 lengths=7 h0 dht");
@@ -375,8 +376,8 @@ static void short_shards(struct anchors *a)
     add(a, "live kda R=3 D=5 Wc=6 lengths=9");
 }
 
-/* Rows before and after sequences: shards and sequences that are shorter than they, a
- * sequence of no tokens, one of them alone, ranks that own several ranges. */
+/* Rows before and after sequences: shorter shards and sequences, an empty sequence, x0
+ * or dxt alone, ranks that own several ranges. */
 static void conv_states(struct anchors *a)
 {
     add(a, "live kda D=5 Wc=4 lengths=7,2,0,1,9 h0 act=silu x0 dxt");
@@ -392,8 +393,8 @@ static void conv_states(struct anchors *a)
     add(a, "live kda R=4 D=5 Wc=7 C=16 lengths=11,30,3 x0 dxt owners=dealt");
 }
 
-/* Likewise of 15 and 16, whose gates come activated: in 16 what is alike goes through
- * I + L of a model's own, of DPLR the rows a and b too. */
+/* The same for 15 and 16, whose gates are activated inputs; each model of 16 has an I +
+ * L, that of DPLR with rows a and b too. */
 static void unlike_relatives(struct anchors *a, const struct kcp_stage *s,
                              const char *sizes)
 {
@@ -422,7 +423,7 @@ struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
     if (wide == 0 && is(s, "14 ")) short_shards(&a);
     if (wide == 0 && is(s, "14 ")) conv_states(&a);
     if (wide == 0 && layer) few_tokens(&a);
-    if (is(s, "07 12 14 ")) wide = -1;               /* their sizes are drawn */
+    if (is(s, "07 12 14 ")) wide = -1;               /* no anchors of sizes */
     if (wide == 0 && s->ranks) {
         crossing(&a, s);
         empty_rank(&a);
@@ -442,7 +443,7 @@ struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
     if (wide == 1 && is(s, "15 16 "))
         unlike_relatives(&a, s, "H=1 HV=2 K=64 V=64 C=64");
     if (wide == 1 && layer) wide_ranks(&a, s);
-    /* From here on last: the seed of no other case moves. */
+    /* New anchors go to the end, so that no other case gets another seed. */
     if (wide == 1 && !s->ranks && !is(s, "01 ")) wide_options(&a, s);
     if (wide == 1 && s->ranks) wide_layers(&a, s);
     if (wide == 1 && !is(s, "01 ")) wide_larger(&a, s);

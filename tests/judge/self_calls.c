@@ -1,4 +1,4 @@
-/* self_calls.c -- misuse of the C interface: refused by the field's name, and no crash.
+/* self_calls.c -- misuse of the C interface is refused with the name of the field.
  *
  * Book: chapter 20, "What is promised to whom".  Checked by: itself.
  * Next: ../fuzz/calls.c, the same by generated arguments.
@@ -25,8 +25,7 @@ static int is(const struct made_call *m, const char *number)
 
 static int call_made(struct made_call *m) { return m->stage->ref(&m->a); }
 
-/* A call that is right but for what `spoil` did: KCP_BAD, and why begins with the stage
- * and has the word. */
+/* The call has one mistake: KCP_BAD, and why has the stage and the word. */
 static void refused(struct kcp_report *rep, struct made_call *m, const char *word)
 {
     const int status = call_made(m);
@@ -69,7 +68,7 @@ static void start(struct made_call *m, const struct kcp_stage *s, enum kcp_model
     if (is(m, "13")) made_saved(m);
 }
 
-/* Sizes and options, one wrong at a time. */
+/* One wrong size or option at a time. */
 static void wrong_numbers(struct kcp_report *rep, const struct kcp_stage *s,
                           enum kcp_model model, const struct kcp_plan *plan)
 {
@@ -84,7 +83,7 @@ static void wrong_numbers(struct kcp_report *rep, const struct kcp_stage *s,
     }
 }
 
-/* Every array that is needed, missing. */
+/* Each required array missing. */
 static void missing_arrays(struct kcp_report *rep, const struct kcp_stage *s,
                            enum kcp_model model, enum kcp_pass pass,
                            const struct kcp_plan *plan)
@@ -102,7 +101,7 @@ static void missing_arrays(struct kcp_report *rep, const struct kcp_stage *s,
             EXPECT(rep, strstr(kcp_why(), word) != NULL, "%s", kcp_why());
             needed++;
         }
-        const int status = call_made(&m);          /* whatever it says, it comes back */
+        const int status = call_made(&m);          /* it returns */
         EXPECT(rep, status == KCP_OK || status == KCP_BAD, "%s: status %d", s->name,
                status);
         made_free(&m);
@@ -110,30 +109,30 @@ static void missing_arrays(struct kcp_report *rep, const struct kcp_stage *s,
     EXPECT(rep, needed > 1, "%s: no array is needed", s->name);
 }
 
-/* Index arrays that lie. */
+/* Wrong index arrays. */
 static void wrong_indices(struct kcp_report *rep, const struct kcp_stage *s,
                           enum kcp_model model, const struct kcp_plan *plan)
 {
-    static const struct { const char *name; int at, value; } lie[] = {
+    static const struct { const char *name; int at, value; } wrong[] = {
         { "cu", 0, 1 }, { "cu", 1, -1 }, { "cu", 1, 1000000 }, { "cn", 0, 1 },
         { "cn", 1, -2 }, { "cn", 1, 1000000 }, { "sc", 0, 9 }, { "sc", 0, -1 },
         { "cu_seqlens", 0, 1 }, { "cu_seqlens", 1, 1000000 }, { "want", 0, 8 },
         { "range", 1, 1000 } };
     struct made_call m;
-    for (size_t i = 0; i < sizeof lie / sizeof *lie; i++) {
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         start(&m, s, model, KCP_FORWARD, plan);
-        const int at = made_field(&m, lie[i].name);
+        const int at = made_field(&m, wrong[i].name);
         if (at >= 0) {
             if (s->fields[at].store == KCP_I64)
-                ((int64_t *)m.array[at])[lie[i].at] = lie[i].value;
-            else ((int32_t *)m.array[at])[lie[i].at] = lie[i].value;
-            refused(rep, &m, lie[i].name);
+                ((int64_t *)m.array[at])[wrong[i].at] = wrong[i].value;
+            else ((int32_t *)m.array[at])[wrong[i].at] = wrong[i].value;
+            refused(rep, &m, wrong[i].name);
         }
         made_free(&m);
     }
 }
 
-/* What is no field of its own: HV and H, scale, the bound, the plan, comm. */
+/* HV and H, scale, the bound, the plan, comm. */
 static void wrong_relations(struct kcp_report *rep, const struct kcp_stage *s,
                             enum kcp_model model, const struct kcp_plan *plan,
                             const struct kcp_plan *two)
@@ -194,14 +193,13 @@ static int misuse(struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* A variant that kcp_variants lists looks at its call as its stage's reference does,
- * before anything of the device is touched. */
+/* Every variant checks its call as the reference does, before it uses the device. */
 static int variants(struct kcp_report *rep)
 {
     const struct kcp_variant *v[MOST];
     const int n = kcp_variants(NULL, NULL, v, MOST);
     struct kcp_plan *plan = small_plan(1);
-    int looked = 0;
+    int checked = 0;
     if (!plan) return KCP_NO_MEMORY;
     for (int i = 0; i < n; i++) {
         const struct kcp_stage *s = kcp_stage_find(v[i]->stage);
@@ -219,16 +217,16 @@ static int variants(struct kcp_report *rep)
             status = v[i]->run(&m.a);
             EXPECT(rep, status == KCP_BAD && strstr(kcp_why(), "it is missing"),
                    "%s %s: status %d, %s", v[i]->stage, v[i]->name, status, kcp_why());
-            looked++;
+            checked++;
         }
         made_free(&m);
     }
     kcp_plan_free(plan);
-    EXPECT(rep, n > 100 && looked > 10, "%d variants, %d looked at", n, looked);
+    EXPECT(rep, n > 100 && checked > 10, "%d variants, %d checked at", n, checked);
     return KCP_OK;
 }
 
-/* The rest of the interface, with nothing where something is needed. */
+/* NULL and empty structs. */
 static int nothing(struct kcp_report *rep)
 {
     struct kcp_layer layer = { 0 };
@@ -310,6 +308,6 @@ KCP_CHECK(check_00_structs) = { "00_judge", "structs",
 KCP_CHECK(check_00_misuse) = { "00_judge", "calls",
     "a wrong size, option, array or index of any stage is refused by name", misuse };
 KCP_CHECK(check_00_misuse_variants) = { "00_judge", "calls_variants",
-    "every variant's host entry looks at its call first", variants };
+    "every variant's host entry checks its call first", variants };
 KCP_CHECK(check_00_nothing) = { "00_judge", "calls_nothing",
     "NULL and empty structs into the rest of the interface", nothing };

@@ -1,4 +1,4 @@
-/* self_nulls.c -- every function of the installed headers, given nothing: none crashes.
+/* self_nulls.c -- NULL and odd numbers to every function of the installed headers.
  *
  * Book: chapter 20, "What is promised to whom".  Checked by: tests/cli/house.sh, which
  * looks whether all of them are here.  Next: self_calls.c, arguments that are wrong.
@@ -40,7 +40,7 @@ static void of_plans(struct kcp_report *rep, int i)
     kcp_owners_free(NULL);
 }
 
-/* A plan that is right, and ranks, rows and segments that it has not. */
+/* A valid plan; ranks, rows and segments that it does not have. */
 static void of_a_plan(struct kcp_report *rep, int i)
 {
     static const int64_t cu[2] = { 0, 100 };

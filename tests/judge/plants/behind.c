@@ -1,10 +1,10 @@
-/* behind.c -- a backward behind whose arguments forward's o and ht lie: -DWRONG=1, 2.
+/* behind.c -- a backward that changes outputs of the forward before it: -DWRONG=1, 2.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh, which
- * wants both seen.  Next: tests/judge/self_trials.c.
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh.
+ * Next: tests/judge/self_trials.c.
  *
- * What forward left is changed here: 1: a number of o; 2: what lies past ht. So o and
- * ht of a forward that ran in a shared object's process are looked at by the judge. */
+ * 1: a number of o; 2: a number after the end of ht. Both must fail, also where the
+ * forward ran in the process of a shared object. */
 #include "kcp.h"
 #include "ref.h"
 

@@ -1,10 +1,10 @@
 /* comm.c -- layers whose communication is wrong, one way a word: -DWRONG=name.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/wrong_comm.sh,
- * which wants HONEST to pass and each other to fail.  Next: liar.c.
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/wrong_comm.sh:
+ * HONEST passes, each other one fails.  Next: liar.c.
  *
- * Beneath is a variant of ours, -DSTAGE='"its stage"' and -DLAYER='"its name"', on the
- * judge's own communicator; what is wrong lies between the two. */
+ * A wrapper between one of our variants, -DSTAGE='"its stage"' -DLAYER='"its name"',
+ * and the judge's communicator. */
 #define _GNU_SOURCE
 #include "layer.h"
 
@@ -18,26 +18,11 @@ enum { HONEST, SHORT, SHIFTED, SILENT, ELSEWHERE };
 #define LAYER "v3_prepare_scan"
 #endif
 
-/* A rank's communicator behind the one that its layer sees: ranks may be threads. */
+/* The judge's communicator of this rank, which may be a thread. */
 static __thread struct kcp_comm *real;
 
-/* SHORT: of what each rank gives the last eighth stays behind. SHIFTED: 16 bytes too
- * far. SILENT: nothing moves, and no status says so. ELSEWHERE, over NCCL: rank 1 comes
- * late, and first waits for rank 0's GPU, which waits for rank 1. */
-static void wait_elsewhere(const struct kcp_comm *c)
-{
-    int (*get)(int *) = (int (*)(int *))dlsym(RTLD_DEFAULT, "cudaGetDevice");
-    int (*set)(int) = (int (*)(int))dlsym(RTLD_DEFAULT, "cudaSetDevice");
-    int (*wait)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "cudaDeviceSynchronize");
-    int device = 0;
-    if (WRONG != ELSEWHERE || c->r != 1 || !get || !set || !wait) return;
-    usleep(100000);
-    get(&device);
-    set(0);
-    wait();
-    set(device);
-}
-
+/* SHORT: the last eighth of each message is not sent. SHIFTED: 16 bytes too far. SILENT:
+ * nothing is sent, and the status is 0. */
 static const void *begin_of(const void *x)
 {
     return (const char *)x + (WRONG == SHIFTED ? 16 : 0);
@@ -101,7 +86,7 @@ static void same_fail(struct kcp_comm *c, int status, const char *why)
 static struct kcp_variant mine;
 static const struct kcp_variant *layer;
 
-/* Whatever the stage, its arguments begin with a call. */
+/* The arguments of every stage begin with a call. */
 static int on_wrong_comm(void *args)
 {
     struct kcp_call *a = args;
