@@ -2,19 +2,19 @@
  *
  * Book: chapter 03.  Checked by: itself, it can fail.  Next: ref/04_chunk.c.
  */
-#include "tests/judge/front.h"
+#include "tests/judge/batch.h"
 
 static const double gates[] = { 0, -1, -5, -50, -700 };
 static const int chunks[] = { 4, 8, 16, 64 };
 
 /* Lambda - kg^T w and kg^T u of a chunk against the dense maps of its tokens. */
-static double chunk_apart(const struct front *x, int64_t t0, int rows, int n)
+static double chunk_apart(const struct batch *x, int64_t t0, int rows, int n)
 {
     const int K = x->c.K, V = x->c.V, W = V + K, HV = x->c.HV, KG = x->c.KG;
     const double *last = x->G + ((t0 + rows - 1) * HV + n) * KG;
     double X[32 * 64], Y[32 * 64];
-    front_identity(x, X);
-    front_tokens(x, t0, t0 + rows, n, X);
+    batch_identity(x, X);
+    batch_tokens(x, t0, t0 + rows, n, X);
     for (int i = 0; i < K; i++)
         for (int j = 0; j < W; j++) {
             const int at = KG > 1 ? i : 0;
@@ -33,11 +33,11 @@ static int tokens(struct kcp_report *rep)
 {
     int status = KCP_OK;
     for (int j = 0; j < 40 && !status; j++) {
-        struct front x;
+        struct batch x;
         const double gate = gates[j / 8];
         double worst = 0;
-        status = front_draw(&x, j % 2 ? KCP_GDN : KCP_KDA, chunks[j / 2 % 4], gate);
-        status = status ? status : front_wy(&x);
+        status = batch_draw(&x, j % 2 ? KCP_GDN : KCP_KDA, chunks[j / 2 % 4], gate);
+        status = status ? status : batch_wy(&x);
         for (int c = 0; c < x.c.NC && !status; c++)
             for (int n = 0; n < x.c.HV; n++) {
                 const int s = x.sc[c], t0 = x.cu[s] + (c - x.cn[s]) * x.c.C;
@@ -47,7 +47,7 @@ static int tokens(struct kcp_report *rep)
             }
         EXPECT(rep, worst <= 1e-12, "%s, C = %d, gate %g: a chunk's map differs by %g",
                j % 2 ? "GDN" : "KDA", x.c.C, gate, worst);
-        front_free(&x);
+        batch_free(&x);
     }
     return status;
 }
@@ -57,7 +57,7 @@ KCP_CHECK(check_03_tokens) = { "03_wy", "tokens",
 
 /* Aqk in long double, pair by pair, down to what double can hold; (I + L) A = I; 0
  * where nothing belongs. */
-static void triangles(struct kcp_report *rep, const struct front *x, double gate)
+static void triangles(struct kcp_report *rep, const struct batch *x, double gate)
 {
     const int K = x->c.K, HV = x->c.HV, KG = x->c.KG, C = x->c.C, H = x->c.H;
     double worst_qk = 0, worst_A = 0;
@@ -103,13 +103,13 @@ static int definition(struct kcp_report *rep)
 {
     int status = KCP_OK;
     for (int j = 0; j < 20 && !status; j++) {
-        struct front x;
-        status = front_draw(&x, j % 2 ? KCP_GDN : KCP_KDA, j / 2 % 2 ? 64 : 8,
+        struct batch x;
+        status = batch_draw(&x, j % 2 ? KCP_GDN : KCP_KDA, j / 2 % 2 ? 64 : 8,
                             gates[j / 4]);
-        status = status ? status : front_wy(&x);
+        status = status ? status : batch_wy(&x);
         if (!status)
             triangles(rep, &x, gates[j / 4]);
-        front_free(&x);
+        batch_free(&x);
     }
     return status;
 }
@@ -122,10 +122,10 @@ static int gdn_is_kda(struct kcp_report *rep)
 {
     int status = KCP_OK;
     for (int j = 0; j < 5 && !status; j++) {
-        struct front x, y = { 0 };
-        status = front_draw(&x, KCP_GDN, 16, gates[j]);
-        status = status ? status : front_repeat(&x, &y, gates[j]);
-        if (!status && !(status = front_wy(&x)) && !(status = front_wy(&y))) {
+        struct batch x, y = { 0 };
+        status = batch_draw(&x, KCP_GDN, 16, gates[j]);
+        status = status ? status : batch_repeat(&x, &y, gates[j]);
+        if (!status && !(status = batch_wy(&x)) && !(status = batch_wy(&y))) {
             const int64_t n = x.c.T * x.c.HV;
             const double Aqk = apart(x.Aqk, y.Aqk, n * x.c.C);
             const double A = apart(x.A, y.A, n * x.c.C);
@@ -134,8 +134,8 @@ static int gdn_is_kda(struct kcp_report *rep)
                    "gate %g: Aqk, A, u, w differ by %g %g %g %g", gates[j], Aqk, A, u,
                    w);
         }
-        front_free(&x);
-        front_free(&y);
+        batch_free(&x);
+        batch_free(&y);
     }
     return status;
 }

@@ -2,7 +2,7 @@
  *
  * Book: chapter 04.  Checked by: itself, it can fail.  Next: ref/05_affine.c.
  */
-#include "tests/judge/front.h"
+#include "tests/judge/batch.h"
 
 static const double gates[] = { 0, -1, -5, -50 };
 static const int chunks[] = { 4, 8, 16, 64 };
@@ -11,20 +11,20 @@ static int recurrence(struct kcp_report *rep)
 {
     int status = KCP_OK;
     for (int j = 0; j < 32 && !status; j++) {
-        struct front x;
+        struct batch x;
         const double gate = gates[j / 8];
-        status = front_draw(&x, j % 2 ? KCP_GDN : KCP_KDA, chunks[j / 2 % 4], gate);
-        status = status ? status : front_wy(&x);
-        status = status ? status : front_chunk(&x);
-        status = status ? status : front_step(&x);
+        status = batch_draw(&x, j % 2 ? KCP_GDN : KCP_KDA, chunks[j / 2 % 4], gate);
+        status = status ? status : batch_wy(&x);
+        status = status ? status : batch_chunk(&x);
+        status = status ? status : batch_step(&x);
         if (!status) {
             const double o = apart(x.o, x.o_step, x.c.T * x.c.HV * x.c.V);
-            const double S = apart(x.h_out, x.ht, FRONT_NS * x.c.HV * x.c.K * x.c.V);
+            const double S = apart(x.h_out, x.ht, BATCH_NS * x.c.HV * x.c.K * x.c.V);
             EXPECT(rep, o <= 1e-13 && S <= 1e-13,
                    "%s, C = %d, gate %g: o differs by %g, the last states by %g",
                    j % 2 ? "GDN" : "KDA", x.c.C, gate, o, S);
         }
-        front_free(&x);
+        batch_free(&x);
     }
     return status;
 }
@@ -37,13 +37,13 @@ static int states(struct kcp_report *rep)
 {
     int status = KCP_OK;
     for (int j = 0; j < 8 && !status; j++) {
-        struct front x;
-        status = front_draw(&x, j % 2 ? KCP_GDN : KCP_KDA, 16, gates[j / 2]);
-        status = status ? status : front_wy(&x);
-        status = status ? status : front_chunk(&x);
+        struct batch x;
+        status = batch_draw(&x, j % 2 ? KCP_GDN : KCP_KDA, 16, gates[j / 2]);
+        status = status ? status : batch_wy(&x);
+        status = status ? status : batch_chunk(&x);
         const int64_t KV = (int64_t)x.c.HV * x.c.K * x.c.V;
-        double *o = front_room(&x, x.c.T * x.c.HV * x.c.V);
-        double *ht = front_room(&x, x.c.NC * KV);
+        double *o = batch_array(&x, x.c.T * x.c.HV * x.c.V);
+        double *ht = batch_array(&x, x.c.NC * KV);
         int64_t cu[64] = { 0 };
         for (int c = 0; c < x.c.NC; c++) {
             const int s = x.sc[c], end = x.cu[s] + (c + 1 - x.cn[s]) * x.c.C;
@@ -63,7 +63,7 @@ static int states(struct kcp_report *rep)
                    j % 2 ? "GDN" : "KDA", gates[j / 2], c,
                    apart(next, ht + c * KV, KV));
         }
-        front_free(&x);
+        batch_free(&x);
     }
     return status;
 }
@@ -75,18 +75,18 @@ static int gdn_is_kda(struct kcp_report *rep)
 {
     int status = KCP_OK;
     for (int j = 0; j < 4 && !status; j++) {
-        struct front x, y = { 0 };
-        status = front_draw(&x, KCP_GDN, 16, gates[j]);
-        status = status ? status : front_repeat(&x, &y, gates[j]);
-        if (!status && !(status = front_wy(&x)) && !(status = front_wy(&y)) &&
-            !(status = front_chunk(&x)) && !(status = front_chunk(&y))) {
+        struct batch x, y = { 0 };
+        status = batch_draw(&x, KCP_GDN, 16, gates[j]);
+        status = status ? status : batch_repeat(&x, &y, gates[j]);
+        if (!status && !(status = batch_wy(&x)) && !(status = batch_wy(&y)) &&
+            !(status = batch_chunk(&x)) && !(status = batch_chunk(&y))) {
             const int64_t vo = x.c.T * x.c.HV * x.c.V;
             const double o = apart(x.o, y.o, vo), v_new = apart(x.v_new, y.v_new, vo);
             EXPECT(rep, o <= 1e-13 && v_new <= 1e-13,
                    "gate %g: o, v_new differ by %g %g", gates[j], o, v_new);
         }
-        front_free(&x);
-        front_free(&y);
+        batch_free(&x);
+        batch_free(&y);
     }
     return status;
 }

@@ -2,37 +2,37 @@
  *
  * Book: chapter 05.  Checked by: itself, it can fail.  Next: ref/06_plan.c.
  */
-#include "tests/judge/front.h"
+#include "tests/judge/batch.h"
 
 static const double gates[] = { 0, -1, -5, -50 };
 
-static int make(struct front *x, enum kcp_model model, int C, double gate)
+static int make(struct batch *x, enum kcp_model model, int C, double gate)
 {
-    int status = front_draw(x, model, C, gate);
-    status = status ? status : front_wy(x);
-    status = status ? status : front_chunk(x);
-    return status ? status : front_affine(x, NULL);
+    int status = batch_draw(x, model, C, gate);
+    status = status ? status : batch_wy(x);
+    status = status ? status : batch_chunk(x);
+    return status ? status : batch_affine(x, NULL);
 }
 
 static int tokens(struct kcp_report *rep)
 {
     int status = KCP_OK;
     for (int j = 0; j < 16 && !status; j++) {
-        struct front x;
+        struct batch x;
         double worst = 0;
         status = make(&x, j % 2 ? KCP_GDN : KCP_KDA, j / 2 % 2 ? 64 : 4, gates[j / 4]);
-        for (int s = 0; s < FRONT_NS && !status; s++)
+        for (int s = 0; s < BATCH_NS && !status; s++)
             for (int n = 0; n < x.c.HV; n++) {
                 const int64_t KW = (int64_t)x.c.K * (x.c.K + x.c.V);
                 double X[32 * 64];
-                front_identity(&x, X);
-                front_tokens(&x, x.cu[s], x.cu[s + 1], n, X);
+                batch_identity(&x, X);
+                batch_tokens(&x, x.cu[s], x.cu[s + 1], n, X);
                 const double d = apart(x.map + (s * x.c.HV + n) * KW, X, KW);
                 worst = d > worst || isnan(d) ? d : worst;
             }
         EXPECT(rep, worst <= 1e-12, "%s, C %d, gate %g: a map differs by %g",
                j % 2 ? "GDN" : "KDA", x.c.C, gates[j / 4], worst);
-        front_free(&x);
+        batch_free(&x);
     }
     return status;
 }
@@ -44,17 +44,17 @@ static int carries(struct kcp_report *rep)
 {
     int status = KCP_OK;
     for (int j = 0; j < 8 && !status; j++) {
-        struct front x;
+        struct batch x;
         status = make(&x, j % 2 ? KCP_GDN : KCP_KDA, 16, gates[j / 2]);
-        const int K = x.c.K, V = x.c.V, W = V + K, maps = FRONT_NS * x.c.HV;
-        double *S = front_room(&x, (int64_t)maps * K * V);
+        const int K = x.c.K, V = x.c.V, W = V + K, maps = BATCH_NS * x.c.HV;
+        double *S = batch_array(&x, (int64_t)maps * K * V);
         for (int e = 0; !status && !x.arrays.full && e < maps * K * V; e++) {
             const double *row = x.map + (int64_t)(e / V) * W;
             S[e] = row[e % V];
             for (int p = 0; p < K; p++)
                 S[e] += row[V + p] * x.h0[e / (K * V) * K * V + p * V + e % V];
         }
-        status = status ? status : front_affine(&x, x.h0);
+        status = status ? status : batch_affine(&x, x.h0);
         for (int e = 0; !status; e++) {
             const char *const what[] = { "M S + h_ext", "h_ext from h_start" };
             const double d = apart(S, x.h_out, maps * K * V);
@@ -65,7 +65,7 @@ static int carries(struct kcp_report *rep)
             for (int i = 0; i < maps * K * V; i++)
                 S[i] = x.map[(int64_t)(i / V) * W + i % V];
         }
-        front_free(&x);
+        batch_free(&x);
     }
     return status;
 }
@@ -78,15 +78,15 @@ static int wants(struct kcp_report *rep)
 {
     int status = KCP_OK;
     for (int model = 0; model < 2 && !status; model++) {
-        struct front x;
+        struct batch x;
         status = make(&x, model ? KCP_GDN : KCP_KDA, 16, 0);
-        const int K = x.c.K, V = x.c.V, W = V + K, maps = FRONT_NS * x.c.HV;
-        double *whole = x.map, *part = x.map = front_room(&x, (int64_t)maps * K * W);
-        for (int s = 0; s < FRONT_NS; s++)
+        const int K = x.c.K, V = x.c.V, W = V + K, maps = BATCH_NS * x.c.HV;
+        double *whole = x.map, *part = x.map = batch_array(&x, (int64_t)maps * K * W);
+        for (int s = 0; s < BATCH_NS; s++)
             x.want[s] = s;                             /* nothing, h, M, both */
         for (int e = 0; !status && !x.arrays.full && e < maps * K * W; e++)
             part[e] = 1e300 + e;
-        status = status ? status : front_affine(&x, NULL);
+        status = status ? status : batch_affine(&x, NULL);
         int touched = 0, differ = 0;
         for (int e = 0; !status && e < maps * K * W; e++) {
             const int s = e / (x.c.HV * K * W);
@@ -96,7 +96,7 @@ static int wants(struct kcp_report *rep)
         }
         EXPECT(rep, !touched && !differ, "%s: %d elements touched, %d differ",
                model ? "GDN" : "KDA", touched, differ);
-        front_free(&x);
+        batch_free(&x);
     }
     return status;
 }

@@ -4,9 +4,9 @@
  * With loss = <dO, o> + <dht, h_out>, moving one input of the scan by any delta moves
  * the loss by <gradient, delta>, without any limit taken.
  */
-#include "tests/judge/backward.h"
+#include "tests/judge/batch.h"
 
-static double loss(struct small *x, const double *Aqk, const double *u, const double *h)
+static double loss(struct batch *x, const double *Aqk, const double *u, const double *h)
 {
     const int64_t vo = x->c.T * x->c.HV * x->c.V;
     const int64_t st = (int64_t)x->c.NS * x->c.HV * x->c.K * x->c.V;
@@ -18,10 +18,10 @@ static double loss(struct small *x, const double *Aqk, const double *u, const do
 }
 
 /* a + delta; delta is 0 where a is 0, so the triangle of Aqk stays one. */
-static double *moved(struct small *x, const double *a, double *delta, int64_t n)
+static double *moved(struct batch *x, const double *a, double *delta, int64_t n)
 {
     struct stream s = stream_of(n, "moved");
-    double *b = small_room(x, n);
+    double *b = batch_array(x, n);
     for (int64_t e = 0; b && e < n; e++) {
         delta[e] = a[e] != 0 ? normal(&s) : 0;
         b[e] = a[e] + delta[e];
@@ -29,12 +29,12 @@ static double *moved(struct small *x, const double *a, double *delta, int64_t n)
     return b;
 }
 
-static void one(struct kcp_report *rep, struct small *x, const char *what)
+static void one(struct kcp_report *rep, struct batch *x, const char *what)
 {
     const int64_t vo = x->c.T * x->c.HV * x->c.V, tri = x->c.T * x->c.HV * x->c.C;
     const int64_t st = (int64_t)x->c.NS * x->c.HV * x->c.K * x->c.V;
     const int64_t of_tokens = tri > vo ? tri : vo;
-    double *delta = small_room(x, of_tokens > st ? of_tokens : st);
+    double *delta = batch_array(x, of_tokens > st ? of_tokens : st);
     const double rest = loss(x, x->Aqk, x->u, x->h0);
     double got, want;
 
@@ -58,15 +58,14 @@ static int duality(struct kcp_report *rep)
     int status = KCP_OK;
     for (int model = 0; model < 2; model++)
         for (int j = 0; j < 4 && !status; j++) {
-            struct small x;
+            struct batch x;
             char what[64];
             snprintf(what, sizeof what, "%s, gate %g", model ? "GDN" : "KDA", gate[j]);
-            status = small_draw(&x, model ? KCP_GDN : KCP_KDA, gate[j]);
-            status = status ? status : small_forward(&x);
-            status = status ? status : small_backward(&x, NULL);
+            status = batch_forward(&x, model ? KCP_GDN : KCP_KDA, gate[j]);
+            status = status ? status : batch_backward(&x, NULL);
             if (!status)
                 one(rep, &x, what);
-            small_free(&x);
+            batch_free(&x);
         }
     return status;
 }

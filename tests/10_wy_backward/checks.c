@@ -4,19 +4,16 @@
  * The gate goes to -50: dg is then 1e-22 of a typical gradient, and anything that
  * cancels would drown it.
  */
-#include "tests/judge/backward.h"
+#include "tests/judge/batch.h"
 
 extern const struct kcp_variant m10_diagonal;
 
-static int adjoint(struct small *x, double *dq, double *dk, double *dv, double *dg,
+static int adjoint(struct batch *x, double *dq, double *dk, double *dv, double *dg,
                    double *dbeta, double *dh0)
 {
-    int64_t cu[SMALL_NS + 1];
-    for (int n = 0; n <= SMALL_NS; n++)
-        cu[n] = x->cu[n];
     struct kcp_step a = { 0 };
     memcpy(&a, &x->c, sizeof(struct kcp_call));
-    a.pass = KCP_BACKWARD; a.cu_seqlens = cu; a.q = x->q; a.k = x->k; a.v = x->v;
+    a.pass = KCP_BACKWARD; a.cu_seqlens = x->seq; a.q = x->q; a.k = x->k; a.v = x->v;
     a.g = x->g; a.beta = x->beta; a.h0 = x->h0; a.do_ = x->dO; a.dht = x->dht;
     a.dq = dq; a.dk = dk; a.dv = dv; a.dg = dg; a.dbeta = dbeta; a.dh0 = dh0;
     return ref_step(&a);
@@ -28,16 +25,15 @@ static int against_adjoint(struct kcp_report *rep)
     int status = KCP_OK;
     for (int model = 0; model < 2; model++)
         for (int j = 0; j < 5 && !status; j++) {
-            struct small x;
-            status = small_draw(&x, model ? KCP_GDN : KCP_KDA, gate[j]);
+            struct batch x;
+            status = batch_forward(&x, model ? KCP_GDN : KCP_KDA, gate[j]);
             const int64_t qk = x.c.T * x.c.H * x.c.K, vo = x.c.T * x.c.HV * x.c.V;
             const int64_t one = x.c.T * x.c.HV, gn = one * x.c.KG;
             const int64_t st = (int64_t)x.c.NS * x.c.HV * x.c.K * x.c.V;
-            double *dq = small_room(&x, qk), *dk = small_room(&x, qk);
-            double *dv = small_room(&x, vo), *dg = small_room(&x, gn);
-            double *db = small_room(&x, one), *dh = small_room(&x, st);
-            status = status ? status : small_forward(&x);
-            status = status ? status : small_backward(&x, NULL);
+            double *dq = batch_array(&x, qk), *dk = batch_array(&x, qk);
+            double *dv = batch_array(&x, vo), *dg = batch_array(&x, gn);
+            double *db = batch_array(&x, one), *dh = batch_array(&x, st);
+            status = status ? status : batch_backward(&x, NULL);
             status = status ? status : adjoint(&x, dq, dk, dv, dg, db, dh);
             for (int e = 0; e < 6 && !status; e++) {
                 const double *got[] = { x.dq, x.dk, x.dv, x.dbeta, x.dg, x.dh_in };
@@ -48,7 +44,7 @@ static int against_adjoint(struct kcp_report *rep)
                 EXPECT(rep, err <= 1e-13, "%s, gate %g: %s is %.2g from the adjoint's",
                        model ? "GDN" : "KDA", gate[j], name[e], err);
             }
-            small_free(&x);
+            batch_free(&x);
         }
     return status;
 }
@@ -62,16 +58,15 @@ static int cancelling(struct kcp_report *rep)
     static const double gate[] = { -5, -10, -50 }, least[] = { 2e-2, 1, 1e10 };
     int status = KCP_OK;
     for (int j = 0; j < 3 && !status; j++) {
-        struct small x;
-        status = small_draw(&x, KCP_KDA, gate[j]);
-        status = status ? status : small_forward(&x);
-        status = status ? status : small_backward(&x, NULL);
+        struct batch x;
+        status = batch_forward(&x, KCP_KDA, gate[j]);
+        status = status ? status : batch_backward(&x, NULL);
         double *exact = x.dg;
-        status = status ? status : small_backward(&x, m10_diagonal.run);
+        status = status ? status : batch_backward(&x, m10_diagonal.run);
         const double err = status ? 0 : apart(x.dg, exact, x.c.T * x.c.HV * x.c.KG);
         EXPECT(rep, status || err >= least[j], "gate %g: dG with its diagonal in bf16 "
                "errs by %.2g, expected at least %.2g", gate[j], err, least[j]);
-        small_free(&x);
+        batch_free(&x);
     }
     return status;
 }

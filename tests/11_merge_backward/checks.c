@@ -2,10 +2,10 @@
  *
  * Book: chapter 11.  Checked by: itself, it can fail.  Next: ref/12_h0.c.
  */
-#include "tests/judge/backward.h"
+#include "tests/judge/batch.h"
 
 /* M^T dht + dh_ext of every stretch and head */
-static void applied(const struct small *x, const double *dmap, double *dS)
+static void applied(const struct batch *x, const double *dmap, double *dS)
 {
     const int K = x->c.K, V = x->c.V;
     for (int n = 0; n < x->c.NS * x->c.HV; n++)
@@ -19,7 +19,7 @@ static void applied(const struct small *x, const double *dmap, double *dS)
             }
 }
 
-static double columns_apart(const struct small *x, const double *a, const double *b,
+static double columns_apart(const struct batch *x, const double *a, const double *b,
                             int from, int to)
 {
     const int ld = x->c.V + x->c.K;
@@ -32,11 +32,11 @@ static double columns_apart(const struct small *x, const double *a, const double
     return sqrt(d / r);
 }
 
-static int one(struct kcp_report *rep, struct small *x, const char *what)
+static int one(struct kcp_report *rep, struct batch *x, const char *what)
 {
     const int64_t ld = x->c.V + x->c.K, rows = (int64_t)x->c.NS * x->c.HV * x->c.K;
-    double *map = small_room(x, rows * ld), *dS = small_room(x, rows * x->c.V);
-    double *two = small_room(x, rows * ld), err;
+    double *map = batch_array(x, rows * ld), *dS = batch_array(x, rows * x->c.V);
+    double *two = batch_array(x, rows * ld), err;
     int status;
     if (x->arrays.full)
         return KCP_NO_MEMORY;
@@ -77,14 +77,13 @@ static int transpose(struct kcp_report *rep)
     int status = KCP_OK;
     for (int model = 0; model < 2; model++)
         for (int j = 0; j < 4 && !status; j++) {
-            struct small x;
+            struct batch x;
             char what[64];
             snprintf(what, sizeof what, "%s, gate %g", model ? "GDN" : "KDA", gate[j]);
-            status = small_draw(&x, model ? KCP_GDN : KCP_KDA, gate[j]);
-            status = status ? status : small_forward(&x);
-            status = status ? status : small_backward(&x, NULL);
+            status = batch_forward(&x, model ? KCP_GDN : KCP_KDA, gate[j]);
+            status = status ? status : batch_backward(&x, NULL);
             status = status ? status : one(rep, &x, what);
-            small_free(&x);
+            batch_free(&x);
         }
     return status;
 }

@@ -3,17 +3,17 @@
  * Book: chapter 17.  Checked by: itself, it can fail.  Next: ../../cuda/17_ladder.
  */
 #include "ref/17_block.h"
-#include "tests/judge/front.h"
+#include "tests/judge/batch.h"
 
 /* The same lines as chapter 04's, computed from G: v_new and the last states. */
-static int chunk_of(struct front *x, int ladder(struct kcp_ladder *), double *apart_v,
+static int chunk_of(struct batch *x, int ladder(struct kcp_ladder *), double *apart_v,
                     double *apart_S)
 {
     const int64_t vo = x->c.T * x->c.HV * x->c.V;
-    const int64_t st = (int64_t)FRONT_NS * x->c.HV * x->c.K * x->c.V;
+    const int64_t st = (int64_t)BATCH_NS * x->c.HV * x->c.K * x->c.V;
     const int HV = x->c.HV, K = x->c.K;
-    double *v_new = front_room(x, vo), *h_out = front_room(x, st);
-    double *decay = front_room(x, (int64_t)x->c.NC * HV * K);
+    double *v_new = batch_array(x, vo), *h_out = batch_array(x, st);
+    double *decay = batch_array(x, (int64_t)x->c.NC * HV * K);
     if (x->arrays.full) return KCP_NO_MEMORY;
     for (int c = 0; c < x->c.NC; c++) {
         const int s = x->sc[c], end = x->cu[s] + (c + 1 - x->cn[s]) * x->c.C;
@@ -47,18 +47,18 @@ static int is_chunk(struct kcp_report *rep)
     int status = KCP_OK;
     for (int i = 0; i < 4 * WAYS && !status; i++) {
         const int j = i / WAYS * 3 + i % 3;
-        struct front x;
+        struct batch x;
         double v = NAN, S = NAN;
-        status = front_draw(&x, KCP_KDA, j % 2 ? 64 : 5, gates[j / 3]);
-        status = status ? status : front_wy(&x);
-        status = status ? status : front_chunk(&x);
+        status = batch_draw(&x, KCP_KDA, j % 2 ? 64 : 5, gates[j / 3]);
+        status = status ? status : batch_wy(&x);
+        status = status ? status : batch_chunk(&x);
         status = status ? status : chunk_of(&x, of[i % WAYS].run, &v, &S);
         EXPECT(rep, status || (v <= 1e-13 && S <= 1e-13),
                "%s, gate %g: v_new differs from chapter 04's by %g, the state by %g",
                of[i % WAYS].name, gates[j / 3], v, S);
         EXPECT(rep, status != KCP_NA, "%s takes no chunks of %d", of[i % WAYS].name,
                x.c.C);
-        front_free(&x);
+        batch_free(&x);
     }
     return status == KCP_NA ? KCP_BAD : status;
 }

@@ -3,7 +3,7 @@
  * Book: chapter 18.  Checked by: itself: arrays of the stage, loops of the equations.
  * Next: tests/19_precision/checks.c. */
 #include "core/split.h"
-#include "tests/judge/front.h"
+#include "tests/judge/batch.h"
 #include "base/random.h"
 
 #include <math.h>
@@ -92,7 +92,7 @@ KCP_CHECK(check_17_split) = { "18_hopper", "split",
     "the rule's cost is t(m) for every number of heads and strips", split };
 
 /* u - w S and A beta (v - k~ S) of head n, the largest difference in the chunk. */
-static double without_u(const struct front *x, int64_t t0, int rows, int n)
+static double without_u(const struct batch *x, int64_t t0, int rows, int n)
 {
     const int K = x->c.K, V = x->c.V, C = x->c.C, HV = x->c.HV, KG = x->c.KG;
     double worst = 0;
@@ -119,9 +119,9 @@ static int records(struct kcp_report *rep)
 {
     int status = KCP_OK;
     for (int j = 0; j < 8 && !status; j++) {
-        struct front x;
-        status = front_draw(&x, j % 2 ? KCP_GDN : KCP_KDA, j / 2 % 2 ? 64 : 8, -j);
-        status = status ? status : front_wy(&x);
+        struct batch x;
+        status = batch_draw(&x, j % 2 ? KCP_GDN : KCP_KDA, j / 2 % 2 ? 64 : 8, -j);
+        status = status ? status : batch_wy(&x);
         for (int c = 0; c < x.c.NC && !status; c++)
             for (int n = 0; n < x.c.HV; n++) {
                 const int s = x.sc[c], t0 = x.cu[s] + (c - x.cn[s]) * x.c.C;
@@ -130,7 +130,7 @@ static int records(struct kcp_report *rep)
                 EXPECT(rep, d <= 1e-12, "chunk %d, head %d: v_new differs by %g", c, n,
                        d);
             }
-        front_free(&x);
+        batch_free(&x);
     }
     return status;
 }
