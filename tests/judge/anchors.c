@@ -187,7 +187,7 @@ static void wide_chunks(struct anchors *a, const struct kcp_stage *s)
             if (is(s, "16 ")) more = "";
             if (!s->ranks) add(a, "live %s lengths=330,70 h0 dht %s", size, more);
             else add(a, "live %s %s R=3 lengths=21,810,30 h0 dht %s", size,
-                     kcp_form_names[(i + m) % 4], more);
+                     kcp_form_names[(i + m) % KCP_FORMS], more);
         }
     /* Ranks that own two ranges each, in every form. */
     for (int f = 0; f < KCP_FORMS && s->ranks; f++) {
@@ -408,7 +408,7 @@ static void unlike_relatives(struct anchors *a, const struct kcp_stage *s,
         add(a, "live %s %s R=2 %s lengths=150,21 h0 dht alike=1 %s", model,
             kcp_form_names[m + 1], sizes, more);
         add(a, "turns %s %s R=3 %s lengths=70,65 h0 dht plain %s %s", model,
-            kcp_form_names[(m + 3) % 4], sizes, exact, more);
+            kcp_form_names[(m + 3) % KCP_FORMS], sizes, exact, more);
         add(a, "live %s R=2 %s lengths=100,7 h0 dht null big %s", model, sizes, more);
     }
 }

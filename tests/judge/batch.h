@@ -1,10 +1,10 @@
 /* batch.h -- one small batch, taken through chapters 01 to 05 and 09 to 11.
  *
- * Book: chapters 01 to 05, 09 to 11.  Checked by: the checks that include it.
- * Next: ref/01_step.c.
+ * Book: chapters 01 to 05, 09 to 11.  Checked by: the checks that include it. Next:
+ * ref/01_step.c.
  *
- * Four stretches (ragged, one token, one whole chunk, several chunks), two value heads per
- * key head, K != V. Every array is NaN until it is written.
+ * Four stretches (ragged, one token, one whole chunk, several chunks), two value heads
+ * per key head, K != V. Every array is NaN until it is written.
  */
 #ifndef KCP_TEST_BATCH_H
 #define KCP_TEST_BATCH_H

@@ -38,7 +38,8 @@ static const int ranks_[] = { 4, 2, 1, 3, 5, 8 }, canon[] = { 0, 64, 0, 24 };
 static const int window[] = { 4, 1, 2, 9 };
 #define LEN(a) (int)(sizeof(a) / sizeof *(a))
 static const int values[AXES] = { 2, 3, 3, 3, 2, LEN(heads), LEN(sizes), LEN(chunk),
-    LEN(lens), LEN(ranks_), 4, 6, LEN(canon), 2, 2, 2, 2, 2, 2, 2, LEN(window), 4, 2,
+    LEN(lens), LEN(ranks_), KCP_FORMS, 6, LEN(canon), 2, 2, 2, 2, 2, 2, 2, LEN(window),
+    4, 2,
     3, 4 };
 
 static int spike(const struct kcp_stage *s) { return !strncmp(s->name, "15", 2); }

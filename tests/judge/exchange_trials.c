@@ -85,7 +85,7 @@ int exchange_on(struct kcp_comm *comm, const struct memory *m, uint64_t seed,
     int err = t.a ? KCP_OK : KCP_NO_MEMORY;
     for (int plan = 0; plan < 2 && !err; plan++) {
         if (!merge_draw(t.a, &s, comm->R, plan ? 2 : 0)) err = KCP_NO_MEMORY;
-        for (int k = 0; k < 8 && !err; k++) {
+        for (int k = 0; k < 2 * KCP_FORMS && !err; k++) {
             t.a->form = (enum kcp_form)(k / 2);
             t.a->backward = k % 2;
             err = body(comm, &t);
@@ -116,7 +116,7 @@ int exchange_trials(int trials, int R, int device)
         if (!merge_draw(t.a, &s, R, i % 2 ? 1 + merge_pick(&s, 5) : 0)) return 1;
         t.a->blocks = merge_pick(&s, 8);
         crossing += t.a->plan->crossing;
-        for (int k = 0; k < 8; k++, runs++) {
+        for (int k = 0; k < 2 * KCP_FORMS; k++, runs++) {
             struct verdict verdict = { .outcome = PASS };
             t.a->form = (enum kcp_form)(k / 2);
             t.a->backward = k % 2;

@@ -1,7 +1,7 @@
 /* many_heads.c -- more than 2^31 numbers in a tensor: equal heads give equal bits.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself: a forward whose
- * offsets wrap must be seen.  Next: alone.c.
+ * offsets wrap must be seen.  Next: bits.c.
  *
  * The references are too slow for so many numbers. But heads are independent: the
  * inputs of one head are repeated until the tensors are long. All heads must have the

@@ -65,17 +65,17 @@ static int covers(struct kcp_report *rep)
             const struct kcp_call *c = &list[j].call;
             int kind = c->H == 1 ? 2 : 3;
             if (c->HV == c->H) kind = c->H > 1;
-            regimes |= 1 << (list[j].regime * 4 + c->form);
+            regimes |= 1 << (list[j].regime * KCP_FORMS + c->form);
             forms[c->R] |= 1 << c->form;
             heads[c->R] |= 1 << kind;
             lengths |= (c->T == 1025) | (c->T == 1023) << 1 | (c->T == 1) << 2;
         }
-        EXPECT(rep, regimes == 0xfff || is(s, "15"), "%s: regimes and forms %x",
-               s->name, regimes);
+        EXPECT(rep, regimes == (1 << 3 * KCP_FORMS) - 1 || is(s, "15"),
+               "%s: regimes and forms %x", s->name, regimes);
         EXPECT(rep, lengths == 7, "%s: lengths 1, 1023, 1025: %x", s->name, lengths);
         for (int j = 0; j < 6; j++)
-            EXPECT(rep, forms[ranks[j]] == 15 && heads[ranks[j]] == 15, "%s, R = %d: "
-                   "forms %x, heads %x", s->name, ranks[j], forms[ranks[j]],
+            EXPECT(rep, forms[ranks[j]] == (1 << KCP_FORMS) - 1 && heads[ranks[j]] == 15,
+                   "%s, R = %d: forms %x, heads %x", s->name, ranks[j], forms[ranks[j]],
                    heads[ranks[j]]);
         free(list);
     }
@@ -120,7 +120,7 @@ static int crosses(struct kcp_report *rep)
     for (int i = 0; i < 8; i++) {
         const struct kcp_stage *s = stage_find(stages[i / 2]);
         const int wide = i % 2;
-        int n, alive[5][4] = { { 0 } }, kept = 0;
+        int n, alive[5][KCP_FORMS] = { { 0 } }, kept = 0;
         struct kcase *list = cases_anchors(s, wide, 1, 0, 0, &n);
         for (int j = 0; j < n && !(wide && is(s, "15")); j++) {
             const struct kcp_call *c = &list[j].call;
@@ -128,13 +128,14 @@ static int crosses(struct kcp_report *rep)
             while (wide && at < 4 && (sizes[at][0] != c->K || sizes[at][1] != c->V))
                 at++;
             const int reuses = c->reuse_M && c->form == KCP_ALL_GATHER;
-            if (at > 3 || (alive[c->model][at] && !(reuses && !kept))) continue;
+            if (wide && at > 3) continue;
+            if (alive[c->model][at] && !(reuses && !kept)) continue;
             const int lives = is_alive(s, &list[j], wide);
             alive[c->model][at] |= lives;
             kept |= lives && reuses;
         }
         for (int m = 0; m < 5 && !(wide && is(s, "15")); m++)
-            for (int at = 0; at < 4 && is_model(s, m); at++)
+            for (int at = 0; at < (wide ? 4 : KCP_FORMS) && is_model(s, m); at++)
                 EXPECT(rep, alive[m][at], "%s, %s, %s %d: no state is alive at the "
                        "last rank", s->name, model_name[m], wide ? "size" : "form", at);
         EXPECT(rep, kept || wide || !is(s, "13"), "no kept map is used where a state "
@@ -159,8 +160,8 @@ static int is_cut_else(const struct kcase *a, const struct kcase *b)
 
 /* What the list of a kernel for sizes of tensor cores alone has, of each model. */
 struct counted {
-    int other_cuts[5], no_states[5], part[5][3], in_form[4], blocks[5], over_four[5];
-    int many[5], own_keys[5];
+    int other_cuts[5], no_states[5], part[5][3], in_form[KCP_FORMS], blocks[5];
+    int over_four[5], many[5], own_keys[5];
 };
 
 static struct counted count_wide(const struct kcp_stage *s, const struct kcase *list,
@@ -218,7 +219,7 @@ static int wide(struct kcp_report *rep)
                    "%s: number %d, of K=%d V=%d and %lld tokens", s->name, j, c->K,
                    c->V, (long long)c->T);
         }
-        for (int f = 0; f < 4 && s->ranks; f++)
+        for (int f = 0; f < KCP_FORMS && s->ranks; f++)
             EXPECT(rep, x.in_form[f], "%s, %s: no two cases of the same sizes",
                    s->name, kcp_form_names[f]);
         for (int m = 0; m < 5; m++) {

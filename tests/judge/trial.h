@@ -139,8 +139,8 @@ int64_t buffer_other_bytes(const struct buffer *o, const struct buffer *to,
                            int64_t first);
 void trial_free(struct trial *t);
 int  row_a(const struct kcp_field *f, const char *letter); /* "T": one row per token? */
-/* A sequence of NaN changes no bit of the others (alone.c); canonical segments give
- * equal bits on every number of ranks (canonical.c). KCP_NA: not a check of its
+/* A sequence of NaN changes no bit of the others (bits.c); canonical segments give
+ * equal bits on every number of ranks (bits.c). KCP_NA: not a check of its
  * stage. */
 int  alone_variant(struct kcp_report *rep, const struct kcp_variant *v);
 int  canonical_variant(struct kcp_report *rep, const struct kcp_variant *v);

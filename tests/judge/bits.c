@@ -1,0 +1,300 @@
+/* bits.c -- equal bits: without a sequence of NaN, and on any number of ranks.
+ *
+ * Book: chapters 06, 08, 13, 15, 16.  Checked by: itself: a twin that reads the next
+ * sequence must fail.  Next: ../08_forward/graph.c.
+ *
+ * alone: one sequence is all NaN, and no bit of the others changes. Rows after the end
+ * of a chunk belong to the next sequence; a kernel that multiplies them by 0 is right
+ * for all finite numbers, but 0 times NaN is NaN. canonical: segments cut by token
+ * number give the bits of one rank on 2, 3, 4 and 8, in the forms that fold in order.
+ * The references' canonical bits are checked in tests/08, 13, 15 and 16.
+ */
+#include "trial.h"
+
+#include <math.h>
+#include <string.h>
+
+static int run(struct trial *t, const struct kcase *k, const struct kcp_plan *p,
+               enum kcp_pass pass, const struct tensor_set *in,
+               const struct tensor_set *want, char *why, size_t n)
+{
+    const int status = p ? trial_fill(t, k, p, pass, in, want) : KCP_NO_MEMORY;
+    return status ? status : trial_run(t, why, n);
+}
+
+/* Bytes of output o that differ from `to`, from o's first row on, whose row there is
+ * `first`; by sequence where k says them: [1] those of sequence bad, [0] all others.
+ * Rows of states that the rank does not own are NaN and not compared. */
+static void count_bytes(const struct buffer *o, const struct buffer *to, int64_t first,
+                        const struct kcase *k, int bad, int64_t bytes[2])
+{
+    const int64_t rows = o->dim[0], width = rows ? o->n / rows : 0;
+    const size_t row = rows ? o->bytes / (size_t)rows : 0;
+    int s = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        const char *a = o->image + FENCE + i * row;
+        const char *b = to->image + FENCE + (first + i) * row;
+        if (isnan(o->want[i * width])) continue;
+        if (k && row_a(o->field, "N")) s = (int)i;
+        while (k && row_a(o->field, "T") && o->first + i >= k->cu[s + 1]) s++;
+        for (size_t j = 0; j < row; j++) bytes[k && s == bad] += a[j] != b[j];
+    }
+}
+
+int64_t buffer_other_bytes(const struct buffer *o, const struct buffer *to,
+                           int64_t first)
+{
+    int64_t bytes[2] = { 0 };
+    count_bytes(o, to, first, NULL, 0, bytes);
+    return bytes[0];
+}
+
+/* ---- one sequence is NaN */
+static void fill_nan(struct tensor_set *to, const struct tensor_set *from,
+                     const struct kcp_stage *s, const struct kcase *k, int bad)
+{
+    tensor_set_copy(to, from);
+    for (int i = 0; i < s->nfields; i++) {
+        const struct kcp_field *f = &s->fields[i];
+        const struct tensor *t = field_in(f) ? tensor_find(to, f->name) : NULL;
+        const int tokens = row_a(f, "T");
+        if (!t || !t->n || f->store == KCP_I32 || f->store == KCP_I64) continue;
+        if (!tokens && !row_a(f, "N")) continue;
+        const int64_t row = t->n / t->dim[0], from_row = tokens ? k->cu[bad] : bad;
+        const int64_t end = tokens ? k->cu[bad + 1] : bad + 1;
+        for (int64_t e = from_row * row; e < end * row; e++) ((double *)t->p)[e] = NAN;
+    }
+}
+
+/* Each sequence in turn: bytes of the others, and of itself, that changed. */
+static int run_alone(const struct kcp_variant *v, const struct kcp_stage *s,
+                     const struct memory *mem, const struct kcase *k,
+                     enum kcp_pass pass, int64_t bytes[2], char *why, size_t n)
+{
+    struct trial clean = { .stage = s, .variant = v, .mem = mem }, x = clean;
+    struct kcp_plan *p = case_plan(k, k->call.R);
+    const struct expected *e = p ? expected_of(s, k, pass, v->storage, p) : NULL;
+    struct tensor_set in = { 0 };
+    int status = e ? run(&clean, k, p, pass, &e->in, &e->want, why, n) : KCP_BAD;
+    for (int bad = 0; bad < k->call.N && !status; bad++) {
+        if (k->cu[bad] == k->cu[bad + 1]) continue;
+        fill_nan(&in, &e->in, s, k, bad);
+        status = run(&x, k, p, pass, &in, &e->want, why, n);
+        for (int r = 0; r < x.R && !status; r++)
+            for (int i = 0; i < x.rank[r].n; i++) {
+                const struct buffer *o = &x.rank[r].buffer[i];
+                if (o->want && (row_a(o->field, "T") || row_a(o->field, "N")))
+                    count_bytes(o, &clean.rank[r].buffer[i], 0, k, bad, bytes);
+            }
+        trial_free(&x);
+    }
+    tensor_set_free(&in);
+    trial_free(&clean);
+    kcp_plan_free(p);
+    return status;
+}
+
+static int alone_pass(struct kcp_report *rep, const struct kcp_variant *v,
+                      const struct kcp_stage *s, const struct memory *mem,
+                      struct kcase k, enum kcp_pass pass)
+{
+    int64_t bytes[2] = { 0 };
+    char why[160] = "";
+    const int status = run_alone(v, s, mem, &k, pass, bytes, why, sizeof why);
+    if (status == KCP_NO_MEMORY || status == KCP_NA) return status;
+    EXPECT(rep, !status, "%s: status %d %s", v->name, status, why);
+    EXPECT(rep, !bytes[0], "%s, R = %d: a sequence of NaN changes %lld bytes of the "
+           "others", v->name, k.call.R, (long long)bytes[0]);
+    EXPECT(rep, bytes[1] > 0, "%s: it does not change its own", v->name);
+    return KCP_OK;
+}
+
+/* ---- R and form, against one rank */
+static void compare(struct kcp_report *rep, const struct trial *x,
+                    const struct trial *one)
+{
+    for (int r = 0; r < x->R; r++)
+        for (int i = 0; i < x->rank[r].n; i++) {
+            const struct buffer *o = &x->rank[r].buffer[i], *to = NULL;
+            for (int j = 0; j < one->rank[0].n; j++)
+                if (one->rank[0].buffer[j].field == o->field)
+                    to = &one->rank[0].buffer[j];
+            if (!o->want || !to) continue;
+            const int64_t bytes = buffer_other_bytes(o, to, o->first);
+            EXPECT(rep, !bytes, "%s: rank %d of %d, %s: %s: %lld bytes are not those "
+                   "of one rank", x->variant->name, r, x->R,
+                   kcp_form_names[x->rank[r].call.form], o->field->name,
+                   (long long)bytes);
+        }
+}
+
+static int canonical_pass(struct kcp_report *rep, const struct kcp_variant *v,
+                          const struct kcp_stage *s, const struct memory *mem,
+                          struct kcase k, enum kcp_pass pass)
+{
+    static const int R[] = { 2, 3, 4, 8 };
+    struct trial one = { .stage = s, .variant = v, .mem = mem }, x = one;
+    char why[160] = "";
+    struct kcp_plan *p = case_plan(&k, 1);
+    const struct expected *e = p ? expected_of(s, &k, pass, v->storage, p) : NULL;
+    int status = KCP_BAD;
+    if (e) status = run(&one, &k, p, pass, &e->in, &e->want, why, sizeof why);
+    for (int i = 0; i < 4 * KCP_FORMS && !status; i++) {
+        k.call.R = R[i % 4];
+        k.call.form = i / 4;
+        if (k.call.form == KCP_SCAN) continue;            /* it folds in a tree */
+        for (int r = 0; r <= k.call.R; r++) k.cuts[r] = r * k.call.T / k.call.R;
+        struct kcp_plan *q = case_plan(&k, k.call.R);
+        status = run(&x, &k, q, pass, &e->in, &e->want, why, sizeof why);
+        if (!status) compare(rep, &x, &one);
+        trial_free(&x);
+        kcp_plan_free(q);
+    }
+    EXPECT(rep, !status || status == KCP_NA, "%s, R = %d: status %d %s", v->name,
+           k.call.R, status, why);
+    trial_free(&one);
+    kcp_plan_free(p);
+    return status == KCP_NO_MEMORY ? status : KCP_OK;
+}
+
+/* ---- their cases, by stage */
+#define LAYERS(stage) \
+    { stage, 0, "kda live H=1 HV=2 K=64 V=64 C=64 lengths=150,33,0,300 R=2 l2norm " \
+      "beta=sigmoid h0 dht gate=softplus" }, \
+    { stage, 0, "gdn live H=1 HV=2 K=128 V=128 C=64 lengths=70,130 l2norm " \
+      "beta=sigmoid h0 dht gate=softplus" }, \
+    { stage, 1, "kda live H=1 HV=2 K=64 V=64 lengths=150,0,300 L=64 l2norm " \
+      "beta=sigmoid h0 dht" }, \
+    { stage, 1, "gdn strong H=2 K=128 V=128 lengths=330 L=128 l2norm save=all h0 " \
+      "dht" }, \
+    { stage, 1, "kda live H=2 K=128 V=128 lengths=330 L=128 l2norm save=light h0 " \
+      "dht" }, \
+    { stage, 1, "kda live H=1 K=64 V=64 lengths=200,0,130 L=64 l2norm h0 dht " \
+      "blocks=3" }, \
+    { stage, 1, "gdn live H=1 HV=2 K=64 V=48 lengths=330 L=64 l2norm h0 dht" }
+static const struct { const char *stage; int is_canonical; const char *words; }
+cases[] = {
+    { "03", 0, "kda live H=1 HV=2 K=64 V=64 C=64 lengths=150,33,0,100 beta=sigmoid" },
+    { "03", 0, "gdn live H=1 HV=2 K=128 V=128 C=64 lengths=70,130 beta=sigmoid" },
+    LAYERS("08"), LAYERS("13"),
+    { "14", 0, "live lengths=5,40,0,70,1 R=3 h0" },
+    { "14", 0, "live lengths=5,40 D=6 Wc=2 shift" },
+    { "14", 0, "live lengths=2,40,0,70,1 R=3 h0 x0 dxt" },
+    { "15", 1, "kda live H=1 HV=2 K=64 V=64 C=16 lengths=150,0,200 L=48 h0 dht "
+      "walk=blelloch masks=3" },
+    { "15", 1, "kda strong H=2 K=64 V=64 C=64 lengths=300 L=64 h0 dht walk=sequential "
+      "masks=2" },
+    { "15", 1, "kda live H=1 HV=3 K=20 V=12 C=16 lengths=200 L=32 h0 dht masks=1" },
+    { "16", 0, "dplr live H=1 HV=2 K=64 V=64 C=64 lengths=100,33,70 R=2 h0 dht" },
+    { "16", 0, "gdn2 live H=1 HV=2 K=64 V=64 C=64 lengths=100,33,70 h0 dht" },
+    { "16", 0, "gla live H=2 K=64 V=64 C=64 lengths=100,33,70 h0 dht" },
+    { "16", 1, "dplr live H=2 K=64 V=64 lengths=150,0,200 L=64 h0 dht" },
+    { "16", 1, "gdn2 strong H=1 HV=2 K=64 V=64 lengths=300 L=64 h0 dht" },
+    { "16", 1, "gla live H=2 K=64 V=64 lengths=300 L=64 h0 dht" },
+};
+
+static int judge_variant_bits(struct kcp_report *rep, const struct kcp_variant *v,
+                              int is_canonical)
+{
+    const struct kcp_stage *s = stage_find(v->stage);
+    const struct memory *mem = v->where == KCP_DEVICE ? gpu_of_threads() : &host_memory;
+    int status = KCP_NA;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases && mem; i++) {
+        struct kcase k;
+        char why[160];
+        if (stage_find(cases[i].stage) != s || cases[i].is_canonical != is_canonical)
+            continue;
+        if (case_parse(cases[i].words, &k, why, sizeof why)) return KCP_BAD;
+        for (int pass = 0; pass <= has_backward(s); pass++) {
+            status = (is_canonical ? canonical_pass : alone_pass)(rep, v, s, mem, k,
+                                                                  (enum kcp_pass)pass);
+            if (status && status != KCP_NA) return status;
+        }
+        status = KCP_OK;
+    }
+    return status;
+}
+
+int alone_variant(struct kcp_report *rep, const struct kcp_variant *v)
+{
+    return judge_variant_bits(rep, v, 0);
+}
+
+int canonical_variant(struct kcp_report *rep, const struct kcp_variant *v)
+{
+    return judge_variant_bits(rep, v, 1);
+}
+
+/* alone: all variants but mutants; canonical: kernels. */
+static int judge_stage(struct kcp_report *rep, const char *stage, int is_canonical)
+{
+    const struct kcp_variant *v[256];
+    const int n = kcp_variants(stage_find(stage)->name, NULL, v, 256);
+    if (is_canonical && !gpu_of_threads()) {
+        printf("  (no GPU that threads share: canonical bits not compared)\n");
+        return KCP_NA;
+    }
+    for (int i = 0; i < n; i++) {
+        if (is_mutant(v[i]) || (is_canonical && v[i]->where != KCP_DEVICE)) continue;
+        const int status = judge_variant_bits(rep, v[i], is_canonical);
+        if (status && status != KCP_NA) return status;
+    }
+    return KCP_OK;
+}
+
+/* The twin, but 0 times the row after a stretch is added to its last token. */
+static int (*twin_run)(void *);
+static int spills(void *args)
+{
+    struct kcp_forward *f = args;
+    const int status = twin_run(args), *cu = f->cu, row = f->HV * f->V;
+    for (int s = 0; s < f->NS && !status; s++)
+        for (int e = 0; e < row && cu[s + 1] > cu[s] && cu[s + 1] < f->T; e++)
+            ((double *)f->o)[(cu[s + 1] - 1) * row + e] +=
+                0 * ((const double *)f->v)[cu[s + 1] * row + e];
+    return status;
+}
+
+static int alone_08(struct kcp_report *rep)
+{
+    const struct kcp_variant *twin;
+    struct kcase k;
+    char why[160] = "";
+    int64_t bytes[2] = { 0 };
+    if (!kcp_variants("08", "twin", &twin, 1) ||
+        case_parse(cases[2].words, &k, why, sizeof why))
+        return KCP_BAD;
+    struct kcp_variant wrong = *twin;
+    twin_run = twin->run;
+    wrong.run = spills;
+    const int status = run_alone(&wrong, stage_find("08"), &host_memory, &k,
+                                 KCP_FORWARD, bytes, why, sizeof why);
+    EXPECT(rep, !status && bytes[0], "status %d %s: a forward that reads the next "
+           "sequence passes", status, why);
+    return judge_stage(rep, "08", 0);
+}
+
+static int alone_03(struct kcp_report *rep) { return judge_stage(rep, "03", 0); }
+static int alone_13(struct kcp_report *rep) { return judge_stage(rep, "13", 0); }
+static int alone_14(struct kcp_report *rep) { return judge_stage(rep, "14", 0); }
+static int alone_16(struct kcp_report *rep) { return judge_stage(rep, "16", 0); }
+static int canonical_08(struct kcp_report *rep) { return judge_stage(rep, "08", 1); }
+static int canonical_13(struct kcp_report *rep) { return judge_stage(rep, "13", 1); }
+static int canonical_15(struct kcp_report *rep) { return judge_stage(rep, "15", 1); }
+static int canonical_16(struct kcp_report *rep) { return judge_stage(rep, "16", 1); }
+
+#define ALONE "one sequence is NaN: not a bit of the others changes, on the host and " \
+              "by every kernel"
+#define CANONICAL "kernels on canonical segments: equal bits for R = 1, 2, 3, 4, 8, " \
+                  "3 forms"
+KCP_CHECK(check_03_alone) = { "03_wy", "alone", ALONE, alone_03 };
+KCP_CHECK(check_08_alone) = { "08_forward", "alone", ALONE, alone_08 };
+KCP_CHECK(check_13_alone) = { "13_backward", "alone", ALONE, alone_13 };
+KCP_CHECK(check_14_alone) = { "14_conv", "alone", ALONE, alone_14 };
+KCP_CHECK(check_16_alone) = { "16_family", "alone", ALONE, alone_16 };
+KCP_CHECK(gpu_08_canonical) = { "08_forward", "gpu_canonical", CANONICAL,
+                                canonical_08 };
+KCP_CHECK(gpu_13_canonical) = { "13_backward", "gpu_canonical", CANONICAL,
+                                canonical_13 };
+KCP_CHECK(gpu_15_canonical) = { "15_scan", "gpu_canonical", CANONICAL, canonical_15 };
+KCP_CHECK(gpu_16_canonical) = { "16_family", "gpu_canonical", CANONICAL, canonical_16 };
