@@ -11,32 +11,19 @@
 #define _DEFAULT_SOURCE                        /* MAP_ANONYMOUS, madvise */
 #include "isolation.h"
 #include "core/paths.h"
+#include "process.h"
 
-#include <errno.h>
 #include <math.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 int isolation_off;
-int isolation_limit = 30;
 
 static struct isolated *runner;                /* whose process runs trials; or NULL */
-
-double seconds_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- memory that both processes see: it is taken in order, and given back as a whole
  * when the last image of all trials is freed */
@@ -73,104 +60,6 @@ void image_free(void *p)
         madvise(shared.base + KEPT, (shared.used - KEPT + 4095) / 4096 * 4096,
                 MADV_REMOVE);
     shared.used = 0;
-}
-
-/* ---- bytes over a socket */
-static int send_all(int fd, const void *data, size_t n)
-{
-    for (const char *at = data; n;) {
-        const ssize_t sent = send(fd, at, n, MSG_NOSIGNAL);
-        if (sent < 0 && errno == EINTR) continue;
-        if (sent <= 0) return 1;
-        at += sent;
-        n -= (size_t)sent;
-    }
-    return 0;
-}
-
-static int receive_all(int fd, void *data, size_t n)
-{
-    for (char *at = data; n;) {
-        const ssize_t got = recv(fd, at, n, 0);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return 1;
-        at += got;
-        n -= (size_t)got;
-    }
-    return 0;
-}
-
-/* ---- processes */
-
-/* 0 in the new process; in this one its number, or -1. *fd: the socket between them. */
-static pid_t start(int *fd)
-{
-    int pair[2];
-    fflush(stdout);
-    fflush(stderr);
-    if (open_shared() || socketpair(AF_UNIX, SOCK_STREAM, 0, pair)) return -1;
-    const pid_t judge = getpid(), pid = fork();
-    close(pair[pid != 0]);
-    *fd = pair[pid == 0];
-    if (pid < 0) close(*fd);
-    else if (pid) setpgid(pid, pid);
-    if (pid) return pid;
-    setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != judge) _exit(1);
-    runner = NULL;
-    return 0;
-}
-
-static void describe_end(int status, char *why, size_t n)
-{
-    if (WIFSIGNALED(status))
-        snprintf(why, n, "it was killed by signal %d, %s", WTERMSIG(status),
-                 strsignal(WTERMSIG(status)));
-    else snprintf(why, n, "it ended its process with status %d, without a verdict",
-                  WEXITSTATUS(status));
-}
-
-static int end_group(pid_t pid)
-{
-    int status = 0;
-    kill(-pid, SIGKILL);
-    kill(pid, SIGKILL);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
-    return status;
-}
-
-static double limit_or_day(double limit) { return isolation_limit ? limit : 86400; }
-
-/* The answer of a process within so many seconds: 0; or 1 with why, and it is gone. */
-static int answer(pid_t pid, int fd, double seconds, void *to, size_t n, char *why,
-                  size_t nwhy)
-{
-    const double until = seconds_now() + limit_or_day(seconds);
-    size_t got = 0;
-    while (got < n && seconds_now() < until) {
-        struct pollfd p = { fd, POLLIN, 0 };
-        if (poll(&p, 1, 100) <= 0) continue;
-        const ssize_t more = recv(fd, (char *)to + got, n - got, MSG_DONTWAIT);
-        if (more < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-        if (more <= 0) break;
-        got += (size_t)more;
-    }
-    if (got == n) return 0;
-    const int is_late = seconds_now() >= until;
-    int status = 0;
-    for (int i = 0; i < 100 && !is_late; i++) {         /* closed: it ends by itself */
-        if (waitpid(pid, &status, WNOHANG) == pid) {
-            kill(-pid, SIGKILL);
-            describe_end(status, why, nwhy);
-            return 1;
-        }
-        poll(NULL, 0, 10);
-    }
-    end_group(pid);
-    snprintf(why, nwhy, is_late ? "it ran past its time and was ended (--limit %d)"
-                                : "it closed its socket (--limit %d)", isolation_limit);
-    return 1;
 }
 
 /* Code on the host may take 4 GiB more than its process has at its start. */
@@ -244,14 +133,15 @@ static _Noreturn void serve(const struct isolated *x, int fd)
     struct kcp_plan *p = NULL;
     static struct request q;
     char why[160];
+    runner = NULL;
     dup2(2, 1);
     if (x->object) t.variant = variant_load(x->object, why, sizeof why);
     if (!t.variant) _exit(2);
     limit_memory(t.variant);
-    while (!receive_all(fd, &q, sizeof q)) {
+    while (!process_receive(fd, &q, sizeof q)) {
         struct reply out = { .why = "" };
         run_request(&q, &t, &p, &out);
-        if (send_all(fd, &out, sizeof out)) break;
+        if (process_send(fd, &out, sizeof out)) break;
     }
     ranks_close();
     _exit(0);              /* leaks are looked for with --here: make sanitize-host */
@@ -266,7 +156,8 @@ static int may_start(struct isolated *x, char *why, size_t n)
         return KCP_COMM;
     }
     if (x->pid) return KCP_OK;
-    const pid_t pid = start(&x->fd);
+    if (open_shared()) return KCP_NO_MEMORY;
+    const pid_t pid = process_start(&x->fd);
     if (!pid) serve(x, x->fd);
     if (pid < 0) return KCP_NO_MEMORY;
     x->pid = pid;
@@ -305,9 +196,9 @@ int isolated_trial(struct trial *t, char *why, size_t n)
         .plan_R = t->rank[0].plan->R, .again = t->runs > 0, .stale = t->stale,
         .rank = ranks };
     const double begin = seconds_now();
-    send_all(x->fd, &q, sizeof q);            /* a process that ended does not answer */
-    const int lost = answer(x->pid, x->fd, seconds_for(x, t, fresh), &out, sizeof out,
-                            why, n);
+    process_send(x->fd, &q, sizeof q);        /* a process that ended does not answer */
+    const int lost = process_answer(x->pid, x->fd, seconds_for(x, t, fresh), &out,
+                                    sizeof out, why, n);
     image_free(ranks);
     if (lost) {
         forget(x);
@@ -343,52 +234,13 @@ int isolated_object_check(struct isolated *x,
     return status;
 }
 
-/* A process that has nothing more to do: status 0 is expected, and soon. */
-static int await_end(pid_t pid, char *why, size_t n)
-{
-    int status = 0;
-    const double until = seconds_now() + limit_or_day(isolation_limit);
-    while (waitpid(pid, &status, WNOHANG) == 0 && seconds_now() < until)
-        poll(NULL, 0, 1);
-    const int is_late = seconds_now() >= until;
-    if (is_late) {
-        end_group(pid);
-        snprintf(why, n, "after its last case it does not end");
-    } else if (status) {
-        char how[120];
-        describe_end(status, how, sizeof how);
-        snprintf(why, n, "after its last case %s", how);
-    }
-    kill(-pid, SIGKILL);
-    return is_late || status;
-}
-
 int isolated_end(struct isolated *x, char *why, size_t n)
 {
     if (!x->pid) return 0;
     shutdown(x->fd, SHUT_WR);
-    const int bad = await_end(x->pid, why, n);
+    const int bad = process_end(x->pid, why, n);
     forget(x);
     return bad;
-}
-
-/* ---- one answer from a process: `body` fills it there */
-static int ask_process(void (*body)(const void *arg, void *to), const void *arg,
-                       void *to, size_t bytes, double seconds, char *why, size_t n)
-{
-    int fd, status = 0;
-    const pid_t pid = start(&fd);
-    if (pid < 0) return 1;
-    if (!pid) {
-        body(arg, to);
-        fflush(stdout);
-        status = send_all(fd, to, bytes);
-        ranks_close();
-        _exit(status);
-    }
-    const int lost = answer(pid, fd, seconds, to, bytes, why, n);
-    close(fd);
-    return lost || await_end(pid, why, n);
 }
 
 struct checked { struct kcp_report report; int status; };
@@ -405,7 +257,7 @@ int isolated_check(const struct kcp_check *c, struct kcp_report *own)
     struct checked x = { .report = *own };
     char why[160];
     if (isolation_off || ranks_mine() >= 0) return c->run(own);
-    const int lost = ask_process(run_check, c, &x, sizeof x, 20.0 * isolation_limit,
+    const int lost = process_ask(run_check, c, &x, sizeof x, 20.0 * isolation_limit,
                                  why, sizeof why);
     *own = x.report;
     if (lost) report_fail(own, "%s %s: %s", c->stage, c->name, why);
@@ -426,7 +278,7 @@ int isolated_device(struct kcp_device *d)
     struct found_device x = { .status = KCP_NA };
     char why[160];
     if (isolation_off || ranks_mine() >= 0) return kcp_device_here(d) != KCP_OK;
-    const int lost = ask_process(find_device, NULL, &x, sizeof x,
+    const int lost = process_ask(find_device, NULL, &x, sizeof x,
                                  isolation_limit + 10.0, why, sizeof why);
     *d = x.is;
     return lost || x.status;
@@ -455,7 +307,7 @@ int isolated_probe(const char *path, struct kcp_variant *record, char *why, size
 {
     static struct record x;                    /* the record's words stay here */
     x = (struct record){ .found = 0 };
-    if (ask_process(load_record, path, &x, sizeof x, isolation_limit, why, n)) return 1;
+    if (process_ask(load_record, path, &x, sizeof x, isolation_limit, why, n)) return 1;
     const int known = x.storage >= KCP_F64 && x.storage <= KCP_BF16 &&
                       (x.where == KCP_HOST || x.where == KCP_DEVICE);
     if (!x.found) snprintf(why, n, "%s", x.why);

@@ -10,9 +10,8 @@
 #ifndef KCP_ISOLATION_H
 #define KCP_ISOLATION_H
 
+#include "process.h"
 #include "trial.h"
-
-#include <sys/types.h>
 
 struct kcp_device;
 
@@ -29,7 +28,6 @@ struct isolated {
     int begun;                     /* the first case of this process */
 };
 
-double seconds_now(void);
 int  isolated_runs_trials(void);               /* in another process, at this moment? */
 int  isolated_trial(struct trial *t, char *why, size_t n);
 /* judge_case of list[index]. After a failure of the process the next case starts

@@ -74,7 +74,8 @@ static int covers(struct kcp_report *rep)
                "%s: regimes and forms %x", s->name, regimes);
         EXPECT(rep, lengths == 7, "%s: lengths 1, 1023, 1025: %x", s->name, lengths);
         for (int j = 0; j < 6; j++)
-            EXPECT(rep, forms[ranks[j]] == (1 << KCP_FORMS) - 1 && heads[ranks[j]] == 15,
+            EXPECT(rep, forms[ranks[j]] == (1 << KCP_FORMS) - 1 &&
+                   heads[ranks[j]] == 15,
                    "%s, R = %d: forms %x, heads %x", s->name, ranks[j], forms[ranks[j]],
                    heads[ranks[j]]);
         free(list);
