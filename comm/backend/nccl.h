@@ -27,9 +27,6 @@ struct nccl { NCCL_CALLS(NCCL_MEMBER) };
 /* NULL, and why: no libnccl.so.2 here, or one without what we need. */
 const struct nccl *nccl_open(char *why, size_t n);
 
-/* A process of this machine, in a space of process numbers; pid 0: not known. */
-struct window_process { int pid; uint64_t began, space; };
-
 enum { SHOWN_ROW = 1024 };              /* the most bytes that a rank shows at once */
 
 struct nccl_rank {                          /* one rank; comm is its first member */
@@ -51,7 +48,6 @@ struct nccl_rank {                          /* one rank; comm is its first membe
     char why[300];
     struct kcp_window window;          /* comm.window leads here, where there are any */
     char opened[KCP_WINDOW_RANKS];     /* rank's memory is of another process */
-    struct window_process process[KCP_WINDOW_RANKS];
 };
 
 /* When the host ranks are told of a failure: at once, or after so many checks, 10 ms
@@ -69,15 +65,8 @@ void nccl_calls(struct kcp_comm *c);
 /* nccl_id.c: rank 0 makes the id and writes it to path, the others read it there. */
 int nccl_id_by_file(const struct nccl *nccl, const char *path, int r, double seconds,
                     ncclUniqueId *id, char *why, size_t n);
-/* quiet: all ranks have come here, and none writes any more. */
-void nccl_windows_free(struct nccl_rank *w, int quiet);
-/* After a failure: this rank leaves the others' windows. Its own is given back when all
- * of them have left it or have ended: now, or when a rank on the same GPU makes or
- * leaves one. */
-void window_leave(struct nccl_rank *w);
-void windows_left_before(int device);
-struct window_process window_process_here(void);
-int window_process_ended(const struct window_process *p);
+/* is_quiet: after a barrier of all ranks, so that no kernel writes. */
+void nccl_windows_free(struct nccl_rank *w, int is_quiet);
 
 #pragma GCC visibility pop
 

@@ -21,7 +21,6 @@ enum { WINDOW_MIB = 64, WINDOW_BLOCKS = 1024 };
 struct card {
     int able, device, has_handle;
     uint64_t process, machine;
-    struct window_process is;
     void *at;
     cudaIpcMemHandle_t handle;
 };
@@ -47,15 +46,13 @@ static int blocks_of(int R)
 static int make_own(struct nccl_rank *w, struct card *mine)
 {
     struct kcp_window *x = &w->window;
-    const size_t words = sizeof(int) * (size_t)x->R;   /* who has left: nccl_left.c */
-    const size_t bytes = kcp_window_bytes(x->R, x->blocks) + words;
+    const size_t bytes = kcp_window_bytes(x->R, x->blocks);
     struct comm_options options;
     char why[120];
     pthread_once(&drawn, draw);
     mine->process = process_number;
     mine->machine = comm_machine();
     mine->device = w->device;
-    mine->is = window_process_here();
     if (comm_options(&options, why, sizeof why) || !options.windows ||
         !mine->process || !mine->machine)
         return 0;
@@ -85,7 +82,6 @@ static int reach_all(struct nccl_rank *w, const struct card *mine,
     struct kcp_window *x = &w->window;
     for (int r = 0; r < x->R; r++) {
         const struct card *o = &all[r];
-        w->process[r] = o->is;
         if (!o->able || o->machine != mine->machine)
             return 0;
         if (r == x->r)
@@ -105,18 +101,21 @@ static int reach_all(struct nccl_rank *w, const struct card *mine,
     return 1;
 }
 
-/* quiet: nobody writes here any more. Else each rank leaves by itself. */
-void nccl_windows_free(struct nccl_rank *w, int quiet)
+/* After a failure there is no barrier, and a kernel of another rank may still write
+ * here: this rank's own memory then stays until the process ends. */
+void nccl_windows_free(struct nccl_rank *w, int is_quiet)
 {
     struct kcp_window *x = &w->window;
-    if (!quiet && x->R)
-        window_leave(w);
+    if (x->lost)
+        *(volatile int *)x->lost = 1;          /* this rank's kernels stop waiting */
+    if (!is_quiet && x->R)
+        cudaDeviceSynchronize();
     for (int r = 0; r < x->R; r++)
         if (w->opened[r])
             cudaIpcCloseMemHandle(x->at[r]);
-    if (quiet && x->R && x->at[x->r])
+    if (is_quiet && x->R && x->at[x->r])
         cudaFree(x->at[x->r]);
-    if (quiet && x->lost)
+    if (is_quiet && x->lost)
         cudaFreeHost(x->lost);
     memset(w->opened, 0, sizeof w->opened);
     *x = (struct kcp_window){ 0 };
@@ -134,7 +133,6 @@ int kcp_nccl_windows(struct kcp_comm *c)
         return KCP_NA;
     if (c->window || c->R == 1)
         return c->window ? KCP_OK : KCP_NA;
-    windows_left_before(w->device);
     if (!(all = calloc((size_t)c->R, sizeof *all)))
         return nccl_fail(w, THIS_RANK, KCP_NO_MEMORY, "no memory to show windows",
                          TELL_NOW);
