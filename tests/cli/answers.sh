@@ -3,13 +3,14 @@
 #
 # Book: every chapter's exercises.  Checked by: make test, which runs it.
 # Next: book/answers.c.  Usage: answers.sh BUILD.
-# The programs find each number in two ways; the pages print what the programs say.
+# The programs compute each number in two ways; the pages print those numbers.
 cd "$(dirname "$0")/../.." || exit 2
 B=${1:-build}
 W=$(mktemp -d) || exit 2
 trap 'rm -rf "$W"' EXIT
 failed=0
-objects=$(find "$B/ref" "$B/comm" -name '*.o' ! -name 'nccl*')
+objects=$(find ref/*.c ref/core ref/base comm -name '*.c' ! -name 'nccl*' ! -name 'mpi*' |
+    sed "s|^|$B/|; s|c\$|o|")
 for p in answers answers_run ladder; do
     # shellcheck disable=SC2086
     ${CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -O2 -Iref -I. "book/$p.c" $objects \
@@ -17,10 +18,10 @@ for p in answers answers_run ladder; do
 done
 sed -n 's/^@\(answer[^ ]*\) .*/\1/p' "$W/said" | sort >"$W/computed"
 grep -ho '\[answer/[^]]*\]{\.val}' book/*.md | sed 's/^\[//;s/\].*//' | sort -u >"$W/shown"
-comm -13 "$W/computed" "$W/shown" | sed 's/^/answers.sh: nothing computes /' >"$W/lost"
-comm -23 "$W/computed" "$W/shown" | sed 's/^/answers.sh: no page shows /' >>"$W/lost"
-# As many answers as exercises; where the book is built, each is folded away, and no
-# page shows the name of a number in its place.
+comm -13 "$W/computed" "$W/shown" | sed 's/^/answers.sh: not computed: /' >"$W/lost"
+comm -23 "$W/computed" "$W/shown" | sed 's/^/answers.sh: not shown: /' >>"$W/lost"
+# As many answers as exercises. In the built pages each is folded, and no page shows the
+# name of a number instead of the number.
 awk 'FNR == 1 { if (f) check(); f = FILENAME; e = a = on = 0 }
      /^# /    { on = /^# Exercises/ }
      /^:::/   { if (on && /answers/) on = 2; else if (on == 2) on = 0 }

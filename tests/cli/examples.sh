@@ -1,5 +1,5 @@
 #!/bin/sh
-# examples.sh -- the examples say the same on any number of ranks, or refuse.
+# examples.sh -- the examples print the same numbers on any number of ranks.
 #
 # Book: chapters 08 and 13.  Checked by: make test, which runs it.
 # Usage: examples.sh BUILD.  Next: ../book/examples/kda.c.
@@ -19,7 +19,7 @@ close() {
             else if (x != y) exit 1
         } }'
 }
-gpu="no GPU here: on the host alone"
+gpu="no GPU here: host only"
 for name in kda gdn; do
     one=$("$B/$name" 1) || fail "$name 1: status $?"
     for ranks in 2 3 5; do
@@ -27,9 +27,9 @@ for name in kda gdn; do
         [ -n "$one" ] && [ "$one" = "$many" ] ||
             fail "$name $ranks: $many, not $one"
     done
-    "$B/$name" 0 2>/dev/null && fail "$name takes 0 ranks"
-    "$B/$name" 2 f16 2>/dev/null && fail "$name takes f16"
-    "$B/$name" 65 2>&1 | grep -q 'at most 64' || fail "$name 65: does not say why not"
+    "$B/$name" 0 2>/dev/null && fail "$name accepts 0 ranks"
+    "$B/$name" 2 f16 2>/dev/null && fail "$name accepts f16"
+    "$B/$name" 65 2>&1 | grep -q 'at most 64' || fail "$name 65: no 'at most 64'"
     "$B/$name" 1 bf16 >/dev/null 2>&1
     [ $? -eq 2 ] && continue                   # no GPU, or built without CUDA
     gpu="and on the GPU"
@@ -52,5 +52,5 @@ for f in "$PWD/$one" "$W/wrong.c"; do
 done
 [ "$(tr '\n' ' ' <"$W/status")" = "0 1 " ] || fail "$one: $(cat "$W/status" "$W/out")"
 [ $failed = 0 ] &&
-    echo "examples.sh: KDA and GDN say the same on 1, 2, 3 and 5 ranks; $gpu"
+    echo "examples.sh: KDA and GDN print the same on 1, 2, 3 and 5 ranks; $gpu"
 exit $failed

@@ -1,9 +1,9 @@
 #!/bin/sh
-# layout.sh -- what a reader sees: no formula is cut, at a desktop's and a phone's width,
-# and the words of figures can be read, light and dark.
+# layout.sh -- the pages in a browser: no formula is cut at the width of a desktop or a
+# phone, and the text of figures has contrast, light and dark.
 #
 # Book: none.  Checked by: make test, which runs it.  Next: book/lint.js.
-# Three spoilt pages come first: a look that accepts them would accept anything.
+# Three spoilt pages come first, which must be rejected.
 chrome=
 for c in chromium-headless-shell chromium google-chrome chrome; do
     command -v "$c" >/dev/null 2>&1 && chrome=$c && break
@@ -20,7 +20,7 @@ unset XDG_CONFIG_HOME XDG_CACHE_HOME
 HOME=$W
 export CHROME WIDTHS SCHEMES HOME
 failed=0
-spoil() {                       # name, style, what must be said
+spoil() {                        # NAME STYLE PATTERN of the message
     sed "s#</head>#<style>$2</style></head>#" build/book/03-wy.html >"$W/$1.html"
     sh book/lint.sh "$W" "$1" >"$W/said" 2>&1
     grep -q "$3" "$W/said" || {

@@ -1,15 +1,12 @@
 #!/bin/sh
-# proxy.sh -- no kernel hands to an engine what its threads wrote without the fence.
+# proxy.sh -- no kernel makes what threads wrote visible to an engine without the fence.
 #
-# Book: chapter 18; CONTRIBUTING.md, "How the judge works".
-# Checked by: itself: with PLANT=1 it takes each fence away and wants that seen.
+# Book: chapter 18.  Checked by: PLANT=1, which removes each fence and must see it missing.
 # Next: ../proxy/main.c.
-#
-# Usage: proxy.sh BUILD. Reads the PTX of every kernel for sm_90a (make compiles it) and
-# compares what kcp-proxy prints with tests/proxy/threads_alone.tsv, where each line was
-# looked at: only threads read what is handed on there, or no engine is under way. A new
-# place fails; so does a line that no kernel has any more. PRINT=1: places as that file
-# has them. Without nvcc: a line, and status 0.
+# Usage: proxy.sh BUILD, after make has compiled the PTX of the kernels for sm_90a. What
+# kcp-proxy prints must be the lines of tests/proxy/threads_alone.tsv, each of which says
+# why no engine reads or overwrites those bytes: a new line fails, and so does a line that
+# no kernel has. PRINT=1: print the lines. Without PTX (no nvcc): a message, status 0.
 B=${1:-build}
 list=tests/proxy/threads_alone.tsv
 W=$(mktemp -d) || exit 2
@@ -20,7 +17,7 @@ ptx=$(find "$B/ptx" -name '*.ptx' 2>/dev/null | sort | while read -r p; do
     from=${p#"$B/ptx/"}
     [ ! -f "${from%.ptx}.cu" ] || echo "$p"
 done)
-[ -n "$ptx" ] || { echo "proxy.sh: no PTX in $B (no nvcc): nothing looked at"; exit 0; }
+[ -n "$ptx" ] || { echo "proxy.sh: no PTX in $B (no nvcc): nothing was read"; exit 0; }
 
 # Places by their lines' text: kernels' lines move.
 places() {                                  # TREE PTX...: file text file text
@@ -45,12 +42,12 @@ places . $ptx >"$W/found" || exit 1
 [ -z "$PRINT" ] || { cat "$W/found"; exit 0; }
 comm -13 "$W/known" "$W/found" >"$W/new"
 comm -23 "$W/known" "$W/found" >"$W/gone"
-sed 's/^/proxy.sh: handed on without fence.proxy.async: /' "$W/new"
+sed 's/^/proxy.sh: visible without fence.proxy.async: /' "$W/new"
 sed "s|^|proxy.sh: $list: no kernel has: |" "$W/gone"
 [ ! -s "$W/new" ] && [ ! -s "$W/gone" ] || exit 1
 n=$(echo "$ptx" | wc -l)
 [ -n "$PLANT" ] || {
-    echo "proxy.sh: $n objects: $(wc -l <"$W/found") places, all known: threads alone"
+    echo "proxy.sh: $n objects: $(wc -l <"$W/found") places, all of them known"
     exit 0
 }
 

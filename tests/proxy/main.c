@@ -1,21 +1,18 @@
-/* main.c -- kcp-proxy: what threads hand on to the engines of a GPU without a fence.
+/* main.c -- kcp-proxy: missing proxy fences, found in a kernel's PTX.
  *
- * Book: chapter 18; CONTRIBUTING.md, "How the judge works".
- * Checked by: tests/cli/proxy.sh, which takes fences away.  Next: ../cli/proxy.sh.
+ * Book: chapter 18.  Checked by: tests/cli/proxy.sh, which removes fences.
+ * Next: ../cli/proxy.sh.
  *
- * The tensor core (wgmma) and the copy engine read shared memory by another way, the
- * async proxy, than threads write it. A thread that wrote must call
- * fence.proxy.async before the barrier or arrival that hands its writes on; no run of
- * the kernel shows for certain that it did not. So this reads the PTX of kernels, and
- * walks all their paths: writes to shared memory that reach a barrier, an arrival or a
- * copy to global memory with no such fence between are printed, with the places of
- * both. A product is no such place: its warpgroup has met before it. And every write
- * that gets to a load of the copy engine with no fence on its way is printed: what
- * threads wrote the engine may not write over. Some that are printed are right, for
- * only threads read what is handed on, or the engine writes elsewhere:
+ * wgmma and the copy engine access shared memory through the async proxy, threads
+ * through the generic one. A thread that wrote must execute fence.proxy.async before
+ * the barrier or arrival that makes its writes visible to an engine. No run of a kernel
+ * proves that the fence is there, so this walks all paths of the PTX. It prints each
+ * write to shared memory that reaches a barrier, an arrival or a copy to global memory
+ * without a fence, with both places (not a wgmma: its warpgroup has passed a barrier
+ * before it), and each write that reaches a load of the copy engine, which may
+ * overwrite it. Some of them are correct, because only threads read those bytes:
  * threads_alone.tsv.
- * Usage: kcp-proxy FILE.ptx: TSV of kernel, write, where it is handed on.
- */
+ * Usage: kcp-proxy FILE.ptx: TSV of kernel, write, and where it becomes visible. */
 #define _GNU_SOURCE
 #include "ref/kcp.h"
 
@@ -26,7 +23,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum kind { OTHER, WRITES, FENCES, HANDS_ON, MULTIPLIES, LOADS, SENDS, BRANCHES,
+enum kind { OTHER, WRITES, FENCES, SYNCS, MULTIPLIES, LOADS, SENDS, BRANCHES,
             ENDS };
 enum { MOST_FILES = 400, MOST_TARGETS = 64 };
 
@@ -36,9 +33,9 @@ struct step {
     int conditional, targets;
     char *target[MOST_TARGETS];
     struct place at;
-    int from;                      /* a write not handed on yet that gets here, or -1 */
+    int from;                      /* a write that reaches this unfenced, or -1 */
     int number;                    /* of a write */
-    uint64_t *unfenced;            /* a bit a write: all that get here with no fence */
+    uint64_t *unfenced;            /* bit per write that reaches this without a fence */
 };
 struct label { char *name; int step; };
 
@@ -47,9 +44,9 @@ static struct label *label;
 static int steps, labels, engine, writes, words;
 static char *file_name[MOST_FILES];
 
-static void refuse(const char *what, const char *found, const char *expected)
+static void refuse(const char *what, const char *why)
 {
-    fprintf(stderr, "kcp-proxy: %s: found %s, expected %s\n", what, found, expected);
+    fprintf(stderr, "kcp-proxy: %s: %s\n", what, why);
     exit(2);
 }
 
@@ -57,14 +54,14 @@ static void *grown(void *p, int n, size_t size)
 {
     if (n & (n - 1)) return p;                     /* doubled at powers of two */
     p = realloc(p, (n ? 2 * (size_t)n : 1) * size);
-    if (!p) refuse("memory", "none", "some");
+    if (!p) refuse("malloc", "out of memory");
     return p;
 }
 
 static char *copied(const char *text, size_t n)
 {
     char *copy = strndup(text, n);
-    if (!copy) refuse("memory", "none", "some");
+    if (!copy) refuse("malloc", "out of memory");
     return copy;
 }
 
@@ -78,7 +75,6 @@ static int begins(const char *text, const char *with)
     return !strncmp(text, with, strlen(with));
 }
 
-/* What an instruction does to what this is about. */
 static enum kind kind_of(const char *op)
 {
     if (begins(op, "fence.proxy.async")) return FENCES;
@@ -86,12 +82,12 @@ static enum kind kind_of(const char *op)
     if (begins(op, "cp.async.bulk.") && has(op, "shared::cluster.global"))
         return LOADS;
     if (begins(op, "cp.async.bulk.") && has(op, "global.shared::cta")) return SENDS;
-    if (begins(op, "cp.async.mbarrier.arrive")) return HANDS_ON;
+    if (begins(op, "cp.async.mbarrier.arrive")) return SYNCS;
     if (begins(op, "mbarrier.arrive") || begins(op, "barrier.cluster.arrive") ||
         begins(op, "bar.sync") || begins(op, "bar.arrive") ||
         begins(op, "bar.red") || begins(op, "barrier.sync") ||
         begins(op, "barrier.arrive") || begins(op, "barrier.red") ||
-        begins(op, "barrier.cta")) return HANDS_ON;
+        begins(op, "barrier.cta")) return SYNCS;
     if (begins(op, "st.shared") || begins(op, "stmatrix") || begins(op, "red.shared") ||
         begins(op, "atom.shared") || begins(op, "cp.async.c")) return WRITES;
     if (begins(op, "st.") && !begins(op, "st.global") && !begins(op, "st.local") &&
@@ -101,7 +97,7 @@ static enum kind kind_of(const char *op)
     return OTHER;
 }
 
-/* The names behind "bra": one, or a table's for brx.idx. */
+/* The labels after "bra": one, or those of a table for brx.idx. */
 static void read_targets(struct step *s, const char *op)
 {
     const char *at = strpbrk(op, " \t");
@@ -109,7 +105,7 @@ static void read_targets(struct step *s, const char *op)
         at += strspn(at, " \t,{}");
         const size_t n = strcspn(at, " \t,{};");
         if (n && *at == '$' && s->targets == MOST_TARGETS)
-            refuse("a branch", "more than 64 targets", "fewer");
+            refuse("brx.idx", "a branch with more than 64 targets");
         if (n && *at == '$') s->target[s->targets++] = copied(at, n);
         at += n;
         if (*at == ';') break;
@@ -149,17 +145,17 @@ static int reach(int to, int write)
     return 1;
 }
 
-/* What leaves step i: nothing behind a fence, or where it was handed on. */
+/* The write that leaves step i: -1 after a fence, and after a SYNCS. */
 static int leaves(int i)
 {
     const struct step *s = &step[i];
     if (s->kind == WRITES) return i;
-    if (s->kind == FENCES || s->kind == HANDS_ON) return s->conditional ? s->from : -1;
+    if (s->kind == FENCES || s->kind == SYNCS) return s->conditional ? s->from : -1;
     return s->from;
 }
 
-/* The same of all writes that no fence stands behind, handed on or not: what an engine
- * may not write over. */
+/* The same for all writes without a fence, also past a SYNCS: an engine may not
+ * overwrite them. */
 static int reach_unfenced(int to, int i)
 {
     int more = 0;
@@ -181,7 +177,7 @@ static void walk_kernels(void)
     words = writes / 64 + 1;
     for (int i = 0; i < steps; i++) {
         step[i].unfenced = calloc((size_t)words, 8);
-        if (!step[i].unfenced) refuse("memory", "none", "some");
+        if (!step[i].unfenced) refuse("malloc", "out of memory");
     }
     for (int more = 1; more;) {
         more = 0;
@@ -208,7 +204,7 @@ static void print_place(struct place p)
     printf("%s:%d", from ? from : name, tile ? p.outer_line : p.line);
 }
 
-/* A load has the number 0: which of a kernel's loads it is says nothing. */
+/* All loads of a kernel are printed as line 0. */
 static void print_pair(const char *kernel, int write, int i)
 {
     struct place to = step[i].at;
@@ -224,7 +220,7 @@ static void print_kernel(const char *kernel)
 {
     for (int i = 0; i < steps && engine; i++) {
         const struct step *s = &step[i];
-        if ((s->kind == HANDS_ON || s->kind == SENDS) && s->from >= 0)
+        if ((s->kind == SYNCS || s->kind == SENDS) && s->from >= 0)
             print_pair(kernel, s->from, i);
         for (int j = 0; j < steps && s->kind == LOADS; j++)
             if (step[j].kind == WRITES &&
@@ -250,7 +246,7 @@ static struct place read_place(const char *text)
     if (outer) sscanf(outer, "inlined_at %d %d", &p.outer_file, &p.outer_line);
     if (p.file < 0 || p.file >= MOST_FILES || p.outer_file < 0 ||
         p.outer_file >= MOST_FILES)
-        refuse("a .loc", "a file's number beyond 399", "one of 0 to 399");
+        refuse(".loc", "the number of a file is not from 0 to 399");
     return p;
 }
 
@@ -269,8 +265,8 @@ static void add_label(const char *name, size_t n)
     label[labels++] = (struct label){ copied(name, n), steps };
 }
 
-/* A line inside a kernel: a label, or instructions. A label of an inline statement, in
- * braces of its own, is that of a loop that waits. */
+/* A line inside a kernel: a label, or instructions. A label inside nested braces is
+ * that of a waiting loop of inline assembly. */
 static void read_line(char *line, int depth, struct place at)
 {
     char *colon = strchr(line, ':');
@@ -285,7 +281,7 @@ static void read_line(char *line, int depth, struct place at)
     }
 }
 
-/* A file that can be read twice, or NULL: a pipe cannot, and a folder holds nothing. */
+/* A regular file, because it is read twice; else NULL. */
 static FILE *open_ptx(const char *path)
 {
     struct stat st;
@@ -299,13 +295,13 @@ int main(int argc, char **argv)
         printf("kcp-proxy %s\n", kcp_version());
         return 0;
     }
-    if (argc != 2) refuse("arguments", argc < 2 ? "none" : "several", "a file of PTX");
+    if (argc != 2) refuse("usage", "kcp-proxy FILE.ptx, one file of PTX");
     FILE *f = open_ptx(argv[1]);
     char *line = NULL, kernel[400] = "";
     size_t bytes = 0;
     int depth = 0, kernels = 0;
     struct place at = { 0 };
-    if (!f) refuse(argv[1], "nothing to read", "a file of PTX");
+    if (!f) refuse(argv[1], "cannot read it as a file of PTX");
     while (getline(&line, &bytes, f) > 0)
         if (has(line, ".file")) read_file_name(line);
     rewind(f);
@@ -323,9 +319,9 @@ int main(int argc, char **argv)
             kernels++;
         }
     }
-    if (kernel[0]) refuse(argv[1], "a kernel without its end", "whole PTX");
-    if (!kernels) refuse(argv[1], "no kernel", "a file of PTX");
-    if (fflush(stdout) || ferror(stdout)) refuse("stdout", "no room", "some");
+    if (kernel[0]) refuse(argv[1], "PTX that ends inside a kernel");
+    if (!kernels) refuse(argv[1], "no kernel: not a file of PTX");
+    if (fflush(stdout) || ferror(stdout)) refuse("stdout", "cannot write");
     free(line);
     return fclose(f) != 0;
 }
