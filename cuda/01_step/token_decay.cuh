@@ -1,6 +1,5 @@
 // token_decay.cuh -- e^g of one token, accurate over thousands of tokens.
-// Book: chapter 01, "Code: kernels".
-// Checked by: tests/01_step/checks.c.
+// Book: chapter 01, "Code: kernels".  Checked by: tests/01_step/checks.c.
 // Next: v1_column.cu.
 #ifndef KCP_01_TOKEN_DECAY_CUH
 #define KCP_01_TOKEN_DECAY_CUH

@@ -1,6 +1,5 @@
 // v1_adjoint.cu -- the adjoint recurrence: a block per head, checkpoints.
-// Book: chapter 01, "Code: kernels".
-// Checked by: tests/01_step/checks.c.
+// Book: chapter 01, "Code: kernels".  Checked by: tests/01_step/checks.c.
 // Next: ../02_gate/v1_walk.cu.
 #include "cuda/tile/device.cuh"
 #include "token_decay.cuh"

@@ -1,6 +1,5 @@
 // v1_column.cu -- the recurrence: a block per head, a thread per column of S.
-// Book: chapter 01, "Code: kernels".
-// Checked by: tests/01_step/checks.c.
+// Book: chapter 01, "Code: kernels".  Checked by: tests/01_step/checks.c.
 // Next: ../02_gate/v1_walk.cu.
 #include "cuda/tile/device.cuh"
 #include "token_decay.cuh"

@@ -1,6 +1,5 @@
 // v1_walk.cu -- the front end: a warp per row, a thread per channel of a chunk.
-// Book: chapter 02, "Code: kernels".
-// Checked by: tests/02_gate/checks.c.
+// Book: chapter 02, "Code: kernels".  Checked by: tests/02_gate/checks.c.
 // Next: ../03_wy/v1_pairs.cu.
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"

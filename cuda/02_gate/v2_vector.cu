@@ -1,6 +1,5 @@
 // v2_vector.cu -- the front end at memory speed: 16-byte loads, 16 rows in flight.
-// Book: chapter 02, "Code: kernels".
-// Checked by: tests/02_gate/checks.c.
+// Book: chapter 02, "Code: kernels".  Checked by: tests/02_gate/checks.c.
 // Next: ../03_wy/v2_halves.cu.
 //
 // Bound: memory. Per token and head it reads 2 (2K + K) and writes 2 2K + 4K bytes:

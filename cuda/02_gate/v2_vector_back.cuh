@@ -1,6 +1,5 @@
 // v2_vector_back.cuh -- backward of the front end: 16-byte loads, eight tokens ahead.
-// Book: chapter 02, "Code: kernels".
-// Checked by: tests/02_gate/checks.c.
+// Book: chapter 02, "Code: kernels".  Checked by: tests/02_gate/checks.c.
 // Next: v2_vector.cu.
 #include "cuda/tile/warp_scan.cuh"
 

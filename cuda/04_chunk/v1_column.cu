@@ -1,6 +1,5 @@
 // v1_column.cu -- state scan and output: a thread per column of the state.
-// Book: chapter 04, "Code: kernels".
-// Checked by: tests/04_chunk/checks.c.
+// Book: chapter 04, "Code: kernels".  Checked by: tests/04_chunk/checks.c.
 // Next: ../05_affine/v1_column.cu.
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"

@@ -1,6 +1,5 @@
 // v2_warp.cu -- state scan and output on tensor cores: 16 columns of S^T per warp.
-// Book: chapter 04, "Tensor cores".
-// Checked by: tests/04_chunk/checks.c.
+// Book: chapter 04, "Tensor cores".  Checked by: tests/04_chunk/checks.c.
 // Next: ../05_affine/v2_pieces.cu.
 #include "cuda/tile/warp_scan.cuh"
 #include "cuda/host/processors.cuh"
@@ -52,8 +51,7 @@ static __device__ __forceinline__ void add_inner(float (*o)[4], const float (*x)
         for (int c = p; c < CHUNK / 16; c++) {
             uint32_t b[4];
             ldmatrix_x4(b, row + c * 16 * (CHUNK + PAD) + p * 16);
-            mma_m16n8k16(o[2 * c], a, b[0], b[1]);
-            mma_m16n8k16(o[2 * c + 1], a, b[2], b[3]);
+            mma_m16n16k16(o + 2 * c, a, b);
         }
     }
 }

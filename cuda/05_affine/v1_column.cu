@@ -1,6 +1,5 @@
 // v1_column.cu -- (M, h_ext) of a stretch: a thread per column of [h_ext | M].
-// Book: chapter 05, "Code: kernels".
-// Checked by: tests/05_affine/checks.c.
+// Book: chapter 05, "Code: kernels".  Checked by: tests/05_affine/checks.c.
 // Next: ../07_merge/v1_column.cu.
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"

@@ -1,6 +1,5 @@
 // v2_pieces.cu -- (M, h_ext) on tensor cores: M enters each product as three bf16.
-// Book: chapter 05, "Tensor cores"; chapter 19.
-// Checked by: tests/05_affine/checks.c.
+// Book: chapter 05, "Tensor cores"; chapter 19.  Checked by: tests/05_affine/checks.c.
 // Next: ../09_chunk_backward/v2_warp.cu.
 #include "cuda/tile/warp_scan.cuh"
 #include "cuda/host/stages_v2.cuh"

@@ -1,6 +1,5 @@
 // hops.cu -- the hops of the chain over windows, a separate object.
-// Book: chapter 20, "Code: kernels".
-// Checked by: tests/07_merge/hops.c.
+// Book: chapter 20, "Code: kernels".  Checked by: tests/07_merge/hops.c.
 // Next: mapops.cu.
 #include "cuda/tile/device.cuh"
 #include "cuda/host/mapops.cuh"

@@ -1,6 +1,5 @@
 // mapops.cu -- apply a map, compose two maps: used by all forms of the exchange.
-// Book: chapter 07, "Code: kernels".
-// Checked by: tests/07_merge/checks.c.
+// Book: chapter 07, "Code: kernels".  Checked by: tests/07_merge/checks.c.
 // Next: ../08_forward/v1_stages.cu.
 #include "cuda/tile/device.cuh"
 #include "cuda/host/mapops.cuh"

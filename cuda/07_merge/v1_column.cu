@@ -1,6 +1,5 @@
 // v1_column.cu -- the fold of gathered maps: a thread per column of S.
-// Book: chapter 07, "Code: kernels".
-// Checked by: tests/07_merge/checks.c.
+// Book: chapter 07, "Code: kernels".  Checked by: tests/07_merge/checks.c.
 // Next: mapops.cu.
 #include "cuda/tile/device.cuh"
 

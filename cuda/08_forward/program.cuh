@@ -1,6 +1,5 @@
 // program.cuh -- the whole forward: the taught stages, one after another on a stream.
-// Book: chapter 08, "Code: kernels".
-// Checked by: tests/08_forward/checks.c.
+// Book: chapter 08, "Code: kernels".  Checked by: tests/08_forward/checks.c.
 // Next: v1_stages.cu.
 #include "cuda/host/stage_args.cuh"
 #include "cuda/host/mapops.cuh"

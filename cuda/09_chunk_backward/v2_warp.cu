@@ -1,6 +1,5 @@
 // v2_warp.cu -- backward of scan and output on tensor cores, by warps.
-// Book: chapter 09, "Tensor cores".
-// Checked by: tests/09_chunk_backward/checks.c.
+// Book: chapter 09, "Tensor cores".  Checked by: tests/09_chunk_backward/checks.c.
 // Next: ../11_merge_backward/v2_pieces.cu.
 #include "cuda/tile/warp_scan.cuh"
 #include "cuda/host/processors.cuh"
@@ -117,8 +116,7 @@ static __device__ void inner(const struct locals &s, bf16 *to, int64_t ld, int l
         ldmatrix_x4_trans(a, &s.Aqk[i][j0] + ldmatrix_offset_b(lane, CHUNK + PAD));
         for (int v = 0; v < 4; v++) {
             ldmatrix_x4_trans(b, &s.dO[i][v * 16] + ldmatrix_offset_a(lane, 64 + PAD));
-            mma_m16n8k16(d[2 * v], a, b[0], b[1]);
-            mma_m16n8k16(d[2 * v + 1], a, b[2], b[3]);
+            mma_m16n16k16(d + 2 * v, a, b);
         }
     }
     for (int h = 0; h < 16; h++) {
@@ -139,8 +137,7 @@ static __device__ void outer(const struct locals &s, float (*d)[4])
         ldmatrix_x4(a, &s.dO[i0][v] + ldmatrix_offset_a(lane, 64 + PAD));
         for (int j = 0; j < 4; j++) {
             ldmatrix_x4(b, &s.v_new[j * 16][v] + ldmatrix_offset_b(lane, 64 + PAD));
-            mma_m16n8k16(d[2 * j], a, b[0], b[1]);
-            mma_m16n8k16(d[2 * j + 1], a, b[2], b[3]);
+            mma_m16n16k16(d + 2 * j, a, b);
         }
     }
 }

@@ -1,6 +1,5 @@
 // v3_rows_local.cuh -- dAqk and dv_local of a chunk, with stores of whole rows.
-// Book: chapter 09, "Whole rows".
-// Checked by: tests/09_chunk_backward/checks.c.
+// Book: chapter 09, "Whole rows".  Checked by: tests/09_chunk_backward/checks.c.
 // Next: v3_rows_sm90.cu.
 #include "cuda/tile/warp_scan.cuh"
 
@@ -25,8 +24,7 @@ static __device__ void inner(const struct locals<V> &s, int j0, int v0, float (*
         for (int v = 0; v < V / 32; v++) {
             ldmatrix_x4_trans(b,
                               &s.dO[i][v0 + v * 16] + ldmatrix_offset_a(lane, V + PAD));
-            mma_m16n8k16(d[2 * v], a, b[0], b[1]);
-            mma_m16n8k16(d[2 * v + 1], a, b[2], b[3]);
+            mma_m16n16k16(d + 2 * v, a, b);
         }
     }
 }
@@ -42,8 +40,7 @@ static __device__ void outer(const struct locals<V> &s, int i0, int j0, float (*
         #pragma unroll
         for (int j = 0; j < 2; j++) {
             ldmatrix_x4(b, &s.v_new[j0 + j * 16][v] + ldmatrix_offset_b(lane, V + PAD));
-            mma_m16n8k16(d[2 * j], a, b[0], b[1]);
-            mma_m16n8k16(d[2 * j + 1], a, b[2], b[3]);
+            mma_m16n16k16(d + 2 * j, a, b);
         }
     }
 }

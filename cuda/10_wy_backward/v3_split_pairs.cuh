@@ -1,6 +1,5 @@
 // v3_split_pairs.cuh -- v3's second kernel: the pairs, and the sum of all paths.
-// Book: chapter 10, "Two kernels".
-// Checked by: tests/10_wy_backward/checks.c.
+// Book: chapter 10, "Two kernels".  Checked by: tests/10_wy_backward/checks.c.
 // Next: v3_split.cu.
 #include "v3_split_storage.cuh"
 
@@ -190,13 +189,11 @@ static __device__ __forceinline__ void products(struct pair_storage &s)
                 if (by_rows) {
                     ldmatrix_x4(a, tile + ldmatrix_offset_a(lane, LT));
                     ldmatrix_x4_trans(b, s.kF[to][0] + down);
-                    mma_m16n8k16(y[3 * w + I - 1][0], a, b[0], b[1]);
-                    mma_m16n8k16(y[3 * w + I - 1][1], a, b[2], b[3]);
+                    mma_m16n16k16(y[3 * w + I - 1], a, b);
                 } else {
                     ldmatrix_x4_trans(a, tile + ldmatrix_offset_b(lane, LT));
                     ldmatrix_x4_trans(b, s.qE[w][I - 1][0] + down);
-                    mma_m16n8k16(y[to][0], a, b[0], b[1]);
-                    mma_m16n8k16(y[to][1], a, b[2], b[3]);
+                    mma_m16n16k16(y[to], a, b);
                 }
             }
     //< kernel-tiles

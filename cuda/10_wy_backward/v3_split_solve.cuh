@@ -1,6 +1,5 @@
 // v3_split_solve.cuh -- v3's first kernel: through the states and the inverse, to dL.
-// Book: chapter 10, "Two kernels".
-// Checked by: tests/10_wy_backward/checks.c.
+// Book: chapter 10, "Two kernels".  Checked by: tests/10_wy_backward/checks.c.
 // Next: v3_split_pairs.cuh.
 #include "v3_split_storage.cuh"
 

@@ -1,6 +1,5 @@
 // v2_pieces.cu -- the map for gradients on tensor cores, M in three pieces.
-// Book: chapter 11, "Tensor cores".
-// Checked by: tests/11_merge_backward/checks.c.
+// Book: chapter 11, "Tensor cores".  Checked by: tests/11_merge_backward/checks.c.
 // Next: ../12_h0/v1_copy.cu.
 #include "cuda/tile/warp_scan.cuh"
 #include "cuda/host/stages_v2.cuh"

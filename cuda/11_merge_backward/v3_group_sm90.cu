@@ -1,7 +1,6 @@
 // v3_group_sm90.cu -- the map for gradients by warpgroups, a head per SM.
 // Book: chapter 11, "A warpgroup at once".
-// Checked by: tests/11_merge_backward/checks.c.
-// Next: ../12_h0/v1_copy.cu.
+// Checked by: tests/11_merge_backward/checks.c.  Next: ../12_h0/v1_copy.cu.
 #include "cuda/tile/warpgroup_scan.cuh"
 #include "cuda/host/stages_v3.cuh"
 

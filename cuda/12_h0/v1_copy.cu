@@ -1,6 +1,5 @@
 // v1_copy.cu -- compression and expansion of initial states: copies on the stream.
-// Book: chapter 12, "Code: kernels".
-// Checked by: tests/12_h0/checks.c.
+// Book: chapter 12, "Code: kernels".  Checked by: tests/12_h0/checks.c.
 // Next: ../14_conv/v1_row.cu.
 #include "cuda/tile/device.cuh"
 

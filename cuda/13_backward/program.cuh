@@ -1,6 +1,5 @@
 // program.cuh -- the whole backward: the taught stages, one after another on a stream.
-// Book: chapter 13, "Code: kernels".
-// Checked by: tests/13_backward/checks.c.
+// Book: chapter 13, "Code: kernels".  Checked by: tests/13_backward/checks.c.
 // Next: v1_stages.cu.
 #include "workspace.cuh"
 #include "cuda/host/refused.cuh"

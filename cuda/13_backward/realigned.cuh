@@ -1,6 +1,5 @@
 // realigned.cuh -- copies of a backward call's arrays to 16-byte alignment.
-// Book: chapter 13, "Code: kernels".
-// Checked by: tests/13_backward/checks.c.
+// Book: chapter 13, "Code: kernels".  Checked by: tests/13_backward/checks.c.
 // Next: v3_stages.cu.
 #include "cuda/tile/device.cuh"
 #include "checked.h"

@@ -1,6 +1,5 @@
 // v2_stages_recompute.cuh -- recomputes G, u, w, kg, qg from the saved A.
-// Book: chapter 13, "Code: kernels".
-// Checked by: tests/13_backward/checks.c.
+// Book: chapter 13, "Code: kernels".  Checked by: tests/13_backward/checks.c.
 // Next: v2_stages.cu.
 #include "v2_stages_recompute_rows.cuh"
 
@@ -34,8 +33,7 @@ static __device__ void times_A(struct recompute_storage<K, V> &s)
             for (int c = 0; c < W / 64; c++) {
                 ldmatrix_x4_trans(b, &s.X[p][c0 + h * 8 + c * 16]
                                          + ldmatrix_offset_a(lane, W + PAD));
-                mma_m16n8k16(d[2 * c], a, b[0], b[1]);
-                mma_m16n8k16(d[2 * c + 1], a, b[2], b[3]);
+                mma_m16n16k16(d + 2 * c, a, b);
             }
         }
         //< kernel-recompute

@@ -1,6 +1,5 @@
 // v3_stages.cu -- the whole backward from a block of chunk factors, by v2's kernels.
-// Book: chapter 13, "Code: kernels".
-// Checked by: tests/13_backward/checks.c.
+// Book: chapter 13, "Code: kernels".  Checked by: tests/13_backward/checks.c.
 // Next: ../18_hopper/v4_scans_finish_sm90.cu, for most calls.
 #include "cuda/host/stages_v2.cuh"
 #include "program.cuh"

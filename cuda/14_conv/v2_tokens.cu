@@ -1,6 +1,5 @@
 // v2_tokens.cu -- causal convolution: a thread has some channels of a run of tokens.
-// Book: chapter 14, "Code: kernels".
-// Checked by: tests/14_conv/checks.c.
+// Book: chapter 14, "Code: kernels".  Checked by: tests/14_conv/checks.c.
 // Next: cuda/15_scan/v1_plain.cu.
 #include "v2_tokens_workspace.cuh"
 #include "core/paths.h"

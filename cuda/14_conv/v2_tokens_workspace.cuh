@@ -1,6 +1,5 @@
 // v2_tokens_workspace.cuh -- v2_tokens: the arrays of a call, and its index tables.
-// Book: chapter 14, "Code: kernels".
-// Checked by: tests/14_conv/checks.c.
+// Book: chapter 14, "Code: kernels".  Checked by: tests/14_conv/checks.c.
 // Next: v2_tokens.cu.
 #include "cuda/host/halo.cuh"
 #include "cuda/host/putter.cuh"

@@ -1,6 +1,5 @@
 // gradients.cuh -- all gradients of a tile's tokens, from the states around each token.
-// Book: chapter 15, "Code: kernels".
-// Checked by: tests/15_scan/checks.c.
+// Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
 // Next: repeat.cuh.
 #ifndef KCP_15_GRADIENTS_CUH
 #define KCP_15_GRADIENTS_CUH

@@ -1,6 +1,5 @@
 // program_f32.cu -- the program of chapter 15 on arrays of float, a separate object.
-// Book: chapter 15, "Code: kernels".
-// Checked by: tests/15_scan/checks.c.
+// Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
 // Next: v1_plain.cu.
 #include "program.cuh"
 

@@ -1,6 +1,5 @@
 // rank.cuh -- the workspace of one rank's Spike-KDA: per tile, segment and token.
-// Book: chapter 15, "Code: kernels".
-// Checked by: tests/15_scan/checks.c.
+// Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
 // Next: program.cuh, which fills them.
 #ifndef KCP_15_RANK_CUH
 #define KCP_15_RANK_CUH

@@ -1,6 +1,5 @@
 // repeat.cuh -- outputs that dropped tokens repeat, and their gradients, across cuts.
-// Book: chapter 15, "Code: kernels".
-// Checked by: tests/15_scan/checks.c.
+// Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
 // Next: program.cuh.
 #ifndef KCP_15_REPEAT_CUH
 #define KCP_15_REPEAT_CUH

@@ -1,6 +1,5 @@
 // scan.cuh -- the interface of a variant of the scan: its products and their speed.
-// Book: chapter 15, "Code: kernels".
-// Checked by: tests/15_scan/checks.c.
+// Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
 // Next: tree.cuh, which products there are; program.cuh, what is done with them.
 #ifndef KCP_15_SCAN_CUH
 #define KCP_15_SCAN_CUH

@@ -1,6 +1,5 @@
 // tree.cuh -- the products of a tile's scan; each variant implements them.
-// Book: chapter 15, "Code: kernels".
-// Checked by: tests/15_scan/checks.c.
+// Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
 // Next: gradients.cuh.
 #ifndef KCP_15_TREE_CUH
 #define KCP_15_TREE_CUH

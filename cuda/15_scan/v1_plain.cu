@@ -1,6 +1,5 @@
 // v1_plain.cu -- the scan's products in fp32 without tensor cores: a thread per column.
-// Book: chapter 15, "Code: kernels".
-// Checked by: tests/15_scan/checks.c.
+// Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
 // Next: v2_mma.cu.
 #include "scan.cuh"
 

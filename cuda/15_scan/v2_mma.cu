@@ -1,6 +1,5 @@
 // v2_mma.cu -- the scan's products on tensor cores, fp32 as three tf32 products.
-// Book: chapter 15, "Code: kernels".
-// Checked by: tests/15_scan/checks.c.
+// Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
 // Next: ../16_family/v1_stages.cu.
 #include "scan.cuh"
 #include "cuda/tile/cp_async.cuh"

@@ -1,6 +1,5 @@
 // program.cuh -- one rank's forward or backward of any model.
-// Book: chapter 16, "Code: kernels".
-// Checked by: tests/16_family/checks.c.
+// Book: chapter 16, "Code: kernels".  Checked by: tests/16_family/checks.c.
 // Next: v1_form.cuh.
 #ifndef KCP_16_PROGRAM_CUH
 #define KCP_16_PROGRAM_CUH

@@ -1,7 +1,6 @@
 // tiles_form.cu -- the form of a chunk on tensor cores: every model, every size.
 // Book: chapter 16, "Tensor cores".
-// Checked by: tests/16_family/checks.c, through v2_tiles.cu.
-// Next: tiles_back.cu.
+// Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: tiles_back.cu.
 #include "v2_form.cuh"
 #include "v2_sizes.cuh"
 

@@ -1,7 +1,6 @@
 // v1_back.cuh -- backward through the form of any model: a block per chunk and head.
 // Book: chapter 16, "Code: kernels".
-// Checked by: tests/16_family/checks.c, through v1_stages.cu.
-// Next: v1_stages.cu.
+// Checked by: tests/16_family/checks.c, through v1_stages.cu.  Next: v1_stages.cu.
 #ifndef KCP_16_V1_BACK_CUH
 #define KCP_16_V1_BACK_CUH
 

@@ -1,7 +1,6 @@
 // v1_form.cuh -- the form of a chunk of any model: a block per chunk and head.
 // Book: chapter 16, "Code: kernels".
-// Checked by: tests/16_family/checks.c, through v1_stages.cu.
-// Next: v1_back.cuh.
+// Checked by: tests/16_family/checks.c, through v1_stages.cu.  Next: v1_back.cuh.
 #ifndef KCP_16_V1_FORM_CUH
 #define KCP_16_V1_FORM_CUH
 

@@ -1,6 +1,5 @@
 // v1_stages.cu -- any model: its form, then the v1 kernels of 04 to 11.
-// Book: chapter 16, "Code: kernels".
-// Checked by: tests/16_family/checks.c.
+// Book: chapter 16, "Code: kernels".  Checked by: tests/16_family/checks.c.
 // Next: v2_tiles.cu.
 #include "program.cuh"
 #include "v1_back.cuh"

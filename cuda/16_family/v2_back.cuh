@@ -1,7 +1,6 @@
 // v2_back.cuh -- backward through the form on tensor cores: a block per chunk.
 // Book: chapter 16, "Tensor cores".
-// Checked by: tests/16_family/checks.c, through v2_tiles.cu.
-// Next: v2_scan_step.cuh.
+// Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: v2_scan_step.cuh.
 #ifndef KCP_16_V2_BACK_CUH
 #define KCP_16_V2_BACK_CUH
 

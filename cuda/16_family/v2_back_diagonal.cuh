@@ -1,7 +1,6 @@
 // v2_back_diagonal.cuh -- backward through the pairs within 16 rows, one by one.
 // Book: chapter 16, "Tensor cores".
-// Checked by: tests/16_family/checks.c, through v2_tiles.cu.
-// Next: v2_back.cuh.
+// Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: v2_back.cuh.
 #ifndef KCP_16_V2_BACK_DIAGONAL_CUH
 #define KCP_16_V2_BACK_DIAGONAL_CUH
 

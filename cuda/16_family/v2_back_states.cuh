@@ -1,7 +1,6 @@
 // v2_back_states.cuh -- backward through a chunk's systems and its two states.
 // Book: chapter 16, "Tensor cores".
-// Checked by: tests/16_family/checks.c, through v2_tiles.cu.
-// Next: v2_back_pairs.cuh.
+// Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: v2_back_pairs.cuh.
 #ifndef KCP_16_V2_BACK_STATES_CUH
 #define KCP_16_V2_BACK_STATES_CUH
 
@@ -78,8 +77,7 @@ static __device__ __forceinline__ void rows_by_rows(struct slab<C> &d, const bf1
         for (int t = 0; t < C / 16; t++) {
             ldmatrix_x4(a,
                         X + t * 16 * (V + PAD) + p + ldmatrix_offset_a(lane, V + PAD));
-            mma_m16n8k16(d.x[t][0], a, b[0], b[1]);
-            mma_m16n8k16(d.x[t][1], a, b[2], b[3]);
+            mma_m16n16k16(d.x[t], a, b);
         }
     }
 }
@@ -125,8 +123,7 @@ static __device__ void tile_of(const bf16 (*X)[V + PAD], const bf16 (*Y)[V + PAD
         uint32_t a[4], b[4];
         ldmatrix_x4(a, X[16 * I] + p + ldmatrix_offset_a(lane, ld));
         ldmatrix_x4(b, Y[16 * J] + p + ldmatrix_offset_b(lane, ld));
-        mma_m16n8k16(d[0], a, b[0], b[1]);
-        mma_m16n8k16(d[1], a, b[2], b[3]);
+        mma_m16n16k16(d, a, b);
     }
     #pragma unroll
     for (int h = 0; h < 8; h++) {

@@ -1,7 +1,6 @@
 // v2_form_storage.cuh -- shared storage of a chunk of any model: rows, gate, copies.
 // Book: chapter 16, "Tensor cores".
-// Checked by: tests/16_family/checks.c, through v2_tiles.cu.
-// Next: v2_form_pairs.cuh.
+// Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: v2_form_pairs.cuh.
 #ifndef KCP_16_V2_FORM_STORAGE_CUH
 #define KCP_16_V2_FORM_STORAGE_CUH
 

@@ -1,7 +1,6 @@
 // v2_scan.cuh -- DPLR's scan and reverse scan: four warps compute S, four store.
 // Book: chapter 16, "Tensor cores".
-// Checked by: tests/16_family/checks.c, through v2_tiles.cu.
-// Next: v2_tiles.cu.
+// Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: v2_tiles.cu.
 #ifndef KCP_16_V2_SCAN_CUH
 #define KCP_16_V2_SCAN_CUH
 

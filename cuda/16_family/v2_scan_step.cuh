@@ -1,7 +1,6 @@
 // v2_scan_step.cuh -- a step of DPLR's scan and reverse scan: a token's two writes.
 // Book: chapter 16, "Tensor cores".
-// Checked by: tests/16_family/checks.c, through v2_tiles.cu.
-// Next: v2_scan.cuh.
+// Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: v2_scan.cuh.
 #ifndef KCP_16_V2_SCAN_STEP_CUH
 #define KCP_16_V2_SCAN_STEP_CUH
 
@@ -121,8 +120,7 @@ static __device__ __forceinline__ void by_rows(float (*y)[4], const uint32_t (*a
         for (int c = lower ? i : 0; c < TOKENS / 16; c++) {
             uint32_t b[4];
             ldmatrix_x4(b, X + c * 16 * ld + i * 16 + ldmatrix_offset_b(lane, ld));
-            mma_m16n8k16(y[2 * c], a[i], b[0], b[1]);
-            mma_m16n8k16(y[2 * c + 1], a[i], b[2], b[3]);
+            mma_m16n16k16(y + 2 * c, a[i], b);
         }
 }
 
@@ -139,8 +137,7 @@ static __device__ __forceinline__ void by_columns(float (*y)[4], const uint32_t 
             uint32_t b[4];
             ldmatrix_x4_trans(b,
                               X + c * 16 * ld + i * 16 + ldmatrix_offset_a(lane, ld));
-            mma_m16n8k16(y[2 * i], a[c], b[0], b[1]);
-            mma_m16n8k16(y[2 * i + 1], a[c], b[2], b[3]);
+            mma_m16n16k16(y + 2 * i, a[c], b);
         }
 }
 

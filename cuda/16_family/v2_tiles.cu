@@ -1,6 +1,5 @@
 // v2_tiles.cu -- any model of the family on tensor cores, on the rows of its form.
-// Book: chapter 16, "Tensor cores".
-// Checked by: tests/16_family/checks.c.
+// Book: chapter 16, "Tensor cores".  Checked by: tests/16_family/checks.c.
 // Next: ../../book/16-family.md, the recipe.
 #include "program.cuh"
 #include "v2_back_storage.cuh"

@@ -1,6 +1,5 @@
 // workspace.cuh -- the interface of a version of the family's kernels, and its arrays.
-// Book: chapter 16, "Code: kernels".
-// Checked by: tests/16_family/checks.c.
+// Book: chapter 16, "Code: kernels".  Checked by: tests/16_family/checks.c.
 // Next: program.cuh.
 #ifndef KCP_16_WORKSPACE_CUH
 #define KCP_16_WORKSPACE_CUH

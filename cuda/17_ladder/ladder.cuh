@@ -1,7 +1,5 @@
 // ladder.cuh -- shared by the rungs: sizes and the rows of a head.
-// Book: chapter 17.
-// Checked by: every rung.
-// Next: v1_thread.cu.
+// Book: chapter 17.  Checked by: every rung.  Next: v1_thread.cu.
 #ifndef KCP_LADDER_CUH
 #define KCP_LADDER_CUH
 

@@ -1,6 +1,5 @@
 // v1_thread.cu -- rung 1: a thread per column of the state.
-// Book: chapter 17, "A thread".
-// Checked by: tests/17_ladder/checks.c.
+// Book: chapter 17, "A thread".  Checked by: tests/17_ladder/checks.c.
 // Next: v2_shared.cu.
 #include "cuda/tile/device.cuh"
 

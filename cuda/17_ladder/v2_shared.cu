@@ -1,6 +1,5 @@
 // v2_shared.cu -- rung 2: coalesced copies to shared memory, S in registers.
-// Book: chapter 17, "Shared memory".
-// Checked by: tests/17_ladder/checks.c.
+// Book: chapter 17, "Shared memory".  Checked by: tests/17_ladder/checks.c.
 // Next: v3_mma.cu.
 #include "ladder.cuh"
 

@@ -1,6 +1,5 @@
 // v3_mma.cu -- rung 3: the tensor core, with fragments loaded element by element.
-// Book: chapter 17, "The tensor core".
-// Checked by: tests/17_ladder/checks.c.
+// Book: chapter 17, "The tensor core".  Checked by: tests/17_ladder/checks.c.
 // Next: v4_ldmatrix.cu.
 #include "ladder.cuh"
 

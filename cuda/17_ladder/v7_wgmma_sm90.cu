@@ -1,6 +1,5 @@
 // v7_wgmma_sm90.cu -- rung 7: a warpgroup, operand B directly from shared memory.
-// Book: chapter 17, "A warpgroup".
-// Checked by: tests/17_ladder/checks.c.
+// Book: chapter 17, "A warpgroup".  Checked by: tests/17_ladder/checks.c.
 // Next: v8_tma_sm90.cu.
 #include "ladder.cuh"
 #include "cuda/tile/warpgroup_scan.cuh"

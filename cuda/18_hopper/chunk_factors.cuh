@@ -1,6 +1,5 @@
 // chunk_factors.cuh -- the factors of a chunk, from chunk_prepare to the scan.
-// Book: chapter 18, "Code: kernels".
-// Checked by: tests/08_forward/checks.c.
+// Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/checks.c.
 // Next: chunk_prepare.cuh.
 #ifndef KCP_CHUNK_FACTORS_CUH
 #define KCP_CHUNK_FACTORS_CUH
@@ -114,36 +113,6 @@ static __host__ __device__ inline int launched_chunks(const struct forward_param
 // and launches are pipelined: chunk_prepare of the next window starts when every block
 // of this window's scan has started (programmatic dependent launch). Its last block
 // waits for that scan, so a kernel that waits for chunk_prepare has waited for both.
-//
-// cluster = 2: neighbouring blocks along z are a cluster.
-template <class Kernel, class... More>
-static int launch_clusters(Kernel kernel, size_t bytes, dim3 blocks, int threads,
-                           int cluster, const struct forward_params *x, More... more)
-{
-    cudaLaunchAttribute how[2] = {};
-    how[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    how[0].val.programmaticStreamSerializationAllowed = 1;
-    how[1].id = cudaLaunchAttributeClusterDimension;
-    how[1].val.clusterDim.x = how[1].val.clusterDim.y = 1;
-    how[1].val.clusterDim.z = cluster;
-    cudaLaunchConfig_t c = {};
-    c.gridDim = blocks;
-    c.blockDim = dim3(threads);
-    c.dynamicSmemBytes = bytes;
-    c.stream = x->a.stream;
-    c.attrs = how;
-    c.numAttrs = cluster;                // 1: only the first attribute
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    cudaLaunchKernelEx(&c, kernel, *x, more...);
-    return launched();
-}
-
-template <class Kernel, class... More>
-static int launch_dependent(Kernel kernel, size_t bytes, dim3 blocks, int threads,
-                            const struct forward_params *x, More... more)
-{
-    return launch_clusters(kernel, bytes, blocks, threads, 1, x, more...);
-}
 
 template <int K>
 static __device__ __forceinline__ struct chunk_factors<K> *chunk_factors_of(

@@ -1,6 +1,5 @@
 // device.cu -- properties of a GPU: architecture, SMs, shared memory.
-// Book: chapter 08, "Paths".
-// Checked by: tests/08_forward/paths.c.
+// Book: chapter 08, "Paths".  Checked by: tests/08_forward/paths.c.
 // Next: ../../ref/core/paths.c.
 #include "core/paths.h"
 #include <cuda_runtime.h>

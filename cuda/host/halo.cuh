@@ -1,7 +1,5 @@
 // halo.cuh -- the rows around a segment: in the shard, and in the halo.
-// Book: chapter 14.
-// Checked by: tests/14_conv/checks.c.
-// Next: cuda/14_conv/v1_row.cu.
+// Book: chapter 14.  Checked by: tests/14_conv/checks.c.  Next: cuda/14_conv/v1_row.cu.
 #ifndef KCP_HALO_CUH
 #define KCP_HALO_CUH
 

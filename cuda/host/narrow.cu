@@ -1,6 +1,5 @@
 // narrow.cu -- floats to bf16 and back on a GPU, for messages between ranks.
-// Book: chapter 20.
-// Checked by: tests/20_clusters/narrow_gpu.c.
+// Book: chapter 20.  Checked by: tests/20_clusters/narrow_gpu.c.
 // Next: ../../comm/narrow.c, which calls it.
 //
 // Bound: memory, 6 bytes per number. A thread converts four numbers if the addresses

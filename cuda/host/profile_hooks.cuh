@@ -1,6 +1,5 @@
 // profile_hooks.cuh -- a hook at the boundaries between a layer's parts, for timing.
-// Book: chapter 18.
-// Checked by: bench/bench/time.cu, whose parts add up to the whole.
+// Book: chapter 18.  Checked by: bench/bench/time.cu, whose parts add up to the whole.
 // Next: ../08_forward/program.cuh.
 //
 // A program may define kcp_part; it is called at each boundary with the stream and may

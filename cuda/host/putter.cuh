@@ -1,6 +1,5 @@
 // putter.cuh -- small integer arrays to the device as kernel arguments, 256 at a time.
-// Book: chapters 08 and 14.
-// Checked by: tests/08_forward/graph.c.
+// Book: chapters 08 and 14.  Checked by: tests/08_forward/graph.c.
 // Next: workspace.cuh.
 //
 // No host memory is read after the call returns, so a graph may replay it.

@@ -1,6 +1,5 @@
 // refused.cuh -- sets gradients to NaN if the saved block is another call's.
-// Book: chapter 13, "Code: kernels".
-// Checked by: tests/13_backward/checks.c.
+// Book: chapter 13, "Code: kernels".  Checked by: tests/13_backward/checks.c.
 // Next: ../13_backward/program.cuh.
 #ifndef KCP_REFUSED_CUH
 #define KCP_REFUSED_CUH

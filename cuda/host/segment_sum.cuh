@@ -1,7 +1,6 @@
 // segment_sum.cuh -- sums over all tokens of all ranks, in the order of the segments.
 // Book: chapters 13 and 14.
-// Checked by: tests/13_backward/checks.c, tests/14_conv/checks.c.
-// Next: workspace.cuh.
+// Checked by: tests/13_backward/checks.c, tests/14_conv/checks.c.  Next: workspace.cuh.
 #ifndef KCP_SEGMENT_SUM_CUH
 #define KCP_SEGMENT_SUM_CUH
 

@@ -1,7 +1,5 @@
 // cluster.cuh -- thread-block clusters: rank, synchronization, remote arrivals.
-// Book: chapter 18.
-// Checked by: every variant that includes it.
-// Next: launch.cuh.
+// Book: chapter 18.  Checked by: every variant that includes it.  Next: launch.cuh.
 #ifndef KCP_TILE_CLUSTER_CUH
 #define KCP_TILE_CLUSTER_CUH
 

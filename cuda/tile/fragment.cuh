@@ -1,7 +1,6 @@
 // fragment.cuh -- mma fragments: loads from shared memory, stores, transposition.
 // Book: chapter 17, "ldmatrix"; chapter 04, "Tensor cores".
-// Checked by: every variant that includes it.
-// Next: mma.cuh.
+// Checked by: every variant that includes it.  Next: mma.cuh.
 //
 // All functions here are called by a whole warp (.sync.aligned). A barrier must
 // separate them from other threads' writes to what they read, and from other threads'

@@ -1,13 +1,10 @@
 // launch.cuh -- device check and programmatic dependent launch.
-// Book: chapter 18.
-// Checked by: every variant that includes it.
+// Book: chapter 18.  Checked by: every variant that includes it.
 // Next: ../18_hopper/chunk_factors.cuh.
 #ifndef KCP_TILE_LAUNCH_CUH
 #define KCP_TILE_LAUNCH_CUH
 
-#include "jitter.cuh"
-
-#include <cuda_runtime.h>
+#include "device.cuh"
 
 // Host. Code compiled for sm_90a runs on compute capability 9.0 only.
 static inline int device_is_sm90(void)
@@ -21,6 +18,37 @@ static inline int device_is_sm90(void)
 // Programmatic dependent launch: a kernel launched with the attribute "programmatic
 // stream serialization" may start before the previous kernel in the stream has
 // finished.
+
+// Launches kernel(*x, more...) on x->a.stream with programmatic stream serialization.
+// cluster = 2: neighbouring blocks along z are a cluster.
+template <class Kernel, class Params, class... More>
+static int launch_clusters(Kernel kernel, size_t bytes, dim3 blocks, int threads,
+                           int cluster, const Params *x, More... more)
+{
+    cudaLaunchAttribute how[2] = {};
+    how[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    how[0].val.programmaticStreamSerializationAllowed = 1;
+    how[1].id = cudaLaunchAttributeClusterDimension;
+    how[1].val.clusterDim.x = how[1].val.clusterDim.y = 1;
+    how[1].val.clusterDim.z = cluster;
+    cudaLaunchConfig_t c = {};
+    c.gridDim = blocks;
+    c.blockDim = dim3(threads);
+    c.dynamicSmemBytes = bytes;
+    c.stream = x->a.stream;
+    c.attrs = how;
+    c.numAttrs = cluster;                // 1: only the first attribute
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    cudaLaunchKernelEx(&c, kernel, *x, more...);
+    return launched();
+}
+
+template <class Kernel, class Params, class... More>
+static int launch_dependent(Kernel kernel, size_t bytes, dim3 blocks, int threads,
+                            const Params *x, More... more)
+{
+    return launch_clusters(kernel, bytes, blocks, threads, 1, x, more...);
+}
 
 // griddepcontrol.launch_dependents, called by any thread: the next kernel's blocks may
 // start once every block of this kernel has called it or has exited. It does not make

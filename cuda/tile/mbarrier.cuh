@@ -1,6 +1,5 @@
 // mbarrier.cuh -- mbarriers: barriers in shared memory that count arrivals and bytes.
-// Book: chapter 17, "Warps with roles".
-// Checked by: every variant that includes it.
+// Book: chapter 17, "Warps with roles".  Checked by: every variant that includes it.
 // Next: tma.cuh.
 //
 // A barrier counts phases 0, 1, ... A phase completes when all expected arrivals and

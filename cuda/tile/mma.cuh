@@ -1,6 +1,5 @@
 // mma.cuh -- warp-level tensor-core products, sm_80 and later.
-// Book: chapter 17, "The tensor core".
-// Checked by: every variant that includes it.
+// Book: chapter 17, "The tensor core".  Checked by: every variant that includes it.
 // Next: ../04_chunk/v2_warp.cu.
 //
 // A fragment is the part of a small matrix that a lane holds in registers. With g =

@@ -1,7 +1,6 @@
 // mma_tf32.cuh -- fp32 products on the tensor core by tf32 and splitting.
 // Book: chapter 15, "Code: kernels"; chapter 19.
-// Checked by: every variant that includes it.
-// Next: ../15_scan/v2_mma.cu.
+// Checked by: every variant that includes it.  Next: ../15_scan/v2_mma.cu.
 //
 // Fragments, with g = lane / 4 and e = lane % 4: A 16 x 8 has a[0] = [g][e], a[1] =
 // [g+8][e], and a[2], a[3] the same rows in column e+4; B 8 x 8 has b[0] = [e][g], b[1]

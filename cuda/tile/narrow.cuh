@@ -1,6 +1,5 @@
 // narrow.cuh -- steps of 32 rows: a narrow wgmma, a test of a barrier, words on chip.
-// Book: chapter 18, "Code: kernels".
-// Checked by: every variant that includes it.
+// Book: chapter 18, "Code: kernels".  Checked by: every variant that includes it.
 // Next: ../18_hopper/forward_one/storage.cuh.
 #ifndef KCP_TILE_NARROW_CUH
 #define KCP_TILE_NARROW_CUH

@@ -1,6 +1,5 @@
 // proxy.cuh -- the fence between threads and the asynchronous units (wgmma, TMA).
-// Book: chapter 17, "A warpgroup".
-// Checked by: every variant that includes it.
+// Book: chapter 17, "A warpgroup".  Checked by: every variant that includes it.
 // Next: tma.cuh.
 #ifndef KCP_TILE_PROXY_CUH
 #define KCP_TILE_PROXY_CUH

@@ -1,7 +1,6 @@
 // registers.cuh -- constraints on what the compiler keeps in registers and moves.
 // Book: chapter 10, "Two kernels"; chapter 18.
-// Checked by: every variant that includes it.
-// Next: warp.cuh.
+// Checked by: every variant that includes it.  Next: warp.cuh.
 //
 // Each of these costs at most one instruction. They make the compiler recompute a value
 // instead of keeping it in a register across a loop.

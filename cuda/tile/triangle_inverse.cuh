@@ -1,6 +1,5 @@
 // triangle_inverse.cuh -- (I + L)^-1 of a chunk, block by block.
-// Book: chapter 03, "Tensor cores".
-// Checked by: every variant that includes it.
+// Book: chapter 03, "Tensor cores".  Checked by: every variant that includes it.
 // Next: ../03_wy/v2_halves_pairs.cuh.
 #ifndef KCP_TILE_TRIANGLE_INVERSE_CUH
 #define KCP_TILE_TRIANGLE_INVERSE_CUH

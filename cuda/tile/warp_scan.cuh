@@ -1,6 +1,5 @@
 // warp_scan.cuh -- a state in the registers of a warp, for 04, 05, 09 and 11.
-// Book: chapter 04, "Tensor cores".
-// Checked by: every variant that includes it.
+// Book: chapter 04, "Tensor cores".  Checked by: every variant that includes it.
 // Next: ../04_chunk/v2_warp.cu.
 //
 // A warp holds 16 columns of a state S [K,V] as D tiles of S^T (rows v, columns i). S^T
@@ -12,6 +11,21 @@
 
 #include "decay.cuh"
 
+// Operand A for 16 columns of y (two D tiles) as a sum of bf16 pieces.
+template <int pieces>
+static __device__ __forceinline__ void split_bf16(uint32_t (*a)[4], const float (*y)[4])
+{
+    float rest[8] = { y[0][0], y[0][1], y[0][2], y[0][3],
+                      y[1][0], y[1][1], y[1][2], y[1][3] };
+    #pragma unroll
+    for (int p = 0; p < pieces; p++)
+        #pragma unroll
+        for (int j = 0; j < 4; j++) {
+            a[p][j] = pack_bf16x2(rest[2 * j], rest[2 * j + 1]);
+            if (p + 1 < pieces) unpack_residual(a[p][j], rest[2 * j], rest[2 * j + 1]);
+        }
+}
+
 // y^T [16,rows] += S^T [16,K] X^T, X [rows,K] in shared memory. S enters as a sum of
 // bf16 pieces: one piece rounds it, three pieces keep all bits of an fp32. X is exact
 // in bf16.
@@ -22,26 +36,14 @@ static __device__ __forceinline__ void times_rows(float (*y)[4], const float (*S
     const bf16 *row = X + ldmatrix_offset_b(threadIdx.x % 32, K + PAD);
     #pragma unroll
     for (int i = 0; i < K / 16; i++) {
-        float rest[8] = { S[2 * i][0], S[2 * i][1], S[2 * i][2], S[2 * i][3],
-                          S[2 * i + 1][0], S[2 * i + 1][1], S[2 * i + 1][2],
-                          S[2 * i + 1][3] };
         uint32_t a[pieces][4];
-        #pragma unroll
-        for (int p = 0; p < pieces; p++)
-            #pragma unroll
-            for (int j = 0; j < 4; j++) {
-                a[p][j] = pack_bf16x2(rest[2 * j], rest[2 * j + 1]);
-                unpack_residual(a[p][j], rest[2 * j], rest[2 * j + 1]);
-            }
+        split_bf16<pieces>(a, S + 2 * i);
         #pragma unroll
         for (int c = 0; c < rows / 16; c++) {
             uint32_t b[4];
             ldmatrix_x4(b, row + c * 16 * (K + PAD) + i * 16);
             #pragma unroll
-            for (int p = 0; p < pieces; p++) {
-                mma_m16n8k16(y[2 * c], a[p], b[0], b[1]);
-                mma_m16n8k16(y[2 * c + 1], a[p], b[2], b[3]);
-            }
+            for (int p = 0; p < pieces; p++) mma_m16n16k16(y + 2 * c, a[p], b);
         }
     }
 }
@@ -54,26 +56,14 @@ static __device__ __forceinline__ void add_rows_to(float (*S)[4], const float (*
     const bf16 *row = X + ldmatrix_offset_a(threadIdx.x % 32, K + PAD);
     #pragma unroll
     for (int c = 0; c < rows / 16; c++) {
-        float rest[8] = { y[2 * c][0], y[2 * c][1], y[2 * c][2], y[2 * c][3],
-                          y[2 * c + 1][0], y[2 * c + 1][1], y[2 * c + 1][2],
-                          y[2 * c + 1][3] };
         uint32_t a[pieces][4];
-        #pragma unroll
-        for (int p = 0; p < pieces; p++)
-            #pragma unroll
-            for (int j = 0; j < 4; j++) {
-                a[p][j] = pack_bf16x2(rest[2 * j], rest[2 * j + 1]);
-                unpack_residual(a[p][j], rest[2 * j], rest[2 * j + 1]);
-            }
+        split_bf16<pieces>(a, y + 2 * c);
         #pragma unroll
         for (int i = 0; i < K / 16; i++) {
             uint32_t b[4];
             ldmatrix_x4_trans(b, row + c * 16 * (K + PAD) + i * 16);
             #pragma unroll
-            for (int p = 0; p < pieces; p++) {
-                mma_m16n8k16(S[2 * i], a[p], b[0], b[1]);
-                mma_m16n8k16(S[2 * i + 1], a[p], b[2], b[3]);
-            }
+            for (int p = 0; p < pieces; p++) mma_m16n16k16(S + 2 * i, a[p], b);
         }
     }
 }
@@ -89,18 +79,7 @@ static __device__ __forceinline__ void add_sum_of_rows_to(float (*S)[4],
     const bf16 *row = X + ldmatrix_offset_a(threadIdx.x % 32, K + PAD);
     uint32_t a[rows / 16][pieces][4];
     #pragma unroll
-    for (int c = 0; c < rows / 16; c++) {
-        float rest[8] = { y[2 * c][0], y[2 * c][1], y[2 * c][2], y[2 * c][3],
-                          y[2 * c + 1][0], y[2 * c + 1][1], y[2 * c + 1][2],
-                          y[2 * c + 1][3] };
-        #pragma unroll
-        for (int p = 0; p < pieces; p++)
-            #pragma unroll
-            for (int j = 0; j < 4; j++) {
-                a[c][p][j] = pack_bf16x2(rest[2 * j], rest[2 * j + 1]);
-                unpack_residual(a[c][p][j], rest[2 * j], rest[2 * j + 1]);
-            }
-    }
+    for (int c = 0; c < rows / 16; c++) split_bf16<pieces>(a[c], y + 2 * c);
     #pragma unroll
     for (int i = 0; i < K / 16; i++) {
         float sum[2][4] = {};
@@ -109,10 +88,7 @@ static __device__ __forceinline__ void add_sum_of_rows_to(float (*S)[4],
             uint32_t b[4];
             ldmatrix_x4_trans(b, row + c * 16 * (K + PAD) + i * 16);
             #pragma unroll
-            for (int p = 0; p < pieces; p++) {
-                mma_m16n8k16(sum[0], a[c][p], b[0], b[1]);
-                mma_m16n8k16(sum[1], a[c][p], b[2], b[3]);
-            }
+            for (int p = 0; p < pieces; p++) mma_m16n16k16(sum, a[c][p], b);
         }
         #pragma unroll
         for (int j = 0; j < 8; j++) S[2 * i + j / 4][j % 4] += sum[j / 4][j % 4];

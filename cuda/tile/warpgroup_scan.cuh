@@ -1,6 +1,5 @@
 // warpgroup_scan.cuh -- copies, products and the state of the warpgroup scans.
-// Book: chapter 05, "A warpgroup at once".
-// Checked by: every variant that includes it.
+// Book: chapter 05, "A warpgroup at once".  Checked by: every variant that includes it.
 // Next: ../05_affine/v3_group_sm90.cu.
 #ifndef KCP_TILE_WARPGROUP_SCAN_CUH
 #define KCP_TILE_WARPGROUP_SCAN_CUH
@@ -28,21 +27,6 @@ static __device__ __forceinline__ void cp_async_swizzled_rows(bf16 *to,
         cp_async_16(at + 128 * step * i, from + (r < len ? r : 0) * stride + piece * 8,
                     r < len);
     }
-}
-
-// Operand A for 16 columns of y (two D tiles) as a sum of bf16 pieces.
-template <int pieces>
-static __device__ __forceinline__ void split_bf16(uint32_t (*a)[4], const float (*y)[4])
-{
-    float rest[8] = { y[0][0], y[0][1], y[0][2], y[0][3],
-                      y[1][0], y[1][1], y[1][2], y[1][3] };
-    #pragma unroll
-    for (int p = 0; p < pieces; p++)
-        #pragma unroll
-        for (int j = 0; j < 4; j++) {
-            a[p][j] = pack_bf16x2(rest[2 * j], rest[2 * j + 1]);
-            if (p + 1 < pieces) unpack_residual(a[p][j], rest[2 * j], rest[2 * j + 1]);
-        }
 }
 
 // y^T [64,64] = S^T [64,128] X^T. Two steps of 16 are split into pieces while two

@@ -1,6 +1,5 @@
 // finish_gdn.cuh -- GDN's finishing kernel: storage, producer, warps of the gate.
-// Book: chapter 18, "Code: kernels".
-// Checked by: tests/13_backward/checks.c.
+// Book: chapter 18, "Code: kernels".  Checked by: tests/13_backward/checks.c.
 // Next: finish_gdn_sm90.cu.
 #ifndef KCP_FINISH_GDN_CUH
 #define KCP_FINISH_GDN_CUH

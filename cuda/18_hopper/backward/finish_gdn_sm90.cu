@@ -1,6 +1,5 @@
 // finish_gdn_sm90.cu -- GDN: all gradients of a chunk except dv, for the raw inputs.
-// Book: chapter 18, "Code: kernels".
-// Checked by: tests/13_backward/checks.c.
+// Book: chapter 18, "Code: kernels".  Checked by: tests/13_backward/checks.c.
 // Next: ../../13_backward/v1_stages.cu.
 #include "core/split.h"
 #include "finish_gdn.cuh"
@@ -395,19 +394,8 @@ static int launch_gdn_finish(const struct backward_params *x, int processors)
     if (!blocks) return KCP_OK;
     const int status = make_gdn_maps<K>(&from, x->a);
     if (status) return status;
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    cudaLaunchAttribute how = {};
-    how.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    how.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t on = {};
-    on.gridDim = dim3(blocks);
-    on.blockDim = dim3(finish_threads<K>::ALL);
-    on.dynamicSmemBytes = bytes;
-    on.stream = x->a.stream;
-    on.attrs = &how;
-    on.numAttrs = 1;
-    cudaLaunchKernelEx(&on, kernel, *x, from);
-    return launched();
+    return launch_dependent(kernel, bytes, dim3(blocks), finish_threads<K>::ALL, x,
+                            from);
 }
 
 int gdn_finish(const struct backward_params *x, int processors)

@@ -1,6 +1,5 @@
 // finish_kda_sm90.cu -- KDA: all gradients of a chunk except dv, for the raw inputs.
-// Book: chapter 18, "Code: kernels".
-// Checked by: tests/13_backward/checks.c.
+// Book: chapter 18, "Code: kernels".  Checked by: tests/13_backward/checks.c.
 // Next: finish_gdn.cuh.
 #include "finish_consumer.cuh"
 #include "core/paths.h"
@@ -280,19 +279,8 @@ static int launch_finish(const struct backward_params *x,
 {
     const size_t bytes = sizeof(struct kda_finish_storage<K>);
     auto kernel = kda_finish_kernel<K, underflow, form>;
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    cudaLaunchAttribute how = {};
-    how.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    how.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t on = {};
-    on.gridDim = dim3(blocks);
-    on.blockDim = dim3(finish_threads<K>::ALL);
-    on.dynamicSmemBytes = bytes;
-    on.stream = x->a.stream;
-    on.attrs = &how;
-    on.numAttrs = 1;
-    cudaLaunchKernelEx(&on, kernel, *x, from, marks);
-    return launched();
+    return launch_dependent(kernel, bytes, dim3(blocks), finish_threads<K>::ALL, x,
+                            from, marks);
 }
 
 template <int K, int form>

@@ -1,6 +1,5 @@
 // finish_producer.cuh -- KDA's finishing kernel: storage, producer, warps of sums.
-// Book: chapter 18, "Code: kernels".
-// Checked by: tests/13_backward/checks.c.
+// Book: chapter 18, "Code: kernels".  Checked by: tests/13_backward/checks.c.
 // Next: finish_gate.cuh.
 //
 // The first part is shared with GDN's finishing kernel: iteration over chunks, their

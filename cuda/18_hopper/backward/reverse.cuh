@@ -1,6 +1,5 @@
 // reverse.cuh -- backward: the gradient of a head's state, last chunk to first.
-// Book: chapter 18, "Backward".
-// Checked by: tests/13_backward/checks.c.
+// Book: chapter 18, "Backward".  Checked by: tests/13_backward/checks.c.
 // Next: scans_sm90.cu.
 #ifndef KCP_BACKWARD_REVERSE_CUH
 #define KCP_BACKWARD_REVERSE_CUH

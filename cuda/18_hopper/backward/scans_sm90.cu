@@ -1,6 +1,5 @@
 // scans_sm90.cu -- backward's two scans: states forward, their gradients backward.
-// Book: chapter 18, "Backward".
-// Checked by: tests/13_backward/checks.c.
+// Book: chapter 18, "Backward".  Checked by: tests/13_backward/checks.c.
 // Next: ../v4_scans_finish_sm90.cu.
 #include "reverse.cuh"
 

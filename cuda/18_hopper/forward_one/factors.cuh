@@ -1,6 +1,5 @@
 // factors.cuh -- the forward in one kernel: warps that make a step's factors.
-// Book: chapter 18, "Code: kernels".
-// Checked by: tests/08_forward/checks.c.
+// Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/checks.c.
 // Next: step_scan.cuh.
 #ifndef KCP_FORWARD_ONE_FACTORS_CUH
 #define KCP_FORWARD_ONE_FACTORS_CUH

@@ -1,6 +1,5 @@
 // pipeline.cuh -- shared storage, pipelines and producer warps of the scans.
-// Book: chapter 18, "Code: kernels".
-// Checked by: tests/08_forward/checks.c.
+// Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/checks.c.
 // Next: products.cuh.
 //
 // The chunk factors of a block pass through up to four pipelines, each with its own

@@ -1,6 +1,5 @@
 // chunk_prepare_sm90.cu -- KDA: the factors of a chunk from its raw rows.
-// Book: chapter 18, "Code: kernels".
-// Checked by: tests/08_forward/checks.c.
+// Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/checks.c.
 // Next: ../gdn_prepare/blocks.cuh.
 #include "core/split.h"
 #include "rows.cuh"
@@ -31,8 +30,7 @@ static __device__ __forceinline__ void subchunk_scores(
             if (J == I - 2) col = m.ahead2[J];
             float (*d)[4] = y[J == I ? 3 : J];
             ldmatrix_x4(b, (const bf16 *)(col + (b_at ^ step)));
-            mma_m16n8k16(d[0], a, b[0], b[1]);
-            mma_m16n8k16(d[1], a, b[2], b[3]);
+            mma_m16n16k16(d, a, b);
         }
     }
 }

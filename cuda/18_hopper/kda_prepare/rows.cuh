@@ -1,6 +1,5 @@
 // rows.cuh -- KDA: shared storage, TMA loads of rows, conversion of rows to factors.
-// Book: chapter 18, "Code: kernels".
-// Checked by: tests/08_forward/checks.c.
+// Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/checks.c.
 // Next: chunk_prepare_sm90.cu.
 #ifndef KCP_KDA_ROWS_CUH
 #define KCP_KDA_ROWS_CUH
@@ -264,8 +263,7 @@ static __device__ __forceinline__ void row_norms(const struct forward_params &x,
             uint32_t a[4], b[4];
             ldmatrix_x4(a, (const bf16 *)(from + (a_at ^ i % 4 << 5)));
             ldmatrix_x4(b, (const bf16 *)(from + (b_at ^ i % 4 << 5)));
-            mma_m16n8k16(of[h][0], a, b[0], b[1]);
-            mma_m16n8k16(of[h][1], a, b[2], b[3]);
+            mma_m16n16k16(of[h], a, b);
         }
     if (lane % 4 != g / 2) return;
     #pragma unroll

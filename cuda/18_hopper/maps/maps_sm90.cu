@@ -1,7 +1,6 @@
 // maps_sm90.cu -- chapter 05's (M, h_ext) of stretches from chunk factors.
 // Book: chapter 18, "Code: kernels"; chapter 05.
-// Checked by: tests/08_forward/checks.c.
-// Next: ../v3_prepare_scan_workspace.cuh.
+// Checked by: tests/08_forward/checks.c.  Next: ../v3_prepare_scan_workspace.cuh.
 //
 // A scan of the chunk factors with v, from the first state, yields h_ext; without v,
 // from the identity, it yields M.
