@@ -69,7 +69,7 @@ size_t device_saved(const struct device *d, const struct kcp_call *c)
     return kcp_layer_saved(&d->layer, c);
 }
 
-void *device_room(size_t bytes) { return device_memory()->alloc(bytes); }
+void *device_alloc(size_t bytes) { return device_memory()->alloc(bytes); }
 void device_release(void *p) { if (p) device_memory()->free(p); }
 
 const char *device_name(const struct device *d)
@@ -192,7 +192,7 @@ static int run_kernel(struct device *d, const struct kcp_stage *s, void *args,
     return status;
 }
 
-int device_go(struct device *d, const struct kcp_stage *s, void *args,
+int device_call(struct device *d, const struct kcp_stage *s, void *args,
               struct kcp_comm *comm)
 {
     char *on = malloc(s->args);

@@ -21,11 +21,11 @@ int  device_ranks(const struct device *d, int R,
                   size_t n);
 /* Runs the stage on args with host arrays; args->saved is on the GPU. KCP_NA: no
  * variant takes this shape; the reason was given to comm->fail. */
-int  device_go(struct device *d, const struct kcp_stage *s, void *args,
+int  device_call(struct device *d, const struct kcp_stage *s, void *args,
                struct kcp_comm *comm);
 /* The saved block, on the calling rank's GPU. */
 size_t device_saved(const struct device *d, const struct kcp_call *c);
-void *device_room(size_t bytes);
+void *device_alloc(size_t bytes);
 void  device_release(void *p);
 const char *device_name(const struct device *d);      /* of the path or kernel */
 

@@ -150,20 +150,20 @@ struct rank {
 
 /* If a rank did not wait, the M that rank_alive computed is compared with the bound on
  * |M|_2, which is at least |M|_F / sqrt(K). */
-static int check_bound(const struct told *told, struct kcp_comm *comm)
+static int check_bound(const struct rank_report *report, struct kcp_comm *comm)
 {
     char why[160];
-    if (!told->cut.cut || told->alive <= told->cut.bound * (1 + 1e-9))
+    if (!report->cut.cut || report->alive <= report->cut.bound * (1 + 1e-9))
         return KCP_OK;
     snprintf(why, sizeof why, "--truncate: found |M| = %.3g, expected at most %.3g",
-             told->alive, told->cut.bound);
+             report->alive, report->cut.bound);
     comm->fail(comm, KCP_MISMATCH, why);
     return KCP_COMM;
 }
 
 static int rank_forward(struct run *x, struct rank *a, struct kcp_comm *comm)
 {
-    struct told *told = &x->told[comm->r];
+    struct rank_report *report = &x->report[comm->r];
     const double start = seconds_now();
     int status = KCP_OK;
     rank_args(x, stage_of("08"), comm, KCP_FORWARD, &a->f);
@@ -176,7 +176,7 @@ static int rank_forward(struct run *x, struct rank *a, struct kcp_comm *comm)
         a->y[i + 3] = x->both ? malloc(sizeof(double) * n) : NULL;
         if (!a->y[i] || (x->both && !a->y[i + 3]))
             return KCP_NO_MEMORY;
-        status = stage_go(x, stage_of("14"), &a->conv[i], comm);
+        status = stage_call(x, stage_of("14"), &a->conv[i], comm);
     }
     if (x->conv) {
         a->f.q_raw = a->y[0];
@@ -186,24 +186,24 @@ static int rank_forward(struct run *x, struct rank *a, struct kcp_comm *comm)
     struct kcp_forward mode = a->f;
     for (int i = 0; i < 3; i++) {
         mode.save = (enum kcp_save)i;
-        told->saved[i] = saved_size(x, &mode);
+        report->saved[i] = saved_size(x, &mode);
     }
-    a->f.saved_bytes = told->saved[a->f.save];
-    if (x->both && !(a->f.saved = saved_room(x, a->f.saved_bytes)))
+    a->f.saved_bytes = report->saved[a->f.save];
+    if (x->both && !(a->f.saved = saved_alloc(x, a->f.saved_bytes)))
         return KCP_NO_MEMORY;
-    status = status ? status : stage_go(x, stage_of("08"), &a->f, comm);
-    told->sent_forward = comm->traffic;
-    told->forward = seconds_now() - start;
+    status = status ? status : stage_call(x, stage_of("08"), &a->f, comm);
+    report->sent_forward = comm->traffic;
+    report->forward = seconds_now() - start;
     if (!status && x->o.truncate > 0)
-        kcp_wire_told(comm, &told->cut);
+        kcp_wire_told(comm, &report->cut);
     const union pass_args forward = { .forward = a->f };
-    status = status ? status : rank_alive(x, stage_of("08"), &forward, &told->alive);
-    return status ? status : check_bound(told, comm);
+    status = status ? status : rank_alive(x, stage_of("08"), &forward, &report->alive);
+    return status ? status : check_bound(report, comm);
 }
 
 static int rank_backward(struct run *x, struct rank *a, struct kcp_comm *comm)
 {
-    struct told *told = &x->told[comm->r];
+    struct rank_report *report = &x->report[comm->r];
     const double start = seconds_now();
     comm->traffic = (struct kcp_traffic){ 0, 0, 0 };
     rank_args(x, stage_of("13"), comm, KCP_BACKWARD, &a->b);
@@ -219,14 +219,14 @@ static int rank_backward(struct run *x, struct rank *a, struct kcp_comm *comm)
         a->b.dk_raw = a->y[4];
         a->b.dv = a->y[5];
     }
-    int status = stage_go(x, stage_of("13"), &a->b, comm);
+    int status = stage_call(x, stage_of("13"), &a->b, comm);
     for (int i = 0; x->conv && i < 3 && !status; i++) {
         a->conv[i].pass = KCP_BACKWARD;
         a->conv[i].dy = a->y[i + 3];
-        status = stage_go(x, stage_of("14"), &a->conv[i], comm);
+        status = stage_call(x, stage_of("14"), &a->conv[i], comm);
     }
-    told->sent_backward = comm->traffic;
-    told->backward = seconds_now() - start;
+    report->sent_backward = comm->traffic;
+    report->backward = seconds_now() - start;
     return status;
 }
 
@@ -283,7 +283,7 @@ int layer_run(struct run *x)
 {
     if (load_all(x) != 0 || plan_make(x) != 0 || make_outs(x) != 0)
         return -1;
-    if (ranks_go(x, x->plan->R, layer_rank) != 0)
+    if (ranks_run(x, x->plan->R, layer_rank) != 0)
         return -1;
     return x->mpi.r == 0 ? outs_check(x) : 0;      /* other processes have parts */
 }

@@ -121,7 +121,7 @@ static int kcp_run(int argc, char **argv)
     }
     tensor_set_free(&x.a);
     kcp_plan_free(x.plan);
-    free(x.told);
+    free(x.report);
     device_close(x.gpu);
     return x.exit;
 }

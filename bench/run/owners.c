@@ -69,7 +69,7 @@ int owners_read(struct run *x, const int64_t *cu, int *R, struct kcp_owners *o)
 }
 
 /* Every array of tokens, in place: to shard order, or back. */
-int owners_turn(struct run *x, int back)
+int owners_permute(struct run *x, int back)
 {
     const struct kcp_plan *p = x->plan;
     for (int i = 0; i < x->a.n; i++) {

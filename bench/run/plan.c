@@ -188,8 +188,8 @@ int plan_make(struct run *x)
     free(cuts);
     if (!x->plan)
         return run_error(x, RUN_BAD, "plan", "%s", why);
-    x->told = calloc((size_t)R, sizeof *x->told);
-    if (!x->told)
+    x->report = calloc((size_t)R, sizeof *x->report);
+    if (!x->report)
         return run_error(x, RUN_FAILED, "plan", "out of memory");
     return call_make(x) != 0 ? -1 : check_memory(x);
 }

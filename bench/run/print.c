@@ -15,7 +15,7 @@ enum { ROWS = 32 };            /* ranks that are printed, at most */
 static void print_rank(const struct run *x, int r)
 {
     const struct kcp_context *c = &x->plan->ctx[r];
-    const struct told *t = &x->told[r];
+    const struct rank_report *t = &x->report[r];
     char tokens[48], alive[16] = "-";
     owners_text(x->plan, r, tokens, sizeof tokens);
     if (t->alive >= 0)
@@ -34,7 +34,7 @@ static void print_wire(const struct run *x)
     double bound = 0, lost = 0;
     int cut = 0, between = 0;
     for (int r = 0; r < x->plan->R && x->o.truncate > 0; r++) {
-        const struct kcp_wire_told *t = &x->told[r].cut;
+        const struct kcp_wire_told *t = &x->report[r].cut;
         between += t->bound >= 0;
         if (!t->cut)
             continue;
@@ -59,7 +59,7 @@ static void print_ranks(const struct run *x)
            " rank  tokens             seqs chunks   alive"
            "  bytes sent calls  seconds  bytes sent calls  seconds\n");
     for (int r = 0; r < R; r++) {
-        for (int i = 0; i < 3; i++) saved[i] += (double)x->told[r].saved[i] / 0x1p20;
+        for (int i = 0; i < 3; i++) saved[i] += (double)x->report[r].saved[i] / 0x1p20;
         if (r < ROWS || r == R - 1)
             print_rank(x, r);
         else if (r == ROWS)

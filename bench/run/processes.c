@@ -1,15 +1,15 @@
-/* processes.c -- kcp-run under a launcher: every process is a rank, rank 0 writes.
+/* processes.c -- kcp-run under a launcher: each process is a rank, rank 0 writes.
  *
- * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: bench/run/ranks.c.
- * Each process reads the inputs and computes its own shard. An output is full of one
- * pattern before, so what a rank has written is what differs from it: rank 0 takes just
- * that from each of the others. */
+ * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: ranks.c.
+ * Every process reads all inputs and computes its own shard. Outputs are first filled
+ * with a pattern; rank 0 receives the outputs of each rank and keeps the elements that
+ * differ from it. */
 #include "run.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE = 16 << 20 };             /* bytes that travel at once */
+enum { PIECE = 16 << 20 };             /* bytes per message */
 
 int processes_open(struct run *x)
 {
@@ -19,17 +19,17 @@ int processes_open(struct run *x)
     if (x->mpi.R == 1)
         return 0;
     if (x->o.device)
-        return run_error(x, RUN_BAD, "--device", "found gpu and %d processes of %s, "
-                         "expected one, with --ranks", x->mpi.R, x->mpi.launcher);
+        return run_error(x, RUN_BAD, "--device", "gpu needs one process and --ranks, "
+                         "not %d processes of %s", x->mpi.R, x->mpi.launcher);
     if (x->mpi.R > MOST_RANKS || (x->o.ranks && x->o.ranks != x->mpi.R))
-        return run_error(x, RUN_BAD, x->mpi.launcher, "found %d processes, expected as "
-                         "many as --ranks says, at most %d", x->mpi.R, MOST_RANKS);
+        return run_error(x, RUN_BAD, x->mpi.launcher, "%d processes: start as many as "
+                         "--ranks, at most %d", x->mpi.R, MOST_RANKS);
     x->o.ranks = x->mpi.R;
     return 0;
 }
 
-/* The elements that differ from the pattern of an output that nobody has written. */
-static void take_written(char *to, const char *from, size_t bytes, size_t elem)
+/* Copies the elements that differ from the pattern. */
+static void copy_written(char *to, const char *from, size_t bytes, size_t elem)
 {
     static const unsigned char untouched[8] = { 0xff, 0xff, 0xff, 0xff,
                                                 0xff, 0xff, 0xff, 0xff };
@@ -54,7 +54,7 @@ static int collect_array(struct run *x, struct kcp_comm *comm, const struct tens
         else
             status = comm->recv(comm, piece, n, r, NULL);
         if (comm->r == 0 && !status)
-            take_written(here, piece, n, elem);
+            copy_written(here, piece, n, elem);
     }
     return status;
 }
@@ -70,9 +70,9 @@ static int collect(struct run *x, struct kcp_comm *comm)
             if (x->a.t[i].out)
                 status = collect_array(x, comm, &x->a.t[i], r, piece);
         if (!status && comm->r == r)
-            status = comm->send(comm, &x->told[r], sizeof x->told[r], 0, NULL);
+            status = comm->send(comm, &x->report[r], sizeof x->report[r], 0, NULL);
         else if (!status)
-            status = comm->recv(comm, &x->told[r], sizeof x->told[r], r, NULL);
+            status = comm->recv(comm, &x->report[r], sizeof x->report[r], r, NULL);
     }
     free(piece);
     return status;

@@ -1,4 +1,4 @@
-/* ranks.c -- what each rank is handed, its shard by the table; and where it runs.
+/* ranks.c -- the args of each rank, by the table of fields; threads or processes.
  *
  * Book: chapters 06, 08.  Checked by: tests/cli/run_cli.sh.  Next: layer.c.
  */
@@ -13,7 +13,7 @@ int field_is_grid(const struct kcp_field *f)
            strcmp(f->name, "sc") == 0;
 }
 
-/* The layer's files know no KG: GDN's gate is [T,HV]. */
+/* Files of the layer have no axis KG: GDN's gate is [T,HV]. */
 const char *field_shape(const struct run *x, const struct kcp_field *f)
 {
     if (x->o.layout == KCP_VK && strcmp(f->shape, "N HV K V") == 0)
@@ -36,8 +36,8 @@ const struct kcp_stage *stage_of(const char *name)
     return NULL;
 }
 
-/* Rows of tokens begin at the rank's first token; states stay whole, by global sequence
- * (a rank touches the rows it owns); of a sum over ranks each has a copy of its own. */
+/* The address of rank r's part: rows from its first token on, all states (a rank uses
+ * those it owns), or its own copy of a sum over ranks. */
 static void *shard(const struct run *x, const struct tensor *a, int r)
 {
     const size_t elem = a->store == KCP_I32 ? sizeof(int) : sizeof(double);
@@ -46,7 +46,7 @@ static void *shard(const struct run *x, const struct tensor *a, int r)
     return (char *)a->p + (size_t)at * elem;
 }
 
-/* An array that no file gave, where the plan has it; else NULL. */
+/* An array of the plan by its name; NULL: none. */
 static void *of_plan(const struct kcp_plan *p, const struct kcp_context *ctx,
                      const char *name)
 {
@@ -86,9 +86,9 @@ void rank_args(struct run *x, const struct kcp_stage *s, struct kcp_comm *comm,
     }
 }
 
-/* The ranks are threads, or a launcher's processes; the first that fails ends all, and
- * is named. */
-static int ranks_run(struct run *x, int R, int (*body)(struct kcp_comm *, void *))
+/* Ranks are threads or processes. The first rank that fails ends all, and the error
+ * names it. */
+static int start_ranks(struct run *x, int R, int (*body)(struct kcp_comm *, void *))
 {
     char why[400] = "a rank failed";
     if (x->mpi.R > 1)
@@ -100,22 +100,22 @@ static int ranks_run(struct run *x, int R, int (*body)(struct kcp_comm *, void *
     return run_error(x, status == KCP_NA ? RUN_BAD : RUN_FAILED, "ranks", "%s", why);
 }
 
-/* Where ranks own several ranges, the arrays are in shard order meanwhile. */
-int ranks_go(struct run *x, int R, int (*body)(struct kcp_comm *, void *))
+/* If ranks own several ranges, the arrays are in shard order during the run. */
+int ranks_run(struct run *x, int R, int (*body)(struct kcp_comm *, void *))
 {
-    const int turned = x->plan && x->plan->scattered && R > 1;
-    if (turned && owners_turn(x, 0) != 0)
+    const int permuted = x->plan && x->plan->scattered && R > 1;
+    if (permuted && owners_permute(x, 0) != 0)
         return -1;
-    const int status = ranks_run(x, R, body);
-    if (status == 0 && turned)
-        return owners_turn(x, 1);
+    const int status = start_ranks(x, R, body);
+    if (status == 0 && permuted)
+        return owners_permute(x, 1);
     return status;
 }
 
-int stage_go(struct run *x, const struct kcp_stage *s, void *args,
+int stage_call(struct run *x, const struct kcp_stage *s, void *args,
              struct kcp_comm *comm)
 {
-    return x->gpu ? device_go(x->gpu, s, args, comm) : s->ref(args);
+    return x->gpu ? device_call(x->gpu, s, args, comm) : s->ref(args);
 }
 
 size_t saved_size(const struct run *x, const struct kcp_forward *f)
@@ -124,9 +124,9 @@ size_t saved_size(const struct run *x, const struct kcp_forward *f)
                   : kcp_saved_bytes(f);
 }
 
-void *saved_room(const struct run *x, size_t bytes)
+void *saved_alloc(const struct run *x, size_t bytes)
 {
-    return x->gpu ? device_room(bytes) : malloc(bytes);
+    return x->gpu ? device_alloc(bytes) : malloc(bytes);
 }
 
 void saved_free(const struct run *x, void *saved)

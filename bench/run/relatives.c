@@ -47,20 +47,20 @@ int relative_needs(const struct run *x, const char *field)
 static int one_pass(struct run *x, union pass_args *a, struct kcp_comm *comm,
                     void *kept, enum kcp_pass pass)
 {
-    struct told *told = &x->told[comm->r];
+    struct rank_report *report = &x->report[comm->r];
     const double start = seconds_now();
     comm->traffic = (struct kcp_traffic){ 0, 0, 0 };
     rank_args(x, x->stage, comm, pass, a);
     if (x->stage == stage_of("16"))
         a->family.h_kept = kept;
-    const int status = stage_go(x, x->stage, a, comm);
+    const int status = stage_call(x, x->stage, a, comm);
     const double seconds = seconds_now() - start;
     if (pass == KCP_BACKWARD) {
-        told->sent_backward = comm->traffic;
-        told->backward = seconds;
+        report->sent_backward = comm->traffic;
+        report->backward = seconds;
     } else {
-        told->sent_forward = comm->traffic;
-        told->forward = seconds;
+        report->sent_forward = comm->traffic;
+        report->forward = seconds;
     }
     return status;
 }
@@ -68,21 +68,21 @@ static int one_pass(struct run *x, union pass_args *a, struct kcp_comm *comm,
 int relative_rank(struct kcp_comm *comm, void *arg)
 {
     struct run *x = arg;
-    struct told *told = &x->told[comm->r];
+    struct rank_report *report = &x->report[comm->r];
     union pass_args a = { 0 };
     void *kept = NULL;
     rank_args(x, x->stage, comm, KCP_FORWARD, &a);
     if (x->both && x->stage == stage_of("16")) {
         const size_t state = (size_t)a.call.HV * (size_t)a.call.K * (size_t)a.call.V;
-        told->saved[0] = (size_t)kcp_saved_states(&a.call) * state *
+        report->saved[0] = (size_t)kcp_saved_states(&a.call) * state *
                          (x->gpu ? sizeof(float) : sizeof(double));
-        kept = saved_room(x, told->saved[0] + 8);
+        kept = saved_alloc(x, report->saved[0] + 8);
         if (!kept)
             return KCP_NO_MEMORY;
     }
     int status = one_pass(x, &a, comm, kept, KCP_FORWARD);
     if (!status)
-        status = rank_alive(x, x->stage, &a, &told->alive);
+        status = rank_alive(x, x->stage, &a, &report->alive);
     if (!status && x->both)
         status = one_pass(x, &a, comm, kept, KCP_BACKWARD);
     saved_free(x, kept);

@@ -37,7 +37,7 @@ enum letter { LT, LN, LNS, LNC, LR, LH, LHV, LK, LV, LC, LD, LWC, LETTERS };
 struct sizes { int64_t of[LETTERS]; int gdn; };
 
 /* What one rank reports: seconds, bytes sent, bytes saved. */
-struct told {
+struct rank_report {
     double forward, backward;
     double alive;                          /* below 0: no state enters this rank */
     struct kcp_traffic sent_forward, sent_backward;
@@ -58,7 +58,7 @@ struct run {
     const struct kcp_stage *stage; /* NULL: the whole layer */
     struct kcp_plan *plan;
     struct device *gpu;            /* NULL: the references on the host */
-    struct told *told;             /* [R] */
+    struct rank_report *report;             /* [R] */
     char target[NPY_NAME];         /* --out, without a last slash */
     struct kcp_mpi mpi;            /* this process's rank under a launcher */
     char why[600];                 /* the error, one line */
@@ -110,11 +110,11 @@ const char *field_file(const struct run *x, const char *name, char file[24]);
 int  plan_read(struct run *x);
 int  plan_make(struct run *x);
 int  call_make(struct run *x);
-/* owners.c: --layout and --owners as a table; B = 0: neither is given. owners_turn:
- * arrays of tokens to shard order, or back to token order. owners_text: a rank's
+/* owners.c: --layout and --owners as a table; B = 0: neither is given. owners_permute:
+ * arrays of tokens to shard order, or back. owners_text: a rank's
  * ranges. */
 int  owners_read(struct run *x, const int64_t *cu, int *R, struct kcp_owners *o);
-int  owners_turn(struct run *x, int back);
+int  owners_permute(struct run *x, int back);
 void owners_text(const struct kcp_plan *p, int r, char *text, size_t n);
 double memory_here(void);                      /* bytes of this machine; 0: not known */
 
@@ -138,12 +138,12 @@ union pass_args {
 };
 int  rank_alive(struct run *x, const struct kcp_stage *s, const union pass_args *of,
                 double *alive);
-/* ranks.c. stage_go: the reference or the kernel. saved_*: the block of 08, on the host
- * or the GPU. */
-int    stage_go(struct run *x, const struct kcp_stage *s, void *args,
+/* ranks.c. stage_call: the reference or the kernel. saved_*: the block of 08, on the
+ * host or the GPU. */
+int    stage_call(struct run *x, const struct kcp_stage *s, void *args,
                 struct kcp_comm *comm);
 size_t saved_size(const struct run *x, const struct kcp_forward *f);
-void  *saved_room(const struct run *x, size_t bytes);
+void  *saved_alloc(const struct run *x, size_t bytes);
 void   saved_free(const struct run *x, void *saved);
 /* A field's shape in files: states as --state-layout says. */
 const char *field_shape(const struct run *x, const struct kcp_field *f);
@@ -151,7 +151,7 @@ int  field_is_grid(const struct kcp_field *f);
 /* Rank r's args: the call, and a pointer for every field of the stage's table. */
 void rank_args(struct run *x, const struct kcp_stage *s, struct kcp_comm *comm,
                enum kcp_pass pass, void *args);
-int  ranks_go(struct run *x, int R, int (*body)(struct kcp_comm *, void *));
+int  ranks_run(struct run *x, int R, int (*body)(struct kcp_comm *, void *));
 /* processes.c: ranks as processes of a launcher; rank 0 collects the results. */
 int  processes_open(struct run *x);
 int  processes_run(struct run *x, int (*body)(struct kcp_comm *, void *));

@@ -102,11 +102,11 @@ static int before_13(struct run *x, struct kcp_comm *comm, struct kcp_backward *
     rank_args(x, stage_of("08"), comm, KCP_FORWARD, &f);
     const size_t state = (size_t)f.HV * (size_t)f.K * (size_t)f.V;
     f.saved_bytes = b->saved_bytes = saved_size(x, &f);
-    b->saved = f.saved = saved_room(x, f.saved_bytes);
+    b->saved = f.saved = saved_alloc(x, f.saved_bytes);
     f.o = malloc(sizeof(double) * ((size_t)(f.T * f.HV * f.V) + 1));
     f.ht = malloc(sizeof(double) * ((size_t)f.N * state + 1));
     const int status = !f.saved || !f.o || !f.ht ? KCP_NO_MEMORY
-                     : stage_go(x, stage_of("08"), &f, comm);
+                     : stage_call(x, stage_of("08"), &f, comm);
     free(f.o);
     free(f.ht);
     return status;
@@ -124,9 +124,9 @@ static int stage_rank(struct kcp_comm *comm, void *arg)
             status = before_13(x, comm, args);
             saved = (void *)((struct kcp_backward *)args)->saved;
         }
-        status = status ? status : stage_go(x, x->stage, args, comm);
+        status = status ? status : stage_call(x, x->stage, args, comm);
     }
-    x->told[comm->r].sent_forward = comm->traffic;
+    x->report[comm->r].sent_forward = comm->traffic;
     saved_free(x, saved);
     free(args);
     return rank_status(comm, status);
@@ -150,9 +150,9 @@ int stage_run(struct run *x)
         return run_error(x, RUN_BAD, "--conv", "not possible with --stage");
     if (load_all(x) != 0 || outputs_make(x, x->stage) != 0 || sums_check(x) != 0)
         return -1;
-    if (!x->told && !(x->told = calloc(1, sizeof *x->told)))
+    if (!x->report && !(x->report = calloc(1, sizeof *x->report)))
         return run_error(x, RUN_FAILED, "--stage", "out of memory");
-    if (ranks_go(x, x->stage->ranks ? x->plan->R : 1,
+    if (ranks_run(x, x->stage->ranks ? x->plan->R : 1,
                  x->relative ? relative_rank : stage_rank) != 0)
         return -1;
     return x->relative && x->mpi.r == 0 ? outs_check(x) : 0;
