@@ -77,7 +77,7 @@ has processes/dq.npy
 mv in layer; "$arrays" layer in 45 3 2 4 3 5 kda free 1
 same_bits 3 --gate softplus --sum local
 rm -rf in; mv layer in
-says 2 'found 2 processes' 2 "$run" --in in --out no --ranks 3
+says 2 '2 processes: start as many' 2 "$run" --in in --out no --ranks 3
 # Ranks whose arguments differ: each names the argument and both values.
 says 1 'rank 0: .*scale: rank 1 has 2, rank 0 has 1' 1 "$run" --in in --out no --scale 1 : -n 1 "$run" --in in \
     --out no --scale 2
