@@ -163,6 +163,10 @@ static int canonical_pass(struct kcp_report *rep, const struct kcp_variant *v,
       "beta=sigmoid h0 dht gate=softplus" }, \
     { stage, 0, "gdn live H=1 HV=2 K=128 V=128 C=64 lengths=70,130 l2norm " \
       "beta=sigmoid h0 dht gate=softplus" }, \
+    { stage, 0, "kda turns H=1 HV=2 K=128 V=128 C=64 lengths=70,5,130 l2norm " \
+      "beta=sigmoid h0 dht gate=bounded" }, \
+    { stage, 0, "gdn live H=1 HV=2 K=128 V=128 C=64 lengths=70,5,130 l2norm " \
+      "beta=sigmoid h0 dht gate=bounded" }, \
     { stage, 1, "kda live H=1 HV=2 K=64 V=64 lengths=150,0,300 L=64 l2norm " \
       "beta=sigmoid h0 dht" }, \
     { stage, 1, "gdn strong H=2 K=128 V=128 lengths=330 L=128 l2norm save=all h0 " \
