@@ -50,8 +50,8 @@ struct head_shape {
         HALF = (kda ? 3 : 2) * STEP_TILE,          // from channel 0 to channel 64
         KB = (kda ? ROW_G : ROW_K) * STEP_TILE,    // kb, or k
         SCAN_REGISTERS = 160,
-        GATE_REGISTERS = 40,
-        TRIANGLE_REGISTERS = kda ? 80 : 88,
+        GATE_REGISTERS = 48,
+        TRIANGLE_REGISTERS = kda ? 64 : 88,
     };
 };
 
