@@ -75,8 +75,8 @@ static inline struct conv_call conv_call_of(const struct kcp_conv *c)
     return a;
 }
 
-// dweight and dbias from the sums of this rank's stretches [rows,n], n = D (Wc + 1); all
-// [R,rows,n] and sum [n] are scratch.
+// dweight and dbias from the sums of this rank's stretches [rows,n], n = D (Wc + 1);
+// all [R,rows,n] and sum [n] are scratch.
 static inline int store_conv_sums(const struct conv_call *a, const float *stretches,
                                   int64_t n, float *all, float *sum)
 {
