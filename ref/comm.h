@@ -111,8 +111,8 @@ int kcp_timeout(double *seconds, char *why, size_t n);
  * is lost the communicator is aborted, so that no stream waits for ever, and barrier
  * and all later calls return KCP_COMM: what a stream did before counts only then.
  * R threads of this process, rank r on GPU r. A body that waits for another rank's GPU
- * (cudaFree of its memory, cudaDeviceSynchronize there) may stop both ranks, because that
- * GPU may wait for this rank's next collective: */
+ * (cudaFree of its memory, cudaDeviceSynchronize there) may stop both ranks, because
+ * that GPU may wait for this rank's next collective: */
 int kcp_nccl_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
                          char *why, size_t n);
 /* On the calling thread's GPU, over any communicator on host memory (threads, MPI): it

@@ -4,8 +4,8 @@
  * the twin.  Next: mutants.c.
  * A kernel that walks back in steps of 32 rows with an anchor in row 15 keeps dS times
  * 2^a, a being the sum of log2 decays up to the anchor. From the step after to a step
- * dS has the factor 2^(E - a + a'). Below 2^-126 that is 0 in fp32, although the rows of
- * the step divide by 2^(G - a) and still need dS. */
+ * dS has the factor 2^(E - a + a'). Below 2^-126 that is 0 in fp32, although the rows
+ * of the step divide by 2^(G - a) and still need dS. */
 #include "ref.h"
 
 #include <math.h>
@@ -134,7 +134,8 @@ static int head(struct walk *w, int seq, int64_t begin, int64_t end)
                          e + (t - t0) * a->V, dv);
         }
     for (int64_t x = 0; x < KV; x++)
-        ((double *)a->dh0)[state + (turned ? x % a->V * a->K + x / a->V : x)] = w->dS[x];
+        ((double *)a->dh0)[state + (turned ? x % a->V * a->K + x / a->V : x)] =
+            w->dS[x];
     free(starts);
     free(e);
     return KCP_OK;

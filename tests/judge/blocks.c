@@ -1,8 +1,8 @@
 /* blocks.c -- memory of the calling thread's GPU, kept from array to array.
  *
  * Book: CONTRIBUTING.md, "How the judge works".
- * Checked by: tests/20_clusters/stand_in/late.c, over the stand-ins; bench/check_gpus.sh.
- * Next: trial.c.
+ * Checked by: tests/20_clusters/stand_in/late.c, over the stand-ins;
+ * bench/check_gpus.sh.  Next: trial.c.
  *
  * cudaMalloc and cudaFree hold a lock of the whole machine, for which concurrent judges
  * wait, so a block is kept. Large blocks are not, nor is any block under the sanitizers

@@ -117,8 +117,8 @@ struct step_position {
     }
 };
 
-// By all lanes of a warp: what they have written and read is ordered before one arrival.
-// racecheck does not follow __syncwarp, so in its build every lane arrives.
+// By all lanes of a warp: what they have written and read is ordered before one
+// arrival. racecheck does not follow __syncwarp, so in its build every lane arrives.
 #ifdef KCP_FOR_SANITIZERS
 enum { WARP_ARRIVALS = 32 };
 #else

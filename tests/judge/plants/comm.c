@@ -21,8 +21,8 @@ enum { HONEST, SHORT, SHIFTED, SILENT, ELSEWHERE };
 /* The judge's communicator of this rank, which may be a thread. */
 static __thread struct kcp_comm *real;
 
-/* SHORT: the last eighth of each message is not sent. SHIFTED: 16 bytes too far. SILENT:
- * nothing is sent, and the status is 0. */
+/* SHORT: the last eighth of each message is not sent. SHIFTED: 16 bytes too far.
+ * SILENT: nothing is sent, and the status is 0. */
 static const void *begin_of(const void *x)
 {
     return (const char *)x + (WRONG == SHIFTED ? 16 : 0);
