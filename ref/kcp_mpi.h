@@ -23,9 +23,10 @@ int kcp_mpi_start(struct kcp_mpi *mpi, char *why, size_t n);
 /* A communicator over MPI_COMM_WORLD on host memory, after kcp_mpi_start. KCP_NA: built
  * without MPI. */
 int kcp_mpi_world(struct kcp_comm **comm, char *why, size_t n);
-/* The last call of a program on each of its ways out; returns status. With status 0 it
- * finalizes MPI. MPI_Finalize waits for all ranks, so with another status it only waits
- * 0.3 s, in which the other ranks report what they know; the launcher ends them. */
+/* The last call of a program on each of its ways out; returns status, or 1 if that is
+ * 0 after a communicator has failed. With status 0 it finalizes MPI. MPI_Finalize waits
+ * for all ranks, so with another status it only waits 0.3 s, in which the other ranks
+ * report what they know; then the launcher ends them. */
 int kcp_mpi_end(int status);
 
 #ifdef MPI_VERSION

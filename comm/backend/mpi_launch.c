@@ -57,6 +57,8 @@ int kcp_mpi_start(struct kcp_mpi *mpi, char *why, size_t n)
         if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level))
             return KCP_COMM;
         is_ours = 1;
+        /* MPICH reports an error of MPI_Test here, and not to the request's own. */
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     }
     MPI_Comm_size(MPI_COMM_WORLD, &mpi->R);
     MPI_Comm_rank(MPI_COMM_WORLD, &mpi->r);
@@ -85,7 +87,9 @@ int kcp_mpi_end(int status)
     if (!is_ours)
         return status;
     fflush(NULL);
-    if (status || kcp_mpi_has_failed)
+    if (!status && kcp_mpi_has_failed)
+        status = 1;
+    if (status)
         nanosleep(&moment, NULL);
     else
         MPI_Finalize();
