@@ -133,7 +133,7 @@ int survivor_main(int argc, char **argv)
         return 2;
     }
     uint64_t seed = 0;
-    repeats_asked = 0;                             /* the lists' part */
+    case_repeats = 0;                             /* the lists' part */
     if (strchr(more, ' ')) return on_case(&record, object, more);
     if (*more) seed = strtoull(more, NULL, 10);
     else if (getrandom(&seed, sizeof seed, 0) == sizeof seed) seed %= 1000000000;

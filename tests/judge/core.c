@@ -16,7 +16,7 @@ static const char *const storage_name[] = { "f64", "f32", "bf16" };
 /* Cases given in words have one seed. */
 static int seeds_of(const struct options *o)
 {
-    return o->seeds > 1 && !o->alone ? o->seeds : 1;
+    return o->seeds > 1 && !o->given ? o->seeds : 1;
 }
 
 /* Most mutants of a stage fail in the same few cases, so a mutant is tried in order of
@@ -85,7 +85,7 @@ static int is_decidable(const struct kcp_stage *s, const struct kcp_variant *v,
     struct verdict t;
     char why[160];
     int n, rejects = 0, rejects_with_R = 0;
-    if (!s->ranks || !o->ranks || o->alone) return 1;
+    if (!s->ranks || !o->ranks || o->given) return 1;
     any.ranks = 0;
     struct kcase *list = cases_of(s, v, &any, NULL, &n);
     struct isolated x = { .stage = s, .variant = v, .list = list };
@@ -198,10 +198,10 @@ static struct kcase *list_of(const struct kcp_stage *s, const struct kcp_variant
     first[0] = 0;
     for (int i = 0; i < seeds_of(o); i++) {
         struct options one = *o;
-        int n = o->nalone;
+        int n = o->ngiven;
         one.seed += (uint64_t)i;
-        struct kcase *more = o->alone ? NULL : cases_of(s, v, &one, paths_device(), &n);
-        const struct kcase *from = o->alone ? o->alone : more;
+        struct kcase *more = o->given ? NULL : cases_of(s, v, &one, paths_device(), &n);
+        const struct kcase *from = o->given ? o->given : more;
         const size_t to = (size_t)first[i];
         struct kcase *list = from ? realloc(all, (to + (size_t)n + 1) * sizeof *all)
                                    : NULL;
@@ -347,7 +347,7 @@ int judge_object(const struct kcp_variant *v, const struct options *o,
                  struct kcp_report *rep)
 {
     const struct kcp_stage *s = stage_find(v->stage);
-    const int fixed = o->alone || o->reference || ranks_mine() >= 0;
+    const int fixed = o->given || o->reference || ranks_mine() >= 0;
     int err = judge_variant(s, v, o, rep);
     for (int i = 0; i < 2 && !err && !fixed; i++) {
         struct isolated x = { .stage = s, .variant = v, .object = o->object,
@@ -384,7 +384,7 @@ static void judge_stage_seeds(const struct kcp_stage *s, const struct kcp_varian
 {
     struct kcp_report own[MOST_SEEDS];
     for (int i = 0; i < o->seeds; i++)
-        own[i] = (struct kcp_report){ .quiet = rep->quiet, .asked = rep->asked };
+        own[i] = (struct kcp_report){ .quiet = rep->quiet, .selected = rep->selected };
     for (int j = 0; j < nv; j++) {
         const int ours = v[j]->where == KCP_DEVICE || !o->only_device;
         if (ours && !is_mutant(v[j])) judge_variant(s, v[j], o, own);
@@ -430,7 +430,7 @@ int judge_all(const struct options *o, struct kcp_report *rep)
         }
         if (has_to_stop(o, rep)) return report_close(rep, o->strict);
         if (!o->only_device) judge_reference(s, o, rep);
-        if (!o->variant && !o->alone && !apart) paths_close(s, o, rep);
+        if (!o->variant && !o->given && !apart) paths_close(s, o, rep);
         else if (nv && !apart) paths_left_out(s, o);
         for (int j = 0; j < nc && !has_to_stop(o, rep); j++)
             if (check_is_here(o, c[j]) && check_asked(o, c[j])) judge_check(c[j], rep);

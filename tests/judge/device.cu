@@ -3,7 +3,7 @@
 // Checked by: every trial of a device variant.
 // Next: blocks.c.
 //
-// NCCL wants a GPU a rank; threads do not, so a kernel for context parallelism can be
+// NCCL needs a GPU per rank, threads do not: a kernel for context parallelism can be
 // written and judged on one GPU. Each copy waits: this is for development, not speed.
 #include "judge.h"
 #include "cuda/host/mapops.cuh"

@@ -168,20 +168,20 @@ static int of_shapes(const struct kcase *k, const char *shapes)
 
 static struct kcase *cases_in_words(const struct options *o, int *n)
 {
-    struct kcase *list = calloc((size_t)o->nalone + 1, sizeof *list);
-    for (int i = 0; list && i < o->nalone; i++) {
-        list[i] = o->alone[i];
+    struct kcase *list = calloc((size_t)o->ngiven + 1, sizeof *list);
+    for (int i = 0; list && i < o->ngiven; i++) {
+        list[i] = o->given[i];
         list[i].id = i;
         list[i].spread = KCP_CONTIGUOUS;                   /* cuts say it all */
         if (!list[i].seed) list[i].seed = o->seed * 1000003u + (unsigned)i;
     }
-    *n = list ? o->nalone : 0;
+    *n = list ? o->ngiven : 0;
     return list;
 }
 
 struct kcase *emit_list(const struct kcp_stage *s, const struct options *o, int *n)
 {
-    if (o->nalone) return cases_in_words(o, n);
+    if (o->ngiven) return cases_in_words(o, n);
     struct kcase *list = cases_make(s, o->full, 0, o->seed, o->ranks, n), *more;
     for (int i = 0; i < 4 && list && o->wide; i++) {
         int m = 0, drawn = *n;
@@ -226,7 +226,7 @@ static int write_list(const char *path, const struct kcp_stage *s,
             (unsigned long long)o->seed, o->full, o->ranks, emit_storage[o->storage]);
     if (o->wide) fprintf(f, "wide 1\n");
     if (o->shapes) fprintf(f, "shapes %s\n", o->shapes);
-    for (int i = 0; i < n && o->nalone; i++) {
+    for (int i = 0; i < n && o->ngiven; i++) {
         case_print(&list[i], words, sizeof words);
         fprintf(f, "case %s\n", words);
     }

@@ -19,7 +19,7 @@ static const int64_t cu[N + 1] = { 0, 260, 260, 261, 330, 421, 421 };
 static const int64_t uneven[] = { 0, 3, 3, 130, 131, 205, 263, 421 };
 static const int64_t late[] = { 0, 0, 0, 64, 400, 421, 421 };
 
-/* Outputs that nobody has written, all ones; or too few, where there is no memory. */
+/* Unwritten outputs, all ones. */
 static inline int outputs_add(double **out, const int *size, int n)
 {
     for (int j = 0; j < n; j++) {

@@ -92,7 +92,7 @@ static void judge_dir(const char *dir, const struct kcp_stage *s, const struct k
 
 /* cases.txt into o: 0, or 2 after one line. */
 static int read_list(const char *path, struct options *o, char stage[32],
-                     char shapes[256], struct kcase alone[8])
+                     char shapes[256], struct kcase given[8])
 {
     char line[1024], word[16], storage[8] = "", why[300];
     unsigned long long seed;
@@ -112,12 +112,12 @@ static int read_list(const char *path, struct options *o, char stage[32],
         if (!strcmp(line, "wide 1")) o->wide = 1;
         else if (sscanf(line, "shapes %255s", shapes) == 1) o->shapes = shapes;
         else if (sscanf(line, "%15s", word) == 1 && !strcmp(word, "case") &&
-                 o->nalone < 8)
-            odd = case_parse(line + 5, &alone[o->nalone++], why, sizeof why);
+                 o->ngiven < 8)
+            odd = case_parse(line + 5, &given[o->ngiven++], why, sizeof why);
         else odd = 1;
     }
     fclose(f);
-    if (o->nalone) o->alone = alone;
+    if (o->ngiven) o->given = given;
     o->seed = seed;
     while (as < 2 && strcmp(emit_storage[as], storage)) as++;
     o->storage = as;
@@ -132,10 +132,10 @@ int judge_foreign(const char *dir, const struct options *o, struct kcp_report *r
 {
     char path[4096], stage[32], shapes[256];
     struct options made = { 0 };
-    struct kcase alone[8];
+    struct kcase given[8];
     int n = 0;
     snprintf(path, sizeof path, "%s/cases.txt", dir);
-    if (read_list(path, &made, stage, shapes, alone)) return 2;
+    if (read_list(path, &made, stage, shapes, given)) return 2;
     const struct kcp_stage *s = stage_find(stage);
     struct kcase *list = emit_list(s, &made, &n);
     printf("%s, %d cases, %s\n", s->name, n, emit_storage[made.storage]);

@@ -265,8 +265,8 @@ struct options {
     int wide;                                 /* of --emit: all lists */
     const char *shapes;                       /* of --emit: "128x128,64x64", or NULL */
     uint64_t seed;
-    const struct kcase *alone;                /* only these cases, or NULL */
-    int nalone;
+    const struct kcase *given;                /* only these cases, or NULL */
+    int ngiven;
     const struct kcp_variant *reference;      /* of its stage, or NULL: ours */
     const char *object;                       /* shared object of the variant */
     int stop;                                 /* at the first failure */
@@ -274,7 +274,7 @@ struct options {
 };
 enum { MOST_SEEDS = 32 };
 void repeats_begin(void);                     /* the next case is a first one */
-extern int repeats_asked;                     /* --repeats (1) */
+extern int case_repeats;                     /* --repeats (1) */
 /* judged: the tolerance, and the rounding of the inputs. A mutant is written in double
  * and judged at all three. */
 int judge_case(const struct kcp_stage *s, const struct kcp_variant *v,
@@ -293,7 +293,7 @@ extern int isolation_limit;                   /* seconds for a run; 0: no limit 
 /* ---- report.c */
 struct kcp_report {
     int pass, marginal, fail, na, skip, caught, survived, expectations;
-    int quiet, asked;                         /* asked: --variant */
+    int quiet, selected;                      /* selected: --variant */
     int stop;                                 /* --stop: no case after a failure */
     char first[256];                          /* the first failure, for Criterion */
     double seconds;                           /* of many seeds: of this one */

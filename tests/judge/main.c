@@ -20,7 +20,7 @@ struct command {
     int64_t seed;
     int exchange, repeats, limit;
     int list, bare, here, in_turn, exact, apart, paths, cases, smallest;
-    struct kcase alone[8];
+    struct kcase given[8];
 };
 
 #define OPTION(name, field, kind, value, expects, low, high, help)                    \
@@ -72,17 +72,17 @@ static int read_values(struct command *x)
     bare_workspaces = x->bare;
     isolation_off = x->here;
     ranks_in_turn = x->in_turn;
-    if (x->repeats >= 0) repeats_asked = x->repeats;
+    if (x->repeats >= 0) case_repeats = x->repeats;
     if (x->limit >= 0) isolation_limit = x->limit;
     if (x->backend && strcmp(x->backend, "nccl") && strcmp(x->backend, "threads"))
         return bad("--backend", x->backend, "threads or nccl");
     if (o->stage && !stage_find(o->stage) && !kcp_checks(o->stage, &c, 1))
         return bad("--stage", o->stage, "a stage, e.g. 05 or 05_affine");
-    if (x->words && !(o->nalone = cases_parse(x->words, x->alone, 8, why, sizeof why)))
+    if (x->words && !(o->ngiven = cases_parse(x->words, x->given, 8, why, sizeof why)))
         return bad("--case", why, "words as a failure prints them");
-    if (x->words) o->alone = x->alone;
-    for (int i = 0; i < o->nalone && o->stage && stage_find(o->stage); i++) {
-        const char *word = inputs_ignore(stage_find(o->stage), &x->alone[i]);
+    if (x->words) o->given = x->given;
+    for (int i = 0; i < o->ngiven && o->stage && stage_find(o->stage); i++) {
+        const char *word = inputs_ignore(stage_find(o->stage), &x->given[i]);
         if (word) return bad("--case", word, "words that this stage's inputs read");
     }
     if (x->exact) fence_bytes = 0;
@@ -256,7 +256,7 @@ static int set_reference(struct command *x)
 
 static int judge(struct command *x, const struct kcp_variant *mine)
 {
-    struct kcp_report rep = { .quiet = x->o.quiet, .asked = x->o.variant != NULL,
+    struct kcp_report rep = { .quiet = x->o.quiet, .selected = x->o.variant != NULL,
                               .stop = x->o.stop };
     struct options *o = &x->o;
     char why[160];
@@ -270,7 +270,7 @@ static int judge(struct command *x, const struct kcp_variant *mine)
             fprintf(stderr, "kcp-check: stage %.2s is one rank's work: run it without "
                     "%s\n", s->name, ranks_launcher());
     }
-    for (int i = 0; i < o->nalone && !status; i++) status = case_fits(&o->alone[i], o);
+    for (int i = 0; i < o->ngiven && !status; i++) status = case_fits(&o->given[i], o);
     if (status) {
         ranks_close();
         return status;
@@ -314,8 +314,8 @@ static int run(int argc, char **argv)
         return bad("--variant", o->variant, "a name that --list prints, or ./mine.so");
     if (x.list) return list(o);
     if (x.paths) return paths_print(o, x.cases, x.smallest);
-    for (int i = 0; x.emit && i < o->nalone; i++)
-        if (case_fits(&o->alone[i], o)) return 2;
+    for (int i = 0; x.emit && i < o->ngiven; i++)
+        if (case_fits(&o->given[i], o)) return 2;
     if (x.emit) return emit_cases(x.emit, o);
     if (x.keep) return outputs_keep(x.keep, o);
     if (x.against) return outputs_against(x.against, o);

@@ -1,11 +1,11 @@
 /* ranks.c -- where the ranks of a trial are: threads here, GPUs here, or processes.
  *
- * Book: chapter 20, and CONTRIBUTING.md.  Checked by: tests/cli/mpi.sh.
- * Next: exchange_trials.c.
+ * Book: chapter 20, and CONTRIBUTING.md.  Checked by: tests/cli/mpi.sh. Next:
+ * exchange_trials.c.
  *
- * Under a launcher every process walks the same trials from the same seed, runs its own
- * rank, and all take the worst verdict of any, so that they walk on alike. A lost rank
- * ends the walk: every process says whom it misses, and exits with 1. */
+ * Under a launcher all processes run the same trials from the same seed, each its rank,
+ * and take the worst verdict of all, so that they stay in step. If a rank is lost,
+ * every process prints which, and exits with 1. */
 #include "judge.h"
 #include "kcp_mpi.h"
 #include <math.h>
@@ -18,7 +18,7 @@ static struct kcp_comm *host, *gpu;        /* of this process; NULL: threads */
 static int apart;
 static const char *launcher = "";
 
-/* ---- GPUs of one process: NCCL starts slowly, so its ranks stay for all trials */
+/* ---- GPUs of one process: ranks stay for all trials, because NCCL starts slowly */
 static struct pool {
     pthread_mutex_t lock;
     pthread_cond_t change;

@@ -54,7 +54,7 @@ const char *shell_word(const char *s, char *buf, size_t n)
 int report_close(const struct kcp_report *r, int strict)
 {
     const int ran = r->pass + r->marginal + r->fail + r->caught + r->survived;
-    const int nothing = !ran && (r->asked || !(r->skip || r->na));
+    const int nothing = !ran && (r->selected || !(r->skip || r->na));
     const int bad = r->fail || r->survived || nothing;
     printf("%s%s: %d mutants caught, %d survived; %d n/a\n",
            bad ? "FAILED" : "OK", r->skip || r->na ? ", INCOMPLETE" : "", r->caught,

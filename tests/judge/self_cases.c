@@ -254,11 +254,11 @@ static int rare(struct kcp_report *rep)
         { "05", NULL }, { "08", NULL } };
     const struct rank_args *one = NULL;
     const int buffers = (int)(sizeof one->buffer / sizeof *one->buffer);
-    const int asked = repeats_asked;
+    const int asked = case_repeats;
     for (int i = 0; i < kcp_nstages; i++)
         EXPECT(rep, kcp_stages[i].nfields < buffers, "%s: %d fields, %d buffers",
                kcp_stages[i].name, kcp_stages[i].nfields, buffers);
-    repeats_asked = 0;
+    case_repeats = 0;
     for (int i = 0; i < 4; i++) {
         const struct kcp_stage *s = stage_find(rows[i].stage);
         const struct kcp_variant *v;
@@ -274,7 +274,7 @@ static int rare(struct kcp_report *rep)
         EXPECT(rep, t.outcome == PASS, "%s: %s", s->name, t.why);
         free(list);
     }
-    repeats_asked = asked;
+    case_repeats = asked;
     return KCP_OK;
 }
 KCP_CHECK(check_00_rare) = { "00_judge", "rare",

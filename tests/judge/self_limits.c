@@ -174,9 +174,9 @@ static int closes(struct kcp_report *rep)
 {
     static const struct { struct kcp_report of; const char *line; int status; }
     row[] = {
-        { { .na = 1, .asked = 1 }, "nothing ran", 1 },
-        { { .skip = 1, .asked = 1 }, "nothing ran", 1 },
-        { { .asked = 1 }, "no such stage", 1 },
+        { { .na = 1, .selected = 1 }, "nothing ran", 1 },
+        { { .skip = 1, .selected = 1 }, "nothing ran", 1 },
+        { { .selected = 1 }, "no such stage", 1 },
         { { .pass = 1, .na = 1 }, "INCOMPLETE", 0 },
         { { .pass = 1 }, "1 passed, 0 failed", 0 } };
     for (int i = 0; i < 5; i++) {

@@ -468,8 +468,8 @@ static void at_each_size(struct kcp_report *rep, const struct row *x,
 
 static int lists(struct kcp_report *rep)
 {
-    const int asked = repeats_asked;
-    repeats_asked = 0;                           /* the lists alone must reject it */
+    const int asked = case_repeats;
+    case_repeats = 0;                           /* the lists alone must reject it */
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct row *x = &rows[i];
         int n;
@@ -491,7 +491,7 @@ static int lists(struct kcp_report *rep)
         planted_chapter = 0;
         free(list);
     }
-    repeats_asked = asked;
+    case_repeats = asked;
     return KCP_OK;
 }
 KCP_CHECK(check_00_lists) = { "00_judge", "lists",

@@ -78,10 +78,10 @@ static int far(struct kcp_report *rep)
     m.name = "far";
     m.is_far = 1;
     m.copy = counted_copy;
-    const int asked = repeats_asked;
-    repeats_asked = 0;
+    const int asked = case_repeats;
+    case_repeats = 0;
     judge_plant(rep, &plants[0], &m);
-    repeats_asked = asked;
+    case_repeats = asked;
     EXPECT(rep, copies == 2, "%d copies, expected one there and one back", copies);
     return in_memory(rep, &m, HOST_ONLY);
 }

@@ -137,7 +137,7 @@ static int run_again(struct trial *t, char *why, size_t n)
     return trial_run(t, why, n);
 }
 
-int repeats_asked = 1;
+int case_repeats = 1;
 static const int64_t LARGE_STATES = 1 << 22;
 
 /* The list that is judged, and how many cases ran in each pass. A case's seed less its
@@ -148,9 +148,9 @@ static struct list_run {
     enum kcp_storage storage;
     uint64_t seed;
     int ran[2];
-} walked;
+} list_run;
 
-void repeats_begin(void) { walked = (struct list_run){ 0 }; }
+void repeats_begin(void) { list_run = (struct list_run){ 0 }; }
 
 /* The first case of the list that the variant takes, in this pass? */
 static int is_first(const struct trial *t, const struct kcase *k)
@@ -158,10 +158,10 @@ static int is_first(const struct trial *t, const struct kcase *k)
     const struct list_run now = { t->stage, t->variant->run, t->variant->storage,
                                   k->seed - (unsigned)k->id, { 0 } };
     const int pass = t->pass == KCP_BACKWARD;
-    const int same = walked.stage == now.stage && walked.run == now.run &&
-                     walked.storage == now.storage && walked.seed == now.seed;
-    if (!same) walked = now;
-    return !walked.ran[pass]++;
+    const int same = list_run.stage == now.stage && list_run.run == now.run &&
+                     list_run.storage == now.storage && list_run.seed == now.seed;
+    if (!same) list_run = now;
+    return !list_run.ran[pass]++;
 }
 
 /* The first case that a variant takes runs fifty times, in each pass; four times if its
@@ -174,8 +174,8 @@ static int repeats_of(const struct trial *t, const struct kcase *k)
     const int first = is_first(t, k) || k->id == 0;
     const struct kcp_call *c = &k->call;
     const int64_t states = (int64_t)c->N * c->HV * c->K * c->V;
-    if (first && repeats_asked == 1) return states > LARGE_STATES ? 4 : 50;
-    return first || k->id % 1000 < 3 || k->again ? repeats_asked : 0;
+    if (first && case_repeats == 1) return states > LARGE_STATES ? 4 : 50;
+    return first || k->id % 1000 < 3 || k->again ? case_repeats : 0;
 }
 
 static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
