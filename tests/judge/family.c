@@ -16,17 +16,7 @@
 /* Rows of unit length, changed as the case says. */
 static void unit_rows(struct tensor *t, const struct kcase *k, int alike)
 {
-    const int K = k->call.K;
-    struct stream s = stream_of(k->seed, t->name);
-    double (*x)[K] = t->p;
-    for (int64_t i = 0; i < t->n / K; i++) {
-        double sum = 1e-30;
-        for (int j = 0; j < K; j++) {
-            x[i][j] = normal(&s);
-            sum += x[i][j] * x[i][j];
-        }
-        for (int j = 0; j < K; j++) x[i][j] /= sqrt(sum);
-    }
+    fill_rows(t, k->seed, k->call.K, 1);
     rows_unlike(t, k, alike);
 }
 
@@ -55,9 +45,7 @@ void family_draw(struct tensor_set *b, const struct kcase *k)
     unit_rows(tensor_add(b, "k", "T H K", KCP_ACTV, c), k, 1);
     for (int j = 0; j < 2; j++) {
         struct tensor *t = tensor_add(b, plain[j], "T HV V", KCP_ACTV, c);
-        struct stream s = stream_of(k->seed, t->name);
-        const double size = k->big && !j ? 1e4 : 1;
-        for (int64_t i = 0; i < t->n; i++) ((double *)t->p)[i] = size * normal(&s);
+        fill_normal(t, k->seed, k->big && !j ? 1e4 : 1);
     }
     if (c->model != KCP_GLA)
         gates(tensor_add(b, "b", "T HV K", KCP_ACTV, c), k, c->K, center);

@@ -61,7 +61,7 @@ static double raw_gate(const struct kcase *k, double g, double A_log, double dt_
     }
 }
 
-static void fill_normal(struct tensor *t, uint64_t seed, double size)
+void fill_normal(struct tensor *t, uint64_t seed, double size)
 {
     struct stream s = stream_of(seed, t->name);
     for (int64_t i = 0; i < t->n; i++) ((double *)t->p)[i] = size * normal(&s);
@@ -150,8 +150,7 @@ void rows_unlike(struct tensor *t, const struct kcase *k, int alike)
     scale_rows(t, k);
 }
 
-/* Rows of normals; of unit length if the layer does not normalise them. */
-static void fill_rows(struct tensor *t, uint64_t seed, int K, int unit)
+void fill_rows(struct tensor *t, uint64_t seed, int K, int unit)
 {
     fill_normal(t, seed, 1);
     double (*x)[K] = t->p;

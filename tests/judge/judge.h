@@ -86,6 +86,9 @@ int  inputs_draw(struct tensor_set *b, const struct kcase *k, const struct kcp_s
 void rows_unlike(struct tensor *t, const struct kcase *k, int alike);
 /* A word of the case that the stage ignores; NULL: none. */
 const char *inputs_ignore(const struct kcp_stage *s, const struct kcase *k);
+/* Normals times size; rows of K normals, scaled to unit length if unit. */
+void fill_normal(struct tensor *t, uint64_t seed, double size);
+void fill_rows(struct tensor *t, uint64_t seed, int K, int unit);
 void tensor_set_round(struct tensor_set *b, enum kcp_storage storage);
 /* The stages of 02 to 11 before `end` in this pass (17 counts as 04; all for 07 and
  * 12); `end` too for part KCP_REVERSE, which reads what part KCP_LOCAL writes. */

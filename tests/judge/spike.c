@@ -9,23 +9,12 @@
 #include <string.h>
 
 static struct tensor *normals(struct tensor_set *b, const struct kcase *k,
-                              const char *name,
-                              const char *shape, enum kcp_store store, double size)
+                              const char *name, const char *shape,
+                              enum kcp_store store, double size)
 {
     struct tensor *t = tensor_add(b, name, shape, store, &k->call);
-    struct stream s = stream_of(k->seed, name);
-    for (int64_t i = 0; i < t->n; i++) ((double *)t->p)[i] = size * normal(&s);
+    fill_normal(t, k->seed, size);
     return t;
-}
-
-static void unit(struct tensor *t, int K)
-{
-    double (*x)[K] = t->p;
-    for (int64_t i = 0; i < t->n / K; i++) {
-        double sum = 1e-30;
-        for (int j = 0; j < K; j++) sum += x[i][j] * x[i][j];
-        for (int j = 0; j < K; j++) x[i][j] /= sqrt(sum);
-    }
 }
 
 /* `value` with this chance, in runs of this mean length, which may cover whole
@@ -48,8 +37,8 @@ void spike_draw(struct tensor_set *b, const struct kcase *k)
 {
     const struct kcp_call *c = &k->call;
     struct tensor *base = tensor_find(b, "alpha_base");
-    unit(normals(b, k, "q", "T H K", KCP_ACTV, 1), c->K);
-    unit(normals(b, k, "k", "T H K", KCP_ACTV, 1), c->K);
+    fill_rows(tensor_add(b, "q", "T H K", KCP_ACTV, c), k->seed, c->K, 1);
+    fill_rows(tensor_add(b, "k", "T H K", KCP_ACTV, c), k->seed, c->K, 1);
     rows_unlike(tensor_find(b, "q"), k, 0);
     rows_unlike(tensor_find(b, "k"), k, 1);
     normals(b, k, "v", "T HV V", KCP_ACTV, k->big ? 1e4 : 1);
