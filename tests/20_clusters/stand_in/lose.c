@@ -26,7 +26,7 @@ struct trial {
     enum way way;
     struct meet meet;
     atomic_int ended;                      /* survivors that have returned */
-    double began;
+    _Atomic double began;                  /* rank 1 writes it, the others read */
     struct lossy_layer *a[MOST];
     struct seen seen[MOST];
 };
