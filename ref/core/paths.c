@@ -216,7 +216,7 @@ static void add_split(struct kcp_facts *f, const struct kcp_call *c, int sms)
     f->crossing = c->plan->crossing;
     f->alone = kcp_alone(c);
     f->canonical = c->plan->L > 0;
-    f->jobs = kcp_most_jobs(c, sms);
+    f->jobs = kcp_most_jobs(c);
     f->pieces = kcp_pieces(c, sms);
     f->share = kcp_prepare_share(kcp_most_prepared(c, sms), c->HV, sms);
 }

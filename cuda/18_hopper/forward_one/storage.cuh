@@ -6,7 +6,6 @@
 
 #include "cuda/18_hopper/chunk_prepare.cuh"
 #include "cuda/18_hopper/forward_scan/products.cuh"
-#include "cuda/18_hopper/step_record.cuh"
 #include "cuda/tile/narrow.cuh"
 
 // One block walks over a stretch of one value head in steps of 32 tokens. With G the
@@ -83,20 +82,19 @@ static_assert(sizeof(struct step_stage<1>) % 1024 == 0
               "stages are aligned, and a block is on chip");
 
 // Tokens begin .. begin + len - 1 are a whole sequence, whose states are row `row` of
-// h0 and of ht, and whose records begin with number `record`.
+// h0 and of ht.
 enum { FEW_STRETCHES = 64 };
-struct stretch { int begin, len, row, record; };
+struct stretch { int begin, len, row; };
 
 struct head_params {
     CUtensorMap q, k, g, v, o;           // boxes of 32 rows; g: KDA alone
     struct forward_params f;
     const struct stretch *stretch;       // the longest first; NULL: they are these few
     struct stretch few[FEW_STRETCHES];
-    struct step_record *records;         // KDA, of the block; NULL: it is not kept
 };
 
 // What a block walks over: value head n, query/key head m.
-struct head_walk { int n, m, begin, len, row, steps, record; };
+struct head_walk { int n, m, begin, len, row, steps; };
 
 static __device__ __forceinline__ struct head_walk head_walk_of(
     const struct head_params &x)
@@ -104,24 +102,7 @@ static __device__ __forceinline__ struct head_walk head_walk_of(
     const struct stretch s = x.stretch ? x.stretch[blockIdx.y] : x.few[blockIdx.y];
     const int n = blockIdx.x;
     return { n, n / (x.f.a.HV / x.f.a.H), s.begin, s.len, s.row,
-             (s.len + STEP_ROWS - 1) / STEP_ROWS, s.record };
-}
-
-static __device__ __forceinline__ struct step_record *kept_record(
-    const struct head_params &x, const struct head_walk &w, int step)
-{
-    return x.records + ((int64_t)(w.record + step) * x.f.a.HV + w.n);
-}
-
-// By a warp: a triangle, complete in shared memory, to its place in the record.
-static __device__ __forceinline__ void keep_triangle(unsigned char *to,
-                                                     const unsigned char *from)
-{
-    #pragma unroll
-    for (int i = 0; i < STEP_TRIANGLE / 512; i++) {
-        const int at = (i * 32 + (int)threadIdx.x % 32) * 16;
-        *(uint4 *)(to + at) = *(const uint4 *)(from + at);
-    }
+             (s.len + STEP_ROWS - 1) / STEP_ROWS };
 }
 
 // The pipeline stage of a step, and how often it was used before.
