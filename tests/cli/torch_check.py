@@ -404,6 +404,40 @@ def interfaces():
         refuses(ImportError, "found no", bad)
 
 
+def second_derivatives():
+    """Refused whatever the first gradient is taken of and the second is taken for: of a
+    sum, whose gradient is a constant, too; by casts and views, and by the custom ops."""
+    x, _, _ = draw(3, (0, 20), 1, 2, 8, 8, options())
+    flat, _, _ = draw(3, (0, 20), 1, 2, 8, 8, options(gdn=True))
+    w = torch.linspace(-1, 1, 64, dtype=D).view(16, 4)
+    kda = lambda **y: kcp_torch.chunk_kda(**y)[0]
+    gdn = lambda **y: kcp_torch.chunk_gated_delta_rule(**y)[0]
+    conv = lambda **y: kcp_torch.causal_conv1d(**y)[0]
+    calls = [(kda, x, "k", "v"), (gdn, flat, "k", "q"),
+             (conv, dict(x=x["v"].reshape(1, 20, 16), weight=w), "x", "weight")]
+    if kcp_torch.ops.available:
+        words = ("KCP_KDA", None, False, False, False, False, None, "recompute", False,
+                 64, "all_gather", False, False)
+        calls += [(lambda **y: kcp_torch.ops.chunk(
+            words, (0, 20), None, None, (*y.values(), None, None, None))[0], x, "k", "v"),
+            (lambda x, weight: kcp_torch.ops.conv(
+                ((0, 20), None, 4, True, False), None, False, (x, weight, None, None)),
+             calls[2][1], "x", "weight")]
+    for f, given, first, second in calls:
+        for kind, turned in ((D, False), (F32, False), (D, True)):
+            for loss in (torch.sum, lambda o: o.square().sum()):
+                y = {n: t.to(kind).clone().requires_grad_()
+                     for n, t in given.items() if t is not None}
+                z = {n: t.mT.contiguous().mT if turned else t for n, t in y.items()}
+                o = f(**z)
+                g, = torch.autograd.grad(loss(o), y[first], create_graph=True)
+                last = (g ** 2).sum() + o.sum()
+                words = "second derivative first"
+                refuses(RuntimeError, words, lambda: torch.autograd.grad(
+                    last, y[second], retain_graph=True))
+                refuses(RuntimeError, words, lambda: last.backward())
+
+
 def single():
     for i, (name, cu, sizes, o) in enumerate(CASES):
         one_case(name, i, cu, sizes, o, chunk=64 if i % 2 or CUDA else 16, save=i == 2)
@@ -442,10 +476,8 @@ def single():
     call(x, options(), cu_seqlens=torch.tensor([0, 7, 40], dtype=torch.int32))
     call(x, options(), cu_seqlens_cpu=[0, 7, 40])
     expect(plan_of.cache_info().misses == made + 1, "equal cu_seqlens, one plan")
+    second_derivatives()
     q = x["q"].clone().requires_grad_()
-    y = call(dict(x, q=q), options())[0]
-    grad, = torch.autograd.grad(y.square().sum(), q, create_graph=True)
-    refuses(RuntimeError, "differentiate twice", lambda: grad.sum().backward())
     with torch.no_grad():
         expect(not call(dict(x, q=q), options())[0].requires_grad, "no_grad")
 

@@ -12,8 +12,9 @@ import math
 import torch
 
 from . import groups, library, ops
-from .core import (Alike, Spec, cast, current_gpu, floating, in_memory, maker, option,
-                   placed, refuse_transforms, shortest, split_of, storage)
+from .core import (Alike, Spec, anchor, cast, current_gpu, first_only, floating,
+                   in_memory, maker, option, placed, refuse_transforms, shortest,
+                   split_of, storage)
 
 FORMS = library.forms()
 INPUTS = ("q_raw", "k_raw", "v", "g_raw", "beta_raw", "A_log", "dt_bias", "h0")
@@ -200,19 +201,17 @@ class Chunk(torch.autograd.Function):
         o, ht, saved, arrays = site.forward(inputs, True, places)
         ctx.site = site
         ctx.save_for_backward(saved, *arrays)
+        ctx.anchor = anchor(inputs, arrays)
         ctx.set_materialize_grads(False)
         return (o, ht) if final else o
 
     @staticmethod
     def backward(ctx, do, dht=None):
-        if torch.is_grad_enabled():           # create_graph: refused when it is used
-            return _once(ctx, do, dht)
         saved, *arrays = ctx.saved_tensors
+        with torch.no_grad():
+            out = ctx.site.backward(saved, arrays, do, dht, ctx.site.dtypes)
         return (None, None, None,
-                *ctx.site.backward(saved, arrays, do, dht, ctx.site.dtypes))
-
-
-_once = torch.autograd.function.once_differentiable(Chunk.backward)
+                *first_only(out, do, dht, ctx.anchor, *arrays))
 
 
 _apply = shortest(Chunk)

@@ -7,8 +7,8 @@ import functools
 import torch
 
 from . import groups, ops
-from .core import (Alike, Spec, cast, floating, in_memory, option, refuse_transforms,
-                   shortest, split_of, storage)
+from .core import (Alike, Spec, anchor, cast, first_only, floating, in_memory, option,
+                   refuse_transforms, shortest, split_of, storage)
 
 FORWARD, BACKWARD = (option(**{"pass": x}) for x in ("KCP_FORWARD", "KCP_BACKWARD"))
 
@@ -108,15 +108,17 @@ class Conv(torch.autograd.Function):
         ctx.rest = (spec, storage("x", inputs[0])[0],
                     [None if t is None else t.dtype for t in inputs])
         ctx.save_for_backward(*arrays)
+        ctx.anchor = anchor(inputs, arrays)
         ctx.set_materialize_grads(False)
         return (y, last) if final else y
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx, dy, dlast=None):
         spec, store, dtypes = ctx.rest
-        return (None, None,
-                *backward(spec, store, ctx.saved_tensors, dy, dlast, dtypes))
+        arrays = ctx.saved_tensors
+        with torch.no_grad():
+            out = backward(spec, store, arrays, dy, dlast, dtypes)
+        return (None, None, *first_only(out, dy, dlast, ctx.anchor, *arrays))
 
 
 _apply = shortest(Conv)

@@ -149,6 +149,52 @@ def shortest(function):
     return function.apply
 
 
+def refuse_second(ctx, *_):
+    raise RuntimeError("kcp_torch: found a second derivative, expected first"
+                       " derivatives only: compute it with a PyTorch reference")
+
+
+class Anchor(torch.autograd.Function):
+    """An empty tensor that depends on these, and keeps none of them in memory."""
+    @staticmethod
+    def forward(ctx, *inputs):
+        return torch.empty(0)
+
+    backward = staticmethod(refuse_second)
+
+
+class FirstOnly(torch.autograd.Function):
+    """The first n tensors as functions of the others, without a derivative."""
+    @staticmethod
+    def forward(ctx, n, *tensors):
+        return tuple(t.detach() for t in tensors[:n])
+
+    backward = staticmethod(refuse_second)
+
+
+def anchor(inputs, arrays):
+    """What first_only needs beside the saved arrays: None if these are the inputs, a
+    cast copy of an input does not depend on it where autograd looks."""
+    kept = set(map(id, arrays))
+    lost = [x for x in inputs
+            if x is not None and x.requires_grad and id(x) not in kept]
+    if not lost:
+        return None
+    with torch.enable_grad():
+        return Anchor.apply(*lost)
+
+
+def first_only(grads, *sources):
+    """Gradients of a backward pass. With create_graph they depend on all sources, so
+    that a second derivative is refused whatever the incoming gradient depends on."""
+    if not torch.is_grad_enabled():
+        return grads
+    given = [t for t in grads if t is not None]
+    out = iter(FirstOnly.apply(len(given), *given,
+                               *(t for t in sources if t is not None)))
+    return [None if t is None else next(out) for t in grads]
+
+
 class Alike:
     """Are tensors as others were that could be read as they are? By their types, sizes,
     strides, devices and requires_grad; a few kinds of them are remembered."""

@@ -12,6 +12,7 @@ import ast
 import torch
 
 from . import groups
+from .core import cast, refuse_second
 
 available = hasattr(torch, "library") and hasattr(torch.library, "register_autograd") \
     and hasattr(torch.library, "register_fake")
@@ -93,7 +94,6 @@ if available:
                        dt_bias: Optional[Tensor], h0: Optional[Tensor],
                        do: Optional[Tensor], dht: Optional[Tensor], words: str
                        ) -> List[Tensor]:
-        from .core import cast
         kept = (q, k, v, g, beta, A_log, dt_bias, h0)
         site = site_of(words, kept)
         inputs = kept[:5] + site.parameters(A_log, dt_bias) + (h0,)
@@ -106,6 +106,8 @@ if available:
     def _(saved, q, k, v, g, beta, A_log, dt_bias, h0, do, dht, words):
         return [x.new_empty(x.shape) for x in (q, k, v, g, beta, A_log, dt_bias, h0)
                 if x is not None]
+
+    torch.library.register_autograd("kcp::chunk_backward", refuse_second)
 
     def _setup(ctx, inputs, output):
         *tensors, words, _ = inputs
@@ -144,7 +146,6 @@ if available:
                       state: Optional[Tensor], dy: Optional[Tensor],
                       dlast: Optional[Tensor], words: str) -> List[Tensor]:
         from .conv import backward, storage
-        from .core import cast
         store, act, acc = storage("x", x)
         arrays = cast(x, act), cast(weight, acc), cast(bias, acc), cast(state, act)
         out = backward(_conv_spec(words, x), store, arrays, dy, dlast,
@@ -156,6 +157,8 @@ if available:
     def _(x, weight, bias, state, dy, dlast, words):
         return [t.new_empty(t.shape) for t in (x, weight, bias, state)
                 if t is not None]
+
+    torch.library.register_autograd("kcp::conv_backward", refuse_second)
 
     def _conv_setup(ctx, inputs, output):
         *tensors, ctx.words, ctx.final = inputs
