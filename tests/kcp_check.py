@@ -329,8 +329,8 @@ def judge(o, here):
     words = ["--stage", o.stage, "--seed", str(o.seed), "--storage", o.storage]
     if o.case is not None:
         words += ["--case", o.case]
-    elif not o.drawn:
-        words += ["--wide"]
+    elif o.small:
+        words += ["--small"]
     if o.cp > 1:
         words += ["--ranks", str(o.cp)]
     try:
@@ -389,8 +389,8 @@ def main():
     p.add_argument("--stage", required=True, help="08, say")
     p.add_argument("--shapes", default="", help="KxV,KxV: judge these, others are n/a")
     p.add_argument("--case", help="one case alone, in kcp-check's words")
-    p.add_argument("--drawn", action="store_true",
-                   help="the drawn list alone, not the anchored and wide ones")
+    p.add_argument("--small", action="store_true",
+                   help="only the small drawn cases, which miss many mistakes")
     p.add_argument("--cp", type=int, default=1, help="processes, a shard each")
     p.add_argument("--as", dest="style", choices=("case", "fla"), default="case")
     p.add_argument("--numpy", action="store_true", help="arrays of NumPy, no PyTorch")

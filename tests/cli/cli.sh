@@ -60,7 +60,7 @@ says 2 '^kcp-check: .*memory' --stage 05 --variant twin \
     --case 'K=1000 V=1000 H=1000 lengths=1000000'
 
 # ---- cases written, computed elsewhere, judged: right, spoilt, missing
-says 0 'cases of 05_affine' --emit e --stage 05 --ranks 2 --seed 9
+says 0 'cases of 05_affine' --emit e --small --stage 05 --ranks 2 --seed 9
 run 05
 says 0 '0 failed' --foreign e
 cp e/case_001/forward/w.npy e/case_000/forward/map.npy
@@ -69,10 +69,10 @@ ls -R e >before
 says 2 'cases.txt' --emit e --stage 05
 holds 'a refused --emit changes the folder' [ "$(ls -R e)" = "$(cat before)" ]
 rm -rf e
-says 0 'cases of 03_wy in e, inputs rounded to bf16' --emit e --stage 03 --storage bf16
+says 0 'cases of 03_wy in e, inputs rounded to bf16' --emit e --small --stage 03 --storage bf16
 says 1 'A.npy' --foreign e
 rm -rf e
-says 0 'cases of 08_forward' --emit e --stage 08 --shapes 64x128 --wide
+says 0 'cases of 08_forward' --emit e --stage 08 --shapes 64x128
 holds '--shapes 64x128 has no other K' [ "$(cat e/case_*/forward/case.txt | grep '^K ' | sort -u)" = 'K 64' ]
 rm -rf e
 says 0 '2 cases of 04_chunk' --emit e --stage 04 --case \

@@ -73,7 +73,7 @@ check() {                        # STATUS PATTERN FUNCTION option...
     judged "$*" "$want" "$words" "$python" "$here/tests/kcp_check.py" --stage 12 --numpy \
         --check "$B/kcp-check" "$@"
 }
-list=--drawn
+list=--small
 [ -z "$FULL" ] || list=
 # shellcheck disable=SC2086
 check 0 ' 0 failed' h0:run $list
@@ -89,7 +89,7 @@ PY
 check 1 complex128 mine:unreal --case "$few"
 check 1 h_in mine:inputs --case "$few"
 check 1 'nothing was judged' mine:none --case "$few"
-check 1 'nothing was judged' h0:run --drawn --shapes 1x1
+check 1 'nothing was judged' h0:run --small --shapes 1x1
 check 1 'status .-9' mine:gone --case "$few"
 check 1 ', 1 failed' mine:silent --case "$few" --limit 1
 grep -q 'in 1 s' out || stop "a function that hangs: $(tail -2 out)"

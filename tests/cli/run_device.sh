@@ -140,7 +140,7 @@ for model in dplr gdn2 gla spike; do
 done
 # ---- a stage, on the judge's own cases
 for stage in 13 14; do
-    rm -rf e; "$B/kcp-check" --emit e --stage $stage --storage bf16 >stdout
+    rm -rf e; "$B/kcp-check" --emit e --small --stage $stage --storage bf16 >stdout
     for d in e/case_000/*ward e/case_001/*ward; do
         rm -rf in; cp -r "$d" in
         # shellcheck disable=SC2046

@@ -83,7 +83,7 @@ awk 'NR == FNR { want[$2] = first = $4; if (FNR == 1) top = $4; n++; next }
     stop "a text that does not exist"
 
 # ---- the functions judged as a user's; drawn cases, FULL=1 all of them
-list=--drawn
+list=--small
 [ -z "$FULL" ] || list=
 for words in "chunk_kda --stage 13" "chunk_gated_delta_rule --stage 08 --cp 2"; do
     # shellcheck disable=SC2086

@@ -560,7 +560,7 @@ def compiled(group=None):
         return f"torch.compile: needs PyTorch 2.4, this is {torch.__version__}: skipped"
     o = options(gate=1)
     x, do, _ = draw(4, PACKED, 1, 2, 8, 8, o)
-    more, part = dict(cu_seqlens_cpu=PACKED), lambda t: t
+    more, part = dict(cu_seqlens_cpu=list(PACKED)), lambda t: t
     if group is not None:
         c = kcp_torch.build_cp_context(PACKED, group, conv1d_kernel_size=4)
         more, part = dict(cp_context=c), c.shard
@@ -579,6 +579,10 @@ def compiled(group=None):
         outs.append([y] + list(torch.autograd.grad((y * part(do).to(DEV)).sum(), t)))
     for a, b, n in zip(*outs, ["o"] + names):
         close(b, a, f"torch.compile {n}")
+    packed = torch.compile(lambda v, cu: kcp_torch.causal_conv1d(
+        v, x["w"], cu_seqlens=cu)[0], fullgraph=True, backend="aot_eager")
+    refuses(Exception, "give cu_seqlens_cpu as a list",
+            lambda: packed(x["v"].reshape(1, -1, 16), torch.tensor(PACKED)))
     return "torch.compile traces the custom op"
 
 

@@ -5,9 +5,9 @@
  *
  * DIR/cases.txt has stage, seed, lists and storage; DIR/case_007/forward/ has the
  * inputs, one file per field (do_ is do.npy), and case.txt with sizes and options.
- * Another program writes its outputs beside them, named by field. The cases are those
- * drawn for any variant; --wide: also anchored ones and those of 64, 128 and more
- * channels; --shapes: those of these sizes; --case: those in words.
+ * Another program writes its outputs beside them, named by field. The cases are the
+ * drawn and anchored ones, small and of 64, 128 and more channels; --small: only the
+ * small drawn ones; --shapes: those of these sizes; --case: those in words.
  */
 #include "emit.h"
 #include "base/npy.h"
@@ -183,7 +183,7 @@ struct kcase *emit_list(const struct kcp_stage *s, const struct options *o, int 
 {
     if (o->ngiven) return cases_in_words(o, n);
     struct kcase *list = cases_make(s, o->full, 0, o->seed, o->ranks, n), *more;
-    for (int i = 0; i < 4 && list && o->wide; i++) {
+    for (int i = 0; i < 4 && list && !o->small; i++) {
         int m = 0, drawn = *n;
         if (i == 1) more = cases_make(s, o->full, 1, o->seed, o->ranks, &m);
         else if (i == 3) more = cases_tall(s, o->seed, o->ranks, &m);
@@ -224,7 +224,7 @@ static int write_list(const char *path, const struct kcp_stage *s,
     }
     fprintf(f, "stage %s\nseed %llu\nfull %d\nranks %d\nstorage %s\n", s->name,
             (unsigned long long)o->seed, o->full, o->ranks, emit_storage[o->storage]);
-    if (o->wide) fprintf(f, "wide 1\n");
+    if (o->small) fprintf(f, "small 1\n");
     if (o->shapes) fprintf(f, "shapes %s\n", o->shapes);
     for (int i = 0; i < n && o->ngiven; i++) {
         case_print(&list[i], words, sizeof words);
@@ -245,8 +245,8 @@ int emit_cases(const char *dir, const struct options *o)
     int n = 0;
     struct kcase *list = emit_list(s, o, &n);
     if (!n) {
-        fprintf(stderr, "kcp-check: --shapes: found %s: no case has these sizes; --wide"
-                " has more\n", o->shapes ? o->shapes : "none");
+        fprintf(stderr, "kcp-check: --shapes: found %s: no case has these sizes%s\n",
+                o->shapes ? o->shapes : "none", o->small ? "; omit --small" : "");
         free(list);
         return 2;
     }

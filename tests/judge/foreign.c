@@ -109,7 +109,7 @@ static int read_list(const char *path, struct options *o, char stage[32],
     int odd = 0;
     while (!odd && fgets(line, sizeof line, f)) {
         line[strcspn(line, "\n")] = 0;
-        if (!strcmp(line, "wide 1")) o->wide = 1;
+        if (!strcmp(line, "small 1")) o->small = 1;
         else if (sscanf(line, "shapes %255s", shapes) == 1) o->shapes = shapes;
         else if (sscanf(line, "%15s", word) == 1 && !strcmp(word, "case") &&
                  o->ngiven < 8)

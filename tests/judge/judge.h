@@ -265,7 +265,7 @@ struct options {
     int ranks, full, quick, quiet, strict;
     int only_device;                          /* kernels alone */
     enum kcp_storage storage;                 /* of --emit */
-    int wide;                                 /* of --emit: all lists */
+    int small;                                /* of --emit: drawn cases only */
     const char *shapes;                       /* of --emit: "128x128,64x64", or NULL */
     uint64_t seed;
     const struct kcase *given;                /* only these cases, or NULL */

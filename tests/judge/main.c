@@ -164,7 +164,7 @@ static int combine(const struct command *x)
         return needs("--variant", "no --emit, --foreign or --exchange");
     if (ways && x->repeats >= 0) return needs("--repeats", "variants to judge");
     if (o->storage && !x->emit) return needs("--storage", "--emit");
-    if (o->wide && !x->emit) return needs("--wide", "--emit");
+    if (o->small && !x->emit) return needs("--small", "--emit");
     if (o->shapes && !x->emit) return bad("--shapes", o->shapes, "--emit too");
     if (o->shapes && !shapes_read(o->shapes))
         return bad("--shapes", o->shapes, "K x V, as 128x128,64x64");

@@ -259,14 +259,19 @@ class CPContext:
 _read = {}                               # cu_seqlens on GPUs that were waited for
 
 
+# While torch.compile traces.
+compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
+
+
 def whole(cu, name="cu_seqlens"):
     """A tuple of whole numbers that C has too, or the error."""
     try:
         cu = tuple(map(operator.index, cu))
     except TypeError:
         raise ValueError(f"{name}: found {cu!r:.60}, expected whole numbers") from None
-    if max(map(abs, cu), default=0) >= 2 ** 62:      # the library's are of 64 bits
-        raise ValueError(f"{name}: found {max(cu, key=abs)}, expected less than 2^62")
+    for x in cu:              # torch.compile traces this: no max() with a default
+        if abs(x) >= 2 ** 62:                        # the library's are of 64 bits
+            raise ValueError(f"{name}: found {x}, expected less than 2^62")
     return cu
 
 
@@ -277,6 +282,9 @@ def boundaries(cu, name="cu_seqlens"):
         if cu.dim() != 1 or cu.dtype not in (torch.int32, torch.int64):
             raise ValueError(f"{name}: found {cu.dtype} {tuple(cu.shape)}, expected"
                              " int32 or int64 [N+1]")
+        if compiling():
+            raise ValueError(f"{name}: found a tensor under torch.compile: give"
+                             " cu_seqlens_cpu as a list")
         if cu.device.type == "cpu" or cu.is_inference():
             cu = cu.tolist()
         else:
