@@ -416,10 +416,10 @@ def second_derivatives():
     calls = [(kda, x, "k", "v"), (gdn, flat, "k", "q"),
              (conv, dict(x=x["v"].reshape(1, 20, 16), weight=w), "x", "weight")]
     if kcp_torch.ops.available:
-        words = ("KCP_KDA", None, False, False, False, False, None, "recompute", False,
+        layer = ("KCP_KDA", None, False, False, False, False, None, "recompute", False,
                  64, "all_gather", False, False)
         calls += [(lambda **y: kcp_torch.ops.chunk(
-            words, (0, 20), None, None, (*y.values(), None, None, None))[0], x, "k", "v"),
+            layer, (0, 20), None, None, (*y.values(), None, None, None))[0], x, "k", "v"),
             (lambda x, weight: kcp_torch.ops.conv(
                 ((0, 20), None, 4, True, False), None, False, (x, weight, None, None)),
              calls[2][1], "x", "weight")]

@@ -283,8 +283,8 @@ def boundaries(cu, name="cu_seqlens"):
             raise ValueError(f"{name}: found {cu.dtype} {tuple(cu.shape)}, expected"
                              " int32 or int64 [N+1]")
         if compiling():
-            raise ValueError(f"{name}: found a tensor under torch.compile: give"
-                             " cu_seqlens_cpu as a list")
+            torch._dynamo.graph_break(msg="cu_seqlens: found a tensor under"
+                                      " torch.compile: give cu_seqlens_cpu as a list")
         if cu.device.type == "cpu" or cu.is_inference():
             cu = cu.tolist()
         else:
