@@ -152,7 +152,7 @@ scripts  = $(foreach s,$(longest),$(filter $s,$(test_scripts))) \
 test: setup
 	@$(MAKE) --no-print-directory $(at_once) test-needs
 	@$(MAKE) --no-print-directory -j$(or $(JOBS),3) -Otarget test-here
-	@sh bench/readme.sh --check
+	@! command -v python3 >/dev/null || python3 book/tables.py --readme --check
 	@! command -v python3 >/dev/null || python3 bench/records.py stale $B
 .PHONY: test-needs test-here judged $(scripts:%=run/%)
 test-needs: $(if $(has_crit),$B/kcp-test,$B/kcp-check) $(test_needs)

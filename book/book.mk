@@ -69,11 +69,11 @@ $(bk)/example.txt: $(bookprogs) $(wildcard bench/results/*.tsv)
 	@for p in $(bookprogs); do $$p || exit 1; done > $@.new && mv $@.new $@
 # Made again when a kernel was built, for then records can be compared with it; what is
 # made of the tables only when one of them is another.
-$(bk)/results.made: $(wildcard bench/results/*.tsv book/tables/*.awk book/data/*.tsv bench/digest.py $(cuda_obj)) \
-                    bench/tables.sh $(wildcard ref/core/paths.def) $(bookcode)
+$(bk)/results.made: $(wildcard bench/results/*.tsv book/data/*.tsv bench/*.py $(cuda_obj)) \
+                    book/tables.py $(wildcard ref/core/paths.def) $(bookcode)
 	@mkdir -p $(bk)
-	@sh bench/tables.sh $(bk)/results.new
-	@diff -r -x done -x digests $(bk)/results.new $(bk)/results >/dev/null 2>&1 && rm -r $(bk)/results.new || \
+	@python3 book/tables.py $(bk)/results.new
+	@diff -r -x done $(bk)/results.new $(bk)/results >/dev/null 2>&1 && rm -r $(bk)/results.new || \
 	  { rm -rf $(bk)/results && mv $(bk)/results.new $(bk)/results; }
 	@touch $@
 $(bk)/results/done: $(bk)/results.made

@@ -1,7 +1,7 @@
 /* roofline.c -- the figure of chapter 18: an H200's roofline, every recorded variant.
  *
  * Book: chapter 18.  Checked by: make book-lint.  Next: none.
- * Points come from build/book/results/roofline.tsv, which bench/tables.sh makes from
+ * Points come from build/book/results/roofline.tsv, which book/tables.py makes from
  * bench/results/: first "roof TB/s TFLOP/s" as measured there, then name, operations a
  * byte, TFLOP/s. A name stands where it covers no other. */
 #include "svg.h"

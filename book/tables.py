@@ -1,0 +1,881 @@
+#!/usr/bin/env python3
+# tables.py -- recorded runs as tables in Markdown, for the book and README.md.
+#
+# Book: chapters 01 to 20.  Checked by: make book; make test, by --check.
+# Next: ../bench/records.py, whose reader this uses.
+#
+#   tables.py DIR [FILE...]       every table into DIR; FILE: else all of bench/results
+#   tables.py --readme [--check]  those of README.md, between its two marks
+#
+# A record opens with the names of its columns; `kind` says what a row is. Of the same
+# row recorded often, one of the present kernels counts, else one that cannot be
+# compared, else one of other kernels; of equals the later. DIGESTS: a file, the output of
+# digest.py. README.md is not changed if no kernels are built to compare records with.
+import os
+import re
+import shutil
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, ROOT + "/bench")
+from records import Digests, read_lines, read_tsv, results    # noqa: E402
+
+NB = "\u00a0"                                   # a blank that does not break a line
+STALE, UNCOMPARED, FRESH = range(3)
+STATES = {"stale": STALE, "not comparable": UNCOMPARED, "fresh": FRESH}
+KEPT = {"all": ", all kept", "light": ", little kept", "none": ", nothing kept"}
+NUMBERS = "us us_p10 us_p90 bytes flops copy product T H HV K V C sequences segments " \
+          "ranks front sum exchange main gather_us gather_bytes saved head_parts " \
+          "reuse_M"
+WHOLE = "08_forward", "13_backward", "forward_backward"
+PAIR = "08_forward", "13_backward"
+
+
+def number(text):
+    found = re.match(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", text)
+    return float(found[0]) if found else 0.0
+
+
+def least(rows):
+    return min(rows, key=lambda r: r.us, default=None)
+
+
+def once(items):
+    return list(dict.fromkeys(items))
+
+
+class Row:
+    """A line of a record: its columns as text by r["name"], numbers as members."""
+    digests, built = None, False
+
+    def __init__(self, cells, file):
+        self.cells, self.file = cells, file
+        for name in NUMBERS.split():
+            setattr(self, name, number(self[name]))
+        self.stage, self.peer, self.save = self["stage"], self["peer"], self["save"]
+        self.variant = Row.digests.present_name(self.stage, self["variant"])
+        self.backward = number(self["pass"]) != 0
+        self.machine = "%s, %s, %s" % (self["machine"], self["driver"], self["date"])
+        self.place = "%s, commit `%s`" % (self.machine, self["commit"])
+        self.run = "%s, `%s`" % (self.place, file)
+        self.set = file, self["case"]
+        self.form = self["form"].removesuffix("_bf16")
+        self.case = self.in_words()
+        self.is_layer = self.ranks > 1 or self["front"] != ""
+        self.ranks = max(1, int(self.ranks))
+        cut = not self.peer and self.segments > self.sequences
+        self.segments = int(self.segments) if cut else 1
+
+    def __getitem__(self, name):
+        return self.cells.get(name) or ""
+
+    def lengths(self):
+        return self["lengths"].replace("x", NB + "×" + NB).replace(",", ", ")
+
+    def in_words(self):
+        s = "%s, %s gates, T = %d, H = %d" % (self["model"].upper(), self["gate"],
+                                              self.T, self.H)
+        if self.HV > self.H:
+            s += ", HV = %d" % self.HV
+        if (self.K, self.V) != (128, 128):
+            s += ", K = %d, V = %d" % (self.K, self.V)
+        if self.C != 64:
+            s += ", C = %d" % self.C
+        if self["lengths"]:
+            s += ", lengths " + self.lengths()
+        elif self.sequences > 1:
+            s += ", %d sequences" % self.sequences
+        s += ", by " + self["walk"] if self["walk"] else ""
+        s += ", bf16 on the wire" if self["form"].endswith("_bf16") else ""
+        return (s + KEPT.get(self.save, "")).replace(" = ", NB + "=" + NB)
+
+    def rank(self):
+        """In the order of the book: KDA first, long last, live before strong."""
+        model, gate = self["model"], self["gate"]
+        at = "kda gdn".find(model) + 1 if model else 0
+        gates = "livestrongsaturated".find(gate) + 1 if gate else 0
+        return "%d %09d %05d %05d %05d %d %s %d %s%s%s %06d %s %d %s" % (
+            at or 9, self.T, self.H, self.HV, self.K, 10 + gates, model, self.sequences,
+            self["lengths"], self.save, self["walk"], self.segments, self.stage,
+            self.peer != "", self.variant)
+
+    def standing(self):
+        """Is the recorded code the present one: kernels, row of the paths, exchange?"""
+        def compared(digest, by, key):
+            return STATES[Row.digests.state(key, digest, by)] if digest else UNCOMPARED
+        known = Row.digests.rows
+        state, key = STALE if Row.built else UNCOMPARED, (self.stage, self.variant)
+        if key in known:
+            state = compared(self["digest"], self["nvcc"], key)
+        path = "path", self["path"]
+        if path in known and compared(self["row"], "-", path) == STALE:
+            return STALE
+        if not self["comm"]:
+            return state
+        return min(state, compared(self["comm"], self["cc"], ("comm", "-")))
+
+    def floor(self):
+        """In us: the least bytes and operations at the rates of the same run."""
+        work = self.flops / self.product if self.product else 0
+        return 1e6 * max(self.bytes / self.copy, work)
+
+    def direction(self):
+        if self.stage == "forward_backward":
+            return "both"
+        return "backward" if self.backward or "backward" in self.stage else "forward"
+
+    def base(self):
+        """A length next to a multiple of 16 belongs to that."""
+        return self.T + {15: 1, 1: -1}.get(self.T % 16, 0)
+
+    def is_edge(self):
+        return self.ranks == 1 and self.base() != self.T
+
+
+class Page:
+    """A file of tables. What its rows are marked with is explained at its foot."""
+    pages = []
+
+    def __init__(self, name):
+        self.name, self.text = name, ""
+        self.marks, self.others, self.runs = set(), [], {}
+        Page.pages.append(self)
+
+    def add(self, *lines):
+        self.text += "".join(line + "\n" for line in lines)
+
+    def row(self, *cells):                             # None: a cell without blanks
+        self.add("|" + "".join(" |" if c is None else " %s |" % c for c in cells))
+
+    def mark(self, state):
+        self.marks.add(state)
+        return "†" if state == STALE else ""
+
+    def whose(self, r):
+        if r.peer:
+            self.others.append(r.peer)
+        return "`%s`%s" % (r.variant, "" if r.peer else self.mark(r.state))
+
+    def ms(self, r):
+        return "%.3f%s" % (r.us / 1e3, self.mark(r.state)) if r else ""
+
+    def share(self, r):
+        """Per cent of the floor; above 100, its arrays never left the chip's cache."""
+        p = 100 * r.floor() / r.us
+        if p > 100.5:
+            self.marks.add("cached")
+        return ("%.1f" if p < 1 else "%.0f") % p + NB + "%"
+
+    def run(self, r):
+        """A letter for the run that a row is of; rates() says what it stands for."""
+        self.runs.setdefault(r.run, []).append(r)
+        return chr(97 + list(self.runs).index(r.run))
+
+    def rates(self):
+        def span(form, values):
+            return " to ".join(once(form % v for v in (min(values), max(values))))
+        if self.runs:
+            self.add("\nThe runs, each with the rate of a copy and of a product in "
+                     "bf16:\n")
+        for i, (name, of) in enumerate(self.runs.items()):
+            self.add("- *%c*: %s; %s TB/s, %s TFLOP/s" % (
+                97 + i, name, span("%.2f", [r.copy / 1e12 for r in of]),
+                span("%.0f", [r.product / 1e12 for r in of])))
+
+    def notes(self):
+        if STALE in self.marks:
+            self.add("\n† of kernels that have changed since, or are gone.")
+        if UNCOMPARED in self.marks:
+            self.add("\nNot compared with the kernels as they stand: that takes the "
+                     "nvcc of the record.")
+        if "cached" in self.marks:
+            self.add("\nMore than 100 %: the call did not read all that is counted, or "
+                     "it lay in the chip's cache.")
+        if self.others:
+            self.add("\nOthers: %s." % "; ".join(once(self.others)))
+
+
+class Records:
+    """All rows by kind; of time the chosen ones: `rows` as recorded, `sorted`."""
+    def __init__(self, files):
+        self.kind, slots, standings, self.gathers, self.timed = {}, {}, {}, {}, []
+        for path in files:
+            for cells in read_tsv(path):
+                r = Row(cells, os.path.basename(path))
+                self.kind.setdefault(r["kind"], []).append(r)
+                if r["kind"] != "time":
+                    continue
+                r.state = r.standing()
+                if r["case"] == "scan" or not r.us > 0 or \
+                        self.choose(r, slots, standings):
+                    self.timed.append(r)
+        self.rows = list(slots.values())
+        self.sorted = sorted(self.rows, key=Row.rank)
+        self.most = max([r.ranks for r in self.rows if r.is_layer], default=0)
+
+    def choose(self, r, slots, standings):
+        if r.ranks > 1 and r.gather_us:
+            self.gathers.setdefault(r.set, r)
+        key = r.set, r.stage
+        if r.peer:                              # as ours that were timed beside it
+            r.state = standings.get(key, STALE)
+        standings[key] = max(r.state, standings.get(key, STALE))
+        key = (r.case, r.stage, r.variant, r.backward, r.is_layer, r.ranks, r.segments,
+               r["form"], r.head_parts, r.reuse_M, r["cuts"])
+        if key in slots and slots[key].state > r.state:
+            return False
+        if r.stage == "07_merge" and r.segments == 1:       # no M is read
+            r.bytes = r.flops = 0
+        slots[key] = r
+        return True
+
+    def of(self, kind):
+        return self.kind.get(kind, [])
+
+    def segments(self, r):
+        """Other systems have none: they are listed with ours of the same file."""
+        if not r.peer:
+            return r.segments
+        return next((q.segments for q in self.rows if not q.peer and q.set == r.set), 1)
+
+    def case(self, r):
+        n = self.segments(r)
+        return r.case + (", %d segments" % n if n > 1 else "")
+
+    def alone(self, r):
+        """Ours, the fastest plan of one GPU for the same case; none if one segment was
+        not timed there, for cut in many it may be far from the fastest."""
+        q = [q for q in self.rows if not q.peer and q.ranks == 1 and q.case == r.case
+             and (q.stage, q.direction()) == (r.stage, r.direction())]
+        return least(q).us if any(x.segments == 1 for x in q) else 0
+
+    def times_alone(self, r):
+        t = self.alone(r)
+        return "%.2f" % (t / r.us) if t and r.ranks > 1 else ""
+
+
+# ---- chapters 01 to 18: each stage on one GPU, and whole layers
+
+def recorded_in(members):
+    s, file, first = "", "", {}
+    for r in members:
+        first.setdefault(r.set, r)
+    for r in first.values():
+        if r.file == file:
+            s += ", `%s`" % r["case"]
+        else:
+            s += "%s%s: `%s`" % (s and "; ", r.run, r["case"])
+        file = r.file
+    return s
+
+
+def stage_tables(d):
+    pages, last = {}, {}
+    for r in d.sorted:
+        if r.is_layer or r.stage in WHOLE:
+            continue
+        if r.stage not in pages:
+            pages[r.stage] = Page(r.stage + ".md")
+        p = pages[r.stage]
+        if last.get(r.stage) != d.case(r):
+            last[r.stage] = d.case(r)
+            same = [q for q in d.sorted if q.stage == r.stage and not q.is_layer
+                    and d.case(q) == d.case(r)]
+            p.add("\n**%s.** Recorded on %s; there a copy moved %.2f TB/s and a bf16 "
+                  "product did %.0f TFLOP/s.\n" % (d.case(r), recorded_in(same),
+                                                   r.copy / 1e12, r.product / 1e12),
+                  "| variant | pass | µs | 10 to 90 % | GB/s | TFLOP/s "
+                  "| of its floor |",
+                  "|:-----|:---|---:|----:|---:|---:|---:|")
+        cells = [p.whose(r), r.direction(), "%.1f" % r.us,
+                 "%.1f%sto%s%.1f" % (r.us_p10, NB, NB, r.us_p90)]
+        if r.peer or not r.bytes:
+            p.row(*cells, None, None, None)
+            continue
+        p.row(*cells, "%.0f" % (r.bytes / r.us / 1e3),
+              "%.1f" % (r.flops / r.us / 1e6) if r.flops else "", p.share(r))
+    for p in pages.values():
+        p.notes()
+
+
+def whole_table(d, name, only=None):
+    p, last = Page(name), ""
+    for r in d.sorted:
+        family = r.stage == "forward_backward" and \
+            all(q.set != r.set or q.stage != "08_forward" for q in d.rows)
+        if r.is_layer or r.stage not in WHOLE or only and r.stage != only or family or \
+                r.is_edge():
+            continue
+        if not last:
+            p.add("| case | pass | whose | ms | 10 to 90 % | of its floor "
+                  "| fastest peer / it | workspace, kept: GiB | run |",
+                  "|:-------|:---|:------|---:|-----:|---:|---:|---:|:---|")
+        theirs = least(q for q in d.rows if q.peer and not r.peer and q.set == r.set
+                       and (q.stage, q.ranks) == (r.stage, r.ranks))
+        room = number(r["work"]) / 2**30, r.saved / 2**30
+        p.row("" if last == d.case(r) else d.case(r), r.direction(), p.whose(r),
+              "%.3f" % (r.us / 1e3),
+              "%.3f%sto%s%.3f" % (r.us_p10 / 1e3, NB, NB, r.us_p90 / 1e3),
+              p.share(r) if r.bytes else "",
+              "%.2f" % (theirs.us / r.us) if theirs else "",
+              "%.2f, %.2f" % room if r["work"] else "", p.run(r))
+        last = d.case(r)
+    p.rates()
+    p.notes()
+
+
+def edge_table(d):
+    """Forwards that keep nothing: a token less, a token more, and both gates."""
+    p, at, names = Page("17-edges.md"), {}, []
+    for r in d.sorted:
+        if r.peer or r.is_layer or r.stage != "08_forward" or r.ranks != 1 or \
+                ", nothing kept" not in r.case:
+            continue
+        name = re.sub(", (live|strong) gates", "", r.case, count=1)
+        name = name.replace(", nothing kept", "", 1)
+        name = re.sub("T%s=%s[0-9]+" % (NB, NB), "T%s=%s%d" % (NB, NB, r.base()), name,
+                      count=1)
+        key = name, r["gate"], r.T - r.base()
+        at[key] = least([at[key], r]) if key in at else r
+        names += [name] if r.is_edge() else []
+    if names:
+        t = "T" + NB
+        p.add("| forward, nothing kept, ms | live, %s-%s1 | T | %s+%s1 | strong, "
+              "%s-%s1 | T | %s+%s1 |" % ((t, NB) * 4),
+              "|:------------|----:|---:|----:|----:|---:|----:|")
+    for name in once(names):
+        p.row(name, *[p.ms(at.get((name, gate, by)))
+                      for gate in ("live", "strong") for by in (-1, 0, 1)])
+    p.notes()
+
+
+def mode_table(d):
+    """Chapter 18: what each mode of the saved block costs, in bytes and in time."""
+    p, cases = Page("18-modes.md"), {}
+    for r in d.sorted:
+        if r.is_layer or r.peer or r.save in ("", "none") or r.stage not in PAIR:
+            continue
+        case = d.case(r).replace(KEPT.get(r.save, "\n"), "")
+        cases.setdefault(case, {})[r.save, r.stage] = r
+    cases = {c: m for c, m in cases.items() if any(s != "recompute" for s, _ in m)}
+    if not cases:
+        return p.add("No run of the modes is recorded.")
+    p.add("| case | mode | block | workspace, forward | backward | forward, ms "
+          "| backward, ms | both | run |",
+          "|:-----|:-----|---:|---:|---:|---:|---:|---:|:---|")
+    for what, at in cases.items():
+        for mode in ("light", "recompute", "all"):
+            f, b = (at.get((mode, s)) for s in PAIR)
+            if not f and not b:
+                continue
+            sizes = ["%.0f" % (number(r[c]) / (r.T * r.HV))
+                     if r and (r[c] or c == "saved") else ""
+                     for r, c in ((b, "saved"), (f, "work"), (b, "work"))]
+            p.row(what, "save all" if mode == "all" else mode, *sizes, p.ms(f), p.ms(b),
+                  "%.3f" % ((f.us + b.us) / 1e3) if f and b else "", p.run(b or f))
+            what = ""
+    p.rates()
+    p.notes()
+
+
+def bound_table(d):
+    """Chapter 18: what bounds a forward of packed sequences, kernel by kernel."""
+    p, cases, times = Page("18-bounds.md"), {}, {}
+    for r in d.of("counter"):
+        if r["what"] and r["case"]:
+            of = cases.setdefault(r["case"], [])
+            if of and of[0].file != r.file:
+                of.clear()
+            of.append(r)
+    for r in d.timed:
+        if r.stage == "08_forward" and not r.peer:
+            times[r["case"]] = r
+    if not cases:
+        return p.add("No counters are recorded.")
+    p.add("| sequences | kernel | instructions a chunk and head, thousands | issue "
+          "| tensor | shared memory | warps | waits most for | its bytes, ms "
+          "| clocks, thousands |", "|:--|:--|--:|--:|--:|--:|--:|:--|--:|--:|")
+    for case in cases:
+        if case not in times:
+            continue
+        t = times[case]
+        p.row(t.lengths(), "both, %.3f ms unprofiled" % (t.us / 1e3), *[None] * 8)
+        for r in cases[case]:
+            def n(name):
+                return number(r[name])
+            # Of the cycles of 132 processors, those in which shared memory served.
+            p.row(None, "`%s`" % r["what"],
+                  "%.1f" % (n("instructions") / (r.T / 64 * r.HV) / 1e3),
+                  "%.0f %%" % n("issue"), "%.0f %%" % n("tensor"),
+                  "%.0f %%" % (n("wavefronts") / n("cycles") / 1.32)
+                  if n("cycles") else "",
+                  "%.0f %%" % n("warps"), r["stalled"],
+                  "%.3f" % (1e3 * n("dram_bytes") / t.copy) if n("dram_bytes") else "",
+                  "%.1f" % (n("cycles") / 1e3) if n("cycles") else "")
+    p.add("\nCounted on %s." % cases[case][-1].run)
+
+
+def roofline(d):
+    """The roof, then every variant where it is fastest."""
+    p, at = Page("roofline.tsv"), {}
+    for r in d.rows:
+        if not r.is_layer and not r.peer and r.flops and r.bytes:
+            key = r.stage[:2] + "/" + r.variant + "'" * r.backward
+            if key not in at or r.flops / r.us > at[key].flops / at[key].us:
+                at[key] = r
+    if d.rows:
+        p.add("roof %.4g %.4g" % (max(r.copy for r in d.rows) / 1e12,
+                                  max(r.product for r in d.rows) / 1e12))
+    p.add(*sorted("%s %.4g %.4g" % (k, r.flops / r.bytes, r.flops / r.us / 1e6)
+                  for k, r in at.items()))
+
+
+# ---- chapter 20: whole layers over ranks
+
+def plan_of(r):
+    n = r.segments / r.ranks
+    s = "%g segments" % n if n > 1 else "one segment"
+    s += " a rank" if r.ranks > 1 else ""
+    s += ", heads in %d" % r.head_parts if r.head_parts > 1 else ""
+    s += ", M kept" if r.reuse_M else ""
+    return s + (r["cuts"] and ", shares " + r["cuts"].replace(",", NB + ":" + NB))
+
+
+def rank_table(d):
+    """By pass, then by GPUs, ours first: the best of each number of GPUs."""
+    p = Page("19.md")
+    layers = [r for r in d.sorted if r.is_layer]
+    kinds = [("08_forward", "forward"), ("13_backward", "backward"),
+             ("forward_backward", "both"), ("16_family", "forward"),
+             ("16_family", "backward")]
+    for case in once(r.case for r in layers if d.most > 1):
+        of = [r for r in d.rows if r.is_layer and r.case == case]
+        places = "; ".join(once(r.place for r in of))
+        p.add("\n%s; %s. Milliseconds.\n" % (case, places),
+              "| pass | GPUs | whose | fastest plan | time | front | t_sum "
+              "| t_exchange | t_main | times one GPU |",
+              "|:----|--:|:--------|:-------------|---:|---:|---:|----:|---:|----:|")
+        key = {r: ((r.stage, r.direction()), r.ranks, r.peer != "") for r in of}
+        for r in sorted((r for r in of if key[r][0] in kinds),
+                        key=lambda r: (kinds.index(key[r][0]), key[r][1:])):
+            head = r.direction(), r.ranks, p.whose(r)
+            if r.peer:
+                p.row(*head, None, "%.3f" % (r.us / 1e3), *[None] * 5)
+            elif r.us <= min(q.us for q in of if key[q] == key[r]):
+                parts = [(r.front, r.sum, r.exchange, r.main), None][not r.main]
+                p.row(*head, (r.form + ", " if r.ranks > 1 else "") + plan_of(r),
+                      "%.3f" % (r.us / 1e3),
+                      *["%.3f" % (x / 1e3) for x in parts] if parts else [None] * 4,
+                      d.times_alone(r))
+    p.notes()
+    if d.gathers:
+        p.add('\n::: {.folded title="Controls: the all-gather alone, in the same '
+              'runs"}',
+              "| payload a rank, MiB | GPUs | µs | run |", "|--:|--:|--:|:----|")
+        for r in d.gathers.values():
+            p.row("%.1f" % (r.gather_bytes / 2**20), r.ranks, "%.0f" % r.gather_us,
+                  "`%s`" % r["case"])
+        p.add(":::")
+
+
+def form_table(d):
+    """Every form beside the others: time, and the exchange's part of it."""
+    p, groups, above = Page("19-forms.md"), {}, None
+    stages = *PAIR, "16_family"
+    for r in sorted((r for r in d.sorted if r.ranks > 1 and not r.peer and r.is_layer
+                     and r.stage in stages),
+                    key=lambda r: (stages.index(r.stage), r.ranks)):
+        key = r.case, r.direction(), r.variant, r.ranks, plan_of(r)
+        groups.setdefault(key, {})[r.form] = r
+    if groups:
+        p.add("| case | pass | GPUs | plan | all-gather | chain | chain over windows "
+              "| pipeline | scan |",
+              "|:-----------|:----|--:|:----------|-----:|-----:|-----:|-----:|-----:|")
+    for (case, way, _, ranks, plan), at in groups.items():
+        cells = []
+        for r in map(at.get, "all_gather chain chain_window pipeline scan".split()):
+            exchange = "%s(%.3f)" % (NB, r.exchange / 1e3) if r and r.main else ""
+            cells.append("%.3f%s" % (r.us / 1e3, exchange) if r else None)
+        head = case, way, ranks
+        p.row(*(("", None, "") if head == above else head), plan, *cells)
+        above = head
+
+
+def cut_rows(d):
+    """Forward on two GPUs by the first one's share of the tokens."""
+    p, count, best = Page("20-cuts.tsv"), {}, ""
+    for r in d.rows:
+        if r["cuts"] and r.ranks == 2 and r.stage == "08_forward":
+            count[r.case] = count.get(r.case, 0) + 1
+            best = r.case if count[r.case] > count.get(best, 0) else best
+    for r in d.sorted:
+        if r.case == best and r.ranks == 2 and r.stage == "08_forward" and \
+                not r.peer and not r.reuse_M and r.head_parts <= 1 and r.segments <= 2:
+            p.add("%g %s %g" % (number(r["cuts"]) if r["cuts"] else 50, r.form, r.us))
+
+
+# ---- chapter 15: walk, scan and chunks side by side, in time and in room
+
+def walk_tables(d):
+    p, plain, versions = Page("15-forms.md"), Page("15-forms.tsv"), Page("15_scan.md")
+    best, tiles, places = {}, {}, {}
+    for r in (r for r in d.of("time") if r["case"] == "scan" and r.us > 0):
+        form = "chunks"
+        if r.stage == "15_scan":
+            form = {"sequential": "walk", "scan": "scan"}.get(r["walk"], "auto")
+        places.setdefault(r.file, r.run)
+        key = int(r.K), int(r.HV), int(r.T), r.backward or "back" in r.stage
+        if form == "scan":
+            tiles.setdefault((*key, int(r.C)), {})[r.variant] = r
+        of = best.setdefault(key, {})
+        if form not in of or (r.state, -r.us) > (of[form].state, -of[form].us):
+            of[form] = r
+    on = "Recorded on %s. Milliseconds" % "; ".join(places.values())
+    for key, of in sorted(best.items()):
+        if "walk" not in of or len(of.keys() & {"scan", "chunks"}) == 0:
+            continue
+        if not p.text:
+            p.add(on + "; the scan's with the tile $C$ that was fastest; room is work "
+                  "and saved states that a call is given beside inputs and outputs, in "
+                  "MiB.\n",
+                  "| $K$ | heads | $T$ | pass | walk | scan | its $C$ | auto | chunks "
+                  "| walk, MiB | scan, MiB | chunks, MiB | fastest |",
+                  "|--:|--:|--:|:--|--:|--:|--:|--:|--:|--:|--:|--:|:--|")
+        way = "backward" if key[3] else "forward"
+        forms = [of.get(f) for f in ("walk", "scan", "chunks")]
+        first = least(r for r in forms if r)
+        p.row(*key[:3], way, p.ms(of.get("walk")), p.ms(of.get("scan")),
+              "%d" % of["scan"].C if "scan" in of else "", p.ms(of.get("auto")),
+              p.ms(of.get("chunks")),
+              *["%.1f" % ((number(r["work"]) + r.saved) / 2**20) if r else ""
+                for r in forms],
+              next(f for f in of if of[f] is first))
+        plain.add("\t".join(["%d" % k for k in key] +
+                            ["%.4f" % (r.us / 1e3 if r else 0) for r in forms]))
+    p.notes()
+    for (K, HV, T, back, C), of in sorted(tiles.items()):
+        for v, r in of.items() if len(of) > 1 else ():
+            if not versions.text:
+                versions.add(on + " of the scan.\n",
+                             "| variant | $K$ | heads | $T$ | $C$ | pass | ms |",
+                             "|:-----|--:|--:|--:|--:|:--|--:|")
+            versions.row("`%s`" % v, K, HV, T, C, "backward" if back else "forward",
+                         versions.ms(r))
+    versions.notes()
+
+
+# ---- chapter 17: each rung beside the one before it, timed and counted
+
+def ladder_tables(d):
+    times, count = {}, {r.variant: r for r in d.of("counter") if r.stage == "17_ladder"}
+    for r in d.timed:
+        if r.stage == "17_ladder" and re.match("v[0-9]_", r.variant):
+            times[r.variant, int(r.H)] = last = r
+    rungs = sorted(v for v, H in times if H == 96)
+    if not rungs:
+        return
+    p, plain, floor = Page("ladder.md"), Page("ladder.tsv"), {}
+    for (_, H), r in times.items():
+        floor[H] = r.floor()
+
+    def name(v):
+        return "`%s`" % v.replace("_sm90", "")
+
+    def us(v, H=96):
+        return times[v, H].us if (v, H) in times else 0
+
+    def time(t):
+        return ("%.2f ms" % (t / 1e3) if t >= 1000 else "%.0f µs" % t) if t else "-"
+
+    def counted(page, head, *rows):
+        page.add("| rung %s| instructions a chunk, thousands | wavefronts of shared "
+                 "memory a chunk | of them conflicts | issue | tensor | warps | DRAM "
+                 "| waits most for |" % head,
+                 "|:--|" + "--:|" * (7 + len(head) // 7) + ":--|")
+        for v, *cells in rows:
+            r = count[v]
+            def n(column):
+                return number(r[column])
+            chunks = r.T / 64 * r.H
+            page.row(name(v), *cells, "%.1f" % (n("instructions") / chunks / 1000),
+                     "%.0f" % (n("wavefronts") / chunks),
+                     "%.0f" % (n("conflicts") / chunks), "%.0f %%" % n("issue"),
+                     "%.0f %%" % n("tensor"), "%.1f %%" % n("warps"),
+                     "%.0f %%" % n("dram"), r["stalled"])
+
+    p.add("Recorded on %s; there a copy moved %.2f TB/s and a bf16 product did %.0f "
+          "TFLOP/s. The floor is %.0f µs for 96 heads, %.0f µs for 32.\n" % (
+              last.run, last.copy / 1e12, last.product / 1e12, floor[96], floor[32]),
+          "| rung | H = 96 | than the one before | than the first | of the floor "
+          "| H = 32 | registers | shared memory a block |",
+          "|:--|--:|--:|--:|--:|--:|--:|--:|")
+    plain.add("floor %g" % floor[96])
+    for i, v in enumerate(rungs):
+        before, c, state = rungs[max(0, i - 1)], count.get(v), times[v, 96].state
+        p.row(name(v) + p.mark(state), time(us(v)),
+              "%.2f" % (us(before) / us(v)) if i else "",
+              "%.0f" % (us(rungs[0]) / us(v)),
+              "%.1f %%" % (100 * floor[96] / us(v)), time(us(v, 32)),
+              c["registers"] if c else "", "%.0f KiB" % (number(c["smem"]) / 1024
+                                                         if c else 0))
+        plain.add("%s %g" % (v.replace("_sm90", ""), us(v)))
+        if i and c and before in count:
+            pair = Page("ladder-%d.md" % (i + 1))
+            pair.add("Before and after, T = %d, H = 96; recorded on %s.\n" % (last.T,
+                                                                            last.run))
+            counted(pair, "| time ", (before, time(us(before))),
+                    (v, "**%s**" % time(us(v))))
+            pair.add("\n%.2f times as fast." % (us(before) / us(v)))
+    if STALE in p.marks:
+        p.add("\n† of kernels that have changed since.")
+    p = Page("ladder-counters.md")
+    p.add("Nsight Compute, T = %d, H = 96, the clocks left alone; averages over all "
+          "132 processors, of which 96 have a head.\n" % last.T)
+    counted(p, "", *[(v,) for v in rungs if v in count])
+
+
+# ---- chapters 19 and 20: what was judged and run; chapter 18: what was predicted
+
+def judge_table(d):
+    p, best = Page("18.md"), {}
+    for r in d.of("verdict"):
+        key, state = (r.stage, r.variant, r["ranks"] and r.ranks), r.standing()
+        if key not in best or best[key][0] <= state:
+            best[key] = state, r
+    rows = [(key, best[key][1]) for key in sorted(best)]
+    if rows:
+        places = once("%s, commit %s" % (r.machine, r["commit"]) for _, r in rows)
+        p.add("Judged on %s: of all cases the worst error, and what is allowed.\n"
+              % "; ".join(places),
+              "| stage | variant | GPUs | storage | cases | worst | error | allowed |",
+              "|:-----|:-----|--:|:--|:----|:--|---:|---:|")
+    for (stage, variant, ranks), r in rows:
+        p.row(stage, "`%s`" % variant, ranks or 0, r["storage"], r["cases"], r["worst"],
+              r["error"], r["allowed"])
+
+
+def precision_table(d):
+    rows = d.of("precision")
+    rows = [r for r in rows if r.file == rows[-1].file]
+    p = Page("18-gpu.md")
+    if rows:
+        p.add("Recorded on %s: K = %d, chunks of %d tokens; relative error of $M$.\n"
+              % (rows[-1].place, rows[-1].K, rows[-1].C),
+              "| gates | chunks | norm of $M$ / sqrt(K) | fp32 | tf32x3 | tf32 | bf16 "
+              "| size of bf16 $M$ |", "|:--|--:|--:|--:|--:|--:|--:|--:|")
+    for r in rows:
+        p.row(*[r[c] for c in "gate chunks size fp32 tf32x3 tf32 bf16".split()],
+              r["bf16_size"] + " %")
+
+
+def nccl_table(d):
+    p, runs, rest = Page("19-nccl.md"), d.of("run"), "how n status seconds says".split()
+    for file in once(r.file for r in runs):
+        of = [r for r in runs if r.file == file]
+        p.add("From `%s`, %s; status 0: as it should be.\n" % (file, of[-1].place),
+              "| what | ranks | n | status | s | says |",
+              "|:------|:--|--:|--:|--:|:-------|")
+        for r in of:
+            p.row("`%s`" % r["what"], *[r[c] for c in rest])
+        p.add("")
+    if any(r["status"] != "0" for r in runs):
+        p.add("Status 1: something was wrong in that run; later records in "
+              "`bench/results/` say what became of it.")
+
+
+def torch_tables(d):
+    """Of equal rows the later one counts, in the place of the first."""
+    timed, judged, above, p = {}, {}, "", Page("torch.md")
+    for r in d.of("torch"):
+        if r["us"]:
+            case = r.case + (", %d GPUs" % r.ranks if r.ranks > 1 else "")
+            timed[case, r["what"], r["how"]] = r
+        else:
+            judged[r["what"].replace("--", r"\-\-"), r["how"]] = r
+    if timed:
+        names = once(n for r in timed.values()
+                     for n in (r.place + "; " + r["peer"]).split("; "))
+        p.add("Recorded on %s; medians.\n" % "; ".join(names),
+              "| case | pass | by | ms | worst of all outputs | its error |",
+              "|:--|:--|:--|--:|:--|--:|")
+    for (case, *cells), r in timed.items():
+        p.row("" if case == above else case, *cells, "%.3f" % (r.us / 1000), r["worst"],
+              r["error"])
+        above = case
+    p = Page("torch-judged.md")
+    if judged:
+        p.add("| what | of | how many | came out |", "|:--|:--|--:|:--|")
+    for key, r in judged.items():
+        p.row(*key, r["n"], r["says"])
+
+
+def data_rows(name):
+    lines = read_lines(ROOT + "/book/data/" + name)
+    rates = [line.split()[2:] for line in lines if line.startswith("# rates")]
+    rows = [line.split("\t") for line in lines if not line.startswith("#")]
+    return rows[1:], [number(x) for x in rates[0]] if rates else None
+
+
+def prediction_tables(d):
+    p, (rows, rate) = Page("predictions.md"), data_rows("predictions.tsv")
+    p.add("| case | floor, ms | predicted, ms | measured, ms | by |",
+          "|:---------|---:|---:|---:|:---|")
+    ours = [r for r in d.rows if not r.peer]
+    for model, gate, T, H, stage, moved, done, said in rows:
+        r = least(r for r in ours if r.ranks == 1 and "all kept" not in r.case and
+                  (r["model"], r["gate"], r.T, r.HV, r.stage) ==
+                  (model, gate, float(T), float(H), stage))
+        floor = max(float(moved) / rate[0], float(done) / rate[1]) * int(T) * int(H)
+        p.row("%s %s, T = %s, %s heads" % (
+            model.upper(), "backward" if "backward" in stage else "forward", T, H),
+              "%.2f" % (1e3 * floor), said,
+              "%.3f" % (r.us / 1e3) if r else "not recorded",
+              p.whose(r) if r else "")
+    p.notes()
+    p, (rows, rate) = Page("predictions-maps.md"), data_rows("predictions-maps.tsv")
+    p.add("| step | bytes/th | operations/th | floor, ms | predicted, ms "
+          "| measured, ms |",
+          "|:---------|---:|---:|---:|---:|---:|")
+    for *cells, key in rows:
+        stage, _, part = key.partition(" ")
+        says = ""
+        if stage == "07_merge":             # a map on the states of one rank
+            r = least(r for r in ours if r.stage == stage and r.ranks == r.segments == 1
+                      and not r.is_layer)
+            says = "%.3f, %d heads" % (r.us / 1e3, r.HV) if r else "not recorded"
+        elif part:                          # the case that chapter 20 opens with
+            r = least(r for r in ours if r.is_layer and r.ranks == 4 and
+                      (r.stage, r["model"], r["gate"], r.T, r.HV) ==
+                      (stage, "kda", "live", 131072, 32))
+            t = {"gather": r.gather_us, "sum": r.sum, "exchange": r.exchange,
+                 "both": r.sum + r.exchange}[part] if r else 0
+            says = "%.3f" % (t / 1e3) if t else "not recorded"
+        p.row(*cells, says)
+
+
+# ---- the README's tables: the fastest of ours beside other systems
+
+def best_of(d, case, stage, R):
+    return least(r for r in d.rows if not r.peer and (r.case, r.stage, r.ranks) ==
+                 (case, stage, R) and (R == 1 or r.is_layer))
+
+
+def others(d, r, systems, notes):
+    """Theirs of the same run; where there is none, their fastest of another run."""
+    of = [q for q in d.rows if q.peer and r and q.stage == r.stage and
+          not re.search("share_alone|heads2", q.variant)]
+    alike = [q for q in of if (q.case, q.ranks) == (r.case, r.ranks)]
+    beside, star = {}, ""
+    for q in of:
+        if q.set == r.set or q in alike and q.place == r.place:
+            beside.setdefault(q.variant, q)
+    if alike and not beside:
+        star = "*"
+        notes.append("\\* in a run of its own day, beside an earlier version of ours.")
+        best = [least(q for q in alike if q.variant == v)
+                for v in once(q.variant for q in alike)]
+        systems += [q.peer for q in alike]
+        beside = {q.variant: q for q in alike if q in best}
+    systems += [q.peer for q in beside.values()]
+    return ", ".join("`%s` %.3f%s" % (v, q.us / 1e3, star) for v, q in beside.items())
+
+
+def readme_table(d):
+    """Strong gates and small cases are in the book alone."""
+    p, places, systems, notes = Page("readme.md"), [], [], []
+    for many in (False, True):
+        begun = False
+        cases = once(r.case for r in d.sorted if not r.is_edge() and
+                     (r.is_layer if many else r.stage in WHOLE))
+        for case in cases:
+            heads = re.findall("HV?%s=%s([0-9]+)" % (NB, NB), case)[-1]
+            theirs = any(r.peer and r.case == case for r in d.rows)
+            if case.startswith("GDN") and int(heads) < 32 or case.endswith(" kept") or \
+                    "strong gates" in case and (many or not theirs):
+                continue
+            for R in range(2, d.most + 1) if many else (1,):
+                best = [best_of(d, *key, R) for key in (
+                    (case + KEPT["none"], PAIR[0]), (case, PAIR[0]), (case, PAIR[1]))]
+                if not best[1] or R == 1 and not d.alone(best[1]):
+                    continue
+                if not begun:
+                    head = "| forward, nothing kept | forward | backward " \
+                           "| others, forward | others, backward |"
+                    p.add(*("\n| over ranks, ms (times one GPU) | GPUs " + head,
+                            "|:--|--:|--:|--:|--:|:--|:--|") if many else
+                          ("| one GPU, ms (of its floor) " + head,
+                           "|:--|--:|--:|--:|:--|:--|"))
+                begun, cells = True, []
+                for r in best:
+                    if not r or R == 1 and not d.alone(r):
+                        cells.append("")
+                        continue
+                    places.append(r.place)
+                    x = d.times_alone(r) if many else p.share(r)
+                    cells.append(p.ms(r) + (" (%s)" % x if x else ""))
+                p.row(case, *[R] * many, *cells,
+                      *[others(d, r, systems, notes) for r in best[1:]])
+    if not places:
+        return p.add("Nothing has been recorded yet.")
+    p.notes()
+    p.add("\nMedians; recorded on %s.%s" % (
+        "; ".join(once(places)),
+        " Others: %s." % ", ".join(once(systems)) if systems else ""), *notes[:1])
+
+
+# ---- what is written
+
+def make(files):
+    file = os.environ.get("DIGESTS")
+    Row.digests = Digests(read_tsv(file)) if file else Digests.of_build("build")
+    Row.built = any(r["nvcc"][:1].isdigit() for r in Row.digests.rows.values())
+    d = Records(files or results())
+    for table in (stage_tables, edge_table, mode_table, bound_table, roofline,
+                  rank_table, form_table, cut_rows, walk_tables, judge_table,
+                  precision_table, nccl_table, ladder_tables, torch_tables, prediction_tables,
+                  readme_table):
+        table(d)
+    whole_table(d, "08_forward.md", "08_forward")
+    whole_table(d, "13_backward.md", "13_backward")
+    whole_table(d, "17.md")
+    return {q.name: "".join(p.text for p in Page.pages if p.name == q.name)
+            for q in Page.pages if q.text}
+
+
+def readme(check):
+    text = make([])["readme.md"]
+    if not any(r["nvcc"][:1].isdigit() and r["digest"] != "-"
+               for r in Row.digests.rows.values()):
+        return print("README.md: not compared with the records: no kernels are built "
+                     "here")
+    with open(ROOT + "/README.md", encoding="utf-8") as f:
+        old = f.read()
+    first, last = "<!-- measured -->\n", "<!-- until here -->\n"
+    if old.count(first) != 1 or old.count(last) != 1:
+        sys.exit("tables.py: README.md: a mark is missing")
+    new = old[:old.index(first)] + first + "\n" + text + "\n" + old[old.index(last):]
+    if new != old and check:
+        sys.exit("README.md: its tables are not those of the records: "
+                 "python3 book/tables.py --readme")
+    if new != old:
+        with open(ROOT + "/README.md", "w", encoding="utf-8") as f:
+            f.write(new)
+        print("README.md: its tables are those of the records")
+
+
+def main(arguments):
+    if arguments[:1] == ["--readme"] and arguments[1:] in ([], ["--check"]):
+        return readme(arguments[1:] != [])
+    if not arguments or arguments[0].startswith("-"):
+        print("tables.py: usage: DIR [FILE...] | --readme [--check]", file=sys.stderr)
+        sys.exit(2)
+    to = arguments[0]
+    shutil.rmtree(to, ignore_errors=True)
+    os.makedirs(to)
+    for name, text in make(arguments[1:]).items():
+        with open(to + "/" + name, "w", encoding="utf-8") as f:
+            f.write(text)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
