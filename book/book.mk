@@ -146,6 +146,6 @@ $(bk)/kcp.pdf: $(bk)/print.html
 book-lint: book
 	@test -n "$(CHROMIUM)" || { echo "book-lint: no headless Chromium"; exit 1; }
 	@sh book/dangling.sh $(bk)
-	@sh book/figures/standalone.sh $(bk)/figures/plan.svg | cmp -s - book/figures/plan.svg || \
-	  { echo "book-lint: book/figures/plan.svg is not the figure of chapter 06: standalone.sh"; exit 1; }
+	@for f in journey measured; do sh book/figures/standalone.sh $(bk)/figures/$$f.svg | cmp -s - book/figures/$$f.svg || \
+	  { echo "book-lint: book/figures/$$f.svg is not what its program prints: run standalone.sh"; exit 1; }; done
 	@CHROME="$(chrome)" sh book/lint.sh $(bk) index $(chapters)

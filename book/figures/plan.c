@@ -39,9 +39,9 @@ int main(void)
         }
         snprintf(style, sizeof style, "fill:none;stroke:%s;stroke-width:2", ink[s->n]);
         svg_rect(x(s->begin) + 1, 40, x(s->end) - x(s->begin) - 2, 34, style);
-        const char *sends = want ? "sends h_ext" : "";
-        if (want == (KCP_WANT_H | KCP_WANT_M)) sends = "sends h_ext and M";
-        svg_text((x(s->begin) + x(s->end)) / 2, 120, "middle", "mono", "%s", sends);
+        const char *needs = want ? "computes h_ext" : "";
+        if (want == (KCP_WANT_H | KCP_WANT_M)) needs = "computes h_ext and M";
+        svg_text((x(s->begin) + x(s->end)) / 2, 120, "middle", "mono", "%s", needs);
         if (!s->last)
             svg_arrow(x(s->end) - 30, 88, x(s->end) + 30, 88, ink[s->n]);
     }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # A figure of the book as a file of its own: the SVG its program prints, with the book's
 # colours of both themes inside.
-# usage: sh book/figures/standalone.sh build/book/figures/plan.svg > book/figures/plan.svg
+# usage: sh book/figures/standalone.sh build/book/figures/journey.svg > book/figures/journey.svg
 [ -r "$1" ] || { echo "standalone.sh: $1: not found, expected a figure's SVG" >&2; exit 2; }
 css=$(dirname "$0")/../book.css
 {

@@ -1,0 +1,153 @@
+/* measured.c -- the README's figure: time over 1, 2 and 4 GPUs, and of other systems.
+ *
+ * Book: none; README.md shows it.  Checked by: make book-lint.
+ * Next: book/figures/scaling.c.
+ * Numbers are read from bench/results/. Left: all points are of 2026-11-21, because
+ * later records have one or two GPUs only; the kernels have changed since: daggers. */
+#include "plot.h"
+
+enum { CONDITIONS = 8 };
+
+static const char *const columns[CONDITIONS] = { "stage", "variant", "model", "T",
+                                                 "H", "ranks", "save", "gate" };
+
+/* Field i of a line that tabs separate, as a string of its own. */
+static void field(const char *line, int i, char out[128])
+{
+    for (; i > 0 && line; i--) {
+        line = strchr(line, '\t');
+        if (line)
+            line++;
+    }
+    const int n = line ? (int)strcspn(line, "\t\n") : 0;
+    snprintf(out, 128, "%.*s", n, line ? line : "");
+}
+
+static int column_of(const char *head, const char *name)
+{
+    char s[128];
+    for (int i = 0; i < 64; i++) {
+        field(head, i, s);
+        if (!strcmp(s, name))
+            return i;
+    }
+    return 64;
+}
+
+/* The least time in ms of a record's rows that have these values; exits if none has. */
+static double best(const char *record, const char *const want[CONDITIONS])
+{
+    static char head[4096], line[4096];
+    char path[256], s[128];
+    double least = 0;
+    snprintf(path, sizeof path, "bench/results/%s.tsv", record);
+    FILE *f = fopen(path, "r");
+    if (f && fgets(head, sizeof head, f)) {
+        while (fgets(line, sizeof line, f)) {
+            int equal = 0;
+            for (int k = 0; k < CONDITIONS; k++) {
+                field(line, column_of(head, columns[k]), s);
+                equal += !strcmp(s, want[k]);
+            }
+            field(line, column_of(head, "us"), s);
+            const double ms = atof(s) / 1e3;
+            if (equal == CONDITIONS && (least == 0 || ms < least))
+                least = ms;
+        }
+    }
+    if (f)
+        fclose(f);
+    if (least == 0) {
+        fprintf(stderr, "measured.c: %s: found no row of %s %s\n", path, want[0],
+                want[1]);
+        exit(1);
+    }
+    return least;
+}
+
+/* One pass of KDA over 131072 tokens and 32 heads on 1, 2 and 4 GPUs. */
+static void pass(const struct frame *f, const char *stage, const char *name,
+                 const char *ink)
+{
+    static const char *const records[] = { "2026-11-21-2f22232-2gpu",
+                                           "2026-11-21-2f22232-2gpu",
+                                           "2026-11-21-c7198c2-4gpu" };
+    static const char *const ranks[] = { "1", "2", "4" };
+    double ours[MOST_ROWS][MOST_COLS], ideal[MOST_ROWS][MOST_COLS];
+    for (int i = 0; i < 3; i++) {
+        ours[i][0] = ideal[i][0] = 1 << i;
+        ours[i][1] = best(records[i], (const char *[]){ stage, "v3_records", "kda",
+                          "131072", "32", ranks[i], "recompute", "live" });
+        ideal[i][1] = ours[0][1] / (1 << i);
+        svg_text(frame_x(f, 1 << i) + 4, frame_y(f, ours[i][1]) - 7, "start", "mono",
+                 "%.2f\u2020", ours[i][1]);
+    }
+    curve(f, ideal, 3, 0, 1, "var(--soft)", "3 4");
+    curve(f, ours, 3, 0, 1, ink, "none");
+    svg_text(frame_x(f, 1) + 4, frame_y(f, ours[0][1]) + 32, "start", "", "%s", name);
+    const double fla = best(records[2], (const char *[]){ stage, "fla_kda_cp4", "kda",
+                            "131072", "32", "4", "recompute", "live" });
+    svg_rect(frame_x(f, 4) - 4, frame_y(f, fla) - 4, 8, 8, "fill:var(--d)");
+    svg_text(frame_x(f, 4) + 8, frame_y(f, fla) + 4, "start", "mono", "FLA %.2f", fla);
+}
+
+struct bar { const char *name, *record, *variant, *save; };
+
+/* Bars as multiples of the first; returns where the next group begins. */
+static double bars(double y, const char *title, const char *stage, const char *model,
+                   const char *heads, const struct bar *b, int n)
+{
+    double first = 0;
+    svg_text(430, y + 12, "start", "", "%s", title);
+    y += 18;
+    for (int i = 0; i < n; i++, y += 17) {
+        const double ms = best(b[i].record,
+                               (const char *[]){ stage, b[i].variant, model, "8192",
+                                                 heads, "1", b[i].save, "live" });
+        if (i == 0)
+            first = ms;
+        svg_text(494, y + 11, "end", "soft", "%s", b[i].name);
+        svg_rect(500, y, 20 * ms / first, 14, i ? "fill:var(--d)" : "fill:var(--a)");
+        svg_text(506 + 20 * ms / first, y + 11, "start", "mono", "%.3f ms (%.1f)", ms,
+                 ms / first);
+    }
+    return y + 8;
+}
+
+int main(void)
+{
+    static const char *const one = "2026-11-21-2f22232-1gpu";
+    static const char *const kda = "2026-11-24b-c990e6c-1gpu";
+    static const char *const gdn = "2026-11-23g-034a10d-1gpu-flashqla";
+    const struct frame f = { -0.06, 0.66, 0, 1.5, 40, 330, 46, 270 };
+    svg_begin(720, 320, "Measured times",
+              "Left: KDA, 131072 tokens, 32 heads, forward and backward on 1, 2 and 4 "
+              "GPUs, with ideal lines and flash-linear-attention on 4. Right: 8192 "
+              "tokens on one GPU, as multiples of our time.");
+    svg_text(40, 16, "start", "", "KDA, 131072 tokens, 32 heads");
+    svg_text(40, 34, "start", "soft", "ms; dotted: ideal; squares: FLA");
+    frame_rows(&f, 1);
+    frame_powers(&f, 1, 4, 2);
+    frame_axes(&f, "GPUs", NULL);
+    pass(&f, "13_backward", "backward", "var(--b)");
+    pass(&f, "08_forward", "forward", "var(--a)");
+    svg_text(430, 16, "start", "", "8192 tokens, one GPU");
+    svg_text(430, 34, "start", "soft", "ms (multiple of ours)");
+    const struct bar kda_forward[] = { { "ours", kda, "v3_records", "recompute" },
+                                       { "FlashKDA", one, "flashkda", "recompute" },
+                                       { "FLA", one, "fla_kda", "recompute" } };
+    const struct bar kda_backward[] = { { "ours", kda, "v4_factors", "recompute" },
+                                        { "FLA", one, "fla_kda", "recompute" } };
+    const struct bar gdn_both[2][2] = {
+        { { "ours", gdn, "v3_records", "recompute" },
+          { "FlashQLA", gdn, "flash_qla_ready", "recompute" } },
+        { { "ours", gdn, "v4_factors", "recompute" },
+          { "FlashQLA", gdn, "flash_qla_ready", "recompute" } } };
+    double y = bars(44, "KDA, 96 heads, forward", "08_forward", "kda", "96",
+                    kda_forward, 3);
+    y = bars(y, "KDA, 96 heads, backward", "13_backward", "kda", "96", kda_backward, 2);
+    y = bars(y, "GDN, 16/32 heads, forward", "08_forward", "gdn", "16", gdn_both[0], 2);
+    bars(y, "GDN, 16/32 heads, backward", "13_backward", "gdn", "16", gdn_both[1], 2);
+    svg_end();
+    return 0;
+}
