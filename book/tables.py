@@ -184,7 +184,7 @@ class Page:
 
     def notes(self):
         if STALE in self.marks:
-            self.add("\n† of kernels that have changed since, or are gone.")
+            self.add("\n† measured with an older version of the kernel.")
         if UNCOMPARED in self.marks:
             self.add("\nNot compared with the kernels as they stand: that takes the "
                      "nvcc of the record.")
@@ -627,7 +627,7 @@ def ladder_tables(d):
                     (v, "**%s**" % time(us(v))))
             pair.add("\n%.2f times as fast." % (us(before) / us(v)))
     if STALE in p.marks:
-        p.add("\n† of kernels that have changed since.")
+        p.add("\n† measured with an older version of the kernel.")
     p = Page("ladder-counters.md")
     p.add("Nsight Compute, T = %d, H = 96, the clocks left alone; averages over all "
           "132 processors, of which 96 have a head.\n" % last.T)
@@ -780,18 +780,20 @@ def others(d, r, systems, notes):
     return ", ".join("`%s` %.3f%s" % (v, q.us / 1e3, star) for v, q in beside.items())
 
 
+IN_README = ("KDA, live gates, T = (8192, H = 96|65536, H = 32)|"
+             "GDN, live gates, T = (8192|32768), H = 16, HV = 32",
+             "..., live gates, T = 131072, H = 32")
+
+
 def readme_table(d):
-    """Strong gates and small cases are in the book alone."""
+    """Eight rows; the book has all."""
     p, places, systems, notes = Page("readme.md"), [], [], []
     for many in (False, True):
         begun = False
         cases = once(r.case for r in d.sorted if not r.is_edge() and
                      (r.is_layer if many else r.stage in WHOLE))
         for case in cases:
-            heads = re.findall("HV?%s=%s([0-9]+)" % (NB, NB), case)[-1]
-            theirs = any(r.peer and r.case == case for r in d.rows)
-            if case.startswith("GDN") and int(heads) < 32 or case.endswith(" kept") or \
-                    "strong gates" in case and (many or not theirs):
+            if not re.fullmatch(IN_README[many], case.replace(NB, " ")):
                 continue
             for R in range(2, d.most + 1) if many else (1,):
                 best = [best_of(d, *key, R) for key in (
