@@ -1,9 +1,12 @@
 """fla.py -- a backend of flash-linear-attention: `import kcp_torch.fla`, and its
 chunk_kda and chunk_gated_delta_rule run on libkcp, under its own cp_context too.
 
-Book: chapter 19.  Checked by: tests/cli/torch_fla.py with a stand-in for FLA; FLA's own
+Book: chapter 19.  Checked by: tests/cli/torch_fla.py with FLA's wheels; FLA's own
 tests on GPUs, recorded in bench/results (bench/peers/fla_tests.py).  Next: ../train.py.
 
+FLA 0.6.0 or newer is needed: 0.5.0 and 0.5.1 have no dispatcher for GDN, and in 0.5.2
+torch.compiler.disable unwraps the functions past their dispatcher. The import makes one
+call of each function on the CPU, and fails if the call does not arrive here.
 FLA asks a backend about every call; on CPUs the references compute. What ours does not
 take goes on to FLA's next backend or its own kernels, and the reason is said once.
 FLA's context holds what one rank sees; the whole batch's cu_seqlens is kept beside it
@@ -13,21 +16,34 @@ rounded to it; KCP_ROUND_KEYS=1 has normalised q and k rounded to their type, as
 kernels do, where ours keep them in float32; KCP_ROUND_KEYS=reference has PyTorch
 normalise them in their type, as the reference of FLA's tests does.
 """
+import collections
 import functools
+import inspect
 import os
 import warnings
 
 import torch
-from fla.ops.backends import BackendRegistry, BaseBackend
-from fla.ops.cp import context as _context
 
 from . import chunk, groups
+
+VERSION = "not installed"
+try:
+    import fla
+    VERSION = fla.__version__
+    from fla.backends import BaseBackend, register
+    from fla.ops.cp import context as _context
+    from fla.ops.gated_delta_rule import chunk_gated_delta_rule
+    from fla.ops.kda import chunk_kda
+except ImportError as e:
+    raise ImportError(f"kcp_torch.fla: found flash-linear-attention {VERSION} ({e}),"
+                      " expected 0.6.0 or newer") from None
 
 KNOWN = {"A_log", "dt_bias", "chunk_size", "transpose_state_layout", "lower_bound",
          "use_gate_in_kernel", "use_beta_sigmoid_in_kernel", "allow_neg_eigval",
          "use_qk_l2norm_in_kernel", "safe_gate", "disable_recompute", "state_v_first",
          "initial_state", "output_final_state", "scale", "cu_seqlens",
-         "cu_seqlens_cpu", "chunk_indices", "cp_context", "return_intermediate_states"}
+         "cu_seqlens_cpu", "chunk_indices", "cp_context", "return_intermediate_states",
+         "use_graph", "max_num_seqs"}
 TYPES = torch.bfloat16, torch.float16, torch.float32
 
 
@@ -36,18 +52,13 @@ def _said(words):
     warnings.warn(f"kcp_torch.fla: {words}: FLA's own kernels are used", stacklevel=5)
 
 
+PARAMETERS = {"kda": tuple(inspect.signature(chunk_kda).parameters),
+              "gdn": tuple(inspect.signature(chunk_gated_delta_rule).parameters)}
+
+
 def _names(model, args, more):
     """A call's arguments by name."""
-    kda = ("q", "k", "v", "g", "beta", "scale", "initial_state", "output_final_state",
-           "use_qk_l2norm_in_kernel", "use_gate_in_kernel",
-           "use_beta_sigmoid_in_kernel", "allow_neg_eigval", "safe_gate", "lower_bound",
-           "disable_recompute", "return_intermediate_states", "state_v_first",
-           "cu_seqlens", "cu_seqlens_cpu", "cp_context")
-    gdn = ("q", "k", "v", "g", "beta", "scale", "initial_state", "output_final_state",
-           "use_qk_l2norm_in_kernel", "use_beta_sigmoid_in_kernel", "allow_neg_eigval",
-           "state_v_first", "cu_seqlens", "cu_seqlens_cpu", "chunk_indices",
-           "cp_context")
-    return dict(zip(kda if model == "kda" else gdn, args), **more)
+    return dict(zip(PARAMETERS[model], args), **more)
 
 
 def _why_not(model, x):
@@ -69,6 +80,8 @@ def _why_not(model, x):
         return "no tokens, or value heads that are no multiple of q's"
     if x.get("return_intermediate_states"):
         return "the states of chunks are asked for"
+    if x.get("use_graph"):
+        return "use_graph"
     kda = model == "kda"                      # what FLA asks of KDA alone
     if x.get("chunk_size", 64) not in ((32, 64) if kda else (16, 32, 64)):
         return f"chunk_size {x['chunk_size']}"
@@ -85,6 +98,8 @@ def _why_not(model, x):
     if not kda and low is not None:
         return "a lower_bound of GDN"
     context = x.get("cp_context")
+    if context is not None and getattr(context, "layout", "") not in ("", "contiguous"):
+        return f"cp_context has the layout {context.layout}, expected contiguous"
     if context is not None and not hasattr(context, "kcp_context"):
         return "cp_context was built before kcp_torch.fla was imported"
     if context is None and x.get("cu_seqlens") is not None and q.shape[0] != 1:
@@ -92,10 +107,15 @@ def _why_not(model, x):
     return None
 
 
+_arrived = collections.deque(maxlen=1)        # the model of the last call
+
+
 def _run(function, model, args, more):
     x = _names(model, args, more)
     context = x.pop("cp_context", None)
-    x.pop("return_intermediate_states", None)
+    for name in "return_intermediate_states", "use_graph", "max_num_seqs":
+        x.pop(name, None)
+    _arrived.append(model)
     if "transpose_state_layout" in x:
         warnings.warn("`transpose_state_layout` is deprecated and renamed to"
                       " `state_v_first`.", DeprecationWarning, stacklevel=4)
@@ -150,7 +170,8 @@ def _remember(build):
     @functools.wraps(build)
     def wrapper(cu_seqlens, cu_seqlens_cpu=None, *args, **more):
         context = build(cu_seqlens, cu_seqlens_cpu, *args, **more)
-        if context.group is not None and not hasattr(context, "kcp_context"):
+        if context.group is not None and not hasattr(context, "kcp_context") and \
+                getattr(context, "layout", "contiguous") == "contiguous":
             cu = cu_seqlens if cu_seqlens_cpu is None else cu_seqlens_cpu
             context.kcp_context = groups.build_cp_context(
                 cu, context.group, context.conv1d_kernel_size)
@@ -158,14 +179,38 @@ def _remember(build):
     return wrapper
 
 
+def probe():
+    """Fails where FLA's functions do not arrive here."""
+    q, gate = torch.zeros(1, 1, 1, 8), torch.zeros(1, 1, 1)
+    for model, function, g in (("kda", chunk_kda, q), ("gdn", chunk_gated_delta_rule,
+                                                       gate)):
+        _arrived.clear()
+        try:
+            function(q, q, q, g, gate)
+        except Exception as e:
+            why = f": {type(e).__name__}"
+        else:
+            why = ""
+        if list(_arrived) != [model]:
+            raise ImportError(f"kcp_torch.fla: found flash-linear-attention {VERSION},"
+                              f" whose {function.__name__} does not call this backend"
+                              f"{why}: unset FLA_DISABLE_BACKEND_DISPATCH or install"
+                              " 0.6.0")
+
+
 def install():
     """Once, by the import: both registries, and the builder of contexts."""
-    for operation in ("kda", "gated_delta_rule"):
-        BackendRegistry.ensure_initialized(operation)
-        BackendRegistry._registries[operation].register(Backend())
+    try:
+        for entry in chunk_kda, "gated_delta_rule":
+            register(entry)(Backend)
+    except KeyError as e:
+        raise ImportError(f"kcp_torch.fla: found flash-linear-attention {VERSION}"
+                          f" without a dispatcher of {e}, expected 0.6.0") from None
     if not getattr(_context.get_cp_cu_seqlens, "kcp", False):
         _context.get_cp_cu_seqlens = _remember(_context.get_cp_cu_seqlens)
         _context.get_cp_cu_seqlens.kcp = True
+    if os.environ.get("KCP_FLA") != "0":
+        probe()
 
 
 install()
