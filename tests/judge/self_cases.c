@@ -353,13 +353,13 @@ static int counts(struct kcp_report *rep)
     const struct kcp_variant *v[1024];
     const int n = kcp_variants(NULL, NULL, v, 1024);
     const char *stage = "", *name = "";
-    int kernels = files("cuda/*/v*.cu"), blas = 0, device = 0;
+    int kernels = files("cuda/*/v*.cu") + files("cuda/*/*/v*.cu"), blas = 0, device = 0;
     if (!kernels) {
         printf("  (no sources found: variants are not counted)\n");
         return KCP_NA;
     }
 #ifndef KCP_HOPPER
-    kernels -= files("cuda/*/v*_sm90.cu");
+    kernels -= files("cuda/*/v*_sm90.cu") + files("cuda/*/*/v*_sm90.cu");
 #endif
     for (int i = 0; i < n; i++) {
         blas += !strncmp(v[i]->name, "vB_blas", 7);
