@@ -3,7 +3,7 @@
 
 stand_in      := tests/20_clusters/stand_in
 stand_in_nccl := $(patsubst %.c,$B/stand_in/%.o,$(wildcard comm/backend/nccl*.c) \
-                   $(addprefix $(stand_in)/,calls.c forms.c late.c lose.c uses.c ranks.c) \
+                   $(addprefix $(stand_in)/,calls.c forms.c late.c lose.c ranks.c) \
                    tests/judge/blocks.c)
 stand_in_rest := $(filter-out comm/backend/nccl%,$(ref) $(comm))
 stand_in_rest := $(patsubst %.c,$B/$(if $(filter none,$(CUDA_HOME)),,stand_in/)%.o,\
@@ -14,15 +14,12 @@ $B/stand_in/%.o: %.c $(stand_in_at)
 	@mkdir -p $(@D)
 	@echo "  cc $< over the stand-ins"
 	@$(CC) -I$(stand_in) $(CFLAGS) -DKCP_WITH_NCCL -MMD -MP -c $< -o $@
-$B/stand_in/libcudart.so.13: $B/stand_in/$(stand_in)/cudart.o
-	@$(CC) $(LDFLAGS) -shared -Wl,-soname,libcudart.so.13 $< -lpthread -o $@
-$B/stand_in/libnccl.so.2: $(patsubst %,$B/stand_in/$(stand_in)/%.o,libnccl moves) \
-                          $B/stand_in/libcudart.so.13
+$B/stand_in/libnccl.so.2: $(patsubst %,$B/stand_in/$(stand_in)/%.o,libnccl cudart)
 	@$(CC) $(LDFLAGS) -shared -Wl,-soname,libnccl.so.2 $^ -lpthread -o $@
-$B/stand_in/kcp-stand-in: $(stand_in_rest) $(stand_in_nccl) $B/stand_in/libcudart.so.13 \
-                          $B/stand_in/libnccl.so.2 $(list_at)
+$B/stand_in/kcp-stand-in: $(stand_in_rest) $(stand_in_nccl) $B/stand_in/libnccl.so.2 \
+                          $(list_at)
 	@echo "  link $@"
-	@$(CC) $(LDFLAGS) $(filter %.o,$^) $(filter %.so.13 %.so.2,$^) -lpthread -lm -ldl -o $@
+	@$(CC) $(LDFLAGS) $(filter %.o %.so.2,$^) -lpthread -lm -ldl -o $@
 
 test_needs   += $B/stand_in/kcp-stand-in
 test_scripts += tests/cli/nccl_stand_in.sh

@@ -1,196 +1,168 @@
-/* calls.c -- a rank's calls over the stand-in: each is waited for, and one is its last.
+/* calls.c -- every call of a rank over the NCCL backend, on four kinds of communicators:
+ * of threads, split, by a file, and the caller's.
  *
- * Book: chapter 20.  Checked by: ranks.c.  Next: forms.c.
- *
- * The references compute on the host at once, so what comes on a stream is awaited
- * before they go on. A lost rank is known while we wait: then the stream must be let
- * go, by our abort, or by the owner's where the communicator is lent. */
+ * Book: chapter 20.  Checked by: ranks.c.  Next: lose.c. */
 #include "stand_in.h"
 
 #include <poll.h>
+#include <unistd.h>
 
-_Thread_local struct striking me;
+#define EXPECT(yes, ...)                                                              \
+    do {                                                                              \
+        if (!(yes)) { wrong++; printf("  FAIL  " __VA_ARGS__); printf("\n"); }         \
+    } while (0)
 
-static const struct nccl *nccl_here(void)
+static int pass(int *got, struct kcp_comm *c, int from, int to, cudaStream_t s)
 {
-    char why[120] = "";
-    const struct nccl *nccl = nccl_open(why, sizeof why);
-    if (!nccl) {
-        fprintf(stderr, "kcp-stand-in: %s\n", why);
-        exit(2);
-    }
-    return nccl;
+    const int mine = 100 + c->r;
+    const int status = to < 0 ? KCP_OK : c->send(c, &mine, sizeof mine, to, s);
+    if (status || from < 0)
+        return status ? status : c->barrier(c, s);
+    const int received = c->recv(c, got, sizeof *got, from, s);
+    return received ? received : c->barrier(c, s);
 }
 
-static int settled(ncclComm_t at, ncclResult_t result)
+/* A ring in one group; from even ranks to odd ones without a group. */
+static int every_call(struct kcp_comm *c, void *arg)
 {
+    const int R = c->R, r = c->r, next = (r + 1) % R, last = (r + R - 1) % R;
+    const int mine = 100 + r, is_odd = r % 2;
+    int all[MOST], shown[MOST], ring = 0, pair = 0;
+    cudaStream_t s;
+    if (cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking))
+        return KCP_CUDA;
+    int status = c->all_gather(c, &mine, all, sizeof mine, s);
+    if (!status)
+        status = c->show(c, &mine, shown, sizeof mine, s);
+    if (!status)
+        status = c->group(c, 1);
+    if (!status)
+        status = c->send(c, &mine, sizeof mine, next, s);
+    if (!status)
+        status = c->recv(c, &ring, sizeof ring, last, s);
+    if (!status)
+        status = c->group(c, 0);
+    if (!status)
+        status = c->barrier(c, s);
+    if (!status)
+        status = pass(&pair, c, is_odd ? last : -1, is_odd || next == 0 ? -1 : next, s);
+    for (int i = 0; i < R && !status; i++)
+        if (all[i] != 100 + i || shown[i] != 100 + i)
+            status = KCP_MISMATCH;
+    if (!status && (ring != 100 + last || pair != (is_odd ? 100 + last : 0)))
+        status = KCP_MISMATCH;
+    if (!status && (c->send(c, &mine, sizeof mine, R, s) != KCP_BAD ||
+                    c->recv(c, &ring, sizeof ring, r, s) != KCP_BAD))
+        status = KCP_MISMATCH;
+    return status;
+}
+
+/* ---- the caller's own communicator */
+int lent_rank(struct kcp_comm *host, void *arg)
+{
+    struct loan *l = arg;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclResult_t result = ncclInProgress;
+    ncclComm_t *at = &l->lent[host->r];
+    struct kcp_comm *comm;
+    char why[120];
+    const struct nccl *nccl = nccl_open(why, sizeof why);
+    config.blocking = 0;
+    cudaSetDevice(host->r);
+    if (host->r == 0)
+        l->has_id = !nccl->ncclGetUniqueId(&l->id);
+    while (!l->has_id)
+        poll(NULL, 0, 1);
+    nccl->ncclCommInitRankConfig(at, host->R, l->id, host->r, &config);
     while (result == ncclInProgress) {
         poll(NULL, 0, 1);
-        if (nccl_here()->ncclCommGetAsyncError(at, &result))
-            return 0;
+        nccl->ncclCommGetAsyncError(*at, &result);
     }
-    return result == ncclSuccess;
-}
-
-ncclComm_t lend(struct meet *m, int R, int r, int blocking)
-{
-    const struct nccl *nccl = nccl_here();
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    ncclComm_t at = NULL;
-    config.blocking = blocking;
-    if (r == 0) {
-        if (nccl->ncclGetUniqueId(&m->id))
-            return NULL;
-        m->is_there = 1;
-    }
-    while (!m->is_there)
-        poll(NULL, 0, 1);
-    return settled(at, nccl->ncclCommInitRankConfig(&at, R, m->id, r, &config)) ? at
-                                                                                : NULL;
-}
-
-void owner_ends(void)
-{
-    if (me.lent)
-        nccl_here()->ncclCommAbort(me.lent);
-    me.lent = NULL;
-    cudaStreamSynchronize(NULL);
-}
-
-static int arrived(struct kcp_comm *c, int status)
-{
-    const double until = monotonic_seconds() + me.stuck;
-    while (!status && !me.in_group && cudaStreamQuery(NULL) == cudaErrorNotReady) {
-        if (c->lost(c, NULL, NULL, 0))
-            status = KCP_COMM;
-        else if (monotonic_seconds() > until)
-            status = me.own.barrier(c, NULL);
-        else
-            poll(NULL, 0, 1);
-    }
-    if (status && !me.in_group)            /* else when it has ended */
-        owner_ends();
+    if (kcp_nccl_from(&comm, *at))
+        return KCP_CUDA;
+    const int status = l->body(comm, l->arg);
+    comm->free(comm);
+    if (*at)
+        nccl->ncclCommDestroy(*at);
     return status;
 }
 
-static void count(const struct kcp_comm *c)
+/* ---- halves, turned round by their keys. Then rank 3 fails on its half, and the others
+ * name it by its number among all. */
+static int split_rank(struct kcp_comm *world, void *arg)
 {
-    if (++me.calls == me.at && c->r == 1 && me.strike)
-        me.strike(me.arg);
-    me.group_calls += me.in_group;
-    if (me.group_calls == 2 && me.in_its_group) {
-        void (*const there)(void *) = me.in_its_group;
-        me.in_its_group = NULL;
-        there(me.arg);
-    }
-}
-
-static int all_gather(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
-                      struct CUstream_st *stream)
-{
-    count(c);
-    return arrived(c, me.own.all_gather(c, mine, all, bytes, stream));
-}
-
-static int send_to(struct kcp_comm *c, const void *data, size_t bytes, int to,
-                   struct CUstream_st *stream)
-{
-    count(c);
-    return arrived(c, me.own.send(c, data, bytes, to, stream));
-}
-
-static int recv_from(struct kcp_comm *c, void *data, size_t bytes, int from,
-                     struct CUstream_st *stream)
-{
-    count(c);
-    return arrived(c, me.own.recv(c, data, bytes, from, stream));
-}
-
-static int group(struct kcp_comm *c, int begin)
-{
-    count(c);
-    const int status = me.own.group(c, begin);
-    me.in_group = begin && !status;
-    return arrived(c, status);
-}
-
-static int barrier(struct kcp_comm *c, struct CUstream_st *stream)
-{
-    count(c);
-    return arrived(c, me.own.barrier(c, stream));
-}
-
-static int show(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
-                struct CUstream_st *stream)
-{
-    count(c);
-    return arrived(c, me.own.show(c, mine, all, bytes, stream));
-}
-
-void calls_wait(struct kcp_comm *c, ncclComm_t lent)
-{
-    me = (struct striking){ .own = *c, .comm = c, .lent = lent, .stuck = 60 };
-    c->all_gather = all_gather;
-    c->send = send_to;
-    c->recv = recv_from;
-    c->group = group;
-    c->barrier = barrier;
-    c->show = show;
-}
-
-void calls_as_before(void)
-{
-    me.comm->all_gather = me.own.all_gather;
-    me.comm->send = me.own.send;
-    me.comm->recv = me.own.recv;
-    me.comm->group = me.own.group;
-    me.comm->barrier = me.own.barrier;
-    me.comm->show = me.own.show;
-}
-
-static struct kcp_plan *plan_of(int R)
-{
-    const int64_t cu[] = { 0, LT };
-    struct kcp_plan *plan = NULL;
-    kcp_plan_make(&plan, 1, cu, R, NULL, 0, LC, 0, NULL);
-    return plan;
-}
-
-int pass_on(struct kcp_comm *comm, struct lossy_layer *a, int R, enum kcp_form form)
-{
-    struct kcp_plan *plan = plan_of(R);
-    if (!plan)
-        return KCP_NO_MEMORY;
-    a->form = form;
-    a->plan = plan;
-    int status = lossy_rank(comm, a);
+    atomic_int *named = arg;
+    struct kcp_comm *half = NULL;
+    int lost = -1, status = kcp_nccl_split(world, world->r / 2, -world->r, &half);
+    if (!status && (half->R != 2 || half->r != 1 - world->r % 2))
+        status = KCP_MISMATCH;
     if (!status)
-        status = comm->barrier(comm, NULL);
-    kcp_plan_free(plan);
+        status = every_call(half, NULL);
+    if (!status)
+        status = world->barrier(world, NULL);
+    if (!status && world->r == 3)
+        half->fail(half, KCP_CUDA, "its device is on fire");
+    for (int i = 0; i < 500 && half && !half->lost(half, &lost, NULL, 0); i++)
+        poll(NULL, 0, 10);
+    *named += lost == 3;
+    if (half)
+        half->free(half);
     return status;
 }
 
-int wrong_rows(const struct lossy_layer *a, int R, int r, enum kcp_form form)
+/* ---- by a file: R ranks that have nothing but a path */
+static int file_rank(struct kcp_comm *host, void *arg)
 {
-    const struct answers *w = &want[R][form][a->model == KCP_GDN];
-    const struct answers *x = &a->got;
-    struct kcp_plan *plan = plan_of(R);
-    if (!plan)
+    struct kcp_comm *comm;
+    char why[200] = "";
+    cudaSetDevice(host->r);
+    int status = kcp_nccl_by_file(&comm, arg, host->R, host->r, why, sizeof why);
+    if (status)
+        return status;
+    status = every_call(comm, NULL);
+    comm->free(comm);
+    return status;
+}
+
+static int by_file(void)
+{
+    char path[80] = "/tmp/kcp-stand-in.XXXXXX", why[200] = "";
+    struct kcp_comm *comm;
+    int wrong = 0;
+    if (!mkdtemp(path))
         return 1;
-    const int64_t t = plan->ctx[r].begin, n = plan->ctx[r].end - t;
-    const int KG = a->model == KCP_GDN ? 1 : LK;
-    const double *dg = &x->dg[0][0][0] + t * LH * KG;
-    const double *dg_w = &w->dg[0][0][0] + t * LH * KG;
-    int wrong = memcmp(x->o[t], w->o[t], sizeof x->o[t] * n) != 0;
-    wrong += memcmp(x->dq[t], w->dq[t], sizeof x->dq[t] * n) != 0;
-    wrong += memcmp(x->dk[t], w->dk[t], sizeof x->dk[t] * n) != 0;
-    wrong += memcmp(x->dv[t], w->dv[t], sizeof x->dv[t] * n) != 0;
-    wrong += memcmp(x->dbeta[t], w->dbeta[t], sizeof x->dbeta[t] * n) != 0;
-    wrong += memcmp(dg, dg_w, sizeof *dg * n * LH * KG) != 0;
-    if (r == R - 1)
-        wrong += memcmp(x->ht, w->ht, sizeof x->ht) != 0;
-    if (r == 0)
-        wrong += memcmp(x->dh0, w->dh0, sizeof x->dh0) != 0;
-    kcp_plan_free(plan);
+    strcat(path, "/id");
+    int status = kcp_threads_run(3, file_rank, path, why, sizeof why);
+    EXPECT(!status, "by a file: status %d: %s", status, why);
+    status = kcp_nccl_by_file(&comm, path, 2, 0, why, sizeof why);
+    EXPECT(status == KCP_BAD && strstr(why, "where no file is"),
+           "a file that is there: status %d: %s", status, why);
+    unlink(path);
+    setenv("KCP_TIMEOUT_S", "1", 1);
+    status = kcp_nccl_by_file(&comm, path, 2, 1, why, sizeof why);
+    EXPECT(status == KCP_COMM && strstr(why, "no id from rank 0 after 1 s"),
+           "without rank 0: status %d: %s", status, why);
+    unsetenv("KCP_TIMEOUT_S");
+    *strrchr(path, '/') = 0;
+    rmdir(path);
+    return wrong;
+}
+
+int calls(void)
+{
+    ncclComm_t lent[MOST] = { NULL };
+    struct loan loan = { .lent = lent, .body = every_call };
+    atomic_int named = 0;
+    char why[200] = "";
+    int wrong = by_file();
+    for (int R = 2; R <= MOST; R++) {
+        const int status = kcp_nccl_threads_run(R, every_call, NULL, why, sizeof why);
+        EXPECT(!status, "calls on %d ranks: status %d: %s", R, status, why);
+    }
+    int status = kcp_threads_run(3, lent_rank, &loan, why, sizeof why);
+    EXPECT(!status, "calls on a lent communicator: status %d: %s", status, why);
+    status = kcp_nccl_threads_run(MOST, split_rank, &named, why, sizeof why);
+    EXPECT(status == KCP_CUDA && named == MOST, "halves: %d of %d name rank 3, status "
+           "%d: %s", named, MOST, status, why);
     return wrong;
 }

@@ -1,4 +1,4 @@
-/* cuda_runtime_api.h -- of CUDA what comm/ and its tests call, where there is none.
+/* cuda_runtime_api.h -- what comm/ and its tests call of CUDA.
  *
  * Book: chapter 20.  Checked by: tests/cli/nccl_stand_in.sh, against CUDA's own header
  * where there is one.  Next: cudart.c. */
@@ -12,25 +12,16 @@
 typedef enum cudaError {
     cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2,
     cudaErrorInvalidDevice = 101, cudaErrorNotReady = 600,
-    cudaErrorPeerAccessAlreadyEnabled = 704, cudaErrorNotSupported = 801,
-    cudaErrorStreamCaptureUnsupported = 900, cudaErrorStreamCaptureInvalidated = 901
+    cudaErrorPeerAccessAlreadyEnabled = 704, cudaErrorNotSupported = 801
 } cudaError_t;
 enum cudaMemcpyKind {
     cudaMemcpyHostToHost = 0, cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2,
     cudaMemcpyDeviceToDevice = 3, cudaMemcpyDefault = 4
 };
-enum cudaStreamCaptureStatus {
-    cudaStreamCaptureStatusNone = 0, cudaStreamCaptureStatusActive = 1,
-    cudaStreamCaptureStatusInvalidated = 2
-};
-enum cudaStreamCaptureMode {
-    cudaStreamCaptureModeGlobal = 0, cudaStreamCaptureModeThreadLocal = 1,
-    cudaStreamCaptureModeRelaxed = 2
-};
+enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone = 0 };
 enum { cudaHostAllocPortable = 1, cudaIpcMemLazyEnablePeerAccess = 1,
        cudaStreamNonBlocking = 1 };
 typedef struct CUstream_st *cudaStream_t;
-typedef struct CUgraph_st *cudaGraph_t;
 typedef struct cudaIpcMemHandle_st { char reserved[64]; } cudaIpcMemHandle_t;
 typedef void (*cudaHostFn_t)(void *);
 
@@ -46,8 +37,6 @@ cudaError_t cudaMalloc(void **p, size_t n);
 cudaError_t cudaFree(void *p);
 cudaError_t cudaHostAlloc(void **p, size_t n, unsigned flags);
 cudaError_t cudaFreeHost(void *p);
-cudaError_t cudaMemGetInfo(size_t *left, size_t *all);
-cudaError_t cudaMemcpy(void *to, const void *from, size_t n, enum cudaMemcpyKind kind);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n,
                             enum cudaMemcpyKind kind, cudaStream_t s);
 cudaError_t cudaMemset(void *p, int value, size_t n);
@@ -55,12 +44,9 @@ cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *h, void *p);
 cudaError_t cudaIpcOpenMemHandle(void **p, cudaIpcMemHandle_t h, unsigned flags);
 cudaError_t cudaIpcCloseMemHandle(void *p);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags);
-cudaError_t cudaStreamDestroy(cudaStream_t s);
 cudaError_t cudaStreamQuery(cudaStream_t s);
 cudaError_t cudaStreamSynchronize(cudaStream_t s);
 cudaError_t cudaStreamIsCapturing(cudaStream_t s, enum cudaStreamCaptureStatus *status);
-cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mode);
-cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *graph);
 cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t run, void *arg);
 
 #pragma GCC visibility pop

@@ -1,238 +1,150 @@
-/* lose.c -- rank 1 is lost before one of its calls: how, and what the others do then.
+/* lose.c -- rank 1 is lost before one of its calls, and what the other ranks do then.
  *
- * Book: chapter 20, "What is promised to whom".  Checked by: itself.
- * Next: uses.c.
+ * Book: chapter 20, "What is promised to whom".  Checked by: itself.  Next: late.c.
  *
- * Ranks are threads, on GPUs of the stand-in. Rank 1 stands still, fails, has an
- * asynchronous error, or its communicator is aborted by its owner. Every other rank
- * gets an error and one line within the timeout; its stream is released, its memory and
- * its threads are given back, and a new communicator has the bits of threads. */
+ * Rank 1 fails, stands still, or has an asynchronous error of NCCL's. Every other rank
+ * gets an error and one line within the timeout, and its stream is released: else
+ * exchange_rank hangs. */
 #include "stand_in.h"
-#include "tests/entries.h"
 
 #include <poll.h>
 
-enum { LOST = 1, MOST_SECONDS = 15 };
-enum way { NOBODY, STANDS, FAILS, ERROR, LENT_STANDS, LENT_ERROR, LENT_ABORTS, IN_GROUP,
-           WAYS };
-static const char *const way_names[] = { "nobody", "stands still", "fails",
-    "has an asynchronous error", "stands still, lent",
-    "has an asynchronous error, lent",
-    "is aborted by its owner", "is aborted from outside in a group" };
+enum { R = 3, LOST = 1, MOST_SECONDS = 15 };
+enum way { NOBODY, FAILS, ERROR, STANDS, LENT_STANDS };
+static const char *const way_names[] = { "takes part", "fails",
+    "has an asynchronous error", "stands still", "stands still, lent" };
 
-struct seen { int status, lost, wrong; double seconds; char why[320]; };
-struct trial {
-    int R, form, at, calls;
+struct seen { int status, lost, groups; double seconds; char why[320]; };
+struct loss {
     enum way way;
-    struct meet meet;
+    int at, calls;                         /* of rank 1 */
     atomic_int ended;                      /* survivors that have returned */
     _Atomic double began;                  /* rank 1 writes it, the others read */
-    struct lossy_layer *a[MOST];
-    struct seen seen[MOST];
+    struct exchange_job exchange;
+    struct seen seen[R];
 };
 
-/* ---- how it is lost */
-static void *abort_outside(void *arg)
-{
-    const struct striking *s = arg;
-    char why[80];
-    s->comm->fail(s->comm, KCP_COMM, "its owner aborts it");
-    nccl_open(why, sizeof why)->ncclCommAbort(s->lent);
-    return NULL;
-}
+/* ---- rank 1's calls are counted, and one is its last */
+static struct kcp_comm own;
+static struct loss *loss;
 
-/* fail comes while the group is open, and waits: NCCL takes no abort inside a group. */
-static pthread_t outsider;
-static struct striking outside;
-static void abort_in_group(void *arg)
+static void count(struct kcp_comm *c)
 {
-    outside = me;
-    me.lent = NULL;                        /* the other thread aborts it */
-    if (me.comm->r != LOST || pthread_create(&outsider, NULL, abort_outside, &outside))
+    if (++loss->calls != loss->at)
         return;
-    poll(NULL, 0, 300);
+    loss->began = monotonic_seconds();
+    if (loss->way == FAILS)
+        c->fail(c, KCP_CUDA, "its device is on fire");
+    if (loss->way == ERROR)
+        stand_in_error(((struct nccl_rank *)c)->at);
+    for (int i = 0; i < 1000 && loss->way == ERROR && !c->lost(c, NULL, NULL, 0); i++)
+        poll(NULL, 0, 10);
+    for (int i = 0; i < 1000 && loss->way >= STANDS && loss->ended < R - 1; i++)
+        poll(NULL, 0, 10);
 }
 
-/* By a rank that stands still: until the others have ended, and it can know that. */
-static int is_awaited(const struct trial *t)
+static int all_gather(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
+                      struct CUstream_st *stream)
 {
-    const int knows = t->way == LENT_STANDS || me.comm->lost(me.comm, NULL, NULL, 0);
-    return t->ended < t->R - 1 || !knows;
+    count(c);
+    return own.all_gather(c, mine, all, bytes, stream);
 }
 
-static void strike(void *arg)
+static int send_to(struct kcp_comm *c, const void *data, size_t bytes, int to,
+                   struct CUstream_st *stream)
 {
-    struct trial *t = arg;
-    t->began = monotonic_seconds();
-    if (t->way == STANDS || t->way == LENT_STANDS)
-        for (int i = 0; i < 2000 && is_awaited(t); i++)
-            poll(NULL, 0, 10);
-    else if (t->way == ERROR || t->way == LENT_ERROR) {
-        stand_in_error();
-        for (int i = 0; i < 500 && !me.comm->lost(me.comm, NULL, NULL, 0); i++)
-            poll(NULL, 0, 10);
-    } else
-        me.comm->fail(me.comm, KCP_CUDA, "its device is on fire");
-    if (t->way == LENT_ABORTS && !me.in_group)         /* else when it has ended */
-        owner_ends();
+    count(c);
+    return own.send(c, data, bytes, to, stream);
 }
 
-static int is_lent(const struct trial *t) { return t->way >= LENT_STANDS; }
-
-static int lose_rank(struct kcp_comm *host, void *arg)
+static int recv_from(struct kcp_comm *c, void *data, size_t bytes, int from,
+                     struct CUstream_st *stream)
 {
-    struct trial *t = arg;
-    const int r = host->r;
-    struct seen *x = &t->seen[r];
-    struct kcp_comm *comm = host;
-    ncclComm_t at = NULL;
-    if (is_lent(t) && (cudaSetDevice(r) ||
-                       !(at = lend(&t->meet, t->R, r, t->at % 2)) ||
-                       kcp_nccl_from(&comm, at)))
-        return KCP_CUDA;
-    calls_wait(comm, at);
-    me.arg = t;
-    me.stuck = 0.2;
-    if (t->way == IN_GROUP && r == LOST)
-        me.in_its_group = abort_in_group;
-    else if (t->way != NOBODY && r == LOST) {
-        me.at = t->at;
-        me.strike = strike;
+    count(c);
+    return own.recv(c, data, bytes, from, stream);
+}
+
+static int lose_rank(struct kcp_comm *comm, void *arg)
+{
+    struct loss *l = arg;
+    struct seen *x = &l->seen[comm->r];
+    if (comm->r == LOST) {
+        own = *comm;
+        comm->all_gather = all_gather;
+        comm->send = send_to;
+        comm->recv = recv_from;
     }
-    x->status = pass_on(comm, t->a[r], t->R, (enum kcp_form)t->form);
-    x->seconds = monotonic_seconds() - t->began;
+    x->status = exchange_rank(comm, &l->exchange);
+    x->seconds = monotonic_seconds() - l->began;
+    x->groups = stand_in_groups();
     x->lost = -1;
     comm->lost(comm, &x->lost, x->why, sizeof x->why);
-    x->wrong = x->status ? 0 : wrong_rows(t->a[r], t->R, r, (enum kcp_form)t->form);
-    if (r == LOST)
-        t->calls = me.calls;
-    else
-        t->ended++;
-    if (t->way == IN_GROUP && r == LOST)
-        pthread_join(outsider, NULL);
-    calls_as_before();
-    if (!at)
-        return KCP_OK;
-    comm->free(comm);
-    owner_ends();
+    l->ended += comm->r != LOST;
     return KCP_OK;
 }
 
-static int run(struct trial *t)
+/* The others name the lost rank, unless a timeout is all that they have. */
+static int is_right(const struct loss *l, const struct seen *x)
 {
-    char why[200] = "";
-    memset(&t->meet, 0, sizeof t->meet);
-    t->ended = 0;
-    t->began = monotonic_seconds();
-    for (int r = 0; r < t->R; r++) {
-        *t->a[r] = *layer_of_model[0];
-        memset(&t->seen[r], 0, sizeof t->seen[r]);
-    }
-    const int status = is_lent(t)
-        ? kcp_threads_run(t->R, lose_rank, t, why, sizeof why)
-        : kcp_nccl_threads_run(t->R, lose_rank, t, why, sizeof why);
-    /* A rank that failed is reported by the run too. */
-    return status && t->way == NOBODY ? status : KCP_OK;
-}
-
-/* ---- what must hold */
-/* The others know the lost rank by its number, unless a timeout is all they have. */
-static int is_right(const struct trial *t, int r)
-{
-    const struct seen *x = &t->seen[r];
-    const int by_name = t->way == FAILS || t->way == ERROR;
+    const int by_name = l->way == FAILS || l->way == ERROR;
     const char *words = "made no progress for";
-    if (t->way == NOBODY)
-        return !x->status && x->lost == -1 && !x->wrong;
-    if (t->way == FAILS || (r == LOST && t->way == LENT_ABORTS))
+    if (l->way == FAILS)
         words = "its device is on fire";
-    if (t->way == ERROR || (r == LOST && t->way == LENT_ERROR))
+    if (l->way == ERROR)
         words = "an error of NCCL's stand-in";
-    if (r == LOST && t->way == IN_GROUP)
-        words = "its owner aborts it";
-    if (x->status != KCP_COMM || !strstr(x->why, words))
-        return r == LOST && t->way == LENT_STANDS && x->status;
-    return x->seconds < MOST_SECONDS && (!by_name || x->lost == LOST);
+    if (l->way == NOBODY)
+        return !x->status && x->lost == -1;
+    return x->status == KCP_COMM && strstr(x->why, words) && !x->groups &&
+           x->seconds < MOST_SECONDS && (!by_name || x->lost == LOST);
 }
 
-static int judge(const struct trial *t, int status)
+static int lose(struct loss *l, enum way way, int at)
 {
-    int wrong = status != 0;
-    if (status)
-        printf("  FAIL  anew, %s: status %d\n", kcp_form_names[t->form], status);
-    for (int r = 0; r < t->R && !status; r++) {
-        const struct seen *x = &t->seen[r];
-        if (is_right(t, r))
+    struct loan loan = { .lent = l->exchange.lent, .body = lose_rank, .arg = l };
+    char why[200] = "";
+    int wrong = 0;
+    loss = l;
+    l->way = way;
+    l->at = at;
+    l->calls = l->ended = 0;
+    l->began = monotonic_seconds();
+    memset(l->seen, 0, sizeof l->seen);
+    if (way == LENT_STANDS)
+        kcp_threads_run(R, lent_rank, &loan, why, sizeof why);
+    else
+        kcp_nccl_threads_run(R, lose_rank, l, why, sizeof why);
+    for (int r = 0; r < R; r++) {
+        const struct seen *x = &l->seen[r];
+        if (is_right(l, x) || (r == LOST && way == LENT_STANDS && x->status))
             continue;
         wrong++;
-        printf("  FAIL  rank 1 of %d %s, %s, call %d: rank %d: status %d, lost %d, "
-               "%.1f s, %d wrong: %s\n", t->R, way_names[t->way],
-               kcp_form_names[t->form], t->at, r, x->status, x->lost, x->seconds,
-               x->wrong, x->why);
+        printf("  FAIL  rank 1 of 3 %s, %s, call %d: rank %d: status %d, lost %d, "
+               "%d groups open, %.1f s: %s\n", way_names[way],
+               kcp_form_names[l->exchange.form], at, r, x->status, x->lost, x->groups,
+               x->seconds, x->why);
     }
-    return wrong;
+    if (stand_in_alive())
+        printf("  FAIL  rank 1 of 3 %s, %s, call %d: %d communicators are left\n",
+               way_names[way], kcp_form_names[l->exchange.form], at, stand_in_alive());
+    return wrong + stand_in_alive();
 }
 
-struct held { int tasks; size_t bytes; };
-static struct held held(void)
+/* Then a new communicator has the bits of threads. */
+int lose_ranks(int form)
 {
-    struct held h;
-    size_t total;
-    h.tasks = entries("/proc/self/task");
-    cudaMemGetInfo(&h.bytes, &total);
-    return h;
-}
-
-/* A thread that was joined may be listed for a moment. */
-static int is_given_back(struct held before)
-{
-    struct held now = held();
-    for (int i = 0; i < 200 && now.tasks != before.tasks; i++) {
-        poll(NULL, 0, 10);
-        now = held();
-    }
-    if (now.tasks == before.tasks && now.bytes == before.bytes)
+    static struct loss l;
+    const int64_t cu[] = { 0, XT };
+    struct kcp_plan *plan = NULL;
+    if (kcp_plan_make(&plan, 1, cu, R, NULL, 0, 16, 0, NULL))
         return 1;
-    printf("  FAIL  %d threads, then %d; %zu bytes are missing\n", before.tasks,
-           now.tasks, before.bytes - now.bytes);
-    return 0;
-}
-
-static int lose(struct trial *t, enum way way, int at)
-{
-    const struct held before = held();
-    t->way = way;
-    t->at = at;
-    int wrong = judge(t, run(t));
-    t->way = NOBODY;
-    wrong += judge(t, run(t));             /* anew */
-    return wrong + !is_given_back(before);
-}
-
-int lose_ranks(int how_many)
-{
-    struct trial t = { .R = 3 };
-    int wrong = 0;
-    for (int r = 0; r < MOST; r++)
-        if (!(t.a[r] = malloc(sizeof *t.a[r])))
-            return 1;
-    setenv("KCP_TIMEOUT_S", how_many == FEW ? "5" : "1", 1);     /* FEW: sanitizers */
-    for (t.form = 0; t.form < FORMS; t.form++) {
-        if (how_many == FEW && t.form != KCP_CHAIN)
-            continue;
-        t.way = NOBODY;
-        wrong += judge(&t, run(&t));
-        const int calls = t.calls;
-        for (int at = 2; at <= calls && how_many == ALL; at++)
-            for (int way = STANDS; way < IN_GROUP; way++)
-                wrong += lose(&t, way, at);
-        for (int way = STANDS; way < IN_GROUP && how_many < ALL; way++)
-            wrong += lose(&t, way, 2 + (3 * way + 5 * t.form) % (calls - 1));
-        if (t.form != KCP_ALL_GATHER)
-            wrong += lose(&t, IN_GROUP, 1);
-    }
-    unsetenv("KCP_TIMEOUT_S");
-    for (int r = 0; r < MOST; r++)
-        free(t.a[r]);
-    return wrong;
+    l.exchange = (struct exchange_job){ .form = form, .on_stream = 1, .plan = plan };
+    int wrong = lose(&l, NOBODY, 0);
+    const int calls = l.calls;
+    for (int at = 1; at <= calls; at++)
+        wrong += lose(&l, FAILS, at) + lose(&l, ERROR, at);
+    wrong += lose(&l, STANDS, calls);
+    if (form == KCP_CHAIN)
+        wrong += lose(&l, LENT_STANDS, 1);
+    kcp_plan_free(plan);
+    return wrong + forms(R, 0, form, 0);
 }

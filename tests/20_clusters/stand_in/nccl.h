@@ -1,4 +1,4 @@
-/* nccl.h -- of NCCL what comm/backend/nccl.h calls, for a machine without it.
+/* nccl.h -- what comm/backend/nccl.h calls of NCCL.
  *
  * Book: chapter 20.  Checked by: tests/cli/nccl_stand_in.sh, against NCCL's own header
  * where there is one.  Next: libnccl.c. */

@@ -4,56 +4,47 @@
 #ifndef KCP_STAND_IN_H
 #define KCP_STAND_IN_H
 
-#define _DEFAULT_SOURCE
 #include "comm/backend/nccl.h"
-#include "tests/20_clusters/layer.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
-enum { MOST = 4, FORMS = 4 };
+enum { MOST = 4 };
 
-/* Answers of ranks over threads, 1 to 4 of them, and their inputs: KDA, GDN. */
-extern struct answers want[MOST + 1][FORMS][2];
-extern struct lossy_layer *layer_of_model[2];
+/* ---- the stand-in's own, libnccl.c: groups that this thread has open; communicators
+ * neither destroyed nor aborted; an asynchronous error of one */
+int  stand_in_groups(void);
+int  stand_in_alive(void);
+void stand_in_error(ncclComm_t c);
 
-/* ---- calls.c: a rank's calls, each waited for; `strike` runs before one of them */
-struct striking {
-    struct kcp_comm own;
-    struct kcp_comm *comm;
-    ncclComm_t lent;                       /* NULL: ours, or aborted already */
-    int calls, at, in_group, group_calls;
-    double stuck;                          /* seconds until a stream counts as hung */
-    void (*strike)(void *), (*in_its_group)(void *);   /* the latter: its second call */
+/* ---- forms.c: an exchange on R ranks, run by rank body `exchange_rank` */
+enum { XT = 256, XN = 3, XHV = 2, XK = 8, XV = 12, XMAP = XHV * XK * (XV + XK),
+       XSTATE = XHV * XK * XV, XSEGMENTS = 16 };
+struct exchange_job {
+    int form, backward, on_stream;         /* on_stream: maps are applied on a stream */
+    const struct kcp_plan *plan;
+    ncclComm_t lent[MOST];                 /* the caller's; aborted after a failure */
+    double states[MOST][XSEGMENTS][XSTATE];
+    struct kcp_traffic sent[MOST];
+};
+int exchange_rank(struct kcp_comm *comm, void *job);
+
+/* ---- calls.c: a rank on a host communicator makes an NCCL one, the caller's, and lends
+ * it; then body runs over it */
+struct loan {
+    ncclUniqueId id;
+    atomic_int has_id;
+    ncclComm_t *lent;                      /* [MOST] */
+    int (*body)(struct kcp_comm *, void *arg);
     void *arg;
 };
-extern _Thread_local struct striking me;
-void calls_wait(struct kcp_comm *comm, ncclComm_t lent);
-void calls_as_before(void);
-/* The owner of a lent communicator aborts it; the device's stream is waited for. */
-void owner_ends(void);
-/* A rank's pass, forward and backward, of model 0 or 1 on comm. */
-int  pass_on(struct kcp_comm *comm, struct lossy_layer *a, int R, enum kcp_form form);
-/* How many of this rank's arrays differ from the threads'. */
-int  wrong_rows(const struct lossy_layer *a, int R, int r, enum kcp_form form);
-
-/* A caller's communicator; the id travels in m. */
-struct meet { ncclUniqueId id; atomic_int is_there; };
-ncclComm_t lend(struct meet *m, int R, int r, int blocking);
-
-/* ---- what the stand-ins know: groups that this thread has open (moves.c); an
- * asynchronous error of the communicators on this thread's device (libnccl.c) */
-int  stand_in_groups(void);
-void stand_in_error(void);
+int lent_rank(struct kcp_comm *host, void *loan);
 
 /* ---- each returns the number of what is wrong, and prints a line for each */
-int forms_threads(int lent);               /* forms.c: every form bit for bit */
-int forms_exchange(int is_planted);       /* a call is left out: it must be wrong */
-int forms_split(void);
+int forms(int R, int64_t L, int form, int is_planted);
+int calls(void);
 int late_ranks(void);                      /* late.c */
-enum { FEW, SOME, ALL };                   /* calls before which a rank is lost */
-int lose_ranks(int how_many);              /* lose.c */
-int use_by_file(void);
-int use_captured(void);
-int use_opened(void);
+int lose_ranks(int form);                  /* lose.c */
 
 #endif
