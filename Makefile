@@ -208,6 +208,7 @@ prefix:
 	  exit 2 ;; esac
 install: prefix $B/libkcp.so $(if $(mpi_flags),$B/libkcp_mpi.so)
 	install -d '$(DESTDIR)$(PREFIX)/lib/pkgconfig' '$(DESTDIR)$(PREFIX)/include/kcp/stages' \
+	  '$(DESTDIR)$(PREFIX)/lib/cmake/kcp' \
 	  '$(DESTDIR)$(PREFIX)/share/doc/kcp' '$(DESTDIR)$(PREFIX)/share/kcp/mpi'
 	install -m 755 $B/libkcp.so '$(DESTDIR)$(PREFIX)/lib/libkcp.so.$(version)'
 	ln -sf libkcp.so.$(version) '$(DESTDIR)$(PREFIX)/lib/$(soname)'
@@ -216,6 +217,7 @@ install: prefix $B/libkcp.so $(if $(mpi_flags),$B/libkcp_mpi.so)
 	install -m 644 $(public) '$(DESTDIR)$(PREFIX)/include/kcp/'
 	install -m 644 $(mpi) '$(DESTDIR)$(PREFIX)/share/kcp/mpi/'
 	install -m 644 ref/stages/*.def '$(DESTDIR)$(PREFIX)/include/kcp/stages/'
+	install -m 644 ref/kcp-config.cmake '$(DESTDIR)$(PREFIX)/lib/cmake/kcp/'
 	install -m 644 LICENSE CHANGELOG.md '$(DESTDIR)$(PREFIX)/share/doc/kcp/'
 	printf 'prefix=%s\nName: kcp\nDescription: context parallelism for delta-rule linear attention\nVersion: $(version)\nLibs: -L"$${prefix}/lib" -lkcp\nCflags: -I"$${prefix}/include/kcp"\n' \
 	  '$(PREFIX)' > '$(DESTDIR)$(PREFIX)/lib/pkgconfig/kcp.pc'
@@ -227,13 +229,15 @@ uninstall: prefix
 	  $(patsubst comm/backend/%,'$(DESTDIR)$(PREFIX)/share/kcp/mpi/%',$(mpi)) \
 	  '$(DESTDIR)$(PREFIX)/lib/libkcp.so.$(version)' \
 	  '$(DESTDIR)$(PREFIX)/lib/pkgconfig/kcp.pc' \
+	  '$(DESTDIR)$(PREFIX)/lib/cmake/kcp/kcp-config.cmake' \
 	  '$(DESTDIR)$(PREFIX)/share/doc/kcp/LICENSE' \
 	  '$(DESTDIR)$(PREFIX)/share/doc/kcp/CHANGELOG.md'
 	cd '$(DESTDIR)$(PREFIX)/include/kcp' 2>/dev/null && \
 	  rm -f $(patsubst ref/%,%,$(public) $(wildcard ref/stages/*.def)) || true
 	rmdir '$(DESTDIR)$(PREFIX)/include/kcp/stages' '$(DESTDIR)$(PREFIX)/include/kcp' \
 	  '$(DESTDIR)$(PREFIX)/share/doc/kcp' '$(DESTDIR)$(PREFIX)/share/kcp/mpi' \
-	  '$(DESTDIR)$(PREFIX)/share/kcp' 2>/dev/null || true
+	  '$(DESTDIR)$(PREFIX)/share/kcp' '$(DESTDIR)$(PREFIX)/lib/cmake/kcp' \
+	  '$(DESTDIR)$(PREFIX)/lib/cmake' 2>/dev/null || true
 
 # For editors: the compile command of every file, from make -n.
 .PHONY: compile_commands.json

@@ -79,6 +79,14 @@ for source in "$W/list.c" "$here/book/examples/kda.c"; do
         -o "$W/$(basename "$source" .c)" -L"$W/lib" -lkcp >"$W/log" 2>&1 ||
         stop "$(tail -3 "$W/log")"
 done
+if command -v cmake >/dev/null; then
+    mkdir "$W/project"
+    printf '%s\n' 'cmake_minimum_required(VERSION 3.13)' 'project(p C)' \
+        'find_package(kcp REQUIRED)' 'add_executable(list ../list.c)' \
+        'target_link_libraries(list kcp::kcp)' >"$W/project/CMakeLists.txt"
+    (cmake -S "$W/project" -B "$W/project/b" -DCMAKE_PREFIX_PATH="$W" &&
+        cmake --build "$W/project/b") >"$W/log" 2>&1 || stop "cmake: $(tail -3 "$W/log")"
+fi
 LD_LIBRARY_PATH="$W/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 export LD_LIBRARY_PATH
 found=$("$W/list") || stop "variants of 08, status of kcp_layer_gpu: $found"
