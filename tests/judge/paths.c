@@ -105,7 +105,7 @@ void paths_were_judged(const struct kcp_stage *s, const struct kcp_variant *v,
 
 int paths_judged_by(const struct kcp_path *p, const char *stage)
 {
-    const char *saved = strstr(p->condition, "saved");       /* not "!saved", "!(saved" */
+    const char *saved = strstr(p->condition, "saved");    /* not "!saved", "!(saved" */
     const int kept = saved && (saved == p->condition || saved[-1] == ' ');
     const char *by = kept && !strncmp(p->stage, "08", 2) ? "13_backward" : p->stage;
     return !strcmp(by, stage);

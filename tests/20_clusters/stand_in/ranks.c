@@ -25,7 +25,8 @@ int main(int argc, char **argv)
     const int few = argc == 2 && !strcmp(argv[1], "few");
     char why[120] = "";
     if ((argc > 1 && !few) || !nccl_open(why, sizeof why)) {
-        fprintf(stderr, "kcp-stand-in: %s\n", why[0] ? why : "expected nothing, or few");
+        fprintf(stderr, "kcp-stand-in: %s\n",
+                why[0] ? why : "expected nothing, or few");
         return 2;
     }
     int wrong = calls();

@@ -30,8 +30,8 @@ struct exchange_job {
 };
 int exchange_rank(struct kcp_comm *comm, void *job);
 
-/* ---- calls.c: a rank on a host communicator makes an NCCL one, the caller's, and lends
- * it; then body runs over it */
+/* ---- calls.c: a rank on a host communicator makes an NCCL one, the caller's, and
+ * lends it; then body runs over it */
 struct loan {
     ncclUniqueId id;
     atomic_int has_id;
