@@ -6,7 +6,7 @@
  * book/data/keys.npy is what book/examples/torch/keys.py left: a model of two KDA
  * layers of two heads, K = V = 64, trained on the chapters of this book, 600 steps of
  * 512 bytes, to 1.92 nats a byte of text that it had not seen (the README); its first
- * 1024 tokens are here. Small, but nobody chose its keys. */
+ * 512 tokens are here. Small, but nobody chose its keys. */
 #include "maps.h"
 #include "base/npy.h"
 
@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { HEADS = 4, TOKENS = 1024, RANKS = 8, PART = TOKENS / RANKS, SHARD = 512,
+enum { HEADS = 4, TOKENS = 512, RANKS = 8, PART = TOKENS / RANKS, SHARD = 512,
        ROW = 2 * K + V + 1 };
 static double (*data)[TOKENS][ROW];
 

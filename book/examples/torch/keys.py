@@ -49,7 +49,7 @@ def main():
     p.add_argument("--unseen", nargs="+", required=True, help="files to look at after")
     p.add_argument("--out", required=True, help="the .npy file to write")
     p.add_argument("--steps", type=int, default=400)
-    p.add_argument("--tokens", type=int, default=1024, help="of the file")
+    p.add_argument("--tokens", type=int, default=512, help="of the file")
     o = p.parse_args()
     torch.manual_seed(1)
     text, unseen = train.bytes_of(p, o.text), train.bytes_of(p, o.unseen)
