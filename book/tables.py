@@ -9,8 +9,8 @@
 #
 # A record opens with the names of its columns; `kind` says what a row is. Of the same
 # row recorded often, one of the present kernels counts, else one that cannot be
-# compared, else one of other kernels; of equals the later. DIGESTS: a file, the output of
-# digest.py. README.md is not changed if no kernels are built to compare records with.
+# compared, else one of other kernels; of equals the later. DIGESTS: a file, the output
+# of digest.py. README.md is not changed if no kernels are built to compare with.
 import os
 import re
 import shutil
@@ -44,6 +44,14 @@ def once(items):
     return list(dict.fromkeys(items))
 
 
+def ms(us):
+    return "%.3f" % (us / 1e3)
+
+
+def text(form, value):
+    return form % value if value else ""
+
+
 class Row:
     """A line of a record: its columns as text by r["name"], numbers as members."""
     digests, built = None, False
@@ -54,7 +62,11 @@ class Row:
             setattr(self, name, number(self[name]))
         self.stage, self.peer, self.save = self["stage"], self["peer"], self["save"]
         self.variant = Row.digests.present_name(self.stage, self["variant"])
+        self.model, self.gate = self["model"], self["gate"]
+        self.theirs = self.peer != ""
         self.backward = number(self["pass"]) != 0
+        self.way = "backward" if self.backward or "back" in self.stage else "forward"
+        self.way = "both" if self.stage == "forward_backward" else self.way
         self.machine = "%s, %s, %s" % (self["machine"], self["driver"], self["date"])
         self.place = "%s, commit `%s`" % (self.machine, self["commit"])
         self.run = "%s, `%s`" % (self.place, file)
@@ -73,31 +85,28 @@ class Row:
         return self["lengths"].replace("x", NB + "×" + NB).replace(",", ", ")
 
     def in_words(self):
-        s = "%s, %s gates, T = %d, H = %d" % (self["model"].upper(), self["gate"],
-                                              self.T, self.H)
-        if self.HV > self.H:
-            s += ", HV = %d" % self.HV
+        s = "%s, %s gates" % (self.model.upper(), self.gate)
+        s += ", T = %d, H = %d" % (self.T, self.H)
+        s += ", HV = %d" % self.HV if self.HV > self.H else ""
         if (self.K, self.V) != (128, 128):
             s += ", K = %d, V = %d" % (self.K, self.V)
-        if self.C != 64:
-            s += ", C = %d" % self.C
+        s += ", C = %d" % self.C if self.C != 64 else ""
         if self["lengths"]:
             s += ", lengths " + self.lengths()
         elif self.sequences > 1:
             s += ", %d sequences" % self.sequences
-        s += ", by " + self["walk"] if self["walk"] else ""
+        s += text(", by %s", self["walk"])
         s += ", bf16 on the wire" if self["form"].endswith("_bf16") else ""
         return (s + KEPT.get(self.save, "")).replace(" = ", NB + "=" + NB)
 
     def rank(self):
         """In the order of the book: KDA first, long last, live before strong."""
-        model, gate = self["model"], self["gate"]
-        at = "kda gdn".find(model) + 1 if model else 0
-        gates = "livestrongsaturated".find(gate) + 1 if gate else 0
-        return "%d %09d %05d %05d %05d %d %s %d %s%s%s %06d %s %d %s" % (
-            at or 9, self.T, self.H, self.HV, self.K, 10 + gates, model, self.sequences,
-            self["lengths"], self.save, self["walk"], self.segments, self.stage,
-            self.peer != "", self.variant)
+        models, gates = ("kda", "gdn"), ("live", "strong", "saturated")
+        return (models.index(self.model) if self.model in models else 9, self.T, self.H,
+                self.HV, self.K, gates.index(self.gate) if self.gate in gates else -1,
+                self.model, "%d %s" % (self.sequences, self["lengths"] + self.save +
+                                       self["walk"]),
+                self.segments, self.stage, self.theirs, self.variant)
 
     def standing(self):
         """Is the recorded code the present one: kernels, row of the paths, exchange?"""
@@ -118,11 +127,6 @@ class Row:
         """In us: the least bytes and operations at the rates of the same run."""
         work = self.flops / self.product if self.product else 0
         return 1e6 * max(self.bytes / self.copy, work)
-
-    def direction(self):
-        if self.stage == "forward_backward":
-            return "both"
-        return "backward" if self.backward or "backward" in self.stage else "forward"
 
     def base(self):
         """A length next to a multiple of 16 belongs to that."""
@@ -157,7 +161,7 @@ class Page:
         return "`%s`%s" % (r.variant, "" if r.peer else self.mark(r.state))
 
     def ms(self, r):
-        return "%.3f%s" % (r.us / 1e3, self.mark(r.state)) if r else ""
+        return ms(r.us) + self.mark(r.state) if r else ""
 
     def share(self, r):
         """Per cent of the floor; above 100, its arrays never left the chip's cache."""
@@ -232,26 +236,25 @@ class Records:
     def of(self, kind):
         return self.kind.get(kind, [])
 
-    def segments(self, r):
-        """Other systems have none: they are listed with ours of the same file."""
-        if not r.peer:
-            return r.segments
-        return next((q.segments for q in self.rows if not q.peer and q.set == r.set), 1)
+    def find(self, **want):
+        return [r for r in self.rows
+                if all(getattr(r, name) == value for name, value in want.items())]
 
     def case(self, r):
-        n = self.segments(r)
+        """With segments; other systems have none: they are listed with ours."""
+        like = self.find(theirs=False, set=r.set) if r.theirs else [r]
+        n = like[0].segments if like else 1
         return r.case + (", %d segments" % n if n > 1 else "")
 
     def alone(self, r):
         """Ours, the fastest plan of one GPU for the same case; none if one segment was
         not timed there, for cut in many it may be far from the fastest."""
-        q = [q for q in self.rows if not q.peer and q.ranks == 1 and q.case == r.case
-             and (q.stage, q.direction()) == (r.stage, r.direction())]
+        q = self.find(theirs=False, ranks=1, case=r.case, stage=r.stage, way=r.way)
         return least(q).us if any(x.segments == 1 for x in q) else 0
 
     def times_alone(self, r):
         t = self.alone(r)
-        return "%.2f" % (t / r.us) if t and r.ranks > 1 else ""
+        return text("%.2f", t / r.us if r.ranks > 1 else 0)
 
 
 # ---- chapters 01 to 18: each stage on one GPU, and whole layers
@@ -287,13 +290,13 @@ def stage_tables(d):
                   "| variant | pass | µs | 10 to 90 % | GB/s | TFLOP/s "
                   "| of its floor |",
                   "|:-----|:---|---:|----:|---:|---:|---:|")
-        cells = [p.whose(r), r.direction(), "%.1f" % r.us,
+        cells = [p.whose(r), r.way, "%.1f" % r.us,
                  "%.1f%sto%s%.1f" % (r.us_p10, NB, NB, r.us_p90)]
         if r.peer or not r.bytes:
             p.row(*cells, None, None, None)
             continue
         p.row(*cells, "%.0f" % (r.bytes / r.us / 1e3),
-              "%.1f" % (r.flops / r.us / 1e6) if r.flops else "", p.share(r))
+              text("%.1f", r.flops / r.us / 1e6), p.share(r))
     for p in pages.values():
         p.notes()
 
@@ -301,8 +304,7 @@ def stage_tables(d):
 def whole_table(d, name, only=None):
     p, last = Page(name), ""
     for r in d.sorted:
-        family = r.stage == "forward_backward" and \
-            all(q.set != r.set or q.stage != "08_forward" for q in d.rows)
+        family = r.way == "both" and not d.find(set=r.set, stage="08_forward")
         if r.is_layer or r.stage not in WHOLE or only and r.stage != only or family or \
                 r.is_edge():
             continue
@@ -310,14 +312,12 @@ def whole_table(d, name, only=None):
             p.add("| case | pass | whose | ms | 10 to 90 % | of its floor "
                   "| fastest peer / it | workspace, kept: GiB | run |",
                   "|:-------|:---|:------|---:|-----:|---:|---:|---:|:---|")
-        theirs = least(q for q in d.rows if q.peer and not r.peer and q.set == r.set
-                       and (q.stage, q.ranks) == (r.stage, r.ranks))
+        peer = None if r.theirs else \
+            least(d.find(theirs=True, set=r.set, stage=r.stage, ranks=r.ranks))
         room = number(r["work"]) / 2**30, r.saved / 2**30
-        p.row("" if last == d.case(r) else d.case(r), r.direction(), p.whose(r),
-              "%.3f" % (r.us / 1e3),
-              "%.3f%sto%s%.3f" % (r.us_p10 / 1e3, NB, NB, r.us_p90 / 1e3),
-              p.share(r) if r.bytes else "",
-              "%.2f" % (theirs.us / r.us) if theirs else "",
+        p.row("" if last == d.case(r) else d.case(r), r.way, p.whose(r),
+              ms(r.us), ms(r.us_p10) + NB + "to" + NB + ms(r.us_p90),
+              p.share(r) if r.bytes else "", text("%.2f", peer and peer.us / r.us),
               "%.2f, %.2f" % room if r["work"] else "", p.run(r))
         last = d.case(r)
     p.rates()
@@ -372,7 +372,7 @@ def mode_table(d):
                      if r and (r[c] or c == "saved") else ""
                      for r, c in ((b, "saved"), (f, "work"), (b, "work"))]
             p.row(what, "save all" if mode == "all" else mode, *sizes, p.ms(f), p.ms(b),
-                  "%.3f" % ((f.us + b.us) / 1e3) if f and b else "", p.run(b or f))
+                  ms(f.us + b.us) if f and b else "", p.run(b or f))
             what = ""
     p.rates()
     p.notes()
@@ -399,7 +399,7 @@ def bound_table(d):
         if case not in times:
             continue
         t = times[case]
-        p.row(t.lengths(), "both, %.3f ms unprofiled" % (t.us / 1e3), *[None] * 8)
+        p.row(t.lengths(), "both, %s ms unprofiled" % ms(t.us), *[None] * 8)
         for r in cases[case]:
             def n(name):
                 return number(r[name])
@@ -408,10 +408,9 @@ def bound_table(d):
                   "%.1f" % (n("instructions") / (r.T / 64 * r.HV) / 1e3),
                   "%.0f %%" % n("issue"), "%.0f %%" % n("tensor"),
                   "%.0f %%" % (n("wavefronts") / n("cycles") / 1.32)
-                  if n("cycles") else "",
-                  "%.0f %%" % n("warps"), r["stalled"],
-                  "%.3f" % (1e3 * n("dram_bytes") / t.copy) if n("dram_bytes") else "",
-                  "%.1f" % (n("cycles") / 1e3) if n("cycles") else "")
+                  if n("cycles") else "", "%.0f %%" % n("warps"), r["stalled"],
+                  text("%.3f", 1e3 * n("dram_bytes") / t.copy),
+                  text("%.1f", n("cycles") / 1e3))
     p.add("\nCounted on %s." % cases[case][-1].run)
 
 
@@ -455,18 +454,16 @@ def rank_table(d):
               "| pass | GPUs | whose | fastest plan | time | front | t_sum "
               "| t_exchange | t_main | times one GPU |",
               "|:----|--:|:--------|:-------------|---:|---:|---:|----:|---:|----:|")
-        key = {r: ((r.stage, r.direction()), r.ranks, r.peer != "") for r in of}
+        key = {r: ((r.stage, r.way), r.ranks, r.peer != "") for r in of}
         for r in sorted((r for r in of if key[r][0] in kinds),
                         key=lambda r: (kinds.index(key[r][0]), key[r][1:])):
-            head = r.direction(), r.ranks, p.whose(r)
+            head = r.way, r.ranks, p.whose(r)
             if r.peer:
-                p.row(*head, None, "%.3f" % (r.us / 1e3), *[None] * 5)
+                p.row(*head, None, ms(r.us), *[None] * 5)
             elif r.us <= min(q.us for q in of if key[q] == key[r]):
-                parts = [(r.front, r.sum, r.exchange, r.main), None][not r.main]
+                parts = map(ms, (r.front, r.sum, r.exchange, r.main))
                 p.row(*head, (r.form + ", " if r.ranks > 1 else "") + plan_of(r),
-                      "%.3f" % (r.us / 1e3),
-                      *["%.3f" % (x / 1e3) for x in parts] if parts else [None] * 4,
-                      d.times_alone(r))
+                      ms(r.us), *parts if r.main else [None] * 4, d.times_alone(r))
     p.notes()
     if d.gathers:
         p.add('\n::: {.folded title="Controls: the all-gather alone, in the same '
@@ -485,7 +482,7 @@ def form_table(d):
     for r in sorted((r for r in d.sorted if r.ranks > 1 and not r.peer and r.is_layer
                      and r.stage in stages),
                     key=lambda r: (stages.index(r.stage), r.ranks)):
-        key = r.case, r.direction(), r.variant, r.ranks, plan_of(r)
+        key = r.case, r.way, r.variant, r.ranks, plan_of(r)
         groups.setdefault(key, {})[r.form] = r
     if groups:
         p.add("| case | pass | GPUs | plan | all-gather | chain | chain over windows "
@@ -494,8 +491,8 @@ def form_table(d):
     for (case, way, _, ranks, plan), at in groups.items():
         cells = []
         for r in map(at.get, "all_gather chain chain_window pipeline scan".split()):
-            exchange = "%s(%.3f)" % (NB, r.exchange / 1e3) if r and r.main else ""
-            cells.append("%.3f%s" % (r.us / 1e3, exchange) if r else None)
+            exchange = "%s(%s)" % (NB, ms(r.exchange)) if r and r.main else ""
+            cells.append(ms(r.us) + exchange if r else None)
         head = case, way, ranks
         p.row(*(("", None, "") if head == above else head), plan, *cells)
         above = head
@@ -699,8 +696,7 @@ def torch_tables(d):
               "| case | pass | by | ms | worst of all outputs | its error |",
               "|:--|:--|:--|--:|:--|--:|")
     for (case, *cells), r in timed.items():
-        p.row("" if case == above else case, *cells, "%.3f" % (r.us / 1000), r["worst"],
-              r["error"])
+        p.row("" if case == above else case, *cells, ms(r.us), r["worst"], r["error"])
         above = case
     p = Page("torch-judged.md")
     if judged:
@@ -720,16 +716,14 @@ def prediction_tables(d):
     p, (rows, rate) = Page("predictions.md"), data_rows("predictions.tsv")
     p.add("| case | floor, ms | predicted, ms | measured, ms | by |",
           "|:---------|---:|---:|---:|:---|")
-    ours = [r for r in d.rows if not r.peer]
     for model, gate, T, H, stage, moved, done, said in rows:
-        r = least(r for r in ours if r.ranks == 1 and "all kept" not in r.case and
-                  (r["model"], r["gate"], r.T, r.HV, r.stage) ==
-                  (model, gate, float(T), float(H), stage))
+        found = d.find(theirs=False, ranks=1, model=model, gate=gate, T=float(T),
+                       HV=float(H), stage=stage)
+        r = least(r for r in found if r.save != "all")
         floor = max(float(moved) / rate[0], float(done) / rate[1]) * int(T) * int(H)
         p.row("%s %s, T = %s, %s heads" % (
             model.upper(), "backward" if "backward" in stage else "forward", T, H),
-              "%.2f" % (1e3 * floor), said,
-              "%.3f" % (r.us / 1e3) if r else "not recorded",
+              "%.2f" % (1e3 * floor), said, ms(r.us) if r else "not recorded",
               p.whose(r) if r else "")
     p.notes()
     p, (rows, rate) = Page("predictions-maps.md"), data_rows("predictions-maps.tsv")
@@ -740,30 +734,24 @@ def prediction_tables(d):
         stage, _, part = key.partition(" ")
         says = ""
         if stage == "07_merge":             # a map on the states of one rank
-            r = least(r for r in ours if r.stage == stage and r.ranks == r.segments == 1
-                      and not r.is_layer)
-            says = "%.3f, %d heads" % (r.us / 1e3, r.HV) if r else "not recorded"
+            r = least(d.find(theirs=False, stage=stage, ranks=1, segments=1,
+                             is_layer=False))
+            says = "%s, %d heads" % (ms(r.us), r.HV) if r else "not recorded"
         elif part:                          # the case that chapter 20 opens with
-            r = least(r for r in ours if r.is_layer and r.ranks == 4 and
-                      (r.stage, r["model"], r["gate"], r.T, r.HV) ==
-                      (stage, "kda", "live", 131072, 32))
+            r = least(d.find(theirs=False, is_layer=True, ranks=4, stage=stage,
+                             T=131072, model="kda", gate="live", HV=32))
             t = {"gather": r.gather_us, "sum": r.sum, "exchange": r.exchange,
                  "both": r.sum + r.exchange}[part] if r else 0
-            says = "%.3f" % (t / 1e3) if t else "not recorded"
+            says = ms(t) if t else "not recorded"
         p.row(*cells, says)
 
 
 # ---- the README's tables: the fastest of ours beside other systems
 
-def best_of(d, case, stage, R):
-    return least(r for r in d.rows if not r.peer and (r.case, r.stage, r.ranks) ==
-                 (case, stage, R) and (R == 1 or r.is_layer))
-
-
 def others(d, r, systems, notes):
     """Theirs of the same run; where there is none, their fastest of another run."""
-    of = [q for q in d.rows if q.peer and r and q.stage == r.stage and
-          not re.search("share_alone|heads2", q.variant)]
+    of = [q for q in d.find(theirs=True, stage=r and r.stage)
+          if not re.search("share_alone|heads2", q.variant)]
     alike = [q for q in of if (q.case, q.ranks) == (r.case, r.ranks)]
     beside, star = {}, ""
     for q in of:
@@ -777,7 +765,7 @@ def others(d, r, systems, notes):
         systems += [q.peer for q in alike]
         beside = {q.variant: q for q in alike if q in best}
     systems += [q.peer for q in beside.values()]
-    return ", ".join("`%s` %.3f%s" % (v, q.us / 1e3, star) for v, q in beside.items())
+    return ", ".join("`%s` %s%s" % (v, ms(q.us), star) for v, q in beside.items())
 
 
 IN_README = ("KDA, live gates, T = (8192, H = 96|65536, H = 32)|"
@@ -796,8 +784,9 @@ def readme_table(d):
             if not re.fullmatch(IN_README[many], case.replace(NB, " ")):
                 continue
             for R in range(2, d.most + 1) if many else (1,):
-                best = [best_of(d, *key, R) for key in (
-                    (case + KEPT["none"], PAIR[0]), (case, PAIR[0]), (case, PAIR[1]))]
+                best = [least(d.find(theirs=False, case=c, stage=stage, ranks=R))
+                        for c, stage in ((case + KEPT["none"], PAIR[0]),
+                                         (case, PAIR[0]), (case, PAIR[1]))]
                 if not best[1] or R == 1 and not d.alone(best[1]):
                     continue
                 if not begun:
@@ -834,8 +823,8 @@ def make(files):
     d = Records(files or results())
     for table in (stage_tables, edge_table, mode_table, bound_table, roofline,
                   rank_table, form_table, cut_rows, walk_tables, judge_table,
-                  precision_table, nccl_table, ladder_tables, torch_tables, prediction_tables,
-                  readme_table):
+                  precision_table, nccl_table, ladder_tables, torch_tables,
+                  prediction_tables, readme_table):
         table(d)
     whole_table(d, "08_forward.md", "08_forward")
     whole_table(d, "13_backward.md", "13_backward")
