@@ -8,9 +8,9 @@
 
 #include <stddef.h>
 
-/* work(arg, answer) there: it fills n bytes and returns 0. They count with a number
- * that the process is told when work has returned, and by nothing that it prints. 0; or
- * -1 after one line: the process ended without an answer. */
+/* work(arg, answer) there: it fills n bytes and returns 0; then they are sent back.
+ * 0; or -1 after one line: the process ended without an answer. What it prints is no
+ * answer. */
 int apart(int (*work)(void *arg, void *answer), void *arg, void *answer, size_t n);
 /* What a shared object has by that name; NULL after one line. */
 void *lab_symbol(const char *object, const char *name);

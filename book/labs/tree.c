@@ -11,14 +11,13 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 enum { LEAVES = 64, NAMES = 40 * LEAVES };
 
 /* What a name stands for: tokens [lo,hi), or the state before token hi. */
 static struct { uint64_t name; int lo, hi, state, depth; } known[NAMES];
 static int nknown, products;
-static uint64_t secret;
+static uint64_t secret = 1;
 
 static int names(const void *number)
 {
@@ -131,7 +130,6 @@ static int scanned(void *args)
 
 static int counted(void *args, int products_too, int depth_too)
 {
-    if (getrandom(&secret, sizeof secret, 0) != sizeof secret) return KCP_BAD;
     for (int n = 1; n <= LEAVES; n++)
         for (int backward = 0; backward < 2; backward++) {
             int depth, log = 0;

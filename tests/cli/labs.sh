@@ -61,6 +61,9 @@ hand_in 07_merge '((double *)map)[0] = 1;';     loses 'wrote into input maps'
 hand_in 07_merge 'return not_mine(next);';      loses 'not_mine'
 hand_in 07_merge 'extern int puts(const char *); for (;;) puts("and again");'
 loses 'it prints without end'
+leave='extern int puts(const char *); extern void exit(int); puts("1 passed, 0 failed, 0 skipped"); exit(0);'
+hand_in 07_merge "$leave";                      loses 'without a verdict'
+hand_in 07b_check "$leave";                     loses 'the process ended without an answer'
 hand_in 07b_check 'return *(volatile int *)0;'; loses "$file:$line: load of null"
 hand_in 07m_mutant 'return KCP_NA;';            loses 'wrong in too few cases'
 hand_in 15_blelloch ';'; printf '#include "15_scan.h"\n' >"$file"; loses scan_up
