@@ -169,8 +169,8 @@ line_of() {
 # judge TITLE POINTS option...: the judge on the student's object so, say what came of
 # it. One that prints without end is stopped at 16 MiB, before it fills the disk.
 small='ulimit -f 32768; exec "$0" "$@"'
-# A host lab's process has 4 GiB of addresses: kcp-check limits a variant's process, this
-# limits kcp-lab-check and what a launcher starts. (CUDA reserves more: a GPU lab is
+# A host lab's process has 4 GiB of addresses: the judge limits a variant's process, and
+# this limits a check, an exchange and what a launcher starts. (CUDA reserves more: a GPU lab is
 # limited by a cgroup or a container, STAFF.md.)
 limited="ulimit -v 4194304; $small"
 stuck='it was here when it was stopped'
@@ -228,7 +228,7 @@ elsewhere() {
     if [ -z "$asked" ]; then
         asked=yes
         # shellcheck disable=SC2086
-        sh -c "$limited" timeout -k 5 ${LIMIT:-120} "$B/kcp-lab-check" survivor "$so" ${SEED:-$OUTSIDE} \
+        sh -c "$small" timeout -k 5 ${LIMIT:-120} "$B/kcp-lab-check" survivor "$so" ${SEED:-$OUTSIDE} \
             >"$dir/outside" 2>&1 && wrong_elsewhere=yes
         sed 's/^ *FAIL *//; s/^ */   /' "$dir/outside" | head -2
     fi

@@ -65,7 +65,7 @@ static int is_wrong(const struct kcp_variant *v, const char *object,
                     const struct kcase *k, struct verdict *t)
 {
     return !judged(v, object, k, t) && t->outcome == FAIL && t->worst.tol > 0 &&
-           t->worst.err > TIMES * t->worst.tol;
+           !(t->worst.err <= TIMES * t->worst.tol);
 }
 
 /* One case, in words. */
