@@ -1,5 +1,5 @@
-/* calls.c -- every call of a rank over the NCCL backend, on four kinds of communicators:
- * of threads, split, by a file, and the caller's.
+/* calls.c -- every call of a rank over the NCCL backend, on four kinds of
+ * communicators: of threads, split, by a file, and the caller's.
  *
  * Book: chapter 20.  Checked by: ranks.c.  Next: lose.c. */
 #include "stand_in.h"
@@ -87,8 +87,8 @@ int lent_rank(struct kcp_comm *host, void *arg)
     return status;
 }
 
-/* ---- halves, turned round by their keys. Then rank 3 fails on its half, and the others
- * name it by its number among all. */
+/* ---- halves, turned round by their keys. Then rank 3 fails on its half, and the
+ * others name it by its number among all. */
 static int split_rank(struct kcp_comm *world, void *arg)
 {
     atomic_int *named = arg;

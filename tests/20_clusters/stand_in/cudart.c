@@ -1,9 +1,10 @@
-/* cudart.c -- CUDA's runtime on host memory, with streams that lag behind their callers.
+/* cudart.c -- CUDA's runtime on host memory, with streams that lag behind their
+ * callers.
  *
  * Book: chapter 20.  Checked by: ranks.c.  Next: libnccl.c, whose kernels run here.
  *
- * A stream is a thread that runs tasks in order, each after a moment. Each device has
- * two: NULL and the created one. A task that waits hangs its stream, and with it
+ * A stream is a thread that runs tasks in order, each after a moment. Each device
+ * has two: NULL and the created one. A task that waits hangs its stream, and with it
  * cudaFree and every synchronization, as on a GPU. */
 #include <cuda_runtime_api.h>
 #include <pthread.h>

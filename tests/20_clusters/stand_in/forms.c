@@ -1,9 +1,11 @@
-/* forms.c -- every form over the NCCL backend, on CPUs: the same bits as over threads.
+/* forms.c -- every form over the NCCL backend, on CPUs: the same bits as over
+ * threads.
  *
- * Book: chapter 20.  Checked by: ranks.c, with a call that is left out.  Next: calls.c.
+ * Book: chapter 20.  Checked by: ranks.c, with a call that is left out.  Next:
+ * calls.c.
  *
- * The exchange as a GPU has it: maps are applied on the stream, and the host waits once,
- * at the end. */
+ * The exchange as a GPU has it: maps are applied on the stream, and the host waits
+ * once, at the end. */
 #include "stand_in.h"
 
 #include "base/random.h"

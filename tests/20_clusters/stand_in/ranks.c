@@ -4,7 +4,7 @@
  * Checked by: tests/cli/nccl_stand_in.sh, also under the sanitizers.
  * Next: libnccl.c, cudart.c, what stands in.
  *
- *   kcp-stand-in [few]    few: a rank is lost in one form, for a build under a sanitizer */
+ *   kcp-stand-in [few]    few: a rank is lost in one form (sanitizers) */
 #include "stand_in.h"
 
 /* A call that is left out must be seen, before silence counts. */
