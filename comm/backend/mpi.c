@@ -26,14 +26,13 @@ enum kind { SEND, RECV, BARRIER };
 enum { MOST_GATHERED = 64 };           /* ranks of a barrier that is a gather */
 
 struct note { int rank, status; char why[160]; };
-struct posted { enum kind kind; int peer, bytes; };
+struct posted { MPI_Request request; enum kind kind; int peer, bytes; };
 struct mpi_rank {                      /* comm is its first member */
     struct kcp_comm comm;
     MPI_Comm at;                       /* a duplicate: no other messages use its tags */
     double seconds;
     pthread_mutex_t lock;              /* around every MPI call */
     int grouped, n, capacity, failed;
-    MPI_Request *request;
     struct posted *posted;
     struct note note;                  /* the first failure */
 };
@@ -94,14 +93,10 @@ static int make_room(struct mpi_rank *p)
     const int capacity = 2 * p->capacity + 16;
     if (p->n < p->capacity)
         return KCP_OK;
-    MPI_Request *request = realloc(p->request, sizeof *request * (size_t)capacity);
-    if (request)
-        p->request = request;
     struct posted *posted = realloc(p->posted, sizeof *posted * (size_t)capacity);
-    if (posted)
-        p->posted = posted;
-    if (!request || !posted)
+    if (!posted)
         return fail_locked(p, p->comm.r, KCP_NO_MEMORY, "out of memory");
+    p->posted = posted;
     p->capacity = capacity;
     return KCP_OK;
 }
@@ -109,19 +104,19 @@ static int make_room(struct mpi_rank *p)
 static int post_piece(struct mpi_rank *p, char *data, int bytes, int peer,
                       enum kind kind, enum tag tag, const char *call)
 {
+    MPI_Request request;
     int code;
     if (make_room(p))
         return KCP_COMM;
-    MPI_Request *request = &p->request[p->n];
     if (kind == BARRIER)
-        code = MPI_Ibarrier(p->at, request);
+        code = MPI_Ibarrier(p->at, &request);
     else if (kind == RECV)
-        code = MPI_Irecv(data, bytes, MPI_BYTE, peer, (int)tag, p->at, request);
+        code = MPI_Irecv(data, bytes, MPI_BYTE, peer, (int)tag, p->at, &request);
     else
-        code = MPI_Isend(data, bytes, MPI_BYTE, peer, (int)tag, p->at, request);
+        code = MPI_Isend(data, bytes, MPI_BYTE, peer, (int)tag, p->at, &request);
     if (code)
         return fail_mpi(p, peer, code, call);
-    p->posted[p->n++] = (struct posted){ kind, peer, bytes };
+    p->posted[p->n++] = (struct posted){ request, kind, peer, bytes };
     return KCP_OK;
 }
 
@@ -146,11 +141,11 @@ static int post(struct mpi_rank *p, const void *data, size_t bytes, int peer,
 static void drop_requests(struct mpi_rank *p)
 {
     for (int i = 0; i < p->n; i++) {
-        if (p->request[i] == MPI_REQUEST_NULL || p->posted[i].kind == BARRIER)
+        if (p->posted[i].request == MPI_REQUEST_NULL || p->posted[i].kind == BARRIER)
             continue;
         if (p->posted[i].kind == RECV)
-            MPI_Cancel(&p->request[i]);
-        MPI_Request_free(&p->request[i]);
+            MPI_Cancel(&p->posted[i].request);
+        MPI_Request_free(&p->posted[i].request);
     }
     p->n = 0;
 }
@@ -174,7 +169,7 @@ static int test_request(struct mpi_rank *p, int i, const char *call)
     const struct posted *x = &p->posted[i];
     MPI_Status s;
     int done = 0, got = 0;
-    const int code = MPI_Test(&p->request[i], &done, &s);
+    const int code = MPI_Test(&p->posted[i].request, &done, &s);
     if (code)
         return fail_mpi(p, x->peer, code, call);
     if (!done || x->kind != RECV)
@@ -192,9 +187,9 @@ static int wait_all(struct mpi_rank *p, const char *call, int err)
     int first = 0;
     for (int turn = 0; !err && first < p->n; turn++) {
         for (int i = first; i < p->n && !err; i++)
-            if (p->request[i] != MPI_REQUEST_NULL)
+            if (p->posted[i].request != MPI_REQUEST_NULL)
                 err = test_request(p, i, call);
-        while (first < p->n && p->request[first] == MPI_REQUEST_NULL)
+        while (first < p->n && p->posted[first].request == MPI_REQUEST_NULL)
             first++;
         if (err || first == p->n)
             break;
@@ -333,7 +328,6 @@ static void mpi_free(struct kcp_comm *c)
         return;
     MPI_Comm_free(&p->at);
     pthread_mutex_destroy(&p->lock);
-    free(p->request);
     free(p->posted);
     free(p);
 }

@@ -1,7 +1,7 @@
 /* nccl.c -- ranks as GPUs: a communicator each, watched, aborted when a rank is lost.
  *
  * Book: chapter 20.  Checked by: bench/check_gpus.sh; nccl_stand_in.sh, without a GPU.
- * Next: comm/backend/nccl_threads.c; nccl_calls.c, what a rank may call.
+ * Next: comm/backend/nccl_start.c; nccl_calls.c, what a rank may call.
  *
  * The id travels over host, a communicator that needs no GPU (threads of this process,
  * or MPI), or through a file. While the GPUs exchange, a thread checks the host and
@@ -249,8 +249,37 @@ static int init_rank(struct nccl_rank *w, int R, int r, ncclUniqueId id,
     return err == KCP_NA ? KCP_OK : err;
 }
 
-static void drop_rank(struct nccl_rank *w, struct kcp_comm **comm, char *why, size_t n)
+/* Rank 0 makes the id. */
+static int id_over(struct nccl_rank *w, struct kcp_comm *host, ncclUniqueId *id)
 {
+    if (host->r > 0)
+        return host->recv(host, id, sizeof *id, 0, NULL);
+    int err = w->nccl->ncclGetUniqueId(id) ? KCP_COMM : KCP_OK;
+    for (int r = 1; r < host->R && !err; r++)
+        err = host->send(host, id, sizeof *id, r, NULL);
+    return err;
+}
+
+/* The id comes over host or, without one, by a file at path. KCP_COMM, and host->fail,
+ * when NCCL does not start. */
+static int meet(struct kcp_comm **comm, struct kcp_comm *host, const char *path, int R,
+                int r, char *why, size_t n)
+{
+    ncclUniqueId id;
+    struct nccl_rank *w;
+    char unread[160];
+    n = why ? n : sizeof unread;
+    why = why ? why : unread;
+    why[0] = 0;
+    int err = make_rank(&w, host, why, n);
+    if (!err && host)
+        err = id_over(w, host, &id);
+    else if (!err)
+        err = nccl_id_by_file(w->nccl, path, r, w->seconds, &id, why, n);
+    if (!err)
+        err = init_rank(w, R, r, id, comm);
+    if (!err)
+        return KCP_OK;
     *comm = NULL;
     if (w && w->failed)
         snprintf(why, n, "%s", w->why);
@@ -258,57 +287,21 @@ static void drop_rank(struct nccl_rank *w, struct kcp_comm **comm, char *why, si
         snprintf(why, n, "NCCL did not start");
     if (w)
         nccl_comm_free(&w->comm);
+    if (host)
+        host->fail(host, err, why);
+    return err;
 }
 
-/* Rank 0 makes the id. KCP_COMM, and host->fail, when NCCL does not start. */
 int kcp_nccl_over(struct kcp_comm **comm, struct kcp_comm *host, char *why, size_t n)
 {
-    ncclUniqueId id;
-    char unread[160];
-    why = why ? why : unread;
-    n = why == unread ? sizeof unread : n;
-    if (!comm || !host)
-        return KCP_BAD;
-    *comm = NULL;
-    why[0] = 0;
-    struct nccl_rank *w;
-    int err = make_rank(&w, host, why, n);
-    if (w && host->r == 0 && w->nccl->ncclGetUniqueId(&id))
-        err = KCP_COMM;
-    for (int r = 1; r < host->R && !err; r++)
-        if (host->r == 0)
-            err = host->send(host, &id, sizeof id, r, NULL);
-        else if (host->r == r)
-            err = host->recv(host, &id, sizeof id, 0, NULL);
-    if (!err)
-        err = init_rank(w, host->R, host->r, id, comm);
-    if (err) {
-        drop_rank(w, comm, why, n);
-        host->fail(host, err, why);
-    }
-    return err;
+    return comm && host ? meet(comm, host, NULL, host->R, host->r, why, n) : KCP_BAD;
 }
 
 int kcp_nccl_by_file(struct kcp_comm **comm, const char *path, int R, int r, char *why,
                      size_t n)
 {
-    ncclUniqueId id;
-    char unread[160];
-    why = why ? why : unread;
-    n = why == unread ? sizeof unread : n;
-    if (!comm || !path || R < 1 || r < 0 || r >= R)
-        return KCP_BAD;
-    *comm = NULL;
-    why[0] = 0;
-    struct nccl_rank *w;
-    int err = make_rank(&w, NULL, why, n);
-    if (!err)
-        err = nccl_id_by_file(w->nccl, path, r, w->seconds, &id, why, n);
-    if (!err)
-        err = init_rank(w, R, r, id, comm);
-    if (err)
-        drop_rank(w, comm, why, n);
-    return err;
+    const int is_right = comm && path && R >= 1 && r >= 0 && r < R;
+    return is_right ? meet(comm, NULL, path, R, r, why, n) : KCP_BAD;
 }
 
 int kcp_nccl_from(struct kcp_comm **comm, struct ncclComm *nccl)
@@ -383,15 +376,11 @@ int kcp_nccl_by_file(struct kcp_comm **comm, const char *path, int R, int r, cha
 
 int kcp_nccl_from(struct kcp_comm **comm, struct ncclComm *nccl)
 {
-    if (comm)
-        *comm = NULL;
-    return KCP_NA;
+    return kcp_nccl_over(comm, NULL, NULL, 0);
 }
 
 int kcp_nccl_split(struct kcp_comm *from, int color, int key, struct kcp_comm **comm)
 {
-    if (comm)
-        *comm = NULL;
-    return KCP_NA;
+    return kcp_nccl_over(comm, NULL, NULL, 0);
 }
 #endif

@@ -62,7 +62,7 @@ int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
 int nccl_settle(struct nccl_rank *w, ncclComm_t at, ncclResult_t result,
                 const char *call);
 void nccl_calls(struct kcp_comm *c);
-/* nccl_id.c: rank 0 makes the id and writes it to path, the others read it there. */
+/* nccl_start.c: rank 0 makes the id and writes it to path, the others read it there. */
 int nccl_id_by_file(const struct nccl *nccl, const char *path, int r, double seconds,
                     ncclUniqueId *id, char *why, size_t n);
 /* is_quiet: after a barrier of all ranks, so that no kernel writes. */

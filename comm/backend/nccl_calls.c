@@ -142,18 +142,17 @@ static int is_captured(struct CUstream_st *stream)
            capture != cudaStreamCaptureStatusNone;
 }
 
+static int sum_tokens(struct nccl_rank *w, struct CUstream_st *stream)
+{
+    CALL(w, "barrier", ncclAllReduce(w->token, w->token, 1, ncclInt, ncclSum, w->at,
+                                     stream));
+}
+
 /* All ranks here, and what the stream did has arrived. */
 static int nccl_barrier(struct kcp_comm *c, struct CUstream_st *stream)
 {
     struct nccl_rank *w = (struct nccl_rank *)c;
-    ncclResult_t result = ncclInternalError;
-    pthread_mutex_lock(&w->lock);
-    const ncclComm_t at = w->at;
-    if (at && !w->failed)
-        result = w->nccl->ncclAllReduce(w->token, w->token, 1, ncclInt, ncclSum, w->at,
-                                        stream);
-    pthread_mutex_unlock(&w->lock);
-    const int err = w->failed ? KCP_COMM : nccl_settle(w, at, result, "barrier");
+    const int err = sum_tokens(w, stream);
     return err ? err : wait_for_stream(w, stream, "barrier");
 }
 //< wait

@@ -161,9 +161,5 @@ int kcp_nccl_windows(struct kcp_comm *c)
 #else
 #include "kcp.h"
 
-int kcp_nccl_windows(struct kcp_comm *c)
-{
-    (void)c;
-    return KCP_NA;
-}
+int kcp_nccl_windows(struct kcp_comm *c) { return KCP_NA; }
 #endif

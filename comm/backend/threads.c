@@ -1,22 +1,62 @@
 /* threads.c -- ranks as threads of this process, each with its own struct kcp_comm.
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c, failures injected.
- * Next: comm/backend/threads_calls.c, what a rank may call.
+ * Next: comm/form/exchange.c, written over these calls.
  *
  * The world fails when a rank says so, when its body returns an error, when somebody
  * waits for a rank that has left, and when all who are left wait for one another. Then
- * every call on every rank returns KCP_COMM, and the run says who and why. */
-#include "threads.h"
+ * every call on every rank returns KCP_COMM, and the run says who and why. Sends copy
+ * their bytes to the receiver's mailbox; receives, gathers and barriers wait. */
+#include "kcp.h"
 
 #include "checked.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { MOST_RANKS = 65536 };           /* as of a plan */
 
-int threads_fail(struct world *w, int rank, int status, const char *why)
+struct thread_message {
+    struct thread_message *next;
+    int from;
+    size_t bytes;
+    char data[];
+};
+
+enum waiting { RUNNING, IN_BARRIER, IN_RECV, GONE };
+
+struct member {                          /* one rank; comm is its first member */
+    struct kcp_comm comm;
+    struct world *w;
+    pthread_t thread;
+    enum waiting state;
+    int from;                            /* IN_RECV: whose message it waits for */
+    int64_t round;                       /* IN_BARRIER: the one it entered */
+    struct thread_message *inbox, **end;         /* messages in order of arrival */
+    pthread_cond_t wake;                 /* IN_RECV: a message has come, or will not */
+    const char *mine;                    /* all_gather: what it shows the others */
+    size_t bytes;
+};
+
+struct world {
+    int R, inside;                       /* ranks inside the barrier */
+    int64_t round;                       /* barriers completed */
+    int showing;                         /* ranks in a gather that still copy */
+    int64_t gathers;                     /* gathers completed */
+    int failed, status, rank;
+    char why[160];
+    pthread_mutex_t lock;
+    pthread_cond_t change;               /* IN_BARRIER: all are there, or will not be */
+    int (*body)(struct kcp_comm *, void *);
+    void *arg;
+    kcp_copy *copy;                      /* between any two of the ranks' memories */
+    struct member *member;
+};
+
+/* With the lock held. The first failure counts; the return is KCP_COMM. */
+static int threads_fail(struct world *w, int rank, int status, const char *why)
 {
     if (!w->failed) {
         w->failed = 1;
@@ -30,7 +70,8 @@ int threads_fail(struct world *w, int rank, int status, const char *why)
     return KCP_COMM;
 }
 
-struct thread_message **threads_message(struct member *m, int from)
+/* The link to the oldest message from a rank; *link is NULL when none has come. */
+static struct thread_message **threads_message(struct member *m, int from)
 {
     struct thread_message **at = &m->inbox;
     while (*at && (*at)->from != from)
@@ -50,8 +91,9 @@ static int all_wait(struct world *w)
     return 1;
 }
 
-/* Before it sleeps it asks who could still wake it. */
-int threads_wait(struct member *m, enum waiting state, const char *call)
+/* Sleep until something changes; KCP_COMM when the world has failed. Before it sleeps
+ * it asks who could still wake it. */
+static int threads_wait(struct member *m, enum waiting state, const char *call)
 {
     struct world *w = m->w;
     char why[96];
@@ -69,6 +111,151 @@ int threads_wait(struct member *m, enum waiting state, const char *call)
         pthread_cond_wait(state == IN_RECV ? &m->wake : &w->change, &w->lock);
     m->state = RUNNING;
     return w->failed ? KCP_COMM : KCP_OK;
+}
+
+/* ---- what a rank may call */
+static int host_copy(void *to, const void *from, size_t bytes,
+                     struct CUstream_st *stream)
+{
+    if (bytes)
+        memcpy(to, from, bytes);
+    return KCP_OK;
+}
+
+//> barrier
+static int barrier_locked(struct member *m, const char *call)
+{
+    struct world *w = m->w;
+    int err = w->failed ? KCP_COMM : KCP_OK;
+    m->round = w->round;
+    if (!err && ++w->inside == w->R) {
+        w->inside = 0;
+        w->round++;
+        pthread_cond_broadcast(&w->change);
+    }
+    while (!err && w->round == m->round)
+        err = threads_wait(m, IN_BARRIER, call);
+    return w->round > m->round ? KCP_OK : err;
+}
+//< barrier
+
+static int threads_barrier(struct kcp_comm *c, struct CUstream_st *stream)
+{
+    struct member *m = (struct member *)c;
+    pthread_mutex_lock(&m->w->lock);
+    const int err = barrier_locked(m, "barrier");
+    pthread_mutex_unlock(&m->w->lock);
+    return err;
+}
+
+/* all [R][bytes]; mine may be its own row of all. Each shows its row, copies those of
+ * the others, and leaves when all have copied: when the world fails meanwhile, too.
+ * Who leaves gives its row back to the system, and somebody may still read there. */
+static int gather(struct member *m, const void *mine, void *all, size_t bytes,
+                  kcp_copy *copy, struct CUstream_st *stream)
+{
+    struct world *w = m->w;
+    char *row = all;
+    int err = copy(NULL, NULL, 0, stream);              /* what I show must be there */
+    pthread_mutex_lock(&w->lock);
+    m->mine = mine;
+    m->bytes = bytes;
+    const int64_t this_one = w->gathers;
+    w->showing++;
+    if (!err) err = barrier_locked(m, "all_gather");
+    if (err) w->showing--;                              /* nobody copies */
+    const int shown = !err;
+    for (int r = 0; r < w->R && !err; r++)
+        if (w->member[r].bytes != bytes)
+            err = threads_fail(w, m->comm.r, KCP_COMM, "all_gather of unequal sizes");
+    pthread_mutex_unlock(&w->lock);
+    if (!shown)
+        return err;
+
+    for (int r = 0; r < w->R && !err; r++)
+        if (w->member[r].mine != row + r * bytes)
+            err = copy(row + r * bytes, w->member[r].mine, bytes, stream);
+    pthread_mutex_lock(&w->lock);
+    if (!--w->showing) {
+        w->gathers++;
+        pthread_cond_broadcast(&w->change);
+    }
+    while (w->gathers == this_one)
+        pthread_cond_wait(&w->change, &w->lock);
+    pthread_mutex_unlock(&w->lock);
+    return err;
+}
+
+static int threads_all_gather(struct kcp_comm *c, const void *mine, void *all,
+                              size_t bytes, struct CUstream_st *stream)
+{
+    struct member *m = (struct member *)c;
+    const int err = gather(m, mine, all, bytes, m->w->copy, stream);
+    c->traffic.bytes += (int64_t)(c->R - 1) * (int64_t)bytes;
+    c->traffic.collectives++;
+    return err;
+}
+
+static int threads_show(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
+                        struct CUstream_st *stream)
+{
+    return gather((struct member *)c, mine, all, bytes, host_copy, NULL);
+}
+
+static int threads_send(struct kcp_comm *c, const void *data, size_t bytes, int to,
+                        struct CUstream_st *stream)
+{
+    struct member *m = (struct member *)c;
+    if (to < 0 || to >= c->R || to == c->r)
+        return KCP_BAD;
+    struct thread_message *message = malloc(sizeof *message + bytes);
+    if (!message)
+        return KCP_NO_MEMORY;
+    *message = (struct thread_message){ NULL, c->r, bytes };
+    int err = m->w->copy(message->data, data, bytes, stream);
+
+    pthread_mutex_lock(&m->w->lock);
+    struct member *other = &m->w->member[to];
+    if (m->w->failed) err = KCP_COMM;
+    *other->end = message;
+    other->end = &message->next;
+    pthread_cond_signal(&other->wake);
+    pthread_mutex_unlock(&m->w->lock);
+    c->traffic.bytes += (int64_t)bytes;
+    c->traffic.messages++;
+    return err;
+}
+
+static int threads_recv(struct kcp_comm *c, void *data, size_t bytes, int from,
+                        struct CUstream_st *stream)
+{
+    struct member *m = (struct member *)c;
+    struct thread_message **at, *message = NULL;
+    if (from < 0 || from >= c->R || from == c->r)
+        return KCP_BAD;
+    pthread_mutex_lock(&m->w->lock);
+    int err = m->w->failed ? KCP_COMM : KCP_OK;
+    m->from = from;
+    while (!err && !*(at = threads_message(m, from)))
+        err = threads_wait(m, IN_RECV, "recv");
+    if (!err) {
+        message = *at;
+        *at = message->next;
+        if (!*at)
+            m->end = at;
+        if (message->bytes != bytes)
+            err = threads_fail(m->w, c->r, KCP_COMM, "a message of another size");
+    }
+    pthread_mutex_unlock(&m->w->lock);
+    if (!err) err = m->w->copy(data, message->data, bytes, stream);
+    free(message);
+    return err;
+}
+
+/* Sends do not wait, so a group has nothing to bind together. */
+static int threads_group(struct kcp_comm *c, int begin)
+{
+    return KCP_OK;
 }
 
 static void threads_comm_fail(struct kcp_comm *c, int status, const char *why)
@@ -130,18 +317,10 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-int threads_host_copy(void *to, const void *from, size_t bytes,
-                      struct CUstream_st *stream)
-{
-    if (bytes)
-        memcpy(to, from, bytes);
-    return KCP_OK;
-}
-
 int kcp_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
                     char *why, size_t n)
 {
-    return kcp_threads_run_on(R, body, arg, why, n, threads_host_copy);
+    return kcp_threads_run_on(R, body, arg, why, n, host_copy);
 }
 
 /* Starts the ranks, waits for all of them; kcp.h says the rest. A thread that cannot
@@ -161,9 +340,11 @@ int kcp_threads_run_on(int R, int (*body)(struct kcp_comm *, void *arg), void *a
     for (int r = 0; r < R; r++) {
         struct member *m = &w.member[r];
         m->comm = (struct kcp_comm){
-            .R = R, .r = r, .backend = "threads", .fail = threads_comm_fail,
-            .lost = threads_comm_lost, .free = threads_comm_free };
-        threads_calls(&m->comm);
+            .R = R, .r = r, .backend = "threads", .all_gather = threads_all_gather,
+            .send = threads_send, .recv = threads_recv, .group = threads_group,
+            .barrier = threads_barrier, .show = threads_show,
+            .fail = threads_comm_fail, .lost = threads_comm_lost,
+            .free = threads_comm_free };
         m->w = &w;
         m->end = &m->inbox;
         pthread_cond_init(&m->wake, NULL);

@@ -66,12 +66,12 @@ static int chain_run(const struct fold *f)
 
 static size_t chain_work(const struct fold *f)
 {
-    return fold_leaving(f) * f->state;
+    return fold_crossings(f, 1) * f->state;
 }
 
 static struct kcp_traffic chain_formula(const struct fold *f)
 {
-    const int n = fold_leaving(f);
+    const int n = fold_crossings(f, 1);
     return (struct kcp_traffic){ n * (int64_t)f->state, n, 0 };
 }
 

@@ -123,24 +123,13 @@ int fold_receives_at(const struct fold *f, const struct visit *v)
 }
 //< fold_cuts
 
-int fold_entering(const struct fold *f)
+int fold_crossings(const struct fold *f, int leaving)
 {
     int n = 0;
     struct visit v;
     for (int p = 0; p < f->NS; p = v.p1) {
         v = fold_visit(f, p);
-        n += v.enters;
-    }
-    return n;
-}
-
-int fold_leaving(const struct fold *f)
-{
-    int n = 0;
-    struct visit v;
-    for (int p = 0; p < f->NS; p = v.p1) {
-        v = fold_visit(f, p);
-        n += v.leaves;
+        n += leaving ? v.leaves : v.enters;
     }
     return n;
 }
@@ -278,7 +267,8 @@ static size_t narrow_room(const struct fold *f)
 size_t narrow_per_visit(const struct fold *f, size_t bytes)
 {
     const size_t elem = f->x->ops ? f->x->ops->elem : sizeof(double);
-    return (size_t)(fold_entering(f) + fold_leaving(f)) * narrow_bytes(bytes / elem);
+    const int visits = fold_crossings(f, 0) + fold_crossings(f, 1);
+    return (size_t)visits * narrow_bytes(bytes / elem);
 }
 
 /* Where it begins in work: behind the form's own. */

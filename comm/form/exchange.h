@@ -52,8 +52,8 @@ int fold_cuts(const struct fold *f, const struct visit *v);
 /* The hops in which a visit sends and receives; both in the first where it is cut. */
 int fold_sends_at(const struct fold *f, const struct visit *v);
 int fold_receives_at(const struct fold *f, const struct visit *v);
-int fold_entering(const struct fold *f);         /* how many visits of this rank */
-int fold_leaving(const struct fold *f);
+/* How many visits of this rank enter; or leave. */
+int fold_crossings(const struct fold *f, int leaving);
 /* The first hop after h in which this rank sends or receives; -1: none. Hop h carries
  * the states of visits with h visits before them. */
 int fold_next_hop(const struct fold *f, int h);

@@ -101,7 +101,7 @@ enum round { MAKE, SEND, RECEIVE, TAKE };
 static int round_of(const struct fold *f, enum round what, int t)
 {
     const struct kcp_exchange *x = f->x;
-    char *out = x->work, *in = out + fold_leaving(f) * f->state;
+    char *out = x->work, *in = out + fold_crossings(f, 1) * f->state;
     struct visit v;
     int err = KCP_OK;
     for (int p = 0; p < f->NS && !err; p = v.p1) {
@@ -149,12 +149,12 @@ static int pipeline_run(const struct fold *f)
 
 static size_t pipeline_work(const struct fold *f)
 {
-    return (fold_leaving(f) + fold_entering(f)) * f->state;
+    return (fold_crossings(f, 1) + fold_crossings(f, 0)) * f->state;
 }
 
 static struct kcp_traffic pipeline_formula(const struct fold *f)
 {
-    const int64_t n = fold_leaving(f);
+    const int64_t n = fold_crossings(f, 1);
     return (struct kcp_traffic){ n * (int64_t)f->state, n * blocks(f->x), 0 };
 }
 

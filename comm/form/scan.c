@@ -67,22 +67,14 @@ static int own_map(const struct fold *f, struct scanning *u)
     return err;
 }
 
-/* Does any rank make too many visits? The same answer on all. */
-static int too_many(const struct kcp_plan *plan)
-{
-    for (int r = 0; r < plan->R; r++)
-        if (kcp_visits(plan, r) > MOST_VISITS)
-            return 1;
-    return 0;
-}
-
 /* The visits that enter or leave; -1: some rank has more than MOST_VISITS. */
 static int visits(const struct fold *f, struct scanning *list)
 {
     int n = 0;
     struct visit v;
-    if (too_many(f->x->plan))
-        return -1;
+    for (int r = 0; r < f->x->plan->R; r++)
+        if (kcp_visits(f->x->plan, r) > MOST_VISITS)
+            return -1;
     for (int p = 0; p < f->NS; p = v.p1) {
         v = fold_visit(f, p);
         if (!v.enters && !v.leaves)
