@@ -126,9 +126,13 @@ printf '#!/bin/sh\ncat >/dev/null\nexec "$@"\n' >"$W/eats"
 chmod +x "$W/eats"
 answer 04_chunk 's/S\[i\]\[v\] \*= decay;/;/' >"$W/04_chunk.c"
 grade 04 LAUNCH="$W/eats" && fail "status 0 under a launcher"
+cp "$W/said" "$W/wrong"
+answer 04_chunk '' >"$W/04_chunk.c"
+grade 04 LAUNCH="$W/eats" && pass || fail "right, under a launcher: $(cat "$W/said")"
+cp "$W/wrong" "$W/said"
 grep -q '^Score: 0/6' "$W/said" && [ "$(grep -c '^==' "$W/said")" = 4 ] && pass ||
     fail "under a launcher that reads stdin: $(cat "$W/said")"
-# A host lab has 4 GiB of addresses.
+# A host lab has 4 GiB of memory.
 rm -f "$W"/*.c
 hand_in 07b_check 'extern void *malloc(unsigned long); extern int puts(const char *); puts(malloc(5ul << 30) ? "unlimited" : "limited"); return 1;'
 grade 07b_check
