@@ -169,8 +169,8 @@ line_of() {
 # judge TITLE POINTS option...: the judge on the student's object so, say what came of
 # it. One that prints without end is stopped at 16 MiB, before it fills the disk.
 small='ulimit -f 32768; exec "$0" "$@"'
-# A host lab's process has 4 GiB of private memory: the judge limits a variant's process, and
-# this limits a check, an exchange and what a launcher starts. (CUDA reserves more: a GPU lab is
+# A host lab's process has 4 GiB of private memory: the judge limits a variant's
+# process, and this limits a check, an exchange and what a launcher starts. (A GPU lab is
 # limited by a cgroup or a container, STAFF.md.)
 limited="ulimit -d 4194304; $small"
 stuck='it was here when it was stopped'
