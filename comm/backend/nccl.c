@@ -77,8 +77,9 @@ int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
     int who = rank == THIS_RANK ? w->number : rank;
     char known[160] = "";
     const int is_known = host_knows(host, tell, &who, known, sizeof known);
-    if (w->window.lost)                                  /* kernels wait no longer */
-        *(volatile int *)w->window.lost = 1;
+    volatile int *const end = w->kernels_end;
+    if (end)                                             /* kernels wait no longer */
+        *end = 1;
     const int first = remember(w, who, is_known ? known : why);
     if (first && host && tell != TELL_NOBODY && !is_known)
         host->fail(host, status, why);

@@ -47,6 +47,7 @@ struct nccl_rank {                          /* one rank; comm is its first membe
     int rank;                          /* of the first failure, under telling: */
     char why[300];
     struct kcp_window window;          /* comm.window leads here, where there are any */
+    int *_Atomic kernels_end;          /* window.lost while it is allocated */
     char opened[KCP_WINDOW_RANKS];     /* rank's memory is of another process */
 };
 

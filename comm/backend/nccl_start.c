@@ -112,10 +112,8 @@ int kcp_nccl_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void 
     struct gpu_job j = { body, arg };
     char none[160];
     int gpus = 0;
-    if (!why) {
-        why = none;
-        n = sizeof none;
-    }
+    n = why ? n : sizeof none;
+    why = why ? why : none;
     if (!body || R < 1) {
         snprintf(why, n, "%d ranks, or nothing for them to do", R);
         return KCP_BAD;

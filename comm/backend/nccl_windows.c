@@ -62,6 +62,7 @@ static int make_own(struct nccl_rank *w, struct card *mine)
         return 0;
     mine->has_handle = cudaIpcGetMemHandle(&mine->handle, x->at[x->r]) == cudaSuccess;
     *x->lost = 0;
+    w->kernels_end = x->lost;
     mine->at = x->at[x->r];
     return 1;
 }
@@ -115,6 +116,7 @@ void nccl_windows_free(struct nccl_rank *w, int is_quiet)
             cudaIpcCloseMemHandle(x->at[r]);
     if (is_quiet && x->R && x->at[x->r])
         cudaFree(x->at[x->r]);
+    w->kernels_end = NULL;
     if (is_quiet && x->lost)
         cudaFreeHost(x->lost);
     memset(w->opened, 0, sizeof w->opened);

@@ -42,6 +42,7 @@ struct op {
 };
 
 struct ncclComm {
+    ncclComm_t next;                       /* of all */
     int R, r;
     struct meeting *at;
     ncclComm_t *made;                      /* of a split */
@@ -58,6 +59,7 @@ int  stand_in_alive(void) __attribute__((visibility("default")));
 
 static pthread_mutex_t meetings_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct meeting *meetings;
+static ncclComm_t all;
 static atomic_int alive;
 static _Thread_local int depth;
 static _Thread_local struct op *group;
@@ -273,8 +275,9 @@ static ncclComm_t begin(const char *name, int R, int r)
         m->next = meetings;
         meetings = m;
     }
+    *c = (struct ncclComm){ .next = all, .R = R, .r = r, .at = m, .polls = POLLS };
+    all = c;
     pthread_mutex_unlock(&meetings_lock);
-    *c = (struct ncclComm){ .R = R, .r = r, .at = m, .polls = POLLS };
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->change, NULL);
     m->here++;
