@@ -22,8 +22,8 @@ enum { HONEST, SHORT, SHIFTED, SILENT, ELSEWHERE };
 static __thread struct kcp_comm *real;
 
 /* SHORT: the last eighth of each message is not sent. SHIFTED: 16 bytes too far.
- * SILENT: nothing is sent, and the status is 0. ELSEWHERE, over NCCL: rank 1 is late and
- * first waits for rank 0's GPU, which waits for rank 1. */
+ * SILENT: nothing is sent, and the status is 0. ELSEWHERE, over NCCL: rank 1 is late
+ * and first waits for rank 0's GPU, which waits for rank 1. */
 static void wait_elsewhere(const struct kcp_comm *c)
 {
     int (*get)(int *) = (int (*)(int *))dlsym(RTLD_DEFAULT, "cudaGetDevice");
