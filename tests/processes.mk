@@ -16,7 +16,7 @@ $B/kcp-race: $(call obj,tests/cli/race.c)
 ifneq ($(cuda_cflags),)
 far_calls := Malloc Free Memset MemsetAsync Memcpy MemcpyAsync Memcpy2D StreamSynchronize \
              DeviceSynchronize GetLastError SetDevice GetDevice GetDeviceCount \
-             StreamCreateWithFlags StreamDestroy
+             StreamCreateWithFlags StreamDestroy DeviceGetAttribute
 $B/kcp-check-far: $(core) $B/tests/judge/main.o $B/tests/cli/far_gpu.o $(list_at)
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) $(far_calls:%=-Wl,--wrap=cuda%) $(LDLIBS) \
