@@ -175,6 +175,7 @@ static void run_copy(void *arg)
     free(c);
 }
 
+/* To host memory that is not pinned CUDA returns when the copy is done. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n,
                             enum cudaMemcpyKind kind, cudaStream_t s)
 {
@@ -182,7 +183,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n,
     if (!c)
         return cudaErrorMemoryAllocation;
     *c = (struct copy){ to, from, n };
-    return cudaLaunchHostFunc(s, run_copy, c);
+    const cudaError_t err = cudaLaunchHostFunc(s, run_copy, c);
+    return err || kind != cudaMemcpyDeviceToHost ? err : cudaStreamSynchronize(s);
 }
 
 cudaError_t cudaMemset(void *p, int value, size_t n)

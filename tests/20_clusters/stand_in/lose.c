@@ -68,13 +68,15 @@ static int lose_rank(struct kcp_comm *comm, void *arg)
 {
     struct loss *l = arg;
     struct seen *x = &l->seen[comm->r];
+    x->status = comm->barrier(comm, NULL);       /* every rank has begun */
     if (comm->r == LOST) {
         own = *comm;
         comm->all_gather = all_gather;
         comm->send = send_to;
         comm->recv = recv_from;
     }
-    x->status = exchange_rank(comm, &l->exchange);
+    if (!x->status)
+        x->status = exchange_rank(comm, &l->exchange);
     x->seconds = monotonic_seconds() - l->began;
     x->groups = stand_in_groups();
     x->lost = -1;
