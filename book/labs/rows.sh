@@ -263,7 +263,7 @@ speed() {
     make_it "$dir/bench"
     timeout ${LIMIT:-120} "$dir/bench" --stage "${stage%%_*}" "$@" >"$out" 2>"$out.err"
     rc=$?
-    if grep -q 'no GPU here' "$out.err"; then
+    if grep -q 'no GPU found' "$out.err"; then
         add "$title" "$points" "not run" "compiled, not run: no GPU"
         return
     fi
