@@ -157,7 +157,7 @@ static int program(struct backward_rank *x)
  * sequence ends, dht; dh0 on the rank where it starts; dA_log and ddt_bias summed over
  * the ranks. saved is what ref_forward left: its own mode says what is made again.
  * Rows of dh0 that other ranks own are not touched. On any failure the other ranks are
- * told, and end too. KCP_MISMATCH: a block of another writer. */
+ * told, and return an error. KCP_MISMATCH: a block of another writer. */
 int ref_backward(struct kcp_backward *a)
 {
     const int refused = kcp_begin("13_backward", KCP_HOST, a, NULL);

@@ -267,8 +267,9 @@ static struct kcp_facts asked_facts(const struct kcp_ask *q)
 {
     struct kcp_facts f = kcp_facts_of(q->call, q->device);
     f.saved = q->saved;
-    f.aligned = aligned_of(q) > 0;
-    f.all_aligned = aligned_of(q) > 1;
+    const int aligned = aligned_of(q);
+    f.aligned = aligned > 0;
+    f.all_aligned = aligned > 1;
     return f;
 }
 
