@@ -1,14 +1,14 @@
-/* group.h -- sends and receives as one group, which is closed whatever fails in it.
+/* group.h -- sends and receives as one group, which is closed even after a failure.
  *
  * Book: chapter 07.  Checked by: tests/20_clusters/stand_in/ranks.c.
- * Next: comm/form/chain.c, halo.c, who open groups. */
+ * Next: comm/form/chain.c and halo.c, which open groups. */
 #ifndef KCP_GROUP_H
 #define KCP_GROUP_H
 
 #include "kcp.h"
 
-/* The end of a group whose begin returned `opened`: one that is not open stays closed.
- * What failed in it counts before what its end says. */
+/* Ends the group if its begin succeeded (opened == KCP_OK). Returns status, the first
+ * failure inside the group, or else the status of the end. */
 static inline int group_end(struct kcp_comm *comm, int opened, int status)
 {
     const int closed = opened ? opened : comm->group(comm, 0);

@@ -1,7 +1,8 @@
-/* halo.c -- the rows of a token tensor that lie just across a cut.
+/* halo.c -- the rows of a token tensor next to a cut, from the neighbour's side.
  *
  * Book: chapter 14.  Checked by: tests/14_conv/checks.c.  Next: comm/segment_sum.c.
- * Every rank knows the plan, so nobody asks: each computes who needs what. */
+ * Every rank knows the plan and computes which rows each rank needs; no requests are
+ * sent. */
 #include "checked.h"
 #include "group.h"
 
@@ -9,16 +10,15 @@
 
 struct token_range { int64_t begin, end; };      /* global tokens; begin >= end: none */
 
-/* Does local segment s of rank r go on from the one before it in the shard? */
+/* Does local segment s of rank r continue the segment before it in the shard? */
 static int goes_on(const struct kcp_plan *p, int r, int s)
 {
     const struct kcp_context *x = &p->ctx[r];
     return s > 0 && s < x->NS && p->seg[x->seg0 + s].prev == x->seg0 + s - 1;
 }
 
-/* What rank r lacks beside its segment s, reach rows at most and never beyond
- * the sequence: before it, or (backward) after it. Nothing where the segment's
- * neighbour is its neighbour in the shard too. */
+/* The tokens that rank r needs before its segment s (backward: after it): at most reach
+ * rows, inside the sequence. Empty if the neighbouring segment is next in the shard. */
 static struct token_range wanted(const struct kcp_halo *h, int r, int s)
 {
     const struct kcp_plan *p = h->plan;
@@ -36,7 +36,7 @@ static struct token_range wanted(const struct kcp_halo *h, int r, int s)
     return (struct token_range){ g->end, far < end ? far : end };
 }
 
-/* A piece of a range that lies in one rank's shard: its rows there. */
+/* The part of a range that is in one rank's shard. */
 struct piece { int rank, seg; int64_t begin, end; };
 
 static struct piece piece_at(const struct kcp_plan *p, int j, struct token_range w)
@@ -75,7 +75,7 @@ static struct piece next_piece(const struct kcp_halo *h, struct piece x,
     return piece_at(h->plan, h->plan->seg[x.seg].next, w);
 }
 
-/* Rows that may be asked of the run of segments that begins with local segment s. */
+/* Rows that other ranks may need of the run of segments starting at local segment s. */
 static int64_t edge_of(const struct kcp_halo *h, int r, int s)
 {
     const struct kcp_context *x = &h->plan->ctx[r];
@@ -101,7 +101,7 @@ int64_t kcp_halo_edge(const struct kcp_halo *h, int r, int s)
     return rows;
 }
 
-/* Where a piece of this rank begins in x: the whole shard, or only runs' first rows. */
+/* The row in x where a piece begins; with edges x holds only the first rows of runs. */
 static int64_t row_of(const struct kcp_halo *h, const struct piece *piece)
 {
     const struct kcp_plan *p = h->plan;
@@ -141,8 +141,8 @@ static int copy_rows(const struct kcp_halo *h, char *to, const char *from, size_
     return KCP_OK;
 }
 
-/* The rows of one piece: out of this rank's x, into its halo, or from one to the
- * other, when a rank that owns several ranges lacks rows of its own. */
+/* Sends, receives or copies the rows of one piece; a copy if this rank owns several
+ * ranges and needs rows of its own. */
 static int move(const struct kcp_halo *h, const struct piece *x, int to,
                 const char *from, char *halo)
 {
@@ -159,8 +159,8 @@ static int move(const struct kcp_halo *h, const struct piece *x, int to,
     //< halo-rows
 }
 
-/* All pieces that rank `to` lacks and that this rank holds (sends), or, when it is this
- * rank, those that it lacks. */
+/* Moves all pieces that rank `to` needs: sends those that this rank holds or, if `to`
+ * is this rank, receives or copies all. */
 static int move_all(const struct kcp_halo *h, int to, int r, const void *x, void *halo)
 {
     const struct kcp_context *ctx = &h->plan->ctx[to];
@@ -178,9 +178,9 @@ static int move_all(const struct kcp_halo *h, int to, int r, const void *x, void
     return status;
 }
 
-/* Sends before receives, in rank order, as one group: a rank whose rows reach several
- * short shards sends to each of them, and one that lacks nothing stays silent. Between
- * two ranks rows go in the order of the receiver's segments, on both sides. */
+/* One group, sends before receives, in rank order. A rank sends to every short shard
+ * that its rows reach. Between two ranks the order is that of the receiver's segments,
+ * on both sides. */
 int kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo)
 {
     if (!h || !h->plan || (h->plan->R > 1 && !h->comm) || h->reach < 0)
@@ -198,9 +198,9 @@ int kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo)
     return group_end(h->comm, opened, status);
 }
 
-/* The sequence whose state rank r lacks for its local segment s, or -1: the segment is
- * the rank's first (backward: last) of its sequence, as near to the end of the sequence
- * where the state is as a window reaches, and another rank owns that end. */
+/* The sequence whose state rank r must receive for its local segment s, or -1. It must
+ * if s is the rank's first (backward: last) segment of the sequence, begins within
+ * `reach` tokens of the sequence's start (end), and another rank owns that state. */
 static int state_lacked(const struct kcp_halo *h, int r, int s)
 {
     const struct kcp_plan *p = h->plan;
@@ -215,8 +215,7 @@ static int state_lacked(const struct kcp_halo *h, int r, int s)
     return again ? -1 : n;
 }
 
-/* One group, as the rows themselves: sends, then receives, in the order of the
- * receiver's segments. */
+/* One group: sends, then receives, in the order of the receiver's segments. */
 int kcp_halo_states(const struct kcp_halo *h, void *states)
 {
     if (!h || !h->plan || (h->plan->R > 1 && !h->comm) || h->reach < 0)

@@ -1,4 +1,4 @@
-/* lossy.h -- inside of comm/: what the forms of the exchange ask of a lossy wire.
+/* lossy.h -- internal to comm/: an exchange that may round or drop what it sends.
  *
  * Book: chapter 20.  Checked by: tests/20_clusters/wire.c.  Next: comm/wire.c. */
 #ifndef KCP_COMM_LOSSY_H
@@ -9,27 +9,27 @@
 
 #pragma GCC visibility push(hidden)
 
-/* What comm was asked to lose; NULL: it is no such communicator. */
+/* The losses that comm allows; NULL: comm is not a lossy communicator. */
 const struct kcp_wire *wire_of(const struct kcp_comm *comm);
-/* The bounds of the exchange that begins, taken: the next one has none. */
+/* Returns the bounds for the exchange that begins and clears them for the next one. */
 const double *wire_take_bounds(struct kcp_comm *comm);
 void wire_tell(struct kcp_comm *comm, struct kcp_wire_told told);
 
-/* For one exchange: what is sent as numbers of so many bytes travels as bfloat16. room:
- * for all that one group moves, narrow_bytes for each message. */
+/* For one exchange: numbers of `elem` bytes are sent as bfloat16. room: staging for all
+ * messages of one group, narrow_bytes for each. */
 struct narrow {
     struct kcp_comm comm, *over;
     const struct narrowing *by;
     size_t elem;
     char *room, *free;
     struct arrival *arriving;
-    struct CUstream_st *stream;        /* of what arrives */
+    struct CUstream_st *stream;        /* of the receives */
     int grouped;
 };
 void narrow_open(struct narrow *n, struct kcp_comm *over, size_t elem, void *room);
 void narrow_close(struct narrow *n);
 size_t narrow_bytes(size_t numbers);
-/* Of numbers of so many bytes; NULL: nobody knows such. */
+/* Conversions for numbers of `elem` bytes; NULL: that size is not supported. */
 const struct narrowing *narrowing_of(size_t elem);
 uint16_t narrow_to_bf16(double x);
 double narrow_from_bf16(uint16_t x);

@@ -3,9 +3,10 @@
  * Book: chapter 20.  Checked by: tests/20_clusters/wire.c, narrow_gpu.c.
  * Next: comm/form/exchange.c, which puts this between a form and the wire.
  *
- * Doubles of host memory or floats of a GPU. Of a gather a rank's own row stays as it
- * was: nobody reads it there. What arrives inside a group is widened when the group has
- * ended. Nothing is asked of the device: what is narrow lies in the exchange's work. */
+ * For doubles in host memory or floats of a GPU. In a gather a rank's own row is not
+ * rounded, because it is not read from there. Messages received inside a group are
+ * widened after the group's end. No allocation: bf16 staging uses the exchange's
+ * work. */
 #include "comm/lossy.h"
 
 #include <math.h>
@@ -14,8 +15,8 @@
 
 struct arrival { struct arrival *next; void *to; uint16_t *from; size_t numbers; };
 
-/* To the nearest, ties to even. The way through float is rounded to odd, so that no
- * number is rounded twice. */
+/* Rounds to nearest, ties to even. The intermediate float is rounded to odd, which
+ * makes the second rounding correct. */
 //> to-bf16
 uint16_t narrow_to_bf16(double x)
 {
@@ -79,7 +80,7 @@ const struct narrowing *narrowing_of(size_t elem)
     return elem == sizeof(float) ? &cuda_narrowing : NULL;
 }
 
-/* ---- room, until the group has ended; without one, until the call has */
+/* ---- staging: held until the end of the group, or of the call outside a group */
 size_t narrow_bytes(size_t numbers)
 {
     return (numbers * sizeof(uint16_t) + 15) / 16 * 16;
@@ -111,7 +112,7 @@ static int narrow_send(struct kcp_comm *c, const void *data, size_t bytes, int t
     return status;
 }
 
-/* What has arrived is widened; what has not, after a failure, is dropped. */
+/* Widens the received messages; after a failure (arrived = 0) drops them. */
 static int widen(struct narrow *n, int arrived, struct CUstream_st *stream)
 {
     int status = KCP_OK;

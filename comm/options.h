@@ -8,11 +8,11 @@
 
 #pragma GCC visibility push(hidden)
 
-/* seconds: KCP_TIMEOUT_S. windows: KCP_WINDOWS, may ranks on GPUs write to one another?
- * KCP_BAD: why names the wrong value. */
+/* seconds: KCP_TIMEOUT_S. windows: KCP_WINDOWS, whether ranks may write into each
+ * other's GPU memory. KCP_BAD: why names the wrong value. */
 struct comm_options { double seconds; int windows; };
 int comm_options(struct comm_options *o, char *why, size_t n);
-/* One number for all processes of this machine since it started; 0: not known. */
+/* The same number in all processes of this machine since it booted; 0: not known. */
 uint64_t comm_machine(void);
 double monotonic_seconds(void);
 

@@ -1,10 +1,10 @@
-/* wire.c -- a communicator over another, which says what an exchange may lose on it.
+/* wire.c -- a communicator over another one, with limits on what an exchange may lose.
  *
  * Book: chapter 20.  Checked by: tests/20_clusters/wire.c, tests/cli/run_cli.sh.
  * Next: comm/narrow.c.
  *
- * Every call goes to the communicator below and is counted here as well. What may be
- * lost is for the exchange to ask: a halo or a sum over it is as exact as ever. */
+ * Every call is forwarded to the communicator below and its traffic is counted here as
+ * well. Only the exchange uses the limits: halos and sums stay exact. */
 #include "comm/lossy.h"
 #include "checked.h"
 
@@ -28,7 +28,7 @@ static struct wire_comm *wire_comm(const struct kcp_comm *c)
     return c && c->backend == backend ? (struct wire_comm *)c : NULL;
 }
 
-/* What the communicator below has counted since then is counted here too. */
+/* Adds the traffic of the communicator below since `was`. */
 static int counted(struct kcp_comm *c, struct kcp_traffic was, int status)
 {
     const struct kcp_traffic is = wire_comm(c)->over->traffic;
@@ -94,7 +94,7 @@ static int wire_show(struct kcp_comm *c, const void *mine, void *all, size_t byt
 
 static void wire_free(struct kcp_comm *c) { free(c); }
 
-/* ---- made, the same on every rank */
+/* ---- construction: the same on every rank */
 static int is_the_same(struct wire_comm *w, char *why, size_t n)
 {
     struct kcp_comm *over = w->over;
@@ -146,7 +146,7 @@ int kcp_wire_over(struct kcp_comm **comm, struct kcp_comm *over,
     return status;
 }
 
-/* ---- asked */
+/* ---- queries */
 const struct kcp_wire *wire_of(const struct kcp_comm *comm)
 {
     const struct wire_comm *w = wire_comm(comm);

@@ -35,8 +35,8 @@ extern const char *const kcp_form_names[KCP_FORMS];           /* "all_gather", .
 /* ---- ranks: comm/
  * Pointers are host or device, as the backend says; stream may be NULL. Every call
  * returns a status; after fail() on any rank, calls on every rank return KCP_COMM.
- * traffic counts what this rank handed to the wire; an all_gather of b bytes counts as
- * (R-1) b bytes and one collective. A layer sends and receives inside groups. */
+ * traffic counts what this rank has sent; an all_gather of b bytes counts as (R-1) b
+ * bytes and one collective. A layer sends and receives inside groups. */
 struct kcp_traffic { int64_t bytes, messages, collectives; };
 
 struct kcp_comm {
@@ -54,31 +54,30 @@ struct kcp_comm {
     void (*fail)(struct kcp_comm *, int status, const char *why);
     int  (*lost)(struct kcp_comm *, int *rank, char *why, size_t n);  /* has failed */
     void (*free)(struct kcp_comm *);
-    /* all_gather of host memory on every backend, waited for and not in traffic: with
-     * it ranks compare their plans and options before they begin. NULL: they do not.
-     * KCP_NA: not now, for a graph captures the stream. */
+    /* A blocking all_gather of host memory, not counted in traffic: ranks compare their
+     * plans and options with it. NULL: no comparison. KCP_NA: a graph captures the
+     * stream. */
     int  (*show)(struct kcp_comm *, const void *mine, void *all, size_t bytes,
                  struct CUstream_st *);
-    int show_waits;            /* for a stream: what agreed once is not asked again */
-    uint64_t agreed[8];        /* digests of such calls */
+    int show_waits;            /* show() waits for a stream: compare a call once */
+    uint64_t agreed[8];        /* digests of calls compared before */
     int agreements;
-    struct kcp_window *window; /* memory that the others can write; NULL: none */
+    struct kcp_window *window; /* memory that other ranks can write; NULL: none */
 };
 
-/* Windows: memory of each rank's GPU that kernels of the other ranks write without a
- * call, with a flag for each piece. Where all ranks of a communicator have one, the
- * chain is one kernel a rank (chapter 20); elsewhere it sends messages. */
+/* Windows: memory on each rank's GPU that kernels of other ranks write directly, with a
+ * flag per piece. If all ranks of a communicator have one, the chain is one kernel per
+ * rank (chapter 20); otherwise it sends messages. */
 enum { KCP_WINDOW_RANKS = 16 };
 struct kcp_window {
     int R, r, blocks;          /* blocks: pieces of a state that each rank may send */
     void *at[KCP_WINDOW_RANKS];        /* rank's memory, as this GPU addresses it */
-    int *lost;                 /* not 0: nobody waits any more */
+    int *lost;                 /* not 0: kernels stop waiting */
 };
-/* Of a communicator over NCCL: every rank calls it, and all of them get windows, or
- * none does and all return KCP_NA (GPUs that do not reach one another, KCP_WINDOWS not
- * 1).
- * kcp_nccl_over and kcp_nccl_threads_run have called it; of a caller's communicator and
- * of a split one it is left to the caller. Not while a stream is captured. */
+/* Makes windows for a communicator over NCCL. Collective: all ranks get windows, or all
+ * return KCP_NA (a GPU cannot reach another one, or KCP_WINDOWS is not 1).
+ * kcp_nccl_over and kcp_nccl_threads_run call it; for a caller's or a split
+ * communicator the caller does. Not while a stream is captured. */
 int kcp_nccl_windows(struct kcp_comm *comm);
 
 /* R thread ranks of this process: body runs once per rank with its comm and arg.
@@ -134,7 +133,7 @@ int  kcp_nccl_from(struct kcp_comm **comm, struct ncclComm *nccl);
  * gets *comm NULL. free it before from. lost() names ranks by their number in from. */
 int kcp_nccl_split(struct kcp_comm *from, int color, int key, struct kcp_comm **comm);
 
-/* ---- maps: compose and apply, one implementation a backend
+/* ---- maps: compose and apply, one implementation per backend
  * map is [HV,K,V+K] = [h | M]. backward applies M^T. */
 struct kcp_mapops {
     const char *name;
@@ -152,20 +151,21 @@ struct kcp_mapops {
     int (*copy)(void *to, size_t to_pitch, const void *from, size_t from_pitch,
                 size_t width, size_t rows, struct CUstream_st *);      /* in bytes */
     /* The same for models whose M is diagonal: there map is [HV,K,V+1] = [h | d], K
-     * numbers of M and not K^2. NULL: there is none; such a model sends all of M. */
+     * numbers of M and not K^2. NULL: not implemented, so such a model sends all of
+     * M. */
     const struct kcp_mapops *diagonal;
-    int is_diagonal;           /* this is one of those */
+    int is_diagonal;           /* 1: this is such an implementation */
 };
 extern const struct kcp_mapops ref_mapops;      /* double, ref/07_merge.c */
 extern const struct kcp_mapops kcp_diagonal_mapops;        /* ref/16_diagonal.c */
 
 /* ---- chapter 07, 11: the exchange, written once over comm and maps
- * maps [NS,HV,K,V+K], or [NS,HV,K,V+1] where ops are of diagonal M: this rank's, wanted
- * parts valid. states [NS,HV,K,V]: on entry,
- * rows of segments that begin (end, backward) a sequence hold h0 (dht) or 0; on return
- * every row holds the state with which its segment begins (ends). kept, when not NULL:
- * forward all-gather leaves the gathered maps there; backward with reuse_M takes M from
- * there and from maps, and only dh_ext travels. Its size: kcp_exchange_kept. */
+ * maps [NS,HV,K,V+K] (diagonal M: [NS,HV,K,V+1]): this rank's maps; only the required
+ * parts need be valid. states [NS,HV,K,V]: on entry, rows of segments that begin
+ * (backward: end) a sequence hold h0 (dht) or 0; on return every row holds the state at
+ * the start (end) of its segment. kept, if not NULL: forward's all-gather stores the
+ * gathered maps there; backward with reuse_M reads M from kept and from maps, and only
+ * dh_ext is sent. Its size: kcp_exchange_kept. */
 struct kcp_exchange {
     enum kcp_form form;
     int backward, blocks, reuse_M;
@@ -179,14 +179,14 @@ struct kcp_exchange {
 int    kcp_exchange_run(const struct kcp_exchange *x);
 size_t kcp_exchange_work(const struct kcp_exchange *x);     /* bytes of work */
 size_t kcp_exchange_kept(const struct kcp_exchange *x);     /* bytes of kept */
-/* What the formulas of chapter 07 say this rank hands to the wire. */
+/* Bytes and messages that this rank sends by the formulas of chapter 07. */
 struct kcp_traffic kcp_exchange_formula(const struct kcp_exchange *x);
 
 /* ---- chapter 14: rows across a cut, written once over comm
  * A segment lacks the min(reach, what its sequence has) rows before it, unless it goes
  * on from the segment before it in the shard; backward, those after it. Where a rank
- * owns one range that is its first segment (its last one). The rows lie on as many
- * ranks as it takes: only these are spoken to. x [T,row] is this rank's shard; the halo
+ * owns one range that is its first segment (its last one). The rows may be on
+ * several ranks; only these exchange messages. x [T,row] is this rank's shard; the halo
  * holds what segment 0 lacks, then segment 1, ... */
 struct kcp_halo {
     const struct kcp_plan *plan;
@@ -201,8 +201,8 @@ struct kcp_halo {
                                   min(reach, tokens) rows: backward's are no others */
 };
 int64_t kcp_halo_rows(const struct kcp_halo *h, int r);    /* that rank r lacks */
-/* Where in the halo the rows of segment s begin, and in x with edges the rows of the
- * run that begins with it; of s = NS: how many there are in all. */
+/* The row where segment s begins in the halo, and where the run that begins with s
+ * begins in x with edges; s = NS: the number of rows in all. */
 int64_t kcp_halo_at(const struct kcp_halo *h, int r, int s);
 int64_t kcp_halo_edge(const struct kcp_halo *h, int r, int s);
 int     kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo);

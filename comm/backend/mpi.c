@@ -2,10 +2,10 @@
  *
  * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: comm/backend/mpi_launch.c.
  *
- * A call posts its sends and receives and tests them until they are complete, so that a
- * waiting rank learns that another has failed, and waits for KCP_TIMEOUT_S at most. A
- * group collects requests; its end waits. MPI is called under a lock. A process that
- * dies is the launcher's to report: mpirun and srun end the others. */
+ * A call posts its sends and receives and polls them until they complete. While it
+ * polls it also checks for the failure note of another rank and for KCP_TIMEOUT_S. A
+ * group collects requests; its end waits. MPI is called under a lock. If a process
+ * dies, the launcher (mpirun, srun) reports it and ends the others. */
 #ifdef KCP_WITH_MPI
 #include <mpi.h>
 
@@ -39,7 +39,7 @@ struct mpi_rank {                      /* comm is its first member */
 
 int kcp_mpi_has_failed;
 
-/* ---- failure: the first one counts. With the lock held. */
+/* ---- failure: only the first one is recorded. The caller holds the lock. */
 static int fail_locked(struct mpi_rank *p, int rank, int status, const char *why)
 {
     if (p->failed)
@@ -136,8 +136,8 @@ static int post(struct mpi_rank *p, const void *data, size_t bytes, int peer,
     return err;
 }
 
-/* Receives are cancelled, because their memory returns to its owner. A send in flight,
- * or a barrier, cannot be. */
+/* Cancels receives, because their memory returns to its owner. Sends in flight and
+ * barriers cannot be cancelled. */
 static void drop_requests(struct mpi_rank *p)
 {
     for (int i = 0; i < p->n; i++) {
@@ -150,7 +150,7 @@ static void drop_requests(struct mpi_rank *p)
     p->n = 0;
 }
 
-/* First by yielding, then by short and longer sleeps: there may be more ranks than
+/* Yields at first, then sleeps for longer times, because there may be more ranks than
  * cores. */
 static void pause_unlocked(struct mpi_rank *p, int turn)
 {
@@ -163,7 +163,7 @@ static void pause_unlocked(struct mpi_rank *p, int turn)
     pthread_mutex_lock(&p->lock);
 }
 
-/* Tests one request. A short message is no MPI error. */
+/* Tests one request. MPI does not report a message that is too short; this does. */
 static int test_request(struct mpi_rank *p, int i, const char *call)
 {
     const struct posted *x = &p->posted[i];
@@ -179,7 +179,7 @@ static int test_request(struct mpi_rank *p, int i, const char *call)
     return KCP_OK;
 }
 
-/* Requests are tested one by one, so that an error is known while others are open. */
+/* Tests requests one by one, so that an error is found while others are incomplete. */
 static int wait_all(struct mpi_rank *p, const char *call, int err)
 {
     const double until = MPI_Wtime() + p->seconds;
@@ -241,7 +241,8 @@ static int mpi_show(struct kcp_comm *c, const void *mine, void *all, size_t byte
     return gather((struct mpi_rank *)c, mine, all, bytes, "all_gather");
 }
 
-/* A gather of nothing names the missing rank; many ranks need fewer messages. */
+/* A gather of 0 bytes can name the missing rank; many ranks use MPI_Ibarrier, which
+ * needs fewer messages. */
 static int mpi_barrier(struct kcp_comm *c, struct CUstream_st *stream)
 {
     struct mpi_rank *p = (struct mpi_rank *)c;
@@ -319,8 +320,8 @@ static int mpi_lost(struct kcp_comm *c, int *rank, char *why, size_t n)
     return failed;
 }
 
-/* After a failure MPI may still send the note, and MPI_Comm_free would wait for all
- * ranks: p stays. */
+/* After a failure p is not freed: MPI may still be sending the note, and MPI_Comm_free
+ * would wait for all ranks. */
 static void mpi_free(struct kcp_comm *c)
 {
     struct mpi_rank *p = (struct mpi_rank *)c;

@@ -1,8 +1,8 @@
-/* mpi_launch.c -- is this a launcher's process? Then MPI says which of how many.
+/* mpi_launch.c -- detects a launcher; MPI then gives the rank and the size.
  *
  * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: comm/backend/nccl.c.
  *
- * Compiled without MPI too: then a launcher is refused in words. */
+ * Also compiled without MPI: then a launcher is refused with a message. */
 #ifdef KCP_WITH_MPI
 #include <mpi.h>
 #endif
@@ -12,8 +12,9 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* The number of processes that a launcher started; 1 and NULL: there is none. In a
- * batch script outside of a step SLURM_NTASKS counts processes of others. */
+/* The launcher's name and its number of processes; NULL and 1: no launcher.
+ * SLURM_NTASKS is not used, because in a batch script outside a step it counts other
+ * processes. */
 static const char *find_launcher(int *R)
 {
     static const struct { const char *name, *R, *r; } launchers[] = {

@@ -1,11 +1,12 @@
-/* nccl.c -- ranks as GPUs: a communicator each, watched, aborted when a rank is lost.
+/* nccl.c -- ranks as GPUs: a communicator each, watched, aborted when a rank is
+ * lost.
  *
  * Book: chapter 20.  Checked by: bench/check_gpus.sh; nccl_stand_in.sh, without a GPU.
  * Next: comm/backend/nccl_start.c; nccl_calls.c, what a rank may call.
  *
- * The id travels over host, a communicator that needs no GPU (threads of this process,
- * or MPI), or through a file. While the GPUs exchange, a thread checks the host and
- * NCCL every 10 ms for a failure. */
+ * NCCL's id is sent over `host`, a communicator that needs no GPU (threads of this
+ * process, or MPI), or through a file. A watch thread checks host and NCCL for a
+ * failure every 10 ms. */
 #include "kcp.h"
 #include <stdio.h>
 
@@ -17,8 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The owner of a borrowed communicator may fail us in order to end a call that holds
- * the lock and hangs: he is kept waiting for a moment only. */
+/* Takes the lock, but gives up after a moment: the owner of a borrowed communicator may
+ * call fail() in order to end a call that holds the lock and hangs. */
 static int lock_to_fail(struct nccl_rank *w)
 {
     for (int i = 0; i < 20 && !w->ours; i++) {
@@ -28,8 +29,8 @@ static int lock_to_fail(struct nccl_rank *w)
     return w->ours && !pthread_mutex_lock(&w->lock);
 }
 
-/* He may not abort it while another thread of ours has a group open, which then ends at
- * once: every call in it returns. */
+/* The owner must not abort while another thread has a group open. That group ends at
+ * once, because every call in it now fails. */
 static void wait_for_group(struct nccl_rank *w)
 {
     for (int i = 0; i < 200 && w->grouped; i++) {
@@ -39,8 +40,8 @@ static void wait_for_group(struct nccl_rank *w)
     }
 }
 
-/* The first failure counts. Nothing that may hang is waited for here, so that lost()
- * answers while another thread hangs in a call of a blocking communicator. */
+/* Records the first failure. Never waits, so that lost() answers while another thread
+ * hangs in a call of a blocking communicator. */
 static int remember(struct nccl_rank *w, int rank, const char *why)
 {
     pthread_mutex_lock(&w->telling);
@@ -54,7 +55,7 @@ static int remember(struct nccl_rank *w, int rank, const char *why)
     return first;
 }
 
-/* Does the host know of a loss already? Asked so many times as `tell` says. */
+/* Has host already reported a lost rank? Checks `tell` times, 10 ms apart. */
 static int host_knows(struct kcp_comm *host, enum telling tell, int *rank, char *why,
                       size_t n)
 {
@@ -67,9 +68,9 @@ static int host_knows(struct kcp_comm *host, enum telling tell, int *rank, char 
     return knows;
 }
 
-/* The others are told before NCCL is touched: it may keep us, and tells them less. A
- * communicator of ours is aborted, so that no stream waits for ever. One that was lent
- * is let go: it is its owner's to abort. */
+/* Reports to the host ranks before any NCCL call, because NCCL may block and reports
+ * less. A communicator of ours is aborted, so that no stream waits forever. A borrowed
+ * one is only released: its owner aborts it. */
 int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
               enum telling tell)
 {
@@ -78,14 +79,14 @@ int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
     char known[160] = "";
     const int is_known = host_knows(host, tell, &who, known, sizeof known);
     volatile int *const end = w->kernels_end;
-    if (end)                                             /* kernels wait no longer */
+    if (end)                                             /* kernels stop waiting */
         *end = 1;
     const int first = remember(w, who, is_known ? known : why);
     if (first && host && tell != TELL_NOBODY && !is_known)
         host->fail(host, status, why);
     ncclComm_t at = NULL;
     const int locked = lock_to_fail(w);
-    if (locked && !w->grouped) {                         /* else the group's end does */
+    if (locked && !w->grouped) {             /* otherwise the group's end aborts it */
         at = w->at;
         w->at = NULL;
     }
@@ -98,8 +99,8 @@ int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
     return KCP_COMM;
 }
 
-/* What NCCL says of itself. Who hangs in a call has the lock: then it is not asked. A
- * call that does not hang has it for a moment, for which `ms` may wait. */
+/* NCCL's asynchronous error. If a call holds the lock for longer than `ms`, that call
+ * hangs and NCCL is not queried. */
 static ncclResult_t async_error(struct nccl_rank *w, int ms)
 {
     ncclResult_t result = ncclSuccess;
@@ -139,8 +140,8 @@ static void *watch_thread(void *arg)
 }
 //< watch
 
-/* A caller's word is told at once, unless he may have it from NCCL, which may have
- * noticed another rank's end. */
+/* Reports a caller's failure at once, unless its cause may be an NCCL error, which can
+ * be the end of another rank. */
 static void nccl_comm_fail(struct kcp_comm *c, int status, const char *why)
 {
     struct nccl_rank *w = (struct nccl_rank *)c;
@@ -163,12 +164,12 @@ static int nccl_comm_lost(struct kcp_comm *c, int *rank, char *why, size_t n)
 static void nccl_comm_free(struct kcp_comm *c)
 {
     struct nccl_rank *w = (struct nccl_rank *)c;
-    if (c->window)                       /* others write here until all have come */
+    if (c->window)                       /* other ranks write until the barrier */
         nccl_windows_free(w, !w->failed && !c->barrier(c, NULL));
     w->stop = 1;
     for (int i = 0; i < 500 && w->watching && !w->watched; i++)
         poll(NULL, 0, 10);
-    if (w->watching && !w->watched) {         /* NCCL does not let go: neither do we */
+    if (w->watching && !w->watched) {         /* NCCL still uses w: w is not freed */
         pthread_detach(w->watch);
         return;
     }
@@ -186,7 +187,7 @@ static void nccl_comm_free(struct kcp_comm *c)
     free(w);
 }
 
-/* Not KCP_OK: why says it. */
+/* On failure why has the reason. */
 static int make_rank(struct nccl_rank **made, struct kcp_comm *host, char *why,
                      size_t n)
 {
@@ -203,7 +204,7 @@ static int make_rank(struct nccl_rank **made, struct kcp_comm *host, char *why,
     nccl_calls(&w->comm);
     w->nccl = nccl;
     w->host = host;
-    w->number = host ? host->r : -1;          /* else its own, when that is known */
+    w->number = host ? host->r : -1;          /* otherwise its own, once it is known */
     w->ours = 1;
     pthread_mutex_init(&w->lock, NULL);
     pthread_mutex_init(&w->telling, NULL);
@@ -233,7 +234,7 @@ static int begin_rank(struct nccl_rank *w, struct kcp_comm **comm)
     return KCP_OK;
 }
 
-/* R ranks that have the id become a communicator, with windows where there are any. */
+/* Makes a communicator of R ranks that have the id, and its windows if possible. */
 static int init_rank(struct nccl_rank *w, int R, int r, ncclUniqueId id,
                      struct kcp_comm **comm)
 {
@@ -261,8 +262,8 @@ static int id_over(struct nccl_rank *w, struct kcp_comm *host, ncclUniqueId *id)
     return err;
 }
 
-/* The id comes over host or, without one, by a file at path. KCP_COMM, and host->fail,
- * when NCCL does not start. */
+/* The id is sent over host or, if host is NULL, through a file at path. If NCCL does
+ * not start: host->fail, and KCP_COMM. */
 static int meet(struct kcp_comm **comm, struct kcp_comm *host, const char *path, int R,
                 int r, char *why, size_t n)
 {
@@ -345,8 +346,8 @@ int kcp_nccl_split(struct kcp_comm *from, int color, int key, struct kcp_comm **
     if (whole && !all->failed)
         result = all->nccl->ncclCommSplit(whole, nccl_color, key, &w->at, &config);
     pthread_mutex_unlock(&all->lock);
-    if (result == ncclSuccess)                /* which NCCL says too early: w->at is */
-        result = ncclInProgress;              /* written when all has settled */
+    if (result == ncclSuccess)                /* NCCL reports success */
+        result = ncclInProgress;              /* before w->at is written */
     err = all->failed ? KCP_COMM : nccl_settle(all, whole, result, "split");
     if (!err && !w->at && color >= 0)
         err = KCP_COMM;

@@ -1,12 +1,12 @@
-/* nccl_calls.c -- what a rank may call over NCCL: on a stream, with a timeout.
+/* nccl_calls.c -- the calls of a rank over NCCL: on a stream, with a timeout.
  *
  * Book: chapter 20.  Checked by: bench/check_gpus.sh, through every form.
  * Next: ref/08_forward.c, a rank's program.
  *
- * The communicator does not block: a call returns at once and is polled until NCCL has
- * put it on the stream. The lock is held for moments only, so that another thread can
- * abort; inside a group NCCL holds on to the communicator, and the group's end aborts.
- */
+ * The communicator is non-blocking: a call returns at once and is polled until NCCL
+ * has put it on the stream. The lock is held only briefly, so that another thread
+ * can abort. Inside a group NCCL uses the communicator, so the group's end aborts
+ * it. */
 #ifdef KCP_WITH_NCCL
 #include "nccl.h"
 
@@ -40,11 +40,11 @@ int nccl_settle(struct nccl_rank *w, ncclComm_t at, ncclResult_t result,
     return nccl_fail(w, THIS_RANK, KCP_COMM, why, TELL_LATER);
 }
 
-/* The call, unless the communicator is gone; in a group its end settles. */
+/* Makes the call unless the communicator is gone; in a group, its end waits. */
 #define CALL(w, name, call)                                                           \
     ncclResult_t result = ncclInternalError;                                          \
     pthread_mutex_lock(&(w)->lock);                                                   \
-    const ncclComm_t at = (w)->at;             /* a failure takes it from w */        \
+    const ncclComm_t at = (w)->at;             /* a failure sets w->at to NULL */      \
     const int there = at && !(w)->failed, grouped = (w)->grouped;                     \
     if (there) result = (w)->nccl->call;                                              \
     pthread_mutex_unlock(&(w)->lock);                                                 \
@@ -93,7 +93,7 @@ static int nccl_group(struct kcp_comm *c, int begin)
         w->grouped = opened = 1;
     }
     if (!begin && was) {
-        w->grouped = 0;                    /* an owner may abort who hangs in its end */
+        w->grouped = 0;                    /* the owner may abort a hanging end */
         result = w->nccl->ncclGroupEnd();
         if (w->failed && w->at && w->ours)
             w->nccl->ncclCommAbort(w->at);
@@ -134,7 +134,7 @@ static int wait_for_stream(struct nccl_rank *w, struct CUstream_st *stream,
     }
 }
 
-/* A graph captures it, or nobody can tell. */
+/* Is the stream captured by a graph, or its state unknown? */
 static int is_captured(struct CUstream_st *stream)
 {
     enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
@@ -148,7 +148,7 @@ static int sum_tokens(struct nccl_rank *w, struct CUstream_st *stream)
                                      stream));
 }
 
-/* All ranks here, and what the stream did has arrived. */
+/* Waits for all ranks and for the work on the stream. */
 static int nccl_barrier(struct kcp_comm *c, struct CUstream_st *stream)
 {
     struct nccl_rank *w = (struct nccl_rank *)c;
@@ -157,8 +157,8 @@ static int nccl_barrier(struct kcp_comm *c, struct CUstream_st *stream)
 }
 //< wait
 
-/* Host memory, over the GPUs: what of a plan and its options is compared once. A stream
- * that is being captured is left alone. */
+/* Gathers host memory through the GPUs, for the comparison of plans and options. KCP_NA
+ * while the stream is captured. */
 static int nccl_show(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
                      struct CUstream_st *stream)
 {

@@ -37,8 +37,8 @@ const struct nccl *nccl_open(char *why, size_t n)
 }
 
 /* ---- the id through a file: GPUs of several processes without MPI */
-/* Under another name first, then linked to path: no rank reads half of an id, and no
- * file is overwritten. */
+/* Writes to a temporary name and links it to path, so that no rank reads half of an id
+ * and no file is overwritten. */
 static int write_id(const char *path, const ncclUniqueId *id, char *why, size_t n)
 {
     char part[4096];

@@ -1,11 +1,11 @@
 /* nccl_windows.c -- memory of each rank's GPU that the other ranks' kernels can write.
  *
  * Book: chapter 20, "Code: kernels".  Checked by: bench/check_gpus.sh.
- * Next: comm/form/chain_window.c, who uses it.
+ * Next: comm/form/chain_window.c, which uses them.
  *
- * Ranks show one another where their memory is: threads of one process by its address,
- * processes of one machine by a handle of CUDA's. When one of them cannot reach another
- * all go on with messages. */
+ * Ranks exchange the addresses of their memory: threads of one process a pointer,
+ * processes of one machine a CUDA IPC handle. If one rank cannot reach another, all
+ * ranks use messages. */
 #ifdef KCP_WITH_NCCL
 #include "nccl.h"
 #include "core/window.h"
@@ -16,8 +16,8 @@
 
 enum { WINDOW_MIB = 64, WINDOW_BLOCKS = 1024 };
 
-/* What a rank shows. process: the same number in all of its threads, and in no other
- * process; machine: likewise. */
+/* What a rank publishes. process, machine: a number that is the same in all threads of
+ * one process (machine) and different elsewhere. */
 struct card {
     int able, device, has_handle;
     uint64_t process, machine;
@@ -35,14 +35,14 @@ static void draw(void)
         process_number = 0;
 }
 
-/* As many pieces as 64 MiB have, of every rank. */
+/* The number of pieces per rank that fit into 64 MiB. */
 static int blocks_of(int R)
 {
     const size_t n = ((size_t)WINDOW_MIB << 20) / ((size_t)R * KCP_PIECE_BYTES);
     return n < WINDOW_BLOCKS ? (int)n : WINDOW_BLOCKS;
 }
 
-/* This rank's memory, empty. */
+/* Allocates this rank's memory and clears it. */
 static int make_own(struct nccl_rank *w, struct card *mine)
 {
     struct kcp_window *x = &w->window;
@@ -102,8 +102,8 @@ static int reach_all(struct nccl_rank *w, const struct card *mine,
     return 1;
 }
 
-/* After a failure there is no barrier, and a kernel of another rank may still write
- * here: this rank's own memory then stays until the process ends. */
+/* After a failure there is no barrier and a kernel of another rank may still write
+ * here, so this rank's own memory is then not freed. */
 void nccl_windows_free(struct nccl_rank *w, int is_quiet)
 {
     struct kcp_window *x = &w->window;

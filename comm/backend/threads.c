@@ -3,9 +3,9 @@
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c, failures injected.
  * Next: comm/form/exchange.c, written over these calls.
  *
- * The world fails when a rank says so, when its body returns an error, when somebody
- * waits for a rank that has left, and when all who are left wait for one another. Then
- * every call on every rank returns KCP_COMM, and the run says who and why. Sends copy
+ * The run fails if a rank calls fail(), if a body returns an error, if a rank waits for
+ * a rank that has returned, or if all remaining ranks wait for each other. Then every
+ * call on every rank returns KCP_COMM, and the run reports rank and reason. Sends copy
  * their bytes to the receiver's mailbox; receives, gathers and barriers wait. */
 #include "kcp.h"
 
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_RANKS = 65536 };           /* as of a plan */
+enum { MOST_RANKS = 65536 };           /* as a plan's */
 
 struct thread_message {
     struct thread_message *next;
@@ -32,30 +32,30 @@ struct member {                          /* one rank; comm is its first member *
     struct world *w;
     pthread_t thread;
     enum waiting state;
-    int from;                            /* IN_RECV: whose message it waits for */
-    int64_t round;                       /* IN_BARRIER: the one it entered */
+    int from;                            /* IN_RECV: the sender it waits for */
+    int64_t round;                       /* IN_BARRIER: number of that barrier */
     struct thread_message *inbox, **end;         /* messages in order of arrival */
-    pthread_cond_t wake;                 /* IN_RECV: a message has come, or will not */
-    const char *mine;                    /* all_gather: what it shows the others */
+    pthread_cond_t wake;                 /* IN_RECV: a message came, or a failure */
+    const char *mine;                    /* all_gather: this rank's row */
     size_t bytes;
 };
 
 struct world {
     int R, inside;                       /* ranks inside the barrier */
     int64_t round;                       /* barriers completed */
-    int showing;                         /* ranks in a gather that still copy */
+    int showing;                         /* ranks still copying in a gather */
     int64_t gathers;                     /* gathers completed */
     int failed, status, rank;
     char why[160];
     pthread_mutex_t lock;
-    pthread_cond_t change;               /* IN_BARRIER: all are there, or will not be */
+    pthread_cond_t change;               /* IN_BARRIER: complete, or a failure */
     int (*body)(struct kcp_comm *, void *);
     void *arg;
-    kcp_copy *copy;                      /* between any two of the ranks' memories */
+    kcp_copy *copy;                      /* copies between memories of two ranks */
     struct member *member;
 };
 
-/* With the lock held. The first failure counts; the return is KCP_COMM. */
+/* Records the first failure; returns KCP_COMM. The caller holds the lock. */
 static int threads_fail(struct world *w, int rank, int status, const char *why)
 {
     if (!w->failed) {
@@ -70,7 +70,7 @@ static int threads_fail(struct world *w, int rank, int status, const char *why)
     return KCP_COMM;
 }
 
-/* The link to the oldest message from a rank; *link is NULL when none has come. */
+/* The link to the oldest message of a sender; *link is NULL if there is none. */
 static struct thread_message **threads_message(struct member *m, int from)
 {
     struct thread_message **at = &m->inbox;
@@ -79,7 +79,7 @@ static struct thread_message **threads_message(struct member *m, int from)
     return at;
 }
 
-/* Can this wait still end? Whoever runs may end it; a message that lies there does. */
+/* Deadlock test: do all ranks wait, with no message there for any of them? */
 static int all_wait(struct world *w)
 {
     for (int r = 0; r < w->R; r++) {
@@ -91,8 +91,8 @@ static int all_wait(struct world *w)
     return 1;
 }
 
-/* Sleep until something changes; KCP_COMM when the world has failed. Before it sleeps
- * it asks who could still wake it. */
+/* Sleeps until something changes; KCP_COMM if the run has failed. Tests for a deadlock
+ * first. */
 static int threads_wait(struct member *m, enum waiting state, const char *call)
 {
     struct world *w = m->w;
@@ -113,7 +113,7 @@ static int threads_wait(struct member *m, enum waiting state, const char *call)
     return w->failed ? KCP_COMM : KCP_OK;
 }
 
-/* ---- what a rank may call */
+/* ---- the calls of a rank */
 static int host_copy(void *to, const void *from, size_t bytes,
                      struct CUstream_st *stream)
 {
@@ -148,22 +148,22 @@ static int threads_barrier(struct kcp_comm *c, struct CUstream_st *stream)
     return err;
 }
 
-/* all [R][bytes]; mine may be its own row of all. Each shows its row, copies those of
- * the others, and leaves when all have copied: when the world fails meanwhile, too.
- * Who leaves gives its row back to the system, and somebody may still read there. */
+/* all [R][bytes]; mine may be its own row of all. Each rank publishes its row, copies
+ * the others' rows, and waits until all have copied, after a failure too: a rank that
+ * returned earlier could free a row that another rank still reads. */
 static int gather(struct member *m, const void *mine, void *all, size_t bytes,
                   kcp_copy *copy, struct CUstream_st *stream)
 {
     struct world *w = m->w;
     char *row = all;
-    int err = copy(NULL, NULL, 0, stream);              /* what I show must be there */
+    int err = copy(NULL, NULL, 0, stream);              /* mine must be complete */
     pthread_mutex_lock(&w->lock);
     m->mine = mine;
     m->bytes = bytes;
     const int64_t this_one = w->gathers;
     w->showing++;
     if (!err) err = barrier_locked(m, "all_gather");
-    if (err) w->showing--;                              /* nobody copies */
+    if (err) w->showing--;                              /* no rank copies */
     const int shown = !err;
     for (int r = 0; r < w->R && !err; r++)
         if (w->member[r].bytes != bytes)
@@ -252,7 +252,7 @@ static int threads_recv(struct kcp_comm *c, void *data, size_t bytes, int from,
     return err;
 }
 
-/* Sends do not wait, so a group has nothing to bind together. */
+/* Sends do not wait, so a group needs no work. */
 static int threads_group(struct kcp_comm *c, int begin)
 {
     return KCP_OK;
@@ -283,8 +283,8 @@ static void threads_comm_free(struct kcp_comm *c)    /* kcp_threads_run owns it 
 {
 }
 
-/* Who waits for the rank that left learns so; one more of those who sleep asks whether
- * they now all wait for one another. */
+/* Wakes the ranks that wait for this one, and one more rank, which tests for a
+ * deadlock. */
 static void leave_world(struct member *m)
 {
     struct world *w = m->w;
@@ -323,8 +323,8 @@ int kcp_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
     return kcp_threads_run_on(R, body, arg, why, n, host_copy);
 }
 
-/* Starts the ranks, waits for all of them; kcp.h says the rest. A thread that cannot
- * be made is a rank that has left. KCP_BAD: R < 1. */
+/* Starts the ranks and waits for all of them (comm.h). A thread that cannot be created
+ * counts as a failed rank. */
 int kcp_threads_run_on(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
                        char *why, size_t n, kcp_copy *copy)
 {

@@ -1,17 +1,16 @@
-/* all_gather.c -- everybody gets every map that crosses a cut, and folds for himself.
+/* all_gather.c -- every rank gets every map that crosses a cut, and folds alone.
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/chain.c.
- * One collective; t_sum + a + (R-1) 2S/bw + fold + t_main. The only form that leaves
- * M of other ranks behind, which backward may use again (reuse_M). */
+ * One collective; t_sum + a + (R-1) 2S/bw + fold + t_main. The only form that keeps the
+ * M of other ranks, which backward can reuse (reuse_M). */
 #include "exchange.h"
 #include "comm/lossy.h"
 
-/* What one gather carries: of each rank one row of P maps, unit bytes each: those of
- * its segments that another rank's fold goes over later in their sequence (leaving), or
- * earlier in it (entered: where backward's fold goes). Of a contiguous classic plan one
- * each: forward needs a rank's last segment and backward its first. Forward in
- * canonical mode with kept gathers both, because M of every segment of a later rank
- * will be asked for. */
+/* The layout of a gather: per rank one row of P maps of `unit` bytes. A row holds the
+ * maps of the segments that a later rank's fold needs (leaving) or that an earlier
+ * rank's fold needs (entered: backward). A contiguous classic plan has one of each:
+ * forward needs a rank's last segment, backward its first. Canonical forward with kept
+ * gathers both, because backward needs M of every segment of a later rank. */
 struct gather_layout { int entered, leaving, P; size_t unit; };
 
 static int travels(const struct gather_layout *g, const struct kcp_segment *s)
@@ -33,8 +32,8 @@ static struct gather_layout layout_of(const struct fold *f, int both, size_t uni
     return g;
 }
 
-/* What forward left with kept: in classic mode the segments that it sent anyway, which
- * are those that backward's fold multiplies by. */
+/* The layout of kept. In classic mode these are the segments that forward sent, and
+ * backward's fold multiplies by the same ones. */
 static struct gather_layout layout_kept(const struct fold *f)
 {
     struct kcp_exchange forward = *f->x;
@@ -51,7 +50,7 @@ static struct gather_layout layout_sent(const struct fold *f)
     return f->x->kept ? layout_kept(f) : layout_of(f, 0, f->map);
 }
 
-/* Where segment s lies in gathered rows: behind those of its rank that travel too. */
+/* The map of segment s in the gathered rows: after the earlier ones of its rank. */
 static char *gathered_map(const struct fold *f, const struct gather_layout *g,
                           void *all, const struct kcp_segment *s)
 {
@@ -62,7 +61,7 @@ static char *gathered_map(const struct fold *f, const struct gather_layout *g,
     return (char *)all + ((size_t)s->rank * g->P + i) * g->unit;
 }
 
-/* Columns [0,width) or [from,from+width) of a [HV,K] matrix of rows, pitch to pitch. */
+/* Copies `width` columns of [HV,K] rows from one pitch to another. */
 static int copy_columns(const struct fold *f, void *to, int to_ld, int to_at,
                         const void *from, int from_ld, int from_at, int width)
 {
@@ -73,8 +72,8 @@ static int copy_columns(const struct fold *f, void *to, int to_ld, int to_at,
                         (size_t)x->HV * x->K, x->stream);
 }
 
-/* What is wanted of local segment s to its place in this rank's row: nobody has made
- * the rest, and nobody reads it. */
+/* Copies the required columns of local segment s into this rank's row; the others are
+ * neither computed nor read. */
 static int copy_to_row(const struct fold *f, const struct gather_layout *g, void *all,
                        int s)
 {
@@ -111,7 +110,7 @@ static int fold_step(const struct fold *f, const struct gather_layout *g, void *
     const int V = x->V, first = fold_starts(f, s);
     char *map = gathered_map(f, g, all, s);
     int err = KCP_OK;
-    if (g->unit == f->state) {                       /* only h came: M is in kept */
+    if (g->unit == f->state) {               /* only h was gathered: M is in kept */
         const struct gather_layout kept = layout_kept(f);
         err = copy_columns(f, tmp, f->wide, 0, map, V, 0, V);
         if (!err && !first)
@@ -125,9 +124,9 @@ static int fold_step(const struct fold *f, const struct gather_layout *g, void *
                          fold_state(f, p), V, fold_state(f, p), V, x->stream);
 }
 
-/* The state with which visit v begins. The fold starts with h of the segment that
- * starts the sequence; or, when this rank was here before, from the state with which
- * position last began, over last's own map. Then over the segments between. */
+/* Computes the state at the start of visit v. The fold starts with h of the first
+ * segment of the sequence or, if this rank had an earlier visit, with the state and map
+ * of that visit's last position; then it goes over the segments between. */
 //> fold_gathered
 static int fold_gathered(const struct fold *f, const struct gather_layout *g,
                          void *all, char *tmp, const struct visit *v, int last)
@@ -172,7 +171,7 @@ static int all_gather_run(const struct fold *f)
     return err;
 }
 
-/* The gathered rows, and one map to put h and a kept M side by side. */
+/* The gathered rows, and one map in which h and a kept M are put side by side. */
 static size_t all_gather_work(const struct fold *f)
 {
     const struct gather_layout g = layout_sent(f);

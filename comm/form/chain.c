@@ -1,4 +1,4 @@
-/* chain.c -- the state itself travels, M stays home: h_out = M h_in + h_ext.
+/* chain.c -- ranks send the state, never M: h_out = M h_in + h_ext.
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/pipeline.c.
  * One message of S bytes a cut; t_sum + (R-1)(a + S/bw + t_MS) + t_main. */
@@ -6,11 +6,10 @@
 #include "comm/group.h"
 
 //> chain
-/* Hop h moves the states of all visits with h visits before them. What starts here and
- * leaves goes out with hop 0, whatever enters: only ranks of one sequence form a chain.
- * So does what a tolerance cuts off from what enters (chapter 20).
- * All ranks take hops in one order, and messages between two ranks go in the order of
- * the fold on both sides, so that no rank waits for one that waits for it. */
+/* Hop h moves the states of all visits with h visits before them. A visit in which its
+ * sequence starts sends in hop 0, and so does a visit whose received state may be
+ * dropped (chapter 20). All ranks take the hops in the same order, and messages between
+ * two ranks have the order of the fold on both sides, so that there is no deadlock. */
 static int hop(const struct fold *f, int h)
 {
     const struct kcp_exchange *x = f->x;

@@ -1,12 +1,13 @@
-/* chain_window.c -- the chain without messages: a rank's kernel writes to the next.
+/* chain_window.c -- the chain without messages: a rank's kernel writes into the next
+ * rank.
  *
  * Book: chapter 20, "Code: kernels".  Checked by: tests/07_merge/checks.c over NCCL.
  * Next: comm/form/pipeline.c.
  *
- * What chain.c does hop by hop is said here once a visit: a kernel waits on its own GPU
- * for the state that enters, folds it, and puts what leaves into the next rank's
- * window. Nobody's host is asked, so ranks need not take hops in one order: what starts
- * here is put first, and then nothing that is waited for waits for this rank. */
+ * One kernel per visit replaces the hops of chain.c: it waits on its own GPU for the
+ * state that enters, folds it, and writes the state that leaves into the next rank's
+ * window. Visits whose sequence starts here run first, so that no rank waits for a
+ * rank that waits for it. */
 #include "exchange.h"
 
 #include "core/window.h"
@@ -21,7 +22,7 @@ static int hop(const struct fold *f, int p, int from, int to)
                          fold_state(f, p), x->comm->window, from, to, x->stream);
 }
 
-/* A visit whose state is there, or comes: through its segments, and on. */
+/* Runs one visit: receives its state if it enters, folds its segments, sends. */
 //> chain_window
 static int pass(const struct fold *f, const struct visit *v)
 {
@@ -56,7 +57,7 @@ int chain_window_run(const struct fold *f)
 }
 //< chain_window
 
-/* Where a rank makes several visits their order is a matter of hops: messages. */
+/* A rank with several visits in a sequence needs the order of hops: messages. */
 int chain_window_fits(const struct fold *f)
 {
     const struct kcp_exchange *x = f->x;

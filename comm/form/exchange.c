@@ -1,4 +1,4 @@
-/* exchange.c -- from local maps to the state with which every segment begins.
+/* exchange.c -- from local maps to the state at the start of every segment.
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.
  * Next: comm/form/all_gather.c, chain.c, pipeline.c, scan.c: one file per form. */
@@ -79,7 +79,7 @@ char *fold_state(const struct fold *f, int p)
     return (char *)f->x->states + local_segment(f, p) * f->state;
 }
 
-/* Does position p go on where p - 1 ended? */
+/* Is the segment at p - 1 the one before that at p in the same sequence? */
 static int follows(const struct fold *f, int p)
 {
     return fold_before(f, fold_segment(f, p)) == fold_segment(f, p - 1);
@@ -182,7 +182,7 @@ static int form_is_known(const struct kcp_exchange *x)
     return (int)x->form >= 0 && (int)x->form < KCP_FORMS;
 }
 
-/* Products of sizes that nobody has looked at may be of any size. */
+/* Products of sizes can overflow, so sizes are checked first. */
 static int sizes_are_right(const struct kcp_exchange *x)
 {
     enum { MOST_SIZE = 32768 };
@@ -206,7 +206,7 @@ static const char *what_is_wrong(const struct kcp_exchange *x)
     return NULL;
 }
 
-/* ---- on a wire that may lose something: wire.h */
+/* ---- a lossy wire: wire.h */
 static const char *what_cannot_be_lost(const struct fold *f, const struct kcp_wire *w)
 {
     const struct kcp_exchange *x = f->x;
@@ -226,7 +226,7 @@ static const char *what_cannot_be_lost(const struct fold *f, const struct kcp_wi
     return NULL;
 }
 
-/* What this rank dropped, now that what entered has arrived after all. */
+/* What this rank dropped, measured after the dropped states have arrived. */
 static struct kcp_wire_told told_of(const struct fold *f)
 {
     const struct kcp_exchange *x = f->x;
@@ -253,7 +253,7 @@ static int run_form(const struct fold *f)
     return form->windows && chain_window_fits(f) ? chain_window_run(f) : form->run(f);
 }
 
-/* For bf16: what one group moves at most. */
+/* Bytes of bf16 staging for the largest group. */
 static size_t narrow_room(const struct fold *f)
 {
     const struct kcp_exchange *x = f->x;
@@ -271,7 +271,7 @@ size_t narrow_per_visit(const struct fold *f, size_t bytes)
     return (size_t)visits * narrow_bytes(bytes / elem);
 }
 
-/* Where it begins in work: behind the form's own. */
+/* The offset of the bf16 staging in work: after the form's own part. */
 static size_t narrow_at(const struct fold *f)
 {
     return (forms[f->x->form]->work_bytes(f) + 15) / 16 * 16;
@@ -299,8 +299,8 @@ static int lossy_run(struct fold *f, const struct kcp_wire *w)
     return status;
 }
 
-/* When no sequence crosses a cut there is nobody to talk to: canonical segments are
- * folded where they lie, and a classic rank has nothing to do. */
+/* If no sequence crosses a cut there are no messages: canonical segments are folded in
+ * place, and in classic mode nothing is left to compute. */
 int kcp_exchange_run(const struct kcp_exchange *x)
 {
     const char *wrong = what_is_wrong(x);

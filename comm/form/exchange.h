@@ -1,11 +1,12 @@
 /* exchange.h -- a rank's segments in the order in which the fold meets them.
  *
- * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/exchange.c.
- * Forward folds segments in token order, backward in reverse with M^T: the forms see
- * positions 0..NS-1 of the fold and are written once. A *visit* is a run of positions
- * that follow one another in one sequence: a contiguous plan has one visit a sequence
- * and rank, zigzag two, stripes many. The fold enters a visit from another rank, unless
- * its sequence starts there, and leaves it to another, unless it ends there. */
+ * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next:
+ * comm/form/exchange.c. Forward folds segments in token order, backward in reverse
+ * with M^T: the forms see positions 0..NS-1 of the fold and are written once. A
+ * *visit* is a run of positions that follow one another in one sequence: a
+ * contiguous plan has one visit a sequence and rank, zigzag two, stripes many. A
+ * visit receives a state from another rank, unless its sequence starts there, and
+ * sends one, unless its sequence ends there. */
 #ifndef KCP_EXCHANGE_H
 #define KCP_EXCHANGE_H
 
@@ -19,14 +20,14 @@ struct fold {
     const struct kcp_context *ctx;
     int r, NS, wide;           /* wide: columns of a map, V + K, or V + 1 if diagonal */
     size_t map, state;         /* bytes */
-    const double *bound;       /* [NS] on |M|, and what may be dropped; NULL: nothing */
+    const double *bound;       /* [NS] on |M|; NULL: no message may be dropped */
     double tolerance;
 };
 //< fold
 
 struct fold fold_of(const struct kcp_exchange *x);
 const struct kcp_segment *fold_segment(const struct fold *f, int p);
-/* The segment that the fold meets before s, after s: of the same sequence. */
+/* The segment before and after s in the order of the fold, in the same sequence. */
 const struct kcp_segment *fold_before(const struct fold *f,
                                       const struct kcp_segment *s);
 const struct kcp_segment *fold_after(const struct fold *f, const struct kcp_segment *s);
@@ -39,29 +40,29 @@ char *fold_map(const struct fold *f, int p);
 char *fold_state(const struct fold *f, int p);
 
 //> visit
-/* A rank's visit: positions [p0,p1). hops: visits of its sequence before it. */
+/* A visit: positions [p0,p1) of this rank. hops: visits of its sequence before it. */
 struct visit { int p0, p1, enters, leaves, hops; };
 //< visit
-/* The one that begins at position p0; p0 = 0, then p1 of the one before. */
+/* The visit that begins at p0. Iterate: p0 = 0, then p1 of the previous visit. */
 struct visit fold_visit(const struct fold *f, int p0);
-int fold_next_rank(const struct fold *f, const struct visit *v);      /* who goes on */
+int fold_next_rank(const struct fold *f, const struct visit *v);
 int fold_previous_rank(const struct fold *f, const struct visit *v);
-/* Does what enters count so little when it leaves that nobody waits for it? Then the
- * state with which the visit ends is taken for its own h. */
+/* Is the received state damped so much when it leaves that it may be dropped? Then the
+ * visit sends its own h without waiting. */
 int fold_cuts(const struct fold *f, const struct visit *v);
-/* The hops in which a visit sends and receives; both in the first where it is cut. */
+/* The hops in which a visit sends and receives; a cut visit sends in hop 0. */
 int fold_sends_at(const struct fold *f, const struct visit *v);
 int fold_receives_at(const struct fold *f, const struct visit *v);
-/* How many visits of this rank enter; or leave. */
+/* The number of visits of this rank that receive (leaving: that send). */
 int fold_crossings(const struct fold *f, int leaving);
 /* The first hop after h in which this rank sends or receives; -1: none. Hop h carries
  * the states of visits with h visits before them. */
 int fold_next_hop(const struct fold *f, int h);
 
-/* Columns v0..v0+Vb of the states at positions p0+1..p1-1, each from the one before;
- * a position that begins a visit keeps the state it has. */
+/* Computes columns v0..v0+Vb of the states at positions p0+1..p1-1, each from the one
+ * before; a position that begins a visit keeps its state. */
 int fold_states(const struct fold *f, int p0, int p1, int v0, int Vb);
-/* The same columns of the state with which a visit ends, to out [HV,K,Vb]. */
+/* Writes those columns of the state after a visit to out [HV,K,Vb]. */
 int fold_last_state(const struct fold *f, const struct visit *v, int v0, int Vb,
                     void *out);
 
@@ -70,16 +71,17 @@ struct form {
     int (*run)(const struct fold *f);
     /* Bytes of x->work. */
     size_t (*work_bytes)(const struct fold *f);
-    /* What this rank sends: the judge compares it with what the wire counted. */
+    /* Bytes and messages that this rank sends; the judge compares them with the
+     * count. */
     struct kcp_traffic (*formula)(const struct fold *f);
-    /* Payloads in bf16: bytes for the most that one group sends and receives
-     * (narrow_bytes of comm/lossy.h). NULL: a state per visit that enters or leaves. */
+    /* Bytes of bf16 staging for the largest group (narrow_bytes of comm/lossy.h).
+     * NULL: one state per visit that sends or receives. */
     size_t (*narrow_bytes)(const struct fold *f);
-    /* Bytes of x->kept, which backward reads with reuse_M. NULL: it keeps none. */
+    /* Bytes of x->kept, which backward reads with reuse_M. NULL: none. */
     size_t (*kept_bytes)(const struct fold *f);
     /* Each rank needs the maps of all others, so no message may be left out. */
     int needs_all;
-    /* chain_window.c runs it where all ranks can write each other's memory. */
+    /* chain_window.c replaces it where all ranks can write each other's memory. */
     int windows;
 };
 #define FORM_DECLARED(number, name) extern const struct form form_##name;

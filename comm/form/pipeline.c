@@ -1,14 +1,14 @@
-/* pipeline.c -- the chain over blocks of V: a block moves on while the next arrives.
+/* pipeline.c -- the chain over blocks of V: one block is sent while the next arrives.
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/scan.c.
- * Columns of the state never meet, so blocks are exact and the bits are the chain's.
- * Block b leaves a visit with h visits before it at time h + b: every rank knows what
- * moves when, and all that it sends and receives at one time is one group.
+ * Columns of the state are independent, so the result has the chain's bits. Block b
+ * leaves a visit with h visits before it at time h + b: every rank knows this schedule,
+ * and its sends and receives of one time step are one group.
  * B messages of S/B bytes a cut; t_sum + (R+B-2)(a + S/(B bw) + t_MS/B) + t_main. */
 #include "exchange.h"
 #include "comm/group.h"
 
-enum { BLOCKS = 4 };          /* unless asked; never more than there are columns */
+enum { BLOCKS = 4 };          /* the default; at most V */
 
 static int blocks(const struct kcp_exchange *x)
 {
@@ -27,15 +27,15 @@ static size_t block_offset(const struct fold *f, int v)
     return f->state / f->x->V * v;
 }
 
-/* When block 0 comes into a visit. Where a tolerance cuts the visit off, all blocks
- * have gone out before it waits for the first. */
+/* The time at which block 0 enters a visit. If the visit is cut by the tolerance, all
+ * blocks are sent before the first is received. */
 static int first_in(const struct fold *f, const struct visit *v)
 {
     return fold_receives_at(f, v) + (fold_cuts(f, v) ? blocks(f->x) - 1 : 0);
 }
 
-/* What a visit has to do at time t: block b goes out of it at time hops + b, and came
- * into it one step before. -1: nothing. */
+/* The block that a visit sends at time t, or -1: block b leaves at time hops + b and
+ * has entered one step before. */
 static int block_out(const struct fold *f, const struct visit *v, int t)
 {
     const int b = t - fold_sends_at(f, v);
@@ -66,8 +66,8 @@ static int next_time(const struct fold *f, int t)
     return next;
 }
 
-/* A block that has arrived, to its columns of the visit's first state; then down the
- * visit. */
+/* Copies a received block into its columns of the visit's first state, and folds it
+ * through the visit. */
 static int take_block(const struct fold *f, const struct visit *v, int b, char *in)
 {
     const struct kcp_exchange *x = f->x;
@@ -79,7 +79,7 @@ static int take_block(const struct fold *f, const struct visit *v, int b, char *
     return err ? err : fold_states(f, v->p0, v->p1, v0, Vb);
 }
 
-/* One block over the wire, of the visit's own state in work. */
+/* Sends or receives one block of a visit's state in work. */
 static int move_block(const struct fold *f, const struct visit *v, int b, char *at,
                       int out)
 {
@@ -92,9 +92,9 @@ static int move_block(const struct fold *f, const struct visit *v, int b, char *
     return x->comm->recv(x->comm, block, bytes, fold_previous_rank(f, v), x->stream);
 }
 
-/* One step of time in four rounds over the visits: blocks that leave are made; all that
- * leave and all that arrive go over the wire as one group, so that block b goes out
- * while b + 1 comes in; what arrived is folded. */
+/* One time step in four rounds over the visits: compute the blocks that leave; send and
+ * receive as one group, so that block b is sent while b + 1 arrives; fold the blocks
+ * that arrived. */
 //> pipeline
 enum round { MAKE, SEND, RECEIVE, TAKE };
 

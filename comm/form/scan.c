@@ -1,32 +1,30 @@
 /* scan.c -- maps composed over windows that double: log2 R steps instead of R - 1.
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: ref/08_forward.c.
- * Number the visits of one sequence m = 0, 1, ... in the order of the fold (one a
- * non-empty rank where the plan is contiguous), f_m the map of visit m. At distance
- * d = 1, 2, 4, ... visit m holds
- *     W = f_m after ... after f_m-d+1    d maps, its own included
- *     X = f_m-1 after ... after f_m-d+1  d-1 maps, its own left out
- * (clipped at the start), sends W to m+d, and what comes from m-d goes under both. When
- * the start is reached, h of X is the state: exclusive without an extra hop. A rank
- * may make several visits, each with its own W and X; to itself it copies.
- * t_sum + l (a + (B + B_M)/bw) + 2 (l - 1) t_MM + t_main, l = log2 R rounded up. */
+ * Number the visits of one sequence m = 0, 1, ... in the order of the fold (one per
+ * non-empty rank if the plan is contiguous), f_m the map of visit m. At distance d =
+ * 1, 2, 4, ... visit m holds W = f_m after ... after f_m-d+1    d maps, its own
+ * included X = f_m-1 after ... after f_m-d+1  d-1 maps, its own left out (clipped at
+ * the start), sends W to m+d, and composes both with the map that comes from m-d.
+ * When the start is reached, h of X is the state: an exclusive scan without an extra
+ * hop. A rank may have several visits, each with its own W and X. t_sum + l (a + (B
+ * + B_M)/bw) + 2 (l - 1) t_MM + t_main, l = log2 R rounded up. */
 #include "exchange.h"
 #include "comm/group.h"
 
 #include "core/visits.h"
 
-/* Visits a rank, at most: five maps each are kept. A rank with more takes another
- * form; KCP_NA says so. */
+/* Most visits per rank, because each needs five maps of work. More: KCP_NA. */
 enum { MOST_VISITS = KCP_SCAN_VISITS };
 
 /* A visit of this rank that enters or leaves, with its maps. */
 struct scanning {
     struct visit v;
     int after;                 /* visits of its sequence after it */
-    char *W, *X, *buffer[5];   /* [4]: what comes in */
+    char *W, *X, *buffer[5];   /* [4]: received */
 };
 
-/* The visit that is d visits after v in the fold, or d before it: a segment of it. */
+/* A segment of the visit that is d visits after v in the fold (or d before it). */
 static const struct kcp_segment *visit_at(const struct fold *f, const struct visit *v,
                                           int d, int after)
 {
@@ -39,7 +37,7 @@ static const struct kcp_segment *visit_at(const struct fold *f, const struct vis
     return s;
 }
 
-/* b after a into one of two buffers, whichever b is not. */
+/* *b <- (*b after a), written to the one of two buffers that *b does not use. */
 static int compose_after(const struct fold *f, char **b, const char *a, int a_first,
                  char *const buffer[2])
 {
@@ -51,7 +49,7 @@ static int compose_after(const struct fold *f, char **b, const char *a, int a_fi
     return err;
 }
 
-/* The map of a visit, of its segments' maps; without M where the sequence starts. */
+/* Composes the maps of a visit's segments; without M where the sequence starts. */
 static int own_map(const struct fold *f, struct scanning *u)
 {
     const struct kcp_exchange *x = f->x;
@@ -67,7 +65,7 @@ static int own_map(const struct fold *f, struct scanning *u)
     return err;
 }
 
-/* The visits that enter or leave; -1: some rank has more than MOST_VISITS. */
+/* Lists the visits that enter or leave; -1: some rank has more than MOST_VISITS. */
 static int visits(const struct fold *f, struct scanning *list)
 {
     int n = 0;
@@ -89,7 +87,8 @@ static int visits(const struct fold *f, struct scanning *list)
     return n;
 }
 
-/* W of every visit to the visit d after it, as one group; a rank copies to itself. */
+/* Sends W of every visit to the visit d after it, as one group; on the same rank this
+ * is a copy. */
 static int pass_on(const struct fold *f, struct scanning *list, int n, int d)
 {
     const struct kcp_exchange *x = f->x;
@@ -117,11 +116,11 @@ static int pass_on(const struct fold *f, struct scanning *list, int n, int d)
     return err;
 }
 
-/* What came in from distance d goes under W and X. */
+/* Composes W and X with the map received from distance d. */
 static int take_in(const struct fold *f, struct scanning *u, int d)
 {
     const struct kcp_exchange *x = f->x;
-    const int first = u->v.hops < 2 * d;              /* it reaches the start */
+    const int first = u->v.hops < 2 * d;              /* Y starts the sequence */
     char *const Y = u->buffer[4];
     int err = KCP_OK;
     if (d > u->v.hops)
