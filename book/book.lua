@@ -101,6 +101,50 @@ local function code_of(path, L, a, b)
   return table.concat(t, "\n")
 end
 
+-- ---- labs -----------------------------------------------------------------------
+
+-- What a lab step asks for is shown on demand: a gap in the listing, and the whole
+-- listing below it, closed. A step with a twist asks for something else than the page.
+local steps
+local function steps_of(path)
+  if not steps then
+    steps = {}
+    local p = io.popen("cat book/labs/*.lab 2>/dev/null")
+    local step
+    for l in p:lines() do
+      local key, rest = l:match("^(%l+) +(.*)$")
+      if key == "lab" then step = { name = rest } end
+      if key == "file" then steps[rest] = steps[rest] or {}; table.insert(steps[rest], step) end
+      if step and key then step[key] = rest end
+    end
+    p:close()
+  end
+  return steps[path] or {}
+end
+
+-- Lines a..b of a file with the regions of lab steps left out: text, names, lines left.
+local function without_steps(path, L, a, b)
+  local t, names, left, skip = {}, {}, 0, nil
+  for _, s in ipairs(steps_of(path)) do
+    if not s.twist then s.from, s.to = find_region(path, L, s.region) end
+  end
+  for i = a, b do
+    local inside
+    for _, s in ipairs(steps_of(path)) do
+      if s.from and i >= s.from and i <= s.to then inside = s end
+    end
+    if inside and inside ~= skip then
+      names[#names + 1] = inside.name
+      t[#t + 1] = L[i]:match("^ *") .. "/* lab step " .. inside.name .. " */"
+    elseif not inside and not is_marker(L[i]) then
+      t[#t + 1] = L[i]
+      if L[i]:match("[%w]") and not L[i]:match("^ ?[/%*]") then left = left + 1 end
+    end
+    skip = inside
+  end
+  return t, names, left
+end
+
 local function include(cb)
   local path = cb.attributes.file or die("include without file=")
   local L = lines_of(path)
@@ -109,11 +153,15 @@ local function include(cb)
     return pandoc.Para { pandoc.Emph { pandoc.Str("(" .. path .. " is still to come)") } }
   end
   local lang = (path:match("%.cuh?$") and "cpp") or (path:match("%.[ch]$") and "c" or path:match("%.def$") and "c") or "text"
-  local parts, first = {}, nil
+  local parts, open, asked, left, first = {}, {}, {}, 0, nil
   local function take(a, b, name, what)
     if not a then return want("%s: no %s %s", path, what, name) end
     first = first or a
     parts[#parts + 1] = code_of(path, L, a, b)
+    local t, names, n = without_steps(path, L, a, b)
+    open[#open + 1] = code_of(path, t, 1, #t)
+    left = left + n
+    for _, x in ipairs(names) do asked[#asked + 1] = x end
     if path:match("^cuda/") then ranges[#ranges + 1] = path .. "\t" .. a .. "\t" .. b end
     if what == "function" then shown[#shown + 1] = path .. "\t" .. name end
   end
@@ -131,9 +179,17 @@ local function include(cb)
   end
   local source = path:match("%.[ch]$") or path:match("%.def$") or path:match("%.cuh?$")
   local from = source and where(path, first) or pandoc.Span({ pandoc.Str(path) }, { class = "where" })
-  return pandoc.Div({ pandoc.Plain { from },
-                      pandoc.CodeBlock(table.concat(parts, "\n\n"), pandoc.Attr("", { lang })) },
-                    pandoc.Attr("", { "snippet", source and "code" or "wrapped" }))
+  local function listing(t) return pandoc.CodeBlock(table.concat(t, "\n\n"), pandoc.Attr("", { lang })) end
+  local blocks = pandoc.List({ pandoc.Plain { from } })
+  if #asked == 0 then blocks:insert(listing(parts))
+  else
+    if left > 5 then blocks:insert(listing(open)) end
+    blocks:insert(pandoc.RawBlock("html", '<details class="solution"><summary>Show the code, which answers lab step '
+      .. table.concat(asked, ", ") .. "</summary>"))
+    blocks:insert(listing(parts))
+    blocks:insert(pandoc.RawBlock("html", "</details>"))
+  end
+  return pandoc.Div(blocks, pandoc.Attr("", { "snippet", source and "code" or "wrapped" }))
 end
 
 -- ---- kernels and mutants, from the records at the foot of their files ----------------
