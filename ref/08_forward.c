@@ -4,6 +4,7 @@
  * Next: ref/09_chunk_backward.c; ref/13_backward.c is this page read from its end. */
 #include "checked.h"
 #include "ref.h"
+#include "moves.h"
 #include "wire.h"
 
 #include <stdlib.h>
@@ -83,10 +84,10 @@ static int local(struct fore *x)
 static void bound_maps(struct fore *x)
 {
     const struct kcp_forward *a = x->a;
-    if (!(kcp_wire_tolerance(a->comm) > 0))
+    if (!(comm_moves.wire_tolerance(a->comm) > 0))
         return;
     kcp_decay_bound((const struct kcp_call *)a, a->cu, x->k, x->G, x->beta, x->bound);
-    kcp_wire_bounds(a->comm, x->bound);
+    comm_moves.wire_bounds(a->comm, x->bound);
 }
 
 /* Chapters 05 and 07: the maps that a later rank reads, then the exchange. On return
@@ -106,8 +107,8 @@ static int carry(struct fore *x)
         .form = a->form, .blocks = a->blocks, .HV = a->HV, .K = a->K, .V = a->V,
         .plan = x->plan, .comm = a->comm, .ops = a->ops ? a->ops : &ref_mapops,
         .maps = x->maps, .states = x->states };
-    e.work = zeros(x, kcp_exchange_work(&e) / sizeof(double) + 1);
-    if (a->reuse_M && a->saved && kcp_exchange_kept(&e))
+    e.work = zeros(x, comm_moves.exchange_work(&e) / sizeof(double) + 1);
+    if (a->reuse_M && a->saved && comm_moves.exchange_kept(&e))
         e.kept = kcp_saved_at(a->saved, "kept");
     if (x->full)
         return KCP_NO_MEMORY;
@@ -116,7 +117,7 @@ static int carry(struct fore *x)
     bound_maps(x);
     for (int s = 0; s < a->NS; s++) {
         want[s] = kcp_plan_want(x->plan, x->plan->ctx[a->r].seg0 + s, 0);
-        if (!a->reuse_M && kcp_wire_cuts(a->comm, x->plan, s))
+        if (!a->reuse_M && comm_moves.wire_cuts(a->comm, x->plan, s))
             want[s] &= ~KCP_WANT_M;
         if (x->seg[s].first && h0)
             ref_state(a, 0, h0 + x->seg[s].n * KV, x->h_start + s * KV);
@@ -128,7 +129,7 @@ static int carry(struct fore *x)
     if (status)
         return status;
     memcpy(x->states, x->h_start, a->NS * KV * sizeof *x->states);
-    return kcp_exchange_run(&e);
+    return comm_moves.exchange_run(&e);
     //< carry
 }
 

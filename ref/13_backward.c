@@ -4,6 +4,7 @@
  * Next: ref/14_conv.c.
  */
 #include "13_backward.h"
+#include "moves.h"
 #include "wire.h"
 
 #include <stdlib.h>
@@ -25,16 +26,16 @@ static int carry(struct backward_rank *x)
         .HV = a->HV, .K = a->K, .V = a->V, .plan = x->plan, .comm = a->comm,
         .ops = a->ops ? a->ops : &ref_mapops, .maps = m.dmap, .states = x->states,
     };
-    const size_t kept = a->reuse_M ? kcp_exchange_kept(&e) : 0;
-    const size_t work = kcp_exchange_work(&e);
+    const size_t kept = a->reuse_M ? comm_moves.exchange_kept(&e) : 0;
+    const size_t work = comm_moves.exchange_work(&e);
     e.kept = backward_zeros(x, kept / sizeof(double) + 1);
     e.work = backward_zeros(x, work / sizeof(double) + 1);
     double *bound = backward_zeros(x, a->NS);
     if (x->full)
         return KCP_NO_MEMORY;
-    if (kcp_wire_tolerance(a->comm) > 0) {         /* as forward's: |M^T| is |M| */
+    if (comm_moves.wire_tolerance(a->comm) > 0) {    /* as forward's: |M^T| is |M| */
         kcp_decay_bound((const struct kcp_call *)a, a->cu, x->k, x->G, x->beta, bound);
-        kcp_wire_bounds(a->comm, bound);
+        comm_moves.wire_bounds(a->comm, bound);
     }
 
     //> carry
@@ -44,10 +45,10 @@ static int carry(struct backward_rank *x)
     }
     for (int s = 0; s < a->NS; s++)
         want[s] = kcp_plan_want(x->plan, x->plan->ctx[a->r].seg0 + s, 1) &
-                  (kcp_wire_cuts(a->comm, x->plan, s) ? ~KCP_WANT_M : ~0);
+                  (comm_moves.wire_cuts(a->comm, x->plan, s) ? ~KCP_WANT_M : ~0);
     backward_rows(x, 1, a->dht, x->states);
     status = ref_merge_backward(&m);
-    return status ? status : kcp_exchange_run(&e);
+    return status ? status : comm_moves.exchange_run(&e);
     //< carry
 }
 
@@ -96,9 +97,9 @@ static int parameters(struct backward_rank *x)
     const struct kcp_call *call = (const struct kcp_call *)a;
     int status = KCP_OK;
     if (a->dA_log)
-        status = kcp_parameter_sum(call, x->dA_part, a->HV, a->dA_log);
+        status = comm_moves.parameter_sum(call, x->dA_part, a->HV, a->dA_log);
     if (!status && a->ddt_bias)
-        status = kcp_parameter_sum(call, x->ddt_part, (int64_t)a->HV * a->KG,
+        status = comm_moves.parameter_sum(call, x->ddt_part, (int64_t)a->HV * a->KG,
                                    a->ddt_bias);
     return status;
 }

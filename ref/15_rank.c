@@ -4,6 +4,7 @@
  * Book: chapter 15.  Checked by: tests/15_scan/checks.c and its mutants.
  * Next: ref/16_family.h. */
 #include "15_scan.h"
+#include "moves.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -94,7 +95,7 @@ static int carry(struct spike_rank *x, int backward, double *states)
         .K = a->K, .V = a->V, .plan = x->plan, .comm = a->comm, .ops = x->ops,
         .maps = x->maps, .states = states };
     int status = KCP_OK;
-    e.work = zeros(x, kcp_exchange_work(&e) / sizeof(double) + 1);
+    e.work = zeros(x, comm_moves.exchange_work(&e) / sizeof(double) + 1);
     if (x->full)
         return KCP_NO_MEMORY;
     for (int s = 0; s < a->NS; s++)
@@ -102,7 +103,7 @@ static int carry(struct spike_rank *x, int backward, double *states)
             ref_state(a, 0, given + x->seg[s].n * KV, states + s * KV);
     for (int s = 0; s < a->NS && !status; s++)
         status = map_of(x, s, backward, states);
-    return status ? status : kcp_exchange_run(&e);
+    return status ? status : comm_moves.exchange_run(&e);
 }
 
 /* Backward: the state with which every tile begins, tile after tile. */
@@ -151,8 +152,8 @@ static int into_weights(struct spike_rank *x)
     const struct kcp_scan *a = x->a;
     const int64_t W = (int64_t)a->HV * a->K * a->D, w = (int64_t)a->HV * a->D;
     double *sum = x->part + a->NS * (W + w);
-    const int status = kcp_parameter_sum((const struct kcp_call *)a, x->part, W + w,
-                                         sum);
+    const int status = comm_moves.parameter_sum((const struct kcp_call *)a, x->part,
+                                                W + w, sum);
     if (a->dW_alpha)
         memcpy(a->dW_alpha, sum, sizeof *sum * W);
     if (a->dw_beta)

@@ -6,6 +6,7 @@
  * Nothing here depends on the model: it computes the form and calls chapters 04, 05,
  * 07, 09, 11 and 12 as if KDA had made it. */
 #include "16_family.h"
+#include "moves.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +58,7 @@ static int carry(struct family_rank *x, int backward, double *states)
         .form = a->form, .backward = backward, .blocks = a->blocks, .HV = a->HV,
         .K = a->K, .V = a->V, .plan = x->plan, .comm = a->comm,
         .ops = diagonal ? ops->diagonal : ops, .maps = x->maps, .states = states };
-    e.work = family_zeros(x, kcp_exchange_work(&e) / sizeof(double) + 1);
+    e.work = family_zeros(x, comm_moves.exchange_work(&e) / sizeof(double) + 1);
     if (x->full)
         return KCP_NO_MEMORY;
     for (int s = 0; s < a->NS; s++)
@@ -75,7 +76,7 @@ static int carry(struct family_rank *x, int backward, double *states)
     }
     if (diagonal)
         family_diagonal(a->NS, a->HV, a->K, a->V, x->maps);
-    return status ? status : kcp_exchange_run(&e);
+    return status ? status : comm_moves.exchange_run(&e);
 }
 
 /* The initial states: from the cuts; in backward, from h_kept when there is one. */

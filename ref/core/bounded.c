@@ -6,6 +6,7 @@
 
 #include "checked.h"
 #include "core/narrowing.h"
+#include "moves.h"
 #include "wire.h"
 
 #include <stdlib.h>
@@ -20,8 +21,8 @@ static int is_layer(const struct kcp_variant *v)
 int kcp_run_bounded(const struct kcp_variant *v, void *args)
 {
     const struct kcp_forward *a = args;
-    if (v->where != KCP_DEVICE || !is_layer(v) || !(kcp_wire_tolerance(a->comm) > 0) ||
-        !a->plan || !a->plan->crossing)
+    if (v->where != KCP_DEVICE || !is_layer(v) || !a->plan || !a->plan->crossing ||
+        !(comm_moves.wire_tolerance(a->comm) > 0))
         return v->run(args);
     double *bound = malloc(sizeof *bound * ((size_t)a->NS + 1));
     int status = bound ? KCP_OK : KCP_NO_MEMORY;
@@ -31,9 +32,9 @@ int kcp_run_bounded(const struct kcp_variant *v, void *args)
         kcp_refuse(status, "%s: a tolerance: the host waits for the bounds of this "
                    "rank's maps, which no graph can capture", v->stage);
     if (!status) {
-        kcp_wire_bounds(a->comm, bound);
+        comm_moves.wire_bounds(a->comm, bound);
         status = v->run(args);
-        kcp_wire_bounds(a->comm, NULL);        /* the exchange has taken them */
+        comm_moves.wire_bounds(a->comm, NULL);        /* the exchange has taken them */
     }
     free(bound);
     return status;

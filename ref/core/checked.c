@@ -8,6 +8,7 @@
  * added to stages/NN.def is checked too. What the table does not express (HV is a
  * multiple of H) is here, once for all stages that have the letters. */
 #include "checked.h"
+#include "moves.h"
 #include "visits.h"
 
 #include <limits.h>
@@ -468,6 +469,8 @@ int kcp_begin(const char *stage, enum kcp_where where, const void *args,
     if (inside) return KCP_OK;
     if (!c) return kcp_refuse(KCP_BAD, "%s: there are no arguments", stage);
     why[0] = 0;
+    if (s->ranks && !&comm_moves)
+        return kcp_refuse(KCP_BAD, "%s: comm/ is not linked", stage);
     const int refused = check(s, where, args, may_lack);
     if (refused && s->ranks && c->comm && c->comm->fail)
         c->comm->fail(c->comm, refused, why);

@@ -5,6 +5,7 @@
  *
  * saved.def lists what a block holds: a format says which tensors, the header says
  * which format, and a reader checks the format, not the writer. */
+#include "moves.h"
 #include "paths.h"
 
 #include <stdio.h>
@@ -91,7 +92,7 @@ static int64_t exchange_bytes(const struct kcp_call *a)
         .HV = a->HV, .K = a->K, .V = a->V, .plan = a->plan, .comm = a->comm,
         .ops = a->ops, .stream = a->stream,
     };
-    return (int64_t)kcp_exchange_kept(&x);
+    return (int64_t)comm_moves.exchange_kept(&x);
 }
 
 /* The header of the block of a format for this call: sizes, then name, offset and bytes

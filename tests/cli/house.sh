@@ -1,9 +1,10 @@
 #!/bin/sh
-# house.sh -- rules of the source tree: which room includes which, columns, names, where
-# inline assembly is, labels of the book in comments, mistakes for jitter.sh, records.
+# house.sh -- rules of the source tree: which room includes and calls which, columns,
+# names, where inline assembly is, labels of the book, mistakes for jitter.sh, records.
 #
 # Book: none.  Checked by: make test, which runs it.  Next: ../../CONTRIBUTING.md.
 # Usage: house.sh BUILD. Prints a line per place that breaks a rule; status 1 if any.
+B=$(cd "${1:-build}" && pwd) || exit 2
 cd "$(dirname "$0")/../.." || exit 2
 export LC_ALL=C
 W=$(mktemp -d) || exit 2
@@ -36,8 +37,16 @@ includes() {
               part(to, 2) != "tile" && (part(to, 2) != "host" || part($1, 2) == "tile"))
               print $1 ": includes " to }'
 }
+# Calls go one way too: comm/ and cuda/ hand tables in (weak names).
+calls() {
+    find "$B/comm" "$B/cuda" -name '*.o' | xargs nm -g --defined-only |
+        awk 'NF == 3 { print $3 }' | sort -u >"$W/beyond"
+    find "$B/ref" -name '*.o' | xargs nm -u | awk '$1 == "U" { print $2 }' | sort -u |
+        comm -12 - "$W/beyond" | sed 's/$/: ref\/ calls it by name, another room has it/'
+}
 rules() {
     includes
+    calls
     grep -v '\.def$' "$W/files" | xargs awk '
         { gsub(/[\200-\277]/, "") }                  # the other bytes of a character
         length($0) > 88 { print FILENAME ":" FNR ": " length($0) " columns, at most 88" }'
@@ -66,5 +75,5 @@ rules() {
 }
 rules >"$W/broken"
 cat "$W/broken"
-[ -s "$W/broken" ] || echo "house.sh: includes, columns, names, labels, records"
+[ -s "$W/broken" ] || echo "house.sh: includes, calls, columns, names, labels, records"
 [ ! -s "$W/broken" ]

@@ -1,0 +1,29 @@
+/* moves.h -- what comm/ hands to the references, which call nothing of comm/ by name.
+ *
+ * Book: chapter 07.  Checked by: every stage over ranks; tests/cli/house.sh, the calls.
+ * Next: comm/moves.c, the table.
+ */
+#ifndef KCP_MOVES_H
+#define KCP_MOVES_H
+
+#include "kcp.h"
+
+/* comm.h and wire.h say what each function does, under its name with kcp_ before it. */
+struct moves {
+    int (*exchange_run)(const struct kcp_exchange *x);
+    size_t (*exchange_work)(const struct kcp_exchange *x);
+    size_t (*exchange_kept)(const struct kcp_exchange *x);
+    int64_t (*halo_rows)(const struct kcp_halo *h, int r);
+    int64_t (*halo_at)(const struct kcp_halo *h, int r, int s);
+    int (*halo_run)(const struct kcp_halo *h, const void *x, void *halo);
+    int (*halo_states)(const struct kcp_halo *h, void *states);
+    int (*parameter_sum)(const struct kcp_call *c, const double *part, int64_t n,
+                         double *sum);
+    double (*wire_tolerance)(const struct kcp_comm *comm);
+    void (*wire_bounds)(struct kcp_comm *comm, const double *bound);
+    int (*wire_cuts)(const struct kcp_comm *comm, const struct kcp_plan *plan, int s);
+};
+/* Null where comm/ is not linked: kcp_begin then refuses every stage of ranks. */
+extern const struct moves comm_moves __attribute__((weak, visibility("hidden")));
+
+#endif
