@@ -76,10 +76,13 @@ static int check_options(struct run *x)
 
 static int run_all(struct run *x, int argc, char **argv)
 {
+    char why[300];
+    if (kcp_mpi_start(&x->mpi, why, sizeof why))
+        return run_error(x, RUN_BAD, "launcher", "%s", why);
     const int read = run_options(x, argc, argv);
     if (read != 0)
         return read > 0 ? 0 : -1;
-    if (processes_open(x) != 0 || relative_read(x) != 0 || check_options(x) != 0)
+    if (processes_check(x) != 0 || relative_read(x) != 0 || check_options(x) != 0)
         return -1;
     const struct kcp_stage *stage = x->o.stage ? stage_of(x->o.stage) : NULL;
     const int family = stage && !strncmp(stage->name, "16", 2);
@@ -115,9 +118,13 @@ static int kcp_run(int argc, char **argv)
     }
     if (run_all(&x, argc, argv) != 0) {
         char rank[24] = "";
+        struct kcp_comm *world;
+        if (x.mpi.R > 1 && !x.has_met)
+            processes_meet(&x, &world);
         if (x.mpi.R > 1)
             snprintf(rank, sizeof rank, "rank %d: ", x.mpi.r);
-        fprintf(stderr, "kcp-run: %s%s\n", rank, x.why);
+        if (!x.is_silent)
+            fprintf(stderr, "kcp-run: %s%s\n", rank, x.why);
     }
     tensor_set_free(&x.a);
     kcp_plan_free(x.plan);

@@ -11,11 +11,8 @@
 
 enum { PIECE = 16 << 20 };             /* bytes per message */
 
-int processes_open(struct run *x)
+int processes_check(struct run *x)
 {
-    char why[300];
-    if (kcp_mpi_start(&x->mpi, why, sizeof why))
-        return run_error(x, RUN_BAD, "launcher", "%s", why);
     if (x->mpi.R == 1)
         return 0;
     if (x->o.device)
@@ -26,6 +23,31 @@ int processes_open(struct run *x)
                          "--ranks, at most %d", x->mpi.R, MOST_RANKS);
     x->o.ranks = x->mpi.R;
     return 0;
+}
+
+int processes_meet(struct run *x, struct kcp_comm **world)
+{
+    int *all = malloc(sizeof *all * (size_t)x->mpi.R), first = 0;
+    char why[300] = "out of memory";
+    *world = NULL;
+    x->has_met = 1;
+    int status = all ? kcp_mpi_world(world, why, sizeof why) : KCP_NO_MEMORY;
+    if (!status)
+        status = (*world)->show(*world, &x->exit, all, sizeof *all, NULL);
+    if (status && *world)
+        (*world)->lost(*world, NULL, why, sizeof why);
+    if (status && !x->exit)
+        run_error(x, RUN_FAILED, "ranks", "%s", why);
+    while (!status && first < x->mpi.R && !all[first])
+        first++;
+    if (!status && first < x->mpi.R) {
+        x->is_silent = first != x->mpi.r;
+        x->exit = all[first];
+    }
+    free(all);
+    if (x->exit && *world)
+        (*world)->free(*world);
+    return x->exit ? -1 : 0;
 }
 
 /* Copies the elements that differ from the pattern. */
@@ -81,12 +103,11 @@ static int collect(struct run *x, struct kcp_comm *comm)
 int processes_run(struct run *x, int (*body)(struct kcp_comm *, void *))
 {
     struct kcp_comm *comm;
-    char why[300] = "MPI did not start", words[64];
-    int rank = x->mpi.r, status = kcp_mpi_world(&comm, why, sizeof why);
-    if (status)
-        return run_error(x, status == KCP_BAD ? RUN_BAD : RUN_FAILED, "ranks", "%s",
-                         why);
-    status = body(comm, x);
+    char why[300], words[64];
+    int rank = x->mpi.r;
+    if (processes_meet(x, &comm) != 0)
+        return -1;
+    int status = body(comm, x);
     if (!status)
         status = collect(x, comm);
     if (status) {

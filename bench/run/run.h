@@ -61,6 +61,7 @@ struct run {
     struct rank_report *report;             /* [R] */
     char target[NPY_NAME];         /* --out, without a last slash */
     struct kcp_mpi mpi;            /* this process's rank under a launcher */
+    int has_met, is_silent;        /* processes_meet; another rank prints the error */
     char why[600];                 /* the error, one line */
     int exit;
 };
@@ -153,7 +154,10 @@ void rank_args(struct run *x, const struct kcp_stage *s, struct kcp_comm *comm,
                enum kcp_pass pass, void *args);
 int  ranks_run(struct run *x, int R, int (*body)(struct kcp_comm *, void *));
 /* processes.c: ranks as processes of a launcher; rank 0 collects the results. */
-int  processes_open(struct run *x);
+int  processes_check(struct run *x);
+/* Once every rank has read its inputs or has failed. If any failed: -1 on all ranks,
+ * and only the first that failed is not silent. */
+int  processes_meet(struct run *x, struct kcp_comm **world);
 int  processes_run(struct run *x, int (*body)(struct kcp_comm *, void *));
 const struct kcp_stage *stage_of(const char *name);     /* "08" or "08_forward" */
 

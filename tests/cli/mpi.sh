@@ -79,6 +79,17 @@ mv in layer; "$arrays" layer in 45 3 2 4 3 5 kda free 1
 same_bits 3 --gate softplus --sum local
 rm -rf in; mv layer in
 says 2 '2 processes: start as many' 2 "$run" --in in --out no --ranks 3
+# Bad input: one line and status 2, before MPI starts, after it, and on one rank alone.
+bad() {
+    says 2 "$@"
+    [ "$(grep -c '^kcp-run:' said)" = 1 ] && pass || fail "${*}: not one line: $(cat said)"
+}
+mkdir full && : >full/x
+bad 'rank 0: --chunk: found' 3 "$run" --in in --out no --chunk 0
+bad 'rank 0: .*no-such-folder' 3 "$run" --in no-such-folder --out no
+bad 'rank 0: --out: full is not empty' 3 "$run" --in in --out full
+bad 'rank 2: --form: ' 2 "$run" --in in --out no : -n 1 "$run" --in in --out no --form no
+[ -e no ] && fail "a run with bad input has written"
 # Ranks whose arguments differ: each names the argument and both values.
 says 1 'rank 0: .*scale: rank 1 has 2, rank 0 has 1' 1 "$run" --in in --out no --scale 1 : -n 1 "$run" --in in \
     --out no --scale 2
