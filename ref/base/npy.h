@@ -6,8 +6,7 @@
  * Format versions 1.0, 2.0, 3.0; C order, or Fortran order, which is read by
  * transposing; little-endian f8 f4 f2 i8 i4, and u2, which is read as the bits of a
  * bfloat16. In memory there are two types only: every float is a double, every integer
- * an int64_t. A file is input from a stranger: nothing in it is believed before it has
- * been compared with the size of the file.
+ * an int64_t. A file is untrusted input: its header is checked against the file's size.
  */
 #ifndef KCP_NPY_H
 #define KCP_NPY_H
@@ -17,31 +16,32 @@
 
 enum npy_kind { NPY_F64, NPY_F32, NPY_F16, NPY_BF16, NPY_I64, NPY_I32 };
 enum { NPY_RANK = 8, NPY_NAME = 4096 };
-enum { NPY_BLOCK = 8192 };     /* inside: elements converted at a time */
+enum { NPY_BLOCK = 8192 };     /* internal: elements converted at a time */
 
 struct npy {
     enum npy_kind kind;        /* in the file */
     int nd;                    /* 0 to NPY_RANK */
     int64_t dim[NPY_RANK];
     void *data;                /* double *, or int64_t * for NPY_I64 and NPY_I32 */
-    int fortran;               /* in the file the first index runs fastest */
+    int fortran;               /* 1: the first index is the fastest in the file */
 };
 
-/* Each returns 0, or -1 with one line in why[n]: the file, what was found, what was
- * expected. read allocates in->data (never NULL on success): npy_free it. */
+/* Each returns 0, or -1 with one line in why[n]: the file, the value found, the value
+ * expected. npy_read allocates in->data (never NULL on success); npy_free frees it. */
 int  npy_read(const char *path, struct npy *in, char *why, size_t n);
 void npy_free(struct npy *a);
-/* The same, but calls refuse with the header before it allocates and reads. Not 0:
- * refuse has set the reason, and npy_read_if returns -1. */
+/* Like npy_read, but calls refuse(header) before it allocates and reads. If refuse
+ * returns not 0, it has set the reason and npy_read_if returns -1. */
 typedef int npy_refuse(const struct npy *head, void *arg);
 int  npy_read_if(const char *path, struct npy *in, npy_refuse *refuse, void *arg,
                  char *why, size_t n);
 
-/* To a temporary name beside path, then renamed: path is whole or untouched. F32 and
- * BF16 round to nearest even; F16 is not written. */
+/* Writes to a temporary name beside path and renames it, so path is complete or
+ * unchanged. F32 and BF16 round to nearest even; F16 is not supported. */
 int  npy_write(const char *path, const struct npy *out, char *why, size_t n);
 
-/* The same onto an open file; path is for messages. The caller syncs and closes it. */
+/* Writes to an open file; path is for messages. The caller syncs and closes the
+ * file. */
 int  npy_put(int fd, const char *path, const struct npy *out, char *why, size_t n);
 
 /* Elements of a shape; -1 if they do not fit in memory. */
@@ -50,12 +50,12 @@ int64_t npy_count(int nd, const int64_t *dim);
 char *npy_shape(int nd, const int64_t *dim, char *s, size_t n);
 const char *npy_kind_name(enum npy_kind kind);          /* "float64" */
 
-/* Inside: the header alone, from the first got bytes of a file that is size bytes
- * long. *offset: where the data begins. Does not touch a->data. */
+/* Internal: parses the header in the first `got` bytes of a file of `size` bytes.
+ * *offset <- where the data begins. Does not set a->data. */
 int  npy_head(const unsigned char *head, size_t got, int64_t size, const char *path,
               struct npy *a, int64_t *offset, char *why, size_t n);
 int  npy_bytes(enum npy_kind kind);                     /* of one element in the file */
-/* why <- "path: ..." on one line, whatever path and the arguments hold; returns -1. */
+/* why <- "path: ..." on one line, unprintable characters replaced; returns -1. */
 int  npy_error(char *why, size_t n, const char *path, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 

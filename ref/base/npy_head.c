@@ -1,4 +1,4 @@
-/* head.c -- the header of a .npy file, read with suspicion.
+/* npy_head.c -- the header of a .npy file, which is untrusted input.
  *
  * Book: chapter 00.  Checked by: tests/fuzz/npy.c, tests/cli/run_cli.sh.  Next: read.c.
  *
@@ -104,7 +104,7 @@ static int take_string(struct cursor *c, char *s, size_t n)
     return c->at < c->end && *c->at++ == quote;
 }
 
-/* Decimal digits that fit in an int64_t. -1: no number; -2: it overflows. */
+/* Reads decimal digits into an int64_t. -1: not a number; -2: overflow. */
 static int64_t take_number(struct cursor *c)
 {
     blanks(c);
@@ -118,7 +118,7 @@ static int64_t take_number(struct cursor *c)
     return x;
 }
 
-/* (), (3,), (3, 4) or (3, 4,). Returns NULL, or what is wrong. */
+/* Reads (), (3,), (3, 4) or (3, 4,). Returns NULL or a message. */
 static const char *take_shape(struct cursor *c, struct npy *a)
 {
     if (!take(c, "("))
@@ -178,7 +178,7 @@ static const char *take_value(struct cursor *c, int key, struct npy *a, char *de
     return key == SHAPE ? take_shape(c, a) : take_order(c, a);
 }
 
-/* The three keys, each once, in any order. */
+/* Reads the three keys, each once, in any order. */
 static const char *take_dictionary(struct cursor *c, struct npy *a, char *descr,
                                    size_t n)
 {

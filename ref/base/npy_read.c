@@ -1,7 +1,7 @@
-/* read.c -- .npy files: the data, read into double and int64_t.
+/* npy_read.c -- .npy files: reads the data into double and int64_t.
  *
  * Book: chapter 00.  Checked by: tests/fuzz/npy.c, tests/cli/run_cli.sh.
- * Next: write.c.
+ * Next: npy_write.c.
  */
 #include "npy.h"
 
@@ -18,7 +18,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "the files are little-endian, and so must this machine be");
 
-enum { HEAD = 1 << 16 };       /* bytes: no header that we take is longer */
+enum { HEAD = 1 << 16 };       /* most bytes of a header that is accepted */
 
 /* s 11111 fraction: infinite or NaN; s 00000 fraction: fraction 2^-24. */
 static double from_f16(uint16_t bits)
@@ -38,7 +38,7 @@ static double from_bf16(uint16_t bits)
     return x;
 }
 
-/* m elements of the file -> memory. */
+/* Converts m elements of the file to the types in memory. */
 static void decode(enum npy_kind kind, const unsigned char *raw, size_t m, void *to)
 {
     double *x = to;
@@ -58,7 +58,8 @@ static void decode(enum npy_kind kind, const unsigned char *raw, size_t m, void 
     }
 }
 
-/* Exactly m bytes; the number that came, when the file ends early; -1: errno. */
+/* Reads m bytes. Returns the number read, less than m at the end of the file; -1: error
+ * in errno. */
 static ssize_t read_all(int fd, void *to, size_t m)
 {
     size_t got = 0;
@@ -75,8 +76,7 @@ static ssize_t read_all(int fd, void *to, size_t m)
     return (ssize_t)got;
 }
 
-/* The place in C order of element e of a file in Fortran order: its first index runs
- * fastest there, and its last one here. */
+/* The index in C order of element e of a file in Fortran order. */
 static int64_t transposed(const struct npy *in, int64_t e)
 {
     int64_t at = 0, stride[NPY_RANK];
@@ -91,7 +91,7 @@ static int64_t transposed(const struct npy *in, int64_t e)
     return at;
 }
 
-/* Elements e to e + m of the file to their places. */
+/* Stores elements e to e + m of the file in C order. */
 static void put_elements(const struct npy *in, int64_t e, const unsigned char *raw,
                          size_t m)
 {
@@ -127,7 +127,7 @@ static int read_data(int fd, const char *path, struct npy *in, char *why, size_t
     return 0;
 }
 
-/* The header, from as much of the file as any header needs. */
+/* Reads the first HEAD bytes of the file and parses the header. */
 static int read_head(int fd, const char *path, int64_t size, struct npy *in,
                      int64_t *offset, char *why, size_t n)
 {

@@ -1,4 +1,4 @@
-/* write.c -- .npy files: the data, written from double and int64_t.
+/* npy_write.c -- .npy files: writes the data from double and int64_t.
  *
  * Book: chapter 00.  Checked by: tests/fuzz/npy.c, tests/cli/run_cli.sh.
  * Next: bench/run/switch.c, where several files appear at once.
@@ -18,7 +18,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "the files are little-endian, and so must this machine be");
 
-/* To nearest even, once: eight bits of fraction are left of the double's 53. */
+/* Rounds once, to nearest even: 8 of the double's 53 significant bits are kept. */
 static uint16_t to_bf16(double x)
 {
     int e;
@@ -99,7 +99,7 @@ static int write_open(int fd, const struct npy *out)
     return 0;
 }
 
-/* Refuse what cannot be written before any byte is written. */
+/* Checks the shape and the type before any byte is written. */
 static int check(const struct npy *out, const char *path, char *why, size_t n)
 {
     const int64_t count = npy_count(out->nd, out->dim);
@@ -124,8 +124,8 @@ int npy_put(int fd, const char *path, const struct npy *out, char *why, size_t n
     return 0;
 }
 
-/* A name beside path that no other process has, in a container that counts its
- * processes from 1 again neither. */
+/* Opens a file with a unique name beside path. A process number alone is not unique,
+ * because containers number their processes separately. */
 static int open_temp(const char *path, char temp[NPY_NAME])
 {
     for (int tries = 0; tries < 100; tries++) {

@@ -1,4 +1,4 @@
-/* options.c -- a command line read by a table: one way for every program of the tree.
+/* options.c -- reads a command line by a table; used by every program of the tree.
  *
  * Book: CONTRIBUTING.md.  Checked by: tests/fuzz/options.c, tests/cli/run_cli.sh.
  * Next: program.c.
@@ -33,7 +33,7 @@ int options_say(const char *program, const char *why)
     return 2;
 }
 
-/* What a row takes, in words. */
+/* The accepted values of a row, for messages. */
 static const char *expected(const struct option_row *row, char *s, size_t n)
 {
     if (row->expects)
@@ -43,7 +43,7 @@ static const char *expected(const struct option_row *row, char *s, size_t n)
     return s;
 }
 
-/* The place of word among "a|b|c"; -1: it is not there. */
+/* The index of word in "a|b|c"; -1: not in the list. */
 static int place_of(const char *words, const char *word)
 {
     const size_t n = strlen(word);
@@ -82,7 +82,7 @@ static int read_real(const char *s, const struct option_row *row, double *to)
     return 0;
 }
 
-/* One value to its place; -1: it is none that the row takes. */
+/* Parses one value into its member; -1: the row does not accept it. */
 static int set(void *into, const struct option_row *row, const char *value)
 {
     void *at = (char *)into + row->at;
@@ -149,7 +149,8 @@ static int asked_about(const struct option_table *t, int argc, char **argv)
     return 0;
 }
 
-/* The value of argv[*i]: behind its '=', or the next word. Another option is none. */
+/* The value of argv[*i]: after its '=', or the next argument unless that is an
+ * option. */
 static const char *value_of(int argc, char **argv, int *i, int *none)
 {
     const char *equals = strchr(argv[*i], '=');

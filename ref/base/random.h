@@ -1,11 +1,11 @@
-/* random.h -- random numbers of tests, of text runs and of the book's programs.
+/* random.h -- random numbers for tests, text runs and the book's programs.
  *
  * Book: field notes "Inputs are part of the proof".
  * Checked by: tests/judge/self_inputs.c.
  * Next: tests/judge/inputs.c, which draws cases from them.
  *
- * splitmix64: a counter, stirred. The same seed gives the same numbers on every machine
- * but for the last bits of log and cos.
+ * splitmix64, a hashed counter. A seed gives the same numbers on every machine, except
+ * for the last bits of log and cos.
  */
 #ifndef KCP_BASE_RANDOM_H
 #define KCP_BASE_RANDOM_H

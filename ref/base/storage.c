@@ -5,7 +5,7 @@
 #include "storage.h"
 #include <string.h>
 
-/* All bytes 0xff: the poison of an output that was never written. */
+/* All bits set: the initial value of an output, so this element was never written. */
 static int untouched(double x)
 {
     uint64_t u;

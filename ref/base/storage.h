@@ -12,9 +12,9 @@
 extern "C" {
 #endif
 
-/* n numbers of 8 (double), 4 (float) or 2 (bf16) bytes each. bf16 keeps the upper half
- * of the float: callers pass values that are bf16 already. An element whose bytes are
- * all ones means "never written", and keeps that meaning in each storage. */
+/* n numbers of 8 (double), 4 (float) or 2 (bf16) bytes each. bf16 takes the upper half
+ * of the float, because callers pass values that are already bf16. An element with all
+ * bits set means "never written" in every storage. */
 void encode(void *to, const double *from, int64_t n, size_t bytes);
 void decode(double *to, const void *from, int64_t n, size_t bytes);
 

@@ -1,4 +1,4 @@
-/* tensor_set.c -- named tensors, by the book's letters: what references read and write.
+/* tensor_set.c -- the named tensors that references read and write.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: inputs.c, which draws the first ones.
@@ -51,7 +51,7 @@ size_t store_bytes(enum kcp_store store, enum kcp_storage storage)
     return store == KCP_ACTV && storage == KCP_BF16 ? 2 : 4;
 }
 
-/* Memory, or one line and exit status 2. */
+/* Allocates memory; out of memory: one line and exit status 2. */
 void *alloc_or_exit(size_t bytes)
 {
     void *p = malloc(bytes);
@@ -72,7 +72,7 @@ struct tensor *tensor_new(struct tensor_set *b, const char *name)
     return t;
 }
 
-/* Outputs start as NaN, so that elements that a reference does not write are found. */
+/* Outputs start as NaN, so that an element that a reference does not write is found. */
 struct tensor *tensor_add(struct tensor_set *b, const char *name, const char *shape,
                           enum kcp_store store, const struct kcp_call *c)
 {
@@ -124,7 +124,8 @@ int field_used(const struct kcp_field *f, const struct kcp_call *c)
     return 1;
 }
 
-/* An output that this call reads, for another call wrote it: 09's second part alone. */
+/* Is it an output that this call reads because an earlier call wrote it? Only in 09's
+ * second part. */
 int field_given(const struct kcp_field *f, const struct kcp_call *c)
 {
     return c->part == KCP_REVERSE && !strcmp(f->name, "dv_local") && !field_in(f);

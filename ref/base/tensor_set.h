@@ -1,8 +1,8 @@
-/* tensor_set.h -- named tensors, by the book's letters: the judge's and kcp-run's.
+/* tensor_set.h -- named tensors with shapes in the book's letters, for judge and
+ * kcp-run.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
- * Next: tensor_set.c.
- */
+ * Next: tensor_set.c. */
 #ifndef KCP_TENSOR_SET_H
 #define KCP_TENSOR_SET_H
 
@@ -13,36 +13,36 @@
 extern "C" {
 #endif
 
-/* double *, int * or int64_t *, as store says: the arrays of references. */
+/* data: double *, int * or int64_t * according to store. */
 struct tensor {
     char name[16];
     int nd;
     int64_t dim[4], n;
     enum kcp_store store;
     void *p;
-    /* Of kcp-run, whose tensors are files. */
+    /* For kcp-run: the file of the tensor. */
     char file[24];
     const char *shape;             /* in letters */
-    int out, copies;               /* copies: of a sum, one a rank */
+    int out, copies;               /* copies of a sum: one per rank */
     int by_rank;                   /* [R,...]: row r is rank r's own sum */
 };
 struct tensor_set { int n; struct tensor t[80]; };
 
 struct tensor *tensor_find(const struct tensor_set *b, const char *name);
-/* The name's tensor, new and empty. */
+/* Adds an empty tensor of this name. */
 struct tensor *tensor_new(struct tensor_set *b, const char *name);
-/* An output of this shape, all NaN. */
+/* Adds an output of this shape, filled with NaN. */
 struct tensor *tensor_add(struct tensor_set *b, const char *name, const char *shape,
                           enum kcp_store store, const struct kcp_call *c);
 void tensor_drop(struct tensor_set *b, const char *name);
 void tensor_set_free(struct tensor_set *b);
-/* What `to` had is freed. */
+/* Frees the tensors of `to` first. */
 void tensor_set_copy(struct tensor_set *to, const struct tensor_set *from);
-void *alloc_or_exit(size_t bytes);            /* exit status 2 where there is none */
+void *alloc_or_exit(size_t bytes);            /* out of memory: exit status 2 */
 /* The value of a letter of a shape, e.g. "NS+1"; -1: no such letter. */
 int64_t shape_letter(const struct kcp_call *c, const char *letter, size_t len);
 int     shape_dims(const struct kcp_call *c, const char *shape, int64_t dim[4]);
-/* Fill args' pointers from the set and run the stage's reference into the set. */
+/* Sets args' pointers from the set and runs the stage's reference on them. */
 int  reference_run(struct tensor_set *b, const struct kcp_stage *s,
                    const struct kcp_call *c);
 int  field_in(const struct kcp_field *f);                       /* an input? */

@@ -3,16 +3,16 @@
  * Book: chapter 20, "What is promised to whom".
  * Checked by: tests/08_forward/agree.c, tests/cli/mpi.sh.  Next: layer.c.
  *
- * Each rank shows its plan, sizes and options as a few numbers. All see the same rows,
- * so all come to the same answer, and the communicator lives on. */
+ * Each rank sends its plan, sizes and options as a few numbers. All ranks compare the
+ * same rows and reach the same verdict, so the communicator stays usable. */
 #include "checked.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define WORDS 40               /* of a row; more than are used */
+#define WORDS 40               /* of a row; not all are used */
 
-/* ---- digests: no secret is made of them */
+/* ---- digests (not cryptographic) */
 static uint64_t mix(uint64_t h, uint64_t x)
 {
     h = (h ^ x) * UINT64_C(0x9e3779b97f4a7c15);
@@ -54,8 +54,8 @@ _Static_assert(ALL <= WORDS, "a row holds every number");
 static const char *const more[] = { "stage", "cu_seqlens", "cuts", "L",
                                     "arrays that may be NULL", "plan" };
 
-/* What all ranks have or none: masks, parameters' gradients, which are gathered, and
- * the rows before and after sequences, which travel. */
+/* A bit per array that all ranks or no rank must give: masks, gradients of parameters
+ * (they are gathered), and the rows before and after sequences (they are sent). */
 static uint64_t arrays_given(const struct kcp_stage *s, const void *args)
 {
     uint64_t given = 0;
@@ -104,7 +104,7 @@ static int differ(const struct kcp_stage *s, int i, int r, const uint64_t *their
                       s->name, members[i].name, r, x, y);
 }
 
-/* ---- all of them */
+/* ---- comparison */
 static int is_known(const struct kcp_comm *comm, uint64_t digest)
 {
     const int most = sizeof comm->agreed / sizeof *comm->agreed;
@@ -114,8 +114,8 @@ static int is_known(const struct kcp_comm *comm, uint64_t digest)
     return 0;
 }
 
-/* A rank without tokens passes no arrays, so of those only ranks with some are held to
- * one another. */
+/* A rank without tokens gives no arrays, so the arrays are compared only between ranks
+ * with tokens. */
 static int compare(const struct kcp_stage *s, const struct kcp_call *c,
                    const uint64_t (*row)[WORDS])
 {

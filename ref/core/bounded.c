@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Forward's and backward's args begin alike (stages/layer.def). */
+/* The structs of 08 and 13 begin with the same members (stages/layer.def). */
 static int is_layer(const struct kcp_variant *v)
 {
     return !strncmp(v->stage, "08", 2) || !strncmp(v->stage, "13", 2);
@@ -34,7 +34,7 @@ int kcp_run_bounded(const struct kcp_variant *v, void *args)
     if (!status) {
         comm_moves.wire_bounds(a->comm, bound);
         status = v->run(args);
-        comm_moves.wire_bounds(a->comm, NULL);        /* the exchange has taken them */
+        comm_moves.wire_bounds(a->comm, NULL);        /* remove unused bounds */
     }
     free(bound);
     return status;

@@ -9,9 +9,9 @@
 
 #pragma GCC visibility push(hidden)
 
-/* v->run(args). Of 08 and 13 on a GPU, where the communicator has a tolerance, the
- * bounds of this rank's maps are given to it before: the host waits for them, so such a
- * call cannot be captured (KCP_NA). The references make theirs themselves. */
+/* v->run(args). For 08 and 13 on a GPU over a communicator with a tolerance, this first
+ * computes the bounds of this rank's maps. The host waits for them, so such a call
+ * cannot be captured (KCP_NA). The references compute their own bounds. */
 int kcp_run_bounded(const struct kcp_variant *v, void *args);
 
 #pragma GCC visibility pop

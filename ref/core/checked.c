@@ -3,10 +3,10 @@
  * Book: chapter 20, "What is promised to whom".
  * Checked by: tests/judge/self_calls.c, tests/fuzz/calls.c.  Next: agree.c.
  *
- * A stage's field table lists what it needs: which arrays, of which sizes, in which
- * pass and model. So one function looks at the calls of all stages, and a field that is
- * added to stages/NN.def is checked too. What the table does not express (HV is a
- * multiple of H) is here, once for all stages that have the letters. */
+ * A stage's field table lists its arrays with their sizes, passes and models, so one
+ * function checks the calls of all stages, and a new field in stages/NN.def is checked
+ * too. Rules that the table cannot express (HV is a multiple of H) are here, once for
+ * all stages that have these letters. */
 #include "checked.h"
 #include "moves.h"
 #include "visits.h"
@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- words */
+/* ---- messages */
 static _Thread_local char why[240];
 static _Thread_local int inside;
 static void (*_Atomic notices)(const char *line);
@@ -50,7 +50,7 @@ void kcp_notice(const char *format, ...)
     to(line);
 }
 
-/* Is the name one of those, apart by blanks? */
+/* Is the name in this list, separated by blanks? */
 static int is_among(const char *name, const char *names)
 {
     const size_t n = strlen(name);
@@ -86,8 +86,8 @@ static int size_of(const struct kcp_call *c, int i)
     return *(const int *)((const char *)c + sizes[i].at);
 }
 
-/* A letter of a shape, "T", "NS", or a number: its value; -1: there is no such. "Wc-1"
- * is the reach of a window, of the token shift one. */
+/* The value of a letter of a shape ("T", "NS") or of a number; -1: unknown. "Wc-1" is
+ * the reach of a convolution; for the token shift it is 1. */
 static int64_t letter(const struct kcp_call *c, const char *at, size_t n)
 {
     if (n == 1 && *at == 'T') return c->T;
@@ -125,7 +125,7 @@ static int is_stage(const struct kcp_stage *s, const char *number)
     return !strncmp(s->name, number, 2);
 }
 
-/* Is there such a number of the letter here, in this stage? */
+/* Does size i apply to this call of this stage? */
 static int size_counts(const struct kcp_stage *s, const struct kcp_call *c, int i)
 {
     const char *name = sizes[i].name;
@@ -239,7 +239,7 @@ static int check_options(const struct kcp_stage *s, const struct kcp_call *c)
     return KCP_OK;
 }
 
-/* ---- plan and comm, where ranks are */
+/* ---- plan and communicator of calls with ranks */
 static int check_plan(const struct kcp_stage *s, const struct kcp_call *c,
                       int without_grid)
 {
@@ -291,20 +291,20 @@ static int is_used(const struct kcp_field *f, const struct kcp_call *c)
     return 1;
 }
 
-/* What may be NULL by the table, and not in this call: 14's weights but for the shift,
- * 16's gates by model. */
+/* Arrays that may be NULL in the table but are required by this call: 14's weights
+ * except for the token shift, 16's gates depending on the model. */
 static int is_needed_here(const struct kcp_stage *s, const struct kcp_field *f,
                           const struct kcp_call *c)
 {
-    const char *name = f->name + (f->io == KCP_BOUT);        /* da as a */
+    const char *name = f->name + (f->io == KCP_BOUT);        /* da is required like a */
     if (is_stage(s, "14")) return !strcmp(f->name, "weight") && !c->shift;
     if (!is_stage(s, "16") || c->model == KCP_GLA) return 0;
     if (c->model == KCP_DPLR) return !strcmp(name, "a") || !strcmp(name, "b");
     return !strcmp(name, "b") || !strcmp(name, "omega");
 }
 
-/* Rows by sequence belong to the owner of its start or end: a rank without tokens
- * may own none. */
+/* Arrays with a row per sequence belong to the rank that has its start or end; a rank
+ * without tokens may have none. */
 static int owns_a_sequence(const struct kcp_call *c)
 {
     const struct kcp_plan *p = c->plan;
@@ -338,7 +338,7 @@ static int check_arrays(const struct kcp_stage *s, enum kcp_where where,
     return KCP_OK;
 }
 
-/* ---- what index arrays hold, on the host */
+/* ---- values of index arrays on the host */
 static int wrong_index(const struct kcp_stage *s, const char *name, int64_t at,
                        int64_t found, int64_t expected)
 {
@@ -346,7 +346,7 @@ static int wrong_index(const struct kcp_stage *s, const char *name, int64_t at,
                       (long long)at, (long long)found, (long long)expected);
 }
 
-/* Boundaries x [n+1] of width 4 or 8: from 0, never down, to the last. */
+/* Boundaries x [n+1] of 4 or 8 bytes: start at 0, do not decrease, end at `last`. */
 static int check_bounds(const struct kcp_stage *s, const char *name, const void *x,
                         int width, int64_t n, int64_t last)
 {
@@ -372,7 +372,7 @@ static const void *array_of(const struct kcp_stage *s, const void *args,
     return f ? *(void *const *)((const char *)args + f->at) : NULL;
 }
 
-/* Chunks restart with every stretch; sc gives the stretch of each. */
+/* Chunks restart at every stretch; sc is the first chunk of each stretch. */
 static int check_grid(const struct kcp_stage *s, const void *args)
 {
     const struct kcp_call *c = args;
@@ -431,7 +431,7 @@ static int check_scan(const struct kcp_stage *s, const struct kcp_call *c)
     return KCP_OK;
 }
 
-/* ---- all of it */
+/* ---- the whole check */
 static int check(const struct kcp_stage *s, enum kcp_where where, const void *args,
                  const char *may_lack)
 {

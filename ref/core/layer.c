@@ -1,11 +1,11 @@
-/* layer.c -- a whole layer for an application: whose code, how many bytes, the calls.
+/* layer.c -- a whole layer for an application: choice of kernels, bytes, calls.
  *
  * Book: chapter 08.  Checked by: tests/08_forward/layer.c, tests/08_forward/graph.c.
  * Next: ../book/examples/kda.c.
  *
- * A layer is a place in the table of paths: the kernels with which its rows begin. Each
- * call takes the first row from there on that fits it. What is wrong with a call is
- * found here, on the host, before anything is put on the stream. */
+ * A layer is a position in the table of paths. Each call takes the first row from there
+ * that fits it. Errors in a call are found here, on the host, before any work is put on
+ * the stream. */
 #include "bounded.h"
 #include "checked.h"
 #include "paths.h"
@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of programs with CUDA alone: cuda/07_merge/mapops.cu. */
+/* In programs with CUDA only: cuda/07_merge/mapops.cu. */
 extern const struct kcp_mapops cuda_mapops __attribute__((weak));
 
 static int run_forward(void *a) { return ref_forward(a); }
@@ -38,7 +38,7 @@ void kcp_layer_ref(struct kcp_layer *layer)
                                  &ref_14, &ref_16, &ref_15 };
 }
 
-/* ---- whose code */
+/* ---- choice of kernels */
 
 static const struct kcp_variant *kernel_of(const struct kcp_path *p)
 {
@@ -55,7 +55,7 @@ static int runs(const struct kcp_path *p, const struct kcp_device *d)
     return !strcmp(here, "here");
 }
 
-/* The kernel of a stage's first row that runs here: by this name, of this format. */
+/* The kernel of a stage's first row that runs here and has this name and format. */
 static const struct kcp_variant *first(const char *stage, enum kcp_storage storage,
                                        const char *name, int format,
                                        const struct kcp_device *d)
@@ -74,7 +74,7 @@ static int format_of(const struct kcp_variant *v)
     return v ? kcp_path_format(v->stage, v->name) : 0;
 }
 
-/* The forwards that a layer may begin with, each once, in front of a blank. */
+/* Lists the forwards that a layer may begin with, each once and followed by a blank. */
 static void list_forwards(enum kcp_storage storage, char *out, size_t n)
 {
     const char *last = "";
@@ -120,7 +120,7 @@ int kcp_layer_gpu(struct kcp_layer *layer, enum kcp_storage storage, const char 
 void kcp_layer_call(const struct kcp_layer *layer, struct kcp_call *call,
                     const struct kcp_plan *plan, struct kcp_comm *comm)
 {
-    if (!layer || !call || !plan) return;         /* the call stays as it was */
+    if (!layer || !call || !plan) return;         /* call is unchanged */
     const int r = comm ? comm->r : 0;
     const struct kcp_context *x = &plan->ctx[r];
     call->T = x->end - x->begin;
@@ -149,8 +149,8 @@ static struct kcp_ask ask_of(const struct kcp_variant *v, const struct kcp_call 
     return q;
 }
 
-/* The format of the block that forward leaves for this call, 13's question too;
- * args: 13's struct, or NULL. 0: the table does not know. */
+/* The format of the block that forward saves for this call (13 needs the same answer).
+ * args: 13's struct, or NULL. 0: no row of the table. */
 static int format_left(const struct kcp_layer *layer, const struct kcp_call *call,
                        const void *args)
 {
@@ -178,9 +178,9 @@ size_t kcp_layer_saved(const struct kcp_layer *layer, const struct kcp_call *cal
     return status ? 0 : s.bytes;
 }
 
-/* ---- which kernel */
+/* ---- the kernel of a call */
 
-/* One line, once for each row that replaces a better one. */
+/* Prints one line, once per row that replaces a better one. */
 static void notice_once(const struct kcp_path *p, const char *why)
 {
     static unsigned char printed[256];
@@ -190,8 +190,8 @@ static void notice_once(const struct kcp_path *p, const char *why)
     kcp_notice("%s", why);
 }
 
-/* The next row for this call after `after`, its kernel; v itself where the table does
- * not know it. NULL: none, with the reason in why. */
+/* The kernel of the next row after `after` that takes this call; v itself if the table
+ * has no rows for v. NULL: none, with the reason in why. */
 static const struct kcp_variant *choose(const struct kcp_layer *layer,
                                         const struct kcp_variant *v, const void *args,
                                         const struct kcp_path **at, char *why, size_t n)
@@ -263,7 +263,7 @@ size_t kcp_layer_scan_work(const struct kcp_layer *layer, const struct kcp_scan 
     return layer ? work(layer, layer->scan, a) : 0;
 }
 
-/* Initial states are ACC: fp32, or double of the references. */
+/* Initial states are ACC: fp32, or double in the references. */
 size_t kcp_layer_family_kept(const struct kcp_layer *layer, const struct kcp_call *call)
 {
     if (!layer || !layer->family || kcp_check_sizes("16_family", call)) return 0;
@@ -274,9 +274,10 @@ size_t kcp_layer_family_kept(const struct kcp_layer *layer, const struct kcp_cal
 
 /* ---- calls */
 
-/* Row after row, until one takes the call: a kernel may refuse what its row does not
- * say, and a row of another format never replaces it. Each sizes its work as it
- * places it and refuses what is too short. short_block: the saved block is. */
+/* Tries rows in order until a kernel does not return KCP_NA: a kernel may refuse a call
+ * for a reason that its row cannot express. A row of another format is never tried. A
+ * kernel refuses a work buffer that is too short. short_block: the saved block is too
+ * short. */
 static int first_that_takes(const struct kcp_layer *layer, const struct kcp_variant *v,
                             void *args, char *none, size_t n)
 {
@@ -291,7 +292,7 @@ static int first_that_takes(const struct kcp_layer *layer, const struct kcp_vari
     return status;
 }
 
-/* The words of a status without a reason of its own. */
+/* The message of a status that came without a reason. */
 static const char *reason(int status, const struct kcp_variant *v, const char *none)
 {
     if (status == KCP_NA) return none[0] ? none : v->shapes;
@@ -300,8 +301,8 @@ static const char *reason(int status, const struct kcp_variant *v, const char *n
     return "the device refused";
 }
 
-/* The call is looked at, and agreed on by all ranks, once and not row by row. saved:
- * the block that it reads or writes, NULL: none. */
+/* Checks the call and compares it with the other ranks' calls, once, before rows are
+ * tried. saved: the block that the call reads or writes; NULL: none. */
 static int go(const struct kcp_layer *layer, const struct kcp_variant *v, void *args,
               const void *saved, size_t saved_bytes)
 {

@@ -1,4 +1,4 @@
-/* machine.h -- what steps cost on the machine of the records: the only such numbers.
+/* machine.h -- measured cost of each step: the only place with such numbers.
  *
  * Book: chapter 18, "When to split a sequence" and "Records".
  * Checked by: tests/08_forward/split_sequence.c.  Next: split.h, whose rules read it.
@@ -9,7 +9,7 @@
 #ifndef KCP_MACHINE_H
 #define KCP_MACHINE_H
 
-/* The machine that a listing of paths assumes without a GPU. */
+/* The GPU that a listing of paths assumes where there is none. */
 #define KCP_MACHINE "NVIDIA H200"
 #define KCP_MACHINE_ARCH 90
 #define KCP_MACHINE_SMS 132

@@ -1,4 +1,4 @@
-/* paths.c -- the table of paths read: sets and conditions of a row against a call.
+/* paths.c -- finds the row of paths.def whose sets and condition fit a call.
  *
  * Book: chapter 08, "Paths".  Checked by: tests/08_forward/paths.c.  Next: layer.c.
  *
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The table, read three times: rows, numbers of rows, conditions. */
+/* paths.def is included three times: for rows, numbers of rows, conditions. */
 #define TEXT(...) #__VA_ARGS__
 #define KCP_PATH(name, stage, arch, storage, K, V, C, model, condition, kernel, format,\
                  geometry)                                                             \
@@ -115,10 +115,10 @@ int kcp_path_word(const struct kcp_path *p, const char *key, char *out, size_t n
     return 0;
 }
 
-/* ---- the device. Of programs with CUDA alone: cuda/host/device.cu. */
+/* ---- the device. In programs with CUDA only: cuda/host/device.cu. */
 extern int cuda_device_here(struct kcp_device *d) __attribute__((weak));
 
-/* "sm_90a" and "sm_80+": 90 and 80; 0: no such thing. */
+/* 90 for "sm_90a", 80 for "sm_80+"; 0: not an architecture. */
 static int arch_number(const char *text)
 {
     char *end;
@@ -128,7 +128,7 @@ static int arch_number(const char *text)
     return whole && n > 0 && n < 1000 ? (int)n : 0;
 }
 
-/* The number of KCP_ARCH; 0: not set; -1: no architecture. */
+/* The number of KCP_ARCH; 0: not set; -1: not an architecture. */
 static int arch_forced(void)
 {
     const char *text = getenv("KCP_ARCH");
@@ -205,7 +205,7 @@ static void add_split(struct kcp_facts *f, const struct kcp_call *c, int sms)
     f->pieces = c->NS;
     if (c->H >= 1 && c->K >= 1) f->turns = kcp_finish_turns(c->NC, c->H, c->K, sms);
     if (!c->plan || c->HV < 1 || c->V < 1 || c->K < 1 || c->C < 1) return;
-    /* A call that was not checked: its rank and segments may not be the plan's. */
+    /* The call may be unchecked: compare its rank and segments with the plan. */
     if (c->r < 0 || c->r >= c->plan->R || c->NS != c->plan->ctx[c->r].NS) return;
     const struct kcp_cut cut = kcp_cut_of(c, sms);
     f->strips = kcp_fused_strip(c, sms);
@@ -241,8 +241,8 @@ struct kcp_facts kcp_facts_of(const struct kcp_call *c, const struct kcp_device 
 
 static int off_16(const void *p) { return ((uintptr_t)p & 15) != 0; }
 
-/* 0: a raw row or the block is not aligned to 16 bytes; 1: another array does; 2:
- * none. Raw rows are what both passes read, so that both find the same answer. */
+/* 0: a raw input or the block is not aligned to 16 bytes; 1: only another array is not;
+ * 2: all are aligned. Both passes read the raw inputs, so both get the same answer. */
 static int aligned_of(const struct kcp_ask *q)
 {
     static const char *const raw[] = { "q_raw", "k_raw", "v", "g_raw" };
@@ -273,8 +273,9 @@ static struct kcp_facts asked_facts(const struct kcp_ask *q)
     return f;
 }
 
-/* Does the row take every optional input that this call gives? KCP_TAKES lists those of
- * all rows of a stage, "+name" in a row's geometry one more. ref takes any. */
+/* Does the row take every optional input that this call gives? KCP_TAKES lists the
+ * inputs that all rows of a stage take; "+name" in a row's geometry adds one. The
+ * reference takes all. */
 static int takes_inputs(const struct kcp_path *p, const struct kcp_ask *q)
 {
     const char *all = NULL;
@@ -294,7 +295,7 @@ static int takes_inputs(const struct kcp_path *p, const struct kcp_ask *q)
     return 1;
 }
 
-/* The row's architecture is this device's. */
+/* Does the row's architecture fit this device? */
 static int fits_arch(const struct kcp_path *p, const struct kcp_device *d)
 {
     const int arch = arch_number(p->arch);
@@ -309,7 +310,7 @@ static int linked(const struct kcp_path *p)
     return !strcmp(p->kernel, "ref") || kcp_variants(p->stage, p->kernel, &v, 1) > 0;
 }
 
-/* All but the architecture, and whether the kernel is here. */
+/* Does the row take the call, apart from architecture and linked kernels? */
 static int takes(const struct kcp_path *p, const struct kcp_ask *q,
                  const struct kcp_facts *f)
 {

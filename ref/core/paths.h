@@ -3,9 +3,9 @@
  * Book: chapter 08, "Paths".  Checked by: tests/08_forward/paths.c, kcp-check --paths.
  * Next: paths.def, the table.
  *
- * A row is text: it names a variant and calls nothing, so that this room needs no other
- * and variants go on registering themselves. A layer, the judge and the kernels
- * themselves query the same rows: the shapes that a kernel takes are in one place. */
+ * A row names a variant as text, so that ref/ needs no other room and variants register
+ * themselves. A layer, the judge and the kernels query the same rows: the shapes that a
+ * kernel takes are in one place. */
 #ifndef KCP_PATHS_H
 #define KCP_PATHS_H
 
@@ -36,40 +36,41 @@ struct kcp_device {
     int arch;                      /* 90 */
     int sms;
     int64_t smem;                  /* bytes of shared memory that a block may have */
-    int code;                      /* has this program code for it? */
+    int code;                      /* 1: this program has code for it */
     int assumed;                   /* no device was queried: machine.h's */
 };
 /* The calling thread's GPU. KCP_NA: there is none, or this program has no CUDA.
- * KCP_ARCH=sm_80 in the environment lets a newer one pass for sm_80; KCP_BAD, with a
- * notice: it is none. */
+ * KCP_ARCH=sm_80 in the environment makes a newer GPU count as sm_80; KCP_BAD, with a
+ * notice: its value is not an architecture. */
 int kcp_device_here(struct kcp_device *d);
 /* machine.h's, without a GPU to query. */
 struct kcp_device kcp_device_assumed(void);
 
-/* ---- one question */
+/* ---- a query */
 struct kcp_ask {
     const char *stage;
     enum kcp_storage storage;
     const struct kcp_call *call;
     const void *args;              /* a stage's struct, for its pointers; or NULL */
-    const char *args_of;           /* whose it is; NULL: stage's */
+    const char *args_of;           /* the stage of args; NULL: `stage` */
     const struct kcp_device *device;     /* NULL: the host */
     const char *kernel;            /* rows from this kernel's first on; NULL: all */
     int only;                      /* only this kernel's rows */
     int saved;                     /* 08: does the call keep a block? */
     int format;                    /* only rows of this format; 0: any */
-    int unlinked;                  /* rows whose variant is not in this program too */
+    int unlinked;                  /* include rows whose variant is not linked */
 };
-/* The first row that takes the call, after `after` (NULL: from the top); NULL: none,
- * and why (may be NULL) says so. With a row, why says which better row this device or
- * program has not, or is empty. */
+/* The first row after `after` (NULL: from the top) that takes the call. NULL: no row
+ * does; why (may be NULL) has the reason. With a row, why names the better row that
+ * this device or program lacks, or is empty. */
 const struct kcp_path *kcp_path_find(const struct kcp_ask *q,
                                      const struct kcp_path *after, char *why, size_t n);
-/* Does q's call take this branch? row: the path that takes the call; NULL: none does,
- * and of a stage without paths q's kernel decides. */
+/* Does q's call take this branch? row: the path that takes the call, or NULL (in a
+ * stage without paths q's kernel decides). */
 int kcp_path_branches(const struct kcp_path *branch, const struct kcp_path *row,
                       const struct kcp_ask *q);
-/* For a kernel: its own row that takes the call; NULL: none, so KCP_NA. */
+/* The row of this kernel that takes the call; NULL: none, so the kernel returns
+ * KCP_NA. */
 const struct kcp_path *kcp_path_of(const char *stage, const char *kernel,
                                    enum kcp_storage storage, const void *args);
 /* "here", or "not here: ..." with the reason. */
@@ -77,11 +78,12 @@ void kcp_path_here(const struct kcp_path *p, const struct kcp_device *d, char *o
                    size_t n);
 /* Does the table know this kernel of this stage? */
 int kcp_path_knows(const char *stage, const char *kernel);
-/* The format of block that this kernel's rows write or read; 0: it has none. */
+/* The format of the block that this kernel's rows write or read; 0: no block. */
 int kcp_path_format(const char *stage, const char *kernel);
-/* Another name that a kernel had, or the name itself: KCP_ALIAS in paths.def. */
+/* The earlier name of a kernel, or the name itself: KCP_ALIAS in paths.def. */
 const char *kcp_path_alias(const char *stage, const char *kernel);
-/* The word behind key= in a row's geometry, into out: its length, 0: there is none. */
+/* Copies the word after key= in a row's geometry to out. Returns its length; 0:
+ * none. */
 int kcp_path_word(const struct kcp_path *p, const char *key, char *out, size_t n);
 
 /* ---- facts: the words of conditions in paths.def and of sizes in saved.def. The first
@@ -95,14 +97,14 @@ int kcp_path_word(const struct kcp_path *p, const char *key, char *out, size_t n
     F(bounded) F(longest)
 #define KCP_FACT_MEMBER(name) int64_t name;
 struct kcp_facts { KCP_FACTS(KCP_FACT_MEMBER) };
-/* Conditions are C over locals of these names. 128 bits: no product of three sizes
- * overflows, so calls whose sizes nothing has checked yet are safe. */
+/* Conditions are C over locals of these names. They have 128 bits, so that products of
+ * three unchecked sizes do not overflow. */
 #define KCP_FACT_LOCAL(name) const __int128 name = f->name; (void)name;
 /* Facts of a call, except saved, aligned, all_aligned, format, actv, acc, exchange.
  * device NULL: the host. */
 struct kcp_facts kcp_facts_of(const struct kcp_call *call,
                               const struct kcp_device *device);
-/* Are a row's sets, models and architecture well formed? 0, or 1 with why. */
+/* 0: a row's sets, models and architecture are well formed; 1: not, with why. */
 int kcp_path_parses(const struct kcp_path *p, char *why, size_t n);
 
 /* ---- formats of the saved block, saved.def */

@@ -1,5 +1,5 @@
-/* registry.c -- the stages as data: name, field table, reference. Read by the judge, by
- * kcp-run --stage and by kcp-check --emit.
+/* registry.c -- the stages as data: name, field table, reference. The judge, kcp-run
+ * --stage and kcp-check --emit use it.
  *
  * Book: chapter 00.  Checked by: tests/judge/self_cases.c.  Next: ref/01_step.c.
  */

@@ -1,10 +1,9 @@
-/* saved.c -- the block that forward leaves and backward reads: a header, then
- * tensors.
+/* saved.c -- the block that forward saves for backward: a header, then tensors.
  *
  * Book: chapter 12.  Checked by: tests/12_h0/checks.c.  Next: ../13_recompute.c.
  *
- * saved.def lists what a block holds: a format says which tensors, the header says
- * which format, and a reader checks the format, not the writer. */
+ * saved.def lists the tensors of each format; the header of a block has its format, and
+ * a reader checks the format, not the writer. */
 #include "moves.h"
 #include "paths.h"
 
@@ -39,11 +38,11 @@ const char *kcp_format_name(int format)
     return "unknown";
 }
 
-/* How many initial states must be kept: one in classic mode where a rank owns one range
- * (ref_h0); else every segment's: in canonical mode segments of one sequence follow
- * each other on a rank, and where a rank owns several ranges more than its first
- * segment begins inside its sequence. Those states come from the fold, not from the
- * scan that recompute repeats. */
+/* The number of initial states to keep. In classic mode, if a rank owns one range,
+ * one (ref_h0); otherwise one per segment: in canonical mode segments of one
+ * sequence follow each other on a rank, and if a rank owns several ranges several of
+ * its segments begin inside a sequence. These states come from the fold, which
+ * recompute does not repeat. */
 int kcp_saved_states(const struct kcp_call *a)
 {
     if (!a) return 0;
@@ -72,7 +71,7 @@ static int add(struct kcp_saved *s, const char *name, int64_t bytes)
     return KCP_OK;
 }
 
-/* Every tensor of saved.def whose condition holds. */
+/* Adds every tensor of saved.def whose condition holds. */
 static int add_all(struct kcp_saved *s, const struct kcp_facts *f)
 {
     KCP_FACTS(KCP_FACT_LOCAL)
@@ -95,10 +94,9 @@ static int64_t exchange_bytes(const struct kcp_call *a)
     return (int64_t)comm_moves.exchange_kept(&x);
 }
 
-/* The header of the block of a format for this call: sizes, then name, offset and bytes
- * of every tensor. writer is for a reader of messages alone; actv and acc are the
- * writer's bytes a number. KCP_BAD: there is no such format, or, with no bytes, the
- * sizes are no call's. */
+/* Fills the header of a block for this call: sizes, then name, offset and bytes of
+ * every tensor. writer appears only in messages; actv and acc are the writer's bytes
+ * per number. KCP_BAD: unknown format or, with bytes = 0, invalid sizes. */
 int kcp_saved_layout_of(struct kcp_saved *s, const struct kcp_call *a, int format,
                         const char *writer, size_t actv, size_t acc)
 {
@@ -120,7 +118,7 @@ int kcp_saved_layout_of(struct kcp_saved *s, const struct kcp_call *a, int forma
     s->reuse_M = a->reuse_M; s->form = a->form;
     s->bytes = (sizeof *s + SAVED_ALIGN - 1) / SAVED_ALIGN * SAVED_ALIGN;
 
-    struct kcp_device device = { 0 };  /* only the fused forward cuts by the device */
+    struct kcp_device device = { 0 };  /* not the fused forward: no split by device */
     if (format == KCP_FORMAT_CHUNKS && kcp_device_here(&device))
         device = kcp_device_assumed();
     struct kcp_facts f = kcp_facts_of(a, &device);
@@ -143,7 +141,7 @@ void kcp_saved_layout(struct kcp_saved *s, const struct kcp_call *a, const char 
 }
 
 /* Bytes of the block that the reference writes for this call, header included; 0: its
- * sizes are no call's. */
+ * sizes are invalid. */
 size_t kcp_saved_bytes(const struct kcp_forward *a)
 {
     struct kcp_saved s;
@@ -152,7 +150,7 @@ size_t kcp_saved_bytes(const struct kcp_forward *a)
     return s.bytes;
 }
 
-/* Opens a block for writing. KCP_BAD when it is too short. */
+/* Writes the header of a block. KCP_BAD: the block is too short. */
 int kcp_saved_begin(void *saved, size_t bytes, const struct kcp_call *a,
                     const char *writer, size_t actv, size_t acc)
 {
@@ -164,7 +162,7 @@ int kcp_saved_begin(void *saved, size_t bytes, const struct kcp_call *a,
     return KCP_OK;
 }
 
-/* The place of one tensor in an opened or checked block; NULL: this block has none. */
+/* The address of a tensor in a block with a valid header; NULL: not in this block. */
 void *kcp_saved_at(const void *saved, const char *name)
 {
     const struct kcp_saved *s = saved;
@@ -193,10 +191,10 @@ static int differs(const struct kcp_saved *s, const struct kcp_saved *want, char
     return 0;
 }
 
-/* Can a reader of this format use this block for this call? Mode and reuse_M are the
- * block's own, and the writer does not matter. KCP_BAD: no block, or cut short.
- * KCP_MISMATCH: of another format, or another call's; why (may be NULL) then holds what
- * was found and what was expected. */
+/* Can a reader of this format use this block for this call? Mode and reuse_M are taken
+ * from the block; the writer does not matter. KCP_BAD: no block, or too short.
+ * KCP_MISMATCH: the block has another format or is from another call; why (may be NULL)
+ * has the value found and the value expected. */
 int kcp_saved_check_of(const void *saved, size_t bytes, const struct kcp_call *a,
                        int format, const char *reader, size_t actv, size_t acc,
                        char *why, size_t n)

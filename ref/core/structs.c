@@ -1,10 +1,11 @@
-/* structs.c -- how the public structs lie in memory, by name, for other languages.
+/* structs.c -- the memory layout of the public structs, by name, for other
+ * languages.
  *
  * Book: none.  Checked by: tests/judge/self_calls.c, tests/cli/torch.sh.
  * Next: ../../book/examples/torch/kcp_torch/library.py, which reads them.
  *
- * A binding that reads them need not copy the headers, so it cannot grow stale. A
- * name that is misspelt here does not compile. The fields of stages stand in
+ * A binding that reads these tables needs no copy of the headers, so it cannot
+ * become outdated. A misspelt name does not compile. The fields of stages are in
  * kcp_stages. */
 #include "kcp.h"
 #include "layer.h"
@@ -17,7 +18,7 @@ struct member {
     size_t at;
 };
 
-/* One letter for the type of a member: enums of gcc are unsigned int. */
+/* One letter per type of a member; gcc's enums have the type unsigned int. */
 #define KIND(x)                                                                       \
     _Generic((x), int: 'i', unsigned: 'i', int64_t: 'l', size_t: 'z', double: 'd',    \
              default: 'p')

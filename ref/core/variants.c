@@ -1,11 +1,11 @@
-/* variants.c -- the variants of this program, as the linker found them.
+/* variants.c -- the variants of this program, collected by the linker.
  *
  * Book: CONTRIBUTING.md, "Adding".  Checked by: tests/judge/self_cases.c, their number
  * against the files on disk.  Next: layer.c, which picks a pair of them.
  *
- * What is listed is a copy of the record whose run looks at the call first: checked.c.
- * Hidden: a program that uses libkcp.so and has records of its own must not take the
- * bounds of its section for the library's. */
+ * The list holds copies of the records whose run() checks the call first (checked.c).
+ * The section's bounds are hidden symbols, because a program that uses libkcp.so may
+ * have records of its own. */
 #include "paths.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* version.c -- which KCP this is.
+/* version.c -- the version of KCP.
  *
  * Book: README.md.  Checked by: tests/cli/run_cli.sh, --version of every program.
  * Next: CHANGELOG.md.

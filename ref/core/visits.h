@@ -1,4 +1,4 @@
-/* visits.h -- how often a rank may come to its sequences in a scan.
+/* visits.h -- the number of visits of a rank, and the most that a scan supports.
  *
  * Book: chapter 07.  Checked by: tests/cli/run_cli.sh.
  * Next: ../../comm/form/scan.c, which keeps five maps for each. */
@@ -7,11 +7,11 @@
 
 #include "kcp.h"
 
-/* Of a plan with more the other forms remain: KCP_NA, in words (core/checked.c). */
+/* A plan with more needs another form: KCP_NA with a message (core/checked.c). */
 enum { KCP_SCAN_VISITS = 128 };
 
-/* Visits of rank r to its sequences, those that other ranks own too. Segments of one
- * sequence that follow one another on the rank are one visit. */
+/* Visits of rank r to sequences that it shares with other ranks. Consecutive
+ * segments of one sequence on the rank are one visit. */
 static inline int kcp_visits(const struct kcp_plan *plan, int r)
 {
     const struct kcp_context *x = &plan->ctx[r];

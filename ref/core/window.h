@@ -3,11 +3,12 @@
  * Book: chapter 20, "Code: kernels".  Checked by: the chain over NCCL, bit for bit.
  * Next: ../../cuda/07_merge/hop.cuh, which reads and writes it.
  *
- * Rank r keeps for every other rank o and piece b of a state: how often o has filled
- * the piece here (full, written by o), how often o has emptied what r put there (empty,
- * written by o), and its own counts of both. Message i of a piece is in slot i % 2:
- * so o may be one message ahead, and waits before it writes a second one over it. The
- * counts live on the device, so that a graph that is replayed goes on counting. */
+ * For every other rank o and piece b of a state, the window of rank r holds the
+ * number of times that o has filled the piece here (full, written by o), the number
+ * of times that o has emptied the piece that r wrote there (empty, written by o),
+ * and r's own counts of both. Message i of a piece uses slot i % 2, so the sender
+ * may be one message ahead. The counts are in device memory, so that they continue
+ * when a graph is replayed. */
 #ifndef KCP_WINDOW_H
 #define KCP_WINDOW_H
 
@@ -17,21 +18,21 @@ enum { KCP_PIECE_COLUMNS = 16, KCP_PIECE_ROWS = 256, KCP_PIECE_PLACES = 2 };
 #define KCP_PIECE_BYTES                                                               \
     ((size_t)KCP_PIECE_COLUMNS * KCP_PIECE_ROWS * KCP_PIECE_PLACES * sizeof(float))
 
-/* Numbers for each other rank and piece, [4][R][blocks], in front of the pieces. */
+/* Counts [4][R][blocks], stored before the pieces. */
 enum kcp_window_count { KCP_FULL, KCP_EMPTY, KCP_FILLED, KCP_TAKEN };
 
-/* Over windows, as one kernel, from >= 0: S <- what rank `from` has put there. to >= 0:
- * op(M) S + h is put into rank to's window; first: h alone. S [HV,K,V]. */
+/* One kernel over windows. from >= 0: S <- the message of rank `from`. to >= 0: writes
+ * op(M) S + h (first: h alone) into the window of rank `to`. S [HV,K,V]. */
 struct kcp_hops {
-    const struct kcp_mapops *of;       /* whose arithmetic and memory it is */
+    const struct kcp_mapops *of;       /* the map operations it implements */
     int (*hop)(int HV, int K, int V, const void *map, int backward, int first, void *S,
                const struct kcp_window *w, int from, int to, struct CUstream_st *);
-    int (*blocks)(int HV, int K, int V);       /* pieces of a state; 0: not this one */
+    int (*blocks)(int HV, int K, int V);       /* pieces; 0: not supported */
 };
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* Of programs with CUDA alone: cuda/07_merge/hops.cu. */
+/* In programs with CUDA only: cuda/07_merge/hops.cu. */
 extern const struct kcp_hops cuda_hops __attribute__((weak));
 #ifdef __cplusplus
 }
@@ -59,7 +60,7 @@ KCP_ANYWHERE uint32_t *kcp_window_count(const struct kcp_window *w, int of,
     return (uint32_t *)w->at[of] + ((size_t)what * w->R + other) * w->blocks + b;
 }
 
-/* The piece that rank `from` fills in the window of rank `of`, its places. */
+/* The piece that rank `from` fills in the window of rank `of`. */
 KCP_ANYWHERE float *kcp_window_piece(const struct kcp_window *w, int of, int from,
                                      int b, uint32_t place)
 {
