@@ -79,7 +79,8 @@ local function find_fn(path, L, name)
   if not L[b] then die("%s: %s has no end", path, name) end
   local a = at
   while a > 1 and (L[a - 1]:match("^ ?%*") or L[a - 1]:match("^/[/%*]")
-        or L[a - 1]:match("^template") or L[a - 1]:match("^static[%w ]*$")) do a = a - 1 end
+        or L[a - 1]:match("^template") or L[a - 1]:match("^static[%w ]*$")
+        or L[a - 1]:match("^ .*>$") and a > 2 and L[a - 2]:match("^template")) do a = a - 1 end
   return a, b
 end
 

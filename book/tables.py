@@ -290,6 +290,8 @@ def stage_tables(d):
                   "| variant | pass | µs | 10 to 90 % | GB/s | TFLOP/s "
                   "| of its floor |",
                   "|:-----|:---|---:|----:|---:|---:|---:|")
+        if r.stage == "12_h0":       # one segment: of the arrays one state is copied
+            r.bytes = 8 * r.HV * r.K * r.V
         cells = [p.whose(r), r.way, "%.1f" % r.us,
                  "%.1f%sto%s%.1f" % (r.us_p10, NB, NB, r.us_p90)]
         if r.peer or not r.bytes:

@@ -122,6 +122,7 @@ struct step_consumer {
         uint32_t v[2][4], b[2][4], b_state[2][4];
         float2 k_factor[4], q_factor[4];
         float v_new[4][4], o[4][4];
+        //> one-step
         mbarrier_wait(&smem.raw[st], at.phase);
         mbarrier_wait(&smem.decayed[st], at.phase);
         begin(st, address, S);
@@ -184,6 +185,7 @@ struct step_consumer {
         wgmma_wait<0>();
         fence_operand<16>(S);
         warp_arrive(&smem.empty[st]);
+        //< one-step
     }
 };
 

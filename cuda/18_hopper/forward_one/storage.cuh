@@ -32,6 +32,7 @@ enum {
     INVERSE_WARPS = 2,
 };
 
+//> one-storage
 // Tiles of a half of the channels. Gate warps replace q, k and g by qf, kf and kb.
 enum { ROW_Q, ROW_K, ROW_G };
 
@@ -75,6 +76,7 @@ struct __align__(1024) head_storage {
     uint64_t raw[STEP_STAGES], gated[STEP_STAGES], decayed[STEP_STAGES];
     uint64_t inverted[STEP_STAGES], scored[STEP_STAGES], empty[STEP_STAGES];
 };
+//< one-storage
 
 static_assert(sizeof(struct step_stage<1>) % 1024 == 0
                   && sizeof(struct step_stage<0>) % 1024 == 0

@@ -300,6 +300,7 @@ static __device__ __forceinline__ void tma_load_stage(
     }
 }
 
+//> v-rows
 // Copies the rows of v of a stretch, chunk by chunk, by `lanes` lanes with 16 bytes
 // each: the rows are too short and too many for TMA. Rows past the end become 0.
 template <int WGS, int lanes>
@@ -320,6 +321,7 @@ struct v_rows {
         left -= CHUNK;
     }
 };
+//< v-rows
 
 template <int WGS, int lanes>
 static __device__ __forceinline__ struct v_rows<WGS, lanes> v_rows_of(
