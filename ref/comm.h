@@ -156,7 +156,8 @@ struct kcp_mapops {
     const struct kcp_mapops *diagonal;
     int is_diagonal;           /* 1: this is such an implementation */
 };
-extern const struct kcp_mapops ref_mapops;      /* double, ref/07_merge.c */
+extern const struct kcp_mapops kcp_ref_mapops;  /* double, ref/07_merge.c */
+#define ref_mapops kcp_ref_mapops
 extern const struct kcp_mapops kcp_diagonal_mapops;        /* ref/16_diagonal.c */
 
 /* ---- chapter 07, 11: the exchange, written once over comm and maps

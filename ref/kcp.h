@@ -30,7 +30,7 @@ enum kcp_status {
     KCP_MISMATCH,    /* a saved block is of another format or another call */
 };
 
-/* "1.0.0": of the library that is loaded, not of the header. */
+/* "2.0.0": of the library that is loaded, not of the header. */
 const char *kcp_version(void);
 
 /* Why the last call on this thread that returned no KCP_OK did so, and names the field:

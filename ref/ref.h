@@ -12,35 +12,65 @@
 
 #pragma GCC visibility push(default)
 
-int ref_step(struct kcp_step *a);   /* 01 forward, and its adjoint */
-int ref_gate(struct kcp_gate *a);   /* 02 front end, and back */
-int ref_wy(struct kcp_wy *a);   /* 03 Aqk, A, u, w, kg, qg */
-int ref_wy_factors(struct kcp_wy *a);   /* 03 u, w, kg, qg, from A as given */
-int ref_chunk(struct kcp_chunk *a);   /* 04 state scan and output */
-int ref_affine(struct kcp_affine *a);   /* 05 (h_ext, M) of a stretch */
+int kcp_ref_step(struct kcp_step *a); /* 01 forward, and its adjoint */
+int kcp_ref_gate(struct kcp_gate *a); /* 02 front end, and back */
+int kcp_ref_wy(struct kcp_wy *a); /* 03 Aqk, A, u, w, kg, qg */
+int kcp_ref_wy_factors(struct kcp_wy *a); /* 03 u, w, kg, qg, from A as given */
+int kcp_ref_chunk(struct kcp_chunk *a); /* 04 state scan and output */
+int kcp_ref_affine(struct kcp_affine *a); /* 05 (h_ext, M) of a stretch */
 /* 06 is kcp_plan_make */
-int ref_merge(struct kcp_merge *a);   /* 07 the fold */
-int ref_forward(struct kcp_forward *a);   /* 08 one rank's forward */
-int ref_chunk_backward(struct kcp_chunk_backward *a);   /* 09 dAqk, dv_local, reverse */
-int ref_wy_backward(struct kcp_wy_backward *a);   /* 10 dq dk dv dbeta dg */
-int ref_merge_backward(struct kcp_merge_backward *a);   /* 11 (dh_ext, M) in reverse */
-int ref_h0(struct kcp_h0 *a);   /* 12 compress, expand */
-void ref_state(const void *args, int out, const double *from, double *to);
-int ref_backward(struct kcp_backward *a);   /* 13 one rank's backward */
-int ref_conv(struct kcp_conv *a);   /* 14 convolution, token shift */
-int ref_scan_step(struct kcp_scan *a);   /* 15 token by token, and the adjoint */
-int ref_scan(struct kcp_scan *a);   /* 15 one rank's forward or backward */
-int ref_family_step(struct kcp_family *a);   /* 16 token by token, and the adjoint */
-int ref_family(struct kcp_family *a);   /* 16 one rank's forward or backward */
-int ref_ladder(struct kcp_ladder *a);   /* 17 the state scan of 04, without output */
-int ref_ladder_lanes(struct kcp_ladder *a);   /* 17 the same by 32 lanes that step */
-int ref_ladder_banks(struct kcp_ladder *a);   /* 17 and by swizzled tiles */
-int ref_ladder_threads(struct kcp_ladder *a); /* 17 by threads, a column each */
-int ref_ladder_shared(struct kcp_ladder *a);  /* 17 by a block with shared memory */
-int ref_ladder_stages(struct kcp_ladder *a);  /* 17 by copies in flight, in stages */
-int ref_ladder_wgmma(struct kcp_ladder *a);   /* 17 by a warpgroup and descriptors */
-int ref_ladder_roles(struct kcp_ladder *a);   /* 17 by a producer and consumers */
+int kcp_ref_merge(struct kcp_merge *a); /* 07 the fold */
+int kcp_ref_forward(struct kcp_forward *a); /* 08 one rank's forward */
+int kcp_ref_chunk_backward(struct kcp_chunk_backward *a); /* 09 dAqk, dv_local, back */
+int kcp_ref_wy_backward(struct kcp_wy_backward *a); /* 10 dq dk dv dbeta dg */
+int kcp_ref_merge_backward(struct kcp_merge_backward *a); /* 11 (dh_ext, M), reversed */
+int kcp_ref_h0(struct kcp_h0 *a); /* 12 compress, expand */
+void kcp_ref_state(const void *args, int out, const double *from, double *to);
+int kcp_ref_backward(struct kcp_backward *a); /* 13 one rank's backward */
+int kcp_ref_conv(struct kcp_conv *a); /* 14 convolution, token shift */
+int kcp_ref_scan_step(struct kcp_scan *a); /* 15 token by token, and the adjoint */
+int kcp_ref_scan(struct kcp_scan *a); /* 15 one rank's forward or backward */
+int kcp_ref_family_step(struct kcp_family *a); /* 16 token by token, and the adjoint */
+int kcp_ref_family(struct kcp_family *a); /* 16 one rank's forward or backward */
+int kcp_ref_ladder(struct kcp_ladder *a); /* 17 the state scan of 04, without output */
+int kcp_ref_ladder_lanes(struct kcp_ladder *a); /* 17 the same by 32 lanes that step */
+int kcp_ref_ladder_banks(struct kcp_ladder *a); /* 17 and by swizzled tiles */
+int kcp_ref_ladder_threads(struct kcp_ladder *a); /* 17 by threads, a column each */
+int kcp_ref_ladder_shared(struct kcp_ladder *a); /* 17 by a block with shared memory */
+int kcp_ref_ladder_stages(struct kcp_ladder *a); /* 17 by copies in flight, in stages */
+int kcp_ref_ladder_wgmma(struct kcp_ladder *a); /* 17 by a warpgroup and descriptors */
+int kcp_ref_ladder_roles(struct kcp_ladder *a); /* 17 by a producer and consumers */
 
 #pragma GCC visibility pop
+
+/* This tree and the book omit the prefix. Programs should not: version 3 keeps these
+ * names inside the tree. */
+#define ref_step kcp_ref_step
+#define ref_gate kcp_ref_gate
+#define ref_wy kcp_ref_wy
+#define ref_wy_factors kcp_ref_wy_factors
+#define ref_chunk kcp_ref_chunk
+#define ref_affine kcp_ref_affine
+#define ref_merge kcp_ref_merge
+#define ref_forward kcp_ref_forward
+#define ref_chunk_backward kcp_ref_chunk_backward
+#define ref_wy_backward kcp_ref_wy_backward
+#define ref_merge_backward kcp_ref_merge_backward
+#define ref_h0 kcp_ref_h0
+#define ref_state kcp_ref_state
+#define ref_backward kcp_ref_backward
+#define ref_conv kcp_ref_conv
+#define ref_scan_step kcp_ref_scan_step
+#define ref_scan kcp_ref_scan
+#define ref_family_step kcp_ref_family_step
+#define ref_family kcp_ref_family
+#define ref_ladder kcp_ref_ladder
+#define ref_ladder_lanes kcp_ref_ladder_lanes
+#define ref_ladder_banks kcp_ref_ladder_banks
+#define ref_ladder_threads kcp_ref_ladder_threads
+#define ref_ladder_shared kcp_ref_ladder_shared
+#define ref_ladder_stages kcp_ref_ladder_stages
+#define ref_ladder_wgmma kcp_ref_ladder_wgmma
+#define ref_ladder_roles kcp_ref_ladder_roles
 
 #endif

@@ -5,4 +5,4 @@
  */
 #include "kcp.h"
 
-const char *kcp_version(void) { return "1.0.0"; }
+const char *kcp_version(void) { return "2.0.0"; }

@@ -16,8 +16,11 @@ static int uncarried_map(struct kcp_affine *a)
     return planted_chapter == 5 ? uncarried_05(a) : ref_affine(a);
 }
 
+#undef ref_chunk
 #define ref_chunk uncarried_scan
+#undef ref_affine
 #define ref_affine uncarried_map
+#undef ref_forward
 #define ref_forward forward
 static int forward(struct kcp_forward *a);
 #include "ref/08_forward.c"

@@ -16,8 +16,11 @@ static int uncarried_map(struct kcp_merge_backward *a)
     return planted_chapter == 11 ? uncarried_11(a) : ref_merge_backward(a);
 }
 
+#undef ref_chunk_backward
 #define ref_chunk_backward uncarried_scan
+#undef ref_merge_backward
 #define ref_merge_backward uncarried_map
+#undef ref_backward
 #define ref_backward backward
 static int backward(struct kcp_backward *a);
 #include "ref/13_backward.c"

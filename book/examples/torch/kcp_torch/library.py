@@ -26,7 +26,7 @@ def _load():
     if said:
         raise ImportError(f"KCP_LIB: found no file {said}, expected libkcp.so")
     try:
-        return C.CDLL("libkcp.so.1")
+        return C.CDLL("libkcp.so.2")
     except OSError:
         raise ImportError("found no libkcp.so, expected KCP_LIB, or make"
                           " build/libkcp.so in the checkout, or make install") from None
@@ -34,7 +34,7 @@ def _load():
 
 lib = _load()
 if not hasattr(lib, "kcp_struct_member"):
-    raise ImportError("libkcp.so: found one without kcp_struct_member, expected 1.0.0")
+    raise ImportError("libkcp.so: found one without kcp_struct_member, expected 2.0.0")
 for _name in ("kcp_layer_saved", "kcp_layer_forward_work", "kcp_layer_backward_work",
               "kcp_layer_conv_work", "kcp_struct_size"):
     getattr(lib, _name).restype = C.c_size_t
