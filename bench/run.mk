@@ -1,7 +1,6 @@
 # run.mk -- kcp-run: the layer, or one stage, on arrays in .npy files.
 
-run_obj := $(call obj,$(wildcard bench/run/*.c) $(base) tests/judge/check.c tests/judge/hooks.c tests/judge/memory.c \
-             $(if $(cuda_obj),tests/judge/blocks.c))
+run_obj := $(call obj,$(wildcard bench/run/*.c) $(base) cuda/host/blocks.c)
 
 $B/kcp-run: $(call obj,$(ref) $(comm) $(mpi)) $(run_obj) $(cuda_obj) $(list_at)
 	@echo "  link $@"

@@ -9,11 +9,11 @@ nvcc       := $(CUDA_HOME)/bin/nvcc
 sm          = $(patsubst sm_%,%,$1)
 gencode    := $(foreach a,$(ARCH),-gencode arch=compute_$(call sm,$a),code=sm_$(call sm,$a))
 hopper     := $(wildcard cuda/*/*_sm90.cu cuda/*/*/*_sm90.cu)
-kernels    := $(filter-out $(hopper),$(wildcard cuda/*/*.cu cuda/*/*/*.cu)) $(if $(filter sm_90a,$(ARCH)),$(hopper))
+kernels    := $(filter-out $(hopper) cuda/host/memory.cu,$(wildcard cuda/*/*.cu cuda/*/*/*.cu)) $(if $(filter sm_90a,$(ARCH)),$(hopper))
 NVFLAGS    := -std=c++17 -O3 -lineinfo -Iref -I. -Xcompiler -Wall,-fPIC,-fvisibility=hidden -Xptxas -warn-spills
 cuda_lib_obj := $(patsubst %.cu,$B/%.cu.o,$(kernels))
 NVFLAGS    += $(if $(filter-out 0,$(KCP_JITTER)),-DKCP_JITTER)
-cuda_obj   := $(cuda_lib_obj) $B/tests/judge/device.cu.o
+cuda_obj   := $(cuda_lib_obj) $B/cuda/host/memory.cu.o
 cuda_check := $(if $(filter sm_90a,$(ARCH)),$B/tests/18_hopper/primitives_sm90.cu.o)
 comma      := ,
 ifneq ($(filter sm_90a,$(ARCH)),)

@@ -4,7 +4,7 @@
 stand_in      := tests/20_clusters/stand_in
 stand_in_nccl := $(patsubst %.c,$B/stand_in/%.o,$(wildcard comm/backend/nccl*.c) \
                    $(addprefix $(stand_in)/,calls.c forms.c late.c lose.c ranks.c) \
-                   tests/judge/blocks.c)
+                   cuda/host/blocks.c)
 stand_in_rest := $(filter-out comm/backend/nccl%,$(ref) $(comm))
 stand_in_rest := $(patsubst %.c,$B/$(if $(filter none,$(CUDA_HOME)),,stand_in/)%.o,\
                    $(stand_in_rest))

@@ -7,8 +7,11 @@
  */
 #include "device.h"
 #include "layer.h"
-#include "tests/judge/judge.h"
+#include "base/storage.h"
+#include "base/tensor_set.h"
+#include "cuda/host/memory.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* far_gpu.c -- the judge's way to a GPU without one: its memory stands here.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/far.sh.
- * Next: ../judge/device.cu, whose calls these are.
+ * Next: ../../cuda/host/memory.cu, whose calls these are.
  *
  * What a GPU may do later is done as late as it may be: fills and copies that do not
  * wait, when somebody waits. New memory is full of 0x33, and a piece of it that is

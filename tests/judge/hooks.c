@@ -12,26 +12,12 @@
  * give the turn away until they return, and a copy between two ranks holds it.
  */
 #include "judge.h"
-#include <pthread.h>
-
-int ranks_in_turn;
-static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 
 /* Of each rank; only the rank's thread uses it. */
 static struct hook {
     struct kcp_comm real;
     int open, is_uneven, is_outside;
 } hook[CASE_RANKS];
-
-void turn_begin(void)
-{
-    if (ranks_in_turn) pthread_mutex_lock(&turn);
-}
-
-void turn_end(void)
-{
-    if (ranks_in_turn) pthread_mutex_unlock(&turn);
-}
 
 static int all_gather(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
                       struct CUstream_st *stream)

@@ -15,6 +15,7 @@
 
 #include "base/storage.h"
 #include "base/tensor_set.h"
+#include "cuda/host/memory.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -175,31 +176,10 @@ int    head_axis(const struct kcp_field *f);     /* of its shape; -1: none */
 void   check_slice(const struct slice *s, struct worst *w);
 double to_storage(double x, enum kcp_storage storage);
 
-/* ---- memory (memory.c; device.cu when CUDA was found) */
-struct memory {
-    const char *name;
-    void *(*alloc)(size_t);
-    void  (*free)(void *);
-    int   (*copy)(void *to, const void *from, size_t n);
-    int   (*sync)(void);
-    int   (*threads_run)(int R, int (*body)(struct kcp_comm *, void *), void *arg,
-                         char *why, size_t n);
-    const struct kcp_mapops *mapops;
-    int   (*gpu)(int i);                      /* selects it for the calling thread */
-    int   (*fill)(void *p, int byte, size_t n);
-    struct CUstream_st *(*stream)(void);      /* non-blocking; NULL: none */
-    void  (*end_stream)(struct CUstream_st *);
-    int   (*fill_soon)(void *p, int byte, size_t n);      /* done at the next sync */
-    int   (*copy_soon)(void *to, const void *from, size_t n);
-    int   (*copy_ends)(void *to, const void *from, size_t n, size_t apart);
-    int   is_far;                             /* the latency of a copy matters */
-};
-/* Unwritten memory between fences: all ones, which is NaN in every storage type. With
- * bare_workspaces the memory between the fences is as the allocator left it, which is
- * what initcheck needs. _soon: filled at the next sync. fenced_free: NULL, or "before"
- * or "past": where it was written outside. */
-extern int bare_workspaces;
-extern size_t fence_bytes;                    /* 256; with --exact 0 */
+/* ---- memory (memory.c; a GPU's: cuda/host/memory.cu)
+ * Unwritten memory between fences: all ones, which is NaN in every storage type.
+ * _soon: filled at the next sync. fenced_free: NULL, or "before" or "past": where it
+ * was written outside. */
 extern int arrays_apart;                      /* an allocation for each array */
 void *fenced_unwritten_soon(const struct memory *m, size_t n);
 void *fenced_unwritten(const struct memory *m, size_t n);
@@ -207,12 +187,8 @@ const char *fenced_free(const struct memory *m, void *p, size_t n);
 extern const struct memory host_memory;
 void memory_settle(void);                     /* once, before a process's trials */
 void blas_alone(void);                        /* OpenBLAS: no threads of its own */
-const struct memory *device_memory(void);     /* NULL: no device, or built without */
 
 /* ---- calls between ranks (hooks.c) */
-extern int ranks_in_turn;                    /* --in-turn: one uses the GPU at a time */
-void turn_begin(void);                        /* around a copy between two ranks */
-void turn_end(void);
 /* Counts groups of messages from here to groups_end: NULL, or what is wrong with
  * them. */
 void groups_count(struct kcp_comm *c);

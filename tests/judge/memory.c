@@ -1,6 +1,6 @@
-/* memory.c -- the memory of a trial's arrays: the host's, or that of device.cu.
+/* memory.c -- the host's memory for a trial's arrays, and fences around arrays.
  *
- * Book: CONTRIBUTING.md.  Checked by: every trial.  Next: trial.c.
+ * Book: CONTRIBUTING.md.  Checked by: every trial.  Next: trial.c, cuda/host/memory.cu.
  */
 #include "judge.h"
 #ifdef __GLIBC__
@@ -57,9 +57,6 @@ void memory_settle(void)
     blas_alone();
 }
 
-int bare_workspaces;
-size_t fence_bytes = 256;
-
 void *fenced_unwritten_soon(const struct memory *m, size_t n)
 {
     const size_t before = fence_bytes, all = n + 2 * before;
@@ -97,7 +94,3 @@ const char *fenced_free(const struct memory *m, void *p, size_t n)
     m->free(base);
     return broken;
 }
-
-#ifndef KCP_WITH_CUDA
-const struct memory *device_memory(void) { return NULL; }
-#endif

@@ -1,14 +1,14 @@
 /* late.c -- ranks of one process wait for one that comes late and allocates first.
  *
  * Book: chapter 20.  Checked by: itself, with a free that must hang.
- * Next: ../../judge/blocks.c; forms.c.
+ * Next: ../../../cuda/host/blocks.c; forms.c.
  *
  * Every rank has given a block back. Rank 1 comes last, and before it comes it needs
  * memory for which unused blocks are freed. If one of another rank's GPU is among them,
  * cudaFree waits for that GPU, whose stream waits for rank 1. */
 #include "stand_in.h"
 
-#include "tests/judge/blocks.h"
+#include "cuda/host/memory.h"
 
 #include <poll.h>
 

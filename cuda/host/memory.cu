@@ -1,15 +1,12 @@
-// device.cu -- the judge's arrays on a GPU, and R thread ranks that share it.
+// memory.cu -- arrays of a trial on a GPU, and R thread ranks that share it.
 // Book: CONTRIBUTING.md, "How the judge works".
 // Checked by: every trial of a device variant.
 // Next: blocks.c.
 //
 // NCCL needs a GPU per rank, threads do not: a kernel for context parallelism can be
 // written and judged on one GPU. Each copy waits: this is for development, not speed.
-#include "judge.h"
-#include "cuda/host/mapops.cuh"
-extern "C" {
-#include "blocks.h"
-}
+#include "mapops.cuh"
+#include "memory.h"
 #include <cuda_runtime.h>
 
 static void *alloc(size_t n)

@@ -2,7 +2,7 @@
  *
  * Book: CONTRIBUTING.md, "How the judge works".
  * Checked by: tests/20_clusters/stand_in/late.c, over the stand-ins;
- * bench/check_gpus.sh.  Next: trial.c.
+ * bench/check_gpus.sh.  Next: memory.cu.
  *
  * cudaMalloc and cudaFree hold a lock of the whole machine, for which concurrent judges
  * wait, so a block is kept. Large blocks are not, nor is any block under the sanitizers
@@ -10,11 +10,30 @@
  *
  * cudaFree waits for the GPU of its block. A rank therefore frees blocks of its own GPU
  * alone, and without the lock: on another GPU a NCCL kernel may wait for this rank. */
-#include "blocks.h"
+#include "memory.h"
+
+#include <pthread.h>
+
+int bare_workspaces, ranks_in_turn;
+size_t fence_bytes = 256;
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+
+void turn_begin(void)
+{
+    if (ranks_in_turn) pthread_mutex_lock(&turn);
+}
+
+void turn_end(void)
+{
+    if (ranks_in_turn) pthread_mutex_unlock(&turn);
+}
+
+#ifndef KCP_WITH_CUDA
+const struct memory *device_memory(void) { return NULL; }
+#endif
 
 #if defined(KCP_WITH_CUDA) || defined(KCP_WITH_NCCL)
 #include <cuda_runtime_api.h>
-#include <pthread.h>
 #include <stdlib.h>
 
 static const size_t LARGEST_KEPT = 64 << 20;
@@ -109,4 +128,3 @@ void blocks_release(void *p)
     if (!found) cudaFree(p);
 }
 #endif
-typedef int kcp_blocks_is_not_empty;

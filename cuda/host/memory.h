@@ -1,0 +1,53 @@
+/* memory.h -- arrays of a trial or of kcp-run: on the host, or on a GPU of R ranks.
+ *
+ * Book: CONTRIBUTING.md, "How the judge works".
+ * Checked by: every trial; tests/20_clusters/stand_in/late.c.  Next: blocks.c. */
+#ifndef KCP_MEMORY_H
+#define KCP_MEMORY_H
+
+#include "kcp.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct memory {
+    const char *name;
+    void *(*alloc)(size_t);
+    void  (*free)(void *);
+    int   (*copy)(void *to, const void *from, size_t n);
+    int   (*sync)(void);
+    int   (*threads_run)(int R, int (*body)(struct kcp_comm *, void *), void *arg,
+                         char *why, size_t n);
+    const struct kcp_mapops *mapops;
+    int   (*gpu)(int i);                      /* selects it for the calling thread */
+    int   (*fill)(void *p, int byte, size_t n);
+    struct CUstream_st *(*stream)(void);      /* non-blocking; NULL: none */
+    void  (*end_stream)(struct CUstream_st *);
+    int   (*fill_soon)(void *p, int byte, size_t n);      /* done at the next sync */
+    int   (*copy_soon)(void *to, const void *from, size_t n);
+    int   (*copy_ends)(void *to, const void *from, size_t n, size_t apart);
+    int   is_far;                             /* the latency of a copy matters */
+};
+const struct memory *device_memory(void);     /* NULL: no device, or built without */
+
+/* With bare_workspaces memory is as the allocator left it, which initcheck needs;
+ * fence_bytes: around each array, 256, with --exact 0. For either no block is kept. */
+extern int bare_workspaces;
+extern size_t fence_bytes;
+
+/* n bytes on the calling thread's GPU, NULL: out of memory. is_kept: an earlier array's
+ * block may come back, with that array's bytes. The caller of release has synchronized
+ * with the block's GPU. */
+void *blocks_alloc(size_t n, int is_kept);
+void blocks_release(void *p);
+
+/* --in-turn: one rank uses the GPU at a time. Around a copy between two ranks. */
+extern int ranks_in_turn;
+void turn_begin(void);
+void turn_end(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
