@@ -1,9 +1,9 @@
-/* 01_step.c -- the recurrence, token by token, and its adjoint: the oracle of it all.
+/* 01_step.c -- the recurrence, token by token, and its adjoint: the oracle of all
+ * stages.
  *
  * Book: chapter 01.
  * Checked by: tests/01_step/checks.c (finite differences), and every stage
- * after it is checked against this one.  Next: ref/02_gate.c.
- */
+ * after it is checked against this one.  Next: ref/02_gate.c. */
 #include "checked.h"
 #include "ref.h"
 #include <math.h>
@@ -29,9 +29,9 @@ static void write_state(int K, int V, enum kcp_layout layout, double S[K][V],
             to[layout == KCP_KV ? i * V + v : v * K + i] = S[i][v];
 }
 
-/* One token of one head:  S <- diag(exp g) S;  e = v - S^T k;
- * S <- S + k (beta e)^T.  Before the last line S is the decayed state that the adjoint
- * needs: Sd [K,V] keeps it when it is not NULL. e [V] is always written. */
+/* One token of one head:  S <- diag(exp g) S;  e = v - S^T k; S <- S + k (beta e)^T.
+ * Before the last line S is the decayed state, which the adjoint needs: it is copied
+ * to Sd [K,V] unless Sd is NULL. e [V] is always written. */
 static void step(int K, int V, int KG, double S[K][V], const double *k, const double *x,
                  const double *g, double beta, double *Sd, double *e)
 {
@@ -76,7 +76,7 @@ static int head_forward(const struct kcp_step *a, int n, int head)
     return S && e ? KCP_OK : KCP_NO_MEMORY;
 }
 
-/* What one token leaves for its adjoint: the decayed state, e, and the state after. */
+/* Saved per token for its adjoint: the decayed state, e, and the state after it. */
 struct trace { void *S, *Sd, *e; };
 
 /* The adjoint of one token. On entry dS is the gradient of S_t from later tokens, on
@@ -122,7 +122,7 @@ static void step_adjoint(const struct kcp_step *a, int64_t t, int head,
     dbetas[t][head] = dbeta;
 }
 
-/* Run tokens t0..t1 of one head from S; keep a trace of each in z, or none. */
+/* Runs tokens t0..t1 of one head from S; stores a trace per token in z unless NULL. */
 static void replay(const struct kcp_step *a, int head, int64_t t0, int64_t t1,
                    void *S, double *e, struct trace *z)
 {
@@ -137,9 +137,9 @@ static void replay(const struct kcp_step *a, int head, int64_t t0, int64_t t1,
     }
 }
 
-/* One head of one sequence, backwards. Every B-th state is kept, B = sqrt(length), and
- * a block of B tokens is replayed from it: memory grows as sqrt(T), work by a forward
- * pass. */
+/* One head of one sequence, backwards. Every B-th state is stored, B = sqrt(length),
+ * and each block of B tokens is recomputed from it: memory grows as sqrt(T), and the
+ * cost is one more forward pass. */
 static int head_backward(const struct kcp_step *a, int n, int head)
 {
     const int HV = a->HV, K = a->K, V = a->V;
@@ -179,7 +179,7 @@ static int head_backward(const struct kcp_step *a, int n, int head)
 
 /* pass forward writes o [T,HV,V] and ht [N,HV,K,V]; backward, from do_ and dht,
  * writes dq, dk [T,H,K] (summed over the value heads of a group), dv, dg, dbeta, dh0.
- * An empty sequence has ht = h0 and dh0 = dht. Returns KCP_NO_MEMORY when it must. */
+ * An empty sequence has ht = h0 and dh0 = dht. KCP_NO_MEMORY: out of memory. */
 int ref_step(struct kcp_step *a)
 {
     const int refused = kcp_begin("01_step", KCP_HOST, a, NULL);

@@ -26,7 +26,7 @@ static void norm(int64_t rows, int n, int on, const void *x_, void *y_, double *
     }
 }
 
-/* dx = rstd (dy - y sum(dy y)), with y = rstd x made again from the raw x. */
+/* dx = rstd (dy - y sum(dy y)), with y = rstd x recomputed from the raw x. */
 static void norm_backward(int64_t rows, int n, int on, const void *x_, const void *dy_,
                           void *dx_)
 {
@@ -57,7 +57,7 @@ static double gate(const struct kcp_gate *a, double x, double A_log, double dt)
     //< gate
 }
 
-/* dx, and what it adds to dA_log (dt_bias gets dx):
+/* Returns dx and adds to dA_log (the gradient of dt_bias is dx):
  *   softplus  dx = -exp(A_log) sigma(y) dg             dA_log += dg g
  *   bounded   dx = dg lb sigma'(z) exp(A_log)          dA_log += dx y
  *   raw       dx = dg                                  neither is used: both get 0
@@ -93,9 +93,10 @@ static double beta_backward(enum kcp_beta_form form, double raw, double dbeta)
     return form == KCP_BETA_RAW ? dbeta : dbeta * s * sigmoid(raw) * sigmoid(-raw);
 }
 
-/* G_t = sum of g within the chunk up to t, in base 2. The chunk grid restarts
- * at the start of every stretch. exp(-750) is 0 in double: a gate below that, say the
- * -1e30 that marks a reset, closes no further, and would take the others' digits. */
+/* G_t = sum of g within the chunk up to t, in base 2. The chunk grid restarts at the
+ * start of every stretch. Gates are clamped at -750, because exp(-750) is 0 in
+ * double, and a larger one (-1e30 marks a reset) would cancel the other gates'
+ * digits. */
 static void chunk_sum(const struct kcp_gate *a)
 {
     const int HV = a->HV, KG = a->KG, *cu = a->cu;
@@ -127,8 +128,8 @@ static void gate_forward_all(const struct kcp_gate *a)
         }
 }
 
-/* One row of partial sums a stretch, so that a sum over segments in their order does
- * not depend on which rank holds them. */
+/* One row of partial sums per stretch, so that the sum over segments in token order
+ * does not depend on which rank holds them. */
 static void gate_backward_all(const struct kcp_gate *a)
 {
     const int HV = a->HV, KG = a->KG, *cu = a->cu;

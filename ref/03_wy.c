@@ -1,9 +1,9 @@
-/* 03_wy.c -- the WY form: what a chunk of delta rules is, as one triangular solve.
+/* 03_wy.c -- the WY form: a chunk of delta-rule steps as one triangular solve.
  *
  * Book: chapter 03.  Checked by: tests/03_wy/checks.c.  Next: ref/04_chunk.c.
  *
- * Every exponent G_i - G_j has i >= j, so it is <= 0 and nothing can overflow, whatever
- * the gate. Each exp2 is computed once and used for both Aqk and L.
+ * Every exponent G_i - G_j has i >= j, so it is <= 0 and cannot overflow for any gate.
+ * Each exp2 is computed once and used for both Aqk and L.
  */
 #include "checked.h"
 #include "ref.h"
@@ -16,7 +16,7 @@ struct block { int64_t t0; int c, n, m; };
 
 /* Aqk_ij = scale sum_p q_i k_j exp2(G_i - G_j)   i >= j        (0 elsewhere)
  * L_ij   = beta_i sum_p k_i k_j exp2(G_i - G_j)  i >  j,       into L [C,C]
- * GDN's G has no p: its factor stands outside the sum. */
+ * GDN's G does not depend on p, so its factor is outside the sum. */
 static void scores(const struct kcp_wy *a, struct block b, void *L_)
 {
     const int H = a->H, HV = a->HV, K = a->K, C = a->C, KG = a->KG;
@@ -109,9 +109,8 @@ static struct block block_at(const struct kcp_wy *a, int s, int t0, int n)
     return (struct block){ t0, left < a->C ? left : a->C, n, n / (a->HV / a->H) };
 }
 
-/* The second half of the stage, from A as given: u [T,HV,V], w [T,HV,K]; kg, qg
- * [T,HV,K] for KDA. Aqk is not touched. Chapter 13 makes them again, from the A it
- * kept. */
+/* The second half of the stage, from a given A: u [T,HV,V], w [T,HV,K]; kg, qg [T,HV,K]
+ * for KDA. Aqk is not written. Chapter 13 recomputes these from the saved A. */
 int ref_wy_factors(struct kcp_wy *a)
 {
     const int refused = kcp_begin("03_wy", KCP_HOST, a, "q Aqk");
@@ -128,7 +127,7 @@ int ref_wy_factors(struct kcp_wy *a)
 }
 
 /* Aqk, A [T,HV,C], u [T,HV,V], w [T,HV,K] of every chunk; kg, qg [T,HV,K] for
- * KDA. Returns KCP_NO_MEMORY when it must. */
+ * KDA. KCP_NO_MEMORY: out of memory. */
 int ref_wy(struct kcp_wy *a)
 {
     const int refused = kcp_begin("03_wy", KCP_HOST, a, NULL);

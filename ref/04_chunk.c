@@ -11,8 +11,8 @@
 /* A chunk of one value head n: tokens t0 .. t0+c of the rank; m its query/key head. */
 struct block { int64_t t0; int c, n, m; };
 
-/* KDA reads kg and qg, made in chapter 03. GDN keeps its scalar gate: it reads raw k
- * and q, and exp2(G_last - G), exp2(G) multiply where the row of a token is used. */
+/* KDA reads kg and qg of chapter 03. GDN reads raw k and q; exp2(G_last - G) and
+ * exp2(G) multiply the row of a token where it is used. */
 static const double *key(const struct kcp_chunk *a, struct block b, int64_t t,
                          double *f)
 {

@@ -2,8 +2,8 @@
  *
  * Book: chapter 05.  Checked by: tests/05_affine/checks.c.  Next: ref/06_plan.c.
  *
- * The same scan as chapter 04 on the augmented state [h_ext | M], started from [h | I]
- * and fed with [u | 0]: the columns do not know which of the two they belong to.
+ * The scan of chapter 04 on the augmented state [h_ext | M], started from [h | I] with
+ * input [u | 0]. Columns are independent, so both parts use the same code.
  */
 #include "checked.h"
 #include "ref.h"
@@ -13,7 +13,8 @@
 
 /* One chunk of one value head, columns j0 .. j1 of X [K,V+K]:
  *   y <- [u | 0] - w X        X <- Λ X + kg^T y
- * y [c,V+K] is scratch; token after token, for w X uses the undecayed X. */
+ * y [c,V+K] is scratch: all rows of y are computed before X changes, because w X uses
+ * the undecayed X. */
 static void chunk_map(const struct kcp_affine *a, int64_t t0, int c, int n, int j0,
                       int j1, void *X_, void *y_)
 {
@@ -43,7 +44,7 @@ static void chunk_map(const struct kcp_affine *a, int64_t t0, int c, int n, int 
     }
 }
 
-/* X <- [h_start or 0 | I], in the columns that are wanted. */
+/* X <- [h_start or 0 | I], in columns j0 .. j1. */
 static void start(const struct kcp_affine *a, int s, int n, int j0, int j1, void *X_)
 {
     const int HV = a->HV, K = a->K, V = a->V;
@@ -55,9 +56,9 @@ static void start(const struct kcp_affine *a, int s, int n, int j0, int j1, void
             else X[i][j] = j - V == i;
 }
 
-/* map [NS,HV,K,V+K] = [h_ext | M] of every stretch, the parts want [NS] names;
- * h_ext starts from h_start [NS,HV,K,V] (NULL: 0), M from I. 2 C K^2 multiply-adds a
- * chunk for M, no K^3 product. Returns KCP_NO_MEMORY when it must. */
+/* map [NS,HV,K,V+K] = [h_ext | M] of every stretch, the parts named by want [NS];
+ * h_ext starts from h_start [NS,HV,K,V] (NULL: 0), M from I. M costs 2 C K^2
+ * multiply-adds per chunk and no K^3 product. KCP_NO_MEMORY: out of memory. */
 int ref_affine(struct kcp_affine *a)
 {
     const int refused = kcp_begin("05_affine", KCP_HOST, a, NULL);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ranges that sequence of so many tokens is dealt out in. */
+/* The number of ranges of a sequence of `length` tokens. */
 static int64_t pieces(enum kcp_spread spread, int64_t length, int R, int64_t stripe)
 {
     if (spread == KCP_ZIGZAG)
@@ -56,8 +56,8 @@ static const char *refuse(enum kcp_spread spread, int N, const int64_t *cu, int 
     return NULL;
 }
 
-/* Contiguous is one table over all tokens; zigzag and stripes begin anew with each
- * sequence, as the attention beside them does. */
+/* Contiguous: one table over all tokens. Zigzag and stripes restart at each
+ * sequence, as the softmax attention in the same model does. */
 int kcp_owners_make(struct kcp_owners *o, enum kcp_spread spread, int N,
                     const int64_t *cu, int R, int64_t stripe, const char **why)
 {
@@ -132,7 +132,7 @@ void kcp_plan_give(const struct kcp_plan *p, int r, size_t row, const void *shar
 }
 //< rows
 
-/* By halves: the rank whose shard holds row i, then its segment. */
+/* Binary search for the rank whose shard has row i, then for its segment. */
 int64_t kcp_plan_token(const struct kcp_plan *p, int64_t i)
 {
     if (!p || i < 0 || i >= p->cuts[p->R]) return -1;

@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Limits: a larger plan is refused as a mistake. */
+/* Limits: a larger plan is refused. */
 enum { MOST_RANKS = 65536, MOST_ITEMS = 1 << 26 };
 
-/* The integers of all contexts lie in one block, freed with the plan. */
+/* One block holds the integers of all contexts; it is freed with the plan. */
 struct owned {
     struct kcp_plan plan;
     int *block;
@@ -83,8 +83,8 @@ static int holder(const struct kcp_plan *p, int64_t t)
 }
 //< holder
 
-/* Canonical mode moves a boundary that falls inside a segment down to the segment's
- * beginning; the order is kept. */
+/* Canonical mode: moves a boundary inside a segment down to the segment's start. The
+ * order of boundaries is kept. */
 static void move_bounds(struct kcp_plan *p)
 {
     for (int b = 1, n = 0; b < p->B; b++) {
@@ -98,8 +98,8 @@ static void move_bounds(struct kcp_plan *p)
     }
 }
 
-/* Ranges without tokens go, and neighbours of one owner become one range. Then the
- * ranks' shards, one behind the other: cuts. In the order of the tokens only where the
+/* Removes empty ranges and joins neighbours of one owner. Then sets cuts, the
+ * boundaries of the shards in shard order, which is the token order only if the
  * owners of the ranges increase. */
 static void join_ranges(struct kcp_plan *p)
 {
@@ -148,7 +148,7 @@ static int ranges(struct kcp_plan *p, const struct request *a)
     return KCP_OK;
 }
 
-/* Segment i in the order of the tokens becomes the next one of its owner. */
+/* Stores segment i (in token order) as the next segment of its owner. */
 static void put_segment(struct kcp_plan *p, int64_t i, struct kcp_segment s)
 {
     struct kcp_context *x = &p->ctx[s.rank];
@@ -165,9 +165,9 @@ static void put_segment(struct kcp_plan *p, int64_t i, struct kcp_segment s)
     p->order[i] = j;
 }
 
-/* Walk the tokens once: a segment ends where its sequence, its owner's range or its
- * canonical length does. Before there is room for them it only counts, in all and of
- * each rank, and stops above the limit. */
+/* Goes over the tokens once: a segment ends where its sequence, its owner's range or
+ * its canonical length ends. Before memory is allocated it only counts the segments,
+ * in total and per rank, and stops above the limit. */
 //> segments
 static int64_t segments(struct kcp_plan *p)
 {
@@ -194,7 +194,7 @@ static int64_t segments(struct kcp_plan *p)
 }
 //< segments
 
-/* Rank r's context, its integers carved from at; returns what is left of at. */
+/* Fills rank r's context; its integers start at `at`. Returns the first unused one. */
 static int *context(struct kcp_plan *p, int r, int Wc, int *at)
 {
     struct kcp_context *x = &p->ctx[r];
@@ -202,7 +202,7 @@ static int *context(struct kcp_plan *p, int r, int Wc, int *at)
     x->begin = p->cuts[r];
     x->end = p->cuts[r + 1];
     x->conv1d_kernel_size = Wc;
-    x->is_first_rank = x->is_last_rank = 1;     /* an empty rank: nothing enters */
+    x->is_first_rank = x->is_last_rank = 1;     /* an empty rank receives no state */
 
     x->cu = at;
     at += x->NS + 1;
@@ -236,7 +236,7 @@ static int *context(struct kcp_plan *p, int r, int Wc, int *at)
     return at;
 }
 
-/* Rows of the shards and chunks of every rank; NULL, or why it cannot be. */
+/* Counts the rows and chunks of every rank. Returns NULL, or an error message. */
 static const char *count(struct kcp_plan *p, int64_t *chunks)
 {
     *chunks = 0;
@@ -255,7 +255,7 @@ static const char *count(struct kcp_plan *p, int64_t *chunks)
     return NULL;
 }
 
-/* Each rank's segments stand together, in the order of the tokens. */
+/* Stores each rank's segments together, in token order. */
 static int own_segments(struct kcp_plan *p, const char **why)
 {
     const int64_t S = segments(p);
@@ -283,7 +283,8 @@ static int own_segments(struct kcp_plan *p, const char **why)
     return KCP_OK;
 }
 
-/* Ranges, segments, holders, contexts, in this order: each needs the ones before. */
+/* Builds ranges, segments, owners of states and contexts; each needs the ones
+ * before. */
 static int build(struct owned *own, const struct request *a, const char **why)
 {
     struct kcp_plan *p = &own->plan;
@@ -348,8 +349,8 @@ static int make(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int R,
     return err;
 }
 
-/* Allocates *plan, which kcp_plan_free gives back. KCP_BAD with a sentence in
- * *why when the input is no plan, KCP_NO_MEMORY when it does not fit. */
+/* Allocates *plan; kcp_plan_free frees it. KCP_BAD: the input is invalid, *why has a
+ * sentence. KCP_NO_MEMORY: out of memory. */
 int kcp_plan_make(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int R,
                   const int64_t *cuts, int64_t L, int C, int Wc, const char **why)
 {
@@ -382,8 +383,8 @@ void kcp_plan_free(struct kcp_plan *p)
     free(p);
 }
 
-/* What of segment j's map anybody reads: h_ext when the walk goes on behind it, M when
- * it also arrives there with a state. */
+/* The parts of segment j's map that are read: h_ext if the sequence continues after the
+ * segment in the direction of the walk, M if a state also enters it. */
 int kcp_plan_want(const struct kcp_plan *p, int j, int backward)
 {
     if (!p || j < 0 || j >= p->S) return 0;

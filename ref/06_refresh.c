@@ -1,17 +1,17 @@
-/* 06_refresh.c -- the next batch in the memory of this one's plan.
+/* 06_refresh.c -- reuses the memory of a plan for the next batch.
  *
  * Book: chapter 06, "The next batch".  Checked by: tests/06_plan/refresh.c.
  * Next: ref/07_merge.c.
  *
- * A caller that has prepared a step, as a graph or as args structs whose pointers lead
- * into a plan, serves another batch with it when nothing but lengths has changed.
+ * A caller that has prepared a step (a graph, or args structs that point into a plan)
+ * can run another batch with it if only lengths have changed.
  */
 #include "checked.h"
 
 #include <string.h>
 
-/* What a prepared step holds apart from the arrays: sizes, and which ranks exchange
- * messages. NULL, or what is another. */
+/* Compares what a prepared step depends on: sizes, and which ranks exchange messages.
+ * Returns NULL, or the name of the difference. */
 static const char *differs(const struct kcp_plan *p, const struct kcp_plan *next)
 {
     if (p->N != next->N || p->R != next->R || p->C != next->C || p->T != next->T ||
@@ -34,7 +34,7 @@ static const char *differs(const struct kcp_plan *p, const struct kcp_plan *next
     return NULL;
 }
 
-/* The grid and the local boundaries of one rank, where they lie. */
+/* Copies the grid and the local boundaries of one rank, in place. */
 static void refresh_context(struct kcp_context *x, const struct kcp_context *y)
 {
     struct kcp_context now = *y;

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One head: next <- op(M) S + h on columns v0..v0+Vb, op(M) = M, or M^T backward. The
- * first map of a walk finds S = 0: its M is not read, so it may hold anything. */
+/* One head: next <- op(M) S + h on columns v0..v0+Vb, op(M) = M, or M^T backward. For
+ * the first map of a walk S = 0, so its M is not read and may be uninitialized. */
 static void step(int K, int V, const double map[K][V + K], int backward, int first,
                  int v0, int Vb, const double *S, int ld, double next[K][Vb])
 {

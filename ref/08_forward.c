@@ -1,7 +1,7 @@
 /* 08_forward.c -- the whole forward: one rank's program.
  *
  * Book: chapter 08.  Checked by: tests/08_forward/checks.c and its mutants.
- * Next: ref/09_chunk_backward.c; ref/13_backward.c is this page read from its end. */
+ * Next: ref/09_chunk_backward.c; ref/13_backward.c is this program in reverse. */
 #include "checked.h"
 #include "ref.h"
 #include "moves.h"
@@ -11,13 +11,13 @@
 #include <string.h>
 
 //> fore
-/* What the program holds: tensors lie in the saved block where it holds them,
- * else in got, which is freed at the end. */
+/* The tensors of the program: in the saved block if they are saved, otherwise in `got`,
+ * which is freed at the end. */
 struct fore {
     const struct kcp_forward *a;
     const struct kcp_plan *plan;
     const struct kcp_segment *seg;         /* this rank's segments */
-    int full, ngot;                        /* full: some array was refused */
+    int full, ngot;                        /* full: an allocation failed */
     void *got[32];
     double *q, *k, *beta, *G;              /* chapter 02 */
     double *Aqk, *u, *w, *kg, *qg;         /* chapter 03 */
@@ -26,7 +26,7 @@ struct fore {
 };
 //< fore
 
-/* So many numbers, zeroed; NULL sets full. */
+/* Allocates zeroed numbers; NULL sets full. */
 static void *zeros(struct fore *x, int64_t numbers)
 {
     void *p = calloc(numbers > 0 ? numbers : 1, sizeof(double));
@@ -36,20 +36,20 @@ static void *zeros(struct fore *x, int64_t numbers)
     return p;
 }
 
-/* A tensor of so many numbers: in the saved block, or an array of our own. */
+/* A tensor in the saved block if it is saved there, otherwise a new array. */
 static double *tensor(struct fore *x, const char *name, int64_t numbers)
 {
     double *p = x->a->saved ? kcp_saved_at(x->a->saved, name) : NULL;
     return p ? p : zeros(x, numbers);
 }
 
-/* This rank's call, handed on to a stage: every args struct opens with it. */
+/* Declares a stage's args struct that starts with this rank's call. */
 #define STAGE(type, name)                                                             \
     struct type name = { 0 };                                                         \
     memcpy(&name, x->a, sizeof(struct kcp_call));                                     \
     name.cu = x->a->cu; name.cn = x->a->cn; name.sc = x->a->sc
 
-/* Chapters 02 and 03: every chunk by itself. */
+/* Chapters 02 and 03: chunks are independent. */
 static int local(struct fore *x)
 {
     const struct kcp_forward *a = x->a;
@@ -79,8 +79,7 @@ static int local(struct fore *x)
     return status ? status : ref_wy(&wy);
 }
 
-/* Where the wire may drop what hardly counts: how much of a state each segment can
- * leave at most, for the exchange. */
+/* For a wire with a tolerance: bounds on |M| of each segment, for the exchange. */
 static void bound_maps(struct fore *x)
 {
     const struct kcp_forward *a = x->a;
@@ -90,8 +89,8 @@ static void bound_maps(struct fore *x)
     comm_moves.wire_bounds(a->comm, x->bound);
 }
 
-/* Chapters 05 and 07: the maps that a later rank reads, then the exchange. On return
- * states [s] is the state with which segment s begins. */
+/* Chapters 05 and 07: computes the maps that later ranks need, then exchanges them. On
+ * return states [s] is the state at the start of segment s. */
 static int carry(struct fore *x)
 {
     const struct kcp_forward *a = x->a;
@@ -133,7 +132,7 @@ static int carry(struct fore *x)
     //< carry
 }
 
-/* Chapter 12: the initial states that backward cannot make again. */
+/* Chapter 12: saves the initial states that backward cannot recompute. */
 static int keep(struct fore *x)
 {
     const struct kcp_forward *a = x->a;
@@ -148,8 +147,8 @@ static int keep(struct fore *x)
     return KCP_OK;
 }
 
-/* Chapter 04, and the final states of the sequences that end here; one without tokens
- * copies h0 to ht, in the layout of h0. */
+/* Chapter 04, and ht of the sequences that end here; an empty sequence copies h0 to ht
+ * in the layout of h0. */
 static int output(struct fore *x)
 {
     const struct kcp_forward *a = x->a;
@@ -189,7 +188,7 @@ static int program(struct fore *x)
         if (status)
             return kcp_refuse(status, "08_forward: saved_bytes: found %zu, expected "
                               "%zu", a->saved_bytes, kcp_saved_bytes(a));
-        struct kcp_saved *s = a->saved;   /* parts not computed read as 0 */
+        struct kcp_saved *s = a->saved;   /* parts that are not computed are 0 */
         memset((char *)a->saved + sizeof *s, 0, s->bytes - sizeof *s);
     }
     //> program
@@ -201,10 +200,10 @@ static int program(struct fore *x)
     //< program
 }
 
-/* o of this rank's shard; ht of the sequences that end here, or that
- * have no token and are ours by the plan; other rows of ht are not touched. h0 enters
- * on the rank where its sequence starts. saved (may be NULL) becomes what ref_backward
- * needs. If a rank fails, the other ranks return an error too. */
+/* Computes o of this rank's shard, and the rows of ht that the plan assigns to this
+ * rank (ht_rank); other rows are not written. h0 is read on the rank where the
+ * sequence starts. saved (may be NULL) receives what ref_backward needs. If a rank
+ * fails, all ranks return an error. */
 int ref_forward(struct kcp_forward *a)
 {
     const int refused = kcp_begin("08_forward", KCP_HOST, a, NULL);

@@ -82,9 +82,9 @@ static void reverse(const struct kcp_chunk_backward *a, int n, int64_t t0, int r
     //< reverse
 }
 
-/* Part KCP_LOCAL: dAqk and dv_local, chunk by chunk, before anything is exchanged.
- * Part KCP_REVERSE: reads dv_local; from dh_out, the gradient of the state each stretch
- * ends with (NULL: 0), walks its chunks backwards:
+/* Part KCP_LOCAL: dAqk and dv_local, chunk by chunk, before the exchange. Part
+ * KCP_REVERSE: reads dv_local; starts from dh_out, the gradient of the state at the end
+ * of each stretch (NULL: 0), and walks the chunks backwards:
  *
  *   dh [c] = dS at the END of chunk c       dh_in [s] = dS at the beginning of s
  *

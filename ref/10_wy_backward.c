@@ -110,8 +110,8 @@ static void inverse(const struct wy_chunk *x)
  *   dq2*_i = sum_j dAqk_ij k_j D_ij       dk2_i = sum_j dL_ij k_j D_ij
  *   dkt*_j = sum_i (dAqk_ij q_i + dL_ij beta_i k_i) D_ij          beta_i INSIDE
  *
- * The starred sums leave out i = j: there q dq2 and k dkt are the same number, which
- * dG would add and take away, though all else in it may have decayed far below it. */
+ * The starred sums omit i = j, where q dq2 and k dkt are equal: dG would add and
+ * subtract the same number, and lose the digits of smaller terms. */
 static void pairs(const struct wy_chunk *x)
 {
     const int HV = x->HV, K = x->K, KG = x->KG, C = x->C, n = x->n, m = x->m;
@@ -135,7 +135,7 @@ static void pairs(const struct wy_chunk *x)
     //< pairs
 }
 
-/* What the paths bring together, row by row, D_ii = 1 added where it belongs:
+/* Adds up all paths row by row, including the terms with D_ii = 1:
  *
  *   dq += dq1 + dq2              dk += dk_s + beta E dkgb + beta dk2 + dkt
  *   dv = beta dvb                dbeta = sum_v dvb v + sum_k (dkgb k~ + dk2 k)
@@ -198,7 +198,7 @@ static void gates(const struct wy_chunk *x)
             dg[i][n][d] = dG[i][d] + (i < last ? dg[i + 1][n][d] : 0);
 }
 
-/* Every array at the chunk's first token, t. */
+/* Sets the pointers to the chunk's first token, t. */
 static void at_chunk(struct wy_chunk *x, const struct kcp_wy_backward *a, int64_t t,
                      int c)
 {
@@ -215,8 +215,8 @@ static void at_chunk(struct wy_chunk *x, const struct kcp_wy_backward *a, int64_
 }
 
 /* dq, dk [T,H,K], dv [T,HV,V], dbeta [T,HV], dg [T,HV,KG] of this rank's tokens, from
- * what chapters 03, 04 and 09 left; dq and dk are summed over the value heads of each
- * query/key head, dg of GDN over K. The caller owns every array. */
+ * the outputs of chapters 03, 04 and 09; dq and dk are summed over the value heads of
+ * each query/key head, dg of GDN over K. The caller owns every array. */
 int ref_wy_backward(struct kcp_wy_backward *a)
 {
     const int refused = kcp_begin("10_wy_backward", KCP_HOST, a, NULL);

@@ -18,7 +18,7 @@ struct reverse_scan {
     void *d, *dU, *N;          /* [K, max(K,V)], [max(K,V)], [K,K] */
 };
 
-/* Row t of kg and of qg; GDN keeps its gate apart and reads raw k and q. */
+/* Row t of kg or qg; GDN has a separate gate factor and reads raw k and q. */
 static const double *key(const struct reverse_scan *x, int64_t t, double *e)
 {
     const struct kcp_merge_backward *a = x->a;
@@ -66,8 +66,8 @@ static void decay_add(const struct reverse_scan *x, int cols, int pitch, void *X
  *   dU      = kg dh_ext + dv_local
  *   dh_ext <- Lambda dh_ext + scale qg^T dO - w^T dU
  *
- * It needs neither h nor v_new, so gradients' maps do not wait for any state. Row t of
- * dU serves token t alone: the sum over tokens is gathered in d. */
+ * It needs neither h nor v_new, so the maps of gradients do not wait for states. Row t
+ * of dU is used only for token t; d holds the sum over tokens. */
 static void back_h(const struct reverse_scan *x, int pitch, void *dh_)
 {
     const int HV = x->a->HV, K = x->a->K, V = x->a->V, n = x->n;
@@ -92,7 +92,7 @@ static void back_h(const struct reverse_scan *x, int pitch, void *dh_)
     //< back
 }
 
-/* The linear part alone, N = M^T:   N <- Lambda N - w^T (kg N) */
+/* The linear part, N = M^T:   N <- Lambda N - w^T (kg N) */
 static void back_M(const struct reverse_scan *x)
 {
     const int HV = x->a->HV, K = x->a->K, n = x->n;
@@ -141,12 +141,13 @@ static void stretch(struct reverse_scan *x, int s, int want, void *out_)
             out[i][V + p] = N[p][i];
 }
 
-/* dmap [s] = [dh_ext | M]: the gradient of the state with which stretch s begins is
- * M^T dS + dh_ext, dS that of the state with which it ends. dh_ext starts from dh_end
- * (NULL: 0), which is dht where a sequence ends and 0 elsewhere. M is chapter 05's: the
- * reverse walk yields its transpose, stored back as M, so both passes share one format.
- * want [s] KCP_WANT_H, KCP_WANT_M; with reuse_M no M is made: forward's is at hand.
- * dmap [NS,HV,K,V+K] is the caller's; parts that `want` leaves out are not written. */
+/* dmap [s] = [dh_ext | M]: with dS the gradient of the state at the end of stretch
+ * s, that of the state at its start is M^T dS + dh_ext. dh_ext starts from dh_end
+ * (NULL: 0), which is dht where a sequence ends and 0 elsewhere. M is chapter 05's:
+ * the reverse walk computes its transpose and stores it as M, so both passes share
+ * one format. want [s]: KCP_WANT_H, KCP_WANT_M; with reuse_M, M is not computed,
+ * because forward's is available. dmap [NS,HV,K,V+K] is the caller's; parts not in
+ * want are not written. */
 int ref_merge_backward(struct kcp_merge_backward *a)
 {
     const int refused = kcp_begin("11_merge_backward", KCP_HOST, a, NULL);

@@ -11,11 +11,11 @@
 /* compress:  h_kept = h_in[0]
  * expand:    h_back[0] = h_kept,  h_back[s] = h_start[s] for s >= 1
  *
- * Of the stretches of one rank only the first can begin inside its sequence, so only
- * its initial state comes from another rank; every other one begins a sequence and
- * starts from h0, which the caller gives again (NULL: from 0).
- * h_in, h_start, h_back [NS,HV,K,V]; h_kept [1,HV,K,V]; a rank without stretches
- * touches nothing. KCP_BAD without the arrays of the pass. */
+ * Only the first stretch of a rank can begin inside its sequence, so only its initial
+ * state comes from another rank; every other stretch begins a sequence and starts from
+ * h0, which the caller gives again (NULL: 0).
+ * h_in, h_start, h_back [NS,HV,K,V]; h_kept [1,HV,K,V]; a rank without stretches writes
+ * nothing. KCP_BAD: an array of the pass is missing. */
 int ref_h0(struct kcp_h0 *a)
 {
     const int refused = kcp_begin("12_h0", KCP_HOST, a, NULL);
@@ -40,11 +40,11 @@ int ref_h0(struct kcp_h0 *a)
     return KCP_OK;
 }
 
-/* One sequence's state between the interface, [HV,V,K] if the caller asks for that
- * layout, and [HV,K,V], as it is inside and on the wire; out: towards the interface. */
+/* Copies a sequence's state between the caller's layout ([HV,K,V] or [HV,V,K]) and the
+ * internal one, [HV,K,V]. out: to the caller's layout. */
 void ref_state(const void *args, int out, const double *from, double *to)
 {
-    const struct kcp_call *a = args;           /* every args struct opens with it */
+    const struct kcp_call *a = args;           /* every args struct starts with it */
     const int K = a->K, V = a->V, turned = a->layout == KCP_VK;
     for (int n = 0; n < a->HV; n++)
         for (int i = 0; i < K; i++)

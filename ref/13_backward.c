@@ -9,8 +9,8 @@
 
 #include <stdlib.h>
 
-/* Chapter 11 and the exchange: states [s] becomes the gradient of the state with which
- * segment s ends. With reuse_M, M is the one that forward made. */
+/* Chapter 11 and the exchange: states [s] becomes the gradient of the state at the end
+ * of segment s. With reuse_M, M is forward's. */
 static int carry(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
@@ -33,7 +33,7 @@ static int carry(struct backward_rank *x)
     double *bound = backward_zeros(x, a->NS);
     if (x->full)
         return KCP_NO_MEMORY;
-    if (comm_moves.wire_tolerance(a->comm) > 0) {    /* as forward's: |M^T| is |M| */
+    if (comm_moves.wire_tolerance(a->comm) > 0) {    /* forward's bounds: |M^T| = |M| */
         kcp_decay_bound((const struct kcp_call *)a, a->cu, x->k, x->G, x->beta, bound);
         comm_moves.wire_bounds(a->comm, bound);
     }
@@ -65,7 +65,8 @@ static int chunks(struct backward_rank *x, int part)
     return ref_chunk_backward(&c);
 }
 
-/* Chapters 10 and 02: down to the raw inputs and, per segment, the parameters. */
+/* Chapters 10 and 02: gradients of the raw inputs and, per segment, of the
+ * parameters. */
 static int down(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
@@ -88,9 +89,9 @@ static int down(struct backward_rank *x)
     return status ? status : ref_gate(&gate);
 }
 
-/* Parameters: partial sums of every segment of every rank, added in global order, so
- * that a canonical plan gives the same bits for every R. The same on each rank, unless
- * the call wants each rank's own. */
+/* Parameters: adds the partial sums of all segments in global order, so that a
+ * canonical plan gives the same bits for every R. The result is the same on each
+ * rank, unless KCP_SUM_LOCAL requests each rank's own sum. */
 static int parameters(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
@@ -104,7 +105,7 @@ static int parameters(struct backward_rank *x)
     return status;
 }
 
-/* dh0 of the sequences that start here; one without tokens copies dht. */
+/* dh0 of the sequences that start here; an empty sequence copies dht. */
 static void initial(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
@@ -154,11 +155,11 @@ static int program(struct backward_rank *x)
     //< program
 }
 
-/* All gradients of this rank's shard, from do_ and, on the rank where a
- * sequence ends, dht; dh0 on the rank where it starts; dA_log and ddt_bias summed over
- * the ranks. saved is what ref_forward left: its own mode says what is made again.
- * Rows of dh0 that other ranks own are not touched. On any failure the other ranks are
- * told, and return an error. KCP_MISMATCH: a block of another writer. */
+/* All gradients of this rank's shard, from do_ and, on the rank where a sequence
+ * ends, dht; dh0 on the rank where it starts; dA_log and ddt_bias summed over the
+ * ranks. saved is the block of ref_forward; its mode determines what is recomputed.
+ * Rows of dh0 that other ranks own are not written. If a rank fails, all ranks
+ * return an error. KCP_MISMATCH: the block has another format. */
 int ref_backward(struct kcp_backward *a)
 {
     const int refused = kcp_begin("13_backward", KCP_HOST, a, NULL);

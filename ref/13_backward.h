@@ -1,4 +1,4 @@
-/* 13_backward.h -- what the two files of chapter 13 share: what one rank's run holds.
+/* 13_backward.h -- the data of one rank's run, shared by the two files of chapter 13.
  *
  * Book: chapter 13.  Checked by: tests/13_backward/checks.c.
  * Next: ref/13_recompute.c, what forward left; ref/13_backward.c, the program.
@@ -11,21 +11,21 @@
 
 #include <string.h>
 
-/* What the program holds. Everything it allocates is in got, and freed at the end. */
+/* The tensors of the program. All allocations are in `got` and freed at the end. */
 struct backward_rank {
     const struct kcp_backward *a;
     const struct kcp_plan *plan;
     const struct kcp_segment *seg;         /* this rank's segments */
     char why[160];
-    int full, ngot;                        /* full: some array was refused */
+    int full, ngot;                        /* full: an allocation failed */
     void *got[40];
     double *q, *k, *beta, *Aqk, *A;        /* chapters 02, 03: in the saved block */
-    double *G, *w, *u, *qg, *kg, *v_new, *h;   /* there too, or made again */
+    double *G, *w, *u, *qg, *kg, *v_new, *h;   /* there too, or recomputed */
     double *dAqk, *dv_local, *dU, *dh, *dh_in, *states;              /* chapter 09 */
     double *dq, *dk, *dbeta, *dg, *dA_part, *ddt_part;               /* chapter 10 */
 };
 
-/* This rank's call, handed on to a stage: every args struct opens with it. */
+/* Declares a stage's args struct that starts with this rank's call. */
 #define CALL(type, name)                                                              \
     struct type name = { 0 };                                                         \
     memcpy(&name, x->a, sizeof(struct kcp_call))
@@ -33,12 +33,12 @@ struct backward_rank {
     CALL(type, name);                                                                 \
     name.cu = x->a->cu; name.cn = x->a->cn; name.sc = x->a->sc
 
-/* ---- what forward left, and what is made again of it (13_recompute.c)
- * So many numbers, zeroed; NULL sets full. */
+/* ---- the saved block, and what is recomputed from it (13_recompute.c)
+ * Allocates zeroed numbers; NULL sets full. */
 void   *backward_zeros(struct backward_rank *x, int64_t numbers);
 void    backward_rows(const struct backward_rank *x, int ends, const double *given,
                       double *to);
-/* KCP_MISMATCH: a block of another writer or mode; why names it. */
+/* KCP_MISMATCH: a block of another format or mode; why names it. */
 int     backward_open(struct backward_rank *x);
 int     backward_recompute(struct backward_rank *x);        /* KCP_NO_MEMORY */
 

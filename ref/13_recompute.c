@@ -1,4 +1,4 @@
-/* 13_recompute.c -- what backward finds in forward's block, and what it makes again.
+/* 13_recompute.c -- reads forward's saved block and recomputes what it does not hold.
  *
  * Book: chapter 13.  Checked by: tests/13_backward/checks.c and its mutants.
  * Next: ref/13_backward.c.
@@ -17,7 +17,8 @@ void *backward_zeros(struct backward_rank *x, int64_t numbers)
     return p;
 }
 
-/* Rows of [NS,HV,K,V] that begin (end) a sequence from h0 (dht), zero elsewhere. */
+/* Fills [NS,HV,K,V]: h0 (dht) in rows of segments that begin (end) a sequence, else
+ * 0. */
 void backward_rows(const struct backward_rank *x, int ends, const double *given,
                    double *to)
 {
@@ -27,7 +28,7 @@ void backward_rows(const struct backward_rank *x, int ends, const double *given,
             ref_state(x->a, 0, given + x->seg[s].n * size, to + s * size);
 }
 
-/* The saved block: refused with a reason, or its tensors found. */
+/* Checks the saved block and finds its tensors; refuses it with a reason. */
 int backward_open(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
@@ -50,7 +51,7 @@ int backward_open(struct backward_rank *x)
     return KCP_OK;
 }
 
-/* Light keeps no rows: q and k are normalised once more, with the same bits. */
+/* A light block has no q and k: normalises them again, with the same bits. */
 static void normalise_again(struct backward_rank *x, struct kcp_gate *gate)
 {
     const struct kcp_backward *a = x->a;
@@ -61,8 +62,8 @@ static void normalise_again(struct backward_rank *x, struct kcp_gate *gate)
     gate->rstd_q = backward_zeros(x, TH); gate->rstd_k = backward_zeros(x, TH);
 }
 
-/* Recompute: what save-all keeps, made again from the block and the raw gate by the
- * functions that made it (chapters 02, 03, 04), so all modes give the same bits. */
+/* Recomputes what save-all stores, from the block and the raw gate, by the functions of
+ * forward (chapters 02, 03, 04), so all modes give the same bits. */
 int backward_recompute(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;

@@ -1,7 +1,7 @@
 /* 14_conv.c -- causal depthwise convolution and token shift, across any cuts.
  *
  * Book: chapter 14.  Checked by: tests/14_conv/checks.c.  Next: ref/15_scan.c.
- * One rank's program: its shard, its plan, and the rows that lie across its cuts.
+ * One rank's program: its shard, its plan, and the rows on the other side of its cuts.
  */
 #include "checked.h"
 #include "moves.h"
@@ -11,18 +11,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A token tensor around the shard, with the rows that its segments lack; x0 holds the
- * rows before each sequence, if the call has any. */
+/* A token tensor of the shard, with the halo rows that its segments need; x0 has the
+ * rows before each sequence, if the call gives them. */
 struct rows {
     const double *before, *x, *after, *x0;
     int D;
 };
 
-/* Segment s, of sequence n, in local tokens (which may lie outside the shard): the
- * first row that a window meets, which is the sequence's first token or the first row
- * of x0; the first token; the end. Then the run of tokens in the shard that it is part
- * of, low to high. A row below low is row low_at + t of the halo before, one from high
- * on is row high_at + t of that after. */
+/* Segment s of sequence n in local token numbers, which may be outside the shard.
+ * start: the first row of any window, which is the sequence's first token or the
+ * first row of x0; first, end: its tokens. low .. high: the run of tokens in the
+ * shard that contains it. Row t below low is row low_at + t of the halo before; row
+ * t from high on is row high_at + t of the halo after. */
 struct around { int64_t start, first, end, low, high, low_at, high_at, n; };
 
 static struct around around(const struct kcp_conv *a, int s)
@@ -79,7 +79,7 @@ static void window(const struct kcp_conv *a, const struct rows *x, int s,
     }
 }
 
-/* A sequence without tokens copies its rows: xt is x0, dx0 is dxt, or zeros. */
+/* An empty sequence copies its rows: xt = x0, dx0 = dxt, or zeros. */
 static void hand_on(const struct kcp_conv *a, const int *owner, const double *from,
                     double *to)
 {
@@ -90,8 +90,8 @@ static void hand_on(const struct kcp_conv *a, const int *owner, const double *fr
                 to[i] = from ? from[i] : 0;
 }
 
-/* xt: the last Wc - 1 rows of each sequence that ends here, of x0 where it is shorter.
- */
+/* xt: the last Wc - 1 rows of each sequence that ends here; rows of x0 if it is
+ * shorter. */
 static void last_rows(const struct kcp_conv *a, const struct rows *x)
 {
     const struct kcp_segment *seg = a->plan->seg + a->plan->ctx[a->r].seg0;
@@ -135,11 +135,11 @@ static void through_act(const struct kcp_conv *a, const struct rows *x, const do
     }
 }
 
-/* dx_t = sum_{i<Wc} weight_{Wc-1-i} dpre_{t+i}, rows past the sequence's end 0; of
- * the last Wc - 1 rows dxt is a part. t may be a row of x0, which has no dpre. The
- * adjoint of a halo taken from earlier ranks is a halo taken from later ones: each
- * term is added by the owner of x_t, in the order of i, on whichever rank dpre_{t+i}
- * is computed. */
+/* dx_t = sum_{i<Wc} weight_{Wc-1-i} dpre_{t+i}, with dpre = 0 past the sequence's
+ * end; for the last Wc - 1 rows plus dxt. t may be a row of x0, which has no dpre.
+ * The adjoint of a halo from earlier ranks is a halo from later ranks: the owner of
+ * x_t adds all terms in the order of i, also those whose dpre another rank has
+ * computed. */
 static void into_row(const struct kcp_conv *a, const struct rows *dpre,
                      const struct around *z, const double *w, int64_t t, double *dx)
 {
@@ -172,8 +172,8 @@ static void into_x(const struct kcp_conv *a, const struct rows *dpre, int s,
                  (double *)a->dx0 + (z.n * reach + k) * D);
 }
 
-/* dweight_j = sum_t dpre_t x_{t+j-Wc+1}; dbias = sum_t dpre_t: one row a stretch, then
- * over all ranks in the order of the segments. */
+/* dweight_j = sum_t dpre_t x_{t+j-Wc+1}; dbias = sum_t dpre_t: one row per stretch,
+ * then summed over all ranks in the order of the segments. */
 static int into_weight(const struct kcp_conv *a, const struct rows *x,
                        const double *dpre)
 {
@@ -208,7 +208,7 @@ static int into_weight(const struct kcp_conv *a, const struct rows *x,
     return status;
 }
 
-/* The gradient's halo: dpre of the rows that follow each segment. */
+/* Backward; its halo is dpre of the rows after each segment. */
 static int backward(const struct kcp_conv *a, const struct rows *x, const double *w)
 {
     const struct kcp_halo h = { .plan = a->plan, .comm = a->comm, .reach = a->Wc - 1,
@@ -231,8 +231,8 @@ static int backward(const struct kcp_conv *a, const struct rows *x, const double
     return status;
 }
 
-/* x0, or (backward) dxt: this rank's rows of it, and those that its windows reach and
- * another rank owns. The caller frees *all; NULL: there are none. */
+/* x0 (backward: dxt) with this rank's rows and those rows of other ranks that its
+ * windows reach. The caller frees *all; NULL: there are none. */
 static int bring(const struct kcp_conv *a, const void *own, int backward, double **all)
 {
     const struct kcp_halo h = { .plan = a->plan, .comm = a->comm, .reach = a->Wc - 1,
@@ -249,7 +249,7 @@ static int bring(const struct kcp_conv *a, const void *own, int backward, double
     return comm_moves.halo_states(&h, *all);
 }
 
-/* Both walks read the rows of earlier ranks and the weights, w [D,Wc]. */
+/* Both passes read the rows of earlier ranks and the weights, w [D,Wc]. */
 static int walk(struct kcp_conv *a, const double *w, double *before)
 {
     const struct kcp_halo h = { .plan = a->plan, .comm = a->comm, .reach = a->Wc - 1,
@@ -271,7 +271,7 @@ static int walk(struct kcp_conv *a, const double *w, double *before)
 }
 
 /* The token shift is the window of two with the weights 1 and -1: x_{t-1} -
- * x_t, no bias and no act. KCP_BAD without a plan, or without weights. */
+ * x_t, without bias and act. KCP_BAD: no plan, or no weights. */
 int ref_conv(struct kcp_conv *a)
 {
     const int refused = kcp_begin("14_conv", KCP_HOST, a, NULL);

@@ -1,11 +1,11 @@
-/* 16_diagonal.c -- maps whose M is diagonal: K numbers of it travel, and not K^2.
+/* 16_diagonal.c -- maps with a diagonal M, for which K numbers are sent and not K^2.
  *
  * Book: chapter 16.  Checked by: tests/16_family/wire.c and the judge's mutants.
  * Next: ref/16_family.c.
  *
- * map is [HV,K,V+1] = [h | d], M = diag(d). A diagonal is its own transpose, so that
- * backward is forward; and the numbers are those that the whole M gives, bit for bit:
- * what else it would add is zero.
+ * map is [HV,K,V+1] = [h | d], M = diag(d). A diagonal matrix is its own transpose, so
+ * backward equals forward. The bits are those of the full M, because its other terms
+ * are zero.
  */
 #include "16_family.h"
 

@@ -36,7 +36,7 @@ static int local(struct family_rank *x)
     return KCP_OK;
 }
 
-/* Rows of [NS,HV,K,V] that begin (end) a sequence from h0 (dht). */
+/* Fills rows of [NS,HV,K,V] of segments that begin (end) a sequence from h0 (dht). */
 static void states_of(const struct family_rank *x, int ends, const double *given,
                       double *to)
 {
@@ -138,8 +138,8 @@ static void zero(void *p, int64_t numbers)
         memset(p, 0, sizeof(double) * numbers);
 }
 
-/* ht (dh0) of the sequences that end (start) here; one without tokens hands h0 (dht)
- * through, in whatever layout it came. */
+/* ht (dh0) of the sequences that end (start) here; an empty sequence copies h0 (dht) in
+ * the caller's layout. */
 static void leave(const struct family_rank *x, int back)
 {
     const struct kcp_family *a = x->a;
@@ -191,9 +191,9 @@ static int program(struct family_rank *x)
     //< program
 }
 
-/* As ref_forward and ref_backward: o, and ht of the sequences that end
- * here; or all gradients of this rank's shard, and dh0 of those that start here. On a
- * failure all ranks return an error. */
+/* As ref_forward and ref_backward: o, and ht of the sequences that end here; or all
+ * gradients of this rank's shard, and dh0 of the sequences that start here. If a rank
+ * fails, all ranks return an error. */
 int kcp_family_run(const struct family_model *m, const struct kcp_family *a)
 {
     struct family_rank x = { .m = m, .a = a, .plan = a->plan };
@@ -219,8 +219,8 @@ static const struct family_model *model_of(const struct kcp_family *a)
     return NULL;
 }
 
-/* The stage, and its oracle. KCP_BAD: not a model of this chapter, or an input of its
- * that is missing. */
+/* The stage, and its oracle. KCP_BAD: not a model of this chapter, or one of its inputs
+ * is missing. */
 int ref_family(struct kcp_family *a)
 {
     const int refused = kcp_begin("16_family", KCP_HOST, a, NULL);

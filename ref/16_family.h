@@ -1,30 +1,30 @@
-/* 16_family.h -- what a recurrence must supply to get everything else.
+/* 16_family.h -- the functions that a model must supply; the rest is shared.
  *
  * Book: chapter 16.  Checked by: tests/16_family/checks.c.
  * Next: ref/16_gla.c, the shortest model; ref/16_family.c, which runs any model.
  *
- * A model is four functions. Two define it, token by token. The other two write a chunk
- * in the one form that chapters 04, 05, 09 and 11 scan, and go back through it:
+ * A model is four functions. Two define it, token by token. The other two compute a
+ * chunk in the form that chapters 04, 05, 09 and 11 scan, and its adjoint:
  *
- *   v_new = u - w S      o = scale qg S + tril(Aqk) v_new      S <- Λ S + kg^T v_new
+ * v_new = u - w S      o = scale qg S + tril(Aqk) v_new      S <- Λ S + kg^T v_new
  *
- * A token may need two rows of the form (DPLR: one for what it copies, one for what it
- * writes); then C tokens are a chunk of 2 C rows, and those chapters notice nothing.
- */
+ * A token may need two rows of the form (DPLR: one for the copied part, one for the
+ * written part); then C tokens are a chunk of 2 C rows, and those chapters are
+ * unchanged. */
 #ifndef KCP_16_FAMILY_H
 #define KCP_16_FAMILY_H
 
 #include "checked.h"
 #include "ref.h"
 
-/* Token t of value head n: its rows. Gradients add to what they find. */
+/* Token t of value head n: its rows. Gradients are accumulated. */
 struct family_token {
     int K, V;
     const double *q, *k, *v, *g, *a, *b, *omega;
     double *dq, *dk, *dv, *dg, *da, *db, *domega;
 };
 
-/* One row a token of a tensor and of its gradient: that of token i is x + i step. */
+/* The rows of a tensor and of its gradient, one per token: token i is at x + i step. */
 struct family_rows { const double *x; double *d; int64_t step; };
 static inline const double *row(struct family_rows y, int i)
 {
@@ -58,38 +58,39 @@ struct family_model {
     void (*adjoint)(const struct family_token *x, const void *S, void *dS);
     void (*form)(const struct family_chunk *x);       /* u, w, kg, qg, Aqk */
     void (*form_back)(const struct family_chunk *x);  /* to the inputs' gradients, dG */
-    int diagonal;                          /* is M? Then K numbers of it travel */
+    int diagonal;                          /* 1: M is diagonal, so K numbers are sent */
 };
 //< model
 extern const struct family_model ref_dplr, ref_gdn2, ref_gla;
-int ref_gdn2_run(const struct kcp_family *a);         /* what lab 16 is cut from */
+int ref_gdn2_run(const struct kcp_family *a);         /* lab 16 uses it */
 
-/* One rank's forward or backward of any model; and all of it token by token, on one
- * rank. KCP_BAD: no plan, or not this call's; KCP_NO_MEMORY. */
+/* One rank's forward or backward of any model; and the same token by token, on one
+ * rank. KCP_BAD: no plan, or the plan is of another call; KCP_NO_MEMORY. */
 int kcp_family_run(const struct family_model *m, const struct kcp_family *a);
 int kcp_family_walk(const struct family_model *m, const struct kcp_family *a);
 
-/* ---- what forms are made of (16_form.c)
- * score: sum_p y_i[p] z_j[p] exp2(G_e[p] - G_j[p]), e = i, or i-1 for what acts before
- * the decay. score_back: dA, its gradient, into those of y_i, z_j, G_e and G_j; the two
- * last cancel when e = j, and are left out. */
+/* ---- parts of forms (16_form.c) score: sum_p y_i[p] z_j[p] exp2(G_e[p] - G_j[p]);
+ * e = i, or i-1 for a factor that acts before the decay. score_back: adds dA, the
+ * gradient of a score, to those of y_i, z_j, G_e and G_j; the last two cancel if e =
+ * j and are then omitted. */
 double family_score(const struct family_chunk *x, struct family_rows y, int i, int e,
                     struct family_rows z, int j);
 void family_score_back(const struct family_chunk *x, double dA, struct family_rows y,
                        int i, int e, struct family_rows z, int j);
-/* gated [K] = exp2(G_e) y_i, e >= -1; and d, its gradient, into that of y_i and G_e. */
+/* gated [K] = exp2(G_e) y_i, e >= -1; the second adds its gradient d to those of y_i
+ * and G_e. */
 void family_gated(const struct family_chunk *x, struct family_rows y, int i, int e,
                   double *gated);
 void family_gated_back(const struct family_chunk *x, const double *d,
                        struct family_rows y, int i, int e);
-/* Every token writes along k in its row r of the form, and q reads in its last row: kg,
- * qg and the columns r of Aqk; and back through them. */
+/* Every token writes along k in row r of its rows, and q reads in its last row:
+ * computes kg, qg and columns r of Aqk; the others are the adjoints. */
 void family_write(const struct family_chunk *x, struct family_rows k, int r);
 void family_write_back(const struct family_chunk *x, struct family_rows k, int r);
 void family_read(const struct family_chunk *x);
 void family_read_back(const struct family_chunk *x);
 
-/* ---- one rank's run (16_chunks.c, 16_family.c): all it holds; got is freed last */
+/* ---- one rank's run (16_chunks.c, 16_family.c); `got` is freed last */
 struct family_rank {
     const struct family_model *m;
     const struct kcp_family *a;

@@ -1,10 +1,9 @@
-/* 16_form.c -- what the forms of chapter 16's models are made of, and the way back.
+/* 16_form.c -- parts of the forms of chapter 16's models, and their adjoints.
  *
  * Book: chapter 16.  Checked by: tests/16_family/checks.c.  Next: ref/16_gla.c.
  *
- * All exponents are <= 0, pair by pair, whatever the gate. Where two gradients of G are
- * one number with two signs, they are left out, as in chapter 10.
- */
+ * All exponents are <= 0, pair by pair, for any gate. Gradients of G that cancel
+ * exactly are omitted, as in chapter 10. */
 #include "16_family.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* 16_gla.c -- GLA, gated linear attention: it writes without looking.
+/* 16_gla.c -- GLA, gated linear attention: it writes without reading the state.
  *
  * Book: chapter 16.  Checked by: tests/16_family/checks.c and its mutants.
  * Next: ref/16_gdn2.c.
@@ -34,7 +34,7 @@ static void adjoint(const struct family_token *x, const void *S_, void *dS_)
     }
 }
 
-/* Nothing is corrected: u = v, w = 0, so M_c = Λ and h_c = kg^T v: M is diagonal. */
+/* There is no correction: u = v, w = 0, so M_c = Λ and h_c = kg^T v: M is diagonal. */
 static void form(const struct family_chunk *x)
 {
     for (int i = 0; i < x->c; i++)

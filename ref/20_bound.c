@@ -1,14 +1,14 @@
-/* 20_bound.c -- how much of a state a stretch can leave at most, from gates and keys.
+/* 20_bound.c -- an upper bound on |M| of a stretch, from gates and keys.
  *
  * Book: chapter 20.  Checked by: tests/20_clusters/bound.c, which plants wrong bounds.
- * Next: comm/wire.c, which does not wait where it is small. */
+ * Next: comm/wire.c, where a rank with a small bound does not wait. */
 #include "wire.h"
 
 #include <math.h>
 
 /* The logarithm, base 2, of a bound on |A_t|_2, A_t = (I - beta k k^T) diag(exp2(g)).
- * The reflection has K - 1 eigenvalues 1 and one of 1 - beta |k|^2, the decay none
- * above its slowest channel. */
+ * The reflection has K - 1 eigenvalues 1 and one of 1 - beta |k|^2; the largest factor
+ * of the decay is that of its slowest channel. */
 static double step_bound(const struct kcp_call *c, int64_t t, int n, int first,
                          const double *k_, const double *G_, const double *beta_)
 {
@@ -26,9 +26,9 @@ static double step_bound(const struct kcp_call *c, int64_t t, int n, int first,
     //< step-bound
 }
 
-/* G is summed within chunks of C rows, which begin with the segment. Every token adds
- * 1e-12, far above what the sums above may be off by, so that the bound holds as
- * computed. */
+/* G is summed within chunks of C rows that start with the segment. Every token adds
+ * 1e-12, far more than the rounding errors of the sums above, so that the computed
+ * number is a bound. */
 void kcp_decay_bound(const struct kcp_call *c, const int *cu, const double *k,
                      const double *G, const double *beta, double *bound)
 {

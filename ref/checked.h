@@ -1,4 +1,4 @@
-/* checked.h -- the check of every call of a stage, and the words of a refusal.
+/* checked.h -- the check of every call of a stage, and its error messages.
  *
  * Book: chapter 20, "What is promised to whom".  Checked by: tests/judge/self_calls.c.
  * Next: core/checked.c; core/agree.c, the comparison between ranks.
@@ -14,29 +14,30 @@ extern "C" {
 
 #pragma GCC visibility push(hidden)
 
-/* The call of a stage that is about to run: kcp_check_call, and, where there are ranks,
- * the same plan and options on all of them. may_lack: names of arrays, apart by blanks,
- * that this function does without. A refused call fails on all ranks.
- * Inside of another checked call nothing is done: its arrays are known. */
+/* Checks a call of a stage before it runs: kcp_check_call and, with ranks, the same
+ * plan and options on all of them. may_lack: names of arrays, separated by blanks,
+ * that this function does not need. A refused call fails on all ranks. Inside
+ * another checked call this does nothing. */
 int kcp_begin(const char *stage, enum kcp_where where, const void *args,
               const char *may_lack);
-/* The same of sizes, options and plan alone: arrays and comm may not be there yet. */
+/* Checks sizes, options and plan only; arrays and comm may be missing. */
 int kcp_check_sizes(const char *stage, const struct kcp_call *call);
-/* How many numbers a field has; -1: more than any machine, or a letter unknown. */
+/* The number of elements of a field; -1: overflow, or an unknown letter. */
 int64_t kcp_field_numbers(const struct kcp_call *c, const struct kcp_field *f);
-/* From here to kcp_checked_leave calls on this thread are taken as they come. */
+/* Until kcp_checked_leave, calls on this thread are not checked. */
 void kcp_checked_enter(void);
 void kcp_checked_leave(void);
 
-/* Returns status; kcp_why() then returns the formatted text. */
+/* Returns status and sets the text of kcp_why(). */
 int kcp_refuse(int status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* The reason of this call's refusal, else its name: for comm->fail. */
+/* kcp_why() if it is not empty, otherwise name: the text for comm->fail. */
 const char *kcp_why_or(const char *name);
-/* One line to the function that kcp_notices set. */
+/* Sends one line to the function that kcp_notices has set. */
 void kcp_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* agree.c: KCP_MISMATCH on every rank where one differs; kcp_why() names what. */
+/* agree.c: KCP_MISMATCH on every rank if one rank differs; kcp_why() names the
+ * value. */
 int kcp_agree(const struct kcp_stage *stage, const void *args);
 uint64_t kcp_plan_digest(const struct kcp_plan *plan);
 

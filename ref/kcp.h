@@ -1,11 +1,11 @@
-/* kcp.h -- the vocabulary: sizes, one args struct a stage, the plan, the saved block.
+/* kcp.h -- the vocabulary: sizes, one args struct per stage, the plan, the saved block.
  *
  * Book: chapter 00 (every letter) and the chapter named at each struct.
  * Checked by: every file of tests/.  Next: ref/comm.h, the ranks.
  *
  * Tensors are dense, row major, tokens first. A stage sees stretches: a stretch is a
- * run of tokens of one sequence on one rank (chapter 06 makes them). Whoever calls
- * owns every array; nothing here keeps a pointer after it returns.
+ * run of tokens of one sequence on one rank (chapter 06 makes them). The caller owns
+ * every array; no function keeps a pointer after it returns.
  */
 #ifndef KCP_H
 #define KCP_H
@@ -16,36 +16,36 @@
 extern "C" {
 #endif
 
-/* libkcp.so shows what the installed headers declare, and hides the rest. */
+/* libkcp.so exports what the installed headers declare, and hides the rest. */
 #pragma GCC visibility push(default)
 
-/* What a function returns. KCP_NA is "not my shape": reported as n/a, never as ok. */
+/* What a function returns. KCP_NA means "shape not supported": n/a, never ok. */
 enum kcp_status {
     KCP_OK = 0,
     KCP_NA,          /* this variant does not take this shape or this option */
     KCP_BAD,         /* an argument is wrong */
     KCP_NO_MEMORY,
-    KCP_COMM,        /* another rank failed, or the wire did */
-    KCP_CUDA,        /* the device refused */
+    KCP_COMM,        /* another rank, or the network, failed */
+    KCP_CUDA,        /* a CUDA call failed */
     KCP_MISMATCH,    /* a saved block is of another format or another call */
 };
 
 /* "2.0.0": of the library that is loaded, not of the header. */
 const char *kcp_version(void);
 
-/* Why the last call on this thread that returned no KCP_OK did so, and names the field:
- * "03_wy: HV: found 3, expected a multiple of H, which is 2". "": it said nothing more
- * than its status. It needs no communicator, and stays until the next such call. */
+/* The reason of the last call on this thread that did not return KCP_OK, with the
+ * field: "03_wy: HV: found 3, expected a multiple of H, which is 2". "": there is no
+ * reason beyond the status. Valid until the next call that fails. */
 const char *kcp_why(void);
-/* The library prints nothing. What its user may want to know and is no failure, as a
- * slower path that stands in for one this GPU lacks, goes here, a line a time, from any
- * thread; NULL, as at first: nowhere. */
+/* The library prints nothing. Notices that are not failures (a slower path is used
+ * because this GPU lacks the faster one) go to this function, one line per call, from
+ * any thread. NULL, the default: they are dropped. */
 void kcp_notices(void (*to)(const char *line));
 
-/* For other languages, which need not copy this file: how the loaded library lays out
- * its structs. Bytes of struct `name` ("kcp_call"), 0: none. Offset of a member and its
- * kind: 'i' int or enum, 'l' int64_t, 'z' size_t, 'd' double, 'p' pointer. The value of
- * an enum's name ("KCP_GATE_RAW"). KCP_BAD: no such name. */
+/* The layout of structs in the loaded library, for bindings in other languages.
+ * Bytes of struct `name` ("kcp_call"); 0: no such struct. Offset and kind of a
+ * member: 'i' int or enum, 'l' int64_t, 'z' size_t, 'd' double, 'p' pointer. The
+ * value of an enum constant ("KCP_GATE_RAW"). KCP_BAD: no such name. */
 size_t kcp_struct_size(const char *name);
 int    kcp_struct_member(const char *of, const char *name, size_t *at, char *kind);
 int    kcp_enum_value(const char *name, int *value);
@@ -59,8 +59,8 @@ enum kcp_save  { KCP_RECOMPUTE, KCP_SAVE_ALL, KCP_SAVE_LIGHT };  /* 12: the bloc
 enum kcp_layout { KCP_KV, KCP_VK };          /* of h0, ht, dh0, dht at the interface */
 enum kcp_walk  { KCP_AUTO, KCP_SEQUENTIAL, KCP_BLELLOCH };         /* 15, 08 */
 
-/* kcp_call.part: of 09 the passes that are wanted; of 13 to 15 whether the gradients of
- * parameters stay this rank's own sums, for a framework that adds ranks up itself. */
+/* kcp_call.part. 09: the passes to run. 13 to 15: KCP_SUM_LOCAL leaves the gradients of
+ * parameters as this rank's sums, for a framework that adds the ranks itself. */
 enum { KCP_LOCAL = 1, KCP_REVERSE = 2, KCP_SUM_LOCAL = 4 };
 
 /* ---- fields
@@ -71,8 +71,8 @@ enum { KCP_LOCAL = 1, KCP_REVERSE = 2, KCP_SUM_LOCAL = 4 };
  *   shape  in the letters above; "NS+1" and "V+K" are letters too
  *   store  ACTV the variant's storage type; ACC fp32, or double for a double variant;
  *          MAP as ACC, columns [0,V) h_ext and [V,V+K) M; I32, I64
- * An input that a variant must not touch keeps its bits; an output element that the
- * reference leaves untouched must stay untouched. */
+ * A variant must not change inputs, nor output elements that the reference does not
+ * write. */
 enum kcp_io    { KCP_IN, KCP_OUT, KCP_BIN, KCP_BOUT, KCP_FOUT };
 enum kcp_when  { KCP_ALWAYS, KCP_MAYBE, KCP_ONLY_KDA, KCP_ONLY_GDN };
 enum kcp_store { KCP_ACTV, KCP_ACC, KCP_MAP, KCP_I32, KCP_I64 };
@@ -87,30 +87,29 @@ struct kcp_field {
 
 #include "stages.h"
 
-/* ---- chapter 06: the plan
- * A pure function of (cu_seqlens, R, owners, L): a table of segments with
- * owners. Any rank may own any ranges: contiguous (one range a rank, in order) is the
- * default; zigzag and striped are others. Rank r's segments stand together in the
- * table, in token order, and their rows stand so in its shard. Classic (L = 0): a
- * segment is a sequence's part of one range. Canonical (L > 0): segments are cut at
- * multiples of L from their sequence's start, and a range's boundary that falls inside
- * one moves down to its beginning.
- * Shards one behind the other, rank 0's first, are the *shard order* of the tokens; of
- * a contiguous plan it is the token order. */
+/* ---- chapter 06: the plan A pure function of (cu_seqlens, R, owners, L): a table
+ * of segments with owners. Any rank may own any ranges: contiguous (one range per
+ * rank, in order) is the default; zigzag and striped are others. Rank r's segments
+ * are adjacent in the table, in token order, and so are their rows in its shard.
+ * Classic (L = 0): a segment is the part of a sequence in one range. Canonical (L >
+ * 0): segments are cut at multiples of L from their sequence's start, and a boundary
+ * of a range inside a segment moves down to the start of that segment. The *shard
+ * order* of tokens is the concatenation of the shards, rank 0 first; for a
+ * contiguous plan it equals the token order. */
 struct kcp_segment {
     int n;                     /* global sequence */
     int rank;                  /* its owner */
     int64_t begin, end;        /* global tokens */
-    int first, last;           /* is it the first, the last segment of its sequence */
+    int first, last;           /* 1: first, last segment of its sequence */
     int prev, next;            /* its neighbours in the sequence, in plan->seg; or -1 */
-    int pre, post;             /* changes of owner before it, after it, in there */
-    int at;                    /* its place in token order: plan->order[at] */
+    int pre, post;             /* changes of owner before, after it in the sequence */
+    int at;                    /* its index in token order: plan->order[at] */
 };
 
-/* The plan as one rank needs it: the fields that the sources call the CP context.
- * Where a rank owns several ranges, is_first_rank and the counts are of its first
- * (last) segment, pre_num_ranks and post_num_ranks count changes of owner, and
- * cu_seqlens has an entry for each run of tokens that follow one another. */
+/* The part of the plan that one rank needs: the sources' CP context. If a rank owns
+ * several ranges, is_first_rank and the counts refer to its first (last) segment,
+ * pre_num_ranks and post_num_ranks count changes of owner, and cu_seqlens has an entry
+ * for each run of consecutive tokens. */
 struct kcp_context {
     int64_t begin, end;        /* its rows in shard order: contiguous, global tokens */
     int seg0, NS, NC;          /* its first segment in plan->seg; how many; chunks */
@@ -133,23 +132,24 @@ struct kcp_plan {
     struct kcp_segment *seg;   /* [S] rank 0's, rank 1's, ... */
     int *h0_rank, *ht_rank;    /* [N] owner of row n of h0 and dh0; of ht and dht */
     struct kcp_context *ctx;   /* [R] */
-    int crossing;              /* does any sequence cross a cut? the same everywhere */
-    uint64_t digest;           /* of all of it: ranks compare theirs */
+    int crossing;              /* 1: a sequence crosses a cut (on any rank) */
+    uint64_t digest;           /* of the whole plan; ranks compare it */
     int *order;                /* [S] segments in token order */
-    int scattered;             /* is the shard order another than the token order? */
+    int scattered;             /* 1: the shard order is not the token order */
     int B;                     /* ranges: [bound[b], bound[b+1]) is owner[b]'s */
     int64_t *bound;            /* [B+1]; none is empty, neighbours have other owners */
     int *owner;                /* [B] */
 };
 
-/* Owners, where a rank has more than one range: tokens [bound[b], bound[b+1]) are
- * owner[b]'s, b < B. bound goes from 0 to T and does not decrease. */
+/* Owners, if ranks have several ranges: rank owner[b] has tokens [bound[b],
+ * bound[b+1]), b < B. bound starts at 0, ends at T and does not decrease. */
 struct kcp_owners { int B; int64_t *bound; int *owner; };
 
-/* Tables that models use beside softmax attention, allocated here. ZIGZAG: each
+/* Allocates the tables that models use together with softmax attention. ZIGZAG: each
  * sequence in 2 R ranges, floor(i len / 2R); rank r has ranges r and 2R-1-r, so that
- * under a causal mask all have the same work. STRIPED: each sequence in stripes of so
- * many tokens, stripe i to rank i mod R. KCP_BAD with a sentence in *why. */
+ * all ranks have the same work under a causal mask. STRIPED: each sequence in
+ * stripes of `stripe` tokens, stripe i to rank i mod R. KCP_BAD: *why has a
+ * sentence. */
 enum kcp_spread { KCP_CONTIGUOUS, KCP_ZIGZAG, KCP_STRIPED };
 int  kcp_owners_make(struct kcp_owners *owners, enum kcp_spread spread, int N,
                      const int64_t *cu_seqlens, int R, int64_t stripe,
@@ -160,33 +160,34 @@ void kcp_owners_free(struct kcp_owners *owners);
  * On KCP_BAD, *why (if not NULL) points to a static sentence; *plan is NULL. */
 int  kcp_plan_make(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int R,
                    const int64_t *cuts, int64_t L, int C, int Wc, const char **why);
-/* The same of any table of owners, which is copied. */
+/* As kcp_plan_make, for any table of owners. The table is copied. */
 int  kcp_plan_owned(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int R,
                     const struct kcp_owners *owners, int64_t L, int C, int Wc,
                     const char **why);
 void kcp_plan_free(struct kcp_plan *plan);
-/* plan becomes next, in the memory that it has: args structs that point into it stay
- * good; of copies of a rank's cu, cn, sc the contents go stale. Bounds: N,
- * R, C, T, L, each rank's tokens, segments and chunks, who owns which state and which
- * neighbours a segment has are the same; lengths may differ. KCP_NA, and *why says what
- * differs: plan is as it was, make another. Every rank does it, or none. */
+/* Replaces the contents of plan by those of next, in place: args structs that point
+ * into plan stay valid; copies of a rank's cu, cn, sc become outdated. N, R, C, T,
+ * L, each rank's number of tokens, segments and chunks, the owners of states and the
+ * neighbours of segments must be equal; lengths may differ. KCP_NA: they are not,
+ * *why names the difference, and plan is unchanged. Collective: every rank calls it,
+ * or none. */
 int  kcp_plan_refresh(struct kcp_plan *plan, const struct kcp_plan *next,
                       const char **why);
-/* Rank r's rows, of so many bytes a token, out of the whole tensor and back into it;
- * the global token of row i in shard order. Host memory. */
+/* Copies rank r's rows (row_bytes per token) from the whole tensor, and back into it.
+ * kcp_plan_token: the global token of row i in shard order. Host memory. */
 void kcp_plan_take(const struct kcp_plan *plan, int r, size_t row_bytes,
                    const void *whole, void *shard);
 void kcp_plan_give(const struct kcp_plan *plan, int r, size_t row_bytes,
                    const void *shard, void *whole);
 int64_t kcp_plan_token(const struct kcp_plan *plan, int64_t i);
-/* KCP_WANT_* of global segment j: h_ext unless nothing follows (precedes, backward) it;
- * M only where the sequence both enters and leaves. */
+/* KCP_WANT_* of global segment j: h_ext unless the segment ends (backward: starts) its
+ * sequence; M only if the sequence continues on both sides. */
 int  kcp_plan_want(const struct kcp_plan *plan, int j, int backward);
 
 /* ---- chapter 12: the saved block
- * The caller's memory. It opens with this header; every tensor is at the offset that
- * its item gives, dense, aligned to 64 bytes from the start of the block. A stage may
- * write straight into its place: kcp_saved_begin, then kcp_saved_at(saved, "q").
+ * The caller's memory. It starts with this header; every tensor is dense, at the offset
+ * of its item, aligned to 64 bytes from the start of the block. A stage may write
+ * directly to it: kcp_saved_begin, then kcp_saved_at(saved, "q").
  * Names: q k (not in light) rstd_q rstd_k beta Aqk A h_kept, with reuse_M maps kept,
  * and with save-all G w u qg kg v_new h. */
 struct kcp_saved_item { char name[16]; uint64_t at, bytes; };
@@ -211,8 +212,8 @@ void  *kcp_saved_at(const void *saved, const char *name);
 int    kcp_saved_check(const void *saved, size_t bytes, const struct kcp_call *a,
                        const char *reader, size_t actv, size_t acc,
                        char *why, size_t n);
-/* Of a format by its id; those above are of format 1, which the references write and
- * read. layout_of: KCP_BAD, there is no such format. */
+/* The same functions for any format; those above are for format 1, which the references
+ * write and read. layout_of: KCP_BAD: no such format. */
 int    kcp_saved_layout_of(struct kcp_saved *s, const struct kcp_call *a, int format,
                            const char *writer, size_t actv, size_t acc);
 int    kcp_saved_check_of(const void *saved, size_t bytes, const struct kcp_call *a,
@@ -235,28 +236,28 @@ extern const int kcp_nstages;
 enum kcp_storage { KCP_F64, KCP_F32, KCP_BF16 };
 enum kcp_where { KCP_HOST, KCP_DEVICE };
 
-/* Would this call be taken, as far as can be seen before it? Sizes, options, arrays
- * that are missing, plan and comm; on the host also what cu, cn, sc, cu_seqlens, want
- * and range hold, which a GPU is not asked for. Every reference, layer call and listed
- * variant does this itself. stage: "03", "3" or "03_wy". KCP_BAD: kcp_why() says. */
+/* Checks a call without running it: sizes, options, missing arrays, plan and comm;
+ * on the host also the values of cu, cn, sc, cu_seqlens, want and range, which are
+ * not read from a GPU. Every reference, layer call and listed variant does this
+ * itself. stage: "03", "3" or "03_wy". KCP_BAD: kcp_why() has the reason. */
 int kcp_check_call(const char *stage, enum kcp_where where, const void *args);
 
 //> variant
-/* One record a variant, at the foot of its file; "mutant_*" must be rejected. */
+/* One record per variant, at the end of its file; "mutant_*" must be rejected. */
 struct kcp_variant {
     const char *stage, *name, *why;  /* "07_merge", "v1_column", one line on its idea */
     enum kcp_storage storage;
     enum kcp_where where;
-    const char *shapes;              /* what it takes, in words */
+    const char *shapes;              /* supported shapes, for messages */
     int (*run)(void *args);          /* kcp_status; the stage's args struct */
     size_t (*work)(const void *args);/* bytes of args->work it needs; NULL: none */
 };
 
-/* Before a variant that kcp_variants lists runs, its call is looked at: checked.c. */
+/* run() of a listed variant checks its call first: checked.c. */
 struct kcp_checked { const struct kcp_variant *variant; int (*run)(void *args); };
 int kcp_checked_run(const struct kcp_variant *v, void *args);
 
-/* The record's address goes to a linker section: no list, no switch. */
+/* Puts the record's address into a linker section, so that no list is edited. */
 #define KCP_VARIANT(ident)                                                            \
     extern const struct kcp_variant ident;                                            \
     static int ident##_checked(void *args) { return kcp_checked_run(&ident, args); }  \

@@ -1,9 +1,9 @@
-/* kcp_mpi.h -- ranks as MPI processes, for programs that link MPI: libkcp.so does not.
+/* kcp_mpi.h -- ranks as MPI processes, for programs that link MPI (libkcp.so does not).
  *
  * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: comm/backend/mpi.c.
  *
- * libkcp_mpi.so is built where mpicc is. MPI libraries differ in their ABI: for another
- * one compile share/kcp/mpi with its mpicc, -DKCP_WITH_MPI -lkcp. */
+ * libkcp_mpi.so is built if mpicc is found. MPI libraries differ in their ABI: for
+ * another one compile share/kcp/mpi with its mpicc, -DKCP_WITH_MPI -lkcp. */
 #ifndef KCP_MPI_H
 #define KCP_MPI_H
 
@@ -14,26 +14,27 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* This process among those that a launcher started. Without a launcher R is 1, launcher
- * NULL, and MPI is not initialized. local: the rank on this machine, for its GPU. */
+/* This process's place under a launcher. Without a launcher R is 1, launcher NULL, and
+ * MPI is not initialized. local: the rank on this machine, which selects its GPU. */
 struct kcp_mpi { int R, r, local; const char *launcher; };
 /* Calls MPI_Init_thread if a launcher's variables are set. KCP_BAD: a launcher started
- * several processes, and this was built without MPI, or MPI knows of another number. */
+ * several processes, but this was built without MPI or MPI reports another number. */
 int kcp_mpi_start(struct kcp_mpi *mpi, char *why, size_t n);
 /* A communicator over MPI_COMM_WORLD on host memory, after kcp_mpi_start. KCP_NA: built
  * without MPI. */
 int kcp_mpi_world(struct kcp_comm **comm, char *why, size_t n);
-/* The last call of a program on each of its ways out; returns status, or 1 if that is
- * 0 after a communicator has failed. With status 0 it finalizes MPI. MPI_Finalize waits
- * for all ranks, so with another status it only waits 0.3 s, in which the other ranks
- * report what they know; then the launcher ends them. */
+/* The last call before every exit of a program. Returns status, or 1 if status is 0
+ * although a communicator has failed. With status 0 it finalizes MPI. MPI_Finalize
+ * waits for all ranks, so with another status it only waits 0.3 s, in which the
+ * other ranks print their errors; then the launcher ends them. */
 int kcp_mpi_end(int status);
 
 #ifdef MPI_VERSION
-/* The same over a caller's communicator, which is duplicated: every rank calls it, and
- * free. MPI_THREAD_SERIALIZED at least; MPI_THREAD_MULTIPLE where the caller uses MPI
- * in another thread meanwhile. A call that makes no progress for `seconds` fails; 0:
- * KCP_TIMEOUT_S. After a failure buffers of sends stay in use: end the program. */
+/* As kcp_mpi_world, over a duplicate of a caller's communicator. Collective, as is
+ * comm->free. Needs MPI_THREAD_SERIALIZED, or MPI_THREAD_MULTIPLE if the caller uses
+ * MPI in another thread at the same time. A call that makes no progress for
+ * `seconds` fails; 0: KCP_TIMEOUT_S. After a failure send buffers stay in use, so
+ * end the program. */
 int kcp_mpi_over(struct kcp_comm **comm, MPI_Comm over, double seconds, char *why,
                  size_t n);
 #endif

@@ -1,10 +1,10 @@
-/* sigmoid.h -- the logistic function, where its argument is moderate.
+/* sigmoid.h -- the logistic function for moderate arguments.
  *
  * Book: chapters 14, 15.  Checked by: tests/14_conv/checks.c, tests/15_scan/checks.c.
  * Next: ref/14_conv.c.
  *
- * Far below zero exp overflows to infinity, and the result, 0, is right. The gate of
- * chapter 02 has a form of its own in which nothing overflows.
+ * For large negative arguments exp overflows to infinity and the result, 0, is correct.
+ * The gate of chapter 02 has a separate form without overflow.
  */
 #ifndef REF_SIGMOID_H
 #define REF_SIGMOID_H

@@ -1,12 +1,12 @@
-/* stages.h -- one args struct a stage, made of the stage's fields.
+/* stages.h -- one args struct per stage, made of the stage's fields.
  *
  * Book: the chapter of each.  Checked by: tests/NN_name/checks.c.
  * Next: ref/stages/01.def.
  *
- * stages/NN.def names each field of a stage once: KCP_FIELD(io, when, name, shape,
- * store), whose words kcp.h explains. Here a field becomes a member: an input points to
- * const; tokens and states point to void, for their type is the variant's, indices to
- * int32_t or int64_t. core/registry.c makes the table that the judge reads.
+ * stages/NN.def lists each field of a stage once: KCP_FIELD(io, when, name, shape,
+ * store), explained in kcp.h. Here a field becomes a member: an input points to const;
+ * tokens and states point to void, because their type depends on the variant; indices
+ * point to int32_t or int64_t. core/registry.c makes the judge's table of fields.
  */
 #ifndef KCP_STAGES_H
 #define KCP_STAGES_H
