@@ -198,27 +198,49 @@ static int takes_model(const char *set, int model)
 
 /* ---- facts */
 
-/* Where the rules of split.h cut this call. */
+/* What the rules of split.h read of a call; the plan by its digest. */
+struct split_key { uint64_t plan; int64_t n[14]; };
+
+static struct split_key key_of(const struct kcp_call *c, int sms)
+{
+    const struct split_key k = { c->plan->digest,
+        { c->r, c->NS, c->NC, c->R, c->H, c->HV, c->K, c->V, c->C, c->KG, c->walk,
+          c->save == KCP_SAVE_ALL, c->strip_chunks, sms } };
+    return k;
+}
+
+/* Where the rules of split.h cut this call. A layer's call queries the table five
+ * times, and the rules walk the segments up to 64 times, so a thread keeps its last
+ * answer. */
 static void add_split(struct kcp_facts *f, const struct kcp_call *c, int sms)
 {
+    static _Thread_local struct split_key last;
+    static _Thread_local struct kcp_facts kept;
     f->windows = 1;
     f->pieces = c->NS;
     if (c->H >= 1 && c->K >= 1) f->turns = kcp_finish_turns(c->NC, c->H, c->K, sms);
     if (!c->plan || c->HV < 1 || c->V < 1 || c->K < 1 || c->C < 1) return;
     /* The call may be unchecked: compare its rank and segments with the plan. */
     if (c->r < 0 || c->r >= c->plan->R || c->NS != c->plan->ctx[c->r].NS) return;
-    const struct kcp_cut cut = kcp_cut_of(c, sms);
-    f->strips = kcp_fused_strip(c, sms);
-    f->walks = kcp_fused_walk(c, sms) != 0;
-    f->chains = kcp_strips(c, c->plan->L ? 0 : (int)f->strips) * c->HV;
-    if (!cut.crossing && !f->strips && c->NC) f->windows = kcp_launches(&cut);
-    f->longest = kcp_steps_at(&c->plan->ctx[c->r], c->C, INT64_MAX);
     f->crossing = c->plan->crossing;
     f->alone = kcp_alone(c);
     f->canonical = c->plan->L > 0;
-    f->jobs = kcp_most_jobs(c);
-    f->pieces = kcp_pieces(c, sms);
-    f->share = kcp_prepare_share(kcp_most_prepared(c, sms), c->HV, sms);
+    f->longest = kcp_steps_at(&c->plan->ctx[c->r], c->C, INT64_MAX);
+    const struct split_key key = key_of(c, sms);
+    if (!key.plan || memcmp(&key, &last, sizeof key)) {
+        const struct kcp_cut cut = kcp_cut_of(c, sms);
+        const int strips = kcp_fused_strip(c, sms);
+        kept = (struct kcp_facts){
+            .strips = strips, .walks = kcp_fused_walk(c, sms) != 0,
+            .chains = kcp_strips(c, c->plan->L ? 0 : strips) * c->HV,
+            .windows = cut.crossing || strips || !c->NC ? 1 : kcp_launches(&cut),
+            .jobs = kcp_most_jobs(c), .pieces = kcp_pieces(c, sms),
+            .share = kcp_prepare_share(kcp_most_prepared(c, sms), c->HV, sms) };
+        last = key;
+    }
+    f->strips = kept.strips; f->walks = kept.walks; f->chains = kept.chains;
+    f->windows = kept.windows; f->jobs = kept.jobs; f->pieces = kept.pieces;
+    f->share = kept.share;
 }
 
 struct kcp_facts kcp_facts_of(const struct kcp_call *c, const struct kcp_device *d)
