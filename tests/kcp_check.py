@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 import types
 from xml.sax.saxutils import quoteattr
 
@@ -201,6 +202,16 @@ def compute(fn, path, o):
     return "done"
 
 
+def keep_error(path, e):
+    """error.txt: the exception in a line, then where it was raised in fn's files."""
+    frames = [f for f in traceback.extract_tb(e.__traceback__)
+              if os.path.abspath(f.filename) != os.path.abspath(__file__)]
+    lines = traceback.format_exception_only(type(e), e)
+    with open(os.path.join(path, "error.txt"), "w") as f:
+        f.write(" ".join(" ".join(lines).split())[:400] + "\n")
+        f.writelines(traceback.format_list(frames[-8:]))
+
+
 def own_gpu(o):
     """A GPU per rank. Ranks that share one are different hosts to NCCL."""
     import torch
@@ -227,7 +238,15 @@ def worker(o):
     for path in o.paths:
         if o.rank == 0:
             open(os.path.join(path, "begun"), "w").close()
-        word = compute(fn, path, o)
+        try:
+            word = compute(fn, path, o)
+        except Exception as e:
+            word = "error"
+            keep_error(path, e)
+            if o.cp > 1:                            # the other ranks wait for this one
+                return 1
+            if o.device == "cuda":                  # raises if the context is lost
+                sys.modules["torch"].cuda.synchronize()
         if o.rank == 0:
             if word == "n/a":
                 open(os.path.join(path, "na.txt"), "w").close()
@@ -277,7 +296,8 @@ def run_workers(o, paths, here):
         words = f"{why or 'its process ended'}, status {codes}: {tail}"
         if not os.path.exists(os.path.join(left[0], "begun")):
             raise SystemExit(say(f"{o.function}: not a function that can be imported: {words}"))
-        lost[left[0]] = words
+        if not os.path.exists(os.path.join(left[0], "error.txt")):
+            lost[left[0]] = words
         paths = left[1:]
     return lost
 
@@ -325,12 +345,62 @@ def reports(o, rows, status):
         written(o.junit, write)
 
 
+def row_of(path, lost, lines):
+    """The verdict on a pass of a case, from the files beside it and kcp-check's lines."""
+    case, pass_ = path.split(os.sep)[-2:]
+    with open(os.path.join(path, "..", "words.txt")) as f:
+        row = {"case": f"{case} {pass_}", "verdict": "fail", "why": "",
+               "words": f.read().strip(), "worst": ""}
+    mine = [x for x in lines if re.search(f"{case}/{pass_}[: /]", x)]
+    failed = [x.split(f"{case}/{pass_}", 1)[1].lstrip(": /") for x in mine
+              if "FAIL" in x]
+    error = os.path.join(path, "error.txt")
+    if os.path.exists(os.path.join(path, "na.txt")):
+        row["verdict"] = "n/a"
+    elif os.path.exists(error):
+        with open(error) as f:
+            row["why"] = f.read().rstrip()
+    elif path in lost or failed:
+        row["why"] = lost.get(path) or failed[0]
+    elif mine:
+        row["verdict"] = "pass"
+        row["worst"] = mine[0].split("worst", 1)[-1].strip()
+    else:
+        row["why"] = "no output"
+    return row
+
+
+MOST_SHOWN = 10
+
+
+def show(rows):
+    """Failures: an equal reason once, and the words of a case once."""
+    reasons = {}
+    for row in rows:
+        if row["verdict"] == "fail":
+            reasons.setdefault(row["why"], []).append(row)
+    last = None
+    for why, same in list(reasons.items())[:MOST_SHOWN]:
+        first, *more = why.splitlines()
+        also = f" (and {len(same) - 1} more)" if len(same) > 1 else ""
+        print(f"  FAIL  {same[0]['case']}{also}: {first}")
+        for line in more:
+            print(f"      {line}")
+        if same[0]["words"] != last:
+            print(f"        --case '{same[0]['words']}'")
+        last = same[0]["words"]
+    if len(reasons) > MOST_SHOWN:
+        print(f"  ... {len(reasons) - MOST_SHOWN} more failures: --json FILE has all")
+
+
 def judge(o, here):
     words = ["--stage", o.stage, "--seed", str(o.seed), "--storage", o.storage]
     if o.case is not None:
         words += ["--case", o.case]
     elif o.small:
         words += ["--small"]
+    if o.shapes and o.case is None:
+        words += ["--shapes", ",".join(o.shapes)]
     if o.cp > 1:
         words += ["--ranks", str(o.cp)]
     try:
@@ -352,26 +422,18 @@ def judge(o, here):
     lost = run_workers(o, paths, here)
     verdict = subprocess.run([o.check, "--foreign", os.path.join(here, "e")],
                              capture_output=True, text=True)
-    rows, lines = [], verdict.stdout.splitlines()
-    for path in paths:
-        case, pass_ = path.split(os.sep)[-2:]
-        n = int(case[5:])
-        failed = [x for x in lines if "FAIL" in x and
-                  (f"{case}/{pass_}/" in x or f"case {n} {pass_}:" in x)]
-        row = {"case": f"{case} {pass_}", "verdict": "pass", "why": ""}
-        if os.path.exists(os.path.join(path, "na.txt")):
-            row["verdict"] = "n/a"
-        elif failed or path in lost:
-            row["verdict"] = "fail"
-            row["why"] = lost.get(path) or failed[0].split("FAIL", 1)[1].strip()
-            print(f"  FAIL  {row['case']}: {row['why']}")
-        rows.append(row)
+    if verdict.returncode not in (0, 1) and "no outputs" not in verdict.stderr:
+        print(verdict.stderr.strip(), file=sys.stderr)
+        return 2
+    rows = [row_of(path, lost, verdict.stdout.splitlines()) for path in paths]
+    show(rows)
     count = [sum(r["verdict"] == v for r in rows) for v in ("pass", "fail", "n/a")]
-    status = int(count[1] > 0 or not count[0] or verdict.returncode != 0)
+    status = int(count[1] > 0 or not count[0])
     reports(o, rows, status)
     print(f"kcp_check.py: {o.function}, stage {o.stage}, seed {o.seed}: {count[0]}"
           f" passed, {count[1]} failed, {count[2]} n/a"
-          + ("" if count[0] + count[1] else "; nothing was judged"))
+          + ("" if count[0] + count[1] else "; nothing was judged")
+          + (" (--small: no alike keys, no wide heads)" if o.small else ""))
     return status
 
 

@@ -65,13 +65,20 @@ run 05
 says 0 '0 failed' --foreign e
 cp e/case_001/forward/w.npy e/case_000/forward/map.npy
 says 1 'case_000/forward/map.npy' --foreign e
+words=$(sed -n "s/.*repeat: .*--case '\(.*\)'$/\1/p" stdout)
+says 0 '1 cases' --emit again --stage 05 --case "$words"
+holds 'the words of a failure give other inputs' cmp e/case_000/forward/w.npy again/case_000/forward/w.npy
 ls -R e >before
 says 2 'cases.txt' --emit e --stage 05
 holds 'a refused --emit changes the folder' [ "$(ls -R e)" = "$(cat before)" ]
 rm -rf e
 says 0 'cases of 03_wy in e, inputs rounded to bf16' --emit e --small --stage 03 --storage bf16
-says 1 'A.npy' --foreign e
-rm -rf e
+says 2 'no outputs' --foreign e
+holds '--foreign without outputs: more than a line' [ "$(cat stdout stderr | wc -l)" = 1 ]
+cp e/case_001/forward/k.npy e/case_000/forward/A.npy
+says 1 'case_000/forward/.*npy' --foreign e
+says 1 'case_001/forward: no output' --foreign e
+rm -rf e again
 says 0 'cases of 08_forward' --emit e --stage 08 --shapes 64x128
 holds '--shapes 64x128 has no other K' [ "$(cat e/case_*/forward/case.txt | grep '^K ' | sort -u)" = 'K 64' ]
 rm -rf e

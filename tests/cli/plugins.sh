@@ -59,6 +59,7 @@ def wrong(case):
 def unreal(case): return {n: x + 0j for n, x in h0.run(case).items()}
 def inputs(case): return {"h_in": case.h_in}
 def none(case): return None
+def raises(case): return {}["no"]
 def gone(case):
     if here(case): os.kill(os.getpid(), 9)
     return h0.run(case)
@@ -68,10 +69,11 @@ def silent(case):
         time.sleep(1000)
     return h0.run(case)
 PY
+stage=12
 check() {                        # STATUS PATTERN FUNCTION option...
     want=$1 words=$2; shift 2
-    judged "$*" "$want" "$words" "$python" "$here/tests/kcp_check.py" --stage 12 --numpy \
-        --check "$B/kcp-check" "$@"
+    judged "$*" "$want" "$words" "$python" "$here/tests/kcp_check.py" --stage $stage \
+        --numpy --check "$B/kcp-check" "$@"
 }
 list=--small
 [ -z "$FULL" ] || list=
@@ -89,8 +91,36 @@ PY
 check 1 complex128 mine:unreal --case "$few"
 check 1 h_in mine:inputs --case "$few"
 check 1 'nothing was judged' mine:none --case "$few"
-check 1 'nothing was judged' h0:run --small --shapes 1x1
+check 2 'shapes.*1x1' h0:run --small --shapes 1x1
 check 1 'status .-9' mine:gone --case "$few"
 check 1 ', 1 failed' mine:silent --case "$few" --limit 1
 grep -q 'in 1 s' out || stop "a function that hangs: $(tail -2 out)"
+
+# ---- a failure has the words that repeat it; an exception is printed once
+check 1 'first off at' mine:wrong --seed 3 --case "$few"
+words=$(sed -n "s/^ *--case '\(.*\)'$/\1/p" out)
+grep FAIL out | sed 's/.*h_back rank/rank/' >first
+check 1 'first off at' mine:wrong --seed 3 --case "$words"
+grep -qF "$(cat first)" out || stop "the words of a failure fail otherwise: $(cat out)"
+check 1 'and 5 more.*KeyError' mine:raises --case "$few"
+[ "$(grep -c 'mine.py", line' out)" = 1 ] && [ "$(grep -c . out)" -le 6 ] ||
+    stop "an exception in all cases: $(cat out)"
+
+# ---- a whole forward; its inverse as a series in half precision only alike keys show
+cp "$here/book/examples/plugins/forward.py" .
+cat >series.py <<'PY'
+import forward, numpy as np
+def inverse(L):
+    one, P = np.eye(len(L)), (-L).astype(np.float16)
+    X, n = P + one.astype(np.float16), 2
+    while n < len(L):
+        P = (1.0 * P @ P).astype(np.float16)
+        X, n = (1.0 * X @ (P + one)).astype(np.float16), 2 * n
+    return 1.0 * X
+forward.inverse, run = inverse, forward.run
+PY
+stage=08
+check 0 ' 0 failed' forward:run --storage bf16 --shapes 16x12
+check 1 'alike=0.9' series:run --storage bf16 --shapes 16x12
+check 0 ' 0 failed.*no alike keys' series:run --storage bf16 --small
 echo "plugins.sh: chapter 12 in ${found#, }, Python: right passes, wrong fails"

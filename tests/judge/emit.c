@@ -3,8 +3,9 @@
  * Book: CONTRIBUTING.md, "Kernels written elsewhere".  Checked by: tests/cli/cli.sh.
  * Next: foreign.c, the verdict on what came back.
  *
- * DIR/cases.txt has stage, seed, lists and storage; DIR/case_007/forward/ has the
- * inputs, one file per field (do_ is do.npy), and case.txt with sizes and options.
+ * DIR/cases.txt has stage, seed, lists and storage; case_007/words.txt the case as
+ * --case reads it; case_007/forward/ the inputs, a file per field (do_ is do.npy),
+ * and case.txt with sizes and options.
  * Another program writes its outputs beside them, named by field. The cases are the
  * drawn and anchored ones, small and of 64, 128 and more channels; --small: only the
  * small drawn ones; --shapes: those of these sizes; --case: those in words.
@@ -20,10 +21,10 @@
 const char *const emit_storage[] = { "f64", "f32", "bf16" };
 const char *const emit_pass_name[] = { "forward", "backward" };
 
-void emit_path(char *path, size_t n, const char *dir, int id, int pass,
+void emit_path(char *path, size_t n, const char *dir, int i, int pass,
                const char *file)
 {
-    snprintf(path, n, "%s/case_%03d/%s/%s", dir, id, emit_pass_name[pass],
+    snprintf(path, n, "%s/case_%03d/%s/%s", dir, i, emit_pass_name[pass],
              !strcmp(file, "do_") ? "do" : file);
 }
 
@@ -123,30 +124,30 @@ static int write_options(const char *path, const struct kcp_stage *s,
 }
 
 static int emit_pass(const char *dir, const struct kcp_stage *s, const struct kcase *k,
-                     int pass, enum kcp_storage storage)
+                     int i, int pass, enum kcp_storage storage)
 {
     struct kcp_plan *p = case_plan(k, s->ranks ? k->call.R : 1);
     const struct expected *x = p ? expected_of(s, k, pass, storage, p) : NULL;
     char path[4096], file[32];
     int status = x ? 0 : 2;
-    emit_path(path, sizeof path, dir, k->id, pass, "");
+    emit_path(path, sizeof path, dir, i, pass, "");
     if (!status) status = make_dir(path);
     struct kcp_call c = p ? call_of(s, k, p, 0, pass) : k->call;
     if (s->ranks) c.T = k->call.T;                 /* the whole batch, uncut */
-    emit_path(path, sizeof path, dir, k->id, pass, "case.txt");
+    emit_path(path, sizeof path, dir, i, pass, "case.txt");
     if (!status) status = write_sizes(path, &c, k);
-    emit_path(path, sizeof path, dir, k->id, pass, "options.txt");
+    emit_path(path, sizeof path, dir, i, pass, "options.txt");
     if (!status) status = write_options(path, s, &c, p);
-    for (int i = 0; i < s->nfields && !status; i++) {
-        const struct kcp_field *f = &s->fields[i];
+    for (int j = 0; j < s->nfields && !status; j++) {
+        const struct kcp_field *f = &s->fields[j];
         const struct tensor *t = tensor_find(&x->in, f->name);
         if (!field_in(f) || !field_used(f, &c) || !t) continue;
         snprintf(file, sizeof file, "%s.npy", !strcmp(f->name, "do_") ? "do" : f->name);
-        emit_path(path, sizeof path, dir, k->id, pass, file);
+        emit_path(path, sizeof path, dir, i, pass, file);
         status = write_field(path, f, &c, t, storage);
     }
     if (!status && s->ranks) {
-        emit_path(path, sizeof path, dir, k->id, pass, "cu_seqlens.npy");
+        emit_path(path, sizeof path, dir, i, pass, "cu_seqlens.npy");
         struct tensor t = { .nd = 1, .dim = { k->call.N + 1 }, .n = k->call.N + 1,
                             .store = KCP_I64, .p = (void *)k->cu };
         status = write_field(path, NULL, &c, &t, storage);
@@ -171,7 +172,6 @@ static struct kcase *cases_in_words(const struct options *o, int *n)
     struct kcase *list = calloc((size_t)o->ngiven + 1, sizeof *list);
     for (int i = 0; list && i < o->ngiven; i++) {
         list[i] = o->given[i];
-        list[i].id = i;
         list[i].spread = KCP_CONTIGUOUS;                   /* cuts say it all */
         if (!list[i].seed) list[i].seed = o->seed * 1000003u + (unsigned)i;
     }
@@ -235,6 +235,19 @@ static int write_list(const char *path, const struct kcp_stage *s,
     return lost;
 }
 
+static int write_words(const char *dir, int i, const struct kcase *k)
+{
+    char path[4096], words[1024];
+    snprintf(path, sizeof path, "%s/case_%03d", dir, i);
+    if (make_dir(path)) return 2;
+    snprintf(path, sizeof path, "%s/case_%03d/words.txt", dir, i);
+    FILE *f = fopen(path, "w");
+    if (!f) return unwritable(path);
+    case_print(k, words, sizeof words);
+    fprintf(f, "%s\n", words);
+    return close_file(f, path);
+}
+
 int emit_cases(const char *dir, const struct options *o)
 {
     const struct kcp_stage *s = o->stage ? stage_find(o->stage) : NULL;
@@ -256,10 +269,9 @@ int emit_cases(const char *dir, const struct options *o)
     if (!status) status = write_list(path, s, o, list, n);
     const int began = !status;
     for (int i = 0; i < n && !status; i++) {
-        snprintf(path, sizeof path, "%s/case_%03d", dir, list[i].id);
-        status = make_dir(path);
+        status = write_words(dir, i, &list[i]);
         for (int pass = 0; pass <= has_backward(s) && !status; pass++)
-            status = emit_pass(dir, s, &list[i], pass, o->storage);
+            status = emit_pass(dir, s, &list[i], i, pass, o->storage);
     }
     snprintf(path, sizeof path, "%s/cases.txt", dir);
     if (status && began) remove(path);

@@ -14,7 +14,8 @@ struct kcase *emit_list(const struct kcp_stage *s, const struct options *o, int 
 int judge_foreign(const char *dir, const struct options *o, struct kcp_report *rep);
 
 extern const char *const emit_storage[3], *const emit_pass_name[2];
-void emit_path(char *path, size_t n, const char *dir, int id, int pass,
+/* The file of a pass of the i-th case of the list. */
+void emit_path(char *path, size_t n, const char *dir, int i, int pass,
                const char *file);
 /* The shape of a tensor's file: states may be transposed, as --state-layout says. */
 void emit_dims(const struct kcp_field *f, const struct kcp_call *c,

@@ -53,41 +53,78 @@ static int judge_file(const char *path, const struct kcp_stage *s,
     return bad;
 }
 
+static int exists(const char *dir, int i, int pass, const char *file)
+{
+    char path[4096];
+    emit_path(path, sizeof path, dir, i, pass, file);
+    FILE *f = fopen(path, "r");
+    if (f) fclose(f);
+    return f != NULL;
+}
+
+/* Is there an output of this pass of case i, or na.txt? */
+static int is_answered(const char *dir, const struct kcp_stage *s, int i, int pass)
+{
+    char file[32];
+    if (exists(dir, i, pass, "na.txt")) return 1;
+    for (int j = 0; j < s->nfields; j++) {
+        snprintf(file, sizeof file, "%s.npy", s->fields[j].name);
+        if (!field_in(&s->fields[j]) && exists(dir, i, pass, file)) return 1;
+    }
+    return 0;
+}
+
 static void judge_dir(const char *dir, const struct kcp_stage *s, const struct kcase *k,
-                      int pass, enum kcp_storage storage, struct kcp_report *rep)
+                      int i, int pass, enum kcp_storage storage,
+                      struct kcp_report *rep)
 {
     struct kcp_plan *p = case_plan(k, s->ranks ? k->call.R : 1);
     const struct expected *x = p ? expected_of(s, k, pass, storage, p) : NULL;
     struct worst w = { 0 };
     const struct kcp_call c = p ? call_of(s, k, p, 0, pass) : k->call;
-    char path[4096], file[32];
+    char path[4096], file[32], name[32];
     int bad = !x;
-    emit_path(path, sizeof path, dir, k->id, pass, "na.txt");
-    FILE *na = fopen(path, "r");
-    if (na) {
-        fclose(na);
+    snprintf(name, sizeof name, "case_%03d/%s", i, emit_pass_name[pass]);
+    if (exists(dir, i, pass, "na.txt")) {
         kcp_plan_free(p);
         rep->na++;
         return;
     }
-    for (int i = 0; x && i < s->nfields; i++) {
-        const struct kcp_field *f = &s->fields[i];
+    if (x && !is_answered(dir, s, i, pass)) {
+        report_fail(rep, "%s: no output", name);
+        bad = 1;
+    }
+    for (int j = 0; !bad && j < s->nfields; j++) {
+        const struct kcp_field *f = &s->fields[j];
         if (field_in(f) || !field_used(f, &c)) continue;
         snprintf(file, sizeof file, "%s.npy", f->name);
-        emit_path(path, sizeof path, dir, k->id, pass, file);
-        bad |= judge_file(path, s, f, x, k, p, &w, rep);
+        emit_path(path, sizeof path, dir, i, pass, file);
+        bad = judge_file(path, s, f, x, k, p, &w, rep);
     }
     kcp_plan_free(p);
     if (!bad && (w.nan || !(w.err <= w.tol)))
-        report_fail(rep,
-                    "case %d %s: %s rank %d head %d: error %.2e > %.0e; worst at %s%s:"
-                    " %.9g, should be %.9g", k->id,
-               emit_pass_name[pass], w.field,      w.rank, w.head,
-                    w.err, w.tol, w.field, w.where, w.got, w.want);
+        report_fail(rep, "%s: %s rank %d head %d: error %.2e > %.1e; worst at %s%s: it "
+                    "is %.9g, should be %.9g; first off at %s", name, w.field, w.rank,
+                    w.head, w.err, w.tol, w.field, w.where, w.got, w.want, w.first);
     else if (!bad) rep->pass++;
-    if (!bad && w.tol > 0)
-        printf("  case %3d %-9s worst %s %.1e of %.0e\n", k->id,
-               emit_pass_name[pass], w.field, w.err, w.tol);
+    if (!bad && !(w.tol > 0)) printf("  %-18s no numbers to compare\n", name);
+    else if (!bad && w.err <= w.tol)
+        printf("  %-18s worst %s %.1e of %.1e\n", name, w.field, w.err, w.tol);
+}
+
+/* The words that repeat a case follow its failures. */
+static void judge_case_dir(const char *dir, const struct kcp_stage *s,
+                           const struct kcase *k, int i, enum kcp_storage storage,
+                           struct kcp_report *rep)
+{
+    char words[1024];
+    const int before = rep->fail;
+    for (int pass = 0; pass <= has_backward(s); pass++)
+        judge_dir(dir, s, k, i, pass, storage, rep);
+    if (rep->fail == before || (rep->quiet && rep->fail >= 20)) return;
+    case_print(k, words, sizeof words);
+    printf("        repeat: %s --stage %.2s --storage %s --emit NEW --case '%s'\n",
+           judge_program, s->name, emit_storage[storage], words);
 }
 
 /* cases.txt into o: 0, or 2 after one line. */
@@ -138,10 +175,19 @@ int judge_foreign(const char *dir, const struct options *o, struct kcp_report *r
     if (read_list(path, &made, stage, shapes, given)) return 2;
     const struct kcp_stage *s = stage_find(stage);
     struct kcase *list = emit_list(s, &made, &n);
+    int answers = 0;
+    for (int i = 0; i < n && !answers; i++)
+        answers = is_answered(dir, s, i, 0) ||
+                  (has_backward(s) && is_answered(dir, s, i, 1));
+    if (!answers) {
+        fprintf(stderr, "kcp-check: %s: no outputs: write each beside the inputs of "
+                "its case as NAME.npy; na.txt for a case that is not supported\n", dir);
+        free(list);
+        return 2;
+    }
     printf("%s, %d cases, %s\n", s->name, n, emit_storage[made.storage]);
     for (int i = 0; i < n; i++)
-        for (int pass = 0; pass <= has_backward(s); pass++)
-            judge_dir(dir, s, &list[i], pass, made.storage, rep);
+        judge_case_dir(dir, s, &list[i], i, made.storage, rep);
     free(list);
     return report_close(rep, o->strict);
 }
