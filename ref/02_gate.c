@@ -95,7 +95,7 @@ static double beta_backward(enum kcp_beta_form form, double raw, double dbeta)
 
 /* G_t = sum of g within the chunk up to t, in base 2. The chunk grid restarts at the
  * start of every stretch. Gates are clamped at -750, because exp(-750) is 0 in
- * double, and a larger one (-1e30 marks a reset) would cancel the other gates'
+ * double, and a more negative one (-1e30 marks a reset) would cancel the other gates'
  * digits. */
 static void chunk_sum(const struct kcp_gate *a)
 {

@@ -1,8 +1,8 @@
-/* made_call.h -- a call of any stage, made from its field table: arrays as long as
- * their shapes say, and not a byte longer.
+/* made_call.h -- builds a call of any stage from its field table; arrays have exactly
+ * the bytes of their shapes.
  *
  * Book: none.  Checked by: tests/judge/self_calls.c, tests/fuzz/calls.c, which use it.
- * Next: ref/core/checked.c, which looks at such calls.
+ * Next: ref/core/checked.c, which checks such calls.
  */
 #ifndef KCP_MADE_CALL_H
 #define KCP_MADE_CALL_H
@@ -49,7 +49,7 @@ static inline int64_t made_letter(const struct kcp_call *c, const char *at, size
     return strtol(at, NULL, 10);
 }
 
-/* -1: a size is negative, or there would be more than `most`. */
+/* Elements of a shape; -1: a size is negative, or there are more than `most`. */
 static inline int64_t made_numbers(const struct kcp_call *c, const char *shape,
                                    int64_t most)
 {
@@ -89,9 +89,9 @@ static inline int made_field(const struct made_call *m, const char *name)
     return -1;
 }
 
-/* Arrays by the sizes that a.call has; what would have more than `most` numbers is
- * NULL. Numbers are small and differ; gates are negative. Where there is a plan,
- * indices are its grid, else one stretch of all tokens. */
+/* Allocates the arrays for the sizes of a.call; NULL if longer than `most`. Numbers are
+ * small and differ; gates are negative. Indices are the plan's grid, or without a plan
+ * one stretch of all tokens. */
 static inline void made_arrays(struct made_call *m, int64_t most)
 {
     const struct kcp_call *c = &m->a.call;
@@ -102,7 +102,7 @@ static inline void made_arrays(struct made_call *m, int64_t most)
         m->numbers[i] = n;
         m->array[i] = NULL;
         if (n >= 0) m->array[i] = calloc(n ? (size_t)n : 1, width);
-        if (n == 0) {                      /* nothing may be read there */
+        if (n == 0) {                      /* reads must fault */
             free(m->array[i]);
             m->array[i] = malloc(0);
         }
@@ -137,7 +137,7 @@ static inline void made_indices(struct made_call *m)
     }
 }
 
-/* A whole small call that every reference takes: model and pass as asked. */
+/* A complete small call of this model and pass that every reference accepts. */
 static inline void made_call(struct made_call *m, const struct kcp_stage *stage,
                              enum kcp_model model, enum kcp_pass pass,
                              const struct kcp_plan *plan, struct kcp_comm *comm)
@@ -160,7 +160,7 @@ static inline void made_call(struct made_call *m, const struct kcp_stage *stage,
     made_indices(m);
 }
 
-/* A block for 13, as 08 would leave it: its header right, its tensors 0.1. */
+/* A saved block for 13 with a valid header and all tensors 0.1. */
 static inline void made_saved(struct made_call *m)
 {
     struct kcp_backward *b = &m->a.backward;

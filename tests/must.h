@@ -1,4 +1,4 @@
-/* must.h -- a condition that holds in every run of a fuzz target, or the run aborts.
+/* must.h -- MUST(x): aborts a fuzz target if x is false.
  *
  * Book: none.  Checked by: make fuzz.  Next: fuzz/main.c. */
 #ifndef TESTS_MUST_H

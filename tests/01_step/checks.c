@@ -1,10 +1,10 @@
-/* checks.c -- the oracle's oracle: dense complex maps, 1e-30 off the real axis.
+/* checks.c -- checks the recurrence: dense maps, gradients by a complex step of
+ * 1e-30.
  *
- * Book: chapter 01.  Checked by: itself, it can fail.  Next: ref/02_gate.c.
- * With x + i eps, eps = 1e-30, Im(loss)/eps is the derivative to full precision:
- * nothing is subtracted. Here S_t = A_t S_{t-1} + B_t with A_t written out, which also
- * proves that the walk of ref/01_step.c is that map.
- */
+ * Book: chapter 01.  Checked by: itself, it can fail.  Next: ref/02_gate.c. With x +
+ * i eps, eps = 1e-30, Im(loss)/eps is the derivative to full precision, because
+ * nothing is subtracted. Here S_t = A_t S_{t-1} + B_t with A_t as a dense matrix,
+ * which also proves that ref/01_step.c computes this map. */
 #include "tests/judge/judge.h"
 
 #include <complex.h>
@@ -160,7 +160,8 @@ KCP_CHECK(check_01_complex) = { "01_step", "complex_step",
     "forward is the product of dense maps; every gradient its exact derivative",
     complex_step };
 
-/* An empty sequence hands its state on; h0 and dht NULL are 0; a row reads no other. */
+/* ht = h0 in an empty sequence; h0 and dht NULL count as 0; sequences are
+ * independent. */
 static int empty(struct kcp_report *rep)
 {
     static double ht[STATE], dh0[STATE], grad[ALL], zero[STATE];

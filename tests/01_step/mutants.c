@@ -1,4 +1,4 @@
-/* mutants.c -- the recurrence computed wrongly, one flag a mistake.
+/* mutants.c -- the recurrence computed wrongly, one flag per mistake.
  *
  * Book: chapter 01, appendix A.  Checked by: the judge, which must reject each, and
  * pass the twin.  Next: tests/02_gate/mutants.c.
@@ -115,7 +115,7 @@ static int head(const struct kcp_step *a, int n_, int n, int flags)
     double *S = calloc((L + 1) * kv + L * (kv + V) + kv + V, sizeof *S);
     if (!S) return KCP_NO_MEMORY;
     double *Sd = S + (L + 1) * kv, *e = Sd + L * kv, *dS = e + L * V, *de = dS + kv;
-    static _Thread_local double last[256 * 256];         /* NO_CU: runs on */
+    static _Thread_local double last[256 * 256];     /* NO_CU: the state is not reset */
     for (int i = 0; i < K; i++)
         for (int v = 0; v < V; v++) {
             S[i * V + v] = h0 ? h0[at(a, i, v, flags)] : 0;

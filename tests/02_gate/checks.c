@@ -85,7 +85,7 @@ static double complex gate(const struct kcp_gate *a, double complex y, double co
                                         : lb * sigmoid(cexp(A) * (y + dt));
 }
 
-/* Every row of x [K] normalised; the gradient of <d, y> in y's place, and y itself. */
+/* Normalises rows of x [K] to y; dx is the gradient of <d, y>, by a complex step. */
 static void norm(int on, const double *in, const double *d, double *y, double *dx)
 {
     for (int row = 0; row < QK; row += K)
@@ -174,8 +174,8 @@ KCP_CHECK(check_02_complex) = { "02_gate", "complex_step",
     "three gates, three betas, norm on and off: values, and gradients to 1e-13",
     complex_step };
 
-/* G_t = sum of g over the chunk's tokens up to t, over ln 2; a chunk begins where its
- * stretch does, not at a multiple of C of the rank. */
+/* G_t = sum of g over the chunk's tokens up to t, divided by ln 2. Chunks restart at
+ * each stretch, not at multiples of C of the rank's tokens. */
 static int restarts(struct kcp_report *rep)
 {
     int status, at_multiples = 0;
@@ -209,7 +209,7 @@ KCP_CHECK(check_02_restarts) = { "02_gate", "restarts",
     "G is the chunk's own sum in base 2, and begins again with each stretch",
     restarts };
 
-/* A_log and dt_bias NULL count as 0; a gradient not asked for changes nothing else. */
+/* A_log and dt_bias NULL count as 0; omitting a gradient does not change the others. */
 static int absent(struct kcp_report *rep)
 {
     static double g[GATES], xg[GATES];

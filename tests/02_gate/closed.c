@@ -1,7 +1,7 @@
-/* closed.c -- a gate far below what exp can tell from 0 closes, and only that.
+/* closed.c -- a gate whose exp underflows only clears the state.
  *
  * Book: chapter 02.  Checked by: itself.  Next: ref/03_wy.c.
- * G is a sum: one huge term in it would leave nothing of its neighbours' digits. */
+ * G is a sum, so one huge term would cancel the digits of its neighbours. */
 #include "tests/judge/judge.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 
 enum { T = 40, HV = 2, K = 5, V = 3, C = 16, NC = 3 };
 
-/* One sequence, live gates, and in each channel a few tokens with the gate far. */
+/* One sequence with live gates, and in each channel a few tokens with a huge gate. */
 struct layer {
     double q[T][HV][K], k[T][HV][K], v[T][HV][V], g[T * HV * K], beta[T][HV];
     double rstd[T][HV], g_out[T * HV * K], G[T * HV * K], beta_out[T][HV];

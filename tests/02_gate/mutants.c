@@ -1,4 +1,4 @@
-/* mutants.c -- the front end computed wrongly, one flag a mistake.
+/* mutants.c -- the front end computed wrongly, one flag per mistake.
  *
  * Book: chapter 02, appendix A.  Checked by: the judge, which must reject each, and
  * pass the twin.  Next: tests/03_wy/mutants.c.

@@ -1,4 +1,4 @@
-/* checks.c -- the WY form is what its chunk's tokens do, one after another.
+/* checks.c -- the WY form of a chunk equals its tokens, applied one after another.
  *
  * Book: chapter 03.  Checked by: itself, it can fail.  Next: ref/04_chunk.c.
  */
@@ -7,7 +7,7 @@
 static const double gates[] = { 0, -1, -5, -50, -700 };
 static const int chunks[] = { 4, 8, 16, 64 };
 
-/* Lambda - kg^T w and kg^T u of a chunk against the dense maps of its tokens. */
+/* The error of Lambda - kg^T w and kg^T u against the product of the tokens' maps. */
 static double chunk_apart(const struct batch *x, int64_t t0, int rows, int n)
 {
     const int K = x->c.K, V = x->c.V, W = V + K, HV = x->c.HV, KG = x->c.KG;
@@ -55,8 +55,8 @@ KCP_CHECK(check_03_tokens) = { "03_wy", "tokens",
     "Lambda - kg^T w, kg^T u of every chunk: the product of its tokens' dense maps",
     tokens };
 
-/* Aqk in long double, pair by pair, down to what double can hold; (I + L) A = I; 0
- * where nothing belongs. */
+/* Checks Aqk against long double, pair by pair; (I + L) A = I; zeros above the diagonal
+ * and past the chunk's end. */
 static void triangles(struct kcp_report *rep, const struct batch *x, double gate)
 {
     const int K = x->c.K, HV = x->c.HV, KG = x->c.KG, C = x->c.C, H = x->c.H;
@@ -117,7 +117,7 @@ KCP_CHECK(check_03_definition) = { "03_wy", "definition",
     "Aqk pair by pair in long double, (I + L) A = I, 0 outside the triangle",
     definition };
 
-/* GDN is KDA with the same gate in every channel, by another road. */
+/* GDN equals KDA with the same gate in every channel; the code is different. */
 static int gdn_is_kda(struct kcp_report *rep)
 {
     int status = KCP_OK;

@@ -1,4 +1,4 @@
-/* mutants.c -- the WY form computed wrongly, one flag a mistake.
+/* mutants.c -- the WY form computed wrongly, one flag per mistake.
  *
  * Book: chapter 03, appendix A.  Checked by: the judge, which must reject each, and
  * pass the twin.  Next: tests/04_chunk/mutants.c.
@@ -29,7 +29,7 @@ static double ratio(const struct kcp_wy *a, struct cut x, int64_t i, int64_t j, 
     const double (*G)[a->HV][a->KG] = a->G;
     const int at = a->KG > 1 ? p : 0;
     const double last = G[x.t0 + x.rows - 1][x.n][at];
-    if (flags & FACTORED) {                     /* in fp32, as a kernel would hold it */
+    if (flags & FACTORED) {                     /* in fp32, as in a kernel */
         const float up = exp2f((float)(G[i][x.n][at] - last));
         const float down = exp2f((float)(last - G[j][x.n][at]));
         return (double)up * down;

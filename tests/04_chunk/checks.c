@@ -32,7 +32,7 @@ KCP_CHECK(check_04_recurrence) = { "04_chunk", "recurrence",
     "o and the last states: C = 4..64, ragged chunks, gates to -50: the recurrence's",
     recurrence };
 
-/* Each chunk as a sequence of its own, from h [c]: it must end in h [c+1], or h_out. */
+/* Each chunk as a separate sequence from h [c]: its last state is h [c+1], or h_out. */
 static int states(struct kcp_report *rep)
 {
     int status = KCP_OK;

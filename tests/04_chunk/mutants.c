@@ -1,4 +1,4 @@
-/* mutants.c -- state scan and output computed wrongly, one flag a mistake.
+/* mutants.c -- state scan and output computed wrongly, one flag per mistake.
  *
  * Book: chapter 04, appendix A.  Checked by: the judge, which must reject each, and
  * pass the twin.  Next: tests/05_affine/mutants.c.

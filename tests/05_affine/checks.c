@@ -1,4 +1,4 @@
-/* checks.c -- the map of a stretch: its tokens' product, its scan, its survival.
+/* checks.c -- the map of a stretch: product of its tokens' maps, scan, norm.
  *
  * Book: chapter 05.  Checked by: itself, it can fail.  Next: ref/06_plan.c.
  */
@@ -39,7 +39,7 @@ static int tokens(struct kcp_report *rep)
 KCP_CHECK(check_05_tokens) = { "05_affine", "tokens",
     "[h_ext | M] of a stretch: the product of its tokens' dense maps", tokens };
 
-/* M S_in + h_ext is where chapter 04 arrives from S_in; from h_start, h_ext is. */
+/* M S_in + h_ext equals chapter 04's last state from S_in; h_ext that from h_start. */
 static int carries(struct kcp_report *rep)
 {
     int status = KCP_OK;
@@ -73,7 +73,7 @@ KCP_CHECK(check_05_carries) = { "05_affine", "carries",
     "M S_in + h_ext is chapter 04's last state; so is h_ext started from S_in",
     carries };
 
-/* What is not wanted keeps its bits; what is wanted has the bits of a full map. */
+/* Parts not in want keep their bits; parts in want have the bits of a full map. */
 static int wants(struct kcp_report *rep)
 {
     int status = KCP_OK;
@@ -104,7 +104,7 @@ KCP_CHECK(check_05_wants) = { "05_affine", "wants",
     "a part not wanted keeps its bits, a part wanted has the whole map's", wants };
 
 /* |M|_F / sqrt(K) of T tokens, K = 32: gates logsigmoid(N), or -|N| / T, with beta =
- * sigmoid(N - 3). Drawn the first way, no check of what is done with M can fail. */
+ * sigmoid(N - 3). With the first kind M vanishes, so no check of its use could fail. */
 static int survival(struct kcp_report *rep)
 {
     enum { T = 512, K = 32, C = 64, NC = T / C };

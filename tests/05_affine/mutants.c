@@ -1,4 +1,4 @@
-/* mutants.c -- the map of a stretch computed wrongly, one flag a mistake.
+/* mutants.c -- the map of a stretch computed wrongly, one flag per mistake.
  *
  * Book: chapter 05, appendix A.  Checked by: the judge, which must reject each, and
  * pass the twin.  Next: tests/07_merge/mutants.c.
@@ -53,7 +53,7 @@ static void chunk(const struct kcp_affine *a, struct cut x, int flags, double *M
                 Mc[i * K + p] -= (flags & ADDS ? -1 : 1) * kg * w[t][x.n][p];
             for (int v = 0; v < V; v++) hc[i * V + v] += kg * u[t][x.n][v];
         }
-    for (int i = 0; i < K; i++)                /* w meets the decayed state: errata 7 */
+    for (int i = 0; i < K; i++)           /* w applied to the decayed state: errata 7 */
         for (int p = 0; p < K; p++) {
             if (flags & DECAY_FIRST) Mc[i * K + p] *= decay[p];
             if (i == p) Mc[i * K + p] += decay[i];

@@ -1,14 +1,14 @@
-/* checks.c -- the plan against brute force: every small batch, every way to cut it.
+/* checks.c -- the plan against brute force: all small batches and all cuts.
  *
  * Book: chapter 06.  Checked by: tests/06_plan/wrong.c.  Next: tests/06_plan/wrong.c.
- * The oracle asks token by token who holds what; it never computes a boundary. */
+ * The oracle finds the owner of each token and never computes a boundary. */
 #include "plan_case.h"
 
 #include <string.h>
 
 enum { MOST = 256, MAX_N = PLAN_MAX_N, MAX_R = PLAN_MAX_R };
 
-/* Every token's sequence and rank, and does a segment begin there. */
+/* Each token's sequence and rank, and whether a segment begins there. */
 struct tokens {
     int n[MOST], r[MOST], begins[MOST], moved;
     int64_t cut[MAX_R + 1];
@@ -21,7 +21,7 @@ static int of_sequence(const struct asked *a, int64_t t)
     return -1;
 }
 
-/* Who holds token t; T itself: the last rank. */
+/* The rank that holds token t; for t = T the last rank. */
 static int held_by(const struct asked *a, const struct tokens *k, int64_t t)
 {
     for (int r = 0; r < a->R; r++)
@@ -38,7 +38,7 @@ static void ask_tokens(const struct asked *a, struct tokens *k)
         const int64_t asked = k->cut[r];
         for (int n = of_sequence(a, asked); a->L && n >= 0 && r && r < a->R;) {
             if ((k->cut[r] - a->cu[n]) % a->L == 0) break;
-            k->cut[r]--;                        /* down to a canonical position */
+            k->cut[r]--;                        /* move to a canonical position */
         }
         k->moved += k->cut[r] != asked;
     }
@@ -50,7 +50,7 @@ static void ask_tokens(const struct asked *a, struct tokens *k)
     }
 }
 
-/* NULL, or the first thing in which the plan is wrong. */
+/* NULL, or the first condition that the plan violates. */
 #define NEED(x) do { if (!(x)) return #x; } while (0)
 
 static const char *wrong_segments(const struct kcp_plan *p, const struct asked *a,
@@ -82,7 +82,7 @@ static const char *wrong_segments(const struct kcp_plan *p, const struct asked *
     return NULL;
 }
 
-/* Rank r's context, walking the tokens that it holds. */
+/* Checks rank r's context by a walk over its tokens. */
 static const char *wrong_context(const struct kcp_plan *p, const struct asked *a,
                                  const struct tokens *k, int r)
 {
@@ -220,7 +220,7 @@ static int brute_force(struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* A plan read off by hand (chapter 06). */
+/* A plan computed by hand (chapter 06). */
 static int vector(struct kcp_report *rep)
 {
     const int64_t cu[] = { 0, 5, 12 };

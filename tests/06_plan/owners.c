@@ -1,8 +1,8 @@
-/* owners.c -- any owner of any range: every small table, token by token.
+/* owners.c -- plans of any table of owners: all small tables, token by token.
  *
- * Book: chapter 06.  Checked by: itself; plans made wrong are told from right ones.
+ * Book: chapter 06.  Checked by: itself, on wrong plans that it must reject.
  * Next: ref/06_owners.c.
- * The oracle asks of every token whose it is, and never computes a boundary. */
+ * The oracle finds the owner of each token and never computes a boundary. */
 #include "tests/judge/judge.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 enum { MOST = 128, MOST_B = 24 };
 
-/* A table, and what a plan of it should say of every token. */
+/* A table of owners, and the expected owner of every token. */
 struct table {
     int N, R, C, B;
     int64_t L, T, cu[4], bound[MOST_B + 1];
@@ -43,7 +43,7 @@ static void ask(struct table *a)
     }
 }
 
-/* Segments in token order, and how they are linked. */
+/* Checks the segments in token order and their links. */
 static const char *wrong_links(const struct kcp_plan *p, const struct table *a)
 {
     int i = -1, changes = 0, crossing = 0;
@@ -70,7 +70,7 @@ static const char *wrong_links(const struct kcp_plan *p, const struct table *a)
     return NULL;
 }
 
-/* A rank's tokens in token order: its shard's rows, its grid, its runs. */
+/* Checks a rank's shard, grid and runs by a walk over its tokens. */
 static const char *wrong_shard(const struct kcp_plan *p, const struct table *a, int r)
 {
     const struct kcp_context *x = &p->ctx[r];
@@ -149,8 +149,8 @@ static int next_digits(int *x, int n, int most)
     return 0;
 }
 
-/* Every table of up to four ranges over six tokens, three owners, two batches, classic
- * and canonical. spoil: makes each plan wrong first. */
+/* All tables of up to four ranges over six tokens, three owners, two batches, classic
+ * and canonical. spoil: a mistake that is put into each plan first. */
 struct seen { int64_t plans, found, scattered; const char *why; };
 
 static struct seen every_table(void (*spoil)(struct kcp_plan *))
@@ -188,7 +188,7 @@ static struct seen every_table(void (*spoil)(struct kcp_plan *))
     return seen;
 }
 
-/* ---- plans made wrong */
+/* ---- wrong plans */
 
 static void owner_one_on(struct kcp_plan *p)
 {
@@ -202,7 +202,7 @@ static void linked_by_shard(struct kcp_plan *p)
         if (!p->seg[j].first) p->seg[j].prev = j - 1;
 }
 
-static void counts_of_segments(struct kcp_plan *p)       /* not of owners */
+static void counts_of_segments(struct kcp_plan *p)       /* instead of owners */
 {
     for (int i = 0; i < p->S; i++) {
         struct kcp_segment *g = &p->seg[p->order[i]];

@@ -1,4 +1,4 @@
-/* plan_case.h -- a case of the plan's brute force, and its two walks.
+/* plan_case.h -- a case of the brute-force check of plans.
  *
  * Book: chapter 06.  Checked by: tests/06_plan/wrong.c.  Next: ref/06_plan.c. */
 #ifndef KCP_TEST_PLAN_H
@@ -8,15 +8,16 @@
 
 enum { PLAN_MAX_N = 12, PLAN_MAX_R = 12 };
 
-struct asked {                          /* what the plan was made from */
+struct asked {                          /* the arguments of the plan */
     int N, R, C, Wc;
     int64_t L, cu[PLAN_MAX_N + 1], cuts[PLAN_MAX_R + 1];
     int by_default;
 };
 
-/* NULL, or the first thing in which the plan is wrong. */
+/* NULL, or the first condition that the plan violates. */
 const char *plan_wrong(const struct kcp_plan *p, const struct asked *a);
-/* visit(case, its plan) for every small case until it returns 0; how many it saw. */
+/* Calls visit(case, its plan) for all small cases until it returns 0; returns their
+ * number. */
 int64_t plan_cases(int (*visit)(const struct asked *, struct kcp_plan *, void *),
                    void *arg);
 

@@ -1,4 +1,4 @@
-/* refresh.c -- a plan refreshed in place is the next batch's; another shape is refused.
+/* refresh.c -- kcp_plan_refresh gives the next batch's plan, or refuses another shape.
  *
  * Book: chapter 06, "The next batch".  Checked by: itself, it can fail.
  * Next: tests/06_plan/wrong.c.
@@ -21,7 +21,7 @@ static struct kcp_plan *plan_of(const int64_t *cu, int n, int ranks, int chunk,
     return p;
 }
 
-/* The contexts of two plans, but for where their arrays lie. */
+/* Are the contexts of two plans equal, apart from addresses? */
 static int same(const struct kcp_plan *p, const struct kcp_plan *q)
 {
     int good = p->digest == q->digest && p->crossing == q->crossing &&
@@ -56,7 +56,7 @@ static int same(const struct kcp_plan *p, const struct kcp_plan *q)
 
 /* ---- a step prepared once: args made with the first plan, run with the next */
 struct step {
-    struct kcp_plan *plan, *next;              /* next: it becomes that; or NULL */
+    struct kcp_plan *plan, *next;            /* next: the plan after refresh, or NULL */
     double o[T * 4 * 8];
     int status[R];
 };

@@ -1,12 +1,12 @@
-/* wrong.c -- what is no plan, and wrong plans that brute force must reject.
+/* wrong.c -- invalid arguments of a plan, and wrong plans that brute force must reject.
  *
  * Book: chapter 06.  Checked by: the twin, which must pass.  Next: ref/07_merge.c.
- * A wrong plan is the right one, changed as the mistake would change it. */
+ * A wrong plan is the correct one, changed as a mistake in the code would change it. */
 #include "plan_case.h"
 
 #include <limits.h>
 
-/* What is no plan is refused with a sentence, and nothing is allocated. */
+/* Invalid arguments are refused with a sentence, and nothing is allocated. */
 static int refused(struct kcp_report *rep)
 {
     const int64_t ok[] = { 0, 5, 12 }, late[] = { 1, 5, 12 }, down[] = { 0, 7, 5 };
@@ -44,7 +44,7 @@ static int refused(struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* ---- plans made wrong */
+/* ---- wrong plans */
 
 static void twin(struct kcp_plan *p) { }
 
@@ -57,7 +57,7 @@ static void empty_ranks_not_counted(struct kcp_plan *p)
     }
 }
 
-static void first_for_last(struct kcp_plan *p)              /* errata 6's confusion */
+static void first_for_last(struct kcp_plan *p)              /* errata 6 */
 {
     for (int r = 0; r < p->R; r++)
         if (p->ctx[r].n_local > 1) {
@@ -97,7 +97,7 @@ static void rank_end_is_last(struct kcp_plan *p)
         p->seg[j].last |= p->seg[j].rank != p->seg[j + 1].rank;
 }
 
-static void canonical_from_the_rank(struct kcp_plan *p)     /* not from the sequence */
+static void canonical_from_the_rank(struct kcp_plan *p)    /* instead of the sequence */
 {
     for (int j = 1; p->L && j < p->S; j++)
         if (p->seg[j].n == p->seg[j - 1].n && p->seg[j].end - p->seg[j].begin < p->L) {

@@ -3,8 +3,8 @@
  * Book: chapter 07.  Checked by: itself, against a fold over all segments in order.
  * Next: tests/07_merge/wrong.c.
  *
- * Maps are small integers, so that every form's sums are exact
- * and a right answer is right in every bit; what nobody may read is NaN. */
+ * Maps are small integers, so the sums of every form are exact and results are compared
+ * bit by bit; entries that must not be read are NaN. */
 #include "folded.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ int merge_pick(struct stream *s, int n)
     return k < n ? k : n - 1;
 }
 
-/* Ranges anywhere, of any owners; now and then zigzag, or stripes. */
+/* Random ranges with random owners; sometimes zigzag or stripes. */
 static struct kcp_plan *deal_plan(struct stream *s, int N, const int64_t *cu, int R,
                                   int64_t L)
 {
@@ -41,7 +41,7 @@ static struct kcp_plan *deal_plan(struct stream *s, int N, const int64_t *cu, in
     return kcp_plan_owned(&plan, N, cu, R, &o, L, 4, 0, NULL) ? NULL : plan;
 }
 
-/* A plan with zero-length sequences, empty ranks and cuts anywhere. */
+/* A random plan with empty sequences and empty ranks. */
 static struct kcp_plan *draw_plan(struct stream *s, int R, int64_t L)
 {
     int64_t cu[MAX_N + 1] = { 0 }, cuts[MOST_R + 1] = { 0 };
@@ -66,7 +66,7 @@ static struct kcp_plan *draw_plan(struct stream *s, int R, int64_t L)
         ? NULL : plan;
 }
 
-/* Rows of M with one or two entries of +-1: products of forty stay exact. */
+/* Rows of M have one or two entries of +-1, so products of forty maps are exact. */
 static void draw_maps(struct whole *a, struct stream *s)
 {
     for (int j = 0; j < a->plan->S; j++)
@@ -85,7 +85,7 @@ static void draw_maps(struct whole *a, struct stream *s)
             }
 }
 
-/* The fold, one segment after another, no ranks: what everybody must agree with. */
+/* The expected states: a fold over all segments in order, without ranks. */
 static void fold_all(struct whole *a, int backward)
 {
     const struct kcp_segment *seg = a->plan->seg;
@@ -123,7 +123,7 @@ int merge_draw(struct whole *a, struct stream *s, int R, int64_t L)
     return 1;
 }
 
-/* This rank's maps, NaN where kcp_plan_want says that nobody reads. */
+/* This rank's maps, NaN in the parts that kcp_plan_want excludes. */
 void merge_own_maps(const struct whole *a, const struct kcp_context *x, double *maps_)
 {
     double (*maps)[HV][K][V + K] = (double (*)[HV][K][V + K])maps_;
@@ -140,7 +140,7 @@ void merge_own_maps(const struct whole *a, const struct kcp_context *x, double *
     }
 }
 
-/* One rank: its own maps and states, the exchange, its answers. */
+/* One rank: copies its maps and states, runs the exchange, stores its results. */
 int merge_body(struct kcp_comm *comm, void *arg)
 {
     struct whole *a = arg;
@@ -197,8 +197,8 @@ static int owner_of(const struct kcp_plan *p, int64_t t)
     return p->owner[b];
 }
 
-/* field.md's table, token by token: a second count of what rank r sends. A visit is a
- * run of tokens of one sequence and one owner. */
+/* The bytes that rank r sends, by the table of chapter 07, counted token by token. A
+ * visit is a run of tokens of one sequence and one owner. */
 static struct kcp_traffic table(const struct whole *a, int r)
 {
     const struct kcp_plan *p = a->plan;
@@ -275,7 +275,7 @@ static void compare(struct kcp_report *rep, struct whole *a)
     }
 }
 
-/* Every form, both walks, with M sent again and with M reused. */
+/* Every form, forward and backward, with M sent again and with M reused. */
 static int forms(struct kcp_report *rep)
 {
     struct whole *a = calloc(1, sizeof *a);

@@ -1,7 +1,7 @@
 /* counts.c -- products and bytes of the fold, counted while it runs.
  *
  * Book: chapter 07.  Checked by: itself.  Next: ref/08_forward.c.
- * Every rank is a thread, so that a counter of the thread is the rank's own. */
+ * Every rank is a thread, so a thread-local counter counts per rank. */
 #include "folded.h"
 
 #include <stdlib.h>
@@ -27,8 +27,9 @@ static int counted_body(struct kcp_comm *comm, void *arg)
     return err;
 }
 
-/* One sequence over R ranks: rank r multiplies by each rank before it (after it, on the
- * way back) but the farthest, K K V a head; and sends all heads' maps to all. */
+/* One sequence over R ranks: rank r multiplies by the map of each rank before it
+ * (backward: after it) except the farthest, K K V per head; and sends the maps of all
+ * heads to all ranks. */
 static void count(struct kcp_report *rep, struct whole *a, int R)
 {
     const int64_t cu[] = { 0, 4 * R };

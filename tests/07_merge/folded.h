@@ -10,8 +10,8 @@ enum { HV = 2, K = 3, V = 5, MAX_N = 6, MAX_R = 9, MOST_R = CASE_RANKS,
        MAX_T = 40, STATE = HV * K * V,
        MAP = HV * K * (V + K) };
 
-/* All segments' maps for both walks (M is the same), and what one process makes of
- * them. Ranks copy their own rows out of it and write their answers into got. */
+/* The maps of all segments for both passes (M is the same), and the expected states.
+ * Ranks copy their own rows from it and write their results into got. */
 struct whole {
     struct kcp_plan *plan;
     int backward, reuse_M, blocks;
@@ -25,15 +25,15 @@ struct whole {
 };
 
 int merge_pick(struct stream *s, int n);                  /* 0 .. n-1 */
-/* The maps of a->plan, and both walks folded. */
+/* Draws the maps of a->plan and folds both passes. */
 void merge_fill(struct whole *a, struct stream *s);
-/* Draw a plan of R ranks and its maps, fold both walks; 0: no memory. */
+/* Draws a plan of R ranks and its maps, folds both passes; 0: out of memory. */
 int merge_draw(struct whole *a, struct stream *s, int R, int64_t L);
-/* maps [NS,HV,K,V+K] of one rank, NaN where nobody may read. */
+/* maps [NS,HV,K,V+K] of one rank, NaN where no rank may read. */
 void merge_own_maps(const struct whole *a, const struct kcp_context *x, double *maps);
-/* One rank: its own maps and states, the exchange, its answers into got. */
+/* One rank: its maps and states, the exchange, its results into got. */
 int merge_body(struct kcp_comm *comm, void *arg);
-/* Run all ranks; how many segments begin with a wrong state, or -1: it failed. */
+/* Runs all ranks; returns the number of segments with a wrong state, or -1. */
 int merge_run(struct whole *a, char *why, size_t n);
 
 #endif

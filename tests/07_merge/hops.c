@@ -3,8 +3,8 @@
  * Book: chapter 20, "Code: kernels".  Checked by: itself, it can fail.
  * Next: tests/08_forward/graph.c.
  *
- * The ranks are two streams and two windows in one memory; shapes are so small that the
- * blocks of both are on the chip at once, as they are where each rank has its own. */
+ * The ranks are two streams and two windows on one GPU. Shapes are small enough that
+ * the blocks of both kernels are resident at the same time. */
 #include "tests/judge/judge.h"
 
 #ifdef KCP_WITH_CUDA
@@ -20,7 +20,7 @@ struct two {
     struct shape s;
     struct kcp_window w[2];
     struct CUstream_st *stream[2];
-    float *map[2], *S[2];              /* on the device; S [1]: what came back */
+    float *map[2], *S[2];              /* on the device; S [1]: received */
     float *host_map[2], *host_S, *want;
     size_t maps, states;               /* numbers */
     unsigned seed;
@@ -124,7 +124,7 @@ static void compare(struct kcp_report *rep, struct two *x, int r, const char *wh
     free(got);
 }
 
-/* There, fold, and back: rank 1 waits before rank 0 sends in every second round. */
+/* Send, fold, send back. In every second round rank 1 waits before rank 0 sends. */
 static int there_and_back(struct kcp_report *rep, struct two *x)
 {
     for (int round = 0; round < ROUNDS; round++) {
@@ -149,7 +149,7 @@ static int there_and_back(struct kcp_report *rep, struct two *x)
     return KCP_OK;
 }
 
-/* Three messages put before the first is taken: the third has no place until then. */
+/* Three messages before the first is received: the third must wait for a free slot. */
 static int ahead(struct kcp_report *rep, struct two *x)
 {
     int err = fill(x);
@@ -164,7 +164,7 @@ static int ahead(struct kcp_report *rep, struct two *x)
     return err;
 }
 
-/* Who waits for a rank that is lost gives up when he is told. */
+/* A kernel that waits for a lost rank stops when `lost` is set. */
 static int lost(struct kcp_report *rep, struct two *x)
 {
     int err = go(x, 1, 0, -1, 1);

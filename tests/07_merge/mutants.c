@@ -1,4 +1,4 @@
-/* mutants.c -- folds that are wrong on purpose, one flag a mistake.
+/* mutants.c -- folds that are wrong on purpose, one flag per mistake.
  *
  * Book: chapter 07.  Checked by: the judge, which must reject each, and pass the twin.
  * Next: tests/08_forward/mutants.c.

@@ -1,4 +1,4 @@
-/* wrong.c -- ranks that fail are named; maps that apply wrongly are seen.
+/* wrong.c -- failing ranks are named; wrong map operations are found.
  *
  * Book: chapter 07.  Checked by: the twin, which must pass.  Next: ref/08_forward.c. */
 #include "folded.h"
@@ -29,7 +29,7 @@ static int no_compose(int hv, int k, int v, const void *b, const void *a, int ba
 static const struct kcp_mapops refuses = {
     "refuses", sizeof(double), no_apply, no_compose, no_copy, NULL, 0 };
 
-/* ---- a rank that fails, leaves, or waits for nobody ends the run, named */
+/* ---- a rank that fails, returns early or waits forever ends the run and is named */
 
 enum { FAILS = 1, RETURNS, LEAVES, WAITS, SIZES };
 
@@ -53,7 +53,7 @@ static int failing(struct kcp_comm *c, void *arg)
                                           : c->all_gather(c, &x, all, sizeof x, NULL);
 }
 
-/* Nobody waits for a timeout, 60 s; a busy machine may take its time. */
+/* Seconds: far below the timeout of 60 s, long enough for a busy machine. */
 enum { AT_ONCE = 30 };
 static double seconds(void)
 {
@@ -88,7 +88,7 @@ static int failures(struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* The device of one rank refuses in the middle of each form. */
+/* A map operation of one rank fails in the middle of each form. */
 static int middle(struct kcp_report *rep)
 {
     const int64_t cu[] = { 0, 36 };
@@ -111,13 +111,13 @@ static int middle(struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* ---- a rank that leaves a gather takes its row along: nobody may read it any more */
+/* ---- after a rank returns from a gather, its row may be freed: no rank may read it */
 
 enum { READERS = 3, ROW = 64 };
 struct readers { double row[READERS][ROW], all[READERS][READERS][ROW]; };
 static _Thread_local int reader;
 
-/* Rank 0 is slow, rank 1 fails, rank 2 is done at once. */
+/* Rank 0 is slow, rank 1 fails, rank 2 finishes at once. */
 static int reads(void *to, const void *from, size_t bytes, struct CUstream_st *stream)
 {
     const struct timespec moment = { 0, 50 * 1000 * 1000 };
@@ -155,7 +155,7 @@ static int gather_readers(struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* ---- wrong maps under the right exchange: the comparison must see each */
+/* ---- wrong map operations in a correct exchange: the comparison must find each */
 
 #define APPLY                                                                         \
     int hv, int k, int v, const void *map, int backward, int first, int v0, int Vb,   \
@@ -182,7 +182,7 @@ static int always_first(APPLY)
                             stream);
 }
 
-static int first_block(APPLY)                     /* h of columns 0.., whatever v0 */
+static int first_block(APPLY)                     /* h of columns 0.., ignoring v0 */
 {
     return ref_mapops.apply(hv, k, v, map, backward, first, 0, Vb, in, ld_in, out,
                             ld_out, stream);
@@ -198,7 +198,7 @@ static int composed_forward(COMPOSE)
     return ref_mapops.compose(hv, k, v, b, a, 0, a_first, out, stream);
 }
 
-static int last_only(COMPOSE)                     /* forgets what came before */
+static int last_only(COMPOSE)                     /* drops the earlier map */
 {
     memcpy(out, b, sizeof(double) * MAP);
     return KCP_OK;

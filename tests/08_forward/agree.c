@@ -1,4 +1,4 @@
-/* agree.c -- ranks whose calls differ: KCP_MISMATCH on all of them, and nothing moved.
+/* agree.c -- ranks whose calls differ: KCP_MISMATCH on all ranks, and nothing is sent.
  *
  * Book: chapter 20, "What is promised to whom".  Checked by: itself.
  * Next: ref/core/agree.c.
@@ -27,8 +27,8 @@ static struct kcp_plan *plan_of(enum spoil spoil)
     return p;
 }
 
-/* Forward, or backward where gradients of parameters are the subject; rank 1 is the one
- * who differs. Then a call in which all are of one mind, on the same communicator. */
+/* Forward, or backward for gradients of parameters; the call of rank 1 differs. Then an
+ * equal call on all ranks over the same communicator, which must work. */
 static int body(struct kcp_comm *comm, void *arg)
 {
     struct ranks *x = arg;
@@ -78,7 +78,7 @@ static int agree(struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* ---- sums that stay with the rank: added up they are the total */
+/* ---- KCP_SUM_LOCAL: the ranks' sums add up to the total */
 struct sums { int local; double dA[R][2], db[R][2], dw[R][4]; };
 
 static int sum_body(struct kcp_comm *comm, void *arg)

@@ -1,8 +1,9 @@
 /* checks.c -- the whole forward on ranks: the same bits for every R, the bytes.
  *
- * Book: chapter 08.  Checked by: tests/08_forward/mutants.c.  Next: ref/13_backward.c.
- * The judge holds every variant to the token recurrence; this file holds the reference
- * to itself: however it is cut, sent or repeated. */
+ * Book: chapter 08.  Checked by: tests/08_forward/mutants.c.  Next:
+ * ref/13_backward.c. The judge compares every variant with the token recurrence;
+ * this file compares runs of the reference with each other, for all cuts, forms and
+ * repeats. */
 #include "tests/judge/judge.h"
 
 #include <math.h>
@@ -40,7 +41,7 @@ static struct layer *draw(enum kcp_model model)
     return a;
 }
 
-/* A rank's own copy of rows, so that nobody reads past his shard unseen. */
+/* A separate copy of a rank's rows, so that a read past the shard is found. */
 static void *mine(const void *rows, int64_t at, int64_t n, size_t row)
 {
     void *p = malloc((size_t)n * row + 1);
@@ -115,7 +116,8 @@ static double apart(const struct layer *a, const struct layer *b)
 
 static const int64_t uneven[] = { 0, 1, 60, 60, 61, 149, 150, 210, 210 };
 
-/* Canonical segments: no bit depends on R, on the cuts, or on which of three forms. */
+/* Canonical segments: the bits do not depend on R, on the cuts, or on the form (except
+ * scan). */
 static int canonical(struct kcp_report *rep)
 {
     static const int ranks[] = { 1, 2, 3, 4, 8 };
@@ -131,15 +133,15 @@ static int canonical(struct kcp_report *rep)
                        " bits, apart by %.1e", model, form, R,
                        i < 5 ? "" : " uneven", apart(a, one));
             }
-        run_ranks(rep, a, 8, NULL, 24, KCP_SCAN);        /* no promise of bits here */
+        run_ranks(rep, a, 8, NULL, 24, KCP_SCAN);        /* equal bits not guaranteed */
         EXPECT(rep, apart(a, one) < 1e-13, "scan apart by %.1e", apart(a, one));
         free(a); free(one);
     }
     return KCP_OK;
 }
 
-/* Classic: forms, cuts and numbers of ranks agree up to rounding; the same cuts twice
- * agree in every bit. */
+/* Classic: results for all forms, cuts and R are equal up to rounding; a repeated
+ * run has the same bits. */
 static int forms(struct kcp_report *rep)
 {
     for (int model = KCP_KDA; model <= KCP_GDN; model++) {
@@ -160,7 +162,7 @@ static int forms(struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* Cuts between sequences: nothing crosses, nobody says a word. */
+/* Cuts between sequences: no messages. */
 static int silence(struct kcp_report *rep)
 {
     const int64_t cuts[] = { 0, 3, 150, 150, 209, 210 };
@@ -179,7 +181,7 @@ static int silence(struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* A rank whose call is not what the plan says ends all of them, named. */
+/* A rank whose call contradicts the plan ends all ranks and is named. */
 static int disagrees(struct kcp_comm *comm, void *arg)
 {
     struct layer *a = arg;

@@ -1,4 +1,4 @@
-/* cut.c -- what crosses a cut: the map of a rank, and the fold of all.
+/* cut.c -- the map of a rank and the fold over ranks, with planted mistakes.
  *
  * Book: chapter 08.  Checked by: the judge.
  * Next: tests/08_forward/mutants.c, the program.
@@ -20,8 +20,8 @@ static double key(const struct fore *x, int64_t t, int64_t last, int n, int i)
     return k[t][n / (HV / H)][i] * (x->f & UNGATED ? 1 : exp2(G[last][n] - G[t][n]));
 }
 
-/* One chunk over X [K,ld] columns [c0,c1), u present in columns below V. pre: it is the
- * pre-process, where the mistakes are made. */
+/* One chunk on columns [c0,c1) of X [K,ld]; columns below V use u. pre: the computation
+ * of the map, where the mistakes are planted. */
 static void chunk(const struct fore *x, int n, int64_t t0, int64_t t1, int c0, int c1,
                   int ld, double *X_, double *row, int pre)
 {
@@ -48,7 +48,7 @@ static void chunk(const struct fore *x, int n, int64_t t0, int64_t t1, int c0, i
         }
 }
 
-/* The delta on the undecayed state, token by token: errata 1 in the pre-process. */
+/* The delta rule on the undecayed state, token by token: errata 1 in the map. */
 static void undecayed(const struct fore *x, int n, int64_t t, int ld, double *X_)
 {
     const struct kcp_forward *a = x->a;
@@ -65,9 +65,9 @@ static void undecayed(const struct fore *x, int n, int64_t t, int ld, double *X_
     }
 }
 
-/* The map of a segment by two windows of its chunks, wrongly put together: the later
- * one first; the last one left out; of each chunk of the last one the factors of the
- * chunk before, which lie there when its own have not been made yet. */
+/* The map of a segment from two windows of chunks, combined wrongly: in reverse order;
+ * without the last window; or with each chunk of the last window using the factors of
+ * the chunk before it, as if its own had not been written yet. */
 static void windows(const struct fore *x, int n, int s, int ld, double *X, double *row)
 {
     const int64_t begin = x->ctx->cu[s], end = x->ctx->cu[s + 1], C = x->a->C;
@@ -104,7 +104,7 @@ void fore_advance(const struct fore *x, int n, int s, int c0, int c1, int ld,
     }
 }
 
-/* One head of an interface state to or from [K,V] with pitch ld. */
+/* Copies one head of a caller's state to or from [K,V] with pitch ld. */
 void fore_state(const struct fore *x, int out, int n, int head, double *S_, int ld)
 {
     const struct kcp_forward *a = x->a;
@@ -122,7 +122,8 @@ void fore_state(const struct fore *x, int out, int n, int head, double *S_, int 
         }
 }
 
-/* This rank's map [HV,K,V+K]: of its last local sequence, from [h0 or 0 | I]. */
+/* This rank's map [HV,K,V+K] of its last local sequence, starting from [h0 or 0 |
+ * I]. */
 void fore_describe(const struct fore *x, double *map, double *row)
 {
     const struct kcp_forward *a = x->a;

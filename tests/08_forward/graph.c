@@ -3,9 +3,8 @@
  * Book: chapters 08 and 13.  Checked by: its own second call, on arrays poisoned again.
  * Next: tests/08_forward/layer.c.
  *
- * What allocates or makes the host wait cannot be captured: that forward and backward
- * (through layer.h, one rank, a stream of the caller's) are captured at all proves that
- * they do neither. */
+ * A call that allocates or makes the host wait cannot be captured, so this also proves
+ * that forward and backward (layer.h, one rank, the caller's stream) do neither. */
 #include "tests/judge/trial.h"
 
 #include <stdlib.h>
@@ -15,15 +14,15 @@
 #include <cuda_runtime_api.h>
 #include <pthread.h>
 
-/* Ranks are threads: one at a time asks for what is expected, and reports. */
+/* Ranks are threads; this lock serializes expected values and reports. */
 static pthread_mutex_t in_turn = PTHREAD_MUTEX_INITIALIZER;
 
-/* 08 and 13 of one layer, with buffers of their own; of a rank, or alone. */
+/* 08 and 13 of one layer with their buffers; for a rank or a single process. */
 struct pair {
     struct kcp_layer layer;
     struct kcp_comm *comm;
     struct kcp_plan *plan;
-    const struct kcp_plan *next;         /* becomes it when all has been captured */
+    const struct kcp_plan *next;         /* the plan after capture */
     struct rank_args rank[2];
     void *saved, *work;
     struct CUstream_st *stream;
@@ -59,7 +58,7 @@ static int fill_pair(struct pair *x, const struct kcase *k, const struct kcp_pla
     return err;
 }
 
-/* Everything that the two calls want, asked for once. */
+/* Allocates everything that the two calls need. */
 static int open_pair(struct pair *x, const struct kcase *k, const struct kcp_plan *p)
 {
     const struct memory *m = device_memory();
@@ -103,7 +102,7 @@ static int collect(struct pair *x, char *why, size_t n)
     return err;
 }
 
-/* Outputs, the block and the workspace become NaN: what is there later was written. */
+/* Fills outputs, block and workspace with NaN, so that missing writes are found. */
 static int poison(struct pair *x)
 {
     int err = cudaMemset(x->saved, 0xff, forward_of(x)->saved_bytes) ||
@@ -129,8 +128,8 @@ static void compare(struct kcp_report *rep, const struct pair *a, const struct p
         }
 }
 
-/* The next batch, as a caller serves it who keeps his graph: the plan, the grid and the
- * inputs change where they lie. */
+/* Replaces plan, grid and inputs in place by those of the next batch, as a caller
+ * with a captured graph does. */
 static int refresh(struct pair *x, const struct pair *y)
 {
     int err = x->next ? kcp_plan_refresh(x->plan, x->next, NULL) : KCP_OK;
@@ -180,8 +179,8 @@ static int replay(struct kcp_report *rep, const struct pair *direct, struct pair
     return err;
 }
 
-/* A case run directly and once more from a graph; captured: the case that the graph was
- * made with, another batch of the same bounds. Of a rank, or alone. */
+/* Runs a case directly and from a graph. captured: the case with which the graph was
+ * made, another batch of the same shape. For a rank or a single process. */
 static int one(struct kcp_report *rep, const struct kcp_layer *layer,
                struct kcp_comm *comm, const char *words, const char *captured)
 {
@@ -213,8 +212,8 @@ static int one(struct kcp_report *rep, const struct kcp_layer *layer,
     return err;
 }
 
-/* Two batches with as many chunks and segments: a graph made with the first one serves
- * the second. */
+/* Pairs of batches with equal numbers of chunks and segments: a graph captured with the
+ * first one must run the second. */
 static const char *const batches[][2] = {
     { ("kda live H=2 HV=4 K=64 V=64 lengths=150,300 l2norm beta=sigmoid gate=bounded"
        " h0 dht"),
@@ -250,7 +249,7 @@ static int graph(struct kcp_report *rep)
     }
     return KCP_OK;
 }
-/* ---- ranks: threads, a GPU each; or the processes that a launcher has started */
+/* ---- ranks: threads with a GPU each, or the processes of a launcher */
 
 struct ranks {
     struct kcp_report *rep;

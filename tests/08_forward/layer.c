@@ -1,6 +1,6 @@
 /* layer.c -- layer.h as an application uses it: sizes, calls, and what is refused.
  *
- * Book: chapter 08.  Checked by: ref_forward and ref_backward, called by themselves.
+ * Book: chapter 08.  Checked by: direct calls of ref_forward and ref_backward.
  * Next: tests/08_forward/graph.c, the same on a GPU; book/examples/kda.c. */
 #include "ref/core/paths.h"
 #include "tests/judge/judge.h"
@@ -11,8 +11,7 @@
 enum { T = 90, N = 2, H = 1, HV = 2, K = 8, V = 4, C = 16, MAX_R = 3 };
 static const int64_t cu_seqlens[N + 1] = { 0, 37, T };
 
-/* Arrays of all ranks; each finds its rows in them. got [0] by the references, [1] by
- * the layer. */
+/* Arrays of all ranks. got [0]: results of the references; got [1]: of the layer. */
 struct arrays {
     double q[T][H][K], k[T][H][K], v[T][HV][V], g[T][HV][K], beta[T][HV];
     double h0[N][HV][K][V], do_[T][HV][V], x[T][K], weight[K][4];
@@ -38,7 +37,7 @@ static struct arrays *draw(void)
     return a;
 }
 
-/* The args of forward, or of backward: the same struct up to the outputs' names. */
+/* Fills the args of forward and backward, which differ only in their outputs. */
 static void fill(struct arrays *a, struct kcp_comm *comm, struct kcp_forward *f,
                  struct kcp_backward *b)
 {
@@ -116,7 +115,7 @@ static int same(struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* What the last of two ranks gets wrong ends both, and is named. */
+/* A wrong argument on rank 1 of 2 ends both ranks and is named. */
 static int refuses(struct kcp_report *rep)
 {
     static const struct { int spoil, status; const char *says; } row[] = {
@@ -140,8 +139,8 @@ static int refuses(struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* The registry, asked as an application asks it. */
-/* Has the backward a row for every format that a row of the forward writes? */
+/* ---- the table of paths through the public interface */
+/* Does backward have a row for every format that forward writes? */
 static int reads_what_it_writes(const struct kcp_variant *forward,
                                 const struct kcp_variant *backward)
 {

@@ -2,9 +2,9 @@
  *
  * Book: chapter 08.  Checked by: the judge, which must reject each, and pass the twin.
  * Next: tests/09_chunk_backward/mutants.c.
- * A second program for one rank: it gathers one map a rank whatever the form, walks
- * the chunks with its own loops, and asks the references only for what happens inside a
- * rank (02, 03, 04); what crosses a cut is its own, and goes wrong on demand. */
+ * A second program for one rank: it gathers one map per rank for every form and has its
+ * own loops over chunks. It calls the references only for work inside a rank (02, 03,
+ * 04); everything across cuts is separate code with mistakes selected by flags. */
 #include "wrong.h"
 
 #include <math.h>
@@ -52,7 +52,7 @@ static int local(struct fore *x)
     return status ? status : ref_wy(&wy);
 }
 
-/* The state with which every segment begins, walked on within the rank; and ht. */
+/* The state at the start of every segment of the rank; and ht. */
 static void states(const struct fore *x, const double *all, double *h_in, double *row)
 {
     const struct kcp_forward *a = x->a;

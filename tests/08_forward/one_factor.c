@@ -1,4 +1,4 @@
-/* one_factor.c -- a state whose decay from step to step is one factor underflows.
+/* one_factor.c -- a forward in which the decay between steps underflows in one factor.
  *
  * Book: chapter 18.  Checked by: the judge, which must reject it, and pass the twin.
  * Next: ../../cuda/18_hopper/forward_one/factors.cuh, which writes one factor or two.
@@ -14,8 +14,8 @@
 
 enum { STEP = 32, ANCHOR = 15 };
 
-/* The state is 0 before token t, the first of a step, where the factor is 0: as if g of
- * that token were so low. */
+/* Where the factor underflows, the state before the first token t of a step is 0, as if
+ * g of that token were -infinity. */
 static void underflow(const struct kcp_forward *a, double *g, int64_t begin,
                       int64_t end)
 {

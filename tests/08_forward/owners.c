@@ -1,9 +1,9 @@
-/* owners.c -- forwards that mistake who owns what, where ranks own several ranges.
+/* owners.c -- forwards with wrong owners of ranges, if ranks own several ranges.
  *
  * Book: chapter 06.  Checked by: the judge, which must reject each.
  * Next: tests/08_forward/checks.c.
- * The same code over links that are right is the reference, which must pass. Where the
- * wrong order is the right one, a mutant takes no part. */
+ * The reference is the same code with correct links and must pass. A mutant is n/a if
+ * the wrong order equals the correct one. */
 #include "tests/judge/judge.h"
 #include "tests/judge/relink.h"
 #include "ref.h"

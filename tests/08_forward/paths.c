@@ -1,4 +1,4 @@
-/* paths.c -- the table of paths: every row parses, every case has one, fallbacks told.
+/* paths.c -- the table of paths: rows parse, cases have a row, fallbacks give a notice.
  *
  * Book: chapter 08, "Paths".  Checked by: itself, and tests/cli/cli.sh.
  * Next: ../judge/paths.c, which prints it. */
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- texts */
+/* ---- texts of rows */
 
 static int parses(struct kcp_report *rep)
 {
@@ -43,7 +43,7 @@ KCP_CHECK(check_08_paths_parse) = { "08_forward", "paths_parse",
 
 /* ---- rows */
 
-/* A backward reads what a forward leaves; a row of stages names kernels by stage. */
+/* Backward reads every format that forward writes; kernels named in a row exist. */
 static int agrees(struct kcp_report *rep)
 {
     static const char *const keys[] = { "02", "03", "04", "05", "09", "10", "11" };
@@ -106,7 +106,7 @@ static int covers(struct kcp_report *rep)
 KCP_CHECK(check_08_paths_cover) = { "08_forward", "paths_cover",
     "every case of the judge has a row, for each storage", covers };
 
-/* The first row for so many tokens of one sequence, whole or over two ranks. */
+/* The first row for a sequence of T tokens on one rank or two. */
 static const struct kcp_path *row_of(struct kcp_call c, int64_t T, int R,
                                      const struct kcp_device *d, int saved, char *why,
                                      size_t n)
@@ -200,7 +200,8 @@ KCP_CHECK(check_08_paths_choose) = { "08_forward", "paths_choose",
     "named calls take their rows; another chip takes the generic one, in words",
     choices };
 
-/* What is not here says so; what nobody reads is not chosen. */
+/* A missing variant, GPU or format gives a message; a format without reader is not
+ * chosen. */
 static int absent(struct kcp_report *rep)
 {
     const struct kcp_device h200 = { 90, 132, 232448, 1, 0 };
@@ -231,4 +232,4 @@ static int absent(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_paths_absent) = { "08_forward", "paths_absent",
-    "a variant, a GPU, an architecture or a format that is missing is told", absent };
+    "a missing variant, GPU, architecture or format gives a message", absent };

@@ -1,6 +1,6 @@
-/* split_sequence.c -- the rule that cuts a rank's segments: few chains fill a chip.
+/* split_sequence.c -- the rule that cuts a rank's segments to fill all SMs.
  *
- * Book: chapter 18.  Checked by: itself, against every cut there is.
+ * Book: chapter 18.  Checked by: itself, against all possible cuts.
  * Next: ref/09_chunk_backward.c. */
 #include "core/split.h"
 #include "tests/judge/judge.h"
@@ -68,8 +68,8 @@ KCP_CHECK(check_08_named) = { "08_forward", "strips_named",
     "the cases the rule was measured for: four strips for 32 heads, none for 96",
     named };
 
-/* The fused forward's own rule, whose scan has two halves of a chain on two processors
- * and records to hide. Strips of how many chunks; -1: another number costs less. */
+/* The rule of the fused forward. Returns the number of chunks per strip; -1: another
+ * number costs less. */
 static int records(const struct kcp_cut *c, int64_t T)
 {
     const int best = kcp_fused_chunks(c);
@@ -108,8 +108,8 @@ KCP_CHECK(check_08_fused) = { "08_forward", "strips_fused",
     "the fused forward's rule: the cases it was measured for, and no cut is cheaper",
     fused };
 
-/* Windows cover every chunk once, none is empty, none has more than the one before, and
- * no number of them costs less. */
+/* Windows cover every chunk once, are not empty, do not grow, and no other number of
+ * windows costs less. */
 static int windows(struct kcp_report *rep)
 {
     struct stream s = stream_of(9, "windows");
@@ -146,12 +146,11 @@ KCP_CHECK(check_08_windows) = { "08_forward", "strips_windows",
     "windows cover every chunk once, shrink, and no number of them costs less",
     windows };
 
-/* ---- walks: windows beside the factors of the next one */
+/* ---- walks: the map of a window is computed while the next one's factors are */
 
 enum walk_mistake { RIGHT, TURNED, NO_LAST, EARLY, NO_MISTAKES };
 
-/* Maps x -> a x + b of the chunks, one after another: the two numbers in front of chunk
- * c become those behind it. */
+/* Composes the map a x + b of the chunks before c with that of chunk c. */
 static void chunk_map(double *x, int c)
 {
     const double a = 0.5 + c % 7 * 0.11, b = 1 + c % 5;
@@ -159,8 +158,8 @@ static void chunk_map(double *x, int c)
     x[1] = a * x[1] + b;
 }
 
-/* Walks as a rank does, perhaps wrongly. 0: every strip's map is that of all chunks up
- * to its end, and no factors are read that were not made. */
+/* Walks as a rank does, with an optional mistake. 0: every strip's map covers all
+ * chunks up to its end, and factors are written before they are read. */
 static int walk_is_wrong(int NC, int strip_chunks, int leaves,
                          enum walk_mistake planted)
 {
@@ -216,7 +215,7 @@ KCP_CHECK(check_08_walks) = { "08_forward", "walks",
     "windows of a walk cover every chunk in order and leave the map of each strip;"
     " three planted mistakes are seen", walks };
 
-/* Who walks: what somebody reads, where the factors hide it. */
+/* When a walk is chosen: its map is needed, and the factors hide its time. */
 static int walkers(struct kcp_report *rep)
 {
     const struct { int H, V, KG, R, r, walk; int64_t T; int strip, want; } is[] = {
@@ -229,7 +228,7 @@ static int walkers(struct kcp_report *rep)
         { 32, 128, 128, 2, 0, KCP_BLELLOCH, 131072, 0, 0 },
         { 32, 64, 128, 2, 1, 0, 131072, 0, 0 },        /* K is not V */
         { 8, 128, 128, 2, 0, 0, 131072, 0, 0 },        /* strips are faster */
-        { 96, 128, 128, 2, 0, KCP_SEQUENTIAL, 131072, 0, 0 },      /* no room */
+        { 96, 128, 128, 2, 0, KCP_SEQUENTIAL, 131072, 0, 0 },      /* no free SMs */
         { 32, 128, 128, 2, 0, 0, 8192, 0, 0 },         /* too short to pay */
         { 32, 128, 128, 2, 0, KCP_SEQUENTIAL, 8192, 0, KCP_WANT_H },
         { 8, 128, 128, 2, 1, KCP_SEQUENTIAL, 8192, 64, KCP_WANT_H | KCP_WANT_M },

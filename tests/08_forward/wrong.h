@@ -1,4 +1,4 @@
-/* wrong.h -- a second program for one rank, which goes wrong on demand.
+/* wrong.h -- a second forward for one rank, with mistakes selected by flags.
  *
  * Book: chapter 08.  Checked by: the judge.
  * Next: tests/08_forward/cut.c, what crosses a cut.
@@ -27,7 +27,7 @@ struct fore {
 };
 
 /* All chunks of segment s over X [K,ld] columns [c0,c1). row: a chunk's v_new;
- * pre: it is the pre-process, where the mistakes are made. */
+ * pre: the computation of the map, where the mistakes are planted. */
 void fore_advance(const struct fore *x, int n, int s, int c0, int c1, int ld, double *X,
                   double *row, int pre);
 /* One head of h0 into S [K,ld]; out: of S into ht. n is the sequence. */

@@ -1,9 +1,9 @@
-/* checks.c -- chapter 04 is affine in each input: its differences are exact.
+/* checks.c -- gradients by differences, exact because chapter 04 is affine in each
+ * input.
  *
  * Book: chapter 09.  Checked by: itself, it can fail.  Next: ref/10_wy_backward.c.
  * With loss = <dO, o> + <dht, h_out>, moving one input of the scan by any delta moves
- * the loss by <gradient, delta>, without any limit taken.
- */
+ * the loss by <gradient, delta>, without any limit taken. */
 #include "tests/judge/batch.h"
 
 static double loss(struct batch *x, const double *Aqk, const double *u, const double *h)

@@ -1,4 +1,4 @@
-/* mutants.c -- chapter 09 computed wrongly, one flag a mistake.
+/* mutants.c -- chapter 09 computed wrongly, one flag per mistake.
  *
  * Book: chapter 09.  Checked by: the judge, which must reject each, and pass the twin.
  * Next: tests/10_wy_backward/mutants.c.

@@ -1,8 +1,8 @@
 /* checks.c -- the chunked gradients against the recurrence's own adjoint.
  *
  * Book: chapter 10.  Checked by: itself, it can fail.  Next: ref/11_merge_backward.c.
- * The gate goes to -50: dg is then 1e-22 of a typical gradient, and anything that
- * cancels would drown it.
+ * The gate goes to -50: dg is then 1e-22 of a typical gradient, so any cancellation
+ * would destroy it.
  */
 #include "tests/judge/batch.h"
 
@@ -52,7 +52,8 @@ KCP_CHECK(check_10_adjoint) = { "10_wy_backward", "adjoint",
     "every gradient within 1e-13 of the recurrence's adjoint, dg at g = -50 too",
     against_adjoint };
 
-/* errata 38 with numbers: what cancels, kept in bf16, drowns dg of saturated gates. */
+/* errata 38 with numbers: terms that cancel, if kept in bf16, destroy dg of saturated
+ * gates. */
 static int cancelling(struct kcp_report *rep)
 {
     static const double gate[] = { -5, -10, -50 }, least[] = { 2e-2, 1, 1e10 };

@@ -1,4 +1,4 @@
-/* mutants.c -- chapter 10 computed wrongly, one flag a mistake.
+/* mutants.c -- chapter 10 computed wrongly, one flag per mistake.
  *
  * Book: chapter 10.  Checked by: the judge, which must reject each, and pass the twin.
  * Next: tests/11_merge_backward/mutants.c. A copy of the reference on purpose: a mutant
@@ -17,7 +17,7 @@ enum {
     FIRST_KEY = 1 << 19, ONE_CHUNK = 1 << 20, H_TURNED = 1 << 21,
 };
 
-/* What a kernel that stores a sum in bf16 reads back. */
+/* x rounded to bf16, as a kernel that stores a sum in bf16 reads it. */
 static double bf16(double x)
 {
     int e;
@@ -122,7 +122,7 @@ static void pairs(const struct kcp_wy_backward *a, const struct cut *x)
             }
 }
 
-/* dG of row i and column d, and what the row hands to dG_last. */
+/* dG of row i and column d, and the row's term of dG_last. */
 static double dG_row(const struct kcp_wy_backward *a, const struct cut *x, int i, int d,
                      double *last)
 {

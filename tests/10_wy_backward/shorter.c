@@ -3,9 +3,9 @@
  * Book: chapter 18, "Backward".  Checked by: the judge, through chapter 13's program.
  * Next: tests/13_backward/mutants.c, which runs these in the place of chapter 10.
  *
- * Spec 8: with x = A^T dU no dA, w or u is needed. beta must not be 0: chapter 13's
- * program gives it a floor. Sums go pair by pair, exact at any gate; a mutant of the
- * fast kernels' rounding (backward from chunk factors) takes their operands instead. */
+ * Spec 8: with x = A^T dU no dA, w or u is needed. beta must not be 0, so chapter 13's
+ * program gives it a floor. Sums are computed pair by pair, exact for any gate; the
+ * mutant of the fast kernels' rounding uses their rounded operands instead. */
 #include "kcp.h"
 
 #include <math.h>
@@ -67,8 +67,8 @@ static void solve(const struct short_chunk *x)
     }
 }
 
-/* Sums over the pairs of channel d: of the columns left of row i, for q and for k, and
- * of the rows below column j; and what they add to dG. */
+/* Sums over the pairs of channel d: over the columns left of row i for q and for k,
+ * over the rows below column j; and their terms of dG. */
 struct sums { double q, k, column, dG; };
 
 static void exact_pairs(const struct short_chunk *x, int d, struct sums *s)
@@ -91,9 +91,9 @@ static void exact_pairs(const struct short_chunk *x, int d, struct sums *s)
         }
 }
 
-/* The fast kernels' sums: operands rounded once, anchors whole powers of two. What a
- * sum is multiplied with must be the rounded operand that the other sum reads: the
- * mutant multiplies with the unrounded one. Returns 0 where the span is too deep. */
+/* The fast kernels' sums: operands rounded once, anchors powers of two. A sum must be
+ * multiplied with the rounded operand that the other sum reads; the mutant uses the
+ * unrounded one. Returns 0 if the range of exponents is too large. */
 static int rounded_pairs(const struct short_chunk *x, int d, struct sums *s)
 {
     const struct kcp_wy_backward *a = x->a;

@@ -1,7 +1,7 @@
 /* wrong.c -- two more mistakes of chapter 10; a formula that divides.
  *
  * Book: chapter 10.  Checked by: the judge, which must reject both mutants.
- * Next: ref/11_merge_backward.c. What is wrong is added to the reference's answer. */
+ * Next: ref/11_merge_backward.c. The error is added to the reference's result. */
 #include "tests/judge/judge.h"
 #include "ref.h"
 
@@ -21,8 +21,8 @@ static void add(const struct kcp_wy_backward *a, const struct kcp_wy_backward *x
             part[p].y[i] += by * part[p].x[i];
 }
 
-/* Every gradient is linear in (dO, dAqk, dU, dh): with dU alone and h turned, less the
- * same with h as it is, nothing is left but the change of dw = -dU h^T. */
+/* Every gradient is linear in (dO, dAqk, dU, dh). The result with dU alone and h
+ * transposed, minus that with h itself, is the effect of a wrong dw = -dU h^T. */
 static int dw_turned(void *args)
 {
     const struct kcp_wy_backward *a = args;

@@ -1,4 +1,4 @@
-/* mutants.c -- chapter 11 computed wrongly, one flag a mistake.
+/* mutants.c -- chapter 11 computed wrongly, one flag per mistake.
  *
  * Book: chapter 11.  Checked by: the judge, which must reject each, and pass the twin.
  * Next: tests/12_h0/mutants.c.

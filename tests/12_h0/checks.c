@@ -1,4 +1,4 @@
-/* checks.c -- the saved block: bytes of each mode, and who may read it.
+/* checks.c -- the saved block: bytes of each mode, and which calls may read it.
  *
  * Book: chapter 12.  Checked by: itself, it can fail.  Next: ref/13_backward.c.
  */
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The middle one of three ranks; sizes alone, no data. */
+/* The middle one of three ranks; sizes only, no data. */
 static struct kcp_forward example(struct kcp_plan **plan, enum kcp_model model)
 {
     const int64_t cu[] = { 0, 1000, 3000 }, cuts[] = { 0, 900, 1600, 3000 };
@@ -71,7 +71,7 @@ static int bytes(struct kcp_report *rep)
 KCP_CHECK(check_12_bytes) = { "12_h0", "bytes",
     "bytes of recompute, light and save-all are what the list of tensors says", bytes };
 
-/* Places do not overlap, are aligned, and are found by name. */
+/* Tensors do not overlap, are aligned, and are found by name. */
 static int layout(struct kcp_report *rep)
 {
     struct kcp_plan *plan = NULL;
@@ -105,7 +105,7 @@ static int check(struct kcp_saved *block, size_t n, struct kcp_forward a, char *
     return kcp_saved_check(block, n, (struct kcp_call *)&a, "ref", 8, 8, why, 160);
 }
 
-/* Each way in which a block can be someone else's. */
+/* A block of another call is refused, for each possible difference. */
 static int foreign(struct kcp_report *rep)
 {
     struct kcp_plan *plan = NULL;
@@ -178,7 +178,7 @@ static const struct kcp_saved_item *item(const struct kcp_saved *s, const char *
     return NULL;
 }
 
-/* 1000 and 2000 tokens on R ranks, as the fused forward keeps them. */
+/* Sequences of 1000 and 2000 tokens on R ranks, in the format of the fused forward. */
 static int of_chunks(struct kcp_saved *s, int R, int64_t L, int strip_chunks,
                      enum kcp_save save)
 {
@@ -224,7 +224,7 @@ KCP_CHECK(check_12_strips) = { "12_h0", "strips",
     "a block of chunk factors has what strips begin with, and their maps, where cut",
     strips };
 
-/* 48 chunks, 4 value heads: in what modes of the fused forward's block differ. */
+/* The bytes of each mode of the fused forward's block: 48 chunks, 4 value heads. */
 static int chunk_modes(struct kcp_report *rep)
 {
     struct kcp_saved of[3];

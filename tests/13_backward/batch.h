@@ -21,10 +21,10 @@ enum { O, HT, DQ, DK, DV, DG, DBETA, DA, DDT, DH0, OUTPUTS };
 static const char *const out_name[] = { "o", "ht", "dq", "dk", "dv", "dg", "dbeta",
                                         "dA_log", "ddt_bias", "dh0" };
 
-/* One run: how the batch is cut and carried, and what came out, whole. */
+/* One run: cuts and form of the exchange, and the outputs of all ranks together. */
 struct batch {
     enum kcp_model model;
-    int R, reuse_M, spoil;              /* spoil: the block of this rank, 1 up */
+    int R, reuse_M, spoil;              /* spoil: 1 + rank whose block is damaged */
     int64_t L;
     const int64_t *cuts;
     enum kcp_form form;
@@ -97,7 +97,7 @@ static inline struct kcp_forward call(const struct batch *x, struct kcp_comm *co
     };
 }
 
-/* One rank: forward, then backward from the block that it left. */
+/* One rank: forward, then backward from its saved block. */
 static inline int body(struct kcp_comm *comm, void *arg)
 {
     struct batch *x = arg;

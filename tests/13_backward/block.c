@@ -1,11 +1,9 @@
-/* block.c -- what a mode of the saved block keeps, read instead of made again.
+/* block.c -- uses the tensors of the saved block instead of recomputing them.
  *
- * Book: chapter 12, "What each mode keeps".  Checked by: the judge.
- * Next: tests/13_backward/strips.c.
- * The program around this makes everything again. Here the block's triangles take the
- * place of its own, and with save-all the block's states; of light the rows are made
- * again. The mutants read, or make, what lies beside the right thing.
- */
+ * Book: chapter 12, "What each mode keeps".  Checked by: the judge. Next:
+ * tests/13_backward/strips.c. The program around this recomputes everything. Here it
+ * uses the block's triangles and, with save-all, the block's states; with light it
+ * normalises q and k again. The mutants use a wrong row or tensor. */
 #include "wrong.h"
 
 static int mode(const struct wrong_rank *x)
@@ -28,7 +26,7 @@ static void take_triangle(struct wrong_rank *x, const char *name, double *to)
         }
 }
 
-/* u, w, kg, qg from the block's A; g and y made what they are made of. */
+/* u, w, kg, qg from the block's A; g and y computed their inputs. */
 int wrong_factors(struct wrong_rank *x, struct kcp_gate g, struct kcp_wy y)
 {
     const struct kcp_backward *a = x->a;
@@ -50,7 +48,7 @@ int wrong_factors(struct wrong_rank *x, struct kcp_gate g, struct kcp_wy y)
     return status ? status : ref_wy_factors(&y);
 }
 
-/* h [NC,HV,K,V] and v_new [T,HV,V] of a block that has them. */
+/* Takes h [NC,HV,K,V] and v_new [T,HV,V] from a block that has them. */
 void wrong_states(struct wrong_rank *x)
 {
     const struct kcp_backward *a = x->a;

@@ -1,8 +1,8 @@
-/* checks.c -- one batch, cut in many ways, forward and backward: what must agree.
+/* checks.c -- one batch with many cuts, forward and backward: results must agree.
  *
  * Book: chapters 12 and 13.  Checked by: itself, it can fail.  Next: ref/14_conv.c.
- * The judge holds single runs to the token recurrence; here runs are held to each
- * other, most of them bit by bit.
+ * The judge compares single runs with the token recurrence; here runs are compared with
+ * each other, most of them bit by bit.
  */
 #include "batch.h"
 
@@ -28,7 +28,7 @@ static double apart(const struct batch *a, const struct batch *b, int *worst)
     return most;
 }
 
-/* Runs x and holds it to `to`, bit by bit or within tol. */
+/* Runs x and compares it with `to`, bit by bit or within tol. */
 static int hold(struct kcp_report *rep, struct batch x, const struct batch *to,
                 double tol, const char *what)
 {
@@ -48,7 +48,7 @@ static int hold(struct kcp_report *rep, struct batch x, const struct batch *to,
     return status == KCP_NO_MEMORY ? status : KCP_OK;
 }
 
-/* What `to` is: one run of both models, given to each. */
+/* Calls each(to) with one reference run of both models. */
 static int both(struct kcp_report *rep, struct batch x,
                 int (*with)(struct kcp_report *, struct batch, const struct batch *))
 {
@@ -145,7 +145,7 @@ static int modes(struct kcp_report *rep)
 KCP_CHECK(check_13_modes) = { "13_backward", "modes",
     "run twice and in all memory modes the same bits; reuse_M within 1e-12", modes };
 
-/* dht and h0 given as [V,K] come to the same as [K,V], element by element. */
+/* dht and h0 in [V,K] layout give the same results as in [K,V]. */
 static int layouts(struct kcp_report *rep)
 {
     struct batch kv = { .R = 4 }, vk = { .R = 4, .layout = KCP_VK };
@@ -180,7 +180,7 @@ static int layouts(struct kcp_report *rep)
 KCP_CHECK(check_13_layouts) = { "13_backward", "layouts",
     "[V,K] states give the bits of [K,V] states, turned", layouts };
 
-/* A block of another format: one rank refuses, all end, and it is named. */
+/* One rank's block has another format: all ranks end, and that rank is named. */
 static int foreign(struct kcp_report *rep)
 {
     struct batch x = { .R = 4, .spoil = 3 };
@@ -198,7 +198,7 @@ KCP_CHECK(check_13_foreign) = { "13_backward", "foreign",
     "a foreign block on rank 2 of 4 ends the run with its number and the reason",
     foreign };
 
-/* Beyond the exchange's formula a rank sends two small sums; with reuse_M no M. */
+/* Bytes: the exchange's formula plus two small sums; with reuse_M no M. */
 static int traffic(struct kcp_report *rep)
 {
     int64_t sent[2] = { 0, 0 };

@@ -1,4 +1,4 @@
-/* cut.c -- forward again, then what crosses a cut: maps, and their fold.
+/* cut.c -- recomputes forward, then maps and their fold, with planted mistakes.
  *
  * Book: chapter 13.  Checked by: the judge.
  * Next: tests/13_backward/mutants.c, the program.
@@ -97,8 +97,8 @@ int wrong_recompute(struct wrong_rank *x)
     return status;
 }
 
-/* Does a fold read the map of segment j: of a cut sequence, or (errata 6) the last one
- * of its rank? Of thirty short sequences on four ranks few are read. */
+/* Does a fold read the map of segment j? It does if its sequence is cut, or (errata 6)
+ * if it is the last segment of its rank. */
 static int travels(const struct kcp_plan *p, int j)
 {
     const struct kcp_segment *s = &p->seg[j];
@@ -106,7 +106,7 @@ static int travels(const struct kcp_plan *p, int j)
     return !(s->first && s->last) || j == c->seg0 + c->NS - 1;
 }
 
-/* Those maps from every rank to every rank, by global segment; the caller frees all. */
+/* Gathers those maps on every rank, by global segment; the caller frees *all. */
 static int gather(struct wrong_rank *x, const struct kcp_plan *p, double **all)
 {
     const int64_t map = size(x) + (int64_t)x->a->HV * x->a->K * x->a->K;
@@ -154,7 +154,7 @@ static void apply(const struct wrong_rank *x, const double *map_, const double *
     }
 }
 
-/* The fold of every segment of this rank, over the later ones of its sequence. */
+/* Folds, for every segment of this rank, the later segments of its sequence. */
 static int exchange(struct wrong_rank *x)
 {
     const struct kcp_plan *p = x->a->plan;

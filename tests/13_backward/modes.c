@@ -1,10 +1,10 @@
-/* modes.c -- kernels, a block of each mode: the gradients have the same bits.
+/* modes.c -- gradients of kernels have the same bits for every mode of the block.
  *
  * Book: chapter 12, "What each mode keeps".  Checked by: itself, it can fail; on a GPU,
  * whose ranks are threads here.  Next: tests/13_backward/strips.c.
- * Light is recompute with less in the block, where the same kernel normalises in both
- * passes: of odd cases a layer of one name. Save-all is the same where the block is one
- * of chunks: forward's scan leaves the very states that backward's makes again.
+ * Light equals recompute if the same kernel normalises in both passes (odd cases use a
+ * layer of one name). Save-all equals recompute for blocks of chunks, because forward's
+ * scan stores the states that backward's scan recomputes.
  */
 #include "tests/judge/trial.h"
 #include "core/paths.h"

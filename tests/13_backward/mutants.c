@@ -1,9 +1,9 @@
-/* mutants.c -- the whole backward put together wrongly.
+/* mutants.c -- the whole backward with mistakes in the order and use of its stages.
  *
  * Book: chapter 13.  Checked by: the judge, which must reject each, and pass the twin.
  * Next: tests/14_conv/mutants.c.
- * A copy of the program, not of the stages: those are called, right or (the mutants of
- * chapters 09 to 11) wrong. The exchange is its own: every map to every rank.
+ * A copy of the program that calls the stages, either the references or the mutants of
+ * chapters 09 to 11. Its exchange sends every map to every rank.
  */
 #include "wrong.h"
 

@@ -1,4 +1,4 @@
-/* one_factor.c -- a gradient of the state whose decay from step to step is one factor.
+/* one_factor.c -- a backward in which the decay between steps underflows in one factor.
  *
  * Book: chapter 18, "Backward".  Checked by: the judge, which must reject it, and pass
  * the twin.  Next: mutants.c.
@@ -14,7 +14,7 @@
 
 enum { STEP = 32, ANCHOR = 15 };
 
-/* A head's rows, one stretch; all of [T, heads, width]. */
+/* The rows of one head in one stretch; tensors are [T, heads, width]. */
 struct walk {
     const struct kcp_backward *a;
     int one_factor, n, m;                /* value head, query/key head */

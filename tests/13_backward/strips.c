@@ -1,20 +1,19 @@
-/* strips.c -- one rank's sequences cut into strips, as a program that has few chains.
+/* strips.c -- one rank's sequences cut into strips, as kernels with few chains do.
  *
  * Book: chapter 18, "When to split a sequence".  Checked by: the judge.
  * Next: tests/13_backward/owners.c.
- * A strip is a segment of a canonical plan for one rank: from here on the program is
- * that of many segments, whose fold the mutants get wrong. The state with which a strip
- * begins is the one that forward had there.
+ * Strips are the segments of a canonical plan for one rank, and the mutants make
+ * mistakes in the fold over them. The state at the start of a strip is forward's.
  */
 #include "wrong.h"
 
-/* The chunks of a strip: as the call says, or one. */
+/* Chunks per strip: strip_chunks, or 1. */
 static int64_t length(const struct kcp_backward *a)
 {
     return (int64_t)a->C * (a->strip_chunks ? a->strip_chunks : 1);
 }
 
-/* v_new and h of every chunk again, from the states with which strips begin. */
+/* Recomputes v_new and h of every chunk from the states at the start of strips. */
 static int states_again(struct wrong_rank *x, const double *h_in)
 {
     STAGE(kcp_chunk, c);

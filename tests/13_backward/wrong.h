@@ -1,4 +1,4 @@
-/* wrong.h -- a second backward for one rank, which goes wrong on demand.
+/* wrong.h -- a second backward for one rank, with mistakes selected by flags.
  *
  * Book: chapter 13.  Checked by: the judge.
  * Next: tests/13_backward/cut.c, what crosses a cut.
@@ -65,7 +65,7 @@ static inline int64_t turn(const struct wrong_rank *x, int64_t e)
 /* Forward again, from the saved states; and dS at the end of every segment. */
 int wrong_recompute(struct wrong_rank *x);
 int wrong_carry(struct wrong_rank *x);
-/* With OF_BLOCK: what the block has, in its mode (block.c). */
+/* With OF_BLOCK: from the saved block, by its mode (block.c). */
 int wrong_factors(struct wrong_rank *x, struct kcp_gate g, struct kcp_wy y);
 void wrong_states(struct wrong_rank *x);
 /* The same rank with its sequences cut into strips; KCP_NA: ranks share them. */

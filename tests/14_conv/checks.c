@@ -1,14 +1,15 @@
-/* checks.c -- the convolution over ranks against the whole tensor, and differences.
+/* checks.c -- the convolution over ranks against the whole tensor; gradients against
+ * differences.
  *
  * Book: chapter 14.  Checked by: tests/14_conv/mutants.c.  Next: ref/15_scan.c.
- * The oracle below sees every row at once and knows neither plan nor rank.
+ * The oracle has the whole tensor and uses neither plan nor ranks.
  */
 #include "tests/judge/judge.h"
 #include <math.h>
 #include <string.h>
 enum { MAX_T = 60, MAX_D = 3, MAX_W = 7, MAX_N = 6, MAX_R = 9 };
 
-/* One convolution, whole: its inputs, and what ranks or the oracle made of them. */
+/* A whole convolution: inputs, and the results of the ranks or of the oracle. */
 struct result {
     double y[MAX_T * MAX_D], dx[MAX_T * MAX_D];
     double dw[MAX_D * MAX_W], db[MAX_D];
@@ -27,7 +28,7 @@ struct whole {
 
 static int reach_of(const struct whole *a) { return (a->shift ? 2 : a->Wc) - 1; }
 
-/* Row t of sequence n, or, before its start, of what was before it. */
+/* Row t of sequence n; before its start a row of x0, or 0. */
 static double x_at(const struct whole *a, int n, int64_t t, int d)
 {
     const int64_t k = t - a->cu[n] + reach_of(a);
@@ -90,7 +91,7 @@ static void differences(struct whole *a, double *x, int64_t n, double *dx)
     }
 }
 
-/* The rows of states that a rank owns; the others are no numbers. */
+/* The rows of states that a rank owns; NaN in the others. */
 static const double *own_rows(const struct whole *a, const int *owner, int r,
                               const double *all, double *to)
 {
@@ -100,7 +101,7 @@ static const double *own_rows(const struct whole *a, const int *owner, int r,
     return to;
 }
 
-/* One rank's program: copies of its shard alone, forward, then backward. */
+/* One rank: copies its shard, runs forward, then backward. */
 static int body(struct kcp_comm *comm, void *arg)
 {
     struct whole *a = arg;
@@ -161,7 +162,7 @@ static int64_t below(struct stream *s, int64_t n)
     return (int64_t)(uniform(s) * n);
 }
 
-/* No rows before the sequences, rows, a gradient of the last ones, both. */
+/* Draws x0 and dxt: none, x0, dxt, or both. */
 static void draw_states(struct whole *a, int which, struct stream *s)
 {
     a->with_x0 = which & 1;
@@ -194,7 +195,7 @@ static void draw(struct whole *a, struct stream *s)
     }
 }
 
-/* Any non-decreasing boundaries: often equal (empty ranks), often one token apart. */
+/* Random cuts, often equal (empty ranks) or one token apart. */
 static void draw_cuts(struct whole *a, int R, struct stream *s)
 {
     int64_t c = below(s, a->T + 1) * below(s, 2);
@@ -214,8 +215,8 @@ static void compare(const char *name, const double *got, const double *want, int
     EXPECT(rep, worst <= tol, "trial %d: %s off by %.1e", trial, name, worst);
 }
 
-/* A rank that holds one of a sequence's first (last) tokens gets the rows before it
- * (after it) from their owner: a message a sequence and rank. */
+/* A rank that holds one of a sequence's first (last) tokens gets x0 (dxt) from its
+ * owner: one message per sequence and rank. */
 static void states_traffic(const struct whole *a, int at_end, struct kcp_traffic *want)
 {
     const int64_t *cuts = a->plan->cuts, reach = reach_of(a);
@@ -233,8 +234,8 @@ static void states_traffic(const struct whole *a, int at_end, struct kcp_traffic
         }
 }
 
-/* Token by token: who holds each row that a rank lacks, and what that puts on the wire
- * (backward: x's halo again, dpre's, and one gather of the sums). */
+/* Counts the bytes that ranks must send, row by row (backward: the halo of x again, the
+ * halo of dpre, and one gather of the sums). */
 static void check_traffic(const struct whole *a, int pass, int trial,
                           struct kcp_report *rep)
 {
@@ -301,7 +302,7 @@ static int against_whole(struct kcp_report *rep)
         differences(a, a->w, a->D * a->Wc, want->dw);
         differences(a, a->b, a->D, want->db);
         const int states = a->N * reach_of(a) * a->D, with_x0 = a->with_x0;
-        a->with_x0 |= a->with_dxt;               /* zeros before it: dx0 all the same */
+        a->with_x0 |= a->with_dxt;               /* x0 may be NULL, dx0 exists */
         if (!with_x0) memset(a->x0, 0, sizeof a->x0);
         differences(a, a->x0, states, want->dx0);
         a->with_x0 = with_x0;
@@ -326,7 +327,7 @@ KCP_CHECK(conv_whole) = { "14_conv", "against_whole",
     " count",
     against_whole };
 
-/* Canonical segments: not a bit may depend on R or on the cuts. */
+/* Canonical segments: the bits do not depend on R or on the cuts. */
 static int same_bits(struct kcp_report *rep)
 {
     struct stream s = stream_of(14, "same_bits"), rows = stream_of(14, "states");

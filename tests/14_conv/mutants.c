@@ -1,8 +1,8 @@
-/* mutants.c -- convolutions across ranks that are wrong on purpose.
+/* mutants.c -- convolutions over ranks with planted mistakes.
  *
  * Book: chapter 14.  Checked by: the judge, which must reject each.
  * Next: ref/14_conv.c.
- * The twin has every flag off and must pass. Rows travel by one all_gather here, so
+ * The twin has every flag off and must pass. All rows are sent by one all_gather, so
  * that a mistake is a line of index arithmetic and not a message.
  */
 #include "tests/judge/judge.h"
@@ -23,7 +23,7 @@ enum {
     EMPTY_FORGETS = 1 << 27
 };
 
-/* Every rank's rows, [T of the plan, D] in token order, from each rank's shard. */
+/* Gathers all rows, [T of the plan, D] in token order, from the ranks' shards. */
 static int gather(const struct kcp_conv *a, const double *mine, double *all)
 {
     const struct kcp_plan *p = a->plan;
@@ -48,7 +48,7 @@ static int gather(const struct kcp_conv *a, const double *mine, double *all)
     return status;
 }
 
-/* [N,Wc-1,D] of which each rank has the rows it owns: all rows. */
+/* Gathers all rows of [N,Wc-1,D], of which each rank has those that it owns. */
 static int gather_states(const struct kcp_conv *a, const int *owner, const double *mine,
                          double *all)
 {
@@ -65,7 +65,7 @@ static int gather_states(const struct kcp_conv *a, const int *owner, const doubl
     return status;
 }
 
-/* Token `from`, before the start of sequence n, as x0 has it; NULL: it has none. */
+/* The row of x0 for token `from` before the start of sequence n; NULL: none. */
 static const double *before_start(const struct kcp_conv *a, int n, int64_t from,
                                   int flags)
 {
@@ -82,7 +82,7 @@ static const double *before_start(const struct kcp_conv *a, int n, int64_t from,
     return (const double *)a->x0 + (n * reach + k) * a->D;
 }
 
-/* The range of the plan that holds token t: as many as its owner has in a row. */
+/* The range of consecutive tokens of one owner that contains token t. */
 static void range_of(const struct kcp_plan *p, int64_t t, int64_t *begin, int64_t *end)
 {
     int b = 0;
@@ -92,7 +92,7 @@ static void range_of(const struct kcp_plan *p, int64_t t, int64_t *begin, int64_
     *end = p->bound[b + 1];
 }
 
-/* The token whose row stands at place i of the shards one behind the other. */
+/* The token of row i in shard order. */
 static int64_t shard_token(const struct kcp_plan *p, int64_t i)
 {
     if (i < 0)
@@ -100,8 +100,8 @@ static int64_t shard_token(const struct kcp_plan *p, int64_t i)
     return kcp_plan_token(p, i < p->T ? i : p->T - 1);
 }
 
-/* Row t (global) of a tensor as the owner of token `at` sees it, into buf; zeros where
- * it sees none. */
+/* Row t (global) of a tensor as read by the owner of token `at`, into buf; zeros if it
+ * must not read it. */
 static const double *seen(const struct kcp_conv *a, const double *all, int64_t at,
                           int64_t t, int flags, double *buf)
 {
@@ -112,7 +112,7 @@ static const double *seen(const struct kcp_conv *a, const double *all, int64_t a
     int none = 0;
     range_of(p, at, &begin, &end);
     for (int s = 0; s < x->NS && p->seg[x->seg0 + s].begin != begin; s++)
-        row = x->begin + x->cu[s + 1];           /* its range's place in the shards */
+        row = x->begin + x->cu[s + 1];           /* the range in shard order */
     if (t < begin) {
         range_of(p, begin - 1, &near, &far);
         none |= (flags & SHORT_HALO) && t == begin - reach;

@@ -1,6 +1,6 @@
-/* sum_pieces.c -- sums over tokens that travel in several pieces.
+/* sum_pieces.c -- sums over tokens that are sent in several pieces.
  *
- * Book: chapters 13 and 14.  Checked by: itself: whole numbers, no bit may move.
+ * Book: chapters 13 and 14.  Checked by: itself, bit by bit on integers.
  * Next: comm/segment_sum.c.
  */
 #include "tests/judge/judge.h"

@@ -1,10 +1,10 @@
-/* checks.c -- Spike-KDA: its adjoint by differences, every cut, every bit, both walks.
+/* checks.c -- Spike-KDA: its adjoint by differences; equal results for all cuts.
  *
  * Book: chapter 15.  Checked by: itself, it can fail.  Next: tests/15_scan/more.c.
  */
 #include "run.h"
 
-/* Runs x and holds it to `to`, bit by bit (tol < 0) or within tol. */
+/* Runs x and compares it with `to`, bit by bit (tol < 0) or within tol. */
 static int hold(struct kcp_report *rep, struct batch x, const struct batch *to,
                 double tol, const char *what)
 {
@@ -26,7 +26,7 @@ static int hold(struct kcp_report *rep, struct batch x, const struct batch *to,
     return status == KCP_NO_MEMORY ? status : KCP_OK;
 }
 
-/* What `to` is: one run of x, with masks of each kind and without. */
+/* Calls the check with one reference run of x per kind of masks. */
 static int each(struct kcp_report *rep, struct batch x,
                 int (*with)(struct kcp_report *, struct batch, const struct batch *))
 {

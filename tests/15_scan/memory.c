@@ -8,8 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- the most that is held at a time: by the system's pages; AddressSanitizer keeps
- * freed pages for a while, so there each malloc and free is counted. */
+/* ---- peak memory, from the system's pages. AddressSanitizer keeps freed pages for a
+ * while, so there each malloc and free is counted. */
 #if defined __has_feature
 #if __has_feature(address_sanitizer)
 #define COUNTED
@@ -47,7 +47,7 @@ static long peak(void)
 }
 #endif
 
-/* ---- what a forward holds beside its arguments, in KiB, from a process of its own */
+/* ---- scratch memory of a forward in KiB, measured in a separate process */
 static long scratch(int64_t tokens, enum kcp_walk walk)
 {
     enum { k_ = 32, v_ = 32, c_ = 64, heads = 2, d_ = 3 };
@@ -58,7 +58,7 @@ static long scratch(int64_t tokens, enum kcp_walk walk)
                        heads * (v_ + d_ + k_ * d_);
     double *x = malloc(sizeof *x * all), *at = x;
     if (!x || kcp_plan_make(&p, 1, ends, 1, NULL, 0, c_, 0, NULL)) return -1;
-    for (size_t i = 0; i < all; i++) x[i] = 0.1;           /* every page is touched */
+    for (size_t i = 0; i < all; i++) x[i] = 0.1;           /* touch every page */
     const struct kcp_context *g = p->ctx;
     struct kcp_scan a = { .T = tokens, .N = 1, .NS = 1, .NC = g->NC, .R = 1, .H = heads,
         .HV = heads, .K = k_, .V = v_, .C = c_, .D = d_, .walk = walk, .plan = p,
@@ -74,7 +74,7 @@ static long scratch(int64_t tokens, enum kcp_walk walk)
     a.ot = at + kv;
     a.W_alpha = at + kv + heads * v_;
     a.w_beta = (double *)a.W_alpha + heads * k_ * d_;
-    /* Use up what lies in the heap, until eight blocks in a row are new memory. */
+    /* Use up free heap memory, until eight blocks in a row are new memory. */
     for (int j = 0, fresh = 0; j < 1024 && fresh < 8; j++) {
         const long was = peak();
         char *full = malloc(1 << 20);
@@ -109,8 +109,8 @@ static int memory(struct kcp_report *rep)
     const double map = 64 * 2 * 32 * 64 * 8 / 1024.;          /* C HV K (K+V), in KiB */
     long few = scratch_apart(256, KCP_BLELLOCH);
     long many = scratch_apart(2048, KCP_BLELLOCH);
-    /* The kernel counts pages by processor, and adds them up late: who was moved from
-     * one to another may read hundreds of KiB too many. What is held is held again. */
+    /* The system counts pages per CPU and adds them up late, so a process that changed
+     * its CPU can read hundreds of KiB too many. A real excess shows again. */
     for (int i = 0; i < 4 && (many > few + 256 || few > 2 * map + 256); i++) {
         few = scratch_apart(256, KCP_BLELLOCH);
         many = scratch_apart(2048, KCP_BLELLOCH);

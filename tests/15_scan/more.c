@@ -6,7 +6,7 @@
 #include "ref/sigmoid.h"
 
 /* ---- a sequence in pieces: ht and ot go in as h0 and o0 */
-/* state: h0, o0, and what goes out; backward also dht, dot. */
+/* state: h0 and o0, replaced by ht and ot; backward also dht, dot. */
 static int piece(const struct batch *x, int pass, int64_t t0, int64_t t1,
                  double *state[6])
 {
@@ -99,7 +99,7 @@ KCP_CHECK(check_15_streaming) = { "15_scan", "streaming",
     "a sequence in three calls, from ht and ot, and its gradients back: as in one call",
     streaming };
 
-/* ---- auto: which form it takes is seen by what composes */
+/* ---- auto: the number of compositions shows which form it takes */
 static int composed;
 
 static int counts(int HV_, int K_, int V_, const void *b, const void *a, int backward,
@@ -109,7 +109,7 @@ static int counts(int HV_, int K_, int V_, const void *b, const void *a, int bac
     return ref_mapops.compose(HV_, K_, V_, b, a, backward, a_first, out, stream);
 }
 
-/* How many maps a walk over so many tokens composes; -1: an error. */
+/* The number of compositions for a sequence of `tokens`; -1: error. */
 static int compositions(struct batch *x, enum kcp_walk walk, int64_t tokens)
 {
     double *rest = calloc(HV * (K + 1) * V, sizeof *rest);

@@ -1,10 +1,10 @@
-/* mutants.c -- Spike-KDA wrong on purpose; the twin has every flag off.
+/* mutants.c -- Spike-KDA with planted mistakes; the twin has every flag off.
  *
  * Book: chapter 15.  Checked by: the judge, which must reject each.
  * Next: tests/15_scan/wrong.c.
  *
- * Every rank gathers the whole batch, walks it token by token,
- * and keeps its shard: a mistake in who gets what is a flag too.
+ * Every rank gathers the whole batch, walks it token by token and keeps its shard, so
+ * that mistakes in the distribution are flags too.
  */
 #include "mutants.h"
 
@@ -197,7 +197,7 @@ static int mutate(void *args, int flags)
     struct whole w = { .a = *(struct kcp_scan *)args, .flags = flags };
     const struct kcp_scan *a = &w.a;
     const int64_t T = a->plan->T;
-    if (a->plan->scattered)                        /* rows in another order than here */
+    if (a->plan->scattered)                        /* rows are not in token order */
         return KCP_NA;
     const int64_t row = (int64_t)a->HV * (a->K + 3 * a->V + a->D + 2) + 1;
     const int64_t KV = (int64_t)a->K * a->V, N = 2 * (int64_t)(a->N + 1) * a->HV;

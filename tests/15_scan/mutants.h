@@ -1,4 +1,4 @@
-/* mutants.h -- what mutants of Spike-KDA share: the whole batch on each rank.
+/* mutants.h -- the whole batch on each rank, for mutants of Spike-KDA.
  *
  * Book: chapter 15.  Checked by: the twin, which must pass.
  * Next: tests/15_scan/mutants.c, which walks it token by token.
@@ -26,7 +26,7 @@ struct whole {
     double *o, *S, *dS, *alpha, *last, *dO;
 };
 
-/* Rows of all ranks, `width` numbers each; a mask's int becomes a double. */
+/* Gathers the rows of all ranks, `width` numbers each; masks (int) become doubles. */
 static int gather(const struct whole *w, const void *from, int is_int, int64_t width,
                   double *to)
 {
@@ -50,7 +50,7 @@ static int gather(const struct whole *w, const void *from, int is_int, int64_t w
     return status;
 }
 
-/* Rows of [N, width]: each from the rank that owns it. */
+/* Gathers [N, width]; each row comes from the rank that owns it. */
 static int gather_states(const struct whole *w, const double *from, const int *owner,
                          int64_t width, double *to)
 {

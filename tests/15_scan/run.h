@@ -2,7 +2,7 @@
  *
  * Book: chapter 15.  Checked by: what includes it.  Next: ref/15_scan.c.
  * Six sequences, two without tokens and one of one token; long runs of dropped tokens,
- * h0, o0, dht, dot, two value heads a key head, K != V.
+ * h0, o0, dht, dot, two value heads per key head, K != V.
  */
 #ifndef KCP_TEST_15_H
 #define KCP_TEST_15_H
@@ -126,7 +126,7 @@ static inline void drop_inputs(struct batch *x)
     free(x->drop); free(x->active);
 }
 
-/* Every rank must come to the same sums; they become outputs like the others. */
+/* The sums must be equal on all ranks; they are then compared like other outputs. */
 static inline int go(struct batch *x, char *why)
 {
     int status = kcp_plan_make(&x->plan, N, cu, x->R, x->cuts, x->L, C, 0, NULL);

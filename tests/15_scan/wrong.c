@@ -1,8 +1,8 @@
-/* wrong.c -- the reference's own scan with one wrong part or argument.
+/* wrong.c -- the reference's scan with one wrong operation or argument.
  *
  * Book: chapter 15.  Checked by: the judge, which must reject each.
- * Next: ref/16_family.c.  The tree composes and applies through mapops: wrong ones show
- * that its order, its offsets and its tiles are seen.
+ * Next: ref/16_family.c.  The tree composes and applies through mapops; wrong mapops
+ * show that mistakes in its order, offsets and tiles are found.
  */
 #include "tests/judge/judge.h"
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static int in_wrong_order(int HV, int K, int V, const void *b, const void *a,
     return ref_mapops.compose(HV, K, V, a, b, backward, a_first, out, stream);
 }
 
-/* h of the earlier map is lost: h = h_b. */
+/* Drops h of the earlier map: h = h_b. */
 static int no_earlier_h(int HV, int K, int V, const void *b_, const void *a,
                         int backward, int a_first, void *out_,
                         struct CUstream_st *stream)
@@ -28,7 +28,7 @@ static int no_earlier_h(int HV, int K, int V, const void *b_, const void *a,
     return status;
 }
 
-/* A block's right half gets the state of its left half: down without the left's map. */
+/* The right half of a block gets the state of its left half, without the left's map. */
 static int as_it_is(int HV, int K, int V, const void *map, int backward, int first,
                     int v0, int Vb, const void *S_in, int ld_in, void *S_out,
                     int ld_out, struct CUstream_st *stream)
@@ -94,7 +94,7 @@ static int alone(void *args)
     int64_t cu[2] = { 0, a->T };
     if (a->N != 1)
         return ref_scan(&b);
-    if (a->T < 1) {                        /* an empty rank has nothing to do alone */
+    if (a->T < 1) {                        /* an empty rank has no work */
         if (a->pass) memset(a->dW_alpha, 0, sizeof(double) * a->HV * a->K * a->D);
         if (a->pass) memset(a->dw_beta, 0, sizeof(double) * a->HV * a->D);
         return KCP_OK;

@@ -1,4 +1,4 @@
-/* checks.c -- each model: its adjoint by differences, every cut, every bit.
+/* checks.c -- each model: its adjoint by differences; equal results for all cuts.
  *
  * Book: chapter 16.  Checked by: itself, it can fail.
  * Next: tests/16_family/relatives.c.
@@ -7,7 +7,7 @@
 
 static const enum kcp_model models[] = { KCP_DPLR, KCP_GDN2, KCP_GLA };
 
-/* Runs x and holds it to `to`, bit by bit or within tol. */
+/* Runs x and compares it with `to`, bit by bit or within tol. */
 static int hold(struct kcp_report *rep, struct batch x, const struct batch *to,
                 double tol, const char *what)
 {
@@ -27,7 +27,7 @@ static int hold(struct kcp_report *rep, struct batch x, const struct batch *to,
     return status == KCP_NO_MEMORY ? status : KCP_OK;
 }
 
-/* What `to` is: one run of each model. */
+/* Calls the check with one reference run per model. */
 static int each(struct kcp_report *rep, struct batch x,
                 int (*with)(struct kcp_report *, struct batch, const struct batch *))
 {
@@ -142,7 +142,7 @@ static int some_slopes(struct kcp_report *rep, struct batch x, const struct batc
             const int e = (int)(uniform(&s) * in_size[of[j]]);
             const double is = one->out[grad[j]][e];
             const double by = slope(loss, &x, &x.in[of[j]][e]);
-            const double tol = of[j] == G ? 1e-8 : 1e-9;      /* exp is no polynomial */
+            const double tol = of[j] == G ? 1e-8 : 1e-9;     /* exp is not polynomial */
             EXPECT(rep, fabs(is - by) <= tol * fmax(fmax(r, fabs(by)), 1e-3),
                    "%s: %s[%d] is %.12g, by differences %.12g", model_name[x.model],
                    out_name[grad[j]], e, is, by);

@@ -1,10 +1,10 @@
-/* compose_mutants.c -- relatives whose maps are put together wrongly between ranks.
+/* compose_mutants.c -- models whose maps are composed or applied wrongly between ranks.
  *
  * Book: chapters 07, 16.  Checked by: the judge, which must reject each.
  * Next: tests/15_scan/wrong.c.
  *
- * Form scan composes; the others apply. Each mistake is one of a model's own maps; the
- * twins go the same way with no mistake, one of them with all of GLA's M on the wire.
+ * The form scan composes maps; the others apply them. The twins use the same code
+ * without a mistake, one of them with GLA's full M sent.
  * Spike-KDA's wrong compositions are in tests/15_scan/wrong.c.
  */
 #include "tests/judge/judge.h"
@@ -45,7 +45,7 @@ static int compose_diagonal(int HV, int K, int V, const void *b, const void *a,
     return status;
 }
 
-/* S + h where d S + h is meant. */
+/* S + h instead of d S + h. */
 static int apply_diagonal(int HV, int K, int V, const void *map, int backward,
                           int first, int v0, int Vb, const void *S_in, int ld_in,
                           void *S_out, int ld_out, struct CUstream_st *stream)

@@ -1,4 +1,4 @@
-/* dplr_mutants.c -- DPLR that is wrong on purpose; the twin has every flag off.
+/* dplr_mutants.c -- DPLR with planted mistakes; the twin has every flag off.
  *
  * Book: chapter 16.  Checked by: the judge, which must reject each.
  * Next: ref/16_family.c.
@@ -11,7 +11,7 @@ enum {
     DA_AFTER = 128 * SHARED, DA_LOCAL = 256 * SHARED, SWAPPED = 512 * SHARED
 };
 
-/* Which row of G fades what token i finds. */
+/* The row of G that decays the state read by token i. */
 static int at(int i, int wrong)
 {
     return flags & wrong && i ? i : i - 1;

@@ -1,4 +1,4 @@
-/* gdn2_mutants.c -- GDN-2 that is wrong on purpose; the twin has every flag off.
+/* gdn2_mutants.c -- GDN-2 with planted mistakes; the twin has every flag off.
  *
  * Book: chapter 16.  Checked by: the judge, which must reject each.
  * Next: tests/16_family/dplr_mutants.c.

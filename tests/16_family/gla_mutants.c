@@ -1,4 +1,4 @@
-/* gla_mutants.c -- GLA that is wrong on purpose; the twin has every flag off.
+/* gla_mutants.c -- GLA with planted mistakes; the twin has every flag off.
  *
  * Book: chapter 16.  Checked by: the judge, which must reject each.
  * Next: tests/16_family/gdn2_mutants.c.
@@ -25,7 +25,7 @@ static void form_back(const struct family_chunk *x)
     for (int i = 0; i < x->c; i++)
         for (int v = 0; v < x->V; v++)
             drow(x->v, i)[v] += row(x->dU, i)[v];
-    if (flags & DV_LOCAL)                      /* without what the state brings back */
+    if (flags & DV_LOCAL)                      /* without the state's gradient */
         for (int i = 0; i < x->c; i++)
             for (int p = 0; p < x->K; p++)
                 for (int v = 0; v < x->V; v++)
@@ -49,7 +49,7 @@ GLA(mutant_gla_dv_local, DV_LOCAL, "dv without the state's gradient")
 GLA(mutant_gla_twice, DECAYED_TWICE, "kg with the decay squared")
 GLA(mutant_gla_looks, V_ONCE_MORE, "the first token of a chunk corrects what it finds")
 
-/* Mistakes of the program around a model. */
+/* Mistakes outside the model's functions. */
 static int no_h0(void *args)
 {
     struct kcp_family a = *(struct kcp_family *)args;
@@ -69,7 +69,7 @@ static int alone(void *args)
     int64_t cu[2] = { 0, a->T };
     if (a->N != 1)
         return ref_family(a);
-    if (a->T < 1)                        /* an empty rank has nothing to do alone */
+    if (a->T < 1)                        /* an empty rank has no work */
         return KCP_OK;
     const int bad = kcp_plan_make(&p, 1, cu, 1, NULL, a->plan->L, a->C, 0, NULL);
     if (bad)

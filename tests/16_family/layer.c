@@ -1,4 +1,4 @@
-/* layer.c -- the relatives through layer.h: the references' bits, and what is refused.
+/* layer.c -- chapters 15 and 16 through layer.h: equal bits, and refused calls.
  *
  * Book: chapter 16.  Checked by: itself, it can fail.
  * Next: tests/16_family/compose_mutants.c.
@@ -41,7 +41,7 @@ KCP_CHECK(check_16_layer) = { "16_family", "layer",
     "kcp_layer_family: the reference's bits, any form and owners, h_kept or not",
     same_bits };
 
-/* Spike-KDA's, by made arrays: both passes through either door. */
+/* Spike-KDA: both passes, through layer.h and directly. */
 static int scan(struct kcp_report *rep)
 {
     const int64_t one[2] = { 0, 24 };
@@ -77,7 +77,7 @@ KCP_CHECK(check_15_layer) = { "15_scan", "layer",
     "kcp_layer_scan: the reference's bits in both passes, and a missing array by name",
     scan };
 
-/* ---- what is no call */
+/* ---- invalid calls */
 enum spoil { NOTHING, NO_A, NO_OMEGA, NO_MODEL, GATE_WIDTH, NO_PLAN, OTHER_NC, NO_G,
              SPOILS };
 static const struct { enum kcp_model model; const char *says; } spoilt[SPOILS] = {
@@ -134,7 +134,7 @@ KCP_CHECK(check_16_layer_refuses) = { "16_family", "layer_refuses",
     "kcp_layer_family: what is missing or no size is KCP_BAD, and kcp_why() names it",
     refuses };
 
-/* ---- ranks of two minds: KCP_MISMATCH on all by either door, and nothing moved */
+/* ---- ranks with different calls: KCP_MISMATCH on all ranks, nothing is sent */
 struct minds { int scan, spoil, status[2]; char why[2][200]; };
 
 static int of_two_minds(struct kcp_comm *comm, void *arg)

@@ -1,9 +1,9 @@
-/* mutants.h -- what the wrong models share: copies of 16_form.c with flags.
+/* mutants.h -- copies of the functions of 16_form.c, with flags for mistakes.
  *
- * Book: chapter 16.  Checked by: the judge, which must reject what is made of them.
+ * Book: chapter 16.  Checked by: the judge, which must reject the mutants.
  * Next: tests/16_family/dplr_mutants.c.
  *
- * A rank is a thread, so the flags are the thread's.
+ * A rank is a thread, so the flags are thread-local.
  */
 #ifndef KCP_TEST_16_MUTANTS_H
 #define KCP_TEST_16_MUTANTS_H
@@ -62,7 +62,7 @@ static inline void write_back(const struct family_chunk *x, struct family_rows k
                               i, k, j);
 }
 
-/* One record a mistake: these flags, this model, n/a to the others. */
+/* One record per mistake: its flags, its model; n/a for other models. */
 #define WRONG(MODEL, model, ident, flag, why)                                         \
     static int run_##ident(void *args)                                                \
     {                                                                                 \

@@ -1,14 +1,14 @@
-/* relatives.c -- models that are special cases of one another must agree;
- * and what a model supplies is short.
+/* relatives.c -- models that are special cases of one another must agree; and the code
+ * of a model is short.
  *
  * Book: chapter 16.  Checked by: itself, it can fail.  Next: tests/16_family/mutants.h.
- * KDA knows nothing of the family's code: chapter 01 judges it from outside.
+ * KDA's oracle is chapter 01, which shares no code with the family.
  */
 #include "run.h"
 
 #include <stdio.h>
 
-/* KDA's o of the batch, its key's beta being in x's b. */
+/* o and ht of the batch by KDA (chapter 01). */
 static int kda(const struct batch *x, const double *beta, double *o, double *ht)
 {
     struct kcp_step a = { .T = T, .N = N, .H = H, .HV = HV, .K = K, .V = V, .KG = K,
@@ -29,8 +29,8 @@ static double worst_of(const double *x, const double *y, int n)
     return sqrt(d / r);
 }
 
-/* Told as a model of the family, on three ranks. DPLR: a = exp(g) k, b = -beta k, and
- * beta v for v. GDN-2: b = omega = beta. */
+/* Expresses KDA as a model of the family. DPLR: a = exp(g) k, b = -beta k, and beta v
+ * for v. GDN-2: b = omega = beta. */
 static void tell(struct batch *x, const double *beta)
 {
     for (int t = 0; t < T; t++)
@@ -63,13 +63,13 @@ static int relatives(struct kcp_report *rep)
                            .form = KCP_CHAIN };
         char why[160];
         status = draw(&x);
-        for (int e = 0; e < KEYS; e++) x.in[G][e] *= 20;      /* a decay that is felt */
+        for (int e = 0; e < KEYS; e++) x.in[G][e] *= 20;      /* a decay with effect */
         status = status ? status : kda(&x, beta, o, ht);
         tell(&x, beta);
         status = status ? status : go(&x, why);
         const double eo = status ? NAN : worst_of(x.out[O], o, VALUES);
         const double eh = status ? NAN : worst_of(x.out[HT], ht, STATES);
-        EXPECT(rep, eo < 1e-12 && eh < 1e-12, "KDA told as %s: o %.2g, ht %.2g",
+        EXPECT(rep, eo < 1e-12 && eh < 1e-12, "KDA as %s: o %.2g, ht %.2g",
                name[j],
                eo, eh);
         drop(&x);
@@ -79,11 +79,11 @@ static int relatives(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_16_relatives) = { "16_family", "relatives",
-    "KDA told as DPLR and as GDN-2, on three ranks: chapter 01's o and ht to 1e-12",
+    "KDA as DPLR and as GDN-2, on three ranks: chapter 01's o and ht to 1e-12",
     relatives };
 
-/* GDN-2 that erases nothing and writes all is GLA, DPLR that copies nothing too: the
- * gradients that they share are the same numbers. */
+/* GDN-2 with b = 0, omega = 1 and DPLR with a = b = 0 equal GLA; so do their common
+ * gradients. */
 static int degenerate(struct kcp_report *rep)
 {
     static const int shared[] = { O, HT, DQ, DK, DV, DG, DH0 };
@@ -115,8 +115,9 @@ KCP_CHECK(check_16_degenerate) = { "16_family", "degenerate",
     "DPLR and GDN-2 with b = 0 are GLA, forward and backward, on four ranks",
     degenerate };
 
-/* Lines of a file from the one that begins with `from` up to the next that begins with
- * `to`, in columns of 88; NULL: all of it. -1: no such file, or nothing in it. */
+/* Counts lines of a file from one that starts with `from` to the next that starts
+ * with `to` (NULL: the whole file), in units of 88 columns. -1: no such file, or no
+ * lines. */
 static int lines_of(const char *path, const char *from, const char *to)
 {
     FILE *f = fopen(path, "r");
@@ -131,7 +132,7 @@ static int lines_of(const char *path, const char *from, const char *to)
     return n ? n : -1;
 }
 
-/* A page has 50 lines. */
+/* A model fits on one page of 50 lines. */
 static int short_enough(struct kcp_report *rep)
 {
     const char *const models[] = { "ref/16_dplr.c", "ref/16_gdn2.c", "ref/16_gla.c" };

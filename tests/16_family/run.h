@@ -1,7 +1,7 @@
 /* run.h -- one batch of any model on R thread ranks, outputs put together.
  *
  * Book: chapter 16.  Checked by: what includes it.  Next: ref/16_family.c.
- * Six sequences, two without tokens and one of one token; h0, dht, two value heads a
+ * Six sequences, two without tokens and one of one token; h0, dht, two value heads per
  * key head, K != V.
  */
 #ifndef KCP_TEST_16_H
@@ -27,7 +27,7 @@ static const int out_size[] = { VALUES, STATES, QK, QK, VALUES, KEYS, KEYS, KEYS
 struct batch {
     enum kcp_model model;
     int R, keep, walk;                  /* keep: h_kept is given; walk: the oracle */
-    int by_layer;                       /* layer.h's door */
+    int by_layer;                       /* call through layer.h */
     enum kcp_spread spread;             /* owners; 0: cuts */
     const struct kcp_mapops *ops;       /* NULL: the reference's */
     int64_t L;

@@ -1,4 +1,4 @@
-/* wire.c -- what the family's maps cost on the wire: of GLA's M its diagonal alone.
+/* wire.c -- bytes of the family's maps: for GLA only the diagonal of M is sent.
  *
  * Book: chapter 16, "Communication".  Checked by: itself, it can fail.
  * Next: tests/16_family/layer.c.
@@ -6,11 +6,11 @@
 #include "run.h"
 
 static const enum kcp_model models[] = { KCP_DPLR, KCP_GDN2, KCP_GLA };
-/* Ranks that the first sequence covers, of which each holds some: one chain. */
+/* Cuts of the first sequence; every rank holds some of its tokens. */
 static const int64_t cuts[] = { 0, 50, 100, 131, 200, 260 };
 
-/* Bytes of one exchange over R ranks of one sequence, each with one range; m: numbers
- * of M a row. Nobody's formula but this one's. */
+/* Bytes of one exchange of one sequence over R ranks with one range each,
+ * independent of the library's formula. m: numbers of M per row. */
 static int64_t bytes_of(enum kcp_form form, int R, int r, int backward, int m)
 {
     const int64_t row = 8 * HV * K, later = backward ? r : R - 1 - r;
@@ -75,7 +75,7 @@ static int bytes(struct kcp_report *rep)
                 x.form = form;
                 x.ops = NULL;
                 status = count(rep, x, m);
-                x.ops = &whole;                    /* no mistake, and K times as much */
+                x.ops = &whole;                /* correct, but K times the bytes of M */
                 if (!status) status = count(rep, x, K);
             }
         drop_inputs(&x);
@@ -86,7 +86,7 @@ KCP_CHECK(check_16_wire) = { "16_family", "wire",
     "bytes by rank and form: GLA sends K numbers of M, the others K^2; all of M on "
     "request", bytes };
 
-/* What else the whole M would add is zero. */
+/* The off-diagonal elements of the full M are zero. */
 static int diagonal(struct kcp_report *rep)
 {
     struct kcp_mapops whole = ref_mapops;

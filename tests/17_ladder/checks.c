@@ -5,7 +5,7 @@
 #include "ref/17_block.h"
 #include "tests/judge/batch.h"
 
-/* The same lines as chapter 04's, computed from G: v_new and the last states. */
+/* Compares v_new and the last states of a ladder function with chapter 04. */
 static int chunk_of(struct batch *x, int ladder(struct kcp_ladder *), double *apart_v,
                     double *apart_S)
 {
@@ -66,7 +66,7 @@ KCP_CHECK(check_17_is_chunk) = { "17_ladder", "is_chunk",
     "the ladder, and its rungs in C, are chapter 04's scan",
     is_chunk };
 
-/* mma of random A and B, each element put where the manual's figures have it. */
+/* mma of random A and B, with elements placed as in the PTX manual's figures. */
 static int fragments(struct kcp_report *rep)
 {
     struct stream s = stream_of(17, "fragments");
@@ -99,8 +99,8 @@ static int fragments(struct kcp_report *rep)
 KCP_CHECK(check_17_fragments) = { "17_ladder", "fragments",
     "the emulated mma has its fragments where the manual draws them", fragments };
 
-/* How often shared memory is read for a 16 x 16 block: plain rows of 128 columns, rows
- * eight longer, rows of one tile, swizzled rows. The book names these numbers. */
+/* Reads of shared memory for a 16 x 16 block: plain rows of 128 columns, rows of 136,
+ * rows of one tile, swizzled rows. Chapter 17 has these numbers. */
 static int banks(struct kcp_report *rep)
 {
     static const struct { const char *what; int pitch, swizzled, times; } row[] = {
@@ -126,8 +126,8 @@ KCP_CHECK(check_17_banks) = { "17_ladder", "banks",
     "ldmatrix of a block: 32 reads of plain rows, 4 of padded or swizzled ones",
     banks };
 
-/* The swizzled walk asks for four reads a block and no more: 2 x 8 x 4 blocks a chunk
- * of K = 128, by every 16 columns. */
+/* The swizzled walk needs four reads per block: 2 x 8 x 4 blocks per chunk of K = 128
+ * and 16 columns. */
 static int swizzled(struct kcp_report *rep)
 {
     enum { T = 130, K = 128, V = 16 };
@@ -147,9 +147,9 @@ static int swizzled(struct kcp_report *rep)
 KCP_CHECK(check_17_swizzled) = { "17_ladder", "swizzled",
     "the swizzled walk meets no bank twice", swizzled };
 
-/* A warp of 32 lanes fetches 512 bytes: along the rows no sector in vain, a lane a row
- * twice as many, eight numbers of which each sector uses half; single numbers of a row
- * each 1. The book's Figure draws the first two. */
+/* Sectors that a warp fetches for 512 bytes: along rows the minimum; with one lane per
+ * row twice as many, because each sector is half used; and for single numbers of
+ * different rows one sector each. */
 static int sectors(struct kcp_report *rep)
 {
     static const struct { const char *what; int pitch, count, sectors; } row[] = {
@@ -175,7 +175,7 @@ static int sectors(struct kcp_report *rep)
 KCP_CHECK(check_17_sectors) = { "17_ladder", "sectors",
     "a warp's load fetches the sectors that its lanes meet, each once", sectors };
 
-/* A copy is there when it was waited for, and its place is nobody's before. */
+/* Copied numbers are there after a wait; before it the destination is NaN. */
 static int under_way(struct kcp_report *rep)
 {
     const double from[] = { 1, 2, 3, 4 };
@@ -195,7 +195,7 @@ static int under_way(struct kcp_report *rep)
 KCP_CHECK(check_17_under_way) = { "17_ladder", "under_way",
     "a group of copies is there after its wait, and NaN before", under_way };
 
-/* Two arrivals and the announced bytes end a phase, and nothing less; parities. */
+/* A phase ends after both arrivals and all announced bytes, not earlier; parities. */
 static int phases(struct kcp_report *rep)
 {
     const double from[] = { 1, 2 };
@@ -219,7 +219,7 @@ static int phases(struct kcp_report *rep)
 KCP_CHECK(check_17_phases) = { "17_ladder", "phases",
     "arrivals and bytes end a barrier's phase, and nothing less", phases };
 
-/* Descriptors with a field off, as a hand could write them: D is wrong, or NaN. */
+/* Descriptors with one wrong field: D is wrong, or NaN. */
 static int descriptors(struct kcp_report *rep)
 {
     enum { TILE = TILE_ROWS * TILE_COLUMNS };

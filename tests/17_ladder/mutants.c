@@ -1,8 +1,8 @@
-/* mutants.c -- the ladder's two lines computed wrongly, one flag a mistake.
+/* mutants.c -- the ladder's two lines computed wrongly, one flag per mistake.
  *
  * Book: chapter 17.  Checked by: the judge, which must reject each, and pass the twin.
  * Next: book/17-ladder.md.
- * A copy of the reference on purpose: the mistakes are those that a rung can make.
+ * A copy of the reference on purpose; the mistakes are those that a GPU rung can make.
  */
 #include "kcp.h"
 
@@ -23,9 +23,8 @@ static void decay_by(const double *decay, int K, int V, int flags, double *S)
         for (int v = 0; v < V; v++) S[i * V + v] *= decay[i];
 }
 
-/* One chunk; len as the mistake has it. A lane of mma holds keys e and e + 1: the two
- * may be swapped, within one of the two factors. A block may take another's columns, or
- * read w so many rows behind. */
+/* One chunk with its mistakes: a wrong len; keys e and e + 1, which one mma lane holds,
+ * swapped in one factor; columns of another block; rows of w shifted. */
 static void one(const struct kcp_ladder *a, struct cut z, const double *decay,
                 int flags, double *S)
 {
@@ -51,7 +50,7 @@ static void one(const struct kcp_ladder *a, struct cut z, const double *decay,
                 S[i * V + v] += kg[t][z.n][i] * v_new[t][z.n][v];
     }
     for (int64_t t = z.t0 + z.len; flags & TAIL_OF_NEXT && t < z.t0 + a->C && t < a->T;
-         t++)                                  /* rows behind the stretch's end */
+         t++)                                  /* rows after the stretch's end */
         for (int i = 0; i < K; i++)
             for (int v = 0; v < V; v++) S[i * V + v] += kg[t][z.n][i] * u[t][z.n][v];
 }

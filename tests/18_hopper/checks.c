@@ -1,6 +1,6 @@
-/* checks.c -- the floors of chapter 18 and its rule for splitting, counted again.
+/* checks.c -- the bounds of chapter 18 and its rule for splitting, computed again.
  *
- * Book: chapter 18.  Checked by: itself: arrays of the stage, loops of the equations.
+ * Book: chapter 18.  Checked by: itself, from the stage's arrays and equations.
  * Next: tests/19_precision/checks.c. */
 #include "core/split.h"
 #include "tests/judge/batch.h"
@@ -10,7 +10,7 @@
 
 enum { P = 132 };
 
-/* Bytes of a forward that keeps nothing, from the list of its arrays, in bf16. */
+/* Bytes of a forward that saves nothing, from the list of its arrays, in bf16. */
 static double bytes(int64_t T)
 {
     const struct kcp_stage *s = stage_find("08_forward");
@@ -91,7 +91,7 @@ static int split(struct kcp_report *rep)
 KCP_CHECK(check_17_split) = { "18_hopper", "split",
     "the rule's cost is t(m) for every number of heads and strips", split };
 
-/* u - w S and A beta (v - k~ S) of head n, the largest difference in the chunk. */
+/* The largest difference of u - w S and A beta (v - k~ S) of head n in a chunk. */
 static double without_u(const struct batch *x, int64_t t0, int rows, int n)
 {
     const int K = x->c.K, V = x->c.V, C = x->c.C, HV = x->c.HV, KG = x->c.KG;
@@ -137,9 +137,8 @@ static int records(struct kcp_report *rep)
 KCP_CHECK(check_17_records) = { "18_hopper", "records",
     "v_new from A, beta, v and the decayed keys alone is u - w S", records };
 
-/* The adjoint of a chunk in the words of chapter 10 and in those of chapter 18, on one
- * random system of n rows: v_new = A beta (v - k~ h), A = (I + L)^-1, L_ij a multiple
- * of beta_i. */
+/* The adjoint of a chunk by chapter 10 and by chapter 18, on one random system:
+ * v_new = A beta (v - k~ h), A = (I + L)^-1, L_ij a multiple of beta_i. */
 enum { ROWS = 12, KEYS = 5 };
 struct system {
     double L[ROWS][ROWS], A[ROWS][ROWS], beta[ROWS], v[ROWS][KEYS], k[ROWS][KEYS];

@@ -1,4 +1,4 @@
-/* checks.c -- the emulated arithmetics of chapter 19 are what they are called.
+/* checks.c -- the emulated arithmetics of chapter 19 round as their names say.
  *
  * Book: chapter 19.  Checked by: itself, against the judge's rounding and exact
  * numbers.  Next: tests/20_clusters/checks.c. */

@@ -17,7 +17,7 @@ enum unit { FP32, TF32X3, TF32, BF16, UNITS };
 /* A chunk's w, kg [C,K] and u [C,V], G_last [K], in double: chapter 03. */
 struct chunk { double w[C][K], kg[C][K], u[C][V], last[K]; };
 
-/* Keep so many bits of the fraction, round to nearest even. */
+/* Rounds to `bits` bits of fraction, to nearest even. */
 static inline float keep(float x, int bits)
 {
     uint32_t u;
@@ -87,7 +87,7 @@ static uint64_t chunk_seed;
 
 static inline double chunk_normal(void) { return random_normal(&chunk_seed); }
 
-/* The next chunk, of random unit keys: memory lives through CHUNKS of them, or dies. */
+/* A random chunk with unit keys; strong: its state does not survive CHUNKS chunks. */
 static inline void chunk_draw(struct chunk *x, int strong)
 {
     static double k[C][K], G[C][K], beta[C], L[C][C];

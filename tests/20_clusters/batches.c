@@ -1,4 +1,4 @@
-/* batches.c -- the simulated micro-batches against what can be counted by hand.
+/* batches.c -- checks the simulation of micro-batches on cases computed by hand.
  *
  * Book: chapter 20.  Checked by: itself.  Next: tests/20_clusters/nccl.c. */
 #include "batches.h"

@@ -1,9 +1,10 @@
-/* batches.h -- micro-batches over ranks: who computes what when, from measured parts.
+/* batches.h -- simulates micro-batches over ranks, from measured times of the parts.
  *
  * Book: chapter 20.  Checked by: tests/20_clusters/batches.c.  Next: book/parts.c.
  *
- * A layer's pass on one rank is four parts, as kcp-bench times them: the front end,
- * which needs no state; the sum, which makes the map; the exchange; the main pass. */
+ * A layer's pass on one rank has four parts, as kcp-bench times them: the front end,
+ * which needs no state; the sum, which computes the map; the exchange; the main
+ * pass. */
 #ifndef BOOK_BATCHES_H
 #define BOOK_BATCHES_H
 
@@ -12,14 +13,14 @@
 enum { MOST_BATCHES = 64, MOST_STAGES = 16 };
 struct parts { double front, sum, exchange, main; };
 
-/* One batch after another, nothing overlaps. */
+/* One batch after another, without overlap. */
 static inline double one_by_one(struct parts p, int n)
 {
     return n * (p.front + p.sum + p.exchange + p.main);
 }
 
-/* The exchange of a batch runs while the next one's front and sum are computed. All
- * ranks do the same, so one stands for all. */
+/* The exchange of a batch overlaps the front and sum of the next one. All ranks have
+ * the same times, so one is simulated. */
 static inline double exchange_hidden(struct parts p, int n)
 {
     double compute = 0, wire = 0;
@@ -35,10 +36,9 @@ static inline double exchange_hidden(struct parts p, int n)
     return compute;
 }
 
-/* The state itself goes from rank to rank, and nobody makes a map: rank r begins the
- * main pass of a batch when rank r - 1 has ended it, `hop` later. While it waits it
- * makes the fronts of batches to come; *held: how many it had made and not yet used, at
- * most, on any rank. */
+/* The state is sent from rank to rank and no map is computed: rank r begins the main
+ * pass of a batch `hop` after rank r - 1 has finished it. While it waits it computes
+ * the fronts of later batches; *held: most unused fronts on any rank. */
 static inline double handed_over(struct parts p, double hop, int R, int n, int *held)
 {
     double ready[MOST_BATCHES] = { 0 }, last = 0;

@@ -1,10 +1,10 @@
-/* bound.c -- the bound on a stretch's map holds for every input; wrong ones do not.
+/* bound.c -- the bound on |M| of a stretch holds for random inputs; wrong bounds fail.
  *
- * Book: chapter 20.  Checked by: itself, on bounds that are wrong in one point.
+ * Book: chapter 20.  Checked by: itself, on bounds with one planted mistake.
  * Next: book/wire.c.
  *
- * M is multiplied out token by token, and its norm is had from below: |M x| / |x| after
- * some powers of M^T M. A bound that a norm passes once is none. */
+ * M is the product over the tokens; a lower bound of its norm is |M x| / |x| after some
+ * powers of M^T M. A bound below it once is wrong. */
 #include "wire.h"
 #include "tests/judge/judge.h"
 
@@ -15,7 +15,7 @@
 enum { T = 48, H = 2, HV = 4, K = 6, C = 16, TRIALS = 120 };
 struct tokens { double k[T][H][K], g[T][HV][K], G[T][HV][K], beta[T][HV]; };
 
-/* Gates of any strength, alone or by turns; keys alike or not, long or of length 1. */
+/* Gates of any strength, constant or alternating; keys alike or not, of any length. */
 static void draw(struct tokens *a, int KG, struct stream *s)
 {
     const double strength = exp2(-12 * uniform(s)), alike = uniform(s) < 0.5;
@@ -34,7 +34,7 @@ static void draw(struct tokens *a, int KG, struct stream *s)
         }
         for (int n = 0; n < HV; n++) {
             a->beta[t][n] = most * uniform(s);
-            for (int i = 0; i < KG; i++) {       /* by turns: now these, now those */
+            for (int i = 0; i < KG; i++) {       /* alternating */
                 double g = -strength * fabs(normal(s));
                 if (turns)
                     g = (i + t) % 2 ? 0 : -8 * strength;

@@ -1,4 +1,4 @@
-/* bound_gpu.c -- a GPU's bounds on its maps are the reference's, and no less.
+/* bound_gpu.c -- a GPU's bounds on |M| equal the reference's and are never below them.
  *
  * Book: chapter 20.  Checked by: itself, against ref/20_bound.c on the same inputs.
  * Next: ../../cuda/host/bound.cu. */
@@ -18,7 +18,7 @@ struct inputs {
     double k[BT * BH * BK], g[BT * BHV * BK], beta[BT * BHV], A[BHV], dt[BHV * BK];
 };
 
-/* Values that the storage can hold, so that both sides see the same. */
+/* Rounds to the storage type, so that both sides have the same inputs. */
 static void as_stored(double *x, int64_t n, size_t bytes)
 {
     void *coded = malloc((size_t)n * bytes);
@@ -115,7 +115,7 @@ static int by_gpu(const struct memory *m, const struct inputs *a,
         status = cuda_decay_bound(&on, bytes == 2 ? KCP_BF16 : KCP_F32, bound);
     on.work_bytes--;
     if (!status && cuda_decay_bound(&on, KCP_F32, bound) != KCP_BAD)
-        status = KCP_BAD;                       /* a short work must be refused */
+        status = KCP_BAD;                       /* work too short: refused */
     for (int i = 0; i < 9; i++)
         if (held[i]) m->free((void *)held[i]);
     return status;

@@ -6,7 +6,7 @@
 
 static double steps(int R) { return ceil(log2(R)); }
 
-/* No form takes longer than its formula; over a power of two ranks a scan takes it. */
+/* No form takes longer than its formula; a scan over 2^n ranks takes exactly it. */
 static int forms(struct kcp_report *rep)
 {
     const struct wire wires[2] = { inside, between };
@@ -34,7 +34,7 @@ static int forms(struct kcp_report *rep)
 KCP_CHECK(check_19_forms) = { "20_clusters", "forms",
     "simulated, the four forms take what their formulas say, up to 64 ranks", forms };
 
-/* Two levels: the sum of their parts; a step more for each doubling of the nodes. */
+/* Two levels take the sum of their parts; one more step per doubling of the nodes. */
 static int levels(struct kcp_report *rep)
 {
     const double last = inside.a + B() / inside.bw + t_MS();

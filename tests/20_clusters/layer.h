@@ -1,4 +1,4 @@
-/* layer.h -- one layer forward and backward over thread ranks, on a wire that may lose.
+/* layer.h -- one layer, forward and backward, over thread ranks and a lossy wire.
  *
  * Book: chapter 20.  Checked by: tests/20_clusters/wire.c.  Next: book/wire.c.
  *
@@ -30,15 +30,15 @@ struct lossy_layer {
     enum kcp_model model;
     enum kcp_form form;
     struct kcp_wire wire;
-    int lossy;                     /* 0: the communicator as it is */
-    int late;                      /* rank 0 begins when rank 2 has ended */
+    int lossy;                     /* 0: exact communicator */
+    int late;                      /* rank 0 begins after rank 2 ends */
     const struct kcp_plan *plan;
     struct answers got;
     struct kcp_wire_told told[2][LR];                /* forward, backward */
     struct kcp_traffic sent[LR];
 };
 
-/* Mean log decays: a sequence's length lives, a rank's of eight, some tokens. */
+/* Mean log decays: a state survives the sequence, a rank of eight, or a few tokens. */
 static inline void lossy_draw(struct lossy_layer *a, enum kcp_model model,
                               enum strength strength, uint64_t seed)
 {
@@ -55,8 +55,8 @@ static inline void lossy_draw(struct lossy_layer *a, enum kcp_model model,
         (&a->do_[0][0][0])[i] = random_normal(&seed);
 }
 
-/* One rank: forward, backward, what was cut in each. GDN's g are the first of the rows
- * of KDA's, dense. */
+/* One rank: forward, backward, and what each dropped. GDN uses the first channel of
+ * KDA's g. */
 static inline int lossy_rank(struct kcp_comm *over, void *arg)
 {
     struct lossy_layer *a = arg;
@@ -96,7 +96,7 @@ static inline int lossy_rank(struct kcp_comm *over, void *arg)
     return status;
 }
 
-/* R ranks of equal shares; why is empty where all went well. */
+/* R ranks with equal shares; on success why is empty. */
 static inline int lossy_run(struct lossy_layer *a, int R, enum kcp_form form, char *why,
                             size_t n)
 {
@@ -114,7 +114,7 @@ static inline int lossy_run(struct lossy_layer *a, int R, enum kcp_form form, ch
     return status;
 }
 
-/* |x - y| / |y| over so many numbers. */
+/* |x - y| / |y| over `bytes` of doubles. */
 static inline double lossy_apart(const void *x_, const void *y_, size_t bytes)
 {
     const double *x = x_, *y = y_;

@@ -3,9 +3,9 @@
  * Book: chapter 20.  Checked by: itself; the stand-in's lose.c, without a GPU.
  * Next: ../../comm/backend/nccl.c.
  *
- * Ranks are processes, a GPU each. In the middle of random exchanges rank 1 is lost.
- * Every other rank must get KCP_COMM and a line within KCP_TIMEOUT_S and three seconds,
- * and its stream must end. */
+ * Ranks are processes with a GPU each. Rank 1 is lost during random exchanges. Every
+ * other rank must get KCP_COMM and one line within KCP_TIMEOUT_S + 3 s, and its stream
+ * must end. */
 #define _DEFAULT_SOURCE                    /* MAP_ANONYMOUS */
 #include "tests/judge/judge.h"
 
@@ -77,7 +77,8 @@ static void rank(const char *path, int R, int r, enum way way)
     _exit(0);
 }
 
-/* As many as there are GPUs, to MOST; a process asks, for this one will fork. */
+/* The number of GPUs, at most MOST. A child process counts them, because CUDA must
+ * not be initialized before fork. */
 static int count_gpus(void)
 {
     int status = 0;

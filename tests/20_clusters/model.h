@@ -1,4 +1,4 @@
-/* model.h -- what an exchange costs: its events simulated, rank by rank.
+/* model.h -- simulates the events of an exchange, rank by rank.
  *
  * Book: chapter 20.  Checked by: tests/20_clusters/checks.c.  Next: book/clusters.c.
  * Every assumption is a constant below and is printed with the results. */
@@ -8,20 +8,20 @@
 #include <math.h>
 #include <string.h>
 
-/* Microseconds, bytes a microsecond. Inside: measured on four H200s, rounded. Between
- * nodes: assumed, one 400 Gbit/s card a GPU. */
+/* Latency in us and bytes per us. Inside a node: measured on four H200s, rounded.
+ * Between nodes: assumed, one 400 Gbit/s card per GPU. */
 struct wire { double a, bw; };
 static const struct wire inside = { 10, 380e3 }, between = { 20, 45e3 };
 static const double HV = 32, K = 128, V = 128, rate = 10e6;   /* rate: flop/us, fp32 */
-static const double main_ns = 1.0, sum_ns = 0.6;              /* a token-head */
+static const double main_ns = 1.0, sum_ns = 0.6;              /* per token and head */
 
 static inline double B(void) { return 4 * HV * K * V; }
 static inline double BM(void) { return 4 * HV * K * K; }
 static inline double t_MS(void) { return 2 * HV * K * K * V / rate; }
 static inline double t_MM(void) { return 2 * HV * K * K * (V + K) / rate; }
 
-/* When the last of R ranks knows its state; every rank is ready at 0. share: a rank
- * carries 1/share of the heads. */
+/* The time at which the last of R ranks has its state; all ranks start at 0. share: a
+ * rank has 1/share of the heads. */
 static inline double gather(struct wire w, int R)
 {
     const double folds = (R > 2 ? R - 2 : 0) * t_MS();
@@ -67,8 +67,8 @@ static inline double scan(struct wire w, int R, double share)
     return last;
 }
 
-/* The same on two levels, rank by rank: W [r] is when rank r has the map of its node up
- * to itself, node [m] when the GPUs of node m have the state it begins with. */
+/* Two levels: W [r] is the time at which rank r has the map of its node up to itself,
+ * node [m] the time at which the GPUs of node m have its first state. */
 static inline double two_levels(int R, int g)
 {
     static double node[4096], next[4096];
@@ -87,7 +87,7 @@ static inline double two_levels(int R, int g)
         }
         memcpy(node, next, sizeof node);
     }
-    for (int j = 1; j < m; j++)              /* one state a GPU, and its application */
+    for (int j = 1; j < m; j++)             /* one state per GPU, and its application */
         last = fmax(last, node[j] + inside.a + B() / inside.bw + t_MS());
     return last;
 }

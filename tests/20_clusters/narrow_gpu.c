@@ -1,10 +1,10 @@
 /* narrow_gpu.c -- bf16 on the wire between GPUs: the host's rounding, half the bytes.
  *
- * Book: chapter 20.  Checked by: itself; a state that was not rounded at all fails.
+ * Book: chapter 20.  Checked by: itself; a state that was not rounded fails.
  * Next: ../../cuda/host/narrow.cu.
  *
- * Ranks are threads that share a GPU, and, where there are two GPUs, one each; or the
- * processes that a launcher has started. */
+ * Ranks are threads that share a GPU or, with two GPUs, have one each; or the processes
+ * of a launcher. */
 #include "comm/lossy.h"
 #include "tests/judge/judge.h"
 #include "tests/judge/tolerance.h"
@@ -80,7 +80,7 @@ static int narrow_rank(struct kcp_comm *over, void *arg)
     return status;
 }
 
-/* All of a list: a communicator over NCCL takes long to make. */
+/* All trials use one communicator, because NCCL takes long to make one. */
 struct narrow_list { struct narrow_trial *t; int n; };
 
 static int narrow_all(struct kcp_comm *over, void *arg)
@@ -92,7 +92,7 @@ static int narrow_all(struct kcp_comm *over, void *arg)
     return status;
 }
 
-/* Does this process run the rank? */
+/* Is rank r in this process? */
 static int is_here(int r) { return ranks_mine() < 0 || ranks_mine() == r; }
 
 static double states_apart(const struct narrow_trial *x, const struct narrow_trial *y)
@@ -109,7 +109,7 @@ static double states_apart(const struct narrow_trial *x, const struct narrow_tri
     return d == 0 ? 0 : sqrt(d / s);
 }
 
-/* Does a state come from another rank to one that is here? */
+/* Does a rank of this process receive a state from another rank? */
 static int something_comes(const struct narrow_trial *t)
 {
     int comes = 0;
@@ -121,7 +121,7 @@ static int something_comes(const struct narrow_trial *t)
     return comes;
 }
 
-/* Exact, in bf16, and once more: near, half of the bytes, the same bits. */
+/* Runs exact, in bf16, and in bf16 again: close, half of the bytes, the same bits. */
 static void narrow_judge(struct kcp_report *rep, const struct narrow_trial *t, int R)
 {
     const double off = states_apart(&t[1], &t[0]);
@@ -177,7 +177,7 @@ static void narrow_forms(struct kcp_report *rep, struct narrow_trial *t,
     kcp_plan_free(plan);
 }
 
-/* The kernels, at every alignment, against the host's rounding. */
+/* Compares the kernels with the host's rounding, at every alignment. */
 static void narrow_kernels(struct kcp_report *rep, const struct memory *m)
 {
     enum { N = 5000 };

@@ -1,11 +1,11 @@
-/* nccl.c -- a communicator of the caller's own, and one that is split: on GPUs.
+/* nccl.c -- a caller's NCCL communicator and a split communicator, on GPUs.
  *
  * Book: chapter 20.  Checked by: bench/check_gpus.sh, on several GPUs; on one, R is 1.
  * Next: tests/judge/exchange_trials.c, whose exchanges these are.
  *
- * Ranks are threads, a GPU each, or the processes that a launcher has started. What
- * must hold of a kcp_comm is asked of both: who we are, a gather, a ring, every form of
- * the exchange bit for bit. Then the one that it came from must still work. */
+ * Ranks are threads with a GPU each, or the processes of a launcher. Both communicators
+ * are checked: rank and size, a gather, a ring, every form of the exchange bit for bit.
+ * Afterwards the communicator that they were made from must still work. */
 #include "tests/judge/judge.h"
 
 #include <stdlib.h>
@@ -17,11 +17,11 @@
 enum { MOST = 4 };
 struct job {
     const struct nccl *nccl;
-    int blocking, bad[MOST], made[MOST];   /* bad: answers that were wrong, by rank */
+    int blocking, bad[MOST], made[MOST];   /* bad: wrong results per rank */
     long long wrong[MOST];                 /* numbers of the exchange */
 };
 
-/* A gather of one number a rank, and one that goes round; *bad counts what is wrong. */
+/* A gather of one number per rank, and a ring; *bad counts wrong numbers. */
 static int talk(struct kcp_comm *c, int *bad)
 {
     const struct memory *m = device_memory();
@@ -49,7 +49,7 @@ static int settle(const struct nccl *n, ncclComm_t at, ncclResult_t result)
     return result == ncclSuccess ? KCP_OK : KCP_COMM;
 }
 
-/* What a caller does who knows nothing of us: an id, a communicator. */
+/* Makes an NCCL communicator as a caller without KCP does. */
 static int callers(struct kcp_comm *host, const struct job *j, ncclComm_t *at)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -63,7 +63,7 @@ static int callers(struct kcp_comm *host, const struct job *j, ncclComm_t *at)
         at, host->R, id, host->r, &config));
 }
 
-/* The caller's own communicator still adds up, and is his to destroy. */
+/* The caller's communicator must still work, and the caller destroys it. */
 static int still(const struct job *j, ncclComm_t at, int R, int *bad)
 {
     const struct memory *m = device_memory();
@@ -96,7 +96,7 @@ static int from(struct kcp_comm *host, void *arg)
     return err ? err : still(j, at, host->R, bad);
 }
 
-/* Halves, whose ranks are turned round by their keys; then all but the last. */
+/* Splits into halves with reversed ranks; then into all ranks but the last. */
 static int split(struct kcp_comm *world, void *arg)
 {
     struct job *j = arg;
@@ -136,7 +136,7 @@ static void one(struct kcp_report *rep, int R, const struct nccl *nccl,
            "%d ranks: %d made", R, j.made[mine]);
 }
 
-/* On 1, 2 and 4 ranks, as many as there are GPUs; or on as many as were started. */
+/* On 1, 2 and 4 ranks if there are as many GPUs; or on the launcher's ranks. */
 static int every(struct kcp_report *rep, int (*body)(struct kcp_comm *, void *),
                  int over_nccl, int blocking)
 {

@@ -1,6 +1,6 @@
-/* wire.c -- a wire that may lose: what it loses is bounded, what it may not is exact.
+/* wire.c -- a lossy wire: losses are within their bounds, everything else is exact.
  *
- * Book: chapter 20.  Checked by: itself, on tolerances and roundings that are wrong.
+ * Book: chapter 20.  Checked by: itself, on planted tolerances and roundings.
  * Next: tests/20_clusters/bound.c. */
 #include "layer.h"
 #include "comm/lossy.h"
@@ -15,7 +15,7 @@ static struct lossy_layer *layer_of(enum kcp_model model, enum strength strength
     return a;
 }
 
-/* The ranks that one sequence enters and leaves: all but the first and the last. */
+/* The number of ranks that dropped a state, of those in the middle of the sequence. */
 static int cuts_of(const struct lossy_layer *a, int R, int backward)
 {
     int n = 0;
@@ -24,7 +24,7 @@ static int cuts_of(const struct lossy_layer *a, int R, int backward)
     return n;
 }
 
-/* ---- a tolerance: exact where the bound is above it, within it elsewhere */
+/* ---- a tolerance: exact if the bound is above it, otherwise within it */
 static int tolerances(struct kcp_report *rep)
 {
     static const double allowed[] = { 1e-12, 1e-6, 1e-2 };
@@ -78,8 +78,7 @@ KCP_CHECK(check_20_tolerance) = { "20_clusters", "tolerance",
     "exact where the bound is above the tolerance, else within it; chain, pipeline",
     tolerances };
 
-/* A bound that is too small, planted: live gates, every rank told that nothing is left.
- * The same comparison must see it. */
+/* Planted: a bound of 0 although gates are live. The same comparison must find it. */
 static int small_body(struct kcp_comm *over, void *arg)
 {
     static const double none[LR] = { 0 };
@@ -138,8 +137,8 @@ static int too_small(struct kcp_report *rep)
 KCP_CHECK(check_20_too_small) = { "20_clusters", "too_small",
     "a planted bound of 0 where memory lives is seen in the state", too_small };
 
-/* Nobody waits: rank 0 begins its exchange only when rank 2 has ended its own. Without
- * bounds that cannot be, and is found out. */
+/* A cut rank does not wait: rank 0 begins its exchange only after rank 2 has finished.
+ * Without bounds this is a deadlock, which the communicator reports. */
 static int no_wait(struct kcp_report *rep)
 {
     struct lossy_layer *a = layer_of(KCP_KDA, GATES_LIVE);
@@ -175,7 +174,7 @@ static int rounding(struct kcp_report *rep)
         float low = (float)x;
         uint32_t u;
         memcpy(&u, &low, sizeof u);
-        u &= 0xffff0000u;                                  /* what is planted */
+        u &= 0xffff0000u;                                  /* the planted mistake */
         memcpy(&low, &u, sizeof low);
         most = fmax(most, fabs(y - x) / fabs(x));
         cut = fmax(cut, fabs((double)low - x) / fabs(x));
@@ -183,7 +182,8 @@ static int rounding(struct kcp_report *rep)
     }
     EXPECT(rep, most <= 0x1p-8, "rounded by %.3g", most);
     EXPECT(rep, cut > 0x1p-8, "bits cut off are not seen: %.3g", cut);
-    /* Halfway between two, but for a bit that a float does not have. */
+    /* Just above the middle of two bf16 numbers, by a bit that a float does not
+     * have. */
     EXPECT(rep, narrow_to_bf16(1 + 0x1p-8 + 0x1p-40) == 0x3f81, "%x is rounded twice",
            narrow_to_bf16(1 + 0x1p-8 + 0x1p-40));
     EXPECT(rep, narrow_to_bf16(1 + 0x1p-8) == 0x3f80, "a tie goes to the even one");
@@ -195,8 +195,7 @@ static int rounding(struct kcp_report *rep)
 KCP_CHECK(check_20_rounding) = { "20_clusters", "rounding",
     "bf16 on the wire: to the nearest, once", rounding };
 
-/* The limits of bf16 kernels hold, a quarter of the bytes travels, two ranks send a
- * state's h alone. */
+/* Errors are within the limits of bf16 kernels, and a quarter of the bytes is sent. */
 static int narrow(struct kcp_report *rep)
 {
     for (int model = KCP_KDA; model <= KCP_GDN; model++)
@@ -235,7 +234,7 @@ KCP_CHECK(check_20_narrow) = { "20_clusters", "narrow",
     "bf16 on the wire in four forms: within the limits, a quarter of double's bytes",
     narrow };
 
-/* ---- what is refused, in words */
+/* ---- refused calls */
 struct asked { struct kcp_wire wire, other; enum kcp_form form; int64_t L; int R; };
 
 static int refused_body(struct kcp_comm *over, void *arg)

@@ -1,16 +1,16 @@
-/* calls.c -- any arguments to any stage of the C interface: refused with a sentence, or
- * run on arrays that are as long as their shapes say and not a byte longer.
+/* calls.c -- random arguments to any stage: refused with a sentence, or run on
+ * arrays of exactly the bytes of their shapes.
  *
  * Book: chapter 20, "What is promised to whom".  Checked by: make fuzz.
  * Next: ref/core/checked.c.
  *
- * Bytes: the stage, the model, the pass, ranks; then pairs that change a whole call: an
- * option or a size, an array that is missing, an index. With ranks each says whose.
- */
+ * Input bytes: stage, model, pass, ranks; then pairs that change a valid call: an
+ * option or size, a missing array, an index. With ranks each pair also selects the
+ * rank. */
 #include "tests/made_call.h"
 #include "tests/must.h"
 
-/* What is too large for any machine is refused memory, and not the end. */
+/* A huge allocation returns NULL instead of ending the run. */
 const char *__asan_default_options(void)
 {
     return "allocator_may_return_null=1:max_allocation_size_mb=256";
@@ -22,7 +22,7 @@ struct input { const uint8_t *at, *end; int stage, model, pass, R, L; };
 
 static int take(struct input *in) { return in->at < in->end ? *in->at++ : 0; }
 
-/* Small mostly, now and then as large as it goes. */
+/* Mostly small, sometimes extreme. */
 static int number(struct input *in)
 {
     const int x = take(in);
@@ -44,7 +44,7 @@ static const size_t ints[] = {
     offsetof(struct kcp_call, r) };
 enum { INTS = sizeof ints / sizeof *ints };
 
-/* Sizes and options first: the arrays are made by them. */
+/* Sizes and options first, because the arrays depend on them. */
 static void change_sizes(struct input *in, struct kcp_call *c, int mine)
 {
     for (int n = take(in) % 8; n > 0; n--) {

@@ -1,7 +1,7 @@
-/* main.c -- a fuzz target without libFuzzer: replays files, then changes them.
+/* main.c -- drives a fuzz target without libFuzzer: replays files, then mutates them.
  *
  * Book: none.  Checked by: make fuzz.  Next: ../fuzz.mk.
- * Usage: replay SECONDS FILE...; every file, then changes of them until time is up.
+ * Usage: replay SECONDS FILE...: runs every file, then mutations until the time is up.
  */
 #include "base/random.h"
 
@@ -18,7 +18,7 @@ static uint64_t seed = 88172645463325252u;
 
 static uint64_t next(void) { return random_bits(&seed); }
 
-/* A few bytes set, flipped, moved up or down by one; sometimes cut short. */
+/* Sets, flips, increments or decrements a few bytes; sometimes truncates. */
 static size_t change(uint8_t *x, size_t n)
 {
     for (uint64_t k = next() % 6 + 1; k && n; k--) {

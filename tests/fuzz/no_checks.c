@@ -1,4 +1,4 @@
-/* no_checks.c -- what a plan calls of ref/core, for targets that link a plan alone.
+/* no_checks.c -- stubs of ref/core, for targets that link only the plan.
  *
  * Book: none.  Checked by: make fuzz.  Next: fuzz.mk. */
 #include "checked.h"

@@ -1,7 +1,7 @@
-/* npy.c -- any bytes as a .npy file: read, or refused with one line; never more.
+/* npy.c -- random bytes as a .npy file: read, or refused with one line.
  *
  * Book: none.  Checked by: make fuzz.  Next: plan.c.
- * What was read is written and read again: the same shape and the same bits.
+ * A file that was read is written and read again: the same shape and the same bits.
  */
 #include "base/npy.h"
 #include "tests/must.h"
@@ -38,8 +38,8 @@ static void write_and_read(const struct npy *a)
     npy_free(&b);
 }
 
-/* The header from a block that ends where the bytes end: one byte too far shows. On
- * success the data is what is left, exactly. */
+/* Parses the header in a block of exactly `size` bytes, so that a read past its end is
+ * found. On success the data has exactly the remaining bytes. */
 static int head_only(const uint8_t *data, size_t size)
 {
     unsigned char *exact = malloc(size ? size : 1);

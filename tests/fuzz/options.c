@@ -1,10 +1,9 @@
-/* options.c -- any words as a command line: read, or refused with one line; never more.
+/* options.c -- random words as a command line: read, or refused with one line.
  *
  * Book: none.  Checked by: make fuzz.  Next: tests/fuzz/words.c.
  *
- * The bytes are the words, with a zero behind each. What was read lies in its range,
- * and what no row names is as it was.
- */
+ * The input bytes are words, each followed by a zero. Values that were read are in
+ * range, and members without an option are unchanged. */
 #include "base/options.h"
 #include "tests/must.h"
 
@@ -58,7 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (int t = 0; t < 2; t++) {
         struct all x = { .before = 77, .small = 3, .real = -1, .after = 78 };
         memset(why, 'x', sizeof why);
-        /* --version prints; that is the programs' own affair. */
+        /* --version prints, so it is left out here. */
         int version = 0;
         for (int i = 1; i < argc; i++)
             version |= strcmp(argv[i], "--version") == 0;

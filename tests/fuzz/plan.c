@@ -1,11 +1,11 @@
-/* plan.c -- any numbers as a plan: refused with a sentence, or everything in its
- * place: each token in one segment, each segment on the rank that holds it.
+/* plan.c -- random numbers as a plan: refused with a sentence, or a correct plan:
+ * each token in one segment, each segment on the rank that holds it.
  *
  * Book: chapter 06.  Checked by: make fuzz.  Next: main.c.
  *
- * Bytes: N, R, C, L, Wc, flags, then N+1 boundaries and, with flag 1, R+1 cuts. Flag 2:
- * boundaries and cuts are steps, and so mostly legal; else numbers of any size.
- */
+ * Input bytes: N, R, C, L, Wc, flags, then N+1 boundaries and, with flag 1, R+1
+ * cuts. Flag 2: boundaries and cuts are increments and so mostly valid; otherwise
+ * any numbers. */
 #include "ref.h"
 #include "tests/must.h"
 
@@ -31,7 +31,7 @@ static void numbers(struct bytes *b, int n, int steps, int64_t *to)
     }
 }
 
-/* Segments tile the tokens; first and last say where sequences begin and end. */
+/* Segments tile the tokens; first and last mark the ends of sequences. */
 static void segments(const struct kcp_plan *p)
 {
     int64_t at = 0;
@@ -91,7 +91,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         numbers(&b, R + 1, flags & 2, cuts);
     if (R > 0 && flags & 4)
         cuts[R] = cu[N];                 /* the end agrees; the order may not */
-    /* Not the subject here: legal plans of so many chunks that they take seconds. */
+    /* Skip valid plans with so many chunks that they take seconds. */
     if (cu[N] / (C > 0 ? C : 1) > 100000 || (L > 0 && cu[N] / L > 100000))
         return 0;
 

@@ -1,5 +1,5 @@
-/* words.c -- any text as the judge's cases: refused with a line, or a case that is
- * whole, and that says itself again in the same words.
+/* words.c -- random text as the judge's cases: refused with one line, or a valid case
+ * that prints as the same words.
  *
  * Book: CONTRIBUTING.md.  Checked by: make fuzz.  Next: tests/judge/case_text.c.
  */
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Words draw no inputs: what does is not linked, and must not be called. */
+/* Parsing draws no inputs, so these are not linked and must not be called. */
 void family_draw(struct tensor_set *b, const struct kcase *k) { abort(); }
 void spike_draw(struct tensor_set *b, const struct kcase *k) { abort(); }
 
@@ -29,14 +29,14 @@ static void check(const struct kcase *k)
     MUST(k->cuts[0] == 0 && k->cuts[c->R] == c->T);
 }
 
-/* What is printed of it is read again, and prints the same. */
+/* The printed case is read again and prints the same. */
 static void read_again(const struct kcase *k)
 {
     char first[1024], second[1024], why[300];
     struct kcase back;
     case_print(k, first, sizeof first);
     if (strlen(first) + 1 == sizeof first)
-        return;                                  /* cut short */
+        return;                                  /* truncated */
     MUST(case_parse(first, &back, why, sizeof why) == 0);
     check(&back);
     case_print(&back, second, sizeof second);
