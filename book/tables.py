@@ -500,19 +500,6 @@ def form_table(d):
         above = head
 
 
-def cut_rows(d):
-    """Forward on two GPUs by the first one's share of the tokens."""
-    p, count, best = Page("20-cuts.tsv"), {}, ""
-    for r in d.rows:
-        if r["cuts"] and r.ranks == 2 and r.stage == "08_forward":
-            count[r.case] = count.get(r.case, 0) + 1
-            best = r.case if count[r.case] > count.get(best, 0) else best
-    for r in d.sorted:
-        if r.case == best and r.ranks == 2 and r.stage == "08_forward" and \
-                not r.peer and not r.reuse_M and r.head_parts <= 1 and r.segments <= 2:
-            p.add("%g %s %g" % (number(r["cuts"]) if r["cuts"] else 50, r.form, r.us))
-
-
 # ---- chapter 15: walk, scan and chunks side by side, in time and in room
 
 def walk_tables(d):
@@ -824,7 +811,7 @@ def make(files):
     Row.built = any(r["nvcc"][:1].isdigit() for r in Row.digests.rows.values())
     d = Records(files or results())
     for table in (stage_tables, edge_table, mode_table, bound_table, roofline,
-                  rank_table, form_table, cut_rows, walk_tables, judge_table,
+                  rank_table, form_table, walk_tables, judge_table,
                   precision_table, nccl_table, ladder_tables, torch_tables,
                   prediction_tables, readme_table):
         table(d)

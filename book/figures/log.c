@@ -1,8 +1,7 @@
 /* log.c -- the figure of appendix B: how far each outcome was from its prediction.
  *
- * Book: appendix B.  Checked by: make book-lint.  Next: book/B-log.md.
- * Its points are the rows of B-log.md that name two times; a picture of other rows than
- * the tables' cannot be. */
+ * Book: appendix B.  Checked by: make book-lint.  Next: bench/LOG.md.
+ * Its points are the rows of bench/LOG.md, up to "Over ranks", that name two times. */
 #include "plot.h"
 
 enum { MOST_PAIRS = 96, MOST_CELLS = 8, MOST_TIMES = 4 };
@@ -28,7 +27,8 @@ static int times_in(const char *cell, double *times, char unit[8])
     cell += strspn(cell, " ");
     snprintf(unit, 8, "%.*s", (int)strcspn(cell, " ,;"), cell);
     const int is_time = !strcmp(unit, "ms") || !strcmp(unit, "µs");
-    return is_time && !strstr(cell, " less") ? n : 0;
+    const char *less = strstr(cell, " less");
+    return is_time && !(less && less < cell + strcspn(cell, ";")) ? n : 0;
 }
 
 /* A row's cells, without the blanks at their ends. */
@@ -50,17 +50,18 @@ static int begins(const char *s, const char *with)
 
 static int read_log(struct pair pairs[MOST_PAIRS])
 {
-    FILE *f = fopen("book/B-log.md", "r");
+    FILE *f = fopen("bench/LOG.md", "r");
     char line[4096], *cells[MOST_CELLS];
     int n = 0, backward = 0, gdn = 0, predicted = -1, outcome = -1;
     while (f && fgets(line, sizeof line, f)) {
-        if (begins(line, "# Backward")) backward = 1;
+        if (begins(line, "## Over ranks")) break;
+        if (begins(line, "## Backward")) backward = 1;
         if (!begins(line, "| ")) continue;
         const int count = cells_of(line, cells);
-        if (!strcmp(cells[0], "version")) {
+        if (!strcmp(cells[0], "asked")) {
             for (int i = 0; i < count; i++) {
                 if (!strcmp(cells[i], "predicted")) predicted = i;
-                if (!strcmp(cells[i], "outcome")) outcome = i;
+                if (!strcmp(cells[i], "measured")) outcome = i;
             }
             continue;
         }
@@ -134,9 +135,9 @@ int main(void)
     svg_text((f.x0 + f.x1) / 2, f.y1 + 20, "middle", "soft",
              "the rows of the tables that name both times, in their order");
     svg_rect(f.x0 + 12, f.y1 + 32, 10, 10, "fill:var(--a)");
-    svg_text(f.x0 + 28, f.y1 + 41, "start", "soft", "a gate a channel (KDA)");
+    svg_text(f.x0 + 28, f.y1 + 41, "start", "soft", "one gate per channel (KDA)");
     svg_rect(f.x0 + 212, f.y1 + 32, 10, 10, "fill:var(--b)");
-    svg_text(f.x0 + 228, f.y1 + 41, "start", "soft", "one gate a head (GDN)");
+    svg_text(f.x0 + 228, f.y1 + 41, "start", "soft", "one gate per head (GDN)");
     svg_end();
     return 0;
 }

@@ -1,6 +1,6 @@
 /* scaling.c -- a figure of chapter 20: a million tokens on ever more ranks.
  *
- * Book: chapter 20.  Checked by: make book-lint.  Next: book/figures/layers.c. */
+ * Book: chapter 20.  Checked by: make book-lint.  Next: book/figures/spectrum.c. */
 #include "plot.h"
 
 int main(void)
