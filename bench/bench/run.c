@@ -89,22 +89,12 @@ static void note_room(struct runner *x, const struct kcp_stage *st, const char *
 static int no_gather(struct kcp_comm *comm, const void *mine, void *all, size_t bytes,
                      struct CUstream_st *stream)
 {
-    (void)comm;
-    (void)mine;
-    (void)all;
-    (void)bytes;
-    (void)stream;
     return KCP_OK;
 }
 
 static int no_send(struct kcp_comm *comm, const void *data, size_t bytes, int to,
                    struct CUstream_st *stream)
 {
-    (void)comm;
-    (void)data;
-    (void)bytes;
-    (void)to;
-    (void)stream;
     return KCP_OK;
 }
 
@@ -116,8 +106,6 @@ static int no_recv(struct kcp_comm *comm, void *data, size_t bytes, int from,
 
 static int no_group(struct kcp_comm *comm, int begin)
 {
-    (void)comm;
-    (void)begin;
     return KCP_OK;
 }
 
@@ -223,10 +211,6 @@ static int form_is_asked(const struct bench *b, const char *form)
     return !b->forms;
 }
 
-/* The forms' names in rows with --wire bf16. */
-static const char *const narrow_forms[] = { "all_gather_bf16", "chain_bf16",
-                                            "pipeline_bf16", "scan_bf16" };
-
 /* by_messages: without memory windows. */
 static int one_form(struct runner *x, const struct kcp_stage *st,
                     const struct kcp_variant *v, const char *form, int by_messages)
@@ -234,9 +218,12 @@ static int one_form(struct runner *x, const struct kcp_stage *st,
     struct kcp_window *window = x->call.comm->window;
     if (!form_is_asked(x->b, form)) return KCP_OK;
     if (by_messages) x->call.comm->window = NULL;
-    x->form = x->narrow ? narrow_forms[x->call.form] : form;
+    char narrow[40];
+    snprintf(narrow, sizeof narrow, "%s_bf16", kcp_form_names[x->call.form]);
+    x->form = x->narrow ? narrow : form;
     const int e = runner_variant(x, st, v);
     x->call.comm->window = window;
+    x->form = NULL;                    /* it may be `narrow` */
     fflush(stdout);
     return e == KCP_NA ? KCP_OK : e;
 }

@@ -97,7 +97,8 @@ static int start_ranks(struct run *x, int R, int (*body)(struct kcp_comm *, void
                               : kcp_threads_run(R, body, x, why, sizeof why);
     if (!status)
         return 0;
-    return run_error(x, status == KCP_NA ? RUN_BAD : RUN_FAILED, "ranks", "%s", why);
+    const int is_bad = status == KCP_NA || status == KCP_BAD;
+    return run_error(x, is_bad ? RUN_BAD : RUN_FAILED, "ranks", "%s", why);
 }
 
 /* If ranks own several ranges, the arrays are in shard order during the run. */

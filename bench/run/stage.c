@@ -7,44 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A local grid from files: the references use it as indices. */
-static int check_grid(struct run *x)
-{
-    const struct tensor *cu = tensor_find(&x->a, "cu"), *cn = tensor_find(&x->a, "cn");
-    const struct tensor *sc = tensor_find(&x->a, "sc");
-    const int *u = cu ? cu->p : NULL, *n = cn ? cn->p : NULL, *s = sc ? sc->p : NULL;
-    if (!u || !n || !s)
-        return 0;
-    const int NS = (int)x->size.of[LNS], C = (int)x->size.of[LC];
-    int good = u[0] == 0 && n[0] == 0 && u[NS] == x->size.of[LT] &&
-               n[NS] == x->size.of[LNC];
-    for (int j = 0; j < NS && good; j++) {
-        good = u[j + 1] >= u[j] && u[j + 1] <= x->size.of[LT] && n[j + 1] >= n[j] &&
-               n[j + 1] - n[j] == ((int64_t)u[j + 1] - u[j] + C - 1) / C;
-        good = good && n[j + 1] <= x->size.of[LNC];
-        for (int c = n[j]; good && c < n[j + 1]; c++)
-            good = s[c] == j;
-    }
-    return good ? 0 : run_error(x, RUN_BAD, "cu.npy, cn.npy, sc.npy", "these do not "
-                                "cut tokens 0 to T into chunks of C = %d", C);
-}
-
-/* Small integers that a reference does not check. */
-static int check_whole(struct run *x)
-{
-    const struct tensor *want = tensor_find(&x->a, "want");
-    const struct tensor *range = tensor_find(&x->a, "range");
-    for (int64_t s = 0; want && s < want->n; s++)
-        if (((int *)want->p)[s] < 0 || ((int *)want->p)[s] > 3)
-            return run_error(x, RUN_BAD, "want.npy", "found %d, expected 0 to 3",
-                             ((int *)want->p)[s]);
-    const int *j = range ? range->p : NULL;
-    if (j && (j[0] < 0 || j[1] < j[0] || j[1] > x->size.of[LR]))
-        return run_error(x, RUN_BAD, "range.npy", "found %d to %d, expected a range "
-                         "within 0 to %d", j[0], j[1], (int)x->size.of[LR]);
-    return 0;
-}
-
 /* Without cu.npy: the grid of one rank that holds all of cu_seqlens. */
 static int make_grid(struct run *x)
 {
@@ -90,9 +52,7 @@ static int load_all(struct run *x)
     const int given = tensor_find(&x->a, "cu") != NULL;
     if (given && x->size.of[LC] < 0)
         x->size.of[LC] = 64;
-    if (needs_grid && !given ? make_grid(x) : call_make(x))
-        return -1;
-    return check_grid(x) != 0 ? -1 : check_whole(x);
+    return needs_grid && !given ? make_grid(x) : call_make(x);
 }
 
 /* 13 reads the block that 08 saves: run 08 on the same inputs first. */
