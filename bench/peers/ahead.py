@@ -1,7 +1,7 @@
 """ahead.py -- compiles Triton's candidates on all cores before the tuner times them.
 
 Book: chapter 18.  Checked by: the tuner, which makes the choice on the GPU.
-Next: flashkda.py.
+Next: others.py.
 
     python3 bench/peers/ahead.py [tune] [ranks=4] [T=131072 H=32 model=kda]
 
