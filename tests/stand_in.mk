@@ -14,6 +14,7 @@ $B/stand_in/%.o: %.c $(stand_in_at)
 	@mkdir -p $(@D)
 	@echo "  cc $< over the stand-ins"
 	@$(CC) -I$(stand_in) $(CFLAGS) -DKCP_WITH_NCCL -MMD -MP -c $< -o $@
+$B/stand_in/$(stand_in)/libnccl.o $B/stand_in/$(stand_in)/cudart.o: CFLAGS += -fvisibility=default
 $B/stand_in/libnccl.so.2: $(patsubst %,$B/stand_in/$(stand_in)/%.o,libnccl cudart)
 	@$(CC) $(LDFLAGS) -shared -Wl,-soname,libnccl.so.2 $^ -lpthread -o $@
 $B/stand_in/kcp-stand-in: $(stand_in_rest) $(stand_in_nccl) $B/stand_in/libnccl.so.2 \

@@ -7,8 +7,6 @@
 
 #include <stddef.h>
 
-#pragma GCC visibility push(default)
-
 typedef enum cudaError {
     cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2,
     cudaErrorInvalidDevice = 101, cudaErrorNotReady = 600,
@@ -48,7 +46,5 @@ cudaError_t cudaStreamQuery(cudaStream_t s);
 cudaError_t cudaStreamSynchronize(cudaStream_t s);
 cudaError_t cudaStreamIsCapturing(cudaStream_t s, enum cudaStreamCaptureStatus *status);
 cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t run, void *arg);
-
-#pragma GCC visibility pop
 
 #endif

@@ -15,120 +15,97 @@
 enum { DEVICES = 8 };
 
 struct task { struct task *next; cudaHostFn_t run; void *arg; };
-struct CUstream_st {
-    pthread_mutex_t lock;
-    pthread_cond_t change;
-    int has_thread, busy;                  /* under lock, as the list of tasks */
-    struct task *first, **end;
-};
+struct CUstream_st { int has_thread, busy; struct task *first, **end; };
 
+/* One lock for all streams. */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t change = PTHREAD_COND_INITIALIZER;
 static struct CUstream_st streams[DEVICES][2];
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Thread_local int device_now;
 
-static void make_locks(void)
+static struct CUstream_st *stream_of(cudaStream_t s)
 {
-    for (int i = 0; i < 2 * DEVICES; i++) {
-        pthread_mutex_init(&streams[i / 2][i % 2].lock, NULL);
-        pthread_cond_init(&streams[i / 2][i % 2].change, NULL);
-    }
-}
-
-static struct CUstream_st *stream_of(int device, cudaStream_t s)
-{
-    pthread_once(&once, make_locks);
-    return s ? s : &streams[device][0];
+    return s ? s : &streams[device_now][0];
 }
 
 static void *run_tasks(void *arg)
 {
     const struct timespec lag = { 0, 100000 };
     struct CUstream_st *s = arg;
-    pthread_mutex_lock(&s->lock);
+    pthread_mutex_lock(&mutex);
     for (;;) {
         struct task *t = s->first;
         if (!t) {
-            pthread_cond_wait(&s->change, &s->lock);
+            pthread_cond_wait(&change, &mutex);
             continue;
         }
         s->first = t->next;
         s->busy = 1;
-        pthread_mutex_unlock(&s->lock);
+        pthread_mutex_unlock(&mutex);
         nanosleep(&lag, NULL);
         t->run(t->arg);
         free(t);
-        pthread_mutex_lock(&s->lock);
+        pthread_mutex_lock(&mutex);
         s->busy = 0;
-        pthread_cond_broadcast(&s->change);
+        pthread_cond_broadcast(&change);
     }
     return NULL;
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t run, void *arg)
 {
-    struct CUstream_st *s = stream_of(device_now, stream);
+    struct CUstream_st *s = stream_of(stream);
     struct task *t = malloc(sizeof *t);
     pthread_t thread;
     if (!t)
         return cudaErrorMemoryAllocation;
     *t = (struct task){ NULL, run, arg };
-    pthread_mutex_lock(&s->lock);
-    if (!s->has_thread) {
-        if (pthread_create(&thread, NULL, run_tasks, s))
-            abort();
-        s->has_thread = 1;
-    }
+    pthread_mutex_lock(&mutex);
+    if (!s->has_thread && pthread_create(&thread, NULL, run_tasks, s))
+        abort();
+    s->has_thread = 1;
     if (!s->first)
         s->end = &s->first;
     *s->end = t;
     s->end = &t->next;
-    pthread_cond_broadcast(&s->change);
-    pthread_mutex_unlock(&s->lock);
+    pthread_cond_broadcast(&change);
+    pthread_mutex_unlock(&mutex);
     return cudaSuccess;
 }
 
 /* Every rank has a device, and so creates one stream there. */
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags)
 {
-    stream_of(device_now, NULL);
     *s = &streams[device_now][1];
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
-    struct CUstream_st *s = stream_of(device_now, stream);
-    pthread_mutex_lock(&s->lock);
+    const struct CUstream_st *s = stream_of(stream);
+    pthread_mutex_lock(&mutex);
     const int is_idle = !s->busy && !s->first;
-    pthread_mutex_unlock(&s->lock);
+    pthread_mutex_unlock(&mutex);
     return is_idle ? cudaSuccess : cudaErrorNotReady;
-}
-
-static void wait_for(struct CUstream_st *s)
-{
-    pthread_mutex_lock(&s->lock);
-    while (s->busy || s->first)
-        pthread_cond_wait(&s->change, &s->lock);
-    pthread_mutex_unlock(&s->lock);
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
-    wait_for(stream_of(device_now, stream));
+    const struct CUstream_st *s = stream_of(stream);
+    pthread_mutex_lock(&mutex);
+    while (s->busy || s->first)
+        pthread_cond_wait(&change, &mutex);
+    pthread_mutex_unlock(&mutex);
     return cudaSuccess;
 }
 
-static void wait_for_device(int device)
+static cudaError_t wait_for_device(int device)
 {
-    wait_for(stream_of(device, NULL));
-    wait_for(&streams[device][1]);
+    cudaStreamSynchronize(&streams[device][0]);
+    return cudaStreamSynchronize(&streams[device][1]);
 }
 
-cudaError_t cudaDeviceSynchronize(void)
-{
-    wait_for_device(device_now);
-    return cudaSuccess;
-}
+cudaError_t cudaDeviceSynchronize(void) { return wait_for_device(device_now); }
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream,
                                   enum cudaStreamCaptureStatus *status)
@@ -143,18 +120,19 @@ struct head { _Alignas(16) int device; };
 cudaError_t cudaMalloc(void **p, size_t n)
 {
     struct head *x = malloc(sizeof *x + n);
-    *p = x ? x + 1 : NULL;
     if (!x)
         return cudaErrorMemoryAllocation;
     x->device = device_now;
+    *p = x + 1;
     return cudaSuccess;
 }
 
 cudaError_t cudaFree(void *p)
 {
-    struct head *x = p ? (struct head *)p - 1 : NULL;
-    if (x)
-        wait_for_device(x->device);
+    struct head *x = (struct head *)p - 1;
+    if (!p)
+        return cudaSuccess;
+    wait_for_device(x->device);
     free(x);
     return cudaSuccess;
 }
@@ -224,19 +202,8 @@ cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
     return cudaSuccess;
 }
 
-cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags)
-{
-    return cudaErrorNotSupported;
-}
-
-cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *h, void *p)
-{
-    return cudaErrorNotSupported;
-}
-
-cudaError_t cudaIpcOpenMemHandle(void **p, cudaIpcMemHandle_t h, unsigned flags)
-{
-    return cudaErrorNotSupported;
-}
-
-cudaError_t cudaIpcCloseMemHandle(void *p) { return cudaErrorNotSupported; }
+#define NONE(call, args) cudaError_t call args { return cudaErrorNotSupported; }
+NONE(cudaDeviceEnablePeerAccess, (int peer, unsigned flags))
+NONE(cudaIpcGetMemHandle, (cudaIpcMemHandle_t *h, void *p))
+NONE(cudaIpcOpenMemHandle, (void **p, cudaIpcMemHandle_t h, unsigned flags))
+NONE(cudaIpcCloseMemHandle, (void *p))

@@ -85,7 +85,8 @@ static void wait_until_released(struct exchange_job *j, int r, cudaStream_t stre
 int exchange_rank(struct kcp_comm *comm, void *arg)
 {
     struct exchange_job *j = arg;
-    const struct kcp_context *x = &j->plan->ctx[comm->r];
+    const int r = comm->r;
+    const struct kcp_context *x = &j->plan->ctx[r];
     struct kcp_mapops ops = ref_mapops;
     cudaStream_t stream = NULL;
     ops.apply = apply;
@@ -96,28 +97,19 @@ int exchange_rank(struct kcp_comm *comm, void *arg)
         return KCP_CUDA;
     struct kcp_exchange e = { .form = (enum kcp_form)j->form, .backward = j->backward,
         .HV = XHV, .K = XK, .V = XV, .plan = j->plan, .comm = comm, .stream = stream,
-        .ops = j->on_stream ? &ops : &ref_mapops };
-    double *maps = malloc(sizeof *maps * XMAP * (size_t)(x->NS + 1));
-    double *states = malloc(sizeof *states * XSTATE * (size_t)(x->NS + 1));
-    e.maps = maps;
-    e.states = states;
+        .ops = j->on_stream ? &ops : &ref_mapops, .maps = j->maps[r],
+        .states = j->states[r] };
     e.work = malloc(kcp_exchange_work(&e) + 8);
-    int status = maps && states && e.work ? KCP_OK : KCP_NO_MEMORY;
-    for (int s = 0; s < x->NS && !status; s++) {
-        draw(maps + s * XMAP, XMAP, 1000 + (uint64_t)(x->seg0 + s));
-        draw(states + s * XSTATE, XSTATE, 2000 + (uint64_t)(x->seg0 + s));
+    int status = e.work ? KCP_OK : KCP_NO_MEMORY;
+    for (int s = 0; s < x->NS; s++) {
+        draw(j->maps[r][s], XMAP, 1000 + (uint64_t)(x->seg0 + s));
+        draw(j->states[r][s], XSTATE, 2000 + (uint64_t)(x->seg0 + s));
     }
-    if (!status)
-        status = kcp_exchange_run(&e);
-    if (!status)
-        status = comm->barrier(comm, stream);
+    status = status ? status : kcp_exchange_run(&e);
+    status = status ? status : comm->barrier(comm, stream);
     if (status)
-        wait_until_released(j, comm->r, stream);
-    else
-        memcpy(j->states[comm->r], states, sizeof *states * XSTATE * (size_t)x->NS);
-    j->sent[comm->r] = comm->traffic;
-    free(maps);
-    free(states);
+        wait_until_released(j, r, stream);
+    j->sent[r] = comm->traffic;
     free(e.work);
     return status;
 }

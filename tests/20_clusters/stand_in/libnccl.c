@@ -6,31 +6,17 @@
  * As NCCL's documents say: a communicator that does not block is in progress for a few
  * polls, and so is a call, before it is on its stream. A call that waits for a lost
  * rank hangs its stream until this rank aborts. A caller that uses an aborted
- * communicator, or aborts one inside a group, ends the process with one line. Neither
- * communicators nor what their ranks share are freed, so that later use is found. */
+ * communicator, or aborts one inside a group, ends the process with one line.
+ * Communicators are never freed, so that later use is found. */
 #include <nccl.h>
 #include <pthread.h>
-#include <stdatomic.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <time.h>
 
-enum { RANKS = 8, PIECE = 4096, MOVES = 64, POLLS = 3 };
+enum { RANKS = 8, MOVES = 64, POLLS = 3 };
 
-/* What the ranks share: zero at first. */
-struct box { _Atomic uint64_t sent, taken; char piece[PIECE]; };
-struct meeting {
-    struct meeting *next;
-    char name[56];
-    atomic_int here, splits;
-    int color[RANKS], key[RANKS];          /* written before splits counts them */
-    struct box box[RANKS][RANKS];          /* from, to */
-};
-
-struct move { int is_send, peer; char *at; size_t bytes; };
+struct move { struct move *next; int is_send, is_done, peer; char *at; size_t bytes; };
 struct op {
     ncclComm_t comm;
     cudaStream_t stream;
@@ -42,25 +28,27 @@ struct op {
 };
 
 struct ncclComm {
-    ncclComm_t next;                       /* of all */
     int R, r;
-    struct meeting *at;
+    struct world *in;
     ncclComm_t *made;                      /* of a split */
-    pthread_mutex_t lock;
-    pthread_cond_t change;
-    atomic_int aborted, broken;
-    int gone, polls, launched, running, in_group;        /* under lock */
+    int color, key;
+    int aborted, broken, gone, polls, launched, in_group;
     struct op *waiting;                    /* for a poll */
 };
 
-void stand_in_error(ncclComm_t c) __attribute__((visibility("default")));
-int  stand_in_groups(void) __attribute__((visibility("default")));
-int  stand_in_alive(void) __attribute__((visibility("default")));
+/* What ranks share; its address is their id. */
+struct world {
+    struct world *next, *half[RANKS];      /* of all; of a split, by color */
+    int here, splits;
+    struct ncclComm rank[RANKS];
+    struct move *sent[RANKS][RANKS];       /* from, to: in the sender's memory */
+};
 
-static pthread_mutex_t meetings_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct meeting *meetings;
-static ncclComm_t all;
-static atomic_int alive;
+/* One lock for all communicators. */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t change = PTHREAD_COND_INITIALIZER;
+static struct world *worlds;
+static int alive;
 static _Thread_local int depth;
 static _Thread_local struct op *group;
 
@@ -70,91 +58,72 @@ static void misuse(const char *call, const char *what)
     abort();
 }
 
-/* Locked: under its lock from then on. */
 static void lock(ncclComm_t c, const char *call)
 {
-    if (!c)
-        misuse(call, "found no communicator");
-    pthread_mutex_lock(&c->lock);
-    if (c->gone)
-        misuse(call, "the communicator is gone");
+    pthread_mutex_lock(&mutex);
+    if (!c || c->gone)
+        misuse(call, "no communicator, or one that is gone");
 }
 
-static int unlock(ncclComm_t c)
+static void unlock(void)
 {
-    pthread_cond_broadcast(&c->change);
-    return pthread_mutex_unlock(&c->lock);
+    pthread_cond_broadcast(&change);
+    pthread_mutex_unlock(&mutex);
 }
 
-/* ---- moving bytes: as many as the box between two ranks takes */
-static int step(const ncclComm_t c, struct move *m)
+/* ---- an operation on its stream: sends are posted, receives copy from the sender */
+static void post(ncclComm_t c, struct move *m)
 {
-    struct box *b = m->is_send ? &c->at->box[c->r][m->peer]
-                               : &c->at->box[m->peer][c->r];
-    const uint64_t sent = atomic_load(&b->sent), taken = atomic_load(&b->taken);
-    const size_t n = m->bytes < PIECE ? m->bytes : PIECE;
-    if (m->is_send ? sent != taken : sent == taken)
-        return 0;
-    if (m->is_send) {
-        memcpy(b->piece, m->at, n);
-        atomic_store(&b->sent, sent + 1);
-    } else {
-        memcpy(m->at, b->piece, n);
-        atomic_store(&b->taken, taken + 1);
-    }
-    m->at += n;
-    m->bytes -= n;
-    return 1;
+    struct move **end = &c->in->sent[c->r][m->peer];
+    while (*end)
+        end = &(*end)->next;
+    *end = m;
+    pthread_cond_broadcast(&change);
 }
 
-/* A box keeps its order: of two moves through it the first is done first. */
-static int is_next(const struct move *m, int i)
+static void receive(ncclComm_t c, struct move *m)
 {
-    for (int j = 0; j < i; j++)
-        if (m[j].bytes && m[j].peer == m[i].peer && m[j].is_send == m[i].is_send)
-            return 0;
-    return 1;
+    struct move **from = &c->in->sent[m->peer][c->r];
+    while (!*from && !c->aborted)
+        pthread_cond_wait(&change, &mutex);
+    if (c->aborted)
+        return;
+    memcpy(m->at, (*from)->at, m->bytes);
+    (*from)->is_done = 1;
+    *from = (*from)->next;
+    pthread_cond_broadcast(&change);
 }
 
 static void run_moves(struct op *op)
 {
-    const struct timespec moment = { 0, 50000 };
+    ncclComm_t c = op->comm;
     struct move *m = op->move;
-    if (op->own && op->own != op->mine)
-        memcpy(op->own, op->mine, op->bytes);
-    for (int left = 1; left && !op->comm->aborted;) {
-        int moved = left = 0;
-        for (int i = 0; i < op->n; i++) {
-            if (m[i].bytes && is_next(m, i))
-                moved |= step(op->comm, &m[i]);
-            left |= m[i].bytes > 0;
-        }
-        if (left && !moved)
-            nanosleep(&moment, NULL);
-    }
-    if (!op->sum || op->comm->aborted)
-        return;
-    *op->sum = 0;
-    for (int r = 0; r < op->comm->R; r++)
-        *op->sum += op->part[r];
+    for (int i = 0; i < op->n && !c->aborted; i++)
+        if (m[i].bytes && m[i].is_send)
+            post(c, &m[i]);
+    for (int i = 0; i < op->n && !c->aborted; i++)
+        if (m[i].bytes && !m[i].is_send)
+            receive(c, &m[i]);
+    for (int i = 0; i < op->n; i++)
+        while (m[i].bytes && m[i].is_send && !m[i].is_done && !c->aborted)
+            pthread_cond_wait(&change, &mutex);
 }
 
-/* A kernel, on its stream. */
 static void run_op(void *arg)
 {
     struct op *op = arg;
     ncclComm_t c = op->comm;
-    pthread_mutex_lock(&c->lock);
-    const int goes = !c->aborted;
-    c->running = goes;
-    unlock(c);
-    if (goes)
-        run_moves(op);
-    free(op);
-    pthread_mutex_lock(&c->lock);
-    c->running = 0;
+    pthread_mutex_lock(&mutex);
+    if (!c->aborted && op->own && op->own != op->mine)
+        memcpy(op->own, op->mine, op->bytes);
+    run_moves(op);
+    if (op->sum && !c->aborted)
+        *op->sum = 0;
+    for (int r = 0; r < c->R && op->sum && !c->aborted; r++)
+        *op->sum += op->part[r];
     c->launched--;
-    unlock(c);
+    free(op);
+    unlock();
 }
 
 /* ---- calls: an operation, to its stream when the caller has polled */
@@ -162,12 +131,12 @@ static struct op *op_of(ncclComm_t c, cudaStream_t stream, const char *call)
 {
     struct op *op = group ? group : calloc(1, sizeof *op);
     if (!op || (group && group->comm != c))
-        misuse(call, "no memory, or two communicators in a group");
+        misuse(call, "out of memory, or two communicators in a group");
     lock(c, call);
     if (c->waiting)
         misuse(call, "the call before is still in progress");
     c->in_group = depth;
-    unlock(c);
+    unlock();
     op->comm = c;
     op->stream = stream;
     group = depth ? op : NULL;
@@ -178,7 +147,7 @@ static void add(struct op *op, int is_send, int peer, const void *at, size_t byt
 {
     if (op->n == MOVES || peer < 0 || peer >= op->comm->R || peer == op->comm->r)
         misuse("a call", "too many in a group, or no such rank");
-    op->move[op->n++] = (struct move){ is_send, peer, (char *)at, bytes };
+    op->move[op->n++] = (struct move){ NULL, is_send, 0, peer, (char *)at, bytes };
 }
 
 static ncclResult_t submit(struct op *op)
@@ -187,7 +156,7 @@ static ncclResult_t submit(struct op *op)
     op->comm->in_group = 0;
     op->comm->waiting = op;
     op->comm->polls = POLLS;
-    unlock(op->comm);
+    unlock();
     return ncclInProgress;
 }
 
@@ -260,48 +229,41 @@ ncclResult_t ncclAllReduce(const void *mine, void *sum, size_t n, ncclDataType_t
     return gather(op, mine, op->part, sizeof(int));
 }
 
-/* ---- communicators. The ranks with one name share a meeting. */
-static ncclComm_t begin(const char *name, int R, int r)
+/* ---- communicators */
+static struct world *world_new(void)
 {
-    ncclComm_t c = calloc(1, sizeof *c);
-    pthread_mutex_lock(&meetings_lock);
-    struct meeting *m = meetings;
-    while (m && strcmp(m->name, name))
-        m = m->next;
-    if (!c || R > RANKS || r < 0 || r >= R || (!m && !(m = calloc(1, sizeof *m))))
-        misuse("init", "no memory, or no such rank");
-    if (!m->name[0]) {
-        snprintf(m->name, sizeof m->name, "%s", name);
-        m->next = meetings;
-        meetings = m;
-    }
-    *c = (struct ncclComm){ .next = all, .R = R, .r = r, .at = m, .polls = POLLS };
-    all = c;
-    pthread_mutex_unlock(&meetings_lock);
-    pthread_mutex_init(&c->lock, NULL);
-    pthread_cond_init(&c->change, NULL);
-    m->here++;
+    struct world *w = calloc(1, sizeof *w);
+    if (!w)
+        misuse("init", "out of memory");
+    w->next = worlds;
+    worlds = w;
+    return w;
+}
+
+static ncclComm_t begin(struct world *w, int R, int r)
+{
+    if (R > RANKS || r < 0 || r >= R || w->rank[r].in)
+        misuse("init", "no such rank, or a second one");
+    w->rank[r] = (struct ncclComm){ .R = R, .r = r, .in = w, .polls = POLLS };
+    w->here++;
     alive++;
-    return c;
+    return &w->rank[r];
 }
 
 /* When all ranks have named a color: a communicator of those with ours, by key. */
 static int has_split(ncclComm_t c)
 {
-    const struct meeting *m = c->at;
-    const int color = m->color[c->r], key = m->key[c->r];
+    struct world *w = c->in;
     int R = 0, r = 0;
-    char name[sizeof m->name];
-    if (!c->made)
-        return 1;
-    if (m->splits < c->R)
-        return 0;
-    for (int i = 0; i < c->R; i++) {
-        R += m->color[i] == color;
-        r += m->color[i] == color && m->key[i] < key;
+    if (!c->made || w->splits < c->R)
+        return !c->made;
+    for (const struct ncclComm *x = w->rank; x < w->rank + c->R; x++) {
+        R += x->color == c->color;
+        r += x->color == c->color && x->key < c->key;
     }
-    snprintf(name, sizeof name, "%.32s.%d", m->name, color);
-    *c->made = begin(name, R, r);
+    if (!w->half[c->color])
+        w->half[c->color] = world_new();
+    *c->made = begin(w->half[c->color], R, r);
     c->made = NULL;
     return 1;
 }
@@ -309,7 +271,7 @@ static int has_split(ncclComm_t c)
 ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *result)
 {
     lock(c, "ncclCommGetAsyncError");
-    const int is_early = c->polls > 0 || c->at->here < c->R || !has_split(c);
+    const int is_early = c->polls > 0 || c->in->here < c->R || !has_split(c);
     c->polls -= c->polls > 0;
     if (!is_early && c->waiting) {
         c->launched++;
@@ -319,29 +281,37 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *result)
     *result = is_early ? ncclInProgress : ncclSuccess;
     if (c->broken)
         *result = ncclRemoteError;
-    unlock(c);
+    unlock();
     return ncclSuccess;
 }
 
-void stand_in_error(ncclComm_t c) { c->broken = 1; }
+void stand_in_error(ncclComm_t c)
+{
+    lock(c, "stand_in_error");
+    c->broken = 1;
+    unlock();
+}
 
 int stand_in_alive(void) { return alive; }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 {
-    uint64_t random[2];
-    if (getrandom(random, sizeof random, 0) != sizeof random)
-        return ncclSystemError;
+    pthread_mutex_lock(&mutex);
+    const struct world *w = world_new();
+    unlock();
     memset(id, 0, sizeof *id);
-    snprintf(id->internal, sizeof id->internal, "%016llx%016llx",
-             (unsigned long long)random[0], (unsigned long long)random[1]);
+    memcpy(id->internal, &w, sizeof w);
     return ncclSuccess;
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *c, int R, ncclUniqueId id, int r,
                                     ncclConfig_t *config)
 {
-    *c = begin(id.internal, R, r);
+    struct world *w;
+    memcpy(&w, id.internal, sizeof w);
+    pthread_mutex_lock(&mutex);
+    *c = begin(w, R, r);
+    unlock();
     return ncclInProgress;
 }
 
@@ -349,51 +319,52 @@ ncclResult_t ncclCommSplit(ncclComm_t c, int color, int key, ncclComm_t *made,
                            ncclConfig_t *config)
 {
     lock(c, "ncclCommSplit");
-    if (c->at->splits >= c->R || color < 0)
+    if (c->in->splits++ >= c->R || color < 0 || color >= RANKS)
         misuse("ncclCommSplit", "the second split, or no color: not in the stand-in");
-    c->at->color[c->r] = color;
-    c->at->key[c->r] = key;
+    c->color = color;
+    c->key = key;
     c->made = made;
     c->polls = POLLS;
-    c->at->splits++;
-    unlock(c);
+    unlock();
     return ncclSuccess;                    /* which is too early, as the real one's */
 }
 
-/* Operations that have not begun will not; one that runs ends now. */
+static ncclResult_t end(ncclComm_t c)
+{
+    c->gone = 1;
+    alive--;
+    unlock();
+    return ncclSuccess;
+}
+
+/* Operations that have not begun will not. One that runs ends, and touches no memory
+ * from now on; nor does another rank's touch this rank's. */
 ncclResult_t ncclCommAbort(ncclComm_t c)
 {
     lock(c, "ncclCommAbort");
     if (c->in_group)
         misuse("ncclCommAbort", "inside a group");
     c->aborted = 1;
-    while (c->running)
-        pthread_cond_wait(&c->change, &c->lock);
+    memset(c->in->sent[c->r], 0, sizeof c->in->sent[c->r]);
     free(c->waiting);
     c->waiting = NULL;
-    c->gone = 1;
-    alive--;
-    unlock(c);
-    return ncclSuccess;
+    return end(c);
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t c)
 {
     lock(c, "ncclCommFinalize");
     while (c->launched)
-        pthread_cond_wait(&c->change, &c->lock);
+        pthread_cond_wait(&change, &mutex);
     c->polls = POLLS;
-    unlock(c);
+    unlock();
     return ncclInProgress;
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t c)
 {
     lock(c, "ncclCommDestroy");
-    c->gone = 1;
-    alive--;
-    unlock(c);
-    return ncclSuccess;
+    return end(c);
 }
 
 ncclResult_t ncclCommCount(const ncclComm_t c, int *R)

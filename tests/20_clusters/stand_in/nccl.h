@@ -7,8 +7,6 @@
 
 #include <cuda_runtime_api.h>
 
-#pragma GCC visibility push(default)
-
 enum { NCCL_UNIQUE_ID_BYTES = 128 };
 #define NCCL_SPLIT_NOCOLOR -1
 typedef struct ncclComm *ncclComm_t;
@@ -45,7 +43,5 @@ ncclResult_t ncclRecv(void *data, size_t n, ncclDataType_t type, int from,
                       ncclComm_t comm, cudaStream_t stream);
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
-
-#pragma GCC visibility pop
 
 #endif

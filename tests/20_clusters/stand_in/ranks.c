@@ -33,8 +33,10 @@ int main(int argc, char **argv)
     for (int form = 0; form < KCP_FORMS; form++)
         for (int R = 2; R <= MOST; R++)
             wrong += forms(R, 0, form, 0) + forms(R, 64, form, 0);
+    for (int R = 2; R <= MOST && !wrong; R++)
+        wrong = late_ranks(R, 0);
     if (!wrong)
-        wrong = plant() + late_ranks();
+        wrong = plant() + late_ranks(MOST, 1);
     setenv("KCP_TIMEOUT_S", few ? "5" : "1", 1);             /* few: sanitizers */
     for (int form = 0; form < KCP_FORMS && !wrong; form++)
         if (!few || form == KCP_CHAIN)

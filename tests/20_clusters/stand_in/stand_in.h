@@ -25,7 +25,7 @@ struct exchange_job {
     int form, backward, on_stream;         /* on_stream: maps are applied on a stream */
     const struct kcp_plan *plan;
     ncclComm_t lent[MOST];                 /* the caller's; aborted after a failure */
-    double states[MOST][XSEGMENTS][XSTATE];
+    double maps[MOST][XSEGMENTS][XMAP], states[MOST][XSEGMENTS][XSTATE];
     struct kcp_traffic sent[MOST];
 };
 int exchange_rank(struct kcp_comm *comm, void *job);
@@ -44,7 +44,7 @@ int lent_rank(struct kcp_comm *host, void *loan);
 /* ---- each returns the number of what is wrong, and prints a line for each */
 int forms(int R, int64_t L, int form, int is_planted);
 int calls(void);
-int late_ranks(void);                      /* late.c */
+int late_ranks(int R, int is_planted);     /* late.c */
 int lose_ranks(int form);                  /* lose.c */
 
 #endif
