@@ -1,6 +1,6 @@
 #!/bin/sh
-# torch.sh -- kcp_torch installed by pip, compared with the token recurrence on one rank
-# and three, chosen by FLA, its example trained over ranks, its functions judged.
+# torch.sh -- kcp_torch compared with the token recurrence on one rank and three, chosen
+# by FLA, its example trained over ranks, its functions judged. .ci/torch installs it.
 #
 # Book: chapters 08, 13, 14.  Checked by: make test-torch, and make test, which run it.
 # Usage: torch.sh BUILD.  Next: torch_check.py.
@@ -8,7 +8,7 @@ here=$(cd "$(dirname "$0")/../.." && pwd)
 B=$(cd "${1:-build}" && pwd) || exit 2
 W=$(mktemp -d) || exit 2
 trap 'rm -rf "$W"' EXIT
-unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT KCP_PLANT PYTHONPATH
+unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT KCP_PLANT
 export KCP_LIB="$B/libkcp.so" OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
 # Ranks meet on the loopback interface, whatever the name of this machine resolves to.
 export GLOO_SOCKET_IFNAME="${GLOO_SOCKET_IFNAME:-lo}"
@@ -27,22 +27,7 @@ done
 command -v "$python" >/dev/null || {
     echo "torch.sh: PyTorch with gloo not found: kcp_torch is left out"; exit 0; }
 
-# ---- pip: into an environment, or a folder where venv cannot make one
-pip=--without-pip
-"$python" -m pip --version >/dev/null 2>&1 || pip=
-if "$python" -c 'import sys; sys.exit(sys.prefix != sys.base_prefix)' &&
-    "$python" -m venv $pip --system-site-packages "$W/env" >/dev/null 2>&1; then
-    python="$W/env/bin/python"
-    set -- --no-deps
-else
-    export PYTHONPATH="$W/site"
-    set -- --no-deps --target "$W/site"
-fi
-"$python" -m pip install -q "$@" "$here/book/examples/torch" >"$W/log" 2>&1 ||
-    stop "pip install"
-at=$(cd "$W" && unset KCP_LIB && "$python" -c 'import kcp_torch.library as l
-print(l.lib._name)' 2>"$W/log") || stop "import kcp_torch"
-case $at in "$W"/*) ;; *) stop "library $at, expected the installed one" ;; esac
+export PYTHONPATH="$here/book/examples/torch"
 KCP_LIB="$W/none.so" "$python" -c 'import kcp_torch' >"$W/log" 2>&1 &&
     stop "a KCP_LIB that does not exist is accepted"
 grep -q 'KCP_LIB.*none.so\|KCP_LIB: found no file' "$W/log" || stop "KCP_LIB"

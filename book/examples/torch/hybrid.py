@@ -1,0 +1,143 @@
+"""hybrid.py -- three KDA layers and one of softmax attention, as hybrid models have them,
+under one context. Its loss does not depend on the number of ranks.
+
+Book: chapter 08.  Checked by: .ci/torch.  Next: train.py, whose layer and batches it uses.
+
+  python hybrid.py --text README.md
+  torchrun --nproc_per_node=4 hybrid.py --text README.md         one batch over 4 ranks
+
+A KDA layer exchanges one state per head and sequence, the softmax layer gathers the keys
+and values of all tokens.
+"""
+import os
+import time
+
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel
+
+import kcp_torch
+from train import Layer, Parser, batch_of, bytes_of
+
+
+class Gather(torch.autograd.Function):
+    """[B, T of this rank, ...] to [B, T of all ranks, ...]; back: the sum over ranks."""
+
+    @staticmethod
+    def forward(ctx, x, context):
+        ctx.context = context
+        R, T = context.size, context.global_cu_seqlens[-1]
+        cuts = context.cuts or [r * T // R for r in range(R + 1)]
+        lengths = [end - begin for begin, end in zip(cuts, cuts[1:])]
+        mine = F.pad(x.transpose(0, 1).flatten(1), (0, 0, 0, max(lengths) - x.shape[1]))
+        parts = [torch.empty_like(mine) for _ in lengths]
+        dist.all_gather(parts, mine, group=context.group)
+        whole = torch.cat([part[:n] for part, n in zip(parts, lengths)])
+        return whole.view(-1, x.shape[0], *x.shape[2:]).transpose(0, 1)
+
+    @staticmethod
+    def backward(ctx, dy):
+        dy = dy.contiguous()
+        dist.all_reduce(dy, group=ctx.context.group)
+        return ctx.context.shard(dy), None
+
+
+def attend(q, k, v, mask):
+    """[B, H, T, K]; PyTorch 1.13 lacks the function."""
+    if hasattr(F, "scaled_dot_product_attention"):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+    return scores.masked_fill(~mask, -torch.inf).softmax(-1) @ v
+
+
+class Attention(nn.Module):
+    """Norm, causal softmax attention within each packed sequence, without positions."""
+
+    def __init__(self, width, H, K):
+        super().__init__()
+        self.H, self.K = H, K
+        self.norm = nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * H * K, bias=False)
+        self.out = nn.Linear(H * K, width, bias=False)
+
+    def forward(self, x, where):
+        context = where["cp_context"]
+        B, T, _ = x.shape
+        q, k, v = self.qkv(self.norm(x)).view(B, T, 3, self.H, self.K).unbind(2)
+        k, v = Gather.apply(torch.stack((k, v), 2), context).unbind(2)
+        ends = torch.tensor(context.global_cu_seqlens[1:], device=x.device)
+        at = torch.arange(ends[-1], device=x.device)
+        sequence = torch.bucketize(at, ends, right=True)
+        mine = at[context.begin:context.end]
+        mask = (sequence[mine][:, None] == sequence) & (mine[:, None] >= at)
+        o = attend(*(t.transpose(1, 2) for t in (q, k, v)), mask)
+        return x + self.out(o.transpose(1, 2).reshape(B, T, -1))
+
+
+class Model(nn.Module):
+    def __init__(self, width=32, H=2, K=16):
+        super().__init__()
+        self.embed = nn.Embedding(256, width)
+        self.layers = nn.ModuleList([*(Layer(width, H, K) for _ in range(3)),
+                                     Attention(width, H, K)])
+        self.head = nn.Linear(width, 256)
+
+    def forward(self, bytes_, where):
+        x = self.embed(bytes_)
+        for layer in self.layers:
+            x = layer(x, where)
+        return self.head(x)
+
+
+def main():
+    p = Parser(description=__doc__.splitlines()[0])
+    p.add_argument("--text", nargs="+", required=True, help="files to learn")
+    p.add_argument("--steps", type=int, default=8)
+    p.add_argument("--lengths", type=int, nargs="+", default=[61, 130, 17, 48],
+                   help="bytes of the sequences of a batch")
+    p.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    o = p.parse_args()
+    cuda = o.device == "cuda"
+    text, tokens = bytes_of(p, o.text), sum(o.lengths)
+    if min(o.lengths) < 1 or len(text) < tokens + 2:
+        p.error(f"--lengths: found {o.lengths}, expected 1 or more each, and less than"
+                f" the text's {len(text)} bytes together")
+    alone = {} if "RANK" in os.environ else \
+        {"store": dist.HashStore(), "rank": 0, "world_size": 1}
+    dist.init_process_group("nccl" if cuda else "gloo", **alone)
+    R, r = dist.get_world_size(), dist.get_rank()
+    device = torch.device(o.device, int(os.environ.get("LOCAL_RANK", 0)) if cuda else 0)
+    if cuda:
+        torch.cuda.set_device(device)
+    torch.manual_seed(1)
+    # Double on a CPU, so that only the order of sums differs; float32 on a GPU.
+    model = Model().to(device, torch.float32 if cuda else torch.float64)
+    ddp = DistributedDataParallel(model)
+    adam = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    cu = [0]
+    for n in o.lengths:
+        cu.append(cu[-1] + n)
+    context = kcp_torch.build_cp_context(cu, conv1d_kernel_size=4)
+    for step in range(o.steps):
+        start = time.perf_counter()
+        pieces = batch_of(text, step, o.lengths)
+        x, y = (context.shard(torch.cat([piece[i] for piece in pieces])[None]).to(device)
+                for i in (0, 1))
+        logits = ddp(x, dict(cp_context=context))
+        loss = F.cross_entropy(logits[0], y[0], reduction="sum") / tokens
+        adam.zero_grad()
+        (loss * R).backward()              # DistributedDataParallel divides by R
+        adam.step()
+        whole = loss.detach().clone()
+        dist.all_reduce(whole)
+        if r == 0:
+            print(f"step {step} loss {whole.item():.12f}"
+                  f" tokens/s {tokens / (time.perf_counter() - start):.0f}", flush=True)
+    kcp_torch.release()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
