@@ -1,7 +1,7 @@
-/* answers.c -- numbers in the answers to the exercises that can be counted on paper.
+/* answers.c -- numbers in the answers to exercises that can be computed by hand.
  *
- * Book: the exercises of chapters 00 to 20.  Checked by: itself, for each number is
- * found in two ways; tests/cli/answers.sh runs it.  Next: book/answers_run.c. */
+ * Book: the exercises of chapters 00 to 20.  Checked by: itself, because each number is
+ * computed in two ways; tests/cli/answers.sh runs it.  Next: book/answers_run.c. */
 #include "answers.h"
 #include "ref.h"
 #include "tests/20_clusters/model.h"
@@ -36,7 +36,7 @@ static void bytes(void)
     say("18.ratio", "%.2f", (double)sizeof kda / sizeof gdn, 1282.0 / 1028);
 }
 
-/* 02: where the plain formula is exactly 0, and what a deep gate leaves */
+/* 02: where the plain formula of softplus is 0; the factor of a strong gate */
 static void softplus(void)
 {
     float low = -30, high = 0;                      /* 0 at low, more at high */
@@ -59,13 +59,13 @@ static void softplus(void)
     say("02.subchunk", "%.1f", -16 * 5 / log(2), log2(exp(-80)));
 }
 
-/* 03: L of the example, and the operations of two inverses of 64 rows */
+/* 03: L of the example; operations of two ways to invert a triangle of 64 rows */
 static void solve(void)
 {
     say("03.L", "%.2f", 0.75 * (0.6 * 1 * exp2(-1 + 1) + 0.8 * 0 * exp2(-1 - 0)),
         ex_beta[1] * ex_k[1][0] * ex_k[0][0]);
     double rows = 0, block = 0;
-    for (int i = 0; i < 64; i++)                    /* row p of A has p + 1 numbers */
+    for (int i = 0; i < 64; i++)                    /* row p of A has p + 1 nonzeros */
         for (int p = 0; p < i; p++)
             rows += 2 * (p + 1);
     for (int i = 0; i < 16; i++)
@@ -77,7 +77,7 @@ static void solve(void)
     say("03.serial", "%.0f", 4 * block, 5440);
 }
 
-/* 04: operations a token against the length of a chunk */
+/* 04: operations per token as a function of the chunk length */
 static double flop(double C, double D) { return 6 * D * D + 5 * C * D + C * C / 3; }
 
 static void lengths(void)
@@ -93,8 +93,9 @@ static void lengths(void)
         (140629.0 + 1.0 / 3 - 98944 - 1.0 / 3) / (98944 + 1.0 / 3));
 }
 
-/* 04, 09: what share of a chunk's operations waits for the chunk before (or after) it.
- * A product of [m, k] and [k, n] has 2 m k n of them; a triangle counts as a square. */
+/* 04, 09: the share of a chunk's operations that depends on the chunk before (or
+ * after). A product of [m, k] and [k, n] has 2 m k n of them; a triangle counts as a
+ * square. */
 static double product(double m, double k, double n) { return 2 * m * k * n; }
 
 static void on_the_chain(void)
@@ -187,10 +188,10 @@ static void forms(void)
     say("07.R", "%.0f", first, 4);
 }
 
-/* 12, 14: what is kept, and what a chunk's edges cost */
+/* 12, 14: bytes saved for backward; the cost of a chunk's edges */
 static void kept(void)
 {
-    /* numbers a token and head of the two modes, 2 bytes each, one layer, in GB */
+    /* numbers per token and head in the two modes, 2 bytes each, one layer, in GB */
     say("12.layer_less", "%.1f", (2 * 128 + 2 * 64 + 3) * 2.0 * 8192 * 96 / 1e9,
         387 * 1572864.0 / 1e9);
     say("12.layer_all", "%.1f", (387 + 4 * 128 + 2 * 128 + 128 * 128 / 64) * 2.0 * 8192
@@ -203,8 +204,8 @@ static void kept(void)
     say("14.sums256", "%.3f", 2 * 4 * 5 / 256.0, 0.15625);
 }
 
-/* 18: the number of heads from which no split pays, folding for nothing; and with a
- * fold as long as a fiftieth of the pass, in at most 16 strips. */
+/* 18: does a split into 2 .. most strips pay for n heads, if the fold of each further
+ * strip takes this share of the pass? */
 static int pays(int n, double fold, int most)
 {
     for (int m = 2; m <= most; m++)

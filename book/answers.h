@@ -1,4 +1,4 @@
-/* answers.h -- a number on a page, and the same found otherwise: they must agree.
+/* answers.h -- prints a number of a page after comparing it with a second computation.
  *
  * Book: the exercises.  Checked by: tests/cli/answers.sh.  Next: book/answers.c. */
 #ifndef BOOK_ANSWERS_H

@@ -1,4 +1,4 @@
-/* answers_run.c -- the numbers in the answers that come from running the references.
+/* answers_run.c -- numbers in the answers that are computed by the references.
  *
  * Book: the exercises of chapters 01, 03, 05, 07, 09, 10, 14 and 19.
  * Checked by: tests/cli/answers.sh.  Next: book/precision.c. */
@@ -33,7 +33,7 @@ static void undecayed(void)
             S[i][j] = S[i][j] * exp2(ex_log2_decay[2][i]) + k[i] * e[j];
     for (int j = 0; j < V; j++)
         answer[j] = S[0][j] * k[0] + S[1][j] * k[1];
-    /* By hand, from the state that the page of chapter 01 prints after token 1. */
+    /* By hand, from the state that chapter 01 prints after token 1. */
     const double S1[K][V] = { { -0.085, 1.18 }, { -0.78, 0.24 } };
     for (int j = 0; j < V; j++) {
         const double by = v[j] - (0.8 * S1[0][j] - 0.6 * S1[1][j]);
@@ -45,7 +45,7 @@ static void undecayed(void)
     recurrence(3);
 }
 
-/* 03: alike keys, one gate: A is I and what stands just below */
+/* 03: alike keys, one gate: A is I plus the first subdiagonal */
 static void alike(void)
 {
     enum { n = 8, D = 4 };
@@ -82,7 +82,7 @@ static void alike(void)
         }
 }
 
-/* 05: the maps of tokens 0 and 1 multiplied by hand, and what they do to a state */
+/* 05: the maps of tokens 0 and 1 multiplied by hand, and applied to a state */
 static void maps(void)
 {
     const double A0[K][K] = { { 0.25, 0 }, { 0, 1 } };
@@ -102,7 +102,7 @@ static void maps(void)
     recurrence(3);
 }
 
-/* The nearest number of eight significant bits, or one of the two by chance. */
+/* x rounded to 8 significant bits: to nearest, or stochastically. */
 static double bf16(double x, int stochastic)
 {
     int e;
@@ -112,7 +112,7 @@ static double bf16(double x, int stochastic)
     return ldexp(low + up, e - 8);
 }
 
-/* 05 and 19: a number that forgets a factor 1 - 2^-10 a chunk, kept in bf16 */
+/* 05 and 19: a number that decays by 1 - 2^-10 per chunk, stored in bf16 */
 static void forgetting(void)
 {
     double truth = 1, kept = 1;
@@ -169,7 +169,7 @@ static void two_of_three(void)
     printf("@answer/19.three %.5f\n", sqrt(three / one));
 }
 
-/* 09: dU when dS is decayed before it is used, by the regime of the gates */
+/* 09: the error of dU if dS is decayed before it is used, per gate regime */
 enum { n9 = 512, C9 = 64, D9 = 16, chunks9 = n9 / C9 };
 static struct {
     double q[n9][D9], k[n9][D9], v[n9][D9], G[n9][D9], beta[n9], Aqk[n9][C9], A[n9][C9];
@@ -271,7 +271,7 @@ static void silent(void)
         fail("10: dbeta, dq and dg of a token with beta 0");
 }
 
-/* 14: which row comes from which rank, W = 4 */
+/* 14: the rank of each halo row, Wc = 4 */
 static void halos(void)
 {
     static const int64_t cu[] = { 0, 12 }, cuts[] = { 0, 5, 6, 6, 7, 12 };

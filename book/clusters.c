@@ -1,4 +1,4 @@
-/* clusters.c -- the cost model: floors of one GPU, forms of the exchange, two levels.
+/* clusters.c -- the cost model: bounds of one GPU, forms of the exchange, two levels.
  *
  * Book: chapters 18 and 20, which show what this prints.
  * Checked by: tests/18_hopper/checks.c
@@ -43,7 +43,7 @@ static void forms(const char *name, struct wire w)
                chain(w, R, 8), scan(w, R, 1));
 }
 
-/* What the text says of the table. */
+/* Numbers of the text, from the table. */
 struct said { double twice, far, hidden4, hidden64; int meet; };
 
 static struct said levels(double tokens)

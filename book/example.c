@@ -1,8 +1,8 @@
 /* example.c -- the worked example: the reference of each chapter on three tokens.
  *
- * Book: chapters 01 to 05, 07, 09 to 11; book.lua shows each section ("== name") where
- * it is asked for.  Checked by: make book, which compiles and runs it.
- * Next: book/example_more.c, book/example_whole.c. */
+ * Book: chapters 01 to 05, 07, 09 to 11; book.lua puts each section ("== name") into
+ * its chapter.  Checked by: make book, which compiles and runs it. Next:
+ * book/example_more.c, book/example_whole.c. */
 #include "example.h"
 
 /* ---- one rank's stages, 02 to 05, 09 to 11: what the chapters print */

@@ -1,4 +1,4 @@
-/* example.h -- the worked example's calls: plans, sizes, and what the recurrence says.
+/* example.h -- the worked example's calls: plans, sizes, and results of the recurrence.
  *
  * Book: all chapters.  Checked by: make book, which stops where a result differs from
  * the token recurrence by more than 1e-12.  Next: book/example.c. */
@@ -15,7 +15,7 @@
 
 enum { T = EX_T, K = EX_K, V = EX_V, C = EX_C, MOST = 3 };
 
-/* What the recurrence of chapter 01 says: the rest is held against it. */
+/* Results of chapter 01's recurrence, with which all others are compared. */
 static double g[T][K], o[T][V], ht[K][V], ones[T][V] = { { 1, 1 }, { 1, 1 }, { 1, 1 } };
 static double dq[T][K], dk[T][K], dv[T][V], dg[T][K], dbeta[T], dh0[K][V];
 static double worst;
@@ -83,7 +83,7 @@ static inline void fill(struct kcp_call *a, const struct kcp_plan *p, int r)
     fill((struct kcp_call *)&name, p, r);                                             \
     name.cu = p->ctx[r].cu; name.cn = p->ctx[r].cn; name.sc = p->ctx[r].sc
 
-/* The recurrence and its adjoint over the first n tokens, do being one everywhere. */
+/* The recurrence and its adjoint over the first n tokens, with do = 1. */
 static inline void recurrence(int n)
 {
     const int64_t cu[] = { 0, n };

@@ -1,7 +1,7 @@
 /* example_more.c -- the worked example in chapters 06, 14 and 16.
  *
  * Book: chapters 06, 14 and 16.  Checked by: make book, which stops if two ranks differ
- * from one or KDA told as another model from KDA.  Next: book/leaveout.c. */
+ * from one or KDA expressed as another model from KDA.  Next: book/leaveout.c. */
 #include "ref.h"
 #include "tokens.h"
 
@@ -28,7 +28,7 @@ static struct kcp_plan *plan_of(int R)
     return p;
 }
 
-/* ---- 06: what each rank of the example is told */
+/* ---- 06: the context of each rank of the example */
 static void plan(void)
 {
     struct kcp_plan *p = plan_of(2);

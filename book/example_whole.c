@@ -57,12 +57,12 @@ static void run(struct job *j)
     same(&j->dh0[0][0], &dh0[0][0], K * V, "dh0 on several ranks");
 }
 
-/* ---- the modes of the saved block, from the least kept to the most */
+/* ---- the modes of the saved block, from the smallest to the largest */
 static const struct { const char *name; enum kcp_save save; } modes[] = {
     { "light", KCP_SAVE_LIGHT }, { "recompute", KCP_RECOMPUTE },
     { "save all", KCP_SAVE_ALL } };
 
-/* Bytes a token-head of one rank's block, in bf16 and float. */
+/* Bytes per token and head of one rank's block, in bf16 and float. */
 static double bytes_kept(struct kcp_call c, int64_t tokens, int format)
 {
     const int64_t cu_seqlens[] = { 0, tokens };
@@ -107,7 +107,7 @@ static void heads(void)
     printf("          one rank               two ranks              three ranks\n");
 }
 
-/* Two numbers of each number of ranks. */
+/* A row with two numbers for each R. */
 static void row(const char *name, int t, const double *a, const double *b,
                 const double *c)
 {

@@ -1,9 +1,8 @@
-/* ladder.c -- chapter 17's numbers: what its kernels must do, and what was counted.
+/* ladder.c -- chapter 17's numbers: computed for its kernels, and measured.
  *
- * Book: chapter 17.  Checked by: itself, for each count is found in two ways.
+ * Book: chapter 17.  Checked by: itself, because each count is computed in two ways.
  * Next: book/precision.c.
- * What was counted comes from the newest table of bench/results/ that has the ladder,
- * by the names of its columns. */
+ * Measured numbers come from the newest table of bench/results/ that has the ladder. */
 #include "answers.h"
 #include "ref/17_warp.h"
 
@@ -25,8 +24,8 @@ static int cells(char *s, char **cell)
     return n;
 }
 
-/* A cell of a rung's row of this kind and so many heads, in the newest record; status 1
- * when nothing was recorded. */
+/* A cell of the newest record: the row of this rung, kind and number of heads. Exits
+ * with status 1 if there is none. */
 static double recorded(const char *kind, const char *rung, const char *heads,
                        const char *column)
 {
@@ -79,7 +78,7 @@ static void counter(const char *where, const char *format, double x)
     printf("\n");
 }
 
-/* How often a load of 32 lanes reads shared memory: 4 bytes a lane, a word once. */
+/* Reads of shared memory for a load of 32 lanes of 4 bytes; a word is read once. */
 static int reads(const int *byte)
 {
     int most = 1;
@@ -95,8 +94,8 @@ static int reads(const int *byte)
     return most;
 }
 
-/* The conflicts of a chunk in the third rung: of w a pair of keys in row g, of kg one
- * number of row e, or e + 1, in rows of 256 bytes; by eight warps. */
+/* Bank conflicts per chunk in the third rung, with rows of 256 bytes and eight warps: a
+ * lane reads a pair of keys of w in row g, and one number of kg in row e or e + 1. */
 static void by_hand(void)
 {
     int w[32], kg[32];
@@ -112,7 +111,7 @@ static void by_hand(void)
         1024 * 7 + 2048 * 3);
 }
 
-/* Of the fourth: blocks of 16 x 16 by ldmatrix, w, kg and u; rows of 256 bytes. */
+/* The fourth rung: ldmatrix on 16 x 16 blocks of w, kg and u, rows of 256 bytes. */
 static void by_ldmatrix(void)
 {
     static double tile[64 * 128], r[LANES][8];
@@ -130,8 +129,8 @@ static void per_chunk(const char *where, const char *rung, const char *column)
     counter(where, "%.0f", counted(rung, column) / CHUNKS / HEADS);
 }
 
-/* Clocks a chunk: of the whole kernel, and those in which the tensor cores worked; the
- * counter is an average over 132 processors, 96 of which have a head. */
+/* Cycles per chunk: of the whole kernel, and with busy tensor cores. The counter is an
+ * average over 132 SMs, 96 of which have a head. */
 static void clocks(const char *name, const char *rung)
 {
     char where[40];
@@ -173,7 +172,7 @@ int main(void)
     say("17.stages", "%.0f", floor(227 * 1024 / 49664.0), 4);
     /* w's descriptor at byte 0, keys 96 .. 111: second tile, third step */
     say("17.descriptor", "%.0f", 8192 / 16 + 2 * 32 / 16, 516);
-    /* what is under way when memory is busy: as it moved, for 0.7 us, 96 processors */
+    /* bytes in flight to keep memory busy: latency 0.7 us, 96 SMs */
     const double copy = timed("96", "copy");
     say("02.little", "%.0f", copy * 0.7e-6 / 132 / 1024, copy / 1e6 * 0.7 / 135168);
     say("17.little", "%.0f", copy * 0.7e-6 / HEADS / 1024, copy / 1e6 * 0.7 / 98304);

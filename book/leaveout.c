@@ -1,10 +1,10 @@
-/* leaveout.c -- what happens to dg when the terms that cancel are let into dG.
+/* leaveout.c -- the error of dg if the terms that cancel are not omitted from dG.
  *
  * Book: chapter 10, which shows what this prints.  Checked by: make book.
  * Next: book/precision.c.
  *
- * One chunk with all gates equal; the truth is the adjoint of the
- * recurrence, chapter 01. "in bf16" rounds each path's sum before it enters dG. */
+ * One chunk with all gates equal; the reference is the adjoint of chapter 01. "in bf16"
+ * rounds the sum of each path before it is added to dG. */
 #include "ref.h"
 #include "base/random.h"
 
@@ -71,7 +71,7 @@ static void references(void)
     }
 }
 
-/* The paths of chapter 10, each summed by itself; star: without i = j and last row. */
+/* The sums of chapter 10's paths, separately; star: without i = j and the last row. */
 static void paths(int star, int round)
 {
     static double dw[C][K], dkgb[C][K], dA[C][C], X[C][C], dL[C][C], dG[C][K];

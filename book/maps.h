@@ -12,7 +12,7 @@
 
 enum { K = 64, V = 64, W = V + K };
 
-/* What one token does: fade [i] is exp(g_i), once for each channel of the key. */
+/* One token; fade [i] is exp(g_i), the decay of key channel i. */
 struct token { double k[K], v[V], fade[K], beta; };
 
 static inline void map_begin(double X[K][W])
@@ -75,8 +75,9 @@ static inline double dot(double A[K][K], int p, int q)
     return s;
 }
 
-/* One-sided Jacobi: columns of A are turned until they are orthogonal, and R with them:
- * A_before = A R^T. Then the columns' lengths are the singular values. */
+/* One-sided Jacobi: rotates the columns of A until they are orthogonal, and R with
+ * them, so that A_before = A R^T. The lengths of the columns are the singular
+ * values. */
 static inline void jacobi(double A[K][K], double R[K][K])
 {
     memset(R, 0, sizeof(double) * K * K);
@@ -96,7 +97,7 @@ static inline void jacobi(double A[K][K], double R[K][K])
             }
 }
 
-/* Columns by length, the longest first. */
+/* Sorts columns by length, longest first. */
 static inline void by_length(double A[K][K], int order[K])
 {
     for (int p = 0; p < K; p++) {
@@ -107,8 +108,8 @@ static inline void by_length(double A[K][K], int order[K])
     }
 }
 
-/* The least rank whose best approximation of A is off by at most 1 % of a matrix with
- * these squares: of A itself, or of what A is a part of. */
+/* The smallest rank whose best approximation of A has an error of at most 1 % of a
+ * norm; `of` is its square: of A itself, or of a matrix that A is a part of. */
 static inline int rank_for_a_percent(double A_[K][K], double of)
 {
     static double A[K][K], R[K][K];
@@ -152,7 +153,7 @@ static inline double apart(double x[K][V], double y[K][V])
     return sqrt(d / n);
 }
 
-/* M of a map; less the diagonal D, of which 1 is a special case; A <- M - D. */
+/* A <- M - D, M of a map, D a diagonal. */
 static inline void map_M(double X[K][W], const double D[K], double A[K][K])
 {
     for (int i = 0; i < K; i++)

@@ -1,5 +1,5 @@
-/* parts.c -- two proposals whose verdict is a count of measured parts: chunk states
- * kept, micro-batches in a pipeline.
+/* parts.c -- two proposals judged by measured times of the parts: saving chunk states,
+ * and pipelining micro-batches.
  *
  * Book: chapter 20, which shows what this prints.  Checked by: make book, and
  * tests/20_clusters/batches.c, the simulation.  Next: book/figures/spectrum.c.
@@ -19,7 +19,7 @@ struct row {
     char file[80], form[16];
 };
 
-/* The fields of a line between tabs; returns how many. */
+/* Splits a line at tabs; returns the number of fields. */
 static int split(char *line, char *field[COLUMNS])
 {
     int n = 0;
@@ -33,7 +33,7 @@ static int split(char *line, char *field[COLUMNS])
     return n;
 }
 
-/* A column's value by its name; "" where the table has no such column. */
+/* The value of a column by name; "" if the table has no such column. */
 static const char *value(char *const name[], int names, char *const field[], int n,
                          const char *column)
 {
@@ -43,7 +43,7 @@ static const char *value(char *const name[], int names, char *const field[], int
     return "";
 }
 
-/* The row of a case, stage and form, one segment a rank. 0: the table has none. */
+/* Finds the row of a case, stage and form, one segment per rank. 0: none. */
 static int find(const char *path, const char *what, const char *stage, const char *form,
                 struct row *row)
 {
@@ -123,7 +123,7 @@ static struct row fastest(const char *what, const char *stage)
     return best;
 }
 
-/* ---- the state of every j-th chunk, kept by forward for backward */
+/* ---- the state of every j-th chunk, saved by forward for backward */
 static void kept(void)
 {
     static const char *const cases[] = { "kda_4x1", "gdn_4x1" };
@@ -190,12 +190,12 @@ static void batches(void)
     }
 }
 
-/* ---- floors: what the kernels of chapter 18 move, nothing else. Bytes a token-head,
- * K = V = 128, C = 64, as many value heads as heads: forward's factors, map and scan;
- * backward's dh_ext, which ranks add, and its states, reverse scan and finish. */
+/* ---- bounds: bytes that the kernels of chapter 18 move per token and head, K = V =
+ * 128, C = 64, HV = H: forward's factors, map and scan; backward's dh_ext (only with
+ * ranks), states, reverse scan and finish. */
 static const struct { double forward, backward; } bytes[] = {
-    { 1704 + 856 + 1448, 1192 + 1624 + 1960 + 3608 },          /* a gate a channel */
-    { 1197 + 602 + 1198, 942 + 5922 } };                       /* one a head */
+    { 1704 + 856 + 1448, 1192 + 1624 + 1960 + 3608 },         /* one gate per channel */
+    { 1197 + 602 + 1198, 942 + 5922 } };                       /* one per head */
 
 static void floors(void)
 {
@@ -229,7 +229,7 @@ static void floors(void)
     }
 }
 
-/* ---- short shards: the call, and the same from a graph, on a host that is busy */
+/* ---- short shards: a call, and the same call as a graph, on a busy host */
 static void replays(void)
 {
     static const char *const cases[] = { "kda_2x1_t1024_bare", "kda_2x1_t4096_bare" };
@@ -258,7 +258,7 @@ static void replays(void)
            one.part.exchange, sent.part.exchange, written.part.exchange);
 }
 
-/* ---- the exchange left out: what hiding all of it could gain at most */
+/* ---- without the exchange: the most that hiding it could gain */
 static void unsent(void)
 {
     static const struct { const char *what, *says; } list[] = {
@@ -291,7 +291,7 @@ static void unsent(void)
         printf("(no record has it yet)\n@20/unsent_most (not recorded yet)\n");
 }
 
-/* Whether any table has the case. */
+/* Does any table have the case? */
 static int is_recorded(const char *what, const char *stage, const char *form)
 {
     struct row row;
@@ -335,8 +335,8 @@ static void narrow(void)
         }
 }
 
-/* ---- eight GPUs, before anybody has run them: the work of four, halved; a hop of the
- * chain on four, seven times instead of three */
+/* ---- a prediction for eight GPUs: half of the work of four, and seven hops of the
+ * chain instead of three */
 static void eight(void)
 {
     static const struct { const char *four, *says, *name; } list[] = {

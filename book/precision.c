@@ -1,4 +1,5 @@
-/* precision.c -- what the chain of M costs in four arithmetics, emulated on the host.
+/* precision.c -- the error of a chain of maps in four arithmetics, emulated on the
+ * host.
  *
  * Book: chapter 19, which shows what this prints.  Checked by: bench/precision.cu, on a
  * GPU, and tests/19_precision/checks.c, its arithmetics.  Next: book/clusters.c. */
@@ -64,7 +65,8 @@ static void growth(int strong)
     }
 }
 
-/* Four ranks fold: S <- M_j S + h_j. bf16 rounds h, M or both, once, on the wire. */
+/* Four ranks fold: S <- M_j S + h_j, with h, M or both rounded once to bf16 for
+ * sending. */
 static void payload(void)
 {
     enum { RANKS = 8, ROUND_H = 1, ROUND_M = 2 };

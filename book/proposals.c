@@ -1,7 +1,7 @@
-/* proposals.c -- what some of the sources' optimisations would cost, measured.
+/* proposals.c -- the error of some approximations that the sources propose, measured.
  *
- * Book: chapter 20, which shows what this prints.  Checked by: make book.
- * Next: book/trained.c, the same of a trained model's keys.
+ * Book: chapter 20, which shows the output.  Checked by: make book.
+ * Next: book/trained.c, the same for a trained model's keys.
  *
  * Tokens are drawn as chapter 05's figure draws them: random unit keys, gates of a
  * given mean, beta = sigmoid(N(b,1)); K = V = 64. Keys may be alike: of cosine c. */
@@ -51,8 +51,8 @@ static struct token draw(const struct regime *g)
     return x;
 }
 
-/* The map of so many tokens, D the product of their decays; writes with beta under
- * `least` are left out, and counted. */
+/* Computes the map of `tokens` tokens, and D, the product of their decays. Leaves out
+ * writes with beta < least; returns their number. */
 static int stretch(const struct regime *g, int tokens, double least, double X[K][W],
                    double D[K])
 {
@@ -71,8 +71,8 @@ static int stretch(const struct regime *g, int tokens, double least, double X[K]
     return skipped;
 }
 
-/* ---- of which rank is M, to one per cent of |M|? */
-/* Prints the row; returns the rank of M - D, which is M - I where nothing decays. */
+/* ---- the rank of M, to 1 % of |M| */
+/* Prints a row; returns the rank of M - D (M - I without decay). */
 static int ranks_of(const struct regime *g, int tokens)
 {
     static double X[K][W], A[K][K], S[K][K], D[K];
@@ -126,7 +126,7 @@ static void low_rank(void)
     ranks_of(&regimes[3], SHARD);
 }
 
-/* ---- what the last rank's state suffers when every M travels as D + rank r */
+/* ---- the error of the last rank's state if every M is sent as D + rank r */
 static void exchanged(void)
 {
     static double X[RANKS][K][W], D[RANKS][K], M[K][K], exact[K][V], S[K][V];
@@ -172,7 +172,7 @@ static void exchanged(void)
     printf("@20/rank_state %.1f\n", said);
 }
 
-/* ---- what the last rank begins with, when it listens to its nearest ranks only */
+/* ---- the last rank's first state from its nearest ranks only */
 static void fold(double X[RANKS][K][W], int from, double S[K][V])
 {
     static double M[K][K];

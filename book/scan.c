@@ -127,7 +127,7 @@ static void example(void)
 enum form { SEQUENTIAL, SCAN, CHUNKED, FORMS };
 struct cost { double us; long kib; };
 
-/* Chapters 03 and 04 on the same gates, once they are logarithms summed by chunk. */
+/* Chapters 03 and 04 on the same gates (logarithms, summed within chunks). */
 static int chunked(const struct kcp_scan *a)
 {
     const int64_t n = a->T * a->K, m = a->T * a->C;
@@ -180,8 +180,8 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* In a process of its own: the best of three runs, and what the runs added to its
- * memory, after the heap's leftovers were used up. */
+/* In a separate process: the best of three runs, and the memory that the runs added
+ * after the heap's free blocks were used up. */
 static struct cost measure(enum form form, int k, int C, int64_t n)
 {
     static uint64_t seed;

@@ -1,12 +1,13 @@
-/* trained.c -- chapter 20's proposals on the keys, gates and beta of a trained model.
+/* trained.c -- chapter 20's proposals on the keys, gates and beta of a trained
+ * model.
  *
  * Book: chapter 20, which shows what this prints.  Checked by: make book.
  * Next: book/parts.c, the proposals whose verdict is a count of measured parts.
  *
- * book/data/keys.npy is what book/examples/torch/keys.py left: a model of two KDA
- * layers of two heads, K = V = 64, trained on the chapters of this book, 600 steps of
- * 512 bytes, to 1.92 nats a byte of text that it had not seen (the README); its first
- * 512 tokens are here. Small, but nobody chose its keys. */
+ * book/data/keys.npy was written by book/examples/torch/keys.py: the first 512
+ * tokens in a model of two KDA layers of two heads, K = V = 64, trained on this book
+ * for 600 steps of 512 bytes, to 1.92 nats per byte on held-out text (the README).
+ * The model is small, but its keys are learned. */
 #include "maps.h"
 #include "base/npy.h"
 
@@ -30,7 +31,7 @@ static struct token token_of(int head, int t)
     return x;
 }
 
-/* The map of tokens from .. from+n-1; writes with beta under least are left out. */
+/* The map of tokens from .. from+n-1, without writes with beta < least. */
 static int stretch(int head, int from, int n, double least, double X[K][W], double D[K])
 {
     int skipped = 0;
@@ -48,7 +49,7 @@ static int stretch(int head, int from, int n, double least, double X[K][W], doub
     return skipped;
 }
 
-/* ---- what the model made of its keys */
+/* ---- statistics of the model's keys, gates and beta */
 static void described(void)
 {
     printf("== 20-trained-keys\nfour heads of the trained model, first %d tokens of "
@@ -77,7 +78,7 @@ static void described(void)
     }
 }
 
-/* ---- the least share of entries, the largest first, that leaves out 1 % of |all| */
+/* ---- the smallest share of entries, largest first, whose rest is 1 % of |all| */
 static int larger(const void *a, const void *b)
 {
     const double x = fabs(*(const double *)a), y = fabs(*(const double *)b);
@@ -96,7 +97,7 @@ static double entries(double A_[K][K], double of)
     return 100. * n / (K * K);
 }
 
-/* Rows of S, the channels of the key: "only the important components". */
+/* The same for rows of S, the key channels: "only the important components". */
 static double rows_kept(double S[K][K])
 {
     double row[K] = { 0 }, left = 0, all = 0;
@@ -147,7 +148,7 @@ static void sparse(void)
            high_S, most);
 }
 
-/* ---- the state with which the last of eight ranks begins, from less than all */
+/* ---- the first state of the last of eight ranks, from part of the maps */
 static void fold(double X[RANKS][K][W], int from, double S[K][V])
 {
     static double M[K][K];
@@ -200,7 +201,7 @@ static void nearest(void)
            100 * least);
 }
 
-/* ---- for the figure: what is left of |M| and of |S| beyond rank r, by head */
+/* ---- for the figure: the norm of M and S outside their best rank-r parts, per head */
 static void spectrum(void)
 {
     static double X[K][W], A[K][K], R[K][K], left[2 * HEADS][K + 1];
