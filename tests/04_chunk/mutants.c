@@ -15,9 +15,18 @@ enum {
     STALE_GATE = 32, NO_GATE_K = 64, NO_GATE_Q = 128, NO_DIAGONAL = 256, ADDS_W = 512,
     WRONG_HEAD = 1024, H_AFTER = 2048, NO_DECAY = 4096, FULL_CHUNK = 8192,
     NOTHING = 16384, ONE_NAN = 32768, PER_TOKEN = 65536, TURNED = 131072,
+    ROUNDED = 1 << 18,
 };
 
 struct cut { int64_t t0; int rows, n, m; };
+
+/* What a kernel that stores a number in bf16 reads back. */
+static double bf16(double x)
+{
+    int e;
+    const double m = frexp(x, &e);
+    return ldexp(nearbyint(ldexp(m, 8)), e - 8);
+}
 
 static double key(const struct kcp_chunk *a, struct cut x, int64_t t, int i, int flags)
 {
@@ -61,13 +70,14 @@ static void one(const struct kcp_chunk *a, struct cut x, int flags, double *S)
     for (int r = 0; r < x.rows; r++) {
         const int64_t t = x.t0 + r;
         for (int v = 0; v < V; v++) {
-            double s = u[t][x.n][v], y = 0;
+            double s = u[t][x.n][v], y = 0, wS = 0;
             for (int i = 0; i < K; i++) {
                 const int at = i * V + v;
                 const double Siv = S[flags & TURNED ? at * K % (K * V) : at];
-                s += (flags & ADDS_W ? 1 : -1) * w[t][x.n][i] * Siv;
+                wS += (flags & ADDS_W ? -1 : 1) * w[t][x.n][i] * Siv;
                 y += scale * query(a, x, t, i, flags) * S[i * V + v];
             }
+            s -= flags & ROUNDED ? bf16(wS) : wS;
             v_new[t][x.n][v] = s;
             for (int j = 0; j <= r - !!(flags & NO_DIAGONAL); j++)
                 y += Aqk[t][x.n][j] * (flags & SCALE_TWICE ? a->scale : 1) *
@@ -115,10 +125,11 @@ static int wrong(void *args, int flags)
     return KCP_OK;
 }
 
-#define MUTANT(name, flags, why)                                                      \
+#define RECORD(name, flags, why, shapes)                                              \
     static int run_##name(void *a) { return wrong(a, flags); }                        \
     KCP_VARIANT(m04_##name) = { "04_chunk", "mutant_" #name, why, KCP_F64, KCP_HOST,  \
-                                "any", run_##name, NULL }
+                                shapes, run_##name, NULL }
+#define MUTANT(name, flags, why) RECORD(name, flags, why, "any")
 MUTANT(decay_first, DECAY_FIRST, "errata 7: decays S, then v_new = u - w S");
 MUTANT(no_gate_k, NO_GATE_K, "errata 9, 10: k without exp2(G_last - G)");
 MUTANT(no_gate_q, NO_GATE_Q, "errata 10: GDN's q without exp2(G)");
@@ -135,6 +146,9 @@ MUTANT(wrong_head, WRONG_HEAD, "GDN: value head n reads q, k of head n % H");
 MUTANT(h_after, H_AFTER, "h is the state at the chunk's end");
 MUTANT(short_tail, FULL_CHUNK, "a ragged chunk loses its last row");
 MUTANT(turned, TURNED, "w times S transposed");
+/* A bf16 kernel's S is rounded for its product, which moves w S as far. */
+RECORD(rounded, ROUNDED, "w S rounded to bf16 before it is subtracted from u",
+       "any, float only");
 MUTANT(writes_nothing, NOTHING, "returns at once");
 MUTANT(one_nan, ONE_NAN, "one NaN");
 

@@ -28,6 +28,7 @@ static int local(struct fore *x)
 {
     const struct kcp_forward *a = x->a;
     const int64_t TH = a->T * a->H, TV = a->T * a->HV;
+    const int64_t row = (int64_t)a->HV * a->KG, stride = (int64_t)a->H * a->KG;
     STAGE(kcp_gate, gate);
     gate.pass = KCP_FORWARD;
     gate.q_raw = a->q_raw; gate.k_raw = a->k_raw; gate.g_raw = a->g_raw;
@@ -36,6 +37,13 @@ static int local(struct fore *x)
     gate.rstd_q = zeros(x, TH); gate.rstd_k = zeros(x, TH);
     gate.beta = x->beta = zeros(x, TV);
     gate.g = x->g = zeros(x, TV * a->KG); gate.G = x->G = zeros(x, TV * a->KG);
+    if (x->f & GATE_STRIDE) {
+        double *g = zeros(x, TV * a->KG);
+        for (int64_t t = 0; t < a->T && !x->full; t++)
+            memcpy(g + t * row, (const double *)a->g_raw + t * stride,
+                   sizeof *g * (size_t)row);
+        gate.g_raw = g;
+    }
 
     STAGE(kcp_wy, wy);
     wy.q = x->q; wy.k = x->k; wy.v = a->v; wy.G = x->G; wy.beta = x->beta;
@@ -151,4 +159,5 @@ MUTANT(no_layout, NO_LAYOUT, "reads and writes [K,V] where [V,K] is asked for");
 MUTANT(own_scale, OWN_SCALE, "errata 15: scale is K^-1/2 whatever is asked");
 MUTANT(ht_early, HT_EARLY, "ht is the state before the last segment");
 MUTANT(empty_ht, EMPTY_HT, "ht of a sequence without tokens is 0, not h0");
+MUTANT(gate_stride, GATE_STRIDE, "HV > H: rows of the raw gate are H heads apart");
 MUTANT(writes_nothing, NOTHING, "returns at once");

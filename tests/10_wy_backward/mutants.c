@@ -15,6 +15,7 @@ enum {
     OVERWRITE = 1024, EXCLUSIVE = 2048, BASE_2 = 4096, NO_DW = 8192, NO_SCALE = 16384,
     DBETA_SHORT = 32768, STALE_GATE = 1 << 16, NO_ROWS = 1 << 17, NOTHING = 1 << 18,
     FIRST_KEY = 1 << 19, ONE_CHUNK = 1 << 20, H_TURNED = 1 << 21,
+    DIVIDED = 1 << 22, ROUNDED = 1 << 23,
 };
 
 /* x rounded to bf16, as a kernel that stores a sum in bf16 reads it. */
@@ -87,11 +88,14 @@ static void through_A(const struct kcp_wy_backward *a, const struct cut *x)
             }
             const double b = beta[x->t0 + (f & BETA_I ? i : j)][n];
             x->dA[i * C + j] = i == j ? 0 : s * b;
+            if (f & ROUNDED) x->dA[i * C + j] = bf16(x->dA[i * C + j]);
         }
     for (int i = 0; i < x->rows; i++)
-        for (int j = 0; j < i; j++)
+        for (int j = 0; j < i; j++) {
             for (int p = 0; p <= j; p++)
                 x->X[i * C + j] += x->dA[i * C + p] * A[x->t0 + j][n][p];
+            if (f & ROUNDED) x->X[i * C + j] = bf16(x->X[i * C + j]);
+        }
     for (int i = 0; i < x->rows; i++)
         for (int j = 0; j < i; j++)
             for (int p = i; p < x->rows; p++) {
@@ -172,6 +176,7 @@ static void gather(const struct kcp_wy_backward *a, const struct cut *x)
                         + x->dkt[e] + ii * q[t][m][d];
             dbeta[t][n] += Edkgb * kd + (f & DBETA_SHORT ? 0 : x->dk2[e] * kd);
         }
+        if (f & DIVIDED) dbeta[t][n] *= b / (b + 1e-10);
     }
     for (int e = 0; e < KG; e++) {
         double sum = 0, last = 0, hdS = 0;
@@ -230,13 +235,14 @@ static int mutate(struct kcp_wy_backward *a, int flags)
     return KCP_OK;
 }
 
-#define RECORD(ident, name, flags, why)                                               \
+#define RECORD(ident, name, flags, why, shapes)                                       \
     static int run_##ident(void *args) { return mutate(args, flags); }                \
     KCP_VARIANT(m10_##ident) = { "10_wy_backward", name, why, KCP_F64, KCP_HOST,       \
-                                 "any shape", run_##ident, NULL }
-#define MUTANT(ident, flags, why) RECORD(ident, "mutant_" #ident, flags, why)
+                                 shapes, run_##ident, NULL }
+#define MUTANT(ident, flags, why)                                                     \
+    RECORD(ident, "mutant_" #ident, flags, why, "any shape")
 
-RECORD(twin, "twin", 0, "the same code, every flag off");
+RECORD(twin, "twin", 0, "the same code, every flag off", "any shape");
 MUTANT(beta_outside, BETA_OUTSIDE, "errata 34: beta_j outside the sum");
 MUTANT(diagonal, DIAGONAL, "errata 38: i = j let into dG, from dq2, dkt kept in bf16");
 MUTANT(last_row, LAST_ROW, "errata 38: the last row's k dk_s let into dG, in bf16");
@@ -258,4 +264,8 @@ MUTANT(dbeta_short, DBETA_SHORT, "dbeta without the sum over dk2 k");
 MUTANT(stale_gate, STALE_GATE, "off by one: G_last of the last row but one");
 MUTANT(wrong_chunk, ONE_CHUNK, "off by one: h and dS of the chunk before");
 MUTANT(h_turned, H_TURNED, "errata 29: dO S, reads h as [V,K]");
+MUTANT(divided, DIVIDED, "dbeta as a row's sum over beta + 1e-10: 0 where beta is 0");
+/* A bf16 kernel rounds A and dU, which moves dL as far. */
+RECORD(rounded, "mutant_rounded", ROUNDED,
+       "dA and dA A^T rounded to bf16 on the way to dL", "any shape, float only");
 MUTANT(writes_nothing, NOTHING, "returns at once");

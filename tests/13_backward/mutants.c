@@ -10,7 +10,7 @@
 extern const struct kcp_variant m09_decay_first, m09_in_order, m10_beta_outside,
     m10_undecayed, m10_diagonal, m11_decay_first, m11_in_order, m11_no_end, m10_shorter,
     m10_shorter_not_turned, m10_shorter_last_row, m10_shorter_unrounded,
-    m11_head_0;
+    m10_divided, m11_head_0;
 
 static int chunks(struct wrong_rank *x, int part)
 {
@@ -133,6 +133,8 @@ MUTANT(outward, "errata 19: folds from the nearest later rank outward",
        .flags = OUTWARD);
 MUTANT(beta_outside, "errata 34: beta outside the sum", .wy10 = &m10_beta_outside);
 MUTANT(diagonal, "errata 38: what cancels let into dG", .wy10 = &m10_diagonal);
+MUTANT(divided, "dbeta as a row's sum over beta + 1e-10: 0 where beta is 0",
+       .wy10 = &m10_divided);
 MUTANT(no_dht, "drops dht", .flags = NO_DHT);
 MUTANT(no_dht_map, "drops dht where it enters the map", .m11 = &m11_no_end);
 MUTANT(head_0, "dS that leaves a rank decays by head 0's gates: wrong gradients on all"

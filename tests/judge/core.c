@@ -111,9 +111,11 @@ static void judge_mutant(struct isolated *x, int n, const struct options *o,
 {
     const struct kcp_stage *s = x->stage;
     const struct kcp_variant *v = x->variant;
-    const int last = strstr(v->shapes, "double only") ? KCP_F64 : KCP_BF16;
+    int last = KCP_BF16;
     struct verdict t;
     char line[160] = "";
+    if (strstr(v->shapes, "double only")) last = KCP_F64;
+    if (strstr(v->shapes, "float only")) last = KCP_F32;
     for (int judged = KCP_F64; judged <= last; judged++) {
         const int at = rejected_by(x, n, judged, &t);
         if (at < 0 && !is_decidable(s, v, o, judged)) {
