@@ -1,8 +1,8 @@
 # text.mk -- make run: the layer on real text on several ranks.   RANKS= TEXT= STEPS=
 # --wrap redirects these calls to bench/text/trace.c, which measures time.
 
-text_wrap := ref_gate ref_wy ref_affine ref_chunk ref_chunk_backward ref_wy_backward \
-             ref_merge_backward ref_conv kcp_exchange_run
+text_wrap := $(addprefix kcp_ref_,gate wy affine chunk chunk_backward wy_backward \
+               merge_backward conv) kcp_exchange_run
 text_obj  := $(call obj,$(wildcard bench/text/*.c) $(base))
 
 $B/kcp-text: $(call obj,$(ref) $(comm) $(mpi)) $(text_obj)

@@ -61,14 +61,14 @@ void trace_mark(enum mark mark, int back, double from, double busy_from)
     }
 #define EITHER(a, forward, backward) ((a)->pass == KCP_FORWARD ? forward : backward)
 
-BETWEEN(kcp_gate, ref_gate, EITHER(a, MARK_GATE, MARK_GATE_BACK), a->pass)
-BETWEEN(kcp_conv, ref_conv, EITHER(a, MARK_CONV, MARK_CONV_BACK), a->pass)
-BETWEEN(kcp_wy, ref_wy, MARK_WY, 0)
-BETWEEN(kcp_affine, ref_affine, MARK_AFFINE, 0)
-BETWEEN(kcp_chunk, ref_chunk, MARK_CHUNK, 0)
-BETWEEN(kcp_chunk_backward, ref_chunk_backward, MARK_CHUNK_BACK, 1)
-BETWEEN(kcp_merge_backward, ref_merge_backward, MARK_MERGE_BACK, 1)
-BETWEEN(kcp_wy_backward, ref_wy_backward, MARK_WY_BACK, 1)
+BETWEEN(kcp_gate, kcp_ref_gate, EITHER(a, MARK_GATE, MARK_GATE_BACK), a->pass)
+BETWEEN(kcp_conv, kcp_ref_conv, EITHER(a, MARK_CONV, MARK_CONV_BACK), a->pass)
+BETWEEN(kcp_wy, kcp_ref_wy, MARK_WY, 0)
+BETWEEN(kcp_affine, kcp_ref_affine, MARK_AFFINE, 0)
+BETWEEN(kcp_chunk, kcp_ref_chunk, MARK_CHUNK, 0)
+BETWEEN(kcp_chunk_backward, kcp_ref_chunk_backward, MARK_CHUNK_BACK, 1)
+BETWEEN(kcp_merge_backward, kcp_ref_merge_backward, MARK_MERGE_BACK, 1)
+BETWEEN(kcp_wy_backward, kcp_ref_wy_backward, MARK_WY_BACK, 1)
 
 /* The exchange: its time, its traffic, and the traffic by the formula. */
 int __real_kcp_exchange_run(const struct kcp_exchange *x);
