@@ -55,7 +55,8 @@ static int load_input(struct run *x, const struct kcp_stage *s,
         return -1;
     struct tensor *a = tensor_find(&x->a, f->name);
     snprintf(a->file, sizeof a->file, "%s", file);
-    if (!x->stage && x->o.gate == KCP_GATE_RAW && strncmp(f->shape, "HV", 2) == 0)
+    if (!x->stage && x->o.gate == KCP_GATE_RAW &&
+        (strcmp(f->name, "A_log") == 0 || strcmp(f->name, "dt_bias") == 0))
         x->note = "A_log.npy and dt_bias.npy: not used by --gate raw, gradients 0";
     return check_input(x, f, a);
 }

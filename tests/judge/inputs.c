@@ -252,6 +252,24 @@ enum source source_of(const struct kcp_stage *s)
     return s->ranks ? OF_LAYER : OF_CHAPTERS;
 }
 
+/* Optional inputs of stages of ranks that a function above draws, as its words say. */
+static const char drawn[] = " A_log dt_bias h0 dht weight bias x0 dxt drop active o0 "
+                            "dot a b omega ";
+
+/* Any other one, which a stage's table may get: given where the case number is even. */
+static void draw_more(struct tensor_set *b, const struct kcase *k,
+                      const struct kcp_stage *s)
+{
+    char name[32];
+    for (int i = 0; i < s->nfields && s->ranks && k->id % 2 == 0; i++) {
+        const struct kcp_field *f = &s->fields[i];
+        snprintf(name, sizeof name, " %s ", f->name);
+        if (field_in(f) && f->when == KCP_MAYBE && !strstr(drawn, name))
+            fill_normal(tensor_add(b, f->name, f->shape, f->store, &k->call), k->seed,
+                        1);
+    }
+}
+
 int inputs_draw(struct tensor_set *b, const struct kcase *k, const struct kcp_stage *s,
                 enum kcp_storage storage)
 {
@@ -261,6 +279,7 @@ int inputs_draw(struct tensor_set *b, const struct kcase *k, const struct kcp_st
     case OF_FAMILY: draw_family(b, k); break;
     default: draw_layer(b, k);
     }
+    draw_more(b, k, s);
     tensor_set_round(b, storage);
     return KCP_OK;
 }
