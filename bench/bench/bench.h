@@ -21,7 +21,7 @@ struct bench {                         /* the options, and the controls */
     int tokens, save;                  /* -T; --save: enum kcp_save, or 2 for none */
     int ranks;                         /* of whole layers; 0: stages */
     int from, to, factor;              /* a sweep over tokens if to > from */
-    const char *stage, *stages, *variant, *against, *backend, *forms;
+    const char *stage, *stages, *variant, *backend, *forms;
     const char *tsv;
     int judge, wrong;                  /* rows are judged; the number that failed */
     int rows;                          /* written to --tsv */
@@ -109,15 +109,20 @@ double cost_flops(const struct kcp_stage *s, const struct kcp_call *c);
 /* Inputs that are never timed: 14's rows before and after sequences. */
 int    is_left_out(const struct kcp_field *f);
 
-/* record.c: does --against have a row of this case?
- * print.c: a line and a row per variant. */
-int   same_case(const struct bench *b);
+/* print.c: a line and, with --tsv, a row per variant. */
 void  print_heads(const struct runner *x);
 int   has_pass(const struct kcp_stage *s);
 struct judged;
 void  print_row(const struct runner *x, const struct kcp_stage *st,
                 const struct kcp_variant *v, const struct kcp_call *c,
                 const struct times *t, const struct judged *j);
+/* record.c: a row of --tsv, the first one after a line of column names. */
+void  tsv_row(const struct runner *x, const struct kcp_stage *st,
+              const struct kcp_variant *v, const struct kcp_call *c,
+              const struct times *t, double bytes, double flops,
+              const struct judged *j);
+/* "recompute", "all", "light" or "none": the saved block. */
+const char *save_word(const struct bench *b);
 
 #ifdef __cplusplus
 }

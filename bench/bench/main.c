@@ -6,7 +6,7 @@
  * Inputs are computed by a chain of variants on the device. At these shapes buffers are
  * far larger than the L2 cache.
  */
-#include "record.h"
+#include "bench.h"
 #include "base/program.h"
 #include "kcp_mpi.h"
 #include <string.h>
@@ -80,8 +80,6 @@ static int kcp_bench(int argc, char **argv)
     struct bench b = { .warmup = 20, .iters = 100 };
     const int status = bench_options(argc, argv, &b);
     if (status) return status < 0 ? 0 : status;
-    if (b.against && !same_case(&b))
-        return bench_bad("--against", b.against, "a record of this case");
     const struct memory *m = device_memory();
     if (!m) {
         fprintf(stderr, "kcp-bench: no GPU found: nothing was timed\n");

@@ -141,8 +141,7 @@ static int settle(struct bench *b)
     if (!b->lengths && c->N > 1 && c->N > c->T / 16)
         return bench_bad("--sequences", "", "sixteen tokens a sequence or more");
     if (c->NS > c->T) return bench_bad("--segments", "", "at most -T");
-    if (b->to > b->from && (b->tsv || b->against))
-        return bench_bad("-e", "", "one size with --tsv and --against");
+    if (b->to > b->from && b->tsv) return bench_bad("-e", "", "one size with --tsv");
     if (b->tsv && access(b->tsv, F_OK) == 0)
         return bench_bad("--tsv", b->tsv, "a file that does not exist yet");
     if (b->backend && strcmp(b->backend, "nccl") && strcmp(b->backend, "threads"))

@@ -2,7 +2,7 @@
  *
  * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: record.c.
  */
-#include "record.h"
+#include "judged.h"
 #include <math.h>
 
 int has_pass(const struct kcp_stage *s)
@@ -29,8 +29,7 @@ void print_heads(const struct runner *x)
     else
         printf("%-18s%-9s%-22s%10s%10s%10s%9s%9s%8s", "stage", "pass", "variant", "us",
                "p10", "p90", "GB/s", "TFLOP/s", "% floor");
-    printf("%s\n", b->against ? "   / then" : "");
-    if (b->against) printf("# last: as a multiple of the time in %s\n", b->against);
+    printf("\n");
 }
 
 void print_row(const struct runner *x, const struct kcp_stage *st,
@@ -41,9 +40,7 @@ void print_row(const struct runner *x, const struct kcp_stage *st,
     const double bytes = cost_bytes(st, c, v->storage), flops = cost_flops(st, c);
     const double floor_us = fmax(bytes / b->copy, flops / b->product) * 1e6;
     const double share = 100 * floor_us / t->median, rate = flops / t->median / 1e6;
-    struct cells row;
     if (x->world->r) return;
-    row_cells(&row, x, st, v, c);
     const char *pass = c->pass ? "backward" : "forward";
     if (b->ranks)
         printf("%-12s%-16s%-13s%5d%10.1f%9.1f%9.1f%9.1f%9.1f%9.1f%9.1f%9.1f%8.1f",
@@ -55,11 +52,8 @@ void print_row(const struct runner *x, const struct kcp_stage *st,
         printf("%-18s%-9s%-22s%10.1f%10.1f%10.1f%9.0f%9.1f%8.1f", st->name,
                has_pass(st) ? pass : "", v->name,
                t->median, t->low, t->high, bytes / t->median / 1e3, rate, share);
-    const double then = b->against ? recorded_us(b, &row) : 0;
     if (t->replay > 0) printf("  replayed %.1f for %.1f", t->replay, t->replay_beside);
     if (t->unsent > 0) printf("  unsent %.1f for %.1f", t->unsent, t->unsent_beside);
-    if (then > 0) printf("%9.3f", t->median / then);
-    else if (b->against) printf("%9s", "-");
     if (j->outcome != NA)
         printf("  %s %s %.1e of %.1e", outcome_name[j->outcome], j->worst.field,
                j->worst.err, j->worst.tol);
@@ -69,6 +63,5 @@ void print_row(const struct runner *x, const struct kcp_stage *st,
                " %.9g, should be %.9g\n", st->name, v->name, j->worst.field,
                j->worst.head, j->worst.err, j->worst.tol, j->worst.field,
                j->worst.where, j->worst.got, j->worst.want);
-    time_cells(&row, x, t, bytes, flops, j);
-    if (x->tsv) tsv_row(x, &row);
+    if (x->tsv) tsv_row(x, st, v, c, t, bytes, flops, j);
 }
