@@ -192,8 +192,8 @@ static int rank_forward(struct run *x, struct rank *a, struct kcp_comm *comm)
     if (x->both && !(a->f.saved = saved_alloc(x, a->f.saved_bytes)))
         return KCP_NO_MEMORY;
     status = status ? status : stage_call(x, stage_of("08"), &a->f, comm);
-    report->sent_forward = comm->traffic;
-    report->forward = seconds_now() - start;
+    report->sent[KCP_FORWARD] = comm->traffic;
+    report->seconds[KCP_FORWARD] = seconds_now() - start;
     if (!status && x->o.truncate > 0)
         kcp_wire_told(comm, &report->cut);
     const union pass_args forward = { .forward = a->f };
@@ -225,8 +225,8 @@ static int rank_backward(struct run *x, struct rank *a, struct kcp_comm *comm)
         a->conv[i].dy = a->y[i + 3];
         status = stage_call(x, stage_of("14"), &a->conv[i], comm);
     }
-    report->sent_backward = comm->traffic;
-    report->backward = seconds_now() - start;
+    report->sent[KCP_BACKWARD] = comm->traffic;
+    report->seconds[KCP_BACKWARD] = seconds_now() - start;
     return status;
 }
 

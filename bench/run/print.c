@@ -20,12 +20,11 @@ static void print_rank(const struct run *x, int r)
     owners_text(x->plan, r, tokens, sizeof tokens);
     if (t->alive >= 0)
         snprintf(alive, sizeof alive, "%.2g", t->alive);
-    printf("%5d  %-17s %5d %6d %7s %11" PRId64 " %5" PRId64 " %8.3f %11" PRId64
-           " %5" PRId64 " %8.3f\n",
-           r, tokens, c->n_local, c->NC, alive, t->sent_forward.bytes,
-           t->sent_forward.messages + t->sent_forward.collectives, t->forward,
-           t->sent_backward.bytes,
-           t->sent_backward.messages + t->sent_backward.collectives, t->backward);
+    printf("%5d  %-17s %5d %6d %7s", r, tokens, c->n_local, c->NC, alive);
+    for (int pass = 0; pass < 2; pass++)
+        printf(" %11" PRId64 " %5" PRId64 " %8.3f", t->sent[pass].bytes,
+               t->sent[pass].messages + t->sent[pass].collectives, t->seconds[pass]);
+    printf("\n");
 }
 
 /* What --wire and --truncate did. */

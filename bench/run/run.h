@@ -38,9 +38,9 @@ struct sizes { int64_t of[LETTERS]; int gdn; };
 
 /* What one rank reports: seconds, bytes sent, bytes saved. */
 struct rank_report {
-    double forward, backward;
+    double seconds[2];                     /* of each enum kcp_pass */
     double alive;                          /* below 0: no state enters this rank */
-    struct kcp_traffic sent_forward, sent_backward;
+    struct kcp_traffic sent[2];
     size_t saved[3];                       /* of each mode of enum kcp_save */
     struct kcp_wire_told cut;              /* of forward, with --truncate */
 };
@@ -129,11 +129,11 @@ int  rank_status(struct kcp_comm *comm, int status);
 int  relative_read(struct run *x);
 int  relative_has(const struct run *x, const char *field);
 int  relative_needs(const struct run *x, const char *field);
-int  relative_rank(struct kcp_comm *comm, void *x);
 /* alive.c: |M|_F / sqrt(K) of the sequence that enters this rank. */
 union pass_args {
     struct kcp_call call;
     struct kcp_forward forward;
+    struct kcp_backward backward;
     struct kcp_family family;
     struct kcp_scan scan;
 };

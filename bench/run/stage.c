@@ -72,23 +72,47 @@ static int before_13(struct run *x, struct kcp_comm *comm, struct kcp_backward *
     return status;
 }
 
+/* What forward keeps for backward: 13's block, and the initial states of 16. */
+static int keep(struct run *x, struct kcp_comm *comm, union pass_args *a, void **kept)
+{
+    const struct kcp_call *c = &a->call;
+    const size_t state = (size_t)c->HV * (size_t)c->K * (size_t)c->V;
+    if (x->stage == stage_of("13") && !*kept) {
+        const int status = before_13(x, comm, &a->backward);
+        *kept = (void *)a->backward.saved;
+        return status;
+    }
+    if (x->stage != stage_of("16") || !x->both)
+        return KCP_OK;
+    size_t *bytes = &x->report[comm->r].saved[0];
+    *bytes = (size_t)kcp_saved_states(c) * state * (x->gpu ? sizeof(float)
+                                                           : sizeof(double));
+    if (!*kept)
+        *kept = saved_alloc(x, *bytes + 8);
+    a->family.h_kept = *kept;
+    return *kept ? KCP_OK : KCP_NO_MEMORY;
+}
+
 static int stage_rank(struct kcp_comm *comm, void *arg)
 {
     struct run *x = arg;
-    void *args = malloc(x->stage->args), *saved = NULL;
-    int status = args ? KCP_OK : KCP_NO_MEMORY;
-    for (int pass = x->from; pass <= x->to; pass++) {
-        if (!status)
-            rank_args(x, x->stage, comm, (enum kcp_pass)pass, args);
-        if (!status && x->stage == stage_of("13")) {
-            status = before_13(x, comm, args);
-            saved = (void *)((struct kcp_backward *)args)->saved;
-        }
-        status = status ? status : stage_call(x, x->stage, args, comm);
+    struct rank_report *report = &x->report[comm->r];
+    union pass_args *a = calloc(1, sizeof *a + x->stage->args);
+    void *kept = NULL;
+    int status = a ? KCP_OK : KCP_NO_MEMORY;
+    for (int pass = x->from; pass <= x->to && !status; pass++) {
+        comm->traffic = (struct kcp_traffic){ 0, 0, 0 };
+        rank_args(x, x->stage, comm, (enum kcp_pass)pass, a);
+        status = keep(x, comm, a, &kept);
+        const double start = seconds_now();
+        status = status ? status : stage_call(x, x->stage, a, comm);
+        report->sent[pass] = comm->traffic;
+        report->seconds[pass] = seconds_now() - start;
+        if (!status && x->relative && pass == KCP_FORWARD)
+            status = rank_alive(x, x->stage, a, &report->alive);
     }
-    x->report[comm->r].sent_forward = comm->traffic;
-    saved_free(x, saved);
-    free(args);
+    saved_free(x, kept);
+    free(a);
     return rank_status(comm, status);
 }
 
@@ -112,8 +136,7 @@ int stage_run(struct run *x)
         return -1;
     if (!x->report && !(x->report = calloc(1, sizeof *x->report)))
         return run_error(x, RUN_FAILED, "--stage", "out of memory");
-    if (ranks_run(x, x->stage->ranks ? x->plan->R : 1,
-                 x->relative ? relative_rank : stage_rank) != 0)
+    if (ranks_run(x, x->stage->ranks ? x->plan->R : 1, stage_rank) != 0)
         return -1;
     return x->relative && x->mpi.r == 0 ? outs_check(x) : 0;
 }

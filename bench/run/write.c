@@ -120,21 +120,12 @@ static int write_one(struct run *x, const struct tensor *a, const char *folder)
     return bad;
 }
 
-static int sync_folder(const char *path)
-{
-    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const int bad = fd < 0 || fsync(fd) != 0;
-    if (fd >= 0)
-        close(fd);
-    return bad ? -1 : 0;
-}
-
 static int write_all(struct run *x, const char *folder)
 {
     for (int i = 0; i < x->a.n; i++)
         if (x->a.t[i].out && write_one(x, &x->a.t[i], folder) != 0)
             return -1;
-    return sync_folder(folder) != 0 ? file_error(x, folder) : 0;
+    return 0;
 }
 
 static void remove_all(const struct run *x, const char *folder)
@@ -152,7 +143,7 @@ static void remove_all(const struct run *x, const char *folder)
  * is there now is moved away with --force alone: another run may have made it. */
 static int take_name(struct run *x, const char *folder)
 {
-    char old[NPY_NAME + 8], parent[NPY_NAME];
+    char old[NPY_NAME + 8];
     old_name(x, old);
     int bad = rename(folder, x->target);
     const int full = bad && (errno == ENOTEMPTY || errno == EEXIST);
@@ -160,11 +151,9 @@ static int take_name(struct run *x, const char *folder)
         bad = rename(x->target, old);
         bad = bad ? bad : rename(folder, x->target);
     }
-    if (!bad)
-        return sync_folder(parent_of(x, parent)) ? file_error(x, parent) : 0;
-    return run_error(x, RUN_BAD, "--out", "cannot rename %s to %s: %s; the "
-                     "results are complete in the first", folder, x->target,
-                     strerror(errno));
+    return !bad ? 0 : run_error(x, RUN_BAD, "--out", "cannot rename %s to %s: %s; the "
+                                "results are complete in the first", folder, x->target,
+                                strerror(errno));
 }
 
 int outputs_write(struct run *x)
