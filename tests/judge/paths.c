@@ -113,14 +113,16 @@ int paths_judged_by(const struct kcp_path *p, const char *stage)
 
 const char *paths_reached_by(const struct kcp_path *p, const char *stage)
 {
+    const char *first = NULL;
     if (!strcmp(p->stage, stage)) return p->kernel;
     for (int i = 0; i < kcp_npaths && paths_judged_by(p, stage); i++) {
         const struct kcp_path *back = &kcp_paths[i];
-        if (!strcmp(back->stage, stage) && back->storage == p->storage &&
-            back->format == p->format)
-            return back->kernel;
+        if (strcmp(back->stage, stage) || back->storage != p->storage ||
+            back->format != p->format) continue;
+        if (strstr(back->K, p->K) && strstr(back->V, p->V)) return back->kernel;
+        if (!first) first = back->kernel;
     }
-    return NULL;
+    return first;
 }
 
 /* With --ranks no case reaches a row that needs another number of ranks. */

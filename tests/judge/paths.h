@@ -44,7 +44,8 @@ const struct kcp_device *paths_device(void);
  * 13, whose cases run it first. */
 int paths_judged_by(const struct kcp_path *p, const char *stage);
 /* The kernel of the stage for which cases of the row are drawn: the row's kernel, or
- * the first of 13 that reads the block which a row of 08 writes. NULL: none. */
+ * the first of 13 that reads the block which a row of 08 writes, if one does in all of
+ * the row's sizes. NULL: none. */
 const char *paths_reached_by(const struct kcp_path *p, const char *stage);
 /* From here on paths are counted for seed 0, 1, ... of several. */
 void paths_count_for(int seed);
