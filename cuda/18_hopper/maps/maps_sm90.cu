@@ -120,6 +120,28 @@ static __device__ __forceinline__ void gdn_map_consumer(
 // next window's factors are computed concurrently.
 struct map_walk { int walks, from, to, only_h; };
 
+// One thread's part of the columns v0 .. of the map of stretch z, head n.
+template <int K, int WGS, int kda, int blocks>
+static __device__ __forceinline__ void map_consumers(
+    const struct forward_params &x, const struct map_walk &w, int z, int n, int v0,
+    int of_v, struct scan_storage<K, WGS, MAP_SCAN, kda> &smem)
+{
+    const int VK = x.a.V + K;
+    const int64_t v = v0 + threadIdx.x / 32 * 16, column = v + (of_v ? 0 : x.a.V);
+    const int64_t state = ((int64_t)(w.walks ? w.to : z) * x.a.HV + n) * K;
+    const int64_t before = ((int64_t)w.from * x.a.HV + n) * K;
+    const int64_t own = ((int64_t)x.own[z] * x.a.HV + n) * K * x.a.V + v;
+    const float *begin = own < 0 ? NULL : (const float *)x.h_own + own;
+    float S[K / 8][4];
+    if (w.walks && w.from >= 0)
+        load_state<K>(S, (const float *)x.maps + before * VK + column, 1, VK);
+    else if (of_v) load_state<K>(S, begin, 1, x.a.V);
+    else set_identity<K>(S, v);
+    if constexpr (kda) kda_map_consumer<K, WGS, blocks>(x, z, of_v, smem, S);
+    else gdn_map_consumer<K, WGS, blocks>(x, z, of_v, smem, S);
+    store_state<K>((float *)x.maps + state * VK + column, 1, VK, S);
+}
+
 // Bound: the tensor core, 4 C K (V + K) + 2 C^2 (V + K) flops per chunk and head; 4K +
 // 1.25C + 2V bytes per token and head. One block per SM; S takes 64 of a thread's 232
 // registers.
@@ -137,7 +159,7 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void maps_kernel(
         *(struct scan_storage<K, WGS, MAP_SCAN, kda> *)on_chip;
     const int wide = 64 * WGS, n = blockIdx.x, z = blockIdx.y;
     const int of_M = w.only_h ? 0 : K / wide, of_v = blockIdx.z >= of_M;
-    const int VK = x.a.V + K, v0 = (blockIdx.z - (of_v ? of_M : 0)) * wide;
+    const int v0 = (blockIdx.z - (of_v ? of_M : 0)) * wide;
     const int own_part = of_v ? KCP_WANT_H : KCP_WANT_M;
     const int mine = blocks > 1 ? KCP_WANT_H | KCP_WANT_M : own_part;
     if (!w.walks && !(x.want[z] & mine)) return;
@@ -148,23 +170,10 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void maps_kernel(
     if (__shfl_sync(~0u, threadIdx.x / 128, 0) == WGS) {
         setmaxnreg_dec<scan_registers<WGS>::PRODUCER>();
         map_producer_warpgroup<blocks>(x, z, n, v0, of_v, smem);
-        if (blocks > 1) cluster_sync();
-        return;
+    } else {
+        setmaxnreg_inc<scan_registers<WGS>::CONSUMER>();
+        map_consumers<K, WGS, kda, blocks>(x, w, z, n, v0, of_v, smem);
     }
-    setmaxnreg_inc<scan_registers<WGS>::CONSUMER>();
-    const int64_t v = v0 + threadIdx.x / 32 * 16, column = v + (of_v ? 0 : x.a.V);
-    const int64_t state = ((int64_t)(w.walks ? w.to : z) * x.a.HV + n) * K;
-    const int64_t before = ((int64_t)w.from * x.a.HV + n) * K;
-    const int64_t own = ((int64_t)x.own[z] * x.a.HV + n) * K * x.a.V + v;
-    const float *begin = own < 0 ? NULL : (const float *)x.h_own + own;
-    float S[K / 8][4];
-    if (w.walks && w.from >= 0)
-        load_state<K>(S, (const float *)x.maps + before * VK + column, 1, VK);
-    else if (of_v) load_state<K>(S, begin, 1, x.a.V);
-    else set_identity<K>(S, v);
-    if constexpr (kda) kda_map_consumer<K, WGS, blocks>(x, z, of_v, smem, S);
-    else gdn_map_consumer<K, WGS, blocks>(x, z, of_v, smem, S);
-    store_state<K>((float *)x.maps + state * VK + column, 1, VK, S);
     if (blocks > 1) cluster_sync();      // the other block may still write here
 }
 
