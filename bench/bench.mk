@@ -38,7 +38,7 @@ $B/sanitize-control: bench/sanitize_control.cu $(wildcard cuda/tile/*.cuh) \
 lanes := $(if $(filter sm_90a,$(ARCH)),$B/kcp-check-lanes)
 lanes_obj := $(patsubst %,$B/lanes/cuda/18_hopper/%_sm90.cu.o,\
                 gdn_prepare/chunk_prepare forward_scan/scan maps/maps backward/scans \
-                forward_one/v5_one_kernel)
+                forward_one/v5_one_kernel backward_one/v5_steps)
 $B/lanes/%_sm90.cu.o: %_sm90.cu $(nvcc_at)
 	@mkdir -p $(@D)
 	@echo "  nvcc $< for the sanitizers"

@@ -29,6 +29,20 @@ static __device__ __forceinline__ void mbarrier_arrive(uint64_t *bar)
                  : "memory");
 }
 
+// One arrival for all lanes of a warp, after what they have read and written. racecheck
+// does not follow __syncwarp, so in its build each lane arrives.
+#ifdef KCP_FOR_SANITIZERS
+enum { WARP_ARRIVALS = 32 };
+#else
+enum { WARP_ARRIVALS = 1 };
+#endif
+
+static __device__ __forceinline__ void warp_arrive(uint64_t *bar)
+{
+    __syncwarp();
+    if (WARP_ARRIVALS == 32 || threadIdx.x % 32 == 0) mbarrier_arrive(bar);
+}
+
 // mbarrier.try_wait.parity, called by each waiting thread: waits until phase number
 // `phase` (0, 1, ...) has completed.
 static __device__ __forceinline__ void mbarrier_wait(uint64_t *bar, int phase)

@@ -108,7 +108,7 @@ struct kcp_facts kcp_facts_of(const struct kcp_call *call,
 int kcp_path_parses(const struct kcp_path *p, char *why, size_t n);
 
 /* ---- formats of the saved block, saved.def */
-enum { KCP_FORMAT_FACTORS = 1, KCP_FORMAT_CHUNKS };
+enum { KCP_FORMAT_FACTORS = 1, KCP_FORMAT_CHUNKS, KCP_FORMAT_STEPS };
 int kcp_format_version(int format);            /* 0: there is no such format */
 const char *kcp_format_name(int format);
 

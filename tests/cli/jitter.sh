@@ -9,7 +9,7 @@
 # and barriers of the kernels for sm_90a sleep now and then, and one such judge a
 # mistake: a wait of the newest forward or backward taken away. run, on a GPU of sm_90:
 # what ships must pass, each mistake must fail; EACH: seconds that one judge has (150).
-# MISTAKES="a b": these alone.
+# MISTAKES="a b": these alone, and their kernels.
 B=${1:-build} half=$2
 export LC_ALL=C
 # Why each is needed, as the code reads. wait_a: A beta and kg come by a pipeline of their
@@ -36,6 +36,17 @@ export LC_ALL=C
 # left |q|^2, which Aqk overwrites. one_decayed, one_inverted, one_scored: what the scan
 # reads comes from three warps. one_o: four warps write o before it leaves. one_factor:
 # no wait, but a decay of the state that underflows.
+# The backward in one kernel (v5_steps). steps_raw, steps_values, steps_state, steps_again:
+# copies are there. steps_gated, steps_both, steps_dv, steps_triangles, steps_rows,
+# steps_norms, steps_sums: other warps have written what is read. steps_dS_empty,
+# steps_staged, steps_F, steps_kb: they have read what is overwritten. steps_sent: the
+# last step is staged. steps_last: without it a phase of `again` can be missed, and a
+# warp then waits for ever. steps_factor: as one_factor. Not planted, because the machine
+# keeps the order today: the named barrier before kb dSa, where each warp reads only
+# columns that it wrote, and dots before new values are loaded, 1 us after the products
+# that read the old ones were issued.
+# maps_exit: no wait, but a block that ends while the other block of its cluster still
+# arrives at its barriers.
 # No waits, but sizes that a list without a case for every branch does not reach: a wrong
 # beta in the second chunk of a block of chunk_prepare; a decay left out in the second
 # chunk of a scan of 128 columns, with a gate a channel and with one a head. Each names
@@ -76,6 +87,25 @@ one_inverted|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/step_scan.cu
 one_scored|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/step_scan.cuh|mbarrier_wait(&smem.scored[st], at.phase);||one
 one_o|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/step_scan.cuh|warpgroup_sync();||one
 one_factor|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/factors.cuh|if (__any_sync(~0u, lowest < -120.0f)) {|if (lowest < -1000.0f) {|turns
+steps_raw|13:v5_steps|backward_one/v5_steps|backward_one/chain.cuh|mbarrier_wait(&m.raw[st], s / GATED);||steps
+steps_F|13:v5_steps|backward_one/v5_steps|backward_one/chain.cuh|if (s >= 2) mbarrier_wait(&m.again_empty, s - 2);||steps
+steps_gated|13:v5_steps|backward_one/v5_steps|backward_one/chain.cuh|mbarrier_wait(&m.gated_full[st], phase);||steps
+steps_values|13:v5_steps|backward_one/v5_steps|backward_one/chain.cuh|mbarrier_wait(&m.value_full[0], 0);||steps
+steps_dS_empty|13:v5_steps|backward_one/v5_steps|backward_one/chain.cuh|if (s) mbarrier_wait(&m.dS_empty, s - 1);||steps
+steps_both|13:v5_steps|backward_one/v5_steps|backward_one/chain.cuh|mbarrier_wait(&m.dv_full[rs], s / VALUES); // of both||steps
+steps_staged|13:v5_steps|backward_one/v5_steps|backward_one/chain.cuh|if (s) mbarrier_wait(&m.staged, s - 1);||steps
+steps_last|13:v5_steps|backward_one/v5_steps|backward_one/chain.cuh|if (w.steps > 1) mbarrier_wait(&m.again_empty, w.steps - 2);||steps
+steps_sent|13:v5_steps|backward_one/v5_steps|backward_one/chain.cuh|mbarrier_wait(&m.staged, w.steps - 1);||steps
+steps_state|13:v5_steps|backward_one/v5_steps|backward_one/finish.cuh|mbarrier_wait(&m.state_full, s);||steps
+steps_dv|13:v5_steps|backward_one/v5_steps|backward_one/finish.cuh|mbarrier_wait(&m.dv_full[rs], s / VALUES);||steps
+steps_triangles|13:v5_steps|backward_one/v5_steps|backward_one/finish.cuh|mbarrier_wait(&m.triangles_full, s);||steps
+steps_kb|13:v5_steps|backward_one/v5_steps|backward_one/finish.cuh|mbarrier_wait(&m.dS_empty, s);||steps
+steps_again|13:v5_steps|backward_one/v5_steps|backward_one/finish.cuh|mbarrier_wait(&m.again[f], s);||steps
+steps_norms|13:v5_steps|backward_one/v5_steps|backward_one/finish.cuh|mbarrier_wait(&m.dots, s);||steps
+steps_rows|13:v5_steps|backward_one/v5_steps|backward_one/finish.cuh|named_barrier_sync(2 + f, 128);||steps
+steps_sums|13:v5_steps|backward_one/v5_steps|backward_one/finish.cuh|named_barrier_sync(1, 256);||steps
+steps_factor|13:v5_steps|backward_one/v5_steps|backward_one/chain.cuh|const int deep = __any_sync(~0u, fminf(all[0] + a.x, all[1] + a.y) < -120.0f);|const int deep = 0;|turns
+maps_exit|08:v3_prepare_scan|maps/maps|maps/maps_sm90.cu|if (blocks > 1) cluster_sync();|
 share_beta|08:v3_prepare_scan|kda_prepare/chunk_prepare|kda_prepare/chunk_prepare_sm90.cu|smem.beta[threadIdx.x] = beta_of_row(|smem.beta[threadIdx.x] = (chunk == 1 ? 0.5f : 1.0f) * beta_of_row(x, z.len, c, n, loaded.beta);|share
 wide_decay|08:v3_prepare_scan|forward_scan/scan|forward_scan/scan_sm90.cu|scale_columns<K / 8>(S, smem.decay[at]);|if (!(WGS == 2 && chunk == 1)) scale_columns<K / 8>(S, smem.decay[at]);|wide kda
 wide_decay_gdn|08:v3_prepare_scan|forward_scan/scan|forward_scan/scan_sm90.cu|scale_state(S, K / 8, f.decay[0]);|if (!(WGS == 2 && chunk == 1)) scale_state(S, K / 8, f.decay[0]);|wide gdn
@@ -137,6 +167,7 @@ cases_of() {                    # WHAT, a mistake's last word: its own cases, el
     share) echo "$share" ;;
     wide*) echo "live ${1#wide } $wide" ;;
     one) echo "live kda $one; live gdn $one" ;;
+    steps) echo "live kda $one" ;;
     turns) echo "turns kda $one" ;;
     *) echo "$cases" ;;
     esac
@@ -145,17 +176,21 @@ judged() {                      # JUDGE STAGE VARIANT LOG [WHAT]
     timeout "${EACH:-150}" "$1" --device --quiet --limit 30 --repeats 5 --stage "$2" \
         --variant "$3" --case "$(cases_of "$5")" >"$4" 2>&1
 }
-judged "$B/kcp-check-jitter" 08 v3_prepare_scan "$B/jitter/many.txt" share &&
-    judged "$B/kcp-check-jitter" 08 v3_prepare_scan "$B/jitter/many.txt" "wide kda" &&
-    judged "$B/kcp-check-jitter" 08 v3_prepare_scan "$B/jitter/many.txt" "wide gdn" || {
+many_heads() {
+    judged "$B/kcp-check-jitter" 08 v3_prepare_scan "$B/jitter/many.txt" share &&
+        judged "$B/kcp-check-jitter" 08 v3_prepare_scan "$B/jitter/many.txt" "wide kda" &&
+        judged "$B/kcp-check-jitter" 08 v3_prepare_scan "$B/jitter/many.txt" "wide gdn"
+}
+[ -n "$MISTAKES" ] || many_heads || {
     echo "jitter.sh: with sleeps and many heads v3_prepare_scan fails:" \
          "$(grep -m 2 FAIL "$B/jitter/many.txt")"
     failed=1
 }
 for v in 08:v3_prepare_scan 08:v5_one_kernel 13:v2_stages 13:v4_scans_finish \
-         ${MORE:-}; do
+         13:v5_steps ${MORE:-}; do
+    [ -z "$MISTAKES" ] || mistakes | grep -q "|$v|" || continue
     what=
-    [ "$v" != 08:v5_one_kernel ] || what=one
+    case $v in 08:v5_one_kernel) what=one ;; 13:v5_steps) what=steps ;; esac
     judged "$B/kcp-check-jitter" "${v%:*}" "${v#*:}" "$B/jitter/${v#*:}.txt" "$what" &&
         continue
     why=$(grep -m 2 FAIL "$B/jitter/${v#*:}.txt") || why="no verdict in ${EACH:-150} s"

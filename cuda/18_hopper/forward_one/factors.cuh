@@ -486,8 +486,13 @@ static __device__ __forceinline__ void inverse_warp(const struct head_params &x,
         __syncwarp();
         store_step_inverse(s.Ab, a, u, norm, beta);
         fence_proxy_async();
-        __syncwarp();
         warp_arrive(&smem.inverted[st]);
+        if (kda && x.records) {          // this warp alone writes Ab of the stage
+            struct step_record *to = kept_record(x, w, c);
+            keep_triangle(to->Ab, s.Ab);
+            to->rstd_k[lane] = k_norm;
+            to->beta[lane] = b;
+        }
     }
 }
 
@@ -574,7 +579,9 @@ static __device__ __forceinline__ void decay_warp(const struct head_params &x,
         __syncwarp();
         const float *square = q_squares_of(smem.stage[st]) + lane;
         const float sum = square[0] + square[32] + square[64] + square[96];
-        smem.q_factor[st][lane] = x.f.a.l2norm ? rsqrtf(sum + 1e-6f) * scale : scale;
+        const float factor = x.f.a.l2norm ? rsqrtf(sum + 1e-6f) * scale : scale;
+        smem.q_factor[st][lane] = factor;
+        if (x.records) kept_record(x, w, c)->q_factor[lane] = factor;
         state_decay(smem, st, c + 1 == w.steps, carry);
         warp_arrive(&smem.decayed[st]);
         c++;
@@ -601,6 +608,7 @@ static __device__ __forceinline__ void query_warp(const struct head_params &x,
         store_step_Aqk(s.Aqk, y, smem.q_factor[st], NULL);
         fence_proxy_async();
         __syncwarp();
+        if (x.records) keep_triangle(kept_record(x, w, c)->Aqk, s.Aqk);
         warp_arrive(&smem.scored[st]);
     }
 }

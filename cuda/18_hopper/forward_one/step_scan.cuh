@@ -33,10 +33,25 @@ static __device__ __forceinline__ void load_step_v(uint32_t (*v)[4],
     }
 }
 
+// Operand A in registers, a warp's 16 columns v of [64 v, 16 i] per step, to the core
+// matrices of a record (core_offset): a warp stores 128 contiguous bytes per register.
+template <int steps>
+static __device__ __forceinline__ void keep_operand_cores(unsigned char *to,
+                                                          const uint32_t (*a)[4])
+{
+    const int lane = threadIdx.x % 32;
+    unsigned char *at = to + threadIdx.x / 32 * 256 + lane * 4;
+    #pragma unroll
+    for (int i = 0; i < steps; i++)
+        #pragma unroll
+        for (int r = 0; r < 4; r++)
+            *(uint32_t *)(at + (2 * i + r / 2) * 2048 + r % 2 * 128) = a[i][r];
+}
+
 // The products of a step. In series are S, y = v - kf S, v_new = A beta y and S again;
 // o runs beside them. In S^T [64,128], y^T [64,32] and o^T [64,32] a lane has columns
 // 8 t + e and the next one of tile t.
-template <int kda>
+template <int kda, int keep>
 struct step_consumer {
     enum {
         AB = offsetof(struct step_stage<kda>, Ab),
@@ -50,7 +65,8 @@ struct step_consumer {
     float y[8][4];                       // (qf S)^T, then (kf S)^T
 
     // Both products of S: rows of qf lie before those of kf, so they are one operand.
-    __device__ __forceinline__ void begin(int st, uint32_t address, float (*S)[4])
+    __device__ __forceinline__ void begin(int c, int st, uint32_t address,
+                                          float (*S)[4])
     {
         uint32_t a[8][4];
         if (kda && smem.decay[st][e] < 0.0f)       // of all lanes, or of none
@@ -71,6 +87,7 @@ struct step_consumer {
                 y, a[i], step_desc(address, DESC_SWIZZLE128, 1,
                                    i / 4 * head_shape<kda>::HALF + i % 4 * 32), i);
         wgmma_commit();
+        if (keep) keep_operand_cores<8>(kept_record(x, w, c)->state, a);
     }
 
     static __device__ __forceinline__ void scale_tile(float *S, const float *factor)
@@ -125,7 +142,7 @@ struct step_consumer {
         //> one-step
         mbarrier_wait(&smem.raw[st], at.phase);
         mbarrier_wait(&smem.decayed[st], at.phase);
-        begin(st, address, S);
+        begin(c, st, address, S);
         release_stored(c);
         load_step_v<ragged>(v, smem.stage[st].v[wg] + v_at, left);
         if (kda) mbarrier_wait(&smem.inverted[st], at.phase);
@@ -179,6 +196,7 @@ struct step_consumer {
                                              head_shape<kda>::HALF / 16,
                                              head_shape<kda>::KB + 2048 * i));
         wgmma_commit();
+        if (keep) keep_operand_cores<2>(kept_record(x, w, c)->w, b);
         wgmma_wait<1>();
         fence_operand<4>(o);
         store_o<ragged>(st, w.begin + t0, left, o);
@@ -190,7 +208,7 @@ struct step_consumer {
 };
 
 // A warpgroup has 64 columns of the state.
-template <int kda>
+template <int kda, int keep>
 static __device__ __forceinline__ void scan_warpgroup(const struct head_params &x,
                                                       const struct head_walk &w,
                                                       struct head_storage<kda> &smem)
@@ -205,7 +223,7 @@ static __device__ __forceinline__ void scan_warpgroup(const struct head_params &
             state_view_of(x.f.a, x.f.a.h0, x.f.a.layout, w.row, w.n, v);
         load_state<128>(S, h.p, h.dv, h.di);
     }
-    struct step_consumer<kda> consumer = { smem, x, w, wg, lane % 4 * 2,
+    struct step_consumer<kda, keep> consumer = { smem, x, w, wg, lane % 4 * 2,
                                            threadIdx.x % 128 == 0, v_at };
     struct step_position at = {};
     int c = 0;

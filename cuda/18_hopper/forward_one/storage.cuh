@@ -6,6 +6,7 @@
 
 #include "cuda/18_hopper/chunk_prepare.cuh"
 #include "cuda/18_hopper/forward_scan/products.cuh"
+#include "cuda/18_hopper/step_record.cuh"
 #include "cuda/tile/narrow.cuh"
 
 // One block walks over a stretch of one value head in steps of 32 tokens. With G the
@@ -84,19 +85,20 @@ static_assert(sizeof(struct step_stage<1>) % 1024 == 0
               "stages are aligned, and a block is on chip");
 
 // Tokens begin .. begin + len - 1 are a whole sequence, whose states are row `row` of
-// h0 and of ht.
+// h0 and of ht, and whose records begin with number `record`.
 enum { FEW_STRETCHES = 64 };
-struct stretch { int begin, len, row; };
+struct stretch { int begin, len, row, record; };
 
 struct head_params {
     CUtensorMap q, k, g, v, o;           // boxes of 32 rows; g: KDA alone
     struct forward_params f;
     const struct stretch *stretch;       // the longest first; NULL: they are these few
     struct stretch few[FEW_STRETCHES];
+    struct step_record *records;         // KDA, of the block; NULL: it is not kept
 };
 
 // What a block walks over: value head n, query/key head m.
-struct head_walk { int n, m, begin, len, row, steps; };
+struct head_walk { int n, m, begin, len, row, steps, record; };
 
 static __device__ __forceinline__ struct head_walk head_walk_of(
     const struct head_params &x)
@@ -104,7 +106,24 @@ static __device__ __forceinline__ struct head_walk head_walk_of(
     const struct stretch s = x.stretch ? x.stretch[blockIdx.y] : x.few[blockIdx.y];
     const int n = blockIdx.x;
     return { n, n / (x.f.a.HV / x.f.a.H), s.begin, s.len, s.row,
-             (s.len + STEP_ROWS - 1) / STEP_ROWS };
+             (s.len + STEP_ROWS - 1) / STEP_ROWS, s.record };
+}
+
+static __device__ __forceinline__ struct step_record *kept_record(
+    const struct head_params &x, const struct head_walk &w, int step)
+{
+    return x.records + ((int64_t)(w.record + step) * x.f.a.HV + w.n);
+}
+
+// By a warp: a triangle, complete in shared memory, to its place in the record.
+static __device__ __forceinline__ void keep_triangle(unsigned char *to,
+                                                     const unsigned char *from)
+{
+    #pragma unroll
+    for (int i = 0; i < STEP_TRIANGLE / 512; i++) {
+        const int at = (i * 32 + (int)threadIdx.x % 32) * 16;
+        *(uint4 *)(to + at) = *(const uint4 *)(from + at);
+    }
 }
 
 // The pipeline stage of a step, and how often it was used before.
@@ -118,20 +137,6 @@ struct step_position {
         phase++;
     }
 };
-
-// By all lanes of a warp: what they have written and read is ordered before one
-// arrival. racecheck does not follow __syncwarp, so in its build every lane arrives.
-#ifdef KCP_FOR_SANITIZERS
-enum { WARP_ARRIVALS = 32 };
-#else
-enum { WARP_ARRIVALS = 1 };
-#endif
-
-static __device__ __forceinline__ void warp_arrive(uint64_t *bar)
-{
-    __syncwarp();
-    if (WARP_ARRIVALS == 32 || threadIdx.x % 32 == 0) mbarrier_arrive(bar);
-}
 
 template <int kda>
 static __device__ __forceinline__ void init_barriers(struct head_storage<kda> &smem)

@@ -16,7 +16,8 @@ static const char *const one_kernel_name = "v5_one_kernel";
 // columns of the state each. KDA: two warpgroups gate rows, two warps make A beta, one
 // Aqk, and one loads and writes decays. GDN: two warps A beta, two Aqk, one loads.
 // Barriers: storage.cuh.
-template <int kda>
+// keep: the records for backward too.
+template <int kda, int keep>
 static __global__ __launch_bounds__(head_shape<kda>::THREADS, 1) void one_kernel(
     const __grid_constant__ struct head_params x)
 {
@@ -36,7 +37,7 @@ static __global__ __launch_bounds__(head_shape<kda>::THREADS, 1) void one_kernel
     const int warp = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
     if (wg < 2) {
         setmaxnreg_inc<shape::SCAN_REGISTERS>();
-        scan_warpgroup<kda>(x, w, smem);
+        scan_warpgroup<kda, keep>(x, w, smem);
     } else if (!kda || wg == 4) {
         setmaxnreg_dec<shape::TRIANGLE_REGISTERS>();
         const int role = kda ? warp : (wg - 2) * 4 + warp;
@@ -71,16 +72,16 @@ static int make_tensor_maps(struct head_params *x)
     return KCP_OK;
 }
 
-template <int kda>
+template <int kda, int keep>
 static int launch_one_kernel(struct head_params *x)
 {
     const size_t bytes = sizeof(struct head_storage<kda>);
     const dim3 grid(x->f.a.HV, x->f.a.NS);
     const int status = make_tensor_maps(x);
     if (status) return status;
-    cudaFuncSetAttribute(one_kernel<kda>,
+    cudaFuncSetAttribute(one_kernel<kda, keep>,
                          cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    one_kernel<kda><<<grid, head_shape<kda>::THREADS, bytes, x->f.a.stream>>>(*x);
+    one_kernel<kda, keep><<<grid, head_shape<kda>::THREADS, bytes, x->f.a.stream>>>(*x);
     return launched();
 }
 
@@ -98,9 +99,9 @@ static void put_stretches(struct head_params *x)
         for (int s = 0; s < a->NS; s++) {
             const int len = c->cu[s + 1] - c->cu[s];
             if (16 * (int64_t)len / longest != sixteenth) continue;
-            const struct stretch y = { c->cu[s], len, seg[s].n };
+            const struct stretch y = { c->cu[s], len, seg[s].n, 2 * c->cn[s] };
             if (!x->stretch) x->few[at++] = y;
-            else for (int i = 0; i < 3; i++) put(&to, ((const int *)&y)[i]);
+            else for (int i = 0; i < 4; i++) put(&to, ((const int *)&y)[i]);
         }
     put_rest(&to);
 }
@@ -111,27 +112,36 @@ static const struct kcp_path *path_of(const struct kcp_forward *a)
     return kcp_path_of("08_forward", one_kernel_name, KCP_BF16, a);
 }
 
-static size_t place(struct head_params *x, const struct kcp_forward *a)
+static size_t place(struct head_params *x, struct arena *r, const struct kcp_forward *a,
+                    const struct kcp_path *path)
 {
-    struct arena r = { (char *)a->work };
     x->f.a = *a;
+    arena_open(r, (const struct kcp_call *)a, a->saved, path->format, one_kernel_name,
+               sizeof(bf16));
+    if (a->saved) x->records = (struct step_record *)arena_named(r, "steps", 0, 1);
     if (a->NS > FEW_STRETCHES)
-        x->stretch = (struct stretch *)arena_take(&r, a->NS, sizeof(struct stretch));
-    return r.used;
+        x->stretch = (struct stretch *)arena_take(r, a->NS, sizeof(struct stretch));
+    return r->used;
 }
 
 static int run(void *args)
 {
     const struct kcp_forward *a = (const struct kcp_forward *)args;
     struct head_params x = {};
+    struct arena r = {};
     if (!a->plan) return KCP_BAD;
-    if (!path_of(a)) return KCP_NA;
-    int status = place(&x, a) <= a->work_bytes ? KCP_OK : KCP_BAD;
+    const struct kcp_path *path = path_of(a);
+    if (!path) return KCP_NA;
+    int status = place(&x, &r, a, path) <= a->work_bytes ? KCP_OK : KCP_BAD;
+    if (a->saved && a->saved_bytes < r.head.bytes) status = KCP_BAD;
+    if (!status && a->saved) write_head<<<1, 256, 0, a->stream>>>(a->saved, r.head);
     for (int p = PART_SUM; p <= PART_MAIN; p++)
         profile_hook((enum profile_part)p, a->stream);
     if (!status && a->NS) {
         put_stretches(&x);
-        status = a->KG == 1 ? launch_one_kernel<0>(&x) : launch_one_kernel<1>(&x);
+        if (a->KG == 1) status = launch_one_kernel<0, 0>(&x);
+        else if (a->saved) status = launch_one_kernel<1, 1>(&x);
+        else status = launch_one_kernel<1, 0>(&x);
     }
     if (!status) pass_empty_states((const struct kcp_call *)a, 1, a->h0, a->ht);
     report_failure((const struct kcp_call *)a, status, one_kernel_name);
@@ -142,7 +152,9 @@ static size_t work(const void *args)
 {
     const struct kcp_forward *a = (const struct kcp_forward *)args;
     struct head_params x = {};
-    return path_of(a) ? place(&x, a) : 0;
+    struct arena r = {};
+    const struct kcp_path *path = path_of(a);
+    return path ? place(&x, &r, a, path) : 0;
 }
 
 KCP_VARIANT(forward_v5_one_kernel) = {

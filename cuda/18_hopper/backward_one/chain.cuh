@@ -1,0 +1,421 @@
+// chain.cuh -- the backward in one kernel: gates, the chain of dS, dv and dbeta.
+// Book: chapter 18, "Backward".
+// Checked by: tests/13_backward/checks.c.
+// Next: finish.cuh.
+#ifndef KCP_BACKWARD_ONE_CHAIN_CUH
+#define KCP_BACKWARD_ONE_CHAIN_CUH
+
+#include "storage.cuh"
+
+// ---- gates: q, k and g of a step become operands, in their places
+
+// g = lb / (1 + 2^(times x + times dt_bias)); top = lb in base 2.
+struct bounded_gate { float times, top; };
+
+static __device__ __forceinline__ struct bounded_gate bounded_gate_of(
+    const struct backward_one_params &x, int n)
+{
+    const float base_2 = 1.44269504088896341f;
+    const float e = x.a.A_log ? expf(((const float *)x.a.A_log)[n]) : 1.0f;
+    return { -e * base_2, x.lower_bound * base_2 };
+}
+
+// A warp has 16 rows, number `upper`, of 32 channels, and a lane 8 rows of 2 channels:
+// lanes 0 to 15 the first 8 rows, lanes 16 to 31 the last, where rows 4 apart are
+// swapped, so that no two lanes access one bank. Row r of a lane is token
+// 16 upper + 8 far + (r ^ 4 far).
+struct gate_lane {
+    int upper, far, channel;
+    uint32_t row[2];                     // of the lane's rows r < 4 and r >= 4
+
+    __device__ __forceinline__ uint32_t at(int r) const
+    {
+        return (row[r / 4] ^ r << 4) + r * 128;
+    }
+    __device__ __forceinline__ int token(int r) const
+    {
+        return 16 * upper + 8 * far + (r ^ 4 * far);
+    }
+};
+
+static __device__ __forceinline__ struct gate_lane gate_lane_of(
+    int f, int warp, const struct gated_half &half)
+{
+    const int lane = threadIdx.x % 32, far = lane / 16, upper = warp / 2;
+    const int piece = (warp % 2 * 4 + lane % 16 / 4) ^ far * 4;
+    const uint32_t base = smem_addr(half.q) + upper * 2048 + far * 1024 + piece * 16
+                          + lane % 4 * 4;
+    return { upper, far, f * 64 + warp % 2 * 32 + lane % 16 * 2,
+             { base + far * 512, base - far * 512 } };
+}
+
+// Decays of the lane's rows summed by fours; exponents of F are G + from. all: the sum
+// of the warp's 16 rows.
+template <int whole>
+static __device__ __forceinline__ void sum_decays(
+    const struct bounded_gate &gate, const struct gate_lane &l, int len,
+    const float *plus, const uint32_t *raw, float (*G)[2], float (*from)[2], float *all)
+{
+    #pragma unroll
+    for (int r = 0; r < 8; r++) {
+        const uint32_t x = whole || l.token(r) < len ? raw[r] : 0;
+        G[r][0] = ex2_approx(fmaf(gate.times, bf16x2_low(x), plus[0]));
+        G[r][1] = ex2_approx(fmaf(gate.times, bf16x2_high(x), plus[1]));
+    }
+    #pragma unroll
+    for (int r = 0; r < 8; r++)
+        #pragma unroll
+        for (int j = 0; j < 2; j++) {
+            const float top = whole || l.token(r) < len ? gate.top : 0.0f;
+            const float sigmoid = rcp_approx(1.0f + G[r][j]);
+            G[r][j] = r % 4 ? fmaf(top, sigmoid, G[r - 1][j]) : top * sigmoid;
+        }
+    #pragma unroll
+    for (int j = 0; j < 2; j++) {
+        const float own = G[3][j] + G[7][j], other = __shfl_xor_sync(~0u, own, 16);
+        all[j] = own + other;
+        const float before = l.upper ? 0.0f : -all[j];
+        from[0][j] = l.far ? before + other + G[7][j] : before;
+        from[1][j] = l.far ? before + other : before + G[3][j];
+    }
+}
+
+// The factors of dS in this warp's channels, from the sums of its 16 rows.
+static __device__ __forceinline__ void put_decays(const struct gate_lane &l, int f,
+                                                  int warp, int s, const float *all,
+                                                  struct backward_one_storage &m)
+{
+    const int st = s % GATED;
+    if (!l.upper) {
+        if (l.far) return;
+        *(float2 *)&m.sum_to_anchor[s % 2][l.channel] = make_float2(all[0], all[1]);
+        *(float2 *)&m.anchor[st][l.channel] =
+            make_float2(ex2_approx(all[0]), ex2_approx(all[1]));
+        return;
+    }
+    float2 a = make_float2(0.0f, 0.0f);  // of the step after
+    if (s) a = *(const float2 *)&m.sum_to_anchor[(s - 1) % 2][l.channel];
+    const int deep = __any_sync(~0u, fminf(all[0] + a.x, all[1] + a.y) < -120.0f);
+    if (deep) a = make_float2(0.0f, 0.0f);
+    if (!l.far)
+        *(float2 *)&m.decay[st][l.channel] =
+            make_float2(ex2_approx(all[0] + a.x), ex2_approx(all[1] + a.y));
+    if (threadIdx.x % 32 == 0) m.deep[st][f * 2 + warp % 2] = deep;
+}
+
+// The gates of step s, by warpgroup f for its 64 channels. Where the step is not whole,
+// rows from len on become 0, and their decay 1.
+template <int whole>
+static __device__ __forceinline__ void gate_step(const struct backward_one_params &x,
+                                                 const struct bounded_gate &gate, int s,
+                                                 int f, int warp, int len,
+                                                 struct backward_one_storage &m)
+{
+    const int st = s % GATED;
+    const struct gate_lane l = gate_lane_of(f, warp, m.gated[st].half[f]);
+    const struct token_factors &of = m.factors[s % FACTORS];
+    const float2 dt = *(const float2 *)&m.dt_bias[l.channel];
+    const float plus[2] = { gate.times * dt.x, gate.times * dt.y };
+    float F[8][2], from[2][2], all[2];
+    uint32_t raw[8];
+    mbarrier_wait(&m.raw[st], s / GATED);
+    if (s >= 2) mbarrier_wait(&m.again_empty, s - 2);        // F is written below
+    __syncwarp();
+    #pragma unroll
+    for (int r = 0; r < 8; r++) raw[r] = word_at(l.at(r) + 2 * HALF_BYTES);
+    sum_decays<whole>(gate, l, len, plus, raw, F, from, all);
+    #pragma unroll
+    for (int rr = 0; rr < 8; rr += 4) {
+        const float4 nq = *(const float4 *)&of.q_factor[l.token(rr)];
+        const float4 nk = *(const float4 *)&of.rstd_k[l.token(rr)];
+        uint32_t q[4], k[4];
+        #pragma unroll
+        for (int i = 0; i < 4; i++) {
+            q[i] = word_at(l.at(rr + i));
+            k[i] = word_at(l.at(rr + i) + HALF_BYTES);
+            if (whole || l.token(rr + i) < len) continue;
+            q[i] = k[i] = 0;
+        }
+        #pragma unroll
+        for (int i = 0; i < 4; i++)
+            #pragma unroll
+            for (int j = 0; j < 2; j++)
+                F[rr + i][j] = ex2_approx(F[rr + i][j] + from[rr / 4][j]);
+        #pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const uint32_t p = l.at(rr + i);
+            const float F0 = F[rr + i][0], F1 = F[rr + i][1];
+            const float cq = i == 0 ? nq.x : i == 1 ? nq.y : i == 2 ? nq.z : nq.w;
+            const float ck = i == 0 ? nk.x : i == 1 ? nk.y : i == 2 ? nk.z : nk.w;
+            put_word(p, times_bf16x2(q[i], pack_bf16x2(F0 * cq, F1 * cq)));
+            put_word(p + HALF_BYTES, times_bf16x2(k[i], pack_bf16x2(F0 * ck, F1 * ck)));
+            put_word(p + 2 * HALF_BYTES,
+                     times_bf16x2(k[i], pack_bf16x2(rcp_approx(F0), rcp_approx(F1))));
+            put_word(p + 3 * HALF_BYTES, pack_bf16x2(F0, F1));
+        }
+    }
+    put_decays(l, f, warp, s, all, m);
+    fence_proxy_async();
+    warp_arrive(&m.gated_full[st]);
+}
+
+// ---- the chain
+
+// An accumulator, rounded to bf16, as operand A of the next product.
+template <int tiles>
+static __device__ __forceinline__ void round_accumulator(uint32_t (*a)[4],
+                                                         const float (*d)[4])
+{
+    #pragma unroll
+    for (int i = 0; i < tiles * 2; i++)
+        a[i / 4][i % 4] = pack_bf16x2(d[i / 2][i % 2 * 2], d[i / 2][i % 2 * 2 + 1]);
+}
+
+// A warpgroup's 64 columns of a state [K,V], or [V,K] where the caller's are: element
+// (v, k) of S^T at p[v dv + k dk]; NULL: there is none.
+struct gradient_view { float *p; int64_t dv, dk; };
+
+static __device__ __forceinline__ struct gradient_view gradient_view_of(
+    const struct kcp_backward &a, const void *x, int sequence, int n, int v)
+{
+    const int64_t at = ((int64_t)sequence * a.HV + n) * 128 * 128;
+    const int kv = a.layout == KCP_KV;
+    const int64_t dv = kv ? 1 : 128, dk = kv ? 128 : 1;
+    return { x ? (float *)x + at + v * dv : NULL, dv, dk };
+}
+
+// dSa of the step after to dSa of this one, by one factor or by two.
+static __device__ __forceinline__ void decay_gradient(
+    float (*S)[4], int st, int first, const struct backward_one_storage &m)
+{
+    const int e = threadIdx.x % 4 * 2, after = st ? st - 1 : GATED - 1;
+    #pragma unroll
+    for (int t = 0; t < 16; t++) {
+        const float2 f = *(const float2 *)&m.decay[st][8 * t + e];
+        S[t][0] *= f.x;
+        S[t][1] *= f.y;
+        S[t][2] *= f.x;
+        S[t][3] *= f.y;
+    }
+    if (first || !(m.deep[st][0] | m.deep[st][1] | m.deep[st][2] | m.deep[st][3]))
+        return;
+    #pragma unroll
+    for (int t = 0; t < 16; t++) {
+        const float2 u = *(const float2 *)&m.anchor[after][8 * t + e];
+        const int deep = m.deep[st][t / 4];
+        const float x = deep ? u.x : 1.0f, y = deep ? u.y : 1.0f;
+        S[t][0] *= x;
+        S[t][1] *= y;
+        S[t][2] *= x;
+        S[t][3] *= y;
+    }
+}
+
+// Rows from len on of a half of dO, which belong to another sequence, become 0.
+static __device__ __forceinline__ void zero_rows(unsigned char *tile, int len)
+{
+    for (int i = len * 8 + threadIdx.x % 128; i < ROWS * 8; i += 128)
+        *(uint4 *)(tile + i * 16) = make_uint4(0, 0, 0, 0);
+}
+
+// d raw of beta of token i of a step from dv_i . w_i.
+static __device__ __forceinline__ void put_dbeta(const struct backward_one_params &x,
+                                                 const struct backward_walk &w, int s,
+                                                 int i, float dv_w,
+                                                 const struct token_factors &of)
+{
+    const struct kcp_backward &a = x.a;
+    const int t = w.token(s) + i;
+    const float beta = of.beta[i];
+    float y = dv_w * rcp_approx(of.rstd_k[i] * beta * beta);
+    if (a.beta_form == KCP_BETA_SIGMOID) y *= beta * (1.0f - beta);
+    if (a.beta_form == KCP_BETA_SIGMOID2) y *= beta * (1.0f - 0.5f * beta);
+    if (t < w.begin + w.len) ((float *)a.dbeta_raw)[(int64_t)t * a.HV + w.n] = y;
+}
+
+// Columns 16 wg .. of X = dO w^T, rows 0 to 31, and of Y = dv w^T, rows 32 to 63, by a
+// warpgroup: lower triangles, rounded, for finish; and Y's diagonal becomes dbeta.
+static __device__ __forceinline__ void make_triangles(
+    const struct backward_one_params &x, const struct backward_walk &w, int wg, int s,
+    struct backward_one_storage &m)
+{
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, e = lane % 4 * 2;
+    const int in_w = offsetof(struct value_stage, w), of_dv = warp / 2;
+    const uint32_t of_values = smem_addr(&m.values[s % VALUES]) >> 4;
+    float E[2][4];
+    wgmma_fence();
+    #pragma unroll
+    for (int i = 0; i < 8; i++)
+        wgmma_half_step_ss<0, 1>(
+            E, smem_desc_at(of_values, DESC_HIGH_128, 1,
+                            i / 4 * 2 * HALF_BYTES + i % 4 * 32),
+            smem_desc_at(of_values, DESC_HIGH_CORES, DESC_LEAD_CORES,
+                         in_w + wg * 4096 + i * 256), i);
+    wgmma_commit();
+    if (s) mbarrier_wait(&m.dots, s - 1);          // all products of that step are over
+    if (s && wg == 0 && threadIdx.x == 0) {
+        if (s + 1 < w.steps) load_values(x, w, s + 1, m);
+        load_state_of_step(x, w, s, m);
+    }
+    __syncwarp();
+    wgmma_wait<0>();
+    fence_operand<2>(E);
+    if (s) mbarrier_wait(&m.staged, s - 1);        // before finish can stage step s
+    #pragma unroll
+    for (int t = 0; t < 2; t++)
+        #pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const int row = warp * 16 + lane / 4 + 8 * h, i = row % ROWS;
+            const int j = 16 * wg + 8 * t + e;
+            const int at = triangle64_offset(row, 2 * wg + t) + e * 2;
+            put_word(smem_addr(m.triangles) + at,
+                     pack_bf16x2(j + of_dv <= i ? E[t][2 * h] : 0.0f,
+                                 j + 1 + of_dv <= i ? E[t][2 * h + 1] : 0.0f));
+        }
+    fence_proxy_async();
+    warp_arrive(&m.triangles_full);
+    if (warp != 2 + wg || lane % 4 != lane / 8) return;
+    #pragma unroll
+    for (int h = 0; h < 2; h++)
+        put_dbeta(x, w, s, 16 * wg + 8 * h + lane / 4,
+                  lane / 4 % 2 ? E[h][2 * h + 1] : E[h][2 * h], m.factors[s % FACTORS]);
+}
+
+// dSa^T [64,128] of warpgroup wg in registers, in fp32. Per step: gates; dSa, rounded,
+// to shared memory; dU = kb dSa + Aqk^T dO and concurrently dSa += qf^T dO; dv = Ab^T
+// dU; dSa -= kf^T dv; the triangles. One thread per warpgroup issues all copies.
+static __device__ __forceinline__ void chain_warpgroup(
+    const struct backward_one_params &x, const struct backward_walk &w, int wg,
+    int sequence, struct backward_one_storage &m)
+{
+    const int lane = threadIdx.x % 32, e = lane % 4 * 2;
+    const int warp = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
+    const int in_columns = swizzle128_offset(lane % 8 + lane / 16 * 8,
+                                             warp * 2 + lane / 8 % 2);
+    const int v = wg * 64 + warp * 16 + lane / 4;
+    const struct bounded_gate gate = bounded_gate_of(x, w.n);
+    const int first = threadIdx.x % 128 == 0;      // issues copies
+    float S[16][4] = {};
+    int st = 0, phase = 0;
+    if (first) first_loads(x, w, wg, m);
+    __syncwarp();
+    {
+        const struct gradient_view from =
+            gradient_view_of(x.a, x.a.dht, sequence, w.n, v);
+        #pragma unroll
+        for (int t = 0; t < 16 && from.p; t++)
+            #pragma unroll
+            for (int j = 0; j < 4; j++)
+                S[t][j] = from.p[j / 2 * 8 * from.dv + (8 * t + e + j % 2) * from.dk];
+    }
+    #pragma unroll 1
+    for (int s = 0; s < w.steps; s++) {
+        const int rs = s % VALUES;
+        struct value_stage &values = m.values[rs];
+        const uint32_t rows = smem_addr(&m.gated[st]) >> 4;
+        const uint32_t of_values = smem_addr(&values) >> 4;
+        const uint32_t dS_at = smem_addr(m.dS[0][wg]) + in_columns;
+        const uint32_t dS = smem_addr(m.dS[0][wg]) >> 4;
+        const int qf = offsetof(struct gated_half, q);
+        const int kf = offsetof(struct gated_half, k);
+        const int kb = offsetof(struct gated_half, g), lead = sizeof(gated_half) / 16;
+        const int Ab = offsetof(struct value_stage, Ab);
+        const int Aqk = offsetof(struct value_stage, Aqk);
+        uint32_t dO[2][4], b[2][4];
+        float y[4][4];
+        if (s == 0 && w.len % ROWS) {
+            mbarrier_wait(&m.value_full[0], 0);
+            zero_rows(values.half[wg].dO, w.len % ROWS);
+            gate_step<0>(x, gate, 0, wg, warp, w.len % ROWS, m);
+        } else gate_step<1>(x, gate, s, wg, warp, ROWS, m);
+        mbarrier_wait(&m.gated_full[st], phase);
+        if (s && first) load_gate_again(x, w, wg, s - 1, m);
+        __syncwarp();
+        mbarrier_wait(&m.value_full[rs], s / VALUES);
+        if (s) mbarrier_wait(&m.dS_empty, s - 1);
+        decay_gradient(S, st, s == 0, m);
+        #pragma unroll
+        for (int i = 0; i < 8; i++) {
+            uint32_t a[1][4];
+            round_accumulator<2>(a, S + 2 * i);
+            stmatrix_x4_trans(dS_at + i / 4 * 16384 + i % 4 * 2048, a[0]);
+        }
+        const uint32_t dO_at = smem_addr(values.half[wg].dO) + in_columns;
+        ldmatrix_trans_at(dO[0], dO_at);
+        ldmatrix_trans_at(dO[1], dO_at + 2048);
+        fence_proxy_async();
+        named_barrier_sync(4 + wg, 128); // this warpgroup's columns of dSa are there
+        warp_arrive(&m.dS_full);
+
+        wgmma_fence();
+        #pragma unroll
+        for (int i = 0; i < 8; i++)
+            wgmma_step_ss<1, 0>(
+                y, smem_desc_at(dS, DESC_HIGH_128, 1, i / 4 * 16384 + i % 4 * 2048),
+                smem_desc_at(rows, DESC_HIGH_128, 1,
+                             i / 4 * sizeof(gated_half) + kb + i % 4 * 32), i);
+        #pragma unroll
+        for (int i = 0; i < 2; i++)
+            wgmma_step_rs<1, 0>(
+                y, dO[i], smem_desc_at(of_values, DESC_HIGH_64, 1, Aqk + i * 1024), 1);
+        wgmma_commit();
+        wgmma_state_rs<0>(S, dO[0], smem_desc_at(rows, DESC_HIGH_128, lead, qf));
+        wgmma_state_rs<0>(S, dO[1], smem_desc_at(rows, DESC_HIGH_128, lead, qf + 2048));
+        wgmma_commit();
+        wgmma_wait<1>();
+        fence_operand<4>(y);
+        round_accumulator<4>(b, y);
+        wgmma_fence();
+        wgmma_step_rs<1, 0>(y, b[0], smem_desc_at(of_values, DESC_HIGH_64, 1, Ab), 0);
+        wgmma_step_rs<1, 0>(y, b[1],
+                            smem_desc_at(of_values, DESC_HIGH_64, 1, Ab + 1024), 1);
+        wgmma_commit();
+        wgmma_wait<0>();
+        fence_operand<4>(y);
+        fence_operand<16>(S);
+        uint32_t dv[2][4];
+        round_accumulator<4>(dv, y);
+        wgmma_fence();
+        wgmma_state_rs<1>(S, dv[0], smem_desc_at(rows, DESC_HIGH_128, lead, kf));
+        wgmma_state_rs<1>(S, dv[1], smem_desc_at(rows, DESC_HIGH_128, lead, kf + 2048));
+        wgmma_commit();
+        stmatrix_x4_trans(dO_at + HALF_BYTES, dv[0]);
+        stmatrix_x4_trans(dO_at + HALF_BYTES + 2048, dv[1]);
+        fence_proxy_async();
+        warp_arrive(&m.dv_full[rs]);
+        wgmma_wait<0>();
+        fence_operand<16>(S);
+        mbarrier_wait(&m.dv_full[rs], s / VALUES); // of both warpgroups
+        if (first && w.whole(s))
+            tma_store_3d(x.to_v, values.half[wg].dv, 64 * wg, w.n, w.token(s));
+        __syncwarp();
+        make_triangles(x, w, wg, s, m);
+        if (s && first) {
+            store_gated(x, w, wg, s - 1, m);
+            if (s + 2 < w.steps) load_gated(x, w, wg, s + 2, m);
+        }
+        __syncwarp();
+        if (++st == GATED) {
+            st = 0;
+            phase++;
+        }
+    }
+    if (first) {
+        if (w.steps > 1) mbarrier_wait(&m.again_empty, w.steps - 2);
+        load_gate_again(x, w, wg, w.steps - 1, m);
+        mbarrier_wait(&m.staged, w.steps - 1);
+        store_gated(x, w, wg, w.steps - 1, m);
+    }
+    __syncwarp();
+    const struct gradient_view to = gradient_view_of(x.a, x.a.dh0, sequence, w.n, v);
+    const float *anchor = m.anchor[(w.steps - 1) % GATED];
+    #pragma unroll
+    for (int t = 0; t < 16 && to.p; t++)
+        #pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const int k = 8 * t + e + j % 2;
+            to.p[j / 2 * 8 * to.dv + k * to.dk] = S[t][j] * anchor[k];
+        }
+}
+
+#endif

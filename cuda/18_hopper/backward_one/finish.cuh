@@ -1,0 +1,384 @@
+// finish.cuh -- the backward in one kernel: all gradients of a step but dv.
+// Book: chapter 18, "Backward".
+// Checked by: tests/13_backward/checks.c.
+// Next: v5_steps_sm90.cu.
+#ifndef KCP_BACKWARD_ONE_FINISH_CUH
+#define KCP_BACKWARD_ONE_FINISH_CUH
+
+#include "chain.cuh"
+
+static __device__ __forceinline__ float pair_half(uint32_t x, int j)
+{
+    return j ? bf16x2_high(x) : bf16x2_low(x);
+}
+
+// Sums over a warp's 16 channels. y: [q or k][token] of a lane's channels and 8 tokens.
+// Each quad returns two of the 16 sums: of q or k, by lane / 16, tokens of tile
+// lane / 4 % 4.
+static __device__ __forceinline__ float2 sum_over_quads(float (*y)[8])
+{
+    const int lane = threadIdx.x % 32;
+    float z[8], u[4];
+    const int k = lane / 16, t2 = lane / 8 % 2, t1 = lane / 4 % 2;
+    #pragma unroll
+    for (int i = 0; i < 8; i++)
+        z[i] = (k ? y[1][i] : y[0][i])
+               + __shfl_xor_sync(~0u, k ? y[0][i] : y[1][i], 16);
+    #pragma unroll
+    for (int i = 0; i < 4; i++)
+        u[i] = (t2 ? z[4 + i] : z[i]) + __shfl_xor_sync(~0u, t2 ? z[i] : z[4 + i], 8);
+    float2 sum;
+    sum.x = (t1 ? u[2] : u[0]) + __shfl_xor_sync(~0u, t1 ? u[0] : u[2], 4);
+    sum.y = (t1 ? u[3] : u[1]) + __shfl_xor_sync(~0u, t1 ? u[1] : u[3], 4);
+    return sum;
+}
+
+// In place: for each row of a step the sum of it and all later rows, plus `last`.
+static __device__ __forceinline__ void sum_from_step_end(float (*dG)[4], float *last)
+{
+    const int q4 = threadIdx.x % 4;
+    #pragma unroll
+    for (int t = 3; t >= 0; t--)
+        #pragma unroll
+        for (int h = 0; h < 2; h++) {
+            float *y = dG[t] + 2 * h;
+            const float own = y[0] + y[1], x1 = __shfl_xor_sync(~0u, own, 1);
+            const float pair = own + x1, x2 = __shfl_xor_sync(~0u, pair, 2);
+            y[1] += last[h] + (q4 & 1 ? 0.0f : x1) + (q4 & 2 ? 0.0f : x2);
+            y[0] += y[1];
+            last[h] += pair + x2;
+        }
+}
+
+// dg through the gate to memory; sums over all tokens for dA_log and ddt_bias, without
+// the factors that the head's tokens share.
+//     dx = dg lb exp(A_log) p (1 - p), p = 1 / (1 + 2^u);  dA_log += dx u
+struct parameter_sums { float dA[2], ddt[2]; };
+
+template <int whole>
+static __device__ __forceinline__ void put_gate_gradient(
+    const struct backward_one_params &x, const struct backward_walk &w,
+    const struct bounded_gate &gate, int s, int f, const float (*dg)[4],
+    struct parameter_sums &sums, struct backward_one_storage &m)
+{
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, e = lane % 4 * 2;
+    const int channel = f * 64 + warp * 16 + lane / 4;
+    const int len = w.begin + w.len - w.token(s);
+    const float slope = x.lower_bound * -gate.times * 0.693147180559945309f;
+    const uint32_t tile = smem_addr(m.gated[(s + 2) % GATED].half[f].F)
+                          + swizzle128_offset(lane % 8 + lane / 16 * 8,
+                                              warp * 2 + lane / 8 % 2);
+    const float plus[2] = { gate.times * m.dt_bias[channel],
+                            gate.times * m.dt_bias[channel + 8] };
+    float *to = (float *)x.a.dg_raw + ((int64_t)(w.token(s) + e) * x.a.HV + w.n) * 128
+                + channel;
+    const int64_t row = (int64_t)x.a.HV * 128;
+    uint32_t raw[2][4];
+    mbarrier_wait(&m.again[f], s);
+    ldmatrix_trans_at(raw[0], tile);
+    ldmatrix_trans_at(raw[1], tile + 2048);
+    warp_arrive(&m.again_empty);
+    #pragma unroll
+    for (int c = 0; c < 2; c++) {
+        #pragma unroll
+        for (int i = 0; i < 4; i++)
+            #pragma unroll
+            for (int j = 0; j < 2; j++) {
+                const int t = 2 * c + i / 2, h = i % 2;
+                const float u = fmaf(gate.times, pair_half(raw[c][i], j), plus[h]);
+                const float p = ex2_approx(-fabsf(u)), r = rcp_approx(1.0f + p);
+                const float dx = dg[t][2 * h + j] * (p * r) * r;
+                const int there = whole || 8 * t + e + j < len;
+                sums.dA[h] = there ? fmaf(dx, u, sums.dA[h]) : sums.dA[h];
+                sums.ddt[h] += there ? dx : 0.0f;
+                if (there) to[(8 * t + j) * row + h * 8] = slope * dx;
+            }
+    }
+}
+
+// A stretch's parameter gradients of the head: over all channels, and of each.
+static __device__ __forceinline__ void put_parameters(
+    const struct backward_one_params &x, const struct backward_walk &w,
+    const struct bounded_gate &gate, int f, struct parameter_sums &sums,
+    struct backward_one_storage &m)
+{
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+    const int channel = f * 64 + warp * 16 + lane / 4;
+    const float ln2 = 0.693147180559945309f;
+    const float slope_A = -x.lower_bound * ln2, slope = slope_A * gate.times;
+    float *dA = (float *)m.triangles;    // all products are over
+    #pragma unroll
+    for (int h = 0; h < 2; h++) {
+        float A = sums.dA[h], dt = sums.ddt[h];
+        A += __shfl_xor_sync(~0u, A, 1);
+        A += __shfl_xor_sync(~0u, A, 2);
+        dt += __shfl_xor_sync(~0u, dt, 1);
+        dt += __shfl_xor_sync(~0u, dt, 2);
+        if (lane % 4) continue;
+        dA[channel + 8 * h] = A;
+        if (x.ddt_rows)
+            x.ddt_rows[((int64_t)w.row * x.a.HV + w.n) * 128 + channel + 8 * h] =
+                slope * dt;
+    }
+    named_barrier_sync(1, 256);          // both warpgroups' sums are there
+    if (f || warp) return;
+    float A = dA[lane] + dA[lane + 32] + dA[lane + 64] + dA[lane + 96];
+    #pragma unroll
+    for (int b = 16; b; b /= 2) A += __shfl_xor_sync(~0u, A, b);
+    if (lane == 0 && x.dA_rows) x.dA_rows[(int64_t)w.row * x.a.HV + w.n] = slope_A * A;
+}
+
+// A warp's sums over channels of q dq and k dk to where kb was, for both warpgroups:
+// [warp][64] sums; after these, [warp of the warpgroup][64] norm_factors.
+static __device__ __forceinline__ void put_dots(float2 sum, int f, int st,
+                                                struct backward_one_storage &m)
+{
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+    const int at = (f * 4 + warp) * 64 + lane / 16 * 32 + lane / 4 % 4 * 8
+                   + lane % 4 * 2;
+    #pragma unroll
+    for (int h = 0; h < 2; h++)
+        *(float2 *)((float *)m.gated[st].half[h].g + at) = sum;
+    fence_proxy_async();                 // rows will be loaded there
+    warp_arrive(&m.dots);
+}
+
+// Factors by which qf / F and F kb are subtracted from dq and dk: the gradient of the
+// norms. of_q: 1 / scale^2; of_k: 1; both 0 without l2norm.
+static __device__ __forceinline__ const float *norm_factors(
+    float of_q, float of_k, int f, int s, struct backward_one_storage &m)
+{
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, st = s % GATED;
+    float *const sums = (float *)m.gated[st].half[f].g;
+    float *const to = sums + 512 + warp * 64;
+    mbarrier_wait(&m.dots, s);
+    float2 y = make_float2(0.0f, 0.0f);
+    #pragma unroll
+    for (int i = 0; i < 8; i++) {
+        const float2 z = *(const float2 *)&sums[i * 64 + 2 * lane];
+        y.x += z.x;
+        y.y += z.y;
+    }
+    const int t = 2 * lane % ROWS, k = lane / 16;
+    const struct token_factors &of = m.factors[s % FACTORS];
+    const float2 r = *(const float2 *)&(k ? of.rstd_k : of.q_factor)[t];
+    y.x *= k ? of_k * r.x * r.x : of_q * r.x;
+    y.y *= k ? of_k * r.y * r.y : of_q * r.y;
+    *(float2 *)&to[2 * lane] = y;
+    __syncwarp();
+    return to;
+}
+
+// A warpgroup's 64 channels of all steps.
+static __device__ __forceinline__ void finish_warpgroup(
+    const struct backward_one_params &x, const struct backward_walk &w, int f,
+    struct backward_one_storage &m)
+{
+    const int lane = threadIdx.x % 32, e = lane % 4 * 2;
+    const int warp = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
+    const int in_rows = swizzle128_offset(lane % 8 + lane / 16 * 8,
+                                          warp * 2 + lane / 8 % 2);
+    const int in_dS = f * 16384 + warp * 2048 + swizzle128_offset(lane % 16, lane / 16);
+    const int in_state = core_offset(f * 64 + warp * 16 + lane / 8 % 2 * 8,
+                                     lane / 16 * 8 + lane % 8);
+    const struct bounded_gate gate = bounded_gate_of(x, w.n);
+    const float scale = x.scale;
+    const float of_q = x.a.l2norm ? 1.0f / (scale * scale) : 0.0f;
+    const float of_k = x.a.l2norm ? 1.0f : 0.0f;
+    struct parameter_sums sums = {};
+    int st = 0;
+    #pragma unroll 1
+    for (int s = 0; s < w.steps; s++) {
+        const int rs = s % VALUES, t0 = w.token(s);
+        struct value_stage &values = m.values[rs];
+        const uint32_t of_values = smem_addr(&values) >> 4;
+        const uint32_t state = smem_addr(m.state) >> 4;
+        const uint32_t triangles = smem_addr(m.triangles) >> 4;
+        const int in_w = offsetof(struct value_stage, w);
+        const int whole = w.whole(s);
+        float W[4][4], D[8][4], last[2];
+
+        // ---- W = dSa w^T, sum_v Sa dSa, and Sa dO beside Sa dv
+        mbarrier_wait(&m.value_full[rs], s / VALUES);
+        mbarrier_wait(&m.state_full, s);
+        mbarrier_wait(&m.dS_full, s);
+        __syncwarp();
+        const uint32_t tiles = smem_addr(m.gated[st].half[f].q) + in_rows;
+        uint32_t qf[2][4], kf[2][4], kb[2][4];
+        {
+            uint32_t d[8][4];
+            float M[2][4] = {};          // two sums, so that fewer products wait
+            #pragma unroll
+            for (int i = 0; i < 8; i++)
+                ldmatrix_at(d[i],
+                            smem_addr(m.dS) + i / 4 * 8192 + (in_dS ^ i % 4 << 5));
+            wgmma_fence();
+            #pragma unroll
+            for (int i = 0; i < 8; i++)
+                wgmma_step_rs<1, 0>(W, d[i],
+                                    smem_desc_at(of_values, DESC_HIGH_CORES,
+                                                 DESC_LEAD_CORES, in_w + i * 256), i);
+            wgmma_commit();
+            #pragma unroll
+            for (int i = 0; i < 8; i++) {
+                uint32_t p[4];
+                ldmatrix_trans_at(p, smem_addr(m.state) + in_state + i * 256);
+                #pragma unroll
+                for (int j = 0; j < 4; j++) p[j] = times_bf16x2(p[j], d[i][j]);
+                mma_m16n8k16(M[i % 2], p, 0x3f803f80u, 0x3f803f80u);     // times ones
+            }
+            mbarrier_wait(&m.dv_full[rs], s / VALUES);
+            __syncwarp();
+            wgmma_fence();
+            #pragma unroll
+            for (int i = 0; i < 8; i++)
+                wgmma_two_steps_ss<1, 0>(
+                    D, smem_desc_at(state, DESC_HIGH_CORES, DESC_LEAD_CORES,
+                                    f * 16384 + i * 256),
+                    smem_desc_at(of_values, DESC_HIGH_128, 1,
+                                 i / 4 * 2 * HALF_BYTES + i % 4 * 32), i);
+            wgmma_commit();
+            last[0] = M[0][0] + M[1][0];
+            last[1] = M[0][2] + M[1][2];
+        }
+        #pragma unroll
+        for (int i = 0; i < 2; i++)
+            ldmatrix_trans_at(kb[i], tiles + 2 * HALF_BYTES + i * 2048);
+        wgmma_wait<1>();
+        fence_operand<4>(W);
+        warp_arrive(&m.dS_empty);
+        #pragma unroll
+        for (int h = 0; h < 2; h++) {
+            float y = 0.0f;
+            #pragma unroll
+            for (int t = 0; t < 4; t++) {
+                const uint32_t k = kb[t / 2][t % 2 * 2 + h];
+                y = fmaf(bf16x2_low(k), W[t][2 * h], y);
+                y = fmaf(bf16x2_high(k), W[t][2 * h + 1], y);
+            }
+            y += __shfl_xor_sync(~0u, y, 1);
+            y += __shfl_xor_sync(~0u, y, 2);
+            last[h] += y;
+        }
+        #pragma unroll
+        for (int i = 0; i < 2; i++) {
+            ldmatrix_trans_at(qf[i], tiles + i * 2048);
+            ldmatrix_trans_at(kf[i], tiles + HALF_BYTES + i * 2048);
+        }
+        if (!whole)
+            copy_swizzled_rows<ROWS>(x.dv + ((int64_t)t0 * x.a.HV + w.n) * 128 + f * 64,
+                                     (int64_t)x.a.HV * 128,
+                                     w.begin + w.len - t0,
+                                     (const bf16 *)values.half[f].dv);
+
+        // ---- what the triangles add
+        mbarrier_wait(&m.triangles_full, s);
+        __syncwarp();
+        wgmma_wait<0>();
+        fence_operand<8>(D);
+        wgmma_fence();
+        #pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const uint64_t rows = smem_desc_at(triangles, DESC_HIGH_64, 1, i * 32);
+            const uint64_t dA = smem_desc_at(triangles, DESC_HIGH_64, 1, i * 1024);
+            wgmma_two_steps_rs(D, kb[i], rows);
+            wgmma_step_rs<1, 0>(W, qf[i], dA, 1);
+            wgmma_step_rs<1, 1>(W, kf[i], dA + (2048 >> 4), 1);
+        }
+        wgmma_commit();
+        mbarrier_wait(&m.dS_empty, s);   // finish has read kb: put_dots overwrites it
+        wgmma_wait<0>();
+        fence_operand<8>(D);
+        fence_operand<4>(W);
+
+        // ---- q dq and k dk over channels, and dG
+        {
+            float dots[2][8];
+            #pragma unroll
+            for (int t = 0; t < 4; t++)
+                #pragma unroll
+                for (int j = 0; j < 2; j++) {
+                    float q_sum = 0.0f, k_sum = 0.0f;
+                    #pragma unroll
+                    for (int h = 0; h < 2; h++) {
+                        const int at = 2 * h + j, in = t % 2 * 2 + h;
+                        q_sum = fmaf(pair_half(qf[t / 2][in], j), D[t][at], q_sum);
+                        k_sum = fmaf(pair_half(kb[t / 2][in], j), W[t][at], k_sum);
+                        k_sum = fmaf(-pair_half(kf[t / 2][in], j), D[4 + t][at], k_sum);
+                    }
+                    dots[0][2 * t + j] = q_sum;
+                    dots[1][2 * t + j] = k_sum;
+                }
+            put_dots(sum_over_quads(dots), f, st, m);
+        }
+        float dG[4][4];
+        #pragma unroll
+        for (int t = 0; t < 4; t++)
+            #pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int j = i % 2, in = t % 2 * 2 + i / 2;
+                const float less = fmaf(pair_half(kf[t / 2][in], j), D[4 + t][i],
+                                        pair_half(kb[t / 2][in], j) * W[t][i]);
+                dG[t][i] = fmaf(pair_half(qf[t / 2][in], j), D[t][i], -less);
+            }
+        sum_from_step_end(dG, last);
+
+        // ---- dq and dk, staged where qf and kf were
+        const float *norm = norm_factors(of_q, of_k, f, s, m);
+        #pragma unroll
+        for (int c = 0; c < 2; c++) {
+            uint32_t F[4], dq[4], dk[4];
+            float2 gq[2], gk[2], cq[2], ck[2];     // of the norms, and factors of rows
+            ldmatrix_trans_at(F, tiles + 3 * HALF_BYTES + c * 2048);
+            #pragma unroll
+            for (int i = 0; i < 2; i++) {
+                const int token = 16 * c + 8 * i + e;
+                gq[i] = *(const float2 *)&norm[token];
+                gk[i] = *(const float2 *)&norm[ROWS + token];
+                cq[i] = *(const float2 *)&m.factors[s % FACTORS].q_factor[token];
+                ck[i] = *(const float2 *)&m.factors[s % FACTORS].rstd_k[token];
+            }
+            #pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int t = 2 * c + i / 2, h = i % 2;
+                const float2 pq = gq[i / 2], pk = gk[i / 2];
+                const float2 nq = cq[i / 2], nk = ck[i / 2];
+                float yq[2], yk[2];
+                #pragma unroll
+                for (int j = 0; j < 2; j++) {
+                    const float F1 = pair_half(F[i], j), B1 = rcp_approx(F1);
+                    const float g1 = j ? pq.y : pq.x, g2 = j ? pk.y : pk.x;
+                    const float dqf = (j ? nq.y : nq.x) * D[t][2 * h + j];
+                    const float dkf = (j ? nk.y : nk.x) * D[4 + t][2 * h + j];
+                    yq[j] = fmaf(F1, dqf, -(g1 * B1) * pair_half(qf[c][i], j));
+                    yk[j] = fmaf(B1, W[t][2 * h + j],
+                                 -F1 * fmaf(g2, pair_half(kb[c][i], j), dkf));
+                }
+                dq[i] = pack_bf16x2(yq[0], yq[1]);
+                dk[i] = pack_bf16x2(yk[0], yk[1]);
+            }
+            stmatrix_x4_trans(tiles + c * 2048, dq);
+            stmatrix_x4_trans(tiles + HALF_BYTES + c * 2048, dk);
+        }
+        if (!whole) {
+            named_barrier_sync(2 + f, 128);        // the warpgroup's rows are staged
+            const struct gated_half &rows = m.gated[st].half[f];
+            const int64_t at = ((int64_t)t0 * x.a.HV + w.n) * 128 + f * 64;
+            const int len = w.begin + w.len - t0;
+            copy_swizzled_rows<ROWS>(x.dq + at, (int64_t)x.a.HV * 128, len,
+                                     (const bf16 *)rows.q);
+            copy_swizzled_rows<ROWS>(x.dk + at, (int64_t)x.a.HV * 128, len,
+                                     (const bf16 *)rows.k);
+        }
+        fence_proxy_async();             // also for what was read: F, sums, dv
+        warp_arrive(&m.staged);
+
+        // ---- dg through the gate, last, because all other registers are free now
+        if (whole) put_gate_gradient<1>(x, w, gate, s, f, dG, sums, m);
+        else put_gate_gradient<0>(x, w, gate, s, f, dG, sums, m);
+        if (++st == GATED) st = 0;
+    }
+    put_parameters(x, w, gate, f, sums, m);
+}
+
+#endif

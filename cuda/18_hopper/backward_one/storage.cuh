@@ -1,0 +1,223 @@
+// storage.cuh -- the backward in one kernel: parameters, stages, barriers, copies.
+// Book: chapter 18, "Backward".
+// Checked by: tests/13_backward/checks.c.
+// Next: chain.cuh.
+#ifndef KCP_BACKWARD_ONE_STORAGE_CUH
+#define KCP_BACKWARD_ONE_STORAGE_CUH
+
+#include "cuda/tile/launch.cuh"
+#include "cuda/tile/math.cuh"
+#include "cuda/tile/named_barrier.cuh"
+#include "cuda/tile/step_products.cuh"
+#include "cuda/tile/tma.cuh"
+#include "cuda/tile/warpgroup_store.cuh"
+#include "cuda/18_hopper/step_record.cuh"
+
+// One block walks back over a sequence of one value head in steps of 32 tokens, of
+// which forward kept the records. With G, a, qf, kf and kb of step_record.cuh, E = G of
+// the step's last row, F = 2^(G - a), and dSa = 2^(E - a) dS with dS of the step's end,
+// a step has no decay:
+//
+//     dU  = kb dSa + Aqk^T dO        dv  = Ab^T dU
+//     dSa <- dSa + qf^T dO - kf^T dv
+//     dA  = tril(dO w^T)             dB  = tril(dv w^T, -1)
+//     dqf = Sa dO + dA kb            dkf = -(Sa dv + dB kb)
+//     dkb = dSa w + dA^T qf - dB^T kf            dSa of the step's end, as in dU
+//     dbeta_i = dv_i . w_i / (rstd_k_i beta_i^2)
+//     dG  = qf dqf + kf dkf - kb dkb
+//     dg  = sums of dG from the step's end + sum_v Sa dSa + sum_i kb_i (dSa w)_i
+//     dq  = q_factor F dqf, dk = rstd_k F dkf + dkb / F, less the norms' share
+//
+// From the step after, of anchor a', to this one dSa has the factor 2^(E - a + a').
+// Each operand is rounded once and serves all products and dG, so that the terms that
+// cancel in dG are equal and opposite numbers.
+//
+// Bound: memory, 3.7 KB per token and head, is 1.0 ms for 8192 tokens of 96 heads on an
+// H100; the kernel takes 1.26 ms, because finish is latency-bound. Roles: warpgroups 0
+// and 1 have 64 channels of the gates and 64 columns of the chain each, and issue all
+// copies; warpgroups 2 and 3 finish 64 channels each.
+enum {
+    ROWS = 32,                           // of a step
+    HALF_BYTES = 128 * ROWS,             // 32 rows of 64 channels: a swizzle128 tile
+    GATED = 3, VALUES = 2, FACTORS = 4   // stages
+};
+
+// Half of the channels of a step. q becomes qf, then dq; k becomes kf, then dk; g
+// becomes kb, then sums over channels (put_dots). F holds g of the step two before, for
+// its gradient, until gate_step writes F.
+struct __align__(1024) gated_half {
+    unsigned char q[HALF_BYTES], k[HALF_BYTES], g[HALF_BYTES], F[HALF_BYTES];
+};
+struct gated_stage { struct gated_half half[2]; };
+
+struct __align__(1024) value_stage {
+    struct { unsigned char dO[HALF_BYTES], dv[HALF_BYTES]; } half[2];
+    unsigned char w[8192], Ab[2048], Aqk[2048];      // as in the record
+};
+
+struct token_factors { float q_factor[ROWS], rstd_k[ROWS], beta[ROWS]; };
+
+// Barriers. raw: q, k, g and factors are loaded. gated_full: gates have replaced them.
+// value_full: dO, w, Ab and Aqk are loaded. dv_full: dv is beside dO. state_full: Sa is
+// loaded. dS_full: dSa is written; dS_empty: finish has read dSa and kb.
+// triangles_full: dA and dB are written, and the chain has read q, k and g of the step.
+// dots: finish's products are over, and sums over channels are written. staged: dq and
+// dk are written. again: g is loaded again; again_empty: finish has read it.
+//
+// A barrier compares parity alone. So a warp waits for a phase before it makes the
+// arrival or the copy without which the next phase cannot end.
+struct backward_one_storage {
+    struct gated_stage gated[GATED];
+    struct value_stage values[VALUES];
+    unsigned char dS[2][2][8192];        // [channels 64 i ..][columns 64 j ..]
+    unsigned char state[32768];
+    unsigned char triangles[4096];       // dA over dB: 64 rows of 32
+    struct token_factors factors[FACTORS];
+    // Base 2. decay: from the step after to this one, 2^(E - a + a'); where deep, of 32
+    // channels, is set, 2^(E - a) alone, because the product could underflow.
+    float sum_to_anchor[2][128], anchor[GATED][128], decay[GATED][128];
+    float dt_bias[128];
+    int deep[GATED][4];
+    uint64_t raw[GATED], gated_full[GATED], value_full[VALUES];
+    uint64_t dv_full[VALUES], state_full, dS_full, dS_empty, triangles_full, dots;
+    uint64_t staged, again[2], again_empty;
+};
+static_assert(sizeof(struct backward_one_storage) <= 227 * 1024, "one block on an SM");
+
+// Tokens begin .. begin + len - 1 are a whole sequence, number `sequence` of dht and
+// dh0; its records begin with number `step`; it is stretch `row` of this rank.
+struct backward_stretch { int begin, len, sequence, step, row; };
+
+struct backward_one_params {
+    struct kcp_backward a;
+    CUtensorMap q, k, g, of_dO, to_v, to_q, to_k;    // boxes of 32 rows
+    float scale, lower_bound;
+    const struct step_record *records;
+    const struct backward_stretch *stretch;          // the longest first
+    bf16 *dO, *dv;                       // the call's, or aligned copies
+    bf16 *dq, *dk;                       // likewise; [T,HV,128]: where HV > H rows of
+                                         // value heads, to be added
+    float *dA_rows, *ddt_rows;           // [NS,HV], [NS,HV,128]; NULL: not asked for
+};
+
+// What a block walks over: value head n, query/key head m.
+struct backward_walk {
+    int n, m, begin, len, steps, record, row;
+    __device__ __forceinline__ int step(int s) const { return steps - 1 - s; }
+    __device__ __forceinline__ int token(int s) const { return begin + step(s) * ROWS; }
+    // Does the copy engine store the rows? initcheck does not see what it writes.
+    __device__ __forceinline__ int whole(int s) const
+    {
+#ifdef KCP_FOR_SANITIZERS
+        return 0;
+#endif
+        return s || len % ROWS == 0;
+    }
+};
+
+static __device__ __forceinline__ const struct step_record *record_of(
+    const struct backward_one_params &x, const struct backward_walk &w, int s)
+{
+    return x.records + ((int64_t)(w.record + w.step(s)) * x.a.HV + w.n);
+}
+
+static __device__ __forceinline__ void init_backward_barriers(
+    struct backward_one_storage &m)
+{
+    enum { WARPS = 8 * WARP_ARRIVALS };  // of the chain, or of finish
+    for (int i = 0; i < GATED; i++) {
+        mbarrier_init(&m.raw[i], 2);
+        mbarrier_init(&m.gated_full[i], WARPS);
+    }
+    for (int i = 0; i < 2; i++) {
+        mbarrier_init(&m.value_full[i], 1);
+        mbarrier_init(&m.dv_full[i], WARPS);
+        mbarrier_init(&m.again[i], 1);
+    }
+    mbarrier_init(&m.state_full, 1);
+    mbarrier_init(&m.dS_full, WARPS);
+    mbarrier_init(&m.dS_empty, WARPS);
+    mbarrier_init(&m.dots, WARPS);
+    mbarrier_init(&m.again_empty, WARPS);
+    mbarrier_init(&m.triangles_full, WARPS);
+    mbarrier_init(&m.staged, WARPS);
+}
+
+// ---- copies, each by one thread; s counts steps from the last one
+
+static __device__ __forceinline__ void load_gated(const struct backward_one_params &x,
+                                                  const struct backward_walk &w, int f,
+                                                  int s, struct backward_one_storage &m)
+{
+    const int st = s % GATED, t = w.token(s);
+    struct gated_half &to = m.gated[st].half[f];
+    uint64_t *bar = &m.raw[st];
+    mbarrier_arrive_expect_tx(bar, 3 * HALF_BYTES + (f ? 0 : sizeof m.factors[0]));
+    tma_load_3d(to.g, x.g, 64 * f, w.n, t, bar);
+    tma_load_3d(to.q, x.q, 64 * f, w.m, t, bar);
+    tma_load_3d(to.k, x.k, 64 * f, w.m, t, bar);
+    if (!f)
+        tma_load_1d(&m.factors[s % FACTORS], record_of(x, w, s)->q_factor,
+                    sizeof m.factors[0], bar);
+}
+
+static __device__ __forceinline__ void load_values(
+    const struct backward_one_params &x, const struct backward_walk &w, int s,
+    struct backward_one_storage &m)
+{
+    enum { OF_RECORD = 8192 + 2 * 2048 };
+    const int st = s % VALUES;
+    struct value_stage &to = m.values[st];
+    uint64_t *bar = &m.value_full[st];
+    mbarrier_arrive_expect_tx(bar, 2 * HALF_BYTES + OF_RECORD);
+    #pragma unroll
+    for (int h = 0; h < 2; h++)
+        tma_load_3d(to.half[h].dO, x.of_dO, 64 * h, w.n, w.token(s), bar);
+    tma_load_1d(to.w, record_of(x, w, s)->w, OF_RECORD, bar);
+}
+
+static __device__ __forceinline__ void load_state_of_step(
+    const struct backward_one_params &x, const struct backward_walk &w, int s,
+    struct backward_one_storage &m)
+{
+    mbarrier_arrive_expect_tx(&m.state_full, sizeof m.state);
+    tma_load_1d(m.state, record_of(x, w, s)->state, sizeof m.state, &m.state_full);
+}
+
+// g of step s again, to where F of step s - 1 was and F of step s + 2 will be. It comes
+// from the second-level cache, because it was loaded two steps ago.
+static __device__ __forceinline__ void load_gate_again(
+    const struct backward_one_params &x, const struct backward_walk &w, int f, int s,
+    struct backward_one_storage &m)
+{
+    mbarrier_arrive_expect_tx(&m.again[f], HALF_BYTES);
+    tma_load_3d(m.gated[(s + 2) % GATED].half[f].F, x.g, 64 * f, w.n, w.token(s),
+                &m.again[f]);
+}
+
+// Before the first step.
+static __device__ __forceinline__ void first_loads(const struct backward_one_params &x,
+                                                   const struct backward_walk &w, int f,
+                                                   struct backward_one_storage &m)
+{
+    for (int s = 0; s < GATED && s < w.steps; s++) load_gated(x, w, f, s, m);
+    if (f) return;
+    for (int s = 0; s < VALUES && s < w.steps; s++) load_values(x, w, s, m);
+    load_state_of_step(x, w, 0, m);
+}
+
+// dq and dk of a step; returns when its stage may be loaded. Finish itself stores the
+// rows of a step that is not whole.
+static __device__ __forceinline__ void store_gated(
+    const struct backward_one_params &x, const struct backward_walk &w, int f, int s,
+    struct backward_one_storage &m)
+{
+    const struct gated_half &rows = m.gated[s % GATED].half[f];
+    if (w.whole(s)) {
+        tma_store_3d(x.to_q, rows.q, 64 * f, w.n, w.token(s));
+        tma_store_3d(x.to_k, rows.k, 64 * f, w.n, w.token(s));
+    }
+    tma_store_wait_read();
+}
+
+#endif

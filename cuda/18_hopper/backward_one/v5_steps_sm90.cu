@@ -1,0 +1,243 @@
+// v5_steps_sm90.cu -- the whole KDA backward in one kernel, one block per head.
+// Book: chapter 18, "Backward".
+// Checked by: tests/13_backward/checks.c.
+// Next: ../step_record.cuh.
+#include "cuda/host/mapops.cuh"
+#include "cuda/host/profile_hooks.cuh"
+#include "cuda/host/refused.cuh"
+#include "cuda/host/segment_sum.cuh"
+#include "core/paths.h"
+#include "core/split.h"
+#include "finish.cuh"
+
+static const char *const steps_name = "v5_steps";
+
+// Bound, owners and barriers: storage.cuh. Shared memory: 226 KiB, one block per SM;
+// 128 registers.
+static __global__ __launch_bounds__(512, 1) void kda_backward_kernel(
+    const __grid_constant__ struct backward_one_params x)
+{
+    extern __shared__ __align__(1024) unsigned char on_chip[];
+    struct backward_one_storage &m = *(struct backward_one_storage *)on_chip;
+    const struct backward_stretch z = x.stretch[blockIdx.x / x.a.HV];
+    const int n = blockIdx.x % x.a.HV, steps = (z.len + ROWS - 1) / ROWS;
+    const struct backward_walk w = {
+        __shfl_sync(~0u, n, 0), __shfl_sync(~0u, n / (x.a.HV / x.a.H), 0),
+        __shfl_sync(~0u, z.begin, 0), __shfl_sync(~0u, z.len, 0),
+        __shfl_sync(~0u, steps, 0), __shfl_sync(~0u, z.step, 0),
+        __shfl_sync(~0u, z.row, 0) };
+    if (threadIdx.x == 0) {
+        init_backward_barriers(m);
+        mbarrier_fence_init();
+    }
+    if (threadIdx.x < 128)
+        m.dt_bias[threadIdx.x] =
+            x.a.dt_bias ? ((const float *)x.a.dt_bias)[n * 128 + threadIdx.x] : 0.0f;
+    __syncthreads();
+    const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0);
+    if (wg < 2) chain_warpgroup(x, w, wg, z.sequence, m);
+    else finish_warpgroup(x, w, wg - 2, m);
+}
+
+// y [T,H,128] = sums of x [T,HV,128] over the value heads of a query/key head, in their
+// order. A thread has eight channels.
+static __global__ void add_value_heads(int64_t rows, int heads, const uint4 *x,
+                                       uint4 *y)
+{
+    const int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    if (i >= rows * 16) return;
+    float sum[8] = {};
+    for (int h = 0; h < heads; h++) {
+        const uint4 u = x[(i / 16 * heads + h) * 16 + i % 16];
+        const uint32_t p[4] = { u.x, u.y, u.z, u.w };
+        for (int j = 0; j < 8; j++) sum[j] += pair_half(p[j / 2], j % 2);
+    }
+    y[i] = make_uint4(pack_bf16x2(sum[0], sum[1]), pack_bf16x2(sum[2], sum[3]),
+                      pack_bf16x2(sum[4], sum[5]), pack_bf16x2(sum[6], sum[7]));
+}
+
+// ---- the host's part
+
+// dq, dk: where the sums over value heads are formed, or x's. Arrays that are not on 16
+// bytes have copies in the workspace, which the copy engine can access.
+struct steps_backward {
+    struct backward_one_params x;
+    struct arena r;
+    bf16 *dq, *dk;
+    float *dA_rows, *ddt_rows, *all;     // sums of segments; the ranks', gathered
+    int *differs;
+};
+
+static bf16 *aligned_array(struct arena *r, const void *x, int64_t count)
+{
+    return (bf16 *)(is_aligned_16(x) ? (void *)x : arena_take(r, count, sizeof(bf16)));
+}
+
+// Places all arrays; returns the bytes of work.
+static size_t place_steps(struct steps_backward *f, const struct kcp_backward *args,
+                          const struct kcp_path *path)
+{
+    struct backward_one_params *x = &f->x;
+    struct arena *r = &f->r;
+    x->a = *args;
+    x->scale = (float)args->scale;
+    x->lower_bound = (float)args->lower_bound;
+    const struct kcp_backward *a = &x->a;
+    const int64_t rows = padded_rows(a->plan), gates = (int64_t)a->HV * a->KG;
+    const int64_t parts = a->HV > a->H ? a->T * a->HV * a->K : 0;
+    arena_open(r, (const struct kcp_call *)a, a->saved, path->format, steps_name,
+               sizeof(bf16));
+    x->records = (const struct step_record *)arena_named(
+        r, "steps", 2 * (int64_t)a->NC * a->HV, sizeof(struct step_record));
+    x->stretch = (struct backward_stretch *)arena_take(r, a->NS,
+                                                       sizeof(struct backward_stretch));
+    const int64_t qk = a->T * a->H * a->K, v = a->T * a->HV * a->V;
+    x->dO = aligned_array(r, a->do_, v);
+    x->dv = aligned_array(r, a->dv, v);
+    f->dq = x->dq = aligned_array(r, a->dq_raw, qk);
+    f->dk = x->dk = aligned_array(r, a->dk_raw, qk);
+    if (parts) x->dq = (bf16 *)arena_take(r, parts, sizeof(bf16));
+    if (parts) x->dk = (bf16 *)arena_take(r, parts, sizeof(bf16));
+    f->dA_rows = (float *)arena_take(r, rows * a->HV, sizeof(float));
+    f->ddt_rows = (float *)arena_take(r, rows * gates, sizeof(float));
+    f->all = (float *)arena_take(r, a->plan->R * rows * gates, sizeof(float));
+    f->differs = (int *)arena_take(r, 1, sizeof(int));
+    x->dA_rows = a->dA_log ? f->dA_rows : NULL;
+    x->ddt_rows = a->ddt_bias ? f->ddt_rows : NULL;
+    return r->used;
+}
+
+// Long sequences first, by sixteenths of the longest, so that the last blocks are
+// short.
+static void put_stretches(const struct kcp_backward *a, int *to)
+{
+    const struct kcp_context *c = &a->plan->ctx[a->r];
+    const struct kcp_segment *seg = a->plan->seg + c->seg0;
+    const int64_t longest = kcp_longest(c);
+    struct putter x = { to, {}, a->stream };
+    for (int sixteenth = 16; sixteenth >= 0; sixteenth--)
+        for (int s = 0, step = 0; s < a->NS; s++) {
+            const int len = c->cu[s + 1] - c->cu[s], chunks = (len + a->C - 1) / a->C;
+            if (16 * (int64_t)len / longest == sixteenth) {
+                put(&x, c->cu[s]);
+                put(&x, len);
+                put(&x, seg[s].n);
+                put(&x, step);
+                put(&x, s);
+            }
+            step += 2 * chunks;
+        }
+    put_rest(&x);
+}
+
+static int make_step_maps(struct backward_one_params *x)
+{
+    const struct kcp_backward *a = &x->a;
+    const struct { CUtensorMap *map; const void *rows; int heads; } maps[] = {
+        { &x->q, a->q_raw, a->H },   { &x->k, a->k_raw, a->H },
+        { &x->g, a->g_raw, a->HV },  { &x->of_dO, x->dO, a->HV },
+        { &x->to_v, x->dv, a->HV },  { &x->to_q, x->dq, a->HV },
+        { &x->to_k, x->dk, a->HV } };
+    for (size_t i = 0; i < sizeof maps / sizeof *maps; i++)
+        if (!tensor_map_of_heads(maps[i].map, maps[i].rows, a->T, maps[i].heads, 128,
+                                 ROWS))
+            return KCP_CUDA;
+    return KCP_OK;
+}
+
+static void copy_to_call(const void *from, void *to, int64_t count,
+                         struct CUstream_st *stream)
+{
+    if (from == to) return;
+    cudaMemcpyAsync(to, from, count * sizeof(bf16), cudaMemcpyDeviceToDevice, stream);
+}
+
+static int launch_steps(struct steps_backward *f)
+{
+    struct backward_one_params *x = &f->x;
+    const struct kcp_backward *a = &x->a;
+    const size_t bytes = sizeof(struct backward_one_storage);
+    const int heads = a->HV / a->H;
+    const int64_t rows = a->T * a->H, v = a->T * a->HV * a->V;
+    const unsigned blocks = (unsigned)((rows * 16 + 255) / 256);
+    const int status = make_step_maps(x);
+    if (status) return status;
+    cudaFuncSetAttribute(kda_backward_kernel,
+                         cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    copy_to_call(a->do_, x->dO, v, a->stream);
+    kda_backward_kernel<<<a->NS * a->HV, 512, bytes, a->stream>>>(*x);
+    if (heads > 1) {
+        add_value_heads<<<blocks, 256, 0, a->stream>>>(
+            rows, heads, (const uint4 *)x->dq, (uint4 *)f->dq);
+        add_value_heads<<<blocks, 256, 0, a->stream>>>(
+            rows, heads, (const uint4 *)x->dk, (uint4 *)f->dk);
+    }
+    copy_to_call(f->dq, a->dq_raw, rows * a->K, a->stream);
+    copy_to_call(f->dk, a->dk_raw, rows * a->K, a->stream);
+    copy_to_call(x->dv, a->dv, v, a->stream);
+    return launched();
+}
+
+// dA_log and ddt_bias: sums of the segments', in their order, over all ranks.
+static int sum_step_parameters(struct steps_backward *f)
+{
+    const struct kcp_backward *a = &f->x.a;
+    const struct kcp_call *call = (const struct kcp_call *)a;
+    int status = KCP_OK;
+    if (a->dA_log)
+        status = parameter_sum(call, f->dA_rows, a->HV, f->all, (float *)a->dA_log);
+    if (!status && a->ddt_bias)
+        status = parameter_sum(call, f->ddt_rows, (int64_t)a->HV * a->KG, f->all,
+                               (float *)a->ddt_bias);
+    return status;
+}
+
+static int run_steps(const struct kcp_backward *args, const struct kcp_path *path)
+{
+    struct steps_backward f = {};
+    int status = place_steps(&f, args, path) <= args->work_bytes ? KCP_OK : KCP_BAD;
+    const struct kcp_backward *a = &f.x.a;
+    const struct kcp_call *call = (const struct kcp_call *)a;
+    const size_t row = sizeof(float) * padded_rows(a->plan) * a->HV;
+    if (a->saved_bytes < f.r.head.bytes) status = KCP_BAD;
+    for (int p = PART_SUM; p <= PART_MAIN; p++)
+        profile_hook((enum profile_part)p, a->stream);
+    if (!status && a->NS < padded_rows(a->plan)) {
+        cudaMemsetAsync(f.dA_rows, 0, row, a->stream);
+        cudaMemsetAsync(f.ddt_rows, 0, row * a->KG, a->stream);
+    }
+    if (!status && a->NS) {
+        put_stretches(a, (int *)f.x.stretch);
+        status = launch_steps(&f);
+    }
+    if (!status) status = sum_step_parameters(&f);
+    if (!status) pass_empty_states(call, 0, a->dht, a->dh0);
+    if (!status) nan_if_block_differs(a, &f.r, f.differs, sizeof(bf16));
+    report_failure(call, status, steps_name);
+    return status ? status : launched();
+}
+
+static const struct kcp_path *path_of(const struct kcp_backward *a)
+{
+    return a->plan ? kcp_path_of("13_backward", steps_name, KCP_BF16, a) : NULL;
+}
+
+static int run(void *args)
+{
+    const struct kcp_backward *a = (const struct kcp_backward *)args;
+    const struct kcp_path *path = path_of(a);
+    if (!a->plan || !a->saved) return KCP_BAD;
+    return path ? run_steps(a, path) : KCP_NA;
+}
+
+static size_t work(const void *args)
+{
+    const struct kcp_backward *a = (const struct kcp_backward *)args;
+    const struct kcp_path *path = path_of(a);
+    struct steps_backward f = {};
+    return path ? place_steps(&f, a, path) : 0;
+}
+
+KCP_VARIANT(backward_v5_steps) = {
+    "13_backward", "v5_steps", "one kernel, a block per head and sequence", KCP_BF16,
+    KCP_DEVICE, "KDA, K, V 128, bounded gates, whole sequences; sm_90a", run, work };
