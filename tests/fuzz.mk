@@ -1,6 +1,6 @@
-# fuzz.mk -- make fuzz: the .npy reader, the plan, command lines, the judge's case words,
-# and calls of the C interface against any bytes.
-# SECONDS= for each of the five: 12 are a minute in all, 720 an hour. With
+# fuzz.mk -- make fuzz: the .npy reader, the plan, the judge's case words, and calls of
+# the C interface against any bytes.
+# SECONDS= for each of the four: 15 are a minute in all, 900 an hour. With
 # clang: libFuzzer, guided by coverage; SEED= of its draws, else another one each time.
 # Always: a plain mutator, by $(CC). Both under the address and undefined-behaviour
 # sanitizers, from seeds that the build makes.
@@ -8,10 +8,9 @@
 SECONDS ?= 12
 fuzz_c   = $(CFLAGS) -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
            -fno-sanitize-recover=all
-fuzz_all         := npy plan options words calls
+fuzz_all         := npy plan words calls
 fuzz_npy_src     := ref/base/npy_read.c ref/base/npy_head.c ref/base/npy_write.c
 fuzz_plan_src    := ref/06_plan.c ref/06_owners.c tests/fuzz/no_checks.c
-fuzz_options_src := ref/base/options.c ref/core/version.c
 fuzz_words_src   := tests/judge/case_text.c tests/judge/cases.c tests/judge/inputs.c \
                     ref/base/tensor_set.c ref/core/names.c ref/06_plan.c ref/06_owners.c tests/fuzz/no_checks.c
 fuzz_calls_src   := $(ref) $(comm)
@@ -60,11 +59,6 @@ $B/corpus: $B/kcp-arrays tests/fuzz.mk
 	  AAABxsbGxsbGxvwGAMbGE8b8BgDGxhPGxsYAAwEBAQpBAG4= \
 	  /N4B/////////yNA/MxudAADZ/zMbv4=; do \
 	  echo $$s | base64 -d >$@/calls/found.$$(echo $$s | cksum | cut -d' ' -f1); done
-	@printf -- '--text\000words\000--flag\000--int\00012\000--word=gdn\000' \
-	  >$@/options/all
-	@printf -- '--real=-2.5e-1\000--whole\000999999999999999\000-n\000-7\000-h\000' \
-	  >$@/options/numbers
-	@printf -- '--int\000--flag\000--help\000--word\000\000' >$@/options/wrong
 	@printf 'live kda H=1 HV=3 K=5 V=7 C=64 lengths=150,0,70 R=4 chain h0' >$@/words/one
 	@printf '%s ' strong gdn gate=bounded beta=sigmoid2 layout=vk save=all act=silu \
 	  walk=blelloch D=3 Wc=2 scale=0.25 L=64 masks=2 'seed=7;' live \

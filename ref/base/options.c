@@ -1,6 +1,6 @@
 /* options.c -- reads a command line by a table; used by every program of the tree.
  *
- * Book: CONTRIBUTING.md.  Checked by: tests/fuzz/options.c, tests/cli/run_cli.sh.
+ * Book: CONTRIBUTING.md.  Checked by: tests/cli/generated.sh, cases.tsv.
  * Next: program.c.
  */
 #include "options.h"

@@ -1,6 +1,6 @@
 /* options.h -- reads a command line by a table; used by every program of the tree.
  *
- * Book: CONTRIBUTING.md.  Checked by: tests/fuzz/options.c, tests/cli/run_cli.sh.
+ * Book: CONTRIBUTING.md.  Checked by: tests/cli/generated.sh, cases.tsv.
  * Next: options.c.
  *
  * "--name value" or "--name=value"; names cannot be abbreviated. Every program also

@@ -2,7 +2,7 @@
 # generated.sh -- options of the programs with values that no row of cases.tsv has:
 # status 2, one line that names the program, nothing made, no crash, no wait.
 #
-# Book: chapter 20.  Checked by: make test, which runs it.  Next: tests/fuzz/options.c.
+# Book: chapter 20.  Checked by: make test, which runs it.  Next: ../fuzz/words.c.
 # Usage: generated.sh BUILD; SEED= of the draws, N= command lines of several options per
 # program (30); ALL=1: every option with every value, 4300 lines.
 #
