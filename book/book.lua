@@ -4,6 +4,7 @@
 --   ```{.include file=ref/07_merge.c region=fold-step}   between //> and //< fold-step
 --   ```{.example name=05-affine}          a section of what book/example.c printed
 --   ```{.results file=bench.md}           a table made from bench/results/
+--   [04_chunk v2_warp forward]{.ms}       the recorded time of a variant, from that table
 --   [affine/alive]{.val}                  one number that book/example.c printed
 --   ![caption](affine.svg){#fig:affine}   a figure that book/figures/ drew
 --   ::: answers               one answer for each exercise of the list above, folded away
@@ -376,6 +377,26 @@ local function results(cb)
   return pandoc.Div(markdown(md), pandoc.Attr("", { "results" }))
 end
 
+-- The recorded time of "STAGE VARIANT WAY [kept]", from the stage's table: a stage's own
+-- table has microseconds; that of a whole pass milliseconds, and its case in front.
+local function recorded(what)
+  local stage, variant, way, kept = what:match("^(%S+) (%S+) (%S+)%s*(.*)$")
+  local case, want_case = "", "KDA, live gates, T = 8192, H = 96" .. (kept ~= "" and ", " .. kept or "")
+  for _, l in ipairs(lines_of(out .. "/results/" .. (stage or "?") .. ".md") or {}) do
+    local row = l:match("^|") and cells_of(l) or {}
+    local whole = row[3] and row[3]:match("^`")
+    if whole and row[1] ~= "" then case = row[1]:gsub("\u{a0}", " ") end
+    local name, time = row[whole and 3 or 1] or "", row[whole and 4 or 3] or ""
+    local us = tonumber(time:match("^[%d.]+"))
+    if name:find("`" .. variant .. "`", 1, true) and row[2] == way and us and (not whole or case == want_case) then
+      if not whole then us = us / 1000 end
+      local mark = (name .. time):match("†") or ""
+      return pandoc.Str(string.format(us < 0.1 and "%.4f" or us < 10 and "%.3f" or "%.0f", us) .. mark .. "\u{a0}ms")
+    end
+  end
+  return pandoc.Str("not recorded")
+end
+
 local function kernels(div)
   local stage = text(div)
   local items = {}
@@ -703,13 +724,14 @@ local function weave(doc)
     end
   end
   if collect and page:match("^[%u%d]") then
-    order[#order + 1] = { "ch:" .. page:match("^(%w+)"), (chapter:match("%d") and "chapter " or "appendix ") .. text(doc.meta.chapter or "0") }
+    local called = doc.meta.called and text(doc.meta.called)
+    order[#order + 1] = { "ch:" .. page:match("^(%w+)"), called or (chapter:match("%d") and "chapter " or "appendix ") .. text(doc.meta.chapter or "0") }
   end
   if not collect then check_prose(doc.blocks) end
   doc = doc:walk {
     traverse = "topdown",
     Header = function(h)
-      if h.level == 1 and not h.classes:includes("unnumbered") then
+      if h.level == 1 and page:match("^[%u%d]") and not h.classes:includes("unnumbered") then
         sec = sec + 1
         local no = chapter .. "." .. sec
         if collect and h.identifier:match("^sec:") then
@@ -763,6 +785,7 @@ local function weave(doc)
       return pandoc.Link({ pandoc.Str(k.text) }, href, "", { class = "xref" })
     end,
     Span = function(s)
+      if s.classes:includes("ms") then return recorded(text(s)) end
       if not s.classes:includes("val") then return nil end
       local d, e = digits_of(value(text(s)))
       local minus = function(x) return (x:gsub("^%-", "\u{2212}")) end

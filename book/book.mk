@@ -7,8 +7,13 @@
 # DRAFT=1 turns that into warnings, while code that a chapter shows is still to come.
 
 bk         := build/book
-chapters   := $(sort $(basename $(notdir $(wildcard book/[0-9]*.md)))) \
-              $(basename $(notdir $(wildcard book/[A-Z]-*.md)))
+# In reading order, by parts. idea.md opens the book; users.md is outside the parts.
+page        = $(basename $(notdir $(wildcard $(addprefix book/,$(addsuffix -*.md,$1)))))
+part1      := $(call page,00 01 02 03 04 05 06 07 08 09 10 11 12 13)
+part2      := $(call page,17 T 18)
+part3      := $(call page,14 20)
+part4      := $(call page,15 16 19 A B)
+chapters   := idea $(part1) $(part2) $(part3) $(part4) users
 bookcode   := $(sort $(wildcard ref/*.[ch] ref/*/*.[ch] ref/stages/*.def ref/core/*.def comm/*.[ch] comm/*/*.[ch] tests/*/*.[ch] bench/*/*.[ch] bench/*.cu bench/*/*.cu \
               cuda/*/*.h cuda/*/*.c cuda/*/*.cu cuda/*/*.cuh cuda/*/*/*.h cuda/*/*/*.cu cuda/*/*/*.cuh book/*.[ch] book/figures/*.[ch] book/examples/*.[ch] book/labs/*.c))
 bookfigs   := $(patsubst book/figures/%.c,$(bk)/figures/%.svg,$(wildcard book/figures/*.c))
@@ -135,7 +140,10 @@ book-coverage: $(bk)/coverage.txt
 	@cat $(bk)/*.log | grep 'no test is named' | sed 's/.*for //' | awk '{ s = s " " $$0 } END { if (NR) print "equations that name no test yet:" s }'
 
 $(bk)/index.html: $(chapters:%=book/%.md) book/index.md book/toc.sh $(bk)/page.html $(bk)/coverage.txt
-	@{ cat book/index.md; echo; echo '<ul class="toc">'; for c in $(chapters); do sh book/toc.sh $$c; done; echo '</ul>'; \
+	@{ cat book/index.md; echo; sh book/toc.sh '' idea; \
+	   sh book/toc.sh 'I. The mathematics' $(part1); sh book/toc.sh 'II. One GPU' $(part2); \
+	   sh book/toc.sh 'III. Many GPUs' $(part3); sh book/toc.sh 'IV. More of the family' $(part4); \
+	   sh book/toc.sh 'Using the library' users; \
 	   echo; sed -n 's/^the book/The book/p' $(bk)/coverage.txt | sed 's/$$/./; s/ %/\\ %/g'; } | pandoc -f markdown --template $(bk)/page.html -o $@
 
 $(bk)/print.html: $(chapters:%=$(bk)/%.html) $(bk)/index.html

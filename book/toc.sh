@@ -1,6 +1,13 @@
 #!/bin/sh
-# toc.sh -- one line of the table of contents, as HTML.   sh toc.sh 07-merge
-title=$(sed -n 's/^title: *//p' "book/$1.md" | head -1 | tr -d '"')
-about=$(sed -n 's/^about: *//p' "book/$1.md" | head -1 | tr -d '"')
-printf '<li><span class="n">%s</span><span><a href="%s.html">%s</a><small>%s</small></span></li>\n' \
-    "${1%%-*}" "$1" "$title" "$about"
+# toc.sh -- a part of the table of contents, as HTML.   sh toc.sh TITLE 07-merge ...
+part=$1; shift
+[ -z "$part" ] || printf '<h2>%s</h2>\n' "$part"
+echo '<ul class="toc">'
+for page; do
+    title=$(sed -n 's/^title: *//p' "book/$page.md" | head -1 | tr -d '"')
+    about=$(sed -n 's/^about: *//p' "book/$page.md" | head -1 | tr -d '"')
+    case $page in *-*) no=${page%%-*} ;; *) no= ;; esac
+    printf '<li><span class="n">%s</span><span><a href="%s.html">%s</a><small>%s</small></span></li>\n' \
+        "$no" "$page" "$title" "$about"
+done
+echo '</ul>'

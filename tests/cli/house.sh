@@ -59,7 +59,7 @@ rules() {
         grep -v 'static size_t work(const void' | sed 's/$/  (a name that says nothing)/'
     xargs grep -noE '(^|[ (])(eq|sec):[A-Za-z][A-Za-z0-9-]*' <"$W/files" |
         sed 's/:[ (]*\(eq:\|sec:\)/ \1/' | while read -r at label; do
-        grep -q -- "#$label[ }]" book/[0-9]*.md || echo "$at: the book has no $label"
+        grep -q -- "#$label[ }]" book/*.md || echo "$at: the book has no $label"
     done
     sh tests/cli/jitter.sh build lines
     # The judge calls each function of the installed headers with NULL and wrong numbers.

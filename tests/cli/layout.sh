@@ -29,7 +29,7 @@ spoil() {                        # NAME STYLE PATTERN of the message
 spoil cut '.equation > p { height: 1.2em; padding: 0 !important; }' 'is cut by'
 spoil rule 'munder.named > :first-child { border: 0 !important; }' 'rule is not as wide'
 spoil words '.figure svg text { fill: gray !important; }' 'contrast 3.* in fig:'
-pages=$(cd build/book && ls [0-9A-Z]*-*.html | sed 's/\.html$//')
+pages=$(cd build/book && ls idea.html users.html [0-9A-Z]*-*.html | sed 's/\.html$//')
 sh book/lint.sh build/book index $pages >"$W/said" || { cat "$W/said"; failed=1; }
 WIDTHS=1280 SCHEMES=dark sh book/lint.sh build/book index $pages >"$W/dark" || {
     cat "$W/dark"
