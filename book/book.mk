@@ -140,7 +140,7 @@ book-coverage: $(bk)/coverage.txt
 	@cat $(bk)/*.log | grep 'no test is named' | sed 's/.*for //' | awk '{ s = s " " $$0 } END { if (NR) print "equations that name no test yet:" s }'
 
 $(bk)/index.html: $(chapters:%=book/%.md) book/index.md book/toc.sh $(bk)/page.html $(bk)/coverage.txt
-	@{ sed '/<!-- journey -->/,$$d' book/index.md; echo '```{=html}'; cat $(bk)/figures/journey.svg; echo '```'; \
+	@{ sed '/<!-- journey -->/,$$d' book/index.md; echo '```{=html}'; echo '<div class="figure"><div class="scroll">'; cat $(bk)/figures/journey.svg; echo '</div></div>'; echo '```'; \
 	   sed '1,/<!-- journey -->/d' book/index.md; echo; sh book/toc.sh '' idea; \
 	   sh book/toc.sh 'Part I: The mathematics' $(part1); sh book/toc.sh 'Part II: One GPU' $(part2); \
 	   sh book/toc.sh 'Part III: Many GPUs' $(part3); sh book/toc.sh 'Part IV: More of the family' $(part4); \
