@@ -5,6 +5,7 @@
 #include "answers.h"
 #include "ref.h"
 #include "tests/20_clusters/model.h"
+#include "tests/judge/tolerance.h"
 #include "tokens.h"
 
 static void fail(const char *what)
@@ -34,6 +35,18 @@ static void bytes(void)
     say("18.gdn", "%.0f", 4 * D * 2 + 2 + 2, sizeof gdn);
     say("18.kda", "%.0f", 5 * D * 2 + 2, sizeof kda);
     say("18.ratio", "%.2f", (double)sizeof kda / sizeof gdn, 1282.0 / 1028);
+}
+
+/* 19: the judge's limits, as its table writes them */
+static void tolerances(void)
+{
+#define TOLERANCE(name, f64, f32, bf16)                                                \
+    printf("@answer/19.%s %s\n", #name, #bf16);                                        \
+    if (strncmp(#name, "ALIKE", 5))                                                    \
+        printf("@answer/19.%s.f32 %s\n@answer/19.%s.f64 %s\n", #name, #f32, #name,     \
+               #f64);
+#include "tests/judge/tolerance.def"
+#undef TOLERANCE
 }
 
 /* 02: where the plain formula of softplus is 0; the factor of a strong gate */
@@ -252,6 +265,7 @@ int main(void)
 {
     bytes();
     softplus();
+    tolerances();
     solve();
     lengths();
     on_the_chain();

@@ -8,6 +8,7 @@
 #include "base/program.h"
 #include "kcp_mpi.h"
 #include "base/options.h"
+#include "tests/judge/tolerance.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -203,7 +204,7 @@ static int kcp_text(int argc, char **argv)
         return 2;
     f.R = o.ranks;
     f.steps = o.steps;
-    f.limit = 1e-11;
+    f.limit = tolerance_of(TOLERANCE_GRADIENTS, KCP_F64);
     f.counted = 1;
     if (run_all(&f, &many, &one, &step)) {
         page_drop(page, o.out);

@@ -143,7 +143,9 @@ void svg_errors(FILE *o, const struct finding *f)
     }
     const double limit = left + per * (log10(f->limit) - low);
     vline(o, limit, 0, high - 34, "limit");
-    text(o, limit, high - 2, "mid small", "limit 1e-11");
+    char words[32];
+    snprintf(words, sizeof words, "limit %.0e", f->limit);
+    text(o, limit, high - 2, "mid small", words);
     for (int i = 0; i < CHECKED; i++) {
         const double y = row * i + 15;
         const double e[2] = { f->error_one[i], f->error_step[i] };

@@ -2,12 +2,13 @@
 #
 # Book: chapter 20.  Checked by: run_cli.sh, mpi.sh, run_device.sh.
 # Next: run_cli.sh.
-# Makes a folder to work in, which is removed at the end, and sets $run and $arrays.
+# Makes a folder to work in, which is removed at the end, and sets $run, $arrays.
 B=$(cd "${1:-build}" && pwd) || exit 2
 W=$(mktemp -d) || exit 2
 trap 'rm -rf "$W"' EXIT
 script=$(basename "$0")
 forms=$(sed -n 's/^ *FORM(KCP_[A-Z_]*, \([a-z_]*\)).*/\1/p' ref/comm.h)
+allowed=$(sed -n 's/^TOLERANCE(LAYER,.* \(.*\))/\1/p' tests/judge/tolerance.def)
 cd "$W" || exit 2
 run="$B/kcp-run" arrays="$B/kcp-arrays"
 passed=0 failed=0
