@@ -67,9 +67,9 @@ static int report(const struct run *run, int status)
 static int run_forms(struct finding *f, struct run *many, const struct run *one,
                      const double *theta)
 {
-    for (int form = FORMS - 1; form >= 0; form--) {
+    for (int form = KCP_FORMS - 1; form >= 0; form--) {
         struct run other, *run = form ? &other : many;
-        progress(kcp_form_names[form], FORMS - form, FORMS);
+        progress(kcp_form_names[form], KCP_FORMS - form, KCP_FORMS);
         int status = run_open(run, f->text, f->R, form);
         run->keep_maps = form == 0;
         if (!status)
@@ -155,7 +155,7 @@ static int run_all(struct finding *f, struct run *many, struct run *one,
         return status;
     f->took = seconds() - began;
     f->pass = f->counted && f->worst_one <= f->limit && f->worst_step <= f->limit;
-    for (int i = 0; i < FORMS; i++)
+    for (int i = 0; i < KCP_FORMS; i++)
         f->pass &= f->form_err[i] <= f->limit;
     print_training(f);
     return 0;

@@ -139,15 +139,15 @@ static void print_count(FILE *o, long long n)
 static void forms(FILE *o, const struct finding *f)
 {
     double most = 1;
-    for (int i = 0; i < FORMS; i++)
+    for (int i = 0; i < KCP_FORMS; i++)
         most = fmax(most, (double)f->form[i].bytes);
-    fprintf(o, "<h2>The exchange</h2><p>Four forms of the exchange compute the same "
+    fprintf(o, "<h2>The exchange</h2><p>Every form of the exchange computes the same "
             "states. Bytes of states and maps that all ranks sent in forward and "
             "backward; %s.</p><div class='wide'><table><tr><th>form<th "
             "class='bar'><th>bytes<th>messages<th>gathers<th>error</tr>\n",
             f->counted ? "the formulas of chapter 07 give the same numbers"
             : "<b>the formulas of chapter 07 give other numbers</b>");
-    for (int i = 0; i < FORMS; i++) {
+    for (int i = 0; i < KCP_FORMS; i++) {
         const struct kcp_traffic *t = &f->form[i];
         fprintf(o, "<tr><td>%s<td><svg width='100%%' height='12'><rect width='%.2f%%' "
                 "height='12' fill='var(--k4)'/></svg><td>", kcp_form_names[i],

@@ -129,7 +129,7 @@ void print_forms(const struct finding *f)
     printf("\nExchange  (states and maps, forward and backward, all ranks)\n"
            "  %-12s %12s %12s %9s %9s   %s\n", "form", "bytes", "formula", "messages",
            "gathers", "error");
-    for (int i = 0; i < FORMS; i++)
+    for (int i = 0; i < KCP_FORMS; i++)
         printf("  %-12s %12lld %12lld %9lld %9lld   %.1e\n", kcp_form_names[i],
                (long long)f->form[i].bytes, (long long)f->formula[i].bytes,
                (long long)f->form[i].messages, (long long)f->form[i].collectives,
@@ -173,7 +173,7 @@ void close_line(const struct finding *f, char *buf, size_t n)
 {
     char alive[120] = "";
     double forms = 0;
-    for (int i = 0; i < FORMS; i++)
+    for (int i = 0; i < KCP_FORMS; i++)
         forms = fmax(forms, f->form_err[i]);
     if (f->far_seq >= 0)
         snprintf(alive, sizeof alive, "; %.2g %% of the state is alive at the far "

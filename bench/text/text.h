@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 enum { WIDTH = 48, HEADS = 2, VALUE_HEADS = 4, KEY = 32, VALUE = 32, WINDOW = 4,
-       CHUNK = 64, BYTES = 256, MAX_SEQS = 16, MAX_RANKS = 64, FORMS = 4 };
+       CHUNK = 64, BYTES = 256, MAX_SEQS = 16, MAX_RANKS = 64 };
 
 /* ---- read.c: one sequence per file */
 struct text {
@@ -110,8 +110,8 @@ struct finding {
     int counted;                       /* every form's traffic equals its formula */
     double *loss[2];                   /* [steps + 1] on R ranks, on one */
     double error_one[CHECKED], error_step[CHECKED], worst_one, worst_step, limit;
-    double form_err[FORMS];            /* relative to one rank */
-    struct kcp_traffic form[FORMS], formula[FORMS];    /* all ranks, both passes */
+    double form_err[KCP_FORMS];            /* relative to one rank */
+    struct kcp_traffic form[KCP_FORMS], formula[KCP_FORMS];    /* all ranks, passes */
     double (*alive)[VALUE_HEADS];      /* [S]: |M|_F / sqrt(K) of each segment */
     double far;                        /* the same from the first cut to the far end */
     int far_seq, far_rank;             /* -1: no sequence crosses a cut */
