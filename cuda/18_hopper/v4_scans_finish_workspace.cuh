@@ -182,7 +182,8 @@ static int jobs_of(const struct factors_backward *f, const struct strip *s, int 
     const int states = a->save != KCP_SAVE_ALL ? KCP_JOB_STATES : 0;
     const int reverse = KCP_JOB_REVERSE, dh_ext = KCP_JOB_DH_EXT;
     if (!f->p.L)
-        return kcp_scan_jobs((const struct kcp_call *)a, f->alone, s->at, launch);
+        return kcp_scan_jobs((const struct kcp_call *)a, f->alone, s->at, launch,
+                             processors());
     if (launch) return s->last ? 0 : reverse;
     if (s->last) return reverse | states;
     return s->first ? states : dh_ext | states;
@@ -223,9 +224,12 @@ static void put_grid(const struct factors_backward *f, struct putter *x)
 }
 
 // The index arrays, in the order in which place_strips allocated them. If segments
-// cross ranks, every segment has its own row of states.
+// cross ranks, every segment has its own row of states; a reverse scan that runs before
+// the exchange stores its first gradient in the map that is sent.
 static void put_rows(struct factors_backward *f)
 {
+    const struct kcp_call *call = (const struct kcp_call *)&f->x.a;
+    const int P = processors();
     struct putter x = { f->first, {}, f->x.a.stream };
     for (int row = 0; row < 4; row++)
         for (struct strip s = {}; next_strip(f, &s);) {
@@ -233,6 +237,7 @@ static void put_rows(struct factors_backward *f)
             if (f->alone && row == 0 && !f->p.L) at = s.sequence;
             if (f->alone && row == 1) at = s.last ? s.sequence : -1;
             if (f->alone && row == 2) at = s.first ? s.sequence : -1;
+            if (!f->alone && row == 2 && kcp_reverses_first(call, s.at, P)) at = -1;
             put(&x, at);
         }
     put_jobs(f, &x, 0);

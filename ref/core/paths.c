@@ -234,7 +234,7 @@ static void add_split(struct kcp_facts *f, const struct kcp_call *c, int sms)
             .strips = strips, .walks = kcp_fused_walk(c, sms) != 0,
             .chains = kcp_strips(c, c->plan->L ? 0 : strips) * c->HV,
             .windows = cut.crossing || strips || !c->NC ? 1 : kcp_launches(&cut),
-            .jobs = kcp_most_jobs(c), .pieces = kcp_pieces(c, sms),
+            .jobs = kcp_most_jobs(c, sms), .pieces = kcp_pieces(c, sms),
             .share = kcp_prepare_share(kcp_most_prepared(c, sms), c->HV, sms) };
         last = key;
     }

@@ -375,28 +375,52 @@ static inline int64_t kcp_finish_turns(int NC, int H, int K, int processors)
  * gradients, walking back; of those only the one that other ranks ask for. */
 enum kcp_scan_job { KCP_JOB_STATES = 1, KCP_JOB_REVERSE = 2, KCP_JOB_DH_EXT = 4 };
 
-/* Which jobs segment s has in a launch. alone: both scans in one launch. Where ranks
- * share a sequence the first launch, before the exchange, has the states and what
- * others want; the second the gradients. With save-all nobody scans states. */
-static inline int kcp_scan_jobs(const struct kcp_call *a, int alone, int s, int launch)
+/* Do both scans of one segment run at once, in blocks of 64 columns? With K = 128 and a
+ * gate per channel each such block counts twice (scans_sm90.cu). */
+static inline int kcp_scans_fit(const struct kcp_call *a, int processors)
+{
+    const int64_t blocks = 2LL * a->HV * a->V / 64;
+    return (a->K == 128 && a->KG != 1 ? 2 * blocks : blocks) <= processors;
+}
+
+/* 1: earlier ranks need the gradient with which segment s begins, and the gradient with
+ * which it ends is given (dht). Its reverse scan then needs no other rank, and stores
+ * what the earlier ranks need. Where both scans fit, dh_ext beside the states is
+ * faster. */
+static inline int kcp_reverses_first(const struct kcp_call *a, int s, int processors)
+{
+    const int j = a->plan->ctx[a->r].seg0 + s;
+    return a->plan->seg[j].last && kcp_plan_want(a->plan, j, 1) & KCP_WANT_H &&
+           !kcp_scans_fit(a, processors);
+}
+
+/* Which jobs segment s has in a launch. alone: both scans in one launch. If ranks share
+ * a sequence, the first launch runs before the exchange and computes what it sends: the
+ * reverse scan where a sequence ends, without the scan of states, which would delay the
+ * exchange; elsewhere dh_ext and the states. The second launch has the rest. With
+ * save-all no states are scanned. */
+static inline int kcp_scan_jobs(const struct kcp_call *a, int alone, int s, int launch,
+                                int processors)
 {
     const int states = a->save != KCP_SAVE_ALL ? KCP_JOB_STATES : 0;
     const int seg0 = a->plan->ctx[a->r].seg0;
     if (alone) return launch ? 0 : states | KCP_JOB_REVERSE;
+    if (kcp_reverses_first(a, s, processors)) return launch ? states : KCP_JOB_REVERSE;
     if (launch) return KCP_JOB_REVERSE;
     const int wanted = kcp_plan_want(a->plan, seg0 + s, 1) & KCP_WANT_H;
     return states | (wanted ? KCP_JOB_DH_EXT : 0);
 }
 
 /* Jobs of the larger launch, of whole segments. */
-static inline int kcp_most_jobs(const struct kcp_call *a)
+static inline int kcp_most_jobs(const struct kcp_call *a, int processors)
 {
     const int alone = kcp_alone(a);
     int most = 0;
     for (int launch = 0; launch < 2; launch++) {
         int n = 0;
         for (int s = 0; s < a->NS; s++)
-            for (int jobs = kcp_scan_jobs(a, alone, s, launch); jobs; jobs &= jobs - 1)
+            for (int jobs = kcp_scan_jobs(a, alone, s, launch, processors); jobs;
+                 jobs &= jobs - 1)
                 n++;
         if (n > most) most = n;
     }

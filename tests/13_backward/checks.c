@@ -5,6 +5,7 @@
  * each other, most of them bit by bit.
  */
 #include "batch.h"
+#include "core/split.h"
 
 /* The worst relative RMS of an output against another run's; -1: all bits are equal. */
 static double apart(const struct batch *a, const struct batch *b, int *worst)
@@ -229,3 +230,45 @@ static int traffic(struct kcp_report *rep)
 KCP_CHECK(check_13_traffic) = { "13_backward", "traffic",
     "bytes are the exchange's formula and two parameter sums; reuse_M sends no M",
     traffic };
+
+/* The two launches of the GPU's scans, of one rank: every segment's states once (not of
+ * save-all) and its reverse scan once; and what earlier ranks need in the first. */
+static void launches(struct kcp_report *rep, const struct kcp_plan *p, int r,
+                     enum kcp_save save, int processors)
+{
+    const struct kcp_call c = { .K = 128, .V = 128, .HV = 32, .KG = 128, .C = 64,
+        .NS = p->ctx[r].NS, .NC = p->ctx[r].NC, .R = p->R, .r = r, .save = save,
+        .plan = p };
+    const int alone = kcp_alone(&c);
+    for (int s = 0; s < c.NS; s++) {
+        const int first = kcp_scan_jobs(&c, alone, s, 0, processors);
+        const int second = kcp_scan_jobs(&c, alone, s, 1, processors);
+        const int needed = kcp_plan_want(p, p->ctx[r].seg0 + s, 1) & KCP_WANT_H;
+        const int states = save != KCP_SAVE_ALL ? KCP_JOB_STATES : 0;
+        const int given = p->seg[p->ctx[r].seg0 + s].last;
+        EXPECT(rep, !(first & second) &&
+               ((first | second) & ~KCP_JOB_DH_EXT) == (states | KCP_JOB_REVERSE),
+               "rank %d segment %d: jobs %d, then %d", r, s, first, second);
+        EXPECT(rep, !needed || first & (KCP_JOB_DH_EXT | KCP_JOB_REVERSE),
+               "rank %d segment %d: jobs %d leave nothing to send", r, s, first);
+        EXPECT(rep, alone || !(first & KCP_JOB_REVERSE) || given,
+               "rank %d segment %d: reverse before its gradient has come", r, s);
+    }
+}
+
+static int jobs(struct kcp_report *rep)
+{
+    static const int64_t cu[] = { 0, 70, 71, 300, 1000, 1003 };
+    for (int i = 0; i < 32; i++) {
+        struct kcp_plan *p = NULL;
+        const int R = 1 + i / 8, L = i % 2 ? 128 : 0;
+        if (kcp_plan_make(&p, 5, cu, R, NULL, L, 64, 0, NULL)) return KCP_NO_MEMORY;
+        for (int r = 0; r < R; r++)
+            launches(rep, p, r, i / 2 % 2 ? KCP_SAVE_ALL : KCP_RECOMPUTE,
+                     i / 4 % 2 ? 132 : 1000);
+        kcp_plan_free(p);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_13_jobs) = { "13_backward", "jobs",
+    "the scans of a rank's segments before and after the exchange: each once", jobs };
