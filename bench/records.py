@@ -168,6 +168,8 @@ def time_rows(path, digests, ok):
 def table_rows(path, kind, digests):
     for r in read_tsv(path):
         row = {"kind": kind, **r}
+        if kind == "run":
+            row["cc"], row["comm"] = digests.get(("comm", "-"))
         if kind == "sanitizer":            # a row of a path is named variant@path
             row["variant"], _, row["path"] = r["variant"].partition("@")
             digests.stamp(row, r["stage"], row["variant"], 1, row["path"])
@@ -213,9 +215,17 @@ def add(folder, name, commit):
 
 # ---- what is recorded of the present code
 
+STATES = ("stale", "not comparable", "fresh")
+RANKS = ("07", "08", "11", "13", "14", "15", "16")       # stages that communicate
+
+
+def over_ranks(digests, row):
+    """The state of a row over ranks as to the exchange's code."""
+    return digests.state(("comm", "-"), row["comm"], row["cc"])
+
+
 def recorded(digests):
-    """The best state of (what, stage, variant): fresh, not comparable, stale."""
-    rank = {"fresh": 3, "not comparable": 2, "stale": 1}
+    """The best state of (what, stage, variant), and of ("run", what) over NCCL."""
     best = {}
     for r in (r for path in results() for r in read_tsv(path)):
         kind, path = r["kind"], r.get("path") or ""
@@ -227,15 +237,22 @@ def recorded(digests):
         elif kind == "sanitizer":
             what = [t for t in TOOLS if re.fullmatch("0l?", r.get(t) or "")]
             variant += "@" + path if path else ""
+        elif kind == "verdict" and r.get("comm") and r["verdict"] != "FAIL":
+            what = ["over NCCL"]
+        elif kind == "run" and r.get("comm") and r["failed"] == "0":
+            what, variant = ["run"], r["what"]
         else:
             continue
-        state = digests.state((r["stage"], name), r["digest"], r["nvcc"])
+        state = "fresh" if kind == "run" else \
+            digests.state((r["stage"], name), r["digest"], r["nvcc"])
         if path and kind == "sanitizer" and \
                 digests.state(("path", path), r.get("row"), "-") != "fresh":
             state = "stale"
+        if kind in ("run", "verdict"):
+            state = min(state, over_ranks(digests, r), key=STATES.index)
         for w in what:
-            key = w, r["stage"], variant
-            if rank[state] > rank.get(best.get(key), 0):
+            key = w, r.get("stage"), variant
+            if key not in best or STATES.index(state) > STATES.index(best[key]):
                 best[key] = state
     return best
 
@@ -257,6 +274,8 @@ def stale(build, every):
         states = {"timed": best.get(("timed", stage, variant), "none"),
                   "sanitized": sanitized(best, stage, variant),
                   "repeated": best.get(("repeated", stage, variant), "none")}
+        if stage[:2] in RANKS:
+            states["over NCCL"] = best.get(("over NCCL", stage, variant), "none")
         if every:
             print(stage, variant, *states.values(), sep="\t")
             continue
@@ -266,9 +285,13 @@ def stale(build, every):
             counts[state] = counts.get(state, 0) + 1
             if state in ("stale", "none"):
                 print("records: %s %s: %s: %s" % (stage, variant, what, state))
+    old = sorted(what for (kind, _, what), state in best.items()
+                 if kind == "run" and state == "stale")
+    if old and keys and not every:
+        print("records: over NCCL, of older code: " + ", ".join(old))
     if not keys:
         print("records: not compared: no kernels are built here")
-    elif not every and set(counts) == {"fresh"}:
+    elif not every and not old and set(counts) == {"fresh"}:
         print("records: every kernel is recorded with its present code")
 
 
