@@ -191,14 +191,28 @@ int runner_variant(struct runner *x, const struct kcp_stage *st,
     return status;
 }
 
-/* --variant, or the newest variant of a stage. */
-static const struct kcp_variant *choose(const struct bench *b,
+/* --variant, or the kernel of the row that takes this call, as in a layer: backward's
+ * row reads the block that forward's row writes. */
+static const struct kcp_variant *choose(const struct runner *x,
                                         const struct kcp_stage *st)
 {
     const struct kcp_variant *v[64];
-    for (int j = kcp_variants(st->name, b->variant, v, 64) - 1; j >= 0; j--)
+    struct kcp_device d;
+    const int is_backward = !strncmp(st->name, "13", 2);
+    const int n = x->b->variant ? kcp_variants(st->name, x->b->variant, v, 64) : 0;
+    for (int j = n - 1; j >= 0; j--)
         if (v[j]->where == KCP_DEVICE && v[j]->storage == KCP_BF16) return v[j];
-    return NULL;
+    if (x->b->variant || kcp_device_here(&d)) return NULL;
+    struct kcp_ask q = { .stage = is_backward ? "08_forward" : st->name,
+                         .storage = KCP_BF16, .call = &x->call, .device = &d,
+                         .saved = !x->b->unsaved };
+    const struct kcp_path *p = kcp_path_find(&q, NULL, NULL, 0);
+    if (is_backward && p) {
+        q.stage = st->name;
+        q.format = p->format;
+        p = kcp_path_find(&q, NULL, NULL, 0);
+    }
+    return p && kcp_variants(st->name, p->kernel, v, 64) ? v[0] : NULL;
 }
 
 static int form_is_asked(const struct bench *b, const char *form)
@@ -235,7 +249,7 @@ static int layers(struct runner *x)
     int e = KCP_OK;
     for (int s = family ? 2 : 0; s < (family ? 3 : 2) && !e; s++) {
         const struct kcp_stage *st = stage_find(names[s]);
-        const struct kcp_variant *v = bench_asked(x->b, st) ? choose(x->b, st) : NULL;
+        const struct kcp_variant *v = bench_asked(x->b, st) ? choose(x, st) : NULL;
         for (int form = 0; form < KCP_FORMS && !e && v; form++) {
             if (!x->b->forms && x->call.R == 1 && form) continue;
             x->call.form = form;
