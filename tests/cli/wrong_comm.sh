@@ -10,7 +10,7 @@ W=$(mktemp -d) || exit 1
 trap 'rm -rf "$W"' EXIT
 unset WORLD_SIZE RANK SLURM_NTASKS OMPI_COMM_WORLD_SIZE
 forms=${FORMS:-$(sed -n 's/^ *FORM(KCP_[A-Z_]*, \([a-z_]*\)).*/\1/p' ref/comm.h)}
-run="timeout 300" how="" R=3
+run="timeout --foreground 300" how="" R=3
 export KCP_TIMEOUT_S="${KCP_TIMEOUT_S:-20}"
 if [ -n "$NCCL" ]; then
     how="--device --backend nccl --ranks $NCCL" R=$NCCL

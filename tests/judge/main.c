@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_GIVEN = 16 };                  /* cases in --case */
+
 /* What the command line sets, beside the judge's options; -1: not given. */
 struct command {
     struct options o;
@@ -20,7 +22,7 @@ struct command {
     int64_t seed;
     int exchange, repeats, limit;
     int list, bare, here, in_turn, exact, apart, paths, cases, smallest;
-    struct kcase given[8];
+    struct kcase given[MOST_GIVEN];
 };
 
 #define OPTION(name, field, kind, value, expects, low, high, help)                    \
@@ -78,7 +80,9 @@ static int read_values(struct command *x)
         return bad("--backend", x->backend, "threads or nccl");
     if (o->stage && !stage_find(o->stage) && !kcp_checks(o->stage, &c, 1))
         return bad("--stage", o->stage, "a stage, e.g. 05 or 05_affine");
-    if (x->words && !(o->ngiven = cases_parse(x->words, x->given, 8, why, sizeof why)))
+    if (x->words)
+        o->ngiven = cases_parse(x->words, x->given, MOST_GIVEN, why, sizeof why);
+    if (x->words && !o->ngiven)
         return bad("--case", why, "words as a failure prints them");
     if (x->words) o->given = x->given;
     for (int i = 0; i < o->ngiven && o->stage && stage_find(o->stage); i++) {
