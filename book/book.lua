@@ -2,6 +2,7 @@
 --
 --   ```{.include file=ref/07_merge.c fn=ref_merge}       a function and its comment
 --   ```{.include file=ref/07_merge.c region=fold-step}   between //> and //< fold-step
+--                                                        fold=1: folded away, opened by a click
 --   ```{.example name=05-affine}          a section of what book/example.c printed
 --   ```{.results file=bench.md}           a table made from bench/results/
 --   [04_chunk v2_warp forward]{.ms}       the recorded time of a variant, from that table
@@ -746,7 +747,12 @@ local function weave(doc)
     end,
     CodeBlock = function(cb)
       if collect then return nil end
-      if cb.classes:includes("include") then return include(cb), false end
+      if cb.classes:includes("include") then
+        local code = include(cb)
+        if not cb.attributes.fold then return code, false end
+        local title = "Code: " .. (cb.attributes.fn or cb.attributes.region or cb.attributes.file)
+        return pandoc.Div({ code }, pandoc.Attr("", { "folded" }, { title = title })), false
+      end
       if cb.classes:includes("example") then return example(cb), false end
       if cb.classes:includes("table") then return tsv(cb), false end
       if cb.classes:includes("results") then return results(cb), false end

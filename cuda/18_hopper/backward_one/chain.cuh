@@ -347,6 +347,7 @@ static __device__ __forceinline__ void chain_warpgroup(
         named_barrier_sync(4 + wg, 128); // this warpgroup's columns of dSa are there
         warp_arrive(&m.dS_full);
 
+        //> one-chain
         wgmma_fence();
         #pragma unroll
         for (int i = 0; i < 8; i++)
@@ -383,6 +384,7 @@ static __device__ __forceinline__ void chain_warpgroup(
         stmatrix_x4_trans(dO_at + HALF_BYTES + 2048, dv[1]);
         fence_proxy_async();
         warp_arrive(&m.dv_full[rs]);
+        //< one-chain
         wgmma_wait<0>();
         fence_operand<16>(S);
         mbarrier_wait(&m.dv_full[rs], s / VALUES); // of both warpgroups
