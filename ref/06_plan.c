@@ -148,6 +148,7 @@ static int ranges(struct kcp_plan *p, const struct request *a)
     return KCP_OK;
 }
 
+//> plan-walk
 /* Stores segment i (in token order) as the next segment of its owner. */
 static void put_segment(struct kcp_plan *p, int64_t i, struct kcp_segment s)
 {
@@ -193,6 +194,7 @@ static int64_t segments(struct kcp_plan *p)
     return S;
 }
 //< segments
+//< plan-walk
 
 /* Fills rank r's context; its integers start at `at`. Returns the first unused one. */
 static int *context(struct kcp_plan *p, int r, int Wc, int *at)

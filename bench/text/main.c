@@ -108,6 +108,7 @@ static int train(struct finding *f, int which, const double *theta0)
         return status;
     }
     memcpy(theta, theta0, sizeof *theta * n);
+    const double from = seconds();
     for (int i = 0; i <= f->steps && !status; i++) {
         progress(which ? "training on one rank, step" : "training, step", i, f->steps);
         status = run_step(&run, theta);
@@ -115,6 +116,7 @@ static int train(struct finding *f, int which, const double *theta0)
         for (int64_t j = 0; j < trained && !status; j++)
             theta[j] -= RATE * run.grad[j];
     }
+    f->ms[which] = (seconds() - from) * 1e3 / (f->steps + 1);
     status = report(&run, status);
     run_close(&run);
     free(theta);

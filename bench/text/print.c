@@ -167,6 +167,7 @@ void print_training(const struct finding *f)
     for (int i = 0; i <= f->steps; i++)
         apart = fmax(apart, fabs(f->loss[0][i] - f->loss[1][i]));
     printf("\n  The curves are at most %.1e apart.\n", apart);
+    printf("  ms per step: %.2f on %d ranks, %.2f on one.\n", f->ms[0], f->R, f->ms[1]);
 }
 
 void close_line(const struct finding *f, char *buf, size_t n)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+//> program
 /* Forward, loss, backward. A parameter's gradient is a sum over tokens: one row per
  * segment, added in the order of the segments. */
 static int forward_backward(struct rank *a, double *part, int64_t n, double *sum)
@@ -73,6 +74,7 @@ static int body(struct kcp_comm *comm, void *arg)
     free(part);
     return status;
 }
+//< program
 
 int run_open(struct run *run, const struct text *text, int R, enum kcp_form form)
 {

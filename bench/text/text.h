@@ -115,7 +115,7 @@ struct finding {
     double (*alive)[VALUE_HEADS];      /* [S]: |M|_F / sqrt(K) of each segment */
     double far;                        /* the same from the first cut to the far end */
     int far_seq, far_rank;             /* -1: no sequence crosses a cut */
-    double took;
+    double took, ms[2];                /* seconds in all; per step, as loss */
 };
 /* The largest relative RMS error of all tensors, ranks and heads; err (may be NULL) <-
  * the error of each tensor. */

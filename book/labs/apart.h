@@ -1,7 +1,7 @@
 /* apart.h -- a student's code runs in a process of its own; its answer comes back.
  *
  * Book: labs/STAFF.md.  Used by: kcp-lab-check.  Next: check_main.c, chain_main.c,
- * survivor_main.c.
+ * plan_main.c.
  */
 #ifndef KCP_LAB_APART_H
 #define KCP_LAB_APART_H
@@ -15,9 +15,9 @@ int apart(int (*work)(void *arg, void *answer), void *arg, void *answer, size_t 
 /* What a shared object has by that name; NULL after one line. */
 void *lab_symbol(const char *object, const char *name);
 
-/* kcp-lab-check chain ./lab.so ROW [TRIAL]: the exchange of lab 07c. */
+/* kcp-lab-check FORM ./lab.so ROW [TRIAL]: the exchange of labs 07c, 07g and 07s. */
 int chain_main(int argc, char **argv);
-/* kcp-lab-check survivor ./lab.so [SEED]: is the fold of lab 07m wrong elsewhere? */
-int survivor_main(int argc, char **argv);
+/* kcp-lab-check plan ./lab.so ROW: the plan of lab 06_plan. */
+int plan_main(int argc, char **argv);
 
 #endif

@@ -1,9 +1,9 @@
-/* chain_main.c -- a student's chain form on thread ranks, bit for bit, by deliverable.
+/* chain_main.c -- a student's form of the exchange on thread ranks, bit for bit.
  *
- * Book: chapter 07, labs/STAFF.md.  Used by: make grade LAB=07c.
- * Next: survivor_main.c.
- * kcp-lab-check chain ./lab.so ROW [TRIAL]. Maps are small integers, so that a right
- * answer is right in every bit. The student's process has the maps and not the answers:
+ * Book: chapter 07, labs/STAFF.md.  Used by: make grade LAB=07c, 07g, 07s.
+ * Next: plan_main.c.
+ * kcp-lab-check chain|all_gather|scan ./lab.so ROW [TRIAL]. Maps are small integers, so
+ * that a right answer is right in every bit. The student's process has the maps and not the answers:
  * it sends back what its ranks found, and the fold of all segments in order, made here,
  * says what is right. With - for the object it is linked in and runs here (asan).
  */
@@ -31,6 +31,10 @@ struct found {
 
 /* One trial as it is given. */
 struct trial { struct whole a; enum row row; int number; exchange *run; };
+
+static enum kcp_form form;
+static __thread int (*real_gather)(struct kcp_comm *, const void *, void *, size_t,
+                                   struct CUstream_st *);
 
 static __thread struct kcp_traffic handed;          /* by this rank, to the wire */
 static __thread int (*real_send)(struct kcp_comm *, const void *, size_t, int,
@@ -65,11 +69,22 @@ static int meeting_group(struct kcp_comm *c, int begin)
     return status || begin ? status : meet_wait(c);
 }
 
-static int no_gather(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
-                     struct CUstream_st *stream)
+static int counted_gather(struct kcp_comm *c, const void *mine, void *all,
+                          size_t bytes, struct CUstream_st *stream)
 {
-    printf("  FAIL  a chain gathers nothing: send and recv alone\n");
+    if (form == KCP_ALL_GATHER) {
+        handed.bytes += (c->R - 1) * (int64_t)bytes;
+        return real_gather(c, mine, all, bytes, stream);
+    }
+    printf("  FAIL  form %s calls all_gather: it may call send, recv and group\n",
+           kcp_form_names[form]);
     return KCP_BAD;
+}
+
+static int no_compose(int hv, int k, int v, const void *b, const void *a, int backward,
+                      int a_first, void *out, struct CUstream_st *stream)
+{
+    return KCP_CUDA;
 }
 
 static int no_apply(int hv, int k, int v, const void *map, int backward, int first,
@@ -81,7 +96,7 @@ static int no_apply(int hv, int k, int v, const void *map, int backward, int fir
 
 static struct kcp_exchange exchange_of(const struct whole *a)
 {
-    return (struct kcp_exchange){ .form = KCP_CHAIN, .backward = a->backward, .HV = HV,
+    return (struct kcp_exchange){ .form = form, .backward = a->backward, .HV = HV,
                                   .K = K, .V = V, .plan = a->plan, .ops = a->ops };
 }
 
@@ -95,7 +110,10 @@ static int body(struct kcp_comm *comm, void *arg)
     struct kcp_exchange e = exchange_of(a);
     e.comm = comm;
     e.ops = &ops;
-    if (t->row == REFUSES && comm->r == a->bad_rank) ops.apply = no_apply;
+    if (t->row == REFUSES && comm->r == a->bad_rank) {
+        ops.apply = no_apply;
+        ops.compose = no_compose;
+    }
     const size_t maps = x->NS * MAP, states = x->NS * STATE;
     const size_t work = kcp_exchange_work(&e) / sizeof(double);
     double *all = malloc(sizeof *all * (2 * maps + states + work + GUARD));
@@ -120,12 +138,14 @@ static int body(struct kcp_comm *comm, void *arg)
     comm->send = counted_send;
     comm->recv = taking_recv;
     comm->group = meeting_group;
-    comm->all_gather = no_gather;
+    real_gather = comm->all_gather;
+    comm->all_gather = counted_gather;
     const int status = t->run(&e);
     if (status) comm->fail(comm, status, "the call ended with an error");
     comm->send = real_send;
     comm->recv = real_recv;
     comm->group = real_group;
+    comm->all_gather = real_gather;
     meet_end(status);
     if (!status) memcpy(a->got[x->seg0], e.states, sizeof *all * states);
     a->counted[comm->r] = handed;
@@ -149,14 +169,14 @@ static int dealt(const struct kcp_plan *p)
 static int draw(struct trial *t, enum row row, int number)
 {
     struct stream s = stream_of(1000 * row + number, "chain");
-    const int R = 2 + number % 5, one = row == LINE || row == BACK || row == REFUSES;
+    const int R = (row == REFUSES ? 4 : 2) + number % 5, one = row == LINE || row == BACK || row == REFUSES;
     const int64_t cu[] = { 0, 6 * R };
     memset(t, 0, sizeof *t);
     t->row = row;
     t->number = number;
     t->a.backward = row == BACK || (row >= CUTS && number % 2);
     t->a.ops = &ref_mapops;
-    t->a.form = KCP_CHAIN;
+    t->a.form = form;
     if (one) {
         const int folded = (R - 1) / 2;             /* one that hands a state on */
         t->a.bad_rank = t->a.backward ? R - 1 - folded : folded;
@@ -239,7 +259,7 @@ static int traffic_differs(const struct trial *t, const struct found *f, char *w
 static int wrong(const struct trial *t, const struct found *f, char *why, size_t n)
 {
     if (t->row == REFUSES) {
-        snprintf(why, n, "rank %d cannot apply a map, which is status %d: the call"
+        snprintf(why, n, "rank %d cannot apply or compose maps, which is status %d: the call"
                  " returns %d%s%s", t->a.bad_rank, KCP_CUDA, f->status,
                  f->why[0] ? ", " : "", f->why);
         return f->status != KCP_CUDA || strncmp(f->why, "rank ", 5) ||
@@ -260,7 +280,7 @@ static int wrong(const struct trial *t, const struct found *f, char *why, size_t
 
 static int chain_bad(const char *found, const char *expected)
 {
-    fprintf(stderr, "kcp-lab-check: chain: found '%s', expected %s\n", found, expected);
+    fprintf(stderr, "kcp-lab-check: exchange: found '%s', expected %s\n", found, expected);
     return 2;
 }
 
@@ -268,6 +288,8 @@ int chain_main(int argc, char **argv)
 {
     const char *object = argc > 1 ? argv[1] : "", *name = argc > 2 ? argv[2] : "";
     int row = 0, failed = 0;
+    for (int i = 0; i < KCP_FORMS; i++)
+        if (!strcmp(argv[0], kcp_form_names[i])) form = i;
     const int only = argc > 3 ? atoi(argv[3]) : -1;
     if (strcmp(object, "-") && !strchr(object, '/'))
         return chain_bad(object, "./lab.so");
@@ -296,8 +318,8 @@ int chain_main(int argc, char **argv)
             failed = 1;
         }
         if (failed)
-            printf("        that trial alone: kcp-lab-check chain %s %s %d\n", object,
-                   name, i);
+            printf("        that trial alone: kcp-lab-check %s %s %s %d\n", argv[0],
+                   object, name, i);
         kcp_plan_free(t->a.plan);
     }
     free(t);

@@ -1,7 +1,8 @@
 /* check_main.c -- hold a student's check to one variant: it must accept or reject it.
  *
- * Book: labs/STAFF.md.  Used by: make grade LAB=07b_check.  Next: chain_main.c.
- * kcp-lab-check ./lab.so NAME|./planted.so: exit 0 when the check is right about it.
+ * Book: labs/STAFF.md.  Used by: make grade LAB=07b, 09d.  Next: chain_main.c.
+ * kcp-lab-check ./lab.so STAGE NAME|./planted.so: exit 0 when the check is right about
+ * that variant of the stage.
  * The check runs in a process of its own. Its answer is what lab_check returned, and
  * nothing that it prints. With - for the object the student's code is linked in and
  * runs here (asan: it names the line where it breaks).
@@ -15,8 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-typedef int check(int (*merge)(void *args));
-int lab_check(int (*merge)(void *args)) __attribute__((weak));
+typedef int check(int (*stage)(void *args));
+int lab_check(int (*stage)(void *args)) __attribute__((weak));
 
 /* All n bytes, by read or by write. */
 static int whole(ssize_t (*move)(int, void *, size_t), int fd, void *data, size_t n)
@@ -66,14 +67,14 @@ void *lab_symbol(const char *object, const char *name)
     return found;
 }
 
-struct question { const char *object; const struct kcp_variant *fold; };
+struct question { const char *object; const struct kcp_variant *judged; };
 
 /* In the student's process. */
 static int in_process(void *arg, void *answer)
 {
     const struct question *x = arg;
     check *const *at = lab_symbol(x->object, "lab_check_at");
-    if (at) *(int *)answer = (*at)(x->fold->run) != 0;
+    if (at) *(int *)answer = (*at)(x->judged->run) != 0;
     return !at;
 }
 
@@ -84,16 +85,17 @@ int main(int argc, char **argv)
         printf("kcp-lab-check %s\n", kcp_version());
         return 0;
     }
-    if (argc > 1 && !strcmp(argv[1], "chain")) return chain_main(argc - 1, argv + 1);
-    if (argc > 1 && !strcmp(argv[1], "survivor"))
-        return survivor_main(argc - 1, argv + 1);
-    const int here = argc == 3 && !strcmp(argv[1], "-") && lab_check;
-    const int there = argc == 3 && strchr(argv[1], '/');
-    const char *name = argc == 3 ? argv[2] : "";
-    char why[256] = "a variant of 07_merge";
+    if (argc > 1 && !strcmp(argv[1], "plan")) return plan_main(argc - 1, argv + 1);
+    for (int i = 0; argc > 1 && i < KCP_FORMS; i++)
+        if (!strcmp(argv[1], kcp_form_names[i]))
+            return chain_main(argc - 1, argv + 1);
+    const int here = argc == 4 && !strcmp(argv[1], "-") && lab_check;
+    const int there = argc == 4 && strchr(argv[1], '/');
+    const char *name = argc == 4 ? argv[3] : "";
+    char why[256] = "a stage and its variant";
     int said = 0;
     if (strchr(name, '/')) v = variant_load(name, why, sizeof why);
-    else if (argc == 3 && kcp_variants("07_merge", name, &v, 1) != 1) v = NULL;
+    else if (argc == 4 && kcp_variants(argv[2], name, &v, 1) != 1) v = NULL;
     if (!v || (!here && !there)) {
         fprintf(stderr, "kcp-lab-check: found '%s', expected ./lab.so and %s\n", name,
                 why);
@@ -104,7 +106,7 @@ int main(int argc, char **argv)
     else if (apart(in_process, &question, &said, sizeof said)) return 1;
     const int right = !is_mutant(v);
     if (right == said) printf("1 passed, 0 failed, 0 skipped\n");
-    else if (right) printf("the check rejects a fold that is right\n");
-    else printf("the check accepts a fold that is wrong: %s\n", v->why);
+    else if (right) printf("the check rejects a variant that is right\n");
+    else printf("the check accepts a variant that is wrong: %s\n", v->why);
     return right != said;
 }

@@ -7,8 +7,8 @@
 lab=$1 staff=$2 B=${B:-build} W=${LABWORK:-book/labs/work} MAKE=${MAKE:-make}
 get() { sed -n "s/^$1  *//p" "$lab" | head -1; }
 id=$(get lab) ask=$(get ask) stage=$(get stage) kind=$(get kind) src=$(get file)
-case $src in *.cu) ext=cu o=cu.o ;; *) ext=c o=o ;; esac
-work=$W/$id.$ext
+case $src in *.cu|*.cuh) ext=cu o=cu.o ;; *) ext=c o=o ;; esac
+work=$W/$id.${src##*.} form=$(get defines) form=${form#form_}
 wants() { echo "grade: $1: expected $2" >&2; exit 2; }
 case $SEED in *[!0-9]*|0?*|??????????*) wants "SEED=$SEED" "a whole number" ;; esac
 case $LIMIT in *[!0-9]*|0*|??????*) wants "LIMIT=$LIMIT" "seconds, from 1" ;; esac
@@ -21,7 +21,7 @@ dir=$B/grade/$id-$(realpath "$work" | cksum | cut -d' ' -f1)
 mkdir -p "$dir" || exit 2
 exec 8>"$dir/lock"
 flock 8
-rm -f "$dir"/*.so "$dir"/*.o "$dir/asan" "$dir/bench"
+rm -rf "$dir"/*.so "$dir"/*.o "$dir"/asan "$dir"/bench "$dir"/check "$dir"/text "$dir"/with
 realpath "$work" >"$dir/work"
 echo "Lab $id: $(get title)"
 

@@ -11,7 +11,7 @@
 lab=$1 dir=$2 staff=$3 B=${B:-build}
 get() { sed -n "s/^$1  *//p" "$lab" | head -1; }
 id=$(get lab) src=$(get file)
-case $src in *.cu) ext=cu ;; *) ext=c ;; esac
+ext=${src##*.}
 [ -d "$dir" ] || { echo "grade-all: DIR=$dir: expected a folder of submissions" >&2; exit 2; }
 case $JOBS in ''|[1-9]|[1-9][0-9]) ;; *)
     echo "grade-all: JOBS=$JOBS: expected a whole number from 1 to 99" >&2; exit 2 ;; esac

@@ -5,7 +5,7 @@
 lab=$1 staff=$2 W=${LABWORK:-book/labs/work}
 get() { sed -n "s/^$1  *//p" "$lab" | head -1; }
 id=$(get lab) src=$(get file)
-case $src in *.cu) work=$W/$id.cu ;; *) work=$W/$id.c ;; esac
+work=$W/$id.${src##*.}
 mkdir -p "$W" || exit 2
 if [ -e "$work" ]; then
     echo "$work is there already, and stays as it is"

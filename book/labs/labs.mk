@@ -4,10 +4,14 @@
 # loads into a process of its own: one that does not compile, or crashes, is heard of by
 # make grade LAB=NN alone, and two gradings at once have nothing in common. LABWORK= is
 # where the files lie, STAFF= a file of staff's own rows; see book/labs/README.md and
-# STAFF.md. make grade-all DIR= LAB=NN grades a folder of submissions.
+# STAFF.md. make grade-all DIR= LAB=NN grades a folder of submissions. LAB= is one of the
+# eight labs of weeks.tsv, whose steps are done one by one, or a step: 07, 07c, 07c_chain.
 
 LABWORK  ?= book/labs/work
-LABFILE   = $(firstword $(wildcard book/labs/$(LAB).lab book/labs/$(LAB)_*.lab))
+LABSTEPS  = $(if $(filter 1 2 3 4 5 6 7 8,$(LAB)),$(shell \
+              sed -n 's/^$(LAB)	.*	//p' book/labs/weeks.tsv))
+LABFILE   = $(firstword $(LABSTEPS:%=book/labs/%.lab) \
+              $(wildcard book/labs/$(LAB).lab book/labs/$(LAB)_*.lab))
 LABID     = $(basename $(notdir $(LABFILE)))
 lab_warn := -Wno-error -Wno-unused-variable -Wno-unused-but-set-variable \
             -Wno-unused-function -Wno-return-type
@@ -20,17 +24,17 @@ lab_env   = B=$B MAKE="$(MAKE)" CC="$(CC)" NVCC="$(nvcc)" SEED="$(SEED)" LIMIT="
 .PHONY: lab grade grade-all try tried test-labs lab-known lab-judge
 lab-known:
 	@test -n "$(LAB)" -a -f "$(LABFILE)" || { echo "LAB=$(LAB): found no such lab, \
-	expected one of: $(basename $(notdir $(wildcard book/labs/*.lab)))" >&2; exit 2; }
+	expected one of: 1 2 3 4 5 6 7 8 $(basename $(notdir $(wildcard book/labs/*.lab)))" >&2; exit 2; }
 	@test -z "$(word 2,$(LABWORK))" || { echo "LABWORK=$(LABWORK): found a space, \
 	expected a path without" >&2; exit 2; }
-lab: lab-known
-	@LABWORK=$(LABWORK) sh book/labs/lab.sh $(LABFILE) $(STAFF)
-grade: lab-known
-	@LABWORK=$(LABWORK) $(lab_env) sh book/labs/grade.sh $(LABFILE) $(STAFF)
+lab grade: lab-known
+	@LABWORK=$(LABWORK) $(lab_env) sh book/labs/$(if $(LABSTEPS),week.sh $@ $(LAB),$@.sh \
+	  $(LABFILE)) $(STAFF)
 grade-all: lab-known
-	@$(lab_env) JOBS="$(JOBS)" sh book/labs/grade_all.sh $(LABFILE) "$(DIR)" $(STAFF)
+	@for f in $(or $(LABSTEPS:%=book/labs/%.lab),$(LABFILE)); do \
+	  $(lab_env) JOBS="$(JOBS)" sh book/labs/grade_all.sh $$f "$(DIR)" $(STAFF) || exit; done
 try: lab-judge
-	@LAB=$(LAB) JOBS="$(JOBS)" $(lab_env) sh book/labs/try.sh $B
+	@LAB="$(or $(LABSTEPS),$(LAB))" JOBS="$(JOBS)" $(lab_env) sh book/labs/try.sh $B
 test-labs: lab-judge
 	@$(lab_env) sh tests/cli/labs.sh $B
 # points.tsv anew, as a machine without a GPU gives them; what the grader said: tried.said.
@@ -42,8 +46,8 @@ tried: lab-judge
 lab-judge: $B/kcp-check $B/kcp-lab-check $B/libkcp-lab.a
 $B/libkcp-lab.a: $(lab_core)
 	@rm -f $@ && ar rcs $@ $^
-# What is no variant of a stage is held by a main of its own: labs 07b, 07c and 07m.
-lab_main := $(addprefix $B/book/labs/,check_main.o chain_main.o survivor_main.o)
+# What is no variant of a stage is held by a main of its own: 06, 07b, 07c, 07g, 07s, 09d.
+lab_main := $(addprefix $B/book/labs/,check_main.o chain_main.o plan_main.o)
 $B/kcp-lab-check: $(core) $(lab_main)
 	@$(CC) $(LDFLAGS) $^ $(LDLIBS) $(cuda_ldlibs) -ldl -o $@
 # The same file under the sanitizers, in the judge's own process: it names the line; where
@@ -52,10 +56,16 @@ $B/kcp-lab-check: $(core) $(lab_main)
 ifneq ($(LABDIR),)
 $(LABDIR)/asan: $(LABDIR)/lab.asan.o $(core)
 	@$(CC) $(LDFLAGS) $(lab_asan) -Wl,-z,muldefs $^ $(wildcard $(LABDIR)/frame.o) \
-	  $(if $(filter check exchange,$(LABKIND)),$(lab_main),$B/tests/judge/main.o) \
+	  $(if $(filter check exchange plan,$(LABKIND)),$(lab_main),$B/tests/judge/main.o) \
 	  $(LDLIBS) $(cuda_ldlibs) -o $@
-$(LABDIR)/bench: $(LABDIR)/lab.cu.o $(core) $(benchobj)
-	@$(CC) $(LDFLAGS) $^ $(LDLIBS) $(cuda_ldlibs) -lcublas -o $@
+lab_obj := $(wildcard $(LABDIR)/lab.o $(LABDIR)/lab.cu.o)
+$(LABDIR)/bench: $(lab_obj) $(core) $(benchobj)
+	@$(CC) $(LDFLAGS) -Wl,-z,muldefs $^ $(LDLIBS) $(cuda_ldlibs) -lcublas -o $@
+$(LABDIR)/check: $(lab_obj) $(core) $B/tests/judge/main.o
+	@$(CC) $(LDFLAGS) -Wl,-z,muldefs $^ $(LDLIBS) $(cuda_ldlibs) -o $@
+$(LABDIR)/text: $(lab_obj) $(call obj,$(ref) $(comm) $(mpi)) $(text_obj)
+	@$(CC) $(LDFLAGS) -Wl,-z,muldefs $^ $(text_wrap:%=-Wl,--wrap=%) -lpthread -lm -ldl \
+	  $(mpi_libs) $(cuda_ldlibs) -o $@
 endif
 
 # make test: a broken file breaks nothing else; with FULL=1 every lab is handed in.

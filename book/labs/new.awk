@@ -12,7 +12,7 @@ FNR == NR {
     next
 }
 FNR == 1 {
-    kernel = set["kind"] == "kernel"; check = set["kind"] == "check"
+    kernel = FILENAME ~ /\.cuh?$/; check = set["kind"] == "check"
     a = kernel ? "// " : " * "
     print (kernel ? a : "/* ") "Lab " set["lab"] ": " set["title"] "."
     print (kernel ? "//" : " *")
@@ -20,14 +20,18 @@ FNR == 1 {
     print a "    make grade LAB=" set["lab"]
     print a "The judge compares with the reference; what calls it is refused." \
         (kernel ? "" : " */")
+    if (set["counters"]) print "// bound: ?"
     head = 1
 }
 head && kernel && /^\/\// { next }
 head && !kernel && !/\*\// { next }
 head { head = 0; if (!kernel) next }
+set["counters"] && /^\/\/ Bound:/ { answers = 1 }         # the bound is what is asked
+answers && /^\/\// && !/^\/\/[<>]/ { next }
+{ answers = 0 }
 /^KCP_VARIANT/ { record = 1 }
 record { if (/};/) record = 0; next }
-kernel {
+kernel && set["fn"] {
     sub(/#include "\.\.\//, "#include \"")
     gsub(set["fn"], "lab_" substr(set["fn"], 4))
 }
@@ -61,7 +65,8 @@ END {
     if (check || set["record"] == "frame") exit
     fn = set["fn"]; sub(/^(ref|v[0-9])_/, "lab_", fn)
     if (kernel) {
-        put_record("lab", "KCP_BF16", fn "<bf16>")
+        put_record("lab", "KCP_BF16", fn (set["only"] ? "" : "<bf16>"))
+        if (set["only"]) exit
         put_record("lab_f32", "KCP_F32", fn "<float>")
         exit
     }

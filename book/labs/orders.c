@@ -1,20 +1,84 @@
 /* orders.c -- roles and copies in random orders, around a student's rung.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_roles.  Next: frame.h.
- * It stands for ref/17_block.c in the student's object. The variant "orders" lets any
- * role go that can, and ends any copy that is under way, at random, ten times over.
+ * It replaces ref/17_block.c in the student's object. A deadlock is printed: each role,
+ * and the barrier, stage and phase for which it waits. The variant "orders" runs any
+ * role that can go, and ends any copy in flight, at random, ten times over.
  * The variant "ahead" lets the producer go first, as long as it can: then, before any
  * consumer's first chunk, four chunks are asked for, and no fifth.
  */
 #define block_run plain_run
+#define block_passed plain_passed
+#define block_barrier_init plain_barrier_init
 #include "17_block.c"
 #undef block_run
+#undef block_passed
+#undef block_barrier_init
 #include "book/labs/frame.h"
 #include "ref.h"
 
 extern const struct kcp_variant lab_17_roles_lab;
 int block_run(int role(void *m, int who, int i), void *m, int roles, int chunks,
               struct block_copies *q);
+
+void block_barrier_init(struct block_barrier *b, int count);
+int block_passed(const struct block_barrier *b, int phase);
+
+/* The barriers of a block in the order in which ref/17_roles.c initialises them, full
+ * and empty of each stage; and what each role last waited for in vain. */
+enum { MOST_BARRIERS = 16, MOST_ROLES = 8 };
+static const struct block_barrier *barrier[MOST_BARRIERS];
+static struct { const struct block_barrier *at; int phase, chunk; } waits[MOST_ROLES];
+static int nbarriers, running, (*their_role)(void *m, int who, int i);
+
+void block_barrier_init(struct block_barrier *b, int count)
+{
+    if (nbarriers < MOST_BARRIERS) barrier[nbarriers++] = b;
+    plain_barrier_init(b, count);
+}
+
+int block_passed(const struct block_barrier *b, int phase)
+{
+    const int passed = plain_passed(b, phase);
+    waits[running].at = passed ? NULL : b;
+    waits[running].phase = phase;
+    return passed;
+}
+
+static int watched(void *m, int who, int i)
+{
+    running = who;
+    waits[who].at = NULL;
+    const int went = their_role(m, who, i);
+    waits[who].chunk = i + went;
+    return went;
+}
+
+/* One line for all roles, which wait for one another. */
+static int deadlock(int roles, int chunks)
+{
+    char line[600] = "";
+    size_t n = 0;
+    for (int who = 0; who < roles && n < sizeof line - 120; who++) {
+        const struct block_barrier *b = waits[who].at;
+        int j = 0;
+        while (j < nbarriers && barrier[j] != b) j++;
+        n += snprintf(line + n, sizeof line - n, "%s%.8s%s", who ? "; " : ": ",
+                      who ? "consumer" : "producer", who > 1 ? " 1" : who ? " 0" : "");
+        if (waits[who].chunk == chunks)
+            n += snprintf(line + n, sizeof line - n, " has done all chunks");
+        else if (b)
+            n += snprintf(line + n, sizeof line - n, " at chunk %d waits for %s of stage %d,"
+                          " phase %d; in phase %d are %d of %d arrivals, %lld bytes to"
+                          " come", waits[who].chunk, j % 2 ? "empty" : "full", j / 2,
+                          waits[who].phase, b->phase, b->arrived, b->count,
+                          (long long)b->bytes);
+        else
+            n += snprintf(line + n, sizeof line - n, " at chunk %d returns 0 and waits"
+                          " for no barrier", waits[who].chunk);
+    }
+    return told("deadlock%s", line);
+}
 
 enum order { PLAIN, ANY, PRODUCER_FIRST };
 static enum order order;
@@ -54,8 +118,8 @@ static int at_random(int role(void *m, int who, int i), void *m, int roles, int 
     return left ? KCP_BAD : KCP_OK;
 }
 
-int block_run(int role(void *m, int who, int i), void *m, int roles, int chunks,
-              struct block_copies *q)
+static int run_in_order(int role(void *m, int who, int i), void *m, int roles,
+                        int chunks, struct block_copies *q)
 {
     if (order == ANY) return at_random(role, m, roles, chunks, q);
     if (order == PRODUCER_FIRST && chunks > 4) {
@@ -76,13 +140,23 @@ int block_run(int role(void *m, int who, int i), void *m, int roles, int chunks,
     return plain_run(role, m, roles, chunks, q);
 }
 
+int block_run(int role(void *m, int who, int i), void *m, int roles, int chunks,
+              struct block_copies *q)
+{
+    their_role = role;
+    const int status = run_in_order(watched, m, roles, chunks, q);
+    if (status == KCP_BAD) deadlock(roles, chunks);
+    nbarriers = 0;
+    return status;
+}
+
 static int orders(void *args)
 {
     int status = KCP_OK;
     order = ANY;
     for (int i = 0; i < 10 && !status; i++) status = lab_17_roles_lab.run(args);
     order = PLAIN;
-    return status ? told("in some order all wait for one another") : status;
+    return status;
 }
 
 static int ahead(void *args)

@@ -19,14 +19,18 @@ make_it() {
 compile() {                           # to, option...
     to=$1; shift
     # shellcheck disable=SC2086
-    if [ $ext = cu ]
-    then timeout 300 $NVCC $LAB_NVFLAGS "$@" "$work" -o "$to"
+    if [ "$kind" = patch ] && [ $ext = cu ]; then
+        cp -r "${src%/*}" "$dir/with" && cp "$work" "$dir/with/${src##*/}" &&
+            timeout 600 $NVCC $LAB_NVFLAGS "$@" "$dir/with/$(get unit)" -o "$to"
+    elif [ $ext = cu ]
+    then timeout 300 $NVCC $LAB_NVFLAGS -I"${src%/*}" "$@" "$work" -o "$to"
     else timeout 60 $CC $LAB_CFLAGS -I"${src%/*}" "$@" "$work" -o "$to"
     fi
 }
 # The records that the judge finds, one an object: lab, and what a row names besides. A
-# frame is a file of ours around the student's.
+# frame is a file of ours around the student's. A patch is linked into whole programs.
 share() {                             # name
+    case $kind in patch|train) return 0 ;; esac
     name=lab_${id}_$1
     if [ "$kind" = check ]; then
         echo "int lab_check(int (*)(void *));
@@ -36,6 +40,10 @@ share() {                             # name
         echo "struct kcp_exchange; int kcp_exchange_run(const struct kcp_exchange *);
         __attribute__((visibility(\"default\")))
         int (*const lab_exchange_at)(const struct kcp_exchange *) = kcp_exchange_run;"
+    elif [ "$kind" = plan ]; then
+        echo "struct kcp_plan; int kcp_plan_owned(struct kcp_plan **);
+        __attribute__((visibility(\"default\")))
+        int (*const lab_plan_at)(struct kcp_plan **) = kcp_plan_owned;"
     else
         echo "struct kcp_variant; extern const struct kcp_variant $name;
         __attribute__((visibility(\"default\")))
@@ -111,7 +119,7 @@ region() {                                              # NAME FILE
 # What a failure says: the first one whole, of later tests a line each.
 tell() {
     program=$B/kcp-check
-    [ "$kind" != exchange ] || program=$B/kcp-lab-check
+    case $kind in exchange|plan) program=$B/kcp-lab-check ;; esac
     awk -v whole=${whole:-1} -v p="$program" -v so="$so" '
         /^  FAIL / && n++ { exit }
         /^(  FAIL |the (check|process) )/ { on = 1 }
@@ -179,28 +187,29 @@ judge() {
     title=$1 points=$2
     shift 2
     case $kind in
-        check) set -- "$B/kcp-lab-check" "$so" "$@" ;;
-        exchange) set -- "$B/kcp-lab-check" chain "$so" "$@" ;;
+        check) set -- "$B/kcp-lab-check" "$so" "$stage" "$@" ;;
+        exchange) set -- "$B/kcp-lab-check" "$form" "$so" "$@" ;;
+        plan) set -- "$B/kcp-lab-check" plan "$so" "$@" ;;
+        patch) set -- "$dir/check" "$@" ;;
         *) set -- "$B/kcp-check" --stage "${stage%%_*}" --variant "$so" "$@" ;;
     esac
     limits=$small
-    case $kind.$ext in check.c | exchange.c) limits=$limited ;; esac
+    case $kind.$ext in check.c | exchange.c | plan.c) limits=$limited ;; esac
     [ -z "$LAUNCH" ] || [ $ext = cu ] || limits=$limited
     # shellcheck disable=SC2086
     sh -c "$limits" timeout -k 5 ${LIMIT:-120} $LAUNCH "$@" >"$out" 2>&1
     rc=$?
     case $kind in
         check) shift 2; set -- - "$@" ;;
-        exchange) shift 3; set -- chain - "$@" ;;
+        exchange) shift 3; set -- "$form" - "$@" ;;
+        plan) shift 3; set -- plan - "$@" ;;
+        patch) ;;
         *) shift 5; set -- --here --stage "${stage%%_*}" --variant "$record" "$@" ;;
     esac
-    # Who answers n/a where it would be caught has not survived.
-    if [ $rc = 0 ] && [ "$kind" = survivor ] && grep -q '[ ,;] *[1-9][0-9]* n/a\|n/a in' "$out"
-    then add "$title" "$points" failed "it answers n/a: that is no answer"; return; fi
     case $rc in
         0) add "$title" "$points" ok ;;
         1) if last | grep -q '^0 passed, 0 failed, [1-9]'; then
-               if [ $ext = c ]; then
+               if [ $ext = c ] && [ "$kind" != patch ]; then
                    add "$title" "$points" failed "it answers n/a: that is no answer"
                else                                     # none here to run on
                    add "$title" "$points" "not run" "compiled, not run: no GPU"
@@ -222,35 +231,6 @@ judge() {
     esac
 }
 
-# Lab 07m: what survives gets a point only where it is wrong elsewhere, so that a right
-# fold gets nothing. Asked once; its line is what every row then says.
-elsewhere() {
-    if [ -z "$asked" ]; then
-        asked=yes
-        # shellcheck disable=SC2086
-        sh -c "$small" timeout -k 5 ${LIMIT:-120} "$B/kcp-lab-check" survivor "$so" ${SEED:-$OUTSIDE} \
-            >"$dir/outside" 2>&1 && wrong_elsewhere=yes
-        sed 's/^ *FAIL *//; s/^ */   /' "$dir/outside" | head -2
-    fi
-    [ "$wrong_elsewhere" ]
-}
-survive() {                           # TITLE POINTS option...
-    if ! elsewhere; then
-        add "$1" "$2" failed "wrong in too few cases, so it is no mutant"
-    elif [ "$3" != named ]; then judge "$@"
-    elif [ "$score" = 0 ]; then add "$1" "$2" failed "it did not survive"
-    else
-        words=$(sed -n 's,^.*case: *,,p' "$work" | sed 's, *\*/.*$,,' | tail -1)
-        if timeout -k 5 ${LIMIT:-120} "$B/kcp-lab-check" survivor "$so" "${words:-none} " \
-            >"$out" 2>&1
-        then add "$1" "$2" ok
-        else
-            add "$1" "$2" failed
-            tell
-        fi
-    fi
-}
-
 # The seconds of two variants in one run of kcp-bench. speed NAME RATIO [option...]
 speed() {
     title=$1 points=$2 name=$3 ratio=$4
@@ -261,6 +241,7 @@ speed() {
         return
     fi
     make_it "$dir/bench"
+    [ "$name" != form ] || { form_speed; return; }
     timeout ${LIMIT:-120} "$dir/bench" --stage "${stage%%_*}" "$@" >"$out" 2>"$out.err"
     rc=$?
     if grep -q 'no GPU found' "$out.err"; then
@@ -289,15 +270,106 @@ speed() {
     else add "$title" "$points" "${said%% *}" "${said#* }"; fi
 }
 
+# The judge with the student's object in the place of ours. linked VARIANT|- option...
+linked() {
+    gpus=$(nvidia-smi -L 2>/dev/null | wc -l) variant=$1 judged=$kind
+    shift
+    case " $* " in
+        *" nccl "*) [ "$gpus" -gt 1 ] || { add "$title" "$points" "not run" \
+            "$gpus GPUs, expected 2 or more"; return; }
+            set -- "$@" --ranks "$gpus" ;;
+        *" --device "*) [ "$gpus" -gt 0 ] || { add "$title" "$points" "not run" \
+            "compiled, not run: no GPU"; return; } ;;
+    esac
+    [ "$variant" = - ] || set -- "$@" --variant "$variant"
+    if [ -n "$lost" ]; then add "$title" "$points" failed "the rows above come first"
+    elif make_it "$dir/check"; then kind=patch; judge "$title" "$points" "$@"; kind=$judged
+    else add "$title" "$points" "no build" "$(tail -1 "$dir/build")"
+    fi
+}
+
+# A student's form of the exchange beside the library's other forms, in one run.
+form_speed() {
+    gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
+    if [ "$gpus" -lt 2 ]; then
+        add "$title" "$points" "not run" "$gpus GPUs, expected 2 or more"; return; fi
+    timeout ${LIMIT:-300} "$dir/bench" --ranks "$gpus" "$@" >"$out" 2>"$out.err"
+    said=$(awk -v form="$form" -v ratio="$ratio" '!/^[0-9][0-9]_/ || $5 <= 0 { next }
+        $3 == form { if (!mine || $5 < mine) mine = $5; next }
+        !best || $5 < best { best = $5; name = $3 }
+        END { if (mine && best) printf("%s yours %.1f us, %s %.1f us, %d GPUs",
+                  best >= ratio * mine ? "ok" : "slower", mine, name, best, '"$gpus"') }' \
+        "$out")
+    if [ -z "$said" ]; then add "$title" "$points" failed "$(tail -1 "$out.err")"
+    else add "$title" "$points" "${said%% *}" "${said#* }"; fi
+}
+
+# What bound the kernel whose recorded counters the lab names: chapter 17, "Reading ncu".
+bound() {
+    right=$(awk -F '\t' -v name="$(get counters)" '
+        FNR == 1 { for (i = 1; i <= NF; i++) at[$i] = i }
+        $1 != "counter" || $at["variant"] != name || $at["stage"] != "17_ladder" { next }
+        { on = 132 / 96; w = $at["stalled"]
+          if ($at["dram"] >= 75) w = "memory"
+          else if (on * $at["tensor"] >= 75) w = "tensor"
+          else if (on * $at["issue"] >= 60) w = "issue"
+          else if (w ~ /^long/) w = "global"
+          else if (w ~ /^short/) w = "shared"
+          else sub(/ .*/, "", w) }
+        END { print w }' bench/results/*-1gpu.tsv)
+    mine=$(sed -n 's,^// bound: *\([a-z?]*\).*,\1,p' "$work" | head -1)
+    if [ "$mine" = "$right" ]; then add "$title" "$points" ok
+    else
+        add "$title" "$points" failed "// bound: ${mine:-?} is not what the counters say"
+        built="no bound"
+    fi
+}
+
+# Lab 8: a program that trains, beside the library's on one rank. train STEPS LIMIT
+train() {
+    [ -z "$lost" ] || { add "$title" "$points" failed "the rows above come first"; return; }
+    make_it "$dir/text"
+    make_it "$B/kcp-text"
+    ours=$B/grade/losses.$1.$(cat README.md book/*.md | cksum | cut -d' ' -f1)
+    [ "$ours" -nt "$B/kcp-text" ] || "$B/kcp-text" --ranks 1 --steps "$1" \
+        --out "$dir/page.html" >"$ours" 2>&1
+    # shellcheck disable=SC2086
+    sh -c "$limited" timeout -k 5 ${LIMIT:-600} "$dir/text" --ranks 4 --steps "$1" \
+        --out "$dir/page.html" >"$out" 2>&1
+    said=$(awk -v limit="$2" '/^  R = / { sub(/^ *R = [0-9]+ */, ""); line[n++] = $0 }
+        /^  The curves/ { far += !($6 <= limit) }
+        END { print n == 4 && !far && line[0] == line[2] ? "same" : "other" }' "$out" "$ours")
+    if [ "$said" = same ]; then add "$title" "$points" ok
+    else
+        add "$title" "$points" failed "not the losses of one rank"
+        grep 'R = \|curves\|kcp-text:\|FAIL' "$out" | sed 's/^ */   /' | head -5
+        lost=yes
+    fi
+}
+# Milliseconds of a step on one rank over those on four, a core each.
+speed_up() {
+    cores=$(nproc)
+    if [ -n "$lost" ]; then add "$title" "$points" failed "other losses: no time counts"
+    elif [ "$cores" -lt 4 ]; then add "$title" "$points" "not run" "$cores cores, expected 4"
+    else
+        said=$(sed -n 's/^  ms per step: \([0-9.]*\) on [0-9]* ranks*, \([0-9.]*\) on one.*/\1 \2/p' \
+            "$dir/out.1" | head -1 | awk -v ratio="$1" '{ x = $2 / $1
+            printf("%s %.2f times as fast on four ranks", x >= ratio ? "ok" : "slower", x) }')
+        add "$title" "$points" "${said%% *}" "${said#* }"
+    fi
+}
+
 # A path that is no name.
 here() { case $1 in /*) echo "$1" ;; *) echo "./$1" ;; esac; }
 
 # row TITLE POINTS HOW
 row() {
     title=$1 points=$2 how=$3
+    [ "${how# *}" != bound ] || { bound; return; }
     case $built in
         yes) ;;
         no) add "$title" "$points" "no build"; return ;;
+        "no bound") add "$title" "$points" "no bound" "name it first"; return ;;
         *) add "$title" "$points" "not run" "$built"; return ;;
     esac
     record=$(echo "$how" | sed -n 's/.*--variant \([a-z0-9_]*\).*/\1/p')
@@ -306,17 +378,17 @@ row() {
     case $kind/$1 in
         check/plant) edited mutant_planted "$2"
                      judge "$title" "$points" "$(here "$dir/mutant_planted.so")" ;;
-        check/*|exchange/*) judge "$title" "$points" "$1" ;;
-        survivor/named) survive "$title" "$points" named ;;
+        */train) train "$2" "$3" ;;
+        */speedup) speed_up "$2" ;;
+        */linked) shift; linked "$@" ;;
         */compile) add "$title" "$points" ok ;;
         */speed) shift; speed "$title" "$points" "$@" ;;
+        check/*|exchange/*|plan/*) judge "$title" "$points" "$1"
+                                   [ "$last" = ok ] || lost=yes ;;
         *) seed=$(echo "$how" | sed -n 's/.*--seed \([0-9]*\).*/\1/p')
            [ -z "$seed" ] || set -- "$@" --seed $((seed + ${SEED:-0}))
            [ -z "$twist" ] || set -- --reference "$(here "$dir/twist.so")" "$@"
-           case $kind in
-               survivor) survive "$title" "$points" "$@" ;;
-               *) judge "$title" "$points" "$@"
-                  case $last in ok | "not run") ;; *) lost=yes ;; esac ;;
-           esac ;;
+           judge "$title" "$points" "$@"
+           case $last in ok | "not run") ;; *) lost=yes ;; esac ;;
     esac
 }

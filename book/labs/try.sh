@@ -24,14 +24,23 @@ hand_in() {
         *) sed "$(sed -n 's/^wrong *//p' "$1" | sed -n "${2#wrong}p")" "$W/$3/region" \
                >"$4/fill" ;;
     esac
-    awk -v fill="$4/fill" -f book/labs/new.awk "$1" "$5" >"$4/$3.${5##*.}"
-    LABWORK=$4 HELD=yes SEED='' OUTSIDE=77 LAUNCH='' sh book/labs/grade.sh "$1" >"$4/said" 2>&1
+    awk -v fill="$4/fill" -f book/labs/new.awk "$1" "$5" |
+        sed "s,^// bound: ?,// bound: $(sed -n 's/^bound *//p' "$1")," >"$4/$3.${5##*.}"
+    LABWORK=$4 HELD=yes SEED='' LAUNCH='' sh book/labs/grade.sh "$1" >"$4/said" 2>&1
     rm -rf "$B/grade/$3-$(realpath "$4/$3.${5##*.}" | cksum | cut -d' ' -f1)"
+}
+# Without a GPU a kernel only compiles, and one hand-in shows that. Training takes minutes:
+# by name alone.
+tries() {
+    [ "$1" != bench/text/run.c ] || [ -n "$LAB" ] || return
+    case $1 in *.cu*) nvidia-smi -L >/dev/null 2>&1 || { echo right; return; } ;; esac
+    echo empty wrong1 wrong2 wrong3 right
 }
 get() { sed -n "s/^$1  *//p" "$f" | head -1; }
 
 # All hand-ins, JOBS at a time: whoever ends makes room for the next.
-set -- book/labs/${LAB:+$LAB}*.lab
+set --
+for f in ${LAB:-?}; do set -- "$@" book/labs/$f*.lab; done
 . tests/cli/places.sh
 places "$W/places" "${JOBS:-2}" || exit 1
 for f; do
@@ -39,7 +48,7 @@ for f; do
     mkdir -p "$W/$id"
     awk -v r="$(get region)" '/^[ \t]*\/\/< / && $2 == r { on = 0 } on
         /^[ \t]*\/\/> / && $2 == r { on = 1 }' "$src" >"$W/$id/region"
-    for try in empty wrong1 wrong2 wrong3 right; do
+    for try in $(tries "$src"); do
         take_place
         { hand_in "$f" $try "$id" "$W/$id/$try" "$src"; give_place; } &
     done
@@ -48,7 +57,7 @@ wait
 
 for f; do
     id=$(get lab) src=$(get file)
-    for try in empty wrong1 wrong2 wrong3 right; do
+    for try in $(tries "$src"); do
         at=$W/$id/$try
         score=$(sed -n 's/^Score: //p' "$at/said")
         printf '%s\t%s\t%s\n' "$id" "$try" "$score"
@@ -60,7 +69,7 @@ for f; do
         was=$bad
         # A kernel's points are known where there is a GPU; points.tsv was made without.
         case $src in
-            *.cu) ;;
+            *.cu|*.cuh) ;;
             *) [ -n "$SAID" ] || grep -qxF "$id	$try	$score" book/labs/points.tsv ||
                    complain "$id, $try: not the points of points.tsv:" \
                        "$(grep "^$id	$try	" book/labs/points.tsv | cut -f3)" ;;

@@ -73,6 +73,7 @@ static __global__ __launch_bounds__(DIM, 1) void ladder(const struct kcp_ladder 
 
     #pragma unroll
     for (int i = 0; i < DIM; i++) S[i] = h_in ? h_in[state + i * DIM] : 0.0f;
+    //> walk
     for (int c = cn[s]; c < cn[s + 1]; c++) {
         const struct token_range z = chunk_tokens(a, s, c);
         const float *decay = (const float *)a.decay + ((int64_t)c * a.HV + n) * DIM;
@@ -98,6 +99,7 @@ static __global__ __launch_bounds__(DIM, 1) void ladder(const struct kcp_ladder 
         for (int j = 0; j < z.len; j++) one_update(S, m->kg[j], m->x[j][v]);
         __syncthreads();
     }
+    //< walk
     #pragma unroll
     for (int i = 0; i < DIM; i++) ((float *)a.h_out)[state + i * DIM] = S[i];
 }

@@ -262,6 +262,7 @@ static __device__ __forceinline__ struct factors_cursor<K> factors_cursor_of(
              gdn_head_factors_of(x, c, n), x.a.H, x.a.HV };
 }
 
+//> producer
 // Issues the copies of a chunk into a stage; called by one lane. For GDN the row
 // factors replace kg and decay.
 template <int pipeline, int blocks, int K, int WGS, scan_kind kind, int kda>
@@ -374,5 +375,6 @@ static __device__ void scan_producer_warp(
         phase += at == 0;
     }
 }
+//< producer
 
 #endif
