@@ -3,9 +3,9 @@
  * Book: chapter 07, labs/STAFF.md.  Used by: make grade LAB=07c, 07g, 07s.
  * Next: plan_main.c.
  * kcp-lab-check chain|all_gather|scan ./lab.so ROW [TRIAL]. Maps are small integers, so
- * that a right answer is right in every bit. The student's process has the maps and not the answers:
- * it sends back what its ranks found, and the fold of all segments in order, made here,
- * says what is right. With - for the object it is linked in and runs here (asan).
+ * that a right answer is right in every bit. The student's process has the maps and not
+ * the answers: it sends back what its ranks found, and the fold of all segments in
+ * order, made here, says what is right. With - for the object it is linked in and runs here (asan).
  */
 #include "apart.h"
 #include "rendezvous.h"
@@ -169,7 +169,8 @@ static int dealt(const struct kcp_plan *p)
 static int draw(struct trial *t, enum row row, int number)
 {
     struct stream s = stream_of(1000 * row + number, "chain");
-    const int R = (row == REFUSES ? 4 : 2) + number % 5, one = row == LINE || row == BACK || row == REFUSES;
+    const int R = (row == REFUSES ? 4 : 2) + number % 5;
+    const int one = row == LINE || row == BACK || row == REFUSES;
     const int64_t cu[] = { 0, 6 * R };
     memset(t, 0, sizeof *t);
     t->row = row;
@@ -259,8 +260,8 @@ static int traffic_differs(const struct trial *t, const struct found *f, char *w
 static int wrong(const struct trial *t, const struct found *f, char *why, size_t n)
 {
     if (t->row == REFUSES) {
-        snprintf(why, n, "rank %d cannot apply or compose maps, which is status %d: the call"
-                 " returns %d%s%s", t->a.bad_rank, KCP_CUDA, f->status,
+        snprintf(why, n, "rank %d cannot apply or compose maps, which is status %d: the"
+                 " call returns %d%s%s", t->a.bad_rank, KCP_CUDA, f->status,
                  f->why[0] ? ", " : "", f->why);
         return f->status != KCP_CUDA || strncmp(f->why, "rank ", 5) ||
                atoi(f->why + 5) != t->a.bad_rank;
@@ -280,7 +281,8 @@ static int wrong(const struct trial *t, const struct found *f, char *why, size_t
 
 static int chain_bad(const char *found, const char *expected)
 {
-    fprintf(stderr, "kcp-lab-check: exchange: found '%s', expected %s\n", found, expected);
+    fprintf(stderr, "kcp-lab-check: exchange: found '%s', expected %s\n", found,
+            expected);
     return 2;
 }
 

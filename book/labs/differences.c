@@ -42,7 +42,8 @@ int lab_check(int (*step)(void *args))
         for (int side = 0; side < 2; side++) {
             in[i] = side ? at + h : at - h;
             if (step(&a)) return 0;
-            for (int j = 0; j < T * V; j++) loss[side] += (&o[0][0])[j] * (&dO[0][0])[j];
+            for (int j = 0; j < T * V; j++)
+                loss[side] += (&o[0][0])[j] * (&dO[0][0])[j];
             for (int j = 0; j < K * V; j++)
                 loss[side] += (&ht[0][0])[j] * (&dht[0][0])[j];
         }

@@ -97,7 +97,8 @@ static int differs(const struct batch *b, const struct found *f, const struct fo
     printf("; sequences begin at");
     for (int n = 0; n <= b->N; n++) printf(" %lld", (long long)b->cu[n]);
     printf("; ranges (first token:owner)");
-    for (int k = 0; k < b->B; k++) printf(" %lld:%d", (long long)b->bound[k], b->owner[k]);
+    for (int k = 0; k < b->B; k++)
+        printf(" %lld:%d", (long long)b->bound[k], b->owner[k]);
     printf("%s\n", f->status ? "; the call returns an error" : "");
     if (f->status) printf("        status %d\n", f->status);
     else if (i == r->S && f->S == r->S)
@@ -114,8 +115,8 @@ int plan_main(int argc, char **argv)
     int row = 0, bad = argc != 3;
     while (!bad && row < ROWS && strcmp(argv[2], row_name[row])) row++;
     if (bad || row == ROWS) {
-        fprintf(stderr, "kcp-lab-check: plan: expected ./lab.so and one, many, owners or"
-                " canonical\n");
+        fprintf(stderr, "kcp-lab-check: plan: expected ./lab.so and one, many, owners"
+                " or canonical\n");
         return 2;
     }
     for (int i = 0; i < TRIALS; i++) {
