@@ -5,7 +5,8 @@
  * kcp-lab-check chain|all_gather|scan ./lab.so ROW [TRIAL]. Maps are small integers, so
  * that a right answer is right in every bit. The student's process has the maps and not
  * the answers: it sends back what its ranks found, and the fold of all segments in
- * order, made here, says what is right. With - for the object it is linked in and runs here (asan).
+ * order, made here, says what is right. With - for the object it is linked in and runs
+ * here (asan).
  */
 #include "apart.h"
 #include "rendezvous.h"
