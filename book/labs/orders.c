@@ -70,9 +70,9 @@ static int deadlock(int roles, int chunks)
         else if (b)
             n += snprintf(line + n, sizeof line - n, " at chunk %d waits for %s of"
                           " stage %d, phase %d; in phase %d are %d of %d arrivals,"
-                          " %lld bytes to come", waits[who].chunk, j % 2 ? "empty" : "full", j / 2,
-                          waits[who].phase, b->phase, b->arrived, b->count,
-                          (long long)b->bytes);
+                          " %lld bytes to come", waits[who].chunk,
+                          j % 2 ? "empty" : "full", j / 2, waits[who].phase,
+                          b->phase, b->arrived, b->count, (long long)b->bytes);
         else
             n += snprintf(line + n, sizeof line - n, " at chunk %d returns 0 and waits"
                           " for no barrier", waits[who].chunk);
