@@ -55,6 +55,28 @@ static __device__ __forceinline__ void mbarrier_wait(uint64_t *bar, int phase)
     jitter();
 }
 
+// mbarrier.test_wait.parity, by a whole warp: 1 in all lanes if phase number `phase` is
+// over, else 0. It does not wait.
+static __device__ __forceinline__ int mbarrier_test(uint64_t *bar, int phase)
+{
+    int y;
+    asm volatile("{ .reg .pred p;\n"
+                 "mbarrier.test_wait.parity.shared.b64 p, [%1], %2;\n"
+                 "selp.b32 %0, 1, 0, p; }"
+                 : "=r"(y) : "r"(smem_addr(bar)), "r"(phase & 1) : "memory");
+    jitter();
+    return __any_sync(~0u, y);
+}
+
+// elect.sync: 1 in one lane of the warp, 0 in the others.
+static __device__ __forceinline__ int elect_sync(void)
+{
+    int y;
+    asm volatile("{ .reg .pred p;\n elect.sync _|p, 0xffffffff;\n"
+                 "selp.b32 %0, 1, 0, p; }" : "=r"(y));
+    return y;
+}
+
 // mbarrier.arrive.expect_tx, called by the thread that issues the copies: one arrival,
 // and `bytes` more bytes that the phase waits for.
 static __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint64_t *bar,

@@ -5,6 +5,7 @@
 #ifndef KCP_TILE_STEP_PRODUCTS_CUH
 #define KCP_TILE_STEP_PRODUCTS_CUH
 
+#include "mbarrier.cuh"
 #include "wgmma.cuh"
 
 // trans_a, trans_b: that operand's rows are the contiguous direction (MN-major). minus:

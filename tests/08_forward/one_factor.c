@@ -1,7 +1,8 @@
 /* one_factor.c -- a forward in which the decay between steps underflows in one factor.
  *
  * Book: chapter 18.  Checked by: the judge, which must reject it, and pass the twin.
- * Next: ../../cuda/18_hopper/forward_one/factors.cuh, which writes one factor or two.
+ * Next: ../../cuda/18_hopper/forward_one/query_warps.cuh, which writes one
+ * factor or two.
  * A kernel that walks in steps of 32 rows with an anchor in row 15 keeps its state
  * times 2^a, a being the sum of log2 decays up to the anchor. From a step to the next
  * the state decays by 2^(E - a + a'). Below 2^-126 that is 0 in fp32, although the next

@@ -142,6 +142,7 @@ static int choices(struct kcp_report *rep)
         { 128, 128, 65, 1, 0, 0, 1, 8192, &h200, "forward_gdn_narrow", 1 },
         { 128, 128, 53, 0, 0, 1, 1, 8192, &h200, "forward_kda_one_kept", 1 },
         { 128, 128, 52, 0, 0, 1, 1, 8192, &h200, "forward_kda_narrow", 1 },
+        { 128, 128, 96, 0, KCP_SAVE_ALL, 1, 1, 8192, &h200, "forward_kda_one_kept", 1 },
         { 128, 128, 96, 0, KCP_SAVE_LIGHT, 1, 1, 8192, &h200, "forward_kda_wide", 1 },
         { 128, 128, 96, 0, 0, 0, 2, 8192, &h200, "forward_kda_maps_wide", 1 },
         { 128, 128, 96, 0, 0, 0, 1, 8192, &h200, "forward_kda_wide", 0 },

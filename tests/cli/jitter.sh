@@ -77,16 +77,16 @@ triangles|13:v4_scans_finish|backward/finish_kda|backward/finish_kda_sm90.cu|nam
 walk_wait|08:v3_prepare_scan|maps/maps|maps/maps_sm90.cu|griddepcontrol_wait();
 walk_order|08:v3_prepare_scan|v3_prepare_scan|v3_prepare_scan_sm90.cu|w.from, w.strip,|status = forward_maps_walk(&x, w.strip - 1, w.strip, f->walk == KCP_WANT_H);
 walk_last|08:v3_prepare_scan|v3_prepare_scan|v3_prepare_scan_sm90.cu|if (!status && w.is_read)|if (!status && w.is_read && w.first + w.count < x.a.NC)
-one_raw|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/factors.cuh|mbarrier_wait(&smem.raw[at.stage], at.phase);||one
+one_raw|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/gate_warps.cuh|mbarrier_wait(&smem.raw[at.stage], at.phase);||one
 one_empty|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/storage.cuh|if (at.phase && !mbarrier_test(&smem.empty[at.stage], at.phase - 1)) return;||one
-one_gated|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/factors.cuh|mbarrier_wait(kda ? &smem.gated[st] : &smem.raw[st], at.phase);||one
-one_squares|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/factors.cuh|if (!mbarrier_test(&smem.gated[st], at.phase)) continue;||one
-one_queries|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/factors.cuh|mbarrier_wait(&smem.decayed[st], at.phase);    // squares||one
+one_gated|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/inverse_warps.cuh|mbarrier_wait(kda ? &smem.gated[st] : &smem.raw[st], at.phase);||one
+one_squares|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/query_warps.cuh|if (!mbarrier_test(&smem.gated[st], at.phase)) continue;||one
+one_queries|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/query_warps.cuh|mbarrier_wait(&smem.decayed[st], at.phase);    // squares||one
 one_decayed|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/step_scan.cuh|mbarrier_wait(&smem.decayed[st], at.phase);||one
 one_inverted|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/step_scan.cuh|if (kda) mbarrier_wait(&smem.inverted[st], at.phase);||one
 one_scored|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/step_scan.cuh|mbarrier_wait(&smem.scored[st], at.phase);||one
 one_o|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/step_scan.cuh|warpgroup_sync();||one
-one_factor|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/factors.cuh|if (__any_sync(~0u, lowest < -120.0f)) {|if (lowest < -1000.0f) {|turns
+one_factor|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/query_warps.cuh|if (__any_sync(~0u, lowest < -120.0f)) {|if (lowest < -1000.0f) {|turns
 steps_raw|13:v5_steps|backward_one/v5_steps|backward_one/chain.cuh|mbarrier_wait(&m.raw[st], s / GATED);||steps
 steps_F|13:v5_steps|backward_one/v5_steps|backward_one/chain.cuh|if (s >= 2) mbarrier_wait(&m.again_empty, s - 2);||steps
 steps_gated|13:v5_steps|backward_one/v5_steps|backward_one/chain.cuh|mbarrier_wait(&m.gated_full[st], phase);||steps

@@ -4,19 +4,9 @@
 #ifndef KCP_FORWARD_ONE_STEP_SCAN_CUH
 #define KCP_FORWARD_ONE_STEP_SCAN_CUH
 
-#include "factors.cuh"
+#include "gate_warps.cuh"
+#include "query_warps.cuh"
 #include "cuda/tile/warpgroup_store.cuh"
-
-// A descriptor of what begins `at` bytes into a stage; address: the stage's, divided by
-// 16. lead: distance of tiles (MN-major), in 16 bytes. high: the distance of groups of
-// eight rows, and the swizzle.
-enum { DESC_SWIZZLE128 = 1u << 30 | 64, DESC_SWIZZLE64 = 2u << 30 | 32 };
-
-static __device__ __forceinline__ uint64_t step_desc(uint32_t address, uint32_t high,
-                                                     uint32_t lead, int at)
-{
-    return (uint64_t)high << 32 | (address + (lead << 16) + (at >> 4));
-}
 
 // v^T of this warp's 16 columns, as pairs of bf16; 0 past the stretch's end.
 template <int ragged>
@@ -84,8 +74,8 @@ struct step_consumer {
         #pragma unroll
         for (int i = 0; i < 8; i++)
             wgmma_m64n64k16_rs<0>(
-                y, a[i], step_desc(address, DESC_SWIZZLE128, 1,
-                                   i / 4 * head_shape<kda>::HALF + i % 4 * 32), i);
+                y, a[i], smem_desc_at(address, DESC_HIGH_128, 1,
+                                      i / 4 * head_shape<kda>::HALF + i % 4 * 32), i);
         wgmma_commit();
         if (keep) keep_operand_cores<8>(kept_record(x, w, c)->state, a);
     }
@@ -167,8 +157,8 @@ struct step_consumer {
         wgmma_fence();
         #pragma unroll
         for (int i = 0; i < 2; i++)
-            wgmma_m64n32k16_rs(v_new, b[i],
-                               step_desc(address, DESC_SWIZZLE64, 1, AB + 32 * i), i);
+            wgmma_step_rs<0, 0>(v_new, b[i],
+                                smem_desc_at(address, DESC_HIGH_64, 1, AB + 32 * i), i);
         wgmma_commit();
         mbarrier_wait(&smem.scored[st], at.phase);
         #pragma unroll
@@ -186,15 +176,15 @@ struct step_consumer {
         wgmma_fence();
         #pragma unroll
         for (int i = 0; i < 2; i++)
-            wgmma_m64n32k16_rs(o, b[i],
-                               step_desc(address, DESC_SWIZZLE64, 1, AQK + 32 * i), 1);
+            wgmma_step_rs<0, 0>(
+                o, b[i], smem_desc_at(address, DESC_HIGH_64, 1, AQK + 32 * i), 1);
         wgmma_commit();
         #pragma unroll
         for (int i = 0; i < 2; i++)
             wgmma_m64n128k16_rs<1>(S, kda ? b[i] : b_state[i],
-                                   step_desc(address, DESC_SWIZZLE128,
-                                             head_shape<kda>::HALF / 16,
-                                             head_shape<kda>::KB + 2048 * i));
+                                   smem_desc_at(address, DESC_HIGH_128,
+                                                head_shape<kda>::HALF / 16,
+                                                head_shape<kda>::KB + 2048 * i));
         wgmma_commit();
         if (keep) keep_operand_cores<2>(kept_record(x, w, c)->w, b);
         wgmma_wait<1>();

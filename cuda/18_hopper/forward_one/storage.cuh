@@ -1,13 +1,13 @@
 // storage.cuh -- the forward in one kernel: its pipeline stages, barriers and loads.
 // Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/checks.c.
-// Next: factors.cuh.
+// Next: gate_warps.cuh.
 #ifndef KCP_FORWARD_ONE_STORAGE_CUH
 #define KCP_FORWARD_ONE_STORAGE_CUH
 
 #include "cuda/18_hopper/chunk_prepare.cuh"
 #include "cuda/18_hopper/forward_scan/products.cuh"
 #include "cuda/18_hopper/step_record.cuh"
-#include "cuda/tile/narrow.cuh"
+#include "cuda/tile/step_products.cuh"
 
 // One block walks over a stretch of one value head in steps of 32 tokens. With G the
 // sum of log2 decays within a step, a = G of row 15 (the anchor) and E = G of row 31,

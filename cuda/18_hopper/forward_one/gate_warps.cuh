@@ -1,0 +1,167 @@
+// gate_warps.cuh -- the forward in one kernel: warps that gate rows of q and k (KDA).
+// Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/checks.c.
+// Next: inverse_warps.cuh.
+#ifndef KCP_FORWARD_ONE_GATE_WARPS_CUH
+#define KCP_FORWARD_ONE_GATE_WARPS_CUH
+
+#include "storage.cuh"
+
+// A warp has 16 rows and 32 channels of every step, and needs no other warp. A lane has
+// 8 rows of 2 channels: lanes 0 to 15 the first 8 rows, lanes 16 to 31 the last, in
+// groups of 4 rows whose order is reversed there, so that the halves of the warp never
+// meet in a bank. Half 0 is the rows up to the anchor, whose sums begin at -a.
+struct gate_place {
+    int half, quarter, far, first;       // first: byte of the lane's first row
+    struct gate_constants f[2];
+};
+
+static __device__ __forceinline__ struct gate_place gate_place_of(
+    const struct head_params &x, int n, int half, int quarter)
+{
+    const int lane = threadIdx.x % 32, far = lane / 16, column = lane % 16;
+    const int channel = quarter * 32 + column * 2;
+    const int piece = (quarter % 2 * 4 + column / 4) ^ far * 4;
+    const int first = half * 2048 + far * 1024 + (piece << 4) + column % 4 * 4;
+    return { half, quarter, far, first,
+             { gate_constants_of<KCP_GATE_BOUNDED>(x.f.a, n, channel),
+               gate_constants_of<KCP_GATE_BOUNDED>(x.f.a, n, channel + 1) } };
+}
+
+// Rows past the stretch's end become 0: what is there may be another sequence's.
+static __device__ __forceinline__ void zero_gate_rows(struct step_stage<1> &s, int half,
+                                                      int quarter, int rows)
+{
+    for (int i = threadIdx.x % 32; i < 16 * 4; i += 32) {
+        const int row = half * 16 + i / 4, piece = quarter % 2 * 4 + i % 4;
+        for (int tile = 0; tile < 3 && row >= rows; tile++)
+            *(uint4 *)(s.rows[quarter / 2][tile] + swizzle128_offset(row, piece)) =
+                make_uint4(0, 0, 0, 0);
+    }
+    __syncwarp();
+}
+
+// |q|^2 of rows, a quarter of the channels each: where the last rows of Aqk will be.
+static __device__ __forceinline__ float *q_squares_of(struct step_stage<1> &s)
+{
+    return (float *)(s.Aqk + STEP_TRIANGLE / 2);
+}
+
+static __device__ __forceinline__ void add_q_squares(struct step_stage<1> &s, int half,
+                                                     int quarter)
+{
+    const int lane = threadIdx.x % 32, g = lane / 4;
+    const int at =
+        half * 2048 + swizzle128_offset(lane % 16, quarter % 2 * 4 + lane / 16);
+    float d[2][4] = {};
+    #pragma unroll
+    for (int i = 0; i < 2; i++) {
+        uint32_t a[4];
+        ldmatrix_x4(a, (const bf16 *)(s.rows[quarter / 2][ROW_Q] + (at ^ i << 5)));
+        mma_m16n8k16(d[0], a, a[0], a[2]);
+        mma_m16n8k16(d[1], a, a[1], a[3]);
+    }
+    if (lane % 4 != g / 2) return;
+    float *squares = q_squares_of(s) + quarter * STEP_ROWS + half * 16 + g;
+    squares[0] = g % 2 ? d[0][1] : d[0][0];
+    squares[8] = g % 2 ? d[1][3] : d[1][2];
+}
+
+// ragged: the step has fewer than 32 rows. sum: where this half's sum of decays goes.
+template <int ragged>
+static __device__ __forceinline__ void gate_step(const struct gate_place &w, int rows,
+                                                 struct step_stage<1> &s, float *sum)
+{
+    if (ragged) zero_gate_rows(s, w.half, w.quarter, rows);
+    const uint32_t base = smem_addr(s.rows[w.quarter / 2]) + w.first;
+    const uint32_t group[2] = { base + w.far * 512, base - w.far * 512 };
+    #define ROW_AT(r) ((group[(r) / 4] ^ (r) << 4) + (r) * 128)
+    float F[8][2];
+    uint32_t g[8];
+    #pragma unroll
+    for (int r = 0; r < 8; r++) g[r] = word_at(ROW_AT(r) + ROW_G * STEP_TILE);
+    add_q_squares(s, w.half, w.quarter);
+    compiler_fence();
+    #pragma unroll
+    for (int r = 0; r < 8; r++) {
+        F[r][0] = ex2_approx(fmaf(w.f[0].times, bf16x2_low(g[r]), w.f[0].plus));
+        F[r][1] = ex2_approx(fmaf(w.f[1].times, bf16x2_high(g[r]), w.f[1].plus));
+    }
+    #pragma unroll
+    for (int r = 0; r < 8; r++) {
+        const int past = ragged && w.half * 16 + w.far * 8 + (r ^ w.far * 4) >= rows;
+        #pragma unroll
+        for (int j = 0; j < 2; j++) {
+            const float sigmoid = past ? 0.0f : rcp_approx(1.0f + F[r][j]);
+            F[r][j] = r % 4 ? fmaf(w.f[0].top, sigmoid, F[r - 1][j])
+                            : w.f[0].top * sigmoid;
+        }
+    }
+    float before[2][2], all[2];
+    #pragma unroll
+    for (int j = 0; j < 2; j++) {
+        const float own = F[3][j] + F[7][j], other = __shfl_xor_sync(~0u, own, 16);
+        all[j] = own + other;
+        const float begin = w.half ? 0.0f : -all[j];
+        before[0][j] = w.far ? begin + other + F[7][j] : begin;
+        before[1][j] = w.far ? begin + other : begin + F[3][j];
+    }
+    if (!w.far) *(float2 *)sum = make_float2(all[0], all[1]);
+    #pragma unroll
+    for (int rr = 0; rr < 8; rr += 4) {
+        uint32_t q[4], k[4];
+        #pragma unroll
+        for (int i = 0; i < 4; i++) {
+            q[i] = word_at(ROW_AT(rr + i) + ROW_Q * STEP_TILE);
+            k[i] = word_at(ROW_AT(rr + i) + ROW_K * STEP_TILE);
+        }
+        #pragma unroll
+        for (int i = 0; i < 4; i++)
+            #pragma unroll
+            for (int j = 0; j < 2; j++)
+                F[rr + i][j] = ex2_approx(F[rr + i][j] + before[rr / 4][j]);
+        #pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const uint32_t at = ROW_AT(rr + i);
+            const float F0 = F[rr + i][0], F1 = F[rr + i][1];
+            const float k0 = bf16x2_low(k[i]), k1 = bf16x2_high(k[i]);
+            put_word(at + ROW_Q * STEP_TILE,
+                     pack_bf16x2(bf16x2_low(q[i]) * F0, bf16x2_high(q[i]) * F1));
+            put_word(at + ROW_K * STEP_TILE, pack_bf16x2(k0 * F0, k1 * F1));
+            put_word(at + ROW_G * STEP_TILE,
+                     pack_bf16x2(k0 * rcp_approx(F0), k1 * rcp_approx(F1)));
+        }
+    }
+    #undef ROW_AT
+}
+
+template <int ragged>
+static __device__ __forceinline__ void gate_one_step(const struct gate_place &w,
+                                                     int rows,
+                                                     struct head_storage<1> &smem,
+                                                     struct step_position at,
+                                                     float *sums)
+{
+    mbarrier_wait(&smem.raw[at.stage], at.phase);
+    __syncwarp();
+    gate_step<ragged>(w, rows, smem.stage[at.stage], sums + at.stage * 128);
+    fence_proxy_async();
+    warp_arrive(&smem.gated[at.stage]);
+}
+
+static __device__ __forceinline__ void gate_warp(const struct head_params &x,
+                                                 const struct head_walk &w,
+                                                 struct head_storage<1> &smem, int half,
+                                                 int quarter)
+{
+    const struct gate_place place = gate_place_of(x, w.n, half, quarter);
+    float *const sums = (half ? smem.carried[0] : smem.decay[0]) + quarter * 32
+                        + threadIdx.x % 16 * 2;
+    struct step_position at = {};
+    int left = w.len;
+    #pragma unroll 1
+    for (; left >= STEP_ROWS; left -= STEP_ROWS, at.advance(1))
+        gate_one_step<0>(place, left, smem, at, sums);
+    if (left > 0) gate_one_step<1>(place, left, smem, at, sums);
+}
+
+#endif

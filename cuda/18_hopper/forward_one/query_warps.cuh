@@ -1,0 +1,184 @@
+// query_warps.cuh -- the forward in one kernel: warps that make Aqk and decays.
+// Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/checks.c.
+// Next: step_scan.cuh.
+#ifndef KCP_FORWARD_ONE_QUERY_WARPS_CUH
+#define KCP_FORWARD_ONE_QUERY_WARPS_CUH
+
+#include "inverse_warps.cuh"
+
+// tril of the scores, times factors of rows and, where columns is not NULL, columns.
+static __device__ __forceinline__ void store_step_Aqk(unsigned char *Aqk,
+                                                      float (*y)[2][4],
+                                                      const float *rows,
+                                                      const float *columns)
+{
+    const int lane = lane_id(), g = lane / 4, e = lane % 4 * 2;
+    float row[4];
+    #pragma unroll
+    for (int r = 0; r < 4; r++) row[r] = rows[8 * r + g];
+    #pragma unroll
+    for (int B = 0; B < 3; B++)
+        #pragma unroll
+        for (int t = 0; t < 2; t++) {
+            float2 column = make_float2(1.0f, 1.0f);
+            if (columns)
+                column = *(const float2 *)&columns[(B == 2 ? 16 : 0) + 8 * t + e];
+            #pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const int i = g + 8 * h, j = 8 * t + e, below = B == 1;
+                const float f = row[(B ? 2 : 0) + h], *x = &y[B][t][2 * h];
+                const float low = x[0] * (f * column.x), high = x[1] * (f * column.y);
+                const int at =
+                    triangle64_offset((B ? 16 : 0) + i, (B == 2 ? 2 : 0) + t);
+                *(uint32_t *)(Aqk + at + e * 2) =
+                    pack_bf16x2(below || j <= i ? low : 0.0f,
+                                below || j + 1 <= i ? high : 0.0f);
+            }
+        }
+}
+
+static __device__ __forceinline__ float4 exp2_times(float4 x, float by)
+{
+    return make_float4(by * ex2_approx(x.x), by * ex2_approx(x.y), by * ex2_approx(x.z),
+                       by * ex2_approx(x.w));
+}
+
+// KDA: the factor of the state from the step before, 2^(E - a + a'), may be below what
+// fp32 holds although its two parts are not. Then the parts are written, with a minus
+// sign in all channels, which tells the scan. carry: E - a of the step before, of this
+// lane's four channels.
+static __device__ __forceinline__ void state_decay(struct head_storage<1> &smem, int st,
+                                                   int is_last, float4 &carry)
+{
+    const int lane = threadIdx.x % 32;
+    float4 *const decay = (float4 *)smem.decay[st] + lane;
+    float4 *const carried = (float4 *)smem.carried[st] + lane;
+    float4 a = *decay;
+    const float4 next = *carried;
+    const float lowest = fminf(fminf(a.x + carry.x, a.y + carry.y),
+                               fminf(a.z + carry.z, a.w + carry.w));
+    if (__any_sync(~0u, lowest < -120.0f)) {
+        *decay = exp2_times(a, -1.0f);
+        *carried = exp2_times(carry, -1.0f);
+    } else {
+        a = make_float4(a.x + carry.x, a.y + carry.y, a.z + carry.z, a.w + carry.w);
+        *decay = exp2_times(a, 1.0f);
+    }
+    if (is_last) ((float4 *)smem.end)[lane] = exp2_times(next, 1.0f);
+    carry = next;
+}
+
+// KDA: the warp that loads, and writes factors of the state and of the rows of q. It
+// never waits for gate warps while a stage is free to be loaded.
+static __device__ __forceinline__ void decay_warp(const struct head_params &x,
+                                                  const struct head_walk &w,
+                                                  struct head_storage<1> &smem)
+{
+    const int lane = threadIdx.x % 32;
+    const float scale = (float)x.f.a.scale;
+    struct step_loader<1> loader = {};
+    struct step_position at = {};
+    float4 carry = { 0.0f, 0.0f, 0.0f, 0.0f };
+    #pragma unroll 1
+    for (int c = 0; c < w.steps;) {
+        const int st = at.stage;
+        loader.poll(x, w, smem);
+        if (!mbarrier_test(&smem.gated[st], at.phase)) continue;
+        __syncwarp();
+        const float *square = q_squares_of(smem.stage[st]) + lane;
+        const float sum = square[0] + square[32] + square[64] + square[96];
+        const float factor = x.f.a.l2norm ? rsqrtf(sum + 1e-6f) * scale : scale;
+        smem.q_factor[st][lane] = factor;
+        if (x.records) kept_record(x, w, c)->q_factor[lane] = factor;
+        state_decay(smem, st, c + 1 == w.steps, carry);
+        warp_arrive(&smem.decayed[st]);
+        c++;
+        at.advance(1);
+    }
+}
+
+// KDA: Aqk of every step.
+static __device__ __forceinline__ void query_warp(const struct head_params &x,
+                                                  const struct head_walk &w,
+                                                  struct head_storage<1> &smem)
+{
+    struct step_position at = {};
+    #pragma unroll 1
+    for (int c = 0; c < w.steps; c++, at.advance(1)) {
+        const int st = at.stage;
+        struct step_stage<1> &s = smem.stage[st];
+        float y[3][2][4] = {};
+        mbarrier_wait(&smem.gated[st], at.phase);
+        __syncwarp();
+        step_scores<1, 0>(s, ROW_Q * STEP_TILE, ROW_G * STEP_TILE, y, NULL);
+        mbarrier_wait(&smem.decayed[st], at.phase);    // squares have been read
+        __syncwarp();
+        store_step_Aqk(s.Aqk, y, smem.q_factor[st], NULL);
+        fence_proxy_async();
+        __syncwarp();
+        if (x.records) keep_triangle(kept_record(x, w, c)->Aqk, s.Aqk);
+        warp_arrive(&smem.scored[st]);
+    }
+}
+
+// GDN: rows past the end become 0, in both halves of q and k.
+static __device__ __forceinline__ void zero_step_rows(struct step_stage<0> &s, int rows)
+{
+    for (int i = rows * 8 + (int)threadIdx.x % 32; i < STEP_ROWS * 8; i += 32)
+        for (int tile = 0; tile < 4; tile++)
+            *(uint4 *)(s.rows[tile / 2][tile % 2] + i * 16) = make_uint4(0, 0, 0, 0);
+}
+
+// GDN: warp `warp` of two has every second step.
+static __device__ __forceinline__ void query_warp(const struct head_params &x,
+                                                  const struct head_walk &w,
+                                                  struct head_storage<0> &smem,
+                                                  int warp)
+{
+    enum { WARPS = head_shape<0>::QUERY_WARPS };
+    static_assert(STEP_STAGES % WARPS == 0, "every phase of a barrier");
+    const int lane = threadIdx.x % 32;
+    const float scale = (float)x.f.a.scale;
+    const struct gate_constants f =
+        gate_constants_of<KCP_GATE_BOUNDED>(x.f.a, w.n, 0);
+    float *const rows = smem.row[INVERSE_WARPS + warp];
+    float *const columns = smem.column[INVERSE_WARPS + warp];
+    int row = warp * STEP_ROWS + lane;
+    bf16 raw_gate = row_value(x, w, x.f.a.g_raw, row);
+    struct step_position at = { warp, 0 };
+    #pragma unroll 1
+    for (int c = warp; c < w.steps; c += WARPS, at.advance(WARPS)) {
+        const int st = at.stage, g = lane / 4;
+        struct step_stage<0> &s = smem.stage[st];
+        const float G = decay_to_row(f, (float)raw_gate, row < w.len);
+        const float anchor = __shfl_sync(~0u, G, 15), last = __shfl_sync(~0u, G, 31);
+        row += WARPS * STEP_ROWS;
+        raw_gate = row_value(x, w, x.f.a.g_raw, row);
+        const float to_row = ex2_approx(G - anchor), from_row = ex2_approx(anchor - G);
+        const float to_state = ex2_approx(G), to_end = ex2_approx(last - G);
+        mbarrier_wait(&smem.raw[st], at.phase);    // so the stage's factors are free
+        smem.decay[st][lane] = to_end;
+        if (lane == STEP_ROWS - 1) smem.decay[st][STEP_ROWS] = to_state;
+        if ((c + 1) * STEP_ROWS > w.len) zero_step_rows(s, w.len - c * STEP_ROWS);
+        fence_proxy_async();
+        warp_arrive(&smem.decayed[st]);
+        float y[3][2][4] = {}, d[4][4] = {};
+        step_scores<0, 1>(s, ROW_Q * STEP_TILE, ROW_K * STEP_TILE, y, d);
+        if (lane % 4 == g / 2)
+            #pragma unroll
+            for (int r = 0; r < 4; r++)
+                smem.q_factor[st][8 * r + g] =
+                    rsqrtf((g % 2 ? d[r][r % 2 * 2 + 1] : d[r][r % 2 * 2]) + 1e-6f);
+        __syncwarp();
+        const float norm = x.f.a.l2norm ? smem.q_factor[st][lane] * scale : scale;
+        smem.q_factor[st][lane] = norm * to_state;
+        rows[lane] = norm * to_row;
+        columns[lane] = from_row;
+        __syncwarp();
+        store_step_Aqk(s.Aqk, y, rows, columns);
+        fence_proxy_async();
+        warp_arrive(&smem.scored[st]);
+    }
+}
+
+#endif
