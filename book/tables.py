@@ -11,6 +11,7 @@
 # row recorded often, one of the present kernels counts, else one that cannot be
 # compared, else one of other kernels; of equals the later. DIGESTS: a file, the output
 # of digest.py. README.md is not changed if no kernels are built to compare with.
+import math
 import os
 import re
 import shutil
@@ -694,6 +695,42 @@ def torch_tables(d):
         p.row(*key, r["n"], r["says"])
 
 
+def field_tables(d):
+    """Kernels of others by regime: the worst error as a share of its limit, forward and
+    backward; then the cases that fail, in words that repeat them."""
+    cells, p = {}, Page("field.md")
+    rows = list(d.of("field"))
+    kernels = once((r["peer"], r.model) for r in rows)
+    for r in rows:
+        key = r.gate, (r["peer"], r.model), r.way
+        share = number(r["error"]) / number(r["allowed"]) if r["allowed"] else None
+        if r["verdict"] == "error":
+            share = math.inf
+        if key not in cells or (share or 0) > (cells[key][0] or 0):
+            cells[key] = share, r
+    if rows:
+        p.add("Recorded on %s, `kcp_check.py` at %s.\n" % (rows[0].machine, "; ".join(
+            once("`%s`" % r["commit"] for r in rows))),
+            "| regime | " + " | ".join("%s, %s" % (peer, model.upper())
+                                       for peer, model in kernels) + " |",
+            "|:--|" + "--:|" * len(kernels))
+    for gate in once(r.gate for r in rows):
+        shares = []
+        for kernel in kernels:
+            two = [cells.get((gate, kernel, way), (None, None))[0]
+                   for way in ("forward", "backward")]
+            shares.append(", ".join("n/a" if x is None else
+                                    "**%.2g**" % x if x > 1 else "%.2f" % x for x in two))
+        p.row(gate, *shares)
+    p = Page("field-failed.md")
+    failed = [(k, r) for k, (x, r) in cells.items() if x and x > 1]
+    if failed:
+        p.add("| kernel | output | error | limit | case |", "|:--|:--|--:|--:|:--|")
+    for (gate, (peer, model), way), r in failed:
+        p.row("%s, %s" % (peer, model.upper()), r["worst"], r["error"], r["allowed"],
+              "`--stage %s --case '%s'`" % (r.stage[:2], r["words"]))
+
+
 def data_rows(name):
     lines = read_lines(ROOT + "/book/data/" + name)
     rates = [line.split()[2:] for line in lines if line.startswith("# rates")]
@@ -811,7 +848,7 @@ def make(files):
     Row.built = any(r["nvcc"][:1].isdigit() for r in Row.digests.rows.values())
     d = Records(files or results())
     for table in (stage_tables, edge_table, mode_table, bound_table, roofline,
-                  rank_table, form_table, walk_tables, judge_table,
+                  rank_table, form_table, walk_tables, judge_table, field_tables,
                   precision_table, nccl_table, ladder_tables, torch_tables,
                   prediction_tables, readme_table):
         table(d)

@@ -177,8 +177,8 @@ def compute(fn, path, o):
         as_torch(case, o)
     try:
         out = by_fla(fn, case, o) if o.style == "fla" else fn(case)
-    except NotImplementedError:
-        out = None
+    except NotImplementedError as e:
+        return f"n/a {e}"
     if out is None:
         return "n/a"
     for n in out:                               # inputs are the judge's
@@ -248,8 +248,9 @@ def worker(o):
             if o.device == "cuda":                  # raises if the context is lost
                 sys.modules["torch"].cuda.synchronize()
         if o.rank == 0:
-            if word == "n/a":
-                open(os.path.join(path, "na.txt"), "w").close()
+            if word.startswith("n/a"):
+                with open(os.path.join(path, "na.txt"), "w") as f:
+                    f.write(word[4:])
             open(os.path.join(path, "ended"), "w").close()
     if o.cp > 1:                    # until rank 0 has written the last outputs
         dist.barrier()
@@ -354,9 +355,11 @@ def row_of(path, lost, lines):
     mine = [x for x in lines if re.search(f"{case}/{pass_}[: /]", x)]
     failed = [x.split(f"{case}/{pass_}", 1)[1].lstrip(": /") for x in mine
               if "FAIL" in x]
-    error = os.path.join(path, "error.txt")
-    if os.path.exists(os.path.join(path, "na.txt")):
+    error, na = (os.path.join(path, n) for n in ("error.txt", "na.txt"))
+    if os.path.exists(na):
         row["verdict"] = "n/a"
+        with open(na) as f:
+            row["why"] = " ".join(f.read().split())
     elif os.path.exists(error):
         with open(error) as f:
             row["why"] = f.read().rstrip()

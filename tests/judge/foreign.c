@@ -129,7 +129,7 @@ static void judge_case_dir(const char *dir, const struct kcp_stage *s,
 
 /* cases.txt into o: 0, or 2 after one line. */
 static int read_list(const char *path, struct options *o, char stage[32],
-                     char shapes[256], struct kcase given[8])
+                     char shapes[256], struct kcase given[MOST_GIVEN])
 {
     char line[1024], word[16], storage[8] = "", why[300];
     unsigned long long seed;
@@ -149,7 +149,7 @@ static int read_list(const char *path, struct options *o, char stage[32],
         if (!strcmp(line, "small 1")) o->small = 1;
         else if (sscanf(line, "shapes %255s", shapes) == 1) o->shapes = shapes;
         else if (sscanf(line, "%15s", word) == 1 && !strcmp(word, "case") &&
-                 o->ngiven < 8)
+                 o->ngiven < MOST_GIVEN)
             odd = case_parse(line + 5, &given[o->ngiven++], why, sizeof why);
         else odd = 1;
     }
@@ -169,7 +169,7 @@ int judge_foreign(const char *dir, const struct options *o, struct kcp_report *r
 {
     char path[4096], stage[32], shapes[256];
     struct options made = { 0 };
-    struct kcase given[8];
+    struct kcase given[MOST_GIVEN];
     int n = 0;
     snprintf(path, sizeof path, "%s/cases.txt", dir);
     if (read_list(path, &made, stage, shapes, given)) return 2;

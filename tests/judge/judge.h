@@ -31,6 +31,7 @@ double normal(struct stream *s);
 enum regime { LIVE, STRONG, SATURATED, TURNS, SPREAD, REGIMES };
 enum { CASE_RANKS = 16 };                /* the most ranks of a case */
 enum { MOST_SEQUENCES = 64 };
+enum { MOST_GIVEN = 16 };                /* cases in words of one call */
 enum { STRIPE = 17, DEALT = KCP_STRIPED + 1 };     /* DEALT: random owners */
 struct kcase {
     int id;

@@ -13,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_GIVEN = 16 };                  /* cases in --case */
-
 /* What the command line sets, beside the judge's options; -1: not given. */
 struct command {
     struct options o;

@@ -1,0 +1,230 @@
+"""field.py -- public kernels of KDA and GDN through the judge, regime by regime.
+
+Book: chapter 19, "The field, judged".  Checked by: tests/kcp_check.py, which judges.
+Next: others.py, whose adapters it uses.
+
+    python3 bench/peers/field.py [device=cuda] [only=fla] [seed=1] [seconds=240] [check=FILE] OUT
+
+OUT, field.tsv, gets a row per kernel, stage and regime: PASS or FAIL with the worst
+output, its error and its limit, and the words that repeat the case; n/a or error with
+the reason. Each kernel is called in the signature and the range of its documentation; what
+it refuses, or its documentation excludes, is n/a. Inputs and outputs are bf16. All
+kernels run at once, because results count here and times do not.
+"""
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.normpath(os.path.join(HERE, "..", ".."))
+LAYER = {"kda": "kda gate=bounded H=2 HV=2", "gdn": "gdn gate=softplus H=2 HV=4"}
+SIZES = "layout=vk K=128 V=128 C=64 l2norm h0 dht"
+REGIMES = {
+    "live": "live beta=sigmoid lengths=320",
+    "strong": "strong beta=sigmoid lengths=320",
+    "saturated": "saturated beta=sigmoid lengths=320",
+    "gates by turns": "turns beta=sigmoid lengths=320",
+    "keys alike, 0.9": "live beta=sigmoid lengths=320 alike=0.9",
+    "keys alike, 0.99": "live beta=sigmoid lengths=320 alike=0.99",
+    "equal keys": "live beta=sigmoid lengths=320 alike=1",
+    "alike, 0.9, beta to 2": "live beta=sigmoid2 lengths=320 alike=0.9",
+    "null rows": "live beta=sigmoid lengths=320 null",
+    "beta 0 and 1": "live lengths=320 exact",
+    "beta to 2": "live beta=sigmoid2 lengths=320",
+    "packed short": "live beta=sigmoid lengths=1,5,17,63,64,65,2,30,16,15",
+    "T = 333": "live beta=sigmoid lengths=333",
+    "values of 1e4": "live beta=sigmoid lengths=320 big",
+}
+# function, its package, model, stages
+PEERS = (
+    ("field:fla_chunk_kda", "flash-linear-attention", "kda", ("08", "13")),
+    ("field:fla_chunk_gated_delta_rule", "flash-linear-attention", "gdn", ("08", "13")),
+    ("others:flash_kda_chunk_kda", "FlashKDA", "kda", ("08",)),
+    ("others:cudnn_chunk_kda", "nvidia-cudnn-frontend", "kda", ("08", "13")),
+    ("others:flash_qla_chunk_gated_delta_rule", "flash-qla", "gdn", ("08", "13")),
+    ("field:gym_chunk_kda", "attention-gym", "kda", ("08", "13")),
+    ("field:gym_chunk_gated_delta_rule", "attention-gym", "gdn", ("08", "13")),
+)
+
+
+# FLA's kernels refuse some versions of Triton by a RuntimeError in backward.
+REFUSES = re.compile("Please upgrade Triton|NotSupported")
+
+
+# ---- kernels whose signature is not the one of kcp_check.py --as fla
+
+def first_candidates():
+    """Triton compiles one candidate of each kernel; results do not depend on which."""
+    import ahead
+    if not getattr(first_candidates, "done", False):
+        ahead.install(first=True)
+    first_candidates.done = True
+
+
+def fla_chunk_kda(*tensors, **options):
+    """FLA documents lower_bound together with safe_gate."""
+    first_candidates()
+    from fla.ops.kda import chunk_kda
+    return chunk_kda(*tensors, safe_gate="lower_bound" in options, **options)
+
+
+def fla_chunk_gated_delta_rule(*tensors, **options):
+    first_candidates()
+    from fla.ops.gated_delta_rule import chunk_gated_delta_rule
+    return chunk_gated_delta_rule(*tensors, **options)
+
+
+def by_sequence(call, q, k, v, g, beta, state, cu_seqlens):
+    """attention-gym's reference takes dense batches: one sequence at a time."""
+    import torch
+    outs, states = [], []
+    for n, (a, b) in enumerate(zip(cu_seqlens.tolist(), cu_seqlens.tolist()[1:])):
+        out, last = call(*(x[:, a:b] for x in (q, k, v, g, beta)), state[n:n + 1])
+        outs.append(out)
+        states.append(last)
+    return torch.cat(outs, 1), torch.cat(states)
+
+
+def gym_ready(q, k, v, g, beta, initial_state, cu_seqlens, options):
+    """Norm, gate and beta by PyTorch; a key head for each value head; states [K,V]."""
+    import torch
+    import others
+    g, beta, q, k = others.ready(g, beta, q, k, options)
+    group = v.shape[2] // q.shape[2]
+    q, k = (x.repeat_interleave(group, 2) for x in (q, k))
+    if initial_state is None:
+        initial_state = torch.zeros(len(cu_seqlens) - 1, v.shape[2], v.shape[3],
+                                    q.shape[3], device=q.device)
+    if options.get("state_v_first"):
+        initial_state = initial_state.transpose(2, 3)
+    return q, k, v, g, beta, initial_state.contiguous(), cu_seqlens
+
+
+def gym_chunk_kda(q, k, v, g, beta, scale=None, initial_state=None,
+                  output_final_state=False, cu_seqlens=None, **options):
+    """chunk_kda with impl="reference"; its fused kernels are Blackwell's. Gates are
+    given as sums within a chunk of 64 tokens, base 2."""
+    import torch
+    from attn_gym.linear.kda import chunk_kda
+
+    def call(q, k, v, g, beta, state):
+        sums = torch.cat([x.cumsum(1) for x in (g / 0.6931471805599453).split(64, 1)], 1)
+        return chunk_kda(q, k, v, sums, beta, state, output_final_state=True,
+                         impl="reference")
+    out, ht = by_sequence(call, *gym_ready(q, k, v, g, beta, initial_state, cu_seqlens,
+                                           options))
+    return out, ht.transpose(2, 3) if options.get("state_v_first") else ht
+
+
+def gym_chunk_gated_delta_rule(q, k, v, g, beta, scale=None, initial_state=None,
+                               output_final_state=False, cu_seqlens=None, **options):
+    """chunk_gdn, [B,H,T,D]."""
+    from attn_gym.linear.gdn import chunk_gdn
+
+    def call(q, k, v, g, beta, state):
+        y = chunk_gdn(*(x.transpose(1, 2) for x in (q, k, v, g, beta)), scale=scale,
+                      initial_state=state, return_final_state=True)
+        return y.output.transpose(1, 2), y.final_state
+    out, ht = by_sequence(call, *gym_ready(q, k, v, g, beta, initial_state, cu_seqlens,
+                                           options))
+    return out, ht.transpose(2, 3) if options.get("state_v_first") else ht
+
+
+# ---- all of them, at once
+
+def version(package):
+    from importlib.metadata import PackageNotFoundError, version as of
+    given = os.environ.get(package.upper().replace("-", "_") + "_COMMIT", "")
+    try:
+        return f"{package} {of(package)} {given}".strip()
+    except PackageNotFoundError:
+        return f"{package} {given}".strip()
+
+
+def start(o, peer, stage, here):
+    """kcp_check.py on the regimes of this model, in a session of its own."""
+    function, _, model, _ = peer
+    words = "; ".join(f"{w} {LAYER[model]} {SIZES}" for w in REGIMES.values())
+    name = os.path.join(here, f"{function.replace(':', '.')}-{stage}")
+    path = os.pathsep.join([HERE, os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, os.path.join(ROOT, "tests", "kcp_check.py"), function,
+               "--as", "fla", "--stage", stage, "--storage", "bf16", "--device",
+               o["device"], "--seed", o["seed"], "--check", o["check"], "--limit", o["seconds"], "--json",
+               name + ".json", "--case", words]
+    with open(name + ".log", "w") as log:
+        run = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                               env=dict(os.environ, PYTHONPATH=path), cwd=here,
+                               start_new_session=True)
+    return peer, stage, name, run
+
+
+def row_of(r):
+    """Verdict, worst output, its error and limit, and words, of a row of the report."""
+    found = re.match(r"(\w+) rank.*?error (\S+) > ([^;]+);", r["why"]) or \
+        re.match(r"(\w+) (\S+) of (\S+)", r["worst"])
+    worst, error, allowed = found.groups() if found else ("", "", "")
+    verdict = {"pass": "PASS", "fail": "FAIL"}.get(r["verdict"], "n/a")
+    first = r["why"].splitlines()[0] if r["why"] and not found else ""
+    if verdict == "FAIL" and not found:             # an exception, or no answer
+        verdict = "n/a" if REFUSES.search(first) else "error"
+    return dict(verdict=verdict, worst=worst, error=error, allowed=allowed,
+                says=" ".join(first.split())[:200], words=r["words"])
+
+
+def rows_of(peer, stage, name):
+    function, package, model, _ = peer
+    same = dict(stage={"08": "08_forward", "13": "13_backward"}[stage], model=model,
+                peer=version(package))
+    try:
+        with open(name + ".json") as f:
+            cases = json.load(f)["cases"]
+    except OSError:                              # killed, or no function to import
+        with open(name + ".log") as f:
+            last = (f.read().strip().splitlines() or ["not finished in time"])[-1]
+        cases = [dict(verdict="n/a", why=last, worst="", words="")] * len(REGIMES)
+    passes = [r for r in cases if not r.get("case", "").endswith("backward")]
+    for regime, r in zip(REGIMES, passes if len(passes) == len(REGIMES) else cases):
+        yield dict(same, gate=regime, **row_of(r))
+
+
+COLUMNS = "stage model gate peer verdict worst error allowed words says".split()
+
+
+def main(arguments):
+    o = {"device": "cuda", "only": "", "seconds": "240", "seed": "1",
+         "check": os.path.join(ROOT, "build", "kcp-check")}
+    o.update(w.split("=", 1) for w in arguments if "=" in w)
+    files = [w for w in arguments if "=" not in w]
+    if len(files) != 1:
+        sys.exit(print("field.py: needs one file to write, e.g. field.tsv",
+                       file=sys.stderr) or 2)
+    o["check"] = os.path.abspath(o["check"])
+    here = os.environ.get("FIELD_LOGS") or tempfile.mkdtemp()
+    jobs = [start(o, peer, stage, here) for peer in PEERS for stage in peer[3]
+            if o["only"] in peer[0]]
+    ends = time.monotonic() + float(o["seconds"])
+    with open(files[0], "w", newline="") as f:
+        out = csv.DictWriter(f, COLUMNS, delimiter="\t", quoting=csv.QUOTE_NONE,
+                             quotechar=None, escapechar="\\", lineterminator="\n")
+        out.writeheader()
+        for peer, stage, name, run in jobs:
+            try:
+                run.wait(max(1, ends - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                os.killpg(run.pid, signal.SIGKILL)
+            rows = list(rows_of(peer, stage, name))
+            out.writerows(rows)
+            f.flush()
+            count = [sum(r["verdict"] == v for r in rows) for v in ("PASS", "FAIL", "n/a")]
+            print(f"{peer[0]} {stage}: {count[0]} pass, {count[1]} fail, {count[2]} n/a",
+                  flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
