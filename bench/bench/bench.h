@@ -67,6 +67,9 @@ int  runner_chain(struct runner *x);
 /* One variant: a row per pass. KCP_NA: it takes no pass. */
 int  runner_variant(struct runner *x, const struct kcp_stage *st,
                     const struct kcp_variant *v);
+/* --variant, or the kernel of 08 or 13 that a layer chooses; NULL: no row takes it. */
+const struct kcp_variant *runner_choice(const struct runner *x,
+                                        const struct kcp_stage *st);
 /* Whole layers on ranks, in every form of the exchange. */
 int  runner_layers(struct runner *x);
 

@@ -11,11 +11,13 @@
 #include "kcp_mpi.h"
 #include <string.h>
 
-/* The newest variant of a stage that takes the shape. */
+/* The newest variant of a stage that takes the shape; of whole passes the layer's. */
 static int newest(struct runner *x, const struct kcp_stage *st,
                   const struct kcp_variant **v, int n)
 {
-    int e = KCP_NA;
+    const int is_pass = !strncmp(st->name, "08", 2) || !strncmp(st->name, "13", 2);
+    const struct kcp_variant *chosen = is_pass ? runner_choice(x, st) : NULL;
+    int e = chosen ? runner_variant(x, st, chosen) : KCP_NA;
     for (int j = n - 1; j >= 0 && e == KCP_NA; j--)
         e = runner_variant(x, st, v[j]);
     return e == KCP_NA ? KCP_OK : e;

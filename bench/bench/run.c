@@ -193,7 +193,7 @@ int runner_variant(struct runner *x, const struct kcp_stage *st,
 
 /* --variant, or the kernel of the row that takes this call, as in a layer: backward's
  * row reads the block that forward's row writes. */
-static const struct kcp_variant *choose(const struct runner *x,
+const struct kcp_variant *runner_choice(const struct runner *x,
                                         const struct kcp_stage *st)
 {
     const struct kcp_variant *v[64];
@@ -249,7 +249,8 @@ static int layers(struct runner *x)
     int e = KCP_OK;
     for (int s = family ? 2 : 0; s < (family ? 3 : 2) && !e; s++) {
         const struct kcp_stage *st = stage_find(names[s]);
-        const struct kcp_variant *v = bench_asked(x->b, st) ? choose(x, st) : NULL;
+        const struct kcp_variant *v =
+            bench_asked(x->b, st) ? runner_choice(x, st) : NULL;
         for (int form = 0; form < KCP_FORMS && !e && v; form++) {
             if (!x->b->forms && x->call.R == 1 && form) continue;
             x->call.form = form;
