@@ -695,6 +695,14 @@ def torch_tables(d):
         p.row(*key, r["n"], r["says"])
 
 
+def share_text(x):
+    """An error over its limit; in bold where it is above 1."""
+    if x is None:
+        return "n/a"
+    form = "%.2f" if x <= 1 else "**%.1f**"
+    return ("**%.0f**" if x >= 9.95 else form) % x
+
+
 def field_tables(d):
     """Kernels of others by regime: the worst error as a share of its limit, forward and
     backward; then the cases that fail, in words that repeat them."""
@@ -719,8 +727,7 @@ def field_tables(d):
         for kernel in kernels:
             two = [cells.get((gate, kernel, way), (None, None))[0]
                    for way in ("forward", "backward")]
-            shares.append(", ".join("n/a" if x is None else
-                                    "**%.2g**" % x if x > 1 else "%.2f" % x for x in two))
+            shares.append(", ".join(share_text(x) for x in two))
         p.row(gate, *shares)
     p = Page("field-failed.md")
     failed = [(k, r) for k, (x, r) in cells.items() if x and x > 1]
