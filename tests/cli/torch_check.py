@@ -581,7 +581,7 @@ def compiled(group=None):
         close(b, a, f"torch.compile {n}")
     packed = torch.compile(lambda v, cu: kcp_torch.causal_conv1d(
         v, x["w"], cu_seqlens=cu)[0], fullgraph=True, backend="aot_eager")
-    refuses(Exception, "give cu_seqlens_cpu as a list",
+    refuses(ValueError, "give cu_seqlens_cpu as a list",
             lambda: packed(x["v"].reshape(1, -1, 16), torch.tensor(PACKED)))
     return "torch.compile traces the custom op"
 

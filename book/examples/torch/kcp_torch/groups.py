@@ -263,6 +263,15 @@ _read = {}                               # cu_seqlens on GPUs that were waited f
 compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
 
 
+@getattr(getattr(torch, "compiler", None), "assume_constant_result", lambda f: f)
+def whole_graph():
+    """While torch.compile traces: fullgraph=True, where this PyTorch tells."""
+    try:
+        return torch._dynamo.symbolic_convert.InstructionTranslator.current_tx().one_graph
+    except AttributeError:
+        return False
+
+
 def whole(cu, name="cu_seqlens"):
     """A tuple of whole numbers that C has too, or the error."""
     try:

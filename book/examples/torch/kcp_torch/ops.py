@@ -68,6 +68,13 @@ if available:
     from torch import Tensor
     from typing import List, Optional, Tuple
 
+    @torch.library.custom_op("kcp::refuse_tensor", mutates_args=("cu",))
+    def refuse_tensor(cu: Tensor) -> None:    # "mutates": so that it stays in the graph
+        raise ValueError("cu_seqlens: found a tensor under torch.compile(fullgraph=True):"
+                         " give cu_seqlens_cpu as a list")
+
+    refuse_tensor.register_fake(lambda cu: None)
+
     @torch.library.custom_op("kcp::chunk_forward", mutates_args=())
     def chunk_forward(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor,
                       A_log: Optional[Tensor], dt_bias: Optional[Tensor],
