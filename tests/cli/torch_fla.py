@@ -3,8 +3,8 @@
 Book: chapter 19.  Checked by: itself; the zigzag layout must not be taken.
 Next: ../../bench/peers/fla_tests.py, FLA's own tests on a GPU.
 
-Usage: torch_fla.py DIR [VERSION]: DIR gets the wheels. Without VERSION each release in a
-process of its own. Triton has no driver on a CPU; a stand-in lets FLA be imported.
+Usage: torch_fla.py DIR [VERSION...]: DIR gets the wheels; "newest" is a VERSION too. Each
+has its own process. Triton has no driver on a CPU; a stand-in lets FLA be imported.
 """
 import importlib.util
 import os
@@ -24,27 +24,28 @@ def skip(why):
     sys.exit(0)
 
 
-def releases(folder):
+def releases(folder, versions):
     import torch
     if not hasattr(torch, "compiler") or any(
             importlib.util.find_spec(n) is None for n in
             ("triton", "einops")):
         skip(f"PyTorch {torch.__version__}, expected 2.7 with triton and"
              " einops")
-    for version in RELEASES:
+    for version in versions or RELEASES:
         at = os.path.join(folder, version)
+        which = "" if version == "newest" else f"=={version}"
         got = run("-m", "pip", "install", "-q", "--no-deps", "--target", at,
-                  f"flash-linear-attention=={version}", f"fla-core=={version}")
+                  f"flash-linear-attention{which}", f"fla-core{which}")
         if got.returncode:
             skip("PyPI not reached")
-        got = run(os.path.abspath(__file__), folder, version)
+        got = run(os.path.abspath(__file__), "--one", at)
         line = (got.stderr.strip().splitlines() or [""])[-1]
         if version < "0.6":
             assert got.returncode == 1 and "kcp_torch.fla: found" in line and \
                 version in line and "0.6.0" in line, got.stderr
         else:
             assert got.returncode == 0, got.stderr
-            without = run(os.path.abspath(__file__), folder, version,
+            without = run(os.path.abspath(__file__), "--one", at,
                           FLA_DISABLE_BACKEND_DISPATCH="1")
             assert without.returncode == 1 and \
                 "does not call this backend" in without.stderr, without.stderr
@@ -108,11 +109,11 @@ def one(path):
         assert why in found if why else found is None, f"{why}: {found}"
     kcp_torch.release()
     dist.destroy_process_group()
-    print("the calls arrive, zigzag is refused")
+    print(f"{backend.VERSION}: the calls arrive, zigzag is refused")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 2:
-        one(os.path.join(sys.argv[1], sys.argv[2]))
+    if sys.argv[1] == "--one":
+        one(sys.argv[2])
     else:
-        releases(sys.argv[1])
+        releases(sys.argv[1], sys.argv[2:])
