@@ -53,6 +53,7 @@ int main(void)
         svg_line(100 + empty[c], 232, 100 + empty[c], 252, "stroke:var(--d)");
         svg_text(100 + empty[c] - 2, 266, "middle", "soft", "empty %d", c);
     }
+    svg_moves(100, 712, 34, 256, 8);
     svg_text(92, 56, "end", "", "producer");
     svg_text(92, 88, "end", "", "TMA, stage 0");
     svg_text(92, 116, "end", "", "stage 1");

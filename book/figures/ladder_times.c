@@ -9,42 +9,52 @@
 
 static double x(double us)
 {
-    return 130 + (log10(us) - 2) * 190;
+    return 130 + (log10(us) - 2) * 122;
 }
 
 int main(void)
 {
     FILE *f = fopen("build/book/results/ladder.tsv", "r");
     char name[64];
-    double us, before = 0, floor_us = 0;
+    double us, first = 0, before = 0, last = 0, floor_us = 0;
     int n = 0;
-    svg_begin(720, 290, "The time of each rung",
-              "Bars on a logarithmic scale, from the first rung, a thread a column, to "
-              "the eighth, with TMA and roles, beside the floor that memory sets.");
+    svg_begin(720, 310, "The time of each rung",
+              "Dots on a logarithmic scale, from the first rung, a thread per column, "
+              "to the eighth, with TMA and roles, each with its milliseconds and how "
+              "many times as fast as the first it is, and the floor of memory.");
+    svg_text(560, 16, "end", "soft", "ms");
+    svg_text(632, 16, "end", "soft", "step");
+    svg_text(712, 16, "end", "soft", "in all");
     for (double t = 100; t <= 1e5; t *= 10) {
-        svg_line(x(t), 24, x(t), 250, "stroke:var(--line)");
-        svg_text(x(t), 268, "middle", "soft", t < 1000 ? "%.1f ms" : "%.0f ms",
+        svg_line(x(t), 24, x(t), 270, "stroke:var(--line)");
+        svg_text(x(t), 288, "middle", "soft", t < 1000 ? "%.1f ms" : "%.0f ms",
                  t / 1000);
     }
     while (f && fscanf(f, "%63s %lf", name, &us) == 2) {
         if (!floor_us) {
             floor_us = us;
+            svg_line(x(us), 24, x(us), 270,
+                     "stroke:var(--b);stroke-width:1.5;stroke-dasharray:5 3");
+            svg_text(x(us) + 6, 16, "start", "soft", "what memory needs: %.3f ms",
+                     us / 1000);
             continue;
         }
-        const double y = 30 + 27 * n++;
-        svg_rect(x(100), y, x(us) - x(100), 20, "fill:var(--wash-a);stroke:var(--a)");
-        svg_text(122, y + 15, "end", "mono", "%s", name);
-        if (before > 0)
-            svg_text(x(us) + 8, y + 15, "start", "soft", "%.2f times as fast",
-                     before / us);
+        const double y = 44 + 30 * n++;
+        first = first ? first : us;
+        if (before)
+            svg_line(x(before), last, x(us), y, "stroke:var(--a);stroke-width:1.5");
+        printf("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"5\" style=\"fill:var(--a)\"/>\n",
+               x(us), y);
+        svg_text(122, y + 4, "end", "mono", "%s", name);
+        svg_text(560, y + 4, "end", "mono", "%.3f", us / 1000);
+        if (before) svg_text(632, y + 4, "end", "mono", "\u00d7 %.2f", before / us);
+        if (before)
+            svg_text(712, y + 4, "end", "mono", "\u00d7 %.*f", us * 10 < first ? 0 : 1,
+                     first / us);
         before = us;
+        last = y;
     }
     if (f) fclose(f);
-    if (floor_us)
-        svg_line(x(floor_us), 18, x(floor_us), 250,
-                 "stroke:var(--b);stroke-width:1.5;stroke-dasharray:5 3");
-    svg_text(x(floor_us ? floor_us : 100) + 4, 16, "start", "soft",
-             "what memory needs");
     svg_end();
     return 0;
 }

@@ -5,58 +5,26 @@
  * Numbers are read from bench/results/. Left: all points are of 2026-11-21, because
  * later records have one or two GPUs only; the kernels have changed since: daggers. */
 #include "plot.h"
+#include "records.h"
 
 enum { CONDITIONS = 8 };
 
 static const char *const columns[CONDITIONS] = { "stage", "variant", "model", "T",
                                                  "H", "ranks", "save", "gate" };
 
-/* Field i of a line that tabs separate, as a string of its own. */
-static void field(const char *line, int i, char out[128])
-{
-    for (; i > 0 && line; i--) {
-        line = strchr(line, '\t');
-        if (line)
-            line++;
-    }
-    const int n = line ? (int)strcspn(line, "\t\n") : 0;
-    snprintf(out, 128, "%.*s", n, line ? line : "");
-}
-
-static int column_of(const char *head, const char *name)
-{
-    char s[128];
-    for (int i = 0; i < 64; i++) {
-        field(head, i, s);
-        if (!strcmp(s, name))
-            return i;
-    }
-    return 64;
-}
-
 /* The least time in ms of a record's rows that have these values; exits if none has. */
 static double best(const char *record, const char *const want[CONDITIONS])
 {
-    static char head[4096], line[4096];
-    char path[256], s[128];
+    static struct record r;
+    char path[256];
     double least = 0;
     snprintf(path, sizeof path, "bench/results/%s.tsv", record);
-    FILE *f = fopen(path, "r");
-    if (f && fgets(head, sizeof head, f)) {
-        while (fgets(line, sizeof line, f)) {
-            int equal = 0;
-            for (int k = 0; k < CONDITIONS; k++) {
-                field(line, column_of(head, columns[k]), s);
-                equal += !strcmp(s, want[k]);
-            }
-            field(line, column_of(head, "us"), s);
-            const double ms = atof(s) / 1e3;
-            if (equal == CONDITIONS && (least == 0 || ms < least))
-                least = ms;
-        }
+    for (int more = record_open(&r, path); more && record_next(&r);) {
+        int equal = 0;
+        for (int k = 0; k < CONDITIONS; k++) equal += record_is(&r, columns[k], want[k]);
+        const double ms = record_number(&r, "us") / 1e3;
+        if (equal == CONDITIONS && (least == 0 || ms < least)) least = ms;
     }
-    if (f)
-        fclose(f);
     if (least == 0) {
         fprintf(stderr, "measured.c: %s: found no row of %s %s\n", path, want[0],
                 want[1]);

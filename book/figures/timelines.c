@@ -171,6 +171,7 @@ int main(void)
         else
             svg_arrow(arrows[i].x1, arrows[i].y1, arrows[i].x2, arrows[i].y2,
                       "var(--ink)");
+    svg_moves(x(sum - 60), 716, 16, 478, 12);
     svg_text(92, 496, "start", "soft",
              "Measured, in \u00b5s. To send a state: %.1f; a map: %.1f; a quarter of a "
              "state: %.1f; the all-gather: %.1f.",
