@@ -5,6 +5,13 @@ text_wrap := $(addprefix kcp_ref_,gate wy affine chunk chunk_backward wy_backwar
                merge_backward conv) kcp_exchange_run
 text_obj  := $(call obj,$(wildcard bench/text/*.c) $(base))
 
+# The page has the book's style sheet, as a C string.
+$B/bench/text/book_css.h: book/book.css
+	@mkdir -p $(@D)
+	@sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $< >$@
+$B/bench/text/style.o: $B/bench/text/book_css.h
+$B/bench/text/style.o: CFLAGS += -I$B/bench/text
+
 $B/kcp-text: $(call obj,$(ref) $(comm) $(mpi)) $(text_obj)
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $^ $(text_wrap:%=-Wl,--wrap=%) -lpthread -lm -ldl $(mpi_libs) $(cuda_ldlibs) -o $@

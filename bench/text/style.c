@@ -1,29 +1,22 @@
-/* style.c -- the style sheet of make run's page, with the colours of the book.
+/* style.c -- the style sheet of make run's page: the book's, and what only the page has.
  *
- * Book: book/book.css.  Checked by: reading the page.  Next: page.c.
+ * Book: book/book.css, which text.mk makes a C string of.  Checked by: reading the page.
+ * Next: page.c.
  */
 #include "text.h"
 
 const char page_style[] =
-    ":root{--paper:#fffdf9;--ink:#1d1d1b;--soft:#66635d;--line:#e0dace;"
-    "--code:#f6f2e9;--link:#1f4f8f;--a:#4a78b5;--b:#cc6a45;--c:#4f8f5b;--d:#94699f;"
-    "--e:#7fa6d6;--f:#d9a441;--g:#3d8f92;--h:#b9b2a4;--good:#2b6036;--bad:#a3201f;"
+#include "book_css.h"
+    ":root{--e:#7fa6d6;--f:#d9a441;--g:#3d8f92;--h:#b9b2a4;--good:#2b6036;--bad:#a3201f;"
     "--k0:#ddd7c9;--k1:#c3b48f;--k2:#9a9484;--k3:#2f8583;--k4:#d08f1f;--k5:#6c7a94}"
-    "@media(prefers-color-scheme:dark){:root{--paper:#161615;--ink:#e6e2d9;"
-    "--soft:#a39e93;--line:#3a3833;--code:#1f1f1d;--link:#8fb8ee;--a:#6d9bd8;"
-    "--b:#e08a66;--c:#77b583;--d:#b68cc4;--e:#3f6ca8;--f:#d9ae62;--g:#62b3b5;"
+    "@media(prefers-color-scheme:dark){:root{--e:#3f6ca8;--f:#d9ae62;--g:#62b3b5;"
     "--h:#66625a;--good:#9ccc9f;--bad:#f0908a;--k0:#44413a;--k1:#75694a;--k2:#8a8577;"
     "--k3:#5fb3ae;--k4:#e5b34f;--k5:#7c8cab}}"
-    "html{background:var(--paper);color:var(--ink);font:18px/1.6 Book,'TeX Gyre "
-    "Pagella',Palatino,'Palatino Linotype',Charter,Georgia,serif;"
-    "-webkit-text-size-adjust:100%}body{margin:0;overflow-wrap:break-word}"
-    "main{max-width:44rem;margin:0 auto;padding:2.5rem 1.2rem 4rem}"
-    "h1{font-size:2.2rem;line-height:1.15;margin:0 0 .8rem;font-weight:600}"
-    "h2{font-size:1.35rem;margin:3rem 0 .5rem;font-weight:600}"
+    "h2{font-size:1.35rem;margin:3rem 0 .5rem}"
     ".over{margin:0 0 .2rem;color:var(--soft)}"
     ".verdict{font-size:1.12rem;line-height:1.5;border-left:3px solid var(--good);"
     "padding:.1rem 0 .1rem 1rem;margin:1.2rem 0}.verdict.no{border-color:var(--bad)}"
-    ".verdict b{color:var(--good)}.verdict.no b{color:var(--bad)}p{margin:.7rem 0}"
+    ".verdict b{color:var(--good)}.verdict.no b{color:var(--bad)}"
     ".note{color:var(--soft);font-size:.9rem}figure{margin:1.2rem 0}"
     "svg{display:block;overflow:visible}svg text{fill:var(--ink);font-size:14px}"
     "svg .small{font-size:13px;fill:var(--soft)}"
@@ -43,7 +36,7 @@ const char page_style[] =
     ".legend i.r{border-radius:50%;background:none;border:2px solid var(--b);"
     "width:.5em;height:.5em}.legend i.d{border-radius:50%;background:var(--a)}"
     ".wide{overflow-x:auto}"
-    "table{border-collapse:collapse;font-size:.85rem;width:100%;line-height:1.4}"
+    "table{display:table;background:none;font-size:.85rem;width:100%}"
     "th{font-weight:400;color:var(--soft);text-align:right;vertical-align:bottom}"
     "td,th{padding:.28rem .5rem;border-bottom:1px solid var(--line);"
     "white-space:nowrap;font-variant-numeric:tabular-nums}td{text-align:right}"
@@ -53,8 +46,6 @@ const char page_style[] =
     "svg{min-width:3rem}}"
     ".heat td:not(:first-child){text-align:center;border:2px solid var(--paper)}"
     ".heat th:not(:first-child){text-align:center}"
-    "pre,code{font:.76rem/1.55 'DejaVu Sans Mono',Menlo,Consolas,monospace}"
-    "code{background:var(--code);padding:.05em .25em;border-radius:3px}"
     ".cuts{margin:1rem 0;display:grid;gap:.55rem}"
     ".cuts div{background:var(--code);padding:.35rem .7rem;font:.76rem/1.6 'DejaVu "
     "Sans Mono',Menlo,Consolas,monospace;overflow:hidden;display:grid;"

@@ -25,7 +25,7 @@ int main(void)
     svg_begin(
         720, 312, "Warp roles and their barriers over four chunks",
         "A producer asks for a chunk when its stage is empty. Its full barrier ends "
-        "when the bytes are there; then each of two warpgroups multiplies, by turns "
+        "when the bytes are there; then each of two warpgroups multiplies, alternately "
         "with the other, and arrives at the empty barrier.");
     for (int c = 0; c < CHUNKS; c++) {
         if (c >= STAGES) asked = fmax(asked, empty[c - STAGES]);
@@ -60,9 +60,8 @@ int main(void)
     svg_text(92, 180, "end", "", "group 0");
     svg_text(92, 224, "end", "", "group 1");
     svg_text(20, 300, "start", "soft",
-             "Two stages drawn; the kernel has four. The groups "
-             "take the tensor core by turns, though nobody "
-             "tells them to.");
+             "Two stages drawn; the kernel has four. The groups use the tensor core "
+             "alternately, without a barrier for it.");
     svg_end();
     return 0;
 }

@@ -40,9 +40,8 @@ static void bar(double y, double from, double to, const char *wash, const char *
 
 static double shown(void) { return sum + 325; }
 
-static void head(double y0, const char *name)
+static void head(double y0)
 {
-    svg_text(4, y0 - 6, "start", "", "%s", name);
     for (int r = 0; r < R; r++) {
         svg_text(84, lane(y0, r) + 14, "end", "soft", "rank %d", r);
         svg_line(x(sum - 60), lane(y0, r) + 10, x(shown()), lane(y0, r) + 10,
@@ -61,7 +60,7 @@ static void main_pass(double y0, int r, double from)
 static void gather(double y0)
 {
     const double got = sum + gather_us;
-    head(y0, "All-gather and fold");
+    head(y0);
     for (int r = 0; r < R; r++) {
         const int folds = r > 1 ? r - 1 : 0;
         bar(lane(y0, r), sum, got, "var(--wash-b)", "var(--b)");
@@ -71,12 +70,12 @@ static void gather(double y0)
 }
 
 /* One block is the plain chain; the columns of S go on independently. */
-static void chain(double y0, int blocks, const char *name)
+static void chain(double y0, int blocks)
 {
     const double message = blocks > 1 ? block_us : state_us;
     const double wire = (map_us - state_us) / blocks;        /* 2 MiB more, or a part */
     double ready[BLOCKS]; /* when the sender has block b of the state */
-    head(y0, name);
+    head(y0);
     main_pass(y0, 0, sum);
     for (int b = 0; b < blocks; b++)
         ready[b] = sum;
@@ -102,7 +101,7 @@ static void chain(double y0, int blocks, const char *name)
 static void scan(double y0)
 {
     double W[R], state[R], next[R];
-    head(y0, "Scan");
+    head(y0);
     for (int r = 0; r < R; r++)
         W[r] = state[r] = sum;
     for (int d = 1; d < R; d *= 2) {
@@ -161,8 +160,8 @@ int main(void)
               "Pipelined chain: the same in four overlapping blocks. Scan: two rounds "
               "of receiving and composing.");
     gather(26);
-    chain(146, 1, "Chain");
-    chain(266, BLOCKS, "Chain, pipelined over four blocks of V");
+    chain(146, 1);
+    chain(266, BLOCKS);
     scan(386);
     for (int i = 0; i < narrows; i++)
         if (arrows[i].headless)
@@ -172,6 +171,10 @@ int main(void)
             svg_arrow(arrows[i].x1, arrows[i].y1, arrows[i].x2, arrows[i].y2,
                       "var(--ink)");
     svg_moves(x(sum - 60), 716, 16, 478, 12);
+    svg_text(4, 20, "start", "", "All-gather and fold");
+    svg_text(4, 140, "start", "", "Chain");
+    svg_text(4, 260, "start", "", "Chain, pipelined over four blocks of V");
+    svg_text(4, 380, "start", "", "Scan");
     svg_text(92, 496, "start", "soft",
              "Measured, in \u00b5s. To send a state: %.1f; a map: %.1f; a quarter of a "
              "state: %.1f; the all-gather: %.1f.",
