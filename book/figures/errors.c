@@ -45,11 +45,12 @@ int main(void)
     globfree(&g);
     qsort(seen, n, sizeof *seen, by_stage);
     int stages = 0;
-    for (int i = 0; i < n; i++) stages += !i || strcmp(seen[i].stage, seen[i - 1].stage);
+    for (int i = 0; i < n; i++)
+        stages += !i || strcmp(seen[i].stage, seen[i - 1].stage);
     const double end = 40 + 24 * stages;
     svg_begin(720, (int)end + 40, "Errors as shares of their limits",
               "A row per stage, a mark per kernel: its worst error divided by what the "
-              "judge allows. Discs: bf16; rings: fp32. No mark is beyond 1, the limit.");
+              "judge allows. Discs: bf16; rings: fp32. No mark is beyond the limit.");
     for (int i = 0; i <= 4; i++) {
         svg_line(x(i / 4.0), 26, x(i / 4.0), end,
                  i < 4 ? "stroke:var(--line)" : "stroke:var(--b);stroke-width:1.5");
@@ -65,8 +66,8 @@ int main(void)
         }
         printf("<circle cx=\"%.1f\" cy=\"%d\" r=\"5\" style=\"fill:%s;fill-opacity:.7;"
                "stroke:var(--a)\"><title>%s %.0f %%</title></circle>\n",
-               x(seen[i].share), 44 + 24 * row, seen[i].f32 ? "var(--paper)" : "var(--a)",
-               seen[i].name, 100 * seen[i].share);
+               x(seen[i].share), 44 + 24 * row,
+               seen[i].f32 ? "var(--paper)" : "var(--a)", seen[i].name, 100 * seen[i].share);
     }
     svg_end();
     return 0;

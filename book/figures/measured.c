@@ -21,7 +21,8 @@ static double best(const char *record, const char *const want[CONDITIONS])
     snprintf(path, sizeof path, "bench/results/%s.tsv", record);
     for (int more = record_open(&r, path); more && record_next(&r);) {
         int equal = 0;
-        for (int k = 0; k < CONDITIONS; k++) equal += record_is(&r, columns[k], want[k]);
+        for (int k = 0; k < CONDITIONS; k++)
+            equal += record_is(&r, columns[k], want[k]);
         const double ms = record_number(&r, "us") / 1e3;
         if (equal == CONDITIONS && (least == 0 || ms < least)) least = ms;
     }

@@ -62,8 +62,8 @@ static inline void svg_text(double x, double y, const char *anchor, const char *
     printf("</text>\n");
 }
 
-/* A figure that moves: after a click on its words a veil is drawn from x0 to x1 over the
- * rows y0..y1 in some seconds. Without a script, and in print, it is a still. */
+/* A figure that moves: after a click on its words a veil recedes from x0 to x1 over the
+ * rows y0..y1 in `seconds`. Without a script, and in print, it is a still. */
 static inline void svg_moves(double x0, double x1, double y0, double y1, double seconds)
 {
     printf("<rect class=\"veil\" x=\"%.1f\" y=\"%.1f\" width=\"0\" height=\"%.1f\" "
@@ -72,11 +72,13 @@ static inline void svg_moves(double x0, double x1, double y0, double y1, double 
            "style=\"fill:var(--link,#1f4f8f);cursor:pointer\">\u25b6 play</text>\n"
            "<style>@media print{.player{display:none}}</style><script>(function(){"
            "var s=document.currentScript.closest('svg'),v=s.querySelector('.veil'),"
-           "b=s.querySelector('.player'),id;function play(){var t0=performance.now();"
-           "cancelAnimationFrame(id);(function step(t){var p=Math.min(Math.max(0,(t-t0)/"
-           "%.0f),1),x=%.1f+p*%.1f;v.setAttribute('x',x);v.setAttribute('width',%.1f-x);"
-           "if(p<1)id=requestAnimationFrame(step)})(t0)}b.onclick=play;b.onkeydown="
-           "function(e){if(e.key=='Enter'||e.key==' ')play()}})()</script>\n",
+           "b=s.querySelector('.player'),id;function play(){"
+           "var t0=performance.now();cancelAnimationFrame(id);(function step(t){"
+           "var p=Math.min(Math.max(0,(t-t0)/%.0f),1),x=%.1f+p*%.1f;"
+           "v.setAttribute('x',x);v.setAttribute('width',%.1f-x);"
+           "if(p<1)id=requestAnimationFrame(step)})(t0)}b.onclick=play;"
+           "b.onkeydown=function(e){if(e.key=='Enter'||e.key==' ')play()}})()"
+           "</script>\n",
            x0, y0, y1 - y0, x1, y0 - 4, seconds * 1000, x0, x1 - x0, x1);
 }
 

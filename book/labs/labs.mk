@@ -39,8 +39,12 @@ test-labs: lab-judge
 	@$(lab_env) sh tests/cli/labs.sh $B
 # points.tsv anew, as a machine without a GPU gives them; what the grader said: tried.said.
 tried: lab-judge
-	@LAB= SAID=$B/tried.said JOBS="$(JOBS)" $(lab_env) sh book/labs/try.sh $B \
-	  >$B/points.tsv && grep '	' $B/points.tsv >book/labs/points.tsv
+	@LAB= SAID=$B/tried.said JOBS="$(JOBS)" $(lab_env) sh book/labs/try.sh $B >$B/points.tsv
+	@awk -F '\t' 'NF == 3 { row[$$1, $$2] = $$3; n += !seen[$$1]++; if (seen[$$1] == 1) id[n] = $$1 } \
+	  END { print "step\tempty\twrong 1\twrong 2\twrong 3\tright"; for (i = 1; i <= n; i++) { s = id[i]; \
+	    for (k = split("empty wrong1 wrong2 wrong3 right", t, " "), j = 1; j <= k; j++) \
+	      s = s "\t" (row[id[i], t[j]] == "" ? "-" : row[id[i], t[j]]); print s } }' \
+	  $B/points.tsv >book/labs/points.tsv
 
 # What every submission is held to and linked with: made once, under a lock (grade.sh).
 lab-judge: $B/kcp-check $B/kcp-lab-check $B/libkcp-lab.a
