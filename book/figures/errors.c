@@ -67,7 +67,8 @@ int main(void)
         printf("<circle cx=\"%.1f\" cy=\"%d\" r=\"5\" style=\"fill:%s;fill-opacity:.7;"
                "stroke:var(--a)\"><title>%s %.0f %%</title></circle>\n",
                x(seen[i].share), 44 + 24 * row,
-               seen[i].f32 ? "var(--paper)" : "var(--a)", seen[i].name, 100 * seen[i].share);
+               seen[i].f32 ? "var(--paper)" : "var(--a)", seen[i].name,
+               100 * seen[i].share);
     }
     svg_end();
     return 0;
