@@ -1,6 +1,6 @@
-/* style.c -- the style sheet of make run's page: the book's, and what only the page has.
+/* style.c -- the style sheet of make run's page: the book's, and what the page adds.
  *
- * Book: book/book.css, which text.mk makes a C string of.  Checked by: reading the page.
+ * Book: book/book.css; text.mk makes a C string of it.  Checked by: reading the page.
  * Next: page.c.
  */
 #include "text.h"
@@ -8,7 +8,8 @@
 const char page_style[] =
 #include "book_css.h"
     ":root{--e:#7fa6d6;--f:#d9a441;--g:#3d8f92;--h:#b9b2a4;--good:#2b6036;"
-    "--bad:#a3201f;--k0:#ddd7c9;--k1:#c3b48f;--k2:#9a9484;--k3:#2f8583;--k4:#d08f1f;--k5:#6c7a94}"
+    "--bad:#a3201f;--k0:#ddd7c9;"
+    "--k1:#c3b48f;--k2:#9a9484;--k3:#2f8583;--k4:#d08f1f;--k5:#6c7a94}"
     "@media(prefers-color-scheme:dark){:root{--e:#3f6ca8;--f:#d9ae62;--g:#62b3b5;"
     "--h:#66625a;--good:#9ccc9f;--bad:#f0908a;--k0:#44413a;--k1:#75694a;--k2:#8a8577;"
     "--k3:#5fb3ae;--k4:#e5b34f;--k5:#7c8cab}}"
