@@ -6,11 +6,13 @@ text_wrap := $(addprefix kcp_ref_,gate wy affine chunk chunk_backward wy_backwar
 text_obj  := $(call obj,$(wildcard bench/text/*.c) $(base))
 
 # The page has the book's style sheet, as a C string.
-$B/bench/text/book_css.h: book/book.css
+$B/bench/text/book_css.c: book/book.css
 	@mkdir -p $(@D)
-	@sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $< >$@
-$B/bench/text/style.o: $B/bench/text/book_css.h
-$B/bench/text/style.o: CFLAGS += -I$B/bench/text
+	@{ echo 'extern const char book_style[];'; echo 'const char book_style[] ='; \
+	   sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $<; echo ';'; } >$@
+$B/bench/text/book_css.o: $B/bench/text/book_css.c
+	@$(CC) $(CFLAGS) -c $< -o $@
+text_obj  += $B/bench/text/book_css.o
 
 $B/kcp-text: $(call obj,$(ref) $(comm) $(mpi)) $(text_obj)
 	@echo "  link $@"

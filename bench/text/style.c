@@ -6,7 +6,6 @@
 #include "text.h"
 
 const char page_style[] =
-#include "book_css.h"
     ":root{--e:#7fa6d6;--f:#d9a441;--g:#3d8f92;--h:#b9b2a4;--good:#2b6036;"
     "--bad:#a3201f;--k0:#ddd7c9;"
     "--k1:#c3b48f;--k2:#9a9484;--k3:#2f8583;--k4:#d08f1f;--k5:#6c7a94}"

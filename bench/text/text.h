@@ -133,7 +133,7 @@ FILE *page_open(const char *path);     /* PATH.part; NULL after a line on stderr
 void page_drop(FILE *o, const char *path);
 int  write_page(const struct finding *f, FILE *o, const char *path);
 void print_html(FILE *o, const char *s, int64_t n);         /* n -1: whole string */
-extern const char page_style[];
+extern const char book_style[], page_style[];
 double busy(const struct lane *l, int mark, int back);      /* seconds; -1: all */
 void svg_ribbon(FILE *o, const struct finding *f);
 void svg_lanes(FILE *o, const struct finding *f);
