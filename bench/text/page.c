@@ -215,9 +215,9 @@ int write_page(const struct finding *f, FILE *o, const char *path)
     fprintf(o, "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><meta "
             "name='viewport' content='width=device-width, initial-scale=1'><meta "
             "name='color-scheme' content='light dark'><title>KCP: one layer, %d "
-            "rank%s</title>\n<style>%s%s</style></head>\n<body><main><p class='over'>KCP "
-            "&#183; make run</p><h1>One layer, %d rank%s, one result</h1>\n<div "
-            "class='verdict%s'><b>%s</b>", f->R, f->R > 1 ? "s" : "",
+            "rank%s</title>\n<style>%s%s</style></head>\n<body><main><p "
+            "class='over'>KCP &#183; make run</p><h1>One layer, %d rank%s, one result"
+            "</h1>\n<div class='verdict%s'><b>%s</b>", f->R, f->R > 1 ? "s" : "",
             book_style, page_style, f->R, f->R > 1 ? "s" : "", f->pass ? "" : " no",
             f->pass ? "Pass" : "Fail");
     print_html(o, rest, -1);
