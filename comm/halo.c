@@ -1,10 +1,9 @@
 /* halo.c -- the rows of a token tensor next to a cut, from the neighbour's side.
  *
  * Book: chapter 14.  Checked by: tests/14_conv/checks.c.  Next: comm/segment_sum.c.
- * Every rank knows the plan and computes which rows each rank needs; no requests are
- * sent. */
+ * Every rank computes from the plan which rows each rank needs: no requests. */
 #include "checked.h"
-#include "group.h"
+#include "form/exchange.h"
 
 #include <string.h>
 

@@ -3,7 +3,6 @@
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/pipeline.c.
  * One message of S bytes a cut; t_sum + (R-1)(a + S/bw + t_MS) + t_main. */
 #include "exchange.h"
-#include "comm/group.h"
 
 //> chain
 /* Hop h moves the states of all visits with h visits before them. A visit in which its

@@ -66,6 +66,14 @@ int fold_states(const struct fold *f, int p0, int p1, int v0, int Vb);
 int fold_last_state(const struct fold *f, const struct visit *v, int v0, int Vb,
                     void *out);
 
+/* Ends a group of sends and receives if its begin succeeded (opened == KCP_OK), after a
+ * failure too. Returns status, the first failure inside, or else that of the end. */
+static inline int group_end(struct kcp_comm *comm, int opened, int status)
+{
+    const int closed = opened ? opened : comm->group(comm, 0);
+    return status ? status : closed;
+}
+
 /* What a form is: comm/form/name.c defines one as form_name. */
 struct form {
     int (*run)(const struct fold *f);

@@ -6,7 +6,6 @@
  * and its sends and receives of one time step are one group.
  * B messages of S/B bytes a cut; t_sum + (R+B-2)(a + S/(B bw) + t_MS/B) + t_main. */
 #include "exchange.h"
-#include "comm/group.h"
 
 enum { BLOCKS = 4 };          /* the default; at most V */
 

@@ -10,7 +10,6 @@
  * hop. A rank may have several visits, each with its own W and X. t_sum + l (a + (B
  * + B_M)/bw) + 2 (l - 1) t_MM + t_main, l = log2 R rounded up. */
 #include "exchange.h"
-#include "comm/group.h"
 
 #include "core/visits.h"
 
