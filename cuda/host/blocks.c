@@ -28,7 +28,7 @@ void turn_end(void)
     if (ranks_in_turn) pthread_mutex_unlock(&turn);
 }
 
-#ifndef KCP_WITH_CUDA
+#if !defined(KCP_WITH_CUDA) && !defined(KCP_WITH_NCCL)
 const struct memory *device_memory(void) { return NULL; }
 #endif
 

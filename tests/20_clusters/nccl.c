@@ -1,6 +1,7 @@
 /* nccl.c -- a caller's NCCL communicator and a split communicator, on GPUs.
  *
- * Book: chapter 20.  Checked by: bench/check_gpus.sh, on several GPUs; on one, R is 1.
+ * Book: chapter 20.  Checked by: bench/check_gpus.sh, on several GPUs; on one, R is 1;
+ * over the stand-ins, stand_in/ranks.c.
  * Next: tests/judge/exchange_trials.c, whose exchanges these are.
  *
  * Ranks are threads with a GPU each, or the processes of a launcher. Both communicators
@@ -38,6 +39,8 @@ static int talk(struct kcp_comm *c, int *bad)
     if (!err) err = m->copy(all, x, sizeof mine * (size_t)(c->R + 2));
     for (int r = 0; r < c->R && !err; r++) *bad += all[2 + r] != 100 + r;
     *bad += !err && c->R > 1 && all[1] != 100 + last;
+    *bad += c->send(c, x, sizeof mine, c->R, NULL) != KCP_BAD;
+    *bad += c->recv(c, x, sizeof mine, c->r, NULL) != KCP_BAD;
     if (x) m->free(x);
     return err;
 }

@@ -1,7 +1,7 @@
 /* late.c -- ranks of one process wait for one that comes late and allocates first.
  *
  * Book: chapter 20.  Checked by: itself, with a free that must hang.
- * Next: ../../../cuda/host/blocks.c; forms.c.
+ * Next: ../../../cuda/host/blocks.c.
  *
  * Every rank has given a block back. Rank 1 comes last, and before it comes it needs
  * memory for which unused blocks are freed. If one of another rank's GPU is among them,

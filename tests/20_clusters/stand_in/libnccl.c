@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANKS = 8, MOVES = 64, POLLS = 3 };
+enum { RANKS = 8, MOVES = 64, POLLS = 3, SPLITS = 2 };
 
 struct move { struct move *next; int is_send, is_done, peer; char *at; size_t bytes; };
 struct op {
@@ -30,16 +30,16 @@ struct op {
 struct ncclComm {
     int R, r;
     struct world *in;
-    ncclComm_t *made;                      /* of a split */
-    int color, key;
-    int aborted, broken, gone, polls, launched, in_group;
+    ncclComm_t *made;                      /* of a split in progress */
+    int splits, color[SPLITS], key[SPLITS];
+    int blocking, aborted, broken, gone, polls, launched, in_group;
     struct op *waiting;                    /* for a poll */
 };
 
 /* What ranks share; its address is their id. */
 struct world {
-    struct world *next, *half[RANKS];      /* of all; of a split, by color */
-    int here, splits;
+    struct world *next, *part[SPLITS][RANKS];            /* of all; by color */
+    int here;
     struct ncclComm rank[RANKS];
     struct move *sent[RANKS][RANKS];       /* from, to: in the sender's memory */
 };
@@ -150,14 +150,24 @@ static void add(struct op *op, int is_send, int peer, const void *at, size_t byt
     op->move[op->n++] = (struct move){ NULL, is_send, 0, peer, (char *)at, bytes };
 }
 
+static void launch(ncclComm_t c)
+{
+    c->launched++;
+    cudaLaunchHostFunc(c->waiting->stream, run_op, c->waiting);
+    c->waiting = NULL;
+}
+
 static ncclResult_t submit(struct op *op)
 {
-    lock(op->comm, "a call");
-    op->comm->in_group = 0;
-    op->comm->waiting = op;
-    op->comm->polls = POLLS;
+    ncclComm_t c = op->comm;
+    lock(c, "a call");
+    c->in_group = 0;
+    c->waiting = op;
+    c->polls = POLLS;
+    if (c->blocking)
+        launch(c);
     unlock();
-    return ncclInProgress;
+    return c->blocking ? ncclSuccess : ncclInProgress;
 }
 
 ncclResult_t ncclGroupStart(void)
@@ -253,17 +263,20 @@ static ncclComm_t begin(struct world *w, int R, int r)
 /* When all ranks have named a color: a communicator of those with ours, by key. */
 static int has_split(ncclComm_t c)
 {
+    const int n = c->splits - 1, color = c->made ? c->color[n] : 0;
     struct world *w = c->in;
     int R = 0, r = 0;
-    if (!c->made || w->splits < c->R)
-        return !c->made;
-    for (const struct ncclComm *x = w->rank; x < w->rank + c->R; x++) {
-        R += x->color == c->color;
-        r += x->color == c->color && x->key < c->key;
+    for (const struct ncclComm *x = w->rank; c->made && x < w->rank + c->R; x++) {
+        if (x->splits <= n)
+            return 0;
+        R += x->color[n] == color;
+        r += x->color[n] == color && x->key[n] * c->R + x->r < c->key[n] * c->R + c->r;
     }
-    if (!w->half[c->color])
-        w->half[c->color] = world_new();
-    *c->made = begin(w->half[c->color], R, r);
+    if (c->made && color >= 0) {
+        if (!w->part[n][color])
+            w->part[n][color] = world_new();
+        *c->made = begin(w->part[n][color], R, r);
+    }
     c->made = NULL;
     return 1;
 }
@@ -273,11 +286,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *result)
     lock(c, "ncclCommGetAsyncError");
     const int is_early = c->polls > 0 || c->in->here < c->R || !has_split(c);
     c->polls -= c->polls > 0;
-    if (!is_early && c->waiting) {
-        c->launched++;
-        cudaLaunchHostFunc(c->waiting->stream, run_op, c->waiting);
-        c->waiting = NULL;
-    }
+    if (!is_early && c->waiting)
+        launch(c);
     *result = is_early ? ncclInProgress : ncclSuccess;
     if (c->broken)
         *result = ncclRemoteError;
@@ -311,19 +321,24 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *c, int R, ncclUniqueId id, int r
     memcpy(&w, id.internal, sizeof w);
     pthread_mutex_lock(&mutex);
     *c = begin(w, R, r);
+    (*c)->blocking = config->blocking;
+    pthread_cond_broadcast(&change);
+    while (config->blocking && w->here < R)
+        pthread_cond_wait(&change, &mutex);
     unlock();
-    return ncclInProgress;
+    return config->blocking ? ncclSuccess : ncclInProgress;
 }
 
 ncclResult_t ncclCommSplit(ncclComm_t c, int color, int key, ncclComm_t *made,
                            ncclConfig_t *config)
 {
     lock(c, "ncclCommSplit");
-    if (c->in->splits++ >= c->R || color < 0 || color >= RANKS)
-        misuse("ncclCommSplit", "the second split, or no color: not in the stand-in");
-    c->color = color;
-    c->key = key;
+    if (c->splits == SPLITS || color >= RANKS)
+        misuse("ncclCommSplit", "a third split, or another color: not in the stand-in");
+    c->color[c->splits] = color;
+    c->key[c->splits++] = key;
     c->made = made;
+    *made = NULL;
     c->polls = POLLS;
     unlock();
     return ncclSuccess;                    /* which is too early, as the real one's */
@@ -358,7 +373,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t c)
         pthread_cond_wait(&change, &mutex);
     c->polls = POLLS;
     unlock();
-    return ncclInProgress;
+    return c->blocking ? ncclSuccess : ncclInProgress;
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t c)

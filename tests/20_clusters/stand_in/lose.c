@@ -3,8 +3,8 @@
  * Book: chapter 20, "What is promised to whom".  Checked by: itself.  Next: late.c.
  *
  * Rank 1 fails, stands still, or has an asynchronous error of NCCL's. Every other rank
- * gets an error and one line within the timeout, and its stream is released: else
- * exchange_rank hangs. */
+ * gets an error and one line within the timeout, and its stream is released: else the
+ * exchange hangs. */
 #include "stand_in.h"
 
 #include <poll.h>
@@ -20,7 +20,8 @@ struct loss {
     int at, calls;                         /* of rank 1 */
     atomic_int ended;                      /* survivors that have returned */
     _Atomic double began;                  /* rank 1 writes it, the others read */
-    struct exchange_job exchange;
+    ncclUniqueId id;                       /* of the caller's communicator, lent */
+    atomic_int has_id;
     struct seen seen[R];
 };
 
@@ -64,10 +65,29 @@ static int recv_from(struct kcp_comm *c, void *data, size_t bytes, int from,
     return own.recv(c, data, bytes, from, stream);
 }
 
+/* ---- a rank's program: exchanges until one fails */
+static _Thread_local struct kcp_comm *here;
+static _Thread_local ncclComm_t *lent;     /* of this rank; NULL: not lent */
+
+/* After a failure the owner aborts the communicator that is lent. */
+static int abort_and_sync(void)
+{
+    char why[80];
+    if (lent && *lent && here->lost(here, NULL, NULL, 0)) {
+        nccl_open(why, sizeof why)->ncclCommAbort(*lent);
+        *lent = NULL;
+    }
+    return device_memory()->sync();
+}
+
 static int lose_rank(struct kcp_comm *comm, void *arg)
 {
     struct loss *l = arg;
     struct seen *x = &l->seen[comm->r];
+    struct memory mem = *device_memory();
+    long long wrong = 0;
+    here = comm;
+    mem.sync = abort_and_sync;
     x->status = comm->barrier(comm, NULL);       /* every rank has begun */
     if (comm->r == LOST) {
         own = *comm;
@@ -76,13 +96,40 @@ static int lose_rank(struct kcp_comm *comm, void *arg)
         comm->recv = recv_from;
     }
     if (!x->status)
-        x->status = exchange_rank(comm, &l->exchange);
+        x->status = exchange_on(comm, &mem, 2, &wrong);
     x->seconds = monotonic_seconds() - l->began;
     x->groups = stand_in_groups();
     x->lost = -1;
     comm->lost(comm, &x->lost, x->why, sizeof x->why);
     l->ended += comm->r != LOST;
-    return KCP_OK;
+    return wrong ? KCP_MISMATCH : KCP_OK;
+}
+
+/* The caller's own communicator. */
+static int lent_rank(struct kcp_comm *host, void *arg)
+{
+    struct loss *l = arg;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t at = NULL;
+    struct kcp_comm *comm;
+    char why[120];
+    const struct nccl *nccl = nccl_open(why, sizeof why);
+    config.blocking = 1;
+    cudaSetDevice(host->r);
+    if (host->r == 0)
+        l->has_id = !nccl->ncclGetUniqueId(&l->id);
+    while (!l->has_id)
+        poll(NULL, 0, 1);
+    nccl->ncclCommInitRankConfig(&at, host->R, l->id, host->r, &config);
+    if (kcp_nccl_from(&comm, at))
+        return KCP_CUDA;
+    lent = &at;
+    const int status = lose_rank(comm, l);
+    lent = NULL;
+    comm->free(comm);
+    if (at)
+        nccl->ncclCommDestroy(at);
+    return status;
 }
 
 /* The others name the lost rank, unless a timeout is all that they have. */
@@ -102,17 +149,16 @@ static int is_right(const struct loss *l, const struct seen *x)
 
 static int lose(struct loss *l, enum way way, int at)
 {
-    struct loan loan = { .lent = l->exchange.lent, .body = lose_rank, .arg = l };
     char why[200] = "";
     int wrong = 0;
     loss = l;
     l->way = way;
     l->at = at;
-    l->calls = l->ended = 0;
+    l->calls = l->ended = l->has_id = 0;
     l->began = monotonic_seconds();
     memset(l->seen, 0, sizeof l->seen);
     if (way == LENT_STANDS)
-        kcp_threads_run(R, lent_rank, &loan, why, sizeof why);
+        kcp_threads_run(R, lent_rank, l, why, sizeof why);
     else
         kcp_nccl_threads_run(R, lose_rank, l, why, sizeof why);
     for (int r = 0; r < R; r++) {
@@ -121,30 +167,24 @@ static int lose(struct loss *l, enum way way, int at)
         if (!stand_in_alive() && (is_right(l, x) || is_late))
             continue;
         wrong++;
-        printf("  FAIL  rank 1 of 3 %s, %s, call %d: rank %d: status %d, lost %d, "
-               "%d groups and %d communicators left, %.1f s: %s\n", way_names[way],
-               kcp_form_names[l->exchange.form], at, r, x->status, x->lost, x->groups,
-               stand_in_alive(), x->seconds, x->why);
+        printf("  FAIL  rank 1 of 3 %s, call %d: rank %d: status %d, lost %d, %d "
+               "groups and %d communicators left, %.1f s: %s\n", way_names[way], at, r,
+               x->status, x->lost, x->groups, stand_in_alive(), x->seconds, x->why);
     }
     return wrong;
 }
 
-/* Then a new communicator has the bits of threads. */
-int lose_ranks(int form)
+/* Then a new communicator is right. */
+int lose_ranks(int step)
 {
     static struct loss l;
-    const int64_t cu[] = { 0, XT };
-    struct kcp_plan *plan = NULL;
-    if (kcp_plan_make(&plan, 1, cu, R, NULL, 0, 16, 0, NULL))
-        return 1;
-    l.exchange = (struct exchange_job){ .form = form, .on_stream = 1, .plan = plan };
     int wrong = lose(&l, NONE, 0);
     const int calls = l.calls;
-    for (int at = 1; at <= calls; at++)
+    for (int at = 1; at <= calls; at += step) {
         wrong += lose(&l, FAILS, at) + lose(&l, ERROR, at);
-    wrong += lose(&l, STANDS, calls);
-    if (form == KCP_CHAIN)
-        wrong += lose(&l, LENT_STANDS, 1);
-    kcp_plan_free(plan);
-    return wrong + forms(R, 0, form, 0);
+        if (at % (8 * step) == 1)
+            wrong += lose(&l, STANDS, at);
+    }
+    wrong += lose(&l, LENT_STANDS, 1);
+    return wrong + lose(&l, NONE, 0);
 }
