@@ -10,4 +10,5 @@ $(examples:$B/%=$B/book/examples/%.o): with_mpi := $(mpi_flags)
 $(examples:$B/%=$B/book/examples/%.o): $(mpi_at)
 test_needs   += $(examples) $B/libkcp.so
 test_needs   += $B/kcp-check
-test_scripts += tests/cli/examples.sh tests/cli/install.sh tests/cli/plugins.sh
+test_scripts += tests/cli/examples.sh tests/cli/install.sh tests/cli/plugins.sh \
+                tests/cli/flashinfer.sh

@@ -7,6 +7,8 @@ tests/cli/torch.sh.  Next: judge/emit.c, which writes the cases; judge/foreign.c
   python tests/kcp_check.py kcp_torch:chunk_kda --stage 13 --as fla
   python tests/kcp_check.py fla.ops.kda:chunk_kda --stage 13 --as fla --device cuda \
       --storage bf16 --shapes 128x128
+  python tests/kcp_check.py --solution solution.json     FlashInfer-Trace's format
+  python tests/kcp_check.py --emit-flashinfer DIR        definitions and workloads
 
 fn(case) gets sizes, options and arrays of a case as attributes (case.T, case.q_raw,
 case.gate; an absent array is None) and returns the outputs by name, {"o": o, "ht": ht}.
@@ -27,6 +29,8 @@ import time
 import traceback
 import types
 from xml.sax.saxutils import quoteattr
+
+import regimes
 
 try:
     import numpy as np
@@ -429,12 +433,15 @@ def judge(o, here):
         print(verdict.stderr.strip(), file=sys.stderr)
         return 2
     rows = [row_of(path, lost, verdict.stdout.splitlines()) for path in paths]
+    names = dict(enumerate(getattr(o, "names", [])))
+    for i, row in enumerate(rows):
+        row["case"] = names.get(i, row["case"])
     show(rows)
     count = [sum(r["verdict"] == v for r in rows) for v in ("pass", "fail", "n/a")]
     status = int(count[1] > 0 or not count[0])
     reports(o, rows, status)
-    print(f"kcp_check.py: {o.function}, stage {o.stage}, seed {o.seed}: {count[0]}"
-          f" passed, {count[1]} failed, {count[2]} n/a"
+    print(f"kcp_check.py: {getattr(o, 'name', o.function)}, stage {o.stage},"
+          f" seed {o.seed}: {count[0]} passed, {count[1]} failed, {count[2]} n/a"
           + ("" if count[0] + count[1] else "; nothing was judged")
           + (" (--small: no alike keys, no wide heads)" if o.small else ""))
     return status
@@ -450,10 +457,12 @@ def main():
         return worker(types.SimpleNamespace(**json.loads(sys.argv[2])))
     p = Parser(prog="kcp_check.py", description=__doc__,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("function", help="module:function, importable from here")
-    p.add_argument("--stage", required=True, help="08, say")
+    p.add_argument("function", nargs="?", help="module:function, importable from here")
+    p.add_argument("--stage", help="08, say")
     p.add_argument("--shapes", default="", help="KxV,KxV: judge these, others are n/a")
     p.add_argument("--case", help="one case alone, in kcp-check's words")
+    p.add_argument("--regimes", choices=("kda", "gdn"),
+                   help="a case per regime in which public kernels were wrong")
     p.add_argument("--small", action="store_true",
                    help="only the small drawn cases, which miss many mistakes")
     p.add_argument("--cp", type=int, default=1, help="processes, a shard each")
@@ -465,9 +474,24 @@ def main():
     p.add_argument("--limit", type=float, default=30, help="seconds a case may take")
     p.add_argument("--json", help="a file for the verdicts")
     p.add_argument("--junit", help="the same as JUnit's XML")
+    p.add_argument("--solution", help="judge a solution of FlashInfer-Trace")
+    p.add_argument("--emit-flashinfer", metavar="DIR",
+                   help="write 08 and 13 as definitions and workloads")
     p.add_argument("--check", default=os.path.join(ROOT, "build", "kcp-check"),
                    help="where kcp-check is")
     o = p.parse_args()
+    is_trace = bool(o.solution or o.emit_flashinfer)
+    if bool(o.function) == is_trace or (o.solution and o.emit_flashinfer):
+        return say("module:function, --solution or --emit-flashinfer: one is required")
+    if not (o.stage or is_trace):
+        return say("--stage is required, e.g. 08")
+    if is_trace and not os.path.isfile(o.check):
+        return say(f"--check: no file {o.check}: build it with make {o.check}")
+    if is_trace:
+        import kcp_flashinfer
+        return kcp_flashinfer.main(o)
+    if o.regimes:
+        o.case, o.names = regimes.words(o.regimes), list(regimes.REGIMES)
     o.shapes = [x for x in o.shapes.split(",") if x]
     if not all(re.fullmatch(r"\d+x\d+", x) for x in o.shapes):
         return say(f"--shapes: found {','.join(o.shapes)}, expected 128x128,64x64")

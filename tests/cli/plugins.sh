@@ -121,6 +121,8 @@ forward.inverse, run = inverse, forward.run
 PY
 stage=08
 check 0 ' 0 failed' forward:run --storage bf16 --shapes 16x12
+check 0 ' 14 passed' forward:run --storage bf16 --regimes kda
+check 1 'equal keys' series:run --storage bf16 --regimes kda
 check 1 'alike=0.9' series:run --storage bf16 --shapes 16x12
 check 0 ' 0 failed.*no alike keys' series:run --storage bf16 --small
 echo "plugins.sh: chapter 12 in ${found#, }, Python: right passes, wrong fails"

@@ -1,0 +1,64 @@
+#!/bin/sh
+# flashinfer.sh -- FlashInfer-Trace: a solution that is right passes, one that is wrong
+# fails, one that cannot be run is refused in a line; the folder that is written is
+# accepted by flashinfer-bench's own reader where that is installed.
+#
+# Book: users.md, "Prove your kernel in an hour".  Checked by: make test, which runs it.
+# Usage: flashinfer.sh BUILD.  Next: ../kcp_flashinfer.py.
+B=$(cd "${1:-build}" && pwd) || exit 2
+here=$(cd "$(dirname "$0")/../.." && pwd)
+W=$(mktemp -d) || exit 2
+trap 'rm -rf "$W"' EXIT
+stop() { echo "flashinfer.sh: $*: $(tail -3 "$W/out")"; exit 1; }
+export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$here/tests" OMP_NUM_THREADS=1
+for python in "${PYTHON:-python3}" /usr/bin/python3 none; do
+    "$python" -c 'import torch' 2>/dev/null && break
+done
+[ "$python" != none ] || { echo "flashinfer.sh: PyTorch not found: left out"; exit 0; }
+cd "$W" || exit 2
+says() {                         # STATUS PATTERN option...
+    want=$1 words=$2; shift 2
+    "$python" "$here/tests/kcp_check.py" --check "$B/kcp-check" "$@" >out 2>&1
+    status=$?
+    [ $status = "$want" ] || stop "$*: status $status, not $want"
+    grep -q -e "$words" out || stop "$*: lacks '$words'"
+    [ $status != 2 ] || [ "$(grep -c . out)" = 1 ] || stop "$*: more than one line"
+}
+# A solution in destination passing style: the definition's reference; a tenth of k S left out
+"$python" - <<'PY' || exit 1
+import json, kcp_flashinfer as k
+for name, language, change in (("right", "python", ""), ("wrong", "triton", "0.9 * "),
+                               ("cuda", "cuda", "")):
+    text = k.reference("gdn", "backward").replace("v[t] - ", "v[t] - " + change)
+    text += "\n\ndef main(*x):\n    for to, y in zip(x[-8:], run(*x[:-8])):\n" \
+            "        to.copy_(y)\n"
+    json.dump({"name": name, "definition": "gdn_backward_d128", "author": "kcp",
+               "spec": {"language": language, "target_hardware": ["cpu"],
+                        "entry_point": "main.py::main"},
+               "sources": [{"path": "main.py", "content": text}]}, open(name, "w"))
+PY
+few="live gdn gate=softplus beta=sigmoid layout=vk H=1 HV=2 K=128 V=128 l2norm h0 dht"
+says 0 'right of gdn_backward_d128.* 1 passed' --solution right --case "$few lengths=40,7"
+says 1 'rank 0 head' --solution wrong --case "$few lengths=40,7"
+says 2 'language cuda' --solution cuda
+says 2 'not a solution' --solution out
+says 2 'one is required' --solution right mine:fn --stage 08
+"$python" -c 'import safetensors' 2>/dev/null || {
+    says 2 'safetensors' --emit-flashinfer trace
+    echo "flashinfer.sh: a solution is judged; safetensors not found"; exit 0; }
+says 0 'reference of gdn_backward_d128.* 0 failed' --emit-flashinfer trace
+says 2 'has definitions' --emit-flashinfer trace
+"$python" - 2>"$W/out" <<'PY' || stop "flashinfer-bench"
+import importlib.util, pathlib, sys
+if not importlib.util.find_spec("flashinfer_bench"):
+    print("flashinfer.sh: flashinfer-bench not found: its reader is left out")
+    sys.exit()
+from flashinfer_bench.data import TraceSet
+from flashinfer_bench.bench.utils import gen_inputs, load_safetensors
+t = TraceSet.from_path("trace")
+for name, d in t.definitions.items():
+    for w in (x.workload for x in t.workloads[name]):
+        gen_inputs(d, w, "cpu", load_safetensors(d, w, pathlib.Path("trace")))
+assert sum(map(len, t.workloads.values())) == 52
+PY
+echo "flashinfer.sh: solutions are judged, references pass in 52 workloads"
