@@ -111,7 +111,7 @@ def passed(folder):
 def verdict_rows(folder, digests, gpus):
     for stage, word, line in verdicts(folder + "/judge.txt"):
         at = line.find(" worst ")
-        if word[0] not in ("ok", "FAIL", "MARGINAL") or at < 0:
+        if word[0] not in ("ok", "FAIL", "MARGINAL") or at < 0 or word[1] == stage:
             continue
         worst = line[at:].split()
         alive = re.search(r"alive ([0-9.e+-]+)", line)

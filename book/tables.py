@@ -41,6 +41,12 @@ def least(rows):
     return min(rows, key=lambda r: r.us, default=None)
 
 
+def newest(rows, stale_too):
+    """The fastest of those whose kernels have changed least since."""
+    state = max([r.state for r in rows], default=STALE)
+    return least(r for r in rows if r.state == state and (state != STALE or stale_too))
+
+
 def once(items):
     return list(dict.fromkeys(items))
 
@@ -782,9 +788,10 @@ def prediction_tables(d):
 # ---- the README's tables: the fastest of ours beside other systems
 
 def others(d, r, systems, notes):
-    """Theirs of the same run; where there is none, their fastest of another run."""
+    """Theirs of the same run; if there is none, their fastest of another run on the same
+    GPU."""
     of = [q for q in d.find(theirs=True, stage=r and r.stage)
-          if not re.search("share_alone|heads2", q.variant)]
+          if q["machine"] == r["machine"] and not re.search("share_alone|heads2", q.variant)]
     alike = [q for q in of if (q.case, q.ranks) == (r.case, r.ranks)]
     beside, star = {}, ""
     for q in of:
@@ -817,7 +824,7 @@ def readme_table(d):
             if not re.fullmatch(IN_README[many], case.replace(NB, " ")):
                 continue
             for R in range(2, d.most + 1) if many else (1,):
-                best = [least(d.find(theirs=False, case=c, stage=stage, ranks=R))
+                best = [newest(d.find(theirs=False, case=c, stage=stage, ranks=R), many)
                         for c, stage in ((case + KEPT["none"], PAIR[0]),
                                          (case, PAIR[0]), (case, PAIR[1]))]
                 if not best[1] or R == 1 and not d.alone(best[1]):
