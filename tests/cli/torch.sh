@@ -19,6 +19,8 @@ stop() {                         # WHAT: with the errors and the end of the log
     tail -n 12 "$W/log"
     exit 1
 }
+command -v python3 >/dev/null &&
+    { python3 "$here/book/examples/torch/reference.py" --check || exit 1; }
 for python in "${PYTHON:-python3}" /usr/bin/python3 none; do
     command -v "$python" >/dev/null || continue
     "$python" -c 'import torch, torch.distributed as d
@@ -41,6 +43,8 @@ ranks() {
 }
 ranks 3 "$here/tests/cli/torch_check.py" >"$W/log" 2>&1 || stop "torch_check.py, 3 ranks"
 grep torch "$W/log"
+"$python" "$here/book/examples/torch/reference.py" --try >"$W/log" 2>&1 ||
+    stop "an example of a docstring"
 # ---- FLA's releases from PyPI choose these kernels, or one line says why not
 "$python" "$here/tests/cli/torch_fla.py" "$W/fla" >"$W/log" 2>&1 || stop "torch_fla.py"
 cat "$W/log"

@@ -1,13 +1,13 @@
-"""hybrid.py -- three KDA layers and one of softmax attention, as hybrid models have them,
+"""hybrid.py -- three KDA layers and one of softmax attention, as hybrid models have,
 under one context. Its loss does not depend on the number of ranks.
 
-Book: chapter 08.  Checked by: .ci/torch.  Next: train.py, whose layer and batches it uses.
+Book: chapter 08.  Checked by: .ci/torch.  Next: train.py.
 
   python hybrid.py --text README.md
   torchrun --nproc_per_node=4 hybrid.py --text README.md         one batch over 4 ranks
 
-A KDA layer exchanges one state per head and sequence, the softmax layer gathers the keys
-and values of all tokens.
+The KDA layer and the batches are train.py's. A KDA layer exchanges one state per head
+and sequence; the softmax layer gathers the keys and values of all tokens.
 """
 import os
 import time
@@ -23,7 +23,7 @@ from train import Layer, Parser, batch_of, bytes_of
 
 
 class Gather(torch.autograd.Function):
-    """[B, T of this rank, ...] to [B, T of all ranks, ...]; back: the sum over ranks."""
+    """[B, T of this rank, ...] to [B, T of all, ...]; back: the sum over ranks."""
 
     @staticmethod
     def forward(ctx, x, context):
@@ -123,8 +123,8 @@ def main():
     for step in range(o.steps):
         start = time.perf_counter()
         pieces = batch_of(text, step, o.lengths)
-        x, y = (context.shard(torch.cat([piece[i] for piece in pieces])[None]).to(device)
-                for i in (0, 1))
+        x, y = (torch.cat([piece[i] for piece in pieces])[None] for i in (0, 1))
+        x, y = context.shard(x).to(device), context.shard(y).to(device)
         logits = ddp(x, dict(cp_context=context))
         loss = F.cross_entropy(logits[0], y[0], reduction="sum") / tokens
         adam.zero_grad()

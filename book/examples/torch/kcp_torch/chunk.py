@@ -8,13 +8,15 @@ DistributedDataParallel and an all_reduce want it. reduce_gradients=True gives e
 rank the whole.
 """
 import math
+from typing import Any, Optional, Tuple
 
 import torch
+from torch import Tensor
 
 from . import groups, library, ops
-from .core import (Alike, Spec, anchor, cast, current_gpu, first_only, floating,
-                   in_memory, maker, option, placed, refuse_transforms, shortest,
-                   split_of, storage)
+from .core import (Alike, Boundaries, Spec, anchor, cast, current_gpu, first_only,
+                   floating, in_memory, maker, option, placed, refuse_transforms,
+                   shortest, split_of, storage)
 
 FORMS = library.forms()
 INPUTS = ("q_raw", "k_raw", "v", "g_raw", "beta_raw", "A_log", "dt_bias", "h0")
@@ -235,9 +237,10 @@ def checked(options, q, k, v, g, beta, A_log, dt_bias, h0, N):
     if not isinstance(o.chunk_size, int) or not 0 < o.chunk_size < 2 ** 31:
         raise ValueError(f"chunk_size: found {o.chunk_size!r}, expected a whole number,"
                          " 1 or more, less than 2^31")
-    for name in "scale", "lower_bound":       # what was prepared would outlive its value
+    for name in "scale", "lower_bound":      # what was prepared would outlive its value
         if isinstance(getattr(o, name), torch.Tensor):
-            raise ValueError(f"{name}: found a tensor, expected a number, as its item()")
+            raise ValueError(f"{name}: found a tensor, expected a number, as its"
+                             " item()")
     try:
         finite = o.scale is None or math.isfinite(float(o.scale))
     except (TypeError, ValueError, OverflowError):
@@ -357,21 +360,64 @@ def _turned(state_v_first, transpose_state_layout, more):
     return bool(state_v_first or transpose_state_layout)
 
 
-def chunk_kda(q, k, v, g, beta, scale=None, initial_state=None,
-              output_final_state=False, use_qk_l2norm_in_kernel=False,
-              use_gate_in_kernel=False, use_beta_sigmoid_in_kernel=False,
-              allow_neg_eigval=False, safe_gate=False, lower_bound=None,
-              disable_recompute=False, return_intermediate_states=False,
-              state_v_first=False, cu_seqlens=None, cu_seqlens_cpu=None,
-              cp_context=None, A_log=None, dt_bias=None,
-              transpose_state_layout=False, chunk_size=64, form="all_gather",
-              reduce_gradients=False, round_gates=False, save=None, **more):
-    """Kimi Delta Attention. q, k [B,T,H,K]; v [B,T,HV,V]; g [B,T,HV,K]; beta [B,T,HV];
-    initial_state [N,HV,K,V], by global sequence under cp_context. Returns o [B,T,HV,V]
-    and, if asked for, the final states: under cp_context the rows of those sequences
-    that end on this rank, and zeros. round_gates: wider g and beta may be rounded to
-    bfloat16 beside a bfloat16 q. save: "light", "recompute" or "all", how much stays in
-    memory for backward; unsaid, disable_recompute says it."""
+def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor,
+              scale: Optional[float] = None, initial_state: Optional[Tensor] = None,
+              output_final_state: bool = False, use_qk_l2norm_in_kernel: bool = False,
+              use_gate_in_kernel: bool = False,
+              use_beta_sigmoid_in_kernel: bool = False, allow_neg_eigval: bool = False,
+              safe_gate: bool = False, lower_bound: Optional[float] = None,
+              disable_recompute: bool = False,
+              return_intermediate_states: bool = False, state_v_first: bool = False,
+              cu_seqlens: Optional[Boundaries] = None,
+              cu_seqlens_cpu: Optional[Boundaries] = None,
+              cp_context: Optional[groups.CPContext] = None,
+              A_log: Optional[Tensor] = None, dt_bias: Optional[Tensor] = None,
+              transpose_state_layout: bool = False, chunk_size: int = 64,
+              form: str = "all_gather", reduce_gradients: bool = False,
+              round_gates: bool = False, save: Optional[str] = None,
+              **more: Any) -> Tuple[Tensor, Optional[Tensor]]:
+    """Kimi Delta Attention, a gate per channel: `S_t = (I - beta_t k_t k_t^T) Diag(exp
+    g_t) S_(t-1) + beta_t k_t v_t^T` and `o_t = scale S_t^T q_t`, per head and sequence.
+
+    - `q`, `k` [B, T, H, K] and `v` [B, T, HV, V]: float64 (CPU only), float32, bfloat16
+      or float16, on one device; HV is a multiple of H. `use_qk_l2norm_in_kernel`: each
+      row of q and k is divided by `sqrt(sum of squares + 1e-6)`.
+    - `g` [B, T, HV, K]: the natural logarithm of the decay, at most 0. With
+      `use_gate_in_kernel` it is what precedes the gate: `-exp(A_log) softplus(g +
+      dt_bias)`, with `lower_bound` (below 0) `lower_bound sigmoid(exp(A_log) (g +
+      dt_bias))`. `A_log` has HV numbers, `dt_bias` HV K. `safe_gate` then needs
+      `lower_bound`.
+    - `beta` [B, T, HV]: the step, 0 to 1. `use_beta_sigmoid_in_kernel` applies the
+      sigmoid, `allow_neg_eigval` also doubles it.
+    - `scale`: a number; `None`: `K ** -0.5`.
+    - `initial_state` [N, HV, K, V], one row per sequence, of those on other ranks too;
+      `state_v_first` (formerly `transpose_state_layout`): [N, HV, V, K].
+    - `cu_seqlens` [N + 1]: where sequences that are packed into B = 1 begin, in tokens,
+      and the end: int32, int64, or whole numbers. As a list in `cu_seqlens_cpu` no call
+      waits for the GPU.
+    - `cp_context`: from `build_cp_context`; the tensors are then this rank's tokens.
+      `form`: how states travel, `all_gather`, `chain`, `pipeline` or `scan`.
+    - `save`: what is kept for backward, `recompute` (least memory), `light` or `all`;
+      `None`: `all` with `disable_recompute`, else `recompute`.
+    - `reduce_gradients`: every rank gets the whole gradient of `A_log` and `dt_bias`,
+      not its part. `round_gates`: g and beta wider than a bfloat16 q are rounded to
+      bfloat16.
+    - `chunk_size`: tokens per chunk.
+
+    Returns `o` [B, T, HV, V] in the type of v and, with `output_final_state`, the final
+    states in the shape of `initial_state`, else None; they are float32, or float64 if q
+    or the initial state is. Under `cp_context` a rank has the rows of sequences that
+    end on it, and zeros. ValueError: an argument, with what was found and expected.
+    NotImplementedError: no kernel takes this shape or option, or a transform of
+    torch.func. RuntimeError: a rank is lost, or a second derivative.
+
+    >>> q = k = torch.ones(1, 3, 1, 2)
+    >>> v, g = torch.tensor([1., 2., 3.]).view(1, 3, 1, 1), torch.zeros(1, 3, 1, 2)
+    >>> o, _ = chunk_kda(q, k, v, g, torch.full((1, 3, 1), 0.5), scale=1.0,
+    ...                  use_qk_l2norm_in_kernel=True)
+    >>> o.flatten()
+    tensor([0.5000, 1.2500, 2.1250])
+    """
     if return_intermediate_states:
         raise NotImplementedError("return_intermediate_states: found True, expected"
                                   " False: the states of chunks are not handed out")
@@ -386,18 +432,35 @@ def chunk_kda(q, k, v, g, beta, scale=None, initial_state=None,
                   cu_seqlens_cpu, cp_context)
 
 
-def chunk_gated_delta_rule(q, k, v, g, beta, scale=None, initial_state=None,
-                           output_final_state=False, use_qk_l2norm_in_kernel=False,
-                           use_beta_sigmoid_in_kernel=False, allow_neg_eigval=False,
-                           state_v_first=False, cu_seqlens=None, cu_seqlens_cpu=None,
-                           chunk_indices=None, cp_context=None,
-                           use_gate_in_kernel=False, A_log=None, dt_bias=None,
-                           disable_recompute=False,
-                           transpose_state_layout=False, chunk_size=64,
-                           form="all_gather", reduce_gradients=False,
-                           round_gates=False, save=None, **more):
-    """Gated DeltaNet: as chunk_kda, with one gate a head, g [B,T,HV]. chunk_indices is
-    FLA's own and not read: the plan has ours."""
+def chunk_gated_delta_rule(
+        q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor,
+        scale: Optional[float] = None, initial_state: Optional[Tensor] = None,
+        output_final_state: bool = False, use_qk_l2norm_in_kernel: bool = False,
+        use_beta_sigmoid_in_kernel: bool = False, allow_neg_eigval: bool = False,
+        state_v_first: bool = False, cu_seqlens: Optional[Boundaries] = None,
+        cu_seqlens_cpu: Optional[Boundaries] = None, chunk_indices: Any = None,
+        cp_context: Optional[groups.CPContext] = None, use_gate_in_kernel: bool = False,
+        A_log: Optional[Tensor] = None, dt_bias: Optional[Tensor] = None,
+        disable_recompute: bool = False, transpose_state_layout: bool = False,
+        chunk_size: int = 64, form: str = "all_gather", reduce_gradients: bool = False,
+        round_gates: bool = False, save: Optional[str] = None,
+        **more: Any) -> Tuple[Tensor, Optional[Tensor]]:
+    """Gated DeltaNet: `chunk_kda` with one gate per head.
+
+    - `g` [B, T, HV]: as there; `dt_bias` has HV numbers, and `lower_bound` is not
+      taken.
+    - `chunk_indices`: of FLA's signature, not read.
+
+    The other arguments, the results and the errors are those of `chunk_kda`.
+
+    >>> q = k = torch.ones(1, 3, 1, 2)
+    >>> v, g = torch.tensor([1., 2., 3.]).view(1, 3, 1, 1), torch.zeros(1, 3, 1)
+    >>> o, state = chunk_gated_delta_rule(q, k, v, g, torch.full((1, 3, 1), 0.5),
+    ...                                   cu_seqlens_cpu=[0, 2, 3],
+    ...                                   output_final_state=True)
+    >>> state.shape
+    torch.Size([2, 1, 2, 1])
+    """
     return _layer(("KCP_GDN", scale, use_qk_l2norm_in_kernel, use_gate_in_kernel,
                    use_beta_sigmoid_in_kernel, allow_neg_eigval, None,
                    _save(save, disable_recompute),

@@ -3,12 +3,14 @@
 Book: chapter 14.  Checked by: tests/cli/torch.sh.  Next: ops.py.
 """
 import functools
+from typing import Any, Optional, Tuple
 
 import torch
+from torch import Tensor
 
 from . import groups, ops
-from .core import (Alike, Spec, anchor, cast, first_only, floating, in_memory, option,
-                   refuse_transforms, shortest, split_of, storage)
+from .core import (Alike, Boundaries, Spec, anchor, cast, first_only, floating,
+                   in_memory, option, refuse_transforms, shortest, split_of, storage)
 
 FORWARD, BACKWARD = (option(**{"pass": x}) for x in ("KCP_FORWARD", "KCP_BACKWARD"))
 
@@ -141,17 +143,36 @@ def spec_of(what, group, x):
     return spec
 
 
-def causal_conv1d(x, weight, bias=None, residual=None, initial_state=None,
-                  output_final_state=False, activation=None, backend=None,
-                  cu_seqlens=None, cu_seqlens_cpu=None, chunk_indices=None,
-                  cp_context=None, reduce_gradients=False, **more):
-    """y_t = act(bias + sum_j weight_j x_{t+j-W+1}) + residual_t, each sequence alone.
-    x [B,T,D], weight [D,W], bias [D]. States [N,D,W] hold the last W rows of each
-    sequence, as the cache of FLA's layers does, but under cp_context the last W - 1 and
-    a column of zeros before them: no window of W reaches that one. There they are by
-    global sequence, and of the final ones a rank has those that end on it, and zeros.
-    Returns y and, if asked for, the final states. backend and chunk_indices are FLA's
-    own and not read."""
+def causal_conv1d(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None,
+                  residual: Optional[Tensor] = None,
+                  initial_state: Optional[Tensor] = None,
+                  output_final_state: bool = False, activation: Optional[str] = None,
+                  backend: Optional[str] = None,
+                  cu_seqlens: Optional[Boundaries] = None,
+                  cu_seqlens_cpu: Optional[Boundaries] = None,
+                  chunk_indices: Any = None,
+                  cp_context: Optional[groups.CPContext] = None,
+                  reduce_gradients: bool = False,
+                  **more: Any) -> Tuple[Tensor, Optional[Tensor]]:
+    """The causal convolution per channel: `y_t = act(bias + sum_j weight_j x_(t+j-W+1))
+    + residual_t`, each sequence alone.
+
+    - `x` and `residual` [B, T, D], `weight` [D, W] or [D, 1, W], `bias` [D]: the types
+      of `chunk_kda`, on one device. `activation`: None, `silu` or `swish`.
+    - `initial_state` [N, D, W]: the last W rows of what precedes each sequence. No
+      window of W reaches column 0; under `cp_context` that column is 0.
+    - `cu_seqlens`, `cu_seqlens_cpu`, `cp_context`: as for `chunk_kda`.
+    - `reduce_gradients`: every rank gets the whole gradient of `weight` and `bias`.
+    - `backend`, `chunk_indices`: of FLA's signature, not read.
+
+    Returns `y` [B, T, D] in the type of x and, with `output_final_state`, the final
+    states [N, D, W], else None. Errors as for `chunk_kda`.
+
+    >>> x = torch.tensor([[[1.], [2.], [3.]]])
+    >>> y, last = causal_conv1d(x, torch.tensor([[10., 1.]]), output_final_state=True)
+    >>> y.flatten(), last
+    (tensor([ 1., 12., 23.]), tensor([[[2., 3.]]]))
+    """
     if more:
         raise TypeError(f"{sorted(more)[0]}: found an argument of this name, expected"
                         " those of FLA's function")
@@ -224,13 +245,26 @@ def checked(x, weight, bias, residual, initial_state, activation, split, whole):
 
 
 class ShortConvolution(torch.nn.Conv1d):
-    """FLA's layer of this name: its arguments, its weight [D,1,W], its cache [N,D,W].
-    forward returns y and, if asked for, the next cache. A decoding step, one token a
-    sequence without gradients, writes the cache that it was given too, as FLA's does.
+    """FLA's layer of this name: `causal_conv1d` with its own weight [D, 1, W] and bias
+    [D].
+
+    - `hidden_size`: D. `kernel_size`: W. `activation`: None, `silu` or `swish`.
+    - Called with `x` [B, T, D]; `mask` [B, T], 0 where a token is padding; `cache` [N,
+      D, W]; `cu_seqlens`, `cu_seqlens_cpu` or `cp_context` as `causal_conv1d`.
+
+    Returns y and, with `output_final_state`, the next cache, else None. A decoding
+    step, one token per sequence without gradients, also writes the cache that it was
+    given.
+
+    >>> layer = ShortConvolution(8, 4)
+    >>> y, cache = layer(torch.ones(2, 5, 8), output_final_state=True)
+    >>> y.shape, cache.shape
+    (torch.Size([2, 5, 8]), torch.Size([2, 8, 4]))
     """
 
-    def __init__(self, hidden_size, kernel_size, bias=False, activation="silu",
-                 backend=None, device=None, dtype=None):
+    def __init__(self, hidden_size: int, kernel_size: int, bias: bool = False,
+                 activation: Optional[str] = "silu", backend: Optional[str] = None,
+                 device: Any = None, dtype: Optional[torch.dtype] = None) -> None:
         super().__init__(hidden_size, hidden_size, kernel_size, groups=hidden_size,
                          bias=bias, padding=kernel_size - 1, device=device, dtype=dtype)
         if activation not in (None, "silu", "swish"):
@@ -239,9 +273,11 @@ class ShortConvolution(torch.nn.Conv1d):
         self.hidden_size, self.activation, self.backend = \
             hidden_size, activation, backend
 
-    def forward(self, x, residual=None, mask=None, cache=None, output_final_state=False,
-                cu_seqlens=None, chunk_indices=None, **more):
-        """mask [B,T]: 0 where a token is padding. chunk_indices is not read."""
+    def forward(self, x: Tensor, residual: Optional[Tensor] = None,
+                mask: Optional[Tensor] = None, cache: Optional[Tensor] = None,
+                output_final_state: bool = False,
+                cu_seqlens: Optional[Boundaries] = None, chunk_indices: Any = None,
+                **more: Any) -> Tuple[Tensor, Optional[Tensor]]:
         if mask is not None:
             if any(n in more for n in ("cp_context", "cu_seqlens_cpu")) or \
                     cu_seqlens is not None:
@@ -258,5 +294,5 @@ class ShortConvolution(torch.nn.Conv1d):
         return y, last if output_final_state else None
 
     @property
-    def state_size(self):
+    def state_size(self) -> int:
         return self.hidden_size * self.kernel_size[0]

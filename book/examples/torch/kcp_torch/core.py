@@ -12,12 +12,15 @@ import functools
 import operator
 import struct
 import warnings
+from typing import Sequence, Union
 
 import torch
 
 from . import groups
 from .library import (check, has, layer_of, lib, member, plan_of, put, size, stage,
                       value)
+
+Boundaries = Union[Sequence[int], torch.Tensor]       # a cu_seqlens
 
 
 @functools.lru_cache(None)

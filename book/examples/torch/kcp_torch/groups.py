@@ -15,6 +15,7 @@ import operator
 import threading
 import warnings
 import weakref
+from typing import Optional, Sequence, Tuple, Union
 
 import torch
 import torch.distributed as dist
@@ -220,8 +221,13 @@ def _forget(which):
         getattr(_comms.pop(key), "free", lambda: None)()
 
 
-def release(group=None):
-    """Forget a group's communicators (None: all), before destroy_process_group."""
+def release(group: Optional["dist.ProcessGroup"] = None) -> None:
+    """Free the communicators of a group; call it before `destroy_process_group`.
+
+    - `group`: None frees those of all groups. A later call makes new ones.
+
+    >>> release()
+    """
     global _era
     with _making:
         _era += 1
@@ -238,10 +244,21 @@ def _leave():
 
 
 class CPContext:
-    """Who holds which tokens: the boundaries of all sequences of the batch, and the
-    group whose ranks hold it in parts. The fields have the names of FLA's context."""
+    """What `build_cp_context` returns: which tokens each rank of a group holds.
 
-    def __init__(self, cu, group, conv1d_kernel_size, cuts):
+    - `group`, `size`, `rank`: the process group, its ranks and this one.
+    - `global_cu_seqlens`: of the whole batch, a tuple. `cu_seqlens_cpu`: of this rank's
+      tokens, int64. `begin`, `end`: this rank's tokens, by number in the batch.
+    - `shard(x, dim=1)`: this rank's tokens of the whole batch's tensor, a view.
+
+    >>> context = build_cp_context([0, 61, 128])
+    >>> context.shard(torch.ones(1, 128, 2)).shape
+    torch.Size([1, 128, 2])
+    """
+
+    def __init__(self, cu: Tuple[int, ...], group: "dist.ProcessGroup",
+                 conv1d_kernel_size: Optional[int],
+                 cuts: Optional[Tuple[int, ...]]) -> None:
         self.group = group
         self.global_cu_seqlens, self.cuts = cu, cuts
         self.conv1d_kernel_size = conv1d_kernel_size
@@ -251,7 +268,7 @@ class CPContext:
         inside = {min(max(x, plan.begin), plan.end) - plan.begin for x in cu}
         self.cu_seqlens_cpu = torch.tensor(sorted(inside), dtype=torch.int64)
 
-    def shard(self, x, dim=1):
+    def shard(self, x: torch.Tensor, dim: int = 1) -> torch.Tensor:
         """This rank's tokens of the whole batch's tensor."""
         return x.narrow(dim, self.begin, self.end - self.begin)
 
@@ -267,7 +284,8 @@ compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: Fa
 def whole_graph():
     """While torch.compile traces: fullgraph=True, where this PyTorch tells."""
     try:
-        return torch._dynamo.symbolic_convert.InstructionTranslator.current_tx().one_graph
+        tracer = torch._dynamo.symbolic_convert.InstructionTranslator
+        return tracer.current_tx().one_graph
     except AttributeError:
         return False
 
@@ -320,10 +338,26 @@ def where_of(cu_seqlens, cu_seqlens_cpu, cp_context):
     return None if where is None else whole(where)
 
 
-def build_cp_context(cu_seqlens, group=None, conv1d_kernel_size=None,
-                     cu_seqlens_cpu=None, cuts=None):
-    """The context of a batch: cu_seqlens of all its sequences, before it is cut. Rank r
-    holds tokens [cuts[r], cuts[r+1]); None: [r T / R], rounded down."""
+def build_cp_context(cu_seqlens: Union[Sequence[int], torch.Tensor],
+                     group: Optional["dist.ProcessGroup"] = None,
+                     conv1d_kernel_size: Optional[int] = None,
+                     cu_seqlens_cpu: Optional[Sequence[int]] = None,
+                     cuts: Optional[Sequence[int]] = None) -> "CPContext":
+    """The context of one batch over the ranks of a process group; every rank calls it.
+
+    - `cu_seqlens` [N + 1]: where the sequences of the whole batch begin, in tokens, and
+      the end, before the batch is cut.
+    - `group`: a process group that this rank is one of; None: the default group.
+    - `conv1d_kernel_size`: of FLA's signature; a convolution's own W decides.
+    - `cuts` [R + 1]: rank r holds tokens cuts[r] to cuts[r + 1]; None: r T / R, rounded
+      down.
+
+    Returns a `CPContext`. ValueError: an argument, with what was found and expected.
+
+    >>> context = build_cp_context([0, 61, 128], conv1d_kernel_size=4)
+    >>> context.size, context.rank, context.begin, context.end
+    (1, 0, 0, 128)
+    """
     cu = boundaries(cu_seqlens if cu_seqlens_cpu is None else cu_seqlens_cpu)
     group = dist.distributed_c10d._get_default_group() if group is None else group
     if not isinstance(group, dist.ProcessGroup):

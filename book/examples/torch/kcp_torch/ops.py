@@ -70,8 +70,8 @@ if available:
 
     @torch.library.custom_op("kcp::refuse_tensor", mutates_args=("cu",))
     def refuse_tensor(cu: Tensor) -> None:    # "mutates": so that it stays in the graph
-        raise ValueError("cu_seqlens: found a tensor under torch.compile(fullgraph=True):"
-                         " give cu_seqlens_cpu as a list")
+        raise ValueError("cu_seqlens: found a tensor under torch.compile with"
+                         " fullgraph=True: give cu_seqlens_cpu as a list")
 
     refuse_tensor.register_fake(lambda cu: None)
 
