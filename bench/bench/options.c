@@ -50,6 +50,8 @@ static int is_number_of_stage(const char *word, size_t n)
     return stage_find(two) != NULL;
 }
 
+#define FORM_WORD(number, name) "|" #name
+
 static int is_form(const char *word, size_t n)
 {
     if (n == strlen(CHAIN_WINDOW) && !memcmp(word, CHAIN_WINDOW, n)) return 1;
@@ -129,8 +131,8 @@ static int settle(struct bench *b)
     if (b->stages && !is_list(b->stages, is_number_of_stage))
         return bench_bad("--stages", b->stages, "numbers of stages, as 08,13");
     if (b->forms && !is_list(b->forms, is_form))
-        return bench_bad("--forms", b->forms, "all_gather, chain, "
-                         "chain_window, pipeline or scan, with commas");
+        return bench_bad("--forms", b->forms, CHAIN_WINDOW KCP_FORM_LIST(FORM_WORD)
+                         ", with commas");
     if (b->wire && b->ranks < 2)
         return bench_bad("--wire", "bf16", "--ranks 2 or more");
     if (b->cuts && !cuts_are_right(b))
