@@ -10,10 +10,9 @@ static double loss(struct batch *x, const double *Aqk, const double *u, const do
 {
     const int64_t vo = x->c.T * x->c.HV * x->c.V;
     const int64_t st = (int64_t)x->c.NS * x->c.HV * x->c.K * x->c.V;
-    BATCH_CALL(kcp_chunk, c);
-    c.q = x->q; c.k = x->k; c.qg = x->qg; c.kg = x->kg; c.u = u; c.w = x->w;
-    c.Aqk = Aqk; c.G = x->G; c.h_in = h; c.o = x->o; c.v_new = x->dv; c.h = x->dh;
-    c.h_out = x->h_out;
+    struct kcp_chunk c;
+    batch_bind(x, "04_chunk", &c);
+    c.u = u; c.Aqk = Aqk; c.h_in = h; c.v_new = x->dv; c.h = x->dh;
     return ref_chunk(&c) ? NAN : dot(x->dO, x->o, vo) + dot(x->dht, x->h_out, st);
 }
 

@@ -46,8 +46,8 @@ static int one(struct kcp_report *rep, struct batch *x, const char *what)
     EXPECT(rep, err <= 1e-13, "%s: M^T dht + dh_ext is %.2g from the reverse scan",
            what, err);
 
-    BATCH_CALL(kcp_affine, f);
-    f.want = x->want; f.k = x->k; f.kg = x->kg; f.w = x->w; f.u = x->u; f.G = x->G;
+    struct kcp_affine f;
+    batch_bind(x, "05_affine", &f);
     f.map = map;
     if ((status = ref_affine(&f)))
         return status;
@@ -55,9 +55,9 @@ static int one(struct kcp_report *rep, struct batch *x, const char *what)
     EXPECT(rep, err <= 1e-13, "%s: M of the reverse walk is %.2g from forward's", what,
            err);
 
-    BATCH_CALL(kcp_merge_backward, m);
-    m.want = x->want; m.q = x->q; m.k = x->k; m.qg = x->qg; m.kg = x->kg; m.w = x->w;
-    m.G = x->G; m.do_ = x->dO; m.dv_local = x->dv_local; m.dmap = two; m.reuse_M = 1;
+    struct kcp_merge_backward m;
+    batch_bind(x, "11_merge_backward", &m);
+    m.dmap = two; m.reuse_M = 1;
     if ((status = ref_merge_backward(&m)))
         return status;
     int touched = 0, differ = 0;

@@ -21,12 +21,9 @@ static int chunk_of(struct batch *x, int ladder(struct kcp_ladder *), double *ap
         for (int64_t i = 0; i < HV * K; i++)
             decay[c * HV * K + i] = exp2(x->G[last * (int64_t)HV * K + i]);
     }
-    BATCH_CALL(kcp_ladder, a);
-    a.u = x->u;
-    a.w = x->w;
-    a.kg = x->kg;
+    struct kcp_ladder a;
+    batch_bind(x, "17_ladder", &a);
     a.decay = decay;
-    a.h_in = x->h0;
     a.v_new = v_new;
     a.h_out = h_out;
     const int status = ladder(&a);

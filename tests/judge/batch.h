@@ -16,7 +16,7 @@
 #include <string.h>
 
 /* Arrays that are freed together. full: out of memory. */
-enum { MOST_ARRAYS = 48 };
+enum { MOST_ARRAYS = 64 };
 struct arrays { int n, full; double *at[MOST_ARRAYS]; };
 
 static inline double *arrays_add(struct arrays *x, int64_t n)
@@ -47,53 +47,22 @@ static inline double apart(const double *a, const double *b, int64_t n)
     return r > 0 ? sqrt(d / r) : sqrt(d);
 }
 
-/* A stage's args over the batch x: its sizes, its grid, its arrays by their names. */
-#define BATCH_CALL(type, name)                                                        \
-    struct type name = { 0 };                                                         \
-    memcpy(&name, &x->c, sizeof(struct kcp_call));                                    \
-    name.cu = x->cu;                                                                  \
-    name.cn = x->cn;                                                                  \
-    name.sc = x->sc
-#define BATCH_WY(name)                                                                \
-    BATCH_CALL(kcp_wy, name);                                                         \
-    name.q = x->q;                                                                    \
-    name.k = x->k;                                                                    \
-    name.v = x->v;                                                                    \
-    name.G = x->G;                                                                    \
-    name.beta = x->beta;                                                              \
-    name.Aqk = x->Aqk;                                                                \
-    name.A = x->A;                                                                    \
-    name.u = x->u;                                                                    \
-    name.w = x->w;                                                                    \
-    name.kg = x->kg;                                                                  \
-    name.qg = x->qg
-#define BATCH_CHUNK(name)                                                             \
-    BATCH_CALL(kcp_chunk, name);                                                      \
-    name.q = x->q;                                                                    \
-    name.k = x->k;                                                                    \
-    name.qg = x->qg;                                                                  \
-    name.kg = x->kg;                                                                  \
-    name.u = x->u;                                                                    \
-    name.w = x->w;                                                                    \
-    name.Aqk = x->Aqk;                                                                \
-    name.G = x->G;                                                                    \
-    name.h_in = x->h0;                                                                \
-    name.o = x->o;                                                                    \
-    name.v_new = x->v_new;                                                            \
-    name.h = x->h;                                                                    \
-    name.h_out = x->h_out
-
 enum { BATCH_NS = 4 };
 
+/* The arrays of a batch, named as the stages' fields are. */
+#define BATCH_ARRAYS(F)                                                                \
+    F(q_raw) F(k_raw) F(g_raw) F(beta_raw) F(rstd) F(q) F(k) F(v) F(g) F(G) F(beta)    \
+    F(h0) F(Aqk) F(A) F(u) F(w) F(kg) F(qg) F(o) F(v_new) F(h) F(h_out) F(map)         \
+    F(o_step) F(ht) F(dO) F(dht) F(dAqk) F(dv_local) F(dU) F(dh) F(dh_in) F(dmap)      \
+    F(dq) F(dk) F(dv) F(dbeta) F(dg)
 struct batch {
     struct kcp_call c;
     int cu[BATCH_NS + 1], cn[BATCH_NS + 1], sc[4096], want[BATCH_NS];
     struct arrays arrays;
     int64_t seq[BATCH_NS + 1];
-    double *q_raw, *k_raw, *g_raw, *beta_raw, *rstd, *q, *k, *v, *g, *G, *beta, *h0;
-    double *Aqk, *A, *u, *w, *kg, *qg, *o, *v_new, *h, *h_out, *map, *o_step, *ht;
-    double *dO, *dht, *dAqk, *dv_local, *dU, *dh, *dh_in, *dmap;
-    double *dq, *dk, *dv, *dbeta, *dg;
+#define BATCH_MEMBER(name) double *name;
+    BATCH_ARRAYS(BATCH_MEMBER)
+#undef BATCH_MEMBER
 };
 
 static inline double *batch_array(struct batch *x, int64_t n)
@@ -104,6 +73,65 @@ static inline double *batch_array(struct batch *x, int64_t n)
 static inline void batch_free(struct batch *x)
 {
     arrays_free(&x->arrays);
+}
+
+/* The array of a field; NULL: the batch has none. */
+static inline double **batch_find(struct batch *x, const char *field)
+{
+    static const struct { const char *name; size_t at; } of[] = {
+#define BATCH_AT(name) { #name, offsetof(struct batch, name) },
+        BATCH_ARRAYS(BATCH_AT)
+#undef BATCH_AT
+        { "rstd_q", offsetof(struct batch, rstd) },
+        { "rstd_k", offsetof(struct batch, rstd) },
+        { "h_in", offsetof(struct batch, h0) }, { "do_", offsetof(struct batch, dO) },
+        { "dh_out", offsetof(struct batch, dht) } };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        if (!strcmp(of[i].name, field))
+            return (double **)(void *)((char *)x + of[i].at);
+    return NULL;
+}
+
+/* A stage's args over the batch: its sizes, its grid, its arrays by their names. */
+static inline void batch_bind(struct batch *x, const char *stage, void *args)
+{
+    const struct { const char *name; void *at; } grid[] = {
+        { "cu", x->cu }, { "cn", x->cn }, { "sc", x->sc }, { "want", x->want },
+        { "cu_seqlens", x->seq } };
+    const struct kcp_stage *s = stage_find(stage);
+    memset(args, 0, s->args);
+    memcpy(args, &x->c, sizeof x->c);
+    for (int i = 0; i < s->nfields; i++) {
+        double **array = batch_find(x, s->fields[i].name);
+        void *at = array ? *array : NULL;
+        for (size_t j = 0; j < sizeof grid / sizeof *grid; j++)
+            if (!strcmp(grid[j].name, s->fields[i].name)) at = grid[j].at;
+        memcpy((char *)args + s->fields[i].at, &at, sizeof at);
+    }
+}
+
+/* Arrays for what the stage writes, where the batch has a name for it. */
+static inline int batch_outputs(struct batch *x, const char *stage)
+{
+    const struct kcp_stage *s = stage_find(stage);
+    for (int i = 0; i < s->nfields; i++) {
+        const struct kcp_field *f = &s->fields[i];
+        double **array = field_in(f) ? NULL : batch_find(x, f->name);
+        int64_t dim[4], n = 1;
+        if (!array || !field_used(f, &x->c)) continue;
+        for (int d = shape_dims(&x->c, f->shape, dim); d > 0; d--) n *= dim[d - 1];
+        *array = batch_array(x, n);
+    }
+    return x->arrays.full ? KCP_NO_MEMORY : KCP_OK;
+}
+
+/* A stage on the batch: its outputs, its args, its reference. */
+static inline int batch_stage(struct batch *x, const char *stage)
+{
+    char args[sizeof(struct kcp_backward) + 64] __attribute__((aligned(16)));
+    const int status = batch_outputs(x, stage);
+    batch_bind(x, stage, args);
+    return status ? status : stage_find(stage)->ref(args);
 }
 
 static inline void batch_normal(const char *name, double *p, int64_t n)
@@ -144,18 +172,12 @@ static inline int batch_draw(struct batch *x, enum kcp_model model, int C, doubl
     const int64_t st = BATCH_NS * HV * x->c.K * x->c.V, gates = T * HV * x->c.KG;
     x->q_raw = batch_array(x, qk);
     x->k_raw = batch_array(x, qk);
-    x->q = batch_array(x, qk);
-    x->k = batch_array(x, qk);
     x->v = batch_array(x, T * HV * x->c.V);
     x->h0 = batch_array(x, st);
     x->dht = batch_array(x, st);
     x->dO = batch_array(x, T * HV * x->c.V);
     x->g_raw = batch_array(x, gates);
-    x->g = batch_array(x, gates);
-    x->G = batch_array(x, gates);
-    x->rstd = batch_array(x, T * x->c.H);
     x->beta_raw = batch_array(x, T * HV);
-    x->beta = batch_array(x, T * HV);
     if (x->arrays.full)
         return KCP_NO_MEMORY;
     batch_normal("q", x->q_raw, qk);
@@ -173,81 +195,33 @@ static inline int batch_draw(struct batch *x, enum kcp_model model, int C, doubl
 /* Chapters 02 (raw gate, sigmoid) and 03. */
 static inline int batch_wy(struct batch *x)
 {
-    int status;
-    const int64_t rows = x->c.T * x->c.HV;
-    const int gated = x->c.model == KCP_KDA;
-    x->Aqk = batch_array(x, rows * x->c.C);
-    x->A = batch_array(x, rows * x->c.C);
-    x->u = batch_array(x, rows * x->c.V);
-    x->w = batch_array(x, rows * x->c.K);
-    x->kg = gated ? batch_array(x, rows * x->c.K) : NULL;
-    x->qg = gated ? batch_array(x, rows * x->c.K) : NULL;
-    if (x->arrays.full)
-        return KCP_NO_MEMORY;
     x->c.beta_form = KCP_BETA_SIGMOID;
-    BATCH_CALL(kcp_gate, e);
-    e.q_raw = x->q_raw;
-    e.k_raw = x->k_raw;
-    e.g_raw = x->g_raw;
-    e.beta_raw = x->beta_raw;
-    e.q = x->q;
-    e.k = x->k;
-    e.rstd_q = e.rstd_k = x->rstd;
-    e.g = x->g;
-    e.G = x->G;
-    e.beta = x->beta;
-    BATCH_WY(y);
-    return (status = ref_gate(&e)) ? status : ref_wy(&y);
+    const int status = batch_stage(x, "02_gate");
+    return status ? status : batch_stage(x, "03_wy");
 }
 
 /* Chapter 04, each stretch from h0. */
-static inline int batch_chunk(struct batch *x)
-{
-    const int64_t rows = x->c.T * x->c.HV;
-    const int64_t KV = (int64_t)x->c.HV * x->c.K * x->c.V;
-    x->o = batch_array(x, rows * x->c.V);
-    x->v_new = batch_array(x, rows * x->c.V);
-    x->h = batch_array(x, x->c.NC * KV);
-    x->h_out = batch_array(x, x->c.NS * KV);
-    if (x->arrays.full)
-        return KCP_NO_MEMORY;
-    BATCH_CHUNK(c);
-    return ref_chunk(&c);
-}
+static inline int batch_chunk(struct batch *x) { return batch_stage(x, "04_chunk"); }
 
 /* Chapter 05 from h_start, NULL: 0. */
 static inline int batch_affine(struct batch *x, const double *h_start)
 {
-    const int64_t KW = (int64_t)x->c.K * (x->c.K + x->c.V);
-    if (!x->map)
-        x->map = batch_array(x, BATCH_NS * x->c.HV * KW);
-    BATCH_CALL(kcp_affine, f);
-    f.want = x->want;
-    f.k = x->k;
-    f.kg = x->kg;
-    f.w = x->w;
-    f.u = x->u;
-    f.G = x->G;
+    struct kcp_affine f;
+    if (!x->map && batch_outputs(x, "05_affine"))
+        return KCP_NO_MEMORY;
+    batch_bind(x, "05_affine", &f);
     f.h_start = h_start;
-    f.map = x->map;
-    return x->arrays.full ? KCP_NO_MEMORY : ref_affine(&f);
+    return ref_affine(&f);
 }
 
 /* Chapter 01 on what chapter 02 made: the stretches as sequences, each from h0. */
 static inline int batch_step(struct batch *x)
 {
+    struct kcp_step a;
     x->o_step = batch_array(x, x->c.T * x->c.HV * x->c.V);
     x->ht = batch_array(x, (int64_t)BATCH_NS * x->c.HV * x->c.K * x->c.V);
-    struct kcp_step a = { .cu_seqlens = x->seq };
-    memcpy(&a, &x->c, sizeof(struct kcp_call));
-    a.q = x->q;
-    a.k = x->k;
-    a.v = x->v;
-    a.g = x->g;
-    a.beta = x->beta;
-    a.h0 = x->h0;
+    batch_bind(x, "01_step", &a);
     a.o = x->o_step;
-    a.ht = x->ht;
     return x->arrays.full ? KCP_NO_MEMORY : ref_step(&a);
 }
 
@@ -273,70 +247,14 @@ static inline int batch_forward(struct batch *x, enum kcp_model model, double ga
 /* Chapters 09, 10, 11; wy: the function of chapter 10, NULL: the reference. */
 static inline int batch_backward(struct batch *x, int (*wy)(void *))
 {
-    const int64_t T = x->c.T, HV = x->c.HV, K = x->c.K, V = x->c.V;
-    int status;
-    x->dAqk = batch_array(x, T * HV * x->c.C);
-    x->dv_local = batch_array(x, T * HV * V);
-    x->dU = batch_array(x, T * HV * V);
-    x->dh = batch_array(x, x->c.NC * HV * K * V);
-    x->dh_in = batch_array(x, x->c.NS * HV * K * V);
-    x->dmap = batch_array(x, x->c.NS * HV * K * (V + K));
-    x->dq = batch_array(x, T * x->c.H * K);
-    x->dk = batch_array(x, T * x->c.H * K);
-    x->dv = batch_array(x, T * HV * V);
-    x->dbeta = batch_array(x, T * HV);
-    x->dg = batch_array(x, T * HV * x->c.KG);
-    if (x->arrays.full)
-        return KCP_NO_MEMORY;
-    BATCH_CALL(kcp_chunk_backward, c);
-    c.part = KCP_LOCAL | KCP_REVERSE;
-    c.q = x->q;
-    c.k = x->k;
-    c.qg = x->qg;
-    c.kg = x->kg;
-    c.w = x->w;
-    c.Aqk = x->Aqk;
-    c.v_new = x->v_new;
-    c.G = x->G;
-    c.do_ = x->dO;
-    c.dh_out = x->dht;
-    c.dAqk = x->dAqk;
-    c.dv_local = x->dv_local;
-    c.dU = x->dU;
-    c.dh = x->dh;
-    c.dh_in = x->dh_in;
-    BATCH_CALL(kcp_wy_backward, y);
-    y.q = x->q;
-    y.k = x->k;
-    y.v = x->v;
-    y.G = x->G;
-    y.beta = x->beta;
-    y.A = x->A;
-    y.v_new = x->v_new;
-    y.h = x->h;
-    y.do_ = x->dO;
-    y.dAqk = x->dAqk;
-    y.dU = x->dU;
-    y.dh = x->dh;
-    y.dq = x->dq;
-    y.dk = x->dk;
-    y.dv = x->dv;
-    y.dbeta = x->dbeta;
-    y.dg = x->dg;
-    BATCH_CALL(kcp_merge_backward, m);
-    m.want = x->want;
-    m.q = x->q;
-    m.k = x->k;
-    m.qg = x->qg;
-    m.kg = x->kg;
-    m.w = x->w;
-    m.G = x->G;
-    m.do_ = x->dO;
-    m.dv_local = x->dv_local;
-    m.dmap = x->dmap;
-    if ((status = ref_chunk_backward(&c)) || (status = ref_merge_backward(&m)))
-        return status;
-    return wy ? wy(&y) : ref_wy_backward(&y);
+    struct kcp_wy_backward y;
+    x->c.part = KCP_LOCAL | KCP_REVERSE;
+    int status = batch_stage(x, "09_chunk_backward");
+    if (!status) status = batch_stage(x, "11_merge_backward");
+    if (!status) status = batch_outputs(x, "10_wy_backward");
+    batch_bind(x, "10_wy_backward", &y);
+    if (!status) status = wy ? wy(&y) : ref_wy_backward(&y);
+    return status;
 }
 
 /* Dense token maps of value head n, one after another: X [K,V+K] <- A_t X + [B_t | 0],
