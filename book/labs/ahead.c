@@ -1,9 +1,9 @@
-/* ahead.c -- copies under way are counted, around the student's loop.
+/* ahead.c -- copies in flight are counted, around the student's loop.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_stages.  Next: descriptors.c.
- * It stands for ref/17_block.c in the student's object. The variant "ahead" wants,
- * while a chunk is multiplied, all copies of the next two chunks under way, where
- * there are so many; a chunk has four.
+ * It replaces ref/17_block.c in the student's object. The variant "ahead"
+ * requires, while a chunk is multiplied, all copies of the next two chunks in flight,
+ * where there are so many; a chunk has four.
  */
 #define block_chunk plain_chunk
 #define block_commit plain_commit
@@ -50,7 +50,7 @@ static int ahead(void *args)
     queue = NULL;
     const int status = lab_17_stages_lab.run(args);
     if (!status && late)
-        return told("while %d chunks are multiplied, other copies are under way than"
+        return failed("while %d chunks are multiplied, other copies are in flight than"
                     " those of the next two", late);
     return status;
 }

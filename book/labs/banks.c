@@ -1,7 +1,7 @@
 /* banks.c -- a warp whose reads of shared memory are counted, around a student's rung.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_ldmatrix.  Next: apart.h.
- * It stands for ref/17_warp.c in the student's object. The variant "banks" wants four
+ * It replaces ref/17_warp.c in the student's object. The variant "banks" requires four
  * reads a block of 16 by 16: more, and two rows of a block met in a bank; fewer, and it
  * was not read so.
  */
@@ -42,7 +42,7 @@ static int counted(void *args)
     times = 0;
     const int status = lab_17_ldmatrix_lab.run(args);
     if (!status && (times < least || times > most))
-        return told("shared memory is read %lld times, should be %lld to %lld",
+        return failed("shared memory is read %lld times, should be %lld to %lld",
                     (long long)times, (long long)least, (long long)most);
     return status;
 }

@@ -197,7 +197,7 @@ static int draw(struct trial *t, enum row row, int number)
 
 static int run_trial(struct trial *t, struct found *out)
 {
-    memset(t->a.want, 0xff, sizeof t->a.want);      /* nobody here is told */
+    memset(t->a.want, 0xff, sizeof t->a.want);      /* the answers stay here */
     memset(t->a.got, 0xff, sizeof t->a.got);
     t->a.bad_how = 0;
     meet_begin();

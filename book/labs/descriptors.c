@@ -1,8 +1,8 @@
 /* descriptors.c -- a warpgroup whose products are counted, around a student's rung.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_descriptor.  Next: orders.c.
- * It stands for ref/17_block.c in the student's object. The variant "products" wants as
- * many wgmma as a chunk has steps of 16: K / 16 and four.
+ * It replaces ref/17_block.c in the student's object. The variant "products"
+ * requires as many wgmma as a chunk has steps of 16: K / 16 and four.
  */
 #define warpgroup_mma plain_mma
 #include "17_block.c"
@@ -31,7 +31,8 @@ static int counted(void *args)
     products = 0;
     const int status = lab_17_descriptor_lab.run(args);
     if (!status && products != due)
-        return told("%lld wgmma, should be %lld", (long long)products, (long long)due);
+        return failed("%lld wgmma, expected %lld", (long long)products,
+                      (long long)due);
     return status;
 }
 

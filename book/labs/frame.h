@@ -12,7 +12,7 @@
 
 /* One line that the grader shows; KCP_BAD, which is no verdict but the variant's. */
 __attribute__((format(printf, 1, 2)))
-static inline int told(const char *format, ...)
+static inline int failed(const char *format, ...)
 {
     va_list ap;
     va_start(ap, format);

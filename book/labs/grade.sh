@@ -2,7 +2,7 @@
 # grade.sh -- points for one lab, printed and as JSON; exit 0 unless points are lost.
 #
 # Book: labs/README.md, labs/STAFF.md.  Usage: make grade LAB=07 [SEED=n] [STAFF=file]
-# LAUNCH= stands before the judge, e.g. "srun -n 4"; LIMIT= is how many seconds a test
+# LAUNCH= precedes the judge, e.g. "srun -n 4"; LIMIT= is how many seconds a test
 # may take. The ways to judge a row are in rows.sh.
 lab=$1 staff=$2 B=${B:-build} W=${LABWORK:-book/labs/work} MAKE=${MAKE:-make}
 get() { sed -n "s/^$1  *//p" "$lab" | head -1; }
@@ -25,8 +25,8 @@ rm -rf "$dir"/*.so "$dir"/*.o "$dir"/asan "$dir"/bench "$dir"/check "$dir"/text 
 realpath "$work" >"$dir/work"
 echo "Lab $id: $(get title)"
 
-# Staff's rows stand behind the lab's; a twist asks for something else, so that the
-# lab's own rows would be wrong: then staff's stand alone.
+# Staff's rows follow the step's. With a twist the step's own rows would be wrong, so
+# staff's replace them.
 : >"$dir/staff"
 if [ -n "$staff" ]; then
     sh book/labs/staff.sh "$staff" "$id" >"$dir/staff" || exit 2

@@ -55,7 +55,7 @@ lab_main := $(addprefix $B/book/labs/,check_main.o chain_main.o plan_main.o)
 $B/kcp-lab-check: $(core) $(lab_main)
 	@$(CC) $(LDFLAGS) $^ $(LDLIBS) $(cuda_ldlibs) -ldl -o $@
 # The same file under the sanitizers, in the judge's own process: it names the line; where
-# it stands for a file of ours, that one comes second. And a kernel beside ours in one
+# it replaces a file of ours, that one comes second. And a kernel beside ours in one
 # program that looks at the clock.
 ifneq ($(LABDIR),)
 $(LABDIR)/asan: $(LABDIR)/lab.asan.o $(core)

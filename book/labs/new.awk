@@ -2,7 +2,7 @@
 #
 # Book: labs/STAFF.md.  Next: lab.sh, grade.sh.
 # awk -f new.awk 07_merge.lab ../../ref/07_merge.c > work/07_merge.c
-#   -v fill=FILE   what stands in the gap instead of nothing
+#   -v fill=FILE   what fills the gap
 #   -v so=1        a shared object's record, which kcp-check --reference loads
 FNR == NR {
     key = $1; sub(/^[^ ]+ */, "")

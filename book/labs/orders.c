@@ -77,7 +77,7 @@ static int deadlock(int roles, int chunks)
             n += snprintf(line + n, sizeof line - n, " at chunk %d returns 0 and waits"
                           " for no barrier", waits[who].chunk);
     }
-    return told("deadlock%s", line);
+    return failed("deadlock%s", line);
 }
 
 enum order { PLAIN, ANY, PRODUCER_FIRST };
@@ -165,7 +165,7 @@ static int ahead(void *args)
     other = 0;
     const int status = lab_17_roles_lab.run(args);
     order = PLAIN;
-    if (!status && other) return told("the producer is not four chunks ahead");
+    if (!status && other) return failed("the producer is not four chunks ahead");
     return status;
 }
 

@@ -2,7 +2,7 @@
  *
  * Book: labs/STAFF.md.  Used by: chain_main.c, for lab 07c.  Next: chain_main.c.
  * Thread ranks keep what is sent until it is asked for, so two ranks that both send
- * first would never be found out. Here a send waits until its message was taken; within
+ * first would never be reported. Here a send waits until its message was taken; within
  * a group it is the group's end that waits. Who waits for SECONDS in which the process
  * computes nothing waits for ever.
  */
@@ -35,7 +35,7 @@ static void meet_begin(void)
     meet.ended = 0;
 }
 
-/* A rank went away with an error: nobody waits for it. */
+/* A rank ended with an error: no other rank waits for it. */
 static void meet_end(int status)
 {
     pthread_mutex_lock(&meet.lock);
@@ -52,7 +52,7 @@ static void meet_count(int (*of)[MEET_RANKS], int from, int to)
     pthread_mutex_unlock(&meet.lock);
 }
 
-/* To whom of R ranks rank r has sent what was not taken; -1: to nobody. */
+/* The rank to which rank r has sent something that was not received; -1: none. */
 static int meet_owes(int R, int r)
 {
     for (int to = 0; to < R && to < MEET_RANKS; to++)

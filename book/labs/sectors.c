@@ -1,7 +1,7 @@
 /* sectors.c -- loads whose sectors are counted, around the student's rung.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_shared.  Next: ahead.c.
- * It stands for ref/17_block.c in the student's object. The variant "sectors" wants as
+ * It replaces ref/17_block.c in the student's object. The variant "sectors" requires as
  * many sectors as w and kg have: fewer, and they were not loaded so; more, and lanes of
  * a load lay apart. Rows are wider than a warp, so that each load is whole.
  */
@@ -29,11 +29,11 @@ static int counted(void *args)
 {
     const struct kcp_ladder *a = args;
     const int64_t least = 2 * a->T * a->HV * a->K / 16;
-    if (a->K % 16) return told("K is no multiple of 16");
+    if (a->K % 16) return failed("K is no multiple of 16");
     sectors = 0;
     const int status = lab_17_shared_lab.run(args);
     if (!status && sectors != least)
-        return told("%lld sectors of 32 bytes are fetched, should be %lld",
+        return failed("%lld sectors of 32 bytes are fetched, should be %lld",
                     (long long)sectors, (long long)least);
     return status;
 }

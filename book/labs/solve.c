@@ -2,7 +2,7 @@
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=10_solve, its first rows.
  * Next: tree.c.
- * A variant of stage 10 for whoever has A^T dU right and the rest not yet.
+ * A variant of stage 10 that judges A^T dU alone.
  */
 #include "kcp.h"
 #include "ref.h"

@@ -1,7 +1,7 @@
 /* threads.c -- a launch that runs every thread separately, around the student's kernel.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_thread.  Next: sectors.c.
- * It stands for ref/17_block.c in the student's object. The variant "alone" starts the
+ * It replaces ref/17_block.c in the student's object. The variant "alone" starts the
  * threads of all blocks in a random order, and each must write its own column alone.
  */
 #define block_launch plain_launch
@@ -81,7 +81,7 @@ static int alone(void *args)
     strayed = 0;
     const int status = lab_17_thread_lab.run(args);
     watched = 0;
-    if (!status && strayed) return told("a thread writes outside of its own column");
+    if (!status && strayed) return failed("a thread writes outside of its own column");
     return status;
 }
 

@@ -2,7 +2,7 @@
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=15_blelloch.  Next: warp.c.
  * Three variants of stage 15: the whole program, in which every tile is scanned; and
- * two that first run the tree on maps that are names. A name stands for a stretch of
+ * two that first run the tree on maps that are names. A name denotes a stretch of
  * tokens: it can be composed with the next one's or applied to the state before it, and
  * that is all: so what is counted is all that was done.
  */
@@ -14,7 +14,7 @@
 
 enum { LEAVES = 64, NAMES = 40 * LEAVES };
 
-/* What a name stands for: tokens [lo,hi), or the state before token hi. */
+/* What a name denotes: tokens [lo,hi), or the state before token hi. */
 static struct { uint64_t name; int lo, hi, state, depth; } known[NAMES];
 static int nknown, products;
 static uint64_t secret = 1;
@@ -52,13 +52,13 @@ static int compose(int HV, int K, int V, const void *b, const void *a, int backw
     const int left = names(a), right = names(b);
     products++;
     if (left < 0 || right < 0 || known[left].state || known[right].state)
-        return told("compose gets something that is no map");
+        return failed("compose gets something that is no map");
     if (known[left].hi != known[right].lo)
-        return told("compose: leaves [%d,%d) after leaves [%d,%d)",
+        return failed("compose: leaves [%d,%d) after leaves [%d,%d)",
                           known[right].lo, known[right].hi, known[left].lo,
                           known[left].hi);
     if (out == a || out == b)
-        return told("compose: out is one of its two maps");
+        return failed("compose: out is one of its two maps");
     return give_name(out, known[left].lo, known[right].hi, 0, deeper(left, right));
 }
 
@@ -69,9 +69,9 @@ static int apply(int HV, int K, int V, const void *map, int backward, int first,
     const int m = names(map), s = names(S_in);
     products++;
     if (m < 0 || s < 0 || known[m].state || !known[s].state || first)
-        return told("apply gets no map, or no state");
+        return failed("apply gets no map, or no state");
     if (known[s].hi != known[m].lo)
-        return told("apply: the map of leaves [%d,%d) to the state"
+        return failed("apply: the map of leaves [%d,%d) to the state"
                           " before leaf %d", known[m].lo, known[m].hi, known[s].hi);
     return give_name(S_out, 0, known[m].hi, 1, deeper(m, s));
 }
@@ -79,7 +79,7 @@ static int apply(int HV, int K, int V, const void *map, int backward, int first,
 static int no_copy(void *to, size_t to_pitch, const void *from, size_t from_pitch,
                    size_t width, size_t rows, struct CUstream_st *stream)
 {
-    return told("a tree copies nothing");
+    return failed("a tree copies nothing");
 }
 
 /* The tree over n leaves: a status, 0 when every state is the right one. *depth: how
@@ -106,13 +106,13 @@ static int tree_of_names(int n, int backward, int *depth)
     if ((status = scan_up(&x, n, backward))) return status;
     const int whole = names(x.node[n - 1]);
     if (whole < 0 || known[whole].state || known[whole].lo || known[whole].hi != n)
-        return told("scan_up: node[%d] of %d is not the map of all"
+        return failed("scan_up: node[%d] of %d is not the map of all"
                           " leaves", n - 1, n);
     if ((status = scan_down(&x, n, backward, at))) return status;
     for (int e = 0; e < n; e++) {
         const int s = names(at[e]);
         if (s < 0 || !known[s].state || known[s].hi != e)
-            return told("scan_down: state[%d] of %d is not the state "
+            return failed("scan_down: state[%d] of %d is not the state "
                               "before leaf %d", e, n, e);
         if (known[s].depth > *depth) *depth = known[s].depth;
     }
@@ -137,10 +137,10 @@ static int counted(void *args, int products_too, int depth_too)
             while (1 << log < n) log++;
             if (status) return status;
             if (products_too && products > 2 * n)
-                return told("%d leaves: %d products, at most %d", n,
+                return failed("%d leaves: %d products, at most %d", n,
                                   products, 2 * n);
             if (depth_too && depth > 2 * log)
-                return told("%d leaves: %d products one after another, "
+                return failed("%d leaves: %d products one after another, "
                                   "at most %d", n, depth, 2 * log);
         }
     return scanned(args);

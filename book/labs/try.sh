@@ -3,11 +3,11 @@
 #
 # Book: labs/STAFF.md.  Usage: try.sh BUILD, or make try LAB=07.  Next: points.tsv, which
 # the points are held to, and which make tried writes anew. The right answer is the region
-# that was cut out; the wrong ones are edits of it, the "wrong" lines of the lab. Nobody's
-# own work is touched. JOBS= (2) hand-ins at once, each in a folder of its own, as two
+# that was cut out; the wrong ones are edits of it, the "wrong" lines of the lab. Files in
+# book/labs/work are not touched. JOBS= (2) hand-ins at once, each in a folder of its own, as two
 # students would. SAID=file keeps all that the grader said.
 B=${1:-${B:-build}} MAKE=${MAKE:-make} bad=0 tried=0 unknown=0
-# What make knows of compilers and options the grader is told by make.
+# make passes its compilers and options on to the grader.
 [ -n "$LAB_CFLAGS" ] || exec $MAKE --no-print-directory -s try B="$B" LAB="$LAB"
 mkdir -p "$B" && W=$(mktemp -d "$B/try.XXXXXX") || exit 1
 trap 'rm -rf "$W"' EXIT
@@ -15,7 +15,7 @@ said=${SAID:-/dev/null}
 : >"$said"
 complain() { echo "try: $*"; bad=1; }
 
-# hand_in LAB-FILE TRY: what comes of it lies in $W/ID/TRY/said.
+# hand_in LAB-FILE TRY: the grader's output is $W/ID/TRY/said.
 hand_in() {
     mkdir -p "$4" || return
     case $2 in
@@ -38,7 +38,7 @@ tries() {
 }
 get() { sed -n "s/^$1  *//p" "$f" | head -1; }
 
-# All hand-ins, JOBS at a time: whoever ends makes room for the next.
+# All hand-ins, JOBS at a time: the next starts when one ends.
 set --
 for f in ${LAB:-?}; do set -- "$@" book/labs/$f*.lab; done
 . tests/cli/places.sh
@@ -86,7 +86,7 @@ for f; do
             *) [ ! "$full" ] || grep -q 'not run' "$at/said" ||
                    complain "$id, $try: full points" ;;
         esac
-        # A wrong answer that stands in the lab's own list has a name: it is told.
+        # A wrong answer of the lab's own list has a hint, which must be printed.
         hint=$(sed -n 's/^hint *//p' "$f" | sed -n "${try#wrong}p" 2>/dev/null)
         case $try in wrong*)
             [ "${hint:--}" = - ] || grep -qF "hint: on that case yours behaves like one that $hint" \

@@ -1,7 +1,7 @@
 /* warp.c -- a warp whose products are counted, around the student's rung.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_products.  Next: banks.c.
- * It stands for ref/17_warp.c in the student's object. The variant "products" wants as
+ * It replaces ref/17_warp.c in the student's object. The variant "products" requires as
  * many mma as the chunk's tiles take: fewer, and loops did their work; more, and a tile
  * was made twice.
  */
@@ -44,7 +44,7 @@ static int counted(void *args)
     products = 0;
     const int status = lab_17_products_lab.run(args);
     if (!status && (products < least || products > most))
-        return told("%lld mma, should be %lld to %lld",
+        return failed("%lld mma, should be %lld to %lld",
                           (long long)products, (long long)least, (long long)most);
     return status;
 }
