@@ -239,7 +239,7 @@ def recorded(digests):
             variant += "@" + path if path else ""
         elif kind == "verdict" and r.get("comm") and r["verdict"] != "FAIL":
             what = ["over NCCL"]
-        elif kind == "run" and r.get("comm") and r["failed"] == "0":
+        elif kind == "run" and r.get("comm") and r["failed"] + r["late"] == "00":
             what, variant = ["run"], r["what"]
         else:
             continue
