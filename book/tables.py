@@ -88,6 +88,10 @@ class Row:
     def __getitem__(self, name):
         return self.cells.get(name) or ""
 
+    def gpu(self):
+        """The GPU's name, without their number."""
+        return re.sub(r"^\d+ x ", "", self["machine"])
+
     def lengths(self):
         return self["lengths"].replace("x", NB + "×" + NB).replace(",", ", ")
 
@@ -256,7 +260,8 @@ class Records:
     def alone(self, r):
         """Ours, the fastest plan of one GPU for the same case; none if one segment was
         not timed there, for cut in many it may be far from the fastest."""
-        q = self.find(theirs=False, ranks=1, case=r.case, stage=r.stage, way=r.way)
+        q = [x for x in self.find(theirs=False, ranks=1, case=r.case, stage=r.stage,
+                                  way=r.way) if x.gpu() == r.gpu()]
         return least(q).us if any(x.segments == 1 for x in q) else 0
 
     def times_alone(self, r):
@@ -669,9 +674,16 @@ def nccl_table(d):
               "| what | ranks | n | status | s | says |",
               "|:------|:--|--:|--:|--:|:-------|")
         for r in of:
-            p.row("`%s`" % r["what"], *[r[c] for c in rest])
+            if r["ok"] and (r["failed"] + r["late"] != "00" or r["ok"] == "0"):
+                r.cells["how"], r.cells["n"] = r["ranks"] + " GPUs", r["ok"]
+                r.cells["status"] = "%s failed, %s not done" % (r["failed"], r["late"])
+            if not r["ok"] or r["status"]:
+                p.row("`%s`" % r["what"], *[r[c] for c in rest])
+        ok = ["`%s`" % r["what"] for r in of if r["ok"] and not r["status"]]
+        if ok:
+            p.add("\nPassed over %s GPUs: %s." % (of[0]["ranks"], ", ".join(ok)))
         p.add("")
-    if any(r["status"] != "0" for r in runs):
+    if any(r["status"] == "1" for r in runs):
         p.add("Status 1: something was wrong in that run; later records in "
               "`bench/results/` say what became of it.")
 
@@ -816,6 +828,7 @@ IN_README = ("KDA, live gates, T = (8192, H = 96|65536, H = 32)|"
 def readme_table(d):
     """Eight rows; the book has all."""
     p, places, systems, notes = Page("readme.md"), [], [], []
+    fresh = any(r.state != STALE for r in d.rows if r.is_layer and r.ranks > 1)
     for many in (False, True):
         begun = False
         cases = once(r.case for r in d.sorted if not r.is_edge() and
@@ -824,10 +837,13 @@ def readme_table(d):
             if not re.fullmatch(IN_README[many], case.replace(NB, " ")):
                 continue
             for R in range(2, d.most + 1) if many else (1,):
-                best = [newest(d.find(theirs=False, case=c, stage=stage, ranks=R), many)
+                best = [newest([r for r in d.find(theirs=False, case=c, stage=stage,
+                                                  ranks=R) if not r["cuts"]], many)
                         for c, stage in ((case + KEPT["none"], PAIR[0]),
                                          (case, PAIR[0]), (case, PAIR[1]))]
                 if not best[1] or R == 1 and not d.alone(best[1]):
+                    continue
+                if many and fresh and best[1].state == STALE:
                     continue
                 if not begun:
                     head = "| forward, nothing kept | forward | backward " \
