@@ -193,11 +193,12 @@ judge() {
         patch) set -- "$dir/check" "$@" ;;
         *) set -- "$B/kcp-check" --stage "${stage%%_*}" --variant "$so" "$@" ;;
     esac
-    limits=$small
+    limits=$small launch=$LAUNCH         # ranks of a stage may be processes
+    case $kind in check|exchange|plan) launch= ;; esac
     case $kind.$ext in check.c | exchange.c | plan.c) limits=$limited ;; esac
     [ -z "$LAUNCH" ] || [ $ext = cu ] || limits=$limited
     # shellcheck disable=SC2086
-    sh -c "$limits" timeout -k 5 ${LIMIT:-120} $LAUNCH "$@" >"$out" 2>&1
+    sh -c "$limits" timeout -k 5 ${LIMIT:-120} $launch "$@" >"$out" 2>&1
     rc=$?
     case $kind in
         check) shift 2; set -- - "$@" ;;
