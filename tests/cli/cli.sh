@@ -46,7 +46,7 @@ holds '--paths --stage 8 has other stages' [ "$(cut -f2 stdout | sort -u | wc -l
 export KCP_ARCH=sm_80
 says 0 '^forward_kda_narrow.*	none$' --paths --cases --stage 8
 unset KCP_ARCH
-# What one seed prints alone it prints among several.
+# A seed gives the same output alone and with --seeds.
 "$B/kcp-check" --quick --seed 5 --stage 04 --variant twin >one
 says 0 '^seed 6 04_chunk: 1 passed' --quick --stage 04 --variant twin --seed 4 --seeds 3
 holds '--seeds 3: seed 5 differs' grep -qxF "$(grep ' ok  .* twin ' one)" stdout

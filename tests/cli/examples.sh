@@ -41,7 +41,7 @@ for name in kda gdn; do
         done
     done
 done
-# The program of one file, as its first lines say; and with M in place of M^T.
+# The one-file program, compiled as its first lines say; with M instead of M^T it fails.
 one=book/examples/kcp_in_one_file.c
 W=$(mktemp -d) && trap 'rm -rf "$W"' EXIT
 sed 's/m->X\[p\]\[V + i\]/m->X[i][V + p]/' $one >"$W/wrong.c"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# flashinfer.sh -- FlashInfer-Trace: a solution that is right passes, one that is wrong
-# fails, one that cannot be run is refused in a line; the folder that is written is
-# accepted by flashinfer-bench's own reader where that is installed.
+# flashinfer.sh -- FlashInfer-Trace: a correct solution passes, a wrong one fails, one that
+# cannot run is refused with one line. flashinfer-bench's reader accepts the folder, if it
+# is installed.
 #
 # Book: users.md, "Prove your kernel in an hour".  Checked by: make test, which runs it.
 # Usage: flashinfer.sh BUILD.  Next: ../kcp_flashinfer.py.

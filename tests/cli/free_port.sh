@@ -1,11 +1,10 @@
-# free_port.sh -- ports that nobody has; the scripts whose ranks listen read it.
+# free_port.sh -- free TCP ports, for the scripts that start daemons or torchrun.
 #
-# Book: chapter 20.  Checked by: slurm.sh, torch.sh, which listen there.
+# Book: chapter 20.  Checked by: slurm.sh, torch.sh, which use them.
 # Next: slurm.sh.
 #
-# free_ports N: the first of N neighbours, drawn below those that the kernel hands to
-# callers and that jobs take by their names (place_port in comm/meeting_place.c). Two runs
-# side by side, in containers of one network too, have others.
+# free_ports N: the first of N adjacent ports, drawn at random below the range that the
+# kernel gives to clients, so that concurrent runs rarely collide.
 free_ports() {
     cat /proc/net/tcp /proc/net/tcp6 2>/dev/null |
         awk -v n="$1" -v seed="$(od -An -N3 -tu4 /dev/urandom)" '

@@ -1,6 +1,6 @@
 #!/bin/sh
-# install.sh -- make install gives what a user's program needs: the library, its headers,
-# kcp.pc; uninstall removes it; a changed option or header rebuilds its objects.
+# install.sh -- make install installs the library, headers and kcp.pc; uninstall removes
+# them; a changed option or header rebuilds the objects that depend on it.
 #
 # Book: chapter 08.  Checked by: make test, which runs it.
 # Usage: install.sh BUILD.  Next: ../../book/examples/kda.c, which is compiled here.
@@ -35,7 +35,7 @@ readelf -d "$so" | grep -q "SONAME.*libkcp.so.${version%%.*}\]" || stop "no SONA
 [ -f "$so.$version" ] || stop "no lib/libkcp.so.$version"
 [ -s "$W/share/doc/kcp/LICENSE" ] || stop "LICENSE is not installed"
 
-# ---- what is compiled again: after another option, and after a header
+# ---- rebuilds after a changed option and after a changed header
 compiles() {                     # LINE option...: what make prints
     words=$1; shift
     got=$(make --no-print-directory -C "$here" CUDA_HOME=none B="$one" "$@" \

@@ -22,7 +22,7 @@ answer() {
         /^[ \t]*\/\/> / && $2 == r { on = 1 }' "$src" | sed "$2" >"$W/fill"
     awk -v fill="$W/fill" -f book/labs/new.awk "book/labs/$1.lab" "$src"
 }
-# hand_in LAB TEXT: the lab's file with a line in its gap, at $line.
+# hand_in LAB TEXT: the lab's file with TEXT as a line in its gap; sets $line.
 hand_in() {
     lab=$1
     rm -f "$W"/*.c
@@ -38,7 +38,7 @@ grade() {                        # LAB option...: make grade
     $MAKE --no-print-directory -s grade B="$B" LAB="$LAB" LABWORK="$W" SEED= STAFF= LAUNCH= \
         LIMIT=60 "$@" >"$W/said" 2>&1
 }
-# loses TEXT [SECONDS]: points are lost, and TEXT is printed.
+# loses TEXT [SECONDS]: the grade is below full points, and TEXT is printed.
 loses() {
     rows=book/labs/$lab.lab
     [ -n "$FULL" ] || { rows=$W/$lab.lab
@@ -108,7 +108,7 @@ rm -rf "$W/in/.graded"
 SLURM_ARRAY_TASK_ID=2 SLURM_ARRAY_TASK_MIN=0 SLURM_ARRAY_TASK_COUNT=4 all
 [ "$(ls "$W/in/.graded/04_chunk"/*.key | wc -l)" = 1 ] && pass || fail "a task took all"
 
-# ---- staff's rows: a row, a twist, a planted mistake; and rows that are wrong
+# ---- rows of STAFF=: a row, a twist, a planted mistake; and invalid rows
 staff=book/labs/staff.example
 for lab in 01_step 07b_check; do
     rm -f "$W"/*.c

@@ -15,7 +15,7 @@ CHROME="$CHROME --allow-file-access-from-files --disable-dev-shm-usage"
 WIDTHS="1280 390" SCHEMES=light
 W=$(mktemp -d) || exit 1
 trap 'rm -rf "$W"' EXIT
-# A home of its own: another Chromium's profile is locked, and some users have none.
+# A separate HOME, because another Chromium locks its profile and some users have none.
 unset XDG_CONFIG_HOME XDG_CACHE_HOME
 HOME=$W
 export CHROME WIDTHS SCHEMES HOME

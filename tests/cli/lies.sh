@@ -36,7 +36,7 @@ again() {
         pass || fail "$name: the command '$(cat command)': $(grep FAIL said.again | head -1)"
 }
 
-# ---- liar.c by its names: status, a pattern, whether the command is run again, options
+# ---- variants of liar.c: status, pattern, whether the command is run again, options
 while IFS='|' read -r name status words repeat options; do
     object "$top/tests/judge/plants/liar.c" liar.so -DLIE="$name"
     # shellcheck disable=SC2086
@@ -68,7 +68,7 @@ MARKS|1|case [0-9]* after .* --case '.*;|again|
 TWICE|1|S differs when run again|again|--case 'kda H=1 HV=2 K=4 V=4 lengths=20 R=2 id=3007 again'
 EMPTY|1|liar: S head|again|
 END
-# What the command must quote, and a reference from a shared object.
+# Names that the printed command must quote; a reference from a shared object.
 cp liar.so 'a b.so'
 judged 1 'a b.so' --stage 07 --variant './a b.so' --seed 5
 again
@@ -78,7 +78,7 @@ if "$B/kcp-check" --stage 07 --device | grep -q 'no device'; then
     object "$top/tests/judge/plants/liar.c" liar.so -DLIE=NO_GPU
     judged 1 'nothing ran' --stage 07 --variant ./liar.so
 fi
-# A variant that writes nothing; the command has the number of ranks.
+# A variant without output; the printed command has the number of ranks.
 name=nothing
 cat >nothing.c <<'C'
 #include "kcp.h"
@@ -92,7 +92,7 @@ judged 1 ' alone: .* --ranks 2$' --stage 14 --variant ./nothing.so --ranks 2 \
     --case 'kda lengths=20 R=2'
 again
 
-# ---- a trial of 13 judges the forward before it too: right, wrong values, a stray write
+# ---- a trial of 13 also judges the forward before it: correct, wrong values, stray write
 while IFS='|' read -r name status words; do
     object "$top/tests/judge/plants/behind.c" behind.so -DWRONG="$name"
     judged "$status" "$words" --stage 13 --variant ./behind.so --case \

@@ -1,5 +1,5 @@
 #!/bin/sh
-# mpi.sh -- ranks as MPI processes on this machine: right, lost, and refused.
+# mpi.sh -- ranks as MPI processes: correct runs, lost ranks, refused calls.
 #
 # Book: chapter 20.  Checked by: make test, which runs it.  Next: ../judge/ranks.c.
 # Without mpirun the script says so. STEP='mpirun.mpich -n' is another launcher.
@@ -15,22 +15,22 @@ one() {
     [ $got = "$want" ] && grep -q -- "$words" said && pass ||
         fail "$*: status $got, no '$words' in $(cat said)"
 }
-# says STATUS WORDS N command...: the same of N processes.
+# says STATUS WORDS N command...: the same with N processes.
 says() { want_=$1 words_=$2 n_=$3; shift 3; one "$want_" "$words_" $step $n_ "$@"; }
 
-# Nothing listens, and the library needs no MPI.
+# No port is opened, and libkcp.so does not need MPI.
 (cd "$top" && git grep -nE '\b(listen|accept) ?\(' -- '*.[ch]' '*.cu' '*.cuh'
  cd "$top" && git grep -n 'sys/socket\.h' -- comm ref bench) >said 2>/dev/null
 [ -s said ] && fail "a socket: $(cat said)" || pass
 ldd "$B/libkcp.so" >said && ! grep -q libmpi said && pass || fail "libkcp.so: $(cat said)"
-# Environment: wrong values, variables that are gone, launchers without this MPI.
+# Environment: wrong values, removed variables, launchers of another MPI.
 one 2 '^kcp-check: KCP_TIMEOUT_S=soon: expected' env KCP_TIMEOUT_S=soon "$check"
 one 2 '^kcp-check: KCP_WINDOWS=yes: expected' env KCP_WINDOWS=yes "$check"
 for name in RENDEZVOUS SECRET KEY_DIR TRUST_NETWORK JOB WATCH; do
     one 0 "^kcp: KCP_$name: gone since version 1; use mpirun" \
         env KCP_$name=x "$check" --exchange 5
 done
-# Built without MPI: a launcher is refused in words, threads are not.
+# Built without MPI: a launcher is refused with a message; threads work.
 ${CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -I"$top/ref" "$top/tests/cli/wrong_calls.c" \
     "$top/comm/backend/mpi_launch.c" -L"$B" -lkcp -Wl,-rpath,"$B" -o none >said 2>&1 ||
     fail "without MPI: $(cat said)"
@@ -59,7 +59,7 @@ says 2 "stage 05 is one rank's work: run it without mpirun" 2 "$check" --stage 0
 says 2 "found 'R=2', expected R=3" 3 "$check" --stage 13 --variant ref \
     --case 'live gdn R=2 lengths=30'
 
-# kcp-run: the bits of threads.
+# kcp-run over processes gives the bits of threads.
 same_bits() {
     R=$1; shift
     rm -rf processes
@@ -95,7 +95,7 @@ says 1 'rank 0: .*scale: rank 1 has 2, rank 0 has 1' 1 "$run" --in in --out no -
     --out no --scale 2
 [ -e no ] && fail "ranks that do not agree have written"
 
-# Calls that do not fit together: an error on each rank, no hang.
+# Calls that do not match: an error on each rank, no hang.
 for way in unequal unequal_long short long; do
     says 1 'sent a message of another size' 3 env KCP_TIMEOUT_S=5 "$calls" $way
 done
@@ -104,7 +104,7 @@ says 1 'made no progress for 2 s' 3 env KCP_TIMEOUT_S=2 "$calls" disagree
 says 2 'rank 1 refuses its options' 3 "$calls" alone
 for way in peer empty cross; do says 0 'status 0' 3 "$calls" $way; done
 
-# struck SIGNAL STATUS WORDS: rank 2 of 4 gets the signal in the middle of an exchange.
+# struck SIGNAL STATUS WORDS: rank 2 of 4 gets the signal during an exchange.
 cat >rank <<'END'
 echo $$ >id.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; exec "$@"
 END

@@ -10,7 +10,7 @@ B=$(cd "${1:-build}" && pwd) || exit 2
 cd "$(dirname "$0")/../20_clusters/stand_in" || exit 2
 failed=0
 
-# The stand-ins' own headers must say what CUDA's and NCCL's say, where there are some.
+# The stand-ins' headers must agree with those of CUDA and NCCL, if installed.
 home=${CUDA_HOME:-/usr/local/cuda}
 headers=""
 if [ -f "$home/include/cuda_runtime_api.h" ] && [ -f "$home/include/nccl.h" ]; then

@@ -1,7 +1,7 @@
-# places.sh -- places for what runs side by side: one takes a place, and gives it back.
+# places.sh -- a counting semaphore for jobs that run concurrently.
 #
 # Book: none.  Checked by: ../../book/labs/try.sh, which reads it.  Next: try.sh.
-# places FILE N: N places, kept in a FIFO that is made there; descriptor 7 is its own.
+# places FILE N: makes a semaphore of N in a FIFO at FILE, open as descriptor 7.
 places() {
     mkfifo "$1" && exec 7<>"$1" || return 1
     for place in $(seq "$2"); do echo >&7; done

@@ -18,7 +18,8 @@ judged() {                       # WHAT STATUS PATTERN command...
     [ $status = "$want" ] || stop "$what: status $status, not $want: $(tail -2 out)"
     grep -q -e "$words" out || stop "$what: lacks '$words': $(tail -2 out)"
 }
-# SUFFIX NAME command...: right; and wrong, with the kept state where another one belongs.
+# SUFFIX NAME command...: builds it and judges it; then a copy that returns the kept state
+# instead of another one must fail.
 language() {
     suffix=$1 name=$2; shift 2
     cp "$here/book/examples/plugins/h0.$suffix" .

@@ -1,5 +1,5 @@
 #!/bin/sh
-# proxy.sh -- no kernel makes what threads wrote visible to an engine without the fence.
+# proxy.sh -- no kernel lacks a proxy fence between writes of threads and an engine.
 #
 # Book: chapter 18.  Checked by: PLANT=1, which removes each fence and must see it missing.
 # Next: ../proxy/main.c.
@@ -12,14 +12,14 @@ list=tests/proxy/threads_alone.tsv
 W=$(mktemp -d) || exit 2
 trap 'rm -rf "$W"' EXIT
 export LC_ALL=C
-# Of a kernel whose file is gone an old build may still have the PTX.
+# An old build may have the PTX of a kernel whose source is gone.
 ptx=$(find "$B/ptx" -name '*.ptx' 2>/dev/null | sort | while read -r p; do
     from=${p#"$B/ptx/"}
     [ ! -f "${from%.ptx}.cu" ] || echo "$p"
 done)
 [ -n "$ptx" ] || { echo "proxy.sh: no PTX in $B (no nvcc): nothing was read"; exit 0; }
 
-# Places by their lines' text: kernels' lines move.
+# Places are identified by the text of their lines, because line numbers change.
 places() {                                  # TREE PTX...: file text file text
     tree=$1; shift
     for p; do "$B/kcp-proxy" "$p" || exit 1; done | cut -f2,3 | sort -u |
@@ -51,7 +51,7 @@ n=$(echo "$ptx" | wc -l)
     exit 0
 }
 
-# Each fence taken away, in a copy of the tree, is a place that was not there.
+# Each fence removed in a copy of the tree must give a new place.
 mkdir -p "$W/tree"
 tar cf - Makefile ref cuda bench/*.mk book/*.mk book/labs/*.mk tests/*.mk |
     tar xf - -C "$W/tree" || exit 2

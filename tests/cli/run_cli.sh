@@ -1,12 +1,12 @@
 #!/bin/sh
-# run_cli.sh -- the numbers of kcp-run: any ranks, layouts, forms and options give what
-# one rank gives; sums of ranks, payloads in bf16, truncation, streams of text, stages.
+# run_cli.sh -- kcp-run gives the results of one rank for all ranks, layouts, forms and
+# options; sums of ranks, payloads in bf16, truncation, streams of text, stages.
 #
 # Book: chapters 06, 08, 13 to 16.  Checked by: make test, which runs it.
 # Usage: run_cli.sh BUILD.  Next: cases.tsv, which has what is refused.
 . "$(dirname "$0")/run_common.sh"
 
-# same TOLERANCE BASE OPTIONS...: BASE with each of OPTIONS gives what BASE gives.
+# same TOLERANCE BASE OPTIONS...: BASE with each of OPTIONS gives the results of BASE.
 same() {
     tolerance=$1 base=$2; shift 2
     # shellcheck disable=SC2086
@@ -142,7 +142,7 @@ for ranks in "--ranks 3" "--ranks 4 --form chain" "--layout zigzag --ranks 2" \
     sums dA_log ddt_bias dw_q dw_k dw_v
 done
 
-# ---- --wire bf16: near and not equal; --truncate: every bit, or within what it prints
+# ---- --wire bf16: close, not equal; --truncate: equal bits, or within the printed bound
 rm -rf in; "$arrays" layer in 48 1 2 4 6 5 kda raw 1
 for form in $forms; do
     # shellcheck disable=SC2086

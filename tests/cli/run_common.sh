@@ -34,5 +34,5 @@ alike() {
     done
     [ "$(ls "$1")" = "$(ls "$2")" ] && pass || fail "$1 and $2: other files"
 }
-# has FILE...: they were written.
+# has FILE...: the files exist.
 has() { for f; do [ -s "$f" ] && pass || fail "$f: not written"; done; }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# run_device.sh -- kcp-run --device gpu against --device cpu on the same files: near it by
-# a bound, the same bits for canonical segments; without a GPU it is refused.
+# run_device.sh -- kcp-run --device gpu against --device cpu on the same files: within a
+# bound, equal bits for canonical segments; without a GPU it is refused.
 #
 # Book: chapter 08.  Checked by: make test, which runs it.
 # Usage: run_device.sh BUILD [a table of the errors].  Next: ../../bench/run/device.c.

@@ -1,6 +1,6 @@
 #!/bin/sh
-# run_folder.sh -- the folder that kcp-run writes: all results or none, --force, a kill at
-# any time, a full disk.
+# run_folder.sh -- the output folder of kcp-run: all results or none, with --force, a kill
+# at any time, a full disk.
 #
 # Book: chapter 20.  Checked by: make test, which runs it.  Next: bench/run/folder.c.
 # Usage: run_folder.sh BUILD.
@@ -46,7 +46,7 @@ for ms in 01 02 03 05 08 13 21 34; do
     done
     [ $good = yes ] && pass || fail "killed after $ms ms: $(ls out*)"
 done
-# Two at once: one of the two sets.
+# Two runs at once: the folder has one of the two sets.
 gives second --scale 2
 for i in 1 2 3 4 5 6 7 8; do
     rm -rf out out.*

@@ -1,10 +1,10 @@
 #!/bin/sh
-# slurm.sh -- ranks under srun and sbatch: a Slurm of its own, two nodes on one host.
+# slurm.sh -- ranks under srun and sbatch: starts a private Slurm of two nodes on one host.
 #
 # Book: chapter 20.  Checked by: make test, which runs it.  Next: mpi.sh.
 # Needs root, Open MPI and Debian's slurm-wlm (slurmctld, slurmd, munged); without, it says
-# so. Nothing of a Slurm that runs here is touched: ports, keys and folders are its own.
-# FULL=1 hands lab 14, with the right answer, to book/labs/lab.sbatch besides.
+# so. It has separate ports, keys and folders, so a running Slurm is not affected.
+# FULL=1 also submits lab 14 with its answer by book/labs/lab.sbatch.
 export B="${1:-build}"                     # of the lab's make too
 program=$(cd "$B" && pwd)/kcp-check
 . "$(dirname "$0")/free_port.sh"
@@ -17,7 +17,7 @@ ldd "$program" | grep -q libmpi || { echo "slurm.sh: built without MPI"; exit 0;
 [ "$(id -u)" = 0 ] || { echo "slurm.sh: not root: real Slurm was not tried"; exit 0; }
 W=$(mktemp -d) || exit 1
 started="" failed=0
-# A slurmd that is told to end while a job still ends may wait for ever.
+# A slurmd that is stopped while a job ends may hang.
 stop() {
     i=0
     until [ -z "$(timeout 10 squeue -h 2>/dev/null)" ] || [ $i = 60 ]; do
@@ -74,7 +74,7 @@ for n in $host zz1; do
     mkdir "$W/spool.$n"
     slurmd -D -N $n >"$W/$n" 2>&1 & started="$started $!"
 done
-# A sinfo without slurmctld asks again and again; one that has ended is not waited for.
+# sinfo retries without end if there is no slurmctld; do not wait if it has ended.
 until=$(($(date +%s) + 180)) idle=
 while [ -z "$idle" ] && [ "$(date +%s)" -lt $until ] && kill -0 $started 2>/dev/null; do
     timeout 10 sinfo -h -o '%D %t' 2>/dev/null | grep -q '^2 idle' && idle=yes ||
@@ -92,7 +92,7 @@ says() {
 one="srun --mpi=pmix -w $host -n 4"
 says '^4 processes of srun, MPI' $one "$program" --exchange 10
 says '^OK: .* 0 survived' $one "$program" --stage 14
-# Without PMIx MPI_Init refuses, or takes the processes for four jobs of one rank.
+# Without PMIx MPI_Init fails, or starts four jobs of one rank.
 timeout 60 srun --mpi=none -w "$host" -n 4 "$program" --exchange 5 >"$W/said" 2>&1 &&
     wrong "srun without PMIx: $(cat "$W/said")"
 grep -q 'MPI knows of 1\|with-pmi' "$W/said" || wrong "$(cat "$W/said")"
@@ -107,7 +107,7 @@ says . sbatch -W -N 2 -n 3 -o "$W/out" "$W/job" "$program" --stage 13 --variant 
     --case 'live gdn H=1 HV=2 K=16 V=16 R=3 lengths=150,0,70 h0 dht'
 grep -q '  ok      ref .* 1 ok' "$W/out" || wrong "two nodes: $(cat "$W/out")"
 
-# One process of four dies in the middle of an exchange: srun ends the others.
+# One process of four dies during an exchange: srun ends the others.
 cat >"$W/rank" <<'END'
 echo $$ >"$1/id.$SLURM_PROCID"; exec "$2" --exchange 0
 END

@@ -12,12 +12,12 @@ unset WORLD_SIZE RANK SLURM_NTASKS OMPI_COMM_WORLD_SIZE
 failed=0
 wrong() { echo "text.sh: $*"; failed=1; }
 
-# A page for which the disk has no room is not written, and the old one stays.
+# If the disk is full, the page is not written and the old one stays.
 echo old >page.html
 (trap '' XFSZ; ulimit -f 2; exec "$program" --text "$self" --out page.html >/dev/null 2>err)
 [ $? = 2 ] && [ "$(wc -l <err)" = 1 ] && [ "$(cat page.html)" = old ] &&
     [ "$(ls)" = "$(printf 'err\npage.html')" ] || wrong "a full disk: $(cat err) $(ls)"
-# A name with spaces; nothing but the page is made.
+# A name with spaces; only the page is written.
 head -c 300 "$self" >"with spaces"
 mkdir folder
 (cd folder && "$program" --text "../with spaces" --out one.html) >out 2>err ||

@@ -48,7 +48,7 @@ grep torch "$W/log"
 # ---- FLA's releases from PyPI choose these kernels, or one line says why not
 "$python" "$here/tests/cli/torch_fla.py" "$W/fla" >"$W/log" 2>&1 || stop "torch_fla.py"
 cat "$W/log"
-# ---- what chapter 19 says of the reference of FLA's tests over ranks
+# ---- the numbers of chapter 19 about the reference of FLA's tests over ranks
 "$python" "$here/bench/peers/rounded_keys.py" T=512 >"$W/log" 2>&1 || stop "rounded_keys.py"
 
 # ---- the example: the same falling loss on one rank and on four
@@ -68,7 +68,7 @@ awk 'NR == FNR { want[$2] = first = $4; if (FNR == 1) top = $4; n++; next }
 [ $? = 2 ] && [ "$(grep -c . "$W/log")" = 1 ] && grep -q "none" "$W/log" ||
     stop "a text that does not exist"
 
-# ---- the functions judged as a user's; drawn cases, FULL=1 all of them
+# ---- the functions judged like a user's kernel; drawn cases, FULL=1: all cases
 list=--small
 [ -z "$FULL" ] || list=
 for words in "chunk_kda --stage 13" "chunk_gated_delta_rule --stage 08 --cp 2"; do

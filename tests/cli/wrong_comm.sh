@@ -1,5 +1,5 @@
 #!/bin/sh
-# wrong_comm.sh -- a layer whose communication is wrong fails: planted, one way a word.
+# wrong_comm.sh -- a layer with planted wrong communication fails; one word per mistake.
 #
 # Book: CONTRIBUTING.md, "How the judge works".  Checked by: HONEST, which passes.
 # Usage: wrong_comm.sh BUILD; NCCL=2: over so many GPUs, with SHARED=1 over one that they
@@ -17,7 +17,7 @@ if [ -n "$NCCL" ]; then
     [ -z "$SHARED" ] ||
         how=--device run="env LIMIT=300 sh $top/tests/share_gpu.sh $NCCL"
 fi
-# of STAGE NAME VARIANT-OVER-GPUS ITS-HOST-TWIN: what is judged, and by which forms.
+# of STAGE NAME VARIANT-OVER-GPUS ITS-HOST-TWIN: judges a plant in each form.
 of() {
     if [ -n "$NCCL" ]; then layer=$3 sizes="K=64 V=64 C=64 lengths=21,810,30"
     else layer=$4 sizes="K=16 V=12 C=16 lengths=21,210,30"; fi
@@ -55,7 +55,7 @@ for stage in ${STAGES:-08 13 14 15 16}; do
             $run "$B/kcp-check" --variant "$W/$mistake.so" $how --limit 60 --repeats 2 \
                 --case "$(cases_of $stage "${form#any}")" --stage $stage >"$W/said" 2>&1
             status=$?
-            # By values: not because it came too late, or nothing ran.
+            # It must fail by values, not by a timeout or because nothing ran.
             grep -q '^  FAIL .*: error ' "$W/said" && status=$status.wrong
             grep -q '^  FAIL .*: the stream made no progress' "$W/said" &&
                 status=$status.hung
