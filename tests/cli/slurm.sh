@@ -61,7 +61,7 @@ ReturnToService=2
 SlurmdParameters=config_overrides
 NodeName=$host NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 1)) CPUs=8
 NodeName=zz1 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 2)) CPUs=8
-PartitionName=all Nodes=$host,zz1 Default=YES MaxTime=10 State=UP OverSubscribe=YES
+PartitionName=all Nodes=$host,zz1 Default=YES MaxTime=60 State=UP OverSubscribe=YES
 END
 export SLURM_CONF="$W/slurm.conf"
 munged -F --force --key-file "$W/munge/key" --socket "$W/munge.socket" \
