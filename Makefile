@@ -217,7 +217,8 @@ install: prefix $B/libkcp.so $(if $(mpi_flags),$B/libkcp_mpi.so)
 	install -m 644 $(public) '$(DESTDIR)$(PREFIX)/include/kcp/'
 	install -m 644 $(mpi) '$(DESTDIR)$(PREFIX)/share/kcp/mpi/'
 	install -m 644 ref/stages/*.def '$(DESTDIR)$(PREFIX)/include/kcp/stages/'
-	install -m 644 ref/kcp-config.cmake '$(DESTDIR)$(PREFIX)/lib/cmake/kcp/'
+	install -m 644 ref/kcp-config.cmake ref/kcp-config-version.cmake \
+	  '$(DESTDIR)$(PREFIX)/lib/cmake/kcp/'
 	install -m 644 LICENSE CHANGELOG.md '$(DESTDIR)$(PREFIX)/share/doc/kcp/'
 	printf 'prefix=%s\nName: kcp\nDescription: context parallelism for delta-rule linear attention\nVersion: $(version)\nLibs: -L"$${prefix}/lib" -lkcp\nCflags: -I"$${prefix}/include/kcp"\n' \
 	  '$(PREFIX)' > '$(DESTDIR)$(PREFIX)/lib/pkgconfig/kcp.pc'
@@ -230,6 +231,7 @@ uninstall: prefix
 	  '$(DESTDIR)$(PREFIX)/lib/libkcp.so.$(version)' \
 	  '$(DESTDIR)$(PREFIX)/lib/pkgconfig/kcp.pc' \
 	  '$(DESTDIR)$(PREFIX)/lib/cmake/kcp/kcp-config.cmake' \
+	  '$(DESTDIR)$(PREFIX)/lib/cmake/kcp/kcp-config-version.cmake' \
 	  '$(DESTDIR)$(PREFIX)/share/doc/kcp/LICENSE' \
 	  '$(DESTDIR)$(PREFIX)/share/doc/kcp/CHANGELOG.md'
 	cd '$(DESTDIR)$(PREFIX)/include/kcp' 2>/dev/null && \

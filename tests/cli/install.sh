@@ -82,7 +82,7 @@ done
 if command -v cmake >/dev/null; then
     mkdir "$W/project"
     printf '%s\n' 'cmake_minimum_required(VERSION 3.13)' 'project(p C)' \
-        'find_package(kcp REQUIRED)' 'add_executable(list ../list.c)' \
+        "find_package(kcp ${version%.*} REQUIRED)" 'add_executable(list ../list.c)' \
         'target_link_libraries(list kcp::kcp)' >"$W/project/CMakeLists.txt"
     (cmake -S "$W/project" -B "$W/project/b" -DCMAKE_PREFIX_PATH="$W" &&
         cmake --build "$W/project/b") >"$W/log" 2>&1 || stop "cmake: $(tail -3 "$W/log")"
