@@ -1,7 +1,7 @@
 /* alive.c -- how much of a state that enters a sequence is left at its last cut.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_inputs.c.
- * Next: family.c and spike.c, which walk their own recurrences.
+ * Next: family.c.
  *
  * If the state is dead, no mistake in what crosses a cut can show. So each verdict has
  * the share that is alive where the last rank begins; NaN if no sequence crosses a
@@ -27,49 +27,53 @@ static int stretch_before(const struct kcp_plan *p, int64_t *t0, int64_t *T)
     return 1;
 }
 
-const void *tensor_rows(const struct tensor_set *b, const char *name, int64_t t0)
-{
-    const struct tensor *t = tensor_find(b, name);
-    if (!t) return NULL;
-    const int64_t width = t->store == KCP_I32 ? 4 : 8;
-    const int64_t row = t->dim[0] ? t->n / t->dim[0] : t->n;
-    return (const char *)t->p + width * t0 * row;
-}
-
-/* |S| / |S_0| of a random state, v = 0, after the walk. */
+/* |S| / |S_0| of a random state, v = 0, after the walk of a stage's oracle over the
+ * tokens of one sequence: h0 to ht, all other inputs from token t0 on. */
 double alive_state(const struct tensor_set *b, const struct kcp_stage *s,
-                   const struct kcase *k, const struct kcp_plan *p, alive_walk *walk)
+                   const struct kcase *k, const struct kcp_plan *p)
 {
-    struct alive x = { .call = k->call };
-    struct kcp_call *c = &x.call;
-    int64_t T;
-    if (!stretch_before(p, &x.t0, &T)) return NAN;
-    const int64_t KV = (int64_t)c->HV * c->K * c->V, row = (int64_t)c->HV * c->V;
+    struct kcp_call c = k->call;
+    int64_t t0, T;
+    if (!stretch_before(p, &t0, &T)) return NAN;
+    const int64_t KV = (int64_t)c.HV * c.K * c.V, row = (int64_t)c.HV * c.V;
     const int64_t cu[2] = { 0, T };
-    double *states = calloc((size_t)(2 * KV + 2 * T * row + row), sizeof *states);
+    double *h0 = calloc((size_t)(2 * KV + 2 * T * row + row), sizeof *h0);
+    double *const ht = h0 + KV, *const v = ht + KV, *const o = v + T * row;
+    const struct { const char *name; double *at; } own[] = {
+        { "h0", h0 }, { "ht", ht }, { "v", v }, { "o", o }, { "ot", o + T * row } };
     double before = 0, after = 0;
     struct kcp_plan *one = NULL;
     struct stream random = stream_of(k->seed, "alive");
-    int status = states ? kcp_plan_make(&one, 1, cu, 1, NULL, 0, c->C, 0, NULL)
-                      : KCP_NO_MEMORY;
-    for (int64_t i = 0; states && i < KV; i++) states[i] = normal(&random);
-    c->N = c->R = 1;
-    c->r = 0;
-    c->T = T;
-    c->pass = KCP_FORWARD;
-    c->plan = one;
-    x.h0 = states;
-    x.ht = states + KV;
-    x.v = x.ht + KV;
-    x.o = x.ht + KV + T * row;
-    x.ot = x.o + T * row;
-    if (!status) status = walk(b, s, &x);
+    char *args = alloc_or_exit(s->args);
+    int status = h0 ? kcp_plan_make(&one, 1, cu, 1, NULL, 0, c.C, 0, NULL)
+                    : KCP_NO_MEMORY;
+    for (int64_t i = 0; h0 && i < KV; i++) h0[i] = normal(&random);
+    c.N = c.R = 1;
+    c.r = 0;
+    c.T = T;
+    c.pass = KCP_FORWARD;
+    c.plan = one;
+    memset(args, 0, s->args);
+    memcpy(args, &c, sizeof c);
+    for (int i = 0; i < s->nfields; i++) {
+        const struct kcp_field *f = &s->fields[i];
+        const struct tensor *t = tensor_find(b, f->name);
+        char *at = NULL;
+        if (t && f->io == KCP_IN && f->shape[0] != 'N') at = t->p;
+        if (at && f->shape[0] == 'T')
+            at += (t->store == KCP_I32 ? 4 : 8) * t0 * (t->n / t->dim[0]);
+        for (size_t j = 0; j < sizeof own / sizeof *own; j++)
+            if (!strcmp(f->name, own[j].name)) at = (char *)own[j].at;
+        memcpy(args + f->at, &at, sizeof at);
+    }
+    if (!status) status = s->oracle(args);
     for (int64_t i = 0; !status && i < KV; i++) {
-        before += x.h0[i] * x.h0[i];
-        after += x.ht[i] * x.ht[i];
+        before += h0[i] * h0[i];
+        after += ht[i] * ht[i];
     }
     kcp_plan_free(one);
-    free(states);
+    free(args);
+    free(h0);
     return status ? NAN : sqrt(after / before);
 }
 

@@ -49,11 +49,10 @@ static double correlation(const struct kcp_call *c)
 
 /* A token adds dx (x + dt) to dA_log; with softplus, dx softplus / sigmoid of x + dt.
  * The RMS of the sum over a head's tokens, if their signs were random. */
-static double rms_dA(const struct tensor_set *in, const struct tensor_set *want,
-                     const struct kcp_call *c)
+static double rms_dA(const struct tensor_set *b, const struct kcp_call *c)
 {
-    const struct tensor *x = tensor_find(in, "g_raw"), *dt = tensor_find(in, "dt_bias");
-    const struct tensor *dx = tensor_find(want, "dg_raw");
+    const struct tensor *x = tensor_find(b, "g_raw"), *dt = tensor_find(b, "dt_bias");
+    const struct tensor *dx = tensor_find(b, "dg_raw");
     const int64_t W = (int64_t)c->HV * c->KG;
     double sum = 0;
     for (int64_t i = 0; x && dx && i < dx->n; i++) {
@@ -72,7 +71,7 @@ struct sizes_by_chance sizes_by_chance(const struct tensor_set *b,
 {
     struct sizes_by_chance x = { .rms_v = rms(tensor_find(b, "v")) };
     x.rms_sum = correlation(c) * sqrt((double)c->T) * rms(tensor_find(b, "dg_raw"));
-    x.rms_dA = fmax(x.rms_sum * sqrt(c->KG), correlation(c) * rms_dA(b, b, c));
+    x.rms_dA = fmax(x.rms_sum * sqrt(c->KG), correlation(c) * rms_dA(b, c));
     return x;
 }
 
@@ -135,8 +134,8 @@ static double alive_of(const struct expected *x, const struct kcp_stage *s,
                        const struct kcase *k, const struct kcp_plan *p)
 {
     switch (source_of(s)) {
-    case OF_SPIKE: return alive_spike(&x->in, k, p);
-    case OF_FAMILY: return alive_family(&x->in, s, k, p);
+    case OF_SPIKE:
+    case OF_FAMILY: return alive_state(&x->in, s, k, p);
     case OF_STEP:
     case OF_LAYER: return alive_far(&x->want, k, p);
     default: return NAN;
@@ -242,11 +241,10 @@ static int make(struct expected *x, const struct kcp_stage *s, const struct kcas
     tensor_set_copy(&x->want, &x->in);
     if (!status) status = outputs_of(&x->want, s, k, pass, p);
     x->alive = status ? NAN : alive_of(x, s, k, p);
-    x->rms_v = rms(tensor_find(&x->in, "v"));
-    x->rms_sum = correlation(&k->call) * sqrt((double)k->call.T)
-               * rms(tensor_find(&x->want, "dg_raw"));
-    x->rms_dA = fmax(x->rms_sum * sqrt(k->call.KG), correlation(&k->call)
-                     * rms_dA(&x->in, &x->want, &k->call));
+    const struct sizes_by_chance by = sizes_by_chance(&x->want, &k->call);
+    x->rms_v = by.rms_v;
+    x->rms_sum = by.rms_sum;
+    x->rms_dA = by.rms_dA;
     x->k = *k;
     x->judged = judged;
     x->pass = pass;

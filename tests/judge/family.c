@@ -83,27 +83,3 @@ int pipeline_family(struct tensor_set *b, const struct kcp_stage *s,
     kcp_plan_free(p);
     return status;
 }
-
-static int walk_family(const struct tensor_set *b, const struct kcp_stage *s,
-                       const struct alive *x)
-{
-    struct kcp_family a = { .N = 1 };
-    memcpy(&a, &x->call, sizeof x->call);
-    a.q = tensor_rows(b, "q", x->t0);
-    a.k = tensor_rows(b, "k", x->t0);
-    a.g = tensor_rows(b, "g", x->t0);
-    a.a = tensor_rows(b, "a", x->t0);
-    a.b = tensor_rows(b, "b", x->t0);
-    a.omega = tensor_rows(b, "omega", x->t0);
-    a.h0 = x->h0;
-    a.ht = x->ht;
-    a.v = x->v;
-    a.o = x->o;
-    return s->oracle(&a);
-}
-
-double alive_family(const struct tensor_set *b, const struct kcp_stage *s,
-                    const struct kcase *k, const struct kcp_plan *p)
-{
-    return alive_state(b, s, k, p, walk_family);
-}

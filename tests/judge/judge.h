@@ -113,28 +113,15 @@ int  pipeline_conv(struct tensor_set *b, const struct kcase *k, enum kcp_pass pa
 void family_draw(struct tensor_set *b, const struct kcase *k);
 /* spike.c */
 void spike_draw(struct tensor_set *b, const struct kcase *k);
-double alive_spike(const struct tensor_set *b, const struct kcase *k,
-                   const struct kcp_plan *p);
 int  pipeline_family(struct tensor_set *b, const struct kcp_stage *s,
                      const struct kcase *k,
                      enum kcp_pass pass);
-double alive_family(const struct tensor_set *b, const struct kcp_stage *s,
-                    const struct kcase *k, const struct kcp_plan *p);
 int  grid_add(struct tensor_set *b, const struct kcp_context *x,
               const struct kcp_call *c);
 /* alive.c: the share of a state that is left at the last cut; NaN if no sequence
- * crosses one. A walk takes h0 to ht over the tokens of its call, from t0 on. */
-struct alive {
-    struct kcp_call call;
-    int64_t t0;
-    double *h0, *ht, *v, *o, *ot;
-};
-typedef int alive_walk(const struct tensor_set *b, const struct kcp_stage *s,
-                       const struct alive *x);
+ * crosses one. alive_state: by the stage's oracle; alive_far: by 02's gates. */
 double alive_state(const struct tensor_set *b, const struct kcp_stage *s,
-                   const struct kcase *k, const struct kcp_plan *p, alive_walk *walk);
-/* Rows of a tensor from token t0 on; NULL when there is none. */
-const void *tensor_rows(const struct tensor_set *b, const char *name, int64_t t0);
+                   const struct kcase *k, const struct kcp_plan *p);
 double alive_far(const struct tensor_set *b, const struct kcase *k,
                  const struct kcp_plan *p);
 

@@ -74,31 +74,3 @@ void spike_draw(struct tensor_set *b, const struct kcase *k)
         normals(b, k, "dot", "N HV V", KCP_ACC, 1);
     }
 }
-
-static int walk_spike(const struct tensor_set *b, const struct kcp_stage *s,
-                      const struct alive *x)
-{
-    struct kcp_scan a = { .N = 1 };
-    memcpy(&a, &x->call, sizeof x->call);
-    a.q = tensor_rows(b, "q", x->t0);
-    a.k = tensor_rows(b, "k", x->t0);
-    a.spike = tensor_rows(b, "spike", x->t0);
-    a.alpha_base = tensor_rows(b, "alpha_base", x->t0);
-    a.beta_base = tensor_rows(b, "beta_base", x->t0);
-    a.W_alpha = tensor_rows(b, "W_alpha", 0);
-    a.w_beta = tensor_rows(b, "w_beta", 0);
-    a.drop = tensor_rows(b, "drop", x->t0);
-    a.active = tensor_rows(b, "active", x->t0);
-    a.h0 = x->h0;
-    a.ht = x->ht;
-    a.v = x->v;
-    a.o = x->o;
-    a.ot = x->ot;
-    return ref_scan_step(&a);
-}
-
-double alive_spike(const struct tensor_set *b, const struct kcase *k,
-                   const struct kcp_plan *p)
-{
-    return alive_state(b, stage_find("15"), k, p, walk_spike);
-}
