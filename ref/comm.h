@@ -182,6 +182,9 @@ size_t kcp_exchange_work(const struct kcp_exchange *x);     /* bytes of work */
 size_t kcp_exchange_kept(const struct kcp_exchange *x);     /* bytes of kept */
 /* Bytes and messages that this rank sends by the formulas of chapter 07. */
 struct kcp_traffic kcp_exchange_formula(const struct kcp_exchange *x);
+/* 1: the form folds maps in token order, so that canonical plans give the same bits for
+ * every R. 0: it composes maps in a tree, or there is no such form. */
+int    kcp_form_in_order(enum kcp_form form);
 
 /* ---- chapter 14: rows across a cut, written once over comm
  * A segment lacks the min(reach, what its sequence has) rows before it, unless it goes

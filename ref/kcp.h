@@ -68,7 +68,7 @@ enum { KCP_LOCAL = 1, KCP_REVERSE = 2, KCP_SUM_LOCAL = 4 };
  * in stages/NN.def.
  *   io     IN or OUT; BIN and BOUT belong to the backward pass only, FOUT to forward
  *   when   ALWAYS; MAYBE may be NULL; KDA or GDN: NULL for the other model
- *   shape  in the letters above; "NS+1" and "V+K" are letters too
+ *   shape  in the letters of chapter 00; "NS+1" and "V+K" are letters too
  *   store  ACTV the variant's storage type; ACC fp32, or double for a double variant;
  *          MAP as ACC, columns [0,V) h_ext and [V,V+K) M; I32, I64
  * A variant must not change inputs, nor output elements that the reference does not
@@ -87,7 +87,8 @@ struct kcp_field {
 
 #include "stages.h"
 
-/* ---- chapter 06: the plan A pure function of (cu_seqlens, R, owners, L): a table
+/* ---- chapter 06: the plan
+ * A pure function of (cu_seqlens, R, owners, L): a table
  * of segments with owners. Any rank may own any ranges: contiguous (one range per
  * rank, in order) is the default; zigzag and striped are others. Rank r's segments
  * are adjacent in the table, in token order, and so are their rows in its shard.

@@ -202,4 +202,4 @@ static size_t all_gather_kept(const struct fold *f)
 const struct form form_all_gather = {
     .run = all_gather_run, .work_bytes = all_gather_work,
     .formula = all_gather_formula, .narrow_bytes = all_gather_narrow,
-    .kept_bytes = all_gather_kept, .needs_all = 1 };
+    .kept_bytes = all_gather_kept, .in_order = 1, .needs_all = 1 };

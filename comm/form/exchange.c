@@ -182,6 +182,11 @@ static int form_is_known(const struct kcp_exchange *x)
     return (int)x->form >= 0 && (int)x->form < KCP_FORMS;
 }
 
+int kcp_form_in_order(enum kcp_form form)
+{
+    return (int)form >= 0 && (int)form < KCP_FORMS && forms[form]->in_order;
+}
+
 /* Products of sizes can overflow, so sizes are checked first. */
 static int sizes_are_right(const struct kcp_exchange *x)
 {

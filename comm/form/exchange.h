@@ -47,8 +47,8 @@ struct visit { int p0, p1, enters, leaves, hops; };
 struct visit fold_visit(const struct fold *f, int p0);
 int fold_next_rank(const struct fold *f, const struct visit *v);
 int fold_previous_rank(const struct fold *f, const struct visit *v);
-/* Is the received state damped so much when it leaves that it may be dropped? Then the
- * visit sends its own h without waiting. */
+/* Is |M| of the visit so small that the received state may be dropped from what the
+ * visit sends? Then the visit sends its own h without waiting. */
 int fold_cuts(const struct fold *f, const struct visit *v);
 /* The hops in which a visit sends and receives; a cut visit sends in hop 0. */
 int fold_sends_at(const struct fold *f, const struct visit *v);
@@ -87,6 +87,8 @@ struct form {
     size_t (*narrow_bytes)(const struct fold *f);
     /* Bytes of x->kept, which backward reads with reuse_M. NULL: none. */
     size_t (*kept_bytes)(const struct fold *f);
+    /* It folds maps in token order: canonical plans give the same bits for every R. */
+    int in_order;
     /* Each rank needs the maps of all others, so no message may be left out. */
     int needs_all;
     /* chain_window.c replaces it where all ranks can write each other's memory. */

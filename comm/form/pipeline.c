@@ -158,4 +158,5 @@ static struct kcp_traffic pipeline_formula(const struct fold *f)
 }
 
 const struct form form_pipeline = {
-    .run = pipeline_run, .work_bytes = pipeline_work, .formula = pipeline_formula };
+    .run = pipeline_run, .work_bytes = pipeline_work, .formula = pipeline_formula,
+    .in_order = 1 };

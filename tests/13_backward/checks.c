@@ -101,8 +101,8 @@ static int cut_canonically(struct kcp_report *rep, struct batch x,
 {
     static const int R[] = { 1, 2, 3, 4, 8 };
     int status = KCP_OK;
-    for (int form = KCP_ALL_GATHER; form <= KCP_PIPELINE && !status; form++)
-        for (int j = 0; j < 5 && !status; j++) {
+    for (int form = 0; form < KCP_FORMS && !status; form++)
+        for (int j = 0; j < 5 && !status && kcp_form_in_order(form); j++) {
             x.form = form; x.R = R[j];
             status = hold(rep, x, one, -1, "canonical segments");
         }

@@ -296,6 +296,8 @@ static int structs(struct kcp_report *rep)
            "sizes, offsets and kinds");
     EXPECT(rep, !kcp_struct_size("kcp_none") && kcp_enum_value("KCP_NONE", &x) &&
            kcp_struct_member("kcp_call", "none", &at, &kind) == KCP_BAD, "no name");
+    EXPECT(rep, !kcp_form_in_order((enum kcp_form)-1) && !kcp_form_in_order(KCP_FORMS),
+           "a form that does not exist folds in order");
     EXPECT(rep, kcp_enum_value("KCP_SCAN", &x) == KCP_OK && x == KCP_SCAN, "%d", x);
     for (int i = 0; i < kcp_nstages; i++) {
         snprintf(name, sizeof name, "kcp_%s", kcp_stages[i].name + 3);
