@@ -224,7 +224,7 @@ class Records:
                 if r["case"] == "scan" or not r.us > 0 or \
                         self.choose(r, slots, standings):
                     self.timed.append(r)
-        self.rows = list(slots.values())
+        self.rows = self.of_newest_code(list(slots.values()))
         self.sorted = sorted(self.rows, key=Row.rank)
         self.most = max([r.ranks for r in self.rows if r.is_layer], default=0)
 
@@ -243,6 +243,16 @@ class Records:
             r.bytes = r.flops = 0
         slots[key] = r
         return True
+
+    def of_newest_code(self, rows):
+        """Without rows of whole layers whose case was recorded again on a later day."""
+        newest = {}
+        for r in rows:
+            key = r.case, r.stage, r.ranks
+            if r.is_layer and not r.theirs:
+                newest[key] = max((r.state, r["date"]), newest.get(key, (STALE, "")))
+        return [r for r in rows if r.theirs or not r.is_layer or
+                (r.state, r["date"]) == newest[r.case, r.stage, r.ranks]]
 
     def of(self, kind):
         return self.kind.get(kind, [])
