@@ -103,9 +103,9 @@ static int outputs_of(struct tensor_set *want, const struct kcp_stage *s,
 {
     struct kcp_call c;
     switch (source_of(s)) {
-    case OF_CONV: return pipeline_conv(want, k, pass);
+    case OF_CONV:
     case OF_SPIKE:
-    case OF_FAMILY: return pipeline_family(want, s, k, pass);
+    case OF_FAMILY: return pipeline_one_rank(want, s, k, pass);
     case OF_LAYER: return pipeline_oracle(want, k, pass == KCP_BACKWARD ||
                                        !strncmp(s->name, "13", 2));
     default:

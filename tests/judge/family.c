@@ -61,25 +61,3 @@ void family_draw(struct tensor_set *b, const struct kcase *k)
         }
     }
 }
-
-/* The whole batch on one rank, by the oracle. */
-int pipeline_family(struct tensor_set *b, const struct kcp_stage *s,
-                    const struct kcase *k,
-                    enum kcp_pass pass)
-{
-    struct kcp_plan *p = case_plan(k, 1);
-    if (!p) return KCP_NO_MEMORY;
-    struct kcp_stage oracle = *s;
-    struct kcp_call c = k->call;
-    oracle.ref = s->oracle;
-    c.pass = pass;
-    c.R = 1;
-    c.r = 0;
-    c.plan = p;
-    c.NS = p->ctx[0].NS;
-    c.NC = p->ctx[0].NC;
-    grid_add(b, &p->ctx[0], &c);
-    const int status = reference_run(b, &oracle, &c);
-    kcp_plan_free(p);
-    return status;
-}

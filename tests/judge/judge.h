@@ -108,14 +108,13 @@ void pipeline_disturb(struct tensor_set *b, const struct kcase *k,
 int  pipeline_disturbed(struct tensor_set *b, const struct kcase *k,
                         enum kcp_storage storage);
 int  pipeline_oracle(struct tensor_set *b, const struct kcase *k, int backward);
-int  pipeline_conv(struct tensor_set *b, const struct kcase *k, enum kcp_pass pass);
+/* The whole batch of 14 to 16 on one rank, by the stage's oracle if it has one. */
+int  pipeline_one_rank(struct tensor_set *b, const struct kcp_stage *s,
+                       const struct kcase *k, enum kcp_pass pass);
 /* family.c */
 void family_draw(struct tensor_set *b, const struct kcase *k);
 /* spike.c */
 void spike_draw(struct tensor_set *b, const struct kcase *k);
-int  pipeline_family(struct tensor_set *b, const struct kcp_stage *s,
-                     const struct kcase *k,
-                     enum kcp_pass pass);
 int  grid_add(struct tensor_set *b, const struct kcp_context *x,
               const struct kcp_call *c);
 /* alive.c: the share of a state that is left at the last cut; NaN if no sequence

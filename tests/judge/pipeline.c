@@ -327,29 +327,22 @@ int pipeline_oracle(struct tensor_set *b, const struct kcase *k, int backward)
     return status;
 }
 
-/* The convolution on one rank. */
-struct one_rank { struct tensor_set *b; struct kcp_call c; };
-
-static int one_rank_body(struct kcp_comm *comm, void *arg)
-{
-    struct one_rank *a = arg;
-    a->c.comm = comm;
-    return reference_run(a->b, stage_find("14_conv"), &a->c);
-}
-
-int pipeline_conv(struct tensor_set *b, const struct kcase *k, enum kcp_pass pass)
+int pipeline_one_rank(struct tensor_set *b, const struct kcp_stage *s,
+                      const struct kcase *k, enum kcp_pass pass)
 {
     struct kcp_plan *p = case_plan(k, 1);
+    struct kcp_stage oracle = *s;
+    struct kcp_call c = k->call;
     if (!p) return KCP_NO_MEMORY;
-    struct one_rank a = { b, k->call };
-    a.c.pass = pass;
-    a.c.R = 1;
-    a.c.r = 0;
-    a.c.plan = p;
-    a.c.NS = p->ctx[0].NS;
-    a.c.NC = p->ctx[0].NC;
-    grid_add(b, &p->ctx[0], &a.c);
-    int status = kcp_threads_run(1, one_rank_body, &a, NULL, 0);
+    if (s->oracle) oracle.ref = s->oracle;
+    c.pass = pass;
+    c.R = 1;
+    c.r = 0;
+    c.plan = p;
+    c.NS = p->ctx[0].NS;
+    c.NC = p->ctx[0].NC;
+    grid_add(b, &p->ctx[0], &c);
+    const int status = reference_run(b, &oracle, &c);
     kcp_plan_free(p);
     return status;
 }
