@@ -22,6 +22,7 @@ import importlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -453,6 +454,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def main():
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)      # "| head" ends it without a word
     if sys.argv[1:2] == ["--worker"]:
         return worker(types.SimpleNamespace(**json.loads(sys.argv[2])))
     p = Parser(prog="kcp_check.py", description=__doc__,

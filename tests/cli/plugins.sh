@@ -123,6 +123,12 @@ PY
 stage=08
 check 0 ' 0 failed' forward:run --storage bf16 --shapes 16x12
 check 0 ' 14 passed' forward:run --storage bf16 --regimes kda
+if "$python" -c 'import torch.distributed as d; assert d.is_gloo_available()' 2>/dev/null; then
+    export GLOO_SOCKET_IFNAME="${GLOO_SOCKET_IFNAME:-lo}"
+    sed 's/recv(carry,/recv(carry.clone(),/' forward.py >no_state.py
+    check 0 ' 0 failed' forward:run_ranks --storage bf16 --cp 2 --shapes 16x12
+    check 1 'o rank 1 head' no_state:run_ranks --storage bf16 --cp 2 --shapes 16x12
+fi
 check 1 'equal keys' series:run --storage bf16 --regimes kda
 check 1 'alike=0.9' series:run --storage bf16 --shapes 16x12
 check 0 ' 0 failed.*no alike keys' series:run --storage bf16 --small

@@ -1,5 +1,6 @@
 """forward.py -- a whole forward in NumPy, chunk by chunk and head by head:
 python tests/kcp_check.py forward:run --stage 08 --numpy --storage bf16
+python tests/kcp_check.py forward:run_ranks --stage 08 --numpy --storage bf16 --cp 2
 
 Book: users.md, "Prove your kernel in an hour".  Checked by: tests/cli/plugins.sh.
 Next: h0.c.
@@ -27,7 +28,7 @@ def inverse(L):
 
 
 def chunk(q, k, v, g, beta, scale, S):
-    """The output of a chunk and the state after it; g [C,K] holds natural logarithms."""
+    """The output of a chunk, and the state after it; g [C,K]: natural logarithms."""
     G = np.cumsum(g, 0)
     decay = np.exp(np.minimum(0, G[:, None] - G[None]))
     L = np.tril(beta * np.einsum("ip,ijp,jp->ij", k, decay, k), -1)
@@ -37,18 +38,48 @@ def chunk(q, k, v, g, beta, scale, S):
     return o, np.exp(G[-1])[:, None] * S + (k * np.exp(G[-1] - G)).T @ u
 
 
-def run(case):
+def scan(case, begin, end, carry):
+    """Tokens begin to end of the batch: o, ht where a sequence ends, and the state that
+    goes on to the next rank. carry: the state of a sequence that began before."""
     q, k, g, beta = ready(case)
     o, ht = np.zeros(case.v.shape), np.zeros((case.N, case.HV, case.K, case.V))
-    if case.h0 is not None:
-        ht[:] = case.h0.swapaxes(2, 3) if case.layout else case.h0
+    h0 = np.zeros(ht.shape) if case.h0 is None else case.h0
+    h0 = h0.swapaxes(2, 3) if case.layout and case.h0 is not None else h0
     for n in range(case.N):
-        first, end = case.cu_seqlens[n:n + 2]
-        for h in range(case.HV):
+        first, last = case.cu_seqlens[n:n + 2]
+        if first == last and begin == 0:                      # without tokens: ht is h0
+            ht[n] = h0[n]
+        for h in range(case.HV if max(first, begin) < min(last, end) else 0):
             m = h // (case.HV // case.H)
-            for t in range(first, end, 16):
-                at = slice(t, min(end, t + 16))
-                o[at, h], ht[n, h] = chunk(
+            S = h0[n, h] if first >= begin else carry[h]
+            for t in range(max(first, begin), min(last, end), 16):
+                at = slice(t - begin, min(last, end, t + 16) - begin)
+                o[at, h], S = chunk(
                     q[at, m], k[at, m], case.v[at, h], g[at, h] * np.ones(case.K),
-                    beta[at, h][:, None], case.scale, ht[n, h])
-    return {"o": o, "ht": ht.swapaxes(2, 3) if case.layout else ht}
+                    beta[at, h][:, None], case.scale, S)
+            if last <= end:
+                ht[n, h] = S
+            else:
+                carry[h] = S
+    return o, ht.swapaxes(2, 3) if case.layout else ht
+
+
+def run(case):
+    o, ht = scan(case, 0, case.T, None)
+    return {"o": o, "ht": ht}
+
+
+def run_ranks(case):
+    """The same on this rank's tokens: a chain, the state from the rank before."""
+    import torch
+    import torch.distributed as dist
+    begin, end = case.cuts[case.rank:case.rank + 2]
+    cu = case.cu_seqlens
+    goes_on = [((cu[:-1] < t) & (t < cu[1:])).any() for t in (begin, end)]
+    carry = torch.zeros(case.HV, case.K, case.V, dtype=torch.float64)
+    if goes_on[0]:
+        dist.recv(carry, case.rank - 1)
+    o, ht = scan(case, begin, end, carry.numpy())
+    if goes_on[1]:
+        dist.send(carry, case.rank + 1)
+    return {"o": o, "ht": ht}
