@@ -36,15 +36,15 @@ export LC_ALL=C
 # left |q|^2, which Aqk overwrites. one_decayed, one_inverted, one_scored: what the scan
 # reads comes from three warps. one_o: four warps write o before it leaves. one_factor:
 # no wait, but a decay of the state that underflows.
-# The backward in one kernel (v5_steps). steps_raw, steps_values, steps_state, steps_again:
-# copies are there. steps_gated, steps_both, steps_dv, steps_triangles, steps_rows,
-# steps_norms, steps_sums: other warps have written what is read. steps_dS_empty,
-# steps_staged, steps_F, steps_kb: they have read what is overwritten. steps_sent: the
-# last step is staged. steps_last: without it a phase of `again` can be missed, and a
-# warp then waits for ever. steps_factor: as one_factor. Not planted, because the machine
-# keeps the order today: the named barrier before kb dSa, where each warp reads only
-# columns that it wrote, and dots before new values are loaded, 1 us after the products
-# that read the old ones were issued.
+# The backward in one kernel (v5_steps). steps_raw, steps_state, steps_again: copies are
+# there. steps_gated, steps_both, steps_dv, steps_triangles, steps_rows, steps_norms,
+# steps_sums: other warps have written what is read. steps_dS_empty, steps_staged, steps_F,
+# steps_kb: they have read what is overwritten. steps_sent: the last step is staged.
+# steps_factor: as one_factor. Not planted, because nothing fails on an H100: the named
+# barrier before kb dSa (each warp reads columns that it wrote), dots before new values
+# are loaded (1 us after the products that read the old ones), values before the chain
+# reads them (its gates take longer), and before the last step's g is loaded again that
+# finish has read the one before (finish is never so late).
 # maps_exit: no wait, but a block that ends while the other block of its cluster still
 # arrives at its barriers.
 # No waits, but sizes that a list without a case for every branch does not reach: a wrong
@@ -90,11 +90,9 @@ one_factor|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/query_warps.cu
 steps_raw|13:v5_steps|backward_one/v5_steps|backward_one/chain.cuh|mbarrier_wait(&m.raw[st], s / GATED);||steps
 steps_F|13:v5_steps|backward_one/v5_steps|backward_one/chain.cuh|if (s >= 2) mbarrier_wait(&m.again_empty, s - 2);||steps
 steps_gated|13:v5_steps|backward_one/v5_steps|backward_one/chain.cuh|mbarrier_wait(&m.gated_full[st], phase);||steps
-steps_values|13:v5_steps|backward_one/v5_steps|backward_one/chain.cuh|mbarrier_wait(&m.value_full[0], 0);||steps
 steps_dS_empty|13:v5_steps|backward_one/v5_steps|backward_one/chain.cuh|if (s) mbarrier_wait(&m.dS_empty, s - 1);||steps
 steps_both|13:v5_steps|backward_one/v5_steps|backward_one/chain.cuh|mbarrier_wait(&m.dv_full[rs], s / VALUES); // of both||steps
 steps_staged|13:v5_steps|backward_one/v5_steps|backward_one/chain.cuh|if (s) mbarrier_wait(&m.staged, s - 1);||steps
-steps_last|13:v5_steps|backward_one/v5_steps|backward_one/chain.cuh|if (w.steps > 1) mbarrier_wait(&m.again_empty, w.steps - 2);||steps
 steps_sent|13:v5_steps|backward_one/v5_steps|backward_one/chain.cuh|mbarrier_wait(&m.staged, w.steps - 1);||steps
 steps_state|13:v5_steps|backward_one/v5_steps|backward_one/finish.cuh|mbarrier_wait(&m.state_full, s);||steps
 steps_dv|13:v5_steps|backward_one/v5_steps|backward_one/finish.cuh|mbarrier_wait(&m.dv_full[rs], s / VALUES);||steps
