@@ -124,6 +124,45 @@ static void on_the_chain(void)
         100.0 * 4 * K / (6 * K + 4 * C));
 }
 
+/* 10: d beta of the last token; the error that cancelling terms leave, by its table */
+static void cancelling(void)
+{
+    const double e[2] = { 1.917, -0.436 };          /* v_new of chapter 04 */
+    double qk = 0, sum = 0, S[2][2] = { { -0.085, 1.18 }, { -0.78, 0.24 } };
+    for (int i = 0; i < 2; i++) {
+        qk += ex_q[2][i] * ex_k[2][i];
+        for (int j = 0; j < 2; j++)
+            S[i][j] *= exp2(ex_log2_decay[2][i]);
+    }
+    for (int j = 0; j < 2; j++)
+        sum += ex_v[2][j] - S[0][j] * ex_k[2][0] - S[1][j] * ex_k[2][1];
+    say("10.dbeta", "%.4f", qk * sum, -0.6 * (e[0] + e[1]));
+    const double ten = 8.6e-7, twenty = 3.9e-11, left = 1.2e-7 * twenty;
+    say("10.absolute", "%.1e", left, exp(log(1.2e-7) + log(3.9e-11)));
+    say("10.fifty", "%.1e", left / 3.7e-24, 1.2e-7 * (twenty / 3.7e-24));
+    const double single = ldexp(left, 53 - 24), per_unit = log(ten / twenty) / 10;
+    say("10.single", "%.1e", single, left * 0x1p-24 / 0x1p-53);
+    say("10.gate", "%.0f", -10 - log(ten / (10 * single)) / per_unit,
+        -20 + log(10 * single / twenty) / per_unit);
+}
+
+/* 13: bytes of the exchange over four ranks; averages over eight processes */
+static void backward_bytes(void)
+{
+    enum { ranks = 4, heads = 32, D = 128, replicas = 2 };
+    static float half[heads][D][D], partial[heads][1 + D];
+    say("13.gather", "%.0f", (ranks - 1) * 2.0 * sizeof half / 1048576,
+        3 * (B() + BM()) / 1048576);
+    say("13.reuse", "%.0f", (ranks - 1.0) * sizeof half / 1048576, 3 * B() / 1048576);
+    say("13.params", "%.0f", (ranks - 1.0) * sizeof partial, 3 * 4 * 32 * 129);
+    double whole = 0, parts = 0;                    /* 1 per replica, 1/4 per rank */
+    for (int p = 0; p < ranks * replicas; p++) {
+        whole += 1.0 / (ranks * replicas);
+        parts += 1.0 / ranks / (ranks * replicas);
+    }
+    say("13.small", "%.0f", whole / parts, ranks);
+}
+
 /* 06, 08: plans */
 static void plans(void)
 {
@@ -211,6 +250,18 @@ static void kept(void)
                                     * 96 / 1e9, 1411 * 1572864.0 / 1e9);
     say("12.h64", "%.0f", 128 * 256 / 64, 512);
     say("12.h256", "%.0f", 128 * 256 / 256, 128);
+    /* 24 layers of 32 heads, 32768 tokens: the table's bytes, and their sum */
+    const double th = 24.0 * 32 * 32768, state = 4.0 * 128 * 128 / 32768;
+    const double factors = 6 * 128 + 2.5 * 64 + 8 + 12;
+    say("12.model", "%.1f", th * 950 / 1e9, th * (state + factors) / 1e9);
+    say("12.model_light", "%.2f", th * 2 / 1e9, th * state / 1e9);
+    say("12.model_all", "%.1f", th * 1718 / 1e9,
+        th * (state + factors + 2 * 128 + 2.0 * 128 * 128 / 64) / 1e9);
+    int chain = 0;
+    for (int c = 1; c < 8192 / 64; c++)
+        chain++;
+    say("12.fourth", "%.0f", 2.0 * 128 * 128 / (4 * 64), 512 / 4);
+    say("12.chain", "%.0f", chain, 8192 / 64 - 1);
     say("14.rows64", "%.3f", 3 * 2 / 64.0, 0.09375);
     say("14.sums64", "%.3f", 2 * 4 * 5 / 64.0, 0.625);
     say("14.rows256", "%.3f", 3 * 2 / 256.0, 0.0234375);
@@ -269,6 +320,8 @@ int main(void)
     solve();
     lengths();
     on_the_chain();
+    cancelling();
+    backward_bytes();
     plans();
     forms();
     kept();

@@ -1,7 +1,8 @@
-/* roles.c -- a figure of chapter 18: the warp roles of both forward kernels.
+/* roles.c -- a figure of chapter 18: the warp roles of the scan and of the one kernel.
  *
  * Book: chapter 18.  Checked by: make book-lint.  Next: book/figures/backward_roles.c.
- * The order of what each warp does, over two chunks; lengths are not to scale. */
+ * The order of what each warp does, over two chunks or steps; lengths are not to
+ * scale. */
 #include "svg.h"
 
 static const char *const COPY = "fill:var(--wash-d);stroke:var(--d)";
@@ -22,26 +23,6 @@ static void doing(double y, double from, double to, const char *style, const cha
     svg_text(150 + (from + to) / 2, y + 19, "middle", "mono", "%s", what);
 }
 
-static void prepare(double y)
-{
-    svg_text(4, y, "start", "", "chunk_prepare: a chunk and head at a time");
-    lane(y + 14, "one thread", "asks for rows");
-    doing(y + 14, 0, 62, COPY, "rows 0");
-    doing(y + 14, 196, 290, COPY, "rows 1");
-    lane(y + 58, "8 warps", "");
-    doing(y + 58, 64, 136, WORK, "decay");
-    doing(y + 58, 136, 196, TENSOR, "pairs");
-    doing(y + 58, 196, 250, TENSOR, "inverse");
-    doing(y + 58, 250, 306, STORE, "store 0");
-    doing(y + 58, 320, 392, WORK, "decay");
-    doing(y + 58, 392, 448, TENSOR, "pairs");
-    doing(y + 58, 448, 504, TENSOR, "inverse");
-    doing(y + 58, 504, 562, STORE, "store 1");
-    svg_arrow(212, y + 46, 216, y + 57, "var(--ink)");
-    svg_arrow(346, y + 57, 348, y + 46, "var(--ink)");
-    svg_arrow(440, y + 46, 470, y + 57, "var(--ink)");
-}
-
 static void consumer(double y, double at, int chunk)
 {
     char text[24];
@@ -57,7 +38,7 @@ static void consumer(double y, double at, int chunk)
 static void scan(double y)
 {
     static const char *const names[] = { "Aqk", "qg", "A beta, kg", "k~ and v" };
-    svg_text(4, y, "start", "", "scan: a head's state a block");
+    svg_text(4, y, "start", "", "scan of two kernels: four pipelines, two chunks");
     for (int p = 0; p < 4; p++) {
         const double lag[] = { 60, 60, 30, 0 };
         lane(y + 12 + 36 * p, p ? "" : "4 producer warps", "");
@@ -78,15 +59,78 @@ static void scan(double y)
     svg_text(500, y + 246, "start", "soft", "strong arrows: full; pale: released");
 }
 
+/* A barrier: from the role that arrives to the one that waits. */
+static void barrier(double x0, double y0, double x1, double y1, const char *name)
+{
+    svg_arrow(150 + x0, y0, 150 + x1, y1, "var(--ink)");
+    svg_text(150 + x1 + 5, y1 - 3, "start", "soft", "%s", name);
+}
+
+static void triangles(double y, double at, int step)
+{
+    char text[24];
+    snprintf(text, sizeof text, "factor %d", step);
+    doing(y + 92, at, at + 62, WORK, text);
+    snprintf(text, sizeof text, "L, A beta %d", step);
+    doing(y + 136 + 44 * step, at, at + 150, TENSOR, text);
+    snprintf(text, sizeof text, "Aqk %d", step);
+    doing(y + 224, at, at + 100, TENSOR, text);
+}
+
+static void walk(double y, double at, int step)
+{
+    char text[24];
+    snprintf(text, sizeof text, "qf S, kf S %d", step);
+    doing(y, at, at + 86, TENSOR, text);
+    doing(y, at + 86, at + 144, TENSOR, "A beta y");
+    doing(y, at + 144, at + 184, TENSOR, "o, S");
+}
+
+static void one_kernel(double y)
+{
+    svg_text(4, y - 10, "start", "", "one kernel: six stages, two steps");
+    lane(y + 4, "loads", "1 warp");
+    lane(y + 48, "gates", "8 warps");
+    lane(y + 92, "decay", "the warp that loads");
+    lane(y + 136, "inverse", "warp 0: even steps");
+    lane(y + 180, "", "warp 1: odd steps");
+    lane(y + 224, "queries", "1 warp");
+    lane(y + 268, "scan", "8 warps");
+    barrier(46, y + 34, 54, y + 47, "raw");
+    barrier(112, y + 78, 122, y + 91, "gated");
+    barrier(182, y + 122, 190, y + 267, "");
+    barrier(268, y + 166, 276, y + 267, "");
+    barrier(222, y + 254, 300, y + 267, "scored");
+    svg_text(150 + 192, y + 134, "start", "soft", "decayed");
+    svg_text(150 + 277, y + 178, "start", "soft", "inverted");
+    svg_arrow(150 + 440, y + 267, 150 + 452, y + 35, "var(--soft)");
+    svg_text(150 + 456, y + 108, "start", "soft", "empty: stage read,");
+    svg_text(150 + 456, y + 124, "start", "soft", "o 0 has left");
+    for (int i = 0; i < 4; i++) {
+        char text[24];
+        const int step = i < 3 ? i : 6;
+        snprintf(text, sizeof text, "rows %d", step);
+        doing(y + 4, i < 3 ? 52 * i : 448, i < 3 ? 52 * i + 52 : 500, COPY,
+              text);
+    }
+    doing(y + 48, 54, 118, WORK, "gate 0");
+    doing(y + 48, 118, 182, WORK, "gate 1");
+    triangles(y, 122, 0);
+    triangles(y, 224, 1);
+    walk(y + 268, 188, 0);
+    walk(y + 268, 374, 1);
+}
+
 int main(void)
 {
-    svg_begin(720, 420, "Warp roles of chunk_prepare and of the scan",
-              "chunk_prepare: rows arrive, eight warps sum the gate, multiply pairs, "
-              "invert and store; the next rows are asked for meanwhile. Scan: four "
-              "producer warps copy factors ahead; consumer warpgroups make three "
-              "products in series a chunk; the output leaves beside the next.");
-    prepare(18);
-    scan(146);
+    svg_begin(720, 600, "Warp roles of the scan and of the forward in one kernel",
+              "Scan: four producer warps copy factors ahead; consumer warpgroups "
+              "make three products in series a chunk; the output leaves beside the "
+              "next. One kernel: loads, gates, inverse, queries and decay work on "
+              "later steps while the scan multiplies; barriers raw, gated, decayed, "
+              "inverted, scored and empty join them.");
+    scan(18);
+    one_kernel(292);
     svg_end();
     return 0;
 }
