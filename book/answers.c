@@ -49,6 +49,14 @@ static void tolerances(void)
 #undef TOLERANCE
 }
 
+/* 19: growth of the errors that the chapter prints, 16 to 256 chunks */
+static void growth(void)
+{
+    const double from = 1.1e-7, to = 6.2e-7, M16 = 0.9295, M256 = 0.3087;
+    say("19.relative", "%.1f", to / from, exp(log(to) - log(from)));
+    say("19.absolute", "%.1f", to * M256 / (from * M16), to / from / (M16 / M256));
+}
+
 /* 02: where the plain formula of softplus is 0; the factor of a strong gate */
 static void softplus(void)
 {
@@ -287,6 +295,18 @@ static void split(void)
     }
     say("18.heads", "%.0f", last + 1, 132 / 2);
     printf("@answer/18.likely %d\n", likely);
+    /* the forward in one kernel: rounds of blocks, registers */
+    double us = 0;
+    for (int step = 0; step < 8192 / 32; step++)
+        us += 1.75;
+    say("18.one_round", "%.3f", us / 1e3, ceil(96 / 132.0) * 256 * 1.75e-3);
+    say("18.two_rounds", "%.3f", 2 * us / 1e3, ceil(133 / 132.0) * 256 * 1.75e-3);
+    say("18.memory_heads", "%.0f", us * 2.8e6 / (1282.0 * 8192),
+        2.8e12 / (1282 * 32 / 1.75e-6));
+    say("18.range", "%.0f", 16 * 5 / log(2), log2(exp(80)));
+    say("18.launch", "%.0f", 65536 / 512, 128);
+    say("18.registers", "%.0f", 256 * 160 + 256 * 88, 512 * 124);
+    say("18.most", "%.0f", (65536 - 256 * 160) / 256, 2 * 128 - 160);
 }
 
 /* 20: between nodes */
@@ -309,6 +329,12 @@ static void clusters(void)
     say("20.shared", "%.0f", 6 * (B() + BM()) / 8 / 1048576, 3);
     const double us = two_levels(1024, 8), a_rank = us * 1e3 / (HV * sum_ns);
     say("20.tokens", "%.0f", round(a_rank / 100) * 100, round(us / 0.0192 / 100) * 100);
+    say("20.limit", "%.1f", 100 * main_ns / (main_ns + sum_ns), 62.5);
+    say("20.map_ns", "%.2f", main_ns / 0.8 - main_ns, 0.25);
+    const double crossing = 20 + B() / 12.5e3;
+    say("20.crossing", "%.0f", crossing, 20 + 2097152 / 12500.0);
+    say("20.crossing_tokens", "%.0f", round(20 * crossing / (HV * 1.6)) * 1e3,
+        round(crossing / 0.05 / 0.0512 / 1e3) * 1e3);
     say("20.million", "%.0f", a_rank * 1024 / 1e6, us / 0.0192 * 1.024e-3);
 }
 
@@ -317,6 +343,7 @@ int main(void)
     bytes();
     softplus();
     tolerances();
+    growth();
     solve();
     lengths();
     on_the_chain();

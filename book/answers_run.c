@@ -140,6 +140,22 @@ static void forgetting(void)
         fail("19: stochastic rounding has no direction");
 }
 
+/* 19: the error of numbers that are rounded to bf16 once, and of two added errors */
+static void rounded_once(void)
+{
+    double one = 0, two = 0, size = 0;
+    for (int i = 0; i < 400000; i++) {
+        const double x = 1 + uniform(), y = 1 + uniform();
+        const double dx = bf16(x, 0) - x, dy = bf16(y, 0) - y;
+        one += dx * dx;
+        two += (dx + dy) * (dx + dy);
+        size += x * x;
+    }
+    const double by = ldexp(1, -7) / sqrt(12) / sqrt(7.0 / 3);
+    agree("19.once", "%.1f", 1e3 * sqrt(one / size), 1e3 * by, 0.02);
+    agree("19.twice", "%.1f", 1e3 * sqrt(two / size), 1e3 * by * sqrt(2), 0.02);
+}
+
 static double keep_bits(double x, int bits)
 {
     int e;
@@ -300,6 +316,7 @@ int main(void)
     maps();
     forgetting();
     two_of_three();
+    rounded_once();
     const double live = regime(0), strong = regime(1), saturated = regime(2);
     printf("@answer/09.live %.2g\n@answer/09.strong %.2g\n@answer/09.saturated %.2g\n",
            live, strong, saturated);
