@@ -7,14 +7,9 @@
 #ifndef KCP_TEST_13_H
 #define KCP_TEST_13_H
 
-#include "tests/judge/judge.h"
+#include "tests/judge/family_batch.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-enum { N = 6, T = 421, H = 2, HV = 4, K = 8, V = 6, MOST = 12 };
-static const int64_t cu[N + 1] = { 0, 260, 260, 261, 330, 421, 421 };
+enum { K = 8, V = 6 };
 
 enum { Q, KK, VV, G, BETA, A_LOG, DT, H0, DO, DHT, INPUTS };
 enum { O, HT, DQ, DK, DV, DG, DBETA, DA, DDT, DH0, OUTPUTS };
@@ -31,52 +26,40 @@ struct batch {
     enum kcp_save save;
     enum kcp_layout layout;
     struct kcp_plan *plan;
-    const double *in[INPUTS];
-    double *out[OUTPUTS], *params;      /* params: dA_log, ddt_bias of every rank */
+    int out_size[OUTPUTS];
+    double *in[INPUTS], *out[OUTPUTS];
+    double *params;                     /* dA_log, ddt_bias of every rank */
     struct kcp_traffic traffic[MOST], formula[MOST];
     size_t held;
 };
 
-static inline int64_t wide(const struct batch *x)
+static inline int wide(const struct batch *x)
 {
     return x->model == KCP_KDA ? K : 1;
 }
 
-static inline int64_t in_size(const struct batch *x, int j)
-{
-    const int64_t w = wide(x), n[] = {
-        T * H * K, T * H * K, T * HV * V, T * HV * w, T * HV, HV, HV * w,
-        N * HV * K * V, T * HV * V, N * HV * K * V };
-    return n[j];
-}
-
-static inline int64_t out_size(const struct batch *x, int j)
-{
-    const int64_t w = wide(x), n[] = {
-        T * HV * V, N * HV * K * V, T * H * K, T * H * K, T * HV * V, T * HV * w,
-        T * HV, HV, HV * w, N * HV * K * V };
-    return n[j];
-}
-
 /* Inputs that keep the state alive over the whole of the longest sequence. */
-static inline double *draw(struct batch *x)
+static inline int draw(struct batch *x)
 {
-    int64_t all = 0;
-    for (int j = 0; j < INPUTS; j++)
-        all += in_size(x, j);
-    double *p = malloc(sizeof *p * all), *at = p;
+    enum { QK = T * H * K, VALUES = T * HV * V, STATES = N * HV * K * V };
+    const int w = wide(x);
+    const int in_size[] = { QK, QK, VALUES, T * HV * w, T * HV, HV, HV * w, STATES,
+                            VALUES, STATES };
+    const int out_size[] = { VALUES, STATES, QK, QK, VALUES, T * HV * w, T * HV, HV,
+                             HV * w, STATES };
     struct stream s = stream_of(13, "13_backward");
-    for (int j = 0; p && j < INPUTS; j++) {
-        x->in[j] = at;
-        for (int64_t e = 0; e < in_size(x, j); e++, at++)
+    memcpy(x->out_size, out_size, sizeof out_size);
+    for (int j = 0; j < INPUTS; j++) {
+        if (!(x->in[j] = malloc(sizeof(double) * in_size[j]))) return KCP_NO_MEMORY;
+        for (int e = 0; e < in_size[j]; e++)
             switch (j) {
-            case G:     *at = -5 + .5 * normal(&s); break;
-            case BETA:  *at = -1 + normal(&s); break;
-            case A_LOG: *at = log(1 + uniform(&s)); break;
-            default:    *at = normal(&s);
+            case G:     x->in[j][e] = -5 + .5 * normal(&s); break;
+            case BETA:  x->in[j][e] = -1 + normal(&s); break;
+            case A_LOG: x->in[j][e] = log(1 + uniform(&s)); break;
+            default:    x->in[j][e] = normal(&s);
             }
     }
-    return p;
+    return KCP_OK;
 }
 
 static inline struct kcp_forward call(const struct batch *x, struct kcp_comm *comm)
@@ -140,31 +123,34 @@ static inline int body(struct kcp_comm *comm, void *arg)
 
 static inline void drop(struct batch *x)
 {
-    for (int j = 0; j < OUTPUTS; j++)
-        free(x->out[j]);
+    arrays_free(x->out, OUTPUTS);
     free(x->params);
     kcp_plan_free(x->plan);
 }
 
+static inline void drop_inputs(struct batch *x)
+{
+    arrays_free(x->in, INPUTS);
+}
+
 static inline int go(struct batch *x, char *why)
 {
-    int status = kcp_plan_make(&x->plan, N, cu, x->R, x->cuts, x->L, 16, 0, NULL);
-    const int64_t params = HV * (1 + wide(x));
+    int status = kcp_plan_make(&x->plan, N, cu, x->R, x->cuts, x->L, C, 0, NULL);
     why[0] = 0;
-    x->params = malloc(sizeof(double) * x->R * params);
-    for (int j = 0; j < OUTPUTS; j++)
-        if ((x->out[j] = malloc(sizeof(double) * out_size(x, j))))
-            memset(x->out[j], 0xff, sizeof(double) * out_size(x, j));
-        else
-            status = KCP_NO_MEMORY;
-    if (!status && !x->params)
-        status = KCP_NO_MEMORY;
+    x->params = malloc(sizeof(double) * x->R * HV * (1 + wide(x)));
+    if (!x->params || outputs_add(x->out, x->out_size, OUTPUTS)) return KCP_NO_MEMORY;
     status = status ? status : kcp_threads_run(x->R, body, x, why, 160);
     if (!status) {
         memcpy(x->out[DA], x->params, sizeof(double) * HV);
         memcpy(x->out[DDT], x->params + HV, sizeof(double) * HV * wide(x));
     }
     return status;
+}
+
+/* The worst relative RMS of an output against another run's; -1: all bits are equal. */
+static inline double apart(const struct batch *a, const struct batch *b, int *worst)
+{
+    return outputs_apart(a->out, b->out, a->out_size, OUTPUTS, worst);
 }
 
 #endif

@@ -6,108 +6,47 @@
  */
 #include "batch.h"
 #include "core/split.h"
+#include "tests/judge/family_cuts.h"
 
-/* The worst relative RMS of an output against another run's; -1: all bits are equal. */
-static double apart(const struct batch *a, const struct batch *b, int *worst)
+static int take_kind(struct batch *x, int kind)
 {
-    double most = -1;
-    for (int j = 0; j < OUTPUTS; j++) {
-        const int64_t n = out_size(a, j);
-        double d = 0, r = 0;
-        if (memcmp(a->out[j], b->out[j], sizeof(double) * n) == 0)
-            continue;
-        for (int64_t e = 0; e < n; e++) {
-            d += (a->out[j][e] - b->out[j][e]) * (a->out[j][e] - b->out[j][e]);
-            r += b->out[j][e] * b->out[j][e];
-        }
-        const double err = r > 0 ? sqrt(d / r) : NAN;
-        if (!(err <= most)) {
-            most = err;
-            *worst = j;
-        }
-    }
-    return most;
+    x->model = kind ? KCP_GDN : KCP_KDA;
+    return kind < 2;
 }
 
-/* Runs x and compares it with `to`, bit by bit or within tol. */
-static int hold(struct kcp_report *rep, struct batch x, const struct batch *to,
-                double tol, const char *what)
+static void take_options(struct batch *x) { }
+
+static void name_run(const struct batch *x, char name[40])
 {
-    char why[160];
-    int worst = 0;
-    const int status = go(&x, why);
-    const double err = status ? NAN : apart(&x, to, &worst);
-    EXPECT(rep, !status, "%s, R = %d: status %d, %s", what, x.R, status, why);
-    EXPECT(rep, status || err <= tol, "%s, %s %s, R = %d, L = %lld: %s differs by %.2g",
-           what, x.model ? "GDN" : "KDA", kcp_form_names[x.form], x.R, (long long)x.L,
-           out_name[worst], err);
-    for (int r = 1; !status && r < x.R; r++)
-        EXPECT(rep, memcmp(x.params + r * HV * (1 + wide(&x)), x.params,
-                           sizeof(double) * HV * (1 + wide(&x))) == 0,
+    snprintf(name, 40, "%s", model_name[x->model]);
+}
+
+static void hold_more(struct kcp_report *rep, const struct batch *x, const char *what)
+{
+    const int params = HV * (1 + wide(x));
+    for (int r = 1; r < x->R; r++)
+        EXPECT(rep, !memcmp(x->params + r * params, x->params, sizeof(double) * params),
                "%s: rank %d has other parameter gradients than rank 0", what, r);
-    drop(&x);
-    return status == KCP_NO_MEMORY ? status : KCP_OK;
 }
 
-/* Calls each(to) with one reference run of both models. */
-static int both(struct kcp_report *rep, struct batch x,
-                int (*with)(struct kcp_report *, struct batch, const struct batch *))
+static int against_one(struct kcp_report *rep, struct batch x, const struct batch *one)
 {
-    int status = KCP_OK;
-    for (int model = 0; model < 2 && !status; model++) {
-        char why[160];
-        x.model = model ? KCP_GDN : KCP_KDA;
-        double *inputs = draw(&x);
-        struct batch one = x;
-        status = inputs ? go(&one, why) : KCP_NO_MEMORY;
-        EXPECT(rep, !status, "the run to compare with: status %d, %s", status, why);
-        status = status ? status : with(rep, x, &one);
-        drop(&one);
-        free(inputs);
-    }
-    return status;
-}
-
-static const int64_t uneven[] = { 0, 3, 3, 130, 131, 205, 263, 421 };
-static const int64_t late[] = { 0, 0, 0, 64, 400, 421, 421 };
-
-static int cut_anyhow(struct kcp_report *rep, struct batch x, const struct batch *one)
-{
-    int status = KCP_OK;
-    for (int form = 0; form < KCP_FORMS && !status; form++)
-        for (int R = 2; R <= MOST && !status; R += R < 5 ? 1 : 7) {
-            x.form = form; x.R = R; x.cuts = NULL;
-            status = hold(rep, x, one, 1e-12, "even cuts against one rank");
-        }
-    for (int form = 0; form < KCP_FORMS && !status; form++) {
-        x.form = form; x.R = 7; x.cuts = uneven;
-        status = hold(rep, x, one, 1e-12, "uneven cuts, an empty rank");
-        x.R = 6; x.cuts = late;
-        status = status ? status : hold(rep, x, one, 1e-12, "empty ranks at both ends");
-    }
-    return status;
+    return cut_anyhow(rep, x, one, 2, "even cuts against one rank");
 }
 
 static int one_rank(struct kcp_report *rep)
 {
-    return both(rep, (struct batch){ .R = 1 }, cut_anyhow);
+    return each(rep, (struct batch){ .R = 1 }, against_one);
 }
 KCP_CHECK(check_13_one_rank) = { "13_backward", "one_rank",
     "2..12 ranks, uneven cuts, empty ranks, every form: within 1e-12 of one rank",
     one_rank };
 
-static int cut_canonically(struct kcp_report *rep, struct batch x,
-                           const struct batch *one)
+static int save_canonically(struct kcp_report *rep, struct batch x,
+                            const struct batch *one)
 {
-    static const int R[] = { 1, 2, 3, 4, 8 };
-    int status = KCP_OK;
-    for (int form = 0; form < KCP_FORMS && !status; form++)
-        for (int j = 0; j < 5 && !status && kcp_form_in_order(form); j++) {
-            x.form = form; x.R = R[j];
-            status = hold(rep, x, one, -1, "canonical segments");
-        }
+    int status = cut_canonically(rep, x, one);
     x.form = KCP_ALL_GATHER; x.R = 7; x.cuts = uneven;
-    status = status ? status : hold(rep, x, one, -1, "canonical segments, moved cuts");
     x.save = KCP_SAVE_ALL;
     status = status ? status : hold(rep, x, one, -1, "canonical segments, save-all");
     x.save = KCP_SAVE_LIGHT;
@@ -118,7 +57,7 @@ static int cut_canonically(struct kcp_report *rep, struct batch x,
 
 static int canonical(struct kcp_report *rep)
 {
-    return both(rep, (struct batch){ .R = 1, .L = 48 }, cut_canonically);
+    return each(rep, (struct batch){ .R = 1, .L = 48 }, save_canonically);
 }
 KCP_CHECK(check_13_canonical) = { "13_backward", "canonical",
     "canonical segments: the same bits for R = 1, 2, 3, 4, 8, dA_log, ddt_bias too",
@@ -141,7 +80,7 @@ static int keep_more(struct kcp_report *rep, struct batch x, const struct batch 
 static int modes(struct kcp_report *rep)
 {
     const struct batch x = { .R = 5, .layout = KCP_VK };
-    return both(rep, x, keep_more);
+    return each(rep, x, keep_more);
 }
 KCP_CHECK(check_13_modes) = { "13_backward", "modes",
     "run twice and in all memory modes the same bits; reuse_M within 1e-12", modes };
@@ -149,33 +88,36 @@ KCP_CHECK(check_13_modes) = { "13_backward", "modes",
 /* dht and h0 in [V,K] layout give the same results as in [K,V]. */
 static int layouts(struct kcp_report *rep)
 {
-    struct batch kv = { .R = 4 }, vk = { .R = 4, .layout = KCP_VK };
-    const int64_t n = out_size(&kv, DH0), shift[] = { H0, DHT };
-    char why[160];
-    double *inputs = draw(&kv), *turned = malloc(sizeof(double) * 2 * n);
-    int status = inputs && turned ? KCP_OK : KCP_NO_MEMORY, differ = 0;
+    enum { n = N * HV * K * V };
+    const int turn[] = { H0, DHT };
+    struct batch kv = { .R = 4 };
+    char why[160] = "";
+    double *turned = malloc(sizeof(double) * 2 * n);
+    int status = turned ? draw(&kv) : KCP_NO_MEMORY, differ = 0;
+    struct batch vk = kv;
 
-    memcpy(vk.in, kv.in, sizeof kv.in);
+    vk.layout = KCP_VK;
     for (int j = 0; j < 2 && !status; j++) {
-        for (int64_t e = 0; e < n; e++)
+        for (int e = 0; e < n; e++)
             turned[j * n + e / (K * V) * K * V + e % V * K + e / V % K]
-                = kv.in[shift[j]][e];
-        vk.in[shift[j]] = turned + j * n;
+                = kv.in[turn[j]][e];
+        vk.in[turn[j]] = turned + j * n;
     }
     status = status ? status : go(&kv, why);
     status = status ? status : go(&vk, why);
-    for (int64_t e = 0; e < n && !status; e++) {
-        const int64_t at = e / (K * V) * K * V + e % V * K + e / V % K;
+    for (int e = 0; e < n && !status; e++) {
+        const int at = e / (K * V) * K * V + e % V * K + e / V % K;
         differ += kv.out[DH0][e] != vk.out[DH0][at] || kv.out[HT][e] != vk.out[HT][at];
     }
     EXPECT(rep, !status, "status %d, %s", status, why);
     EXPECT(rep, !differ, "%d elements of ht and dh0 differ between layouts", differ);
     EXPECT(rep, status || !memcmp(kv.out[DQ], vk.out[DQ],
-                                  sizeof(double) * out_size(&kv, DQ)),
+                                  sizeof(double) * kv.out_size[DQ]),
            "dq depends on the layout of the states");
     drop(&kv);
     drop(&vk);
-    free(inputs); free(turned);
+    drop_inputs(&kv);
+    free(turned);
     return status == KCP_NO_MEMORY ? status : KCP_OK;
 }
 KCP_CHECK(check_13_layouts) = { "13_backward", "layouts",
@@ -185,14 +127,14 @@ KCP_CHECK(check_13_layouts) = { "13_backward", "layouts",
 static int foreign(struct kcp_report *rep)
 {
     struct batch x = { .R = 4, .spoil = 3 };
-    char why[160];
-    double *inputs = draw(&x);
-    const int status = inputs ? go(&x, why) : KCP_NO_MEMORY;
+    char why[160] = "";
+    int status = draw(&x);
+    status = status ? status : go(&x, why);
     EXPECT(rep, status == KCP_MISMATCH, "status %d, not KCP_MISMATCH; %s", status, why);
     EXPECT(rep, strstr(why, "rank 2") && strstr(why, "format 9.1, written by ref"),
            "the reason says only \"%s\"", why);
     drop(&x);
-    free(inputs);
+    drop_inputs(&x);
     return KCP_OK;
 }
 KCP_CHECK(check_13_foreign) = { "13_backward", "foreign",
@@ -205,9 +147,9 @@ static int traffic(struct kcp_report *rep)
     int64_t sent[2] = { 0, 0 };
     for (int j = 0; j < 8; j++) {
         struct batch x = { .R = 4, .form = j % 4, .reuse_M = j / 4 };
-        char why[160];
-        double *inputs = draw(&x);
-        const int status = inputs ? go(&x, why) : KCP_NO_MEMORY;
+        char why[160] = "";
+        int status = draw(&x);
+        status = status ? status : go(&x, why);
         const int64_t sums = (x.R - 1) * sizeof(double) * HV * (1 + K);
         EXPECT(rep, !status, "status %d, %s", status, why);
         int most = 1;
@@ -221,7 +163,7 @@ static int traffic(struct kcp_report *rep)
             sent[x.reuse_M] += x.form == KCP_ALL_GATHER ? x.formula[r].bytes : 0;
         }
         drop(&x);
-        free(inputs);
+        drop_inputs(&x);
     }
     EXPECT(rep, sent[1] * (K + V) == sent[0] * V, "reuse_M sends %lld of %lld bytes, "
            "not V / (K+V) of them", (long long)sent[1], (long long)sent[0]);

@@ -3,99 +3,57 @@
  * Book: chapter 15.  Checked by: itself, it can fail.  Next: tests/15_scan/more.c.
  */
 #include "run.h"
+#include "tests/judge/family_cuts.h"
 
-/* Runs x and compares it with `to`, bit by bit (tol < 0) or within tol. */
-static int hold(struct kcp_report *rep, struct batch x, const struct batch *to,
-                double tol, const char *what)
+static int take_kind(struct batch *x, int kind)
 {
-    char why[160];
-    int worst = 0;
-    const int status = go(&x, why);
-    const double err = status ? NAN : apart(&x, to, &worst);
-    EXPECT(rep, !status, "%s, R = %d: status %d, %s", what, x.R, status, why);
-    EXPECT(rep, status || err <= tol, "%s, %s, walk %d, R = %d, L = %lld: %s differs "
-           "by %.2g", what, kcp_form_names[x.form], x.walk, x.R, (long long)x.L,
-           out_name[worst], err);
-    for (int r = 0; r < x.R && !status && !x.oracle; r++)
-        EXPECT(rep, x.traffic[r].bytes == x.formula[r].bytes &&
-               x.traffic[r].messages == x.formula[r].messages &&
-               x.traffic[r].collectives == x.formula[r].collectives,
+    x->no_masks = kind == 1;
+    x->masks = x->no_masks ? 0 : kind;
+    return kind < 4;
+}
+
+/* With canonical segments the walk remains as it is. */
+static void take_options(struct batch *x)
+{
+    if (x->L)
+        return;
+    x->oracle = 0;
+    x->walk = x->R % 3;
+    if (x->cuts)
+        x->walk = (x->form + (x->cuts != uneven)) % 3;
+}
+
+static void name_run(const struct batch *x, char name[40])
+{
+    snprintf(name, 40, "masks %d, walk %d", x->masks, x->walk);
+}
+
+static void hold_more(struct kcp_report *rep, const struct batch *x, const char *what)
+{
+    for (int r = 0; r < x->R && !x->oracle; r++)
+        EXPECT(rep, x->traffic[r].bytes == x->formula[r].bytes &&
+               x->traffic[r].messages == x->formula[r].messages &&
+               x->traffic[r].collectives == x->formula[r].collectives,
                "%s, rank %d sent %lld bytes, not %lld", what, r,
-               (long long)x.traffic[r].bytes, (long long)x.formula[r].bytes);
-    drop(&x);
-    return status == KCP_NO_MEMORY ? status : KCP_OK;
+               (long long)x->traffic[r].bytes, (long long)x->formula[r].bytes);
 }
 
-/* Calls the check with one reference run of x per kind of masks. */
-static int each(struct kcp_report *rep, struct batch x,
-                int (*with)(struct kcp_report *, struct batch, const struct batch *))
+static int against_tokens(struct kcp_report *rep, struct batch x,
+                          const struct batch *one)
 {
-    int status = KCP_OK;
-    for (int masks = 0; masks < 4 && !status; masks++) {
-        char why[160];
-        x.no_masks = masks == 1;
-        status = draw(&x, masks == 1 ? 0 : masks);
-        struct batch one = x;
-        status = status ? status : go(&one, why);
-        EXPECT(rep, !status, "what to compare with: status %d", status);
-        status = status ? status : with(rep, x, &one);
-        drop(&one);
-        drop_inputs(&x);
-    }
-    return status;
-}
-
-static const int64_t fine[] = { 0, 20, 21, 22, 24, 30, 31, 40, 50, 60, 61, 300, 421 };
-
-static int cut_anyhow(struct kcp_report *rep, struct batch x, const struct batch *one)
-{
-    int status = KCP_OK;
-    x.oracle = 0;
-    for (int form = 0; form < KCP_FORMS && !status; form++)
-        for (int R = 1; R <= MOST && !status; R += R < 5 ? 1 : 7) {
-            x.form = form;
-            x.R = R;
-            x.cuts = NULL;
-            x.walk = R % 3;
-            status = hold(rep, x, one, 1e-12, "even cuts against token by token");
-        }
-    for (int form = 0; form < KCP_FORMS && !status; form++) {
-        x.form = form;
-        x.R = 7;
-        x.cuts = uneven;
-        x.walk = form % 3;
-        status = hold(rep, x, one, 1e-12, "uneven cuts, an empty rank");
-        x.R = 6;
-        x.cuts = late;
-        x.walk = (form + 1) % 3;
-        status = status ? status : hold(rep, x, one, 1e-12, "empty ranks at both ends");
-        x.R = 12; x.cuts = fine;
-        status = status ? status : hold(rep, x, one, 1e-12, "ranks that drop it all");
-    }
-    return status;
+    static const int64_t fine[] = { 0, 20, 21, 22, 24, 30, 31, 40, 50, 60, 61, 300,
+                                    421 };
+    const int status = cut_anyhow(rep, x, one, 1, "even cuts against token by token");
+    return status ? status : cut_at(rep, x, one, 12, fine, "ranks that drop it all");
 }
 
 static int every_cut(struct kcp_report *rep)
 {
-    return each(rep, (struct batch){ .R = 1, .oracle = 1 }, cut_anyhow);
+    return each(rep, (struct batch){ .R = 1, .oracle = 1 }, against_tokens);
 }
 KCP_CHECK(check_15_every_cut) = { "15_scan", "every_cut",
     "1..12 ranks, uneven, empty, all dropped, every form and walk: o, ht, ot, all "
     "gradients within 1e-12 of the token recurrence, bytes by formula", every_cut };
-
-static int cut_canonically(struct kcp_report *rep, struct batch x,
-                           const struct batch *one)
-{
-    static const int R[] = { 1, 2, 3, 4, 8 };
-    int status = KCP_OK;
-    for (int form = 0; form < KCP_FORMS && !status; form++)
-        for (int j = 0; j < 5 && !status && kcp_form_in_order(form); j++) {
-            x.form = form; x.R = R[j];
-            status = hold(rep, x, one, -1, "canonical segments");
-        }
-    x.form = KCP_ALL_GATHER; x.R = 7; x.cuts = uneven;
-    return status ? status : hold(rep, x, one, -1, "canonical segments, moved cuts");
-}
 
 static int canonical(struct kcp_report *rep)
 {

@@ -49,9 +49,9 @@ static int stream_one(struct kcp_report *rep, enum kcp_walk walk)
 {
     enum { s = 4, kv = HV * K * V, row = HV * V };
     static const int64_t at[] = { 330, 331, 361, 421 };
-    struct batch x = { .walk = walk, .R = 1 }, y;
+    struct batch x = { .walk = walk, .R = 1, .masks = 3 }, y;
     char why[160];
-    int worst = 0, status = draw(&x, 3);
+    int worst = 0, status = draw(&x);
     status = status ? status : go(&x, why);
     y = x; y.sums = NULL;
     double *S = calloc(8 * (kv + row), sizeof *S), *O_ = S + 8 * kv;
@@ -124,10 +124,9 @@ static int by_length(struct kcp_report *rep)
 {
     const struct kcp_mapops counting = { "counting", 8, ref_mapops.apply, counts,
                                          ref_mapops.copy, NULL, 0 };
-    struct batch x = { .R = 1, .ops = &counting };
-    int status = draw(&x, 2), turn = 0, turns = 0;
-    for (int j = 0; j < OUTPUTS && !status; j++)
-        if (!(x.out[j] = malloc(sizeof(double) * out_size[j]))) status = KCP_NO_MEMORY;
+    struct batch x = { .R = 1, .ops = &counting, .masks = 2 };
+    int status = draw(&x), turn = 0, turns = 0;
+    status = status ? status : outputs_add(x.out, out_size, OUTPUTS);
     for (int n = 1; n <= 80 && !status; n++) {
         const int by_scan = compositions(&x, KCP_BLELLOCH, n);
         const int by_auto = compositions(&x, KCP_AUTO, n);
@@ -172,7 +171,7 @@ static int is_kda(struct kcp_report *rep)
 {
     struct batch x = { .walk = KCP_BLELLOCH, .R = 3, .no_masks = 1 }, y;
     char why[160];
-    int worst = 0, status = draw(&x, 0);
+    int worst = 0, status = draw(&x);
     status = status ? status : go(&x, why);
     double *g = malloc(sizeof *g * 2 * (KEYS + T * HV)), *beta = g + 2 * KEYS;
     double *dg = g + KEYS, *dbeta = beta + T * HV;

@@ -9,7 +9,7 @@
 
 #include "tests/judge/family_batch.h"
 
-enum { D = 3 };
+enum { K = 6, V = 5, D = 3 };
 
 enum { Q, KEY, VAL, SPIKE, ABASE, BBASE, WA, WB, H0, O0, DO, DHT, DOT, INPUTS };
 enum { O, HT, OT, DQ, DK, DV, DSPIKE, DABASE, DBBASE, DWA, DWB, DH0, DO0, OUTPUTS };
@@ -26,7 +26,7 @@ static const int out_size[] = { VALUES, STATES, ROWS, QK, QK, VALUES, SPIKES, KE
 
 struct batch {
     enum kcp_walk walk;
-    int R, oracle, no_masks;
+    int R, oracle, masks, no_masks;         /* masks: of struct kcase */
     int64_t L;
     const int64_t *cuts;
     enum kcp_form form;
@@ -39,9 +39,9 @@ struct batch {
 };
 
 /* Inputs of the judge's live regime, long runs dropped; spikes 0 or 1. */
-static inline int draw(struct batch *x, int masks)
+static inline int draw(struct batch *x)
 {
-    struct kcase k = { .regime = LIVE, .seed = 15, .masks = masks, .spike = 1 };
+    struct kcase k = { .regime = LIVE, .seed = 15, .masks = x->masks, .spike = 1 };
     struct tensor_set b = { .n = 0 };
     k.call = (struct kcp_call){ .T = T, .N = N, .H = H, .HV = HV, .K = K, .V = V,
                                 .C = C, .D = D, .KG = K };

@@ -4,92 +4,48 @@
  * Next: tests/16_family/relatives.c.
  */
 #include "run.h"
+#include "tests/judge/family_cuts.h"
 
-static const enum kcp_model models[] = { KCP_DPLR, KCP_GDN2, KCP_GLA };
-
-/* Runs x and compares it with `to`, bit by bit or within tol. */
-static int hold(struct kcp_report *rep, struct batch x, const struct batch *to,
-                double tol, const char *what)
+static int take_kind(struct batch *x, int kind)
 {
-    char why[160];
-    int worst = 0;
-    const int status = go(&x, why);
-    const double err = status ? NAN : apart(&x, to, &worst);
-    EXPECT(rep, !status, "%s, R = %d: status %d, %s", what, x.R, status, why);
-    EXPECT(rep, status || err <= tol, "%s, %s %s, R = %d, L = %lld: %s differs by %.2g",
-           what, model_name[x.model], kcp_form_names[x.form], x.R, (long long)x.L,
-           out_name[worst], err);
-    for (int r = 0; r < x.R && !status; r++)
-        EXPECT(rep, x.walk || x.traffic[r].bytes == x.formula[r].bytes,
+    if (kind < 3)
+        x->model = models[kind];
+    return kind < 3;
+}
+
+/* Of canonical segments every other number of ranks keeps its initial states. */
+static void take_options(struct batch *x)
+{
+    x->walk = 0;
+    x->keep = x->L ? x->R == 2 || x->R == 4 : x->cuts == late;
+}
+
+static void name_run(const struct batch *x, char name[40])
+{
+    snprintf(name, 40, "%s", model_name[x->model]);
+}
+
+static void hold_more(struct kcp_report *rep, const struct batch *x, const char *what)
+{
+    for (int r = 0; r < x->R; r++)
+        EXPECT(rep, x->walk || x->traffic[r].bytes == x->formula[r].bytes,
                "%s, rank %d sent %lld bytes, not %lld", what, r,
-               (long long)x.traffic[r].bytes, (long long)x.formula[r].bytes);
-    drop(&x);
-    return status == KCP_NO_MEMORY ? status : KCP_OK;
+               (long long)x->traffic[r].bytes, (long long)x->formula[r].bytes);
 }
 
-/* Calls the check with one reference run per model. */
-static int each(struct kcp_report *rep, struct batch x,
-                int (*with)(struct kcp_report *, struct batch, const struct batch *))
+static int against_tokens(struct kcp_report *rep, struct batch x,
+                          const struct batch *one)
 {
-    int status = KCP_OK;
-    for (int j = 0; j < 3 && !status; j++) {
-        char why[160];
-        x.model = models[j];
-        status = draw(&x);
-        struct batch one = x;
-        one.cuts = NULL;
-        status = status ? status : go(&one, why);
-        EXPECT(rep, !status, "%s to compare with: status %d", model_name[x.model],
-               status);
-        status = status ? status : with(rep, x, &one);
-        drop(&one);
-        drop_inputs(&x);
-    }
-    return status;
-}
-
-
-static int cut_anyhow(struct kcp_report *rep, struct batch x, const struct batch *one)
-{
-    int status = KCP_OK;
-    x.walk = 0;
-    for (int form = 0; form < KCP_FORMS && !status; form++)
-        for (int R = 1; R <= MOST && !status; R += R < 5 ? 1 : 7) {
-            x.form = form; x.R = R; x.cuts = NULL;
-            status = hold(rep, x, one, 1e-12, "even cuts against token by token");
-        }
-    for (int form = 0; form < KCP_FORMS && !status; form++) {
-        x.form = form; x.R = 7; x.cuts = uneven; x.keep = 0;
-        status = hold(rep, x, one, 1e-12, "uneven cuts, an empty rank");
-        x.R = 6; x.cuts = late; x.keep = 1;
-        status = status ? status : hold(rep, x, one, 1e-12, "empty ranks at both ends");
-    }
-    return status;
+    return cut_anyhow(rep, x, one, 1, "even cuts against token by token");
 }
 
 static int every_cut(struct kcp_report *rep)
 {
-    return each(rep, (struct batch){ .R = 1, .walk = 1 }, cut_anyhow);
+    return each(rep, (struct batch){ .R = 1, .walk = 1 }, against_tokens);
 }
 KCP_CHECK(check_16_every_cut) = { "16_family", "every_cut",
     "1..12 ranks, uneven, empty, every form: o, ht, all gradients within 1e-12 of the "
     "token recurrence", every_cut };
-
-static int cut_canonically(struct kcp_report *rep, struct batch x,
-                           const struct batch *one)
-{
-    static const int R[] = { 1, 2, 3, 4, 8 };
-    int status = KCP_OK;
-    for (int form = 0; form < KCP_FORMS && !status; form++)
-        for (int j = 0; j < 5 && !status && kcp_form_in_order(form); j++) {
-            x.form = form;
-            x.R = R[j];
-            x.keep = j & 1;
-            status = hold(rep, x, one, -1, "canonical segments");
-        }
-    x.form = KCP_ALL_GATHER; x.R = 7; x.cuts = uneven;
-    return status ? status : hold(rep, x, one, -1, "canonical segments, moved cuts");
-}
 
 static int canonical(struct kcp_report *rep)
 {

@@ -19,16 +19,6 @@ static int kda(const struct batch *x, const double *beta, double *o, double *ht)
     return ref_step(&a);
 }
 
-static double worst_of(const double *x, const double *y, int n)
-{
-    double d = 0, r = 0;
-    for (int e = 0; e < n; e++) {
-        d += (x[e] - y[e]) * (x[e] - y[e]);
-        r += y[e] * y[e];
-    }
-    return sqrt(d / r);
-}
-
 /* Expresses KDA as a model of the family. DPLR: a = exp(g) k, b = -beta k, and beta v
  * for v. GDN-2: b = omega = beta. */
 static void tell(struct batch *x, const double *beta)
@@ -67,10 +57,9 @@ static int relatives(struct kcp_report *rep)
         status = status ? status : kda(&x, beta, o, ht);
         tell(&x, beta);
         status = status ? status : go(&x, why);
-        const double eo = status ? NAN : worst_of(x.out[O], o, VALUES);
-        const double eh = status ? NAN : worst_of(x.out[HT], ht, STATES);
-        EXPECT(rep, eo < 1e-12 && eh < 1e-12, "KDA as %s: o %.2g, ht %.2g",
-               name[j],
+        const double eo = status ? NAN : rms_apart(x.out[O], o, VALUES);
+        const double eh = status ? NAN : rms_apart(x.out[HT], ht, STATES);
+        EXPECT(rep, eo < 1e-12 && eh < 1e-12, "KDA as %s: o %.2g, ht %.2g", name[j],
                eo, eh);
         drop(&x);
         drop_inputs(&x);
@@ -99,8 +88,8 @@ static int degenerate(struct kcp_report *rep)
         for (int e = 0; e < VALUES; e++) x.in[OMEGA][e] = 1;
         status = status ? status : go(&x, why);
         for (int i = 0; i < 7 && !status; i++) {
-            const double e = worst_of(x.out[shared[i]], gla.out[shared[i]],
-                                      out_size[shared[i]]);
+            const double e = rms_apart(x.out[shared[i]], gla.out[shared[i]],
+                                       out_size[shared[i]]);
             EXPECT(rep, e < 1e-12, "%s with b = 0 is not GLA: %s differs by %.2g",
                    j ? "GDN-2" : "DPLR", out_name[shared[i]], e);
         }
@@ -135,11 +124,11 @@ static int lines_of(const char *path, const char *from, const char *to)
 /* A model fits on one page of 50 lines. */
 static int short_enough(struct kcp_report *rep)
 {
-    const char *const models[] = { "ref/16_dplr.c", "ref/16_gdn2.c", "ref/16_gla.c" };
+    const char *const file[] = { "ref/16_dplr.c", "ref/16_gdn2.c", "ref/16_gla.c" };
     if (lines_of("ref/16_family.c", NULL, NULL) < 0) return KCP_NA;
     for (int j = 0; j < 3; j++) {
-        const int n = lines_of(models[j], NULL, NULL);
-        EXPECT(rep, n > 0 && n <= 150, "%s: %d lines, not 1 .. 150", models[j], n);
+        const int n = lines_of(file[j], NULL, NULL);
+        EXPECT(rep, n > 0 && n <= 150, "%s: %d lines, not 1 .. 150", file[j], n);
     }
     const int n = lines_of("book/16-family.md", "# The recipe", "# ");
     EXPECT(rep, n > 0 && n <= 50, "the recipe: %d lines, not 1 .. 50", n);

@@ -11,6 +11,8 @@
 #include "ref/16_family.h"
 #include "layer.h"
 
+enum { K = 6, V = 5 };
+static const enum kcp_model models[] = { KCP_DPLR, KCP_GDN2, KCP_GLA };
 
 enum { Q, KEY, VAL, G, A, B, OMEGA, H0, DO, DHT, INPUTS };
 enum { O, HT, DQ, DK, DV, DG, DA, DB, DOMEGA, DH0, OUTPUTS };
@@ -21,13 +23,13 @@ enum { QK = T * H * K, KEYS = T * HV * K, VALUES = T * HV * V,
 static const int in_size[] = { QK, QK, VALUES, KEYS, KEYS, KEYS, VALUES, STATES, VALUES,
                                STATES };
 static const int out_size[] = { VALUES, STATES, QK, QK, VALUES, KEYS, KEYS, KEYS,
-                                VALUES,
-                                STATES };
+                                VALUES, STATES };
 
 struct batch {
     enum kcp_model model;
     int R, keep, walk;                  /* keep: h_kept is given; walk: the oracle */
     int by_layer;                       /* call through layer.h */
+    int sequences;                      /* of the plan; 0: all N */
     enum kcp_spread spread;             /* owners; 0: cuts */
     const struct kcp_mapops *ops;       /* NULL: the reference's */
     int64_t L;
@@ -55,8 +57,7 @@ static inline int draw(struct batch *x)
     static const char *const name[] = { "q", "k", "v", "g", "a", "b", "omega", "h0",
                                         "do_", "dht" };
     k.call = (struct kcp_call){ .T = T, .N = N, .H = H, .HV = HV, .K = K, .V = V,
-                                .C = C,
-                                .KG = K, .model = x->model };
+                                .C = C, .KG = K, .model = x->model };
     k.with_h0 = k.with_dht = 1;
     memcpy(k.cu, cu, sizeof cu);
     inputs_draw(&b, &k, stage_find("16"), KCP_F64);
@@ -74,9 +75,9 @@ static inline struct kcp_family call(const struct batch *x, struct kcp_comm *com
     const struct kcp_context *c = &x->plan->ctx[comm->r];
     const int64_t t = c->begin, qk = t * H * K, key = t * HV * K, value = t * HV * V;
     return (struct kcp_family){
-        .T = c->end - c->begin, .N = N, .NS = c->NS, .NC = c->NC, .R = x->R,
-        .r = comm->r, .H = H, .HV = HV, .K = K, .V = V, .C = C, .KG = K,
-        .model = x->model, .scale = 0.4, .form = x->form, .blocks = 2,
+        .T = c->end - c->begin, .N = x->sequences ? x->sequences : N, .NS = c->NS,
+        .NC = c->NC, .R = x->R, .r = comm->r, .H = H, .HV = HV, .K = K, .V = V, .C = C,
+        .KG = K, .model = x->model, .scale = 0.4, .form = x->form, .blocks = 2,
         .plan = x->plan, .comm = comm,
         .ops = x->ops ? x->ops : &ref_mapops,
         .cu = c->cu, .cn = c->cn, .sc = c->sc,
@@ -139,6 +140,22 @@ static inline int go(struct batch *x, char *why)
 static inline double apart(const struct batch *a, const struct batch *b, int *worst)
 {
     return outputs_apart(a->out, b->out, out_size, OUTPUTS, worst);
+}
+
+/* Runs both; all bits must be equal. */
+static inline int same_bits(struct kcp_report *rep, struct batch x, struct batch y)
+{
+    char why[160] = "";
+    int worst = 0, status = go(&x, why);
+    if (!status) status = go(&y, why);
+    const double err = status ? NAN : apart(&x, &y, &worst);
+    EXPECT(rep, !status, "%s %s, R = %d: status %d, %s", model_name[x.model],
+           kcp_form_names[x.form], x.R, status, why);
+    EXPECT(rep, err < 0, "%s %s, R = %d: %s differs by %.2g", model_name[x.model],
+           kcp_form_names[x.form], x.R, out_name[worst], err);
+    drop(&x);
+    drop(&y);
+    return status;
 }
 
 #endif

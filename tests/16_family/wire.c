@@ -5,7 +5,6 @@
  */
 #include "run.h"
 
-static const enum kcp_model models[] = { KCP_DPLR, KCP_GDN2, KCP_GLA };
 /* Cuts of the first sequence; every rank holds some of its tokens. */
 static const int64_t cuts[] = { 0, 50, 100, 131, 200, 260 };
 
@@ -22,31 +21,14 @@ static int64_t bytes_of(enum kcp_form form, int R, int r, int backward, int m)
 }
 
 /* One sequence of 260 tokens on five ranks: the batch's first. */
-static int one_sequence(struct kcp_comm *comm, void *arg)
-{
-    struct batch *x = arg;
-    struct kcp_family a = call(x, comm);
-    a.N = 1;
-    if (x->keep) a.h_kept = malloc(sizeof(double) * (a.NS + 1) * HV * K * V);
-    int status = one_pass(x, &a);
-    x->traffic[comm->r] = comm->traffic;
-    a.pass = KCP_BACKWARD;
-    comm->traffic = (struct kcp_traffic){ 0 };
-    if (!status) status = one_pass(x, &a);
-    x->traffic_back[comm->r] = comm->traffic;
-    free(a.h_kept);
-    return status;
-}
-
 static int count(struct kcp_report *rep, struct batch x, int m)
 {
     const int64_t one[2] = { 0, 260 };
     char why[160] = "";
-    int status = KCP_OK;
-    for (int j = 0; j < OUTPUTS && !status; j++)
-        if (!(x.out[j] = malloc(sizeof(double) * out_size[j]))) status = KCP_NO_MEMORY;
+    int status = outputs_add(x.out, out_size, OUTPUTS);
+    x.sequences = 1;
     if (!status) status = kcp_plan_make(&x.plan, 1, one, x.R, cuts, 0, C, 0, NULL);
-    if (!status) status = kcp_threads_run(x.R, one_sequence, &x, why, sizeof why);
+    if (!status) status = kcp_threads_run(x.R, body, &x, why, sizeof why);
     EXPECT(rep, !status, "%s: status %d, %s", kcp_form_names[x.form], status, why);
     for (int r = 0; r < x.R && !status; r++) {
         const int64_t ahead = bytes_of(x.form, x.R, r, 0, m);
@@ -96,21 +78,12 @@ static int diagonal(struct kcp_report *rep)
     for (int form = 0; form < KCP_FORMS && !status; form++)
         for (int j = 0; j < 6 && !status; j++) {
             struct batch own = x, all = x;
-            char why[160];
-            int worst = 0;
             own.form = all.form = form;
             own.R = all.R = 3 + j;
             own.spread = all.spread = (enum kcp_spread)(j % 3);
             own.L = all.L = j > 2 && form != KCP_SCAN ? 48 : 0;
             all.ops = &whole;
-            status = go(&own, why);
-            if (!status) status = go(&all, why);
-            EXPECT(rep, !status, "R = %d: status %d, %s", own.R, status, why);
-            const double err = status ? NAN : apart(&own, &all, &worst);
-            EXPECT(rep, err < 0, "%s, R = %d: %s differs by %.2g", kcp_form_names[form],
-                   own.R, out_name[worst], err);
-            drop(&own);
-            drop(&all);
+            status = same_bits(rep, own, all);
         }
     drop_inputs(&x);
     return status;

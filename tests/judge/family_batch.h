@@ -1,8 +1,8 @@
-/* family_batch.h -- what the checks of 15 and 16 share: a batch, cuts, differences.
+/* family_batch.h -- what the batches of 13, 15 and 16 share: sizes, cuts, differences.
  *
- * Book: chapters 15, 16.  Checked by: what includes it.  Next: tests/16_family/run.h.
- * Six sequences, two without tokens and one of one token; two value heads a key head,
- * K != V.
+ * Book: chapters 13, 15, 16.  Checked by: what includes it.
+ * Next: tests/judge/family_cuts.h.
+ * Six sequences, two without tokens and one of one token; two value heads a key head.
  */
 #ifndef KCP_TEST_FAMILY_BATCH_H
 #define KCP_TEST_FAMILY_BATCH_H
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N = 6, T = 421, H = 2, HV = 4, K = 6, V = 5, C = 16, MOST = 12 };
+enum { N = 6, T = 421, H = 2, HV = 4, C = 16, MOST = 12 };
 static const int64_t cu[N + 1] = { 0, 260, 260, 261, 330, 421, 421 };
 /* Seven ranks, one of them empty; six, empty at both ends. */
 static const int64_t uneven[] = { 0, 3, 3, 130, 131, 205, 263, 421 };
@@ -36,20 +36,26 @@ static inline void arrays_free(double **array, int n)
         free(array[j]);
 }
 
+/* relative RMS of a against b */
+static inline double rms_apart(const double *a, const double *b, int n)
+{
+    double d = 0, r = 0;
+    for (int e = 0; e < n; e++) {
+        d += (a[e] - b[e]) * (a[e] - b[e]);
+        r += b[e] * b[e];
+    }
+    return r > 0 ? sqrt(d / r) : NAN;
+}
+
 /* The worst relative RMS of an output against another run's; -1: all bits are equal. */
 static inline double outputs_apart(double *const *a, double *const *b, const int *size,
                                    int n, int *worst)
 {
     double most = -1;
     for (int j = 0; j < n; j++) {
-        double d = 0, r = 0;
         if (memcmp(a[j], b[j], sizeof(double) * (size_t)size[j]) == 0)
             continue;
-        for (int e = 0; e < size[j]; e++) {
-            d += (a[j][e] - b[j][e]) * (a[j][e] - b[j][e]);
-            r += b[j][e] * b[j][e];
-        }
-        const double err = r > 0 ? sqrt(d / r) : NAN;
+        const double err = rms_apart(a[j], b[j], size[j]);
         if (!(err <= most)) {
             most = err;
             *worst = j;
