@@ -3,17 +3,17 @@
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_inputs.c.
  * Next: family.c.
  *
- * If the state is dead, no mistake in what crosses a cut can show. So each verdict has
- * the share that is alive where the last rank begins; NaN if no sequence crosses a
- * cut.
+ * If the state has decayed, a mistake in what crosses a cut changes no output. So each
+ * verdict contains the share of the state that is left at the last cut, or NaN if no
+ * sequence crosses a cut.
  */
 #include "judge.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* T tokens from t0 on: those of a sequence before the last cut that one crosses. 0: no
- * sequence crosses a cut. */
+/* Finds the last cut that a sequence crosses: the T tokens from t0 on are the tokens
+ * of that sequence before the cut. Returns 0 if no sequence crosses a cut. */
 static int stretch_before(const struct kcp_plan *p, int64_t *t0, int64_t *T)
 {
     int last = -1;
@@ -27,8 +27,8 @@ static int stretch_before(const struct kcp_plan *p, int64_t *t0, int64_t *T)
     return 1;
 }
 
-/* |S| / |S_0| of a random state, v = 0, after the walk of a stage's oracle over the
- * tokens of one sequence: h0 to ht, all other inputs from token t0 on. */
+/* Computes |S| / |S_0|: the stage's oracle starts from a random state S_0 (as h0),
+ * reads the T tokens from t0 on with v = 0, and returns S (as ht). */
 double alive_state(const struct tensor_set *b, const struct kcp_stage *s,
                    const struct kcase *k, const struct kcp_plan *p)
 {
@@ -77,8 +77,8 @@ double alive_state(const struct tensor_set *b, const struct kcp_stage *s,
     return status ? NAN : sqrt(after / before);
 }
 
-/* |product of the token maps|_F / sqrt(K) from the sequence's first token to the last
- * cut, mean over heads. Needs k, g, beta in the set. */
+/* Computes |product of the token maps|_F / sqrt(K) from the sequence's first token
+ * to the last cut, and the mean over heads. The set must contain k, g and beta. */
 double alive_far(const struct tensor_set *b, const struct kcase *k,
                  const struct kcp_plan *p)
 {

@@ -19,8 +19,8 @@ static int seeds_of(const struct options *o)
     return o->seeds > 1 && !o->given ? o->seeds : 1;
 }
 
-/* Most mutants of a stage fail in the same few cases, so a mutant is tried in order of
- * size, small cases first, and a case that rejected one comes first for the next. */
+/* Most mutants of a stage fail in the same few cases. So small cases are tried
+ * first, and the case that rejected a mutant is tried first with the next mutant. */
 static struct { const struct kcp_stage *stage; int n, *at; } order;
 
 static double work_of(const struct kcase *k)
@@ -52,14 +52,14 @@ static void move_to_front(int i)
     order.at[0] = at;
 }
 
-/* A mutant is rejected by a case when a value is off by more than the tolerance. */
+/* Was a value off by more than the tolerance? Only that rejects a mutant. */
 static int is_wrong(const struct verdict *t)
 {
     return t->outcome == FAIL && t->worst.tol > 0 &&
            (t->worst.nan || !(t->worst.err <= t->worst.tol));
 }
 
-/* The index in the list of the first case that rejects it, or -1. */
+/* Returns the index of the first case that rejects the mutant, or -1. */
 static int rejected_by(struct isolated *x, int n, enum kcp_storage judged,
                        struct verdict *t)
 {
@@ -70,7 +70,7 @@ static int rejected_by(struct isolated *x, int n, enum kcp_storage judged,
             move_to_front(i);
             return at;
         }
-        if (t->outcome == FAIL) return -1;       /* it broke, instead of being wrong */
+        if (t->outcome == FAIL) return -1;       /* failed, but not by values */
     }
     return -1;
 }
@@ -191,8 +191,8 @@ static void show_tally(const struct kcp_variant *v, const struct tally *y,
     printf("\n");
 }
 
-/* The cases of a variant, of all seeds: those of seed i are first[i] to first[i +
- * 1]. */
+/* Lists the cases of a variant for all seeds. Seed i has cases first[i] to first[i +
+ * 1] - 1. */
 static struct kcase *list_of(const struct kcp_stage *s, const struct kcp_variant *v,
                              const struct options *o, int first[MOST_SEEDS + 1])
 {
@@ -227,16 +227,16 @@ static void prepare(const struct isolated *x, int n)
         expected_ahead(x->stage, x->list, n, v->storage);
 }
 
-/* Passes that are n/a where the other is not, and that its record does not leave
- * out. */
+/* Counts passes that are n/a although the other pass is not, unless the variant's
+ * record excludes the pass. */
 static int count_passes_na(const struct kcp_variant *v, const struct tally *y)
 {
     return (y->no_forward && strncmp(v->shapes, "backward;", 9)) +
            (y->no_backward && strncmp(v->shapes, "forward;", 8));
 }
 
-/* Cases `from` to `to` of the list. After the last of all, its process must end with
- * status 0. */
+/* Judges cases `from` to `to` - 1 of the list. With are_last, the variant's process
+ * must then end with status 0. */
 static void judge_cases(struct isolated *x, int from, int to, int are_last,
                         struct kcp_report *rep)
 {
@@ -291,7 +291,7 @@ static void judge_seeds(struct isolated *x, const int *first, int seeds,
 int judge_variant(const struct kcp_stage *s, const struct kcp_variant *v,
                   const struct options *o, struct kcp_report *rep)
 {
-    static struct kcp_stage held;                 /* with another reference */
+    static struct kcp_stage held;                 /* s with --reference */
     int first[MOST_SEEDS + 1], status = KCP_OK;
     if (o->reference && !strcmp(o->reference->stage, s->name)) {
         held = *s;
@@ -359,12 +359,12 @@ int judge_object(const struct kcp_variant *v, const struct options *o,
         const struct kcp_check c = { s->name, of_objects[i].name, of_objects[i].what,
                                      NULL };
         count_check(&c, status, &own, &all);
-        if (status != KCP_NA) *rep = all;            /* n/a: not of its stage */
+        if (status != KCP_NA) *rep = all;            /* n/a: no such check */
     }
     return err;
 }
 
-/* The reference of a stage of ranks is judged like a variant, by the recurrence. */
+/* Judges the reference of a stage with ranks like a variant, against the recurrence. */
 static void judge_reference(const struct kcp_stage *s, const struct options *o,
                             struct kcp_report *rep)
 {
@@ -380,7 +380,7 @@ static int has_to_stop(const struct options *o, const struct kcp_report *rep)
     return o->stop && (rep->fail || rep->survived);
 }
 
-/* The variants of a stage with every seed; one line per seed. */
+/* Judges the variants of a stage with every seed, and prints one line per seed. */
 static void judge_stage_seeds(const struct kcp_stage *s, const struct kcp_variant **v,
                               int nv, const struct options *o, struct kcp_report *rep)
 {
@@ -438,7 +438,7 @@ int judge_all(const struct options *o, struct kcp_report *rep)
             if (check_is_here(o, c[j]) && check_asked(o, c[j])) judge_check(c[j], rep);
         fflush(stdout);
     }
-    /* Checks of what is no stage: 06_plan, the judge. */
+    /* Checks that belong to no stage: those of 06_plan and of the judge. */
     const struct kcp_check *c[MOST_CHECKS];
     const int nc = kcp_checks(o->stage, c, MOST_CHECKS);
     const char *shown = "";

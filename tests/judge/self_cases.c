@@ -1,4 +1,4 @@
-/* self_cases.c -- the judge judged: what its lists of cases contain.
+/* self_cases.c -- tests of the judge: what its lists of cases contain.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.
  * Next: self_inputs.c.
@@ -245,7 +245,8 @@ KCP_CHECK(check_00_wide) = { "00_judge", "wide",
     "at sizes of tensor cores: other lengths, states and parts left out, blocks, many "
     "heads", wide };
 
-/* Right variants pass on cases that nothing draws: hundreds of segments, tall sizes. */
+/* Right variants must pass on cases that no list draws: hundreds of segments, and K
+ * and V up to 256. */
 static int rare(struct kcp_report *rep)
 {
     static const struct { const char *stage, *words; } rows[] = {
@@ -278,7 +279,7 @@ static int rare(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_rare) = { "00_judge", "rare",
-    "hundreds of segments, and sizes that only the first kernels claim, are judged",
+    "right variants pass on hundreds of segments and on the largest K and V",
     rare };
 
 /* ---- a case for each path, as on the machine of the records */

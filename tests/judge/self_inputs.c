@@ -1,5 +1,4 @@
-/* self_inputs.c -- the judge judged: its inputs, how alive states are, what moves by
- * itself.
+/* self_inputs.c -- tests of the judge: inputs, alive states, and effects of rounding.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.
  * Next: self_limits.c.

@@ -1,4 +1,4 @@
-/* self_limits.c -- the judge judged: errors and limits of slices that are made by hand.
+/* self_limits.c -- tests of the judge: errors and limits of slices with known numbers.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.  Next: check.c.
  */
@@ -24,16 +24,17 @@ static const double *moved(const char *field, int draws)
     return so_far;
 }
 
-/* Each number of a field is `want`, and `off` more in the first `rows`, or in row 10
- * alone where rows is -1; the whole tensor is `all`. Numbers move by `moves`; in row 10
- * by `row_moves`. */
+/* A slice of field `field`. Expected numbers are `want`; computed numbers are
+ * `want`, but `want` + `off` in the first `rows` rows (-1: in row 10 alone). Numbers
+ * of the whole tensor are `all`. One more rounding moves numbers by `moves`, and
+ * those of row 10 by `row_moves` if `rows` is -1. */
 struct made {
     const char *what, *stage, *field;
     int tokens, of, width, rows;
     enum kcp_storage judged;
     double want, off, all, moves, row_moves, alike;
-    int known;                     /* is it known what moves? */
-    double err, tol;             /* expected; 0: not compared; of rows: 0 is no error */
+    int known;                     /* 1: slice has `moved`; else NULL */
+    double err, tol;             /* expected; err 0: not compared; tol 0: no error */
     int draws;                     /* -1: not compared */
 };
 
@@ -104,7 +105,7 @@ static int limits(struct kcp_report *rep)
         { "a short batch: 1e-2 of v", FEW("08", "o", 10, 10, 1e-9, 5e-3), 0, -1 },
         { "one number per token", FEW("13", "dbeta_raw", 10, 10, 3, 1e-4 / 3), 0, -1 },
         { "64 tokens are not few", FEW("08", "o", 64, 70, 4, 1e-4 / 2e-6), 0, -1 },
-        /* limits of few numbers, and of numbers that move by themselves */
+        /* limits of few numbers, and of numbers that one more rounding moves */
         { "twelve numbers", LIMIT("o", 3, 4, KCP_BF16, 1.05 * o, 0, 1, few * o), 1 },
         { "a bench row's", LIMIT("o", 3, 4, KCP_BF16, 1.05 * o, 0, 0, few * o), 0 },
         { "sixty-four", LIMIT("o", 4, 16, KCP_BF16, 1.05 * o, 0, 1, o), 8 },
@@ -198,7 +199,7 @@ static int closes(struct kcp_report *rep)
 KCP_CHECK(check_00_closes) = { "00_judge", "closes",
     "when nothing ran, a line says why, and the status is 1", closes };
 
-/* ---- n/a against a record */
+/* ---- n/a that the variant's record excludes is a failure */
 static int promises(struct kcp_report *rep)
 {
     static const struct {

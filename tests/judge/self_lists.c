@@ -1,12 +1,12 @@
-/* self_lists.c -- the judge judged: its lists of cases reject what once passed.
+/* self_lists.c -- tests of the judge: its lists of cases reject mistakes that once
+ * passed.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself: each plant is
  * right on a case that cannot show it.  Next: self_cases.c.
  *
- * Each mistake was once in a kernel and passed. A plant is rejected as a mutant is, by
- * a value off by more than its limit; two are refusals, and rejected by their
- * status.
- */
+ * Each mistake was once in a kernel and passed. A plant is rejected as a mutant is,
+ * by a value off by more than its limit; two are refusals, and rejected by their
+ * status. */
 #include "checked.h"
 #include "paths.h"
 #include "plants.h"

@@ -1,10 +1,10 @@
-/* self_trials.c -- the judge judged: each plant of one call gets its verdict.
+/* self_trials.c -- tests of the judge: each plant of one call gets its verdict.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself: right rows pass.
  * Next: self_lists.c.
  *
- * Each plant runs in the host's memory, and in memory that the judge takes for a GPU's:
- * all arrays of a rank in one allocation.
+ * Each plant runs twice: in host memory, and in memory marked as a GPU's, where all
+ * arrays of a rank are one allocation.
  */
 #include "plants.h"
 
@@ -93,7 +93,8 @@ KCP_CHECK(check_00_plants_far) = { "00_judge", "plants_far",
     "the same where a rank's arrays are one allocation, as on a GPU; one copy each way",
     far };
 
-/* ---- on a GPU, around a kernel: a workspace that nothing wrote is NaN */
+/* ---- on a GPU, a wrapper of a kernel reads its workspace, which must be NaN unless
+ * written */
 static int (*kernel)(void *), is_written;
 static size_t one_number(const void *a) { (void)a; return 64; }
 
@@ -101,7 +102,7 @@ static int reads_work_there(void *args)
 {
     const struct memory *m = device_memory();
     struct kcp_chunk *a = args;
-    char x[2], work[2];                        /* a number of o in bf16 */
+    char x[2], work[2];                        /* one bf16 number each */
     int status = kernel(args);
     if (!status && m->sync()) status = KCP_CUDA;
     if (!status) status = m->copy(x, a->o, 2);
@@ -135,5 +136,5 @@ static int gpu_unwritten(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_gpu_unwritten) = { "00_judge", "gpu_unwritten",
-    "on a GPU, around a kernel: a read of a workspace that nothing wrote is NaN",
+    "a kernel that reads a workspace before writing it reads NaN on a GPU",
     gpu_unwritten };
