@@ -3,9 +3,9 @@
 Book: chapters 08, 13.  Checked by: tests/cli/torch.sh.  Next: conv.py.
 
 Gradients are rank-local: a rank's gradient of a tensor that all ranks hold (A_log,
-dt_bias, rows of the initial state) is its part, and the parts add up to the whole, as
-DistributedDataParallel and an all_reduce want it. reduce_gradients=True gives every
-rank the whole.
+dt_bias, rows of the initial state) covers only the rank's own tokens. The whole
+gradient is the sum over ranks, as DistributedDataParallel and an all_reduce compute it.
+With reduce_gradients=True every rank gets the whole gradient.
 """
 import math
 from typing import Any, Optional, Tuple
@@ -24,7 +24,7 @@ GRADIENTS = ("dq_raw", "dk_raw", "dv", "dg_raw", "dbeta_raw", "dA_log", "ddt_bia
              "dh0")
 
 
-# What forward keeps for backward: a word of `save`, or FLA's disable_recompute.
+# The saved block by the words of option `save`.
 SAVES = {"light": "KCP_SAVE_LIGHT", "recompute": "KCP_RECOMPUTE", "all": "KCP_SAVE_ALL"}
 
 
@@ -36,7 +36,7 @@ def _save(save, disable_recompute):
 
 
 class Options:
-    """The arguments of a call that are no arrays of tokens, as FLA names them."""
+    """The arguments of a call that are not tensors."""
     NAMES = ("model", "scale", "l2norm", "gate", "sigmoid", "negative", "lower_bound",
              "keep_all", "turned", "chunk_size", "form", "whole", "rounded")
 
@@ -47,7 +47,7 @@ class Options:
         self.gdn = self.model == "KCP_GDN"
 
     def words(self, H, HV, K, V):
-        """As the library's numbers."""
+        """Returns the options as numbers of the library."""
         low = self.lower_bound
         forms = "KCP_GATE_SOFTPLUS" if low is None else "KCP_GATE_BOUNDED"
         betas = "KCP_BETA_SIGMOID2" if self.negative else "KCP_BETA_SIGMOID"
@@ -63,8 +63,8 @@ class Options:
 
 
 def plain(shape):
-    """Numbers, also where torch.compile has symbols for them: each shape is then
-    compiled for itself."""
+    """Returns the shape as plain numbers. torch.compile may have symbols for them; it
+    then compiles each shape separately."""
     return tuple(map(int, shape))
 
 
@@ -84,11 +84,12 @@ class Site(Spec):
         self.A_log = (HV,)
         self.dt_bias = (HV,) if options.gdn else (HV, K)
         self.states = (len(cu) - 1, HV) + ((V, K) if options.turned else (K, V))
-        # A state is fp32, as FLA's, or double where the caller works in double.
+        # States are float32, as in FLA, or double if q or the initial state is double.
         double = q.dtype == torch.float64 or (h0 is not None and
                                               h0.dtype == torch.float64)
         self.wide, self.like = torch.float64 if double else torch.float32, v.dtype
-        # Rows of sequences that end elsewhere are not written.
+        # If ranks share the batch, the kernels write only states of sequences that end
+        # on this rank; made() then zeroes the other rows.
         self.written, self.makers = group is None and self.tokens, None
         given = (True,) * 5 + (self.gate, dt_bias is not None, h0 is not None)
         some = lambda names, also: tuple(n for n, x in zip(names, also) if x)
@@ -98,7 +99,7 @@ class Site(Spec):
         self.names13 = some(INPUTS, given) + ("do_",) + grads
         self.names13_dht = some(INPUTS, given) + ("do_", "dht") + grads
         self.dtypes = [None if x is None else x.dtype for x in inputs]
-        # What here() looks for: the next call's tensors are mostly like these.
+        # here() compares the next call's tensors with these: most calls match.
         self.alike = Alike()
         self.like_these = [None if x is None else (n, x.dtype)
                            for x, n in zip(inputs, shapes)]
@@ -109,8 +110,8 @@ class Site(Spec):
             self.like_these = None
 
     def here(self, inputs):
-        """The addresses of tensors that are as in the first call, and can be read as
-        they are; else None."""
+        """Returns the addresses of the tensors if they match those of the first call
+        and need no cast or copy; else None."""
         tensors = [x for x in inputs if x is not None]
         places = self.alike(tensors)
         if places is not None:
@@ -123,7 +124,7 @@ class Site(Spec):
                     x.shape != like[0] or x.get_device() != self.index or \
                     not x.is_contiguous() or x.is_neg():
                 return None
-            place = x.data_ptr()              # 0: none, or of a device without memory
+            place = x.data_ptr()              # 0: a tensor without memory
             if not place or place & 15:
                 return None
             places.append(place)
@@ -132,7 +133,8 @@ class Site(Spec):
         return places or None
 
     def parameters(self, A_log, dt_bias):
-        """In the shapes of the kernels; a bounded gate without A_log has exp(0)."""
+        """Returns A_log and dt_bias in the kernels' shapes; a bounded gate without
+        A_log gets zeros, so the factor exp(A_log) is 1."""
         if not self.gate:
             return None, None
         if A_log is None:
@@ -144,8 +146,9 @@ class Site(Spec):
         return A_log, dt_bias
 
     def made(self):
-        """Functions that make o, the states, and the gradients but the states'."""
-        if self.makers is None:               # not in __init__: torch.compile may look
+        """Returns functions that allocate o, the states, and the gradients of all
+        inputs except the states."""
+        if self.makers is None:               # not in __init__: torch.compile may trace
             new = lambda shape, dtype: maker(shape, dtype, self.device)
             states = new(self.states, self.acc)
             shapes = [*self.shapes[:5], self.A_log if self.gate else None,
@@ -161,8 +164,8 @@ class Site(Spec):
         return self.call("forward", self.store, self.names)
 
     def forward(self, inputs, keep, places=None):
-        """o, ht, the saved block, and the tensors that the way back reads. places: what
-        here() said of the inputs."""
+        """Returns o, ht, the saved block, and the tensors that backward reads. places:
+        what here() returned for the inputs."""
         if self.gpu and self.index != current_gpu():
             with torch.cuda.device(self.device):
                 return self.forward(inputs, keep, places)
@@ -179,7 +182,7 @@ class Site(Spec):
         return o, ht, saved, arrays
 
     def backward(self, saved, arrays, do, dht, dtypes):
-        """The gradients of the eight inputs, in their own types."""
+        """Returns the gradients of the eight inputs, each in the input's type."""
         if self.gpu and self.index != current_gpu():
             with torch.cuda.device(self.device):
                 return self.backward(saved, arrays, do, dht, dtypes)
@@ -220,7 +223,7 @@ _apply = shortest(Chunk)
 
 
 def checked(options, q, k, v, g, beta, A_log, dt_bias, h0, N):
-    """Every shape and type, or the error that names the first that is wrong."""
+    """Checks every shape and type; the error names the first wrong argument."""
     o = options
     floating("q", q, (None,) * 4, None, "[B, T, H, K]")
     B, T, H, K = q.shape
@@ -237,7 +240,7 @@ def checked(options, q, k, v, g, beta, A_log, dt_bias, h0, N):
     if not isinstance(o.chunk_size, int) or not 0 < o.chunk_size < 2 ** 31:
         raise ValueError(f"chunk_size: found {o.chunk_size!r}, expected a whole number,"
                          " 1 or more, less than 2^31")
-    for name in "scale", "lower_bound":      # what was prepared would outlive its value
+    for name in "scale", "lower_bound":      # a prepared call keeps the value
         if isinstance(getattr(o, name), torch.Tensor):
             raise ValueError(f"{name}: found a tensor, expected a number, as its"
                              " item()")
@@ -262,7 +265,7 @@ def checked(options, q, k, v, g, beta, A_log, dt_bias, h0, N):
 
 
 def parameter(name, x, shape, like):
-    """A parameter in any shape with as many numbers, as FLA's layers hold it."""
+    """Checks a parameter by its number of elements: FLA's layers use several shapes."""
     n = 1
     for m in shape:
         n *= m
@@ -272,12 +275,12 @@ def parameter(name, x, shape, like):
     floating(name, x, (None,) * x.dim(), like)
 
 
-_known = groups.cache()                       # what was checked already, by its sizes
-_latest = groups.cache()                      # of each kind of call, the last one
+_known = groups.cache()                       # checked calls by their sizes
+_latest = groups.cache()                      # the last call of each kind
 
 
 def _site(all_, where, inputs, split):
-    """The Site of a call, checked if it is new."""
+    """Returns the Site of a call; checks the call if it is new."""
     q, k, v, g, beta, A_log, dt_bias, h0 = inputs
     key = site = None
     try:
@@ -306,13 +309,15 @@ def _site(all_, where, inputs, split):
 
 
 def _kind(all_, where, inputs):
-    """Which of the tensors are given belongs to it: Site.here takes them in turn."""
+    """The key of a call. It says which tensors are given, because Site.here compares
+    them by position."""
     return all_, where, inputs[5] is None, inputs[6] is None, inputs[7] is None
 
 
 def _layer(all_, final, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,
            cu_seqlens_cpu, cp_context):
-    """all_: Options' values. A call like one before costs no check."""
+    """all_: the values of Options. A call that matches an earlier one is not
+    checked."""
     if ops.wanted():
         return _traced(all_, final, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,
                        cu_seqlens_cpu, cp_context)
@@ -342,7 +347,7 @@ def _layer(all_, final, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,
 
 def _traced(all_, final, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,
             cu_seqlens_cpu, cp_context):
-    """While torch.compile looks: a custom op in place of the autograd.Function."""
+    """Used while torch.compile traces: a custom op replaces the autograd.Function."""
     options = Options(all_)
     cu, cuts, group = split_of(q.shape[0], q.shape[1], cu_seqlens, cu_seqlens_cpu,
                                cp_context, "q")
@@ -390,26 +395,28 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor,
     - `beta` [B, T, HV]: the step, 0 to 1. `use_beta_sigmoid_in_kernel` applies the
       sigmoid, `allow_neg_eigval` also doubles it.
     - `scale`: a number; `None`: `K ** -0.5`.
-    - `initial_state` [N, HV, K, V], one row per sequence, of those on other ranks too;
-      `state_v_first` (formerly `transpose_state_layout`): [N, HV, V, K].
-    - `cu_seqlens` [N + 1]: where sequences that are packed into B = 1 begin, in tokens,
-      and the end: int32, int64, or whole numbers. As a list in `cu_seqlens_cpu` no call
-      waits for the GPU.
-    - `cp_context`: from `build_cp_context`; the tensors are then this rank's tokens.
-      `form`: how states travel, `all_gather`, `chain`, `pipeline` or `scan`.
-    - `save`: what is kept for backward, `recompute` (least memory), `light` or `all`;
-      `None`: `all` with `disable_recompute`, else `recompute`.
-    - `reduce_gradients`: every rank gets the whole gradient of `A_log` and `dt_bias`,
-      not its part. `round_gates`: g and beta wider than a bfloat16 q are rounded to
+    - `initial_state` [N, HV, K, V]: one row per sequence of the whole batch. With
+      `state_v_first` (formerly `transpose_state_layout`) it is [N, HV, V, K].
+    - `cu_seqlens` [N + 1]: the first token of each sequence packed into B = 1, and the
+      number of all tokens; int32, int64 or whole numbers. A call with a list in
+      `cu_seqlens_cpu` never waits for the GPU.
+    - `cp_context`: from `build_cp_context`; the tensors then have only this rank's
+      tokens. `form`: the exchange between ranks, `all_gather`, `chain`, `pipeline` or
+      `scan`.
+    - `save`: what forward keeps for backward, `recompute` (least memory), `light` or
+      `all`; `None`: `all` with `disable_recompute`, else `recompute`.
+    - `reduce_gradients`: every rank gets the gradients of `A_log` and `dt_bias` summed
+      over ranks. `round_gates`: if q is bfloat16, wider g and beta are rounded to
       bfloat16.
     - `chunk_size`: tokens per chunk.
 
     Returns `o` [B, T, HV, V] in the type of v and, with `output_final_state`, the final
-    states in the shape of `initial_state`, else None; they are float32, or float64 if q
-    or the initial state is. Under `cp_context` a rank has the rows of sequences that
-    end on it, and zeros. ValueError: an argument, with what was found and expected.
-    NotImplementedError: no kernel takes this shape or option, or a transform of
-    torch.func. RuntimeError: a rank is lost, or a second derivative.
+    states in the shape of `initial_state`, else None. States are float32, or float64 if
+    q or the initial state is float64. With `cp_context` each rank returns the final
+    states of the sequences that end on this rank; the other rows are zero. ValueError:
+    a wrong argument; the message has the value found and the value expected.
+    NotImplementedError: no kernel takes this shape or option, or torch.func transforms
+    the call. RuntimeError: a rank is lost, or a second derivative is requested.
 
     >>> q = k = torch.ones(1, 3, 1, 2)
     >>> v, g = torch.tensor([1., 2., 3.]).view(1, 3, 1, 1), torch.zeros(1, 3, 1, 2)
@@ -447,9 +454,9 @@ def chunk_gated_delta_rule(
         **more: Any) -> Tuple[Tensor, Optional[Tensor]]:
     """Gated DeltaNet: `chunk_kda` with one gate per head.
 
-    - `g` [B, T, HV]: as there; `dt_bias` has HV numbers, and `lower_bound` is not
-      taken.
-    - `chunk_indices`: of FLA's signature, not read.
+    - `g` [B, T, HV]: as in `chunk_kda`; `dt_bias` has HV numbers. There is no
+      `lower_bound`.
+    - `chunk_indices`: accepted because FLA has it, not read.
 
     The other arguments, the results and the errors are those of `chunk_kda`.
 

@@ -16,7 +16,7 @@ FORWARD, BACKWARD = (option(**{"pass": x}) for x in ("KCP_FORWARD", "KCP_BACKWAR
 
 
 def call_of(spec, which, store, **arrays):
-    """The call with those of these arrays that are given, made."""
+    """Runs the call with those arrays that are not None."""
     given = {n: t for n, t in arrays.items() if t is not None}
     call = spec.call("conv", store, tuple(given), which)
     call([t.data_ptr() for t in given.values()])
@@ -24,10 +24,10 @@ def call_of(spec, which, store, **arrays):
 
 
 class Oldest:
-    """Column 0 of FLA's states [N,D,W], the row that no window of W reaches and the
-    library's [N,W-1,D] does not have: row end - W of a sequence, or a column of the
-    state before it. Indices, on the device. Under cp_context that row may lie on
-    another rank, and column 0 is 0."""
+    """Returns indices, on the device, of column 0 of FLA's states [N,D,W]. No window of
+    W rows reaches this column, so the library's states [N,W-1,D] lack it. It is row
+    end - W of a sequence, or a column of the initial state. With cp_context that row
+    may be on another rank, so column 0 is 0."""
 
     def __init__(self, cu, W, device):
         ends = tuple(enumerate(zip(cu, cu[1:])))
@@ -60,7 +60,8 @@ class Convolution(Spec):
 
 
 def forward(spec, x, weight, bias, state, final):
-    """y, the final states [N,D,W] or None, and the arrays that the way back reads."""
+    """Returns y, the final states [N,D,W] or None, and the arrays that backward
+    reads."""
     store, act, acc = storage("x", x)
     x_, state_ = cast(x, act), cast(state, act)
     arrays = x_, cast(weight, acc), cast(bias, acc), state_
@@ -82,7 +83,8 @@ def forward(spec, x, weight, bias, state, final):
 
 
 def backward(spec, store, arrays, dy, dlast, dtypes):
-    """The gradients of x, weight, bias and the initial states, in their own types."""
+    """Returns the gradients of x, weight, bias and the initial states, each in its
+    input's type."""
     x, weight, bias, state = arrays
     reach, dx, dw = weight.shape[1] - 1, torch.empty_like(x), torch.zeros_like(weight)
     db = None if bias is None else torch.zeros_like(bias)
@@ -125,7 +127,7 @@ class Conv(torch.autograd.Function):
 
 _apply = shortest(Conv)
 _known = groups.cache()                       # as in chunk.py
-_latest = groups.cache()                      # of each kind of call, the last one
+_latest = groups.cache()                      # the last call of each kind
 
 
 def spec_of(what, group, x):
@@ -159,14 +161,15 @@ def causal_conv1d(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None,
 
     - `x` and `residual` [B, T, D], `weight` [D, W] or [D, 1, W], `bias` [D]: the types
       of `chunk_kda`, on one device. `activation`: None, `silu` or `swish`.
-    - `initial_state` [N, D, W]: the last W rows of what precedes each sequence. No
-      window of W reaches column 0; under `cp_context` that column is 0.
+    - `initial_state` [N, D, W]: the W rows before each sequence. No window of W rows
+      reaches column 0. With `cp_context` column 0 is 0.
     - `cu_seqlens`, `cu_seqlens_cpu`, `cp_context`: as for `chunk_kda`.
-    - `reduce_gradients`: every rank gets the whole gradient of `weight` and `bias`.
-    - `backend`, `chunk_indices`: of FLA's signature, not read.
+    - `reduce_gradients`: every rank gets the gradients of `weight` and `bias` summed
+      over ranks.
+    - `backend`, `chunk_indices`: accepted because FLA has them, not read.
 
     Returns `y` [B, T, D] in the type of x and, with `output_final_state`, the final
-    states [N, D, W], else None. Errors as for `chunk_kda`.
+    states [N, D, W], else None. The errors are those of `chunk_kda`.
 
     >>> x = torch.tensor([[[1.], [2.], [3.]]])
     >>> y, last = causal_conv1d(x, torch.tensor([[10., 1.]]), output_final_state=True)
@@ -182,7 +185,7 @@ def causal_conv1d(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None,
     final, inputs = bool(output_final_state), (x, weight, bias, initial_state)
     every = [t for t in (*inputs, residual) if t is not None]
     spec = kind = None
-    if not ops.wanted():                      # a call like one before costs no check
+    if not ops.wanted():                      # like an earlier call: no checks
         refuse_transforms()
         where = groups.where_of(cu_seqlens, cu_seqlens_cpu, cp_context)
         try:
@@ -224,7 +227,7 @@ def causal_conv1d(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None,
 
 
 def checked(x, weight, bias, residual, initial_state, activation, split, whole):
-    """Every shape and type, or the error that names the first that is wrong."""
+    """Checks every shape and type; the error names the first wrong argument."""
     floating("x", x, (None,) * 3, None, "[B, T, D]")
     B, T, D = x.shape
     if isinstance(weight, torch.Tensor) and weight.dim() == 3:
@@ -249,12 +252,12 @@ class ShortConvolution(torch.nn.Conv1d):
     [D].
 
     - `hidden_size`: D. `kernel_size`: W. `activation`: None, `silu` or `swish`.
-    - Called with `x` [B, T, D]; `mask` [B, T], 0 where a token is padding; `cache` [N,
-      D, W]; `cu_seqlens`, `cu_seqlens_cpu` or `cp_context` as `causal_conv1d`.
+    - Call it with `x` [B, T, D]; optional are `mask` [B, T], 0 where a token is
+      padding, `cache` [N, D, W], and `cu_seqlens`, `cu_seqlens_cpu` or `cp_context` as
+      for `causal_conv1d`.
 
-    Returns y and, with `output_final_state`, the next cache, else None. A decoding
-    step, one token per sequence without gradients, also writes the cache that it was
-    given.
+    Returns y and, with `output_final_state`, the next cache, else None. A decoding step
+    (one token per sequence, no gradients) also writes the given cache in place.
 
     >>> layer = ShortConvolution(8, 4)
     >>> y, cache = layer(torch.ones(2, 5, 8), output_final_state=True)

@@ -2,10 +2,10 @@
 
 Book: chapters 08, 13, 14.  Checked by: tests/cli/torch.sh.  Next: chunk.py.
 
-A call's args struct is the same bytes every time but for the arrays' addresses, so it
-is made once and copied. On a GPU everything is put on the current stream, memory comes
-from PyTorch's allocator, and nothing is waited for: a graph may capture a call that was
-made once before.
+Calls of one kind differ only in the addresses of their arrays, so the args struct is
+prepared once and copied. On a GPU all work is enqueued on the current stream, memory
+comes from PyTorch's allocator, and the host never waits: a CUDA graph can capture a
+call after one call with the same sizes.
 """
 import ctypes as C
 import functools
@@ -29,10 +29,10 @@ def said_once(words):
 
 
 def storage(name, x, gates=(), rounded=False):
-    """What the library computes in, for a tensor that comes as x: on a CPU double, on a
-    GPU the kernels' storage. The rest is cast on the way in and on the way out. The
-    bf16 kernels read gates and beta in bf16; where these come wider they are not
-    rounded unaware: the float32 kernels take all, unless the caller lets us round."""
+    """Returns the library's storage for x, the type of its tensors, and that of its
+    sums: double on a CPU, on a GPU a storage of the kernels. Other types are cast
+    before and after the call. The bf16 kernels read gates and beta in bf16. If gates or
+    beta are wider, the float32 kernels compute the call, unless `rounded` is true."""
     if x.device.type == "cpu":
         return "KCP_F64", torch.float64, torch.float64
     if x.device.type != "cuda":
@@ -54,7 +54,8 @@ def storage(name, x, gates=(), rounded=False):
 
 
 def floating(name, x, shape, like, letters=None):
-    """A tensor of this shape on the same device; a None in shape is any length."""
+    """Checks that x is a floating-point tensor of this shape on the device of `like`;
+    None in `shape` is any length."""
     if not isinstance(x, torch.Tensor):
         raise ValueError(f"{name}: found {type(x).__name__}, expected a tensor")
     if not x.dtype.is_floating_point:
@@ -72,7 +73,7 @@ def floating(name, x, shape, like, letters=None):
 
 
 def in_memory(**tensors):
-    """Not a stand-in for numbers that are elsewhere."""
+    """Rejects tensors without memory, as a DTensor is."""
     for name, x in tensors.items():
         if x is not None and x.numel() and not x.data_ptr():
             raise ValueError(f"{name}: found {type(x).__name__} without memory of its"
@@ -80,7 +81,7 @@ def in_memory(**tensors):
 
 
 def split_of(B, T, cu_seqlens, cu_seqlens_cpu, cp_context, names):
-    """cu_seqlens of the whole batch as a tuple, the cuts, the group."""
+    """Returns cu_seqlens of the whole batch as a tuple, the cuts and the group."""
     if cp_context is not None:
         if not isinstance(cp_context, groups.CPContext):
             raise ValueError(f"cp_context: found {type(cp_context).__name__}, expected"
@@ -108,23 +109,23 @@ def split_of(B, T, cu_seqlens, cu_seqlens_cpu, cp_context, names):
     return cu, None, None
 
 
-# The current stream's address; the short way is what PyTorch's own kernels take.
+# Returns the current stream's address. PyTorch's private function is faster.
 _stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or \
     (lambda index: torch.cuda.current_stream(index).cuda_stream)
 current_gpu = getattr(torch._C, "_cuda_getDevice", None) or torch.cuda.current_device
 
 
-# What PyTorch's own compiler puts into the code that it writes: memory without the
-# dispatcher, and a question about many tensors in one call. Both are private to
-# PyTorch, so each has a longer way beside it.
+# PyTorch's compiler calls two private functions in the code that it generates: one
+# allocates without the dispatcher, one compares many tensors in one call. If PyTorch
+# lacks either function, slower public functions are used.
 _dynamo = getattr(torch._C, "_dynamo", None)
 _guards = getattr(_dynamo, "guards", None)
 
 
 @functools.lru_cache(1024)
 def maker(shape, dtype, device):
-    """A function that makes a dense tensor of this shape, its numbers unwritten. On a
-    GPU it must be the current one."""
+    """Returns a function that allocates a dense tensor of this shape without writing
+    it. A GPU must be the current device."""
     strides, n = [], 1
     for m in reversed(shape):
         strides.insert(0, n)
@@ -136,7 +137,7 @@ def maker(shape, dtype, device):
                              shape)
 
 
-# torch.func's transforms, and forward mode, ask each function for a rule of its own.
+# torch.func's transforms and forward mode need a separate rule for each function.
 _transforms = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
 _forward_mode = torch.autograd.forward_ad
 
@@ -149,7 +150,7 @@ def refuse_transforms():
 
 
 def shortest(function):
-    """function.apply without what torch.func's transforms need of it."""
+    """Returns function.apply without the code that serves torch.func's transforms."""
     if hasattr(torch._C, "_are_functorch_transforms_active"):
         return super(torch.autograd.Function, function).apply
     return function.apply
@@ -161,7 +162,7 @@ def refuse_second(ctx, *_):
 
 
 class Anchor(torch.autograd.Function):
-    """An empty tensor that depends on these, and keeps none of them in memory."""
+    """Returns an empty tensor that depends on the inputs but keeps none in memory."""
     @staticmethod
     def forward(ctx, *inputs):
         return torch.empty(0)
@@ -170,7 +171,7 @@ class Anchor(torch.autograd.Function):
 
 
 class FirstOnly(torch.autograd.Function):
-    """The first n tensors as functions of the others, without a derivative."""
+    """Returns the first n tensors as functions of the others, without a derivative."""
     @staticmethod
     def forward(ctx, n, *tensors):
         return tuple(t.detach() for t in tensors[:n])
@@ -179,8 +180,9 @@ class FirstOnly(torch.autograd.Function):
 
 
 def anchor(inputs, arrays):
-    """What first_only needs beside the saved arrays: None if these are the inputs, a
-    cast copy of an input does not depend on it where autograd looks."""
+    """Returns a tensor that depends on the inputs missing from `arrays`, for
+    first_only; None if no input is missing. An input is missing if `arrays` has a cast
+    copy of the input, because autograd does not connect the copy with the input."""
     kept = set(map(id, arrays))
     lost = [x for x in inputs
             if x is not None and x.requires_grad and id(x) not in kept]
@@ -191,8 +193,9 @@ def anchor(inputs, arrays):
 
 
 def first_only(grads, *sources):
-    """Gradients of a backward pass. With create_graph they depend on all sources, so
-    that a second derivative is refused whatever the incoming gradient depends on."""
+    """Returns the gradients of a backward pass. With create_graph the gradients depend
+    on all sources, so every second derivative is rejected, whatever the incoming
+    gradient depends on."""
     if not torch.is_grad_enabled():
         return grads
     given = [t for t in grads if t is not None]
@@ -202,8 +205,8 @@ def first_only(grads, *sources):
 
 
 class Alike:
-    """Are tensors as others were that could be read as they are? By their types, sizes,
-    strides, devices and requires_grad; a few kinds of them are remembered."""
+    """Do tensors match earlier ones that needed no cast or copy? Compares types, sizes,
+    strides, devices and requires_grad with at most KINDS earlier sets of tensors."""
     KINDS = 4
 
     def __init__(self):
@@ -216,11 +219,12 @@ class Alike:
             return
         check = known(*tensors, dynamic_dims_sizes=None,
                       dynamic_dims_strides=None).check
-        if check(*tensors):                   # not of one tensor that is given twice
+        if check(*tensors):                   # false if one tensor is given twice
             self.seen.append(check)
 
     def __call__(self, tensors):
-        """Their addresses; None: not known, or off a boundary of 16 bytes."""
+        """Returns the addresses; None if no earlier set matches, or if an address is
+        not a multiple of 16 bytes."""
         for check in self.seen:
             if check(*tensors):
                 places = [x.data_ptr() for x in tensors]
@@ -229,10 +233,12 @@ class Alike:
 
 
 class Prepared:
-    """One pass of one stage on one device: its bytes, its workspace, its saved block.
+    """One pass of one stage on one device: bytes of the args struct, size of the
+    workspace, size of the saved block.
 
-    From args->work on, a struct's members are addresses and sizes of eight bytes: they
-    are written at once, the arrays of `names` in this order."""
+    All members of the struct from args->work on are addresses and sizes of eight bytes,
+    so one call of `pack` writes all of them. `names`: the arrays, in the order in which
+    their addresses are given."""
 
     def __init__(self, pass_, store, device, options, split, ranks, comm, local, names):
         cu, cuts, chunk, window = split
@@ -253,12 +259,12 @@ class Prepared:
         put("kcp_call", view, **dict(options))
         lib.kcp_layer_call(self.layer.at, view, self.plan.at,
                            C.c_void_p(comm.address if comm else None))
-        # Sums over tokens of this rank alone; a library without the word sums over
-        # all ranks, and a rank's part is then an R-th of it.
+        # Sum over the tokens of this rank only. A library without field `sum` sums over
+        # all ranks; Spec.part then divides the sum by R.
         self.sums_local = local and has(self.struct, "sum")
         if self.sums_local:
             put(self.struct, view, sum=value("KCP_SUM_LOCAL"))
-        # Sizes are asked as for a call with all its arrays and a block.
+        # Sizes depend on which arrays are given: set any address that is not 0.
         for n in names:
             C.c_void_p.from_buffer(args, at[n]).value = 64
         self.saved_bytes = 0
@@ -269,7 +275,7 @@ class Prepared:
         if pass_ != "conv":
             put(self.struct, view, saved=64, saved_bytes=self.saved_bytes)
             with_block = sizes()
-            # Backward always has a block, forward with gradients alone.
+            # Backward always has a saved block; forward has one only with gradients.
             self.work_bytes = (with_block if pass_ == "backward"
                                else max(self.work_bytes, with_block))
             put(self.struct, view, saved=None, saved_bytes=0)
@@ -287,7 +293,7 @@ class Prepared:
         self.slots = [slot(at[x]) for x in names]
         start, end = self.slots[0], self.slots[0] + len(names)
         self.straight = slice(start, end) if self.slots == list(range(start, end)) \
-            else None                         # one behind the other: written at once
+            else None                         # consecutive slots: one assignment
         self.stream = slot(member("kcp_call", "stream")[0])
         if pass_ != "conv":
             self.saved = slot(member(self.struct, "saved")[0])
@@ -295,10 +301,10 @@ class Prepared:
         self.event = self.kept = self.work = self.block = None
 
     def grid(self):
-        """The plan's grid into blank; on a GPU a copy, which other streams wait for
-        until it has arrived."""
+        """Writes the addresses of the plan's grid into `blank`. A GPU gets a copy of
+        the grid; other streams wait until the copy has arrived."""
         capturing = self.gpu and torch.cuda.is_current_stream_capturing()
-        if self.work is None:                 # not before: torch.compile may look
+        if self.work is None:                 # not in __init__, which can be traced
             self.work = maker((self.work_bytes,), torch.uint8, self.device)
             self.block = maker((self.saved_bytes,), torch.uint8, self.device)
         if self.kept is None:
@@ -317,15 +323,15 @@ class Prepared:
             for name, x in kept.items():
                 self.blank[self.slot_of(self.at[name])] = x.data_ptr()
             self.kept = kept
-        # A capture begins after all that came before it has ended.
+        # A capture begins only after all earlier work has ended.
         if not self.gpu or capturing or self.event.query():
             self.arrived = True
         else:
             torch.cuda.current_stream(self.device).wait_event(self.event)
 
     def __call__(self, places, keep=False, saved=None):
-        """places: the addresses of names' arrays, dense; 0: not given. Returns the
-        saved block: a new one where it is to be kept, or the one given."""
+        """places: the addresses of the dense arrays `names`; 0: not given. Returns the
+        saved block: a new block with `keep`, else `saved`."""
         gpu = self.gpu
         if gpu and self.index != current_gpu():
             with torch.cuda.device(self.device):
@@ -359,17 +365,18 @@ class Prepared:
 
 
 class Spec:
-    """What a call is, apart from its arrays: checked once, its passes prepared once.
-    split: cu_seqlens of the whole batch, cuts, chunk, window; whole: sums over tokens
-    of all ranks."""
+    """A call without its arrays: checked once, and each pass prepared once. split:
+    cu_seqlens of the whole batch, cuts, chunk, window. whole: sum over the tokens of
+    all ranks."""
 
     def __init__(self, split, group, options, whole, device):
         self.split, self.group, self.options = split, group, options
         self.whole, self.device, self.calls, self.era = whole, device, {}, groups.era()
 
     def call(self, pass_, store, names, more=()):
-        """The pass with these arrays; more: options that are its own."""
-        if self.era != groups.era():          # communicators were released since
+        """Returns the prepared pass for the arrays `names`. more: options of this pass
+        only."""
+        if self.era != groups.era():          # communicators have been released
             self.calls, self.era = {}, groups.era()
         made = self.calls.get((pass_, names, more))
         if made is None:
@@ -383,20 +390,21 @@ class Spec:
         return made
 
     def part(self, call, sums):
-        """Of sums over tokens, what this rank gives."""
+        """Returns this rank's part of sums over tokens."""
         if self.group is None or self.whole or call.sums_local:
             return sums
         return [None if x is None else x / self.group.size() for x in sums]
 
 
 def option(**names):
-    """Options as a key; a word beginning with KCP_ becomes its number."""
+    """Returns options as a hashable key; a string, the name of an enum's value, becomes
+    its number."""
     known = lambda x: value(x) if isinstance(x, str) else x
     return tuple((k, known(x)) for k, x in names.items())
 
 
 def cast(x, dtype):
-    """As the kernels want it: of this type, dense, on a boundary of 16 bytes."""
+    """Returns x as the kernels need it: of this type, dense, aligned to 16 bytes."""
     if x is None:
         return None
     if x.dtype is not dtype or not x.is_contiguous() or x.is_neg():
@@ -405,7 +413,8 @@ def cast(x, dtype):
 
 
 def placed(tensors, dtypes):
-    """All of a call's tensors so, and the addresses of those that are given."""
+    """Casts all tensors of a call as `cast` does; also returns the addresses of the
+    tensors that are not None."""
     arrays, places = [], []
     for x, dtype in zip(tensors, dtypes):
         if x is not None:

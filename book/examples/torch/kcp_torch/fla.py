@@ -1,20 +1,20 @@
-"""fla.py -- a backend of flash-linear-attention: `import kcp_torch.fla`, and its
-chunk_kda and chunk_gated_delta_rule run on libkcp, under its own cp_context too.
+"""fla.py -- a backend of flash-linear-attention (FLA): after `import kcp_torch.fla`
+FLA's chunk_kda and chunk_gated_delta_rule run on libkcp, also with FLA's cp_context.
 
 Book: chapter 19.  Checked by: tests/cli/torch_fla.py with FLA's wheels; FLA's own
 tests on GPUs, recorded in bench/results (bench/peers/fla_tests.py).  Next: ../train.py.
 
 FLA 0.6.0 or newer is needed: 0.5.0 and 0.5.1 have no dispatcher for GDN, and in 0.5.2
 torch.compiler.disable unwraps the functions past their dispatcher. The import makes one
-call of each function on the CPU, and fails if the call does not arrive here.
-FLA asks a backend about every call; on CPUs the references compute. What ours does not
-take goes on to FLA's next backend or its own kernels, and the reason is said once.
-FLA's context holds what one rank sees; the whole batch's cu_seqlens is kept beside it
-when the context is built, so contexts built before the import are not taken. KCP_FLA=0
-turns the backend off; KCP_ROUND_GATES=1 lets gates and beta wider than a bfloat16 q be
-rounded to it; KCP_ROUND_KEYS=1 has normalised q and k rounded to their type, as FLA's
-kernels do, where ours keep them in float32; KCP_ROUND_KEYS=reference has PyTorch
-normalise them in their type, as the reference of FLA's tests does.
+call of each function on the CPU, and fails if this backend does not receive the call.
+On CPUs the references compute. If this backend rejects a call, FLA runs it on FLA's
+next backend or kernels, and the reason is logged once.
+FLA's context describes one rank. The import makes FLA's builder attach a context of the
+whole batch, so contexts built before the import are rejected. KCP_FLA=0 turns the
+backend off. KCP_ROUND_GATES=1: with a bfloat16 q wider gates and beta are rounded to
+bfloat16. KCP_ROUND_KEYS=1: normalised q and k are rounded to their type, as in FLA's
+kernels; our kernels keep them in float32. KCP_ROUND_KEYS=reference: PyTorch normalises
+q and k in their type, as in the reference of FLA's tests.
 """
 import collections
 import functools
@@ -57,12 +57,13 @@ PARAMETERS = {"kda": tuple(inspect.signature(chunk_kda).parameters),
 
 
 def _names(model, args, more):
-    """A call's arguments by name."""
+    """Returns a call's arguments by name."""
     return dict(zip(PARAMETERS[model], args), **more)
 
 
 def _why_not(model, x):
-    """What keeps us from this call; None: nothing. What FLA refuses it shall refuse."""
+    """Returns the reason to reject this call, or None. Calls that FLA would reject are
+    rejected here, so that FLA reports the error."""
     odd = set(x) - KNOWN - {"q", "k", "v", "g", "beta"}
     if odd:
         return f"argument {sorted(odd)[0]} is not known"
@@ -82,7 +83,7 @@ def _why_not(model, x):
         return "the states of chunks are asked for"
     if x.get("use_graph"):
         return "use_graph"
-    kda = model == "kda"                      # what FLA asks of KDA alone
+    kda = model == "kda"                      # FLA checks more for KDA
     if x.get("chunk_size", 64) not in ((32, 64) if kda else (16, 32, 64)):
         return f"chunk_size {x['chunk_size']}"
     if h0 is not None and (h0.dtype not in TYPES or kda and h0.dtype != torch.float32):
@@ -134,7 +135,7 @@ def _run(function, model, args, more):
             wide = x[n].float()
             unit = wide * torch.rsqrt(wide.square().sum(-1, keepdim=True) + 1e-6)
             x[n] = unit.to(x[n].dtype)
-    # FLA's gate needs no lower_bound where the gate comes ready.
+    # FLA ignores lower_bound if the caller has computed the gate.
     if not x.get("use_gate_in_kernel"):
         x.pop("lower_bound", None)
     return function(**x, round_gates=os.environ.get("KCP_ROUND_GATES") == "1")
@@ -166,7 +167,8 @@ class Backend(BaseBackend):
 
 
 def _remember(build):
-    """FLA's contexts, each with ours of the same batch and group beside it."""
+    """Wraps FLA's builder: each context gets our context of the same batch and group as
+    attribute kcp_context."""
     @functools.wraps(build)
     def wrapper(cu_seqlens, cu_seqlens_cpu=None, *args, **more):
         context = build(cu_seqlens, cu_seqlens_cpu, *args, **more)
@@ -180,7 +182,7 @@ def _remember(build):
 
 
 def probe():
-    """Fails where FLA's functions do not arrive here."""
+    """Raises ImportError if FLA's functions do not call this backend."""
     q, gate = torch.zeros(1, 1, 1, 8), torch.zeros(1, 1, 1)
     for model, function, g in (("kda", chunk_kda, q), ("gdn", chunk_gated_delta_rule,
                                                        gate)):
@@ -199,7 +201,7 @@ def probe():
 
 
 def install():
-    """Once, by the import: both registries, and the builder of contexts."""
+    """Registers the backend for both functions and wraps the builder of contexts."""
     try:
         for entry in chunk_kda, "gated_delta_rule":
             register(entry)(Backend)

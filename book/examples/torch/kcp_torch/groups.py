@@ -3,9 +3,9 @@
 Book: chapter 20.  Checked by: tests/cli/torch.sh.  Next: layer.py.
 
 On CPUs each function of kcp_comm is a callback that calls torch.distributed, so that
-any backend for host memory will do. On GPUs the group's own NCCL communicator is used,
-where PyTorch tells it, and a failure leaves it to the group to abort (ref/comm.h); else
-one that is made for the group.
+any backend for host memory works. On GPUs the library uses the group's NCCL
+communicator if PyTorch returns its address; after a failure the group aborts it
+(ref/comm.h). Else this file creates a communicator for the group.
 """
 import atexit
 import ctypes as C
@@ -37,13 +37,14 @@ def _memory(at, n):
 
 
 class HostComm:
-    """The callbacks. One call of the library at a time: `lock` is held around it."""
+    """The callbacks. `lock` is held during a call of the library, so calls do not
+    overlap."""
 
     def __init__(self, group):
         self.group, self.lock = group, threading.RLock()
         self.pending, self.deep, self.error, self.said = [], False, None, ""
         R, r = dist.get_world_size(group), dist.get_rank(group)
-        # Peers of send and receive are numbered in the world.
+        # torch.distributed's send and receive take global ranks.
         to_global = getattr(dist, "get_global_rank", None) or \
             dist.distributed_c10d._get_global_rank
         self.peer = [to_global(group, i) for i in range(R)]
@@ -53,7 +54,7 @@ class HostComm:
             "recv": PAIR(self._recv), "group": GROUP(self._grouped),
             "barrier": BARRIER(self._barrier), "fail": FAIL(self._fail),
             "lost": LOST(self._lost), "free": FREE(lambda _: None)}
-        if has("kcp_comm", "show"):           # ranks compare their plans through it
+        if has("kcp_comm", "show"):           # the ranks compare their plans by `show`
             self.calls["show"] = self.calls["all_gather"]
         self.name = C.c_char_p(b"torch")
         self.at = C.create_string_buffer(size("kcp_comm"))
@@ -72,7 +73,7 @@ class HostComm:
         return (f": {self.said}" if self.said else ""), self.error
 
     def _try(self, work):
-        """An exception must not cross C: it is kept, and the status says comm."""
+        """Keeps an exception, which must not cross C, and returns an error status."""
         if self.error:
             return value("KCP_COMM")
         try:
@@ -125,8 +126,9 @@ class NcclId(C.Structure):
 
 
 class NcclComm:
-    """NCCL's ranks of a process group: by the group's own communicator, which stays the
-    group's and is never aborted here; else, as for a gloo group, by one of ours."""
+    """The ranks of a process group over NCCL: by the group's communicator, which this
+    class never frees or aborts; if there is none (a gloo group), by a new
+    communicator."""
 
     def __init__(self, group, device):
         self.lock, self.group, self.own = threading.RLock(), group, None
@@ -138,12 +140,13 @@ class NcclComm:
 
     @staticmethod
     def _of_group(group, device):
-        """Its address; None: this PyTorch or this backend does not tell."""
+        """Returns the address of the group's communicator; None if this version of
+        PyTorch or this backend has no function for it."""
         try:
             pointer = group._get_backend(device)._comm_ptr
         except (AttributeError, RuntimeError):
             return None
-        if not pointer():                     # it is made by the first collective
+        if not pointer():                     # the first collective creates it
             dist.all_reduce(torch.zeros(1, device=device), group=group)
         return pointer() or None
 
@@ -191,18 +194,20 @@ _caches = []
 
 
 def cache():
-    """A dictionary of what was prepared, which may hold groups: release empties it."""
+    """Returns a new dictionary for prepared calls. They may refer to groups, so release
+    empties the dictionary."""
     _caches.append({})
     return _caches[-1]
 
 
 def era():
-    """How often communicators were released: what was prepared before is void."""
+    """Returns how often communicators were released. Calls prepared before the last
+    release are invalid."""
     return _era
 
 
 def comm_of(group, device):
-    """The ranks of a group; each group and kind of device has one, kept."""
+    """Returns the communicator of a group, one per group and device, cached."""
     if group is None:
         return None
     key = (group, str(device) if device.type == "cuda" else "cpu")
@@ -214,7 +219,8 @@ def comm_of(group, device):
 
 
 def _forget(which):
-    """All that was prepared, and the communicators of these groups and devices."""
+    """Frees all prepared calls, and the communicators that `which` selects by group and
+    device."""
     for prepared in _caches:
         prepared.clear()
     for key in [k for k in _comms if which(*k)]:
@@ -224,7 +230,8 @@ def _forget(which):
 def release(group: Optional["dist.ProcessGroup"] = None) -> None:
     """Free the communicators of a group; call it before `destroy_process_group`.
 
-    - `group`: None frees those of all groups. A later call makes new ones.
+    - `group`: None frees the communicators of all groups. A later call creates new
+      communicators.
 
     >>> release()
     """
@@ -236,20 +243,22 @@ def release(group: Optional["dist.ProcessGroup"] = None) -> None:
 
 @atexit.register
 def _leave():
-    """A gloo group that is still held when Python ends has threads that may hold the
-    last tensor, and to let go of it needs an interpreter that is no more: the process
-    is aborted. So nothing here holds one: NCCL's stay, for nobody waits at an exit."""
+    """Releases gloo groups before Python ends. The threads of a remaining group may own
+    the last reference to a tensor; freeing the tensor without an interpreter aborts the
+    process. NCCL's communicators stay, because freeing them would wait."""
     _forget(lambda of, device: device == "cpu")
-    gc.collect()                          # HostComm and its callbacks hold each other
+    gc.collect()                          # HostComm and the callbacks are a cycle
 
 
 class CPContext:
-    """What `build_cp_context` returns: which tokens each rank of a group holds.
+    """The result of `build_cp_context`: which tokens each rank of a group has.
 
-    - `group`, `size`, `rank`: the process group, its ranks and this one.
-    - `global_cu_seqlens`: of the whole batch, a tuple. `cu_seqlens_cpu`: of this rank's
-      tokens, int64. `begin`, `end`: this rank's tokens, by number in the batch.
-    - `shard(x, dim=1)`: this rank's tokens of the whole batch's tensor, a view.
+    - `group`, `size`, `rank`: the process group, the number of its ranks, this rank.
+    - `global_cu_seqlens`: `cu_seqlens` of the whole batch, a tuple. `cu_seqlens_cpu`:
+      the boundaries within this rank's tokens, int64. `begin`, `end`: this rank has
+      tokens begin to end - 1 of the batch.
+    - `shard(x, dim=1)`: returns the part of x with this rank's tokens, a view; x has
+      all tokens of the batch.
 
     >>> context = build_cp_context([0, 61, 128])
     >>> context.shard(torch.ones(1, 128, 2)).shape
@@ -269,20 +278,21 @@ class CPContext:
         self.cu_seqlens_cpu = torch.tensor(sorted(inside), dtype=torch.int64)
 
     def shard(self, x: torch.Tensor, dim: int = 1) -> torch.Tensor:
-        """This rank's tokens of the whole batch's tensor."""
+        """Returns the part of x with this rank's tokens, a view."""
         return x.narrow(dim, self.begin, self.end - self.begin)
 
 
-_read = {}                               # cu_seqlens on GPUs that were waited for
+_read = {}                               # cu_seqlens of GPUs, copied to the host
 
 
-# While torch.compile traces.
+# True while torch.compile traces.
 compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
 
 
 @getattr(getattr(torch, "compiler", None), "assume_constant_result", lambda f: f)
 def whole_graph():
-    """While torch.compile traces: fullgraph=True, where this PyTorch tells."""
+    """Is fullgraph=True? Called while torch.compile traces; False if this version of
+    PyTorch does not report it."""
     try:
         tracer = torch._dynamo.symbolic_convert.InstructionTranslator
         return tracer.current_tx().one_graph
@@ -291,20 +301,20 @@ def whole_graph():
 
 
 def whole(cu, name="cu_seqlens"):
-    """A tuple of whole numbers that C has too, or the error."""
+    """Returns cu as a tuple of whole numbers that fit in 64 bits, or raises."""
     try:
         cu = tuple(map(operator.index, cu))
     except TypeError:
         raise ValueError(f"{name}: found {cu!r:.60}, expected whole numbers") from None
     for x in cu:              # torch.compile traces this: no max() with a default
-        if abs(x) >= 2 ** 62:                        # the library's are of 64 bits
+        if abs(x) >= 2 ** 62:                        # int64_t in the library
             raise ValueError(f"{name}: found {x}, expected less than 2^62")
     return cu
 
 
 def boundaries(cu, name="cu_seqlens"):
-    """cu_seqlens as a tuple. A tensor on a GPU must be waited for, once while nobody
-    writes to it; one on the host, a list or a tuple costs no wait."""
+    """Returns cu_seqlens as a tuple. A tensor on a GPU is copied to the host, which
+    waits; the copy is reused until the tensor is written. Other types need no wait."""
     if isinstance(cu, torch.Tensor):
         if cu.dim() != 1 or cu.dtype not in (torch.int32, torch.int64):
             raise ValueError(f"{name}: found {cu.dtype} {tuple(cu.shape)}, expected"
@@ -328,8 +338,8 @@ def boundaries(cu, name="cu_seqlens"):
 
 
 def where_of(cu_seqlens, cu_seqlens_cpu, cp_context):
-    """What tells one packing from another before anything is checked: the context, or
-    the boundaries as a tuple, or None."""
+    """Returns the part of a call's key that identifies the packing, without checks: the
+    context, the boundaries as a tuple, or None."""
     if cp_context is not None:
         return cp_context
     where = cu_seqlens if cu_seqlens_cpu is None else cu_seqlens_cpu
@@ -343,16 +353,19 @@ def build_cp_context(cu_seqlens: Union[Sequence[int], torch.Tensor],
                      conv1d_kernel_size: Optional[int] = None,
                      cu_seqlens_cpu: Optional[Sequence[int]] = None,
                      cuts: Optional[Sequence[int]] = None) -> "CPContext":
-    """The context of one batch over the ranks of a process group; every rank calls it.
+    """Builds the context of one batch over the ranks of a process group. Every rank
+    calls this function.
 
-    - `cu_seqlens` [N + 1]: where the sequences of the whole batch begin, in tokens, and
-      the end, before the batch is cut.
-    - `group`: a process group that this rank is one of; None: the default group.
-    - `conv1d_kernel_size`: of FLA's signature; a convolution's own W decides.
+    - `cu_seqlens` [N + 1]: the first token of each sequence of the whole batch, and the
+      number of all tokens.
+    - `group`: a process group with this rank; None: the default group.
+    - `conv1d_kernel_size`: accepted because FLA has it; each convolution uses its own
+      W.
     - `cuts` [R + 1]: rank r holds tokens cuts[r] to cuts[r + 1]; None: r T / R, rounded
       down.
 
-    Returns a `CPContext`. ValueError: an argument, with what was found and expected.
+    Returns a `CPContext`. ValueError: a wrong argument; the message has the value found
+    and the value expected.
 
     >>> context = build_cp_context([0, 61, 128], conv1d_kernel_size=4)
     >>> context.size, context.rank, context.begin, context.end

@@ -1,10 +1,11 @@
-"""library.py -- libkcp.so by ctypes: where it is, and how its structs lie in memory.
+"""library.py -- libkcp.so by ctypes: finds the library and the layout of its structs.
 
 Book: chapter 08.  Checked by: tests/cli/torch.sh.  Next: groups.py.
 
 Nothing here mirrors a struct of kcp.h: sizes, offsets, kinds and the values of enums
-are asked of the loaded library by name, the arrays of a stage read from its own table.
-So a library of another version is either understood, or refused by the name it lacks.
+come by name from functions of the loaded library, the arrays of a stage from the
+library's table. So another version of the library either works, or is rejected with the
+name that it lacks.
 """
 import ctypes as C
 import functools
@@ -17,7 +18,8 @@ STATUS = ("OK", "NA", "BAD", "NO_MEMORY", "COMM", "CUDA", "MISMATCH")
 
 
 def _load():
-    """KCP_LIB; else the one that pip built; else the checkout's; else the system's."""
+    """Returns the library's path: KCP_LIB; else the library that pip built; else that
+    of the checkout; else that of the system."""
     said = os.environ.get("KCP_LIB")
     checkout = os.path.join(HERE, *[".."] * 4, "build", "libkcp.so")
     for path in [said] if said else [os.path.join(HERE, "libkcp.so"), checkout]:
@@ -50,13 +52,13 @@ def _notice(line):
     warnings.warn("kcp_torch: " + line.decode(errors="replace"))
 
 
-if hasattr(lib, "kcp_notices"):               # else it writes them to stderr itself
+if hasattr(lib, "kcp_notices"):               # an older library writes them to stderr
     lib.kcp_notices(_notice)
 
 
 @functools.lru_cache(None)
 def size(struct):
-    """Bytes of a struct."""
+    """Returns the size of a struct in bytes."""
     n = lib.kcp_struct_size(struct.encode())
     if not n:
         raise ImportError(f"libkcp.so: found no struct {struct}")
@@ -65,7 +67,7 @@ def size(struct):
 
 @functools.lru_cache(None)
 def member(struct, name):
-    """Offset and ctypes type of a member."""
+    """Returns the offset and the ctypes type of a member."""
     at, kind = C.c_size_t(), C.c_char()
     if lib.kcp_struct_member(struct.encode(), name.encode(), C.byref(at),
                              C.byref(kind)):
@@ -82,7 +84,7 @@ def has(struct, name):
 
 @functools.lru_cache(None)
 def value(name):
-    """The number of an enum's name."""
+    """Returns the number of an enum's name."""
     x = C.c_int()
     if lib.kcp_enum_value(name.encode(), C.byref(x)):
         raise ImportError(f"libkcp.so: found no value {name}")
@@ -91,19 +93,19 @@ def value(name):
 
 @functools.lru_cache(None)
 def forms():
-    """The exchange forms by name: {"all_gather": "KCP_ALL_GATHER", ...}."""
+    """Returns the exchange forms: {"all_gather": "KCP_ALL_GATHER", ...}."""
     names = (C.c_char_p * value("KCP_FORMS")).in_dll(lib, "kcp_form_names")
     return {name.decode(): "KCP_" + name.decode().upper() for name in names}
 
 
 def get(struct, address, name):
-    """A member of the struct at this address."""
+    """Reads a member of the struct at this address."""
     at, kind = member(struct, name)
     return kind.from_address(address + at).value
 
 
 def put(struct, buffer, **members):
-    """Write members of a struct that lies at the start of this buffer."""
+    """Writes members of the struct at the start of this buffer."""
     for name, x in members.items():
         at, kind = member(struct, name)
         kind.from_buffer(buffer, at).value = x
@@ -111,7 +113,8 @@ def put(struct, buffer, **members):
 
 @functools.lru_cache(None)
 def stage(name):
-    """Bytes of a stage's args struct, and the offset of each of its arrays."""
+    """Returns the size of a stage's args struct and the offset of each of its
+    arrays."""
     at = lib.kcp_stage_find(name.encode())
     if not at:
         raise ImportError(f"libkcp.so: found no stage {name}")
@@ -124,7 +127,7 @@ def stage(name):
 
 
 class Plan:
-    """Chapter 06's plan, and what one rank knows of it."""
+    """The plan of chapter 06, and one rank's part of the plan."""
 
     def __init__(self, cu, R, r, chunk, window, cuts):
         self.at, why = C.c_void_p(), C.c_char_p()
@@ -152,7 +155,7 @@ class Plan:
 
 @functools.lru_cache(256)
 def plan_of(cu, R, r, chunk, window=0, cuts=None):
-    """A plan is a function of these numbers alone, so it is made once."""
+    """Returns a plan. The plan depends only on these numbers, so it is cached."""
     return Plan(cu, R, r, chunk, window, cuts)
 
 
@@ -172,7 +175,7 @@ layer_of = functools.lru_cache(None)(Layer)
 
 
 def check(status, what, comm=None):
-    """Raise what a status means; a lost rank's own error is the cause."""
+    """Raises the error of a status; if a rank was lost, with its error as the cause."""
     if not status:
         return
     said, cause = comm.reason() if comm else ("", None)

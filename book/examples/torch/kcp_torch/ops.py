@@ -3,9 +3,9 @@
 Book: chapter 08.  Checked by: tests/cli/torch.sh, where PyTorch is 2.4 or newer.
 Next: ../train.py.
 
-An op's arguments are tensors and words: what else a call is travels as a text of plain
-numbers, its group by name. The fake kernels say shapes and the size of the saved block,
-by the library's own word; shapes are static.
+An op takes tensors and a string; the string has all other arguments of the call as
+plain numbers, and the name of its group. The fake kernels return shapes and, from the
+library, the size of the saved block. Shapes are static.
 """
 import ast
 
@@ -19,7 +19,8 @@ available = hasattr(torch, "library") and hasattr(torch.library, "register_autog
 
 
 def wanted():
-    """While torch.compile looks; otherwise the autograd.Function is the shorter way."""
+    """Is the call a custom op? Only while torch.compile traces, because the
+    autograd.Function is faster."""
     return available and torch.compiler.is_compiling()
 
 
@@ -39,7 +40,7 @@ def conv(what, group, final, inputs):
 
 
 def group_of(name):
-    """A process group by its name; "": none."""
+    """Returns the process group of this name; None for ""."""
     if not name:
         return None
     return torch.distributed.distributed_c10d._resolve_process_group(name)
@@ -49,8 +50,8 @@ _sites = groups.cache()
 
 
 def site_of(words, inputs):
-    """The Site of these words and tensors, fake ones too: a fake tensor's device is
-    the one that it stands for."""
+    """Returns the Site of a call by its string and tensors. The tensors may be fake: a
+    fake tensor reports the device of the real one."""
     from .chunk import Options, Site, plain
     key = (words,) + tuple(None if x is None else (plain(x.shape), x.dtype, x.device)
                            for x in inputs)
