@@ -6,10 +6,11 @@
 
 #include "storage.cuh"
 
-// A warp has 16 rows and 32 channels of every step, and needs no other warp. A lane has
-// 8 rows of 2 channels: lanes 0 to 15 the first 8 rows, lanes 16 to 31 the last, in
-// groups of 4 rows whose order is reversed there, so that the halves of the warp never
-// meet in a bank. Half 0 is the rows up to the anchor, whose sums begin at -a.
+// A warp processes 16 rows and 32 channels of every step, and needs no data of other
+// warps. A lane processes 8 rows of 2 channels: lanes 0 to 15 the warp's first 8 rows,
+// lanes 16 to 31 its last 8 rows. Lanes 16 to 31 exchange the two groups of 4 rows, so
+// that the two halves of the warp never access one bank. Half 0 has the rows up to the
+// anchor, and its sums begin at -a.
 struct gate_place {
     int half, quarter, far, first;       // first: byte of the lane's first row
     struct gate_constants f[2];
@@ -27,7 +28,7 @@ static __device__ __forceinline__ struct gate_place gate_place_of(
                gate_constants_of<KCP_GATE_BOUNDED>(x.f.a, n, channel + 1) } };
 }
 
-// Rows past the stretch's end become 0: what is there may be another sequence's.
+// Zeroes rows past the stretch's end, because they may belong to another sequence.
 static __device__ __forceinline__ void zero_gate_rows(struct step_stage<1> &s, int half,
                                                       int quarter, int rows)
 {
@@ -40,7 +41,8 @@ static __device__ __forceinline__ void zero_gate_rows(struct step_stage<1> &s, i
     __syncwarp();
 }
 
-// |q|^2 of rows, a quarter of the channels each: where the last rows of Aqk will be.
+// Returns where |q|^2 of the rows is stored, as [quarter of the channels][row]: in
+// bytes of Aqk, which is written later.
 static __device__ __forceinline__ float *q_squares_of(struct step_stage<1> &s)
 {
     return (float *)(s.Aqk + STEP_TRIANGLE / 2);
@@ -66,7 +68,8 @@ static __device__ __forceinline__ void add_q_squares(struct step_stage<1> &s, in
     squares[8] = g % 2 ? d[1][3] : d[1][2];
 }
 
-// ragged: the step has fewer than 32 rows. sum: where this half's sum of decays goes.
+// ragged: the step has fewer than 32 rows. sum: output, the sum of log2 decays over
+// this half's 16 rows.
 template <int ragged>
 static __device__ __forceinline__ void gate_step(const struct gate_place &w, int rows,
                                                  struct step_stage<1> &s, float *sum)

@@ -6,10 +6,11 @@
 
 #include "storage.cuh"
 
-// ---- scores of a step: a warp has its A beta, another one its Aqk
+// ---- scores of a step: one warp computes A beta from its scores, another one Aqk
 
-// 32 rows of X against 32 rows of Y (bytes of their tiles in a stage): the 16x16 blocks
-// (0,0), (1,0), (1,1). squares: |x|^2 too, the diagonals of d[4].
+// Computes the 16x16 blocks (0,0), (1,0) and (1,1) of X Y^T in y[0] to y[2]. X and Y
+// are byte offsets of tiles of 32 rows in a stage. squares: also computes |x|^2 of the
+// rows of X, on the diagonals of d[0] to d[3].
 template <int kda, int squares>
 static __device__ __forceinline__ void step_scores(const struct step_stage<kda> &s,
                                                    int X, int Y, float (*y)[2][4],
@@ -41,7 +42,8 @@ static __device__ __forceinline__ void step_scores(const struct step_stage<kda> 
     }
 }
 
-// This lane's row of a tensor [T,HV]; 0 past the end.
+// Returns the element of row `row` of the stretch and head w.n in a tensor [T,HV]; 0
+// past the stretch's end.
 static __device__ __forceinline__ bf16 row_value(const struct head_params &x,
                                                  const struct head_walk &w,
                                                  const void *of, int row)
@@ -50,7 +52,7 @@ static __device__ __forceinline__ bf16 row_value(const struct head_params &x,
     return row < w.len ? *p : (bf16)0.0f;
 }
 
-// GDN: a lane has a row, and the sum G of log2 decays up to it.
+// GDN: returns G of this lane's row, the sum of log2 decays up to that row.
 static __device__ __forceinline__ float decay_to_row(struct gate_constants f, float raw,
                                                      int there)
 {
@@ -67,8 +69,8 @@ static __device__ __forceinline__ float decay_to_row(struct gate_constants f, fl
 
 // ---- A beta: (I + L)^-1 by 8x8, 16x16 and 32x32 blocks, as in chunk_prepare.cuh
 //
-// The two 16x16 blocks on the diagonal lie in fp32 where A beta will: row i of block b
-// at (i ^ b) 64 bytes, in swizzled pieces of 16 bytes.
+// Before A beta is stored, its bytes hold the two 16x16 blocks on the diagonal in fp32:
+// row i of block b is at byte 1024 b + 64 (i ^ b), in swizzled pieces of 16 bytes.
 static __device__ __forceinline__ int block16_at(int b, int i, int piece)
 {
     return b * 1024 + (i ^ b) * 64 + ((piece ^ (i >> 1 & 3)) << 4);
@@ -110,7 +112,8 @@ static __device__ __forceinline__ void set_split_pair(struct split_operand &p, i
     p.rest[i] = pack_bf16x2(low, high);
 }
 
-// Scores times their factors: L_10 stays in registers, L_00 and L_11 go to memory.
+// Multiplies the scores by factors of rows and columns. Returns L_10 in registers, and
+// stores L_00 and L_11 in shared memory.
 static __device__ __forceinline__ struct split_operand scores_to_blocks(
     unsigned char *Ab, float (*y)[2][4], const float *rows, const float *columns)
 {
@@ -146,7 +149,8 @@ static __device__ __forceinline__ float component(const float4 &l, int i)
     return i == 2 ? l.z : l.w;
 }
 
-// Inverses of the four 8x8 blocks on the diagonal, in their place: a lane has a column.
+// Replaces the four 8x8 blocks on the diagonal by their inverses. A lane computes one
+// column of one block.
 static __device__ __forceinline__ void invert_blocks8(unsigned char *Ab)
 {
     const int lane = lane_id(), b = lane / 16, H = lane / 8 % 2, j = lane % 8;
@@ -176,8 +180,9 @@ static __device__ __forceinline__ void invert_blocks8(unsigned char *Ab)
     __syncwarp();
 }
 
-// X_10 = -X_11 L_10 X_00 of 8x8 blocks, for both 16x16 blocks at once, which come to
-// registers: a[b], and the first one's transpose as an operand.
+// Computes X_10 = -X_11 L_10 X_00 of 8x8 blocks, in both 16x16 blocks at once. Loads
+// the inverse of 16x16 block b into registers a[b], and returns the transpose of a[0]
+// as an operand.
 static __device__ __forceinline__ struct split_operand join_blocks8(
     const unsigned char *Ab, float (*a)[2][4])
 {
@@ -222,7 +227,7 @@ static __device__ __forceinline__ struct split_operand join_blocks8(
     return T;
 }
 
-// diag(norm) A diag(beta) to its place. a: the blocks on the diagonal; u: -A_10^T.
+// Stores diag(norm) A diag(beta) in Ab. a: the blocks of A on the diagonal; u: -A_10^T.
 static __device__ __forceinline__ void store_step_inverse(unsigned char *Ab,
                                                           float (*a)[2][4],
                                                           float (*u)[4],
@@ -256,7 +261,7 @@ static __device__ __forceinline__ void store_step_inverse(unsigned char *Ab,
         make_uint4(0, 0, 0, 0);
 }
 
-// Warp `warp` of two has every second step.
+// Computes A beta of every second step, beginning with step `warp`.
 template <int kda>
 static __device__ __forceinline__ void inverse_warp(const struct head_params &x,
                                                     const struct head_walk &w,

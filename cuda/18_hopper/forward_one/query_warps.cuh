@@ -6,7 +6,8 @@
 
 #include "inverse_warps.cuh"
 
-// tril of the scores, times factors of rows and, where columns is not NULL, columns.
+// Stores Aqk: the lower triangle of the scores, times factors of rows and, if columns
+// is not NULL, factors of columns.
 static __device__ __forceinline__ void store_step_Aqk(unsigned char *Aqk,
                                                       float (*y)[2][4],
                                                       const float *rows,
@@ -43,10 +44,11 @@ static __device__ __forceinline__ float4 exp2_times(float4 x, float by)
                        by * ex2_approx(x.w));
 }
 
-// KDA: the factor of the state from the step before, 2^(E - a + a'), may be below what
-// fp32 holds although its two parts are not. Then the parts are written, with a minus
-// sign in all channels, which tells the scan. carry: E - a of the step before, of this
-// lane's four channels.
+// KDA: computes the factor of the state at the start of a step, 2^(E - a + a'), with a'
+// of this step and E - a of the previous step. This factor may underflow in fp32
+// although 2^(E - a) and 2^a' do not. In this case -2^a' is stored in `decay` and -2^(E
+// - a) in `carried`, for all channels; the minus sign tells the scan to multiply by
+// both. carry: E - a of the previous step, in this lane's four channels.
 static __device__ __forceinline__ void state_decay(struct head_storage<1> &smem, int st,
                                                    int is_last, float4 &carry)
 {
@@ -68,8 +70,8 @@ static __device__ __forceinline__ void state_decay(struct head_storage<1> &smem,
     carry = next;
 }
 
-// KDA: the warp that loads, and writes factors of the state and of the rows of q. It
-// never waits for gate warps while a stage is free to be loaded.
+// KDA: loads the steps, and computes the factors of the state and of the rows of q.
+// Does not wait for gate warps while a stage is free, but loads that stage first.
 static __device__ __forceinline__ void decay_warp(const struct head_params &x,
                                                   const struct head_walk &w,
                                                   struct head_storage<1> &smem)
@@ -97,7 +99,7 @@ static __device__ __forceinline__ void decay_warp(const struct head_params &x,
     }
 }
 
-// KDA: Aqk of every step.
+// KDA: computes Aqk of every step.
 static __device__ __forceinline__ void query_warp(const struct head_params &x,
                                                   const struct head_walk &w,
                                                   struct head_storage<1> &smem)
@@ -121,7 +123,8 @@ static __device__ __forceinline__ void query_warp(const struct head_params &x,
     }
 }
 
-// GDN: rows past the end become 0, in both halves of q and k.
+// GDN: zeroes the rows of q and k past the stretch's end, in both halves of the
+// channels.
 static __device__ __forceinline__ void zero_step_rows(struct step_stage<0> &s, int rows)
 {
     for (int i = rows * 8 + (int)threadIdx.x % 32; i < STEP_ROWS * 8; i += 32)
@@ -129,7 +132,7 @@ static __device__ __forceinline__ void zero_step_rows(struct step_stage<0> &s, i
             *(uint4 *)(s.rows[tile / 2][tile % 2] + i * 16) = make_uint4(0, 0, 0, 0);
 }
 
-// GDN: warp `warp` of two has every second step.
+// GDN: computes Aqk and the decays of every second step, beginning with step `warp`.
 static __device__ __forceinline__ void query_warp(const struct head_params &x,
                                                   const struct head_walk &w,
                                                   struct head_storage<0> &smem,

@@ -8,7 +8,8 @@
 #include "query_warps.cuh"
 #include "cuda/tile/warpgroup_store.cuh"
 
-// v^T of this warp's 16 columns, as pairs of bf16; 0 past the stretch's end.
+// Loads v^T of this warp's 16 columns as pairs of bf16; rows past the stretch's end are
+// 0.
 template <int ragged>
 static __device__ __forceinline__ void load_step_v(uint32_t (*v)[4],
                                                    const unsigned char *from, int left)
@@ -23,8 +24,9 @@ static __device__ __forceinline__ void load_step_v(uint32_t (*v)[4],
     }
 }
 
-// Operand A in registers, a warp's 16 columns v of [64 v, 16 i] per step, to the core
-// matrices of a record (core_offset): a warp stores 128 contiguous bytes per register.
+// Stores operand A in a record as core matrices (core_offset). The operand is [64 v, 16
+// i] per product; a warp has 16 of the columns v, and stores 128 contiguous bytes per
+// register.
 template <int steps>
 static __device__ __forceinline__ void keep_operand_cores(unsigned char *to,
                                                           const uint32_t (*a)[4])
@@ -38,9 +40,9 @@ static __device__ __forceinline__ void keep_operand_cores(unsigned char *to,
             *(uint32_t *)(at + (2 * i + r / 2) * 2048 + r % 2 * 128) = a[i][r];
 }
 
-// The products of a step. In series are S, y = v - kf S, v_new = A beta y and S again;
-// o runs beside them. In S^T [64,128], y^T [64,32] and o^T [64,32] a lane has columns
-// 8 t + e and the next one of tile t.
+// The products of a step. The critical path is y = v - kf S, then v_new = A beta y,
+// then S; the products of o overlap with this path. In S^T [64,128], y^T [64,32] and
+// o^T [64,32] a lane has columns 8 t + e and 8 t + e + 1 of tile t.
 template <int kda, int keep>
 struct step_consumer {
     enum {
@@ -54,7 +56,8 @@ struct step_consumer {
     uint64_t *stored;                    // `empty` of the stage that o is leaving
     float y[8][4];                       // (qf S)^T, then (kf S)^T
 
-    // Both products of S: rows of qf lie before those of kf, so they are one operand.
+    // Starts both products with S. Rows of qf precede those of kf in memory, so that qf
+    // and kf are one operand.
     __device__ __forceinline__ void begin(int c, int st, uint32_t address,
                                           float (*S)[4])
     {
@@ -89,7 +92,8 @@ struct step_consumer {
         S[3] *= f.y;
     }
 
-    // o of the step before has left its stage.
+    // Releases the stage of the previous step as soon as o has been read from that
+    // stage.
     __device__ __forceinline__ void release_stored(int step)
     {
         if (!is_storer || !step) return;
@@ -97,8 +101,8 @@ struct step_consumer {
         mbarrier_arrive(stored);
     }
 
-    // o^T to v's place, which this warp alone has read, and to memory: by the copy
-    // engine, or, where the stretch ends within the step, by rows.
+    // Overwrites v, which this warp alone has read, with o^T, and copies o to global
+    // memory: by TMA, or by rows if the stretch ends within the step.
     template <int ragged>
     __device__ __forceinline__ void store_o(int st, int t, int left, float (*o)[4])
     {
@@ -197,7 +201,7 @@ struct step_consumer {
     }
 };
 
-// A warpgroup has 64 columns of the state.
+// Computes the scan of one warpgroup's 64 columns of the state.
 template <int kda, int keep>
 static __device__ __forceinline__ void scan_warpgroup(const struct head_params &x,
                                                       const struct head_walk &w,

@@ -9,20 +9,21 @@
 #include "cuda/18_hopper/step_record.cuh"
 #include "cuda/tile/step_products.cuh"
 
-// One block walks over a stretch of one value head in steps of 32 tokens. With G the
-// sum of log2 decays within a step, a = G of row 15 (the anchor) and E = G of row 31,
+// One block processes a stretch of one value head in steps of 32 tokens. With G the sum
+// of log2 decays within a step, a = G of row 15 (the anchor) and E = G of row 31,
 //
 //     qf = q 2^(G - a)    kf = k 2^(G - a)    kb = k 2^(a - G)
 //
-// serve both the scores of the step, qf kb^T and kf kb^T, and the state: registers hold
-// S 2^a, so that o = qf S + Aqk v_new and S += kb^T v_new need no other operands. At
-// g >= -5 exponents reach +-115, which bf16 can hold; so this kernel takes bounded
-// gates alone. From a step to the next the state has the factor 2^(E - a + a'). Norms
-// are factors of rows and stay outside the products. With one gate per head (GDN) q and
-// k stay as they came, and decays are factors of rows too.
+// are the operands of the scores, qf kb^T and kf kb^T, and of the products with the
+// state: registers hold S 2^a, so that o = qf S + Aqk v_new and S += kb^T v_new need no
+// other operands. With g >= -5 exponents reach +-115, which bf16 can represent; so this
+// kernel accepts bounded gates only. Between two steps the state is multiplied by 2^(E
+// - a + a'), with a' of the next step. Norms are factors of rows and not part of the
+// products. With one gate per head (GDN) q and k are not scaled, and decays are factors
+// of rows too.
 //
-// Limit: elements of q and k in magnitude below 2^12 where 16 tokens in series have
-// g = -5, because kb is k times 2^115 then.
+// Limit: where 16 consecutive tokens have g = -5, elements of q and k must be below
+// 2^12 in magnitude, because kb is then k times 2^115.
 enum {
     STEP_ROWS = 32,
     STEP_STAGES = 6,
@@ -34,7 +35,8 @@ enum {
 };
 
 //> one-storage
-// Tiles of a half of the channels. Gate warps replace q, k and g by qf, kf and kb.
+// A pipeline stage. rows: tiles of each half of the channels. Gate warps replace q, k
+// and g in these tiles by qf, kf and kb.
 enum { ROW_Q, ROW_K, ROW_G };
 
 template <int kda>
@@ -59,19 +61,22 @@ struct head_shape {
 
 // Barriers. raw: rows are loaded. gated: gate warps have replaced them (KDA). decayed:
 // the factors of the state are written. inverted: A beta is written. scored: Aqk is
-// written. empty: the scan has read the stage, and o has left it.
+// written. empty: the scan has read the stage, and o has been copied from it.
 //
 // A barrier compares parity alone, so a warp must wait for every phase of a barrier or
 // for none: the number of warps that take steps alternately divides STEP_STAGES.
 template <int kda>
 struct __align__(1024) head_storage {
     struct step_stage<kda> stage[STEP_STAGES];
-    // KDA: a, then the factor of the state; E - a. Where the factor is in two parts all
-    // of decay and carried are minus these. GDN: 2^(E - G) of rows, then 2^E.
+    // KDA: `decay` first holds a, and `carried` holds E - a. Then `decay` holds the
+    // factor of the state; if this factor is in two parts, `decay` and `carried` hold
+    // minus one part each (state_decay). GDN: decay[..][i] is 2^(E - G) of row i < 32,
+    // and decay[..][32] is 2^E.
     float decay[STEP_STAGES][128], carried[STEP_STAGES][128];
     float end[128];                      // KDA: 2^(E - a) of the last step
     float k_factor[STEP_STAGES][STEP_ROWS], q_factor[STEP_STAGES][STEP_ROWS];
-    // Of a triangle warp: beta, 1 / |k|, factors of rows and columns of its scores.
+    // Per triangle warp: beta, 1 / |k|, and the factors of rows and columns of its
+    // scores.
     float beta[INVERSE_WARPS][STEP_ROWS], k_norm[INVERSE_WARPS][STEP_ROWS];
     float row[INVERSE_WARPS + 2][STEP_ROWS], column[INVERSE_WARPS + 2][STEP_ROWS];
     uint64_t raw[STEP_STAGES], gated[STEP_STAGES], decayed[STEP_STAGES];
@@ -84,8 +89,8 @@ static_assert(sizeof(struct step_stage<1>) % 1024 == 0
                   && sizeof(struct head_storage<1>) <= 227 * 1024,
               "stages are aligned, and a block is on chip");
 
-// Tokens begin .. begin + len - 1 are a whole sequence, whose states are row `row` of
-// h0 and of ht, and whose records begin with number `record`.
+// A stretch is a whole sequence, tokens begin to begin + len - 1. Its states have index
+// `row` in h0 and ht, and the first of its records has index `record`.
 enum { FEW_STRETCHES = 64 };
 struct stretch { int begin, len, row, record; };
 
@@ -97,7 +102,7 @@ struct head_params {
     struct step_record *records;         // KDA, of the block; NULL: it is not kept
 };
 
-// What a block walks over: value head n, query/key head m.
+// The work of a block: a stretch of value head n, with query/key head m.
 struct head_walk { int n, m, begin, len, row, steps, record; };
 
 static __device__ __forceinline__ struct head_walk head_walk_of(
@@ -115,7 +120,8 @@ static __device__ __forceinline__ struct step_record *kept_record(
     return x.records + ((int64_t)(w.record + step) * x.f.a.HV + w.n);
 }
 
-// By a warp: a triangle, complete in shared memory, to its place in the record.
+// Copies a complete triangle from shared memory to its place in the record, by one
+// warp.
 static __device__ __forceinline__ void keep_triangle(unsigned char *to,
                                                      const unsigned char *from)
 {
@@ -126,7 +132,7 @@ static __device__ __forceinline__ void keep_triangle(unsigned char *to,
     }
 }
 
-// The pipeline stage of a step, and how often it was used before.
+// The pipeline stage of a step; `phase` counts the earlier uses of this stage.
 struct step_position {
     int stage, phase;
     __device__ __forceinline__ void advance(int steps)
@@ -147,7 +153,7 @@ static __device__ __forceinline__ void init_barriers(struct head_storage<kda> &s
         mbarrier_init(&smem.decayed[i], WARP_ARRIVALS);
         mbarrier_init(&smem.inverted[i], WARP_ARRIVALS);
         mbarrier_init(&smem.scored[i], WARP_ARRIVALS);
-        // And the thread of each warpgroup that stores o.
+        // 2: in each of two warpgroups the thread that stores o also arrives.
         mbarrier_init(&smem.empty[i], SCAN_WARPS * WARP_ARRIVALS + 2);
     }
     mbarrier_fence_init();

@@ -9,14 +9,16 @@
 
 static const char *const one_kernel_name = "v5_one_kernel";
 
-// Bound: latency of the steps in series, T / 32 of about 1.75 us (KDA) or 1.3 us (GDN);
-// with 96 heads on an H100 that is 1.3 times the time of the bytes, 6K + 4V per token
+// Bound: latency of T / 32 sequential steps of about 1.75 us (KDA) or 1.3 us (GDN).
+// With 96 heads on an H100 this is 1.3 times the memory time of 6K + 4V bytes per token
 // and head (KDA).
-// Shared memory: 226 KiB (KDA), one block per SM. Who owns what: two warpgroups have 64
-// columns of the state each. KDA: two warpgroups gate rows, two warps make A beta, one
-// Aqk, and one loads and writes decays. GDN: two warps A beta, two Aqk, one loads.
-// Barriers: storage.cuh.
-// keep: the records for backward too.
+//
+// Shared memory: 226 KiB (KDA), one block per SM. Ownership: each of two warpgroups has
+// 64 columns of the state. KDA: two more warpgroups gate rows, two warps compute A
+// beta, one computes Aqk, and one loads rows and computes decays. GDN: two warps
+// compute A beta, two compute Aqk, and one loads rows. Barriers: storage.cuh.
+//
+// keep: also stores the records for backward.
 template <int kda, int keep>
 static __global__ __launch_bounds__(head_shape<kda>::THREADS, 1) void one_kernel(
     const __grid_constant__ struct head_params x)
@@ -27,7 +29,7 @@ static __global__ __launch_bounds__(head_shape<kda>::THREADS, 1) void one_kernel
     const struct head_walk w = head_walk_of(x);
 
     if (threadIdx.x == 0) init_barriers(smem);
-    // Above the diagonal Aqk is 0, which is written here alone.
+    // Zeroes Aqk, because no later store writes the block above the diagonal.
     for (int i = threadIdx.x; i < STEP_STAGES * STEP_TRIANGLE / 16; i += blockDim.x)
         ((uint4 *)smem.stage[i / (STEP_TRIANGLE / 16)].Aqk)[i % (STEP_TRIANGLE / 16)] =
             make_uint4(0, 0, 0, 0);
@@ -85,8 +87,8 @@ static int launch_one_kernel(struct head_params *x)
     return launched();
 }
 
-// Long sequences first, by sixteenths of the longest, so that the blocks that end last
-// are short.
+// Orders sequences by length, longest first, in steps of 1/16 of the longest, so that
+// the last blocks to finish are short.
 static void put_stretches(struct head_params *x)
 {
     const struct kcp_forward *a = &x->f.a;

@@ -9,11 +9,11 @@
 // ---- 16x16 blocks in a warp's registers
 //
 // A lane has rows g = lane / 4 and g + 8 of a block d[2][4], and in each row the four
-// columns from 4 (lane % 4) on, two in d[0] and two in d[1], so that it stores 8 bytes
-// at once. For the tensor core these are accumulators with permuted columns; the
-// summation index may be permuted if both operands are.
+// columns from 4 (lane % 4) on, two in d[0] and two in d[1], so that a lane stores 8
+// bytes at once. To the tensor core a block is an accumulator with permuted columns. A
+// summation index may be permuted if the permutation is the same in both operands.
 
-// A block in fp32 that will be inverted. Two adjacent ones use all banks.
+// A 16x16 block in fp32 that is inverted in place. Two adjacent blocks use all banks.
 struct block16 { float x[SUBCHUNK][SUBCHUNK + 4], pad[16]; };
 
 static __device__ __forceinline__ int lane_row(void) { return threadIdx.x % 32 / 4; }
@@ -35,8 +35,8 @@ static __device__ __forceinline__ void load_block16(float (*d)[4],
         set_lane_row(d, h, *(const float4 *)&s.x[h * 8 + lane_row()][lane_column()]);
 }
 
-// Operand B of a product whose result is such a block: tile t has columns 4 m + 2 t and
-// 4 m + 2 t + 1.
+// Loads a block as operand B of a product whose result has the column order described
+// above: tile t has columns 4 m + 2 t and 4 m + 2 t + 1.
 static __device__ __forceinline__ struct split_operand block16_as_b(
     const struct block16 &s)
 {
@@ -48,8 +48,8 @@ static __device__ __forceinline__ struct split_operand block16_as_b(
     return split_accumulator(d);
 }
 
-// y[I] += A[I] N for `count` blocks, by three of the four products of tops and rests.
-// The blocks are interleaved to hide the latency of dependent products.
+// y[I] += A[I] N for `count` blocks, as top top + top rest + rest top of the split
+// operands. The blocks are interleaved to hide the latency of dependent products.
 static __device__ __forceinline__ void mma_split_blocks(
     float (*y)[2][4], const struct split_operand *A, const struct split_operand &N,
     int count)
@@ -81,8 +81,8 @@ static __device__ __forceinline__ int lane_offset(void)
     return g * 32 + ((piece ^ g / 4) % 2 << 4) + threadIdx.x % 2 * 8;
 }
 
-// Stores block (I, J), four elements per lane in each of rows g and g + 8, in the
-// factors.
+// Stores block (I, J) in the factors: four elements per lane in row g and four in row g
+// + 8.
 static __device__ __forceinline__ void store_block16(
     const struct head_of_chunk &w, int matrix, int I, int J, const uint2 *four)
 {
@@ -115,8 +115,8 @@ static __device__ __forceinline__ void store_scores(const struct head_of_chunk &
 
 // Between subchunks the decay of a pair is a product of two factors, each at most 1 for
 // any gate: from row i back to the first row of its subchunk I, and from there to a row
-// j of an earlier subchunk. Norms and beta are included. q[i] and k[i] (with the sign
-// of -L) are the first factor; to[row_pairs_before(I) + j] is the second.
+// j of an earlier subchunk. Both factors include norms and beta. q[i] and k[i] (with
+// the sign of -L) are the first factor; to[row_pairs_before(I) + j] is the second.
 struct pair_factors { float q[CHUNK], k[CHUNK], to[96]; };
 
 static __device__ __forceinline__ int row_pairs_before(int I)
@@ -130,8 +130,9 @@ static __device__ __forceinline__ int below_diagonal(int I, int J)
     return I * (I - 1) / 2 + J;
 }
 
-// Products of rows in shared memory, blocks in lane order: block (I, J), J <= I, of q
-// k^T; of k k^T, which is symmetric, block (J, I) is stored in that position.
+// Products of rows in shared memory, as 16x16 blocks in lane order. For q k^T the entry
+// of (I, J), J <= I, is block (I, J); for k k^T, which is symmetric, the entry is block
+// (J, I).
 typedef float4 scores[SUBCHUNKS * (SUBCHUNKS + 1) / 2][2][32];
 
 // Block (I, J) of Aqk, J < I: scales the scores and stores them.
@@ -152,7 +153,7 @@ static __device__ __forceinline__ void scale_scores(const struct head_of_chunk &
     store_scores(w, I, J, four);
 }
 
-// Block (I, J) of N = -L as operand B, from rows of k k^T.
+// Returns block (I, J) of N = -L as operand B, computed from block (J, I) of k k^T.
 static __device__ __forceinline__ struct split_operand minus_L(
     int I, int J, const scores &kk, const struct pair_factors &f)
 {
@@ -209,17 +210,17 @@ static __device__ __forceinline__ void diagonal_scores(
 // warpgroup; warp I has the 16 rows of subchunk I of both products.
 enum { HEADS_PER_BLOCK = 4 };            // maximum number of value heads
 
-// Storage per value head besides the products: space to invert two blocks at a time, or
-// four.
+// Storage per value head besides the products. blocks: how many 16x16 blocks are
+// inverted at a time, two or four.
 template <int blocks>
 struct head_storage { struct block16 block16[blocks]; struct pair_factors f; };
 
-// Where four warps share one head: N = -L and the inverted diagonal blocks as operand
-// B.
+// N = -L and the inverted diagonal blocks as operand B, when four warps share one head.
 struct shared_blocks { uint4 N[6][2][32], B[SUBCHUNKS - 1][2][32]; };
 
-// heads_by_warp: the block has several value heads, one per warp; else its four warps
-// share one. qk replaces rows of q, and kk rows of k, after these have been read.
+// heads_by_warp: 1: the block has several value heads, one per warp; 0: the block has
+// one value head, which its four warps share. qk replaces the rows of q, and kk the
+// rows of k, after these rows have been read.
 template <int K, int heads_by_warp>
 struct __align__(1024) gdn_prepare_storage {
     union {
@@ -239,8 +240,8 @@ struct __align__(1024) gdn_prepare_storage {
     int c, n, heads;                     // the chunk, the first head, how many
 };
 
-// Loads rows of q and k of query/key head m into swizzle128 tiles; 0 past the chunk's
-// end.
+// Loads rows of q and k of query/key head m into swizzle128 tiles. Rows past the
+// chunk's end are 0.
 template <int K>
 static __device__ __forceinline__ void gdn_load_rows(const struct forward_params &x,
                                                  struct token_range z, int m,
@@ -260,8 +261,8 @@ static __device__ __forceinline__ void gdn_load_rows(const struct forward_params
     }
 }
 
-// Products of subchunk I's rows with each other. The registers of operand A are operand
-// B of the transpose.
+// Computes X X^T of subchunk I's rows. The registers of operand A are also operand B,
+// the transpose.
 template <int K>
 static __device__ __forceinline__ void mma_gram_diagonal(
     float (*d)[4], int I, const unsigned char (*X)[TILE_BYTES])
@@ -277,8 +278,8 @@ static __device__ __forceinline__ void mma_gram_diagonal(
     }
 }
 
-// Stores times / |row| of the subchunk's rows g and g + 8, from the diagonal of their
-// products, which lanes with lane % 4 = g / 2 hold. 0 past the chunk's end.
+// Stores `times` / |row| for rows g and g + 8 of the subchunk; 0 past the chunk's end.
+// row|^2 is on the diagonal of X X^T, which the lanes with lane % 4 = g / 2 hold.
 template <int K>
 static __device__ __forceinline__ void gdn_row_norms(
     const struct forward_params &x, int I, int len,
@@ -296,9 +297,9 @@ static __device__ __forceinline__ void gdn_row_norms(
     }
 }
 
-// Stores the warp's blocks (I, J), first <= J <= last, in shared memory, each lane's
-// pairs in the groups of four that they belong to. transposed: at the position of (J,
-// I).
+// Stores the warp's blocks (I, J), first <= J <= last, in shared memory. A lane has
+// pairs of adjacent columns; each pair goes into the group of four columns that
+// contains it. transposed: stores each block at position (J, I).
 static __device__ __forceinline__ void store_blocks(
     int I, int first, int last, const float (*d)[4], int transposed, scores &to)
 {
@@ -315,7 +316,8 @@ static __device__ __forceinline__ void store_blocks(
     }
 }
 
-// Stores beta in the saved block and, once for the heads that share them, the norms.
+// Stores beta in the saved block and, once for all value heads of a query/key head, the
+// norms.
 template <class Storage>
 static __device__ __forceinline__ void save_row_scalars(const struct forward_params &x,
                                                         const Storage &smem, int kv)

@@ -3,8 +3,8 @@
 // Next: ../forward_scan/pipeline.cuh.
 #include "blocks.cuh"
 
-// Row factors of row i: to global memory for the scan, and for the blocks of this
-// kernel.
+// Computes the factors of row i, and stores them in global memory for the scan and in
+// `f` for the blocks of this kernel.
 static __device__ __forceinline__ void store_gdn_row_factors(
     const struct head_of_chunk &w, int i, struct gdn_row_factors &to,
     struct pair_factors &f)
@@ -20,7 +20,7 @@ static __device__ __forceinline__ void store_gdn_row_factors(
     f.k[i] = -n.y * w.beta[i] * to_first;
 }
 
-// All row factors of a head, by one warp or by the block.
+// Stores all row factors of a head, by one warp or by the whole block.
 template <int threads>
 static __device__ __forceinline__ void store_factors(
     const struct head_of_chunk &w, struct gdn_row_factors &to, struct pair_factors &f)
@@ -41,7 +41,7 @@ static __device__ __forceinline__ void store_factors(
     }
 }
 
-// The value head of warp I.
+// Returns the value head of warp I.
 template <int heads_by_warp, class Storage>
 static __device__ __forceinline__ struct head_of_chunk head_of_chunk(
     const struct forward_params &x, int I, const Storage &smem)
@@ -55,11 +55,11 @@ static __device__ __forceinline__ struct head_of_chunk head_of_chunk(
     return w;
 }
 
-// A head by one warp. Since A (I + L) = I, block columns are computed from the last to
-// the first:
+// Computes a head with one warp. Since A (I + L) = I, block columns are computed from
+// the last to the first:
 //     A_IJ = (sum_M A_IM N_MJ) A_JJ,  J < M <= I.
-// One block column of N is needed at a time, and A stays in registers. Two diagonal
-// blocks are inverted at a time, by half a warp each.
+// Only one block column of N is needed at a time; all of A is in registers. Two
+// diagonal blocks are inverted at a time, each by half a warp.
 static __device__ __forceinline__ void head_by_warp(const struct head_of_chunk &w,
                                                     const scores &qk, const scores &kk,
                                                     struct head_storage<2> &own)
@@ -99,8 +99,8 @@ static __device__ __forceinline__ void head_by_warp(const struct head_of_chunk &
     }
 }
 
-// A head by four warps: warp I computes block row I of Aqk, block column I of N, and
-// block row I of A.
+// Computes a head with four warps: warp I computes block row I of Aqk, block column I
+// of N, and block row I of A.
 static __device__ __forceinline__ void head_by_four_warps(
     const struct head_of_chunk &w, int I, const scores &qk, const scores &kk,
     struct head_storage<SUBCHUNKS> &own, struct shared_blocks &to)
@@ -134,8 +134,8 @@ static __device__ __forceinline__ void head_by_four_warps(
     }
 }
 
-// The kv value heads of a query/key head are divided among `blocks` blocks, up to
-// `heads` heads each.
+// The kv value heads of a query/key head are divided among `blocks` blocks, each with
+// at most `heads` value heads.
 struct head_shares { int kv, heads; uint32_t blocks, H; };
 
 // Bound: memory, 4K bytes read and 4K written per token and query/key head, 2.5C + 13
@@ -143,12 +143,12 @@ struct head_shares { int kv, heads; uint32_t blocks, H; };
 // the inverses. Registers: 80 per thread, six blocks per SM.
 //
 // Ownership: a block has up to four value heads of one query/key head. cp.async loads
-// the rows, TMA stores them. Each head belongs to one warp, which stores its blocks
-// without waiting for other warps; a single head is shared by four warps.
+// the rows, TMA stores them. Each value head is computed by one warp, which does not
+// wait for other warps; if the block has a single head, four warps share this head.
 //
-// Barriers: rows, G and beta have arrived; rows of q have been read and norms stored;
-// rows of k have been read; the products are stored (single head: N and the inverted
-// diagonal blocks).
+// Barriers, in order: rows, G and beta have arrived; rows of q have been read and norms
+// are stored; rows of k have been read; the products are stored. With a single head one
+// more: N and the inverted diagonal blocks are stored.
 template <int K, int heads_by_warp>
 static __global__ __launch_bounds__(128, 6) void
 gdn_chunk_prepare_kernel(const struct forward_params x, struct head_shares share)

@@ -4,10 +4,11 @@
 #include "core/split.h"
 #include "rows.cuh"
 
-// Scores of one warp in 16x16 blocks: rows of subchunk I of q or k against k of earlier
-// subchunks J in y[J], and of the same subchunk in y[3]. Within a subchunk the decay
-// from row j to row i is exp2(G_i) exp2(-G_j); both fit bf16 except on the underflow
-// path. Between subchunks all factors are at most 1, for any gate.
+// Computes the scores of one warp in 16x16 blocks: rows of subchunk I of q or k times
+// rows of k. y[J] has the scores with an earlier subchunk J, y[3] those with subchunk I
+// itself. Within a subchunk the decay from row j to row i is exp2(G_i) exp2(-G_j); both
+// factors are in the range of bf16 except on the underflow path. Between subchunks all
+// factors are at most 1, for any gate.
 template <int K, int I>
 static __device__ __forceinline__ void subchunk_scores(
     int of_k, const struct kda_prepare_storage<K> &smem, float (*y)[2][4])
@@ -47,7 +48,7 @@ static __device__ __forceinline__ void scores_of_subchunk(
     }
 }
 
-// Scores of q are blocks of Aqk; stores them in the factors.
+// Stores the scores of q, which are blocks of Aqk, in the factors.
 static __device__ __forceinline__ void store_q_scores(
     int I, float (*y)[2][4], const bf16 *diagonal, unsigned char *Aqk)
 {
@@ -76,8 +77,8 @@ static __device__ __forceinline__ void store_q_scores(
     }
 }
 
-// Scores of k times beta are blocks of L. Those left of the diagonal are stored as
-// fragments; the diagonal block is inverted.
+// Multiplies the scores of k by beta, which gives blocks of L. Stores the blocks left
+// of the diagonal as fragments, and inverts the diagonal block.
 static __device__ __forceinline__ void invert_k_scores(
     int I, float (*y)[2][4], const struct inverse_storage &smem)
 {
@@ -112,10 +113,10 @@ static __device__ __forceinline__ void store_diagonal_inverse(
 // ---- the underflow path
 //
 // A gate may decay so much within a subchunk that the two factors of a pair leave the
-// range of bf16. The scores within subchunks are then computed pair by pair: slowly,
-// but exactly for any decay.
-// G of every row relative to its subchunk. Not inlined, like underflow_pairs, to keep
-// rare code out of the main loop.
+// range of bf16. The scores within subchunks are then computed pair by pair, which is
+// slow but exact for any decay. underflow_decay_sums computes G of every row relative
+// to its subchunk. This function and underflow_pairs are not inlined, to keep rare code
+// out of the main loop.
 template <int K, int form>
 static __device__ __noinline__ void underflow_decay_sums(
     const struct kcp_forward &a, struct token_range z, int n,
@@ -133,7 +134,7 @@ static __device__ __noinline__ void underflow_decay_sums(
     }
 }
 
-// The pairs of rows within subchunk I, of q or of k.
+// Computes the scores of all pairs of rows within subchunk I, of q or of k.
 template <int K>
 static __device__ __noinline__ void underflow_pairs(
     const struct kcp_forward &a, struct token_range z, int n, int I, int of_k,
@@ -196,20 +197,20 @@ static __device__ __forceinline__ void scores_to_factors(
     else invert_block_column(I, storage, r->Ab);
 }
 
-// Bound: memory, 6K bytes read and 6K + 2.5C written per token and head, and close to
-// it the issue rate, 15,000 instructions per chunk. Flops: 640 products of 16 x 8 x 16
-// and the inverse, per chunk and head. Shared memory: 75 KiB. Registers: 80, three
-// blocks per SM.
+// Bound: memory: per token and head 6K bytes are read and 6K + 2.5C written. The issue
+// rate, with 15,000 instructions per chunk, is nearly as strict a bound. Flops: 640
+// products of 16 x 8 x 16 and the inverse, per chunk and head. Shared memory: 75 KiB.
+// Registers: 80, three blocks per SM.
 //
-// Ownership: a block has several chunks of a head, the last one first. Two of its eight
-// warps share a subchunk, one for q and one for k. The last subchunk has the most
-// scores, so the assignment of subchunks to the four schedulers rotates with the head.
-// One thread is the producer: it loads the next rows as soon as all warps have read the
-// tiles.
+// Ownership: a block processes several chunks of a head, the last chunk first. Two of
+// its eight warps share a subchunk, one for q and one for k. The last subchunk has the
+// most scores, so the assignment of subchunks to the four schedulers rotates with the
+// head. One thread is the producer: it loads the next rows as soon as all warps have
+// read the tiles.
 //
-// Barriers: smem.full, the rows have arrived; then __syncthreads after norms, beta and
-// sums; after the operands of the scores; after the scores, so that new rows may
-// arrive; after L and the inverses of the diagonal.
+// Barriers: smem.full: the rows have arrived. __syncthreads, in order: after norms,
+// beta and sums; after the operands of the scores; after the scores, so that new rows
+// may arrive; after L and the inverses of the diagonal.
 template <int K, int form>
 static __global__ __launch_bounds__(256, 3) void kda_chunk_prepare_kernel(
     const __grid_constant__ struct forward_params x,

@@ -10,7 +10,8 @@
 // gate as swizzle128 tiles. The operands of the scores then replace them: q F and k F
 // of every row, with F = exp2(G) relative to the start of the row's subchunk, and in
 // place of g the rows k / F, for pairs within a subchunk. ahead1, ahead2, ahead3: k
-// decayed to the start of the first, second and third subchunk after its own.
+// decayed to the start of the first, second and third subchunk after the row's
+// subchunk.
 //
 // After the scores the space of ahead1 to ahead3 holds the operands of the inverse: L
 // in the first half, the inverted diagonal blocks in the second, as fragments (A) and
@@ -68,9 +69,9 @@ static __device__ __forceinline__ struct inverse_storage inverse_storage_of(
     return { smem.half[0].L, smem.half[1].A, smem.half[1].block16, smem.beta };
 }
 
-// What a thread owns: two adjacent channels of all 16 rows of a subchunk; for K = 64,
-// where a warp covers all channels, of 8 rows. It replaces its elements in place. A
-// warp covers 128 bytes of a row.
+// A thread converts its elements in place: two adjacent channels of all 16 rows of a
+// subchunk or, with K = 64, where a warp covers all channels, of 8 rows. A warp covers
+// 128 bytes of a row.
 template <int K>
 struct thread_rows {
     enum { ROWS = K / 8, PARTS = SUBCHUNK / ROWS };
@@ -123,8 +124,9 @@ static __device__ __forceinline__ void tma_load_rows(
     }
 }
 
-// The producer is one thread. It loads chunk c, the last of the block's share;
-// load_next_chunk loads the chunk before, as soon as all warps have read the tiles.
+// The producer is one thread. load_first_chunk loads chunk c, the last chunk of the
+// block's share; load_next_chunk loads the preceding chunk as soon as all warps have
+// read the tiles.
 template <int K>
 static __device__ __forceinline__ void load_first_chunk(
     const struct forward_params &x, const struct row_descriptors &from, int c, int n,
@@ -151,7 +153,8 @@ static __device__ __forceinline__ void load_next_chunk(
     tma_load_rows(from, z.t, smem.qk_head, n, smem);
 }
 
-// Tokens of the block's chunk 0, 1, ..., read from shared memory at every call.
+// Returns the tokens of the block's chunk 0, 1, ..., read from shared memory at every
+// call.
 template <int K>
 static __device__ __forceinline__ struct token_range position_of(
     const struct kda_prepare_storage<K> &smem, int chunk)
@@ -191,7 +194,8 @@ static __device__ __forceinline__ struct gate_operands load_gate_operands(
     return y;
 }
 
-// beta of the thread's row, 0 past the chunk's end; also stored in the saved block.
+// Returns beta of the thread's row, 0 past the chunk's end, and stores it in the saved
+// block.
 static __device__ __forceinline__ float beta_of_row(const struct forward_params &x,
                                                     int len, int c, int n,
                                                     unsigned short raw)
@@ -202,9 +206,10 @@ static __device__ __forceinline__ float beta_of_row(const struct forward_params 
     return b;
 }
 
-// Sums G from the thread's first row on, and stores their total for other threads. G is
-// constant past the chunk's end. Returns 1 if 1 / F of this subchunk may exceed the
-// range of bf16, so that its scores need the underflow path.
+// Computes G, the sums of log2 decays from the thread's first row on, and stores their
+// total for other threads. G is constant past the chunk's end. Returns 1 if 1 / F of
+// this subchunk may exceed the range of bf16, so that its scores need the underflow
+// path.
 template <int K, int form>
 static __device__ __forceinline__ int decay_sums(
     const struct kcp_forward &a, const struct gate_operands &loaded, int len,
@@ -242,8 +247,8 @@ static __device__ __forceinline__ int decay_sums(
 
 // |q|^2 and |k|^2 of the rows are the diagonals of q q^T and k k^T, computed on the
 // tensor core from the raw rows, together with the diagonal of q k^T, which has no
-// decay. Operand A has eight rows of q and the same eight of k. Also stores the norms
-// in the saved block.
+// decay. Operand A has eight rows of q and the eight rows of k of the same tokens. The
+// norms are also stored in the saved block.
 template <int K>
 static __device__ __forceinline__ void row_norms(const struct forward_params &x,
                                                  int len, int c, int first,
@@ -288,8 +293,8 @@ static __device__ __forceinline__ void row_norms(const struct forward_params &x,
 // over the next subchunk and the next two. last is the sum of subchunk I itself.
 struct subchunk_decay { float start[2], end[2], ahead1[2], ahead2[2], last[2]; };
 
-// Also makes G relative to the start of the subchunk (K = 64: adds the first half's
-// sum).
+// Computes the decays over whole subchunks. Also changes G to sums from the start of
+// the subchunk (K = 64: adds the first half's sum).
 template <int K>
 static __device__ __forceinline__ struct subchunk_decay subchunk_decays(
     const struct thread_rows<K> &w, const struct kda_prepare_storage<K> &smem,
@@ -331,10 +336,10 @@ static __device__ __forceinline__ void store_scaled_pair(unsigned char *to,
     *(uint32_t *)to = pack_bf16x2(x[0] * f[0], x[1] * f[1]);
 }
 
-// Converts a thread's rows to chunk factors and to operands of the scores. Outside its
-// subchunk every decay is F = exp2(G), or B = exp2(G_last - G), times the decay over
-// whole subchunks, hence at most 1. B is exp2(G_last) / F; on the underflow path, where
-// 1 / F may be infinite, it is a separate exponential.
+// Converts a thread's rows to chunk factors and to operands of the scores. Outside a
+// row's subchunk every decay is F = exp2(G), or B = exp2(G_last - G), times the decay
+// over whole subchunks, hence at most 1. B is exp2(G_last) / F; on the underflow path,
+// where 1 / F may be infinite, B is computed by a separate exponential.
 template <int K, int underflow>
 static __device__ __forceinline__ void rows_to_factors(
     const struct thread_rows<K> &w, const float (*G)[2], const struct subchunk_decay &f,

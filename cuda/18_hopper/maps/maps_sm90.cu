@@ -69,7 +69,7 @@ static __device__ __forceinline__ void kda_map_consumer(
     }
 }
 
-// The same for GDN: row factors scale accumulators, not operands.
+// GDN: computes the same map. Row factors scale accumulators, not operands.
 template <int K, int WGS, int blocks>
 static __device__ __forceinline__ void gdn_map_consumer(
     const struct forward_params &x, int z, int of_v,
@@ -114,13 +114,13 @@ static __device__ __forceinline__ void gdn_map_consumer(
     }
 }
 
-// A launch computes the maps of all stretches whose `want` is set (walks = 0). With
-// walks = 1 it continues the map of a rank's only segment over one window of chunks:
-// from map `from` (-1: from the identity) to map `to`, of h_ext only or of both. The
-// next window's factors are computed concurrently.
+// walks = 0: a launch computes the maps of all stretches whose field `want` is set.
+// walks = 1: a launch continues the map of a rank's only segment over one window of
+// chunks, starting from map `from` (-1: the identity), and stores the result in map
+// `to`, while the next window's factors are computed concurrently. only_h: h_ext alone.
 struct map_walk { int walks, from, to, only_h; };
 
-// One thread's part of the columns v0 .. of the map of stretch z, head n.
+// Computes one thread's part of columns v0 .. of the map of stretch z, head n.
 template <int K, int WGS, int kda, int blocks>
 static __device__ __forceinline__ void map_consumers(
     const struct forward_params &x, const struct map_walk &w, int z, int n, int v0,
@@ -146,10 +146,11 @@ static __device__ __forceinline__ void map_consumers(
 // 1.25C + 2V bytes per token and head. One block per SM; S takes 64 of a thread's 232
 // registers.
 //
-// Ownership: a block has 64 WGS columns of [h_ext | M], a consumer warpgroup 64 of
-// them. blocks = 2: a block of h_ext and one of M are a cluster that shares its copies;
-// as separate blocks they drift apart and read the factors twice. Barriers: full and
-// empty as in scan_kernel.
+// Ownership: a block computes 64 WGS columns of [h_ext | M], each of its consumer
+// warpgroups 64 of these columns. blocks = 2: one block of h_ext and one of M form a
+// cluster that copies the factors once for both blocks. As separate blocks they would
+// drift apart and read the factors twice. Barriers: `full` and `empty` as in
+// scan_kernel.
 template <int K, int WGS, int kda, int blocks>
 static __global__ __launch_bounds__(128 * WGS + 128, 1) void maps_kernel(
     const struct forward_params x, const struct map_walk w)
@@ -187,9 +188,9 @@ static int launch_maps_blocks(const struct forward_params *x, struct map_walk w)
                            128 * WGS + 128, blocks, x, w);
 }
 
-// Launches h_ext alone, concurrent with other kernels. For KDA one block with all
-// columns is fastest. For GDN its step would be too long, so two blocks of 64 columns
-// share their copies.
+// Launches the computation of h_ext alone, which runs concurrently with other kernels.
+// For KDA one block with all columns is fastest. For GDN a step of such a block would
+// take too long, so two blocks of 64 columns share their copies.
 template <int K, int kda>
 static int launch_h_columns(const struct forward_params *x, struct map_walk w)
 {
