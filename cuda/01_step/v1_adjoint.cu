@@ -4,11 +4,13 @@
 #include "cuda/tile/device.cuh"
 #include "token_decay.cuh"
 
-// Bound: latency, three passes over the tokens: forward, storing the state every KEEP
-// tokens; then for each group of KEEP tokens, from the last, forward, storing each
-// decayed state, and backward. dS and the stored states are in work. A thread sums over
-// columns, a warp over rows, always in the same order. dq and dk of each value head are
-// stored in work before they are summed.
+// Bound: latency of three passes over the tokens. The first pass computes the states
+// forward and stores one every KEEP tokens. Then, for each group of KEEP tokens, the
+// last group first, a forward pass stores every decayed state and a backward pass
+// computes the gradients. dS and the stored states are in the workspace. One thread
+// computes the sums of a column and one warp those of a row, always in the same order.
+// dq and dk of each value head are stored in the workspace before their sum over the
+// heads of a group.
 enum { KEEP = 64, THREADS = 256 };
 
 struct adjoint_arrays {
@@ -53,8 +55,8 @@ static __device__ void read_token(const struct kcp_step &a, int64_t t, int n,
     __syncthreads();
 }
 
-// S <- diag(exp g) S, stored in Sd and e if these are given; S <- S + k (beta e)^T.
-// Column v.
+// Applies one token to column v: S <- diag(exp g) S, e = v - S^T k, S <- S + k (beta
+// e)^T. Stores the decayed S in Sd and e in e unless these pointers are NULL.
 template <class X>
 static __device__ void forward(const struct kcp_step &a, int64_t t, int n, int v,
                                const struct token *s, float *S, float *Sd, float *e)
@@ -69,9 +71,9 @@ static __device__ void forward(const struct kcp_step &a, int64_t t, int n, int v
     for (int i = 0; i < a.K; i++) S[i] += s->k[i] * (s->beta * x);
 }
 
-// One token backward. Columns: dS += scale q do^T, de = beta dS^T k = dv. Rows: dq =
-// scale S do, dk = beta dS e - Sd de, dSd = dS - k de^T, dg = dSd Sd, dS <- diag(exp g)
-// dSd.
+// Processes one token backward. Columns: dS += scale q do^T, de = beta dS^T k = dv.
+// Rows: dq = scale S do, dk = beta dS e - Sd de, dSd = dS - k de^T, dg = dSd Sd, dS <-
+// diag(exp g) dSd.
 template <class X>
 static __device__ void adjoint_step(const struct kcp_step &a,
                                     const struct adjoint_arrays &w, int64_t t, int n,
@@ -215,7 +217,7 @@ static int step_v1_adjoint_run(void *args)
 
 KCP_VARIANT(step_v1_adjoint) = { "01_step",
                                  "v1_adjoint",
-                                 "a block a head, states kept every 64 tokens",
+                                 "a block per head, states stored every 64 tokens",
                                  KCP_BF16,
                                  KCP_DEVICE,
                                  "backward; K, V up to 256",
@@ -223,7 +225,7 @@ KCP_VARIANT(step_v1_adjoint) = { "01_step",
                                  step_v1_adjoint_work };
 KCP_VARIANT(step_v1_adjoint_f32) = { "01_step",
                                      "v1_adjoint_f32",
-                                     "a block a head, states kept every 64 tokens",
+                                     "a block per head, states stored every 64 tokens",
                                      KCP_F32,
                                      KCP_DEVICE,
                                      "backward; K, V up to 256",

@@ -4,9 +4,10 @@
 #include "cuda/tile/device.cuh"
 #include "token_decay.cuh"
 
-// Bound: latency, one token after another; 4 K V flops per token and head. Thread v
-// owns column v of S [K,V], so no sum crosses threads. Two barriers per token: k, q and
-// the decay are stored before they are read, and read before they are replaced.
+// Bound: latency, because tokens are sequential; 4 K V flops per token and head. Thread
+// v owns column v of S [K,V], so no sum crosses threads. Two barriers per token: one
+// after k, q and the decay are stored in shared memory, one before the next token
+// replaces them.
 template <class X>
 static __global__ void step(const struct kcp_step a)
 {
@@ -62,7 +63,7 @@ static int step_v1_column_run(void *args)
 
 KCP_VARIANT(step_v1_column) = { "01_step",
                                 "v1_column",
-                                "a block a head, a thread a column of S",
+                                "one block per head, one thread per column of S",
                                 KCP_BF16,
                                 KCP_DEVICE,
                                 "forward; K, V up to 256",
@@ -70,7 +71,7 @@ KCP_VARIANT(step_v1_column) = { "01_step",
                                 NULL };
 KCP_VARIANT(step_v1_column_f32) = { "01_step",
                                     "v1_column_f32",
-                                    "a block a head, a thread a column of S",
+                                    "one block per head, one thread per column of S",
                                     KCP_F32,
                                     KCP_DEVICE,
                                     "forward; K, V up to 256",

@@ -4,9 +4,9 @@
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 
-// Bound of all kernels here: memory; each input and output is accessed once, in rows of
-// contiguous channels. dA_log and ddt_bias are summed per chunk, then over the chunks
-// of a stretch in order, so results are reproducible bit for bit.
+// Bound of all kernels in this file: memory. Each input and output is accessed once, in
+// rows of contiguous channels. dA_log and ddt_bias are summed per chunk, then over the
+// chunks of a stretch in order, so results are reproducible bit for bit.
 
 static __device__ float warp_sum(float x)
 {
@@ -24,7 +24,8 @@ static __device__ float softplus(float x)
     return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)));
 }
 
-// y = x rstd, rstd = 1/sqrt(sum x^2 + 1e-6), or 1 without l2norm. A warp per row.
+// Computes y = x rstd, rstd = 1/sqrt(sum x^2 + 1e-6), or 1 without l2norm. One warp per
+// row.
 template <class X>
 static __global__ void norm(int64_t rows, int K, int l2norm, const void *x_, void *y_,
                             void *rstd_)
@@ -40,7 +41,7 @@ static __global__ void norm(int64_t rows, int K, int l2norm, const void *x_, voi
     if (threadIdx.x == 0) ((float *)rstd_)[at] = rstd;
 }
 
-// dx = rstd (dy - y sum(dy y)). A warp per row.
+// Computes dx = rstd (dy - y sum(dy y)). One warp per row.
 template <class X>
 static __global__ void norm_backward(int64_t rows, int K, int l2norm, const void *x_,
                                      const void *dy_, void *dx_)
@@ -59,8 +60,8 @@ static __global__ void norm_backward(int64_t rows, int K, int l2norm, const void
         ((X *)dx_)[at * K + i] = rstd * ((float)dy[i] - along * (float)x[i]);
 }
 
-// beta = s sigmoid(raw), s = 1 or 2; backward d raw = d beta s sigmoid'. A thread per
-// token and head.
+// Computes beta = s sigmoid(raw), s = 1 or 2; backward, d raw = d beta s sigmoid'. One
+// thread per token and head.
 template <class X>
 static __global__ void beta(const struct kcp_gate a)
 {
@@ -76,7 +77,8 @@ static __global__ void beta(const struct kcp_gate a)
             ((const float *)a.dbeta)[at] * (as_given ? 1.0f : s * y * sigmoid(-raw));
 }
 
-// The gate of one channel: g, and its derivative by x + dt_bias.
+// Constants of one channel's gate, from which the functions below compute g and its
+// derivative by x + dt_bias.
 struct gate_form {
     enum kcp_gate_form form;
     float expA, dt, lower;
@@ -109,8 +111,8 @@ static __device__ float gate_slope(const struct gate_form &f, float x)
     }
 }
 
-// g and G: a block per chunk and head, a thread per channel, which adds along the
-// chunk.
+// Computes g and its sum G along a chunk: one block per chunk and head, one thread per
+// channel.
 template <class X>
 static __global__ void gate_forward(const struct kcp_gate a)
 {
@@ -128,9 +130,9 @@ static __global__ void gate_forward(const struct kcp_gate a)
     //< kernel-gate
 }
 
-// dx, and the chunk's term of dA_log = sum dg g (softplus) or sum dx (x + dt_bias)
-// (bounded) and of ddt_bias = sum dx; both are 0 for a raw gate. Terms [NC,HV,KG] in
-// work.
+// Computes dx and the chunk's terms of two sums: dA_log = sum dg g (softplus) or sum dx
+// (x + dt_bias) (bounded), and ddt_bias = sum dx. Both terms are 0 for a raw gate. They
+// are stored in the workspace, [NC,HV,KG] each.
 template <class X>
 static __global__ void gate_backward(const struct kcp_gate a)
 {
@@ -154,7 +156,8 @@ static __global__ void gate_backward(const struct kcp_gate a)
     ddt[part] = sum_dt;
 }
 
-// Adds the terms of a stretch's chunks in order; for dA_log also over the channels.
+// Adds the terms of a stretch's chunks in order. Terms of dA_log are also summed over
+// the channels.
 static __global__ void gate_parts(const struct kcp_gate a)
 {
     const int s = blockIdx.x, n = blockIdx.y, i = threadIdx.x;
@@ -222,10 +225,10 @@ int v1_gate(void *args)
 }
 
 KCP_VARIANT(gate_v1_walk) = {
-    "02_gate", "v1_walk", "a warp a row to normalise, a thread a channel to walk",
+    "02_gate", "v1_walk", "norm: a warp per row; gate: a thread per channel",
     KCP_BF16, KCP_DEVICE, "K up to 256", v1_gate<bf16>,
     v1_gate_work };
 KCP_VARIANT(gate_v1_walk_f32) = {
-    "02_gate", "v1_walk_f32", "a warp a row to normalise, a thread a channel to walk",
+    "02_gate", "v1_walk_f32", "norm: a warp per row; gate: a thread per channel",
     KCP_F32, KCP_DEVICE, "K up to 256", v1_gate<float>,
     v1_gate_work };

@@ -2,17 +2,17 @@
 // Book: chapter 02, "Code: kernels".  Checked by: tests/02_gate/checks.c.
 // Next: ../03_wy/v2_halves.cu.
 //
-// Bound: memory. Per token and head it reads 2 (2K + K) and writes 2 2K + 4K bytes:
-// 1792 at K = 128, 0.35 ms for case A. v1 reaches 60 % of that, because its threads
-// load two bytes at a time with one load in flight. Here 16 lanes load a row of q or k,
-// 8 numbers each; a warp has 16 tokens of a chunk's gate, all loaded before the first
-// is used. g itself is stored only if requested (non-NULL).
+// Bound: memory. Per token and head these kernels read 2 (2K + K) and write 2 2K + 4K
+// bytes: 1792 at K = 128, 0.35 ms for case A. v1 reaches 60 % of that bound, because
+// each thread has one load of two bytes in flight. Here 16 lanes load a row of q or k,
+// 8 numbers per lane. For the gate, a warp loads 16 tokens of a chunk before it uses
+// the first. g itself is stored only if a.g is not NULL.
 #include "v2_vector_back.cuh"
 #include "cuda/host/stages_v2.cuh"
 
 enum { ROWS = SUBCHUNK };
 
-// y = x rstd. K / 8 lanes per row; blockIdx.y selects q or k.
+// Computes y = x rstd with K / 8 lanes per row; blockIdx.y selects q or k.
 template <int K>
 static __global__ __launch_bounds__(256) void norm_rows(const struct kcp_gate a)
 {
@@ -39,8 +39,8 @@ static __global__ __launch_bounds__(256) void norm_rows(const struct kcp_gate a)
 
 struct gate_of_channel { float expA, dt; };
 
-// exp by the special function unit: its error, 2 ulp and 1e-7 of the exponent, is far
-// below the rounding of the bf16 input.
+// Computes the gate with the exp of the special function unit. The error of that exp, 2
+// ulp and 1e-7 of the exponent, is far below the rounding of the bf16 input.
 static __device__ __forceinline__ float activate(const struct kcp_gate &a,
                                                  struct gate_of_channel f, float x)
 {
@@ -52,8 +52,8 @@ static __device__ __forceinline__ float activate(const struct kcp_gate &a,
     return -f.expA * (fmaxf(y, 0.0f) + log1pf(__expf(-fabsf(y))));
 }
 
-// G of a chunk and head: warp w sums tokens 16 w to 16 w + 15, four channels per lane,
-// and adds the sums of earlier subchunks from shared memory.
+// Computes G of a chunk and head. Warp w sums tokens 16 w to 16 w + 15, four channels
+// per lane, and adds the sums of earlier subchunks from shared memory.
 template <int K>
 static __global__ __launch_bounds__(K) void gate_sums(const struct kcp_gate a)
 {
@@ -107,7 +107,8 @@ static __global__ __launch_bounds__(K) void gate_sums(const struct kcp_gate a)
     }
 }
 
-// GDN's G, one number per head: a lane per head, a warp per eight tokens of the chunk.
+// Computes GDN's G, one number per token and head: one lane per head, one warp per
+// eight tokens.
 static __global__ __launch_bounds__(256) void head_sums(const struct kcp_gate a)
 {
     __shared__ float last[WARPS][32];
@@ -139,7 +140,7 @@ static __global__ __launch_bounds__(256) void head_sums(const struct kcp_gate a)
     }
 }
 
-// beta = s sigmoid(raw); backward d raw = d beta s sigmoid'.
+// Computes beta = s sigmoid(raw); backward, d raw = d beta s sigmoid'.
 static __global__ void beta_all(const struct kcp_gate a)
 {
     const int64_t at = blockIdx.x * 256ll + threadIdx.x;
@@ -199,5 +200,5 @@ int v2_gate(void *args)
 }
 
 KCP_VARIANT(gate_v2_vector) = {
-    "02_gate", "v2_vector", "16 bytes a thread, 16 tokens in flight a channel",
+    "02_gate", "v2_vector", "16-byte loads, 16 tokens in flight per channel",
     KCP_BF16, KCP_DEVICE, "K 64 or 128, C 64", v2_gate, v1_gate_work };

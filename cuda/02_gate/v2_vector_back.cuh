@@ -3,10 +3,10 @@
 // Next: v2_vector.cu.
 #include "cuda/tile/warp_scan.cuh"
 
-// Bound: memory. Per token and head it reads 4 2K of q, k and their gradients and 2K +
-// 4K of the gate and its gradient, and writes 2 2K + 4K: 2816 bytes at K = 128, 0.52 ms
-// for case A. dA_log and ddt_bias are summed over eight tokens, over the chunk, over
-// the stretch, always in the same order.
+// Bound: memory. Per token and head these kernels read q, k and the gradients of both
+// (4 2K), the gate (2K) and its gradient (4K), and write 2 2K + 4K: 2816 bytes at K =
+// 128, 0.52 ms for case A. dA_log and ddt_bias are summed over eight tokens, then over
+// the chunk, then over the stretch, always in the same order.
 enum { TOKENS = 8, AHEAD = 4, WARPS = CHUNK / TOKENS, SUMS = 512 };
 
 static __device__ __forceinline__ float low(uint32_t x)
@@ -18,7 +18,7 @@ static __device__ __forceinline__ float high(uint32_t x)
     return __uint_as_float(x & 0xffff0000u);
 }
 
-// The sum over a group of `lanes` lanes, a power of two.
+// Returns the sum of x over a group of `lanes` lanes, a power of two.
 static __device__ __forceinline__ float group_sum(float x, int lanes)
 {
     const unsigned mask = lanes == 32 ? ~0u
@@ -27,8 +27,8 @@ static __device__ __forceinline__ float group_sum(float x, int lanes)
     return x;
 }
 
-// dx = rstd (dy - y sum(dy y)), y = rstd x. K / 8 lanes per row; blockIdx.y selects q
-// or k.
+// Computes dx = rstd (dy - y sum(dy y)), y = rstd x, with K / 8 lanes per row;
+// blockIdx.y selects q or k.
 template <int K>
 static __global__ __launch_bounds__(256) void norm_rows_back(const struct kcp_gate a)
 {
@@ -57,7 +57,7 @@ static __global__ __launch_bounds__(256) void norm_rows_back(const struct kcp_ga
     ((uint4 *)(blockIdx.y ? a.dk_raw : a.dq_raw))[at] = dx;
 }
 
-// Gate constants of a channel; then dx of one token and its term of dA_log.
+// Constants of a channel's gate.
 struct slope { float expA, dt; };
 
 static __device__ __forceinline__ float gate_slope(const struct kcp_gate &a,
@@ -81,12 +81,14 @@ static __device__ __forceinline__ float gate_slope(const struct kcp_gate &a,
     return dg;
 }
 
-// N adjacent numbers of a row: g in bf16, gradients in fp32.
+// Vector types for N adjacent numbers of a row: `b` holds g in bf16, `f` a gradient in
+// fp32.
 template <int N> struct vec;
 template <> struct vec<4> { typedef float4 f; typedef uint2 b; };
 template <> struct vec<1> { typedef float f; typedef bf16 b; };
 
-// AHEAD tokens of a lane's N columns from t on, all loaded before the first is used.
+// Processes AHEAD tokens from t on, N columns per lane; all are loaded before the first
+// is used.
 template <int N>
 static __device__ __forceinline__ void tokens_back(const struct kcp_gate &a,
                                                    struct token_range z, int t,
@@ -121,8 +123,9 @@ static __device__ __forceinline__ void tokens_back(const struct kcp_gate &a,
     //< kernel-gate-back
 }
 
-// One chunk's dg_raw, and its terms [NC,HV KG] of dA_log and ddt_bias in work. A lane
-// has N of the HV KG columns, a warp eight tokens.
+// Computes one chunk's dg_raw and its terms of dA_log and ddt_bias, stored in the
+// workspace as [NC,HV KG]. A lane processes N of the HV KG columns, a warp eight
+// tokens.
 template <int N>
 static __global__ __launch_bounds__(256, 3) void gate_back(const struct kcp_gate a)
 {
@@ -154,8 +157,8 @@ static __global__ __launch_bounds__(256, 3) void gate_back(const struct kcp_gate
     }
 }
 
-// Adds the terms of a stretch's chunks: SUMS / KG threads per channel take every (SUMS
-// / KG)-th chunk each; for dA_log also over the channels.
+// Adds the terms of a stretch's chunks. SUMS / KG threads per channel each add every
+// (SUMS / KG)-th chunk. Terms of dA_log are also summed over the channels.
 static __global__ __launch_bounds__(SUMS) void add_parts(const struct kcp_gate a)
 {
     __shared__ float sums[2][SUMS];

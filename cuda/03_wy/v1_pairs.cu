@@ -5,11 +5,11 @@
 #include "cuda/host/stages_v1.cuh"
 
 // Bound: C^2 K/2 exponentials per chunk and head. exp2(G_i - G_j) is not factored, so
-// no exponent is above 0 and no gate overflows. q, k, G are read through the cache; L
-// and A [C,C] are in shared memory (32 KiB).
+// no exponent is above 0 and no gate overflows. q, k and G are read through the cache;
+// L and A [C,C] are in shared memory (32 KiB).
 
-// Aqk_ij = scale sum_d q_i k_j exp2(G_i - G_j), i >= j, and L_ij = beta_i sum_d k_i k_j
-// exp2(G_i - G_j), i > j. A thread per pair.
+// Computes Aqk_ij = scale sum_d q_i k_j exp2(G_i - G_j), i >= j, and L_ij = beta_i
+// sum_d k_i k_j exp2(G_i - G_j), i > j. One thread per pair (i, j).
 template <class X>
 static __device__ void pairs(const struct kcp_wy &a, struct token_range z, int n,
                              float (*L)[CMAX])
@@ -35,8 +35,8 @@ static __device__ void pairs(const struct kcp_wy &a, struct token_range z, int n
     }
 }
 
-// A = (I + L)^-1 by forward substitution. Thread j owns column j, so it needs no
-// barrier.
+// Computes A = (I + L)^-1 by forward substitution. Thread j owns column j, so no
+// barrier is needed.
 template <class X>
 static __device__ void inverse(const struct kcp_wy &a, struct token_range z, int n,
                                const float (*L)[CMAX], float (*A)[CMAX])
@@ -50,7 +50,7 @@ static __device__ void inverse(const struct kcp_wy &a, struct token_range z, int
         }
 }
 
-// u = A (beta v) and w = A (beta exp2(G) k): a thread per column.
+// Computes u = A (beta v) and w = A (beta exp2(G) k): one thread per column.
 template <class X>
 static __device__ void columns(const struct kcp_wy &a, struct token_range z, int n,
                                const float (*A)[CMAX])
@@ -81,7 +81,7 @@ static __device__ void columns(const struct kcp_wy &a, struct token_range z, int
     }
 }
 
-// kg = exp2(G_last - G) k, qg = exp2(G) q; KDA only.
+// Computes kg = exp2(G_last - G) k and qg = exp2(G) q, for KDA only.
 template <class X>
 static __device__ void gated_rows(const struct kcp_wy &a, struct token_range z, int n)
 {
@@ -98,7 +98,8 @@ static __device__ void gated_rows(const struct kcp_wy &a, struct token_range z, 
     }
 }
 
-// Two barriers: L is complete before it is inverted, A before it is multiplied.
+// The two barriers ensure that L is complete before the inversion and A before the
+// products.
 template <class X>
 static __global__ void wy(const struct kcp_wy a)
 {
@@ -124,8 +125,8 @@ int v1_wy(void *args)
 }
 
 KCP_VARIANT(wy_v1_pairs) = {
-    "03_wy", "v1_pairs", "a block a chunk and head, every pair of rows on its own",
+    "03_wy", "v1_pairs", "one block per chunk and head, one thread per pair",
     KCP_BF16, KCP_DEVICE, "K, V up to 256, C up to 64", v1_wy<bf16>, NULL };
 KCP_VARIANT(wy_v1_pairs_f32) = {
-    "03_wy", "v1_pairs_f32", "a block a chunk and head, every pair of rows on its own",
+    "03_wy", "v1_pairs_f32", "one block per chunk and head, one thread per pair",
     KCP_F32, KCP_DEVICE, "K, V up to 256, C up to 64", v1_wy<float>, NULL };

@@ -4,11 +4,12 @@
 #include "v2_halves_pairs.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// 16 warps, one per tile of pairs. Two blocks fill the registers of an SM and overlap
-// their barriers.
+// 16 warps, one per tile of pairs. Two blocks fill the registers of an SM; while one
+// waits at a barrier, the other computes.
 enum { THREADS = 512 };
 
-// kg = exp2(G_last - G) k, qg = exp2(G) q (KDA only); k <- k~ = exp2(G) k in place.
+// Computes kg = exp2(G_last - G) k and qg = exp2(G) q (KDA only), and replaces k by k~
+// = exp2(G) k.
 template <int K>
 static __device__ void gated_rows(const struct kcp_wy &a, struct token_range z, int n,
                                   struct wy_storage<K> &s, int first)
@@ -46,8 +47,9 @@ static __device__ void store_block(const struct kcp_wy &a, struct token_range z,
     }
 }
 
-// y = (A diag beta) x, x [64,ld] in shared memory: each warp has 16 rows and a fourth
-// of the columns. A is lower triangular: rows from 16 r on need x up to row 16 r + 15.
+// Computes y = (A diag beta) x, x [64,ld] in shared memory. Each warp computes 16 rows
+// and a fourth of the columns. A is lower triangular, so rows from 16 r on need x only
+// up to row 16 r + 15.
 static __device__ void multiply(const bf16 *Ab, const bf16 *x, int ld, int columns,
                                 bf16 *y, int64_t stride, int len)
 {
@@ -69,8 +71,8 @@ static __device__ void multiply(const bf16 *Ab, const bf16 *x, int ld, int colum
     }
 }
 
-// Loads q, k and G of a chunk; rows past its end become zero, with the gate of the last
-// row.
+// Loads q, k and G of a chunk. Rows of q and k past the chunk's end become 0; rows of G
+// past it repeat the last row.
 template <int K>
 static __device__ void load_chunk(const struct kcp_wy &a, struct token_range z, int n,
                                   struct wy_storage<K> &s)
@@ -154,7 +156,7 @@ int v2_wy(void *args)
 }
 
 KCP_VARIANT(wy_v2_halves) = {
-    "03_wy",  "v2_halves", "tensor cores: blocks with an anchor each, halved to pairs",
+    "03_wy",  "v2_halves", "tensor cores: recursive halving, one anchor per block",
     KCP_BF16, KCP_DEVICE,  "K 64 or 128, V a multiple of 32 up to 2 K, C 64",
     v2_wy,    NULL
 };

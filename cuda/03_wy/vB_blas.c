@@ -15,7 +15,7 @@
 
 enum { ROWS = 16 };
 
-/* One chunk of one value head: its first row, and doubles from row to row. */
+/* One chunk of one value head: pointers to its first row, row strides in doubles. */
 struct cut {
     int rows, qk, vo, wk, tri, gate, one;
     const double *q, *k, *v, *G, *beta;
@@ -46,7 +46,7 @@ static struct cut cut_at(const struct kcp_wy *a, int n, int64_t t, int rows)
     return x;
 }
 
-/* C [m,n] <- x A B^T */
+/* Computes C [m,n] <- x A B^T. */
 static void product_t(int m, int n, int k, double x, const double *A, int lda,
                       const double *B, int ldb, double *C, int ldc)
 {
@@ -54,7 +54,8 @@ static void product_t(int m, int n, int k, double x, const double *A, int lda,
                 C, ldc);
 }
 
-/* GDN: the gate is the same for all channels, so q k^T and k k^T come first. */
+/* GDN: all channels have the same gate, so q k^T and k k^T are computed first, then
+ * scaled. */
 static void scores_gdn(const struct kcp_wy *a, const struct cut *x, double *L)
 {
     product_t(x->rows, x->rows, a->K, a->scale, x->q, x->qk, x->k, x->qk, x->Aqk,
@@ -68,7 +69,7 @@ static void scores_gdn(const struct kcp_wy *a, const struct cut *x, double *L)
         }
 }
 
-/* KDA, rows i0..i1 of the chunk against rows 0..i0: one anchor, two products.
+/* KDA: pairs of rows i0..i1 with rows 0..i0, as two products under one anchor.
  * scratch: [2 ROWS + C, K]. */
 static void scores_below(const struct kcp_wy *a, const struct cut *x, int i0, int i1,
                          double *L, double *scratch)
@@ -92,7 +93,7 @@ static void scores_below(const struct kcp_wy *a, const struct cut *x, int i0, in
     product_t(i1 - i0, i0, K, 1, k, K, past, K, L + i0 * a->C, a->C);
 }
 
-/* KDA, rows i0..i1 against themselves. row: [K] holds k_j exp2(G_i - G_j). */
+/* KDA: pairs within rows i0..i1. row [K] is scratch for k_j exp2(G_i - G_j). */
 static void scores_diagonal(const struct kcp_wy *a, const struct cut *x, int i0, int i1,
                             double *L, double *row)
 {
@@ -110,7 +111,7 @@ static void scores_diagonal(const struct kcp_wy *a, const struct cut *x, int i0,
         }
 }
 
-/* The solve takes L's diagonal as 1 and does not read above it. */
+/* Computes A = (I + L)^-1. The solver uses 1 on the diagonal and reads L only below. */
 static void inverse(const struct kcp_wy *a, const struct cut *x, double *L)
 {
     for (int i = 0; i < x->rows; i++) {
@@ -125,7 +126,7 @@ static void inverse(const struct kcp_wy *a, const struct cut *x, double *L)
                 x->rows, 1, L, a->C, x->A, x->tri);
 }
 
-/* u = A (beta v), w = A (beta exp2(G) k), in place; kg and qg row by row. */
+/* Computes u = A (beta v) and w = A (beta exp2(G) k) in place, kg and qg row by row. */
 static void factors(const struct kcp_wy *a, const struct cut *x)
 {
     const int K = a->K, V = a->V, kda = a->model == KCP_KDA;
@@ -179,7 +180,7 @@ static int v03_blas_run(void *args)
 }
 
 KCP_VARIANT(v03_blas) = {
-    "03_wy",      "vB_blas", "products under an anchor per 16 rows, triangular solves",
+    "03_wy",      "vB_blas", "products with one anchor per 16 rows, triangular solves",
     KCP_F64,      KCP_HOST,  "any shape",
     v03_blas_run, NULL
 };

@@ -4,9 +4,10 @@
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 
-// Bound: latency, one chunk after another on one SM; 6 C K V flops per chunk. Column v
-// of the state depends only on column v, so thread v keeps it and the chunk's v_new in
-// local memory, and no barrier is needed. All threads read the same w, q, k.
+// Bound: latency, because chunks are sequential on one SM; 6 C K V flops per chunk.
+// Column v of the new state depends only on column v of the old one, so thread v keeps
+// this column and its v_new in local memory, and no barrier is needed. All threads read
+// the same w, q, k.
 template <class X>
 static __global__ void chunk(const struct kcp_chunk a)
 {
@@ -59,8 +60,8 @@ int v1_chunk(void *args)
 }
 
 KCP_VARIANT(chunk_v1_column) = {
-    "04_chunk", "v1_column", "a block a stretch and head, a thread a column",
+    "04_chunk", "v1_column", "a block per stretch and head, a thread per column",
     KCP_BF16, KCP_DEVICE, "K, V up to 256, C up to 64", v1_chunk<bf16>, NULL };
 KCP_VARIANT(chunk_v1_column_f32) = {
-    "04_chunk", "v1_column_f32", "a block a stretch and head, a thread a column",
+    "04_chunk", "v1_column_f32", "a block per stretch and head, a thread per column",
     KCP_F32, KCP_DEVICE, "K, V up to 256, C up to 64", v1_chunk<float>, NULL };

@@ -6,10 +6,10 @@
 #include "cuda/host/stages_v2.cuh"
 
 // Bound: 6 C K V + 2 C^2 V flops per chunk on the tensor core, 7.3 MFLOP at K = V =
-// 128, about 2 us of one SM; close to it shared memory, because each warp reads all of
-// w, qg, kg and Aqk (56 KiB). Chunk c+1 is copied while chunk c is computed. Two
-// barriers per chunk: its tiles have arrived; all warps have read them. K/2 + 64
-// accumulators per thread stay in registers.
+// 128, about 2 us of one SM. Shared memory is close to its bound too, because each warp
+// reads all of w, qg, kg and Aqk (56 KiB). Chunk c+1 is copied while chunk c is
+// computed. Two barriers per chunk: one after the chunk's tiles have arrived, one after
+// all warps have read them. K/2 + 64 accumulators per thread stay in registers.
 template <int K, int VB>
 struct tiles {
     bf16 w[CHUNK][K + PAD], q[CHUNK][K + PAD], k[CHUNK][K + PAD];
@@ -35,8 +35,8 @@ static __device__ void load_chunk(const struct kcp_chunk &a, struct token_range 
     cp_async_commit();
 }
 
-// o^T [16,64] += v_new^T Aqk^T. Aqk is lower triangular: column c' contributes to rows
-// >= c'.
+// Computes o^T [16,64] += v_new^T Aqk^T. Aqk is lower triangular, so column c'
+// contributes only to rows >= c'.
 static __device__ __forceinline__ void add_inner(float (*o)[4], const float (*x)[4],
                                                  const bf16 *Aqk)
 {
@@ -56,7 +56,7 @@ static __device__ __forceinline__ void add_inner(float (*o)[4], const float (*x)
     }
 }
 
-// One chunk for one warp's 16 columns of the head.
+// Processes one chunk for one warp's 16 columns of the head.
 template <int K, int VB>
 static __device__ void scan_step(const struct kcp_chunk &a, struct token_range z, int n,
                                  int v, const struct tiles<K, VB> *s, float (*S)[4])
@@ -136,8 +136,8 @@ static int chunk_v2_warp_launch(const struct kcp_chunk *a)
     return launched();
 }
 
-// With few stretches and heads, 64 columns per block, so that more SMs have work. The
-// sums are the same.
+// Selects the block width. With few stretches and heads, a block has 64 columns instead
+// of 128, so that more SMs have work. The results are the same bit for bit.
 template <int K>
 static int widths(const struct kcp_chunk *a)
 {
@@ -159,5 +159,5 @@ int v2_chunk(void *args)
 }
 
 KCP_VARIANT(chunk_v2_warp) = {
-    "04_chunk", "v2_warp", "tensor cores: 16 columns of the state a warp, in registers",
+    "04_chunk", "v2_warp", "tensor cores: 16 state columns per warp in registers",
     KCP_BF16, KCP_DEVICE, "K 64 or 128, V a multiple of 64, C 64", v2_chunk, NULL };

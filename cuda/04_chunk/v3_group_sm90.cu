@@ -5,11 +5,12 @@
 #include "cuda/host/processors.cuh"
 #include "cuda/host/stages_v3.cuh"
 
-// v2's warps each read all of w, qg, kg and Aqk into registers: 8 x 56 KiB of shared
-// memory per chunk. Here the tensor core reads them once per 64 columns. Bound: 6 C K V
-// + 2 C^2 V flops per chunk, 7.3 MFLOP, 1.02 us of an SM at its peak, and 88 KiB of
-// memory per chunk if h and v_new are not stored. S is rounded once for both wS and qg
-// S, v_new once for o and S. Three stages of 72 KiB; barriers as in chapter 05.
+// In v2 each of eight warps reads all of w, qg, kg and Aqk into registers: 8 x 56 KiB
+// of shared memory per chunk. Here the tensor core reads these tiles once per 64
+// columns. Bound: 6 C K V + 2 C^2 V flops per chunk, 7.3 MFLOP, 1.02 us of an SM at its
+// peak, and 88 KiB of memory per chunk if h and v_new are not stored. S is rounded to
+// bf16 once for both w S and qg S, v_new once for both o and S. Three pipeline stages
+// of 72 KiB; the barriers are those of chapter 05's v3.
 enum { W, QG, KG, U, STAGES = 3 };
 
 template <int groups>
@@ -36,7 +37,8 @@ static __device__ void load_chunk(const struct kcp_chunk &a, struct token_range 
         s->Aqk[at], in<bf16>(a.Aqk, z.t, HV, n, CHUNK), HV * CHUNK, z.len);
 }
 
-// One product of registers a [steps] with a tile; `add` continues a sum.
+// Issues one product of the operand a [steps], in registers, with tile X. If `add` is
+// 0, y is overwritten.
 template <int steps>
 static __device__ __forceinline__ void multiply_tile(float (*y)[4],
                                                      const uint32_t (*a)[1][4],
@@ -51,7 +53,7 @@ static __device__ __forceinline__ void multiply_tile(float (*y)[4],
     wgmma_commit();
 }
 
-// Issues y = S^T w^T and o = S^T qg^T without waiting; they share the rounded S.
+// Issues y = S^T w^T and o = S^T qg^T, both with the same rounded S, without waiting.
 template <class Tile>
 static __device__ __forceinline__ void begin_step(const Tile *tile, const float (*S)[4],
                                                   uint32_t (*b)[1][4], float (*y)[4],
@@ -64,7 +66,7 @@ static __device__ __forceinline__ void begin_step(const Tile *tile, const float 
     multiply_tile<8>(o, b, tile[QG], 0);
 }
 
-// The rest of a chunk; v is the first of this warp's 16 columns.
+// Completes a chunk after begin_step; v is the first of this warp's 16 columns.
 template <int groups>
 static __device__ __forceinline__ void finish_step(const struct kcp_chunk &a,
                                                    struct token_range z, int n, int v,
@@ -107,7 +109,7 @@ static __device__ __forceinline__ void finish_step(const struct kcp_chunk &a,
     //< kernel-group
 }
 
-// Completes this thread's copies of the next chunk; g is the gate of that chunk.
+// Completes this thread's copies of the next chunk; g is that chunk's gate.
 template <int groups>
 static __device__ __forceinline__ void producer_commit(const struct kcp_chunk &a,
                                                        struct gate_share g,
@@ -119,8 +121,8 @@ static __device__ __forceinline__ void producer_commit(const struct kcp_chunk &a
     mbarrier_arrive(&s->r.full[at]);
 }
 
-// All chunks of stretch z. While the products of chunk i run, the copies of chunk i+2
-// are issued and those of chunk i+1 are completed.
+// Processes all chunks of stretch z. While the products of chunk i run, the copies of
+// chunk i+2 are issued and those of chunk i+1 are completed.
 template <int groups>
 static __device__ __forceinline__ void scan_stretch(const struct kcp_chunk &a, int z,
                                                     int n, int v0, tiles<groups> *s,
@@ -205,5 +207,5 @@ int v3_chunk(void *args)
 }
 
 KCP_VARIANT(chunk_v3_group) = {
-    "04_chunk", "v3_group_sm90", "warpgroups: the tensor core reads the factors itself",
+    "04_chunk", "v3_group_sm90", "warpgroups: wgmma reads tiles from shared memory",
     KCP_BF16, KCP_DEVICE, "K = V = 128, C 64; sm_90a", v3_chunk, NULL };

@@ -4,11 +4,11 @@
 #include "cuda/tile/warpgroup_store.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// If h and v_new are stored, v3 is bound by the load-store unit: its warps store 32
-// bytes per row and the unit processes one row at a time, 3000 cycles per step. Here
-// whole rows are stored. Bound: memory, 144 KiB per step, or 96 without o (chapter 13);
-// 8 C K V flops take 1.4 us of an SM. One barrier per step: the chunk has arrived and
-// the previous one has been read.
+// If h and v_new are stored, v3 is bound by the load-store unit: each store of a warp
+// covers 32 bytes of a row and the unit processes one row at a time, 3000 cycles per
+// step. This kernel stores whole rows. Bound: memory, 144 KiB per step, or 96 without o
+// (chapter 13); 8 C K V flops take 1.4 us of an SM. One barrier per step, after the
+// chunk has arrived and the previous one has been read.
 enum { W, KG, U, QG, TENSORS };
 
 struct tiles {
@@ -44,8 +44,8 @@ static __device__ void load_chunk(const struct kcp_chunk &a, struct token_range 
     cp_async_commit();
 }
 
-// o = scale qg S + Aqk v_new, staged in place of v_new; columns past Aqk's diagonal are
-// 0.
+// Computes o = scale qg S + Aqk v_new, staged in place of v_new; columns of Aqk past
+// the diagonal are 0.
 static __device__ __forceinline__ void output(struct tiles *s, int at,
                                               const float (*S)[4],
                                               const uint32_t (*x_)[1][4], float (*y)[4])
@@ -63,8 +63,8 @@ static __device__ __forceinline__ void output(struct tiles *s, int at,
     fence_operand<8>(y);
 }
 
-// v_new = u - w S in place of u; o; then S <- Lambda S + kg^T v_new. The state before
-// the chunk and v_new, or o, are stored while the tensor core works.
+// Computes v_new = u - w S in place of u, then o, then S <- Lambda S + kg^T v_new.
+// While the tensor core works, the state before the chunk is stored, and v_new or o.
 template <int of_o>
 static __device__ __forceinline__ void scan_step(const struct kcp_chunk &a,
                                                  struct token_range z, int n, int c,
@@ -153,8 +153,8 @@ static int chunk_v4_rows_launch(const struct kcp_chunk *a)
     return launched();
 }
 
-// Without h and v_new (chapter 08 when nothing is saved) v3 is faster, because it
-// copies two chunks ahead. Without o: chapter 13.
+// If neither h nor v_new is stored (chapter 08 when nothing is saved), v3 is faster,
+// because it copies two chunks ahead. A call without o comes from chapter 13.
 int v4_chunk(void *args)
 {
     const struct kcp_chunk *a = (const struct kcp_chunk *)args;
@@ -169,5 +169,5 @@ int v4_chunk(void *args)
 }
 
 KCP_VARIANT(chunk_v4_rows) = {
-    "04_chunk", "v4_rows_sm90", "results leave as whole rows, through shared memory",
+    "04_chunk", "v4_rows_sm90", "whole rows stored through shared memory",
     KCP_BF16, KCP_DEVICE, "K = V = 128, C 64; sm_90a", v4_chunk, NULL };

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* C [m,n] <- x op(A) B + y C; k is what is summed over. */
+/* Computes C [m,n] <- x op(A) B + y C, summed over k. */
 static void gemm(int trans_a, int m, int n, int k, double x, const double *A, int lda,
                  const double *B, int ldb, double y, double *C, int ldc)
 {
@@ -19,8 +19,8 @@ static void gemm(int trans_a, int m, int n, int k, double x, const double *A, in
                 k, x, A, lda, B, ldb, y, C, ldc);
 }
 
-/* One chunk: rows tokens from t. S [K,V] is the state at its start, then at its end;
- * scratch [C,V] holds what k^T multiplies. */
+/* Processes a chunk of `rows` tokens from t on. S [K,V] is the state before the chunk
+ * and becomes the state after it; scratch [C,V] holds the right factor of k^T. */
 static void chunk(const struct kcp_chunk *a, int n, int64_t t, int rows, double *S,
                   double *scratch)
 {
@@ -85,6 +85,6 @@ static int v04_blas_run(void *args)
     return KCP_OK;
 }
 
-KCP_VARIANT(v04_blas) = { "04_chunk",   "vB_blas", "four matrix products a chunk",
+KCP_VARIANT(v04_blas) = { "04_chunk",   "vB_blas", "four matrix products per chunk",
                           KCP_F64,      KCP_HOST,  "any shape",
                           v04_blas_run, NULL };

@@ -5,8 +5,8 @@
 #include "cuda/host/stages_v1.cuh"
 
 // Chapter 04's scan on the augmented state [h_ext | M], V+K columns wide, from [0 | I]
-// with u_aug = [u | 0]. Bound: latency, as there; 4 C K (K+V) flops per chunk, all in
-// fp32.
+// with u_aug = [u | 0]. Bound: latency, as in chapter 04; 4 C K (K+V) flops per chunk,
+// all in fp32.
 template <class X>
 static __global__ void affine(const struct kcp_affine a)
 {
@@ -54,8 +54,8 @@ int v1_affine(void *args)
 }
 
 KCP_VARIANT(affine_v1_column) = {
-    "05_affine", "v1_column", "a thread a column of [h_ext | M]",
+    "05_affine", "v1_column", "one thread per column of [h_ext | M]",
     KCP_BF16, KCP_DEVICE, "K, V up to 256, C up to 64", v1_affine<bf16>, NULL };
 KCP_VARIANT(affine_v1_column_f32) = {
-    "05_affine", "v1_column_f32", "a thread a column of [h_ext | M]",
+    "05_affine", "v1_column_f32", "one thread per column of [h_ext | M]",
     KCP_F32, KCP_DEVICE, "K, V up to 256, C up to 64", v1_affine<float>, NULL };

@@ -4,11 +4,11 @@
 #include "cuda/tile/warp_scan.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// Chapter 04's v2 on the augmented state. w and kg are bf16 and therefore exact; an
-// fp32 is the sum of three bf16, so three products lose nothing of M except the
-// accumulator's rounding. Bound: 4 C K (V + 3 K) flops per chunk, 16.8 MFLOP at K = V =
-// 128: twice chapter 04's, spread over (V+K)/64 blocks per head. h_ext is rounded, as
-// in chapter 04. Barriers and copies as there.
+// Chapter 04's v2 on the augmented state. w and kg are bf16 and therefore exact. An
+// fp32 number is the sum of three bf16 numbers, so three products lose nothing of M
+// except the accumulator's rounding. Bound: 4 C K (V + 3 K) flops per chunk, 16.8 MFLOP
+// at K = V = 128: twice chapter 04's, divided among (V+K)/64 blocks per head. h_ext is
+// rounded to bf16. Barriers and copies are those of chapter 04's v2.
 template <int K>
 struct tiles {
     bf16 w[CHUNK][K + PAD], k[CHUNK][K + PAD], u[CHUNK][64 + PAD];
@@ -29,7 +29,8 @@ static __device__ void load_chunk(const struct kcp_affine &a, struct token_range
     cp_async_commit();
 }
 
-// x = u - w S (u = 0 for M), then S <- Lambda S + kg^T x, on a warp's 16 columns.
+// Computes x = u - w S (u = 0 for M), then S <- Lambda S + kg^T x, on a warp's 16
+// columns.
 template <int K, int pieces>
 static __device__ void affine_step(const struct tiles<K> *s, int v, float (*S)[4])
 {
@@ -72,7 +73,7 @@ static __device__ void affine_stretch(const struct kcp_affine &a, int z, int n, 
     }
 }
 
-// A block has 64 columns of [h_ext | M]: four warps of 16.
+// A block processes 64 columns of [h_ext | M]: four warps of 16 columns.
 template <int K>
 static __global__ __launch_bounds__(128, 1) void affine(const struct kcp_affine a)
 {

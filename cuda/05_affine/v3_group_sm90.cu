@@ -4,14 +4,16 @@
 #include "cuda/tile/warpgroup_scan.cuh"
 #include "cuda/host/stages_v3.cuh"
 
-// v2 reads w and kg once per 64 columns and multiplies M in three pieces. Here a block
+// v2 reads w and kg once per 64 columns and splits M into three pieces. Here a block
 // owns all 256 columns of [h_ext | M], 128 KiB of fp32 in the registers of two
-// warpgroups, each with 64 columns of both. M has two pieces; the remainder, 2^-18 of
-// an element, is a fifth of the tolerance of chapter 19. Bound: 4 C K (V + 2 K) flops
-// per chunk, 12.6 MFLOP, 1.75 us of an SM at its peak; 48 KiB per chunk, read once. One
-// warpgroup processes M while the other processes h_ext, so one splits numbers while
-// the other's products run. Copies run three chunks ahead. No block-wide barrier: full,
-// the copies of all threads have arrived; empty, all threads have read the stage.
+// warpgroups; each owns 64 columns of h_ext and 64 of M. M is split into two pieces;
+// the omitted remainder, 2^-18 of an element, is a fifth of the tolerance of chapter
+// 19. Bound: 4 C K (V + 2 K) flops per chunk, 12.6 MFLOP, 1.75 us of an SM at its peak;
+// 48 KiB per chunk, read once. One warpgroup processes M while the other processes
+// h_ext, so that one splits numbers while the products of the other run. Copies run
+// three chunks ahead. There is no block-wide barrier. mbarrier `full` of a pipeline
+// stage completes when the copies of all threads have arrived, `empty` when all threads
+// have read the stage.
 enum { W, KG, U, STAGES = 4, THREADS = 256 };
 typedef struct chunk_pipeline<3, STAGES> tiles;
 
@@ -26,7 +28,7 @@ static __device__ void load_chunk(const struct kcp_affine &a, struct token_range
         cp_async_swizzled_rows(to[U], in<bf16>(a.u, z.t, HV, n, DIM), HV * DIM, z.len);
 }
 
-// M <- Lambda M - kg^T (w M), on a warpgroup's 64 columns.
+// Computes M <- Lambda M - kg^T (w M) on a warpgroup's 64 columns.
 static __device__ __forceinline__ void advance_M(const tiles *s, int at, int gdn,
                                                  float (*M)[4])
 {
@@ -36,7 +38,7 @@ static __device__ __forceinline__ void advance_M(const tiles *s, int at, int gdn
     warpgroup_decay_minus(M, y, s->tile[at][KG], s->decay[at]);
 }
 
-// h <- Lambda h + kg^T (u - w h).
+// Computes h <- Lambda h + kg^T (u - w h) on a warpgroup's 64 columns.
 static __device__ __forceinline__ void advance_h(const tiles *s, int at, int gdn,
                                                  float (*h)[4])
 {
@@ -50,7 +52,7 @@ static __device__ __forceinline__ void advance_h(const tiles *s, int at, int gdn
     warpgroup_add_rows(h, x, s->tile[at][KG]);
 }
 
-// All chunks of stretch z.
+// Processes all chunks of stretch z.
 static __device__ __forceinline__ void affine_stretch(const struct kcp_affine &a, int z,
                                                       int n, int want, tiles *s,
                                                       float (*M)[4], float (*h)[4])
@@ -133,5 +135,5 @@ int v3_affine(void *args)
 }
 
 KCP_VARIANT(affine_v3_group) = {
-    "05_affine", "v3_group_sm90", "warpgroups: all columns of a head on one processor",
+    "05_affine", "v3_group_sm90", "warpgroups: all columns of a head on one SM",
     KCP_BF16, KCP_DEVICE, "K = V = 128, C 64; sm_90a", v3_affine, NULL };

@@ -2,8 +2,8 @@
  *
  * Book: chapter 05.  Checked by: make check STAGE=05 VARIANT=vB_blas.
  * Next: v1_column.cu.
- * h_ext and M are two separate scans of the same chunks, K x V and K x K, so a stretch
- * of which only one is wanted costs only that one.
+ * h_ext (K x V) and M (K x K) are computed by two separate scans of the same chunks. A
+ * stretch that needs only h_ext or only M runs only that scan.
  */
 #include "kcp.h"
 
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One part of a stretch's map, n columns wide, rows of X ld apart: per chunk
+/* One part of a stretch's map, n columns wide, row stride of X ld. Per chunk
  *   y <- (u, or 0) - w X;   X <- Lambda X + kg^T y          y [C,n] */
 struct map_part {
     double *X;
@@ -83,7 +83,7 @@ static int v05_blas_run(void *args)
 }
 
 KCP_VARIANT(v05_blas) = {
-    "05_affine",  "vB_blas", "two scans, two matrix products a chunk each",
+    "05_affine",  "vB_blas", "two scans, each two matrix products per chunk",
     KCP_F64,      KCP_HOST,  "any shape",
     v05_blas_run, NULL
 };

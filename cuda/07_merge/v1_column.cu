@@ -39,7 +39,7 @@ static int merge_v1_column_run(void *args)
 
 KCP_VARIANT(merge_v1_column) = { "07_merge",
                                  "v1_column",
-                                 "a block a head, a thread a column of S",
+                                 "one block per head, one thread per column of S",
                                  KCP_BF16,
                                  KCP_DEVICE,
                                  "K, V up to 256",
@@ -47,7 +47,7 @@ KCP_VARIANT(merge_v1_column) = { "07_merge",
                                  NULL };
 KCP_VARIANT(merge_v1_column_f32) = { "07_merge",
                                      "v1_column_f32",
-                                     "a block a head, a thread a column of S",
+                                     "one block per head, one thread per column of S",
                                      KCP_F32,
                                      KCP_DEVICE,
                                      "K, V up to 256",

@@ -37,6 +37,6 @@ static int v07_blas_run(void *args)
     return KCP_OK;
 }
 
-KCP_VARIANT(v07_blas) = { "07_merge",   "vB_blas", "one matrix product a rank and head",
+KCP_VARIANT(v07_blas) = { "07_merge",   "vB_blas", "a matrix product per rank and head",
                           KCP_F64,      KCP_HOST,  "any shape",
                           v07_blas_run, NULL };

@@ -14,6 +14,6 @@ static int run(void *args) { return forward_run<bf16>(args, stages(args)); }
 static size_t work(const void *args) { return forward_work<bf16>(args, stages(args)); }
 
 KCP_VARIANT(forward_v2_stages) = {
-    "08_forward", "v2_stages", "tensor-core kernels of the stages, strung together",
+    "08_forward", "v2_stages", "the tensor-core kernels of the stages in sequence",
     KCP_BF16, KCP_DEVICE, "K 64 or 128, V 64, 128, 192, 256 up to 2 K, C 64",
     run, work };

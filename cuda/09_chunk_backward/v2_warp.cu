@@ -215,6 +215,6 @@ int v2_chunk_backward(void *args)
 }
 
 KCP_VARIANT(chunk_backward_v2_warp) = {
-    "09_chunk_backward", "v2_warp", "tensor cores: 16 columns of dS a warp",
+    "09_chunk_backward", "v2_warp", "tensor cores: 16 columns of dS per warp",
     KCP_BF16, KCP_DEVICE, "K 64 or 128, V a multiple of 64, C 64",
     v2_chunk_backward, NULL };

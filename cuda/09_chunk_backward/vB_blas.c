@@ -116,7 +116,7 @@ static int v09_blas_run(void *args)
 
 KCP_VARIANT(v09_blas) = { "09_chunk_backward",
                           "vB_blas",
-                          "five matrix products a chunk",
+                          "five matrix products per chunk",
                           KCP_F64,
                           KCP_HOST,
                           "any shape",

@@ -233,6 +233,6 @@ int v3_wy_backward(void *args)
 }
 
 KCP_VARIANT(wy_backward_v3_split) = {
-    "10_wy_backward", "v3_split", "two kernels; dg from the pairs that straddle a row",
+    "10_wy_backward", "v3_split", "two kernels; dg_t sums the pairs j < t <= i",
     KCP_BF16, KCP_DEVICE, "K and V 64 or 128, C 64", v3_wy_backward,
     v3_wy_backward_work };

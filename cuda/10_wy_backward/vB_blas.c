@@ -111,7 +111,7 @@ static void block(const struct cut *x, int i0, int i1)
             }
 }
 
-/* GDN: D goes onto the matrices, i > j only; P and Q fence_operand them. */
+/* GDN: D goes onto the matrices, i > j only; stored in P and Q. */
 static void scalar(const struct cut *x)
 {
     const int K = x->K, C = x->C, n = x->rows;
@@ -244,7 +244,7 @@ static int v10_blas_run(void *args)
 
 KCP_VARIANT(v10_blas) = { "10_wy_backward",
                           "vB_blas",
-                          "anchors per 16 rows off the diagonal, products elsewhere",
+                          "products with one anchor per 16 rows off the diagonal",
                           KCP_F64,
                           KCP_HOST,
                           "any shape",

@@ -67,8 +67,8 @@ int v1_merge_backward(void *args)
 }
 
 KCP_VARIANT(merge_backward_v1_column) = {
-    "11_merge_backward", "v1_column", "a thread a column of [dh_ext | N]",
+    "11_merge_backward", "v1_column", "one thread per column of [dh_ext | N]",
     KCP_BF16, KCP_DEVICE, "K, V up to 256, C up to 64", v1_merge_backward<bf16>, NULL };
 KCP_VARIANT(merge_backward_v1_column_f32) = {
-    "11_merge_backward", "v1_column_f32", "a thread a column of [dh_ext | N]",
+    "11_merge_backward", "v1_column_f32", "one thread per column of [dh_ext | N]",
     KCP_F32, KCP_DEVICE, "K, V up to 256, C up to 64", v1_merge_backward<float>, NULL };

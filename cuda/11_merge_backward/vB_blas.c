@@ -106,7 +106,7 @@ static int v11_blas_run(void *args)
 
 KCP_VARIANT(v11_blas) = { "11_merge_backward",
                           "vB_blas",
-                          "one augmented scan, three matrix products a chunk",
+                          "one augmented scan, three matrix products per chunk",
                           KCP_F64,
                           KCP_HOST,
                           "any shape",

@@ -16,8 +16,8 @@ static size_t work(const void *args)
 }
 
 KCP_VARIANT(backward_v1_stages) = {
-    "13_backward", "v1_stages", "the first kernels of the stages, strung together",
+    "13_backward", "v1_stages", "the v1 kernels of the stages in sequence",
     KCP_BF16, KCP_DEVICE, "K, V up to 256, C up to 64", run<bf16>, work<bf16> };
 KCP_VARIANT(backward_v1_stages_f32) = {
-    "13_backward", "v1_stages_f32", "the first kernels of the stages, strung together",
+    "13_backward", "v1_stages_f32", "the v1 kernels of the stages in sequence",
     KCP_F32, KCP_DEVICE, "K, V up to 256, C up to 64", run<float>, work<float> };

@@ -16,6 +16,6 @@ static size_t work(const void *args)
 }
 
 KCP_VARIANT(backward_v2_stages) = {
-    "13_backward", "v2_stages", "tensor-core kernels of the stages, strung together",
+    "13_backward", "v2_stages", "the tensor-core kernels of the stages in sequence",
     KCP_BF16, KCP_DEVICE, "K 64 or 128, V 64, 128, 192, 256 up to 2 K, C 64",
     run, work };

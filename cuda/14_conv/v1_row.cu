@@ -274,8 +274,8 @@ static int conv_v1_row_run(void *args)
 }
 
 KCP_VARIANT(conv_v1_row) = {
-    "14_conv", "v1_row", "a thread per token and channel, a launch per stretch",
+    "14_conv", "v1_row", "one thread per token and channel, one launch per stretch",
     KCP_BF16, KCP_DEVICE, "any shape", conv_v1_row_run<bf16>, conv_v1_row_work<bf16> };
 KCP_VARIANT(conv_v1_row_f32) = {
-    "14_conv", "v1_row_f32", "a thread per token and channel, a launch per stretch",
+    "14_conv", "v1_row_f32", "one thread per token and channel, one launch per stretch",
     KCP_F32, KCP_DEVICE, "any shape", conv_v1_row_run<float>, conv_v1_row_work<float> };

@@ -506,5 +506,5 @@ static size_t work(const void *args)
 }
 
 KCP_VARIANT(conv_v2_tokens) = {
-    "14_conv", "v2_tokens", "a thread some channels down a run, window in registers",
+    "14_conv", "v2_tokens", "a thread per 2 or 4 channels of a run, in registers",
     KCP_BF16, KCP_DEVICE, "D in steps of 8, Wc up to 4", run, work };

@@ -65,7 +65,7 @@ static size_t scan_v1_plain_work(const void *args)
 
 KCP_VARIANT(scan_v1_plain) = { "15_scan",
                                "v1_plain",
-                               "three passes a tile; fp32 products, a thread a column",
+                               "three passes per tile; fp32, one thread per column",
                                KCP_BF16,
                                KCP_DEVICE,
                                "K, V up to 256",
@@ -74,7 +74,7 @@ KCP_VARIANT(scan_v1_plain) = { "15_scan",
 KCP_VARIANT(scan_v1_plain_f32) = {
     "15_scan",
     "v1_plain_f32",
-    "three passes a tile; fp32 products, a thread a column",
+    "three passes per tile; fp32, one thread per column",
     KCP_F32,
     KCP_DEVICE,
     "K, V up to 256",

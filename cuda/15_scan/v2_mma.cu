@@ -150,7 +150,7 @@ static size_t scan_v2_mma_work(const void *args)
 
 KCP_VARIANT(scan_v2_mma) = { "15_scan",
                              "v2_mma",
-                             "products on the tensor cores, three of tf32 each",
+                             "tensor cores: an fp32 product is three in tf32",
                              KCP_BF16,
                              KCP_DEVICE,
                              "K and V of 64 or 128",
@@ -158,7 +158,7 @@ KCP_VARIANT(scan_v2_mma) = { "15_scan",
                              scan_v2_mma_work<bf16> };
 KCP_VARIANT(scan_v2_mma_f32) = { "15_scan",
                                  "v2_mma_f32",
-                                 "products on the tensor cores, three of tf32 each",
+                                 "tensor cores: an fp32 product is three in tf32",
                                  KCP_F32,
                                  KCP_DEVICE,
                                  "K and V of 64 or 128",

@@ -111,5 +111,5 @@ int v4_ladder(void *args)
 }
 
 KCP_VARIANT(ladder_v4_ldmatrix) = {
-    "17_ladder", "v4_ldmatrix", "ldmatrix fills the fragments, and turns them",
+    "17_ladder", "v4_ldmatrix", "ldmatrix loads and transposes the fragments",
     KCP_BF16, KCP_DEVICE, "K = V = 128, C 64", v4_ladder, NULL };

@@ -130,5 +130,5 @@ int v5_ladder(void *args)
 }
 
 KCP_VARIANT(ladder_v5_async) = {
-    "17_ladder", "v5_async", "cp.async: two chunks on their way while one is computed",
+    "17_ladder", "v5_async", "cp.async: two chunks in flight while one is computed",
     KCP_BF16, KCP_DEVICE, "K = V = 128, C 64", v5_ladder, NULL };

@@ -155,5 +155,5 @@ int v6_ladder(void *args)
 }
 
 KCP_VARIANT(ladder_v6_swizzle) = {
-    "17_ladder", "v6_swizzle", "swizzled tiles: eight rows meet all 32 banks",
+    "17_ladder", "v6_swizzle", "swizzled tiles: eight rows use all 32 banks",
     KCP_BF16, KCP_DEVICE, "K = V = 128, C 64", v6_ladder, NULL };
