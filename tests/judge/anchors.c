@@ -1,4 +1,4 @@
-/* anchors.c -- the cases of every list, whatever is drawn.
+/* anchors.c -- the fixed cases that every list contains besides drawn cases.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: self_lists.c,
  * tests/judge/self_lists.c.  Next: case_text.c, whose words these are.
@@ -21,7 +21,7 @@ struct anchors {
     int wide;
 };
 
-/* One case in words; --ranks replaces their "R=". */
+/* Adds the case that the words describe; --ranks replaces "R=" in the words. */
 static void add(struct anchors *a, const char *words, ...)
 {
     char text[400], why[200];
@@ -61,7 +61,7 @@ static int models_of(const struct kcp_stage *s)
     return is(s, "14 15 ") ? 1 : 2;
 }
 
-/* The live state crosses every cut of one long sequence, in each form and model. */
+/* One long sequence whose live state crosses every cut, in each form and model. */
 static void crossing(struct anchors *a, const struct kcp_stage *s)
 {
     static const char *const plain[] = { "kda", "gdn" };
@@ -80,7 +80,7 @@ static void crossing(struct anchors *a, const struct kcp_stage *s)
             if (f == KCP_PIPELINE && !is(s, "16 ")) strcat(about, " blocks=3");
             add(a, "live %s %s R=%d H=1 HV=2 K=8 V=6 C=16 lengths=9,171,12 h0 dht %s",
                 model[m], kcp_form_names[f], R, about);
-            if (f == m)                        /* the same sizes, but other sequences */
+            if (f == m)                        /* same sizes, other lengths */
                 add(a, "live %s %s R=%d H=1 HV=2 K=8 V=6 C=16 lengths=12,171,9 h0"
                     " dht %s",
                     model[m], kcp_form_names[f], R, about);
@@ -88,13 +88,14 @@ static void crossing(struct anchors *a, const struct kcp_stage *s)
                 add(a, "live %s R=%d H=2 HV=2 K=8 V=6 C=16 lengths=9,171 h0 dht reuse_M"
                     " l2norm save=%s", model[m], R, m ? "all" : "none");
         }
-    /* Half of the tokens repeat: among 28 cuts, also the first token of some rank. */
+    /* masks=2 drops half of the tokens: at 28 cuts also the first token of some
+     * rank. */
     for (int f = 0; f < KCP_FORMS && is(s, "15 "); f++)
         add(a, "live kda %s R=8 H=1 HV=2 K=8 V=6 C=16 lengths=9,171,12 h0 dht "
             "spike masks=2 D=3", kcp_form_names[f]);
 }
 
-/* The last case again, with an empty rank in the middle of its sequence. */
+/* Repeats the last case with an empty rank in the middle of the sequence. */
 static void empty_rank(struct anchors *a)
 {
     struct kcase *more = realloc(a->list, (size_t)(a->n + 1) * sizeof *more);
@@ -131,7 +132,8 @@ static void owners(struct anchors *a, const struct kcp_stage *s)
         }
 }
 
-/* Several chunks per stretch with a state alive; states left out; single parts. */
+/* Several chunks per stretch and a live state; optional states omitted; single
+ * parts. */
 static void chunks(struct anchors *a, const struct kcp_stage *s)
 {
     for (int m = 0; m < 2; m++) {
@@ -168,8 +170,9 @@ static void unlike(struct anchors *a, const char *sizes)
     }
 }
 
-/* Sizes of tensor cores: four chunks and more per stretch, heads that share keys, in
- * every model; over three ranks, with alternating forms. */
+/* Sizes of tensor cores in every model: at least four chunks per stretch, and heads
+ * that share keys. Stages with ranks have three ranks, and the form changes from
+ * case to case. */
 static void wide_chunks(struct anchors *a, const struct kcp_stage *s)
 {
     static const int sizes[][2] = { { 64, 64 }, { 128, 128 }, { 64, 128 },
@@ -199,8 +202,9 @@ static void wide_chunks(struct anchors *a, const struct kcp_stage *s)
     }
 }
 
-/* Sequential scans of a rank's segment: windows of a strip, strips of a segment; a
- * middle rank, whose map has M; if K is not V only the first rank scans. */
+/* Sequential scans of a rank's segment: strips with several windows, segments with
+ * several strips, and a middle rank, whose map has M. If K differs from V, only the
+ * first rank scans sequentially. */
 static void walks(struct anchors *a, const struct kcp_stage *s)
 {
     const char *more = "C=64 h0 dht l2norm beta=sigmoid gate=softplus walk=sequential";
@@ -217,8 +221,8 @@ static void walks(struct anchors *a, const struct kcp_stage *s)
     }
 }
 
-/* The same sizes over four ranks of two chunks each: composed maps, and in backward the
- * maps that forward kept. */
+/* Sizes of tensor cores on four ranks of two chunks each: composed maps, and in
+ * backward the maps that forward saved. */
 static void wide_ranks(struct anchors *a, const struct kcp_stage *s)
 {
     static const int sizes[][2] = { { 64, 64 }, { 128, 128 }, { 64, 128 },
@@ -234,7 +238,7 @@ static void wide_ranks(struct anchors *a, const struct kcp_stage *s)
         }
 }
 
-/* Options of a layer beside model and sizes. */
+/* Returns the stage's options besides model and sizes. */
 static const char *options_of(const struct kcp_stage *s)
 {
     if (is(s, "15 ")) return "spike masks=1 D=3";
@@ -242,9 +246,10 @@ static const char *options_of(const struct kcp_stage *s)
     return "l2norm beta=sigmoid gate=softplus";
 }
 
-/* Pairs of cases of the same sizes with sequences of other lengths, for metadata that
- * is cached by sizes; optional inputs left out. All at sizes of tensor cores, which may
- * have other code. (No kernel of 01 takes these alone.) */
+/* Pairs of cases with equal sizes but different sequence lengths, which detect
+ * metadata cached by sizes alone; and cases without optional inputs. All have sizes
+ * of tensor cores, which may run other code. Stage 01 has no kernel for only these
+ * sizes. */
 static void wide_options(struct anchors *a, const struct kcp_stage *s)
 {
     static const int size[] = { 128, 64 };
@@ -264,8 +269,9 @@ static void wide_options(struct anchors *a, const struct kcp_stage *s)
         }
 }
 
-/* The same for layers over ranks, each form with each of two sizes; pipelines whose
- * last block is smaller; four ranks of a case that once failed. */
+/* For layers: pairs of cases with equal sizes but different sequence lengths, in
+ * each form; pipelines whose last block is smaller; and a case on four ranks that
+ * once failed. */
 static void wide_layers(struct anchors *a, const struct kcp_stage *s)
 {
     const int first = is(s, "16 ") ? KCP_DPLR : KCP_KDA;
@@ -287,8 +293,9 @@ static void wide_layers(struct anchors *a, const struct kcp_stage *s)
             model_name[m], m ? "all_gather" : "scan", options_of(s));
 }
 
-/* More heads, groups and sequences than other cases of these sizes; and five heads with
- * a key head each, a sequence of sixteen chunks and a short one. */
+/* More heads, groups and sequences than other cases of these sizes; and five value
+ * heads with one key head each, with a sequence of sixteen chunks and a short
+ * sequence. */
 static void wide_larger(struct anchors *a, const struct kcp_stage *s)
 {
     const int first = is(s, "16 ") ? KCP_DPLR : KCP_KDA;
@@ -304,7 +311,8 @@ static void wide_larger(struct anchors *a, const struct kcp_stage *s)
 }
 
 /* Bounded gates: from one step of a kernel to the next the state decays by up to
- * 2^-230, which is no fp32 number though its halves are. -3: every token's g. */
+ * 2^-230. That factor underflows in fp32, although its square root does not. With
+ * lb=-3 every token has g near -3, the bound. */
 static void bounded_gates(struct anchors *a)
 {
     static const char *const more[] = {
@@ -320,8 +328,9 @@ static void bounded_gates(struct anchors *a)
                 i == 4 ? "" : "beta=sigmoid", more[i] + strcspn(more[i], " "));
 }
 
-/* For kernels that refuse case 0: the first of these that they take runs fifty times,
- * so they are small. The last of the list; cases_of moves them. */
+/* Cases for kernels that do not take case 0. They are small because the first case
+ * that a kernel takes runs fifty times. cases_of moves them from the end of the list
+ * to its start. */
 static void first_wide(struct anchors *a, const struct kcp_stage *s)
 {
     static const int size[FIRST_WIDE] = { 64, 128 };
@@ -348,8 +357,8 @@ static void larger(struct anchors *a, const struct kcp_stage *s)
     }
 }
 
-/* Strong gates and so few tokens per rank that the state is alive: an error in the
- * order of decay and delta is far above rounding. */
+/* Strong gates, but so few tokens per rank that the state stays alive. Then a wrong
+ * order of decay and delta causes an error far above rounding. */
 static void few_tokens(struct anchors *a)
 {
     add(a, "strong kda R=3 H=1 HV=2 K=4 V=4 C=16 lengths=6 h0 dht l2norm beta=sigmoid");
@@ -359,7 +368,7 @@ static void few_tokens(struct anchors *a)
         " beta=sigmoid");
 }
 
-/* A light block: backward recomputes rows and factors. */
+/* save=light: backward recomputes rows and factors. */
 static void light(struct anchors *a)
 {
     for (int m = 0; m < 2; m++)
@@ -368,7 +377,7 @@ static void light(struct anchors *a)
             m ? "chain" : "scan");
 }
 
-/* Shards shorter than a window: a row's taps are on several ranks before it. */
+/* Shards shorter than a window: the taps of a row are on several earlier ranks. */
 static void short_shards(struct anchors *a)
 {
     add(a, "live kda R=5 D=3 Wc=4 lengths=7 h0 dht");
@@ -376,8 +385,9 @@ static void short_shards(struct anchors *a)
     add(a, "live kda R=3 D=5 Wc=6 lengths=9");
 }
 
-/* Rows before and after sequences: shorter shards and sequences, an empty sequence, x0
- * or dxt alone, ranks that own several ranges. */
+/* x0 and dxt, the rows before and after sequences: with shards and sequences shorter
+ * than a window, an empty sequence, only x0, only dxt, and ranks that own several
+ * ranges. */
 static void conv_states(struct anchors *a)
 {
     add(a, "live kda D=5 Wc=4 lengths=7,2,0,1,9 h0 act=silu x0 dxt");
@@ -393,8 +403,9 @@ static void conv_states(struct anchors *a)
     add(a, "live kda R=4 D=5 Wc=7 C=16 lengths=11,30,3 x0 dxt owners=dealt");
 }
 
-/* The same for 15 and 16, whose gates are activated inputs; each model of 16 has an I +
- * L, that of DPLR with rows a and b too. */
+/* Inputs that are not random, for 15 and 16, whose gates are inputs after
+ * activation. Each model of 16 has a matrix I + L; that of DPLR also contains rows a
+ * and b. */
 static void unlike_relatives(struct anchors *a, const struct kcp_stage *s,
                              const char *sizes)
 {
@@ -423,7 +434,7 @@ struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
     if (wide == 0 && is(s, "14 ")) short_shards(&a);
     if (wide == 0 && is(s, "14 ")) conv_states(&a);
     if (wide == 0 && layer) few_tokens(&a);
-    if (is(s, "07 12 14 ")) wide = -1;               /* no anchors of sizes */
+    if (is(s, "07 12 14 ")) wide = -1;               /* only the anchors above */
     if (wide == 0 && s->ranks) {
         crossing(&a, s);
         empty_rank(&a);
@@ -443,7 +454,7 @@ struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
     if (wide == 1 && is(s, "15 16 "))
         unlike_relatives(&a, s, "H=1 HV=2 K=64 V=64 C=64");
     if (wide == 1 && layer) wide_ranks(&a, s);
-    /* New anchors go to the end, so that no other case gets another seed. */
+    /* Add new anchors at the end, so that the seeds of other cases do not change. */
     if (wide == 1 && !s->ranks && !is(s, "01 ")) wide_options(&a, s);
     if (wide == 1 && s->ranks) wide_layers(&a, s);
     if (wide == 1 && !is(s, "01 ")) wide_larger(&a, s);

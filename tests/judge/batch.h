@@ -1,4 +1,4 @@
-/* batch.h -- one small batch, taken through chapters 01 to 05 and 09 to 11.
+/* batch.h -- one small batch on which chapters 01 to 05 and 09 to 11 run.
  *
  * Book: chapters 01 to 05, 09 to 11.  Checked by: the checks that include it. Next:
  * ref/01_step.c.
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Arrays that are freed together. full: out of memory. */
+/* Arrays that are freed together. `full` is set when an allocation failed. */
 enum { MOST_ARRAYS = 64 };
 struct arrays { int n, full; double *at[MOST_ARRAYS]; };
 
@@ -36,7 +36,7 @@ static inline void arrays_free(struct arrays *x)
         free(x->at[j]);
 }
 
-/* relative RMS of a against b; NaN when there is one */
+/* Returns RMS(a - b) / RMS(b), or NaN if a or b contains NaN. */
 static inline double apart(const double *a, const double *b, int64_t n)
 {
     double d = 0, r = 0;
@@ -49,7 +49,7 @@ static inline double apart(const double *a, const double *b, int64_t n)
 
 enum { BATCH_NS = 4 };
 
-/* The arrays of a batch, named as the stages' fields are. */
+/* The arrays of a batch have the names of the stages' fields. */
 #define BATCH_ARRAYS(F)                                                                \
     F(q_raw) F(k_raw) F(g_raw) F(beta_raw) F(rstd) F(q) F(k) F(v) F(g) F(G) F(beta)    \
     F(h0) F(Aqk) F(A) F(u) F(w) F(kg) F(qg) F(o) F(v_new) F(h) F(h_out) F(map)         \
@@ -75,7 +75,7 @@ static inline void batch_free(struct batch *x)
     arrays_free(&x->arrays);
 }
 
-/* The array of a field; NULL: the batch has none. */
+/* Finds the array of a field; NULL: the batch has no such array. */
 static inline double **batch_find(struct batch *x, const char *field)
 {
     static const struct { const char *name; size_t at; } of[] = {
@@ -92,7 +92,7 @@ static inline double **batch_find(struct batch *x, const char *field)
     return NULL;
 }
 
-/* A stage's args over the batch: its sizes, its grid, its arrays by their names. */
+/* Fills a stage's args with the batch's sizes, grid, and arrays of the same names. */
 static inline void batch_bind(struct batch *x, const char *stage, void *args)
 {
     const struct { const char *name; void *at; } grid[] = {
@@ -110,7 +110,7 @@ static inline void batch_bind(struct batch *x, const char *stage, void *args)
     }
 }
 
-/* Arrays for what the stage writes, where the batch has a name for it. */
+/* Allocates the stage's outputs that are arrays of the batch. */
 static inline int batch_outputs(struct batch *x, const char *stage)
 {
     const struct kcp_stage *s = stage_find(stage);
@@ -125,7 +125,7 @@ static inline int batch_outputs(struct batch *x, const char *stage)
     return x->arrays.full ? KCP_NO_MEMORY : KCP_OK;
 }
 
-/* A stage on the batch: its outputs, its args, its reference. */
+/* Allocates a stage's outputs and runs the stage's reference on the batch. */
 static inline int batch_stage(struct batch *x, const char *stage)
 {
     char args[sizeof(struct kcp_backward) + 64] __attribute__((aligned(16)));
@@ -141,7 +141,8 @@ static inline void batch_normal(const char *name, double *p, int64_t n)
         p[e] = normal(&s);
 }
 
-/* Sizes and inputs. Gates: 0: live, -0.02 |N|; else uniform between gate and 0. */
+/* Sets sizes and draws inputs. Gates are -0.02 |N| if `gate` is 0, which keeps the
+ * state alive; else they are uniform between `gate` and 0. */
 static inline int batch_draw(struct batch *x, enum kcp_model model, int C, double gate)
 {
     const int length[BATCH_NS] = { 2 * C + C / 2 + 1, 1, C, 4 * C - 1 };
@@ -192,7 +193,7 @@ static inline int batch_draw(struct batch *x, enum kcp_model model, int C, doubl
     return KCP_OK;
 }
 
-/* Chapters 02 (raw gate, sigmoid) and 03. */
+/* Runs chapters 02 (raw gate, sigmoid) and 03. */
 static inline int batch_wy(struct batch *x)
 {
     x->c.beta_form = KCP_BETA_SIGMOID;
@@ -200,10 +201,10 @@ static inline int batch_wy(struct batch *x)
     return status ? status : batch_stage(x, "03_wy");
 }
 
-/* Chapter 04, each stretch from h0. */
+/* Runs chapter 04; each stretch starts from its row of h0. */
 static inline int batch_chunk(struct batch *x) { return batch_stage(x, "04_chunk"); }
 
-/* Chapter 05 from h_start, NULL: 0. */
+/* Runs chapter 05 from h_start; NULL: from 0. */
 static inline int batch_affine(struct batch *x, const double *h_start)
 {
     struct kcp_affine f;
@@ -214,7 +215,8 @@ static inline int batch_affine(struct batch *x, const double *h_start)
     return ref_affine(&f);
 }
 
-/* Chapter 01 on what chapter 02 made: the stretches as sequences, each from h0. */
+/* Runs chapter 01 on the outputs of chapter 02. Each stretch is a sequence that
+ * starts from its row of h0. */
 static inline int batch_step(struct batch *x)
 {
     struct kcp_step a;
@@ -233,7 +235,7 @@ static inline double dot(const double *a, const double *b, int64_t n)
     return s;
 }
 
-/* Chapters 02 to 04, with a gate that is `gate` for every token; 0: live gates. */
+/* Runs chapters 02 to 04 with the same gate for every token; gate 0: live gates. */
 static inline int batch_forward(struct batch *x, enum kcp_model model, double gate)
 {
     int status = batch_draw(x, model, 16, 0);
@@ -244,7 +246,7 @@ static inline int batch_forward(struct batch *x, enum kcp_model model, double ga
     return status ? status : batch_chunk(x);
 }
 
-/* Chapters 09, 10, 11; wy: the function of chapter 10, NULL: the reference. */
+/* Runs chapters 09, 11 and 10. `wy` computes chapter 10; NULL: the reference. */
 static inline int batch_backward(struct batch *x, int (*wy)(void *))
 {
     struct kcp_wy_backward y;
@@ -257,8 +259,8 @@ static inline int batch_backward(struct batch *x, int (*wy)(void *))
     return status;
 }
 
-/* Dense token maps of value head n, one after another: X [K,V+K] <- A_t X + [B_t | 0],
- * A_t = (I - beta k k^T) diag(exp g), B_t = beta k v^T. */
+/* Applies the token maps of value head n in order, t0 <= t < t1: X [K,V+K] <- A_t X
+ * + [B_t | 0], where A_t = (I - beta k k^T) diag(exp g) and B_t = beta k v^T. */
 static inline void batch_tokens(const struct batch *x, int64_t t0, int64_t t1, int n,
                                 double *X)
 {
@@ -280,7 +282,7 @@ static inline void batch_tokens(const struct batch *x, int64_t t0, int64_t t1, i
     }
 }
 
-/* [0 | I] */
+/* Sets X to [0 | I], the identity map. */
 static inline void batch_identity(const struct batch *x, double *X)
 {
     const int K = x->c.K, V = x->c.V, W = V + K;
@@ -288,7 +290,8 @@ static inline void batch_identity(const struct batch *x, double *X)
         X[e] = e % W == V + e / W;
 }
 
-/* y: the GDN batch x as KDA with its gate in every channel. */
+/* Makes y, the KDA batch equal to GDN batch x: each channel has the gate of the
+ * head. */
 static inline int batch_repeat(const struct batch *x, struct batch *y, double gate)
 {
     const int status = batch_draw(y, KCP_KDA, x->c.C, gate), K = x->c.K;

@@ -3,12 +3,12 @@
  * Book: chapters 06, 08, 13, 15, 16.  Checked by: itself: a twin that reads the next
  * sequence must fail.  Next: ../08_forward/graph.c.
  *
- * alone: one sequence is all NaN, and no bit of the others changes. Rows after the end
- * of a chunk belong to the next sequence; a kernel that multiplies them by 0 is right
- * for all finite numbers, but 0 times NaN is NaN. canonical: segments cut by token
- * number give the bits of one rank on 2, 3, 4 and 8, in the forms that fold in order.
- * The references' canonical bits are checked in tests/08, 13, 15 and 16.
- */
+ * Check `alone`: one sequence is all NaN, and no bit of the other sequences may
+ * change. Rows after the end of a chunk belong to the next sequence. A kernel that
+ * multiplies such rows by 0 is right for finite numbers, but 0 times NaN is NaN.
+ * Check `canonical`: segments cut by token number give equal bits on 1, 2, 3, 4 and
+ * 8 ranks, in the forms that fold in order. tests/08, 13, 15 and 16 check this for
+ * the references. */
 #include "trial.h"
 
 #include <math.h>
@@ -22,9 +22,10 @@ static int run(struct trial *t, const struct kcase *k, const struct kcp_plan *p,
     return status ? status : trial_run(t, why, n);
 }
 
-/* Bytes of output o that differ from `to`, from o's first row on, whose row there is
- * `first`; by sequence where k says them: [1] those of sequence bad, [0] all others.
- * Rows of states that the rank does not own are NaN and not compared. */
+/* Counts the bytes of output o that differ from output `to`, where row 0 of o is row
+ * `first` of `to`. If k is given, bytes[1] counts the rows of sequence `bad` and
+ * bytes[0] all other rows; else bytes[0] counts all. Rows of states that the rank
+ * does not own are NaN and not compared. */
 static void count_bytes(const struct buffer *o, const struct buffer *to, int64_t first,
                         const struct kcase *k, int bad, int64_t bytes[2])
 {
@@ -66,7 +67,8 @@ static void fill_nan(struct tensor_set *to, const struct tensor_set *from,
     }
 }
 
-/* Each sequence in turn: bytes of the others, and of itself, that changed. */
+/* Fills each sequence in turn with NaN, and counts the bytes that change: bytes[1]
+ * in that sequence, bytes[0] in the others. */
 static int run_alone(const struct kcp_variant *v, const struct kcp_stage *s,
                      const struct memory *mem, const struct kcase *k,
                      enum kcp_pass pass, int64_t bytes[2], char *why, size_t n)
@@ -109,7 +111,7 @@ static int alone_pass(struct kcp_report *rep, const struct kcp_variant *v,
     return KCP_OK;
 }
 
-/* ---- R and form, against one rank */
+/* ---- several ranks, in each form, compared with one rank */
 static void compare(struct kcp_report *rep, const struct trial *x,
                     const struct trial *one)
 {
@@ -157,7 +159,7 @@ static int canonical_pass(struct kcp_report *rep, const struct kcp_variant *v,
     return status == KCP_NO_MEMORY ? status : KCP_OK;
 }
 
-/* ---- their cases, by stage */
+/* ---- cases of both checks, by stage */
 #define LAYERS(stage) \
     { stage, 0, "kda live H=1 HV=2 K=64 V=64 C=64 lengths=150,33,0,300 R=2 l2norm " \
       "beta=sigmoid h0 dht gate=softplus" }, \
@@ -229,7 +231,8 @@ int canonical_variant(struct kcp_report *rep, const struct kcp_variant *v)
     return judge_variant_bits(rep, v, 1);
 }
 
-/* alone: all variants but mutants; canonical: kernels. */
+/* Runs check `canonical` for the stage's kernels, or check `alone` for all its
+ * variants except mutants. */
 static int judge_stage(struct kcp_report *rep, const char *stage, int is_canonical)
 {
     const struct kcp_variant *v[256];
@@ -246,7 +249,8 @@ static int judge_stage(struct kcp_report *rep, const char *stage, int is_canonic
     return KCP_OK;
 }
 
-/* The twin, but 0 times the row after a stretch is added to its last token. */
+/* Runs the twin, then adds 0 times the row after each stretch to the last row of the
+ * stretch: wrong only if that row contains NaN. */
 static int (*twin_run)(void *);
 static int spills(void *args)
 {

@@ -1,4 +1,4 @@
-/* case_text.c -- a case in words, as a failure prints it and --case reads it.
+/* case_text.c -- cases as text, which failures print and --case reads.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_cases.c.
  * Next: check.c.
@@ -17,7 +17,7 @@ static const char *const acts[] = { "none", "silu" };
 static const char *const owners[] = { "", "zigzag", "striped", "dealt" };
 static const char *const walks[] = { "auto", "sequential", "blelloch" };
 
-/* Whole numbers of the call, as "HV=4"; the usual one is not printed. */
+/* Integers of the call, printed like "HV=4" unless the value is the usual one. */
 static const struct { const char *word; size_t at; int low, high, usual; }
 numbers[] = {
     { "H=", offsetof(struct kcp_call, H), 1, 1024, 0 },
@@ -31,7 +31,7 @@ numbers[] = {
     { "strip=", offsetof(struct kcp_call, strip_chunks), 0, 64, 0 },
     { "blocks=", offsetof(struct kcp_call, blocks), 0, 64, 0 },
     { "part=", offsetof(struct kcp_call, part), 0, 3, 0 } };
-/* Enums of the call: the name alone, or after a word. */
+/* Enums of the call, printed as the value's name, after a word if there is one. */
 static const struct { const char *word; size_t at; const char *const *name; int n; }
 lists[] = {
     { "", offsetof(struct kcp_call, model), model_name, 5 },
@@ -56,7 +56,7 @@ static const struct { const char *word; size_t at; } flags[] = {
     IN_CASE("plain", plain_rows), IN_CASE("big", big), IN_CASE("no_states", no_states),
     IN_CASE("x0", with_x0), IN_CASE("dxt", with_dxt), IN_CASE("again", again) };
 
-/* Nine digits, or seventeen if nine are read back as another number. */
+/* Prints nine digits, or seventeen if nine digits would be read as another number. */
 static const char *real_text(double x, char text[40])
 {
     snprintf(text, 40, "%.9g", x);
@@ -109,7 +109,7 @@ static int real(const char *s, double low, double high, double *out)
     return *s && !*end && *out >= low && *out <= high;
 }
 
-/* "64,0,17" into at most max numbers; how many, or -1. */
+/* Reads at most `max` numbers from text like "64,0,17". Returns how many, or -1. */
 static int read_numbers(char *s, int64_t *out, int max)
 {
     int n = 0;
@@ -190,11 +190,11 @@ static int read_word(struct kcase *k, char *word, int *ncuts)
     return real(value, -1e30, 1e30, &c->scale) && c->scale != 0;
 }
 
-/* At most so many chunks: a plan has tables by chunk and by strip. */
+/* The most chunks of a case, because a plan has tables with a row per chunk. */
 enum { PIECES = 1 << 20 };
 
-/* Words in any order; what they leave out is small and plain. 0, or 1 and what is wrong
- * in why. */
+/* Reads a case from words in any order; omitted options get small, plain values.
+ * Returns 0, or 1 with the error in `why`. */
 int case_parse(const char *text, struct kcase *k, char *why, size_t n)
 {
     struct kcp_call *c = &k->call;
@@ -251,7 +251,8 @@ int case_parse(const char *text, struct kcase *k, char *why, size_t n)
     return 0;
 }
 
-/* Cases separated by semicolons: how many; 0 with what is wrong in why. */
+/* Reads cases separated by semicolons. Returns how many, or 0 with the error in
+ * `why`. */
 int cases_parse(const char *text, struct kcase *k, int max, char *why, size_t n)
 {
     char copy[4096], *rest = NULL;

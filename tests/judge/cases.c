@@ -3,9 +3,10 @@
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_cases.c.
  * Next: case_text.c.
  *
- * An axis is something that can go wrong alone (a length, a number of ranks, a form).
- * The short list holds every value of every axis and all pairs of regime, ranks and
- * form; the full list all pairs of all axes. Rows are added while they cover more.
+ * An axis is a property that can cause an error by itself: a length, a number of ranks,
+ * a form. The short list contains every value of every axis and all pairs of regime,
+ * ranks and form. The full list contains all pairs of all axes. Cases are added until
+ * no drawn case covers a new value or pair.
  */
 #include "judge.h"
 #include <stdlib.h>
@@ -20,11 +21,12 @@ enum axis { MODEL, REGIME, GATE, BETA, NORM, HEADS, SIZES, CHUNK, LENS, RANKS, F
 static const int heads[][2] = { { 2, 2 }, { 1, 3 }, { 1, 1 }, { 2, 4 } };
 static const int sizes[][2] = { { 16, 16 }, { 5, 7 }, { 32, 16 }, { 16, 48 }, { 8, 3 },
                                 { 64, 64 }, { 128, 64 }, { 64, 128 } };
-/* The sizes that kernels for tensor cores take. */
+/* The sizes that tensor-core kernels take. */
 static const int wide_sizes[][2] = { { 64, 64 }, { 128, 128 }, { 64, 128 },
                                      { 128, 64 } };
-/* Sizes that only the first kernels claim, with more value heads than query heads. Case
- * i takes row i of these, and value i of every other axis. */
+/* Sizes that only the v1 kernels and kernels for sizes "up to 256" take. Case i has
+ * row i of this table and value i of every other axis, and more value heads than key
+ * heads. */
 static const int tall_sizes[][2] = { { 192, 16 }, { 144, 256 }, { 48, 208 },
                                      { 256, 240 } };
 static const int tall_lens[] = { 0, 2, 9, 1 };
@@ -61,8 +63,9 @@ static int matters(const struct kcp_stage *s, int axis)
     return !conv;
 }
 
-/* Must the list have this pair? (a == b: the single value) A halo depends on short
- * shards and wide windows, overflow on gates and long chunks. */
+/* Must the list contain all pairs of values of axes a and b (a == b: all values)?
+ * For example, a halo depends on short shards and wide windows, and overflow on
+ * gates and long chunks. */
 static int is_required(const struct kcp_stage *s, int full, int a, int b)
 {
     int core = 1 << REGIME | 1 << MODEL | 1 << GATE | 1 << CHUNK | 1 << HEADS;
@@ -74,7 +77,7 @@ static int is_required(const struct kcp_stage *s, int full, int a, int b)
     return a == b || full || ((core >> a & 1) && (core >> b & 1));
 }
 
-/* Chapter 16 has three models of its own. */
+/* Chapter 16 has three other models: DPLR, GDN-2, GLA. */
 static int first_model(const struct kcp_stage *s) { return family(s) ? KCP_DPLR : 0; }
 static int values_of(const struct kcp_stage *s, int axis)
 {
@@ -124,8 +127,9 @@ double case_scale(int K)
     return x;
 }
 
-/* Channels of chapter 14: few and odd; multiples of 16 bytes, more than a block has
- * threads; few for long tensors, because the reference is slow. */
+/* Returns the number of channels in chapter 14: odd numbers, multiples of 16 bytes,
+ * and more channels than a block has threads. Long tensors get few channels, because
+ * the reference is slow. */
 static int channels(const struct kcp_call *c, int id)
 {
     static const int odd[] = { 5, 16, 40, 8 }, shifted[] = { 6, 16 };
@@ -150,7 +154,7 @@ static void case_of(struct kcase *k, int id, const int *row,
     if (wide) size = wide == 2 ? tall_sizes[id % 4] : wide_sizes[row[SIZES] % 4];
     const int slow = c->T > 400 && size[0] * size[1] > 1024;    /* for the references */
     if (slow && !wide) size = sizes[0];
-    /* 15 multiplies two maps per token: large sizes have few tokens. */
+    /* 15 multiplies two maps per token, so large sizes get few tokens. */
     if (spike(stage) && !wide && c->T > 100 && size[0] * size[1] > 64 * 64)
         size = sizes[5];
     c->model = first_model(stage) + row[MODEL];
@@ -199,7 +203,7 @@ struct kcase *cases_make(const struct kcp_stage *s, int full, int wide, uint64_t
     struct stream rnd = stream_of(seed, s->name);
     for (*n = 0; seen && *n < 400;) {
         int best[AXES] = { 0 }, best_gain = 0;
-        for (int tries = 0; tries < (*n ? 60 : 1); tries++) {    /* case 0: all first */
+        for (int tries = 0; tries < (*n ? 60 : 1); tries++) {   /* case 0: all 0 */
             int row[AXES] = { 0 };
             for (int a = 0; *n && a < AXES; a++)
                 if (matters(s, a)) row[a] = (int)(uniform(&rnd) * values_of(s, a));
@@ -235,7 +239,7 @@ struct kcase *cases_tall(const struct kcp_stage *s, uint64_t seed, int ranks, in
     return list;
 }
 
-/* Random ranges with random owners: ranks own several, or none. */
+/* Draws random ranges with random owners: a rank may own several ranges, or none. */
 static int deal(const struct kcase *k, int R, struct kcp_owners *o)
 {
     struct stream s = stream_of(k->seed, "owners");

@@ -1,4 +1,4 @@
-/* check.c -- how far a slice of a tensor is from what is expected.
+/* check.c -- the error of a slice of a tensor, and its limit.
  *
  * Book: chapter 19, and CONTRIBUTING.md.  Checked by: tests/judge/self_limits.c. Next:
  * trial.c.
@@ -26,8 +26,8 @@ static int is_state(const char *f)
     return one_of(f, "o v_new u S map maps h h_out h_in h_back h_kept ht ot");
 }
 
-/* GDN-2's b is a gate, so that db is like dbeta: per token and channel one dot product
- * with the state. */
+/* GDN-2's b is a gate, so its gradient db is like dbeta: one dot product with the
+ * state per token and channel. */
 static int is_gate_b(const struct slice *s)
 {
     return !strcmp(s->field->name, "db") && s->call->model == KCP_GDN2;
@@ -45,9 +45,10 @@ static enum tolerance row_of(const struct slice *s, int is_M)
     return one_of(f, "g G beta rstd_q rstd_k") ? TOLERANCE_ACTIVATED : TOLERANCE_STATES;
 }
 
-/* Alike keys make I + L ill-conditioned. Inputs rounded to bf16 once move DPLR's da,
- * GDN-2's domega and 15's dbeta_base by 1e-2 where keys are equal, as they move dv.
- * DPLR's db moves by 2e-3, but 16 v2_tiles is off by 1.4e-2 at a cosine of 0.9. */
+/* Returns the limit for alike keys, which make I + L ill-conditioned. If keys are
+ * equal, rounding the inputs to bf16 moves dv, DPLR's da, GDN-2's domega and 15's
+ * dbeta_base by 1e-2. At a cosine of 0.9, DPLR's db moves by 2e-3, but kernel
+ * v2_tiles of 16 is off by 1.4e-2. */
 static double alike_limit(const struct slice *s, double limit, int twice)
 {
     const char *f = s->field->name;
@@ -60,8 +61,8 @@ static double alike_limit(const struct slice *s, double limit, int twice)
     return limit;
 }
 
-/* With beta up to 2 the limits of bf16 double. In fp32 L is a sum of K products,
- * rounded: ALIKE_TWICE is four times the limit. */
+/* With beta up to 2 the limits of bf16 are twice as large. With alike keys too, the
+ * limit of fp32 is four times as large, because L is a rounded sum of K products. */
 double tolerance(const struct slice *s, int is_M)
 {
     const enum kcp_storage as = s->judged;
@@ -75,7 +76,8 @@ double tolerance(const struct slice *s, int is_M)
                         : limit * (1 + twice);
 }
 
-/* A slice as [outer][heads][inner]; the columns of a map are checked in two parts. */
+/* A slice viewed as [outer][heads][inner]. A map is checked in two parts, h and M,
+ * which are columns `from` to `to` - 1. */
 struct view { int64_t outer, heads, inner, from, to; int is_M; };
 
 int head_axis(const struct kcp_field *f)
@@ -105,7 +107,7 @@ static struct view view_of(const struct slice *s, int part)
     return w;
 }
 
-/* Is this column of the part? A map's row has V+K columns. */
+/* Does element i belong to this part? A row of a map has V+K columns. */
 static int inside(const struct slice *s, const struct view *w, int64_t i)
 {
     if (s->field->store != KCP_MAP) return 1;
@@ -145,7 +147,7 @@ static double natural(const struct slice *s, const struct view *w, int64_t outer
     return rms_head(s, w, s->all, outer, -1);
 }
 
-/* "[12][0][3]": element at, by its global indices. */
+/* Writes the global indices of element `at`, like "[12][0][3]". Returns the length. */
 static int index_of(const struct slice *s, int64_t at, char *text, size_t n)
 {
     int64_t index[4] = { 0 };
@@ -163,8 +165,8 @@ static int index_of(const struct slice *s, int64_t at, char *text, size_t n)
     return (int)(p - text);
 }
 
-/* Keeps the larger error. at: the worst element; first: the first that is off by more
- * than the limit. */
+/* Stores this error in *w if it is the largest so far. `at` is the worst element,
+ * `first` the first element that is off by more than the limit. */
 static void note(struct worst *w, const struct slice *s, const struct view *v,
                  double err, double tol, int64_t head, int64_t at, int64_t first,
                  int nan)
@@ -187,13 +189,14 @@ static void note(struct worst *w, const struct slice *s, const struct view *v,
     index_of(s, first, w->first, sizeof w->first);
 }
 
-/* What an error is measured against: the RMS of the slice, but at least
- * - for fewer than 64 tokens, that of their head over all ranks; when the whole batch
- * is that short, a hundredth of the natural size, and all of it for one number per
- * token (dbeta, GDN's dg), a dot product: with states rounded to bf16 and nothing else,
- * one that happens to cancel is off by 4e-2;
- * - for the gradient of a parameter, a random sum of as many terms: if terms cancel,
- * the rest does not say how large they are. */
+/* Returns the size by which an error is divided: the RMS of the slice, but at least
+ * - for fewer than 64 tokens, the RMS of that head over all ranks;
+ * - if the whole batch has fewer than 64 tokens, a hundredth of the natural size; or
+ *   the natural size itself for a gradient with one number per token (dbeta, GDN's dg).
+ *   Such a number is a dot product: if its terms cancel, rounding only the states to
+ *   bf16 moves it by 4e-2;
+ * - for the gradient of a parameter, the RMS of a sum of as many terms with random
+ *   signs, because a sum whose terms cancel does not show how large the terms are. */
 static double size_of(const struct slice *s, const struct view *v, int64_t h,
                       double nat, int64_t all_outer)
 {
@@ -209,17 +212,18 @@ static double size_of(const struct slice *s, const struct view *v, int64_t h,
     return size;
 }
 
-/* The RMS of n rounding errors is uncertain by 1 / sqrt(2 n): that of twelve is larger
- * by a fifth. */
+/* The RMS of n rounding errors varies by a relative 1 / sqrt(2 n): by a fifth for n
+ * = 12. A limit for few numbers is larger by that factor. */
 static double by_chance(int64_t n)
 {
     return n < 64 ? 1 + 1 / sqrt(2 * fmax((double)n, 1)) : 1;
 }
 
-/* The upper bound on how a limit rises: in bf16 4; for a batch of one token, whose
- * output is one dot product times a row, 16, because terms cancel (an H200 needed 5 in
- * three of seventeen seeds); for two tokens 8. In fp32 40, which is a twelfth of the
- * limit of bf16 for an output and a fifth for the gradient of a gate. */
+/* Returns the largest factor by which a limit may rise: 4 in bf16, but 8 for a batch
+ * of two tokens and 16 for one token. There an output is one dot product times a
+ * row, and its terms may cancel (an H200 needed 5 in three of seventeen seeds). In
+ * fp32 the factor is 40; that limit is a twelfth of the bf16 limit for an output,
+ * and a fifth for the gradient of a gate. */
 double limit_rises_by(enum kcp_storage judged, const struct kcp_call *c)
 {
     const double tokens = fmax(1, (double)(c->plan ? c->plan->T : c->T));
@@ -227,22 +231,25 @@ double limit_rises_by(enum kcp_storage judged, const struct kcp_call *c)
     return tokens < 4 ? 16 / tokens : 4;
 }
 
-/* Roundings in fp32 within one output number. It is a sum of n products, n = K or the
- * tokens of a chunk. Random partial sums grow as sqrt(k) and each is rounded, so that
- * the sum is off by sqrt(n / 2) roundings, and by its own: 5.7 for n = 64. At most 4
- * count, because kernels sum in several registers. A kernel in bf16 sums in fp32: 1. */
+/* Estimates the error of one output number in units of one fp32 rounding. The number
+ * is a sum of n products, where n is K or the number of tokens in a chunk. Partial
+ * sums of random terms grow as sqrt(k) and each is rounded, so the error is sqrt(1 +
+ * n / 2): 5.7 for n = 64. The result is at most 4, because kernels sum in several
+ * registers; and 1 in bf16, because those kernels sum in fp32. */
 static double roundings(const struct slice *s)
 {
     const double n = fmax(s->call->K, fmin(s->call->C, (double)s->call->T));
     return s->judged == KCP_F32 ? fmin(4, sqrt(1 + n / 2)) : 1;
 }
 
-/* by_chance where it is unknown how far a result moves (a bench row). The gradient of a
- * parameter is a sum over tokens, measured against a random sum of as many (size_of):
- * if each part is off by the limit of dg, the sum is off by a normal number of that
- * deviation, which exceeds three times it once in 370; the RMS of n of these exceeds 1
- * + 3 / sqrt(2 n) times it about as rarely. Measured for GDN and 32768 tokens: one more
- * rounding moves dA_log of four heads by 1.7e-2, 3e-3, 1.2e-2 and 5e-4. */
+/* Returns the factor on a limit if it is unknown how far a result moves (a bench
+ * row): by_chance, except for the gradient of a parameter. That gradient is a sum
+ * over tokens, divided by a random sum of as many terms (size_of). If each term is
+ * off by the limit of dg, the error of the sum is a normal number with that limit as
+ * standard deviation; it exceeds three deviations once in 370 cases. The RMS of n
+ * such errors exceeds 1 + 3 / sqrt(2 n) deviations about as rarely. Measured for GDN
+ * and 32768 tokens: one more rounding moves dA_log of four heads by 1.7e-2, 3e-3,
+ * 1.2e-2 and 5e-4. */
 static double by_chance_alone(const struct slice *s, const struct view *v)
 {
     const double n = fmax(1, (double)(v->outer * v->inner));
@@ -250,17 +257,19 @@ static double by_chance_alone(const struct slice *s, const struct view *v)
     return over_tokens ? 1 + 3 / sqrt(2 * n) : by_chance(v->outer * v->inner);
 }
 
-/* If one more rounding of the inputs (of a layer: of what each chapter hands on) moves
- * the exact result, the limit is at least three times that, because a kernel rounds its
- * intermediate numbers too. Six times for chapter 10 and the families, which have six
- * products in a row with intermediates that no other chapter sees. */
+/* The limit is at least this factor times the change of the exact result when the
+ * inputs are rounded once more (in a layer: the outputs of each chapter). The factor
+ * is 3, because a kernel also rounds its intermediate numbers; and 6 for chapters
+ * 10, 13 and 16, which have six products in a row whose intermediates are outputs of
+ * no chapter. Both are multiplied by roundings(). */
 static double times_moved(const struct slice *s)
 {
     const int many = one_of(s->stage->name, "10_wy_backward 13_backward 16_family");
     return (many ? 6 : 3) * roundings(s);
 }
 
-/* The limit of a head whose error exceeds the plain limit; that of M never rises. */
+/* Returns the limit of a head whose error exceeds the plain limit. For M that is the
+ * plain limit. */
 static double conditioned(const struct slice *s, const struct view *v, int64_t h,
                           double size, int64_t all_outer, double tol, double err)
 {
@@ -272,22 +281,24 @@ static double conditioned(const struct slice *s, const struct view *v, int64_t h
         const double *moved = s->moved ? s->moved(s->field->name, draws) : NULL;
         if (!moved) return tol * by_chance_alone(s, v);
         double by = rms_head(s, v, moved, outer, h);
-        if (s->field->shape[0] == 'T')            /* or these tokens', if larger */
+        if (s->field->shape[0] == 'T')            /* or of only these tokens */
             by = fmax(by, rms_head(s, v, moved + s->first * v->heads * v->inner,
                                    v->outer, h));
         limit = fmax(tol, times_moved(s) * by / size);
         limit = fmin(limit * by_chance(v->outer * v->inner), most);
-        if (err <= 0.9 * limit) break;            /* more draws only raise it */
+        if (err <= 0.9 * limit) break;            /* more draws raise the limit */
     }
     return limit;
 }
 
-/* A mistake in one token of many hardly shows in the whole, so each token's row has a
- * limit: three times that of the head, or one and a half times what the row moves by
- * itself (conditioned). Correct kernels reach 2.9 times forward and 1.8 backward; in
- * chapter 16 the factor is five, and where it is unknown what moves. With alike keys,
- * rows at the end of a chunk are far worse than what they move says: five times the
- * limit of the head. (H200, seeds 4 to 6.) a: the row, h: the head. */
+/* Returns the limit of row a of head h. A mistake in one token of many hardly
+ * changes the error of the head, so each row has a limit: three times the limit of
+ * the head, or 1.5 times the limit computed from how far the row moves (see
+ * conditioned), if that is larger. Correct kernels reach 2.9 times the limit of the
+ * head in forward and 1.8 times in backward (H200, seeds 4 to 6). The factor is five
+ * in chapter 16, and if it is unknown how far rows move. With alike keys, rows at
+ * the end of a chunk are off by far more than they move, so their limit is five
+ * times the limit of the head. */
 static double row_limit(const struct slice *s, const struct view *v, int64_t a,
                         int64_t h, double size, double own, int64_t all_outer,
                         double err)

@@ -4,9 +4,9 @@
  *
  * Book: CONTRIBUTING.md.  Checked by: itself.  Next: main.c, the same core without it.
  *
- * Options travel by environment (STAGE, VARIANT, SEED, FULL; and on GPUs DEVICE=1,
- * BACKEND=nccl, RANKS=4), since each test is a fresh process. Rank threads return
- * codes; only this thread asserts, and names the variant.
+ * Options are environment variables (STAGE, VARIANT, SEED, FULL; and on GPUs DEVICE=1,
+ * BACKEND=nccl, RANKS=4), because each test is a new process. Threads of ranks return
+ * statuses; only the main thread asserts, and its message names the variant.
  */
 #include "judge.h"
 #include <criterion/criterion.h>
@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A test: a variant, a stage's reference, a check; or, of a stage alone, all its
- * mutants, twins and the reference. */
+/* A test: a variant v, a check c, or, if both are NULL, the mutants, twins and
+ * reference of the stage. */
 struct item { const struct kcp_stage *stage; const struct kcp_variant *v;
               const struct kcp_check *c; };
 static struct item items[1400];
@@ -28,7 +28,7 @@ static const char *setting(const char *name)
     return s && *s ? s : NULL;
 }
 
-/* Is it one of those that share a test? */
+/* Is v a mutant or twin, which shares a test with the others of its stage? */
 static int is_one_of_many(const struct kcp_variant *v)
 {
     return !setting("VARIANT") && (is_mutant(v) || !strncmp(v->name, "twin", 4));

@@ -1,15 +1,15 @@
 /* emit.c -- the judge's cases as .npy files.
  *
  * Book: CONTRIBUTING.md, "Kernels written elsewhere".  Checked by: tests/cli/cli.sh.
- * Next: foreign.c, the verdict on what came back.
+ * Next: foreign.c, the verdict on the outputs.
  *
- * DIR/cases.txt has stage, seed, lists and storage; case_007/words.txt the case as
- * --case reads it; case_007/forward/ the inputs, a file per field (do_ is do.npy),
- * and case.txt with sizes and options.
- * Another program writes its outputs beside them, named by field. The cases are the
- * drawn and anchored ones, small and of 64, 128 and more channels; --small: only the
- * small drawn ones; --shapes: those of these sizes; --case: those in words.
- */
+ * DIR/cases.txt contains stage, seed, lists and storage. case_007/words.txt contains
+ * the case as text for --case. case_007/forward/ contains the inputs, one file per
+ * field (do.npy for do_), and case.txt with sizes and options. Another program
+ * writes its outputs to the same directory, named by field. The cases are drawn
+ * cases and anchors, small and wide, and tall cases. --small selects only the small
+ * drawn cases, --shapes only the given sizes of K and V, and --case replaces the
+ * list. */
 #include "emit.h"
 #include "base/npy.h"
 #include "trial.h"
@@ -36,7 +36,7 @@ static int make_dir(const char *path)
     return 2;
 }
 
-/* Whether all bytes were written is known when the file is closed. */
+/* Closes a file and reports a write error, which may appear only at fclose. */
 static int close_file(FILE *f, const char *path)
 {
     errno = 0;
@@ -72,7 +72,7 @@ static int write_field(const char *path, const struct kcp_field *f,
     a.kind = storage == KCP_F64 ? NPY_F64 : NPY_F32;
     if (t->store == KCP_I64) a.kind = NPY_I64;
     if (t->store == KCP_I32) a.kind = NPY_I32;
-    if (t->store == KCP_I32) {                           /* npy holds int64 in memory */
+    if (t->store == KCP_I32) {                           /* struct npy takes int64 */
         if (!(wide = malloc(8 * (size_t)t->n + 8))) return 2;
         for (int64_t i = 0; i < t->n; i++) wide[i] = ((int *)t->p)[i];
         a.data = wide;
@@ -99,7 +99,7 @@ static int write_sizes(const char *path, const struct kcp_call *c,
     return close_file(f, path);
 }
 
-/* The options of kcp-run: kcp-run --stage NN $(cat options.txt) ... */
+/* Writes options.txt, for kcp-run --stage NN $(cat options.txt) ... */
 static int write_options(const char *path, const struct kcp_stage *s,
                          const struct kcp_call *c, const struct kcp_plan *p)
 {
@@ -156,7 +156,7 @@ static int emit_pass(const char *dir, const struct kcp_stage *s, const struct kc
     return status;
 }
 
-/* Is K and V of the case among "128x128,64x64"? NULL: all are. */
+/* Are K and V of the case in a list like "128x128,64x64"? NULL: always. */
 static int of_shapes(const struct kcase *k, const char *shapes)
 {
     char own[32];
@@ -172,7 +172,7 @@ static struct kcase *cases_in_words(const struct options *o, int *n)
     struct kcase *list = calloc((size_t)o->ngiven + 1, sizeof *list);
     for (int i = 0; list && i < o->ngiven; i++) {
         list[i] = o->given[i];
-        list[i].spread = KCP_CONTIGUOUS;                   /* cuts say it all */
+        list[i].spread = KCP_CONTIGUOUS;                   /* one range per rank */
         if (!list[i].seed) list[i].seed = o->seed * 1000003u + (unsigned)i;
     }
     *n = list ? o->ngiven : 0;
@@ -204,13 +204,13 @@ struct kcase *emit_list(const struct kcp_stage *s, const struct options *o, int 
     return list;
 }
 
-/* Everything that emit_list needs to make the list again. */
+/* Writes cases.txt: all that emit_list needs to make the same list. */
 static int write_list(const char *path, const struct kcp_stage *s,
                       const struct options *o, const struct kcase *list, int n)
 {
     FILE *f = fopen(path, "r");
     char words[1024];
-    if (f) {                       /* cases of another list, perhaps with outputs */
+    if (f) {                       /* has cases, perhaps with outputs */
         fclose(f);
         fprintf(stderr, "kcp-check: %s: exists: choose a directory without cases\n",
                 path);
@@ -231,7 +231,7 @@ static int write_list(const char *path, const struct kcp_stage *s,
         fprintf(f, "case %s\n", words);
     }
     const int lost = close_file(f, path);
-    if (lost) remove(path);                        /* the next try must find none */
+    if (lost) remove(path);                        /* the next try can write it */
     return lost;
 }
 

@@ -7,17 +7,18 @@
 #define KCP_EMIT_H
 #include "judge.h"
 
-/* Exit statuses of kcp-check, after one line when 2. */
+/* Writes the cases to files. Returns the exit status of kcp-check; 2 after one line. */
 int emit_cases(const char *dir, const struct options *o);
-/* The cases of these options, *n of them. */
+/* Lists the *n cases that the options select. */
 struct kcase *emit_list(const struct kcp_stage *s, const struct options *o, int *n);
 int judge_foreign(const char *dir, const struct options *o, struct kcp_report *rep);
 
 extern const char *const emit_storage[3], *const emit_pass_name[2];
-/* The file of a pass of the i-th case of the list. */
+/* Makes the path of a file of the i-th case in one pass. */
 void emit_path(char *path, size_t n, const char *dir, int i, int pass,
                const char *file);
-/* The shape of a tensor's file: states may be transposed, as --state-layout says. */
+/* Computes the shape of a tensor in its file. States are transposed if the case's
+ * layout is vk. */
 void emit_dims(const struct kcp_field *f, const struct kcp_call *c,
                const struct tensor *t, int64_t *dim);
 

@@ -1,10 +1,10 @@
 /* exchange_trials.c -- random exchanges in every form, over threads, processes or GPUs.
  *
  * Book: chapter 07.  Checked by: tests/cli/mpi.sh, bench/check_gpus.sh.
- * Next: 07_merge.c, whose plans and maps these are.
+ * Next: 07_merge.c, the fold that is tested.
  *
- * Maps are small integers, so that sums have equal bits in fp32 and double, over every
- * backend. Tests that kill a rank run these too. */
+ * Maps contain small integers, so that sums have equal bits in fp32 and double and on
+ * every backend. Tests that kill a rank also run these exchanges. */
 #include "tests/07_merge/folded.h"
 
 #include <math.h>
@@ -13,7 +13,8 @@
 
 struct round { struct whole *a; const struct memory *m; int wrong[MOST_R]; };
 
-/* Doubles to the ranks' memory, in its type; and back. */
+/* put converts doubles to the type of the ranks' maps and copies them to the ranks'
+ * memory; get does the reverse. */
 static int put(const struct memory *m, void *to, const double *from, int64_t n,
                size_t e)
 {
@@ -98,7 +99,8 @@ int exchange_on(struct kcp_comm *comm, const struct memory *m, uint64_t seed,
     return err;
 }
 
-/* 0, or 1 when a number is wrong or a rank failed. trials 0: until killed. */
+/* Returns 0, or 1 if a number is wrong or a rank failed. trials 0: runs until
+ * killed. */
 int exchange_trials(int trials, int R, int device)
 {
     struct round t = { calloc(1, sizeof *t.a), device ? device_memory() : &host_memory,

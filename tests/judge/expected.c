@@ -1,5 +1,4 @@
-/* expected.c -- the expected outputs of a case, by the references; and how far they
- * move.
+/* expected.c -- expected outputs of a case, and how far one more rounding moves them.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: verdict.c.
@@ -11,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* All variants of a stage have the same cases, so expected outputs are cached until the
- * next stage. `last` did not fit into the cache. */
+/* All variants of a stage have the same cases, so expected outputs are cached until
+ * the next stage. When the cache is full, `last` holds the newest outputs. */
 enum { MOST_CACHED = 4096 };
 static struct { struct expected x[MOST_CACHED]; int n; size_t bytes; } cache;
 static struct expected last, *current = &last;
@@ -40,15 +39,17 @@ static double rms(const struct tensor *t)
     return t && t->n ? sqrt(s / t->n) : 0;
 }
 
-/* dg of a token is a sum of dG over the rest of its chunk, so an error in one dG is in
- * all dg before it: a sum of C such terms is sqrt(2 C / 3) times a random one. */
+/* dg of a token is the sum of dG over the rest of its chunk, so an error in one dG
+ * is in all earlier dg of the chunk. A sum of C such terms is sqrt(2 C / 3) times as
+ * large as a sum of independent terms. */
 static double correlation(const struct kcp_call *c)
 {
     return sqrt(fmax(1, 2.0 / 3 * fmin(c->C, (double)c->T)));
 }
 
-/* A token adds dx (x + dt) to dA_log; with softplus, dx softplus / sigmoid of x + dt.
- * The RMS of the sum over a head's tokens, if their signs were random. */
+/* Returns the RMS of dA_log over heads if the signs of its terms were random. With y
+ * = x + dt, a token adds dx y to dA_log, or dx softplus(y) / sigmoid(y) for a
+ * softplus gate. */
 static double rms_dA(const struct tensor_set *b, const struct kcp_call *c)
 {
     const struct tensor *x = tensor_find(b, "g_raw"), *dt = tensor_find(b, "dt_bias");
@@ -75,7 +76,7 @@ struct sizes_by_chance sizes_by_chance(const struct tensor_set *b,
     return x;
 }
 
-/* NULL for optional states. */
+/* Drops optional states, so that their pointers are NULL. */
 static void drop_states(struct tensor_set *b, const struct kcp_stage *s)
 {
     static const char *const states[] = { "h_in", "h_start", "dh_out", "dh_end" };
@@ -85,8 +86,8 @@ static void drop_states(struct tensor_set *b, const struct kcp_stage *s)
                 tensor_drop(b, states[j]);
 }
 
-/* Inputs, each off by up to half a place of its type; beta too, because kernels in bf16
- * round A beta. */
+/* Changes each input by up to half a unit in the last place of its type. beta
+ * changes like a bf16 input, because bf16 kernels round A beta. */
 static void round_once_more(struct tensor_set *in, const struct kcase *k,
                             enum kcp_storage judged)
 {
@@ -95,8 +96,9 @@ static void round_once_more(struct tensor_set *in, const struct kcase *k,
         tensor_disturb(&in->t[j], k, judged, &seed);
 }
 
-/* The outputs of the stage's reference, added to its inputs in `want`: for a layer on
- * ranks the token recurrence, for the convolution one rank. */
+/* Adds the expected outputs to the inputs in `want`: those of the token recurrence
+ * for a layer, of the whole batch on one rank for 14 to 16, and else of the stage's
+ * reference. */
 static int outputs_of(struct tensor_set *want, const struct kcp_stage *s,
                       const struct kcase *k, enum kcp_pass pass,
                       const struct kcp_plan *p)
@@ -114,8 +116,8 @@ static int outputs_of(struct tensor_set *want, const struct kcp_stage *s,
     }
 }
 
-/* Inputs that earlier chapters compute, rounded; those of 01 by the whole
- * recurrence. */
+/* Adds the inputs that earlier chapters compute, rounded. For 01 the token
+ * recurrence computes them. */
 static int inputs_before(struct tensor_set *in, const struct kcp_stage *s,
                          const struct kcase *k, enum kcp_pass pass,
                          enum kcp_storage judged)
@@ -129,7 +131,8 @@ static int inputs_before(struct tensor_set *in, const struct kcp_stage *s,
     return status;
 }
 
-/* How much of a state is alive at the last cut; NaN if no sequence crosses one. */
+/* Returns the share of a state that is left at the last cut; NaN if no sequence
+ * crosses a cut. */
 static double alive_of(const struct expected *x, const struct kcp_stage *s,
                        const struct kcase *k, const struct kcp_plan *p)
 {
@@ -142,7 +145,8 @@ static double alive_of(const struct expected *x, const struct kcp_stage *s,
     }
 }
 
-/* to: the outputs for inputs rounded once more, less the expected outputs. */
+/* Fills `to` with the outputs for inputs rounded once more, minus the expected
+ * outputs. */
 static int move_once(struct tensor_set *to, const struct kcase *k,
                      const struct kcp_plan *p)
 {
@@ -164,8 +168,8 @@ static int move_once(struct tensor_set *to, const struct kcase *k,
     return status;
 }
 
-/* Adds the squares of one more draw, number by number. One draw says little where an
- * output depends on few numbers: eight of one gradient were from 2e-3 to 1.4e-2. */
+/* Adds the squares of one more draw to current->sums. If an output depends on few
+ * numbers, single draws vary much: eight draws of one gradient gave 2e-3 to 1.4e-2. */
 static int add_draw(const struct kcp_plan *p)
 {
     struct tensor_set one = { 0 };
@@ -188,7 +192,8 @@ static int add_draw(const struct kcp_plan *p)
     return status;
 }
 
-/* current->moved: the RMS of MOVED_DRAWS draws; those that were not made count as 0. */
+/* Computes current->moved, the RMS over MOVED_DRAWS draws. Draws not yet made count
+ * as 0. */
 static int find_moved(int draws)
 {
     const int R = current->stage->ranks ? current->k.call.R : 1;
@@ -261,7 +266,8 @@ static size_t bytes_of(const struct expected *x)
     return n;
 }
 
-/* A thirty-second of the machine's memory, because judges run concurrently. */
+/* The cache may use 1/32 of the machine's memory, from 64 MiB to 4 GiB, because
+ * several judges may run concurrently. */
 static size_t most_bytes(void)
 {
     const double all = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
@@ -293,7 +299,8 @@ static struct expected *cache_add(const struct expected *x)
     return to;
 }
 
-/* Drops those of another stage; and of other storages, if half of the cache is used. */
+/* Drops outputs of other stages; and, if over half of the cache is used, outputs of
+ * other storage types. */
 static void cache_begin(const struct kcp_stage *s, enum kcp_storage judged)
 {
     const int is_tight = cache.bytes > most_bytes() / 2;
@@ -312,12 +319,12 @@ static void cache_begin(const struct kcp_stage *s, enum kcp_storage judged)
     cache.n = n;
 }
 
-/* ---- a list of cases, by all cores */
+/* ---- expected outputs of a list of cases, computed on all cores */
 static struct {
     const struct kcp_stage *s;
     const struct kcase *list;
     enum kcp_storage judged;
-    int next, n;                             /* passes: of case 0, 0, 1, 1, ... */
+    int next, n;                             /* next pass, n cases; 2 passes a case */
     pthread_mutex_t lock;
 } todo = { .lock = PTHREAD_MUTEX_INITIALIZER };
 

@@ -8,11 +8,12 @@
 
 #include "isolation.h"
 
-/* n/a is a failure if the record says "any"; and, of a built-in variant, n/a in one
- * pass alone, unless the record begins with "forward;" or "backward;". */
+/* Turns an n/a that the variant's record excludes into a failure: any n/a if the
+ * record says "any"; and for a built-in variant n/a in only one pass, unless the
+ * record begins with "forward;" or "backward;". */
 void hold_to_record(const struct kcp_variant *v, int is_object, struct verdict *t);
-/* Of list[i]: the tensor that is off, by how much, its worst element; and a command
- * that repeats it. */
+/* Prints the failure of list[i]: the wrong tensor, its error, its worst element, and
+ * a command that repeats the failure. */
 void show_failure(struct isolated *x, int i, const struct verdict *t,
                   struct kcp_report *rep);
 

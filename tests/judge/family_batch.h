@@ -2,7 +2,7 @@
  *
  * Book: chapters 13, 15, 16.  Checked by: what includes it.
  * Next: tests/judge/family_cuts.h.
- * Six sequences, two without tokens and one of one token; two value heads a key head.
+ * Six sequences, two without tokens and one of one token; two value heads per key head.
  */
 #ifndef KCP_TEST_FAMILY_BATCH_H
 #define KCP_TEST_FAMILY_BATCH_H
@@ -15,11 +15,11 @@
 
 enum { N = 6, T = 421, H = 2, HV = 4, C = 16, MOST = 12 };
 static const int64_t cu[N + 1] = { 0, 260, 260, 261, 330, 421, 421 };
-/* Seven ranks, one of them empty; six, empty at both ends. */
+/* Cuts of seven ranks, one of them empty; and of six ranks, empty at both ends. */
 static const int64_t uneven[] = { 0, 3, 3, 130, 131, 205, 263, 421 };
 static const int64_t late[] = { 0, 0, 0, 64, 400, 421, 421 };
 
-/* Unwritten outputs, all ones. */
+/* Allocates outputs whose bits are all 1: unwritten. */
 static inline int outputs_add(double **out, const int *size, int n)
 {
     for (int j = 0; j < n; j++) {
@@ -36,7 +36,7 @@ static inline void arrays_free(double **array, int n)
         free(array[j]);
 }
 
-/* relative RMS of a against b */
+/* Returns RMS(a - b) / RMS(b). */
 static inline double rms_apart(const double *a, const double *b, int n)
 {
     double d = 0, r = 0;
@@ -47,7 +47,8 @@ static inline double rms_apart(const double *a, const double *b, int n)
     return r > 0 ? sqrt(d / r) : NAN;
 }
 
-/* The worst relative RMS of an output against another run's; -1: all bits are equal. */
+/* Compares two runs and returns the largest relative RMS error of an output, number
+ * *worst; -1: all bits are equal. */
 static inline double outputs_apart(double *const *a, double *const *b, const int *size,
                                    int n, int *worst)
 {
@@ -64,7 +65,8 @@ static inline double outputs_apart(double *const *a, double *const *b, const int
     return most;
 }
 
-/* Five points: exact, but for rounding, for polynomials up to degree 4. */
+/* Computes the derivative of the loss by *at with central differences at four
+ * points, exact up to rounding for polynomials of degree at most 4. */
 struct batch;
 static inline double slope(double (*loss)(struct batch *), struct batch *x, double *at)
 {

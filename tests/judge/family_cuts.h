@@ -1,4 +1,4 @@
-/* family_cuts.h -- one batch with many cuts: each run is compared with another.
+/* family_cuts.h -- one batch with many cuts, each compared with run `one`.
  *
  * Book: chapters 13, 15, 16.  Checked by: what includes it.
  * Next: tests/16_family/run.h.
@@ -7,14 +7,14 @@
 #ifndef KCP_TEST_FAMILY_CUTS_H
 #define KCP_TEST_FAMILY_CUTS_H
 
-/* ---- what the stage gives */
-/* Sets the model, or the masks, number `kind`; 0: there is none. */
+/* ---- functions that the stage's test defines */
+/* Selects model or masks number `kind`. Returns 0 if there is no such number. */
 static int take_kind(struct batch *x, int kind);
-/* After form, R and cuts were set: the options that differ by them. */
+/* Sets the options that depend on form, R and cuts, which are already set. */
 static void take_options(struct batch *x);
-/* What identifies the run, besides form, R and L. */
+/* Writes a name of the run; form, R and L are printed separately. */
 static void name_run(const struct batch *x, char name[40]);
-/* What must hold of a run besides its outputs. */
+/* Checks what else must hold of a run, besides its outputs. */
 static void hold_more(struct kcp_report *rep, const struct batch *x, const char *what);
 
 /* Runs x and compares it with `to`, bit by bit (tol < 0) or within tol. */
@@ -36,7 +36,7 @@ static int hold(struct kcp_report *rep, struct batch x, const struct batch *to,
     return status == KCP_NO_MEMORY ? status : KCP_OK;
 }
 
-/* Calls with(x, a run of x) for each kind. */
+/* For each kind, draws inputs, runs x, and calls `with` with x and that run. */
 static int each(struct kcp_report *rep, struct batch x,
                 int (*with)(struct kcp_report *, struct batch, const struct batch *))
 {
@@ -55,7 +55,7 @@ static int each(struct kcp_report *rep, struct batch x,
     return status;
 }
 
-/* Every form, with the same cuts. */
+/* Compares the runs of every form on the given cuts with run `one`. */
 static int cut_at(struct kcp_report *rep, struct batch x, const struct batch *one,
                   int R, const int64_t *cuts, const char *what)
 {
@@ -68,7 +68,7 @@ static int cut_at(struct kcp_report *rep, struct batch x, const struct batch *on
     return status;
 }
 
-/* Even cuts for `from` to 12 ranks, then uneven ones with empty ranks. */
+/* Tries even cuts for `from` to 12 ranks, then uneven cuts with empty ranks. */
 static int cut_anyhow(struct kcp_report *rep, struct batch x, const struct batch *one,
                       int from, const char *what)
 {

@@ -1,4 +1,4 @@
-/* isolation.h -- a variant runs in a process of its own, under a time limit.
+/* isolation.h -- a variant runs in a separate process, under a time limit.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh.
  * Next: isolation.c.
@@ -19,33 +19,37 @@ struct kcp_device;
 struct isolated {
     const struct kcp_stage *stage;
     const struct kcp_variant *variant;
-    const char *object;            /* the shared object that holds it; or NULL */
+    const char *object;            /* shared object of the variant; or NULL */
     const struct kcase *list;
     pid_t pid;                     /* 0: not started */
     int fd;
-    double lost;                   /* seconds that ended without an answer */
+    double lost;                   /* seconds of trials without an answer */
     double took;                   /* seconds of the last case */
     int begun;                     /* the first case of this process */
 };
 
-int  isolated_runs_trials(void);               /* in another process, at this moment? */
+int  isolated_runs_trials(void);               /* do trials run in a process now? */
 int  isolated_trial(struct trial *t, char *why, size_t n);
-/* judge_case of list[index]. After a failure of the process the next case starts
- * one. */
+/* Calls judge_case for list[index]. If the process failed, the next case starts a
+ * new process. */
 int  isolated_case(struct isolated *x, int index, enum kcp_storage judged,
                    struct verdict *out);
-/* Ends the process. 0; or 1 with why: it did not end, or not with status 0. */
+/* Ends the process. Returns 0; or 1 with `why` if the process did not end with
+ * status 0. */
 int  isolated_end(struct isolated *x, char *why, size_t n);
-/* A check of one variant: the check runs here, the variant's trials there. */
+/* Runs a check of one variant in this process, and the variant's trials in the
+ * variant's process. */
 int  isolated_object_check(struct isolated *x,
                            int (*run)(struct kcp_report *, const struct kcp_variant *),
                            struct kcp_report *own);
-/* A check of a stage, all of it in a process: its report and its status. */
+/* Runs a whole check of a stage in a separate process, fills `own` with the check's
+ * report and returns the check's status. */
 int  isolated_check(const struct kcp_check *c, struct kcp_report *own);
-/* The record of a shared object, loaded in a process: 0, or 1 with why. */
+/* Reads the record of a shared object, which a separate process loads. Returns 0, or
+ * 1 with `why`. */
 int  isolated_probe(const char *path, struct kcp_variant *record, char *why, size_t n);
-/* The GPU, looked up in a process, because a process that uses CUDA cannot fork. 0 or
- * 1: there is none. */
+/* Looks up the GPU in a separate process, because a process that uses CUDA cannot
+ * fork. Returns 0, or 1 if there is no GPU. */
 int  isolated_device(struct kcp_device *d);
 
 #endif

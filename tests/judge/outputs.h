@@ -8,10 +8,11 @@
 
 #include "judge.h"
 
-/* Fifty cases of each stage (o->quick: ten), drawn with o->seed, run by the references
- * and every host variant in this process. Exit status: 0 written, or no bit moved; 1 an
- * output moved by more than ten tolerances, or a status changed; 2 no such file; 3
- * moved less. */
+/* Run fifty cases of each stage (o->quick: ten), drawn with o->seed, with the
+ * reference and every host variant, in this process. Exit status: 0 if the file was
+ * written, or no bit changed; 1 if an output changed by more than ten tolerances, or
+ * a status changed; 2 if the file cannot be opened or written; 3 if outputs changed
+ * by less. */
 int outputs_keep(const char *path, const struct options *o);
 int outputs_against(const char *path, const struct options *o);
 

@@ -3,10 +3,10 @@
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: self_trials.c,
  * self_lists.c.  Next: plants.c.
  *
- * A plant is a variant that is right but for one mistake. self_trials.c judges each on
- * cases of its own and compares the verdict in words; self_lists.c judges each on the
- * judge's lists of cases, some of which must reject it.
- */
+ * A plant is a variant with one mistake. self_trials.c judges the plants of this
+ * table on the cases in the table and compares the words of the verdict.
+ * self_lists.c has other plants, and judges them on the judge's lists of cases,
+ * which must reject them. */
 #ifndef KCP_PLANTS_H
 #define KCP_PLANTS_H
 
@@ -16,26 +16,27 @@ struct plant {
     const char *name, *stage;
     int (*run)(void *);
     const char *cases;             /* words; NULL: one small case */
-    const char *verdict;           /* words that the last verdict has */
-    const char *field;             /* what the mistake is in, for generic ones: */
-    int64_t at;                    /* which number of the field, or from its end on */
+    const char *verdict;           /* words that the last verdict contains */
+    const char *field;             /* field with the mistake */
+    int64_t at;                    /* index in the field; or END + i */
     double by;
     size_t (*work)(const void *);
     int (*forward)(struct kcp_forward *);      /* before 13, instead of the reference */
     enum { ANY_MEMORY, HOST_ONLY, FAR_ONLY } memory;
 };
-enum { END = 1 << 24 };            /* at = END + i: i numbers past the last */
+enum { END = 1 << 24 };            /* at = END + i: i numbers after the end */
 extern const struct plant plants[];
 extern const int nplants;
-extern const struct plant *planted;            /* the one that runs */
+extern const struct plant *planted;            /* the plant that runs */
 
-/* At which sizes and model the mistake is. K 0: at any. */
+/* The sizes and model in which the mistake is made. K 0: in all. */
 struct planted_at { int K, V, model; };
 extern struct planted_at planted_at;
 int planted_here(const struct kcp_call *c);
 
-/* A state that is not carried from chunk to chunk, where planted_at is; the same within
- * a layer, in chapter planted_chapter. */
+/* References that do not carry the state from chunk to chunk, in the cases that
+ * planted_at selects. planted_08 and planted_13 are layers with that mistake in
+ * chapter planted_chapter. */
 int uncarried_04(void *args);
 int uncarried_05(void *args);
 int uncarried_09(void *args);

@@ -10,19 +10,21 @@
 #include <sys/types.h>
 
 double seconds_now(void);
-/* 0 in the new process; in this one its number, or -1. *fd: the socket between them. */
+/* Forks. Returns 0 in the new process; in the old process, the new process's id or
+ * -1. *fd is the socket between the two processes. */
 pid_t process_start(int *fd);
-/* All n bytes: 0, or 1. */
+/* Send and receive exactly n bytes. Return 0, or 1 on failure. */
 int process_send(int fd, const void *data, size_t n);
 int process_receive(int fd, void *data, size_t n);
-/* The answer of a process within so many seconds (--limit 0: a day): 0; or 1 with why,
- * and the process is gone. */
+/* Reads the n bytes of a process's answer within `seconds` (with --limit 0, a day).
+ * Returns 0; or 1 with `why`, after the process has ended or was killed. */
 int process_answer(pid_t pid, int fd, double seconds, void *to, size_t n, char *why,
                    size_t nwhy);
-/* Waits for the end of a process that has nothing more to do. 0; or 1 with why: it did
- * not end, or not with status 0. */
+/* Waits until a process that gets no more requests ends. Returns 0; or 1 with `why`
+ * if the process did not end with status 0. */
 int process_end(pid_t pid, char *why, size_t n);
-/* One answer: body fills `to` in a process. 0, or 1 with why. */
+/* Runs `body` in a new process and copies the `bytes` that body writes at `to`.
+ * Returns 0, or 1 with `why`. */
 int process_ask(void (*body)(const void *arg, void *to), const void *arg, void *to,
                 size_t bytes, double seconds, char *why, size_t n);
 

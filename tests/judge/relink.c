@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where segment j comes in the wrong order: smaller keys first. */
+/* Returns the sort key of segment j in the wrong order; smaller keys come first. */
 static int64_t key_of(const struct kcp_plan *p, int j, enum relink how)
 {
     const struct kcp_segment *g = &p->seg[j];
@@ -21,7 +21,8 @@ static int64_t key_of(const struct kcp_plan *p, int j, enum relink how)
     return (int64_t)earlier * p->R + g->rank;
 }
 
-/* Exchanges the first two neighbours of different owners between a sequence's ends. */
+/* Exchanges the first two neighbours with different owners, but not the sequence's
+ * first or last segment. Returns 0 if there are none. */
 static int swap(const struct kcp_plan *p, int *j, int m)
 {
     for (int i = 1; i + 2 < m; i++)
@@ -34,7 +35,7 @@ static int swap(const struct kcp_plan *p, int *j, int m)
     return 0;
 }
 
-/* A sequence's m segments, in the order that its links shall say. */
+/* Links a sequence's m segments in the order j[0], j[1], ... */
 static void link_up(struct kcp_segment *seg, const int *j, int m)
 {
     for (int i = 0; i < m; i++) {
