@@ -1,10 +1,10 @@
-/* checks.c -- checks the recurrence: dense maps, gradients by a complex step of
- * 1e-30.
+/* checks.c -- compares the recurrence with dense maps and with complex-step
+ * derivatives.
  *
- * Book: chapter 01.  Checked by: itself, it can fail.  Next: ref/02_gate.c. With x +
- * i eps, eps = 1e-30, Im(loss)/eps is the derivative to full precision, because
- * nothing is subtracted. Here S_t = A_t S_{t-1} + B_t with A_t as a dense matrix,
- * which also proves that ref/01_step.c computes this map. */
+ * Book: chapter 01.  Checked by: itself, it can fail.  Next: ref/02_gate.c.
+ * With x + i eps, eps = 1e-30, Im(loss)/eps is the derivative to full precision,
+ * because nothing is subtracted. The loss is computed by S_t = A_t S_{t-1} + B_t with a
+ * dense A_t, so equal values prove that ref/01_step.c computes this map. */
 #include "tests/judge/judge.h"
 
 #include <complex.h>
@@ -18,7 +18,7 @@ enum { QK = T * H * K, VO = T * HV * V, GATES = T * HV * K, BETA = T * HV,
 static const int64_t cu[N + 1] = { 0, 9, 9, 10, T };      /* ragged, empty, one token */
 static const double eps = 1e-30;
 
-/* Inputs in the order q k v g beta h0, each a stretch of one array. */
+/* Offsets of q, k, v, g, beta and h0 in one array of all inputs. */
 enum { AT_Q, AT_K = QK, AT_V = 2 * QK, AT_G = AT_V + VO, AT_BETA = AT_G + GATES,
        AT_H0 = AT_BETA + BETA, ALL = AT_H0 + STATE };
 static struct {
@@ -32,7 +32,7 @@ static int state_at(enum kcp_layout layout, int s, int n, int i, int v)
     return (s * HV + n) * K * V + (layout == KCP_VK ? v * K + i : i * V + v);
 }
 
-/* loss = <dO, o> + <dht, ht> of sequence s, value head n. */
+/* Returns loss = <dO, o> + <dht, ht> of sequence s, value head n. */
 static double complex loss_of(int s, int n, int KG, double scale,
                               enum kcp_layout layout)
 {
@@ -157,11 +157,11 @@ static int complex_step(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_01_complex) = { "01_step", "complex_step",
-    "forward is the product of dense maps; every gradient its exact derivative",
+    "outputs equal the product of dense maps; gradients equal the exact derivatives",
     complex_step };
 
-/* ht = h0 in an empty sequence; h0 and dht NULL count as 0; sequences are
- * independent. */
+/* Checks that an empty sequence has ht = h0, that NULL for h0 or dht means 0, and that
+ * sequences are independent. */
 static int empty(struct kcp_report *rep)
 {
     static double ht[STATE], dh0[STATE], grad[ALL], zero[STATE];
@@ -197,4 +197,4 @@ static int empty(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_01_empty) = { "01_step", "empty",
-    "an empty sequence: ht = h0, dh0 = dht; NULL states are 0: bit for bit", empty };
+    "an empty sequence has ht = h0, dh0 = dht; NULL means 0 (bit for bit)", empty };

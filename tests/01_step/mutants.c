@@ -1,8 +1,8 @@
 /* mutants.c -- the recurrence computed wrongly, one flag per mistake.
  *
- * Book: chapter 01, appendix A.  Checked by: the judge, which must reject each, and
- * pass the twin.  Next: tests/02_gate/mutants.c.
- * A copy of the reference on purpose; backward keeps every state, for brevity.
+ * Book: chapter 01, appendix A.  Checked by: the judge, which must reject each mutant
+ * and pass the twin.  Next: tests/02_gate/mutants.c.
+ * Deliberately a copy of the reference; for brevity its backward keeps every state.
  */
 #include "kcp.h"
 
@@ -25,7 +25,7 @@ static double decay_of(const struct kcp_step *a, int64_t t, int n, int i, int fl
     return flags & BASE_2 ? exp2(x) : exp(x);
 }
 
-/* S_prev [K,V] -> S; Sd, e as in the reference. */
+/* Computes S [K,V] from S_prev [K,V]; Sd and e are those of the reference. */
 static void token(const struct kcp_step *a, int64_t t, int n, int m, int flags,
                   const double *S_prev, double *S, double *Sd, double *e)
 {
@@ -175,15 +175,15 @@ MUTANT(not_vector, NOT_VECTOR, "errata 2: one gate for the whole head");
 MUTANT(no_scale, NO_SCALE, "errata 27: q without its scale");
 MUTANT(wrong_head, WRONG_HEAD, "value head n reads q, k of head n % H");
 MUTANT(no_h0, NO_H0, "starts from 0");
-MUTANT(no_dht, NO_DHT, "ends from 0");
+MUTANT(no_dht, NO_DHT, "backward starts from 0, not from dht");
 MUTANT(no_cu, NO_CU, "a sequence starts from the one before it");
 MUTANT(stale_gate, STALE_GATE, "the gate of the token before");
 MUTANT(before, BEFORE, "reads the state before the token's own write");
-MUTANT(swapped, SWAPPED, "[K,V] where [V,K] is asked, and the reverse");
+MUTANT(swapped, SWAPPED, "[K,V] for layout [V,K], and the reverse");
 MUTANT(base_2, BASE_2, "errata 14: g taken as a base 2 log");
 MUTANT(no_delta, NO_DELTA, "writes v instead of v - S^T k");
 MUTANT(dg_short, DG_SHORT, "dg without the delta rule's share");
-MUTANT(overwrites, OVERWRITES, "dq of the group's last value head alone");
+MUTANT(overwrites, OVERWRITES, "dq of the group's last value head, not the sum");
 MUTANT(writes_nothing, NOTHING, "returns at once");
 MUTANT(one_nan, ONE_NAN, "one NaN");
 

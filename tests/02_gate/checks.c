@@ -1,9 +1,9 @@
-/* checks.c -- the front end against its own complex step, and G summed by hand.
+/* checks.c -- compares the front end with complex-step derivatives, and G with
+ * direct sums.
  *
  * Book: chapter 02.  Checked by: itself, it can fail.  Next: ref/03_wy.c.
  * Each output is a function of few inputs, so the whole gradient of loss = <d, output>
- * is Im(loss)/eps with one input moved by i eps, eps = 1e-30: full precision.
- */
+ * is Im(loss)/eps with one input moved by i eps, eps = 1e-30: full precision. */
 #include "tests/judge/judge.h"
 
 #include <complex.h>
@@ -85,7 +85,8 @@ static double complex gate(const struct kcp_gate *a, double complex y, double co
                                         : lb * sigmoid(cexp(A) * (y + dt));
 }
 
-/* Normalises rows of x [K] to y; dx is the gradient of <d, y>, by a complex step. */
+/* Computes y, the normalised row x [K], and dx, the gradient of <d, y> by a complex
+ * step. */
 static void norm(int on, const double *in, const double *d, double *y, double *dx)
 {
     for (int row = 0; row < QK; row += K)
@@ -171,11 +172,11 @@ static int complex_step(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_02_complex) = { "02_gate", "complex_step",
-    "three gates, three betas, norm on and off: values, and gradients to 1e-13",
+    "values and gradients for 3 gates, 3 betas, with and without norm: within 1e-13",
     complex_step };
 
-/* G_t = sum of g over the chunk's tokens up to t, divided by ln 2. Chunks restart at
- * each stretch, not at multiples of C of the rank's tokens. */
+/* Checks that G_t is the sum of g over the chunk's tokens up to t, divided by ln 2, and
+ * that each stretch begins a new chunk. */
 static int restarts(struct kcp_report *rep)
 {
     int status, at_multiples = 0;
@@ -206,10 +207,11 @@ static int restarts(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_02_restarts) = { "02_gate", "restarts",
-    "G is the chunk's own sum in base 2, and begins again with each stretch",
+    "G sums log2 decays within a chunk; each stretch begins a new chunk",
     restarts };
 
-/* A_log and dt_bias NULL count as 0; omitting a gradient does not change the others. */
+/* Checks that NULL for A_log or dt_bias means 0, and that omitting a gradient does not
+ * change the others. */
 static int absent(struct kcp_report *rep)
 {
     static double g[GATES], xg[GATES];
@@ -234,5 +236,5 @@ static int absent(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_02_absent) = { "02_gate", "absent",
-    "A_log, dt_bias NULL are 0; dA_part, ddt_part NULL change nothing: bit for bit",
+    "NULL A_log, dt_bias mean 0; NULL dA_part, ddt_part change no other output bit",
     absent };

@@ -1,7 +1,7 @@
-/* closed.c -- a gate whose exp underflows only clears the state.
+/* closed.c -- checks gates whose exp underflows: they clear the state and do no more.
  *
  * Book: chapter 02.  Checked by: itself.  Next: ref/03_wy.c.
- * G is a sum, so one huge term would cancel the digits of its neighbours. */
+ * G is a sum, so in it one huge gate could destroy the digits of the other gates. */
 #include "tests/judge/judge.h"
 
 #include <math.h>
@@ -9,7 +9,8 @@
 
 enum { T = 40, HV = 2, K = 5, V = 3, C = 16, NC = 3 };
 
-/* One sequence with live gates, and in each channel a few tokens with a huge gate. */
+/* One sequence with live gates, except for a few tokens per channel whose gate is a
+ * huge negative number. */
 struct layer {
     double q[T][HV][K], k[T][HV][K], v[T][HV][V], g[T * HV * K], beta[T][HV];
     double rstd[T][HV], g_out[T * HV * K], G[T * HV * K], beta_out[T][HV];
@@ -27,7 +28,7 @@ static void draw(struct layer *x, int KG, double far)
     for (double *p = &x->beta[0][0]; p < &x->rstd[0][0]; p++) *p = uniform(&s);
 }
 
-/* Chapters 02 to 04, and chapter 01 on what 02 made of q, k and g. */
+/* Runs chapters 02 to 04, and chapter 01 on the outputs of 02. */
 static int run_stages(struct layer *x, enum kcp_model model)
 {
     int cu[2] = { 0, T }, cn[2] = { 0, NC }, sc[NC] = { 0 }, status;
@@ -78,5 +79,5 @@ static int closed(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_02_closed) = { "02_gate", "closed",
-    "gates of -60 to -1.7e308 among live ones: chunks agree with the recurrence",
+    "with some gates of -60 to -1.7e308, chunks agree with the recurrence",
     closed };

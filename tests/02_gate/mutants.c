@@ -1,8 +1,8 @@
 /* mutants.c -- the front end computed wrongly, one flag per mistake.
  *
- * Book: chapter 02, appendix A.  Checked by: the judge, which must reject each, and
- * pass the twin.  Next: tests/03_wy/mutants.c.
- * A copy of the reference on purpose.
+ * Book: chapter 02, appendix A.  Checked by: the judge, which must reject each mutant
+ * and pass the twin.  Next: tests/03_wy/mutants.c.
+ * Deliberately a copy of the reference.
  */
 #include "kcp.h"
 
@@ -145,17 +145,17 @@ static int wrong(void *args, int flags)
                                 "any", run_##name, NULL }
 MUTANT(natural, NATURAL, "errata 12: G left in natural logs");
 MUTANT(twice, TWICE, "errata 14: base 2 taken twice");
-MUTANT(exclusive, EXCLUSIVE, "the sum leaves out the token itself");
+MUTANT(exclusive, EXCLUSIVE, "G_t leaves out g of token t");
 MUTANT(no_restart, NO_RESTART, "the chunk grid does not restart at stretches");
 MUTANT(no_chunk, NO_CHUNK, "one sum over the whole stretch");
 MUTANT(head_0, HEAD_0, "head 0's A_log for every head");
 MUTANT(no_bias, NO_BIAS, "dt_bias is ignored");
-MUTANT(eps, NO_EPS, "another epsilon");
-MUTANT(half_beta, HALF_BETA, "beta in (0,1) where (0,2) is asked");
+MUTANT(eps, NO_EPS, "the norm uses another epsilon");
+MUTANT(half_beta, HALF_BETA, "beta in (0,1) for the option (0,2)");
 MUTANT(dx_from_y, DX_FROM_Y, "errata 23: norm's backward without its projection");
-MUTANT(no_prime, NO_PRIME, "sigma where sigma' belongs");
-MUTANT(sign, SIGN, "softplus' sign");
-MUTANT(whole_sum, WHOLE_SUM, "every stretch's sums in the first row");
+MUTANT(no_prime, NO_PRIME, "sigma instead of sigma'");
+MUTANT(sign, SIGN, "the sign of softplus is wrong");
+MUTANT(whole_sum, WHOLE_SUM, "sums of all stretches go to the first row");
 MUTANT(copies_k, COPIES_K, "normalises q twice");
 MUTANT(writes_nothing, NOTHING, "returns at once");
 MUTANT(one_nan, ONE_NAN, "one NaN");

@@ -1,4 +1,4 @@
-/* checks.c -- the WY form of a chunk equals its tokens, applied one after another.
+/* checks.c -- checks that the WY form of a chunk is the product of its tokens' maps.
  *
  * Book: chapter 03.  Checked by: itself, it can fail.  Next: ref/04_chunk.c.
  */
@@ -7,7 +7,8 @@
 static const double gates[] = { 0, -1, -5, -50, -700 };
 static const int chunks[] = { 4, 8, 16, 64 };
 
-/* The error of Lambda - kg^T w and kg^T u against the product of the tokens' maps. */
+/* Returns the difference between (Lambda - kg^T w, kg^T u) and the product of the
+ * tokens' maps. */
 static double chunk_apart(const struct batch *x, int64_t t0, int rows, int n)
 {
     const int K = x->c.K, V = x->c.V, W = V + K, HV = x->c.HV, KG = x->c.KG;
@@ -52,11 +53,11 @@ static int tokens(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_03_tokens) = { "03_wy", "tokens",
-    "Lambda - kg^T w, kg^T u of every chunk: the product of its tokens' dense maps",
+    "Lambda - kg^T w, kg^T u equal the product of the tokens' dense maps",
     tokens };
 
-/* Checks Aqk against long double, pair by pair; (I + L) A = I; zeros above the diagonal
- * and past the chunk's end. */
+/* Checks Aqk pair by pair against long double, that (I + L) A = I, and that Aqk and A
+ * are 0 above the diagonal and past the chunk's end. */
 static void triangles(struct kcp_report *rep, const struct batch *x, double gate)
 {
     const int K = x->c.K, HV = x->c.HV, KG = x->c.KG, C = x->c.C, H = x->c.H;
@@ -114,10 +115,11 @@ static int definition(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_03_definition) = { "03_wy", "definition",
-    "Aqk pair by pair in long double, (I + L) A = I, 0 outside the triangle",
+    "Aqk agrees with long double, (I + L) A = I, both are 0 outside the triangle",
     definition };
 
-/* GDN equals KDA with the same gate in every channel; the code is different. */
+/* Checks that GDN equals KDA with the same gate in every channel; the two models run
+ * different code. */
 static int gdn_is_kda(struct kcp_report *rep)
 {
     int status = KCP_OK;
@@ -140,4 +142,4 @@ static int gdn_is_kda(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_03_gdn_is_kda) = { "03_wy", "gdn_is_kda",
-    "GDN equals KDA with its gate in every channel", gdn_is_kda };
+    "GDN equals KDA with the same gate in every channel", gdn_is_kda };

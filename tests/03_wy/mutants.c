@@ -1,8 +1,8 @@
 /* mutants.c -- the WY form computed wrongly, one flag per mistake.
  *
- * Book: chapter 03, appendix A.  Checked by: the judge, which must reject each, and
- * pass the twin.  Next: tests/04_chunk/mutants.c.
- * A copy of the reference on purpose.
+ * Book: chapter 03, appendix A.  Checked by: the judge, which must reject each mutant
+ * and pass the twin.  Next: tests/04_chunk/mutants.c.
+ * Deliberately a copy of the reference.
  */
 #include "kcp.h"
 
@@ -22,7 +22,8 @@ struct cut { int64_t t0; int rows, n, m; };
 
 static double power(double x, int flags) { return flags & NATURAL ? exp(x) : exp2(x); }
 
-/* exp2(G_i - G_j); FACTORED splits it around the chunk's last row, and overflows. */
+/* Returns exp2(G_i - G_j). FACTORED computes exp2(G_i - G_last) exp2(G_last - G_j),
+ * which overflows. */
 static double ratio(const struct kcp_wy *a, struct cut x, int64_t i, int64_t j, int p,
                     int flags)
 {
@@ -141,7 +142,7 @@ static int wrong(void *args, int flags)
     KCP_VARIANT(m03_##name) = { "03_wy", "mutant_" #name, why, KCP_F64, KCP_HOST,     \
                                 "any", run_##name, NULL }
 MUTANT(w_ungated, W_UNGATED, "errata 4: w = A (k beta), without exp2(G)");
-MUTANT(kg_from_start, KG_FROM_START, "errata 4: kg = k gamma, decay from the start");
+MUTANT(kg_from_start, KG_FROM_START, "errata 4: kg = k exp2(G), without G_last");
 MUTANT(no_scale, NO_SCALE, "errata 27: Aqk without the scale");
 MUTANT(qg_scale, QG_SCALE, "qg carries the scale, which chapter 04 applies again");
 MUTANT(natural, NATURAL, "errata 12: exp of a base 2 exponent");
@@ -149,14 +150,14 @@ MUTANT(factored, FACTORED,
        "errata 35, 36: factored around the chunk's last row, in fp32");
 MUTANT(no_beta, NO_BETA, "L without beta");
 MUTANT(beta_j, BETA_J, "beta of the column instead of the row");
-MUTANT(no_diagonal, NO_DIAGONAL, "a token does not see itself");
+MUTANT(no_diagonal, NO_DIAGONAL, "Aqk without its diagonal");
 MUTANT(with_diagonal, WITH_DIAGONAL, "L keeps its diagonal in the solve");
-MUTANT(no_inverse, NO_INVERSE, "I + L where its inverse belongs");
+MUTANT(no_inverse, NO_INVERSE, "I + L instead of its inverse");
 MUTANT(two_terms, TWO_TERMS, "I - L: the first two terms of the series");
 MUTANT(sign, SIGN, "(I - L)^-1");
 MUTANT(transposed, TRANSPOSED, "A upper triangular");
 MUTANT(wrong_head, WRONG_HEAD, "value head n reads q, k of head n % H");
-MUTANT(stale_last, STALE_LAST, "kg against the last row but one");
+MUTANT(stale_last, STALE_LAST, "kg decays to the last row but one");
 MUTANT(no_reset, NO_RESET, "the chunk grid does not restart at stretches");
 MUTANT(writes_nothing, NOTHING, "returns at once");
 MUTANT(one_nan, ONE_NAN, "one NaN");

@@ -1,4 +1,4 @@
-/* checks.c -- chunks against the recurrence: the same outputs, the same states.
+/* checks.c -- compares the chunked form with the recurrence: outputs and states.
  *
  * Book: chapter 04.  Checked by: itself, it can fail.  Next: ref/05_affine.c.
  */
@@ -29,10 +29,11 @@ static int recurrence(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_04_recurrence) = { "04_chunk", "recurrence",
-    "o and the last states: C = 4..64, ragged chunks, gates to -50: the recurrence's",
+    "o, last states equal the recurrence's: C = 4..64, ragged chunks, gates to -50",
     recurrence };
 
-/* Each chunk as a separate sequence from h [c]: its last state is h [c+1], or h_out. */
+/* Runs each chunk as a separate sequence that starts from h [c]; its last state must be
+ * h [c+1], or h_out in the last chunk. */
 static int states(struct kcp_report *rep)
 {
     int status = KCP_OK;
@@ -68,9 +69,9 @@ static int states(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_04_states) = { "04_chunk", "states",
-    "h of every chunk is where the recurrence arrives from the chunk before", states };
+    "h of every chunk is the recurrence's state after the chunk before", states };
 
-/* GDN is KDA with the same gate in every channel. */
+/* Checks that GDN equals KDA with the same gate in every channel. */
 static int gdn_is_kda(struct kcp_report *rep)
 {
     int status = KCP_OK;
@@ -91,4 +92,4 @@ static int gdn_is_kda(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_04_gdn_is_kda) = { "04_chunk", "gdn_is_kda",
-    "GDN equals KDA with its gate in every channel", gdn_is_kda };
+    "GDN equals KDA with the same gate in every channel", gdn_is_kda };

@@ -1,8 +1,8 @@
 /* mutants.c -- state scan and output computed wrongly, one flag per mistake.
  *
- * Book: chapter 04, appendix A.  Checked by: the judge, which must reject each, and
- * pass the twin.  Next: tests/05_affine/mutants.c.
- * A copy of the reference on purpose.
+ * Book: chapter 04, appendix A.  Checked by: the judge, which must reject each mutant
+ * and pass the twin.  Next: tests/05_affine/mutants.c.
+ * Deliberately a copy of the reference.
  */
 #include "kcp.h"
 
@@ -20,7 +20,7 @@ enum {
 
 struct cut { int64_t t0; int rows, n, m; };
 
-/* What a kernel that stores a number in bf16 reads back. */
+/* Rounds x to bf16, as a kernel that stores x in bf16 does. */
 static double bf16(double x)
 {
     int e;
@@ -135,18 +135,19 @@ MUTANT(no_gate_k, NO_GATE_K, "errata 9, 10: k without exp2(G_last - G)");
 MUTANT(no_gate_q, NO_GATE_Q, "errata 10: GDN's q without exp2(G)");
 MUTANT(per_token, PER_TOKEN, "errata 5: the chunk's formula, token by token");
 MUTANT(no_scale, NO_SCALE, "errata 27: qg S without the scale");
-MUTANT(scale_twice, SCALE_TWICE, "Aqk scaled again");
+MUTANT(scale_twice, SCALE_TWICE, "Aqk is scaled twice");
 MUTANT(no_h_in, NO_H_IN, "every stretch starts from 0");
 MUTANT(no_reset, NO_RESET, "a stretch starts from the one before it");
 MUTANT(stale_gate, STALE_GATE, "the decay of the last row but one");
 MUTANT(no_decay, NO_DECAY, "the state is never decayed");
-MUTANT(no_diagonal, NO_DIAGONAL, "a token does not see its own v_new");
+MUTANT(no_diagonal, NO_DIAGONAL, "Aqk v_new without the diagonal of Aqk");
 MUTANT(adds_w, ADDS_W, "u + w S");
 MUTANT(wrong_head, WRONG_HEAD, "GDN: value head n reads q, k of head n % H");
 MUTANT(h_after, H_AFTER, "h is the state at the chunk's end");
 MUTANT(short_tail, FULL_CHUNK, "a ragged chunk loses its last row");
 MUTANT(turned, TURNED, "w times S transposed");
-/* A bf16 kernel's S is rounded for its product, which moves w S as far. */
+/* Float only: a bf16 kernel rounds S before the product w S, which is an error of the
+ * same size. */
 RECORD(rounded, ROUNDED, "w S rounded to bf16 before it is subtracted from u",
        "any, float only");
 MUTANT(writes_nothing, NOTHING, "returns at once");

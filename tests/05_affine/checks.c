@@ -1,4 +1,4 @@
-/* checks.c -- the map of a stretch: product of its tokens' maps, scan, norm.
+/* checks.c -- checks the map of a stretch: values, use with a state, norm of M.
  *
  * Book: chapter 05.  Checked by: itself, it can fail.  Next: ref/06_plan.c.
  */
@@ -37,9 +37,10 @@ static int tokens(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_05_tokens) = { "05_affine", "tokens",
-    "[h_ext | M] of a stretch: the product of its tokens' dense maps", tokens };
+    "[h_ext | M] of a stretch is the product of its tokens' dense maps", tokens };
 
-/* M S_in + h_ext equals chapter 04's last state from S_in; h_ext that from h_start. */
+/* Checks that M S_in + h_ext is chapter 04's last state from S_in, and that h_ext
+ * computed with h_start is chapter 04's last state from h_start. */
 static int carries(struct kcp_report *rep)
 {
     int status = KCP_OK;
@@ -70,10 +71,11 @@ static int carries(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_05_carries) = { "05_affine", "carries",
-    "M S_in + h_ext is chapter 04's last state; so is h_ext started from S_in",
+    "M S_in + h_ext, and h_ext started from S_in, are chapter 04's last state",
     carries };
 
-/* Parts not in want keep their bits; parts in want have the bits of a full map. */
+/* `want` selects h_ext, M, both or neither per stretch. Parts that are not selected
+ * must keep their bits; selected parts must have the bits of a full map. */
 static int wants(struct kcp_report *rep)
 {
     int status = KCP_OK;
@@ -101,10 +103,11 @@ static int wants(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_05_wants) = { "05_affine", "wants",
-    "a part not wanted keeps its bits, a part wanted has the whole map's", wants };
+    "a part not in `want` is not written; a selected part has all bits", wants };
 
-/* |M|_F / sqrt(K) of T tokens, K = 32: gates logsigmoid(N), or -|N| / T, with beta =
- * sigmoid(N - 3). With the first kind M vanishes, so no check of its use could fail. */
+/* Checks |M|_F / sqrt(K) of T tokens for two kinds of gates: logsigmoid(N), and
+ * -|N| / T with beta = sigmoid(N - 3). With the first kind M vanishes, so a check that
+ * uses M could not fail. */
 static int survival(struct kcp_report *rep)
 {
     enum { T = 512, K = 32, C = 64, NC = T / C };
@@ -151,5 +154,5 @@ static int survival(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_05_survival) = { "05_affine", "survival",
-    "inputs as the field draws them leave nothing of M; live ones more than a tenth",
+    "|M| vanishes with logsigmoid gates and stays above 0.1 with -|N| / T",
     survival };

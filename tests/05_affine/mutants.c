@@ -1,8 +1,8 @@
 /* mutants.c -- the map of a stretch computed wrongly, one flag per mistake.
  *
- * Book: chapter 05, appendix A.  Checked by: the judge, which must reject each, and
- * pass the twin.  Next: tests/07_merge/mutants.c.
- * Not a copy: M is the product of the chunks' K x K matrices, as the sources write it.
+ * Book: chapter 05, appendix A.  Checked by: the judge, which must reject each mutant
+ * and pass the twin.  Next: tests/07_merge/mutants.c.
+ * Unlike the reference, this code multiplies the chunks' K x K matrices to compute M.
  */
 #include "kcp.h"
 
@@ -31,7 +31,7 @@ static double key(const struct kcp_affine *a, struct cut x, int64_t t, int i, in
            (flags & UNGATED ? 1 : exp2(g));
 }
 
-/* M_c = diag - kg^T w [K,K], h_c = kg^T u [K,V]; decay [K]. */
+/* Computes M_c = diag - kg^T w [K,K], h_c = kg^T u [K,V] and decay [K] of a chunk. */
 static void chunk(const struct kcp_affine *a, struct cut x, int flags, double *Mc,
                   double *hc,
                   double *decay)
@@ -66,7 +66,7 @@ static void chunk(const struct kcp_affine *a, struct cut x, int flags, double *M
         }
 }
 
-/* X [K,V+K] <- M_c X + [h_c | 0] */
+/* Computes Y = M_c X + [h_c | 0]; X and Y are [K,V+K]. */
 static void compose(int K, int V, const double *Mc, const double *hc, const double *X,
                     double *Y)
 {
@@ -108,7 +108,7 @@ static void stretch(const struct kcp_affine *a, int s, int n, int flags,
         for (int j = 0; j < W; j++)
             if (flags & WANTS_ALL || (want[s] & (j < V ? KCP_WANT_H : KCP_WANT_M)))
                 to[i * W + j] = X[i * W + j] - (flags & M_MINUS_I && j - V == i) ;
-    if (flags & HALF)                            /* M below fp32: bfloat16's 8 bits */
+    if (flags & HALF)                            /* M rounded to the 8 bits of bf16 */
         for (int i = 0; i < K * W; i++) {
             int e;
             const double f = frexp(to[i], &e);
@@ -135,19 +135,19 @@ static int wrong(void *args, int flags)
     static int run_##name(void *a) { return wrong(a, flags); }                        \
     KCP_VARIANT(m05_##name) = { "05_affine", "mutant_" #name, why, KCP_F64, KCP_HOST, \
                                 "any", run_##name, NULL }
-MUTANT(decay_first, DECAY_FIRST, "errata 7: w meets the decayed state");
+MUTANT(decay_first, DECAY_FIRST, "errata 7: w multiplies the decayed state");
 MUTANT(in_reverse, IN_REVERSE, "errata 17's order: chunks from last to first");
 MUTANT(ungated, UNGATED, "errata 9, 10: k without exp2(G_last - G)");
 MUTANT(no_decay, NO_DECAY, "M_c = I - kg^T w");
 MUTANT(adds, ADDS, "M_c = diag + kg^T w");
 MUTANT(turned, TURNED, "M_c transposed");
-MUTANT(no_start, NO_START, "h_ext from 0 where the sequence starts from h0");
-MUTANT(wants_all, WANTS_ALL, "writes what nobody reads");
+MUTANT(no_start, NO_START, "h_ext starts from 0 although the sequence has an h0");
+MUTANT(wants_all, WANTS_ALL, "writes parts that are not in want");
 MUTANT(wrong_head, WRONG_HEAD, "GDN: value head n reads k of head n % H");
 MUTANT(stale_gate, STALE_GATE, "the decay of the last row but one");
-MUTANT(last_chunk, LAST_CHUNK, "the last chunk stands for the stretch");
-MUTANT(first_h, NO_H, "h_c of the first chunk alone");
-MUTANT(minus_i, M_MINUS_I, "M - I");
+MUTANT(last_chunk, LAST_CHUNK, "the map of the last chunk alone");
+MUTANT(first_h, NO_H, "adds h_c of the first chunk alone");
+MUTANT(minus_i, M_MINUS_I, "writes M - I instead of M");
 MUTANT(bf16_M, HALF, "errata 11: M kept in bf16");
 MUTANT(writes_nothing, NOTHING, "returns at once");
 MUTANT(one_nan, ONE_NAN, "one NaN");

@@ -1,4 +1,4 @@
-/* checks.c -- the plan against brute force: all small batches and all cuts.
+/* checks.c -- checks plans by brute force: all small batches and all cuts.
  *
  * Book: chapter 06.  Checked by: tests/06_plan/wrong.c.  Next: tests/06_plan/wrong.c.
  * The oracle finds the owner of each token and never computes a boundary. */
@@ -8,7 +8,7 @@
 
 enum { MOST = 256, MAX_N = PLAN_MAX_N, MAX_R = PLAN_MAX_R };
 
-/* Each token's sequence and rank, and whether a segment begins there. */
+/* Sequence and rank of each token; `begins`: a segment begins at this token. */
 struct tokens {
     int n[MOST], r[MOST], begins[MOST], moved;
     int64_t cut[MAX_R + 1];
@@ -21,7 +21,7 @@ static int of_sequence(const struct asked *a, int64_t t)
     return -1;
 }
 
-/* The rank that holds token t; for t = T the last rank. */
+/* Returns the rank that holds token t, or the last rank for t = T. */
 static int held_by(const struct asked *a, const struct tokens *k, int64_t t)
 {
     for (int r = 0; r < a->R; r++)
@@ -50,7 +50,7 @@ static void ask_tokens(const struct asked *a, struct tokens *k)
     }
 }
 
-/* NULL, or the first condition that the plan violates. */
+/* NEED returns the text of a condition that is false. */
 #define NEED(x) do { if (!(x)) return #x; } while (0)
 
 static const char *wrong_segments(const struct kcp_plan *p, const struct asked *a,
@@ -137,7 +137,7 @@ const char *plan_wrong(const struct kcp_plan *p, const struct asked *a)
     return why;
 }
 
-/* ---- every small case */
+/* ---- all small cases */
 
 static int make(const struct asked *a, struct kcp_plan **p)
 {
@@ -146,7 +146,8 @@ static int make(const struct asked *a, struct kcp_plan **p)
                          a->C, a->Wc, &why);
 }
 
-/* The next non-decreasing row x[1..n-1] of numbers 0..T; x[n] stays T. 0: no more. */
+/* Advances x[1..n-1] to the next non-decreasing row of numbers 0..T; x[n] stays T.
+ * Returns 0 after the last row. */
 static int next_row(int64_t *x, int n, int64_t T)
 {
     int i = n - 1;
@@ -157,8 +158,8 @@ static int next_row(int64_t *x, int n, int64_t T)
     return 1;
 }
 
-/* visit(case, its plan) for all batches of up to 4 sequences (zero-length ones too) of
- * up to 6 tokens, all cuts of up to 5 ranks, classic and canonical. */
+/* Calls visit(case, plan) for all batches of up to 4 sequences (some empty) with up
+ * to 6 tokens in all, all cuts for up to 5 ranks, classic and canonical. */
 int64_t plan_cases(int (*visit)(const struct asked *, struct kcp_plan *, void *),
                    void *arg)
 {
@@ -199,7 +200,7 @@ static int brute_force(struct kcp_report *rep)
     const int64_t plans = plan_cases(must_be_right, rep);
     EXPECT(rep, plans > 100000, "%lld plans", (long long)plans);
     struct stream s = stream_of(6, "06_plan");
-    for (int trial = 0; trial < 3000; trial++) {          /* larger ones, at random */
+    for (int trial = 0; trial < 3000; trial++) {          /* larger random cases */
         struct asked a = { .N = 1 + (int)(uniform(&s) * MAX_N), .Wc = trial % 6 };
         struct kcp_plan *p;
         const int longest = 1 + (int)(uniform(&s) * (MOST - 1) / a.N);
@@ -220,7 +221,7 @@ static int brute_force(struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* A plan computed by hand (chapter 06). */
+/* Compares a plan with one computed by hand (chapter 06). */
 static int vector(struct kcp_report *rep)
 {
     const int64_t cu[] = { 0, 5, 12 };
@@ -238,7 +239,7 @@ static int vector(struct kcp_report *rep)
 }
 
 KCP_CHECK(check_06_brute_force) = {
-    "06_plan", "brute_force", "every small batch and cut, token by token",
+    "06_plan", "brute_force", "all small batches and cuts, token by token",
     brute_force };
 KCP_CHECK(check_06_vector) = {
-    "06_plan", "vector", "by hand: cu = 0,5,12 on 3 ranks, rank 1", vector };
+    "06_plan", "vector", "the plan of chapter 06: cu = 0,5,12, 3 ranks", vector };

@@ -1,4 +1,4 @@
-/* owners.c -- plans of any table of owners: all small tables, token by token.
+/* owners.c -- checks plans from tables of owners: all small tables, token by token.
  *
  * Book: chapter 06.  Checked by: itself, on wrong plans that it must reject.
  * Next: ref/06_owners.c.
@@ -139,7 +139,8 @@ static struct kcp_plan *plan_of(struct table *a)
     return kcp_plan_owned(&p, a->N, a->cu, a->R, &o, a->L, a->C, 4, &why) ? NULL : p;
 }
 
-/* The next row of digits below `most`; 0: they are all 0 again. */
+/* Increments the n digits of x, each below `most`. Returns 0 when all digits are 0
+ * again. */
 static int next_digits(int *x, int n, int most)
 {
     for (int i = 0; i < n; i++) {
@@ -149,8 +150,9 @@ static int next_digits(int *x, int n, int most)
     return 0;
 }
 
-/* All tables of up to four ranges over six tokens, three owners, two batches, classic
- * and canonical. spoil: a mistake that is put into each plan first. */
+/* Checks the plans of all tables of up to four ranges over six tokens with three
+ * owners, for two batches, classic and canonical. spoil: changes each plan before
+ * the check. */
 struct seen { int64_t plans, found, scattered; const char *why; };
 
 static struct seen every_table(void (*spoil)(struct kcp_plan *))
@@ -202,7 +204,7 @@ static void linked_by_shard(struct kcp_plan *p)
         if (!p->seg[j].first) p->seg[j].prev = j - 1;
 }
 
-static void counts_of_segments(struct kcp_plan *p)       /* instead of owners */
+static void counts_of_segments(struct kcp_plan *p)       /* not of owners */
 {
     for (int i = 0; i < p->S; i++) {
         struct kcp_segment *g = &p->seg[p->order[i]];
@@ -250,10 +252,10 @@ static int any_owner(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_06_any_owner) = { "06_plan", "any_owner",
-    "every table of four ranges and three owners over six tokens, and six wrong plans",
+    "all tables of four ranges, three owners, six tokens; six wrong plans fail",
     any_owner };
 
-/* Zigzag and stripes by their definition, token by token. */
+/* Compares the owner of each token with the definition of zigzag and of stripes. */
 static int named_layouts(struct kcp_report *rep)
 {
     const int64_t cu[] = { 0, 37, 37, 40, 103 };
@@ -313,4 +315,4 @@ static int refused(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_06_owners_refused) = { "06_plan", "owners_refused",
-    "what is no table of owners is refused, with a sentence", refused };
+    "an invalid table of owners is refused with a message", refused };

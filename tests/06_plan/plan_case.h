@@ -14,10 +14,10 @@ struct asked {                          /* the arguments of the plan */
     int by_default;
 };
 
-/* NULL, or the first condition that the plan violates. */
+/* Returns NULL, or the text of the first condition that the plan violates. */
 const char *plan_wrong(const struct kcp_plan *p, const struct asked *a);
-/* Calls visit(case, its plan) for all small cases until it returns 0; returns their
- * number. */
+/* Calls visit(case, plan) for all small cases until `visit` returns 0. Returns the
+ * number of cases visited. */
 int64_t plan_cases(int (*visit)(const struct asked *, struct kcp_plan *, void *),
                    void *arg);
 

@@ -1,4 +1,4 @@
-/* refresh.c -- kcp_plan_refresh gives the next batch's plan, or refuses another shape.
+/* refresh.c -- kcp_plan_refresh gives the next batch's plan, or rejects another shape.
  *
  * Book: chapter 06, "The next batch".  Checked by: itself, it can fail.
  * Next: tests/06_plan/wrong.c.
@@ -10,7 +10,8 @@
 #include <string.h>
 
 enum { N = 3, T = 96, R = 3, C = 8 };
-/* The same chunks and segments on every rank: only lengths within a chunk move. */
+/* Two batches with the same chunks and segments on every rank: only boundaries within a
+ * chunk differ. */
 static const int64_t first[N + 1] = { 0, 21, 70, T }, then[N + 1] = { 0, 17, 66, T };
 
 static struct kcp_plan *plan_of(const int64_t *cu, int n, int ranks, int chunk,
@@ -21,7 +22,7 @@ static struct kcp_plan *plan_of(const int64_t *cu, int n, int ranks, int chunk,
     return p;
 }
 
-/* Are the contexts of two plans equal, apart from addresses? */
+/* Returns 1 if the contexts of two plans are equal, apart from addresses. */
 static int same(const struct kcp_plan *p, const struct kcp_plan *q)
 {
     int good = p->digest == q->digest && p->crossing == q->crossing &&
@@ -103,7 +104,7 @@ static int serves(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_06_refresh) = { "06_plan", "refresh",
-    "args made for one batch serve the next: a fresh plan's bits on three ranks",
+    "args of one batch, after refresh, give the next batch's bits on three ranks",
     serves };
 
 static int bounds(struct kcp_report *rep)
@@ -138,5 +139,5 @@ static int bounds(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_06_refresh_bounds) = { "06_plan", "refresh_bounds",
-    "other sizes, ranks or crossings are KCP_NA, and the plan stays as it was",
+    "for other sizes, ranks or crossings KCP_NA is returned; the plan is unchanged",
     bounds };

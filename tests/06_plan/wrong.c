@@ -1,12 +1,13 @@
 /* wrong.c -- invalid arguments of a plan, and wrong plans that brute force must reject.
  *
  * Book: chapter 06.  Checked by: the twin, which must pass.  Next: ref/07_merge.c.
- * A wrong plan is the correct one, changed as a mistake in the code would change it. */
+ * A wrong plan is a correct plan, changed as a mistake in the code would change it. */
 #include "plan_case.h"
 
 #include <limits.h>
 
-/* Invalid arguments are refused with a sentence, and nothing is allocated. */
+/* Checks that invalid arguments are rejected with a message and nothing is
+ * allocated. */
 static int refused(struct kcp_report *rep)
 {
     const int64_t ok[] = { 0, 5, 12 }, late[] = { 1, 5, 12 }, down[] = { 0, 7, 5 };
@@ -97,7 +98,7 @@ static void rank_end_is_last(struct kcp_plan *p)
         p->seg[j].last |= p->seg[j].rank != p->seg[j + 1].rank;
 }
 
-static void canonical_from_the_rank(struct kcp_plan *p)    /* instead of the sequence */
+static void canonical_from_the_rank(struct kcp_plan *p)    /* not the sequence */
 {
     for (int j = 1; p->L && j < p->S; j++)
         if (p->seg[j].n == p->seg[j - 1].n && p->seg[j].end - p->seg[j].begin < p->L) {
@@ -146,7 +147,7 @@ static int wrong_plans(struct kcp_report *rep)
 }
 
 KCP_CHECK(check_06_wrong_plans) = {
-    "06_plan", "wrong_plans", "nine wrong plans are told from the right one",
+    "06_plan", "wrong_plans", "nine wrong plans are found, the right one passes",
     wrong_plans };
 KCP_CHECK(check_06_refused) = {
-    "06_plan", "refused", "what is no plan is refused, with a sentence", refused };
+    "06_plan", "refused", "invalid arguments are refused with a message", refused };

@@ -1,4 +1,4 @@
-/* checks.c -- every form of the exchange on thread ranks, bit for bit; and failures.
+/* checks.c -- checks every form of the exchange on thread ranks, bit for bit.
  *
  * Book: chapter 07.  Checked by: itself, against a fold over all segments in order.
  * Next: tests/07_merge/wrong.c.
@@ -17,7 +17,7 @@ int merge_pick(struct stream *s, int n)
     return k < n ? k : n - 1;
 }
 
-/* Random ranges with random owners; sometimes zigzag or stripes. */
+/* Makes a plan of random ranges with random owners, or sometimes zigzag or stripes. */
 static struct kcp_plan *deal_plan(struct stream *s, int N, const int64_t *cu, int R,
                                   int64_t L)
 {
@@ -41,7 +41,7 @@ static struct kcp_plan *deal_plan(struct stream *s, int N, const int64_t *cu, in
     return kcp_plan_owned(&plan, N, cu, R, &o, L, 4, 0, NULL) ? NULL : plan;
 }
 
-/* A random plan with empty sequences and empty ranks. */
+/* Makes a random plan with empty sequences and empty ranks. */
 static struct kcp_plan *draw_plan(struct stream *s, int R, int64_t L)
 {
     int64_t cu[MAX_N + 1] = { 0 }, cuts[MOST_R + 1] = { 0 };
@@ -66,7 +66,8 @@ static struct kcp_plan *draw_plan(struct stream *s, int R, int64_t L)
         ? NULL : plan;
 }
 
-/* Rows of M have one or two entries of +-1, so products of forty maps are exact. */
+/* Draws maps. Rows of M have one or two entries +-1, so products of 40 maps are
+ * exact. */
 static void draw_maps(struct whole *a, struct stream *s)
 {
     for (int j = 0; j < a->plan->S; j++)
@@ -85,7 +86,7 @@ static void draw_maps(struct whole *a, struct stream *s)
             }
 }
 
-/* The expected states: a fold over all segments in order, without ranks. */
+/* Computes the expected states by a fold over all segments in order, without ranks. */
 static void fold_all(struct whole *a, int backward)
 {
     const struct kcp_segment *seg = a->plan->seg;
@@ -123,7 +124,7 @@ int merge_draw(struct whole *a, struct stream *s, int R, int64_t L)
     return 1;
 }
 
-/* This rank's maps, NaN in the parts that kcp_plan_want excludes. */
+/* Copies the maps of one rank, with NaN in the parts that kcp_plan_want excludes. */
 void merge_own_maps(const struct whole *a, const struct kcp_context *x, double *maps_)
 {
     double (*maps)[HV][K][V + K] = (double (*)[HV][K][V + K])maps_;
@@ -140,7 +141,8 @@ void merge_own_maps(const struct whole *a, const struct kcp_context *x, double *
     }
 }
 
-/* One rank: copies its maps and states, runs the exchange, stores its results. */
+/* Runs on one rank: copies its maps and states, runs the exchange, stores the
+ * results. */
 int merge_body(struct kcp_comm *comm, void *arg)
 {
     struct whole *a = arg;
@@ -197,8 +199,8 @@ static int owner_of(const struct kcp_plan *p, int64_t t)
     return p->owner[b];
 }
 
-/* The bytes that rank r sends, by the table of chapter 07, counted token by token. A
- * visit is a run of tokens of one sequence and one owner. */
+/* Returns the bytes that rank r sends by the table of chapter 07, counted token by
+ * token. A visit is a run of tokens of one sequence and one owner. */
 static struct kcp_traffic table(const struct whole *a, int r)
 {
     const struct kcp_plan *p = a->plan;
@@ -265,7 +267,8 @@ static void compare(struct kcp_report *rep, struct whole *a)
         EXPECT(rep, same(c, f), "form %d R %d rank %d: %lld bytes in %lld messages, "
                "formula %lld in %lld", a->form, p->R, r, (long long)c.bytes,
                (long long)c.messages, (long long)f.bytes, (long long)f.messages);
-        /* The table has chapter 07's four forms; another form has its formula alone. */
+        /* table() has chapter 07's four forms; other forms are checked by formula
+         * only. */
         const int in_table = (int)a->form <= KCP_SCAN;
         EXPECT(rep, !in_table || (p->L && a->form == KCP_ALL_GATHER) || same(c, t),
                "form %d R %d rank %d: %lld bytes, the table says %lld", a->form, p->R,
@@ -275,7 +278,7 @@ static void compare(struct kcp_report *rep, struct whole *a)
     }
 }
 
-/* Every form, forward and backward, with M sent again and with M reused. */
+/* Runs every form, forward and backward; backward sends M again or reuses it. */
 static int forms(struct kcp_report *rep)
 {
     struct whole *a = calloc(1, sizeof *a);
@@ -314,5 +317,5 @@ static int forms(struct kcp_report *rep)
 }
 
 KCP_CHECK(check_07_forms) = {
-    "07_merge", "forms", "four forms, R = 1..9: the fold's bits, the table's bytes",
+    "07_merge", "forms", "every form, R = 1..9: bits of the fold, bytes of the table",
     forms };

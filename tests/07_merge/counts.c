@@ -1,7 +1,7 @@
-/* counts.c -- products and bytes of the fold, counted while it runs.
+/* counts.c -- counts products and bytes of the fold while it runs.
  *
  * Book: chapter 07.  Checked by: itself.  Next: ref/08_forward.c.
- * Every rank is a thread, so a thread-local counter counts per rank. */
+ * Every rank is a thread, so a thread-local counter belongs to one rank. */
 #include "folded.h"
 
 #include <stdlib.h>
@@ -27,9 +27,9 @@ static int counted_body(struct kcp_comm *comm, void *arg)
     return err;
 }
 
-/* One sequence over R ranks: rank r multiplies by the map of each rank before it
- * (backward: after it) except the farthest, K K V per head; and sends the maps of all
- * heads to all ranks. */
+/* Checks one sequence over R ranks. Rank r multiplies by the map of each earlier rank
+ * (backward: later rank) except the farthest, with K K V multiply-adds per head, and
+ * sends the maps of all heads to the R - 1 other ranks. */
 static void count(struct kcp_report *rep, struct whole *a, int R)
 {
     const int64_t cu[] = { 0, 4 * R };
@@ -64,5 +64,5 @@ static int counts(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_07_counts) = { "07_merge", "counts",
-    "errata 20, 21, 22: as many products as ranks folded less one, K K V a head each; "
-    "bytes of all heads", counts };
+    "errata 20, 21, 22: folding n ranks takes n - 1 products of K K V per head; "
+    "every head is sent", counts };

@@ -1,4 +1,4 @@
-/* folded.h -- a plan's maps, folded in order, and one rank's part of the exchange.
+/* folded.h -- a plan's maps and their fold in order; runs the exchange on one rank.
  *
  * Book: chapter 07.  Checked by: tests/07_merge/wrong.c.  Next: ref/07_merge.c. */
 #ifndef KCP_TEST_MERGE_H
@@ -10,8 +10,8 @@ enum { HV = 2, K = 3, V = 5, MAX_N = 6, MAX_R = 9, MOST_R = CASE_RANKS,
        MAX_T = 40, STATE = HV * K * V,
        MAP = HV * K * (V + K) };
 
-/* The maps of all segments for both passes (M is the same), and the expected states.
- * Ranks copy their own rows from it and write their results into got. */
+/* Maps of all segments for both passes, which share M, and the expected states. Each
+ * rank copies its rows from here and writes its results to `got`. */
 struct whole {
     struct kcp_plan *plan;
     int backward, reuse_M, blocks;
@@ -20,18 +20,19 @@ struct whole {
     double want[2][MAX_T][HV][K][V], got[MAX_T][HV][K][V];
     double *kept[MOST_R];
     struct kcp_traffic counted[MOST_R], formula[MOST_R];
-    const struct kcp_mapops *ops, *bad_ops;   /* of all ranks; of bad_rank, or NULL */
+    const struct kcp_mapops *ops, *bad_ops;   /* bad_ops: of bad_rank, or NULL */
     int bad_rank, bad_how;
 };
 
-int merge_pick(struct stream *s, int n);                  /* 0 .. n-1 */
+int merge_pick(struct stream *s, int n);                  /* random in 0 .. n-1 */
 /* Draws the maps of a->plan and folds both passes. */
 void merge_fill(struct whole *a, struct stream *s);
-/* Draws a plan of R ranks and its maps, folds both passes; 0: out of memory. */
+/* Draws a plan of R ranks and its maps, and folds both passes. Returns 0 if out of
+ * memory. */
 int merge_draw(struct whole *a, struct stream *s, int R, int64_t L);
-/* maps [NS,HV,K,V+K] of one rank, NaN where no rank may read. */
+/* Copies maps [NS,HV,K,V+K] of one rank, with NaN where no rank may read. */
 void merge_own_maps(const struct whole *a, const struct kcp_context *x, double *maps);
-/* One rank: its maps and states, the exchange, its results into got. */
+/* Runs the exchange on one rank, from its maps and states; results go to `got`. */
 int merge_body(struct kcp_comm *comm, void *arg);
 /* Runs all ranks; returns the number of segments with a wrong state, or -1. */
 int merge_run(struct whole *a, char *why, size_t n);

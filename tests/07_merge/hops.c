@@ -1,4 +1,4 @@
-/* hops.c -- hops of the chain over windows, two ranks on one GPU: exact on integers.
+/* hops.c -- checks hops of the chain over windows: two ranks on one GPU, integers.
  *
  * Book: chapter 20, "Code: kernels".  Checked by: itself, it can fail.
  * Next: tests/08_forward/graph.c.
@@ -32,7 +32,7 @@ static int draw(struct two *x, int most)
     return (int)((x->seed >> 16) % (2 * most + 1)) - most;
 }
 
-/* y <- op(M) S + h of every head, or h alone. */
+/* Computes y = op(M) S + h of every head, or y = h if `first`. */
 static void apply(const struct shape *s, int first, const float *map, const float *S,
                   float *y)
 {
@@ -124,7 +124,8 @@ static void compare(struct kcp_report *rep, struct two *x, int r, const char *wh
     free(got);
 }
 
-/* Send, fold, send back. In every second round rank 1 waits before rank 0 sends. */
+/* Rank 0 sends, rank 1 folds and sends back. In every second round rank 1 waits before
+ * rank 0 sends. */
 static int there_and_back(struct kcp_report *rep, struct two *x)
 {
     for (int round = 0; round < ROUNDS; round++) {
@@ -149,7 +150,8 @@ static int there_and_back(struct kcp_report *rep, struct two *x)
     return KCP_OK;
 }
 
-/* Three messages before the first is received: the third must wait for a free slot. */
+/* Sends three messages before the first is received; the third must wait for a free
+ * slot. */
 static int ahead(struct kcp_report *rep, struct two *x)
 {
     int err = fill(x);
@@ -164,7 +166,7 @@ static int ahead(struct kcp_report *rep, struct two *x)
     return err;
 }
 
-/* A kernel that waits for a lost rank stops when `lost` is set. */
+/* Checks that a kernel that waits for a lost rank stops when flag `lost` is set. */
 static int lost(struct kcp_report *rep, struct two *x)
 {
     int err = go(x, 1, 0, -1, 1);
@@ -205,5 +207,5 @@ static int hops(struct kcp_report *rep)
 #endif
 
 KCP_CHECK(check_07_hops) = {
-    "07_merge", "gpu_hops", "hops over windows, forth and back, ahead and lost: exact",
+    "07_merge", "gpu_hops", "hops over windows: both ways, three in flight, lost rank",
     hops };

@@ -1,8 +1,8 @@
 /* mutants.c -- folds that are wrong on purpose, one flag per mistake.
  *
- * Book: chapter 07.  Checked by: the judge, which must reject each, and pass the twin.
- * Next: tests/08_forward/mutants.c.
- * A copy of the reference on purpose: a mutant shares no code with what it resembles.
+ * Book: chapter 07.  Checked by: the judge, which must reject each mutant
+ * and pass the twin.  Next: tests/08_forward/mutants.c.
+ * Deliberately a copy of the reference: a mutant must share no code with it.
  */
 #include "kcp.h"
 
@@ -15,7 +15,7 @@ enum {
     FORWARD_ONLY = 2048, H_ONCE = 4096, NO_LAST_ROW = 8192, NOTHING = 1 << 14,
 };
 
-static double rounded(double x)                    /* to the 8 bits of bf16 */
+static double rounded(double x)                    /* to 8 bits, as bf16 */
 {
     float f = (float)x;
     uint32_t u;
@@ -25,7 +25,7 @@ static double rounded(double x)                    /* to the 8 bits of bf16 */
     return f;
 }
 
-/* M of map j as the mutant reads it. */
+/* Returns M[i][p] (backward: M^T) of map j and head n, with the mistakes of flags f. */
 static double M_of(const struct kcp_merge *a, int f, int j, int n, int i, int p)
 {
     const int HV = a->HV, K = a->K, V = a->V, *range = a->range;
@@ -87,16 +87,16 @@ static int mutate(void *args, int f)
 
 RECORD(twin, "twin", 0, "any shape", "the same code, every flag off");
 MUTANT(no_M, NO_M, "keeps the neighbour's h_ext alone");
-MUTANT(turned, TURNED, "errata 18: M where M^T is due, and M^T where M is");
-MUTANT(next_M, NEXT_M, "errata 18: h of one rank with the M of the next in the walk");
-MUTANT(outward, OUTWARD, "errata 19: from the nearest rank outward");
-MUTANT(forward_only, FORWARD_ONLY, "errata 17: backward walks in forward's order");
+MUTANT(turned, TURNED, "errata 18: M and M^T exchanged");
+MUTANT(next_M, NEXT_M, "errata 18: h of one rank with M of the next rank in the fold");
+MUTANT(outward, OUTWARD, "errata 19: folds from the nearest rank to the farthest");
+MUTANT(forward_only, FORWARD_ONLY, "errata 17: backward folds in forward's order");
 MUTANT(one_less, ONE_LESS, "off by one: leaves out the nearest rank");
 MUTANT(late_start, LATE_START, "off by one: leaves out the farthest rank");
 MUTANT(wrong_head, WRONG_HEAD, "HV > H: reads the M of the query head");
 MUTANT(first_twice, FIRST_TWICE, "starts from h of the first map instead of from 0");
 MUTANT(not_zero, NOT_ZERO, "an empty range leaves S as it was");
-MUTANT(M_before_h, M_BEFORE_H, "takes the map for [M | h_ext]");
+MUTANT(M_before_h, M_BEFORE_H, "reads the map as [M | h_ext]");
 MUTANT(h_once, H_ONCE, "adds h_ext of the first map only");
 MUTANT(no_last_row, NO_LAST_ROW, "off by one: the product misses its last row");
 MUTANT(writes_nothing, NOTHING, "returns at once");

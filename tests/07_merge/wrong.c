@@ -53,7 +53,7 @@ static int failing(struct kcp_comm *c, void *arg)
                                           : c->all_gather(c, &x, all, sizeof x, NULL);
 }
 
-/* Seconds: far below the timeout of 60 s, long enough for a busy machine. */
+/* Limit in seconds: far below the timeout of 60 s, enough for a busy machine. */
 enum { AT_ONCE = 30 };
 static double seconds(void)
 {
@@ -88,7 +88,7 @@ static int failures(struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* A map operation of one rank fails in the middle of each form. */
+/* Checks every form with a map operation that fails on one rank. */
 static int middle(struct kcp_report *rep)
 {
     const int64_t cu[] = { 0, 36 };
@@ -111,13 +111,13 @@ static int middle(struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* ---- after a rank returns from a gather, its row may be freed: no rank may read it */
+/* ---- when a rank's gather has returned, no other rank may read that rank's row */
 
 enum { READERS = 3, ROW = 64 };
 struct readers { double row[READERS][ROW], all[READERS][READERS][ROW]; };
 static _Thread_local int reader;
 
-/* Rank 0 is slow, rank 1 fails, rank 2 finishes at once. */
+/* The copy of a gather: slow on rank 0, fails on rank 1, immediate on rank 2. */
 static int reads(void *to, const void *from, size_t bytes, struct CUstream_st *stream)
 {
     const struct timespec moment = { 0, 50 * 1000 * 1000 };
@@ -251,12 +251,12 @@ KCP_CHECK(check_07_failures) = {
     "07_merge", "failures", "a rank that fails, leaves or waits is named at once",
     failures };
 KCP_CHECK(check_07_middle) = {
-    "07_merge", "middle", "a device that refuses inside an exchange ends all ranks",
+    "07_merge", "middle", "a map operation that fails on one rank ends all ranks",
     middle };
 KCP_CHECK(check_07_gather_readers) = {
     "07_merge", "gather_readers",
-    "a gather that fails on one rank: no row goes while another rank reads it",
+    "a gather that fails on one rank returns after all reads of its row",
     gather_readers };
 KCP_CHECK(check_07_wrong_maps) = {
-    "07_merge", "wrong_maps", "eight wrong ways to apply and compose are seen",
+    "07_merge", "wrong_maps", "eight wrong map operations give wrong states",
     wrong_maps };

@@ -27,8 +27,8 @@ static struct kcp_plan *plan_of(enum spoil spoil)
     return p;
 }
 
-/* Forward, or backward for gradients of parameters; the call of rank 1 differs. Then an
- * equal call on all ranks over the same communicator, which must work. */
+/* Runs forward, or backward with gradients of parameters; the call of rank 1 differs.
+ * Then an equal call on all ranks over the same communicator must work. */
 static int body(struct kcp_comm *comm, void *arg)
 {
     struct ranks *x = arg;
@@ -104,7 +104,8 @@ static int sum_body(struct kcp_comm *comm, void *arg)
     if (!status) status = b.stage->ref(&b.a);
     if (!status) status = c.stage->ref(&c.a);
     if (!status) status = s.stage->ref(&s.a);
-    /* All-gather form: 13 gathers maps, 15 maps twice and last outputs; sums more. */
+    /* 13 gathers maps; 15 gathers maps twice, and last outputs. More than 5 collectives
+     * mean that sums were sent too. */
     if (!status && x->local && comm->traffic.collectives - before > 5)
         status = KCP_BAD;
     memcpy(x->dA[comm->r], b.a.backward.dA_log, sizeof x->dA[0]);
@@ -147,7 +148,7 @@ static int sums(struct kcp_report *rep)
 }
 
 KCP_CHECK(check_08_agree) = { "08_forward", "agree",
-    "a rank with another plan or option: KCP_MISMATCH on all, named, and they go on",
+    "another plan or option on one rank: KCP_MISMATCH on all; later calls work",
     agree };
 KCP_CHECK(check_08_sum_local) = { "08_forward", "sum_local",
-    "KCP_SUM_LOCAL: the ranks' own sums of 13, 14 and 15 add up to the total", sums };
+    "KCP_SUM_LOCAL: the local sums of 13, 14 and 15 add up to the total", sums };

@@ -1,9 +1,9 @@
-/* checks.c -- the whole forward on ranks: the same bits for every R, the bytes.
+/* checks.c -- checks the whole forward on ranks: same bits for every R, bytes sent.
  *
  * Book: chapter 08.  Checked by: tests/08_forward/mutants.c.  Next:
  * ref/13_backward.c. The judge compares every variant with the token recurrence;
- * this file compares runs of the reference with each other, for all cuts, forms and
- * repeats. */
+ * this file compares runs of the reference that differ in cuts or form, or
+ * are repeated. */
 #include "tests/judge/judge.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ enum { T = 210, N = 5, H = 1, HV = 2, K = 6, V = 5, C = 8, MAX_R = 8 };
 
 static const int64_t cu[N + 1] = { 0, 3, 3, 150, 209, 210 };
 
-/* One layer, whole: ranks copy their rows in and out. */
+/* Inputs and outputs of a whole layer; each rank copies its rows in and out. */
 struct layer {
     double q[T][H][K], k[T][H][K], v[T][HV][V], g[T][HV][K], beta[T][HV];
     double h0[N][HV][K][V];
@@ -41,7 +41,7 @@ static struct layer *draw(enum kcp_model model)
     return a;
 }
 
-/* A separate copy of a rank's rows, so that a read past the shard is found. */
+/* Returns a separate copy of a rank's rows, so that a read past the shard is found. */
 static void *mine(const void *rows, int64_t at, int64_t n, size_t row)
 {
     void *p = malloc((size_t)n * row + 1);
@@ -77,7 +77,7 @@ static int body(struct kcp_comm *comm, void *arg)
     return err;
 }
 
-/* The layer on R ranks; o and ht begin as NaN. */
+/* Runs the layer on R ranks; o and ht are NaN before the run. */
 static int run_ranks(struct kcp_report *rep, struct layer *a, int R,
                      const int64_t *cuts, int64_t L, enum kcp_form form)
 {
@@ -116,8 +116,8 @@ static double apart(const struct layer *a, const struct layer *b)
 
 static const int64_t uneven[] = { 0, 1, 60, 60, 61, 149, 150, 210, 210 };
 
-/* Canonical segments: the bits do not depend on R, on the cuts, or on the form (of
- * those that fold in order). */
+/* Canonical segments: the bits do not depend on R, on the cuts, or on the form if the
+ * form folds in order. */
 static int canonical(struct kcp_report *rep)
 {
     static const int ranks[] = { 1, 2, 3, 4, 8 };
@@ -162,7 +162,7 @@ static int forms(struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* Cuts between sequences: no messages. */
+/* If all cuts are between sequences, no rank sends anything. */
 static int silence(struct kcp_report *rep)
 {
     const int64_t cuts[] = { 0, 3, 150, 150, 209, 210 };
@@ -207,13 +207,13 @@ static int refuses(struct kcp_report *rep)
 }
 
 KCP_CHECK(check_08_canonical) = {
-    "08_forward", "canonical", "the same bits for R = 1, 2, 3, 4, 8 in three forms",
+    "08_forward", "canonical", "R = 1, 2, 3, 4, 8, forms in order: the same bits",
     canonical };
 KCP_CHECK(check_08_forms) = {
-    "08_forward", "forms", "four forms and any R agree; the same cuts twice, bitwise",
+    "08_forward", "forms", "all forms and R agree; a repeated run has the same bits",
     forms };
 KCP_CHECK(check_08_silence) = {
-    "08_forward", "silence", "nothing crosses a cut: not a byte", silence };
+    "08_forward", "silence", "no sequence is cut: no byte is sent", silence };
 KCP_CHECK(check_08_refuses) = {
-    "08_forward", "refuses", "a call that is not the plan's ends all ranks, named",
+    "08_forward", "refuses", "a rank that contradicts the plan ends all ranks",
     refuses };

@@ -1,4 +1,4 @@
-/* cut.c -- the map of a rank and the fold over ranks, with planted mistakes.
+/* cut.c -- computes the map of a rank and folds maps, with planted mistakes.
  *
  * Book: chapter 08.  Checked by: the judge.
  * Next: tests/08_forward/mutants.c, the program.
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* kg of token t, of a chunk that ends with token last. */
+/* Returns kg of token t; the chunk of t ends with token `last`. */
 static double key(const struct fore *x, int64_t t, int64_t last, int n, int i)
 {
     const struct kcp_forward *a = x->a;
@@ -20,8 +20,8 @@ static double key(const struct fore *x, int64_t t, int64_t last, int n, int i)
     return k[t][n / (HV / H)][i] * (x->f & UNGATED ? 1 : exp2(G[last][n] - G[t][n]));
 }
 
-/* One chunk on columns [c0,c1) of X [K,ld]; columns below V use u. pre: the computation
- * of the map, where the mistakes are planted. */
+/* Applies one chunk to columns [c0,c1) of X [K,ld]; columns below V add u. pre = 1
+ * computes the map, with the planted mistakes; pre = 0 has none. */
 static void chunk(const struct fore *x, int n, int64_t t0, int64_t t1, int c0, int c1,
                   int ld, double *X_, double *row, int pre)
 {
@@ -48,7 +48,7 @@ static void chunk(const struct fore *x, int n, int64_t t0, int64_t t1, int c0, i
         }
 }
 
-/* The delta rule on the undecayed state, token by token: errata 1 in the map. */
+/* Applies token t with the delta rule on the undecayed state (errata 1). */
 static void undecayed(const struct fore *x, int n, int64_t t, int ld, double *X_)
 {
     const struct kcp_forward *a = x->a;
@@ -65,9 +65,9 @@ static void undecayed(const struct fore *x, int n, int64_t t, int ld, double *X_
     }
 }
 
-/* The map of a segment from two windows of chunks, combined wrongly: in reverse order;
- * without the last window; or with each chunk of the last window using the factors of
- * the chunk before it, as if its own had not been written yet. */
+/* Computes the map of a segment from two windows of chunks with one mistake: reverse
+ * order, no last window, or each chunk of the last window uses the factors of the chunk
+ * before, as if its own factors had not been written yet. */
 static void windows(const struct fore *x, int n, int s, int ld, double *X, double *row)
 {
     const int64_t begin = x->ctx->cu[s], end = x->ctx->cu[s + 1], C = x->a->C;
@@ -85,7 +85,7 @@ static void windows(const struct fore *x, int n, int s, int ld, double *X, doubl
     }
 }
 
-/* All chunks of segment s. */
+/* Applies all chunks of segment s. */
 void fore_advance(const struct fore *x, int n, int s, int c0, int c1, int ld,
                     double *X, double *row, int pre)
 {
@@ -122,8 +122,7 @@ void fore_state(const struct fore *x, int out, int n, int head, double *S_, int 
         }
 }
 
-/* This rank's map [HV,K,V+K] of its last local sequence, starting from [h0 or 0 |
- * I]. */
+/* Computes this rank's map [HV,K,V+K] of its last local sequence from [h0 or 0 | I]. */
 void fore_describe(const struct fore *x, double *map, double *row)
 {
     const struct kcp_forward *a = x->a;
@@ -143,7 +142,7 @@ void fore_describe(const struct fore *x, double *map, double *row)
     }
 }
 
-/* S <- M_j S + h_j over the ranks before this one. */
+/* Folds S <- M_j S + h_j over the earlier ranks j. */
 void fore_fold(const struct fore *x, const double *all, int n, double *S_,
                  double *next_)
 {

@@ -1,10 +1,10 @@
-/* graph.c -- a whole layer captured in a CUDA graph: the same bits when replayed.
+/* graph.c -- captures a whole layer in a CUDA graph; a replay must have the same bits.
  *
- * Book: chapters 08 and 13.  Checked by: its own second call, on arrays poisoned again.
+ * Book: chapters 08 and 13.  Checked by: a second replay, on poisoned arrays.
  * Next: tests/08_forward/layer.c.
  *
- * A call that allocates or makes the host wait cannot be captured, so this also proves
- * that forward and backward (layer.h, one rank, the caller's stream) do neither. */
+ * A call that allocates or makes the host wait cannot be captured. A captured layer
+ * therefore proves that forward and backward do neither. */
 #include "tests/judge/trial.h"
 
 #include <stdlib.h>
@@ -14,15 +14,15 @@
 #include <cuda_runtime_api.h>
 #include <pthread.h>
 
-/* Ranks are threads; this lock serializes expected values and reports. */
+/* Ranks are threads; this lock serializes setup and reports. */
 static pthread_mutex_t in_turn = PTHREAD_MUTEX_INITIALIZER;
 
-/* 08 and 13 of one layer with their buffers; for a rank or a single process. */
+/* Calls of 08 and 13 for one layer and their buffers, on one rank or without ranks. */
 struct pair {
     struct kcp_layer layer;
     struct kcp_comm *comm;
     struct kcp_plan *plan;
-    const struct kcp_plan *next;         /* the plan after capture */
+    const struct kcp_plan *next;         /* plan after the capture */
     struct rank_args rank[2];
     void *saved, *work;
     struct CUstream_st *stream;
@@ -128,7 +128,7 @@ static void compare(struct kcp_report *rep, const struct pair *a, const struct p
         }
 }
 
-/* Replaces plan, grid and inputs in place by those of the next batch, as a caller
+/* Overwrites plan, grid and inputs of x with those of the next batch y, as a caller
  * with a captured graph does. */
 static int refresh(struct pair *x, const struct pair *y)
 {
@@ -179,8 +179,8 @@ static int replay(struct kcp_report *rep, const struct pair *direct, struct pair
     return err;
 }
 
-/* Runs a case directly and from a graph. captured: the case with which the graph was
- * made, another batch of the same shape. For a rank or a single process. */
+/* Runs case `words` directly and from a graph that was captured with case `captured`, a
+ * batch of the same shape. comm is NULL without ranks. */
 static int one(struct kcp_report *rep, const struct kcp_layer *layer,
                struct kcp_comm *comm, const char *words, const char *captured)
 {
@@ -213,7 +213,7 @@ static int one(struct kcp_report *rep, const struct kcp_layer *layer,
 }
 
 /* Pairs of batches with equal numbers of chunks and segments: a graph captured with the
- * first one must run the second. */
+ * first batch must run the second batch. */
 static const char *const batches[][2] = {
     { ("kda live H=2 HV=4 K=64 V=64 lengths=150,300 l2norm beta=sigmoid gate=bounded"
        " h0 dht"),
@@ -309,10 +309,10 @@ static int graph(struct kcp_report *rep)
 #endif
 
 KCP_CHECK(check_08_graph) = {
-    "08_forward", "gpu_graph", "08 and 13 captured in a graph, replayed: the same bits",
+    "08_forward", "gpu_graph", "08 and 13 replayed from a graph have the same bits",
     graph };
 
 KCP_CHECK(check_08_graph_ranks) = {
     "08_forward", "gpu_graph_ranks",
-    "08 and 13 of two ranks, and of four, captured, exchanges and all: the same bits",
+    "08, 13 and their exchange replayed on 2 and 4 ranks have the same bits",
     graph_ranks };

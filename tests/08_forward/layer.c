@@ -1,4 +1,4 @@
-/* layer.c -- layer.h as an application uses it: sizes, calls, and what is refused.
+/* layer.c -- calls layer.h as an application does: sizes, calls, invalid arguments.
  *
  * Book: chapter 08.  Checked by: direct calls of ref_forward and ref_backward.
  * Next: tests/08_forward/graph.c, the same on a GPU; book/examples/kda.c. */
@@ -11,7 +11,7 @@
 enum { T = 90, N = 2, H = 1, HV = 2, K = 8, V = 4, C = 16, MAX_R = 3 };
 static const int64_t cu_seqlens[N + 1] = { 0, 37, T };
 
-/* Arrays of all ranks. got [0]: results of the references; got [1]: of the layer. */
+/* Arrays of all ranks. got [0]: results of the references; got [1]: of layer.h. */
 struct arrays {
     double q[T][H][K], k[T][H][K], v[T][HV][V], g[T][HV][K], beta[T][HV];
     double h0[N][HV][K][V], do_[T][HV][V], x[T][K], weight[K][4];
@@ -37,7 +37,8 @@ static struct arrays *draw(void)
     return a;
 }
 
-/* Fills the args of forward and backward, which differ only in their outputs. */
+/* Fills the args of forward and backward. Calls of the references and of layer.h differ
+ * only in the arrays of outputs. */
 static void fill(struct arrays *a, struct kcp_comm *comm, struct kcp_forward *f,
                  struct kcp_backward *b)
 {
@@ -115,7 +116,8 @@ static int same(struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* A wrong argument on rank 1 of 2 ends both ranks and is named. */
+/* Checks that a wrong argument on rank 1 of 2 ends both ranks with an error that names
+ * rank and argument. */
 static int refuses(struct kcp_report *rep)
 {
     static const struct { int spoil, status; const char *says; } row[] = {
@@ -141,8 +143,8 @@ static int refuses(struct kcp_report *rep)
 
 /* ---- the table of paths through the public interface */
 
-/* A layer's backward takes rows from this kernel's first row on. Do these read every
- * format that a row of the forward writes? */
+/* A layer's backward uses the rows of the table from the first row of kernel `backward`
+ * on. Returns 1 if these rows read every format that a row of `forward` writes. */
 static int reads_what_it_writes(const struct kcp_variant *forward,
                                 const struct kcp_variant *backward)
 {
@@ -190,8 +192,8 @@ static int picks(struct kcp_report *rep)
 }
 
 KCP_CHECK(check_08_layer) = { "08_forward", "layer",
-    "layer.h over 1 to 3 ranks: the references' bits, forward, backward, conv", same };
+    "layer.h on 1 to 3 ranks: forward, backward, conv equal the references", same };
 KCP_CHECK(check_08_layer_refuses) = { "08_forward", "layer_refuses",
-    "layer.h: a wrong call ends all ranks, named, before it runs", refuses };
+    "layer.h: an invalid argument on one rank ends all ranks", refuses };
 KCP_CHECK(check_08_layer_picks) = { "08_forward", "layer_picks",
     "layer.h: every forward for a GPU has a backward that reads its block", picks };

@@ -1,7 +1,7 @@
-/* mutants.c -- whole forwards that are wrong across the cuts.
+/* mutants.c -- whole forwards with mistakes at the cuts.
  *
- * Book: chapter 08.  Checked by: the judge, which must reject each, and pass the twin.
- * Next: tests/09_chunk_backward/mutants.c.
+ * Book: chapter 08.  Checked by: the judge, which must reject each mutant
+ * and pass the twin.  Next: tests/09_chunk_backward/mutants.c.
  * A second program for one rank: it gathers one map per rank for every form and has its
  * own loops over chunks. It calls the references only for work inside a rank (02, 03,
  * 04); everything across cuts is separate code with mistakes selected by flags. */
@@ -60,7 +60,7 @@ static int local(struct fore *x)
     return status ? status : ref_wy(&wy);
 }
 
-/* The state at the start of every segment of the rank; and ht. */
+/* Computes the state at the start of every segment of the rank, and ht. */
 static void states(const struct fore *x, const double *all, double *h_in, double *row)
 {
     const struct kcp_forward *a = x->a;
@@ -134,29 +134,29 @@ static int mutate(void *args, int flags)
 #define MUTANT(ident, flags, why) RECORD(ident, "mutant_" #ident, flags, why)
 
 RECORD(twin, "twin", 0, "the same code, every flag off");
-MUTANT(no_M, NO_M, "the fold drops M: the neighbour's h_ext alone");
+MUTANT(no_M, NO_M, "the fold uses the neighbour's h_ext alone, no M");
 MUTANT(turned, TURNED, "the fold multiplies by M^T");
 MUTANT(one_less, ONE_LESS, "the fold stops one rank too early");
-MUTANT(one_more, ONE_MORE, "the fold begins before the sequence does");
-MUTANT(outward, OUTWARD, "errata 19, forward: folds from the nearest rank outward");
-MUTANT(first_seq, FIRST_SEQ, "errata 6: describes the FIRST local sequence");
-MUTANT(undecayed, UNDECAYED, "errata 1: pre-process, delta on the undecayed state");
-MUTANT(decay_first, DECAY_FIRST, "errata 7: pre-process, decays h before v_new");
+MUTANT(one_more, ONE_MORE, "the fold begins one rank too early");
+MUTANT(outward, OUTWARD, "errata 19: folds from the nearest rank to the farthest");
+MUTANT(first_seq, FIRST_SEQ, "errata 6: sends the map of the FIRST local sequence");
+MUTANT(undecayed, UNDECAYED, "errata 1: the map's delta uses the undecayed state");
+MUTANT(decay_first, DECAY_FIRST, "errata 7: the map decays h before v_new");
 MUTANT(M_no_decay, M_DECAY, "M of products I - kg^T w, the decay left out");
-MUTANT(stale_gate, STALE_GATE, "pre-process, decays by the last row but one");
-MUTANT(last_chunk, LAST_CHUNK, "pre-process, the stretch's last chunk alone");
-MUTANT(windows_turned, WINDOWS_TURNED, "pre-process, the later window's map first");
-MUTANT(window_left, WINDOW_LEFT, "pre-process, the last window left out");
-MUTANT(window_early, WINDOW_EARLY, "pre-process, a window read before it is there");
+MUTANT(stale_gate, STALE_GATE, "the map decays by the last row but one");
+MUTANT(last_chunk, LAST_CHUNK, "the map of the stretch's last chunk alone");
+MUTANT(windows_turned, WINDOWS_TURNED, "the map applies the later window first");
+MUTANT(window_left, WINDOW_LEFT, "the map leaves out the last window");
+MUTANT(window_early, WINDOW_EARLY, "the map reads a window before it is written");
 MUTANT(ungated, UNGATED, "errata 10: GDN, kg without exp2(G_last - G)");
 MUTANT(wrong_head, WRONG_HEAD, "HV > H: the map of the query head");
 MUTANT(empty_is_zero, EMPTY_IS_ZERO, "an empty rank sends M = 0, not the identity");
 MUTANT(no_h0, NO_H0, "ignores h0");
-MUTANT(h0_late, H0_LATE, "h0 in the output pass, not in the map that later ranks read");
+MUTANT(h0_late, H0_LATE, "h0 enters the outputs but not the map");
 MUTANT(h0_twice, H0_TWICE, "h0 enters the map twice");
-MUTANT(no_cu, NO_CU, "a sequence goes on from the one before it on the rank");
-MUTANT(no_layout, NO_LAYOUT, "reads and writes [K,V] where [V,K] is asked for");
-MUTANT(own_scale, OWN_SCALE, "errata 15: scale is K^-1/2 whatever is asked");
+MUTANT(no_cu, NO_CU, "a sequence starts from the state of the one before");
+MUTANT(no_layout, NO_LAYOUT, "reads and writes [K,V] for layout [V,K]");
+MUTANT(own_scale, OWN_SCALE, "errata 15: scale is K^-1/2 instead of the argument");
 MUTANT(ht_early, HT_EARLY, "ht is the state before the last segment");
 MUTANT(empty_ht, EMPTY_HT, "ht of a sequence without tokens is 0, not h0");
 MUTANT(gate_stride, GATE_STRIDE, "HV > H: rows of the raw gate are H heads apart");

@@ -1,12 +1,13 @@
 /* one_factor.c -- a forward in which the decay between steps underflows in one factor.
  *
- * Book: chapter 18.  Checked by: the judge, which must reject it, and pass the twin.
+ * Book: chapter 18.  Checked by: the judge, which must reject it and pass the twin.
  * Next: ../../cuda/18_hopper/forward_one/query_warps.cuh, which writes one
  * factor or two.
- * A kernel that walks in steps of 32 rows with an anchor in row 15 keeps its state
- * times 2^a, a being the sum of log2 decays up to the anchor. From a step to the next
- * the state decays by 2^(E - a + a'). Below 2^-126 that is 0 in fp32, although the next
- * step's tokens multiply by 2^(G - a') and still need the state. */
+ * A kernel that walks in steps of 32 rows with an anchor in row 15 stores its state
+ * times 2^a, where a is the sum of log2 decays up to the anchor. From one step to the
+ * next the stored state is multiplied by 2^(E - a + a'). Below 2^-126 this factor is 0
+ * in fp32, although the next step's tokens multiply by 2^(G - a') and still need the
+ * state. */
 #include "ref.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* paths.c -- the table of paths: rows parse, cases have a row, fallbacks give a notice.
+/* paths.c -- checks the table of paths: rows parse, cases have a row, fallbacks warn.
  *
  * Book: chapter 08, "Paths".  Checked by: itself, and tests/cli/cli.sh.
  * Next: ../judge/paths.c, which prints it. */
@@ -43,7 +43,8 @@ KCP_CHECK(check_08_paths_parse) = { "08_forward", "paths_parse",
 
 /* ---- rows */
 
-/* Backward reads every format that forward writes; kernels named in a row exist. */
+/* Checks that backward reads every format that forward writes, and that the kernels
+ * named in a row exist. */
 static int agrees(struct kcp_report *rep)
 {
     static const char *const keys[] = { "02", "03", "04", "05", "09", "10", "11" };
@@ -77,7 +78,7 @@ static int agrees(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_paths_agree) = { "08_forward", "paths_agree",
-    "every forward's format has a backward; rows string kernels that there are",
+    "every forward's format has a backward; kernels named in rows exist",
     agrees };
 
 /* ---- calls */
@@ -106,7 +107,7 @@ static int covers(struct kcp_report *rep)
 KCP_CHECK(check_08_paths_cover) = { "08_forward", "paths_cover",
     "every case of the judge has a row, for each storage", covers };
 
-/* The first row for a sequence of T tokens on one rank or two. */
+/* Returns the first row for a sequence of T tokens on R = 1 or 2 ranks. */
 static const struct kcp_path *row_of(struct kcp_call c, int64_t T, int R,
                                      const struct kcp_device *d, int saved, char *why,
                                      size_t n)
@@ -200,11 +201,11 @@ static int choices(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_paths_choose) = { "08_forward", "paths_choose",
-    "named calls take their rows; another chip takes the generic one, in words",
+    "named calls take their rows; another chip takes a generic row, with a notice",
     choices };
 
-/* A missing variant, GPU or format gives a message; a format without reader is not
- * chosen. */
+/* Checks that a missing variant, GPU or format gives a message, and that a format
+ * that no backward reads is not chosen. */
 static int absent(struct kcp_report *rep)
 {
     const struct kcp_device h200 = { 90, 132, 232448, 1, 0 };

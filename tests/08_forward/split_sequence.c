@@ -1,4 +1,4 @@
-/* split_sequence.c -- the rule that cuts a rank's segments to fill all SMs.
+/* split_sequence.c -- checks the rule that cuts a rank's segments to fill all SMs.
  *
  * Book: chapter 18.  Checked by: itself, against all possible cuts.
  * Next: ref/09_chunk_backward.c. */
@@ -17,7 +17,8 @@ static int64_t length(int HV, int64_t a, int64_t b)
     return kcp_strip_length(&x, HV, C, P);
 }
 
-/* Strips are whole chunks, no longer than a segment, and no cut is cheaper. */
+/* Checks that strips are whole chunks and shorter than a segment, and that no other
+ * number of strips costs less. */
 static int cheapest(struct kcp_report *rep)
 {
     struct stream s = stream_of(9, "strips");
@@ -45,9 +46,9 @@ static int cheapest(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_cheapest) = { "08_forward", "strips_cheapest",
-    "strips are whole chunks, and no number of them costs less by the rule", cheapest };
+    "strips are whole chunks; no other number of strips costs less", cheapest };
 
-/* The cases that the rule was measured for. */
+/* Checks the rule on the shapes with which it was measured. */
 static int named(struct kcp_report *rep)
 {
     EXPECT(rep, length(96, 8192, 0) == 0, "96 heads of 8192: strips of %lld",
@@ -65,11 +66,11 @@ static int named(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_named) = { "08_forward", "strips_named",
-    "the cases the rule was measured for: four strips for 32 heads, none for 96",
+    "as measured: four strips for 32 heads, no cut for 96 heads",
     named };
 
-/* The rule of the fused forward. Returns the number of chunks per strip; -1: another
- * number costs less. */
+/* Returns the number of chunks per strip by the rule of the fused forward, or -1 if
+ * another number costs less. */
 static int records(const struct kcp_cut *c, int64_t T)
 {
     const int best = kcp_fused_chunks(c);
@@ -105,11 +106,11 @@ static int fused(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_fused) = { "08_forward", "strips_fused",
-    "the fused forward's rule: the cases it was measured for, and no cut is cheaper",
+    "the fused forward's rule: as measured, and no other cut costs less",
     fused };
 
-/* Windows cover every chunk once, are not empty, do not grow, and no other number of
- * windows costs less. */
+/* Checks that windows cover every chunk once, that none is empty or more than one chunk
+ * longer than the window before, and that no other number of windows costs less. */
 static int windows(struct kcp_report *rep)
 {
     struct stream s = stream_of(9, "windows");
@@ -143,14 +144,14 @@ static int windows(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_windows) = { "08_forward", "strips_windows",
-    "windows cover every chunk once, shrink, and no number of them costs less",
+    "windows cover every chunk once and shrink; no other number costs less",
     windows };
 
-/* ---- walks: the map of a window is computed while the next one's factors are */
+/* ---- walks: one window's map is computed while the next window's factors are */
 
 enum walk_mistake { RIGHT, TURNED, NO_LAST, EARLY, NO_MISTAKES };
 
-/* Composes the map a x + b of the chunks before c with that of chunk c. */
+/* Composes x, the map of the chunks before c, with the map a x + b of chunk c. */
 static void chunk_map(double *x, int c)
 {
     const double a = 0.5 + c % 7 * 0.11, b = 1 + c % 5;
@@ -158,8 +159,9 @@ static void chunk_map(double *x, int c)
     x[1] = a * x[1] + b;
 }
 
-/* Walks as a rank does, with an optional mistake. 0: every strip's map covers all
- * chunks up to its end, and factors are written before they are read. */
+/* Walks as a rank does, with an optional mistake. Returns 0 if every strip's map
+ * covers all chunks up to the strip's end, and all factors are written before they
+ * are read. */
 static int walk_is_wrong(int NC, int strip_chunks, int leaves,
                          enum walk_mistake planted)
 {
@@ -215,7 +217,8 @@ KCP_CHECK(check_08_walks) = { "08_forward", "walks",
     "windows of a walk cover every chunk in order and leave the map of each strip;"
     " three planted mistakes are seen", walks };
 
-/* When a walk is chosen: its map is needed, and the factors hide its time. */
+/* Checks when a walk is chosen: if its map is needed and the computation of the factors
+ * hides its time. */
 static int walkers(struct kcp_report *rep)
 {
     const struct { int H, V, KG, R, r, walk; int64_t T; int strip, want; } is[] = {
@@ -223,16 +226,16 @@ static int walkers(struct kcp_report *rep)
         { 32, 128, 128, 2, 1, 0, 131072, 0, KCP_WANT_H | KCP_WANT_M },
         { 32, 128, 1, 2, 0, 0, 131072, 0, KCP_WANT_H },
         { 32, 128, 128, 4, 3, 0, 131072, 0, KCP_WANT_H | KCP_WANT_M },
-        { 32, 128, 128, 4, 1, 0, 131072, 0, 0 },       /* M too: strips fill the chip */
+        { 32, 128, 128, 4, 1, 0, 131072, 0, 0 },       /* M also: strips fill the GPU */
         { 32, 128, 128, 4, 1, KCP_SEQUENTIAL, 131072, 0, KCP_WANT_H | KCP_WANT_M },
         { 32, 128, 128, 2, 0, KCP_BLELLOCH, 131072, 0, 0 },
         { 32, 64, 128, 2, 1, 0, 131072, 0, 0 },        /* K is not V */
         { 8, 128, 128, 2, 0, 0, 131072, 0, 0 },        /* strips are faster */
         { 96, 128, 128, 2, 0, KCP_SEQUENTIAL, 131072, 0, 0 },      /* no free SMs */
-        { 32, 128, 128, 2, 0, 0, 8192, 0, 0 },         /* too short to pay */
+        { 32, 128, 128, 2, 0, 0, 8192, 0, 0 },         /* too short */
         { 32, 128, 128, 2, 0, KCP_SEQUENTIAL, 8192, 0, KCP_WANT_H },
         { 8, 128, 128, 2, 1, KCP_SEQUENTIAL, 8192, 64, KCP_WANT_H | KCP_WANT_M },
-        { 32, 128, 128, 1, 0, KCP_SEQUENTIAL, 8192, 0, 0 } };      /* nothing crosses */
+        { 32, 128, 128, 1, 0, KCP_SEQUENTIAL, 8192, 0, 0 } };      /* one rank */
     for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
         const int64_t cu[] = { 0, is[i].T };
         struct kcp_plan *plan;
@@ -252,5 +255,5 @@ static int walkers(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_walkers) = { "08_forward", "walkers",
-    "a rank walks where its map is read and the factors hide it, or where it is asked",
+    "a rank walks if a rank reads its map and factors hide it, or if requested",
     walkers };

@@ -27,13 +27,14 @@ struct fore {
     double *q, *k, *g, *G, *beta, *u, *w, *kg, *qg, *Aqk;
 };
 
-/* All chunks of segment s over X [K,ld] columns [c0,c1). row: a chunk's v_new;
- * pre: the computation of the map, where the mistakes are planted. */
+/* Applies all chunks of segment s to columns [c0,c1) of X [K,ld]. row: scratch for a
+ * chunk's v_new. pre = 1 computes the map, with the planted mistakes; pre = 0 has
+ * none. */
 void fore_advance(const struct fore *x, int n, int s, int c0, int c1, int ld, double *X,
                   double *row, int pre);
-/* One head of h0 into S [K,ld]; out: of S into ht. n is the sequence. */
+/* Copies one head of sequence n from h0 to S [K,ld], or with `out` from S to ht. */
 void fore_state(const struct fore *x, int out, int n, int head, double *S, int ld);
-/* This rank's map [HV,K,V+K], and the fold of all ranks' before this one. */
+/* Compute this rank's map [HV,K,V+K], and the fold of the maps of earlier ranks. */
 void fore_describe(const struct fore *x, double *map, double *row);
 void fore_fold(const struct fore *x, const double *all, int n, double *S, double *next);
 

@@ -1,8 +1,8 @@
 /* mutants.c -- chapter 10 computed wrongly, one flag per mistake.
  *
- * Book: chapter 10.  Checked by: the judge, which must reject each, and pass the twin.
- * Next: tests/11_merge_backward/mutants.c. A copy of the reference on purpose: a mutant
- * shares no code with what it resembles. */
+ * Book: chapter 10.  Checked by: the judge, which must reject each mutant
+ * and pass the twin.  Next: tests/11_merge_backward/mutants.c.
+ * Deliberately a copy of the reference: a mutant must share no code with it. */
 #include "kcp.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* mutants.c -- compress and expand done wrongly, one flag per mistake.
  *
- * Book: chapter 12.  Checked by: the judge, which must reject each, and pass the twin.
- * Next: tests/13_backward/mutants.c.
+ * Book: chapter 12.  Checked by: the judge, which must reject each mutant
+ * and pass the twin.  Next: tests/13_backward/mutants.c.
  */
 #include "kcp.h"
 

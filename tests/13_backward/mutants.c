@@ -1,7 +1,7 @@
 /* mutants.c -- the whole backward with mistakes in the order and use of its stages.
  *
- * Book: chapter 13.  Checked by: the judge, which must reject each, and pass the twin.
- * Next: tests/14_conv/mutants.c.
+ * Book: chapter 13.  Checked by: the judge, which must reject each mutant
+ * and pass the twin.  Next: tests/14_conv/mutants.c.
  * A copy of the program that calls the stages, either the references or the mutants of
  * chapters 09 to 11. Its exchange sends every map to every rank.
  */

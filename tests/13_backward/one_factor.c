@@ -1,6 +1,6 @@
 /* one_factor.c -- a backward in which the decay between steps underflows in one factor.
  *
- * Book: chapter 18, "Backward".  Checked by: the judge, which must reject it, and pass
+ * Book: chapter 18, "Backward".  Checked by: the judge, which must reject it and pass
  * the twin.  Next: mutants.c.
  * A kernel that walks back in steps of 32 rows with an anchor in row 15 keeps dS times
  * 2^a, a being the sum of log2 decays up to the anchor. From the step after to a step

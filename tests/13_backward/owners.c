@@ -1,6 +1,6 @@
 /* owners.c -- backwards with wrong owners of ranges, if ranks own several ranges.
  *
- * Book: chapter 06.  Checked by: the judge, which must reject each.
+ * Book: chapter 06.  Checked by: the judge, which must reject each mutant.
  * Next: tests/13_backward/checks.c.
  * The reference is the same code with correct links and must pass. A mutant is n/a if
  * the wrong order equals the correct one. */
@@ -29,6 +29,6 @@ static int backward(void *args, enum relink how)
                                  KCP_HOST, "ranks that own several ranges",           \
                                  run_##ident, NULL }
 
-MUTANT(owners_by_shard, BY_SHARD, "the fold goes down a shard as if it were one range");
-MUTANT(owners_unmirrored, UNMIRRORED, "the second ranges have the owners of the first");
-MUTANT(owners_swapped, SWAPPED, "the fold meets two segments in the wrong order");
+MUTANT(owners_by_shard, BY_SHARD, "the fold takes a shard for one range of tokens");
+MUTANT(owners_unmirrored, UNMIRRORED, "second ranges have the owners of first ranges");
+MUTANT(owners_swapped, SWAPPED, "two segments are folded in the wrong order");

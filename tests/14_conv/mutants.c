@@ -1,6 +1,6 @@
 /* mutants.c -- convolutions over ranks with planted mistakes.
  *
- * Book: chapter 14.  Checked by: the judge, which must reject each.
+ * Book: chapter 14.  Checked by: the judge, which must reject each mutant.
  * Next: ref/14_conv.c.
  * The twin has every flag off and must pass. All rows are sent by one all_gather, so
  * that a mistake is a line of index arithmetic and not a message.

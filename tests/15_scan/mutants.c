@@ -1,6 +1,6 @@
 /* mutants.c -- Spike-KDA with planted mistakes; the twin has every flag off.
  *
- * Book: chapter 15.  Checked by: the judge, which must reject each.
+ * Book: chapter 15.  Checked by: the judge, which must reject each mutant.
  * Next: tests/15_scan/wrong.c.
  *
  * Every rank gathers the whole batch, walks it token by token and keeps its shard, so

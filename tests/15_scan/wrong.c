@@ -1,6 +1,6 @@
 /* wrong.c -- the reference's scan with one wrong operation or argument.
  *
- * Book: chapter 15.  Checked by: the judge, which must reject each.
+ * Book: chapter 15.  Checked by: the judge, which must reject each mutant.
  * Next: ref/16_family.c.  The tree composes and applies through mapops; wrong mapops
  * show that mistakes in its order, offsets and tiles are found.
  */

@@ -1,6 +1,6 @@
 /* compose_mutants.c -- models whose maps are composed or applied wrongly between ranks.
  *
- * Book: chapters 07, 16.  Checked by: the judge, which must reject each.
+ * Book: chapters 07, 16.  Checked by: the judge, which must reject each mutant.
  * Next: tests/15_scan/wrong.c.
  *
  * The form scan composes maps; the others apply them. The twins use the same code

@@ -1,6 +1,6 @@
 /* dplr_mutants.c -- DPLR with planted mistakes; the twin has every flag off.
  *
- * Book: chapter 16.  Checked by: the judge, which must reject each.
+ * Book: chapter 16.  Checked by: the judge, which must reject each mutant.
  * Next: ref/16_family.c.
  */
 #include "mutants.h"

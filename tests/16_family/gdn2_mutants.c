@@ -1,6 +1,6 @@
 /* gdn2_mutants.c -- GDN-2 with planted mistakes; the twin has every flag off.
  *
- * Book: chapter 16.  Checked by: the judge, which must reject each.
+ * Book: chapter 16.  Checked by: the judge, which must reject each mutant.
  * Next: tests/16_family/dplr_mutants.c.
  */
 #include "mutants.h"

@@ -1,6 +1,6 @@
 /* gla_mutants.c -- GLA with planted mistakes; the twin has every flag off.
  *
- * Book: chapter 16.  Checked by: the judge, which must reject each.
+ * Book: chapter 16.  Checked by: the judge, which must reject each mutant.
  * Next: tests/16_family/gdn2_mutants.c.
  */
 #include "mutants.h"

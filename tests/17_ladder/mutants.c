@@ -1,7 +1,7 @@
 /* mutants.c -- the ladder's two lines computed wrongly, one flag per mistake.
  *
- * Book: chapter 17.  Checked by: the judge, which must reject each, and pass the twin.
- * Next: book/17-ladder.md.
+ * Book: chapter 17.  Checked by: the judge, which must reject each mutant
+ * and pass the twin.  Next: book/17-ladder.md.
  * A copy of the reference on purpose; the mistakes are those that a GPU rung can make.
  */
 #include "kcp.h"
