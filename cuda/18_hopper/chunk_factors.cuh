@@ -14,8 +14,8 @@
 #include "cuda/tile/warp_scan.cuh"
 
 // The forward has two kernels. chunk_prepare converts a chunk's rows into factors; the
-// scan reads the factors of a head chunk by chunk, with the state in registers. Of
-// chapter 03's results u and w are not stored: with k~ = exp2(G) k,
+// scan reads the factors of a head chunk by chunk, with the state in registers. Two of
+// chapter 03's results, u and w, are not stored: with k~ = exp2(G) k,
 //     v_new = u - w S = A beta (v - k~ S),
 // so the scan needs k~, A beta and the raw v, and chunk_prepare does not read v. Bytes
 // per token and head with one gate per channel (KDA):
@@ -23,7 +23,7 @@
 //   chunk_prepare  reads q, k, g: 6K;  writes k~, qg, kg, A beta, Aqk: 6K + 2.5C
 //   scan           reads the factors and v: 6K + 2.5C + 2V;  writes o: 2V
 //
-// Together 3152 bytes at K = V = 128: 0.58 ms for case A at 4.3 TB/s.
+// Both kernels together: 3152 bytes at K = V = 128, 0.58 ms for case A at 4.3 TB/s.
 //
 // The factors of a chunk are contiguous: swizzle128 tiles (cuda/tile/swizzle.cuh) and
 // triangles, in the byte order that wgmma reads, so a few bulk copies load them. A beta
@@ -38,7 +38,7 @@ static __device__ __forceinline__ int triangle_column(int J)
     return 2048 * J - 256 * J * (J - 1);
 }
 
-// Byte offset of row i, columns 8 piece to 8 piece + 7.
+// Returns the byte offset of row i, columns 8 piece to 8 piece + 7.
 static __device__ __forceinline__ int triangle_offset(int i, int piece)
 {
     const int J = piece / 2, row = i - 16 * J;
@@ -61,8 +61,9 @@ struct chunk_factors {
 template <int K>
 struct gdn_qk_rows { unsigned char k[K / 64][TILE_BYTES], q[K / 64][TILE_BYTES]; };
 
-// F = exp2(G) / |k|, B = exp2(G_last - G) / |k| and Q = scale exp2(G) / |q|, 0 past the
-// chunk's end; decay = exp2(G_last). Only o needs Q, so Q is copied with the rows of q.
+// F = exp2(G) / |k|, B = exp2(G_last - G) / |k| and Q = scale exp2(G) / |q|, each 0
+// past the chunk's end; decay = exp2(G_last). Only o needs Q, so Q is copied with the
+// rows of q.
 struct gdn_row_factors { float F[CHUNK], B[CHUNK], decay[8], Q[CHUNK]; };
 enum { ROW_FACTORS_BYTES = offsetof(struct gdn_row_factors, Q) };
 
@@ -79,9 +80,9 @@ static_assert(sizeof(struct chunk_factors<64>) == 388 * 64 + 10240
 
 // Parameters of the forward kernels: the layer's call and the arrays in the workspace.
 // A stretch is what one scan covers: a segment or a strip of one. Stretch s starts with
-// state from[s] of h_in; it stores its last state in row to[s] of ht (-1: not stored);
-// its map starts with state own[s] of h_own (-1: zero). A launch covers one window:
-// `count` chunks of every stretch, starting with number `first`.
+// state from[s] of h_in, and stores its last state in row to[s] of ht (-1: not stored).
+// The map of stretch s starts with state own[s] of h_own (-1: zero). A launch covers
+// one window of every stretch: `count` chunks, beginning with chunk `first`.
 struct forward_params {
     struct kcp_forward a;
     void *factors, *qk_rows;             // [NC][HV]; GDN has [NC][H] of rows besides
@@ -93,15 +94,15 @@ struct forward_params {
     int kept;                            // rows of h_kept
     int first, count;
     void *carry;                         // [HV,K,V] from one window to the next
-    // Parts of the saved block that these kernels write; NULL: not saved. Norms and
-    // beta have 64 rows per chunk and head, 0 past a stretch's end. The factors are
-    // then written to the block itself.
+    // Parts of the saved block that these kernels write; NULL: not saved. rstd_q,
+    // rstd_k and beta have 64 rows per chunk and head, 0 past a stretch's end. When a
+    // block is saved, the factors are written to the block itself.
     struct { float *rstd_q, *rstd_k, *beta; void *h_kept; } saved;
     int raw_rows;                        // GDN: the scan reads full chunks of q and k
 };                                       // from the caller's tensors
 
-// What KEEPING_SCAN stores besides o: h and v_new of every chunk and head, in the
-// layout of backward/storage.cuh.
+// Where KEEPING_SCAN stores h and v_new of every chunk and head, in the layout of
+// backward/storage.cuh.
 struct chunk_states { void *h, *v_new; };
 
 static __host__ __device__ inline int launched_chunks(const struct forward_params &x)
@@ -111,8 +112,9 @@ static __host__ __device__ inline int launched_chunks(const struct forward_param
 
 // With few heads the scan leaves SMs idle. A long stretch is then processed in windows,
 // and launches are pipelined: chunk_prepare of the next window starts when every block
-// of this window's scan has started (programmatic dependent launch). Its last block
-// waits for that scan, so a kernel that waits for chunk_prepare has waited for both.
+// of this window's scan has started (programmatic dependent launch). The last block of
+// that chunk_prepare waits for this window's scan, so a kernel that waits for
+// chunk_prepare has also waited for the scan.
 
 template <int K>
 static __device__ __forceinline__ struct chunk_factors<K> *chunk_factors_of(
@@ -144,16 +146,17 @@ static __device__ __forceinline__ uint2 exchange_halves(uint32_t left, uint32_t 
     return odd ? make_uint2(other, right) : make_uint2(left, other);
 }
 
-// The launchers; each is a separate object with its kernels. They launch on the call's
-// stream and return KCP_OK or an error. processors: number of SMs. to: where the scan
+// The launchers. Each is in a separate object with its kernels, launches on the call's
+// stream, and returns KCP_OK or an error. processors: number of SMs. to: where the scan
 // stores h and v_new, or NULL.
 int kda_chunk_prepare(const struct forward_params *x, int processors);
 int gdn_chunk_prepare(const struct forward_params *x);
 int forward_scan(const struct forward_params *x, const struct chunk_states *to,
                  int processors);
 int forward_maps(const struct forward_params *x);
-// The map of a rank's only segment over the window (x->first, x->count): from map
-// `from` (-1: the identity) to map `to`, of [h_ext | M] or of h_ext only.
+// Continues the map of a rank's only segment over the window (x->first, x->count):
+// starts from map `from` (-1: the identity) and stores map `to`, of [h_ext | M] or of
+// h_ext only.
 int forward_maps_walk(const struct forward_params *x, int from, int to, int only_h);
 
 #endif

@@ -10,13 +10,13 @@
 // 1).
 struct warp_role { int I, of_A; };
 
-// Index of the 16x16 block (I, J) among the ten on and below the diagonal.
+// Returns the index of the 16x16 block (I, J) among the ten on and below the diagonal.
 static __device__ __forceinline__ int block16_index(int I, int J)
 {
     return I * (I + 1) / 2 + J;
 }
 
-// The tokens of this rank's chunk c; a single stretch needs no table lookup.
+// Returns the tokens of this rank's chunk c; a single stretch needs no table lookup.
 static __device__ __forceinline__ struct token_range tokens_of_chunk(
     const struct kcp_forward &a, int c)
 {
@@ -29,8 +29,8 @@ static __device__ __forceinline__ struct token_range tokens_of_chunk(
     return { (uint32_t)t, min(end - t, (int)CHUNK) }; // t has 32 bits
 }
 
-// beta of a token. |beta| >= 2^-40, because backward divides by beta; forward cannot
-// tell 2^-40 from 0.
+// Returns beta of a token, with |beta| >= 2^-40, because backward divides by beta.
+// Replacing 0 by 2^-40 does not change the results of forward.
 static __device__ __forceinline__ float beta_from_raw(const struct forward_params &x,
                                                       float raw)
 {
@@ -75,8 +75,8 @@ static __device__ __forceinline__ float log2_decay(struct gate_constants f, floa
                  -1000.0f);
 }
 
-// GDN: log2 decay of two rows. It is at least -200: 2^-200 is 0 in fp32, and sums of
-// such numbers stay accurate.
+// GDN: computes the log2 decay of two rows, at least -200: 2^-200 is 0 in fp32, and
+// sums of such numbers stay accurate.
 template <int form>
 static __device__ __forceinline__ void log2_decays(const struct forward_params &x,
                                                    int n, float *g)
@@ -86,8 +86,8 @@ static __device__ __forceinline__ void log2_decays(const struct forward_params &
     for (int h = 0; h < 2; h++) g[h] = fmaxf(log2_decay<form>(f, g[h]), -200.0f);
 }
 
-// G and beta of a value head, by one warp; a lane has rows lane and lane + 32. Past the
-// chunk's end the decay is 1 and beta 0.
+// Computes G and beta of a value head, by one warp; a lane has rows `lane` and `lane` +
+// 32. Past the chunk's end the decay is 1 and beta is 0.
 static __device__ __forceinline__ void cumulative_decay(
     const struct forward_params &x, struct token_range z, int n, float *G, float *beta)
 {
@@ -119,11 +119,11 @@ static __device__ __forceinline__ void cumulative_decay(
 
 // ---- the inverse (I + L)^-1 of a chunk, by 16x16 blocks
 //
-// Operands are split into two bf16 numbers, top + rest, which keeps 16 bits.
+// Each operand is split into two bf16 numbers, top + rest, which together keep 16 bits.
 struct split_operand { uint32_t top[4], rest[4]; };
 
-// A 16x16 block in an accumulator d[2][4] as operand A. The same registers in the same
-// order are operand B of a product with the transpose.
+// Converts a 16x16 block in an accumulator d[2][4] to operand A. As operand B the same
+// registers are the transpose of the block.
 static __device__ __forceinline__ struct split_operand split_accumulator(
     const float (*d)[4])
 {
@@ -138,8 +138,8 @@ static __device__ __forceinline__ struct split_operand split_accumulator(
     return p;
 }
 
-// Fragments in shared memory, in the order of the lanes: b0 and b1 of rows 0 to 7, then
-// of rows 8 to 15.
+// Stores fragments in shared memory, in the order of the lanes: b0 and b1 of rows 0 to
+// 7, then of rows 8 to 15.
 static __device__ __forceinline__ void store_fragments(uint4 (*at)[32],
                                                        const struct split_operand &p)
 {
@@ -148,8 +148,8 @@ static __device__ __forceinline__ void store_fragments(uint4 (*at)[32],
     at[1][lane] = make_uint4(p.rest[0], p.rest[2], p.rest[1], p.rest[3]);
 }
 
-// d [16,16] += x y^T by three of the four products of tops and rests; the product of
-// the rests is below the rounding error.
+// d [16,16] += x y^T, as top top + top rest + rest top; the product of the rests is
+// below the rounding error.
 static __device__ __forceinline__ void mma_split(
     float (*d)[4], const struct split_operand &x, const uint4 (*y)[32])
 {
@@ -162,7 +162,7 @@ static __device__ __forceinline__ void mma_split(
     mma_m16n8k16(d[1], x.rest, top.z, top.w);
 }
 
-// A 16x16 fp32 block in shared memory as operand A.
+// Loads a 16x16 fp32 block from shared memory as operand A.
 static __device__ __forceinline__ struct split_operand block16_as_a(
     const float (*x)[SUBCHUNK + 4])
 {
@@ -178,7 +178,8 @@ static __device__ __forceinline__ struct split_operand block16_as_a(
 }
 
 // Replaces a diagonal block of L by (I + L)^-1, by forward substitution in fp32. A lane
-// owns column j; the two halves of a warp do the same work, or invert two blocks.
+// owns column j; the two halves of a warp invert two blocks, or both invert the same
+// block.
 static __device__ __forceinline__ void invert_block16(float (*L)[SUBCHUNK + 4], int j)
 {
     float x[SUBCHUNK];
@@ -200,17 +201,17 @@ static __device__ __forceinline__ void invert_block16(float (*L)[SUBCHUNK + 4], 
     __syncwarp();
 }
 
-// Byte offset of a lane's four elements in the first eight rows of a block in a
-// triangle. The next eight rows are 256 bytes further, the next block of the column
-// 512.
+// Returns the byte offset of a lane's four elements in the first eight rows of a block
+// in a triangle. The next eight rows are 256 bytes further, the next block of the
+// column 512 bytes.
 static __device__ __forceinline__ int block16_offset(void)
 {
     const int lane = opaque_thread_id() % 32;
     return triangle_offset(lane / 4, lane % 2) + lane % 4 / 2 * 8;
 }
 
-// Block (I, J) of A, given as A_IJ^T in an accumulator: stores A beta at `to`, this
-// lane's address in the factors.
+// Stores block (I, J) of A beta at `to`, this lane's address in the factors. d: A_IJ^T
+// in an accumulator.
 static __device__ __forceinline__ void store_inverse_block16(
     int J, const float (*d)[4], const float *beta, unsigned char *to)
 {
@@ -236,7 +237,7 @@ static __device__ __forceinline__ void load_diagonal_block16(float (*d)[4], int 
         d[h / 4][h % 4] = smem.block16[J][h / 4 * 8 + e + h % 2][g + h % 4 / 2 * 8];
 }
 
-// Block column J of A, by one warp, from the diagonal down:
+// Computes block column J of A, by one warp, from the diagonal down:
 //     A_IJ^T = -(sum_M A_MJ^T L_IM^T) A_II^T,  J <= M < I.
 // The accumulator of each product is split in registers and is an operand of the next.
 // The diagonal block itself is stored elsewhere.

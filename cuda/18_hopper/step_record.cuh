@@ -6,20 +6,20 @@
 #define KCP_STEP_RECORD_CUH
 
 // Format "steps" of the saved block (ref/core/saved.def): one record per step of 32
-// tokens and value head, at number (step HV + n). Step j of a stretch whose chunks
-// begin with number c is step 2 c + j; where the last chunk of a stretch has at most 32
-// tokens, its second step has no record. KDA alone, K = V = 128.
+// tokens and value head, with index step HV + n. Step j of a stretch whose first chunk
+// is chunk c of the rank has index 2 c + j. If the last chunk of a stretch has at most
+// 32 tokens, the chunk's second step has no record. Only for KDA with K = V = 128.
 //
 // a is the sum of log2 decays over the step's first 16 tokens, and
 //
 //     qf = scale rstd_q q 2^(G - a)    kf = rstd_k k 2^(G - a)    kb = k 2^(a - G)
 //
-// with q and k as the caller gave them. Past the stretch's end decays are 0, and so are
-// beta, rows and columns of the triangles, and rows of w.
+// with the caller's q and k. Past the stretch's end log2 decays, beta, rows and columns
+// of the triangles, and rows of w are 0.
 //
-// Both operands of a product lie in core matrices of 8 rows of 16 bytes without a
-// swizzle, in which a warp of forward's scan stores a register of its accumulators to
-// 128 contiguous bytes. Triangles have wgmma's 64-byte swizzle.
+// `state` and `w` consist of core matrices of 8 rows of 16 bytes, without a swizzle. In
+// this order a warp of forward's scan stores one register per lane as 128 contiguous
+// bytes. Triangles have wgmma's 64-byte swizzle.
 struct step_record {
     unsigned char state[32768];          // 2^a S, S of the step's start: core_offset
     unsigned char w[8192];               // rstd_k v_new: core_offset(token, v)
@@ -33,13 +33,13 @@ struct step_record {
 
 static_assert(sizeof(struct step_record) == 45568, "as in ref/core/saved.def");
 
-// Byte of element (i, v), where i is a key row or a token.
+// Returns the byte offset of element (i, v), where i is a key row or a token.
 static __device__ __forceinline__ int core_offset(int i, int v)
 {
     return ((i / 8 * 16 + v / 8) * 8 + v % 8) * 16 + i % 8 * 2;
 }
 
-// Byte of row i, columns 8 piece .. 8 piece + 7.
+// Returns the byte offset of row i, columns 8 piece to 8 piece + 7.
 static __device__ __forceinline__ int triangle64_offset(int i, int piece)
 {
     return i * 64 + ((piece ^ (i >> 1 & 3)) << 4);

@@ -12,8 +12,8 @@
 static const char *const fused_name = "v3_prepare_scan";
 
 // The forward of this rank. alone: every stretch is a whole sequence, so h0 and ht are
-// the only states; else states and maps are as in v1's program, of strips if a rank
-// cuts its segments (split_sequence.cuh).
+// the only states. Otherwise states and maps are those of v1's program; they belong to
+// strips if the rank cuts its segments (split_sequence.cuh).
 struct fused {
     struct forward_params x;
     struct arena r;
@@ -39,8 +39,8 @@ static void place_block(struct fused *f)
     f->kept.v_new = arena_named(r, "v_new_chunks", 0, 1);
 }
 
-// Workspace of the strips. If no sequence crosses a cut, backward cuts the same strips,
-// so their start states and maps are in the saved block.
+// Places the workspace of the strips. If no sequence crosses a cut, backward uses the
+// same strips, so their start states and maps are in the saved block.
 static void place_strips(struct fused *f)
 {
     const struct kcp_forward *a = &f->x.a;
@@ -55,7 +55,7 @@ static void place_strips(struct fused *f)
     f->p.maps = arena_named(r, "strip_maps", 0, 1);
 }
 
-// Workspace of the maps and their exchange.
+// Places the workspace of the maps and of their exchange.
 static void place_maps(struct fused *f)
 {
     struct kcp_forward *a = &f->x.a;
@@ -76,7 +76,8 @@ static void place_maps(struct fused *f)
     f->x.h_own = f->states;
 }
 
-// Fills f with pointers into workspace and saved block; returns the bytes of workspace.
+// Fills f with pointers into the workspace and the saved block; returns the bytes of
+// the workspace.
 static size_t place_fused(struct fused *f, const struct kcp_forward *args,
                           const struct kcp_path *path)
 {
@@ -123,8 +124,8 @@ static int64_t strip_length(const struct split *p, const struct kcp_segment *g, 
     return p->L && p->L < rest ? p->L : rest;
 }
 
-// The order in which the scan starts the stretches: long ones first, in steps of 1/16
-// of the longest, so that the last blocks to finish are short.
+// Stores the order in which the scan starts the stretches: long stretches first, in
+// steps of 1/16 of the longest, so that the last blocks to finish are short.
 static void put_order(const struct fused *f, struct putter *x)
 {
     const struct kcp_call *a = (const struct kcp_call *)&f->x.a;
@@ -140,8 +141,8 @@ static void put_order(const struct fused *f, struct putter *x)
                     put(x, at);
 }
 
-// Per stretch: row of h_in with its first state; row of ht for its last state; row of
-// h_own with which its map starts; -1: none.
+// Stores per stretch: the row of h_in with its first state, the row of ht for its last
+// state, and the row of h_own with which its map starts; -1: none.
 static void put_rows(const struct fused *f)
 {
     const struct kcp_call *a = (const struct kcp_call *)&f->x.a;

@@ -3,14 +3,14 @@
 // Next: backward/states.cuh.
 #include "v4_scans_finish_workspace.cuh"
 
-// The row of the table of paths that accepts this call, or NULL.
+// Returns the row of the table of paths that accepts this call, or NULL.
 static const struct kcp_path *path_of(const struct kcp_backward *a)
 {
     return a->plan ? kcp_path_of("13_backward", factors_name, KCP_BF16, a) : NULL;
 }
 
-// ---- the parameters' gradients: terms of chunks, added in an order that depends only
-// on the segment
+// ---- gradients of the parameters: sums of chunks' terms, in an order that depends on
+// the segment alone
 
 enum { SUM_THREADS = 1024 };
 
@@ -71,7 +71,7 @@ static int sum_parameters(struct factors_backward *f)
 
 // ---- chapters 11 and 07: the gradient of the state after every segment
 
-// One launch of the scans.
+// Runs one launch of the scans.
 static int scans(struct factors_backward *f, struct backward_params *x, int launch)
 {
     x->jobs = f->jobs[launch];
@@ -79,7 +79,7 @@ static int scans(struct factors_backward *f, struct backward_params *x, int laun
     return x->njobs ? backward_scans(x, processors(), f->p.L > 0) : KCP_OK;
 }
 
-// Does a sequence extend beyond this rank on both sides, so that M is needed?
+// Returns 1 if a sequence extends beyond this rank on both sides, so that M is needed.
 static int needs_M(const struct kcp_call *a)
 {
     const int seg0 = a->plan->ctx[a->r].seg0;
@@ -88,8 +88,8 @@ static int needs_M(const struct kcp_call *a)
     return 0;
 }
 
-// dh_ext comes from SCAN_DH_EXT jobs. M is forward's, saved or recomputed from the same
-// factors; the linear part of backward is its transpose.
+// dh_ext is computed by SCAN_DH_EXT jobs. M is forward's M, saved or recomputed from
+// the same factors; the linear part of backward is the transpose of M.
 static int make_maps(struct factors_backward *f)
 {
     const struct kcp_backward *a = &f->x.a;
@@ -112,9 +112,9 @@ static int make_maps(struct factors_backward *f)
     return status ? status : scans(f, &of_maps, 0);
 }
 
-// The scans of strips: first the jobs that do not depend on other strips; then the fold
-// of the gradients after the strips, from the last of a sequence to the first; then the
-// remaining jobs.
+// Runs the scans of strips, in this order: the jobs that do not depend on other strips;
+// the fold, which computes the gradient after each strip, from the last strip of a
+// sequence to the first; the remaining jobs.
 static int scan_strips(struct factors_backward *f)
 {
     const struct kcp_backward *a = &f->x.a;

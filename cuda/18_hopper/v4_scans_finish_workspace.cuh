@@ -14,9 +14,9 @@
 static const char *const factors_name = "v4_scans_finish";
 
 // The backward of this rank. alone: every stretch is a whole sequence, so h0, dht and
-// dh0 are the only states; else states and maps are per segment. If forward cut
-// sequences into strips and saved their start states and maps M, p describes the same
-// strips (alone only).
+// dh0 are the only states. Otherwise states and maps are per segment. p: the strips
+// into which forward cut sequences, if it saved their start states and maps M (alone
+// only).
 struct factors_backward {
     struct backward_params x;
     struct arena r;
@@ -33,8 +33,8 @@ struct factors_backward {
     int alone;
 };
 
-// Forward's results per chunk: in the saved block, or with KCP_SAVE_LIGHT in the
-// workspace, recomputed.
+// Places forward's results per chunk: in the saved block or, with KCP_SAVE_LIGHT,
+// recomputed in the workspace.
 static void place_block(struct factors_backward *f)
 {
     const struct kcp_backward *a = &f->x.a;
@@ -49,8 +49,8 @@ static void place_block(struct factors_backward *f)
     f->h_kept = arena_named(r, "h_kept", 0, 1);
 }
 
-// h and v_new of every chunk: with KCP_SAVE_ALL in the block, else results of the
-// states scan.
+// Places h and v_new of every chunk: with KCP_SAVE_ALL in the saved block, otherwise in
+// the workspace, where the scan of states stores them.
 static void place_states(struct factors_backward *f)
 {
     const struct kcp_backward *a = &f->x.a;
@@ -61,7 +61,7 @@ static void place_states(struct factors_backward *f)
     f->x.v_new = arena_named(r, "v_new_chunks", heads * CHUNK * a->V, sizeof(bf16));
 }
 
-// Workspace of the maps and their exchange.
+// Places the workspace of the maps and of their exchange.
 static void place_maps(struct factors_backward *f)
 {
     const struct kcp_backward *a = &f->x.a;
@@ -76,7 +76,7 @@ static void place_maps(struct factors_backward *f)
     f->e = place_exchange(r, (const struct kcp_call *)a, 1, f->dmap, f->states);
 }
 
-// The strips that forward cut, if it did and the path's row has split=yes.
+// Places the strips of forward, if forward cut strips and the path's row has split=yes.
 static void place_strips(struct factors_backward *f, const struct kcp_path *path)
 {
     const struct kcp_backward *a = &f->x.a;
@@ -105,7 +105,8 @@ static void place_strips(struct factors_backward *f, const struct kcp_path *path
     f->p.ends = arena_take(r, n * state, sizeof(float));
 }
 
-// Fills f with pointers into workspace and saved block; returns the bytes of workspace.
+// Fills f with pointers into the workspace and the saved block; returns the bytes of
+// the workspace.
 static size_t place_backward(struct factors_backward *f,
                              const struct kcp_backward *args,
                              const struct kcp_path *path)
@@ -143,8 +144,8 @@ static size_t place_backward(struct factors_backward *f,
     return r->used;
 }
 
-// Iterator over this rank's strips: index `at`, sequence, whether the sequence starts
-// (first) or ends (last) in it, first row and number of tokens.
+// Iterator over this rank's strips. at: index; first, last: the sequence starts or ends
+// in this strip; row: its first row; tokens: its number of tokens.
 struct strip { int at, sequence, first, last, row, next, segment, j; int64_t tokens; };
 
 // Advances to the next strip (or segment, if nothing is cut), from { 0 }; returns 0
@@ -171,11 +172,12 @@ static_assert(KCP_JOB_STATES == 1 << SCAN_STATES
                   && KCP_JOB_REVERSE == 1 << SCAN_REVERSE
                   && KCP_JOB_DH_EXT == 1 << SCAN_DH_EXT, "bits of jobs");
 
-// Bitmask of the scan jobs of a strip in a launch. Without strips see split.h, which
-// the table of paths uses too. With strips the first launch has the states, the reverse
-// scan of a sequence's last strip, and dh_ext of the others except the first; the
-// second launch, after the fold, has the remaining reverse scans. With KCP_SAVE_ALL the
-// states were saved, so no job computes them.
+// Returns a bitmask of the scan jobs of a strip in a launch. Without strips
+// kcp_scan_jobs of split.h returns the mask, because the table of paths uses it too.
+// With strips the first launch computes the states, the reverse scan of a sequence's
+// last strip, and dh_ext of all other strips except the first; the second launch, after
+// the fold, computes the remaining reverse scans. With KCP_SAVE_ALL the states were
+// saved, so no job computes them.
 static int jobs_of(const struct factors_backward *f, const struct strip *s, int launch)
 {
     const struct kcp_backward *a = &f->x.a;
@@ -189,8 +191,9 @@ static int jobs_of(const struct factors_backward *f, const struct strip *s, int 
     return s->first ? states : dh_ext | states;
 }
 
-// The jobs in the order in which the scans start: long ones first, in steps of 1/16 of
-// the longest; of equal length SCAN_REVERSE first, because its steps are longer.
+// Stores the jobs in the order in which the scans start: long jobs first, in steps of
+// 1/16 of the longest. Of jobs of equal length SCAN_REVERSE is first, because its steps
+// take longer.
 static void put_jobs(struct factors_backward *f, struct putter *x, int launch)
 {
     int64_t longest = 1;
@@ -208,8 +211,8 @@ static void put_jobs(struct factors_backward *f, struct putter *x, int launch)
     for (int i = f->count[launch]; i < 2 * f->p.NS; i++) put(x, 0);
 }
 
-// Token and chunk boundaries of the strips, in the format in which a plan has those of
-// segments.
+// Stores token and chunk boundaries of the strips, in the format of a plan's boundaries
+// of segments.
 static void put_grid(const struct factors_backward *f, struct putter *x)
 {
     const struct kcp_backward *a = &f->x.a;
@@ -223,9 +226,9 @@ static void put_grid(const struct factors_backward *f, struct putter *x)
     put(x, chunks);
 }
 
-// The index arrays, in the order in which place_strips allocated them. If segments
-// cross ranks, every segment has its own row of states; a reverse scan that runs before
-// the exchange stores its first gradient in the map that is sent.
+// Fills the index arrays, in the order in which place_strips allocated them. If
+// segments cross ranks, every segment has a separate row of states; a reverse scan that
+// runs before the exchange stores its first gradient in the map that is sent.
 static void put_rows(struct factors_backward *f)
 {
     const struct kcp_call *call = (const struct kcp_call *)&f->x.a;

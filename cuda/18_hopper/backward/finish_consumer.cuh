@@ -19,8 +19,9 @@
 // The anchor b of a subchunk is an integer near the middle of its G, per channel. D_ij
 // = exp2(G_i - b_I) exp2(b_I - b_J) exp2(b_J - G_j); the middle factor is a power of
 // two, so each operand is rounded only once. dG_i adds q_i (or k_i) times row sums and
-// subtracts k_i times column sums. Each sum is multiplied by the rounded operand that
-// the other sum reads, so a pair is added and subtracted as exactly the same product.
+// subtracts k_i times column sums. Row sums are multiplied by the rounded operands that
+// column sums read, and column sums by those that row sums read; so each pair adds and
+// subtracts exactly the same product.
 struct operands {
     pairs_of_tokens kb, kf, qf; // k exp2(b-G), k exp2(G-b), q exp2(G-b)
 };
@@ -32,8 +33,8 @@ static __device__ __forceinline__ uint32_t mul_bf16x2(uint32_t x, uint32_t y)
     return *(const uint32_t *)&z;
 }
 
-// Subchunk I of a warp's rows as operand A; scaled_operand_a also multiplies by one
-// power of two per channel, which is exact.
+// Returns subchunk I of a warp's rows as operand A. scaled_operand_a also multiplies by
+// one power of two per channel, which is exact.
 static __device__ __forceinline__ void operand_a(uint32_t *a, const pairs_of_tokens &x,
                                                  int I)
 {
@@ -52,10 +53,10 @@ static __device__ __forceinline__ void scaled_operand_a(uint32_t *a,
     for (int i = 0; i < 4; i++) a[i] = mul_bf16x2(a[i], power[i % 2]);
 }
 
-// Anchors of a subchunk's rows and columns. They are equal, except on the underflow
+// Anchors of a subchunk's rows and columns. The two are equal, except on the underflow
 // path, where they are the subchunk's first and last G: then no exponent is above 0,
-// and only pairs of different subchunks use them. step[I] is exp2(b_I+1 - b_I) as a
-// pair of bf16.
+// and only pairs of different subchunks use the anchors. step[I] is exp2(b_I+1 - b_I)
+// as a pair of bf16.
 struct anchors {
     float row[SUBCHUNKS][2], column[SUBCHUNKS][2];
     uint32_t step[SUBCHUNKS - 1][2];
@@ -82,7 +83,8 @@ static __device__ __forceinline__ struct anchors anchors_of(const float (*bound)
     return b;
 }
 
-// exp2(b_I - b_J), I > J, for two rows of channels: an exact product of powers of two.
+// Computes exp2(b_I - b_J), I > J, for two rows of channels: an exact product of powers
+// of two.
 template <int underflow>
 static __device__ __forceinline__ void power_between(const struct anchors &b, int I,
                                                      int J, uint32_t *power)
@@ -97,8 +99,8 @@ static __device__ __forceinline__ void power_between(const struct anchors &b, in
     }
 }
 
-// After make_operands G holds exp2(G - b); the column factor is its reciprocal. On the
-// underflow path, where it may be 0, G holds G - b.row instead.
+// After make_operands G holds exp2(G - b); the column factor is 1 / exp2(G - b). On the
+// underflow path exp2(G - b) may be 0, so G holds G - b.row instead.
 template <int underflow>
 static __device__ __forceinline__ float row_factor(float G)
 {
@@ -195,8 +197,8 @@ static __device__ __forceinline__ void scale_columns_of_W(
     }
 }
 
-// The chunk's last row contributes nothing to dG (eq:dG: dk_s*). Its term is moved from
-// d to star here and added to dk afterwards.
+// The chunk's last row contributes nothing to dG (eq:dG: dk_s*). The term of this row
+// is moved from d to star here, and added to dk afterwards.
 static __device__ __forceinline__ void take_star(int len, float (*d)[4], float *star)
 {
     const int at = len - 1 - mma_coords_of_thread().e;
@@ -264,7 +266,7 @@ static __device__ __forceinline__ void add_to_dG_last(const pairs_of_tokens &kb,
         }
 }
 
-// From column sums z: dk = exp2(b - G) z, and dG = -k exp2(b - G) z.
+// Computes dk = exp2(b - G) z and dG = -k exp2(b - G) z from column sums z.
 template <int underflow>
 static __device__ __forceinline__ void spread_columns(const struct anchors &b,
                                                       const float (*G)[4],
@@ -283,8 +285,8 @@ static __device__ __forceinline__ void spread_columns(const struct anchors &b,
         }
 }
 
-// d += sum over rows i of dA_ij q_i D_ij + dB_ij k_i D_ij, without the factor exp2(b_J
-// - G_j).
+// Adds to d the sum over rows i of dA_ij q_i D_ij + dB_ij k_i D_ij, without the factor
+// exp2(b_J - G_j).
 template <int underflow, int K>
 static __device__ __forceinline__ void add_column_products(
     const struct kda_finish_storage<K> &smem, const struct operands &o,
@@ -309,8 +311,8 @@ static __device__ __forceinline__ void add_column_products(
         }
 }
 
-// d += sum over columns j of A_ij k_j D_ij, without the factor exp2(G_i - b_I); A is dA
-// or dB.
+// Adds to d the sum over columns j of A_ij k_j D_ij, without the factor exp2(G_i -
+// b_I); A is dA or dB.
 template <int underflow>
 static __device__ __forceinline__ void add_row_products(const unsigned char *A,
                                                         const struct operands &o,
@@ -333,7 +335,7 @@ static __device__ __forceinline__ void add_row_products(const unsigned char *A,
         }
 }
 
-// Scales d = P^T or Q^T by exp2(b), its factor and the norms of its rows.
+// Multiplies d = P^T or Q^T by exp2(b), by `factor` and by the norms of its rows.
 static __device__ __forceinline__ void scale_rows_of_state(const struct anchors &b,
                                                            float factor,
                                                            const float *rstd,
@@ -386,7 +388,7 @@ static __device__ __forceinline__ void add_to_last_row(int len, const float *las
     }
 }
 
-// Adds the pairs of a token with itself, which have no decay.
+// Adds the contribution of each token's pair with itself, which has no decay.
 static __device__ __forceinline__ void add_own_pairs(const float *dA_diagonal,
                                                      const pairs_of_tokens &q,
                                                      const pairs_of_tokens &k,
@@ -409,7 +411,7 @@ static __device__ __forceinline__ void add_own_pairs(const float *dA_diagonal,
     }
 }
 
-// Stores the sums of q dq and k dk of each token over a warp's channels in part
+// Stores, for each token, the sums of q dq and k dk over a warp's channels in part
 // [2][64].
 static __device__ __forceinline__ void store_dots(const pairs_of_tokens &q,
                                                   const pairs_of_tokens &k,
@@ -437,7 +439,8 @@ static __device__ __forceinline__ void store_dots(const pairs_of_tokens &q,
     *(float2 *)&part[CHUNK + 2 * lane] = sum_over_channels(of_k);
 }
 
-// Replaces the norms by the factors of their gradient: -rstd^2 (q dq), or 0.
+// Replaces the norms by the factors of the norms' gradient, -rstd^2 (q dq), or by 0
+// without l2norm.
 template <int K>
 static __device__ __forceinline__ void projection_factors(int l2norm,
                                                           const float *dots,
@@ -452,7 +455,7 @@ static __device__ __forceinline__ void projection_factors(int l2norm,
     *rstd = l2norm ? -sum * *rstd * *rstd : 0.0f;
 }
 
-// Adds the norms' gradient to dq and dk, and stages them in the tiles of q and k.
+// Adds the norms' gradient to dq and dk, and stages both in the tiles of q and k.
 template <int K>
 static __device__ __forceinline__ void stage_rows(const struct finish_vectors<K> &of,
                                                   unsigned char *q_tile,

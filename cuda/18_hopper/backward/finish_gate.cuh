@@ -6,9 +6,9 @@
 
 #include "finish_producer.cuh"
 
-// Gate constants of a thread's two channels: with y = x + dt_bias, u = times y.
-// Bounded: times = -exp(A_log) log2(e), g = lb / (1 + 2^u). Softplus: times =
-// -exp(A_log).
+// Gate constants of a thread's two channels. With y = x + dt_bias and u = `times` y:
+// bounded: field `times` is -exp(A_log) log2(e), and g = lb / (1 + 2^u); softplus:
+// field `times` is -exp(A_log).
 struct finish_gate {
     float times, plus[2];
 };
@@ -29,14 +29,14 @@ static __device__ __forceinline__ struct finish_gate finish_gate_of(
     return { -e, { dt[0], dt[1] } };
 }
 
-// log(1 + e), 0 <= e <= 1.
+// Returns log(1 + e), 0 <= e <= 1.
 static __device__ __forceinline__ float log_1_plus(float e)
 {
     return e < 0.01f ? e * (1.0f - e * (0.5f - e * (1.0f / 3.0f))) : __logf(1.0f + e);
 }
 
-// log2 decay of a token. Without a bound on the gate it is clamped at -256: 2^-256 is 0
-// in fp32, and sums of such numbers stay accurate.
+// Returns the log2 decay of a token. A gate without a bound is clamped at -256: 2^-256
+// is 0 in fp32, and sums of such numbers stay accurate.
 static __device__ __forceinline__ float softplus_decay(float times, float plus, float x)
 {
     const float y = x + plus, e = __expf(-fabsf(y));
@@ -78,7 +78,7 @@ static __device__ __forceinline__ void decays_of_tokens(const struct kcp_backwar
             for (int j = 0; j < 4; j++) G[t][j] = fmaxf(LOG2_E * G[t][j], -256.0f);
 }
 
-// Past the chunk's end the decay is 1.
+// Zeroes x of the tokens past the chunk's end, so that their decay is 1.
 static __device__ __forceinline__ void zero_tokens_from(int len, float (*x)[4])
 {
     const int e = mma_coords_of_thread().e;
@@ -89,14 +89,15 @@ static __device__ __forceinline__ void zero_tokens_from(int len, float (*x)[4])
             if (8 * t + e + j % 2 >= len) x[t][j] = 0.0f;
 }
 
-// Weights of the neighbouring lane's and the other pair's sums in a prefix sum.
+// Weights, 0 or 1, of the neighbouring lane's sum and of the other lane pair's sum in a
+// prefix sum.
 struct quad_weights {
     float beside, across;
 };
 
-// Inclusive sums along the tokens. bound[I] is the sum before subchunk I, bound[4] the
-// total. Four lanes hold a channel's eight tokens of a tile; all of them know the
-// tile's total.
+// Replaces x by its inclusive sums along the tokens. bound[I] is the sum before
+// subchunk I, bound[4] the total. Four lanes hold a channel's eight tokens of a tile;
+// each of these lanes computes the tile's total.
 static __device__ __forceinline__ void sum_along_tokens(float (*x)[4],
                                                         float (*bound)[2])
 {
@@ -119,7 +120,7 @@ static __device__ __forceinline__ void sum_along_tokens(float (*x)[4],
         }
 }
 
-// Sums from each token to the chunk's last.
+// Replaces x by the sums from each token to the chunk's last token.
 static __device__ __forceinline__ void sum_from_the_end(float (*x)[4])
 {
     const int q = opaque_thread_id() % 4;
@@ -138,8 +139,8 @@ static __device__ __forceinline__ void sum_from_the_end(float (*x)[4])
         }
 }
 
-// dx of one element from dg, without the slope factor that is common to the head, and
-// its term of dA_log, likewise:
+// Returns dx of one element from dg, and adds the element's term to dA_log; both
+// without the slope factor that is common to the head:
 //     bounded   dx = dg lb exp(A_log) s (1 - s), s = 1 / (1 + 2^u);  dA_log += dx y
 //     softplus  dx = -exp(A_log) sigma(y) dg;                        dA_log += dg g
 static __device__ __forceinline__ float bounded_back(float u, float dg, float *dA)
@@ -157,8 +158,8 @@ static __device__ __forceinline__ float softplus_back(float y, float dg, float *
     return dg * (y >= 0.0f ? r : e * r);
 }
 
-// Converts dg to the gradient of the raw gate and stores it, and stores the chunk's
-// terms of dA_log and ddt_bias, its sums over the chunk's rows.
+// Converts dg to the gradient of the raw gate and stores this gradient. Also stores the
+// chunk's terms of dA_log and ddt_bias, which are sums over the chunk's rows.
 template <int K, int form>
 static __device__ __forceinline__ void gate_gradient(
     const struct backward_params &x, const struct finish_gate &f,
@@ -205,7 +206,7 @@ static __device__ __forceinline__ void gate_gradient(
 
 // A gate may decay so much within a subchunk that no anchor represents the decay of two
 // of its rows. The first pass marks such a chunk; the second pass processes it again,
-// with the pairs within subchunks computed here: slowly, but exactly for any decay.
+// with the pairs within subchunks computed here, which is slow but exact for any decay.
 
 static __device__ __forceinline__ void mark_underflow(const float (*bound)[2],
                                                       unsigned char *mark)

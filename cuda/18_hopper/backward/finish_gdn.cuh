@@ -6,18 +6,18 @@
 
 #include "finish_producer.cuh"
 
-// Parts that are loaded and released together: q and k with their norms, once for the
-// value heads that share them, in two stages; and per value head dO and v_new; dv and
-// h; dS.
+// Parts that are loaded and released together. GDN_QK, with two stages: q and k with
+// their norms, once for the value heads of a query/key head. Per value head, GDN_dO: dO
+// and v_new; GDN_h: dv and h; GDN_dS: dS.
 enum { GDN_QK, GDN_dO = GDN_QK + 2, GDN_h, GDN_dS, GDN_PARTS };
 
-// Result of the gate warp, one chunk ahead: G of the rows.
+// G of the rows, which the gate warp computes one chunk ahead.
 struct gdn_gate {
     float G[CHUNK];
 };
 
-// Results of the consumers for the gradient warp: per row, sums of pairs with earlier
-// and later rows, of q dq and k dk through the states, and the diagonal of dv v_new^T.
+// Sums that the consumers compute for the gradient warp: per row, pairs with earlier
+// and with later rows; q dq and k dk through the states; the diagonal of dv v_new^T.
 struct gdn_sums {
     float rows[2][CHUNK], columns[2][SUBCHUNKS][CHUNK]; // of dA, of dB
     float states[2][CHUNK], last[2][CHUNK];             // per warpgroup
@@ -55,7 +55,8 @@ static int make_gdn_maps(struct gdn_maps *m, const struct kcp_backward &a)
     return made ? KCP_OK : KCP_CUDA;
 }
 
-// Loads q and k of a pair, the block's pair number `pair`.
+// Loads q and k with their norms for i.pair. `pair` counts the pairs of this block, and
+// determines the stage.
 template <int K>
 static __device__ __forceinline__ void load_qk_part(const struct backward_params &x,
                                                     const struct gdn_maps &from,
@@ -79,7 +80,8 @@ static __device__ __forceinline__ void load_qk_part(const struct backward_params
                 sizeof smem.norm[0].rstd_k, full);
 }
 
-// The producer is one thread. It loads the next pair's q and k one chunk ahead.
+// The producer is one thread. It loads q and k of the next pair before the next pair's
+// first value head.
 template <int K>
 static __device__ __forceinline__ void gdn_finish_producer(
     const struct backward_params &x, const struct gdn_maps &from,
@@ -128,7 +130,7 @@ static __device__ __forceinline__ float gdn_decay(const struct kcp_backward &a, 
     return fmaxf(g, -200.0f);
 }
 
-// Gradient of the raw gate from dg; adds to dA_log.
+// Returns the gradient of the raw gate from dg, and adds this element's term to dA_log.
 static __device__ __forceinline__ float gdn_gate_back(const struct kcp_backward &a,
                                                       float y, float exp_A, float dg,
                                                       float *dA)
@@ -147,8 +149,8 @@ static __device__ __forceinline__ float gdn_gate_back(const struct kcp_backward 
     return dg;
 }
 
-// The gate warp: G of each chunk, inclusive sums, constant past the end. A lane has
-// rows 2 lane and 2 lane + 1.
+// The gate warp computes G of each chunk: inclusive sums, constant past the chunk's
+// end. A lane has rows 2 lane and 2 lane + 1.
 template <int K>
 static __device__ __forceinline__ void gdn_gate_warp(const struct backward_params &x,
                                                      struct gdn_finish_storage<K> &smem)
@@ -178,8 +180,8 @@ static __device__ __forceinline__ void gdn_gate_warp(const struct backward_param
     }
 }
 
-// The gradient warp: dg of a row is the sum of dG from that row to the chunk's last;
-// then the gradient of the raw gate. It also computes dbeta.
+// The gradient warp computes dg of a row, the sum of dG from that row to the chunk's
+// last row, then the gradient of the raw gate. It also computes dbeta.
 template <int K>
 static __device__ __forceinline__ void gdn_gradient_warp(
     const struct backward_params &x, struct gdn_finish_storage<K> &smem)

@@ -4,8 +4,8 @@
 #include "core/split.h"
 #include "finish_gdn.cuh"
 
-// With one gate per head D_ij = exp2(G_i - G_j) is a matrix of the chunk, at most 1
-// where it is needed, so no anchors are needed and any gate is exact. All products use
+// With one gate per head D_ij = exp2(G_i - G_j) is the same for all channels, and at
+// most 1 for j <= i. So no anchors are needed, and any gate is exact. All products use
 // the raw q and k; the norms are factors of rows.
 //
 //     dA_ij = scale D_ij (dO v_new^T)_ij, j <= i
@@ -46,8 +46,8 @@ static __device__ __forceinline__ float sum_of_quad(float x)
     return x + other.x + other.y;
 }
 
-// Converts X = dO v_new^T or dv v_new^T, with S = q k^T or k k^T, to dA or dB in bf16
-// and to the row and column sums of Z.
+// Converts X = dO v_new^T or dv v_new^T to dA or dB in bf16, and adds up the row and
+// column sums of Z. S is q k^T or k k^T.
 template <int K>
 static __device__ __forceinline__ void store_gdn_triangle(
     int of_dv, int stage, int buffer, float scale, const float (*X)[4],
@@ -85,7 +85,7 @@ static __device__ __forceinline__ void store_gdn_triangle(
                 pack_bf16x2(low, high);
         }
     }
-    // The products also read above the diagonal.
+    // Zeroes the blocks above the diagonal, which the products also read.
     #pragma unroll
     for (int t = 2; t < 8; t++)
         #pragma unroll
@@ -100,7 +100,7 @@ static __device__ __forceinline__ void store_gdn_triangle(
     *(float2 *)&smem.sums.columns[of_dv][warp][2 * lane] = sum_over_channels(columns);
 }
 
-// Both products of one triangle, by one warpgroup.
+// Computes both products of one triangle, by one warpgroup.
 template <int K>
 static __device__ __forceinline__ void make_gdn_triangle(
     const struct backward_params &x, const struct block_chunk &i, int of_dv, int stage,
@@ -116,7 +116,8 @@ static __device__ __forceinline__ void make_gdn_triangle(
     store_gdn_triangle<K>(of_dv, stage, i.chunk % 2, (float)x.a.scale, X, S, smem);
 }
 
-// exp2(G_last) sum_v h dS over a warpgroup's channels, one partial sum per warp.
+// Computes exp2(G_last) sum_v h dS over a warpgroup's channels, one partial sum per
+// warp.
 template <int K>
 static __device__ __forceinline__ void sum_h_dS(int wg, float decay,
                                                 struct gdn_finish_storage<K> &smem)
@@ -149,7 +150,7 @@ static __device__ __forceinline__ uint32_t pair_of_channels(const unsigned char 
                                + mma_coords_of_thread().e * 2);
 }
 
-// Adds P = dO h^T, Q = dv h^T and W = v_new dS^T to dq and dk, and their part of dG.
+// Adds the terms of P = dO h^T, Q = dv h^T and W = v_new dS^T to dq, dk and dG.
 template <int K>
 static __device__ __forceinline__ void add_states(
     const struct backward_params &x, int wg, int len, int stage, int buffer,
@@ -191,7 +192,7 @@ static __device__ __forceinline__ void add_states(
     }
 }
 
-// dq += dA k;  dk += dA^T q + dB k + dB^T k.
+// Computes dq += dA k and dk += dA^T q + dB k + dB^T k.
 template <int K>
 static __device__ __forceinline__ void add_gdn_pairs(
     int wg, int stage, int buffer, float (*dq)[4], float (*dk)[4],
@@ -278,8 +279,8 @@ static __device__ __forceinline__ void store_gdn_rows(
     mbarrier_arrive(&smem.empty[GDN_QK + stage]);
 }
 
-// One chunk and value head, by one warpgroup; dq and dk stay in registers for the other
-// heads of the pair.
+// Computes one chunk and value head, by one warpgroup; dq and dk stay in registers for
+// the other value heads of the pair.
 template <int K>
 static __device__ __forceinline__ void finish_gdn_chunk(
     const struct backward_params &x, const struct block_chunk &i, int pair,
@@ -325,9 +326,9 @@ static __device__ __forceinline__ void finish_gdn_chunk(
     if (i.head + 1 == group_of(x.a)) store_gdn_rows<K>(x, i, wg, stage, dq, dk, smem);
 }
 
-// Bound: memory, at K = V = 128 1810 bytes per token and value head and 1024 per token
-// and query/key head. Flops: per warpgroup 56 products of 64 x 64 x 16. Shared memory:
-// 214 KiB.
+// Bound: memory: at K = V = 128, 1810 bytes per token and value head, and 1024 bytes
+// per token and query/key head. Flops: per warpgroup 56 products of 64 x 64 x 16.
+// Shared memory: 214 KiB.
 //
 // Ownership: a block processes pairs of a chunk and a query/key head one after another,
 // and for each pair its value heads; each consumer warpgroup has 64 channels. In the
@@ -335,9 +336,9 @@ static __device__ __forceinline__ void finish_gdn_chunk(
 // another computes the gate's gradient from dG while the consumers continue.
 //
 // Barriers: full and empty of each part, of G (gate_*) and of the sums of dG (sums_*);
-// CONSUMERS_SYNC: rows past the end are zero; the triangles are stored (they have two
-// buffers, so this also says that the previous chunk's have been read); the dots are
-// stored; WARPGROUP_SYNC: the warpgroup's rows are staged.
+// CONSUMERS_SYNC, in order: rows past the end are zero; the triangles are stored
+// (triangles have two buffers, so at this barrier those of the previous chunk have also
+// been read); the dots are stored; WARPGROUP_SYNC: the warpgroup's rows are staged.
 template <int K>
 static __global__ __launch_bounds__(finish_threads<K>::ALL, finish_threads<K>::BLOCKS)
 void gdn_finish_kernel(const __grid_constant__ struct backward_params x,

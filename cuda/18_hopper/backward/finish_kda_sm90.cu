@@ -11,8 +11,9 @@ struct finish_registers {
     enum { CONSUMER = K == 128 ? 240 : 216, PRODUCER = K == 128 ? 24 : 40 };
 };
 
-// X = dO v_new^T and Y = dv v_new^T for the triangles, rows by warps. With K = 128 each
-// of two warpgroups computes one; with K = 64 the warpgroup computes both.
+// Computes X = dO v_new^T or Y = dv v_new^T for the triangles; each warp has 16 rows.
+// With K = 128 each of two warpgroups computes one of them; with K = 64 the warpgroup
+// computes both.
 template <int K>
 static __device__ __forceinline__ void begin_triangles(
     const struct kda_finish_storage<K> &s, int tile, float (*d)[4])
@@ -33,7 +34,7 @@ static __device__ __forceinline__ void finish_triangles(
     store_triangle<K>(1, 1.0f, of, d, smem);
 }
 
-// A block's part of the scratch, for sums over a group of value heads.
+// Returns a block's part of the scratch, for sums over a group of value heads.
 template <int K>
 static __device__ __forceinline__ float4 *sums_of_block(const struct backward_params &x)
 {
@@ -42,8 +43,8 @@ static __device__ __forceinline__ float4 *sums_of_block(const struct backward_pa
            + (int64_t)blockIdx.x * 16 * finish_threads<K>::CONSUMERS + threadIdx.x;
 }
 
-// Sums dq and dk over the value heads of a query/key head. Each thread keeps its fp32
-// sums in global memory (L2) from head to head.
+// Sums dq and dk over the value heads of a query/key head. Between value heads each
+// thread stores its fp32 sums in global memory (L2).
 static __device__ __forceinline__ void add_to_group(float4 *sums, int threads,
                                                     int first, int last,
                                                     pairs_of_tokens &dq, float (*dk)[4])
@@ -66,10 +67,10 @@ static __device__ __forceinline__ void add_to_group(float4 *sums, int threads,
         }
 }
 
-// One chunk and value head, by a warpgroup. whole: the chunk has 64 rows; the code for
-// a partial last chunk is compiled separately because it needs registers. unread: this
-// thread issued TMA stores of the previous chunk's rows, and must release their stage
-// when they have been read. Returns the new value of unread.
+// Computes one chunk and value head, by a warpgroup. whole: the chunk has 64 rows; the
+// code for a partial last chunk is compiled separately, because it needs registers.
+// unread: this thread issued TMA stores of the previous chunk's rows, and must release
+// the stage of these rows when they have been read. Returns the new value of unread.
 template <int K, int underflow, int form, int whole>
 static __device__ __forceinline__ int finish_chunk(const struct backward_params &x,
                                                    const struct finish_maps &from,
@@ -112,8 +113,8 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
     make_operands<underflow>(b, rows.q[wg], rows.k[wg], G, o);
     wgmma_tiles_wait(d);
     named_barrier_sync(CONSUMERS_SYNC, CONSUMERS); // the triangles are stored
-    // Once per chunk, after full[PART_h]. The dbeta warp releases h only after this
-    // barrier, so no consumer can arrive twice before that warp has passed.
+    // Arrives once per chunk, after full[PART_h]. The dbeta warp releases h only after
+    // this barrier, so no consumer can arrive twice before that warp has passed.
     named_barrier_arrive(DIAGONAL_STORED, CONSUMERS + 32);
     float dG[8][4], dk[8][4], last[2] = {}, star[2];
     scale_columns_of_W<K>(of, b, G_last, d);
@@ -208,18 +209,18 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
     return 0;
 }
 
-// Bound: the issue rate of an SM, and close to it memory, 3600 bytes per token and head
-// at K = V = 128. Flops: five products 64 x 64 x 128 per warpgroup, and 80 of 16 x 8 x
-// 16 per warp. Shared memory: 227 KiB. Registers: 240.
+// Bound: the issue rate of an SM. Memory, with 3600 bytes per token and head at K = V =
+// 128, is nearly as strict a bound. Flops: five products 64 x 64 x 128 per warpgroup,
+// and 80 of 16 x 8 x 16 per warp. Shared memory: 227 KiB. Registers: 240.
 //
 // Ownership: a block processes (chunk, head) pairs one after another; each consumer
 // warpgroup has 64 channels; one thread is the producer; three warps compute dbeta and
 // the sums over v of h dS.
 //
-// Barriers: full and empty of each part; sums_full, the sums of h dS are stored;
-// CONSUMERS_SYNC, in order: rows past the end are zero, the triangles are stored, they
-// have been read, the dots are stored, the projection factors are stored;
-// WARPGROUP_SYNC, the warpgroup's rows are staged; DIAGONAL_STORED, the dbeta warp may
+// Barriers. `full` and `empty` of each part. sums_full: the sums of h dS are stored.
+// CONSUMERS_SYNC, in order: rows past the end are zero, the triangles are stored, the
+// triangles have been read, the dots are stored, the projection factors are stored.
+// WARPGROUP_SYNC: the warpgroup's rows are staged. DIAGONAL_STORED: the dbeta warp may
 // read the diagonal.
 template <int K, int underflow, int form>
 static __global__ __launch_bounds__(finish_threads<K>::ALL, finish_threads<K>::BLOCKS)
@@ -317,7 +318,8 @@ static int finish_blocks(const struct kcp_backward *a, int processors)
     return kcp_finish_blocks(a->NC, a->H, a->K, processors);
 }
 
-// Scratch: one mark per pair, then the sums of each block.
+// Scratch: one mark per pair, then the sums of each block. Returns the bytes of the
+// marks.
 static int64_t bytes_of_marks(const struct kcp_backward *a)
 {
     return ((int64_t)a->NC * a->H + 255) / 256 * 256;

@@ -22,9 +22,9 @@ struct finish_threads {
 };
 
 // Named barriers. Barrier CONSUMERS_SYNC is reached by all consumers several times per
-// chunk; each call says what it separates. WARPGROUP_SYNC + w is for warpgroup w.
-// DIAGONAL_STORED: consumers arrive when they have stored the diagonal of dv v_new^T,
-// and the warp that computes dbeta waits.
+// chunk; the comment of each call says what the barrier separates. WARPGROUP_SYNC + w
+// is for warpgroup w. DIAGONAL_STORED: consumers arrive when they have stored the
+// diagonal of dv v_new^T, and the warp that computes dbeta waits.
 enum { CONSUMERS_SYNC = 1, WARPGROUP_SYNC = 2, DIAGONAL_STORED = 4 };
 
 // This thread's coordinates in a D tile: row g (and g + 8), column e (and e + 1), warp
@@ -83,7 +83,7 @@ static __device__ __forceinline__ int first_of_block(const struct kcp_backward &
     return next_of_block<underflow>(a, marks, i);
 }
 
-// The chunk of the rank and the value head of an iteration.
+// Returns the chunk, counted over the rank, of an iteration.
 static __device__ __forceinline__ int chunk_of(const struct kcp_backward &a,
                                                const struct block_chunk &i)
 {
@@ -96,7 +96,7 @@ static __device__ __forceinline__ int value_head_of(const struct kcp_backward &a
     return i.pair % a.H * group_of(a) + i.head;
 }
 
-// The tokens of chunk c; a single stretch needs no table lookup.
+// Returns the tokens of chunk c; a single stretch needs no table lookup.
 static __device__ __forceinline__ struct token_range finish_tokens(
     const struct kcp_backward &a, int c)
 {
@@ -105,9 +105,9 @@ static __device__ __forceinline__ struct token_range finish_tokens(
     return { t, left < CHUNK ? (int)left : (int)CHUNK };
 }
 
-// Loads three parts of a chunk: dO and v_new; dv and h; dS. Each is loaded as soon as
-// the previous chunk's part has been released. Their barriers have the indices first,
-// first + 1, first + 2.
+// Loads three parts of a chunk: dO and v_new; dv and h; dS. Each part is loaded as soon
+// as the previous chunk's part has been released. The barriers of the three parts have
+// the indices first, first + 1, first + 2.
 template <int K, int first, class storage, class maps>
 static __device__ __forceinline__ void load_chunk(const struct backward_params &x,
                                                   const maps &from,
@@ -136,8 +136,8 @@ static __device__ __forceinline__ void load_chunk(const struct backward_params &
                 &smem.full[OF_dS]);
 }
 
-// Sums over the four lanes of a channel: of the neighbouring lane, and of the other
-// pair of lanes.
+// Returns, for the four lanes of a channel, the neighbouring lane's number (x), and the
+// sum of the other pair of lanes (y).
 static __device__ __forceinline__ float2 quad_sums(float own)
 {
     const float beside = __shfl_xor_sync(~0u, own, 1);
@@ -145,9 +145,9 @@ static __device__ __forceinline__ float2 quad_sums(float own)
     return make_float2(beside, across);
 }
 
-// Sums over the channels of a warp: each lane has sixteen numbers, of tokens 8 t + e
-// and 8 t + e + 1; lanes with the same e are added. Lane l returns tokens 2 l and 2 l +
-// 1.
+// Sums over the channels of a warp. Each lane has sixteen numbers, of tokens 8 t + e
+// and 8 t + e + 1; lanes with the same e are added. Lane l returns the sums of tokens 2
+// l and 2 l + 1.
 static __device__ __forceinline__ float2 sum_over_channels(float (&y)[16])
 {
     const int lane = opaque_thread_id() % 32;
@@ -178,7 +178,8 @@ static __device__ __forceinline__ void store_tile(const unsigned char *tile, bf1
             *(uint4 *)(to + 16 * i * row_step) = *(const uint4 *)(from + 2048 * i);
 }
 
-// dbeta_i = (dv v_new^T)_ii / beta_i^2, then through the sigmoid.
+// Returns the gradient of the raw beta: dbeta_i = (dv v_new^T)_ii / beta_i^2, then
+// through the sigmoid.
 static __device__ __forceinline__ float dbeta_raw_of(enum kcp_beta_form form,
                                                      float beta, float dv_v_new)
 {
@@ -192,8 +193,9 @@ static __device__ __forceinline__ float dbeta_raw_of(enum kcp_beta_form form,
 
 // ---- KDA: shared storage
 
-// Parts of a chunk and value head that are loaded and released together: dO and v_new;
-// dv and h; dS; and in two stages the rows of q, k and the gate.
+// Parts of a chunk and value head that are loaded and released together. PART_dO: dO
+// and v_new; PART_h: dv and h; PART_dS: dS; PART_ROWS, with two stages: the rows of q,
+// k and the gate.
 enum { PART_dO, PART_h, PART_dS, PART_ROWS, PARTS = PART_ROWS + 2 };
 
 // Vectors of a chunk. The factors of the norms' gradient later replace the norms.
@@ -209,7 +211,7 @@ struct finish_rows {
     unsigned char q[K / 64][TILE_BYTES], k[K / 64][TILE_BYTES], g[K / 64][TILE_BYTES];
 };
 
-// All in swizzle128 tiles: 64 tokens by 64 channels of K or V; h and dS in tiles of 64
+// All arrays are swizzle128 tiles: 64 tokens by 64 channels of K or V; for h and dS, 64
 // rows of K by 64 columns of V. dA and dB are the chunk's triangles.
 template <int K>
 struct kda_finish_storage {
@@ -243,8 +245,8 @@ static __device__ __forceinline__ struct finish_position finish_position_of(
 // operand A.
 typedef uint32_t pairs_of_tokens[8][2];
 
-// The sum over v of h dS of a channel, from the warps of sums. It is stored above the
-// diagonal of dB, which is not used otherwise.
+// Returns where sum_v h dS of a channel is stored, which the warps of sums compute:
+// above the diagonal of dB, in bytes that are not used otherwise.
 template <int K>
 static __device__ __forceinline__ float *h_dS_of(struct kda_finish_storage<K> &smem,
                                                  int channel)
@@ -254,9 +256,9 @@ static __device__ __forceinline__ float *h_dS_of(struct kda_finish_storage<K> &s
            + channel % 4;
 }
 
-// Byte offset that a lane passes to ldmatrix or stmatrix for the warp's 16 channels of
-// a tile [64 tokens][64 channels], transposed; the next 16 tokens are 2048 bytes
-// further.
+// Returns the byte offset that a lane passes to ldmatrix or stmatrix for the warp's 16
+// channels of a tile [64 tokens][64 channels], transposed. The next 16 tokens are 2048
+// bytes further.
 static __device__ __forceinline__ int channels_offset(void)
 {
     const int lane = opaque_thread_id() % 32, warp = opaque_thread_id() / 32 % 4;
@@ -342,8 +344,8 @@ static __device__ __forceinline__ void load_rows_part(
     if (dt) tma_load_1d(of.dt_bias, dt, sizeof of.dt_bias, full);
 }
 
-// The producer is one thread. It loads the rows one chunk ahead, because they are
-// needed first.
+// The producer is one thread. It loads the rows one chunk ahead, because the consumers
+// need the rows first.
 template <int K, int underflow>
 static __device__ __forceinline__ void kda_finish_producer(
     const struct backward_params &x, const struct finish_maps &from,
@@ -363,7 +365,7 @@ static __device__ __forceinline__ void kda_finish_producer(
 
 enum { SUMS_THREADS = 96 };
 
-// Sums over v of h dS, for rows 8 warp to 8 warp + 7 of every 24; four lanes have a
+// Computes sum_v h dS for rows 8 warp to 8 warp + 7 of every 24 rows; four lanes have a
 // row.
 template <int K>
 static __device__ __forceinline__ void make_h_dS(int warp,
@@ -391,7 +393,7 @@ static __device__ __forceinline__ void make_h_dS(int warp,
     }
 }
 
-// dbeta of a chunk, by one warp; a lane has two tokens.
+// Computes dbeta of a chunk, by one warp; a lane has two tokens.
 template <int K>
 static __device__ __forceinline__ void store_dbeta(
     const struct backward_params &x, const struct block_chunk &i,
@@ -409,8 +411,8 @@ static __device__ __forceinline__ void store_dbeta(
     if (row + 1 < z.len) to[a.HV] = dbeta_raw_of(a.beta_form, beta.y, y.y);
 }
 
-// A warp of sums: work that needs none of the consumers' registers. The producer's
-// warpgroup has three spare warps with 24 registers per thread.
+// One of three spare warps of the producer's warpgroup, with 24 registers per thread:
+// computes sums that need no registers of the consumers.
 template <int K, int underflow>
 static __device__ __forceinline__ void sums_warp(const struct backward_params &x,
                                                  const unsigned char *marks, int warp,

@@ -6,8 +6,8 @@
 
 #include "states.cuh"
 
-// A stage has all data of a chunk and one pair of barriers. dv of a chunk is staged in
-// dO, after dO has been read; dS has staging tiles of its own.
+// A stage contains all data of a chunk, and has one pair of barriers. dv of a chunk is
+// staged in dO, after dO has been read; dS has separate staging tiles.
 template <int K, int WGS, int kda>
 struct reverse_storage {
     enum { STAGES = kda ? 2 : 3 };
@@ -59,8 +59,8 @@ static __device__ __forceinline__ void reverse_producer(
     }
 }
 
-// Where this warpgroup stores its part of a chunk; dS NULL: it stores neither dS nor
-// dv.
+// Where this warpgroup stores its part of a chunk. dS NULL: neither dS nor dv is
+// stored.
 struct reverse_out {
     unsigned char *dS;
     bf16 *dv;                            // this thread's 16 bytes of its first row
@@ -84,8 +84,8 @@ static __device__ __forceinline__ struct reverse_out reverse_out_of(
              columns };
 }
 
-// dO^T of this warp's 16 columns as operand A. Rows past the chunk's end belong to
-// another stretch and become 0.
+// Loads dO^T of this warp's 16 columns as operand A. Rows past the chunk's end belong
+// to another stretch and become 0.
 static __device__ __forceinline__ void load_dO(uint32_t (*o)[4],
                                                const unsigned char *dO, int len)
 {
@@ -182,7 +182,7 @@ static __device__ __forceinline__ void kda_reverse_step(
 // With the raw k and q: x = B (k dS) + Aqk^T dO, dv = (A beta)^T x, dS <- decay dS +
 // q^T (Q dO) - k^T (F dv).
 
-// Operand A with its columns scaled by factors, rounded again.
+// Multiplies the columns of operand A by factors, and rounds again.
 static __device__ __forceinline__ void scale_operand(uint32_t (*a)[4],
                                                      const float *factor)
 {
@@ -243,7 +243,7 @@ static __device__ __forceinline__ void gdn_reverse_step(
 
 // ---- the block
 
-// Where the gradient of a stretch's first state is stored; p NULL: not at all.
+// Returns where the gradient of a stretch's first state is stored; p NULL: not stored.
 static __device__ __forceinline__ struct state_view start_of(
     const struct backward_params &x, int job, int z, int n, int v)
 {
@@ -308,14 +308,14 @@ static __device__ __forceinline__ void reverse_consumer_warpgroup(
     if (threadIdx.x % 128 == 0) tma_store_wait_read();
 }
 
-// One block: columns v0 to v0 + 64 WGS - 1 of value head n along stretch z; arguments
-// as for states_block.
+// Computes one block: columns v0 to v0 + 64 WGS - 1 of value head n along stretch z;
+// arguments as for states_block.
 //
-// Bound: memory, 6K + 2.5C + 2V bytes read and 2 KV / C + 2V written per token and
-// head; with few stretches and heads the latency of the sequential steps. Barriers:
-// full, the chunk's bytes have arrived; empty, every consumer (of both blocks of a
-// cluster) has read them and has stored what it staged in dO; the warpgroup's around
-// staged tiles.
+// Bound: memory: per token and head 6K + 2.5C + 2V bytes are read and 2 KV / C + 2V
+// written. With few stretches and heads: the latency of the sequential steps. Barriers.
+// `full`: the chunk's bytes have arrived. `empty`: every consumer, in a cluster of both
+// blocks, has read these bytes and has stored what it staged in dO. The warpgroup's
+// barriers surround accesses to staged tiles.
 template <int K, int WGS, int kda, int blocks>
 static __device__ __forceinline__ void reverse_block(const struct backward_params &x,
                                                      const struct forward_params &f,

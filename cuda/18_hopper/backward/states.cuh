@@ -8,8 +8,8 @@
 #include "cuda/18_hopper/forward_scan/staged_stores.cuh"
 
 // Forward's scan without q and o: the same pipelines and producers, and staged tiles
-// for the results. h is stored when it has become operand A of the first product, v_new
-// when it has become operand A of the last.
+// for the results. h is stored as soon as it is rounded to operand A of the first
+// product, v_new as soon as it is rounded to operand A of the last product.
 template <int K, int WGS, int kda>
 struct states_storage {
     struct scan_storage<K, WGS, STATES_SCAN, kda> in;
@@ -18,7 +18,8 @@ struct states_storage {
     } out;
 };
 
-// Where this warpgroup stores its part of a chunk, and the bytes to the next chunk.
+// Where this warpgroup stores its part of a chunk. h_step, v_step: bytes to the next
+// chunk.
 struct states_out { unsigned char *h, *v_new; int64_t h_step, v_step; int column; };
 
 template <int K>
@@ -195,15 +196,16 @@ static __device__ __forceinline__ void states_consumer_warpgroup(
     if (threadIdx.x % 128 == 0) tma_store_wait_read();
 }
 
-// One block: columns v0 to v0 + 64 WGS - 1 of value head n along stretch z, by WGS
-// consumer warpgroups of 64 columns and one producer warpgroup. f is the same call in
-// the form that forward's kernels take. blocks = 2: a cluster has all columns of a head
-// and shares its copies.
+// Computes one block: columns v0 to v0 + 64 WGS - 1 of value head n along stretch z, by
+// WGS consumer warpgroups of 64 columns and one producer warpgroup. f is the call x.a
+// in the form that forward's kernels take. blocks = 2: a cluster has all columns of a
+// head and shares its copies.
 //
-// Bound: memory, 4K + 1.25C + 2V bytes read and 2 KV / C + 2V written per token and
-// head; with few stretches and heads the latency of the sequential steps. Barriers:
-// full and empty as in scan_kernel; one barrier of a warpgroup before it overwrites
-// staged tiles, one after it has staged h, and one after v_new.
+// Bound: memory: per token and head 4K + 1.25C + 2V bytes are read and 2 KV / C + 2V
+// written. With few stretches and heads: the latency of the sequential steps. Barriers.
+// `full` and `empty` as in scan_kernel. Three barriers per chunk synchronize a
+// warpgroup: before it overwrites staged tiles, after it has staged h, and after it has
+// staged v_new.
 template <int K, int WGS, int kda, int blocks>
 static __device__ __forceinline__ void states_block(const struct backward_params &x,
                                                     const struct forward_params &f,

@@ -26,9 +26,9 @@
 //     dbeta_i = (dv v_new^T)_ii / beta_i^2
 //
 // All arrays between the kernels have 64 rows per chunk. Rows past the end of a stretch
-// are 0 in v_new, in the norms and in beta; arrays in the caller's layout have another
-// stretch's rows there. |beta| >= 2^-40 for every token, so that finish can divide by
-// it.
+// are 0 in v_new, in the norms and in beta; in arrays of the caller's layout these rows
+// belong to another stretch. |beta| >= 2^-40 for every token, because finish divides by
+// beta.
 
 // h or dS of a chunk and head, bf16 in swizzle128 tiles: tile (i, j) has rows 64 i to
 // 64 i + 63 of K and columns 64 j to 64 j + 63 of V.
@@ -39,8 +39,9 @@ struct packed_state { unsigned char tile[K / 64][V / 64][TILE_BYTES]; };
 template <int V>
 struct packed_rows { unsigned char tile[V / 64][TILE_BYTES]; };
 
-// States of stretches: stretch z uses row[z] of x. Row -1: the stretch starts with 0,
-// or its result is not stored. x NULL: row -1 for all.
+// States of stretches: stretch z uses state row[z] of x. row[z] = -1: the stretch
+// starts with 0, or its result is not stored. x NULL: as if row[z] = -1 for all
+// stretches.
 struct scan_states {
     const void *x;                       // [..,HV,K,V], or in `layout`
     const int *row;
@@ -60,29 +61,29 @@ struct backward_params {
     void *h;                             // [NC][HV] packed_state, before each chunk
     void *dS;                            // [NC][HV] packed_state, after each chunk
     void *v_new;                         // [NC][HV] packed_rows
-    // The terms of dA_log and ddt_bias that finish computes: per chunk, head and
-    // channel, summed over the chunk's rows.
+    // Terms of dA_log and ddt_bias, which finish computes: per chunk, head and channel,
+    // summed over the chunk's rows.
     float *dA_part, *ddt_part;           // [NC][HV][KG]
-    // If HV > H: sums of dq and dk over the value heads of a query/key head;
+    // Only if HV > H: sums of dq and dk over the value heads of a query/key head;
     // backward_finish_scratch() bytes, 256-byte aligned.
     void *scratch;
-    // The jobs of a launch: SCAN_JOBS times the stretch (a segment or a strip of one)
-    // plus the enum scan_job, long stretches first.
+    // The jobs of a launch, long stretches first. A job is SCAN_JOBS times the index of
+    // the stretch (a segment or a strip of one) plus the enum scan_job.
     const int *jobs;
     int njobs;
     // Per stretch: the state before it, the gradient after it, and where the gradient
-    // of its first state goes. dh_ext receives the results of SCAN_DH_EXT jobs, and of
-    // SCAN_REVERSE jobs whose stretch has no row in of_first; `pitch` elements between
-    // key rows.
+    // of its first state is stored. dh_ext receives this gradient from SCAN_DH_EXT
+    // jobs, and from SCAN_REVERSE jobs whose stretch has no row in of_first. `pitch`:
+    // elements between key rows of dh_ext.
     struct scan_states first, last, of_first;    // h, dS, dS
     float *dh_ext;                       // [stretches,HV,K,pitch]; NULL: nowhere
     int pitch;
-    // backward_maps: M of the stretches whose `want` has KCP_WANT_M.
+    // For backward_maps: M of the stretches whose field `want` has KCP_WANT_M.
     float *maps;                         // [stretches,HV,K,V+K]
     const int *want;
 };
 
-// SCAN_REVERSE stores dS of every chunk and dv. SCAN_DH_EXT is the same scan, but
+// SCAN_REVERSE stores dv and dS of every chunk. SCAN_DH_EXT runs the same scan, but
 // stores only the gradient of the stretch's first state.
 enum scan_job { SCAN_STATES, SCAN_REVERSE, SCAN_DH_EXT, SCAN_JOBS };
 

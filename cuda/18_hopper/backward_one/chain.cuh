@@ -7,9 +7,10 @@
 
 #include "storage.cuh"
 
-// ---- gates: q, k and g of a step become operands, in their places
+// ---- gates: operands replace q, k and g of a step
 
-// g = lb / (1 + 2^(times x + times dt_bias)); top = lb in base 2.
+// A bounded gate g = lb / (1 + 2^u), u = `times` (x + dt_bias). Field `times` is
+// -exp(A_log) log2(e); field `top` is lb log2(e).
 struct bounded_gate { float times, top; };
 
 static __device__ __forceinline__ struct bounded_gate bounded_gate_of(
@@ -20,10 +21,10 @@ static __device__ __forceinline__ struct bounded_gate bounded_gate_of(
     return { -e * base_2, x.lower_bound * base_2 };
 }
 
-// A warp has 16 rows, number `upper`, of 32 channels, and a lane 8 rows of 2 channels:
-// lanes 0 to 15 the first 8 rows, lanes 16 to 31 the last, where rows 4 apart are
-// swapped, so that no two lanes access one bank. Row r of a lane is token
-// 16 upper + 8 far + (r ^ 4 far).
+// A warp has 16 rows and 32 channels; upper = 1: the last 16 rows of the step. A lane
+// has 8 rows of 2 channels: lanes 0 to 15 the warp's first 8 rows, lanes 16 to 31 its
+// last 8 rows. Lanes 16 to 31 exchange rows r and r + 4, so that no two lanes access
+// one bank. Row r of a lane is token 16 upper + 8 far + (r ^ 4 far).
 struct gate_lane {
     int upper, far, channel;
     uint32_t row[2];                     // of the lane's rows r < 4 and r >= 4
@@ -49,8 +50,8 @@ static __device__ __forceinline__ struct gate_lane gate_lane_of(
              { base + far * 512, base - far * 512 } };
 }
 
-// Decays of the lane's rows summed by fours; exponents of F are G + from. all: the sum
-// of the warp's 16 rows.
+// Sums the log2 decays of the lane's rows in groups of four: the exponent of F for row
+// r is G[r] + from[r / 4]. all: the sum over the warp's 16 rows.
 template <int whole>
 static __device__ __forceinline__ void sum_decays(
     const struct bounded_gate &gate, const struct gate_lane &l, int len,
@@ -80,7 +81,8 @@ static __device__ __forceinline__ void sum_decays(
     }
 }
 
-// The factors of dS in this warp's channels, from the sums of its 16 rows.
+// Stores the factors of dSa for this warp's channels, from the sums `all` over its 16
+// rows.
 static __device__ __forceinline__ void put_decays(const struct gate_lane &l, int f,
                                                   int warp, int s, const float *all,
                                                   struct backward_one_storage &m)
@@ -103,8 +105,8 @@ static __device__ __forceinline__ void put_decays(const struct gate_lane &l, int
     if (threadIdx.x % 32 == 0) m.deep[st][f * 2 + warp % 2] = deep;
 }
 
-// The gates of step s, by warpgroup f for its 64 channels. Where the step is not whole,
-// rows from len on become 0, and their decay 1.
+// Computes the gates of step s, by warpgroup f for its 64 channels. If the step has
+// fewer than 32 rows, rows from len on become 0, and their decay 1.
 template <int whole>
 static __device__ __forceinline__ void gate_step(const struct backward_one_params &x,
                                                  const struct bounded_gate &gate, int s,
@@ -161,7 +163,7 @@ static __device__ __forceinline__ void gate_step(const struct backward_one_param
 
 // ---- the chain
 
-// An accumulator, rounded to bf16, as operand A of the next product.
+// Rounds an accumulator to bf16, as operand A of the next product.
 template <int tiles>
 static __device__ __forceinline__ void round_accumulator(uint32_t (*a)[4],
                                                          const float (*d)[4])
@@ -171,8 +173,8 @@ static __device__ __forceinline__ void round_accumulator(uint32_t (*a)[4],
         a[i / 4][i % 4] = pack_bf16x2(d[i / 2][i % 2 * 2], d[i / 2][i % 2 * 2 + 1]);
 }
 
-// A warpgroup's 64 columns of a state [K,V], or [V,K] where the caller's are: element
-// (v, k) of S^T at p[v dv + k dk]; NULL: there is none.
+// A warpgroup's 64 columns of a state, which the caller stores as [K,V] or [V,K]:
+// element (v, k) of S^T is p[v dv + k dk]. p NULL: there is no state.
 struct gradient_view { float *p; int64_t dv, dk; };
 
 static __device__ __forceinline__ struct gradient_view gradient_view_of(
@@ -184,7 +186,8 @@ static __device__ __forceinline__ struct gradient_view gradient_view_of(
     return { x ? (float *)x + at + v * dv : NULL, dv, dk };
 }
 
-// dSa of the step after to dSa of this one, by one factor or by two.
+// Decays dSa from the next step to this step, by one factor or, where `deep` is set, by
+// two.
 static __device__ __forceinline__ void decay_gradient(
     float (*S)[4], int st, int first, const struct backward_one_storage &m)
 {
@@ -211,14 +214,14 @@ static __device__ __forceinline__ void decay_gradient(
     }
 }
 
-// Rows from len on of a half of dO, which belong to another sequence, become 0.
+// Zeroes the rows from len on of one half of dO, which belong to another sequence.
 static __device__ __forceinline__ void zero_rows(unsigned char *tile, int len)
 {
     for (int i = len * 8 + threadIdx.x % 128; i < ROWS * 8; i += 128)
         *(uint4 *)(tile + i * 16) = make_uint4(0, 0, 0, 0);
 }
 
-// d raw of beta of token i of a step from dv_i . w_i.
+// Stores the gradient of the raw beta of token i of step s. dv_w: dv_i . w_i.
 static __device__ __forceinline__ void put_dbeta(const struct backward_one_params &x,
                                                  const struct backward_walk &w, int s,
                                                  int i, float dv_w,
@@ -233,8 +236,9 @@ static __device__ __forceinline__ void put_dbeta(const struct backward_one_param
     if (t < w.begin + w.len) ((float *)a.dbeta_raw)[(int64_t)t * a.HV + w.n] = y;
 }
 
-// Columns 16 wg .. of X = dO w^T, rows 0 to 31, and of Y = dv w^T, rows 32 to 63, by a
-// warpgroup: lower triangles, rounded, for finish; and Y's diagonal becomes dbeta.
+// Computes columns 16 wg to 16 wg + 15 of X = dO w^T (rows 0 to 31) and of Y = dv w^T
+// (rows 32 to 63), by a warpgroup. Stores both lower triangles, rounded to bf16, for
+// finish, and computes dbeta from the diagonal of Y.
 static __device__ __forceinline__ void make_triangles(
     const struct backward_one_params &x, const struct backward_walk &w, int wg, int s,
     struct backward_one_storage &m)
@@ -281,9 +285,10 @@ static __device__ __forceinline__ void make_triangles(
                   lane / 4 % 2 ? E[h][2 * h + 1] : E[h][2 * h], m.factors[s % FACTORS]);
 }
 
-// dSa^T [64,128] of warpgroup wg in registers, in fp32. Per step: gates; dSa, rounded,
-// to shared memory; dU = kb dSa + Aqk^T dO and concurrently dSa += qf^T dO; dv = Ab^T
-// dU; dSa -= kf^T dv; the triangles. One thread per warpgroup issues all copies.
+// Computes the chain for one warpgroup's 64 columns; registers hold dSa^T [64,128] in
+// fp32. Each step computes, in this order: the gates; dSa rounded to bf16, in shared
+// memory; dU = kb dSa + Aqk^T dO, concurrently with dSa += qf^T dO; dv = Ab^T dU; dSa
+// -= kf^T dv; the triangles. One thread per warpgroup issues all copies.
 static __device__ __forceinline__ void chain_warpgroup(
     const struct backward_one_params &x, const struct backward_walk &w, int wg,
     int sequence, struct backward_one_storage &m)

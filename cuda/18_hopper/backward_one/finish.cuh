@@ -12,9 +12,9 @@ static __device__ __forceinline__ float pair_half(uint32_t x, int j)
     return j ? bf16x2_high(x) : bf16x2_low(x);
 }
 
-// Sums over a warp's 16 channels. y: [q or k][token] of a lane's channels and 8 tokens.
-// Each quad returns two of the 16 sums: of q or k, by lane / 16, tokens of tile
-// lane / 4 % 4.
+// Sums y[q or k][token] over a warp's 16 channels; a lane has 2 channels and 8 tokens.
+// Each quad returns two of the 16 sums: of q or k, by lane / 16, tokens of tile lane /
+// 4 % 4.
 static __device__ __forceinline__ float2 sum_over_quads(float (*y)[8])
 {
     const int lane = threadIdx.x % 32;
@@ -33,7 +33,8 @@ static __device__ __forceinline__ float2 sum_over_quads(float (*y)[8])
     return sum;
 }
 
-// In place: for each row of a step the sum of it and all later rows, plus `last`.
+// Replaces each row of dG by the sum of this row, all later rows of the step, and
+// `last`.
 static __device__ __forceinline__ void sum_from_step_end(float (*dG)[4], float *last)
 {
     const int q4 = threadIdx.x % 4;
@@ -50,8 +51,9 @@ static __device__ __forceinline__ void sum_from_step_end(float (*dG)[4], float *
         }
 }
 
-// dg through the gate to memory; sums over all tokens for dA_log and ddt_bias, without
-// the factors that the head's tokens share.
+// Stores the gradient dx of the raw gate, computed from dg. Adds the terms of dA_log
+// and ddt_bias to sums over all tokens, without the factors that the head's tokens
+// share.
 //     dx = dg lb exp(A_log) p (1 - p), p = 1 / (1 + 2^u);  dA_log += dx u
 struct parameter_sums { float dA[2], ddt[2]; };
 
@@ -96,7 +98,8 @@ static __device__ __forceinline__ void put_gate_gradient(
     }
 }
 
-// A stretch's parameter gradients of the head: over all channels, and of each.
+// Stores a stretch's gradients of the head's parameters: dA_log, summed over all
+// channels, and ddt_bias of each channel.
 static __device__ __forceinline__ void put_parameters(
     const struct backward_one_params &x, const struct backward_walk &w,
     const struct bounded_gate &gate, int f, struct parameter_sums &sums,
@@ -128,8 +131,9 @@ static __device__ __forceinline__ void put_parameters(
     if (lane == 0 && x.dA_rows) x.dA_rows[(int64_t)w.row * x.a.HV + w.n] = slope_A * A;
 }
 
-// A warp's sums over channels of q dq and k dk to where kb was, for both warpgroups:
-// [warp][64] sums; after these, [warp of the warpgroup][64] norm_factors.
+// Stores a warp's sums over channels of q dq and k dk in the bytes of kb, for both
+// warpgroups: [warp][64] sums. After these bytes: [warp of the warpgroup][64]
+// norm_factors.
 static __device__ __forceinline__ void put_dots(float2 sum, int f, int st,
                                                 struct backward_one_storage &m)
 {
@@ -143,8 +147,8 @@ static __device__ __forceinline__ void put_dots(float2 sum, int f, int st,
     warp_arrive(&m.dots);
 }
 
-// Factors by which qf / F and F kb are subtracted from dq and dk: the gradient of the
-// norms. of_q: 1 / scale^2; of_k: 1; both 0 without l2norm.
+// Returns the factors of qf / F and F kb, which are subtracted from dq and dk as the
+// gradient of the norms. of_q: 1 / scale^2; of_k: 1; both 0 without l2norm.
 static __device__ __forceinline__ const float *norm_factors(
     float of_q, float of_k, int f, int s, struct backward_one_storage &m)
 {
@@ -169,7 +173,7 @@ static __device__ __forceinline__ const float *norm_factors(
     return to;
 }
 
-// A warpgroup's 64 channels of all steps.
+// Computes all gradients but dv of one warpgroup's 64 channels, for all steps.
 static __device__ __forceinline__ void finish_warpgroup(
     const struct backward_one_params &x, const struct backward_walk &w, int f,
     struct backward_one_storage &m)
@@ -198,7 +202,7 @@ static __device__ __forceinline__ void finish_warpgroup(
         const int whole = w.whole(s);
         float W[4][4], D[8][4], last[2];
 
-        // ---- W = dSa w^T, sum_v Sa dSa, and Sa dO beside Sa dv
+        // ---- W = dSa w^T, sum_v Sa dSa, then Sa dO and Sa dv
         mbarrier_wait(&m.value_full[rs], s / VALUES);
         mbarrier_wait(&m.state_full, s);
         mbarrier_wait(&m.dS_full, s);
@@ -271,7 +275,7 @@ static __device__ __forceinline__ void finish_warpgroup(
                                      w.begin + w.len - t0,
                                      (const bf16 *)values.half[f].dv);
 
-        // ---- what the triangles add
+        // ---- adds the products with the triangles
         mbarrier_wait(&m.triangles_full, s);
         __syncwarp();
         wgmma_wait<0>();
@@ -291,7 +295,7 @@ static __device__ __forceinline__ void finish_warpgroup(
         fence_operand<8>(D);
         fence_operand<4>(W);
 
-        // ---- q dq and k dk over channels, and dG
+        // ---- sums of q dq and k dk over channels, and dG
         {
             float dots[2][8];
             #pragma unroll
@@ -323,7 +327,7 @@ static __device__ __forceinline__ void finish_warpgroup(
             }
         sum_from_step_end(dG, last);
 
-        // ---- dq and dk, staged where qf and kf were
+        // ---- stages dq and dk in the bytes of qf and kf
         const float *norm = norm_factors(of_q, of_k, f, s, m);
         #pragma unroll
         for (int c = 0; c < 2; c++) {
@@ -373,7 +377,8 @@ static __device__ __forceinline__ void finish_warpgroup(
         fence_proxy_async();             // also for what was read: F, sums, dv
         warp_arrive(&m.staged);
 
-        // ---- dg through the gate, last, because all other registers are free now
+        // ---- gradient of the gate from dg: last, because all other registers are then
+        // free
         if (whole) put_gate_gradient<1>(x, w, gate, s, f, dG, sums, m);
         else put_gate_gradient<0>(x, w, gate, s, f, dG, sums, m);
         if (++st == GATED) st = 0;

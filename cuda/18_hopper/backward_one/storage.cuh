@@ -13,10 +13,10 @@
 #include "cuda/tile/warpgroup_store.cuh"
 #include "cuda/18_hopper/step_record.cuh"
 
-// One block walks back over a sequence of one value head in steps of 32 tokens, of
-// which forward kept the records. With G, a, qf, kf and kb of step_record.cuh, E = G of
-// the step's last row, F = 2^(G - a), and dSa = 2^(E - a) dS with dS of the step's end,
-// a step has no decay:
+// One block processes a sequence of one value head from the last step of 32 tokens to
+// the first. Forward stored a record per step. With G, a, qf, kf and kb of
+// step_record.cuh, E = G of the step's last row, F = 2^(G - a), and dSa = 2^(E - a) dS
+// with dS of the step's end, the equations of a step contain no decay:
 //
 //     dU  = kb dSa + Aqk^T dO        dv  = Ab^T dU
 //     dSa <- dSa + qf^T dO - kf^T dv
@@ -28,23 +28,23 @@
 //     dg  = sums of dG from the step's end + sum_v Sa dSa + sum_i kb_i (dSa w)_i
 //     dq  = q_factor F dqf, dk = rstd_k F dkf + dkb / F, less the norms' share
 //
-// From the step after, of anchor a', to this one dSa has the factor 2^(E - a + a').
-// Each operand is rounded once and serves all products and dG, so that the terms that
-// cancel in dG are equal and opposite numbers.
+// Between the next step, with anchor a', and this step dSa is multiplied by 2^(E - a +
+// a'). Each operand is rounded once, and all products and dG use the rounded operand,
+// so that the terms that cancel in dG are equal and opposite numbers.
 //
-// Bound: memory, 3.7 KB per token and head, is 1.0 ms for 8192 tokens of 96 heads on an
-// H100; the kernel takes 1.26 ms, because finish is latency-bound. Roles: warpgroups 0
-// and 1 have 64 channels of the gates and 64 columns of the chain each, and issue all
-// copies; warpgroups 2 and 3 finish 64 channels each.
+// Bound: memory, 3.7 KB per token and head: 1.0 ms for 8192 tokens of 96 heads on an
+// H100. The kernel takes 1.26 ms, because finish is latency-bound. Ownership: each of
+// warpgroups 0 and 1 computes the gates of 64 channels and the chain of 64 columns; the
+// two issue all copies. Each of warpgroups 2 and 3 runs finish for 64 channels.
 enum {
     ROWS = 32,                           // of a step
     HALF_BYTES = 128 * ROWS,             // 32 rows of 64 channels: a swizzle128 tile
     GATED = 3, VALUES = 2, FACTORS = 4   // stages
 };
 
-// Half of the channels of a step. q becomes qf, then dq; k becomes kf, then dk; g
-// becomes kb, then sums over channels (put_dots). F holds g of the step two before, for
-// its gradient, until gate_step writes F.
+// One half of the channels of a step. In place: q becomes qf, then dq; k becomes kf,
+// then dk; g becomes kb, then sums over channels (put_dots). Before gate_step writes F,
+// F holds g of the step that is computed two steps earlier, for that step's gradient.
 struct __align__(1024) gated_half {
     unsigned char q[HALF_BYTES], k[HALF_BYTES], g[HALF_BYTES], F[HALF_BYTES];
 };
@@ -57,15 +57,16 @@ struct __align__(1024) value_stage {
 
 struct token_factors { float q_factor[ROWS], rstd_k[ROWS], beta[ROWS]; };
 
-// Barriers. raw: q, k, g and factors are loaded. gated_full: gates have replaced them.
-// value_full: dO, w, Ab and Aqk are loaded. dv_full: dv is beside dO. state_full: Sa is
-// loaded. dS_full: dSa is written; dS_empty: finish has read dSa and kb.
-// triangles_full: dA and dB are written, and the chain has read q, k and g of the step.
-// dots: finish's products are over, and sums over channels are written. staged: dq and
-// dk are written. again: g is loaded again; again_empty: finish has read it.
+// Barriers. raw: q, k, g and factors are loaded. gated_full: qf, kf and kb have
+// replaced q, k and g. value_full: dO, w, Ab and Aqk are loaded. dv_full: dv is
+// written. state_full: Sa is loaded. dS_full: dSa is written; dS_empty: finish has read
+// dSa and kb. triangles_full: dA and dB are written, and the chain has read q, k and g
+// of the step. dots: finish's products are over, and sums over channels are written.
+// staged: dq and dk are written. again: g is loaded again; again_empty: finish has read
+// it.
 //
-// A barrier compares parity alone. So a warp waits for a phase before it makes the
-// arrival or the copy without which the next phase cannot end.
+// A barrier compares parity alone. So a warp waits for a phase before its own arrival
+// or copy, without which the next phase cannot complete.
 struct backward_one_storage {
     struct gated_stage gated[GATED];
     struct value_stage values[VALUES];
@@ -73,8 +74,9 @@ struct backward_one_storage {
     unsigned char state[32768];
     unsigned char triangles[4096];       // dA over dB: 64 rows of 32
     struct token_factors factors[FACTORS];
-    // Base 2. decay: from the step after to this one, 2^(E - a + a'); where deep, of 32
-    // channels, is set, 2^(E - a) alone, because the product could underflow.
+    // In base 2. `decay`: the factor of dSa from the next step to this step, 2^(E - a +
+    // a'). Where deep[..][i] is set, for 32 channels, `decay` is 2^(E - a) alone,
+    // because the product could underflow.
     float sum_to_anchor[2][128], anchor[GATED][128], decay[GATED][128];
     float dt_bias[128];
     int deep[GATED][4];
@@ -84,8 +86,8 @@ struct backward_one_storage {
 };
 static_assert(sizeof(struct backward_one_storage) <= 227 * 1024, "one block on an SM");
 
-// Tokens begin .. begin + len - 1 are a whole sequence, number `sequence` of dht and
-// dh0; its records begin with number `step`; it is stretch `row` of this rank.
+// A stretch is a whole sequence: tokens begin to begin + len - 1. `sequence`: its index
+// in dht and dh0; `step`: the index of its first record; `row`: its index on this rank.
 struct backward_stretch { int begin, len, sequence, step, row; };
 
 struct backward_one_params {
@@ -100,12 +102,13 @@ struct backward_one_params {
     float *dA_rows, *ddt_rows;           // [NS,HV], [NS,HV,128]; NULL: not asked for
 };
 
-// What a block walks over: value head n, query/key head m.
+// The work of a block: a stretch of value head n, with query/key head m.
 struct backward_walk {
     int n, m, begin, len, steps, record, row;
     __device__ __forceinline__ int step(int s) const { return steps - 1 - s; }
     __device__ __forceinline__ int token(int s) const { return begin + step(s) * ROWS; }
-    // Does the copy engine store the rows? initcheck does not see what it writes.
+    // Returns 1 if TMA stores the rows of step s: the step has all 32 rows. Returns 0
+    // in the sanitizers' build, because initcheck does not see TMA stores.
     __device__ __forceinline__ int whole(int s) const
     {
 #ifdef KCP_FOR_SANITIZERS
@@ -143,7 +146,7 @@ static __device__ __forceinline__ void init_backward_barriers(
     mbarrier_init(&m.staged, WARPS);
 }
 
-// ---- copies, each by one thread; s counts steps from the last one
+// ---- copies, each issued by one thread; s counts steps from the last one
 
 static __device__ __forceinline__ void load_gated(const struct backward_one_params &x,
                                                   const struct backward_walk &w, int f,
@@ -184,8 +187,8 @@ static __device__ __forceinline__ void load_state_of_step(
     tma_load_1d(m.state, record_of(x, w, s)->state, sizeof m.state, &m.state_full);
 }
 
-// g of step s again, to where F of step s - 1 was and F of step s + 2 will be. It comes
-// from the second-level cache, because it was loaded two steps ago.
+// Loads g of step s again, into the bytes where F of step s - 1 was and F of step s + 2
+// will be. The load hits L2, because g was first loaded two steps earlier.
 static __device__ __forceinline__ void load_gate_again(
     const struct backward_one_params &x, const struct backward_walk &w, int f, int s,
     struct backward_one_storage &m)
@@ -195,7 +198,7 @@ static __device__ __forceinline__ void load_gate_again(
                 &m.again[f]);
 }
 
-// Before the first step.
+// Issues the loads that precede the first step.
 static __device__ __forceinline__ void first_loads(const struct backward_one_params &x,
                                                    const struct backward_walk &w, int f,
                                                    struct backward_one_storage &m)
@@ -206,8 +209,8 @@ static __device__ __forceinline__ void first_loads(const struct backward_one_par
     load_state_of_step(x, w, 0, m);
 }
 
-// dq and dk of a step; returns when its stage may be loaded. Finish itself stores the
-// rows of a step that is not whole.
+// Stores dq and dk of a step; returns when the stage may be loaded again. finish stores
+// the rows of a step that has fewer than 32 rows.
 static __device__ __forceinline__ void store_gated(
     const struct backward_one_params &x, const struct backward_walk &w, int f, int s,
     struct backward_one_storage &m)

@@ -39,8 +39,8 @@ static __global__ __launch_bounds__(512, 1) void kda_backward_kernel(
     else finish_warpgroup(x, w, wg - 2, m);
 }
 
-// y [T,H,128] = sums of x [T,HV,128] over the value heads of a query/key head, in their
-// order. A thread has eight channels.
+// Computes y [T,H,128], the sums of x [T,HV,128] over the value heads of a query/key
+// head, in the order of the heads. A thread has eight channels.
 static __global__ void add_value_heads(int64_t rows, int heads, const uint4 *x,
                                        uint4 *y)
 {
@@ -58,8 +58,9 @@ static __global__ void add_value_heads(int64_t rows, int heads, const uint4 *x,
 
 // ---- the host's part
 
-// dq, dk: where the sums over value heads are formed, or x's. Arrays that are not on 16
-// bytes have copies in the workspace, which the copy engine can access.
+// dq, dk: the call's arrays, or aligned copies; with HV > H the kernel stores x.dq and
+// x.dk per value head, and dq and dk are their sums. Arrays that are not aligned to 16
+// bytes have copies in the workspace, because TMA requires this alignment.
 struct steps_backward {
     struct backward_one_params x;
     struct arena r;
@@ -73,7 +74,7 @@ static bf16 *aligned_array(struct arena *r, const void *x, int64_t count)
     return (bf16 *)(is_aligned_16(x) ? (void *)x : arena_take(r, count, sizeof(bf16)));
 }
 
-// Places all arrays; returns the bytes of work.
+// Places all arrays in the workspace; returns the bytes of the workspace.
 static size_t place_steps(struct steps_backward *f, const struct kcp_backward *args,
                           const struct kcp_path *path)
 {
@@ -107,8 +108,8 @@ static size_t place_steps(struct steps_backward *f, const struct kcp_backward *a
     return r->used;
 }
 
-// Long sequences first, by sixteenths of the longest, so that the last blocks are
-// short.
+// Orders sequences by length, longest first, in steps of 1/16 of the longest, so that
+// the last blocks to finish are short.
 static void put_stretches(const struct kcp_backward *a, int *to)
 {
     const struct kcp_context *c = &a->plan->ctx[a->r];
@@ -178,7 +179,8 @@ static int launch_steps(struct steps_backward *f)
     return launched();
 }
 
-// dA_log and ddt_bias: sums of the segments', in their order, over all ranks.
+// Computes dA_log and ddt_bias: sums of the segments' terms over all ranks, in the
+// order of the segments.
 static int sum_step_parameters(struct steps_backward *f)
 {
     const struct kcp_backward *a = &f->x.a;

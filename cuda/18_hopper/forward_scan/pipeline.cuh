@@ -4,8 +4,8 @@
 //
 // The chunk factors of a block pass through up to four pipelines, each with its own
 // stages and mbarriers: K (k~ and rows of v), A (A beta, kg, decay), Q (q) and Aqk. One
-// producer warp fills each. The consumer warpgroups release a stage as soon as they
-// have read it, so a short product does not hold the bytes of a long one.
+// producer warp fills each pipeline. The consumer warpgroups release a stage as soon as
+// they have read it, so a short product does not hold the bytes of a long one.
 #ifndef KCP_SCAN_PIPELINE_CUH
 #define KCP_SCAN_PIPELINE_CUH
 
@@ -20,9 +20,9 @@ enum { PIPE_K, PIPE_A, PIPE_Q, PIPE_AQK, MAX_STAGES = 4 };
 // barriers in the storage.
 enum scan_kind { MAP_SCAN = 2, STATES_SCAN = 3, OUTPUT_SCAN = 4, KEEPING_SCAN = 5 };
 
-// Lanes that copy rows of v. In the scan it is the producer warp of pipeline K. Maps
-// and states use two separate warps, because their steps are shorter and one warp that
-// issued both copies was too slow. Each lane arrives once per chunk.
+// Lanes that copy rows of v. In the scan the producer warp of pipeline K also copies v.
+// Maps and states use two separate warps for v, because their steps are shorter, and
+// one warp that issued both copies was too slow. Each lane arrives once per chunk.
 enum { SCAN_V_LANES = 32, MAP_V_LANES = 64 };
 
 // Registers per thread after setmaxnreg.
@@ -30,11 +30,12 @@ template <int WGS>
 struct scan_registers { enum { PRODUCER = WGS == 1 ? 56 : 40, CONSUMER = 232 }; };
 
 // Shared memory of a block with WGS consumer warpgroups of 64 state columns each. The
-// default is three stages. Pipeline K has four for GDN with one warpgroup (kg is k
-// there); pipeline A has four for KDA maps. KDA with two warpgroups has two of each: it
-// is memory-bound, and blocks that read further ahead drift apart in L2 and lose 4 % of
-// the rate. KEEPING_SCAN stages its results in shared memory, so it has two stages with
-// two warpgroups, and two of Q for KDA with one.
+// default is three stages. Pipeline K has four stages for GDN with one warpgroup (GDN
+// has no kg); pipeline A has four stages for KDA maps. With two warpgroups a KDA scan
+// has two stages per pipeline, because it is memory-bound, and blocks that read further
+// ahead drift apart in L2 and lose 4 % of the rate. KEEPING_SCAN stages its results in
+// shared memory. Therefore it has two stages with two warpgroups, and for KDA with one
+// warpgroup two stages of Q.
 template <int K, int WGS, scan_kind kind, int kda>
 struct scan_storage {
     enum {
@@ -89,7 +90,8 @@ static __host__ __device__ constexpr int stages_of(int pipeline)
     return Storage::Q_STAGES;
 }
 
-// Stage of the block's chunk 0, 1, ..., and the phase of that stage's barriers.
+// Returns the stage of the block's chunk 0, 1, ..., and the phase of that stage's
+// barriers.
 template <class Storage>
 static __device__ __forceinline__ int stage_of(const Storage &, int pipeline, int chunk)
 {
@@ -110,11 +112,12 @@ static __device__ __forceinline__ void consumer_wait(Storage &smem, int pipeline
                   phase_of(smem, pipeline, chunk));
 }
 
-// Releases a stage. In a cluster of two, each block's copies fill the stages of both,
-// so both blocks must have released them. One lane per block arrives there for its
-// warp; __syncwarp orders the reads of all lanes before that arrival. racecheck cannot
-// follow an arrival on behalf of other lanes, nor one at a mapped address: in the
-// sanitizers' build every thread arrives at both barriers, at its own without mapping.
+// Releases a stage. In a cluster of two, each block's copies fill the stages of both
+// blocks, so both blocks must have released these stages. One lane per warp arrives at
+// the barrier of each block; __syncwarp orders the reads of all lanes before that
+// arrival. racecheck cannot follow an arrival on behalf of other lanes, nor an arrival
+// at a mapped address. In the sanitizers' build every thread therefore arrives at both
+// barriers, and at the barrier of the thread's own block without mapping.
 #ifdef KCP_FOR_SANITIZERS
 enum { RELEASE_ARRIVALS = 128 };         // per warpgroup: every thread
 #else
@@ -152,7 +155,8 @@ static __device__ __forceinline__ void zero_above_diagonal(unsigned char *to)
             *(uint4 *)(to + 2048 * J + 16 * i) = make_uint4(0, 0, 0, 0);
 }
 
-// Arrivals that release a stage of a scan with WGS warpgroups in clusters of `blocks`.
+// Returns the number of arrivals that release a stage of a scan with WGS warpgroups in
+// clusters of `blocks` blocks.
 template <int blocks, int WGS>
 static __device__ __forceinline__ int release_count(void)
 {
@@ -160,8 +164,8 @@ static __device__ __forceinline__ int release_count(void)
 }
 
 // Initializes barriers and the zeros above the diagonals. v_lanes: lanes that copy v;
-// at a full barrier of pipeline K these arrive besides the lane that announces the
-// bytes.
+// these lanes and the lane that announces the bytes arrive at a full barrier of
+// pipeline K.
 template <int blocks, int K, int WGS, scan_kind kind, int kda>
 static __device__ __forceinline__ void pipeline_init(
     struct scan_storage<K, WGS, kind, kda> &smem, int v_lanes)
@@ -184,8 +188,8 @@ static __device__ __forceinline__ void pipeline_init(
     else __syncthreads();
 }
 
-// Copies a contiguous part of the factors. In a cluster each block copies half of it to
-// both blocks.
+// Copies a contiguous part of the factors. In a cluster each block copies one half of
+// the part to both blocks.
 template <int blocks>
 static __device__ __forceinline__ void tma_load_bytes(void *to, const void *from,
                                                       uint32_t bytes, uint64_t *bar)
@@ -207,13 +211,13 @@ static __device__ __forceinline__ void tma_load_triangle(
                                full);
 }
 
-// GDN factors contain no rows of k and q, only the caller's rows in the byte order of
-// wgmma. For chunks with all 64 rows TMA can load these directly from the caller's
-// tensors. there = 0: it does not, and the rows are read from gdn_qk_rows.
+// GDN factors contain no rows of k and q; a scan reads the caller's rows in the byte
+// order of wgmma. For chunks with all 64 rows TMA can load these rows directly from the
+// caller's tensors. there = 0: the rows are read from gdn_qk_rows.
 struct raw_rows { CUtensorMap k, q; int there; };
 
-// The box of one chunk in such a map; map NULL: read gdn_qk_rows. In a cluster each
-// block copies 64 channels to both blocks.
+// The box of one chunk in a tensor map of raw_rows. map NULL: rows are read from
+// gdn_qk_rows. In a cluster each block copies 64 channels to both blocks.
 struct chunk_box { const CUtensorMap *map; int m, t; };
 
 template <int blocks, int K>
@@ -229,8 +233,8 @@ static __device__ __forceinline__ void tma_load_box(unsigned char (*to)[TILE_BYT
             tma_load_3d(to[i], *from.map, 64 * i, from.m, from.t, full);
 }
 
-// Pointers to the factors of the next chunk. They are advanced from chunk to chunk,
-// because a producer warp that recomputed the addresses would fall behind.
+// Pointers to the factors of the next chunk. The pointers are advanced from chunk to
+// chunk, because a producer warp that recomputed the addresses would be too slow.
 template <int K>
 struct factors_cursor {
     const struct chunk_factors<K> *kda;
@@ -335,9 +339,9 @@ static __device__ __forceinline__ struct v_rows<WGS, lanes> v_rows_of(
              (int)min(left, (int64_t)x.count * CHUNK) };
 }
 
-// Producer warp of one pipeline: fills each stage as soon as it is empty. of_factors:
-// it issues the copies of the factors. lanes > 0: it also copies v, as one of the warps
-// that share `lanes` lanes.
+// Producer warp of one pipeline: fills each stage as soon as the stage is empty.
+// of_factors: the warp issues the copies of the factors. lanes > 0: the warp also
+// copies v; `lanes` is the number of lanes of all warps that copy v.
 template <int pipeline, int of_factors, int lanes, int blocks, int K, int WGS,
           scan_kind kind, int kda>
 static __device__ void scan_producer_warp(

@@ -7,10 +7,10 @@
 #include "pipeline.cuh"
 
 // A consumer warpgroup holds 64 columns of the state as the accumulator S^T [64,K]; y^T
-// and o^T [64,CHUNK] are accumulators too. Operand A of every product is one of these,
-// rounded to bf16, in registers; operand B is in shared memory.
+// and o^T [64,CHUNK] are accumulators too. Operand A of every product is one of these
+// accumulators, rounded to bf16, in registers; operand B is in shared memory.
 
-// v^T of a chunk as pairs of bf16.
+// Loads v^T of a chunk as pairs of bf16.
 static __device__ __forceinline__ void ldmatrix_v(uint32_t (*r)[4], const bf16 *v,
                                                   int ld)
 {
@@ -41,7 +41,7 @@ static __device__ __forceinline__ void scale_state(float (*S)[4], int tiles, flo
         for (int j = 0; j < 4; j++) S[i][j] *= by;
 }
 
-// An accumulator rounded to bf16, as operand A of the next product.
+// Rounds an accumulator to bf16, as operand A of the next product.
 template <int tiles>
 static __device__ __forceinline__ void pack_accumulator(uint32_t (*a)[4],
                                                         const float (*d)[4])
@@ -64,8 +64,8 @@ static __device__ __forceinline__ void wgmma_times_tiles(
                               add || p);
 }
 
-// Descriptor of a triangle, K-major with the 32-byte swizzle. A step is 16 columns; the
-// next step is 2048 bytes further.
+// Returns the descriptor of a triangle, K-major with the 32-byte swizzle. A step is 16
+// columns; the next step is 2048 bytes further.
 static __device__ __forceinline__ uint64_t smem_desc_triangle(const unsigned char *X)
 {
     return smem_desc(X, SWIZZLE_32_BYTES, 16, 256);
@@ -80,8 +80,9 @@ static __device__ __forceinline__ void wgmma_times_triangle(
         wgmma_m64n64k16_rs<0>(d, a[J], smem_desc_triangle(X) + 128 * J, add || J);
 }
 
-// d [64,64] = a X, or += if add: a triangle transposed. The product sums over rows of
-// X. A step is 16 rows, 512 bytes; blocks of 16 columns are 2048 bytes apart.
+// d [64,64] = a X, or += if add. X is a triangle, read transposed: the product sums
+// over rows of X. A step is 16 rows, 512 bytes; blocks of 16 columns are 2048 bytes
+// apart.
 static __device__ __forceinline__ void wgmma_times_triangle_transposed(
     float (*d)[4], const uint32_t (*a)[4], const unsigned char *X, int add)
 {
@@ -91,7 +92,7 @@ static __device__ __forceinline__ void wgmma_times_triangle_transposed(
         wgmma_m64n64k16_rs<1>(d, a[I], at + 32 * I, add || I);
 }
 
-// An accumulator with its columns scaled by factors, rounded to bf16, as operand A.
+// Scales the columns of an accumulator by `factor` and rounds to bf16, as operand A.
 template <int tiles>
 static __device__ __forceinline__ void pack_accumulator_times(
     uint32_t (*a)[4], const float (*d)[4], const float *factor)
@@ -105,8 +106,8 @@ static __device__ __forceinline__ void pack_accumulator_times(
     }
 }
 
-// A view of a state from column v on: pointer to (key row 0, column v), distance of
-// columns dv and of key rows di.
+// A view of a state from column v on. p: the element (key row 0, column v); dv: the
+// distance of columns; di: the distance of key rows.
 struct state_view { float *p; int64_t dv, di; };
 
 template <class Call>

@@ -8,12 +8,12 @@
 // o^T of a chunk is packed to bf16 as soon as it is complete, because an accumulator
 // may not be read while later products are in flight. Each warp stores its 16 columns,
 // transposed, into the stage of the next chunk's v, from which it has just read. Later
-// the warpgroup copies whole rows of 128 bytes from there to global memory and releases
-// the stage. The barrier o_ready separates the two; it is usually complete when the
-// copy starts.
+// the warpgroup copies whole rows of 128 bytes from this stage to global memory and
+// releases the stage. The barrier o_ready separates the stores of the warps from the
+// copy, and is usually complete when the copy starts.
 
-// This thread's 16 bytes in rows of o: pointer to its first row of the next chunk, row
-// stride, and the number of rows left from there.
+// This thread's 16 bytes in rows of o. to: address in the thread's first row of the
+// next chunk; step: row stride; left: the number of rows left from there.
 struct o_rows { bf16 *to; int64_t step; int left; };
 
 static __device__ __forceinline__ struct o_rows o_rows_of(
@@ -57,7 +57,7 @@ static __device__ __forceinline__ void copy_o_rows(struct o_rows &to, const bf16
     to.left -= CHUNK;
 }
 
-// o of the last chunk. All rows of v have been read, so any stage is free.
+// Stores o of the last chunk. All rows of v have been read, so any stage is free.
 template <class Consumer>
 static __device__ __forceinline__ void store_last_o(Consumer &c, int count)
 {
@@ -140,8 +140,9 @@ static __device__ __forceinline__ void scan_chunks(Consumer c, int count, float 
 // y = v - k~ S, v_new = A beta y, S <- Lambda S + kg^T v_new, o = qg S + Aqk v_new.
 // Each product is waited for as late as possible. The critical path is k~ S, v_new, S;
 // the products of o overlap with it. Rows of the previous chunk's o are stored in
-// update_state, while S takes v_new; with two warpgroups (O_EARLY) they are stored in
-// new_values, because the other warpgroup then has products to run.
+// update_state, during the product that adds v_new to S. With two warpgroups (O_EARLY)
+// these rows are stored in new_values, because the other warpgroup then has products to
+// run.
 template <int K, int WGS, int blocks, scan_kind kind, class Keep>
 struct kda_consumer {
     enum { LD = 64 * WGS + PAD, O_EARLY = WGS == 2 };    // LD: row stride of v and o
@@ -150,14 +151,15 @@ struct kda_consumer {
     Keep keep;
     float y[CHUNK / 8][4], o[CHUNK / 8][4];
 
-    // y = v of a chunk; 0 past its end.
+    // Loads y = v of a chunk; 0 past the chunk's end.
     __device__ __forceinline__ void load_v(int chunk)
     {
         consumer_wait(smem, PIPE_K, chunk);
         from_rows(y, smem.v[chunk % smem.K_STAGES][0] + threadIdx.x / 32 * 16, LD);
     }
 
-    // Stores the previous chunk's o from the stage of this chunk's v, and releases it.
+    // Copies the previous chunk's o from the stage of this chunk's v to global memory,
+    // and releases that stage.
     __device__ __forceinline__ void copy_previous_o(int chunk)
     {
         const int at = chunk % smem.K_STAGES;
@@ -237,7 +239,8 @@ struct gdn_consumer {
     Keep keep;
     float y[CHUNK / 8][4], o[CHUNK / 8][4];
 
-    // Computes v_new in y and Q (q S) in o from S before the chunk; then S decays.
+    // Computes v_new in y and Q (q S) in o from S before the chunk; then multiplies S
+    // by the decay.
     __device__ __forceinline__ void new_values(int chunk, float (*S)[4])
     {
         const auto &f = smem.head[chunk % smem.A_STAGES];
@@ -306,7 +309,7 @@ struct gdn_consumer {
 
 // ---- the kernel
 
-// One producer warp per pipeline.
+// Runs one producer warp per pipeline.
 template <int blocks, int K, int WGS, scan_kind kind, int kda>
 static __device__ __forceinline__ void scan_producer_warpgroup(
     const struct forward_params &x, const struct raw_rows *rows, int z, int n, int v0,
@@ -323,9 +326,8 @@ static __device__ __forceinline__ void scan_producer_warpgroup(
         scan_producer_warp<PIPE_AQK, 1, 0, blocks>(x, z, n, v0, smem);
 }
 
-// A consumer warpgroup loads 64 columns of the state, scans the chunks of this window,
-// and stores the state: to ht at the end of the stretch, otherwise to carry for the
-// next window.
+// Loads 64 columns of the state, scans the chunks of this window, and stores the state:
+// in ht at the end of the stretch, otherwise in x.carry for the next window.
 template <int blocks, int K, int WGS, scan_kind kind, int kda, class Keep>
 static __device__ __forceinline__ void scan_consumer_warpgroup(
     const struct forward_params &x, int z, int n, int v0,
@@ -356,16 +358,17 @@ static __device__ __forceinline__ void scan_consumer_warpgroup(
     keep.finish();
 }
 
-// Bound: memory, 6K + 2.5C + 2V bytes read and 2V written per token and head; with few
-// heads the latency of T / C sequential steps of three products, about 1000 cycles per
-// step. 8.4e6 flops per chunk and head at K = V = 128. Shared memory: up to 164 KiB,
-// one block per SM. Registers, of 232 per consumer thread: S 64, S in bf16 32, y 32, o
-// 32, o packed 16, y in bf16 16.
+// Bound: memory: per token and head 6K + 2.5C + 2V bytes are read and 2V written. With
+// few heads: the latency of T / C sequential steps of three products, about 1000 cycles
+// per step. 8.4e6 flops per chunk and head at K = V = 128. Shared memory: up to 164
+// KiB, one block per SM. Of 232 registers per consumer thread S takes 64, S in bf16 32,
+// y 32, o 32, o packed 16, y in bf16 16.
 //
-// Ownership: a block has 64 WGS columns of one head's state, each consumer warpgroup 64
-// of them, each producer warp one pipeline. Barriers: full, the stage's bytes have
-// arrived; empty, every consumer has read them; v_empty, o has left the stage of v;
-// o_ready, all four warps have staged their columns of o.
+// Ownership: a block computes 64 WGS columns of one head's state; each consumer
+// warpgroup computes 64 of these columns, and each producer warp fills one pipeline.
+// Barriers. `full`: the stage's bytes have arrived. `empty`: every consumer has read
+// these bytes. v_empty: o has been copied from the stage of v. o_ready: all four warps
+// have staged their columns of o.
 template <int K, int WGS, int kda, int blocks>
 static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_kernel(
     const __grid_constant__ struct forward_params x,
@@ -397,7 +400,8 @@ struct keeping_storage {
     struct __align__(1024) { unsigned char tile[WGS][K / 64 + 1][TILE_BYTES]; } out;
 };
 
-// This warpgroup's tiles of the stretch's first chunk in this window.
+// Returns where this warpgroup stores h and v_new of the stretch's first chunk in this
+// window.
 template <int K, int WGS>
 static __device__ __forceinline__ struct keeps_states<K> keeps_states_of(
     const struct forward_params &x, const struct chunk_states &to, int z, int n, int v0,
@@ -411,10 +415,10 @@ static __device__ __forceinline__ struct keeps_states<K> keeps_states_of(
              x.a.HV * state, x.a.HV * rows, columns };
 }
 
-// As scan_kernel, and stores h and v_new of every chunk: 2 KV / C + 2V more bytes
-// written per token and head; up to 223 KiB of shared memory. Each warpgroup has three
-// more barriers per chunk: one before it overwrites staged tiles, and one after it has
-// staged h and v_new each.
+// Runs the scan of scan_kernel, and stores h and v_new of every chunk: 2 KV / C + 2V
+// more bytes written per token and head; up to 223 KiB of shared memory. Each warpgroup
+// has three more barriers per chunk: before it overwrites staged tiles, after it has
+// staged h, and after it has staged v_new.
 template <int K, int WGS, int kda, int blocks>
 static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_keeping_kernel(
     const __grid_constant__ struct forward_params x, const struct chunk_states to)
@@ -439,7 +443,8 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_keeping_kernel
     if (blocks > 1) cluster_sync();      // the other block may still write here
 }
 
-// Tensor maps of the caller's k and q. Returns 0 if the driver cannot encode them.
+// Encodes the tensor maps of the caller's k and q. Returns 0 if the driver cannot
+// encode them.
 static int make_raw_rows(const struct kcp_forward *a, struct raw_rows *rows)
 {
     rows->there = tensor_map_of_heads(&rows->k, a->k_raw, a->T, a->H, a->K, CHUNK)
@@ -447,8 +452,8 @@ static int make_raw_rows(const struct kcp_forward *a, struct raw_rows *rows)
     return rows->there;
 }
 
-// blocks = 2: the two halves of a head's columns are a cluster that shares its copies.
-// to: where states are stored, or NULL.
+// blocks = 2: the two halves of a head's columns form a cluster in which each copy
+// serves both blocks. to: where h and v_new are stored, or NULL.
 template <int K, int WGS, int kda, int blocks>
 static int launch_scan_blocks(const struct forward_params *x,
                               const struct chunk_states *to)
@@ -467,7 +472,8 @@ static int launch_scan_blocks(const struct forward_params *x,
                            blocks, x, rows);
 }
 
-// Blocks of 64 columns while there is one SM for each of them, else of 128.
+// Uses blocks of 64 columns while the GPU has an SM for each block, otherwise blocks of
+// 128 columns.
 template <int K, int kda>
 static int launch_scan(const struct forward_params *x, const struct chunk_states *to,
                        int processors)

@@ -10,10 +10,10 @@
 
 // A scan that feeds backward's finishing kernel stores two results per chunk: h, as
 // rounded to operand A of the first product, and v_new, as rounded to operand A of the
-// last one. Both are staged in tiles in shared memory and stored by TMA.
+// last product. Both are staged in tiles in shared memory and stored by TMA.
 
 // Stores operand A [64 v, 16 steps] transposed to tiles: a row of a tile is a column of
-// the operand, and each warp writes 16 of its 64 columns.
+// the operand. Each warp writes 16 of a row's 64 columns.
 template <int steps>
 static __device__ __forceinline__ void store_operand_transposed(
     unsigned char *to, const uint32_t (*a)[4])
@@ -50,16 +50,16 @@ static __device__ __forceinline__ void tma_store_state(
         tma_store_tile(to + (i * columns + column) * TILE_BYTES, from[i]);
 }
 
-// Waits until the previous chunk's tiles have been read by TMA, so that they may be
-// overwritten. All threads of the warpgroup.
+// Waits until TMA has read the previous chunk's tiles, so that they may be overwritten.
+// Called by all threads of the warpgroup.
 static __device__ __forceinline__ void staged_wait_read(void)
 {
     if (threadIdx.x % 128 == 0) tma_store_wait_read();
     warpgroup_sync();
 }
 
-// Makes staged tiles visible to TMA. All threads of the warpgroup; afterwards one
-// thread may store them.
+// Makes staged tiles visible to TMA, so that one thread may store them afterwards.
+// Called by all threads of the warpgroup.
 static __device__ __forceinline__ void staged_publish(void)
 {
     fence_proxy_async();
