@@ -9,8 +9,9 @@
 #include "cuda/tile/peer_flag.cuh"
 #include "core/window.h"
 
-// A hop: S arrives from rank `from` (-1: it is local), and op(M) S + h is stored to
-// rank `to` (-1: nowhere). first: only h is stored.
+// A hop of the chain on one rank. S is received from rank `from` (-1: S is local), and
+// op(M) S + h is stored to rank `to` (-1: nothing is sent). If `first` is set, only h
+// is stored.
 struct hop {
     int K, V, backward, first, from, to;
     const float *maps;
@@ -18,8 +19,8 @@ struct hop {
     struct kcp_window w;
 };
 
-// The counters of the piece that this block owns. Blocks do not synchronize: a head and
-// 16 columns can be in flight while others are still computed.
+// Returns a counter of the piece (a head and 16 columns) that this block owns. Blocks
+// do not synchronize: one piece can be in flight while another is computed.
 static __device__ __forceinline__ uint32_t *hop_count(const struct hop &x, int of,
                                                       enum kcp_window_count what,
                                                       int other)
@@ -35,7 +36,7 @@ static __device__ __forceinline__ float *hop_piece(const struct hop &x, int of,
     return kcp_window_piece(&x.w, of, from, b, place);
 }
 
-// Waits for piece number `taken` and returns its address; NULL: the exchange was
+// Waits for piece number `taken` and returns its address, or NULL if the exchange was
 // aborted.
 static __device__ __forceinline__ const float *hop_wait(const struct hop &x,
                                                         uint32_t taken)
@@ -48,7 +49,7 @@ static __device__ __forceinline__ const float *hop_wait(const struct hop &x,
     return here ? hop_piece(x, x.w.r, x.from, taken) : NULL;
 }
 
-// All threads have read the piece: rank `from` may overwrite it.
+// Reports that all threads have read the piece, so that rank `from` may overwrite it.
 static __device__ __forceinline__ void hop_taken(const struct hop &x, uint32_t taken)
 {
     __syncthreads();
@@ -57,8 +58,9 @@ static __device__ __forceinline__ void hop_taken(const struct hop &x, uint32_t t
     peer_flag_raise(hop_count(x, x.from, KCP_EMPTY, x.w.r), taken + 1);
 }
 
-// Where piece number `filled` is stored in the next rank's window, after the piece
-// before the last has been read there.
+// Waits until the next rank has read the piece that previously occupied the place of
+// piece number `filled`. Returns this place's address in the next rank's window, or
+// NULL if the exchange was aborted.
 static __device__ __forceinline__ float *hop_place(const struct hop &x, uint32_t filled)
 {
     __shared__ int free;
@@ -78,7 +80,8 @@ static __device__ __forceinline__ void hop_filled(const struct hop &x, uint32_t 
     peer_flag_raise(hop_count(x, x.to, KCP_FULL, x.w.r), filled + 1);
 }
 
-// n numbers of a row, 16 bytes at a time; ldcg, because another GPU wrote them.
+// Loads n numbers of a row, 16 bytes at a time. ldcg: bypass L1, because another GPU
+// wrote them.
 template <int n, int ldcg>
 static __device__ __forceinline__ void hop_load(float *x, const float *from)
 {
@@ -115,9 +118,10 @@ static __device__ __forceinline__ void hop_put(float *to, struct fold<K, COLS> &
 }
 
 // Bound: the link, 4 K V bytes per head, and the latency of a flag between GPUs. A
-// block has 16 columns of a head; a thread has a row of M and a part of its columns, as
-// in fold_once. M and h are loaded before the wait. Barriers: M and S have arrived; the
-// piece has been read; the sums are stored; the piece has been written.
+// block computes 16 columns of a head. A thread multiplies one row of M by some of
+// these columns, as in fold_once. M and h are loaded before the wait for S. The
+// barriers follow four events: M and S have arrived; the piece has been read; the sums
+// are stored; the piece has been written.
 template <int K>
 static __global__ __launch_bounds__(FOLD_THREADS) void hop_columns(const struct hop x)
 {
@@ -166,7 +170,8 @@ static __global__ __launch_bounds__(FOLD_THREADS) void hop_columns(const struct 
     hop_filled(x, filled);
 }
 
-// Any K up to 256 and any V: a thread per column, groups of rows one after another.
+// The hop for any K up to 256 and any V: one thread per column, groups of rows one
+// after another.
 static __global__ __launch_bounds__(FOLD_THREADS) void hop_plain(const struct hop x)
 {
     enum { COLS = KCP_PIECE_COLUMNS, ROWS = FOLD_THREADS / COLS };

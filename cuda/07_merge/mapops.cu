@@ -1,4 +1,4 @@
-// mapops.cu -- apply a map, compose two maps: used by all forms of the exchange.
+// mapops.cu -- applies a map, composes two maps; used by all forms of the exchange.
 // Book: chapter 07, "Code: kernels".  Checked by: tests/07_merge/checks.c.
 // Next: ../08_forward/v1_stages.cu.
 #include "cuda/tile/device.cuh"
@@ -9,7 +9,7 @@
 
 enum { COLS = 16, ROWS = 16 };
 
-// op(M) [i][p] of a map [K,V+K].
+// Returns op(M)[i][p] of a map [K,V+K].
 static __device__ __forceinline__ float M_of(const float *map, int K, int V,
                                              int backward, int i, int p)
 {
@@ -17,10 +17,10 @@ static __device__ __forceinline__ float M_of(const float *map, int K, int V,
                     : map[(int64_t)i * (V + K) + V + p];
 }
 
-// S_out = op(M) S_in + h, fp32. Bound: memory, 4 (K^2 + 2 K V) bytes per head for 2 K^2
-// flops per column, if enough columns share M through the cache. A block owns 16
-// columns of one head. S_in is copied to shared memory before S_out is written, so they
-// may be the same array; the barrier separates the two.
+// Computes S_out = op(M) S_in + h in fp32. Bound: memory, 4 (K^2 + 2 K V) bytes per
+// head for 2 K^2 flops per column, if enough columns share M through the cache. A block
+// owns 16 columns of one head. S_in and S_out may be the same array, because a barrier
+// separates the copy of S_in to shared memory from the first store to S_out.
 static __global__ void apply_map(int K, int V, const float *maps, int backward,
                                  int first, int v0, int Vb, const float *S_in,
                                  int ld_in, float *S_out, int ld_out)
@@ -44,8 +44,9 @@ static __global__ void apply_map(int K, int V, const float *maps, int backward,
     //< kernel-apply
 }
 
-// The usual sizes: rows of M and columns of S in shared memory. A step of this
-// chapter's tensor-core fold has a longer startup than this whole kernel.
+// Applies a map of K = 64 or 128: rows of M and columns of S are in shared memory. This
+// whole kernel is faster than the startup of one step of this chapter's tensor-core
+// fold.
 template <int K, int back>
 static int apply_once(int HV, int V, const void *map, int v0, int Vb, const void *S_in,
                       int ld_in, void *S_out, int ld_out, struct CUstream_st *stream)
@@ -60,9 +61,10 @@ static int apply_once(int HV, int V, const void *map, int v0, int Vb, const void
     return launched();
 }
 
-// The kernel depends on the whole state, not on the columns of one call: canonical
-// segments have the same bits in every form, and the pipeline calls this per block of
-// columns. The chain over windows also adds in the order of fold_once, see hop.cuh.
+// Selects the kernel by the shape of the whole state, not by the columns of one call.
+// Therefore canonical segments give the same bits in every form, although the pipeline
+// calls this function per block of columns. The chain over windows adds in the order of
+// fold_once too, see hop.cuh.
 static int apply(int HV, int K, int V, const void *map, int backward, int first, int v0,
                  int Vb, const void *S_in, int ld_in, void *S_out, int ld_out,
                  struct CUstream_st *stream)
@@ -80,9 +82,9 @@ static int apply(int HV, int K, int V, const void *map, int backward, int first,
     return launched();
 }
 
-// (b after a): h = op(M_b) h_a + h_b; M = M_b M_a, or M_a M_b backward. A block per row
-// i of one head, a thread per column; all threads read the same rows of the left
-// factor, and rows of the right one in order.
+// Composes map b after map a: h = op(M_b) h_a + h_b; M = M_b M_a, or M_a M_b backward.
+// One block per row i of one head, one thread per column. All threads read the same row
+// of the left factor and, in order, the rows of the right factor.
 static __global__ void compose_maps(int K, int V, const float *b_, const float *a_,
                                     int backward, int a_first, float *out_)
 {

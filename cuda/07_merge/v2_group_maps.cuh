@@ -3,22 +3,24 @@
 // Checked by: tests/07_merge/checks.c and every form of the exchange.
 // Next: v2_group_sm90.cu.
 //
-// X <- op(M) X + h on 64 columns of a head, K = 128: a block of one warpgroup, X^T in
-// registers as in warpgroup_scan.cuh. Both factors are fp32, each the sum of three bf16
-// pieces; of the nine products the six largest are computed, the smallest first; the
-// rest is below 2^-24. Bound: 6 x 2 K^2 64 flops per step, 1.75 us of an SM at its
-// peak, and close to it 64 KiB of M from memory; the next M is copied meanwhile.
+// Computes X <- op(M) X + h on 64 columns of a head, K = 128. A block is one warpgroup
+// with X^T in registers, as in warpgroup_scan.cuh. Both factors are fp32, each the sum
+// of three bf16 pieces. Of the nine products of pieces the six largest are computed,
+// the smallest first; the omitted three are below 2^-24. Bound: 6 x 2 K^2 64 flops per
+// step, 1.75 us of an SM at its peak, and close to this bound, 64 KiB of M from memory.
+// The next M is copied during a step.
 #ifndef KCP_07_V2_GROUP_MAPS_CUH
 #define KCP_07_V2_GROUP_MAPS_CUH
 
 #include "cuda/tile/warpgroup_scan.cuh"
 
 struct map_storage {
-    bf16 M[3][4 * SWIZZLE128_TILE]; // pieces: all rows, 64 columns and 64 more
+    bf16 M[3][4 * SWIZZLE128_TILE]; // per piece: all rows of columns 0-63, then 64-127
     float raw[DIM * DIM];           // each thread reads only what it copied
 };
 
-// Copies M (row stride VK) to raw, in the order in which this thread reads it.
+// Copies M (row stride VK) to raw; split_M reads each element in the thread that copied
+// it.
 static __device__ __forceinline__ void load_M(const float *M, int VK,
                                               struct map_storage *s)
 {
@@ -46,7 +48,7 @@ static __device__ __forceinline__ void split_M(struct map_storage *s)
     }
 }
 
-// X^T [64,128] <- X^T op(M)^T from M's pieces.
+// Computes X^T [64,128] <- X^T op(M)^T from M's pieces.
 template <int backward>
 static __device__ __forceinline__ void times_M(float (*X)[4],
                                                const struct map_storage *s)
@@ -77,16 +79,17 @@ static __device__ __forceinline__ void times_M(float (*X)[4],
     fence_operand<16>(X);
 }
 
-// The maps of a head that a block applies: map [1], [2], ..., `step` floats apart, each
-// with its h (V columns) left of its M; X has columns v to v+63 of h, or no h: NULL.
+// The maps of a head that a block applies: `count` maps, `step` floats apart. In each
+// map, h (V columns) is left of M. X has columns v to v+63 of h; `h` is NULL for an X
+// without h.
 struct map_sequence {
     const float *M, *h;
     int64_t step;
     int count, VK;
 };
 
-// X <- ... M_2 (M_1 X + h_1) + h_2 ... Barriers: all pieces are stored; all have been
-// read.
+// Computes X <- ... M_2 (M_1 X + h_1) + h_2 ... Two barriers per map: one after all
+// pieces are stored, one after they have been read.
 template <int backward>
 static __device__ __forceinline__ void apply_maps(struct map_sequence w, float (*X)[4],
                                                   struct map_storage *s)

@@ -5,10 +5,10 @@
 #include "v2_group_maps.cuh"
 #include "cuda/host/stages_v3.cuh"
 
-// v1 uses the FP32 units with a thread per column, and waits for memory at every row of
-// M. Here a block has 64 columns of one head, see v2_group_maps.cuh. Bound: 1.75 us per
-// step, one after another, and 64 KiB of M each, which V / 64 blocks share through the
-// cache.
+// v1 uses the FP32 units with one thread per column, and waits for memory at every row
+// of M. Here a block processes 64 columns of one head, see v2_group_maps.cuh. Bound:
+// 1.75 us per step, and steps are sequential; 64 KiB of M per step, which V / 64 blocks
+// share through the cache.
 template <int backward>
 static __global__ __launch_bounds__(128, 1) void merge(const struct kcp_merge a)
 {
@@ -28,8 +28,9 @@ static __global__ __launch_bounds__(128, 1) void merge(const struct kcp_merge a)
     store_state<DIM>((float *)a.S + (int64_t)n * DIM * a.V + v + warp, 1, a.V, X);
 }
 
-// One step for a whole map [h | M]: columns of h as in merge; columns of M have no h,
-// and backward, where M = M_a M_b, they are rows: M^T = M_b^T M_a^T.
+// Composes two maps by one step on a whole map [h | M]. Columns of h are processed as
+// in merge; columns of M have no h. Backward, M = M_a M_b, so a block processes rows of
+// M instead: M^T = M_b^T M_a^T.
 template <int backward>
 static __global__ __launch_bounds__(128, 1) void compose(int V, const float *b,
                                                          const float *a, float *out)
@@ -48,7 +49,7 @@ static __global__ __launch_bounds__(128, 1) void compose(int V, const float *b,
     store_state<DIM>(out + at, transposed ? VK : 1, transposed ? 1 : VK, X);
 }
 
-// Are the shapes supported? Rows of M must be aligned for 16-byte copies.
+// Returns whether the shape is supported. Rows of M must be aligned for 16-byte copies.
 static int takes(int K, int V, const void *map)
 {
     return K == DIM && V % 64 == 0 && is_aligned_16(map) && device_is_sm90();

@@ -1,4 +1,4 @@
-// program.cuh -- the whole forward: the taught stages, one after another on a stream.
+// program.cuh -- the whole forward: the kernels of the stages in sequence on a stream.
 // Book: chapter 08, "Code: kernels".  Checked by: tests/08_forward/checks.c.
 // Next: v1_stages.cu.
 #include "cuda/host/stage_args.cuh"
@@ -7,9 +7,9 @@
 #include "cuda/host/stages_v1.cuh"
 #include "cuda/host/split_sequence.cuh"
 
-// Bound: the sum of the stages' bounds; data between stages goes through global memory.
-// Nothing is allocated, and the host waits only for comm, so one rank's program can be
-// captured in a graph.
+// Bound: the sum of the stages' bounds, because data between stages goes through global
+// memory. Nothing is allocated, and the host waits only for comm, so one rank's program
+// can be captured in a graph.
 struct forward {
     struct kcp_forward a;                // the caller's, with ops filled in
     struct stages t;
@@ -20,8 +20,8 @@ struct forward {
     struct kcp_exchange e;
 };
 
-// Fills x with pointers into the saved block and the workspace; returns the bytes of
-// workspace.
+// Fills x with pointers into the saved block and the workspace. Returns the required
+// bytes of workspace.
 template <class X>
 static size_t place(struct forward *x, const struct kcp_forward *args,
                     const struct stages &t)
@@ -46,7 +46,7 @@ static size_t place(struct forward *x, const struct kcp_forward *args,
     s->beta = arena_named(r, "beta", TV, f);
     s->Aqk = arena_named(r, "Aqk", TV * a->C, sizeof(X));
     s->A = arena_named(r, "A", TV * a->C, sizeof(X));
-    place_recomputed<X>(r, call, s);     // g itself is not read
+    place_recomputed<X>(r, call, s);     // g is never read
     x->h_out = arena_take(r, a->NS * KV, f);
     x->states = arena_take(r, a->NS * KV, f);
     x->maps = arena_named(r, "maps", a->NS * (KV + KK), f);
@@ -64,7 +64,7 @@ static size_t place(struct forward *x, const struct kcp_forward *args,
     return r->used;
 }
 
-// Chapters 02 and 03.
+// Runs chapters 02 and 03.
 static int front(struct forward *x)
 {
     const struct kcp_call *call = (const struct kcp_call *)&x->a;
@@ -75,8 +75,8 @@ static int front(struct forward *x)
     return status ? status : x->t.wy(&wy);
 }
 
-// Chapters 05 and 07: states [s] becomes the first state of segment s; the first states
-// of its strips follow.
+// Runs chapters 05 and 07: states [s] becomes the first state of segment s, and the
+// first states of this segment's strips are computed from states [s].
 static int carry(struct forward *x)
 {
     const struct kcp_call *call = (const struct kcp_call *)&x->a;
@@ -96,13 +96,13 @@ static int carry(struct forward *x)
     return status;
 }
 
-// Are v_new and h saved for backward?
+// Returns whether v_new and h are saved for backward.
 static int keeps_all(const struct forward *x)
 {
     return x->a.saved && x->a.save == KCP_SAVE_ALL;
 }
 
-// Chapters 04 and 12: the output, the last states, and the block for backward.
+// Runs chapters 04 and 12: the output, the last states, and the block for backward.
 static int outputs(struct forward *x)
 {
     const struct kcp_call *call = (struct kcp_call *)&x->a;

@@ -4,8 +4,8 @@
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 
-// dAqk = scale tril(dO v_new^T), a thread per pair; dv_local = tril(Aqk)^T dO, a thread
-// per column. Bound: memory; chunks are independent.
+// Computes dAqk = scale tril(dO v_new^T), one thread per pair, and dv_local =
+// tril(Aqk)^T dO, one thread per column. Bound: memory; chunks are independent.
 template <class X>
 static __global__ void local_gradients(const struct kcp_chunk_backward a)
 {
@@ -32,8 +32,8 @@ static __global__ void local_gradients(const struct kcp_chunk_backward a)
         }
 }
 
-// One chunk of one column: dU = kg dS + dv_local, then dS <- Lambda dS + scale qg^T dO
-// - w^T dU. x [C] receives the column of dU.
+// Processes column v of one chunk: dU = kg dS + dv_local, then dS <- Lambda dS + scale
+// qg^T dO - w^T dU. x [C] receives the column of dU.
 template <class X>
 static __device__ void reverse_chunk(const struct kcp_chunk_backward &a,
                                      struct token_range z, int n, int v, float *dS,
@@ -59,8 +59,8 @@ static __device__ void reverse_chunk(const struct kcp_chunk_backward &a,
     //< kernel-reverse
 }
 
-// Bound: latency, one chunk after another. A block per stretch and head; thread v owns
-// column v of dS and needs no barrier.
+// Bound: latency, because chunks are sequential. One block per stretch and head; thread
+// v owns column v of dS, so no barrier is needed.
 template <class X>
 static __global__ void reverse(const struct kcp_chunk_backward a)
 {

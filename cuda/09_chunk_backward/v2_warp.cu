@@ -5,10 +5,10 @@
 #include "cuda/host/processors.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// Chapter 04's v2 from the last chunk to the first: dS^T stays in registers, and chunk
+// Chapter 04's v2 from the last chunk to the first. dS^T stays in registers, and chunk
 // c-1 is copied while chunk c is computed, with the same two barriers per chunk. Bound:
-// 6 C K V sequential flops per chunk; the local part, 4 C^2 V flops, is a separate
-// grid.
+// 6 C K V sequential flops per chunk; the chunk-local part, 4 C^2 V flops, runs in a
+// separate grid.
 template <int K, int VB>
 struct tiles {
     bf16 w[CHUNK][K + PAD], q[CHUNK][K + PAD], k[CHUNK][K + PAD];
@@ -33,8 +33,8 @@ static __device__ void load_chunk(const struct kcp_chunk_backward &a,
     cp_async_commit();
 }
 
-// dU = kg dS + dv_local, then dS <- Lambda dS + scale qg^T dO - w^T dU, on a warp's
-// columns v .. v+15.
+// Computes dU = kg dS + dv_local, then dS <- Lambda dS + scale qg^T dO - w^T dU, on a
+// warp's columns v .. v+15.
 template <int K, int VB>
 static __device__ void reverse_step(const struct kcp_chunk_backward &a,
                                     struct token_range z, int n, int v,
@@ -100,13 +100,14 @@ void reverse(const struct kcp_chunk_backward a)
     store_state<K>((float *)a.dh_in + state, 1, a.V, dS);
 }
 
-// The local part: 64 columns of V at a time pass through shared memory, 128 threads.
+// Shared memory of the chunk-local kernel, which processes 64 columns of V at a time
+// with 128 threads.
 struct locals {
     bf16 dO[CHUNK][64 + PAD], v_new[CHUNK][64 + PAD], Aqk[CHUNK][CHUNK + PAD];
 };
 
-// dv_local [64 rows j, 64] = tril(Aqk)^T dO: a warp has 16 rows j, sums over rows i >=
-// j.
+// Computes dv_local [64 rows j, 64] = tril(Aqk)^T dO. A warp computes 16 rows j as sums
+// over rows i >= j.
 static __device__ void inner(const struct locals &s, bf16 *to, int64_t ld, int len)
 {
     const int lane = threadIdx.x % 32, j0 = threadIdx.x / 32 * 16;
@@ -128,7 +129,7 @@ static __device__ void inner(const struct locals &s, bf16 *to, int64_t ld, int l
     }
 }
 
-// d [16 rows i, 64 columns j] += dO v_new^T; a warp has 16 rows.
+// Computes d [16 rows i, 64 columns j] += dO v_new^T; each warp has 16 rows.
 static __device__ void outer(const struct locals &s, float (*d)[4])
 {
     const int lane = threadIdx.x % 32, i0 = threadIdx.x / 32 * 16;
@@ -186,8 +187,8 @@ static int chunk_backward_v2_warp_launch(const struct kcp_chunk_backward *a)
     return launched();
 }
 
-// With few stretches and heads, 64 columns per block, so that more SMs have work. The
-// sums are the same.
+// Selects the block width. With few stretches and heads, a block has 64 columns instead
+// of 128, so that more SMs have work. The results are the same bit for bit.
 template <int K>
 static int widths(const struct kcp_chunk_backward *a)
 {

@@ -4,15 +4,17 @@
 #include "cuda/tile/warp_scan.cuh"
 
 // Bound: memory, 40 KiB read and 24 KiB written per chunk and head, 0.19 ms for case A.
-// v2 waits for each half of V separately and writes 16 bytes per row. Eight warps have
-// 16 rows and half of the columns each. Barriers: the tiles have arrived; they have
-// been read, and results replace them; the results are stored.
+// v2 waits for each half of V separately and writes 16 bytes per row. Here each of
+// eight warps computes 16 rows and half of the columns. The barriers follow three
+// events: the tiles have arrived; the tiles have been read, so results may replace
+// them; the results are stored.
 template <int V>
 struct locals {
     bf16 dO[CHUNK][V + PAD], v_new[CHUNK][V + PAD], Aqk[CHUNK][CHUNK + PAD];
 };
 
-// d [16 rows j0 .., V/2 columns v0 ..] = tril(Aqk)^T dO: rows i >= j.
+// Computes d [16 rows j0 .., V/2 columns v0 ..] = tril(Aqk)^T dO, summed over rows i >=
+// j.
 template <int V>
 static __device__ void inner(const struct locals<V> &s, int j0, int v0, float (*d)[4])
 {
@@ -29,7 +31,7 @@ static __device__ void inner(const struct locals<V> &s, int j0, int v0, float (*
     }
 }
 
-// d [16 rows i0 .., 32 columns j0 ..] = dO v_new^T; above the diagonal 0.
+// Computes d [16 rows i0 .., 32 columns j0 ..] = dO v_new^T, with 0 above the diagonal.
 template <int V>
 static __device__ void outer(const struct locals<V> &s, int i0, int j0, float (*d)[4])
 {

@@ -5,12 +5,12 @@
 #include "v3_rows_local.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// v2's step takes 7 us: eight warps read every tile of 16 KiB from shared memory, and
-// write dh and dU 32 bytes per row. Here two warpgroups of 64 columns each read the
-// tiles once and store whole rows. Bound: memory, 128 KiB per step for 96 of 132 SMs,
-// 2.9 us of their share; 6 C K V flops take 1 us of an SM. Chunk c-1 is copied during
-// step c. One barrier per step: the chunk has arrived, and all warps have read the
-// previous one.
+// A step of v2 takes 7 us, because each of eight warps reads every tile of 16 KiB from
+// shared memory and writes only 32 bytes per row of dh and dU. Here two warpgroups of
+// 64 columns each read the tiles once and store whole rows. Bound: memory, 128 KiB per
+// step, 2.9 us if 96 of 132 SMs share the bandwidth; 6 C K V flops take 1 us of an SM.
+// Chunk c-1 is copied during step c. One barrier per step, after the chunk has arrived
+// and all warps have read the previous one.
 enum { W, KG, QG, DO, DV, TENSORS };
 
 struct tiles {
@@ -33,8 +33,9 @@ static __device__ void load_chunk(const struct kcp_chunk_backward &a,
     cp_async_commit();
 }
 
-// dU = kg dS + dv_local in place of dv_local, then dS <- Lambda dS + scale qg^T dO -
-// w^T dU; the dS after the chunk and dU are stored while the tensor core works.
+// Computes dU = kg dS + dv_local in place of dv_local, then dS <- Lambda dS + scale
+// qg^T dO - w^T dU. dU and the dS after the chunk are stored while the tensor core
+// works.
 static __device__ __forceinline__ void reverse_step(const struct kcp_chunk_backward &a,
                                                     struct token_range z, int n, int c,
                                                     struct tiles *s, int at,

@@ -13,14 +13,14 @@
 
 enum { N = CblasNoTrans, T = CblasTrans };
 
-/* C <- x op(A) op(B) + y C */
+/* Computes C <- x op(A) op(B) + y C. */
 static void gemm(int ta, int tb, int m, int n, int k, double x, const double *A,
                  int lda, const double *B, int ldb, double y, double *C, int ldc)
 {
     cblas_dgemm(CblasRowMajor, ta, tb, m, n, k, x, A, lda, B, ldb, y, C, ldc);
 }
 
-/* One chunk of one value head: pointers to its first row, and rows' strides. */
+/* One chunk of one value head: pointers to its first row, and row strides. */
 struct cut {
     int rows, vo, wk, qk, tri, gate;      /* doubles from row to row */
     const double *q, *k, *w, *Aqk, *v_new, *G, *dO;
@@ -47,7 +47,8 @@ static struct cut at(const struct kcp_chunk_backward *a, int n, int64_t t, int r
     return x;
 }
 
-/* dAqk = scale tril(dO v_new^T), dv_local = tril(Aqk)^T dO: Aqk is 0 above already. */
+/* Computes dAqk = scale tril(dO v_new^T) and dv_local = Aqk^T dO; Aqk is 0 above its
+ * diagonal. */
 static void local_gradients(const struct kcp_chunk_backward *a, const struct cut *x)
 {
     gemm(N, T, x->rows, x->rows, a->V, a->scale, x->dO, x->vo, x->v_new, x->vo, 0,
@@ -59,7 +60,8 @@ static void local_gradients(const struct kcp_chunk_backward *a, const struct cut
          x->vo);
 }
 
-/* dU = kg dS + dv_local;  dS <- Lambda dS + scale qg^T dO - w^T dU.  row: [C,V] */
+/* Computes dU = kg dS + dv_local, then dS <- Lambda dS + scale qg^T dO - w^T dU; row
+ * [C,V] is scratch. */
 static void reverse(const struct kcp_chunk_backward *a, const struct cut *x, double *dS,
                     double *row)
 {

@@ -1,15 +1,15 @@
-// v1_column.cu -- dq dk dv dbeta dg: a block per chunk and query/key head.
+// v1_column.cu -- dq, dk, dv, dbeta, dg: one block per chunk and query/key head.
 // Book: chapter 10, "Code: kernels".  Checked by: tests/10_wy_backward/checks.c.
 // Next: ../11_merge_backward/v1_column.cu.
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 
-// Bound: reads through the cache; 5 C/2 exponentials per token, head and column. Thread
-// d owns column d of q, k, G and all their gradients, for the value heads of its group
-// one after another, so no sum crosses blocks. Sums over columns go through work,
-// [T,HV,V+2K] fp32: row (t, n) holds the terms of dbeta over v, then dw and later the
-// terms of dbeta over d, then GDN's dG. Barriers separate phases, because each reads
-// what other threads wrote before.
+// Bound: reads through the cache; 5 C/2 exponentials per token, head and column. A
+// block processes the value heads of a query/key head one after another. Thread d owns
+// column d of q, k, G and all their gradients, so no sum crosses blocks. Sums over
+// columns use the workspace, [T,HV,V+2K] fp32: row (t, n) holds the terms of dbeta over
+// v, then dw, which is later replaced by the terms of dbeta over d, then GDN's dG. A
+// barrier precedes each phase that reads what other threads wrote.
 
 template <class Args>
 static __device__ __forceinline__ float *sums(const Args &a, int64_t t, int n)
@@ -23,7 +23,7 @@ static __device__ __forceinline__ float beta_of(const Args &a, int64_t t, int n)
     return in<float>(a.beta, t, 1, 0, a.HV)[n];
 }
 
-// Dot product of two rows of length D.
+// Returns the dot product of two rows of length D.
 template <class X, class Y>
 static __device__ float dot(const X *x, const Y *y, int D)
 {
@@ -32,7 +32,7 @@ static __device__ float dot(const X *x, const Y *y, int D)
     return s;
 }
 
-// dw = -dU h^T, into work.
+// Computes dw = -dU h^T into the workspace.
 template <class X>
 static __device__ void state_products(const struct kcp_wy_backward &a,
                                       struct token_range z, int n, const X *h)
@@ -43,7 +43,7 @@ static __device__ void state_products(const struct kcp_wy_backward &a,
                 -dot(in<X>(a.dU, t, a.HV, n, a.V), h + d * a.V, a.V);
 }
 
-// dA = tril((dU v^T + dw k~^T) diag(beta), -1); a thread per pair.
+// Computes dA = tril((dU v^T + dw k~^T) diag(beta), -1), one thread per pair.
 template <class X>
 static __device__ void factors(const struct kcp_wy_backward &a, struct token_range z,
                                int n, float (*dA)[CMAX])
@@ -61,7 +61,8 @@ static __device__ void factors(const struct kcp_wy_backward &a, struct token_ran
     }
 }
 
-// Through A = (I + L)^-1:  X = dA A^T,  dL = -tril(A^T X, -1), which replaces dA.
+// Propagates through A = (I + L)^-1: X = dA A^T, then dL = -tril(A^T X, -1), which
+// replaces dA.
 template <class X>
 static __device__ void inverse(const struct kcp_wy_backward &a, struct token_range z,
                                int n, float (*dA)[CMAX], float (*AX)[CMAX])
@@ -83,7 +84,8 @@ static __device__ void inverse(const struct kcp_wy_backward &a, struct token_ran
     }
 }
 
-// dvb = A^T dU, dv = beta dvb, and the terms of dbeta over v; a thread per column.
+// Computes dvb = A^T dU, dv = beta dvb, and the terms of dbeta over v, one thread per
+// column.
 template <class X>
 static __device__ void values(const struct kcp_wy_backward &a, struct token_range z,
                               int n)
@@ -100,12 +102,13 @@ static __device__ void values(const struct kcp_wy_backward &a, struct token_rang
         }
 }
 
-// Accumulators of thread d, per row; dq and dk over the group's value heads.
+// Accumulators of thread d, one per row. dq and dk are summed over the group's value
+// heads.
 struct column { float dq[CMAX], dk[CMAX], dq2[CMAX], dk2[CMAX], dkt[CMAX]; };
 
-// dq2*_i = sum_{j<i} dAqk_ij k_j D_ij, dk2_i = sum_{j<i} dL_ij k_j D_ij, dkt*_j =
-// sum_{i>j} (dAqk_ij q_i + dL_ij beta_i k_i) D_ij: pair by pair, all exponents <= 0.
-// The starred sums omit i = j, which would cancel in dG.
+// Computes dq2*_i = sum_{j<i} dAqk_ij k_j D_ij, dk2_i = sum_{j<i} dL_ij k_j D_ij and
+// dkt*_j = sum_{i>j} (dAqk_ij q_i + dL_ij beta_i k_i) D_ij, pair by pair, with all
+// exponents <= 0. The starred sums omit i = j, because these terms would cancel in dG.
 template <class X>
 static __device__ void pairs(const struct kcp_wy_backward &a, struct token_range z,
                              int n, int d, const float (*dL)[CMAX], struct column *x)
@@ -129,8 +132,9 @@ static __device__ void pairs(const struct kcp_wy_backward &a, struct token_range
     //< kernel-starred
 }
 
-// Adds all paths of column d. dG goes to dg (KDA) or to work (GDN), not yet summed over
-// the rows; its last row adds exp2(G_last) sum_v h dS and all k dk_s*.
+// Adds all gradient paths of column d. dG, not yet summed over the rows, is stored in
+// dg (KDA) or in the workspace (GDN). dG of the last row also contains exp2(G_last)
+// sum_v h dS and the k dk_s* of all rows.
 template <class X>
 static __device__ void combine_paths(const struct kcp_wy_backward &a,
                                      struct token_range z, int n, int d, const X *h,
@@ -173,8 +177,8 @@ static __device__ void combine_paths(const struct kcp_wy_backward &a,
     }
 }
 
-// dbeta = sum_v dvb v + sum_d (dkgb k~ + dk2 k); GDN's dG = its sum over d, dg = the
-// sum of dG over rows t to last. A thread per row.
+// Computes dbeta = sum_v dvb v + sum_d (dkgb k~ + dk2 k). For GDN also sums dG over d,
+// and dg = the sum of dG over rows t to last. One thread per row.
 static __device__ void row_sums(const struct kcp_wy_backward &a, struct token_range z,
                                 int n, float *dG)
 {

@@ -5,14 +5,15 @@
 #include "v3_split_pairs.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// Bound: memory, at K = V = 128 4100 bytes per token and head in the first kernel, 0.75
-// ms for case A, and 3080 in the second, 0.56 ms. The second also has 55,000
-// instructions per chunk and head, 0.7 ms at one per cycle. Both have two blocks of
-// eight warps per SM, with 112 KiB and 128 registers per thread each. A barrier
+// Bound: memory. At K = V = 128 the first kernel moves 4100 bytes per token and head,
+// 0.75 ms for case A; the second moves 3080, 0.56 ms. The second also has 55,000
+// instructions per chunk and head, 0.7 ms at one per cycle. Both run two blocks of
+// eight warps per SM, with 112 KiB per block and 128 registers per thread. A barrier
 // precedes each phase that reads what other warps wrote.
 
-// Rows in descending order, so that dkt of a row is complete when it is used: dq, dk,
-// and the terms of dbeta and dg; adds the block's own sums to whole.
+// Computes dq, dk and the terms of dbeta and dg, and stores the sums over the thread's
+// block of rows in s.whole. Rows are processed in descending order, so that dkt of a
+// row is complete when it is used.
 template <int K, int heads>
 static __device__ __forceinline__ void combine_paths(const struct kcp_wy_backward &a,
                                                      const struct intermediates &b,
@@ -64,7 +65,7 @@ static __device__ __forceinline__ void combine_paths(const struct kcp_wy_backwar
         keep(s, i, x.d, k * dk2);
         if (i >= z.len) continue;
         float2 y = { dq2 + A * k, W + dkt + x.dkt[r] + beta * dk2 + A * q };
-        if (heads > 1) {                 // sum over the heads so far
+        if (heads > 1) {                 // add the sum of earlier heads
             float2 *sum = row_at(b.sums + first, i, 8 * ld);
             if (more) {
                 y.x += sum->x;
@@ -83,7 +84,8 @@ static __device__ __forceinline__ void combine_paths(const struct kcp_wy_backwar
     s.whole[3][x.B][x.d] = far[3];
 }
 
-// dg_t = exp2(G_last) sum_v h dS + sums of other row blocks + sums of the own block.
+// Computes dg_t = exp2(G_last) sum_v h dS + the sums of the other row blocks + the sums
+// of row t's block.
 template <int K>
 static __device__ __forceinline__ void gates(const struct kcp_wy_backward &a,
                                              struct token_range z, int n, int d0,
@@ -110,7 +112,7 @@ static __device__ __forceinline__ void gates(const struct kcp_wy_backward &a,
     if (a.KG == 1) reduce_rows(x.up, d0 == 0, s.of_gate[x.d / 32] + 16 * x.B);
 }
 
-// A block per chunk and query/key head, 64 columns of K at a time.
+// One block per chunk and query/key head; 64 columns of K at a time.
 template <int K, int heads>
 static __global__ __launch_bounds__(256, 2)
 void wy_pairs(const struct kcp_wy_backward a, const struct intermediates b)
@@ -161,8 +163,8 @@ void wy_pairs(const struct kcp_wy_backward a, const struct intermediates b)
     }
 }
 
-// The layout of the first kernel's results. dq and dk hold P and W until they are
-// computed, unless several value heads share them.
+// Lays out the first kernel's results in the workspace. P and W use the memory of dq
+// and dk until dq and dk are computed, unless several value heads share dq and dk.
 static size_t intermediates_layout(const struct kcp_wy_backward *a,
                                    struct intermediates *b)
 {

@@ -5,19 +5,19 @@
 
 // Off the diagonal, tile (I, J) of 16 rows and columns has the first row a of I as
 // anchor: D_ij = E_i F_j, E_i = exp2(G_i - G_a), F_j = exp2(G_a - G_j), both <= 1. A
-// thread owns 16 rows (block B) of a column d: it computes the factors, the tensor core
-// multiplies, and the thread applies the remaining factor. Tiles on the diagonal are
-// computed pair by pair in fp32 in registers. dg_t is the sum over pairs j < t <= i.
-// Off the diagonal those pairs are summed directly: by rows i >= t, by columns j < t,
-// and whole tiles (I, J) with J < B < I. No term is added and later subtracted, so
-// roundings need not match.
+// thread owns 16 rows (block B) of a column d. It computes the factors of its rows, the
+// tensor core multiplies the tiles, and the thread applies the remaining factor to the
+// products. Tiles on the diagonal are computed pair by pair in fp32 in registers. dg_t
+// is the sum over pairs j < t <= i. Off the diagonal those pairs are summed directly:
+// by rows i >= t, by columns j < t, and by whole tiles (I, J) with J < B < I. Since no
+// term is added and later subtracted, the roundings of two sums need not match.
 enum { COLS = 64, LX = COLS + PAD, TILES = 6, LT = 56 };
 
 struct pair_storage {
     float G[CHUNK][COLS];                // first, at offset 0
     bf16 k[CHUNK][COLS];
-    struct token_range z;                // kept here to save registers,
-    int end;                             // like the end of the value heads
+    struct token_range z;                // stored here to save registers
+    int end;                             // end of the value heads, too
     __align__(16) bf16 tri[2][48][LT];   // dAqk, dL: rows from 16, columns to 47
     float2 diagonal[CHUNK][16];          // dAqk_ij, dL_ij of the diagonal tiles
     bf16 raw[3][CHUNK][LX], q[CHUNK][LX];   // P, W, Q; then k (Q + dk2), in halves
@@ -33,7 +33,7 @@ static __device__ __forceinline__ int tile_of(int I, int J)
     return I * (I - 1) / 2 + J;
 }
 
-// Loads the chunk's dAqk, dL and beta; a thread has four columns of a row of the
+// Loads the chunk's dAqk, dL and beta. A thread loads four columns of a row of the
 // diagonal tiles.
 static __device__ void fetch_matrices(const struct kcp_wy_backward &a, const bf16 *dL_,
                                       struct token_range z, int n,
@@ -64,7 +64,8 @@ static __device__ void fetch_matrices(const struct kcp_wy_backward &a, const bf1
             ? in<float>(a.beta, z.t + threadIdx.x, 1, 0, a.HV)[n] : 0.0f;
 }
 
-// The terms of dbeta, k (Q + dk2), in place of P and W, which the same thread has used.
+// Stores x, the terms k (Q + dk2) of dbeta, in place of P and W, which the same thread
+// has already read.
 static __device__ __forceinline__ void keep(struct pair_storage &s, int i, int d,
                                             float x)
 {
@@ -92,7 +93,7 @@ static __device__ void fetch_raw(const struct kcp_wy_backward &a,
 }
 
 // Issues the copies of G and k of the next 64 columns while the current ones are
-// processed. Rows past the last repeat its G and have k = 0.
+// processed. In rows past the chunk's end, G repeats the last row and k is 0.
 static __device__ __forceinline__ void load_columns_async(
     const struct kcp_wy_backward &a, struct token_range z, int m, int n, int d0,
     struct pair_storage &s)
@@ -126,7 +127,7 @@ struct column {
     float up[16], down[16];              // sums of dG by rows, by columns
 };
 
-// Recomputes d and B, so that no register holds them across phases.
+// Recomputes d and B of the thread, so that no register holds them across phases.
 static __device__ __forceinline__ void column_of_thread(struct column &x)
 {
     const int i = opaque(threadIdx.x);
@@ -166,9 +167,9 @@ static __device__ __forceinline__ void make_factors(struct pair_storage &s,
         }
 }
 
-// Four warps sum by rows, sum_J dAqk (kF) and dL (kF), and store over the factors qE;
-// four sum by columns, dAqk^T (qE) + dL^T (beta kE) per tile, and store over the
-// factors kF.
+// Multiplies the tiles. Four warps sum by rows, sum_J dAqk (kF) and dL (kF), and store
+// the sums in place of the factors qE. The other four warps sum by columns, dAqk^T (qE)
+// + dL^T (beta kE) per tile, and store the sums in place of the factors kF.
 static __device__ __forceinline__ void products(struct pair_storage &s)
 {
     const int i = opaque(threadIdx.x);
@@ -207,8 +208,8 @@ static __device__ __forceinline__ void products(struct pair_storage &s)
     __syncthreads();
 }
 
-// Row i of the diagonal tile, pair by pair, j < i, exponents <= 0: dq2* and dk2 of the
-// row, and its terms of all dkt*_j.
+// Processes row i of the diagonal tile, pair by pair, j < i, exponents <= 0: computes
+// dq2* and dk2 of the row, and adds its terms to all dkt*_j.
 static __device__ __forceinline__ void row_pairs(const struct pair_storage &s, int i,
                                                  float q, float beta_k,
                                                  struct column &x, float &dq2,
@@ -228,8 +229,8 @@ static __device__ __forceinline__ void row_pairs(const struct pair_storage &s, i
     //< kernel-diagonal
 }
 
-// Sums of 16 rows over the warp's 32 columns by exchanging halves; lane l ends with row
-// l / 2. Adds to the sums of the previous columns.
+// Sums 16 rows over the warp's 32 columns by exchanging halves; lane l ends with the
+// sum of row l / 2. The sums of previous columns are added.
 template <int half>
 static __device__ __forceinline__ void reduce_halves(float (&x)[16])
 {

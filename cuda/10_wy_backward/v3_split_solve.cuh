@@ -1,4 +1,4 @@
-// v3_split_solve.cuh -- v3's first kernel: through the states and the inverse, to dL.
+// v3_split_solve.cuh -- v3's first kernel: from the states through the inverse to dL.
 // Book: chapter 10, "Two kernels".  Checked by: tests/10_wy_backward/checks.c.
 // Next: v3_split_pairs.cuh.
 #include "v3_split_storage.cuh"
@@ -21,7 +21,7 @@ static __device__ void load_chunk(const struct kcp_wy_backward &a, struct token_
         s.beta[i] = i < z.len ? in<float>(a.beta, z.t + i, 1, 0, a.HV)[n] : 0.0f;
 }
 
-// sum_v h dS of a warp's 16 columns, two lanes per column.
+// Computes sum_v h dS for a warp's 16 columns of K, two lanes per column.
 template <int V>
 static __device__ void dot_states(const bf16 *h, const bf16 *dS, float *to)
 {
@@ -40,7 +40,7 @@ static __device__ void dot_states(const bf16 *h, const bf16 *dS, float *to)
     if (lane % 2 == 0) to[lane / 2] = x;
 }
 
-// k and G of the elements from which a thread computes k~, eight at a time.
+// k and G of the elements of k~ that a thread computes, eight at a time.
 template <int K>
 struct keys { uint4 k[4]; float4 G[8]; };
 
@@ -65,7 +65,7 @@ static __device__ __forceinline__ void load_keys(const struct kcp_wy_backward &a
     }
 }
 
-// k~ = exp2(G) k.
+// Computes k~ = exp2(G) k.
 template <int K, int V>
 static __device__ __forceinline__ void decayed_keys(struct solve_storage<K, V> &s,
                                                     const struct keys<K> &x)
@@ -87,7 +87,8 @@ static __device__ __forceinline__ void decayed_keys(struct solve_storage<K, V> &
     }
 }
 
-// P and dw read h, W reads dS; their space is then reused.
+// Computes P and dw from h, then W from dS. The memory of h and dS is reused
+// afterwards.
 template <int K, int V>
 static __device__ void state_products(const struct kcp_wy_backward &a,
                                       const struct intermediates &b,
@@ -123,7 +124,7 @@ static __device__ void state_products(const struct kcp_wy_backward &a,
     store_slab(b.W + row * K + d0, a.HV * K, z.len, W);
 }
 
-// dA = tril((dU v^T + dw k~^T) diag(beta), -1).
+// Computes dA = tril((dU v^T + dw k~^T) diag(beta), -1).
 template <int K, int V>
 static __device__ void make_dA(struct solve_storage<K, V> &s)
 {
@@ -143,7 +144,7 @@ static __device__ void make_dA(struct solve_storage<K, V> &s)
     }
 }
 
-// X = dA A^T.
+// Computes X = dA A^T.
 template <int K, int V>
 static __device__ void make_X(struct solve_storage<K, V> &s)
 {
@@ -163,7 +164,7 @@ static __device__ void make_X(struct solve_storage<K, V> &s)
     }
 }
 
-// dL = -tril(A^T X, -1), to global memory.
+// Computes dL = -tril(A^T X, -1) and stores dL in global memory.
 template <int K, int V>
 static __device__ void make_dL(struct solve_storage<K, V> &s, bf16 *dL, int stride,
                                int len)
@@ -189,7 +190,7 @@ static __device__ void make_dL(struct solve_storage<K, V> &s, bf16 *dL, int stri
     }
 }
 
-// dvb = A^T dU, dv = beta dvb, and per row the sum of dvb v; Q = A^T dw.
+// Computes dvb = A^T dU, dv = beta dvb, the sum of dvb v per row, and Q = A^T dw.
 template <int K, int V>
 static __device__ void through_A(const struct kcp_wy_backward &a, bf16 *Q_,
                                  struct token_range z, int n,
@@ -219,8 +220,9 @@ static __device__ void through_A(const struct kcp_wy_backward &a, bf16 *Q_,
     store_slab(Q_ + d0, a.HV * K, z.len, Q);
 }
 
-// A block per chunk and value head, two blocks per SM. A warp owns 16 columns of all
-// [64,K] and [64,V]; a barrier precedes each phase that reads columns of other warps.
+// One block per chunk and value head, two blocks per SM. A warp owns 16 columns of
+// every [64,K] and [64,V] matrix; a barrier precedes each phase that reads columns of
+// other warps.
 template <int K, int V>
 static __global__ __launch_bounds__(2 * K, 2)
 void wy_solve(const struct kcp_wy_backward a, const struct intermediates b)

@@ -8,15 +8,15 @@
 enum { LC = CHUNK + PAD }; // a row of a [64,64] matrix
 
 // Results of the first kernel, without the factors of the gate: P = dO h^T, W = v_new
-// dS^T, Q = A^T dw [T,HV,K]; dL [T,HV,C]; h_dS = sum_v h dS [NC,HV,K]. sums [T,H,K]: dq
-// and dk summed over a group of heads.
+// dS^T, Q = A^T dw [T,HV,K]; dL [T,HV,C]; h_dS = sum_v h dS [NC,HV,K]. The field `sums`
+// [T,H,K] holds dq and dk summed over a group of heads.
 struct intermediates {
     bf16 *P, *W, *Q, *dL;
     float *h_dS;
     float2 *sums;
 };
 
-// After use dS is replaced by k~ and dA, h by dw and v, dO by v_new and X.
+// Memory is reused: k~ and dA replace dS, dw and v replace h, v_new and X replace dO.
 template <int K, int V>
 struct solve_storage {
     union {
@@ -39,8 +39,8 @@ struct solve_storage {
     float beta[CHUNK];
 };
 
-// Rows of a tensor, row stride `stride` elements, to shared memory [rows,width+PAD];
-// rows from len on become 0.
+// Copies rows of a tensor, row stride `stride` elements, to shared memory
+// [rows,width+PAD]. Rows from `len` on become 0.
 template <int rows, int width, int threads>
 static __device__ __forceinline__ void load_block(bf16 *to, const void *from,
                                                   int stride, int len)
@@ -56,7 +56,7 @@ static __device__ __forceinline__ void load_block(bf16 *to, const void *from,
     }
 }
 
-// A warp's [64,16] result as D tiles, [16 rows][8 columns][4].
+// A warp's [64,16] result in D fragments, [16 rows][8 columns][4].
 typedef float slab[4][2][4];
 
 static __device__ __forceinline__ int row_in(int t, int j)
@@ -68,7 +68,8 @@ static __device__ __forceinline__ int column_in(int c, int j)
     return 8 * c + threadIdx.x % 4 * 2 + j % 2;
 }
 
-// x and y += X H^T and Y H^T: X and Y [64,depth], H [16,depth], all rows depth + PAD.
+// Computes x += X H^T and y += Y H^T: X and Y [64,depth], H [16,depth], all row strides
+// depth + PAD.
 template <int depth, int two>
 static __device__ __forceinline__ void rows_by_rows(slab &x, slab &y, const bf16 *X,
                                                     const bf16 *Y, const bf16 *H)
@@ -90,7 +91,7 @@ static __device__ __forceinline__ void rows_by_rows(slab &x, slab &y, const bf16
     }
 }
 
-// d += A^T X, A [64,64] lower triangular, X 16 columns of [64,ld].
+// Computes d += A^T X, A [64,64] lower triangular, X 16 columns of [64,ld].
 static __device__ __forceinline__ void transposed_by_columns(slab &d, const bf16 *A,
                                                              const bf16 *X, int ld)
 {
@@ -108,8 +109,8 @@ static __device__ __forceinline__ void transposed_by_columns(slab &d, const bf16
     }
 }
 
-// Stores a slab to rows [64] of a tensor in bf16. Two lanes exchange halves so that
-// each has four columns, and the 16 columns of a row are one sector.
+// Stores a slab to rows [64] of a tensor in bf16. Two lanes exchange halves, so that
+// each stores four columns and the 16 columns of a row are one sector.
 static __device__ __forceinline__ void store_slab(bf16 *to, int stride, int len,
                                                   const slab &x)
 {
@@ -127,7 +128,8 @@ static __device__ __forceinline__ void store_slab(bf16 *to, int stride, int len,
     }
 }
 
-// The ten 16 x 16 tiles on and below the diagonal, distributed over the warps.
+// Returns the tile row of task 0 to 9: the ten 16 x 16 tiles on and below the diagonal,
+// which are divided among the warps.
 static __device__ __forceinline__ int tile_row(int task)
 {
     const int late = task < 6 ? 2 : 3;
@@ -135,7 +137,7 @@ static __device__ __forceinline__ int tile_row(int task)
     return task < 1 ? 0 : I;
 }
 
-// d += X Y^T, X and Y [16,depth].
+// Computes d += X Y^T, X and Y [16,depth].
 template <int depth>
 static __device__ __forceinline__ void tile_product(float (*d)[4], const bf16 *X,
                                                     const bf16 *Y)

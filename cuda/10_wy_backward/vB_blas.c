@@ -44,7 +44,7 @@ static double gate(const struct cut *x, int i, int d)
     return x->G[i * x->KG + (x->kda ? d : 0)];
 }
 
-/* dq1, dk_s, dw, then dkgb, dvb, dA and dL: nine products. */
+/* Computes dq1, dk_s, dw, then dkgb, dvb, dA and dL by nine products. */
 static void products(const struct cut *x)
 {
     const int K = x->K, V = x->V, C = x->C, n = x->rows;
@@ -74,8 +74,8 @@ static void products(const struct cut *x)
             x->dL[i * C + j] = 0;
 }
 
-/* KDA, rows i0 .. i1-1 against all j < i0, then against one another. P = exp2(G_i - a)
- * times q or beta k, Q = exp2(a - G_j) k; S gathers a product before its factor. */
+/* KDA: pairs of rows i0 .. i1-1 with all j < i0, then with one another. P = exp2(G_i -
+ * a) times q or beta k, Q = exp2(a - G_j) k; S holds a product before its factor. */
 static void block(const struct cut *x, int i0, int i1)
 {
     const int K = x->K, C = x->C, m = i1 - i0;
@@ -129,7 +129,8 @@ static void scalar(const struct cut *x)
     gemm(T, N, n, K, n, 1, x->Q, C, x->k, K, 1, x->dkt, K);
 }
 
-/* Row i of every output, dG [KG] of the row, and the row's share of dG_last in last. */
+/* Computes row i of every output and dG [KG] of the row; adds its part of dG_last to
+ * last. */
 static void row(const struct cut *x, const struct kcp_wy_backward *a, int i, int n,
                 int64_t t, double *dG, double *last)
 {

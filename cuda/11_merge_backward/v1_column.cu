@@ -4,12 +4,13 @@
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 
-// Chapter 09's reverse scan on the augmented gradient [dh_ext | N], from [dh_end | I]:
-// columns of N have no dv_local and no dO, so N = M^T at the end, stored transposed.
-// Bound: latency, one chunk after another; all sums in fp32.
+// Chapter 09's reverse scan on the augmented gradient [dh_ext | N], from [dh_end | I].
+// Columns of N have no dv_local and no dO, so N = M^T at the end; N is stored
+// transposed, as M. Bound: latency, because chunks are sequential; all sums are in
+// fp32.
 
-// One chunk of one column: x = kg y + dv_local, then y <- Lambda y + scale qg^T dO -
-// w^T x.
+// Processes one column of one chunk: x = kg y + dv_local, then y <- Lambda y + scale
+// qg^T dO - w^T x.
 template <class X>
 static __device__ void back_chunk(const struct kcp_merge_backward &a,
                                   struct token_range z, int n, int col, float *y,

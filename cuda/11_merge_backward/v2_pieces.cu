@@ -4,9 +4,10 @@
 #include "cuda/tile/warp_scan.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// Chapter 05's v2 from the last chunk to the first, on [dh_ext | N], N = M^T: fp32
-// columns of N enter each product in three exact bf16 pieces, those of dh_ext rounded.
-// 64 columns per block, four warps. Bound, copies and barriers as there.
+// Chapter 05's v2 from the last chunk to the first, on [dh_ext | N], N = M^T. In each
+// product fp32 columns of N are three exact bf16 pieces, columns of dh_ext are rounded
+// to bf16. 64 columns per block, four warps. Bound, copies and barriers as in chapter
+// 05.
 template <int K>
 struct tiles {
     bf16 w[CHUNK][K + PAD], k[CHUNK][K + PAD], q[CHUNK][K + PAD];
@@ -34,8 +35,8 @@ static __device__ void load_chunk(const struct kcp_merge_backward &a,
     cp_async_commit();
 }
 
-// x = kg y + dv_local, then y <- Lambda y + scale qg^T dO - w^T x; columns of N have no
-// dv_local and no dO.
+// Computes x = kg y + dv_local, then y <- Lambda y + scale qg^T dO - w^T x. Columns of
+// N have no dv_local and no dO.
 template <int K, int pieces>
 static __device__ void reverse_step(const struct tiles<K> *s, int v, float (*y)[4])
 {

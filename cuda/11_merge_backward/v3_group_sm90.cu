@@ -4,12 +4,12 @@
 #include "cuda/tile/warpgroup_scan.cuh"
 #include "cuda/host/stages_v3.cuh"
 
-// Chapter 05's v3 from the last chunk to the first, on [dh_ext | N], N = M^T: 64
-// columns of both in each of two warpgroups, N in two pieces. Bound: C K (6 V + 8 K)
-// flops per chunk, 14.7 MFLOP, 2 us of an SM at its peak; 80 KiB per chunk, read once,
-// which leaves space for two stages: a chunk is copied during the second half of the
-// previous one. With reuse_M there are no columns of N. Roles of the warpgroups and
-// barriers as in chapter 05.
+// Chapter 05's v3 from the last chunk to the first, on [dh_ext | N], N = M^T. Each of
+// two warpgroups owns 64 columns of dh_ext and 64 of N; N is split into two pieces.
+// Bound: C K (6 V + 8 K) flops per chunk, 14.7 MFLOP, 2 us of an SM at its peak; 80 KiB
+// per chunk, read once. Only two pipeline stages of this size fit in shared memory, so
+// a chunk is copied during the second half of the previous one. With reuse_M the
+// columns of N are omitted. Roles of the warpgroups and barriers as in chapter 05.
 enum { W, KG, QG, DO, DV, STAGES = 2, THREADS = 256 };
 typedef struct chunk_pipeline<5, STAGES> tiles;
 
@@ -28,7 +28,7 @@ static __device__ void load_chunk(const struct kcp_merge_backward &a,
     cp_async_swizzled_rows(to[DV], in<bf16>(a.dv_local, z.t, HV, n, DIM), ld, z.len);
 }
 
-// N <- Lambda N - w^T (kg N), on a warpgroup's 64 columns.
+// Computes N <- Lambda N - w^T (kg N) on a warpgroup's 64 columns.
 static __device__ __forceinline__ void retreat_N(const tiles *s, int at, int gdn,
                                                  float (*N)[4])
 {
@@ -38,7 +38,7 @@ static __device__ __forceinline__ void retreat_N(const tiles *s, int at, int gdn
     warpgroup_decay_minus(N, x, s->tile[at][W], s->decay[at]);
 }
 
-// x = kg y + dv_local, then y <- Lambda y + scale qg^T dO - w^T x.
+// Computes x = kg y + dv_local, then y <- Lambda y + scale qg^T dO - w^T x.
 static __device__ __forceinline__ void retreat_h(const tiles *s, int at, int gdn,
                                                  float (*y)[4])
 {
@@ -56,7 +56,7 @@ static __device__ __forceinline__ void retreat_h(const tiles *s, int at, int gdn
     warpgroup_add_rows(y, d, s->tile[at][QG]);
 }
 
-// All chunks of stretch z, the last one first.
+// Processes all chunks of stretch z, the last one first.
 static __device__ __forceinline__ void reverse_stretch(
     const struct kcp_merge_backward &a, int z, int n, int want, tiles *s, float (*N)[4],
     float (*y)[4])

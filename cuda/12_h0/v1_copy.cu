@@ -3,7 +3,7 @@
 // Next: ../14_conv/v1_row.cu.
 #include "cuda/tile/device.cuh"
 
-// Bound: memory, each state read and written once. States are fp32 for any storage
+// Bound: memory; each state is read and written once. States are fp32 for any storage
 // type.
 static int h0_v1_copy_run(void *args)
 {

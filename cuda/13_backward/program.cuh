@@ -1,17 +1,18 @@
-// program.cuh -- the whole backward: the taught stages, one after another on a stream.
+// program.cuh -- the whole backward: the kernels of the stages in sequence on a stream.
 // Book: chapter 13, "Code: kernels".  Checked by: tests/13_backward/checks.c.
 // Next: v1_stages.cu.
 #include "workspace.cuh"
 #include "cuda/host/refused.cuh"
 #include "cuda/host/profile_hooks.cuh"
 
-// Bound: the sum of the stages' bounds. As in 08, nothing is allocated, and the host
-// waits only for comm. The block's mode and reuse_M must be this call's; if the block
-// is not what this call expects, every gradient becomes NaN.
+// Bound: the sum of the stages' bounds. As in chapter 08, nothing is allocated, and the
+// host waits only for comm. The saved block must match this call, including its mode
+// and reuse_M; otherwise every gradient becomes NaN.
 
-// Recomputes chapters 02 and 03: the arrays that KCP_SAVE_ALL would have saved. q, k
-// and beta are in the block, except q and k with KCP_SAVE_LIGHT; beta is never
-// recomputed then. If 03 recomputes Aqk and A, they are discarded.
+// Recomputes the arrays of chapters 02 and 03 that KCP_SAVE_ALL would have saved. A
+// block with results per token contains beta, and q and k unless the mode is
+// KCP_SAVE_LIGHT, so these are not recomputed. If chapter 03's kernel then recomputes
+// Aqk and A, they are discarded.
 static int front_recompute(struct backward *x)
 {
     const struct kcp_call *call = (const struct kcp_call *)&x->a;
@@ -34,8 +35,8 @@ static int front_recompute(struct backward *x)
     return status ? status : x->t.wy(&wy);
 }
 
-// Chapters 12 and 05: the first states of segments were saved, or are h0; those of
-// strips follow from recomputed maps.
+// Computes the first states. Those of segments were saved or are h0 (chapter 12); those
+// of strips follow from recomputed maps (chapter 05).
 static int starts_recompute(struct backward *x, const struct split *f)
 {
     const struct kcp_call *call = (struct kcp_call *)&x->a;
@@ -53,7 +54,8 @@ static int starts_recompute(struct backward *x, const struct split *f)
     return status ? status : start_strips(call, f, 0, x->h_start);
 }
 
-// Recomputes what KCP_SAVE_ALL would have saved: the above, then chapter 04.
+// Recomputes what KCP_SAVE_ALL would have saved: chapters 02 and 03, the first states,
+// then chapter 04.
 static int recompute(struct backward *x)
 {
     struct split f = x->p;
@@ -69,7 +71,8 @@ static int recompute(struct backward *x)
     return status ? status : x->t.chunk(&chunk);
 }
 
-// Chapter 09: part KCP_LOCAL before the exchange, part KCP_REVERSE after it, on strips.
+// Runs chapter 09: part KCP_LOCAL before the exchange, part KCP_REVERSE on strips after
+// the exchange.
 static int chunks(struct backward *x, int part)
 {
     const struct kcp_call *call = (const struct kcp_call *)&x->a;
@@ -81,9 +84,10 @@ static int chunks(struct backward *x, int part)
     return status;
 }
 
-// Chapters 11 and 07: states [s] becomes the gradient of the state after segment s;
-// those of its strips follow. With reuse_M, M is forward's; M of strips was not saved
-// and is recomputed.
+// Runs chapters 11 and 07: states [s] becomes the gradient of the state after segment
+// s, and those of its strips are computed from states [s]. With reuse_M, M of a segment
+// is copied from forward's maps. M of strips was not saved, so with strips M is
+// recomputed.
 static int carry(struct backward *x)
 {
     const struct kcp_backward *a = &x->a;
@@ -109,7 +113,8 @@ static int carry(struct backward *x)
     return status;
 }
 
-// Chapters 10 and 02: gradients of the raw inputs and, per segment, of the parameters.
+// Runs chapters 10 and 02: gradients of the raw inputs and, per segment, of the
+// parameters.
 static int down(struct backward *x)
 {
     const struct kcp_call *call = (const struct kcp_call *)&x->a;
@@ -127,8 +132,8 @@ static int down(struct backward *x)
     return status ? status : x->t.gate(&gate);
 }
 
-// dh0 of the sequences that start on this rank; dA_log and ddt_bias summed over the
-// ranks.
+// Computes dh0 of the sequences that start on this rank, and dA_log and ddt_bias summed
+// over the ranks.
 static int last(struct backward *x)
 {
     const struct kcp_backward *a = &x->a;

@@ -5,16 +5,17 @@
 #include "checked.h"
 #include "ref.h"
 
-// The tensor-core kernels access 16 bytes at once. Arrays of the caller with other
-// alignment are copied from or to the workspace. Index tables may have any alignment.
+// The tensor-core kernels access 16 bytes at once. An array of the caller with another
+// alignment is copied to the workspace before the call, an output also back after it.
+// Index tables may have any alignment.
 struct realigned {
     int count;
     struct { void *theirs, *ours; size_t bytes; int out; } at[24];
     size_t used;                         // bytes of work
 };
 
-// Replaces a's unaligned arrays by places in its workspace, and its workspace by the
-// rest.
+// Replaces each unaligned array of a by memory at the start of its workspace, and the
+// workspace by the remaining memory.
 static inline struct realigned realign(struct kcp_backward *a)
 {
     const struct kcp_stage *stage = kcp_stage_find("13_backward");
@@ -37,8 +38,9 @@ static inline struct realigned realign(struct kcp_backward *a)
     return x;
 }
 
-// Copies the arrays to (out: from) the aligned places. Outputs are copied in too,
-// because rows that this rank does not own must keep their values.
+// Copies the caller's arrays to their aligned replacements or, if `out` is set, the
+// outputs back. Outputs are also copied in, because rows that this rank does not own
+// must keep their values.
 static inline void copy_realigned(const struct realigned *x, int out,
                                   struct CUstream_st *stream)
 {

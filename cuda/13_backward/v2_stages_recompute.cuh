@@ -3,19 +3,21 @@
 // Next: v2_stages.cu.
 #include "v2_stages_recompute_rows.cuh"
 
-// G, u, w, and for KDA kg and qg: chapters 02 and 03 without the pairs and the inverse,
-// because q, k, beta and A are in the block. [w | u] = A [beta k~ | beta v] is one
+// Computes G, u, w, and for KDA kg and qg: chapters 02 and 03 without the pairs and the
+// inverse, because q, k, beta and A are in the block. [w | u] = A [beta k~ | beta v] is
+// one product.
 // product.
 //
-// Bound: memory. Per token and head reads q, k, v, g (8 K) and A (2 C), and writes G (4
-// K), u, w, kg, qg (8 K): 2690 bytes at K = V = 128, 0.49 ms for case A; the kernels of
-// 02 and 03 take 1.8. A block issues all its reads at once, g to registers and the rest
-// to shared memory; three blocks per SM overlap their phases. A thread has K/16 tokens
-// of four channels. Barriers: copies and partial sums have arrived; X is stored; X has
-// been read; [w | u] is stored.
+// Bound: memory. Per token and head the kernel reads q, k, v, g (8 K bytes) and A (2
+// C), and writes G (4 K) and u, w, kg, qg (8 K): 2690 bytes at K = V = 128, 0.49 ms for
+// case A; the kernels of 02 and 03 take 1.8 ms. A block issues all its reads at once, g
+// to registers and the rest to shared memory; three blocks per SM overlap their phases.
+// A thread processes K/16 tokens of four channels. The barriers follow four events:
+// copies and partial sums have arrived; X is stored; X has been read; [w | u] is
+// stored.
 
-// X <- A X, A lower triangular: a warp has 16 rows and half of the columns, a fourth of
-// these at a time.
+// Computes X <- A X, A lower triangular. A warp computes 16 rows and half of the
+// columns, a quarter of that half at a time.
 template <int K, int V>
 static __device__ void times_A(struct recompute_storage<K, V> &s)
 {
@@ -52,7 +54,7 @@ static __device__ void times_A(struct recompute_storage<K, V> &s)
     }
 }
 
-// Loads the rows of A and q, and [k | v] into X; zeros past the chunk's end.
+// Loads the rows of A and q, and [k | v] into X. Rows past the chunk's end become 0.
 template <int K, int V>
 static __device__ void load_rows(const struct kcp_wy &a, struct token_range z, int n,
                                  struct recompute_storage<K, V> &s)
@@ -115,7 +117,8 @@ static int launch_recompute(const struct kcp_gate *f, const struct kcp_wy *a)
     return launched();
 }
 
-// KCP_NA: the caller runs chapters 02 and 03 instead.
+// Returns KCP_NA for unsupported shapes; the caller then runs chapters 02 and 03
+// instead.
 static int v2_recompute(const struct kcp_gate *f, const struct kcp_wy *a)
 {
     const void *p[] = { f->g_raw, f->dt_bias, a->q, a->k, a->v, a->G, a->A, a->u, a->w,

@@ -5,9 +5,9 @@
 #include "program.cuh"
 #include "realigned.cuh"
 
-// For calls that chapter 18's kernels do not support: other sizes, and arrays without
-// 16-byte alignment. Only states and maps of the block are used; chapters 02 and 03 are
-// recomputed.
+// Backward for calls that chapter 18's kernels do not support: other sizes, or arrays
+// without 16-byte alignment. Of the block only states and maps are used; chapters 02
+// and 03 are recomputed.
 static int run(void *args)
 {
     struct kcp_backward a = *(const struct kcp_backward *)args;

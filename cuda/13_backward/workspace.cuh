@@ -22,21 +22,21 @@ struct backward {
     struct kcp_exchange e;
 };
 
-// Does the block contain the results of chapters 02 and 03 per token? Otherwise it
-// contains chunk factors.
+// Returns whether the block contains the results of chapters 02 and 03 per token.
+// Otherwise the block contains chunk factors.
 static inline int front_was_kept(const struct backward *x)
 {
     return x->t.path->format == KCP_FORMAT_FACTORS;
 }
 
-// Does the block also contain states and v_new per token, so that nothing is
-// recomputed?
+// Returns whether the block also contains states and v_new per token, so that nothing
+// is recomputed.
 static inline int all_was_kept(const struct backward *x)
 {
     return front_was_kept(x) && x->a.save == KCP_SAVE_ALL;
 }
 
-// Arrays of chapters 02 and 03 to be recomputed.
+// Assigns memory to the arrays of chapters 02 and 03 that will be recomputed.
 template <class X>
 static void place_front(struct backward *x)
 {
@@ -53,7 +53,7 @@ static void place_front(struct backward *x)
     s->A = arena_take(r, TV * a->C, sizeof(X));
 }
 
-// Forward's arrays: saved, or recomputed.
+// Assigns forward's arrays: in the block if saved, otherwise in the workspace.
 template <class X>
 static void place_forward(struct backward *x)
 {
@@ -61,7 +61,7 @@ static void place_forward(struct backward *x)
     struct arena *r = &x->r;
     struct pass_arrays *s = &x->s;
     const int64_t rows = a->save == KCP_SAVE_LIGHT ? a->T * a->H : 0;
-    if (front_was_kept(x)) {             // KCP_SAVE_LIGHT: without q and k
+    if (front_was_kept(x)) {             // SAVE_LIGHT: no q, k in the block
         s->q = arena_named(r, "q", rows * a->K, sizeof(X));
         s->k = arena_named(r, "k", rows * a->K, sizeof(X));
         s->rstd_q = arena_take(r, rows, sizeof(float));
@@ -77,7 +77,7 @@ static void place_forward(struct backward *x)
     x->h_start = arena_take(r, (int64_t)a->NS * a->HV * a->K * a->V, sizeof(float));
 }
 
-// Backward's arrays. The sums for the parameters have padded rows.
+// Assigns backward's arrays. The sums for the parameters have a padded number of rows.
 template <class X>
 static void place_backward(struct backward *x)
 {
