@@ -49,7 +49,7 @@ def results():
 
 
 class Digests:
-    """What digest.py prints: the digest of each variant, of paths and of the exchange."""
+    """The output of digest.py: the digests of variants, paths and the exchange."""
     def __init__(self, rows):
         self.rows = {(r["stage"], r["variant"]): r for r in rows}
 
@@ -62,7 +62,8 @@ class Digests:
         return cls(list(csv.DictReader(run.stdout.splitlines(), delimiter="\t")))
 
     def state(self, key, digest, compiler):
-        """fresh: of the present code; stale: of other code; or not comparable."""
+        """Returns fresh (the digest is that of the present code), stale (another
+        digest), or not comparable (another compiler)."""
         now = self.rows.get(key)
         if not now or now["digest"] == "-" or now["nvcc"] != compiler:
             return "not comparable"
@@ -90,7 +91,7 @@ class Digests:
 # ---- the output of kcp-check: the name of a stage, then its variants
 
 def verdicts(path):
-    """(stage, words of a line, line) for each line about a variant or a path."""
+    """Yields (stage, words of a line, line) for each line about a variant or a path."""
     stage = ""
     for line in read_lines(path) if os.path.exists(path) else []:
         if re.fullmatch(r"\d\d_[a-z0-9_]+", line):
@@ -100,7 +101,7 @@ def verdicts(path):
 
 
 def passed(folder):
-    """What was judged ok: (stage, variant, path)."""
+    """Returns the set of (stage, variant, path) that the judge accepted."""
     ok = set()
     for stage, word, _ in verdicts(folder + "/judge.txt"):
         if word[0] == "ok" and len(word) > 3:
@@ -213,19 +214,22 @@ def add(folder, name, commit):
     print("%s: %d rows, %d new" % (to, len(rows), len(new)))
 
 
-# ---- what is recorded of the present code
+# ---- which records are of the present code
 
 STATES = ("stale", "not comparable", "fresh")
 RANKS = ("07", "08", "11", "13", "14", "15", "16")       # stages that communicate
 
 
 def over_ranks(digests, row):
-    """The state of a row over ranks as to the exchange's code."""
+    """Returns the state of a row over ranks: was it measured with the present code of
+    the exchange?"""
     return digests.state(("comm", "-"), row["comm"], row["cc"])
 
 
 def recorded(digests):
-    """The best state of (what, stage, variant), and of ("run", what) over NCCL."""
+    """Returns a dictionary: (what, stage, variant) -> the best state in any record,
+    where `what` is timed, repeated, over NCCL, or a sanitizer; ("run", stage, what) ->
+    the same for the runs over NCCL that check_gpus.sh records."""
     best = {}
     for r in (r for path in results() for r in read_tsv(path)):
         kind, path = r["kind"], r.get("path") or ""

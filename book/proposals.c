@@ -1,10 +1,10 @@
-/* proposals.c -- the error of some approximations that the sources propose, measured.
+/* proposals.c -- measures the error of approximations that other papers propose.
  *
  * Book: chapter 20, which shows the output.  Checked by: make book.
  * Next: book/trained.c, the same for a trained model's keys.
  *
- * Tokens are drawn as chapter 05's figure draws them: random unit keys, gates of a
- * given mean, beta = sigmoid(N(b,1)); K = V = 64. Keys may be alike: of cosine c. */
+ * Tokens are drawn as in the figure of chapter 05: random unit keys, gates with a given
+ * mean, beta = sigmoid(N(b,1)); K = V = 64. Alike keys have the pairwise cosine c. */
 #include "maps.h"
 #include "base/random.h"
 
@@ -51,8 +51,8 @@ static struct token draw(const struct regime *g)
     return x;
 }
 
-/* Computes the map of `tokens` tokens, and D, the product of their decays. Leaves out
- * writes with beta < least; returns their number. */
+/* Computes the map of `tokens` tokens, and D, the product of their decays. Tokens with
+ * beta < least write nothing. Returns the number of these tokens. */
 static int stretch(const struct regime *g, int tokens, double least, double X[K][W],
                    double D[K])
 {
@@ -72,7 +72,7 @@ static int stretch(const struct regime *g, int tokens, double least, double X[K]
 }
 
 /* ---- the rank of M, to 1 % of |M| */
-/* Prints a row; returns the rank of M - D (M - I without decay). */
+/* Prints a row of the table; returns the rank of M - D (of M - I without decay). */
 static int ranks_of(const struct regime *g, int tokens)
 {
     static double X[K][W], A[K][K], S[K][K], D[K];
@@ -172,7 +172,7 @@ static void exchanged(void)
     printf("@20/rank_state %.1f\n", said);
 }
 
-/* ---- the last rank's first state from its nearest ranks only */
+/* ---- the state that enters the last rank, from the maps of the nearest ranks only */
 static void fold(double X[RANKS][K][W], int from, double S[K][V])
 {
     static double M[K][K];
@@ -204,7 +204,7 @@ static void truncated(void)
     }
 }
 
-/* ---- writes with a small beta left out */
+/* ---- the error of the state if tokens with a small beta write nothing */
 static void state_of(double X[K][W], double S[K][V])
 {
     for (int r = 0; r < K; r++)

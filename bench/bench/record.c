@@ -1,12 +1,14 @@
 /* record.c -- the rows of --tsv.
  *
  * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: bench/records.py.
- * The first line names the columns; an empty cell does not apply.
+ * The first line names the columns. A cell is empty if its column does not apply to the
+ * row.
  */
 #include "judged.h"
 #include <stdarg.h>
 
-/* A line of a table: its cells, or the names of its columns. */
+/* One line of the table. With has_names put() writes the column's name, not the
+ * value. */
 struct line { FILE *to; int has_names, n; };
 
 static void put(struct line *x, const char *name, const char *format, ...)
@@ -34,7 +36,7 @@ static const char *walk_word(const struct kcp_call *c)
     return c->walk == KCP_BLELLOCH ? "scan" : "";
 }
 
-/* Two runs can be compared if these are equal. */
+/* Writes the cells that define the case: runs with equal cells can be compared. */
 static void case_cells(struct line *to, const struct bench *b)
 {
     const struct kcp_call *c = &b->call;
@@ -56,7 +58,7 @@ static void case_cells(struct line *to, const struct bench *b)
     put(to, "lengths", "%s", b->lengths ? b->lengths : "");
 }
 
-/* Rates of the machine, measured in the same run. */
+/* Writes the rates of the machine, measured in the same run. */
 static void control_cells(struct line *to, const struct bench *b)
 {
     put(to, "copy", "%.4g", b->copy);
@@ -70,14 +72,15 @@ static const char *form_word(const struct runner *x, const struct kcp_call *c)
     return x->form ? x->form : kcp_form_names[c->form];
 }
 
-/* Stage, variant and pass; of layers on ranks also the form and the parts of heads. */
+/* Writes the cells that name a row: stage, variant and pass; for layers on ranks also
+ * the form of the exchange and field `head_parts`. */
 static void name_cells(struct line *to, const struct runner *x,
                        const struct kcp_stage *st, const struct kcp_variant *v,
                        const struct kcp_call *c)
 {
     put(to, "stage", "%s", st->name);
     put(to, "variant", "%s", v->name);
-    put(to, "path", "");                  /* until a variant says which it took */
+    put(to, "path", "");                  /* not known here */
     put(to, "form", "%s", x->b->ranks ? form_word(x, c) : "");
     put(to, "head_parts", x->b->ranks ? "%d" : "", x->head_parts);
     put(to, "pass", "%d", c->pass);

@@ -20,7 +20,7 @@ static const char *name_of(const struct text *x, int n)
     return x->name[n] + (len > 24 ? len - 24 : 0);
 }
 
-/* The part of a sequence that a segment is. */
+/* Returns which part of its sequence a segment has. */
 static const char *how_much(const struct kcp_segment *g)
 {
     if (g->first && g->last)
@@ -59,7 +59,7 @@ void print_plan(const struct finding *f)
            (int)x->T, f->R, f->R > 1 ? "s" : "");
     printf("     H %d, HV %d, K %d, V %d, chunk %d, double\n", HEADS,
            VALUE_HEADS, KEY, VALUE, CHUNK);
-    printf("\nPlan  (one line per sequence; a digit is the rank of these tokens)\n");
+    printf("\nPlan  (one line per sequence; each digit or letter is a rank)\n");
     for (int n = 0; n < x->N; n++) {
         printf("  %-24s ", name_of(x, n));
         for (int i = 0; i < RIBBON; i++) {
@@ -138,7 +138,7 @@ void print_forms(const struct finding *f)
 
 void print_errors(const struct finding *f)
 {
-    printf("\nErrors  (relative RMS, the worst rank and head, compared with ..)\n"
+    printf("\nErrors  (relative RMS of the worst rank and head, against ..)\n"
            "  %-12s %9s %10s   %-12s %9s %10s\n", "", "one rank", "recurrence", "",
            "one rank", "recurrence");
     for (int i = 0; i < CHECKED / 2; i++)

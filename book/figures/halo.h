@@ -1,7 +1,7 @@
 /* halo.h -- ranks of 5, 1, 0, 1 and 5 tokens, and the rows that a rank needs of others.
  *
  * Book: chapter 14.  Included by halo.c and halo_back.c.
- * A needed row stands under the token that it is of, so no arrow is needed. */
+ * Each needed row is drawn below its token, so the figure needs no arrows. */
 #ifndef BOOK_HALO_H
 #define BOOK_HALO_H
 
@@ -10,7 +10,8 @@
 enum { RANKS = 5, W = 4 };
 static const int cuts[RANKS + 1] = { 0, 5, 6, 6, 7, 12 };
 
-/* Ranks stand apart; an empty one keeps a place. */
+/* Returns x of token t on rank r. There are gaps between ranks, also for an empty
+ * rank. */
 static double halo_x(int r, int t) { return 120 + 36 * t + 40 * r; }
 
 static int holder(int t)
@@ -28,7 +29,7 @@ static void token(int t, double y, const char *wash)
     svg_text(halo_x(holder(t), t) + 16, y + 17, "middle", "mono", "%d", t);
 }
 
-/* All tokens, each with the rank that holds it. */
+/* Draws all tokens, grouped by rank. */
 static void halo_tokens(const char *wash)
 {
     svg_text(4, 63, "start", "", "who holds it");
@@ -41,7 +42,8 @@ static void halo_tokens(const char *wash)
     }
 }
 
-/* What rank r needs, W - 1 tokens from first on; line 0, 1, 2 below the tokens. */
+/* Draws the W - 1 tokens from `first` on that rank r needs, in line 0, 1 or 2 below the
+ * tokens. */
 static void halo_needs(int r, int first, const char *what, int line)
 {
     static const char *const washes[] = { "b", "c", "a" };

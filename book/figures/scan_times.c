@@ -1,9 +1,9 @@
 /* scan_times.c -- chapter 15: the scan and the chunks against the walk, as recorded.
  *
  * Book: chapter 15.  Checked by: make book-lint.  Next: book/figures/tree.c.
- * build/book/results/15-forms.tsv is made of the record with the chapter's table. A row
- * is K, heads, T, the pass (1: backward), and milliseconds of walk, scan and chunks; 0
- * where none was timed. */
+ * book/tables.py writes the input build/book/results/15-forms.tsv from the record. A
+ * row has K, heads, T, the pass (1: backward), and the milliseconds of walk, scan and
+ * chunks (0: not timed). */
 #include "svg.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* timelines.c -- the figure of chapter 07: four forms of the exchange, four ranks.
  *
  * Book: chapter 07.  Checked by: make book-lint.  Next: book/figures/plan.c.
- * To scale, with times measured on four H200s, which book/data/exchange.tsv lists. */
+ * To scale. Times were measured on four H200s (book/data/exchange.tsv). */
 #include "svg.h"
 
 #include <stdlib.h>
@@ -9,8 +9,9 @@
 
 enum { R = 4, BLOCKS = 4, ARROWS = 64 };
 
-/* Microseconds: a message with a state, a map or a block of a state; the all-gather;
- * apply a map, compose two; the pass of the maps and the main pass. */
+/* Microseconds of: a message with a state, with a map, with a block of a state; the
+ * all-gather; applying a map; composing two maps; `sum`, the pass that computes the
+ * maps; `rest`, the main pass. */
 static double state_us, map_us, block_us, gather_us, apply_us, compose_us, sum, rest;
 
 static double x(double t) { return 92 + (t - sum + 60) * 1.62; }
@@ -69,12 +70,13 @@ static void gather(double y0)
     }
 }
 
-/* One block is the plain chain; the columns of S go on independently. */
+/* Draws the chain with the columns of S in `blocks` messages. One block is the plain
+ * chain. Blocks do not wait for one another. */
 static void chain(double y0, int blocks)
 {
     const double message = blocks > 1 ? block_us : state_us;
     const double wire = (map_us - state_us) / blocks;        /* 2 MiB more, or a part */
-    double ready[BLOCKS]; /* when the sender has block b of the state */
+    double ready[BLOCKS]; /* time at which the sender has block b of the state */
     head(y0);
     main_pass(y0, 0, sum);
     for (int b = 0; b < blocks; b++)
@@ -96,8 +98,9 @@ static void chain(double y0, int blocks)
     }
 }
 
-/* At distance d a rank hands on W, the composed maps that end with its own, and keeps
- * X, the same without its own: h of X is the state it waits for. comm/form/scan.c. */
+/* Draws the scan of comm/form/scan.c. In the round with distance d rank r sends W, the
+ * composition of up to d maps that ends with map r, to rank r + d. It also composes X,
+ * the maps before map r; h of X is the state that enters rank r. */
 static void scan(double y0)
 {
     double W[R], state[R], next[R];
@@ -112,7 +115,7 @@ static void scan(double y0)
             const double here = larger(W[r - d] + map_us, W[r]);
             arrow(y0, r - d, W[r - d], r, here);
             double t = here;
-            if (2 * d <= R - 1 - r)                     /* W will be asked for again */
+            if (2 * d <= R - 1 - r)                     /* W is sent again */
                 t += compose_us;
             if (d > 1)                                  /* the first X is only copied */
                 t += compose_us;

@@ -1,9 +1,9 @@
-/* ahead.c -- copies in flight are counted, around the student's loop.
+/* ahead.c -- counts the copies in flight in the student's loop.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_stages.  Next: descriptors.c.
- * It replaces ref/17_block.c in the student's object. The variant "ahead"
- * requires, while a chunk is multiplied, all copies of the next two chunks in flight,
- * where there are so many; a chunk has four.
+ * This file replaces ref/17_block.c in the student's object. The variant "ahead"
+ * requires that while a chunk is multiplied, all copies of the next two chunks (or of
+ * the last chunk, or none at the end) are in flight. A chunk has four copies.
  */
 #define block_chunk plain_chunk
 #define block_commit plain_commit
@@ -27,7 +27,7 @@ void block_commit(struct block_copies *q)
     plain_commit(q);
 }
 
-/* How many whole chunks follow the one that begins at token t? */
+/* Returns the number of chunks after the chunk that begins at token t. */
 static int64_t chunks_after(const struct kcp_ladder *a, int64_t t)
 {
     const int *cu = a->cu;
@@ -50,8 +50,8 @@ static int ahead(void *args)
     queue = NULL;
     const int status = lab_17_stages_lab.run(args);
     if (!status && late)
-        return failed("while %d chunks are multiplied, other copies are in flight than"
-                    " those of the next two", late);
+        return failed("during %d chunks the copies in flight are not those of the next"
+                    " two chunks", late);
     return status;
 }
 

@@ -1,4 +1,4 @@
-/* apart.h -- a student's code runs in a process of its own; its answer comes back.
+/* apart.h -- runs a student's code in a separate process and returns its answer.
  *
  * Book: labs/STAFF.md.  Used by: kcp-lab-check.  Next: check_main.c, chain_main.c,
  * plan_main.c.
@@ -8,11 +8,11 @@
 
 #include <stddef.h>
 
-/* work(arg, answer) there: it fills n bytes and returns 0; then they are sent back.
- * 0; or -1 after one line: the process ended without an answer. What it prints is no
- * answer. */
+/* Calls work(arg, answer) in a child process. If `work` returns 0, the n bytes of
+ * `answer` are copied back and the result is 0. Else prints one line and returns -1.
+ * Output of the child is ignored. */
 int apart(int (*work)(void *arg, void *answer), void *arg, void *answer, size_t n);
-/* What a shared object has by that name; NULL after one line. */
+/* Returns the symbol `name` of a shared object; NULL after one error line. */
 void *lab_symbol(const char *object, const char *name);
 
 /* kcp-lab-check FORM ./lab.so ROW [TRIAL]: the exchange of labs 07c, 07g and 07s. */

@@ -1,9 +1,9 @@
-/* banks.c -- a warp whose reads of shared memory are counted, around a student's rung.
+/* banks.c -- counts a warp's reads of shared memory in a student's rung.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_ldmatrix.  Next: apart.h.
- * It replaces ref/17_warp.c in the student's object. The variant "banks" requires four
- * reads a block of 16 by 16: more, and two rows of a block met in a bank; fewer, and it
- * was not read so.
+ * This file replaces ref/17_warp.c in the student's object. The variant "banks"
+ * requires four reads per block of 16 by 16. More reads: two rows of a block have a
+ * bank in common. Fewer reads: the block was read without warp_ldmatrix.
  */
 #define warp_ldmatrix plain_ldmatrix
 #include "17_warp.c"

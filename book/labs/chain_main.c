@@ -1,12 +1,12 @@
-/* chain_main.c -- a student's form of the exchange on thread ranks, bit for bit.
+/* chain_main.c -- checks every bit of a student's form of the exchange on thread ranks.
  *
  * Book: chapter 07, labs/STAFF.md.  Used by: make grade LAB=07c, 07g, 07s.
  * Next: plan_main.c.
  * kcp-lab-check chain|all_gather|scan ./lab.so ROW [TRIAL]. Maps are small integers, so
- * that a right answer is right in every bit. The student's process has the maps and not
- * the answers: it sends back what its ranks found, and the fold of all segments in
- * order, made here, says what is right. With - for the object it is linked in and runs
- * here (asan).
+ * correct results are exact. The student's process has the maps but not the expected
+ * states. It sends back the states that its ranks computed, and this process compares
+ * them with the fold of all segments in order. If the object is -, the student's code
+ * is linked in and runs in this process (asan).
  */
 #include "apart.h"
 #include "rendezvous.h"
@@ -22,15 +22,15 @@ static const char *const row_name[] = { "line", "back", "cuts", "owners", "bytes
 enum { TRIALS = 24, GUARD = 8 };
 typedef int exchange(const struct kcp_exchange *x);
 
-/* One trial as it came back from the student's process. */
+/* The results of a trial, from the student's process. */
 struct found {
-    int status, spoiled;               /* spoiled: a rank that wrote where it may not */
+    int status, spoiled;               /* spoiled: a rank that wrote out of bounds */
     char why[160];
     struct kcp_traffic counted[MOST_R];
     double got[MAX_T][HV][K][V];
 };
 
-/* One trial as it is given. */
+/* The inputs of a trial. */
 struct trial { struct whole a; enum row row; int number; exchange *run; };
 
 static enum kcp_form form;
@@ -101,7 +101,8 @@ static struct kcp_exchange exchange_of(const struct whole *a)
                                   .K = K, .V = V, .plan = a->plan, .ops = a->ops };
 }
 
-/* One rank: its own maps and states, the student's exchange, its answers. */
+/* The program of one rank: prepares its maps, runs the student's exchange, stores the
+ * states. */
 static int body(struct kcp_comm *comm, void *arg)
 {
     struct trial *t = arg;
@@ -157,7 +158,7 @@ static int body(struct kcp_comm *comm, void *arg)
     return status;
 }
 
-/* Does some rank own two ranges, or more? */
+/* Does any rank own more than one range? */
 static int dealt(const struct kcp_plan *p)
 {
     for (int b = 0; b < p->B; b++)
@@ -166,7 +167,8 @@ static int dealt(const struct kcp_plan *p)
     return 0;
 }
 
-/* Trial number of a row: its plan, its maps, and what is right. 0: no memory. */
+/* Draws trial `number` of a row: its plan, its maps and the expected states. Returns
+ * 0 if out of memory. */
 static int draw(struct trial *t, enum row row, int number)
 {
     struct stream s = stream_of(1000 * row + number, "chain");
@@ -180,7 +182,7 @@ static int draw(struct trial *t, enum row row, int number)
     t->a.ops = &ref_mapops;
     t->a.form = form;
     if (one) {
-        const int folded = (R - 1) / 2;             /* one that hands a state on */
+        const int folded = (R - 1) / 2;             /* a rank that sends a state */
         t->a.bad_rank = t->a.backward ? R - 1 - folded : folded;
         if (kcp_plan_make(&t->a.plan, 1, cu, R, NULL, 0, 4, 0, NULL)) return 0;
         merge_fill(&t->a, &s);
@@ -219,7 +221,7 @@ static int in_process(void *arg, void *answer)
     return run_trial(x->t, answer);
 }
 
-/* The first number that is wrong, in words; 0: none is. */
+/* Describes the first wrong number in `why` and returns 1; 0: all are right. */
 static int differs(const struct trial *t, const struct found *f, char *why, size_t n)
 {
     const struct kcp_plan *p = t->a.plan;
@@ -240,7 +242,8 @@ static int differs(const struct trial *t, const struct found *f, char *why, size
     return 0;
 }
 
-/* Nothing but what the formula says; 0: so it is. */
+/* Returns 0 if each rank's traffic equals the formula; else 1, and `why` has the first
+ * difference. */
 static int traffic_differs(const struct trial *t, const struct found *f, char *why,
                            size_t n)
 {
@@ -307,7 +310,7 @@ int chain_main(int argc, char **argv)
         char why[300];
         if (only >= 0 && i != only) continue;
         if (!t || !f || !copy || !draw(t, row, i)) {
-            fprintf(stderr, "kcp-lab-check: memory: found none\n");
+            fprintf(stderr, "kcp-lab-check: out of memory\n");
             return 2;
         }
         memset(f, 0, sizeof *f);

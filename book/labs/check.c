@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* merge is a stage function of chapter 07; struct kcp_merge is in ref/stages.h. All of
- * its sizes are yours to choose; maps [R,HV,K,V+K], S [HV,K,V], in double. */
+/* `merge` is a stage function of chapter 07; its args are struct kcp_merge of
+ * ref/stages.h. Choose all sizes of the struct yourself. Arrays in double: maps
+ * [R,HV,K,V+K], S [HV,K,V]. */
 int lab_check(int (*merge)(void *args))
 {
     //> check

@@ -1,11 +1,11 @@
-/* check_main.c -- hold a student's check to one variant: it must accept or reject it.
+/* check_main.c -- runs a student's check on one variant; is its verdict right?
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=07b, 09d.  Next: chain_main.c.
- * kcp-lab-check ./lab.so STAGE NAME|./planted.so: exit 0 when the check is right about
- * that variant of the stage.
- * The check runs in a process of its own. Its answer is what lab_check returned, and
- * nothing that it prints. With - for the object the student's code is linked in and
- * runs here (asan: it names the line where it breaks).
+ * kcp-lab-check ./lab.so STAGE NAME|./planted.so: exit status 0 if the check accepts a
+ * correct variant or rejects a wrong variant of the stage. The check runs in a separate
+ * process. Only the value that lab_check returns counts, not what it prints. If the
+ * object is -, the student's code is linked in and runs in this process, so that
+ * AddressSanitizer names the failing line.
  */
 #include "apart.h"
 #include "tests/judge/judge.h"
@@ -19,7 +19,7 @@
 typedef int check(int (*stage)(void *args));
 int lab_check(int (*stage)(void *args)) __attribute__((weak));
 
-/* All n bytes, by read or by write. */
+/* Calls `move` (read or write) until all n bytes are done; returns 1 on failure. */
 static int whole(ssize_t (*move)(int, void *, size_t), int fd, void *data, size_t n)
 {
     for (char *at = data; n;) {
@@ -69,7 +69,7 @@ void *lab_symbol(const char *object, const char *name)
 
 struct question { const char *object; const struct kcp_variant *judged; };
 
-/* In the student's process. */
+/* Runs in the student's process. */
 static int in_process(void *arg, void *answer)
 {
     const struct question *x = arg;

@@ -1,8 +1,8 @@
-/* descriptors.c -- a warpgroup whose products are counted, around a student's rung.
+/* descriptors.c -- counts a warpgroup's products in a student's rung.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_descriptor.  Next: orders.c.
- * It replaces ref/17_block.c in the student's object. The variant "products"
- * requires as many wgmma as a chunk has steps of 16: K / 16 and four.
+ * This file replaces ref/17_block.c in the student's object. The variant "products"
+ * requires one wgmma per step of 16 rows: K / 16 for w S and four for the update of S.
  */
 #define warpgroup_mma plain_mma
 #include "17_block.c"

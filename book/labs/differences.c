@@ -8,11 +8,12 @@
 
 enum { T = 5, K = 3, V = 2 };
 
-/* The inputs of one head over T tokens, and with the same layout their gradients. */
+/* The inputs of one head over T tokens, or the gradients of these inputs. */
 struct inputs { double q[T][K], k[T][K], v[T][V], g[T][K], beta[T], h0[K][V]; };
 
-/* step is the stage function of chapter 01 (ref/stages/01.def): with a.pass KCP_FORWARD
- * it writes o and ht, with KCP_BACKWARD all gradients from do_ and dht. */
+/* `step` is the stage function of chapter 01 (ref/stages/01.def). With a.pass
+ * KCP_FORWARD it writes o and ht; with KCP_BACKWARD it computes all gradients from
+ * do_ and dht. */
 int lab_check(int (*step)(void *args))
 {
     const int64_t cu[2] = { 0, T };

@@ -1,8 +1,8 @@
-/* fold.c -- the student's step on blocks of columns, between pitches of any width.
+/* fold.c -- runs the student's fold on blocks of columns, with a pitch other than V.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=07, its last row.  Next: check_main.c.
- * A variant of stage 07 that is made of lab_mapops, the table of the student's file:
- * the pipeline form calls apply so, with v0 > 0 and a pitch that is not V.
+ * A variant of stage 07 that calls `apply` of lab_mapops, the table in the student's
+ * file, as the pipeline form does: with v0 > 0 and a pitch that is not V.
  */
 #include "kcp.h"
 #include "comm.h"
@@ -13,9 +13,10 @@
 
 extern const struct kcp_mapops lab_mapops;
 
-enum { WIDE = 3, SPARE = 2 };          /* columns at a time; beside them in a row */
+enum { WIDE = 3, SPARE = 2 };          /* columns per block; unused per row */
 
-/* Columns v0 .. v0 + Vb - 1 of S [HV,K,V], in rows of Vb + SPARE numbers. */
+/* Computes columns v0 .. v0 + Vb - 1 of S [HV,K,V] in `rows`, Vb + SPARE numbers
+ * each. */
 static int block(const struct kcp_merge *a, int v0, int Vb, double *rows)
 {
     const int HV = a->HV, K = a->K, V = a->V, backward = a->pass == KCP_BACKWARD;

@@ -1,4 +1,4 @@
-/* frame.h -- what a frame around a student's functions says when a count is wrong.
+/* frame.h -- prints the failure of a variant that counts a student's operations.
  *
  * Book: labs/STAFF.md.  Used by: tree.c, warp.c, banks.c.  Next: tree.c.
  */
@@ -10,7 +10,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* One line that the grader shows; KCP_BAD, which is no verdict but the variant's. */
+/* Prints one line, which the grader shows, and returns KCP_BAD. */
 __attribute__((format(printf, 1, 2)))
 static inline int failed(const char *format, ...)
 {

@@ -1,11 +1,11 @@
-/* orders.c -- roles and copies in random orders, around a student's rung.
+/* orders.c -- runs the roles and copies of a student's rung in random orders.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_roles.  Next: frame.h.
- * It replaces ref/17_block.c in the student's object. A deadlock is printed: each role,
- * and the barrier, stage and phase for which it waits. The variant "orders" runs any
- * role that can go, and ends any copy in flight, at random, ten times over.
- * The variant "ahead" lets the producer go first, as long as it can: then, before any
- * consumer's first chunk, four chunks are asked for, and no fifth.
+ * This file replaces ref/17_block.c in the student's object. A deadlock is printed: for
+ * each role the barrier, stage and phase for which it waits. The variant "orders" runs
+ * ten times; each step runs a random role or completes a random copy in flight. The
+ * variant "ahead" runs the producer alone until it waits: the producer must issue the
+ * copies of exactly four chunks before any consumer's first chunk.
  */
 #define block_run plain_run
 #define block_passed plain_passed
@@ -24,8 +24,8 @@ int block_run(int role(void *m, int who, int i), void *m, int roles, int chunks,
 void block_barrier_init(struct block_barrier *b, int count);
 int block_passed(const struct block_barrier *b, int phase);
 
-/* The barriers of a block in the order in which ref/17_roles.c initialises them, full
- * and empty of each stage; and what each role last waited for in vain. */
+/* The barriers of a block in the order in which ref/17_roles.c initialises them
+ * (full and empty of each stage); and the last barrier that made each role wait. */
 enum { MOST_BARRIERS = 16, MOST_ROLES = 8 };
 static const struct block_barrier *barrier[MOST_BARRIERS];
 static struct { const struct block_barrier *at; int phase, chunk; } waits[MOST_ROLES];
@@ -54,7 +54,7 @@ static int watched(void *m, int who, int i)
     return went;
 }
 
-/* One line for all roles, which wait for one another. */
+/* Prints one line about all roles of a deadlock. */
 static int deadlock(int roles, int chunks)
 {
     char line[600] = "";
@@ -83,7 +83,7 @@ static int deadlock(int roles, int chunks)
 enum order { PLAIN, ANY, PRODUCER_FIRST };
 static enum order order;
 static unsigned drawn = 1;
-static int other;                      /* a producer that was not four chunks ahead */
+static int other;                      /* 1: the producer was not 4 chunks ahead */
 
 static int random_of(int n)
 {
@@ -91,7 +91,8 @@ static int random_of(int n)
     return (int)(drawn / 65536 % (unsigned)n);
 }
 
-/* One role, or the engine, at random; 0 when it cannot go. */
+/* Runs one step of a random role or of the copy engine; returns 0 if that one must
+ * wait. */
 static int one_step(int role(void *m, int who, int i), void *m, int roles, int chunks,
                     int *done, struct block_copies *q)
 {

@@ -1,10 +1,10 @@
-/* rendezvous.h -- sends that end when they are received, as over NCCL, between threads.
+/* rendezvous.h -- makes a send between threads wait until it is received, as over NCCL.
  *
  * Book: labs/STAFF.md.  Used by: chain_main.c, for lab 07c.  Next: chain_main.c.
- * Thread ranks keep what is sent until it is asked for, so two ranks that both send
- * first would never be reported. Here a send waits until its message was taken; within
- * a group it is the group's end that waits. Who waits for SECONDS in which the process
- * computes nothing waits for ever.
+ * Thread ranks buffer messages, so two ranks that both send first would not deadlock as
+ * over NCCL. Here a send waits until its message is received; within a group the end of
+ * the group waits. A wait of MEET_SECONDS in which the process uses no CPU time counts
+ * as a deadlock.
  */
 #ifndef KCP_LAB_RENDEZVOUS_H
 #define KCP_LAB_RENDEZVOUS_H
@@ -35,7 +35,7 @@ static void meet_begin(void)
     meet.ended = 0;
 }
 
-/* A rank ended with an error: no other rank waits for it. */
+/* Called when a rank ends. After an error the other ranks stop waiting. */
 static void meet_end(int status)
 {
     pthread_mutex_lock(&meet.lock);
@@ -52,7 +52,7 @@ static void meet_count(int (*of)[MEET_RANKS], int from, int to)
     pthread_mutex_unlock(&meet.lock);
 }
 
-/* The rank to which rank r has sent something that was not received; -1: none. */
+/* Returns a rank that has not received a message of rank r; -1: none. */
 static int meet_owes(int R, int r)
 {
     for (int to = 0; to < R && to < MEET_RANKS; to++)
@@ -60,7 +60,7 @@ static int meet_owes(int R, int r)
     return -1;
 }
 
-/* Milliseconds that all threads computed together. */
+/* Returns the CPU time of all threads in milliseconds. */
 static long meet_computed(void)
 {
     struct timespec t;
@@ -79,7 +79,7 @@ static int meet_wait(const struct kcp_comm *c)
     while ((to = meet_owes(c->R, c->r)) >= 0 && !meet.ended && idle < MEET_SECONDS) {
         if (pthread_cond_timedwait(&meet.moved, &meet.lock, &until) != ETIMEDOUT)
             continue;
-        const long now = meet_computed();       /* to look at it costs a little too */
+        const long now = meet_computed();       /* the loop uses a little too */
         idle = now - computed < 5 ? idle + 1 : 0;
         computed = now;
         until.tv_sec++;

@@ -1,9 +1,9 @@
-/* sectors.c -- loads whose sectors are counted, around the student's rung.
+/* sectors.c -- counts the sectors that the loads of the student's rung fetch.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_shared.  Next: ahead.c.
- * It replaces ref/17_block.c in the student's object. The variant "sectors" requires as
- * many sectors as w and kg have: fewer, and they were not loaded so; more, and lanes of
- * a load lay apart. Rows are wider than a warp, so that each load is whole.
+ * This file replaces ref/17_block.c in the student's object. The variant "sectors"
+ * requires as many sectors as w and kg have. Fewer sectors: block_load did not load all
+ * of them. More sectors: the lanes of a load do not read neighbouring addresses.
  */
 #define block_load plain_load
 #include "17_block.c"

@@ -1,8 +1,8 @@
-/* solve.c -- of the student's gradients dv alone; of all others the reference's.
+/* solve.c -- judges only dv: all other gradients are those of the reference.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=10_solve, its first rows.
  * Next: tree.c.
- * A variant of stage 10 that judges A^T dU alone.
+ * A variant of stage 10 in which only A^T dU is the student's.
  */
 #include "kcp.h"
 #include "ref.h"

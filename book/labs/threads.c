@@ -1,8 +1,9 @@
-/* threads.c -- a launch that runs every thread separately, around the student's kernel.
+/* threads.c -- runs the threads of the student's kernel one at a time.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_thread.  Next: sectors.c.
- * It replaces ref/17_block.c in the student's object. The variant "alone" starts the
- * threads of all blocks in a random order, and each must write its own column alone.
+ * This file replaces ref/17_block.c in the student's object. The variant "alone" runs
+ * the threads of all blocks in a random order. Each thread may write only its own
+ * column.
  */
 #define block_launch plain_launch
 #include "17_block.c"
@@ -17,7 +18,7 @@ void block_launch(void kernel(const struct kcp_ladder *a, int s, int n, int v),
 static int watched, strayed;
 static unsigned drawn = 1;
 
-/* v_new and h_out as they are, one after the other. */
+/* Returns a copy of v_new followed by h_out, of *nv and *nh numbers. */
 static double *both(const struct kcp_ladder *a, size_t *nv, size_t *nh)
 {
     *nv = (size_t)a->T * a->HV * a->V;
@@ -29,7 +30,7 @@ static double *both(const struct kcp_ladder *a, size_t *nv, size_t *nh)
     return copy;
 }
 
-/* What this thread wrote outside of column v of head n. */
+/* Returns 1 if this thread wrote outside column v of head n. */
 static int stray(const struct kcp_ladder *a, int s, int n, int v, const double *was)
 {
     const size_t nv = (size_t)a->T * a->HV * a->V, row = a->V;

@@ -1,10 +1,10 @@
-/* tree.c -- the student's tree under chapter 15's program; how many products, how deep.
+/* tree.c -- runs the student's tree in chapter 15's program; counts products and depth.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=15_blelloch.  Next: warp.c.
- * Three variants of stage 15: the whole program, in which every tile is scanned; and
- * two that first run the tree on maps that are names. A name denotes a stretch of
- * tokens: it can be composed with the next one's or applied to the state before it, and
- * that is all: so what is counted is all that was done.
+ * Three variants of stage 15. One runs the whole program with every tile scanned. Two
+ * first run the tree on names instead of maps. A name denotes a stretch of tokens. A
+ * name can only be composed with the name of the next stretch or applied to the state
+ * before its stretch, so no product escapes the count.
  */
 #include "15_scan.h"
 #include "book/labs/frame.h"
@@ -14,7 +14,8 @@
 
 enum { LEAVES = 64, NAMES = 40 * LEAVES };
 
-/* What a name denotes: tokens [lo,hi), or the state before token hi. */
+/* A name denotes the map of tokens [lo,hi) or, with field `state`, the state before
+ * token hi. depth: the length of the longest chain of products before it. */
 static struct { uint64_t name; int lo, hi, state, depth; } known[NAMES];
 static int nknown, products;
 static uint64_t secret = 1;
@@ -82,8 +83,8 @@ static int no_copy(void *to, size_t to_pitch, const void *from, size_t from_pitc
     return failed("a tree copies nothing");
 }
 
-/* The tree over n leaves: a status, 0 when every state is the right one. *depth: how
- * many products the longest row of them has. */
+/* Runs the tree over n leaves; returns 0 if every state is right. *depth <- the
+ * length of the longest chain of products. */
 static int tree_of_names(int n, int backward, int *depth)
 {
     static double map[LEAVES + 1][2], state[LEAVES][2];
@@ -120,7 +121,7 @@ static int tree_of_names(int n, int backward, int *depth)
     return KCP_OK;
 }
 
-/* Chapter 15's program with every stretch scanned, whatever the case says. */
+/* Runs chapter 15's program with every stretch scanned, whatever the case requests. */
 static int scanned(void *args)
 {
     struct kcp_scan mine = *(struct kcp_scan *)args;

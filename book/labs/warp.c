@@ -1,9 +1,9 @@
-/* warp.c -- a warp whose products are counted, around the student's rung.
+/* warp.c -- counts a warp's products in the student's rung.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_products.  Next: banks.c.
- * It replaces ref/17_warp.c in the student's object. The variant "products" requires as
- * many mma as the chunk's tiles take: fewer, and loops did their work; more, and a tile
- * was made twice.
+ * This file replaces ref/17_warp.c in the student's object. The variant "products"
+ * requires as many mma as the chunk's tiles need. Fewer: some products were computed
+ * without warp_mma. More: a tile was computed twice.
  */
 #define warp_mma plain_mma
 #include "17_warp.c"

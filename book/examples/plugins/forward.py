@@ -9,7 +9,7 @@ import numpy as np
 
 
 def ready(case):
-    """Normalised q and k, gates and beta as the layer computes them from raw inputs."""
+    """Computes normalised q and k, gates and beta from the raw inputs of the layer."""
     q, k, g, beta = case.q_raw, case.k_raw, case.g_raw, case.beta_raw
     if case.l2norm:
         q, k = (x / np.sqrt((x * x).sum(-1, keepdims=True) + 1e-6) for x in (q, k))
@@ -28,7 +28,8 @@ def inverse(L):
 
 
 def chunk(q, k, v, g, beta, scale, S):
-    """The output of a chunk, and the state after it; g [C,K]: natural logarithms."""
+    """Returns the output of a chunk and the state after the chunk; g [C,K]: natural
+    logarithms."""
     G = np.cumsum(g, 0)
     decay = np.exp(np.minimum(0, G[:, None] - G[None]))
     L = np.tril(beta * np.einsum("ip,ijp,jp->ij", k, decay, k), -1)
@@ -39,8 +40,8 @@ def chunk(q, k, v, g, beta, scale, S):
 
 
 def scan(case, begin, end, carry):
-    """Tokens begin to end of the batch: o, ht where a sequence ends, and the state that
-    goes on to the next rank. carry: the state of a sequence that began before."""
+    """Computes tokens begin to end of the batch: o, ht of sequences that end there, and
+    the state for the next rank. carry: the state of a sequence that began earlier."""
     q, k, g, beta = ready(case)
     o, ht = np.zeros(case.v.shape), np.zeros((case.N, case.HV, case.K, case.V))
     h0 = np.zeros(ht.shape) if case.h0 is None else case.h0
@@ -70,7 +71,8 @@ def run(case):
 
 
 def run_ranks(case):
-    """The same on this rank's tokens: a chain, the state from the rank before."""
+    """Computes this rank's tokens by a chain: the state comes from the previous
+    rank."""
     import torch
     import torch.distributed as dist
     begin, end = case.cuts[case.rank:case.rank + 2]

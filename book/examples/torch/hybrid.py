@@ -1,5 +1,5 @@
-"""hybrid.py -- three KDA layers and one of softmax attention, as hybrid models have,
-under one context. Its loss does not depend on the number of ranks.
+"""hybrid.py -- a hybrid model, three KDA layers and one softmax attention layer, with
+one context. Its loss does not depend on the number of ranks.
 
 Book: chapter 08.  Checked by: .ci/torch.  Next: train.py.
 
@@ -23,7 +23,8 @@ from train import Layer, Parser, batch_of, bytes_of
 
 
 class Gather(torch.autograd.Function):
-    """[B, T of this rank, ...] to [B, T of all, ...]; back: the sum over ranks."""
+    """Gathers [B, T of this rank, ...] to [B, T of all, ...]; backward sums over
+    ranks."""
 
     @staticmethod
     def forward(ctx, x, context):
@@ -45,7 +46,7 @@ class Gather(torch.autograd.Function):
 
 
 def attend(q, k, v, mask):
-    """[B, H, T, K]; PyTorch 1.13 lacks the function."""
+    """Softmax attention on [B, H, T, K]; PyTorch 1.13 lacks the function."""
     if hasattr(F, "scaled_dot_product_attention"):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
     scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5

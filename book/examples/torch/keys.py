@@ -1,12 +1,13 @@
-"""keys.py -- train.py's model trained for longer, and what its layers then hand to KDA:
-keys, values, gates and beta of text that it has not seen, for chapter 20's tables.
+"""keys.py -- trains train.py's model for longer, then saves the inputs of its KDA
+layers (keys, values, gates, beta) on text outside the training set, for chapter 20's
+tables.
 
-Book: chapter 20.  Checked by: book/trained.c, which reads what it leaves.  Next: none.
+Book: chapter 20.  Checked by: book/trained.c, which reads the saved file.  Next: none.
 
   python keys.py --text book/*.md --unseen README.md --out book/data/keys.npy
 
-Gates begin as published layers' do: exp(A_log) uniform in [1, 16], a step of time
-between 1e-3 and 0.1 by channel. The file is [layers * heads, tokens, 3 K + 1] in half
+Gates are initialised as in published layers: exp(A_log) uniform in [1, 16], a time step
+between 1e-3 and 0.1 per channel. The file is [layers * heads, tokens, 3 K + 1] in half
 precision: the normalised key, the value, the natural log of the decay, beta.
 """
 import math
@@ -28,7 +29,7 @@ def begin_gates(model):
 
 
 class Tap:
-    """Stands before chunk_kda and keeps what the layers hand to it."""
+    """Wraps chunk_kda and stores the arguments of each call."""
 
     def __init__(self):
         self.call, self.rows = kcp_torch.chunk_kda, None
@@ -61,7 +62,7 @@ def main():
         p.error(f"--unseen: found {len(unseen)} bytes, expected {o.tokens + 1}")
     unseen = unseen[:o.tokens + 1]
     try:
-        open(o.out, "ab").close()             # before hours of work, not after
+        open(o.out, "ab").close()             # fail before hours of work
     except OSError as e:
         p.error(f"--out: {o.out}: found {e.strerror}, expected a file I can write")
     model = train.Model(width=64, H=2, K=64).double()

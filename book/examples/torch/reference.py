@@ -1,4 +1,4 @@
-"""reference.py -- the section "From PyTorch" of book/users.md, from the docstrings.
+"""reference.py -- writes the section "From PyTorch" of book/users.md from docstrings.
 
 Book: users.md.  Checked by: tests/cli/torch.sh, by --check, and its examples by --try.
 Usage: reference.py           writes the section
@@ -20,7 +20,7 @@ PUBLIC = {"chunk": ("chunk_kda", "chunk_gated_delta_rule"),
 
 
 def entry(source, name):
-    """The signature, the text and the example of a function or class."""
+    """Returns the signature, the text and the example of a function or class."""
     node, = (n for n in ast.parse(source).body if getattr(n, "name", "") == name)
     text, _, example = ast.get_docstring(node).partition("\n\n>>> ")
     made = [n for n in node.body if getattr(n, "name", "") == "__init__"]

@@ -1,5 +1,6 @@
 """train.py -- a language model of two KDA layers on the repository's prose, trained by
-data and context parallelism at once. Its loss does not depend on how it is spread.
+data and context parallelism at once. Its loss does not depend on the number of ranks or
+replicas.
 
 Book: chapters 08, 13, 14.  Checked by: tests/cli/torch.sh.  Next: none; copy it.
 
@@ -7,9 +8,10 @@ Book: chapters 08, 13, 14.  Checked by: tests/cli/torch.sh.  Next: none; copy it
   torchrun --nproc_per_node=3 train.py --text README.md              one batch, 3 ranks
   torchrun --nproc_per_node=4 train.py --text README.md --cp 2       2 replicas of 2
 
-A batch is packed sequences. Replica d of R/cp takes every (R/cp)-th sequence; its ranks
-hold its tokens in parts. Every gradient is a rank's part, so one average over all
-ranks, which DistributedDataParallel does, is right for both.
+A batch is packed sequences. Replica d of R/cp takes every (R/cp)-th sequence; each of
+its cp ranks has a part of the tokens. Each rank computes its part of every gradient, so
+the average over all ranks, which DistributedDataParallel computes, serves both kinds of
+parallelism.
 """
 import argparse
 import os
@@ -69,7 +71,7 @@ class Model(nn.Module):
 
 
 def batch_of(text, step, lengths):
-    """Sequences of the text, one after the other, and what follows each byte."""
+    """Yields consecutive sequences of the text, and the next byte of each byte."""
     total = sum(lengths)
     at = step * total % max(1, len(text) - total - 1)
     pieces = []
@@ -80,7 +82,7 @@ def batch_of(text, step, lengths):
 
 
 def bytes_of(p, files):
-    """All files' bytes, one behind the other."""
+    """Returns the concatenated bytes of all files."""
     try:
         return torch.tensor(list(b"".join(open(x, "rb").read() for x in files)))
     except OSError as e:
@@ -122,7 +124,7 @@ def main():
     group = None
     if R > 1:
         dist.init_process_group("nccl" if o.device == "cuda" else "gloo")
-        for first in range(0, R, cp):         # every rank makes every group
+        for first in range(0, R, cp):         # every rank creates every group
             made = dist.new_group(list(range(first, first + cp)))
             if first <= r < first + cp:
                 group = made
