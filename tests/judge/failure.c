@@ -1,18 +1,18 @@
-/* failure.c -- how a failure is printed: what is off, and a command that repeats it.
+/* failure.c -- prints a failure, and a command that repeats the failure.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh, which
  * runs such commands.  Next: core.c.
  *
- * A variant that depends on earlier calls may be right on its case alone. So the case
- * is run again in a new process, after more and more of the cases before it.
- */
+ * A variant that depends on earlier calls may be right if the failed case runs
+ * alone. So that case is repeated in new processes, after 0, 1, 3 and then 7 earlier
+ * cases, until it fails. */
 #include "failure.h"
 #include "trial.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BEFORE = 7, MOST_WORDS = 4096 };      /* --case takes eight, in so many */
+enum { MOST_BEFORE = 7, MOST_WORDS = 4096 };      /* cases before it; bytes of --case */
 
 static int begins_with(const char *s, const char *word)
 {
@@ -42,7 +42,7 @@ static int is_unwritten(double x)
     return u == ~(uint64_t)0;
 }
 
-/* Does case i fail in a new process, after the n cases before it? */
+/* Runs the n cases before case i, then case i, in a new process. Does case i fail? */
 static int fails_after(struct isolated *x, int i, int n)
 {
     struct isolated own = { .stage = x->stage, .variant = x->variant, .lost = x->lost,
@@ -59,14 +59,15 @@ static int fails_after(struct isolated *x, int i, int n)
     return t.outcome == FAIL;
 }
 
-/* Nothing more runs when five thirds of the limit passed without an answer. */
+/* No case runs after runs without an answer have used five thirds of the time limit. */
 static int has_time(const struct isolated *x)
 {
     return !isolation_limit || 3 * x->lost < 5.0 * isolation_limit;
 }
 
-/* How many cases before it the failure needs; *seen: it failed again. A case that took
- * more than half of the limit is not run again. */
+/* Returns how many earlier cases must run for case i to fail; *seen is 0 if the
+ * failure did not occur again. A case that took more than half of the time limit is
+ * not repeated. */
 static int cases_before(struct isolated *x, int i, const struct verdict *t, int *seen)
 {
     const int before = i - x->begun, most = before < MOST_BEFORE ? before : MOST_BEFORE;
@@ -84,7 +85,8 @@ static int cases_before(struct isolated *x, int i, const struct verdict *t, int 
     return most;
 }
 
-/* Cases `from` to i in the words of --case; the last of them, if not all fit. */
+/* Writes cases `from` to i as text for --case, or only the last cases if not all
+ * fit. Returns the number of cases before case i. */
 static int words_of(const struct isolated *x, int from, int i, char words[MOST_WORDS])
 {
     char one[1024];

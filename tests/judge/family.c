@@ -3,9 +3,10 @@
  * Book: chapter 16, and field notes "Inputs are part of the proof".
  * Checked by: tests/judge/self_inputs.c.  Next: tests/16_family/checks.c.
  *
- * With independent random a and b the state of DPLR grows without bound. As in RWKV-7,
- * a = -κ with |κ| = 1 and b = η κ with 0 < η < 1 per channel: a token removes the state
- * along κ. If keys are alike, κ are alike too, and the gates are near 1.
+ * With independent random a and b the state of DPLR grows without bound. So, as in
+ * RWKV-7, a = -κ with |κ| = 1 and b = η κ with 0 < η < 1 per channel: a token removes
+ * the part of the state along κ. In cases with alike keys, the vectors κ are alike too,
+ * and the gates η are near 1.
  */
 #include "judge.h"
 #include "ref/sigmoid.h"
@@ -13,15 +14,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows of unit length, changed as the case says. */
+/* Fills rows of unit length, then changes them as the case says. */
 static void unit_rows(struct tensor *t, const struct kcase *k, int alike)
 {
     fill_rows(t, k->seed, k->call.K, 1);
     rows_unlike(t, k, alike);
 }
 
-/* sigmoid(center + token + channel), which differs more by token than by channel; with
- * `exact` a third is 0 and a third 1. */
+/* Fills gates sigmoid(center + x + y / 2), where x is a normal number per token and
+ * y one per token and channel. If exact_beta is set, a third of the rows is 0 and a
+ * third is 1. */
 static void gates(struct tensor *t, const struct kcase *k, int width, double center)
 {
     struct stream s = stream_of(k->seed, t->name);

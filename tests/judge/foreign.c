@@ -3,14 +3,15 @@
  * Book: CONTRIBUTING.md, "Kernels written elsewhere".  Checked by: tests/cli/cli.sh.
  * Next: main.c.
  *
- * A case with a file na.txt is n/a: the program does not take it. */
+ * A file na.txt in a case's directory means that the program does not take the case. */
 #include "emit.h"
 #include "base/npy.h"
 #include "trial.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* One output file against the expected tensor, by rank where ranks cut it. */
+/* Compares an output file with the expected tensor, rank by rank if the ranks cut
+ * that tensor. */
 static int judge_file(const char *path, const struct kcp_stage *s,
                       const struct kcp_field *f, const struct expected *x,
                       const struct kcase *k, const struct kcp_plan *p, struct worst *w,
@@ -62,7 +63,7 @@ static int exists(const char *dir, int i, int pass, const char *file)
     return f != NULL;
 }
 
-/* Is there an output of this pass of case i, or na.txt? */
+/* Is there an output, or na.txt, for this pass of case i? */
 static int is_answered(const char *dir, const struct kcp_stage *s, int i, int pass)
 {
     char file[32];
@@ -112,7 +113,7 @@ static void judge_dir(const char *dir, const struct kcp_stage *s, const struct k
         printf("  %-18s worst %s %.1e of %.1e\n", name, w.field, w.err, w.tol);
 }
 
-/* The words that repeat a case follow its failures. */
+/* Judges case i, and prints a command that repeats the case if it failed. */
 static void judge_case_dir(const char *dir, const struct kcp_stage *s,
                            const struct kcase *k, int i, enum kcp_storage storage,
                            struct kcp_report *rep)
@@ -127,7 +128,7 @@ static void judge_case_dir(const char *dir, const struct kcp_stage *s,
            judge_program, s->name, emit_storage[storage], words);
 }
 
-/* cases.txt into o: 0, or 2 after one line. */
+/* Reads cases.txt into o. Returns 0, or 2 after one line on stderr. */
 static int read_list(const char *path, struct options *o, char stage[32],
                      char shapes[256], struct kcase given[MOST_GIVEN])
 {

@@ -1,19 +1,20 @@
-/* hooks.c -- calls between ranks: counted by group, and one rank at a time.
+/* hooks.c -- wrappers of calls between ranks: count groups; run one rank at a time.
  *
  * Book: chapter 07.  Checked by: self_trials.c; --in-turn by tests/cli/cases.tsv. Next:
  * trial.c.
  *
- * Over threads a send does not wait, so that no value and no time shows a missing
- * group. Over NCCL a send outside of a group waits for its receiver, and two ranks that
- * both send first wait for ever. So comm.h demands groups, and trials count them.
+ * Between threads a send does not wait, so a missing group changes neither values
+ * nor time. In NCCL a send outside a group waits for the receiver, so two ranks that
+ * both send first wait forever. Therefore comm.h requires groups, and trials count
+ * them.
  *
- * With --in-turn one rank uses the GPU at a time, because compute-sanitizer's racecheck
- * fails, or never ends, when two threads launch kernels concurrently. A rank's calls
- * give the turn away until they return, and a copy between two ranks holds it.
- */
+ * With --in-turn only one rank uses the GPU at a time, because compute-sanitizer's
+ * racecheck fails or never ends if two threads launch kernels concurrently. During a
+ * call to another rank, a rank releases its turn; a copy between two ranks needs a
+ * turn. */
 #include "judge.h"
 
-/* Of each rank; only the rank's thread uses it. */
+/* State per rank, used only by the thread of that rank. */
 static struct hook {
     struct kcp_comm real;
     int open, is_uneven, is_outside;

@@ -1,14 +1,13 @@
-/* inputs.c -- random inputs: whether the state stays alive is chosen, not chance.
+/* inputs.c -- random inputs in five regimes, which fix how fast the state decays.
  *
  * Book: chapter 19, and field notes "Inputs are part of the proof". Checked by:
  * tests/judge/self_inputs.c.  Next: pipeline.c.
  *
- * Five regimes. LIVE: g = -|N|/T and small beta, so that tokens of the first rank
- * matter at the last. STRONG: g = logsigmoid(N), everything decays within a rank.
- * SATURATED: g close to -5, the bound of the bounded gate. TURNS: each channel of each
- * token has no decay or the bound. SPREAD: -5 times the sigmoid of a normal number.
- * A_log differs from head to head.
- */
+ * LIVE: g = -|N|/T and beta is small, so that tokens of the first rank change
+ * outputs of the last rank. STRONG: g = logsigmoid(N), so that the state decays
+ * within a rank. SATURATED: g is close to -5, the bound of the bounded gate. TURNS:
+ * per channel and token, g is either 0 or -5. SPREAD: g = -5 sigmoid(N). N is a
+ * normal number. Each head has another A_log. */
 #include "judge.h"
 #include "base/random.h"
 #include "ref/sigmoid.h"
@@ -34,7 +33,7 @@ double normal(struct stream *s)
     return random_normal(&s->s);
 }
 
-/* The decay of one channel of one token in a regime, as g = log(alpha) <= 0. */
+/* Draws g = log(alpha) <= 0 of one channel and token in the case's regime. */
 static double decay(const struct kcase *k, struct stream *s)
 {
     switch (k->regime) {
@@ -46,11 +45,11 @@ static double decay(const struct kcase *k, struct stream *s)
     }
 }
 
-/* The raw gate input x whose activation is that decay (eq:softplus inverted). */
+/* Returns the raw gate input whose activation is g (inverse of eq:softplus). */
 static double raw_gate(const struct kcase *k, double g, double A_log, double dt_bias)
 {
     g = fmax(g, k->call.gate == KCP_GATE_BOUNDED ? k->call.lower_bound : g);
-    if (k->call.gate != KCP_GATE_RAW) g = fmin(g, -1e-9);   /* its inverse has no 0 */
+    if (k->call.gate != KCP_GATE_RAW) g = fmin(g, -1e-9);   /* no input gives g = 0 */
     switch (k->call.gate) {
     case KCP_GATE_SOFTPLUS: return log(expm1(-g / exp(A_log))) - dt_bias;
     case KCP_GATE_BOUNDED: {
@@ -67,7 +66,8 @@ void fill_normal(struct tensor *t, uint64_t seed, double size)
     for (int64_t i = 0; i < t->n; i++) ((double *)t->p)[i] = size * normal(&s);
 }
 
-/* Trained-like A_log and dt_bias, another A_log in every head; then the raw gate. */
+/* Draws A_log and dt_bias like those of trained models, with another A_log per head;
+ * then the raw gates. */
 static void fill_gate(struct tensor_set *b, const struct kcase *k)
 {
     const struct kcp_call *c = &k->call;
@@ -91,7 +91,7 @@ static void fill_gate(struct tensor_set *b, const struct kcase *k)
             }
 }
 
-/* Small in LIVE; large for alike keys, because then L is large. */
+/* Draws beta: small in regime LIVE, but large for alike keys, which makes L large. */
 static void fill_beta(struct tensor_set *b, const struct kcase *k)
 {
     struct tensor *t = tensor_add(b, "beta_raw", "T HV", KCP_ACTV, &k->call);
@@ -113,8 +113,9 @@ static void scale_row(double *x, int K, double length)
     for (int j = 0; j < K; j++) x[j] *= length / sqrt(sum);
 }
 
-/* Rows of unit length with pairwise cosine c: sqrt(c) of one common direction, and a
- * random row orthogonal to it. */
+/* Makes rows of unit length with pairwise cosine near c: each is sqrt(c) times a
+ * common unit vector plus sqrt(1 - c) times a random unit vector orthogonal to the
+ * common one. */
 static void make_alike(struct tensor *t, uint64_t seed, int K, double c)
 {
     struct stream s = stream_of(seed, "alike");
@@ -130,7 +131,7 @@ static void make_alike(struct tensor *t, uint64_t seed, int K, double c)
     }
 }
 
-/* Null rows, other lengths, large rows, as the case says. */
+/* Makes rows null, large or of various lengths, as the case says. */
 static void scale_rows(struct tensor *t, const struct kcase *k)
 {
     const int K = k->call.K;
@@ -205,7 +206,8 @@ static void draw_layer(struct tensor_set *b, const struct kcase *k)
     memcpy(tensor_add(b, "cu_seqlens", "N+1", KCP_I64, c)->p, k->cu, 8 * (c->N + 1));
 }
 
-/* Chapter 16: its own rows, the layer's decays and states. */
+/* Draws the inputs of chapter 16: decays g and states as in a layer; family.c draws
+ * the rest. */
 static void draw_family(struct tensor_set *b, const struct kcase *k)
 {
     const struct kcp_call *c = &k->call;
@@ -241,8 +243,8 @@ static void draw_spike(struct tensor_set *b, const struct kcase *k)
     spike_draw(b, k);
 }
 
-/* A stage of ranks has the inputs of its layer; one without ranks those that the
- * chapters before it compute. */
+/* A stage with ranks gets a layer's inputs; a stage without ranks gets inputs that
+ * earlier chapters compute. */
 enum source source_of(const struct kcp_stage *s)
 {
     if (!strncmp(s->name, "01", 2)) return OF_STEP;
@@ -252,11 +254,13 @@ enum source source_of(const struct kcp_stage *s)
     return s->ranks ? OF_LAYER : OF_CHAPTERS;
 }
 
-/* Optional inputs of stages of ranks that a function above draws, as its words say. */
+/* Optional inputs of stages with ranks that the functions above draw if the case
+ * says so. */
 static const char drawn[] = " A_log dt_bias h0 dht weight bias x0 dxt drop active o0 "
                             "dot a b omega ";
 
-/* Any other one, which a stage's table may get: given where the case number is even. */
+/* Draws all other optional inputs of stages with ranks, including fields added
+ * later, in cases with an even id. */
 static void draw_more(struct tensor_set *b, const struct kcase *k,
                       const struct kcp_stage *s)
 {
@@ -284,7 +288,8 @@ int inputs_draw(struct tensor_set *b, const struct kcase *k, const struct kcp_st
     return KCP_OK;
 }
 
-/* 14 has no keys; 15 and 16 get activated gates; GLA has no beta. */
+/* 14 has no keys; the gates of 15 and 16 are inputs after activation; GLA has no
+ * beta. */
 const char *inputs_ignore(const struct kcp_stage *s, const struct kcase *k)
 {
     const enum source from = source_of(s);

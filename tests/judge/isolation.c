@@ -1,13 +1,14 @@
-/* isolation.c -- a variant in a process of its own; the verdict is made from its bytes.
+/* isolation.c -- runs a variant in a separate process and judges the bytes it
+ * returns.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh.
  * Next: core.c.
  *
- * Images of arrays are in memory that both processes share. A request names the ranks
- * of a trial; the process copies their images into arrays, runs the variant, copies the
- * arrays back and answers with a status. With --here, and under a launcher, everything
- * runs in the judge's process. Not a defence against an enemy: a container is.
- */
+ * Images of arrays are in memory that both processes share. A request describes the
+ * ranks of a trial. The variant's process copies the images into arrays, runs the
+ * variant, copies the arrays back and replies with a status. With --here, and under
+ * a launcher, the variant runs in the judge's process. This is no protection against
+ * a malicious variant; use a container. */
 #define _DEFAULT_SOURCE                        /* MAP_ANONYMOUS, madvise */
 #include "isolation.h"
 #include "core/paths.h"
@@ -23,10 +24,10 @@
 
 int isolation_off;
 
-static struct isolated *runner;                /* whose process runs trials; or NULL */
+static struct isolated *runner;                /* runs the trials now; or NULL */
 
-/* ---- memory that both processes see: it is taken in order, and given back as a whole
- * when the last image of all trials is freed */
+/* ---- memory that both processes share: allocated in order of addresses, and released
+ * as a whole when no image is left */
 static const size_t SHARED = (size_t)64 << 30, KEPT = 64 << 20;
 static struct { char *base; size_t used; int images; } shared;
 
@@ -62,7 +63,7 @@ void image_free(void *p)
     shared.used = 0;
 }
 
-/* Code on the host may take 4 GiB more than its process has at its start. */
+/* Limits the memory of a host variant's process to its size at the start plus 4 GiB. */
 static void limit_memory(const struct kcp_variant *v)
 {
     long pages = 0;
@@ -75,11 +76,11 @@ static void limit_memory(const struct kcp_variant *v)
     setrlimit(RLIMIT_AS, &(struct rlimit){ most, most });
 }
 
-/* ---- trials: what the judge's process requests, and what the variant's answers */
+/* ---- trials: requests of the judge's process, replies of the variant's process */
 struct request {
     struct kcase k;
     enum kcp_pass pass;
-    int R, plan_R, again;                      /* again: into the arrays of before */
+    int R, plan_R, again;                      /* again: reuse the last arrays */
     enum leftovers stale;
     const struct rank_args *rank;              /* R of them, in shared memory */
 };
@@ -89,8 +90,8 @@ struct reply {
     struct kcp_traffic traffic[CASE_RANKS];
 };
 
-/* The arrays of the trial before are released when the next trial has its own, so that
- * no array has the address of an earlier one. */
+/* Runs a trial. The arrays of the previous trial are freed only after the run, so
+ * that no array gets an address that an array of the previous trial had. */
 static void run_request(const struct request *q, struct trial *t, struct kcp_plan **p,
                         struct reply *out)
 {
@@ -111,7 +112,7 @@ static void run_request(const struct request *q, struct trial *t, struct kcp_pla
     }
     for (int r = 0; r < t->R; r++) {
         struct rank_args *s = &t->rank[r];
-        for (int i = 0; i < s->n; i++) {       /* images change places after a run */
+        for (int i = 0; i < s->n; i++) {       /* rank_args_check swaps image, back */
             s->buffer[i].image = q->rank[r].buffer[i].image;
             s->buffer[i].back = q->rank[r].buffer[i].back;
         }
@@ -126,7 +127,8 @@ static void run_request(const struct request *q, struct trial *t, struct kcp_pla
     kcp_plan_free(old_plan);
 }
 
-/* Until no request comes. What a variant prints is no line of the judge's: stderr. */
+/* Handles requests until the socket is closed. What the variant prints goes to
+ * stderr, so that stdout has only the judge's lines. */
 static _Noreturn void serve(const struct isolated *x, int fd)
 {
     struct trial t = { .stage = x->stage, .variant = x->variant };
@@ -144,7 +146,7 @@ static _Noreturn void serve(const struct isolated *x, int fd)
         if (process_send(fd, &out, sizeof out)) break;
     }
     ranks_close();
-    _exit(0);              /* leaks are looked for with --here: make sanitize-host */
+    _exit(0);              /* make sanitize-host finds leaks, with --here */
 }
 
 int isolated_runs_trials(void) { return runner != NULL; }
@@ -170,7 +172,9 @@ static void forget(struct isolated *x)
     x->pid = 0;
 }
 
-/* The limit; ten seconds more for a process that has to start; 50 MB a second. */
+/* Returns a trial's time limit in seconds: --limit, or less if runs without an
+ * answer used up time; plus ten seconds for a new process; plus one second per 50 MB
+ * of arrays. */
 static double seconds_for(const struct isolated *x, const struct trial *t, int fresh)
 {
     double bytes = 0;
@@ -196,7 +200,7 @@ int isolated_trial(struct trial *t, char *why, size_t n)
         .plan_R = t->rank[0].plan->R, .again = t->runs > 0, .stale = t->stale,
         .rank = ranks };
     const double begin = seconds_now();
-    process_send(x->fd, &q, sizeof q);        /* a process that ended does not answer */
+    process_send(x->fd, &q, sizeof q);        /* on failure no answer comes */
     const int lost = process_answer(x->pid, x->fd, seconds_for(x, t, fresh), &out,
                                     sizeof out, why, n);
     image_free(ranks);
@@ -305,7 +309,7 @@ static void load_record(const void *path, void *to)
 
 int isolated_probe(const char *path, struct kcp_variant *record, char *why, size_t n)
 {
-    static struct record x;                    /* the record's words stay here */
+    static struct record x;                    /* keeps the record's strings */
     x = (struct record){ .found = 0 };
     if (process_ask(load_record, path, &x, sizeof x, isolation_limit, why, n)) return 1;
     const int known = x.storage >= KCP_F64 && x.storage <= KCP_BF16 &&

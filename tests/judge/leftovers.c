@@ -3,15 +3,15 @@
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: trial.c.
  *
- * Of each rank the last workspace is kept, and the last one of another size: a variant
- * that marks its workspace as prepared finds the mark, and then numbers of another
- * size. The copies are in the memory of the workspace.
+ * Copies of two workspaces are kept per rank: the last one, and the last one of another
+ * size. So a variant that marks its workspace as prepared finds its mark in a workspace
+ * that was prepared for another size. Copies are on the same device as the workspace.
  */
 #include "trial.h"
 
 struct leftover {
     char *bytes;
-    size_t n, of_bytes;                    /* the first n of so many bytes */
+    size_t n, of_bytes;                    /* first n bytes of of_bytes */
     const struct memory *of;
 };
 enum { RANKS = 16, MOST_LEFT = 8 << 20 };

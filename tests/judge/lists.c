@@ -3,11 +3,10 @@
  * Book: CONTRIBUTING.md, "How the judge works", and chapter 08, "Paths". Checked by:
  * tests/judge/self_cases.c.  Next: core.c, which walks them.
  *
- * Drawn cases reach paths by chance. For a row of the table that no case of a kernel's
- * list reaches, sizes are tried from small to large until one does: many heads for a
- * scan of 128 columns, long sequences for windows. The first case that reaches a row is
- * repeated.
- */
+ * Drawn cases reach paths by chance. If no case of a kernel's list reaches a row of
+ * the table, cases from small to large are tried until one reaches the row: for
+ * example, many heads for a scan of 128 columns, or long sequences for windows. The
+ * first case that reaches a row is repeated. */
 #include "paths.h"
 
 #include <stdlib.h>
@@ -24,7 +23,7 @@ static struct kcase *joined(struct kcase *list, int *n, struct kcase *more, int 
     return both ? both : list;
 }
 
-/* Does the case reach the row when this kernel is judged, which must take it? */
+/* Does the kernel take the case, and does the case then reach the row? */
 static int reaches(const struct kcp_stage *s, const char *kernel,
                    const struct kcp_path *p, const struct kcase *k,
                    const struct kcp_device *d)
@@ -39,9 +38,9 @@ static int reaches(const struct kcp_stage *s, const char *kernel,
     return found && taken;
 }
 
-/* The first two sizes of a set, "64 128" or "64..256", and how many. A range from 1
- * gives 16: one number, normalised, is a sign, and a state of one number is no
- * matrix. */
+/* Reads the first two sizes of a set like "64 128" or "64..256", and returns how
+ * many. A range that begins below 16 begins at 16, because a normalised row of one
+ * number is only a sign, and a state of one number is no matrix. */
 enum { LEAST = 16 };
 static int sizes_of(const char *set, int out[2])
 {
@@ -62,7 +61,8 @@ int case_for_path(const struct kcp_stage *s, const char *kernel,
                   const struct kcp_path *p, const struct kcp_device *d,
                   const struct options *o, int id, int K_required, struct kcase *k)
 {
-    /* Many chunks of few tokens each, and three full ones of one block. */
+    /* The fourth entry has three full chunks in one sequence, and many chunks of few
+     * tokens. */
     static const char *const lengths[] = {
         "130", "150,33", "400", "193,1,2,1,3,1,1,2,1,1,4,1,1,2,1,3,1,1,1,2,1,5,1,1,2,"
         "1,1,3,1,1", "1500", "6000" };
@@ -106,7 +106,8 @@ int case_for_path(const struct kcp_stage *s, const char *kernel,
     return 0;
 }
 
-/* A case for each row; for each K of a row that names two, whose code differs. */
+/* Adds a case for each row of the kernel that no case in the list reaches. A row
+ * with K "64 128" gets a case for each K, because the code differs. */
 struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kernel,
                               enum kcp_storage storage, const struct options *o,
                               const struct kcp_device *d, struct kcase *list, int *n)
@@ -133,7 +134,7 @@ struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kernel,
     return list;
 }
 
-/* Moves the last few after case 0: a kernel that refuses case 0 takes one of them. */
+/* Moves the last `few` cases after case 0, for kernels that do not take case 0. */
 static void put_second(struct kcase *list, int n, int few)
 {
     struct kcase last[FIRST_WIDE];

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the command line sets, beside the judge's options; -1: not given. */
+/* Options of the command line. Numbers are -1 if not given. */
 struct command {
     struct options o;
     const char *emit, *foreign, *backend, *reference, *words, *keep, *against;
@@ -53,7 +53,8 @@ static const struct option_table table = {
     .help = print_usage,
 };
 
-/* "option: found 'found', expected expected", one line whatever the value holds. */
+/* Prints "option: found 'found', expected expected" in one line, even if `found`
+ * contains line breaks. */
 static int bad(const char *option, const char *found, const char *expected)
 {
     char why[600];
@@ -61,7 +62,7 @@ static int bad(const char *option, const char *found, const char *expected)
     return options_say("kcp-check", why);
 }
 
-/* Values of the judge; names that must be those of a stage. */
+/* Copies values to the judge's variables, and checks the names of stages and cases. */
 static int read_values(struct command *x)
 {
     struct options *o = &x->o;
@@ -92,7 +93,8 @@ static int read_values(struct command *x)
     return 0;
 }
 
-/* The options that the command of a failure needs besides stage, variant and case. */
+/* Keeps the options that a command needs to repeat a failure, besides stage, variant
+ * and case. */
 static void keep_options(const struct command *x, const char *program)
 {
     static char name[4200], options[9000], number[40];
@@ -121,7 +123,7 @@ static void keep_options(const struct command *x, const char *program)
     judge_options = options;
 }
 
-/* "128x128,64x64": numbers, and nothing else. */
+/* Is the text a list of sizes like "128x128,64x64"? */
 static int shapes_read(const char *s)
 {
     while (*s) {
@@ -141,7 +143,8 @@ static int needs(const char *option, const char *other)
     return 2;
 }
 
-/* Options that exclude one another, or need another: none is ignored. */
+/* Rejects options that exclude each other or need another option, so that no option
+ * is ignored. */
 static int combine(const struct command *x)
 {
     const struct options *o = &x->o;
@@ -173,7 +176,7 @@ static int combine(const struct command *x)
     return 0;
 }
 
-/* A stage has models, and --ranks sets R. */
+/* Does the case's model belong to the stage, and does R agree with --ranks? */
 static int case_fits(const struct kcase *k, const struct options *o)
 {
     const struct kcp_stage *s = stage_find(o->stage);
@@ -209,7 +212,8 @@ static int list(const struct options *o)
     return 0;
 }
 
-/* A variant of a shared object, loaded in this process; NULL after one line. */
+/* Loads the variant of a shared object in this process. NULL after one line on
+ * stderr. */
 static const struct kcp_variant *load(const char *option, const char *path)
 {
     char why[256] = "", expected[400];
@@ -221,8 +225,8 @@ static const struct kcp_variant *load(const char *option, const char *path)
     return NULL;
 }
 
-/* The record of a shared object's variant, which is loaded in a process. NULL after one
- * line. */
+/* Returns the record of a shared object's variant, which a separate process loads.
+ * NULL after one line on stderr. */
 static const struct kcp_variant *object_record(struct options *o)
 {
     static struct kcp_variant record;
@@ -265,7 +269,7 @@ static int judge(struct command *x, const struct kcp_variant *mine)
     int status = ranks_open(x->backend, o->only_device, &o->ranks);
     const struct kcp_stage *s = o->stage ? stage_find(o->stage) : NULL;
     const int is_fold = s && !strncmp(s->name, "07", 2) && ranks_mine() >= 0;
-    if (is_fold && x->exchange < 0) x->exchange = 40;  /* what ranks do in chapter 07 */
+    if (is_fold && x->exchange < 0) x->exchange = 40;  /* 07 under a launcher */
     if (!status && s && !s->ranks && !is_fold && ranks_mine() >= 0) {
         status = 2;
         if (ranks_mine() == 0)

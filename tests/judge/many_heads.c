@@ -3,10 +3,10 @@
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself: a forward whose
  * offsets wrap must be seen.  Next: bits.c.
  *
- * The references are too slow for so many numbers. But heads are independent: the
- * inputs of one head are repeated until the tensors are long. All heads must have the
- * bits of the first, and the first the expected numbers of one head. Copies go to the
- * GPU and back in slabs of tokens.
+ * The references are too slow for so many numbers. But heads are independent, so the
+ * inputs of one head are repeated until the tensors are that long. Then the outputs of
+ * all heads must have equal bits, and those of the first head must be the expected ones
+ * of a call with one head. Data is copied to the GPU and back in slabs of tokens.
  */
 #include "trial.h"
 
@@ -16,8 +16,8 @@
 
 enum { SLAB = 64 << 20 };
 
-/* A buffer of one head as [outer][inner bytes]; heads: does it have an axis of
- * heads? */
+/* A buffer of one head, viewed as [outer][inner bytes]. `heads` is 1 if the buffer
+ * has an axis of heads. */
 struct copies { int64_t outer, inner; int heads; };
 
 static struct copies copies_of(const struct buffer *o)
@@ -34,7 +34,8 @@ static size_t bytes_of(const struct buffer *o, int heads)
     return o->bytes * (size_t)(copies_of(o).heads ? heads : 1);
 }
 
-/* Calls `with` for each slab: rows from..to of c, at `at` on the device. */
+/* A function that in_slabs calls for each slab: rows `from` to `to` - 1 of c, which
+ * are at `at` on the device. */
 typedef int on_slab(const struct memory *m, const struct copies *c, int heads,
                     int64_t from, int64_t to, const char *one, char *slab, char *at,
                     int64_t *wrong);
@@ -67,7 +68,8 @@ static int put_copies(const struct memory *m, const struct copies *c, int heads,
     return m->copy(at, slab, (size_t)(p - slab));
 }
 
-/* Bytes of copies that differ from the first; the first is kept in `one`. */
+/* Copies a slab from the device, stores the first head in `one`, and counts rows of
+ * other heads that differ from the first head. */
 static int take_copies(const struct memory *m, const struct copies *c, int heads,
                        int64_t from, int64_t to, const char *one, char *slab, char *at,
                        int64_t *wrong)
@@ -83,7 +85,7 @@ static int take_copies(const struct memory *m, const struct copies *c, int heads
     return status;
 }
 
-/* Arguments of many heads from the inputs of one. */
+/* Makes the arguments of a call with many heads from the inputs of one head. */
 static int fill_many(struct trial *many, const struct trial *one, int heads)
 {
     const struct rank_args *from = &one->rank[0];
@@ -114,7 +116,7 @@ static int fill_many(struct trial *many, const struct trial *one, int heads)
     return status;
 }
 
-/* The least number of bytes that this needs. */
+/* Returns a lower bound on the bytes that the call with many heads needs. */
 static double bytes_needed(const struct trial *one, int heads)
 {
     double sum = 0;
@@ -125,7 +127,7 @@ static double bytes_needed(const struct trial *one, int heads)
     return sum;
 }
 
-/* The worst error of the first head. */
+/* Returns the worst error of the first head. */
 static struct worst first_head(const struct trial *one, const struct buffer *o,
                                const char *first, const struct expected *e)
 {
@@ -137,11 +139,11 @@ static struct worst first_head(const struct trial *one, const struct buffer *o,
     return w;
 }
 
-/* rows: of other heads that differ from the first; over: the first head's worst error
- * by its limit. */
+/* rows: number of rows of other heads that differ from the first head; over: worst
+ * error of the first head divided by its limit. */
 struct found { int64_t rows; double over; };
 
-/* All outputs of all heads. */
+/* Compares all outputs of all heads. */
 static int compare_many(struct kcp_report *rep, const struct trial *many,
                         const struct trial *one, const struct expected *e, int heads,
                         struct found *found)
@@ -170,7 +172,9 @@ static int compare_many(struct kcp_report *rep, const struct trial *many,
     return status;
 }
 
-/* KCP_NA: not its shape, or out of memory, which is printed. rep NULL: only `found`. */
+/* Judges a variant on one case with many heads. KCP_NA: the variant does not take
+ * the case, or out of memory, which is printed. With rep NULL only `found` is
+ * filled. */
 static int many_heads(struct kcp_report *rep, const struct kcp_variant *v,
                       const struct memory *m, const char *words, int64_t numbers,
                       struct found *found)
@@ -202,10 +206,11 @@ static int many_heads(struct kcp_report *rep, const struct kcp_variant *v,
     return status == KCP_NO_MEMORY ? KCP_NA : status;
 }
 
-/* ---- on the host, with few numbers: the check itself */
+/* ---- test of this check on the host, with few numbers */
 static int64_t wraps_at;
 
-/* The reference, but o from wraps_at on repeats o from 0 on. */
+/* Runs the reference, then overwrites o from index wraps_at on with o from index 0
+ * on. */
 static int wrapping(void *args)
 {
     const struct kcp_forward *a = args;

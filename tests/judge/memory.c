@@ -1,4 +1,4 @@
-/* memory.c -- the host's memory for a trial's arrays, and fences around arrays.
+/* memory.c -- host memory for a trial's arrays, and fences around arrays.
  *
  * Book: CONTRIBUTING.md.  Checked by: every trial.  Next: trial.c, cuda/host/memory.cu.
  */
@@ -35,8 +35,9 @@ const struct memory host_memory = { "host", host_alloc, free, host_copy, host_sy
                                     host_fill, NULL, NULL, host_fill, host_copy,
                                     host_copy_ends, 0 };
 
-/* OpenBLAS, where it is linked, must not start threads: ranks are threads already. Set
- * again in a forked process, it would start them first. */
+/* OpenBLAS, if linked, must not start threads, because ranks are threads already.
+ * The number is set only if it is not 1, because in a forked process a second call
+ * would start the threads first. */
 extern void openblas_set_num_threads(int n) __attribute__((weak));
 extern int openblas_get_num_threads(void) __attribute__((weak));
 
@@ -46,8 +47,8 @@ void blas_alone(void)
         openblas_set_num_threads(1);
 }
 
-/* Trials allocate like sizes again and again. Their pages stay in the process: returned
- * each time, they were half of all page faults. */
+/* Lets the process keep freed pages, because trials allocate similar sizes again and
+ * again. Returning the pages each time caused half of all page faults. */
 void memory_settle(void)
 {
 #ifdef M_TRIM_THRESHOLD

@@ -1,12 +1,12 @@
 /* outputs.c -- outputs of one build, compared with those of another.
  *
  * Book: CONTRIBUTING.md, "Mutation testing".  Checked by: tests/cli/lies.sh.
- * Next: ../mutate.sh, which asks it of every mistake that it makes.
+ * Next: ../mutate.sh, which compares outputs after each mistake it makes in a source.
  *
- * The judge compares variants with references of the same build: a mistake in code that
- * both share moves both. So outputs of fifty cases per stage are written to a file, and
- * those of another build are compared with them, each slice by its tensor's tolerance.
- */
+ * The judge compares variants with references of the same build, so a mistake in
+ * code that both use changes both. Therefore outputs of fifty cases per stage are
+ * written to a file, and another build compares its outputs with the file, slice by
+ * slice, with the tolerances of check.c. */
 #include "outputs.h"
 #include "trial.h"
 #include <math.h>
@@ -18,12 +18,13 @@ enum { CASES = 50, FEW = 10, MOVED = 10 };
 struct outputs {
     FILE *f;
     int compare;
-    double most;                   /* of err / limit, over all slices */
-    int bits;                      /* some bit differs */
+    double most;                   /* largest err / limit of all slices */
+    int bits;                      /* 1: some bit differs */
     char where[200];
 };
 
-/* Before the outputs of a trial, and before each of them. */
+/* The file has a trial_head before the outputs of a trial, and a slice_head before
+ * each output. */
 struct trial_head { char stage[24], variant[40]; int id, pass, status, R; };
 struct slice_head {
     char field[24];
@@ -40,7 +41,7 @@ static void moved(struct outputs *w, double by, const char *where)
     snprintf(w->where, sizeof w->where, "%s", where);
 }
 
-/* Writes a head, or compares it with the next one of the file: 1 if equal. */
+/* Writes a head; or reads the next head of the file and returns 1 if both are equal. */
 static int same_head(struct outputs *w, const void *head, size_t n, const char *where)
 {
     char other[sizeof(struct trial_head) + sizeof(struct slice_head)];
@@ -50,7 +51,8 @@ static int same_head(struct outputs *w, const void *head, size_t n, const char *
     return 0;
 }
 
-/* Numbers of a rank's output against those of the file, with the sizes of then. */
+/* Compares a rank's output with the numbers `before` of the file, with the natural
+ * sizes of the file. */
 static void compare(struct outputs *w, const struct trial *t, const struct rank_args *s,
                     const struct buffer *o, const struct slice_head *h,
                     const double *got, double *before, const struct expected *e)
@@ -104,7 +106,7 @@ static int each_rank(struct outputs *w, const struct trial *t,
     return 1;
 }
 
-/* One pass of one case; 0: the file ended. */
+/* Writes or compares one pass of one case. Returns 0 if the file ended or differs. */
 static int each_pass(struct outputs *w, const struct kcp_stage *s,
                      const struct kcp_variant *v, const struct kcase *k,
                      enum kcp_pass pass, const struct kcp_plan *p)
@@ -146,7 +148,7 @@ static int each_case(struct outputs *w, const struct kcp_stage *s,
     return good;
 }
 
-/* The cases of a stage: drawn lists of several seeds, until there are enough. */
+/* Draws the cases of a stage with one seed after another until there are enough. */
 static int draw(const struct kcp_stage *s, const struct options *o, struct kcase *out)
 {
     const int most = o->quick ? FEW : CASES;

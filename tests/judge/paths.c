@@ -1,4 +1,5 @@
-/* paths.c -- which rows of the table of paths a case reaches; the table, printed.
+/* paths.c -- finds the rows of the table of paths that a case reaches; prints the
+ * table.
  *
  * Book: chapter 08, "Paths".  Checked by: tests/08_forward/paths.c, tests/cli/cli.sh.
  * Next: ../../ref/core/paths.def, the table.
@@ -20,7 +21,7 @@ static int add_once(const struct kcp_path *p, const struct kcp_path **out, int n
     return n + 1;
 }
 
-/* The row that takes the call of q, and the branches within it. */
+/* Adds the row that takes the call of q, and the rows of its branches. */
 static int add_taken(const struct kcp_ask *q, const struct kcp_path **out, int n,
                      int max)
 {
@@ -32,8 +33,9 @@ static int add_taken(const struct kcp_ask *q, const struct kcp_path **out, int n
     return n;
 }
 
-/* In odd cases the layer of one name runs, in even ones the layer of all rows: both
- * ship. */
+/* Before a backward, even cases run the forward of the row that the table selects
+ * among all kernels; odd cases run the forward with the backward's name. Users can
+ * call both. */
 static int is_layer_of_all(int id) { return id % 2 == 0; }
 
 const struct kcp_variant *paths_forward_before(const struct kcp_variant *back,
@@ -125,7 +127,7 @@ const char *paths_reached_by(const struct kcp_path *p, const char *stage)
     return first;
 }
 
-/* With --ranks no case reaches a row that needs another number of ranks. */
+/* Does the row need another number of ranks than --ranks gives? */
 static int needs_other_ranks(const struct kcp_path *p, const struct kcp_stage *s,
                              const struct options *o)
 {
@@ -180,7 +182,7 @@ void paths_left_out(const struct kcp_stage *s, const struct options *o)
 
 static const char *const storage_name[] = { "f64", "f32", "bf16" };
 
-/* The judge's list of the kernel, whether it is linked or not. */
+/* Makes the judge's list of cases of a kernel, whether or not the kernel is linked. */
 static struct kcase *cases_all(const struct kcp_stage *s, const char *kernel,
                                enum kcp_storage storage, const struct kcp_device *d,
                                const struct options *o, int *n)
@@ -217,7 +219,8 @@ const struct listed *paths_list(const char *stage, const char *kernel,
     return l;
 }
 
-/* "08/3,08/7": cases of a stage that reach the row when this kernel is judged. */
+/* Prints the cases of a stage that reach the row when this kernel is judged, like
+ * "08/3,08/7". */
 static int print_cases_of(const struct kcp_path *p, const char *stage,
                           const char *kernel, const struct kcp_device *d,
                           const struct options *o, char *printed, int found)
@@ -230,7 +233,8 @@ static int print_cases_of(const struct kcp_path *p, const char *stage,
     return found;
 }
 
-/* Cases of 13 reach rows of 08, because their forward writes a block. */
+/* Prints all cases that reach the row. Cases of 13 reach rows of 08 too, because a
+ * forward runs first and writes the saved block. */
 static void print_cases(const struct kcp_path *p, const struct kcp_device *d,
                         const struct options *o)
 {
@@ -247,7 +251,7 @@ static void print_cases(const struct kcp_path *p, const struct kcp_device *d,
     if (!found) printf("none");
 }
 
-/* Words of a small case that reaches the row. */
+/* Prints a small case that reaches the row, as text. */
 static void print_smallest(const struct kcp_path *p, const struct kcp_device *d,
                            const struct options *o)
 {

@@ -1,12 +1,13 @@
-/* pipeline.c -- the references of all chapters in a row: inputs and expected outputs.
+/* pipeline.c -- runs the references of the chapters in order, for inputs and
+ * outputs.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: cases.c.
  *
- * A stage without ranks gets its inputs from the references before it, so that w, kg, h
- * are those of a layer (independent random ones grow without bound). A stage of ranks
- * is compared with the token recurrence, which has no chunks and no ranks.
- */
+ * A stage without ranks gets inputs computed by the references of earlier chapters,
+ * so that w, kg and h are like those of a layer; with independent random w, kg and h
+ * states grow without bound. A stage with ranks is compared with the token
+ * recurrence, which has no chunks and no ranks. */
 #include "judge.h"
 #include "base/random.h"
 #include <math.h>
@@ -30,7 +31,7 @@ int grid_add(struct tensor_set *b, const struct kcp_context *x,
     return KCP_OK;
 }
 
-/* Gradients of parameters, summed over the stretches. */
+/* Sums the gradient of a parameter over the stretches. */
 static void add_parts(struct tensor_set *b, const struct kcp_call *c, const char *name,
                       const char *shape, const char *parts)
 {
@@ -47,9 +48,10 @@ static void sum_parts(struct tensor_set *b, const struct kcp_call *c)
     add_parts(b, c, "ddt_bias", "HV KG", "ddt_part");
 }
 
-/* The state with which each stretch begins (ends): its row of h0 (dht), nothing, or a
- * random one if the sequence began on another rank. h_start has the first kind
- * alone. */
+/* Fills the state at the start of each stretch (in backward: its gradient at the
+ * end). Tensor `all` (h_in) has the sequence's row of h0 (dht) or 0; or a random
+ * state if the stretch is not the first (last) of its sequence. Tensor `own`
+ * (h_start) has 0 instead of random states. */
 static void fill_states(struct tensor_set *b, const struct kcase *k,
                         const struct kcp_plan *p,
                         const struct kcp_call *c, const char *of_sequence,
@@ -84,7 +86,8 @@ static void fill_marks(struct tensor_set *b, const struct kcase *k,
     range[1] = k->id % 7 == 6 ? range[0] : c->NS;   /* sometimes empty */
 }
 
-/* 17 reads one form for both models: exp2(G_last) per key row, and kg for GDN too. */
+/* 17 reads the same inputs for both models: exp2(G_last) per key row, and kg for GDN
+ * too. */
 static void fill_ladder(struct tensor_set *b, const struct kcp_call *c,
                         const struct kcp_context *x)
 {
@@ -107,9 +110,10 @@ static void fill_ladder(struct tensor_set *b, const struct kcp_call *c,
     }
 }
 
-/* 02, 03, 04, 05, then 09, 11, 10, 02 backward, over the stretches of one rank, as far
- * as before `end` in this pass (NULL: all; 17 counts as 04). For part KCP_REVERSE `end`
- * runs too. `after`, if any, is called after each. */
+/* Runs chapters 02, 03, 04, 05, 09, 11, 10, 02 backward on the stretches of one
+ * rank, and stops before stage `end` in this pass (NULL: runs all; 17 counts as 04).
+ * For part KCP_REVERSE stage `end` runs too. `after`, if not NULL, is called after
+ * each stage. */
 static int chunk_stages(struct tensor_set *b, const struct kcase *k,
                         const struct kcp_stage *end, enum kcp_pass pass,
                         void (*after)(struct tensor_set *, const struct kcase *,
@@ -130,7 +134,7 @@ static int chunk_stages(struct tensor_set *b, const struct kcase *k,
     memcpy(kept->p, tensor_find(b, "h_in")->p, 8 * (size_t)c.HV * c.K * c.V);
 
     c.part = KCP_LOCAL | KCP_REVERSE;
-    if (end == stage_find("17")) end = stage_find("04");     /* whose scan it is */
+    if (end == stage_find("17")) end = stage_find("04");     /* 17 is its scan */
     static const struct { const char *stage; enum kcp_pass pass; } walk[] = {
         { "02_gate", KCP_FORWARD }, { "03_wy", KCP_FORWARD },
         { "04_chunk", KCP_FORWARD },
@@ -139,7 +143,7 @@ static int chunk_stages(struct tensor_set *b, const struct kcase *k,
         { "02_gate", KCP_BACKWARD },
     };
     for (size_t i = 0; i < sizeof walk / sizeof *walk && !status; i++) {
-        /* Part KCP_REVERSE of 09 reads what its part KCP_LOCAL writes. */
+        /* Part KCP_REVERSE of 09 reads what part KCP_LOCAL of 09 writes. */
         const int here = stage_find(walk[i].stage) == end && walk[i].pass == pass;
         if (here && k->call.part != KCP_REVERSE) break;
         if (!strcmp(walk[i].stage, "05_affine")) {  /* every map, for the fold of 07 */
@@ -156,7 +160,7 @@ static int chunk_stages(struct tensor_set *b, const struct kcase *k,
             free(kept);
         }
         if (!status) status = run_stage(b, walk[i].stage, &c, walk[i].pass);
-        if (status == KCP_NA) status = KCP_OK;     /* a reference still to be written */
+        if (status == KCP_NA) status = KCP_OK;     /* no reference yet */
         if (!status && after)
             after(b, k, stage_find(walk[i].stage), walk[i].pass, storage);
         if (here) break;
@@ -187,8 +191,8 @@ void tensor_disturb(struct tensor *t, const struct kcase *k, enum kcp_storage st
     }
 }
 
-/* dG of a token and gate is a sum of q dq and k dk, of one channel or of all: the sum
- * of their squares. */
+/* dG of a token and gate is a sum of products q dq and k dk, over one channel (KDA)
+ * or all channels (GDN). Returns the sum of the squares of these products. */
 static double terms_of(const struct tensor_set *b, const struct kcp_call *c, int64_t t,
                        int64_t gate)
 {
@@ -208,8 +212,9 @@ static double terms_of(const struct tensor_set *b, const struct kcp_call *c, int
     return sum;
 }
 
-/* dg of a token is the sum of dG over the rest of its chunk. The dG are rounded; where
- * they cancel, the sum keeps their errors. */
+/* Changes dg as rounding would. dg of a token is the sum of dG over the rest of the
+ * chunk, and each dG has a rounding error. These errors stay in the sum even if the
+ * dG cancel. */
 static void disturb_sums(struct tensor *dg, const struct tensor_set *b,
                          const struct kcase *k, enum kcp_storage storage,
                          uint64_t *seed)
@@ -248,7 +253,7 @@ void pipeline_disturb(struct tensor_set *b, const struct kcase *k,
     }
 }
 
-/* The states at the ends of sequences, from those of the stretches. */
+/* Copies the states at the ends of sequences from the states of the stretches. */
 static void states_of_sequences(struct tensor_set *b, const struct kcp_plan *p,
                                 const struct kcp_call *c, const char *name,
                                 const char *of_stretches, const char *given)
@@ -305,7 +310,8 @@ int pipeline_disturbed(struct tensor_set *b, const struct kcase *k,
     return status;
 }
 
-/* The token recurrence on the whole batch: 02, 01, and back. */
+/* Runs the token recurrence on the whole batch: 02, 01, and both backward if
+ * requested. */
 int pipeline_oracle(struct tensor_set *b, const struct kcase *k, int backward)
 {
     struct kcp_call c = k->call;

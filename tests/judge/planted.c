@@ -1,10 +1,10 @@
-/* planted.c -- a state that is not carried from chunk to chunk.
+/* planted.c -- a mistake: the state is not carried from chunk to chunk.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: self_lists.c: where there
- * is one chunk the same code is right.  Next: planted_08.c.
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: self_lists.c: with one
+ * chunk per stretch the code is right.  Next: planted_08.c.
  *
- * Every chunk is handed to the reference as a stretch, in chapters 04, 05, 09 and 11.
- */
+ * The references of chapters 04, 05, 09 and 11 get every chunk as a separate
+ * stretch. */
 #include "checked.h"
 #include "plants.h"
 
@@ -19,8 +19,8 @@ static const int *ints(const struct kcp_stage *s, const char *args, const char *
     return NULL;
 }
 
-/* Arrays with a row per stretch, or per chunk, begin at these rows; a state with which
- * the stretch begins is left out of all chunks but the first. */
+/* Moves pointers to arrays with a row per stretch, or per chunk, to the given row.
+ * The initial states are set to NULL unless is_first. */
 static void move_rows(const struct kcp_stage *s, char *args, int stretch, int chunk,
                       int is_first)
 {
@@ -38,8 +38,9 @@ static void move_rows(const struct kcp_stage *s, char *args, int stretch, int ch
     }
 }
 
-/* A grid of a part of the tokens would be refused: the check of the call is left out. A
- * map is that of the chunk that comes last. */
+/* Runs the reference of a chapter for each chunk. The check of the call is disabled,
+ * because it rejects a grid of only some tokens. For maps only the chunk that comes
+ * last runs. */
 static int uncarried(const char *number, void *args)
 {
     const struct kcp_stage *s = stage_find(number);

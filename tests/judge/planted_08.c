@@ -1,4 +1,4 @@
-/* planted_08.c -- ref/08_forward.c once more, with scans that carry no state.
+/* planted_08.c -- a copy of ref/08_forward.c whose scans do not carry the state.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: self_lists.c.
  * Next: planted_13.c.

@@ -1,4 +1,4 @@
-/* planted_13.c -- ref/13_backward.c once more, with scans that carry no state.
+/* planted_13.c -- a copy of ref/13_backward.c whose scans do not carry the state.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: self_lists.c.
  * Next: plants.h.

@@ -1,4 +1,4 @@
-/* plants.c -- mistakes of one call: in a number, an array's bounds, a workspace.
+/* plants.c -- variants with one mistake: in a number, array bounds or a workspace.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: self_trials.c.
  * Next: self_trials.c, which judges each row of the table at the end.
@@ -12,10 +12,11 @@
 
 const struct plant *planted;
 
-/* ---- one field of any stage, by its name in the field table */
+/* ---- mistakes in a field of any stage, found by its name in the field table */
 static int reference(void *args) { return stage_find(planted->stage)->ref(args); }
 
-/* The limit of an output of this stage, in the type in which its cases are judged. */
+/* Returns the limit of an output of the plant's stage, in the type in which its
+ * cases are judged. */
 static double limit(int backward)
 {
     const int number = atoi(planted->stage);
@@ -64,7 +65,8 @@ static int adds_number(void *args)
     return status;
 }
 
-/* A number of an input, which may be beyond it, times `by` moves output o. */
+/* Adds `by` times a number of an input, which may be outside that array, to output
+ * o. */
 static int reads_number(void *args)
 {
     const int status = reference(args);
@@ -72,7 +74,8 @@ static int reads_number(void *args)
     return status;
 }
 
-/* All numbers by so many limits; of the last head alone where `at` is 1. */
+/* Changes all numbers of the field by `by` limits; only those of the last head if
+ * `at` is 1. */
 static int scales(void *args)
 {
     int64_t n, heads, width;
@@ -84,7 +87,7 @@ static int scales(void *args)
     return status;
 }
 
-/* The token of head 0 that has the largest row. */
+/* Changes the largest row of head 0 by `by` limits. */
 static int scales_row(void *args)
 {
     int64_t n, heads, width, at = 0;
@@ -102,7 +105,7 @@ static int scales_row(void *args)
     return status;
 }
 
-/* Forward by so many of its limits, backward by the rest of one. */
+/* Changes forward by `by` limits, and backward by 1 - `by` limits. */
 static int scales_pass(void *args)
 {
     struct kcp_conv *a = args;
@@ -113,7 +116,7 @@ static int scales_pass(void *args)
     return status;
 }
 
-/* Chunks 1 and 3 by ten and by a thousand limits and more. */
+/* Changes chunk 1 by 30 limits and chunk 3 by 3000 limits. */
 static int scales_chunks(void *args)
 {
     struct kcp_chunk *a = args;
@@ -132,7 +135,7 @@ static int returns(void *args)
     return (int)planted->by;
 }
 
-/* ---- parts of a result that must stay as they are, or may never have been written */
+/* ---- maps that must not be written, or need not have been written */
 static int writes_unwanted(void *args)
 {
     const struct kcp_affine *a = args;
@@ -143,7 +146,7 @@ static int writes_unwanted(void *args)
     return ref_affine(args);
 }
 
-/* 0 folded through the first map is right, but for NaN in its M. */
+/* Adds 0 times M of the first map to the result: wrong only if that M contains NaN. */
 static int reads_first_M(void *args)
 {
     const struct kcp_merge *a = args;
@@ -165,7 +168,7 @@ static size_t by_tokens(const void *a)
     return 8 * (size_t)(2 + ((const struct kcp_chunk *)a)->T);
 }
 
-static int writes_work(void *args)             /* byte `at` of it */
+static int writes_work(void *args)             /* writes byte `at` */
 {
     struct kcp_call *c = args;
     const int64_t past = (int64_t)c->work_bytes + planted->at - END;
@@ -174,7 +177,8 @@ static int writes_work(void *args)             /* byte `at` of it */
     return reference(args);
 }
 
-/* Its 8 bytes at `at`; `by`: written first. */
+/* Reads the first 8 bytes of the workspace, or, if `at` is not 0, the 8 bytes after
+ * its end. If `by` > 0, the workspace is written first. */
 static int reads_work(void *args)
 {
     struct kcp_call *c = args;
@@ -186,7 +190,7 @@ static int reads_work(void *args)
     return status;
 }
 
-static int reads_saved(void *args)             /* past its end where at is END */
+static int reads_saved(void *args)             /* after its end if `at` */
 {
     struct kcp_backward *a = args;
     const struct kcp_saved *s = a->saved;
@@ -205,7 +209,7 @@ static int writes_past_saved(void *args)
     return ref_backward(a);
 }
 
-/* It counts its calls in its workspace. */
+/* Wrong if an earlier call left its mark in the workspace. */
 static int counts_in_work(void *args)
 {
     struct kcp_chunk *a = args;
@@ -216,7 +220,8 @@ static int counts_in_work(void *args)
     return status;
 }
 
-/* A mark says that the workspace is prepared, so that the 0 at its end is there. */
+/* Writes a 0 at the workspace's end only if the first number is not the mark of a
+ * prepared workspace; wrong if the 0 is missing. */
 static int marks_work(void *args)
 {
     struct kcp_chunk *a = args;
@@ -229,7 +234,7 @@ static int marks_work(void *args)
     return status;
 }
 
-/* Wrong after a call of the same size in the same workspace. */
+/* Wrong if an earlier call of the same size used the same workspace. */
 static int marks_own_work(void *args)
 {
     struct kcp_chunk *a = args;
@@ -241,7 +246,7 @@ static int marks_own_work(void *args)
     return status;
 }
 
-/* A workspace in its first two runs alone: later ones must not be given an old one. */
+/* Requests a workspace only in the first two runs; later runs must get none. */
 static int runs;
 static size_t work_at_first(const void *a) { (void)a; return runs < 2 ? 64 : 0; }
 static int needs_no_old_work(void *args)
@@ -252,7 +257,7 @@ static int needs_no_old_work(void *args)
     return ref_backward(args);
 }
 
-/* ---- what earlier calls leave elsewhere */
+/* ---- mistakes that depend on earlier calls, with static variables */
 static int moves_bits(void *args)
 {
     static int calls;
@@ -275,7 +280,7 @@ static int wrong_once_in_fifty(void *args)
     return status;
 }
 
-/* ---- messages: pair `at` of begin and end is left out, in the pass `by` */
+/* ---- messages: begin and end number `at` of a group are omitted in pass `by` */
 static __thread struct { int (*group)(struct kcp_comm *, int); int begun; } rank;
 
 static int without_one(struct kcp_comm *c, int begin)
@@ -305,7 +310,7 @@ static int opens_group(void *args)
     return status;
 }
 
-/* ---- a forward before 13, which saves */
+/* ---- mistakes in the forward that runs before 13 */
 static int forward_scales_o(struct kcp_forward *a)
 {
     const int status = ref_forward(a);
@@ -314,7 +319,7 @@ static int forward_scales_o(struct kcp_forward *a)
     return status;
 }
 
-/* The row of the first sequence that ends on this rank. */
+/* Changes ht of the first sequence that ends on this rank. */
 static int forward_moves_ht(struct kcp_forward *a)
 {
     const int status = ref_forward(a);
@@ -361,9 +366,10 @@ static int forward_leaves_o(struct kcp_forward *a)
 #define FAR .memory = FAR_ONLY
 #define PLAIN .at = 0
 
-/* A verdict in words: "ok,", "marginal", "n/a"; "o wrong in head 1", "NaN in o", with
- * "forward " before it; or what the judge says. Numbers are judged by the limits of
- * bf16 where cases begin with "bf16: ". */
+/* The plants and the words that their verdicts must contain: "ok,", "marginal",
+ * "n/a"; "o wrong in head 1" or "NaN in o", after "forward " for the forward before
+ * 13; or a message of the judge. Numbers are judged with the limits of bf16 if the
+ * cases begin with "bf16: ". */
 const struct plant plants[] = {
     { "honest", "04", reference, NULL, "ok,", PLAIN },
     { "one_nan", "04", puts_number, NULL, "NaN in o", IN("o", 0, NAN) },

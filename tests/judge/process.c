@@ -105,7 +105,7 @@ int process_answer(pid_t pid, int fd, double seconds, void *to, size_t n, char *
     if (got == n) return 0;
     const int is_late = seconds_now() >= until;
     int status = 0;
-    for (int i = 0; i < 100 && !is_late; i++) {         /* closed: it ends by itself */
+    for (int i = 0; i < 100 && !is_late; i++) {         /* socket closed: may end */
         if (waitpid(pid, &status, WNOHANG) == pid) {
             kill(-pid, SIGKILL);
             describe_end(status, why, nwhy);

@@ -1,13 +1,14 @@
-/* rank_args.c -- the arguments of one rank of a trial: filled, sent, fetched, checked.
+/* rank_args.c -- fills, sends, fetches and checks the arguments of one rank of a
+ * trial.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: trial.c.
  *
- * A rank gets its shard of every token tensor, and of the states the rows that it owns;
- * the other rows are NaN, so that reading them shows. A stage without ranks is tried in
- * the same way with R = 1. Every buffer has an image on the host, fences included;
- * arrays in the variant's memory are made from the images when the variant runs.
- */
+ * A rank gets its shard of every token tensor, and the rows of the states that it
+ * owns. Other rows of states are NaN, so that an output computed from them is wrong.
+ * A stage without ranks is tried like a stage with R = 1. Every buffer has an image
+ * on the host, with fences. When the variant runs, the images are copied into arrays
+ * in the variant's memory. */
 #include "trial.h"
 #include <math.h>
 #include <stdlib.h>
@@ -24,7 +25,8 @@ static int is_integer(const struct kcp_field *f)
     return f->store == KCP_I32 || f->store == KCP_I64;
 }
 
-/* The rank that has a sequence's last token owns its final states. */
+/* Does this rank own row n of a state? The rank with a sequence's last token owns
+ * the final states, the rank with the first token the initial states. */
 static int owns(const struct rank_args *s, const struct kcp_field *f, int n)
 {
     static const char *const final[] = { "ht", "dht", "ot", "dot", "xt", "dxt" };
@@ -33,8 +35,8 @@ static int owns(const struct rank_args *s, const struct kcp_field *f, int n)
     return (at_end ? s->plan->ht_rank : s->plan->h0_rank)[n] == s->call.r;
 }
 
-/* The rows of a tensor that this rank holds: `width` bytes a number, rows of others all
- * ones, which is NaN. The caller frees them. */
+/* Copies the rows of a tensor that this rank gets, `width` bytes per number. In rows
+ * that other ranks own all bits are 1, which is NaN. The caller frees the copy. */
 static void *rows_of(const struct rank_args *s, const struct kcp_field *f,
                      const struct tensor *t, size_t width, struct buffer *o)
 {
@@ -55,8 +57,8 @@ static void *rows_of(const struct rank_args *s, const struct kcp_field *f,
     return x;
 }
 
-/* The fold starts from h of its first map: M of that map, and maps outside the range,
- * may never have been written. */
+/* Sets to NaN what a fold must not read: M of its first map, because the fold starts
+ * from h of that map, and maps outside the range. */
 static void poison_maps(const struct kcp_call *c, const struct tensor *range,
                         const struct tensor *t, double *maps)
 {
@@ -68,7 +70,7 @@ static void poison_maps(const struct kcp_call *c, const struct tensor *range,
     }
 }
 
-/* bytes NULL: an output, all NaN. */
+/* Makes an image from n bytes. NULL: an output, whose image is NaN. */
 static int make_image(struct buffer *o, const void *bytes, size_t n)
 {
     o->bytes = n;
@@ -139,14 +141,16 @@ int rank_args_fill(struct rank_args *s, const struct kcp_stage *stage,
 
 /* ---- images to arrays and back
  *
- * On the host, and for tools that follow each allocation, every array is an allocation.
- * On a GPU all arrays of a rank are parts of one, with more NaN between them, because a
- * copy waits for the GPU: one copy each way instead of one for each array. */
+ * On the host, and with --apart or --exact, every array is a separate allocation,
+ * for tools that follow allocations. On a GPU all arrays of a rank are parts of one
+ * allocation, the arena, with more NaN between arrays: because a copy waits for the
+ * GPU, one copy each way replaces one copy per array. */
 enum { GAP = 4096 };
 
 int arrays_apart;
 
-/* Offset of buffer i, its fence first; i == s->n: the size of the arena. */
+/* Returns the offset of buffer i, at its first fence; for i == s->n, the arena's
+ * size. */
 static size_t arena_offset(const struct rank_args *s, int i)
 {
     size_t at = GAP;
@@ -193,7 +197,7 @@ int rank_args_send(struct rank_args *s)
     return status;
 }
 
-/* Beyond the fences, between two arrays of an arena, all bytes are still NaN? */
+/* Are all bytes between the arrays of an arena, outside their fences, still NaN? */
 static int gaps_hold(const struct rank_args *s, const char *whole, char *why, size_t n)
 {
     for (int i = 0; i <= s->n; i++) {

@@ -1,11 +1,12 @@
-/* ranks.c -- where the ranks of a trial are: threads here, GPUs here, or processes.
+/* ranks.c -- runs the ranks of a trial as threads, on GPUs of one process, or as
+ * processes.
  *
  * Book: chapter 20, and CONTRIBUTING.md.  Checked by: tests/cli/mpi.sh. Next:
  * exchange_trials.c.
  *
- * Under a launcher all processes run the same trials from the same seed, each its rank,
- * and take the worst verdict of all, so that they stay in step. If a rank is lost,
- * every process prints which, and exits with 1. */
+ * Under a launcher all processes run the same trials from the same seed, one rank per
+ * process. All take the worst verdict of the processes, so that they continue with the
+ * same trial. If a rank is lost, every process prints its number and exits with 1. */
 #include "judge.h"
 #include "kcp_mpi.h"
 #include <math.h>
@@ -14,11 +15,12 @@
 #include <string.h>
 #include <time.h>
 
-static struct kcp_comm *host, *gpu;        /* of this process; NULL: threads */
+static struct kcp_comm *host, *gpu;        /* MPI, NCCL; NULL: threads */
 static int apart;
 static const char *launcher = "";
 
-/* ---- GPUs of one process: ranks stay for all trials, because NCCL starts slowly */
+/* ---- GPUs of one process: rank threads run until the end, because NCCL starts
+ * slowly */
 static struct pool {
     pthread_mutex_t lock;
     pthread_cond_t change;
@@ -209,7 +211,8 @@ int ranks_over_nccl(int R, int (*body)(struct kcp_comm *, void *), void *arg, ch
                 : kcp_nccl_threads_run(R, body, arg, why, n);
 }
 
-/* Kept to plain numbers and words: every process is of one build. */
+/* Combines the verdicts of all processes. A verdict has no pointers, and all
+ * processes run the same build, so its bytes are exchanged. */
 void ranks_agree(struct verdict *t)
 {
     if (!host) return;

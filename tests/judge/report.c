@@ -50,7 +50,8 @@ const char *shell_word(const char *s, char *buf, size_t n)
     return buf;
 }
 
-/* 0; 1: something failed, or nothing ran; 3: --strict, and something was skipped. */
+/* Prints the closing lines. Returns 0; 1 if something failed or nothing ran; 3 under
+ * --strict if something was skipped or n/a. */
 int report_close(const struct kcp_report *r, int strict)
 {
     const int ran = r->pass + r->marginal + r->fail + r->caught + r->survived;

@@ -1,4 +1,4 @@
-/* self_calls.c -- misuse of the C interface is refused with the name of the field.
+/* self_calls.c -- wrong calls of the C interface are rejected with the field's name.
  *
  * Book: chapter 20, "What is promised to whom".  Checked by: itself.
  * Next: ../fuzz/calls.c, the same by generated arguments.
@@ -25,7 +25,8 @@ static int is(const struct made_call *m, const char *number)
 
 static int call_made(struct made_call *m) { return m->stage->ref(&m->a); }
 
-/* The call has one mistake: KCP_BAD, and why has the stage and the word. */
+/* Checks that a call with one mistake returns KCP_BAD, and that kcp_why() contains
+ * the stage and the word. */
 static void refused(struct kcp_report *rep, struct made_call *m, const char *word)
 {
     const int status = call_made(m);
@@ -68,7 +69,7 @@ static void start(struct made_call *m, const struct kcp_stage *s, enum kcp_model
     if (is(m, "13")) made_saved(m);
 }
 
-/* One wrong size or option at a time. */
+/* Makes calls with one wrong size or option each. */
 static void wrong_numbers(struct kcp_report *rep, const struct kcp_stage *s,
                           enum kcp_model model, const struct kcp_plan *plan)
 {
@@ -83,7 +84,7 @@ static void wrong_numbers(struct kcp_report *rep, const struct kcp_stage *s,
     }
 }
 
-/* Each required array missing. */
+/* Makes calls with one array missing each. */
 static void missing_arrays(struct kcp_report *rep, const struct kcp_stage *s,
                            enum kcp_model model, enum kcp_pass pass,
                            const struct kcp_plan *plan)
@@ -101,7 +102,7 @@ static void missing_arrays(struct kcp_report *rep, const struct kcp_stage *s,
             EXPECT(rep, strstr(kcp_why(), word) != NULL, "%s", kcp_why());
             needed++;
         }
-        const int status = call_made(&m);          /* it returns */
+        const int status = call_made(&m);          /* must not crash */
         EXPECT(rep, status == KCP_OK || status == KCP_BAD, "%s: status %d", s->name,
                status);
         made_free(&m);
@@ -109,7 +110,7 @@ static void missing_arrays(struct kcp_report *rep, const struct kcp_stage *s,
     EXPECT(rep, needed > 1, "%s: no array is needed", s->name);
 }
 
-/* Wrong index arrays. */
+/* Makes calls with one wrong number in an index array each. */
 static void wrong_indices(struct kcp_report *rep, const struct kcp_stage *s,
                           enum kcp_model model, const struct kcp_plan *plan)
 {
@@ -132,7 +133,7 @@ static void wrong_indices(struct kcp_report *rep, const struct kcp_stage *s,
     }
 }
 
-/* HV and H, scale, the bound, the plan, comm. */
+/* Makes calls with a wrong HV, scale, lower_bound, T, plan or comm. */
 static void wrong_relations(struct kcp_report *rep, const struct kcp_stage *s,
                             enum kcp_model model, const struct kcp_plan *plan,
                             const struct kcp_plan *two)
@@ -226,7 +227,7 @@ static int variants(struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* NULL and empty structs. */
+/* Makes calls with NULL and with empty structs. */
 static int nothing(struct kcp_report *rep)
 {
     struct kcp_layer layer = { 0 };
@@ -249,7 +250,8 @@ static int nothing(struct kcp_report *rep)
     EXPECT(rep, kcp_layer_saved(&layer, (struct kcp_call *)&f) == 0 &&
            kcp_layer_saved(&layer, NULL) == 0 && kcp_layer_saved(NULL, NULL) == 0 &&
            kcp_layer_forward_work(&layer, &f) == 0, "no sizes, no bytes");
-    /* Sizes whose bytes wrap, or are negative: no block, and not a byte written. */
+    /* Sizes that are negative, or whose bytes overflow: no block, and nothing is
+     * written. */
     for (int i = 0; i < 4; i++) {
         static const int wraps[4][3] = {
             { INT_MAX, INT_MAX, INT_MAX }, { -1, 1 << 20, 1 << 20 },
@@ -279,7 +281,7 @@ static int nothing(struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* What the library says of its structs by name is what the compiler says. */
+/* The library's tables of its structs must agree with the compiler. */
 #define SAME(s, m, k)                                                                 \
     (kcp_struct_member(#s, #m, &at, &kind) == KCP_OK && at == offsetof(struct s, m) && \
      kind == k)

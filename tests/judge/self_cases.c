@@ -51,8 +51,8 @@ KCP_CHECK(check_00_words) = { "00_judge", "words",
     "a case that is printed and read again is the same case, and its inputs read it",
     words };
 
-/* What cases.c promises: pairs of regime, ranks and form; of ranks and heads;
- * lengths. */
+/* Checks that drawn lists contain all pairs of regime and form, of ranks and form,
+ * and of ranks and heads; and the lengths 1, 1023 and 1025. */
 static int covers(struct kcp_report *rep)
 {
     static const char *const stages[] = { "08", "13", "15", "16" };
@@ -86,7 +86,7 @@ KCP_CHECK(check_00_covers) = { "00_judge", "covers",
     "the short list holds every pair of regime, ranks and form, of ranks and heads, and"
     " the long lengths", covers };
 
-/* The most ranks that one sequence of this plan has. */
+/* Returns the largest number of ranks that a sequence of the plan is on. */
 static int ranks_crossed(const struct kcp_plan *p)
 {
     int most = 0;
@@ -99,8 +99,8 @@ static int ranks_crossed(const struct kcp_plan *p)
     return most;
 }
 
-/* Does a state reach the last rank alive? Of wide ones there are several chunks on each
- * of three ranks. */
+/* Does at least 1e-2 of the state reach the last rank, across at least four ranks?
+ * Wide cases need three ranks, each with at least four chunks. */
 static int is_alive(const struct kcp_stage *s, const struct kcase *k, int wide)
 {
     const struct kcp_stage *forward = is(s, "13") ? stage_find("08") : s;
@@ -149,7 +149,7 @@ KCP_CHECK(check_00_crosses) = { "00_judge", "crosses",
     "a state is alive over four ranks in every form and model, and over three of "
     "several chunks at each size of tensor cores", crosses };
 
-/* Equal but for the lengths of sequences. */
+/* Are the cases equal except for the lengths of sequences? */
 static int is_cut_else(const struct kcase *a, const struct kcase *b)
 {
     struct kcase x = *a;
@@ -159,7 +159,8 @@ static int is_cut_else(const struct kcase *a, const struct kcase *b)
     return !memcmp(&x, b, sizeof x) && memcmp(a->cu, b->cu, sizeof a->cu);
 }
 
-/* What the list of a kernel for sizes of tensor cores alone has, of each model. */
+/* Numbers of cases, per model or form, that a kernel for only sizes of tensor cores
+ * can take. */
 struct counted {
     int other_cuts[5], no_states[5], part[5][3], in_form[KCP_FORMS], blocks[5];
     int over_four[5], many[5], own_keys[5];
@@ -192,7 +193,7 @@ static struct counted count_wide(const struct kcp_stage *s, const struct kcase *
     return x;
 }
 
-/* May a state that this stage begins with be NULL? */
+/* Does the stage without ranks have an optional state? */
 static int has_states(const struct kcp_stage *s)
 {
     int n = 0;
@@ -212,7 +213,8 @@ static int wide(struct kcp_report *rep)
         if (is(s, "01 07 12 14")) continue;
         struct kcase *list = cases_of(s, &v, &o, NULL, &n);
         const struct counted x = count_wide(s, list, n);
-        /* Case 0, then small ones of K = V = 64 and 128: each runs fifty times. */
+        /* After case 0 come small cases of K = V = 64 and 128: the first case that a
+         * kernel takes runs fifty times. */
         for (int j = 1; j <= FIRST_WIDE; j++) {
             const struct kcp_call *c = &list[j].call;
             EXPECT(rep, list[0].id == 0 && c->K == 64 * j && c->V == 64 * j &&
@@ -282,7 +284,7 @@ KCP_CHECK(check_00_rare) = { "00_judge", "rare",
     "right variants pass on hundreds of segments and on the largest K and V",
     rare };
 
-/* ---- a case for each path, as on the machine of the records */
+/* ---- a case for each path, for the GPU of the records */
 static int reaches(const struct kcp_path *p, const struct listed *l, int n, int again)
 {
     for (int i = 0; i < n; i++)
@@ -348,7 +350,8 @@ static int files(const char *pattern)
     return n;
 }
 
-/* Records linked, against the files on disk; v1_x and v1_x_f32 are one file. */
+/* Compares the number of linked records with the files on disk. v1_x and v1_x_f32
+ * are in one file. */
 static int counts(struct kcp_report *rep)
 {
     const struct kcp_variant *v[1024];

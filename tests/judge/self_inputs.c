@@ -31,7 +31,8 @@ static double dot(const double *x, const double *y)
     return sum;
 }
 
-/* Of rows of K numbers: the mean cosine of neighbours, the longest, how many are 0. */
+/* For rows of K numbers: mean cosine of neighbours, largest length, number of null
+ * rows. */
 struct rows { double cosine, longest; int none; };
 
 static struct rows rows_of(const struct tensor *t)
@@ -102,8 +103,8 @@ KCP_CHECK(check_00_unlike) = { "00_judge", "unlike",
     "alike, null, plain, big and exact reach the inputs of 15 and 16, or are refused",
     unlike };
 
-/* ---- six tokens before the cut; each key is the first unit vector, so that beta 1
- * takes one of three rows of the state */
+/* ---- six tokens before the cut; each key is the first unit vector, so that beta = 1
+ * removes one of the three rows of the state */
 static double alive_with(double gate, double beta)
 {
     const struct { const char *name, *shape; double is; } rows[] = {
@@ -127,7 +128,8 @@ static double alive_with(double gate, double beta)
 
 static int alive_by_hand(struct kcp_report *rep)
 {
-    /* Freed memory that malloc returns again: what is never written is not 0. */
+    /* Frees memory that is not 0, so that malloc returns it again: a read of
+     * unwritten memory gives a wrong result. */
     double *used = malloc(9 * sizeof *used);
     for (int i = 0; used && i < 9; i++) used[i] = 1e3;
     free(used);
@@ -141,7 +143,7 @@ static int alive_by_hand(struct kcp_report *rep)
 KCP_CHECK(check_00_alive_by_hand) = { "00_judge", "alive_by_hand",
     "how much of a state is alive, where it is known", alive_by_hand };
 
-/* ---- how far roundings move what is expected, as a part of its size */
+/* ---- relative change of expected outputs when inputs are rounded once more */
 static double moved_by(const struct expected *x, const char *field, int draws)
 {
     const struct tensor *want = tensor_find(&x->want, field);
@@ -166,8 +168,8 @@ static const struct expected *expected_03(const char *more, struct kcp_plan **p)
     return expected_of(stage_find("03"), &k, KCP_FORWARD, KCP_BF16, *p);
 }
 
-/* Limits rise where numbers are ill-conditioned, and there alone; fewer draws say less,
- * never more. */
+/* Outputs must move more for alike keys than for independent keys, and each further
+ * draw must increase the value of expected_moved. */
 static int conditioned(struct kcp_report *rep)
 {
     struct kcp_plan *p;
@@ -192,8 +194,8 @@ KCP_CHECK(check_00_conditioned) = { "00_judge", "conditioned",
     "one more rounding of the inputs moves w where keys are alike, else hardly; each "
     "draw adds to it", conditioned };
 
-/* A layer by chapters, rounded on the way, is the token recurrence's as far as the type
- * allows: no output moves by more than `most`, none by nothing. */
+/* A layer computed by chapters with rounded outputs must be close to the token
+ * recurrence: an output that moves must move by more than 1e-9 and less than `most`. */
 static void moves(struct kcp_report *rep, const struct kcp_stage *s,
                   const struct kcase *k, double most)
 {
@@ -230,7 +232,7 @@ static int moved(struct kcp_report *rep)
             case_parse(words, &k, why, sizeof why);
             moves(rep, s, &k, 1e-4);
         }
-        /* Of what is drawn too, but where terms cancel. */
+        /* Drawn cases get a wider bound, because terms may cancel. */
         struct kcase *list = cases_of(s, &v, &o, NULL, &n);
         for (int j = 0; j < n; j++)
             if (list[j].call.T < 100) moves(rep, s, &list[j], 1e-2);

@@ -1,8 +1,8 @@
 /* self_lists.c -- tests of the judge: its lists of cases reject mistakes that once
  * passed.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself: each plant is
- * right on a case that cannot show it.  Next: self_cases.c.
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself: some plants
+ * must be right on cases where their mistake has no effect.  Next: self_cases.c.
  *
  * Each mistake was once in a kernel and passed. A plant is rejected as a mutant is,
  * by a value off by more than its limit; two are refusals, and rejected by their
@@ -24,7 +24,7 @@ int planted_here(const struct kcp_call *c)
                              (int)c->model == planted_at.model);
 }
 
-/* ---- a copy of the arguments, and one of their pointers by its field's name */
+/* ---- copies of arguments, and access to a pointer by its field's name */
 static const struct kcp_stage *stage;          /* of the plant that runs */
 
 static char *copy_of(const void *args)
@@ -49,7 +49,7 @@ static int run_copy(char *copy)
     return status;
 }
 
-/* ---- maps: composed wrongly, and forward's maps of which backward takes M */
+/* ---- maps: composed wrongly; and saved maps of forward, whose M backward uses */
 static int compose_wrong(int HV, int K, int V, const void *b, const void *a,
                          int backward, int a_first, void *out,
                          struct CUstream_st *stream)
@@ -101,8 +101,8 @@ static int needs_ops(void *args)
     return ((struct kcp_forward *)args)->ops ? ref_forward(args) : KCP_BAD;
 }
 
-/* All blocks of a pipeline have V / blocks columns: the columns left over lack what
- * earlier ranks sent. */
+/* Uses V / blocks columns for all blocks of a pipeline, so that the remaining
+ * columns are wrong on all ranks but the first. */
 static int even_blocks(void *args)
 {
     struct kcp_forward *a = args;
@@ -114,7 +114,7 @@ static int even_blocks(void *args)
     return status;
 }
 
-/* ---- what an earlier call of the same sizes was given */
+/* ---- mistakes that use inputs of an earlier call of the same sizes */
 static int kept_grid(void *args)
 {
     static const char *const name[] = { "cu", "cn", "sc" };
@@ -133,13 +133,13 @@ static int kept_grid(void *args)
         if (is_new) memcpy(g->array[i], *p, sizeof(int) * (size_t)n[i]);
         *p = g->array[i];
     }
-    kcp_checked_enter();                /* the grid is not the plan's: no check of it */
+    kcp_checked_enter();                /* disables the check of the grid */
     const int status = run_copy(copy);
     kcp_checked_leave();
     return status;
 }
 
-/* Without h_in it begins with the states that the last call was given. */
+/* If h_in is NULL, starts from the h_in of an earlier call. */
 static int last_h_in(void *args)
 {
     static double *h;
@@ -157,7 +157,8 @@ static int last_h_in(void *args)
     return run_copy(copy);
 }
 
-/* The fiftieth call of one size is wrong; sizes of tensor cores alone are taken. */
+/* Takes only sizes of tensor cores, and is wrong in the fiftieth call in a row of
+ * one size. */
 static int once_in_fifty(void *args)
 {
     static int64_t T;
@@ -171,7 +172,8 @@ static int once_in_fifty(void *args)
     return status;
 }
 
-/* ---- two key heads, three heads in a group, six sequences: more repeat these */
+/* ---- right for at most two key heads, three heads per group, six sequences; further
+ * ones repeat the first ones */
 enum { FEW_HEADS = 2, FEW_IN_GROUP = 3, FEW_SEQUENCES = 6 };
 
 static void repeat_heads(const struct kcp_call *c, double *rows, int by_group)
@@ -199,7 +201,7 @@ static int few_in_group(void *args)
     return status;
 }
 
-/* The states given to sequences after the sixth are the first ones. */
+/* Sequence i gets the state of sequence i mod 6. */
 static int few_sequences(void *args)
 {
     const struct kcp_call *c = args;
@@ -218,8 +220,9 @@ static int few_sequences(void *args)
     return status;
 }
 
-/* ---- 03 whose inverse is a Neumann series in half precision, the field's known
- * mistake: (I - L)(I + L^2)(I + L^4)...; or whose A, or u, is off by 15 % */
+/* ---- 03 with a known mistake of other implementations: the inverse is a Neumann
+ * series in half precision, (I - L)(I + L^2)(I + L^4)...; and 03 whose A or u is off
+ * by 15 % */
 static double half(double x)
 {
     int e;
@@ -240,7 +243,7 @@ static void multiply(double (*a)[C], double (*b)[C], double (*out)[C])
         }
 }
 
-/* A of a chunk of n tokens, which inverts I + L, by the series. */
+/* Replaces A of a chunk of n tokens, the inverse of I + L, by that of the series. */
 static void series(double (*A)[C], int n)
 {
     static double L[C][C], P[C][C], X[C][C], Y[C][C];
@@ -308,7 +311,7 @@ static int u_off(void *args)
     return status ? status : off_by_15_percent(a->u, a->T * a->HV * a->V);
 }
 
-/* ---- which cases of which list */
+/* ---- cases of a list that a plant runs on */
 static int is_wide(const struct kcp_call *c) { return !(c->K % 64 || c->V % 64); }
 static int over_three(const struct kcase *k) { return k->call.R > 2; }
 static int any_case(const struct kcase *k) { (void)k; return 1; }
@@ -322,7 +325,7 @@ static int is_independent(const struct kcase *k)
     return k->alike <= 0 && k->call.C == C && k->call.T < 400 && !k->exact_beta &&
            !k->null_rows && k->regime != TURNS;
 }
-/* Of few tokens and random keys, which cost little. */
+/* Cheap cases: few tokens and random keys. */
 static int is_plain(const struct kcase *k)
 {
     return is_wide(&k->call) && !k->null_rows && !k->exact_beta && k->alike == 0 &&
@@ -338,7 +341,7 @@ static int has_many(const struct kcase *k)
     return is_live(k) && c->H > FEW_HEADS && c->HV / c->H > FEW_IN_GROUP &&
            c->N > FEW_SEQUENCES && c->K == 128 && c->V == 128;
 }
-/* Every head has keys, and a sequence has many chunks. */
+/* Every value head has a separate key head, and a sequence has many chunks. */
 static int has_own_keys(const struct kcase *k)
 {
     const struct kcp_call *c = &k->call;
@@ -346,17 +349,18 @@ static int has_own_keys(const struct kcase *k)
            c->V == 64 && c->T > 17 * c->C;
 }
 
-/* EACH: rejected at each size and model of the list; ALL: by all of these cases; ONE:
- * by one of them; NONE: right on all; STATUS: by a status, and by no value. */
+/* Which cases must reject the plant. EACH: one case of each size and model; ALL: all
+ * cases; ONE: at least one; NONE: none; STATUS: at least one by a status, and none
+ * by a value. */
 enum demand { ONE, EACH, ALL, NONE, STATUS };
 struct row {
     const char *name, *stage;
     int (*run)(void *);
-    int wide;                      /* anchors: 0 small, 1 wide; 2: a device's list */
+    int wide;                      /* anchors: 0 small, 1 wide; 2: cases_of */
     int (*takes)(const struct kcase *);
     enum demand demand;
     enum kcp_storage judged;
-    int chapter;                   /* of the layer, where the mistake is */
+    int chapter;                   /* chapter with the mistake, in a layer */
 };
 static const struct row rows[] = {
     { "composed_08", "08_forward", composed, 0, over_three, EACH, KCP_BF16, 0 },
@@ -427,13 +431,14 @@ static struct kcase *list_of(const struct row *x, int *n)
                                       : cases_anchors(s, x->wide, 1, 0, 0, &all);
     for (int i = 0; i < all; i++)
         if (x->takes(&list[i])) list[kept++] = list[i];
-    /* Plants that keep what calls were given need the list's order. */
+    /* Only for EACH, because plants that keep inputs of earlier calls need the
+     * list's order. */
     if (x->demand == EACH) qsort(list, (size_t)kept, sizeof *list, by_cost);
     *n = kept;
     return list;
 }
 
-/* How many cases reject it, until one does unless all must. */
+/* Counts the cases that reject the plant; stops at the first unless all are needed. */
 static int rejections(const struct row *x, const struct kcase *list, int n,
                       int by_status)
 {
@@ -498,7 +503,7 @@ KCP_CHECK(check_00_lists) = { "00_judge", "lists",
     "each mistake that once passed is rejected by the judge's lists, by its values",
     lists };
 
-/* Plants that are right where nothing can show the mistake: one chunk in a stretch. */
+/* Plants that do not carry the state must be right with one chunk per stretch. */
 static int fair(struct kcp_report *rep)
 {
     static const char *const words[] = {
@@ -527,7 +532,8 @@ static int fair(struct kcp_report *rep)
 KCP_CHECK(check_00_fair) = { "00_judge", "fair",
     "a state that is not carried is right where there is one chunk", fair };
 
-/* A kernel that refuses case 0 runs its first case fifty times too, a small one. */
+/* For a kernel that does not take case 0, the first case that it takes must also be
+ * small and run fifty times. */
 static int fifty(struct kcp_report *rep)
 {
     const struct row x = { "", "04_chunk", NULL, 2, any_case, ONE, KCP_F64, 0 };

@@ -1,10 +1,12 @@
-/* self_nulls.c -- NULL and odd numbers to every function of the installed headers.
+/* self_nulls.c -- calls each function of the installed headers with NULL and odd
+ * numbers.
  *
  * Book: chapter 20, "What is promised to whom".  Checked by: tests/cli/house.sh, which
- * looks whether all of them are here.  Next: self_calls.c, arguments that are wrong.
+ * checks that no function is missing.  Next: self_calls.c, wrong arguments.
  *
- * No object, no place for an answer, and numbers that are no rank and no size. What
- * returns a status says KCP_BAD, or that it is not for this build. */
+ * Functions get no object, no pointer for results, and numbers that are no valid
+ * rank or size. A function that returns a status must return KCP_BAD, or KCP_NA if
+ * this build does not support it. */
 #include "judge.h"
 
 #include "layer.h"
@@ -40,7 +42,7 @@ static void of_plans(struct kcp_report *rep, int i)
     kcp_owners_free(NULL);
 }
 
-/* A valid plan; ranks, rows and segments that it does not have. */
+/* Calls functions with a valid plan, but with ranks, rows and segments outside it. */
 static void of_a_plan(struct kcp_report *rep, int i)
 {
     static const int64_t cu[2] = { 0, 100 };

@@ -17,8 +17,8 @@ static struct tensor *normals(struct tensor_set *b, const struct kcase *k,
     return t;
 }
 
-/* `value` with this chance, in runs of this mean length, which may cover whole
- * ranks. */
+/* Fills a mask: runs of tokens of mean length `run` have the same number, `value`
+ * with probability `chance`. A run may cover whole ranks. */
 static void mask(struct tensor_set *b, const struct kcase *k, const char *name,
                  const char *shape, double chance, double run, int value)
 {
@@ -31,8 +31,9 @@ static void mask(struct tensor_set *b, const struct kcase *k, const char *name,
     }
 }
 
-/* alpha_base holds logarithms of decays, which become logits; spikes move them a
- * little. */
+/* Draws the inputs of chapter 15. On entry alpha_base contains logarithms of decays,
+ * which are replaced by logits. W_alpha is small, so that spikes change decays only
+ * a little. */
 void spike_draw(struct tensor_set *b, const struct kcase *k)
 {
     const struct kcp_call *c = &k->call;

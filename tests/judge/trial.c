@@ -1,8 +1,8 @@
-/* trial.c -- a trial: the arguments of every rank are filled, run and fetched.
+/* trial.c -- runs a trial: fills the arguments of every rank, runs, and fetches
+ * results.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
- * Next: verdict.c.
- */
+ * Next: verdict.c. */
 #include "isolation.h"
 #include "paths.h"
 #include "trial.h"
@@ -48,7 +48,7 @@ void trial_free(struct trial *t)
     t->rank = NULL;
 }
 
-/* Frees it; s->why keeps a write outside of it. */
+/* Frees p, and reports in s->why if the variant wrote outside of p. */
 static void free_fenced(struct rank_args *s, void *p, size_t bytes, const char *what)
 {
     const char *broken = fenced_free(s->mem, p, bytes);
@@ -56,7 +56,8 @@ static void free_fenced(struct rank_args *s, void *p, size_t bytes, const char *
         snprintf(s->why, sizeof s->why, "wrote %s %s", broken, what);
 }
 
-/* The larger of the block that backward reads and the reference's. */
+/* Returns the size of the saved block: that of the format that this backward reads,
+ * or of the reference's format, whichever is larger. */
 static size_t block_bytes(const struct kcp_forward *a, const struct kcp_variant *v,
                           size_t width)
 {
@@ -95,9 +96,10 @@ const char *whose_field(const struct kcp_field *f)
 
 int (*trial_forward)(struct kcp_forward *) = ref_forward;
 
-/* The forward before a backward: that of the table, whose block has the format that
- * this backward reads (paths.c), or the reference. For a mutant and its twin the
- * reference, because theirs write no block. o and ht are outputs of the trial. */
+/* Runs the forward before a backward: the one that writes the block format of this
+ * backward (paths.c), or the reference. Mutants and twins get the reference, because
+ * forward mutants and twins write no block. The forward's o and ht are outputs of
+ * the trial. */
 static int run_forward(struct rank_args *s, const struct kcp_variant *v)
 {
     const struct kcp_stage *back = stage_find("13_backward");
@@ -137,15 +139,15 @@ static int rank_body(struct kcp_comm *comm, void *arg)
     struct kcp_call *c = (struct kcp_call *)s->args;
     void *work = NULL;
     int status = KCP_OK;
-    /* Every other case runs on a stream that does not wait for other streams. */
+    /* Cases with odd ids run on a stream that does not wait for other streams. */
     struct CUstream_st *stream = s->id % 2 && s->mem->stream ? s->mem->stream() : NULL;
     if (stream && s->mem->sync()) return KCP_CUDA;
     c->stream = stream;
     if (comm) groups_count(comm);
-    c->work = NULL;                    /* that of an earlier run is freed */
+    c->work = NULL;                    /* the last run's is freed */
     c->work_bytes = 0;
     c->comm = comm;
-    /* Without ops a layer must use those of the memory of its arrays. */
+    /* If ops is NULL, a layer must use the operations of its arrays' memory. */
     c->ops = s->ranks && s->id % 3 == 2 ? NULL : s->mem->mapops;
     c->plan = s->plan;
     if (s->ranks && !strncmp(t->stage->name, "13", 2)) {
@@ -164,7 +166,8 @@ static int rank_body(struct kcp_comm *comm, void *arg)
     if (!status) status = t->variant->run(s->args);
     const char *ungrouped = comm ? groups_end(comm) : NULL;
     if (ungrouped) snprintf(s->why, sizeof s->why, "%s", ungrouped);
-    /* Over NCCL a stream may end because it was aborted: the barrier fails then. */
+    /* With NCCL a stream may have ended because it was aborted; then the barrier
+     * fails. */
     if (comm && !status && ranks_apart()) {
         s->traffic = comm->traffic;
         status = comm->barrier(comm, NULL);
@@ -177,7 +180,7 @@ static int rank_body(struct kcp_comm *comm, void *arg)
     free_fenced(s, s->saved, s->saved_bytes, "the saved block");
     s->saved = NULL;
     s->status = status;
-    /* n/a is no lost rank. */
+    /* n/a does not mean that a rank was lost. */
     return status == KCP_NA ? KCP_OK : status;
 }
 
@@ -196,7 +199,8 @@ int trial_launch(struct trial *t, char *why, size_t n)
     return status;
 }
 
-/* Under a launcher this process has the arrays of its rank alone. */
+/* Does this process have the arrays of rank r? Under a launcher it has only its
+ * rank. */
 static int is_mine(int r) { return ranks_mine() < 0 || ranks_mine() == r; }
 
 int trial_here(struct trial *t, char *why, size_t n)

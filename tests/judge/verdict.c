@@ -1,4 +1,4 @@
-/* verdict.c -- from a run to a verdict: what is off, where, and a map of it.
+/* verdict.c -- computes the verdict of a run: the worst error, its place, and a map.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: core.c.
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct expected *expected;        /* of the case that is judged */
+static const struct expected *expected;        /* of the current case */
 
 double *numbers_of(const struct buffer *o, const char *image)
 {
@@ -17,8 +17,9 @@ double *numbers_of(const struct buffer *o, const char *image)
     return x;
 }
 
-/* One digit per chunk of an output: '.' within the tolerance, n: 10^(n-1) times above
- * it or more, N: NaN. Returns the end of the text. */
+/* Writes one character per chunk of an output: '.' if the error is within the
+ * tolerance, digit n if the error is at least 10^(n-1) tolerances, 'N' for NaN.
+ * Returns the end of the text. */
 static char *map_chunks(const struct buffer *o, int64_t C, double tol, char *p,
                         const char *end)
 {
@@ -39,7 +40,7 @@ static char *map_chunks(const struct buffer *o, int64_t C, double tol, char *p,
     return p + snprintf(p, (size_t)(end - p), "\n");
 }
 
-/* A row of the map per rank. */
+/* Draws the map, one line per rank. */
 static void draw_map(const struct trial *t, const char *field, double tol, char *map,
                      size_t size)
 {
@@ -95,9 +96,9 @@ static void judge_rank(const struct trial *t, const struct rank_args *s,
     }
 }
 
-/* The worst of all ranks, first by the plain limits. What moves by itself (expensive)
- * is computed only for an error between a plain limit and the most that a limit
- * rises. */
+/* Finds the worst error of all ranks, first with the plain limits. How far outputs
+ * move is expensive, so it is computed only if the error is between the plain limit
+ * and the largest risen limit. */
 static void judge_ranks(const struct trial *t, enum kcp_storage judged, struct worst *w)
 {
     for (int is_plain = 1; is_plain >= 0; is_plain--) {
@@ -109,7 +110,7 @@ static void judge_ranks(const struct trial *t, enum kcp_storage judged, struct w
     }
 }
 
-/* Outputs of two runs of the same trial, byte for byte. */
+/* Compares the outputs of two runs of the same trial byte by byte. */
 static int same_bits(const struct trial *a, const struct trial *b, char *why, size_t n)
 {
     for (int r = 0; r < a->R; r++)
@@ -140,8 +141,8 @@ static int run_again(struct trial *t, char *why, size_t n)
 int case_repeats = 1;
 static const int64_t LARGE_STATES = 1 << 22;
 
-/* The list that is judged, and how many cases ran in each pass. A case's seed less its
- * number is equal for all cases of a list. */
+/* The list that is being judged, and how many of its cases ran in each pass. `seed`
+ * is the seed of a case minus its id, which is equal for all cases of a list. */
 static struct list_run {
     const struct kcp_stage *stage;
     int (*run)(void *);
@@ -152,7 +153,7 @@ static struct list_run {
 
 void repeats_begin(void) { list_run = (struct list_run){ 0 }; }
 
-/* The first case of the list that the variant takes, in this pass? */
+/* Is this the first case of the list that the variant takes in this pass? */
 static int is_first(const struct trial *t, const struct kcase *k)
 {
     const struct list_run now = { t->stage, t->variant->run, t->variant->storage,
@@ -164,11 +165,12 @@ static int is_first(const struct trial *t, const struct kcase *k)
     return !list_run.ran[pass]++;
 }
 
-/* The first case that a variant takes runs fifty times, in each pass; four times if its
- * states have more numbers than those of any first case of a list (--case), because the
- * references in double would take a minute. The first three of each list, and a case of
- * each path, run once more. This shows what is wrong now and then, or depends on the
- * bytes in a workspace. */
+/* Returns how often to repeat a case. In each pass, the first case that a variant
+ * takes is repeated fifty times; but only four times if its states are large, which
+ * happens only with --case, because the references in double would take a minute.
+ * The first three cases of each list, and one case of each path, are repeated once.
+ * Repetitions detect errors that occur rarely, or depend on the bytes in a
+ * workspace. */
 static int repeats_of(const struct trial *t, const struct kcase *k)
 {
     const int first = is_first(t, k) || k->id == 0;
@@ -235,7 +237,8 @@ static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
     trial_free(&t);
 }
 
-/* Two passes of one case: it fails when one fails, and is n/a when both are. */
+/* Merges the verdicts of two passes of a case: FAIL if one fails, n/a if both are
+ * n/a. */
 static void merge(struct verdict *a, const struct verdict *b)
 {
     const int no_forward = a->outcome == NA && b->outcome != NA;

@@ -1,4 +1,4 @@
-/* comm.c -- layers whose communication is wrong, one way a word: -DWRONG=name.
+/* comm.c -- layers with wrong communication, selected by -DWRONG=name.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/wrong_comm.sh:
  * HONEST passes, each other one fails.  Next: liar.c.
@@ -21,9 +21,10 @@ enum { HONEST, SHORT, SHIFTED, SILENT, ELSEWHERE };
 /* The judge's communicator of this rank, which may be a thread. */
 static __thread struct kcp_comm *real;
 
-/* SHORT: the last eighth of each message is not sent. SHIFTED: 16 bytes too far.
- * SILENT: nothing is sent, and the status is 0. ELSEWHERE, over NCCL: rank 1 is late
- * and first waits for rank 0's GPU, which waits for rank 1. */
+/* SHORT: the last eighth of each message is not sent. SHIFTED: messages start 16
+ * bytes too late. SILENT: nothing is sent, but the status is 0. ELSEWHERE, with
+ * NCCL: rank 1 is late and first waits for the GPU of rank 0, which waits for rank
+ * 1. */
 static void wait_elsewhere(const struct kcp_comm *c)
 {
     int (*get)(int *) = (int (*)(int *))dlsym(RTLD_DEFAULT, "cudaGetDevice");

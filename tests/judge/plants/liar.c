@@ -16,7 +16,7 @@ enum { HONEST, EXITS, EXITS_AT_ONCE, HANGS, CRASHES, KILLS_ITSELF, TAKES_MEMORY,
        NAMED, NO_GPU, EXITS_LOADED, HANGS_LOADED, EXITS_LATE, NO_BACKWARD, ONCE,
        EMPTY, ONCE_WIDE, NO_FORWARD, SOME, SOME_SAID, MARKS, TWICE };
 
-/* S <- M S + h, map after map; the first gives its h alone. */
+/* Folds the maps in order, S <- M S + h, starting from h of the first map. */
 static int honest(struct kcp_merge *a)
 {
     const int K = a->K, V = a->V, W = V + K, *range = a->range;
@@ -42,8 +42,8 @@ static int honest(struct kcp_merge *a)
     return KCP_OK;
 }
 
-/* A workspace that is marked as made ready, for as many numbers as it was made for: one
- * that a call of another size left is taken for this one's. */
+/* Marks the workspace as prepared for this size. Returns 1 if a call of another size
+ * had marked it. */
 static int is_marked(const struct kcp_merge *a)
 {
     int64_t *work = a->work, numbers = (int64_t)a->HV * a->K * a->V;
@@ -59,7 +59,7 @@ static size_t work_of(const void *args)
     return sizeof(int64_t) * (size_t)(2 + a->HV * a->K * a->V);
 }
 
-/* Memory without end: it stops where the process's limit is. */
+/* Allocates up to 16 GiB, and fails if the process has a lower limit. */
 static int take_memory(void)
 {
     size_t taken = 0;
@@ -70,7 +70,8 @@ static int take_memory(void)
     return KCP_OK;
 }
 
-/* The fiftieth call in a row of one size? Of the larger ones, which alone are taken. */
+/* Is this the fiftieth call in a row of the same size? Called only for K and V from
+ * 64. */
 static int is_fiftieth(const struct kcp_merge *a)
 {
     static int K, V, HV, calls;
