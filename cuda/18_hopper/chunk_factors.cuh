@@ -136,9 +136,9 @@ static __device__ __forceinline__ struct gdn_qk_rows<K> *gdn_qk_rows_of(
     return (struct gdn_qk_rows<K> *)x.qk_rows + ((int64_t)c * x.a.H + m);
 }
 
-// A lane of an accumulator has two adjacent columns in each half of a 16x16 block.
-// Exchanges with the neighbouring lane so that each lane has four adjacent columns of
-// one half, and a row is stored as 32 contiguous bytes.
+// In an accumulator a lane has two adjacent columns in each half of a 16x16 block.
+// Exchanges columns with the neighbouring lane, so that each lane has four adjacent
+// columns of one half, and a row is stored as 32 contiguous bytes.
 static __device__ __forceinline__ uint2 exchange_halves(uint32_t left, uint32_t right)
 {
     const int odd = threadIdx.x % 2;

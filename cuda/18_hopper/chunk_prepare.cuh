@@ -239,8 +239,8 @@ static __device__ __forceinline__ void load_diagonal_block16(float (*d)[4], int 
 
 // Computes block column J of A, by one warp, from the diagonal down:
 //     A_IJ^T = -(sum_M A_MJ^T L_IM^T) A_II^T,  J <= M < I.
-// The accumulator of each product is split in registers and is an operand of the next.
-// The diagonal block itself is stored elsewhere.
+// The accumulator of each product is split in registers and is an operand of the next
+// product. The diagonal block is not stored here.
 template <class Storage>
 static __device__ __forceinline__ void invert_block_column(int J, const Storage &smem,
                                                            unsigned char *Ab)

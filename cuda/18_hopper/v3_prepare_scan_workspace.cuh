@@ -12,8 +12,8 @@
 static const char *const fused_name = "v3_prepare_scan";
 
 // The forward of this rank. alone: every stretch is a whole sequence, so h0 and ht are
-// the only states. Otherwise states and maps are those of v1's program; they belong to
-// strips if the rank cuts its segments (split_sequence.cuh).
+// the only states. Otherwise there are states and maps as in v1's program, per strip if
+// the rank cuts its segments (split_sequence.cuh).
 struct fused {
     struct forward_params x;
     struct arena r;

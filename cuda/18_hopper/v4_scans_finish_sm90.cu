@@ -14,9 +14,9 @@ static const struct kcp_path *path_of(const struct kcp_backward *a)
 
 enum { SUM_THREADS = 1024 };
 
-// Sums the terms of a segment's chunks per channel; for dA_log also over the channels.
-// One block per segment and head; a thread has one channel of every (SUM_THREADS /
-// KG)-th chunk.
+// Sums the terms of a segment's chunks per channel, and for dA_log also over the
+// channels. One block per segment and head; a thread sums one channel of every
+// (SUM_THREADS / KG)-th chunk.
 static __global__ __launch_bounds__(SUM_THREADS) void add_chunk_parts(
     const struct backward_params x, float *dA_rows, float *ddt_rows)
 {

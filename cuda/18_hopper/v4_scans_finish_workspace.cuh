@@ -192,8 +192,8 @@ static int jobs_of(const struct factors_backward *f, const struct strip *s, int 
 }
 
 // Stores the jobs in the order in which the scans start: long jobs first, in steps of
-// 1/16 of the longest. Of jobs of equal length SCAN_REVERSE is first, because its steps
-// take longer.
+// 1/16 of the longest. Of jobs of equal length SCAN_REVERSE is first, because steps of
+// the reverse scan take longer.
 static void put_jobs(struct factors_backward *f, struct putter *x, int launch)
 {
     int64_t longest = 1;

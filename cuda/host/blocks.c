@@ -4,12 +4,14 @@
  * Checked by: tests/20_clusters/stand_in/late.c, over the stand-ins;
  * bench/check_gpus.sh.  Next: memory.cu.
  *
- * cudaMalloc and cudaFree hold a lock of the whole machine, for which concurrent judges
- * wait, so a block is kept. Large blocks are not, nor is any block under the sanitizers
- * (--exact, --bare), which follow each allocation from its first byte to its last.
+ * cudaMalloc and cudaFree hold a lock of the whole machine, for which concurrent
+ * judges wait, so released blocks are kept for reuse. Large blocks are not kept.
+ * Under the sanitizers (--exact, --bare) no block is kept, because the sanitizers
+ * check each allocation's exact bounds.
  *
- * cudaFree waits for the GPU of its block. A rank therefore frees blocks of its own GPU
- * alone, and without the lock: on another GPU a NCCL kernel may wait for this rank. */
+ * cudaFree waits for the GPU of the freed block. A rank therefore frees only blocks
+ * of the rank's own GPU, and does not hold the lock of the list meanwhile: on
+ * another GPU a NCCL kernel may wait for this rank. */
 #include "memory.h"
 
 #include <pthread.h>
@@ -58,8 +60,9 @@ static size_t block_size(size_t n)
     return size;
 }
 
-/* An unused block of this GPU, of this size or (0) of any, or NULL. It becomes used, or
- * leaves the list. */
+/* Returns an unused block of this GPU, or NULL. bytes: the size of the block, 0: any
+ * size. leaves = 0 marks the block as used; leaves = 1 removes the block from the
+ * list. */
 static void *take_block(size_t bytes, int device, int leaves)
 {
     void *p = NULL;
@@ -80,7 +83,8 @@ static void free_unused_blocks(int device)
     for (void *p; (p = take_block(0, device, 1));) cudaFree(p);
 }
 
-/* Where the list cannot grow, release gives the block to cudaFree. */
+/* Adds a used block to the list. If the list cannot grow, the block is not in the
+ * list, and blocks_release calls cudaFree. */
 static void keep_block(void *p, size_t bytes, int device)
 {
     pthread_mutex_lock(&lock);

@@ -3,11 +3,11 @@
 // Checked by: tests/20_clusters/bound_gpu.c, against ref/20_bound.c.
 // Next: ../../ref/core/bounded.c, which gives the bounds to the wire.
 //
-// Bound: memory, one read of k_raw and g_raw. A block owns a chunk of a head, a warp
-// one token at a time, a lane every 32nd channel. Sums are double. Each token adds a
-// margin for its own float rounding, so the result is a true upper bound. The barrier
-// makes all warps' sums visible before they are added. A second kernel adds the chunks
-// of a segment, one block per segment.
+// Bound: memory, one read of k_raw and g_raw. A block computes one chunk of a head, a
+// warp one token at a time, a lane every 32nd channel. Sums are in double precision.
+// Each token adds a margin for its own float rounding, so the result is a true upper
+// bound. The barrier makes all warps' sums visible before they are added. A second
+// kernel adds the chunks of a segment, one block per segment.
 #include "cuda/tile/device.cuh"
 #include "core/narrowing.h"
 
@@ -30,7 +30,7 @@ static __device__ float sigmoid(float x)
     return 1.0f / (1.0f + expf(-x));
 }
 
-// Natural logarithm of alpha of one channel.
+// Returns the natural logarithm of alpha of one channel.
 static __device__ float log_decay(const struct kcp_forward &a, int n, int i, float x)
 {
     const float *A_log = (const float *)a.A_log, *dt = (const float *)a.dt_bias;
@@ -48,7 +48,7 @@ static __device__ float beta_of(const struct kcp_forward &a, float raw)
     return (a.beta_form == KCP_BETA_SIGMOID2 ? 2.0f : 1.0f) * sigmoid(raw);
 }
 
-// log2 of a bound on |A_t|_2 of token t, head n: the slowest channel times the
+// Returns log2 of a bound on |A_t|_2 of token t, head n: the slowest channel times the
 // reflection's eigenvalue 1 - beta |k|^2.
 template <class X>
 static __device__ double step_bound(const struct kcp_forward &a, int64_t t, int n)
@@ -69,7 +69,7 @@ static __device__ double step_bound(const struct kcp_forward &a, int64_t t, int 
            log2(fmax(1.0, fabs(1.0 - beta * length) * (1.0 + 4e-6)));
 }
 
-// of_chunk [NC,HV]: log2 bounds.
+// Computes of_chunk [NC,HV], the log2 bounds of the chunks.
 template <class X>
 static __global__ void bound_chunks(const struct kcp_forward a, double *of_chunk)
 {
@@ -86,8 +86,8 @@ static __global__ void bound_chunks(const struct kcp_forward a, double *of_chunk
     of_chunk[(int64_t)c * a.HV + n] = sum;
 }
 
-// bound [NS]: maximum over the heads. The barriers separate writes from reads of each
-// step of the reduction.
+// Computes bound [NS], the maximum over the heads. The barriers separate the writes of
+// each step of the reduction from the reads of the next step.
 static __global__ void bound_segments(const struct kcp_forward a,
                                       const double *of_chunk, double *bound)
 {

@@ -4,7 +4,7 @@
 #include "core/paths.h"
 #include <cuda_runtime.h>
 
-// This kernel loads on a device if the program contains code for it.
+// has_code can be loaded on a device only if the program contains code for that device.
 static __global__ void has_code(void) {}
 
 enum { DEVICES = 64 };
@@ -25,7 +25,7 @@ static int query_device(int device, struct kcp_device *d)
     return KCP_OK;
 }
 
-// Properties of the calling thread's device, queried once per device.
+// Returns properties of the calling thread's device; queries each device once.
 extern "C" int cuda_device_here(struct kcp_device *d)
 {
     static struct kcp_device known[DEVICES];

@@ -3,8 +3,9 @@
 // Checked by: every trial of a device variant.
 // Next: blocks.c.
 //
-// NCCL needs a GPU per rank, threads do not: a kernel for context parallelism can be
-// written and judged on one GPU. Each copy waits: this is for development, not speed.
+// NCCL needs one GPU per rank. Ranks that are threads can share a GPU, so a kernel for
+// context parallelism can be written and judged on one GPU. Each copy waits until it is
+// complete: this is for development, not for speed.
 #include "mapops.cuh"
 #include "memory.h"
 #include <cuda_runtime.h>
@@ -14,8 +15,8 @@ static void *alloc(size_t n)
     return blocks_alloc(n, !bare_workspaces && fence_bytes);
 }
 
-// A copy within the device, and a fill, return before they are done, and a stream of
-// the variant's own does not wait for the stream that they are on: so the judge waits.
+// A copy within the device and a fill return before they are complete, and a variant
+// that uses another stream does not wait for their stream. So the judge waits here.
 static int done(cudaError_t status)
 {
     return status || cudaStreamSynchronize(NULL) ? KCP_CUDA : KCP_OK;
@@ -68,7 +69,8 @@ static int copy_soon(void *to, const void *from, size_t n)
     return cudaMemcpyAsync(to, from, n, cudaMemcpyDefault, NULL) ? KCP_CUDA : KCP_OK;
 }
 
-// Two pieces, `apart` from each other, side by side; the second dimension has a limit.
+// Copies two pieces, at distance `apart`, to adjacent addresses. cudaMemcpy2D limits
+// the distance, so pieces that are further apart need two copies.
 static int copy_ends(void *to, const void *from, size_t n, size_t apart)
 {
     if (apart < (size_t)1 << 30)

@@ -31,18 +31,20 @@ struct memory {
 };
 const struct memory *device_memory(void);     /* NULL: no device, or built without */
 
-/* With bare_workspaces memory is as the allocator left it, which initcheck needs;
- * fence_bytes: around each array, 256, with --exact 0. For either no block is kept. */
+/* bare_workspaces: memory is not initialized, which initcheck needs. fence_bytes:
+ * bytes around each array, 256; 0 with --exact. With bare_workspaces or fence_bytes
+ * = 0 no block is kept. */
 extern int bare_workspaces;
 extern size_t fence_bytes;
 
-/* n bytes on the calling thread's GPU, NULL: out of memory. is_kept: an earlier array's
- * block may come back, with that array's bytes. The caller of release has synchronized
- * with the block's GPU. */
+/* blocks_alloc returns n bytes on the calling thread's GPU; NULL: out of memory.
+ * is_kept: the block may be that of an earlier array, and then contains that array's
+ * bytes. Before blocks_release the caller must synchronize with the block's GPU. */
 void *blocks_alloc(size_t n, int is_kept);
 void blocks_release(void *p);
 
-/* --in-turn: one rank uses the GPU at a time. Around a copy between two ranks. */
+/* --in-turn: one rank uses the GPU at a time. A copy between two ranks is enclosed
+ * in turn_begin and turn_end. */
 extern int ranks_in_turn;
 void turn_begin(void);
 void turn_end(void);

@@ -2,8 +2,8 @@
 // Book: chapter 20.  Checked by: tests/20_clusters/narrow_gpu.c.
 // Next: ../../comm/narrow.c, which calls it.
 //
-// Bound: memory, 6 bytes per number. A thread converts four numbers if the addresses
-// allow it, else one. No barrier: threads do not share data.
+// Bound: memory, 6 bytes per number. A thread converts four numbers if the alignment of
+// the addresses allows this, otherwise one. No barrier: threads do not share data.
 #include "cuda/tile/device.cuh"
 #include "core/narrowing.h"
 
@@ -85,8 +85,8 @@ static int widen(void *to, const uint16_t *from, size_t numbers,
     return launched();
 }
 
-// The 2-norm of a state, on the host; called only when a tolerance has dropped a
-// message.
+// Computes the 2-norm of a state, on the host; called only when a tolerance has dropped
+// a message.
 static int norm(const void *of, size_t numbers, double *norm,
                 struct CUstream_st *stream)
 {

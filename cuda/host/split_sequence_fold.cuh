@@ -11,18 +11,19 @@
 // last strip to the first. Bound: reads of shared memory, one float4 of S per four
 // products.
 //
-// Ownership: a block has COLS columns of a head's state, which do not depend on other
-// columns. A thread has a row of M and a PARTth of its columns; the next M is loaded
-// into registers while the current one is multiplied from shared memory.
+// Ownership: a block has COLS columns of a head's state; a column does not depend on
+// other columns. A thread has one row of M and 1 / PARTS of the columns of M. The next
+// M is loaded into registers while the current M is multiplied from shared memory.
 enum { FOLD_THREADS = 256, FOLD_MOST = 64 };
 
-// For the segments from `first` on: the first strip (back: the last), the number of
-// strips, and whether a sequence starts (ends) there, so that the first map is h alone.
+// Arguments for the segments from `first` on. at: the first strip (back: the last);
+// strips: the number of strips; begins: a sequence starts (back: ends) there, so the
+// first map is h alone.
 struct folds { int first, count, at[FOLD_MOST], strips[FOLD_MOST], begins[FOLD_MOST]; };
 
-// The maps [strips,HV,K,..] with row strides h_ld and M_ld; states [NS,HV,K,V] before
-// (after) the segments, NULL if every segment is a whole sequence, because its first
-// state is then known; the result starts [strips,HV,K,V].
+// The maps [strips,HV,K,..] with row strides h_ld and M_ld. states [NS,HV,K,V]: the
+// states before (back: after) the segments; NULL if every segment is a whole sequence,
+// because its first state is then known. starts [strips,HV,K,V]: the result.
 struct fold_arrays {
     const float *h, *M;
     int h_ld, M_ld;
@@ -30,7 +31,7 @@ struct fold_arrays {
     float *starts;
 };
 
-// Rows of M are padded by four numbers, parts of S by four, to avoid bank conflicts.
+// Rows of M and parts of S are each padded by four numbers to avoid bank conflicts.
 template <int K, int COLS>
 struct fold {
     enum { PARTS = FOLD_THREADS / K, OWN = K / PARTS, OUT = COLS / PARTS,
@@ -45,7 +46,7 @@ static __device__ __forceinline__ float *fold_row(struct fold<K, COLS> &s, int s
     return s.S[side] + p * COLS + p / fold<K, COLS>::OWN * 4;
 }
 
-// Loads a thread's pieces of M [K,K], 16 bytes each, row stride VK.
+// Loads a thread's pieces of M [K,K], 16 bytes per piece, row stride VK.
 template <int K, int COLS>
 static __device__ __forceinline__ void fold_read(float4 *next, const float *M, int VK)
 {
@@ -67,8 +68,9 @@ static __device__ __forceinline__ void fold_put(struct fold<K, COLS> &s,
     }
 }
 
-// x [COLS] of a row over the thread's columns of M (back: of M^T); then the sum over
-// the parts by exchanges between lanes, after which each part has OUT of the columns.
+// Computes x [COLS] of one row of M S (back: M^T S): first over the thread's columns of
+// M, then summed over the parts by exchanges between lanes, after which each part has
+// OUT of the COLS columns.
 template <int K, int COLS, int back>
 static __device__ __forceinline__ void fold_times(float *x, struct fold<K, COLS> &s,
                                                   int side, int row, int part)
@@ -148,7 +150,7 @@ static __global__ __launch_bounds__(FOLD_THREADS) void fold_strips(
     }
 }
 
-// The launcher; fold_chains chooses COLS.
+// Launches the fold; fold_chains chooses COLS.
 template <int K, int COLS, int back>
 static int fold_launch(int HV, int V, const struct fold_arrays *x,
                        const struct folds *f, struct CUstream_st *stream)
@@ -161,10 +163,10 @@ static int fold_launch(int HV, int V, const struct fold_arrays *x,
     return launched();
 }
 
-// One map and one state, for a rank with one segment: S_out = M S_in + h (back: M^T
-// S_in + h), for columns v0 to v0 + Vb - 1 of h. The last block may have fewer than
-// COLS columns. S_in is in shared memory before S_out is written, so they may be the
-// same array.
+// Applies one map to one state, for a rank with one segment: S_out = M S_in + h (back:
+// M^T S_in + h), for columns v0 to v0 + Vb - 1 of h. The last block may have fewer than
+// COLS columns. S_in and S_out may be the same array, because S_in is copied to shared
+// memory before S_out is written.
 template <int K, int COLS, int back>
 static __global__ __launch_bounds__(FOLD_THREADS) void fold_once(
     int V, const float *maps, int v0, int Vb, const float *S_in, int ld_in,

@@ -76,8 +76,8 @@ static inline void give_args(struct kcp_merge_backward *a, const struct pass_arr
 }
 #undef KCP_FIELD
 
-// A stage's args struct: this rank's call, which is the first part of each, and its
-// fields.
+// Returns a stage's args struct: this rank's call, which is the first part of every
+// args struct, and the stage's fields.
 template <class Args>
 static inline Args stage_args(const struct kcp_call *call, const struct pass_arrays &x)
 {
@@ -87,8 +87,8 @@ static inline Args stage_args(const struct kcp_call *call, const struct pass_arr
     return a;
 }
 
-// Forward's results that the block contains only with KCP_SAVE_ALL, so that backward
-// may have to recompute them.
+// Places forward's results that the saved block contains only with KCP_SAVE_ALL;
+// otherwise backward recomputes them.
 template <class X>
 static void place_recomputed(struct arena *r, const struct kcp_call *a,
                              struct pass_arrays *x)

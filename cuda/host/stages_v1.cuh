@@ -1,4 +1,4 @@
-// stages_v1.cuh -- the kernels of which 08, 13 and 16 compose whole passes.
+// stages_v1.cuh -- the kernels from which 08, 13 and 16 compose whole passes.
 // Book: chapter 08, "Code: kernels".
 // Checked by: tests/08_forward/checks.c, tests/13_backward/checks.c.
 // Next: stages_v2.cuh.
@@ -8,8 +8,8 @@
 #include "core/paths.h"
 #include <string.h>
 
-// The kernels of a whole forward or backward, as named by its row of the table of
-// paths.
+// The kernels of a whole forward or backward, as its row of the table of paths names
+// them.
 struct stages {
     const char *name;                    // the variant, recorded in the saved block
     const struct kcp_path *path;         // the row; NULL: no row accepts the call
@@ -19,8 +19,8 @@ struct stages {
     int (*recompute)(const struct kcp_gate *, const struct kcp_wy *);  // 13; or NULL
 };
 
-// Each takes its stage's args struct, launches on its stream, and returns a kcp_status;
-// X is the storage type, float or bf16.
+// Each function takes its stage's args struct, launches on the call's stream, and
+// returns a kcp_status. X is the storage type, float or bf16.
 template <class X> int v1_gate(void *args);
 template <class X> int v1_wy(void *args);
 template <class X> int v1_chunk(void *args);
@@ -29,7 +29,7 @@ template <class X> int v1_chunk_backward(void *args);
 template <class X> int v1_wy_backward(void *args);
 template <class X> int v1_merge_backward(void *args);
 
-// Bytes of workspace.
+// Return bytes of workspace.
 size_t v1_gate_work(const void *args);
 size_t v1_wy_backward_work(const void *args);
 
@@ -49,8 +49,8 @@ static inline const struct stage_kernel *stage_kernel_of(
     return NULL;
 }
 
-// The kernels of this call's row. path is NULL if no row accepts the call or the row
-// names a kernel that is not listed.
+// Returns the kernels of this call's row. path is NULL if no row accepts the call or if
+// the row names a kernel that is not listed.
 template <int n>
 static inline struct stages stages_of_row(const char *stage, const char *kernel,
                                           enum kcp_storage storage, const void *args,
@@ -74,7 +74,7 @@ static inline struct stages stages_of_row(const char *stage, const char *kernel,
     return t;
 }
 
-// The v1 kernels; names in fp32 end in _f32.
+// Returns the v1 kernels. Names of fp32 kernels end in _f32.
 template <class X>
 static inline struct stages stages_v1(const char *stage, const void *args)
 {

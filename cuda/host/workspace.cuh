@@ -8,8 +8,8 @@
 #include "putter.cuh"
 #include <string.h>
 
-// Allocates from the caller's workspace; base NULL only counts. Arrays that the saved
-// block contains are taken from there (chapter 12).
+// Allocates from the caller's workspace; base NULL: only counts the bytes. Arrays that
+// the saved block contains are taken from the block (chapter 12).
 struct arena {
     char *base, *saved;
     size_t used;
@@ -32,8 +32,8 @@ static inline void *arena_named(struct arena *x, const char *name, int64_t count
     return arena_take(x, count, elem);
 }
 
-// Opens the arena of a whole pass: its workspace and, by format and writer, the saved
-// block.
+// Opens the arena of a whole pass: its workspace and the saved block, whose layout
+// depends on `format` and `writer`.
 static inline void arena_open(struct arena *x, const struct kcp_call *a,
                               const void *saved, int format, const char *writer,
                               size_t elem)
@@ -43,7 +43,7 @@ static inline void arena_open(struct arena *x, const struct kcp_call *a,
     kcp_saved_layout_of(&x->head, a, format, writer, elem, sizeof(float));
 }
 
-// Fills want [NS] for this rank's segments.
+// Fills want [NS], the needed maps, for this rank's segments.
 static inline void put_wants(const struct kcp_call *a, int backward, int *want)
 {
     const int seg0 = a->plan->ctx[a->r].seg0;
@@ -60,8 +60,9 @@ struct states {
 };
 struct moves { int count, from[128], to[128]; };
 
-// State to[j] of y = state from[j] of x, or 0 if from[j] < 0. 32 blocks per state and
-// head. Bound: memory; a transposed side is accessed across its rows.
+// State to[j] of y = state from[j] of x, or 0 if from[j] < 0. There are 32 blocks per
+// state and head. Bound: memory; an array with `transposed` is accessed across its
+// rows.
 static __global__ void move_states(int HV, int K, int V, const struct states x,
                                    const struct states y, const struct moves m)
 {
@@ -97,8 +98,8 @@ static inline void move(struct mover *x, int from, int to)
     x->m.to[x->m.count++] = to;
 }
 
-// Rows of y [NS,HV,K,V] that start (ends: end) a sequence get its state from x (h0,
-// dht), others 0.
+// Fills y [NS,HV,K,V]: segments that start (ends: end) a sequence get the sequence's
+// state from x (h0 or dht), other segments get 0.
 static inline void states_in(const struct kcp_call *a, int ends, const void *x, void *y)
 {
     const struct kcp_segment *seg = a->plan->seg + a->plan->ctx[a->r].seg0;
@@ -108,8 +109,8 @@ static inline void states_in(const struct kcp_call *a, int ends, const void *x, 
     flush(&m);
 }
 
-// For a sequence without tokens copies its given state (h0, dht) to y (ht, dh0), on the
-// rank that owns it.
+// For each sequence without tokens copies its given state (h0 or dht) to y (ht or dh0),
+// on the rank that owns the sequence.
 static inline void pass_empty_states(const struct kcp_call *a, int ends,
                                      const void *given, void *y)
 {
@@ -122,7 +123,8 @@ static inline void pass_empty_states(const struct kcp_call *a, int ends,
     flush(&m);
 }
 
-// The inverse of states_in: copies states that end (start) a sequence to y (ht, dh0).
+// The inverse of states_in: copies the states of segments that end (start) a sequence
+// to y (ht, dh0).
 static inline void states_out(const struct kcp_call *a, int ends, const void *x,
                               const void *given, void *y)
 {
@@ -148,7 +150,8 @@ static inline int exchange(const struct kcp_exchange *e)
     return kcp_exchange_run(e);
 }
 
-// The exchange of a pass: its maps, its states, and the arrays in the saved block.
+// Returns the exchange of a pass: its maps, its states, and the arrays in the saved
+// block.
 static inline struct kcp_exchange place_exchange(struct arena *r,
                                                  const struct kcp_call *a, int backward,
                                                  void *maps, void *states)
@@ -161,7 +164,7 @@ static inline struct kcp_exchange place_exchange(struct arena *r,
     return e;
 }
 
-// Copies the first states of segments to or from the block.
+// Copies the first states of segments to or from the saved block.
 static inline void copy_kept(const struct kcp_call *a, void *to, const void *from)
 {
     const size_t state = sizeof(float) * a->HV * a->K * a->V;

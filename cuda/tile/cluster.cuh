@@ -5,7 +5,8 @@
 
 #include "mbarrier.cuh"
 
-// %cluster_ctarank: the rank of this block in its cluster. May be called by any thread.
+// %cluster_ctarank: returns the rank of this block in its cluster. May be called by any
+// thread.
 static __device__ __forceinline__ uint32_t cluster_rank(void)
 {
     uint32_t r;

@@ -6,7 +6,7 @@
 
 #include "device.cuh"
 
-// Shared-memory address as PTX instructions take it.
+// Converts a pointer to a shared-memory address for PTX instructions.
 static __device__ __forceinline__ uint32_t smem_addr(const void *p)
 {
     return (uint32_t)__cvta_generic_to_shared(p);

@@ -22,7 +22,7 @@ static __device__ __forceinline__ void scale_columns(float (*y)[4], const float 
     }
 }
 
-// exp2(to - from) for two adjacent channels.
+// Returns exp2(to - from) for two adjacent channels.
 static __device__ __forceinline__ float2 decay_between(const float *to,
                                                        const float *from)
 {
@@ -35,7 +35,8 @@ static __device__ __forceinline__ uint32_t scale_bf16x2(uint32_t x, float2 y)
     return pack_bf16x2(bf16x2_low(x) * y.x, bf16x2_high(x) * y.y);
 }
 
-// Gate values that thread i loads early; write_gate turns them into factors later.
+// Values of the gate that thread i loads early. write_gate converts these values to
+// factors later.
 struct gate_share {
     float last, row;
 };
@@ -51,8 +52,9 @@ static __device__ __forceinline__ struct gate_share read_gate(const Args &a,
              a.KG == 1 && i < CHUNK ? gate(a, z.t + row, n, 0) : 0.0f };
 }
 
-// decay [K] = exp2(G_last). For GDN eq = scale exp2(G) scales the rows of q, and ek =
-// exp2(G_last - G) those of k; for KDA qg and kg already contain these factors.
+// Stores decay [K] = exp2(G_last). For GDN also stores eq = scale exp2(G), the factors
+// of the rows of q, and ek = exp2(G_last - G), the factors of the rows of k. For KDA qg
+// and kg already contain these factors.
 template <class Args>
 static __device__ __forceinline__ void write_gate(const Args &a, struct gate_share g,
                                                   int K, float *decay, float *eq,
@@ -65,8 +67,8 @@ static __device__ __forceinline__ void write_gate(const Args &a, struct gate_sha
     ek[i] = kda ? 1.0f : exp2f(g.last - g.row);
 }
 
-// First row of qg or kg (KDA), or of q or k of the query/key head (GDN), and the row
-// stride in elements.
+// Where a chunk's rows begin, in qg or kg (KDA) or in q or k of the query/key head
+// (GDN), and the row stride in elements.
 struct rows {
     const bf16 *x;
     int64_t ld;

@@ -15,7 +15,7 @@ typedef __nv_bfloat16 bf16;
 // Largest K or V, and largest chunk, that the v1 kernels support.
 enum { KMAX = 256, CMAX = 64 };
 
-// Row (t, n) of a tensor [T,H,D] with elements of type X.
+// Returns row (t, n) of a tensor [T,H,D] with elements of type X.
 template <class X>
 static __device__ __forceinline__ const X *in(const void *a, int64_t t, int H, int n,
                                               int D)
@@ -29,7 +29,7 @@ static __device__ __forceinline__ X *out(void *a, int64_t t, int H, int n, int D
     return (X *)a + (t * H + n) * D;
 }
 
-// First token and number of tokens of chunk c of stretch s.
+// The first token and the number of tokens of chunk c of stretch s.
 struct token_range {
     int64_t t;
     int len;
@@ -44,7 +44,7 @@ static __device__ __forceinline__ struct token_range chunk_tokens(const Args &a,
     return { t, left < a.C ? (int)left : a.C };
 }
 
-// G of channel i at token t. KDA has one gate per channel, GDN one per head.
+// Returns G of channel i at token t. KDA has one gate per channel, GDN one per head.
 template <class Args>
 static __device__ __forceinline__ float gate(const Args &a, int64_t t, int n, int i)
 {
@@ -76,7 +76,7 @@ static __device__ __forceinline__ struct gated<X> gated_k(const Args &a, int64_t
              exp2f(gate(a, last, n, 0) - gate(a, t, n, 0)) };
 }
 
-// Supported by the v1 kernels: K and V up to 256, chunks up to 64.
+// Returns 1 if the v1 kernels support the call: K and V up to 256, chunks up to 64.
 static inline int v1_takes(const struct kcp_call *a)
 {
     return a->K <= KMAX && a->V <= KMAX && a->C <= CMAX;

@@ -3,8 +3,8 @@
 // Checked by: every variant that includes it.  Next: mma.cuh.
 //
 // All functions here are called by a whole warp (.sync.aligned). A barrier must
-// separate them from other threads' writes to what they read, and from other threads'
-// reads of what they write.
+// separate a load from other threads' writes to the same addresses, and a store from
+// other threads' reads.
 #ifndef KCP_TILE_FRAGMENT_CUH
 #define KCP_TILE_FRAGMENT_CUH
 
@@ -56,10 +56,10 @@ static __device__ __forceinline__ uint32_t movmatrix_trans(uint32_t x)
     return y;
 }
 
-// Element offset of the row that a lane passes to ldmatrix for a 16 x 16 block of a
-// row-major matrix, row stride `pitch` elements. For operand A, or B with _trans, the
-// tiles are (0,0), (8,0), (0,8), (8,8) as (row, column). For operand B, or A with
-// _trans, the middle two are swapped.
+// Returns the element offset of the row that a lane passes to ldmatrix for a 16 x 16
+// block of a row-major matrix, row stride `pitch` elements. For operand A, or B with
+// _trans, the order of the tiles is (0,0), (8,0), (0,8), (8,8) as (row, column). For
+// operand B, or A with _trans, the order is (0,0), (0,8), (8,0), (8,8).
 static __device__ __forceinline__ int ldmatrix_offset_a(int lane, int pitch)
 {
     return (lane % 16) * pitch + lane / 16 * 8;

@@ -11,7 +11,7 @@
 #define KCP_TILE_JITTER_CUH
 
 #ifdef KCP_JITTER
-// Sleeps in one call of 2^few on average, for up to 4 us. All lanes of a warp read the
+// Sleeps for up to 4 us in one of 2^few calls on average. All lanes of a warp read the
 // same clock and therefore sleep together.
 static __device__ __forceinline__ void jitter(int few = 3)
 {

@@ -6,7 +6,8 @@
 
 #include "device.cuh"
 
-// Host. Code compiled for sm_90a runs on compute capability 9.0 only.
+// Host: returns 1 if the GPU has compute capability 9.0, the only one on which code
+// compiled for sm_90a runs.
 static inline int device_is_sm90(void)
 {
     int device = 0, major = 0;
@@ -51,8 +52,8 @@ static int launch_dependent(Kernel kernel, size_t bytes, dim3 blocks, int thread
 }
 
 // griddepcontrol.launch_dependents, called by any thread: the next kernel's blocks may
-// start once every block of this kernel has called it or has exited. It does not make
-// this kernel's writes visible.
+// start as soon as every block of this kernel has called this function or has exited.
+// The call does not make this kernel's writes visible.
 static __device__ __forceinline__ void griddepcontrol_launch_dependents(void)
 {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

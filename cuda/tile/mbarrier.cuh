@@ -29,8 +29,8 @@ static __device__ __forceinline__ void mbarrier_arrive(uint64_t *bar)
                  : "memory");
 }
 
-// One arrival for all lanes of a warp, after what they have read and written. racecheck
-// does not follow __syncwarp, so in its build each lane arrives.
+// One arrival for all lanes of a warp, after the lanes' reads and writes. racecheck
+// does not follow __syncwarp, so in the sanitizers' build each lane arrives.
 #ifdef KCP_FOR_SANITIZERS
 enum { WARP_ARRIVALS = 32 };
 #else
@@ -55,8 +55,8 @@ static __device__ __forceinline__ void mbarrier_wait(uint64_t *bar, int phase)
     jitter();
 }
 
-// mbarrier.test_wait.parity, by a whole warp: 1 in all lanes if phase number `phase` is
-// over, else 0. It does not wait.
+// mbarrier.test_wait.parity, called by a whole warp: returns 1 in all lanes if phase
+// number `phase` has completed, otherwise 0. Does not wait.
 static __device__ __forceinline__ int mbarrier_test(uint64_t *bar, int phase)
 {
     int y;
@@ -68,7 +68,7 @@ static __device__ __forceinline__ int mbarrier_test(uint64_t *bar, int phase)
     return __any_sync(~0u, y);
 }
 
-// elect.sync: 1 in one lane of the warp, 0 in the others.
+// elect.sync: returns 1 in one lane of the warp, 0 in the others.
 static __device__ __forceinline__ int elect_sync(void)
 {
     int y;
@@ -77,8 +77,8 @@ static __device__ __forceinline__ int elect_sync(void)
     return y;
 }
 
-// mbarrier.arrive.expect_tx, called by the thread that issues the copies: one arrival,
-// and `bytes` more bytes that the phase waits for.
+// mbarrier.arrive.expect_tx, called by the thread that issues the copies: makes one
+// arrival, and announces `bytes` more bytes, without which the phase does not complete.
 static __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint64_t *bar,
                                                                  uint32_t bytes)
 {
@@ -89,9 +89,9 @@ static __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint64_t *bar,
         : "memory");
 }
 
-// cp.async.mbarrier.arrive.noinc: one arrival per calling thread, triggered when all
-// its earlier cp_async_16 have completed. The count passed to mbarrier_init includes
-// it.
+// cp.async.mbarrier.arrive.noinc: makes one arrival per calling thread as soon as all
+// earlier cp_async_16 of the thread have completed. The count passed to mbarrier_init
+// includes this arrival.
 static __device__ __forceinline__ void cp_async_mbarrier_arrive(uint64_t *bar)
 {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(smem_addr(bar))

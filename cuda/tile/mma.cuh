@@ -27,8 +27,8 @@ static __device__ __forceinline__ void mma_m16n8k16(float *d, const uint32_t *a,
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// d [16,16] += a [16,16] b [16,16]: d[0] and d[1] are two tiles; b is a 16 x 16 block
-// as ldmatrix_x4 returns it.
+// Computes d [16,16] += a [16,16] b [16,16]. d[0] and d[1] are two tiles; b is a 16 x
+// 16 block as ldmatrix_x4 loads it.
 static __device__ __forceinline__ void mma_m16n16k16(float (*d)[4], const uint32_t *a,
                                                      const uint32_t *b)
 {

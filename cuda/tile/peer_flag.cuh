@@ -8,15 +8,15 @@
 #include "jitter.cuh"
 #include <stdint.h>
 
-// st.release.sys: all writes that this thread made or observed before, on any GPU, are
-// visible to a thread that reads the new value with peer_flag_read.
+// st.release.sys: sets the flag. A thread that reads the new value with peer_flag_read
+// sees all writes that this thread made or observed before this call, on any GPU.
 static __device__ __forceinline__ void peer_flag_raise(uint32_t *flag, uint32_t to)
 {
     jitter();
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(flag), "r"(to) : "memory");
 }
 
-// ld.acquire.sys.
+// ld.acquire.sys: returns the flag.
 static __device__ __forceinline__ uint32_t peer_flag_read(const uint32_t *flag)
 {
     uint32_t x;
@@ -25,8 +25,8 @@ static __device__ __forceinline__ uint32_t peer_flag_read(const uint32_t *flag)
     return x;
 }
 
-// Called by one thread: waits until the flag reaches `to`, modulo 2^32, and returns 1;
-// or until the host sets `lost`, and returns 0.
+// Called by one thread: waits until the flag reaches `to`, modulo 2^32, and returns 1.
+// If the host sets `lost` before, returns 0.
 static __device__ __forceinline__ int peer_flag_wait(const uint32_t *flag, uint32_t to,
                                                      const volatile int *lost)
 {

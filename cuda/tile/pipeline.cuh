@@ -13,8 +13,8 @@ enum { DIM = 128 }; // K and V
 // Ring of pipeline stages: chunk i is in stage i % stages, phase i / stages. A stage
 // holds the chunk's tensors as two swizzle128 tiles each, its decay factors, and two
 // mbarriers: full (all copies have arrived) and empty (all threads have read). Every
-// thread arrives for itself, because racecheck cannot follow one lane that arrives for
-// its warp.
+// thread arrives, because racecheck cannot follow a lane that arrives for its whole
+// warp.
 template <int tensors, int stages>
 struct chunk_pipeline {
     bf16 tile[stages][tensors][2 * SWIZZLE128_TILE];

@@ -2,23 +2,23 @@
 // Book: chapter 10, "Two kernels"; chapter 18.
 // Checked by: every variant that includes it.  Next: warp.cuh.
 //
-// Each of these costs at most one instruction. They make the compiler recompute a value
-// instead of keeping it in a register across a loop.
+// Each of these functions costs at most one instruction. Because of them the compiler
+// recomputes a value instead of keeping the value in a register across a loop.
 #ifndef KCP_TILE_REGISTERS_CUH
 #define KCP_TILE_REGISTERS_CUH
 
 #include <cuda_runtime.h>
 #include <stdint.h>
 
-// Returns x, whose value the compiler can no longer derive (no instruction):
-// expressions of it are computed here and not reused from earlier code.
+// Returns x as a value that the compiler cannot derive (no instruction): expressions of
+// the result are computed here, and not reused from earlier code.
 static __device__ __forceinline__ int opaque(int x)
 {
     asm volatile("" : "+r"(x));
     return x;
 }
 
-// threadIdx.x, read from the special register at every call (mov %tid.x).
+// Returns threadIdx.x, read from the special register at every call (mov %tid.x).
 static __device__ __forceinline__ int opaque_thread_id(void)
 {
     int t;
@@ -26,7 +26,7 @@ static __device__ __forceinline__ int opaque_thread_id(void)
     return t;
 }
 
-// Lane number, read from the special register at every call (mov %laneid).
+// Returns the lane number, read from the special register at every call (mov %laneid).
 static __device__ __forceinline__ int lane_id(void)
 {
     int lane;
@@ -34,14 +34,15 @@ static __device__ __forceinline__ int lane_id(void)
     return lane;
 }
 
-// The compiler moves no memory access across this call (no instruction). It orders
-// nothing between threads.
+// The compiler moves no memory access across this call (no instruction). The call does
+// not order accesses of different threads.
 static __device__ __forceinline__ void compiler_fence(void)
 {
     asm volatile("" ::: "memory");
 }
 
-// i * bytes in 64 bits by one instruction (mul.wide.s32); plain C compiles to five.
+// Returns i * bytes in 64 bits by one instruction (mul.wide.s32); plain C compiles to
+// five.
 static __device__ __forceinline__ int64_t mul_wide(int i, int bytes)
 {
     int64_t at;
@@ -49,7 +50,7 @@ static __device__ __forceinline__ int64_t mul_wide(int i, int bytes)
     return at;
 }
 
-// Row i of an array of rows, row stride `bytes`.
+// Returns row i of an array of rows, row stride `bytes`.
 template <class X>
 static __device__ __forceinline__ X *row_at(X *p, int i, int bytes)
 {

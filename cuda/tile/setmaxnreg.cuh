@@ -12,8 +12,9 @@ static __device__ __forceinline__ void setmaxnreg_dec(void)
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n));
 }
 
-// setmaxnreg.inc, called likewise: n registers per thread, more than before. It waits
-// until other warpgroups of the block have released enough.
+// setmaxnreg.inc, called by all warps of a warpgroup: n registers per thread from here
+// on, more than before. Waits until other warpgroups of the block have released enough
+// registers.
 template <int n>
 static __device__ __forceinline__ void setmaxnreg_inc(void)
 {

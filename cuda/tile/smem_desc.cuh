@@ -10,11 +10,12 @@
 // The swizzle mode of a matrix descriptor, bits 62 and 63.
 enum smem_swizzle { SWIZZLE_128_BYTES = 1, SWIZZLE_32_BYTES = 3 };
 
-// The descriptor of an operand at X, a multiple of 1024 bytes: bits 0 to 13 hold the
-// address, 16 to 29 the leading offset, 32 to 45 the stride offset, all in units of 16
-// bytes. The arguments are in bytes. K-major: stride is the distance between groups of
-// 8 rows, and leading is not read. MN-major: leading is the distance between blocks
-// along M or N, each one swizzle wide, and stride that between groups of 8 along K.
+// Returns the descriptor of an operand at X, a multiple of 1024 bytes: bits 0 to 13
+// hold the address, 16 to 29 the leading offset, 32 to 45 the stride offset, all in
+// units of 16 bytes. The arguments are in bytes. K-major: `stride` is the distance
+// between groups of 8 rows, and `leading` is not read. MN-major: `leading` is the
+// distance between blocks along M or N, each one swizzle wide, and `stride` is the
+// distance between groups of 8 along K.
 static __device__ __forceinline__ uint64_t smem_desc(const void *X,
                                                      enum smem_swizzle swizzle,
                                                      int leading, int stride)

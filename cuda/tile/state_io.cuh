@@ -9,8 +9,8 @@
 // Tokens per chunk, as subchunks of 16; PAD elements avoid bank conflicts.
 enum { CHUNK = 64, SUBCHUNK = 16, SUBCHUNKS = CHUNK / SUBCHUNK, PAD = 8 };
 
-// len rows of a tensor, row stride `stride` elements, to shared memory
-// [rows,width+PAD]; rows from len on become 0.
+// Copies len rows of a tensor, row stride `stride` elements, to shared memory
+// [rows,width+PAD]. Rows from len on become 0.
 template <int width, int rows = CHUNK>
 static __device__ __forceinline__ void cp_async_rows(bf16 *to, const bf16 *from,
                                                      int64_t stride, int len)
@@ -71,7 +71,7 @@ static __device__ __forceinline__ void load_state(float (*S)[4], const float *x,
             S[i][j] = x ? x[(g + j / 2 * 8) * dv + (i * 8 + e + j % 2) * di] : 0.0f;
 }
 
-// Columns first to first+15 of the identity.
+// Sets S to columns first to first+15 of the identity.
 template <int K>
 static __device__ __forceinline__ void set_identity(float (*S)[4], int first)
 {
@@ -95,7 +95,7 @@ static __device__ __forceinline__ void store_state(float *x, int64_t dv, int64_t
             x[(g + j / 2 * 8) * dv + (i * 8 + e + j % 2) * di] = S[i][j];
 }
 
-// 16-byte copies need 16-byte alignment.
+// Returns 1 if p is aligned to 16 bytes, which copies of 16 bytes need.
 static inline int is_aligned_16(const void *p)
 {
     return ((uintptr_t)p & 15) == 0;

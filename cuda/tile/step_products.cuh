@@ -8,15 +8,16 @@
 #include "mbarrier.cuh"
 #include "wgmma.cuh"
 
-// trans_a, trans_b: that operand's rows are the contiguous direction (MN-major). minus:
-// d -= a b. add 0: d = a b; it is a constant where it is given.
+// trans_a, trans_b: the rows of this operand are the contiguous direction (MN-major).
+// minus: d -= a b. add = 0: d = a b; `add` must be a compile-time constant after
+// inlining.
 #define A4(a) "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
 #define D16_LIST "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, "
 #define D32_LIST                                                                      \
     "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"                         \
     "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, "
 
-// A in registers: d [64,32] (+)= a b.
+// Computes d [64,32] (+)= a b, a in registers.
 template <int trans_b, int minus>
 static __device__ __forceinline__ void wgmma_step_rs(float (*d)[4], const uint32_t *a,
                                                      uint64_t b, int add)
@@ -31,7 +32,7 @@ static __device__ __forceinline__ void wgmma_step_rs(float (*d)[4], const uint32
                      : D16(0) : A4(a), "l"(b), "n"(trans_b), "n"(minus ? -1 : 1));
 }
 
-// Both in shared memory: d [64,32] (+)= a b.
+// Computes d [64,32] (+)= a b, both operands in shared memory.
 template <int trans_a, int trans_b>
 static __device__ __forceinline__ void wgmma_step_ss(float (*d)[4], uint64_t a,
                                                      uint64_t b, int add)
@@ -46,7 +47,7 @@ static __device__ __forceinline__ void wgmma_step_ss(float (*d)[4], uint64_t a,
                      : D16(0) : "l"(a), "l"(b), "n"(trans_a), "n"(trans_b));
 }
 
-// d [64,16] (+)= a b.
+// Computes d [64,16] (+)= a b, both operands in shared memory.
 template <int trans_a, int trans_b>
 static __device__ __forceinline__ void wgmma_half_step_ss(float (*d)[4], uint64_t a,
                                                           uint64_t b, int add)
@@ -61,7 +62,7 @@ static __device__ __forceinline__ void wgmma_half_step_ss(float (*d)[4], uint64_
                      : D4(0), D4(1) : "l"(a), "l"(b), "n"(trans_a), "n"(trans_b));
 }
 
-// d [64,64] (+)= a b: of two steps at once.
+// Computes d [64,64] (+)= a b: the products of two steps at once.
 template <int trans_a, int trans_b>
 static __device__ __forceinline__ void wgmma_two_steps_ss(float (*d)[4], uint64_t a,
                                                           uint64_t b, int add)
@@ -84,7 +85,7 @@ static __device__ __forceinline__ void wgmma_two_steps_rs(float (*d)[4],
                  : D16(0), D16(4) : A4(a), "l"(b));
 }
 
-// d [64,128] += a b, or -= with minus; b is MN-major.
+// Computes d [64,128] += a b, or -= with `minus`; b is MN-major.
 template <int minus>
 static __device__ __forceinline__ void wgmma_state_rs(float (*d)[4], const uint32_t *a,
                                                       uint64_t b)
@@ -103,9 +104,9 @@ static __device__ __forceinline__ void wgmma_state_rs(float (*d)[4], const uint3
 #undef D16_LIST
 #undef D32_LIST
 
-// The descriptor of an operand `at` bytes behind an address whose sixteenth is `base`.
-// high: the swizzle and the distance of groups of eight rows; lead: the other distance;
-// both in 16 bytes.
+// Returns the descriptor of an operand `at` bytes after address 16 base. high: the
+// swizzle and the distance of groups of eight rows; lead: the other distance; both
+// distances in units of 16 bytes.
 enum {
     DESC_HIGH_128 = 1u << 30 | 1024 >> 4,
     DESC_HIGH_64 = 2u << 30 | 512 >> 4,
@@ -119,8 +120,8 @@ static __device__ __forceinline__ uint64_t smem_desc_at(uint32_t base, uint32_t 
     return (uint64_t)high << 32 | (base + (lead << 16) + (at >> 4));
 }
 
-// Four bytes of shared memory by their 32-bit address, so that a pointer has one
-// register.
+// Loads four bytes of shared memory from a 32-bit address, so that the address takes
+// one register.
 static __device__ __forceinline__ uint32_t word_at(uint32_t at)
 {
     uint32_t y;
@@ -133,7 +134,7 @@ static __device__ __forceinline__ void put_word(uint32_t at, uint32_t x)
     asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(x) : "memory");
 }
 
-// ldmatrix by 32-bit addresses (fragment.cuh).
+// ldmatrix from 32-bit addresses (fragment.cuh).
 static __device__ __forceinline__ void ldmatrix_at(uint32_t *r, uint32_t at)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -146,7 +147,7 @@ static __device__ __forceinline__ void ldmatrix_trans_at(uint32_t *r, uint32_t a
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
 }
 
-// Products of pairs, rounded.
+// Returns the products of two pairs of bf16, rounded to bf16.
 static __device__ __forceinline__ uint32_t times_bf16x2(uint32_t x, uint32_t y)
 {
     uint32_t z;

@@ -12,7 +12,7 @@
 // Tile size in elements and in bytes. A tile starts at a multiple of 1024 bytes.
 enum { SWIZZLE128_TILE = 64 * 64, TILE_BYTES = 2 * SWIZZLE128_TILE };
 
-// Byte offset of element (row, 8 piece) in a tile.
+// Returns the byte offset of element (row, 8 piece) in a tile.
 static __device__ __forceinline__ int swizzle128_offset(int row, int piece)
 {
     return row * 128 + ((piece ^ (row & 7)) << 4);

@@ -84,9 +84,9 @@ static inline int tensor_map_of_heads(CUtensorMap *map, const void *x, int64_t T
                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-// cp.async.bulk.tensor.3d, called by one thread: rows from t on of head n, 64 channels
-// from `channel` on, to a swizzle128 tile. Requirements as for tma_load_1d; `map` is a
-// __grid_constant__ kernel argument.
+// cp.async.bulk.tensor.3d, called by one thread: copies rows from t on of head n, 64
+// channels from `channel` on, to a swizzle128 tile. Requirements as for tma_load_1d;
+// `map` is a __grid_constant__ kernel argument.
 static __device__ __forceinline__ void tma_load_3d(void *to, const CUtensorMap &map,
                                                    int channel, int n, int t,
                                                    uint64_t *bar)
@@ -99,8 +99,8 @@ static __device__ __forceinline__ void tma_load_3d(void *to, const CUtensorMap &
                  : "memory");
 }
 
-// tma_load_3d to the same offset in both blocks of a cluster of two; requirements as
-// for tma_load_1d_multicast.
+// As tma_load_3d, but copies to the same offset in both blocks of a cluster of two.
+// Requirements as for tma_load_1d_multicast.
 static __device__ __forceinline__ void tma_load_3d_multicast(void *to,
                                                              const CUtensorMap &map,
                                                              int channel, int n, int t,

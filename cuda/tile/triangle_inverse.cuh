@@ -6,8 +6,9 @@
 
 #include "decay.cuh"
 
-// The blocks of size s below the diagonal, at (odd, even) block positions: r-th row and
-// r-th column over all of them, and the first row of row r's block (its anchor).
+// The blocks of size s below the diagonal, at (odd, even) block positions. block_row
+// and block_column return the r-th row and the r-th column counted over all these
+// blocks; block_anchor returns the first row of the block that contains row r.
 static __device__ __forceinline__ int block_row(int r, int s)
 {
     return (r & ~(s - 1)) * 2 + s + (r & (s - 1));
@@ -38,8 +39,8 @@ static __device__ void invert_diagonal_blocks(const float (*L)[ld], float (*A)[l
     }
 }
 
-// Four rows of a product: y_r = sum_p x_rp A_p over p < H. Rows of x are 16-byte
-// aligned.
+// Computes four rows of a product: y_r = sum_p x_rp A_p over p < H. Rows of x are
+// 16-byte aligned.
 template <int H, int ld>
 static __device__ __forceinline__ void four_rows(float *y, const float *x,
                                                  const float *A)
@@ -55,10 +56,11 @@ static __device__ __forceinline__ void four_rows(float *y, const float *x,
     }
 }
 
-// Joins two adjacent blocks of size H into one of size 2 H. With A_0, A_1 their
-// inverses, the block below the diagonal is -A_1 (L A_0). The inner product L A_0 is
-// stored above the diagonal of L, which is not used otherwise. The first barrier
-// separates the inner product from its readers, the second the result.
+// Joins two adjacent blocks of size H into one of size 2 H. With A_0 and A_1 the
+// inverses of the two blocks, the block of the inverse below the diagonal is -A_1 (L
+// A_0). The inner product L A_0 is stored above the diagonal of L, which is not used
+// otherwise. The first barrier separates the writes of the inner product from its
+// reads, the second barrier those of the result.
 template <int H, int ld>
 static __device__ void join_blocks(float (*L)[ld], float (*A)[ld])
 {

@@ -6,9 +6,9 @@
 
 #include "cp_async.cuh"
 
-// x of lane ^ mask (shfl.sync.bfly), called by all lanes of a warp. Volatile, so that
-// the compiler keeps several shuffles together in program order and issues all of them
-// before it waits for the first.
+// Returns x of lane ^ mask (shfl.sync.bfly), called by all lanes of a warp. Volatile,
+// so that the compiler keeps several shuffles together in program order, and issues all
+// of them before the first result is needed.
 static __device__ __forceinline__ float shfl_bfly_in_order(float x, int mask)
 {
     float y;
@@ -17,8 +17,8 @@ static __device__ __forceinline__ float shfl_bfly_in_order(float x, int mask)
     return y;
 }
 
-// Eight bytes at p, aligned to 8 (ld.shared.v2.b32), loaded at every call. A barrier
-// must separate the call from the write.
+// Returns eight bytes at p, aligned to 8 (ld.shared.v2.b32), loaded at every call. A
+// barrier must separate the call from the write of these bytes.
 static __device__ __forceinline__ uint2 ld_shared_v2(const void *p)
 {
     uint2 y;

@@ -3,15 +3,15 @@
 // Next: ../04_chunk/v2_warp.cu.
 //
 // A warp holds 16 columns of a state S [K,V] as D tiles of S^T (rows v, columns i). S^T
-// is operand A of S^T X^T, where the rows of X are the chunk's; the packed result is
-// operand A of the update. A warp therefore never needs columns of another warp. All
-// warps of a block read the same X from shared memory.
+// is operand A of S^T X^T, with the rows of a chunk in X; the packed result is operand
+// A of the update. A warp therefore never needs columns of another warp. All warps of a
+// block read the same X from shared memory.
 #ifndef KCP_TILE_WARP_SCAN_CUH
 #define KCP_TILE_WARP_SCAN_CUH
 
 #include "decay.cuh"
 
-// Operand A for 16 columns of y (two D tiles) as a sum of bf16 pieces.
+// Converts 16 columns of y (two D tiles) to operand A, as a sum of bf16 pieces.
 template <int pieces>
 static __device__ __forceinline__ void split_bf16(uint32_t (*a)[4], const float (*y)[4])
 {
@@ -26,9 +26,9 @@ static __device__ __forceinline__ void split_bf16(uint32_t (*a)[4], const float 
         }
 }
 
-// y^T [16,rows] += S^T [16,K] X^T, X [rows,K] in shared memory. S enters as a sum of
-// bf16 pieces: one piece rounds it, three pieces keep all bits of an fp32. X is exact
-// in bf16.
+// Computes y^T [16,rows] += S^T [16,K] X^T, X [rows,K] in shared memory. S is split
+// into a sum of bf16 pieces: one piece rounds S, three pieces keep all bits of an fp32.
+// X is exact in bf16.
 template <int K, int pieces, int rows = CHUNK>
 static __device__ __forceinline__ void times_rows(float (*y)[4], const float (*S)[4],
                                                   const bf16 *X)
@@ -48,7 +48,7 @@ static __device__ __forceinline__ void times_rows(float (*y)[4], const float (*S
     }
 }
 
-// S^T [16,K] += y^T [16,rows] X, y as a sum of bf16 pieces.
+// Computes S^T [16,K] += y^T [16,rows] X, with y as a sum of bf16 pieces.
 template <int K, int pieces, int rows = CHUNK>
 static __device__ __forceinline__ void add_rows_to(float (*S)[4], const float (*y)[4],
                                                    const bf16 *X)

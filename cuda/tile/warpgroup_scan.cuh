@@ -10,8 +10,8 @@
 #include "wgmma.cuh"
 #include "warp_scan.cuh"
 
-// len rows of a tensor, row stride `stride` elements, to swizzle128 tiles, by all
-// threads of the block; rows from len on become 0.
+// Copies len rows of a tensor, row stride `stride` elements, to swizzle128 tiles, by
+// all threads of the block. Rows from len on become 0.
 template <int tiles = 2, int threads = 256>
 static __device__ __forceinline__ void cp_async_swizzled_rows(bf16 *to,
                                                               const bf16 *from,
@@ -29,8 +29,8 @@ static __device__ __forceinline__ void cp_async_swizzled_rows(bf16 *to,
     }
 }
 
-// y^T [64,64] = S^T [64,128] X^T. Two steps of 16 are split into pieces while two
-// others are multiplied.
+// Computes y^T [64,64] = S^T [64,128] X^T. Two steps of 16 are split into pieces while
+// two other steps are multiplied.
 template <int pieces>
 static __device__ __forceinline__ void warpgroup_times_rows(float (*y)[4],
                                                             const float (*S)[4],
@@ -57,9 +57,9 @@ static __device__ __forceinline__ void warpgroup_times_rows(float (*y)[4],
     fence_operand<8>(y);
 }
 
-// S^T [64,128] <- S^T Lambda - y^T X, y in two pieces. The sum over the chunk has a
-// separate accumulator: the tensor core rounds sums towards 0, which would bias the
-// state.
+// Computes S^T [64,128] <- S^T Lambda - y^T X, with y in two pieces. The sum over the
+// chunk has a separate accumulator: the tensor core rounds sums towards 0, which would
+// bias the state.
 static __device__ __forceinline__ void warpgroup_decay_minus(float (*S)[4],
                                                              const float (*y)[4],
                                                              const bf16 *X,
@@ -98,7 +98,7 @@ static __device__ __forceinline__ void warpgroup_decay_minus(float (*S)[4],
     }
 }
 
-// S^T [64,128] += y^T X, y rounded to bf16.
+// Computes S^T [64,128] += y^T X, with y rounded to bf16.
 static __device__ __forceinline__ void warpgroup_add_rows(float (*S)[4],
                                                           const float (*y)[4],
                                                           const bf16 *X)

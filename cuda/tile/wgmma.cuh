@@ -5,9 +5,9 @@
 // A warpgroup is four warps. Operand A is 64 x 16 and D is 64 x N; warp i holds rows 16
 // i to 16 i + 15 of both, with the fragments of mma.cuh. Operand B is in shared memory
 // (swizzle.cuh, smem_desc.cuh). Every function here is called by the whole warpgroup.
-// Order of calls: the threads that wrote B call fence_proxy_async and a barrier; then
-// wgmma_fence; products; wgmma_commit; wgmma_wait; fence_operand on the accumulators
-// that are read next.
+// Order of calls: the threads that wrote B call fence_proxy_async and a barrier. Then
+// the warpgroup calls wgmma_fence, the products, wgmma_commit, wgmma_wait, and
+// fence_operand on the accumulators that are read next.
 #ifndef KCP_TILE_WGMMA_CUH
 #define KCP_TILE_WGMMA_CUH
 
@@ -64,8 +64,8 @@ static __device__ __forceinline__ void wgmma_m64n64k16_rs(float (*d)[4],
           "n"(trans_b));
 }
 
-// Both operands in shared memory, K-major descriptors: d [64,64] = X Y^T over 16
-// columns of both, or += if add.
+// Computes d [64,64] = X Y^T over 16 columns of both, or += if add. Both operands are
+// in shared memory, with K-major descriptors.
 static __device__ __forceinline__ void wgmma_m64n64k16_ss(float (*d)[4], uint64_t X,
                                                           uint64_t Y, int add)
 {
@@ -77,8 +77,8 @@ static __device__ __forceinline__ void wgmma_m64n64k16_ss(float (*d)[4], uint64_
         : D16(0), D16(4) : "l"(X), "l"(Y), "r"(add));
 }
 
-// Both operands in shared memory: d [64,64] += A B. trans_a: A's descriptor is
-// MN-major, so rows of the tile are columns of A; trans_b: B's descriptor is MN-major,
+// Computes d [64,64] += A B, both operands in shared memory. trans_a: A's descriptor is
+// MN-major, so rows of the tile are columns of A. trans_b: B's descriptor is MN-major,
 // so rows of the tile are rows of B.
 template <int trans_a, int trans_b>
 static __device__ __forceinline__ void wgmma_m64n64k16_ss_trans(float (*d)[4],

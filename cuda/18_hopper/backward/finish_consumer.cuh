@@ -178,7 +178,7 @@ static __device__ __forceinline__ void store_triangle(
     }
 }
 
-// Scales d = W^T to exp2(G_last - b) W times the norm.
+// Multiplies d = W^T by exp2(G_last - b) and by the norm of k.
 template <int K>
 static __device__ __forceinline__ void scale_columns_of_W(
     const struct finish_vectors<K> &of, const struct anchors &b, const float *G_last,

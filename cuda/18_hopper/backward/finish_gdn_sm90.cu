@@ -32,8 +32,8 @@ static __device__ __forceinline__ void zero_gdn_rows(int len, int stage,
     fence_proxy_async();
 }
 
-// A thread has rows i and i + 8 of a product, and in tile t columns 8 t + e and 8 t + e
-// + 1.
+// A thread has rows i and i + 8 of a product, with columns 8 t + e and 8 t + e + 1 of
+// tile t.
 static __device__ __forceinline__ int row_of_thread(void)
 {
     const struct mma_coords p = mma_coords_of_thread();

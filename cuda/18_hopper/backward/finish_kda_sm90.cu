@@ -211,7 +211,7 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
 
 // Bound: the issue rate of an SM. Memory, with 3600 bytes per token and head at K = V =
 // 128, is nearly as strict a bound. Flops: five products 64 x 64 x 128 per warpgroup,
-// and 80 of 16 x 8 x 16 per warp. Shared memory: 227 KiB. Registers: 240.
+// and 80 products 16 x 8 x 16 per warp. Shared memory: 227 KiB. Registers: 240.
 //
 // Ownership: a block processes (chunk, head) pairs one after another; each consumer
 // warpgroup has 64 channels; one thread is the producer; three warps compute dbeta and

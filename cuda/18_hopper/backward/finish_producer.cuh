@@ -14,8 +14,9 @@
 // The launcher of GDN's kernel, a separate object.
 int gdn_finish(const struct backward_params *x, int processors);
 
-// Threads of a block: consumers (one warpgroup per 64 channels, one warp per 16, all
-// tokens of the chunk) and the producer's warpgroup; and blocks per SM.
+// CONSUMERS: threads of the consumers, one warpgroup per 64 channels and one warp per
+// 16 channels, each for all tokens of the chunk. ALL: with the producer's warpgroup.
+// BLOCKS: blocks per SM.
 template <int K>
 struct finish_threads {
     enum { CONSUMERS = 2 * K, ALL = 2 * K + 128, BLOCKS = K == 128 ? 1 : 2 };
@@ -51,7 +52,8 @@ static __device__ __forceinline__ int group_of(const struct kcp_backward &a)
     return a.HV / a.H;
 }
 
-// The underflow pass processes the pairs that the first pass marked.
+// Returns 1 if this pass processes the pair: the underflow pass processes only pairs
+// that the first pass marked.
 template <int underflow>
 static __device__ __forceinline__ int taken(const unsigned char *marks, int pair)
 {

@@ -147,8 +147,9 @@ static __device__ __forceinline__ void put_dots(float2 sum, int f, int st,
     warp_arrive(&m.dots);
 }
 
-// Returns the factors of qf / F and F kb, which are subtracted from dq and dk as the
-// gradient of the norms. of_q: 1 / scale^2; of_k: 1; both 0 without l2norm.
+// Returns factors of the tokens, first for q, then for k: these factors times qf / F
+// and F kb are subtracted from dq and dk, as the gradient of the norms. of_q: 1 /
+// scale^2; of_k: 1; both 0 without l2norm.
 static __device__ __forceinline__ const float *norm_factors(
     float of_q, float of_k, int f, int s, struct backward_one_storage &m)
 {

@@ -61,9 +61,9 @@ struct token_factors { float q_factor[ROWS], rstd_k[ROWS], beta[ROWS]; };
 // replaced q, k and g. value_full: dO, w, Ab and Aqk are loaded. dv_full: dv is
 // written. state_full: Sa is loaded. dS_full: dSa is written; dS_empty: finish has read
 // dSa and kb. triangles_full: dA and dB are written, and the chain has read q, k and g
-// of the step. dots: finish's products are over, and sums over channels are written.
-// staged: dq and dk are written. again: g is loaded again; again_empty: finish has read
-// it.
+// of the step. dots: the products of finish are complete, and sums over channels are
+// written. staged: dq and dk are written. again: g is loaded again; again_empty: finish
+// has read this second copy of g.
 //
 // A barrier compares parity alone. So a warp waits for a phase before its own arrival
 // or copy, without which the next phase cannot complete.

@@ -82,7 +82,7 @@ static __device__ __forceinline__ float block16_element(const unsigned char *Ab,
     return *(const float *)(Ab + block16_at(b, i, j / 4) + j % 4 * 4);
 }
 
-// d += x y^T, 16x16 blocks in registers.
+// Computes d += x y^T of 16x16 blocks in registers.
 static __device__ __forceinline__ void mma_split_registers(
     float (*d)[4], const struct split_operand &x, const struct split_operand &y)
 {

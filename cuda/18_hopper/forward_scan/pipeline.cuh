@@ -14,10 +14,10 @@
 // The pipelines of a scan, and the barrier slots of each.
 enum { PIPE_K, PIPE_A, PIPE_Q, PIPE_AQK, MAX_STAGES = 4 };
 
-// What a scan computes. MAP_SCAN: the affine maps (maps_sm90.cu); STATES_SCAN: the
-// states, for backward (states.cuh); both use the pipelines K and A. OUTPUT_SCAN: o;
-// KEEPING_SCAN: o, h and v_new; both use all four. The value is the number of rows of
-// barriers in the storage.
+// What a scan computes. MAP_SCAN: the affine maps (maps_sm90.cu). STATES_SCAN: the
+// states, for backward (states.cuh). OUTPUT_SCAN: o. KEEPING_SCAN: o, h and v_new. The
+// first two use the pipelines K and A, the last two all four pipelines. The value of
+// the enum is the number of rows of barriers in the storage.
 enum scan_kind { MAP_SCAN = 2, STATES_SCAN = 3, OUTPUT_SCAN = 4, KEEPING_SCAN = 5 };
 
 // Lanes that copy rows of v. In the scan the producer warp of pipeline K also copies v.
@@ -71,7 +71,8 @@ struct scan_storage {
     uint64_t o_ready[WGS];               // a warpgroup's o of a chunk is staged
 };
 
-// The first chunk of stretch z in this launch, and the number of its chunks.
+// first_chunk: the first chunk of stretch z in this launch; chunk_count: the number of
+// chunks of this stretch in this launch.
 static __device__ __forceinline__ int first_chunk(const struct forward_params &x, int z)
 {
     return ((const int *)x.a.cn)[z] + x.first;

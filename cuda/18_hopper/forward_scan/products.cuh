@@ -19,7 +19,7 @@ static __device__ __forceinline__ void ldmatrix_v(uint32_t (*r)[4], const bf16 *
     for (int c = 0; c < CHUNK / 16; c++) ldmatrix_x4_trans(r[c], v + c * 16 * ld);
 }
 
-// y^T <- v^T - y^T diag(F). v is 0 from row len on.
+// Computes y^T <- v^T - y^T diag(F). v is 0 from row len on.
 static __device__ __forceinline__ void v_minus_scaled(
     float (*y)[4], const uint32_t (*r)[4], const float *F, int len)
 {
@@ -51,7 +51,7 @@ static __device__ __forceinline__ void pack_accumulator(uint32_t (*a)[4],
         a[i / 4][i % 4] = pack_bf16x2(d[i / 2][i % 2 * 2], d[i / 2][i % 2 * 2 + 1]);
 }
 
-// d [64,64] = a X^T, or += if add. X [64,16 steps] in swizzle128 tiles.
+// Computes d [64,64] = a X^T, or += if add. X [64,16 steps] is in swizzle128 tiles.
 template <int steps>
 static __device__ __forceinline__ void wgmma_times_tiles(
     float (*d)[4], const uint32_t (*a)[4], const unsigned char *X, int add)
@@ -71,7 +71,7 @@ static __device__ __forceinline__ uint64_t smem_desc_triangle(const unsigned cha
     return smem_desc(X, SWIZZLE_32_BYTES, 16, 256);
 }
 
-// d [64,64] = a X^T, or += if add. X [64,64] is a triangle.
+// Computes d [64,64] = a X^T, or += if add. X [64,64] is a triangle.
 static __device__ __forceinline__ void wgmma_times_triangle(
     float (*d)[4], const uint32_t (*a)[4], const unsigned char *X, int add)
 {
@@ -80,9 +80,9 @@ static __device__ __forceinline__ void wgmma_times_triangle(
         wgmma_m64n64k16_rs<0>(d, a[J], smem_desc_triangle(X) + 128 * J, add || J);
 }
 
-// d [64,64] = a X, or += if add. X is a triangle, read transposed: the product sums
-// over rows of X. A step is 16 rows, 512 bytes; blocks of 16 columns are 2048 bytes
-// apart.
+// Computes d [64,64] = a X, or += if add. X is a triangle, read transposed: the product
+// sums over rows of X. A step is 16 rows, 512 bytes; blocks of 16 columns are 2048
+// bytes apart.
 static __device__ __forceinline__ void wgmma_times_triangle_transposed(
     float (*d)[4], const uint32_t (*a)[4], const unsigned char *X, int add)
 {
@@ -119,7 +119,7 @@ static __device__ __forceinline__ struct state_view state_view_of(
     return { x ? (float *)x + at + v * dv : NULL, dv, di };
 }
 
-// S^T [64,K] += a X, X [64,K] in tiles; one instruction covers all of K.
+// Computes S^T [64,K] += a X, with X [64,K] in tiles; one instruction covers all of K.
 template <int K>
 static __device__ __forceinline__ void wgmma_add_tiles(
     float (*S)[4], const uint32_t (*a)[4], const unsigned char *X)

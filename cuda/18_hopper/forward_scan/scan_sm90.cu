@@ -138,7 +138,7 @@ static __device__ __forceinline__ void scan_chunks(Consumer c, int count, float 
 // ---- one gate per channel (KDA)
 //
 // y = v - k~ S, v_new = A beta y, S <- Lambda S + kg^T v_new, o = qg S + Aqk v_new.
-// Each product is waited for as late as possible. The critical path is k~ S, v_new, S;
+// Each wait for a product is as late as possible. The critical path is k~ S, v_new, S;
 // the products of o overlap with it. Rows of the previous chunk's o are stored in
 // update_state, during the product that adds v_new to S. With two warpgroups (O_EARLY)
 // these rows are stored in new_values, because the other warpgroup then has products to
@@ -282,7 +282,7 @@ struct gdn_consumer {
         fence_operand<CHUNK / 8>(y);
     }
 
-    // S += k^T (B v_new), and concurrently o += Aqk v_new.
+    // Computes S += k^T (B v_new) and concurrently o += Aqk v_new.
     __device__ __forceinline__ void update_state(int chunk, int next, float (*S)[4])
     {
         uint32_t a[CHUNK / 16][4], b[CHUNK / 16][4];

@@ -7,9 +7,9 @@
 #include "cuda/18_hopper/chunk_prepare.cuh"
 
 // A chunk in shared memory, by halves of 64 channels. TMA writes rows of q, k and the
-// gate as swizzle128 tiles. The operands of the scores then replace them: q F and k F
-// of every row, with F = exp2(G) relative to the start of the row's subchunk, and in
-// place of g the rows k / F, for pairs within a subchunk. ahead1, ahead2, ahead3: k
+// gate as swizzle128 tiles. The operands of the scores then replace these rows: q F and
+// k F of every row, with F = exp2(G) relative to the start of the row's subchunk, and
+// in place of g the rows k / F, for pairs within a subchunk. ahead1, ahead2, ahead3: k
 // decayed to the start of the first, second and third subchunk after the row's
 // subchunk.
 //
@@ -43,7 +43,7 @@ struct underflow_storage {
 // spilled register would be reloaded from L2.
 struct __align__(8) chunk_position { uint32_t t; int len; };
 
-// 75 KiB, so that three blocks exactly fill an SM.
+// Takes 75 KiB, so that three blocks exactly fill an SM.
 template <int K>
 struct kda_prepare_storage {
     struct channel_half half[2];         // K = 64: rows in half[0] only

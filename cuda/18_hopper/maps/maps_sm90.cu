@@ -69,7 +69,8 @@ static __device__ __forceinline__ void kda_map_consumer(
     }
 }
 
-// GDN: computes the same map. Row factors scale accumulators, not operands.
+// GDN: computes the map along stretch z as kda_map_consumer does for KDA, except that
+// row factors scale accumulators, not operands.
 template <int K, int WGS, int blocks>
 static __device__ __forceinline__ void gdn_map_consumer(
     const struct forward_params &x, int z, int of_v,
@@ -200,8 +201,8 @@ static int launch_h_columns(const struct forward_params *x, struct map_walk w)
                          : launch_maps_blocks<K, 1, kda, 1>(x, w);
 }
 
-// If K = V, M and h_ext have one block each, and the warpgroups of a block share the
-// factors of a chunk.
+// If K = V, one block computes M and one block h_ext, and the warpgroups of a block
+// share the factors of a chunk.
 template <int K, int kda>
 static int launch_maps_columns(const struct forward_params *x, struct map_walk w)
 {
