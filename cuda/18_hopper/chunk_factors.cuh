@@ -79,10 +79,11 @@ static_assert(sizeof(struct chunk_factors<64>) == 388 * 64 + 10240
               "as in ref/core/saved.def");
 
 // Parameters of the forward kernels: the layer's call and the arrays in the workspace.
-// A stretch is what one scan covers: a segment or a strip of one. Stretch s starts with
-// state from[s] of h_in, and stores its last state in row to[s] of ht (-1: not stored).
-// The map of stretch s starts with state own[s] of h_own (-1: zero). A launch covers
-// one window of every stretch: `count` chunks, beginning with chunk `first`.
+// A stretch is what one scan covers: a segment or a strip of a segment. Stretch s
+// starts with state from[s] of h_in, and stores its last state in row to[s] of ht (-1:
+// not stored). The map of stretch s starts with state own[s] of h_own (-1: zero). A
+// launch covers one window of every stretch: `count` chunks, beginning with chunk
+// `first`.
 struct forward_params {
     struct kcp_forward a;
     void *factors, *qk_rows;             // [NC][HV]; GDN has [NC][H] of rows besides

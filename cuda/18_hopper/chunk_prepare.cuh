@@ -148,8 +148,8 @@ static __device__ __forceinline__ void store_fragments(uint4 (*at)[32],
     at[1][lane] = make_uint4(p.rest[0], p.rest[2], p.rest[1], p.rest[3]);
 }
 
-// d [16,16] += x y^T, as top top + top rest + rest top; the product of the rests is
-// below the rounding error.
+// Adds x y^T to d [16,16]. Of the split product the terms top x top, top x rest and
+// rest x top are computed; the product of the rests is below the rounding error.
 static __device__ __forceinline__ void mma_split(
     float (*d)[4], const struct split_operand &x, const uint4 (*y)[32])
 {
@@ -210,8 +210,8 @@ static __device__ __forceinline__ int block16_offset(void)
     return triangle_offset(lane / 4, lane % 2) + lane % 4 / 2 * 8;
 }
 
-// Stores block (I, J) of A beta at `to`, this lane's address in the factors. d: A_IJ^T
-// in an accumulator.
+// Stores block (I, J) of A beta at `to`, this lane's address in the factors. d:
+// accumulator with A_IJ^T.
 static __device__ __forceinline__ void store_inverse_block16(
     int J, const float (*d)[4], const float *beta, unsigned char *to)
 {

@@ -173,7 +173,7 @@ static_assert(KCP_JOB_STATES == 1 << SCAN_STATES
                   && KCP_JOB_DH_EXT == 1 << SCAN_DH_EXT, "bits of jobs");
 
 // Returns a bitmask of the scan jobs of a strip in a launch. Without strips
-// kcp_scan_jobs of split.h returns the mask, because the table of paths uses it too.
+// kcp_scan_jobs (split.h), which the table of paths also uses, computes the bitmask.
 // With strips the first launch computes the states, the reverse scan of a sequence's
 // last strip, and dh_ext of all other strips except the first; the second launch, after
 // the fold, computes the remaining reverse scans. With KCP_SAVE_ALL the states were
@@ -228,7 +228,8 @@ static void put_grid(const struct factors_backward *f, struct putter *x)
 
 // Fills the index arrays, in the order in which place_strips allocated them. If
 // segments cross ranks, every segment has a separate row of states; a reverse scan that
-// runs before the exchange stores its first gradient in the map that is sent.
+// runs before the exchange stores the gradient of the stretch's first state in the map
+// that is sent.
 static void put_rows(struct factors_backward *f)
 {
     const struct kcp_call *call = (const struct kcp_call *)&f->x.a;

@@ -68,9 +68,9 @@ static __device__ __forceinline__ void fold_put(struct fold<K, COLS> &s,
     }
 }
 
-// Computes x [COLS] of one row of M S (back: M^T S): first over the thread's columns of
-// M, then summed over the parts by exchanges between lanes, after which each part has
-// OUT of the COLS columns.
+// Computes x [COLS], one row of M S (back: of M^T S). A thread sums over its columns of
+// M. Exchanges between lanes then sum over the parts, after which each part has OUT of
+// the COLS columns.
 template <int K, int COLS, int back>
 static __device__ __forceinline__ void fold_times(float *x, struct fold<K, COLS> &s,
                                                   int side, int row, int part)

@@ -87,8 +87,8 @@ static inline Args stage_args(const struct kcp_call *call, const struct pass_arr
     return a;
 }
 
-// Places forward's results that the saved block contains only with KCP_SAVE_ALL;
-// otherwise backward recomputes them.
+// Places those of forward's results that the saved block contains only with
+// KCP_SAVE_ALL. In the other modes backward recomputes these results.
 template <class X>
 static void place_recomputed(struct arena *r, const struct kcp_call *a,
                              struct pass_arrays *x)

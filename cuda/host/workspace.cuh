@@ -60,9 +60,9 @@ struct states {
 };
 struct moves { int count, from[128], to[128]; };
 
-// State to[j] of y = state from[j] of x, or 0 if from[j] < 0. There are 32 blocks per
-// state and head. Bound: memory; an array with `transposed` is accessed across its
-// rows.
+// Copies state from[j] of x to state to[j] of y, or 0 if from[j] < 0. A launch has 32
+// blocks per state and head. Bound: memory; an array with `transposed` is accessed
+// across its rows.
 static __global__ void move_states(int HV, int K, int V, const struct states x,
                                    const struct states y, const struct moves m)
 {

@@ -16,8 +16,9 @@ struct gdn_gate {
     float G[CHUNK];
 };
 
-// Sums that the consumers compute for the gradient warp: per row, pairs with earlier
-// and with later rows; q dq and k dk through the states; the diagonal of dv v_new^T.
+// Sums that the consumers compute for the gradient warp. Per row: sums of pairs with
+// earlier rows and with later rows, sums of q dq and k dk through the states, and the
+// diagonal of dv v_new^T.
 struct gdn_sums {
     float rows[2][CHUNK], columns[2][SUBCHUNKS][CHUNK]; // of dA, of dB
     float states[2][CHUNK], last[2][CHUNK];             // per warpgroup

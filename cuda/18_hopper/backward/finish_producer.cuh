@@ -11,7 +11,7 @@
 #include "cuda/18_hopper/backward/storage.cuh"
 #include "cuda/tile/named_barrier.cuh"
 
-// The launcher of GDN's kernel, a separate object.
+// The launcher of GDN's finishing kernel, which is in a separate object.
 int gdn_finish(const struct backward_params *x, int processors);
 
 // CONSUMERS: threads of the consumers, one warpgroup per 64 channels and one warp per
@@ -41,8 +41,8 @@ static __device__ __forceinline__ struct mma_coords mma_coords_of_thread(void)
 }
 
 // Iteration state of a block. A block processes every gridDim.x-th pair of a chunk and
-// a query/key head, and for each pair all its value heads. `chunk` counts (pair, value
-// head) combinations.
+// a query/key head, and for each pair all value heads of the query/key head. `chunk`
+// counts (pair, value head) combinations.
 struct block_chunk {
     int pair, head, chunk;
 };

@@ -312,10 +312,10 @@ static __device__ __forceinline__ void reverse_consumer_warpgroup(
 // arguments as for states_block.
 //
 // Bound: memory: per token and head 6K + 2.5C + 2V bytes are read and 2 KV / C + 2V
-// written. With few stretches and heads: the latency of the sequential steps. Barriers.
-// `full`: the chunk's bytes have arrived. `empty`: every consumer (in a cluster: of
-// both blocks) has read these bytes and has stored the dv that it staged in dO. The
-// warpgroup's barriers surround accesses to staged tiles.
+// written. With few stretches and heads the bound is the latency of the sequential
+// steps. Barriers. `full`: the chunk's bytes have arrived. `empty`: every consumer (in
+// a cluster: of both blocks) has read these bytes and has stored the dv that it staged
+// in dO. The warpgroup's barriers surround accesses to staged tiles.
 template <int K, int WGS, int kda, int blocks>
 static __device__ __forceinline__ void reverse_block(const struct backward_params &x,
                                                      const struct forward_params &f,

@@ -202,10 +202,10 @@ static __device__ __forceinline__ void states_consumer_warpgroup(
 // head and shares its copies.
 //
 // Bound: memory: per token and head 4K + 1.25C + 2V bytes are read and 2 KV / C + 2V
-// written. With few stretches and heads: the latency of the sequential steps. Barriers.
-// `full` and `empty` as in scan_kernel. Three barriers per chunk synchronize a
-// warpgroup: before it overwrites staged tiles, after it has staged h, and after it has
-// staged v_new.
+// written. With few stretches and heads the bound is the latency of the sequential
+// steps. Barriers. `full` and `empty` as in scan_kernel. Three barriers per chunk
+// synchronize a warpgroup: before it overwrites staged tiles, after it has staged h,
+// and after it has staged v_new.
 template <int K, int WGS, int kda, int blocks>
 static __device__ __forceinline__ void states_block(const struct backward_params &x,
                                                     const struct forward_params &f,

@@ -68,7 +68,7 @@ struct backward_params {
     // backward_finish_scratch() bytes, 256-byte aligned.
     void *scratch;
     // The jobs of a launch, long stretches first. A job is SCAN_JOBS times the index of
-    // the stretch (a segment or a strip of one) plus the enum scan_job.
+    // the stretch (a segment or a strip of a segment) plus the enum scan_job.
     const int *jobs;
     int njobs;
     // Per stretch: the state before it, the gradient after it, and where the gradient

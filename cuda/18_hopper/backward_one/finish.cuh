@@ -132,8 +132,8 @@ static __device__ __forceinline__ void put_parameters(
 }
 
 // Stores a warp's sums over channels of q dq and k dk in the bytes of kb, for both
-// warpgroups: [warp][64] sums. After these bytes: [warp of the warpgroup][64]
-// norm_factors.
+// warpgroups: [warp][64] sums. The [warp of the warpgroup][64] norm_factors follow
+// these sums.
 static __device__ __forceinline__ void put_dots(float2 sum, int f, int st,
                                                 struct backward_one_storage &m)
 {

@@ -43,8 +43,8 @@ enum {
 };
 
 // One half of the channels of a step. In place: q becomes qf, then dq; k becomes kf,
-// then dk; g becomes kb, then sums over channels (put_dots). Before gate_step writes F,
-// F holds g of the step that is computed two steps earlier, for that step's gradient.
+// then dk; g becomes kb, then sums over channels (put_dots). Until gate_step of step s
+// writes F, the bytes of F hold g of step s - 2, for the gradient of that g.
 struct __align__(1024) gated_half {
     unsigned char q[HALF_BYTES], k[HALF_BYTES], g[HALF_BYTES], F[HALF_BYTES];
 };
@@ -65,8 +65,8 @@ struct token_factors { float q_factor[ROWS], rstd_k[ROWS], beta[ROWS]; };
 // written. staged: dq and dk are written. again: g is loaded again; again_empty: finish
 // has read this second copy of g.
 //
-// A barrier compares parity alone. So a warp waits for a phase before its own arrival
-// or copy, without which the next phase cannot complete.
+// A barrier compares parity alone. So a warp waits for phase p before it makes the
+// arrival or the copy that phase p + 1 needs.
 struct backward_one_storage {
     struct gated_stage gated[GATED];
     struct value_stage values[VALUES];
@@ -75,8 +75,8 @@ struct backward_one_storage {
     unsigned char triangles[4096];       // dA over dB: 64 rows of 32
     struct token_factors factors[FACTORS];
     // In base 2. `decay`: the factor of dSa from the next step to this step, 2^(E - a +
-    // a'). Where deep[..][i] is set, for 32 channels, `decay` is 2^(E - a) alone,
-    // because the product could underflow.
+    // a'). If deep[..][i] is set, then in channels 32 i to 32 i + 31 `decay` is 2^(E -
+    // a) alone, because the product could underflow.
     float sum_to_anchor[2][128], anchor[GATED][128], decay[GATED][128];
     float dt_bias[128];
     int deep[GATED][4];

@@ -69,8 +69,9 @@ static __device__ __forceinline__ float decay_to_row(struct gate_constants f, fl
 
 // ---- A beta: (I + L)^-1 by 8x8, 16x16 and 32x32 blocks, as in chunk_prepare.cuh
 //
-// Before A beta is stored, its bytes hold the two 16x16 blocks on the diagonal in fp32:
-// row i of block b is at byte 1024 b + 64 (i ^ b), in swizzled pieces of 16 bytes.
+// Before A beta is stored, the bytes Ab hold the two 16x16 blocks on the diagonal in
+// fp32: row i of block b is at byte 1024 b + 64 (i ^ b), in swizzled pieces of 16
+// bytes.
 static __device__ __forceinline__ int block16_at(int b, int i, int piece)
 {
     return b * 1024 + (i ^ b) * 64 + ((piece ^ (i >> 1 & 3)) << 4);

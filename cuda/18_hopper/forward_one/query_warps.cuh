@@ -47,8 +47,8 @@ static __device__ __forceinline__ float4 exp2_times(float4 x, float by)
 // KDA: computes the factor of the state at the start of a step, 2^(E - a + a'), with a'
 // of this step and E - a of the previous step. This factor may underflow in fp32
 // although 2^(E - a) and 2^a' do not. In this case -2^a' is stored in `decay` and -2^(E
-// - a) in `carried`, for all channels; the minus sign tells the scan to multiply by
-// both. carry: E - a of the previous step, in this lane's four channels.
+// - a) in `carried`, for all channels; the scan tests the sign and multiplies by both.
+// carry: E - a of the previous step, in this lane's four channels.
 static __device__ __forceinline__ void state_decay(struct head_storage<1> &smem, int st,
                                                    int is_last, float4 &carry)
 {
@@ -71,7 +71,7 @@ static __device__ __forceinline__ void state_decay(struct head_storage<1> &smem,
 }
 
 // KDA: loads the steps, and computes the factors of the state and of the rows of q.
-// Does not wait for gate warps while a stage is free, but loads that stage first.
+// While a stage is free, the warp loads this stage instead of waiting for gate warps.
 static __device__ __forceinline__ void decay_warp(const struct head_params &x,
                                                   const struct head_walk &w,
                                                   struct head_storage<1> &smem)

@@ -201,7 +201,7 @@ struct step_consumer {
     }
 };
 
-// Computes the scan of one warpgroup's 64 columns of the state.
+// Scans a stretch; a warpgroup has 64 columns of the state.
 template <int kda, int keep>
 static __device__ __forceinline__ void scan_warpgroup(const struct head_params &x,
                                                       const struct head_walk &w,

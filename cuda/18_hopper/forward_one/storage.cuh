@@ -69,9 +69,9 @@ template <int kda>
 struct __align__(1024) head_storage {
     struct step_stage<kda> stage[STEP_STAGES];
     // KDA: `decay` first holds a, and `carried` holds E - a. Then `decay` holds the
-    // factor of the state; if this factor is in two parts, `decay` and `carried` hold
-    // minus one part each (state_decay). GDN: decay[..][i] is 2^(E - G) of row i < 32,
-    // and decay[..][32] is 2^E.
+    // factor of the state. If this factor could underflow, `decay` and `carried` hold
+    // two negated factors instead (state_decay). GDN: decay[..][i] is 2^(E - G) of row
+    // i < 32, and decay[..][32] is 2^E.
     float decay[STEP_STAGES][128], carried[STEP_STAGES][128];
     float end[128];                      // KDA: 2^(E - a) of the last step
     float k_factor[STEP_STAGES][STEP_ROWS], q_factor[STEP_STAGES][STEP_ROWS];
@@ -189,7 +189,7 @@ struct step_loader {
         at.advance(1);
     }
 
-    // Loads the next step if its stage is free.
+    // Loads the next step if the stage of that step is free.
     __device__ __forceinline__ void poll(const struct head_params &x,
                                          const struct head_walk &w,
                                          struct head_storage<kda> &smem)

@@ -359,10 +359,10 @@ static __device__ __forceinline__ void scan_consumer_warpgroup(
 }
 
 // Bound: memory: per token and head 6K + 2.5C + 2V bytes are read and 2V written. With
-// few heads: the latency of T / C sequential steps of three products, about 1000 cycles
-// per step. 8.4e6 flops per chunk and head at K = V = 128. Shared memory: up to 164
-// KiB, one block per SM. Of 232 registers per consumer thread S takes 64, S in bf16 32,
-// y 32, o 32, o packed 16, y in bf16 16.
+// few heads the bound is the latency of T / C sequential steps of three products, about
+// 1000 cycles per step. 8.4e6 flops per chunk and head at K = V = 128. Shared memory:
+// up to 164 KiB, one block per SM. Of 232 registers per consumer thread S takes 64, S
+// in bf16 32, y 32, o 32, o packed 16, y in bf16 16.
 //
 // Ownership: a block computes 64 WGS columns of one head's state; each consumer
 // warpgroup computes 64 of these columns, and each producer warp fills one pipeline.

@@ -35,8 +35,8 @@ static __device__ __forceinline__ void load_block16(float (*d)[4],
         set_lane_row(d, h, *(const float4 *)&s.x[h * 8 + lane_row()][lane_column()]);
 }
 
-// Loads a block as operand B of a product whose result has the column order described
-// above: tile t has columns 4 m + 2 t and 4 m + 2 t + 1.
+// Loads a block as operand B of a product. The result again has the column order
+// described above: tile t has columns 4 m + 2 t and 4 m + 2 t + 1.
 static __device__ __forceinline__ struct split_operand block16_as_b(
     const struct block16 &s)
 {
@@ -48,8 +48,9 @@ static __device__ __forceinline__ struct split_operand block16_as_b(
     return split_accumulator(d);
 }
 
-// y[I] += A[I] N for `count` blocks, as top top + top rest + rest top of the split
-// operands. The blocks are interleaved to hide the latency of dependent products.
+// Adds A[I] N to y[I] for `count` blocks. Of each split product the terms top x top,
+// top x rest and rest x top are computed. The blocks are interleaved to hide the
+// latency of dependent products.
 static __device__ __forceinline__ void mma_split_blocks(
     float (*y)[2][4], const struct split_operand *A, const struct split_operand &N,
     int count)

@@ -288,9 +288,10 @@ static __device__ __forceinline__ void row_norms(const struct forward_params &x,
     }
 }
 
-// Decay over whole subchunks, with D_J = exp2 of subchunk J's sum, for a thread's two
-// channels: from the chunk's start to subchunk I, from subchunk I to the chunk's end,
-// over the next subchunk and the next two. last is the sum of subchunk I itself.
+// Decay over whole subchunks, a product of D_J = exp2 of subchunk J's sum, for a
+// thread's two channels. start: from the chunk's start to subchunk I. end: from
+// subchunk I to the chunk's end. ahead1, ahead2: over the next subchunk, over the next
+// two. last: the sum of subchunk I itself.
 struct subchunk_decay { float start[2], end[2], ahead1[2], ahead2[2], last[2]; };
 
 // Computes the decays over whole subchunks. Also changes G to sums from the start of
