@@ -1,9 +1,9 @@
-/* checks.c -- gradients by differences, exact because chapter 04 is affine in each
- * input.
+/* checks.c -- compares gradients with differences, which are exact because
+ * chapter 04 is affine in each input.
  *
  * Book: chapter 09.  Checked by: itself, it can fail.  Next: ref/10_wy_backward.c.
- * With loss = <dO, o> + <dht, h_out>, moving one input of the scan by any delta moves
- * the loss by <gradient, delta>, without any limit taken. */
+ * With loss = <dO, o> + <dht, h_out>, a change delta of one input changes the loss by
+ * exactly <gradient, delta>, for any size of delta. */
 #include "tests/judge/batch.h"
 
 static double loss(struct batch *x, const double *Aqk, const double *u, const double *h)
@@ -16,7 +16,7 @@ static double loss(struct batch *x, const double *Aqk, const double *u, const do
     return ref_chunk(&c) ? NAN : dot(x->dO, x->o, vo) + dot(x->dht, x->h_out, st);
 }
 
-/* a + delta; delta is 0 where a is 0, so the triangle of Aqk stays one. */
+/* Returns a + delta. delta is 0 where a is 0, so that Aqk stays triangular. */
 static double *moved(struct batch *x, const double *a, double *delta, int64_t n)
 {
     struct stream s = stream_of(n, "moved");

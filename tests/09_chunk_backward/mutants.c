@@ -16,7 +16,7 @@ enum {
     NEXT_GATE = 16384,
 };
 
-/* before: the last row of the chunk before, or of this one. */
+/* before: last row of the chunk before, or of this chunk if there is none. */
 struct cut { int n, m, rows; int64_t t0, before; };
 
 static void local(const struct kcp_chunk_backward *a, struct cut x, int flags)
@@ -132,16 +132,16 @@ static int mutate(struct kcp_chunk_backward *a, int flags)
 RECORD(twin, "twin", 0, "the same code, every flag off");
 MUTANT(decay_first, DECAY_FIRST, "errata 8: decays dS, then dU = kg dS");
 MUTANT(next_gate, NEXT_GATE, "errata 28: decays by the gate of the chunk before");
-MUTANT(in_order, IN_ORDER, "errata 17: walks the chunks first to last");
-MUTANT(no_w, NO_W, "dS without - w^T dU: the delta rule's part of M forgotten");
+MUTANT(in_order, IN_ORDER, "errata 17: walks the chunks from first to last");
+MUTANT(no_w, NO_W, "dS without - w^T dU");
 MUTANT(no_scale, NO_SCALE, "errata 27: no scale anywhere");
-MUTANT(scale_twice, AQK_SCALE, "dv_local scaled again: Aqk holds scale already");
+MUTANT(scale_twice, AQK_SCALE, "dv_local scaled twice: Aqk includes the scale");
 MUTANT(no_dh_out, NO_DHT, "starts from 0 instead of dh_out");
 MUTANT(at_start, AT_START, "off by one: dh holds dS at the chunk's start");
 MUTANT(transposed, TRANSPOSED, "dAqk = scale v_new dO^T");
-MUTANT(no_diagonal, NO_DIAGONAL, "tril(., -1): the token's own output left out");
+MUTANT(no_diagonal, NO_DIAGONAL, "Aqk and dAqk without the diagonal");
 MUTANT(wrong_head, WRONG_HEAD, "GDN, HV > H: reads q and k of head n % H");
 MUTANT(stale_gate, STALE_GATE, "off by one: decays by the last row but one");
-MUTANT(ignores_cu, NO_RESET, "carries dS from one stretch into the one before");
+MUTANT(ignores_cu, NO_RESET, "dS of a stretch goes on into the stretch before");
 MUTANT(no_local, NO_LOCAL, "dU without dv_local");
 MUTANT(writes_nothing, NOTHING, "returns at once");

@@ -1,4 +1,4 @@
-/* checks.c -- the chunked gradients against the recurrence's own adjoint.
+/* checks.c -- compares the chunked gradients with the adjoint of the recurrence.
  *
  * Book: chapter 10.  Checked by: itself, it can fail.  Next: ref/11_merge_backward.c.
  * The gate goes to -50: dg is then 1e-22 of a typical gradient, so any cancellation
@@ -49,11 +49,11 @@ static int against_adjoint(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_10_adjoint) = { "10_wy_backward", "adjoint",
-    "every gradient within 1e-13 of the recurrence's adjoint, dg at g = -50 too",
+    "every gradient within 1e-13 of the recurrence's adjoint, also dg at g = -50",
     against_adjoint };
 
-/* errata 38 with numbers: terms that cancel, if kept in bf16, destroy dg of saturated
- * gates. */
+/* Measures errata 38: terms of dG that cancel, if stored in bf16, destroy dg of
+ * saturated gates. */
 static int cancelling(struct kcp_report *rep)
 {
     static const double gate[] = { -5, -10, -50 }, least[] = { 2e-2, 1, 1e10 };
@@ -72,4 +72,4 @@ static int cancelling(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_10_cancelling) = { "10_wy_backward", "cancelling",
-    "let into dG in bf16, the diagonal drowns dg at g = -5, -10, -50", cancelling };
+    "dG with its diagonal in bf16 gives a wrong dg at g = -5, -10, -50", cancelling };

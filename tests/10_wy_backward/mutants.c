@@ -18,7 +18,7 @@ enum {
     DIVIDED = 1 << 22, ROUNDED = 1 << 23,
 };
 
-/* x rounded to bf16, as a kernel that stores a sum in bf16 reads it. */
+/* Rounds x to bf16, as a kernel that stores a sum in bf16 does. */
 static double bf16(double x)
 {
     int e;
@@ -33,7 +33,7 @@ struct cut {
     double *E, *dq1, *dks, *dw, *dkgb, *dq2, *dk2, *dkt, *dvb, *dA, *X, *dL;
 };
 
-/* G of the chunk's row i; UNDECAYED takes the sum before token i. */
+/* Returns G of the chunk's row i, or with UNDECAYED of row i - 1. */
 static double gate(const struct kcp_wy_backward *a, const struct cut *x, int i, int d)
 {
     const double (*G)[a->HV][a->KG] = a->G;
@@ -126,7 +126,7 @@ static void pairs(const struct kcp_wy_backward *a, const struct cut *x)
             }
 }
 
-/* dG of row i and column d, and the row's term of dG_last. */
+/* Computes dG of row i and column d, and adds the row's term to dG_last. */
 static double dG_row(const struct kcp_wy_backward *a, const struct cut *x, int i, int d,
                      double *last)
 {
@@ -244,19 +244,19 @@ static int mutate(struct kcp_wy_backward *a, int flags)
 
 RECORD(twin, "twin", 0, "the same code, every flag off", "any shape");
 MUTANT(beta_outside, BETA_OUTSIDE, "errata 34: beta_j outside the sum");
-MUTANT(diagonal, DIAGONAL, "errata 38: i = j let into dG, from dq2, dkt kept in bf16");
-MUTANT(last_row, LAST_ROW, "errata 38: the last row's k dk_s let into dG, in bf16");
-MUTANT(undecayed, UNDECAYED, "errata 1: the delta's key meets the undecayed state");
+MUTANT(diagonal, DIAGONAL, "errata 38: dG includes i = j, from dq2, dkt in bf16");
+MUTANT(last_row, LAST_ROW, "errata 38: dG includes the last row's k dk_s, in bf16");
+MUTANT(undecayed, UNDECAYED, "errata 1: the delta uses the undecayed state");
 MUTANT(no_decay, NO_DECAY, "errata 31: dG_last without exp2(G_last) sum_v h dS");
 MUTANT(no_rows, NO_ROWS, "errata 31: dG_last without the rows' k dk_s");
 MUTANT(dL_sign, DL_SIGN, "dL = + A^T dA A^T");
-MUTANT(dL_no_A, DL_NO_A, "dL = - A^T dA, the right factor forgotten");
+MUTANT(dL_no_A, DL_NO_A, "dL = - A^T dA, without the right factor");
 MUTANT(dA_beta_i, BETA_I, "dA = diag(beta) (dU v^T + dw k~^T): beta on the wrong side");
 MUTANT(no_dk_s, NO_DKS, "dk without the term through the state");
-MUTANT(no_dw, NO_DW, "w taken as a constant");
+MUTANT(no_dw, NO_DW, "the gradient of w is left out");
 MUTANT(wrong_head, WRONG_HEAD, "HV > H: reads q and k of head n % H");
 MUTANT(overwrites, OVERWRITE, "HV > H: dq, dk of the group's last head, not the sum");
-MUTANT(first_key, FIRST_KEY, "GDN: dg of key row 0 alone, not summed over K");
+MUTANT(first_key, FIRST_KEY, "GDN: dg of key row 0, not summed over K");
 MUTANT(exclusive, EXCLUSIVE, "off by one: dg sums the rows after t, without t");
 MUTANT(base_2, BASE_2, "dg by the base 2 logarithm");
 MUTANT(no_scale, NO_SCALE, "errata 27: dq1 without scale");
@@ -264,8 +264,8 @@ MUTANT(dbeta_short, DBETA_SHORT, "dbeta without the sum over dk2 k");
 MUTANT(stale_gate, STALE_GATE, "off by one: G_last of the last row but one");
 MUTANT(wrong_chunk, ONE_CHUNK, "off by one: h and dS of the chunk before");
 MUTANT(h_turned, H_TURNED, "errata 29: dO S, reads h as [V,K]");
-MUTANT(divided, DIVIDED, "dbeta as a row's sum over beta + 1e-10: 0 where beta is 0");
-/* A bf16 kernel rounds A and dU, which moves dL as far. */
+MUTANT(divided, DIVIDED, "dbeta = sum / (beta + 1e-10), which is 0 at beta = 0");
+/* Float only: a bf16 kernel rounds A and dU, which is an error of the same size. */
 RECORD(rounded, "mutant_rounded", ROUNDED,
        "dA and dA A^T rounded to bf16 on the way to dL", "any shape, float only");
 MUTANT(writes_nothing, NOTHING, "returns at once");

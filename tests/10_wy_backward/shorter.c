@@ -1,11 +1,12 @@
-/* shorter.c -- chapter 10 by the shorter adjoint of the solve, right and wrong.
+/* shorter.c -- chapter 10 by the shorter adjoint of the solve, and its mutants.
  *
  * Book: chapter 18, "Backward".  Checked by: the judge, through chapter 13's program.
- * Next: tests/13_backward/mutants.c, which runs these in the place of chapter 10.
+ * Next: tests/13_backward/mutants.c, which runs these instead of chapter 10.
  *
- * Spec 8: with x = A^T dU no dA, w or u is needed. beta must not be 0, so chapter 13's
- * program gives it a floor. Sums are computed pair by pair, exact for any gate; the
- * mutant of the fast kernels' rounding uses their rounded operands instead. */
+ * With x = A^T dU no dA, w or u is needed. This adjoint divides by beta, so chapter
+ * 13's program gives beta a floor. Sums are computed pair by pair, which is exact
+ * for any gate; the mutant of the fast kernels' rounding uses rounded operands
+ * instead. */
 #include "kcp.h"
 
 #include <math.h>
@@ -27,7 +28,7 @@ struct short_chunk {
     int n, m, c, rows, flags;
     int64_t t0;
     double *dv;                          /* [C,V] */
-    double *B;                           /* [C,C] beta dL */
+    double *B;                           /* beta dL [C,C] */
 };
 
 static double G_of(const struct short_chunk *x, int i, int d)
@@ -37,7 +38,8 @@ static double G_of(const struct short_chunk *x, int i, int d)
     return G[x->t0 + i][x->n][a->KG == 1 ? 0 : d];
 }
 
-/* dv = beta A^T dU, beta dL = -tril(dv v_new^T, -1), dbeta of its diagonal. */
+/* Computes dv = beta A^T dU, beta dL = -tril(dv v_new^T, -1), and dbeta from the
+ * diagonal of the product. */
 static void solve(const struct short_chunk *x)
 {
     const struct kcp_wy_backward *a = x->a;
@@ -67,8 +69,8 @@ static void solve(const struct short_chunk *x)
     }
 }
 
-/* Sums over the pairs of channel d: over the columns left of row i for q and for k,
- * over the rows below column j; and their terms of dG. */
+/* Sums of one row and channel over pairs (i, j): `q` and `k` over the columns left
+ * of row i, `column` over the rows below column j, `dG` over both. */
 struct sums { double q, k, column, dG; };
 
 static void exact_pairs(const struct short_chunk *x, int d, struct sums *s)
@@ -91,9 +93,10 @@ static void exact_pairs(const struct short_chunk *x, int d, struct sums *s)
         }
 }
 
-/* The fast kernels' sums: operands rounded once, anchors powers of two. A sum must be
- * multiplied with the rounded operand that the other sum reads; the mutant uses the
- * unrounded one. Returns 0 if the range of exponents is too large. */
+/* Computes the sums as the fast kernels do: operands rounded once, anchors powers of
+ * two. A sum must be multiplied with the rounded operand of the other sum, so that
+ * terms of dG cancel; the mutant multiplies with the unrounded operand. Returns 0 if
+ * the range of exponents is too large. */
 static int rounded_pairs(const struct short_chunk *x, int d, struct sums *s)
 {
     const struct kcp_wy_backward *a = x->a;
@@ -128,7 +131,7 @@ static int rounded_pairs(const struct short_chunk *x, int d, struct sums *s)
     return 1;
 }
 
-/* The products of channel d with the two states of the chunk. */
+/* Products of channel d with the states h and dS of the chunk. */
 struct through { double P, Q, W; };
 
 static struct through through_states(const struct short_chunk *x, int i, int d)
@@ -158,7 +161,7 @@ static double h_dS(const struct short_chunk *x, int d)
     return s;
 }
 
-/* dq, dk of channel d, and its terms of dG. */
+/* Computes dq and dk of channel d, and adds the terms of channel d to dG. */
 static void channel(const struct short_chunk *x, int d, double *dG)
 {
     const struct kcp_wy_backward *a = x->a;

@@ -1,14 +1,15 @@
-/* wrong.c -- two more mistakes of chapter 10; a formula that divides.
+/* wrong.c -- two more mutants of chapter 10, and a formula that divides by beta.
  *
  * Book: chapter 10.  Checked by: the judge, which must reject both mutants.
- * Next: ref/11_merge_backward.c. The error is added to the reference's result. */
+ * Next: ref/11_merge_backward.c. A mutant adds its error to the reference's
+ * result. */
 #include "tests/judge/judge.h"
 #include "ref.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* y += by x, of every gradient of the stage. */
+/* Adds by * x to y for every gradient of the stage. */
 static void add(const struct kcp_wy_backward *a, const struct kcp_wy_backward *x,
                 double by)
 {
@@ -21,8 +22,9 @@ static void add(const struct kcp_wy_backward *a, const struct kcp_wy_backward *x
             part[p].y[i] += by * part[p].x[i];
 }
 
-/* Every gradient is linear in (dO, dAqk, dU, dh). The result with dU alone and h
- * transposed, minus that with h itself, is the effect of a wrong dw = -dU h^T. */
+/* Every gradient is linear in (dO, dAqk, dU, dh). The result from dU alone with h
+ * transposed, minus the result with the right h, is the error of a wrong dw = -dU
+ * h^T. */
 static int dw_turned(void *args)
 {
     const struct kcp_wy_backward *a = args;
@@ -58,7 +60,8 @@ KCP_VARIANT(m10_dw_turned) = { "10_wy_backward", "mutant_dw_turned",
     "errata 30: dw = -dU S, reads h as [V,K]", KCP_F64, KCP_HOST, "any shape",
     dw_turned, NULL };
 
-/* dbeta of token t, key part: sum_i dkgb_i x_i k_i, dkgb = A^T dw; x = G - exp2(G). */
+/* Adds the error of dbeta if G replaces exp2(G): sum_i dkgb_i x_i k_i with dkgb =
+ * A^T dw, x = G - exp2(G). */
 static int gate_for_factor(void *args)
 {
     const struct kcp_wy_backward *a = args;
@@ -84,10 +87,10 @@ static int gate_for_factor(void *args)
     return status;
 }
 KCP_VARIANT(m10_gate_for_factor) = { "10_wy_backward", "mutant_gate_for_factor",
-    "errata 33: dbeta with G k where exp2(G) k is due", KCP_F64, KCP_HOST, "any shape",
+    "errata 33: dbeta with G k instead of exp2(G) k", KCP_F64, KCP_HOST, "any shape",
     gate_for_factor, NULL };
 
-/* One token, one chunk: u = beta v, w = 0 where h = 0; dbeta = dU v for any beta. */
+/* One token with h = 0: u = beta v, so dbeta = dU v for any beta. */
 static int divided(struct kcp_report *rep)
 {
     static const int cu[] = { 0, 1 }, cn[] = { 0, 1 }, sc[] = { 0 };
@@ -110,5 +113,5 @@ static int divided(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_10_divided) = { "10_wy_backward", "divided",
-    "errata 32: at beta = 0 dbeta is a number; the form that divides by beta is none",
+    "errata 32: dbeta is right at beta = 0; a form that divides by beta is NaN",
     divided };

@@ -46,7 +46,8 @@ static double query(const struct kcp_merge_backward *a, const struct cut *x, int
                                     : exp2(G[t][x->n][0]) * q[t][x->m][i]);
 }
 
-/* One chunk of X [K,cols]: the h columns with their inputs, the M columns without. */
+/* Applies one chunk to X [K,cols]; the h columns add their inputs, the M columns
+ * none. */
 static void chunk_back(const struct kcp_merge_backward *a, const struct cut *x,
                        int cols, int linear, double *X_, double *d_, double *dU)
 {
@@ -143,12 +144,12 @@ static int mutate(struct kcp_merge_backward *a, int flags)
 #define MUTANT(ident, flags, why) RECORD(ident, "mutant_" #ident, flags, why)
 
 RECORD(twin, "twin", 0, "the same code, every flag off");
-MUTANT(in_order, IN_ORDER, "errata 17: walks the chunks first to last");
+MUTANT(in_order, IN_ORDER, "errata 17: walks the chunks from first to last");
 MUTANT(decay_first, DECAY_FIRST, "errata 8: decays dS, then dU = kg dS");
-MUTANT(turned, TURNED, "errata 18: M^T where M is asked for");
+MUTANT(turned, TURNED, "errata 18: M^T instead of M");
 MUTANT(no_end, NO_END, "drops dht: starts from 0 where the sequence ends");
 MUTANT(wrong_stretch, WRONG_STRETCH, "off by one: dh_end of the stretch before");
-MUTANT(not_wanted, ALL_M, "writes what nobody wants, over other data");
+MUTANT(not_wanted, ALL_M, "writes parts that are not in want");
 MUTANT(no_scale, NO_SCALE, "errata 27: no scale on qg^T dO");
 MUTANT(no_w, NO_W, "without - w^T dU: M is the decay alone");
 MUTANT(wrong_head, WRONG_HEAD, "GDN, HV > H: reads q and k of head n % H");
@@ -157,5 +158,5 @@ MUTANT(no_local, NO_LOCAL, "dU = kg dS, dv_local left out");
 MUTANT(ungated, UNGATED, "errata 9, 10: GDN, k without exp2(G_last - G)");
 MUTANT(stale_gate, STALE_GATE, "off by one: decays by the last row but one");
 MUTANT(head_0, HEAD_0, "dS of every head decays by head 0's gates");
-MUTANT(last_chunk, LAST_CHUNK, "the stretch's last chunk alone");
+MUTANT(last_chunk, LAST_CHUNK, "the map of the stretch's last chunk alone");
 MUTANT(writes_nothing, NOTHING, "returns at once");

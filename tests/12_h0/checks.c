@@ -1,4 +1,4 @@
-/* checks.c -- the saved block: bytes of each mode, and which calls may read it.
+/* checks.c -- checks the saved block: bytes per mode, and which calls may read it.
  *
  * Book: chapter 12.  Checked by: itself, it can fail.  Next: ref/13_backward.c.
  */
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The middle one of three ranks; sizes only, no data. */
+/* Returns args of the middle one of three ranks, with sizes and no data. */
 static struct kcp_forward example(struct kcp_plan **plan, enum kcp_model model)
 {
     const int64_t cu[] = { 0, 1000, 3000 }, cuts[] = { 0, 900, 1600, 3000 };
@@ -37,7 +37,7 @@ static size_t up(size_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-/* The table of sec:modes, counted by hand. */
+/* Compares the bytes with the table of sec:modes, counted by hand. */
 static int bytes(struct kcp_report *rep)
 {
     for (int model = 0; model < 2; model++) {
@@ -69,9 +69,9 @@ static int bytes(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_12_bytes) = { "12_h0", "bytes",
-    "bytes of recompute, light and save-all are what the list of tensors says", bytes };
+    "bytes of recompute, light and save-all agree with the list of tensors", bytes };
 
-/* Tensors do not overlap, are aligned, and are found by name. */
+/* Checks that tensors do not overlap, are aligned, and are found by name. */
 static int layout(struct kcp_report *rep)
 {
     struct kcp_plan *plan = NULL;
@@ -97,7 +97,7 @@ static int layout(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_12_layout) = { "12_h0", "layout",
-    "tensors of the block lie apart, aligned, and are found by name", layout };
+    "tensors of the block do not overlap, are aligned, and are found by name", layout };
 
 static int check(struct kcp_saved *block, size_t n, struct kcp_forward a, char *why)
 {
@@ -105,7 +105,7 @@ static int check(struct kcp_saved *block, size_t n, struct kcp_forward a, char *
     return kcp_saved_check(block, n, (struct kcp_call *)&a, "ref", 8, 8, why, 160);
 }
 
-/* A block of another call is refused, for each possible difference. */
+/* Checks that a block of another call is rejected, for each possible difference. */
 static int foreign(struct kcp_report *rep)
 {
     struct kcp_plan *plan = NULL;
@@ -168,7 +168,7 @@ static int foreign(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_12_foreign) = { "12_h0", "foreign",
-    "a block of another format, call, version or length is refused, with the reason",
+    "a block of another format, call, version or length is rejected with a reason",
     foreign };
 
 static const struct kcp_saved_item *item(const struct kcp_saved *s, const char *name)
@@ -178,7 +178,8 @@ static const struct kcp_saved_item *item(const struct kcp_saved *s, const char *
     return NULL;
 }
 
-/* Sequences of 1000 and 2000 tokens on R ranks, in the format of the fused forward. */
+/* Lays out the fused forward's block for sequences of 1000 and 2000 tokens on R
+ * ranks. */
 static int of_chunks(struct kcp_saved *s, int R, int64_t L, int strip_chunks,
                      enum kcp_save save)
 {
@@ -197,7 +198,8 @@ static int of_chunks(struct kcp_saved *s, int R, int64_t L, int strip_chunks,
     return status;
 }
 
-/* Strips of 4 chunks are 4 and 8; a map is two states. */
+/* With 4 chunks per strip the sequences have 4 and 8 strips; a map has the size of two
+ * states. */
 static int strips(struct kcp_report *rep)
 {
     struct kcp_saved s, other;
@@ -221,10 +223,11 @@ static int strips(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_12_strips) = { "12_h0", "strips",
-    "a block of chunk factors has what strips begin with, and their maps, where cut",
+    "the fused forward's block has states and maps of strips if it is cut",
     strips };
 
-/* The bytes of each mode of the fused forward's block: 48 chunks, 4 value heads. */
+/* Checks the bytes of the fused forward's block in each mode: 48 chunks, 4 value
+ * heads. */
 static int chunk_modes(struct kcp_report *rep)
 {
     struct kcp_saved of[3];
@@ -251,5 +254,5 @@ static int chunk_modes(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_12_chunk_modes) = { "12_h0", "chunk_modes",
-    "a block of chunks: light has no factors, save-all h and v_new besides",
+    "the fused forward's block: light has no factors, save-all adds h and v_new",
     chunk_modes };

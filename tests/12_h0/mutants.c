@@ -10,7 +10,8 @@
 enum { LAST = 1, NO_FILL = 2, NO_START = 4, SHIFTED = 8, TURNED = 16, ONE_HEAD = 32,
        EVERYWHERE = 64, FROM_START = 128, NOTHING = 256 };
 
-/* Element (i, v) of a state, or, TURNED, of the [V,K] numbers read as [K,V]. */
+/* Returns the index to read for element e. TURNED reads [V,K] as [K,V]; ONE_HEAD,
+ * head 0. */
 static int64_t at(const struct kcp_h0 *a, int flags, int64_t e)
 {
     const int64_t KV = (int64_t)a->K * a->V, kv = e % KV;
@@ -52,8 +53,8 @@ static int mutate(struct kcp_h0 *a, int flags)
 
 RECORD(twin, "twin", 0, "the same code, every flag off");
 MUTANT(keeps_last, LAST, "errata 6: keeps the last stretch's state, not the first's");
-MUTANT(no_fill, NO_FILL, "leaves the other rows as they were");
-MUTANT(no_start, NO_START, "zero-fills rows that h0 was given for");
+MUTANT(no_fill, NO_FILL, "does not zero the other rows");
+MUTANT(no_start, NO_START, "zeroes rows although h0 is given");
 MUTANT(to_last, SHIFTED, "expands into the last row");
 MUTANT(turned, TURNED, "reads the state as [V,K]");
 MUTANT(one_head, ONE_HEAD, "every head gets head 0's state");

@@ -1,9 +1,8 @@
-/* batch.h -- one batch through 08 and 13 on R thread ranks, outputs put together.
+/* batch.h -- runs one batch through 08 and 13 on R thread ranks; joins the outputs.
  *
- * Book: chapters 12 and 13.  Checked by: what includes it.  Next: ref/13_backward.c.
- * Six sequences, two without tokens and one of one token; h0, dht, softplus gates, two
- * value heads a key head, K != V.
- */
+ * Book: chapters 12 and 13.  Checked by: the tests that include it.  Next:
+ * ref/13_backward.c. Six sequences, two without tokens and one of one token; h0,
+ * dht, softplus gates, two value heads per key head, K != V. */
 #ifndef KCP_TEST_13_H
 #define KCP_TEST_13_H
 
@@ -16,7 +15,7 @@ enum { O, HT, DQ, DK, DV, DG, DBETA, DA, DDT, DH0, OUTPUTS };
 static const char *const out_name[] = { "o", "ht", "dq", "dk", "dv", "dg", "dbeta",
                                         "dA_log", "ddt_bias", "dh0" };
 
-/* One run: cuts and form of the exchange, and the outputs of all ranks together. */
+/* One run: cuts, form of the exchange, and the joined outputs of all ranks. */
 struct batch {
     enum kcp_model model;
     int R, reuse_M, spoil;              /* spoil: 1 + rank whose block is damaged */
@@ -38,7 +37,7 @@ static inline int wide(const struct batch *x)
     return x->model == KCP_KDA ? K : 1;
 }
 
-/* Inputs that keep the state alive over the whole of the longest sequence. */
+/* Draws inputs that keep the state alive over the whole longest sequence. */
 static inline int draw(struct batch *x)
 {
     enum { QK = T * H * K, VALUES = T * HV * V, STATES = N * HV * K * V };
@@ -80,7 +79,7 @@ static inline struct kcp_forward call(const struct batch *x, struct kcp_comm *co
     };
 }
 
-/* One rank: forward, then backward from its saved block. */
+/* Runs forward on one rank, then backward from the saved block. */
 static inline int body(struct kcp_comm *comm, void *arg)
 {
     struct batch *x = arg;
@@ -147,7 +146,8 @@ static inline int go(struct batch *x, char *why)
     return status;
 }
 
-/* The worst relative RMS of an output against another run's; -1: all bits are equal. */
+/* Returns the largest relative RMS difference of an output between two runs, or -1
+ * if all bits are equal. */
 static inline double apart(const struct batch *a, const struct batch *b, int *worst)
 {
     return outputs_apart(a->out, b->out, a->out_size, OUTPUTS, worst);

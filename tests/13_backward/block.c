@@ -1,9 +1,9 @@
 /* block.c -- uses the tensors of the saved block instead of recomputing them.
  *
  * Book: chapter 12, "What each mode keeps".  Checked by: the judge. Next:
- * tests/13_backward/strips.c. The program around this recomputes everything. Here it
- * uses the block's triangles and, with save-all, the block's states; with light it
- * normalises q and k again. The mutants use a wrong row or tensor. */
+ * tests/13_backward/strips.c. The other twins recompute everything. This
+ * twin reads A and Aqk from the block and, in mode save-all, h and v_new; in mode light
+ * it normalises q and k again. The mutants read a wrong row or tensor. */
 #include "wrong.h"
 
 static int mode(const struct wrong_rank *x)
@@ -11,8 +11,8 @@ static int mode(const struct wrong_rank *x)
     return ((const struct kcp_saved *)x->a->saved)->save;
 }
 
-/* A [T,HV,C] of the block. STALE: of each chunk but a stretch's first, the rows are
- * those of the chunk before. */
+/* Copies tensor `name` [T,HV,C] of the block. With STALE every chunk, except the
+ * first of a stretch, gets the rows of the chunk before. */
 static void take_triangle(struct wrong_rank *x, const char *name, double *to)
 {
     const struct kcp_backward *a = x->a;
@@ -26,7 +26,8 @@ static void take_triangle(struct wrong_rank *x, const char *name, double *to)
         }
 }
 
-/* u, w, kg, qg from the block's A; g and y computed their inputs. */
+/* Computes u, w, kg, qg from the block's A; g and y are the args of the gate and of
+ * WY. */
 int wrong_factors(struct wrong_rank *x, struct kcp_gate g, struct kcp_wy y)
 {
     const struct kcp_backward *a = x->a;
@@ -48,7 +49,7 @@ int wrong_factors(struct wrong_rank *x, struct kcp_gate g, struct kcp_wy y)
     return status ? status : ref_wy_factors(&y);
 }
 
-/* Takes h [NC,HV,K,V] and v_new [T,HV,V] from a block that has them. */
+/* Copies h [NC,HV,K,V] and v_new [T,HV,V] from a block of mode save-all. */
 void wrong_states(struct wrong_rank *x)
 {
     const struct kcp_backward *a = x->a;

@@ -1,4 +1,4 @@
-/* checks.c -- one batch with many cuts, forward and backward: results must agree.
+/* checks.c -- runs one batch with many cuts, forward and backward; results must agree.
  *
  * Book: chapters 12 and 13.  Checked by: itself, it can fail.  Next: ref/14_conv.c.
  * The judge compares single runs with the token recurrence; here runs are compared with
@@ -39,7 +39,7 @@ static int one_rank(struct kcp_report *rep)
     return each(rep, (struct batch){ .R = 1 }, against_one);
 }
 KCP_CHECK(check_13_one_rank) = { "13_backward", "one_rank",
-    "2..12 ranks, uneven cuts, empty ranks, every form: within 1e-12 of one rank",
+    "2..12 ranks, uneven cuts, empty ranks, every form agree with one rank to 1e-12",
     one_rank };
 
 static int save_canonically(struct kcp_report *rep, struct batch x,
@@ -60,7 +60,7 @@ static int canonical(struct kcp_report *rep)
     return each(rep, (struct batch){ .R = 1, .L = 48 }, save_canonically);
 }
 KCP_CHECK(check_13_canonical) = { "13_backward", "canonical",
-    "canonical segments: the same bits for R = 1, 2, 3, 4, 8, dA_log, ddt_bias too",
+    "canonical segments: the same bits for R = 1, 2, 3, 4, 8, also dA_log, ddt_bias",
     canonical };
 
 static int keep_more(struct kcp_report *rep, struct batch x, const struct batch *one)
@@ -85,7 +85,7 @@ static int modes(struct kcp_report *rep)
 KCP_CHECK(check_13_modes) = { "13_backward", "modes",
     "run twice and in all memory modes the same bits; reuse_M within 1e-12", modes };
 
-/* dht and h0 in [V,K] layout give the same results as in [K,V]. */
+/* Checks that h0 and dht in layout [V,K] give the same results as in [K,V]. */
 static int layouts(struct kcp_report *rep)
 {
     enum { n = N * HV * K * V };
@@ -121,9 +121,10 @@ static int layouts(struct kcp_report *rep)
     return status == KCP_NO_MEMORY ? status : KCP_OK;
 }
 KCP_CHECK(check_13_layouts) = { "13_backward", "layouts",
-    "[V,K] states give the bits of [K,V] states, turned", layouts };
+    "states in [V,K] give the same bits as states in [K,V]", layouts };
 
-/* One rank's block has another format: all ranks end, and that rank is named. */
+/* Checks that a block of another format on one rank ends all ranks with an error that
+ * names this rank. */
 static int foreign(struct kcp_report *rep)
 {
     struct batch x = { .R = 4, .spoil = 3 };
@@ -138,10 +139,10 @@ static int foreign(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_13_foreign) = { "13_backward", "foreign",
-    "a foreign block on rank 2 of 4 ends the run with its number and the reason",
+    "a foreign block on rank 2 of 4 ends the run; the error names rank and reason",
     foreign };
 
-/* Bytes: the exchange's formula plus two small sums; with reuse_M no M. */
+/* Checks bytes: the exchange's formula plus two small sums; no M with reuse_M. */
 static int traffic(struct kcp_report *rep)
 {
     int64_t sent[2] = { 0, 0 };
@@ -170,11 +171,12 @@ static int traffic(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_13_traffic) = { "13_backward", "traffic",
-    "bytes are the exchange's formula and two parameter sums; reuse_M sends no M",
+    "bytes equal the exchange's formula plus two parameter sums; no M with reuse_M",
     traffic };
 
-/* The two launches of the GPU's scans, of one rank: every segment's states once (not of
- * save-all) and its reverse scan once; and what earlier ranks need in the first. */
+/* Checks the two launches of the GPU's scans on one rank. Together they compute the
+ * states of every segment once (never for save-all) and its reverse scan once. The
+ * first launch computes everything that earlier ranks need. */
 static void launches(struct kcp_report *rep, const struct kcp_plan *p, int r,
                      enum kcp_save save, int processors)
 {
@@ -213,4 +215,4 @@ static int jobs(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_13_jobs) = { "13_backward", "jobs",
-    "the scans of a rank's segments before and after the exchange: each once", jobs };
+    "each scan of a segment runs once, before or after the exchange", jobs };

@@ -1,4 +1,4 @@
-/* cut.c -- recomputes forward, then maps and their fold, with planted mistakes.
+/* cut.c -- recomputes forward, computes maps and folds them, with mistakes.
  *
  * Book: chapter 13.  Checked by: the judge.
  * Next: tests/13_backward/mutants.c, the program.
@@ -16,7 +16,7 @@ static void rows(const struct wrong_rank *x, int ends, const double *given, doub
                 to[s * size(x) + e] = given[x->seg[s].n * size(x) + turn(x, e)];
 }
 
-/* errata 7: h decayed first, then v_new = u - w h from it; KDA and GDN. */
+/* Scans with errata 7: decays h, then computes v_new = u - w h. */
 static void scan_decayed(const struct wrong_rank *x, const double *h_in)
 {
     const struct kcp_backward *a = x->a;
@@ -97,8 +97,8 @@ int wrong_recompute(struct wrong_rank *x)
     return status;
 }
 
-/* Does a fold read the map of segment j? It does if its sequence is cut, or (errata 6)
- * if it is the last segment of its rank. */
+/* Returns 1 if the map of segment j is sent: if the segment's sequence is cut, or if
+ * the segment is the last of its rank (for errata 6). */
 static int travels(const struct kcp_plan *p, int j)
 {
     const struct kcp_segment *s = &p->seg[j];
@@ -106,7 +106,7 @@ static int travels(const struct kcp_plan *p, int j)
     return !(s->first && s->last) || j == c->seg0 + c->NS - 1;
 }
 
-/* Gathers those maps on every rank, by global segment; the caller frees *all. */
+/* Gathers the maps that are sent on every rank, indexed by global segment. */
 static int gather(struct wrong_rank *x, const struct kcp_plan *p, double **all)
 {
     const int64_t map = size(x) + (int64_t)x->a->HV * x->a->K * x->a->K;
@@ -135,7 +135,7 @@ static int gather(struct wrong_rank *x, const struct kcp_plan *p, double **all)
     return status;
 }
 
-/* dS <- op(M) dS + dh_ext of one map, for all heads; first: dS <- dh_ext. */
+/* Computes dS <- op(M) dS + dh_ext for all heads, or dS <- dh_ext if `first`. */
 static void apply(const struct wrong_rank *x, const double *map_, const double *M_,
                   int first, double *S_)
 {
@@ -154,7 +154,7 @@ static void apply(const struct wrong_rank *x, const double *map_, const double *
     }
 }
 
-/* Folds, for every segment of this rank, the later segments of its sequence. */
+/* For every segment of this rank, folds the later segments of the same sequence. */
 static int exchange(struct wrong_rank *x)
 {
     const struct kcp_plan *p = x->a->plan;

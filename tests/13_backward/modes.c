@@ -1,11 +1,10 @@
-/* modes.c -- gradients of kernels have the same bits for every mode of the block.
+/* modes.c -- checks that gradients have the same bits for every mode of the block.
  *
- * Book: chapter 12, "What each mode keeps".  Checked by: itself, it can fail; on a GPU,
- * whose ranks are threads here.  Next: tests/13_backward/strips.c.
- * Light equals recompute if the same kernel normalises in both passes (odd cases use a
- * layer of one name). Save-all equals recompute for blocks of chunks, because forward's
- * scan stores the states that backward's scan recomputes.
- */
+ * Book: chapter 12, "What each mode keeps".  Checked by: itself, on a GPU with ranks
+ * as threads.  Next: tests/13_backward/strips.c. Light equals recompute if the same
+ * kernel normalises in both passes; odd cases therefore take both passes from one
+ * layer. Save-all equals recompute for blocks of chunks, because forward's scan
+ * stores the states that backward's scan recomputes. */
 #include "tests/judge/trial.h"
 #include "core/paths.h"
 
@@ -76,7 +75,7 @@ static int gpu_modes(struct kcp_report *rep)
     const int n = kcp_variants("13_backward", NULL, v, 256);
     int err = KCP_OK;
     if (!gpu_of_threads()) {
-        printf("  (no GPU that threads share: bits of the modes not looked at)\n");
+        printf("  (no GPU that threads share: modes are not compared)\n");
         return KCP_NA;
     }
     for (int i = 0; i < n && !err; i++)
@@ -85,5 +84,5 @@ static int gpu_modes(struct kcp_report *rep)
     return err;
 }
 KCP_CHECK(check_13_gpu_modes) = { "13_backward", "gpu_modes",
-    "kernels: light, and with a block of chunks save-all, have recompute's bits",
+    "light, and save-all with a block of chunks, give the bits of recompute",
     gpu_modes };

@@ -1,9 +1,9 @@
-/* mutants.c -- the whole backward with mistakes in the order and use of its stages.
+/* mutants.c -- whole backwards with mistakes in the order and use of the stages.
  *
  * Book: chapter 13.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: tests/14_conv/mutants.c.
- * A copy of the program that calls the stages, either the references or the mutants of
- * chapters 09 to 11. Its exchange sends every map to every rank.
+ * A copy of the program that calls the stages. A stage is a reference or a mutant of
+ * chapters 09 to 11. The exchange of this program sends every map to every rank.
  */
 #include "wrong.h"
 
@@ -115,25 +115,25 @@ static int mutate(const struct kcp_backward *a, struct plot plot)
 #define MUTANT(ident, why, ...) RECORD(ident, "mutant_" #ident, why, __VA_ARGS__)
 
 RECORD(twin, "twin", "the same code, every flag off", .flags = 0);
-MUTANT(undecayed, "errata 1: the delta's key meets the undecayed state",
+MUTANT(undecayed, "errata 1: the delta uses the undecayed state",
        .wy10 = &m10_undecayed);
-MUTANT(last_map, "errata 6: a rank describes its LAST sequence to earlier ranks",
+MUTANT(last_map, "errata 6: a rank sends the map of its LAST sequence",
        .flags = LAST_MAP);
 MUTANT(h_decayed, "errata 7: recomputes with h decayed before v_new",
        .flags = H_DECAYED);
-MUTANT(dS_decayed, "errata 8: pre-process decays dS, then dU = kg dS",
+MUTANT(dS_decayed, "errata 8: the map decays dS, then dU = kg dS",
        .m11 = &m11_decay_first);
 MUTANT(dS_decayed_too, "errata 8: the reverse scan decays dS, then dU = kg dS",
        .c09 = &m09_decay_first);
-MUTANT(in_order, "errata 17: pre-process walks the chunks first to last",
+MUTANT(in_order, "errata 17: the map takes chunks from first to last",
        .m11 = &m11_in_order);
 MUTANT(own_M, "errata 18: dS_r = M_r dS_{r+1} + dH_{r+1}", .flags = OWN_M);
-MUTANT(not_turned, "applies M where M^T belongs", .flags = NOT_TURNED);
-MUTANT(outward, "errata 19: folds from the nearest later rank outward",
+MUTANT(not_turned, "applies M instead of M^T", .flags = NOT_TURNED);
+MUTANT(outward, "errata 19: folds from the nearest later rank to the last",
        .flags = OUTWARD);
 MUTANT(beta_outside, "errata 34: beta outside the sum", .wy10 = &m10_beta_outside);
-MUTANT(diagonal, "errata 38: what cancels let into dG", .wy10 = &m10_diagonal);
-MUTANT(divided, "dbeta as a row's sum over beta + 1e-10: 0 where beta is 0",
+MUTANT(diagonal, "errata 38: dG includes cancelling terms", .wy10 = &m10_diagonal);
+MUTANT(divided, "dbeta = sum / (beta + 1e-10), which is 0 at beta = 0",
        .wy10 = &m10_divided);
 MUTANT(no_dht, "drops dht", .flags = NO_DHT);
 MUTANT(no_dht_map, "drops dht where it enters the map", .m11 = &m11_no_end);
@@ -142,43 +142,43 @@ MUTANT(head_0, "dS that leaves a rank decays by head 0's gates: wrong gradients 
 MUTANT(no_exchange, "dS = 0 at every cut", .flags = NO_EXCHANGE);
 MUTANT(neighbour, "dS from the next segment alone", .flags = NEIGHBOUR);
 MUTANT(twice, "the farthest map applied twice", .flags = TWICE);
-MUTANT(no_state, "recomputes from 0: forward's merged state forgotten", .flags = NO_H0);
-MUTANT(own_sum, "dA_log, ddt_bias of this rank's tokens alone", .flags = OWN_SUM);
+MUTANT(no_state, "recomputes from 0, not from forward's merged state", .flags = NO_H0);
+MUTANT(own_sum, "dA_log, ddt_bias of one rank, not the total", .flags = OWN_SUM);
 MUTANT(all_dh0, "dh0 from ranks where the sequence does not start", .flags = ALL_DH0);
 MUTANT(empty_0, "dh0 = 0 for a sequence without tokens", .flags = EMPTY_0);
-MUTANT(as_kv, "reads dht and writes dh0 as [K,V] whatever is asked", .flags = AS_KV);
+MUTANT(as_kv, "reads dht and writes dh0 as [K,V] for layout [V,K]", .flags = AS_KV);
 MUTANT(writes_nothing, "returns at once", .flags = NOTHING);
 
-/* Backward from chunk factors (chapter 18): the shorter adjoint of the solve. */
+/* Twin and mutants of the shorter adjoint of the solve (chapter 18). */
 RECORD(twin_shorter, "twin_shorter", "by the shorter adjoint of the solve",
        .flags = FLOOR, .wy10 = &m10_shorter);
-MUTANT(no_floor, "divides by a beta of 0: the floor left out", .wy10 = &m10_shorter);
-MUTANT(triangle, "dv = A beta x, where the triangle must be transposed",
+MUTANT(no_floor, "divides by beta = 0, without the floor", .wy10 = &m10_shorter);
+MUTANT(triangle, "dv = A beta x, without transposing the triangle",
        .flags = FLOOR, .wy10 = &m10_shorter_not_turned);
 MUTANT(tail_row, "dG_last goes to the chunk's last row but one", .flags = FLOOR,
        .wy10 = &m10_shorter_last_row);
 MUTANT(unrounded, "sums of rounded operands multiplied with unrounded ones",
        .flags = FLOOR, .wy10 = &m10_shorter_unrounded);
 
-/* A rank with few chains cuts its sequences into strips (chapter 18). */
+/* Twin and mutants with sequences cut into strips (chapter 18). */
 RECORD(twin_strips, "twin_strips", "sequences cut into strips", .flags = STRIPS);
-MUTANT(strips_outward, "folds the strips from the nearest later one outward",
+MUTANT(strips_outward, "folds from the nearest later strip to the last",
        .flags = STRIPS | OUTWARD);
-MUTANT(strips_not_turned, "applies M of a strip where M^T belongs",
+MUTANT(strips_not_turned, "applies M of a strip instead of M^T",
        .flags = STRIPS | NOT_TURNED);
 MUTANT(strips_neighbour, "dS from the next strip alone", .flags = STRIPS | NEIGHBOUR);
-MUTANT(strips_next_start, "a strip begins with its neighbour's start",
+MUTANT(strips_next_start, "a strip starts from the state of the next strip",
        .flags = STRIPS | NEXT_START);
-MUTANT(strips_no_dht, "dht left out of the last strip", .flags = STRIPS | NO_DHT);
+MUTANT(strips_no_dht, "the last strip leaves out dht", .flags = STRIPS | NO_DHT);
 
-/* The modes of the saved block (chapter 12). */
+/* Twin and mutants that read the saved block (chapter 12). */
 RECORD(twin_modes, "twin_modes", "reads what the block's mode keeps",
        .flags = OF_BLOCK);
 MUTANT(stale_triangle, "Aqk and A of the chunk before", .flags = OF_BLOCK | STALE);
 MUTANT(next_h, "save-all: the state of the next chunk", .flags = OF_BLOCK | NEXT_H);
 MUTANT(other_v_new, "save-all: v_new of the next value head",
        .flags = OF_BLOCK | OTHER_HEAD);
-MUTANT(light_gate, "light: factors made again without dt_bias",
+MUTANT(light_gate, "light: factors recomputed without dt_bias",
        .flags = OF_BLOCK | WRONG_GATE);
 MUTANT(light_rows, "light: q and k as given, not normalised again",
        .flags = OF_BLOCK | AS_GIVEN);

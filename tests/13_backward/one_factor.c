@@ -2,10 +2,10 @@
  *
  * Book: chapter 18, "Backward".  Checked by: the judge, which must reject it and pass
  * the twin.  Next: mutants.c.
- * A kernel that walks back in steps of 32 rows with an anchor in row 15 keeps dS times
- * 2^a, a being the sum of log2 decays up to the anchor. From the step after to a step
- * dS has the factor 2^(E - a + a'). Below 2^-126 that is 0 in fp32, although the rows
- * of the step divide by 2^(G - a) and still need dS. */
+ * A kernel that walks back in steps of 32 rows with an anchor in row 15 stores dS times
+ * 2^a, where a is the sum of log2 decays up to the anchor. From one step to the step
+ * before, the stored dS is multiplied by 2^(E - a + a'). Below 2^-126 this factor is 0
+ * in fp32, although the rows of the step divide by 2^(G - a) and still need dS. */
 #include "ref.h"
 
 #include <math.h>
@@ -33,7 +33,7 @@ static double decay(const struct walk *w, int64_t t, int i)
     return row(w->g, t, w->a->HV, w->n, w->a->KG)[w->a->KG == 1 ? 0 : i];
 }
 
-/* S [K,V] of token t from S of the token before, and e = v - k S. */
+/* Computes S [K,V] of token t from S of the token before, and e = v - k S. */
 static void forward(const struct walk *w, int64_t t, const double *from, double *to,
                     double *e)
 {
@@ -50,7 +50,8 @@ static void forward(const struct walk *w, int64_t t, const double *from, double 
         for (int j = 0; j < V; j++) to[i * V + j] += beta * k[i] * e[j];
 }
 
-/* The adjoint of forward, and of o = scale q S. before, after: S on either side. */
+/* Computes the adjoint of forward() and of o = scale q S. before, after: S of the token
+ * before and of token t. */
 static void backward(struct walk *w, int64_t t, const double *before,
                      const double *after, const double *e, double *dv)
 {
@@ -86,7 +87,8 @@ static void backward(struct walk *w, int64_t t, const double *before,
     memcpy((double *)a->dv + (t * a->HV + w->n) * V, dv, sizeof *dv * (size_t)V);
 }
 
-/* dS of a step's end, of tokens begin to end - 1; the step after ends at next. */
+/* Sets dS at the end of a step (tokens begin to end - 1) to 0 where the factor
+ * underflows. The step after ends at `next`. */
 static void underflow(struct walk *w, int64_t begin, int64_t end, int64_t next)
 {
     const int V = w->a->V;

@@ -1,13 +1,13 @@
-/* strips.c -- one rank's sequences cut into strips, as kernels with few chains do.
+/* strips.c -- cuts one rank's sequences into strips, as kernels with few chains do.
  *
  * Book: chapter 18, "When to split a sequence".  Checked by: the judge.
  * Next: tests/13_backward/owners.c.
- * Strips are the segments of a canonical plan for one rank, and the mutants make
- * mistakes in the fold over them. The state at the start of a strip is forward's.
+ * Strips are the segments of a canonical plan for one rank; the mutants make mistakes
+ * in the fold over strips. The state at the start of a strip comes from forward.
  */
 #include "wrong.h"
 
-/* Chunks per strip: strip_chunks, or 1. */
+/* Returns the tokens per strip: strip_chunks chunks, or one chunk. */
 static int64_t length(const struct kcp_backward *a)
 {
     return (int64_t)a->C * (a->strip_chunks ? a->strip_chunks : 1);

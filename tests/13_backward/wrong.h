@@ -19,7 +19,7 @@ enum {
     NEXT_H = 1 << 20, OTHER_HEAD = 1 << 21, WRONG_GATE = 1 << 22, AS_GIVEN = 1 << 23,
 };
 
-struct plot {                   /* flags of the program; a stage replaced, or NULL */
+struct plot {                   /* flags; variants that replace a stage, or NULL */
     int flags;
     const struct kcp_variant *c09, *wy10, *m11;
 };
@@ -27,7 +27,7 @@ struct wrong_rank {
     const struct kcp_backward *a;
     const struct kcp_segment *seg;
     struct plot x;
-    struct kcp_backward on_strips;       /* strips.c: a, cut further */
+    struct kcp_backward on_strips;       /* strips.c: *a with strips as segments */
     struct kcp_plan *strips;
     int ngot;
     double *got[64];
@@ -55,20 +55,20 @@ static inline int64_t size(const struct wrong_rank *x)
     return (int64_t)x->a->HV * x->a->K * x->a->V;
 }
 
-/* [K,V] to the caller's */
+/* Returns the index in the caller's layout of element e of [HV,K,V]. */
 static inline int64_t turn(const struct wrong_rank *x, int64_t e)
 {
     const int64_t K = x->a->K, V = x->a->V, n = e / (K * V), i = e / V % K, v = e % V;
     return x->a->layout == KCP_VK && !(x->x.flags & AS_KV) ? (n * V + v) * K + i : e;
 }
 
-/* Forward again, from the saved states; and dS at the end of every segment. */
+/* Recompute forward from the saved states; compute dS at the end of every segment. */
 int wrong_recompute(struct wrong_rank *x);
 int wrong_carry(struct wrong_rank *x);
-/* With OF_BLOCK: from the saved block, by its mode (block.c). */
+/* With OF_BLOCK: read tensors of the saved block (block.c). */
 int wrong_factors(struct wrong_rank *x, struct kcp_gate g, struct kcp_wy y);
 void wrong_states(struct wrong_rank *x);
-/* The same rank with its sequences cut into strips; KCP_NA: ranks share them. */
+/* Cuts this rank's sequences into strips. KCP_NA: a sequence is on several ranks. */
 int wrong_strips(struct wrong_rank *x);
 
 #endif
