@@ -1,8 +1,9 @@
 /* batch.h -- runs one batch through 08 and 13 on R thread ranks; joins the outputs.
  *
- * Book: chapters 12 and 13.  Checked by: the tests that include it.  Next:
- * ref/13_backward.c. Six sequences, two without tokens and one of one token; h0,
- * dht, softplus gates, two value heads per key head, K != V. */
+ * Book: chapters 12 and 13.  Checked by: the tests that include it.
+ * Next: ref/13_backward.c.
+ * Six sequences, two without tokens and one of one token; h0, dht, softplus gates, two
+ * value heads per key head, K != V. */
 #ifndef KCP_TEST_13_H
 #define KCP_TEST_13_H
 

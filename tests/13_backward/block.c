@@ -1,9 +1,9 @@
 /* block.c -- uses the tensors of the saved block instead of recomputing them.
  *
  * Book: chapter 12, "What each mode keeps".  Checked by: the judge. Next:
- * tests/13_backward/strips.c. The other twins recompute everything. This
- * twin reads A and Aqk from the block and, in mode save-all, h and v_new; in mode light
- * it normalises q and k again. The mutants read a wrong row or tensor. */
+ * tests/13_backward/strips.c. The other twins recompute everything. This twin reads
+ * A and Aqk from the block and, in mode save-all, h and v_new; in mode light it
+ * normalises q and k again. The mutants read a wrong row or tensor. */
 #include "wrong.h"
 
 static int mode(const struct wrong_rank *x)

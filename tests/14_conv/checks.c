@@ -1,5 +1,5 @@
-/* checks.c -- the convolution over ranks against the whole tensor; gradients against
- * differences.
+/* checks.c -- compares the convolution over ranks with a whole-tensor oracle, and
+ * gradients with differences.
  *
  * Book: chapter 14.  Checked by: tests/14_conv/mutants.c.  Next: ref/15_scan.c.
  * The oracle has the whole tensor and uses neither plan nor ranks.
@@ -9,7 +9,7 @@
 #include <string.h>
 enum { MAX_T = 60, MAX_D = 3, MAX_W = 7, MAX_N = 6, MAX_R = 9 };
 
-/* A whole convolution: inputs, and the results of the ranks or of the oracle. */
+/* Outputs of a whole convolution, from the ranks or from the oracle. */
 struct result {
     double y[MAX_T * MAX_D], dx[MAX_T * MAX_D];
     double dw[MAX_D * MAX_W], db[MAX_D];
@@ -28,7 +28,7 @@ struct whole {
 
 static int reach_of(const struct whole *a) { return (a->shift ? 2 : a->Wc) - 1; }
 
-/* Row t of sequence n; before its start a row of x0, or 0. */
+/* Returns x of row t of sequence n; before the sequence's start x0, or 0. */
 static double x_at(const struct whole *a, int n, int64_t t, int d)
 {
     const int64_t k = t - a->cu[n] + reach_of(a);
@@ -75,8 +75,8 @@ static double direct_loss(const struct whole *a)
     return s;
 }
 
-/* Central differences of sum(y dy) + sum(xt dxt) in every input: the oracle of all
- * gradients. */
+/* Computes central differences of sum(y dy) + sum(xt dxt) in every input, the oracle of
+ * all gradients. */
 static void differences(struct whole *a, double *x, int64_t n, double *dx)
 {
     const double e = 1e-5;
@@ -91,7 +91,7 @@ static void differences(struct whole *a, double *x, int64_t n, double *dx)
     }
 }
 
-/* The rows of states that a rank owns; NaN in the others. */
+/* Copies the rows of states that rank r owns; other rows become NaN. */
 static const double *own_rows(const struct whole *a, const int *owner, int r,
                               const double *all, double *to)
 {
@@ -101,7 +101,7 @@ static const double *own_rows(const struct whole *a, const int *owner, int r,
     return to;
 }
 
-/* One rank: copies its shard, runs forward, then backward. */
+/* Runs on one rank: copies its shard, runs forward, then backward. */
 static int body(struct kcp_comm *comm, void *arg)
 {
     struct whole *a = arg;
@@ -162,7 +162,7 @@ static int64_t below(struct stream *s, int64_t n)
     return (int64_t)(uniform(s) * n);
 }
 
-/* Draws x0 and dxt: none, x0, dxt, or both. */
+/* Draws neither x0 nor dxt, one of them, or both, as `which` says. */
 static void draw_states(struct whole *a, int which, struct stream *s)
 {
     a->with_x0 = which & 1;
@@ -195,7 +195,7 @@ static void draw(struct whole *a, struct stream *s)
     }
 }
 
-/* Random cuts, often equal (empty ranks) or one token apart. */
+/* Draws random cuts, often equal (empty ranks) or one token apart. */
 static void draw_cuts(struct whole *a, int R, struct stream *s)
 {
     int64_t c = below(s, a->T + 1) * below(s, 2);
@@ -215,8 +215,8 @@ static void compare(const char *name, const double *got, const double *want, int
     EXPECT(rep, worst <= tol, "trial %d: %s off by %.1e", trial, name, worst);
 }
 
-/* A rank that holds one of a sequence's first (last) tokens gets x0 (dxt) from its
- * owner: one message per sequence and rank. */
+/* Counts messages of states: a rank with one of a sequence's first (last) tokens
+ * gets x0 (dxt) from the owner of the state, in one message per sequence and rank. */
 static void states_traffic(const struct whole *a, int at_end, struct kcp_traffic *want)
 {
     const int64_t *cuts = a->plan->cuts, reach = reach_of(a);
@@ -234,8 +234,8 @@ static void states_traffic(const struct whole *a, int at_end, struct kcp_traffic
         }
 }
 
-/* Counts the bytes that ranks must send, row by row (backward: the halo of x again, the
- * halo of dpre, and one gather of the sums). */
+/* Checks the bytes sent against a count row by row. Backward sends the halo of x again,
+ * the halo of dpre, and one gather of the sums. */
 static void check_traffic(const struct whole *a, int pass, int trial,
                           struct kcp_report *rep)
 {
@@ -302,7 +302,7 @@ static int against_whole(struct kcp_report *rep)
         differences(a, a->w, a->D * a->Wc, want->dw);
         differences(a, a->b, a->D, want->db);
         const int states = a->N * reach_of(a) * a->D, with_x0 = a->with_x0;
-        a->with_x0 |= a->with_dxt;               /* x0 may be NULL, dx0 exists */
+        a->with_x0 |= a->with_dxt;               /* dx0 exists; x0 may be NULL */
         if (!with_x0) memset(a->x0, 0, sizeof a->x0);
         differences(a, a->x0, states, want->dx0);
         a->with_x0 = with_x0;
@@ -323,8 +323,8 @@ static int against_whole(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(conv_whole) = { "14_conv", "against_whole",
-    "y, gradients, states, messages for R = 1..9, any cuts: one array, differences, a"
-    " count",
+    "R = 1..9, any cuts: y and states of one array, gradients by differences, bytes "
+    "by count",
     against_whole };
 
 /* Canonical segments: the bits do not depend on R or on the cuts. */
@@ -349,5 +349,5 @@ static int same_bits(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(conv_bits) = { "14_conv", "same_bits",
-    "canonical segments: y, dx, dweight, dbias, xt, dx0 the same bits for R = 1..9",
+    "canonical segments: all outputs have the same bits for R = 1..9",
     same_bits };

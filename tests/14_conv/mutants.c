@@ -1,10 +1,8 @@
 /* mutants.c -- convolutions over ranks with planted mistakes.
  *
- * Book: chapter 14.  Checked by: the judge, which must reject each mutant.
- * Next: ref/14_conv.c.
- * The twin has every flag off and must pass. All rows are sent by one all_gather, so
- * that a mistake is a line of index arithmetic and not a message.
- */
+ * Book: chapter 14.  Checked by: the judge, which must reject each mutant. Next:
+ * ref/14_conv.c. The twin has every flag off and must pass. One all_gather sends all
+ * rows, so that every mistake is in index arithmetic and none is in messages. */
 #include "tests/judge/judge.h"
 #include "ref.h"
 #include "sigmoid.h"
@@ -23,7 +21,7 @@ enum {
     EMPTY_FORGETS = 1 << 27
 };
 
-/* Gathers all rows, [T of the plan, D] in token order, from the ranks' shards. */
+/* Gathers all rows [T of the plan, D] from the shards, in token order. */
 static int gather(const struct kcp_conv *a, const double *mine, double *all)
 {
     const struct kcp_plan *p = a->plan;
@@ -48,7 +46,7 @@ static int gather(const struct kcp_conv *a, const double *mine, double *all)
     return status;
 }
 
-/* Gathers all rows of [N,Wc-1,D], of which each rank has those that it owns. */
+/* Gathers states [N,Wc-1,D]; the rows of sequence n come from rank owner[n]. */
 static int gather_states(const struct kcp_conv *a, const int *owner, const double *mine,
                          double *all)
 {
@@ -65,7 +63,7 @@ static int gather_states(const struct kcp_conv *a, const int *owner, const doubl
     return status;
 }
 
-/* The row of x0 for token `from` before the start of sequence n; NULL: none. */
+/* Returns the row of x0 for token `from`, before the start of sequence n, or NULL. */
 static const double *before_start(const struct kcp_conv *a, int n, int64_t from,
                                   int flags)
 {
@@ -82,7 +80,7 @@ static const double *before_start(const struct kcp_conv *a, int n, int64_t from,
     return (const double *)a->x0 + (n * reach + k) * a->D;
 }
 
-/* The range of consecutive tokens of one owner that contains token t. */
+/* Finds the range of consecutive tokens of one owner that contains token t. */
 static void range_of(const struct kcp_plan *p, int64_t t, int64_t *begin, int64_t *end)
 {
     int b = 0;
@@ -92,7 +90,7 @@ static void range_of(const struct kcp_plan *p, int64_t t, int64_t *begin, int64_
     *end = p->bound[b + 1];
 }
 
-/* The token of row i in shard order. */
+/* Returns the token of row i in shard order. */
 static int64_t shard_token(const struct kcp_plan *p, int64_t i)
 {
     if (i < 0)
@@ -100,8 +98,8 @@ static int64_t shard_token(const struct kcp_plan *p, int64_t i)
     return kcp_plan_token(p, i < p->T ? i : p->T - 1);
 }
 
-/* Row t (global) of a tensor as read by the owner of token `at`, into buf; zeros if it
- * must not read it. */
+/* Copies row t (global) of a tensor to buf, with the mistakes of a read by the owner of
+ * token `at`. A row that a mistake loses is 0. */
 static const double *seen(const struct kcp_conv *a, const double *all, int64_t at,
                           int64_t t, int flags, double *buf)
 {
@@ -112,7 +110,7 @@ static const double *seen(const struct kcp_conv *a, const double *all, int64_t a
     int none = 0;
     range_of(p, at, &begin, &end);
     for (int s = 0; s < x->NS && p->seg[x->seg0 + s].begin != begin; s++)
-        row = x->begin + x->cu[s + 1];           /* the range in shard order */
+        row = x->begin + x->cu[s + 1];           /* its first row in shard order */
     if (t < begin) {
         range_of(p, begin - 1, &near, &far);
         none |= (flags & SHORT_HALO) && t == begin - reach;
@@ -136,7 +134,7 @@ static const double *seen(const struct kcp_conv *a, const double *all, int64_t a
     return buf;
 }
 
-/* pre of global token t; x holds every rank's rows. */
+/* Computes pre of global token t; x has the rows of all ranks. */
 static void window(const struct kcp_conv *a, const double *x, const double *w, int n,
                    int64_t t, int flags, double *pre, double *buf)
 {
@@ -249,7 +247,7 @@ static int backward(const struct kcp_conv *a, const double *x, const double *w,
     return status;
 }
 
-/* The last rows of the sequences that end on this rank. */
+/* Writes xt, the last rows, of the sequences that end on this rank. */
 static void last_rows(const struct kcp_conv *a, const double *x, int flags)
 {
     const struct kcp_plan *p = a->plan;
@@ -332,31 +330,31 @@ static int conv(void *args, int flags)
 
 MUTANT(short_halo, SHORT_HALO, "the halo is one row too short");
 MUTANT(past_start, PAST_START, "the halo and the taps ignore the sequence's start");
-MUTANT(broadcast, BROADCAST, "a shard shorter than the halo: one row stands for all");
+MUTANT(broadcast, BROADCAST, "a shard shorter than the halo: one row is repeated");
 MUTANT(nearest_only, NEAREST_ONLY, "the halo comes from the neighbour alone");
 MUTANT(grad_dropped, GRAD_DROPPED, "the halo's gradient is not sent back");
 MUTANT(grad_nearest, GRAD_NEAREST, "the gradient goes back to the neighbour alone");
 MUTANT(past_end, PAST_END, "the gradient's mask forgets the sequence's end");
 MUTANT(reversed, REVERSED, "the weights are read from the far end");
-MUTANT(silu_at_y, SILU_AT_Y, "SiLU' is taken at y, not at what went in");
+MUTANT(silu_at_y, SILU_AT_Y, "SiLU' is taken at y, not at pre");
 MUTANT(shift_sign, SHIFT_SIGN, "the token shift is x_t - x_{t-1}");
 MUTANT(local_sum, LOCAL_SUM, "each rank keeps its own sum for dweight and dbias");
 MUTANT(not_causal, NOT_CAUSAL, "the window ends one token late");
 MUTANT(no_bias, NO_BIAS, "the bias is left out");
-MUTANT(shard_before, SHARD_BEFORE, "the halo is what stands before it in the shard");
+MUTANT(shard_before, SHARD_BEFORE, "the halo is the rows before it in the shard");
 MUTANT(rank_before, RANK_BEFORE, "the halo is the last rows of the rank before");
-MUTANT(shard_after, SHARD_AFTER, "the gradient's halo is what follows in the shard");
-MUTANT(no_x0, NO_X0, "a sequence begins with zeros, whatever x0 says");
-MUTANT(x0_next, X0_NEXT, "x0 is the next sequence's");
+MUTANT(shard_after, SHARD_AFTER, "the gradient's halo is the next rows in the shard");
+MUTANT(no_x0, NO_X0, "a sequence begins with zeros, not with x0");
+MUTANT(x0_next, X0_NEXT, "x0 of the next sequence is read");
 MUTANT(x0_late, X0_LATE, "x0 is read one row late");
-MUTANT(x0_first_rank, X0_FIRST_RANK, "x0 stays on the rank where its sequence starts");
+MUTANT(x0_first_rank, X0_FIRST_RANK, "x0 is read only where its sequence starts");
 MUTANT(dx0_here, DX0_HERE, "dx0 lacks the terms of tokens on later ranks");
 MUTANT(dxt_dropped, DXT_DROPPED, "the gradient of the last rows is left out");
 MUTANT(dxt_past_start, DXT_PAST_START, "dxt of rows before a short sequence is lost");
 MUTANT(dw_no_x0, DW_NO_X0, "dweight leaves out the rows of x0");
-MUTANT(xt_zeros, XT_ZEROS, "after a short sequence zeros stand for x0 in xt");
+MUTANT(xt_zeros, XT_ZEROS, "xt of a short sequence has zeros instead of x0");
 MUTANT(xt_late, XT_LATE, "xt ends one row before the sequence does");
-MUTANT(empty_forgets, EMPTY_FORGETS, "a sequence without tokens hands on zeros");
+MUTANT(empty_forgets, EMPTY_FORGETS, "xt of a sequence without tokens is zero");
 MUTANT(writes_nothing, NOTHING, "returns at once");
 
 static int twin(void *args)

@@ -1,4 +1,4 @@
-/* sum_pieces.c -- sums over tokens that are sent in several pieces.
+/* sum_pieces.c -- checks sums over tokens that are sent in several pieces.
  *
  * Book: chapters 13 and 14.  Checked by: itself, bit by bit on integers.
  * Next: comm/segment_sum.c.
@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-enum { R = 3, COLUMNS = 60000 };     /* of 2 segments on 3 ranks one piece has 21845 */
+enum { R = 3, COLUMNS = 60000 };     /* more than 21845, the columns of a piece */
 
 struct ranks_sum { struct kcp_plan *plan; int64_t wrong[R], gathers[R]; };
 
@@ -56,4 +56,4 @@ static int pieces(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_14_sum_pieces) = { "14_conv", "sum_pieces",
-    "sums that travel in several pieces are whole", pieces };
+    "sums that are sent in several pieces are complete", pieces };

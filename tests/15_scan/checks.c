@@ -1,4 +1,4 @@
-/* checks.c -- Spike-KDA: its adjoint by differences; equal results for all cuts.
+/* checks.c -- checks Spike-KDA: gradients by differences, all cuts agree.
  *
  * Book: chapter 15.  Checked by: itself, it can fail.  Next: tests/15_scan/more.c.
  */
@@ -12,7 +12,7 @@ static int take_kind(struct batch *x, int kind)
     return kind < 4;
 }
 
-/* With canonical segments the walk remains as it is. */
+/* Chooses x->walk from rank count and form; with canonical segments x->walk stays. */
 static void take_options(struct batch *x)
 {
     if (x->L)
@@ -64,7 +64,7 @@ static int canonical(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_15_canonical) = { "15_scan", "canonical",
-    "canonical segments: the same bits for R = 1, 2, 3, 4, 8, each walk", canonical };
+    "canonical segments: the same bits for R = 1, 2, 3, 4, 8 and each walk", canonical };
 
 static int other_walk(struct kcp_report *rep, struct batch x, const struct batch *one)
 {
@@ -83,7 +83,7 @@ KCP_CHECK(check_15_walks) = { "15_scan", "walks",
     "run twice: the same bits; the scan against the sequential form within 1e-13",
     walks };
 
-/* loss = sum o do + sum ht dht + sum ot dot */
+/* Returns sum o do + sum ht dht + sum ot dot. */
 static double loss(struct batch *x)
 {
     struct kcp_comm comm = { .R = 1 };

@@ -1,4 +1,4 @@
-/* memory.c -- Spike-KDA's scan: memory measured against the number of tokens.
+/* memory.c -- checks that memory of Spike-KDA's scan does not grow with the tokens.
  *
  * Book: chapter 15.  Checked by: itself, it can fail.  Next: tests/15_scan/mutants.c.
  */
@@ -8,8 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- peak memory, from the system's pages. AddressSanitizer keeps freed pages for a
- * while, so there each malloc and free is counted. */
+/* ---- peak memory, from the system's pages. AddressSanitizer delays the release of
+ * pages, so with it each malloc and free is counted. */
 #if defined __has_feature
 #if __has_feature(address_sanitizer)
 #define COUNTED
@@ -74,7 +74,7 @@ static long scratch(int64_t tokens, enum kcp_walk walk)
     a.ot = at + kv;
     a.W_alpha = at + kv + heads * v_;
     a.w_beta = (double *)a.W_alpha + heads * k_ * d_;
-    /* Use up free heap memory, until eight blocks in a row are new memory. */
+    /* Allocate until eight blocks in a row are new memory: the free heap is used up. */
     for (int j = 0, fresh = 0; j < 1024 && fresh < 8; j++) {
         const long was = peak();
         char *full = malloc(1 << 20);
@@ -109,8 +109,9 @@ static int memory(struct kcp_report *rep)
     const double map = 64 * 2 * 32 * 64 * 8 / 1024.;          /* C HV K (K+V), in KiB */
     long few = scratch_apart(256, KCP_BLELLOCH);
     long many = scratch_apart(2048, KCP_BLELLOCH);
-    /* The system counts pages per CPU and adds them up late, so a process that changed
-     * its CPU can read hundreds of KiB too many. A real excess shows again. */
+    /* The system counts pages per CPU and sums the counts late, so a process that
+     * changed its CPU can read hundreds of KiB too many. Measure again: a real
+     * excess stays. */
     for (int i = 0; i < 4 && (many > few + 256 || few > 2 * map + 256); i++) {
         few = scratch_apart(256, KCP_BLELLOCH);
         many = scratch_apart(2048, KCP_BLELLOCH);
@@ -123,5 +124,5 @@ static int memory(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_15_memory) = { "15_scan", "memory",
-    "errata 25: measured, forward holds C maps and states, and no more for eight times "
-    "the tokens", memory };
+    "errata 25: forward's scratch has C maps and states, and does not grow with the "
+    "number of tokens", memory };

@@ -1,12 +1,13 @@
-/* more.c -- Spike-KDA: streaming, auto, and chapter 01's step.
+/* more.c -- checks Spike-KDA: streaming, form auto, comparison with chapter 01.
  *
  * Book: chapter 15.  Checked by: itself, it can fail.  Next: tests/15_scan/memory.c.
  */
 #include "run.h"
 #include "ref/sigmoid.h"
 
-/* ---- a sequence in pieces: ht and ot go in as h0 and o0 */
-/* state: h0 and o0, replaced by ht and ot; backward also dht, dot. */
+/* ---- a sequence in pieces: ht and ot of one piece are h0 and o0 of the next */
+/* Runs one piece. state: h0 and o0 are replaced by ht and ot; backward also dht,
+ * dot. */
 static int piece(const struct batch *x, int pass, int64_t t0, int64_t t1,
                  double *state[6])
 {
@@ -44,7 +45,8 @@ static int piece(const struct batch *x, int pass, int64_t t0, int64_t t1,
     return status;
 }
 
-/* Sequence 4, tokens 330 .. 420, in pieces of 1, 30 and 60; then back. */
+/* Runs sequence 4, tokens 330 .. 420, in pieces of 1, 30 and 60 tokens, forward and
+ * backward. */
 static int stream_one(struct kcp_report *rep, enum kcp_walk walk)
 {
     enum { s = 4, kv = HV * K * V, row = HV * V };
@@ -96,10 +98,10 @@ static int streaming(struct kcp_report *rep)
     return status ? status : stream_one(rep, KCP_BLELLOCH);
 }
 KCP_CHECK(check_15_streaming) = { "15_scan", "streaming",
-    "a sequence in three calls, from ht and ot, and its gradients back: as in one call",
+    "a sequence in three calls gives the outputs and gradients of one call",
     streaming };
 
-/* ---- auto: the number of compositions shows which form it takes */
+/* ---- auto: the number of compositions shows which form auto chose */
 static int composed;
 
 static int counts(int HV_, int K_, int V_, const void *b, const void *a, int backward,
@@ -109,7 +111,7 @@ static int counts(int HV_, int K_, int V_, const void *b, const void *a, int bac
     return ref_mapops.compose(HV_, K_, V_, b, a, backward, a_first, out, stream);
 }
 
-/* The number of compositions for a sequence of `tokens`; -1: error. */
+/* Returns the number of compositions for a sequence of `tokens`, or -1 on error. */
 static int compositions(struct batch *x, enum kcp_walk walk, int64_t tokens)
 {
     double *rest = calloc(HV * (K + 1) * V, sizeof *rest);
@@ -145,9 +147,9 @@ static int by_length(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_15_auto) = { "15_scan", "auto",
-    "short stretches are walked, long ones scanned: one length parts them", by_length };
+    "auto walks short stretches and scans stretches above one length", by_length };
 
-/* ---- without masks it is KDA, g = log alpha, scale 1; through sigma
+/* ---- without masks Spike-KDA is KDA with g = log alpha, scale 1; through sigma
  *      dalpha_base = dg (1 - alpha)      dbeta_base = dbeta beta (1 - beta) */
 static int kda_of(const struct batch *x, double *g, double *beta)
 {
@@ -209,5 +211,5 @@ static int is_kda(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_15_is_kda) = { "15_scan", "is_kda",
-    "without masks, on three ranks: chapter 01's step with g = log alpha, scale 1",
+    "without masks, on 3 ranks: equals chapter 01 with g = log alpha, scale 1",
     is_kda };

@@ -3,9 +3,8 @@
  * Book: chapter 15.  Checked by: the judge, which must reject each mutant.
  * Next: tests/15_scan/wrong.c.
  *
- * Every rank gathers the whole batch, walks it token by token and keeps its shard, so
- * that mistakes in the distribution are flags too.
- */
+ * Every rank gathers the whole batch, computes it token by token and keeps its
+ * shard, so mistakes in the distribution are also flags. */
 #include "mutants.h"
 
 struct token {
@@ -102,7 +101,7 @@ static void through_gates(const struct whole *w, const struct token *x, int64_t 
     memcpy((double *)a->dspike + row * D, ds, 8 * D);
 }
 
-/* S' = S_d + beta k e^T, S_d = diag(alpha) S: read backwards, as in chapter 01. */
+/* Computes the adjoint of S' = S_d + beta k e^T, S_d = diag(alpha) S (chapter 01). */
 static void adjoint(const struct whole *w, int64_t t, int n, const double *S_)
 {
     const struct kcp_scan *a = &w->a;
@@ -222,25 +221,25 @@ static int mutate(void *args, int flags)
     static int run_##what(void *args) { return mutate(args, flag); }                  \
     KCP_VARIANT(spike_mutant_##what) = { "15_scan", "mutant_" #what, why, KCP_F64,    \
                                          KCP_HOST, "tokens in order", run_##what, NULL }
-MUTANT(undecayed, UNDECAYED, "errata 1: the delta looks at the undecayed state");
+MUTANT(undecayed, UNDECAYED, "errata 1: the delta uses the undecayed state");
 MUTANT(scaled, SCALED, "errata 26: KDA's scale on q");
-MUTANT(no_spikes, NO_SPIKES, "the bases alone make the gates");
-MUTANT(spikes_turned, SPIKES_TURNED, "W_alpha meets the spikes in reverse");
+MUTANT(no_spikes, NO_SPIKES, "the gates ignore the spikes");
+MUTANT(spikes_turned, SPIKES_TURNED, "W_alpha multiplies the spikes in reverse order");
 MUTANT(one_beta, ONE_BETA, "every head has the first head's w_beta");
 MUTANT(wrong_group, WRONG_GROUP, "value head n reads query head n % H");
 MUTANT(drop_decays, DROP_DECAYS, "a dropped token still decays the state");
 MUTANT(drop_emits, DROP_EMITS, "a dropped token emits its own output");
 MUTANT(drop_zero, DROP_ZERO, "a dropped token's output is zero");
-MUTANT(repeat_once, LAST_IS_LAST, "the second of two dropped tokens repeats 0");
+MUTANT(repeat_once, LAST_IS_LAST, "the second of two dropped tokens outputs 0");
 MUTANT(repeat_local, REPEAT_LOCAL, "a repeat does not cross a cut");
-MUTANT(runs_on, RUNS_ON, "a sequence repeats the one before it");
+MUTANT(runs_on, RUNS_ON, "a repeat crosses the start of a sequence");
 MUTANT(silent_mute, SILENT_MUTE, "a silent head repeats instead of emitting");
 MUTANT(silent_talks, TALKS, "active is ignored");
-MUTANT(not_owed, NOT_OWED, "the gradients of repeats are lost");
-MUTANT(owed_local, OWED_LOCAL, "the gradients of repeats stop at a cut");
+MUTANT(not_owed, NOT_OWED, "the gradients of repeated outputs are lost");
+MUTANT(owed_local, OWED_LOCAL, "the gradients of repeated outputs stop at a cut");
 MUTANT(no_sigma, NO_SIGMA, "the gates' gradients without alpha (1 - alpha)");
 MUTANT(local_sum, LOCAL_SUM, "dW_alpha and dw_beta of this rank's tokens alone");
-MUTANT(no_beta_spike, NO_BETA_SPIKE, "dspike without what beta asks for");
+MUTANT(no_beta_spike, NO_BETA_SPIKE, "dspike without the term of beta");
 
 static int twin(void *args) { return mutate(args, 0); }
 KCP_VARIANT(spike_twin) = { "15_scan", "twin", "nothing wrong", KCP_F64, KCP_HOST,

@@ -1,7 +1,7 @@
 /* mutants.h -- the whole batch on each rank, for mutants of Spike-KDA.
  *
  * Book: chapter 15.  Checked by: the twin, which must pass.
- * Next: tests/15_scan/mutants.c, which walks it token by token.
+ * Next: tests/15_scan/mutants.c, the computation token by token.
  */
 #ifndef KCP_15_SCAN_MUTANTS_H
 #define KCP_15_SCAN_MUTANTS_H
@@ -26,7 +26,7 @@ struct whole {
     double *o, *S, *dS, *alpha, *last, *dO;
 };
 
-/* Gathers the rows of all ranks, `width` numbers each; masks (int) become doubles. */
+/* Gathers the rows of all ranks, `width` numbers per row; converts int masks. */
 static int gather(const struct whole *w, const void *from, int is_int, int64_t width,
                   double *to)
 {

@@ -1,6 +1,6 @@
-/* run.h -- one batch of Spike-KDA on R thread ranks, outputs put together.
+/* run.h -- runs a batch of Spike-KDA on R thread ranks and joins the outputs.
  *
- * Book: chapter 15.  Checked by: what includes it.  Next: ref/15_scan.c.
+ * Book: chapter 15.  Checked by: the tests that include it.  Next: ref/15_scan.c.
  * Six sequences, two without tokens and one of one token; long runs of dropped tokens,
  * h0, o0, dht, dot, two value heads per key head, K != V.
  */
@@ -38,7 +38,8 @@ struct batch {
     struct kcp_traffic traffic[MOST], formula[MOST];
 };
 
-/* Inputs of the judge's live regime, long runs dropped; spikes 0 or 1. */
+/* Draws inputs of the judge's live regime, with long runs dropped; spikes are 0 or
+ * 1. */
 static inline int draw(struct batch *x)
 {
     struct kcase k = { .regime = LIVE, .seed = 15, .masks = x->masks, .spike = 1 };
@@ -84,7 +85,7 @@ static inline struct kcp_scan call(const struct batch *x, struct kcp_comm *comm)
         .do0 = out[DO0] };
 }
 
-/* Forward's traffic: the exchange's formula, and one gather of rows. */
+/* Returns forward's traffic by formula: the exchange, and one gather of rows. */
 static inline struct kcp_traffic traffic_of(const struct batch *x,
                                             struct kcp_comm *comm)
 {
@@ -126,7 +127,8 @@ static inline void drop_inputs(struct batch *x)
     free(x->drop); free(x->active);
 }
 
-/* The sums must be equal on all ranks; they are then compared like other outputs. */
+/* Runs all ranks. The sums must be equal on all ranks and become outputs of the
+ * batch. */
 static inline int go(struct batch *x, char *why)
 {
     int status = kcp_plan_make(&x->plan, N, cu, x->R, x->cuts, x->L, C, 0, NULL);
@@ -141,7 +143,8 @@ static inline int go(struct batch *x, char *why)
     return status;
 }
 
-/* The worst relative RMS of an output against another run's; -1: all bits are equal. */
+/* Returns the largest relative RMS difference of an output between two runs, or -1
+ * if all bits are equal. */
 static inline double apart(const struct batch *a, const struct batch *b, int *worst)
 {
     return outputs_apart(a->out, b->out, out_size, OUTPUTS, worst);

@@ -1,8 +1,8 @@
 /* wrong.c -- the reference's scan with one wrong operation or argument.
  *
  * Book: chapter 15.  Checked by: the judge, which must reject each mutant.
- * Next: ref/16_family.c.  The tree composes and applies through mapops; wrong mapops
- * show that mistakes in its order, offsets and tiles are found.
+ * Next: ref/16_family.c.  The scan's tree composes and applies through mapops, so wrong
+ * mapops show that mistakes in order, offsets and tiles are found.
  */
 #include "tests/judge/judge.h"
 #include <stdlib.h>
@@ -28,7 +28,8 @@ static int no_earlier_h(int HV, int K, int V, const void *b_, const void *a,
     return status;
 }
 
-/* The right half of a block gets the state of its left half, without the left's map. */
+/* Copies the state without applying the map, as if a block's right half began with the
+ * state of the left half. */
 static int as_it_is(int HV, int K, int V, const void *map, int backward, int first,
                     int v0, int Vb, const void *S_in, int ld_in, void *S_out,
                     int ld_out, struct CUstream_st *stream)
@@ -85,7 +86,7 @@ ARGUMENT(mutant_no_dht, a.dht = NULL, "dht is ignored")
 ARGUMENT(mutant_no_dot, a.dot = NULL, "the gradient of ot is ignored")
 ARGUMENT(mutant_no_drop, a.drop = NULL, "the drop mask is ignored")
 
-/* Every rank of a batch of one sequence runs as if it were the only one. */
+/* Runs a rank of a batch of one sequence as if it were the only rank. */
 static int alone(void *args)
 {
     const struct kcp_scan *a = args;
@@ -123,7 +124,7 @@ static int alone(void *args)
     return status;
 }
 KCP_VARIANT(spike_mutant_alone) = { "15_scan", "mutant_alone",
-    "every rank of one sequence runs as if it were the only one", KCP_F64, KCP_HOST,
+    "every rank of one sequence runs as if it were alone", KCP_F64, KCP_HOST,
     "any", alone, NULL };
 
 static int nothing(void *args) { return KCP_OK; }

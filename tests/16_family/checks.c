@@ -1,4 +1,4 @@
-/* checks.c -- each model: its adjoint by differences; equal results for all cuts.
+/* checks.c -- checks each model: gradients by differences, all cuts agree.
  *
  * Book: chapter 16.  Checked by: itself, it can fail.
  * Next: tests/16_family/relatives.c.
@@ -13,7 +13,7 @@ static int take_kind(struct batch *x, int kind)
     return kind < 3;
 }
 
-/* Of canonical segments every other number of ranks keeps its initial states. */
+/* Sets x->keep: with canonical segments, h_kept is given for R = 2 and R = 4. */
 static void take_options(struct batch *x)
 {
     x->walk = 0;
@@ -67,9 +67,9 @@ static int kept(struct kcp_report *rep)
     return each(rep, (struct batch){ .R = 5 }, same_again);
 }
 KCP_CHECK(check_16_kept) = { "16_family", "kept",
-    "run twice, and with the initial states kept by chapter 12: the same bits", kept };
+    "a second run, and a run with h_kept, give the same bits", kept };
 
-/* loss = sum o do + sum ht dht, token by token */
+/* Returns sum o do + sum ht dht of the batch. */
 static double loss(struct batch *x)
 {
     struct kcp_comm comm = { .R = 1 };
@@ -115,5 +115,5 @@ static int differences(struct kcp_report *rep)
     return status ? status : each(rep, (struct batch){ .R = 1 }, some_slopes);
 }
 KCP_CHECK(check_16_differences) = { "16_family", "differences",
-    "the adjoint token by token, and chunk by chunk, against differences of the loss",
+    "gradients token by token and by chunks agree with differences of the loss",
     differences };

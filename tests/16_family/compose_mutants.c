@@ -3,8 +3,8 @@
  * Book: chapters 07, 16.  Checked by: the judge, which must reject each mutant.
  * Next: tests/15_scan/wrong.c.
  *
- * The form scan composes maps; the others apply them. The twins use the same code
- * without a mistake, one of them with GLA's full M sent.
+ * The form scan composes maps; the other forms apply maps. The twins run the same code
+ * without a mistake; one twin sends GLA's full M.
  * Spike-KDA's wrong compositions are in tests/15_scan/wrong.c.
  */
 #include "tests/judge/judge.h"
@@ -28,7 +28,7 @@ static int compose(int HV, int K, int V, const void *b, const void *a, int backw
     return status;
 }
 
-/* h and d of row i are at i (V + 1). */
+/* Composes maps of h and d, with one mistake in d. Row i begins at i (V + 1). */
 static int compose_diagonal(int HV, int K, int V, const void *b, const void *a,
                             int backward, int a_first, void *out,
                             struct CUstream_st *stream)
@@ -45,7 +45,7 @@ static int compose_diagonal(int HV, int K, int V, const void *b, const void *a,
     return status;
 }
 
-/* S + h instead of d S + h. */
+/* Computes S + h instead of d S + h if the mistake is STILL. */
 static int apply_diagonal(int HV, int K, int V, const void *map, int backward,
                           int first, int v0, int Vb, const void *S_in, int ld_in,
                           void *S_out, int ld_out, struct CUstream_st *stream)

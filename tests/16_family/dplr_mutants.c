@@ -11,7 +11,8 @@ enum {
     DA_AFTER = 128 * SHARED, DA_LOCAL = 256 * SHARED, SWAPPED = 512 * SHARED
 };
 
-/* The row of G that decays the state read by token i. */
+/* Returns the row of G that decays the state read by token i; flag `wrong` selects
+ * row i. */
 static int at(int i, int wrong)
 {
     return flags & wrong && i ? i : i - 1;

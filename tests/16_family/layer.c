@@ -1,4 +1,4 @@
-/* layer.c -- chapters 15 and 16 through layer.h: equal bits, and refused calls.
+/* layer.c -- calls chapters 15 and 16 through layer.h: equal bits, invalid calls.
  *
  * Book: chapter 16.  Checked by: itself, it can fail.
  * Next: tests/16_family/compose_mutants.c.
@@ -26,10 +26,10 @@ static int by_layer(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_16_layer) = { "16_family", "layer",
-    "kcp_layer_family: the reference's bits, any form and owners, h_kept or not",
+    "kcp_layer_family has the reference's bits for all forms and owners",
     by_layer };
 
-/* Spike-KDA: both passes, through layer.h and directly. */
+/* Runs both passes of Spike-KDA through layer.h and directly. */
 static int scan(struct kcp_report *rep)
 {
     const int64_t one[2] = { 0, 24 };
@@ -62,7 +62,7 @@ static int scan(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_15_layer) = { "15_scan", "layer",
-    "kcp_layer_scan: the reference's bits in both passes, and a missing array by name",
+    "kcp_layer_scan has the reference's bits and names a missing array",
     scan };
 
 /* ---- invalid calls */
@@ -119,7 +119,7 @@ static int refuses(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_16_layer_refuses) = { "16_family", "layer_refuses",
-    "kcp_layer_family: what is missing or no size is KCP_BAD, and kcp_why() names it",
+    "kcp_layer_family: an invalid argument is KCP_BAD; kcp_why() names it",
     refuses };
 
 /* ---- ranks with different calls: KCP_MISMATCH on all ranks, nothing is sent */
@@ -163,5 +163,5 @@ static int agrees(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_16_layer_agrees) = { "16_family", "layer_agrees",
-    "a rank with another model or form: KCP_MISMATCH on all, named, nothing sent",
+    "another model or form on one rank: KCP_MISMATCH on all, nothing sent",
     agrees };

@@ -62,7 +62,7 @@ static inline void write_back(const struct family_chunk *x, struct family_rows k
                               i, k, j);
 }
 
-/* One record per mistake: its flags, its model; n/a for other models. */
+/* Defines the record of one mistake in one model; other models return n/a. */
 #define WRONG(MODEL, model, ident, flag, why)                                         \
     static int run_##ident(void *args)                                                \
     {                                                                                 \

@@ -1,5 +1,5 @@
-/* relatives.c -- models that are special cases of one another must agree; and the code
- * of a model is short.
+/* relatives.c -- checks that models agree where one is a special case of another, and
+ * that a model's code is short.
  *
  * Book: chapter 16.  Checked by: itself, it can fail.  Next: tests/16_family/mutants.h.
  * KDA's oracle is chapter 01, which shares no code with the family.
@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-/* o and ht of the batch by KDA (chapter 01). */
+/* Computes o and ht of the batch by KDA (chapter 01). */
 static int kda(const struct batch *x, const double *beta, double *o, double *ht)
 {
     struct kcp_step a = { .T = T, .N = N, .H = H, .HV = HV, .K = K, .V = V, .KG = K,
@@ -19,8 +19,8 @@ static int kda(const struct batch *x, const double *beta, double *o, double *ht)
     return ref_step(&a);
 }
 
-/* Expresses KDA as a model of the family. DPLR: a = exp(g) k, b = -beta k, and beta v
- * for v. GDN-2: b = omega = beta. */
+/* Sets inputs so that x->model is KDA. DPLR: a = exp(g) k, b = -beta k, v replaced by
+ * beta v. GDN-2: b = omega = beta. */
 static void tell(struct batch *x, const double *beta)
 {
     for (int t = 0; t < T; t++)
@@ -68,11 +68,11 @@ static int relatives(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_16_relatives) = { "16_family", "relatives",
-    "KDA as DPLR and as GDN-2, on three ranks: chapter 01's o and ht to 1e-12",
+    "KDA as DPLR and as GDN-2 on 3 ranks agrees with chapter 01 to 1e-12",
     relatives };
 
-/* GDN-2 with b = 0, omega = 1 and DPLR with a = b = 0 equal GLA; so do their common
- * gradients. */
+/* Checks that GDN-2 with b = 0, omega = 1 and DPLR with a = b = 0 have GLA's outputs
+ * and GLA's gradients. */
 static int degenerate(struct kcp_report *rep)
 {
     static const int shared[] = { O, HT, DQ, DK, DV, DG, DH0 };
@@ -101,12 +101,12 @@ static int degenerate(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_16_degenerate) = { "16_family", "degenerate",
-    "DPLR and GDN-2 with b = 0 are GLA, forward and backward, on four ranks",
+    "DPLR and GDN-2 with b = 0 equal GLA in both passes, on 4 ranks",
     degenerate };
 
-/* Counts lines of a file from one that starts with `from` to the next that starts
- * with `to` (NULL: the whole file), in units of 88 columns. -1: no such file, or no
- * lines. */
+/* Counts lines of a file, in units of 88 columns, from the line that starts with `from`
+ * to the next line that starts with `to` (NULL: the whole file). Returns -1 if the file
+ * or the lines are missing. */
 static int lines_of(const char *path, const char *from, const char *to)
 {
     FILE *f = fopen(path, "r");
@@ -121,7 +121,7 @@ static int lines_of(const char *path, const char *from, const char *to)
     return n ? n : -1;
 }
 
-/* A model fits on one page of 50 lines. */
+/* Checks that a model fits on one page of 50 lines. */
 static int short_enough(struct kcp_report *rep)
 {
     const char *const file[] = { "ref/16_dplr.c", "ref/16_gdn2.c", "ref/16_gla.c" };
@@ -135,4 +135,4 @@ static int short_enough(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_16_short) = { "16_family", "short_enough",
-    "a model's reference is at most 150 lines, the recipe a page", short_enough };
+    "a model's reference has at most 150 lines, the recipe one page", short_enough };

@@ -1,6 +1,6 @@
-/* run.h -- one batch of any model on R thread ranks, outputs put together.
+/* run.h -- runs a batch of any model on R thread ranks and joins the outputs.
  *
- * Book: chapter 16.  Checked by: what includes it.  Next: ref/16_family.c.
+ * Book: chapter 16.  Checked by: the tests that include it.  Next: ref/16_family.c.
  * Six sequences, two without tokens and one of one token; h0, dht, two value heads per
  * key head, K != V.
  */
@@ -27,9 +27,9 @@ static const int out_size[] = { VALUES, STATES, QK, QK, VALUES, KEYS, KEYS, KEYS
 
 struct batch {
     enum kcp_model model;
-    int R, keep, walk;                  /* keep: h_kept is given; walk: the oracle */
+    int R, keep, walk;                  /* keep: give h_kept; walk: run the oracle */
     int by_layer;                       /* call through layer.h */
-    int sequences;                      /* of the plan; 0: all N */
+    int sequences;                      /* in the plan; 0: N */
     enum kcp_spread spread;             /* owners; 0: cuts */
     const struct kcp_mapops *ops;       /* NULL: the reference's */
     int64_t L;
@@ -49,7 +49,7 @@ static inline int one_pass(const struct batch *x, struct kcp_family *a)
     return x->walk ? ref_family_step(a) : ref_family(a);
 }
 
-/* Inputs of the judge's live regime: the layer's, then the model's own. */
+/* Draws inputs of the judge's live regime: the layer's, then those of the model. */
 static inline int draw(struct batch *x)
 {
     struct kcase k = { .regime = LIVE, .seed = 16 };
@@ -136,13 +136,14 @@ static inline int go(struct batch *x, char *why)
     return status ? status : kcp_threads_run(x->R, body, x, why, 160);
 }
 
-/* The worst relative RMS of an output against another run's; -1: all bits are equal. */
+/* Returns the largest relative RMS difference of an output between two runs, or -1
+ * if all bits are equal. */
 static inline double apart(const struct batch *a, const struct batch *b, int *worst)
 {
     return outputs_apart(a->out, b->out, out_size, OUTPUTS, worst);
 }
 
-/* Runs both; all bits must be equal. */
+/* Runs batches x and y; all output bits must be equal. */
 static inline int same_bits(struct kcp_report *rep, struct batch x, struct batch y)
 {
     char why[160] = "";

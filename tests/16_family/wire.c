@@ -1,4 +1,4 @@
-/* wire.c -- bytes of the family's maps: for GLA only the diagonal of M is sent.
+/* wire.c -- checks bytes of maps: for GLA only the diagonal of M is sent.
  *
  * Book: chapter 16, "Communication".  Checked by: itself, it can fail.
  * Next: tests/16_family/layer.c.
@@ -8,8 +8,8 @@
 /* Cuts of the first sequence; every rank holds some of its tokens. */
 static const int64_t cuts[] = { 0, 50, 100, 131, 200, 260 };
 
-/* Bytes of one exchange of one sequence over R ranks with one range each,
- * independent of the library's formula. m: numbers of M per row. */
+/* Returns the bytes that rank r sends for one sequence over R ranks with one range
+ * each, without the library's formula. m: numbers of M per row. */
 static int64_t bytes_of(enum kcp_form form, int R, int r, int backward, int m)
 {
     const int64_t row = 8 * HV * K, later = backward ? r : R - 1 - r;
@@ -20,7 +20,7 @@ static int64_t bytes_of(enum kcp_form form, int R, int r, int backward, int m)
     return bytes;
 }
 
-/* One sequence of 260 tokens on five ranks: the batch's first. */
+/* Checks bytes for the batch's first sequence, 260 tokens on five ranks. */
 static int count(struct kcp_report *rep, struct batch x, int m)
 {
     const int64_t one[2] = { 0, 260 };
@@ -68,7 +68,7 @@ KCP_CHECK(check_16_wire) = { "16_family", "wire",
     "bytes by rank and form: GLA sends K numbers of M, the others K^2; all of M on "
     "request", bytes };
 
-/* The off-diagonal elements of the full M are zero. */
+/* Checks that GLA gives the same bits if the full M is sent: its off-diagonal is 0. */
 static int diagonal(struct kcp_report *rep)
 {
     struct kcp_mapops whole = ref_mapops;
@@ -89,4 +89,4 @@ static int diagonal(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_16_diagonal) = { "16_family", "diagonal",
-    "GLA with d and with all of M on the wire: the same bits, every form", diagonal };
+    "GLA gives the same bits if d or all of M is sent, in every form", diagonal };
