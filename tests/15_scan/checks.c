@@ -64,7 +64,7 @@ static int canonical(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_15_canonical) = { "15_scan", "canonical",
-    "canonical segments: the same bits for R = 1, 2, 3, 4, 8 and each walk", canonical };
+    "canonical segments: same bits for R = 1, 2, 3, 4, 8 and each walk", canonical };
 
 static int other_walk(struct kcp_report *rep, struct batch x, const struct batch *one)
 {
