@@ -1,4 +1,4 @@
-/* checks.c -- the ladder against chapter 04; lanes and banks against the manual.
+/* checks.c -- compares the ladder with chapter 04, lanes and banks with the manual.
  *
  * Book: chapter 17.  Checked by: itself, it can fail.  Next: ../../cuda/17_ladder.
  */
@@ -60,10 +60,10 @@ static int is_chunk(struct kcp_report *rep)
     return status == KCP_NA ? KCP_BAD : status;
 }
 KCP_CHECK(check_17_is_chunk) = { "17_ladder", "is_chunk",
-    "the ladder, and its rungs in C, are chapter 04's scan",
+    "the ladder and its rungs in C equal chapter 04's scan",
     is_chunk };
 
-/* mma of random A and B, with elements placed as in the PTX manual's figures. */
+/* Checks mma of random A and B, with elements placed as in the PTX manual's figures. */
 static int fragments(struct kcp_report *rep)
 {
     struct stream s = stream_of(17, "fragments");
@@ -94,10 +94,10 @@ static int fragments(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_17_fragments) = { "17_ladder", "fragments",
-    "the emulated mma has its fragments where the manual draws them", fragments };
+    "fragments of the emulated mma are placed as in the manual", fragments };
 
-/* Reads of shared memory for a 16 x 16 block: plain rows of 128 columns, rows of 136,
- * rows of one tile, swizzled rows. Chapter 17 has these numbers. */
+/* Checks how many reads of shared memory a 16 x 16 block takes for several pitches of
+ * rows, and for swizzled rows. Chapter 17 quotes these numbers. */
 static int banks(struct kcp_report *rep)
 {
     static const struct { const char *what; int pitch, swizzled, times; } row[] = {
@@ -120,11 +120,11 @@ static int banks(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_17_banks) = { "17_ladder", "banks",
-    "ldmatrix of a block: 32 reads of plain rows, 4 of padded or swizzled ones",
+    "ldmatrix of a block: 32 reads for plain rows, 4 for padded or swizzled rows",
     banks };
 
-/* The swizzled walk needs four reads per block: 2 x 8 x 4 blocks per chunk of K = 128
- * and 16 columns. */
+/* Checks that the swizzled walk needs four reads per block; a chunk of K = 128 and 16
+ * columns has 2 x 8 x 4 blocks. */
 static int swizzled(struct kcp_report *rep)
 {
     enum { T = 130, K = 128, V = 16 };
@@ -142,11 +142,11 @@ static int swizzled(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_17_swizzled) = { "17_ladder", "swizzled",
-    "the swizzled walk meets no bank twice", swizzled };
+    "the swizzled walk has no bank conflict", swizzled };
 
-/* Sectors that a warp fetches for 512 bytes: along rows the minimum; with one lane per
- * row twice as many, because each sector is half used; and for single numbers of
- * different rows one sector each. */
+/* Checks how many sectors of 32 bytes a load fetches. 16 bytes per lane take 16
+ * sectors along rows, but 32 with one lane per row, because half of each sector is
+ * unused. Single numbers of 32 rows take 32 sectors. */
 static int sectors(struct kcp_report *rep)
 {
     static const struct { const char *what; int pitch, count, sectors; } row[] = {
@@ -170,9 +170,9 @@ static int sectors(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_17_sectors) = { "17_ladder", "sectors",
-    "a warp's load fetches the sectors that its lanes meet, each once", sectors };
+    "a warp's load fetches each sector that its lanes use once", sectors };
 
-/* Copied numbers are there after a wait; before it the destination is NaN. */
+/* Checks that a copy's destination is NaN until the wait, then has the numbers. */
 static int under_way(struct kcp_report *rep)
 {
     const double from[] = { 1, 2, 3, 4 };
@@ -190,9 +190,10 @@ static int under_way(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_17_under_way) = { "17_ladder", "under_way",
-    "a group of copies is there after its wait, and NaN before", under_way };
+    "a destination is NaN before the wait and copied after it", under_way };
 
-/* A phase ends after both arrivals and all announced bytes, not earlier; parities. */
+/* Checks that a phase ends when both arrivals and all announced bytes are in, and not
+ * earlier; also checks parities. */
 static int phases(struct kcp_report *rep)
 {
     const double from[] = { 1, 2 };
@@ -214,9 +215,9 @@ static int phases(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_17_phases) = { "17_ladder", "phases",
-    "arrivals and bytes end a barrier's phase, and nothing less", phases };
+    "a phase ends when all arrivals and bytes are in, not before", phases };
 
-/* Descriptors with one wrong field: D is wrong, or NaN. */
+/* Checks that a descriptor with one wrong field gives a wrong D or NaN. */
 static int descriptors(struct kcp_report *rep)
 {
     enum { TILE = TILE_ROWS * TILE_COLUMNS };
@@ -249,7 +250,7 @@ static int descriptors(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_17_descriptors) = { "17_ladder", "descriptors",
-    "the emulated wgmma reads B where a descriptor says, and no other way",
+    "the emulated wgmma reads B as the descriptor says",
     descriptors };
 
 static int run_lanes(void *a) { return ref_ladder_lanes(a); }

@@ -2,7 +2,7 @@
  *
  * Book: chapter 17.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: book/17-ladder.md.
- * A copy of the reference on purpose; the mistakes are those that a GPU rung can make.
+ * Deliberately a copy of the reference. A GPU rung can make each of these mistakes.
  */
 #include "kcp.h"
 
@@ -23,8 +23,8 @@ static void decay_by(const double *decay, int K, int V, int flags, double *S)
         for (int v = 0; v < V; v++) S[i * V + v] *= decay[i];
 }
 
-/* One chunk with its mistakes: a wrong len; keys e and e + 1, which one mma lane holds,
- * swapped in one factor; columns of another block; rows of w shifted. */
+/* Computes one chunk with a mistake: a wrong len; keys e and e + 1 of one mma lane
+ * swapped in one factor; u from other columns; w from other rows. */
 static void one(const struct kcp_ladder *a, struct cut z, const double *decay,
                 int flags, double *S)
 {
@@ -85,13 +85,13 @@ static int wrong(void *args, int flags)
                                 "any", run_##name, NULL }
 MUTANT(decay_first, DECAY_FIRST, "errata 7: decays S, then v_new = u - w S");
 MUTANT(no_decay, NO_DECAY, "the state is never decayed");
-MUTANT(stale_decay, STALE_DECAY, "the decay of the stage before");
+MUTANT(stale_decay, STALE_DECAY, "the decay of the pipeline stage before");
 MUTANT(adds_w, ADDS_W, "u + w S");
 MUTANT(last_token, LAST_TOKEN, "the update leaves out a chunk's last token");
-MUTANT(tail_of_next, TAIL_OF_NEXT, "a ragged chunk adds the rows behind its end");
+MUTANT(tail_of_next, TAIL_OF_NEXT, "a ragged chunk adds rows after its end");
 MUTANT(swapped_keys, SWAPPED_KEYS, "a register's two keys swapped in one factor");
 MUTANT(other_half, OTHER_HALF, "u of the other 64 columns");
-MUTANT(one_behind, ONE_BEHIND, "w of the stage before, in a pipeline that lags");
+MUTANT(one_behind, ONE_BEHIND, "w of the pipeline stage before");
 MUTANT(no_h_in, NO_H_IN, "every stretch starts from 0");
 MUTANT(writes_nothing, NOTHING, "returns at once");
 MUTANT(one_nan, ONE_NAN, "one NaN");

@@ -1,4 +1,4 @@
-/* checks.c -- the bounds of chapter 18 and its rule for splitting, computed again.
+/* checks.c -- recomputes the bounds of chapter 18 and the rule for splitting.
  *
  * Book: chapter 18.  Checked by: itself, from the stage's arrays and equations.
  * Next: tests/19_precision/checks.c. */
@@ -10,7 +10,7 @@
 
 enum { P = 132 };
 
-/* Bytes of a forward that saves nothing, from the list of its arrays, in bf16. */
+/* Returns the bytes of all arrays of a bf16 forward that saves nothing. */
 static double bytes(int64_t T)
 {
     const struct kcp_stage *s = stage_find("08_forward");
@@ -36,9 +36,9 @@ static int floor_bytes(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_17_bytes) = { "18_hopper", "floor_bytes",
-    "what a token and head adds to the arrays of a forward: 1282 bytes", floor_bytes };
+    "a forward's arrays take 1282 bytes per token and head", floor_bytes };
 
-/* Multiply-adds of one chunk, by the sums of chapters 03 and 04, term by term. */
+/* Counts the multiply-adds of one chunk from the sums of chapters 03 and 04. */
 static double operations(int C, int D)
 {
     double n = 0;
@@ -69,10 +69,10 @@ static int floor_operations(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_17_operations) = { "18_hopper", "floor_operations",
-    "the sums of chapters 03 and 04, counted, are 6 D^2 + 5 C D + C^2 / 3 a token",
+    "chapters 03 and 04 take 6 D^2 + 5 C D + C^2 / 3 multiply-adds per token",
     floor_operations };
 
-/* t(m) of equal strips, in steps of the scan. */
+/* Compares the rule's cost with t(m) of m equal strips, in steps of the scan. */
 static int split(struct kcp_report *rep)
 {
     for (int HV = 1; HV <= 160; HV++)
@@ -89,9 +89,10 @@ static int split(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_17_split) = { "18_hopper", "split",
-    "the rule's cost is t(m) for every number of heads and strips", split };
+    "the rule's cost equals t(m) for all numbers of heads and strips", split };
 
-/* The largest difference of u - w S and A beta (v - k~ S) of head n in a chunk. */
+/* Returns the largest difference of u - w S and A beta (v - k~ S) in one chunk of
+ * head n. */
 static double without_u(const struct batch *x, int64_t t0, int rows, int n)
 {
     const int K = x->c.K, V = x->c.V, C = x->c.C, HV = x->c.HV, KG = x->c.KG;
@@ -101,7 +102,7 @@ static double without_u(const struct batch *x, int64_t t0, int rows, int n)
             const int64_t tn = (t0 + i) * HV + n;
             double made = 0, want = x->u[tn * V + v];
             for (int p = 0; p < K; p++)
-                want -= x->w[tn * K + p] * cos(p + 3 * v);           /* S, any */
+                want -= x->w[tn * K + p] * cos(p + 3 * v);           /* any S */
             for (int j = 0; j <= i; j++) {
                 const int64_t jn = (t0 + j) * HV + n;
                 double e = x->v[jn * V + v];
@@ -135,9 +136,9 @@ static int records(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_17_records) = { "18_hopper", "records",
-    "v_new from A, beta, v and the decayed keys alone is u - w S", records };
+    "v_new from A, beta, v and decayed keys equals u - w S", records };
 
-/* The adjoint of a chunk by chapter 10 and by chapter 18, on one random system:
+/* A random system for the adjoint of a chunk by chapter 10 and by chapter 18:
  * v_new = A beta (v - k~ h), A = (I + L)^-1, L_ij a multiple of beta_i. */
 enum { ROWS = 12, KEYS = 5 };
 struct system {
@@ -173,7 +174,8 @@ static void draw_system(struct system *s, uint64_t seed)
             }
 }
 
-/* dL_ij by chapter 10: through dA = dU (beta v)^T + dw (beta k~)^T, dw = -dU h^T. */
+/* Returns dL_ij by chapter 10: through dA = dU (beta v)^T + dw (beta k~)^T with
+ * dw = -dU h^T. */
 static double long_dL(const struct system *s, int i, int j)
 {
     double sum = 0;
@@ -218,4 +220,4 @@ static int short_adjoint(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_18_short_adjoint) = { "18_hopper", "short_adjoint",
-    "dL and dbeta from x = A^T dU and v_new are those of chapter 10", short_adjoint };
+    "dL and dbeta from x = A^T dU and v_new equal chapter 10's", short_adjoint };

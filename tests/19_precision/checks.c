@@ -1,11 +1,12 @@
-/* checks.c -- the emulated arithmetics of chapter 19 round as their names say.
+/* checks.c -- checks the rounding of the emulated arithmetics of chapter 19.
  *
  * Book: chapter 19.  Checked by: itself, against the judge's rounding and exact
  * numbers.  Next: tests/20_clusters/checks.c. */
 #include "rounding.h"
 #include "tests/judge/judge.h"
 
-/* keep() is round to nearest even: the judge's bf16, and TF32 by its own definition. */
+/* Checks that keep() rounds to nearest even, against the judge's bf16 and the
+ * definition of TF32. */
 static int roundings(struct kcp_report *rep)
 {
     struct stream s = stream_of(18, "roundings");
@@ -40,7 +41,7 @@ static void draw(struct chunk *c, struct stream *s, int integers)
         c->last[p] = integers ? -(p % 2) : -0.01 * p;
 }
 
-/* |x - X| / |X| over the columns of M, after one chunk from the identity. */
+/* Returns |x - X| / |X| over the columns of M, after one chunk from the identity. */
 static double error_of(const struct chunk *c, enum unit f)
 {
     static double X[K][W];
@@ -60,7 +61,8 @@ static double error_of(const struct chunk *c, enum unit f)
     return sqrt(off / size);
 }
 
-/* Small integers survive every rounding; other numbers lose what the format drops. */
+/* Checks that a chunk of small integers is exact in every unit, and that the error of
+ * other numbers fits the unit's format. */
 static int chunk_in_units(struct kcp_report *rep)
 {
     static const double most[UNITS] = { 3e-7, 6e-7, 4e-4, 4e-3 };
@@ -79,5 +81,5 @@ static int chunk_in_units(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_18_chunk) = { "19_precision", "chunk",
-    "a chunk in each unit: exact for integers, else off by what its format drops",
+    "a chunk in each unit: exact for integers, else an error that fits its format",
     chunk_in_units };

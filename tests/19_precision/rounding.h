@@ -1,7 +1,7 @@
-/* rounding.h -- the arithmetics of a tensor core, emulated: a chunk of [h | M].
+/* rounding.h -- emulates the arithmetics of a tensor core for a chunk of [h | M].
  *
  * Book: chapter 19.  Checked by: tests/19_precision/checks.c.  Next: book/precision.c.
- * Factors of a product are rounded to the unit's format, added in single precision. */
+ * Factors of a product are rounded to the unit's format; sums are in float. */
 #ifndef BOOK_ROUNDING_H
 #define BOOK_ROUNDING_H
 
@@ -35,7 +35,7 @@ static inline float factor(enum unit f, float x)
     return keep(x, f == BF16 ? 7 : 10);
 }
 
-/* One product of a unit; tf32x3 adds the two cross terms of the remainders. */
+/* Returns a b as unit f computes it; tf32x3 adds the two cross terms of remainders. */
 static inline float times(enum unit f, float a, float b)
 {
     const float a1 = factor(f, a), b1 = factor(f, b);
@@ -44,7 +44,8 @@ static inline float times(enum unit f, float a, float b)
     return factor(f, a - a1) * b1 + a1 * factor(f, b - b1) + a1 * b1;
 }
 
-/* X = [h | M] <- Lambda X + kg^T ([u | 0] - w X), in double and in a unit. */
+/* exact() in double and rounded() in a unit: X = [h | M] becomes
+ * Lambda X + kg^T ([u | 0] - w X). */
 static inline void exact(const struct chunk *c, double X[K][W])
 {
     static double y[C][W];
@@ -87,7 +88,8 @@ static uint64_t chunk_seed;
 
 static inline double chunk_normal(void) { return random_normal(&chunk_seed); }
 
-/* A random chunk with unit keys; strong: its state does not survive CHUNKS chunks. */
+/* Draws a random chunk with unit keys. With `strong` gates no state survives CHUNKS
+ * chunks. */
 static inline void chunk_draw(struct chunk *x, int strong)
 {
     static double k[C][K], G[C][K], beta[C], L[C][C];

@@ -32,4 +32,4 @@ static int batches(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_20_batches) = { "20_clusters", "batches",
-    "micro-batches, simulated: what can be counted by hand comes out", batches };
+    "simulated micro-batches take the times computed by hand", batches };

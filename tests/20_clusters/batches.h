@@ -1,10 +1,9 @@
-/* batches.h -- simulates micro-batches over ranks, from measured times of the parts.
+/* batches.h -- simulates micro-batches over ranks from measured times of parts.
  *
  * Book: chapter 20.  Checked by: tests/20_clusters/batches.c.  Next: book/parts.c.
  *
- * A layer's pass on one rank has four parts, as kcp-bench times them: the front end,
- * which needs no state; the sum, which computes the map; the exchange; the main
- * pass. */
+ * A layer's pass on one rank has four parts, which kcp-bench times separately: `front`
+ * (needs no state), `sum` (computes the map), `exchange`, and `main`. */
 #ifndef BOOK_BATCHES_H
 #define BOOK_BATCHES_H
 
@@ -13,14 +12,14 @@
 enum { MOST_BATCHES = 64, MOST_STAGES = 16 };
 struct parts { double front, sum, exchange, main; };
 
-/* One batch after another, without overlap. */
+/* Returns the time of n batches, one after another, without overlap. */
 static inline double one_by_one(struct parts p, int n)
 {
     return n * (p.front + p.sum + p.exchange + p.main);
 }
 
-/* The exchange of a batch overlaps the front and sum of the next one. All ranks have
- * the same times, so one is simulated. */
+/* Returns the time if the exchange of a batch overlaps front and sum of the next batch.
+ * All ranks take the same time, so only one rank is simulated. */
 static inline double exchange_hidden(struct parts p, int n)
 {
     double compute = 0, wire = 0;
@@ -36,9 +35,10 @@ static inline double exchange_hidden(struct parts p, int n)
     return compute;
 }
 
-/* The state is sent from rank to rank and no map is computed: rank r begins the main
- * pass of a batch `hop` after rank r - 1 has finished it. While it waits it computes
- * the fronts of later batches; *held: most unused fronts on any rank. */
+/* Returns the time if no map is computed and the state goes from rank to rank: rank
+ * r begins the main part of a batch `hop` after rank r - 1 has finished this part. A
+ * waiting rank computes the fronts of later batches; *held is the maximum of unused
+ * fronts on any rank. */
 static inline double handed_over(struct parts p, double hop, int R, int n, int *held)
 {
     double ready[MOST_BATCHES] = { 0 }, last = 0;

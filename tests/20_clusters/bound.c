@@ -1,10 +1,10 @@
-/* bound.c -- the bound on |M| of a stretch holds for random inputs; wrong bounds fail.
+/* bound.c -- checks the bound on |M| of a stretch; wrong bounds must fail.
  *
  * Book: chapter 20.  Checked by: itself, on bounds with one planted mistake.
  * Next: book/wire.c.
  *
- * M is the product over the tokens; a lower bound of its norm is |M x| / |x| after some
- * powers of M^T M. A bound below it once is wrong. */
+ * M is the product of the tokens' maps. |M x| / |x| after some steps x <- M^T M x is a
+ * lower limit of |M|; a bound below this limit is wrong. */
 #include "wire.h"
 #include "tests/judge/judge.h"
 
@@ -15,7 +15,8 @@
 enum { T = 48, H = 2, HV = 4, K = 6, C = 16, TRIALS = 120 };
 struct tokens { double k[T][H][K], g[T][HV][K], G[T][HV][K], beta[T][HV]; };
 
-/* Gates of any strength, constant or alternating; keys alike or not, of any length. */
+/* Draws gates of any strength, constant or alternating, and keys of any length,
+ * alike or not. */
 static void draw(struct tokens *a, int KG, struct stream *s)
 {
     const double strength = exp2(-12 * uniform(s)), alike = uniform(s) < 0.5;
@@ -46,7 +47,7 @@ static void draw(struct tokens *a, int KG, struct stream *s)
     }
 }
 
-/* |M|_2 of value head n, from below. */
+/* Returns a lower limit of |M|_2 of value head n. */
 static double norm_of(const struct tokens *a, int KG, int n)
 {
     double M[K][K] = { { 0 } }, x[K], y[K], size = 0;
@@ -91,7 +92,7 @@ static const char *const wrong_name[] = { "", "the fastest channel", "the slowes
     "channel of the whole stretch", "beta |k|^2 above 2 forgotten", "base e for base 2",
     "the first head for all", "the last token twice", "|k| for |k|^2" };
 
-/* A copy of the bound on purpose, with one mistake. */
+/* Deliberately a copy of the bound, with mistake number `wrong`. */
 static double planted(const struct tokens *a, int KG, int wrong)
 {
     double bound = 0;
@@ -151,5 +152,5 @@ static int bounds(struct kcp_report *rep)
     return a ? KCP_OK : KCP_NO_MEMORY;
 }
 KCP_CHECK(check_20_bound) = { "20_clusters", "bound",
-    "|M| never passes its bound by gates and keys; seven wrong bounds are passed",
+    "|M| never exceeds its bound from gates and keys, but exceeds 7 wrong bounds",
     bounds };

@@ -1,4 +1,4 @@
-/* bound_gpu.c -- a GPU's bounds on |M| equal the reference's and are never below them.
+/* bound_gpu.c -- checks that a GPU's bounds on |M| equal the reference's or are above.
  *
  * Book: chapter 20.  Checked by: itself, against ref/20_bound.c on the same inputs.
  * Next: ../../cuda/host/bound.cu. */
@@ -18,7 +18,7 @@ struct inputs {
     double k[BT * BH * BK], g[BT * BHV * BK], beta[BT * BHV], A[BHV], dt[BHV * BK];
 };
 
-/* Rounds to the storage type, so that both sides have the same inputs. */
+/* Rounds inputs to the storage type, so that GPU and reference have equal inputs. */
 static void as_stored(double *x, int64_t n, size_t bytes)
 {
     void *coded = malloc((size_t)n * bytes);
@@ -53,7 +53,7 @@ static void draw(struct inputs *a, const struct kcp_forward *f, size_t bytes,
     as_stored(a->dt, BHV * BK, 4);
 }
 
-/* The reference's front end, and its bound. */
+/* Runs the reference's front end and bound. */
 static int by_reference(const struct inputs *a, const struct kcp_forward *f,
                         const int *cu, const int *cn, const int *sc, double *bound)
 {
@@ -163,5 +163,5 @@ static int bound_gpu(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_20_bound_gpu) = { "20_clusters", "gpu_bound",
-    "bounds of a GPU's maps from raw inputs: the reference's, and never below",
+    "a GPU's bounds from raw inputs equal the reference's and are never below them",
     bound_gpu };

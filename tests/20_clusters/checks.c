@@ -1,4 +1,4 @@
-/* checks.c -- the simulated exchange against the formulas of chapters 07 and 20.
+/* checks.c -- compares the simulated exchange with formulas of chapters 07 and 20.
  *
  * Book: chapter 20.  Checked by: itself.  Next: tests/20_clusters/nccl.c. */
 #include "model.h"
@@ -6,7 +6,8 @@
 
 static double steps(int R) { return ceil(log2(R)); }
 
-/* No form takes longer than its formula; a scan over 2^n ranks takes exactly it. */
+/* Checks that no form takes longer than its formula, and that a scan over 2^n ranks
+ * takes exactly the time of the formula. */
 static int forms(struct kcp_report *rep)
 {
     const struct wire wires[2] = { inside, between };
@@ -32,9 +33,10 @@ static int forms(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_19_forms) = { "20_clusters", "forms",
-    "simulated, the four forms take what their formulas say, up to 64 ranks", forms };
+    "the four forms, simulated up to 64 ranks, take their formulas' times", forms };
 
-/* Two levels take the sum of their parts; one more step per doubling of the nodes. */
+/* Checks that two levels take the sum of their parts, and that twice as many nodes take
+ * one more step. */
 static int levels(struct kcp_report *rep)
 {
     const double last = inside.a + B() / inside.bw + t_MS();
@@ -51,5 +53,5 @@ static int levels(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_19_levels) = { "20_clusters", "levels",
-    "two levels to 4096 ranks: the scans of a node and of the nodes, and one state",
+    "two levels up to 4096 ranks take a scan per level and one state",
     levels };

@@ -1,8 +1,8 @@
-/* layer.h -- one layer, forward and backward, over thread ranks and a lossy wire.
+/* layer.h -- runs one layer in both passes over thread ranks and a lossy wire.
  *
  * Book: chapter 20.  Checked by: tests/20_clusters/wire.c.  Next: book/wire.c.
  *
- * One sequence; the references, in double; gates of three strengths. */
+ * One sequence, computed by the references in double, with gates of three strengths. */
 #ifndef BOOK_LOSSY_LAYER_H
 #define BOOK_LOSSY_LAYER_H
 
@@ -38,7 +38,8 @@ struct lossy_layer {
     struct kcp_traffic sent[LR];
 };
 
-/* Mean log decays: a state survives the sequence, a rank of eight, or a few tokens. */
+/* Draws the inputs. By `strength` a state survives the whole sequence, one rank of
+ * eight, or a few tokens. */
 static inline void lossy_draw(struct lossy_layer *a, enum kcp_model model,
                               enum strength strength, uint64_t seed)
 {
@@ -55,8 +56,8 @@ static inline void lossy_draw(struct lossy_layer *a, enum kcp_model model,
         (&a->do_[0][0][0])[i] = random_normal(&seed);
 }
 
-/* One rank: forward, backward, and what each dropped. GDN uses the first channel of
- * KDA's g. */
+/* Runs forward and backward on one rank and records what each dropped. GDN uses the
+ * first channel of KDA's g. */
 static inline int lossy_rank(struct kcp_comm *over, void *arg)
 {
     struct lossy_layer *a = arg;
@@ -96,7 +97,7 @@ static inline int lossy_rank(struct kcp_comm *over, void *arg)
     return status;
 }
 
-/* R ranks with equal shares; on success why is empty. */
+/* Runs R ranks with equal shares. On success `why` is empty. */
 static inline int lossy_run(struct lossy_layer *a, int R, enum kcp_form form, char *why,
                             size_t n)
 {
@@ -114,7 +115,7 @@ static inline int lossy_run(struct lossy_layer *a, int R, enum kcp_form form, ch
     return status;
 }
 
-/* |x - y| / |y| over `bytes` of doubles. */
+/* Returns |x - y| / |y| over `bytes` of doubles. */
 static inline double lossy_apart(const void *x_, const void *y_, size_t bytes)
 {
     const double *x = x_, *y = y_;

@@ -1,6 +1,6 @@
-/* lost_gpu.c -- one rank of several GPUs is killed, stopped, or has an error of NCCL's.
+/* lost_gpu.c -- kills or stops one rank of several GPUs, or gives it an NCCL error.
  *
- * Book: chapter 20.  Checked by: itself; the stand-in's lose.c, without a GPU.
+ * Book: chapter 20.  Checked by: itself; stand_in/lose.c, without a GPU.
  * Next: ../../comm/backend/nccl.c.
  *
  * Ranks are processes with a GPU each. Rank 1 is lost during random exchanges. Every
@@ -48,7 +48,7 @@ static void strike(enum way way)
     has_error = 1;
 }
 
-/* The table of NCCL's calls is this process's own. */
+/* Makes a communicator; this process has a separate table of NCCL's calls. */
 static int meet(struct kcp_comm **comm, const char *path, int R, int r, char *why,
                 size_t n)
 {
@@ -77,7 +77,7 @@ static void rank(const char *path, int R, int r, enum way way)
     _exit(0);
 }
 
-/* The number of GPUs, at most MOST. A child process counts them, because CUDA must
+/* Returns the number of GPUs, at most MOST. A child process counts, because CUDA must
  * not be initialized before fork. */
 static int count_gpus(void)
 {
@@ -157,5 +157,5 @@ static int lost_gpu(struct kcp_report *rep)
 #endif
 
 KCP_CHECK(check_20_lost) = { "20_clusters", "gpu_lost",
-    "a rank's process killed, stopped, or told of an error: every other ends with one",
+    "one rank is killed, stopped, or has an error: all others end with an error",
     lost_gpu };

@@ -20,8 +20,8 @@ static inline double BM(void) { return 4 * HV * K * K; }
 static inline double t_MS(void) { return 2 * HV * K * K * V / rate; }
 static inline double t_MM(void) { return 2 * HV * K * K * (V + K) / rate; }
 
-/* The time at which the last of R ranks has its state; all ranks start at 0. share: a
- * rank has 1/share of the heads. */
+/* gather(), chain() and scan() return the time at which the last of R ranks has its
+ * state; all ranks start at 0. share: a rank has 1/share of the heads. */
 static inline double gather(struct wire w, int R)
 {
     const double folds = (R > 2 ? R - 2 : 0) * t_MS();
@@ -67,8 +67,9 @@ static inline double scan(struct wire w, int R, double share)
     return last;
 }
 
-/* Two levels: W [r] is the time at which rank r has the map of its node up to itself,
- * node [m] the time at which the GPUs of node m have its first state. */
+/* Returns the time of an exchange in two levels: a scan in each node, then over
+ * nodes. node [j] is the time at which the GPUs of node j have the map of all nodes
+ * up to j. */
 static inline double two_levels(int R, int g)
 {
     static double node[4096], next[4096];
@@ -87,7 +88,7 @@ static inline double two_levels(int R, int g)
         }
         memcpy(node, next, sizeof node);
     }
-    for (int j = 1; j < m; j++)             /* one state per GPU, and its application */
+    for (int j = 1; j < m; j++)             /* one state per GPU, and one product */
         last = fmax(last, node[j] + inside.a + B() / inside.bw + t_MS());
     return last;
 }

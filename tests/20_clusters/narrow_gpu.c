@@ -1,10 +1,10 @@
-/* narrow_gpu.c -- bf16 on the wire between GPUs: the host's rounding, half the bytes.
+/* narrow_gpu.c -- checks bf16 on the wire between GPUs: same rounding as on the host.
  *
  * Book: chapter 20.  Checked by: itself; a state that was not rounded fails.
  * Next: ../../cuda/host/narrow.cu.
  *
- * Ranks are threads that share a GPU or, with two GPUs, have one each; or the processes
- * of a launcher. */
+ * Ranks are threads, or the processes of a launcher. Threads share one GPU, or with two
+ * GPUs each thread has one. */
 #include "comm/lossy.h"
 #include "tests/judge/judge.h"
 #include "tests/judge/tolerance.h"
@@ -80,7 +80,7 @@ static int narrow_rank(struct kcp_comm *over, void *arg)
     return status;
 }
 
-/* All trials use one communicator, because NCCL takes long to make one. */
+/* All trials share one communicator, because NCCL takes long to create it. */
 struct narrow_list { struct narrow_trial *t; int n; };
 
 static int narrow_all(struct kcp_comm *over, void *arg)
@@ -92,7 +92,7 @@ static int narrow_all(struct kcp_comm *over, void *arg)
     return status;
 }
 
-/* Is rank r in this process? */
+/* Returns 1 if rank r is in this process. */
 static int is_here(int r) { return ranks_mine() < 0 || ranks_mine() == r; }
 
 static double states_apart(const struct narrow_trial *x, const struct narrow_trial *y)
@@ -109,7 +109,7 @@ static double states_apart(const struct narrow_trial *x, const struct narrow_tri
     return d == 0 ? 0 : sqrt(d / s);
 }
 
-/* Does a rank of this process receive a state from another rank? */
+/* Returns 1 if a rank of this process receives a state from another rank. */
 static int something_comes(const struct narrow_trial *t)
 {
     int comes = 0;
@@ -121,7 +121,8 @@ static int something_comes(const struct narrow_trial *t)
     return comes;
 }
 
-/* Runs exact, in bf16, and in bf16 again: close, half of the bytes, the same bits. */
+/* Compares an exact run with two bf16 runs: bf16 is close and sends half the bytes;
+ * both bf16 runs have the same bits. */
 static void narrow_judge(struct kcp_report *rep, const struct narrow_trial *t, int R)
 {
     const double off = states_apart(&t[1], &t[0]);
@@ -145,7 +146,7 @@ static void narrow_judge(struct kcp_report *rep, const struct narrow_trial *t, i
     }
 }
 
-/* Forms, passes, sizes: three trials of each. */
+/* Three trials per form, pass and size. */
 enum { PASSES = 2, SIZES = 2, EACH = 3, LIST = KCP_FORMS * PASSES * SIZES * EACH };
 
 static void narrow_forms(struct kcp_report *rep, struct narrow_trial *t,
@@ -177,7 +178,7 @@ static void narrow_forms(struct kcp_report *rep, struct narrow_trial *t,
     kcp_plan_free(plan);
 }
 
-/* Compares the kernels with the host's rounding, at every alignment. */
+/* Compares the kernels' rounding with the host's, at every alignment. */
 static void narrow_kernels(struct kcp_report *rep, const struct memory *m)
 {
     enum { N = 5000 };
@@ -213,7 +214,7 @@ static void narrow_kernels(struct kcp_report *rep, const struct memory *m)
     if (narrow) m->free(narrow);
 }
 
-/* Up to four. */
+/* Returns the number of GPUs, at most four. */
 static int gpus_here(const struct memory *m)
 {
     int gpus = 0;
@@ -245,5 +246,5 @@ static int narrow_gpu(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_20_narrow_gpu) = { "20_clusters", "gpu_narrow",
-    "bf16 on the wire between GPUs, four forms: near, half the bytes, the same bits",
+    "bf16 between GPUs, all forms: close, half the bytes, reproducible bits",
     narrow_gpu };

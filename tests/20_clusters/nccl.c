@@ -1,12 +1,12 @@
-/* nccl.c -- a caller's NCCL communicator and a split communicator, on GPUs.
+/* nccl.c -- checks a caller's NCCL communicator and split communicators, on GPUs.
  *
  * Book: chapter 20.  Checked by: bench/check_gpus.sh, on several GPUs; on one, R is 1;
  * over the stand-ins, stand_in/ranks.c.
- * Next: tests/judge/exchange_trials.c, whose exchanges these are.
+ * Next: tests/judge/exchange_trials.c, which has the exchanges.
  *
- * Ranks are threads with a GPU each, or the processes of a launcher. Both communicators
- * are checked: rank and size, a gather, a ring, every form of the exchange bit for bit.
- * Afterwards the communicator that they were made from must still work. */
+ * Ranks are threads with a GPU each, or the processes of a launcher. The checks of
+ * each communicator: rank and size, a gather, a ring, every form of the exchange bit
+ * for bit. Afterwards the parent communicator must still work. */
 #include "tests/judge/judge.h"
 
 #include <stdlib.h>
@@ -19,10 +19,11 @@ enum { MOST = 4 };
 struct job {
     const struct nccl *nccl;
     int blocking, bad[MOST], made[MOST];   /* bad: wrong results per rank */
-    long long wrong[MOST];                 /* numbers of the exchange */
+    long long wrong[MOST];                 /* wrong numbers in exchanges */
 };
 
-/* A gather of one number per rank, and a ring; *bad counts wrong numbers. */
+/* Runs a gather of one number per rank, and a ring. Adds the count of wrong numbers to
+ * *bad. */
 static int talk(struct kcp_comm *c, int *bad)
 {
     const struct memory *m = device_memory();
@@ -52,7 +53,7 @@ static int settle(const struct nccl *n, ncclComm_t at, ncclResult_t result)
     return result == ncclSuccess ? KCP_OK : KCP_COMM;
 }
 
-/* Makes an NCCL communicator as a caller without KCP does. */
+/* Creates an NCCL communicator without KCP, as a caller does. */
 static int callers(struct kcp_comm *host, const struct job *j, ncclComm_t *at)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -66,7 +67,7 @@ static int callers(struct kcp_comm *host, const struct job *j, ncclComm_t *at)
         at, host->R, id, host->r, &config));
 }
 
-/* The caller's communicator must still work, and the caller destroys it. */
+/* Checks that the caller's communicator still works, then destroys it. */
 static int still(const struct job *j, ncclComm_t at, int R, int *bad)
 {
     const struct memory *m = device_memory();
@@ -99,7 +100,7 @@ static int from(struct kcp_comm *host, void *arg)
     return err ? err : still(j, at, host->R, bad);
 }
 
-/* Splits into halves with reversed ranks; then into all ranks but the last. */
+/* Splits the ranks into halves in reversed order, then splits off the last rank. */
 static int split(struct kcp_comm *world, void *arg)
 {
     struct job *j = arg;
@@ -139,7 +140,8 @@ static void one(struct kcp_report *rep, int R, const struct nccl *nccl,
            "%d ranks: %d made", R, j.made[mine]);
 }
 
-/* On 1, 2 and 4 ranks if there are as many GPUs; or on the launcher's ranks. */
+/* Runs `body` on 1, 2 and 4 ranks, as far as there are GPUs, or on the launcher's
+ * ranks. */
 static int every(struct kcp_report *rep, int (*body)(struct kcp_comm *, void *),
                  int over_nccl, int blocking)
 {
@@ -182,8 +184,8 @@ static int check_split(struct kcp_report *rep) { return none(); }
 #endif
 
 KCP_CHECK(check_19_from) = { "20_clusters", "gpu_from",
-    "kcp_nccl_from: a caller's, blocking or not; on 1, 2 and 4 GPUs if there are",
+    "kcp_nccl_from a blocking or non-blocking communicator, on up to 4 GPUs",
     check_from };
 KCP_CHECK(check_19_split) = { "20_clusters", "gpu_split",
-    "kcp_nccl_split: halves turned round, all but one; on 1, 2 and 4 GPUs if there are",
+    "kcp_nccl_split: reversed halves, all ranks but the last, on up to 4 GPUs",
     check_split };

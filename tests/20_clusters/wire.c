@@ -1,4 +1,4 @@
-/* wire.c -- a lossy wire: losses are within their bounds, everything else is exact.
+/* wire.c -- checks a lossy wire: losses within bounds, everything else exact.
  *
  * Book: chapter 20.  Checked by: itself, on planted tolerances and roundings.
  * Next: tests/20_clusters/bound.c. */
@@ -15,7 +15,7 @@ static struct lossy_layer *layer_of(enum kcp_model model, enum strength strength
     return a;
 }
 
-/* The number of ranks that dropped a state, of those in the middle of the sequence. */
+/* Returns the number of ranks that dropped a state (only ranks in the middle can). */
 static int cuts_of(const struct lossy_layer *a, int R, int backward)
 {
     int n = 0;
@@ -24,7 +24,8 @@ static int cuts_of(const struct lossy_layer *a, int R, int backward)
     return n;
 }
 
-/* ---- a tolerance: exact if the bound is above it, otherwise within it */
+/* ---- a tolerance: if the bound is above, the result is exact, else within
+ * tolerance */
 static int tolerances(struct kcp_report *rep)
 {
     static const double allowed[] = { 1e-12, 1e-6, 1e-2 };
@@ -75,10 +76,11 @@ static int tolerances(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_20_tolerance) = { "20_clusters", "tolerance",
-    "exact where the bound is above the tolerance, else within it; chain, pipeline",
+    "exact if the bound is above the tolerance, else within it; chain, pipeline",
     tolerances };
 
-/* Planted: a bound of 0 although gates are live. The same comparison must find it. */
+/* Plants a bound of 0 although gates are live; comparing states must find the
+ * mistake. */
 static int small_body(struct kcp_comm *over, void *arg)
 {
     static const double none[LR] = { 0 };
@@ -135,10 +137,11 @@ static int too_small(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_20_too_small) = { "20_clusters", "too_small",
-    "a planted bound of 0 where memory lives is seen in the state", too_small };
+    "a planted bound of 0 gives a wrong state", too_small };
 
-/* A cut rank does not wait: rank 0 begins its exchange only after rank 2 has finished.
- * Without bounds this is a deadlock, which the communicator reports. */
+/* Checks that a rank that drops its incoming state does not wait: rank 0 begins its
+ * exchange only after rank 2 has finished. Without bounds this is a deadlock, which the
+ * communicator reports. */
 static int no_wait(struct kcp_report *rep)
 {
     struct lossy_layer *a = layer_of(KCP_KDA, GATES_LIVE);
@@ -161,7 +164,7 @@ static int no_wait(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_20_no_wait) = { "20_clusters", "no_wait",
-    "a rank that is cut off sends before it has received; another does not", no_wait };
+    "a rank that drops its state sends before receiving; others do not", no_wait };
 
 /* ---- bf16 on the wire */
 static int rounding(struct kcp_report *rep)
@@ -182,8 +185,8 @@ static int rounding(struct kcp_report *rep)
     }
     EXPECT(rep, most <= 0x1p-8, "rounded by %.3g", most);
     EXPECT(rep, cut > 0x1p-8, "bits cut off are not seen: %.3g", cut);
-    /* Just above the middle of two bf16 numbers, by a bit that a float does not
-     * have. */
+    /* A number just above the middle of two bf16 numbers; a float cannot hold the
+     * last bit. */
     EXPECT(rep, narrow_to_bf16(1 + 0x1p-8 + 0x1p-40) == 0x3f81, "%x is rounded twice",
            narrow_to_bf16(1 + 0x1p-8 + 0x1p-40));
     EXPECT(rep, narrow_to_bf16(1 + 0x1p-8) == 0x3f80, "a tie goes to the even one");
@@ -193,9 +196,10 @@ static int rounding(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_20_rounding) = { "20_clusters", "rounding",
-    "bf16 on the wire: to the nearest, once", rounding };
+    "bf16 on the wire: rounded to nearest, once", rounding };
 
-/* Errors are within the limits of bf16 kernels, and a quarter of the bytes is sent. */
+/* Checks that errors are within the limits of bf16 kernels and that a quarter of the
+ * bytes is sent. */
 static int narrow(struct kcp_report *rep)
 {
     for (int model = KCP_KDA; model <= KCP_GDN; model++)
@@ -231,10 +235,10 @@ static int narrow(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_20_narrow) = { "20_clusters", "narrow",
-    "bf16 on the wire in four forms: within the limits, a quarter of double's bytes",
+    "bf16 on the wire in all forms: within limits, a quarter of double's bytes",
     narrow };
 
-/* ---- refused calls */
+/* ---- invalid calls */
 struct asked { struct kcp_wire wire, other; enum kcp_form form; int64_t L; int R; };
 
 static int refused_body(struct kcp_comm *over, void *arg)
@@ -290,4 +294,4 @@ static int refusals(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_20_refusals) = { "20_clusters", "wire_refusals",
-    "what a form cannot lose is refused in words, on every rank", refusals };
+    "an invalid lossy wire is rejected with a message on every rank", refusals };

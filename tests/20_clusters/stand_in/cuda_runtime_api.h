@@ -1,4 +1,4 @@
-/* cuda_runtime_api.h -- what comm/ and its tests call of CUDA.
+/* cuda_runtime_api.h -- the CUDA calls that comm/ and its tests use.
  *
  * Book: chapter 20.  Checked by: tests/cli/nccl_stand_in.sh, against CUDA's own header
  * where there is one.  Next: cudart.c. */

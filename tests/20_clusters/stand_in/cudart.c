@@ -1,10 +1,9 @@
-/* cudart.c -- CUDA's runtime on host memory, with streams that lag behind their
- * callers.
+/* cudart.c -- CUDA's runtime on host memory, with asynchronous streams.
  *
  * Book: chapter 20.  Checked by: ranks.c.  Next: libnccl.c, whose kernels run here.
  *
- * A stream is a thread that runs tasks in order, each after a moment. Each device
- * has two: NULL and the created one. A task that waits hangs its stream, and with it
+ * A stream is a thread that runs tasks in order, each after a short delay. Each device
+ * has two streams: NULL and one that is created. A task that waits blocks its stream,
  * cudaFree and every synchronization, as on a GPU. */
 #include <cuda_runtime_api.h>
 #include <pthread.h>
@@ -73,7 +72,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t run, void *arg)
     return cudaSuccess;
 }
 
-/* Every rank has a device, and so creates one stream there. */
+/* One per device: every rank has a separate device. */
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags)
 {
     *s = &streams[device_now][1];
@@ -114,7 +113,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream,
     return cudaSuccess;
 }
 
-/* ---- memory: free waits for the device that allocated the block */
+/* ---- memory: cudaFree waits for the device that allocated the block */
 struct head { _Alignas(16) int device; };
 
 cudaError_t cudaMalloc(void **p, size_t n)
@@ -153,7 +152,7 @@ static void run_copy(void *arg)
     free(c);
 }
 
-/* To host memory that is not pinned CUDA returns when the copy is done. */
+/* A copy to host memory that is not pinned is complete when CUDA returns. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n,
                             enum cudaMemcpyKind kind, cudaStream_t s)
 {
@@ -171,7 +170,7 @@ cudaError_t cudaMemset(void *p, int value, size_t n)
     return cudaSuccess;
 }
 
-/* ---- devices: none reaches another's memory, so there are no windows */
+/* ---- devices: without peer access, so there are no windows */
 cudaError_t cudaGetDeviceCount(int *n)
 {
     *n = DEVICES;

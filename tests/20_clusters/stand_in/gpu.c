@@ -1,6 +1,6 @@
-/* gpu.c -- a GPU for the judge: arrays over the stand-in for CUDA, maps on its streams.
+/* gpu.c -- a GPU for the judge: memory and maps by the stand-in for CUDA.
  *
- * Book: chapter 20.  Checked by: ranks.c, with a call that is left out.
+ * Book: chapter 20.  Checked by: ranks.c, which leaves out a call.
  * Next: ../../judge/exchange_trials.c, whose exchanges use it. */
 #include "stand_in.h"
 
@@ -81,6 +81,6 @@ static const struct memory memory = { .name = "stand-in", .alloc = gpu_alloc,
 
 const struct memory *device_memory(void) { return &memory; }
 
-/* Exchanges draw no inputs, so these are not linked and must not be called. */
+/* Exchanges draw no inputs, so these stubs must not be called. */
 void family_draw(struct tensor_set *b, const struct kcase *k) { abort(); }
 void spike_draw(struct tensor_set *b, const struct kcase *k) { abort(); }

@@ -1,11 +1,11 @@
-/* late.c -- ranks of one process wait for one that comes late and allocates first.
+/* late.c -- ranks of one process wait for a late rank, which first allocates.
  *
  * Book: chapter 20.  Checked by: itself, with a free that must hang.
  * Next: ../../../cuda/host/blocks.c.
  *
- * Every rank has given a block back. Rank 1 comes last, and before it comes it needs
- * memory for which unused blocks are freed. If one of another rank's GPU is among them,
- * cudaFree waits for that GPU, whose stream waits for rank 1. */
+ * Every rank has released a block. Rank 1 is late; before its barrier it allocates
+ * memory, for which unused blocks are freed. If a block of another rank's GPU is
+ * freed, cudaFree waits for that GPU, whose stream waits for rank 1: a deadlock. */
 #include "stand_in.h"
 
 #include "cuda/host/memory.h"
@@ -35,7 +35,8 @@ static int late_rank(struct kcp_comm *comm, void *arg)
     return status;
 }
 
-/* 0: as it should be; planted, rank 1 frees another rank's memory and all hang. */
+/* Returns 0 on success. With is_planted rank 1 frees another rank's memory, and all
+ * ranks must hang. */
 int late_ranks(int R, int is_planted)
 {
     struct late_job j = { .is_planted = is_planted };

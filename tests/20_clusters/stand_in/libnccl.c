@@ -1,13 +1,13 @@
-/* libnccl.c -- NCCL between threads of one process, with calls that are in progress.
+/* libnccl.c -- NCCL between threads of one process, with asynchronous calls.
  *
  * Book: chapter 20.  Checked by: ranks.c, bit for bit against threads.
  * Next: cudart.c, on whose streams this runs.
  *
- * As NCCL's documents say: a communicator that does not block is in progress for a few
- * polls, and so is a call, before it is on its stream. A call that waits for a lost
- * rank hangs its stream until this rank aborts. A caller that uses an aborted
- * communicator, or aborts one inside a group, ends the process with one line.
- * Communicators are never freed, so that later use is found. */
+ * As in NCCL, a non-blocking communicator, and each call before it is on the stream,
+ * is in progress for a few polls. A call that waits for a lost rank blocks its
+ * stream until the calling rank aborts. Use of an aborted communicator, or an abort
+ * inside a group, ends the process with one line. Communicators are never freed, so
+ * that later use is found. */
 #include <nccl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -20,8 +20,8 @@ struct move { struct move *next; int is_send, is_done, peer; char *at; size_t by
 struct op {
     ncclComm_t comm;
     cudaStream_t stream;
-    int n, part[RANKS], *sum;              /* of a sum; else NULL */
-    const void *mine;                      /* to own: this rank's row, or its part */
+    int n, part[RANKS], *sum;              /* sum: NULL if no sum */
+    const void *mine;                      /* copied to own: row or part of this rank */
     char *own;
     size_t bytes;
     struct move move[MOVES];
@@ -33,12 +33,12 @@ struct ncclComm {
     ncclComm_t *made;                      /* of a split in progress */
     int splits, color[SPLITS], key[SPLITS];
     int blocking, aborted, broken, gone, polls, launched, in_group;
-    struct op *waiting;                    /* for a poll */
+    struct op *waiting;                    /* launched by a poll */
 };
 
-/* What ranks share; its address is their id. */
+/* Shared by the ranks of a communicator; the address is the NCCL id. */
 struct world {
-    struct world *next, *part[SPLITS][RANKS];            /* of all; by color */
+    struct world *next, *part[SPLITS][RANKS];            /* list; by color */
     int here;
     struct ncclComm rank[RANKS];
     struct move *sent[RANKS][RANKS];       /* from, to: in the sender's memory */
@@ -71,7 +71,7 @@ static void unlock(void)
     pthread_mutex_unlock(&mutex);
 }
 
-/* ---- an operation on its stream: sends are posted, receives copy from the sender */
+/* ---- an operation on a stream: sends are posted, receives copy from the sender */
 static void post(ncclComm_t c, struct move *m)
 {
     struct move **end = &c->in->sent[c->r][m->peer];
@@ -126,7 +126,7 @@ static void run_op(void *arg)
     unlock();
 }
 
-/* ---- calls: an operation, to its stream when the caller has polled */
+/* ---- calls: an operation is put on the stream after some polls */
 static struct op *op_of(ncclComm_t c, cudaStream_t stream, const char *call)
 {
     struct op *op = group ? group : calloc(1, sizeof *op);
@@ -178,7 +178,7 @@ ncclResult_t ncclGroupStart(void)
 
 int stand_in_groups(void) { return depth; }
 
-/* KCP_STAND_IN_DROPS: the first call of a group is left out: a mistake, planted. */
+/* KCP_STAND_IN_DROPS plants a mistake: the first call of a group is left out. */
 ncclResult_t ncclGroupEnd(void)
 {
     struct op *op = group;
@@ -260,7 +260,8 @@ static ncclComm_t begin(struct world *w, int R, int r)
     return &w->rank[r];
 }
 
-/* When all ranks have named a color: a communicator of those with ours, by key. */
+/* Returns 1 when all ranks have given a color, and makes the communicator of the ranks
+ * with this rank's color, in the order of keys. */
 static int has_split(ncclComm_t c)
 {
     const int n = c->splits - 1, color = c->made ? c->color[n] : 0;
@@ -341,7 +342,7 @@ ncclResult_t ncclCommSplit(ncclComm_t c, int color, int key, ncclComm_t *made,
     *made = NULL;
     c->polls = POLLS;
     unlock();
-    return ncclSuccess;                    /* which is too early, as the real one's */
+    return ncclSuccess;                    /* early, as NCCL does */
 }
 
 static ncclResult_t end(ncclComm_t c)
@@ -352,8 +353,8 @@ static ncclResult_t end(ncclComm_t c)
     return ncclSuccess;
 }
 
-/* Operations that have not begun will not. One that runs ends, and touches no memory
- * from now on; nor does another rank's touch this rank's. */
+/* Cancels operations that have not begun. A running operation ends and no longer
+ * accesses memory; operations of other ranks no longer access this rank's memory. */
 ncclResult_t ncclCommAbort(ncclComm_t c)
 {
     lock(c, "ncclCommAbort");

@@ -1,9 +1,9 @@
-/* lose.c -- rank 1 is lost before one of its calls, and what the other ranks do then.
+/* lose.c -- loses rank 1 before one of its calls and checks the other ranks.
  *
  * Book: chapter 20, "What is promised to whom".  Checked by: itself.  Next: late.c.
  *
- * Rank 1 fails, stands still, or has an asynchronous error of NCCL's. Every other rank
- * gets an error and one line within the timeout, and its stream is released: else the
+ * Rank 1 fails, hangs, or has an asynchronous NCCL error. Every other rank must get an
+ * error and one line within the timeout, and its stream must be released; otherwise the
  * exchange hangs. */
 #include "stand_in.h"
 
@@ -19,13 +19,13 @@ struct loss {
     enum way way;
     int at, calls;                         /* of rank 1 */
     atomic_int ended;                      /* survivors that have returned */
-    _Atomic double began;                  /* rank 1 writes it, the others read */
-    ncclUniqueId id;                       /* of the caller's communicator, lent */
+    _Atomic double began;                  /* written by rank 1, read by others */
+    ncclUniqueId id;                       /* of the caller's communicator */
     atomic_int has_id;
     struct seen seen[R];
 };
 
-/* ---- rank 1's calls are counted, and one is its last */
+/* ---- counts rank 1's calls; rank 1 is lost before call number `at` */
 static struct kcp_comm own;
 static struct loss *loss;
 
@@ -69,7 +69,7 @@ static int recv_from(struct kcp_comm *c, void *data, size_t bytes, int from,
 static _Thread_local struct kcp_comm *here;
 static _Thread_local ncclComm_t *lent;     /* of this rank; NULL: not lent */
 
-/* After a failure the owner aborts the communicator that is lent. */
+/* After a failure the caller aborts its communicator, as the owner. */
 static int abort_and_sync(void)
 {
     char why[80];
@@ -105,7 +105,7 @@ static int lose_rank(struct kcp_comm *comm, void *arg)
     return wrong ? KCP_MISMATCH : KCP_OK;
 }
 
-/* The caller's own communicator. */
+/* Runs a rank on a communicator that the caller created. */
 static int lent_rank(struct kcp_comm *host, void *arg)
 {
     struct loss *l = arg;
@@ -132,7 +132,8 @@ static int lent_rank(struct kcp_comm *host, void *arg)
     return status;
 }
 
-/* The others name the lost rank, unless a timeout is all that they have. */
+/* Checks what a survivor reports. After a timeout a survivor cannot name the lost
+ * rank. */
 static int is_right(const struct loss *l, const struct seen *x)
 {
     const int by_name = l->way == FAILS || l->way == ERROR;
@@ -174,7 +175,7 @@ static int lose(struct loss *l, enum way way, int at)
     return wrong;
 }
 
-/* Then a new communicator is right. */
+/* Loses rank 1 before each step-th call. Afterwards a new communicator must work. */
 int lose_ranks(int step)
 {
     static struct loss l;

@@ -1,4 +1,4 @@
-/* nccl.h -- what comm/backend/nccl.h calls of NCCL.
+/* nccl.h -- the NCCL calls that comm/backend/nccl.h uses.
  *
  * Book: chapter 20.  Checked by: tests/cli/nccl_stand_in.sh, against NCCL's own header
  * where there is one.  Next: libnccl.c. */

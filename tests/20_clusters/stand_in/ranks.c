@@ -3,14 +3,14 @@
  *
  * Book: chapter 20, "What is promised to whom".
  * Checked by: tests/cli/nccl_stand_in.sh, also under the sanitizers.
- * Next: libnccl.c, cudart.c, gpu.c, what stands in.
+ * Next: libnccl.c, cudart.c, gpu.c, the stand-ins.
  *
  *   kcp-stand-in [few]    few: a rank is lost before fewer calls (sanitizers) */
 #include "stand_in.h"
 
 #include <unistd.h>
 
-/* ---- random exchanges in every form: right numbers, and the traffic of threads */
+/* ---- random exchanges in every form: numbers and traffic equal those of threads */
 struct trial {
     const struct memory *mem;
     uint64_t seed;
@@ -43,7 +43,7 @@ static int exchanges(int R, uint64_t seed, int is_planted)
     return bad;
 }
 
-/* A call that is left out must be seen, before silence counts. */
+/* Checks that exchanges are wrong if one call is left out. */
 static int plant(void)
 {
     setenv("KCP_STAND_IN_DROPS", "1", 1);
@@ -56,7 +56,7 @@ static int plant(void)
     return !seen;
 }
 
-/* ---- by a file: ranks that have nothing but a path, where no other file may be */
+/* ---- ids through a file: all ranks know one path, where no file may exist before */
 static int file_rank(struct kcp_comm *host, void *path)
 {
     struct kcp_comm *comm, *second;

@@ -1,4 +1,4 @@
-/* stand_in.h -- what the tests over the stand-ins for CUDA and NCCL share.
+/* stand_in.h -- functions shared by the tests over the stand-ins for CUDA and NCCL.
  *
  * Book: chapter 20.  Checked by: tests/cli/nccl_stand_in.sh.  Next: ranks.c. */
 #ifndef KCP_STAND_IN_H
@@ -12,13 +12,13 @@
 
 enum { MOST = 4 };
 
-/* ---- the stand-in's own, libnccl.c: groups that this thread has open; communicators
- * neither destroyed nor aborted; an asynchronous error of one */
+/* ---- libnccl.c: number of open groups of this thread; number of communicators neither
+ * destroyed nor aborted; set an asynchronous error on a communicator */
 int  stand_in_groups(void);
 int  stand_in_alive(void);
 void stand_in_error(ncclComm_t c);
 
-/* ---- each returns the number of what is wrong, and prints a line for each */
+/* ---- each returns the number of failures and prints a line per failure */
 int late_ranks(int R, int is_planted);     /* late.c */
 int lose_ranks(int step);                  /* lose.c: before each step-th call */
 
