@@ -44,7 +44,7 @@ GRID = ("cu", "cn", "sc")
 
 
 def fields(stage):
-    """name -> (io, shape, storage) of a stage, from its .def and what it includes."""
+    """Returns name -> (io, shape, storage) from a stage's .def and its includes."""
     found = {}
 
     def read(name):
@@ -61,7 +61,7 @@ def fields(stage):
 
 
 def case_at(path, stage, o):
-    """A case's folder as an object; under --cp this rank's shard of it."""
+    """Reads a case's folder as an object; under --cp only this rank's shard."""
     case = types.SimpleNamespace(path=path, rank=0, cuts=None, cu_seqlens=None)
     for line in open(os.path.join(path, "case.txt")):
         name, x = line.split()
@@ -102,7 +102,7 @@ def as_torch(case, o):
 
 
 def by_fla(fn, case, o):
-    """The same case through the signature of FLA's functions."""
+    """Runs a case through the signature of FLA's functions."""
     import torch
     gdn = "gated_delta" in getattr(fn, "__name__", "")
     if case.model != int(gdn) or not hasattr(case, "q_raw"):
@@ -161,7 +161,7 @@ def by_fla(fn, case, o):
 
 
 def numbers(name, x):
-    """An output as NumPy's array of real numbers."""
+    """Converts an output to a NumPy array of real numbers."""
     if hasattr(x, "detach"):
         x = x.detach().cpu()
         x = x.double().numpy() if not x.is_complex() else x.numpy()
@@ -172,7 +172,7 @@ def numbers(name, x):
 
 
 def compute(fn, path, o):
-    """One case: its outputs as files, or the word n/a."""
+    """Runs one case and writes its outputs as files, or the word n/a."""
     case = case_at(path, o.stage, o)
     if o.shapes and f"{case.K}x{case.V}" not in o.shapes:
         return "n/a"
@@ -208,7 +208,7 @@ def compute(fn, path, o):
 
 
 def keep_error(path, e):
-    """error.txt: the exception in a line, then where it was raised in fn's files."""
+    """Writes error.txt: the exception in one line, then the place in fn's files."""
     frames = [f for f in traceback.extract_tb(e.__traceback__)
               if os.path.abspath(f.filename) != os.path.abspath(__file__)]
     lines = traceback.format_exception_only(type(e), e)
@@ -218,7 +218,7 @@ def keep_error(path, e):
 
 
 def own_gpu(o):
-    """A GPU per rank. Ranks that share one are different hosts to NCCL."""
+    """Selects a GPU per rank. To NCCL, ranks that share a GPU are different hosts."""
     import torch
     gpus = torch.cuda.device_count()
     if o.cp > gpus:
@@ -227,7 +227,7 @@ def own_gpu(o):
 
 
 def worker(o):
-    """One process that runs fn: cases in order, from the first that was not begun."""
+    """Runs fn on the cases of o.paths, in order, in this process."""
     if not o.numpy:
         import torch
         torch.set_num_threads(1)
@@ -328,7 +328,7 @@ def written(path, write):
 
 
 def reports(o, rows, status):
-    """JSON and JUnit, of the same rows."""
+    """Writes the rows as JSON and as JUnit."""
     if o.json:
         def write(f):
             json.dump({"function": o.function, "stage": o.stage, "seed": o.seed,
@@ -352,7 +352,7 @@ def reports(o, rows, status):
 
 
 def row_of(path, lost, lines):
-    """The verdict on a pass of a case, from the files beside it and kcp-check's lines."""
+    """Returns the verdict on a pass of a case, from its files and kcp-check's lines."""
     case, pass_ = path.split(os.sep)[-2:]
     with open(os.path.join(path, "..", "words.txt")) as f:
         row = {"case": f"{case} {pass_}", "verdict": "fail", "why": "",
@@ -382,7 +382,7 @@ MOST_SHOWN = 10
 
 
 def show(rows):
-    """Failures: an equal reason once, and the words of a case once."""
+    """Prints failures: each reason once, and the words of each case once."""
     reasons = {}
     for row in rows:
         if row["verdict"] == "fail":

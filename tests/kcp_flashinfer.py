@@ -8,8 +8,8 @@ Next: regimes.py, the workloads.
 
 A definition holds a PyTorch reference, the token recurrence in double; --emit-flashinfer
 judges it with kcp-check before it is written. A workload is a regime: alike keys, strong
-gates, null rows. What random numbers cannot give is in its .safetensors. A solution
-gets the judge's own cases. Languages: python and triton.
+gates, null rows. Inputs that a random generator cannot give are in a .safetensors file.
+A solution is judged on the judge's own cases. Languages: python and triton.
 """
 import importlib.util
 import inspect
@@ -52,7 +52,7 @@ STAGES = {"forward": "08", "backward": "13"}
 
 def forward(q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens, scale, lower_bound,
             beta_max):
-    """The token recurrence in double; the gate as activate() makes it."""
+    """Computes the token recurrence in double; activate() computes the gate."""
     q, k, v, beta, h0 = (x.double() for x in (q, k, v, beta, h0))
     q, k = (x * (x.square().sum(-1, keepdim=True) + 1e-6).rsqrt() for x in (q, k))
     q, k = (x.repeat_interleave(v.shape[1] // q.shape[1], 1) for x in (q, k))
@@ -111,7 +111,7 @@ def spec(name, model, title=""):
 
 
 def names_of(way):
-    """Inputs and outputs of a definition, in order."""
+    """Returns inputs and outputs of a definition, in order."""
     inputs = list(GRADIENTS) + ["cu_seqlens", *SCALARS]
     if way == "forward":
         return inputs, ["o", "ht"]
@@ -135,7 +135,7 @@ def definition(model, way):
 
 
 def values(case, way):
-    """The definition's inputs of a case, by name."""
+    """Returns the definition's inputs of a case, by name."""
     x = {n: getattr(case, TENSORS[n][0]) for n in names_of(way)[0] if n in TENSORS}
     if case.model:
         x["g"], x["dt_bias"] = x["g"][..., 0], x["dt_bias"][..., 0]
@@ -145,7 +145,7 @@ def values(case, way):
 
 
 def workload(root, folder, o, name, regime):
-    """A line of workloads/*.jsonl, and the tensors that it names."""
+    """Returns a line of workloads/*.jsonl, and the tensors named in this line."""
     from safetensors.torch import save_file
     model, way, _ = name.split("_")
     case = kcp_check.case_at(folder, o.stage, o)
@@ -168,7 +168,7 @@ def workload(root, folder, o, name, regime):
 
 
 def emit(root, o):
-    """All definitions and workloads, each reference after the judge's PASS."""
+    """Writes definitions and workloads, after the judge's PASS of each reference."""
     for model in regimes.LAYER:
         for way, stage in STAGES.items():
             d = definition(model, way)
@@ -197,10 +197,10 @@ def emit(root, o):
     return 0
 
 
-# ---- a solution
+# ---- solutions
 
 def entry(text, folder):
-    """The function of a solution, from its sources in folder."""
+    """Returns the function of a solution, from its sources in `folder`."""
     file, function = text["spec"]["entry_point"].split("::")
     sys.path.insert(0, folder)
     made = importlib.util.spec_from_file_location("kcp_solution",
@@ -211,7 +211,7 @@ def entry(text, folder):
 
 
 def run(case):
-    """What kcp_check.py calls: the solution named by KCP_SOLUTION, on a case."""
+    """Runs the solution named by KCP_SOLUTION on a case; kcp_check.py calls this."""
     import torch
     folder = os.environ["KCP_SOLUTION"]
     with open(os.path.join(folder, "solution.json")) as f:

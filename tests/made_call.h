@@ -1,5 +1,5 @@
-/* made_call.h -- builds a call of any stage from its field table; arrays have exactly
- * the bytes of their shapes.
+/* made_call.h -- builds a call of any stage from the stage's field table; arrays have
+ * exactly the bytes of their shapes.
  *
  * Book: none.  Checked by: tests/judge/self_calls.c, tests/fuzz/calls.c, which use it.
  * Next: ref/core/checked.c, which checks such calls.
@@ -15,7 +15,7 @@
 
 enum { MADE_FIELDS = 48 };
 
-union made_args {                          /* any stage's */
+union made_args {                          /* of any stage */
     struct kcp_call call;
     struct kcp_step step;
     struct kcp_forward forward;
@@ -49,7 +49,8 @@ static inline int64_t made_letter(const struct kcp_call *c, const char *at, size
     return strtol(at, NULL, 10);
 }
 
-/* Elements of a shape; -1: a size is negative, or there are more than `most`. */
+/* Returns the elements of a shape, or -1 if a size is negative or the number exceeds
+ * `most`. */
 static inline int64_t made_numbers(const struct kcp_call *c, const char *shape,
                                    int64_t most)
 {
@@ -89,9 +90,9 @@ static inline int made_field(const struct made_call *m, const char *name)
     return -1;
 }
 
-/* Allocates the arrays for the sizes of a.call; NULL if longer than `most`. Numbers are
- * small and differ; gates are negative. Indices are the plan's grid, or without a plan
- * one stretch of all tokens. */
+/* Allocates the arrays for the sizes of a.call; an array with more than `most`
+ * elements is NULL. Numbers are small and different; gates are negative. Indices are
+ * the plan's grid, or without a plan one stretch of all tokens. */
 static inline void made_arrays(struct made_call *m, int64_t most)
 {
     const struct kcp_call *c = &m->a.call;
@@ -102,7 +103,7 @@ static inline void made_arrays(struct made_call *m, int64_t most)
         m->numbers[i] = n;
         m->array[i] = NULL;
         if (n >= 0) m->array[i] = calloc(n ? (size_t)n : 1, width);
-        if (n == 0) {                      /* reads must fault */
+        if (n == 0) {                      /* any read faults */
             free(m->array[i]);
             m->array[i] = malloc(0);
         }
@@ -137,7 +138,7 @@ static inline void made_indices(struct made_call *m)
     }
 }
 
-/* A complete small call of this model and pass that every reference accepts. */
+/* Builds a complete small call of a model and pass that every reference accepts. */
 static inline void made_call(struct made_call *m, const struct kcp_stage *stage,
                              enum kcp_model model, enum kcp_pass pass,
                              const struct kcp_plan *plan, struct kcp_comm *comm)
@@ -160,7 +161,7 @@ static inline void made_call(struct made_call *m, const struct kcp_stage *stage,
     made_indices(m);
 }
 
-/* A saved block for 13 with a valid header and all tensors 0.1. */
+/* Makes a saved block for 13 with a valid header and 0.1 in all tensors. */
 static inline void made_saved(struct made_call *m)
 {
     struct kcp_backward *b = &m->a.backward;

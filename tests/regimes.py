@@ -1,7 +1,7 @@
 """regimes.py -- one case per regime in which public kernels of KDA and GDN were wrong.
 
 Book: chapter 19, "The field, judged".  Checked by: tests/cli/plugins.sh, which judges
-them.  Next: kcp_flashinfer.py, whose workloads they are; bench/peers/field.py.
+these cases.  Next: kcp_flashinfer.py, where they are workloads; bench/peers/field.py.
 """
 LAYER = {"kda": "kda gate=bounded H=2 HV=2", "gdn": "gdn gate=softplus H=2 HV=4"}
 SIZES = "layout=vk K=128 V=128 C=64 l2norm h0 dht"
@@ -24,5 +24,5 @@ REGIMES = {
 
 
 def words(model, regimes=REGIMES):
-    """The cases of a model for kcp-check's --case, in the order of the regimes."""
+    """Returns the cases of a model for kcp-check's --case, in the order of REGIMES."""
     return "; ".join(f"{REGIMES[r]} {LAYER[model]} {SIZES}" for r in regimes)

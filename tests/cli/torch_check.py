@@ -1,13 +1,13 @@
-"""torch_check.py -- kcp_torch against the token recurrence in plain PyTorch with autograd.
+"""torch_check.py -- compares kcp_torch with the token recurrence in plain PyTorch.
 
-Book: chapters 01, 08, 13, 14.  Checked by: planted mistakes that it must see.
+Book: chapters 01, 08, 13, 14.  Checked by: planted mistakes that it must find.
 Next: torch.sh; torch_gpu.py, streams and graphs on a GPU.
 
     python tests/cli/torch_check.py [--cuda]           one rank: double, or a GPU's types
     torchrun --nproc_per_node=3 tests/cli/torch_check.py [--cuda]         and over ranks
 
-On CPUs everything is compared in double, and ranks use gloo. With --cuda a rank has a
-GPU, or several share one, over NCCL.
+On CPUs everything is compared in double, and ranks use gloo. With --cuda ranks use
+NCCL, and each rank has a GPU or shares one.
 """
 import copy
 import inspect
@@ -33,7 +33,7 @@ FORMS = tuple(kcp_torch.chunk.FORMS)
 
 
 def tolerances(row):
-    """A line of tests/judge/tolerance.def: in double, float and bf16."""
+    """Returns a line of tests/judge/tolerance.def: limits in double, float and bf16."""
     here = os.path.dirname(os.path.abspath(__file__))
     with open(os.path.join(here, "../judge/tolerance.def"), encoding="utf-8") as f:
         line = re.search(rf"^TOLERANCE\({row}, (\S+), (\S+), (\S+)\)$", f.read(), re.M)
@@ -57,7 +57,7 @@ def expect(ok, what):
 
 
 def error(got, want):
-    """In double the largest error over the largest number, else RMS over RMS."""
+    """Returns in double largest error / largest number, else RMS / RMS."""
     want, off = want.double(), got.double() - want.double()
     if not want.numel():
         return 0
@@ -76,7 +76,7 @@ def close(got, want, what, bound=1e-12):
 
 
 def recurrence(x, cu, o):
-    """o and ht, token by token: eq:step, chapter 02."""
+    """Computes o and ht token by token: eq:step, chapter 02."""
     q, k, v, g, beta = (x[n][0] for n in TOKENS)
     if o["l2norm"]:
         q = q * torch.rsqrt((q * q).sum(-1, keepdim=True) + 1e-6)
@@ -114,7 +114,7 @@ def options(**o):
 
 
 def draw(seed, cu, H, HV, K, V, o):
-    """The inputs, and the gradients of o and ht, as the device gets them."""
+    """Draws inputs and the gradients of o and ht, rounded as the device gets them."""
     gen = torch.Generator().manual_seed(seed)
     r = lambda *s: torch.randn(*s, generator=gen, dtype=D)
     T, N = cu[-1], len(cu) - 1
@@ -155,7 +155,7 @@ def call(x, o, **more):
 def one_case(name, seed, cu, sizes, o, form="all_gather", group=None, cuts=None,
              chunk=64, wrap=lambda f, x: f(x), compare=close, save=False, plant=False,
              limits=None, **more):
-    """Outputs and all gradients, of this rank's tokens, against the whole batch's."""
+    """Compares outputs and gradients of this rank's tokens with the whole batch."""
     x, do, dht = draw(seed, cu, *sizes, o)
     want = {n: t if t is None else t.double().clone().requires_grad_()
             for n, t in x.items()}
@@ -222,8 +222,8 @@ if CUDA:
 
 def conv_case(name, group=None, cu=PACKED, cuts=None, W=4, states=True, act=D,
               bound=1e-12, plant=False):
-    """y, the states and all gradients against PyTorch's own convolution. Under a group
-    column 0 of the states is 0 and has no gradient: no window reaches it."""
+    """Compares y, states and gradients with PyTorch's convolution. With a group,
+    column 0 of the states is 0 and has no gradient, because no window reaches it."""
     gen = torch.Generator().manual_seed(5)
     r = lambda *s: torch.randn(*s, generator=gen, dtype=D).to(act)
     x, w, b, dy = r(1, cu[-1], 6), r(6, W), r(6), r(1, cu[-1], 6)
@@ -265,7 +265,7 @@ def conv_case(name, group=None, cu=PACKED, cuts=None, W=4, states=True, act=D,
 
 
 def seen(words, check):
-    """A planted mistake: the check fails, by that tensor alone."""
+    """Plants a mistake; the check must fail, and only by that tensor."""
     global passed
     kept = failed[:], passed, worst[:]
     check()
@@ -275,7 +275,7 @@ def seen(words, check):
 
 
 def conv_states():
-    """Two halves with the state between them are the whole; the module decodes."""
+    """Checks that two halves joined by the state equal the whole; also decoding."""
     x, w = torch.randn(2, 11, 3, dtype=D), torch.randn(3, 4, dtype=D)
     conv = kcp_torch.causal_conv1d
     y, last = conv(x, w, output_final_state=True)
@@ -387,7 +387,7 @@ FLA = {"chunk_kda": "q k v g beta scale initial_state output_final_state"
 
 
 def interfaces():
-    """The arguments of flash-linear-attention 0.5.2, in its order; C's structs."""
+    """Checks that arguments have FLA 0.5.2's order, and checks C's structs."""
     for name, words in FLA.items():
         ours = list(inspect.signature(getattr(kcp_torch, name)).parameters)
         expect(ours[:len(words.split())] == words.split(), f"{name}{ours}")
@@ -483,7 +483,7 @@ def single():
 
 
 def some_grads(x, learned=(), mode=torch.enable_grad):
-    """Outputs, and the gradients of those that learn."""
+    """Returns outputs, and the gradients of inputs that require one."""
     x = {n: t if t is None or n not in learned else t.detach().requires_grad_()
          for n, t in x.items()}
     with mode():
@@ -503,7 +503,7 @@ def conv_outputs(**x):
 
 
 def false_hits(f, calls):
-    """How many calls differ from the same call alone, in every order of two."""
+    """Returns how many calls differ from the same call alone, in every order of two."""
     want = []
     for more in calls:
         kcp_torch.release()                   # forgets what it knows of calls
@@ -555,7 +555,7 @@ def alike():
 
 
 def compiled(group=None):
-    """torch.compile, whole graph: the same numbers as without it, also over ranks."""
+    """Checks that torch.compile of a whole graph keeps the numbers, also on ranks."""
     if not kcp_torch.ops.available:
         return f"torch.compile: needs PyTorch 2.4, this is {torch.__version__}: skipped"
     o = options(gate=1)
@@ -587,7 +587,7 @@ def compiled(group=None):
 
 
 def two_threads(groups):
-    """Two threads with a group each: calls of one do not meet those of the other."""
+    """Checks that calls of two threads, each with a group, do not mix."""
     lists = [[], []]
 
     def work(i):
@@ -618,7 +618,7 @@ def ranks():
     uneven = [0] * (R - 1) + [cu[-1] // 2, cu[-1]]
     one_case("ranks without tokens", 50, *CASES[1][1:], group=world,
              cuts=uneven[:-2] + [CASES[1][1][-1] // 2, CASES[1][1][-1]])
-    # Shards shorter than the window, and one without tokens: the state travels.
+    # Shards shorter than the window, and one without tokens: the state crosses them.
     act, bound, steps = (B16, LIMITS[B16][0], range(1, R)) if CUDA else (D, 1e-12, range(1, R))
     for W in (4, 1, 7):
         for states in (True, False):
@@ -653,7 +653,7 @@ def ranks():
         outs.append([h] + [y[n].grad for n in TOKENS])
     for n, a, b in zip(("o",) + TOKENS, *outs):
         close(a, c.shard(b), f"two layers, checkpointed, {n}")
-    # Whole gradients on every rank.
+    # Every rank has the whole gradients.
     A = [x["A_log"].clone().requires_grad_() for _ in range(2)]
     for p, whole in zip(A, (False, True)):
         h, _ = call({n: c.shard(t) if n in TOKENS else p if n == "A_log" else t
@@ -676,7 +676,7 @@ def ranks():
 
 
 def own_gpu():
-    """A GPU per rank. Ranks that share one are different hosts to NCCL."""
+    """Selects a GPU per rank. To NCCL, ranks that share a GPU are different hosts."""
     local, gpus = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
     if int(os.environ["LOCAL_WORLD_SIZE"]) > gpus:
         os.environ.update(NCCL_HOSTID=f"rank{local}", NCCL_SOCKET_IFNAME="lo")

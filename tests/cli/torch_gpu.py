@@ -1,8 +1,8 @@
-"""torch_gpu.py -- kcp_torch on a GPU beside its numbers: streams, graphs, threads,
-torch.compile, the memory and the host time of a call.
+"""torch_gpu.py -- checks kcp_torch on a GPU: streams, graphs, threads, torch.compile,
+memory and host time of a call.
 
-Book: chapters 08, 13, 14.  Checked by: inputs that arrive late, which a call that does
-not follow its stream would miss.  Next: torch_check.py --cuda, the numbers.
+Book: chapters 08, 13, 14.  Checked by: inputs that arrive late, which a call on a
+wrong stream would miss.  Next: torch_check.py --cuda, the numbers.
 
     python tests/cli/torch_gpu.py          without a GPU it prints so, status 0
 """
@@ -24,14 +24,14 @@ NAMES = (*TOKENS, "A_log", "dt_bias", "h0")
 
 
 def example(seed, cu, sizes, gate=2):
-    """Options, inputs on the GPU, and gradients of o and ht."""
+    """Returns options, inputs on the GPU, and gradients of o and ht."""
     o = check.options(act=B16, gates=B16, beta=1, h0=True, fade=0.05, bias=-3, gate=gate)
     x, do, dht = draw(seed, cu, *sizes, o)
     return o, {n: x[n].cuda() for n in NAMES}, [do.cuda(), dht.cuda()]
 
 
 def conv_graph():
-    """A CUDA graph of a step that takes a state and returns the next one."""
+    """Captures a CUDA graph of a step from one state to the next state."""
     r = lambda *s: torch.randn(*s, device="cuda", dtype=B16)
     cu = (0, 17, 17, 19, 20, 300)
     x = [r(1, 300, 48), r(48, 4), r(5, 48, 4)]
@@ -57,7 +57,7 @@ def conv_graph():
 
 
 def streams():
-    """On the current stream, without waiting; a graph captures it."""
+    """Checks a call on the current stream, which does not wait, and in a graph."""
     cu = (0, 200, 200, 345, 346, 1000)
     o, x, grads = example(20, cu, (2, 4, 128, 128))
 
@@ -73,7 +73,7 @@ def streams():
         both(x)
     torch.cuda.synchronize()
     expect(torch.cuda.memory_allocated() == held, "memory grows from call to call")
-    # The inputs arrive late on another stream, which the call must follow.
+    # Another stream writes the inputs late; the call must wait for this stream.
     late = {n: torch.zeros_like(t) for n, t in x.items()}
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -140,7 +140,7 @@ def compiled():
 
 
 def host_time():
-    """Median microseconds on the host of small calls, which the launches do not fill."""
+    """Returns median microseconds per small call on the host."""
     o, x, grads = example(40, (0, 64), (1, 1, 128, 128))
     learned = [x[n].requires_grad_() for n in NAMES]
     run = lambda: call(x, o, cu_seqlens_cpu=(0, 64))

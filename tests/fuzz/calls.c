@@ -1,12 +1,12 @@
-/* calls.c -- random arguments to any stage: refused with a sentence, or run on
- * arrays of exactly the bytes of their shapes.
+/* calls.c -- calls any stage with random arguments: the call is rejected with a
+ * message, or runs on arrays of exactly the bytes of their shapes.
  *
  * Book: chapter 20, "What is promised to whom".  Checked by: make fuzz.
  * Next: ref/core/checked.c.
  *
- * Input bytes: stage, model, pass, ranks; then pairs that change a valid call: an
- * option or size, a missing array, an index. With ranks each pair also selects the
- * rank. */
+ * Input bytes: stage, model, pass, ranks; then pairs of bytes that change a valid call:
+ * an option or size, a missing array, an index. With several ranks each pair also
+ * selects the rank. */
 #include "tests/made_call.h"
 #include "tests/must.h"
 
@@ -22,7 +22,7 @@ struct input { const uint8_t *at, *end; int stage, model, pass, R, L; };
 
 static int take(struct input *in) { return in->at < in->end ? *in->at++ : 0; }
 
-/* Mostly small, sometimes extreme. */
+/* Returns a number that is mostly small and sometimes extreme. */
 static int number(struct input *in)
 {
     const int x = take(in);
@@ -44,7 +44,7 @@ static const size_t ints[] = {
     offsetof(struct kcp_call, r) };
 enum { INTS = sizeof ints / sizeof *ints };
 
-/* Sizes and options first, because the arrays depend on them. */
+/* Changes sizes and options. These come first, because the arrays depend on them. */
 static void change_sizes(struct input *in, struct kcp_call *c, int mine)
 {
     for (int n = take(in) % 8; n > 0; n--) {
@@ -100,7 +100,7 @@ static int body(struct kcp_comm *comm, void *arg)
     if (!is_plain && !kcp_why()[0])
         fprintf(stderr, "%s: status %d\n", s->name, status);
     MUST(is_plain || kcp_why()[0]);
-    const int may_lack = s->oracle || !strncmp(s->name, "02", 2);     /* some arrays */
+    const int may_lack = s->oracle || !strncmp(s->name, "02", 2);     /* arrays */
     MUST(expected == KCP_OK || status != KCP_OK || may_lack);
     made_free(&m);
     kcp_plan_free(plan);

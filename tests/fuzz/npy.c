@@ -1,7 +1,7 @@
-/* npy.c -- random bytes as a .npy file: read, or refused with one line.
+/* npy.c -- reads random bytes as a .npy file: accepted, or rejected with one line.
  *
  * Book: none.  Checked by: make fuzz.  Next: plan.c.
- * A file that was read is written and read again: the same shape and the same bits.
+ * An accepted file is written and read again, with the same shape and bits.
  */
 #include "base/npy.h"
 #include "tests/must.h"

@@ -1,5 +1,5 @@
-/* plan.c -- random numbers as a plan: refused with a sentence, or a correct plan:
- * each token in one segment, each segment on the rank that holds it.
+/* plan.c -- makes a plan from random numbers: rejected with a message, or a correct
+ * plan with each token in one segment, on the rank that holds the token.
  *
  * Book: chapter 06.  Checked by: make fuzz.  Next: main.c.
  *
@@ -31,7 +31,8 @@ static void numbers(struct bytes *b, int n, int steps, int64_t *to)
     }
 }
 
-/* Segments tile the tokens; first and last mark the ends of sequences. */
+/* Checks that segments tile the tokens, and that flags `first` and `last` mark the
+ * ends of sequences. */
 static void segments(const struct kcp_plan *p)
 {
     int64_t at = 0;
@@ -58,7 +59,7 @@ static void segments(const struct kcp_plan *p)
     MUST(at == p->T && p->crossing == crossing);
 }
 
-/* A rank's grid: its segments, cut into chunks that restart at each. */
+/* Checks a rank's grid: each segment is cut into chunks from the segment's start. */
 static void context(const struct kcp_plan *p, int r)
 {
     const struct kcp_context *x = &p->ctx[r];
@@ -90,8 +91,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (R > 0)
         numbers(&b, R + 1, flags & 2, cuts);
     if (R > 0 && flags & 4)
-        cuts[R] = cu[N];                 /* the end agrees; the order may not */
-    /* Skip valid plans with so many chunks that they take seconds. */
+        cuts[R] = cu[N];                 /* right end, any order */
+    /* Skip valid plans with many chunks, which would take seconds. */
     if (cu[N] / (C > 0 ? C : 1) > 100000 || (L > 0 && cu[N] / L > 100000))
         return 0;
 

@@ -1,5 +1,5 @@
-/* words.c -- random text as the judge's cases: refused with one line, or a valid case
- * that prints as the same words.
+/* words.c -- parses random text as a case of the judge: rejected with one line, or a
+ * valid case that prints as the same words.
  *
  * Book: CONTRIBUTING.md.  Checked by: make fuzz.  Next: tests/judge/case_text.c.
  */
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Parsing draws no inputs, so these are not linked and must not be called. */
+/* Parsing draws no inputs, so these stubs must not be called. */
 void family_draw(struct tensor_set *b, const struct kcase *k) { abort(); }
 void spike_draw(struct tensor_set *b, const struct kcase *k) { abort(); }
 
@@ -29,7 +29,7 @@ static void check(const struct kcase *k)
     MUST(k->cuts[0] == 0 && k->cuts[c->R] == c->T);
 }
 
-/* The printed case is read again and prints the same. */
+/* Checks that the printed case, parsed again, prints the same text. */
 static void read_again(const struct kcase *k)
 {
     char first[1024], second[1024], why[300];

@@ -1,18 +1,19 @@
-/* main.c -- kcp-proxy: missing proxy fences, found in a kernel's PTX.
+/* main.c -- kcp-proxy: finds missing proxy fences in a kernel's PTX.
  *
  * Book: chapter 18.  Checked by: tests/cli/proxy.sh, which removes fences.
  * Next: ../cli/proxy.sh.
  *
  * wgmma and the copy engine access shared memory through the async proxy, threads
- * through the generic one. A thread that wrote must execute fence.proxy.async before
- * the barrier or arrival that makes its writes visible to an engine. No run of a kernel
- * proves that the fence is there, so this walks all paths of the PTX. It prints each
- * write to shared memory that reaches a barrier, an arrival or a copy to global memory
- * without a fence, with both places (not a wgmma: its warpgroup has passed a barrier
- * before it), and each write that reaches a load of the copy engine, which may
- * overwrite it. Some of them are correct, because only threads read those bytes:
- * threads_alone.tsv.
- * Usage: kcp-proxy FILE.ptx: TSV of kernel, write, and where it becomes visible. */
+ * through the generic proxy. A thread that has written must execute
+ * fence.proxy.async before the barrier or arrival that makes the writes visible to
+ * an engine. No run of a kernel can prove that the fence exists, so this program
+ * walks all paths of the PTX and prints pairs of places. The first place is a write
+ * to shared memory. The second place is a barrier, an arrival or a copy to global
+ * memory that the write reaches without a fence, or a load of the copy engine that
+ * may overwrite the written bytes. wgmma is no second place, because a warpgroup
+ * passes a barrier before wgmma. threads_alone.tsv lists pairs that are correct,
+ * because only threads read those bytes. Usage: kcp-proxy FILE.ptx: TSV of kernel,
+ * write, and where it becomes visible. */
 #define _GNU_SOURCE
 #include "ref/kcp.h"
 
@@ -34,7 +35,7 @@ struct step {
     char *target[MOST_TARGETS];
     struct place at;
     int from;                      /* a write that reaches this unfenced, or -1 */
-    int number;                    /* of a write */
+    int number;                    /* of writes */
     uint64_t *unfenced;            /* bit per write that reaches this without a fence */
 };
 struct label { char *name; int step; };
@@ -97,7 +98,7 @@ static enum kind kind_of(const char *op)
     return OTHER;
 }
 
-/* The labels after "bra": one, or those of a table for brx.idx. */
+/* Reads the labels after "bra": one label, or a table of labels for brx.idx. */
 static void read_targets(struct step *s, const char *op)
 {
     const char *at = strpbrk(op, " \t");
@@ -137,7 +138,7 @@ static int step_of(const char *name)
     return -1;
 }
 
-/* `write` reaches step `to` unfenced. 1: that is new. */
+/* Records that `write` reaches step `to` without a fence. Returns 1 if this is new. */
 static int reach(int to, int write)
 {
     if (to < 0 || to >= steps || write < 0 || step[to].from >= 0) return 0;
@@ -145,7 +146,8 @@ static int reach(int to, int write)
     return 1;
 }
 
-/* The write that leaves step i: -1 after a fence, and after a SYNCS. */
+/* Returns the write that is unfenced after step i, or -1; a fence or a SYNCS ends
+ * it. */
 static int leaves(int i)
 {
     const struct step *s = &step[i];
@@ -154,8 +156,8 @@ static int leaves(int i)
     return s->from;
 }
 
-/* The same for all writes without a fence, also past a SYNCS: an engine may not
- * overwrite them. */
+/* Records at step `to` all writes that are unfenced after step i. Unlike in reach(), a
+ * SYNCS does not end a write, because an engine may still overwrite its bytes. */
 static int reach_unfenced(int to, int i)
 {
     int more = 0;
@@ -204,7 +206,7 @@ static void print_place(struct place p)
     printf("%s:%d", from ? from : name, tile ? p.outer_line : p.line);
 }
 
-/* All loads of a kernel are printed as line 0. */
+/* Prints a pair of places. All loads of a kernel are printed as line 0. */
 static void print_pair(const char *kernel, int write, int i)
 {
     struct place to = step[i].at;
@@ -237,7 +239,7 @@ static void end_kernel(const char *kernel)
     steps = labels = engine = writes = 0;
 }
 
-/* ".loc 2 31 5, function_name $x, inlined_at 1 90 3" */
+/* Parses for example ".loc 2 31 5, function_name $x, inlined_at 1 90 3". */
 static struct place read_place(const char *text)
 {
     struct place p = { 0 };
@@ -265,8 +267,8 @@ static void add_label(const char *name, size_t n)
     label[labels++] = (struct label){ copied(name, n), steps };
 }
 
-/* A line inside a kernel: a label, or instructions. A label inside nested braces is
- * that of a waiting loop of inline assembly. */
+/* Reads a line inside a kernel: a label, or instructions. A label inside nested braces
+ * belongs to a waiting loop of inline assembly and is ignored. */
 static void read_line(char *line, int depth, struct place at)
 {
     char *colon = strchr(line, ':');
@@ -281,7 +283,7 @@ static void read_line(char *line, int depth, struct place at)
     }
 }
 
-/* A regular file, because it is read twice; else NULL. */
+/* Opens a regular file, because the file is read twice; returns NULL for others. */
 static FILE *open_ptx(const char *path)
 {
     struct stat st;
