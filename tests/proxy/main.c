@@ -12,8 +12,8 @@
  * memory that the write reaches without a fence, or a load of the copy engine that
  * may overwrite the written bytes. wgmma is no second place, because a warpgroup
  * passes a barrier before wgmma. threads_alone.tsv lists pairs that are correct,
- * because only threads read those bytes. Usage: kcp-proxy FILE.ptx: TSV of kernel,
- * write, and where it becomes visible. */
+ * because only threads read those bytes.
+ * Usage: kcp-proxy FILE.ptx: prints TSV of kernel, first place, second place. */
 #define _GNU_SOURCE
 #include "ref/kcp.h"
 
@@ -35,7 +35,7 @@ struct step {
     char *target[MOST_TARGETS];
     struct place at;
     int from;                      /* a write that reaches this unfenced, or -1 */
-    int number;                    /* of writes */
+    int number;                    /* of a write: its index */
     uint64_t *unfenced;            /* bit per write that reaches this without a fence */
 };
 struct label { char *name; int step; };
