@@ -111,7 +111,7 @@ static void block(const struct cut *x, int i0, int i1)
             }
 }
 
-/* GDN: D goes onto the matrices, i > j only; stored in P and Q. */
+/* GDN: computes P = dAqk D and Q = dL D element by element for i > j, then products. */
 static void scalar(const struct cut *x)
 {
     const int K = x->K, C = x->C, n = x->rows;

@@ -3,22 +3,22 @@
 // Next: cuda/14_conv/v2_tokens.cu.
 #include "cuda/host/halo.cuh"
 
-// Bound: memory; the Wc rows that a token reads are cached. The halos are sent over
-// comm on the same stream. Sums over tokens are computed per chunk, then per stretch,
-// then over all segments in order, so they do not depend on how the tokens are cut. A
-// call without rows before and after its sequences has separate kernels (STATES 0).
+// Bound: memory; the Wc rows that a token reads are cached. Halos are sent over comm on
+// the same stream. Sums over tokens are computed per chunk, then per stretch, then over
+// all segments in order, so the results do not depend on how the tokens are cut. A call
+// without initial and final states uses separate kernels (STATES 0).
 
-// A stretch and its chunks c0 to c0 + nc - 1; start and stop of its sequence n in local
-// tokens; its surroundings (halo.cuh).
+// A stretch and its chunks c0 to c0 + nc - 1; `start` and `stop` of its sequence n in
+// local tokens; `at` as in halo.cuh.
 struct stretch {
     int64_t begin, end, start, stop;
     struct surround at;
     int c0, nc, s, n;
 };
 
-// A call, its states, and its arrays in work: the rows before the cut, d pre-activation
-// [T+na,D], sums of chunks [NC,n], of stretches [rows,n], of all ranks [R,rows,n], and
-// the total [n].
+// A call, its states, and its arrays in the workspace: the rows before the cut,
+// gradients of the pre-activation [T+na,D], sums of chunks [NC,n], of stretches
+// [rows,n], of all ranks [R,rows,n], and the total [n].
 struct conv {
     struct conv_call a;
     struct conv_states st;
@@ -33,7 +33,8 @@ static __device__ float weight(const struct conv &x, int d, int j)
     return ((const float *)x.a.weight)[(int64_t)d * x.a.Wc + j];
 }
 
-// Index of channel d of row t in [N,Wc-1,D]: the Wc - 1 rows before `at`.
+// Returns the index of channel d of row t in [N,Wc-1,D], which holds the Wc - 1 rows
+// before `at`.
 static __device__ int64_t state_at(const struct conv &x, const struct stretch &s,
                                    int64_t t, int64_t at, int d)
 {
@@ -41,7 +42,7 @@ static __device__ int64_t state_at(const struct conv &x, const struct stretch &s
     return (s.n * (int64_t)reach + t - (at - reach)) * x.a.D + d;
 }
 
-// x_t of channel d; before the sequence's start a row of x0, or 0.
+// Returns x_t of channel d; before the sequence's start a row of x0, or 0 without x0.
 template <class X, int STATES>
 static __device__ float tap(const struct conv &x, const struct stretch &s, int64_t t,
                             int d)
@@ -53,7 +54,8 @@ static __device__ float tap(const struct conv &x, const struct stretch &s, int64
     return ((const X *)x.a.x)[t * x.a.D + d];
 }
 
-// y_t = act(bias + sum_j weight_j x_{t+j-Wc+1}), or d pre_t = dy_t act'(pre_t).
+// Computes y_t = act(bias + sum_j weight_j x_{t+j-Wc+1}), or d pre_t = dy_t
+// act'(pre_t).
 template <class X, int STATES>
 static __global__ void window(const struct conv x, const struct stretch s)
 {
@@ -74,9 +76,10 @@ static __global__ void window(const struct conv x, const struct stretch s)
                               * (silu ? sg * (1.0f + pre * (1.0f - sg)) : 1.0f);
 }
 
-// dx_t = sum_{i<Wc} weight_{Wc-1-i} dpre_{t+i}, with 0 past the sequence's end; the
-// last Wc - 1 rows also get dxt. The stretch that starts its sequence also computes
-// dx0: the same sum for the `earlier` rows before it, which have no dpre of their own.
+// Computes dx_t = sum_{i<Wc} weight_{Wc-1-i} dpre_{t+i}, with dpre = 0 past the
+// sequence's end. dxt is added to the last Wc - 1 rows. The stretch at the start of a
+// sequence also computes dx0: the same sum for the `earlier` rows before the sequence,
+// with dpre = 0 in those rows.
 template <class X, int STATES>
 static __global__ void into_x(const struct conv x, const struct stretch s, int earlier)
 {
@@ -96,7 +99,7 @@ static __global__ void into_x(const struct conv x, const struct stretch s, int e
     else ((X *)x.a.dx)[t * x.a.D + d] = dx;
 }
 
-// xt: the last Wc - 1 rows of a sequence that ends with this stretch.
+// Copies xt, the last Wc - 1 rows of a sequence that ends with this stretch.
 template <class X>
 static __global__ void last_rows(const struct conv x, const struct stretch s)
 {
@@ -107,8 +110,8 @@ static __global__ void last_rows(const struct conv x, const struct stretch s)
         ((X *)x.st.xt)[state_at(x, s, t, s.stop, d)] = tap<X, 1>(x, s, t, d);
 }
 
-// One chunk's term of dweight_j = sum_t dpre_t x_{t+j-Wc+1} and of dbias = sum_t
-// dpre_t.
+// Computes one chunk's terms of dweight_j = sum_t dpre_t x_{t+j-Wc+1} and of dbias =
+// sum_t dpre_t.
 template <class X, int STATES>
 static __global__ void into_weight(const struct conv x, const struct stretch s)
 {
@@ -138,7 +141,7 @@ static size_t aligned(size_t bytes)
     return (bytes + 255) / 256 * 256;
 }
 
-// Assigns the arrays in work; returns their bytes.
+// Assigns the arrays in the workspace and returns their bytes.
 template <class X>
 static size_t conv_layout(struct conv *x, const struct kcp_conv *c)
 {
@@ -196,8 +199,8 @@ static struct stretch stretch_of(const struct conv_call *a, int s)
              x->cn[s + 1] - x->cn[s], s, g->n };
 }
 
-// dweight and dbias: sums over chunks, stretches, then every rank's stretches; missing
-// rows are 0.
+// Computes dweight and dbias: sums over chunks, over stretches, then over the stretches
+// of all ranks. Missing rows are 0.
 static int add_up(const struct conv *x)
 {
     const struct conv_call *a = &x->a;

@@ -1,4 +1,4 @@
-// v2_tokens.cu -- causal convolution: a thread has some channels of a run of tokens.
+// v2_tokens.cu -- causal convolution: a thread owns some channels of a run of tokens.
 // Book: chapter 14, "Code: kernels".  Checked by: tests/14_conv/checks.c.
 // Next: cuda/15_scan/v1_plain.cu.
 #include "v2_tokens_workspace.cuh"
@@ -7,21 +7,21 @@
 #include "cuda/tile/pack.cuh"
 #include "cuda/tile/registers.cuh"
 
-// Bound: memory. Forward reads x and writes y, 4 bytes per token and channel; backward
-// reads x and dy and writes dx, 6 bytes, and 4 (Wc + 1) bytes of sums per run and
-// channel, written and read. A thread owns N adjacent channels of a run, forward one
-// chunk, backward two; the window of Wc rows and the weights are in registers. Two
-// batches of rows are double-buffered: one is in flight while the other is computed.
-// Few channels per thread leave registers for many blocks per SM, which keeps enough
-// bytes in flight. No barrier: threads do not share data. Backward recomputes the dpre
-// of the Wc - 1 rows after a run with the same instructions, so results do not depend
-// on how tokens are cut. A call without rows before and after its sequences has
-// separate kernels (STATES 0).
+// Bound: memory. Forward reads x and writes y, 4 bytes per token and channel. Backward
+// reads x and dy and writes dx, 6 bytes; it also writes and rereads 4 (Wc + 1) bytes of
+// sums per run and channel. A thread owns N adjacent channels of a run, which is one
+// chunk forward and two chunks backward; the window of Wc rows and the weights are in
+// registers. Two batches of rows are double-buffered: one is in flight while the other
+// is computed. Few channels per thread leave registers for many blocks per SM, which
+// keep enough bytes in flight. There is no barrier, because threads do not share data.
+// Backward recomputes dpre of the Wc - 1 rows after a run with the same instructions,
+// so results do not depend on how tokens are cut. A call without initial and final
+// states uses separate kernels (STATES 0).
 enum { THREADS = 128 };
 enum { N_FORWARD = 4, BATCH_FORWARD = 8, BLOCKS_FORWARD = 6 };
 enum { N_BACKWARD = 2, BATCH_BACKWARD = 4, BLOCKS_BACKWARD = 7, RUN_BACKWARD = 2 };
 
-// N bf16, loaded and stored together.
+// N bf16 numbers, loaded and stored together.
 template <int N>
 struct packed { uint32_t w[N / 2]; };
 
@@ -50,7 +50,7 @@ static __device__ __forceinline__ void unpack(float *y, const struct packed<N> &
         y[e] = e % 2 ? bf16x2_high(x.w[e / 2]) : bf16x2_low(x.w[e / 2]);
 }
 
-// The first `left` rows of a batch, `bytes` apart; later rows are 0.
+// Loads the first `left` rows of a batch, `bytes` apart; the other rows become 0.
 template <int N, int batch>
 static __device__ __forceinline__ void read_batch(struct packed<N> *x, const bf16 *from,
                                                   int bytes, int left)
@@ -62,7 +62,8 @@ static __device__ __forceinline__ void read_batch(struct packed<N> *x, const bf1
     }
 }
 
-// Row k of the states [N,Wc-1,D] of the sequence of stretch s, from channel d on.
+// Returns the address of row k, from channel d on, of the states [N,Wc-1,D] of stretch
+// s's sequence.
 static __device__ __forceinline__ bf16 *state_row(const struct conv &x,
                                                   const void *states, int s, int64_t k,
                                                   int d)
@@ -71,8 +72,8 @@ static __device__ __forceinline__ bf16 *state_row(const struct conv &x,
     return (bf16 *)states + row * x.a.D + d;
 }
 
-// Row t of x, from channel d on: in the shard, in the halo before the cut, or before
-// the sequence (x0, or 0).
+// Returns row t of x from channel d on. The row is in the shard, in the halo before the
+// cut, or before the sequence (a row of x0, or 0 without x0).
 template <int N, int STATES>
 static __device__ __forceinline__ struct packed<N> tap(const struct conv &x, int s,
                                                        int64_t t, int d)
@@ -87,7 +88,7 @@ static __device__ __forceinline__ struct packed<N> tap(const struct conv &x, int
     return read<N>(row + d);
 }
 
-// row[1] to row[Wc - 1]: the Wc - 1 rows before token t of stretch s.
+// Loads the Wc - 1 rows before token t of stretch s into row[1] to row[Wc - 1].
 template <int N, int Wc, int STATES>
 static __device__ __forceinline__ void rows_before(const struct conv &x, int s,
                                                    int64_t t, int d, float (*row)[N])
@@ -117,7 +118,8 @@ static __device__ __forceinline__ void read_weights(const struct conv &x, int d,
     }
 }
 
-// pre = bias + sum_j w_j x_{t+j-Wc+1} of one channel; row [Wc], the oldest first.
+// Returns pre = bias + sum_j w_j x_{t+j-Wc+1} of channel e; row [Wc] starts with the
+// oldest row.
 template <int N, int Wc>
 static __device__ __forceinline__ float pre_of(const struct weights<N, Wc> &f,
                                                const float (*row)[N], int e)
@@ -133,7 +135,8 @@ static __device__ __forceinline__ float sigmoid_approx(float x)
     return rcp_approx(1.0f + ex2_approx(-1.44269504088896341f * x));
 }
 
-// dy act'(pre). Explicit roundings, so that every kernel computes the same bits.
+// Returns dy act'(pre). The roundings are explicit, so that every kernel computes the
+// same bits.
 static __device__ __forceinline__ float through_act(float dy, float pre, int silu)
 {
     if (!silu) return dy;
@@ -151,10 +154,10 @@ static __device__ __forceinline__ void next_row(float (*row)[N])
         for (int e = 0; e < N; e++) row[j][e] = row[j + 1][e];
 }
 
-// A thread's run: `chunks` chunks of its stretch s, from chunk c on; its first channel
-// d. len 0: nothing to do. With several stretches there is a block for every chunk, of
-// which those in the middle of a run exit. Rare code calls run_of_thread again instead
-// of keeping the result in registers.
+// A thread's run: `chunks` chunks of stretch s, from chunk c on, and the thread's first
+// channel d. If z.len is 0, the thread has no work. With several stretches the grid has
+// a block for every chunk; blocks whose chunk is inside a run exit. Rarely executed
+// code calls run_of_thread again instead of keeping the result in registers.
 struct run { struct token_range z; int c, d, s; };
 
 static int runs_of(const struct conv_call *a, int chunks)
@@ -220,8 +223,8 @@ static __global__ __launch_bounds__(THREADS, BLOCKS_FORWARD) void forward_tokens
     }
 }
 
-// xt: the last rows of the sequences that end on this rank, a block per row and group
-// of channels.
+// Copies xt, the last rows of the sequences that end on this rank: one block per row
+// and group of channels.
 static __global__ __launch_bounds__(THREADS) void last_rows(const struct conv x)
 {
     enum { N = N_FORWARD };
@@ -234,7 +237,8 @@ static __global__ __launch_bounds__(THREADS) void last_rows(const struct conv x)
     *(uint2 *)state_row(x, x.st.xt, s, k, d) = make_uint2(y.w[0], y.w[1]);
 }
 
-// dpre of the first rows of runs of contiguous tokens, which earlier ranks need.
+// Computes dpre of the first rows of each run of contiguous tokens, which earlier ranks
+// need.
 template <int Wc, int STATES>
 static __global__ __launch_bounds__(THREADS) void edge_rows(const struct conv x)
 {
@@ -257,8 +261,8 @@ static __global__ __launch_bounds__(THREADS) void edge_rows(const struct conv x)
             through_act(dy[e], pre_of(f, row, e), x.a.act == KCP_ACT_SILU);
 }
 
-// dpre of the run's step k, whose token is past this rank's rows: another rank's, or 0
-// past the sequence's end.
+// Loads dpre of the run's step k, whose token is past this rank's rows: received from
+// another rank, or 0 past the sequence's end.
 template <int N>
 static __device__ __forceinline__ void late_dpre(const struct conv &x, int k,
                                                  float *dpre)
@@ -274,7 +278,8 @@ static __device__ __forceinline__ void late_dpre(const struct conv &x, int k,
     }
 }
 
-// Adds to dx of step k the row of dxt, for the last rows of a sequence.
+// Loads a row of dxt into dx if the token that step k completes is one of the last Wc -
+// 1 of its sequence.
 template <int N>
 static __device__ __forceinline__ void add_dxt(const struct conv &x, int k, float *dx)
 {
@@ -292,7 +297,7 @@ static __device__ __forceinline__ void store_dx0(const struct conv &x, int k,
     write<N>(state_row(x, x.st.dx0, r.s, k, r.d), dx);
 }
 
-// dx of a token from its dpre and that of the next Wc - 1 tokens, on top of dx.
+// Adds to dx of a token the terms of its own dpre and of the next Wc - 1 tokens.
 template <int N, int Wc>
 static __device__ __forceinline__ void dx_of(const struct weights<N, Wc> &f,
                                              const float (*dpre)[N], float *dx)
@@ -304,7 +309,8 @@ static __device__ __forceinline__ void dx_of(const struct weights<N, Wc> &f,
             dx[e] = fmaf(f.w[e][Wc - 1 - j], dpre[j][e], dx[e]);
 }
 
-// The run's sums for dweight [D,Wc] and dbias [D], in the place of its first chunk.
+// Stores the run's sums for dweight [D,Wc] and dbias [D] at the index of its first
+// chunk.
 template <int N, int Wc>
 static __device__ __forceinline__ void store_sums(const struct conv &x,
                                                   const float (*dw)[Wc],
@@ -321,9 +327,10 @@ static __device__ __forceinline__ void store_sums(const struct conv &x,
     *(float2 *)(sums + (int64_t)x.a.D * Wc + r.d) = make_float2(db[0], db[1]);
 }
 
-// dx of a run, and its sums for dweight and dbias. Step k has the dpre of token
-// r.z.t + k and then completes dx of the token Wc - 1 before it. At the start of a
-// sequence those first tokens are before it, and their dx are rows of dx0.
+// Computes dx of a run, and the run's sums for dweight and dbias. Step k computes dpre
+// of token r.z.t + k, which completes dx of token r.z.t + k - (Wc - 1). At the start of
+// a sequence, the first of these tokens precede the sequence, and their dx are rows of
+// dx0.
 template <int Wc, int STATES>
 static __global__ __launch_bounds__(THREADS, BLOCKS_BACKWARD) void backward_tokens(
     const struct conv x)
@@ -400,8 +407,8 @@ static __global__ __launch_bounds__(THREADS, BLOCKS_BACKWARD) void backward_toke
     if (x.a.dweight || x.a.dbias) store_sums<N, Wc>(x, dw, db);
 }
 
-// Sums of stretches [rows,n] from those of their runs, in order; 0 where a rank has
-// fewer stretches than another.
+// Computes the sums of stretches [rows,n] by adding the sums of their runs in order.
+// Rows past this rank's last stretch become 0.
 static __global__ void add_runs(const struct conv x)
 {
     const int64_t e = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;

@@ -1,4 +1,4 @@
-// v2_tokens_workspace.cuh -- v2_tokens: the arrays of a call, and its index tables.
+// v2_tokens_workspace.cuh -- the arrays of a v2_tokens call and its index tables.
 // Book: chapter 14, "Code: kernels".  Checked by: tests/14_conv/checks.c.
 // Next: v2_tokens.cu.
 #include "cuda/host/halo.cuh"
@@ -6,16 +6,16 @@
 
 enum { WC_MAX = 4 };
 
-// Per stretch, in local tokens: start and stop of its sequence, clamped to WC_MAX
-// beyond the run of contiguous tokens that contains the stretch; then that run and its
-// halos (struct surround).
+// Table `bounds`, per stretch, in local tokens: start and stop of the sequence, clamped
+// to at most WC_MAX tokens outside the run of contiguous tokens that contains the
+// stretch; then that run and its halos (struct surround).
 enum { START, STOP, LOW, HIGH, LOW_AT, HIGH_AT, BOUNDS };
 struct conv {
     struct conv_call a;
     struct conv_states st;
     const bf16 *before;                  // [nb,D]: rows of x before the cuts
     float *edge, *after;                 // [edge,D], [na,D]: dpre sent, dpre received
-    float *chunk, *mine, *all, *sum;     // sums per run [NC,n], stretch, rank; total
+    float *chunk, *mine, *all, *sum;     // sums: runs [NC,n], stretches, ranks; total
     int *bounds, *edge_token;            // [NS,BOUNDS]; [edge]
     int *sequence;                       // [NS]: the sequence of a stretch
     int64_t nb, na, rows, n;
@@ -56,7 +56,7 @@ static void write_sequences(const struct conv *x)
     put_rest(&to);
 }
 
-// The halo of dpre: the first rows of segments, which earlier segments need.
+// Returns the halo of dpre: the first rows of segments, which earlier segments need.
 static struct kcp_halo edge_halo(const struct conv *x)
 {
     struct kcp_halo h = halo_of(&x->a, x->a.Wc, 1, sizeof(float));
@@ -70,7 +70,7 @@ static int64_t edge_count(const struct conv *x)
     return kcp_halo_edge(&h, x->a.r, x->a.NS);
 }
 
-// The local tokens of those rows.
+// Writes the local tokens of the rows of edge_halo.
 static void write_edges(const struct conv *x)
 {
     const struct conv_call *a = &x->a;
@@ -85,7 +85,7 @@ static void write_edges(const struct conv *x)
     put_rest(&to);
 }
 
-// Assigns the arrays in work; returns their bytes.
+// Assigns the arrays in the workspace and returns their bytes.
 static size_t place(struct conv *x, const struct kcp_conv *c)
 {
     const struct conv_call *a = &x->a;

@@ -6,11 +6,12 @@
 
 #include "token.cuh"
 
-// With F = dS + q dO^T, e = v - S_d^T k, z = F^T k (by columns, first half):
+// Computes the gradients of one token per block. First half, one thread per column: F =
+// dS + q dO^T, e = v - S_d^T k, z = F^T k. Second half, one warp per row, lanes over v:
 //   dq = S' dO      dk = beta (F e - S_d z)      dalpha = sum_v (F - beta k z^T) S
-// (by rows, second half: a warp per row, lanes over v). Bound: memory, two states read
-// twice per token. dq and dk of a value head go to dq_part, dk_part [C,HV,K]. Barriers:
-// vectors before columns, columns before rows, rows before dspike.
+// Bound: memory, two states read twice per token. dq and dk of a value head are stored
+// in dq_part, dk_part [C,HV,K]. Three barriers: between loading the vectors and the
+// columns, between columns and rows, between rows and dspike.
 template <class X>
 static __global__ void gradients(const struct tile x, float *dq_part, float *dk_part)
 {
@@ -88,7 +89,7 @@ static __global__ void add_group(const struct tile x, const float *dq_part,
     }
 }
 
-// A chunk's term of dW_alpha [HV,K,D], followed by its term of dw_beta [HV,D].
+// Computes a chunk's term of dW_alpha [HV,K,D], followed by its term of dw_beta [HV,D].
 template <class X>
 static __global__ void into_weights(const struct kcp_scan a, float *part)
 {
@@ -108,7 +109,8 @@ static __global__ void into_weights(const struct kcp_scan a, float *part)
     part[c * all + j] = sum;
 }
 
-// A map [start | I]; or, for a tree, [start | 0] with a decay [HV,K] of 1.
+// Initialises a map to [start | I] or, for a tree, to [start | 0] with a decay [HV,K]
+// of 1.
 static __global__ void begin_map(int K, int V, const float *start, float *decay,
                                  float *map)
 {
@@ -123,7 +125,8 @@ static __global__ void begin_map(int K, int V, const float *start, float *decay,
     for (int i = threadIdx.x; i < K && decay; i += blockDim.x) decay[n * K + i] = 1.0f;
 }
 
-// In the exchange's format: M with its diagonal, and not transposed. A block per head.
+// Converts a map to the exchange's format: M includes its diagonal; transposes M if
+// `transpose` is set. One block per head.
 static __global__ void end_map(int K, int V, const float *decay, int transpose,
                                float *maps)
 {

@@ -12,7 +12,7 @@
 #include "sequential.cuh"
 
 // Nothing is allocated, and the host waits only for comm. Forward stores nothing per
-// token; backward stores dO per token and one state per tile.
+// token. Backward stores dO per token and one state per tile.
 struct scan {
     struct kcp_scan a;
     struct scan_kernel by;
@@ -26,8 +26,8 @@ struct scan {
     float *dq_part, *dk_part, *part, *mine, *all, *sum;
 };
 
-// Is stretch s processed by the parallel scan? auto: if its tiles are long enough to
-// pay for the levels.
+// Returns whether the parallel scan processes stretch s. With KCP_AUTO this is so if
+// the cost model predicts less time than for the sequential form.
 static int scanned(const struct scan *x, int s)
 {
     const struct kcp_scan *a = &x->a;

@@ -7,9 +7,10 @@
 #include "cuda/host/segment_sum.cuh"
 #include "token.cuh"
 
-// rows [padded,row]: per segment HV V numbers, then 1 if a search may stop there; all
-// [R,padded,row]: the rows of all ranks; the plan's segment j in token order is at
-// place [j]. facts [NS,FACTS]: begin, end, flags, sequence, the segment's j.
+// Field rows [padded,row]: per segment HV V numbers, then 1 if a search may stop at
+// this segment. Field all [R,padded,row]: the rows of all ranks; the row of the plan's
+// segment j, in token order, has index place [j]. Field facts [NS,FACTS]: begin, end,
+// flags, sequence, and j of each local segment.
 enum { FIRST = 1, LAST = 2, FACTS = 5 };
 struct repeats {
     struct kcp_scan a;
@@ -30,8 +31,8 @@ static __device__ __forceinline__ float boundary_row(const void *rows, int n,
     return rows ? ((const float *)rows)[(int64_t)n * x.row + c] : 0.0f;
 }
 
-// A segment's row for later segments: the last output that it knows. A block per
-// segment; every thread finds the same token.
+// Computes the row that a segment sends to later segments: the segment's last known
+// output. One block per segment; every thread finds the same token.
 template <class X>
 static __global__ void last_of(const struct repeats x)
 {
@@ -48,8 +49,9 @@ static __global__ void last_of(const struct repeats x)
     if (threadIdx.x == 0) mine[x.row] = t >= f[0] || f[2] & FIRST;
 }
 
-// o_t of a dropped token, and ot: a block per token and part of its row. Emitted rows
-// are read, dropped rows written, so blocks are independent.
+// Writes o_t of dropped tokens, and ot: one block per token and part of its row. Rows
+// of emitted tokens are only read and rows of dropped tokens only written, so blocks
+// are independent.
 template <class X>
 static __global__ void repeat_rows(const struct repeats x, int s)
 {
@@ -70,8 +72,8 @@ static __global__ void repeat_rows(const struct repeats x, int s)
     if (ends) ((float *)x.a.ot)[(int64_t)f[3] * x.row + c] = o;
 }
 
-// The gradient that tokens t0 to t1-1, all dropped, add to `after`, that of the tokens
-// after them.
+// Returns `after`, the gradient of the tokens from t1 on, plus the gradients of tokens
+// t0 to t1-1, which are all dropped.
 template <class X>
 static __device__ __forceinline__ float debt_of(const struct repeats &x, int t0, int t1,
                                                 float after, int c)
@@ -95,8 +97,9 @@ static __global__ void debts_of_segment(const struct repeats x)
     if (threadIdx.x == 0) mine[x.row] = !all || last;
 }
 
-// dO [t] = do_ [t] + the gradients of the dropped tokens after it, 0 for a dropped
-// token; block -1 of the grid is the sequence's start, whose sum is do0.
+// Computes dO [t] = do_ [t] + the gradients of the dropped tokens directly after t, or
+// 0 if t itself is dropped. The first block of the grid (t = begin - 1) computes do0,
+// the sum for the sequence's start.
 template <class X>
 static __global__ void spread_debts(const struct repeats x, int s)
 {
@@ -121,7 +124,8 @@ static __global__ void spread_debts(const struct repeats x, int s)
         (float)((const X *)x.a.do_)[(int64_t)t * x.row + c] + debt;
 }
 
-// Gathers the rows of all ranks; not needed without a mask or a cut inside a sequence.
+// Gathers the rows of all ranks. Not needed without a mask or without a cut inside a
+// sequence.
 static int gather_rows(const struct repeats *x, int64_t padded, struct kcp_comm *comm)
 {
     const struct kcp_scan *a = &x->a;

@@ -8,14 +8,15 @@
 #include "token.cuh"
 #include "cuda/tile/warp.cuh"
 
-// Bound: latency. A token needs the state of the previous one, and within a token a sum
-// over rows precedes the update. A state or map [HV,K,ld] stays in registers, its
-// columns divided among warps: a warp has 8 columns, and eight lanes share two of
-// these, each with every eighth group of four rows. A sum over rows is then three
-// shuffles and no barrier; the sums for o, S'^T q = S_d^T q + beta (k q) e, share the
-// same three rounds. The warps of a block share tokens: GROUP of them are staged in
-// shared memory, and the next group is loaded into registers meanwhile. The barrier
-// separates reads from writes; with two buffers there is one per group.
+// Bound: latency. A token needs the state of the previous token, and within a token a
+// sum over rows precedes the update. A state or map [HV,K,ld] stays in registers, its
+// columns divided among warps. A warp has 8 columns; eight lanes share two columns,
+// each with every eighth group of four rows. A sum over rows is then three shuffles
+// without a barrier. The sums for o, S'^T q = S_d^T q + beta (k q) e, use the same
+// three rounds of shuffles. All warps of a block process the same tokens: GROUP tokens
+// are staged in shared memory while the next group is loaded into registers. A barrier
+// separates reads from writes; because there are two buffers, one barrier per group
+// suffices.
 enum {
     COLUMNS = 2,
     LANES = 8,
@@ -32,8 +33,9 @@ struct group_storage { // GROUP tokens with rows * 32 keys each
     int lives[GROUP];
 };
 
-// A thread's raw part of the next group: values are not converted here, because using a
-// loaded value waits for it. v is forward's value, dO backward's.
+// A thread's unconverted part of the next group. Values are converted later, because
+// the first use of a loaded value waits for the load. v is read in forward, dO in
+// backward.
 enum { HOLDS = 1024 / SCAN_THREADS, VALUES = 32 * ACROSS / SCAN_THREADS };
 template <class X>
 struct next_group {
@@ -99,8 +101,8 @@ static __device__ __forceinline__ void store_group(const struct next_group<X> &y
     }
 }
 
-// Sums over eight lanes: all shuffles of a round are issued before the first is waited
-// for.
+// Sums over eight lanes. All shuffles of a round are issued before the first result is
+// used.
 template <int many>
 static __device__ __forceinline__ void lane_sums(float (&y)[many])
 {
@@ -114,7 +116,7 @@ static __device__ __forceinline__ void lane_sums(float (&y)[many])
     }
 }
 
-// A thread's rows of a token's vector, in groups of four.
+// Loads a thread's rows of a token's vector, in groups of four.
 template <int rows>
 static __device__ __forceinline__ void rows_of(const float *from, float (&y)[rows][4])
 {
@@ -128,8 +130,8 @@ static __device__ __forceinline__ void rows_of(const float *from, float (&y)[row
     }
 }
 
-// One token: S <- S_d + beta k (v - S_d^T k)^T and o = S'^T q; back: dS <- A^T (dS + q
-// dO^T). sum is S^T k, then S^T q, then k q.
+// Processes one token: S <- S_d + beta k (v - S_d^T k)^T and o = S'^T q; if `back`, dS
+// <- A^T (dS + q dO^T). The array sum holds S^T k, then S^T q, then k q.
 template <int rows, int back, int emits>
 static __device__ __forceinline__ void scan_token(const struct group_storage<rows> &s,
                                                   int g, float (&S)[rows][4][COLUMNS],
@@ -170,8 +172,7 @@ static __device__ __forceinline__ void scan_token(const struct group_storage<row
     }
 }
 
-// Moves a thread's part of [K,W], row stride ld, to or from memory: two columns from v
-// on.
+// Loads or stores a thread's part of [K,W], row stride ld: two columns from v on.
 template <int rows, int put>
 static __device__ __forceinline__ void move_state(float (&S)[rows][4][COLUMNS], int K,
                                                   int W, int ld, int v, float *at)
@@ -193,7 +194,7 @@ static __device__ __forceinline__ void move_state(float (&S)[rows][4][COLUMNS], 
         }
 }
 
-// keep [C,HV,K,V]: the state before each token.
+// Processes a tile. keep [C,HV,K,V] receives the state before each token.
 template <class X, int rows, int back, int emits>
 static __global__ void __launch_bounds__(SCAN_THREADS, 3)
     sequential_scan(const struct tile x, int W, int ld, float *state, float *keep)

@@ -7,9 +7,9 @@
 
 #include "tree.cuh"
 
-// A tile of n tokens from t0 on, and its arrays: gates [C,HV,K], [C,HV], maps
+// A tile of n tokens from t0 on, and its arrays: gates [C,HV,K] and [C,HV], maps
 // [C,HV,K,V+K] and their decays [C,HV,K], states [C,HV,K,V] before and after its
-// tokens. fade is 1 - alpha, accurate even if alpha is close to 1. A masked token has
+// tokens. `fade` is 1 - alpha, accurate even if alpha is close to 1. A masked token has
 // alpha = 1 and fade = beta = 0. dO [T,HV,V] is do_ plus the gradients of repeated
 // outputs.
 struct tile {
@@ -25,7 +25,7 @@ static __device__ __forceinline__ int dropped(const struct kcp_scan &a, int64_t 
     return a.drop ? ((const int *)a.drop)[t] : 0;
 }
 
-// Token of leaf e; in reverse order the last token is first.
+// Returns the token of leaf e; in reverse order leaf 0 is the last token.
 static __device__ __forceinline__ int token_of(const struct tile &x, int e, int back)
 {
     return back ? x.n - 1 - e : e;
@@ -36,7 +36,8 @@ static __device__ __forceinline__ float sigma(float y)
     return 1.0f / (1.0f + expf(-y));
 }
 
-// alpha and beta of a tile: a block per token and head, a thread per channel.
+// Computes alpha and beta of a tile: one block per token and head, one thread per
+// channel.
 template <class X>
 static __global__ void gates(const struct tile x)
 {
@@ -60,14 +61,14 @@ static __global__ void gates(const struct tile x)
     x.beta_slope[at] = acts ? sigma(y) * sigma(-y) : 0.0f;
 }
 
-// The sum over a warp of one number per thread, returned to every lane.
+// Returns, in every lane, the sum of y over a warp.
 static __device__ __forceinline__ float warp_sum(float y)
 {
     for (int m = 16; m; m /= 2) y += __shfl_xor_sync(0xffffffffu, y, m);
     return y;
 }
 
-// Loads rows of a token into shared memory; the caller's barrier follows.
+// Loads rows of a token into shared memory. The caller must synchronize afterwards.
 template <class X>
 static __device__ __forceinline__ void load_token(const struct tile &x, int at, int n,
                                                   float *k, float *q, float *alpha)
@@ -81,10 +82,11 @@ static __device__ __forceinline__ void load_token(const struct tile &x, int at, 
     }
 }
 
-// Pass 1.  A = diag(alpha) - beta k (alpha k)^T: leaf e <- [beta k v^T | A -
-// diag(alpha)], in reverse [A^T q dO^T | A^T - diag(alpha)], and its decay alpha.
-// Bound: memory, 4 K (K+V) bytes written per leaf. A block per leaf and head, a thread
-// per column; the barrier separates the vectors from their products.
+// Pass 1 computes the leaves. With A = diag(alpha) - beta k (alpha k)^T, leaf e <-
+// [beta k v^T | A - diag(alpha)], in reverse [A^T q dO^T | A^T - diag(alpha)], and its
+// decay is alpha. Bound: memory, 4 K (K+V) bytes written per leaf. One block per leaf
+// and head, one thread per column; the barrier separates the load of the vectors from
+// their products.
 template <class X>
 static __global__ void updates(const struct tile x, int back)
 {
@@ -115,8 +117,9 @@ static __global__ void updates(const struct tile x, int back)
     }
 }
 
-// Pass 3.  o = S'^T q from the state before the token; the last token's S' goes to S. A
-// thread per column: o does not need S' = S_d + beta k e^T itself, only k q.
+// Pass 3 computes o = S'^T q from the state before the token; S' of the last token is
+// stored in S_last. One thread per column: o does not need S' = S_d + beta k e^T
+// itself, only k q.
 template <class X>
 static __global__ void emit(const struct tile x, float *S_last)
 {

@@ -7,11 +7,12 @@
 #include "cuda/tile/device.cuh"
 
 // One level of the tree, for each of its blocks and heads. A map is [h | X] and D, with
-// M = diag(D) + X: D is the decay, X the correction. Composing 2 after 1,
+// M = diag(D) + X: D is the decay, X the correction. Composing map 2 after map 1,
 //   D = D_2 D_1     h = h_2 + D_2 h_1 + X_2 h_1     X = X_2 D_1 + D_2 X_1 + X_2 X_1
-// and applying, h + D z + X z, are one rule: out = L E + D R + X_L R, with E = D_1 on
-// the columns of X, else 1. If memory is long, X is small, and so is the rounding of
-// the product; if it is short, D is small, and nothing cancels.
+// and applying a map to a state z, h + D z + X z, follow one rule: out = L E + D R +
+// X_L R, with E = D_1 on the columns of X and E = 1 elsewhere. With long memory X is
+// small, and so is the rounding of X_L R; with short memory D is small. In neither case
+// do large terms cancel.
 //   UP    right <- right o left, in place: rows of L are read before they are written
 //   DOWN  z [i + d] = left's map of z [i]
 //   ROOT  to = the root's map of from, V columns, ld apart
@@ -24,15 +25,15 @@ struct product {
     const float *from, *from_decay;
 };
 
-// D [K] belongs to L and becomes D E if there is an E [K], which belongs to R; a state
-// R has none.
+// Operands of the rule. D [K] belongs to L. If R is a map, E [K] is its decay and D
+// becomes D E; if R is a state, E is NULL.
 struct factors {
     const float *L, *R, *E;
     float *D, *out;
     int ldR, ldO, columns;
 };
 
-// E of column c.
+// Returns E of column c.
 static __device__ __forceinline__ float scale_of(const struct factors &f, int V, int c)
 {
     return f.E && c >= V ? f.E[c - V] : 1.0f;
@@ -59,7 +60,8 @@ static __device__ __forceinline__ struct factors factors_of(const struct product
     }
 }
 
-// Whole warps, one thread per number, at most `most`.
+// Returns a block size of whole warps: one thread per number, but at most `most`
+// threads.
 static inline int threads_for(int numbers, int most)
 {
     const int threads = (numbers + 31) / 32 * 32;

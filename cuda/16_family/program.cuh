@@ -6,7 +6,7 @@
 
 #include "workspace.cuh"
 
-// Copies the grid to the device, in rows of the form.
+// Copies the grid (cu, cn, sc) to the device, counted in rows of the form.
 static void store_grid(struct program *x)
 {
     const struct kcp_family *a = &x->f.a;
@@ -28,7 +28,8 @@ static void store_grid(struct program *x)
     put_rest(&of);
 }
 
-// Chapters 05, 07 and 04; with h_kept backward needs no exchange here.
+// Runs chapters 05, 07 and 04. Backward with h_kept loads the first states instead of
+// running 05 and 07.
 static int family_forward(struct program *x)
 {
     const struct kcp_family *a = &x->f.a;
@@ -70,7 +71,7 @@ static int family_forward(struct program *x)
     return x->by.t.chunk(&c);
 }
 
-// One part of chapter 09.
+// Runs one part of chapter 09.
 static int family_reverse(struct program *x, int part)
 {
     FORM(kcp_chunk_backward, c);
@@ -91,7 +92,7 @@ static int family_reverse(struct program *x, int part)
     return x->by.t.chunk_backward(&c);
 }
 
-// Chapters 11 and 07, between the two parts of 09.
+// Runs chapters 11 and 07, between the two parts of chapter 09.
 static int family_carry_back(struct program *x)
 {
     const struct kcp_family *a = &x->f.a;
@@ -114,8 +115,8 @@ static int family_carry_back(struct program *x)
     return status ? status : exchange(&x->e);
 }
 
-// Copies the rows with which queries read, between the form's [mT,..] and the caller's
-// [T,..].
+// Copies the rows that queries read with, between the form's array [mT,..] and the
+// caller's [T,..].
 template <class X>
 static void query_rows(const struct program *x, void *of_form, void *of_caller, int out)
 {

@@ -6,8 +6,8 @@
 
 #include "v1_form.cuh"
 
-// z = (I + L)^-T dU, from the last row to the first: a thread per value column; then dv
-// and domega.
+// Solves z = (I + L)^-T dU from the last row to the first, one thread per value column;
+// then computes dv and domega.
 template <class X>
 static __global__ void family_solve_back(const struct family x)
 {
@@ -33,8 +33,9 @@ static __global__ void family_solve_back(const struct family x)
     }
 }
 
-// The gradients of the scores in the systems, z_i x_j and z_i v_j, as gradients of
-// "what is read"; negated for GDN-2, whose system subtracts. A thread per pair.
+// Computes the gradients of the scores in the systems, z_i x_j and z_i v_j. Their sign
+// is that of DPLR, whose system adds; for GDN-2, whose system subtracts, dL is negated.
+// One thread per pair.
 template <class X>
 static __global__ void family_pairs_back(const struct family x)
 {
@@ -53,10 +54,10 @@ static __global__ void family_pairs_back(const struct family x)
     }
 }
 
-// A channel's gradients in one chunk; q and k accumulate over a group's value heads.
+// One channel's gradients in one chunk. q and k accumulate over a group's value heads.
 struct channel { float q[CMAX], k[CMAX], b[CMAX], look[CMAX], G[CMAX]; };
 
-// Through the states before and after the chunk.
+// Adds the gradients through the states before and after the chunk.
 template <class X>
 static __device__ void states_back(const struct family &x, struct token_range s, int c,
                                    int n, int d, struct channel &y)
@@ -101,7 +102,8 @@ static __device__ void states_back(const struct family &x, struct token_range s,
     y.G[last] += exp2f(G_last) * decay;
 }
 
-// Pair by pair; terms of dG that cancel exactly are omitted.
+// Adds the gradients through the scores, pair by pair. Terms of dG that cancel exactly
+// are omitted.
 template <class X>
 static __device__ void scores_back(const struct family &x, struct token_range s, int n,
                                    int d, struct channel &y)
@@ -140,8 +142,8 @@ static __device__ void scores_back(const struct family &x, struct token_range s,
     }
 }
 
-// A thread per channel of a query/key head, for its value heads in order, so no sum
-// crosses threads. Bound: latency; C^2 pairs, one after another, in each thread.
+// One thread per channel of a query/key head, which processes the value heads in order,
+// so no sum crosses threads. Bound: latency of C^2 sequential pairs in each thread.
 template <class X>
 static __global__ void family_channels_back(const struct family x)
 {

@@ -6,7 +6,7 @@
 
 #include "workspace.cuh"
 
-// G of token t, channel d; equal in all rows of the token.
+// Returns G of token t, channel d; all rows of a token have the same G.
 static __device__ __forceinline__ float G_of(const struct family &x, int64_t t, int n,
                                              int d)
 {
@@ -34,7 +34,7 @@ static __device__ __forceinline__ float gate_b(const struct family &x, int64_t t
     return (float)in<X>(x.a.b, t, x.a.HV, n, x.a.K)[d];
 }
 
-// The vector with which a token reads: a, or b k.
+// Returns the vector with which a token reads the state: a, or b k.
 template <class X>
 static __device__ __forceinline__ float look(const struct family &x, int64_t t, int n,
                                              int d)
@@ -43,7 +43,7 @@ static __device__ __forceinline__ float look(const struct family &x, int64_t t, 
     return gate_b<X>(x, t, n, d) * key<X>(x, t, n, d);
 }
 
-// The key along which row r of a token writes: b and k, or k.
+// Returns the key along which row r of a token writes: b and k, or k.
 template <class X>
 static __device__ __forceinline__ float along(const struct family &x, int64_t t, int n,
                                               int r, int d)
@@ -51,8 +51,8 @@ static __device__ __forceinline__ float along(const struct family &x, int64_t t,
     return r < x.m - 1 ? gate_b<X>(x, t, n, d) : key<X>(x, t, n, d);
 }
 
-// G in base 2, summed within the chunk: a thread per channel. A gate below -750 counts
-// as -750.
+// Computes G in base 2, summed within the chunk, one thread per channel. A gate below
+// -750 is replaced by -750.
 static __global__ void family_gate(const struct family x)
 {
     const struct token_range s = tokens(x, blockIdx.x);
@@ -65,9 +65,9 @@ static __global__ void family_gate(const struct family x)
     }
 }
 
-// Bound: C^2 K / 2 exponentials per score. A thread per pair i, j: the columns of Aqk,
-// and the matrices of the systems, with no exponent above 0. For a read before the
-// decay (DPLR) the decay is G of the previous token.
+// Computes the columns of Aqk and the matrices of the systems, one thread per pair i,
+// j, with no exponent above 0. Bound: C^2 K / 2 exponentials per score. If the read
+// precedes the decay (DPLR), the decay uses G of the previous token.
 template <class X>
 static __global__ void family_scores(const struct family x)
 {
@@ -96,7 +96,7 @@ static __global__ void family_scores(const struct family x)
     }
 }
 
-// Column d of w, kg and qg.
+// Computes column d of w, kg and qg.
 template <class X>
 static __device__ void key_column(const struct family &x, struct token_range s, int n,
                                   int d)
@@ -122,7 +122,7 @@ static __device__ void key_column(const struct family &x, struct token_range s, 
     }
 }
 
-// Column v of u.
+// Computes column v of u.
 template <class X>
 static __device__ void value_column(const struct family &x, struct token_range s, int n,
                                     int v)
@@ -144,8 +144,8 @@ static __device__ void value_column(const struct family &x, struct token_range s
     }
 }
 
-// A thread per column of w or of u: the systems are solved from the first row to the
-// last, and the columns are independent.
+// One thread per column of w or of u. A thread solves its system from the first row to
+// the last; columns are independent.
 template <class X>
 static __global__ void family_columns(const struct family x)
 {

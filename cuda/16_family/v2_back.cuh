@@ -8,10 +8,10 @@
 
 // Bound: about 22 C K exponentials per size of block, instead of v1's C^2 sequential
 // pairs. A warp owns 16 channels d of all [C,K] arrays and keeps dq, d(look), dk and db
-// in registers; the products run on the tensor core.
+// in registers; the tensor core computes the products.
 
-// dG = q dq + look d(look) - k dk - b db, terms of the states; the pairs add theirs
-// later.
+// Initialises dG = q dq + look d(look) - k dk - b db with the terms of the states. The
+// terms of the pairs are added later.
 template <int model, int K, int V, int C>
 static __device__ void start_dG(struct back_storage<model, K, V> &s, int d0, int last,
                                 const struct slab<C> &P, const struct slab<C> &Y,
@@ -37,7 +37,7 @@ static __device__ void start_dG(struct back_storage<model, K, V> &s, int d0, int
     }
 }
 
-// Stores the slabs, rounded, where the last step of the rows reads them.
+// Stores the slabs, rounded to bf16, in s.far, which rows_back reads.
 template <int model, int K, int V, int C>
 static __device__ void put_far(struct back_storage<model, K, V> &s, int d0,
                                const struct slab<C> &P, const struct slab<C> &Y,
@@ -61,7 +61,7 @@ static __device__ void put_tokens(struct token_range z, int heads, int n, void *
     }
 }
 
-// dv, and GDN-2's domega = z v, before the memory around z is reused.
+// Stores dv, and GDN-2's domega = z v, before the memory of z is reused.
 template <int model, int K, int V>
 static __device__ void put_values(const struct family &x, struct token_range z, int n,
                                   const struct back_storage<model, K, V> &s)
@@ -78,7 +78,8 @@ static __device__ void put_values(const struct family &x, struct token_range z, 
     }
 }
 
-// dg: the sum of dG over rows t to last; dE of a row belongs to the previous token.
+// Computes dg, the sum of dG over rows t to last. dE of row t is added after dg of row
+// t, because it belongs to the previous token.
 template <int model, int K, int V>
 static __device__ void put_gate(const struct family &x, struct token_range z, int n,
                                 const struct back_storage<model, K, V> &s)

@@ -6,15 +6,18 @@
 
 #include "v2_back_pairs.cuh"
 
-// On the diagonal, four sizes of blocks would be four tiles each, mostly masked. Pair
-// by pair takes 15 instructions and one exponential per pair and channel, in registers.
+// Pairs within 16 rows are computed one by one, because blocks would need four tiles
+// for each of four sizes, mostly masked. A pair takes 15 instructions and one
+// exponential per channel, in registers.
 
-// A channel's columns j of 16 rows: their keys, gates, and gradients so far.
+// One channel of columns j of 16 rows: keys, gates, and the gradients accumulated so
+// far.
 struct columns {
     float k[16], b[16], G[16], dk[16], db[16];
 };
 
-// qk, qb, ab, ak as floats; GDN-2 reads what k wrote, so it has only qk and ak.
+// Returns qk, qb, ab, ak as floats. GDN-2 writes only along k, so only two scores
+// exist: qk, and `ab` in the place of ak.
 static __device__ __forceinline__ float4 scores_of(const struct near<2> &A)
 {
     return make_float4((float)A.qk, (float)A.qb, (float)A.ab, (float)A.ak);
@@ -25,8 +28,8 @@ static __device__ __forceinline__ float4 scores_of(const struct near<1> &A)
     return make_float4((float)A.qk, 0.0f, 0.0f, (float)A.ab);
 }
 
-// Row e of 16: q and `look`, the vector that reads with the decay of G_e, against all
-// columns before it; their gradients are x and y.
+// Processes row e of 16: q and `look`, the vector that reads with the decay of G_e,
+// against all columns before e. Adds the gradient of q to x and that of `look` to y.
 template <int model, class Near>
 static __device__ __forceinline__ void row_of_pairs(const Near *near, int e, float q,
                                                     float look, struct columns &c,
@@ -50,8 +53,8 @@ static __device__ __forceinline__ void row_of_pairs(const Near *near, int e, flo
     //< kernel-near
 }
 
-// Stores one number of dq and dk: the group's total if n is its last head; earlier
-// heads store their sum in x.z [2,T,H,K].
+// Stores one number of dq and dk. The last head of the group stores the group's total;
+// earlier heads store the sum so far in x.z [2,T,H,K].
 static __device__ __forceinline__ void store_shared(const struct family &x, int64_t t,
                                                     int n, int d, float dq, float dk)
 {
@@ -70,10 +73,10 @@ static __device__ __forceinline__ void store_shared(const struct family &x, int6
     }
 }
 
-// Rows i of channel d, 16 B <= i < 16 B + 16: pairs among them, the special pairs (i, i
-// - early), and the far terms; in descending order, so that dk and db of a row are
-// complete when it is processed. The vector that reads with G_e is that of row e + 1 if
-// the read precedes the decay.
+// Processes rows i of channel d, 16 B <= i < 16 B + 16: the pairs among them, the
+// special pairs (i, i - early), and the far terms. Rows are processed in descending
+// order, so that dk and db of a row are complete when the row is processed. If the read
+// precedes the decay, the vector that reads with G_e belongs to row e + 1.
 template <int model, int K, int V>
 static __device__ void rows_back(const struct family &x, struct token_range z, int n,
                                  struct back_storage<model, K, V> &s, int B, int d)

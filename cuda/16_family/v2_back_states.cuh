@@ -6,7 +6,8 @@
 
 #include "v2_back_storage.cuh"
 
-// y [C,16] += A^T x, A [C,C] lower triangular in shared memory, x as operand B.
+// Computes y [C,16] += A^T x, A [C,C] lower triangular in shared memory, x as operand
+// B.
 template <int C>
 static __device__ __forceinline__ void upper_times(float (*y)[2][4], const bf16 *A,
                                                    const uint32_t (*x)[4])
@@ -24,7 +25,7 @@ static __device__ __forceinline__ void upper_times(float (*y)[2][4], const bf16 
         }
 }
 
-// Stores 16 columns of a result [C,16] in shared memory; add: adds to its content.
+// Stores 16 columns of a result [C,16] in shared memory, or adds them if `add` is set.
 template <int C>
 static __device__ __forceinline__ void put_columns(bf16 *to, int ld,
                                                    const float (*y)[2][4], int add)
@@ -40,7 +41,7 @@ static __device__ __forceinline__ void put_columns(bf16 *to, int ld,
     }
 }
 
-// z = A^T dU in place of dU, and dv = dV + Aak^T z: 16 value columns per warp.
+// Computes z = A^T dU in place of dU, and dv = dV + Aak^T z, 16 value columns per warp.
 template <int model, int K, int V>
 static __device__ void solve_back(struct back_storage<model, K, V> &s)
 {
@@ -63,7 +64,7 @@ static __device__ void solve_back(struct back_storage<model, K, V> &s)
     }
 }
 
-// d [C,16] = X Y^T, X [C,V], Y 16 rows of [K,V].
+// Computes d [C,16] = X Y^T, X [C,V], Y 16 rows of [K,V].
 template <int C, int V>
 static __device__ __forceinline__ void rows_by_rows(struct slab<C> &d, const bf16 *X,
                                                     const bf16 *Y)
@@ -82,7 +83,8 @@ static __device__ __forceinline__ void rows_by_rows(struct slab<C> &d, const bf1
     }
 }
 
-// P = dq, Y = d(look), W, U = dk, db through the states before and after the chunk.
+// Computes the gradients through the states before and after the chunk: P = dq, Y =
+// d(look), W = dk, U = db.
 template <int model, int K, int V, int C>
 static __device__ void state_gradients(struct back_storage<model, K, V> &s, float scale,
                                        int d0, struct slab<C> &P, struct slab<C> &Y,
@@ -109,9 +111,9 @@ static __device__ void state_gradients(struct back_storage<model, K, V> &s, floa
     if (lane % 2 == 0) s.h_dS[d] = x;
 }
 
-// A 16 x 16 tile of factor X Y^T, rows of values: below the diagonal stored in a
-// matrix, on it in near[I][i - early][j]. The pairs (i, i - early) are 0 there and
-// handled separately.
+// Computes a 16 x 16 tile of factor X Y^T. X and Y hold rows of values. Entries below
+// the diagonal tiles are stored in a matrix, entries of diagonal tiles in near[I][i -
+// early][j]. The pairs (i, i - early) are 0 in both and stored in `apart`.
 template <int V, int C>
 static __device__ void tile_of(const bf16 (*X)[V + PAD], const bf16 (*Y)[V + PAD],
                                int I, int J, float factor, bf16 (*to)[C + PAD],
@@ -136,7 +138,8 @@ static __device__ void tile_of(const bf16 (*X)[V + PAD], const bf16 (*Y)[V + PAD
     }
 }
 
-// DPLR's other three scores; the overload is for models that do not have them.
+// Computes one of DPLR's other three scores. The empty overload is for the other
+// models.
 template <int model, int K, int V>
 static __device__ __forceinline__ void other_of(struct back_storage<model, K, V> &s,
                                                 struct near<2> *e, int which, int I,
@@ -156,8 +159,9 @@ static __device__ __forceinline__ void other_of(struct back_storage<model, K, V>
 {
 }
 
-// DPLR: dAab = z x^T, dAak = z v^T, dAqb = scale dO x^T, dAqk = scale dO v^T. GDN-2:
-// dL = -z v_new^T; its dAqk, as GLA's, is chapter 09's.
+// Computes the gradients of the systems. DPLR: dAab = z x^T, dAak = z v^T, dAqb = scale
+// dO x^T, dAqk = scale dO v^T. GDN-2: dL = -z v_new^T. dAqk of GDN-2 and GLA is
+// computed by chapter 09.
 template <int model, int K, int V>
 static __device__ void systems(struct back_storage<model, K, V> &s, float scale)
 {

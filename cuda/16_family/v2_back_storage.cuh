@@ -6,8 +6,8 @@
 
 #include "v2_form.cuh"
 
-// Gradients of the scores within 16 rows that share the decay from G_e to column j: q k
-// and q b with q of row e, a b and a k with `look` of the row that reads with G_e.
+// Gradients of the scores within 16 rows that use the decay from G_e to column j: q k
+// and q b with q of row e; a b and a k with `look` of the row that reads with G_e.
 template <int m>
 struct near {
     bf16 qk, qb, ab, ak;
@@ -17,10 +17,11 @@ struct near<1> {
     bf16 qk, ab;
 };
 
-// h and dS are replaced by q, k, a and b; the value arrays by dG. x is the value of a
-// token's first row; z starts as its dU; dV is the second row's dU and becomes dv. dE
-// is dG of reads before the decay: its row i belongs to G of token i - 1. far: dq, dk,
-// d(look), db without pairs within the same 16 rows.
+// Shared memory of a chunk. q, k, a and b replace h and dS; dG and dE replace the value
+// arrays. x is the value of a token's first row; z initially holds dU of this row. dV
+// initially holds dU of the second row and becomes dv. dE is dG of reads before the
+// decay: row i of dE belongs to G of token i - 1. far holds dq, dk, d(look) and db
+// without the pairs within the same 16 rows.
 template <int model, int K, int V>
 struct back_storage : traits<model> {
     enum {
@@ -57,7 +58,7 @@ struct back_storage : traits<model> {
     float by_k[C], by_b[D], next_k[D + 1], next_b[D + 1], h_dS[K], sum_k[K];
 };
 
-// A warp's [C,16] result as D tiles.
+// A warp's [C,16] result as D fragments.
 template <int C>
 struct slab {
     float x[C / 16][2][4];

@@ -8,11 +8,12 @@
 #include "v2_form_pairs.cuh"
 
 // Bound: memory. DPLR at K = V = 64 reads 896 bytes per token and head and writes 1280,
-// rows of zeros included. Five exponentials per number and size of block take half of
-// that time. With 51 KiB of shared memory four blocks per SM overlap their barriers.
+// including rows of zeros. Five exponentials per number and block size take half of
+// that time. Shared memory is 51 KiB per block, so four blocks per SM overlap their
+// barriers.
 
-// q, k, b and a become qg, kg, bg and the vector that reads the state before the chunk;
-// v becomes omega v. A thread has a pair of channels until the stores.
+// Replaces q, k, b and a by qg, kg, bg and the vector that reads the state before the
+// chunk, and v by omega v. A thread keeps the same pair of channels until the stores.
 template <int model, int K, int V>
 static __device__ void gate_rows(const struct family &x, struct token_range z, int n,
                                  struct form_storage<model, K, V> &s, int first)
@@ -79,7 +80,7 @@ static __device__ void put_known(const struct family &x, struct token_range z, i
     }
 }
 
-// y [C,16] = A x, A [C,C] lower triangular in shared memory, x as operand B.
+// Computes y [C,16] = A x, A [C,C] lower triangular in shared memory, x as operand B.
 template <int C>
 static __device__ __forceinline__ void lower_times(float (*y)[2][4], const bf16 *A,
                                                    const uint32_t (*x)[4])
@@ -96,7 +97,8 @@ static __device__ __forceinline__ void lower_times(float (*y)[2][4], const bf16 
         }
 }
 
-// A result as operand B of the next product: its tiles, rounded and transposed.
+// Packs a result as operand B of the next product: tiles rounded to bf16 and
+// transposed.
 template <int C>
 static __device__ __forceinline__ void pack_transposed(uint32_t (*x)[4],
                                                        const float (*y)[2][4])
@@ -109,8 +111,8 @@ static __device__ __forceinline__ void pack_transposed(uint32_t (*x)[4],
                 pack_bf16x2(y[r][h / 2][h % 2 * 2], y[r][h / 2][h % 2 * 2 + 1]));
 }
 
-// u or w in place of the right-hand side, 16 columns per warp: u = A Aak v, w = -A ag
-// (DPLR); u = A omega v, w = A bk_g (GDN-2).
+// Computes u or w in place of the right-hand side, 16 columns per warp: u = A Aak v, w
+// = -A ag (DPLR); u = A omega v, w = A bk_g (GDN-2).
 template <int model, int K, int V>
 static __device__ void solve(struct form_storage<model, K, V> &s)
 {

@@ -7,8 +7,8 @@
 #include "workspace.cuh"
 #include "cuda/tile/triangle_inverse.cuh"
 
-// Properties of a model: rows of the form per token, tokens per chunk, whether a token
-// reads the state before it writes, and whether that read precedes the decay.
+// Properties of a model: m rows of the form per token and C tokens per chunk. `looks`:
+// a token reads the state before it writes. `early`: that read precedes the decay.
 template <int model>
 struct traits {
     enum {
@@ -23,9 +23,9 @@ struct traits {
 
 enum { GATE = 4 }; // PAD for rows of fp32
 
-// a is DPLR's a, or GDN-2's gate b, from which b k is computed where it is used. G of
-// token i is in row i + 1; row 0 is the chunk's start. Tensors that a model does not
-// have have one row.
+// a is DPLR's a, or GDN-2's gate b, from which b k is computed where needed. G of token
+// i is in row i + 1; row 0 is the chunk's start. A tensor that a model does not use has
+// one row.
 template <int model, int K, int V>
 struct form_storage : traits<model> {
     enum {
@@ -42,7 +42,7 @@ struct form_storage : traits<model> {
     bf16 Ab[S][LB], B[D][LB], Aqk[C][CHUNK + PAD];
 };
 
-// Loads g of a chunk into rows 1 and following; zeros past the chunk's end.
+// Loads g of a chunk into rows 1 and following, with zeros past the chunk's end.
 template <int C, int ld>
 static __device__ void load_gate(const struct kcp_family &a, struct token_range z,
                                  int n, float (*G)[ld])
@@ -56,7 +56,7 @@ static __device__ void load_gate(const struct kcp_family &a, struct token_range 
     }
 }
 
-// Loads q, k, v, a, b and g of a chunk; rows past its end become zero.
+// Loads q, k, v, a, b and g of a chunk. Rows past the chunk's end become 0.
 template <int model, int K, int V>
 static __device__ void load_chunk(const struct family &x, struct token_range z, int n,
                                   struct form_storage<model, K, V> &s)
@@ -78,8 +78,8 @@ static __device__ void load_chunk(const struct family &x, struct token_range z, 
     cp_async_commit();
 }
 
-// G in base 2, summed within the chunk in place, constant past its end. A gate below
-// -750 counts as -750.
+// Computes G in base 2, summed within the chunk in place, constant past the chunk's
+// end. A gate below -750 is replaced by -750.
 template <int C, int ld>
 static __device__ void sum_gate(float (*G)[ld])
 {

@@ -1,4 +1,5 @@
-// v2_scan.cuh -- DPLR's scan and reverse scan: four warps compute S, four store.
+// v2_scan.cuh -- DPLR's scan and reverse scan: four warps compute S, four store
+// results.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: v2_tiles.cu.
 #ifndef KCP_16_V2_SCAN_CUH
@@ -6,7 +7,7 @@
 
 #include "v2_scan_step.cuh"
 
-// Chunk i of a stretch of tokens first to end-1.
+// Returns the tokens of chunk i of a stretch of tokens first to end-1.
 static __device__ __forceinline__ struct token_range step_tokens(int64_t first,
                                                                  int64_t end, int i)
 {
@@ -14,8 +15,8 @@ static __device__ __forceinline__ struct token_range step_tokens(int64_t first,
     return { t, left < TOKENS ? (int)left : TOKENS };
 }
 
-// 64 columns of a head's S or dS through all chunks of a stretch; keep [NC,HV,K,V]
-// receives the state before (gradient after) each chunk.
+// Processes 64 columns of a head's S (or dS) through all chunks of a stretch. keep
+// [NC,HV,K,V] receives the state before each chunk (or the gradient after it).
 template <int K, int reverse>
 static __global__ __launch_bounds__(256, 1) void dplr_scan(const struct family x,
                                                            const float *from, float *to,
@@ -63,7 +64,7 @@ static __global__ __launch_bounds__(256, 1) void dplr_scan(const struct family x
     if (carries) store_state<K>(to + state, 1, V, S);
 }
 
-// dv_local of both rows; chapter 11 reads it if a sequence crosses a cut.
+// Computes dv_local of both rows, which chapter 11 reads if a sequence crosses a cut.
 static __global__ __launch_bounds__(128) void dplr_local(const struct family x,
                                                          void *to)
 {

@@ -7,14 +7,15 @@
 #include "v2_back_storage.cuh"
 
 // Half of the form's rows are zero for w, qg and Aqk. Chapter 04's v2 reads and
-// multiplies them; here a step takes 32 tokens, x and v separately. Bound: latency, T /
-// 32 sequential steps per head. Only what the next step needs is on the critical path:
-// four warps, 16 columns each, compute x and S. Four more compute the outputs one step
-// later from the same fragments: o, or h and x. One barrier per step: its tiles have
-// arrived, and all warps are done with the previous step.
+// multiplies these zeros; here a step processes 32 tokens, with x and v in separate
+// tiles. Bound: latency, T / 32 sequential steps per head. Only what the next step
+// needs is on the critical path: four warps, 16 columns each, compute x and S. Four
+// other warps compute the outputs (o, or h and x) one step later from the same
+// fragments. One barrier per step, after the step's tiles have arrived and all warps
+// have completed the previous step.
 enum { TOKENS = CHUNK / 2 };
 
-// u and v have 64 columns; the reverse scan stores dO in u.
+// Shared memory of a step. u and v have 64 columns; the reverse scan stores dO in u.
 template <int K>
 struct step_storage {
     bf16 w[TOKENS][K + PAD], q[TOKENS][K + PAD], k[TOKENS][K + PAD], b[TOKENS][K + PAD];
@@ -23,8 +24,8 @@ struct step_storage {
     float G[K];
 };
 
-// Data from the computing warps to the storing warps: S before (dS after) the step and
-// x (dx), as operand A.
+// Data from the computing warps to the storing warps, as operand A: S before the step
+// (dS after it), and x (dx).
 template <int K>
 struct step_fragments {
     uint4 S[K / 16][128], x[TOKENS / 16][128];
@@ -63,7 +64,7 @@ static __device__ void load_step(const struct family &x, struct token_range z, i
                     1);
 }
 
-// S^T <- S^T exp2(G_last): columns i of the tiles.
+// Computes S^T <- S^T exp2(G_last), per column i of the fragments.
 template <int K>
 static __device__ __forceinline__ void fade(float (*S)[4], const float *G)
 {
@@ -78,7 +79,7 @@ static __device__ __forceinline__ void fade(float (*S)[4], const float *G)
     }
 }
 
-// Rounds S to operand A and stores it for the other warps.
+// Rounds S to operand A and stores it in shared memory for the storing warps.
 template <int K>
 static __device__ __forceinline__ void share_fragments(uint4 (*to)[128],
                                                        const float (*S)[4],
@@ -108,7 +109,8 @@ static __device__ __forceinline__ void read_fragments(uint32_t (*a)[4],
     }
 }
 
-// y^T [16,32] += a X^T, X [32,depth]; `lower`: X is lower triangular.
+// Computes y^T [16,32] += a X^T, X [32,depth]. If `lower` is set, X is lower
+// triangular.
 template <int depth, int lower>
 static __device__ __forceinline__ void by_rows(float (*y)[4], const uint32_t (*a)[4],
                                                const bf16 *X, int ld)
@@ -124,7 +126,8 @@ static __device__ __forceinline__ void by_rows(float (*y)[4], const uint32_t (*a
         }
 }
 
-// y^T [16,width] += a X, X [32,width]; `lower`: X is lower triangular.
+// Computes y^T [16,width] += a X, X [32,width]. If `lower` is set, X is lower
+// triangular.
 template <int width, int lower>
 static __device__ __forceinline__ void by_columns(float (*y)[4], const uint32_t (*a)[4],
                                                   const bf16 *X, int ld)
@@ -141,7 +144,7 @@ static __device__ __forceinline__ void by_columns(float (*y)[4], const uint32_t 
         }
 }
 
-// 16 columns of a tile [32,64] as fragments of bf16; as floats.
+// Loads 16 columns of a tile [32,64] as bf16 fragments.
 static __device__ __forceinline__ void fragments(uint32_t (*a)[4], const bf16 *X)
 {
     const bf16 *row = X + ldmatrix_offset_b(threadIdx.x % 32, 64 + PAD);
@@ -150,7 +153,7 @@ static __device__ __forceinline__ void fragments(uint32_t (*a)[4], const bf16 *X
         ldmatrix_x4_trans(a[c], row + c * 16 * (64 + PAD));
 }
 
-// Fragments to rows of a tensor, as store_rows does.
+// Stores fragments to rows of a tensor, as store_rows does.
 template <int tiles>
 static __device__ __forceinline__ void store_fragments(bf16 *to, int64_t ld, int len,
                                                        const uint32_t (*a)[4])
@@ -166,7 +169,7 @@ static __device__ __forceinline__ void store_fragments(bf16 *to, int64_t ld, int
     }
 }
 
-// x = u - w S, S <- Lambda S + bg^T x + kg^T v.
+// Computes x = u - w S, then S <- Lambda S + bg^T x + kg^T v.
 template <int K>
 static __device__ __forceinline__ void scan_step(const struct step_storage<K> *s, int v,
                                                  struct step_fragments<K> *to,
@@ -188,7 +191,8 @@ static __device__ __forceinline__ void scan_step(const struct step_storage<K> *s
     //< kernel-scan-step
 }
 
-// o = scale qg S + Aqb x + Aqk v; for backward stores h and x instead.
+// Computes and stores o = scale qg S + Aqb x + Aqk v; for backward stores h and x
+// instead.
 template <int K>
 static __device__ __forceinline__ void store_step(const struct family &x,
                                                   struct token_range z, int64_t at,
@@ -215,7 +219,7 @@ static __device__ __forceinline__ void store_step(const struct family &x,
     store_rows<4>((bf16 *)x.a.o + z.t * ld + at, ld, z.len, y);
 }
 
-// dx = bg dS + Aqb^T dO, dS <- Lambda dS + scale qg^T dO - w^T dx.
+// Computes dx = bg dS + Aqb^T dO, then dS <- Lambda dS + scale qg^T dO - w^T dx.
 template <int K>
 static __device__ __forceinline__ void reverse_step(const struct step_storage<K> *s,
                                                     int v, float scale,
@@ -241,7 +245,7 @@ static __device__ __forceinline__ void reverse_step(const struct step_storage<K>
     by_columns<K, 0>(dS, x_, s->w[0], K + PAD);
 }
 
-// Stores dS and both rows of dU; the second is dv = kg dS + Aqk^T dO.
+// Stores dS and both rows of dU; the second row is dv = kg dS + Aqk^T dO.
 template <int K>
 static __device__ __forceinline__ void store_reverse_step(
     const struct family &x, struct token_range z, int64_t at,

@@ -1,18 +1,19 @@
 // v2_sizes.cuh -- dispatch from a call's model, K and V to template arguments.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.
-// Next: tiles_form.cu, tiles_back.cu, tiles_back_dplr.cu: they compile side by side.
+// Next: tiles_form.cu, tiles_back.cu, tiles_back_dplr.cu; they can compile in parallel.
 #ifndef KCP_16_V2_SIZES_CUH
 #define KCP_16_V2_SIZES_CUH
 
 #include "workspace.cuh"
 
-// The form of a batch (chapter 16, "Form") and its backward; KCP_OK or KCP_CUDA.
+// Compute the form of a batch (chapter 16, "Form") and its backward. Return KCP_OK or
+// KCP_CUDA.
 int family_tiles_form(const struct family *x);
 int family_tiles_back(const struct family *x);
 int family_tiles_back_dplr(const struct family *x);    // DPLR
 
-// One model at one size; each object that includes this file defines it.
+// Runs one model at one size; each object that includes this file defines the function.
 template <int model, int K, int V>
 static int one_size(const struct family *x);
 

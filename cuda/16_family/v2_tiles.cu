@@ -7,7 +7,7 @@
 #include "v2_sizes.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// Does this GPU have enough shared memory per block?
+// Returns whether this GPU has enough shared memory per block.
 template <int model, int K, int V>
 static int one_size(const struct family *)
 {

@@ -8,8 +8,8 @@
 #include "cuda/host/mapops.cuh"
 #include "cuda/host/stages_v1.cuh"
 
-// The call and the arrays of its form. Row e of the form belongs to token e / m; G is
-// the same for all rows of a token. Chunks have C tokens, C m rows: at most CMAX.
+// The call and the arrays of its form. Row e of the form belongs to token e / m. All
+// rows of a token have the same G. A chunk has C tokens, C m rows, at most CMAX.
 struct family {
     struct kcp_family a;
     int m, C, NC, spread;                // spread: chapters 05 and 11 read the rows
@@ -20,7 +20,7 @@ struct family {
     float *z, *dL, *dB;                  // [T,HV,V], [T,HV,C] twice: v1's
 };
 
-// First token and number of tokens of chunk c.
+// Returns the first token and the number of tokens of chunk c.
 static __device__ __forceinline__ struct token_range tokens(const struct family &x,
                                                             int c)
 {
@@ -30,9 +30,9 @@ static __device__ __forceinline__ struct token_range tokens(const struct family 
     return { t, left < x.C ? (int)left : x.C };
 }
 
-// A version's kernels: the form, backward through it, and those of 04, 05, 09 and 11
-// for its rows. whole: chunks have CMAX rows whatever the plan's chunk size, and
-// backward keeps its intermediates in shared memory.
+// The kernels of one version: the form, backward through the form, and the kernels of
+// 04, 05, 09 and 11 for rows of the form. If `whole` is set, chunks have CMAX rows for
+// any chunk size of the plan, and backward keeps its intermediates in shared memory.
 struct program;
 struct engine {
     struct stages t;
@@ -43,7 +43,8 @@ struct engine {
 };
 
 // Bound: the sum of the stages' bounds. Only the form and its backward are specific to
-// the family; scan, map, reverse scan and reverse map are KDA's kernels on its rows.
+// the family; scan, map, reverse scan and reverse map are KDA's kernels on rows of the
+// form.
 struct program {
     struct family f;
     struct engine by;
@@ -62,7 +63,7 @@ struct program {
     name.cn = x->cn;                                                                  \
     name.sc = x->sc
 
-// Chunks of as many tokens as give CMAX rows, whatever the plan's chunk size.
+// Returns the number of this rank's chunks if a chunk has C tokens.
 static int chunks_of(const struct kcp_family *a, int C)
 {
     const struct kcp_context *ctx = &a->plan->ctx[a->r];
@@ -71,7 +72,8 @@ static int chunks_of(const struct kcp_family *a, int C)
     return n;
 }
 
-// Is a map of this rank wanted, so that chapters 05 and 11 read the form's rows?
+// Returns whether a map of this rank is needed, so that chapters 05 and 11 read the
+// form's rows.
 static int crosses(const struct kcp_family *a)
 {
     const int seg0 = a->plan->ctx[a->r].seg0;

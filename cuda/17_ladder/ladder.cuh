@@ -5,8 +5,8 @@
 
 #include "cuda/tile/pipeline.cuh"
 
-// From the second rung on K = V = DIM and a chunk has CHUNK tokens: constants, so the
-// compiler can keep a state in registers.
+// Returns whether the shape is supported. From the second rung on K = V = DIM and a
+// chunk has CHUNK tokens: constants, so the compiler can keep a state in registers.
 static inline int ladder_takes(const struct kcp_ladder *a)
 {
     const void *p[] = { a->u, a->w, a->kg, a->decay, a->v_new };
@@ -15,7 +15,7 @@ static inline int ladder_takes(const struct kcp_ladder *a)
     return a->K == DIM && a->V == DIM && a->C == CHUNK;
 }
 
-// The state of stretch s and head n, [K,V] in fp32.
+// Returns the offset of the state of stretch s and head n, [K,V] in fp32.
 static __device__ __forceinline__ int64_t state_at(const struct kcp_ladder &a, int s,
                                                    int n)
 {

@@ -4,9 +4,9 @@
 #include "cuda/tile/device.cuh"
 
 // Bound: latency. A thread does 2 C K multiply-adds per chunk, and each waits for a
-// load: S and x are indexed at run time, so they are in local memory instead of
-// registers, and w and kg are read from global memory two bytes at a time. Threads are
-// independent: column v of the state depends only on column v of u.
+// load. S and x are indexed at run time, so they are in local memory instead of
+// registers; w and kg are read from global memory two bytes at a time. Threads are
+// independent, because column v of the state depends only on column v of u.
 template <class X>
 static __global__ void ladder(const struct kcp_ladder a)
 {

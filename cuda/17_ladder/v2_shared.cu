@@ -4,10 +4,11 @@
 #include "ladder.cuh"
 
 // Bound: shared-memory loads. The 2 C K V multiply-adds of a chunk, 2.1 million, take
-// 16384 cycles at 128 per cycle. For four of them a thread loads 16 bytes at an address
-// common to all lanes; such a load takes two cycles of shared memory, and 16384 of them
-// take 32768. The block copies w and kg once for its 128 threads. Two barriers per
-// chunk: the tiles have arrived; all threads have read them.
+// 16384 cycles at 128 per cycle. A thread needs one load of 16 bytes per four
+// multiply-adds, at an address common to all lanes. Such a load takes two cycles of
+// shared memory, and the chunk's 16384 loads take 32768 cycles. The block copies w and
+// kg once for its 128 threads. Two barriers per chunk: one after the tiles have
+// arrived, one after all threads have read them.
 //> storage
 struct tiles {
     float w[CHUNK][DIM], kg[CHUNK][DIM];
@@ -32,7 +33,7 @@ static __device__ void load_rows(float (*to)[DIM], const bf16 *from, int64_t str
     }
 }
 
-// x = u - w S for four tokens at once: four independent sums.
+// Computes x = u - w S for four tokens at once: four independent sums.
 static __device__ __forceinline__ void four_tokens(float *y, const float (*w)[DIM],
                                                    const float *S)
 {
@@ -48,7 +49,7 @@ static __device__ __forceinline__ void four_tokens(float *y, const float (*w)[DI
         }
 }
 
-// S += x kg for one token: 128 independent sums.
+// Computes S += x kg for one token: 128 independent sums.
 static __device__ __forceinline__ void one_update(float *S, const float *kg, float x)
 {
     #pragma unroll

@@ -5,11 +5,11 @@
 #include "cuda/tile/warpgroup_scan.cuh"
 
 // Bound: the sequential products. w and kg are read once per 64 columns instead of 16:
-// 64 KiB per chunk, 512 cycles, half of the time of the products. The limit is their
-// order: a chunk's update waits for its v_new, which waits for w S, which waits for the
-// previous chunk. Two warpgroups with 64 columns each fill each other's gaps. One
-// barrier per chunk, preceded by each thread's proxy fence, because the tensor core
-// reads what threads wrote.
+// 64 KiB per chunk, 512 cycles, half of the time of the products. The limit is the
+// order of the products: a chunk's update waits for its v_new, v_new waits for w S, and
+// w S waits for the previous chunk. Each of two warpgroups with 64 columns computes
+// while the other waits. One barrier per chunk, preceded by each thread's proxy fence,
+// because the tensor core reads what threads wrote.
 //> storage
 enum { STAGES = 3 };
 
@@ -17,7 +17,7 @@ struct stage {
     bf16 w[2 * SWIZZLE128_TILE], kg[2 * SWIZZLE128_TILE], u[2 * SWIZZLE128_TILE];
 };
 
-// The tiles first, because each starts at a multiple of 1024 bytes.
+// The tiles are first, because each must start at a multiple of 1024 bytes.
 struct stages {
     struct stage at[STAGES];
     float decay[STAGES][DIM];
@@ -67,7 +67,7 @@ static __device__ __forceinline__ void times_w(float (*y)[4], uint32_t (*a)[4],
     wgmma_commit();
 }
 
-// S^T [64,128] += x^T kg: rows of kg are rows of B, 16 tokens per step.
+// Computes S^T [64,128] += x^T kg: rows of kg are rows of B, 16 tokens per step.
 static __device__ __forceinline__ void add_kg(float (*S)[4], uint32_t (*a)[4],
                                               const float (*x)[4], const bf16 *kg)
 {
