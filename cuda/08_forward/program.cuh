@@ -11,7 +11,7 @@
 // memory. Nothing is allocated, and the host waits only for comm, so one rank's program
 // can be captured in a graph.
 struct forward {
-    struct kcp_forward a;                // the caller's, with ops filled in
+    struct kcp_forward a;                // the caller's arguments; ops is set
     struct stages t;
     struct arena r;
     struct pass_arrays s;

@@ -5,12 +5,13 @@
 
 // Off the diagonal, tile (I, J) of 16 rows and columns has the first row a of I as
 // anchor: D_ij = E_i F_j, E_i = exp2(G_i - G_a), F_j = exp2(G_a - G_j), both <= 1. A
-// thread owns 16 rows (block B) of a column d. It computes the factors of its rows, the
-// tensor core multiplies the tiles, and the thread applies the remaining factor to the
-// products. Tiles on the diagonal are computed pair by pair in fp32 in registers. dg_t
-// is the sum over pairs j < t <= i. Off the diagonal those pairs are summed directly:
-// by rows i >= t, by columns j < t, and by whole tiles (I, J) with J < B < I. Since no
-// term is added and later subtracted, the roundings of two sums need not match.
+// thread owns 16 rows (block B) of a column d. The thread computes the factors of these
+// rows, the tensor core multiplies the tiles, and the thread applies the remaining
+// factor to the products. Tiles on the diagonal are computed pair by pair in fp32 in
+// registers. dg_t is the sum over pairs j < t <= i. Off the diagonal those pairs are
+// summed directly: by rows i >= t, by columns j < t, and by whole tiles (I, J) with J <
+// B < I. Since no term is added and later subtracted, the roundings of two sums need
+// not match.
 enum { COLS = 64, LX = COLS + PAD, TILES = 6, LT = 56 };
 
 struct pair_storage {

@@ -11,7 +11,7 @@
 struct realigned {
     int count;
     struct { void *theirs, *ours; size_t bytes; int out; } at[24];
-    size_t used;                         // bytes of work
+    size_t used;                         // bytes used of the workspace
 };
 
 // Replaces each unaligned array of a by memory at the start of its workspace, and the

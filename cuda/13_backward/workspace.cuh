@@ -8,7 +8,7 @@
 #include "cuda/host/split_sequence.cuh"
 
 struct backward {
-    struct kcp_backward a;               // the caller's, with ops filled in
+    struct kcp_backward a;               // the caller's arguments; ops is set
     struct stages t;
     struct arena r;
     struct pass_arrays s;                // forward's: in the block, or recomputed

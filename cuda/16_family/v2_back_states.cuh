@@ -54,7 +54,7 @@ static __device__ void solve_back(struct back_storage<model, K, V> &s)
         for (int p = 0; p < C / 16; p++)
             ldmatrix_x4_trans(x[p], &s.z[p * 16][c] + ldmatrix_offset_a(lane, V + PAD));
         upper_times<C>(y, s.Ab[0], x);
-        __syncwarp();                        // all lanes have read what is replaced
+        __syncwarp();                        // all lanes have read the old columns
         put_columns<C>(&s.z[0][c], V + PAD, y, 0);
         if (s.m == 1) continue;
         pack_transposed<C>(x, y);

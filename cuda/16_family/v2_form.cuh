@@ -64,7 +64,7 @@ template <int model, int K, int V>
 static __device__ void put_known(const struct family &x, struct token_range z, int n,
                                  struct form_storage<model, K, V> &s)
 {
-    const int own = s.m - 1;             // the row that writes k and reads
+    const int own = s.m - 1;             // the row that writes k, read with q
     store_rows_of_form<K>(x, z, n, own, x.kg, s.k[0], K + PAD);
     store_rows_of_form<K>(x, z, n, own, x.qg, s.q[0], K + PAD);
     store_rows_of_form<CHUNK>(x, z, n, own, x.Aqk, s.Aqk[0], CHUNK + PAD);
@@ -132,7 +132,7 @@ static __device__ void solve(struct form_storage<model, K, V> &s)
             for (int h = 0; h < C / 2; h++) y[h / 8][h / 4 % 2][h % 4] = 0.0f;
         }
         lower_times<C>(y, s.Ab[0], x);
-        __syncwarp();                        // all lanes have read what is replaced
+        __syncwarp();                        // all lanes have read the old columns
         const float sign = s.m == 2 && !of_u ? -1.0f : 1.0f;
         #pragma unroll
         for (int h = 0; h < C / 4; h++) {

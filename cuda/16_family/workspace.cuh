@@ -13,7 +13,7 @@
 struct family {
     struct kcp_family a;
     int m, C, NC, spread;                // spread: chapters 05 and 11 read the rows
-    const int *cu, *cn, *sc;             // the grid, in rows
+    const int *cu, *cn, *sc;             // the grid in rows of the form
     float *G, *L, *B;                    // [mT,HV,K]; Aab or L, and Aak [T,HV,C]
     void *u, *w, *kg, *qg, *Aqk;
     const void *v_new, *h, *dh, *dAqk, *dU;
@@ -39,7 +39,7 @@ struct engine {
     int (*form)(const struct family *), (*back)(const struct family *);
     int whole;
     int (*scan)(const struct program *), (*local)(const struct program *);
-    int (*reverse)(const struct program *);     // two rows per token; or NULL
+    int (*reverse)(const struct program *);     // for m = 2; or NULL
 };
 
 // Bound: the sum of the stages' bounds. Only the form and its backward are specific to
