@@ -54,8 +54,9 @@ _Static_assert(ALL <= WORDS, "a row holds every number");
 static const char *const more[] = { "stage", "cu_seqlens", "cuts", "L",
                                     "arrays that may be NULL", "plan" };
 
-/* A bit per array that all ranks or no rank must give: masks, gradients of parameters
- * (they are gathered), and the rows before and after sequences (they are sent). */
+/* Returns one bit per array that all ranks must give, or none: masks, gradients of
+ * parameters (ranks gather them), and the rows before and after sequences (ranks send
+ * them). */
 static uint64_t arrays_given(const struct kcp_stage *s, const void *args)
 {
     uint64_t given = 0;
@@ -114,8 +115,8 @@ static int is_known(const struct kcp_comm *comm, uint64_t digest)
     return 0;
 }
 
-/* A rank without tokens gives no arrays, so the arrays are compared only between ranks
- * with tokens. */
+/* Compares the rows of all ranks. Given arrays are compared only between ranks with
+ * tokens, because a rank without tokens gives none. */
 static int compare(const struct kcp_stage *s, const struct kcp_call *c,
                    const uint64_t (*row)[WORDS])
 {

@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The structs of 08 and 13 begin with the same members (stages/layer.def). */
+/* Returns 1 for 08 and 13: their structs begin with the same members
+ * (stages/layer.def). */
 static int is_layer(const struct kcp_variant *v)
 {
     return !strncmp(v->stage, "08", 2) || !strncmp(v->stage, "13", 2);

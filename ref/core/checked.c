@@ -4,9 +4,9 @@
  * Checked by: tests/judge/self_calls.c, tests/fuzz/calls.c.  Next: agree.c.
  *
  * A stage's field table lists its arrays with their sizes, passes and models, so one
- * function checks the calls of all stages, and a new field in stages/NN.def is checked
- * too. Rules that the table cannot express (HV is a multiple of H) are here, once for
- * all stages that have these letters. */
+ * function checks the calls of all stages, and each new field in stages/NN.def. Rules
+ * that the table cannot express (HV is a multiple of H) are here, once for all stages
+ * that use the letters of the rule. */
 #include "checked.h"
 #include "moves.h"
 #include "visits.h"
@@ -50,7 +50,7 @@ void kcp_notice(const char *format, ...)
     to(line);
 }
 
-/* Is the name in this list, separated by blanks? */
+/* Returns 1 if names, a list separated by blanks, has this name. */
 static int is_among(const char *name, const char *names)
 {
     const size_t n = strlen(name);
@@ -86,8 +86,8 @@ static int size_of(const struct kcp_call *c, int i)
     return *(const int *)((const char *)c + sizes[i].at);
 }
 
-/* The value of a letter of a shape ("T", "NS") or of a number; -1: unknown. "Wc-1" is
- * the reach of a convolution; for the token shift it is 1. */
+/* Returns the value of a letter of a shape ("T", "NS") or of a number; -1: unknown.
+ * "Wc-1" is the reach of a convolution; the token shift has reach 1. */
 static int64_t letter(const struct kcp_call *c, const char *at, size_t n)
 {
     if (n == 1 && *at == 'T') return c->T;
@@ -99,7 +99,7 @@ static int64_t letter(const struct kcp_call *c, const char *at, size_t n)
     return -1;
 }
 
-/* Does the stage have the letter in a shape? */
+/* Returns 1 if a shape of the stage has the letter. */
 static int has_letter(const struct kcp_stage *s, const char *name)
 {
     const size_t n = strlen(name);
@@ -125,7 +125,7 @@ static int is_stage(const struct kcp_stage *s, const char *number)
     return !strncmp(s->name, number, 2);
 }
 
-/* Does size i apply to this call of this stage? */
+/* Returns 1 if size i applies to this call of this stage. */
 static int size_counts(const struct kcp_stage *s, const struct kcp_call *c, int i)
 {
     const char *name = sizes[i].name;
@@ -192,7 +192,7 @@ static const struct option { const char *name; size_t at; int values; } options[
 #include "members.def"
 };
 
-/* members.def gives each of these 4 bytes; the compiler checks them. */
+/* Each of these members of members.def must have 4 bytes; the compiler checks it. */
 #define SIZE(name, least, most)                                                        \
     _Static_assert(sizeof ((struct kcp_call *)0)->name == sizeof(int), #name);
 #define OWN_SIZE SIZE
@@ -203,7 +203,8 @@ static const struct option { const char *name; size_t at; int values; } options[
     _Static_assert(sizeof ((struct kcp_call *)0)->name == sizeof(double), #name);
 #include "members.def"
 
-/* The models of a stage, first to last: the exchange and the copies take all. */
+/* Sets the first and the last model that a stage takes. The exchange and the copies
+ * take all models. */
 static void models_of(const struct kcp_stage *s, int *first, int *last)
 {
     const int any = is_stage(s, "07") || is_stage(s, "12") || is_stage(s, "14") ||
@@ -280,7 +281,7 @@ int kcp_check_sizes(const char *stage, const struct kcp_call *c)
 }
 
 /* ---- arrays */
-/* Does this pass of this model read or write the field? */
+/* Returns 1 if this pass of this model reads or writes the field. */
 static int is_used(const struct kcp_field *f, const struct kcp_call *c)
 {
     const int back = f->io == KCP_BIN || f->io == KCP_BOUT;
@@ -291,8 +292,9 @@ static int is_used(const struct kcp_field *f, const struct kcp_call *c)
     return 1;
 }
 
-/* Arrays that may be NULL in the table but are required by this call: 14's weights
- * except for the token shift, 16's gates depending on the model. */
+/* Returns 1 for an array that may be NULL in the table but is required by this call:
+ * the weights of 14 except for the token shift, and the gates of 16 that the model
+ * needs. */
 static int is_needed_here(const struct kcp_stage *s, const struct kcp_field *f,
                           const struct kcp_call *c)
 {
@@ -303,8 +305,8 @@ static int is_needed_here(const struct kcp_stage *s, const struct kcp_field *f,
     return !strcmp(name, "b") || !strcmp(name, "omega");
 }
 
-/* Arrays with a row per sequence belong to the rank that has its start or end; a rank
- * without tokens may have none. */
+/* Returns 1 if this rank has the start or the end of a sequence. Such a rank needs the
+ * arrays with one row per sequence, even without tokens. */
 static int owns_a_sequence(const struct kcp_call *c)
 {
     const struct kcp_plan *p = c->plan;
@@ -346,7 +348,8 @@ static int wrong_index(const struct kcp_stage *s, const char *name, int64_t at,
                       (long long)at, (long long)found, (long long)expected);
 }
 
-/* Boundaries x [n+1] of 4 or 8 bytes: start at 0, do not decrease, end at `last`. */
+/* Checks boundaries x [n+1] of 4 or 8 bytes: they start at 0, do not decrease and end
+ * at `last`. */
 static int check_bounds(const struct kcp_stage *s, const char *name, const void *x,
                         int width, int64_t n, int64_t last)
 {
@@ -372,7 +375,8 @@ static const void *array_of(const struct kcp_stage *s, const void *args,
     return f ? *(void *const *)((const char *)args + f->at) : NULL;
 }
 
-/* Chunks restart at every stretch; sc is the first chunk of each stretch. */
+/* Checks the grid. Chunks restart at every stretch s: cn [s] is its first chunk, and sc
+ * [c] is the stretch of chunk c. */
 static int check_grid(const struct kcp_stage *s, const void *args)
 {
     const struct kcp_call *c = args;

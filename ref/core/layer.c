@@ -3,9 +3,9 @@
  * Book: chapter 08.  Checked by: tests/08_forward/layer.c, tests/08_forward/graph.c.
  * Next: ../book/examples/kda.c.
  *
- * A layer is a position in the table of paths. Each call takes the first row from there
- * that fits it. Errors in a call are found here, on the host, before any work is put on
- * the stream. */
+ * A layer is a position in the table of paths. A call takes the first row at or after
+ * this position that fits the call. Errors in a call are found here, on the host,
+ * before any work is put on the stream. */
 #include "bounded.h"
 #include "checked.h"
 #include "paths.h"
@@ -46,7 +46,8 @@ static const struct kcp_variant *kernel_of(const struct kcp_path *p)
     return p && kcp_variants(p->stage, p->kernel, &v, 1) ? v : NULL;
 }
 
-/* Does a layer's row run here? Without a GPU to query, all do. */
+/* Returns 1 if a layer's row runs on this machine. Without a GPU to query, every row
+ * whose kernel is linked counts. */
 static int runs(const struct kcp_path *p, const struct kcp_device *d)
 {
     char here[120];
@@ -55,7 +56,8 @@ static int runs(const struct kcp_path *p, const struct kcp_device *d)
     return !strcmp(here, "here");
 }
 
-/* The kernel of a stage's first row that runs here and has this name and format. */
+/* Returns the kernel of the stage's first row that runs on this machine and has this
+ * name and format. */
 static const struct kcp_variant *first(const char *stage, enum kcp_storage storage,
                                        const char *name, int format,
                                        const struct kcp_device *d)
@@ -74,7 +76,8 @@ static int format_of(const struct kcp_variant *v)
     return v ? kcp_path_format(v->stage, v->name) : 0;
 }
 
-/* Lists the forwards that a layer may begin with, each once and followed by a blank. */
+/* Lists the forward kernels with which a layer may begin, each once and followed by a
+ * blank. */
 static void list_forwards(enum kcp_storage storage, char *out, size_t n)
 {
     const char *last = "";
@@ -137,7 +140,8 @@ void kcp_layer_call(const struct kcp_layer *layer, struct kcp_call *call,
 
 /* ---- bytes */
 
-/* The query of the table for a variant of the layer. args NULL: by sizes alone. */
+/* Returns the query of the table for a variant of the layer. args NULL: the query uses
+ * sizes alone. */
 static struct kcp_ask ask_of(const struct kcp_variant *v, const struct kcp_call *call,
                              const void *args, struct kcp_device *d)
 {
@@ -149,8 +153,8 @@ static struct kcp_ask ask_of(const struct kcp_variant *v, const struct kcp_call 
     return q;
 }
 
-/* The format of the block that forward saves for this call (13 needs the same answer).
- * args: 13's struct, or NULL. 0: no row of the table. */
+/* Returns the format of the block that forward saves for this call, which 13 also
+ * needs. args: 13's struct, or NULL. 0: the table has no row for the kernel. */
 static int format_left(const struct kcp_layer *layer, const struct kcp_call *call,
                        const void *args)
 {
@@ -180,7 +184,7 @@ size_t kcp_layer_saved(const struct kcp_layer *layer, const struct kcp_call *cal
 
 /* ---- the kernel of a call */
 
-/* Prints one line, once per row that replaces a better one. */
+/* Reports a row that runs instead of a better row: one line, once per row. */
 static void notice_once(const struct kcp_path *p, const char *why)
 {
     static unsigned char printed[256];
@@ -190,8 +194,8 @@ static void notice_once(const struct kcp_path *p, const char *why)
     kcp_notice("%s", why);
 }
 
-/* The kernel of the next row after `after` that takes this call; v itself if the table
- * has no rows for v. NULL: none, with the reason in why. */
+/* Returns the kernel of the first row after row `after` that takes this call; v itself
+ * if the table has no rows for v. NULL: no row takes the call; why has the reason. */
 static const struct kcp_variant *choose(const struct kcp_layer *layer,
                                         const struct kcp_variant *v, const void *args,
                                         const struct kcp_path **at, char *why, size_t n)
@@ -275,7 +279,7 @@ size_t kcp_layer_family_kept(const struct kcp_layer *layer, const struct kcp_cal
 /* ---- calls */
 
 /* Tries rows in order until a kernel does not return KCP_NA: a kernel may refuse a call
- * for a reason that its row cannot express. A row of another format is never tried. A
+ * for a reason that its row cannot express. Rows of another format are never tried. A
  * kernel refuses a work buffer that is too short. short_block: the saved block is too
  * short. */
 static int first_that_takes(const struct kcp_layer *layer, const struct kcp_variant *v,
@@ -292,7 +296,7 @@ static int first_that_takes(const struct kcp_layer *layer, const struct kcp_vari
     return status;
 }
 
-/* The message of a status that came without a reason. */
+/* Returns a message for a status without a reason. */
 static const char *reason(int status, const struct kcp_variant *v, const char *none)
 {
     if (status == KCP_NA) return none[0] ? none : v->shapes;

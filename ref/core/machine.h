@@ -1,24 +1,27 @@
-/* machine.h -- measured cost of each step: the only place with such numbers.
+/* machine.h -- measured cost of each step: the only file with such numbers.
  *
  * Book: chapter 18, "When to split a sequence" and "Records".
  * Checked by: tests/08_forward/split_sequence.c.  Next: split.h, whose rules read it.
  *
- * Measured on one H200 (sm_90a, CUDA 13.0), chunks of 64 tokens, K = V = 128. Another
- * chip uses the same numbers until it is measured: they only choose where to
- * cut, and no result depends on them. */
+ * Measured on one H200 (sm_90a, CUDA 13.0), chunks of 64 tokens, K = V = 128. Other
+ * GPUs use the same numbers until they are measured. The numbers decide only where to
+ * cut; no result depends on them. */
 #ifndef KCP_MACHINE_H
 #define KCP_MACHINE_H
 
-/* The GPU that a listing of paths assumes where there is none. */
+/* The GPU that a listing of paths assumes on a machine without a GPU. */
 #define KCP_MACHINE "NVIDIA H200"
 #define KCP_MACHINE_ARCH 90
 #define KCP_MACHINE_SMS 132
 #define KCP_MACHINE_SMEM 232448
 
-/* Microseconds, measured for commit 88497b0 on 2026-11-21: the factors of a chunk (one
- * gate a head: a query/key head's share, a value head's); a step of the scan over 64
- * columns, the same while factors are made beside it, over 128; a step of a map; one
- * strip more to fold; one launch more. */
+/* Microseconds, measured for commit 88497b0 on 2026-11-21.
+ * FACTORS       factors of a chunk and value head, with a gate per channel
+ * FACTORS_ROWS, FACTORS_HEAD   with a gate per head: per query/key head, per value head
+ * STEP_64, STEP_128   a step of the scan over 64 columns, over 128 columns
+ * STEP_BESIDE   a step over 64 columns while other SMs compute factors
+ * STEP_MAP      a step of a map
+ * FOLD, LAUNCH  one more strip to fold, one more launch */
 #define KCP_FACTORS 0.0353
 #define KCP_FACTORS_ROWS 0.021
 #define KCP_FACTORS_HEAD 0.0022
@@ -29,9 +32,11 @@
 #define KCP_FOLD 4.5
 #define KCP_LAUNCH 13
 
-/* A walk, measured on two H200 on 2026-11-23: chunks of a window, at least (64 took as
- * long, 32 longer); a step of [h_ext | M], with a gate a channel and with one a head; a
- * step of h_ext alone; one window more. */
+/* A walk, in microseconds, measured on two H200 on 2026-11-23.
+ * CHUNKS         least chunks per window (64 took as long, 32 longer)
+ * MAP, MAP_ROWS  a step of [h_ext | M]: with a gate per channel, with a gate per head
+ * H, H_ROWS      a step of h_ext alone, with the same two gates
+ * LAUNCH         one more window */
 #define KCP_WALK_CHUNKS 128
 #define KCP_WALK_MAP 1.2
 #define KCP_WALK_MAP_ROWS 1.46
@@ -39,14 +44,14 @@
 #define KCP_WALK_H_ROWS 1.1
 #define KCP_WALK_LAUNCH 5
 
-/* Of programs of stages, in steps of chapter 04's scan (one a chunk), measured for
- * commit 6173e64 (2026-11-21): a step of chapter 05's; one strip more to compose and to
- * fold. */
+/* Programs of stages, in steps of chapter 04's scan (one per chunk), measured for
+ * commit 6173e64 (2026-11-21). STEP_M: a step of chapter 05's scan. STEP_FOLD: one more
+ * strip to compose and to fold. */
 #define KCP_STEP_M 1.0
 #define KCP_STEP_FOLD 5.0
 
-/* The fold of strips has 8 columns a block while that many columns, of all segments and
- * heads, are left a processor; 16 beyond. */
+/* The fold of strips has 8 columns per block if there are at most 8 columns per SM,
+ * counted over all segments and heads; otherwise 16. */
 #define KCP_FOLD_COLUMNS 8
 
 #endif

@@ -14,21 +14,22 @@ extern "C" {
 
 #pragma GCC visibility push(hidden)
 
-/* Rounds to nearest, ties to even: doubles in host memory, or floats on a GPU, where
- * the call returns once the kernels are on the stream. */
+/* Conversions to and from bf16 that round to nearest, ties to even: of doubles in host
+ * memory, or of floats on a GPU, where the call returns once the kernels are on the
+ * stream. */
 struct narrowing {
     int (*narrow)(uint16_t *to, const void *from, size_t numbers, struct CUstream_st *);
     int (*widen)(void *to, const uint16_t *from, size_t numbers, struct CUstream_st *);
-    /* The root of the sum of squares; waits for the stream. */
+    /* Sets *norm to the root of the sum of squares. Waits for the stream. */
     int (*norm)(const void *of, size_t numbers, double *norm, struct CUstream_st *);
 };
 extern const struct narrowing host_narrowing;              /* comm/narrow.c */
 /* cuda/host/narrow.cu; its address is NULL in a build without CUDA. */
 extern const struct narrowing cuda_narrowing __attribute__((weak));
 
-/* bound [NS] as in kcp_decay_bound, from the raw inputs of a forward or a backward on
- * a GPU. Waits for the stream; work is scratch. KCP_NA: a graph captures the
- * stream. KCP_BAD: work is too short. cuda/host/bound.cu. */
+/* Computes bound [NS] as kcp_decay_bound does, from the raw inputs of a forward or a
+ * backward on a GPU. Waits for the stream; work is scratch. KCP_NA: a graph captures
+ * the stream. KCP_BAD: work is too short. cuda/host/bound.cu. */
 int cuda_decay_bound(const struct kcp_forward *a, enum kcp_storage storage,
                      double *bound) __attribute__((weak));
 

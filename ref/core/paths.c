@@ -118,7 +118,7 @@ int kcp_path_word(const struct kcp_path *p, const char *key, char *out, size_t n
 /* ---- the device. In programs with CUDA only: cuda/host/device.cu. */
 extern int cuda_device_here(struct kcp_device *d) __attribute__((weak));
 
-/* 90 for "sm_90a", 80 for "sm_80+"; 0: not an architecture. */
+/* Returns 90 for "sm_90a", 80 for "sm_80+"; 0: not an architecture. */
 static int arch_number(const char *text)
 {
     char *end;
@@ -128,7 +128,7 @@ static int arch_number(const char *text)
     return whole && n > 0 && n < 1000 ? (int)n : 0;
 }
 
-/* The number of KCP_ARCH; 0: not set; -1: not an architecture. */
+/* Returns the architecture that KCP_ARCH names; 0: not set; -1: not an architecture. */
 static int arch_forced(void)
 {
     const char *text = getenv("KCP_ARCH");
@@ -178,7 +178,7 @@ static int in_set(const char *set, int64_t x)
 static const char *const models[] = { "kda", "gdn", "dplr", "gdn2", "gla" };
 enum { MODELS = sizeof models / sizeof *models };
 
-/* Is the word in the list? */
+/* Returns 1 if the list has the word. */
 static int in_words(const char *list, const char *word)
 {
     const size_t len = strlen(word);
@@ -198,7 +198,8 @@ static int takes_model(const char *set, int model)
 
 /* ---- facts */
 
-/* What the rules of split.h read of a call; the plan by its digest. */
+/* All values of a call that the rules of split.h read; the digest stands for the
+ * plan. */
 struct split_key { uint64_t plan; int64_t n[14]; };
 
 static struct split_key key_of(const struct kcp_call *c, int sms)
@@ -209,9 +210,9 @@ static struct split_key key_of(const struct kcp_call *c, int sms)
     return k;
 }
 
-/* Where the rules of split.h cut this call. A layer's call queries the table five
- * times, and the rules walk the segments up to 64 times, so a thread keeps its last
- * answer. */
+/* Adds the facts that the rules of split.h compute. A layer's call queries the table
+ * five times, and the rules walk the segments up to 64 times, so each thread keeps its
+ * last result. */
 static void add_split(struct kcp_facts *f, const struct kcp_call *c, int sms)
 {
     static _Thread_local struct split_key last;
@@ -263,8 +264,9 @@ struct kcp_facts kcp_facts_of(const struct kcp_call *c, const struct kcp_device 
 
 static int off_16(const void *p) { return ((uintptr_t)p & 15) != 0; }
 
-/* 0: a raw input or the block is not aligned to 16 bytes; 1: only another array is not;
- * 2: all are aligned. Both passes read the raw inputs, so both get the same answer. */
+/* Returns 2 if all arrays are aligned to 16 bytes, 1 if the raw inputs and the block
+ * are, otherwise 0. Forward and backward read the same raw inputs, so both passes get
+ * the same result. */
 static int aligned_of(const struct kcp_ask *q)
 {
     static const char *const raw[] = { "q_raw", "k_raw", "v", "g_raw" };
@@ -295,9 +297,9 @@ static struct kcp_facts asked_facts(const struct kcp_ask *q)
     return f;
 }
 
-/* Does the row take every optional input that this call gives? KCP_TAKES lists the
- * inputs that all rows of a stage take; "+name" in a row's geometry adds one. The
- * reference takes all. */
+/* Returns 1 if the row takes every optional input that this call gives. KCP_TAKES lists
+ * the inputs that all rows of a stage take; "+name" in a row's geometry adds one. The
+ * reference takes all inputs. */
 static int takes_inputs(const struct kcp_path *p, const struct kcp_ask *q)
 {
     const char *all = NULL;
@@ -317,7 +319,7 @@ static int takes_inputs(const struct kcp_path *p, const struct kcp_ask *q)
     return 1;
 }
 
-/* Does the row's architecture fit this device? */
+/* Returns 1 if the row's architecture fits this device. */
 static int fits_arch(const struct kcp_path *p, const struct kcp_device *d)
 {
     const int arch = arch_number(p->arch);
@@ -332,7 +334,7 @@ static int linked(const struct kcp_path *p)
     return !strcmp(p->kernel, "ref") || kcp_variants(p->stage, p->kernel, &v, 1) > 0;
 }
 
-/* Does the row take the call, apart from architecture and linked kernels? */
+/* Returns 1 if the row takes the call, apart from architecture and linked kernels. */
 static int takes(const struct kcp_path *p, const struct kcp_ask *q,
                  const struct kcp_facts *f)
 {

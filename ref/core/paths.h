@@ -3,9 +3,9 @@
  * Book: chapter 08, "Paths".  Checked by: tests/08_forward/paths.c, kcp-check --paths.
  * Next: paths.def, the table.
  *
- * A row names a variant as text, so that ref/ needs no other room and variants register
- * themselves. A layer, the judge and the kernels query the same rows: the shapes that a
- * kernel takes are in one place. */
+ * A row names a variant as text, so that ref/ needs no other folder and variants
+ * register themselves. A layer, the judge and the kernels query the same rows, so the
+ * shapes that a kernel takes are written once. */
 #ifndef KCP_PATHS_H
 #define KCP_PATHS_H
 
@@ -39,11 +39,11 @@ struct kcp_device {
     int code;                      /* 1: this program has code for it */
     int assumed;                   /* no device was queried: machine.h's */
 };
-/* The calling thread's GPU. KCP_NA: there is none, or this program has no CUDA.
- * KCP_ARCH=sm_80 in the environment makes a newer GPU count as sm_80; KCP_BAD, with a
- * notice: its value is not an architecture. */
+/* Sets *d to the calling thread's GPU. KCP_NA: there is no GPU, or this program has no
+ * CUDA. With KCP_ARCH=sm_80 in the environment a newer GPU counts as sm_80. KCP_BAD,
+ * with a notice: the value of KCP_ARCH is not an architecture. */
 int kcp_device_here(struct kcp_device *d);
-/* machine.h's, without a GPU to query. */
+/* Returns the device of machine.h, for use without a GPU to query. */
 struct kcp_device kcp_device_assumed(void);
 
 /* ---- a query */
@@ -60,34 +60,36 @@ struct kcp_ask {
     int format;                    /* only rows of this format; 0: any */
     int unlinked;                  /* include rows whose variant is not linked */
 };
-/* The first row after `after` (NULL: from the top) that takes the call. NULL: no row
- * does; why (may be NULL) has the reason. With a row, why names the better row that
- * this device or program lacks, or is empty. */
+/* Returns the first row after row `after` (NULL: from the top) that takes the call.
+ * NULL: no row takes the call; why (may be NULL) has the reason. If a row is returned,
+ * why names a better row that this device or program lacks, or is empty. */
 const struct kcp_path *kcp_path_find(const struct kcp_ask *q,
                                      const struct kcp_path *after, char *why, size_t n);
-/* Does q's call take this branch? row: the path that takes the call, or NULL (in a
- * stage without paths q's kernel decides). */
+/* Returns 1 if q's call takes this branch. row: the path that takes the call, or NULL
+ * in a stage without paths, where q's kernel decides. */
 int kcp_path_branches(const struct kcp_path *branch, const struct kcp_path *row,
                       const struct kcp_ask *q);
-/* The row of this kernel that takes the call; NULL: none, so the kernel returns
- * KCP_NA. */
+/* Returns the row of this kernel that takes the call. NULL: no row does, so the kernel
+ * returns KCP_NA. */
 const struct kcp_path *kcp_path_of(const char *stage, const char *kernel,
                                    enum kcp_storage storage, const void *args);
-/* "here", or "not here: ..." with the reason. */
+/* Writes "here", or "not here: ..." with the reason, to out. */
 void kcp_path_here(const struct kcp_path *p, const struct kcp_device *d, char *out,
                    size_t n);
-/* Does the table know this kernel of this stage? */
+/* Returns 1 if the table has this kernel of this stage. */
 int kcp_path_knows(const char *stage, const char *kernel);
-/* The format of the block that this kernel's rows write or read; 0: no block. */
+/* Returns the format of the block that this kernel's rows write or read; 0: no
+ * block. */
 int kcp_path_format(const char *stage, const char *kernel);
-/* The earlier name of a kernel, or the name itself: KCP_ALIAS in paths.def. */
+/* Returns the present name of a kernel whose earlier name is given, or the given name:
+ * KCP_ALIAS in paths.def. */
 const char *kcp_path_alias(const char *stage, const char *kernel);
 /* Copies the word after key= in a row's geometry to out. Returns its length; 0:
  * none. */
 int kcp_path_word(const struct kcp_path *p, const char *key, char *out, size_t n);
 
 /* ---- facts: the words of conditions in paths.def and of sizes in saved.def. The first
- * rows are members of struct kcp_call; paths.def explains the others. */
+ * lines are members of struct kcp_call; paths.def explains the others. */
 #define KCP_FACTS(F)                                                                   \
     F(T) F(N) F(NS) F(NC) F(R) F(H) F(HV) F(K) F(V) F(C) F(KG) F(D) F(Wc) F(blocks)    \
     F(l2norm) F(reuse_M) F(shift) F(strip_chunks)                                      \
@@ -100,11 +102,12 @@ struct kcp_facts { KCP_FACTS(KCP_FACT_MEMBER) };
 /* Conditions are C over locals of these names. They have 128 bits, so that products of
  * three unchecked sizes do not overflow. */
 #define KCP_FACT_LOCAL(name) const __int128 name = f->name; (void)name;
-/* Facts of a call, except saved, aligned, all_aligned, format, actv, acc, exchange.
- * device NULL: the host. */
+/* Returns the facts of a call, except saved, aligned, all_aligned, format, actv, acc
+ * and exchange. device NULL: the host. */
 struct kcp_facts kcp_facts_of(const struct kcp_call *call,
                               const struct kcp_device *device);
-/* 0: a row's sets, models and architecture are well formed; 1: not, with why. */
+/* Returns 0 if a row's sets, models and architecture are well formed; otherwise 1, and
+ * why has the reason. */
 int kcp_path_parses(const struct kcp_path *p, char *why, size_t n);
 
 /* ---- formats of the saved block, saved.def */

@@ -1,8 +1,7 @@
-/* registry.c -- the stages as data: name, field table, reference. The judge, kcp-run
- * --stage and kcp-check --emit use it.
+/* registry.c -- the stages as data: name, field table, reference. The judge,
+ * kcp-run --stage and kcp-check --emit use this table.
  *
- * Book: chapter 00.  Checked by: tests/judge/self_cases.c.  Next: ref/01_step.c.
- */
+ * Book: chapter 00.  Checked by: tests/judge/self_cases.c.  Next: ref/01_step.c. */
 #include "ref.h"
 
 #define KCP_FIELD(io, when, name, shape, store)                                       \

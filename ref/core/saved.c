@@ -38,11 +38,11 @@ const char *kcp_format_name(int format)
     return "unknown";
 }
 
-/* The number of initial states to keep. In classic mode, if a rank owns one range,
- * one (ref_h0); otherwise one per segment: in canonical mode segments of one
- * sequence follow each other on a rank, and if a rank owns several ranges several of
- * its segments begin inside a sequence. These states come from the fold, which
- * recompute does not repeat. */
+/* Returns the number of initial states to keep. In classic mode a rank with one range
+ * keeps one (ref_h0). Otherwise a rank keeps one per segment: in canonical mode several
+ * segments of one sequence follow each other on a rank, and on a rank with several
+ * ranges several segments begin inside a sequence. These states come from the fold,
+ * which backward does not repeat. */
 int kcp_saved_states(const struct kcp_call *a)
 {
     if (!a) return 0;
@@ -50,7 +50,7 @@ int kcp_saved_states(const struct kcp_call *a)
     return every ? a->NS : a->NS > 0;
 }
 
-/* The product of two counts; -1 if it is negative or more than MOST_BYTES. */
+/* Returns the product of two counts; -1: negative, or more than MOST_BYTES. */
 static int64_t product(__int128 count, __int128 each)
 {
     if (count < 0 || each < 0 || count > MOST_BYTES || each > MOST_BYTES) return -1;
@@ -95,8 +95,8 @@ static int64_t exchange_bytes(const struct kcp_call *a)
 }
 
 /* Fills the header of a block for this call: sizes, then name, offset and bytes of
- * every tensor. writer appears only in messages; actv and acc are the writer's bytes
- * per number. KCP_BAD: unknown format or, with bytes = 0, invalid sizes. */
+ * every tensor. writer appears only in messages. actv and acc are the bytes per number
+ * that the writer uses. KCP_BAD: unknown format or, with bytes = 0, invalid sizes. */
 int kcp_saved_layout_of(struct kcp_saved *s, const struct kcp_call *a, int format,
                         const char *writer, size_t actv, size_t acc)
 {
@@ -140,8 +140,8 @@ void kcp_saved_layout(struct kcp_saved *s, const struct kcp_call *a, const char 
     kcp_saved_layout_of(s, a, KCP_FORMAT_FACTORS, writer, actv, acc);
 }
 
-/* Bytes of the block that the reference writes for this call, header included; 0: its
- * sizes are invalid. */
+/* Returns the bytes of the block that the reference writes for this call, header
+ * included; 0: the call's sizes are invalid. */
 size_t kcp_saved_bytes(const struct kcp_forward *a)
 {
     struct kcp_saved s;
@@ -162,7 +162,8 @@ int kcp_saved_begin(void *saved, size_t bytes, const struct kcp_call *a,
     return KCP_OK;
 }
 
-/* The address of a tensor in a block with a valid header; NULL: not in this block. */
+/* Returns the address of a tensor in a block with a valid header; NULL: the block lacks
+ * the tensor. */
 void *kcp_saved_at(const void *saved, const char *name)
 {
     const struct kcp_saved *s = saved;
@@ -191,10 +192,10 @@ static int differs(const struct kcp_saved *s, const struct kcp_saved *want, char
     return 0;
 }
 
-/* Can a reader of this format use this block for this call? Mode and reuse_M are taken
- * from the block; the writer does not matter. KCP_BAD: no block, or too short.
- * KCP_MISMATCH: the block has another format or is from another call; why (may be NULL)
- * has the value found and the value expected. */
+/* Checks that a reader of this format can use this block for this call. Mode and
+ * reuse_M are taken from the block; the writer does not matter. KCP_BAD: the block is
+ * missing or too short. KCP_MISMATCH: the block has another format or is from another
+ * call; why (may be NULL) has the value found and the value expected. */
 int kcp_saved_check_of(const void *saved, size_t bytes, const struct kcp_call *a,
                        int format, const char *reader, size_t actv, size_t acc,
                        char *why, size_t n)

@@ -1,11 +1,11 @@
-/* split.h -- where a rank cuts its segments so that few heads fill a chip.
+/* split.h -- where a rank cuts its segments so that few heads fill a GPU.
  *
  * Book: chapter 18, "When to split a sequence".
- * Checked by: tests/08_forward/split_sequence.c.  Next: paths.def, which asks.
+ * Checked by: tests/08_forward/split_sequence.c.  Next: paths.def, its conditions.
  *
- * Two rules: of the programs that string stages together, and of the fused forward,
- * which also pipelines its launches. How many processors there are is asked of the
- * device; what a step costs stands in machine.h. */
+ * There are two rules: one for programs of stages (one kernel per stage), one for the
+ * fused forward, which also pipelines its launches. The number of SMs (P, `processors`)
+ * comes from the device, the cost of a step from machine.h. */
 #ifndef KCP_SPLIT_H
 #define KCP_SPLIT_H
 
@@ -15,7 +15,8 @@
 
 enum { KCP_MOST_STRIPS = 64 };
 
-/* Tokens of a rank's longest segment; how many strips of L tokens its segments have. */
+/* kcp_longest returns the tokens of the rank's longest segment. kcp_strips_at returns
+ * the number of strips if all segments are cut into strips of L tokens. */
 static inline int64_t kcp_longest(const struct kcp_context *x)
 {
     int64_t longest = 0;
@@ -31,14 +32,15 @@ static inline int64_t kcp_strips_at(const struct kcp_context *x, int64_t L)
     return strips;
 }
 
-/* Chunks in the longest strip: the steps that a scan walks in series. */
+/* Returns the chunks in the longest strip: the steps that a scan computes in series. */
 static inline int64_t kcp_steps_at(const struct kcp_context *x, int C, int64_t L)
 {
     const int64_t longest = kcp_longest(x);
     return ((L < longest ? L : longest) + C - 1) / C;
 }
 
-/* Length m of the lengths tried: the longest segment in m strips, whole chunks. */
+/* Returns the strip length that cuts the longest segment into m strips, rounded up to
+ * whole chunks. */
 static inline int64_t kcp_length_tried(int64_t longest, int C, int m)
 {
     return (longest + (int64_t)m * C - 1) / ((int64_t)m * C) * C;
@@ -46,7 +48,8 @@ static inline int64_t kcp_length_tried(int64_t longest, int C, int m)
 
 /* ---- programs of stages */
 
-/* What the scan costs on P processors with strips of L tokens, L a multiple of C. */
+/* Returns the cost of scan and fold on P SMs with strips of L tokens, in steps of
+ * chapter 04's scan. L is a multiple of C, or the longest segment. */
 static inline double kcp_strip_cost(const struct kcp_context *x, int HV, int C, int P,
                                    int64_t L)
 {
@@ -56,8 +59,8 @@ static inline double kcp_strip_cost(const struct kcp_context *x, int HV, int C, 
          + (double)(strips - x->NS) * KCP_STEP_FOLD;
 }
 
-/* The cheapest length of a strip, or 0 when whole segments are: a strip more costs
- * every chunk its map and is worth it only while processors stand idle. */
+/* Returns the strip length of lowest cost; 0: whole segments cost least. With strips
+ * every chunk also needs its map, so strips pay off only while SMs are idle. */
 static inline int64_t kcp_strip_length(const struct kcp_context *x, int HV, int C,
                                        int P)
 {
@@ -75,8 +78,9 @@ static inline int64_t kcp_strip_length(const struct kcp_context *x, int HV, int 
     return best;
 }
 
-/* Tokens of a strip of such a program, 0: segments stay whole, as a canonical plan's
- * do; and how many strips this rank has. */
+/* kcp_piece_length returns the tokens per strip of a program of stages; 0: segments are
+ * not cut, and those of a canonical plan never are. kcp_pieces returns the number of
+ * strips on this rank. */
 static inline int64_t kcp_piece_length(const struct kcp_call *a, int P)
 {
     const struct kcp_context *x = &a->plan->ctx[a->r];
@@ -93,26 +97,28 @@ static inline int64_t kcp_pieces(const struct kcp_call *a, int P)
 
 /* ---- the fused forward */
 
-/* What is cut: a rank's stretches, on P processors. KG: gates a head, 1 or K.
- * crossing: states come from, or go to, ranks. */
+/* What the rule of the fused forward reads: the segments of one rank, P SMs, KG gates
+ * per head (1 or K). crossing: kcp_alone is 0. */
 struct kcp_cut { const struct kcp_context *x; int H, HV, KG, V, P, crossing; };
 
-/* Blocks of the scan: 64 columns of a chain while there is a processor for each. */
+/* Returns the blocks of the scan: one per 64 columns of a chain if all of these fit on
+ * P SMs at once, otherwise one per chain. */
 static inline int64_t kcp_scan_blocks(int64_t chains, int V, int P)
 {
     return chains * V / 64 <= P ? chains * V / 64 : chains;
 }
 
-/* Making a chunk's factors, all heads, with the whole chip. */
+/* Returns the time to compute one chunk's factors of all heads on the whole GPU. */
 static inline double kcp_factors_time(const struct kcp_cut *c)
 {
     return c->KG == 1 ? KCP_FACTORS_ROWS * c->H + KCP_FACTORS_HEAD * c->HV
                       : KCP_FACTORS * c->HV;
 }
 
-/* A scan that leaves half of the chip idle is cut into launches: the next launch's
- * factors are made beside it, on the other processors. For as long as the scan of the
- * one before takes if each launch has this share of the chunks of the one before. */
+/* A scan that leaves half of the GPU idle is cut into launches: while launch i is
+ * scanned, the other SMs compute the factors of launch i + 1. Returns the ratio of the
+ * chunks of launch i + 1 to those of launch i at which both take the same time, at most
+ * 1. */
 static inline double kcp_launch_ratio(const struct kcp_cut *c)
 {
     const int64_t blocks = kcp_scan_blocks(c->HV, c->V, c->P);
@@ -120,7 +126,7 @@ static inline double kcp_launch_ratio(const struct kcp_cut *c)
     return KCP_STEP_BESIDE < beside ? KCP_STEP_BESIDE / beside : 1.0;
 }
 
-/* Chunks before launch i of n, of all NC. */
+/* Returns the first chunk of launch i of n, out of NC chunks. */
 static inline int kcp_launch_begin(int NC, double ratio, int n, int i)
 {
     double before = 0, all = 0, w = 1;
@@ -131,7 +137,8 @@ static inline int kcp_launch_begin(int NC, double ratio, int n, int i)
     return (int)(NC * before / all + 0.5);
 }
 
-/* What n launches leave to see: the first one's factors, and what a launch costs. */
+/* Returns the time that n launches add to the scan: the factors of the first launch,
+ * which nothing hides, and n - 1 more launches. */
 static inline double kcp_launches_cost(const struct kcp_cut *c, int n)
 {
     const int first = n == 1 ? c->x->NC
@@ -139,8 +146,8 @@ static inline double kcp_launches_cost(const struct kcp_cut *c, int n)
     return first * kcp_factors_time(c) + (n - 1) * KCP_LAUNCH;
 }
 
-/* The cheapest number of launches; short stretches have two, so that the judge's cases
- * go this way. */
+/* Returns the number of launches of lowest cost: at least 2 where the scan can be cut,
+ * so that short cases of the judge use several launches. */
 static inline int kcp_launches(const struct kcp_cut *c)
 {
     int best = 2;
@@ -151,8 +158,8 @@ static inline int kcp_launches(const struct kcp_cut *c)
     return best;
 }
 
-/* What maps, fold and scan cost with strips of L tokens, and the factors that nothing
- * hides. */
+/* Returns the time of maps, fold and scan with strips of L tokens, and of the factors
+ * that nothing hides. */
 static inline double kcp_fused_cost(const struct kcp_cut *c, int64_t L)
 {
     const struct kcp_context *x = c->x;
@@ -168,7 +175,7 @@ static inline double kcp_fused_cost(const struct kcp_cut *c, int64_t L)
     return cost + (double)(strips - x->NS) * KCP_FOLD;
 }
 
-/* The cheapest number of chunks in a strip; 0: whole segments are. */
+/* Returns the chunks per strip of lowest cost; 0: whole segments cost least. */
 static inline int kcp_fused_chunks(const struct kcp_cut *c)
 {
     const int64_t longest = kcp_longest(c->x);
@@ -185,9 +192,10 @@ static inline int kcp_fused_chunks(const struct kcp_cut *c)
     return (int)(best / 64);
 }
 
-/* ---- a call, as both rules see it */
+/* ---- the facts of a call that both rules use */
 
-/* Every stretch is a whole sequence, and nothing crosses a cut of the plan. */
+/* Returns 1 if every stretch is a whole sequence and no sequence crosses a cut of the
+ * plan. */
 static inline int kcp_alone(const struct kcp_call *a)
 {
     const struct kcp_segment *seg = a->plan->seg + a->plan->ctx[a->r].seg0;
@@ -203,8 +211,8 @@ static inline struct kcp_cut kcp_cut_of(const struct kcp_call *a, int processors
     return c;
 }
 
-/* Chunks in a strip of the fused forward, 0: segments stay whole. A canonical plan is
- * never cut by the rule. */
+/* Returns the chunks per strip of the fused forward; 0: segments are not cut. The rule
+ * never cuts a canonical plan. */
 static inline int kcp_fused_strip(const struct kcp_call *a, int processors)
 {
     if (a->strip_chunks || a->plan->L) return a->strip_chunks;
@@ -212,22 +220,21 @@ static inline int kcp_fused_strip(const struct kcp_call *a, int processors)
     return kcp_fused_chunks(&c);
 }
 
-/* How many strips of so many chunks this rank has; of 0 chunks: its segments. */
+/* Returns the number of strips of `chunks` chunks on this rank; chunks = 0: the number
+ * of segments. */
 static inline int64_t kcp_strips(const struct kcp_call *a, int chunks)
 {
     const struct kcp_context *x = &a->plan->ctx[a->r];
     return chunks ? kcp_strips_at(x, (int64_t)chunks * a->C) : x->NS;
 }
 
-/* ---- a walk: the map of a rank's one segment, made beside the segment's factors
+/* ---- a walk: the map of a rank's one segment, computed together with its factors
  *
- * While a window's map is made on some processors, the others make the factors of the
- * next window. What a walk makes on its way: bits of KCP_WANT_..; 0: no walk, the maps
- * of strips are made behind all factors. Where the sequence begins on this rank nobody
- * asks for M, and where it ends only later strips ask for a state. */
+ * While some SMs compute the map of a window of chunks, the other SMs compute the
+ * factors of the next window. */
 
-/* Blocks of a walk. M and h_ext are a block each; h_ext alone is one with a gate a
- * channel, and with one a head has a block for 64 columns. */
+/* Returns the blocks of a walk. For [h_ext | M]: two per head. For h_ext alone: one per
+ * head with a gate per channel and K = V, otherwise one per head and 64 columns. */
 static inline int kcp_walk_blocks(const struct kcp_call *a, int want)
 {
     if (want != KCP_WANT_H) return 2 * a->HV;
@@ -240,7 +247,8 @@ static inline double kcp_walk_step(const struct kcp_call *a, int want)
     return a->KG == 1 ? KCP_WALK_MAP_ROWS : KCP_WALK_MAP;
 }
 
-/* Factors and maps behind one another: strips of so many chunks, 0: one strip. */
+/* Returns the time of all factors and then all maps, without a walk, with strips of
+ * strip_chunks chunks; 0: one strip. */
 static inline double kcp_maps_cost(const struct kcp_call *a, int strip_chunks, int P)
 {
     const struct kcp_cut c = kcp_cut_of(a, P);
@@ -252,9 +260,11 @@ static inline double kcp_maps_cost(const struct kcp_call *a, int strip_chunks, i
          + (double)(strips - 1) * KCP_FOLD;
 }
 
-/* Of two windows or more: the first one's factors; the rest and the walk over `walked`
- * chunks, both as long as the longer one and no shorter than their work on all
- * processors; the last window's step, where it is read; and the launches. */
+/* Returns the time of a walk over `walked` chunks in windows of W chunks, two or more.
+ * Time of the factors of the first window; then of the other factors and the walk,
+ * which run concurrently: the time of the walk alone or of the work of both on all SMs,
+ * whichever is longer; then of the last window's map, if it is needed; and of the
+ * launches. */
 static inline double kcp_walk_cost(const struct kcp_call *a, int want, int walked,
                                    int P)
 {
@@ -267,8 +277,12 @@ static inline double kcp_walk_cost(const struct kcp_call *a, int want, int walke
          + (double)a->NC / W * KCP_WALK_LAUNCH;
 }
 
-/* call.walk: sequential takes a walk wherever there are two chunks, blelloch none; auto
- * takes it where it costs less. */
+/* Returns the parts of the map that a walk computes, as bits of KCP_WANT_..; 0: no
+ * walk, so the maps of strips are computed after all factors. If the sequence begins on
+ * this rank, M is not needed. If the sequence ends on this rank, only later strips need
+ * a state, so without strips there is no walk. call.walk: KCP_SEQUENTIAL takes a walk
+ * where one is possible, KCP_BLELLOCH takes none, and KCP_AUTO takes a walk if it costs
+ * less. */
 static inline int kcp_fused_walk(const struct kcp_call *a, int processors)
 {
     const struct kcp_segment *s = a->plan->seg + a->plan->ctx[a->r].seg0;
@@ -286,22 +300,23 @@ static inline int kcp_fused_walk(const struct kcp_call *a, int processors)
          < kcp_maps_cost(a, strip, processors) ? want : 0;
 }
 
-/* A window of a walk: chunks first .. first + count - 1, of strip number `strip`, the
- * last of which ends the strip. Its map goes on from map number `from` (-1: from the
- * segment's beginning) and is left as the strip's own, where somebody reads it. All 0:
- * before the first window. */
+/* A window of a walk: chunks first .. first + count - 1, all in strip number `strip`.
+ * The map of a window continues map number `from` (-1: it begins with the segment) and
+ * is stored as map number `strip`. is_read: a later strip or another rank reads the map
+ * of the strip. All members 0: before the first window. */
 struct kcp_walk_window { int first, count, strip, from, is_read; };
 
-/* Windows of a strip of so many chunks: two at least, so that the judge's cases have
- * more than one. */
+/* Returns the windows in a strip of `chunks` chunks: at least two, unless there is one
+ * chunk, so that short cases of the judge have several windows. */
 static inline int kcp_walk_windows(int chunks)
 {
     if (chunks < 4 * KCP_WALK_CHUNKS) return chunks > 1 ? 2 : 1;
     return chunks / KCP_WALK_CHUNKS;
 }
 
-/* The next window of a walk over NC chunks in strips of strip_chunks (0: one strip of
- * all); leaves: the map of the whole is read too. Returns 0 behind the last window. */
+/* Sets *x to the next window of a walk over NC chunks in strips of strip_chunks (0: one
+ * strip of all chunks). leaves: another rank reads the map of the whole segment.
+ * Returns 0 after the last window. */
 static inline int kcp_walk_next(struct kcp_walk_window *x, int NC,
                                 int strip_chunks, int leaves)
 {
@@ -321,10 +336,10 @@ static inline int kcp_walk_next(struct kcp_walk_window *x, int NC,
     return 1;
 }
 
-/* ---- what a launch of chapter 18's kernels gives to a block */
+/* ---- work per block in the kernels of chapter 18 */
 
-/* Chunks of the largest launch that makes factors: of a whole call, a launch, a
- * window. */
+/* Returns the chunks of the largest launch that computes factors. A launch covers the
+ * whole call, a part of it, or a window. */
 static inline int kcp_most_prepared(const struct kcp_call *a, int processors)
 {
     const struct kcp_cut c = kcp_cut_of(a, processors);
@@ -345,9 +360,9 @@ static inline int kcp_most_prepared(const struct kcp_call *a, int processors)
     return most;
 }
 
-/* Chunks of a block that makes factors with a gate a channel: up to three, so that
- * their loads hide, while there are four waves of blocks; and as many as a grid needs
- * that is at most 65535 high. */
+/* Returns the chunks per block of chunk_prepare with a gate per channel: up to three,
+ * which hides the latency of loads, while there are four waves of blocks; more only
+ * because a grid is at most 65535 high. */
 static inline int kcp_prepare_share(int chunks, int heads, int processors)
 {
     const int64_t n = (int64_t)chunks * heads / (4 * 3 * processors);
@@ -355,8 +370,8 @@ static inline int kcp_prepare_share(int chunks, int heads, int processors)
     return some > least ? some : least;
 }
 
-/* Blocks that finish backward. They take pairs of a chunk and query/key head by
- * turns. */
+/* Returns the blocks of the kernel `finish` of backward. Pairs of a chunk and a
+ * query/key head are distributed over the blocks. */
 static inline int kcp_finish_blocks(int NC, int H, int K, int processors)
 {
     const int64_t pairs = (int64_t)NC * H;
@@ -364,29 +379,30 @@ static inline int kcp_finish_blocks(int NC, int H, int K, int processors)
     return pairs < most ? (int)pairs : most;
 }
 
-/* Pairs of the block that has most of them. */
+/* Returns the number of pairs of the block that has the most. */
 static inline int64_t kcp_finish_turns(int NC, int H, int K, int processors)
 {
     const int64_t blocks = kcp_finish_blocks(NC, H, K, processors);
     return blocks ? ((int64_t)NC * H + blocks - 1) / blocks : 0;
 }
 
-/* Backward's scans, a job each of a segment: the states, walking forward; their
- * gradients, walking back; of those only the one that other ranks ask for. */
+/* Jobs of backward's scans for one segment, as bits: scan the states forward, scan all
+ * their gradients in reverse, compute only the gradient that other ranks need. */
 enum kcp_scan_job { KCP_JOB_STATES = 1, KCP_JOB_REVERSE = 2, KCP_JOB_DH_EXT = 4 };
 
-/* Do both scans of one segment run at once, in blocks of 64 columns? With K = 128 and a
- * gate per channel each such block counts twice (scans_sm90.cu). */
+/* Returns 1 if both scans of one segment fit on the GPU at once, in blocks of 64
+ * columns. With K = 128 and a gate per channel each block counts twice
+ * (scans_sm90.cu). */
 static inline int kcp_scans_fit(const struct kcp_call *a, int processors)
 {
     const int64_t blocks = 2LL * a->HV * a->V / 64;
     return (a->K == 128 && a->KG != 1 ? 2 * blocks : blocks) <= processors;
 }
 
-/* 1: earlier ranks need the gradient with which segment s begins, and the gradient with
- * which it ends is given (dht). Its reverse scan then needs no other rank, and stores
- * what the earlier ranks need. Where both scans fit, dh_ext beside the states is
- * faster. */
+/* Returns 1 if the reverse scan of segment s runs before the exchange. The gradient at
+ * the end of segment s is given (dht), so its reverse scan needs no other rank, and it
+ * stores the gradient that earlier ranks need. If both scans fit on the GPU at once,
+ * computing dh_ext together with the states is faster. */
 static inline int kcp_reverses_first(const struct kcp_call *a, int s, int processors)
 {
     const int j = a->plan->ctx[a->r].seg0 + s;
@@ -394,11 +410,11 @@ static inline int kcp_reverses_first(const struct kcp_call *a, int s, int proces
            !kcp_scans_fit(a, processors);
 }
 
-/* Which jobs segment s has in a launch. alone: both scans in one launch. If ranks share
- * a sequence, the first launch runs before the exchange and computes what it sends: the
- * reverse scan where a sequence ends, without the scan of states, which would delay the
- * exchange; elsewhere dh_ext and the states. The second launch has the rest. With
- * save-all no states are scanned. */
+/* Returns the jobs of segment s in launch 0 or 1. alone: launch 0 has both scans.
+ * Otherwise launch 0 runs before the exchange and computes what the exchange sends. If
+ * kcp_reverses_first, that is the reverse scan, without the scan of states, which would
+ * delay the exchange; otherwise dh_ext and the states. Launch 1 has the rest. With
+ * save-all states are not scanned. */
 static inline int kcp_scan_jobs(const struct kcp_call *a, int alone, int s, int launch,
                                 int processors)
 {
@@ -411,7 +427,7 @@ static inline int kcp_scan_jobs(const struct kcp_call *a, int alone, int s, int 
     return states | (wanted ? KCP_JOB_DH_EXT : 0);
 }
 
-/* Jobs of the larger launch, of whole segments. */
+/* Returns the jobs of the larger launch, summed over the segments. */
 static inline int kcp_most_jobs(const struct kcp_call *a, int processors)
 {
     const int alone = kcp_alone(a);

@@ -1,10 +1,9 @@
-/* structs.c -- the memory layout of the public structs, by name, for other
- * languages.
+/* structs.c -- the memory layout of the public structs, by name, for other languages.
  *
  * Book: none.  Checked by: tests/judge/self_calls.c, tests/cli/torch.sh.
- * Next: ../../book/examples/torch/kcp_torch/library.py, which reads them.
+ * Next: ../../book/examples/torch/kcp_torch/library.py, which reads these tables.
  *
- * A binding that reads these tables needs no copy of the headers, so it cannot
+ * A binding that reads these tables needs no copy of the headers, so the binding cannot
  * become outdated. A misspelt name does not compile. The fields of stages are in
  * kcp_stages. */
 #include "kcp.h"

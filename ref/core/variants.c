@@ -3,9 +3,9 @@
  * Book: CONTRIBUTING.md, "Adding".  Checked by: tests/judge/self_cases.c, their number
  * against the files on disk.  Next: layer.c, which picks a pair of them.
  *
- * The list holds copies of the records whose run() checks the call first (checked.c).
- * The section's bounds are hidden symbols, because a program that uses libkcp.so may
- * have records of its own. */
+ * kcp_variants returns copies of the records; run() of a copy checks the call first
+ * (checked.c). The bounds of the linker section are hidden symbols, because a program
+ * that uses libkcp.so may have its own records. */
 #include "paths.h"
 
 #include <pthread.h>

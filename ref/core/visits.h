@@ -1,17 +1,18 @@
 /* visits.h -- the number of visits of a rank, and the most that a scan supports.
  *
  * Book: chapter 07.  Checked by: tests/cli/run_cli.sh.
- * Next: ../../comm/form/scan.c, which keeps five maps for each. */
+ * Next: ../../comm/form/scan.c, which needs memory for five maps per visit. */
 #ifndef KCP_VISITS_H
 #define KCP_VISITS_H
 
 #include "kcp.h"
 
-/* A plan with more needs another form: KCP_NA with a message (core/checked.c). */
+/* The most visits per rank. With more, the scan returns KCP_NA with a message
+ * (core/checked.c), and another form of the exchange is needed. */
 enum { KCP_SCAN_VISITS = 128 };
 
-/* Visits of rank r to sequences that it shares with other ranks. Consecutive
- * segments of one sequence on the rank are one visit. */
+/* Returns the visits of rank r to sequences that it shares with other ranks.
+ * Consecutive segments of one sequence on one rank are one visit. */
 static inline int kcp_visits(const struct kcp_plan *plan, int r)
 {
     const struct kcp_context *x = &plan->ctx[r];

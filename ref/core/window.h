@@ -1,14 +1,17 @@
 /* window.h -- the layout of a rank's window: flags, counts, pieces of states.
  *
  * Book: chapter 20, "Code: kernels".  Checked by: the chain over NCCL, bit for bit.
- * Next: ../../cuda/07_merge/hop.cuh, which reads and writes it.
+ * Next: ../../cuda/07_merge/hop.cuh, which reads and writes windows.
  *
- * For every other rank o and piece b of a state, the window of rank r holds the
- * number of times that o has filled the piece here (full, written by o), the number
- * of times that o has emptied the piece that r wrote there (empty, written by o),
- * and r's own counts of both. Message i of a piece uses slot i % 2, so the sender
- * may be one message ahead. The counts are in device memory, so that they continue
- * when a graph is replayed. */
+ * The window of rank r has four counts for every other rank o and every piece b of a
+ * state:
+ *   KCP_FULL    how often o has filled piece b in r's window; written by o
+ *   KCP_EMPTY   how often o has emptied the piece that r filled in o's window; written
+ *               by o
+ *   KCP_FILLED, KCP_TAKEN   how often r itself has filled, and has emptied, a piece
+ *
+ * Message i of a piece uses slot i % 2, so the sender may be one message ahead. The
+ * counts are in device memory, so that they continue when a graph is replayed. */
 #ifndef KCP_WINDOW_H
 #define KCP_WINDOW_H
 
@@ -21,8 +24,9 @@ enum { KCP_PIECE_COLUMNS = 16, KCP_PIECE_ROWS = 256, KCP_PIECE_PLACES = 2 };
 /* Counts [4][R][blocks], stored before the pieces. */
 enum kcp_window_count { KCP_FULL, KCP_EMPTY, KCP_FILLED, KCP_TAKEN };
 
-/* One kernel over windows. from >= 0: S <- the message of rank `from`. to >= 0: writes
- * op(M) S + h (first: h alone) into the window of rank `to`. S [HV,K,V]. */
+/* One kernel over windows. If from >= 0, it sets S to the message of rank `from`. If to
+ * >= 0, it writes op(M) S + h (first: h alone) into the window of rank `to`. S
+ * [HV,K,V]. */
 struct kcp_hops {
     const struct kcp_mapops *of;       /* the map operations it implements */
     int (*hop)(int HV, int K, int V, const void *map, int backward, int first, void *S,
@@ -60,7 +64,7 @@ KCP_ANYWHERE uint32_t *kcp_window_count(const struct kcp_window *w, int of,
     return (uint32_t *)w->at[of] + ((size_t)what * w->R + other) * w->blocks + b;
 }
 
-/* The piece that rank `from` fills in the window of rank `of`. */
+/* Returns the piece that rank `from` fills in the window of rank `of`. */
 KCP_ANYWHERE float *kcp_window_piece(const struct kcp_window *w, int of, int from,
                                      int b, uint32_t place)
 {
