@@ -1,7 +1,9 @@
-/* halo.c -- the rows of a token tensor next to a cut, from the neighbour's side.
+/* halo.c -- copies the rows of a token tensor that a rank needs from other shards.
  *
  * Book: chapter 14.  Checked by: tests/14_conv/checks.c.  Next: comm/segment_sum.c.
- * Every rank computes from the plan which rows each rank needs: no requests. */
+ *
+ * Every rank computes from the plan which rows each rank needs, so no rank sends
+ * requests. */
 #include "checked.h"
 #include "form/exchange.h"
 
@@ -9,15 +11,16 @@
 
 struct token_range { int64_t begin, end; };      /* global tokens; begin >= end: none */
 
-/* Does local segment s of rank r continue the segment before it in the shard? */
+/* Returns 1 if local segments s - 1 and s of rank r are adjacent in one sequence. */
 static int goes_on(const struct kcp_plan *p, int r, int s)
 {
     const struct kcp_context *x = &p->ctx[r];
     return s > 0 && s < x->NS && p->seg[x->seg0 + s].prev == x->seg0 + s - 1;
 }
 
-/* The tokens that rank r needs before its segment s (backward: after it): at most reach
- * rows, inside the sequence. Empty if the neighbouring segment is next in the shard. */
+/* Returns the tokens that rank r needs before its segment s (backward: after it): at
+ * most reach rows of the same sequence. The range is empty if the neighbouring segment
+ * is next to s in the shard. */
 static struct token_range wanted(const struct kcp_halo *h, int r, int s)
 {
     const struct kcp_plan *p = h->plan;
@@ -35,7 +38,8 @@ static struct token_range wanted(const struct kcp_halo *h, int r, int s)
     return (struct token_range){ g->end, far < end ? far : end };
 }
 
-/* The part of a range that is in one rank's shard. */
+/* The part of a token range that is in one rank's shard. seg: the last segment of that
+ * part. */
 struct piece { int rank, seg; int64_t begin, end; };
 
 static struct piece piece_at(const struct kcp_plan *p, int j, struct token_range w)
@@ -52,7 +56,8 @@ static struct piece piece_at(const struct kcp_plan *p, int j, struct token_range
     return x;
 }
 
-/* The pieces in token order: the first, then the one after x until rank is -1. */
+/* first_piece and next_piece go through the pieces of a range in token order. rank =
+ * -1: there are no more. */
 static struct piece first_piece(const struct kcp_halo *h, int r, int s,
                                 struct token_range w)
 {
@@ -74,7 +79,8 @@ static struct piece next_piece(const struct kcp_halo *h, struct piece x,
     return piece_at(h->plan, h->plan->seg[x.seg].next, w);
 }
 
-/* Rows that other ranks may need of the run of segments starting at local segment s. */
+/* Returns the rows that other ranks may need from the run of adjacent segments that
+ * starts at local segment s. */
 static int64_t edge_of(const struct kcp_halo *h, int r, int s)
 {
     const struct kcp_context *x = &h->plan->ctx[r];
@@ -100,7 +106,8 @@ int64_t kcp_halo_edge(const struct kcp_halo *h, int r, int s)
     return rows;
 }
 
-/* The row in x where a piece begins; with edges x holds only the first rows of runs. */
+/* Returns the row of x at which a piece begins. If h->edges is set, x holds only the
+ * first rows of each run of segments. */
 static int64_t row_of(const struct kcp_halo *h, const struct piece *piece)
 {
     const struct kcp_plan *p = h->plan;
@@ -140,8 +147,8 @@ static int copy_rows(const struct kcp_halo *h, char *to, const char *from, size_
     return KCP_OK;
 }
 
-/* Sends, receives or copies the rows of one piece; a copy if this rank owns several
- * ranges and needs rows of its own. */
+/* Sends, receives or copies the rows of one piece. It copies if this rank owns several
+ * ranges and needs its own rows. */
 static int move(const struct kcp_halo *h, const struct piece *x, int to,
                 const char *from, char *halo)
 {
@@ -158,8 +165,8 @@ static int move(const struct kcp_halo *h, const struct piece *x, int to,
     //< halo-rows
 }
 
-/* Moves all pieces that rank `to` needs: sends those that this rank holds or, if `to`
- * is this rank, receives or copies all. */
+/* Moves all pieces that rank `to` needs. If `to` is this rank, it receives or copies
+ * all pieces; otherwise it sends the pieces that this rank holds. */
 static int move_all(const struct kcp_halo *h, int to, int r, const void *x, void *halo)
 {
     const struct kcp_context *ctx = &h->plan->ctx[to];
@@ -177,9 +184,10 @@ static int move_all(const struct kcp_halo *h, int to, int r, const void *x, void
     return status;
 }
 
-/* One group, sends before receives, in rank order. A rank sends to every short shard
- * that its rows reach. Between two ranks the order is that of the receiver's segments,
- * on both sides. */
+/* Exchanges all rows in one group: the sends to rank 0, 1, ..., then all receives. A
+ * rank sends to several ranks if their shards are shorter than `reach`. Sender and
+ * receiver both go through the receiver's segments in order, so their messages
+ * match. */
 int kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo)
 {
     if (!h || !h->plan || (h->plan->R > 1 && !h->comm) || h->reach < 0)
@@ -197,9 +205,10 @@ int kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo)
     return group_end(h->comm, opened, status);
 }
 
-/* The sequence whose state rank r must receive for its local segment s, or -1. It must
- * if s is the rank's first (backward: last) segment of the sequence, begins within
- * `reach` tokens of the sequence's start (end), and another rank owns that state. */
+/* Returns the sequence whose state rank r must receive for its local segment s; -1:
+ * none. The rank needs the state if s is the rank's first (backward: last) segment of
+ * the sequence, s begins (backward: ends) less than `reach` tokens from the sequence's
+ * start (end), and another rank owns the state. */
 static int state_lacked(const struct kcp_halo *h, int r, int s)
 {
     const struct kcp_plan *p = h->plan;
@@ -214,7 +223,8 @@ static int state_lacked(const struct kcp_halo *h, int r, int s)
     return again ? -1 : n;
 }
 
-/* One group: sends, then receives, in the order of the receiver's segments. */
+/* Exchanges all states in one group: sends, then receives. Both follow the order of the
+ * receiver's segments. */
 int kcp_halo_states(const struct kcp_halo *h, void *states)
 {
     if (!h || !h->plan || (h->plan->R > 1 && !h->comm) || h->reach < 0)

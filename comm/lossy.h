@@ -9,14 +9,15 @@
 
 #pragma GCC visibility push(hidden)
 
-/* The losses that comm allows; NULL: comm is not a lossy communicator. */
+/* Returns the losses that comm allows; NULL: comm is not a lossy communicator. */
 const struct kcp_wire *wire_of(const struct kcp_comm *comm);
-/* Returns the bounds for the exchange that begins and clears them for the next one. */
+/* Returns the bounds that were set for this exchange, and clears them, so that the next
+ * exchange has none. */
 const double *wire_take_bounds(struct kcp_comm *comm);
 void wire_tell(struct kcp_comm *comm, struct kcp_wire_told told);
 
-/* For one exchange: numbers of `elem` bytes are sent as bfloat16. room: staging for all
- * messages of one group, narrow_bytes for each. */
+/* Sends the numbers of one exchange, `elem` bytes each, as bfloat16. room: staging for
+ * all messages of one group, narrow_bytes for each message. */
 struct narrow {
     struct kcp_comm comm, *over;
     const struct narrowing *by;
@@ -29,7 +30,8 @@ struct narrow {
 void narrow_open(struct narrow *n, struct kcp_comm *over, size_t elem, void *room);
 void narrow_close(struct narrow *n);
 size_t narrow_bytes(size_t numbers);
-/* Conversions for numbers of `elem` bytes; NULL: that size is not supported. */
+/* Returns the conversions for numbers of `elem` bytes; NULL: this size is not
+ * supported. */
 const struct narrowing *narrowing_of(size_t elem);
 uint16_t narrow_to_bf16(double x);
 double narrow_from_bf16(uint16_t x);

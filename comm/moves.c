@@ -1,7 +1,7 @@
-/* moves.c -- what the references call of comm/, as one table.
+/* moves.c -- the table of the functions of comm/ that the references call.
  *
- * Book: chapter 07.  Checked by: every stage over ranks.  Next: comm/form/exchange.c.
- */
+ * Book: chapter 07.  Checked by: every stage over ranks.
+ * Next: comm/form/exchange.c. */
 #include "moves.h"
 #include "wire.h"
 

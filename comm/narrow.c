@@ -1,12 +1,12 @@
-/* narrow.c -- an exchange's numbers as bfloat16 on the wire, rounded once a message.
+/* narrow.c -- sends an exchange's numbers as bfloat16, rounded once per message.
  *
  * Book: chapter 20.  Checked by: tests/20_clusters/wire.c, narrow_gpu.c.
- * Next: comm/form/exchange.c, which puts this between a form and the wire.
+ * Next: comm/form/exchange.c, which uses these calls for a lossy communicator.
  *
  * For doubles in host memory or floats of a GPU. In a gather a rank's own row is not
- * rounded, because it is not read from there. Messages received inside a group are
- * widened after the group's end. No allocation: bf16 staging uses the exchange's
- * work. */
+ * rounded, because the rank does not read its own row from the gathered rows. Messages
+ * received inside a group are widened after the group's end. Nothing is allocated: the
+ * bf16 staging is in the exchange's work. */
 #include "comm/lossy.h"
 
 #include <math.h>
@@ -15,8 +15,8 @@
 
 struct arrival { struct arrival *next; void *to; uint16_t *from; size_t numbers; };
 
-/* Rounds to nearest, ties to even. The intermediate float is rounded to odd, which
- * makes the second rounding correct. */
+/* Rounds to nearest, ties to even. The double is first rounded to an odd float, so that
+ * rounding this float to bf16 gives the correct result. */
 //> to-bf16
 uint16_t narrow_to_bf16(double x)
 {
@@ -112,7 +112,7 @@ static int narrow_send(struct kcp_comm *c, const void *data, size_t bytes, int t
     return status;
 }
 
-/* Widens the received messages; after a failure (arrived = 0) drops them. */
+/* Widens the received messages. After a failure (arrived = 0) it drops them. */
 static int widen(struct narrow *n, int arrived, struct CUstream_st *stream)
 {
     int status = KCP_OK;

@@ -1,4 +1,4 @@
-/* options.c -- what the environment sets for communicators, and their clock.
+/* options.c -- settings of communicators from the environment, and their clock.
  *
  * Book: chapter 20.  Checked by: tests/cli/mpi.sh, good values and bad ones.
  * Next: comm/backend/threads.c. */
@@ -12,7 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* name's value as a whole number of [low,high]; absent: unless_set. */
+/* Reads the variable `name` as a whole number in [low,high]; if it is not set, the
+ * result is unless_set. */
 static int read_number(const char *name, long low, long high, long unless_set,
                        long *out, char *why, size_t n)
 {
@@ -31,7 +32,7 @@ static int read_number(const char *name, long low, long high, long unless_set,
     return KCP_BAD;
 }
 
-/* Variables of earlier versions, in which ranks connected by themselves. */
+/* Reports variables of earlier versions, which no longer have an effect. */
 static void report_gone(void)
 {
     static const char *const gone[] = { "KCP_RENDEZVOUS", "KCP_SECRET", "KCP_KEY_DIR",
@@ -72,7 +73,7 @@ int kcp_timeout(double *seconds, char *why, size_t n)
     return err;
 }
 
-/* FNV-1a over the boot id. */
+/* Returns the FNV-1a hash of the boot id. */
 uint64_t comm_machine(void)
 {
     char id[80] = "";

@@ -1,16 +1,17 @@
 /* segment_sum.c -- sums over all tokens that do not depend on the partition.
  *
  * Book: chapters 13 and 14.  Checked by: tests/14_conv/checks.c.  Next: ref/14_conv.c.
- * Rounding depends on the order of additions, so segments are added in token order, for
- * any number of ranks. */
+ *
+ * Rounding depends on the order of additions. Therefore segments are added in token
+ * order for any number of ranks. */
 #include "checked.h"
 #include <stdlib.h>
 #include <string.h>
 
 enum { PIECE = 1 << 17 };              /* numbers gathered at once: 1 MiB a rank */
 
-/* sum = sum_j part_j over all segments j of the plan, in token order. Every rank sends
- * as many rows as the rank with the most segments. */
+/* Computes sum = sum_j part_j over all segments j of the plan, in token order. In the
+ * gather every rank sends as many rows as the rank with the most segments. */
 int kcp_segment_sum(const struct kcp_plan *plan, struct kcp_comm *comm,
                     const double *part, int64_t n, double *sum)
 {
@@ -56,7 +57,8 @@ int kcp_segment_sum(const struct kcp_plan *plan, struct kcp_comm *comm,
     return status;
 }
 
-/* The sum over all ranks, or over this rank's segments if the caller adds the ranks. */
+/* Computes the sum over all ranks, or over this rank's segments if the caller adds the
+ * ranks (KCP_SUM_LOCAL). */
 int kcp_parameter_sum(const struct kcp_call *c, const double *part, int64_t n,
                       double *sum)
 {

@@ -1,10 +1,10 @@
-/* wire.c -- a communicator over another one, with limits on what an exchange may lose.
+/* wire.c -- a lossy communicator on top of another communicator.
  *
  * Book: chapter 20.  Checked by: tests/20_clusters/wire.c, tests/cli/run_cli.sh.
  * Next: comm/narrow.c.
  *
- * Every call is forwarded to the communicator below and its traffic is counted here as
- * well. Only the exchange uses the limits: halos and sums stay exact. */
+ * Every call is forwarded to the lower communicator, and its traffic is also counted
+ * here. Only the exchange uses the allowed losses; halos and sums stay exact. */
 #include "comm/lossy.h"
 #include "checked.h"
 
@@ -28,7 +28,7 @@ static struct wire_comm *wire_comm(const struct kcp_comm *c)
     return c && c->backend == backend ? (struct wire_comm *)c : NULL;
 }
 
-/* Adds the traffic of the communicator below since `was`. */
+/* Adds the traffic of the lower communicator since `was`. */
 static int counted(struct kcp_comm *c, struct kcp_traffic was, int status)
 {
     const struct kcp_traffic is = wire_comm(c)->over->traffic;

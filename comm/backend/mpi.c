@@ -1,11 +1,12 @@
-/* mpi.c -- ranks as MPI processes: messages on host memory, a note when one fails.
+/* mpi.c -- ranks as MPI processes: messages on host memory, a note when a rank fails.
  *
  * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: comm/backend/mpi_launch.c.
  *
- * A call posts its sends and receives and polls them until they complete. While it
- * polls it also checks for the failure note of another rank and for KCP_TIMEOUT_S. A
- * group collects requests; its end waits. MPI is called under a lock. If a process
- * dies, the launcher (mpirun, srun) reports it and ends the others. */
+ * A call posts its sends and receives and polls them until they complete. While a call
+ * polls, it also checks for the failure note of another rank and for the timeout,
+ * KCP_TIMEOUT_S. Calls inside a group only collect requests; the end of the group waits
+ * for them. A lock is held around each MPI call. If a process dies, the launcher
+ * (mpirun, srun) reports it and ends the other processes. */
 #ifdef KCP_WITH_MPI
 #include <mpi.h>
 
@@ -56,7 +57,8 @@ static int fail_locked(struct mpi_rank *p, int rank, int status, const char *why
     return KCP_COMM;
 }
 
-/* KCP_COMM: this rank has failed, or another rank's note has arrived. */
+/* Returns KCP_COMM if this rank has failed or the failure note of another rank has
+ * arrived. */
 static int check_notes(struct mpi_rank *p)
 {
     int is_there = 0;
@@ -120,7 +122,8 @@ static int post_piece(struct mpi_rank *p, char *data, int bytes, int peer,
     return KCP_OK;
 }
 
-/* Pieces of one message have one tag: they arrive in order. 0 bytes are a message. */
+/* Posts a message in pieces. All pieces have one tag, so they arrive in order. 0 bytes
+ * are also sent as a message. */
 static int post(struct mpi_rank *p, const void *data, size_t bytes, int peer,
                 enum kind kind, enum tag tag, const char *call)
 {
@@ -136,7 +139,7 @@ static int post(struct mpi_rank *p, const void *data, size_t bytes, int peer,
     return err;
 }
 
-/* Cancels receives, because their memory returns to its owner. Sends in flight and
+/* Cancels receives, because the caller may reuse their memory. Sends in flight and
  * barriers cannot be cancelled. */
 static void drop_requests(struct mpi_rank *p)
 {
@@ -150,8 +153,8 @@ static void drop_requests(struct mpi_rank *p)
     p->n = 0;
 }
 
-/* Yields at first, then sleeps for longer times, because there may be more ranks than
- * cores. */
+/* Yields in the first turns and then sleeps for longer and longer times, because there
+ * may be more ranks than cores. */
 static void pause_unlocked(struct mpi_rank *p, int turn)
 {
     const struct timespec nap = { 0, turn < 2000 ? 20000 : 500000 };
@@ -163,7 +166,8 @@ static void pause_unlocked(struct mpi_rank *p, int turn)
     pthread_mutex_lock(&p->lock);
 }
 
-/* Tests one request. MPI does not report a message that is too short; this does. */
+/* Tests one request, and reports a message that is too short, which MPI does not
+ * report. */
 static int test_request(struct mpi_rank *p, int i, const char *call)
 {
     const struct posted *x = &p->posted[i];
@@ -179,7 +183,8 @@ static int test_request(struct mpi_rank *p, int i, const char *call)
     return KCP_OK;
 }
 
-/* Tests requests one by one, so that an error is found while others are incomplete. */
+/* Waits for all requests. It tests them one by one, so that an error is found while
+ * other requests are incomplete. */
 static int wait_all(struct mpi_rank *p, const char *call, int err)
 {
     const double until = MPI_Wtime() + p->seconds;
@@ -241,8 +246,8 @@ static int mpi_show(struct kcp_comm *c, const void *mine, void *all, size_t byte
     return gather((struct mpi_rank *)c, mine, all, bytes, "all_gather");
 }
 
-/* A gather of 0 bytes can name the missing rank; many ranks use MPI_Ibarrier, which
- * needs fewer messages. */
+/* Up to MOST_GATHERED ranks use a gather of 0 bytes, which can name a missing rank.
+ * More ranks use MPI_Ibarrier, which needs fewer messages. */
 static int mpi_barrier(struct kcp_comm *c, struct CUstream_st *stream)
 {
     struct mpi_rank *p = (struct mpi_rank *)c;
@@ -320,8 +325,8 @@ static int mpi_lost(struct kcp_comm *c, int *rank, char *why, size_t n)
     return failed;
 }
 
-/* After a failure p is not freed: MPI may still be sending the note, and MPI_Comm_free
- * would wait for all ranks. */
+/* After a failure p is not freed, because MPI may still be sending the note, and
+ * MPI_Comm_free would wait for all ranks. */
 static void mpi_free(struct kcp_comm *c)
 {
     struct mpi_rank *p = (struct mpi_rank *)c;

@@ -1,8 +1,8 @@
-/* mpi_launch.c -- detects a launcher; MPI then gives the rank and the size.
+/* mpi_launch.c -- detects a launcher; MPI then gives the rank and the number of ranks.
  *
  * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: comm/backend/nccl.c.
  *
- * Also compiled without MPI: then a launcher is refused with a message. */
+ * This file is also compiled without MPI. Then it refuses a launcher with a message. */
 #ifdef KCP_WITH_MPI
 #include <mpi.h>
 #endif
@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* The launcher's name and its number of processes; NULL and 1: no launcher.
- * SLURM_NTASKS is not used, because in a batch script outside a step it counts other
- * processes. */
+/* Returns the launcher's name and sets *R to its number of processes. Without a
+ * launcher: NULL and 1. SLURM_NTASKS is not used, because in a batch script outside a
+ * step it counts other processes. */
 static const char *find_launcher(int *R)
 {
     static const struct { const char *name, *R, *r; } launchers[] = {
@@ -58,7 +58,8 @@ int kcp_mpi_start(struct kcp_mpi *mpi, char *why, size_t n)
         if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level))
             return KCP_COMM;
         is_ours = 1;
-        /* MPICH reports an error of MPI_Test here, and not to the request's own. */
+        /* MPICH reports errors of MPI_Test to MPI_COMM_WORLD, not to the communicator
+         * of the request. */
         MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     }
     MPI_Comm_size(MPI_COMM_WORLD, &mpi->R);

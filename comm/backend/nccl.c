@@ -1,11 +1,10 @@
-/* nccl.c -- ranks as GPUs: a communicator each, watched, aborted when a rank is
- * lost.
+/* nccl.c -- ranks as GPUs: one communicator per rank, aborted when a rank is lost.
  *
  * Book: chapter 20.  Checked by: bench/check_gpus.sh; nccl_stand_in.sh, without a GPU.
  * Next: comm/backend/nccl_start.c; nccl_calls.c, what a rank may call.
  *
- * NCCL's id is sent over `host`, a communicator that needs no GPU (threads of this
- * process, or MPI), or through a file. A watch thread checks host and NCCL for a
+ * NCCL's id is sent through a file or over `host`, a communicator that needs no GPU
+ * (threads of this process, or MPI). A watch thread checks `host` and NCCL for a
  * failure every 10 ms. */
 #include "kcp.h"
 #include <stdio.h>
@@ -18,8 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Takes the lock, but gives up after a moment: the owner of a borrowed communicator may
- * call fail() in order to end a call that holds the lock and hangs. */
+/* Takes the lock, or gives up after a short time: the owner of a borrowed communicator
+ * may call fail() to end a call that hangs while it holds the lock. */
 static int lock_to_fail(struct nccl_rank *w)
 {
     for (int i = 0; i < 20 && !w->ours; i++) {
@@ -29,8 +28,8 @@ static int lock_to_fail(struct nccl_rank *w)
     return w->ours && !pthread_mutex_lock(&w->lock);
 }
 
-/* The owner must not abort while another thread has a group open. That group ends at
- * once, because every call in it now fails. */
+/* Waits up to 2 s until no group is open, because the owner must not abort while another thread
+ * has an open group. The group ends at once, because every call in it now fails. */
 static void wait_for_group(struct nccl_rank *w)
 {
     for (int i = 0; i < 200 && w->grouped; i++) {
@@ -40,8 +39,8 @@ static void wait_for_group(struct nccl_rank *w)
     }
 }
 
-/* Records the first failure. Never waits, so that lost() answers while another thread
- * hangs in a call of a blocking communicator. */
+/* Records the first failure. This function never waits, so that lost() returns while
+ * another thread hangs in a call of a blocking communicator. */
 static int remember(struct nccl_rank *w, int rank, const char *why)
 {
     pthread_mutex_lock(&w->telling);
@@ -55,7 +54,8 @@ static int remember(struct nccl_rank *w, int rank, const char *why)
     return first;
 }
 
-/* Has host already reported a lost rank? Checks `tell` times, 10 ms apart. */
+/* Returns 1 if host has already reported a lost rank. It checks `tell` times, 10 ms
+ * apart. */
 static int host_knows(struct kcp_comm *host, enum telling tell, int *rank, char *why,
                       size_t n)
 {
@@ -68,9 +68,10 @@ static int host_knows(struct kcp_comm *host, enum telling tell, int *rank, char 
     return knows;
 }
 
-/* Reports to the host ranks before any NCCL call, because NCCL may block and reports
- * less. A communicator of ours is aborted, so that no stream waits forever. A borrowed
- * one is only released: its owner aborts it. */
+/* Reports the failure to the ranks of host first and then calls NCCL, because NCCL may
+ * block and gives fewer details. A communicator that this library made is aborted, so
+ * that no stream waits forever. A borrowed communicator is only released; its owner
+ * aborts it. */
 int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
               enum telling tell)
 {
@@ -99,8 +100,8 @@ int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
     return KCP_COMM;
 }
 
-/* NCCL's asynchronous error. If a call holds the lock for longer than `ms`, that call
- * hangs and NCCL is not queried. */
+/* Returns NCCL's asynchronous error. If a call holds the lock for longer than `ms`, the
+ * call hangs, and NCCL is not queried. */
 static ncclResult_t async_error(struct nccl_rank *w, int ms)
 {
     ncclResult_t result = ncclSuccess;
@@ -140,8 +141,8 @@ static void *watch_thread(void *arg)
 }
 //< watch
 
-/* Reports a caller's failure at once, unless its cause may be an NCCL error, which can
- * be the end of another rank. */
+/* Reports a caller's failure at once, unless its cause may be an NCCL error, because
+ * the end of another rank can cause NCCL errors here. */
 static void nccl_comm_fail(struct kcp_comm *c, int status, const char *why)
 {
     struct nccl_rank *w = (struct nccl_rank *)c;
@@ -187,7 +188,7 @@ static void nccl_comm_free(struct kcp_comm *c)
     free(w);
 }
 
-/* On failure why has the reason. */
+/* Allocates a rank over host. On failure why has the reason. */
 static int make_rank(struct nccl_rank **made, struct kcp_comm *host, char *why,
                      size_t n)
 {
@@ -234,7 +235,8 @@ static int begin_rank(struct nccl_rank *w, struct kcp_comm **comm)
     return KCP_OK;
 }
 
-/* Makes a communicator of R ranks that have the id, and its windows if possible. */
+/* Creates the NCCL communicator of the R ranks with this id, and the windows if
+ * possible. */
 static int init_rank(struct nccl_rank *w, int R, int r, ncclUniqueId id,
                      struct kcp_comm **comm)
 {
@@ -251,7 +253,7 @@ static int init_rank(struct nccl_rank *w, int R, int r, ncclUniqueId id,
     return err == KCP_NA ? KCP_OK : err;
 }
 
-/* Rank 0 makes the id. */
+/* Rank 0 creates the id and sends it to the other ranks over host. */
 static int id_over(struct nccl_rank *w, struct kcp_comm *host, ncclUniqueId *id)
 {
     if (host->r > 0)
@@ -262,8 +264,9 @@ static int id_over(struct nccl_rank *w, struct kcp_comm *host, ncclUniqueId *id)
     return err;
 }
 
-/* The id is sent over host or, if host is NULL, through a file at path. If NCCL does
- * not start: host->fail, and KCP_COMM. */
+/* Creates a communicator. The id is sent over host or, if host is NULL, through a
+ * file at path. If NCCL does not start, this function calls host->fail and returns
+ * KCP_COMM. */
 static int meet(struct kcp_comm **comm, struct kcp_comm *host, const char *path, int R,
                 int r, char *why, size_t n)
 {

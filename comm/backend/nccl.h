@@ -2,8 +2,9 @@
  *
  * Book: chapter 20.  Checked by: bench/check_gpus.sh.  Next: comm/backend/nccl.c.
  *
- * libnccl is opened at run time and not linked, so that a program starts without it
- * and uses the copy that is already loaded (which made a caller's ncclComm_t). */
+ * libnccl is opened at run time and not linked. A program therefore starts without
+ * libnccl, and uses the copy of libnccl that is already loaded (the one that made a
+ * caller's ncclComm_t). */
 #ifndef KCP_NCCL_H
 #define KCP_NCCL_H
 
@@ -24,7 +25,8 @@
 #define NCCL_MEMBER(f) __typeof__(f) *f;
 struct nccl { NCCL_CALLS(NCCL_MEMBER) };
 
-/* NULL: there is no libnccl.so.2, or it lacks a function; why names it. */
+/* Loads libnccl. NULL: there is no libnccl.so.2, or it lacks a function; why names
+ * it. */
 const struct nccl *nccl_open(char *why, size_t n);
 
 enum { SHOWN_ROW = 1024 };              /* most bytes per rank and call of show() */
@@ -51,22 +53,24 @@ struct nccl_rank {                          /* one rank; comm is its first membe
     char opened[KCP_WINDOW_RANKS];     /* 1: that rank is another process */
 };
 
-/* When to report a failure to the host ranks: never, at once, or after up to 30 checks
- * (10 ms apart) for an earlier report, because NCCL may notice first that another rank
- * is gone, which is not this rank's failure. */
+/* When to report a failure to the ranks of host: never, at once, or after up to 30
+ * checks (10 ms apart) for an earlier report. NCCL may notice the loss of another rank
+ * before that report arrives, and then this rank has not failed itself. */
 enum telling { TELL_NOBODY = 0, TELL_NOW = 1, TELL_LATER = 30 };
 enum { THIS_RANK = -1 };               /* otherwise the rank's number in host */
 /* Records the first failure, reports it, aborts; returns KCP_COMM. */
 int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
               enum telling tell);
-/* After a call: waits until NCCL has accepted it, has failed, or the timeout. */
+/* Waits after a call until NCCL has accepted the call, the call has failed, or the
+ * timeout has passed. */
 int nccl_settle(struct nccl_rank *w, ncclComm_t at, ncclResult_t result,
                 const char *call);
 void nccl_calls(struct kcp_comm *c);
 /* nccl_start.c: rank 0 makes the id and writes it to path, the others read it there. */
 int nccl_id_by_file(const struct nccl *nccl, const char *path, int r, double seconds,
                     ncclUniqueId *id, char *why, size_t n);
-/* is_quiet: all ranks have passed a barrier, so no kernel writes any more. */
+/* Frees the windows. is_quiet: all ranks have passed a barrier, so no kernel writes any
+ * more. */
 void nccl_windows_free(struct nccl_rank *w, int is_quiet);
 
 #pragma GCC visibility pop

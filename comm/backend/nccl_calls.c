@@ -3,10 +3,10 @@
  * Book: chapter 20.  Checked by: bench/check_gpus.sh, through every form.
  * Next: ref/08_forward.c, a rank's program.
  *
- * The communicator is non-blocking: a call returns at once and is polled until NCCL
- * has put it on the stream. The lock is held only briefly, so that another thread
- * can abort. Inside a group NCCL uses the communicator, so the group's end aborts
- * it. */
+ * The communicator is non-blocking: a call returns at once and is polled until NCCL has
+ * put it on the stream. The lock is held only briefly, so that another thread can abort
+ * the communicator. Inside a group NCCL uses the communicator, so an abort waits for
+ * the group's end. */
 #ifdef KCP_WITH_NCCL
 #include "nccl.h"
 
@@ -40,7 +40,8 @@ int nccl_settle(struct nccl_rank *w, ncclComm_t at, ncclResult_t result,
     return nccl_fail(w, THIS_RANK, KCP_COMM, why, TELL_LATER);
 }
 
-/* Makes the call unless the communicator is gone; in a group, its end waits. */
+/* Makes an NCCL call unless the communicator is gone. Inside a group only the group's
+ * end waits for completion. */
 #define CALL(w, name, call)                                                           \
     ncclResult_t result = ncclInternalError;                                          \
     pthread_mutex_lock(&(w)->lock);                                                   \
@@ -134,7 +135,8 @@ static int wait_for_stream(struct nccl_rank *w, struct CUstream_st *stream,
     }
 }
 
-/* Is the stream captured by a graph, or its state unknown? */
+/* Returns 1 if a graph captures the stream, or if the state of the stream is
+ * unknown. */
 static int is_captured(struct CUstream_st *stream)
 {
     enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
@@ -157,8 +159,8 @@ static int nccl_barrier(struct kcp_comm *c, struct CUstream_st *stream)
 }
 //< wait
 
-/* Gathers host memory through the GPUs, for the comparison of plans and options. KCP_NA
- * while the stream is captured. */
+/* Gathers host memory through the GPUs; ranks compare their plans and options with it.
+ * KCP_NA while a graph captures the stream. */
 static int nccl_show(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
                      struct CUstream_st *stream)
 {

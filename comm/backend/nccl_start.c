@@ -1,4 +1,4 @@
-/* nccl_start.c -- libnccl, an id through a file, and R ranks as threads, a GPU each.
+/* nccl_start.c -- loads libnccl, sends an id through a file, runs R ranks as threads.
  *
  * Book: chapter 20.  Checked by: bench/check_gpus.sh; tests/cli/nccl_stand_in.sh.
  * Next: comm/backend/nccl.c. */
@@ -37,8 +37,8 @@ const struct nccl *nccl_open(char *why, size_t n)
 }
 
 /* ---- the id through a file: GPUs of several processes without MPI */
-/* Writes to a temporary name and links it to path, so that no rank reads half of an id
- * and no file is overwritten. */
+/* Writes the id to a temporary file and links it to path, so that no rank reads half of
+ * an id and no existing file is overwritten. */
 static int write_id(const char *path, const ncclUniqueId *id, char *why, size_t n)
 {
     char part[4096];

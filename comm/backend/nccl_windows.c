@@ -1,11 +1,11 @@
 /* nccl_windows.c -- memory of each rank's GPU that the other ranks' kernels can write.
  *
  * Book: chapter 20, "Code: kernels".  Checked by: bench/check_gpus.sh.
- * Next: comm/form/chain_window.c, which uses them.
+ * Next: comm/form/chain_window.c, which uses this memory.
  *
- * Ranks exchange the addresses of their memory: threads of one process a pointer,
- * processes of one machine a CUDA IPC handle. If one rank cannot reach another, all
- * ranks use messages. */
+ * Ranks exchange the addresses of their memory: threads of one process exchange a
+ * pointer, processes of one machine a CUDA IPC handle. If one rank cannot reach
+ * another, all ranks use messages. */
 #ifdef KCP_WITH_NCCL
 #include "nccl.h"
 #include "core/window.h"
@@ -16,8 +16,9 @@
 
 enum { WINDOW_MIB = 64, WINDOW_BLOCKS = 1024 };
 
-/* What a rank publishes. process, machine: a number that is the same in all threads of
- * one process (machine) and different elsewhere. */
+/* The data that a rank publishes. process: a number that all threads of one process
+ * share and no other process has. machine: the same for the processes of one
+ * machine. */
 struct card {
     int able, device, has_handle;
     uint64_t process, machine;
@@ -35,7 +36,7 @@ static void draw(void)
         process_number = 0;
 }
 
-/* The number of pieces per rank that fit into 64 MiB. */
+/* Returns the number of pieces per rank that fit into 64 MiB. */
 static int blocks_of(int R)
 {
     const size_t n = ((size_t)WINDOW_MIB << 20) / ((size_t)R * KCP_PIECE_BYTES);
@@ -102,8 +103,8 @@ static int reach_all(struct nccl_rank *w, const struct card *mine,
     return 1;
 }
 
-/* After a failure there is no barrier and a kernel of another rank may still write
- * here, so this rank's own memory is then not freed. */
+/* After a failure there is no barrier, and a kernel of another rank may still write
+ * into this rank's memory. Then this memory is not freed. */
 void nccl_windows_free(struct nccl_rank *w, int is_quiet)
 {
     struct kcp_window *x = &w->window;

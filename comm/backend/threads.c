@@ -55,7 +55,7 @@ struct world {
     struct member *member;
 };
 
-/* Records the first failure; returns KCP_COMM. The caller holds the lock. */
+/* Records the first failure and returns KCP_COMM. The caller holds the lock. */
 static int threads_fail(struct world *w, int rank, int status, const char *why)
 {
     if (!w->failed) {
@@ -70,7 +70,8 @@ static int threads_fail(struct world *w, int rank, int status, const char *why)
     return KCP_COMM;
 }
 
-/* The link to the oldest message of a sender; *link is NULL if there is none. */
+/* Returns the link to the oldest message of a sender; *link is NULL if there is
+ * none. */
 static struct thread_message **threads_message(struct member *m, int from)
 {
     struct thread_message **at = &m->inbox;
@@ -79,7 +80,8 @@ static struct thread_message **threads_message(struct member *m, int from)
     return at;
 }
 
-/* Deadlock test: do all ranks wait, with no message there for any of them? */
+/* Returns 1 if all ranks wait and no message has arrived for any of them: a
+ * deadlock. */
 static int all_wait(struct world *w)
 {
     for (int r = 0; r < w->R; r++) {
@@ -91,8 +93,8 @@ static int all_wait(struct world *w)
     return 1;
 }
 
-/* Sleeps until something changes; KCP_COMM if the run has failed. Tests for a deadlock
- * first. */
+/* Tests for a deadlock, then sleeps until the state of the run changes. Returns
+ * KCP_COMM if the run has failed. */
 static int threads_wait(struct member *m, enum waiting state, const char *call)
 {
     struct world *w = m->w;
@@ -148,9 +150,10 @@ static int threads_barrier(struct kcp_comm *c, struct CUstream_st *stream)
     return err;
 }
 
-/* all [R][bytes]; mine may be its own row of all. Each rank publishes its row, copies
- * the others' rows, and waits until all have copied, after a failure too: a rank that
- * returned earlier could free a row that another rank still reads. */
+/* Gathers rows into all [R][bytes]; mine may be this rank's row of all. Each rank
+ * publishes its row, copies the other ranks' rows, and waits until all ranks have
+ * copied. It waits after a failure too, because otherwise a rank could return and free
+ * a row that another rank still reads. */
 static int gather(struct member *m, const void *mine, void *all, size_t bytes,
                   kcp_copy *copy, struct CUstream_st *stream)
 {
@@ -283,7 +286,7 @@ static void threads_comm_free(struct kcp_comm *c)    /* kcp_threads_run owns it 
 {
 }
 
-/* Wakes the ranks that wait for this one, and one more rank, which tests for a
+/* Wakes the ranks that wait for this rank, and one more rank, which tests for a
  * deadlock. */
 static void leave_world(struct member *m)
 {
@@ -323,8 +326,8 @@ int kcp_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
     return kcp_threads_run_on(R, body, arg, why, n, host_copy);
 }
 
-/* Starts the ranks and waits for all of them (comm.h). A thread that cannot be created
- * counts as a failed rank. */
+/* Starts the ranks and waits until all have returned (comm.h). A thread that cannot be
+ * created counts as a failed rank. */
 int kcp_threads_run_on(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
                        char *why, size_t n, kcp_copy *copy)
 {

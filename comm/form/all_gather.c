@@ -1,16 +1,18 @@
-/* all_gather.c -- every rank gets every map that crosses a cut, and folds alone.
+/* all_gather.c -- every rank gathers all maps that cross a cut, and folds them itself.
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/chain.c.
- * One collective; t_sum + a + (R-1) 2S/bw + fold + t_main. The only form that keeps the
- * M of other ranks, which backward can reuse (reuse_M). */
+ *
+ * One collective. Time: t_sum + a + (R-1) 2S/bw + fold + t_main. Only this form keeps
+ * the M of other ranks, which backward can reuse (reuse_M). */
 #include "exchange.h"
 #include "comm/lossy.h"
 
-/* The layout of a gather: per rank one row of P maps of `unit` bytes. A row holds the
- * maps of the segments that a later rank's fold needs (leaving) or that an earlier
- * rank's fold needs (entered: backward). A contiguous classic plan has one of each:
- * forward needs a rank's last segment, backward its first. Canonical forward with kept
- * gathers both, because backward needs M of every segment of a later rank. */
+/* The layout of a gather: per rank one row of P maps of `unit` bytes. `leaving`: a row
+ * has the maps of segments that a later rank's fold needs (forward). `entered`: a row
+ * has the maps of segments that an earlier rank's fold needs (backward). In a
+ * contiguous classic plan forward needs one map per rank, the last segment's, and
+ * backward one, the first segment's. Canonical forward with `kept` gathers both kinds,
+ * because backward needs M of every segment of a later rank. */
 struct gather_layout { int entered, leaving, P; size_t unit; };
 
 static int travels(const struct gather_layout *g, const struct kcp_segment *s)
@@ -32,8 +34,9 @@ static struct gather_layout layout_of(const struct fold *f, int both, size_t uni
     return g;
 }
 
-/* The layout of kept. In classic mode these are the segments that forward sent, and
- * backward's fold multiplies by the same ones. */
+/* Returns the layout of `kept`. In classic mode `kept` has the maps of the segments
+ * that forward sends, because backward's fold multiplies by M of the same segments. In
+ * canonical mode `kept` also has the maps of the segments that backward sends. */
 static struct gather_layout layout_kept(const struct fold *f)
 {
     struct kcp_exchange forward = *f->x;
@@ -50,7 +53,8 @@ static struct gather_layout layout_sent(const struct fold *f)
     return f->x->kept ? layout_kept(f) : layout_of(f, 0, f->map);
 }
 
-/* The map of segment s in the gathered rows: after the earlier ones of its rank. */
+/* Returns the map of segment s in the gathered rows. It comes after the maps of earlier
+ * segments of the same rank. */
 static char *gathered_map(const struct fold *f, const struct gather_layout *g,
                           void *all, const struct kcp_segment *s)
 {
@@ -72,8 +76,8 @@ static int copy_columns(const struct fold *f, void *to, int to_ld, int to_at,
                         (size_t)x->HV * x->K, x->stream);
 }
 
-/* Copies the required columns of local segment s into this rank's row; the others are
- * neither computed nor read. */
+/* Copies the required columns of local segment s into this rank's row. The other
+ * columns are neither computed nor read. */
 static int copy_to_row(const struct fold *f, const struct gather_layout *g, void *all,
                        int s)
 {
@@ -102,7 +106,8 @@ static int send_and_gather(const struct fold *f, const struct gather_layout *g,
     return x->comm->all_gather(x->comm, (char *)all + f->r * row, all, row, x->stream);
 }
 
-/* One step over another rank's segment s: S <- op(M) S + h in the state of p. */
+/* Folds one segment s of another rank into the state of position p: S <- op(M) S +
+ * h. */
 static int fold_step(const struct fold *f, const struct gather_layout *g, void *all,
                      char *tmp, const struct kcp_segment *s, int p)
 {
@@ -124,9 +129,10 @@ static int fold_step(const struct fold *f, const struct gather_layout *g, void *
                          fold_state(f, p), V, fold_state(f, p), V, x->stream);
 }
 
-/* Computes the state at the start of visit v. The fold starts with h of the first
- * segment of the sequence or, if this rank had an earlier visit, with the state and map
- * of that visit's last position; then it goes over the segments between. */
+/* Computes the state at the start of visit v. If this rank had an earlier visit in the
+ * sequence, the fold starts with the state and map of the earlier visit's last
+ * position; otherwise it starts with h of the sequence's first segment. Then it goes
+ * over the segments between. */
 //> fold_gathered
 static int fold_gathered(const struct fold *f, const struct gather_layout *g,
                          void *all, char *tmp, const struct visit *v, int last)
@@ -171,7 +177,8 @@ static int all_gather_run(const struct fold *f)
     return err;
 }
 
-/* The gathered rows, and one map in which h and a kept M are put side by side. */
+/* Returns bytes for the gathered rows, and for one map that joins a received h and a
+ * kept M. */
 static size_t all_gather_work(const struct fold *f)
 {
     const struct gather_layout g = layout_sent(f);

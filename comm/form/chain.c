@@ -5,10 +5,10 @@
 #include "exchange.h"
 
 //> chain
-/* Hop h moves the states of all visits with h visits before them. A visit in which its
- * sequence starts sends in hop 0, and so does a visit whose received state may be
- * dropped (chapter 20). All ranks take the hops in the same order, and messages between
- * two ranks have the order of the fold on both sides, so that there is no deadlock. */
+/* Hop h moves the states of all visits with h visits before them. A visit sends in hop
+ * 0 if its sequence starts there or if its received state may be dropped (chapter 20).
+ * All ranks take the hops in the same order, and the messages between two ranks have
+ * the same order on both sides, so that there is no deadlock. */
 static int hop(const struct fold *f, int h)
 {
     const struct kcp_exchange *x = f->x;

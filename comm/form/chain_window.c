@@ -1,13 +1,13 @@
-/* chain_window.c -- the chain without messages: a rank's kernel writes into the next
- * rank.
+/* chain_window.c -- the chain without messages: a rank's kernel writes into the memory
+ * of the next rank.
  *
  * Book: chapter 20, "Code: kernels".  Checked by: tests/07_merge/checks.c over NCCL.
  * Next: comm/form/pipeline.c.
  *
- * One kernel per visit replaces the hops of chain.c: it waits on its own GPU for the
- * state that enters, folds it, and writes the state that leaves into the next rank's
- * window. Visits whose sequence starts here run first, so that no rank waits for a
- * rank that waits for it. */
+ * One kernel per visit replaces the hops of chain.c. The kernel waits until the
+ * received state has arrived on its own GPU, folds this state, and writes the result
+ * into the next rank's window. Visits at the start of a sequence run first, so that
+ * ranks do not wait for each other in a cycle. */
 #include "exchange.h"
 
 #include "core/window.h"
@@ -22,7 +22,8 @@ static int hop(const struct fold *f, int p, int from, int to)
                          fold_state(f, p), x->comm->window, from, to, x->stream);
 }
 
-/* Runs one visit: receives its state if it enters, folds its segments, sends. */
+/* Runs one visit: receives a state if v->enters, folds the visit's segments, sends a
+ * state if v->leaves. */
 //> chain_window
 static int pass(const struct fold *f, const struct visit *v)
 {
@@ -57,7 +58,8 @@ int chain_window_run(const struct fold *f)
 }
 //< chain_window
 
-/* A rank with several visits in a sequence needs the order of hops: messages. */
+/* Returns 1 if this exchange can use windows. If a rank has several visits in one
+ * sequence, the order of hops matters, so messages are used. */
 int chain_window_fits(const struct fold *f)
 {
     const struct kcp_exchange *x = f->x;

@@ -79,7 +79,8 @@ char *fold_state(const struct fold *f, int p)
     return (char *)f->x->states + local_segment(f, p) * f->state;
 }
 
-/* Is the segment at p - 1 the one before that at p in the same sequence? */
+/* Returns 1 if the segment at position p - 1 precedes the segment at p in the same
+ * sequence. */
 static int follows(const struct fold *f, int p)
 {
     return fold_before(f, fold_segment(f, p)) == fold_segment(f, p - 1);
@@ -231,7 +232,8 @@ static const char *what_cannot_be_lost(const struct fold *f, const struct kcp_wi
     return NULL;
 }
 
-/* What this rank dropped, measured after the dropped states have arrived. */
+/* Returns what this rank dropped. Runs after the dropped states have arrived, because
+ * it needs their norms. */
 static struct kcp_wire_told told_of(const struct fold *f)
 {
     const struct kcp_exchange *x = f->x;
@@ -258,7 +260,7 @@ static int run_form(const struct fold *f)
     return form->windows && chain_window_fits(f) ? chain_window_run(f) : form->run(f);
 }
 
-/* Bytes of bf16 staging for the largest group. */
+/* Returns the bytes of bf16 staging for the largest group. */
 static size_t narrow_room(const struct fold *f)
 {
     const struct kcp_exchange *x = f->x;
@@ -276,7 +278,7 @@ size_t narrow_per_visit(const struct fold *f, size_t bytes)
     return (size_t)visits * narrow_bytes(bytes / elem);
 }
 
-/* The offset of the bf16 staging in work: after the form's own part. */
+/* Returns the offset of the bf16 staging in work: after the form's own part. */
 static size_t narrow_at(const struct fold *f)
 {
     return (forms[f->x->form]->work_bytes(f) + 15) / 16 * 16;
@@ -304,8 +306,8 @@ static int lossy_run(struct fold *f, const struct kcp_wire *w)
     return status;
 }
 
-/* If no sequence crosses a cut there are no messages: canonical segments are folded in
- * place, and in classic mode nothing is left to compute. */
+/* If no sequence crosses a cut there are no messages. Then canonical segments are
+ * folded locally, and in classic mode there is nothing to compute. */
 int kcp_exchange_run(const struct kcp_exchange *x)
 {
     const char *wrong = what_is_wrong(x);

@@ -1,12 +1,16 @@
-/* exchange.h -- a rank's segments in the order in which the fold meets them.
+/* exchange.h -- a rank's segments in the order of the fold.
  *
- * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next:
- * comm/form/exchange.c. Forward folds segments in token order, backward in reverse
- * with M^T: the forms see positions 0..NS-1 of the fold and are written once. A
- * *visit* is a run of positions that follow one another in one sequence: a
- * contiguous plan has one visit a sequence and rank, zigzag two, stripes many. A
- * visit receives a state from another rank, unless its sequence starts there, and
- * sends one, unless its sequence ends there. */
+ * Book: chapter 07.  Checked by: tests/07_merge/checks.c.
+ * Next: comm/form/exchange.c.
+ *
+ * Forward folds segments in token order; backward folds them in reverse order with M^T.
+ * The forms use positions 0..NS-1 in the order of the fold, so the same code serves
+ * both passes.
+ *
+ * A *visit* is a run of positions that follow one another in one sequence: a contiguous
+ * plan has one visit per sequence and rank, zigzag two, stripes many. A visit receives
+ * a state from another rank, unless its sequence starts there, and sends one, unless
+ * its sequence ends there. */
 #ifndef KCP_EXCHANGE_H
 #define KCP_EXCHANGE_H
 
@@ -27,54 +31,61 @@ struct fold {
 
 struct fold fold_of(const struct kcp_exchange *x);
 const struct kcp_segment *fold_segment(const struct fold *f, int p);
-/* The segment before and after s in the order of the fold, in the same sequence. */
+/* Return the segments before and after s in the order of the fold, in the same
+ * sequence. */
 const struct kcp_segment *fold_before(const struct fold *f,
                                       const struct kcp_segment *s);
 const struct kcp_segment *fold_after(const struct fold *f, const struct kcp_segment *s);
 int   fold_starts(const struct fold *f, const struct kcp_segment *s);
 int   fold_ends(const struct fold *f, const struct kcp_segment *s);
-/* Visits of s's sequence that the fold makes before the one with s, and after it. */
+/* Return the number of visits of s's sequence before the visit that contains s, and
+ * after that visit. */
 int   fold_hops(const struct fold *f, const struct kcp_segment *s);
 int   fold_hops_left(const struct fold *f, const struct kcp_segment *s);
 char *fold_map(const struct fold *f, int p);
 char *fold_state(const struct fold *f, int p);
 
 //> visit
-/* A visit: positions [p0,p1) of this rank. hops: visits of its sequence before it. */
+/* A visit: positions [p0,p1) of this rank. enters: 1 if the visit receives a state from
+ * another rank (or from an earlier visit on this rank). leaves: 1 if the visit sends a
+ * state. hops: the number of visits of its sequence before it. */
 struct visit { int p0, p1, enters, leaves, hops; };
 //< visit
-/* The visit that begins at p0. Iterate: p0 = 0, then p1 of the previous visit. */
+/* Returns the visit that begins at p0. To iterate, start with p0 = 0, then pass p1 of
+ * the previous visit. */
 struct visit fold_visit(const struct fold *f, int p0);
 int fold_next_rank(const struct fold *f, const struct visit *v);
 int fold_previous_rank(const struct fold *f, const struct visit *v);
-/* Is |M| of the visit so small that the received state may be dropped from what the
- * visit sends? Then the visit sends its own h without waiting. */
+/* Returns 1 if |M| of the visit is so small that what the visit sends does not need the
+ * received state. Then the visit sends its own h without waiting. */
 int fold_cuts(const struct fold *f, const struct visit *v);
-/* The hops in which a visit sends and receives; a cut visit sends in hop 0. */
+/* Return the hop in which a visit sends and the hop in which it receives. A visit that
+ * fold_cuts accepts sends in hop 0. */
 int fold_sends_at(const struct fold *f, const struct visit *v);
 int fold_receives_at(const struct fold *f, const struct visit *v);
-/* The number of visits of this rank that receive (leaving: that send). */
+/* Returns the number of visits of this rank that receive (leaving = 1: that send). */
 int fold_crossings(const struct fold *f, int leaving);
-/* The first hop after h in which this rank sends or receives; -1: none. Hop h carries
- * the states of visits with h visits before them. */
+/* Returns the first hop after h in which this rank sends or receives; -1: none. Hop h
+ * moves the states of visits with h visits before them. */
 int fold_next_hop(const struct fold *f, int h);
 
-/* Computes columns v0..v0+Vb of the states at positions p0+1..p1-1, each from the one
- * before; a position that begins a visit keeps its state. */
+/* Computes columns v0..v0+Vb of the states at positions p0+1..p1-1, each state from the
+ * state at the position before. Positions at which a visit begins keep their state. */
 int fold_states(const struct fold *f, int p0, int p1, int v0, int Vb);
-/* Writes those columns of the state after a visit to out [HV,K,Vb]. */
+/* Writes columns v0..v0+Vb of the state at the end of the visit to out [HV,K,Vb]. */
 int fold_last_state(const struct fold *f, const struct visit *v, int v0, int Vb,
                     void *out);
 
-/* Ends a group of sends and receives if its begin succeeded (opened == KCP_OK), after a
- * failure too. Returns status, the first failure inside, or else that of the end. */
+/* Ends a group of sends and receives, also after a failure, if its begin succeeded
+ * (opened == KCP_OK). Returns status, the first failure inside the group, or else the
+ * status of the end. */
 static inline int group_end(struct kcp_comm *comm, int opened, int status)
 {
     const int closed = opened ? opened : comm->group(comm, 0);
     return status ? status : closed;
 }
 
-/* What a form is: comm/form/name.c defines one as form_name. */
+/* A form of the exchange. The file comm/form/name.c defines one as form_name. */
 struct form {
     int (*run)(const struct fold *f);
     /* Bytes of x->work. */
@@ -87,19 +98,23 @@ struct form {
     size_t (*narrow_bytes)(const struct fold *f);
     /* Bytes of x->kept, which backward reads with reuse_M. NULL: none. */
     size_t (*kept_bytes)(const struct fold *f);
-    /* It folds maps in token order: canonical plans give the same bits for every R. */
+    /* 1: the form folds maps in token order, so canonical plans give the same bits for
+     * every R. */
     int in_order;
-    /* Each rank needs the maps of all others, so no message may be left out. */
+    /* 1: each rank needs the maps of all others, so no message may be dropped. */
     int needs_all;
-    /* chain_window.c replaces it where all ranks can write each other's memory. */
+    /* 1: chain_window.c replaces the form if all ranks can write each other's
+     * memory. */
     int windows;
 };
 #define FORM_DECLARED(number, name) extern const struct form form_##name;
 KCP_FORM_LIST(FORM_DECLARED)
 #undef FORM_DECLARED
-/* Bytes for one block of `bytes` per visit that enters or leaves, in bf16. */
+/* Returns the bf16 staging bytes for one block of `bytes` per visit that receives and
+ * per visit that sends. */
 size_t narrow_per_visit(const struct fold *f, size_t bytes);
-/* The chain over windows: chain_window.c. Every rank gets the same answer. */
+/* The chain over windows: chain_window.c. chain_window_fits returns the same value on
+ * every rank. */
 int chain_window_fits(const struct fold *f);
 int chain_window_run(const struct fold *f);
 

@@ -1,10 +1,11 @@
 /* pipeline.c -- the chain over blocks of V: one block is sent while the next arrives.
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/scan.c.
- * Columns of the state are independent, so the result has the chain's bits. Block b
- * leaves a visit with h visits before it at time h + b: every rank knows this schedule,
- * and its sends and receives of one time step are one group.
- * B messages of S/B bytes a cut; t_sum + (R+B-2)(a + S/(B bw) + t_MS/B) + t_main. */
+ *
+ * Columns of the state are independent, so the result has the same bits as the chain. A
+ * visit with h visits before it sends block b at time h + b. Every rank knows this
+ * schedule, and the sends and receives of a rank at one time step are one group.
+ * B messages of S/B bytes per cut; t_sum + (R+B-2)(a + S/(B bw) + t_MS/B) + t_main. */
 #include "exchange.h"
 
 enum { BLOCKS = 4 };          /* the default; at most V */
@@ -20,21 +21,22 @@ static int block_begin(const struct kcp_exchange *x, int b)
     return (int)((int64_t)b * x->V / blocks(x));
 }
 
-/* The bytes of columns [0,v): where block v's dense copy [HV,K,Vb] begins. */
+/* Returns the bytes of columns [0,v), which is the offset of block v's dense copy
+ * [HV,K,Vb]. */
 static size_t block_offset(const struct fold *f, int v)
 {
     return f->state / f->x->V * v;
 }
 
-/* The time at which block 0 enters a visit. If the visit is cut by the tolerance, all
- * blocks are sent before the first is received. */
+/* Returns the time at which a visit receives block 0. If fold_cuts accepts the visit,
+ * it sends all blocks before it receives the first. */
 static int first_in(const struct fold *f, const struct visit *v)
 {
     return fold_receives_at(f, v) + (fold_cuts(f, v) ? blocks(f->x) - 1 : 0);
 }
 
-/* The block that a visit sends at time t, or -1: block b leaves at time hops + b and
- * has entered one step before. */
+/* Returns the block that a visit sends at time t, or -1. Block b is sent at time hops +
+ * b and was received one time step before. */
 static int block_out(const struct fold *f, const struct visit *v, int t)
 {
     const int b = t - fold_sends_at(f, v);
@@ -47,7 +49,7 @@ static int block_in(const struct fold *f, const struct visit *v, int t)
     return v->enters && b >= 0 && b < blocks(f->x) ? b : -1;
 }
 
-/* The first time after t at which this rank sends or receives; -1: none. */
+/* Returns the first time after t at which this rank sends or receives; -1: none. */
 static int next_time(const struct fold *f, int t)
 {
     int next = -1;
@@ -65,8 +67,8 @@ static int next_time(const struct fold *f, int t)
     return next;
 }
 
-/* Copies a received block into its columns of the visit's first state, and folds it
- * through the visit. */
+/* Copies a received block into its columns of the visit's first state, then computes
+ * these columns of the visit's other states. */
 static int take_block(const struct fold *f, const struct visit *v, int b, char *in)
 {
     const struct kcp_exchange *x = f->x;
@@ -91,9 +93,9 @@ static int move_block(const struct fold *f, const struct visit *v, int b, char *
     return x->comm->recv(x->comm, block, bytes, fold_previous_rank(f, v), x->stream);
 }
 
-/* One time step in four rounds over the visits: compute the blocks that leave; send and
- * receive as one group, so that block b is sent while b + 1 arrives; fold the blocks
- * that arrived. */
+/* One time step has four rounds, each a loop over the visits. MAKE computes the blocks
+ * to send. SEND and RECEIVE are one group, so that block b is sent while block b + 1
+ * arrives. TAKE folds the blocks that arrived. */
 //> pipeline
 enum round { MAKE, SEND, RECEIVE, TAKE };
 

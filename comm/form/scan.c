@@ -1,14 +1,19 @@
-/* scan.c -- maps composed over windows that double: log2 R steps instead of R - 1.
+/* scan.c -- maps composed over distances that double: log2 R steps instead of R - 1.
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: ref/08_forward.c.
- * Number the visits of one sequence m = 0, 1, ... in the order of the fold (one per
- * non-empty rank if the plan is contiguous), f_m the map of visit m. At distance d =
- * 1, 2, 4, ... visit m holds W = f_m after ... after f_m-d+1    d maps, its own
- * included X = f_m-1 after ... after f_m-d+1  d-1 maps, its own left out (clipped at
- * the start), sends W to m+d, and composes both with the map that comes from m-d.
- * When the start is reached, h of X is the state: an exclusive scan without an extra
- * hop. A rank may have several visits, each with its own W and X. t_sum + l (a + (B
- * + B_M)/bw) + 2 (l - 1) t_MM + t_main, l = log2 R rounded up. */
+ *
+ * Visits of one sequence are numbered m = 0, 1, ... in the order of the fold (one visit
+ * per non-empty rank if the plan is contiguous); f_m is the map of visit m. Before the
+ * step with distance d = 1, 2, 4, ... visit m holds two maps, both clipped at visit 0:
+ *   W = f_m   after ... after f_m-d+1   d maps, the last one is its own map
+ *   X = f_m-1 after ... after f_m-d+1   d-1 maps, without its own map
+ *
+ * In the step visit m sends W to visit m+d and composes both W and X with the map that
+ * visit m-d has sent. When X begins with visit 0, h of X is the state at the start of
+ * visit m. X omits f_m (an exclusive scan), so no last hop is needed that moves each
+ * result to the next visit. A rank may have several visits, each with its own W and X.
+ *
+ * t_sum + l (a + (B + B_M)/bw) + 2 (l - 1) t_MM + t_main, l = log2 R rounded up. */
 #include "exchange.h"
 
 #include "core/visits.h"
@@ -16,14 +21,15 @@
 /* Most visits per rank, because each needs five maps of work. More: KCP_NA. */
 enum { MOST_VISITS = KCP_SCAN_VISITS };
 
-/* A visit of this rank that enters or leaves, with its maps. */
+/* A visit of this rank that receives or sends a state, with its maps. */
 struct scanning {
     struct visit v;
     int after;                 /* visits of its sequence after it */
     char *W, *X, *buffer[5];   /* [4]: received */
 };
 
-/* A segment of the visit that is d visits after v in the fold (or d before it). */
+/* Returns a segment of the visit that is d visits after v in the fold (after = 0: d
+ * visits before v). */
 static const struct kcp_segment *visit_at(const struct fold *f, const struct visit *v,
                                           int d, int after)
 {
@@ -36,7 +42,8 @@ static const struct kcp_segment *visit_at(const struct fold *f, const struct vis
     return s;
 }
 
-/* *b <- (*b after a), written to the one of two buffers that *b does not use. */
+/* Computes *b <- (*b after a). The result is in the buffer of the two that *b did not
+ * use. */
 static int compose_after(const struct fold *f, char **b, const char *a, int a_first,
                  char *const buffer[2])
 {
@@ -48,7 +55,8 @@ static int compose_after(const struct fold *f, char **b, const char *a, int a_fi
     return err;
 }
 
-/* Composes the maps of a visit's segments; without M where the sequence starts. */
+/* Sets W to the composed maps of the visit's segments. M is omitted if the sequence
+ * starts in the visit. */
 static int own_map(const struct fold *f, struct scanning *u)
 {
     const struct kcp_exchange *x = f->x;
@@ -64,7 +72,8 @@ static int own_map(const struct fold *f, struct scanning *u)
     return err;
 }
 
-/* Lists the visits that enter or leave; -1: some rank has more than MOST_VISITS. */
+/* Lists the visits of this rank that receive or send a state and returns their number;
+ * -1: some rank has more than MOST_VISITS visits. */
 static int visits(const struct fold *f, struct scanning *list)
 {
     int n = 0;
@@ -86,8 +95,8 @@ static int visits(const struct fold *f, struct scanning *list)
     return n;
 }
 
-/* Sends W of every visit to the visit d after it, as one group; on the same rank this
- * is a copy. */
+/* Sends W of every visit to the visit d after it, in one group. If that visit is on the
+ * same rank, W is copied. */
 static int pass_on(const struct fold *f, struct scanning *list, int n, int d)
 {
     const struct kcp_exchange *x = f->x;
@@ -182,7 +191,8 @@ static size_t scan_work(const struct fold *f)
     return n > 0 ? 5 * n * f->map : 0;
 }
 
-/* One map to each rank at distance 1, 2, 4, ... of each visit that leaves. */
+/* Returns the bytes and messages of this rank. Each visit that sends a state sends one
+ * map to each visit at distance 1, 2, 4, ... that is on another rank. */
 static struct kcp_traffic scan_formula(const struct fold *f)
 {
     struct kcp_traffic t = { 0, 0, 0 };
