@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A chunk of one value head n: tokens t0 .. t0+c of the rank; m its query/key head. */
+/* A chunk of value head n: tokens t0 .. t0+c-1 of the rank. m: the query/key head of
+ * n. */
 struct block { int64_t t0; int c, n, m; };
 
 /* Aqk_ij = scale sum_p q_i k_j exp2(G_i - G_j)   i >= j        (0 elsewhere)

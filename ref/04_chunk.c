@@ -90,8 +90,9 @@ static void advance(const struct kcp_chunk *a, struct block b, double S[a->K][a-
     //< advance
 }
 
-/* For every stretch from h_in [s] (NULL: 0): o and v_new [T,HV,V], the state h
- * [NC,HV,K,V] at the start of every chunk, h_out [NS,HV,K,V] at each stretch's end. */
+/* For every stretch s, from the state h_in [s] (NULL: 0): computes o and v_new
+ * [T,HV,V], the state h [NC,HV,K,V] at the start of every chunk, and h_out [NS,HV,K,V]
+ * at the end of every stretch. */
 int ref_chunk(struct kcp_chunk *a)
 {
     const int refused = kcp_begin("04_chunk", KCP_HOST, a, NULL);

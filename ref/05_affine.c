@@ -56,8 +56,8 @@ static void start(const struct kcp_affine *a, int s, int n, int j0, int j1, void
             else X[i][j] = j - V == i;
 }
 
-/* map [NS,HV,K,V+K] = [h_ext | M] of every stretch, the parts named by want [NS];
- * h_ext starts from h_start [NS,HV,K,V] (NULL: 0), M from I. M costs 2 C K^2
+/* Computes map [NS,HV,K,V+K] = [h_ext | M] of every stretch; want [NS] selects the
+ * parts. h_ext starts from h_start [NS,HV,K,V] (NULL: 0), M from I. M costs 2 C K^2
  * multiply-adds per chunk and no K^3 product. KCP_NO_MEMORY: out of memory. */
 int ref_affine(struct kcp_affine *a)
 {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The number of ranges of a sequence of `length` tokens. */
+/* Returns the number of ranges of a sequence of `length` tokens. */
 static int64_t pieces(enum kcp_spread spread, int64_t length, int R, int64_t stripe)
 {
     if (spread == KCP_ZIGZAG)
@@ -17,8 +17,8 @@ static int64_t pieces(enum kcp_spread spread, int64_t length, int R, int64_t str
     return R;
 }
 
-/* The owner of range i of a sequence, and where the range begins in it: i len / 2R
- * without forming the product. */
+/* Returns the owner of range i of a sequence, and sets where the range begins in the
+ * sequence: i len / 2R, computed without the product. */
 //> zigzag
 static int owner_of(enum kcp_spread spread, int64_t i, int R)
 {
@@ -56,8 +56,8 @@ static const char *refuse(enum kcp_spread spread, int N, const int64_t *cu, int 
     return NULL;
 }
 
-/* Contiguous: one table over all tokens. Zigzag and stripes restart at each
- * sequence, as the softmax attention in the same model does. */
+/* Makes a table of owners. Contiguous: one table over all tokens. Zigzag and stripes
+ * start anew at each sequence, as in the softmax attention of the same model. */
 int kcp_owners_make(struct kcp_owners *o, enum kcp_spread spread, int N,
                     const int64_t *cu, int R, int64_t stripe, const char **why)
 {
@@ -132,7 +132,8 @@ void kcp_plan_give(const struct kcp_plan *p, int r, size_t row, const void *shar
 }
 //< rows
 
-/* Binary search for the rank whose shard has row i, then for its segment. */
+/* Finds the rank whose shard has row i by binary search, then the segment with this
+ * row. */
 int64_t kcp_plan_token(const struct kcp_plan *p, int64_t i)
 {
     if (!p || i < 0 || i >= p->cuts[p->R]) return -1;

@@ -1,4 +1,5 @@
-/* 06_plan.c -- who holds what: from (cu_seqlens, R, owners, L) to segments, contexts.
+/* 06_plan.c -- which rank has which tokens: from (cu_seqlens, R, owners, L) to segments
+ * and contexts.
  *
  * Book: chapter 06.  Checked by: tests/06_plan/checks.c, against brute force.
  * Next: ref/06_owners.c, the tables of owners that models use. */
@@ -64,8 +65,8 @@ static const char *refuse(int N, const int64_t *cu, int R, const struct request 
     return NULL;
 }
 
-/* The rank that holds token t: the owner of the range it lies in. t = T belongs to the
- * last rank. */
+/* Returns the rank that has token t: the owner of the range with t. t = T belongs to
+ * the last rank. */
 //> holder
 static int holder(const struct kcp_plan *p, int64_t t)
 {
@@ -124,8 +125,8 @@ static void join_ranges(struct kcp_plan *p)
         p->cuts[r + 1] += p->cuts[r];
 }
 
-/* The ranges: rank r owns range r between cuts, cuts[r] = floor(r T / R)
- * without forming r T; or any owners. */
+/* Sets the ranges. By default rank r owns range r, with cuts[r] = floor(r T / R),
+ * computed without the product r T; otherwise any table of owners. */
 static int ranges(struct kcp_plan *p, const struct request *a)
 {
     const int64_t q = p->T / p->R, rest = p->T % p->R;
@@ -166,9 +167,9 @@ static void put_segment(struct kcp_plan *p, int64_t i, struct kcp_segment s)
     p->order[i] = j;
 }
 
-/* Goes over the tokens once: a segment ends where its sequence, its owner's range or
- * its canonical length ends. Before memory is allocated it only counts the segments,
- * in total and per rank, and stops above the limit. */
+/* Goes over the tokens once. A segment ends where its sequence, its owner's range or
+ * its canonical length ends. The first call, before memory is allocated, only counts
+ * the segments, in total and per rank, and stops above the limit. */
 //> segments
 static int64_t segments(struct kcp_plan *p)
 {
@@ -285,7 +286,7 @@ static int own_segments(struct kcp_plan *p, const char **why)
     return KCP_OK;
 }
 
-/* Builds ranges, segments, owners of states and contexts; each needs the ones
+/* Builds ranges, segments, owners of states, and contexts, each from the tables
  * before. */
 static int build(struct owned *own, const struct request *a, const char **why)
 {
@@ -385,8 +386,9 @@ void kcp_plan_free(struct kcp_plan *p)
     free(p);
 }
 
-/* The parts of segment j's map that are read: h_ext if the sequence continues after the
- * segment in the direction of the walk, M if a state also enters it. */
+/* Returns the parts of segment j's map that are needed: h_ext if the sequence continues
+ * after the segment in the direction of the pass, M if it also continues before the
+ * segment. */
 int kcp_plan_want(const struct kcp_plan *p, int j, int backward)
 {
     if (!p || j < 0 || j >= p->S) return 0;

@@ -10,8 +10,8 @@
 
 #include <string.h>
 
-/* Compares what a prepared step depends on: sizes, and which ranks exchange messages.
- * Returns NULL, or the name of the difference. */
+/* Compares the sizes on which a prepared step depends, and which ranks exchange
+ * messages. Returns NULL, or the name of the difference. */
 static const char *differs(const struct kcp_plan *p, const struct kcp_plan *next)
 {
     if (p->N != next->N || p->R != next->R || p->C != next->C || p->T != next->T ||

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One head: next <- op(M) S + h on columns v0..v0+Vb, op(M) = M, or M^T backward. For
- * the first map of a walk S = 0, so its M is not read and may be uninitialized. */
+/* One head: next <- op(M) S + h on columns v0..v0+Vb; op(M) = M, or M^T backward. For
+ * the first map of a fold S = 0, so M is not read and may be uninitialized. */
 static void step(int K, int V, const double map[K][V + K], int backward, int first,
                  int v0, int Vb, const double *S, int ld, double next[K][Vb])
 {
@@ -26,7 +26,7 @@ static void step(int K, int V, const double map[K][V + K], int backward, int fir
     //< fold_step
 }
 
-/* S_out = op(M) S_in + h for every head; comm.h says which columns and pitches. */
+/* S_out = op(M) S_in + h for every head; comm.h describes columns and pitches. */
 static int apply(int HV, int K, int V, const void *maps, int backward, int first,
                  int v0, int Vb, const void *S_in, int ld_in, void *S_out, int ld_out,
                  struct CUstream_st *stream)

@@ -11,8 +11,8 @@
 #include <string.h>
 
 //> fore
-/* The tensors of the program: in the saved block if they are saved, otherwise in `got`,
- * which is freed at the end. */
+/* The tensors of the program. A tensor that is saved is in the saved block; the others
+ * are in `got`, which is freed at the end. */
 struct fore {
     const struct kcp_forward *a;
     const struct kcp_plan *plan;
@@ -36,7 +36,7 @@ static void *zeros(struct fore *x, int64_t numbers)
     return p;
 }
 
-/* A tensor in the saved block if it is saved there, otherwise a new array. */
+/* Returns a tensor in the saved block if the block has it, otherwise a new array. */
 static double *tensor(struct fore *x, const char *name, int64_t numbers)
 {
     double *p = x->a->saved ? kcp_saved_at(x->a->saved, name) : NULL;
@@ -79,7 +79,8 @@ static int local(struct fore *x)
     return status ? status : ref_wy(&wy);
 }
 
-/* For a wire with a tolerance: bounds on |M| of each segment, for the exchange. */
+/* For a lossy communicator with a tolerance: computes bounds on |M| of each segment,
+ * for the exchange. */
 static void bound_maps(struct fore *x)
 {
     const struct kcp_forward *a = x->a;
@@ -147,8 +148,8 @@ static int keep(struct fore *x)
     return KCP_OK;
 }
 
-/* Chapter 04, and ht of the sequences that end here; an empty sequence copies h0 to ht
- * in the layout of h0. */
+/* Runs chapter 04 and writes ht of the sequences that end on this rank. An empty
+ * sequence copies h0 to ht, in the layout of h0. */
 static int output(struct fore *x)
 {
     const struct kcp_forward *a = x->a;

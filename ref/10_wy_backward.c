@@ -83,7 +83,7 @@ static void factors(const struct wy_chunk *x)
 }
 
 /* Through A = (I + L)^-1:     X = dA A^T     dL = -tril(A^T X, -1)
- * No diagonal of dA reaches dL. */
+ * The diagonal of dA does not affect dL. */
 static void inverse(const struct wy_chunk *x)
 {
     const int HV = x->HV, C = x->C, n = x->n;
@@ -175,11 +175,11 @@ static void gather(const struct wy_chunk *x)
     }
 }
 
-/* The decay of the whole chunk, then the sum within the chunk undone:
+/* Adds the decay of the whole chunk, then applies the adjoint of the sum within it:
  *
  *   dG_last += exp2(G_last) sum_v h dS          dg_t = sum of dG over rows t .. last
  *
- * dG is the derivative by ln 2 G, so dg needs no factor of ln 2. */
+ * dG is the derivative with respect to ln 2 G, so dg needs no factor of ln 2. */
 static void gates(const struct wy_chunk *x)
 {
     const int HV = x->HV, K = x->K, V = x->V, KG = x->KG, n = x->n, last = x->rows - 1;

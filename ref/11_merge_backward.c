@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Tokens t0 .. t0+rows-1 of one chunk, value head n; scratch of one stretch and head */
+/* Tokens t0 .. t0+rows-1 of one chunk of value head n, and scratch for one stretch and
+ * head. */
 struct reverse_scan {
     const struct kcp_merge_backward *a;
     int n, rows;
@@ -18,7 +19,8 @@ struct reverse_scan {
     void *d, *dU, *N;          /* [K, max(K,V)], [max(K,V)], [K,K] */
 };
 
-/* Row t of kg or qg; GDN has a separate gate factor and reads raw k and q. */
+/* Returns row t of kg or qg and sets *e to its gate factor: GDN reads raw k and q and
+ * multiplies by this factor. */
 static const double *key(const struct reverse_scan *x, int64_t t, double *e)
 {
     const struct kcp_merge_backward *a = x->a;

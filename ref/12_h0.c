@@ -41,7 +41,7 @@ int ref_h0(struct kcp_h0 *a)
 }
 
 /* Copies a sequence's state between the caller's layout ([HV,K,V] or [HV,V,K]) and the
- * internal one, [HV,K,V]. out: to the caller's layout. */
+ * internal layout [HV,K,V]. out = 1: to the caller's layout. */
 void ref_state(const void *args, int out, const double *from, double *to)
 {
     const struct kcp_call *a = args;           /* every args struct starts with it */

@@ -9,8 +9,8 @@
 
 #include <stdlib.h>
 
-/* Chapter 11 and the exchange: states [s] becomes the gradient of the state at the end
- * of segment s. With reuse_M, M is forward's. */
+/* Chapter 11 and the exchange: sets states [s] to the gradient of the state at the end
+ * of segment s. With reuse_M, M is taken from forward. */
 static int carry(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
@@ -105,7 +105,7 @@ static int parameters(struct backward_rank *x)
     return status;
 }
 
-/* dh0 of the sequences that start here; an empty sequence copies dht. */
+/* Writes dh0 of the sequences that start on this rank. An empty sequence copies dht. */
 static void initial(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
@@ -155,11 +155,11 @@ static int program(struct backward_rank *x)
     //< program
 }
 
-/* All gradients of this rank's shard, from do_ and, on the rank where a sequence
- * ends, dht; dh0 on the rank where it starts; dA_log and ddt_bias summed over the
- * ranks. saved is the block of ref_forward; its mode determines what is recomputed.
- * Rows of dh0 that other ranks own are not written. If a rank fails, all ranks
- * return an error. KCP_MISMATCH: the block has another format. */
+/* Computes all gradients of this rank's shard from do_ and, on the rank where a
+ * sequence ends, dht; dh0 on the rank where the sequence starts; dA_log and ddt_bias
+ * summed over the ranks. `saved` is the block of ref_forward; the block's mode
+ * determines what is recomputed. Rows of dh0 that other ranks own are not written. If a
+ * rank fails, all ranks return an error. KCP_MISMATCH: the block has another format. */
 int ref_backward(struct kcp_backward *a)
 {
     const int refused = kcp_begin("13_backward", KCP_HOST, a, NULL);

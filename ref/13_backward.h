@@ -11,7 +11,8 @@
 
 #include <string.h>
 
-/* The tensors of the program. All allocations are in `got` and freed at the end. */
+/* The tensors of the program. All allocations are in `got`; the program frees them at
+ * the end. */
 struct backward_rank {
     const struct kcp_backward *a;
     const struct kcp_plan *plan;

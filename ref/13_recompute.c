@@ -1,8 +1,7 @@
-/* 13_recompute.c -- reads forward's saved block and recomputes what it does not hold.
+/* 13_recompute.c -- reads the saved block and recomputes the tensors that it lacks.
  *
  * Book: chapter 13.  Checked by: tests/13_backward/checks.c and its mutants.
- * Next: ref/13_backward.c.
- */
+ * Next: ref/13_backward.c. */
 #include "13_backward.h"
 
 #include <stdio.h>
@@ -28,7 +27,8 @@ void backward_rows(const struct backward_rank *x, int ends, const double *given,
             ref_state(x->a, 0, given + x->seg[s].n * size, to + s * size);
 }
 
-/* Checks the saved block and finds its tensors; refuses it with a reason. */
+/* Checks the saved block and finds its tensors. A wrong block is rejected with a
+ * reason. */
 int backward_open(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
@@ -51,7 +51,8 @@ int backward_open(struct backward_rank *x)
     return KCP_OK;
 }
 
-/* A light block has no q and k: normalises them again, with the same bits. */
+/* Normalizes q and k again, with the same bits, if the block is light and lacks
+ * them. */
 static void normalise_again(struct backward_rank *x, struct kcp_gate *gate)
 {
     const struct kcp_backward *a = x->a;

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A token tensor of the shard, with the halo rows that its segments need; x0 has the
- * rows before each sequence, if the call gives them. */
+/* A token tensor of the shard, with the halo rows that its segments need. x0 has the
+ * rows before each sequence, or is NULL. */
 struct rows {
     const double *before, *x, *after, *x0;
     int D;
@@ -79,7 +79,7 @@ static void window(const struct kcp_conv *a, const struct rows *x, int s,
     }
 }
 
-/* An empty sequence copies its rows: xt = x0, dx0 = dxt, or zeros. */
+/* For an empty sequence copies its rows (xt = x0, dx0 = dxt) or writes zeros. */
 static void hand_on(const struct kcp_conv *a, const int *owner, const double *from,
                     double *to)
 {
@@ -90,8 +90,8 @@ static void hand_on(const struct kcp_conv *a, const int *owner, const double *fr
                 to[i] = from ? from[i] : 0;
 }
 
-/* xt: the last Wc - 1 rows of each sequence that ends here; rows of x0 if it is
- * shorter. */
+/* Writes xt: the last Wc - 1 rows of each sequence that ends on this rank. If the
+ * sequence is shorter, the first of these rows come from x0. */
 static void last_rows(const struct kcp_conv *a, const struct rows *x)
 {
     const struct kcp_segment *seg = a->plan->seg + a->plan->ctx[a->r].seg0;
@@ -158,7 +158,7 @@ static void into_row(const struct kcp_conv *a, const struct rows *dpre,
     //< conv-adjoint
 }
 
-/* dx of a segment, and dx0 where its sequence starts. */
+/* Computes dx of a segment, and dx0 if the sequence starts in the segment. */
 static void into_x(const struct kcp_conv *a, const struct rows *dpre, int s,
                    const double *w)
 {
@@ -208,7 +208,7 @@ static int into_weight(const struct kcp_conv *a, const struct rows *x,
     return status;
 }
 
-/* Backward; its halo is dpre of the rows after each segment. */
+/* Backward. The halo has dpre of the rows after each segment. */
 static int backward(const struct kcp_conv *a, const struct rows *x, const double *w)
 {
     const struct kcp_halo h = { .plan = a->plan, .comm = a->comm, .reach = a->Wc - 1,
@@ -231,8 +231,9 @@ static int backward(const struct kcp_conv *a, const struct rows *x, const double
     return status;
 }
 
-/* x0 (backward: dxt) with this rank's rows and those rows of other ranks that its
- * windows reach. The caller frees *all; NULL: there are none. */
+/* Sets *all to a copy of x0 (backward: dxt) with this rank's rows and those rows of
+ * other ranks that its windows reach. The caller frees *all; NULL: the call has no such
+ * rows. */
 static int bring(const struct kcp_conv *a, const void *own, int backward, double **all)
 {
     const struct kcp_halo h = { .plan = a->plan, .comm = a->comm, .reach = a->Wc - 1,
@@ -249,7 +250,8 @@ static int bring(const struct kcp_conv *a, const void *own, int backward, double
     return comm_moves.halo_states(&h, *all);
 }
 
-/* Both passes read the rows of earlier ranks and the weights, w [D,Wc]. */
+/* Runs either pass. Both passes read the rows of earlier ranks and the weights, w
+ * [D,Wc]. */
 static int walk(struct kcp_conv *a, const double *w, double *before)
 {
     const struct kcp_halo h = { .plan = a->plan, .comm = a->comm, .reach = a->Wc - 1,

@@ -1,5 +1,4 @@
-/* 15_rank.c -- Spike-KDA between ranks: maps of segments, the exchange, the states
- * received.
+/* 15_rank.c -- Spike-KDA on several ranks: maps of segments, and their exchange.
  *
  * Book: chapter 15.  Checked by: tests/15_scan/checks.c and its mutants.
  * Next: ref/16_family.h. */
@@ -18,7 +17,8 @@ static void *zeros(struct spike_rank *x, int64_t numbers)
     return p;
 }
 
-/* count arrays of so many numbers, as pointers into one. */
+/* Allocates `count` arrays of `numbers` elements each in one block and returns pointers
+ * to them. */
 static double **arrays(struct spike_rank *x, int64_t count, int64_t numbers)
 {
     double **p = zeros(x, count), *all = zeros(x, count * numbers);
@@ -27,7 +27,8 @@ static double **arrays(struct spike_rank *x, int64_t count, int64_t numbers)
     return p;
 }
 
-/* A tree needs C maps and C states, a walk nothing; neither grows with T in forward. */
+/* Allocates the memory of the run. The tree needs C maps and C states, a walk needs
+ * none. In forward neither amount grows with T. */
 static int prepare(struct spike_rank *x)
 {
     const struct kcp_scan *a = x->a;
@@ -55,8 +56,8 @@ static int prepare(struct spike_rank *x)
     return x->full ? KCP_NO_MEMORY : KCP_OK;
 }
 
-/* maps [s] = [h | M] of segment s, from [states | I], tile by tile; states hold what
- * begins (backward: ends) a sequence, and 0. */
+/* Computes maps [s] = [h | M] of segment s, tile by tile, from [states [s] | I]. states
+ * [s] is the state given at the start (backward: end) of a sequence, otherwise 0. */
 static int map_of(struct spike_rank *x, int s, int backward, const double *states)
 {
     const struct kcp_scan *a = x->a;
@@ -83,8 +84,8 @@ static int map_of(struct spike_rank *x, int s, int backward, const double *state
     return status;
 }
 
-/* states [s] <- the state with which segment s begins; backward the gradient of the one
- * with which it ends. Chapter 07 does the rest. */
+/* Sets states [s] to the state at the start of segment s (backward: to the gradient of
+ * the state at its end), using the exchange of chapter 07. */
 static int carry(struct spike_rank *x, int backward, double *states)
 {
     const struct kcp_scan *a = x->a;
@@ -106,7 +107,7 @@ static int carry(struct spike_rank *x, int backward, double *states)
     return status ? status : comm_moves.exchange_run(&e);
 }
 
-/* Backward: the state with which every tile begins, tile after tile. */
+/* Backward: computes the state at the start of every tile, one tile after another. */
 static int tile_states(struct spike_rank *x)
 {
     const struct kcp_scan *a = x->a;
@@ -120,7 +121,7 @@ static int tile_states(struct spike_rank *x)
     return status;
 }
 
-/* A sequence without tokens: a copy of `from`, or 0. */
+/* For sequences without tokens: copies `from`, or writes 0 if `from` is NULL. */
 static void pass_on(const struct spike_rank *x, const int *owner, const double *from,
                     int64_t numbers, double *to)
 {
@@ -131,7 +132,8 @@ static void pass_on(const struct spike_rank *x, const int *owner, const double *
                 to[e] = from ? from[e] : 0;
 }
 
-/* ht and ot of the sequences that end here; dh0 and do0 of those that start here. */
+/* Writes ht and ot of the sequences that end on this rank, or dh0 and do0 of the
+ * sequences that start on it. */
 static void leave(const struct spike_rank *x, int back)
 {
     const struct kcp_scan *a = x->a;
@@ -145,8 +147,8 @@ static void leave(const struct spike_rank *x, int back)
     pass_on(x, owner, back ? a->dot : a->o0, row, back ? a->do0 : a->ot);
 }
 
-/* dW_alpha and dw_beta: the segments' sums [K D | D] of all heads, over all ranks. One
- * without tokens may ask for neither. */
+/* Computes dW_alpha and dw_beta: the sums [K D | D] of the segments, for all heads,
+ * added over all ranks. A rank without tokens may pass NULL for both. */
 static int into_weights(struct spike_rank *x)
 {
     const struct kcp_scan *a = x->a;
@@ -182,8 +184,9 @@ static int program(struct spike_rank *x)
     return status;
 }
 
-/* o, ht and ot, or all gradients, of this rank's shard. KCP_BAD: no plan, or not
- * this call's; KCP_NO_MEMORY. If a rank fails, all ranks return an error. */
+/* Computes o, ht and ot, or all gradients, of this rank's shard. KCP_BAD: there is no
+ * plan, or the plan is of another call. KCP_NO_MEMORY. If a rank fails, all ranks
+ * return an error. */
 int ref_scan(struct kcp_scan *a)
 {
     const int refused = kcp_begin("15_scan", KCP_HOST, a, NULL);

@@ -1,17 +1,17 @@
-/* 15_repeat.c -- outputs that dropped tokens repeat, and gradients that they give back.
+/* 15_repeat.c -- dropped tokens repeat an earlier output; gradients of the repeats.
  *
  * Book: chapter 15.  Checked by: tests/15_scan/checks.c.  Next: ref/15_scan.c.
  *
- * A segment says one row to those after it (the last output that it knows of), and in
- * reverse one to those before it (what its leading dropped tokens owe). Every rank
- * gathers the rows of all segments, so the sums' order is that of the segments, whoever
- * holds them.
- */
+ * In forward each segment contributes one row, its last output, for later segments. In
+ * backward it contributes one row, the gradient sum of its leading dropped tokens, for
+ * earlier segments. Every rank gathers the rows of all segments, so sums are in the
+ * order of the segments, whatever the ranks are. */
 #include "15_scan.h"
 
 #include <string.h>
 
-/* A row of the gather: HV V numbers, then 1 where the walk may stop. */
+/* Returns the length of a row of the gather: HV V numbers, then a flag, 1 where a
+ * search over segments may stop. */
 static int64_t width(const struct spike_rank *x)
 {
     return (int64_t)x->a->HV * x->a->V + 1;
@@ -25,7 +25,8 @@ static int64_t rows_a_rank(const struct spike_rank *x)
     return rows;
 }
 
-/* Without a mask no token repeats an output, so the rows are 0 and not sent. */
+/* Gathers the rows of all ranks. Without a mask no token repeats an output, so the rows
+ * are 0 and not sent. */
 static int gather(struct spike_rank *x)
 {
     const size_t bytes = sizeof(double) * rows_a_rank(x) * width(x);
@@ -35,7 +36,7 @@ static int gather(struct spike_rank *x)
     return KCP_OK;
 }
 
-/* The row of segment j of the plan. */
+/* Returns the row of segment j of the plan. */
 static const double *row_of(const struct spike_rank *x, int64_t j)
 {
     const int rank = x->plan->seg[j].rank;
@@ -54,8 +55,9 @@ static const double *sequence(const void *rows, int n, int64_t numbers)
     return rows ? (const double *)rows + n * numbers : NULL;
 }
 
-/* The last output of segment s, or what its sequence brought, o0: a row and its 1. One
- * whose tokens are all dropped, and which does not start its sequence, has none. */
+/* Sets the row of segment s to its last output, with flag 1. If all its tokens are
+ * dropped, the row is o0 with flag 1 where the sequence starts, otherwise 0 with flag
+ * 0. */
 static void last_of(struct spike_rank *x, int s)
 {
     const struct kcp_scan *a = x->a;
@@ -73,7 +75,8 @@ static void last_of(struct spike_rank *x, int s)
     mine[row] = any || x->seg[s].first;
 }
 
-/* Forward: o_t = the last output emitted before it, for every dropped t; ot. */
+/* Forward: sets o_t of every dropped token t to the last output emitted before t.
+ * Writes ot. */
 int scan_repeat(struct spike_rank *x)
 {
     const struct kcp_scan *a = x->a;
@@ -102,8 +105,9 @@ int scan_repeat(struct spike_rank *x)
     return status;
 }
 
-/* dO of tokens t1-1 .. t0, walking back: `owed` collects what dropped tokens owe, and
- * the first that emits gets it. to: [T,HV,V], or NULL. Returns where it stopped. */
+/* Adds do_ of tokens t1-1 .. t0, in this order, to `owed`. A token that is not dropped
+ * gets the sum as its row of `to` [T,HV,V], and `owed` starts again from 0. `to` may be
+ * NULL if all these tokens are dropped. Returns t0. */
 static int64_t collect(const struct spike_rank *x, int64_t t0, int64_t t1, double *owed,
                        double *to)
 {
@@ -119,8 +123,9 @@ static int64_t collect(const struct spike_rank *x, int64_t t0, int64_t t1, doubl
     return t0;
 }
 
-/* What the dropped tokens at segment s's start owe; the 1: somebody before them emits,
- * or the sequence ends there, so what comes after s is not theirs to hand on. */
+/* Sets the row of segment s to the sum of do_ over its leading dropped tokens. The flag
+ * is 1 if a later token of s emits or the sequence ends in s: gradients from after s
+ * then do not pass through s to earlier segments. */
 static void owed_by(struct spike_rank *x, int s)
 {
     const struct kcp_scan *a = x->a;
@@ -137,7 +142,8 @@ static void owed_by(struct spike_rank *x, int s)
     mine[row] = !all || x->seg[s].last;
 }
 
-/* Backward: x->dO = do_ plus what is owed by the repeats; 0 on dropped rows; do0. */
+/* Backward: sets x->dO to do_ plus the gradients of the token's repeats; rows of
+ * dropped tokens are 0. Writes do0. */
 int scan_spread(struct spike_rank *x)
 {
     const struct kcp_scan *a = x->a;

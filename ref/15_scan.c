@@ -3,14 +3,14 @@
  * Book: chapter 15.  Checked by: tests/15_scan/checks.c and its mutants.
  * Next: ref/15_rank.c.
  *
- * Three passes a tile of C tokens. Forward holds C maps and C states, whatever T is;
- * backward 2 C states, and of all tokens one state a tile and one row a token.
- */
+ * There are three passes per tile of C tokens. Forward needs memory for C maps and C
+ * states, whatever T is. Backward needs 2 C states, and for the whole shard one state
+ * per tile and one row per token. */
 #include "15_scan.h"
 
 #include <string.h>
 
-enum { SHORT = 16 };           /* auto: a stretch of so many tokens is scanned */
+enum { SHORT = 16 };           /* KCP_AUTO: least tokens for a tree */
 
 int scan_chosen(const struct spike_rank *x, int s)
 {
@@ -40,7 +40,7 @@ static struct spike_token token(const struct spike_rank *x, int64_t t, int n)
                        x->alpha);
 }
 
-/* One token of every head on W columns of S [HV,K,ld], forward or back. */
+/* Applies one token of every head to W columns of S [HV,K,ld], forward or backward. */
 static void step_all(const struct spike_rank *x, int64_t t, int backward, int W, int ld,
                      double *S)
 {
@@ -50,8 +50,9 @@ static void step_all(const struct spike_rank *x, int64_t t, int backward, int W,
     }
 }
 
-/* The states before all tokens of a tile, S before the first (backward: the gradients
- * dS after them, S after the last): by the tree, or by walking. */
+/* Computes the states before all tokens of a tile; S is the state before the first.
+ * Backward: computes the gradients dS after all tokens; S is the gradient after the
+ * last. Uses the tree or a walk. */
 static int fill(struct spike_rank *x, struct tile y, int backward, const double *S,
                 double **state)
 {
@@ -71,7 +72,8 @@ static int fill(struct spike_rank *x, struct tile y, int backward, const double 
     return KCP_OK;
 }
 
-/* Pass 3.  Each token from the state before it; S becomes the tile's last. */
+/* Pass 3. Applies each token to the state before it and writes its output; S becomes
+ * the state after the tile. */
 static void emit(struct spike_rank *x, struct tile y, double *S)
 {
     const struct kcp_scan *a = x->a;
@@ -87,7 +89,7 @@ static void emit(struct spike_rank *x, struct tile y, double *S)
     memcpy(S, x->before[y.n - 1], sizeof *S * a->HV * KV);
 }
 
-/* The same for a stretch that is walked: no state is kept. */
+/* As emit, token by token for a stretch without the tree; no state is kept. */
 static void walk_emit(struct spike_rank *x, struct tile y, double *S)
 {
     const struct kcp_scan *a = x->a;
@@ -101,8 +103,8 @@ static void walk_emit(struct spike_rank *x, struct tile y, double *S)
     }
 }
 
-/* A tile's map on W columns of S [HV,K,ld], V of a state or V+K of a map. In reverse,
- * walking leaves a map's M transposed. */
+/* Applies a tile's map to W columns of S [HV,K,ld]: V columns of a state or V+K of a
+ * map. In backward without the tree, M of the resulting map is transposed. */
 int scan_advance(struct spike_rank *x, struct tile y, int backward, int W, int ld,
                  double *S)
 {
@@ -125,7 +127,8 @@ int scan_advance(struct spike_rank *x, struct tile y, int backward, int W, int l
     return status;
 }
 
-/* Forward: o of every token that emits; states [s] becomes segment s's last. */
+/* Forward: computes o of every token that emits. states [s] becomes the state at the
+ * end of segment s. */
 int scan_outputs(struct spike_rank *x)
 {
     int status = KCP_OK;
@@ -140,8 +143,9 @@ int scan_outputs(struct spike_rank *x)
     return status;
 }
 
-/* Every tile, the last first: all gradients; ends [s] becomes that of the state with
- * which segment s begins. part is of one segment at a time. */
+/* Computes all gradients, from the last tile to the first. ends [s] becomes the
+ * gradient of the state at the start of segment s. part has the sums of one segment at
+ * a time. */
 int scan_gradients(struct spike_rank *x)
 {
     const struct kcp_scan *a = x->a;

@@ -1,17 +1,16 @@
-/* 15_scan.h -- what the files of chapter 15 share: a token, a tile, one rank's run.
+/* 15_scan.h -- declarations for the files of chapter 15: token, tile, run of a rank.
  *
  * Book: chapter 15.  Checked by: tests/15_scan/checks.c.
  * Next: ref/15_spike.c, the token; ref/15_tree.c, the scan; ref/15_scan.c, the
- *       three passes; ref/15_rank.c, one rank's program.
- */
+ *       three passes; ref/15_rank.c, one rank's program. */
 #ifndef KCP_15_SCAN_H
 #define KCP_15_SCAN_H
 
 #include "checked.h"
 #include "ref.h"
 
-/* Token t of value head n. A masked one has alpha = 1 and beta = 0: the identity.
- * Gradients are NULL in forward. */
+/* Token t of value head n. A masked token has alpha = 1 and beta = 0, so its map is the
+ * identity. Gradients are NULL in forward. */
 struct spike_token {
     int K, V, D, acts, emits;
     const double *q, *k, *v, *spike, *W, *w, *dO;
@@ -20,24 +19,27 @@ struct spike_token {
 };
 
 /* ---- the token (15_spike.c)
- * dO [T,HV,V] are the outputs' gradients with those of their repeats, dW [HV,K,D] and
- * dw [HV,D] where the sums go; all NULL in forward. */
+ *
+ * dO [T,HV,V] are the gradients of the outputs, with those of their repeats added. dW
+ * [HV,K,D] and dw [HV,D] receive the sums. In forward all three are NULL. */
 int  spike_dropped(const struct kcp_scan *a, int64_t t);
 struct spike_token spike_token(const struct kcp_scan *a, int64_t t, int n,
                                const double *dO, double *dW, double *dw,
                                double *alpha);
-/* S <- A S + B on W columns, ld apart by row; columns from V on have v = 0. */
+/* Computes S <- A S + B on W columns; rows are ld apart. Columns from V on have v =
+ * 0. */
 void spike_step(const struct spike_token *x, int W, int ld, double *S);
 void spike_read(const struct spike_token *x, const double *S, double *o);
 /* dS <- A^T (dS + q dO^T), columns as above. */
 void spike_back(const struct spike_token *x, int W, int ld, double *dS);
-/* All gradients of the token: S [K,V] before it, dS [K,V] after it, without q dO^T. */
+/* Computes all gradients of the token. S [K,V] is the state before the token; dS [K,V]
+ * is the gradient of the state after it, without q dO^T. */
 void spike_gradients(const struct spike_token *x, const double *S, const double *dS);
-/* Every gradient of a call that tokens add to, set to 0. */
+/* Sets to 0 every gradient to which tokens add. */
 void spike_clear(const struct kcp_scan *a);
 
-/* ---- one rank's run: arrays, all of them of a tile, of segments, or (dO, tile_h:
- * backward only) one row a token and one state a tile */
+/* ---- one rank's run. Arrays have the size of a tile or one row per segment; only in
+ * backward there are also one row per token (dO) and one state per tile (tile_h). */
 struct spike_rank {
     const struct kcp_scan *a;
     const struct kcp_plan *plan;
@@ -52,7 +54,7 @@ struct spike_rank {
     double *dO, *tile_h, *part;            /* [T,HV,V], [NC,HV,K,V], [NS,HV (K+1) D] */
     double *rows, *all;                    /* what repeat and spread gather */
 };
-/* n tokens from t0 on, of segment s. backward counts them from the last. */
+/* n tokens of segment s, from t0 on. Backward counts tokens from the last. */
 struct tile { int s, n; int64_t t0; };
 
 /* ---- the scan of a tile (15_tree.c); 1 <= n <= C. KCP_NO_MEMORY. */

@@ -66,7 +66,7 @@ struct spike_token spike_token(const struct kcp_scan *a, int64_t t, int n,
 }
 
 /* S <- diag(alpha) S;  e = v - S^T k;  S <- S + beta k e^T. With S = [h | M] and v = 0
- * over M, the same token acts on a map. */
+ * for the columns of M, the same code applies a token to a map. */
 void spike_step(const struct spike_token *x, int W, int ld, double *S)
 {
     double e[W];
@@ -106,7 +106,7 @@ void spike_back(const struct spike_token *x, int W, int ld, double *dS)
                 x->alpha[i] * (dS[i * ld + v] - x->beta * x->k[i] * z[v]);
 }
 
-/* Through sigma: d pre = dalpha alpha (1 - alpha), and so for beta; then
+/* Through sigma: d pre = dalpha alpha (1 - alpha), and likewise for beta; then
  * dW_id += dpre_i spike_d      dspike_d = sum_i dpre_i W_id + dpre_beta w_d */
 static void gates_back(const struct spike_token *x, const double *dalpha, double dbeta)
 {

@@ -2,15 +2,16 @@
  *
  * Book: chapter 15.  Checked by: tests/15_scan/checks.c (differences).
  * Next: ref/15_tree.c.
- * It knows no rank, no tile and no map; it keeps every state of one head.
- */
+ *
+ * It uses no ranks, tiles or maps, and keeps every state of one head. */
 #include "15_scan.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The outputs of one sequence's head; a dropped token repeats `last`, which comes in as
- * o0 and goes out as ot. S [t1-t0+1][K V]: before each token, and the last. */
+/* Computes the outputs of one head of one sequence. A dropped token repeats `last`,
+ * which is o0 on entry and ot on return. S [t1-t0+1][K V]: the state before each token,
+ * then the last state. */
 static void head_outputs(const struct kcp_scan *a, int n, int64_t t0, int64_t t1,
                          double *S, double *last, double *alpha)
 {
@@ -28,7 +29,8 @@ static void head_outputs(const struct kcp_scan *a, int n, int64_t t0, int64_t t1
     }
 }
 
-/* dO of a repeat belongs to the output repeated: walking back, `last` collects it. */
+/* Computes the gradients of one head, from the last token to the first. `last` collects
+ * the dO of repeats, which belong to the output that they repeat. */
 static void head_gradients(const struct kcp_scan *a, int n, int64_t t0, int64_t t1,
                            const double *S, double *dS, double *last, double *dO,
                            double *dW, double *dw, double *alpha)
@@ -53,7 +55,7 @@ static void given(const double *from, int64_t at, int64_t numbers, double *to)
         to[e] = from ? from[at + e] : 0;
 }
 
-/* Head n of sequence s, whole: j = s HV + n. */
+/* Computes head n of sequence s: j = s HV + n. */
 static void head(const struct kcp_scan *a, int j, double *S, double *dS, double *row,
                  double *dO)
 {
@@ -82,8 +84,8 @@ static void head(const struct kcp_scan *a, int j, double *S, double *dS, double 
     memcpy((double *)a->do0 + j * V, last, sizeof *last * V);
 }
 
-/* All of a batch on one rank, a->plan that of R = 1. An empty sequence has
- * ht = h0, ot = o0, dh0 = dht and do0 = dot. */
+/* Computes a whole batch on one rank; a->plan has R = 1. An empty sequence has ht = h0,
+ * ot = o0, dh0 = dht and do0 = dot. */
 int ref_scan_step(struct kcp_scan *a)
 {
     const int refused = kcp_begin("15_scan", KCP_HOST, a, "cu cn sc");

@@ -2,14 +2,15 @@
  *
  * Book: chapter 15.  Checked by: tests/15_scan/checks.c.  Next: ref/15_repeat.c.
  *
- * Any number of tokens, no padding: the block of 2 d leaves from i on may be cut short
- * by the tile's end, and its summary stands at its last leaf. A state goes down, not a
- * map: every prefix would be applied to one and the same state.
- */
+ * Any number of tokens is supported without padding: the tile's end may cut a block
+ * of 2 d leaves short, and the map of a block is stored at the block's last leaf.
+ * The down pass moves states, not maps, because every prefix would be applied to the
+ * same state. */
 #include "15_scan.h"
 
-/* The map of a token, [B | A] = [beta k v^T | diag(alpha) - beta k (alpha k)^T]; in
- * reverse [A^T q dO^T | A], the exchange's way of writing a map that acts by A^T. */
+/* Computes the map of a token, [B | A] = [beta k v^T | diag(alpha) - beta k (alpha
+ * k)^T]. Backward: [A^T q dO^T | A], because in the exchange a map stores A and acts by
+ * A^T. */
 static void map_of(const struct spike_token *x, int backward, double *map_)
 {
     const int K = x->K, V = x->V;
@@ -29,7 +30,7 @@ static void map_of(const struct spike_token *x, int backward, double *map_)
     //< updates
 }
 
-/* Pass 1.  Leaf e is the map of token e of the tile, backward of token n-1-e. */
+/* Pass 1. Leaf e is the map of token e of the tile (backward: of token n-1-e). */
 void scan_updates(struct spike_rank *x, struct tile y, int backward)
 {
     const int HV = x->a->HV, K = x->a->K, V = x->a->V;
@@ -43,8 +44,8 @@ void scan_updates(struct spike_rank *x, struct tile y, int backward)
 }
 
 //> tree
-/* Pass 2, up.  right <- right o left, for blocks of 2, 4, 8 ... leaves: node[n-1] is
- * the map of the tile, and every left child keeps its own. */
+/* Pass 2, up. Computes right <- right o left for blocks of 2, 4, 8 ... leaves.
+ * node[n-1] becomes the map of the tile; every left child keeps its map. */
 int scan_up(struct spike_rank *x, int n, int backward)
 {
     const struct kcp_scan *a = x->a;
@@ -62,9 +63,10 @@ int scan_up(struct spike_rank *x, int n, int backward)
     return status;
 }
 
-/* Pass 2, down.  state[0] holds the state before the tile; a block's state stands at
- * its first leaf: there its left half finds it as it is, and its right half gets it
- * through the left half's map. In the end state[e] is the state before leaf e. */
+/* Pass 2, down. state[0] holds the state before the tile. The state before a block is
+ * stored at the block's first leaf, where its left half uses it unchanged; the left
+ * half's map turns it into the state before the right half. At the end state[e] is the
+ * state before leaf e. */
 int scan_down(struct spike_rank *x, int n, int backward, double **state)
 {
     const struct kcp_scan *a = x->a;

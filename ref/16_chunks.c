@@ -1,7 +1,6 @@
-/* 16_chunks.c -- a rank's chunks as rows of the form: arrays, grid, the walk over them.
+/* 16_chunks.c -- a rank's chunks as rows of the form: arrays, grid, loop over chunks.
  *
- * Book: chapter 16.  Checked by: tests/16_family/checks.c.  Next: ref/16_family.c.
- */
+ * Book: chapter 16.  Checked by: tests/16_family/checks.c.  Next: ref/16_family.c. */
 #include "16_family.h"
 
 #include <math.h>
@@ -17,7 +16,8 @@ void *family_zeros(struct family_rank *x, int64_t numbers)
     return p;
 }
 
-/* All arrays, and the grid of rows: token t is rows m t .. m (t+1). */
+/* Allocates all arrays and computes the grid of rows: token t has rows m t .. m (t+1) -
+ * 1. */
 int family_prepare(struct family_rank *x)
 {
     const struct kcp_family *a = x->a;
@@ -51,7 +51,7 @@ int family_prepare(struct family_rank *x)
     return x->full ? KCP_NO_MEMORY : KCP_OK;
 }
 
-/* Rows of head n of tensor p [.,heads,width], from row t on. */
+/* Returns the rows of head n of tensor p [.,heads,width], from row t on. */
 static struct family_rows rows(const void *p, const void *d, int64_t t, int heads,
                                int n, int width)
 {
@@ -60,7 +60,7 @@ static struct family_rows rows(const void *p, const void *d, int64_t t, int head
                                  d ? (double *)d + at : NULL, (int64_t)heads * width };
 }
 
-/* Value head n of chunk c, which begins at token t. */
+/* Returns value head n of chunk c, which begins at token t. */
 static struct family_chunk chunk_at(const struct family_rank *x, int s, int c,
                                     int64_t t, int n)
 {
@@ -87,8 +87,9 @@ static struct family_chunk chunk_at(const struct family_rank *x, int s, int c,
     return y;
 }
 
-/* dG_last += exp2(G_last) sum_v h dS, the decay of the whole chunk; then the sum within
- * the chunk undone, in place:   dg_t = sum of dG over rows t .. last */
+/* Adds the decay of the whole chunk, dG_last += exp2(G_last) sum_v h dS. Then applies
+ * the adjoint of the sum within the chunk, in place: dg_t = sum of dG over rows t ..
+ * last. */
 static void gates(const struct family_chunk *y)
 {
     const int last = y->c - 1;
@@ -102,7 +103,7 @@ static void gates(const struct family_chunk *y)
     }
 }
 
-/* Every chunk and head: the form, or back through it. */
+/* Computes the form of every chunk and head, or its adjoint if `back` is 1. */
 void family_every(struct family_rank *x, int back)
 {
     const struct kcp_family *a = x->a;

@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* S_out = d S_in + h, row by row; comm.h says which columns and pitches. */
+/* S_out = d S_in + h, row by row; comm.h describes columns and pitches. */
 static int apply_diagonal(int HV, int K, int V, const void *maps, int backward,
                           int first, int v0, int Vb, const void *S_in, int ld_in,
                           void *S_out, int ld_out, struct CUstream_st *stream)
@@ -55,7 +55,8 @@ const struct kcp_mapops kcp_diagonal_mapops = {
     "reference, M diagonal", sizeof(double), apply_diagonal, compose_diagonal,
     copy_diagonal, NULL, 1 };
 
-/* n maps [HV,K,V+K] = [h | M] to [HV,K,V+1] = [h | d], in place: a row moves down. */
+/* Converts n maps [HV,K,V+K] = [h | M] to [HV,K,V+1] = [h | d], in place: each row
+ * moves to a lower address. */
 void family_diagonal(int n, int HV, int K, int V, double *maps)
 {
     for (int64_t i = 0; i < (int64_t)n * HV * K; i++) {

@@ -25,7 +25,7 @@ static void step(const struct family_token *x, void *S_)
     //< dplr-step
 }
 
-/* With x = S^T a what the token found:
+/* With x = S^T a, the part of the state that the token reads:
  *   dx = dS^T b      db = dS x      dk = dS v      dv = dS^T k      da = S dx
  *   dg = exp(g) sum_v dS S          dS <- diag(exp g) dS + a dx^T */
 static void adjoint(const struct family_token *x, const void *S_, void *dS_)
@@ -53,8 +53,8 @@ static void adjoint(const struct family_token *x, const void *S_, void *dS_)
     }
 }
 
-/* Two rows a token: 2i holds what it found and copies along b, 2i+1 what it writes on
- * k. What token i finds has faded by G_{i-1}, not G_i, since a acts before the decay:
+/* Token i has two rows: 2i copies x_i = S^T a_i along b_i, 2i+1 writes v_i along
+ * k_i. x_i is decayed by G_{i-1}, not G_i, because a acts before the decay:
  *
  *   Aab_ij = sum_p a_i b_j exp2(G_{i-1} - G_j), Aak_ij with k_j          i > j
  *   x = (I - Aab)^-1 (exp2(G_{i-1}) a S + Aak v)                M_c = Λ + bg^T w */

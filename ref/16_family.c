@@ -1,23 +1,23 @@
 /* 16_family.c -- any model of the family on R ranks: one rank's program.
  *
  * Book: chapter 16.  Checked by: tests/16_family/checks.c and its mutants.
- * Next: the book's recipe, and a model of your own.
+ * Next: the book's recipe for a new model.
  *
- * Nothing here depends on the model: it computes the form and calls chapters 04, 05,
- * 07, 09, 11 and 12 as if KDA had made it. */
+ * Nothing here depends on the model: this file computes the model's form and passes it
+ * to chapters 04, 05, 07, 09, 11 and 12, which KDA uses too. */
 #include "16_family.h"
 #include "moves.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The form's call, handed on to a stage. */
+/* Declares a stage's args struct that starts with the form's call. */
 #define STAGE(type, name)                                                             \
     struct type name = { 0 };                                                         \
     memcpy(&name, &x->form, sizeof(struct kcp_call));                                 \
     name.cu = x->cu; name.cn = x->a->cn; name.sc = x->a->sc
 
-/* Chapter 02's sum of the gate; then the model's form. */
+/* Computes chapter 02's sum of the gate, then the model's form. */
 static int local(struct family_rank *x)
 {
     const struct kcp_family *a = x->a;
@@ -46,8 +46,8 @@ static void states_of(const struct family_rank *x, int ends, const double *given
             ref_state(x->a, 0, given + x->seg[s].n * KV, to + s * KV);
 }
 
-/* Chapters 05 or 11, then 07: states [s] becomes the state with which segment s begins,
- * or the gradient of the one with which it ends. */
+/* Chapters 05 or 11, then 07: sets states [s] to the state at the start of segment s,
+ * or to the gradient of the state at its end. */
 static int carry(struct family_rank *x, int backward, double *states)
 {
     const struct kcp_family *a = x->a;
@@ -79,7 +79,8 @@ static int carry(struct family_rank *x, int backward, double *states)
     return status ? status : comm_moves.exchange_run(&e);
 }
 
-/* The initial states: from the cuts; in backward, from h_kept when there is one. */
+/* Computes the initial states by the exchange. If h_kept is not NULL, forward saves
+ * these states in h_kept, and backward reads them from h_kept without an exchange. */
 static int enter(struct family_rank *x)
 {
     const struct kcp_family *a = x->a;
@@ -111,7 +112,7 @@ static int scan(struct family_rank *x)
     return ref_chunk(&c);
 }
 
-/* Chapter 09, a part of it. */
+/* Runs one part of chapter 09. */
 static int reverse(struct family_rank *x, int part)
 {
     STAGE(kcp_chunk_backward, c);
@@ -123,7 +124,8 @@ static int reverse(struct family_rank *x, int part)
     return ref_chunk_backward(&c);
 }
 
-/* dO on the row in which each token's query reads, zero on the others. */
+/* Copies dO to the row in which each token's query reads; the other rows become
+ * zero. */
 static void spread(struct family_rank *x)
 {
     const int64_t row = (int64_t)x->a->HV * x->a->V, m = x->m->rows;
@@ -138,8 +140,8 @@ static void zero(void *p, int64_t numbers)
         memset(p, 0, sizeof(double) * numbers);
 }
 
-/* ht (dh0) of the sequences that end (start) here; an empty sequence copies h0 (dht) in
- * the caller's layout. */
+/* Writes ht (dh0) of the sequences that end (start) on this rank. An empty sequence
+ * copies h0 (dht) in the caller's layout. */
 static void leave(const struct family_rank *x, int back)
 {
     const struct kcp_family *a = x->a;
@@ -191,9 +193,9 @@ static int program(struct family_rank *x)
     //< program
 }
 
-/* As ref_forward and ref_backward: o, and ht of the sequences that end here; or all
- * gradients of this rank's shard, and dh0 of the sequences that start here. If a rank
- * fails, all ranks return an error. */
+/* As ref_forward and ref_backward: computes o, and ht of the sequences that end on this
+ * rank; or all gradients of this rank's shard, and dh0 of the sequences that start on
+ * it. If a rank fails, all ranks return an error. */
 int kcp_family_run(const struct family_model *m, const struct kcp_family *a)
 {
     struct family_rank x = { .m = m, .a = a, .plan = a->plan };
@@ -219,8 +221,8 @@ static const struct family_model *model_of(const struct kcp_family *a)
     return NULL;
 }
 
-/* The stage, and its oracle. KCP_BAD: not a model of this chapter, or one of its inputs
- * is missing. */
+/* The stage and its oracle. KCP_BAD: the model is not one of this chapter, or one of
+ * the model's inputs is missing. */
 int ref_family(struct kcp_family *a)
 {
     const int refused = kcp_begin("16_family", KCP_HOST, a, NULL);

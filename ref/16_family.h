@@ -17,14 +17,15 @@
 #include "checked.h"
 #include "ref.h"
 
-/* Token t of value head n: its rows. Gradients are accumulated. */
+/* The rows of token t of value head n. Gradients are added to. */
 struct family_token {
     int K, V;
     const double *q, *k, *v, *g, *a, *b, *omega;
     double *dq, *dk, *dv, *dg, *da, *db, *domega;
 };
 
-/* The rows of a tensor and of its gradient, one per token: token i is at x + i step. */
+/* The rows of a tensor x and of its gradient d, one row per token: the row of token i
+ * starts at x + i step. */
 struct family_rows { const double *x; double *d; int64_t step; };
 static inline const double *row(struct family_rows y, int i)
 {
@@ -35,7 +36,7 @@ static inline double *drow(struct family_rows y, int i)
     return y.d + i * y.step;
 }
 
-/* A chunk of value head n: c tokens. Row e of the form belongs to token e / rows. */
+/* A chunk of c tokens of value head n. Row e of the form belongs to token e / rows. */
 struct family_chunk {
     int c, rows, K, V;
     double scale;
@@ -54,7 +55,8 @@ struct family_model {
     int rows;                              /* of the form, for each token */
     /* S [K,V] <- the state after the token. */
     void (*step)(const struct family_token *x, void *S);
-    /* dS: of the state after the token -> of S, the state before it. */
+    /* dS: gradient of the state after the token -> gradient of S, the state before
+     * it. */
     void (*adjoint)(const struct family_token *x, const void *S, void *dS);
     void (*form)(const struct family_chunk *x);       /* u, w, kg, qg, Aqk */
     void (*form_back)(const struct family_chunk *x);  /* to the inputs' gradients, dG */
@@ -64,27 +66,31 @@ struct family_model {
 extern const struct family_model ref_dplr, ref_gdn2, ref_gla;
 int ref_gdn2_run(const struct kcp_family *a);         /* lab 16 uses it */
 
-/* One rank's forward or backward of any model; and the same token by token, on one
- * rank. KCP_BAD: no plan, or the plan is of another call; KCP_NO_MEMORY. */
+/* kcp_family_run computes one rank's forward or backward of any model. kcp_family_walk
+ * computes the same token by token, on one rank. KCP_BAD: there is no plan, or the plan
+ * is of another call; KCP_NO_MEMORY. */
 int kcp_family_run(const struct family_model *m, const struct kcp_family *a);
 int kcp_family_walk(const struct family_model *m, const struct kcp_family *a);
 
-/* ---- parts of forms (16_form.c) score: sum_p y_i[p] z_j[p] exp2(G_e[p] - G_j[p]);
- * e = i, or i-1 for a factor that acts before the decay. score_back: adds dA, the
- * gradient of a score, to those of y_i, z_j, G_e and G_j; the last two cancel if e =
- * j and are then omitted. */
+/* ---- parts of forms (16_form.c)
+ *
+ * family_score returns sum_p y_i[p] z_j[p] exp2(G_e[p] - G_j[p]); e = i, or i-1 for a
+ * factor that acts before the decay. family_score_back adds dA, the gradient of a
+ * score, to the gradients of y_i, z_j, G_e and G_j. If e = j, the last two cancel and
+ * are omitted. */
 double family_score(const struct family_chunk *x, struct family_rows y, int i, int e,
                     struct family_rows z, int j);
 void family_score_back(const struct family_chunk *x, double dA, struct family_rows y,
                        int i, int e, struct family_rows z, int j);
-/* gated [K] = exp2(G_e) y_i, e >= -1; the second adds its gradient d to those of y_i
- * and G_e. */
+/* family_gated computes gated [K] = exp2(G_e) y_i, e >= -1. family_gated_back adds the
+ * gradient d of `gated` to those of y_i and G_e. */
 void family_gated(const struct family_chunk *x, struct family_rows y, int i, int e,
                   double *gated);
 void family_gated_back(const struct family_chunk *x, const double *d,
                        struct family_rows y, int i, int e);
-/* Every token writes along k in row r of its rows, and q reads in its last row:
- * computes kg, qg and columns r of Aqk; the others are the adjoints. */
+/* Every token writes along k in row r of its rows, and its query reads in its last row.
+ * family_write computes kg and columns r of Aqk; family_read computes qg. The functions
+ * with _back are the adjoints. */
 void family_write(const struct family_chunk *x, struct family_rows k, int r);
 void family_write_back(const struct family_chunk *x, struct family_rows k, int r);
 void family_read(const struct family_chunk *x);

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-/* The row of token i in which its query reads: its last. */
+/* Returns the row of token i that its query reads, the token's last row. */
 static int last_row(const struct family_chunk *x, int i)
 {
     return (i + 1) * x->rows - 1;
@@ -77,7 +77,8 @@ void family_write(const struct family_chunk *x, struct family_rows k, int r)
     //< write
 }
 
-/* dkg = v_new dS^T, and dAqk as chapter 09 left it: without the scale's 1/scale. */
+/* dkg = v_new dS^T. dAqk of chapter 09 already includes the factor `scale`, so dAqk is
+ * the gradient of the score. */
 void family_write_back(const struct family_chunk *x, struct family_rows k, int r)
 {
     const double *G_last = row(x->G, x->c - 1);

@@ -52,8 +52,9 @@ static void output_adjoint(const struct kcp_family *a, int64_t t, int n,
         }
 }
 
-/* Head n of a sequence, tokens t0 .. t1. S [t1-t0+1][K V]: the state before each token,
- * and the last. dS [K V]. Both given where the sequence starts, or ends. */
+/* Computes head n of a sequence, tokens t0 .. t1. S [t1-t0+1][K V]: the state before
+ * each token, then the last state. The caller sets the first state of S and, in
+ * backward, dS [K V], the gradient of the last state. */
 static void one_head(const struct family_model *m, const struct kcp_family *a, int n,
                      int64_t t0, int64_t t1, double *S, double *dS)
 {
@@ -78,7 +79,7 @@ static void zero(void *p, int64_t numbers)
         memset(p, 0, sizeof(double) * numbers);
 }
 
-/* All of a batch on one rank, a->plan that of R = 1: o and ht, or from do_
+/* Computes a whole batch on one rank, where a->plan has R = 1: o and ht, or from do_
  * and dht every gradient. An empty sequence has ht = h0 and dh0 = dht. */
 int kcp_family_walk(const struct family_model *m, const struct kcp_family *a)
 {

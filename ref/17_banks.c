@@ -12,7 +12,8 @@
 
 enum { TILE = TILE_ROWS * TILE_COLUMNS, WIDE = 4 };   /* K up to 4 tiles of 64 */
 
-/* A warp's 16 columns, as in 17_lanes.c; w and kg in swizzled tiles, side by side. */
+/* A warp's 16 columns, as in 17_lanes.c. Tiles of w and kg are swizzled and stored next
+ * to each other. */
 struct warp {
     struct fragment_d S[WIDE * 8], y[8];
     double w[WIDE * TILE], kg[WIDE * TILE];
@@ -21,8 +22,9 @@ struct warp {
 static int piece_at(int row, int piece);
 
 //> swizzle
-/* The byte at which the 8 numbers (row, columns 8 piece ..) of a matrix begin, when it
- * lies in tiles of 64 columns as warp_tma_load writes them. A number has 2 bytes. */
+/* Returns the byte at which 8 numbers of a matrix begin (row `row`, columns 8 piece to
+ * 8 piece + 7), in tiles of 64 columns as warp_tma_load writes them. A number has 2
+ * bytes. */
 static int piece_at(int row, int piece)
 {
     const int tile = piece / 8, place = (piece % 8) ^ (row % 8);
@@ -30,7 +32,8 @@ static int piece_at(int row, int piece)
 }
 //< swizzle
 
-/* Registers of ldmatrix as two B's, for columns 0..7 and 8..15 of the block. */
+/* Converts the registers of ldmatrix to two operands B, for columns 0..7 and 8..15 of
+ * the block. */
 static void two_b(struct fragment_b *b, const double (*r)[8])
 {
     for (int lane = 0; lane < LANES; lane++)
@@ -40,8 +43,8 @@ static void two_b(struct fragment_b *b, const double (*r)[8])
         }
 }
 
-/* Two tiles of D, times the two B's of a block of 16 keys by 16 tokens, or of 16 tokens
- * by 16 keys. */
+/* Multiplies two tiles of D by the two operands B of a block of 16 keys by 16 tokens,
+ * or of 16 tokens by 16 keys. */
 static void multiply(struct fragment_d *to, const struct fragment_d *d,
                      const double (*r)[8])
 {
@@ -55,8 +58,8 @@ static void multiply(struct fragment_d *to, const struct fragment_d *d,
 }
 
 //> rung
-/* y^T = S^T w^T, and, after x took y's place, S^T += x^T kg. How often shared memory
- * was read goes to *times; 4 a block is the least. */
+/* times_w computes y^T = S^T w^T. add_kg computes S^T += x^T kg, where x has replaced
+ * y. *times grows by the number of reads of shared memory, at least 4 per block. */
 static void times_w(struct warp *m, int K, int64_t *times)
 {
     memset(m->y, 0, sizeof m->y);
@@ -85,8 +88,8 @@ static void add_kg(struct warp *m, int K, int64_t *times)
 }
 //< rung
 
-/* x = u - y, v_new = x, and S [i,v] <- decay_i S: lane l has column 2 (l % 4) + x % 2
- * and row l / 4 + 8 (x / 2) of a tile of D. */
+/* Computes x = u - y, v_new = x, and S [i,v] <- decay_i S. In a tile of D, number x of
+ * lane l is in column 2 (l % 4) + x % 2 and row l / 4 + 8 (x / 2). */
 static void between(const struct kcp_ladder *a, struct warp *m, int64_t t0, int len,
                     int n, int v0, const double *decay)
 {
@@ -136,7 +139,8 @@ static void chunks(const struct kcp_ladder *a, struct warp *m, int s, int n, int
     }
 }
 
-/* As ref_ladder; times_read, when not NULL, grows by what its ldmatrixes cost. */
+/* As ref_ladder. If times_read is not NULL, it grows by the reads of shared memory of
+ * all ldmatrix instructions. */
 static int walk(const struct kcp_ladder *a, int64_t *times_read)
 {
     const int K = a->K, V = a->V;
@@ -158,8 +162,8 @@ static int walk(const struct kcp_ladder *a, int64_t *times_read)
     return KCP_OK;
 }
 
-/* Where the caller gives workspace for a number, it learns how often shared memory is
- * read. */
+/* If the caller gives workspace for one number, the number of reads of shared memory is
+ * added to it. */
 int ref_ladder_banks(struct kcp_ladder *a)
 {
     const int refused = kcp_begin("17_ladder", KCP_HOST, a, NULL);

@@ -23,7 +23,8 @@ void block_launch(void kernel(const struct kcp_ladder *a, int s, int n, int v),
             for (int v = 0; v < a->V; v++) kernel(a, s, n, v);
 }
 
-/* Two lanes write one number at once: the result is undefined. */
+/* Sets each number that two lanes write at once to NaN, because its value is
+ * undefined. */
 static void spoil_shared(double *shared, const int *to, const int *count)
 {
     for (int l = 0; l < LANES; l++)
@@ -180,7 +181,8 @@ int block_run(int role(void *m, int who, int i), void *m, int roles, int chunks,
     return left ? KCP_BAD : KCP_OK;
 }
 
-/* Byte of B's element (k, n), before the swizzle: distances are in 16 bytes. */
+/* Returns the byte of B's element (k, n) before the swizzle. The descriptor's distances
+ * are in units of 16 bytes. */
 static int64_t byte_of(uint64_t descriptor, int mn_major, int k, int n)
 {
     const int64_t at = (descriptor & 0x3fff) << 4;

@@ -1,13 +1,14 @@
-/* 17_ladder.c -- two lines of chapter 04, for eight kernels: v_new = u - w S, and S.
+/* 17_ladder.c -- two equations of chapter 04, which eight kernels compute:
+ * v_new = u - w S, and the next S.
  *
- * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_lanes.c.
- */
+ * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_lanes.c. */
 #include "checked.h"
 #include "ref.h"
 #include <string.h>
 
-/* v_new = u - w S, then S <- diag(decay) S + kg^T v_new: tokens t0 .. t0+c of head n,
- * whose state S [K,V] is moved on by them. decay [K] is the chunk's. */
+/* Computes v_new = u - w S, then S <- diag(decay) S + kg^T v_new, for tokens t0 ..
+ * t0+c-1 of head n. On entry S [K,V] is the state before these tokens, on return the
+ * state after them. decay [K] is the chunk's. */
 static void one_chunk(const struct kcp_ladder *a, int64_t t0, int c, int n,
                       const double *decay, double S[a->K][a->V])
 {
@@ -27,8 +28,8 @@ static void one_chunk(const struct kcp_ladder *a, int64_t t0, int c, int n,
         }
 }
 
-/* All chunks of all stretches: v_new [T,HV,V], and h_out [NS,HV,K,V], which a stretch
- * begins as h_in (NULL: 0). */
+/* Computes all chunks of all stretches: v_new [T,HV,V], and h_out [NS,HV,K,V], the
+ * state at each stretch's end. A stretch starts from h_in (NULL: 0). */
 int ref_ladder(struct kcp_ladder *a)
 {
     const int refused = kcp_begin("17_ladder", KCP_HOST, a, NULL);

@@ -10,8 +10,8 @@
 
 enum { WIDEST = 256, LONGEST = 64 };            /* K; C */
 
-/* A warp's 16 columns of one chunk. S^T is K/8 tiles of D, y^T is C/8; rows of w and
- * kg, with zeros up to whole tiles. */
+/* A warp's 16 columns of one chunk: S^T in K/8 tiles of D, y^T in C/8 tiles, and the
+ * rows of w and kg, padded with zeros to whole tiles. */
 struct warp {
     struct fragment_d S[WIDEST / 8], y[LONGEST / 8];
     double w[LONGEST][WIDEST], kg[LONGEST][WIDEST];
@@ -24,21 +24,23 @@ static void b_of_w(struct fragment_b *b, const struct warp *m, int key, int toke
 static void b_of_kg(struct fragment_b *b, const struct warp *m, int token, int key);
 
 //> fragments
-/* Number x = 0..3 of a lane in a tile of D [16,8]. */
+/* Returns row and column of number x = 0..3 of a lane in a tile of D [16,8]. */
 static struct place place_of_d(int lane, int x)
 {
     const int g = lane / 4, e = lane % 4 * 2;
     return (struct place){ g + x / 2 * 8, e + x % 2 };
 }
 
-/* Two neighbouring tiles of D, [16,16], as an A: no lane needs another's numbers. */
+/* Converts two adjacent tiles of D, [16,16], to an operand A. No lane needs numbers of
+ * another lane. */
 static void a_of_d(struct fragment_a *a, const struct fragment_d *d)
 {
     for (int lane = 0; lane < LANES; lane++)
         for (int x = 0; x < 8; x++) a->x[lane][x] = d[x / 4].x[lane][x % 4];
 }
 
-/* B [16,8] of y^T = S^T w^T: B's row is a key, from `key` on, its column a token. */
+/* Fills B [16,8] of y^T = S^T w^T. A row of B is a key, starting with `key`; a column
+ * is a token. */
 static void b_of_w(struct fragment_b *b, const struct warp *m, int key, int token)
 {
     for (int lane = 0; lane < LANES; lane++) {
@@ -48,7 +50,7 @@ static void b_of_w(struct fragment_b *b, const struct warp *m, int key, int toke
     }
 }
 
-/* B [16,8] of S^T += x^T kg: B's row is a token, its column a key. */
+/* Fills B [16,8] of S^T += x^T kg. A row of B is a token, a column is a key. */
 static void b_of_kg(struct fragment_b *b, const struct warp *m, int token, int key)
 {
     for (int lane = 0; lane < LANES; lane++) {
@@ -60,7 +62,7 @@ static void b_of_kg(struct fragment_b *b, const struct warp *m, int token, int k
 //< fragments
 
 //> rung
-/* y^T = S^T w^T, 16 keys and 8 tokens an instruction. */
+/* y^T = S^T w^T: each instruction multiplies 16 keys by 8 tokens. */
 static void times_w(struct warp *m, int K)
 {
     for (int c = 0; c < LONGEST / 8; c++) m->y[c] = (struct fragment_d){ 0 };
@@ -75,7 +77,7 @@ static void times_w(struct warp *m, int K)
     }
 }
 
-/* S^T += x^T kg, where x took y's place. */
+/* S^T += x^T kg, where x has replaced y. */
 static void add_kg(struct warp *m, int K)
 {
     for (int c = 0; c < LONGEST; c += 16) {
@@ -89,7 +91,7 @@ static void add_kg(struct warp *m, int K)
     }
 }
 
-/* x = u - y, element by element where D has it, and v_new = x; 0 past the chunk's end
+/* Computes x = u - y on the elements of D, and v_new = x. x is 0 past the chunk's end
  * and past column V. */
 static void subtract(const struct kcp_ladder *a, struct warp *m, int64_t t0, int len,
                      int n, int v0)
@@ -109,7 +111,8 @@ static void subtract(const struct kcp_ladder *a, struct warp *m, int64_t t0, int
             }
 }
 
-/* Rows of a chunk of w and kg, and then S [i,v] <- decay_i S: to and from the lanes. */
+/* Copies a chunk's rows of w and kg, runs the products, and computes S [i,v] <- decay_i
+ * S. */
 static void one_chunk(const struct kcp_ladder *a, struct warp *m, int64_t t0, int len,
                       int n, int v0, const double *decay)
 {
@@ -131,7 +134,8 @@ static void one_chunk(const struct kcp_ladder *a, struct warp *m, int64_t t0, in
 }
 //< rung
 
-/* The state of 16 columns from v0 on, between the lanes and S [K,V]; out: to S. */
+/* Copies 16 columns of the state, from v0 on, from S [K,V] to the lanes; with `out`,
+ * from the lanes to S. */
 static void state(struct warp *m, double *S, int K, int V, int v0, int out)
 {
     for (int i = 0; i < WIDEST / 8; i++)

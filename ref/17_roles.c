@@ -11,8 +11,8 @@
 
 enum { STAGES = 4, CONSUMERS = 2 };
 
-/* A block at work on head n of stretch s, whose state is S [K,V]. `full` of a stage has
- * one arrival a phase, `empty` one of each consumer. */
+/* A block that computes head n of stretch s, with state S [K,V]. In each phase the
+ * barrier `full` of a stage has one arrival, and `empty` has one per consumer. */
 struct block {
     const struct kcp_ladder *a;
     struct block_stage at[STAGES];
@@ -26,7 +26,8 @@ static int producer(struct block *m, int i);
 static int consumer(struct block *m, int who, int i);
 
 //> roles
-/* Chunk i of the stretch to its stage; 0: the consumers still read what was there. */
+/* Copies chunk i of the stretch to its pipeline stage. Returns 0 if the consumers still
+ * read the earlier chunk in that stage. */
 static int producer(struct block *m, int i)
 {
     const struct kcp_ladder *a = m->a;
@@ -47,7 +48,8 @@ static int producer(struct block *m, int i)
     return 1;
 }
 
-/* Consumer who = 0 or 1 has half of the columns; 0: chunk i has not come. */
+/* Consumer `who` = 0 or 1 computes its half of the columns of chunk i. Returns 0 if
+ * chunk i has not arrived. */
 static int consumer(struct block *m, int who, int i)
 {
     const struct kcp_ladder *a = m->a;
@@ -65,7 +67,8 @@ static int role(void *m, int who, int i)
     return who ? consumer(m, who - 1, i) : producer(m, i);
 }
 
-/* A block's life: its state, its barriers, all chunks of the stretch. */
+/* Runs one block: initializes its state and barriers, then computes all chunks of the
+ * stretch. */
 static int stretch(struct block *m)
 {
     const struct kcp_ladder *a = m->a;

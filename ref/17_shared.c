@@ -1,7 +1,7 @@
-/* 17_shared.c -- the second rung in C: rows come to shared memory, 16 bytes a thread.
+/* 17_shared.c -- the second rung in C: rows are loaded to shared memory, 16 bytes per
+ * thread.
  *
- * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_lanes.c.
- */
+ * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_lanes.c. */
 #include "17_block.h"
 #include "checked.h"
 #include "ref.h"
@@ -11,7 +11,8 @@
 
 enum { WIDEST = 256, LONGEST = 64 };            /* K and V; C */
 
-/* A block's shared memory, and S: a row of it is the column that a thread keeps. */
+/* A block's shared memory, and S. A row of S here is the column of the state that one
+ * thread keeps. */
 struct block {
     double w[LONGEST * WIDEST], kg[LONGEST * WIDEST], S[WIDEST][WIDEST];
 };
@@ -22,8 +23,8 @@ static void column(const struct block *m, double *S, const double *decay, int K,
                    int len, double *x);
 
 //> load
-/* Rows of `columns` numbers to a tile, whose rows follow one another: row j begins at
- * tensor[first + j stride]. Neighbouring lanes take neighbouring pieces of a row. */
+/* Copies rows of `columns` numbers to adjacent rows of a tile; row j begins at
+ * tensor[first + j stride]. Adjacent lanes copy adjacent pieces of a row. */
 static void load_rows(double *tile, const double *tensor, int64_t first, int64_t stride,
                       int len, int columns)
 {
@@ -42,8 +43,8 @@ static void load_rows(double *tile, const double *tensor, int64_t first, int64_t
     }
 }
 
-/* One chunk of the thread that keeps column S [K]: x [len] is u's column on entry, and
- * v_new's on return. */
+/* Computes one chunk in the thread that keeps column S [K]. x [len] is the column of u
+ * on entry and that of v_new on return. */
 static void column(const struct block *m, double *S, const double *decay, int K,
                    int len, double *x)
 {
@@ -59,7 +60,8 @@ static void column(const struct block *m, double *S, const double *decay, int K,
 }
 //< load
 
-/* All threads load; all threads compute: between the two a kernel has a barrier. */
+/* Runs one chunk: all threads load, then all threads compute. A kernel needs a barrier
+ * between the two. */
 static void one_chunk(const struct kcp_ladder *a, struct block *m, int s, int n, int c)
 {
     const int HV = a->HV, K = a->K, V = a->V;

@@ -31,8 +31,9 @@ static void stretch(const struct kcp_ladder *a, struct block *m, int s, int n,
                     double *S);
 
 //> loop
-/* All chunks of a stretch of head n, whose state S [K,V] is moved on. A group is closed
- * even when it is empty: then the newest but one is always the chunk that is needed. */
+/* Computes all chunks of a stretch of head n; S [K,V] becomes the state at the end. A
+ * group is closed even if it is empty, so that the needed chunk is always in the group
+ * before the newest. */
 static void stretch(const struct kcp_ladder *a, struct block *m, int s, int n,
                     double *S)
 {

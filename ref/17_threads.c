@@ -11,7 +11,8 @@ enum { WIDEST = 256, LONGEST = 64 };            /* K; C */
 static void column(const struct kcp_ladder *a, int s, int n, int v);
 
 //> kernel
-/* Thread v of the block of head n and stretch s: its column of S through all chunks. */
+/* Thread v of the block for head n and stretch s: computes column v of S through all
+ * chunks. */
 static void column(const struct kcp_ladder *a, int s, int n, int v)
 {
     const int HV = a->HV, K = a->K, V = a->V, *cn = a->cn;

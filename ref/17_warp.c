@@ -4,8 +4,8 @@
  */
 #include "17_warp.h"
 
-/* Gather A and B from the lanes, multiply, hand the sums of D out: bits of the lane and
- * of the number in it are the row and the column. */
+/* Gathers A and B from the lanes, multiplies, and distributes D to the lanes. The bits
+ * of the lane and of the register number give the row and the column. */
 void warp_mma(struct fragment_d *d, const struct fragment_a *a,
               const struct fragment_b *b)
 {
@@ -23,8 +23,9 @@ void warp_mma(struct fragment_d *d, const struct fragment_a *a,
         }
 }
 
-/* Eight rows of 16 bytes are read together: as often as the fullest bank is asked for
- * another word. A bank is 4 bytes wide, and there are 32. */
+/* Returns how often shared memory is read for eight rows of 16 bytes. That is the
+ * largest number of different words that are read from one bank. There are 32 banks,
+ * each 4 bytes wide. */
 static int times_read(const int *byte)
 {
     int most = 1;
@@ -54,7 +55,8 @@ int warp_ldmatrix(double (*x)[8], const double *shared, const int *byte, int tra
     return times;
 }
 
-/* Row r has eight pieces of 16 bytes; piece p goes to place p ^ (r % 8) of the row. */
+/* Row r has eight pieces of 16 bytes; piece p is stored at position p ^ (r % 8) of the
+ * row. */
 void warp_tma_load(double *tile, const double *from, int64_t stride, int rows,
                    int columns)
 {

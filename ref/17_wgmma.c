@@ -12,8 +12,8 @@
 enum { TILE = TILE_ROWS * TILE_COLUMNS, WIDE = 4 };   /* K up to 4 tiles of 64 */
 enum { TILE_BYTES = 2 * TILE };
 
-/* A warpgroup's 64 columns: S^T [64,K], y^T [64,64], both by rows; shared memory has
- * w's tiles, side by side, and kg's behind them, from byte KG on. */
+/* A warpgroup's 64 columns: S^T [64,K] and y^T [64,64], both row major. Shared memory
+ * has the tiles of w and, from byte KG on, the tiles of kg. */
 enum { KG = WIDE * TILE_BYTES };
 struct warpgroup {
     double S[64 * WIDE * 64], y[64 * 64], shared[2 * WIDE * TILE];
@@ -23,9 +23,10 @@ static void times_w(struct warpgroup *m, int K);
 static void add_kg(struct warpgroup *m, int K);
 
 //> products
-/* Bits 0 .. 13 the address, 16 .. 29 from tile to tile, 32 .. 45 from eight rows to the
- * next, all in 16 bytes; 62 the swizzle of 128 bytes. K-major: a row of the tile is a
- * column of B, 16 numbers of it a step. MN-major: a row of the tile is a row of B. */
+/* A descriptor, in units of 16 bytes: bits 0 .. 13 the address, 16 .. 29 the distance
+ * between tiles, 32 .. 45 the distance between groups of eight rows; bit 62 selects the
+ * swizzle of 128 bytes. K-major: a row of the tile is a column of B, and a step reads
+ * 16 of its numbers. MN-major: a row of the tile is a row of B. */
 static uint64_t descriptor_k_major(int byte)
 {
     return 1ull << 62 | 64ull << 32 | 1ull << 16 | byte / 16;
@@ -36,14 +37,15 @@ static uint64_t descriptor_mn_major(int byte)
     return 1ull << 62 | 64ull << 32 | (uint64_t)(TILE_BYTES / 16) << 16 | byte / 16;
 }
 
-/* 16 columns of D, from p on, as the A of the next product. */
+/* Copies 16 columns of D, from p on, to operand A of the next product. */
 static void a_of_d(double (*a)[16], const double *d, int columns, int p)
 {
     for (int row = 0; row < 64; row++)
         for (int k = 0; k < 16; k++) a[row][k] = d[row * columns + p + k];
 }
 
-/* y^T = S^T w^T: 16 keys a step, 32 bytes on in the rows of a tile. */
+/* y^T = S^T w^T: 16 keys per step. The next step begins 32 bytes later in the rows of a
+ * tile. */
 static void times_w(struct warpgroup *m, int K)
 {
     memset(m->y, 0, sizeof m->y);
@@ -56,7 +58,8 @@ static void times_w(struct warpgroup *m, int K)
     }
 }
 
-/* S^T += x^T kg, where x took y's place: 16 tokens a step, 16 rows on in the tiles. */
+/* S^T += x^T kg, where x has replaced y: 16 tokens per step. The next step begins 16
+ * rows later in the tiles. */
 static void add_kg(struct warpgroup *m, int K)
 {
     for (int j = 0; j < 64; j += 16) {
@@ -68,7 +71,8 @@ static void add_kg(struct warpgroup *m, int K)
 }
 //< products
 
-/* x = u - y, v_new = x, 0 where there is no token or column; S fades. */
+/* Computes x = u - y, v_new = x (0 past the chunk's end and past column V), and the
+ * decay of S. */
 static void between(const struct kcp_ladder *a, struct warpgroup *m,
                     struct block_tokens z, int n, int v0, int c)
 {
@@ -104,7 +108,8 @@ static void chunks(const struct kcp_ladder *a, struct warpgroup *m, int s, int n
     }
 }
 
-/* 64 columns of S [K,V] from v0 on, to a warpgroup's rows, or from there. */
+/* Copies 64 columns of S [K,V], from v0 on, to a warpgroup's rows; with `out`, from
+ * these rows to S. */
 static void state(struct warpgroup *m, double *S, int K, int V, int v0, int out)
 {
     const int wide = (K + 15) / 16 * 16;

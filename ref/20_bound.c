@@ -6,9 +6,9 @@
 
 #include <math.h>
 
-/* The logarithm, base 2, of a bound on |A_t|_2, A_t = (I - beta k k^T) diag(exp2(g)).
- * The reflection has K - 1 eigenvalues 1 and one of 1 - beta |k|^2; the largest factor
- * of the decay is that of its slowest channel. */
+/* Returns log2 of a bound on |A_t|_2, A_t = (I - beta k k^T) diag(exp2(g)). The first
+ * factor has K - 1 eigenvalues 1 and one eigenvalue 1 - beta |k|^2; the largest factor
+ * of the decay is that of the slowest channel. */
 static double step_bound(const struct kcp_call *c, int64_t t, int n, int first,
                          const double *k_, const double *G_, const double *beta_)
 {
@@ -26,9 +26,9 @@ static double step_bound(const struct kcp_call *c, int64_t t, int n, int first,
     //< step-bound
 }
 
-/* G is summed within chunks of C rows that start with the segment. Every token adds
- * 1e-12, far more than the rounding errors of the sums above, so that the computed
- * number is a bound. */
+/* G is summed within chunks of C rows; the first chunk starts with the segment. Each
+ * token adds 1e-12 to the result, far more than the rounding errors of the sums, so
+ * that the computed number is an upper bound. */
 void kcp_decay_bound(const struct kcp_call *c, const int *cu, const double *k,
                      const double *G, const double *beta, double *bound)
 {

@@ -14,15 +14,15 @@ extern "C" {
 
 #pragma GCC visibility push(hidden)
 
-/* Checks a call of a stage before it runs: kcp_check_call and, with ranks, the same
- * plan and options on all of them. may_lack: names of arrays, separated by blanks,
- * that this function does not need. A refused call fails on all ranks. Inside
- * another checked call this does nothing. */
+/* Checks a call of a stage before it runs: kcp_check_call and, with ranks, that all
+ * ranks have the same plan and options. may_lack: names of arrays, separated by blanks,
+ * that this function does not require. A call that one rank rejects fails on all ranks.
+ * Inside another checked call this function does nothing. */
 int kcp_begin(const char *stage, enum kcp_where where, const void *args,
               const char *may_lack);
 /* Checks sizes, options and plan only; arrays and comm may be missing. */
 int kcp_check_sizes(const char *stage, const struct kcp_call *call);
-/* The number of elements of a field; -1: overflow, or an unknown letter. */
+/* Returns the number of elements of a field; -1: overflow, or an unknown letter. */
 int64_t kcp_field_numbers(const struct kcp_call *c, const struct kcp_field *f);
 /* Until kcp_checked_leave, calls on this thread are not checked. */
 void kcp_checked_enter(void);
@@ -31,13 +31,14 @@ void kcp_checked_leave(void);
 /* Returns status and sets the text of kcp_why(). */
 int kcp_refuse(int status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* kcp_why() if it is not empty, otherwise name: the text for comm->fail. */
+/* Returns kcp_why() if it is not empty, otherwise name. This is the text for
+ * comm->fail. */
 const char *kcp_why_or(const char *name);
 /* Sends one line to the function that kcp_notices has set. */
 void kcp_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* agree.c: KCP_MISMATCH on every rank if one rank differs; kcp_why() names the
- * value. */
+/* agree.c: compares the calls of all ranks. Returns KCP_MISMATCH on every rank if one
+ * rank differs; kcp_why() names the value. */
 int kcp_agree(const struct kcp_stage *stage, const void *args);
 uint64_t kcp_plan_digest(const struct kcp_plan *plan);
 

@@ -33,10 +33,11 @@ enum kcp_form { KCP_FORM_LIST(KCP_FORM_NUMBER) KCP_FORMS };
 extern const char *const kcp_form_names[KCP_FORMS];           /* "all_gather", ... */
 
 /* ---- ranks: comm/
- * Pointers are host or device, as the backend says; stream may be NULL. Every call
- * returns a status; after fail() on any rank, calls on every rank return KCP_COMM.
- * traffic counts what this rank has sent; an all_gather of b bytes counts as (R-1) b
- * bytes and one collective. A layer sends and receives inside groups. */
+ *
+ * Pointers are to host or device memory, depending on the backend; stream may be NULL.
+ * Every call returns a status; after fail() on any rank, calls on every rank return
+ * KCP_COMM. traffic counts what this rank has sent; an all_gather of b bytes counts as
+ * (R-1) b bytes and one collective. A layer sends and receives inside groups. */
 struct kcp_traffic { int64_t bytes, messages, collectives; };
 
 struct kcp_comm {
@@ -54,9 +55,8 @@ struct kcp_comm {
     void (*fail)(struct kcp_comm *, int status, const char *why);
     int  (*lost)(struct kcp_comm *, int *rank, char *why, size_t n);  /* has failed */
     void (*free)(struct kcp_comm *);
-    /* A blocking all_gather of host memory, not counted in traffic: ranks compare their
-     * plans and options with it. NULL: no comparison. KCP_NA: a graph captures the
-     * stream. */
+    /* Gathers host memory and waits; not counted in traffic. Ranks compare their plans
+     * and options with it. NULL: no comparison. KCP_NA: a graph captures the stream. */
     int  (*show)(struct kcp_comm *, const void *mine, void *all, size_t bytes,
                  struct CUstream_st *);
     int show_waits;            /* show() waits for a stream: compare a call once */
@@ -84,9 +84,9 @@ int kcp_nccl_windows(struct kcp_comm *comm);
  * Returns the first failing status; why receives "rank 2: reason" (may be NULL). */
 int kcp_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
                     char *why, size_t n);
-/* The same on memory that copy can reach, e.g. of one GPU that the ranks share: copy
- * returns when the bytes have arrived, after what the stream did before; 0 bytes waits
- * for the stream alone. */
+/* As kcp_threads_run, on memory that `copy` can reach, e.g. memory of one GPU that the
+ * ranks share. copy waits for earlier work of the stream, copies, and returns when the
+ * bytes have arrived; with 0 bytes it only waits for the stream. */
 typedef int kcp_copy(void *to, const void *from, size_t bytes, struct CUstream_st *);
 int kcp_threads_run_on(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
                        char *why, size_t n, kcp_copy *copy);
@@ -97,40 +97,48 @@ int kcp_timeout(double *seconds, char *why, size_t n);
 
 /* Ranks as processes on host memory: kcp_mpi.h, a library separate from this one.
  *
- * What a lost rank does. A rank that fails tells the others: every call on every rank
- * returns KCP_COMM, and lost() gives its number and reason. A process that dies under
- * MPI is ended by the launcher, which names it, ends the others, and returns a status
- * other than 0. A rank that stands still, and any loss over threads or NCCL, gives
- * every survivor an error and one line within KCP_TIMEOUT_S, with the stream
+ * What happens when a rank is lost. If a rank fails, every call on every rank returns
+ * KCP_COMM, and lost() gives the failed rank's number and reason. If a process dies
+ * under MPI, the launcher names it, ends the other processes, and returns a status
+ * other than 0. If a rank hangs, or a rank over threads or NCCL is lost in any way,
+ * each other rank gets an error and one line within KCP_TIMEOUT_S, and its stream is
  * released. */
 
-/* Over NCCL, when this was built with CUDA and NCCL (else KCP_NA): pointers are of the
- * rank's own GPU, and calls return when the work is on the stream, as NCCL's do.
- * barrier waits for the stream and for every rank, KCP_TIMEOUT_S at most; when a rank
- * is lost the communicator is aborted, so that no stream waits for ever, and barrier
- * and all later calls return KCP_COMM: what a stream did before counts only then.
- * R threads of this process, rank r on GPU r. A body that waits for another rank's GPU
- * (cudaFree of its memory, cudaDeviceSynchronize there) may stop both ranks, because
- * that GPU may wait for this rank's next collective: */
+/* Over NCCL, if built with CUDA and NCCL (otherwise KCP_NA). Pointers are to the rank's
+ * own GPU, and calls return when the work is on the stream, as NCCL's calls do. barrier
+ * waits for the stream and for every rank, KCP_TIMEOUT_S at most. If a rank is lost,
+ * the communicator is aborted, so that no stream waits forever; barrier and all later
+ * calls then return KCP_COMM. Results of earlier work on a stream are valid only after
+ * a barrier that returns KCP_OK.
+ *
+ * Runs R threads of this process, rank r on GPU r. A body must not wait for the GPU of
+ * another rank (cudaFree of its memory, cudaDeviceSynchronize there): that GPU may wait
+ * for the next collective of this rank, so both ranks may stop. */
 int kcp_nccl_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
                          char *why, size_t n);
-/* On the calling thread's GPU, over any communicator on host memory (threads, MPI): it
- * carries NCCL's id and reports which rank failed. host must outlive comm. */
+/* A rank on the calling thread's GPU. `host` is any communicator on host memory
+ * (threads, MPI): NCCL's id is sent over host, and host reports which rank failed. host
+ * must outlive comm. */
 int kcp_nccl_over(struct kcp_comm **comm, struct kcp_comm *host, char *why, size_t n);
-/* On the calling thread's GPU, without MPI: rank 0 writes NCCL's id to path, where no
- * file may be, in a folder that all ranks see; the caller removes the file afterwards.
- * A lost rank is known by NCCL's own error or by the timeout. */
+/* A rank on the calling thread's GPU, without MPI. Rank 0 writes NCCL's id to path,
+ * in a folder that all ranks can read; no file may exist at path, and the caller
+ * removes the file afterwards. A lost rank is detected by NCCL's own error or by the
+ * timeout. */
 int kcp_nccl_by_file(struct kcp_comm **comm, const char *path, int R, int r, char *why,
                      size_t n);
-/* Around a caller's ncclComm_t of any kind. It stays the caller's: a failure ends our
- * calls and leaves it alone, so that what hangs on a stream, and cudaFree and
- * comm->free with it, hangs until its owner aborts it. Before its owner aborts or
- * destroys it, comm->fail or comm->free is called: from then on it is not used here. A
- * lost rank is known by NCCL's own error, its owner's watchdog, or the timeout. */
+/* A communicator that uses a caller's ncclComm_t of any kind. The caller still owns the
+ * ncclComm_t: after a failure the calls of this library return, but the library does
+ * not abort the ncclComm_t. Work that hangs on a stream, and cudaFree and comm->free
+ * that wait for this work, therefore hang until the owner aborts the ncclComm_t. Call
+ * comm->fail or comm->free before the owner aborts or destroys the ncclComm_t; after
+ * that call this library does not use it. A lost rank is detected by NCCL's own error,
+ * by the owner's watchdog, or by the timeout. */
 struct ncclComm;
 int  kcp_nccl_from(struct kcp_comm **comm, struct ncclComm *nccl);
-/* Ranks of one color, ordered by key, r among equals: every rank calls it; color < 0
- * gets *comm NULL. free it before from. lost() names ranks by their number in from. */
+/* Splits `from`: ranks with the same color form one communicator, ordered by key,
+ * and by r if keys are equal. Every rank of `from` calls it; a rank with color < 0
+ * gets *comm NULL. Free *comm before `from`. lost() names ranks by their number in
+ * `from`. */
 int kcp_nccl_split(struct kcp_comm *from, int color, int key, struct kcp_comm **comm);
 
 /* ---- maps: compose and apply, one implementation per backend
@@ -150,9 +158,9 @@ struct kcp_mapops {
                    int a_first, void *out, struct CUstream_st *);
     int (*copy)(void *to, size_t to_pitch, const void *from, size_t from_pitch,
                 size_t width, size_t rows, struct CUstream_st *);      /* in bytes */
-    /* The same for models whose M is diagonal: there map is [HV,K,V+1] = [h | d], K
-     * numbers of M and not K^2. NULL: not implemented, so such a model sends all of
-     * M. */
+    /* The same operations for models with a diagonal M: map is [HV,K,V+1] = [h | d],
+     * with K numbers of M instead of K^2. NULL: not implemented, so such a model sends
+     * all of M. */
     const struct kcp_mapops *diagonal;
     int is_diagonal;           /* 1: this is such an implementation */
 };
@@ -160,13 +168,14 @@ extern const struct kcp_mapops kcp_ref_mapops;  /* double, ref/07_merge.c */
 #define ref_mapops kcp_ref_mapops
 extern const struct kcp_mapops kcp_diagonal_mapops;        /* ref/16_diagonal.c */
 
-/* ---- chapter 07, 11: the exchange, written once over comm and maps
+/* ---- chapters 07, 11: the exchange, written once over comm and maps
+ *
  * maps [NS,HV,K,V+K] (diagonal M: [NS,HV,K,V+1]): this rank's maps; only the required
  * parts need be valid. states [NS,HV,K,V]: on entry, rows of segments that begin
  * (backward: end) a sequence hold h0 (dht) or 0; on return every row holds the state at
  * the start (end) of its segment. kept, if not NULL: forward's all-gather stores the
- * gathered maps there; backward with reuse_M reads M from kept and from maps, and only
- * dh_ext is sent. Its size: kcp_exchange_kept. */
+ * gathered maps in kept; backward with reuse_M reads M from kept and from maps, and
+ * only dh_ext is sent. kcp_exchange_kept returns the bytes of kept. */
 struct kcp_exchange {
     enum kcp_form form;
     int backward, blocks, reuse_M;
@@ -180,18 +189,21 @@ struct kcp_exchange {
 int    kcp_exchange_run(const struct kcp_exchange *x);
 size_t kcp_exchange_work(const struct kcp_exchange *x);     /* bytes of work */
 size_t kcp_exchange_kept(const struct kcp_exchange *x);     /* bytes of kept */
-/* Bytes and messages that this rank sends by the formulas of chapter 07. */
+/* Returns the bytes and messages that this rank sends, by the formulas of chapter
+ * 07. */
 struct kcp_traffic kcp_exchange_formula(const struct kcp_exchange *x);
-/* 1: the form folds maps in token order, so that canonical plans give the same bits for
- * every R. 0: it composes maps in a tree, or there is no such form. */
+/* Returns 1 if the form folds maps in token order, so that canonical plans give the
+ * same bits for every R. 0: the form composes maps in a tree, or there is no such
+ * form. */
 int    kcp_form_in_order(enum kcp_form form);
 
 /* ---- chapter 14: rows across a cut, written once over comm
- * A segment lacks the min(reach, what its sequence has) rows before it, unless it goes
- * on from the segment before it in the shard; backward, those after it. Where a rank
- * owns one range that is its first segment (its last one). The rows may be on
- * several ranks; only these exchange messages. x [T,row] is this rank's shard; the halo
- * holds what segment 0 lacks, then segment 1, ... */
+ *
+ * A segment needs up to `reach` rows of its sequence before it (backward: after it),
+ * unless the neighbouring segment is next to it in the shard. If a rank owns one range,
+ * only its first (backward: last) segment needs rows. The rows may be on several ranks;
+ * only these ranks exchange messages. x [T,row] is this rank's shard. The halo holds
+ * the rows for segment 0, then those for segment 1, ... */
 struct kcp_halo {
     const struct kcp_plan *plan;
     struct kcp_comm *comm;     /* may be NULL when plan->R is 1 */
@@ -205,22 +217,26 @@ struct kcp_halo {
                                   min(reach, tokens) rows: backward's are no others */
 };
 int64_t kcp_halo_rows(const struct kcp_halo *h, int r);    /* that rank r lacks */
-/* The row where segment s begins in the halo, and where the run that begins with s
- * begins in x with edges; s = NS: the number of rows in all. */
+/* kcp_halo_at returns the row of the halo where segment s begins. kcp_halo_edge returns
+ * the row of x, with edges, where the run that begins with s begins. s = NS: the number
+ * of rows in all. */
 int64_t kcp_halo_at(const struct kcp_halo *h, int r, int s);
 int64_t kcp_halo_edge(const struct kcp_halo *h, int r, int s);
 int     kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo);
 struct kcp_traffic kcp_halo_formula(const struct kcp_halo *h, int r);
-/* States [N,reach,row] by global sequence, of which each rank has the rows it owns
- * (plan->h0_rank; backward: ht_rank). A rank that holds one of the first (backward: the
- * last) `reach` tokens of a sequence that another owns gets its rows too. */
+/* states [N,reach,row] is indexed by global sequence; each rank has the rows that it
+ * owns (plan->h0_rank; backward: ht_rank). If a rank holds one of the first (backward:
+ * last) `reach` tokens of a sequence and another rank owns the sequence's rows, the
+ * rank receives these rows. */
 int     kcp_halo_states(const struct kcp_halo *h, void *states);
 
 /* ---- chapters 13, 14: sums over all tokens
- * part [NS,n] are this rank's sums, one row a segment; sum [n] on every rank is their
- * total in global segment order (double, host; when R > 1 one all_gather for each MiB).
- * Canonical plans: the same bits for every R. parameter_sum: the same for a call, but
- * with KCP_SUM_LOCAL in its part the sum of this rank's rows alone, and no message. */
+ *
+ * part [NS,n] has this rank's sums, one row per segment. On every rank sum [n] is the
+ * total of all rows in global segment order (double, host; if R > 1, one all_gather per
+ * MiB). Canonical plans give the same bits for every R. kcp_parameter_sum does the same
+ * for a call, unless the call has KCP_SUM_LOCAL: then it sums only this rank's rows and
+ * sends no message. */
 int kcp_segment_sum(const struct kcp_plan *plan, struct kcp_comm *comm,
                     const double *part, int64_t n, double *sum);
 struct kcp_call;

@@ -19,7 +19,8 @@ extern "C" {
 /* libkcp.so exports what the installed headers declare, and hides the rest. */
 #pragma GCC visibility push(default)
 
-/* What a function returns. KCP_NA means "shape not supported": n/a, never ok. */
+/* The status that a function returns. KCP_NA means "shape not supported": n/a, never
+ * ok. */
 enum kcp_status {
     KCP_OK = 0,
     KCP_NA,          /* this variant does not take this shape or this option */
@@ -30,22 +31,25 @@ enum kcp_status {
     KCP_MISMATCH,    /* a saved block is of another format or another call */
 };
 
-/* "2.0.0": of the library that is loaded, not of the header. */
+/* Returns the version of the loaded library, e.g. "2.0.0", which may differ from the
+ * header's. */
 const char *kcp_version(void);
 
-/* The reason of the last call on this thread that did not return KCP_OK, with the
- * field: "03_wy: HV: found 3, expected a multiple of H, which is 2". "": there is no
- * reason beyond the status. Valid until the next call that fails. */
+/* Returns the reason of the last call on this thread that did not return KCP_OK, with
+ * the name of the field: "03_wy: HV: found 3, expected a multiple of H, which is 2".
+ * "": there is no reason beyond the status. The text is valid until the next call that
+ * fails. */
 const char *kcp_why(void);
-/* The library prints nothing. Notices that are not failures (a slower path is used
- * because this GPU lacks the faster one) go to this function, one line per call, from
- * any thread. NULL, the default: they are dropped. */
+/* Sets the function that receives notices, one line per call, from any thread. NULL,
+ * the default: notices are dropped. A notice is not a failure: e.g. a slower path is
+ * used because this GPU lacks the faster one. The library itself prints nothing. */
 void kcp_notices(void (*to)(const char *line));
 
 /* The layout of structs in the loaded library, for bindings in other languages.
- * Bytes of struct `name` ("kcp_call"); 0: no such struct. Offset and kind of a
- * member: 'i' int or enum, 'l' int64_t, 'z' size_t, 'd' double, 'p' pointer. The
- * value of an enum constant ("KCP_GATE_RAW"). KCP_BAD: no such name. */
+ * kcp_struct_size returns the bytes of struct `name` ("kcp_call"); 0: no such struct.
+ * The others give the offset and kind of a member ('i' int or enum, 'l' int64_t, 'z'
+ * size_t, 'd' double, 'p' pointer) and the value of an enum constant ("KCP_GATE_RAW").
+ * KCP_BAD: no such name. */
 size_t kcp_struct_size(const char *name);
 int    kcp_struct_member(const char *of, const char *name, size_t *at, char *kind);
 int    kcp_enum_value(const char *name, int *value);
@@ -59,8 +63,9 @@ enum kcp_save  { KCP_RECOMPUTE, KCP_SAVE_ALL, KCP_SAVE_LIGHT };  /* 12: the bloc
 enum kcp_layout { KCP_KV, KCP_VK };          /* of h0, ht, dh0, dht at the interface */
 enum kcp_walk  { KCP_AUTO, KCP_SEQUENTIAL, KCP_BLELLOCH };         /* 15, 08 */
 
-/* kcp_call.part. 09: the passes to run. 13 to 15: KCP_SUM_LOCAL leaves the gradients of
- * parameters as this rank's sums, for a framework that adds the ranks itself. */
+/* Bits of kcp_call.part. 09: the parts of the pass to run. 13 to 15: with KCP_SUM_LOCAL
+ * the gradients of parameters are this rank's sums, for a framework that adds the ranks
+ * itself. */
 enum { KCP_LOCAL = 1, KCP_REVERSE = 2, KCP_SUM_LOCAL = 4 };
 
 /* ---- fields
@@ -107,10 +112,10 @@ struct kcp_segment {
     int at;                    /* its index in token order: plan->order[at] */
 };
 
-/* The part of the plan that one rank needs: the sources' CP context. If a rank owns
- * several ranges, is_first_rank and the counts refer to its first (last) segment,
- * pre_num_ranks and post_num_ranks count changes of owner, and cu_seqlens has an entry
- * for each run of consecutive tokens. */
+/* The part of the plan that one rank needs; the published implementations call it CP
+ * context. If a rank owns several ranges, is_first_rank and the counts refer to its
+ * first segment (is_last_rank: its last), pre_num_ranks and post_num_ranks count
+ * changes of owner, and cu_seqlens has an entry for each run of consecutive tokens. */
 struct kcp_context {
     int64_t begin, end;        /* its rows in shard order: contiguous, global tokens */
     int seg0, NS, NC;          /* its first segment in plan->seg; how many; chunks */
@@ -142,23 +147,25 @@ struct kcp_plan {
     int *owner;                /* [B] */
 };
 
-/* Owners, if ranks have several ranges: rank owner[b] has tokens [bound[b],
- * bound[b+1]), b < B. bound starts at 0, ends at T and does not decrease. */
+/* Owners of ranges. Range b < B, tokens [bound[b], bound[b+1]), belongs to rank
+ * owner[b], so a rank may have several ranges. bound starts at 0, ends at T and does
+ * not decrease. */
 struct kcp_owners { int B; int64_t *bound; int *owner; };
 
-/* Allocates the tables that models use together with softmax attention. ZIGZAG: each
- * sequence in 2 R ranges, floor(i len / 2R); rank r has ranges r and 2R-1-r, so that
- * all ranks have the same work under a causal mask. STRIPED: each sequence in
- * stripes of `stripe` tokens, stripe i to rank i mod R. KCP_BAD: *why has a
- * sentence. */
+/* Allocates the tables of owners that models use together with softmax attention.
+ * ZIGZAG: each sequence is cut into 2 R ranges at floor(i len / 2R); rank r has ranges
+ * r and 2R-1-r, so that all ranks have the same work under a causal mask. STRIPED: each
+ * sequence is cut into stripes of `stripe` tokens; stripe i belongs to rank i mod R.
+ * KCP_BAD: *why has a sentence. */
 enum kcp_spread { KCP_CONTIGUOUS, KCP_ZIGZAG, KCP_STRIPED };
 int  kcp_owners_make(struct kcp_owners *owners, enum kcp_spread spread, int N,
                      const int64_t *cu_seqlens, int R, int64_t stripe,
                      const char **why);
 void kcp_owners_free(struct kcp_owners *owners);
 
-/* cuts NULL: floor(r T / R). Wc: the convolution's window, recorded in the contexts.
- * On KCP_BAD, *why (if not NULL) points to a static sentence; *plan is NULL. */
+/* Makes the plan of contiguous ranges. cuts NULL: floor(r T / R). Wc: the convolution's
+ * window, recorded in the contexts. On KCP_BAD, *why (if not NULL) points to a static
+ * sentence and *plan is NULL. */
 int  kcp_plan_make(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int R,
                    const int64_t *cuts, int64_t L, int C, int Wc, const char **why);
 /* As kcp_plan_make, for any table of owners. The table is copied. */
@@ -166,29 +173,32 @@ int  kcp_plan_owned(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, in
                     const struct kcp_owners *owners, int64_t L, int C, int Wc,
                     const char **why);
 void kcp_plan_free(struct kcp_plan *plan);
-/* Replaces the contents of plan by those of next, in place: args structs that point
- * into plan stay valid; copies of a rank's cu, cn, sc become outdated. N, R, C, T,
- * L, each rank's number of tokens, segments and chunks, the owners of states and the
- * neighbours of segments must be equal; lengths may differ. KCP_NA: they are not,
- * *why names the difference, and plan is unchanged. Collective: every rank calls it,
- * or none. */
+/* Replaces the contents of plan by those of next, in place. Args structs that point
+ * into plan stay valid; copies of a rank's cu, cn, sc become outdated. Lengths may
+ * differ, but N, R, C, T, L, each rank's number of tokens, segments and chunks, the
+ * owners of states and the neighbours of segments must be equal. Otherwise: KCP_NA,
+ * *why names the difference, and plan is unchanged. Collective: every rank calls it, or
+ * none. */
 int  kcp_plan_refresh(struct kcp_plan *plan, const struct kcp_plan *next,
                       const char **why);
-/* Copies rank r's rows (row_bytes per token) from the whole tensor, and back into it.
- * kcp_plan_token: the global token of row i in shard order. Host memory. */
+/* kcp_plan_take copies rank r's rows (row_bytes per token) from the whole tensor;
+ * kcp_plan_give copies them back. kcp_plan_token returns the global token of row i in
+ * shard order. Host memory. */
 void kcp_plan_take(const struct kcp_plan *plan, int r, size_t row_bytes,
                    const void *whole, void *shard);
 void kcp_plan_give(const struct kcp_plan *plan, int r, size_t row_bytes,
                    const void *shard, void *whole);
 int64_t kcp_plan_token(const struct kcp_plan *plan, int64_t i);
-/* KCP_WANT_* of global segment j: h_ext unless the segment ends (backward: starts) its
- * sequence; M only if the sequence continues on both sides. */
+/* Returns KCP_WANT_* of global segment j: h_ext unless the segment ends (backward:
+ * starts) its sequence; M only if the sequence continues on both sides. */
 int  kcp_plan_want(const struct kcp_plan *plan, int j, int backward);
 
 /* ---- chapter 12: the saved block
- * The caller's memory. It starts with this header; every tensor is dense, at the offset
- * of its item, aligned to 64 bytes from the start of the block. A stage may write
- * directly to it: kcp_saved_begin, then kcp_saved_at(saved, "q").
+ *
+ * The block is in the caller's memory. It starts with this header. Every tensor is
+ * dense, at the offset in its item, and aligned to 64 bytes from the start of the
+ * block. A stage may write directly to the block: kcp_saved_begin, then
+ * kcp_saved_at(saved, "q").
  * Names: q k (not in light) rstd_q rstd_k beta Aqk A h_kept, with reuse_M maps kept,
  * and with save-all G w u qg kg v_new h. */
 struct kcp_saved_item { char name[16]; uint64_t at, bytes; };
@@ -213,8 +223,9 @@ void  *kcp_saved_at(const void *saved, const char *name);
 int    kcp_saved_check(const void *saved, size_t bytes, const struct kcp_call *a,
                        const char *reader, size_t actv, size_t acc,
                        char *why, size_t n);
-/* The same functions for any format; those above are for format 1, which the references
- * write and read. layout_of: KCP_BAD: no such format. */
+/* The same functions for any format; the functions above are for format 1, which the
+ * references write and read. kcp_saved_layout_of returns KCP_BAD if there is no such
+ * format. */
 int    kcp_saved_layout_of(struct kcp_saved *s, const struct kcp_call *a, int format,
                            const char *writer, size_t actv, size_t acc);
 int    kcp_saved_check_of(const void *saved, size_t bytes, const struct kcp_call *a,
@@ -254,7 +265,7 @@ struct kcp_variant {
     size_t (*work)(const void *args);/* bytes of args->work it needs; NULL: none */
 };
 
-/* run() of a listed variant checks its call first: checked.c. */
+/* A variant with a run() that checks its call first: checked.c. */
 struct kcp_checked { const struct kcp_variant *variant; int (*run)(void *args); };
 int kcp_checked_run(const struct kcp_variant *v, void *args);
 

@@ -21,9 +21,10 @@ extern "C" {
 
 #pragma GCC visibility push(default)
 
-/* A layer's position in the table of paths (ref/core/paths.def, kcp-check --paths): the
- * kernels of its first rows. A call takes the first row from there that fits it.
- * Forward and backward must agree in the format of the saved block. */
+/* A layer is a position in the table of paths (ref/core/paths.def, kcp-check --paths).
+ * Its members are the kernels of the first rows at that position. A call takes the
+ * first row at or after the position that fits the call. Forward and backward must
+ * agree in the format of the saved block. */
 struct kcp_layer {
     enum kcp_storage storage;
     enum kcp_where where;
@@ -32,27 +33,27 @@ struct kcp_layer {
     const struct kcp_variant *family, *scan;     /* of chapters 16 and 15 */
 };
 
-/* The references of chapters 08, 13 to 16: double, on the host. */
+/* Sets the layer to the references of chapters 08, 13 to 16: double, on the host. */
 void kcp_layer_ref(struct kcp_layer *layer);
-/* The GPU layer of a storage (KCP_BF16, KCP_F32): rows from kernel `name` on
- * ("v1_stages"); NULL: all rows. KCP_NA: built without CUDA. KCP_BAD: no such name; why
- * (may be NULL) lists the names. Does not need a GPU. The name applies to forward and
- * backward; conv, family and scan use all their rows. */
+/* Sets the layer to the GPU kernels of a storage (KCP_BF16, KCP_F32): the rows from
+ * kernel `name` ("v1_stages") on; NULL: all rows. `name` applies to forward and
+ * backward; conv, family and scan use all their rows. Does not need a GPU. KCP_NA:
+ * built without CUDA. KCP_BAD: no such name; why (may be NULL) lists the names. */
 int  kcp_layer_gpu(struct kcp_layer *layer, enum kcp_storage storage,
                    const char *name, char *why, size_t n);
 
-/* Fills the members of this rank in the call that starts every args struct: T, N, NS,
- * NC, C, R, r of plan (chapter 06), plan, comm, ops. comm may be NULL if R is 1. The
- * caller sets H, HV, K, V, KG, the options, the stream, and the grid cu [NS+1],
- * cn [NS+1], sc [NC]: it is in plan->ctx[r] on the host, and a GPU needs a copy. */
+/* Fills the members of `call`, with which every args struct starts, for this rank: T,
+ * N, NS, NC, C, R, r of plan (chapter 06), plan, comm, ops. comm may be NULL if R is 1.
+ * The caller sets H, HV, K, V, KG, the options, the stream, and the grid cu [NS+1], cn
+ * [NS+1], sc [NC]. The grid is in plan->ctx[r] on the host; a GPU needs a copy. */
 void kcp_layer_call(const struct kcp_layer *layer, struct kcp_call *call,
                     const struct kcp_plan *plan, struct kcp_comm *comm);
 
-/* Bytes of the saved block and of the workspaces, from sizes and options. Arrays need
- * not exist yet, but a->saved (for a convolution also x0, dxt, dweight, dbias) must be
- * NULL or not NULL as in the later call. 0: none, or no plan. Consecutive layers on one
- * stream may share a workspace; each needs its own saved block until its backward has
- * run. */
+/* Return the bytes of the saved block and of the workspaces, from sizes and options.
+ * Arrays need not exist yet, but a->saved (for a convolution also x0, dxt, dweight,
+ * dbias) must be NULL or not NULL as in the later call. 0: no bytes, or no plan.
+ * Consecutive layers on one stream may share a workspace, but each needs a separate
+ * saved block until its backward has run. */
 size_t kcp_layer_saved(const struct kcp_layer *layer, const struct kcp_call *call);
 size_t kcp_layer_forward_work(const struct kcp_layer *layer,
                               const struct kcp_forward *a);
@@ -71,18 +72,19 @@ int kcp_layer_forward(const struct kcp_layer *layer, struct kcp_forward *a);
 int kcp_layer_backward(const struct kcp_layer *layer, struct kcp_backward *a);
 int kcp_layer_conv(const struct kcp_layer *layer, struct kcp_conv *a);
 
-/* ---- the relatives: DPLR (RWKV-7), GDN-2 and GLA by struct kcp_family, chapter 16;
+/* ---- related models: DPLR (RWKV-7), GDN-2 and GLA by struct kcp_family, chapter 16;
  * Spike-KDA by struct kcp_scan, chapter 15
  *
  *   S <- M_c S + h_c       o = scale S^T q       M_c and h_c depend on a->model
  *
- * One function has both passes (a->pass); backward reads the same inputs again. Shapes
- * are in stages/16.def and 15.def, equations in chapters 15 and 16; KG is K, and
+ * One function runs either pass (a->pass); backward reads the same inputs again. Shapes
+ * are in stages/16.def and 15.def, equations in chapters 15 and 16. KG is K, and
  * Spike-KDA has scale 1. The caller allocates shards of token arrays, states by global
  * sequence (a rank writes the rows that it owns), and work. h_kept of kcp_family,
- * kcp_layer_family_kept() bytes, carries initial states from forward to backward; NULL:
- * backward exchanges them again. Any plan, owners and form; GLA's M is diagonal, so it
- * sends K numbers of M and not K^2. Errors as above. */
+ * kcp_layer_family_kept() bytes, keeps the initial states from forward for backward; if
+ * h_kept is NULL, backward exchanges the states again. Any plan, owners and form of the
+ * exchange. M of GLA is diagonal, so GLA sends K numbers of M and not K^2. Errors as
+ * above. */
 size_t kcp_layer_family_work(const struct kcp_layer *layer,
                              const struct kcp_family *a);
 size_t kcp_layer_family_kept(const struct kcp_layer *layer,
@@ -91,8 +93,8 @@ size_t kcp_layer_scan_work(const struct kcp_layer *layer, const struct kcp_scan 
 int kcp_layer_family(const struct kcp_layer *layer, struct kcp_family *a);
 int kcp_layer_scan(const struct kcp_layer *layer, struct kcp_scan *a);
 
-/* The name of the path that a forward or backward call would take; NULL: none, or the
- * layer's variants are not in the table. */
+/* Returns the name of the path that a forward or backward call would take; NULL: no
+ * path, or the layer's variants are not in the table. */
 const char *kcp_layer_path(const struct kcp_layer *layer, const void *args,
                            int backward);
 

@@ -1,14 +1,14 @@
-/* moves.h -- what comm/ hands to the references, which call nothing of comm/ by name.
+/* moves.h -- the table through which the references call comm/.
  *
  * Book: chapter 07.  Checked by: every stage over ranks; tests/cli/house.sh, the calls.
- * Next: comm/moves.c, the table.
- */
+ * Next: comm/moves.c, the table. */
 #ifndef KCP_MOVES_H
 #define KCP_MOVES_H
 
 #include "kcp.h"
 
-/* comm.h and wire.h say what each function does, under its name with kcp_ before it. */
+/* Each function is described in comm.h or wire.h, under its name with the prefix
+ * kcp_. */
 struct moves {
     int (*exchange_run)(const struct kcp_exchange *x);
     size_t (*exchange_work)(const struct kcp_exchange *x);
@@ -23,7 +23,7 @@ struct moves {
     void (*wire_bounds)(struct kcp_comm *comm, const double *bound);
     int (*wire_cuts)(const struct kcp_comm *comm, const struct kcp_plan *plan, int s);
 };
-/* Null where comm/ is not linked: kcp_begin then refuses every stage of ranks. */
+/* NULL if comm/ is not linked; kcp_begin then rejects every stage that uses ranks. */
 extern const struct moves comm_moves __attribute__((weak, visibility("hidden")));
 
 #endif

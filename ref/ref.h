@@ -32,19 +32,19 @@ int kcp_ref_scan_step(struct kcp_scan *a); /* 15 token by token, and the adjoint
 int kcp_ref_scan(struct kcp_scan *a); /* 15 one rank's forward or backward */
 int kcp_ref_family_step(struct kcp_family *a); /* 16 token by token, and the adjoint */
 int kcp_ref_family(struct kcp_family *a); /* 16 one rank's forward or backward */
-int kcp_ref_ladder(struct kcp_ladder *a); /* 17 the state scan of 04, without output */
-int kcp_ref_ladder_lanes(struct kcp_ladder *a); /* 17 the same by 32 lanes that step */
-int kcp_ref_ladder_banks(struct kcp_ladder *a); /* 17 and by swizzled tiles */
-int kcp_ref_ladder_threads(struct kcp_ladder *a); /* 17 by threads, a column each */
-int kcp_ref_ladder_shared(struct kcp_ladder *a); /* 17 by a block with shared memory */
-int kcp_ref_ladder_stages(struct kcp_ladder *a); /* 17 by copies in flight, in stages */
-int kcp_ref_ladder_wgmma(struct kcp_ladder *a); /* 17 by a warpgroup and descriptors */
-int kcp_ref_ladder_roles(struct kcp_ladder *a); /* 17 by a producer and consumers */
+int kcp_ref_ladder(struct kcp_ladder *a); /* 17 the state scan of 04, no output */
+int kcp_ref_ladder_lanes(struct kcp_ladder *a); /* 17 rung 3: products by a warp */
+int kcp_ref_ladder_banks(struct kcp_ladder *a); /* 17 rung 6: swizzled tiles */
+int kcp_ref_ladder_threads(struct kcp_ladder *a); /* 17 rung 1: one thread per column */
+int kcp_ref_ladder_shared(struct kcp_ladder *a); /* 17 rung 2: rows in shared memory */
+int kcp_ref_ladder_stages(struct kcp_ladder *a); /* 17 rung 5: copies in flight */
+int kcp_ref_ladder_wgmma(struct kcp_ladder *a); /* 17 rung 7: wgmma descriptors */
+int kcp_ref_ladder_roles(struct kcp_ladder *a); /* 17 rung 8: producer and consumers */
 
 #pragma GCC visibility pop
 
-/* This tree and the book omit the prefix. Programs should not: version 3 keeps these
- * names inside the tree. */
+/* The sources of this tree and the book omit the prefix kcp_. Other programs should use
+ * it, because in version 3 the short names will exist only inside this tree. */
 #define ref_step kcp_ref_step
 #define ref_gate kcp_ref_gate
 #define ref_wy kcp_ref_wy

@@ -1,13 +1,13 @@
-/* stages.h -- one args struct per stage, made of the stage's fields.
+/* stages.h -- one args struct per stage, generated from the stage's fields.
  *
  * Book: the chapter of each.  Checked by: tests/NN_name/checks.c.
  * Next: ref/stages/01.def.
  *
  * stages/NN.def lists each field of a stage once: KCP_FIELD(io, when, name, shape,
- * store), explained in kcp.h. Here a field becomes a member: an input points to const;
- * tokens and states point to void, because their type depends on the variant; indices
- * point to int32_t or int64_t. core/registry.c makes the judge's table of fields.
- */
+ * store), explained in kcp.h. Here a field becomes a member. Inputs are pointers to
+ * const; tokens and states are pointers to void, because their type depends on the
+ * variant; indices are pointers to int32_t or int64_t. core/registry.c generates the
+ * judge's table of fields from the same list. */
 #ifndef KCP_STAGES_H
 #define KCP_STAGES_H
 

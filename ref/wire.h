@@ -1,14 +1,13 @@
-/* wire.h -- a lossy exchange, on request: numbers rounded to bf16, and states dropped
- * whose effect is below a tolerance.
+/* wire.h -- a lossy exchange: numbers are rounded to bf16, and states whose effect is
+ * below a tolerance are dropped.
  *
  * Book: chapter 20.  Checked by: tests/20_clusters/wire.c, tests/cli/run_cli.sh.
  * Next: comm/wire.c.
  *
- * Both are off by default and are properties of a communicator. They affect only the
- * exchange of chapters 07 and 11; halos and sums stay exact. For doubles in host memory
- * or floats on a GPU. With a tolerance the host waits for bounds from the GPU, so no
- * graph can capture such a call (KCP_NA).
- */
+ * Both options are properties of a communicator and are off by default. They affect
+ * only the exchange of chapters 07 and 11; halos and sums stay exact. They work for
+ * doubles in host memory and for floats on a GPU. With a tolerance the host waits for
+ * bounds from the GPU, so a graph cannot capture such a call (KCP_NA). */
 #ifndef KCP_WIRE_H
 #define KCP_WIRE_H
 
@@ -30,25 +29,27 @@ extern "C" {
  * because in an all-gather and a scan every rank waits for all others. */
 struct kcp_wire { int bf16; double tolerance; };
 
-/* Makes a lossy communicator of the same ranks over `over`, which must outlive it. All
- * ranks must give the same values: KCP_MISMATCH otherwise, with a sentence in why (may
+/* Creates a lossy communicator with the ranks of `over`, which must outlive it. All
+ * ranks must give the same values; otherwise KCP_MISMATCH, with a sentence in why (may
  * be NULL). KCP_BAD: the tolerance is out of range. KCP_NO_MEMORY. */
 int kcp_wire_over(struct kcp_comm **comm, struct kcp_comm *over,
                   const struct kcp_wire *wire, char *why, size_t n);
 
-/* What the last exchange on comm dropped. cut: 1 if this rank did not wait. bound: on
- * |M| of the segment in the middle of a sequence; -1: there is none. lost: bound |S|, S
- * being the received state. KCP_BAD: comm is not a lossy communicator. */
+/* Reports what the last exchange on comm dropped. cut: 1 if this rank did not wait.
+ * bound: the bound on |M| of the segment in the middle of a sequence; -1: this rank has
+ * no such segment. lost: bound |S|, where S is the received state. KCP_BAD: comm is not
+ * a lossy communicator. */
 struct kcp_wire_told { int cut; double bound, lost; };
 int kcp_wire_told(const struct kcp_comm *comm, struct kcp_wire_told *told);
 
 /* ---- for implementations of a pass, before the exchange
- * The tolerance of comm; 0: none, or comm is not lossy. */
+ *
+ * Returns the tolerance of comm; 0: no tolerance, or comm is not lossy. */
 double kcp_wire_tolerance(const struct kcp_comm *comm);
-/* Sets bounds [NS] on |M| of this rank's segments for the next exchange on comm; they
- * must stay valid until it returns. */
+/* Sets bound [NS], on |M| of this rank's segments, for the next exchange on comm. The
+ * array must stay valid until the exchange returns. */
 void kcp_wire_bounds(struct kcp_comm *comm, const double *bound);
-/* Is M of segment s not needed? Requires the bounds. */
+/* Returns 1 if M of segment s is not needed. Requires the bounds. */
 int kcp_wire_cuts(const struct kcp_comm *comm, const struct kcp_plan *plan, int s);
 
 /* bound [NS] <- an upper bound on |M|_2 of each segment, over all heads:

@@ -28,8 +28,9 @@ static int lock_to_fail(struct nccl_rank *w)
     return w->ours && !pthread_mutex_lock(&w->lock);
 }
 
-/* Waits up to 2 s until no group is open, because the owner must not abort while another thread
- * has an open group. The group ends at once, because every call in it now fails. */
+/* Waits up to 2 s until no group is open, because the owner must not abort while
+ * another thread has an open group. The group ends at once, because every call in it
+ * now fails. */
 static void wait_for_group(struct nccl_rank *w)
 {
     for (int i = 0; i < 200 && w->grouped; i++) {

@@ -26,12 +26,13 @@ struct npy {
     int fortran;               /* 1: the first index is the fastest in the file */
 };
 
-/* Each returns 0, or -1 with one line in why[n]: the file, the value found, the value
- * expected. npy_read allocates in->data (never NULL on success); npy_free frees it. */
+/* Each function returns 0, or -1 with one line in why[n]: the file, the value found,
+ * the value expected. npy_read allocates in->data (never NULL on success); npy_free
+ * frees it. */
 int  npy_read(const char *path, struct npy *in, char *why, size_t n);
 void npy_free(struct npy *a);
-/* Like npy_read, but calls refuse(header) before it allocates and reads. If refuse
- * returns not 0, it has set the reason and npy_read_if returns -1. */
+/* Like npy_read, but calls refuse(header) before it allocates and reads. If `refuse`
+ * returns another value than 0, it has set the reason, and npy_read_if returns -1. */
 typedef int npy_refuse(const struct npy *head, void *arg);
 int  npy_read_if(const char *path, struct npy *in, npy_refuse *refuse, void *arg,
                  char *why, size_t n);

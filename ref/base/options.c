@@ -33,7 +33,7 @@ int options_say(const char *program, const char *why)
     return 2;
 }
 
-/* The accepted values of a row, for messages. */
+/* Writes the accepted values of a row, for messages. */
 static const char *expected(const struct option_row *row, char *s, size_t n)
 {
     if (row->expects)
@@ -43,7 +43,7 @@ static const char *expected(const struct option_row *row, char *s, size_t n)
     return s;
 }
 
-/* The index of word in "a|b|c"; -1: not in the list. */
+/* Returns the index of word in "a|b|c"; -1: not in the list. */
 static int place_of(const char *words, const char *word)
 {
     const size_t n = strlen(word);
@@ -131,7 +131,8 @@ static const struct option_row *row_of(const struct option_table *t, const char 
     return NULL;
 }
 
-/* --help or --version, at any position. */
+/* Prints the help or the version and returns 1 if --help or --version is given, at any
+ * position. */
 static int asked_about(const struct option_table *t, int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
@@ -149,8 +150,8 @@ static int asked_about(const struct option_table *t, int argc, char **argv)
     return 0;
 }
 
-/* The value of argv[*i]: after its '=', or the next argument unless that is an
- * option. */
+/* Returns the value of option argv[*i]: the text after '=', or the next argument unless
+ * that is an option. */
 static const char *value_of(int argc, char **argv, int *i, int *none)
 {
     const char *equals = strchr(argv[*i], '=');

@@ -5,7 +5,8 @@
 #include "storage.h"
 #include <string.h>
 
-/* All bits set: the initial value of an output, so this element was never written. */
+/* Returns 1 if all bits are set. That is the initial value of an output, so this
+ * element was never written. */
 static int untouched(double x)
 {
     uint64_t u;

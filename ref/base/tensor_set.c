@@ -114,7 +114,7 @@ void tensor_set_copy(struct tensor_set *to, const struct tensor_set *from)
 
 int field_in(const struct kcp_field *f) { return f->io == KCP_IN || f->io == KCP_BIN; }
 
-/* Does this pass of this call read or write the field at all? */
+/* Returns 1 if this pass of this call reads or writes the field. */
 int field_used(const struct kcp_field *f, const struct kcp_call *c)
 {
     if (f->when == KCP_ONLY_KDA && c->model != KCP_KDA) return 0;
@@ -124,8 +124,8 @@ int field_used(const struct kcp_field *f, const struct kcp_call *c)
     return 1;
 }
 
-/* Is it an output that this call reads because an earlier call wrote it? Only in 09's
- * second part. */
+/* Returns 1 for an output that this call reads because an earlier call wrote it. Only
+ * 09's second part has such outputs. */
 int field_given(const struct kcp_field *f, const struct kcp_call *c)
 {
     return c->part == KCP_REVERSE && !strcmp(f->name, "dv_local") && !field_in(f);
