@@ -1,9 +1,8 @@
-/* 15_spike.c -- a token of Spike-KDA: its gates, its map, and back through both.
+/* 15_spike.c -- the gates and the map of one token of Spike-KDA, and their adjoints.
  *
  * Book: chapter 15.
  * Checked by: tests/15_scan/checks.c (differences, chapter 01's step).
- * Next: ref/15_step.c.
- */
+ * Next: ref/15_step.c. */
 #include "15_scan.h"
 #include "sigmoid.h"
 

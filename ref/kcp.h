@@ -104,12 +104,12 @@ struct kcp_field {
  * contiguous plan it equals the token order. */
 struct kcp_segment {
     int n;                     /* global sequence */
-    int rank;                  /* its owner */
+    int rank;                  /* owner */
     int64_t begin, end;        /* global tokens */
     int first, last;           /* 1: first, last segment of its sequence */
-    int prev, next;            /* its neighbours in the sequence, in plan->seg; or -1 */
+    int prev, next;            /* neighbours in the sequence: in plan->seg, or -1 */
     int pre, post;             /* changes of owner before, after it in the sequence */
-    int at;                    /* its index in token order: plan->order[at] */
+    int at;                    /* index in token order: plan->order[at] */
 };
 
 /* The part of the plan that one rank needs; the published implementations call it CP
@@ -118,7 +118,7 @@ struct kcp_segment {
  * changes of owner, and cu_seqlens has an entry for each run of consecutive tokens. */
 struct kcp_context {
     int64_t begin, end;        /* its rows in shard order: contiguous, global tokens */
-    int seg0, NS, NC;          /* its first segment in plan->seg; how many; chunks */
+    int seg0, NS, NC;          /* first segment in plan->seg, segments, chunks */
     int n_local;               /* local sequences, zero-length ones removed */
     int *cu_seqlens;           /* [n_local+1] their local boundaries */
     int *seq;                  /* [n_local] their global numbers */
@@ -135,7 +135,7 @@ struct kcp_plan {
     int64_t *cu_seqlens;       /* [N+1] */
     int64_t *cuts;             /* [R+1] as used: boundaries of shards in shard order */
     int moved;                 /* how many boundaries canonical mode moved */
-    struct kcp_segment *seg;   /* [S] rank 0's, rank 1's, ... */
+    struct kcp_segment *seg;   /* [S] of rank 0, then of rank 1, ... */
     int *h0_rank, *ht_rank;    /* [N] owner of row n of h0 and dh0; of ht and dht */
     struct kcp_context *ctx;   /* [R] */
     int crossing;              /* 1: a sequence crosses a cut (on any rank) */

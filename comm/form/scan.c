@@ -42,8 +42,8 @@ static const struct kcp_segment *visit_at(const struct fold *f, const struct vis
     return s;
 }
 
-/* Computes *b <- (*b after a). The result is in the buffer of the two that *b did not
- * use. */
+/* Computes *b <- (*b after a). The result is written to the buffer that *b did not use,
+ * and *b is set to this buffer. */
 static int compose_after(const struct fold *f, char **b, const char *a, int a_first,
                  char *const buffer[2])
 {
