@@ -107,8 +107,8 @@ static int is_the_same(struct wire_comm *w, char *why, size_t n)
         if (memcmp(all[r], all[0], sizeof mine)) {
             status = KCP_MISMATCH;
             if (why)
-                snprintf(why, n, "wire: rank %d asks for bf16 %g and tolerance %g, rank"
-                         " 0 for %g and %g", r, all[r][0], all[r][1], all[0][0],
+                snprintf(why, n, "wire: rank %d has bf16 %g and tolerance %g, rank"
+                         " 0 has %g and %g", r, all[r][0], all[r][1], all[0][0],
                          all[0][1]);
         }
     free(all);
@@ -119,7 +119,7 @@ int kcp_wire_over(struct kcp_comm **comm, struct kcp_comm *over,
                   const struct kcp_wire *wire, char *why, size_t n)
 {
     if (!comm)
-        return kcp_refuse(KCP_BAD, "wire: there is no place for the communicator");
+        return kcp_refuse(KCP_BAD, "wire: the pointer to the result is NULL");
     *comm = NULL;
     if (!over || !wire || !(wire->tolerance >= 0 && wire->tolerance < 1)) {
         if (why)
@@ -191,7 +191,7 @@ int kcp_wire_told(const struct kcp_comm *comm, struct kcp_wire_told *told)
 {
     const struct wire_comm *w = wire_comm(comm);
     if (!w || !told)
-        return kcp_refuse(KCP_BAD, "wire: the communicator is none of kcp_wire_over's");
+        return kcp_refuse(KCP_BAD, "wire: kcp_wire_over did not make this comm");
     *told = w->told;
     return KCP_OK;
 }

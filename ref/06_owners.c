@@ -41,7 +41,7 @@ static const char *refuse(enum kcp_spread spread, int N, const int64_t *cu, int 
                           int64_t stripe, int64_t *B)
 {
     if ((int)spread < KCP_CONTIGUOUS || (int)spread > KCP_STRIPED)
-        return "the layout is none of contiguous, zigzag, striped";
+        return "the layout is not contiguous, zigzag or striped";
     if (N < 0 || !cu || cu[0] != 0) return "cu_seqlens does not begin with 0";
     if (R < 1 || R > 65536) return "R, the number of ranks, is not in 1..65536";
     if (spread == KCP_STRIPED && stripe < 1)
@@ -64,7 +64,7 @@ int kcp_owners_make(struct kcp_owners *o, enum kcp_spread spread, int N,
     const char *unread;
     int64_t B = 0;
     why = why ? why : &unread;
-    *why = "owners: there is no place for them";
+    *why = "owners: the pointer to the result is NULL";
     if (!o) return KCP_BAD;
     *o = (struct kcp_owners){ 0 };
     if ((*why = refuse(spread, N, cu, R, stripe, &B)))

@@ -36,7 +36,7 @@ static const char *refuse_ranges(const struct request *a, int64_t T, int R)
         for (int b = 0; b < o->B; b++) {
             if (o->bound[b + 1] < o->bound[b]) return "the owners' ranges decrease";
             if (o->owner[b] < 0 || o->owner[b] >= R)
-                return "an owner is none of the ranks 0..R-1";
+                return "an owner is not in 0..R-1";
         }
         if (o->bound[o->B] != T) return "the owners' ranges do not end with T";
     }
@@ -322,7 +322,7 @@ static int make(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int R,
     int err = KCP_BAD;
     why = why ? why : &unread;
     if (!plan)
-        return kcp_refuse(err, "plan: there is no place for it");
+        return kcp_refuse(err, "plan: the pointer to the result is NULL");
     *plan = NULL;
     if ((*why = refuse(N, cu_seqlens, R, a, L, C)))
         return kcp_refuse(err, "plan: %s", *why);

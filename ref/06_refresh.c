@@ -16,17 +16,17 @@ static const char *differs(const struct kcp_plan *p, const struct kcp_plan *next
 {
     if (p->N != next->N || p->R != next->R || p->C != next->C || p->T != next->T ||
         p->L != next->L || p->S != next->S || p->B != next->B)
-        return "N, R, C, T, L, the segments or the ranges are not as many";
+        return "N, R, C, T, L, or the number of segments or ranges differs";
     for (int r = 0; r < p->R; r++) {
         const struct kcp_context *x = &p->ctx[r], *y = &next->ctx[r];
         if (x->end - x->begin != y->end - y->begin || x->NS != y->NS || x->NC != y->NC)
-            return "a rank's tokens, segments or chunks are not as many";
+            return "a rank's number of tokens, segments or chunks differs";
     }
     for (int j = 0; j < p->S; j++) {
         const struct kcp_segment *s = &p->seg[j], *t = &next->seg[j];
         if (s->n != t->n || s->rank != t->rank || s->prev != t->prev ||
             s->next != t->next || s->at != t->at)
-            return "a state crosses other cuts, or in another order";
+            return "the cuts that a state crosses differ, or their order";
     }
     for (int n = 0; n < p->N; n++)
         if (p->h0_rank[n] != next->h0_rank[n] || p->ht_rank[n] != next->ht_rank[n])

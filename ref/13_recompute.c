@@ -39,7 +39,7 @@ int backward_open(struct backward_rank *x)
     if (status != KCP_OK)
         return status;
     if (a->reuse_M && (!s->reuse_M || s->form != (int)a->form)) {
-        snprintf(x->why, sizeof x->why, "saved block: keeps no M for this form");
+        snprintf(x->why, sizeof x->why, "saved block: has no M for this form");
         return KCP_MISMATCH;
     }
     double **at[] = { &x->q, &x->k, &x->beta, &x->Aqk, &x->A, &x->G, &x->w, &x->u,

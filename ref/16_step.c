@@ -84,7 +84,7 @@ static void zero(void *p, int64_t numbers)
 int kcp_family_walk(const struct family_model *m, const struct kcp_family *a)
 {
     if (!a->plan || a->plan->R != 1)
-        return kcp_refuse(KCP_BAD, "16_family: plan: the oracle is one rank's");
+        return kcp_refuse(KCP_BAD, "16_family: plan: the oracle needs R = 1");
     const int64_t KV = (int64_t)a->K * a->V, *cu = a->plan->cu_seqlens;
     const int64_t key = a->T * a->HV * a->K, value = a->T * a->HV * a->V;
     const int back = a->pass == KCP_BACKWARD;

@@ -115,13 +115,13 @@ int kcp_nccl_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void 
     n = why ? n : sizeof none;
     why = why ? why : none;
     if (!body || R < 1) {
-        snprintf(why, n, "%d ranks, or nothing for them to do", R);
+        snprintf(why, n, "%d ranks: expected 1 or more, and a body", R);
         return KCP_BAD;
     }
     if (!nccl_open(why, n))
         return KCP_NA;
     if (cudaGetDeviceCount(&gpus) || R > gpus) {
-        snprintf(why, n, "%d ranks, %d GPUs: NCCL wants one each", R, gpus);
+        snprintf(why, n, "%d ranks, %d GPUs: NCCL needs one per rank", R, gpus);
         return KCP_BAD;
     }
     return kcp_threads_run(R, run_on_gpu, &j, why, n);

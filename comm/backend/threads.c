@@ -358,7 +358,7 @@ int kcp_threads_run_on(int R, int (*body)(struct kcp_comm *, void *arg), void *a
         made++;
     if (made < R)
         threads_comm_fail(&w.member[made].comm, KCP_NO_MEMORY,
-                          "its thread could not be made");
+                          "its thread could not be created");
     for (int r = 0; r < made; r++)
         pthread_join(w.member[r].thread, NULL);
 

@@ -201,9 +201,9 @@ static const char *what_is_wrong(const struct kcp_exchange *x)
     if (!x || !x->plan) return "plan: there is no plan";
     if (!form_is_known(x)) return "form: there is no such form";
     if (!sizes_are_right(x)) return "HV, K, V: expected 1 or more, to 32768";
-    if (!x->ops) return "ops: there is nothing that composes and applies";
+    if (!x->ops) return "ops: there are no map operations";
     if (x->plan->R > 1 && (!x->comm || x->comm->R != x->plan->R))
-        return "comm: there is none of the plan's ranks";
+        return "comm: missing, or not with the plan's R ranks";
     const int r = x->comm ? x->comm->r : 0;
     if (x->plan->ctx[r].NS > 0 && (!x->maps || !x->states))
         return "maps, states: one is missing";
@@ -223,12 +223,12 @@ static const char *what_cannot_be_lost(const struct fold *f, const struct kcp_wi
     if (w->tolerance > 0 && on_gpu && !f->bound)
         return "a tolerance: expected bounds of this rank's maps, found none";
     if (w->bf16 && x->plan->L)
-        return "canonical segments give the same bits for any cuts: bf16 would not";
+        return "bf16 is not for canonical segments: bits would depend on the cuts";
     if (w->tolerance > 0 && forms[x->form]->needs_all)
         return "each rank needs the maps of all others: a tolerance is for chain and "
                "pipeline";
     if (w->tolerance > 0 && (x->plan->L || x->plan->scattered))
-        return "a tolerance is for one range a rank, of classic segments";
+        return "a tolerance needs one range per rank and classic segments";
     return NULL;
 }
 

@@ -94,7 +94,7 @@ static int differ(const struct kcp_stage *s, int i, int r, const uint64_t *their
 {
     double x, y;
     if (i >= NUMBERS)
-        return kcp_refuse(KCP_MISMATCH, "%s: %s: rank %d's are not rank 0's", s->name,
+        return kcp_refuse(KCP_MISMATCH, "%s: %s: rank %d differs from rank 0", s->name,
                           more[i - NUMBERS], r);
     if (!members[i].is_double)
         return kcp_refuse(KCP_MISMATCH, "%s: %s: rank %d has %d, rank 0 has %d",
