@@ -30,8 +30,9 @@ static void write_state(int K, int V, enum kcp_layout layout, double S[K][V],
 }
 
 /* One token of one head:  S <- diag(exp g) S;  e = v - S^T k; S <- S + k (beta e)^T.
- * Before the last line S is the decayed state, which the adjoint needs: it is copied
- * to Sd [K,V] unless Sd is NULL. e [V] is always written. */
+ *
+ * Unless Sd is NULL, the decayed state S, before k (beta e)^T is added, is copied to Sd
+ * [K,V], because the adjoint needs it. e [V] is always written. */
 static void step(int K, int V, int KG, double S[K][V], const double *k, const double *x,
                  const double *g, double beta, double *Sd, double *e)
 {
@@ -76,7 +77,8 @@ static int head_forward(const struct kcp_step *a, int n, int head)
     return S && e ? KCP_OK : KCP_NO_MEMORY;
 }
 
-/* Saved per token for its adjoint: the decayed state, e, and the state after it. */
+/* What the adjoint of a token needs: the decayed state Sd, e, and the state S after the
+ * token. */
 struct trace { void *S, *Sd, *e; };
 
 /* The adjoint of one token. On entry dS is the gradient of S_t from later tokens, on
@@ -137,9 +139,9 @@ static void replay(const struct kcp_step *a, int head, int64_t t0, int64_t t1,
     }
 }
 
-/* One head of one sequence, backwards. Every B-th state is stored, B = sqrt(length),
- * and each block of B tokens is recomputed from it: memory grows as sqrt(T), and the
- * cost is one more forward pass. */
+/* Backward of one head of one sequence. Every B-th state is stored, B = sqrt(length),
+ * and the states of each block of B tokens are recomputed from the stored one. So
+ * memory grows as sqrt(T), and the cost is one more forward pass. */
 static int head_backward(const struct kcp_step *a, int n, int head)
 {
     const int HV = a->HV, K = a->K, V = a->V;

@@ -128,8 +128,8 @@ static void gate_forward_all(const struct kcp_gate *a)
         }
 }
 
-/* One row of partial sums per stretch, so that the sum over segments in token order
- * does not depend on which rank holds them. */
+/* Computes one row of partial sums per stretch, so that the sum over segments in token
+ * order does not depend on the ranks that have the segments. */
 static void gate_backward_all(const struct kcp_gate *a)
 {
     const int HV = a->HV, KG = a->KG, *cu = a->cu;

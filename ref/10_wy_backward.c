@@ -22,7 +22,7 @@ struct wy_chunk {
     void *dvb, *dA, *X, *dL, *dG;            /* [C,V], three of [C,C], [C,KG] */
 };
 
-/* Through the two states that a chunk touches:
+/* Gradients through the states at the start and the end of a chunk:
  *
  *   dq1 = scale E (dO h^T)    dk_s = exp2(G_last - G) (v_new dS^T)    dw = -dU h^T */
 static void states(const struct wy_chunk *x)
@@ -49,7 +49,7 @@ static void states(const struct wy_chunk *x)
 }
 
 //> solve
-/* Through u = A (beta v) and w = A (beta k~):
+/* Gradients through u = A (beta v) and w = A (beta k~):
  *
  *   dvb = A^T dU     dkgb = A^T dw     dA = tril((dU v^T + dw k~^T) diag(beta), -1) */
 static void factors(const struct wy_chunk *x)
@@ -82,7 +82,7 @@ static void factors(const struct wy_chunk *x)
     }
 }
 
-/* Through A = (I + L)^-1:     X = dA A^T     dL = -tril(A^T X, -1)
+/* Gradients through A = (I + L)^-1:     X = dA A^T     dL = -tril(A^T X, -1)
  * The diagonal of dA does not affect dL. */
 static void inverse(const struct wy_chunk *x)
 {
@@ -105,7 +105,8 @@ static void inverse(const struct wy_chunk *x)
 }
 //< solve
 
-/* Pair by pair, where every exponent of D is <= 0 whatever the gate, j < i:
+/* Gradients through the scores, pair by pair (j < i), because then every exponent of D
+ * is <= 0 for any gate:
  *
  *   dq2*_i = sum_j dAqk_ij k_j D_ij       dk2_i = sum_j dL_ij k_j D_ij
  *   dkt*_j = sum_i (dAqk_ij q_i + dL_ij beta_i k_i) D_ij          beta_i INSIDE

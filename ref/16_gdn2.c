@@ -1,5 +1,5 @@
-/* 16_gdn2.c -- GDN-2: the delta rule with gates of its own for what it erases, b [K],
- * and for what it writes, omega [V].
+/* 16_gdn2.c -- GDN-2: the delta rule with separate gates for erasing, b [K], and for
+ * writing, omega [V].
  *
  * Book: chapter 16.  Checked by: tests/16_family/checks.c and its mutants.
  * Next: ref/16_dplr.c. */
@@ -143,7 +143,7 @@ static void form_back(const struct family_chunk *x)
 
 const struct family_model ref_gdn2 = { "gdn2", 1, step, adjoint, form, form_back, 0 };
 
-/* The model in the program that runs any model. */
+/* Runs GDN-2 by the program that runs any model. */
 int ref_gdn2_run(const struct kcp_family *a)
 {
     return a->model == KCP_GDN2 ? kcp_family_run(&ref_gdn2, a) : KCP_NA;

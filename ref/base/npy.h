@@ -37,8 +37,8 @@ typedef int npy_refuse(const struct npy *head, void *arg);
 int  npy_read_if(const char *path, struct npy *in, npy_refuse *refuse, void *arg,
                  char *why, size_t n);
 
-/* Writes to a temporary name beside path and renames it, so path is complete or
- * unchanged. F32 and BF16 round to nearest even; F16 is not supported. */
+/* Writes a temporary file in the folder of path and renames it to path, so path is
+ * complete or unchanged. F32 and BF16 round to nearest even; F16 is not supported. */
 int  npy_write(const char *path, const struct npy *out, char *why, size_t n);
 
 /* Writes to an open file; path is for messages. The caller syncs and closes the

@@ -124,8 +124,8 @@ int npy_put(int fd, const char *path, const struct npy *out, char *why, size_t n
     return 0;
 }
 
-/* Opens a file with a unique name beside path. A process number alone is not unique,
- * because containers number their processes separately. */
+/* Opens a file with a unique name in the folder of path. A process number alone is not
+ * unique, because containers number their processes separately. */
 static int open_temp(const char *path, char temp[NPY_NAME])
 {
     for (int tries = 0; tries < 100; tries++) {

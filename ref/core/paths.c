@@ -198,8 +198,8 @@ static int takes_model(const char *set, int model)
 
 /* ---- facts */
 
-/* All values of a call that the rules of split.h read; the digest stands for the
- * plan. */
+/* All values of a call that the rules of split.h read, with the plan's digest in place
+ * of the plan. */
 struct split_key { uint64_t plan; int64_t n[14]; };
 
 static struct split_key key_of(const struct kcp_call *c, int sms)
