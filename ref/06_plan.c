@@ -99,8 +99,8 @@ static void move_bounds(struct kcp_plan *p)
     }
 }
 
-/* Removes empty ranges and joins neighbours of one owner. Then sets cuts, the
- * boundaries of the shards in shard order, which is the token order only if the
+/* Removes empty ranges and joins adjacent ranges of one owner. Then sets `cuts`, the
+ * boundaries of the shards in shard order. Shard order is the token order only if the
  * owners of the ranges increase. */
 static void join_ranges(struct kcp_plan *p)
 {

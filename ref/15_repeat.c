@@ -1,11 +1,12 @@
-/* 15_repeat.c -- dropped tokens repeat an earlier output; gradients of the repeats.
+/* 15_repeat.c -- outputs of dropped tokens, which repeat an earlier output, and their
+ * gradients.
  *
  * Book: chapter 15.  Checked by: tests/15_scan/checks.c.  Next: ref/15_scan.c.
  *
  * In forward each segment contributes one row, its last output, for later segments. In
- * backward it contributes one row, the gradient sum of its leading dropped tokens, for
- * earlier segments. Every rank gathers the rows of all segments, so sums are in the
- * order of the segments, whatever the ranks are. */
+ * backward each segment contributes one row, the gradient sum of its leading dropped
+ * tokens, for earlier segments. Every rank gathers the rows of all segments and adds
+ * them in segment order, so the sums do not depend on the ranks. */
 #include "15_scan.h"
 
 #include <string.h>

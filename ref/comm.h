@@ -91,8 +91,8 @@ typedef int kcp_copy(void *to, const void *from, size_t bytes, struct CUstream_s
 int kcp_threads_run_on(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
                        char *why, size_t n, kcp_copy *copy);
 
-/* Seconds after which a call that makes no progress fails: KCP_TIMEOUT_S, else 60.
- * KCP_BAD: why names the variable whose value is wrong. */
+/* Sets *seconds to the time after which a call without progress fails: KCP_TIMEOUT_S,
+ * or 60. KCP_BAD: the value of a variable is wrong; why names the variable. */
 int kcp_timeout(double *seconds, char *why, size_t n);
 
 /* Ranks as processes on host memory: kcp_mpi.h, a library separate from this one.

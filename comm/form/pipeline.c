@@ -80,7 +80,7 @@ static int take_block(const struct fold *f, const struct visit *v, int b, char *
     return err ? err : fold_states(f, v->p0, v->p1, v0, Vb);
 }
 
-/* Sends or receives one block of a visit's state in work. */
+/* Sends or receives one block of a visit's state. The block is in x->work. */
 static int move_block(const struct fold *f, const struct visit *v, int b, char *at,
                       int out)
 {

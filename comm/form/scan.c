@@ -18,7 +18,8 @@
 
 #include "core/visits.h"
 
-/* Most visits per rank, because each needs five maps of work. More: KCP_NA. */
+/* The most visits per rank: each visit needs five maps in work. With more visits:
+ * KCP_NA. */
 enum { MOST_VISITS = KCP_SCAN_VISITS };
 
 /* A visit of this rank that receives or sends a state, with its maps. */
