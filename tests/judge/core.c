@@ -13,7 +13,7 @@
 
 static const char *const storage_name[] = { "f64", "f32", "bf16" };
 
-/* Cases given in words have one seed. */
+/* Returns the number of seeds; cases of --case run with one seed. */
 static int seeds_of(const struct options *o)
 {
     return o->seeds > 1 && !o->given ? o->seeds : 1;

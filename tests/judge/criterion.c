@@ -105,7 +105,7 @@ ParameterizedTest(int *at, kcp, judged)
     if (rep.skip) cr_skip_test("%s %s", stage, name);
 }
 
-/* Criterion's own closing line omits skips. */
+/* Prints a closing line, because Criterion's does not count skips. */
 ReportHook(POST_ALL)(struct criterion_global_stats *g)
 {
     size_t skipped = 0;

@@ -238,7 +238,7 @@ struct verdict {
 struct options {
     const char *stage, *variant;
     int ranks, full, quick, quiet, strict;
-    int only_device;                          /* kernels alone */
+    int only_device;                          /* judge only kernels */
     enum kcp_storage storage;                 /* of --emit */
     int small;                                /* of --emit: drawn cases only */
     const char *shapes;                       /* of --emit: "128x128,64x64", or NULL */

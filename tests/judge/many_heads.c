@@ -263,8 +263,8 @@ static int by_hand(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_many_heads) = { "08_forward", "many_heads",
-    "as many equal heads as make a tensor long: equal bits, and one head's numbers; "
-    "offsets that wrap are found", by_hand };
+    "many equal heads: equal bits, and the expected numbers of one head; offsets that "
+    "wrap are found", by_hand };
 
 /* ---- on a GPU, with more than 2^31 numbers: --full */
 static int on_gpu(struct kcp_report *rep, const char *stage, const char *const *words)

@@ -50,7 +50,7 @@ static void sum_parts(struct tensor_set *b, const struct kcp_call *c)
 
 /* Fills the state at the start of each stretch (in backward: its gradient at the
  * end). Tensor `all` (h_in) has the sequence's row of h0 (dht) or 0; or a random
- * state if the stretch is not the first (last) of its sequence. Tensor `own`
+ * state if the sequence is treated as begun on another rank. Tensor `own`
  * (h_start) has 0 instead of random states. */
 static void fill_states(struct tensor_set *b, const struct kcase *k,
                         const struct kcp_plan *p,
@@ -82,7 +82,7 @@ static void fill_marks(struct tensor_set *b, const struct kcase *k,
     int *want = tensor_add(b, "want", "NS", KCP_I32, c)->p;
     int *range = tensor_add(b, "range", "2", KCP_I32, c)->p;
     for (int j = 0; j < c->NS; j++) want[j] = k->mixed_want ? mixed[j % 4] : 3;
-    range[0] = k->id % 3 == 2 && c->NS > 1;         /* not always from the first */
+    range[0] = k->id % 3 == 2 && c->NS > 1;         /* may omit the first map */
     range[1] = k->id % 7 == 6 ? range[0] : c->NS;   /* sometimes empty */
 }
 

@@ -1,4 +1,4 @@
-/* plants.h -- mistakes planted around the references, which the judge must see.
+/* plants.h -- variants with planted mistakes, which the judge must reject.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: self_trials.c,
  * self_lists.c.  Next: plants.c.

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-static struct kcp_comm *host, *gpu;        /* MPI, NCCL; NULL: threads */
+static struct kcp_comm *host, *gpu;        /* over MPI, NCCL; NULL: threads */
 static int apart;
 static const char *launcher = "";
 

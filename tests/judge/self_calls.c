@@ -308,10 +308,10 @@ static int structs(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_structs) = { "00_judge", "structs",
-    "sizes, offsets and values, by name, are the compiler's", structs };
+    "tables of sizes, offsets and values agree with the compiler", structs };
 KCP_CHECK(check_00_misuse) = { "00_judge", "calls",
     "a wrong size, option, array or index of any stage is refused by name", misuse };
 KCP_CHECK(check_00_misuse_variants) = { "00_judge", "calls_variants",
     "every variant's host entry checks its call first", variants };
 KCP_CHECK(check_00_nothing) = { "00_judge", "calls_nothing",
-    "NULL and empty structs into the rest of the interface", nothing };
+    "the rest of the interface rejects NULL and empty structs", nothing };

@@ -48,7 +48,7 @@ static int words(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_words) = { "00_judge", "words",
-    "a case that is printed and read again is the same case, and its inputs read it",
+    "a printed case is read again as an equal case, and its words change its inputs",
     words };
 
 /* Checks that drawn lists contain all pairs of regime and form, of ranks and form,
@@ -146,7 +146,7 @@ static int crosses(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_crosses) = { "00_judge", "crosses",
-    "a state is alive over four ranks in every form and model, and over three of "
+    "a state is alive over four ranks in every form and model, and over three ranks of "
     "several chunks at each size of tensor cores", crosses };
 
 /* Are the cases equal except for the lengths of sequences? */
@@ -321,7 +321,7 @@ static int reached(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_reached) = { "00_judge", "reached",
-    "a case for every path of the table, as on the machine of the records", reached };
+    "every path of the table has a case, for the GPU of the records", reached };
 
 /* ---- what is linked */
 static int enough(struct kcp_report *rep)

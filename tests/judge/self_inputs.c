@@ -141,7 +141,7 @@ static int alive_by_hand(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_alive_by_hand) = { "00_judge", "alive_by_hand",
-    "how much of a state is alive, where it is known", alive_by_hand };
+    "the share of a state that is left, in cases with a known result", alive_by_hand };
 
 /* ---- relative change of expected outputs when inputs are rounded once more */
 static double moved_by(const struct expected *x, const char *field, int draws)
@@ -191,8 +191,8 @@ static int conditioned(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_conditioned) = { "00_judge", "conditioned",
-    "one more rounding of the inputs moves w where keys are alike, else hardly; each "
-    "draw adds to it", conditioned };
+    "one more rounding of the inputs moves w by more if keys are alike; each draw "
+    "increases the estimate", conditioned };
 
 /* A layer computed by chapters with rounded outputs must be close to the token
  * recurrence: an output that moves must move by more than 1e-9 and less than `most`. */
@@ -242,4 +242,5 @@ static int moved(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_moved) = { "00_judge", "moved",
-    "a layer rounded on its way moves each of its outputs, and hardly", moved };
+    "rounding between the chapters of a layer moves its outputs, but only a little",
+    moved };

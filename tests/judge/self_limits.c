@@ -90,7 +90,7 @@ static int limits(struct kcp_report *rep)
     const double dv = tolerance_of(TOLERANCE_GRADIENTS, KCP_BF16);
     const double dg = tolerance_of(TOLERANCE_GATES, KCP_BF16);
     const struct made x[] = {
-        /* what an error is measured against */
+        /* sizes by which errors are divided */
         { "a null slice: 1e-6 of v", OF("08", "o", 0, 1e-12, 1e-12 / 2e-6), 0, -1 },
         { "its own size", OF("08", "o", 4, 1e-4, 1e-4 / 4), o32, -1 },
         { "dA_log: a sum of terms", OF("13", "dA_log", 1e-9, 1e-5, 1e-5 / 5), 0, -1 },
@@ -158,7 +158,7 @@ static int limits(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_limits) = { "00_judge", "limits",
-    "what an error is measured against, and its limit, on slices made by hand",
+    "the size that an error is divided by, and its limit, on slices of known numbers",
     limits };
 
 /* ---- the closing lines */

@@ -474,7 +474,7 @@ static void at_each_size(struct kcp_report *rep, const struct row *x,
 static int lists(struct kcp_report *rep)
 {
     const int asked = case_repeats;
-    case_repeats = 0;                           /* the lists alone must reject it */
+    case_repeats = 0;                           /* lists must reject without repeats */
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct row *x = &rows[i];
         int n;
@@ -530,7 +530,7 @@ static int fair(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_fair) = { "00_judge", "fair",
-    "a state that is not carried is right where there is one chunk", fair };
+    "plants that do not carry the state pass with one chunk per stretch", fair };
 
 /* For a kernel that does not take case 0, the first case that it takes must also be
  * small and run fifty times. */
@@ -551,4 +551,4 @@ static int fifty(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_fifty) = { "00_judge", "fifty",
-    "wrong once in fifty calls, and takes no small sizes: rejected", fifty };
+    "a variant without small sizes, wrong once in fifty calls, is rejected", fifty };

@@ -162,5 +162,5 @@ static int nulls(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_nulls) = { "00_judge", "calls_nulls",
-    "every function of the interface, given no object and no place: none crashes",
+    "no function of the interface crashes if it gets NULL for objects and results",
     nulls };

@@ -90,7 +90,8 @@ KCP_CHECK(check_00_plants) = { "00_judge", "plants",
     "each mistake of one call is named: values, bounds, workspaces, messages, other "
     "calls", on_host };
 KCP_CHECK(check_00_plants_far) = { "00_judge", "plants_far",
-    "the same where a rank's arrays are one allocation, as on a GPU; one copy each way",
+    "check plants with a rank's arrays in one allocation, as on a GPU; one copy each "
+    "way",
     far };
 
 /* ---- on a GPU, a wrapper of a kernel reads its workspace, which must be NaN unless

@@ -1,4 +1,4 @@
-/* behind.c -- a backward that changes outputs of the forward before it: -DWRONG=1, 2.
+/* behind.c -- a backward that changes outputs of the forward that ran before it.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh.
  * Next: tests/judge/self_trials.c.
