@@ -37,7 +37,7 @@ static void bytes(void)
     say("18.ratio", "%.2f", (double)sizeof kda / sizeof gdn, 1282.0 / 1028);
 }
 
-/* 19: the judge's limits, as its table writes them */
+/* 19: the judge's limits, as in its table */
 static void tolerances(void)
 {
 #define TOLERANCE(name, f64, f32, bf16)                                                \
@@ -132,7 +132,7 @@ static void on_the_chain(void)
         100.0 * 4 * K / (6 * K + 4 * C));
 }
 
-/* 10: d beta of the last token; the error that cancelling terms leave, by its table */
+/* 10: d beta of the last token; the error left by terms that cancel, from the table */
 static void cancelling(void)
 {
     const double e[2] = { 1.917, -0.436 };          /* v_new of chapter 04 */
@@ -276,8 +276,8 @@ static void kept(void)
     say("14.sums256", "%.3f", 2 * 4 * 5 / 256.0, 0.15625);
 }
 
-/* 18: does a split into 2 .. most strips pay for n heads, if the fold of each further
- * strip takes this share of the pass? */
+/* 18: is a split into 2 .. most strips faster for n heads, if the fold of each further
+ * strip takes the share `fold` of the pass? */
 static int pays(int n, double fold, int most)
 {
     for (int m = 2; m <= most; m++)

@@ -1,4 +1,4 @@
-/* answers.h -- prints a number of a page after comparing it with a second computation.
+/* answers.h -- compares a number with a second computation, then prints it.
  *
  * Book: the exercises.  Checked by: tests/cli/answers.sh.  Next: book/answers.c. */
 #ifndef BOOK_ANSWERS_H

@@ -83,7 +83,7 @@ static void tokens(void)
     }
 }
 
-/* ---- 02 to 05, on the two ranks, rank 1 from the state that rank 0 ends with */
+/* ---- 02 to 05 on two ranks; rank 1 begins with the final state of rank 0 */
 static void two_ranks(struct rank x[2])
 {
     struct kcp_plan *p = ranks(2);

@@ -15,7 +15,7 @@
 
 enum { T = EX_T, K = EX_K, V = EX_V, C = EX_C, MOST = 3 };
 
-/* Results of chapter 01's recurrence, with which all others are compared. */
+/* Results of chapter 01's recurrence; all other results are compared with these. */
 static double g[T][K], o[T][V], ht[K][V], ones[T][V] = { { 1, 1 }, { 1, 1 }, { 1, 1 } };
 static double dq[T][K], dk[T][K], dv[T][V], dg[T][K], dbeta[T], dh0[K][V];
 static double worst;
@@ -36,7 +36,7 @@ static inline void same(const double *x, const double *y, int n, const char *wha
     }
 }
 
-/* A matrix as rows of text: name, then each row. Zero is printed without a sign. */
+/* Prints a matrix: its name, then each row. Zero is printed without a sign. */
 static inline void show(const char *name, const double *x, int rows, int cols)
 {
     for (int i = 0; i < rows; i++) {
@@ -83,7 +83,7 @@ static inline void fill(struct kcp_call *a, const struct kcp_plan *p, int r)
     fill((struct kcp_call *)&name, p, r);                                             \
     name.cu = p->ctx[r].cu; name.cn = p->ctx[r].cn; name.sc = p->ctx[r].sc
 
-/* The recurrence and its adjoint over the first n tokens, with do = 1. */
+/* Runs the recurrence and its adjoint over the first n tokens, with do = 1. */
 static inline void recurrence(int n)
 {
     const int64_t cu[] = { 0, n };

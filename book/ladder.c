@@ -24,8 +24,8 @@ static int cells(char *s, char **cell)
     return n;
 }
 
-/* A cell of the newest record: the row of this rung, kind and number of heads. Exits
- * with status 1 if there is none. */
+/* Returns a cell of the newest record, from the row of this rung, kind and number of
+ * heads. Exits with status 1 if there is no such row. */
 static double recorded(const char *kind, const char *rung, const char *heads,
                        const char *column)
 {
@@ -78,7 +78,8 @@ static void counter(const char *where, const char *format, double x)
     printf("\n");
 }
 
-/* Reads of shared memory for a load of 32 lanes of 4 bytes; a word is read once. */
+/* Counts the reads of shared memory for a load of 4 bytes by each of 32 lanes. Lanes
+ * with the same word share a read. */
 static int reads(const int *byte)
 {
     int most = 1;

@@ -1,6 +1,6 @@
 /* maps.h -- maps of stretches, token by token, and their singular values.
  *
- * Book: chapter 20.  Checked by: tests/20_clusters/bound.c, which has its own.
+ * Book: chapter 20.  Checked by: tests/20_clusters/bound.c, a second implementation.
  * Next: book/proposals.c, which draws the tokens; trained.c reads those of a model.
  *
  * X [K,V+K] = [h | M] is a stretch's map, as everywhere. */
@@ -22,7 +22,7 @@ static inline void map_begin(double X[K][W])
         X[i][V + i] = 1;
 }
 
-/* X <- the map of one token after it. */
+/* X <- the map of token x composed after X. */
 static inline void map_token(const struct token *x, double X[K][W])
 {
     double e[W] = { 0 };
@@ -108,8 +108,9 @@ static inline void by_length(double A[K][K], int order[K])
     }
 }
 
-/* The smallest rank whose best approximation of A has an error of at most 1 % of a
- * norm; `of` is its square: of A itself, or of a matrix that A is a part of. */
+/* Returns the smallest rank at which the best approximation of A has an error of at
+ * most 1 % of a norm. `of`: the square of this norm, of A or of a matrix that
+ * contains A. */
 static inline int rank_for_a_percent(double A_[K][K], double of)
 {
     static double A[K][K], R[K][K];

@@ -229,7 +229,7 @@ static void floors(void)
     }
 }
 
-/* ---- short shards: a call, and the same call as a graph, on a busy host */
+/* ---- short shards on a busy host: plain calls against replayed CUDA graphs */
 static void replays(void)
 {
     static const char *const cases[] = { "kda_2x1_t1024_bare", "kda_2x1_t4096_bare" };
@@ -258,7 +258,8 @@ static void replays(void)
            one.part.exchange, sent.part.exchange, written.part.exchange);
 }
 
-/* ---- without the exchange: the most that hiding it could gain */
+/* ---- times without the exchange: an upper bound on the gain from hiding the
+ * exchange */
 static void unsent(void)
 {
     static const struct { const char *what, *says; } list[] = {
@@ -335,8 +336,8 @@ static void narrow(void)
         }
 }
 
-/* ---- a prediction for eight GPUs: half of the work of four, and seven hops of the
- * chain instead of three */
+/* ---- a prediction for eight GPUs: half of the work per GPU of four GPUs, and seven
+ * hops of the chain instead of three */
 static void eight(void)
 {
     static const struct { const char *four, *says, *name; } list[] = {

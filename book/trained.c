@@ -97,7 +97,8 @@ static double entries(double A_[K][K], double of)
     return 100. * n / (K * K);
 }
 
-/* The same for rows of S, the key channels: "only the important components". */
+/* Returns the percentage of rows of S (key channels), largest first, whose rest is 1 %
+ * of |S|: "only the important components". */
 static double rows_kept(double S[K][K])
 {
     double row[K] = { 0 }, left = 0, all = 0;

@@ -47,8 +47,8 @@ size_t device_bytes(const struct tensor_set *s, const char *name);
 void *device_add(struct tensor_set *s, const char *name, size_t bytes);
 void  device_free(struct tensor_set *s);
 
-/* One rank: its call, plan and tensors. world: all ranks. With head_parts > 1 the ranks
- * of call.comm have that part of the heads. */
+/* One rank: its call, plan and tensors. world: all ranks. With head_parts > 1 the heads
+ * are split: the ranks of call.comm have 1 / head_parts of the heads. */
 struct runner {
     struct bench *b;
     struct kcp_call call;
@@ -64,13 +64,14 @@ int  runner_open(struct runner *x, struct kcp_comm *comm, int head_parts);
 void runner_close(struct runner *x);
 /* Computes the inputs of every stage by the newest variants. */
 int  runner_chain(struct runner *x);
-/* One variant: a row per pass. KCP_NA: it takes no pass. */
+/* Times one variant, with a row per pass. KCP_NA: the variant takes neither pass. */
 int  runner_variant(struct runner *x, const struct kcp_stage *st,
                     const struct kcp_variant *v);
-/* --variant, or the kernel of 08 or 13 that a layer chooses; NULL: no row takes it. */
+/* Returns the variant of --variant, else the kernel of 08 or 13 that a layer would
+ * choose; NULL: no row of the table of paths takes the call. */
 const struct kcp_variant *runner_choice(const struct runner *x,
                                         const struct kcp_stage *st);
-/* Whole layers on ranks, in every form of the exchange. */
+/* Times whole layers on ranks, in every form of the exchange. */
 int  runner_layers(struct runner *x);
 
 /* The name of the chain over memory windows. */
@@ -78,19 +79,19 @@ int  runner_layers(struct runner *x);
 
 enum { CONV_WIDTH = 4 };               /* taps of the models' convolutions */
 
-/* Microseconds: median, 10 % and 90 % of the calls; medians of the parts of a layer
- * (cuda/host/profile_hooks.cuh), 0 if it has no marks. */
+/* Microseconds: median, 10 % and 90 % quantile of the calls; medians of the parts of a
+ * layer (cuda/host/profile_hooks.cuh), 0 for a part without marks. */
 enum { FRONT, SUM, EXCHANGE, MAIN, PARTS };
 struct times {
     double median, low, high, part[PARTS], replay, unsent, replay_beside, unsent_beside;
 };
 int  time_calls(int (*run)(void *), void *args, struct CUstream_st *stream, int warmup,
                 int iters, struct times *t);
-/* Two kinds of call, alternately five of each, because a GPU at its power limit lowers
- * its clock and the second kind would be slower. us <- medians. */
+/* Times two kinds of call, five of each kind alternately: a GPU at its power limit
+ * lowers its clock, which would slow only the kind that runs second. us <- medians. */
 struct turn { int (*run)(void *); void *args; double us; };
 int  time_turns(struct turn x[2], struct CUstream_st *stream, int warmup, int iters);
-/* The call captured in a graph, alternately with the plain call. */
+/* Times replays of the call from a CUDA graph, alternately with the plain call. */
 int  time_replays(int (*run)(void *), void *args, struct CUstream_st *stream,
                   int warmup, int iters, struct times *t);
 int  measure_controls(struct bench *b);
@@ -101,11 +102,11 @@ int  slowest(struct runner *x, struct times *t);
 /* Random raw inputs in a regime, drawn as tests/judge/inputs.c draws them. */
 int  fill_inputs(struct runner *x);
 
-/* Other inputs of stage 17: decay, and kg of GDN. */
+/* Fills the inputs of stage 17 that no other stage has: decay, and kg of GDN. */
 int  fill_ladder(struct runner *x);
 
-/* Lower bounds of a call per rank: bytes of each input and output once, and operations
- * of chapter NN's equations, a multiply-add counted as two. */
+/* Return lower bounds of a call per rank: the bytes of all inputs and outputs, each
+ * once; the operations of the chapter's equations, with two per multiply-add. */
 double cost_bytes(const struct kcp_stage *s, const struct kcp_call *c,
                   enum kcp_storage as);
 double cost_flops(const struct kcp_stage *s, const struct kcp_call *c);

@@ -42,7 +42,7 @@ static struct side *side_of(const struct runner *x, int pass)
 
 static int is_conv(const struct kcp_stage *st) { return !strncmp(st->name, "14", 2); }
 
-/* The elements of a field as [outer][heads][inner]; heads 0: no axis of heads. */
+/* The shape of a field as [outer][heads][inner]; heads = 0: no axis of heads. */
 struct axes { int64_t outer, heads, inner, per; };
 
 static struct axes axes_of(const struct kcp_stage *st, const struct kcp_field *f,
@@ -73,8 +73,8 @@ static void *pointer_of(const char *args, const struct kcp_field *f)
     return p;
 }
 
-/* The part's elements of a field, copied from the GPU as doubles or integers; the
- * caller frees. NULL: out of memory, or the copy failed. */
+/* Copies the part's elements of a field from the GPU, as doubles or integers. The
+ * caller frees the result. NULL: out of memory, or the copy failed. */
 static void *taken(const struct kcp_stage *st, const struct kcp_field *f,
                    const char *args, const struct part *t, enum kcp_storage as)
 {
@@ -113,7 +113,7 @@ static uint64_t mixed(uint64_t h, const struct tensor *t)
     return h;
 }
 
-/* The call of a part: fewer heads or channels, on the host. */
+/* Returns the call of a part: fewer heads or channels, on the host. */
 static struct kcp_call call_of_part(const struct kcp_stage *st,
                                     const struct kcp_call *c, const struct part *t)
 {
@@ -151,8 +151,9 @@ static int fetch(struct part *t, const struct kcp_stage *st, const char *args,
     return KCP_OK;
 }
 
-/* Selects whole groups of query heads, with at least four value heads or one group,
- * from the first to the last; of a convolution four parts of its channels. */
+/* Selects up to four value heads, spread evenly from the first to the last, as whole
+ * groups of one query head (at least one group). A convolution: four parts of its
+ * channels. */
 static void choose_parts(struct side *s, const struct kcp_stage *st,
                          const struct kcp_call *c)
 {
@@ -175,7 +176,7 @@ static void forget(struct side *s)
     *s = (struct side){ 0 };
 }
 
-/* Copies the inputs of this rank. The cache stays valid if they are unchanged. */
+/* Copies the inputs of this rank. If they are unchanged, cached results stay valid. */
 static int take_inputs(struct side *s, const struct kcp_stage *st, const char *args,
                        enum kcp_storage as)
 {

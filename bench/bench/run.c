@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The forward whose block a backward reads: of the same name, or the newest of the
- * format. */
+/* Returns the forward variant whose saved block backward variant v reads: the
+ * variant with the same name, or the newest variant with the same format. */
 static const struct kcp_variant *writer_of(const struct kcp_variant *v)
 {
     const int format = kcp_path_format(v->stage, v->name);
@@ -27,7 +27,7 @@ static const struct kcp_variant *writer_of(const struct kcp_variant *v)
     return NULL;
 }
 
-/* The size of the block in the variant's format. */
+/* Returns the size of the saved block in the variant's format. */
 static size_t block_bytes(const struct kcp_forward *f, const struct kcp_variant *v)
 {
     struct kcp_saved of;
@@ -73,7 +73,7 @@ static int save_forward(struct runner *x, const struct kcp_variant *v,
     return e;
 }
 
-/* Memory of a call besides its inputs and outputs. */
+/* Stores in x the memory of a call besides its inputs and outputs. */
 static void note_room(struct runner *x, const struct kcp_stage *st, const char *args)
 {
     x->work = ((const struct kcp_call *)(const void *)args)->work_bytes;
@@ -115,7 +115,7 @@ struct unsent_call {
     void *args;
 };
 
-/* The call with communication stubbed out; kernels and folds run on stale states. */
+/* Runs the call with communication stubbed out; kernels and folds use stale states. */
 static int run_unsent(void *arg)
 {
     const struct unsent_call *c = arg;
@@ -132,8 +132,9 @@ static int run_unsent(void *arg)
     return e;
 }
 
-/* Alternately with the real call. Over windows a hop is one kernel, so there is no
- * message to stub out. */
+/* Times the call without messages, alternately with the real call. Not for the chain
+ * over memory windows: there a hop is one kernel, so there is no message to stub
+ * out. */
 static int time_unsent(struct runner *x, const struct kcp_variant *v, char *args,
                        struct times *t)
 {
@@ -191,8 +192,8 @@ int runner_variant(struct runner *x, const struct kcp_stage *st,
     return status;
 }
 
-/* --variant, or the kernel of the row that takes this call, as in a layer: backward's
- * row reads the block that forward's row writes. */
+/* Returns the variant of --variant, else the kernel that a layer would choose for this
+ * call. The row for backward must read the block that the row for forward writes. */
 const struct kcp_variant *runner_choice(const struct runner *x,
                                         const struct kcp_stage *st)
 {
@@ -225,7 +226,7 @@ static int form_is_asked(const struct bench *b, const char *form)
     return !b->forms;
 }
 
-/* by_messages: without memory windows. */
+/* Times one form of the exchange. by_messages: without memory windows. */
 static int one_form(struct runner *x, const struct kcp_stage *st,
                     const struct kcp_variant *v, const char *form, int by_messages)
 {

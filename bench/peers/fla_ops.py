@@ -42,7 +42,7 @@ LEARNED = ("q", "k", "v", "a", "b", "gk", "g", "beta", "A_log", "dt_bias", "h0")
 
 
 def layer(case, x, context=None):
-    """FLA's layer with norm, gate and beta inside, except for DPLR."""
+    """Returns FLA's layer; norm, gate and beta are inside, except for DPLR."""
     if case["model"] == "dplr":
         return chunk_dplr(x["q"], x["k"], x["v"], x["a"], x["b"], x["gk"], x["scale"],
                           x["h0"], True, lower_bound=-0.6065)

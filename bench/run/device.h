@@ -9,8 +9,9 @@
 
 struct device;                         /* which kernels, in which storage */
 
-/* The kernels of the table of paths, from variant's rows on unless it is NULL. stage:
- * 08, 13 to 16, or NULL for the layer. NULL: what and why make the error line. */
+/* Opens the kernels of the table of paths, beginning with the rows of `variant` unless
+ * NULL. stage: 08, 13 to 16, or NULL for the layer. Returns NULL on failure; `what` and
+ * `why` are the parts of the error line. */
 struct device *device_open(enum kcp_storage storage, const char *variant,
                            const struct kcp_stage *stage, const char **what, char *why,
                            size_t n);

@@ -69,7 +69,8 @@ int inputs_load(struct run *x, const struct kcp_stage *s)
     return 0;
 }
 
-/* An optional output has all its sizes, and the input whose gradient it is. */
+/* Is an optional output missing? It exists if all of its sizes are known and the input
+ * whose gradient it is was given. */
 static int is_missing(const struct run *x, const struct kcp_stage *s,
                       const struct kcp_field *f)
 {

@@ -148,8 +148,8 @@ struct rank {
     double *y[6];              /* convolved q, k, v, and their gradients */
 };
 
-/* If a rank did not wait, the M that rank_alive computed is compared with the bound on
- * |M|_2, which is at least |M|_F / sqrt(K). */
+/* If a rank did not wait for a state, checks the rank's bound on |M|_2: it must be
+ * at least |M|_F / sqrt(K), which rank_alive computed. */
 static int check_bound(const struct rank_report *report, struct kcp_comm *comm)
 {
     char why[160];

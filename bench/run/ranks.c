@@ -36,8 +36,9 @@ const struct kcp_stage *stage_of(const char *name)
     return NULL;
 }
 
-/* The address of rank r's part: rows from its first token on, all states (a rank uses
- * those it owns), or its own copy of a sum over ranks. */
+/* Returns the address of rank r's part of array a: the rows from the rank's first
+ * token on, all states (the rank uses the states that it owns), or the rank's copy
+ * of a sum. */
 static void *shard(const struct run *x, const struct tensor *a, int r)
 {
     const size_t elem = a->store == KCP_I32 ? sizeof(int) : sizeof(double);

@@ -21,7 +21,7 @@ const char *const checked_name[CHECKED] = {
     "d A_log", "d dt_bias", "d b", "ht", "loss",
 };
 
-/* Sums of (got - want)^2 and want^2 over rows t0..t1, columns c0..c1. */
+/* Adds (got - want)^2 to *diff and want^2 to *size over rows t0..t1, columns c0..c1. */
 static void sum_squares(const double *got, const double *want, int row, int64_t t0,
                         int64_t t1, int c0, int c1, double *diff, double *size)
 {
@@ -39,8 +39,8 @@ static double ratio(double diff, double size)
     return isfinite(e) ? e : INFINITY;
 }
 
-/* The worst rank and head. Of fewer than 64 tokens the error is relative to the RMS of
- * the whole head. */
+/* Returns the largest error of all ranks and heads. For a rank with fewer than 64
+ * tokens the error is relative to the RMS of the head over all tokens. */
 static double token_error(const struct run *got, const struct run *want, int i)
 {
     const struct kcp_plan *p = got->plan;

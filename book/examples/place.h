@@ -1,10 +1,10 @@
-/* place.h -- what the examples need around layer.h: memory, numbers, ranks, on the
- * host or on GPUs.
+/* place.h -- what the examples need around layer.h: memory, numbers, ranks, on the host
+ * or on GPUs.
  *
  * Book: chapter 08.  Checked by: tests/cli/examples.sh.  Next: kda.c, gdn.c.
  *
- * Yours will be your framework's: device memory, tensors of bf16, a stream, and an
- * ncclComm_t for kcp_nccl_from. Compile with -DKCP_WITH_CUDA for the GPU half, with
+ * In your program the framework provides device memory, bf16 tensors, a stream, and an
+ * ncclComm_t for kcp_nccl_from. Compile with -DKCP_WITH_CUDA for the GPU part, with
  * -DKCP_WITH_MPI -lkcp_mpi for ranks that mpirun starts. */
 #ifndef PLACE_H
 #define PLACE_H
@@ -88,7 +88,8 @@ static void place_free(const struct place *p, const void *x)
         free((void *)x);
 }
 
-/* ---- numbers: double here, there the layer's storage (KCP_ACTV) or its sums' */
+/* ---- numbers: double on the host; in arrays the layer's storage (KCP_ACTV) or the
+ * type of its sums */
 static size_t place_bytes(const struct place *p, enum kcp_store store)
 {
     const enum kcp_storage s = p->layer.storage;
@@ -140,7 +141,7 @@ static int place_get(const struct place *p, enum kcp_store store, double *x,
 
 /* ---- an example's arrays: drawn, kept together, added up */
 
-/* Element e of array which, the same on whatever rank it lies: in (-1, 1). */
+/* Returns element e of array `which`, in (-1, 1); it does not depend on the rank. */
 static double number(int which, int64_t e)
 {
     uint64_t x = (uint64_t)(e + 1000003 * which) * 0x9e3779b97f4a7c15u;
@@ -148,7 +149,7 @@ static double number(int which, int64_t e)
     return (double)(x >> 12) / (double)(1ull << 51) - 1;
 }
 
-/* What a rank has asked for: freed together. */
+/* A rank's allocations, which are freed together. */
 struct shelf { const struct place *place; void *x[32]; int n, full; };
 
 static void *keep(struct shelf *s, void *x)
@@ -158,7 +159,8 @@ static void *keep(struct shelf *s, void *x)
     return x;
 }
 
-/* rows of width numbers, from the rank's first token on. */
+/* Returns an array of `rows` rows of `width` random numbers; `first` is the token of
+ * its first row. */
 static void *draw(struct shelf *s, enum kcp_store store, int which, int64_t first,
                   int64_t rows, int64_t width)
 {
@@ -182,7 +184,7 @@ static void *ints(struct shelf *s, const int *x, int n)
     return keep(s, y);
 }
 
-/* The sum of an output, weighted so that no two elements can change places unseen. */
+/* Returns a weighted sum of an output, which changes if two elements are exchanged. */
 static double digest(const struct place *p, const void *from, int64_t first, int64_t n)
 {
     double sum = 0, *x = malloc(sizeof *x * (size_t)(n + 1));
@@ -193,8 +195,8 @@ static double digest(const struct place *p, const void *from, int64_t first, int
     return sum;
 }
 
-/* ---- ranks: a launcher's processes, or threads; on GPUs one each where there are as
- * many and NCCL is, else they share one */
+/* ---- ranks: processes of a launcher, or threads. With NCCL and enough GPUs each
+ * rank has its own GPU; else the ranks share one GPU */
 #ifdef KCP_WITH_CUDA
 static int place_wire(void *to, const void *from, size_t n, struct CUstream_st *stream)
 {

@@ -1,4 +1,4 @@
-/* affine.c -- the figure of chapter 05: what rank 0's two tokens do to every state.
+/* affine.c -- the figure of chapter 05: how rank 0's two tokens move all states.
  *
  * Book: chapter 05.  Checked by: make book-lint.  Next: book/figures/survival.c.
  * One column of the state is a point of the plane; a token moves it (eq. 1.3). */
@@ -18,7 +18,7 @@ static void token(int t, int v, double S[2])
         S[i] += ex_beta[t] * ex_k[t][i] * e;
 }
 
-/* The plane from -2.6 to 2.6 in a square of 270 units, row 0 of a state goes right. */
+/* The plane from -2.6 to 2.6 is drawn as a square of 270 units; row 0 is horizontal. */
 static double px(double x0, double a) { return x0 + 135 + a * 52; }
 static double py(double b) { return 165 - b * 52; }
 

@@ -1,4 +1,4 @@
-/* compress.c -- the figure of chapter 12: whose initial state is kept, and why one.
+/* compress.c -- the figure of chapter 12: which initial states a rank keeps.
  *
  * Book: chapter 12.  Checked by: make book-lint.  Next: book/figures/kept.c. */
 #include "svg.h"

@@ -1,7 +1,7 @@
 /* errata.c -- the figure of appendix A: what some statements cost when implemented.
  *
  * Book: appendix A.  Checked by: make book-lint.  Next: book/figures/journey.c.
- * Read from the pages' own figures: the attributes figure= in book/A-errata.md. */
+ * The numbers come from the attributes figure= in book/A-errata.md. */
 #include "svg.h"
 
 #include <math.h>

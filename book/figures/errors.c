@@ -1,7 +1,7 @@
 /* errors.c -- chapter 19: the error of every judged kernel as a share of its limit.
  *
  * Book: chapter 19.  Checked by: make book-lint.  Next: none.
- * Of each variant and storage the newest verdict in bench/results/ counts. */
+ * Uses the newest verdict of each variant and storage in bench/results/. */
 #include "records.h"
 #include "svg.h"
 

@@ -1,4 +1,5 @@
-/* halo_back.c -- the second figure of chapter 14: on the way back the halo turns round.
+/* halo_back.c -- the second figure of chapter 14: halos of backward come from later
+ * ranks.
  *
  * Book: chapter 14.  Checked by: make book-lint.  Next: book/figures/family.c. */
 #include "halo.h"

@@ -1,16 +1,16 @@
 /* ladder_banks.c -- chapter 17: the banks that eight rows meet, plain and swizzled.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: ladder_descriptor.c.
- * The place of a piece is cuda/tile/swizzle.cuh's own function, and how often shared
- * memory is read is asked of warp_ldmatrix. */
+ * cuda/tile/swizzle.cuh computes the place of each piece; warp_ldmatrix counts the
+ * reads of shared memory. */
 #define __device__
 #define __forceinline__ inline
 #include "cuda/tile/swizzle.cuh"
 #include "ref/17_warp.h"
 #include "svg.h"
 
-/* Rows 0..7 of a tile as they lie in shared memory: each cell, four banks wide, shows
- * which piece of its row it holds; the third piece of each row is marked. */
+/* Draws rows 0..7 of a tile in shared memory. A cell is four banks wide and has the
+ * number of the piece that it stores; the third piece of each row is marked. */
 static void draw(double x0, double y0, int swizzled)
 {
     static double tile[64 * 64], r[LANES][8];

@@ -1,15 +1,15 @@
 /* ladder_coalesce.c -- chapter 17: the addresses of a warp's 32 loads, two ways.
  *
  * Book: chapter 17.  Checked by: make book-lint.  Next: ladder_fragments.c.
- * The sectors are counted here, from the addresses. */
+ * This program counts the sectors from the addresses. */
 #include "svg.h"
 
 #include <string.h>
 
 enum { ROWS = 32, SECTORS = 8 }; /* rows of 256 bytes: 8 sectors of 32 */
 
-/* Lane l takes 16 bytes at byte[l]. Draw the rows, mark what is fetched; return how
- * many sectors of 32 bytes that is. */
+/* Lane l loads 16 bytes at byte[l]. Draws the rows, marks the fetched sectors of 32
+ * bytes, and returns their number. */
 static int draw(double x0, double y0, const int *byte)
 {
     char met[ROWS][SECTORS];

@@ -1,9 +1,9 @@
-/* ladder_descriptor.c -- chapter 17: the 64 bits that tell wgmma where B lies.
+/* ladder_descriptor.c -- chapter 17: the 64 bits that describe B to wgmma.
  *
- * Book: chapter 17.  Checked by: itself, it stops when a field is not what it names.
+ * Book: chapter 17.  Checked by: itself: it stops if a field has a wrong value.
  * Next: ladder_roles.c.
- * The bits are those of cuda/tile/smem_desc.cuh: book.mk hands that file in, with the
- * words for the device taken out, and smem_addr below in place of the GPU's. */
+ * cuda/tile/smem_desc.cuh computes the bits. book.mk includes that file without the
+ * words for the device; smem_addr below replaces the GPU's function. */
 #include "svg.h"
 
 #include <stdlib.h>
@@ -25,7 +25,8 @@ static unsigned value(uint64_t d, const struct field *f)
     return (unsigned)(d >> f->from & ((1u << f->bits) - 1));
 }
 
-/* Bits 63 .. 0 from left to right; a field's value, and what it means. */
+/* Draws bits 63 .. 0 from left to right, with the value and the meaning of each
+ * field. */
 static void draw(double y, const char *name, uint64_t d, const char *const *means)
 {
     static const char *const wash[] = { "var(--wash-a)", "var(--wash-b)",

@@ -1,16 +1,16 @@
 /* ladder_fragments.c -- chapter 17: which lane holds which element of mma's matrices.
  *
- * Book: chapter 17.  Checked by: tests/17_ladder/checks.c, which holds warp_mma to the
- * manual.  Next: ladder_ldmatrix.c.
- * Nothing is copied from the manual here: each lane's numbers are set to 1, one at a
- * time, and the product says where they were. */
+ * Book: chapter 17.  Checked by: tests/17_ladder/checks.c, which compares warp_mma
+ * with the manual.  Next: ladder_ldmatrix.c.
+ * The layout is measured: one number of one lane at a time is set to 1, and the product
+ * shows which element that number is. */
 #include "ref/17_warp.h"
 #include "svg.h"
 
 static const char *const wash[] = { "var(--wash-a)", "var(--wash-b)", "var(--wash-c)",
                                     "var(--wash-d)" };
 
-/* reg: which register of a pair of numbers. */
+/* Draws a cell. reg: the number of the register. */
 static void cell(double x, double y, int lane, int reg, int marked)
 {
     char style[120];
@@ -20,8 +20,8 @@ static void cell(double x, double y, int lane, int reg, int marked)
     svg_text(x + 10, y + 12.5, "middle", "mono", "%d", lane);
 }
 
-/* Of D: row r of A is r + 1 in its first column, column c of B is 1 + 100 c in its
- * first row, and so each sum says where it belongs. */
+/* Draws the layout of D. Column 0 of A has r + 1 in row r and row 0 of B has 1 + 100
+ * c in column c, so the value of each element of D gives its row and column. */
 static void of_d(double x0, double y0, int mine)
 {
     struct fragment_a a = { 0 };
@@ -41,7 +41,7 @@ static void of_d(double x0, double y0, int mine)
                         cell(x0 + c * 20, y0 + r * 17, lane, x / 2, lane == mine);
 }
 
-/* Of A: one number at a time; B's row p is p + 1 in its first column. */
+/* Draws the layout of A, one number at a time; column 0 of B has p + 1 in row p. */
 static void of_a(double x0, double y0, int mine)
 {
     for (int lane = 0; lane < LANES; lane++)
@@ -60,7 +60,7 @@ static void of_a(double x0, double y0, int mine)
         }
 }
 
-/* Of B likewise: A's first row is p + 1 in column p. */
+/* Draws the layout of B, one number at a time; row 0 of A has p + 1 in column p. */
 static void of_b(double x0, double y0, int mine)
 {
     for (int lane = 0; lane < LANES; lane++)

@@ -1,7 +1,7 @@
-/* ladder_ldmatrix.c -- chapter 17: who points, and who receives.
+/* ladder_ldmatrix.c -- chapter 17: lanes with addresses, lanes with results.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: ladder_stages.c.
- * What a lane receives is asked of warp_ldmatrix, of numbers that say where they lay.
+ * warp_ldmatrix loads numbers that encode their address, so each result has its origin.
  */
 #include "ref/17_warp.h"
 #include "svg.h"
@@ -9,8 +9,8 @@
 static const char *const wash[] = { "var(--wash-a)", "var(--wash-b)", "var(--wash-c)",
                                     "var(--wash-d)" };
 
-/* A 16 x 16 block: in each pair of cells the lane that gets it; before each row of a
- * quarter the lane that points at it. */
+/* Draws a 16 x 16 block: in each pair of cells the lane that receives the pair; before
+ * each row of a quarter the lane that has the row's address. */
 static void block(double x0, double y0, int trans)
 {
     double shared[256], r[LANES][8];

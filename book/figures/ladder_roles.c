@@ -1,8 +1,8 @@
 /* ladder_roles.c -- chapter 17: a producer and two consumers over their barriers.
  *
  * Book: chapter 17.  Checked by: make book-lint.  Next: ladder_times.c.
- * Played by a model of v8_tma_sm90.cu with two stages: a copy takes `copy`, a chunk's
- * products `work`, of which the tensor core takes half, for one warpgroup at a time. */
+ * Simulates v8_tma_sm90.cu with two stages. A copy takes time `copy`, the products of a
+ * chunk `work`; during half of `work` a warpgroup needs the tensor core for itself. */
 #include "svg.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
 /* ladder_stages.c -- chapter 17: copies and products in time, before and after stages.
  *
  * Book: chapter 17.  Checked by: make book-lint.  Next: ladder_banks.c.
- * The two timelines are played by a small model: a copy takes `copy` after it was asked
- * for, the products of a chunk `work`; a stage is free when its products are over. */
+ * Simulates two timelines. A copy completes `copy` after it is issued; the products of
+ * a chunk take `work`; a stage is free when its products are done. */
 #include "svg.h"
 
 #include <math.h>
@@ -17,7 +17,8 @@ static void bar(double x, double w, double y, const char *ink, const char *wash,
     svg_text(x + w / 2, y + 15, "middle", "mono", "%d", c);
 }
 
-/* So many stages; returns when the last chunk is done. */
+/* Simulates a pipeline of `stages` stages; returns the time at which the last chunk is
+ * done. */
 static double play(double y, int stages, int chunks)
 {
     double asked[8], done[8], now = 0;

@@ -1,9 +1,9 @@
-/* ladder_thread.c -- chapter 17: one column of the state, and all that it meets.
+/* ladder_thread.c -- chapter 17: one column of the state, and all of its inputs.
  *
  * Book: chapter 17.  Checked by: make book-lint.  Next: ladder_coalesce.c. */
 #include "svg.h"
 
-/* A matrix with one column, or one row, of it marked. */
+/* Draws a matrix with one column or one row marked. */
 static void matrix(double x, double y, double w, double h, const char *name,
                    const char *size, int column)
 {

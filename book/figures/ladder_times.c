@@ -1,8 +1,8 @@
 /* ladder_times.c -- chapter 17: the recorded time of each rung, and its floor.
  *
  * Book: chapter 17.  Checked by: make book-lint.  Next: none.
- * build/book/results/ladder.tsv is made of the record: first "floor us", then a rung's
- * name and microseconds. */
+ * book/tables.py writes the input build/book/results/ladder.tsv: first "floor us", then
+ * the name and the microseconds of each rung. */
 #include "svg.h"
 
 #include <math.h>

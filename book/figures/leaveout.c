@@ -1,4 +1,5 @@
-/* leaveout.c -- the figure of chapter 10: what cancels, let in and left out.
+/* leaveout.c -- the figure of chapter 10: the error with and without the terms that
+ * cancel.
  *
  * Book: chapter 10.  Checked by: make book-lint.  Next: book/figures/walks.c. */
 #include "plot.h"

@@ -8,8 +8,8 @@ enum { MOST_PAIRS = 96, MOST_CELLS = 8, MOST_TIMES = 4 };
 
 struct pair { double ratio; int backward, gdn; char what[40]; };
 
-/* "0.20, 0.90 ms" or "1.85 to 1.91 ms", of which the middle counts: how many times, and
- * their unit. What is less or more than another time is no time. */
+/* Reads "0.20, 0.90 ms", or "1.85 to 1.91 ms" as its middle; returns the number of
+ * times, and their unit. A time relative to another ("less than") does not count. */
 static int times_in(const char *cell, double *times, char unit[8])
 {
     int n = 0;
@@ -31,7 +31,7 @@ static int times_in(const char *cell, double *times, char unit[8])
     return is_time && !(less && less < cell + strcspn(cell, ";")) ? n : 0;
 }
 
-/* A row's cells, without the blanks at their ends. */
+/* Splits a row into cells without blanks at their ends; returns their number. */
 static int cells_of(char *line, char *cells[MOST_CELLS])
 {
     int n = 0;
@@ -65,7 +65,7 @@ static int read_log(struct pair pairs[MOST_PAIRS])
             }
             continue;
         }
-        /* "the same" and "both" speak of the row before */
+        /* "the same" and "both" refer to the previous row */
         if (strstr(cells[0], "GDN") || strstr(cells[0], "one gate a head")) gdn = 1;
         else if (!begins(cells[0], "the same") && !begins(cells[0], "both")) gdn = 0;
         double p[MOST_TIMES], o[MOST_TIMES];
@@ -83,7 +83,7 @@ static int read_log(struct pair pairs[MOST_PAIRS])
     return n;
 }
 
-/* What one of the two parts of the log comes to, in words. */
+/* Prints a summary of one of the two parts of the log. */
 static void sum_up(const struct pair *pairs, int n, int backward, double x)
 {
     int all = 0, near = 0, faster = 0;

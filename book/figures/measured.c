@@ -12,7 +12,8 @@ enum { CONDITIONS = 8 };
 static const char *const columns[CONDITIONS] = { "stage", "variant", "model", "T",
                                                  "H", "ranks", "save", "gate" };
 
-/* The least time in ms of a record's rows that have these values; exits if none has. */
+/* Returns the least time in ms of the rows that have these values; exits if there is
+ * none. */
 static double best(const char *record, const char *const want[CONDITIONS])
 {
     static struct record r;
@@ -34,7 +35,7 @@ static double best(const char *record, const char *const want[CONDITIONS])
     return least;
 }
 
-/* One pass of KDA over 131072 tokens and 32 heads on 1, 2 and 4 GPUs. */
+/* Draws one pass of KDA over 131072 tokens and 32 heads on 1, 2 and 4 GPUs. */
 static void pass(const struct frame *f, const char *stage, const char *name,
                  const char *ink)
 {
@@ -62,7 +63,7 @@ static void pass(const struct frame *f, const char *stage, const char *name,
 
 struct bar { const char *name, *record, *variant, *save; };
 
-/* Bars as multiples of the first; returns where the next group begins. */
+/* Draws bars as multiples of the first; returns y of the next group. */
 static double bars(double y, const char *title, const char *stage, const char *model,
                    const char *heads, const struct bar *b, int n)
 {

@@ -1,4 +1,4 @@
-/* parts.c -- a figure of chapter 18: floor, own bytes and time of each part of a pass.
+/* parts.c -- a figure of chapter 18: floor, bytes and time of each part of a pass.
  *
  * Book: chapter 18.  Checked by: make book-lint.  Next: book/figures/factors.c.
  * Times are read from book/data/forward-steps.tsv, backward-steps.tsv and

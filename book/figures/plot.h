@@ -1,8 +1,7 @@
-/* plot.h -- curves over logarithmic axes, from what the book's programs printed.
+/* plot.h -- curves over logarithmic axes, from the output of the book's programs.
  *
  * Book: chapters 10, 19, 20.  Included by leaveout.c, growth.c, forms.c and scaling.c.
- * Axes, their numbers and the names of curves are said here, once.
- * Numbers are those of build/book/example.txt: the page and its plot cannot differ. */
+ * Numbers are read from build/book/example.txt, so page and plot cannot differ. */
 #ifndef BOOK_PLOT_H
 #define BOOK_PLOT_H
 
@@ -14,7 +13,7 @@
 
 enum { MOST_ROWS = 24, MOST_COLS = 9 };
 
-/* The rows of numbers behind a line that has the word after, in a printed section. */
+/* Reads the rows of numbers that follow the line with the text `after` in a section. */
 static inline int printed_rows(const char *section, const char *after,
                                double rows[MOST_ROWS][MOST_COLS])
 {
@@ -46,7 +45,7 @@ static inline int printed_rows(const char *section, const char *after,
     return n;
 }
 
-/* A frame of decades: the decimal logarithms of its edges, and where it lies. */
+/* A frame: the decimal logarithms at its edges, and the coordinates of the edges. */
 struct frame { double lx0, lx1, ly0, ly1, x0, x1, y0, y1; };
 
 static inline double frame_x(const struct frame *f, double v)
@@ -60,7 +59,7 @@ static inline double frame_y(const struct frame *f, double v)
     return f->y1 - at * (f->y1 - f->y0);
 }
 
-/* Lines at whole decades of y, every step of them. */
+/* Draws a line at every step-th decade of y. */
 static inline void frame_rows(const struct frame *f, int step)
 {
     for (int e = (int)ceil(f->ly0); e <= (int)floor(f->ly1); e += step) {
@@ -79,7 +78,8 @@ static inline void frame_column(const struct frame *f, double v, const char *tex
     svg_text(frame_x(f, v), f->y1 + 18, "middle", "soft", "%s", text);
 }
 
-/* Columns at from, from * step, ... up to to, each with its number below. */
+/* Draws columns at x = from, from * step, ... up to `to`, each with its number
+ * below. */
 static inline void frame_powers(const struct frame *f, int from, int to, int step)
 {
     for (int v = from; v <= to; v *= step) {
@@ -89,7 +89,7 @@ static inline void frame_powers(const struct frame *f, int from, int to, int ste
     }
 }
 
-/* What the two axes count: below the frame, and above its left edge. */
+/* Writes the names of the axes: x below the frame, y above its left edge. */
 static inline void frame_axes(const struct frame *f, const char *x, const char *y)
 {
     if (x)
@@ -98,7 +98,7 @@ static inline void frame_axes(const struct frame *f, const char *x, const char *
         svg_text(4, 14, "start", "soft", "%s", y);
 }
 
-/* A name at the right edge, as high as y, moved down by so many units. */
+/* Writes a name at the right edge, `down` units below the height of y. */
 static inline void frame_name(const struct frame *f, double y, double down,
                               const char *class, const char *name)
 {

@@ -12,7 +12,7 @@
 /* An open table: its head, and the row that was read last. */
 struct record { FILE *f; char head[4096], line[4096]; };
 
-/* Field i of a line that tabs separate, as a string of its own. */
+/* Copies field i of a line with tabs to `out`. */
 static inline void record_field(const char *line, int i, char out[128])
 {
     for (; i > 0 && line; i--) {
@@ -24,7 +24,7 @@ static inline void record_field(const char *line, int i, char out[128])
     snprintf(out, 128, "%.*s", n < 127 ? n : 127, line ? line : "");
 }
 
-/* The value of a column in the current row, "" where there is none. */
+/* Returns the value of a column in the current row, "" if there is no such column. */
 static inline const char *record_get(const struct record *r, const char *name,
                                      char out[128])
 {
@@ -51,7 +51,7 @@ static inline int record_is(const struct record *r, const char *name, const char
     return !strcmp(record_get(r, name, s), value);
 }
 
-/* The next row of a table; 0 at its end, where the file is closed. */
+/* Reads the next row; at the end closes the file and returns 0. */
 static inline int record_next(struct record *r)
 {
     if (fgets(r->line, sizeof r->line, r->f)) return 1;

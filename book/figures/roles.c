@@ -1,8 +1,7 @@
 /* roles.c -- a figure of chapter 18: the warp roles of the scan and of the one kernel.
  *
  * Book: chapter 18.  Checked by: make book-lint.  Next: book/figures/backward_roles.c.
- * The order of what each warp does, over two chunks or steps; lengths are not to
- * scale. */
+ * Shows the order of each warp's work over two chunks or steps; not to scale. */
 #include "svg.h"
 
 static const char *const COPY = "fill:var(--wash-d);stroke:var(--d)";
@@ -59,7 +58,7 @@ static void scan(double y)
     svg_text(500, y + 246, "start", "soft", "strong arrows: full; pale: released");
 }
 
-/* A barrier: from the role that arrives to the one that waits. */
+/* Draws a barrier: an arrow from the role that arrives to the role that waits. */
 static void barrier(double x0, double y0, double x1, double y1, const char *name)
 {
     svg_arrow(150 + x0, y0, 150 + x1, y1, "var(--ink)");

@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum { PASSES = 5 };
-/* A pass, and where its name stands beside the dot. */
+/* A pass, and the position of its name relative to its dot. */
 static const struct { const char *name, *says; double dx, dy; const char *anchor; }
     pass[PASSES] = {
         { "08/v1_stages", "forward, a thread per column", 10, 4, "start" },

@@ -1,4 +1,4 @@
-/* spectrum.c -- the figure of chapter 20: what rank r leaves out of M and of S.
+/* spectrum.c -- the figure of chapter 20: the error of M and S cut to rank r.
  *
  * Book: chapter 20.  Checked by: make book-lint.  Next: book/figures/pipeline.c. */
 #include "plot.h"

@@ -5,7 +5,8 @@
 
 static const double SIDE = 6.2, X0 = 60, Y0 = 34;
 
-/* The square below the diagonal of rows [from, from + 2n), and its two triangles. */
+/* Draws the square below the diagonal of rows [from, from + 2n), and the two triangles
+ * that remain. */
 static void cut(int from, int n)
 {
     static const char *const wash[] = { "var(--wash-d)", "var(--wash-c)",

@@ -1,4 +1,4 @@
-/* survival.c -- the figure of chapter 05: how much of the first state is alive.
+/* survival.c -- the figure of chapter 05: the share of the first state that remains.
  *
  * Book: chapter 05.  Checked by: make book-lint.  Next: book/figures/timelines.c.
  * M is the product of the tokens' A_t = (I - beta k k^T) diag(exp g); K = 64. */
@@ -17,7 +17,8 @@ static double normal(void) { return random_normal(&seed); }
 
 static double M[K][K];
 
-/* M <- A_t M with a random unit key; g is strength |N(0,1)| a channel or logsigmoid. */
+/* M <- A_t M with a random unit key; g per channel is strength |N(0,1)| or
+ * logsigmoid. */
 static void token(double strength)
 {
     double k[K], length = 0, row[K];

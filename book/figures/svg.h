@@ -1,7 +1,7 @@
-/* svg.h -- the few strokes that the book's figures are drawn with.
+/* svg.h -- functions that draw the book's figures.
  *
  * Book: every figure.  Included by book/figures/NAME.c, which prints NAME.svg.
- * Colours are the page's own variables, so a figure follows light and dark. */
+ * Colours are CSS variables of the page, for its light and its dark mode. */
 #ifndef BOOK_SVG_H
 #define BOOK_SVG_H
 
@@ -62,8 +62,8 @@ static inline void svg_text(double x, double y, const char *anchor, const char *
     printf("</text>\n");
 }
 
-/* A figure that moves: after a click on its words a veil recedes from x0 to x1 over the
- * rows y0..y1 in `seconds`. Without a script, and in print, it is a still. */
+/* Animates a figure: after a click a cover over rows y0..y1 moves from x0 to x1 in
+ * `seconds`. Without a script, and in print, the whole figure is visible. */
 static inline void svg_moves(double x0, double x1, double y0, double y1, double seconds)
 {
     printf("<rect class=\"veil\" x=\"%.1f\" y=\"%.1f\" width=\"0\" height=\"%.1f\" "

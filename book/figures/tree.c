@@ -1,7 +1,7 @@
 /* tree.c -- the figure of chapter 15: seven tokens, maps going up, states coming down.
  *
  * Book: chapter 15.  Checked by: make book-lint.  Next: book/figures/timelines.c.
- * The arrows are those of scan_up and scan_down: the same loops, drawing. */
+ * The loops are those of scan_up and scan_down, with arrows in place of products. */
 #include "svg.h"
 
 enum { N = 7, STEP = 44 };

@@ -15,8 +15,8 @@ case $LIMIT in *[!0-9]*|0*|??????*) wants "LIMIT=$LIMIT" "seconds, from 1" ;; es
 [ -z "$LAUNCH" ] || command -v "${LAUNCH%% *}" >/dev/null ||
     wants "LAUNCH=$LAUNCH" "a command and its options"
 [ -f "$work" ] || { echo "grade: there is no $work yet: make lab LAB=$id"; exit 2; }
-# A submission's own folder, by the path of its file: two gradings share nothing, and the
-# same file is graded once at a time.
+# Each submission has a separate folder, named by a checksum of the file's path. Gradings of
+# different files share nothing; gradings of one file wait for each other.
 dir=$B/grade/$id-$(realpath "$work" | cksum | cut -d' ' -f1)
 mkdir -p "$dir" || exit 2
 exec 8>"$dir/lock"
@@ -66,7 +66,7 @@ done 3<"$dir/rows"
 echo "Score: $score/$of$([ $skipped -gt 0 ] && echo ", $skipped not run")"
 printf '{"lab": "%s", "score": %d, "of": %d, "not_run": %d, "tests": [%s]}\n' "$id" \
     $score $of $skipped "$json" >"$dir/result.json"
-# Where one grades by hand: the last one of this lab.
+# The last result of this lab, for grading by hand.
 cp "$dir/result.json" "$B/grade/$id.json.$$" && mv "$B/grade/$id.json.$$" "$B/grade/$id.json"
 ln -sfn "$(basename "$dir")/lab.so" "$B/grade/$id.so"
 [ -z "$ask" ] || echo "To be answered in words: $ask"

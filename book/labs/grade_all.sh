@@ -1,13 +1,13 @@
 #!/bin/sh
-# grade_all.sh -- a folder of submissions: a table, and JSON; what is graded stays graded.
+# grade_all.sh -- grades a folder of submissions: a table and JSON.
 #
 # Book: labs/STAFF.md.  Usage: make grade-all LAB=07 DIR=handed-in [JOBS=n] [STAFF=file]
 # DIR/NAME/07_merge.c, or DIR/NAME.c: one submission each. Results go to
-# DIR/.graded/LAB/NAME.{json,txt}; one that is there, of the same file, the same rows and
-# the same grader, is not made again: so an interrupted run goes on, and a Slurm array
-# (sbatch --array=0-7, this command in it) shares the work: each task takes every eighth.
-# DIR/.graded/LAB/table.tsv and all.json hold all that is graded so far. Exit status 0
-# when every submission has a result, whatever its points; 2 for what cannot be.
+# DIR/.graded/LAB/NAME.{json,txt}. A result is reused if the file, the rows and the
+# grader are unchanged, so an interrupted run can be repeated. In a Slurm array (sbatch
+# --array=0-7) each task grades every eighth submission. DIR/.graded/LAB/table.tsv and
+# all.json have all results so far. Exit status 0: every submission has a result, with any
+# number of points; 2: wrong usage.
 lab=$1 dir=$2 staff=$3 B=${B:-build}
 get() { sed -n "s/^$1  *//p" "$lab" | head -1; }
 id=$(get lab) src=$(get file)

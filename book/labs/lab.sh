@@ -11,7 +11,7 @@ if [ -e "$work" ]; then
     echo "$work is there already, and stays as it is"
     exit 0
 fi
-# Staff's twist says in its own words what is asked for instead.
+# A twist of the staff adds its own todo lines.
 tasks=$(mktemp) || exit 2
 trap 'rm -f "$tasks"' EXIT
 cp "$lab" "$tasks"

@@ -5,7 +5,8 @@
 # verdict is the judge's exit status, whatever that process prints.
 # built is yes, or no, or why nothing was compiled here.
 
-# What a file must have itself, for the library has a right one of that name.
+# Prints the required functions that the student's file lacks. The library also has them,
+# so a missing function would link and pass.
 missing() {
     for name in $(get defines); do
         nm "$1" | awk -v name="$name" '$NF == name && $2 ~ /^[TRDB]$/ { found = 1 }
@@ -65,7 +66,7 @@ share_all() {
         [ -e "$dir/$named.so" ] || share "$named" || return 1
     done
 }
-held_to() {                           # the judge and the library, made once; HELD: they are
+held_to() {                           # builds the judge and the library unless HELD is set
     [ -z "$HELD" ] || return 0
     [ -e "$B/kcp-check" ] ||
         echo "   (compiling what it is held to: minutes, the first time)"
@@ -116,7 +117,7 @@ region() {                                              # NAME FILE
                    /^[ \t]*\/\/> / && $2 == r { on = 1 }' "$2"
 }
 
-# What a failure says: the first one whole, of later tests a line each.
+# Prints a failure: the first failing test in full, one line for each later test.
 tell() {
     program=$B/kcp-check
     case $kind in exchange|plan) program=$B/kcp-lab-check ;; esac
@@ -132,8 +133,8 @@ tell() {
         }' "$out"
     whole=0
 }
-# Mistakes that have a name: the lab's wrong answers, each as a reference. One that this
-# answer agrees with, to the last digit, on a case where it is wrong, is its mistake.
+# Finds a known mistake: each wrong answer of the lab serves as the reference on the case
+# that failed. If the student's results have the same bits, this is the mistake.
 hint() {
     [ -z "$hinted" ] && [ "$kind" = variant ] && [ -z "$twist" ] && [ -z "$(get ranks)" ] ||
         return 0
@@ -152,10 +153,9 @@ hint() {
         fi
     done <"$dir/mistakes"
 }
-# The line of the student's file at which it broke: the same run again, under the
-# sanitizers, in the judge's own process. stood: it was stopped because it did not end,
-# by one signal: timeout would send another to its group, and that one may be caught
-# inside the first one's report.
+# Prints the line of the student's file that failed: repeats the run under the sanitizers,
+# in the judge's process. stood: the run did not end and was stopped. Then timeout sends one
+# signal only (--foreground), because a second signal could interrupt the report.
 line_of() {
     [ $ext = c ] && [ -z "$shown" ] || return 0
     compile "$dir/lab.asan.o" -c -fsanitize=address,undefined -fno-sanitize-recover=all \
@@ -271,7 +271,7 @@ speed() {
     else add "$title" "$points" "${said%% *}" "${said#* }"; fi
 }
 
-# The judge with the student's object in the place of ours. linked VARIANT|- option...
+# Runs a judge in which the student's object replaces ours. linked VARIANT|- option...
 linked() {
     gpus=$(nvidia-smi -L 2>/dev/null | wc -l) variant=$1 judged=$kind
     shift
@@ -347,7 +347,7 @@ train() {
         lost=yes
     fi
 }
-# Milliseconds of a step on one rank over those on four, a core each.
+# Speedup of a step from one rank to four ranks, with one core per rank.
 speed_up() {
     cores=$(nproc)
     if [ -n "$lost" ]; then add "$title" "$points" failed "other losses: no time counts"
@@ -360,7 +360,7 @@ speed_up() {
     fi
 }
 
-# A path that is no name.
+# Prints a path with a slash.
 here() { case $1 in /*) echo "$1" ;; *) echo "./$1" ;; esac; }
 
 # row TITLE POINTS HOW
