@@ -226,7 +226,7 @@ static int walkers(struct kcp_report *rep)
         { 32, 128, 128, 2, 1, 0, 131072, 0, KCP_WANT_H | KCP_WANT_M },
         { 32, 128, 1, 2, 0, 0, 131072, 0, KCP_WANT_H },
         { 32, 128, 128, 4, 3, 0, 131072, 0, KCP_WANT_H | KCP_WANT_M },
-        { 32, 128, 128, 4, 1, 0, 131072, 0, 0 },       /* M also: strips fill the GPU */
+        { 32, 128, 128, 4, 1, 0, 131072, 0, 0 },       /* M needed: strips fill SMs */
         { 32, 128, 128, 4, 1, KCP_SEQUENTIAL, 131072, 0, KCP_WANT_H | KCP_WANT_M },
         { 32, 128, 128, 2, 0, KCP_BLELLOCH, 131072, 0, 0 },
         { 32, 64, 128, 2, 1, 0, 131072, 0, 0 },        /* K is not V */

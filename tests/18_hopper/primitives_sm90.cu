@@ -1,11 +1,11 @@
-// primitives_sm90.cu -- each wait, arrival and copy of tile/, and what is without it.
+// primitives_sm90.cu -- checks that each wait, arrival and copy of tile/ is needed.
 // Book: chapter 18, "Real world".
-// Checked by: itself: every right form is right, every missing one is seen.
+// Checked by: itself: complete kernels are right; without a primitive they are wrong.
 // Next: ../../cuda/tile/jitter.cuh.
 //
-// Small kernels in which one primitive can be left out. Built with KCP_JITTER whatever
-// the other kernels are: in one launch of the right form nothing may be wrong, in some
-// launches of a missing form something must be, or the sleeps show nothing.
+// Small kernels in which one primitive can be left out, always built with KCP_JITTER
+// (random sleeps). A complete kernel must be right in all launches. A kernel without a
+// primitive must be wrong in some launches; otherwise the sleeps prove nothing.
 #ifndef KCP_JITTER
 #define KCP_JITTER
 #endif
@@ -23,18 +23,18 @@ enum missing { RIGHT, FULL_WAIT, EMPTY_WAIT, LATE_ARRIVAL, COPY_WAIT, COPY_ARRIV
                BLOCK_BARRIER, GROUP_BARRIER, CLUSTER_BARRIER, STORE_WAIT, OTHER_RELEASE,
                GRID_WAIT, FORMS };
 static const char *const form_name[] = { "right", "wait for full", "wait for empty",
-    "release behind the last read", "wait for cp.async", "arrival behind cp.async",
+    "release after the last read", "wait for cp.async", "arrival after cp.async",
     "__syncthreads", "barrier of a warpgroup", "barrier of a cluster",
     "wait for a store's reading", "release of the other block",
     "griddepcontrol.wait" };
 
 enum { THREADS = 128, STAGES = 2, CHUNKS = 48, BLOCKS = 64 };
-enum { PARTS = 64, STORED = 6 };                // numbers a thread, rows of a block
+enum { PARTS = 64, STORED = 6 };                // numbers per thread, rows per block
 
-// Warp 4 fills stages by the copy engine; a thread of the others adds what lies where
-// another thread's piece does. What is left out must not make others wait for ever: who
-// does not wait for full before it reads does so afterwards, and a producer that does
-// not wait until all have read waits until all know that there is something to read.
+// Warp 4 fills pipeline stages by the copy engine; each thread of the other warps adds
+// another thread's piece. A missing wait must not cause a deadlock: a thread without a
+// wait for `full` before its reads waits after the reads, and a producer without the
+// wait for all reads waits until all threads know that data has arrived.
 static __global__ void by_engine(int without, const int4 *x, int *y)
 {
     __shared__ __align__(128) int4 tile[STAGES][THREADS];
@@ -76,8 +76,8 @@ static __global__ void by_engine(int without, const int4 *x, int *y)
     if (t < THREADS) y[blockIdx.x * THREADS + t] = sum;
 }
 
-// Every thread copies its piece by cp.async, and adds another thread's; they meet at
-// barriers that count arrivals, or all at once.
+// Every thread copies a piece by cp.async and adds another thread's piece. The threads
+// synchronize by mbarriers (counted) or by __syncthreads.
 template <int counted>
 static __global__ void by_threads(int without, const int4 *x, int *y)
 {
@@ -109,7 +109,7 @@ static __global__ void by_threads(int without, const int4 *x, int *y)
     y[blockIdx.x * THREADS + t] = sum;
 }
 
-// A warpgroup passes a row on, from thread to thread.
+// In each step every thread of a warpgroup adds the value of another thread.
 static __global__ void by_groups(int without, const int4 *x, int *y)
 {
     __shared__ int row[2][THREADS];
@@ -124,7 +124,7 @@ static __global__ void by_groups(int without, const int4 *x, int *y)
     y[blockIdx.x * THREADS + t] = value;
 }
 
-// Rows go to memory by the copy engine; the next one is written where the last one lay.
+// The copy engine stores rows to memory; each row is written to the same buffer.
 static __global__ void by_stores(int without, const int4 *x, int *y)
 {
     __shared__ __align__(128) int row[PARTS * THREADS];
@@ -145,8 +145,9 @@ static __global__ void by_stores(int without, const int4 *x, int *y)
     __syncthreads();
 }
 
-// Two blocks have what either loads; both must have released a stage. Without the first
-// barrier of the cluster a block arrives where the other has not set up its barriers.
+// Each of two blocks loads half of a stage for both blocks, so both must have released
+// the stage. The first barrier of the cluster makes sure that both blocks have
+// initialized their mbarriers before a thread arrives at one.
 static __global__ void by_pairs(int without, const int4 *x, int *y)
 {
     __shared__ __align__(128) int4 tile[STAGES][THREADS];
@@ -184,7 +185,7 @@ static __global__ void by_pairs(int without, const int4 *x, int *y)
     if (t < THREADS) y[blockIdx.x * THREADS + t] = sum;
 }
 
-// A number of the other block, which it wrote before the barrier of the cluster.
+// Adds a number that the other block has written before the barrier of the cluster.
 static __global__ void by_cluster(int without, const int4 *x, int *y)
 {
     __shared__ int row[2][THREADS];
@@ -202,7 +203,7 @@ static __global__ void by_cluster(int without, const int4 *x, int *y)
     y[blockIdx.x * THREADS + t] = value;
 }
 
-// What the kernel ahead in the stream writes late, and the next one reads.
+// The first kernel writes late; the next kernel in the stream reads these numbers.
 static __global__ void first_kernel(const int4 *x, int *middle)
 {
     const int at = blockIdx.x * THREADS + threadIdx.x;
@@ -253,7 +254,7 @@ static int launch_next(int without, const int4 *x, int *y)
            cudaSuccess;
 }
 
-// The programs, by the forms that are left out of them: each begins with its right one.
+// Launches a program without the primitive `without`; RIGHT leaves out none.
 static int launch_program(int program, int without, const int4 *x, int *y)
 {
     switch (program) {
@@ -273,7 +274,7 @@ static const int program_of[FORMS] = { 0, 0, 0, 0, 1, 2, 1, GROUPS, CLUSTERS, ST
 
 enum { INTS = BLOCKS * THREADS * PARTS * STORED };
 
-// What a program comes to, on the host.
+// Computes the expected results of a program on the host; returns their number.
 static int expected_of_program(int program, const int4 *x, int *y)
 {
     static int row[2 * THREADS], next[2 * THREADS];
@@ -312,7 +313,7 @@ static int expected_of_program(int program, const int4 *x, int *y)
 
 struct bench_of_forms { int4 *x, *on_host; int *y, *want, *got; };
 
-// In how many of so many launches something was wrong; -1: it could not be launched.
+// Returns the number of wrong launches out of `launches`, or -1 if a launch fails.
 static int wrong_launches(const struct bench_of_forms *m, int program, int without,
                           int launches)
 {
@@ -374,5 +375,5 @@ static int primitives(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_18_primitives) = { "18_hopper", "gpu_primitives",
-    "each wait, arrival and copy of tile/ left out is seen by random sleeps",
+    "a kernel without one wait, arrival or copy of tile/ gives wrong results",
     primitives };

@@ -21,7 +21,7 @@ struct op {
     ncclComm_t comm;
     cudaStream_t stream;
     int n, part[RANKS], *sum;              /* sum: NULL if no sum */
-    const void *mine;                      /* copied to own: row or part of this rank */
+    const void *mine;                      /* this rank's row or part, copied to own */
     char *own;
     size_t bytes;
     struct move move[MOVES];

@@ -5,7 +5,7 @@
  * Checked by: tests/cli/nccl_stand_in.sh, also under the sanitizers.
  * Next: libnccl.c, cudart.c, gpu.c, the stand-ins.
  *
- *   kcp-stand-in [few]    few: a rank is lost before fewer calls (sanitizers) */
+ *   kcp-stand-in [few]    few: lose a rank before every fifth call only (sanitizers) */
 #include "stand_in.h"
 
 #include <unistd.h>
