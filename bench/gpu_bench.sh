@@ -2,7 +2,7 @@
 # gpu_bench.sh -- one run on a GPU: all stages judged, kernels and other systems timed.
 #
 # Book: chapter 18.  Checked by: bench/records.py, which keeps no row without a verdict;
-# and wrong_row.sh: nothing is timed unless a planted mistake fails.
+# and wrong_row.sh: timing starts only after the judge has rejected a planted mistake.
 # Next: peers/fla_ops.py.
 #
 #   sh bench/gpu_bench.sh [BUILD]                      writes to $OUT, default BUILD/bench

@@ -1,4 +1,4 @@
-// sanitize_control.cu -- a fault for each tool of compute-sanitizer; right programs.
+// sanitize_control.cu -- a faulty program per tool of compute-sanitizer; correct ones.
 //
 // Book: chapter 18.  Checked by: sanitize.sh, which runs it first.
 // Next: sanitize.sh.  sanitize-control memcheck|racecheck|initcheck|synccheck|none, and

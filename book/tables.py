@@ -89,7 +89,7 @@ class Row:
         return self.cells.get(name) or ""
 
     def gpu(self):
-        """The GPU's name, without their number."""
+        """The name of the GPU, without the number of GPUs before it."""
         return re.sub(r"^\d+ x ", "", self["machine"])
 
     def lengths(self):

@@ -18,9 +18,9 @@ static int goes_on(const struct kcp_plan *p, int r, int s)
     return s > 0 && s < x->NS && p->seg[x->seg0 + s].prev == x->seg0 + s - 1;
 }
 
-/* Returns the tokens that rank r needs before its segment s (backward: after it): at
- * most reach rows of the same sequence. The range is empty if the neighbouring segment
- * is next to s in the shard. */
+/* Returns the range of tokens just before segment s (backward: just after s) that
+ * rank r needs: at most `reach` tokens of the same sequence. The range is empty if
+ * the neighbouring segment is next to s in the shard. */
 static struct token_range wanted(const struct kcp_halo *h, int r, int s)
 {
     const struct kcp_plan *p = h->plan;
@@ -206,9 +206,9 @@ int kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo)
 }
 
 /* Returns the sequence whose state rank r must receive for its local segment s; -1:
- * none. The rank needs the state if s is the rank's first (backward: last) segment of
- * the sequence, s begins (backward: ends) less than `reach` tokens from the sequence's
- * start (end), and another rank owns the state. */
+ * none. Forward: the rank needs the state if s is its first segment of the sequence,
+ * s begins less than `reach` tokens after the sequence's start, and another rank
+ * owns the state. Backward: the same with last, ends, and end. */
 static int state_lacked(const struct kcp_halo *h, int r, int s)
 {
     const struct kcp_plan *p = h->plan;

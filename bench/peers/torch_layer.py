@@ -7,8 +7,8 @@ Next: ../records.py, which keeps torch.tsv.
     python3 bench/peers/torch_layer.py torch.tsv [--no-fla] T=8192 H=96 model=kda ...
     torchrun --nproc-per-node 2 bench/peers/torch_layer.py torch.tsv T=131072 H=32 ...
 
-The words before the next model= are one case. Under torchrun each rank has its tokens, FLA
-and kcp_torch get the same cp_context, and times are those of the slowest rank. Errors are
+The words before the next model= are one case. Under torchrun each rank has its own part
+of the tokens. FLA and kcp_torch get the same cp_context. Times are the slowest rank's. Errors are
 relative RMS of one head, the worst of all outputs; on ranks of the whole sequence, if it
 has at most 32768 tokens.
 """

@@ -110,8 +110,8 @@ struct form {
 #define FORM_DECLARED(number, name) extern const struct form form_##name;
 KCP_FORM_LIST(FORM_DECLARED)
 #undef FORM_DECLARED
-/* Returns the bf16 staging bytes for one block of `bytes` per visit that receives and
- * per visit that sends. */
+/* Returns the bytes of bf16 staging: one block for each visit that receives and one
+ * for each that sends. `bytes`: a block's size before it is narrowed. */
 size_t narrow_per_visit(const struct fold *f, size_t bytes);
 /* The chain over windows: chain_window.c. chain_window_fits returns the same value on
  * every rank. */

@@ -1,4 +1,4 @@
-// split_sequence_fold.cuh -- the states before all strips, in one kernel.
+// split_sequence_fold.cuh -- one kernel computes the state at the start of every strip.
 // Book: chapter 18, "When to split a sequence".
 // Checked by: tests/08_forward/checks.c, tests/13_backward/checks.c.
 // Next: split_sequence.cuh.

@@ -1,4 +1,4 @@
-// step_products.cuh -- wgmma for steps of 32 rows, and words of shared memory.
+// step_products.cuh -- wgmma for steps of 32 rows; words of shared memory.
 // Book: chapter 18, "Code: kernels".
 // Checked by: every variant that includes it.
 // Next: ../18_hopper/backward_one/storage.cuh.

@@ -1,4 +1,4 @@
-/* split.h -- where a rank cuts its segments so that few heads fill a GPU.
+/* split.h -- where a rank cuts its segments, so that a call with few heads fills a GPU.
  *
  * Book: chapter 18, "When to split a sequence".
  * Checked by: tests/08_forward/split_sequence.c.  Next: paths.def, its conditions.
@@ -411,10 +411,11 @@ static inline int kcp_reverses_first(const struct kcp_call *a, int s, int proces
 }
 
 /* Returns the jobs of segment s in launch 0 or 1. alone: launch 0 has both scans.
- * Otherwise launch 0 runs before the exchange and computes what the exchange sends. If
- * kcp_reverses_first, that is the reverse scan, without the scan of states, which would
- * delay the exchange; otherwise dh_ext and the states. Launch 1 has the rest. With
- * save-all states are not scanned. */
+ * Otherwise launch 0 runs before the exchange and computes what the exchange sends.
+ * If kcp_reverses_first is 1, launch 0 runs only the reverse scan, because the scan
+ * of states would delay the exchange. Otherwise launch 0 computes the states, and
+ * dh_ext if it is wanted. Launch 1 has the rest. With save-all states are not
+ * scanned. */
 static inline int kcp_scan_jobs(const struct kcp_call *a, int alone, int s, int launch,
                                 int processors)
 {

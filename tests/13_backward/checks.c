@@ -174,9 +174,9 @@ KCP_CHECK(check_13_traffic) = { "13_backward", "traffic",
     "bytes equal the exchange's formula plus two parameter sums; no M with reuse_M",
     traffic };
 
-/* Checks the two launches of the GPU's scans on one rank. Together they compute, for
- * every segment, the states once (never for save-all) and the reverse scan once. The
- * first launch computes everything that earlier ranks need. */
+/* Checks the two launches of the GPU's scans on one rank. The two launches together
+ * run each segment's reverse scan exactly once and its scan of states once (with
+ * save-all never). The first launch computes everything that earlier ranks need. */
 static void launches(struct kcp_report *rep, const struct kcp_plan *p, int r,
                      enum kcp_save save, int processors)
 {

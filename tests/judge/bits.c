@@ -1,7 +1,7 @@
 /* bits.c -- equal bits: without a sequence of NaN, and on any number of ranks.
  *
- * Book: chapters 06, 08, 13, 15, 16.  Checked by: itself: a twin that reads the next
- * sequence must fail.  Next: ../08_forward/graph.c.
+ * Book: chapters 06, 08, 13, 15, 16.  Checked by: itself: a twin changed to read the
+ * next sequence must fail.  Next: ../08_forward/graph.c.
  *
  * Check `alone`: one sequence is all NaN, and no bit of the other sequences may
  * change. Rows after the end of a chunk belong to the next sequence. A kernel that

@@ -274,7 +274,7 @@ struct kcp_report {
     int quiet, selected;                      /* selected: --variant */
     int stop;                                 /* --stop: no case after a failure */
     char first[256];                          /* the first failure, for Criterion */
-    double seconds;                           /* with several seeds: of one seed */
+    double seconds;                           /* of one seed, if there are several */
     double lost;                              /* seconds in runs without an answer */
 };
 void expect_(struct kcp_report *r, int ok, const char *file, int line, const char *expr,

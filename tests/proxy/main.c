@@ -146,8 +146,8 @@ static int reach(int to, int write)
     return 1;
 }
 
-/* Returns the write that is unfenced after step i, or -1; a fence or a SYNCS ends
- * it. */
+/* Returns the write that still has no fence after step i; -1: none, as after every
+ * fence or SYNCS. */
 static int leaves(int i)
 {
     const struct step *s = &step[i];

@@ -42,8 +42,8 @@ static __device__ __forceinline__ void zero_gate_rows(struct step_stage<1> &s, i
     __syncwarp();
 }
 
-// Returns where |q|^2 of the rows is stored, as [quarter of the channels][row]: in
-// bytes of Aqk, which is written later.
+// Returns the array of |q|^2 [quarter of the channels][row]. It uses the memory of Aqk,
+// which is written later.
 static __device__ __forceinline__ float *q_squares_of(struct step_stage<1> &s)
 {
     return (float *)(s.Aqk + STEP_TRIANGLE / 2);

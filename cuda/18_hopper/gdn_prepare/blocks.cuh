@@ -1,4 +1,4 @@
-// blocks.cuh -- GDN: shared storage, loads, products of rows, their 16x16 blocks.
+// blocks.cuh -- GDN: shared storage, loads, products of rows in 16x16 blocks.
 // Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/checks.c.
 // Next: chunk_prepare_sm90.cu.
 #ifndef KCP_GDN_BLOCKS_CUH
