@@ -296,8 +296,8 @@ static int refused(struct kcp_report *rep)
         { { 0, good, owner }, "no ranges" }, { { 2, NULL, owner }, "no ranges" },
         { { 2, late, owner }, "begin with 0" }, { { 2, back, owner }, "decrease" },
         { { 2, open, owner }, "end with T" },
-        { { 2, good, none }, "none of the ranks" },
-        { { 2, good, less }, "none of the ranks" } };
+        { { 2, good, none }, "not in 0..R-1" },
+        { { 2, good, less }, "not in 0..R-1" } };
     struct kcp_plan *p;
     struct kcp_owners made;
     const char *why;
