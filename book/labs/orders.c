@@ -59,12 +59,13 @@ static int deadlock(int roles, int chunks)
 {
     char line[600] = "";
     size_t n = 0;
+    static const char *const role_name[] = { "producer", "consumer 0", "consumer 1" };
     for (int who = 0; who < roles && n < sizeof line - 120; who++) {
         const struct block_barrier *b = waits[who].at;
         int j = 0;
         while (j < nbarriers && barrier[j] != b) j++;
-        n += snprintf(line + n, sizeof line - n, "%s%.8s%s", who ? "; " : ": ",
-                      who ? "consumer" : "producer", who > 1 ? " 1" : who ? " 0" : "");
+        n += snprintf(line + n, sizeof line - n, "%s%s", who ? "; " : ": ",
+                      role_name[who]);
         if (waits[who].chunk == chunks)
             n += snprintf(line + n, sizeof line - n, " has done all chunks");
         else if (b)

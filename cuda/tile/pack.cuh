@@ -33,4 +33,14 @@ static __device__ __forceinline__ void unpack_residual(uint32_t p, float &low,
     high -= bf16x2_high(p);
 }
 
+// Rounds an accumulator to bf16, as operand A of the next product.
+template <int tiles>
+static __device__ __forceinline__ void pack_accumulator(uint32_t (*a)[4],
+                                                        const float (*d)[4])
+{
+    #pragma unroll
+    for (int i = 0; i < tiles * 2; i++)
+        a[i / 4][i % 4] = pack_bf16x2(d[i / 2][i % 2 * 2], d[i / 2][i % 2 * 2 + 1]);
+}
+
 #endif

@@ -143,12 +143,13 @@ static __device__ __forceinline__ void gate_step(const struct backward_one_param
             #pragma unroll
             for (int j = 0; j < 2; j++)
                 F[rr + i][j] = ex2_approx(F[rr + i][j] + from[rr / 4][j]);
+        const float by_q[4] = { nq.x, nq.y, nq.z, nq.w };
+        const float by_k[4] = { nk.x, nk.y, nk.z, nk.w };
         #pragma unroll
         for (int i = 0; i < 4; i++) {
             const uint32_t p = l.at(rr + i);
             const float F0 = F[rr + i][0], F1 = F[rr + i][1];
-            const float cq = i == 0 ? nq.x : i == 1 ? nq.y : i == 2 ? nq.z : nq.w;
-            const float ck = i == 0 ? nk.x : i == 1 ? nk.y : i == 2 ? nk.z : nk.w;
+            const float cq = by_q[i], ck = by_k[i];
             put_word(p, times_bf16x2(q[i], pack_bf16x2(F0 * cq, F1 * cq)));
             put_word(p + HALF_BYTES, times_bf16x2(k[i], pack_bf16x2(F0 * ck, F1 * ck)));
             put_word(p + 2 * HALF_BYTES,
@@ -162,16 +163,6 @@ static __device__ __forceinline__ void gate_step(const struct backward_one_param
 }
 
 // ---- the chain
-
-// Rounds an accumulator to bf16, as operand A of the next product.
-template <int tiles>
-static __device__ __forceinline__ void round_accumulator(uint32_t (*a)[4],
-                                                         const float (*d)[4])
-{
-    #pragma unroll
-    for (int i = 0; i < tiles * 2; i++)
-        a[i / 4][i % 4] = pack_bf16x2(d[i / 2][i % 2 * 2], d[i / 2][i % 2 * 2 + 1]);
-}
 
 // A warpgroup's 64 columns of a state, which the caller stores as [K,V] or [V,K]:
 // element (v, k) of S^T is p[v dv + k dk]. p NULL: there is no state.
@@ -342,7 +333,7 @@ static __device__ __forceinline__ void chain_warpgroup(
         #pragma unroll
         for (int i = 0; i < 8; i++) {
             uint32_t a[1][4];
-            round_accumulator<2>(a, S + 2 * i);
+            pack_accumulator<2>(a, S + 2 * i);
             stmatrix_x4_trans(dS_at + i / 4 * 16384 + i % 4 * 2048, a[0]);
         }
         const uint32_t dO_at = smem_addr(values.half[wg].dO) + in_columns;
@@ -370,7 +361,7 @@ static __device__ __forceinline__ void chain_warpgroup(
         wgmma_commit();
         wgmma_wait<1>();
         fence_operand<4>(y);
-        round_accumulator<4>(b, y);
+        pack_accumulator<4>(b, y);
         wgmma_fence();
         wgmma_step_rs<1, 0>(y, b[0], smem_desc_at(of_values, DESC_HIGH_64, 1, Ab), 0);
         wgmma_step_rs<1, 0>(y, b[1],
@@ -380,7 +371,7 @@ static __device__ __forceinline__ void chain_warpgroup(
         fence_operand<4>(y);
         fence_operand<16>(S);
         uint32_t dv[2][4];
-        round_accumulator<4>(dv, y);
+        pack_accumulator<4>(dv, y);
         wgmma_fence();
         wgmma_state_rs<1>(S, dv[0], smem_desc_at(rows, DESC_HIGH_128, lead, kf));
         wgmma_state_rs<1>(S, dv[1], smem_desc_at(rows, DESC_HIGH_128, lead, kf + 2048));

@@ -41,16 +41,6 @@ static __device__ __forceinline__ void scale_state(float (*S)[4], int tiles, flo
         for (int j = 0; j < 4; j++) S[i][j] *= by;
 }
 
-// Rounds an accumulator to bf16, as operand A of the next product.
-template <int tiles>
-static __device__ __forceinline__ void pack_accumulator(uint32_t (*a)[4],
-                                                        const float (*d)[4])
-{
-    #pragma unroll
-    for (int i = 0; i < tiles * 2; i++)
-        a[i / 4][i % 4] = pack_bf16x2(d[i / 2][i % 2 * 2], d[i / 2][i % 2 * 2 + 1]);
-}
-
 // Computes d [64,64] = a X^T, or += if add. X [64,16 steps] is in swizzle128 tiles.
 template <int steps>
 static __device__ __forceinline__ void wgmma_times_tiles(
