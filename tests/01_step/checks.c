@@ -1,10 +1,11 @@
-/* checks.c -- compares the recurrence with dense maps and with complex-step
- * derivatives.
+/* checks.c -- compares the recurrence with dense matrix products, and its gradients
+ * with complex-step derivatives.
  *
  * Book: chapter 01.  Checked by: itself, it can fail.  Next: ref/02_gate.c.
- * With x + i eps, eps = 1e-30, Im(loss)/eps is the derivative to full precision,
- * because nothing is subtracted. The loss is computed by S_t = A_t S_{t-1} + B_t with a
- * dense A_t, so equal values prove that ref/01_step.c computes this map. */
+ * The derivative of loss is Im(loss(x + i eps)) / eps with eps = 1e-30, which has full
+ * precision because nothing is subtracted. loss_of computes S_t = A_t S_{t-1} + B_t
+ * with a dense matrix A_t, so equal results prove that ref/01_step.c applies A_t and
+ * B_t. */
 #include "tests/judge/judge.h"
 
 #include <complex.h>
@@ -18,7 +19,7 @@ enum { QK = T * H * K, VO = T * HV * V, GATES = T * HV * K, BETA = T * HV,
 static const int64_t cu[N + 1] = { 0, 9, 9, 10, T };      /* ragged, empty, one token */
 static const double eps = 1e-30;
 
-/* Offsets of q, k, v, g, beta and h0 in one array of all inputs. */
+/* Offsets of q, k, v, g, beta and h0 in x.in, the array of all inputs. */
 enum { AT_Q, AT_K = QK, AT_V = 2 * QK, AT_G = AT_V + VO, AT_BETA = AT_G + GATES,
        AT_H0 = AT_BETA + BETA, ALL = AT_H0 + STATE };
 static struct {
@@ -32,7 +33,7 @@ static int state_at(enum kcp_layout layout, int s, int n, int i, int v)
     return (s * HV + n) * K * V + (layout == KCP_VK ? v * K + i : i * V + v);
 }
 
-/* Returns loss = <dO, o> + <dht, ht> of sequence s, value head n. */
+/* Returns <dO, o> + <dht, ht>, the loss of sequence s and value head n. */
 static double complex loss_of(int s, int n, int KG, double scale,
                               enum kcp_layout layout)
 {
@@ -160,8 +161,6 @@ KCP_CHECK(check_01_complex) = { "01_step", "complex_step",
     "outputs equal the product of dense maps; gradients equal the exact derivatives",
     complex_step };
 
-/* Checks that an empty sequence has ht = h0, that NULL for h0 or dht means 0, and that
- * sequences are independent. */
 static int empty(struct kcp_report *rep)
 {
     static double ht[STATE], dh0[STATE], grad[ALL], zero[STATE];

@@ -1,8 +1,9 @@
-/* mutants.c -- the recurrence computed wrongly, one flag per mistake.
+/* mutants.c -- computes the recurrence with one deliberate error per flag.
  *
  * Book: chapter 01, appendix A.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: tests/02_gate/mutants.c.
- * Deliberately a copy of the reference; for brevity its backward keeps every state.
+ * The code is a deliberate copy of the reference. For brevity, the backward pass stores
+ * the state of every token.
  */
 #include "kcp.h"
 
@@ -25,7 +26,7 @@ static double decay_of(const struct kcp_step *a, int64_t t, int n, int i, int fl
     return flags & BASE_2 ? exp2(x) : exp(x);
 }
 
-/* Computes S [K,V] from S_prev [K,V]; Sd and e are those of the reference. */
+/* Computes S [K,V] from S_prev [K,V], the decayed state Sd, and e = v - Sd^T k. */
 static void token(const struct kcp_step *a, int64_t t, int n, int m, int flags,
                   const double *S_prev, double *S, double *Sd, double *e)
 {

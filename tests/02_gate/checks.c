@@ -1,9 +1,9 @@
-/* checks.c -- compares the front end with complex-step derivatives, and G with
+/* checks.c -- compares norm, gate and beta with complex-step derivatives, and G with
  * direct sums.
  *
  * Book: chapter 02.  Checked by: itself, it can fail.  Next: ref/03_wy.c.
- * Each output is a function of few inputs, so the whole gradient of loss = <d, output>
- * is Im(loss)/eps with one input moved by i eps, eps = 1e-30: full precision. */
+ * The derivative of loss = <d, output> by an input x is Im(loss(x + i eps)) / eps with
+ * eps = 1e-30, which has full precision because nothing is subtracted. */
 #include "tests/judge/judge.h"
 
 #include <complex.h>
@@ -85,8 +85,8 @@ static double complex gate(const struct kcp_gate *a, double complex y, double co
                                         : lb * sigmoid(cexp(A) * (y + dt));
 }
 
-/* Computes y, the normalised row x [K], and dx, the gradient of <d, y> by a complex
- * step. */
+/* Computes `y`, the rows of `in` (normalised if `on` is 1), and `dx`, the gradient of
+ * <d, y> by `in`. */
 static void norm(int on, const double *in, const double *d, double *y, double *dx)
 {
     for (int row = 0; row < QK; row += K)
@@ -175,8 +175,6 @@ KCP_CHECK(check_02_complex) = { "02_gate", "complex_step",
     "values and gradients for 3 gates, 3 betas, with and without norm: within 1e-13",
     complex_step };
 
-/* Checks that G_t is the sum of g over the chunk's tokens up to t, divided by ln 2, and
- * that each stretch begins a new chunk. */
 static int restarts(struct kcp_report *rep)
 {
     int status, at_multiples = 0;
@@ -210,8 +208,6 @@ KCP_CHECK(check_02_restarts) = { "02_gate", "restarts",
     "G sums log2 decays within a chunk; each stretch begins a new chunk",
     restarts };
 
-/* Checks that NULL for A_log or dt_bias means 0, and that omitting a gradient does not
- * change the others. */
 static int absent(struct kcp_report *rep)
 {
     static double g[GATES], xg[GATES];

@@ -1,7 +1,7 @@
-/* closed.c -- checks gates whose exp underflows: they clear the state and do no more.
+/* closed.c -- checks that gates whose exp underflows clear the state and nothing else.
  *
  * Book: chapter 02.  Checked by: itself.  Next: ref/03_wy.c.
- * G is a sum, so in it one huge gate could destroy the digits of the other gates. */
+ * G is a sum of gates, in which one huge gate could round the other gates to 0. */
 #include "tests/judge/judge.h"
 
 #include <math.h>
@@ -9,8 +9,7 @@
 
 enum { T = 40, HV = 2, K = 5, V = 3, C = 16, NC = 3 };
 
-/* One sequence with live gates, except for a few tokens per channel whose gate is a
- * huge negative number. */
+/* One sequence. A tenth of its gates are hugely negative, the others are near 0. */
 struct layer {
     double q[T][HV][K], k[T][HV][K], v[T][HV][V], g[T * HV * K], beta[T][HV];
     double rstd[T][HV], g_out[T * HV * K], G[T * HV * K], beta_out[T][HV];
@@ -28,7 +27,7 @@ static void draw(struct layer *x, int KG, double far)
     for (double *p = &x->beta[0][0]; p < &x->rstd[0][0]; p++) *p = uniform(&s);
 }
 
-/* Runs chapters 02 to 04, and chapter 01 on the outputs of 02. */
+/* Runs the references of chapters 02, 03 and 04, then ref_step on the outputs of 02. */
 static int run_stages(struct layer *x, enum kcp_model model)
 {
     int cu[2] = { 0, T }, cn[2] = { 0, NC }, sc[NC] = { 0 }, status;

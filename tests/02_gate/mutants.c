@@ -1,8 +1,8 @@
-/* mutants.c -- the front end computed wrongly, one flag per mistake.
+/* mutants.c -- computes norm, gate and beta with one deliberate error per flag.
  *
  * Book: chapter 02, appendix A.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: tests/03_wy/mutants.c.
- * Deliberately a copy of the reference.
+ * The code is a deliberate copy of the reference.
  */
 #include "kcp.h"
 

@@ -1,4 +1,5 @@
-/* checks.c -- checks that the WY form of a chunk is the product of its tokens' maps.
+/* checks.c -- checks that a chunk's WY form equals the product of its tokens' affine
+ * maps.
  *
  * Book: chapter 03.  Checked by: itself, it can fail.  Next: ref/04_chunk.c.
  */
@@ -7,8 +8,8 @@
 static const double gates[] = { 0, -1, -5, -50, -700 };
 static const int chunks[] = { 4, 8, 16, 64 };
 
-/* Returns the difference between (Lambda - kg^T w, kg^T u) and the product of the
- * tokens' maps. */
+/* Returns the relative difference between [kg^T u | Lambda - kg^T w] of a chunk and the
+ * product of its tokens' affine maps. */
 static double chunk_apart(const struct batch *x, int64_t t0, int rows, int n)
 {
     const int K = x->c.K, V = x->c.V, W = V + K, HV = x->c.HV, KG = x->c.KG;
@@ -56,7 +57,7 @@ KCP_CHECK(check_03_tokens) = { "03_wy", "tokens",
     "Lambda - kg^T w, kg^T u equal the product of the tokens' dense maps",
     tokens };
 
-/* Checks Aqk pair by pair against long double, that (I + L) A = I, and that Aqk and A
+/* Compares Aqk with sums in long double. Checks that (I + L) A = I, and that Aqk and A
  * are 0 above the diagonal and past the chunk's end. */
 static void triangles(struct kcp_report *rep, const struct batch *x, double gate)
 {
@@ -118,8 +119,7 @@ KCP_CHECK(check_03_definition) = { "03_wy", "definition",
     "Aqk agrees with long double, (I + L) A = I, both are 0 outside the triangle",
     definition };
 
-/* Checks that GDN equals KDA with the same gate in every channel; the two models run
- * different code. */
+/* GDN and KDA run different code. */
 static int gdn_is_kda(struct kcp_report *rep)
 {
     int status = KCP_OK;

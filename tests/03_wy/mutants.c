@@ -1,8 +1,8 @@
-/* mutants.c -- the WY form computed wrongly, one flag per mistake.
+/* mutants.c -- computes the WY form with one deliberate error per flag.
  *
  * Book: chapter 03, appendix A.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: tests/04_chunk/mutants.c.
- * Deliberately a copy of the reference.
+ * The code is a deliberate copy of the reference.
  */
 #include "kcp.h"
 
@@ -22,8 +22,8 @@ struct cut { int64_t t0; int rows, n, m; };
 
 static double power(double x, int flags) { return flags & NATURAL ? exp(x) : exp2(x); }
 
-/* Returns exp2(G_i - G_j). FACTORED computes exp2(G_i - G_last) exp2(G_last - G_j),
- * which overflows. */
+/* Returns exp2(G_i - G_j) of channel p. With FACTORED, the result is exp2(G_i - G_last)
+ * exp2(G_last - G_j), whose first factor overflows. */
 static double ratio(const struct kcp_wy *a, struct cut x, int64_t i, int64_t j, int p,
                     int flags)
 {

@@ -1,4 +1,4 @@
-/* checks.c -- compares the chunked form with the recurrence: outputs and states.
+/* checks.c -- compares the outputs and states of the chunked form with the recurrence.
  *
  * Book: chapter 04.  Checked by: itself, it can fail.  Next: ref/05_affine.c.
  */
@@ -32,8 +32,8 @@ KCP_CHECK(check_04_recurrence) = { "04_chunk", "recurrence",
     "o, last states equal the recurrence's: C = 4..64, ragged chunks, gates to -50",
     recurrence };
 
-/* Runs each chunk as a separate sequence that starts from h [c]; its last state must be
- * h [c+1], or h_out in the last chunk. */
+/* Runs the recurrence on each chunk c from state h [c]. The resulting state must equal
+ * h [c+1], or h_out for the last chunk of a stretch (a run of tokens). */
 static int states(struct kcp_report *rep)
 {
     int status = KCP_OK;
@@ -71,7 +71,6 @@ static int states(struct kcp_report *rep)
 KCP_CHECK(check_04_states) = { "04_chunk", "states",
     "h of every chunk is the recurrence's state after the chunk before", states };
 
-/* Checks that GDN equals KDA with the same gate in every channel. */
 static int gdn_is_kda(struct kcp_report *rep)
 {
     int status = KCP_OK;

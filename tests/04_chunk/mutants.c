@@ -1,8 +1,9 @@
-/* mutants.c -- state scan and output computed wrongly, one flag per mistake.
+/* mutants.c -- computes the states and outputs of chunks with one deliberate error per
+ * flag.
  *
  * Book: chapter 04, appendix A.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: tests/05_affine/mutants.c.
- * Deliberately a copy of the reference.
+ * The code is a deliberate copy of the reference.
  */
 #include "kcp.h"
 
@@ -20,7 +21,7 @@ enum {
 
 struct cut { int64_t t0; int rows, n, m; };
 
-/* Rounds x to bf16, as a kernel that stores x in bf16 does. */
+/* Rounds x to the 8 significant bits of bf16. */
 static double bf16(double x)
 {
     int e;
@@ -146,8 +147,8 @@ MUTANT(wrong_head, WRONG_HEAD, "GDN: value head n reads q, k of head n % H");
 MUTANT(h_after, H_AFTER, "h is the state at the chunk's end");
 MUTANT(short_tail, FULL_CHUNK, "a ragged chunk loses its last row");
 MUTANT(turned, TURNED, "w times S transposed");
-/* Float only: a bf16 kernel rounds S before the product w S, which is an error of the
- * same size. */
+/* Not judged in bf16, because a correct bf16 kernel rounds S before it computes w S,
+ * with an error of equal size. */
 RECORD(rounded, ROUNDED, "w S rounded to bf16 before it is subtracted from u",
        "any, float only");
 MUTANT(writes_nothing, NOTHING, "returns at once");

@@ -1,4 +1,4 @@
-/* checks.c -- checks the map of a stretch: values, use with a state, norm of M.
+/* checks.c -- checks the affine map S -> M S + h_ext of a stretch (a run of tokens).
  *
  * Book: chapter 05.  Checked by: itself, it can fail.  Next: ref/06_plan.c.
  */
@@ -39,8 +39,6 @@ static int tokens(struct kcp_report *rep)
 KCP_CHECK(check_05_tokens) = { "05_affine", "tokens",
     "[h_ext | M] of a stretch is the product of its tokens' dense maps", tokens };
 
-/* Checks that M S_in + h_ext is chapter 04's last state from S_in, and that h_ext
- * computed with h_start is chapter 04's last state from h_start. */
 static int carries(struct kcp_report *rep)
 {
     int status = KCP_OK;
@@ -74,8 +72,7 @@ KCP_CHECK(check_05_carries) = { "05_affine", "carries",
     "M S_in + h_ext, and h_ext started from S_in, are chapter 04's last state",
     carries };
 
-/* `want` selects h_ext, M, both or neither per stretch. Parts that are not selected
- * must keep their bits; selected parts must have the bits of a full map. */
+/* `want[s]` selects h_ext, M, both or neither for stretch s. */
 static int wants(struct kcp_report *rep)
 {
     int status = KCP_OK;
@@ -105,9 +102,9 @@ static int wants(struct kcp_report *rep)
 KCP_CHECK(check_05_wants) = { "05_affine", "wants",
     "a part not in `want` is not written; a selected part has all bits", wants };
 
-/* Checks |M|_F / sqrt(K) of T tokens for two kinds of gates: logsigmoid(N), and
- * -|N| / T with beta = sigmoid(N - 3). With the first kind M vanishes, so a check that
- * uses M could not fail. */
+/* Computes |M|_F / sqrt(K) of T tokens with gates logsigmoid(N), then with gates -|N| /
+ * T and beta = sigmoid(N - 3), where N is normal. M vanishes with logsigmoid gates, so
+ * with such gates a test of M could not fail. */
 static int survival(struct kcp_report *rep)
 {
     enum { T = 512, K = 32, C = 64, NC = T / C };

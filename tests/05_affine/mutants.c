@@ -1,8 +1,9 @@
-/* mutants.c -- the map of a stretch computed wrongly, one flag per mistake.
+/* mutants.c -- computes a stretch's affine map with one deliberate error per flag.
  *
  * Book: chapter 05, appendix A.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: tests/07_merge/mutants.c.
- * Unlike the reference, this code multiplies the chunks' K x K matrices to compute M.
+ * To compute M, the code multiplies the K x K matrices of the chunks, unlike the
+ * reference.
  */
 #include "kcp.h"
 
@@ -31,7 +32,8 @@ static double key(const struct kcp_affine *a, struct cut x, int64_t t, int i, in
            (flags & UNGATED ? 1 : exp2(g));
 }
 
-/* Computes M_c = diag - kg^T w [K,K], h_c = kg^T u [K,V] and decay [K] of a chunk. */
+/* Computes `decay` [K], M_c = diag(decay) - kg^T w [K,K] and h_c = kg^T u [K,V] of a
+ * chunk. */
 static void chunk(const struct kcp_affine *a, struct cut x, int flags, double *Mc,
                   double *hc,
                   double *decay)
@@ -53,7 +55,7 @@ static void chunk(const struct kcp_affine *a, struct cut x, int flags, double *M
                 Mc[i * K + p] -= (flags & ADDS ? -1 : 1) * kg * w[t][x.n][p];
             for (int v = 0; v < V; v++) hc[i * V + v] += kg * u[t][x.n][v];
         }
-    for (int i = 0; i < K; i++)           /* w applied to the decayed state: errata 7 */
+    for (int i = 0; i < K; i++)           /* DECAY_FIRST scales w by decay */
         for (int p = 0; p < K; p++) {
             if (flags & DECAY_FIRST) Mc[i * K + p] *= decay[p];
             if (i == p) Mc[i * K + p] += decay[i];
@@ -108,7 +110,7 @@ static void stretch(const struct kcp_affine *a, int s, int n, int flags,
         for (int j = 0; j < W; j++)
             if (flags & WANTS_ALL || (want[s] & (j < V ? KCP_WANT_H : KCP_WANT_M)))
                 to[i * W + j] = X[i * W + j] - (flags & M_MINUS_I && j - V == i) ;
-    if (flags & HALF)                            /* M rounded to the 8 bits of bf16 */
+    if (flags & HALF)                            /* rounds M to the 8 bits of bf16 */
         for (int i = 0; i < K * W; i++) {
             int e;
             const double f = frexp(to[i], &e);

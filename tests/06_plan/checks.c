@@ -1,14 +1,15 @@
-/* checks.c -- checks plans by brute force: all small batches and all cuts.
+/* checks.c -- checks the plans of all small batches with all cuts between ranks.
  *
  * Book: chapter 06.  Checked by: tests/06_plan/wrong.c.  Next: tests/06_plan/wrong.c.
- * The oracle finds the owner of each token and never computes a boundary. */
+ * The oracle finds the rank of each token and never computes a segment's boundary. */
 #include "plan_case.h"
 
 #include <string.h>
 
 enum { MOST = 256, MAX_N = PLAN_MAX_N, MAX_R = PLAN_MAX_R };
 
-/* Sequence and rank of each token; `begins`: a segment begins at this token. */
+/* Per token: sequence `n`, rank `r`, and `begins`, which is 1 where a segment
+ * begins. */
 struct tokens {
     int n[MOST], r[MOST], begins[MOST], moved;
     int64_t cut[MAX_R + 1];
@@ -50,7 +51,7 @@ static void ask_tokens(const struct asked *a, struct tokens *k)
     }
 }
 
-/* NEED returns the text of a condition that is false. */
+/* NEED(x) returns the text of x from the enclosing function if x is false. */
 #define NEED(x) do { if (!(x)) return #x; } while (0)
 
 static const char *wrong_segments(const struct kcp_plan *p, const struct asked *a,
@@ -82,7 +83,7 @@ static const char *wrong_segments(const struct kcp_plan *p, const struct asked *
     return NULL;
 }
 
-/* Checks rank r's context by a walk over its tokens. */
+/* Checks the context of rank r token by token. */
 static const char *wrong_context(const struct kcp_plan *p, const struct asked *a,
                                  const struct tokens *k, int r)
 {
@@ -146,8 +147,8 @@ static int make(const struct asked *a, struct kcp_plan **p)
                          a->C, a->Wc, &why);
 }
 
-/* Advances x[1..n-1] to the next non-decreasing row of numbers 0..T; x[n] stays T.
- * Returns 0 after the last row. */
+/* Advances x[1..n-1] to the next non-decreasing sequence of numbers in 0..T. Returns 0
+ * after the last sequence. */
 static int next_row(int64_t *x, int n, int64_t T)
 {
     int i = n - 1;
@@ -158,8 +159,8 @@ static int next_row(int64_t *x, int n, int64_t T)
     return 1;
 }
 
-/* Calls visit(case, plan) for all batches of up to 4 sequences (some empty) with up
- * to 6 tokens in all, all cuts for up to 5 ranks, classic and canonical. */
+/* Calls visit(case, plan) for all batches of at most 4 sequences and 6 tokens, with all
+ * cuts into at most 5 ranks, classic (L = 0) and canonical (L = 1, 2, 3). */
 int64_t plan_cases(int (*visit)(const struct asked *, struct kcp_plan *, void *),
                    void *arg)
 {
@@ -221,7 +222,7 @@ static int brute_force(struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* Compares a plan with one computed by hand (chapter 06). */
+/* Compares a plan with the hand-computed plan of chapter 06. */
 static int vector(struct kcp_report *rep)
 {
     const int64_t cu[] = { 0, 5, 12 };

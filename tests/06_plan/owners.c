@@ -1,8 +1,8 @@
-/* owners.c -- checks plans from tables of owners: all small tables, token by token.
+/* owners.c -- checks the plans of all small tables of owners (token ranges with ranks).
  *
  * Book: chapter 06.  Checked by: itself, on wrong plans that it must reject.
  * Next: ref/06_owners.c.
- * The oracle finds the owner of each token and never computes a boundary. */
+ * The oracle finds the owner of each token and never computes a segment's boundary. */
 #include "tests/judge/judge.h"
 
 #include <stdlib.h>
@@ -10,7 +10,8 @@
 
 enum { MOST = 128, MOST_B = 24 };
 
-/* A table of owners, and the expected owner of every token. */
+/* A table of B ranges with owners. Expected per token: its sequence `n`, its owner `r`,
+ * and `begins`, which is 1 where a segment begins. */
 struct table {
     int N, R, C, B;
     int64_t L, T, cu[4], bound[MOST_B + 1];
@@ -43,7 +44,7 @@ static void ask(struct table *a)
     }
 }
 
-/* Checks the segments in token order and their links. */
+/* Checks the segments in token order, and their links prev and next. */
 static const char *wrong_links(const struct kcp_plan *p, const struct table *a)
 {
     int i = -1, changes = 0, crossing = 0;
@@ -70,7 +71,8 @@ static const char *wrong_links(const struct kcp_plan *p, const struct table *a)
     return NULL;
 }
 
-/* Checks a rank's shard, grid and runs by a walk over its tokens. */
+/* Checks the shard, chunk grid and runs of consecutive tokens of rank r token by
+ * token. */
 static const char *wrong_shard(const struct kcp_plan *p, const struct table *a, int r)
 {
     const struct kcp_context *x = &p->ctx[r];
@@ -139,8 +141,8 @@ static struct kcp_plan *plan_of(struct table *a)
     return kcp_plan_owned(&p, a->N, a->cu, a->R, &o, a->L, a->C, 4, &why) ? NULL : p;
 }
 
-/* Increments the n digits of x, each below `most`. Returns 0 when all digits are 0
- * again. */
+/* Increments x, a number of n digits in base `most`. Returns 0 if all digits become
+ * 0. */
 static int next_digits(int *x, int n, int most)
 {
     for (int i = 0; i < n; i++) {
@@ -150,9 +152,9 @@ static int next_digits(int *x, int n, int most)
     return 0;
 }
 
-/* Checks the plans of all tables of up to four ranges over six tokens with three
- * owners, for two batches, classic and canonical. spoil: changes each plan before
- * the check. */
+/* every_table checks the plans of all tables of at most four ranges over six tokens and
+ * three ranks, for three batches, classic (L = 0) and canonical (L = 1, 2, 3). Function
+ * `spoil` changes each plan before the check. */
 struct seen { int64_t plans, found, scattered; const char *why; };
 
 static struct seen every_table(void (*spoil)(struct kcp_plan *))
@@ -255,7 +257,6 @@ KCP_CHECK(check_06_any_owner) = { "06_plan", "any_owner",
     "all tables of four ranges, three owners, six tokens; six wrong plans fail",
     any_owner };
 
-/* Compares the owner of each token with the definition of zigzag and of stripes. */
 static int named_layouts(struct kcp_report *rep)
 {
     const int64_t cu[] = { 0, 37, 37, 40, 103 };

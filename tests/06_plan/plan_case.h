@@ -1,4 +1,4 @@
-/* plan_case.h -- a case of the brute-force check of plans.
+/* plan_case.h -- defines the cases of the brute-force check of plans.
  *
  * Book: chapter 06.  Checked by: tests/06_plan/wrong.c.  Next: ref/06_plan.c. */
 #ifndef KCP_TEST_PLAN_H
@@ -8,16 +8,16 @@
 
 enum { PLAN_MAX_N = 12, PLAN_MAX_R = 12 };
 
-struct asked {                          /* the arguments of the plan */
+struct asked {                          /* arguments of kcp_plan_make */
     int N, R, C, Wc;
     int64_t L, cu[PLAN_MAX_N + 1], cuts[PLAN_MAX_R + 1];
     int by_default;
 };
 
-/* Returns NULL, or the text of the first condition that the plan violates. */
+/* Returns the text of the first condition that plan p violates, or NULL. */
 const char *plan_wrong(const struct kcp_plan *p, const struct asked *a);
 /* Calls visit(case, plan) for all small cases until `visit` returns 0. Returns the
- * number of cases visited. */
+ * number of calls. */
 int64_t plan_cases(int (*visit)(const struct asked *, struct kcp_plan *, void *),
                    void *arg);
 

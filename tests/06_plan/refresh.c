@@ -1,4 +1,4 @@
-/* refresh.c -- kcp_plan_refresh gives the next batch's plan, or rejects another shape.
+/* refresh.c -- checks that kcp_plan_refresh accepts a plan of equal sizes only.
  *
  * Book: chapter 06, "The next batch".  Checked by: itself, it can fail.
  * Next: tests/06_plan/wrong.c.
@@ -10,8 +10,8 @@
 #include <string.h>
 
 enum { N = 3, T = 96, R = 3, C = 8 };
-/* Two batches with the same chunks and segments on every rank: only boundaries within a
- * chunk differ. */
+/* Two batches with equal numbers of chunks and segments per rank, although sequences
+ * end at other tokens. */
 static const int64_t first[N + 1] = { 0, 21, 70, T }, then[N + 1] = { 0, 17, 66, T };
 
 static struct kcp_plan *plan_of(const int64_t *cu, int n, int ranks, int chunk,
@@ -22,7 +22,7 @@ static struct kcp_plan *plan_of(const int64_t *cu, int n, int ranks, int chunk,
     return p;
 }
 
-/* Returns 1 if the contexts of two plans are equal, apart from addresses. */
+/* Returns 1 if two plans are equal apart from the addresses of their arrays. */
 static int same(const struct kcp_plan *p, const struct kcp_plan *q)
 {
     int good = p->digest == q->digest && p->crossing == q->crossing &&
@@ -55,7 +55,7 @@ static int same(const struct kcp_plan *p, const struct kcp_plan *q)
     return good;
 }
 
-/* ---- a step prepared once: args made with the first plan, run with the next */
+/* ---- args are made with the first plan and run with the next */
 struct step {
     struct kcp_plan *plan, *next;            /* next: the plan after refresh, or NULL */
     double o[T * 4 * 8];

@@ -1,13 +1,12 @@
-/* wrong.c -- invalid arguments of a plan, and wrong plans that brute force must reject.
+/* wrong.c -- checks that invalid arguments and wrong plans are rejected.
  *
  * Book: chapter 06.  Checked by: the twin, which must pass.  Next: ref/07_merge.c.
- * A wrong plan is a correct plan, changed as a mistake in the code would change it. */
+ * Each wrong plan is a correct plan, changed as a bug in the plan's code would change
+ * it. */
 #include "plan_case.h"
 
 #include <limits.h>
 
-/* Checks that invalid arguments are rejected with a message and nothing is
- * allocated. */
 static int refused(struct kcp_report *rep)
 {
     const int64_t ok[] = { 0, 5, 12 }, late[] = { 1, 5, 12 }, down[] = { 0, 7, 5 };

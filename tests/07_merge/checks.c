@@ -1,10 +1,11 @@
-/* checks.c -- checks every form of the exchange on thread ranks, bit for bit.
+/* checks.c -- checks the states of every exchange form bit for bit, with threads as
+ * ranks.
  *
  * Book: chapter 07.  Checked by: itself, against a fold over all segments in order.
  * Next: tests/07_merge/wrong.c.
  *
- * Maps are small integers, so the sums of every form are exact and results are compared
- * bit by bit; entries that must not be read are NaN. */
+ * Maps have small integers as entries, so that all sums are exact and results can be
+ * compared bit for bit. Entries that the exchange must not read are NaN. */
 #include "folded.h"
 
 #include <math.h>
@@ -17,7 +18,8 @@ int merge_pick(struct stream *s, int n)
     return k < n ? k : n - 1;
 }
 
-/* Makes a plan of random ranges with random owners, or sometimes zigzag or stripes. */
+/* Makes a plan of random ranges with random owners, or sometimes a zigzag or striped
+ * plan. */
 static struct kcp_plan *deal_plan(struct stream *s, int N, const int64_t *cu, int R,
                                   int64_t L)
 {
@@ -41,7 +43,7 @@ static struct kcp_plan *deal_plan(struct stream *s, int N, const int64_t *cu, in
     return kcp_plan_owned(&plan, N, cu, R, &o, L, 4, 0, NULL) ? NULL : plan;
 }
 
-/* Makes a random plan with empty sequences and empty ranks. */
+/* Makes a random plan, in which sequences and ranks may be empty. */
 static struct kcp_plan *draw_plan(struct stream *s, int R, int64_t L)
 {
     int64_t cu[MAX_N + 1] = { 0 }, cuts[MOST_R + 1] = { 0 };
@@ -66,7 +68,7 @@ static struct kcp_plan *draw_plan(struct stream *s, int R, int64_t L)
         ? NULL : plan;
 }
 
-/* Draws maps. Rows of M have one or two entries +-1, so products of 40 maps are
+/* Draws maps. Each row of M has one or two entries +-1, so that products of 40 maps are
  * exact. */
 static void draw_maps(struct whole *a, struct stream *s)
 {
@@ -86,7 +88,7 @@ static void draw_maps(struct whole *a, struct stream *s)
             }
 }
 
-/* Computes the expected states by a fold over all segments in order, without ranks. */
+/* Computes the expected states by applying the maps of all segments in order. */
 static void fold_all(struct whole *a, int backward)
 {
     const struct kcp_segment *seg = a->plan->seg;
@@ -124,7 +126,6 @@ int merge_draw(struct whole *a, struct stream *s, int R, int64_t L)
     return 1;
 }
 
-/* Copies the maps of one rank, with NaN in the parts that kcp_plan_want excludes. */
 void merge_own_maps(const struct whole *a, const struct kcp_context *x, double *maps_)
 {
     double (*maps)[HV][K][V + K] = (double (*)[HV][K][V + K])maps_;
@@ -141,8 +142,6 @@ void merge_own_maps(const struct whole *a, const struct kcp_context *x, double *
     }
 }
 
-/* Runs on one rank: copies its maps and states, runs the exchange, stores the
- * results. */
 int merge_body(struct kcp_comm *comm, void *arg)
 {
     struct whole *a = arg;
@@ -199,8 +198,8 @@ static int owner_of(const struct kcp_plan *p, int64_t t)
     return p->owner[b];
 }
 
-/* Returns the bytes that rank r sends by the table of chapter 07, counted token by
- * token. A visit is a run of tokens of one sequence and one owner. */
+/* Computes the traffic of rank r from the table of chapter 07, token by token. A visit
+ * is a run of tokens with one sequence and one owner. */
 static struct kcp_traffic table(const struct whole *a, int r)
 {
     const struct kcp_plan *p = a->plan;
@@ -214,7 +213,7 @@ static struct kcp_traffic table(const struct whole *a, int r)
             const int64_t last = p->cu_seqlens[n + 1] - 1;
             const int q = owner_of(p, a->backward ? last - (i - p->cu_seqlens[n]) : i);
             if (!m || visit[m - 1] != q)
-                visit[m++] = q;                      /* in the order of the fold */
+                visit[m++] = q;                      /* last first if backward */
         }
         for (; from < m; from++) {
             for (int to = from + 1; to < m; to++)
@@ -267,8 +266,7 @@ static void compare(struct kcp_report *rep, struct whole *a)
         EXPECT(rep, same(c, f), "form %d R %d rank %d: %lld bytes in %lld messages, "
                "formula %lld in %lld", a->form, p->R, r, (long long)c.bytes,
                (long long)c.messages, (long long)f.bytes, (long long)f.messages);
-        /* table() has chapter 07's four forms; other forms are checked by formula
-         * only. */
+        /* table() computes the four forms of chapter 07 only. */
         const int in_table = (int)a->form <= KCP_SCAN;
         EXPECT(rep, !in_table || (p->L && a->form == KCP_ALL_GATHER) || same(c, t),
                "form %d R %d rank %d: %lld bytes, the table says %lld", a->form, p->R,
@@ -278,7 +276,8 @@ static void compare(struct kcp_report *rep, struct whole *a)
     }
 }
 
-/* Runs every form, forward and backward; backward sends M again or reuses it. */
+/* Runs every form forward and backward. With reuse_M, backward uses the M of
+ * forward. */
 static int forms(struct kcp_report *rep)
 {
     struct whole *a = calloc(1, sizeof *a);

@@ -1,7 +1,7 @@
-/* counts.c -- counts products and bytes of the fold while it runs.
+/* counts.c -- counts the matrix products and sent bytes of the all-gather exchange.
  *
  * Book: chapter 07.  Checked by: itself.  Next: ref/08_forward.c.
- * Every rank is a thread, so a thread-local counter belongs to one rank. */
+ * Ranks are threads, so each thread-local counter belongs to one rank. */
 #include "folded.h"
 
 #include <stdlib.h>
@@ -27,9 +27,9 @@ static int counted_body(struct kcp_comm *comm, void *arg)
     return err;
 }
 
-/* Checks one sequence over R ranks. Rank r multiplies by the map of each earlier rank
- * (backward: later rank) except the farthest, with K K V multiply-adds per head, and
- * sends the maps of all heads to the R - 1 other ranks. */
+/* Checks one sequence over R ranks. Rank r must multiply by the map of each earlier
+ * rank (backward: later rank) except the farthest rank. Each product takes K K V
+ * multiply-adds per head. Each rank must send the maps of all heads to R - 1 ranks. */
 static void count(struct kcp_report *rep, struct whole *a, int R)
 {
     const int64_t cu[] = { 0, 4 * R };

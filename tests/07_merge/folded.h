@@ -1,4 +1,4 @@
-/* folded.h -- a plan's maps and their fold in order; runs the exchange on one rank.
+/* folded.h -- draws a plan's maps, computes the expected states and runs the exchange.
  *
  * Book: chapter 07.  Checked by: tests/07_merge/wrong.c.  Next: ref/07_merge.c. */
 #ifndef KCP_TEST_MERGE_H
@@ -10,8 +10,8 @@ enum { HV = 2, K = 3, V = 5, MAX_N = 6, MAX_R = 9, MOST_R = CASE_RANKS,
        MAX_T = 40, STATE = HV * K * V,
        MAP = HV * K * (V + K) };
 
-/* Maps of all segments for both passes, which share M, and the expected states. Each
- * rank copies its rows from here and writes its results to `got`. */
+/* The maps of all segments, with one M and with an h per pass, and the expected states
+ * `want`. Each rank copies its segments' maps and writes its states to `got`. */
 struct whole {
     struct kcp_plan *plan;
     int backward, reuse_M, blocks;
@@ -25,16 +25,16 @@ struct whole {
 };
 
 int merge_pick(struct stream *s, int n);                  /* random in 0 .. n-1 */
-/* Draws the maps of a->plan and folds both passes. */
+/* Draws the maps of a->plan and computes the expected states of both passes. */
 void merge_fill(struct whole *a, struct stream *s);
-/* Draws a plan of R ranks and its maps, and folds both passes. Returns 0 if out of
- * memory. */
+/* Draws a plan of R ranks, then calls merge_fill. Returns 0 if out of memory. */
 int merge_draw(struct whole *a, struct stream *s, int R, int64_t L);
-/* Copies maps [NS,HV,K,V+K] of one rank, with NaN where no rank may read. */
+/* Copies one rank's maps [NS,HV,K,V+K]. Parts that kcp_plan_want excludes become
+ * NaN. */
 void merge_own_maps(const struct whole *a, const struct kcp_context *x, double *maps);
-/* Runs the exchange on one rank, from its maps and states; results go to `got`. */
+/* Runs the exchange on one rank and copies the resulting states to `got`. */
 int merge_body(struct kcp_comm *comm, void *arg);
-/* Runs all ranks; returns the number of segments with a wrong state, or -1. */
+/* Runs all ranks. Returns the number of segments with a wrong state; -1: failed. */
 int merge_run(struct whole *a, char *why, size_t n);
 
 #endif

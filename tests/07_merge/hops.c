@@ -1,10 +1,10 @@
-/* hops.c -- checks hops of the chain over windows: two ranks on one GPU, integers.
+/* hops.c -- checks the kernel that applies a map and writes the state to the next rank.
  *
  * Book: chapter 20, "Code: kernels".  Checked by: itself, it can fail.
  * Next: tests/08_forward/graph.c.
  *
- * The ranks are two streams and two windows on one GPU. Shapes are small enough that
- * the blocks of both kernels are resident at the same time. */
+ * Two streams of one GPU stand in for two ranks. Shapes are so small that the blocks of
+ * both ranks' kernels are resident concurrently. All numbers are small integers. */
 #include "tests/judge/judge.h"
 
 #ifdef KCP_WITH_CUDA
@@ -20,7 +20,7 @@ struct two {
     struct shape s;
     struct kcp_window w[2];
     struct CUstream_st *stream[2];
-    float *map[2], *S[2];              /* on the device; S [1]: received */
+    float *map[2], *S[2];              /* in GPU memory */
     float *host_map[2], *host_S, *want;
     size_t maps, states;               /* numbers */
     unsigned seed;
@@ -32,7 +32,7 @@ static int draw(struct two *x, int most)
     return (int)((x->seed >> 16) % (2 * most + 1)) - most;
 }
 
-/* Computes y = op(M) S + h of every head, or y = h if `first`. */
+/* Computes y = M S + h (backward: M^T S + h) per head, or y = h if `first` is 1. */
 static void apply(const struct shape *s, int first, const float *map, const float *S,
                   float *y)
 {
@@ -124,8 +124,8 @@ static void compare(struct kcp_report *rep, struct two *x, int r, const char *wh
     free(got);
 }
 
-/* Rank 0 sends, rank 1 folds and sends back. In every second round rank 1 waits before
- * rank 0 sends. */
+/* Rank 0 sends a state, and rank 1 applies a map to it and sends the result back. In
+ * odd rounds the kernel of rank 1 starts before rank 0 sends. */
 static int there_and_back(struct kcp_report *rep, struct two *x)
 {
     for (int round = 0; round < ROUNDS; round++) {
@@ -150,8 +150,8 @@ static int there_and_back(struct kcp_report *rep, struct two *x)
     return KCP_OK;
 }
 
-/* Sends three messages before the first is received; the third must wait for a free
- * slot. */
+/* Sends three messages before rank 1 receives any. The third message must wait for a
+ * free slot. */
 static int ahead(struct kcp_report *rep, struct two *x)
 {
     int err = fill(x);
@@ -166,7 +166,7 @@ static int ahead(struct kcp_report *rep, struct two *x)
     return err;
 }
 
-/* Checks that a kernel that waits for a lost rank stops when flag `lost` is set. */
+/* Checks that a kernel that waits for a message stops when flag `lost` is set. */
 static int lost(struct kcp_report *rep, struct two *x)
 {
     int err = go(x, 1, 0, -1, 1);

@@ -1,8 +1,9 @@
-/* mutants.c -- folds that are wrong on purpose, one flag per mistake.
+/* mutants.c -- merges maps into a state with one deliberate error per flag.
  *
  * Book: chapter 07.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: tests/08_forward/mutants.c.
- * Deliberately a copy of the reference: a mutant must share no code with it.
+ * The code is a deliberate copy, because a mutant must share no code with the
+ * reference.
  */
 #include "kcp.h"
 
@@ -25,7 +26,8 @@ static double rounded(double x)                    /* to 8 bits, as bf16 */
     return f;
 }
 
-/* Returns M[i][p] (backward: M^T) of map j and head n, with the mistakes of flags f. */
+/* Returns M[i][p] (backward: M[p][i]) of map j and head n, with the errors of flags
+ * f. */
 static double M_of(const struct kcp_merge *a, int f, int j, int n, int i, int p)
 {
     const int HV = a->HV, K = a->K, V = a->V, *range = a->range;

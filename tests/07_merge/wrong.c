@@ -1,4 +1,4 @@
-/* wrong.c -- failing ranks are named; wrong map operations are found.
+/* wrong.c -- checks that errors name the failing rank and that wrong results are found.
  *
  * Book: chapter 07.  Checked by: the twin, which must pass.  Next: ref/08_forward.c. */
 #include "folded.h"
@@ -53,7 +53,7 @@ static int failing(struct kcp_comm *c, void *arg)
                                           : c->all_gather(c, &x, all, sizeof x, NULL);
 }
 
-/* Limit in seconds: far below the timeout of 60 s, enough for a busy machine. */
+/* Limit in seconds, far below the timeout of 60 s but long enough on a busy machine. */
 enum { AT_ONCE = 30 };
 static double seconds(void)
 {
@@ -88,7 +88,6 @@ static int failures(struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* Checks every form with a map operation that fails on one rank. */
 static int middle(struct kcp_report *rep)
 {
     const int64_t cu[] = { 0, 36 };
@@ -117,7 +116,7 @@ enum { READERS = 3, ROW = 64 };
 struct readers { double row[READERS][ROW], all[READERS][READERS][ROW]; };
 static _Thread_local int reader;
 
-/* The copy of a gather: slow on rank 0, fails on rank 1, immediate on rank 2. */
+/* Copies a row for all_gather: slowly on rank 0, at once on rank 2. Fails on rank 1. */
 static int reads(void *to, const void *from, size_t bytes, struct CUstream_st *stream)
 {
     const struct timespec moment = { 0, 50 * 1000 * 1000 };

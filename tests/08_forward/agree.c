@@ -1,4 +1,5 @@
-/* agree.c -- ranks whose calls differ: KCP_MISMATCH on all ranks, and nothing is sent.
+/* agree.c -- checks that all ranks return KCP_MISMATCH and send nothing if calls
+ * differ.
  *
  * Book: chapter 20, "What is promised to whom".  Checked by: itself.
  * Next: ref/core/agree.c.
@@ -28,8 +29,9 @@ static struct kcp_plan *plan_of(enum spoil spoil)
     return p;
 }
 
-/* Runs forward, or backward with gradients of parameters; the call of rank 1 differs.
- * Then an equal call on all ranks over the same communicator must work. */
+/* Runs forward, or backward with gradients of parameters, where the call of rank 1
+ * differs. Afterwards, equal calls of all ranks over the same communicator must
+ * work. */
 static int body(struct kcp_comm *comm, void *arg)
 {
     struct ranks *x = arg;
@@ -105,8 +107,8 @@ static int sum_body(struct kcp_comm *comm, void *arg)
     if (!status) status = b.stage->ref(&b.a);
     if (!status) status = c.stage->ref(&c.a);
     if (!status) status = s.stage->ref(&s.a);
-    /* 13 gathers maps; 15 gathers maps twice, and last outputs. More than 5 collectives
-     * mean that sums were sent too. */
+    /* Stages 13 and 15 need at most 5 collectives to gather maps and last outputs, so
+     * more than 5 mean that parameter sums were sent too. */
     if (!status && x->local && comm->traffic.collectives - before > 5)
         status = KCP_BAD;
     memcpy(x->dA[comm->r], b.a.backward.dA_log, sizeof x->dA[0]);

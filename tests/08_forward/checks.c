@@ -1,9 +1,8 @@
-/* checks.c -- checks the whole forward on ranks: same bits for every R, bytes sent.
+/* checks.c -- compares the results and the traffic of forward on 1 to 8 ranks.
  *
- * Book: chapter 08.  Checked by: tests/08_forward/mutants.c.  Next:
- * ref/13_backward.c. The judge compares every variant with the token recurrence;
- * this file compares runs of the reference that differ in cuts or form, or
- * are repeated. */
+ * Book: chapter 08. Checked by: tests/08_forward/mutants.c. Next: ref/13_backward.c.
+ * The judge compares every variant with the token recurrence. This file compares runs
+ * of the reference with other cuts or exchange forms, and repeated runs. */
 #include "tests/judge/judge.h"
 
 #include <math.h>
@@ -14,7 +13,7 @@ enum { T = 210, N = 5, H = 1, HV = 2, K = 6, V = 5, C = 8, MAX_R = 8 };
 
 static const int64_t cu[N + 1] = { 0, 3, 3, 150, 209, 210 };
 
-/* Inputs and outputs of a whole layer; each rank copies its rows in and out. */
+/* The inputs and outputs of all ranks. Each rank copies its own rows. */
 struct layer {
     double q[T][H][K], k[T][H][K], v[T][HV][V], g[T][HV][K], beta[T][HV];
     double h0[N][HV][K][V];
@@ -41,7 +40,8 @@ static struct layer *draw(enum kcp_model model)
     return a;
 }
 
-/* Returns a separate copy of a rank's rows, so that a read past the shard is found. */
+/* Copies n rows to a separate allocation, so that reads past a rank's rows are
+ * found. */
 static void *mine(const void *rows, int64_t at, int64_t n, size_t row)
 {
     void *p = malloc((size_t)n * row + 1);
@@ -77,7 +77,7 @@ static int body(struct kcp_comm *comm, void *arg)
     return err;
 }
 
-/* Runs the layer on R ranks; o and ht are NaN before the run. */
+/* Fills o and ht with NaN, then runs the layer on R ranks. */
 static int run_ranks(struct kcp_report *rep, struct layer *a, int R,
                      const int64_t *cuts, int64_t L, enum kcp_form form)
 {
@@ -116,8 +116,8 @@ static double apart(const struct layer *a, const struct layer *b)
 
 static const int64_t uneven[] = { 0, 1, 60, 60, 61, 149, 150, 210, 210 };
 
-/* Canonical segments: the bits do not depend on R, on the cuts, or on the form if the
- * form folds in order. */
+/* With canonical segments, all forms that apply maps in order give the same bits for
+ * every R and all cuts. */
 static int canonical(struct kcp_report *rep)
 {
     static const int ranks[] = { 1, 2, 3, 4, 8 };
@@ -140,8 +140,6 @@ static int canonical(struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* Classic: results for all forms, cuts and R are equal up to rounding; a repeated
- * run has the same bits. */
 static int forms(struct kcp_report *rep)
 {
     for (int model = KCP_KDA; model <= KCP_GDN; model++) {
@@ -162,7 +160,6 @@ static int forms(struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* If all cuts are between sequences, no rank sends anything. */
 static int silence(struct kcp_report *rep)
 {
     const int64_t cuts[] = { 0, 3, 150, 150, 209, 210 };
@@ -181,7 +178,6 @@ static int silence(struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* A rank whose call contradicts the plan ends all ranks and is named. */
 static int disagrees(struct kcp_comm *comm, void *arg)
 {
     struct layer *a = arg;

@@ -1,4 +1,4 @@
-/* cut.c -- computes the map of a rank and folds maps, with planted mistakes.
+/* cut.c -- computes a rank's map and applies other ranks' maps, with deliberate errors.
  *
  * Book: chapter 08.  Checked by: the judge.
  * Next: tests/08_forward/mutants.c, the program.
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Returns kg of token t; the chunk of t ends with token `last`. */
+/* Returns kg[t][n][i], where `last` is the last token of t's chunk. */
 static double key(const struct fore *x, int64_t t, int64_t last, int n, int i)
 {
     const struct kcp_forward *a = x->a;
@@ -20,8 +20,8 @@ static double key(const struct fore *x, int64_t t, int64_t last, int n, int i)
     return k[t][n / (HV / H)][i] * (x->f & UNGATED ? 1 : exp2(G[last][n] - G[t][n]));
 }
 
-/* Applies one chunk to columns [c0,c1) of X [K,ld]; columns below V add u. pre = 1
- * computes the map, with the planted mistakes; pre = 0 has none. */
+/* Applies one chunk to columns [c0,c1) of X [K,ld], and adds the chunk's `u` to columns
+ * below V. With pre = 1 the errors of x->f apply, with pre = 0 none. */
 static void chunk(const struct fore *x, int n, int64_t t0, int64_t t1, int c0, int c1,
                   int ld, double *X_, double *row, int pre)
 {
@@ -48,7 +48,7 @@ static void chunk(const struct fore *x, int n, int64_t t0, int64_t t1, int c0, i
         }
 }
 
-/* Applies token t with the delta rule on the undecayed state (errata 1). */
+/* Applies token t to X, but computes the delta from the undecayed state (errata 1). */
 static void undecayed(const struct fore *x, int n, int64_t t, int ld, double *X_)
 {
     const struct kcp_forward *a = x->a;
@@ -65,9 +65,10 @@ static void undecayed(const struct fore *x, int n, int64_t t, int ld, double *X_
     }
 }
 
-/* Computes the map of a segment from two windows of chunks with one mistake: reverse
- * order, no last window, or each chunk of the last window uses the factors of the chunk
- * before, as if its own factors had not been written yet. */
+/* Computes the map of segment s from two windows (halves) with one error.
+ * WINDOWS_TURNED applies the second window first. WINDOW_LEFT omits the second window.
+ * WINDOW_EARLY gives each chunk of the second window the factors of the chunk
+ * before. */
 static void windows(const struct fore *x, int n, int s, int ld, double *X, double *row)
 {
     const int64_t begin = x->ctx->cu[s], end = x->ctx->cu[s + 1], C = x->a->C;
@@ -85,7 +86,6 @@ static void windows(const struct fore *x, int n, int s, int ld, double *X, doubl
     }
 }
 
-/* Applies all chunks of segment s. */
 void fore_advance(const struct fore *x, int n, int s, int c0, int c1, int ld,
                     double *X, double *row, int pre)
 {
@@ -104,7 +104,6 @@ void fore_advance(const struct fore *x, int n, int s, int c0, int c1, int ld,
     }
 }
 
-/* Copies one head of a caller's state to or from [K,V] with pitch ld. */
 void fore_state(const struct fore *x, int out, int n, int head, double *S_, int ld)
 {
     const struct kcp_forward *a = x->a;
@@ -122,7 +121,7 @@ void fore_state(const struct fore *x, int out, int n, int head, double *S_, int 
         }
 }
 
-/* Computes this rank's map [HV,K,V+K] of its last local sequence from [h0 or 0 | I]. */
+/* Computes the map of this rank's segments of its last sequence, from [h0 or 0 | I]. */
 void fore_describe(const struct fore *x, double *map, double *row)
 {
     const struct kcp_forward *a = x->a;
@@ -142,7 +141,7 @@ void fore_describe(const struct fore *x, double *map, double *row)
     }
 }
 
-/* Folds S <- M_j S + h_j over the earlier ranks j. */
+/* Computes S <- M_j S + h_j for the earlier ranks j in order. */
 void fore_fold(const struct fore *x, const double *all, int n, double *S_,
                  double *next_)
 {

@@ -1,9 +1,9 @@
-/* graph.c -- captures a whole layer in a CUDA graph; a replay must have the same bits.
+/* graph.c -- checks that a layer replayed from a CUDA graph has a direct call's bits.
  *
  * Book: chapters 08 and 13.  Checked by: a second replay, on poisoned arrays.
  * Next: tests/08_forward/layer.c.
  *
- * A call that allocates or makes the host wait cannot be captured. A captured layer
+ * A call that allocates or makes the host wait cannot be captured. A successful capture
  * therefore proves that forward and backward do neither. */
 #include "tests/judge/trial.h"
 
@@ -14,10 +14,10 @@
 #include <cuda_runtime_api.h>
 #include <pthread.h>
 
-/* Ranks are threads; this lock serializes setup and reports. */
+/* Serializes the setup and the reports of ranks, which are threads. */
 static pthread_mutex_t in_turn = PTHREAD_MUTEX_INITIALIZER;
 
-/* Calls of 08 and 13 for one layer and their buffers, on one rank or without ranks. */
+/* The forward and backward calls of one rank, or without ranks, and their buffers. */
 struct pair {
     struct kcp_layer layer;
     struct kcp_comm *comm;
@@ -58,7 +58,7 @@ static int fill_pair(struct pair *x, const struct kcase *k, const struct kcp_pla
     return err;
 }
 
-/* Allocates everything that the two calls need. */
+/* Allocates the buffers of the forward and the backward call. */
 static int open_pair(struct pair *x, const struct kcase *k, const struct kcp_plan *p)
 {
     const struct memory *m = device_memory();
@@ -102,7 +102,8 @@ static int collect(struct pair *x, char *why, size_t n)
     return err;
 }
 
-/* Fills outputs, block and workspace with NaN, so that missing writes are found. */
+/* Fills outputs, saved block and workspace with NaN, so that missing writes are
+ * found. */
 static int poison(struct pair *x)
 {
     int err = cudaMemset(x->saved, 0xff, forward_of(x)->saved_bytes) ||
@@ -128,8 +129,8 @@ static void compare(struct kcp_report *rep, const struct pair *a, const struct p
         }
 }
 
-/* Overwrites plan, grid and inputs of x with those of the next batch y, as a caller
- * with a captured graph does. */
+/* Overwrites the plan, chunk grid and inputs of x with those of batch y, as an
+ * application does before it replays a graph. */
 static int refresh(struct pair *x, const struct pair *y)
 {
     int err = x->next ? kcp_plan_refresh(x->plan, x->next, NULL) : KCP_OK;
@@ -179,8 +180,8 @@ static int replay(struct kcp_report *rep, const struct pair *direct, struct pair
     return err;
 }
 
-/* Runs case `words` directly and from a graph that was captured with case `captured`, a
- * batch of the same shape. comm is NULL without ranks. */
+/* Runs case `words` directly, and by a graph captured with case `captured`, whose sizes
+ * are equal. Without ranks `comm` is NULL. */
 static int one(struct kcp_report *rep, const struct kcp_layer *layer,
                struct kcp_comm *comm, const char *words, const char *captured)
 {
@@ -212,7 +213,7 @@ static int one(struct kcp_report *rep, const struct kcp_layer *layer,
     return err;
 }
 
-/* Pairs of batches with equal numbers of chunks and segments: a graph captured with the
+/* Pairs of batches with equal numbers of chunks and segments. A graph captured with the
  * first batch must run the second batch. */
 static const char *const batches[][2] = {
     { ("kda live H=2 HV=4 K=64 V=64 lengths=150,300 l2norm beta=sigmoid gate=bounded"

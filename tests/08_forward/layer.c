@@ -1,4 +1,4 @@
-/* layer.c -- calls layer.h as an application does: sizes, calls, invalid arguments.
+/* layer.c -- compares the functions of layer.h with direct calls of the references.
  *
  * Book: chapter 08.  Checked by: direct calls of ref_forward and ref_backward.
  * Next: tests/08_forward/graph.c, the same on a GPU; book/examples/kda.c. */
@@ -11,7 +11,7 @@
 enum { T = 90, N = 2, H = 1, HV = 2, K = 8, V = 4, C = 16, MAX_R = 3 };
 static const int64_t cu_seqlens[N + 1] = { 0, 37, T };
 
-/* Arrays of all ranks. got [0]: results of the references; got [1]: of layer.h. */
+/* The arrays of all ranks. got[0] is written by the references, got[1] by layer.h. */
 struct arrays {
     double q[T][H][K], k[T][H][K], v[T][HV][V], g[T][HV][K], beta[T][HV];
     double h0[N][HV][K][V], do_[T][HV][V], x[T][K], weight[K][4];
@@ -37,8 +37,8 @@ static struct arrays *draw(void)
     return a;
 }
 
-/* Fills the args of forward and backward. Calls of the references and of layer.h differ
- * only in the arrays of outputs. */
+/* Fills the args of forward and backward. The references and layer.h get equal args
+ * except for the output arrays. */
 static void fill(struct arrays *a, struct kcp_comm *comm, struct kcp_forward *f,
                  struct kcp_backward *b)
 {
@@ -116,8 +116,6 @@ static int same(struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* Checks that a wrong argument on rank 1 of 2 ends both ranks with an error that names
- * rank and argument. */
 static int refuses(struct kcp_report *rep)
 {
     static const struct { int spoil, status; const char *says; } row[] = {
@@ -143,8 +141,9 @@ static int refuses(struct kcp_report *rep)
 
 /* ---- the table of paths through the public interface */
 
-/* A layer's backward uses the rows of the table from the first row of kernel `backward`
- * on. Returns 1 if these rows read every format that a row of `forward` writes. */
+/* Returns 1 if every block format that a row of kernel `forward` writes is read by a
+ * row of backward. Only the first row of kernel `backward` and the rows after it count,
+ * because a layer uses only those. */
 static int reads_what_it_writes(const struct kcp_variant *forward,
                                 const struct kcp_variant *backward)
 {

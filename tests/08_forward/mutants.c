@@ -1,10 +1,11 @@
-/* mutants.c -- whole forwards with mistakes at the cuts.
+/* mutants.c -- computes forward on several ranks with one deliberate error per flag.
  *
  * Book: chapter 08.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: tests/09_chunk_backward/mutants.c.
- * A second program for one rank: it gathers one map per rank for every form and has its
- * own loops over chunks. It calls the references only for work inside a rank (02, 03,
- * 04); everything across cuts is separate code with mistakes selected by flags. */
+ * The code is a second implementation of forward, which gathers one map per rank for
+ * every exchange form. It calls the references only for work inside a rank (chapters
+ * 02, 03, 04). All work across ranks is separate code, with errors selected by
+ * flags. */
 #include "wrong.h"
 
 #include <math.h>
@@ -60,7 +61,7 @@ static int local(struct fore *x)
     return status ? status : ref_wy(&wy);
 }
 
-/* Computes the state at the start of every segment of the rank, and ht. */
+/* Computes the state before each segment of the rank, and ht. */
 static void states(const struct fore *x, const double *all, double *h_in, double *row)
 {
     const struct kcp_forward *a = x->a;

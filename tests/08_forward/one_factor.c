@@ -1,13 +1,13 @@
-/* one_factor.c -- a forward in which the decay between steps underflows in one factor.
+/* one_factor.c -- computes forward with a decay between steps that underflows to 0.
  *
  * Book: chapter 18.  Checked by: the judge, which must reject it and pass the twin.
  * Next: ../../cuda/18_hopper/forward_one/query_warps.cuh, which writes one
  * factor or two.
- * A kernel that walks in steps of 32 rows with an anchor in row 15 stores its state
- * times 2^a, where a is the sum of log2 decays up to the anchor. From one step to the
- * next the stored state is multiplied by 2^(E - a + a'). Below 2^-126 this factor is 0
- * in fp32, although the next step's tokens multiply by 2^(G - a') and still need the
- * state. */
+ * The kernel works in steps of 32 rows and stores the state times 2^a, where a is the
+ * sum of a step's log2 decays up to row 15. For the next step the kernel multiplies the
+ * stored state by 2^(E - a + a'), where E is the sum over the whole step and a' belongs
+ * to the next step. In fp32 this factor is 0 below 2^-126, although tokens of the next
+ * step, which multiply by 2^(G - a'), still need the state. */
 #include "ref.h"
 
 #include <math.h>
@@ -16,8 +16,8 @@
 
 enum { STEP = 32, ANCHOR = 15 };
 
-/* Where the factor underflows, the state before the first token t of a step is 0, as if
- * g of that token were -infinity. */
+/* If the factor into a step underflows, sets g of the step's first token to -2000,
+ * which clears the state as -infinity would. */
 static void underflow(const struct kcp_forward *a, double *g, int64_t begin,
                       int64_t end)
 {

@@ -1,4 +1,4 @@
-/* paths.c -- checks the table of paths: rows parse, cases have a row, fallbacks warn.
+/* paths.c -- checks the table of paths, which selects the kernels of a call.
  *
  * Book: chapter 08, "Paths".  Checked by: itself, and tests/cli/cli.sh.
  * Next: ../judge/paths.c, which prints it. */
@@ -43,8 +43,6 @@ KCP_CHECK(check_08_paths_parse) = { "08_forward", "paths_parse",
 
 /* ---- rows */
 
-/* Checks that backward reads every format that forward writes, and that the kernels
- * named in a row exist. */
 static int agrees(struct kcp_report *rep)
 {
     static const char *const keys[] = { "02", "03", "04", "05", "09", "10", "11" };
@@ -107,7 +105,8 @@ static int covers(struct kcp_report *rep)
 KCP_CHECK(check_08_paths_cover) = { "08_forward", "paths_cover",
     "every case of the judge has a row, for each storage", covers };
 
-/* Returns the first row for a sequence of T tokens on R = 1 or 2 ranks. */
+/* Returns the first row that accepts call c with one sequence of T tokens on R
+ * ranks. */
 static const struct kcp_path *row_of(struct kcp_call c, int64_t T, int R,
                                      const struct kcp_device *d, int saved, char *why,
                                      size_t n)
@@ -204,8 +203,6 @@ KCP_CHECK(check_08_paths_choose) = { "08_forward", "paths_choose",
     "named calls take their rows; another chip takes a generic row, with a notice",
     choices };
 
-/* Checks that a missing variant, GPU or format gives a message, and that a format
- * that no backward reads is not chosen. */
 static int absent(struct kcp_report *rep)
 {
     const struct kcp_device h200 = { 90, 132, 232448, 1, 0 };

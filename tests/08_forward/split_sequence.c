@@ -1,4 +1,4 @@
-/* split_sequence.c -- checks the rule that cuts a rank's segments to fill all SMs.
+/* split_sequence.c -- checks how a rank cuts segments into strips to use all SMs.
  *
  * Book: chapter 18.  Checked by: itself, against all possible cuts.
  * Next: ref/09_chunk_backward.c. */
@@ -17,8 +17,6 @@ static int64_t length(int HV, int64_t a, int64_t b)
     return kcp_strip_length(&x, HV, C, P);
 }
 
-/* Checks that strips are whole chunks and shorter than a segment, and that no other
- * number of strips costs less. */
 static int cheapest(struct kcp_report *rep)
 {
     struct stream s = stream_of(9, "strips");
@@ -48,7 +46,7 @@ static int cheapest(struct kcp_report *rep)
 KCP_CHECK(check_08_cheapest) = { "08_forward", "strips_cheapest",
     "strips are whole chunks; no other number of strips costs less", cheapest };
 
-/* Checks the rule on the shapes with which it was measured. */
+/* Checks the rule on shapes whose fastest cut was measured. */
 static int named(struct kcp_report *rep)
 {
     EXPECT(rep, length(96, 8192, 0) == 0, "96 heads of 8192: strips of %lld",
@@ -69,8 +67,8 @@ KCP_CHECK(check_08_named) = { "08_forward", "strips_named",
     "as measured: four strips for 32 heads, no cut for 96 heads",
     named };
 
-/* Returns the number of chunks per strip by the rule of the fused forward, or -1 if
- * another number costs less. */
+/* Returns the fused forward's number of chunks per strip, or -1 if another number costs
+ * less. */
 static int records(const struct kcp_cut *c, int64_t T)
 {
     const int best = kcp_fused_chunks(c);
@@ -109,8 +107,7 @@ KCP_CHECK(check_08_fused) = { "08_forward", "strips_fused",
     "the fused forward's rule: as measured, and no other cut costs less",
     fused };
 
-/* Checks that windows cover every chunk once, that none is empty or more than one chunk
- * longer than the window before, and that no other number of windows costs less. */
+/* A window is the range of chunks of one launch. */
 static int windows(struct kcp_report *rep)
 {
     struct stream s = stream_of(9, "windows");
@@ -147,11 +144,13 @@ KCP_CHECK(check_08_windows) = { "08_forward", "strips_windows",
     "windows cover every chunk once and shrink; no other number costs less",
     windows };
 
-/* ---- walks: one window's map is computed while the next window's factors are */
+/* ---- walks: compute the map of one window while the next window's factors are
+ * written */
 
 enum walk_mistake { RIGHT, TURNED, NO_LAST, EARLY, NO_MISTAKES };
 
-/* Composes x, the map of the chunks before c, with the map a x + b of chunk c. */
+/* Replaces the map y -> x[0] y + x[1] by that map followed by chunk c's y -> a y +
+ * b. */
 static void chunk_map(double *x, int c)
 {
     const double a = 0.5 + c % 7 * 0.11, b = 1 + c % 5;
@@ -159,9 +158,9 @@ static void chunk_map(double *x, int c)
     x[1] = a * x[1] + b;
 }
 
-/* Walks as a rank does, with an optional mistake. Returns 0 if every strip's map
- * covers all chunks up to the strip's end, and all factors are written before they
- * are read. */
+/* Simulates the walk of a rank through its windows with an optional error. Returns 0 if
+ * each strip's map covers all chunks up to the strip's end, and if all factors are
+ * written before they are read. */
 static int walk_is_wrong(int NC, int strip_chunks, int leaves,
                          enum walk_mistake planted)
 {
@@ -217,8 +216,7 @@ KCP_CHECK(check_08_walks) = { "08_forward", "walks",
     "windows of a walk cover every chunk in order and leave the map of each strip;"
     " three planted mistakes are seen", walks };
 
-/* Checks when a walk is chosen: if its map is needed and the computation of the factors
- * hides its time. */
+/* kcp_fused_walk returns the parts of the map (KCP_WANT_*) that a walk computes. */
 static int walkers(struct kcp_report *rep)
 {
     const struct { int H, V, KG, R, r, walk; int64_t T; int strip, want; } is[] = {

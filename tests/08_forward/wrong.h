@@ -1,4 +1,5 @@
-/* wrong.h -- a second forward for one rank, with mistakes selected by flags.
+/* wrong.h -- declares a second implementation of forward, with errors selected by
+ * flags.
  *
  * Book: chapter 08.  Checked by: the judge.
  * Next: tests/08_forward/cut.c, what crosses a cut.
@@ -27,14 +28,14 @@ struct fore {
     double *q, *k, *g, *G, *beta, *u, *w, *kg, *qg, *Aqk;
 };
 
-/* Applies all chunks of segment s to columns [c0,c1) of X [K,ld]. row: scratch for a
- * chunk's v_new. pre = 1 computes the map, with the planted mistakes; pre = 0 has
- * none. */
+/* Applies all chunks of segment s to columns [c0,c1) of X [K,ld]. `row` is scratch
+ * memory for v_new. With pre = 1 the errors of x->f apply, with pre = 0 none. */
 void fore_advance(const struct fore *x, int n, int s, int c0, int c1, int ld, double *X,
                   double *row, int pre);
-/* Copies one head of sequence n from h0 to S [K,ld], or with `out` from S to ht. */
+/* Copies a head of sequence n from h0 to S [K,ld], or from S to ht if `out` is 1. */
 void fore_state(const struct fore *x, int out, int n, int head, double *S, int ld);
-/* Compute this rank's map [HV,K,V+K], and the fold of the maps of earlier ranks. */
+/* fore_describe computes this rank's map [HV,K,V+K]. fore_fold applies the maps of
+ * earlier ranks to S. */
 void fore_describe(const struct fore *x, double *map, double *row);
 void fore_fold(const struct fore *x, const double *all, int n, double *S, double *next);
 
