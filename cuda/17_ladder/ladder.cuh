@@ -1,12 +1,13 @@
-// ladder.cuh -- shared by the rungs: sizes and the rows of a head.
+// ladder.cuh -- shared by the rungs (the kernels v1 to v8): sizes and rows of a head.
 // Book: chapter 17.  Checked by: every rung.  Next: v1_thread.cu.
 #ifndef KCP_LADDER_CUH
 #define KCP_LADDER_CUH
 
 #include "cuda/tile/pipeline.cuh"
 
-// Returns whether the shape is supported. From the second rung on K = V = DIM and a
-// chunk has CHUNK tokens: constants, so the compiler can keep a state in registers.
+// Returns whether the shape is supported. From rung 2 on, K = V = DIM and a chunk has
+// CHUNK tokens; because these are constants, the compiler can keep a state in
+// registers.
 static inline int ladder_takes(const struct kcp_ladder *a)
 {
     const void *p[] = { a->u, a->w, a->kg, a->decay, a->v_new };
@@ -15,7 +16,8 @@ static inline int ladder_takes(const struct kcp_ladder *a)
     return a->K == DIM && a->V == DIM && a->C == CHUNK;
 }
 
-// Returns the offset of the state of stretch s and head n, [K,V] in fp32.
+// Returns the element offset of the fp32 state [K,V] of stretch s and head n. A stretch
+// is a local token range of one sequence.
 static __device__ __forceinline__ int64_t state_at(const struct kcp_ladder &a, int s,
                                                    int n)
 {

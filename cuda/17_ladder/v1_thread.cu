@@ -1,9 +1,9 @@
-// v1_thread.cu -- rung 1: a thread per column of the state.
+// v1_thread.cu -- rung 1: one thread per column of the state.
 // Book: chapter 17, "A thread".  Checked by: tests/17_ladder/checks.c.
 // Next: v2_shared.cu.
 #include "cuda/tile/device.cuh"
 
-// Bound: latency. A thread does 2 C K multiply-adds per chunk, and each waits for a
+// Bound: latency. A thread executes 2 C K multiply-adds per chunk, and each waits for a
 // load. S and x are indexed at run time, so they are in local memory instead of
 // registers; w and kg are read from global memory two bytes at a time. Threads are
 // independent, because column v of the state depends only on column v of u.

@@ -4,10 +4,10 @@
 #include "ladder.cuh"
 
 // Bound: shared-memory loads. The 2 C K V multiply-adds of a chunk, 2.1 million, take
-// 16384 cycles at 128 per cycle. A thread needs one load of 16 bytes per four
-// multiply-adds, at an address common to all lanes. Such a load takes two cycles of
-// shared memory, and the chunk's 16384 loads take 32768 cycles. The block copies w and
-// kg once for its 128 threads. Two barriers per chunk: one after the tiles have
+// 16384 cycles at 128 per cycle. Per four multiply-adds a thread needs one 16-byte
+// load, at an address that is the same in all lanes. Such a load takes two cycles of
+// shared memory, so the chunk's 16384 loads take 32768 cycles. The block copies w and
+// kg once for its 128 threads. Each chunk has two barriers: one after the tiles have
 // arrived, one after all threads have read them.
 //> storage
 struct tiles {
@@ -17,7 +17,7 @@ struct tiles {
 //< storage
 
 // Copies rows of a head to shared memory as fp32. Sixteen adjacent threads load the 256
-// bytes of a row, so a warp loads two whole rows. Rows from len on become 0.
+// bytes of a row, so a warp loads two whole rows at a time. Rows from len on become 0.
 static __device__ void load_rows(float (*to)[DIM], const bf16 *from, int64_t stride,
                                  int len)
 {
@@ -33,7 +33,7 @@ static __device__ void load_rows(float (*to)[DIM], const bf16 *from, int64_t str
     }
 }
 
-// Computes x = u - w S for four tokens at once: four independent sums.
+// Computes x = u - w S for four tokens together, as four independent sums.
 static __device__ __forceinline__ void four_tokens(float *y, const float (*w)[DIM],
                                                    const float *S)
 {
@@ -49,7 +49,7 @@ static __device__ __forceinline__ void four_tokens(float *y, const float (*w)[DI
         }
 }
 
-// Computes S += x kg for one token: 128 independent sums.
+// Computes S += x kg for one token, as 128 independent sums.
 static __device__ __forceinline__ void one_update(float *S, const float *kg, float x)
 {
     #pragma unroll

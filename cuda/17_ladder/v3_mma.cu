@@ -4,10 +4,10 @@
 #include "ladder.cuh"
 
 // Bound: shared memory. 4 C K V flops per chunk take 1024 cycles of the tensor cores.
-// But each of the eight warps reads all of w and kg: 256 KiB, 2048 cycles at 128 bytes
-// per cycle. Bank conflicts multiply this time by eight, because the eight rows of a
-// load start in the same bank. A warp holds 16 columns of S, transposed, as D
-// fragments: 64 registers per thread. Two barriers per chunk, as in v2.
+// But each of the eight warps reads all of w and kg: 256 KiB per chunk, 2048 cycles at
+// 128 bytes per cycle. Bank conflicts multiply this time by eight, because the eight
+// rows of a load start in the same bank. A warp holds 16 columns of S, transposed, as D
+// fragments: 64 registers per thread. Each chunk has two barriers, as in v2.
 struct tiles {
     bf16 w[CHUNK][DIM], kg[CHUNK][DIM];
 };
@@ -34,8 +34,8 @@ static __device__ __forceinline__ void pack_a(uint32_t *a, const float (*d)[4])
 }
 //< pack-a
 
-// Computes y^T [16,64] = S^T w^T. A column of B is a token, a row a key. The two keys
-// that a lane needs are adjacent in the token's row of w.
+// Computes y^T [16,64] = S^T w^T. Operand B has one column per token and one row per
+// key. The two keys that a lane needs are adjacent in the token's row of w.
 static __device__ __forceinline__ void times_w(float (*y)[4], const float (*S)[4],
                                                const bf16 (*w)[DIM])
 {
@@ -52,7 +52,7 @@ static __device__ __forceinline__ void times_w(float (*y)[4], const float (*S)[4
     }
 }
 
-// Loads two tokens of one key, which are in two rows of kg and need two loads.
+// Loads one key of two tokens, with two loads because the tokens are two rows of kg.
 static __device__ __forceinline__ uint32_t two_rows(const bf16 (*kg)[DIM], int token,
                                                     int key)
 {
@@ -61,7 +61,8 @@ static __device__ __forceinline__ uint32_t two_rows(const bf16 (*kg)[DIM], int t
     return low | high << 16;
 }
 
-// Computes S^T [16,128] += x^T kg. Here a column of B is a key and a row a token.
+// Computes S^T [16,128] += x^T kg. Here operand B has one column per key and one row
+// per token.
 static __device__ __forceinline__ void add_kg(float (*S)[4], const float (*x)[4],
                                               const bf16 (*kg)[DIM])
 {
@@ -77,8 +78,8 @@ static __device__ __forceinline__ void add_kg(float (*S)[4], const float (*x)[4]
     }
 }
 
-// Computes x^T = u^T - y^T and stores x in v_new element by element, (v, token), in the
-// layout of D.
+// Computes x^T = u^T - y^T, and stores x to v_new element by element, because a lane
+// holds elements (v, token) in the layout of D.
 static __device__ __forceinline__ void subtract(float (*y)[4], const bf16 *u,
                                                 bf16 *v_new, int64_t ld, int len)
 {

@@ -5,9 +5,9 @@
 #include "cuda/tile/decay.cuh"
 
 // Bound: shared memory, still 256 KiB per chunk with eightfold bank conflicts. But one
-// instruction replaces two to eight loads: it fills four registers, and transposes a
-// tile where needed (u and kg). Results are transposed before the store, so that the 16
-// columns of a row, 32 bytes, are stored together. Two barriers per chunk.
+// ldmatrix replaces two to eight loads: it fills four registers, and transposes a tile
+// where needed (u and kg). Results are transposed before the store, so that the 16
+// columns of a row, 32 bytes, are stored together. Each chunk has two barriers.
 //> storage
 struct tiles {
     bf16 w[CHUNK][DIM], kg[CHUNK][DIM], u[CHUNK][DIM];
@@ -34,7 +34,7 @@ static __device__ __forceinline__ void pack_a(uint32_t *a, const float (*d)[4])
     a[3] = pack_bf16x2(d[1][2], d[1][3]);
 }
 
-// Computes y^T [16,64] = S^T w^T: a 16 x 16 block of w is operand B for 16 tokens.
+// Computes y^T [16,64] = S^T w^T. A 16 x 16 block of w is operand B for 16 tokens.
 static __device__ __forceinline__ void times_w(float (*y)[4], const float (*S)[4],
                                                const bf16 *w)
 {
@@ -51,7 +51,7 @@ static __device__ __forceinline__ void times_w(float (*y)[4], const float (*S)[4
     }
 }
 
-// Computes S^T [16,128] += x^T kg: a transposed block of kg is operand B for 16 keys.
+// Computes S^T [16,128] += x^T kg. A transposed block of kg is operand B for 16 keys.
 static __device__ __forceinline__ void add_kg(float (*S)[4], const float (*x)[4],
                                               const bf16 *kg)
 {

@@ -4,10 +4,11 @@
 #include "ladder.cuh"
 #include "cuda/tile/decay.cuh"
 
-// Bound: that of v4, without the wait for global memory. A pipeline stage is 48.5 KiB;
-// while chunk c is multiplied, chunks c + 1 and c + 2 are in flight, 97 KiB per SM. One
-// barrier per chunk, after every thread has waited for its copies of chunk c and has
-// read chunk c - 1. So chunk c is complete, and the stage of chunk c - 1 is free.
+// Bound: as for v4, but no longer the wait for global memory. A pipeline stage has 48.5
+// KiB; while chunk c is multiplied, chunks c + 1 and c + 2 are in flight, 97 KiB per
+// SM. Each chunk has one barrier, which a thread reaches after its copies of chunk c
+// have arrived and after it has read chunk c - 1. So after the barrier chunk c is
+// complete, and the stage of chunk c - 1 is free.
 //> storage
 enum { STAGES = 3 };
 
@@ -29,8 +30,8 @@ static __device__ void async_rows(bf16 (*to)[DIM], const bf16 *from, int64_t str
 }
 
 //> load-stage
-// Loads chunk c of stretch s, if this chunk exists. An empty group is committed too, so
-// that the newest group but one is always chunk c - 1.
+// Loads chunk c of stretch s, if this chunk exists. Commits a group even without
+// copies, so that the second newest group is always that of chunk c - 1.
 static __device__ void load_stage(const struct kcp_ladder &a, int s, int n, int c,
                                   struct stage *to)
 {

@@ -4,11 +4,11 @@
 #include "ladder.cuh"
 #include "cuda/tile/decay.cuh"
 
-// Bound: shared memory at its full rate: 256 KiB of w and kg and 16 of u per chunk,
-// 2176 cycles at 128 bytes per cycle. A tile of 64 rows by 128 columns is two adjacent
-// swizzle128 tiles of 64 columns. A row of such a tile has 128 bytes, all 32 banks, and
-// in eight consecutive rows the same piece has eight different positions. One barrier
-// per chunk, as in v5.
+// Bound: shared memory at its full rate: 256 KiB of w and kg and 16 KiB of u per chunk,
+// 2176 cycles at 128 bytes per cycle. A tile of 64 rows by 128 columns is stored as two
+// adjacent swizzle128 tiles of 64 columns. A row of a swizzle128 tile has 128 bytes,
+// which cover all 32 banks. In eight consecutive rows the same piece has eight
+// different positions. Each chunk has one barrier, as in v5.
 //> storage
 enum { STAGES = 3 };
 
@@ -19,7 +19,7 @@ struct stage {
 //< storage
 
 //> swizzled
-// Returns the address of the 16 bytes of (row, columns 8 piece to 8 piece + 7) in a
+// Returns the address of the 16 bytes of (row, columns 8 * piece to 8 * piece + 7) in a
 // tile of 128 columns.
 static __device__ __forceinline__ bf16 *piece_at(const bf16 *X, int row, int piece)
 {
@@ -62,8 +62,8 @@ static __device__ __forceinline__ void pack_a(uint32_t *a, const float (*d)[4])
 }
 
 //> swizzled-products
-// In times_w and add_kg a lane's row and piece are those of ldmatrix_offset_b (w, u)
-// and ldmatrix_offset_a (kg); piece_at applies the swizzle.
+// In times_w and add_kg, lanes load the rows and pieces of ldmatrix_offset_b (w, u) and
+// ldmatrix_offset_a (kg); piece_at applies the swizzle.
 static __device__ __forceinline__ void times_w(float (*y)[4], const float (*S)[4],
                                                const bf16 *w)
 {
@@ -97,7 +97,8 @@ static __device__ __forceinline__ void add_kg(float (*S)[4], const float (*x)[4]
 }
 //< swizzled-products
 
-// Computes x^T = u^T - y^T for this warp's 16 columns, two pieces of u's rows.
+// Computes x^T = u^T - y^T for the 16 columns of this warp, which are two pieces of
+// each row of u.
 static __device__ __forceinline__ void subtract(float (*x)[4], const float (*y)[4],
                                                 const bf16 *u)
 {

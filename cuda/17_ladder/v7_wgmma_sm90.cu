@@ -1,15 +1,15 @@
-// v7_wgmma_sm90.cu -- rung 7: a warpgroup, operand B directly from shared memory.
+// v7_wgmma_sm90.cu -- rung 7: wgmma reads operand B directly from shared memory.
 // Book: chapter 17, "A warpgroup".  Checked by: tests/17_ladder/checks.c.
 // Next: v8_tma_sm90.cu.
 #include "ladder.cuh"
 #include "cuda/tile/warpgroup_scan.cuh"
 
-// Bound: the sequential products. w and kg are read once per 64 columns instead of 16:
-// 64 KiB per chunk, 512 cycles, half of the time of the products. The limit is the
-// order of the products: a chunk's update waits for its v_new, v_new waits for w S, and
-// w S waits for the previous chunk. Each of two warpgroups with 64 columns computes
-// while the other waits. One barrier per chunk, preceded by each thread's proxy fence,
-// because the tensor core reads what threads wrote.
+// Bound: the sequential products. w and kg are read once per 64 columns instead of once
+// per 16: 64 KiB per chunk, 512 cycles, half of the time of the products. The products
+// must run in order: a chunk's update waits for its v_new, v_new waits for w S, and w S
+// waits for the previous chunk. Each of two warpgroups with 64 columns computes while
+// the other waits. Each chunk has one barrier; every thread calls the proxy fence
+// before it, because the tensor core reads what threads wrote.
 //> storage
 enum { STAGES = 3 };
 
@@ -17,7 +17,7 @@ struct stage {
     bf16 w[2 * SWIZZLE128_TILE], kg[2 * SWIZZLE128_TILE], u[2 * SWIZZLE128_TILE];
 };
 
-// The tiles are first, because each must start at a multiple of 1024 bytes.
+// The tiles are first, because each tile must start at a multiple of 1024 bytes.
 struct stages {
     struct stage at[STAGES];
     float decay[STAGES][DIM];
@@ -52,7 +52,7 @@ static __device__ __forceinline__ void pack_a(uint32_t *a, const float (*d)[4])
 }
 
 //> wgmma-products
-// Issues y^T [64,64] = S^T w^T: rows of w are columns of B, 16 keys per step.
+// Issues y^T [64,64] = S^T w^T. Rows of w are columns of B, 16 keys per step.
 static __device__ __forceinline__ void times_w(float (*y)[4], uint32_t (*a)[4],
                                                const float (*S)[4], const bf16 *w)
 {
@@ -67,7 +67,7 @@ static __device__ __forceinline__ void times_w(float (*y)[4], uint32_t (*a)[4],
     wgmma_commit();
 }
 
-// Computes S^T [64,128] += x^T kg: rows of kg are rows of B, 16 tokens per step.
+// Computes S^T [64,128] += x^T kg. Rows of kg are rows of B, 16 tokens per step.
 static __device__ __forceinline__ void add_kg(float (*S)[4], uint32_t (*a)[4],
                                               const float (*x)[4], const bf16 *kg)
 {

@@ -7,11 +7,10 @@
 #include "cuda/tile/warpgroup_store.cuh"
 
 // Bound: memory, 64.5 KiB per chunk and head, or the sequential products. A warpgroup
-// waits only for its own products, so two warpgroups are at different points of a chunk
-// and each computes while the other waits. The loop has no block-wide barrier: `full`
-// completes when the bytes have arrived, `empty` when all consumers have read them.
-// Seven copies issued by one thread replace 3104 copies of 16 bytes issued by 256
-// threads.
+// waits only for its own products, so one of the two warpgroups computes while the
+// other waits. The loop has no block-wide barrier: `full` completes when the bytes have
+// arrived, `empty` when all consumers have read these bytes. Seven copies issued by one
+// thread replace 3104 copies of 16 bytes issued by 256 threads.
 //> storage
 enum { STAGES = 4, CONSUMERS = 256 };
 
@@ -29,8 +28,8 @@ struct maps { CUtensorMap w, kg, u; };
 //< storage
 
 //> producer
-// Issues all copies from one thread. A stage is free when all consumers have arrived at
-// its `empty`, and full when all announced bytes have arrived.
+// Issues all copies from one thread. A stage is free after all consumers have arrived
+// at its barrier `empty`, and full after all announced bytes have arrived.
 static __device__ void producer_warp(const struct kcp_ladder &a,
                                      const struct maps &map, int s, int n,
                                      struct stages *m)
@@ -89,7 +88,7 @@ static __device__ __forceinline__ void add_kg(float (*S)[4], uint32_t (*a)[4],
 }
 
 // Computes x^T = u^T - y^T. A copy always loads 64 rows. Rows past the stretch's end
-// belong to another stretch, so x is set to 0 there.
+// belong to another stretch, so x is set to 0 in these rows.
 static __device__ __forceinline__ void subtract(float (*x)[4], const float (*y)[4],
                                                 int len)
 {
@@ -103,7 +102,8 @@ static __device__ __forceinline__ void subtract(float (*x)[4], const float (*y)[
 
 //> consumer
 // Processes all chunks of a stretch for 64 columns of the state. v_new replaces u in
-// the stage and is stored from there as whole rows while the tensor core updates S.
+// the pipeline stage; whole rows of v_new are stored from the stage while the tensor
+// core updates S.
 static __device__ void consumer_warpgroup(const struct kcp_ladder &a, int s, int n,
                                           struct stages *m)
 {

@@ -13,12 +13,12 @@
 #include "cuda/tile/wgmma.cuh"
 #include "cuda/tile/warp_scan.cuh"
 
-// The forward has two kernels. chunk_prepare converts a chunk's rows into factors; the
-// scan reads the factors of a head chunk by chunk, with the state in registers. Two of
-// chapter 03's results, u and w, are not stored: with k~ = exp2(G) k,
+// The forward has two kernels. chunk_prepare converts a chunk's rows into factors. The
+// scan reads the factors of a head chunk by chunk, and keeps the state in registers.
+// Two results of chapter 03, u and w, are not stored. With k~ = exp2(G) k,
 //     v_new = u - w S = A beta (v - k~ S),
 // so the scan needs k~, A beta and the raw v, and chunk_prepare does not read v. Bytes
-// per token and head with one gate per channel (KDA):
+// per token and head for KDA, with one gate per channel:
 //
 //   chunk_prepare  reads q, k, g: 6K;  writes k~, qg, kg, A beta, Aqk: 6K + 2.5C
 //   scan           reads the factors and v: 6K + 2.5C + 2V;  writes o: 2V
@@ -26,11 +26,11 @@
 // Both kernels together: 3152 bytes at K = V = 128, 0.58 ms for case A at 4.3 TB/s.
 //
 // The factors of a chunk are contiguous: swizzle128 tiles (cuda/tile/swizzle.cuh) and
-// triangles, in the byte order that wgmma reads, so a few bulk copies load them. A beta
-// and Aqk are lower triangular. Global memory has only the ten 16x16 blocks on and
-// below the diagonal (5 KiB instead of 8), block column by block column: column J has
-// rows 16 J to 63 with 32 bytes each, in wgmma's 32-byte swizzle. In shared memory the
-// blocks above the diagonal are zero.
+// triangles, in the byte order that wgmma reads, so that a few bulk copies load them. A
+// beta and Aqk are lower triangular. Global memory holds only the ten 16x16 blocks on
+// and below the diagonal (5 KiB instead of 8), block column by block column: column J
+// has rows 16 J to 63 with 32 bytes each, in wgmma's 32-byte swizzle. In shared memory
+// the blocks above the diagonal are zero.
 enum { TRIANGLE_BYTES = 10 * 512 };
 
 static __device__ __forceinline__ int triangle_column(int J)
@@ -38,7 +38,8 @@ static __device__ __forceinline__ int triangle_column(int J)
     return 2048 * J - 256 * J * (J - 1);
 }
 
-// Returns the byte offset of row i, columns 8 piece to 8 piece + 7.
+// Returns the byte offset of columns 8 * piece to 8 * piece + 7 of row i in a block
+// column.
 static __device__ __forceinline__ int triangle_offset(int i, int piece)
 {
     const int J = piece / 2, row = i - 16 * J;
@@ -55,15 +56,15 @@ struct chunk_factors {
     float decay[K];                      // exp2(G_last)
 };
 
-// GDN: with one gate per head, decay and norms are row factors that scale accumulators.
-// The value heads of a query/key head share the raw rows of k and q [64,K] in tiles;
-// each value head has its own triangles and row factors.
+// GDN has one gate per head, so decay and norms are factors per row that scale
+// accumulators. The value heads of a query/key head share the raw rows of k and q
+// [64,K] in tiles. Each value head has its own triangles and row factors.
 template <int K>
 struct gdn_qk_rows { unsigned char k[K / 64][TILE_BYTES], q[K / 64][TILE_BYTES]; };
 
-// F = exp2(G) / |k|, B = exp2(G_last - G) / |k| and Q = scale exp2(G) / |q|, each 0
-// past the chunk's end; decay = exp2(G_last). Only o needs Q, so Q is copied with the
-// rows of q.
+// F = exp2(G) / |k|, B = exp2(G_last - G) / |k| and Q = scale exp2(G) / |q|; each is 0
+// past the chunk's end. decay = exp2(G_last). Only o needs Q, so Q is copied together
+// with the rows of q.
 struct gdn_row_factors { float F[CHUNK], B[CHUNK], decay[8], Q[CHUNK]; };
 enum { ROW_FACTORS_BYTES = offsetof(struct gdn_row_factors, Q) };
 
@@ -79,10 +80,10 @@ static_assert(sizeof(struct chunk_factors<64>) == 388 * 64 + 10240
               "as in ref/core/saved.def");
 
 // Parameters of the forward kernels: the layer's call and the arrays in the workspace.
-// A stretch is what one scan covers: a segment or a strip of a segment. Stretch s
-// starts with state from[s] of h_in, and stores its last state in row to[s] of ht (-1:
-// not stored). The map of stretch s starts with state own[s] of h_own (-1: zero). A
-// launch covers one window of every stretch: `count` chunks, beginning with chunk
+// A stretch is the token range of one scan: a segment or a strip of a segment. Stretch
+// s starts with state from[s] of h_in, and stores its last state in row to[s] of ht
+// (-1: not stored). The map of stretch s starts with state own[s] of h_own (-1: zero).
+// A launch covers one window of every stretch: `count` chunks, beginning with chunk
 // `first`.
 struct forward_params {
     struct kcp_forward a;
@@ -96,8 +97,8 @@ struct forward_params {
     int first, count;
     void *carry;                         // [HV,K,V] from one window to the next
     // Parts of the saved block that these kernels write; NULL: not saved. rstd_q,
-    // rstd_k and beta have 64 rows per chunk and head, 0 past a stretch's end. When a
-    // block is saved, the factors are written to the block itself.
+    // rstd_k and beta have 64 rows per chunk and head, 0 past a stretch's end. If a
+    // block is saved, `factors` points into the block.
     struct { float *rstd_q, *rstd_k, *beta; void *h_kept; } saved;
     int raw_rows;                        // GDN: the scan reads full chunks of q and k
 };                                       // from the caller's tensors
@@ -111,10 +112,10 @@ static __host__ __device__ inline int launched_chunks(const struct forward_param
     return x.count < x.a.NC - x.first ? x.count : x.a.NC - x.first;
 }
 
-// With few heads the scan leaves SMs idle. A long stretch is then processed in windows,
-// and launches are pipelined: chunk_prepare of the next window starts when every block
-// of this window's scan has started (programmatic dependent launch). The last block of
-// that chunk_prepare waits for this window's scan, so a kernel that waits for
+// With few heads the scan leaves SMs idle. Then a long stretch is processed in windows,
+// and the launches are pipelined: chunk_prepare of the next window starts when every
+// block of this window's scan has started (programmatic dependent launch). The last
+// block of that chunk_prepare waits for this window's scan, so a kernel that waits for
 // chunk_prepare has also waited for the scan.
 
 template <int K>
@@ -137,9 +138,10 @@ static __device__ __forceinline__ struct gdn_qk_rows<K> *gdn_qk_rows_of(
     return (struct gdn_qk_rows<K> *)x.qk_rows + ((int64_t)c * x.a.H + m);
 }
 
-// In an accumulator a lane has two adjacent columns in each half of a 16x16 block.
-// Exchanges columns with the neighbouring lane, so that each lane has four adjacent
-// columns of one half, and a row is stored as 32 contiguous bytes.
+// Per row of a 16x16 block a lane's accumulators hold two adjacent columns of the left
+// half and two of the right half. Exchanges columns with the neighbouring lane, so that
+// each lane has four adjacent columns of one half, and a row is stored as 32 contiguous
+// bytes.
 static __device__ __forceinline__ uint2 exchange_halves(uint32_t left, uint32_t right)
 {
     const int odd = threadIdx.x % 2;
@@ -147,17 +149,17 @@ static __device__ __forceinline__ uint2 exchange_halves(uint32_t left, uint32_t 
     return odd ? make_uint2(other, right) : make_uint2(left, other);
 }
 
-// The launchers. Each is in a separate object with its kernels, launches on the call's
-// stream, and returns KCP_OK or an error. processors: number of SMs. to: where the scan
-// stores h and v_new, or NULL.
+// The launchers. Each is compiled with its kernels in a separate object file, launches
+// on the call's stream, and returns KCP_OK or an error. processors: the number of SMs.
+// to: where the scan stores h and v_new, or NULL.
 int kda_chunk_prepare(const struct forward_params *x, int processors);
 int gdn_chunk_prepare(const struct forward_params *x);
 int forward_scan(const struct forward_params *x, const struct chunk_states *to,
                  int processors);
 int forward_maps(const struct forward_params *x);
 // Continues the map of a rank's only segment over the window (x->first, x->count):
-// starts from map `from` (-1: the identity) and stores map `to`, of [h_ext | M] or of
-// h_ext only.
+// starts from map `from` (-1: the identity) and stores map `to`. If only_h is set,
+// computes h_ext but not M.
 int forward_maps_walk(const struct forward_params *x, int from, int to, int only_h);
 
 #endif

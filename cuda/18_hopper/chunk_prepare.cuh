@@ -1,4 +1,4 @@
-// chunk_prepare.cuh -- for KDA and GDN: the gate, and the inverse by 16x16 blocks.
+// chunk_prepare.cuh -- for KDA and GDN: the gate, and the inverse from 16x16 blocks.
 // Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/checks.c.
 // Next: kda_prepare/rows.cuh.
 #ifndef KCP_CHUNK_PREPARE_CUH
@@ -6,8 +6,7 @@
 
 #include "cuda/18_hopper/chunk_factors.cuh"
 
-// A warp's part of a chunk: rows 16 I to 16 I + 15 of Aqk (of_A = 0) or of A (of_A =
-// 1).
+// A warp's part of a chunk: rows 16 I to 16 I + 15 of Aqk, or of A if of_A is set.
 struct warp_role { int I, of_A; };
 
 // Returns the index of the 16x16 block (I, J) among the ten on and below the diagonal.
@@ -16,7 +15,7 @@ static __device__ __forceinline__ int block16_index(int I, int J)
     return I * (I + 1) / 2 + J;
 }
 
-// Returns the tokens of this rank's chunk c; a single stretch needs no table lookup.
+// Returns the tokens of this rank's chunk c; with one stretch without a table lookup.
 static __device__ __forceinline__ struct token_range tokens_of_chunk(
     const struct kcp_forward &a, int c)
 {
@@ -29,8 +28,8 @@ static __device__ __forceinline__ struct token_range tokens_of_chunk(
     return { (uint32_t)t, min(end - t, (int)CHUNK) }; // t has 32 bits
 }
 
-// Returns beta of a token, with |beta| >= 2^-40, because backward divides by beta.
-// Replacing 0 by 2^-40 does not change the results of forward.
+// Returns beta of a token with |beta| >= 2^-40, because backward divides by beta. Using
+// 2^-40 in place of 0 does not change the results of forward.
 static __device__ __forceinline__ float beta_from_raw(const struct forward_params &x,
                                                       float raw)
 {
@@ -40,8 +39,9 @@ static __device__ __forceinline__ float beta_from_raw(const struct forward_param
     return copysignf(fmaxf(fabsf(b), 0x1p-40f), b);
 }
 
-// Constants of the log2 decay of one token and channel, per form of the gate. The decay
-// is at least -1000: 2^-1000 is already 0, and differences of sums stay finite.
+// Constants from which log2_decay computes the decay of a token and channel, for each
+// form of the gate. The log2 decay is at least -1000: 2^-1000 is already 0, and
+// differences of sums stay finite.
 struct gate_constants { float times, plus, top; };
 
 template <int form>
@@ -75,8 +75,8 @@ static __device__ __forceinline__ float log2_decay(struct gate_constants f, floa
                  -1000.0f);
 }
 
-// GDN: computes the log2 decay of two rows, at least -200: 2^-200 is 0 in fp32, and
-// sums of such numbers stay accurate.
+// GDN: computes the log2 decays of two rows. Each is at least -200: 2^-200 is 0 in
+// fp32, and sums of such numbers stay accurate.
 template <int form>
 static __device__ __forceinline__ void log2_decays(const struct forward_params &x,
                                                    int n, float *g)
@@ -86,8 +86,8 @@ static __device__ __forceinline__ void log2_decays(const struct forward_params &
     for (int h = 0; h < 2; h++) g[h] = fmaxf(log2_decay<form>(f, g[h]), -200.0f);
 }
 
-// Computes G and beta of a value head, by one warp; a lane has rows `lane` and `lane` +
-// 32. Past the chunk's end the decay is 1 and beta is 0.
+// Computes G and beta of a value head; called by one warp. A lane has rows `lane` and
+// `lane` + 32. Rows past the chunk's end do not decay, and their beta is 0.
 static __device__ __forceinline__ void cumulative_decay(
     const struct forward_params &x, struct token_range z, int n, float *G, float *beta)
 {
@@ -117,13 +117,14 @@ static __device__ __forceinline__ void cumulative_decay(
     }
 }
 
-// ---- the inverse (I + L)^-1 of a chunk, by 16x16 blocks
+// ---- the inverse (I + L)^-1 of a chunk, from 16x16 blocks
 //
-// Each operand is split into two bf16 numbers, top + rest, which together keep 16 bits.
+// Each operand is split into a sum of two bf16 numbers, `top` and `rest`, which
+// together keep 16 bits.
 struct split_operand { uint32_t top[4], rest[4]; };
 
-// Converts a 16x16 block in an accumulator d[2][4] to operand A. As operand B the same
-// registers are the transpose of the block.
+// Converts a 16x16 block in an accumulator d[2][4] to operand A. Used as operand B, the
+// result is the transpose of the block.
 static __device__ __forceinline__ struct split_operand split_accumulator(
     const float (*d)[4])
 {
@@ -138,8 +139,8 @@ static __device__ __forceinline__ struct split_operand split_accumulator(
     return p;
 }
 
-// Stores fragments in shared memory, in the order of the lanes: b0 and b1 of rows 0 to
-// 7, then of rows 8 to 15.
+// Stores the fragments of an operand in shared memory, lane by lane: b0 and b1 of rows
+// 0 to 7, then b0 and b1 of rows 8 to 15.
 static __device__ __forceinline__ void store_fragments(uint4 (*at)[32],
                                                        const struct split_operand &p)
 {
@@ -148,8 +149,8 @@ static __device__ __forceinline__ void store_fragments(uint4 (*at)[32],
     at[1][lane] = make_uint4(p.rest[0], p.rest[2], p.rest[1], p.rest[3]);
 }
 
-// Adds x y^T to d [16,16]. Of the split product the terms top x top, top x rest and
-// rest x top are computed; the product of the rests is below the rounding error.
+// Adds x y^T to d [16,16]. Of the split product it computes top x top, top x rest and
+// rest x top; rest x rest is below the rounding error.
 static __device__ __forceinline__ void mma_split(
     float (*d)[4], const struct split_operand &x, const uint4 (*y)[32])
 {
@@ -178,8 +179,8 @@ static __device__ __forceinline__ struct split_operand block16_as_a(
 }
 
 // Replaces a diagonal block of L by (I + L)^-1, by forward substitution in fp32. A lane
-// owns column j; the two halves of a warp invert two blocks, or both invert the same
-// block.
+// computes column j. The two halves of a warp invert two different blocks, or both
+// invert the same block.
 static __device__ __forceinline__ void invert_block16(float (*L)[SUBCHUNK + 4], int j)
 {
     float x[SUBCHUNK];
@@ -201,17 +202,17 @@ static __device__ __forceinline__ void invert_block16(float (*L)[SUBCHUNK + 4], 
     __syncwarp();
 }
 
-// Returns the byte offset of a lane's four elements in the first eight rows of a block
-// in a triangle. The next eight rows are 256 bytes further, the next block of the
-// column 512 bytes.
+// Returns the byte offset, in a triangle, of a lane's four elements in the first eight
+// rows of a block. The next eight rows are 256 bytes further, the next block of the
+// block column 512 bytes.
 static __device__ __forceinline__ int block16_offset(void)
 {
     const int lane = opaque_thread_id() % 32;
     return triangle_offset(lane / 4, lane % 2) + lane % 4 / 2 * 8;
 }
 
-// Stores block (I, J) of A beta at `to`, this lane's address in the factors. d:
-// accumulator with A_IJ^T.
+// Stores block (I, J) of A beta. d holds A_IJ^T in an accumulator; `to` is this lane's
+// address in the factors.
 static __device__ __forceinline__ void store_inverse_block16(
     int J, const float (*d)[4], const float *beta, unsigned char *to)
 {
@@ -237,10 +238,10 @@ static __device__ __forceinline__ void load_diagonal_block16(float (*d)[4], int 
         d[h / 4][h % 4] = smem.block16[J][h / 4 * 8 + e + h % 2][g + h % 4 / 2 * 8];
 }
 
-// Computes block column J of A, by one warp, from the diagonal down:
+// Computes block column J of A from the diagonal down; called by one warp:
 //     A_IJ^T = -(sum_M A_MJ^T L_IM^T) A_II^T,  J <= M < I.
-// The accumulator of each product is split in registers and is an operand of the next
-// product. The diagonal block is not stored here.
+// The accumulator of each product is split in registers and becomes an operand of the
+// next product. The diagonal block is stored elsewhere.
 template <class Storage>
 static __device__ __forceinline__ void invert_block_column(int J, const Storage &smem,
                                                            unsigned char *Ab)

@@ -1,4 +1,4 @@
-// step_record.cuh -- what the forward in one kernel keeps of a step for its backward.
+// step_record.cuh -- what the one-kernel forward saves per step for its backward.
 // Book: chapter 18, "Backward".
 // Checked by: tests/13_backward/checks.c.
 // Next: backward_one/storage.cuh.
@@ -6,9 +6,10 @@
 #define KCP_STEP_RECORD_CUH
 
 // Format "steps" of the saved block (ref/core/saved.def): one record per step of 32
-// tokens and value head, with index step HV + n. Step j of a stretch whose first chunk
-// is chunk c of the rank has index 2 c + j. If the last chunk of a stretch has at most
-// 32 tokens, the chunk's second step has no record. Only for KDA with K = V = 128.
+// tokens and value head. If the first chunk of a stretch is chunk c of the rank, step j
+// of the stretch has number 2 c + j, and its record for value head n has index (2 c +
+// j) HV + n. If the last chunk of a stretch has at most 32 tokens, the chunk's second
+// step has no record. Only for KDA with K = V = 128.
 //
 // a is the sum of log2 decays over the step's first 16 tokens, and
 //
@@ -18,8 +19,8 @@
 // of the triangles, and rows of w are 0.
 //
 // `state` and `w` consist of core matrices of 8 rows of 16 bytes, without a swizzle. In
-// this order a warp of forward's scan stores one register per lane as 128 contiguous
-// bytes. Triangles have wgmma's 64-byte swizzle.
+// this order a warp of forward's scan stores 128 contiguous bytes per register.
+// Triangles have wgmma's 64-byte swizzle.
 struct step_record {
     unsigned char state[32768];          // 2^a S, S of the step's start: core_offset
     unsigned char w[8192];               // rstd_k v_new: core_offset(token, v)
@@ -39,7 +40,7 @@ static __device__ __forceinline__ int core_offset(int i, int v)
     return ((i / 8 * 16 + v / 8) * 8 + v % 8) * 16 + i % 8 * 2;
 }
 
-// Returns the byte offset of row i, columns 8 piece to 8 piece + 7.
+// Returns the byte offset of columns 8 * piece to 8 * piece + 7 of row i.
 static __device__ __forceinline__ int triangle64_offset(int i, int piece)
 {
     return i * 64 + ((piece ^ (i >> 1 & 3)) << 4);

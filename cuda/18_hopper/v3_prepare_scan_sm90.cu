@@ -3,8 +3,8 @@
 // Next: ../13_backward/v2_stages.cu, which reads the saved block.
 #include "v3_prepare_scan_workspace.cuh"
 
-// Returns the row of the table of paths that accepts this call, or NULL. o is stored in
-// pieces of 16 bytes; the table does not test this alignment.
+// Returns the row of the table of paths that accepts this call, or NULL. Also checks
+// that o is aligned to 16 bytes, because the table does not.
 static const struct kcp_path *path_of(const struct kcp_forward *a)
 {
     if (!a->plan || !is_aligned_16(a->o)) return NULL;
@@ -22,7 +22,7 @@ static int scan(const struct fused *f, const struct forward_params *on_strips)
     return forward_scan(on_strips, f->kept.h ? &f->kept : NULL, processors());
 }
 
-// Computes the state with which every strip starts (chapters 05 and 07).
+// Computes the state at the start of every strip (chapters 05 and 07).
 static int carry_fused(struct fused *f, const struct forward_params *on_strips)
 {
     const struct kcp_call *call = (const struct kcp_call *)&f->x.a;
@@ -39,14 +39,14 @@ static int carry_fused(struct fused *f, const struct forward_params *on_strips)
 
 // ---- a rank with one segment: its map is computed concurrently with the factors
 //
-// The walk covers the whole segment. At the end of each strip it stores the map of the
-// segment's chunks up to this point. Applied to the segment's first state, this map
-// gives the state with which the next strip starts. If the sequence starts in this
-// segment, that state is h_ext.
+// The walk computes the map of the whole segment, window by window. At the end of each
+// strip it stores the map of all chunks from the segment's start. This map, applied to
+// the segment's first state, gives the state at the start of the next strip. If the
+// sequence starts in this segment, that state is h_ext.
 
 //> kernel-walk
-// For each window: computes its factors, then the walk over the window, concurrently
-// with the next window's factors.
+// For each window: computes the window's factors, then continues the walk over it,
+// concurrently with the next window's factors.
 static int prepare_and_walk(struct fused *f)
 {
     struct forward_params x = f->x;
@@ -63,7 +63,7 @@ static int prepare_and_walk(struct fused *f)
 }
 //< kernel-walk
 
-// Computes the states with which the strips start.
+// Computes the states at the start of the strips.
 static int start_walked(struct fused *f)
 {
     const struct kcp_call *a = (const struct kcp_call *)&f->x.a;
@@ -97,8 +97,9 @@ static int carry_walked(struct fused *f)
     return status;
 }
 
-// If no sequence crosses a cut: computes, for each launch window, the factors and then
-// the scan. Otherwise computes all factors, the maps and the exchange, then the scan.
+// If no sequence crosses a cut between ranks: computes the factors and then the scan of
+// one launch window after another. Otherwise computes all factors, the maps and the
+// exchange, then the scan.
 static int prepare_and_scan(struct fused *f, struct forward_params *on_strips)
 {
     const struct kcp_forward *a = &f->x.a;

@@ -11,9 +11,9 @@
 
 static const char *const fused_name = "v3_prepare_scan";
 
-// The forward of this rank. alone: every stretch is a whole sequence, so h0 and ht are
-// the only states. Otherwise there are states and maps as in v1's program, per strip if
-// the rank cuts its segments (split_sequence.cuh).
+// The forward of this rank. alone = 1: every stretch is a whole sequence, so h0 and ht
+// are the only states. Otherwise states and maps are as in v1's program, and per strip
+// if the rank cuts its segments (split_sequence.cuh).
 struct fused {
     struct forward_params x;
     struct arena r;
@@ -39,8 +39,8 @@ static void place_block(struct fused *f)
     f->kept.v_new = arena_named(r, "v_new_chunks", 0, 1);
 }
 
-// Places the workspace of the strips. If no sequence crosses a cut, backward uses the
-// same strips, so their start states and maps are in the saved block.
+// Places the workspace of the strips. If no sequence crosses a cut between ranks,
+// backward uses the same strips, so their start states and maps are in the saved block.
 static void place_strips(struct fused *f)
 {
     const struct kcp_forward *a = &f->x.a;
@@ -55,7 +55,7 @@ static void place_strips(struct fused *f)
     f->p.maps = arena_named(r, "strip_maps", 0, 1);
 }
 
-// Places the workspace of the maps and of their exchange.
+// Places the maps and the buffers of their exchange in the workspace.
 static void place_maps(struct fused *f)
 {
     struct kcp_forward *a = &f->x.a;
@@ -125,7 +125,7 @@ static int64_t strip_length(const struct split *p, const struct kcp_segment *g, 
 }
 
 // Stores the order in which the scan starts the stretches: long stretches first, in
-// steps of 1/16 of the longest, so that the last blocks to finish are short.
+// steps of 1/16 of the longest, so that the blocks that start last are short.
 static void put_order(const struct fused *f, struct putter *x)
 {
     const struct kcp_call *a = (const struct kcp_call *)&f->x.a;
@@ -141,8 +141,8 @@ static void put_order(const struct fused *f, struct putter *x)
                     put(x, at);
 }
 
-// Stores per stretch: the row of h_in with its first state, the row of ht for its last
-// state, and the row of h_own with which its map starts; -1: none.
+// Stores three indices per stretch: the row of h_in with its first state, the row of ht
+// for its last state, and the row of h_own with which its map starts (-1: none).
 static void put_rows(const struct fused *f)
 {
     const struct kcp_call *a = (const struct kcp_call *)&f->x.a;

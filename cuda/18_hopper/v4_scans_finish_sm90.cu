@@ -9,13 +9,13 @@ static const struct kcp_path *path_of(const struct kcp_backward *a)
     return a->plan ? kcp_path_of("13_backward", factors_name, KCP_BF16, a) : NULL;
 }
 
-// ---- gradients of the parameters: sums of chunks' terms, in an order that depends on
-// the segment alone
+// ---- gradients of the parameters: sums over chunks, in an order that depends only on
+// the segment
 
 enum { SUM_THREADS = 1024 };
 
 // Sums the terms of a segment's chunks per channel, and for dA_log also over the
-// channels. One block per segment and head; a thread sums one channel of every
+// channels, with one block per segment and head. A thread sums one channel of every
 // (SUM_THREADS / KG)-th chunk.
 static __global__ __launch_bounds__(SUM_THREADS) void add_chunk_parts(
     const struct backward_params x, float *dA_rows, float *ddt_rows)
@@ -79,7 +79,8 @@ static int scans(struct factors_backward *f, struct backward_params *x, int laun
     return x->njobs ? backward_scans(x, processors(), f->p.L > 0) : KCP_OK;
 }
 
-// Returns 1 if a sequence extends beyond this rank on both sides, so that M is needed.
+// Returns 1 if a sequence extends beyond this rank on both sides, because only then is
+// M needed.
 static int needs_M(const struct kcp_call *a)
 {
     const int seg0 = a->plan->ctx[a->r].seg0;
@@ -88,8 +89,8 @@ static int needs_M(const struct kcp_call *a)
     return 0;
 }
 
-// dh_ext is computed by SCAN_DH_EXT jobs. M is forward's M, saved or recomputed from
-// the same factors; the linear part of backward is the transpose of M.
+// SCAN_DH_EXT jobs compute dh_ext. M is forward's M, saved or recomputed from the same
+// factors; the linear part of backward is the transpose of M.
 static int make_maps(struct factors_backward *f)
 {
     const struct kcp_backward *a = &f->x.a;
@@ -112,7 +113,7 @@ static int make_maps(struct factors_backward *f)
     return status ? status : scans(f, &of_maps, 0);
 }
 
-// Runs the scans of strips, in this order: the jobs that do not depend on other strips;
+// Runs the scans of strips in this order: the jobs that do not depend on other strips;
 // the fold, which computes the gradient after each strip, from the last strip of a
 // sequence to the first; the remaining jobs.
 static int scan_strips(struct factors_backward *f)

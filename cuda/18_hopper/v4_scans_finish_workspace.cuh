@@ -13,10 +13,10 @@
 
 static const char *const factors_name = "v4_scans_finish";
 
-// The backward of this rank. alone: every stretch is a whole sequence, so h0, dht and
-// dh0 are the only states. Otherwise states and maps are per segment. p: the strips
-// into which forward cut sequences, if it saved their start states and maps M (alone
-// only).
+// The backward of this rank. alone = 1: every stretch is a whole sequence, so h0, dht
+// and dh0 are the only states. Otherwise states and maps are per segment. p: the strips
+// into which forward cut sequences, if it saved their start states and maps M (only if
+// `alone` is set).
 struct factors_backward {
     struct backward_params x;
     struct arena r;
@@ -24,17 +24,16 @@ struct factors_backward {
     struct split p;
     void *h_kept, *h_start, *states, *dh_in, *dmap;       // [NS], per segment
     int *want, *own;
-    // Per stretch (segment or strip): rows of states (struct scan_states), and the jobs
-    // of the two launches with their counts. Without strips and maps there is only the
-    // first launch.
+    // Per stretch (segment or strip): rows of states (struct scan_states). Per launch,
+    // of which there are two if there are strips or maps: the jobs and their number.
     int *first, *last, *of_first, *own_row, *jobs[2], count[2];
     float *dA_rows, *ddt_rows, *all;     // sums per segment; gathered from all ranks
     int *differs;
     int alone;
 };
 
-// Places forward's results per chunk: in the saved block or, with KCP_SAVE_LIGHT,
-// recomputed in the workspace.
+// Places forward's results per chunk in the saved block; with KCP_SAVE_LIGHT in the
+// workspace, because they are recomputed.
 static void place_block(struct factors_backward *f)
 {
     const struct kcp_backward *a = &f->x.a;
@@ -61,7 +60,7 @@ static void place_states(struct factors_backward *f)
     f->x.v_new = arena_named(r, "v_new_chunks", heads * CHUNK * a->V, sizeof(bf16));
 }
 
-// Places the workspace of the maps and of their exchange.
+// Places the maps and the buffers of their exchange in the workspace.
 static void place_maps(struct factors_backward *f)
 {
     const struct kcp_backward *a = &f->x.a;
@@ -144,12 +143,13 @@ static size_t place_backward(struct factors_backward *f,
     return r->used;
 }
 
-// Iterator over this rank's strips. at: index; first, last: the sequence starts or ends
-// in this strip; row: its first row; tokens: its number of tokens.
+// Iterator over this rank's strips. at: index of the strip; first, last: whether its
+// sequence starts or ends in it; row: its first token row; tokens: its number of
+// tokens.
 struct strip { int at, sequence, first, last, row, next, segment, j; int64_t tokens; };
 
-// Advances to the next strip (or segment, if nothing is cut), from { 0 }; returns 0
-// after the last one.
+// Advances to the next strip (or segment, if nothing is cut); starts from { 0 }, and
+// returns 0 after the last strip.
 static int next_strip(const struct factors_backward *f, struct strip *s)
 {
     const struct kcp_call *a = (const struct kcp_call *)&f->x.a;
@@ -175,9 +175,9 @@ static_assert(KCP_JOB_STATES == 1 << SCAN_STATES
 // Returns a bitmask of the scan jobs of a strip in a launch. Without strips
 // kcp_scan_jobs (split.h), which the table of paths also uses, computes the bitmask.
 // With strips the first launch computes the states, the reverse scan of a sequence's
-// last strip, and dh_ext of all other strips except the first; the second launch, after
-// the fold, computes the remaining reverse scans. With KCP_SAVE_ALL the states were
-// saved, so no job computes them.
+// last strip, and dh_ext of the other strips except the first. The second launch
+// follows the fold and computes the remaining reverse scans. With KCP_SAVE_ALL the
+// states were saved, so no job computes them.
 static int jobs_of(const struct factors_backward *f, const struct strip *s, int launch)
 {
     const struct kcp_backward *a = &f->x.a;
@@ -192,8 +192,8 @@ static int jobs_of(const struct factors_backward *f, const struct strip *s, int 
 }
 
 // Stores the jobs in the order in which the scans start: long jobs first, in steps of
-// 1/16 of the longest. Of jobs of equal length SCAN_REVERSE is first, because steps of
-// the reverse scan take longer.
+// 1/16 of the longest. Among jobs of equal length SCAN_REVERSE is first, because its
+// steps take longer.
 static void put_jobs(struct factors_backward *f, struct putter *x, int launch)
 {
     int64_t longest = 1;
@@ -211,8 +211,8 @@ static void put_jobs(struct factors_backward *f, struct putter *x, int launch)
     for (int i = f->count[launch]; i < 2 * f->p.NS; i++) put(x, 0);
 }
 
-// Stores token and chunk boundaries of the strips, in the format of a plan's boundaries
-// of segments.
+// Stores the token and chunk boundaries of the strips, in the format of a plan's
+// segment boundaries.
 static void put_grid(const struct factors_backward *f, struct putter *x)
 {
     const struct kcp_backward *a = &f->x.a;
@@ -227,8 +227,8 @@ static void put_grid(const struct factors_backward *f, struct putter *x)
 }
 
 // Fills the index arrays, in the order in which place_strips allocated them. If
-// segments cross ranks, every segment has a separate row of states; a reverse scan that
-// runs before the exchange stores the gradient of the stretch's first state in the map
+// segments cross ranks, every segment has a separate row of states. A reverse scan that
+// runs before the exchange stores the gradient of its stretch's first state in the map
 // that is sent.
 static void put_rows(struct factors_backward *f)
 {

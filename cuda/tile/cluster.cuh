@@ -1,12 +1,12 @@
-// cluster.cuh -- thread-block clusters: rank, synchronization, remote arrivals.
+// cluster.cuh -- thread-block clusters: block rank, synchronization, remote arrivals.
 // Book: chapter 18.  Checked by: every variant that includes it.  Next: launch.cuh.
 #ifndef KCP_TILE_CLUSTER_CUH
 #define KCP_TILE_CLUSTER_CUH
 
 #include "mbarrier.cuh"
 
-// %cluster_ctarank: returns the rank of this block in its cluster. May be called by any
-// thread.
+// %cluster_ctarank, called by any thread: returns the rank of this block in its
+// cluster.
 static __device__ __forceinline__ uint32_t cluster_rank(void)
 {
     uint32_t r;
@@ -14,9 +14,9 @@ static __device__ __forceinline__ uint32_t cluster_rank(void)
     return r;
 }
 
-// mapa and mbarrier.arrive.shared::cluster: one arrival per calling thread at the
-// barrier that block `rank` keeps at the same shared-memory offset as `bar`. Requires a
-// cluster_sync after every block has initialized its barriers, and block `rank` must
+// mapa and mbarrier.arrive.shared::cluster: each calling thread makes one arrival at
+// the barrier of block `rank` that has the shared-memory offset of `bar`. First every
+// block must have initialized its barriers and called cluster_sync. Block `rank` must
 // not have exited.
 static __device__ __forceinline__ void mbarrier_arrive_cluster(uint64_t *bar, int rank)
 {

@@ -12,8 +12,8 @@ static __device__ __forceinline__ uint32_t smem_addr(const void *p)
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-// cp.async.cg: each thread copies 16 bytes; both addresses are multiples of 16. With
-// there = 0 the destination is filled with zeros and `from` is not read. A barrier must
+// cp.async.cg: each thread copies 16 bytes; both addresses are multiples of 16. If
+// `there` is 0, `to` is filled with zeros and `from` is not read. A barrier must
 // separate this call from earlier reads of `to`.
 static __device__ __forceinline__ void cp_async_16(void *to, const void *from,
                                                    int there)
@@ -24,8 +24,8 @@ static __device__ __forceinline__ void cp_async_16(void *to, const void *from,
                  : "memory");
 }
 
-// cp.async.commit_group: the copies that this thread issued since the last commit form
-// a group.
+// cp.async.commit_group: makes one group of the copies that this thread issued since
+// the last commit.
 static __device__ __forceinline__ void cp_async_commit(void)
 {
     asm volatile("cp.async.commit_group;" ::: "memory");

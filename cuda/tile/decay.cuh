@@ -6,8 +6,8 @@
 
 #include "state_io.cuh"
 
-// Multiplies each column of D tiles by its factor. A lane holds columns 8 i + e and 8 i
-// + e + 1 of tile i, e = 2 (lane % 4).
+// Multiplies each column of D tiles by its factor. With e = 2 (lane % 4), a lane holds
+// columns 8 i + e and 8 i + e + 1 of tile i.
 template <int tiles>
 static __device__ __forceinline__ void scale_columns(float (*y)[4], const float *factor)
 {
@@ -35,8 +35,8 @@ static __device__ __forceinline__ uint32_t scale_bf16x2(uint32_t x, float2 y)
     return pack_bf16x2(bf16x2_low(x) * y.x, bf16x2_high(x) * y.y);
 }
 
-// Values of the gate that thread i loads early. write_gate converts these values to
-// factors later.
+// Gate values that thread i loads early: `last` = G_last of channel i, `row` = G of row
+// i (GDN only). write_gate later converts them to factors.
 struct gate_share {
     float last, row;
 };
@@ -67,8 +67,8 @@ static __device__ __forceinline__ void write_gate(const Args &a, struct gate_sha
     ek[i] = kda ? 1.0f : exp2f(g.last - g.row);
 }
 
-// Where a chunk's rows begin, in qg or kg (KDA) or in q or k of the query/key head
-// (GDN), and the row stride in elements.
+// `x` is the address of a chunk's first row, `ld` the row stride in elements. KDA reads
+// rows of qg or kg; GDN reads rows of q or k of the query/key head.
 struct rows {
     const bf16 *x;
     int64_t ld;

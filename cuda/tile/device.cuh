@@ -12,7 +12,7 @@
 
 typedef __nv_bfloat16 bf16;
 
-// Largest K or V, and largest chunk, that the v1 kernels support.
+// The largest K or V, and the largest chunk, that the v1 kernels support.
 enum { KMAX = 256, CMAX = 64 };
 
 // Returns row (t, n) of a tensor [T,H,D] with elements of type X.
@@ -29,7 +29,8 @@ static __device__ __forceinline__ X *out(void *a, int64_t t, int H, int n, int D
     return (X *)a + (t * H + n) * D;
 }
 
-// The first token and the number of tokens of chunk c of stretch s.
+// The first token and the number of tokens of chunk c in stretch s. A stretch is a
+// local token range of one sequence.
 struct token_range {
     int64_t t;
     int len;
@@ -51,8 +52,8 @@ static __device__ __forceinline__ float gate(const Args &a, int64_t t, int n, in
     return in<float>(a.G, t, a.HV, n, a.KG)[a.KG == 1 ? 0 : i];
 }
 
-// Row t of qg or kg. For KDA the row is stored and e = 1. For GDN x is the raw row of
-// the query/key head, and the caller multiplies by e = exp2(G) or exp2(G_last - G).
+// Row t of qg or kg. KDA: x is the stored row, and e = 1. GDN: x is the raw row of q or
+// k, and the caller multiplies x by e, which is exp2(G) or exp2(G_last - G).
 template <class X>
 struct gated {
     const X *x;

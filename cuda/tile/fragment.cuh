@@ -2,7 +2,7 @@
 // Book: chapter 17, "ldmatrix"; chapter 04, "Tensor cores".
 // Checked by: every variant that includes it.  Next: mma.cuh.
 //
-// All functions here are called by a whole warp (.sync.aligned). A barrier must
+// Each function of this file is called by a whole warp (.sync.aligned). A barrier must
 // separate a load from other threads' writes to the same addresses, and a store from
 // other threads' reads.
 #ifndef KCP_TILE_FRAGMENT_CUH
@@ -11,9 +11,9 @@
 #include "cp_async.cuh"
 #include "pack.cuh"
 
-// ldmatrix.m8n8.x4.b16 loads four 8 x 8 tiles. Lane 8 j + i passes the address of row i
-// of tile j (16 bytes). Lane l receives in r[j] columns 2 (l % 4) and 2 (l % 4) + 1 of
-// row l / 4 of tile j.
+// ldmatrix.m8n8.x4.b16 loads four 8 x 8 tiles. Lane 8 j + i passes the address of the
+// 16 bytes of row i of tile j. Lane l receives, in r[j], columns 2 (l % 4) and 2 (l %
+// 4) + 1 of row l / 4 of tile j.
 static __device__ __forceinline__ void ldmatrix_x4(uint32_t *r, const bf16 *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -22,7 +22,7 @@ static __device__ __forceinline__ void ldmatrix_x4(uint32_t *r, const bf16 *row)
                  : "memory");
 }
 
-// ldmatrix.trans: as ldmatrix_x4, with each tile transposed.
+// ldmatrix.trans: like ldmatrix_x4, but transposes each tile.
 static __device__ __forceinline__ void ldmatrix_x4_trans(uint32_t *r, const bf16 *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -57,9 +57,9 @@ static __device__ __forceinline__ uint32_t movmatrix_trans(uint32_t x)
 }
 
 // Returns the element offset of the row that a lane passes to ldmatrix for a 16 x 16
-// block of a row-major matrix, row stride `pitch` elements. For operand A, or B with
-// _trans, the order of the tiles is (0,0), (8,0), (0,8), (8,8) as (row, column). For
-// operand B, or A with _trans, the order is (0,0), (0,8), (8,0), (8,8).
+// block of a row-major matrix, row stride `pitch` elements. The order of the 8 x 8
+// tiles, as (row, column), is (0,0), (8,0), (0,8), (8,8) for operand A, or for B with
+// _trans. It is (0,0), (0,8), (8,0), (8,8) for operand B, or for A with _trans.
 static __device__ __forceinline__ int ldmatrix_offset_a(int lane, int pitch)
 {
     return (lane % 16) * pitch + lane / 16 * 8;

@@ -1,17 +1,17 @@
-// jitter.cuh -- random sleeps for the build that looks for races; no code otherwise.
+// jitter.cuh -- random sleeps for a build that exposes races; no code in other builds.
 // Book: chapter 18, "Real world".
 // Checked by: tests/18_hopper/primitives_sm90.cu, which removes each primitive.
 // Next: cp_async.cuh.
 //
 // With KCP_JITTER defined, the waits, arrivals, copies and barriers of cuda/tile/ sleep
-// at random, one warp at a time. A warp that lacks a wait then reads data that has not
-// arrived, and the judge sees wrong values. To build that judge: make KCP_JITTER=1
+// at random, each warp separately. A warp that lacks a wait then reads data that has
+// not arrived, so the judge finds wrong values. To build that judge: make KCP_JITTER=1
 // B=build/jitter build/jitter/kcp-check.
 #ifndef KCP_TILE_JITTER_CUH
 #define KCP_TILE_JITTER_CUH
 
 #ifdef KCP_JITTER
-// Sleeps for up to 4 us in one of 2^few calls on average. All lanes of a warp read the
+// On average one of 2^few calls sleeps, for up to 4 us. All lanes of a warp read the
 // same clock and therefore sleep together.
 static __device__ __forceinline__ void jitter(int few = 3)
 {

@@ -6,8 +6,8 @@
 
 #include "device.cuh"
 
-// Host: returns 1 if the GPU has compute capability 9.0, the only one on which code
-// compiled for sm_90a runs.
+// Host: returns 1 if the GPU has compute capability 9.0, because sm_90a code runs on no
+// other GPU.
 static inline int device_is_sm90(void)
 {
     int device = 0, major = 0;
@@ -53,7 +53,7 @@ static int launch_dependent(Kernel kernel, size_t bytes, dim3 blocks, int thread
 
 // griddepcontrol.launch_dependents, called by any thread: the next kernel's blocks may
 // start as soon as every block of this kernel has called this function or has exited.
-// The call does not make this kernel's writes visible.
+// This kernel's writes do not become visible by the call.
 static __device__ __forceinline__ void griddepcontrol_launch_dependents(void)
 {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

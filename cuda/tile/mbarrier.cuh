@@ -3,25 +3,25 @@
 // Next: tma.cuh.
 //
 // A barrier counts phases 0, 1, ... A phase completes when all expected arrivals and
-// all announced bytes are in; the next phase starts at once. A wait compares parity
-// only, so a thread may wait for the current phase or the one before it, never for an
-// older one.
+// all announced bytes are in; then the next phase starts. A wait compares only the
+// parity of the phase, so a thread may wait for the current phase or the previous one,
+// never for an older phase.
 #ifndef KCP_TILE_MBARRIER_CUH
 #define KCP_TILE_MBARRIER_CUH
 
 #include "cp_async.cuh"
 
-// mbarrier.init, called by one thread: `count` arrivals complete a phase. Other threads
-// may use the barrier after __syncthreads; TMA and other blocks also need
-// mbarrier_fence_init (tma.cuh).
+// mbarrier.init, called by one thread: a phase completes after `count` arrivals. Other
+// threads may use the barrier after __syncthreads. Before TMA or other blocks use the
+// barrier, the thread must also call mbarrier_fence_init (tma.cuh).
 static __device__ __forceinline__ void mbarrier_init(uint64_t *bar, int count)
 {
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(smem_addr(bar)), "r"(count)
                  : "memory");
 }
 
-// mbarrier.arrive: one arrival per calling thread. A thread that has waited for this
-// phase sees what the arriving threads wrote before.
+// mbarrier.arrive: each calling thread makes one arrival. After a thread has waited for
+// this phase, it sees what the arriving threads wrote before they arrived.
 static __device__ __forceinline__ void mbarrier_arrive(uint64_t *bar)
 {
     jitter();
@@ -29,8 +29,8 @@ static __device__ __forceinline__ void mbarrier_arrive(uint64_t *bar)
                  : "memory");
 }
 
-// One arrival for all lanes of a warp, after the lanes' reads and writes. racecheck
-// does not follow __syncwarp, so in the sanitizers' build each lane arrives.
+// Makes one arrival for a whole warp, after all lanes' reads and writes. In the
+// sanitizers' build each lane arrives, because racecheck does not follow __syncwarp.
 #ifdef KCP_FOR_SANITIZERS
 enum { WARP_ARRIVALS = 32 };
 #else
@@ -78,7 +78,8 @@ static __device__ __forceinline__ int elect_sync(void)
 }
 
 // mbarrier.arrive.expect_tx, called by the thread that issues the copies: makes one
-// arrival, and announces `bytes` more bytes, without which the phase does not complete.
+// arrival and announces `bytes` more bytes. The phase does not complete before these
+// bytes have arrived.
 static __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint64_t *bar,
                                                                  uint32_t bytes)
 {

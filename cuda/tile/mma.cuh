@@ -8,16 +8,16 @@
 //   A  16 x 16   a[0] rows g, a[1] rows g+8, columns e;  a[2], a[3] columns e+8
 //   B  16 x 8    b[0] rows e, e+1 of column g;  b[1] rows e+8, e+9
 //   D  16 x 8    d[0], d[1] = [g][e], [g][e+1];  d[2], d[3] = [g+8][e], [g+8][e+1]
-// Two tiles of D packed to bf16 have the layout of A, so the result of one product can
-// be the operand of the next without leaving the registers.
+// Two tiles of D packed to bf16 have the layout of A, so the result of a product can be
+// an operand of the next product without leaving the registers.
 #ifndef KCP_TILE_MMA_CUH
 #define KCP_TILE_MMA_CUH
 
 #include "fragment.cuh"
 #include "math.cuh"
 
-// mma.m16n8k16, bf16 with fp32 accumulators, by a whole warp: d [16,8] += a [16,16] b
-// [16,8].
+// mma.m16n8k16, called by a whole warp: d [16,8] += a [16,16] b [16,8], bf16 operands,
+// fp32 accumulators.
 static __device__ __forceinline__ void mma_m16n8k16(float *d, const uint32_t *a,
                                                     uint32_t b0, uint32_t b1)
 {
@@ -27,8 +27,8 @@ static __device__ __forceinline__ void mma_m16n8k16(float *d, const uint32_t *a,
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Computes d [16,16] += a [16,16] b [16,16]. d[0] and d[1] are two tiles; b is a 16 x
-// 16 block as ldmatrix_x4 loads it.
+// Computes d [16,16] += a [16,16] b [16,16]. d[0] and d[1] are two tiles; b has the
+// layout in which ldmatrix_x4 loads a 16 x 16 block.
 static __device__ __forceinline__ void mma_m16n16k16(float (*d)[4], const uint32_t *a,
                                                      const uint32_t *b)
 {

@@ -1,10 +1,10 @@
-// mma_tf32.cuh -- fp32 products on the tensor core by tf32 and splitting.
+// mma_tf32.cuh -- fp32 products on the tensor core: each fp32 is split into two tf32.
 // Book: chapter 15, "Code: kernels"; chapter 19.
 // Checked by: every variant that includes it.  Next: ../15_scan/v2_mma.cu.
 //
 // Fragments, with g = lane / 4 and e = lane % 4: A 16 x 8 has a[0] = [g][e], a[1] =
-// [g+8][e], and a[2], a[3] the same rows in column e+4; B 8 x 8 has b[0] = [e][g], b[1]
-// = [e+4][g]; D is as in mma.cuh.
+// [g+8][e], a[2] = [g][e+4], a[3] = [g+8][e+4]; B 8 x 8 has b[0] = [e][g], b[1] =
+// [e+4][g]; D has the layout of mma.cuh.
 #ifndef KCP_TILE_MMA_TF32_CUH
 #define KCP_TILE_MMA_TF32_CUH
 
@@ -26,8 +26,8 @@ static __device__ __forceinline__ void split_tf32(float x, uint32_t *big,
     *small = cvt_rna_tf32(x - __uint_as_float(*big));
 }
 
-// mma.m16n8k8, tf32 with fp32 accumulators, by a whole warp: d [16,8] += a [16,8] b
-// [8,8].
+// mma.m16n8k8, called by a whole warp: d [16,8] += a [16,8] b [8,8], tf32 operands,
+// fp32 accumulators.
 static __device__ __forceinline__ void mma_m16n8k8_tf32(float *d, const uint32_t *a,
                                                         const uint32_t *b)
 {

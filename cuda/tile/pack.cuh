@@ -6,14 +6,14 @@
 
 #include "device.cuh"
 
-// Rounds two floats to bf16 (cvt.rn.bf16x2); the first is in the low half.
+// Packs two floats, rounded to bf16 (cvt.rn.bf16x2); `low` is in the low half.
 static __device__ __forceinline__ uint32_t pack_bf16x2(float low, float high)
 {
     const __nv_bfloat162 x = __floats2bfloat162_rn(low, high);
     return *(const uint32_t *)&x;
 }
 
-// Return the halves of a pair as floats, exactly.
+// bf16x2_low and bf16x2_high return one half of a pair as a float, exactly.
 static __device__ __forceinline__ float bf16x2_low(uint32_t x)
 {
     return __uint_as_float(x << 16);
@@ -24,8 +24,8 @@ static __device__ __forceinline__ float bf16x2_high(uint32_t x)
     return __uint_as_float(x & 0xffff0000u);
 }
 
-// Replaces low and high by the rounding errors of their packed pair: x - bf16(x),
-// exact.
+// Replaces `low` and `high` by the rounding errors of their packed pair, x - bf16(x),
+// without error.
 static __device__ __forceinline__ void unpack_residual(uint32_t p, float &low,
                                                        float &high)
 {

@@ -8,8 +8,9 @@
 #include "jitter.cuh"
 #include <stdint.h>
 
-// st.release.sys: sets the flag. A thread that reads the new value with peer_flag_read
-// sees all writes that this thread made or observed before this call, on any GPU.
+// st.release.sys: sets the flag. A thread on any GPU that reads the new value with
+// peer_flag_read also sees all writes that this thread made or observed before the
+// call.
 static __device__ __forceinline__ void peer_flag_raise(uint32_t *flag, uint32_t to)
 {
     jitter();
@@ -26,7 +27,7 @@ static __device__ __forceinline__ uint32_t peer_flag_read(const uint32_t *flag)
 }
 
 // Called by one thread: waits until the flag reaches `to`, modulo 2^32, and returns 1.
-// If the host sets `lost` before, returns 0.
+// Returns 0 if the host sets *lost first.
 static __device__ __forceinline__ int peer_flag_wait(const uint32_t *flag, uint32_t to,
                                                      const volatile int *lost)
 {

@@ -1,17 +1,17 @@
-// registers.cuh -- constraints on what the compiler keeps in registers and moves.
+// registers.cuh -- limits what the compiler keeps in registers and moves.
 // Book: chapter 10, "Two kernels"; chapter 18.
 // Checked by: every variant that includes it.  Next: warp.cuh.
 //
-// Each of these functions costs at most one instruction. Because of them the compiler
-// recomputes a value instead of keeping the value in a register across a loop.
+// Each of these functions costs at most one instruction. They make the compiler
+// recompute a value instead of keeping it in a register across a loop.
 #ifndef KCP_TILE_REGISTERS_CUH
 #define KCP_TILE_REGISTERS_CUH
 
 #include <cuda_runtime.h>
 #include <stdint.h>
 
-// Returns x as a value that the compiler cannot derive (no instruction): expressions of
-// the result are computed here, and not reused from earlier code.
+// Returns x, but the compiler treats the result as unknown (no instruction). So it
+// computes expressions of the result anew instead of reusing earlier ones.
 static __device__ __forceinline__ int opaque(int x)
 {
     asm volatile("" : "+r"(x));
@@ -34,15 +34,15 @@ static __device__ __forceinline__ int lane_id(void)
     return lane;
 }
 
-// The compiler moves no memory access across this call (no instruction). The call does
-// not order accesses of different threads.
+// Prevents the compiler from moving memory accesses across this call (no instruction).
+// Accesses of different threads are not ordered by it.
 static __device__ __forceinline__ void compiler_fence(void)
 {
     asm volatile("" ::: "memory");
 }
 
-// Returns i * bytes in 64 bits by one instruction (mul.wide.s32); plain C compiles to
-// five.
+// Returns i * bytes in 64 bits by one instruction (mul.wide.s32); the plain C
+// expression takes five.
 static __device__ __forceinline__ int64_t mul_wide(int i, int bytes)
 {
     int64_t at;

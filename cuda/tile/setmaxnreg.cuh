@@ -4,18 +4,16 @@
 #ifndef KCP_TILE_SETMAXNREG_CUH
 #define KCP_TILE_SETMAXNREG_CUH
 
-// setmaxnreg.dec, called by all warps of a warpgroup: sets n registers per thread from
-// here on. n is a multiple of 8 and smaller than before. The kernel needs
-// __launch_bounds__.
+// setmaxnreg.dec, called by all warps of a warpgroup: reduces the registers per thread
+// to n, a multiple of 8. The kernel needs __launch_bounds__.
 template <int n>
 static __device__ __forceinline__ void setmaxnreg_dec(void)
 {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n));
 }
 
-// setmaxnreg.inc, called by all warps of a warpgroup: sets n registers per thread from
-// here on, more than before. Waits until other warpgroups of the block have released
-// enough registers.
+// setmaxnreg.inc, called by all warps of a warpgroup: raises the registers per thread
+// to n. Waits until other warpgroups of the block have released enough registers.
 template <int n>
 static __device__ __forceinline__ void setmaxnreg_inc(void)
 {

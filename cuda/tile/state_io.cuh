@@ -6,7 +6,8 @@
 
 #include "mma.cuh"
 
-// Tokens per chunk, as subchunks of 16; PAD elements avoid bank conflicts.
+// A chunk has 64 tokens, in four subchunks of 16. PAD extra elements per row of shared
+// memory avoid bank conflicts.
 enum { CHUNK = 64, SUBCHUNK = 16, SUBCHUNKS = CHUNK / SUBCHUNK, PAD = 8 };
 
 // Copies len rows of a tensor, row stride `stride` elements, to shared memory
@@ -22,8 +23,8 @@ static __device__ __forceinline__ void cp_async_rows(bf16 *to, const bf16 *from,
     }
 }
 
-// Loads y^T [16,rows]: 16 columns, starting at X, of a matrix [rows,ld] in shared
-// memory.
+// Loads y^T [16,rows] from the 16 columns that start at X of a matrix [rows,ld] in
+// shared memory.
 template <int rows = CHUNK>
 static __device__ __forceinline__ void from_rows(float (*y)[4], const bf16 *X, int ld)
 {
@@ -57,8 +58,8 @@ static __device__ __forceinline__ void store_rows(bf16 *to, int64_t stride, int 
     }
 }
 
-// Loads S^T [16,K] from an fp32 state: element (v, i) is at x[v * dv + i * di]. x NULL:
-// zeros.
+// Loads S^T [16,K] from an fp32 state: element (v, i) is x[v * dv + i * di]. If x is
+// NULL, sets S to zero.
 template <int K>
 static __device__ __forceinline__ void load_state(float (*S)[4], const float *x,
                                                   int64_t dv, int64_t di)
@@ -71,7 +72,7 @@ static __device__ __forceinline__ void load_state(float (*S)[4], const float *x,
             S[i][j] = x ? x[(g + j / 2 * 8) * dv + (i * 8 + e + j % 2) * di] : 0.0f;
 }
 
-// Sets S to columns first to first+15 of the identity.
+// Sets S to columns `first` to `first` + 15 of the identity.
 template <int K>
 static __device__ __forceinline__ void set_identity(float (*S)[4], int first)
 {
@@ -95,7 +96,7 @@ static __device__ __forceinline__ void store_state(float *x, int64_t dv, int64_t
             x[(g + j / 2 * 8) * dv + (i * 8 + e + j % 2) * di] = S[i][j];
 }
 
-// Returns 1 if p is aligned to 16 bytes, which copies of 16 bytes need.
+// Returns 1 if p is a multiple of 16, as 16-byte copies require.
 static inline int is_aligned_16(const void *p)
 {
     return ((uintptr_t)p & 15) == 0;

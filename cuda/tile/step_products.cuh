@@ -1,4 +1,4 @@
-// step_products.cuh -- wgmma for steps of 32 rows; words of shared memory.
+// step_products.cuh -- wgmma for steps of 32 rows; loads from 32-bit shared addresses.
 // Book: chapter 18, "Code: kernels".
 // Checked by: every variant that includes it.
 // Next: ../18_hopper/backward_one/storage.cuh.
@@ -8,15 +8,15 @@
 #include "mbarrier.cuh"
 #include "wgmma.cuh"
 
-// trans_a, trans_b: this operand is MN-major, contiguous along M or N. minus: d -= a b.
-// add = 0: d = a b; `add` must be a compile-time constant after inlining.
+// trans_a, trans_b: the operand is MN-major (contiguous along M or N). minus: d -= a b.
+// If `add` is 0, d = a b. `add` must be a compile-time constant after inlining.
 #define A4(a) "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
 #define D16_LIST "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, "
 #define D32_LIST                                                                      \
     "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"                         \
     "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, "
 
-// Computes d [64,32] (+)= a b, a in registers.
+// Computes d [64,32] (+)= a b with a in registers.
 template <int trans_b, int minus>
 static __device__ __forceinline__ void wgmma_step_rs(float (*d)[4], const uint32_t *a,
                                                      uint64_t b, int add)
@@ -61,7 +61,7 @@ static __device__ __forceinline__ void wgmma_half_step_ss(float (*d)[4], uint64_
                      : D4(0), D4(1) : "l"(a), "l"(b), "n"(trans_a), "n"(trans_b));
 }
 
-// Computes d [64,64] (+)= a b: the products of two steps at once.
+// Computes d [64,64] (+)= a b, the products of two steps in one instruction.
 template <int trans_a, int trans_b>
 static __device__ __forceinline__ void wgmma_two_steps_ss(float (*d)[4], uint64_t a,
                                                           uint64_t b, int add)
@@ -84,7 +84,7 @@ static __device__ __forceinline__ void wgmma_two_steps_rs(float (*d)[4],
                  : D16(0), D16(4) : A4(a), "l"(b));
 }
 
-// Computes d [64,128] += a b, or -= with `minus`; b is MN-major.
+// Computes d [64,128] += a b, or d -= a b with `minus`; b is MN-major.
 template <int minus>
 static __device__ __forceinline__ void wgmma_state_rs(float (*d)[4], const uint32_t *a,
                                                       uint64_t b)
@@ -103,9 +103,9 @@ static __device__ __forceinline__ void wgmma_state_rs(float (*d)[4], const uint3
 #undef D16_LIST
 #undef D32_LIST
 
-// Returns the descriptor of an operand `at` bytes after address 16 base. high: the
-// swizzle and the distance of groups of eight rows; lead: the other distance; both
-// distances in units of 16 bytes.
+// Returns the descriptor of an operand at `at` bytes after address 16 base. `high`
+// holds the swizzle mode and the distance between groups of eight rows, `lead` the
+// leading offset, both in units of 16 bytes.
 enum {
     DESC_HIGH_128 = 1u << 30 | 1024 >> 4,
     DESC_HIGH_64 = 2u << 30 | 512 >> 4,
@@ -133,7 +133,7 @@ static __device__ __forceinline__ void put_word(uint32_t at, uint32_t x)
     asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(x) : "memory");
 }
 
-// ldmatrix from 32-bit addresses (fragment.cuh).
+// ldmatrix (fragment.cuh) from 32-bit shared addresses.
 static __device__ __forceinline__ void ldmatrix_at(uint32_t *r, uint32_t at)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -146,7 +146,7 @@ static __device__ __forceinline__ void ldmatrix_trans_at(uint32_t *r, uint32_t a
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
 }
 
-// Returns the products of two pairs of bf16, rounded to bf16.
+// Multiplies two pairs of bf16 element by element and rounds to bf16.
 static __device__ __forceinline__ uint32_t times_bf16x2(uint32_t x, uint32_t y)
 {
     uint32_t z;

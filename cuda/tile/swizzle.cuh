@@ -2,17 +2,17 @@
 // Book: chapter 17, "Swizzle".  Checked by: every variant that includes it.
 // Next: smem_desc.cuh.
 //
-// A swizzle128 tile is [64][64] bf16. Row r starts at byte 128 r, and its eight pieces
-// of 16 bytes are stored in the order piece ^ (r % 8), so that eight rows of a column
-// use all banks. TMA writes this order with CU_TENSOR_MAP_SWIZZLE_128B; wgmma reads it
-// through a descriptor with SWIZZLE_128_BYTES.
+// A swizzle128 tile is [64][64] bf16. Row r starts at byte 128 r. Piece p of the row's
+// eight 16-byte pieces is stored at position p ^ (r % 8), so that one column of eight
+// rows covers all banks. TMA writes this order with CU_TENSOR_MAP_SWIZZLE_128B; wgmma
+// reads it through a descriptor with SWIZZLE_128_BYTES.
 #ifndef KCP_TILE_SWIZZLE_CUH
 #define KCP_TILE_SWIZZLE_CUH
 
 // Tile size in elements and in bytes. A tile starts at a multiple of 1024 bytes.
 enum { SWIZZLE128_TILE = 64 * 64, TILE_BYTES = 2 * SWIZZLE128_TILE };
 
-// Returns the byte offset of element (row, 8 piece) in a tile.
+// Returns the byte offset of element (row, 8 * piece) in a tile.
 static __device__ __forceinline__ int swizzle128_offset(int row, int piece)
 {
     return row * 128 + ((piece ^ (row & 7)) << 4);

@@ -11,9 +11,9 @@
 #include "swizzle.cuh"
 
 // cp.async.bulk, called by one thread: copies contiguous bytes from global to shared
-// memory, both addresses multiples of 16. Requires that mbarrier_arrive_expect_tx has
-// announced the bytes at `bar`, and that all users of `to` have released it; a thread
-// that wrote `to` must have called fence_proxy_async first.
+// memory; both addresses are multiples of 16. Before the call mbarrier_arrive_expect_tx
+// must have announced the bytes at `bar`, and all users of `to` must have released it.
+// A thread that wrote `to` must have called fence_proxy_async first.
 static __device__ __forceinline__ void tma_load_1d(void *to, const void *from,
                                                    uint32_t bytes, uint64_t *bar)
 {
@@ -25,8 +25,8 @@ static __device__ __forceinline__ void tma_load_1d(void *to, const void *from,
 }
 
 // cp.async.bulk with commit_group, called by one thread: copies from shared to global
-// memory. The threads that wrote `from` must have called fence_proxy_async and then met
-// this thread at a barrier.
+// memory. Each thread that wrote `from` must have called fence_proxy_async and then
+// have passed a barrier with the calling thread.
 static __device__ __forceinline__ void tma_store_1d(void *to, const void *from,
                                                     uint32_t bytes)
 {
@@ -38,15 +38,15 @@ static __device__ __forceinline__ void tma_store_1d(void *to, const void *from,
 }
 
 // cp.async.bulk.wait_group.read, called by the thread that issued the stores: waits
-// until their sources have been read and may be overwritten.
+// until the stores have read their sources, which may then be overwritten.
 static __device__ __forceinline__ void tma_store_wait_read(void)
 {
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
 // cp.async.bulk.multicast, called by one thread of one block: copies to the same offset
-// in both blocks of a cluster of two. Each block has announced the bytes at its own
-// `bar`, and both blocks have released the destination.
+// in both blocks of a cluster of two. Before the call each block must have announced
+// the bytes at its own `bar` and released the destination.
 static __device__ __forceinline__ void tma_load_1d_multicast(void *to, const void *from,
                                                              uint32_t bytes,
                                                              uint64_t *bar)
@@ -60,8 +60,9 @@ static __device__ __forceinline__ void tma_load_1d_multicast(void *to, const voi
 }
 
 // Host: encodes the tensor map of x [T,heads,K], bf16 (cuTensorMapEncodeTiled). A box
-// is 64 channels of one head in `rows` rows, written as a swizzle128 tile; rows past T
-// become zero. Returns 0 if the driver lacks the function or rejects the arguments.
+// is 64 channels of one head in `rows` rows, written as a swizzle128 tile. Rows past T
+// are read as zero. Returns 0 if the driver lacks the function or rejects the
+// arguments.
 static inline int tensor_map_of_heads(CUtensorMap *map, const void *x, int64_t T,
                                       int heads, int K, uint32_t rows)
 {
@@ -84,9 +85,9 @@ static inline int tensor_map_of_heads(CUtensorMap *map, const void *x, int64_t T
                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-// cp.async.bulk.tensor.3d, called by one thread: copies rows from t on of head n, 64
-// channels from `channel` on, to a swizzle128 tile. Requirements as for tma_load_1d;
-// `map` is a __grid_constant__ kernel argument.
+// cp.async.bulk.tensor.3d, called by one thread: copies rows of head n, starting at row
+// t, and 64 channels, starting at `channel`, to a swizzle128 tile. Requirements as for
+// tma_load_1d; `map` is a __grid_constant__ kernel argument.
 static __device__ __forceinline__ void tma_load_3d(void *to, const CUtensorMap &map,
                                                    int channel, int n, int t,
                                                    uint64_t *bar)
@@ -99,7 +100,7 @@ static __device__ __forceinline__ void tma_load_3d(void *to, const CUtensorMap &
                  : "memory");
 }
 
-// As tma_load_3d, but copies to the same offset in both blocks of a cluster of two.
+// Like tma_load_3d, but copies to the same offset in both blocks of a cluster of two.
 // Requirements as for tma_load_1d_multicast.
 static __device__ __forceinline__ void tma_load_3d_multicast(void *to,
                                                              const CUtensorMap &map,
@@ -129,9 +130,9 @@ static __device__ __forceinline__ void tma_store_3d(const CUtensorMap &map,
                  : "memory");
 }
 
-// fence.mbarrier_init and the proxy fence, called by the thread that initialized the
-// barriers, before __syncthreads or cluster_sync: TMA and other blocks then see the
-// barriers.
+// fence.mbarrier_init and the proxy fence: make initialized barriers visible to TMA and
+// other blocks. Called by the thread that initialized the barriers, before
+// __syncthreads or cluster_sync.
 static __device__ __forceinline__ void mbarrier_fence_init(void)
 {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");

@@ -1,4 +1,4 @@
-// triangle_inverse.cuh -- (I + L)^-1 of a chunk, block by block.
+// triangle_inverse.cuh -- computes (I + L)^-1 of a chunk from inverses of its blocks.
 // Book: chapter 03, "Tensor cores".  Checked by: every variant that includes it.
 // Next: ../03_wy/v2_halves_pairs.cuh.
 #ifndef KCP_TILE_TRIANGLE_INVERSE_CUH
@@ -6,9 +6,10 @@
 
 #include "decay.cuh"
 
-// The blocks of size s below the diagonal, at (odd, even) block positions. block_row
-// and block_column return the r-th row and the r-th column counted over all these
-// blocks; block_anchor returns the first row of the block that contains row r.
+// Numbering of the blocks of size s below the diagonal that have an odd block row and
+// the even block column to its left. block_row and block_column return the r-th row and
+// column over all these blocks; block_anchor returns the first row of the block that
+// contains row r.
 static __device__ __forceinline__ int block_row(int r, int s)
 {
     return (r & ~(s - 1)) * 2 + s + (r & (s - 1));
@@ -22,8 +23,8 @@ static __device__ __forceinline__ int block_anchor(int r, int s)
     return block_row(r & ~(s - 1), s);
 }
 
-// Inverts the four 16 x 16 blocks on the diagonal. Thread (b, j) owns column j of block
-// b; 16 threads read the same rows of L.
+// Inverts the four 16 x 16 blocks on the diagonal of I + L. The thread computes column
+// j of the block that starts at row b; 16 threads read the same rows of L.
 template <int ld>
 static __device__ void invert_diagonal_blocks(const float (*L)[ld], float (*A)[ld])
 {
@@ -56,11 +57,11 @@ static __device__ __forceinline__ void four_rows(float *y, const float *x,
     }
 }
 
-// Joins two adjacent blocks of size H into one of size 2 H. With A_0 and A_1 the
-// inverses of the two blocks, the block of the inverse below the diagonal is -A_1 (L
-// A_0). The inner product L A_0 is stored above the diagonal of L, which is not used
-// otherwise. The first barrier separates the writes of the inner product from its
-// reads, the second barrier those of the result.
+// Joins the inverses A_0, A_1 of two adjacent blocks of size H into the inverse of one
+// block of size 2 H. Below the diagonal this inverse is -A_1 (L A_0). L A_0 is stored
+// above the diagonal of L, which is not used otherwise. The first barrier separates the
+// writes of L A_0 from the reads, the second barrier the writes of the result from
+// later reads.
 template <int H, int ld>
 static __device__ void join_blocks(float (*L)[ld], float (*A)[ld])
 {

@@ -6,9 +6,9 @@
 
 #include "cp_async.cuh"
 
-// Returns x of lane ^ mask (shfl.sync.bfly), called by all lanes of a warp. Volatile,
-// so that the compiler keeps several shuffles together in program order, and issues all
-// of them before the first result is needed.
+// Returns x of lane ^ mask (shfl.sync.bfly), called by all lanes of a warp. The asm is
+// volatile, so the compiler keeps several shuffles in program order and issues all of
+// them before the first result is used.
 static __device__ __forceinline__ float shfl_bfly_in_order(float x, int mask)
 {
     float y;
@@ -17,8 +17,8 @@ static __device__ __forceinline__ float shfl_bfly_in_order(float x, int mask)
     return y;
 }
 
-// Returns eight bytes at p, aligned to 8 (ld.shared.v2.b32), loaded at every call. A
-// barrier must separate the call from the write of these bytes.
+// Returns the eight bytes at p, a multiple of 8 (ld.shared.v2.b32), loaded again at
+// every call. A barrier must separate the call from writes of these bytes.
 static __device__ __forceinline__ uint2 ld_shared_v2(const void *p)
 {
     uint2 y;

@@ -1,17 +1,17 @@
-// warp_scan.cuh -- a state in the registers of a warp, for 04, 05, 09 and 11.
+// warp_scan.cuh -- a state in the registers of a warp, for stages 04, 05, 09 and 11.
 // Book: chapter 04, "Tensor cores".  Checked by: every variant that includes it.
 // Next: ../04_chunk/v2_warp.cu.
 //
-// A warp holds 16 columns of a state S [K,V] as D tiles of S^T (rows v, columns i). S^T
-// is operand A of S^T X^T, with the rows of a chunk in X; the packed result is operand
-// A of the update. A warp therefore never needs columns of another warp. All warps of a
-// block read the same X from shared memory.
+// A warp holds 16 columns of a state S [K,V] as D tiles of S^T (rows v, columns i). For
+// S^T X^T, with the rows of a chunk in X, S^T is operand A. The packed result is
+// operand A of the state's update. So a warp never needs columns of another warp. All
+// warps of a block read the same X from shared memory.
 #ifndef KCP_TILE_WARP_SCAN_CUH
 #define KCP_TILE_WARP_SCAN_CUH
 
 #include "decay.cuh"
 
-// Converts 16 columns of y (two D tiles) to operand A, as a sum of bf16 pieces.
+// Converts 16 columns of y (two D tiles) to operand A, as a sum of `pieces` bf16 terms.
 template <int pieces>
 static __device__ __forceinline__ void split_bf16(uint32_t (*a)[4], const float (*y)[4])
 {
@@ -28,7 +28,7 @@ static __device__ __forceinline__ void split_bf16(uint32_t (*a)[4], const float 
 
 // Computes y^T [16,rows] += S^T [16,K] X^T, X [rows,K] in shared memory. S is split
 // into a sum of bf16 pieces: one piece rounds S, three pieces keep all bits of an fp32.
-// X is exact in bf16.
+// X is already bf16.
 template <int K, int pieces, int rows = CHUNK>
 static __device__ __forceinline__ void times_rows(float (*y)[4], const float (*S)[4],
                                                   const bf16 *X)
@@ -48,7 +48,7 @@ static __device__ __forceinline__ void times_rows(float (*y)[4], const float (*S
     }
 }
 
-// Computes S^T [16,K] += y^T [16,rows] X, with y as a sum of bf16 pieces.
+// Computes S^T [16,K] += y^T [16,rows] X, where y is split into a sum of bf16 pieces.
 template <int K, int pieces, int rows = CHUNK>
 static __device__ __forceinline__ void add_rows_to(float (*S)[4], const float (*y)[4],
                                                    const bf16 *X)
@@ -68,9 +68,8 @@ static __device__ __forceinline__ void add_rows_to(float (*S)[4], const float (*
     }
 }
 
-// As add_rows_to, with a separate accumulator for the sum over the chunk. The tensor
-// core rounds sums towards 0, which would bias a state that accumulates over many
-// chunks.
+// Like add_rows_to, but sums over the chunk in a separate accumulator. The tensor core
+// rounds sums towards 0, which would bias a state that is accumulated over many chunks.
 template <int K, int pieces, int rows = CHUNK>
 static __device__ __forceinline__ void add_sum_of_rows_to(float (*S)[4],
                                                           const float (*y)[4],

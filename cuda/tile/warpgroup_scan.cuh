@@ -1,4 +1,4 @@
-// warpgroup_scan.cuh -- copies, products and the state of the warpgroup scans.
+// warpgroup_scan.cuh -- copies, products and the state of scans by a warpgroup.
 // Book: chapter 05, "A warpgroup at once".  Checked by: every variant that includes it.
 // Next: ../05_affine/v3_group_sm90.cu.
 #ifndef KCP_TILE_WARPGROUP_SCAN_CUH
@@ -10,8 +10,8 @@
 #include "wgmma.cuh"
 #include "warp_scan.cuh"
 
-// Copies len rows of a tensor, row stride `stride` elements, to swizzle128 tiles, by
-// all threads of the block. Rows from len on become 0.
+// All threads of the block copy len rows of a tensor, row stride `stride` elements, to
+// swizzle128 tiles. Rows from len on become 0.
 template <int tiles = 2, int threads = 256>
 static __device__ __forceinline__ void cp_async_swizzled_rows(bf16 *to,
                                                               const bf16 *from,
@@ -29,8 +29,8 @@ static __device__ __forceinline__ void cp_async_swizzled_rows(bf16 *to,
     }
 }
 
-// Computes y^T [64,64] = S^T [64,128] X^T. Two steps of 16 are split into pieces while
-// two other steps are multiplied.
+// Computes y^T [64,64] = S^T [64,128] X^T. While the tensor core multiplies two steps
+// of 16 columns of S, the threads split the next two steps into bf16 pieces.
 template <int pieces>
 static __device__ __forceinline__ void warpgroup_times_rows(float (*y)[4],
                                                             const float (*S)[4],
@@ -57,9 +57,9 @@ static __device__ __forceinline__ void warpgroup_times_rows(float (*y)[4],
     fence_operand<8>(y);
 }
 
-// Computes S^T [64,128] <- S^T Lambda - y^T X, with y in two pieces. The sum over the
-// chunk has a separate accumulator: the tensor core rounds sums towards 0, which would
-// bias the state.
+// Computes S^T [64,128] <- S^T Lambda - y^T X (Lambda: the chunk's decay), with y in
+// two bf16 pieces. The sum over the chunk has a separate accumulator, because the
+// tensor core rounds sums towards 0, which would bias the state.
 static __device__ __forceinline__ void warpgroup_decay_minus(float (*S)[4],
                                                              const float (*y)[4],
                                                              const bf16 *X,

@@ -1,18 +1,18 @@
-// warpgroup_store.cuh -- results of a warpgroup to global memory by whole rows.
+// warpgroup_store.cuh -- stores results of a warpgroup to global memory by whole rows.
 // Book: chapter 09, "Whole rows".  Checked by: every variant that includes it.
 // Next: ../09_chunk_backward/v3_rows_sm90.cu.
 //
 // Registers hold S^T, so direct stores would write only 32 bytes per row, and the
-// load-store unit processes one row at a time. Instead four warps transpose their 64
-// columns in shared memory and write 128 bytes per row, while the tensor core computes
-// the next product.
+// load-store unit processes one row at a time. Therefore four warps transpose their 64
+// columns in shared memory and write 128 bytes per row. Meanwhile the tensor core
+// computes the next product.
 #ifndef KCP_TILE_WARPGROUP_STORE_CUH
 #define KCP_TILE_WARPGROUP_STORE_CUH
 
 #include "warpgroup_scan.cuh"
 
-// Stores y^T [16,8 tiles] of a warp, rounded to bf16, in the warp's 16 columns of a
-// swizzle128 tile. ldmatrix_swizzled reads this layout.
+// Stores y^T [16,8 tiles] of a warp, rounded to bf16, to the warp's 16 columns of a
+// swizzle128 tile, in the layout that ldmatrix_swizzled reads.
 template <int tiles>
 static __device__ __forceinline__ void stmatrix_swizzled(bf16 *X, const float (*y)[4])
 {
@@ -29,8 +29,8 @@ static __device__ __forceinline__ void stmatrix_swizzled(bf16 *X, const float (*
     }
 }
 
-// Copies rows of a swizzle128 tile to rows of a tensor, row stride `stride`, by the
-// warpgroup.
+// The warpgroup copies rows of a swizzle128 tile to rows of a tensor, row stride
+// `stride`.
 template <int rows>
 static __device__ __forceinline__ void copy_swizzled_rows(bf16 *to, int64_t stride,
                                                           int len, const bf16 *X)
@@ -54,8 +54,8 @@ static __device__ __forceinline__ void warpgroup_sync(void)
     asm volatile("bar.sync %0, 128;" :: "r"(id) : "memory");
 }
 
-// Keeps operand A in its registers until the products that read it are complete (no
-// instruction).
+// Makes the compiler keep operand A in its registers until the products that read it
+// are complete (no instruction).
 static __device__ __forceinline__ void keep_operand(const uint32_t (*a)[1][4])
 {
     #pragma unroll
@@ -64,8 +64,8 @@ static __device__ __forceinline__ void keep_operand(const uint32_t (*a)[1][4])
                            "r"(a[c][0][3]) : "memory");
 }
 
-// Issues S^T [64,128] += y^T X, y packed in a. The caller completes it with wgmma_wait,
-// keep_operand and fence_operand.
+// Issues S^T [64,128] += y^T X, with y packed in a. The caller must then call
+// wgmma_wait, keep_operand and fence_operand.
 static __device__ __forceinline__ void warpgroup_add_rows_async(
     float (*S)[4], const uint32_t (*a)[1][4], const bf16 *X)
 {

@@ -4,10 +4,10 @@
 //
 // A warpgroup is four warps. Operand A is 64 x 16 and D is 64 x N; warp i holds rows 16
 // i to 16 i + 15 of both, with the fragments of mma.cuh. Operand B is in shared memory
-// (swizzle.cuh, smem_desc.cuh). Every function here is called by the whole warpgroup.
-// Order of calls: the threads that wrote B call fence_proxy_async and a barrier. Then
-// the warpgroup calls wgmma_fence, the products, wgmma_commit, wgmma_wait, and
-// fence_operand on the accumulators that are read next.
+// (swizzle.cuh, smem_desc.cuh). Each function of this file is called by the whole
+// warpgroup. Order of calls: the threads that wrote B call fence_proxy_async and a
+// barrier. Then the warpgroup calls wgmma_fence, the products, wgmma_commit,
+// wgmma_wait, and fence_operand on the accumulators that are read next.
 #ifndef KCP_TILE_WGMMA_CUH
 #define KCP_TILE_WGMMA_CUH
 
@@ -20,7 +20,7 @@ static __device__ __forceinline__ void wgmma_fence(void)
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
-// wgmma.commit_group: the products issued since the last commit form a group.
+// wgmma.commit_group: makes one group of the products issued since the last commit.
 static __device__ __forceinline__ void wgmma_commit(void)
 {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
@@ -33,9 +33,9 @@ static __device__ __forceinline__ void wgmma_wait(void)
     asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(left) : "memory");
 }
 
-// The compiler moves no access to d across this call (no instruction). Needed after
-// wgmma_wait, because the compiler does not know that the products were still writing
-// d.
+// Prevents the compiler from moving accesses to d across this call (no instruction).
+// Needed after wgmma_wait, because the compiler does not know that wgmma writes d
+// asynchronously.
 template <int tiles>
 static __device__ __forceinline__ void fence_operand(float (*d)[4])
 {
@@ -48,8 +48,8 @@ static __device__ __forceinline__ void fence_operand(float (*d)[4])
 #define D4(i) "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])
 #define D16(i) D4(i), D4(i + 1), D4(i + 2), D4(i + 3)
 
-// wgmma.m64n64k16, A in registers: d [64,64] = a b, or += if add. trans_b: b is a
-// descriptor of smem_desc_mn_major, else of smem_desc_k_major.
+// wgmma.m64n64k16, A in registers: d [64,64] = a b, or d += a b if `add`. trans_b = 1:
+// b comes from smem_desc_mn_major, otherwise from smem_desc_k_major.
 template <int trans_b>
 static __device__ __forceinline__ void wgmma_m64n64k16_rs(float (*d)[4],
                                                           const uint32_t *a, uint64_t b,
@@ -64,8 +64,8 @@ static __device__ __forceinline__ void wgmma_m64n64k16_rs(float (*d)[4],
           "n"(trans_b));
 }
 
-// Computes d [64,64] = X Y^T over 16 columns of both, or += if add. Both operands are
-// in shared memory, with K-major descriptors.
+// Computes d [64,64] = X Y^T over 16 columns of X and Y, or d += X Y^T if `add`. Both
+// operands are in shared memory, with K-major descriptors.
 static __device__ __forceinline__ void wgmma_m64n64k16_ss(float (*d)[4], uint64_t X,
                                                           uint64_t Y, int add)
 {
@@ -77,9 +77,9 @@ static __device__ __forceinline__ void wgmma_m64n64k16_ss(float (*d)[4], uint64_
         : D16(0), D16(4) : "l"(X), "l"(Y), "r"(add));
 }
 
-// Computes d [64,64] += A B, both operands in shared memory. trans_a: A's descriptor is
-// MN-major, so rows of the tile are columns of A. trans_b: B's descriptor is MN-major,
-// so rows of the tile are rows of B.
+// Computes d [64,64] += A B, both operands in shared memory. trans_a = 1: A's
+// descriptor is MN-major, so rows of the tile are columns of A. trans_b = 1: B's
+// descriptor is MN-major, so rows of the tile are rows of B.
 template <int trans_a, int trans_b>
 static __device__ __forceinline__ void wgmma_m64n64k16_ss_trans(float (*d)[4],
                                                                 uint64_t A, uint64_t B)

@@ -6,8 +6,8 @@
 
 #include "finish_gate.cuh"
 
-// All products use the raw q and k; the norms are factors of rows of dA, dB, P, Q and
-// W. Per chunk and value head, with D_ij = exp2(G_i - G_j):
+// All products use the raw q and k; the norms multiply rows of dA, dB, P, Q and W. Per
+// chunk and value head, with D_ij = exp2(G_i - G_j):
 //
 //     dA = scale tril(dO v_new^T, -1)   dB = -tril(dv v_new^T, -1)   (beta dL)
 //     P  = scale dO h^T    Q = -dv h^T    W = v_new dS^T
@@ -16,11 +16,11 @@
 //            + exp2(G_last - G_i) W_i + sum_{j>i} (dA_ji q_j + dB_ji k_j) D_ji
 //            + dA_ii q_i
 //
-// The anchor b of a subchunk is an integer near the middle of its G, per channel. D_ij
-// = exp2(G_i - b_I) exp2(b_I - b_J) exp2(b_J - G_j); the middle factor is a power of
-// two, so each operand is rounded only once. dG_i adds q_i (or k_i) times row sums and
-// subtracts k_i times column sums. Row sums are multiplied by the rounded operands that
-// column sums read, and column sums by those that row sums read; so each pair adds and
+// The anchor b of a subchunk is an integer near the middle of the subchunk's G, per
+// channel. D_ij = exp2(G_i - b_I) exp2(b_I - b_J) exp2(b_J - G_j). The middle factor is
+// a power of two, so each operand is rounded only once. dG_i adds q_i (or k_i) times
+// row sums and subtracts k_i times column sums. Row sums are multiplied by the rounded
+// operands from which column sums are computed, and vice versa. So each pair adds and
 // subtracts exactly the same product.
 struct operands {
     pairs_of_tokens kb, kf, qf; // k exp2(b-G), k exp2(G-b), q exp2(G-b)
@@ -33,8 +33,8 @@ static __device__ __forceinline__ uint32_t mul_bf16x2(uint32_t x, uint32_t y)
     return *(const uint32_t *)&z;
 }
 
-// Returns subchunk I of a warp's rows as operand A. scaled_operand_a also multiplies by
-// one power of two per channel, which is exact.
+// operand_a returns subchunk I of a warp's rows as operand A. scaled_operand_a also
+// multiplies it by one power of two per channel, which is exact.
 static __device__ __forceinline__ void operand_a(uint32_t *a, const pairs_of_tokens &x,
                                                  int I)
 {
@@ -53,9 +53,9 @@ static __device__ __forceinline__ void scaled_operand_a(uint32_t *a,
     for (int i = 0; i < 4; i++) a[i] = mul_bf16x2(a[i], power[i % 2]);
 }
 
-// Anchors of a subchunk's rows and columns. The two are equal, except on the underflow
-// path, where they are the subchunk's first and last G: then no exponent is above 0,
-// and only pairs of different subchunks use the anchors. step[I] is exp2(b_I+1 - b_I)
+// Anchors of a subchunk's rows and of its columns. Normally both anchors are equal. On
+// the underflow path they are the subchunk's first and last G, so that no exponent is
+// above 0, and only pairs of different subchunks use them. step[I] is exp2(b_I+1 - b_I)
 // as a pair of bf16.
 struct anchors {
     float row[SUBCHUNKS][2], column[SUBCHUNKS][2];
@@ -83,8 +83,8 @@ static __device__ __forceinline__ struct anchors anchors_of(const float (*bound)
     return b;
 }
 
-// Computes exp2(b_I - b_J), I > J, for two rows of channels: an exact product of powers
-// of two.
+// Computes exp2(b_I - b_J), I > J, of two channels as an exact product of powers of
+// two.
 template <int underflow>
 static __device__ __forceinline__ void power_between(const struct anchors &b, int I,
                                                      int J, uint32_t *power)
@@ -99,8 +99,8 @@ static __device__ __forceinline__ void power_between(const struct anchors &b, in
     }
 }
 
-// After make_operands G holds exp2(G - b); the column factor is 1 / exp2(G - b). On the
-// underflow path exp2(G - b) may be 0, so G holds G - b.row instead.
+// After make_operands, array G holds exp2(G - b), and the column factor is 1 / exp2(G -
+// b). On the underflow path exp2(G - b) may be 0, so the array holds G - b.row instead.
 template <int underflow>
 static __device__ __forceinline__ float row_factor(float G)
 {
@@ -115,7 +115,7 @@ static __device__ __forceinline__ float column_factor(const struct anchors &b, i
     return ex2_approx(b.column[I][h] - b.row[I][h] - G);
 }
 
-// Computes the operands of a warp's channels, and replaces G as described above.
+// Computes the operands of a warp's channels, and replaces G as row_factor needs it.
 template <int underflow>
 static __device__ __forceinline__ void make_operands(const struct anchors &b,
                                                      const unsigned char *q_tile,
@@ -143,8 +143,8 @@ static __device__ __forceinline__ void make_operands(const struct anchors &b,
         }
 }
 
-// Converts a warp's rows of X = dO v_new^T or Y = dv v_new^T to rows of dA or dB, in
-// bf16. The diagonal is stored separately in fp32: dA_ii with its norms, or Y_ii.
+// Converts a warp's rows of X = dO v_new^T or Y = dv v_new^T to bf16 rows of dA or dB.
+// Stores the diagonal separately in fp32: dA_ii with its norms, or Y_ii.
 template <int K>
 static __device__ __forceinline__ void store_triangle(
     int of_dv, float scale, const struct finish_vectors<K> &of, const float (*d)[4],
@@ -197,8 +197,8 @@ static __device__ __forceinline__ void scale_columns_of_W(
     }
 }
 
-// The chunk's last row contributes nothing to dG (eq:dG: dk_s*). The term of this row
-// is moved from d to star here, and added to dk afterwards.
+// The chunk's last row contributes nothing to dG (eq:dG: dk_s*). So take_star moves the
+// term of this row from d to `star`, and add_star later adds `star` to dk.
 static __device__ __forceinline__ void take_star(int len, float (*d)[4], float *star)
 {
     const int at = len - 1 - mma_coords_of_thread().e;
@@ -266,7 +266,7 @@ static __device__ __forceinline__ void add_to_dG_last(const pairs_of_tokens &kb,
         }
 }
 
-// Computes dk = exp2(b - G) z and dG = -k exp2(b - G) z from column sums z.
+// Adds exp2(b - G) z to dk and subtracts k exp2(b - G) z from dG, for column sums z.
 template <int underflow>
 static __device__ __forceinline__ void spread_columns(const struct anchors &b,
                                                       const float (*G)[4],
@@ -285,7 +285,7 @@ static __device__ __forceinline__ void spread_columns(const struct anchors &b,
         }
 }
 
-// Adds to d the sum over rows i of dA_ij q_i D_ij + dB_ij k_i D_ij, without the factor
+// Adds to d the sum over rows i of (dA_ij q_i + dB_ij k_i) D_ij, without the factor
 // exp2(b_J - G_j).
 template <int underflow, int K>
 static __device__ __forceinline__ void add_column_products(
@@ -311,8 +311,8 @@ static __device__ __forceinline__ void add_column_products(
         }
 }
 
-// Adds to d the sum over columns j of A_ij k_j D_ij, without the factor exp2(G_i -
-// b_I); A is dA or dB.
+// Adds to d the sum over columns j of A_ij k_j D_ij, A = dA or dB, without the factor
+// exp2(G_i - b_I).
 template <int underflow>
 static __device__ __forceinline__ void add_row_products(const unsigned char *A,
                                                         const struct operands &o,
@@ -367,7 +367,8 @@ static __device__ __forceinline__ void add_h_dS(struct kda_finish_storage<K> &sm
                        last[h]);
 }
 
-// Adds the sum of dG_last over a channel's lanes to the chunk's last row.
+// Adds the sum of dG_last over the four lanes of a channel to dG of the chunk's last
+// row.
 static __device__ __forceinline__ void add_to_last_row(int len, const float *last,
                                                        float (*dG)[4])
 {
@@ -388,7 +389,7 @@ static __device__ __forceinline__ void add_to_last_row(int len, const float *las
     }
 }
 
-// Adds the contribution of each token's pair with itself, which has no decay.
+// Adds the pair of each token with itself (the diagonal of dA) to dq and dk.
 static __device__ __forceinline__ void add_own_pairs(const float *dA_diagonal,
                                                      const pairs_of_tokens &q,
                                                      const pairs_of_tokens &k,
@@ -411,7 +412,7 @@ static __device__ __forceinline__ void add_own_pairs(const float *dA_diagonal,
     }
 }
 
-// Stores, for each token, the sums of q dq and k dk over a warp's channels in part
+// Stores per token the sums of q dq and of k dk over a warp's channels, in part
 // [2][64].
 static __device__ __forceinline__ void store_dots(const pairs_of_tokens &q,
                                                   const pairs_of_tokens &k,
@@ -439,7 +440,7 @@ static __device__ __forceinline__ void store_dots(const pairs_of_tokens &q,
     *(float2 *)&part[CHUNK + 2 * lane] = sum_over_channels(of_k);
 }
 
-// Replaces the norms by the factors of the norms' gradient, -rstd^2 (q dq), or by 0
+// Replaces the norms by the factors of their gradient, -rstd^2 sum(q dq), or by 0
 // without l2norm.
 template <int K>
 static __device__ __forceinline__ void projection_factors(int l2norm,
@@ -455,7 +456,8 @@ static __device__ __forceinline__ void projection_factors(int l2norm,
     *rstd = l2norm ? -sum * *rstd * *rstd : 0.0f;
 }
 
-// Adds the norms' gradient to dq and dk, and stages both in the tiles of q and k.
+// Adds the gradient of the norms to dq and dk, and stages dq and dk in the tiles of q
+// and k.
 template <int K>
 static __device__ __forceinline__ void stage_rows(const struct finish_vectors<K> &of,
                                                   unsigned char *q_tile,

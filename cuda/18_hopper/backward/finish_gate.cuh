@@ -6,8 +6,8 @@
 
 #include "finish_producer.cuh"
 
-// Gate constants of a thread's two channels. With y = x + dt_bias and u = `times` y:
-// bounded: field `times` is -exp(A_log) log2(e), and g = lb / (1 + 2^u); softplus:
+// Gate constants of a thread's two channels, with y = x + dt_bias. Bounded gate: field
+// `times` is -exp(A_log) log2(e), and g = lb / (1 + 2^u), u = `times` y. Softplus gate:
 // field `times` is -exp(A_log).
 struct finish_gate {
     float times, plus[2];
@@ -35,8 +35,8 @@ static __device__ __forceinline__ float log_1_plus(float e)
     return e < 0.01f ? e * (1.0f - e * (0.5f - e * (1.0f / 3.0f))) : __logf(1.0f + e);
 }
 
-// Returns the log2 decay of a token. A gate without a bound is clamped at -256: 2^-256
-// is 0 in fp32, and sums of such numbers stay accurate.
+// Returns the log2 decay of a token for the softplus gate. The result is at least -256:
+// 2^-256 is 0 in fp32, and sums of such numbers stay accurate.
 static __device__ __forceinline__ float softplus_decay(float times, float plus, float x)
 {
     const float y = x + plus, e = __expf(-fabsf(y));
@@ -78,7 +78,7 @@ static __device__ __forceinline__ void decays_of_tokens(const struct kcp_backwar
             for (int j = 0; j < 4; j++) G[t][j] = fmaxf(LOG2_E * G[t][j], -256.0f);
 }
 
-// Zeroes x of the tokens past the chunk's end, so that their decay is 1.
+// Zeroes x for tokens past the chunk's end, so that they do not decay.
 static __device__ __forceinline__ void zero_tokens_from(int len, float (*x)[4])
 {
     const int e = mma_coords_of_thread().e;
@@ -89,15 +89,15 @@ static __device__ __forceinline__ void zero_tokens_from(int len, float (*x)[4])
             if (8 * t + e + j % 2 >= len) x[t][j] = 0.0f;
 }
 
-// Weights, 0 or 1, of the neighbouring lane's sum and of the other lane pair's sum in a
-// prefix sum.
+// Weights (0 or 1) in a prefix sum: `beside` of the neighbouring lane's sum, `across`
+// of the other lane pair's sum.
 struct quad_weights {
     float beside, across;
 };
 
-// Replaces x by its inclusive sums along the tokens. bound[I] is the sum before
-// subchunk I, bound[4] the total. Four lanes hold a channel's eight tokens of a tile;
-// each of these lanes computes the tile's total.
+// Replaces x by its inclusive sums along the tokens. bound[I] is the sum of all tokens
+// before subchunk I, bound[4] the total. A channel's eight tokens of a tile are in four
+// lanes; each of these lanes computes the tile's total.
 static __device__ __forceinline__ void sum_along_tokens(float (*x)[4],
                                                         float (*bound)[2])
 {
@@ -120,7 +120,7 @@ static __device__ __forceinline__ void sum_along_tokens(float (*x)[4],
         }
 }
 
-// Replaces x by the sums from each token to the chunk's last token.
+// Replaces x of each token by the sum of x from this token to the chunk's last token.
 static __device__ __forceinline__ void sum_from_the_end(float (*x)[4])
 {
     const int q = opaque_thread_id() % 4;
@@ -139,8 +139,8 @@ static __device__ __forceinline__ void sum_from_the_end(float (*x)[4])
         }
 }
 
-// Returns dx of one element from dg, and adds the element's term to dA_log; both
-// without the slope factor that is common to the head:
+// Returns dx of one element from dg, and adds the element's term to dA_log; both lack
+// the slope factor, which is the same for the whole head:
 //     bounded   dx = dg lb exp(A_log) s (1 - s), s = 1 / (1 + 2^u);  dA_log += dx y
 //     softplus  dx = -exp(A_log) sigma(y) dg;                        dA_log += dg g
 static __device__ __forceinline__ float bounded_back(float u, float dg, float *dA)
@@ -158,8 +158,8 @@ static __device__ __forceinline__ float softplus_back(float y, float dg, float *
     return dg * (y >= 0.0f ? r : e * r);
 }
 
-// Converts dg to the gradient of the raw gate and stores this gradient. Also stores the
-// chunk's terms of dA_log and ddt_bias, which are sums over the chunk's rows.
+// Converts dg to the gradient of the raw gate and stores it. Also stores the chunk's
+// terms of dA_log and ddt_bias, which are sums over the chunk's rows.
 template <int K, int form>
 static __device__ __forceinline__ void gate_gradient(
     const struct backward_params &x, const struct finish_gate &f,
@@ -204,9 +204,10 @@ static __device__ __forceinline__ void gate_gradient(
 
 // ---- the underflow path: pairs of tokens one by one
 
-// A gate may decay so much within a subchunk that no anchor represents the decay of two
-// of its rows. The first pass marks such a chunk; the second pass processes it again,
-// with the pairs within subchunks computed here, which is slow but exact for any decay.
+// A gate may decay so much within a subchunk that no anchor represents the decay
+// between two rows of the subchunk. The first pass marks such a chunk. The second pass
+// processes the chunk again and computes pairs within subchunks here: slow, but exact
+// for any decay.
 
 static __device__ __forceinline__ void mark_underflow(const float (*bound)[2],
                                                       unsigned char *mark)
@@ -259,7 +260,8 @@ static __device__ __forceinline__ float element_of(const unsigned char *triangle
     return (float)*(const bf16 *)(triangle + swizzle128_offset(i, j / 8) + j % 8 * 2);
 }
 
-// Row and column sums of subchunk I against the tokens of lane ^ mask:
+// Row and column sums for the tokens of this lane in subchunk I, over the tokens of
+// lane ^ mask:
 //     row_q_i = sum_{j<i} dA_ij D_ij k_j    row_k_i likewise with dB
 //     column_j = sum_{i>j} (dA_ij q_i + dB_ij k_i) D_ij
 struct pair_sums {

@@ -6,19 +6,19 @@
 
 #include "finish_producer.cuh"
 
-// Parts that are loaded and released together. GDN_QK, with two stages: q and k with
-// their norms, once for the value heads of a query/key head. Per value head, GDN_dO: dO
-// and v_new; GDN_h: dv and h; GDN_dS: dS.
+// Tensors that are loaded and released together form a part. GDN_QK, with two stages:
+// q, k and their norms, once per query/key head. Once per value head: GDN_dO has dO and
+// v_new, GDN_h has dv and h, GDN_dS has dS.
 enum { GDN_QK, GDN_dO = GDN_QK + 2, GDN_h, GDN_dS, GDN_PARTS };
 
-// G of the rows, which the gate warp computes one chunk ahead.
+// G of a chunk's rows, which the gate warp computes one chunk in advance.
 struct gdn_gate {
     float G[CHUNK];
 };
 
-// Sums that the consumers compute for the gradient warp. Per row: sums of pairs with
-// earlier rows and with later rows, sums of q dq and k dk through the states, and the
-// diagonal of dv v_new^T.
+// Sums that the consumers compute for the gradient warp. For each row: `rows` and
+// `columns`, over pairs with earlier and later rows; `states` and `last`, q dq and k dk
+// through the states; dv_v_new, the diagonal of dv v_new^T.
 struct gdn_sums {
     float rows[2][CHUNK], columns[2][SUBCHUNKS][CHUNK]; // of dA, of dB
     float states[2][CHUNK], last[2][CHUNK];             // per warpgroup
@@ -56,8 +56,8 @@ static int make_gdn_maps(struct gdn_maps *m, const struct kcp_backward &a)
     return made ? KCP_OK : KCP_CUDA;
 }
 
-// Loads q and k with their norms for i.pair. `pair` counts the pairs of this block, and
-// determines the stage.
+// Loads q and k of i.pair with their norms. `pair` counts the pairs of this block and
+// selects the stage.
 template <int K>
 static __device__ __forceinline__ void load_qk_part(const struct backward_params &x,
                                                     const struct gdn_maps &from,
@@ -81,8 +81,8 @@ static __device__ __forceinline__ void load_qk_part(const struct backward_params
                 sizeof smem.norm[0].rstd_k, full);
 }
 
-// The producer is one thread. It loads q and k of the next pair before the next pair's
-// first value head.
+// The producer is one thread. Before a pair's first value head it loads q and k of the
+// next pair.
 template <int K>
 static __device__ __forceinline__ void gdn_finish_producer(
     const struct backward_params &x, const struct gdn_maps &from,
@@ -98,7 +98,8 @@ static __device__ __forceinline__ void gdn_finish_producer(
     }
 }
 
-// ---- the gate: a token's y = x + dt_bias (raw: x), and its log2 decay, at least -200
+// ---- the gate: y = x + dt_bias (raw gate: x), and its log2 decay, clamped to at least
+// -200
 
 static __device__ __forceinline__ float gdn_gate_input(const struct kcp_backward &a,
                                                        int64_t t, int n)
@@ -131,7 +132,7 @@ static __device__ __forceinline__ float gdn_decay(const struct kcp_backward &a, 
     return fmaxf(g, -200.0f);
 }
 
-// Returns the gradient of the raw gate from dg, and adds this element's term to dA_log.
+// Returns the gradient of the raw gate from dg, and adds its term to dA_log.
 static __device__ __forceinline__ float gdn_gate_back(const struct kcp_backward &a,
                                                       float y, float exp_A, float dg,
                                                       float *dA)
@@ -150,8 +151,8 @@ static __device__ __forceinline__ float gdn_gate_back(const struct kcp_backward 
     return dg;
 }
 
-// The gate warp computes G of each chunk: inclusive sums, constant past the chunk's
-// end. A lane has rows 2 lane and 2 lane + 1.
+// The gate warp computes G of each chunk as inclusive sums; past the chunk's end G is
+// constant. A lane has rows 2 lane and 2 lane + 1.
 template <int K>
 static __device__ __forceinline__ void gdn_gate_warp(const struct backward_params &x,
                                                      struct gdn_finish_storage<K> &smem)
@@ -181,8 +182,8 @@ static __device__ __forceinline__ void gdn_gate_warp(const struct backward_param
     }
 }
 
-// The gradient warp computes dg of a row, the sum of dG from that row to the chunk's
-// last row, then the gradient of the raw gate. It also computes dbeta.
+// The gradient warp computes dg of a row, which is the sum of dG from that row to the
+// chunk's last row, then the gradient of the raw gate. It also computes dbeta.
 template <int K>
 static __device__ __forceinline__ void gdn_gradient_warp(
     const struct backward_params &x, struct gdn_finish_storage<K> &smem)

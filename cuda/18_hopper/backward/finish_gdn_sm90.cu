@@ -4,9 +4,9 @@
 #include "core/split.h"
 #include "finish_gdn.cuh"
 
-// With one gate per head D_ij = exp2(G_i - G_j) is the same for all channels, and at
-// most 1 for j <= i. So no anchors are needed, and any gate is exact. All products use
-// the raw q and k; the norms are factors of rows.
+// With one gate per head, D_ij = exp2(G_i - G_j) is the same for all channels, and at
+// most 1 for j <= i. So no anchors are needed, and all gates are exact. All products
+// use the raw q and k; the norms multiply rows.
 //
 //     dA_ij = scale D_ij (dO v_new^T)_ij, j <= i
 //     dB_ij = -D_ij (dv v_new^T)_ij, j < i
@@ -15,7 +15,7 @@
 //            + sum_j dA_ji q_j + dB_ij k_j + dB_ji k_j
 //     Z = dA . (q k^T) + dB . (k k^T), j < i:  dG_i = sum_j Z_ij - sum_j Z_ji + ...
 //
-// so a pair adds to one row of dG exactly what it subtracts from another.
+// So a pair of rows adds to one row of dG exactly what it subtracts from the other row.
 
 // Zeroes the rows past the chunk's end, which belong to another sequence.
 template <int K>
@@ -32,8 +32,8 @@ static __device__ __forceinline__ void zero_gdn_rows(int len, int stage,
     fence_proxy_async();
 }
 
-// A thread has rows i and i + 8 of a product, with columns 8 t + e and 8 t + e + 1 of
-// tile t.
+// A thread has rows i and i + 8 of a product, and columns 8 t + e and 8 t + e + 1 of
+// each tile t. row_of_thread returns i.
 static __device__ __forceinline__ int row_of_thread(void)
 {
     const struct mma_coords p = mma_coords_of_thread();
@@ -46,7 +46,7 @@ static __device__ __forceinline__ float sum_of_quad(float x)
     return x + other.x + other.y;
 }
 
-// Converts X = dO v_new^T or dv v_new^T to dA or dB in bf16, and adds up the row and
+// Converts X = dO v_new^T or dv v_new^T to dA or dB in bf16, and computes the row and
 // column sums of Z. S is q k^T or k k^T.
 template <int K>
 static __device__ __forceinline__ void store_gdn_triangle(
@@ -85,7 +85,8 @@ static __device__ __forceinline__ void store_gdn_triangle(
                 pack_bf16x2(low, high);
         }
     }
-    // Zeroes the blocks above the diagonal, which the products also read.
+    // Zeroes the blocks above the diagonal, because the products also read these
+    // blocks.
     #pragma unroll
     for (int t = 2; t < 8; t++)
         #pragma unroll
@@ -100,7 +101,7 @@ static __device__ __forceinline__ void store_gdn_triangle(
     *(float2 *)&smem.sums.columns[of_dv][warp][2 * lane] = sum_over_channels(columns);
 }
 
-// Computes both products of one triangle, by one warpgroup.
+// Computes the two products of one triangle; called by one warpgroup.
 template <int K>
 static __device__ __forceinline__ void make_gdn_triangle(
     const struct backward_params &x, const struct block_chunk &i, int of_dv, int stage,
@@ -116,8 +117,8 @@ static __device__ __forceinline__ void make_gdn_triangle(
     store_gdn_triangle<K>(of_dv, stage, i.chunk % 2, (float)x.a.scale, X, S, smem);
 }
 
-// Computes exp2(G_last) sum_v h dS over a warpgroup's channels, one partial sum per
-// warp.
+// Computes exp2(G_last) sum_v h dS over a warpgroup's channels; each warp stores one
+// partial sum.
 template <int K>
 static __device__ __forceinline__ void sum_h_dS(int wg, float decay,
                                                 struct gdn_finish_storage<K> &smem)
@@ -216,7 +217,8 @@ static __device__ __forceinline__ void add_gdn_pairs(
     fence_operand<8>(dk);
 }
 
-// After the last value head of a pair: adds the norms' gradients and stores the rows.
+// After a pair's last value head: adds the norms' gradients and stores rows of dq and
+// dk.
 template <int K>
 static __device__ __forceinline__ void store_gdn_rows(
     const struct backward_params &x, const struct block_chunk &i, int wg, int stage,
@@ -279,8 +281,8 @@ static __device__ __forceinline__ void store_gdn_rows(
     mbarrier_arrive(&smem.empty[GDN_QK + stage]);
 }
 
-// Computes one chunk and value head, by one warpgroup; dq and dk stay in registers for
-// the other value heads of the pair.
+// Computes one chunk and value head, called by one warpgroup. dq and dk stay in
+// registers until the last value head of the pair.
 template <int K>
 static __device__ __forceinline__ void finish_gdn_chunk(
     const struct backward_params &x, const struct block_chunk &i, int pair,
@@ -326,19 +328,20 @@ static __device__ __forceinline__ void finish_gdn_chunk(
     if (i.head + 1 == group_of(x.a)) store_gdn_rows<K>(x, i, wg, stage, dq, dk, smem);
 }
 
-// Bound: memory: at K = V = 128, 1810 bytes per token and value head, and 1024 bytes
-// per token and query/key head. Flops: per warpgroup 56 products of 64 x 64 x 16.
-// Shared memory: 214 KiB.
+// Bound: memory. At K = V = 128 the kernel moves 1810 bytes per token and value head,
+// and 1024 bytes per token and query/key head. Flops: per warpgroup 56 products of 64 x
+// 64 x 16. Shared memory: 214 KiB.
 //
 // Ownership: a block processes pairs of a chunk and a query/key head one after another,
-// and for each pair its value heads; each consumer warpgroup has 64 channels. In the
-// last warpgroup one thread is the producer, one warp computes G one chunk ahead, and
-// another computes the gate's gradient from dG while the consumers continue.
+// and for each pair all its value heads; each consumer warpgroup has 64 channels. In
+// the last warpgroup one thread is the producer, one warp computes G one chunk in
+// advance, and another warp computes the gate's gradient from dG while the consumers
+// continue.
 //
-// Barriers: full and empty of each part, of G (gate_*) and of the sums of dG (sums_*);
-// CONSUMERS_SYNC, in order: rows past the end are zero; the triangles are stored
-// (triangles have two buffers, so at this barrier those of the previous chunk have also
-// been read); the dots are stored; WARPGROUP_SYNC: the warpgroup's rows are staged.
+// Barriers: `full` and `empty` of each part, gate_* for G, sums_* for the sums of dG.
+// CONSUMERS_SYNC separates, in order: zeroed rows past the end; stored triangles (dA
+// and dB have two buffers, so the previous chunk's triangles have also been read);
+// stored dots. WARPGROUP_SYNC: the warpgroup's rows are staged.
 template <int K>
 static __global__ __launch_bounds__(finish_threads<K>::ALL, finish_threads<K>::BLOCKS)
 void gdn_finish_kernel(const __grid_constant__ struct backward_params x,

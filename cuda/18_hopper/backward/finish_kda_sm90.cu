@@ -11,9 +11,9 @@ struct finish_registers {
     enum { CONSUMER = K == 128 ? 240 : 216, PRODUCER = K == 128 ? 24 : 40 };
 };
 
-// Computes X = dO v_new^T or Y = dv v_new^T for the triangles; each warp has 16 rows.
-// With K = 128 each of two warpgroups computes one of them; with K = 64 the warpgroup
-// computes both.
+// Computes X = dO v_new^T and Y = dv v_new^T for the triangles; each warp has 16 rows.
+// With K = 128 each of the two warpgroups computes one product; with K = 64 one
+// warpgroup computes both.
 template <int K>
 static __device__ __forceinline__ void begin_triangles(
     const struct kda_finish_storage<K> &s, int tile, float (*d)[4])
@@ -34,7 +34,7 @@ static __device__ __forceinline__ void finish_triangles(
     store_triangle<K>(1, 1.0f, of, d, smem);
 }
 
-// Returns a block's part of the scratch, for sums over a group of value heads.
+// Returns a block's part of the scratch, where sums over value heads are kept.
 template <int K>
 static __device__ __forceinline__ float4 *sums_of_block(const struct backward_params &x)
 {
@@ -43,8 +43,8 @@ static __device__ __forceinline__ float4 *sums_of_block(const struct backward_pa
            + (int64_t)blockIdx.x * 16 * finish_threads<K>::CONSUMERS + threadIdx.x;
 }
 
-// Sums dq and dk over the value heads of a query/key head. Between value heads each
-// thread stores its fp32 sums in global memory (L2).
+// Adds dq and dk over the value heads of a query/key head. From one value head to the
+// next, each thread keeps its fp32 sums in global memory (L2).
 static __device__ __forceinline__ void add_to_group(float4 *sums, int threads,
                                                     int first, int last,
                                                     pairs_of_tokens &dq, float (*dk)[4])
@@ -67,10 +67,11 @@ static __device__ __forceinline__ void add_to_group(float4 *sums, int threads,
         }
 }
 
-// Computes one chunk and value head, by a warpgroup. whole: the chunk has 64 rows; the
-// code for a partial last chunk is compiled separately, because it needs registers.
-// unread: this thread issued TMA stores of the previous chunk's rows, and must release
-// the stage of these rows when they have been read. Returns the new value of unread.
+// Computes one chunk and value head, called by a warpgroup. whole = 1: the chunk has 64
+// rows; a partial last chunk has separately compiled code, because it needs more
+// registers. unread = 1: this thread issued TMA stores of the previous chunk's rows,
+// and must release their stage when TMA has read them. Returns the new value of
+// `unread`.
 template <int K, int underflow, int form, int whole>
 static __device__ __forceinline__ int finish_chunk(const struct backward_params &x,
                                                    const struct finish_maps &from,
@@ -85,7 +86,7 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
     struct finish_rows<K> &rows = smem.rows[stage];
     float d[8][4], G[8][4], bound[SUBCHUNKS + 1][2];
 
-    // ---- the triangles, and meanwhile the gate
+    // ---- computes the triangles, and the gate while the products run
     mbarrier_wait(&smem.full[PART_dO], i.chunk);
     const int len = whole ? (int)CHUNK : of.len;
     if (wg || K == 64 || len < CHUNK) mbarrier_wait(&smem.full[PART_h], i.chunk);
@@ -106,15 +107,16 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
     }
     finish_triangles<K>(x, wg, of, d, smem);
 
-    // ---- columns: W^T, and the rows below each token
+    // ---- column sums: W^T, and for each token the rows below
     mbarrier_wait(&smem.full[PART_dS], i.chunk);
     wgmma_tiles_begin<K>(d, smem.dS[wg], smem.v_new);
     struct operands o;
     make_operands<underflow>(b, rows.q[wg], rows.k[wg], G, o);
     wgmma_tiles_wait(d);
     named_barrier_sync(CONSUMERS_SYNC, CONSUMERS); // the triangles are stored
-    // Arrives once per chunk, after full[PART_h]. The dbeta warp releases h only after
-    // this barrier, so no consumer can arrive twice before that warp has passed.
+    // Each consumer arrives once per chunk, after full[PART_h]. The dbeta warp releases
+    // h only after this barrier, so no consumer can arrive twice before the dbeta warp
+    // has passed.
     named_barrier_arrive(DIAGONAL_STORED, CONSUMERS + 32);
     float dG[8][4], dk[8][4], last[2] = {}, star[2];
     scale_columns_of_W<K>(of, b, G_last, d);
@@ -124,7 +126,7 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
     spread_columns<underflow>(b, G, o.kb, d, dk, dG);
     add_star<underflow>(len, b, G, star, dk);
 
-    // ---- rows of q: P^T, and the columns left of each token
+    // ---- row sums of q: P^T, and for each token the columns to its left
     pairs_of_tokens dq;
     mbarrier_wait(&smem.full[PART_h], i.chunk);
     wgmma_tiles_begin<K>(d, smem.h[wg], smem.dO);
@@ -144,7 +146,7 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
                                    row_factor<underflow>(G[t][2 * h + 1]) * y[1]);
         }
 
-    // ---- rows of k: Q^T
+    // ---- row sums of k: Q^T
     wgmma_tiles_begin<K>(d, smem.h[wg], smem.dv);
     mbarrier_wait(&smem.sums_full, i.chunk);
     add_h_dS<K>(smem, G_last, last);
@@ -163,14 +165,14 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
     if (underflow)
         add_pairs_of_subchunks<K>(smem, rows.q[wg], rows.k[wg], G, dq, dk, dG);
 
-    // ---- dg, and through the gate
+    // ---- dg from dG, then the gradient of the gate
     add_to_last_row(len, last, dG);
     sum_from_the_end(dG);
     struct finish_position z = finish_position_of<K>(of);
     if (whole) z.len = CHUNK;
     gate_gradient<K, form>(x, finish_gate_of<K, form>(of), z, rows.g[wg], dG);
 
-    // ---- a token with itself, the heads of a group, the norms
+    // ---- pairs of a token with itself, sums over the heads of a group, norms
     {
         pairs_of_tokens q, k;
         load_channels(k, rows.k[wg]);
@@ -185,7 +187,7 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
             mbarrier_arrive(&smem.empty[PART_ROWS + stage]);
             return 0;
         }
-        // The dots [K / 16][2][CHUNK], one part per warp, replace dA.
+        // The dots [K / 16][2][CHUNK], one part per warp, overwrite dA.
         store_dots(q, k, dq, dk,
                    (float *)smem.dA + opaque_thread_id() / 32 * 2 * CHUNK);
     }
@@ -209,19 +211,19 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
     return 0;
 }
 
-// Bound: the issue rate of an SM. Memory, with 3600 bytes per token and head at K = V =
-// 128, is nearly as strict a bound. Flops: five products 64 x 64 x 128 per warpgroup,
-// and 80 products 16 x 8 x 16 per warp. Shared memory: 227 KiB. Registers: 240.
+// Bound: instruction issue. Memory is nearly as strict a bound, with 3600 bytes per
+// token and head at K = V = 128. Flops: five products 64 x 64 x 128 per warpgroup, and
+// 80 products 16 x 8 x 16 per warp. Shared memory: 227 KiB. Registers: 240.
 //
-// Ownership: a block processes (chunk, head) pairs one after another; each consumer
+// Ownership: a block processes (chunk, head) pairs one after another. Each consumer
 // warpgroup has 64 channels; one thread is the producer; three warps compute dbeta and
 // the sums over v of h dS.
 //
 // Barriers. `full` and `empty` of each part. sums_full: the sums of h dS are stored.
 // CONSUMERS_SYNC, in order: rows past the end are zero, the triangles are stored, the
 // triangles have been read, the dots are stored, the projection factors are stored.
-// WARPGROUP_SYNC: the warpgroup's rows are staged. DIAGONAL_STORED: the dbeta warp may
-// read the diagonal.
+// WARPGROUP_SYNC: the warpgroup's rows are staged. DIAGONAL_STORED: the diagonal is
+// stored, and the dbeta warp may read it.
 template <int K, int underflow, int form>
 static __global__ __launch_bounds__(finish_threads<K>::ALL, finish_threads<K>::BLOCKS)
 void kda_finish_kernel(const __grid_constant__ struct backward_params x,
@@ -293,7 +295,7 @@ static int launch_with_underflow(const struct backward_params *x,
     return status ? status : launch_finish<K, 1, form>(x, from, marks, blocks);
 }
 
-// The underflow pass processes the marked pairs. A bounded gate never needs it.
+// The underflow pass processes only the marked pairs. Bounded gates never underflow.
 template <int K>
 static int finish_of_K(const struct backward_params *x, unsigned char *marks,
                        int blocks)
@@ -318,8 +320,8 @@ static int finish_blocks(const struct kcp_backward *a, int processors)
     return kcp_finish_blocks(a->NC, a->H, a->K, processors);
 }
 
-// Scratch: one mark per pair, then the sums of each block. Returns the bytes of the
-// marks.
+// The scratch has one mark per pair, followed by the sums of each block. Returns the
+// size of the marks in bytes.
 static int64_t bytes_of_marks(const struct kcp_backward *a)
 {
     return ((int64_t)a->NC * a->H + 255) / 256 * 256;

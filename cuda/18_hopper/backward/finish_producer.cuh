@@ -2,8 +2,8 @@
 // Book: chapter 18, "Code: kernels".  Checked by: tests/13_backward/checks.c.
 // Next: finish_gate.cuh.
 //
-// The first part is shared with GDN's finishing kernel: iteration over chunks, their
-// loads, named barriers, stores of rows. The second part is KDA's: storage, fragments,
+// GDN's finishing kernel shares the first part: iteration over chunks, their loads,
+// named barriers, stores of rows. The second part is only for KDA: storage, fragments,
 // the producer, and the three warps that compute sums.
 #ifndef KCP_FINISH_PRODUCER_CUH
 #define KCP_FINISH_PRODUCER_CUH
@@ -11,25 +11,25 @@
 #include "cuda/18_hopper/backward/storage.cuh"
 #include "cuda/tile/named_barrier.cuh"
 
-// The launcher of GDN's finishing kernel, which is in a separate object.
+// The launcher of GDN's finishing kernel, compiled in a separate object file.
 int gdn_finish(const struct backward_params *x, int processors);
 
-// CONSUMERS: threads of the consumers, one warpgroup per 64 channels and one warp per
-// 16 channels, each for all tokens of the chunk. ALL: with the producer's warpgroup.
-// BLOCKS: blocks per SM.
+// CONSUMERS: threads of the consumers; each warpgroup has 64 channels, each warp 16,
+// for all tokens of the chunk. ALL: CONSUMERS plus the producer's warpgroup. BLOCKS:
+// blocks per SM.
 template <int K>
 struct finish_threads {
     enum { CONSUMERS = 2 * K, ALL = 2 * K + 128, BLOCKS = K == 128 ? 1 : 2 };
 };
 
-// Named barriers. Barrier CONSUMERS_SYNC is reached by all consumers several times per
-// chunk; the comment of each call says what the barrier separates. WARPGROUP_SYNC + w
-// is for warpgroup w. DIAGONAL_STORED: consumers arrive when they have stored the
-// diagonal of dv v_new^T, and the warp that computes dbeta waits.
+// Named barriers. All consumers reach CONSUMERS_SYNC several times per chunk; the
+// comment of each call says what the barrier separates. WARPGROUP_SYNC + w synchronizes
+// warpgroup w. DIAGONAL_STORED: consumers arrive when they have stored the diagonal of
+// dv v_new^T, and the warp that computes dbeta waits.
 enum { CONSUMERS_SYNC = 1, WARPGROUP_SYNC = 2, DIAGONAL_STORED = 4 };
 
-// This thread's coordinates in a D tile: row g (and g + 8), column e (and e + 1), warp
-// of the warpgroup, first channel.
+// This thread's coordinates in a D tile: rows g and g + 8, columns e and e + 1, the
+// warp within its warpgroup, and the first channel.
 struct mma_coords {
     int g, e, warp, channel;
 };
@@ -40,9 +40,9 @@ static __device__ __forceinline__ struct mma_coords mma_coords_of_thread(void)
     return { lane / 4, lane % 4 * 2, thread / 32 % 4, thread / 32 * 16 + lane / 4 };
 }
 
-// Iteration state of a block. A block processes every gridDim.x-th pair of a chunk and
-// a query/key head, and for each pair all value heads of the query/key head. `chunk`
-// counts (pair, value head) combinations.
+// The iteration state of a block. A block processes every gridDim.x-th pair of a chunk
+// and a query/key head, and all value heads of each pair. Field `chunk` counts
+// combinations of pair and value head.
 struct block_chunk {
     int pair, head, chunk;
 };
@@ -52,7 +52,7 @@ static __device__ __forceinline__ int group_of(const struct kcp_backward &a)
     return a.HV / a.H;
 }
 
-// Returns 1 if this pass processes the pair: the underflow pass processes only pairs
+// Returns 1 if this pass processes the pair. The underflow pass processes only pairs
 // that the first pass marked.
 template <int underflow>
 static __device__ __forceinline__ int taken(const unsigned char *marks, int pair)
@@ -85,7 +85,7 @@ static __device__ __forceinline__ int first_of_block(const struct kcp_backward &
     return next_of_block<underflow>(a, marks, i);
 }
 
-// Returns the chunk, counted over the rank, of an iteration.
+// Returns the index on this rank of the chunk of iteration i.
 static __device__ __forceinline__ int chunk_of(const struct kcp_backward &a,
                                                const struct block_chunk &i)
 {
@@ -98,7 +98,8 @@ static __device__ __forceinline__ int value_head_of(const struct kcp_backward &a
     return i.pair % a.H * group_of(a) + i.head;
 }
 
-// Returns the tokens of chunk c; a single stretch needs no table lookup.
+// Returns the tokens of chunk c; with one stretch (token range of a sequence) without a
+// lookup in the table of chunks.
 static __device__ __forceinline__ struct token_range finish_tokens(
     const struct kcp_backward &a, int c)
 {
@@ -107,9 +108,9 @@ static __device__ __forceinline__ struct token_range finish_tokens(
     return { t, left < CHUNK ? (int)left : (int)CHUNK };
 }
 
-// Loads three parts of a chunk: dO and v_new; dv and h; dS. Each part is loaded as soon
-// as the previous chunk's part has been released. The barriers of the three parts have
-// the indices first, first + 1, first + 2.
+// Loads the three parts of a chunk: dO and v_new; dv and h; dS. Loads a part as soon as
+// that part of the previous chunk has been released. The barriers of the three parts
+// have the indices `first`, `first` + 1 and `first` + 2.
 template <int K, int first, class storage, class maps>
 static __device__ __forceinline__ void load_chunk(const struct backward_params &x,
                                                   const maps &from,
@@ -138,8 +139,8 @@ static __device__ __forceinline__ void load_chunk(const struct backward_params &
                 &smem.full[OF_dS]);
 }
 
-// Returns, for the four lanes of a channel, the neighbouring lane's number (x), and the
-// sum of the other pair of lanes (y).
+// Called by the four lanes that share a channel: returns the number of the neighbouring
+// lane (x) and the sum over the other pair of lanes (y).
 static __device__ __forceinline__ float2 quad_sums(float own)
 {
     const float beside = __shfl_xor_sync(~0u, own, 1);
@@ -147,9 +148,9 @@ static __device__ __forceinline__ float2 quad_sums(float own)
     return make_float2(beside, across);
 }
 
-// Sums over the channels of a warp. Each lane has sixteen numbers, of tokens 8 t + e
-// and 8 t + e + 1; lanes with the same e are added. Lane l returns the sums of tokens 2
-// l and 2 l + 1.
+// Sums over the channels of a warp. Each lane passes sixteen numbers, of tokens 8 t + e
+// and 8 t + e + 1, and lanes with the same e are added. Lane l returns the sums of
+// tokens 2 l and 2 l + 1.
 static __device__ __forceinline__ float2 sum_over_channels(float (&y)[16])
 {
     const int lane = opaque_thread_id() % 32;
@@ -167,7 +168,7 @@ static __device__ __forceinline__ float2 sum_over_channels(float (&y)[16])
     return make_float2(y[0], y[1]);
 }
 
-// Stores a warpgroup's tile of rows to a tensor [T,H,K], 16 bytes per thread.
+// Stores a warpgroup's tile to rows of a tensor [T,H,K], 16 bytes per thread.
 static __device__ __forceinline__ void store_tile(const unsigned char *tile, bf16 *to,
                                                   int64_t row_step, int len)
 {
@@ -180,8 +181,8 @@ static __device__ __forceinline__ void store_tile(const unsigned char *tile, bf1
             *(uint4 *)(to + 16 * i * row_step) = *(const uint4 *)(from + 2048 * i);
 }
 
-// Returns the gradient of the raw beta: dbeta_i = (dv v_new^T)_ii / beta_i^2, then
-// through the sigmoid.
+// Returns the gradient of the raw beta: dbeta_i = (dv v_new^T)_ii / beta_i^2, times the
+// derivative of the sigmoid.
 static __device__ __forceinline__ float dbeta_raw_of(enum kcp_beta_form form,
                                                      float beta, float dv_v_new)
 {
@@ -195,12 +196,12 @@ static __device__ __forceinline__ float dbeta_raw_of(enum kcp_beta_form form,
 
 // ---- KDA: shared storage
 
-// Parts of a chunk and value head that are loaded and released together. PART_dO: dO
-// and v_new; PART_h: dv and h; PART_dS: dS; PART_ROWS, with two stages: the rows of q,
-// k and the gate.
+// Tensors of a chunk and value head that are loaded and released together form a part.
+// PART_dO: dO and v_new; PART_h: dv and h; PART_dS: dS; PART_ROWS, with two stages: the
+// rows of q, k and the gate.
 enum { PART_dO, PART_h, PART_dS, PART_ROWS, PARTS = PART_ROWS + 2 };
 
-// Vectors of a chunk. The factors of the norms' gradient later replace the norms.
+// Vectors of a chunk. The factors of the norms' gradient later overwrite the norms.
 template <int K>
 struct finish_vectors {
     float rstd_q[CHUNK], rstd_k[CHUNK], dt_bias[K];
@@ -213,8 +214,8 @@ struct finish_rows {
     unsigned char q[K / 64][TILE_BYTES], k[K / 64][TILE_BYTES], g[K / 64][TILE_BYTES];
 };
 
-// All arrays are swizzle128 tiles: 64 tokens by 64 channels of K or V; for h and dS, 64
-// rows of K by 64 columns of V. dA and dB are the chunk's triangles.
+// All arrays are swizzle128 tiles of 64 tokens by 64 channels of K or V; h and dS have
+// tiles of 64 rows of K by 64 columns of V. dA and dB are the chunk's triangles.
 template <int K>
 struct kda_finish_storage {
     unsigned char h[K / 64][K / 64][TILE_BYTES], dS[K / 64][K / 64][TILE_BYTES];
@@ -227,7 +228,8 @@ struct kda_finish_storage {
     uint64_t full[PARTS], empty[PARTS], sums_full;
 };
 
-// The position of a chunk, read from shared memory at every call to save registers.
+// The position of a chunk. It is read from shared memory at every call, to save
+// registers.
 struct finish_position {
     int64_t t;
     int len, c, n;
@@ -247,8 +249,8 @@ static __device__ __forceinline__ struct finish_position finish_position_of(
 // operand A.
 typedef uint32_t pairs_of_tokens[8][2];
 
-// Returns where sum_v h dS of a channel is stored, which the warps of sums compute:
-// above the diagonal of dB, in bytes that are not used otherwise.
+// Returns the address where the warps of sums store sum_v h dS of a channel: bytes
+// above the diagonal of dB, which are not used otherwise.
 template <int K>
 static __device__ __forceinline__ float *h_dS_of(struct kda_finish_storage<K> &smem,
                                                  int channel)
@@ -258,9 +260,9 @@ static __device__ __forceinline__ float *h_dS_of(struct kda_finish_storage<K> &s
            + channel % 4;
 }
 
-// Returns the byte offset that a lane passes to ldmatrix or stmatrix for the warp's 16
-// channels of a tile [64 tokens][64 channels], transposed. The next 16 tokens are 2048
-// bytes further.
+// Returns the byte offset that a lane passes to ldmatrix or stmatrix to transpose the
+// warp's 16 channels of a tile [64 tokens][64 channels]. The next 16 tokens start 2048
+// bytes later.
 static __device__ __forceinline__ int channels_offset(void)
 {
     const int lane = opaque_thread_id() % 32, warp = opaque_thread_id() / 32 % 4;
@@ -314,7 +316,7 @@ static int make_finish_maps(struct finish_maps *m, const struct kcp_backward &a)
     return made ? KCP_OK : KCP_CUDA;
 }
 
-// Loads the rows of q, k and the gate, and the vectors, of one chunk.
+// Loads the rows of q, k and the gate of one chunk, and its vectors.
 template <int K>
 static __device__ __forceinline__ void load_rows_part(
     const struct backward_params &x, const struct finish_maps &from,
@@ -346,8 +348,8 @@ static __device__ __forceinline__ void load_rows_part(
     if (dt) tma_load_1d(of.dt_bias, dt, sizeof of.dt_bias, full);
 }
 
-// The producer is one thread. It loads the rows one chunk ahead, because the consumers
-// need the rows first.
+// The producer is one thread. It loads rows (PART_ROWS) one chunk in advance, because
+// the consumers need the rows first.
 template <int K, int underflow>
 static __device__ __forceinline__ void kda_finish_producer(
     const struct backward_params &x, const struct finish_maps &from,
@@ -363,12 +365,12 @@ static __device__ __forceinline__ void kda_finish_producer(
     }
 }
 
-// ---- the warps of sums
+// ---- the three warps that compute sums
 
 enum { SUMS_THREADS = 96 };
 
-// Computes sum_v h dS for rows 8 warp to 8 warp + 7 of every 24 rows; four lanes have a
-// row.
+// Computes sum_v h dS for rows 8 * warp to 8 * warp + 7 of every 24 rows, with four
+// lanes per row.
 template <int K>
 static __device__ __forceinline__ void make_h_dS(int warp,
                                                  struct kda_finish_storage<K> &smem)
@@ -395,7 +397,7 @@ static __device__ __forceinline__ void make_h_dS(int warp,
     }
 }
 
-// Computes dbeta of a chunk, by one warp; a lane has two tokens.
+// Computes dbeta of a chunk; called by one warp, with two tokens per lane.
 template <int K>
 static __device__ __forceinline__ void store_dbeta(
     const struct backward_params &x, const struct block_chunk &i,
@@ -413,8 +415,8 @@ static __device__ __forceinline__ void store_dbeta(
     if (row + 1 < z.len) to[a.HV] = dbeta_raw_of(a.beta_form, beta.y, y.y);
 }
 
-// One of three spare warps of the producer's warpgroup, with 24 registers per thread:
-// computes sums that need no registers of the consumers.
+// The loop of one of the three spare warps in the producer's warpgroup. A thread has 24
+// registers, and the consumers need none for these sums.
 template <int K, int underflow>
 static __device__ __forceinline__ void sums_warp(const struct backward_params &x,
                                                  const unsigned char *marks, int warp,

@@ -1,4 +1,4 @@
-// reverse.cuh -- backward: the gradient of a head's state, last chunk to first.
+// reverse.cuh -- backward: scans the gradient of a head's state, last chunk to first.
 // Book: chapter 18, "Backward".  Checked by: tests/13_backward/checks.c.
 // Next: scans_sm90.cu.
 #ifndef KCP_BACKWARD_REVERSE_CUH
@@ -6,8 +6,8 @@
 
 #include "states.cuh"
 
-// A stage contains all data of a chunk, and has one pair of barriers. dv of a chunk is
-// staged in dO, after dO has been read; dS has separate staging tiles.
+// A stage contains all data of a chunk, and has one pair of barriers. After dO of a
+// chunk has been read, dv is staged in the bytes of dO; dS has separate staging tiles.
 template <int K, int WGS, int kda>
 struct reverse_storage {
     enum { STAGES = kda ? 2 : 3 };
@@ -21,7 +21,8 @@ struct reverse_storage {
     uint64_t full[STAGES], empty[STAGES];
 };
 
-// The producer is one thread. It loads the chunks of a stretch, the last one first.
+// The producer is one thread. It loads the chunks of a stretch (a local token range of
+// one sequence), last chunk first.
 template <int blocks, int K, int WGS, int kda>
 static __device__ __forceinline__ void reverse_producer(
     const struct forward_params &f, const CUtensorMap &dO, int z, int n, int v0,
@@ -59,7 +60,7 @@ static __device__ __forceinline__ void reverse_producer(
     }
 }
 
-// Where this warpgroup stores its part of a chunk. dS NULL: neither dS nor dv is
+// Where this warpgroup stores its part of a chunk. If dS is NULL, neither dS nor dv is
 // stored.
 struct reverse_out {
     unsigned char *dS;
@@ -85,7 +86,7 @@ static __device__ __forceinline__ struct reverse_out reverse_out_of(
 }
 
 // Loads dO^T of this warp's 16 columns as operand A. Rows past the chunk's end belong
-// to another stretch and become 0.
+// to another stretch and are set to 0.
 static __device__ __forceinline__ void load_dO(uint32_t (*o)[4],
                                                const unsigned char *dO, int len)
 {
@@ -104,8 +105,8 @@ static __device__ __forceinline__ void load_dO(uint32_t (*o)[4],
     }
 }
 
-// Stores the staged dv of a chunk by whole rows; a barrier of the warpgroup separates
-// staging from reading.
+// Stores the staged dv of a chunk by whole rows. A barrier of the warpgroup separates
+// the writes to the staging tile from the reads.
 static __device__ __forceinline__ void send_dv(struct reverse_out &to,
                                                const unsigned char *staged, int len)
 {
@@ -119,7 +120,7 @@ static __device__ __forceinline__ void send_dv(struct reverse_out &to,
     to.dv -= CHUNK * to.dv_row;
 }
 
-// Stages dS (operand A) and stores it by TMA.
+// Stages operand A, which is dS in bf16, and stores it by TMA.
 template <int K>
 static __device__ __forceinline__ void send_dS(struct reverse_out &to,
                                                unsigned char (*staged)[TILE_BYTES],
@@ -182,7 +183,7 @@ static __device__ __forceinline__ void kda_reverse_step(
 // With the raw k and q: x = B (k dS) + Aqk^T dO, dv = (A beta)^T x, dS <- decay dS +
 // q^T (Q dO) - k^T (F dv).
 
-// Multiplies the columns of operand A by factors, and rounds again.
+// Multiplies the columns of operand A by `factor`, and rounds the products to bf16.
 static __device__ __forceinline__ void scale_operand(uint32_t (*a)[4],
                                                      const float *factor)
 {
@@ -243,7 +244,8 @@ static __device__ __forceinline__ void gdn_reverse_step(
 
 // ---- the block
 
-// Returns where the gradient of a stretch's first state is stored; p NULL: not stored.
+// Returns where the gradient of a stretch's first state is stored; its p is NULL if it
+// is not stored.
 static __device__ __forceinline__ struct state_view start_of(
     const struct backward_params &x, int job, int z, int n, int v)
 {
@@ -273,8 +275,8 @@ static __device__ __forceinline__ void reverse_init(
     else __syncthreads();
 }
 
-// Loads 64 columns of the gradient after stretch z, and scans its chunks from the last
-// to the first.
+// Loads 64 columns of the gradient after stretch z, and scans its chunks from last to
+// first.
 template <int blocks, int K, int WGS, int kda>
 static __device__ __forceinline__ void reverse_consumer_warpgroup(
     const struct backward_params &x, const struct forward_params &f, int job, int z,
@@ -308,13 +310,14 @@ static __device__ __forceinline__ void reverse_consumer_warpgroup(
     if (threadIdx.x % 128 == 0) tma_store_wait_read();
 }
 
-// Computes one block: columns v0 to v0 + 64 WGS - 1 of value head n along stretch z;
-// arguments as for states_block.
+// Computes one block: columns v0 to v0 + 64 WGS - 1 of value head n along stretch z,
+// with the arguments of states_block.
 //
-// Bound: memory: per token and head 6K + 2.5C + 2V bytes are read and 2 KV / C + 2V
-// written. With few stretches and heads the bound is the latency of the sequential
+// Bound: memory. Per token and head the block reads 6K + 2.5C + 2V bytes and writes 2
+// KV / C + 2V. With few stretches and heads the bound is the latency of the sequential
 // steps. Barriers. `full`: the chunk's bytes have arrived. `empty`: every consumer (in
 // a cluster: of both blocks) has read these bytes and has stored the dv that it staged
+// in dO. The warpgroup's barriers surround accesses to staged tiles.
 // in dO. The warpgroup's barriers surround accesses to staged tiles.
 template <int K, int WGS, int kda, int blocks>
 static __device__ __forceinline__ void reverse_block(const struct backward_params &x,

@@ -7,9 +7,9 @@
 #include "cuda/18_hopper/backward/storage.cuh"
 #include "cuda/18_hopper/forward_scan/staged_stores.cuh"
 
-// Forward's scan without q and o: the same pipelines and producers, and staged tiles
-// for the results. h is stored as soon as it is rounded to operand A of the first
-// product, v_new as soon as it is rounded to operand A of the last product.
+// The storage of forward's scan without q and o, plus staged tiles for the results. h
+// is stored as soon as it has been rounded to operand A of the first product, and v_new
+// as soon as it has been rounded to operand A of the last product.
 template <int K, int WGS, int kda>
 struct states_storage {
     struct scan_storage<K, WGS, STATES_SCAN, kda> in;
@@ -18,8 +18,8 @@ struct states_storage {
     } out;
 };
 
-// Where this warpgroup stores its part of a chunk. h_step, v_step: bytes to the next
-// chunk.
+// Where this warpgroup stores its part of a chunk. h_step and v_step are the bytes from
+// one chunk to the next.
 struct states_out { unsigned char *h, *v_new; int64_t h_step, v_step; int column; };
 
 template <int K>
@@ -61,7 +61,7 @@ static __device__ __forceinline__ void send_v_new(struct states_out &to,
 
 // ---- one gate per channel (KDA)
 
-// Starts a scan step: waits for k~ and v, and sets y to v of the chunk.
+// Starts a step of the scan: waits for k~ and v of the chunk, and sets y to v.
 template <int K, int WGS>
 static __device__ __forceinline__ void begin_states_step(
     float (*y)[4], int chunk, struct states_storage<K, WGS, 1> &smem)
@@ -115,7 +115,7 @@ static __device__ __forceinline__ void kda_states_consumer(
     }
 }
 
-// ---- one gate per head (GDN): row factors scale accumulators, not operands
+// ---- one gate per head (GDN): factors per row scale accumulators, not operands
 template <int K, int WGS, int blocks>
 static __device__ __forceinline__ void gdn_states_consumer(
     const struct backward_params &x, int count, struct states_out to,
@@ -166,7 +166,7 @@ static __device__ __forceinline__ void gdn_states_consumer(
 
 // ---- the block
 
-// Warps 0 and 1 load pipelines K and A; warps 2 and 3 copy v.
+// Warps 0 and 1 load the pipelines K and A (pipeline.cuh); warps 2 and 3 copy v.
 template <int blocks, int K, int WGS, int kda>
 static __device__ __forceinline__ void states_producer_warpgroup(
     const struct forward_params &f, int z, int n, int v0,
@@ -178,8 +178,8 @@ static __device__ __forceinline__ void states_producer_warpgroup(
     if (warp >= 2) scan_producer_warp<PIPE_K, 0, MAP_V_LANES, blocks>(f, z, n, v0, in);
 }
 
-// Loads 64 columns of the state before stretch z, scans its chunks, and stores h and
-// v_new of each.
+// Loads 64 columns of the state before stretch z, scans the stretch's chunks, and
+// stores h and v_new of each chunk.
 template <int blocks, int K, int WGS, int kda>
 static __device__ __forceinline__ void states_consumer_warpgroup(
     const struct backward_params &x, const struct forward_params &f, int z, int n,
@@ -196,13 +196,13 @@ static __device__ __forceinline__ void states_consumer_warpgroup(
     if (threadIdx.x % 128 == 0) tma_store_wait_read();
 }
 
-// Computes one block: columns v0 to v0 + 64 WGS - 1 of value head n along stretch z, by
-// WGS consumer warpgroups of 64 columns and one producer warpgroup. f is the call x.a
-// in the form that forward's kernels take. blocks = 2: a cluster has all columns of a
-// head and shares its copies.
+// Computes one block: columns v0 to v0 + 64 WGS - 1 of value head n along stretch z,
+// with WGS consumer warpgroups of 64 columns and one producer warpgroup. f is the call
+// x.a converted to the parameters of forward's kernels. blocks = 2: the blocks of a
+// cluster have all columns of a head and share their copies.
 //
-// Bound: memory: per token and head 4K + 1.25C + 2V bytes are read and 2 KV / C + 2V
-// written. With few stretches and heads the bound is the latency of the sequential
+// Bound: memory. Per token and head the block reads 4K + 1.25C + 2V bytes and writes 2
+// KV / C + 2V. With few stretches and heads the bound is the latency of the sequential
 // steps. Barriers. `full` and `empty` as in scan_kernel. Three barriers per chunk
 // synchronize a warpgroup: before it overwrites staged tiles, after it has staged h,
 // and after it has staged v_new.

@@ -12,11 +12,11 @@
 #include "cuda/tile/wgmma.cuh"
 #include "cuda/tile/warp_scan.cuh"
 
-// Backward has three kernels. `states` scans a stretch forward as forward's scan did,
-// and stores v_new and the state h before each chunk. `reverse` scans backward and
-// stores dv and dS, the gradient of the state after each chunk. `finish` processes
-// (chunk, head) pairs in any order and computes all other gradients. With x = A^T dU
-// (eq:short-adjoint):
+// Backward has three kernels. `states` scans a stretch (a local token range of one
+// sequence) like forward's scan, and stores v_new and the state h before each chunk.
+// `reverse` scans from the last chunk to the first and stores dv and dS, the gradient
+// of the state after each chunk. `finish` processes (chunk, head) pairs in any order
+// and computes all other gradients. With x = A^T dU (eq:short-adjoint):
 //
 //     v_new = A beta (v - k~ h)                 h  <- Lambda h + kg^T v_new
 //     dv    = (A beta)^T (kg dS + Aqk^T dO)     dS <- Lambda dS + (scale qg)^T dO
@@ -27,8 +27,8 @@
 //
 // All arrays between the kernels have 64 rows per chunk. Rows past the end of a stretch
 // are 0 in v_new, in the norms and in beta; in arrays of the caller's layout these rows
-// belong to another stretch. |beta| >= 2^-40 for every token, because finish divides by
-// beta.
+// belong to another stretch. |beta| >= 2^-40 for every token, because `finish` divides
+// by beta.
 
 // h or dS of a chunk and head, bf16 in swizzle128 tiles: tile (i, j) has rows 64 i to
 // 64 i + 63 of K and columns 64 j to 64 j + 63 of V.
@@ -39,8 +39,8 @@ struct packed_state { unsigned char tile[K / 64][V / 64][TILE_BYTES]; };
 template <int V>
 struct packed_rows { unsigned char tile[V / 64][TILE_BYTES]; };
 
-// States of stretches: stretch z uses state row[z] of x. row[z] = -1: the stretch
-// starts with 0, or its result is not stored. x NULL: as if row[z] = -1 for all
+// States of stretches: stretch z uses state row[z] of x. If row[z] = -1, the stretch
+// starts with 0, or its result is not stored. If x is NULL, this holds for all
 // stretches.
 struct scan_states {
     const void *x;                       // [..,HV,K,V], or in `layout`
@@ -48,8 +48,8 @@ struct scan_states {
     enum kcp_layout layout;
 };
 
-// Parameters of all three kernels. Chunk c of the rank and value head n have index c HV
-// + n; with query/key head m, c H + m.
+// Parameters of all three kernels. Arrays per chunk c of the rank and value head n have
+// index c HV + n; arrays per chunk and query/key head m have index c H + m.
 struct backward_params {
     struct kcp_backward a;               // the call; reverse writes a.dv
     // From the saved block, format 2 (ref/core/saved.def).
@@ -61,20 +61,20 @@ struct backward_params {
     void *h;                             // [NC][HV] packed_state, before each chunk
     void *dS;                            // [NC][HV] packed_state, after each chunk
     void *v_new;                         // [NC][HV] packed_rows
-    // Terms of dA_log and ddt_bias, which finish computes: per chunk, head and channel,
-    // summed over the chunk's rows.
+    // Terms of dA_log and ddt_bias, computed by `finish` per chunk, head and channel as
+    // sums over the chunk's rows.
     float *dA_part, *ddt_part;           // [NC][HV][KG]
     // Only if HV > H: sums of dq and dk over the value heads of a query/key head;
     // backward_finish_scratch() bytes, 256-byte aligned.
     void *scratch;
-    // The jobs of a launch, long stretches first. A job is SCAN_JOBS times the index of
-    // the stretch (a segment or a strip of a segment) plus the enum scan_job.
+    // The jobs of a launch, long stretches first. A job is the stretch index (a segment
+    // or a strip of a segment) times SCAN_JOBS, plus an enum scan_job.
     const int *jobs;
     int njobs;
-    // Per stretch: the state before it, the gradient after it, and where the gradient
-    // of its first state is stored. dh_ext receives this gradient from SCAN_DH_EXT
-    // jobs, and from SCAN_REVERSE jobs whose stretch has no row in of_first. `pitch`:
-    // elements between key rows of dh_ext.
+    // `first` has the state before each stretch, `last` the gradient after it, and
+    // of_first receives the gradient of its first state. dh_ext receives the gradient
+    // of the first state from SCAN_DH_EXT jobs, and from SCAN_REVERSE jobs whose
+    // stretch has no row in of_first. `pitch`: elements between key rows of dh_ext.
     struct scan_states first, last, of_first;    // h, dS, dS
     float *dh_ext;                       // [stretches,HV,K,pitch]; NULL: nowhere
     int pitch;
@@ -104,7 +104,7 @@ static __device__ __forceinline__ struct packed_rows<V> *v_new_of(
 // The launchers.
 //
 // backward_maps: computes M of stretches from the saved block's factors, as forward
-// does. own [NS]: all -1.
+// does. own [NS] has only -1.
 //
 // backward_scans: runs all jobs in one grid. strips: 1 if the stretches are strips of
 // segments.
@@ -112,7 +112,7 @@ static __device__ __forceinline__ struct packed_rows<V> *v_new_of(
 // backward_finish_scratch: returns the bytes of x->scratch for this call (0: none).
 //
 // backward_factors: for a block without factors, runs forward's chunk_prepare, which
-// stores factors, rstd and beta where x points; backward_factors_size: returns the
+// stores factors, rstd and beta in the arrays of x. backward_factors_size: returns the
 // bytes of factors per chunk and value head.
 int backward_maps(const struct backward_params *x, const int *own);
 int backward_factors(const struct backward_params *x, int processors);

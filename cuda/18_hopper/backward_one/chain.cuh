@@ -7,7 +7,7 @@
 
 #include "storage.cuh"
 
-// ---- gates: operands replace q, k and g of a step
+// ---- gates: compute the operands of a step in place of q, k and g
 
 // A bounded gate g = lb / (1 + 2^u), u = `times` (x + dt_bias). Field `times` is
 // -exp(A_log) log2(e); field `top` is lb log2(e).
@@ -22,9 +22,9 @@ static __device__ __forceinline__ struct bounded_gate bounded_gate_of(
 }
 
 // A warp has 16 rows and 32 channels; upper = 1: the last 16 rows of the step. A lane
-// has 8 rows of 2 channels: lanes 0 to 15 the warp's first 8 rows, lanes 16 to 31 its
-// last 8 rows. Lanes 16 to 31 exchange rows r and r + 4, so that no two lanes access
-// one bank. Row r of a lane is token 16 upper + 8 far + (r ^ 4 far).
+// has 8 rows of 2 channels: lanes 0 to 15 have the warp's first 8 rows, lanes 16 to 31
+// (far = 1) its last 8 rows. Lanes 16 to 31 swap rows r and r + 4, so that no two lanes
+// access one bank. Row r of a lane is token 16 upper + 8 far + (r ^ 4 far).
 struct gate_lane {
     int upper, far, channel;
     uint32_t row[2];                     // of the lane's rows r < 4 and r >= 4
@@ -50,8 +50,8 @@ static __device__ __forceinline__ struct gate_lane gate_lane_of(
              { base + far * 512, base - far * 512 } };
 }
 
-// Sums the log2 decays of the lane's rows in groups of four: the exponent of F for row
-// r is G[r] + from[r / 4]. all: the sum over the warp's 16 rows.
+// Sums the log2 decays of the lane's rows in groups of four. The exponent of F in row r
+// is G[r] + from[r / 4]. `all` is the sum over the warp's 16 rows.
 template <int whole>
 static __device__ __forceinline__ void sum_decays(
     const struct bounded_gate &gate, const struct gate_lane &l, int len,
@@ -81,8 +81,8 @@ static __device__ __forceinline__ void sum_decays(
     }
 }
 
-// Stores the factors of dSa for this warp's channels, from the sums `all` over its 16
-// rows.
+// Stores the factors by which dSa decays in this warp's channels, computed from `all`,
+// the sums over the warp's 16 rows.
 static __device__ __forceinline__ void put_decays(const struct gate_lane &l, int f,
                                                   int warp, int s, const float *all,
                                                   struct backward_one_storage &m)
@@ -105,8 +105,8 @@ static __device__ __forceinline__ void put_decays(const struct gate_lane &l, int
     if (threadIdx.x % 32 == 0) m.deep[st][f * 2 + warp % 2] = deep;
 }
 
-// Computes the gates of step s, by warpgroup f for its 64 channels. If the step has
-// fewer than 32 rows, rows from len on become 0, and their decay 1.
+// Computes the gates of step s for the 64 channels of warpgroup f. If the step has
+// fewer than 32 rows, rows from len on are set to 0 and do not decay.
 template <int whole>
 static __device__ __forceinline__ void gate_step(const struct backward_one_params &x,
                                                  const struct bounded_gate &gate, int s,
@@ -164,8 +164,8 @@ static __device__ __forceinline__ void gate_step(const struct backward_one_param
 
 // ---- the chain
 
-// A warpgroup's 64 columns of a state, which the caller stores as [K,V] or [V,K]:
-// element (v, k) of S^T is p[v dv + k dk]. p NULL: there is no state.
+// Where a warpgroup stores its 64 columns of a state, in the caller's layout [K,V] or
+// [V,K]: element (v, k) of S^T is p[v dv + k dk]. If p is NULL, there is no state.
 struct gradient_view { float *p; int64_t dv, dk; };
 
 static __device__ __forceinline__ struct gradient_view gradient_view_of(
@@ -177,8 +177,8 @@ static __device__ __forceinline__ struct gradient_view gradient_view_of(
     return { x ? (float *)x + at + v * dv : NULL, dv, dk };
 }
 
-// Decays dSa from the next step to this step, by one factor or, where `deep` is set, by
-// two.
+// Decays dSa from the next step to this step, by one factor or, if `deep` is set, by
+// two factors.
 static __device__ __forceinline__ void decay_gradient(
     float (*S)[4], int st, int first, const struct backward_one_storage &m)
 {
@@ -205,14 +205,16 @@ static __device__ __forceinline__ void decay_gradient(
     }
 }
 
-// Zeroes the rows from len on of one half of dO, which belong to another sequence.
+// Zeroes rows of one half of dO from len on, because these rows belong to another
+// sequence.
 static __device__ __forceinline__ void zero_rows(unsigned char *tile, int len)
 {
     for (int i = len * 8 + threadIdx.x % 128; i < ROWS * 8; i += 128)
         *(uint4 *)(tile + i * 16) = make_uint4(0, 0, 0, 0);
 }
 
-// Stores the gradient of the raw beta of token i of step s. dv_w: dv_i . w_i.
+// Stores the gradient of the raw beta of token i in step s; argument dv_w is dv_i .
+// w_i.
 static __device__ __forceinline__ void put_dbeta(const struct backward_one_params &x,
                                                  const struct backward_walk &w, int s,
                                                  int i, float dv_w,
@@ -228,8 +230,8 @@ static __device__ __forceinline__ void put_dbeta(const struct backward_one_param
 }
 
 // Computes columns 16 wg to 16 wg + 15 of X = dO w^T (rows 0 to 31) and of Y = dv w^T
-// (rows 32 to 63), by a warpgroup. Stores both lower triangles, rounded to bf16, for
-// finish, and computes dbeta from the diagonal of Y.
+// (rows 32 to 63), called by a warpgroup. Stores both lower triangles as bf16 for the
+// finish warpgroups, and computes dbeta from the diagonal of Y.
 static __device__ __forceinline__ void make_triangles(
     const struct backward_one_params &x, const struct backward_walk &w, int wg, int s,
     struct backward_one_storage &m)
@@ -276,10 +278,10 @@ static __device__ __forceinline__ void make_triangles(
                   lane / 4 % 2 ? E[h][2 * h + 1] : E[h][2 * h], m.factors[s % FACTORS]);
 }
 
-// Computes the chain for one warpgroup's 64 columns; registers hold dSa^T [64,128] in
-// fp32. Each step computes, in this order: the gates; dSa rounded to bf16, in shared
-// memory; dU = kb dSa + Aqk^T dO, concurrently with dSa += qf^T dO; dv = Ab^T dU; dSa
-// -= kf^T dv; the triangles. One thread per warpgroup issues all copies.
+// Runs the chain for one warpgroup's 64 columns; registers hold dSa^T [64,128] in fp32.
+// Each step computes, in this order: the gates; dSa rounded to bf16, in shared memory;
+// dU = kb dSa + Aqk^T dO, while dSa += qf^T dO runs; dv = Ab^T dU; dSa -= kf^T dv; the
+// triangles. One thread per warpgroup issues all copies.
 static __device__ __forceinline__ void chain_warpgroup(
     const struct backward_one_params &x, const struct backward_walk &w, int wg,
     int sequence, struct backward_one_storage &m)

@@ -1,4 +1,4 @@
-// finish.cuh -- the backward in one kernel: all gradients of a step but dv.
+// finish.cuh -- the backward in one kernel: all gradients of a step except dv.
 // Book: chapter 18, "Backward".
 // Checked by: tests/13_backward/checks.c.
 // Next: v5_steps_sm90.cu.
@@ -13,8 +13,7 @@ static __device__ __forceinline__ float pair_half(uint32_t x, int j)
 }
 
 // Sums y[q or k][token] over a warp's 16 channels; a lane has 2 channels and 8 tokens.
-// Each quad returns two of the 16 sums: of q or k, by lane / 16, tokens of tile lane /
-// 4 % 4.
+// Lane l returns two of the 16 sums: of q or k by l / 16, for tokens of tile l / 4 % 4.
 static __device__ __forceinline__ float2 sum_over_quads(float (*y)[8])
 {
     const int lane = threadIdx.x % 32;
@@ -33,7 +32,7 @@ static __device__ __forceinline__ float2 sum_over_quads(float (*y)[8])
     return sum;
 }
 
-// Replaces each row of dG by the sum of this row, all later rows of the step, and
+// Replaces each row of dG by the sum of this row and all later rows of the step, plus
 // `last`.
 static __device__ __forceinline__ void sum_from_step_end(float (*dG)[4], float *last)
 {
@@ -52,8 +51,8 @@ static __device__ __forceinline__ void sum_from_step_end(float (*dG)[4], float *
 }
 
 // Stores the gradient dx of the raw gate, computed from dg. Adds the terms of dA_log
-// and ddt_bias to sums over all tokens, without the factors that the head's tokens
-// share.
+// and ddt_bias to sums over all tokens, without the factors that are equal for all
+// tokens of a head.
 //     dx = dg lb exp(A_log) p (1 - p), p = 1 / (1 + 2^u);  dA_log += dx u
 struct parameter_sums { float dA[2], ddt[2]; };
 
@@ -98,8 +97,8 @@ static __device__ __forceinline__ void put_gate_gradient(
     }
 }
 
-// Stores a stretch's gradients of the head's parameters: dA_log, summed over all
-// channels, and ddt_bias of each channel.
+// Stores one stretch's gradients of the head's parameters: dA_log, a sum over all
+// channels, and ddt_bias of each channel. A stretch is a sequence.
 static __device__ __forceinline__ void put_parameters(
     const struct backward_one_params &x, const struct backward_walk &w,
     const struct bounded_gate &gate, int f, struct parameter_sums &sums,
@@ -131,9 +130,9 @@ static __device__ __forceinline__ void put_parameters(
     if (lane == 0 && x.dA_rows) x.dA_rows[(int64_t)w.row * x.a.HV + w.n] = slope_A * A;
 }
 
-// Stores a warp's sums over channels of q dq and k dk in the bytes of kb, for both
-// warpgroups: [warp][64] sums. The [warp of the warpgroup][64] norm_factors follow
-// these sums.
+// Stores [warp][64]: each warp's sums of q dq and k dk over its channels. Both
+// warpgroups receive a copy, in the bytes of kb. norm_factors stores its results [warp
+// of the warpgroup][64] after these sums.
 static __device__ __forceinline__ void put_dots(float2 sum, int f, int st,
                                                 struct backward_one_storage &m)
 {
@@ -147,9 +146,9 @@ static __device__ __forceinline__ void put_dots(float2 sum, int f, int st,
     warp_arrive(&m.dots);
 }
 
-// Returns factors of the tokens, first for q, then for k: these factors times qf / F
-// and F kb are subtracted from dq and dk, as the gradient of the norms. of_q: 1 /
-// scale^2; of_k: 1; both 0 without l2norm.
+// Returns factors of the tokens, first for q, then for k. The gradient of the norms
+// subtracts these factors times qf / F from dq, and times F kb from dk. of_q is 1 /
+// scale^2 and of_k is 1; without l2norm both are 0.
 static __device__ __forceinline__ const float *norm_factors(
     float of_q, float of_k, int f, int s, struct backward_one_storage &m)
 {
@@ -174,7 +173,7 @@ static __device__ __forceinline__ const float *norm_factors(
     return to;
 }
 
-// Computes all gradients but dv of one warpgroup's 64 channels, for all steps.
+// Computes all gradients except dv of one warpgroup's 64 channels, for all steps.
 static __device__ __forceinline__ void finish_warpgroup(
     const struct backward_one_params &x, const struct backward_walk &w, int f,
     struct backward_one_storage &m)
@@ -378,8 +377,7 @@ static __device__ __forceinline__ void finish_warpgroup(
         fence_proxy_async();             // also for what was read: F, sums, dv
         warp_arrive(&m.staged);
 
-        // ---- gradient of the gate from dg: last, because all other registers are then
-        // free
+        // ---- gradient of the gate from dg: last, when all other registers are free
         if (whole) put_gate_gradient<1>(x, w, gate, s, f, dG, sums, m);
         else put_gate_gradient<0>(x, w, gate, s, f, dG, sums, m);
         if (++st == GATED) st = 0;

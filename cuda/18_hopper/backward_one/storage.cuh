@@ -14,9 +14,9 @@
 #include "cuda/18_hopper/step_record.cuh"
 
 // One block processes a sequence of one value head from the last step of 32 tokens to
-// the first. Forward stored a record per step. With G, a, qf, kf and kb of
+// the first. Forward stored one record per step. With G, a, qf, kf and kb of
 // step_record.cuh, E = G of the step's last row, F = 2^(G - a), and dSa = 2^(E - a) dS
-// with dS of the step's end, the equations of a step contain no decay:
+// (dS at the end of the step), the equations of a step contain no decay:
 //
 //     dU  = kb dSa + Aqk^T dO        dv  = Ab^T dU
 //     dSa <- dSa + qf^T dO - kf^T dv
@@ -28,14 +28,14 @@
 //     dg  = sums of dG from the step's end + sum_v Sa dSa + sum_i kb_i (dSa w)_i
 //     dq  = q_factor F dqf, dk = rstd_k F dkf + dkb / F, less the norms' share
 //
-// Between the next step, with anchor a', and this step dSa is multiplied by 2^(E - a +
-// a'). Each operand is rounded once, and all products and dG use the rounded operand,
-// so that the terms that cancel in dG are equal and opposite numbers.
+// Between the next step, with anchor a', and this step, dSa is multiplied by 2^(E - a +
+// a'). Each operand is rounded once, and both the products and dG use the rounded
+// operand, so that terms that cancel in dG are equal and opposite numbers.
 //
 // Bound: memory, 3.7 KB per token and head: 1.0 ms for 8192 tokens of 96 heads on an
-// H100. The kernel takes 1.26 ms, because finish is latency-bound. Ownership: each of
-// warpgroups 0 and 1 computes the gates of 64 channels and the chain of 64 columns; the
-// two issue all copies. Each of warpgroups 2 and 3 runs finish for 64 channels.
+// H100. The kernel takes 1.26 ms, because `finish` is latency-bound. Ownership:
+// warpgroups 0 and 1 each compute the gates of 64 channels and the chain of 64 columns,
+// and issue all copies. Warpgroups 2 and 3 each run `finish` for 64 channels.
 enum {
     ROWS = 32,                           // of a step
     HALF_BYTES = 128 * ROWS,             // 32 rows of 64 channels: a swizzle128 tile
@@ -59,14 +59,14 @@ struct token_factors { float q_factor[ROWS], rstd_k[ROWS], beta[ROWS]; };
 
 // Barriers. raw: q, k, g and factors are loaded. gated_full: qf, kf and kb have
 // replaced q, k and g. value_full: dO, w, Ab and Aqk are loaded. dv_full: dv is
-// written. state_full: Sa is loaded. dS_full: dSa is written; dS_empty: finish has read
-// dSa and kb. triangles_full: dA and dB are written, and the chain has read q, k and g
-// of the step. dots: the products of finish are complete, and sums over channels are
-// written. staged: dq and dk are written. again: g is loaded again; again_empty: finish
-// has read this second copy of g.
+// written. state_full: Sa is loaded. dS_full: dSa is written. dS_empty: `finish` has
+// read dSa and kb. triangles_full: dA and dB are written, and the chain has read q, k
+// and g of the step. dots: the products of `finish` are complete, and sums over
+// channels are written. staged: dq and dk are written. again: the second copy of g is
+// loaded. again_empty: `finish` has read this copy.
 //
-// A barrier compares parity alone. So a warp waits for phase p before it makes the
-// arrival or the copy that phase p + 1 needs.
+// A barrier compares only parity. So a warp waits for phase p before its arrival or
+// copy lets phase p + 1 complete.
 struct backward_one_storage {
     struct gated_stage gated[GATED];
     struct value_stage values[VALUES];
@@ -74,9 +74,9 @@ struct backward_one_storage {
     unsigned char state[32768];
     unsigned char triangles[4096];       // dA over dB: 64 rows of 32
     struct token_factors factors[FACTORS];
-    // In base 2. `decay`: the factor of dSa from the next step to this step, 2^(E - a +
-    // a'). If deep[..][i] is set, then in channels 32 i to 32 i + 31 `decay` is 2^(E -
-    // a) alone, because the product could underflow.
+    // Factors and exponents in base 2. `decay` is the factor of dSa from the next step
+    // to this step, 2^(E - a + a'). If deep[..][i] is set, this product could underflow
+    // in channels 32 i to 32 i + 31, so there `decay` is 2^(E - a) alone.
     float sum_to_anchor[2][128], anchor[GATED][128], decay[GATED][128];
     float dt_bias[128];
     int deep[GATED][4];
@@ -86,8 +86,9 @@ struct backward_one_storage {
 };
 static_assert(sizeof(struct backward_one_storage) <= 227 * 1024, "one block on an SM");
 
-// A stretch is a whole sequence: tokens begin to begin + len - 1. `sequence`: its index
-// in dht and dh0; `step`: the index of its first record; `row`: its index on this rank.
+// A stretch is a whole sequence: tokens `begin` to `begin` + `len` - 1. `sequence` is
+// its index in dht and dh0, `step` the index of its first record, `row` its index on
+// this rank.
 struct backward_stretch { int begin, len, sequence, step, row; };
 
 struct backward_one_params {
@@ -107,8 +108,8 @@ struct backward_walk {
     int n, m, begin, len, steps, record, row;
     __device__ __forceinline__ int step(int s) const { return steps - 1 - s; }
     __device__ __forceinline__ int token(int s) const { return begin + step(s) * ROWS; }
-    // Returns 1 if TMA stores the rows of step s: the step has all 32 rows. Returns 0
-    // in the sanitizers' build, because initcheck does not see TMA stores.
+    // Returns 1 if TMA stores the rows of step s, that is, if the step has all 32 rows.
+    // Returns 0 in the sanitizers' build, because initcheck does not see TMA stores.
     __device__ __forceinline__ int whole(int s) const
     {
 #ifdef KCP_FOR_SANITIZERS
@@ -187,8 +188,8 @@ static __device__ __forceinline__ void load_state_of_step(
     tma_load_1d(m.state, record_of(x, w, s)->state, sizeof m.state, &m.state_full);
 }
 
-// Loads g of step s again, into the bytes where F of step s - 1 was and F of step s + 2
-// will be. The load hits L2, because g was first loaded two steps earlier.
+// Loads g of step s again, into the bytes that held F of step s - 1 and will hold F of
+// step s + 2. The load hits L2, because g was first loaded two steps earlier.
 static __device__ __forceinline__ void load_gate_again(
     const struct backward_one_params &x, const struct backward_walk &w, int f, int s,
     struct backward_one_storage &m)
@@ -198,7 +199,7 @@ static __device__ __forceinline__ void load_gate_again(
                 &m.again[f]);
 }
 
-// Issues the loads that precede the first step.
+// Issues the loads that must precede the first step.
 static __device__ __forceinline__ void first_loads(const struct backward_one_params &x,
                                                    const struct backward_walk &w, int f,
                                                    struct backward_one_storage &m)
@@ -209,8 +210,8 @@ static __device__ __forceinline__ void first_loads(const struct backward_one_par
     load_state_of_step(x, w, 0, m);
 }
 
-// Stores dq and dk of a step; returns when the stage may be loaded again. finish stores
-// the rows of a step that has fewer than 32 rows.
+// Stores dq and dk of a step of 32 rows, and returns when the stage may be loaded
+// again. `finish` stores the rows of shorter steps.
 static __device__ __forceinline__ void store_gated(
     const struct backward_one_params &x, const struct backward_walk &w, int f, int s,
     struct backward_one_storage &m)

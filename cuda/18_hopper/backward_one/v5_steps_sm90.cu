@@ -12,8 +12,8 @@
 
 static const char *const steps_name = "v5_steps";
 
-// Bound, owners and barriers: storage.cuh. Shared memory: 226 KiB, one block per SM;
-// 128 registers.
+// Bound, ownership and barriers: see storage.cuh. Shared memory: 226 KiB, one block per
+// SM. Registers: 128.
 static __global__ __launch_bounds__(512, 1) void kda_backward_kernel(
     const __grid_constant__ struct backward_one_params x)
 {
@@ -39,8 +39,8 @@ static __global__ __launch_bounds__(512, 1) void kda_backward_kernel(
     else finish_warpgroup(x, w, wg - 2, m);
 }
 
-// Computes y [T,H,128], the sums of x [T,HV,128] over the value heads of a query/key
-// head, in the order of the heads. A thread has eight channels.
+// Computes y [T,H,128]: sums x [T,HV,128] over the value heads of each query/key head,
+// in the order of the heads. A thread has eight channels.
 static __global__ void add_value_heads(int64_t rows, int heads, const uint4 *x,
                                        uint4 *y)
 {
@@ -58,9 +58,9 @@ static __global__ void add_value_heads(int64_t rows, int heads, const uint4 *x,
 
 // ---- the host's part
 
-// dq, dk: the call's arrays, or aligned copies; with HV > H the kernel stores x.dq and
-// x.dk per value head, and dq and dk are their sums. Arrays that are not aligned to 16
-// bytes have copies in the workspace, because TMA requires this alignment.
+// dq and dk are the call's arrays or aligned copies. If HV > H, the kernel stores x.dq
+// and x.dk per value head, and dq and dk are sums of these. Arrays that are not aligned
+// to 16 bytes have copies in the workspace, because TMA requires the alignment.
 struct steps_backward {
     struct backward_one_params x;
     struct arena r;
@@ -108,8 +108,8 @@ static size_t place_steps(struct steps_backward *f, const struct kcp_backward *a
     return r->used;
 }
 
-// Orders sequences by length, longest first, in steps of 1/16 of the longest, so that
-// the last blocks to finish are short.
+// Orders sequences by length, longest first, in steps of 1/16 of the longest sequence,
+// so that the blocks that start last are short.
 static void put_stretches(const struct kcp_backward *a, int *to)
 {
     const struct kcp_context *c = &a->plan->ctx[a->r];
@@ -179,8 +179,8 @@ static int launch_steps(struct steps_backward *f)
     return launched();
 }
 
-// Computes dA_log and ddt_bias: sums of the segments' terms over all ranks, in the
-// order of the segments.
+// Computes dA_log and ddt_bias: sums of all ranks' segments, in the order of the
+// segments.
 static int sum_step_parameters(struct steps_backward *f)
 {
     const struct kcp_backward *a = &f->x.a;

@@ -1,4 +1,4 @@
-// gate_warps.cuh -- the forward in one kernel: warps that gate rows of q and k (KDA).
+// gate_warps.cuh -- the forward in one kernel: warps that apply the gate (KDA).
 // Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/checks.c.
 // Next: inverse_warps.cuh.
 #ifndef KCP_FORWARD_ONE_GATE_WARPS_CUH
@@ -7,10 +7,10 @@
 #include "storage.cuh"
 
 // A warp processes 16 rows and 32 channels of every step, and needs no data of other
-// warps. A lane processes 8 rows of 2 channels: lanes 0 to 15 the warp's first 8 rows,
-// lanes 16 to 31 its last 8 rows. Lanes 16 to 31 exchange the two groups of 4 rows, so
-// that the two halves of the warp never access one bank. Half 0 has the rows up to the
-// anchor, and its sums begin at -a.
+// warps. A lane has 8 rows of 2 channels: lanes 0 to 15 the warp's first 8 rows, lanes
+// 16 to 31 (far = 1) its last 8 rows. Lanes 16 to 31 swap their two groups of 4 rows,
+// so that the two halves of the warp never access one bank. Warps with half = 0 have
+// the rows up to the anchor; their sums start at -a.
 struct gate_place {
     int half, quarter, far, first;       // first: byte of the lane's first row
     struct gate_constants f[2];
@@ -28,8 +28,7 @@ static __device__ __forceinline__ struct gate_place gate_place_of(
                gate_constants_of<KCP_GATE_BOUNDED>(x.f.a, n, channel + 1) } };
 }
 
-// Zeroes rows past the stretch's end, because these rows may belong to another
-// sequence.
+// Zeroes rows past the stretch's end, because they may belong to another sequence.
 static __device__ __forceinline__ void zero_gate_rows(struct step_stage<1> &s, int half,
                                                       int quarter, int rows)
 {
@@ -42,8 +41,8 @@ static __device__ __forceinline__ void zero_gate_rows(struct step_stage<1> &s, i
     __syncwarp();
 }
 
-// Returns the array of |q|^2 [quarter of the channels][row]. It uses the memory of Aqk,
-// which is written later.
+// Returns the array of |q|^2 [quarter of the channels][row], in the bytes of Aqk, which
+// is written later.
 static __device__ __forceinline__ float *q_squares_of(struct step_stage<1> &s)
 {
     return (float *)(s.Aqk + STEP_TRIANGLE / 2);
@@ -69,8 +68,8 @@ static __device__ __forceinline__ void add_q_squares(struct step_stage<1> &s, in
     squares[8] = g % 2 ? d[1][3] : d[1][2];
 }
 
-// ragged: the step has fewer than 32 rows. sum: output, the sum of log2 decays over
-// this half's 16 rows.
+// ragged = 1: the step has fewer than 32 rows. sum: output, the sum of log2 decays over
+// the 16 rows of this half.
 template <int ragged>
 static __device__ __forceinline__ void gate_step(const struct gate_place &w, int rows,
                                                  struct step_stage<1> &s, float *sum)

@@ -1,4 +1,4 @@
-// inverse_warps.cuh -- the forward in one kernel: warps that make A beta of a step.
+// inverse_warps.cuh -- the forward in one kernel: warps that compute A beta of a step.
 // Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/checks.c.
 // Next: query_warps.cuh.
 #ifndef KCP_FORWARD_ONE_INVERSE_WARPS_CUH
@@ -6,11 +6,11 @@
 
 #include "storage.cuh"
 
-// ---- scores of a step: one warp computes A beta from its scores, another one Aqk
+// ---- scores of a step: one warp computes A beta from scores of k, another warp Aqk
 
 // Computes the 16x16 blocks (0,0), (1,0) and (1,1) of X Y^T in y[0] to y[2]. X and Y
-// are byte offsets of tiles of 32 rows in a stage. squares: also computes |x|^2 of the
-// rows of X, on the diagonals of d[0] to d[3].
+// are byte offsets of tiles of 32 rows in a stage. If `squares` is set, also computes
+// |x|^2 of the rows of X, on the diagonals of d[0] to d[3].
 template <int kda, int squares>
 static __device__ __forceinline__ void step_scores(const struct step_stage<kda> &s,
                                                    int X, int Y, float (*y)[2][4],
@@ -42,8 +42,8 @@ static __device__ __forceinline__ void step_scores(const struct step_stage<kda> 
     }
 }
 
-// Returns the element of row `row` of the stretch and head w.n in a tensor [T,HV]; 0
-// past the stretch's end.
+// Returns element (row `row` of the stretch, head w.n) of a tensor [T,HV], or 0 past
+// the stretch's end.
 static __device__ __forceinline__ bf16 row_value(const struct head_params &x,
                                                  const struct head_walk &w,
                                                  const void *of, int row)
@@ -67,11 +67,10 @@ static __device__ __forceinline__ float decay_to_row(struct gate_constants f, fl
     return G;
 }
 
-// ---- A beta: (I + L)^-1 by 8x8, 16x16 and 32x32 blocks, as in chunk_prepare.cuh
+// ---- A beta: (I + L)^-1 from 8x8, 16x16 and 32x32 blocks, as in chunk_prepare.cuh
 //
-// Before A beta is stored, the bytes Ab hold the two 16x16 blocks on the diagonal in
-// fp32: row i of block b is at byte 1024 b + 64 (i ^ b), in swizzled pieces of 16
-// bytes.
+// Before A beta is stored, field Ab holds the two diagonal 16x16 blocks in fp32: row i
+// of block b is at byte 1024 b + 64 (i ^ b), in swizzled pieces of 16 bytes.
 static __device__ __forceinline__ int block16_at(int b, int i, int piece)
 {
     return b * 1024 + (i ^ b) * 64 + ((piece ^ (i >> 1 & 3)) << 4);
@@ -83,7 +82,7 @@ static __device__ __forceinline__ float block16_element(const unsigned char *Ab,
     return *(const float *)(Ab + block16_at(b, i, j / 4) + j % 4 * 4);
 }
 
-// Computes d += x y^T of 16x16 blocks in registers.
+// Computes d += x y^T for 16x16 blocks in registers.
 static __device__ __forceinline__ void mma_split_registers(
     float (*d)[4], const struct split_operand &x, const struct split_operand &y)
 {
@@ -113,8 +112,8 @@ static __device__ __forceinline__ void set_split_pair(struct split_operand &p, i
     p.rest[i] = pack_bf16x2(low, high);
 }
 
-// Multiplies the scores by factors of rows and columns. Returns L_10 in registers, and
-// stores L_00 and L_11 in shared memory.
+// Multiplies the scores by factors per row and per column, which gives the 16x16 blocks
+// of L. Returns L_10 in registers, and stores L_00 and L_11 in shared memory.
 static __device__ __forceinline__ struct split_operand scores_to_blocks(
     unsigned char *Ab, float (*y)[2][4], const float *rows, const float *columns)
 {
@@ -151,7 +150,7 @@ static __device__ __forceinline__ float component(const float4 &l, int i)
 }
 
 // Replaces the four 8x8 blocks on the diagonal by their inverses. A lane computes one
-// column of one block.
+// column of one inverse.
 static __device__ __forceinline__ void invert_blocks8(unsigned char *Ab)
 {
     const int lane = lane_id(), b = lane / 16, H = lane / 8 % 2, j = lane % 8;
@@ -181,9 +180,9 @@ static __device__ __forceinline__ void invert_blocks8(unsigned char *Ab)
     __syncwarp();
 }
 
-// Computes X_10 = -X_11 L_10 X_00 of 8x8 blocks, in both 16x16 blocks at once. Loads
-// the inverse of 16x16 block b into registers a[b], and returns the transpose of a[0]
-// as an operand.
+// Computes X_10 = -X_11 L_10 X_00 of 8x8 blocks for both 16x16 blocks. Loads the
+// inverse of 16x16 block b into registers a[b], and returns the transpose of a[0] as an
+// operand.
 static __device__ __forceinline__ struct split_operand join_blocks8(
     const unsigned char *Ab, float (*a)[2][4])
 {
@@ -228,7 +227,7 @@ static __device__ __forceinline__ struct split_operand join_blocks8(
     return T;
 }
 
-// Stores diag(norm) A diag(beta) in Ab. a: the blocks of A on the diagonal; u: -A_10^T.
+// Stores diag(norm) A diag(beta) in Ab. a: the diagonal blocks of A; u: -A_10^T.
 static __device__ __forceinline__ void store_step_inverse(unsigned char *Ab,
                                                           float (*a)[2][4],
                                                           float (*u)[4],
@@ -262,7 +261,7 @@ static __device__ __forceinline__ void store_step_inverse(unsigned char *Ab,
         make_uint4(0, 0, 0, 0);
 }
 
-// Computes A beta of every second step, beginning with step `warp`.
+// Computes A beta of steps `warp`, `warp` + 2, ...
 template <int kda>
 static __device__ __forceinline__ void inverse_warp(const struct head_params &x,
                                                     const struct head_walk &w,

@@ -1,4 +1,4 @@
-// query_warps.cuh -- the forward in one kernel: warps that make Aqk and decays.
+// query_warps.cuh -- the forward in one kernel: warps that compute Aqk and decays.
 // Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/checks.c.
 // Next: step_scan.cuh.
 #ifndef KCP_FORWARD_ONE_QUERY_WARPS_CUH
@@ -6,8 +6,8 @@
 
 #include "inverse_warps.cuh"
 
-// Stores Aqk: the lower triangle of the scores, times factors of rows and, if columns
-// is not NULL, factors of columns.
+// Stores Aqk: the lower triangle of the scores, times a factor per row and, if
+// `columns` is not NULL, a factor per column.
 static __device__ __forceinline__ void store_step_Aqk(unsigned char *Aqk,
                                                       float (*y)[2][4],
                                                       const float *rows,
@@ -44,11 +44,11 @@ static __device__ __forceinline__ float4 exp2_times(float4 x, float by)
                        by * ex2_approx(x.w));
 }
 
-// KDA: computes the factor of the state at the start of a step, 2^(E - a + a'), with a'
+// KDA: computes the factor of the state at the start of a step, 2^(E - a + a'), from a'
 // of this step and E - a of the previous step. This factor may underflow in fp32
-// although 2^(E - a) and 2^a' do not. In this case -2^a' is stored in `decay` and -2^(E
-// - a) in `carried`, for all channels; the scan tests the sign and multiplies by both.
-// carry: E - a of the previous step, in this lane's four channels.
+// although 2^(E - a) and 2^a' do not. Then -2^a' is stored in `decay` and -2^(E - a) in
+// `carried`, for all channels; the scan tests the sign and multiplies by both. Argument
+// `carry` is E - a of the previous step, in this lane's four channels.
 static __device__ __forceinline__ void state_decay(struct head_storage<1> &smem, int st,
                                                    int is_last, float4 &carry)
 {
@@ -70,8 +70,8 @@ static __device__ __forceinline__ void state_decay(struct head_storage<1> &smem,
     carry = next;
 }
 
-// KDA: loads the steps, and computes the factors of the state and of the rows of q.
-// While a stage is free, the warp loads this stage instead of waiting for gate warps.
+// KDA: loads the steps, and computes the factors of the state and of the rows of q. If
+// a stage is free, the warp loads it instead of waiting for gate warps.
 static __device__ __forceinline__ void decay_warp(const struct head_params &x,
                                                   const struct head_walk &w,
                                                   struct head_storage<1> &smem)
@@ -123,8 +123,7 @@ static __device__ __forceinline__ void query_warp(const struct head_params &x,
     }
 }
 
-// GDN: zeroes the rows of q and k past the stretch's end, in both halves of the
-// channels.
+// GDN: zeroes the rows of q and k past the stretch's end, in all channels.
 static __device__ __forceinline__ void zero_step_rows(struct step_stage<0> &s, int rows)
 {
     for (int i = rows * 8 + (int)threadIdx.x % 32; i < STEP_ROWS * 8; i += 32)
@@ -132,7 +131,7 @@ static __device__ __forceinline__ void zero_step_rows(struct step_stage<0> &s, i
             *(uint4 *)(s.rows[tile / 2][tile % 2] + i * 16) = make_uint4(0, 0, 0, 0);
 }
 
-// GDN: computes Aqk and the decays of every second step, beginning with step `warp`.
+// GDN: computes Aqk and the decays of steps `warp`, `warp` + 2, ...
 static __device__ __forceinline__ void query_warp(const struct head_params &x,
                                                   const struct head_walk &w,
                                                   struct head_storage<0> &smem,

@@ -1,4 +1,4 @@
-// step_scan.cuh -- the forward in one kernel: the state's walk over its steps.
+// step_scan.cuh -- the forward in one kernel: the scan of the state over steps.
 // Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/checks.c.
 // Next: v5_one_kernel_sm90.cu.
 #ifndef KCP_FORWARD_ONE_STEP_SCAN_CUH
@@ -8,8 +8,7 @@
 #include "query_warps.cuh"
 #include "cuda/tile/warpgroup_store.cuh"
 
-// Loads v^T of this warp's 16 columns as pairs of bf16; rows past the stretch's end are
-// 0.
+// Loads v^T of this warp's 16 columns as pairs of bf16, with 0 past the stretch's end.
 template <int ragged>
 static __device__ __forceinline__ void load_step_v(uint32_t (*v)[4],
                                                    const unsigned char *from, int left)
@@ -24,8 +23,8 @@ static __device__ __forceinline__ void load_step_v(uint32_t (*v)[4],
     }
 }
 
-// Stores operand A in a record as core matrices (core_offset). The operand is [64 v, 16
-// i] per product; a warp has 16 of the columns v, and stores 128 contiguous bytes per
+// Stores operand A in a record as core matrices (core_offset). The operand of a product
+// is [64 v, 16 i]; a warp has 16 of the 64 v, and stores 128 contiguous bytes per
 // register.
 template <int steps>
 static __device__ __forceinline__ void keep_operand_cores(unsigned char *to,
@@ -40,9 +39,9 @@ static __device__ __forceinline__ void keep_operand_cores(unsigned char *to,
             *(uint32_t *)(at + (2 * i + r / 2) * 2048 + r % 2 * 128) = a[i][r];
 }
 
-// The products of a step. The critical path is y = v - kf S, then v_new = A beta y,
-// then S; the products of o overlap with this path. In S^T [64,128], y^T [64,32] and
-// o^T [64,32] a lane has columns 8 t + e and 8 t + e + 1 of tile t.
+// The products of a step. The critical path computes y = v - kf S, then v_new = A beta
+// y, then S; the products of o overlap with it. Of S^T [64,128], y^T [64,32] and o^T
+// [64,32] a lane has columns 8 t + e and 8 t + e + 1 of tile t.
 template <int kda, int keep>
 struct step_consumer {
     enum {
@@ -56,8 +55,8 @@ struct step_consumer {
     uint64_t *stored;                    // `empty` of the stage that o is leaving
     float y[8][4];                       // (qf S)^T, then (kf S)^T
 
-    // Starts both products with S. Rows of qf precede those of kf in memory, so that qf
-    // and kf are one operand.
+    // Starts qf S and kf S as one product: rows of qf precede those of kf in memory, so
+    // both are one operand.
     __device__ __forceinline__ void begin(int c, int st, uint32_t address,
                                           float (*S)[4])
     {
@@ -92,7 +91,7 @@ struct step_consumer {
         S[3] *= f.y;
     }
 
-    // Releases the stage of the previous step as soon as o has been read from that
+    // Releases the stage of the previous step as soon as TMA has read o from this
     // stage.
     __device__ __forceinline__ void release_stored(int step)
     {
@@ -101,8 +100,8 @@ struct step_consumer {
         mbarrier_arrive(stored);
     }
 
-    // Overwrites v, which this warp alone has read, with o^T, and copies o to global
-    // memory: by TMA, or by rows if the stretch ends within the step.
+    // Overwrites v, which no other warp reads, with o^T. Copies o to global memory by
+    // TMA, or by rows if the stretch ends within the step.
     template <int ragged>
     __device__ __forceinline__ void store_o(int st, int t, int left, float (*o)[4])
     {
@@ -201,7 +200,7 @@ struct step_consumer {
     }
 };
 
-// Scans a stretch; a warpgroup has 64 columns of the state.
+// Scans a stretch; each warpgroup has 64 columns of the state.
 template <int kda, int keep>
 static __device__ __forceinline__ void scan_warpgroup(const struct head_params &x,
                                                       const struct head_walk &w,

@@ -9,21 +9,22 @@
 #include "cuda/18_hopper/step_record.cuh"
 #include "cuda/tile/step_products.cuh"
 
-// One block processes a stretch of one value head in steps of 32 tokens. With G the sum
-// of log2 decays within a step, a = G of row 15 (the anchor) and E = G of row 31,
+// One block processes a stretch (a sequence) of one value head in steps of 32 tokens.
+// With G the sum of log2 decays within a step, a = G of row 15 (the anchor) and E = G
+// of row 31,
 //
 //     qf = q 2^(G - a)    kf = k 2^(G - a)    kb = k 2^(a - G)
 //
 // are the operands of the scores, qf kb^T and kf kb^T, and of the products with the
-// state: registers hold S 2^a, so that o = qf S + Aqk v_new and S += kb^T v_new need no
-// other operands. With g >= -5 exponents reach +-115, which bf16 can represent; so this
-// kernel accepts bounded gates only. Between two steps the state is multiplied by 2^(E
-// - a + a'), with a' of the next step. Norms are factors of rows and not part of the
-// products. With one gate per head (GDN) q and k are not scaled, and decays are factors
-// of rows too.
+// state. Registers hold S 2^a, so that o = qf S + Aqk v_new and S += kb^T v_new need no
+// other operands. With g >= -5 exponents reach +-115, which bf16 can represent;
+// therefore this kernel accepts only bounded gates. Between two steps the state is
+// multiplied by 2^(E - a + a'), with a' of the next step. Norms multiply rows and are
+// not part of the products. GDN has one gate per head, so q and k are not scaled, and
+// decays also multiply rows.
 //
-// Limit: where 16 consecutive tokens have g = -5, elements of q and k must be below
-// 2^12 in magnitude, because kb is then k times 2^115.
+// Limit: if 16 consecutive tokens have g = -5, elements of q and k must be below 2^12
+// in magnitude, because then kb is k times 2^115.
 enum {
     STEP_ROWS = 32,
     STEP_STAGES = 6,
@@ -35,8 +36,8 @@ enum {
 };
 
 //> one-storage
-// A pipeline stage. rows: tiles of each half of the channels. Gate warps replace q, k
-// and g in these tiles by qf, kf and kb.
+// A pipeline stage. `rows` holds q, k and g in tiles, for each half of the channels.
+// Gate warps replace q, k and g in these tiles by qf, kf and kb.
 enum { ROW_Q, ROW_K, ROW_G };
 
 template <int kda>
@@ -59,24 +60,24 @@ struct head_shape {
     };
 };
 
-// Barriers. raw: rows are loaded. gated: gate warps have replaced them (KDA). decayed:
-// the factors of the state are written. inverted: A beta is written. scored: Aqk is
-// written. empty: the scan has read the stage, and o has been copied from it.
+// Barriers. raw: rows are loaded. gated: gate warps have replaced the rows (KDA).
+// decayed: the factors of the state are written. inverted: A beta is written. scored:
+// Aqk is written. empty: the scan has read the stage, and o has been copied from it.
 //
-// A barrier compares parity alone, so a warp must wait for every phase of a barrier or
-// for none: the number of warps that take steps alternately divides STEP_STAGES.
+// A barrier compares only parity, so a warp must wait for every phase of a barrier or
+// for none. Therefore the number of warps that alternate steps divides STEP_STAGES.
 template <int kda>
 struct __align__(1024) head_storage {
     struct step_stage<kda> stage[STEP_STAGES];
-    // KDA: `decay` first holds a, and `carried` holds E - a. Then `decay` holds the
+    // KDA: `decay` first holds a, and `carried` holds E - a. Later `decay` holds the
     // factor of the state. If this factor could underflow, `decay` and `carried` hold
     // two negated factors instead (state_decay). GDN: decay[..][i] is 2^(E - G) of row
     // i < 32, and decay[..][32] is 2^E.
     float decay[STEP_STAGES][128], carried[STEP_STAGES][128];
     float end[128];                      // KDA: 2^(E - a) of the last step
     float k_factor[STEP_STAGES][STEP_ROWS], q_factor[STEP_STAGES][STEP_ROWS];
-    // Per triangle warp: beta, 1 / |k|, and the factors of rows and columns of its
-    // scores.
+    // For each warp that computes a triangle: beta, 1 / |k|, and the factors of its
+    // scores per row and per column.
     float beta[INVERSE_WARPS][STEP_ROWS], k_norm[INVERSE_WARPS][STEP_ROWS];
     float row[INVERSE_WARPS + 2][STEP_ROWS], column[INVERSE_WARPS + 2][STEP_ROWS];
     uint64_t raw[STEP_STAGES], gated[STEP_STAGES], decayed[STEP_STAGES];
@@ -89,8 +90,8 @@ static_assert(sizeof(struct step_stage<1>) % 1024 == 0
                   && sizeof(struct head_storage<1>) <= 227 * 1024,
               "stages are aligned, and a block is on chip");
 
-// A stretch is a whole sequence, tokens begin to begin + len - 1. Its states have index
-// `row` in h0 and ht, and the first of its records has index `record`.
+// A stretch is a whole sequence, tokens `begin` to `begin` + `len` - 1. Its states have
+// index `row` in h0 and ht, and its first record has index `record`.
 enum { FEW_STRETCHES = 64 };
 struct stretch { int begin, len, row, record; };
 
@@ -120,8 +121,7 @@ static __device__ __forceinline__ struct step_record *kept_record(
     return x.records + ((int64_t)(w.record + step) * x.f.a.HV + w.n);
 }
 
-// Copies a complete triangle from shared memory to its place in the record, by one
-// warp.
+// Copies a complete triangle from shared memory to its record; called by one warp.
 static __device__ __forceinline__ void keep_triangle(unsigned char *to,
                                                      const unsigned char *from)
 {
@@ -132,7 +132,7 @@ static __device__ __forceinline__ void keep_triangle(unsigned char *to,
     }
 }
 
-// The pipeline stage of a step; `phase` counts the earlier uses of this stage.
+// The pipeline stage of a step. `phase` counts earlier uses of this stage.
 struct step_position {
     int stage, phase;
     __device__ __forceinline__ void advance(int steps)
@@ -159,7 +159,7 @@ static __device__ __forceinline__ void init_barriers(struct head_storage<kda> &s
     mbarrier_fence_init();
 }
 
-// ---- loads, by one warp
+// ---- loads, issued by one warp
 
 template <int kda>
 struct step_loader {
@@ -189,7 +189,7 @@ struct step_loader {
         at.advance(1);
     }
 
-    // Loads the next step if the stage of that step is free.
+    // Loads the next step if its stage is free.
     __device__ __forceinline__ void poll(const struct head_params &x,
                                          const struct head_walk &w,
                                          struct head_storage<kda> &smem)

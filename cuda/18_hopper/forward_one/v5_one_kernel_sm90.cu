@@ -10,15 +10,15 @@
 static const char *const one_kernel_name = "v5_one_kernel";
 
 // Bound: latency of T / 32 sequential steps of about 1.75 us (KDA) or 1.3 us (GDN).
-// With 96 heads on an H100 this is 1.3 times the memory time of 6K + 4V bytes per token
-// and head (KDA).
+// With 96 heads on an H100, KDA takes 1.3 times the memory time of its 6K + 4V bytes
+// per token and head.
 //
 // Shared memory: 226 KiB (KDA), one block per SM. Ownership: each of two warpgroups has
-// 64 columns of the state. KDA: two more warpgroups gate rows, two warps compute A
-// beta, one computes Aqk, and one loads rows and computes decays. GDN: two warps
-// compute A beta, two compute Aqk, and one loads rows. Barriers: storage.cuh.
+// 64 columns of the state. KDA: two more warpgroups apply the gate to rows, two warps
+// compute A beta, one computes Aqk, and one loads rows and computes decays. GDN: two
+// warps compute A beta, two compute Aqk, and one loads rows. Barriers: see storage.cuh.
 //
-// keep: also stores the records for backward.
+// keep = 1: also stores the records that backward reads.
 template <int kda, int keep>
 static __global__ __launch_bounds__(head_shape<kda>::THREADS, 1) void one_kernel(
     const __grid_constant__ struct head_params x)
@@ -87,8 +87,8 @@ static int launch_one_kernel(struct head_params *x)
     return launched();
 }
 
-// Orders sequences by length, longest first, in steps of 1/16 of the longest, so that
-// the last blocks to finish are short.
+// Orders sequences by length, longest first, in steps of 1/16 of the longest sequence,
+// so that the blocks that start last are short.
 static void put_stretches(struct head_params *x)
 {
     const struct kcp_forward *a = &x->f.a;

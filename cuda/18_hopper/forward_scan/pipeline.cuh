@@ -2,40 +2,42 @@
 // Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/checks.c.
 // Next: products.cuh.
 //
-// The chunk factors of a block pass through up to four pipelines, each with its own
-// stages and mbarriers: K (k~ and rows of v), A (A beta, kg, decay), Q (q) and Aqk. One
+// A block reads chunk factors through up to four pipelines, each with separate stages
+// and mbarriers: K (k~ and rows of v), A (A beta, kg, decay), Q (q) and Aqk. One
 // producer warp fills each pipeline. The consumer warpgroups release a stage as soon as
-// they have read it, so a short product does not hold the bytes of a long one.
+// they have read it, so the operands of a short product are released before a long
+// product ends.
 #ifndef KCP_SCAN_PIPELINE_CUH
 #define KCP_SCAN_PIPELINE_CUH
 
 #include "cuda/18_hopper/chunk_factors.cuh"
 
-// The pipelines of a scan, and the barrier slots of each.
+// The pipelines of a scan, and the maximum number of stages (barrier slots) of each.
 enum { PIPE_K, PIPE_A, PIPE_Q, PIPE_AQK, MAX_STAGES = 4 };
 
 // What a scan computes. MAP_SCAN: the affine maps (maps_sm90.cu). STATES_SCAN: the
-// states, for backward (states.cuh). OUTPUT_SCAN: o. KEEPING_SCAN: o, h and v_new. The
-// first two use the pipelines K and A, the last two all four pipelines. The value of
-// the enum is the number of rows of barriers in the storage.
+// states, for backward (states.cuh). OUTPUT_SCAN: o. KEEPING_SCAN: o, h and v_new.
+// MAP_SCAN and STATES_SCAN use the pipelines K and A, the other two all four pipelines.
+// The value of the enum is the number of rows of barriers in the storage.
 enum scan_kind { MAP_SCAN = 2, STATES_SCAN = 3, OUTPUT_SCAN = 4, KEEPING_SCAN = 5 };
 
-// Lanes that copy rows of v. In the scan the producer warp of pipeline K also copies v.
-// Maps and states use two separate warps for v, because their steps are shorter, and
-// one warp that issued both copies was too slow. Each lane arrives once per chunk.
+// The number of lanes that copy rows of v. In the scan the producer warp of pipeline K
+// also copies v. Maps and states use two separate warps for v, because their steps are
+// shorter, and a single warp that issued both copies was too slow. Each lane arrives
+// once per chunk.
 enum { SCAN_V_LANES = 32, MAP_V_LANES = 64 };
 
 // Registers per thread after setmaxnreg.
 template <int WGS>
 struct scan_registers { enum { PRODUCER = WGS == 1 ? 56 : 40, CONSUMER = 232 }; };
 
-// Shared memory of a block with WGS consumer warpgroups of 64 state columns each. The
-// default is three stages. Pipeline K has four stages for GDN with one warpgroup (GDN
-// has no kg); pipeline A has four stages for KDA maps. With two warpgroups a KDA scan
-// has two stages per pipeline, because it is memory-bound, and blocks that read further
-// ahead drift apart in L2 and lose 4 % of the rate. KEEPING_SCAN stages its results in
-// shared memory. Therefore it has two stages with two warpgroups, and for KDA with one
-// warpgroup two stages of Q.
+// Shared memory of a block with WGS consumer warpgroups of 64 state columns each.
+// Pipelines have three stages, with these exceptions. Pipeline K has four stages for
+// GDN with one warpgroup (GDN has no kg); pipeline A has four stages for KDA maps. With
+// two warpgroups a KDA scan has two stages per pipeline, because it is memory-bound,
+// and blocks that prefetch further drift apart in L2 and lose 4 % of the rate.
+// KEEPING_SCAN also stages results in shared memory, so with two warpgroups it has two
+// stages, and for KDA with one warpgroup two stages of Q.
 template <int K, int WGS, scan_kind kind, int kda>
 struct scan_storage {
     enum {
@@ -71,8 +73,8 @@ struct scan_storage {
     uint64_t o_ready[WGS];               // a warpgroup's o of a chunk is staged
 };
 
-// first_chunk: the first chunk of stretch z in this launch; chunk_count: the number of
-// chunks of this stretch in this launch.
+// first_chunk returns the first chunk of stretch z in this launch, chunk_count the
+// number of its chunks in this launch. A stretch is a segment or a strip of a segment.
 static __device__ __forceinline__ int first_chunk(const struct forward_params &x, int z)
 {
     return ((const int *)x.a.cn)[z] + x.first;
@@ -91,8 +93,8 @@ static __host__ __device__ constexpr int stages_of(int pipeline)
     return Storage::Q_STAGES;
 }
 
-// Returns the stage of the block's chunk 0, 1, ..., and the phase of that stage's
-// barriers.
+// Returns the pipeline stage of the block's chunk number `chunk` (0, 1, ...); phase_of
+// returns the phase of the stage's barriers.
 template <class Storage>
 static __device__ __forceinline__ int stage_of(const Storage &, int pipeline, int chunk)
 {
@@ -116,9 +118,9 @@ static __device__ __forceinline__ void consumer_wait(Storage &smem, int pipeline
 // Releases a stage. In a cluster of two, each block's copies fill the stages of both
 // blocks, so both blocks must have released these stages. One lane per warp arrives at
 // the barrier of each block; __syncwarp orders the reads of all lanes before that
-// arrival. racecheck cannot follow an arrival on behalf of other lanes, nor an arrival
+// arrival. racecheck cannot follow one lane's arrival for a whole warp, nor an arrival
 // at a mapped address. In the sanitizers' build every thread therefore arrives at both
-// barriers, and at the barrier of the thread's own block without mapping.
+// barriers, and uses the unmapped address for its own block's barrier.
 #ifdef KCP_FOR_SANITIZERS
 enum { RELEASE_ARRIVALS = 128 };         // per warpgroup: every thread
 #else
@@ -147,8 +149,8 @@ static __device__ __forceinline__ void consumer_release(Storage &smem, int pipel
     release_stage<blocks>(&smem.empty[pipeline][stage_of(smem, pipeline, chunk)]);
 }
 
-// Zeroes the 16x16 blocks above the diagonal of a triangle. Copies never write them, so
-// once per launch is enough.
+// Zeroes the 16x16 blocks above the diagonal of a triangle. Copies never write these
+// blocks, so once per launch is enough.
 static __device__ __forceinline__ void zero_above_diagonal(unsigned char *to)
 {
     for (int J = 1; J < 4; J++)
@@ -164,9 +166,9 @@ static __device__ __forceinline__ int release_count(void)
     return blocks > 1 ? RELEASE_ARRIVALS * WGS * blocks : 128 * WGS;
 }
 
-// Initializes barriers and the zeros above the diagonals. v_lanes: lanes that copy v;
-// these lanes and the lane that announces the bytes arrive at a full barrier of
-// pipeline K.
+// Initializes barriers and the zeros above the diagonals. v_lanes is the number of
+// lanes that copy v. These lanes, and the lane that announces the bytes, arrive at a
+// full barrier of pipeline K.
 template <int blocks, int K, int WGS, scan_kind kind, int kda>
 static __device__ __forceinline__ void pipeline_init(
     struct scan_storage<K, WGS, kind, kda> &smem, int v_lanes)
@@ -189,8 +191,8 @@ static __device__ __forceinline__ void pipeline_init(
     else __syncthreads();
 }
 
-// Copies a contiguous part of the factors. In a cluster each block copies one half of
-// the part to both blocks.
+// Copies a contiguous part of the factors. In a cluster each block copies one half to
+// both blocks.
 template <int blocks>
 static __device__ __forceinline__ void tma_load_bytes(void *to, const void *from,
                                                       uint32_t bytes, uint64_t *bar)
@@ -201,7 +203,7 @@ static __device__ __forceinline__ void tma_load_bytes(void *to, const void *from
         tma_load_1d_multicast((char *)to + at, (const char *)from + at, bytes / 2, bar);
 }
 
-// Copies a packed triangle; in shared memory each block column has all 64 rows.
+// Copies a packed triangle to shared memory, where each block column has all 64 rows.
 template <int blocks>
 static __device__ __forceinline__ void tma_load_triangle(
     unsigned char *to, const unsigned char *from, uint64_t *full)
@@ -212,13 +214,13 @@ static __device__ __forceinline__ void tma_load_triangle(
                                full);
 }
 
-// GDN factors contain no rows of k and q; a scan reads the caller's rows in the byte
-// order of wgmma. For chunks with all 64 rows TMA can load these rows directly from the
-// caller's tensors. there = 0: the rows are read from gdn_qk_rows.
+// GDN factors contain no rows of k and q; a scan reads raw rows in the byte order of
+// wgmma. For chunks with all 64 rows TMA can load these rows directly from the caller's
+// tensors. If `there` is 0, they are read from gdn_qk_rows.
 struct raw_rows { CUtensorMap k, q; int there; };
 
-// The box of one chunk in a tensor map of raw_rows. map NULL: rows are read from
-// gdn_qk_rows. In a cluster each block copies 64 channels to both blocks.
+// The box of one chunk in a tensor map of raw_rows. If `map` is NULL, the rows are read
+// from gdn_qk_rows. In a cluster each block copies 64 channels to both blocks.
 struct chunk_box { const CUtensorMap *map; int m, t; };
 
 template <int blocks, int K>
@@ -234,8 +236,8 @@ static __device__ __forceinline__ void tma_load_box(unsigned char (*to)[TILE_BYT
             tma_load_3d(to[i], *from.map, 64 * i, from.m, from.t, full);
 }
 
-// Pointers to the factors of the next chunk. The pointers are advanced from chunk to
-// chunk, because a producer warp that recomputed the addresses would be too slow.
+// Pointers to the factors of the next chunk. They are incremented from chunk to chunk,
+// because recomputing the addresses makes a producer warp too slow.
 template <int K>
 struct factors_cursor {
     const struct chunk_factors<K> *kda;
@@ -268,8 +270,8 @@ static __device__ __forceinline__ struct factors_cursor<K> factors_cursor_of(
 }
 
 //> producer
-// Issues the copies of a chunk into a stage; called by one lane. For GDN the row
-// factors replace kg and decay.
+// Issues the copies of a chunk into a stage; called by one lane. For GDN it copies row
+// factors instead of kg and decay.
 template <int pipeline, int blocks, int K, int WGS, scan_kind kind, int kda>
 static __device__ __forceinline__ void tma_load_stage(
     const struct factors_cursor<K> &from, const struct chunk_box &box, int at,
@@ -307,8 +309,8 @@ static __device__ __forceinline__ void tma_load_stage(
 }
 
 //> v-rows
-// Copies the rows of v of a stretch, chunk by chunk, by `lanes` lanes with 16 bytes
-// each: the rows are too short and too many for TMA. Rows past the end become 0.
+// `lanes` lanes copy the rows of v of a stretch, chunk by chunk, 16 bytes per lane,
+// because the rows are too short and too many for TMA. Rows past the end become 0.
 template <int WGS, int lanes>
 struct v_rows {
     const bf16 *v;                       // this lane's 16 bytes of its first row
@@ -341,8 +343,8 @@ static __device__ __forceinline__ struct v_rows<WGS, lanes> v_rows_of(
 }
 
 // Producer warp of one pipeline: fills each stage as soon as the stage is empty.
-// of_factors: the warp issues the copies of the factors. lanes > 0: the warp also
-// copies v; `lanes` is the number of lanes of all warps that copy v.
+// of_factors = 1: the warp issues the copies of the factors. lanes > 0: the warp also
+// copies v, and all warps that copy v have `lanes` lanes together.
 template <int pipeline, int of_factors, int lanes, int blocks, int K, int WGS,
           scan_kind kind, int kda>
 static __device__ void scan_producer_warp(

@@ -7,7 +7,7 @@
 #include "pipeline.cuh"
 
 // A consumer warpgroup holds 64 columns of the state as the accumulator S^T [64,K]; y^T
-// and o^T [64,CHUNK] are accumulators too. Operand A of every product is one of these
+// and o^T [64,CHUNK] are also accumulators. Operand A of every product is one of these
 // accumulators, rounded to bf16, in registers; operand B is in shared memory.
 
 // Loads v^T of a chunk as pairs of bf16.
@@ -19,7 +19,7 @@ static __device__ __forceinline__ void ldmatrix_v(uint32_t (*r)[4], const bf16 *
     for (int c = 0; c < CHUNK / 16; c++) ldmatrix_x4_trans(r[c], v + c * 16 * ld);
 }
 
-// Computes y^T <- v^T - y^T diag(F). v is 0 from row len on.
+// Computes y^T <- v^T - y^T diag(F), with v = 0 from row len on.
 static __device__ __forceinline__ void v_minus_scaled(
     float (*y)[4], const uint32_t (*r)[4], const float *F, int len)
 {
@@ -41,7 +41,8 @@ static __device__ __forceinline__ void scale_state(float (*S)[4], int tiles, flo
         for (int j = 0; j < 4; j++) S[i][j] *= by;
 }
 
-// Computes d [64,64] = a X^T, or += if add. X [64,16 steps] is in swizzle128 tiles.
+// Computes d [64,64] = a X^T, or d += a X^T if `add`. X [64,16 steps] is in swizzle128
+// tiles.
 template <int steps>
 static __device__ __forceinline__ void wgmma_times_tiles(
     float (*d)[4], const uint32_t (*a)[4], const unsigned char *X, int add)
@@ -54,14 +55,14 @@ static __device__ __forceinline__ void wgmma_times_tiles(
                               add || p);
 }
 
-// Returns the descriptor of a triangle, K-major with the 32-byte swizzle. A step is 16
-// columns; the next step is 2048 bytes further.
+// Returns the K-major descriptor of a triangle with the 32-byte swizzle. A step along K
+// is 16 columns; the next step is 2048 bytes further.
 static __device__ __forceinline__ uint64_t smem_desc_triangle(const unsigned char *X)
 {
     return smem_desc(X, SWIZZLE_32_BYTES, 16, 256);
 }
 
-// Computes d [64,64] = a X^T, or += if add. X [64,64] is a triangle.
+// Computes d [64,64] = a X^T, or d += a X^T if `add`. X [64,64] is a triangle.
 static __device__ __forceinline__ void wgmma_times_triangle(
     float (*d)[4], const uint32_t (*a)[4], const unsigned char *X, int add)
 {
@@ -70,9 +71,9 @@ static __device__ __forceinline__ void wgmma_times_triangle(
         wgmma_m64n64k16_rs<0>(d, a[J], smem_desc_triangle(X) + 128 * J, add || J);
 }
 
-// Computes d [64,64] = a X, or += if add. X is a triangle, read transposed: the product
-// sums over rows of X. A step is 16 rows, 512 bytes; blocks of 16 columns are 2048
-// bytes apart.
+// Computes d [64,64] = a X, or d += a X if `add`. X is a triangle that is read
+// transposed, because the product sums over rows of X. A step along K is 16 rows, 512
+// bytes; blocks of 16 columns are 2048 bytes apart.
 static __device__ __forceinline__ void wgmma_times_triangle_transposed(
     float (*d)[4], const uint32_t (*a)[4], const unsigned char *X, int add)
 {
@@ -82,7 +83,8 @@ static __device__ __forceinline__ void wgmma_times_triangle_transposed(
         wgmma_m64n64k16_rs<1>(d, a[I], at + 32 * I, add || I);
 }
 
-// Scales the columns of an accumulator by `factor` and rounds to bf16, as operand A.
+// Multiplies the columns of an accumulator by `factor` and rounds to bf16, as operand
+// A.
 template <int tiles>
 static __device__ __forceinline__ void pack_accumulator_times(
     uint32_t (*a)[4], const float (*d)[4], const float *factor)
@@ -96,8 +98,8 @@ static __device__ __forceinline__ void pack_accumulator_times(
     }
 }
 
-// A view of a state from column v on. p: the element (key row 0, column v); dv: the
-// distance of columns; di: the distance of key rows.
+// A view of a state from column v on. p: the address of element (key row 0, column v);
+// dv: the distance between columns; di: the distance between key rows.
 struct state_view { float *p; int64_t dv, di; };
 
 template <class Call>
@@ -109,7 +111,8 @@ static __device__ __forceinline__ struct state_view state_view_of(
     return { x ? (float *)x + at + v * dv : NULL, dv, di };
 }
 
-// Computes S^T [64,K] += a X, with X [64,K] in tiles; one instruction covers all of K.
+// Computes S^T [64,K] += a X, with X [64,K] in tiles; one instruction per step covers
+// all K.
 template <int K>
 static __device__ __forceinline__ void wgmma_add_tiles(
     float (*S)[4], const uint32_t (*a)[4], const unsigned char *X)

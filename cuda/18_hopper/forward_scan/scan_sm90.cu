@@ -1,19 +1,20 @@
-// scan_sm90.cu -- the scan: a head's state through the factors of its chunks.
+// scan_sm90.cu -- the scan: updates a head's state with the factors of its chunks.
 // Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/checks.c.
 // Next: ../maps/maps_sm90.cu.
 #include "staged_stores.cuh"
 
-// ---- o to global memory
+// ---- stores o to global memory
 //
 // o^T of a chunk is packed to bf16 as soon as it is complete, because an accumulator
 // may not be read while later products are in flight. Each warp stores its 16 columns,
-// transposed, into the stage of the next chunk's v, from which it has just read. Later
-// the warpgroup copies whole rows of 128 bytes from this stage to global memory and
-// releases the stage. The barrier o_ready separates the stores of the warps from the
-// copy, and is usually complete when the copy starts.
+// transposed, into the stage of the next chunk's v, after it has read these columns of
+// v. Later the warpgroup copies whole rows of 128 bytes from this stage to global
+// memory and releases the stage. The barrier o_ready separates the stores of the warps
+// from the copy, and is usually complete when the copy starts.
 
-// This thread's 16 bytes in rows of o. to: address in the thread's first row of the
-// next chunk; step: row stride; left: the number of rows left from there.
+// The part of o that this thread stores: 16 bytes per row. to: address in the thread's
+// first row of the next chunk; step: row stride; left: the number of rows left from
+// there.
 struct o_rows { bf16 *to; int64_t step; int left; };
 
 static __device__ __forceinline__ struct o_rows o_rows_of(
@@ -57,7 +58,7 @@ static __device__ __forceinline__ void copy_o_rows(struct o_rows &to, const bf16
     to.left -= CHUNK;
 }
 
-// Stores o of the last chunk. All rows of v have been read, so any stage is free.
+// Stores o of the last chunk. All rows of v have been read, so any stage may be used.
 template <class Consumer>
 static __device__ __forceinline__ void store_last_o(Consumer &c, int count)
 {
@@ -72,8 +73,8 @@ static __device__ __forceinline__ void store_last_o(Consumer &c, int count)
 
 // ---- what is stored per chunk for backward
 //
-// Policies of a scan: keeps_nothing stores only o; keeps_states also stores h, the
-// state before each chunk, and v_new, packed as backward's kernels read them.
+// A scan has one of two policies. keeps_nothing stores only o; keeps_states also stores
+// h (the state before each chunk) and v_new, packed as backward's kernels read them.
 template <int K>
 struct keeps_nothing {
     __device__ __forceinline__ void stage_h(const uint32_t (*)[4]) {}
@@ -119,9 +120,9 @@ struct keeps_states {
 
 // A scan step has two halves: new_values computes v_new and q S from the state before
 // the chunk; update_state adds v_new to the state and Aqk v_new to o. The loop boundary
-// is between them, where no product is in flight, because the compiler waits for all
-// products at the head of a loop. So new_values of the next chunk overlaps with the end
-// of update_state.
+// is between these halves, where no product is in flight, because the compiler waits
+// for all products at the head of a loop. So new_values of the next chunk overlaps with
+// the end of update_state.
 template <class Consumer>
 static __device__ __forceinline__ void scan_chunks(Consumer c, int count, float (*S)[4])
 {
@@ -139,10 +140,9 @@ static __device__ __forceinline__ void scan_chunks(Consumer c, int count, float 
 //
 // y = v - k~ S, v_new = A beta y, S <- Lambda S + kg^T v_new, o = qg S + Aqk v_new.
 // Each wait for a product is as late as possible. The critical path is k~ S, v_new, S;
-// the products of o overlap with it. Rows of the previous chunk's o are stored in
-// update_state, during the product that adds v_new to S. With two warpgroups (O_EARLY)
-// these rows are stored in new_values, because the other warpgroup then has products to
-// run.
+// the products of o overlap with it. update_state stores rows of the previous chunk's o
+// during the product that adds v_new to S. With two warpgroups (O_EARLY) new_values
+// stores these rows, because the other warpgroup then has products to run.
 template <int K, int WGS, int blocks, scan_kind kind, class Keep>
 struct kda_consumer {
     enum { LD = 64 * WGS + PAD, O_EARLY = WGS == 2 };    // LD: row stride of v and o
@@ -151,7 +151,7 @@ struct kda_consumer {
     Keep keep;
     float y[CHUNK / 8][4], o[CHUNK / 8][4];
 
-    // Loads y = v of a chunk; 0 past the chunk's end.
+    // Loads y = v of a chunk, with 0 past the chunk's end.
     __device__ __forceinline__ void load_v(int chunk)
     {
         consumer_wait(smem, PIPE_K, chunk);
@@ -239,8 +239,8 @@ struct gdn_consumer {
     Keep keep;
     float y[CHUNK / 8][4], o[CHUNK / 8][4];
 
-    // Computes v_new in y and Q (q S) in o from S before the chunk; then multiplies S
-    // by the decay.
+    // Computes v_new in y and Q (q S) in o from the state S before the chunk, then
+    // multiplies S by the decay.
     __device__ __forceinline__ void new_values(int chunk, float (*S)[4])
     {
         const auto &f = smem.head[chunk % smem.A_STAGES];
@@ -282,7 +282,7 @@ struct gdn_consumer {
         fence_operand<CHUNK / 8>(y);
     }
 
-    // Computes S += k^T (B v_new) and concurrently o += Aqk v_new.
+    // Computes S += k^T (B v_new), and o += Aqk v_new concurrently.
     __device__ __forceinline__ void update_state(int chunk, int next, float (*S)[4])
     {
         uint32_t a[CHUNK / 16][4], b[CHUNK / 16][4];
@@ -327,7 +327,7 @@ static __device__ __forceinline__ void scan_producer_warpgroup(
 }
 
 // Loads 64 columns of the state, scans the chunks of this window, and stores the state:
-// in ht at the end of the stretch, otherwise in x.carry for the next window.
+// in ht if the stretch ends here, otherwise in x.carry for the next window.
 template <int blocks, int K, int WGS, scan_kind kind, int kda, class Keep>
 static __device__ __forceinline__ void scan_consumer_warpgroup(
     const struct forward_params &x, int z, int n, int v0,
@@ -358,11 +358,11 @@ static __device__ __forceinline__ void scan_consumer_warpgroup(
     keep.finish();
 }
 
-// Bound: memory: per token and head 6K + 2.5C + 2V bytes are read and 2V written. With
-// few heads the bound is the latency of T / C sequential steps of three products, about
-// 1000 cycles per step. 8.4e6 flops per chunk and head at K = V = 128. Shared memory:
-// up to 164 KiB, one block per SM. Of 232 registers per consumer thread S takes 64, S
-// in bf16 32, y 32, o 32, o packed 16, y in bf16 16.
+// Bound: memory. Per token and head the kernel reads 6K + 2.5C + 2V bytes and writes
+// 2V. With few heads the bound is the latency of T / C sequential steps of three
+// products, about 1000 cycles per step. Flops: 8.4e6 per chunk and head at K = V = 128.
+// Shared memory: up to 164 KiB, one block per SM. Of a consumer thread's 232 registers
+// S takes 64, S in bf16 32, y 32, o 32, o packed 16, y in bf16 16.
 //
 // Ownership: a block computes 64 WGS columns of one head's state; each consumer
 // warpgroup computes 64 of these columns, and each producer warp fills one pipeline.
@@ -392,16 +392,15 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_kernel(
     if (blocks > 1) cluster_sync();      // the other block may still write here
 }
 
-// The storage of a scan that keeps states: per warpgroup, K / 64 tiles of h and one of
-// v_new.
+// The storage of a scan that keeps states: adds, per warpgroup, K / 64 tiles of h and
+// one tile of v_new.
 template <int K, int WGS, int kda>
 struct keeping_storage {
     struct scan_storage<K, WGS, KEEPING_SCAN, kda> in;
     struct __align__(1024) { unsigned char tile[WGS][K / 64 + 1][TILE_BYTES]; } out;
 };
 
-// Returns where this warpgroup stores h and v_new of the stretch's first chunk in this
-// window.
+// Returns where this warpgroup stores h and v_new of the window's first chunk.
 template <int K, int WGS>
 static __device__ __forceinline__ struct keeps_states<K> keeps_states_of(
     const struct forward_params &x, const struct chunk_states &to, int z, int n, int v0,
@@ -415,10 +414,10 @@ static __device__ __forceinline__ struct keeps_states<K> keeps_states_of(
              x.a.HV * state, x.a.HV * rows, columns };
 }
 
-// Runs the scan of scan_kernel, and stores h and v_new of every chunk: 2 KV / C + 2V
-// more bytes written per token and head; up to 223 KiB of shared memory. Each warpgroup
-// has three more barriers per chunk: before it overwrites staged tiles, after it has
-// staged h, and after it has staged v_new.
+// Runs the scan of scan_kernel, and stores h and v_new of every chunk: writes 2 KV / C
+// + 2V more bytes per token and head, and needs up to 223 KiB of shared memory. Each
+// warpgroup has three more barriers per chunk: before it overwrites staged tiles, after
+// it has staged h, and after it has staged v_new.
 template <int K, int WGS, int kda, int blocks>
 static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_keeping_kernel(
     const __grid_constant__ struct forward_params x, const struct chunk_states to)
@@ -443,8 +442,7 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_keeping_kernel
     if (blocks > 1) cluster_sync();      // the other block may still write here
 }
 
-// Encodes the tensor maps of the caller's k and q. Returns 0 if the driver cannot
-// encode them.
+// Encodes the tensor maps of the caller's k and q. Returns 0 if the driver cannot.
 static int make_raw_rows(const struct kcp_forward *a, struct raw_rows *rows)
 {
     rows->there = tensor_map_of_heads(&rows->k, a->k_raw, a->T, a->H, a->K, CHUNK)
@@ -452,7 +450,7 @@ static int make_raw_rows(const struct kcp_forward *a, struct raw_rows *rows)
     return rows->there;
 }
 
-// blocks = 2: the two halves of a head's columns form a cluster in which each copy
+// blocks = 2: two blocks with all columns of a head form a cluster in which each copy
 // serves both blocks. to: where h and v_new are stored, or NULL.
 template <int K, int WGS, int kda, int blocks>
 static int launch_scan_blocks(const struct forward_params *x,
@@ -472,7 +470,7 @@ static int launch_scan_blocks(const struct forward_params *x,
                            blocks, x, rows);
 }
 
-// Uses blocks of 64 columns while the GPU has an SM for each block, otherwise blocks of
+// Uses blocks of 64 columns if the GPU has an SM for each block, otherwise blocks of
 // 128 columns.
 template <int K, int kda>
 static int launch_scan(const struct forward_params *x, const struct chunk_states *to,

@@ -8,12 +8,12 @@
 #include "products.cuh"
 #include "cuda/tile/warpgroup_store.cuh"
 
-// A scan that feeds backward's finishing kernel stores two results per chunk: h, as
+// If backward's finishing kernel follows, a scan stores two results per chunk: h, as
 // rounded to operand A of the first product, and v_new, as rounded to operand A of the
-// last product. Both are staged in tiles in shared memory and stored by TMA.
+// last product. Both results are staged in tiles in shared memory and stored by TMA.
 
-// Stores operand A [64 v, 16 steps] transposed to tiles: a row of a tile is a column of
-// the operand. Each warp writes 16 of a row's 64 columns.
+// Stores operand A [64 v, 16 steps] transposed: a row of a tile is a column of the
+// operand. Each warp writes 16 of a row's 64 columns.
 template <int steps>
 static __device__ __forceinline__ void store_operand_transposed(
     unsigned char *to, const uint32_t (*a)[4])
@@ -25,9 +25,9 @@ static __device__ __forceinline__ void store_operand_transposed(
     for (int i = 0; i < steps; i++) stmatrix_x4_trans(at + i * 2048, a[i]);
 }
 
-// Stores a staged tile to global memory; called by one thread. initcheck does not see
-// TMA stores, and later kernels read the tile, so in the sanitizers' build the thread
-// copies it.
+// Stores a staged tile to global memory; called by one thread. In the sanitizers' build
+// the thread itself copies the tile, because initcheck does not see TMA stores and
+// later kernels read the tile.
 static __device__ __forceinline__ void tma_store_tile(unsigned char *to,
                                                       const unsigned char *from)
 {
@@ -39,8 +39,7 @@ static __device__ __forceinline__ void tma_store_tile(unsigned char *to,
 #endif
 }
 
-// Stores a warpgroup's 64 columns of a state, staged in K / 64 tiles; called by one
-// thread.
+// Stores a warpgroup's 64 columns of a state from K / 64 tiles; called by one thread.
 template <int K>
 static __device__ __forceinline__ void tma_store_state(
     unsigned char *to, int column, int columns, const unsigned char (*from)[TILE_BYTES])
@@ -50,16 +49,16 @@ static __device__ __forceinline__ void tma_store_state(
         tma_store_tile(to + (i * columns + column) * TILE_BYTES, from[i]);
 }
 
-// Waits until TMA has read the previous chunk's tiles, so that they may be overwritten.
-// Called by all threads of the warpgroup.
+// Waits until TMA has read the previous chunk's tiles, after which the warpgroup may
+// overwrite them. Called by all threads of the warpgroup.
 static __device__ __forceinline__ void staged_wait_read(void)
 {
     if (threadIdx.x % 128 == 0) tma_store_wait_read();
     warpgroup_sync();
 }
 
-// Makes staged tiles visible to TMA, so that one thread may store them afterwards.
-// Called by all threads of the warpgroup.
+// Makes staged tiles visible to TMA; afterwards one thread may store them. Called by
+// all threads of the warpgroup.
 static __device__ __forceinline__ void staged_publish(void)
 {
     fence_proxy_async();

@@ -8,12 +8,12 @@
 
 // ---- 16x16 blocks in a warp's registers
 //
-// A lane has rows g = lane / 4 and g + 8 of a block d[2][4], and in each row the four
-// columns from 4 (lane % 4) on, two in d[0] and two in d[1], so that a lane stores 8
-// bytes at once. To the tensor core a block is an accumulator with permuted columns. A
-// summation index may be permuted if the permutation is the same in both operands.
+// Of a block d[2][4] a lane has rows g = lane / 4 and g + 8. In each row it has the
+// four columns from 4 (lane % 4) on, two in d[0] and two in d[1], so that a lane stores
+// 8 bytes at once. For the tensor core a block is an accumulator with permuted columns:
+// a summation index may be permuted if the permutation is the same in both operands.
 
-// A 16x16 block in fp32 that is inverted in place. Two adjacent blocks use all banks.
+// A 16x16 block in fp32 that is inverted in place. Two adjacent blocks cover all banks.
 struct block16 { float x[SUBCHUNK][SUBCHUNK + 4], pad[16]; };
 
 static __device__ __forceinline__ int lane_row(void) { return threadIdx.x % 32 / 4; }
@@ -35,8 +35,8 @@ static __device__ __forceinline__ void load_block16(float (*d)[4],
         set_lane_row(d, h, *(const float4 *)&s.x[h * 8 + lane_row()][lane_column()]);
 }
 
-// Loads a block as operand B of a product. The result again has the column order
-// described above: tile t has columns 4 m + 2 t and 4 m + 2 t + 1.
+// Loads a block as operand B of a product, with the permuted column order: tile t has
+// columns 4 m + 2 t and 4 m + 2 t + 1.
 static __device__ __forceinline__ struct split_operand block16_as_b(
     const struct block16 &s)
 {
@@ -48,9 +48,9 @@ static __device__ __forceinline__ struct split_operand block16_as_b(
     return split_accumulator(d);
 }
 
-// Adds A[I] N to y[I] for `count` blocks. Of each split product the terms top x top,
-// top x rest and rest x top are computed. The blocks are interleaved to hide the
-// latency of dependent products.
+// Adds A[I] N to y[I] for `count` blocks. Of each split product it computes top x top,
+// top x rest and rest x top. The blocks are interleaved to hide the latency of
+// dependent products.
 static __device__ __forceinline__ void mma_split_blocks(
     float (*y)[2][4], const struct split_operand *A, const struct split_operand &N,
     int count)
@@ -75,15 +75,15 @@ struct head_of_chunk {
     unsigned char *to;
 };
 
-// Byte offset of this lane's four elements in a block of a triangle (triangle_offset).
+// Returns the byte offset of this lane's four elements in a block of a triangle.
 static __device__ __forceinline__ int lane_offset(void)
 {
     const int g = lane_row(), piece = threadIdx.x % 4 / 2;
     return g * 32 + ((piece ^ g / 4) % 2 << 4) + threadIdx.x % 2 * 8;
 }
 
-// Stores block (I, J) in the factors: four elements per lane in row g and four in row g
-// + 8.
+// Stores block (I, J) in the factors: each lane stores four elements of row g and four
+// of row g + 8.
 static __device__ __forceinline__ void store_block16(
     const struct head_of_chunk &w, int matrix, int I, int J, const uint2 *four)
 {
@@ -114,10 +114,11 @@ static __device__ __forceinline__ void store_scores(const struct head_of_chunk &
     store_block16(w, offsetof(struct gdn_head_factors, Aqk), I, J, four);
 }
 
-// Between subchunks the decay of a pair is a product of two factors, each at most 1 for
-// any gate: from row i back to the first row of its subchunk I, and from there to a row
-// j of an earlier subchunk. Both factors include norms and beta. q[i] and k[i] (with
-// the sign of -L) are the first factor; to[row_pairs_before(I) + j] is the second.
+// For rows i and j of two subchunks the decay is a product of two factors, each at most
+// 1 for any gate: from row i back to the first row of its subchunk I, and from there to
+// row j of an earlier subchunk. Both factors include norms and beta. q[i] and k[i]
+// (with the sign of -L) are the first factor; to[row_pairs_before(I) + j] is the
+// second.
 struct pair_factors { float q[CHUNK], k[CHUNK], to[96]; };
 
 static __device__ __forceinline__ int row_pairs_before(int I)
@@ -125,18 +126,17 @@ static __device__ __forceinline__ int row_pairs_before(int I)
     return 8 * I * (I - 1);
 }
 
-// Index of block (I, J), J < I, among the six below the diagonal.
+// Returns the index of block (I, J), J < I, among the six blocks below the diagonal.
 static __device__ __forceinline__ int below_diagonal(int I, int J)
 {
     return I * (I - 1) / 2 + J;
 }
 
-// Products of rows in shared memory, as 16x16 blocks in lane order. For q k^T the entry
-// of (I, J), J <= I, is block (I, J); for k k^T, which is symmetric, the entry is block
-// (J, I).
+// Products of rows in shared memory, as 16x16 blocks in lane order. Entry (I, J), J <=
+// I, is block (I, J) of q k^T, but block (J, I) of k k^T, which is symmetric.
 typedef float4 scores[SUBCHUNKS * (SUBCHUNKS + 1) / 2][2][32];
 
-// Block (I, J) of Aqk, J < I: scales the scores and stores them.
+// Scales the scores of block (I, J), J < I, and stores the block of Aqk.
 static __device__ __forceinline__ void scale_scores(const struct head_of_chunk &w,
                                                     int I, int J, const scores &qk,
                                                     const struct pair_factors &f)
@@ -171,9 +171,9 @@ static __device__ __forceinline__ struct split_operand minus_L(
     return split_accumulator(y);
 }
 
-// A diagonal block needs one exponential per pair, because no product of two factors
-// represents its decay for every gate. Stores Aqk in the factors and L in shared
-// memory.
+// Computes a diagonal block with one exponential per pair, because no product of two
+// factors represents its decay for every gate. Stores Aqk in the factors and L in
+// shared memory.
 static __device__ __forceinline__ void diagonal_scores(
     const struct head_of_chunk &w, int I, const scores &qk, const scores &kk,
     struct block16 &L)
@@ -205,23 +205,24 @@ static __device__ __forceinline__ void diagonal_scores(
 
 // ---- shared storage, and the products of rows
 //
-// With one gate per head the decay is not part of the products over channels: q k^T and
-// k k^T are computed from the raw rows, once for all value heads of a query/key head,
-// and the decay of a pair is exp2 of a difference, exact for any gate. A block is one
-// warpgroup; warp I has the 16 rows of subchunk I of both products.
+// With one gate per head the decay is not part of the products over channels. So q k^T
+// and k k^T are computed from the raw rows, once for all value heads of a query/key
+// head. The decay of a pair is exp2 of a difference, exact for any gate. A thread block
+// is one warpgroup; warp I has the 16 rows of subchunk I of both products.
 enum { HEADS_PER_BLOCK = 4 };            // maximum number of value heads
 
-// Storage per value head besides the products. blocks: how many 16x16 blocks are
-// inverted at a time, two or four.
+// Storage per value head in addition to the products. `blocks` is the number of 16x16
+// blocks that are inverted at a time, two or four.
 template <int blocks>
 struct head_storage { struct block16 block16[blocks]; struct pair_factors f; };
 
-// N = -L and the inverted diagonal blocks as operand B, when four warps share one head.
+// N = -L and the inverted diagonal blocks as operand B, used if four warps share one
+// head.
 struct shared_blocks { uint4 N[6][2][32], B[SUBCHUNKS - 1][2][32]; };
 
-// heads_by_warp: 1: the block has several value heads, one per warp; 0: the block has
-// one value head, which its four warps share. qk replaces the rows of q, and kk the
-// rows of k, after these rows have been read.
+// heads_by_warp = 1: the block has several value heads, one per warp. heads_by_warp =
+// 0: the block has one value head, which its four warps share. After rows of q have
+// been read, qk overwrites them; kk likewise overwrites rows of k.
 template <int K, int heads_by_warp>
 struct __align__(1024) gdn_prepare_storage {
     union {
@@ -241,8 +242,8 @@ struct __align__(1024) gdn_prepare_storage {
     int c, n, heads;                     // the chunk, the first head, how many
 };
 
-// Loads rows of q and k of query/key head m into swizzle128 tiles. Rows past the
-// chunk's end are 0.
+// Loads rows of q and k of query/key head m into swizzle128 tiles, with 0 past the
+// chunk's end.
 template <int K>
 static __device__ __forceinline__ void gdn_load_rows(const struct forward_params &x,
                                                  struct token_range z, int m,
@@ -262,8 +263,8 @@ static __device__ __forceinline__ void gdn_load_rows(const struct forward_params
     }
 }
 
-// Computes X X^T of subchunk I's rows. The registers of operand A are also operand B,
-// the transpose.
+// Computes X X^T of subchunk I's rows. The registers of operand A also serve as operand
+// B, which is its transpose.
 template <int K>
 static __device__ __forceinline__ void mma_gram_diagonal(
     float (*d)[4], int I, const unsigned char (*X)[TILE_BYTES])
@@ -280,7 +281,7 @@ static __device__ __forceinline__ void mma_gram_diagonal(
 }
 
 // Stores `times` / |row| for rows g and g + 8 of the subchunk; 0 past the chunk's end.
-// row|^2 is on the diagonal of X X^T, which the lanes with lane % 4 = g / 2 hold.
+// Lanes with lane % 4 = g / 2 hold |row|^2, which is on the diagonal of X X^T.
 template <int K>
 static __device__ __forceinline__ void gdn_row_norms(
     const struct forward_params &x, int I, int len,
@@ -299,8 +300,8 @@ static __device__ __forceinline__ void gdn_row_norms(
 }
 
 // Stores the warp's blocks (I, J), first <= J <= last, in shared memory. A lane has
-// pairs of adjacent columns; each pair goes into the group of four columns that
-// contains it. transposed: stores each block at position (J, I).
+// pairs of adjacent columns, and stores each pair in the group of four columns that
+// contains it. If `transposed` is set, block (I, J) is stored at position (J, I).
 static __device__ __forceinline__ void store_blocks(
     int I, int first, int last, const float (*d)[4], int transposed, scores &to)
 {
@@ -317,8 +318,8 @@ static __device__ __forceinline__ void store_blocks(
     }
 }
 
-// Stores beta in the saved block and, once for all value heads of a query/key head, the
-// norms.
+// Stores beta in the saved block. Also stores the norms, once for all value heads of a
+// query/key head.
 template <class Storage>
 static __device__ __forceinline__ void save_row_scalars(const struct forward_params &x,
                                                         const Storage &smem, int kv)
@@ -333,8 +334,8 @@ static __device__ __forceinline__ void save_row_scalars(const struct forward_par
     else x.saved.rstd_k[m * CHUNK + i] = smem.norm[i].y;
 }
 
-// Stores the raw rows by TMA. initcheck does not see TMA stores, so in the sanitizers'
-// build threads copy.
+// Stores the raw rows by TMA. In the sanitizers' build threads copy them, because
+// initcheck does not see TMA stores.
 template <class Rows>
 static __device__ __forceinline__ void store_rows(void *to, const Rows &from)
 {
@@ -346,8 +347,9 @@ static __device__ __forceinline__ void store_rows(void *to, const Rows &from)
 #endif
 }
 
-// Computes the norms and q k^T, which replaces the rows of q; then issues k k^T without
-// waiting, so that no thread holds both products. The raw rows are stored meanwhile.
+// Computes the norms and q k^T, and overwrites the rows of q with q k^T. Then issues k
+// k^T without waiting, so that no thread holds both products, and stores the raw rows
+// meanwhile.
 template <int K, int heads_by_warp>
 static __device__ __forceinline__ void products(
     const struct forward_params &x, int I, int m, struct gdn_qk_rows<K> *to,

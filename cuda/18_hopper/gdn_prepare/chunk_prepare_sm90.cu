@@ -3,8 +3,8 @@
 // Next: ../forward_scan/pipeline.cuh.
 #include "blocks.cuh"
 
-// Computes the factors of row i, and stores them in global memory for the scan and in
-// `f` for the blocks of this kernel.
+// Computes the factors of row i. Stores them in global memory for the scan, and in `f`
+// for the blocks of this kernel.
 static __device__ __forceinline__ void store_gdn_row_factors(
     const struct head_of_chunk &w, int i, struct gdn_row_factors &to,
     struct pair_factors &f)
@@ -20,7 +20,7 @@ static __device__ __forceinline__ void store_gdn_row_factors(
     f.k[i] = -n.y * w.beta[i] * to_first;
 }
 
-// Stores all row factors of a head, by one warp or by the whole block.
+// Stores all row factors of a head; called by one warp or by the whole block.
 template <int threads>
 static __device__ __forceinline__ void store_factors(
     const struct head_of_chunk &w, struct gdn_row_factors &to, struct pair_factors &f)
@@ -58,7 +58,7 @@ static __device__ __forceinline__ struct head_of_chunk head_of_chunk(
 // Computes a head with one warp. Since A (I + L) = I, block columns are computed from
 // the last to the first:
 //     A_IJ = (sum_M A_IM N_MJ) A_JJ,  J < M <= I.
-// Only one block column of N is needed at a time; all of A is in registers. Two
+// All of A is in registers, but only one block column of N is needed at a time. Two
 // diagonal blocks are inverted at a time, each by half a warp.
 static __device__ __forceinline__ void head_by_warp(const struct head_of_chunk &w,
                                                     const scores &qk, const scores &kk,
@@ -99,7 +99,7 @@ static __device__ __forceinline__ void head_by_warp(const struct head_of_chunk &
     }
 }
 
-// Computes a head with four warps: warp I computes block row I of Aqk, block column I
+// Computes a head with four warps. Warp I computes block row I of Aqk, block column I
 // of N, and block row I of A.
 static __device__ __forceinline__ void head_by_four_warps(
     const struct head_of_chunk &w, int I, const scores &qk, const scores &kk,
@@ -134,21 +134,21 @@ static __device__ __forceinline__ void head_by_four_warps(
     }
 }
 
-// The kv value heads of a query/key head are divided among `blocks` blocks, each with
-// at most `heads` value heads.
+// `blocks` blocks share the kv value heads of a query/key head; each block has at most
+// `heads` of them.
 struct head_shares { int kv, heads; uint32_t blocks, H; };
 
-// Bound: memory, 4K bytes read and 4K written per token and query/key head, 2.5C + 13
-// written per token and value head. Flops: 4 C^2 K per chunk and query/key head, and
-// the inverses. Registers: 80 per thread, six blocks per SM.
+// Bound: memory. Per token and query/key head 4K bytes are read and 4K written; per
+// token and value head 2.5C + 13 bytes are written. Flops: 4 C^2 K per chunk and
+// query/key head, and the inverses. Registers: 80 per thread, six blocks per SM.
 //
 // Ownership: a block has up to four value heads of one query/key head. cp.async loads
-// the rows, TMA stores them. Each value head is computed by one warp, which does not
-// wait for other warps; if the block has a single head, four warps share this head.
+// the rows, TMA stores them. One warp computes each value head without waiting for
+// other warps; if the block has only one head, four warps share it.
 //
 // Barriers, in order: rows, G and beta have arrived; rows of q have been read and norms
-// are stored; rows of k have been read; the products are stored. With a single head one
-// more: N and the inverted diagonal blocks are stored.
+// are stored; rows of k have been read; the products are stored. If four warps share
+// one head, there is another barrier: N and the inverted diagonal blocks are stored.
 template <int K, int heads_by_warp>
 static __global__ __launch_bounds__(128, 6) void
 gdn_chunk_prepare_kernel(const struct forward_params x, struct head_shares share)

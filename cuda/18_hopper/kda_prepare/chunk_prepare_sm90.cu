@@ -5,10 +5,10 @@
 #include "rows.cuh"
 
 // Computes the scores of one warp in 16x16 blocks: rows of subchunk I of q or k times
-// rows of k. y[J] has the scores with an earlier subchunk J, y[3] those with subchunk I
-// itself. Within a subchunk the decay from row j to row i is exp2(G_i) exp2(-G_j); both
-// factors are in the range of bf16 except on the underflow path. Between subchunks all
-// factors are at most 1, for any gate.
+// rows of k. y[J] has the scores with an earlier subchunk J, y[3] the scores within
+// subchunk I. Within a subchunk the decay from row j to row i is exp2(G_i) exp2(-G_j);
+// both factors are in the range of bf16 except on the underflow path. Between subchunks
+// all factors are at most 1, for any gate.
 template <int K, int I>
 static __device__ __forceinline__ void subchunk_scores(
     int of_k, const struct kda_prepare_storage<K> &smem, float (*y)[2][4])
@@ -48,7 +48,7 @@ static __device__ __forceinline__ void scores_of_subchunk(
     }
 }
 
-// Stores the scores of q, which are blocks of Aqk, in the factors.
+// Stores the scores of q in the factors, as blocks of Aqk.
 static __device__ __forceinline__ void store_q_scores(
     int I, float (*y)[2][4], const bf16 *diagonal, unsigned char *Aqk)
 {
@@ -78,7 +78,7 @@ static __device__ __forceinline__ void store_q_scores(
 }
 
 // Multiplies the scores of k by beta, which gives blocks of L. Stores the blocks left
-// of the diagonal as fragments, and inverts the diagonal block.
+// of the diagonal block as fragments, and inverts the diagonal block.
 static __device__ __forceinline__ void invert_k_scores(
     int I, float (*y)[2][4], const struct inverse_storage &smem)
 {
@@ -112,11 +112,11 @@ static __device__ __forceinline__ void store_diagonal_inverse(
 
 // ---- the underflow path
 //
-// A gate may decay so much within a subchunk that the two factors of a pair leave the
-// range of bf16. The scores within subchunks are then computed pair by pair, which is
+// A gate may decay so much within a subchunk that the two factors of a pair are out of
+// range of bf16. Then the scores within subchunks are computed pair by pair, which is
 // slow but exact for any decay. underflow_decay_sums computes G of every row relative
-// to its subchunk. This function and underflow_pairs are not inlined, to keep rare code
-// out of the main loop.
+// to its subchunk. This function and underflow_pairs are not inlined, so that the main
+// loop does not contain this rare code.
 template <int K, int form>
 static __device__ __noinline__ void underflow_decay_sums(
     const struct kcp_forward &a, struct token_range z, int n,
@@ -134,7 +134,7 @@ static __device__ __noinline__ void underflow_decay_sums(
     }
 }
 
-// Computes the scores of all pairs of rows within subchunk I, of q or of k.
+// Computes the scores, of q or of k, of all pairs of rows within subchunk I.
 template <int K>
 static __device__ __noinline__ void underflow_pairs(
     const struct kcp_forward &a, struct token_range z, int n, int I, int of_k,
@@ -182,7 +182,8 @@ static __device__ __forceinline__ void underflow_block16(
 // ---- the kernel
 
 // Stores the factors that depend on scores. A is computed from the scores of k: each
-// warp of k inverts one diagonal block, then each warp of q computes one block column.
+// warp of k inverts one diagonal block, then each warp of q computes one block column
+// of A.
 template <int K>
 static __device__ __forceinline__ void scores_to_factors(
     const struct forward_params &x, int c, int n, int I, int of_k,
@@ -197,20 +198,20 @@ static __device__ __forceinline__ void scores_to_factors(
     else invert_block_column(I, storage, r->Ab);
 }
 
-// Bound: memory: per token and head 6K bytes are read and 6K + 2.5C written. The issue
-// rate, with 15,000 instructions per chunk, is nearly as strict a bound. Flops: 640
-// products of 16 x 8 x 16 and the inverse, per chunk and head. Shared memory: 75 KiB.
-// Registers: 80, three blocks per SM.
+// Bound: memory. Per token and head the kernel reads 6K bytes and writes 6K + 2.5C. The
+// issue rate, with 15,000 instructions per chunk, is nearly as strict a bound. Flops:
+// 640 products of 16 x 8 x 16 and the inverse, per chunk and head. Shared memory: 75
+// KiB. Registers: 80, three blocks per SM.
 //
-// Ownership: a block processes several chunks of a head, the last chunk first. Two of
-// its eight warps share a subchunk, one for q and one for k. The last subchunk has the
-// most scores, so the assignment of subchunks to the four schedulers rotates with the
+// Ownership: a block processes several chunks of a head, last chunk first. Two of its
+// eight warps share a subchunk, one for q and one for k. The last subchunk has the most
+// scores, so the assignment of subchunks to the SM's four schedulers rotates with the
 // head. One thread is the producer: it loads the next rows as soon as all warps have
 // read the tiles.
 //
-// Barriers: smem.full: the rows have arrived. __syncthreads, in order: after norms,
+// Barriers. smem.full: the rows have arrived. __syncthreads, in order: after norms,
 // beta and sums; after the operands of the scores; after the scores, so that new rows
-// may arrive; after L and the inverses of the diagonal.
+// may arrive; after L and the inverses of the diagonal blocks.
 template <int K, int form>
 static __global__ __launch_bounds__(256, 3) void kda_chunk_prepare_kernel(
     const __grid_constant__ struct forward_params x,

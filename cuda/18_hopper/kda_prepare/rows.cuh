@@ -7,15 +7,14 @@
 #include "cuda/18_hopper/chunk_prepare.cuh"
 
 // A chunk in shared memory, by halves of 64 channels. TMA writes rows of q, k and the
-// gate as swizzle128 tiles. The operands of the scores then replace these rows: q F and
-// k F of every row, with F = exp2(G) relative to the start of the row's subchunk, and
-// in place of g the rows k / F, for pairs within a subchunk. ahead1, ahead2, ahead3: k
-// decayed to the start of the first, second and third subchunk after the row's
-// subchunk.
+// gate as swizzle128 tiles. Operands of the scores then overwrite these rows. q and k
+// become q F and k F, with F = exp2(G) relative to the start of the row's subchunk; g
+// becomes k / F, for pairs within a subchunk. ahead1, ahead2 and ahead3 hold k decayed
+// to the start of the first, second and third subchunk after the row's subchunk.
 //
-// After the scores the space of ahead1 to ahead3 holds the operands of the inverse: L
-// in the first half, the inverted diagonal blocks in the second, as fragments (A) and
-// in fp32 (block16).
+// After the scores, the bytes of ahead1 to ahead3 hold the operands of the inverse: L
+// in the first half; in the second half the inverted diagonal blocks, as fragments (A)
+// and in fp32 (block16).
 struct channel_half {
     unsigned char q[TILE_BYTES], k[TILE_BYTES], g[TILE_BYTES];
     union {
@@ -32,18 +31,18 @@ struct channel_half {
     };
 };
 
-// The operands of the underflow path, which replace the tiles: G of every row relative
-// to its subchunk, and the scores within subchunks, of q and of k.
+// The operands of the underflow path, which overwrite the tiles: G of every row
+// relative to its subchunk, and the scores of q and of k within subchunks.
 template <int K>
 struct underflow_storage {
     float G[CHUNK][K], block16[SUBCHUNKS][2][SUBCHUNK][SUBCHUNK];
 };
 
-// A chunk's first token and its length. They are kept in shared memory, because a
-// spilled register would be reloaded from L2.
+// A chunk's first token and length. They are in shared memory, because a spilled
+// register would be reloaded from L2.
 struct __align__(8) chunk_position { uint32_t t; int len; };
 
-// Takes 75 KiB, so that three blocks exactly fill an SM.
+// 75 KiB, so that three blocks exactly fill an SM.
 template <int K>
 struct kda_prepare_storage {
     struct channel_half half[2];         // K = 64: rows in half[0] only
@@ -56,7 +55,7 @@ struct kda_prepare_storage {
     int qk_head, saved_head;             // saved_head: qk_head, or -1: norms not saved
 };
 
-// The parts of the storage that the inverse uses.
+// Pointers to the parts of the storage that the inverse uses.
 struct inverse_storage {
     uint4 (*L)[2][32], (*A)[2][32];
     float (*block16)[SUBCHUNK][SUBCHUNK + 4], *beta;
@@ -69,9 +68,9 @@ static __device__ __forceinline__ struct inverse_storage inverse_storage_of(
     return { smem.half[0].L, smem.half[1].A, smem.half[1].block16, smem.beta };
 }
 
-// A thread converts its elements in place: two adjacent channels of all 16 rows of a
-// subchunk or, with K = 64, where a warp covers all channels, of 8 rows. A warp covers
-// 128 bytes of a row.
+// A thread converts its elements in place: two adjacent channels of the 16 rows of a
+// subchunk. With K = 64, where one warp covers all channels, it has only 8 rows. A warp
+// covers 128 bytes of a row.
 template <int K>
 struct thread_rows {
     enum { ROWS = K / 8, PARTS = SUBCHUNK / ROWS };
@@ -89,7 +88,7 @@ static __device__ __forceinline__ struct thread_rows<K> thread_rows_of(int warp)
              (wide ? h * (int)sizeof(struct channel_half) : 0) + row * 128 + lane * 4 };
 }
 
-// Byte offset of the thread's channels in the r-th of its rows.
+// Returns the byte offset of the thread's channels in the r-th of its rows.
 template <int K>
 static __device__ __forceinline__ int row_offset(const struct thread_rows<K> &w, int r)
 {
@@ -108,8 +107,8 @@ static int make_row_descriptors(struct row_descriptors *m, const struct kcp_forw
     return made ? KCP_OK : KCP_CUDA;
 }
 
-// Loads 64 rows from token t on, of query/key head m and value head n; called by one
-// thread.
+// Loads 64 rows, starting at token t, of query/key head m and value head n; called by
+// one thread.
 template <int K>
 static __device__ __forceinline__ void tma_load_rows(
     const struct row_descriptors &from, int t, int m, int n,
@@ -124,9 +123,9 @@ static __device__ __forceinline__ void tma_load_rows(
     }
 }
 
-// The producer is one thread. load_first_chunk loads chunk c, the last chunk of the
-// block's share; load_next_chunk loads the preceding chunk as soon as all warps have
-// read the tiles.
+// The producer is one thread. load_first_chunk loads chunk c, the last of the chunks of
+// this block; load_next_chunk loads the preceding chunk as soon as all warps have read
+// the tiles.
 template <int K>
 static __device__ __forceinline__ void load_first_chunk(
     const struct forward_params &x, const struct row_descriptors &from, int c, int n,
@@ -153,8 +152,8 @@ static __device__ __forceinline__ void load_next_chunk(
     tma_load_rows(from, z.t, smem.qk_head, n, smem);
 }
 
-// Returns the tokens of the block's chunk 0, 1, ..., read from shared memory at every
-// call.
+// Returns the tokens of the block's chunk number 0, 1, ..., read from shared memory at
+// every call.
 template <int K>
 static __device__ __forceinline__ struct token_range position_of(
     const struct kda_prepare_storage<K> &smem, int chunk)
@@ -163,7 +162,8 @@ static __device__ __forceinline__ struct token_range position_of(
     return { y.x, (int)y.y };
 }
 
-// Rows past the chunk's end belong to another sequence; all threads zero them.
+// Zeroes the rows past the chunk's end, which belong to another sequence; called by all
+// threads.
 template <int K>
 static __device__ __forceinline__ void zero_past_end(
     int len, struct kda_prepare_storage<K> &smem)
@@ -175,8 +175,8 @@ static __device__ __forceinline__ void zero_past_end(
     __syncthreads();
 }
 
-// Per-thread inputs besides the rows, loaded before the wait for the rows: constants of
-// its two gates and the raw beta of its row.
+// Inputs of a thread in addition to the rows, loaded before the wait for the rows: the
+// constants of its two gates, and the raw beta of its row.
 struct gate_operands { float A_log, dt[2]; unsigned short beta; };
 
 static __device__ __forceinline__ struct gate_operands load_gate_operands(
@@ -194,8 +194,8 @@ static __device__ __forceinline__ struct gate_operands load_gate_operands(
     return y;
 }
 
-// Returns beta of the thread's row, 0 past the chunk's end, and stores it in the saved
-// block.
+// Returns beta of the thread's row, or 0 past the chunk's end, and stores it in the
+// saved block.
 static __device__ __forceinline__ float beta_of_row(const struct forward_params &x,
                                                     int len, int c, int n,
                                                     unsigned short raw)
@@ -207,9 +207,9 @@ static __device__ __forceinline__ float beta_of_row(const struct forward_params 
 }
 
 // Computes G, the sums of log2 decays from the thread's first row on, and stores their
-// total for other threads. G is constant past the chunk's end. Returns 1 if 1 / F of
-// this subchunk may exceed the range of bf16, so that its scores need the underflow
-// path.
+// total for other threads. Past the chunk's end G is constant. Returns 1 if 1 / F of
+// this subchunk may exceed the range of bf16, because its scores then need the
+// underflow path.
 template <int K, int form>
 static __device__ __forceinline__ int decay_sums(
     const struct kcp_forward &a, const struct gate_operands &loaded, int len,
@@ -245,8 +245,8 @@ static __device__ __forceinline__ int decay_sums(
     return fminf(sum[0], sum[1]) < -118.0f / w.PARTS;
 }
 
-// |q|^2 and |k|^2 of the rows are the diagonals of q q^T and k k^T, computed on the
-// tensor core from the raw rows, together with the diagonal of q k^T, which has no
+// Computes |q|^2 and |k|^2 of the rows as the diagonals of q q^T and k k^T, on the
+// tensor core from the raw rows. Also computes the diagonal of q k^T, which has no
 // decay. Operand A has eight rows of q and the eight rows of k of the same tokens. The
 // norms are also stored in the saved block.
 template <int K>
@@ -288,14 +288,14 @@ static __device__ __forceinline__ void row_norms(const struct forward_params &x,
     }
 }
 
-// Decay over whole subchunks, a product of D_J = exp2 of subchunk J's sum, for a
-// thread's two channels. start: from the chunk's start to subchunk I. end: from
-// subchunk I to the chunk's end. ahead1, ahead2: over the next subchunk, over the next
-// two. last: the sum of subchunk I itself.
+// Decays over whole subchunks for a thread's two channels: products of D_J = exp2 of
+// subchunk J's sum. start: from the chunk's start to subchunk I. end: from subchunk I
+// to the chunk's end. ahead1 and ahead2: over the next one or two subchunks. last: the
+// sum of subchunk I (not its exp2).
 struct subchunk_decay { float start[2], end[2], ahead1[2], ahead2[2], last[2]; };
 
-// Computes the decays over whole subchunks. Also changes G to sums from the start of
-// the subchunk (K = 64: adds the first half's sum).
+// Computes the decays over whole subchunks. With K = 64, also adds the first half's sum
+// to G, so that G starts at the subchunk's start.
 template <int K>
 static __device__ __forceinline__ struct subchunk_decay subchunk_decays(
     const struct thread_rows<K> &w, const struct kda_prepare_storage<K> &smem,
@@ -337,10 +337,10 @@ static __device__ __forceinline__ void store_scaled_pair(unsigned char *to,
     *(uint32_t *)to = pack_bf16x2(x[0] * f[0], x[1] * f[1]);
 }
 
-// Converts a thread's rows to chunk factors and to operands of the scores. Outside a
-// row's subchunk every decay is F = exp2(G), or B = exp2(G_last - G), times the decay
-// over whole subchunks, hence at most 1. B is exp2(G_last) / F; on the underflow path,
-// where 1 / F may be infinite, B is computed by a separate exponential.
+// Converts a thread's rows to chunk factors and to operands of the scores. Every decay
+// out of a row's subchunk is F = exp2(G) or B = exp2(G_last - G), times decays over
+// whole subchunks, and therefore at most 1. B is exp2(G_last) / F; on the underflow
+// path, where 1 / F may be infinite, a separate exponential computes B.
 template <int K, int underflow>
 static __device__ __forceinline__ void rows_to_factors(
     const struct thread_rows<K> &w, const float (*G)[2], const struct subchunk_decay &f,

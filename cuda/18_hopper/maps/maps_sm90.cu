@@ -1,12 +1,12 @@
-// maps_sm90.cu -- chapter 05's (M, h_ext) of stretches from chunk factors.
+// maps_sm90.cu -- computes (M, h_ext) of chapter 05 for stretches from chunk factors.
 // Book: chapter 18, "Code: kernels"; chapter 05.
 // Checked by: tests/08_forward/checks.c.  Next: ../v3_prepare_scan_workspace.cuh.
 //
-// A scan of the chunk factors with v, from the first state, yields h_ext; without v,
-// from the identity, it yields M.
+// A stretch is a segment or a strip of a segment. A scan of its chunk factors with v,
+// starting from the first state, gives h_ext; without v, starting from the identity, M.
 #include "cuda/18_hopper/forward_scan/products.cuh"
 
-// Warps 0 and 1 load pipelines K and A; warps 2 and 3 copy v.
+// Warps 0 and 1 load the pipelines K and A (pipeline.cuh); warps 2 and 3 copy v.
 template <int blocks, int K, int WGS, int kda>
 static __device__ __forceinline__ void map_producer_warpgroup(
     const struct forward_params &x, int z, int n, int v0, int of_v,
@@ -19,7 +19,8 @@ static __device__ __forceinline__ void map_producer_warpgroup(
         scan_producer_warp<PIPE_K, 0, MAP_V_LANES, blocks>(x, z, n, v0, smem);
 }
 
-// Starts a scan step: waits for k~ and sets y to v of the chunk (h_ext only).
+// Starts a step of the scan: waits for k~ and, for h_ext only, sets y to v of the
+// chunk.
 template <int K, int WGS>
 static __device__ __forceinline__ void begin_step(
     float (*y)[4], int chunk, int of_v, struct scan_storage<K, WGS, MAP_SCAN, 1> &smem)
@@ -29,8 +30,8 @@ static __device__ __forceinline__ void begin_step(
     if (of_v) from_rows(y, v, 64 * WGS + PAD);
 }
 
-// S <- Lambda S + kg^T A beta (v - k~ S) along stretch z. S is fp32 and is rounded to
-// bf16 as an operand, as in the scan.
+// Computes S <- Lambda S + kg^T A beta (v - k~ S) for each chunk of stretch z. S is
+// fp32, and is rounded to bf16 when it is an operand, as in the scan.
 template <int K, int WGS, int blocks>
 static __device__ __forceinline__ void kda_map_consumer(
     const struct forward_params &x, int z, int of_v,
@@ -69,8 +70,8 @@ static __device__ __forceinline__ void kda_map_consumer(
     }
 }
 
-// GDN: computes the map along stretch z as kda_map_consumer does for KDA, except that
-// row factors scale accumulators, not operands.
+// GDN: computes the map of stretch z. Unlike kda_map_consumer it scales accumulators by
+// factors per row, not operands.
 template <int K, int WGS, int blocks>
 static __device__ __forceinline__ void gdn_map_consumer(
     const struct forward_params &x, int z, int of_v,
@@ -117,11 +118,12 @@ static __device__ __forceinline__ void gdn_map_consumer(
 
 // walks = 0: a launch computes the maps of all stretches whose field `want` is set.
 // walks = 1: a launch continues the map of a rank's only segment over one window of
-// chunks, starting from map `from` (-1: the identity), and stores the result in map
-// `to`, while the next window's factors are computed concurrently. only_h: h_ext alone.
+// chunks, from map `from` (-1: the identity) to map `to`, while the next window's
+// factors are computed concurrently. only_h = 1: computes h_ext but not M.
 struct map_walk { int walks, from, to, only_h; };
 
-// Computes one thread's part of columns v0 .. of the map of stretch z, head n.
+// Computes a consumer's columns of the map of stretch z, head n; the block starts at
+// column v0.
 template <int K, int WGS, int kda, int blocks>
 static __device__ __forceinline__ void map_consumers(
     const struct forward_params &x, const struct map_walk &w, int z, int n, int v0,
@@ -144,14 +146,13 @@ static __device__ __forceinline__ void map_consumers(
 }
 
 // Bound: the tensor core, 4 C K (V + K) + 2 C^2 (V + K) flops per chunk and head; 4K +
-// 1.25C + 2V bytes per token and head. One block per SM; S takes 64 of a thread's 232
-// registers.
+// 1.25C + 2V bytes per token and head. One block per SM; S takes 64 of the 232
+// registers of a thread.
 //
-// Ownership: a block computes 64 WGS columns of [h_ext | M], each of its consumer
-// warpgroups 64 of these columns. blocks = 2: one block of h_ext and one of M form a
-// cluster that copies the factors once for both blocks. As separate blocks they would
-// drift apart and read the factors twice. Barriers: `full` and `empty` as in
-// scan_kernel.
+// Ownership: a block computes 64 WGS columns of [h_ext | M], each consumer warpgroup 64
+// of these. blocks = 2: one block of h_ext and one of M form a cluster, and each factor
+// is copied once for both blocks. Separate blocks would drift apart in time and read
+// the factors twice. Barriers: `full` and `empty` as in scan_kernel.
 template <int K, int WGS, int kda, int blocks>
 static __global__ __launch_bounds__(128 * WGS + 128, 1) void maps_kernel(
     const struct forward_params x, const struct map_walk w)
@@ -189,9 +190,9 @@ static int launch_maps_blocks(const struct forward_params *x, struct map_walk w)
                            128 * WGS + 128, blocks, x, w);
 }
 
-// Launches the computation of h_ext alone, which runs concurrently with other kernels.
-// For KDA one block with all columns is fastest. For GDN a step of such a block would
-// take too long, so two blocks of 64 columns share their copies.
+// Launches the computation of h_ext without M, which runs concurrently with other
+// kernels. For KDA one block with all columns is fastest. For GDN a step of such a
+// block would take too long, so two blocks of 64 columns share their copies.
 template <int K, int kda>
 static int launch_h_columns(const struct forward_params *x, struct map_walk w)
 {
@@ -201,8 +202,8 @@ static int launch_h_columns(const struct forward_params *x, struct map_walk w)
                          : launch_maps_blocks<K, 1, kda, 1>(x, w);
 }
 
-// If K = V, one block computes M and one block h_ext, and the warpgroups of a block
-// share the factors of a chunk.
+// If K = V, one block computes M and another h_ext, and the warpgroups of a block share
+// the factors of a chunk.
 template <int K, int kda>
 static int launch_maps_columns(const struct forward_params *x, struct map_walk w)
 {
