@@ -1,9 +1,10 @@
-/* alive.c -- how much of a state that enters a sequence is left at its last cut.
+/* alive.c -- share of a sequence's initial state that is left at the last cut between
+ * ranks.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_inputs.c.
  * Next: family.c.
  *
- * If the state has decayed, a mistake in what crosses a cut changes no output. So each
+ * If the state has decayed, a wrong value sent across a cut changes no output. So each
  * verdict contains the share of the state that is left at the last cut, or NaN if no
  * sequence crosses a cut.
  */
@@ -12,8 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Finds the last cut that a sequence crosses: the T tokens from t0 on are the tokens
- * of that sequence before the cut. Returns 0 if no sequence crosses a cut. */
+/* Finds the last cut that a sequence crosses. Sets *t0 to the sequence's first token
+ * and *T to the number of its tokens before the cut. Returns 0 if no sequence crosses a
+ * cut. */
 static int stretch_before(const struct kcp_plan *p, int64_t *t0, int64_t *T)
 {
     int last = -1;
@@ -27,8 +29,8 @@ static int stretch_before(const struct kcp_plan *p, int64_t *t0, int64_t *T)
     return 1;
 }
 
-/* Computes |S| / |S_0|: the stage's oracle starts from a random state S_0 (as h0),
- * reads the T tokens from t0 on with v = 0, and returns S (as ht). */
+/* Returns |S| / |S_0|. From a random state S_0 (field h0) the stage's oracle computes
+ * state S (field ht) over the T tokens from t0 on, with v = 0. */
 double alive_state(const struct tensor_set *b, const struct kcp_stage *s,
                    const struct kcase *k, const struct kcp_plan *p)
 {
@@ -77,8 +79,9 @@ double alive_state(const struct tensor_set *b, const struct kcp_stage *s,
     return status ? NAN : sqrt(after / before);
 }
 
-/* Computes |product of the token maps|_F / sqrt(K) from the sequence's first token
- * to the last cut, and the mean over heads. The set must contain k, g and beta. */
+/* Returns the mean over heads of |P|_F / sqrt(K), where P is the product of the token
+ * maps from the sequence's first token to the last cut. Set b must contain k, g and
+ * beta. */
 double alive_far(const struct tensor_set *b, const struct kcase *k,
                  const struct kcp_plan *p)
 {

@@ -1,12 +1,13 @@
-/* anchors.c -- the fixed cases that every list contains besides drawn cases.
+/* anchors.c -- the fixed cases (anchors) that every list adds to the randomly drawn
+ * cases.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: self_lists.c,
  * tests/judge/self_lists.c.  Next: case_text.c, whose words these are.
  *
- * Drawn axes combine by chance. These combinations are fixed: a state that is alive
- * over four ranks and more in every form and model; several chunks, several heads and
- * given states at each size of tensor cores; alike keys; alternating gates; null rows;
- * optional inputs left out.
+ * Drawn cases combine properties by chance. Anchors ensure these combinations: a state
+ * that stays alive across at least four ranks, in every form and model; several chunks,
+ * several heads and given states at each tensor-core size; keys with equal cosines
+ * (alike keys); alternating gates; null rows; optional inputs omitted.
  */
 #include "judge.h"
 
@@ -21,7 +22,7 @@ struct anchors {
     int wide;
 };
 
-/* Adds the case that the words describe; --ranks replaces "R=" in the words. */
+/* Parses `words` and adds the case. Option --ranks replaces the value after "R=". */
 static void add(struct anchors *a, const char *words, ...)
 {
     char text[400], why[200];
@@ -61,7 +62,8 @@ static int models_of(const struct kcp_stage *s)
     return is(s, "14 15 ") ? 1 : 2;
 }
 
-/* One long sequence whose live state crosses every cut, in each form and model. */
+/* Adds cases with one long sequence whose live state crosses every cut, in each form
+ * and model. */
 static void crossing(struct anchors *a, const struct kcp_stage *s)
 {
     static const char *const plain[] = { "kda", "gdn" };
@@ -88,14 +90,14 @@ static void crossing(struct anchors *a, const struct kcp_stage *s)
                 add(a, "live %s R=%d H=2 HV=2 K=8 V=6 C=16 lengths=9,171 h0 dht reuse_M"
                     " l2norm save=%s", model[m], R, m ? "all" : "none");
         }
-    /* masks=2 drops half of the tokens: at 28 cuts also the first token of some
-     * rank. */
+    /* masks=2 drops a random half of the tokens. So at some of the 28 cuts the first
+     * token of a rank is dropped. */
     for (int f = 0; f < KCP_FORMS && is(s, "15 "); f++)
         add(a, "live kda %s R=8 H=1 HV=2 K=8 V=6 C=16 lengths=9,171,12 h0 dht "
             "spike masks=2 D=3", kcp_form_names[f]);
 }
 
-/* Repeats the last case with an empty rank in the middle of the sequence. */
+/* Adds a copy of the last case in which the middle rank is empty. */
 static void empty_rank(struct anchors *a)
 {
     struct kcase *more = realloc(a->list, (size_t)(a->n + 1) * sizeof *more);
@@ -112,7 +114,7 @@ static void empty_rank(struct anchors *a)
     a->n++;
 }
 
-/* Ranks that own several ranges of one long sequence, in which the state is alive. */
+/* Adds cases whose ranks own several ranges of one long sequence with a live state. */
 static void owners(struct anchors *a, const struct kcp_stage *s)
 {
     static const char *const owner[] = { "zigzag", "striped", "dealt" };
@@ -132,8 +134,8 @@ static void owners(struct anchors *a, const struct kcp_stage *s)
         }
 }
 
-/* Several chunks per stretch and a live state; optional states omitted; single
- * parts. */
+/* Adds cases with several chunks per sequence and a live state, cases without optional
+ * states, and for stage 09 cases of a single part. */
 static void chunks(struct anchors *a, const struct kcp_stage *s)
 {
     for (int m = 0; m < 2; m++) {
@@ -147,7 +149,8 @@ static void chunks(struct anchors *a, const struct kcp_stage *s)
     }
 }
 
-/* Inputs that are not random: alike, null, large, exact, alternating. */
+/* Adds cases with special inputs: alike keys, alternating gates, beta exactly 0 or 1,
+ * null rows, large values. */
 static void unlike(struct anchors *a, const char *sizes)
 {
     static const struct { const char *beta, *alike; } keys[] = {
@@ -170,9 +173,9 @@ static void unlike(struct anchors *a, const char *sizes)
     }
 }
 
-/* Sizes of tensor cores in every model: at least four chunks per stretch, and heads
- * that share keys. Stages with ranks have three ranks, and the form changes from
- * case to case. */
+/* Adds cases of tensor-core sizes in every model, with at least four chunks in the
+ * longest sequence and heads that share keys. Stages with ranks use three ranks, and
+ * the form changes from case to case. */
 static void wide_chunks(struct anchors *a, const struct kcp_stage *s)
 {
     static const int sizes[][2] = { { 64, 64 }, { 128, 128 }, { 64, 128 },
@@ -192,7 +195,7 @@ static void wide_chunks(struct anchors *a, const struct kcp_stage *s)
             else add(a, "live %s %s R=3 lengths=21,810,30 h0 dht %s", size,
                      kcp_form_names[(i + m) % KCP_FORMS], more);
         }
-    /* Ranks that own two ranges each, in every form. */
+    /* In every form, each rank owns two ranges. */
     for (int f = 0; f < KCP_FORMS && s->ranks; f++) {
         const char *more = is(s, "15 ") ? "spike masks=1 D=3" : "l2norm";
         if (is(s, "16 ")) more = "";
@@ -202,9 +205,9 @@ static void wide_chunks(struct anchors *a, const struct kcp_stage *s)
     }
 }
 
-/* Sequential scans of a rank's segment: strips with several windows, segments with
- * several strips, and a middle rank, whose map has M. If K differs from V, only the
- * first rank scans sequentially. */
+/* Adds cases that scan a rank's segment sequentially: strips with several windows,
+ * segments with several strips, and a middle rank, whose map contains M. If K differs
+ * from V, only the first rank scans sequentially. */
 static void walks(struct anchors *a, const struct kcp_stage *s)
 {
     const char *more = "C=64 h0 dht l2norm beta=sigmoid gate=softplus walk=sequential";
@@ -221,8 +224,8 @@ static void walks(struct anchors *a, const struct kcp_stage *s)
     }
 }
 
-/* Sizes of tensor cores on four ranks of two chunks each: composed maps, and in
- * backward the maps that forward saved. */
+/* Adds cases of tensor-core sizes on four ranks of two chunks each. Forward composes
+ * maps, and with reuse_M backward reads the maps that forward saved. */
 static void wide_ranks(struct anchors *a, const struct kcp_stage *s)
 {
     static const int sizes[][2] = { { 64, 64 }, { 128, 128 }, { 64, 128 },
@@ -246,10 +249,10 @@ static const char *options_of(const struct kcp_stage *s)
     return "l2norm beta=sigmoid gate=softplus";
 }
 
-/* Pairs of cases with equal sizes but different sequence lengths, which detect
- * metadata cached by sizes alone; and cases without optional inputs. All have sizes
- * of tensor cores, which may run other code. Stage 01 has no kernel for only these
- * sizes. */
+/* Adds pairs of cases with equal sizes but different sequence lengths, which detect
+ * metadata that is cached by sizes alone; and cases without optional inputs. All cases
+ * have tensor-core sizes, for which kernels may run other code. Stage 01 has no kernel
+ * for only these sizes. */
 static void wide_options(struct anchors *a, const struct kcp_stage *s)
 {
     static const int size[] = { 128, 64 };
@@ -269,9 +272,9 @@ static void wide_options(struct anchors *a, const struct kcp_stage *s)
         }
 }
 
-/* For layers: pairs of cases with equal sizes but different sequence lengths, in
- * each form; pipelines whose last block is smaller; and a case on four ranks that
- * once failed. */
+/* Adds cases for layers: pairs with equal sizes but different sequence lengths, in each
+ * form; pipelines whose last block is smaller; and a case on four ranks that once
+ * failed. */
 static void wide_layers(struct anchors *a, const struct kcp_stage *s)
 {
     const int first = is(s, "16 ") ? KCP_DPLR : KCP_KDA;
@@ -293,9 +296,9 @@ static void wide_layers(struct anchors *a, const struct kcp_stage *s)
             model_name[m], m ? "all_gather" : "scan", options_of(s));
 }
 
-/* More heads, groups and sequences than other cases of these sizes; and five value
- * heads with one key head each, with a sequence of sixteen chunks and a short
- * sequence. */
+/* Adds cases with more heads, groups and sequences than other cases of these sizes; and
+ * cases with five value heads, one key head per value head, a sequence of sixteen
+ * chunks and a short sequence. */
 static void wide_larger(struct anchors *a, const struct kcp_stage *s)
 {
     const int first = is(s, "16 ") ? KCP_DPLR : KCP_KDA;
@@ -310,9 +313,9 @@ static void wide_larger(struct anchors *a, const struct kcp_stage *s)
     }
 }
 
-/* Bounded gates: from one step of a kernel to the next the state decays by up to
- * 2^-230. That factor underflows in fp32, although its square root does not. With
- * lb=-3 every token has g near -3, the bound. */
+/* Adds cases with bounded gates. Between two steps of a kernel the state decays by a
+ * factor down to 2^-230, which underflows in fp32, although its square root does not.
+ * With lb=-3 each token's g is near the bound -3. */
 static void bounded_gates(struct anchors *a)
 {
     static const char *const more[] = {
@@ -328,9 +331,9 @@ static void bounded_gates(struct anchors *a)
                 i == 4 ? "" : "beta=sigmoid", more[i] + strcspn(more[i], " "));
 }
 
-/* Cases for kernels that do not take case 0. They are small because the first case
- * that a kernel takes runs fifty times. cases_of moves them from the end of the list
- * to its start. */
+/* Adds cases for kernels that do not take case 0. These cases are small, because the
+ * first case that a kernel takes runs fifty times. cases_of moves them to directly
+ * after case 0. */
 static void first_wide(struct anchors *a, const struct kcp_stage *s)
 {
     static const int size[FIRST_WIDE] = { 64, 128 };
@@ -340,7 +343,8 @@ static void first_wide(struct anchors *a, const struct kcp_stage *s)
             size[i], size[i], options_of(s));
 }
 
-/* More heads, groups, sequences, tokens and channels than drawn cases have. */
+/* Adds cases with more heads, groups, sequences, tokens and channels than drawn cases
+ * have. */
 static void larger(struct anchors *a, const struct kcp_stage *s)
 {
     const char *many = "lengths=3,1,2,20,5,0,7,9,30,1,2,8,0,6";
@@ -357,8 +361,8 @@ static void larger(struct anchors *a, const struct kcp_stage *s)
     }
 }
 
-/* Strong gates, but so few tokens per rank that the state stays alive. Then a wrong
- * order of decay and delta causes an error far above rounding. */
+/* Adds cases with strong gates but so few tokens per rank that the state stays alive. A
+ * wrong order of decay and delta update then causes an error far above rounding. */
 static void few_tokens(struct anchors *a)
 {
     add(a, "strong kda R=3 H=1 HV=2 K=4 V=4 C=16 lengths=6 h0 dht l2norm beta=sigmoid");
@@ -368,7 +372,7 @@ static void few_tokens(struct anchors *a)
         " beta=sigmoid");
 }
 
-/* save=light: backward recomputes rows and factors. */
+/* Adds cases with save=light, for which backward recomputes rows and factors. */
 static void light(struct anchors *a)
 {
     for (int m = 0; m < 2; m++)
@@ -377,7 +381,8 @@ static void light(struct anchors *a)
             m ? "chain" : "scan");
 }
 
-/* Shards shorter than a window: the taps of a row are on several earlier ranks. */
+/* Adds cases with shards shorter than the convolution window, so that one row reads
+ * taps from several earlier ranks. */
 static void short_shards(struct anchors *a)
 {
     add(a, "live kda R=5 D=3 Wc=4 lengths=7 h0 dht");
@@ -385,9 +390,9 @@ static void short_shards(struct anchors *a)
     add(a, "live kda R=3 D=5 Wc=6 lengths=9");
 }
 
-/* x0 and dxt, the rows before and after sequences: with shards and sequences shorter
- * than a window, an empty sequence, only x0, only dxt, and ranks that own several
- * ranges. */
+/* Adds cases with x0 and dxt (rows before and after each sequence): shards and
+ * sequences shorter than a window, an empty sequence, only x0, only dxt, and ranks that
+ * own several ranges. */
 static void conv_states(struct anchors *a)
 {
     add(a, "live kda D=5 Wc=4 lengths=7,2,0,1,9 h0 act=silu x0 dxt");
@@ -403,9 +408,9 @@ static void conv_states(struct anchors *a)
     add(a, "live kda R=4 D=5 Wc=7 C=16 lengths=11,30,3 x0 dxt owners=dealt");
 }
 
-/* Inputs that are not random, for 15 and 16, whose gates are inputs after
- * activation. Each model of 16 has a matrix I + L; that of DPLR also contains rows a
- * and b. */
+/* Adds cases with special inputs for stages 15 and 16, whose inputs are gates after
+ * activation. Each model of 16 has a matrix I + L; for DPLR, L also contains rows a and
+ * b. */
 static void unlike_relatives(struct anchors *a, const struct kcp_stage *s,
                              const char *sizes)
 {

@@ -3,8 +3,8 @@
  * Book: chapters 01 to 05, 09 to 11.  Checked by: the checks that include it. Next:
  * ref/01_step.c.
  *
- * Four stretches (ragged, one token, one whole chunk, several chunks), two value heads
- * per key head, K != V. Every array is NaN until it is written.
+ * The batch has four stretches (ragged, one token, one whole chunk, several chunks),
+ * two value heads per key head, and K != V. Arrays are NaN until they are written.
  */
 #ifndef KCP_TEST_BATCH_H
 #define KCP_TEST_BATCH_H
@@ -92,7 +92,8 @@ static inline double **batch_find(struct batch *x, const char *field)
     return NULL;
 }
 
-/* Fills a stage's args with the batch's sizes, grid, and arrays of the same names. */
+/* Fills a stage's `args` with the batch's sizes, and with the batch's array of the same
+ * name for each field. */
 static inline void batch_bind(struct batch *x, const char *stage, void *args)
 {
     const struct { const char *name; void *at; } grid[] = {
@@ -141,8 +142,8 @@ static inline void batch_normal(const char *name, double *p, int64_t n)
         p[e] = normal(&s);
 }
 
-/* Sets sizes and draws inputs. Gates are -0.02 |N| if `gate` is 0, which keeps the
- * state alive; else they are uniform between `gate` and 0. */
+/* Sets sizes and draws inputs. If `gate` is 0, gates are -0.02 |N| with N normal, which
+ * keeps the state alive; else gates are uniform between `gate` and 0. */
 static inline int batch_draw(struct batch *x, enum kcp_model model, int C, double gate)
 {
     const int length[BATCH_NS] = { 2 * C + C / 2 + 1, 1, C, 4 * C - 1 };
@@ -290,7 +291,7 @@ static inline void batch_identity(const struct batch *x, double *X)
         X[e] = e % W == V + e / W;
 }
 
-/* Makes y, the KDA batch equal to GDN batch x: each channel has the gate of the
+/* Makes KDA batch y equal to GDN batch x by giving each channel the gate of its
  * head. */
 static inline int batch_repeat(const struct batch *x, struct batch *y, double gate)
 {

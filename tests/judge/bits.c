@@ -1,14 +1,15 @@
-/* bits.c -- equal bits: without a sequence of NaN, and on any number of ranks.
+/* bits.c -- checks that outputs keep their bits next to a NaN sequence, and on more
+ * ranks.
  *
  * Book: chapters 06, 08, 13, 15, 16.  Checked by: itself: a twin changed to read the
  * next sequence must fail.  Next: ../08_forward/graph.c.
  *
- * Check `alone`: one sequence is all NaN, and no bit of the other sequences may
- * change. Rows after the end of a chunk belong to the next sequence. A kernel that
- * multiplies such rows by 0 is right for finite numbers, but 0 times NaN is NaN.
- * Check `canonical`: segments cut by token number give equal bits on 1, 2, 3, 4 and
- * 8 ranks, in the forms that fold in order. tests/08, 13, 15 and 16 check this for
- * the references. */
+ * Check `alone` fills one sequence with NaN and requires that no bit of the other
+ * sequences' outputs changes. The rows after a partial chunk belong to the next
+ * sequence. A kernel that multiplies these rows by 0 is correct only while they are
+ * finite, because 0 times NaN is NaN. Check `canonical` requires equal bits on 1, 2, 3,
+ * 4 and 8 ranks if segments are cut at fixed token numbers, in the forms that compose
+ * maps in order. tests/08, 13, 15 and 16 check the references. */
 #include "trial.h"
 
 #include <math.h>
@@ -22,10 +23,10 @@ static int run(struct trial *t, const struct kcase *k, const struct kcp_plan *p,
     return status ? status : trial_run(t, why, n);
 }
 
-/* Counts the bytes of output o that differ from output `to`, where row 0 of o is row
- * `first` of `to`. If k is given, bytes[1] counts the rows of sequence `bad` and
- * bytes[0] all other rows; else bytes[0] counts all. Rows of states that the rank
- * does not own are NaN and not compared. */
+/* Counts the bytes that differ between outputs o and `to`, where row 0 of o is row
+ * `first` of `to`. If k is not NULL, bytes[1] counts the rows of sequence `bad` and
+ * bytes[0] all other rows; else bytes[0] counts all rows. State rows that the rank does
+ * not own are NaN in `want` and are skipped. */
 static void count_bytes(const struct buffer *o, const struct buffer *to, int64_t first,
                         const struct kcase *k, int bad, int64_t bytes[2])
 {
@@ -67,8 +68,8 @@ static void fill_nan(struct tensor_set *to, const struct tensor_set *from,
     }
 }
 
-/* Fills each sequence in turn with NaN, and counts the bytes that change: bytes[1]
- * in that sequence, bytes[0] in the others. */
+/* Fills one sequence at a time with NaN, and counts the output bytes that change:
+ * bytes[1] in the NaN sequence, bytes[0] in the other sequences. */
 static int run_alone(const struct kcp_variant *v, const struct kcp_stage *s,
                      const struct memory *mem, const struct kcase *k,
                      enum kcp_pass pass, int64_t bytes[2], char *why, size_t n)
@@ -231,8 +232,8 @@ int canonical_variant(struct kcp_report *rep, const struct kcp_variant *v)
     return judge_variant_bits(rep, v, 1);
 }
 
-/* Runs check `canonical` for the stage's kernels, or check `alone` for all its
- * variants except mutants. */
+/* Runs check `canonical` on the stage's kernels, or check `alone` on all variants of
+ * the stage except mutants. */
 static int judge_stage(struct kcp_report *rep, const char *stage, int is_canonical)
 {
     const struct kcp_variant *v[256];
@@ -249,8 +250,8 @@ static int judge_stage(struct kcp_report *rep, const char *stage, int is_canonic
     return KCP_OK;
 }
 
-/* Runs the twin, then adds 0 times the row after each stretch to the last row of the
- * stretch: wrong only if that row contains NaN. */
+/* Runs the twin, then adds 0 times the row after each stretch to the stretch's last
+ * row. The result is wrong only if the row after the stretch contains NaN. */
 static int (*twin_run)(void *);
 static int spills(void *args)
 {

@@ -17,7 +17,7 @@ static const char *const acts[] = { "none", "silu" };
 static const char *const owners[] = { "", "zigzag", "striped", "dealt" };
 static const char *const walks[] = { "auto", "sequential", "blelloch" };
 
-/* Integers of the call, printed like "HV=4" unless the value is the usual one. */
+/* Integer fields of the call, printed as "HV=4" unless they have the usual value. */
 static const struct { const char *word; size_t at; int low, high, usual; }
 numbers[] = {
     { "H=", offsetof(struct kcp_call, H), 1, 1024, 0 },
@@ -31,7 +31,8 @@ numbers[] = {
     { "strip=", offsetof(struct kcp_call, strip_chunks), 0, 64, 0 },
     { "blocks=", offsetof(struct kcp_call, blocks), 0, 64, 0 },
     { "part=", offsetof(struct kcp_call, part), 0, 3, 0 } };
-/* Enums of the call, printed as the value's name, after a word if there is one. */
+/* Enum fields of the call, printed as `word`, which may be empty, and the value's
+ * name. */
 static const struct { const char *word; size_t at; const char *const *name; int n; }
 lists[] = {
     { "", offsetof(struct kcp_call, model), model_name, 5 },
@@ -56,7 +57,7 @@ static const struct { const char *word; size_t at; } flags[] = {
     IN_CASE("plain", plain_rows), IN_CASE("big", big), IN_CASE("no_states", no_states),
     IN_CASE("x0", with_x0), IN_CASE("dxt", with_dxt), IN_CASE("again", again) };
 
-/* Prints nine digits, or seventeen if nine digits would be read as another number. */
+/* Prints x with nine digits, or with seventeen if nine digits do not read back as x. */
 static const char *real_text(double x, char text[40])
 {
     snprintf(text, 40, "%.9g", x);
@@ -89,7 +90,7 @@ void case_print(const struct kcase *k, char *buf, size_t n)
     if (k->alike != 0) ADD(" alike=%s", real_text(k->alike, real));
     if (c->lower_bound != -5) ADD(" lb=%s", real_text(c->lower_bound, real));
     if (c->scale != case_scale(c->K)) ADD(" scale=%s", real_text(c->scale, real));
-    if (k->id) ADD(" id=%d", k->id);           /* it selects ranges, streams, layers */
+    if (k->id) ADD(" id=%d", k->id);           /* id selects ranges, streams, layers */
     ADD(" seed=%llu", (unsigned long long)k->seed);
 #undef ADD
 }
@@ -109,7 +110,7 @@ static int real(const char *s, double low, double high, double *out)
     return *s && !*end && *out >= low && *out <= high;
 }
 
-/* Reads at most `max` numbers from text like "64,0,17". Returns how many, or -1. */
+/* Reads at most `max` numbers from text like "64,0,17". Returns their number, or -1. */
 static int read_numbers(char *s, int64_t *out, int max)
 {
     int n = 0;
@@ -190,11 +191,11 @@ static int read_word(struct kcase *k, char *word, int *ncuts)
     return real(value, -1e30, 1e30, &c->scale) && c->scale != 0;
 }
 
-/* The most chunks of a case, because a plan has tables with a row per chunk. */
+/* Maximum number of chunks per case. A plan has tables with one row per chunk. */
 enum { PIECES = 1 << 20 };
 
-/* Reads a case from words in any order; omitted options get small, plain values.
- * Returns 0, or 1 with the error in `why`. */
+/* Parses a case from words in any order. Omitted options get default values. Returns 0,
+ * or 1 with the error in `why`. */
 int case_parse(const char *text, struct kcase *k, char *why, size_t n)
 {
     struct kcp_call *c = &k->call;
@@ -251,8 +252,8 @@ int case_parse(const char *text, struct kcase *k, char *why, size_t n)
     return 0;
 }
 
-/* Reads cases separated by semicolons. Returns how many, or 0 with the error in
- * `why`. */
+/* Parses cases separated by semicolons. Returns the number of cases, or 0 with the
+ * error in `why`. */
 int cases_parse(const char *text, struct kcase *k, int max, char *why, size_t n)
 {
     char copy[4096], *rest = NULL;

@@ -1,12 +1,12 @@
-/* cases.c -- the drawn cases of a stage: a covering array, chosen greedily.
+/* cases.c -- draws the cases of a stage: a covering array, built greedily.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_cases.c.
  * Next: case_text.c.
  *
- * An axis is a property that can cause an error by itself: a length, a number of ranks,
- * a form. The short list contains every value of every axis and all pairs of regime,
- * ranks and form. The full list contains all pairs of all axes. Cases are added until
- * no drawn case covers a new value or pair.
+ * An axis is a property of a case that can expose an error: a length, a number of
+ * ranks, a form. The short list contains every value of every axis and all pairs of
+ * regime, ranks and form. The full list contains all pairs of all axes. Cases are added
+ * until no drawn case covers a new value or pair.
  */
 #include "judge.h"
 #include <stdlib.h>
@@ -21,12 +21,11 @@ enum axis { MODEL, REGIME, GATE, BETA, NORM, HEADS, SIZES, CHUNK, LENS, RANKS, F
 static const int heads[][2] = { { 2, 2 }, { 1, 3 }, { 1, 1 }, { 2, 4 } };
 static const int sizes[][2] = { { 16, 16 }, { 5, 7 }, { 32, 16 }, { 16, 48 }, { 8, 3 },
                                 { 64, 64 }, { 128, 64 }, { 64, 128 } };
-/* The sizes that tensor-core kernels take. */
+/* Sizes that tensor-core kernels take. */
 static const int wide_sizes[][2] = { { 64, 64 }, { 128, 128 }, { 64, 128 },
                                      { 128, 64 } };
-/* Sizes that only the v1 kernels and kernels for sizes "up to 256" take. Case i has
- * row i of this table and value i of every other axis, and more value heads than key
- * heads. */
+/* Sizes that only the v1 kernels and kernels for sizes "up to 256" take. Case i has the
+ * sizes of row i, value i of every other axis, and more value heads than key heads. */
 static const int tall_sizes[][2] = { { 192, 16 }, { 144, 256 }, { 48, 208 },
                                      { 256, 240 } };
 static const int tall_lens[] = { 0, 2, 9, 1 };
@@ -47,7 +46,7 @@ static const int values[AXES] = { 2, 3, 3, 3, 2, LEN(heads), LEN(sizes), LEN(chu
 static int spike(const struct kcp_stage *s) { return !strncmp(s->name, "15", 2); }
 static int family(const struct kcp_stage *s) { return !strncmp(s->name, "16", 2); }
 
-/* Does a stage read this axis? */
+/* Does the stage's result depend on this axis? */
 static int matters(const struct kcp_stage *s, int axis)
 {
     const int conv = !strncmp(s->name, "14", 2);
@@ -63,9 +62,9 @@ static int matters(const struct kcp_stage *s, int axis)
     return !conv;
 }
 
-/* Must the list contain all pairs of values of axes a and b (a == b: all values)?
- * For example, a halo depends on short shards and wide windows, and overflow on
- * gates and long chunks. */
+/* Must the list contain all pairs of values of axes a and b (a == b: all values)? For
+ * example, a wrong halo shows only if shards are short and windows wide, and overflow
+ * only if gates are strong and chunks long. */
 static int is_required(const struct kcp_stage *s, int full, int a, int b)
 {
     int core = 1 << REGIME | 1 << MODEL | 1 << GATE | 1 << CHUNK | 1 << HEADS;
@@ -77,7 +76,7 @@ static int is_required(const struct kcp_stage *s, int full, int a, int b)
     return a == b || full || ((core >> a & 1) && (core >> b & 1));
 }
 
-/* Chapter 16 has three other models: DPLR, GDN-2, GLA. */
+/* Chapter 16 has three models that other chapters lack: DPLR, GDN-2, GLA. */
 static int first_model(const struct kcp_stage *s) { return family(s) ? KCP_DPLR : 0; }
 static int values_of(const struct kcp_stage *s, int axis)
 {
@@ -127,9 +126,9 @@ double case_scale(int K)
     return x;
 }
 
-/* Returns the number of channels in chapter 14: odd numbers, multiples of 16 bytes,
- * and more channels than a block has threads. Long tensors get few channels, because
- * the reference is slow. */
+/* Returns the number of channels of a case of chapter 14. The numbers include odd
+ * numbers, multiples of 16 bytes, and more channels than threads per block. Long
+ * sequences get few channels, because the reference is slow. */
 static int channels(const struct kcp_call *c, int id)
 {
     static const int odd[] = { 5, 16, 40, 8 }, shifted[] = { 6, 16 };
@@ -146,7 +145,8 @@ static void case_of(struct kcase *k, int id, const int *row,
     k->id = id + wide * 1000;
     k->seed = seed * 1000003u + k->id;
     k->regime = row[REGIME];
-    /* A single token alone is ill-conditioned in bf16: dbeta is one dot product. */
+    /* A batch of one token is ill-conditioned in bf16, because dbeta is one dot
+     * product. */
     const int64_t *length = lens[wide && row[LENS] == 5 ? 4 : row[LENS]];
     for (; length[c->N] >= 0; c->N++) k->cu[c->N + 1] = k->cu[c->N] + length[c->N];
     c->T = k->cu[c->N];
@@ -154,7 +154,8 @@ static void case_of(struct kcase *k, int id, const int *row,
     if (wide) size = wide == 2 ? tall_sizes[id % 4] : wide_sizes[row[SIZES] % 4];
     const int slow = c->T > 400 && size[0] * size[1] > 1024;    /* for the references */
     if (slow && !wide) size = sizes[0];
-    /* 15 multiplies two maps per token, so large sizes get few tokens. */
+    /* Chapter 15 multiplies two maps per token, so cases with many tokens get small
+     * sizes. */
     if (spike(stage) && !wide && c->T > 100 && size[0] * size[1] > 64 * 64)
         size = sizes[5];
     c->model = first_model(stage) + row[MODEL];
@@ -239,7 +240,8 @@ struct kcase *cases_tall(const struct kcp_stage *s, uint64_t seed, int ranks, in
     return list;
 }
 
-/* Draws random ranges with random owners: a rank may own several ranges, or none. */
+/* Divides the tokens into random ranges with random owners. A rank may own several
+ * ranges, or none. */
 static int deal(const struct kcase *k, int R, struct kcp_owners *o)
 {
     struct stream s = stream_of(k->seed, "owners");

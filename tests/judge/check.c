@@ -1,10 +1,11 @@
-/* check.c -- the error of a slice of a tensor, and its limit.
+/* check.c -- computes the error of a tensor slice and the limit of that error.
  *
  * Book: chapter 19, and CONTRIBUTING.md.  Checked by: tests/judge/self_limits.c. Next:
  * trial.c.
  *
- * error = RMS(x - ref) / max(RMS(ref), 1e-6 natural), per tensor, rank and head. NaN
- * and Inf always fail; what the reference did not write must be unwritten.
+ * error = RMS(x - ref) / max(RMS(ref), 1e-6 natural size), per tensor, rank and head.
+ * NaN and Inf always fail. Elements that the reference did not write must stay
+ * unwritten.
  */
 #include "judge.h"
 #include "tolerance.h"
@@ -26,7 +27,7 @@ static int is_state(const char *f)
     return one_of(f, "o v_new u S map maps h h_out h_in h_back h_kept ht ot");
 }
 
-/* GDN-2's b is a gate, so its gradient db is like dbeta: one dot product with the
+/* GDN-2's b is a gate, so its gradient db, like dbeta, is one dot product with the
  * state per token and channel. */
 static int is_gate_b(const struct slice *s)
 {
@@ -46,9 +47,9 @@ static enum tolerance row_of(const struct slice *s, int is_M)
 }
 
 /* Returns the limit for alike keys, which make I + L ill-conditioned. If keys are
- * equal, rounding the inputs to bf16 moves dv, DPLR's da, GDN-2's domega and 15's
- * dbeta_base by 1e-2. At a cosine of 0.9, DPLR's db moves by 2e-3, but kernel
- * v2_tiles of 16 is off by 1.4e-2. */
+ * equal, rounding the inputs to bf16 changes dv, DPLR's da, GDN-2's domega and chapter
+ * 15's dbeta_base by 1e-2. At a cosine of 0.9, rounding changes DPLR's db by 2e-3, but
+ * chapter 16's kernel v2_tiles has an error of 1.4e-2. */
 static double alike_limit(const struct slice *s, double limit, int twice)
 {
     const char *f = s->field->name;
@@ -61,8 +62,9 @@ static double alike_limit(const struct slice *s, double limit, int twice)
     return limit;
 }
 
-/* With beta up to 2 the limits of bf16 are twice as large. With alike keys too, the
- * limit of fp32 is four times as large, because L is a rounded sum of K products. */
+/* Returns the limit of the error. Beta up to 2 doubles the bf16 limits. Beta up to 2
+ * and alike keys multiply the fp32 limits by four, because L is a rounded sum of K
+ * products. */
 double tolerance(const struct slice *s, int is_M)
 {
     const enum kcp_storage as = s->judged;
@@ -76,8 +78,8 @@ double tolerance(const struct slice *s, int is_M)
                         : limit * (1 + twice);
 }
 
-/* A slice viewed as [outer][heads][inner]. A map is checked in two parts, h and M,
- * which are columns `from` to `to` - 1. */
+/* A slice viewed as an array [outer][heads][inner]. A map is checked in two parts, h
+ * and M; columns `from` to `to` - 1 are the part that is checked. */
 struct view { int64_t outer, heads, inner, from, to; int is_M; };
 
 int head_axis(const struct kcp_field *f)
@@ -107,7 +109,7 @@ static struct view view_of(const struct slice *s, int part)
     return w;
 }
 
-/* Does element i belong to this part? A row of a map has V+K columns. */
+/* Does element i belong to the part that w describes? A map has V+K columns. */
 static int inside(const struct slice *s, const struct view *w, int64_t i)
 {
     if (s->field->store != KCP_MAP) return 1;
@@ -147,7 +149,8 @@ static double natural(const struct slice *s, const struct view *w, int64_t outer
     return rms_head(s, w, s->all, outer, -1);
 }
 
-/* Writes the global indices of element `at`, like "[12][0][3]". Returns the length. */
+/* Writes the global indices of element `at`, like "[12][0][3]". Returns the length of
+ * the text. */
 static int index_of(const struct slice *s, int64_t at, char *text, size_t n)
 {
     int64_t index[4] = { 0 };
@@ -165,8 +168,8 @@ static int index_of(const struct slice *s, int64_t at, char *text, size_t n)
     return (int)(p - text);
 }
 
-/* Stores this error in *w if it is the largest so far. `at` is the worst element,
- * `first` the first element that is off by more than the limit. */
+/* Stores an error in *w if err / tol is the largest so far. `at` is the element with
+ * the largest error, `first` the first element whose error exceeds the limit. */
 static void note(struct worst *w, const struct slice *s, const struct view *v,
                  double err, double tol, int64_t head, int64_t at, int64_t first,
                  int nan)
@@ -212,18 +215,19 @@ static double size_of(const struct slice *s, const struct view *v, int64_t h,
     return size;
 }
 
-/* The RMS of n rounding errors varies by a relative 1 / sqrt(2 n): by a fifth for n
- * = 12. A limit for few numbers is larger by that factor. */
+/* Returns a factor on the limit for n numbers. The RMS of n rounding errors has a
+ * relative standard deviation of 1 / sqrt(2 n), which is a fifth for n = 12. */
 static double by_chance(int64_t n)
 {
     return n < 64 ? 1 + 1 / sqrt(2 * fmax((double)n, 1)) : 1;
 }
 
-/* Returns the largest factor by which a limit may rise: 4 in bf16, but 8 for a batch
- * of two tokens and 16 for one token. There an output is one dot product times a
- * row, and its terms may cancel (an H200 needed 5 in three of seventeen seeds). In
- * fp32 the factor is 40; that limit is a twelfth of the bf16 limit for an output,
- * and a fifth for the gradient of a gate. */
+/* Returns the largest factor by which a limit may be multiplied. In bf16 it is 4, but 8
+ * for a batch of two tokens and 16 for one token, because an output is then one dot
+ * product times a row, and the terms of the dot product may cancel (an H200 needed a
+ * factor of 5 with three of seventeen seeds). In fp32 it is 40; 40 times the fp32 limit
+ * is a twelfth of the bf16 limit for an output, and a fifth for the gradient of a
+ * gate. */
 double limit_rises_by(enum kcp_storage judged, const struct kcp_call *c)
 {
     const double tokens = fmax(1, (double)(c->plan ? c->plan->T : c->T));
@@ -231,25 +235,26 @@ double limit_rises_by(enum kcp_storage judged, const struct kcp_call *c)
     return tokens < 4 ? 16 / tokens : 4;
 }
 
-/* Estimates the error of one output number in units of one fp32 rounding. The number
- * is a sum of n products, where n is K or the number of tokens in a chunk. Partial
- * sums of random terms grow as sqrt(k) and each is rounded, so the error is sqrt(1 +
- * n / 2): 5.7 for n = 64. The result is at most 4, because kernels sum in several
- * registers; and 1 in bf16, because those kernels sum in fp32. */
+/* Estimates the error of one output number in units of one fp32 rounding. The number is
+ * a sum of n products, where n is the larger of K and the number of tokens in a chunk.
+ * The partial sum of k random terms grows as sqrt(k), and each partial sum is rounded,
+ * so the error is sqrt(1 + n / 2): 5.7 for n = 64. The result is limited to 4, because
+ * kernels sum in several registers, and to 1 in bf16, because bf16 kernels sum in
+ * fp32. */
 static double roundings(const struct slice *s)
 {
     const double n = fmax(s->call->K, fmin(s->call->C, (double)s->call->T));
     return s->judged == KCP_F32 ? fmin(4, sqrt(1 + n / 2)) : 1;
 }
 
-/* Returns the factor on a limit if it is unknown how far a result moves (a bench
- * row): by_chance, except for the gradient of a parameter. That gradient is a sum
- * over tokens, divided by a random sum of as many terms (size_of). If each term is
- * off by the limit of dg, the error of the sum is a normal number with that limit as
- * standard deviation; it exceeds three deviations once in 370 cases. The RMS of n
- * such errors exceeds 1 + 3 / sqrt(2 n) deviations about as rarely. Measured for GDN
- * and 32768 tokens: one more rounding moves dA_log of four heads by 1.7e-2, 3e-3,
- * 1.2e-2 and 5e-4. */
+/* Returns the factor on a limit if the effect of one more rounding is unknown (a bench
+ * row): by_chance(), except for the gradient of a parameter. That gradient is a sum
+ * over tokens, divided by a random sum of as many terms (size_of). If each term is off
+ * by the limit of dg, the error of the sum is a normal number whose standard deviation
+ * is that limit, so it exceeds three standard deviations once in 370 cases. The RMS of
+ * n such errors exceeds 1 + 3 / sqrt(2 n) standard deviations about as rarely. Measured
+ * for GDN and 32768 tokens: one more rounding changes dA_log of four heads by 1.7e-2,
+ * 3e-3, 1.2e-2 and 5e-4. */
 static double by_chance_alone(const struct slice *s, const struct view *v)
 {
     const double n = fmax(1, (double)(v->outer * v->inner));
@@ -257,19 +262,19 @@ static double by_chance_alone(const struct slice *s, const struct view *v)
     return over_tokens ? 1 + 3 / sqrt(2 * n) : by_chance(v->outer * v->inner);
 }
 
-/* The limit is at least this factor times the change of the exact result when the
- * inputs are rounded once more (in a layer: the outputs of each chapter). The factor
- * is 3, because a kernel also rounds its intermediate numbers; and 6 for chapters
- * 10, 13 and 16, which have six products in a row whose intermediates are outputs of
- * no chapter. Both are multiplied by roundings(). */
+/* Returns a factor f. A limit is at least f times the change of the exact result when
+ * the inputs (in a layer: the outputs of each chapter) are rounded once more. f is 3
+ * times roundings(), because a kernel also rounds intermediate numbers; and 6 times
+ * roundings() for chapters 10, 13 and 16, which chain six products whose results no
+ * chapter outputs. */
 static double times_moved(const struct slice *s)
 {
     const int many = one_of(s->stage->name, "10_wy_backward 13_backward 16_family");
     return (many ? 6 : 3) * roundings(s);
 }
 
-/* Returns the limit of a head whose error exceeds the plain limit. For M that is the
- * plain limit. */
+/* Returns the limit of a head whose error `err` exceeds the plain limit `tol`. The
+ * limit of M stays `tol`. */
 static double conditioned(const struct slice *s, const struct view *v, int64_t h,
                           double size, int64_t all_outer, double tol, double err)
 {
@@ -291,14 +296,14 @@ static double conditioned(const struct slice *s, const struct view *v, int64_t h
     return limit;
 }
 
-/* Returns the limit of row a of head h. A mistake in one token of many hardly
- * changes the error of the head, so each row has a limit: three times the limit of
- * the head, or 1.5 times the limit computed from how far the row moves (see
- * conditioned), if that is larger. Correct kernels reach 2.9 times the limit of the
- * head in forward and 1.8 times in backward (H200, seeds 4 to 6). The factor is five
- * in chapter 16, and if it is unknown how far rows move. With alike keys, rows at
- * the end of a chunk are off by far more than they move, so their limit is five
- * times the limit of the head. */
+/* Returns the limit of row a of head h. A wrong token among many hardly changes the
+ * error of the head, so each row has a limit too: three times the head's limit, or 1.5
+ * times the limit computed from the effect of one more rounding on the row (see
+ * conditioned), if that is larger. Correct kernels reach 2.9 times the head's limit in
+ * forward and 1.8 times in backward (H200, seeds 4 to 6). The factor is five instead of
+ * three in chapter 16, and if the effect of rounding is unknown. With alike keys, rows
+ * at the end of a chunk have errors far above the effect of one more rounding, so the
+ * row limit is five times the head's limit. */
 static double row_limit(const struct slice *s, const struct view *v, int64_t a,
                         int64_t h, double size, double own, int64_t all_outer,
                         double err)

@@ -1,4 +1,4 @@
-/* core.c -- stage by stage: mutants first, then variants, then checks.
+/* core.c -- judges each stage: mutants first, then variants, then checks.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: main.c (kcp-check) and criterion.c drive it.
@@ -19,8 +19,9 @@ static int seeds_of(const struct options *o)
     return o->seeds > 1 && !o->given ? o->seeds : 1;
 }
 
-/* Most mutants of a stage fail in the same few cases. So small cases are tried
- * first, and the case that rejected a mutant is tried first with the next mutant. */
+/* Order in which a stage's cases are tried on mutants. Most mutants fail in the same
+ * few cases, so cases that rejected earlier mutants come first, then the others by
+ * size. */
 static struct { const struct kcp_stage *stage; int n, *at; } order;
 
 static double work_of(const struct kcase *k)
@@ -52,7 +53,7 @@ static void move_to_front(int i)
     order.at[0] = at;
 }
 
-/* Was a value off by more than the tolerance? Only that rejects a mutant. */
+/* Is the error larger than the tolerance? Only such an error rejects a mutant. */
 static int is_wrong(const struct verdict *t)
 {
     return t->outcome == FAIL && t->worst.tol > 0 &&
@@ -75,9 +76,10 @@ static int rejected_by(struct isolated *x, int n, enum kcp_storage judged,
     return -1;
 }
 
-/* With --ranks R, or R processes, all cases have R ranks, and some mistakes need more
- * (or one). A mutant that survives these cases is not decidable with R if a case of
- * another number of ranks rejects it, and no case of R ranks in that list does. */
+/* With --ranks R, or R processes, all cases have R ranks, but some mistakes show only
+ * with another number of ranks. A surviving mutant is not decidable with R ranks if, in
+ * the list without --ranks, some case rejects the mutant but no case of R ranks
+ * does. */
 static int is_decidable(const struct kcp_stage *s, const struct kcp_variant *v,
                         const struct options *o, enum kcp_storage judged)
 {
@@ -227,16 +229,16 @@ static void prepare(const struct isolated *x, int n)
         expected_ahead(x->stage, x->list, n, v->storage);
 }
 
-/* Counts passes that are n/a although the other pass is not, unless the variant's
- * record excludes the pass. */
+/* Counts the passes (forward, backward) that were n/a in a case although the other pass
+ * was not. A pass that the variant's record excludes is not counted. */
 static int count_passes_na(const struct kcp_variant *v, const struct tally *y)
 {
     return (y->no_forward && strncmp(v->shapes, "backward;", 9)) +
            (y->no_backward && strncmp(v->shapes, "forward;", 8));
 }
 
-/* Judges cases `from` to `to` - 1 of the list. With are_last, the variant's process
- * must then end with status 0. */
+/* Judges cases `from` to `to` - 1 of the list. If are_last is set, the variant's
+ * process must then end with status 0. */
 static void judge_cases(struct isolated *x, int from, int to, int are_last,
                         struct kcp_report *rep)
 {
@@ -275,7 +277,8 @@ static void judge_cases(struct isolated *x, int from, int to, int are_last,
         show_tally(v, &y, x->list, t.why);
 }
 
-/* One process for all seeds, because its start on a GPU takes half a second. */
+/* Judges all seeds in one process, because starting a process on a GPU takes half a
+ * second. */
 static void judge_seeds(struct isolated *x, const int *first, int seeds,
                         struct kcp_report *rep)
 {
@@ -336,7 +339,7 @@ int judge_check(const struct kcp_check *c, struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* Checks of built-in kernels that a shared object's kernel must pass too. */
+/* Checks of built-in kernels that kernels from shared objects must pass too. */
 static const struct {
     const char *name, *what;
     int (*run)(struct kcp_report *, const struct kcp_variant *);
@@ -364,7 +367,8 @@ int judge_object(const struct kcp_variant *v, const struct options *o,
     return err;
 }
 
-/* Judges the reference of a stage with ranks like a variant, against the recurrence. */
+/* If the stage has ranks, judges the stage's reference like a variant, against the
+ * token recurrence. */
 static void judge_reference(const struct kcp_stage *s, const struct options *o,
                             struct kcp_report *rep)
 {
@@ -418,7 +422,7 @@ int judge_all(const struct options *o, struct kcp_report *rep)
         if (o->stage && stage_find(o->stage) != s) continue;
         const int nv = kcp_variants(s->name, o->variant, v, 256);
         const int nc = kcp_checks(s->name, c, MOST_CHECKS);
-        const int apart = ranks_mine() >= 0;         /* processes run stages of ranks */
+        const int apart = ranks_mine() >= 0;         /* under a launcher */
         if (apart && !s->ranks) continue;
         printf("%s\n", s->name);
         if (o->seeds > 1) {
@@ -438,7 +442,7 @@ int judge_all(const struct options *o, struct kcp_report *rep)
             if (check_is_here(o, c[j]) && check_asked(o, c[j])) judge_check(c[j], rep);
         fflush(stdout);
     }
-    /* Checks that belong to no stage: those of 06_plan and of the judge. */
+    /* Run the checks that belong to no stage: those of 06_plan and of the judge. */
     const struct kcp_check *c[MOST_CHECKS];
     const int nc = kcp_checks(o->stage, c, MOST_CHECKS);
     const char *shown = "";

@@ -1,12 +1,12 @@
-/* criterion.c -- Criterion on one node: a test per variant, each in a process. A
- * stage's mutants, twins and reference are one test, because they share expected
- * outputs.
+/* criterion.c -- runs the judge under Criterion on one node, one process per test. Each
+ * variant is a test; a stage's mutants, twins and reference are one test, because they
+ * share expected outputs.
  *
  * Book: CONTRIBUTING.md.  Checked by: itself.  Next: main.c, the same core without it.
  *
  * Options are environment variables (STAGE, VARIANT, SEED, FULL; and on GPUs DEVICE=1,
- * BACKEND=nccl, RANKS=4), because each test is a new process. Threads of ranks return
- * statuses; only the main thread asserts, and its message names the variant.
+ * BACKEND=nccl, RANKS=4), because each test is a new process. Threads that run ranks
+ * return a status; only the main thread asserts, with a message that names the variant.
  */
 #include "judge.h"
 #include <criterion/criterion.h>
@@ -105,7 +105,8 @@ ParameterizedTest(int *at, kcp, judged)
     if (rep.skip) cr_skip_test("%s %s", stage, name);
 }
 
-/* Prints a closing line, because Criterion's does not count skips. */
+/* Prints a closing line, because Criterion's closing line does not count skipped
+ * tests. */
 ReportHook(POST_ALL)(struct criterion_global_stats *g)
 {
     size_t skipped = 0;

@@ -1,15 +1,15 @@
-/* emit.c -- the judge's cases as .npy files.
+/* emit.c -- writes the judge's cases as .npy files.
  *
  * Book: CONTRIBUTING.md, "Kernels written elsewhere".  Checked by: tests/cli/cli.sh.
  * Next: foreign.c, the verdict on the outputs.
  *
- * DIR/cases.txt contains stage, seed, lists and storage. case_007/words.txt contains
- * the case as text for --case. case_007/forward/ contains the inputs, one file per
- * field (do.npy for do_), and case.txt with sizes and options. Another program
- * writes its outputs to the same directory, named by field. The cases are drawn
- * cases and anchors, small and wide, and tall cases. --small selects only the small
- * drawn cases, --shapes only the given sizes of K and V, and --case replaces the
- * list. */
+ * DIR/cases.txt contains the stage, seed, selected lists and storage type.
+ * case_007/words.txt contains the case as text for --case. case_007/forward/ contains
+ * the inputs, one file per field (do.npy for do_), and case.txt with sizes and options.
+ * Another program writes its outputs to the same directory, named by field. By default
+ * the cases are small and wide drawn cases, small and wide anchors, and tall cases.
+ * --small selects only the small drawn cases, --shapes only the given sizes of K and V,
+ * and --case replaces the list. */
 #include "emit.h"
 #include "base/npy.h"
 #include "trial.h"
@@ -156,7 +156,8 @@ static int emit_pass(const char *dir, const struct kcp_stage *s, const struct kc
     return status;
 }
 
-/* Are K and V of the case in a list like "128x128,64x64"? NULL: always. */
+/* Does the list `shapes`, like "128x128,64x64", contain the case's K and V? NULL:
+ * yes. */
 static int of_shapes(const struct kcase *k, const char *shapes)
 {
     char own[32];
@@ -204,7 +205,7 @@ struct kcase *emit_list(const struct kcp_stage *s, const struct options *o, int 
     return list;
 }
 
-/* Writes cases.txt: all that emit_list needs to make the same list. */
+/* Writes cases.txt, from which emit_list can make the same list again. */
 static int write_list(const char *path, const struct kcp_stage *s,
                       const struct options *o, const struct kcase *list, int n)
 {

@@ -99,7 +99,7 @@ int exchange_on(struct kcp_comm *comm, const struct memory *m, uint64_t seed,
     return err;
 }
 
-/* Returns 0, or 1 if a number is wrong or a rank failed. trials 0: runs until
+/* Returns 0, or 1 if a number is wrong or a rank failed. If `trials` is 0, runs until
  * killed. */
 int exchange_trials(int trials, int R, int device)
 {

@@ -39,17 +39,17 @@ static double rms(const struct tensor *t)
     return t && t->n ? sqrt(s / t->n) : 0;
 }
 
-/* dg of a token is the sum of dG over the rest of its chunk, so an error in one dG
- * is in all earlier dg of the chunk. A sum of C such terms is sqrt(2 C / 3) times as
- * large as a sum of independent terms. */
+/* The dg of a token is the sum of dG from this token to the end of its chunk, so an
+ * error in one dG affects dg of all earlier tokens of the chunk. Summed over C tokens,
+ * such errors are sqrt(2 C / 3) times as large as independent errors. */
 static double correlation(const struct kcp_call *c)
 {
     return sqrt(fmax(1, 2.0 / 3 * fmin(c->C, (double)c->T)));
 }
 
-/* Returns the RMS of dA_log over heads if the signs of its terms were random. With y
- * = x + dt, a token adds dx y to dA_log, or dx softplus(y) / sigmoid(y) for a
- * softplus gate. */
+/* Returns the RMS over heads that dA_log would have if the signs of its terms were
+ * random. With y = x + dt, each token adds dx y to dA_log, or dx softplus(y) /
+ * sigmoid(y) for a softplus gate. */
 static double rms_dA(const struct tensor_set *b, const struct kcp_call *c)
 {
     const struct tensor *x = tensor_find(b, "g_raw"), *dt = tensor_find(b, "dt_bias");
@@ -86,8 +86,8 @@ static void drop_states(struct tensor_set *b, const struct kcp_stage *s)
                 tensor_drop(b, states[j]);
 }
 
-/* Changes each input by up to half a unit in the last place of its type. beta
- * changes like a bf16 input, because bf16 kernels round A beta. */
+/* Changes each input by up to half a unit in the last place of its type. Changes beta
+ * like a bf16 input, because bf16 kernels round the product A beta. */
 static void round_once_more(struct tensor_set *in, const struct kcase *k,
                             enum kcp_storage judged)
 {
@@ -96,9 +96,9 @@ static void round_once_more(struct tensor_set *in, const struct kcase *k,
         tensor_disturb(&in->t[j], k, judged, &seed);
 }
 
-/* Adds the expected outputs to the inputs in `want`: those of the token recurrence
- * for a layer, of the whole batch on one rank for 14 to 16, and else of the stage's
- * reference. */
+/* Adds expected outputs to the inputs in `want`. The token recurrence computes them for
+ * a layer, a run of the whole batch on one rank for stages 14 to 16, and the stage's
+ * reference for other stages. */
 static int outputs_of(struct tensor_set *want, const struct kcp_stage *s,
                       const struct kcase *k, enum kcp_pass pass,
                       const struct kcp_plan *p)
@@ -116,8 +116,8 @@ static int outputs_of(struct tensor_set *want, const struct kcp_stage *s,
     }
 }
 
-/* Adds the inputs that earlier chapters compute, rounded. For 01 the token
- * recurrence computes them. */
+/* Adds inputs that are outputs of earlier chapters, rounded to type `judged`. For stage
+ * 01 the token recurrence computes these inputs. */
 static int inputs_before(struct tensor_set *in, const struct kcp_stage *s,
                          const struct kcase *k, enum kcp_pass pass,
                          enum kcp_storage judged)
@@ -145,8 +145,8 @@ static double alive_of(const struct expected *x, const struct kcp_stage *s,
     }
 }
 
-/* Fills `to` with the outputs for inputs rounded once more, minus the expected
- * outputs. */
+/* Rounds the inputs once more and computes the outputs. Fills `to` with these outputs
+ * minus the expected outputs. */
 static int move_once(struct tensor_set *to, const struct kcase *k,
                      const struct kcp_plan *p)
 {
@@ -168,8 +168,9 @@ static int move_once(struct tensor_set *to, const struct kcase *k,
     return status;
 }
 
-/* Adds the squares of one more draw to current->sums. If an output depends on few
- * numbers, single draws vary much: eight draws of one gradient gave 2e-3 to 1.4e-2. */
+/* Adds the squared differences of one more draw to current->sums. One draw is not
+ * enough for an output that depends on few numbers: eight draws of one gradient gave
+ * 2e-3 to 1.4e-2. */
 static int add_draw(const struct kcp_plan *p)
 {
     struct tensor_set one = { 0 };
@@ -192,8 +193,8 @@ static int add_draw(const struct kcp_plan *p)
     return status;
 }
 
-/* Computes current->moved, the RMS over MOVED_DRAWS draws. Draws not yet made count
- * as 0. */
+/* Computes current->moved, the RMS over MOVED_DRAWS draws. Draws that were not made yet
+ * count as 0. */
 static int find_moved(int draws)
 {
     const int R = current->stage->ranks ? current->k.call.R : 1;
@@ -266,8 +267,8 @@ static size_t bytes_of(const struct expected *x)
     return n;
 }
 
-/* The cache may use 1/32 of the machine's memory, from 64 MiB to 4 GiB, because
- * several judges may run concurrently. */
+/* The cache may use 1/32 of the machine's memory, but at least 64 MiB and at most 4
+ * GiB, because several judges may run concurrently. */
 static size_t most_bytes(void)
 {
     const double all = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
@@ -299,8 +300,8 @@ static struct expected *cache_add(const struct expected *x)
     return to;
 }
 
-/* Drops outputs of other stages; and, if over half of the cache is used, outputs of
- * other storage types. */
+/* Removes cached outputs of other stages and, if the cache is over half full, of other
+ * storage types. */
 static void cache_begin(const struct kcp_stage *s, enum kcp_storage judged)
 {
     const int is_tight = cache.bytes > most_bytes() / 2;
@@ -324,7 +325,7 @@ static struct {
     const struct kcp_stage *s;
     const struct kcase *list;
     enum kcp_storage judged;
-    int next, n;                             /* next pass, n cases; 2 passes a case */
+    int next, n;                             /* next pass of the n cases */
     pthread_mutex_t lock;
 } todo = { .lock = PTHREAD_MUTEX_INITIALIZER };
 

@@ -3,16 +3,16 @@
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh, which
  * runs such commands.  Next: core.c.
  *
- * A variant that depends on earlier calls may be right if the failed case runs
- * alone. So that case is repeated in new processes, after 0, 1, 3 and then 7 earlier
- * cases, until it fails. */
+ * A variant that depends on earlier calls may pass if the failed case runs alone. So
+ * new processes repeat the failed case after 0, 1, 3 and then 7 earlier cases, until
+ * the case fails again. */
 #include "failure.h"
 #include "trial.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BEFORE = 7, MOST_WORDS = 4096 };      /* cases before it; bytes of --case */
+enum { MOST_BEFORE = 7, MOST_WORDS = 4096 };      /* earlier cases; bytes of --case */
 
 static int begins_with(const char *s, const char *word)
 {
@@ -42,7 +42,8 @@ static int is_unwritten(double x)
     return u == ~(uint64_t)0;
 }
 
-/* Runs the n cases before case i, then case i, in a new process. Does case i fail? */
+/* In a new process, runs the n cases before case i, then case i. Returns 1 if case i
+ * fails. */
 static int fails_after(struct isolated *x, int i, int n)
 {
     struct isolated own = { .stage = x->stage, .variant = x->variant, .lost = x->lost,
@@ -59,15 +60,16 @@ static int fails_after(struct isolated *x, int i, int n)
     return t.outcome == FAIL;
 }
 
-/* No case runs after runs without an answer have used five thirds of the time limit. */
+/* Returns 0 if runs that gave no answer have used five thirds of the time limit. Then
+ * no case is repeated. */
 static int has_time(const struct isolated *x)
 {
     return !isolation_limit || 3 * x->lost < 5.0 * isolation_limit;
 }
 
-/* Returns how many earlier cases must run for case i to fail; *seen is 0 if the
- * failure did not occur again. A case that took more than half of the time limit is
- * not repeated. */
+/* Returns how many earlier cases must run so that case i fails. Sets *seen to 0 if the
+ * failure did not occur again. A case that took more than half of the time limit is not
+ * repeated. */
 static int cases_before(struct isolated *x, int i, const struct verdict *t, int *seen)
 {
     const int before = i - x->begun, most = before < MOST_BEFORE ? before : MOST_BEFORE;
@@ -85,8 +87,8 @@ static int cases_before(struct isolated *x, int i, const struct verdict *t, int 
     return most;
 }
 
-/* Writes cases `from` to i as text for --case, or only the last cases if not all
- * fit. Returns the number of cases before case i. */
+/* Writes cases `from` to i as text for --case, or only the last cases if not all fit.
+ * Returns the number of written cases before case i. */
 static int words_of(const struct isolated *x, int from, int i, char words[MOST_WORDS])
 {
     char one[1024];

@@ -1,4 +1,4 @@
-/* failure.h -- how a failure is printed, and what a record promises.
+/* failure.h -- prints failures, and checks n/a results against a variant's record.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh.
  * Next: failure.c.
@@ -8,9 +8,9 @@
 
 #include "isolation.h"
 
-/* Turns an n/a that the variant's record excludes into a failure: any n/a if the
- * record says "any"; and for a built-in variant n/a in only one pass, unless the
- * record begins with "forward;" or "backward;". */
+/* Turns an n/a into a failure if the variant's record (`shapes`) excludes n/a: any n/a
+ * if the record begins with "any"; and for a built-in variant n/a in only one pass,
+ * unless the record begins with "forward;" or "backward;". */
 void hold_to_record(const struct kcp_variant *v, int is_object, struct verdict *t);
 /* Prints the failure of list[i]: the wrong tensor, its error, its worst element, and
  * a command that repeats the failure. */

@@ -1,12 +1,12 @@
-/* family.c -- chapter 16: inputs that keep the state alive, and the token recurrence.
+/* family.c -- draws inputs of chapter 16 that keep the state alive.
  *
  * Book: chapter 16, and field notes "Inputs are part of the proof".
  * Checked by: tests/judge/self_inputs.c.  Next: tests/16_family/checks.c.
  *
  * With independent random a and b the state of DPLR grows without bound. So, as in
- * RWKV-7, a = -κ with |κ| = 1 and b = η κ with 0 < η < 1 per channel: a token removes
- * the part of the state along κ. In cases with alike keys, the vectors κ are alike too,
- * and the gates η are near 1.
+ * RWKV-7, a = -κ with |κ| = 1 and b = η κ with 0 < η < 1 per channel, so that each
+ * token removes a part of the state along κ. In cases with alike keys, the vectors κ
+ * are alike too, and the gates η are near 1.
  */
 #include "judge.h"
 #include "ref/sigmoid.h"
@@ -14,16 +14,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Fills rows of unit length, then changes them as the case says. */
+/* Fills t with rows of unit length, then makes rows alike, null or large as case k
+ * says. */
 static void unit_rows(struct tensor *t, const struct kcase *k, int alike)
 {
     fill_rows(t, k->seed, k->call.K, 1);
     rows_unlike(t, k, alike);
 }
 
-/* Fills gates sigmoid(center + x + y / 2), where x is a normal number per token and
- * y one per token and channel. If exact_beta is set, a third of the rows is 0 and a
- * third is 1. */
+/* Fills t with gates sigmoid(center + x + y / 2), where x is one normal number per
+ * token and y is one per token and channel. If exact_beta is set, a third of the rows
+ * are 0 and a third are 1. */
 static void gates(struct tensor *t, const struct kcase *k, int width, double center)
 {
     struct stream s = stream_of(k->seed, t->name);

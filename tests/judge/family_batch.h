@@ -1,8 +1,8 @@
-/* family_batch.h -- what the batches of 13, 15 and 16 share: sizes, cuts, differences.
+/* family_batch.h -- sizes, cuts and comparisons for the test batches of 13, 15 and 16.
  *
- * Book: chapters 13, 15, 16.  Checked by: what includes it.
- * Next: tests/judge/family_cuts.h.
- * Six sequences, two without tokens and one of one token; two value heads per key head.
+ * Book: chapters 13, 15, 16. Checked by: what includes it. Next:
+ * tests/judge/family_cuts.h. The batch has six sequences (two are empty, one has one
+ * token), and two value heads per key head.
  */
 #ifndef KCP_TEST_FAMILY_BATCH_H
 #define KCP_TEST_FAMILY_BATCH_H
@@ -15,11 +15,12 @@
 
 enum { N = 6, T = 421, H = 2, HV = 4, C = 16, MOST = 12 };
 static const int64_t cu[N + 1] = { 0, 260, 260, 261, 330, 421, 421 };
-/* Cuts of seven ranks, one of them empty; and of six ranks, empty at both ends. */
+/* `uneven` has the cuts of seven ranks, of which one is empty; `late` the cuts of six
+ * ranks, with empty ranks at both ends. */
 static const int64_t uneven[] = { 0, 3, 3, 130, 131, 205, 263, 421 };
 static const int64_t late[] = { 0, 0, 0, 64, 400, 421, 421 };
 
-/* Allocates outputs whose bits are all 1: unwritten. */
+/* Allocates n outputs and sets all bits to 1, which means unwritten. */
 static inline int outputs_add(double **out, const int *size, int n)
 {
     for (int j = 0; j < n; j++) {
@@ -47,8 +48,8 @@ static inline double rms_apart(const double *a, const double *b, int n)
     return r > 0 ? sqrt(d / r) : NAN;
 }
 
-/* Compares two runs and returns the largest relative RMS error of an output, number
- * *worst; -1: all bits are equal. */
+/* Compares the outputs of two runs. Returns the largest relative RMS error, with the
+ * output's index in *worst; or -1 if all bits are equal. */
 static inline double outputs_apart(double *const *a, double *const *b, const int *size,
                                    int n, int *worst)
 {
@@ -65,8 +66,9 @@ static inline double outputs_apart(double *const *a, double *const *b, const int
     return most;
 }
 
-/* Computes the derivative of the loss by *at with central differences at four
- * points, exact up to rounding for polynomials of degree at most 4. */
+/* Returns the derivative of the loss with respect to *at by central differences at four
+ * points. It is exact up to rounding if the loss is a polynomial of degree at most
+ * 4. */
 struct batch;
 static inline double slope(double (*loss)(struct batch *), struct batch *x, double *at)
 {

@@ -1,23 +1,25 @@
-/* family_cuts.h -- one batch with many cuts, each compared with run `one`.
+/* family_cuts.h -- cuts a batch in many ways, and compares each run with the uncut run
+ * `one`.
  *
- * Book: chapters 13, 15, 16.  Checked by: what includes it.
- * Next: tests/16_family/run.h.
- * Included after the stage's struct batch, draw, go, apart and drop.
+ * Book: chapters 13, 15, 16. Checked by: what includes it. Next: tests/16_family/run.h.
+ * Include this file after the definitions of struct batch, draw, go, apart and drop.
  */
 #ifndef KCP_TEST_FAMILY_CUTS_H
 #define KCP_TEST_FAMILY_CUTS_H
 
 /* ---- functions that the stage's test defines */
-/* Selects model or masks number `kind`. Returns 0 if there is no such number. */
+/* Selects the model or the masks with index `kind`. Returns 0 if `kind` is out of
+ * range. */
 static int take_kind(struct batch *x, int kind);
 /* Sets the options that depend on form, R and cuts, which are already set. */
 static void take_options(struct batch *x);
 /* Writes a name of the run; form, R and L are printed separately. */
 static void name_run(const struct batch *x, char name[40]);
-/* Checks what else must hold of a run, besides its outputs. */
+/* Checks properties of a run other than its outputs. */
 static void hold_more(struct kcp_report *rep, const struct batch *x, const char *what);
 
-/* Runs x and compares it with `to`, bit by bit (tol < 0) or within tol. */
+/* Runs x and compares its outputs with those of run `to`: bit by bit if tol < 0, else
+ * within tol. */
 static int hold(struct kcp_report *rep, struct batch x, const struct batch *to,
                 double tol, const char *what)
 {
@@ -36,7 +38,8 @@ static int hold(struct kcp_report *rep, struct batch x, const struct batch *to,
     return status == KCP_NO_MEMORY ? status : KCP_OK;
 }
 
-/* For each kind, draws inputs, runs x, and calls `with` with x and that run. */
+/* For each kind, draws inputs, runs x, and passes x and the finished run to function
+ * `with`. */
 static int each(struct kcp_report *rep, struct batch x,
                 int (*with)(struct kcp_report *, struct batch, const struct batch *))
 {
@@ -55,7 +58,7 @@ static int each(struct kcp_report *rep, struct batch x,
     return status;
 }
 
-/* Compares the runs of every form on the given cuts with run `one`. */
+/* Runs every form on the given cuts and compares each run with run `one`. */
 static int cut_at(struct kcp_report *rep, struct batch x, const struct batch *one,
                   int R, const int64_t *cuts, const char *what)
 {

@@ -1,4 +1,4 @@
-/* foreign.c -- the verdict on outputs that another program computed from emitted cases.
+/* foreign.c -- judges outputs that another program computed from emitted cases.
  *
  * Book: CONTRIBUTING.md, "Kernels written elsewhere".  Checked by: tests/cli/cli.sh.
  * Next: main.c.
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Compares an output file with the expected tensor, rank by rank if the ranks cut
- * that tensor. */
+/* Compares an output file with the expected tensor. A tensor with one row per token is
+ * compared rank by rank. */
 static int judge_file(const char *path, const struct kcp_stage *s,
                       const struct kcp_field *f, const struct expected *x,
                       const struct kcase *k, const struct kcp_plan *p, struct worst *w,

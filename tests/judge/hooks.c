@@ -3,14 +3,14 @@
  * Book: chapter 07.  Checked by: self_trials.c; --in-turn by tests/cli/cases.tsv. Next:
  * trial.c.
  *
- * Between threads a send does not wait, so a missing group changes neither values
- * nor time. In NCCL a send outside a group waits for the receiver, so two ranks that
- * both send first wait forever. Therefore comm.h requires groups, and trials count
- * them.
+ * If ranks are threads, a send does not wait, so a missing group call changes neither
+ * values nor time. In NCCL a send outside a group waits for the receiver, so two ranks
+ * that both send first wait forever. Therefore comm.h requires that messages are
+ * grouped, and trials count the group calls.
  *
  * With --in-turn only one rank uses the GPU at a time, because compute-sanitizer's
- * racecheck fails or never ends if two threads launch kernels concurrently. During a
- * call to another rank, a rank releases its turn; a copy between two ranks needs a
+ * racecheck fails or never ends if two threads launch kernels concurrently. A rank
+ * releases its turn during a call to another rank. A copy between two ranks needs a
  * turn. */
 #include "judge.h"
 

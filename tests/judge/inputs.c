@@ -1,13 +1,13 @@
-/* inputs.c -- random inputs in five regimes, which fix how fast the state decays.
+/* inputs.c -- random inputs in five regimes, which determine how fast the state decays.
  *
  * Book: chapter 19, and field notes "Inputs are part of the proof". Checked by:
  * tests/judge/self_inputs.c.  Next: pipeline.c.
  *
- * LIVE: g = -|N|/T and beta is small, so that tokens of the first rank change
- * outputs of the last rank. STRONG: g = logsigmoid(N), so that the state decays
- * within a rank. SATURATED: g is close to -5, the bound of the bounded gate. TURNS:
- * per channel and token, g is either 0 or -5. SPREAD: g = -5 sigmoid(N). N is a
- * normal number. Each head has another A_log. */
+ * LIVE: g = -|N|/T and beta is small, so that tokens of the first rank change outputs
+ * of the last rank. STRONG: g = logsigmoid(N), so that the state decays within a rank.
+ * SATURATED: g is close to -5, the bound of the bounded gate. TURNS: per channel and
+ * token, g is either 0 or -5. SPREAD: g = -5 sigmoid(N). N is a standard normal random
+ * number. A_log differs between heads. */
 #include "judge.h"
 #include "base/random.h"
 #include "ref/sigmoid.h"
@@ -66,8 +66,8 @@ void fill_normal(struct tensor *t, uint64_t seed, double size)
     for (int64_t i = 0; i < t->n; i++) ((double *)t->p)[i] = size * normal(&s);
 }
 
-/* Draws A_log and dt_bias like those of trained models, with another A_log per head;
- * then the raw gates. */
+/* Draws A_log, which differs between heads, and dt_bias, both as in trained models;
+ * then draws the raw gates. */
 static void fill_gate(struct tensor_set *b, const struct kcase *k)
 {
     const struct kcp_call *c = &k->call;
@@ -91,7 +91,7 @@ static void fill_gate(struct tensor_set *b, const struct kcase *k)
             }
 }
 
-/* Draws beta: small in regime LIVE, but large for alike keys, which makes L large. */
+/* Draws beta: small in regime LIVE, but large for alike keys, so that L is large. */
 static void fill_beta(struct tensor_set *b, const struct kcase *k)
 {
     struct tensor *t = tensor_add(b, "beta_raw", "T HV", KCP_ACTV, &k->call);
@@ -131,7 +131,7 @@ static void make_alike(struct tensor *t, uint64_t seed, int K, double c)
     }
 }
 
-/* Makes rows null, large or of various lengths, as the case says. */
+/* Multiplies rows by 0, by 1e4 or by random factors, as case k says. */
 static void scale_rows(struct tensor *t, const struct kcase *k)
 {
     const int K = k->call.K;
@@ -243,8 +243,8 @@ static void draw_spike(struct tensor_set *b, const struct kcase *k)
     spike_draw(b, k);
 }
 
-/* A stage with ranks gets a layer's inputs; a stage without ranks gets inputs that
- * earlier chapters compute. */
+/* The inputs of a stage with ranks are those of a layer. The inputs of other stages are
+ * outputs of earlier chapters. */
 enum source source_of(const struct kcp_stage *s)
 {
     if (!strncmp(s->name, "01", 2)) return OF_STEP;
@@ -254,13 +254,12 @@ enum source source_of(const struct kcp_stage *s)
     return s->ranks ? OF_LAYER : OF_CHAPTERS;
 }
 
-/* Optional inputs of stages with ranks that the functions above draw if the case
- * says so. */
+/* Names of optional inputs that the functions above draw if the case requests them. */
 static const char drawn[] = " A_log dt_bias h0 dht weight bias x0 dxt drop active o0 "
                             "dot a b omega ";
 
-/* Draws all other optional inputs of stages with ranks, including fields added
- * later, in cases with an even id. */
+/* In cases with an even id, draws all other optional inputs of stages with ranks,
+ * including fields that are added later. */
 static void draw_more(struct tensor_set *b, const struct kcase *k,
                       const struct kcp_stage *s)
 {
@@ -288,8 +287,8 @@ int inputs_draw(struct tensor_set *b, const struct kcase *k, const struct kcp_st
     return KCP_OK;
 }
 
-/* 14 has no keys; the gates of 15 and 16 are inputs after activation; GLA has no
- * beta. */
+/* Chapter 14 has no keys, the gates of 15 and 16 are inputs after activation, and GLA
+ * has no beta. */
 const char *inputs_ignore(const struct kcp_stage *s, const struct kcase *k)
 {
     const enum source from = source_of(s);

@@ -4,11 +4,12 @@
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh.
  * Next: core.c.
  *
- * Images of arrays are in memory that both processes share. A request describes the
- * ranks of a trial. The variant's process copies the images into arrays, runs the
- * variant, copies the arrays back and replies with a status. With --here, and under
- * a launcher, the variant runs in the judge's process. This is no protection against
- * a malicious variant; use a container. */
+ * The judge's process and the variant's process share memory, which contains images
+ * (copies) of a trial's arrays. A request describes the ranks of a trial. The variant's
+ * process copies the images into arrays, runs the variant, copies the arrays back and
+ * replies with a status. With --here, and under a launcher, the variant runs in the
+ * judge's process. A separate process does not protect against a malicious variant; use
+ * a container. */
 #define _DEFAULT_SOURCE                        /* MAP_ANONYMOUS, madvise */
 #include "isolation.h"
 #include "core/paths.h"
@@ -24,10 +25,10 @@
 
 int isolation_off;
 
-static struct isolated *runner;                /* runs the trials now; or NULL */
+static struct isolated *runner;                /* its process runs trials; or NULL */
 
-/* ---- memory that both processes share: allocated in order of addresses, and released
- * as a whole when no image is left */
+/* ---- memory shared by both processes. Images are allocated one after another, and all
+ * memory is released when no image is left. */
 static const size_t SHARED = (size_t)64 << 30, KEPT = 64 << 20;
 static struct { char *base; size_t used; int images; } shared;
 
@@ -82,7 +83,7 @@ struct request {
     enum kcp_pass pass;
     int R, plan_R, again;                      /* again: reuse the last arrays */
     enum leftovers stale;
-    const struct rank_args *rank;              /* R of them, in shared memory */
+    const struct rank_args *rank;              /* R elements, in shared memory */
 };
 struct reply {
     int status;
@@ -127,8 +128,8 @@ static void run_request(const struct request *q, struct trial *t, struct kcp_pla
     kcp_plan_free(old_plan);
 }
 
-/* Handles requests until the socket is closed. What the variant prints goes to
- * stderr, so that stdout has only the judge's lines. */
+/* Handles requests until the socket is closed. The variant's stdout is redirected to
+ * stderr, so that stdout contains only the judge's lines. */
 static _Noreturn void serve(const struct isolated *x, int fd)
 {
     struct trial t = { .stage = x->stage, .variant = x->variant };
@@ -172,9 +173,9 @@ static void forget(struct isolated *x)
     x->pid = 0;
 }
 
-/* Returns a trial's time limit in seconds: --limit, or less if runs without an
- * answer used up time; plus ten seconds for a new process; plus one second per 50 MB
- * of arrays. */
+/* Returns a trial's time limit in seconds: --limit, or less if earlier runs gave no
+ * answer and used up time; plus ten seconds for a new process; plus one second per 50
+ * MB of arrays. */
 static double seconds_for(const struct isolated *x, const struct trial *t, int fresh)
 {
     double bytes = 0;

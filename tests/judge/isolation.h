@@ -1,11 +1,12 @@
-/* isolation.h -- a variant runs in a separate process, under a time limit.
+/* isolation.h -- runs a variant in a separate process under a time limit.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh.
  * Next: isolation.c.
  *
- * The judge's process makes the arrays of a trial, compares what comes back and gives
- * the verdict. The variant's process only runs the variant on copies of those arrays.
- * So a crash, a hang, an early exit or memory without end is a failure of the variant.
+ * The judge's process prepares the arrays of a trial, compares the outputs and decides
+ * the verdict. The variant's process only runs the variant on copies of these arrays.
+ * So a crash, a hang, an early exit or unlimited allocation is a failure of the
+ * variant.
  */
 #ifndef KCP_ISOLATION_H
 #define KCP_ISOLATION_H
@@ -34,8 +35,8 @@ int  isolated_trial(struct trial *t, char *why, size_t n);
  * new process. */
 int  isolated_case(struct isolated *x, int index, enum kcp_storage judged,
                    struct verdict *out);
-/* Ends the process. Returns 0; or 1 with `why` if the process did not end with
- * status 0. */
+/* Ends the process. Returns 0, or 1 with the reason in `why` if the exit status is not
+ * 0. */
 int  isolated_end(struct isolated *x, char *why, size_t n);
 /* Runs a check of one variant in this process, and the variant's trials in the
  * variant's process. */
@@ -45,8 +46,8 @@ int  isolated_object_check(struct isolated *x,
 /* Runs a whole check of a stage in a separate process, fills `own` with the check's
  * report and returns the check's status. */
 int  isolated_check(const struct kcp_check *c, struct kcp_report *own);
-/* Reads the record of a shared object, which a separate process loads. Returns 0, or
- * 1 with `why`. */
+/* Loads a shared object in a separate process and copies the variant's record. Returns
+ * 0, or 1 with the reason in `why`. */
 int  isolated_probe(const char *path, struct kcp_variant *record, char *why, size_t n);
 /* Looks up the GPU in a separate process, because a process that uses CUDA cannot
  * fork. Returns 0, or 1 if there is no GPU. */

@@ -3,8 +3,8 @@
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: core.c, which walks stages, variants and cases.
  *
- * Inputs and outputs come from a stage's field table, by name, so that a new variant is
- * judged without a line of code.
+ * The judge finds inputs and outputs by name in a stage's field table, so a new variant
+ * needs no code in the judge.
  */
 #ifndef KCP_JUDGE_H
 #define KCP_JUDGE_H
@@ -29,9 +29,9 @@ double normal(struct stream *s);
 
 /* ---- cases (cases.c) */
 enum regime { LIVE, STRONG, SATURATED, TURNS, SPREAD, REGIMES };
-enum { CASE_RANKS = 16 };                /* the most ranks of a case */
+enum { CASE_RANKS = 16 };                /* maximum ranks per case */
 enum { MOST_SEQUENCES = 64 };
-enum { MOST_GIVEN = 16 };                /* most cases in one --case */
+enum { MOST_GIVEN = 16 };                /* maximum cases per --case */
 enum { STRIPE = 17, DEALT = KCP_STRIPED + 1 };     /* DEALT: random owners */
 struct kcase {
     int id;
@@ -54,15 +54,15 @@ struct kcase {
     int with_x0, with_dxt;              /* 14: rows before sequences; xt is an output */
 };
 extern const char *const regime_name[], *const model_name[];
-/* Draws the *n cases of a stage, which the caller frees: every value of each axis,
- * and all pairs of regime, ranks and form; with `full`, all pairs of all axes. With
- * `wide`, K and V are 64 or 128 and C = 64, the sizes of tensor-core kernels. ranks
- * > 0 fixes R. */
+/* Draws a list of *n cases of a stage, which the caller frees. The list covers every
+ * value of each axis, and all pairs of regime, ranks and form; with `full`, all pairs
+ * of all axes. With `wide`, K and V are 64 or 128 and C = 64, the sizes of tensor-core
+ * kernels. If ranks > 0, R = ranks. */
 struct kcase *cases_make(const struct kcp_stage *s, int full, int wide, uint64_t seed,
                          int ranks, int *n);
-/* Returns the anchors, the fixed cases of every list (see anchors.c). Their ids
- * start at `first`. The last FIRST_WIDE wide anchors are small; cases_of moves them
- * after case 0. */
+/* Returns the anchors, the fixed cases of every list (see anchors.c). The ids of
+ * anchors start at `first`. The last FIRST_WIDE wide anchors are small, and cases_of
+ * moves these to directly after case 0. */
 enum { FIRST_WIDE = 2 };
 struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
                             int ranks, int first, int *n);
@@ -75,9 +75,9 @@ void case_print(const struct kcase *k, char *buf, size_t n);
 int  case_parse(const char *text, struct kcase *k, char *why, size_t n);
 int  cases_parse(const char *text, struct kcase *k, int max, char *why, size_t n);
 double case_scale(int K);                     /* K^-1/2 */
-/* Makes the plan of a case, which the caller frees. NULL: out of memory. */
+/* Returns the plan of a case, which the caller frees; NULL: out of memory. */
 struct kcp_plan *case_plan(const struct kcase *k, int R);
-/* Fills the table of owners of a case that sets `spread`. */
+/* Fills *o with the owner of each token range, for a case that sets `spread`. */
 int case_owners(const struct kcase *k, int R, struct kcp_owners *o, const char **why);
 
 /* inputs.c draws the inputs of a case and rounds them to a storage type. pipeline.c
@@ -92,8 +92,8 @@ int  inputs_draw(struct tensor_set *b, const struct kcase *k, const struct kcp_s
 void rows_unlike(struct tensor *t, const struct kcase *k, int alike);
 /* Returns a word of the case that the stage ignores, or NULL. */
 const char *inputs_ignore(const struct kcp_stage *s, const struct kcase *k);
-/* fill_normal: normal numbers times `size`. fill_rows: rows of K normal numbers;
- * with `unit`, rows of length 1. */
+/* fill_normal fills t with normal numbers times `size`. fill_rows fills t with rows of
+ * K normal numbers; with `unit`, each row is scaled to length 1. */
 void fill_normal(struct tensor *t, uint64_t seed, double size);
 void fill_rows(struct tensor *t, uint64_t seed, int K, int unit);
 void tensor_set_round(struct tensor_set *b, enum kcp_storage storage);
@@ -102,9 +102,9 @@ void tensor_set_round(struct tensor_set *b, enum kcp_storage storage);
  * because KCP_REVERSE reads what KCP_LOCAL writes. */
 int  pipeline_chunks(struct tensor_set *b, const struct kcase *k,
                      const struct kcp_stage *end, enum kcp_pass pass);
-/* Changes each number by up to half a unit in the last place of its type, like one
- * more rounding. beta_raw changes so that beta moves by that much: d beta / beta =
- * (1 - sigmoid) d raw. */
+/* Changes each number by up to half a unit in the last place of its type, like one more
+ * rounding. For beta_raw the change is such that beta itself changes by up to half a
+ * unit: d beta / beta = (1 - sigmoid) d raw. */
 void tensor_disturb(struct tensor *t, const struct kcase *k, enum kcp_storage storage,
                     uint64_t *seed);
 /* Applies tensor_disturb to all outputs of a stage. */
@@ -116,7 +116,7 @@ void pipeline_disturb(struct tensor_set *b, const struct kcase *k,
 int  pipeline_disturbed(struct tensor_set *b, const struct kcase *k,
                         enum kcp_storage storage);
 int  pipeline_oracle(struct tensor_set *b, const struct kcase *k, int backward);
-/* Computes the whole batch of 14 to 16 on one rank, with the stage's oracle if there
+/* Runs the whole batch of stages 14 to 16 on one rank, with the stage's oracle if there
  * is one. */
 int  pipeline_one_rank(struct tensor_set *b, const struct kcp_stage *s,
                        const struct kcase *k, enum kcp_pass pass);
@@ -126,9 +126,9 @@ void family_draw(struct tensor_set *b, const struct kcase *k);
 void spike_draw(struct tensor_set *b, const struct kcase *k);
 int  grid_add(struct tensor_set *b, const struct kcp_context *x,
               const struct kcp_call *c);
-/* alive.c: the share of a state that is left at the last cut; NaN if no sequence
- * crosses a cut. alive_state uses the stage's oracle; alive_far uses k and the
- * outputs g and beta of 02. */
+/* alive_state and alive_far (alive.c) return the share of a state that is left at the
+ * last cut, or NaN if no sequence crosses a cut. alive_state uses the stage's oracle;
+ * alive_far uses k and the outputs g and beta of 02. */
 double alive_state(const struct tensor_set *b, const struct kcp_stage *s,
                    const struct kcase *k, const struct kcp_plan *p);
 double alive_far(const struct tensor_set *b, const struct kcase *k,
@@ -156,11 +156,11 @@ struct slice {
     const double *all;                  /* the whole expected tensor */
     int64_t all_rows;
     double rms_v;                       /* RMS(v), the natural size of states */
-    double rms_sum;                     /* a random sum of dg_raw over tokens */
-    double rms_dA;                      /* a random sum of terms of dA_log */
+    double rms_sum;                     /* RMS of sums of +-dg_raw over tokens */
+    double rms_dA;                      /* RMS of sums of +-terms of dA_log */
     double alike;                       /* cosine of the keys */
-    /* Returns how far each number of `all` moves if the inputs are rounded once
-     * more: the RMS of MOVED_DRAWS random draws, where draws after the first `draws`
+    /* Returns by how much each number of `all` changes if the inputs are rounded once
+     * more: the RMS over MOVED_DRAWS random draws, where draws after the first `draws`
      * count as 0. NULL: unknown. */
     const double *(*moved)(const char *field, int draws);
     int is_plain;                       /* 1: the limit does not rise */
@@ -175,10 +175,10 @@ void   check_slice(const struct slice *s, struct worst *w);
 double to_storage(double x, enum kcp_storage storage);
 
 /* ---- memory (memory.c; a GPU's: cuda/host/memory.cu) */
-/* fenced_unwritten allocates memory between two fences; all bits are 1, which is NaN in
- * every storage type. After _soon the memory is filled at the next sync. fenced_free
- * returns NULL if the fences are intact, else "before" or "past": the fence that was
- * overwritten. */
+/* fenced_unwritten allocates memory between two fences and sets all bits to 1, which is
+ * NaN in every storage type. fenced_unwritten_soon returns before the bits are set;
+ * they are set at the next sync. fenced_free returns NULL if the fences are intact,
+ * else the name of the overwritten fence, "before" or "past". */
 extern int arrays_apart;                      /* one allocation per array */
 void *fenced_unwritten_soon(const struct memory *m, size_t n);
 void *fenced_unwritten(const struct memory *m, size_t n);
@@ -188,7 +188,7 @@ void memory_settle(void);                     /* call once, before the first tri
 void blas_alone(void);                        /* OpenBLAS must start no threads */
 
 /* ---- calls between ranks (hooks.c) */
-/* Counts groups of messages until groups_end, which returns NULL or what is wrong. */
+/* Counts groups of messages until groups_end, which returns NULL or an error text. */
 void groups_count(struct kcp_comm *c);
 const char *groups_end(struct kcp_comm *c);
 int  ranks_threads(const struct memory *m, int R,
@@ -198,8 +198,9 @@ int  ranks_threads(const struct memory *m, int R,
 /* ---- ranks (ranks.c): threads of this process, or processes that each judge one rank
  * and agree on the verdict */
 struct verdict;
-/* backend: NULL, "threads" or "nccl". Under a launcher, *R becomes its number of
- * ranks. Returns 0; or, after one line on stderr, the exit status 1 or 2. */
+/* Argument `backend` is NULL, "threads" or "nccl". Under a launcher, sets *R to the
+ * launcher's number of ranks. Returns 0; or, after one line on stderr, the exit status
+ * 1 or 2. */
 int  ranks_open(const char *backend, int device, int *R);
 void ranks_close(void);
 int  ranks_mine(void);                       /* this process's rank; -1: no launcher */
@@ -209,13 +210,14 @@ void ranks_as_threads(int on);               /* 1: run ranks as threads until 0 
 int  ranks_apart(void);                       /* does each rank have a GPU? */
 int  ranks_run(const struct memory *m, int R, int (*body)(struct kcp_comm *, void *),
                void *arg, char *why, size_t n);
-/* Runs R ranks over NCCL, one GPU per rank: the launcher's processes, else threads. */
+/* Runs R ranks over NCCL, one GPU per rank. Ranks are the launcher's processes, or
+ * threads if there is no launcher. */
 int  ranks_over_nccl(int R, int (*body)(struct kcp_comm *, void *), void *arg,
                      char *why, size_t n);
 void ranks_doing(const char *what);           /* printed when a rank is lost */
 void ranks_agree(struct verdict *t);            /* takes the worst of all processes */
-/* Runs `trials` exchanges of random plans and maps in every form; results are
- * compared bit for bit. */
+/* Runs `trials` exchanges of random plans and maps in every form, and compares results
+ * bit for bit. */
 int  exchange_trials(int trials, int R, int device);
 /* Runs the exchange of one seed on existing ranks, and adds the number of wrong
  * values on this rank to *wrong. */
@@ -251,7 +253,7 @@ struct options {
     int seeds;                                /* number of seeds from `seed` on; 0: 1 */
 };
 enum { MOST_SEEDS = 32 };
-void repeats_begin(void);                     /* repeat the next case as case 0 */
+void repeats_begin(void);                     /* repeat the next case like case 0 */
 extern int case_repeats;                     /* --repeats (1) */
 /* `judged` selects the tolerance and the rounding of the inputs. A mutant computes
  * in double and is judged with all three storage types. */
@@ -261,7 +263,8 @@ int judge_case(const struct kcp_stage *s, const struct kcp_variant *v,
 /* ---- variants and checks, found by the linker (ref/core/variants.c, registry.c) */
 const struct kcp_stage *stage_find(const char *name);
 int is_mutant(const struct kcp_variant *v);
-/* Loads a variant from a shared object. NULL on failure, with the reason in `why`. */
+/* Loads a variant from a shared object. Returns NULL on failure, with the reason in
+ * `why`. */
 const struct kcp_variant *variant_load(const char *path, char *why, size_t n);
 
 /* ---- isolation.c: a variant in a separate process */
@@ -284,15 +287,15 @@ void expect_(struct kcp_report *r, int ok, const char *file, int line, const cha
 /* The program and the options of a command that repeats a failure. */
 extern const char *judge_program, *judge_options;
 extern int judge_full;                        /* --full, for checks */
-/* Returns s as a word of the shell, quoted if necessary. */
+/* Returns s as a shell word, quoted if necessary. */
 const char *shell_word(const char *s, char *buf, size_t n);
 void report_fail(struct kcp_report *r, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 int  report_close(const struct kcp_report *r, int strict);    /* the exit status */
 
-/* A check of a stage in tests/NN_name, judged after the variants. Checks gpu_* and
- * `alone` run under --device too. Without a GPU a check gpu_* prints a line and
- * returns KCP_NA. */
+/* A check of a stage, defined in tests/NN_name and run after the variants. With
+ * --device, only checks named gpu_* or `alone` run. Without a GPU a check gpu_* prints
+ * a line and returns KCP_NA. */
 struct kcp_check { const char *stage, *name, *what; int (*run)(struct kcp_report *); };
 #define KCP_CHECK(ident)                                                              \
     extern const struct kcp_check ident;                                              \
@@ -300,13 +303,13 @@ struct kcp_check { const char *stage, *name, *what; int (*run)(struct kcp_report
     const struct kcp_check *const ident##_at = &ident;                                \
     const struct kcp_check ident
 /* Finds the checks of a stage (NULL: all) and returns their number. If there are more
- * than `max`, the program ends; with max 1 the result is 1 instead. */
+ * than `max` checks, the program exits, unless `max` is 1: then returns 1. */
 enum { MOST_CHECKS = 256 };
 int kcp_checks(const char *stage, const struct kcp_check **out, int max);
 /* Is the check selected by --variant and --device? */
 int check_asked(const struct options *o, const struct kcp_check *c);
-/* Does the check run in this mode? --quick omits all checks; under a launcher only
- * checks made for processes run, if they are named. */
+/* Does the check run in this mode? --quick omits all checks; under a launcher, only
+ * checks made for processes run, and only if --variant names them. */
 int check_is_here(const struct options *o, const struct kcp_check *c);
 
 /* ---- the core (core.c), called by Criterion, kcp-check and the labs. `rep` of

@@ -1,11 +1,13 @@
-/* leftovers.c -- the bytes that a run leaves in its workspace, for a later run.
+/* leftovers.c -- copies the bytes that a run left in its workspace into later
+ * workspaces.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: trial.c.
  *
- * Copies of two workspaces are kept per rank: the last one, and the last one of another
- * size. So a variant that marks its workspace as prepared finds its mark in a workspace
- * that was prepared for another size. Copies are on the same device as the workspace.
+ * Two copies are kept per rank: of the last workspace, and of the last workspace with a
+ * different size. A variant that marks its workspace as prepared then finds this mark
+ * in a workspace prepared for another size, and gives wrong results. A copy is on the
+ * same device as its workspace.
  */
 #include "trial.h"
 

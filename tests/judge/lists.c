@@ -1,12 +1,12 @@
-/* lists.c -- all cases of a variant: drawn, anchored, and one for each path.
+/* lists.c -- lists the cases of a variant: drawn cases, anchors, and one case per path.
  *
  * Book: CONTRIBUTING.md, "How the judge works", and chapter 08, "Paths". Checked by:
  * tests/judge/self_cases.c.  Next: core.c, which walks them.
  *
- * Drawn cases reach paths by chance. If no case of a kernel's list reaches a row of
- * the table, cases from small to large are tried until one reaches the row: for
- * example, many heads for a scan of 128 columns, or long sequences for windows. The
- * first case that reaches a row is repeated. */
+ * Drawn cases reach rows of the table of paths by chance. If no case of a kernel's list
+ * reaches a row, further cases are tried from small to large until one reaches the row:
+ * for example, many heads for a scan of 128 columns, or long sequences for windows. The
+ * first case that reaches a row runs several times. */
 #include "paths.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static struct kcase *joined(struct kcase *list, int *n, struct kcase *more, int 
     return both ? both : list;
 }
 
-/* Does the kernel take the case, and does the case then reach the row? */
+/* Does the kernel take case k, and does case k reach row p? */
 static int reaches(const struct kcp_stage *s, const char *kernel,
                    const struct kcp_path *p, const struct kcase *k,
                    const struct kcp_device *d)
@@ -38,9 +38,9 @@ static int reaches(const struct kcp_stage *s, const char *kernel,
     return found && taken;
 }
 
-/* Reads the first two sizes of a set like "64 128" or "64..256", and returns how
- * many. A range that begins below 16 begins at 16, because a normalised row of one
- * number is only a sign, and a state of one number is no matrix. */
+/* Reads up to two sizes from a set like "64 128" or "64..256" and returns their number.
+ * If a range begins below 16, the first size is 16, because a normalised row of one
+ * number is only a sign, and a state of one number is not a matrix. */
 enum { LEAST = 16 };
 static int sizes_of(const char *set, int out[2])
 {
@@ -61,8 +61,8 @@ int case_for_path(const struct kcp_stage *s, const char *kernel,
                   const struct kcp_path *p, const struct kcp_device *d,
                   const struct options *o, int id, int K_required, struct kcase *k)
 {
-    /* The fourth entry has three full chunks in one sequence, and many chunks of few
-     * tokens. */
+    /* The fourth entry has three full chunks in one sequence, and many short
+     * sequences. */
     static const char *const lengths[] = {
         "130", "150,33", "400", "193,1,2,1,3,1,1,2,1,1,4,1,1,2,1,3,1,1,1,2,1,5,1,1,2,"
         "1,1,3,1,1", "1500", "6000" };
@@ -134,7 +134,8 @@ struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kernel,
     return list;
 }
 
-/* Moves the last `few` cases after case 0, for kernels that do not take case 0. */
+/* Moves the last `few` cases to directly after case 0, for kernels that do not take
+ * case 0. */
 static void put_second(struct kcase *list, int n, int few)
 {
     struct kcase last[FIRST_WIDE];

@@ -35,9 +35,9 @@ const struct memory host_memory = { "host", host_alloc, free, host_copy, host_sy
                                     host_fill, NULL, NULL, host_fill, host_copy,
                                     host_copy_ends, 0 };
 
-/* OpenBLAS, if linked, must not start threads, because ranks are threads already.
- * The number is set only if it is not 1, because in a forked process a second call
- * would start the threads first. */
+/* OpenBLAS, if linked, must not start threads, because ranks are threads already. The
+ * number of threads is set only if it is not 1, because in a forked process a second
+ * call would start threads. */
 extern void openblas_set_num_threads(int n) __attribute__((weak));
 extern int openblas_get_num_threads(void) __attribute__((weak));
 

@@ -1,4 +1,4 @@
-/* paths.h -- the judge and the table of paths: which rows a case reaches.
+/* paths.h -- finds the rows of the table of kernel paths that a case reaches.
  *
  * Book: chapter 08, "Paths".  Checked by: tests/08_forward/paths.c.  Next: paths.c. */
 #ifndef KCP_JUDGE_PATHS_H
@@ -8,10 +8,10 @@
 #include "judge.h"
 
 /* Finds the rows of the table of paths that a case reaches on any rank, on device d
- * (storage f64: on the host), whether or not the kernels are linked. `kernel`
- * restricts the rows to that kernel; NULL: the rows that a layer selects. For 13 the
- * row of the forward that writes the block is included. Returns the number of rows
- * in `out`; 0: no row takes the case. */
+ * (storage f64: on the host), whether or not the kernels are linked. If `kernel` is not
+ * NULL, only rows of this kernel are found; else the rows that a layer selects. For 13
+ * the row of the forward that writes the saved block is included. Returns the number of
+ * rows in `out`; 0: no row takes the case. */
 int paths_of_case(const struct kcp_stage *s, const char *kernel,
                   enum kcp_storage storage, const struct kcase *k,
                   const struct kcp_device *d, const struct kcp_path **out, int max);
@@ -29,7 +29,7 @@ int case_for_path(const struct kcp_stage *s, const char *kernel,
                   const struct kcp_path *p, const struct kcp_device *d,
                   const struct options *o, int id, int K, struct kcase *k);
 /* The cases of a kernel on a device, and the rows that each case reaches. paths_list
- * caches the lists. */
+ * caches these lists. */
 struct listed {
     const char *stage, *kernel;
     enum kcp_storage storage;
@@ -47,24 +47,24 @@ const struct kcp_device *paths_device(void);
 /* Is the row judged by cases of this stage? Rows of 08 that write a saved block are
  * judged by 13, whose cases run the forward first. */
 int paths_judged_by(const struct kcp_path *p, const char *stage);
-/* Returns the kernel of the stage with which cases reach row p, or NULL. That is the
- * row's kernel; for a row of 08 judged by 13, a kernel of 13 that reads the saved
- * block of that row, if possible in all of the row's sizes. */
+/* Returns the kernel of `stage` whose cases reach row p, or NULL. Usually that is the
+ * kernel in row p. For a row of 08 that 13 judges, it is a kernel of 13 that reads the
+ * row's saved block, preferably in all of the row's sizes. */
 const char *paths_reached_by(const struct kcp_path *p, const char *stage);
 /* From this call on, judged paths are recorded for seed number `seed` (0, 1, ...). */
 void paths_count_for(int seed);
 /* paths_were_judged records the paths of a case that passed. At the end of a stage
- * paths_close reports a failure for each path that can run here and was not judged,
- * and one skip for all paths that cannot run here. */
+ * paths_close reports a failure for each path that can run on this machine and was not
+ * judged, and one skip for all paths that cannot. */
 void paths_were_judged(const struct kcp_stage *s, const struct kcp_variant *v,
                        const struct kcase *k);
 void paths_close(const struct kcp_stage *s, const struct options *o,
                  struct kcp_report *rep);
-/* With --variant or --case, prints a line if paths that can run here were not
- * judged. */
+/* With --variant or --case, prints a line if paths that can run on this machine were
+ * not judged. */
 void paths_left_out(const struct kcp_stage *s, const struct options *o);
-/* Returns the forward that writes the saved block for a backward; NULL: the
- * reference. */
+/* Returns the forward variant that writes the saved block for backward `back`; NULL:
+ * the reference. */
 const struct kcp_variant *paths_forward_before(const struct kcp_variant *back,
                                                const struct kcp_forward *a, int id);
 /* Prints the table of o->stage, or of all stages, as TSV. `cases` adds the numbers

@@ -8,10 +8,9 @@
 
 #include "judge.h"
 
-/* Bytes of NaN before and after every array, workspace and saved block: a read
- * outside gives NaN, and a write outside is found. With --exact there are no fences,
- * so that memcheck, which knows the size of each allocation, reports accesses
- * outside. */
+/* Number of NaN bytes before and after every array, workspace and saved block. A read
+ * out of bounds returns NaN, and a write out of bounds is detected. With --exact there
+ * are no fences, so that memcheck reports accesses out of bounds. */
 #define FENCE fence_bytes
 
 struct buffer {
@@ -46,9 +45,9 @@ struct rank_args {
 void *image_alloc(size_t n);
 void image_free(void *p);
 
-/* leftovers.c: the bytes of a workspace before a run: NaN; those that the last run
- * left; or those that the last run with another workspace size left (without such a
- * run, the last run). */
+/* Content of a workspace before a run (leftovers.c): NaN; the bytes that the last run
+ * left; or the bytes that the last run with another workspace size left (if no size
+ * differed, as for the last run). */
 enum leftovers { LEFT_NONE, LEFT_BY_LAST, LEFT_OTHER_SIZE };
 void leftovers_keep(const struct rank_args *s, const void *work, size_t bytes);
 int  leftovers_lay(const struct rank_args *s, void *work, size_t bytes,
@@ -89,8 +88,8 @@ const struct expected *expected_of(const struct kcp_stage *s, const struct kcase
  * full. */
 void expected_ahead(const struct kcp_stage *s, const struct kcase *list, int n,
                     enum kcp_storage judged);
-/* Function `moved` of struct slice (judge.h), for output `field` of the case that
- * expected_find found last. */
+/* Implements member `moved` of struct slice (judge.h) for the last case that
+ * expected_find returned. */
 const double *expected_moved(const char *field, int draws);
 struct kcp_call call_of(const struct kcp_stage *s, const struct kcase *k,
                         const struct kcp_plan *p, int r, enum kcp_pass pass);
@@ -101,12 +100,12 @@ struct sizes_by_chance { double rms_v, rms_sum, rms_dA; };
 struct sizes_by_chance sizes_by_chance(const struct tensor_set *b,
                                        const struct kcp_call *c);
 int  has_backward(const struct kcp_stage *s);
-/* Describes output o of a rank as a slice. `all` is the whole expected tensor; if it
- * is NULL, `want` is used. */
+/* Describes output o of a rank as a slice. `all` is the whole expected tensor; NULL:
+ * `want` is whole. */
 struct slice slice_of(const struct trial *t, const struct rank_args *s,
                       const struct buffer *o, const struct expected *x,
                       const double *got, const double *want, const struct tensor *all);
-/* Converts an image to numbers, which the caller frees. */
+/* Converts an image to an array of double, which the caller frees. */
 double *numbers_of(const struct buffer *o, const char *image);
 /* Returns the i-th field of a trial: the stage's fields, then NULL. Stage 13 also
  * has the outputs o and ht of the forward that runs first; their pointers follow
@@ -114,11 +113,12 @@ double *numbers_of(const struct buffer *o, const char *image);
 const struct kcp_field *trial_field(const struct kcp_stage *s, int i);
 const struct kcp_stage *stage_of_field(const struct kcp_stage *s,
                                        const struct kcp_field *f);
-/* Returns "forward's " for such an output of the forward, else "". */
+/* Returns "forward's " if f is an output of the forward that runs before 13, else
+ * "". */
 const char *whose_field(const struct kcp_field *f);
 enum { BEHIND_ARGS = 64 };                    /* bytes for the forward's pointers */
-/* The forward that runs before 13 where no variant does: the reference, which
- * self_trials.c replaces. */
+/* The forward that runs before 13 if no variant's forward takes the case. It is the
+ * reference, except in self_trials.c. */
 extern int (*trial_forward)(struct kcp_forward *);
 
 /* Makes the images of all arrays of a rank. */
@@ -128,8 +128,8 @@ int  rank_args_fill(struct rank_args *s, const struct kcp_stage *stage,
 int  rank_args_send(struct rank_args *s);
 /* After a run, copies the arrays back to the host. */
 int  rank_args_fetch(struct rank_args *s, char *why, size_t n);
-/* Checks that fences and inputs did not change. Then `image` holds what the run
- * wrote. */
+/* Checks that fences and inputs did not change. Afterwards each buffer's `image`
+ * contains the bytes that the run wrote. */
 int  rank_args_check(struct rank_args *s, char *why, size_t n);
 /* Fills the outputs' images with NaN for the next run. */
 void rank_args_reset(struct rank_args *s);
@@ -149,9 +149,9 @@ int64_t buffer_other_bytes(const struct buffer *o, const struct buffer *to,
                            int64_t first);
 void trial_free(struct trial *t);
 int  row_a(const struct kcp_field *f, const char *letter); /* "T": one row per token? */
-/* Checks of bits.c: a sequence of NaN changes no bit of the other sequences;
- * canonical segments give equal bits on every number of ranks. KCP_NA: the variant's
- * stage has no such check. */
+/* Two checks in bits.c. alone_variant: a NaN sequence changes no bit of the other
+ * sequences. canonical_variant: canonical segments give equal bits on every number of
+ * ranks. Return KCP_NA if the variant's stage has no such check. */
 int  alone_variant(struct kcp_report *rep, const struct kcp_variant *v);
 int  canonical_variant(struct kcp_report *rep, const struct kcp_variant *v);
 const struct memory *gpu_of_threads(void);     /* NULL: no GPU, or one per rank */
@@ -159,6 +159,6 @@ const struct memory *gpu_of_threads(void);     /* NULL: no GPU, or one per rank 
  * separate process, returns host memory for device variants too, because only that
  * process has the arrays. */
 const struct memory *trial_memory(enum kcp_where where);
-extern const struct memory *memory_forced;     /* replaces it in checks of the judge */
+extern const struct memory *memory_forced;     /* replaces the result in checks */
 
 #endif
