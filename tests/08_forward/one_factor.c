@@ -7,7 +7,7 @@
  * sum of a step's log2 decays up to row 15. For the next step the kernel multiplies the
  * stored state by 2^(E - a + a'), where E is the sum over the whole step and a' belongs
  * to the next step. In fp32 this factor is 0 below 2^-126, although tokens of the next
- * step, which multiply by 2^(G - a'), still need the state. */
+ * step, which multiply by 2^(G - a') with their running sum G, still need the state. */
 #include "ref.h"
 
 #include <math.h>

@@ -1,9 +1,9 @@
-/* checks.c -- compares gradients with differences, which are exact because
- * chapter 04 is affine in each input.
+/* checks.c -- compares gradients with differences of a loss that is affine in each
+ * input.
  *
  * Book: chapter 09.  Checked by: itself, it can fail.  Next: ref/10_wy_backward.c.
- * With loss = <dO, o> + <dht, h_out>, a change delta of one input changes the loss by
- * exactly <gradient, delta>, for any size of delta. */
+ * The loss is <dO, o> + <dht, h_out>. A change delta of one input changes the loss by
+ * exactly <gradient, delta>, however large delta is. */
 #include "tests/judge/batch.h"
 
 static double loss(struct batch *x, const double *Aqk, const double *u, const double *h)

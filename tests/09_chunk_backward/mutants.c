@@ -1,8 +1,9 @@
-/* mutants.c -- chapter 09 computed wrongly, one flag per mistake.
+/* mutants.c -- computes the gradients of chapter 09 with one deliberate error per flag.
  *
  * Book: chapter 09.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: tests/10_wy_backward/mutants.c.
- * Deliberately a copy of the reference: a mutant must share no code with it.
+ * The code is a deliberate copy, because a mutant must share no code with the
+ * reference.
  */
 #include "kcp.h"
 
@@ -16,7 +17,8 @@ enum {
     NEXT_GATE = 16384,
 };
 
-/* before: last row of the chunk before, or of this chunk if there is none. */
+/* `before` is the last token of the previous chunk, or of a stretch's first chunk
+ * itself. */
 struct cut { int n, m, rows; int64_t t0, before; };
 
 static void local(const struct kcp_chunk_backward *a, struct cut x, int flags)

@@ -1,8 +1,8 @@
-/* checks.c -- compares the chunked gradients with the adjoint of the recurrence.
+/* checks.c -- compares chapter 10's gradients with the adjoint of the token recurrence.
  *
  * Book: chapter 10.  Checked by: itself, it can fail.  Next: ref/11_merge_backward.c.
- * The gate goes to -50: dg is then 1e-22 of a typical gradient, so any cancellation
- * would destroy it.
+ * At gate -50, dg is 1e-22 of a typical gradient, so that any cancellation of larger
+ * terms would destroy dg.
  */
 #include "tests/judge/batch.h"
 
@@ -52,8 +52,7 @@ KCP_CHECK(check_10_adjoint) = { "10_wy_backward", "adjoint",
     "every gradient within 1e-13 of the recurrence's adjoint, also dg at g = -50",
     against_adjoint };
 
-/* Measures errata 38: terms of dG that cancel, if stored in bf16, destroy dg of
- * saturated gates. */
+/* Measures the error of dg if cancelling terms of dG are stored in bf16 (errata 38). */
 static int cancelling(struct kcp_report *rep)
 {
     static const double gate[] = { -5, -10, -50 }, least[] = { 2e-2, 1, 1e10 };

@@ -1,8 +1,9 @@
-/* mutants.c -- chapter 10 computed wrongly, one flag per mistake.
+/* mutants.c -- computes the gradients of chapter 10 with one deliberate error per flag.
  *
  * Book: chapter 10.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: tests/11_merge_backward/mutants.c.
- * Deliberately a copy of the reference: a mutant must share no code with it. */
+ * The code is a deliberate copy, because a mutant must share no code with the
+ * reference. */
 #include "kcp.h"
 
 #include <math.h>
@@ -18,7 +19,7 @@ enum {
     DIVIDED = 1 << 22, ROUNDED = 1 << 23,
 };
 
-/* Rounds x to bf16, as a kernel that stores a sum in bf16 does. */
+/* Rounds x to the 8 significant bits of bf16. */
 static double bf16(double x)
 {
     int e;
@@ -26,14 +27,14 @@ static double bf16(double x)
     return ldexp(nearbyint(ldexp(m, 8)), e - 8);
 }
 
-/* One chunk: tokens t0 .. t0+rows-1 of value head n; scratch [C,K], [C,V], [C,C]. */
+/* A chunk with tokens t0 to t0+rows-1 of value head n, and scratch matrices. */
 struct cut {
     int n, m, c, rows, flags;
     int64_t t0;
     double *E, *dq1, *dks, *dw, *dkgb, *dq2, *dk2, *dkt, *dvb, *dA, *X, *dL;
 };
 
-/* Returns G of the chunk's row i, or with UNDECAYED of row i - 1. */
+/* Returns G of the chunk's row i and channel d, or 0 for i = -1 (flag UNDECAYED). */
 static double gate(const struct kcp_wy_backward *a, const struct cut *x, int i, int d)
 {
     const double (*G)[a->HV][a->KG] = a->G;
@@ -126,7 +127,7 @@ static void pairs(const struct kcp_wy_backward *a, const struct cut *x)
             }
 }
 
-/* Computes dG of row i and column d, and adds the row's term to dG_last. */
+/* Returns dG of row i and channel d, and adds that row's term of dG_last to *last. */
 static double dG_row(const struct kcp_wy_backward *a, const struct cut *x, int i, int d,
                      double *last)
 {
@@ -265,7 +266,7 @@ MUTANT(stale_gate, STALE_GATE, "off by one: G_last of the last row but one");
 MUTANT(wrong_chunk, ONE_CHUNK, "off by one: h and dS of the chunk before");
 MUTANT(h_turned, H_TURNED, "errata 29: dO S, reads h as [V,K]");
 MUTANT(divided, DIVIDED, "dbeta = sum / (beta + 1e-10), which is 0 at beta = 0");
-/* Float only: a bf16 kernel rounds A and dU, which is an error of the same size. */
+/* Not judged in bf16, where rounding A and dU causes an equally large error. */
 RECORD(rounded, "mutant_rounded", ROUNDED,
        "dA and dA A^T rounded to bf16 on the way to dL", "any shape, float only");
 MUTANT(writes_nothing, NOTHING, "returns at once");

@@ -1,12 +1,12 @@
-/* shorter.c -- chapter 10 by the shorter adjoint of the solve, and its mutants.
+/* shorter.c -- computes chapter 10's gradients with a shorter adjoint of (I + L)^-1.
  *
  * Book: chapter 18, "Backward".  Checked by: the judge, through chapter 13's program.
  * Next: tests/13_backward/mutants.c, which runs these instead of chapter 10.
  *
- * With x = A^T dU no dA, w or u is needed. This adjoint divides by beta, so chapter
- * 13's program gives beta a floor. Sums are computed pair by pair, which is exact
- * for any gate; the mutant of the fast kernels' rounding uses rounded operands
- * instead. */
+ * With x = A^T dU, the adjoint needs no dA, w or u, but divides by beta. Chapter 13's
+ * mutants therefore keep |beta| at 2^-40 or more (flag FLOOR). Sums over pairs of rows
+ * use exact operands, except in mutant UNROUNDED, which uses rounded operands as the
+ * fast kernels do. */
 #include "kcp.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ static double bf16(double x)
     return ldexp(nearbyint(ldexp(m, 8)), e - 8);
 }
 
-/* One chunk of value head n. Row i of all arrays is the chunk's token i. */
+/* One chunk of value head n. Row i of every array belongs to the chunk's token i. */
 struct short_chunk {
     const struct kcp_wy_backward *a;
     int n, m, c, rows, flags;
@@ -38,8 +38,8 @@ static double G_of(const struct short_chunk *x, int i, int d)
     return G[x->t0 + i][x->n][a->KG == 1 ? 0 : d];
 }
 
-/* Computes dv = beta A^T dU, beta dL = -tril(dv v_new^T, -1), and dbeta from the
- * diagonal of the product. */
+/* Computes dv = beta A^T dU, B = beta dL = -tril(dv v_new^T, -1), and dbeta, which is
+ * the diagonal of dv v_new^T divided by beta^2. */
 static void solve(const struct short_chunk *x)
 {
     const struct kcp_wy_backward *a = x->a;
@@ -69,8 +69,9 @@ static void solve(const struct short_chunk *x)
     }
 }
 
-/* Sums of one row and channel over pairs (i, j): `q` and `k` over the columns left
- * of row i, `column` over the rows below column j, `dG` over both. */
+/* Sums over pairs (i, j), j < i, for one row and channel. `q` and `k` sum over the
+ * columns j of row i, `column` over the rows i of column j, and `dG` over row and
+ * column. */
 struct sums { double q, k, column, dG; };
 
 static void exact_pairs(const struct short_chunk *x, int d, struct sums *s)
@@ -93,10 +94,10 @@ static void exact_pairs(const struct short_chunk *x, int d, struct sums *s)
         }
 }
 
-/* Computes the sums as the fast kernels do: operands rounded once, anchors powers of
- * two. A sum must be multiplied with the rounded operand of the other sum, so that
- * terms of dG cancel; the mutant multiplies with the unrounded operand. Returns 0 if
- * the range of exponents is too large. */
+/* Computes the sums from operands scaled by powers of two and rounded to bf16, as the
+ * fast kernels do. The terms of dG cancel only if each sum is multiplied with the
+ * rounded operand of the other sum. This code, a mutant, multiplies with the unrounded
+ * operand. Returns 0 if the exponents differ by more than MOST_SPAN. */
 static int rounded_pairs(const struct short_chunk *x, int d, struct sums *s)
 {
     const struct kcp_wy_backward *a = x->a;
@@ -131,7 +132,7 @@ static int rounded_pairs(const struct short_chunk *x, int d, struct sums *s)
     return 1;
 }
 
-/* Products of channel d with the states h and dS of the chunk. */
+/* Dot products over V: P = scale dO h^T, Q = -dv h^T, W = v_new dS^T. */
 struct through { double P, Q, W; };
 
 static struct through through_states(const struct short_chunk *x, int i, int d)
@@ -161,7 +162,7 @@ static double h_dS(const struct short_chunk *x, int d)
     return s;
 }
 
-/* Computes dq and dk of channel d, and adds the terms of channel d to dG. */
+/* Computes dq and dk of channel d, and adds channel d's terms to dG. */
 static void channel(const struct short_chunk *x, int d, double *dG)
 {
     const struct kcp_wy_backward *a = x->a;

@@ -1,7 +1,7 @@
-/* wrong.c -- two more mutants of chapter 10, and a formula that divides by beta.
+/* wrong.c -- defines two more mutants of chapter 10, and checks dbeta at beta = 0.
  *
- * Book: chapter 10.  Checked by: the judge, which must reject both mutants.
- * Next: ref/11_merge_backward.c. A mutant adds its error to the reference's
+ * Book: chapter 10. Checked by: the judge, which must reject both mutants. Next:
+ * ref/11_merge_backward.c. Each mutant calls the reference, then adds an error to the
  * result. */
 #include "tests/judge/judge.h"
 #include "ref.h"
@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Adds by * x to y for every gradient of the stage. */
+/* Adds `by` times each gradient of x to the same gradient of a. */
 static void add(const struct kcp_wy_backward *a, const struct kcp_wy_backward *x,
                 double by)
 {
@@ -22,9 +22,9 @@ static void add(const struct kcp_wy_backward *a, const struct kcp_wy_backward *x
             part[p].y[i] += by * part[p].x[i];
 }
 
-/* Every gradient is linear in (dO, dAqk, dU, dh). The result from dU alone with h
- * transposed, minus the result with the right h, is the error of a wrong dw = -dU
- * h^T. */
+/* Every gradient is linear in (dO, dAqk, dU, dh). With dO, dAqk and dh set to 0, the
+ * result for h transposed minus the result for h is the error that a wrong dw = -dU h^T
+ * causes. */
 static int dw_turned(void *args)
 {
     const struct kcp_wy_backward *a = args;
@@ -60,8 +60,8 @@ KCP_VARIANT(m10_dw_turned) = { "10_wy_backward", "mutant_dw_turned",
     "errata 30: dw = -dU S, reads h as [V,K]", KCP_F64, KCP_HOST, "any shape",
     dw_turned, NULL };
 
-/* Adds the error of dbeta if G replaces exp2(G): sum_i dkgb_i x_i k_i with dkgb =
- * A^T dw, x = G - exp2(G). */
+/* Adds the error of dbeta if G replaces exp2(G), which is the sum over channels of dkgb
+ * (G - exp2(G)) k, where dkgb = A^T dw. */
 static int gate_for_factor(void *args)
 {
     const struct kcp_wy_backward *a = args;
@@ -90,7 +90,7 @@ KCP_VARIANT(m10_gate_for_factor) = { "10_wy_backward", "mutant_gate_for_factor",
     "errata 33: dbeta with G k instead of exp2(G) k", KCP_F64, KCP_HOST, "any shape",
     gate_for_factor, NULL };
 
-/* One token with h = 0: u = beta v, so dbeta = dU v for any beta. */
+/* With one token and h = 0, u = beta v, so dbeta = dU v for every beta. */
 static int divided(struct kcp_report *rep)
 {
     static const int cu[] = { 0, 1 }, cn[] = { 0, 1 }, sc[] = { 0 };
@@ -105,7 +105,7 @@ static int divided(struct kcp_report *rep)
             .v_new = &v_new, .dU = &dU, .dAqk = &dAqk, .dq = &dq, .dk = &dk, .dv = &dv,
             .dbeta = &dbeta, .dg = &dg };
         const int status = ref_wy_backward(&a);
-        const double theirs = beta * dU * v / beta;      /* sum of u dU, over beta */
+        const double theirs = beta * dU * v / beta;      /* u dU / beta */
         EXPECT(rep, !status && dbeta == 6, "beta %g: dbeta is %g, not 6", beta, dbeta);
         EXPECT(rep, i ? isnan(theirs) : theirs == 6, "beta %g: divided, %g", beta,
                theirs);

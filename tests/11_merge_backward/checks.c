@@ -1,10 +1,10 @@
-/* checks.c -- checks that the map of gradients is the transpose of the map of states.
+/* checks.c -- checks that dS is mapped by the transpose of the M that maps states S.
  *
  * Book: chapter 11.  Checked by: itself, it can fail.  Next: ref/12_h0.c.
  */
 #include "tests/judge/batch.h"
 
-/* Computes dS = M^T dht + dh_ext of every stretch and head. */
+/* Computes dS = M^T dht + dh_ext per stretch and head. */
 static void applied(const struct batch *x, const double *dmap, double *dS)
 {
     const int K = x->c.K, V = x->c.V;

@@ -1,8 +1,9 @@
-/* mutants.c -- chapter 11 computed wrongly, one flag per mistake.
+/* mutants.c -- computes the maps of chapter 11 with one deliberate error per flag.
  *
  * Book: chapter 11.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: tests/12_h0/mutants.c.
- * Deliberately a copy of the reference: a mutant must share no code with it.
+ * The code is a deliberate copy, because a mutant must share no code with the
+ * reference.
  */
 #include "kcp.h"
 
@@ -46,8 +47,8 @@ static double query(const struct kcp_merge_backward *a, const struct cut *x, int
                                     : exp2(G[t][x->n][0]) * q[t][x->m][i]);
 }
 
-/* Applies one chunk to X [K,cols]; the h columns add their inputs, the M columns
- * none. */
+/* Applies one chunk to X [K,cols]. If `linear` is 1 (columns of M), dO and dv_local are
+ * left out. */
 static void chunk_back(const struct kcp_merge_backward *a, const struct cut *x,
                        int cols, int linear, double *X_, double *d_, double *dU)
 {

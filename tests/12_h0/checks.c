@@ -1,4 +1,4 @@
-/* checks.c -- checks the saved block: bytes per mode, and which calls may read it.
+/* checks.c -- checks the saved block's size, and which calls may read the block.
  *
  * Book: chapter 12.  Checked by: itself, it can fail.  Next: ref/13_backward.c.
  */
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns args of the middle one of three ranks, with sizes and no data. */
+/* Returns the args of the second of three ranks, with sizes but without arrays. */
 static struct kcp_forward example(struct kcp_plan **plan, enum kcp_model model)
 {
     const int64_t cu[] = { 0, 1000, 3000 }, cuts[] = { 0, 900, 1600, 3000 };
@@ -37,7 +37,7 @@ static size_t up(size_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-/* Compares the bytes with the table of sec:modes, counted by hand. */
+/* Compares the bytes per mode with sums over the tensors that each mode keeps. */
 static int bytes(struct kcp_report *rep)
 {
     for (int model = 0; model < 2; model++) {
@@ -71,7 +71,6 @@ static int bytes(struct kcp_report *rep)
 KCP_CHECK(check_12_bytes) = { "12_h0", "bytes",
     "bytes of recompute, light and save-all agree with the list of tensors", bytes };
 
-/* Checks that tensors do not overlap, are aligned, and are found by name. */
 static int layout(struct kcp_report *rep)
 {
     struct kcp_plan *plan = NULL;
@@ -105,7 +104,6 @@ static int check(struct kcp_saved *block, size_t n, struct kcp_forward a, char *
     return kcp_saved_check(block, n, (struct kcp_call *)&a, "ref", 8, 8, why, 160);
 }
 
-/* Checks that a block of another call is rejected, for each possible difference. */
 static int foreign(struct kcp_report *rep)
 {
     struct kcp_plan *plan = NULL;
@@ -178,8 +176,8 @@ static const struct kcp_saved_item *item(const struct kcp_saved *s, const char *
     return NULL;
 }
 
-/* Lays out the fused forward's block for sequences of 1000 and 2000 tokens on R
- * ranks. */
+/* Computes the layout of the fused forward's block on rank 0 of R ranks, for sequences
+ * of 1000 and 2000 tokens. */
 static int of_chunks(struct kcp_saved *s, int R, int64_t L, int strip_chunks,
                      enum kcp_save save)
 {
@@ -198,8 +196,8 @@ static int of_chunks(struct kcp_saved *s, int R, int64_t L, int strip_chunks,
     return status;
 }
 
-/* With 4 chunks per strip the sequences have 4 and 8 strips; a map has the size of two
- * states. */
+/* With 4 chunks per strip, the sequences have 4 and 8 strips. A map [K,V+K] is as large
+ * as two states, because K = V. */
 static int strips(struct kcp_report *rep)
 {
     struct kcp_saved s, other;
@@ -226,7 +224,7 @@ KCP_CHECK(check_12_strips) = { "12_h0", "strips",
     "the fused forward's block has states and maps of strips if it is cut",
     strips };
 
-/* Checks the bytes of the fused forward's block in each mode: 48 chunks, 4 value
+/* Checks the bytes of the fused forward's block per mode, with 48 chunks and 4
  * heads. */
 static int chunk_modes(struct kcp_report *rep)
 {

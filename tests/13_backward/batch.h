@@ -1,9 +1,9 @@
-/* batch.h -- runs one batch through 08 and 13 on R thread ranks; joins the outputs.
+/* batch.h -- runs forward and backward of one batch with R threads as ranks.
  *
  * Book: chapters 12 and 13.  Checked by: the tests that include it.
  * Next: ref/13_backward.c.
- * Six sequences, two without tokens and one of one token; h0, dht, softplus gates, two
- * value heads per key head, K != V. */
+ * The batch has six sequences (two empty, one of one token), h0, dht, softplus gates,
+ * two value heads per key head, and K != V. */
 #ifndef KCP_TEST_13_H
 #define KCP_TEST_13_H
 
@@ -16,10 +16,10 @@ enum { O, HT, DQ, DK, DV, DG, DBETA, DA, DDT, DH0, OUTPUTS };
 static const char *const out_name[] = { "o", "ht", "dq", "dk", "dv", "dg", "dbeta",
                                         "dA_log", "ddt_bias", "dh0" };
 
-/* One run: cuts, form of the exchange, and the joined outputs of all ranks. */
+/* The options of one run, and the outputs of all ranks. */
 struct batch {
     enum kcp_model model;
-    int R, reuse_M, spoil;              /* spoil: 1 + rank whose block is damaged */
+    int R, reuse_M, spoil;              /* spoil: 1 + rank with a damaged block */
     int64_t L;
     const int64_t *cuts;
     enum kcp_form form;
@@ -38,7 +38,7 @@ static inline int wide(const struct batch *x)
     return x->model == KCP_KDA ? K : 1;
 }
 
-/* Draws inputs that keep the state alive over the whole longest sequence. */
+/* Draws inputs, with gates so near 0 that states survive the longest sequence. */
 static inline int draw(struct batch *x)
 {
     enum { QK = T * H * K, VALUES = T * HV * V, STATES = N * HV * K * V };
@@ -147,8 +147,8 @@ static inline int go(struct batch *x, char *why)
     return status;
 }
 
-/* Returns the largest relative RMS difference of an output between two runs, or -1
- * if all bits are equal. */
+/* Returns the largest relative RMS difference of any output of two runs, or -1 if all
+ * bits are equal. */
 static inline double apart(const struct batch *a, const struct batch *b, int *worst)
 {
     return outputs_apart(a->out, b->out, a->out_size, OUTPUTS, worst);

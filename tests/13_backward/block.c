@@ -1,9 +1,10 @@
-/* block.c -- uses the tensors of the saved block instead of recomputing them.
+/* block.c -- reads tensors from the saved block instead of recomputing them.
  *
- * Book: chapter 12, "What each mode keeps".  Checked by: the judge. Next:
- * tests/13_backward/strips.c. The other twins recompute everything. This twin reads
- * A and Aqk from the block and, in mode save-all, h and v_new; in mode light it
- * normalises q and k again. The mutants read a wrong row or tensor. */
+ * Book: chapter 12, "What each mode keeps". Checked by: the judge. Next:
+ * tests/13_backward/strips.c. The other twins (correct copies) recompute all tensors.
+ * twin_modes reads A and Aqk from the block and, in mode save-all, also h and v_new. In
+ * mode light, twin_modes normalises q and k again. The mutants read a wrong row or
+ * tensor. */
 #include "wrong.h"
 
 static int mode(const struct wrong_rank *x)
@@ -11,8 +12,8 @@ static int mode(const struct wrong_rank *x)
     return ((const struct kcp_saved *)x->a->saved)->save;
 }
 
-/* Copies tensor `name` [T,HV,C] of the block. With STALE every chunk, except the
- * first of a stretch, gets the rows of the chunk before. */
+/* Copies tensor `name` [T,HV,C] of the saved block. With STALE, each chunk except the
+ * first of a stretch gets the rows of the previous chunk. */
 static void take_triangle(struct wrong_rank *x, const char *name, double *to)
 {
     const struct kcp_backward *a = x->a;
@@ -26,8 +27,8 @@ static void take_triangle(struct wrong_rank *x, const char *name, double *to)
         }
 }
 
-/* Computes u, w, kg, qg from the block's A; g and y are the args of the gate and of
- * WY. */
+/* Computes u, w, kg and qg from the A of the saved block. Arguments g and y are the
+ * calls of chapters 02 and 03. */
 int wrong_factors(struct wrong_rank *x, struct kcp_gate g, struct kcp_wy y)
 {
     const struct kcp_backward *a = x->a;

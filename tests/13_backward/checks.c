@@ -1,8 +1,8 @@
-/* checks.c -- runs one batch with many cuts, forward and backward; results must agree.
+/* checks.c -- checks that forward and backward agree for all cuts, forms and modes.
  *
  * Book: chapters 12 and 13.  Checked by: itself, it can fail.  Next: ref/14_conv.c.
- * The judge compares single runs with the token recurrence; here runs are compared with
- * each other, most of them bit by bit.
+ * The judge compares single runs with the token recurrence. This file compares runs
+ * with each other, mostly bit for bit.
  */
 #include "batch.h"
 #include "core/split.h"
@@ -85,7 +85,6 @@ static int modes(struct kcp_report *rep)
 KCP_CHECK(check_13_modes) = { "13_backward", "modes",
     "run twice and in all memory modes the same bits; reuse_M within 1e-12", modes };
 
-/* Checks that h0 and dht in layout [V,K] give the same results as in [K,V]. */
 static int layouts(struct kcp_report *rep)
 {
     enum { n = N * HV * K * V };
@@ -123,8 +122,6 @@ static int layouts(struct kcp_report *rep)
 KCP_CHECK(check_13_layouts) = { "13_backward", "layouts",
     "states in [V,K] give the same bits as states in [K,V]", layouts };
 
-/* Checks that a block of another format on one rank ends all ranks with an error that
- * names this rank. */
 static int foreign(struct kcp_report *rep)
 {
     struct batch x = { .R = 4, .spoil = 3 };
@@ -142,7 +139,6 @@ KCP_CHECK(check_13_foreign) = { "13_backward", "foreign",
     "a foreign block on rank 2 of 4 ends the run; the error names rank and reason",
     foreign };
 
-/* Checks bytes: the exchange's formula plus two small sums; no M with reuse_M. */
 static int traffic(struct kcp_report *rep)
 {
     int64_t sent[2] = { 0, 0 };
@@ -174,9 +170,9 @@ KCP_CHECK(check_13_traffic) = { "13_backward", "traffic",
     "bytes equal the exchange's formula plus two parameter sums; no M with reuse_M",
     traffic };
 
-/* Checks the two launches of the GPU's scans on one rank. The two launches together
- * run each segment's reverse scan exactly once and its scan of states once (with
- * save-all never). The first launch computes everything that earlier ranks need. */
+/* Checks which scans of one rank the GPU's first and second launch run. Each segment
+ * must have exactly one reverse scan and one scan of states (with save-all none). The
+ * first launch must compute all results that earlier ranks need. */
 static void launches(struct kcp_report *rep, const struct kcp_plan *p, int r,
                      enum kcp_save save, int processors)
 {

@@ -1,4 +1,4 @@
-/* cut.c -- recomputes forward, computes maps and folds them, with mistakes.
+/* cut.c -- recomputes forward's tensors and exchanges maps, with deliberate errors.
  *
  * Book: chapter 13.  Checked by: the judge.
  * Next: tests/13_backward/mutants.c, the program.
@@ -16,7 +16,7 @@ static void rows(const struct wrong_rank *x, int ends, const double *given, doub
                 to[s * size(x) + e] = given[x->seg[s].n * size(x) + turn(x, e)];
 }
 
-/* Scans with errata 7: decays h, then computes v_new = u - w h. */
+/* Scans the chunks with errata 7, which decays h before v_new = u - w h. */
 static void scan_decayed(const struct wrong_rank *x, const double *h_in)
 {
     const struct kcp_backward *a = x->a;
@@ -97,8 +97,8 @@ int wrong_recompute(struct wrong_rank *x)
     return status;
 }
 
-/* Returns 1 if the map of segment j is sent: if the segment's sequence is cut, or if
- * the segment is the last of its rank (for errata 6). */
+/* Returns 1 if the map of segment j is sent, because j is only part of a sequence or is
+ * the last segment of a rank (as errata 6 needs). */
 static int travels(const struct kcp_plan *p, int j)
 {
     const struct kcp_segment *s = &p->seg[j];
@@ -106,7 +106,7 @@ static int travels(const struct kcp_plan *p, int j)
     return !(s->first && s->last) || j == c->seg0 + c->NS - 1;
 }
 
-/* Gathers the maps that are sent on every rank, indexed by global segment. */
+/* Gathers the sent maps of all ranks in *all, indexed by global segment. */
 static int gather(struct wrong_rank *x, const struct kcp_plan *p, double **all)
 {
     const int64_t map = size(x) + (int64_t)x->a->HV * x->a->K * x->a->K;
@@ -135,7 +135,7 @@ static int gather(struct wrong_rank *x, const struct kcp_plan *p, double **all)
     return status;
 }
 
-/* Computes dS <- op(M) dS + dh_ext for all heads, or dS <- dh_ext if `first`. */
+/* Computes dS <- M^T dS + dh_ext for all heads, or dS <- dh_ext if `first` is 1. */
 static void apply(const struct wrong_rank *x, const double *map_, const double *M_,
                   int first, double *S_)
 {
@@ -154,7 +154,8 @@ static void apply(const struct wrong_rank *x, const double *map_, const double *
     }
 }
 
-/* For every segment of this rank, folds the later segments of the same sequence. */
+/* Computes dS at the end of each segment of this rank, from the maps of later
+ * segments. */
 static int exchange(struct wrong_rank *x)
 {
     const struct kcp_plan *p = x->a->plan;

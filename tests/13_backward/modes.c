@@ -1,10 +1,11 @@
-/* modes.c -- checks that gradients have the same bits for every mode of the block.
+/* modes.c -- checks that gradients have equal bits for all modes of the saved block.
  *
- * Book: chapter 12, "What each mode keeps".  Checked by: itself, on a GPU with ranks
- * as threads.  Next: tests/13_backward/strips.c. Light equals recompute if the same
- * kernel normalises in both passes; odd cases therefore take both passes from one
- * layer. Save-all equals recompute for blocks of chunks, because forward's scan
- * stores the states that backward's scan recomputes. */
+ * Book: chapter 12, "What each mode keeps". Checked by: itself, on a GPU with ranks as
+ * threads. Next: tests/13_backward/strips.c. Mode light gives the bits of recompute
+ * only if one kernel normalises q and k in both passes. Odd cases (id=1) therefore take
+ * both passes from one layer. Save-all gives the bits of recompute for blocks of format
+ * `chunks`, because forward's scan stores the states that backward's scan
+ * recomputes. */
 #include "tests/judge/trial.h"
 #include "core/paths.h"
 

@@ -1,9 +1,9 @@
-/* mutants.c -- whole backwards with mistakes in the order and use of the stages.
+/* mutants.c -- computes backward with deliberate errors in the order and use of stages.
  *
  * Book: chapter 13.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: tests/14_conv/mutants.c.
- * A copy of the program that calls the stages. A stage is a reference or a mutant of
- * chapters 09 to 11. The exchange of this program sends every map to every rank.
+ * The code is a copy of ref_backward. Each stage that it calls is the reference, or a
+ * mutant of chapters 09 to 11. The exchange sends every map to every rank.
  */
 #include "wrong.h"
 
@@ -149,7 +149,7 @@ MUTANT(empty_0, "dh0 = 0 for a sequence without tokens", .flags = EMPTY_0);
 MUTANT(as_kv, "reads dht and writes dh0 as [K,V] for layout [V,K]", .flags = AS_KV);
 MUTANT(writes_nothing, "returns at once", .flags = NOTHING);
 
-/* Twin and mutants of the shorter adjoint of the solve (chapter 18). */
+/* The next variants use the shorter adjoint of the solve (chapter 18). */
 RECORD(twin_shorter, "twin_shorter", "by the shorter adjoint of the solve",
        .flags = FLOOR, .wy10 = &m10_shorter);
 MUTANT(no_floor, "divides by beta = 0, without the floor", .wy10 = &m10_shorter);
@@ -160,7 +160,7 @@ MUTANT(tail_row, "dG_last goes to the chunk's last row but one", .flags = FLOOR,
 MUTANT(unrounded, "sums of rounded operands multiplied with unrounded ones",
        .flags = FLOOR, .wy10 = &m10_shorter_unrounded);
 
-/* Twin and mutants with sequences cut into strips (chapter 18). */
+/* The next variants cut sequences into strips (chapter 18). */
 RECORD(twin_strips, "twin_strips", "sequences cut into strips", .flags = STRIPS);
 MUTANT(strips_outward, "folds from the nearest later strip to the last",
        .flags = STRIPS | OUTWARD);
@@ -171,7 +171,7 @@ MUTANT(strips_next_start, "a strip starts from the state of the next strip",
        .flags = STRIPS | NEXT_START);
 MUTANT(strips_no_dht, "the last strip leaves out dht", .flags = STRIPS | NO_DHT);
 
-/* Twin and mutants that read the saved block (chapter 12). */
+/* The next variants read the saved block (chapter 12). */
 RECORD(twin_modes, "twin_modes", "reads what the block's mode keeps",
        .flags = OF_BLOCK);
 MUTANT(stale_triangle, "Aqk and A of the chunk before", .flags = OF_BLOCK | STALE);

@@ -1,11 +1,12 @@
-/* one_factor.c -- a backward in which the decay between steps underflows in one factor.
+/* one_factor.c -- computes backward with a decay between steps that underflows to 0.
  *
  * Book: chapter 18, "Backward".  Checked by: the judge, which must reject it and pass
  * the twin.  Next: mutants.c.
- * A kernel that walks back in steps of 32 rows with an anchor in row 15 stores dS times
- * 2^a, where a is the sum of log2 decays up to the anchor. From one step to the step
- * before, the stored dS is multiplied by 2^(E - a + a'). Below 2^-126 this factor is 0
- * in fp32, although the rows of the step divide by 2^(G - a) and still need dS. */
+ * The kernel works backward in steps of 32 rows and stores dS times 2^a, where a is the
+ * sum of a step's log2 decays up to row 15. Before each step the kernel multiplies the
+ * stored dS by 2^(E - a + a'), where E is the step's whole sum and a' belongs to the
+ * step after. In fp32 this factor is 0 below 2^-126, although rows of the step, which
+ * divide by 2^(G - a) with their running sum G, still need dS. */
 #include "ref.h"
 
 #include <math.h>
@@ -14,7 +15,7 @@
 
 enum { STEP = 32, ANCHOR = 15 };
 
-/* The rows of one head in one stretch; tensors are [T, heads, width]. */
+/* The data of one head. Tensors have shape [T, heads, width]. */
 struct walk {
     const struct kcp_backward *a;
     int one_factor, n, m;                /* value head, query/key head */
@@ -33,7 +34,8 @@ static double decay(const struct walk *w, int64_t t, int i)
     return row(w->g, t, w->a->HV, w->n, w->a->KG)[w->a->KG == 1 ? 0 : i];
 }
 
-/* Computes S [K,V] of token t from S of the token before, and e = v - k S. */
+/* Computes `to`, the state [K,V] after token t, from `from`, the state before token t.
+ * Also computes e = v - k S, where S is the decayed state. */
 static void forward(const struct walk *w, int64_t t, const double *from, double *to,
                     double *e)
 {
@@ -50,8 +52,8 @@ static void forward(const struct walk *w, int64_t t, const double *from, double 
         for (int j = 0; j < V; j++) to[i * V + j] += beta * k[i] * e[j];
 }
 
-/* Computes the adjoint of forward() and of o = scale q S. before, after: S of the token
- * before and of token t. */
+/* Computes the adjoint of forward() and of o = scale q S. `before` and `after` are the
+ * states before and after token t. */
 static void backward(struct walk *w, int64_t t, const double *before,
                      const double *after, const double *e, double *dv)
 {
@@ -87,8 +89,8 @@ static void backward(struct walk *w, int64_t t, const double *before,
     memcpy((double *)a->dv + (t * a->HV + w->n) * V, dv, sizeof *dv * (size_t)V);
 }
 
-/* Sets dS at the end of a step (tokens begin to end - 1) to 0 where the factor
- * underflows. The step after ends at `next`. */
+/* Sets dS at the end of the step of tokens begin to end - 1 to 0 in channels whose
+ * factor underflows. The following step ends at token `next`. */
 static void underflow(struct walk *w, int64_t begin, int64_t end, int64_t next)
 {
     const int V = w->a->V;

@@ -1,9 +1,9 @@
-/* owners.c -- backwards with wrong owners of ranges, if ranks own several ranges.
+/* owners.c -- runs backward with the segments of a plan linked in a wrong order.
  *
  * Book: chapter 06.  Checked by: the judge, which must reject each mutant.
  * Next: tests/13_backward/checks.c.
- * The reference is the same code with correct links and must pass. A mutant is n/a if
- * the wrong order equals the correct one. */
+ * The mutants call the reference. A mutant returns KCP_NA if the wrong order equals the
+ * correct order. */
 #include "tests/judge/judge.h"
 #include "tests/judge/relink.h"
 #include "ref.h"

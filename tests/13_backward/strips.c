@@ -1,19 +1,20 @@
-/* strips.c -- cuts one rank's sequences into strips, as kernels with few chains do.
+/* strips.c -- cuts one rank's sequences into strips, as kernels do with few heads.
  *
  * Book: chapter 18, "When to split a sequence".  Checked by: the judge.
  * Next: tests/13_backward/owners.c.
- * Strips are the segments of a canonical plan for one rank; the mutants make mistakes
- * in the fold over strips. The state at the start of a strip comes from forward.
+ * The strips are the segments of a canonical plan for one rank. The state at the start
+ * of a strip comes from forward. The mutants combine the strips' maps wrongly.
  */
 #include "wrong.h"
 
-/* Returns the tokens per strip: strip_chunks chunks, or one chunk. */
+/* Returns the tokens per strip of strip_chunks chunks, or of one chunk by default. */
 static int64_t length(const struct kcp_backward *a)
 {
     return (int64_t)a->C * (a->strip_chunks ? a->strip_chunks : 1);
 }
 
-/* Recomputes v_new and h of every chunk from the states at the start of strips. */
+/* Recomputes v_new and h of every chunk from h_in, the states at the start of
+ * strips. */
 static int states_again(struct wrong_rank *x, const double *h_in)
 {
     STAGE(kcp_chunk, c);

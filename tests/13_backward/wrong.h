@@ -1,4 +1,4 @@
-/* wrong.h -- a second backward for one rank, with mistakes selected by flags.
+/* wrong.h -- declares a second version of backward, with errors selected by flags.
  *
  * Book: chapter 13.  Checked by: the judge.
  * Next: tests/13_backward/cut.c, what crosses a cut.
@@ -19,7 +19,7 @@ enum {
     NEXT_H = 1 << 20, OTHER_HEAD = 1 << 21, WRONG_GATE = 1 << 22, AS_GIVEN = 1 << 23,
 };
 
-struct plot {                   /* flags; variants that replace a stage, or NULL */
+struct plot {                   /* errors; stage replacements, or NULL */
     int flags;
     const struct kcp_variant *c09, *wy10, *m11;
 };
@@ -55,20 +55,22 @@ static inline int64_t size(const struct wrong_rank *x)
     return (int64_t)x->a->HV * x->a->K * x->a->V;
 }
 
-/* Returns the index in the caller's layout of element e of [HV,K,V]. */
+/* Returns the index of element e of [HV,K,V] in the state layout of the call. */
 static inline int64_t turn(const struct wrong_rank *x, int64_t e)
 {
     const int64_t K = x->a->K, V = x->a->V, n = e / (K * V), i = e / V % K, v = e % V;
     return x->a->layout == KCP_VK && !(x->x.flags & AS_KV) ? (n * V + v) * K + i : e;
 }
 
-/* Recompute forward from the saved states; compute dS at the end of every segment. */
+/* wrong_recompute recomputes forward from the saved states. wrong_carry computes dS at
+ * the end of every segment. */
 int wrong_recompute(struct wrong_rank *x);
 int wrong_carry(struct wrong_rank *x);
-/* With OF_BLOCK: read tensors of the saved block (block.c). */
+/* wrong_factors and wrong_states (block.c) read the saved block if OF_BLOCK is set. */
 int wrong_factors(struct wrong_rank *x, struct kcp_gate g, struct kcp_wy y);
 void wrong_states(struct wrong_rank *x);
-/* Cuts this rank's sequences into strips. KCP_NA: a sequence is on several ranks. */
+/* Cuts this rank's sequences into strips. Returns KCP_NA for several ranks or a
+ * canonical plan. */
 int wrong_strips(struct wrong_rank *x);
 
 #endif
