@@ -1,4 +1,4 @@
-/* main.c -- kcp-check: the judge from the command line, one stage or all.
+/* main.c -- program kcp-check, which judges one stage or all stages.
  *
  * Book: CONTRIBUTING.md.  Checked by: tests/cli/cli.sh.  Next: criterion.c.
  */
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Options of the command line. Numbers are -1 if not given. */
+/* Values of the command-line options. Numbers are -1 if not given. */
 struct command {
     struct options o;
     const char *emit, *foreign, *backend, *reference, *words, *keep, *against;
@@ -53,7 +53,7 @@ static const struct option_table table = {
     .help = print_usage,
 };
 
-/* Prints "option: found 'found', expected expected" in one line, even if `found`
+/* Prints "OPTION: found 'FOUND', expected EXPECTED" in one line, even if `found`
  * contains line breaks. */
 static int bad(const char *option, const char *found, const char *expected)
 {
@@ -62,7 +62,8 @@ static int bad(const char *option, const char *found, const char *expected)
     return options_say("kcp-check", why);
 }
 
-/* Copies values to the judge's variables, and checks the names of stages and cases. */
+/* Copies option values to the judge's variables, and checks the names of stages and the
+ * words of cases. */
 static int read_values(struct command *x)
 {
     struct options *o = &x->o;
@@ -93,8 +94,8 @@ static int read_values(struct command *x)
     return 0;
 }
 
-/* Keeps the options that a command needs to repeat a failure, besides stage, variant
- * and case. */
+/* Stores the options, besides stage, variant and case, that the command printed with a
+ * failure must contain. */
 static void keep_options(const struct command *x, const char *program)
 {
     static char name[4200], options[9000], number[40];
@@ -143,8 +144,7 @@ static int needs(const char *option, const char *other)
     return 2;
 }
 
-/* Rejects options that exclude each other or need another option, so that no option
- * is ignored. */
+/* Rejects options that exclude each other, and options that need another option. */
 static int combine(const struct command *x)
 {
     const struct options *o = &x->o;
@@ -191,7 +191,7 @@ static int case_fits(const struct kcase *k, const struct options *o)
     return other ? bad("--case", found, expected) : 0;
 }
 
-/* Is it the name of a variant or a check? */
+/* Is o->variant the name of a variant or a check? */
 static int is_known(const struct options *o)
 {
     const struct kcp_variant *v = NULL;
@@ -212,7 +212,7 @@ static int list(const struct options *o)
     return 0;
 }
 
-/* Loads the variant of a shared object in this process. NULL after one line on
+/* Loads the variant of a shared object in this process. Returns NULL after one line on
  * stderr. */
 static const struct kcp_variant *load(const char *option, const char *path)
 {
@@ -226,7 +226,7 @@ static const struct kcp_variant *load(const char *option, const char *path)
 }
 
 /* Returns the record of a shared object's variant, which a separate process loads.
- * NULL after one line on stderr. */
+ * Returns NULL after one line on stderr. */
 static const struct kcp_variant *object_record(struct options *o)
 {
     static struct kcp_variant record;

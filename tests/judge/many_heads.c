@@ -1,12 +1,13 @@
-/* many_heads.c -- more than 2^31 numbers in a tensor: equal heads give equal bits.
+/* many_heads.c -- checks kernels on tensors of more than 2^31 numbers, with equal
+ * heads.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself: a forward whose
- * offsets wrap must be seen.  Next: bits.c.
+ * Book: CONTRIBUTING.md, "How the judge works". Checked by: itself: a forward whose
+ * offsets wrap must be rejected. Next: bits.c.
  *
  * The references are too slow for so many numbers. But heads are independent, so the
  * inputs of one head are repeated until the tensors are that long. Then the outputs of
- * all heads must have equal bits, and those of the first head must be the expected ones
- * of a call with one head. Data is copied to the GPU and back in slabs of tokens.
+ * all heads must have equal bits, and the first head must have the outputs expected of
+ * a call with one head. Data is copied to the GPU and back in slabs of tokens.
  */
 #include "trial.h"
 
@@ -34,8 +35,8 @@ static size_t bytes_of(const struct buffer *o, int heads)
     return o->bytes * (size_t)(copies_of(o).heads ? heads : 1);
 }
 
-/* A function that in_slabs calls for each slab: rows `from` to `to` - 1 of c, which
- * are at `at` on the device. */
+/* A function that in_slabs calls for each slab, which is rows `from` to `to` - 1 of a
+ * buffer. The slab begins at address `at` on the device. */
 typedef int on_slab(const struct memory *m, const struct copies *c, int heads,
                     int64_t from, int64_t to, const char *one, char *slab, char *at,
                     int64_t *wrong);
@@ -68,8 +69,8 @@ static int put_copies(const struct memory *m, const struct copies *c, int heads,
     return m->copy(at, slab, (size_t)(p - slab));
 }
 
-/* Copies a slab from the device, stores the first head in `one`, and counts rows of
- * other heads that differ from the first head. */
+/* Copies a slab from the device, stores the first head in `one`, and adds to *wrong the
+ * number of rows in which another head differs from the first head. */
 static int take_copies(const struct memory *m, const struct copies *c, int heads,
                        int64_t from, int64_t to, const char *one, char *slab, char *at,
                        int64_t *wrong)
@@ -85,7 +86,8 @@ static int take_copies(const struct memory *m, const struct copies *c, int heads
     return status;
 }
 
-/* Makes the arguments of a call with many heads from the inputs of one head. */
+/* Builds the arguments of a call with `heads` equal heads from the inputs of one
+ * head. */
 static int fill_many(struct trial *many, const struct trial *one, int heads)
 {
     const struct rank_args *from = &one->rank[0];
@@ -139,8 +141,8 @@ static struct worst first_head(const struct trial *one, const struct buffer *o,
     return w;
 }
 
-/* rows: number of rows of other heads that differ from the first head; over: worst
- * error of the first head divided by its limit. */
+/* `rows` is the number of rows in which another head differs from the first head;
+ * `over` is the first head's worst error divided by its limit. */
 struct found { int64_t rows; double over; };
 
 /* Compares all outputs of all heads. */
@@ -172,9 +174,9 @@ static int compare_many(struct kcp_report *rep, const struct trial *many,
     return status;
 }
 
-/* Judges a variant on one case with many heads. KCP_NA: the variant does not take
- * the case, or out of memory, which is printed. With rep NULL only `found` is
- * filled. */
+/* Judges a variant on one case with many heads. Returns KCP_NA if the variant does not
+ * take the case, or after a printed line if memory runs out. If rep is NULL, only
+ * *found is filled. */
 static int many_heads(struct kcp_report *rep, const struct kcp_variant *v,
                       const struct memory *m, const char *words, int64_t numbers,
                       struct found *found)
@@ -209,8 +211,7 @@ static int many_heads(struct kcp_report *rep, const struct kcp_variant *v,
 /* ---- test of this check on the host, with few numbers */
 static int64_t wraps_at;
 
-/* Runs the reference, then overwrites o from index wraps_at on with o from index 0
- * on. */
+/* Runs the reference, then overwrites o[wraps_at + i] with o[i] for all i >= 0. */
 static int wrapping(void *args)
 {
     const struct kcp_forward *a = args;

@@ -1,12 +1,12 @@
-/* outputs.c -- outputs of one build, compared with those of another.
+/* outputs.c -- compares the outputs of one build with the outputs of another build.
  *
  * Book: CONTRIBUTING.md, "Mutation testing".  Checked by: tests/cli/lies.sh.
  * Next: ../mutate.sh, which compares outputs after each mistake it makes in a source.
  *
- * The judge compares variants with references of the same build, so a mistake in
- * code that both use changes both. Therefore outputs of fifty cases per stage are
- * written to a file, and another build compares its outputs with the file, slice by
- * slice, with the tolerances of check.c. */
+ * The judge compares variants with references of the same build, so a mistake in code
+ * that variants and references share changes both. Therefore one build writes the
+ * outputs of fifty cases per stage to a file, and another build compares its outputs
+ * with the file, slice by slice, with the tolerances of check.c. */
 #include "outputs.h"
 #include "trial.h"
 #include <math.h>
@@ -23,8 +23,8 @@ struct outputs {
     char where[200];
 };
 
-/* The file has a trial_head before the outputs of a trial, and a slice_head before
- * each output. */
+/* The file contains a trial_head before the outputs of each trial, and a slice_head
+ * before each output. */
 struct trial_head { char stage[24], variant[40]; int id, pass, status, R; };
 struct slice_head {
     char field[24];
@@ -41,7 +41,8 @@ static void moved(struct outputs *w, double by, const char *where)
     snprintf(w->where, sizeof w->where, "%s", where);
 }
 
-/* Writes a head; or reads the next head of the file and returns 1 if both are equal. */
+/* Writes `head` to the file; or, if w->compare, reads the next head. Returns 1 if the
+ * head was written, or is equal to the head that was read. */
 static int same_head(struct outputs *w, const void *head, size_t n, const char *where)
 {
     char other[sizeof(struct trial_head) + sizeof(struct slice_head)];
@@ -51,8 +52,8 @@ static int same_head(struct outputs *w, const void *head, size_t n, const char *
     return 0;
 }
 
-/* Compares a rank's output with the numbers `before` of the file, with the natural
- * sizes of the file. */
+/* Compares a rank's output with the numbers `before` read from the file. Errors are
+ * divided by natural sizes read from the file. */
 static void compare(struct outputs *w, const struct trial *t, const struct rank_args *s,
                     const struct buffer *o, const struct slice_head *h,
                     const double *got, double *before, const struct expected *e)
@@ -106,7 +107,8 @@ static int each_rank(struct outputs *w, const struct trial *t,
     return 1;
 }
 
-/* Writes or compares one pass of one case. Returns 0 if the file ended or differs. */
+/* Writes or compares the outputs of one pass of one case. Returns 0 if writing failed,
+ * or the file ended or differs. */
 static int each_pass(struct outputs *w, const struct kcp_stage *s,
                      const struct kcp_variant *v, const struct kcase *k,
                      enum kcp_pass pass, const struct kcp_plan *p)

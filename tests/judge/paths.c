@@ -1,5 +1,4 @@
-/* paths.c -- finds the rows of the table of paths that a case reaches; prints the
- * table.
+/* paths.c -- finds the rows of the table of kernel paths that a case reaches.
  *
  * Book: chapter 08, "Paths".  Checked by: tests/08_forward/paths.c, tests/cli/cli.sh.
  * Next: ../../ref/core/paths.def, the table.
@@ -21,7 +20,7 @@ static int add_once(const struct kcp_path *p, const struct kcp_path **out, int n
     return n + 1;
 }
 
-/* Adds the row that takes the call of q, and the rows of its branches. */
+/* Adds the row that takes the call in q, and the rows that are branches of that row. */
 static int add_taken(const struct kcp_ask *q, const struct kcp_path **out, int n,
                      int max)
 {
@@ -33,9 +32,9 @@ static int add_taken(const struct kcp_ask *q, const struct kcp_path **out, int n
     return n;
 }
 
-/* Before a backward, even cases run the forward of the row that the table selects
- * among all kernels; odd cases run the forward with the backward's name. Users can
- * call both. */
+/* Which forward runs before a backward? In cases with an even id, the one that the
+ * table selects among all kernels; in cases with an odd id, the forward with the
+ * backward's name. Users can call either. */
 static int is_layer_of_all(int id) { return id % 2 == 0; }
 
 const struct kcp_variant *paths_forward_before(const struct kcp_variant *back,
@@ -127,7 +126,7 @@ const char *paths_reached_by(const struct kcp_path *p, const char *stage)
     return first;
 }
 
-/* Does the row need another number of ranks than --ranks gives? */
+/* Does row p need a number of ranks other than that of --ranks? */
 static int needs_other_ranks(const struct kcp_path *p, const struct kcp_stage *s,
                              const struct options *o)
 {
@@ -182,7 +181,7 @@ void paths_left_out(const struct kcp_stage *s, const struct options *o)
 
 static const char *const storage_name[] = { "f64", "f32", "bf16" };
 
-/* Makes the judge's list of cases of a kernel, whether or not the kernel is linked. */
+/* Returns the judge's cases for a kernel, whether or not the kernel is linked. */
 static struct kcase *cases_all(const struct kcp_stage *s, const char *kernel,
                                enum kcp_storage storage, const struct kcp_device *d,
                                const struct options *o, int *n)
@@ -219,8 +218,8 @@ const struct listed *paths_list(const char *stage, const char *kernel,
     return l;
 }
 
-/* Prints the cases of a stage that reach the row when this kernel is judged, like
- * "08/3,08/7". */
+/* Prints, like "08/3,08/7", the cases of a stage that reach row p when `kernel` is
+ * judged. Returns the number of cases printed so far. */
 static int print_cases_of(const struct kcp_path *p, const char *stage,
                           const char *kernel, const struct kcp_device *d,
                           const struct options *o, char *printed, int found)
@@ -233,7 +232,7 @@ static int print_cases_of(const struct kcp_path *p, const char *stage,
     return found;
 }
 
-/* Prints all cases that reach the row. Cases of 13 reach rows of 08 too, because a
+/* Prints all cases that reach row p. Cases of stage 13 also reach rows of 08, because a
  * forward runs first and writes the saved block. */
 static void print_cases(const struct kcp_path *p, const struct kcp_device *d,
                         const struct options *o)

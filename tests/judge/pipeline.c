@@ -1,13 +1,12 @@
-/* pipeline.c -- runs the references of the chapters in order, for inputs and
- * outputs.
+/* pipeline.c -- runs the chapters' references in order to compute inputs and outputs.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: cases.c.
  *
- * A stage without ranks gets inputs computed by the references of earlier chapters,
- * so that w, kg and h are like those of a layer; with independent random w, kg and h
- * states grow without bound. A stage with ranks is compared with the token
- * recurrence, which has no chunks and no ranks. */
+ * A stage without ranks gets inputs computed by the references of earlier chapters, so
+ * that w, kg and h are as in a layer. With independent random w, kg and h, states would
+ * grow without bound. A stage with ranks is compared with the token recurrence, which
+ * uses neither chunks nor ranks. */
 #include "judge.h"
 #include "base/random.h"
 #include <math.h>
@@ -31,7 +30,7 @@ int grid_add(struct tensor_set *b, const struct kcp_context *x,
     return KCP_OK;
 }
 
-/* Sums the gradient of a parameter over the stretches. */
+/* Adds up the gradient of a parameter over stretches (parts of sequences). */
 static void add_parts(struct tensor_set *b, const struct kcp_call *c, const char *name,
                       const char *shape, const char *parts)
 {
@@ -48,10 +47,10 @@ static void sum_parts(struct tensor_set *b, const struct kcp_call *c)
     add_parts(b, c, "ddt_bias", "HV KG", "ddt_part");
 }
 
-/* Fills the state at the start of each stretch (in backward: its gradient at the
- * end). Tensor `all` (h_in) has the sequence's row of h0 (dht) or 0; or a random
- * state if the sequence is treated as begun on another rank. Tensor `own`
- * (h_start) has 0 instead of random states. */
+/* Fills the states at the start of each stretch (in backward: gradients at the end). A
+ * row of tensor `all` (h_in) is the sequence's row of h0 (dht) or 0, but random if the
+ * sequence is treated as begun on another rank. In tensor `own` (h_start), 0 replaces
+ * random rows. */
 static void fill_states(struct tensor_set *b, const struct kcase *k,
                         const struct kcp_plan *p,
                         const struct kcp_call *c, const char *of_sequence,
@@ -86,8 +85,8 @@ static void fill_marks(struct tensor_set *b, const struct kcase *k,
     range[1] = k->id % 7 == 6 ? range[0] : c->NS;   /* sometimes empty */
 }
 
-/* 17 reads the same inputs for both models: exp2(G_last) per key row, and kg for GDN
- * too. */
+/* Adds inputs of chapter 17, which reads the same inputs for both models: decay =
+ * exp2(G_last) per chunk and key row, and kg, which GDN otherwise lacks. */
 static void fill_ladder(struct tensor_set *b, const struct kcp_call *c,
                         const struct kcp_context *x)
 {
@@ -110,10 +109,10 @@ static void fill_ladder(struct tensor_set *b, const struct kcp_call *c,
     }
 }
 
-/* Runs chapters 02, 03, 04, 05, 09, 11, 10, 02 backward on the stretches of one
- * rank, and stops before stage `end` in this pass (NULL: runs all; 17 counts as 04).
- * For part KCP_REVERSE stage `end` runs too. `after`, if not NULL, is called after
- * each stage. */
+/* Runs chapters 02, 03, 04, 05, 09, 11, 10, 02 backward on the stretches of one rank,
+ * and stops before stage `end` in this pass (NULL: runs all; 17 counts as 04). For part
+ * KCP_REVERSE stage `end` runs too. If `after` is not NULL, calls `after` after each
+ * stage. */
 static int chunk_stages(struct tensor_set *b, const struct kcase *k,
                         const struct kcp_stage *end, enum kcp_pass pass,
                         void (*after)(struct tensor_set *, const struct kcase *,
@@ -191,8 +190,8 @@ void tensor_disturb(struct tensor *t, const struct kcase *k, enum kcp_storage st
     }
 }
 
-/* dG of a token and gate is a sum of products q dq and k dk, over one channel (KDA)
- * or all channels (GDN). Returns the sum of the squares of these products. */
+/* Returns the sum of squares of the products q dq and k dk whose sum is the dG of a
+ * token and gate. The sum is over one channel (KDA) or all channels (GDN). */
 static double terms_of(const struct tensor_set *b, const struct kcp_call *c, int64_t t,
                        int64_t gate)
 {
@@ -212,9 +211,9 @@ static double terms_of(const struct tensor_set *b, const struct kcp_call *c, int
     return sum;
 }
 
-/* Changes dg as rounding would. dg of a token is the sum of dG over the rest of the
- * chunk, and each dG has a rounding error. These errors stay in the sum even if the
- * dG cancel. */
+/* Changes dg as rounding would. The dg of a token is the sum of dG from this token to
+ * the end of the chunk. Each dG has a rounding error, which stays in the sum even if
+ * the dG cancel. */
 static void disturb_sums(struct tensor *dg, const struct tensor_set *b,
                          const struct kcase *k, enum kcp_storage storage,
                          uint64_t *seed)
@@ -253,7 +252,8 @@ void pipeline_disturb(struct tensor_set *b, const struct kcase *k,
     }
 }
 
-/* Copies the states at the ends of sequences from the states of the stretches. */
+/* Fills the states of sequences from the states of stretches; a sequence without tokens
+ * gets its row of tensor `given`, or 0. */
 static void states_of_sequences(struct tensor_set *b, const struct kcp_plan *p,
                                 const struct kcp_call *c, const char *name,
                                 const char *of_stretches, const char *given)
@@ -269,7 +269,8 @@ static void states_of_sequences(struct tensor_set *b, const struct kcp_plan *p,
                8 * n);
 }
 
-/* Transposes states between the layer's layout and that of the chapters, [K,V]. */
+/* If the layer's layout is [V,K], transposes states to or from the chapters' layout
+ * [K,V]. */
 static void turn_states(struct tensor_set *b, const struct kcp_call *c,
                         const char *name, int rows, int columns)
 {
@@ -310,8 +311,8 @@ int pipeline_disturbed(struct tensor_set *b, const struct kcase *k,
     return status;
 }
 
-/* Runs the token recurrence on the whole batch: 02, 01, and both backward if
- * requested. */
+/* Runs the token recurrence on the whole batch: chapters 02 and 01, and with `backward`
+ * also their backward passes. */
 int pipeline_oracle(struct tensor_set *b, const struct kcase *k, int backward)
 {
     struct kcp_call c = k->call;

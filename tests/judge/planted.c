@@ -1,10 +1,10 @@
-/* planted.c -- a mistake: the state is not carried from chunk to chunk.
+/* planted.c -- references with a mistake: the state is not carried from chunk to chunk.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: self_lists.c: with one
  * chunk per stretch the code is right.  Next: planted_08.c.
  *
- * The references of chapters 04, 05, 09 and 11 get every chunk as a separate
- * stretch. */
+ * Each chunk is passed to the references of chapters 04, 05, 09 and 11 as a separate
+ * stretch (sequence part). */
 #include "checked.h"
 #include "plants.h"
 
@@ -19,8 +19,8 @@ static const int *ints(const struct kcp_stage *s, const char *args, const char *
     return NULL;
 }
 
-/* Moves pointers to arrays with a row per stretch, or per chunk, to the given row.
- * The initial states are set to NULL unless is_first. */
+/* Advances pointers to arrays with one row per stretch or per chunk to the row of this
+ * stretch or chunk. Unless is_first is set, sets pointers to initial states to NULL. */
 static void move_rows(const struct kcp_stage *s, char *args, int stretch, int chunk,
                       int is_first)
 {
@@ -38,9 +38,9 @@ static void move_rows(const struct kcp_stage *s, char *args, int stretch, int ch
     }
 }
 
-/* Runs the reference of a chapter for each chunk. The check of the call is disabled,
- * because it rejects a grid of only some tokens. For maps only the chunk that comes
- * last runs. */
+/* Runs the reference of a chapter for each chunk. The argument check is disabled,
+ * because it rejects a grid of only some tokens. For maps, only the last chunk in
+ * processing order runs. */
 static int uncarried(const char *number, void *args)
 {
     const struct kcp_stage *s = stage_find(number);

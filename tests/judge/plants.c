@@ -1,4 +1,4 @@
-/* plants.c -- variants with one mistake: in a number, array bounds or a workspace.
+/* plants.c -- variants with one mistake each: in a number, array bounds or a workspace.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: self_trials.c.
  * Next: self_trials.c, which judges each row of the table at the end.
@@ -15,8 +15,8 @@ const struct plant *planted;
 /* ---- mistakes in a field of any stage, found by its name in the field table */
 static int reference(void *args) { return stage_find(planted->stage)->ref(args); }
 
-/* Returns the limit of an output of the plant's stage, in the type in which its
- * cases are judged. */
+/* Returns the error limit of an output of the plant's stage, for the storage type of
+ * the plant's cases. */
 static double limit(int backward)
 {
     const int number = atoi(planted->stage);
@@ -65,8 +65,7 @@ static int adds_number(void *args)
     return status;
 }
 
-/* Adds `by` times a number of an input, which may be outside that array, to output
- * o. */
+/* Adds `by` times element `at` of an input, which may be out of bounds, to output o. */
 static int reads_number(void *args)
 {
     const int status = reference(args);
@@ -74,8 +73,8 @@ static int reads_number(void *args)
     return status;
 }
 
-/* Changes all numbers of the field by `by` limits; only those of the last head if
- * `at` is 1. */
+/* Changes all numbers of the field by `by` limits; if `at` is 1, only numbers of the
+ * last head. */
 static int scales(void *args)
 {
     int64_t n, heads, width;
@@ -105,7 +104,8 @@ static int scales_row(void *args)
     return status;
 }
 
-/* Changes forward by `by` limits, and backward by 1 - `by` limits. */
+/* Changes the forward output by `by` limits and the backward output by 1 - `by`
+ * limits. */
 static int scales_pass(void *args)
 {
     struct kcp_conv *a = args;
@@ -135,7 +135,7 @@ static int returns(void *args)
     return (int)planted->by;
 }
 
-/* ---- maps that must not be written, or need not have been written */
+/* ---- maps that the kernel must not write, or must not read */
 static int writes_unwanted(void *args)
 {
     const struct kcp_affine *a = args;
@@ -146,7 +146,8 @@ static int writes_unwanted(void *args)
     return ref_affine(args);
 }
 
-/* Adds 0 times M of the first map to the result: wrong only if that M contains NaN. */
+/* Adds 0 times M of the first map to the result, which is then wrong only if this M
+ * contains NaN. */
 static int reads_first_M(void *args)
 {
     const struct kcp_merge *a = args;
@@ -177,8 +178,8 @@ static int writes_work(void *args)             /* writes byte `at` */
     return reference(args);
 }
 
-/* Reads the first 8 bytes of the workspace, or, if `at` is not 0, the 8 bytes after
- * its end. If `by` > 0, the workspace is written first. */
+/* Reads the first 8 bytes of the workspace, or, if `at` is not 0, the 8 bytes after the
+ * workspace. If `by` > 0, writes the workspace first. */
 static int reads_work(void *args)
 {
     struct kcp_call *c = args;
@@ -209,7 +210,7 @@ static int writes_past_saved(void *args)
     return ref_backward(a);
 }
 
-/* Wrong if an earlier call left its mark in the workspace. */
+/* Returns a wrong o if the workspace contains the mark of an earlier call. */
 static int counts_in_work(void *args)
 {
     struct kcp_chunk *a = args;
@@ -220,8 +221,8 @@ static int counts_in_work(void *args)
     return status;
 }
 
-/* Writes a 0 at the workspace's end only if the first number is not the mark of a
- * prepared workspace; wrong if the 0 is missing. */
+/* Writes a 0 at the end of the workspace unless the first number marks the workspace as
+ * prepared. Returns a wrong o if the 0 is missing. */
 static int marks_work(void *args)
 {
     struct kcp_chunk *a = args;
@@ -234,7 +235,7 @@ static int marks_work(void *args)
     return status;
 }
 
-/* Wrong if an earlier call of the same size used the same workspace. */
+/* Returns a wrong o if an earlier call of the same size used this workspace. */
 static int marks_own_work(void *args)
 {
     struct kcp_chunk *a = args;
@@ -246,7 +247,8 @@ static int marks_own_work(void *args)
     return status;
 }
 
-/* Requests a workspace only in the first two runs; later runs must get none. */
+/* Requests a workspace only in the first two runs. Fails if a later run gets a
+ * workspace. */
 static int runs;
 static size_t work_at_first(const void *a) { (void)a; return runs < 2 ? 64 : 0; }
 static int needs_no_old_work(void *args)
@@ -280,7 +282,8 @@ static int wrong_once_in_fifty(void *args)
     return status;
 }
 
-/* ---- messages: begin and end number `at` of a group are omitted in pass `by` */
+/* ---- messages: in pass `by`, the `at`-th begin and end of a message group are
+ * omitted */
 static __thread struct { int (*group)(struct kcp_comm *, int); int begun; } rank;
 
 static int without_one(struct kcp_comm *c, int begin)
@@ -366,10 +369,10 @@ static int forward_leaves_o(struct kcp_forward *a)
 #define FAR .memory = FAR_ONLY
 #define PLAIN .at = 0
 
-/* The plants and the words that their verdicts must contain: "ok,", "marginal",
- * "n/a"; "o wrong in head 1" or "NaN in o", after "forward " for the forward before
- * 13; or a message of the judge. Numbers are judged with the limits of bf16 if the
- * cases begin with "bf16: ". */
+/* The plants and the words that their verdicts must contain: "ok,", "marginal", "n/a";
+ * "o wrong in head 1" or "NaN in o", with prefix "forward " for the forward before 13;
+ * or an error message of the judge. If the cases begin with "bf16: ", the limits of
+ * bf16 apply. */
 const struct plant plants[] = {
     { "honest", "04", reference, NULL, "ok,", PLAIN },
     { "one_nan", "04", puts_number, NULL, "NaN in o", IN("o", 0, NAN) },

@@ -3,10 +3,9 @@
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: self_trials.c,
  * self_lists.c.  Next: plants.c.
  *
- * A plant is a variant with one mistake. self_trials.c judges the plants of this
- * table on the cases in the table and compares the words of the verdict.
- * self_lists.c has other plants, and judges them on the judge's lists of cases,
- * which must reject them. */
+ * A plant is a variant with one mistake. self_trials.c judges each plant of table
+ * `plants` on its own cases and compares the words of the verdict. self_lists.c
+ * contains other plants, which the judge's lists of cases must reject. */
 #ifndef KCP_PLANTS_H
 #define KCP_PLANTS_H
 
@@ -16,12 +15,12 @@ struct plant {
     const char *name, *stage;
     int (*run)(void *);
     const char *cases;             /* words; NULL: one small case */
-    const char *verdict;           /* words that the last verdict contains */
+    const char *verdict;           /* words that the last verdict must contain */
     const char *field;             /* field with the mistake */
     int64_t at;                    /* index in the field; or END + i */
     double by;
     size_t (*work)(const void *);
-    int (*forward)(struct kcp_forward *);      /* before 13, instead of the reference */
+    int (*forward)(struct kcp_forward *);      /* runs before 13, not the reference */
     enum { ANY_MEMORY, HOST_ONLY, FAR_ONLY } memory;
 };
 enum { END = 1 << 24 };            /* at = END + i: i numbers after the end */
@@ -29,14 +28,14 @@ extern const struct plant plants[];
 extern const int nplants;
 extern const struct plant *planted;            /* the plant that runs */
 
-/* The sizes and model in which the mistake is made. K 0: in all. */
+/* The sizes and model for which a plant makes its mistake. K = 0: for all. */
 struct planted_at { int K, V, model; };
 extern struct planted_at planted_at;
 int planted_here(const struct kcp_call *c);
 
-/* References that do not carry the state from chunk to chunk, in the cases that
- * planted_at selects. planted_08 and planted_13 are layers with that mistake in
- * chapter planted_chapter. */
+/* References that do not carry the state from chunk to chunk in the cases that
+ * planted_at selects. planted_08 and planted_13 are layers that make this mistake in
+ * the chapter with number planted_chapter. */
 int uncarried_04(void *args);
 int uncarried_05(void *args);
 int uncarried_09(void *args);

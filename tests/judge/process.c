@@ -1,4 +1,4 @@
-/* process.c -- a process that answers over a socket, within a time limit.
+/* process.c -- starts processes that answer over a socket within a time limit.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh.
  * Next: isolation.c.

@@ -4,11 +4,11 @@
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: trial.c.
  *
- * A rank gets its shard of every token tensor, and the rows of the states that it
- * owns. Other rows of states are NaN, so that an output computed from them is wrong.
- * A stage without ranks is tried like a stage with R = 1. Every buffer has an image
- * on the host, with fences. When the variant runs, the images are copied into arrays
- * in the variant's memory. */
+ * A rank gets its shard of every tensor with one row per token, and the state rows that
+ * the rank owns. Other state rows are NaN, so that an output computed from them is
+ * wrong. A stage without ranks is treated as R = 1. Every buffer has an image, a copy
+ * on the host with fences. Before the variant runs, images are copied into arrays in
+ * the variant's memory. */
 #include "trial.h"
 #include <math.h>
 #include <stdlib.h>
@@ -25,8 +25,8 @@ static int is_integer(const struct kcp_field *f)
     return f->store == KCP_I32 || f->store == KCP_I64;
 }
 
-/* Does this rank own row n of a state? The rank with a sequence's last token owns
- * the final states, the rank with the first token the initial states. */
+/* Does this rank own row n of a state field? The rank with a sequence's first token
+ * owns the initial state, the rank with the last token the final state. */
 static int owns(const struct rank_args *s, const struct kcp_field *f, int n)
 {
     static const char *const final[] = { "ht", "dht", "ot", "dot", "xt", "dxt" };
@@ -35,8 +35,9 @@ static int owns(const struct rank_args *s, const struct kcp_field *f, int n)
     return (at_end ? s->plan->ht_rank : s->plan->h0_rank)[n] == s->call.r;
 }
 
-/* Copies the rows of a tensor that this rank gets, `width` bytes per number. In rows
- * that other ranks own all bits are 1, which is NaN. The caller frees the copy. */
+/* Returns a copy of the rows of a tensor that this rank gets, `width` bytes per number.
+ * In rows that other ranks own all bits are 1, which is NaN. The caller frees the
+ * copy. */
 static void *rows_of(const struct rank_args *s, const struct kcp_field *f,
                      const struct tensor *t, size_t width, struct buffer *o)
 {
@@ -57,8 +58,8 @@ static void *rows_of(const struct rank_args *s, const struct kcp_field *f,
     return x;
 }
 
-/* Sets to NaN what a fold must not read: M of its first map, because the fold starts
- * from h of that map, and maps outside the range. */
+/* Sets to NaN the numbers that a fold (composition of maps) must not read: M of the
+ * first map, because the fold starts with h of this map, and maps outside the range. */
 static void poison_maps(const struct kcp_call *c, const struct tensor *range,
                         const struct tensor *t, double *maps)
 {
@@ -70,7 +71,7 @@ static void poison_maps(const struct kcp_call *c, const struct tensor *range,
     }
 }
 
-/* Makes an image from n bytes. NULL: an output, whose image is NaN. */
+/* Allocates an image and fills it with n bytes; if `bytes` is NULL, with NaN. */
 static int make_image(struct buffer *o, const void *bytes, size_t n)
 {
     o->bytes = n;
@@ -141,15 +142,15 @@ int rank_args_fill(struct rank_args *s, const struct kcp_stage *stage,
 
 /* ---- images to arrays and back
  *
- * On the host, and with --apart or --exact, every array is a separate allocation,
- * for tools that follow allocations. On a GPU all arrays of a rank are parts of one
- * allocation, the arena, with more NaN between arrays: because a copy waits for the
- * GPU, one copy each way replaces one copy per array. */
+ * On the host, and with --apart or --exact, every array is a separate allocation, for
+ * tools that check accesses per allocation. On a GPU all arrays of a rank are parts of
+ * one allocation, the arena, with more NaN between arrays. Each copy waits for the GPU,
+ * so one copy of the arena is faster than one copy per array. */
 enum { GAP = 4096 };
 
 int arrays_apart;
 
-/* Returns the offset of buffer i, at its first fence; for i == s->n, the arena's
+/* Returns the offset of buffer i's first fence in the arena; for i == s->n, the arena's
  * size. */
 static size_t arena_offset(const struct rank_args *s, int i)
 {
@@ -197,7 +198,7 @@ int rank_args_send(struct rank_args *s)
     return status;
 }
 
-/* Are all bytes between the arrays of an arena, outside their fences, still NaN? */
+/* Are all bytes of the arena that are outside arrays and fences still NaN? */
 static int gaps_hold(const struct rank_args *s, const char *whole, char *why, size_t n)
 {
     for (int i = 0; i <= s->n; i++) {

@@ -5,8 +5,9 @@
  * exchange_trials.c.
  *
  * Under a launcher all processes run the same trials from the same seed, one rank per
- * process. All take the worst verdict of the processes, so that they continue with the
- * same trial. If a rank is lost, every process prints its number and exits with 1. */
+ * process. Every process takes the worst verdict of all processes, so that all continue
+ * with the same trial. If a rank is lost, every process prints the lost rank's number
+ * and exits with status 1. */
 #include "judge.h"
 #include "kcp_mpi.h"
 #include <math.h>
@@ -19,7 +20,7 @@ static struct kcp_comm *host, *gpu;        /* over MPI, NCCL; NULL: threads */
 static int apart;
 static const char *launcher = "";
 
-/* ---- GPUs of one process: rank threads run until the end, because NCCL starts
+/* ---- GPUs of one process. Rank threads are kept for all trials, because NCCL starts
  * slowly */
 static struct pool {
     pthread_mutex_t lock;
@@ -211,8 +212,8 @@ int ranks_over_nccl(int R, int (*body)(struct kcp_comm *, void *), void *arg, ch
                 : kcp_nccl_threads_run(R, body, arg, why, n);
 }
 
-/* Combines the verdicts of all processes. A verdict has no pointers, and all
- * processes run the same build, so its bytes are exchanged. */
+/* Combines the verdicts of all processes. Processes exchange verdicts as bytes, because
+ * a verdict has no pointers and all processes run the same build. */
 void ranks_agree(struct verdict *t)
 {
     if (!host) return;

@@ -1,5 +1,5 @@
-/* registry.c -- finds checks, which the linker collects, and loads shared objects.
- * ref/core/variants.c finds the variants of this program.
+/* registry.c -- finds the checks that the linker collected, and loads variants from
+ * shared objects. ref/core/variants.c finds the variants linked into this program.
  *
  * Book: CONTRIBUTING.md, "Adding".  Checked by: tests/judge/self_cases.c.
  * Next: report.c.
@@ -17,7 +17,8 @@ int is_mutant(const struct kcp_variant *v) { return !strncmp(v->name, "mutant_",
 
 const struct kcp_stage *stage_find(const char *name) { return kcp_stage_find(name); }
 
-/* Does the stage match `asked`: NULL for all, a name, or a number like "06"? */
+/* Does the stage match `asked`, which is NULL (all stages), a name, or a number like
+ * "06"? */
 static int of_stage(const char *asked, const char *stage)
 {
     if (!asked || !strcmp(asked, stage)) return 1;

@@ -1,4 +1,4 @@
-/* relink.c -- plans whose segments follow one another in a wrong order.
+/* relink.c -- builds plans that link a sequence's segments in a wrong order.
  *
  * Book: chapter 06.  Checked by: tests/08_forward/owners.c, tests/13_backward/owners.c.
  * Next: tests/06_plan/checks.c. */
@@ -21,8 +21,8 @@ static int64_t key_of(const struct kcp_plan *p, int j, enum relink how)
     return (int64_t)earlier * p->R + g->rank;
 }
 
-/* Exchanges the first two neighbours with different owners, but not the sequence's
- * first or last segment. Returns 0 if there are none. */
+/* Exchanges the first two neighbours in j that have different owners, but never moves
+ * the sequence's first or last segment. Returns 0 if there are no such neighbours. */
 static int swap(const struct kcp_plan *p, int *j, int m)
 {
     for (int i = 1; i + 2 < m; i++)

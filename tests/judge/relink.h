@@ -1,9 +1,9 @@
-/* relink.h -- plans whose segments follow one another in a wrong order.
+/* relink.h -- builds plans that link a sequence's segments in a wrong order.
  *
- * Book: chapter 06.  Checked by: tests/08_forward/owners.c, tests/13_backward/owners.c.
- * Next: relink.c.
- * These are likely mistakes if a rank owns several ranges: the fold treats a shard as
- * one stretch, or assigns the second half of a zigzag in the order of the first. */
+ * Book: chapter 06. Checked by: tests/08_forward/owners.c, tests/13_backward/owners.c.
+ * Next: relink.c. Such plans imitate likely mistakes if a rank owns several ranges: a
+ * fold that treats a shard as one stretch, or a zigzag whose second half is in the
+ * order of its first half. */
 #ifndef KCP_RELINK_H
 #define KCP_RELINK_H
 
@@ -15,9 +15,9 @@ enum relink {
     SWAPPED,                   /* two neighbours of different owners exchanged */
 };
 
-/* Makes a shallow copy of a plan with new segments copy->seg, which the caller
- * frees. The first and the last segment of a sequence keep their places. KCP_NA: the
- * new order is also right. */
+/* Makes a shallow copy of a plan with new segments copy->seg, which the caller frees.
+ * The first and the last segment of each sequence keep their places. Returns KCP_NA if
+ * the new order is the right order. */
 int plan_relinked(const struct kcp_plan *plan, enum relink how, struct kcp_plan *copy);
 
 #endif

@@ -1,4 +1,4 @@
-/* report.c -- counts, the closing lines and the exit status.
+/* report.c -- counts failures, prints the closing lines and computes the exit status.
  *
  * Book: CONTRIBUTING.md.  Checked by: tests/judge/self_limits.c.  Next: core.c.
  */

@@ -1,4 +1,5 @@
-/* self_calls.c -- wrong calls of the C interface are rejected with the field's name.
+/* self_calls.c -- checks that wrong calls of the C interface are rejected with the
+ * field's name.
  *
  * Book: chapter 20, "What is promised to whom".  Checked by: itself.
  * Next: ../fuzz/calls.c, the same by generated arguments.
@@ -25,8 +26,8 @@ static int is(const struct made_call *m, const char *number)
 
 static int call_made(struct made_call *m) { return m->stage->ref(&m->a); }
 
-/* Checks that a call with one mistake returns KCP_BAD, and that kcp_why() contains
- * the stage and the word. */
+/* Checks that call m, which has one mistake, returns KCP_BAD, and that kcp_why()
+ * contains the stage and `word`. */
 static void refused(struct kcp_report *rep, struct made_call *m, const char *word)
 {
     const int status = call_made(m);
@@ -69,7 +70,7 @@ static void start(struct made_call *m, const struct kcp_stage *s, enum kcp_model
     if (is(m, "13")) made_saved(m);
 }
 
-/* Makes calls with one wrong size or option each. */
+/* Makes calls that each have one wrong size or option. */
 static void wrong_numbers(struct kcp_report *rep, const struct kcp_stage *s,
                           enum kcp_model model, const struct kcp_plan *plan)
 {
@@ -84,7 +85,7 @@ static void wrong_numbers(struct kcp_report *rep, const struct kcp_stage *s,
     }
 }
 
-/* Makes calls with one array missing each. */
+/* Makes calls that each lack one array. */
 static void missing_arrays(struct kcp_report *rep, const struct kcp_stage *s,
                            enum kcp_model model, enum kcp_pass pass,
                            const struct kcp_plan *plan)
@@ -110,7 +111,7 @@ static void missing_arrays(struct kcp_report *rep, const struct kcp_stage *s,
     EXPECT(rep, needed > 1, "%s: no array is needed", s->name);
 }
 
-/* Makes calls with one wrong number in an index array each. */
+/* Makes calls that each have one wrong number in an index array. */
 static void wrong_indices(struct kcp_report *rep, const struct kcp_stage *s,
                           enum kcp_model model, const struct kcp_plan *plan)
 {
@@ -194,7 +195,8 @@ static int misuse(struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* Every variant checks its call as the reference does, before it uses the device. */
+/* Checks that every variant, like the reference, rejects a wrong call before using the
+ * device. */
 static int variants(struct kcp_report *rep)
 {
     const struct kcp_variant *v[MOST];
@@ -250,8 +252,8 @@ static int nothing(struct kcp_report *rep)
     EXPECT(rep, kcp_layer_saved(&layer, (struct kcp_call *)&f) == 0 &&
            kcp_layer_saved(&layer, NULL) == 0 && kcp_layer_saved(NULL, NULL) == 0 &&
            kcp_layer_forward_work(&layer, &f) == 0, "no sizes, no bytes");
-    /* Sizes that are negative, or whose bytes overflow: no block, and nothing is
-     * written. */
+    /* For negative sizes, and sizes whose bytes overflow, there is no saved block, and
+     * nothing may be written. */
     for (int i = 0; i < 4; i++) {
         static const int wraps[4][3] = {
             { INT_MAX, INT_MAX, INT_MAX }, { -1, 1 << 20, 1 << 20 },
@@ -281,7 +283,7 @@ static int nothing(struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* The library's tables of its structs must agree with the compiler. */
+/* Checks that the library's tables of struct members agree with the compiler. */
 #define SAME(s, m, k)                                                                 \
     (kcp_struct_member(#s, #m, &at, &kind) == KCP_OK && at == offsetof(struct s, m) && \
      kind == k)

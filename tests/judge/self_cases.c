@@ -1,4 +1,4 @@
-/* self_cases.c -- tests of the judge: what its lists of cases contain.
+/* self_cases.c -- tests that the judge's lists of cases contain what they must contain.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.
  * Next: self_inputs.c.
@@ -99,8 +99,8 @@ static int ranks_crossed(const struct kcp_plan *p)
     return most;
 }
 
-/* Does at least 1e-2 of the state reach the last rank, across at least four ranks?
- * Wide cases need three ranks, each with at least four chunks. */
+/* Does at least 1e-2 of the state reach the last rank of a sequence on at least four
+ * ranks? With `wide`, three ranks suffice, but each must have at least four chunks. */
 static int is_alive(const struct kcp_stage *s, const struct kcase *k, int wide)
 {
     const struct kcp_stage *forward = is(s, "13") ? stage_find("08") : s;
@@ -149,7 +149,7 @@ KCP_CHECK(check_00_crosses) = { "00_judge", "crosses",
     "a state is alive over four ranks in every form and model, and over three ranks of "
     "several chunks at each size of tensor cores", crosses };
 
-/* Are the cases equal except for the lengths of sequences? */
+/* Do the cases differ only in the lengths of sequences? */
 static int is_cut_else(const struct kcase *a, const struct kcase *b)
 {
     struct kcase x = *a;
@@ -159,8 +159,8 @@ static int is_cut_else(const struct kcase *a, const struct kcase *b)
     return !memcmp(&x, b, sizeof x) && memcmp(a->cu, b->cu, sizeof a->cu);
 }
 
-/* Numbers of cases, per model or form, that a kernel for only sizes of tensor cores
- * can take. */
+/* Counts, per model or form, of cases that a kernel for only tensor-core sizes can
+ * take. */
 struct counted {
     int other_cuts[5], no_states[5], part[5][3], in_form[KCP_FORMS], blocks[5];
     int over_four[5], many[5], own_keys[5];
@@ -193,7 +193,7 @@ static struct counted count_wide(const struct kcp_stage *s, const struct kcase *
     return x;
 }
 
-/* Does the stage without ranks have an optional state? */
+/* Is this a stage without ranks that has an optional state? */
 static int has_states(const struct kcp_stage *s)
 {
     int n = 0;
@@ -213,8 +213,8 @@ static int wide(struct kcp_report *rep)
         if (is(s, "01 07 12 14")) continue;
         struct kcase *list = cases_of(s, &v, &o, NULL, &n);
         const struct counted x = count_wide(s, list, n);
-        /* After case 0 come small cases of K = V = 64 and 128: the first case that a
-         * kernel takes runs fifty times. */
+        /* Small cases with K = V = 64 and 128 must follow case 0, because the first
+         * case that a kernel takes runs fifty times. */
         for (int j = 1; j <= FIRST_WIDE; j++) {
             const struct kcp_call *c = &list[j].call;
             EXPECT(rep, list[0].id == 0 && c->K == 64 * j && c->V == 64 * j &&
@@ -247,8 +247,8 @@ KCP_CHECK(check_00_wide) = { "00_judge", "wide",
     "at sizes of tensor cores: other lengths, states and parts left out, blocks, many "
     "heads", wide };
 
-/* Right variants must pass on cases that no list draws: hundreds of segments, and K
- * and V up to 256. */
+/* Checks that right variants pass on cases that are in no list: hundreds of segments,
+ * and K and V up to 256. */
 static int rare(struct kcp_report *rep)
 {
     static const struct { const char *stage, *words; } rows[] = {
@@ -284,7 +284,7 @@ KCP_CHECK(check_00_rare) = { "00_judge", "rare",
     "right variants pass on hundreds of segments and on the largest K and V",
     rare };
 
-/* ---- a case for each path, for the GPU of the records */
+/* ---- each path has a case, assuming the GPU type of the published records */
 static int reaches(const struct kcp_path *p, const struct listed *l, int n, int again)
 {
     for (int i = 0; i < n; i++)
@@ -350,8 +350,8 @@ static int files(const char *pattern)
     return n;
 }
 
-/* Compares the number of linked records with the files on disk. v1_x and v1_x_f32
- * are in one file. */
+/* Compares the number of linked variant records with the number of source files.
+ * Variants v1_x and v1_x_f32 share a file. */
 static int counts(struct kcp_report *rep)
 {
     const struct kcp_variant *v[1024];

@@ -1,4 +1,4 @@
-/* self_inputs.c -- tests of the judge: inputs, alive states, and effects of rounding.
+/* self_inputs.c -- tests the judge's inputs, alive states, and effects of rounding.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.
  * Next: self_limits.c.
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- words of a case about its inputs reach the inputs of chapters 15 and 16 */
+/* ---- words of a case such as "alike" must change the inputs of chapters 15 and 16 */
 enum { K = 8 };
 
 static int draw(struct tensor_set *b, const char *stage, const char *model,
@@ -31,8 +31,8 @@ static double dot(const double *x, const double *y)
     return sum;
 }
 
-/* For rows of K numbers: mean cosine of neighbours, largest length, number of null
- * rows. */
+/* Of rows of K numbers: mean cosine of neighbouring rows, largest row length, number of
+ * null rows. */
 struct rows { double cosine, longest; int none; };
 
 static struct rows rows_of(const struct tensor *t)
@@ -103,8 +103,8 @@ KCP_CHECK(check_00_unlike) = { "00_judge", "unlike",
     "alike, null, plain, big and exact reach the inputs of 15 and 16, or are refused",
     unlike };
 
-/* ---- six tokens before the cut; each key is the first unit vector, so that beta = 1
- * removes one of the three rows of the state */
+/* ---- share of a state left after six tokens. Each key is the first unit vector, so
+ * beta = 1 removes one of the state's three rows */
 static double alive_with(double gate, double beta)
 {
     const struct { const char *name, *shape; double is; } rows[] = {
@@ -128,8 +128,8 @@ static double alive_with(double gate, double beta)
 
 static int alive_by_hand(struct kcp_report *rep)
 {
-    /* Frees memory that is not 0, so that malloc returns it again: a read of
-     * unwritten memory gives a wrong result. */
+    /* Frees nonzero memory, which malloc then returns to alive_far: if alive_far reads
+     * memory that it has not written, the result is wrong. */
     double *used = malloc(9 * sizeof *used);
     for (int i = 0; used && i < 9; i++) used[i] = 1e3;
     free(used);
@@ -168,8 +168,9 @@ static const struct expected *expected_03(const char *more, struct kcp_plan **p)
     return expected_of(stage_find("03"), &k, KCP_FORWARD, KCP_BF16, *p);
 }
 
-/* Outputs must move more for alike keys than for independent keys, and each further
- * draw must increase the value of expected_moved. */
+/* Checks that rounding the inputs changes outputs more for alike keys than for
+ * independent keys, and that each further draw increases the result of
+ * expected_moved. */
 static int conditioned(struct kcp_report *rep)
 {
     struct kcp_plan *p;
@@ -194,8 +195,9 @@ KCP_CHECK(check_00_conditioned) = { "00_judge", "conditioned",
     "one more rounding of the inputs moves w by more if keys are alike; each draw "
     "increases the estimate", conditioned };
 
-/* A layer computed by chapters with rounded outputs must be close to the token
- * recurrence: an output that moves must move by more than 1e-9 and less than `most`. */
+/* Checks that a layer computed by chapters with rounded outputs is close to the token
+ * recurrence: the relative change of each output must be 0, or more than 1e-9 and less
+ * than `most`. */
 static void moves(struct kcp_report *rep, const struct kcp_stage *s,
                   const struct kcase *k, double most)
 {
@@ -232,7 +234,7 @@ static int moved(struct kcp_report *rep)
             case_parse(words, &k, why, sizeof why);
             moves(rep, s, &k, 1e-4);
         }
-        /* Drawn cases get a wider bound, because terms may cancel. */
+        /* The bound for drawn cases is wider, because terms may cancel. */
         struct kcase *list = cases_of(s, &v, &o, NULL, &n);
         for (int j = 0; j < n; j++)
             if (list[j].call.T < 100) moves(rep, s, &list[j], 1e-2);

@@ -1,4 +1,4 @@
-/* self_limits.c -- tests of the judge: errors and limits of slices with known numbers.
+/* self_limits.c -- tests the judge's errors and limits on slices with known numbers.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.  Next: check.c.
  */
@@ -24,10 +24,10 @@ static const double *moved(const char *field, int draws)
     return so_far;
 }
 
-/* A slice of field `field`. Expected numbers are `want`; computed numbers are
- * `want`, but `want` + `off` in the first `rows` rows (-1: in row 10 alone). Numbers
- * of the whole tensor are `all`. One more rounding moves numbers by `moves`, and
- * those of row 10 by `row_moves` if `rows` is -1. */
+/* A slice of field `field`. All expected numbers are `want`. Computed numbers are
+ * `want` + `off` in the first `rows` rows (-1: only in row 10) and `want` in other
+ * rows. All numbers of the whole tensor are `all`. One more rounding changes numbers by
+ * `moves`, but by `row_moves` in row 10 if `rows` is -1. */
 struct made {
     const char *what, *stage, *field;
     int tokens, of, width, rows;
@@ -90,7 +90,7 @@ static int limits(struct kcp_report *rep)
     const double dv = tolerance_of(TOLERANCE_GRADIENTS, KCP_BF16);
     const double dg = tolerance_of(TOLERANCE_GATES, KCP_BF16);
     const struct made x[] = {
-        /* sizes by which errors are divided */
+        /* rows that test the sizes by which errors are divided */
         { "a null slice: 1e-6 of v", OF("08", "o", 0, 1e-12, 1e-12 / 2e-6), 0, -1 },
         { "its own size", OF("08", "o", 4, 1e-4, 1e-4 / 4), o32, -1 },
         { "dA_log: a sum of terms", OF("13", "dA_log", 1e-9, 1e-5, 1e-5 / 5), 0, -1 },
@@ -105,7 +105,8 @@ static int limits(struct kcp_report *rep)
         { "a short batch: 1e-2 of v", FEW("08", "o", 10, 10, 1e-9, 5e-3), 0, -1 },
         { "one number per token", FEW("13", "dbeta_raw", 10, 10, 3, 1e-4 / 3), 0, -1 },
         { "64 tokens are not few", FEW("08", "o", 64, 70, 4, 1e-4 / 2e-6), 0, -1 },
-        /* limits of few numbers, and of numbers that one more rounding moves */
+        /* rows that test limits of few numbers, and of numbers that one more rounding
+         * changes */
         { "twelve numbers", LIMIT("o", 3, 4, KCP_BF16, 1.05 * o, 0, 1, few * o), 1 },
         { "a bench row's", LIMIT("o", 3, 4, KCP_BF16, 1.05 * o, 0, 0, few * o), 0 },
         { "sixty-four", LIMIT("o", 4, 16, KCP_BF16, 1.05 * o, 0, 1, o), 8 },
@@ -125,7 +126,7 @@ static int limits(struct kcp_report *rep)
         { "one token", LIMIT("o", 1, 16, KCP_BF16, 4.2 * o, 17 * o, 1, 16 * o), 1 },
         { "two tokens", LIMIT("o", 2, 16, KCP_BF16, 4.2 * o, 17 * o, 1, 8 * o), 1 },
         { "off by more", LIMIT("o", 1, 16, KCP_BF16, 32 * o, 17 * o, 1, o), 0 },
-        /* one token of 64 */
+        /* rows in which one token of 64 is wrong */
         { "three times o's", TOKEN("08", "o", 3.2 * o, 0, 0, 0, 1, 3 * o), -1 },
         { "and not less", TOKEN("08", "o", 2.8 * o, 0, 0, 0, 1, 0), -1 },
         { "three times dv's", TOKEN("13", "dv", 3.1 * dv, 0, 0, 0, 1, 3 * dv), -1 },
@@ -199,7 +200,7 @@ static int closes(struct kcp_report *rep)
 KCP_CHECK(check_00_closes) = { "00_judge", "closes",
     "when nothing ran, a line says why, and the status is 1", closes };
 
-/* ---- n/a that the variant's record excludes is a failure */
+/* ---- an n/a that the variant's record excludes must be a failure */
 static int promises(struct kcp_report *rep)
 {
     static const struct {
@@ -232,7 +233,8 @@ KCP_CHECK(check_00_promises) = { "00_judge", "promises",
     "n/a against the record, or in one pass of a built-in variant, is a failure",
     promises };
 
-/* ---- bf16 rounds to nearest even; NaN of all ones survives every storage */
+/* ---- bf16 must round to nearest even; a NaN of all ones must survive every storage
+ * type */
 static int rounds(struct kcp_report *rep)
 {
     static const double row[][2] = {

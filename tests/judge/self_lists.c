@@ -1,12 +1,12 @@
-/* self_lists.c -- tests of the judge: its lists of cases reject mistakes that once
+/* self_lists.c -- tests that the judge's lists of cases reject mistakes that once
  * passed.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself: some plants
  * must be right on cases where their mistake has no effect.  Next: self_cases.c.
  *
- * Each mistake was once in a kernel and passed. A plant is rejected as a mutant is,
- * by a value off by more than its limit; two are refusals, and rejected by their
- * status. */
+ * Each mistake was once in a kernel and passed. A plant, a variant with one mistake, is
+ * rejected like a mutant: by a value whose error exceeds the limit. Two plants refuse
+ * the call, and are rejected by their status. */
 #include "checked.h"
 #include "paths.h"
 #include "plants.h"
@@ -49,7 +49,8 @@ static int run_copy(char *copy)
     return status;
 }
 
-/* ---- maps: composed wrongly; and saved maps of forward, whose M backward uses */
+/* ---- maps that are composed wrongly; and wrong M in the maps that forward saves for
+ * backward */
 static int compose_wrong(int HV, int K, int V, const void *b, const void *a,
                          int backward, int a_first, void *out,
                          struct CUstream_st *stream)
@@ -101,8 +102,8 @@ static int needs_ops(void *args)
     return ((struct kcp_forward *)args)->ops ? ref_forward(args) : KCP_BAD;
 }
 
-/* Uses V / blocks columns for all blocks of a pipeline, so that the remaining
- * columns are wrong on all ranks but the first. */
+/* Gives every block of a pipeline V / blocks columns (rounded down), so that the
+ * remaining columns are wrong on all ranks except the first. */
 static int even_blocks(void *args)
 {
     struct kcp_forward *a = args;
@@ -139,7 +140,7 @@ static int kept_grid(void *args)
     return status;
 }
 
-/* If h_in is NULL, starts from the h_in of an earlier call. */
+/* If h_in is NULL, uses the h_in of an earlier call. */
 static int last_h_in(void *args)
 {
     static double *h;
@@ -157,7 +158,7 @@ static int last_h_in(void *args)
     return run_copy(copy);
 }
 
-/* Takes only sizes of tensor cores, and is wrong in the fiftieth call in a row of
+/* Takes only tensor-core sizes, and gives a wrong o in the fiftieth consecutive call of
  * one size. */
 static int once_in_fifty(void *args)
 {
@@ -172,8 +173,8 @@ static int once_in_fifty(void *args)
     return status;
 }
 
-/* ---- right for at most two key heads, three heads per group, six sequences; further
- * ones repeat the first ones */
+/* ---- right for at most two key heads, three heads per group and six sequences;
+ * further heads and sequences get copies of the first ones */
 enum { FEW_HEADS = 2, FEW_IN_GROUP = 3, FEW_SEQUENCES = 6 };
 
 static void repeat_heads(const struct kcp_call *c, double *rows, int by_group)
@@ -201,7 +202,7 @@ static int few_in_group(void *args)
     return status;
 }
 
-/* Sequence i gets the state of sequence i mod 6. */
+/* Gives sequence i the state of sequence i mod 6. */
 static int few_sequences(void *args)
 {
     const struct kcp_call *c = args;
@@ -220,9 +221,9 @@ static int few_sequences(void *args)
     return status;
 }
 
-/* ---- 03 with a known mistake of other implementations: the inverse is a Neumann
- * series in half precision, (I - L)(I + L^2)(I + L^4)...; and 03 whose A or u is off
- * by 15 % */
+/* ---- stage 03 with a known mistake of other implementations: the inverse is computed
+ * by a Neumann series in half precision, (I - L)(I + L^2)(I + L^4)...; and stage 03
+ * with errors of 15 % in A or u */
 static double half(double x)
 {
     int e;
@@ -243,7 +244,8 @@ static void multiply(double (*a)[C], double (*b)[C], double (*out)[C])
         }
 }
 
-/* Replaces A of a chunk of n tokens, the inverse of I + L, by that of the series. */
+/* Replaces A, the inverse of I + L for a chunk of n tokens, by the result of the
+ * series. */
 static void series(double (*A)[C], int n)
 {
     static double L[C][C], P[C][C], X[C][C], Y[C][C];
@@ -325,7 +327,7 @@ static int is_independent(const struct kcase *k)
     return k->alike <= 0 && k->call.C == C && k->call.T < 400 && !k->exact_beta &&
            !k->null_rows && k->regime != TURNS;
 }
-/* Cheap cases: few tokens and random keys. */
+/* Is the case cheap, with few tokens and random keys? */
 static int is_plain(const struct kcase *k)
 {
     return is_wide(&k->call) && !k->null_rows && !k->exact_beta && k->alike == 0 &&
@@ -341,7 +343,7 @@ static int has_many(const struct kcase *k)
     return is_live(k) && c->H > FEW_HEADS && c->HV / c->H > FEW_IN_GROUP &&
            c->N > FEW_SEQUENCES && c->K == 128 && c->V == 128;
 }
-/* Every value head has a separate key head, and a sequence has many chunks. */
+/* Does every value head have a separate key head, and are there many chunks? */
 static int has_own_keys(const struct kcase *k)
 {
     const struct kcp_call *c = &k->call;
@@ -349,9 +351,9 @@ static int has_own_keys(const struct kcase *k)
            c->V == 64 && c->T > 17 * c->C;
 }
 
-/* Which cases must reject the plant. EACH: one case of each size and model; ALL: all
- * cases; ONE: at least one; NONE: none; STATUS: at least one by a status, and none
- * by a value. */
+/* Which cases must reject the plant? EACH: one case of each size and model; ALL: all
+ * cases; ONE: at least one; NONE: none; STATUS: at least one by its status, and none by
+ * a value. */
 enum demand { ONE, EACH, ALL, NONE, STATUS };
 struct row {
     const char *name, *stage;
@@ -431,14 +433,15 @@ static struct kcase *list_of(const struct row *x, int *n)
                                       : cases_anchors(s, x->wide, 1, 0, 0, &all);
     for (int i = 0; i < all; i++)
         if (x->takes(&list[i])) list[kept++] = list[i];
-    /* Only for EACH, because plants that keep inputs of earlier calls need the
+    /* Sorted only for EACH, because plants that reuse inputs of earlier calls need the
      * list's order. */
     if (x->demand == EACH) qsort(list, (size_t)kept, sizeof *list, by_cost);
     *n = kept;
     return list;
 }
 
-/* Counts the cases that reject the plant; stops at the first unless all are needed. */
+/* Counts the cases that reject the plant. Stops at the first such case unless `demand`
+ * is ALL or NONE. */
 static int rejections(const struct row *x, const struct kcase *list, int n,
                       int by_status)
 {
@@ -503,7 +506,8 @@ KCP_CHECK(check_00_lists) = { "00_judge", "lists",
     "each mistake that once passed is rejected by the judge's lists, by its values",
     lists };
 
-/* Plants that do not carry the state must be right with one chunk per stretch. */
+/* Checks that plants that do not carry the state from chunk to chunk are right with one
+ * chunk per stretch. */
 static int fair(struct kcp_report *rep)
 {
     static const char *const words[] = {
@@ -532,8 +536,8 @@ static int fair(struct kcp_report *rep)
 KCP_CHECK(check_00_fair) = { "00_judge", "fair",
     "plants that do not carry the state pass with one chunk per stretch", fair };
 
-/* For a kernel that does not take case 0, the first case that it takes must also be
- * small and run fifty times. */
+/* Checks that for a kernel that does not take case 0, the first case that the kernel
+ * takes is small and runs fifty times. */
 static int fifty(struct kcp_report *rep)
 {
     const struct row x = { "", "04_chunk", NULL, 2, any_case, ONE, KCP_F64, 0 };

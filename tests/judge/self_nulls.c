@@ -4,9 +4,9 @@
  * Book: chapter 20, "What is promised to whom".  Checked by: tests/cli/house.sh, which
  * checks that no function is missing.  Next: self_calls.c, wrong arguments.
  *
- * Functions get no object, no pointer for results, and numbers that are no valid
- * rank or size. A function that returns a status must return KCP_BAD, or KCP_NA if
- * this build does not support it. */
+ * Functions get NULL for objects and results, and numbers that are invalid as ranks or
+ * sizes. A function that returns a status must return KCP_BAD, or KCP_NA if this build
+ * does not support it. */
 #include "judge.h"
 
 #include "layer.h"
@@ -42,7 +42,8 @@ static void of_plans(struct kcp_report *rep, int i)
     kcp_owners_free(NULL);
 }
 
-/* Calls functions with a valid plan, but with ranks, rows and segments outside it. */
+/* Calls functions with a valid plan, but with ranks, rows and segments that the plan
+ * does not have. */
 static void of_a_plan(struct kcp_report *rep, int i)
 {
     static const int64_t cu[2] = { 0, 100 };

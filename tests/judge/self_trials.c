@@ -1,10 +1,11 @@
-/* self_trials.c -- tests of the judge: each plant of one call gets its verdict.
+/* self_trials.c -- tests that each plant (a variant with one mistake) gets the right
+ * verdict.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself: right rows pass.
  * Next: self_lists.c.
  *
- * Each plant runs twice: in host memory, and in memory marked as a GPU's, where all
- * arrays of a rank are one allocation.
+ * Each plant runs twice: in host memory, and in memory marked as GPU memory, where all
+ * arrays of a rank are in one allocation.
  */
 #include "plants.h"
 
@@ -94,8 +95,8 @@ KCP_CHECK(check_00_plants_far) = { "00_judge", "plants_far",
     "way",
     far };
 
-/* ---- on a GPU, a wrapper of a kernel reads its workspace, which must be NaN unless
- * written */
+/* ---- a kernel on a GPU, wrapped so that it reads its workspace, which must be NaN
+ * until written */
 static int (*kernel)(void *), is_written;
 static size_t one_number(const void *a) { (void)a; return 64; }
 

@@ -1,4 +1,5 @@
-/* spike.c -- inputs of chapter 15: spikes, gates that keep the state alive, masks.
+/* spike.c -- draws inputs of chapter 15: spikes, gates that keep the state alive,
+ * masks.
  *
  * Book: chapter 15, and field notes "Inputs are part of the proof".
  * Checked by: tests/judge/self_inputs.c.  Next: tests/15_scan/checks.c.
@@ -17,8 +18,8 @@ static struct tensor *normals(struct tensor_set *b, const struct kcase *k,
     return t;
 }
 
-/* Fills a mask: runs of tokens of mean length `run` have the same number, `value`
- * with probability `chance`. A run may cover whole ranks. */
+/* Draws a mask in runs of mean length `run` tokens. All entries of a run are `value`
+ * with probability `chance`, else !value. A run may cover whole ranks. */
 static void mask(struct tensor_set *b, const struct kcase *k, const char *name,
                  const char *shape, double chance, double run, int value)
 {
@@ -31,9 +32,9 @@ static void mask(struct tensor_set *b, const struct kcase *k, const char *name,
     }
 }
 
-/* Draws the inputs of chapter 15. On entry alpha_base contains logarithms of decays,
- * which are replaced by logits. W_alpha is small, so that spikes change decays only
- * a little. */
+/* Draws the inputs of chapter 15. On entry alpha_base contains logarithms of decays;
+ * they are replaced by logits of the decays. W_alpha is small, so that spikes change
+ * decays only a little. */
 void spike_draw(struct tensor_set *b, const struct kcase *k)
 {
     const struct kcp_call *c = &k->call;

@@ -1,4 +1,4 @@
-/* tolerance.h -- the table of tolerances in C.
+/* tolerance.h -- the table of tolerances as a C array.
  *
  * Book: chapter 19.  Checked by: tests/judge/self_limits.c.  Next: check.c.
  */

@@ -1,5 +1,5 @@
-/* trial.c -- runs a trial: fills the arguments of every rank, runs, and fetches
- * results.
+/* trial.c -- runs a trial: fills the arguments of every rank, runs the variant, and
+ * fetches the results.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: verdict.c. */
@@ -56,8 +56,8 @@ static void free_fenced(struct rank_args *s, void *p, size_t bytes, const char *
         snprintf(s->why, sizeof s->why, "wrote %s %s", broken, what);
 }
 
-/* Returns the size of the saved block: that of the format that this backward reads,
- * or of the reference's format, whichever is larger. */
+/* Returns the size of the saved block, in the format that backward v reads or in the
+ * reference's format, whichever is larger. */
 static size_t block_bytes(const struct kcp_forward *a, const struct kcp_variant *v,
                           size_t width)
 {
@@ -96,10 +96,9 @@ const char *whose_field(const struct kcp_field *f)
 
 int (*trial_forward)(struct kcp_forward *) = ref_forward;
 
-/* Runs the forward before a backward: the one that writes the block format of this
- * backward (paths.c), or the reference. Mutants and twins get the reference, because
- * forward mutants and twins write no block. The forward's o and ht are outputs of
- * the trial. */
+/* Runs a forward before backward v: the forward that writes the block format of v (see
+ * paths.c), or the reference. The reference also runs before mutants and twins, because
+ * their forwards write no block. The forward's o and ht are outputs of the trial. */
 static int run_forward(struct rank_args *s, const struct kcp_variant *v)
 {
     const struct kcp_stage *back = stage_find("13_backward");
@@ -144,7 +143,7 @@ static int rank_body(struct kcp_comm *comm, void *arg)
     if (stream && s->mem->sync()) return KCP_CUDA;
     c->stream = stream;
     if (comm) groups_count(comm);
-    c->work = NULL;                    /* the last run's is freed */
+    c->work = NULL;                    /* the last run's work is freed */
     c->work_bytes = 0;
     c->comm = comm;
     /* If ops is NULL, a layer must use the operations of its arrays' memory. */
@@ -166,8 +165,8 @@ static int rank_body(struct kcp_comm *comm, void *arg)
     if (!status) status = t->variant->run(s->args);
     const char *ungrouped = comm ? groups_end(comm) : NULL;
     if (ungrouped) snprintf(s->why, sizeof s->why, "%s", ungrouped);
-    /* With NCCL a stream may have ended because it was aborted; then the barrier
-     * fails. */
+    /* With NCCL, an aborted stream also ends, so the barrier checks that no rank
+     * failed. */
     if (comm && !status && ranks_apart()) {
         s->traffic = comm->traffic;
         status = comm->barrier(comm, NULL);
@@ -180,7 +179,7 @@ static int rank_body(struct kcp_comm *comm, void *arg)
     free_fenced(s, s->saved, s->saved_bytes, "the saved block");
     s->saved = NULL;
     s->status = status;
-    /* n/a does not mean that a rank was lost. */
+    /* Return success for n/a, so that the rank does not count as lost. */
     return status == KCP_NA ? KCP_OK : status;
 }
 
@@ -199,8 +198,8 @@ int trial_launch(struct trial *t, char *why, size_t n)
     return status;
 }
 
-/* Does this process have the arrays of rank r? Under a launcher it has only its
- * rank. */
+/* Does this process have the arrays of rank r? Under a launcher, a process has only the
+ * arrays of its own rank. */
 static int is_mine(int r) { return ranks_mine() < 0 || ranks_mine() == r; }
 
 int trial_here(struct trial *t, char *why, size_t n)

@@ -1,4 +1,5 @@
-/* verdict.c -- computes the verdict of a run: the worst error, its place, and a map.
+/* verdict.c -- computes the verdict of a run: the worst error, its position, and a map
+ * of errors.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: core.c.
@@ -40,7 +41,7 @@ static char *map_chunks(const struct buffer *o, int64_t C, double tol, char *p,
     return p + snprintf(p, (size_t)(end - p), "\n");
 }
 
-/* Draws the map, one line per rank. */
+/* Writes a map of the errors of `field`: one line per rank, one character per chunk. */
 static void draw_map(const struct trial *t, const char *field, double tol, char *map,
                      size_t size)
 {
@@ -96,9 +97,9 @@ static void judge_rank(const struct trial *t, const struct rank_args *s,
     }
 }
 
-/* Finds the worst error of all ranks, first with the plain limits. How far outputs
- * move is expensive, so it is computed only if the error is between the plain limit
- * and the largest risen limit. */
+/* Finds the worst error of all ranks, first with the plain limits. A raised limit needs
+ * the effect of one more rounding, which is expensive, so it is computed only if the
+ * error is between the plain limit and the largest raised limit. */
 static void judge_ranks(const struct trial *t, enum kcp_storage judged, struct worst *w)
 {
     for (int is_plain = 1; is_plain >= 0; is_plain--) {
@@ -141,8 +142,9 @@ static int run_again(struct trial *t, char *why, size_t n)
 int case_repeats = 1;
 static const int64_t LARGE_STATES = 1 << 22;
 
-/* The list that is being judged, and how many of its cases ran in each pass. `seed`
- * is the seed of a case minus its id, which is equal for all cases of a list. */
+/* The list of cases that is being judged, and how many of its cases ran in each pass.
+ * `seed` is a case's seed minus the case's id; this difference is equal for all cases
+ * of a list. */
 static struct list_run {
     const struct kcp_stage *stage;
     int (*run)(void *);
@@ -165,12 +167,11 @@ static int is_first(const struct trial *t, const struct kcase *k)
     return !list_run.ran[pass]++;
 }
 
-/* Returns how often to repeat a case. In each pass, the first case that a variant
- * takes is repeated fifty times; but only four times if its states are large, which
- * happens only with --case, because the references in double would take a minute.
- * The first three cases of each list, and one case of each path, are repeated once.
- * Repetitions detect errors that occur rarely, or depend on the bytes in a
- * workspace. */
+/* Returns how often to repeat a case. In each pass, the first case that a variant takes
+ * is repeated fifty times; but only four times if the case's states are large, because
+ * the references in double would take a minute; only --case gives such cases. The first
+ * three cases of each list, and one case of each path, are repeated once. Repeating a
+ * case detects errors that occur rarely, or that depend on the bytes in a workspace. */
 static int repeats_of(const struct trial *t, const struct kcase *k)
 {
     const int first = is_first(t, k) || k->id == 0;
@@ -237,8 +238,8 @@ static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
     trial_free(&t);
 }
 
-/* Merges the verdicts of two passes of a case: FAIL if one fails, n/a if both are
- * n/a. */
+/* Merges verdict b of a case's second pass into verdict a of the first pass: FAIL if
+ * one pass fails, n/a if both are n/a. */
 static void merge(struct verdict *a, const struct verdict *b)
 {
     const int no_forward = a->outcome == NA && b->outcome != NA;

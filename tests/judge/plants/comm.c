@@ -3,8 +3,8 @@
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/wrong_comm.sh:
  * HONEST passes, each other one fails.  Next: liar.c.
  *
- * A wrapper between one of our variants, -DSTAGE='"its stage"' -DLAYER='"its name"',
- * and the judge's communicator. */
+ * This file wraps the judge's communicator for one built-in variant, which
+ * -DSTAGE='"stage"' and -DLAYER='"name"' select. */
 #define _GNU_SOURCE
 #include "layer.h"
 
@@ -18,12 +18,12 @@ enum { HONEST, SHORT, SHIFTED, SILENT, ELSEWHERE };
 #define LAYER "v3_prepare_scan"
 #endif
 
-/* The judge's communicator of this rank, which may be a thread. */
+/* The judge's communicator for this rank; ranks may be threads. */
 static __thread struct kcp_comm *real;
 
-/* SHORT: the last eighth of each message is not sent. SHIFTED: messages start 16
- * bytes too late. SILENT: nothing is sent, but the status is 0. ELSEWHERE, with
- * NCCL: rank 1 is late and first waits for the GPU of rank 0, which waits for rank
+/* SHORT: the last eighth of each message is not sent. SHIFTED: messages start 16 bytes
+ * too late. SILENT: nothing is sent, but the status is 0. ELSEWHERE, with NCCL: before
+ * it communicates, rank 1 waits for the GPU of rank 0, which in turn waits for rank
  * 1. */
 static void wait_elsewhere(const struct kcp_comm *c)
 {

@@ -1,4 +1,5 @@
-/* liar.c -- variants of 07 that break their process or their promise: -DLIE=name.
+/* liar.c -- variants of 07 that crash, hang or break their record, selected by
+ * -DLIE=name.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh: HONEST
  * passes, each other one fails.  Next: tests/judge/isolation.c. */
@@ -16,7 +17,7 @@ enum { HONEST, EXITS, EXITS_AT_ONCE, HANGS, CRASHES, KILLS_ITSELF, TAKES_MEMORY,
        NAMED, NO_GPU, EXITS_LOADED, HANGS_LOADED, EXITS_LATE, NO_BACKWARD, ONCE,
        EMPTY, ONCE_WIDE, NO_FORWARD, SOME, SOME_SAID, MARKS, TWICE };
 
-/* Folds the maps in order, S <- M S + h, starting from h of the first map. */
+/* Applies the maps in order, S <- M S + h, starting with S = h of the first map. */
 static int honest(struct kcp_merge *a)
 {
     const int K = a->K, V = a->V, W = V + K, *range = a->range;
@@ -42,8 +43,8 @@ static int honest(struct kcp_merge *a)
     return KCP_OK;
 }
 
-/* Marks the workspace as prepared for this size. Returns 1 if a call of another size
- * had marked it. */
+/* Marks the workspace as prepared for this size. Returns 1 if the workspace had the
+ * mark of another size. */
 static int is_marked(const struct kcp_merge *a)
 {
     int64_t *work = a->work, numbers = (int64_t)a->HV * a->K * a->V;
@@ -59,7 +60,7 @@ static size_t work_of(const void *args)
     return sizeof(int64_t) * (size_t)(2 + a->HV * a->K * a->V);
 }
 
-/* Allocates up to 16 GiB, and fails if the process has a lower limit. */
+/* Tries to allocate 16 GiB. Returns KCP_NO_MEMORY if the process has a lower limit. */
 static int take_memory(void)
 {
     size_t taken = 0;
@@ -70,8 +71,8 @@ static int take_memory(void)
     return KCP_OK;
 }
 
-/* Is this the fiftieth call in a row of the same size? Called only for K and V from
- * 64. */
+/* Is this the fiftieth consecutive call of the same size? Used only if K and V are at
+ * least 64. */
 static int is_fiftieth(const struct kcp_merge *a)
 {
     static int K, V, HV, calls;
