@@ -8,10 +8,10 @@
 # On all GPUs and on two: every variant of the stages that communicate, random exchanges,
 # and wrong communication planted in each stage and form. On all: lost ranks (first and
 # alone, because their timeout is 5 seconds), lent communicators, graphs, 100 equal runs,
-# BATCHES (500) random batches of short sequences, forward and backward. Each job is a
+# BATCHES (160) random batches of short sequences, forward and backward. Each job is a
 # kcp-check; AT_ONCE (8) run at a time, because a GPU alternates between processes and a
 # message waits until both GPUs have the same one. ONLY: a pattern of jobs.
-# Status 1: a job failed, or LIMIT (480) seconds passed. $OUT is a folder for records.py
+# Status 1: a job failed, or LIMIT (1800) seconds passed. $OUT is a folder for records.py
 # add: nccl.tsv is the table that is printed, log.txt has the output of every job.
 if [ "$1" = --job ]; then            # "what<tab>ranks<tab>command"
     what=$(echo "$2" | cut -f1) n=$(echo "$2" | cut -f2) log=$OUT/log.$$
@@ -30,7 +30,7 @@ if [ "$1" = --job ]; then            # "what<tab>ranks<tab>command"
 fi
 B=${1:-build} here=$(dirname "$0")
 ALL=$(nvidia-smi -L 2>/dev/null | wc -l)
-export OUT=${OUT:-$B/check_gpus} ALL END=$(($(date +%s) + ${LIMIT:-480}))
+export OUT=${OUT:-$B/check_gpus} ALL END=$(($(date +%s) + ${LIMIT:-1800}))
 [ "$ALL" -ge 2 ] || { echo "check_gpus.sh: found $ALL GPUs, expected 2 or more"; exit 1; }
 . "$here/nccl_home.sh"
 mkdir -p "$OUT" && rm -f "$OUT"/*.t?? "$OUT/rows" "$OUT"/log.*
@@ -44,7 +44,7 @@ judge() {            # what, ranks, options of kcp-check
 }
 # Batches of 10 to 30 sequences, most of them 1 to 5 tokens long; 16 per line.
 batches() {
-    awk -v n="$1" -v count="${BATCHES:-500}" 'BEGIN {
+    awk -v n="$1" -v count="${BATCHES:-160}" 'BEGIN {
         srand(38)
         split("all_gather chain pipeline scan", form)
         for (i = 1; i <= count; i++) {

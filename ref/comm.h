@@ -137,7 +137,9 @@ struct ncclComm;
 int  kcp_nccl_from(struct kcp_comm **comm, struct ncclComm *nccl);
 /* Splits `from`: ranks with the same color form one communicator, ordered by key,
  * and by r if keys are equal. Every rank of `from` calls it; a rank with color < 0
- * gets *comm NULL. Free *comm before `from`. lost() names ranks by their number in
+ * gets *comm NULL. Free *comm before `from`. If ranks are threads, free *comm only when
+ * no rank has work on a GPU: NCCL then frees host memory, which waits for all GPUs of
+ * the process, and a GPU may wait for this rank. lost() names ranks by their number in
  * `from`. */
 int kcp_nccl_split(struct kcp_comm *from, int color, int key, struct kcp_comm **comm);
 

@@ -2,8 +2,7 @@
  *
  * Book: none; README.md shows it.  Checked by: make book-lint.
  * Next: book/figures/scaling.c.
- * Numbers are read from bench/results/. Left: all points are of 2026-11-21, because
- * later records have one or two GPUs only; the kernels have changed since: daggers. */
+ * Numbers are read from bench/results/. Left: all points are of one run. */
 #include "plot.h"
 #include "records.h"
 
@@ -36,26 +35,24 @@ static double best(const char *record, const char *const want[CONDITIONS])
 }
 
 /* Draws one pass of KDA over 131072 tokens and 32 heads on 1, 2 and 4 GPUs. */
-static void pass(const struct frame *f, const char *stage, const char *name,
-                 const char *ink)
+static void pass(const struct frame *f, const char *stage, const char *variant,
+                 const char *name, const char *ink)
 {
-    static const char *const records[] = { "2026-11-21-2f22232-2gpu",
-                                           "2026-11-21-2f22232-2gpu",
-                                           "2026-11-21-c7198c2-4gpu" };
+    static const char *const record = "2026-11-26-9c61a3e-4gpu";
     static const char *const ranks[] = { "1", "2", "4" };
     double ours[MOST_ROWS][MOST_COLS], ideal[MOST_ROWS][MOST_COLS];
     for (int i = 0; i < 3; i++) {
         ours[i][0] = ideal[i][0] = 1 << i;
-        ours[i][1] = best(records[i], (const char *[]){ stage, "v3_records", "kda",
-                          "131072", "32", ranks[i], "recompute", "live" });
+        ours[i][1] = best(record, (const char *[]){ stage, variant, "kda", "131072",
+                          "32", ranks[i], "recompute", "live" });
         ideal[i][1] = ours[0][1] / (1 << i);
         svg_text(frame_x(f, 1 << i) + 4, frame_y(f, ours[i][1]) - 7, "start", "mono",
-                 "%.2f\u2020", ours[i][1]);
+                 "%.2f", ours[i][1]);
     }
     curve(f, ideal, 3, 0, 1, "var(--soft)", "3 4");
     curve(f, ours, 3, 0, 1, ink, "none");
     svg_text(frame_x(f, 1) + 4, frame_y(f, ours[0][1]) + 32, "start", "", "%s", name);
-    const double fla = best(records[2], (const char *[]){ stage, "fla_kda_cp4", "kda",
+    const double fla = best(record, (const char *[]){ stage, "fla_kda_cp4", "kda",
                             "131072", "32", "4", "recompute", "live" });
     svg_rect(frame_x(f, 4) - 4, frame_y(f, fla) - 4, 8, 8, "fill:var(--d)");
     svg_text(frame_x(f, 4) + 8, frame_y(f, fla) + 4, "start", "mono", "FLA %.2f", fla);
@@ -99,8 +96,8 @@ int main(void)
     frame_rows(&f, 1);
     frame_powers(&f, 1, 4, 2);
     frame_axes(&f, "GPUs", NULL);
-    pass(&f, "13_backward", "backward", "var(--b)");
-    pass(&f, "08_forward", "forward", "var(--a)");
+    pass(&f, "13_backward", "v4_scans_finish", "backward", "var(--b)");
+    pass(&f, "08_forward", "v3_prepare_scan", "forward", "var(--a)");
     svg_text(430, 16, "start", "", "8192 tokens, one GPU");
     svg_text(430, 34, "start", "soft", "ms (multiple of ours)");
     const struct bar kda_forward[] = { { "ours", kda, "v3_records", "recompute" },

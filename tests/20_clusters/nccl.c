@@ -100,28 +100,33 @@ static int from(struct kcp_comm *host, void *arg)
     return err ? err : still(j, at, host->R, bad);
 }
 
-/* Splits the ranks into halves in reversed order, then splits off the last rank. */
+/* Splits the ranks into halves in reversed order, then splits off the last rank. The
+ * communicators are freed when no rank's GPU has work left, because NCCL frees host
+ * memory, which waits for all GPUs of the process. */
 static int split(struct kcp_comm *world, void *arg)
 {
     struct job *j = arg;
     const int R = world->R, r = world->r, half = R > 1 ? R / 2 : 1;
+    struct kcp_comm *made[2] = { NULL, NULL };
     int *bad = &j->bad[r], err = KCP_OK;
     for (int how = 0; how < 2 && !err; how++) {
         const int all_but_one = R > 1 ? R - 1 : 1, out = r >= all_but_one;
         const int color = how ? 7 - 8 * out : r / half;
         const int size = how ? all_but_one : half;
         const int is = how ? r : half - 1 - r % half;
-        struct kcp_comm *comm = NULL;
-        err = kcp_nccl_split(world, color, how ? 0 : R - r, &comm);
+        err = kcp_nccl_split(world, color, how ? 0 : R - r, &made[how]);
+        struct kcp_comm *comm = made[how];
         *bad += !err && !comm != (color < 0);
         if (err || !comm) continue;
         j->made[r]++;
         *bad += comm->R != size || comm->r != is;
         err = talk(comm, bad);
         if (!err) err = exchange_on(comm, device_memory(), 5, &j->wrong[r]);
-        comm->free(comm);
     }
-    return err ? err : talk(world, bad);
+    if (!err) err = talk(world, bad);
+    if (made[0]) made[0]->free(made[0]);
+    if (made[1]) made[1]->free(made[1]);
+    return err;
 }
 
 static void one(struct kcp_report *rep, int R, const struct nccl *nccl,
