@@ -46,12 +46,12 @@ static void pass(const struct frame *f, const char *stage, const char *variant,
         ours[i][1] = best(record, (const char *[]){ stage, variant, "kda", "131072",
                           "32", ranks[i], "recompute", "live" });
         ideal[i][1] = ours[0][1] / (1 << i);
-        svg_text(frame_x(f, 1 << i) + 4, frame_y(f, ours[i][1]) - 7, "start", "mono",
-                 "%.2f", ours[i][1]);
+        svg_text(frame_x(f, 1 << i) + 4, frame_y(f, ours[i][1]) + (i == 2 ? 16 : -7),
+                 "start", "mono", "%.2f", ours[i][1]);
     }
     curve(f, ideal, 3, 0, 1, "var(--soft)", "3 4");
     curve(f, ours, 3, 0, 1, ink, "none");
-    svg_text(frame_x(f, 1) + 4, frame_y(f, ours[0][1]) + 32, "start", "", "%s", name);
+    svg_text(frame_x(f, 1) + 4, frame_y(f, ours[0][1]) + 37, "start", "", "%s", name);
     const double fla = best(record, (const char *[]){ stage, "fla_kda_cp4", "kda",
                             "131072", "32", "4", "recompute", "live" });
     svg_rect(frame_x(f, 4) - 4, frame_y(f, fla) - 4, 8, 8, "fill:var(--d)");
