@@ -72,7 +72,6 @@ say "timed ours"
 # Other systems: the first case compiles on all cores and tunes.
 export TRITON_CACHE_AUTOTUNING=1 FLA_FLASH_KDA=0 PYTHONDONTWRITEBYTECODE=1
 export PYTHONPATH="$PWD/.peers${PYTHONPATH:+:$PYTHONPATH}"
-[ -r .peers/FLA_COMMIT ] && FLA_COMMIT=$(cat .peers/FLA_COMMIT) && export FLA_COMMIT
 files=$(for c in $CASES; do [ -s "$OUT/$c.tsv" ] && echo "$OUT/$c.tsv"; done)
 within 60 python3 bench/peers/others.py $files
 within 5 python3 bench/peers/fla_ops.py --seconds $(($(left) - 60)) $files

@@ -35,7 +35,6 @@ for t in ${TOKENS:-131072 262144 32768}; do
     done
     say "timed $t tokens"
     [ -d .peers ] && [ ! -s "$OUT/torchrun.txt" ] || continue
-    [ -r .peers/FLA_COMMIT ] && FLA_COMMIT=$(cat .peers/FLA_COMMIT) && export FLA_COMMIT
     export TRITON_CACHE_AUTOTUNING=1 FLA_FLASH_KDA=0 PYTHONDONTWRITEBYTECODE=1
     PYTHONPATH="$PWD/.peers" timeout "$(left)" torchrun --nproc-per-node "$all" \
         bench/peers/fla_ops.py --seconds $(($(left) - ${KEEP:-90})) \

@@ -1,17 +1,22 @@
-"""common.py -- code shared by the adapters: cases, inputs, timing, rows.
+"""common.py -- code shared by the adapters: cases, inputs, calls, timing, rows.
 
 Book: chapter 18.  Checked by: the columns of the files that it writes.
 Next: fla_ops.py.
 
 A case is what the rows of one file of kcp-bench share. An adapter appends its rows to that
-file; their column "peer" names the other system. Inputs come from the same distributions
-as in ../bench/inputs.cu, with other bits.
+file; the column "peer" of these rows names the other system. Inputs come from the same
+distributions as in ../bench/inputs.cu, with other bits.
 """
 import csv
 import math
 import os
 import time
+from importlib.metadata import PackageNotFoundError, version as installed
 
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+PEERS = os.path.join(ROOT, ".peers")
+TSV = dict(delimiter="\t", quoting=csv.QUOTE_NONE, quotechar=None, lineterminator="\n")
 began = time.monotonic()
 IDLE = "found no GPU, or no package"
 
@@ -19,12 +24,15 @@ IDLE = "found no GPU, or no package"
 CASE = dict(T=8192, H=96, HV=0, K=128, V=128, C=64, segments=1, ranks=1, sequences=1,
             lengths="", model="kda", gate="live")
 CONTROLS = ("copy", "product", "gather_bytes", "gather_us")
+# The columns of torch.tsv.
+OF_TORCH = ("what how n model T H HV K V C gate ranks us us_p10 us_p90 worst error says"
+            " peer").split()
 
 
 def read(path):
     """The columns of a file, by name, and its rows."""
     with open(path, newline="") as f:
-        rows = csv.DictReader(f, delimiter="\t", quoting=csv.QUOTE_NONE)
+        rows = csv.DictReader(f, **TSV)
         return list(rows.fieldnames or []), list(rows)
 
 
@@ -47,23 +55,34 @@ def head(path, words):
     return case
 
 
-def append(path, case, rows):
-    """Appends rows by the file's column names; a new file begins with these names."""
-    columns = []
-    if os.path.exists(path):
+def append(path, rows, columns=None):
+    """Appends rows by the file's column names. A new file begins with `columns`, or with
+    all names in the rows."""
+    new = not os.path.exists(path)
+    if not new:
         columns = read(path)[0]
-    new = [{**case, **r} for r in rows]
-    if not columns:
-        columns = sorted({n for r in new for n in r})
-        with open(path, "w") as f:
-            f.write("\t".join(columns) + "\n")
-    for r in new:
-        lost = [n for n in r if n not in columns and r[n] != ""]
-        if lost:
-            raise ValueError(f"{path}: no column {lost[0]}; use a file of kcp-bench")
-    with open(path, "a") as f:
-        for r in new:
-            f.write("\t".join(str(r.get(n, "")) for n in columns) + "\n")
+    columns = columns or sorted({n for r in rows for n in r})
+    with open(path, "a", newline="") as f:
+        out = csv.DictWriter(f, columns, **TSV)
+        if new:
+            out.writeheader()
+        for r in rows:
+            out.writerow({n: value for n, value in r.items() if value != ""})
+
+
+def version(package):
+    """The package's version, and its commit by the variable PACKAGE_COMMIT; of FLA's
+    sources in .peers/ the line that fetch.sh wrote."""
+    fetched = os.path.join(PEERS, "FLA_VERSION")
+    if package == "flash-linear-attention" and os.path.exists(fetched):
+        with open(fetched) as f:
+            return f.read().strip()
+    try:
+        number = installed(package)
+    except PackageNotFoundError:
+        number = ""
+    commit = os.environ.get(package.upper().replace("-", "_") + "_COMMIT", "")
+    return " ".join(f"{package} {number} {commit}".split())
 
 
 def row(stage, variant, back, us, peer, **more):
@@ -98,23 +117,63 @@ def time_calls(torch, calls, warmup=20, iters=100):
     return each + [spread([sum(us[i * n:i * n + n]) for i in range(iters)])]
 
 
-def replays(torch, first, then, kept):
-    """first and then (which reads kept["y"]) as replays of two CUDA graphs, so that host
-    time is excluded. PyTorch requires a warm-up on another stream, and one memory pool."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            first()
-            then()
-    torch.cuda.current_stream().wait_stream(side)
-    torch.cuda.synchronize()
-    graphs = [torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()]
-    with torch.cuda.graph(graphs[0]):
-        first()
-    with torch.cuda.graph(graphs[1], pool=graphs[0].pool()):
-        kept["out"] = then()
-    return [g.replay for g in graphs]
+def time_inference(torch, call, warmup=20, iters=100):
+    """The forward without gradients: median, 10 % and 90 %."""
+    def inference():
+        with torch.no_grad():
+            call()
+    return time_calls(torch, [inference], warmup, iters)[0]
+
+
+def time_passes(torch, call, x, learned, warmup=20, iters=100):
+    """Forward, backward, and both. call() returns o and ht, or None for ht; their
+    gradients are x["do"] and x["dht"]."""
+    kept = {}
+
+    def forward():
+        kept["y"] = call()
+
+    def backward():
+        outputs = [(y, x[d]) for y, d in zip(kept.pop("y"), ("do", "dht"))
+                   if y is not None]
+        torch.autograd.grad([y for y, _ in outputs], learned, [d for _, d in outputs])
+    return time_calls(torch, [forward, backward], warmup, iters)
+
+
+def layer(f, case, x, context=None):
+    """Calls a function with FLA's signature for KDA or GDN; norm, gate and beta are
+    inside. context: a cp_context, for one rank's part of the tokens."""
+    more = dict(scale=x["scale"], use_qk_l2norm_in_kernel=True, use_gate_in_kernel=True,
+                use_beta_sigmoid_in_kernel=True, A_log=x["A_log"], dt_bias=x["dt_bias"])
+    if case["model"] == "kda":
+        more.update(safe_gate=True, lower_bound=-5.0)
+    if context is not None:
+        more["cp_context"] = context
+    elif "cu" in x:
+        more["cu_seqlens"] = x["cu"]
+    if context is None and "h0" in x:
+        more.update(initial_state=x["h0"], output_final_state=True)
+    return f(q=x["q"], k=x["k"], v=x["v"], g=x["g"], beta=x["beta"], **more)
+
+
+def connect(torch):
+    """Under torchrun: connects this rank to the others. Returns this rank and the number
+    of ranks."""
+    R = int(os.environ.get("WORLD_SIZE", "1"))
+    if R > 1:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        torch.distributed.init_process_group("nccl")
+    return int(os.environ.get("RANK", "0")), R
+
+
+def slowest(torch, times):
+    """The maximum of each number over the ranks; times: tuples, or None."""
+    import torch.distributed as dist
+    n = [len(t) if t else 0 for t in times]
+    flat = torch.tensor([u for t in times for u in t or ()], device="cuda")
+    dist.all_reduce(flat, op=dist.ReduceOp.MAX)
+    flat = iter(flat.tolist())
+    return [tuple(next(flat) for _ in range(k)) for k in n]
 
 
 def controls(torch):

@@ -14,6 +14,8 @@ cd "$(dirname "$0")/../.." || exit 1
 rm -rf .peers && mkdir .peers || exit 1
 git -C "$from" archive "$commit" fla tests/conftest.py tests/ops/test_kda.py \
     tests/context_parallel pyproject.toml LICENSE | tar x -C .peers || exit 1
-git -C "$from" rev-parse --short=10 "$commit" >.peers/FLA_COMMIT
+number=$(sed -n 's/^__version__ = *//p' .peers/fla/__init__.py | tr -d "\"'")
+echo "flash-linear-attention $number $(git -C "$from" rev-parse --short=10 "$commit")" \
+    >.peers/FLA_VERSION
 size=$(du -sh .peers | cut -f1)
-echo ".peers/: $size, flash-linear-attention $(cat .peers/FLA_COMMIT)"
+echo ".peers/: $size, $(cat .peers/FLA_VERSION)"

@@ -12,6 +12,7 @@ it refuses, or its documentation excludes, is n/a. Inputs and outputs are bf16. 
 kernels run at once, because results count here and times do not.
 """
 import csv
+import functools
 import json
 import os
 import re
@@ -21,9 +22,9 @@ import sys
 import tempfile
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.normpath(os.path.join(HERE, "..", ".."))
-sys.path.insert(0, os.path.join(ROOT, "tests"))
+import common
+
+sys.path.insert(0, os.path.join(common.ROOT, "tests"))
 from regimes import REGIMES    # noqa: E402
 # function, its package, model, stages
 PEERS = (
@@ -43,12 +44,11 @@ REFUSES = re.compile("Please upgrade Triton|NotSupported")
 
 # ---- kernels whose signature is not the one of kcp_check.py --as fla
 
+@functools.cache
 def first_candidates():
     """Triton compiles one candidate of each kernel; results do not depend on which."""
     import ahead
-    if not getattr(first_candidates, "done", False):
-        ahead.install(first=True)
-    first_candidates.done = True
+    ahead.install(first=True)
 
 
 def fla_chunk_kda(*tensors, **options):
@@ -64,30 +64,25 @@ def fla_chunk_gated_delta_rule(*tensors, **options):
     return chunk_gated_delta_rule(*tensors, **options)
 
 
-def by_sequence(call, q, k, v, g, beta, state, cu_seqlens):
-    """attention-gym's reference takes dense batches: one sequence at a time."""
+def gym(call, q, k, v, g, beta, initial_state, cu_seqlens, options):
+    """attention-gym's references take dense batches: one sequence at a time. Norm, gate
+    and beta are computed by PyTorch; states are [K,V]; each value head has a key head."""
     import torch
+    import others
+    g, beta, q, k = others.ready(g, beta, q, k, options)
+    q, k = (x.repeat_interleave(v.shape[2] // q.shape[2], 2) for x in (q, k))
+    turn = (lambda x: x.transpose(2, 3)) if options.get("state_v_first") else (lambda x: x)
+    if initial_state is None:
+        state = torch.zeros(len(cu_seqlens) - 1, v.shape[2], q.shape[3], v.shape[3],
+                            device=q.device)
+    else:
+        state = turn(initial_state).contiguous()
     outs, states = [], []
     for n, (a, b) in enumerate(zip(cu_seqlens.tolist(), cu_seqlens.tolist()[1:])):
         out, last = call(*(x[:, a:b] for x in (q, k, v, g, beta)), state[n:n + 1])
         outs.append(out)
         states.append(last)
-    return torch.cat(outs, 1), torch.cat(states)
-
-
-def gym_ready(q, k, v, g, beta, initial_state, cu_seqlens, options):
-    """Norm, gate and beta by PyTorch; a key head for each value head; states [K,V]."""
-    import torch
-    import others
-    g, beta, q, k = others.ready(g, beta, q, k, options)
-    group = v.shape[2] // q.shape[2]
-    q, k = (x.repeat_interleave(group, 2) for x in (q, k))
-    if initial_state is None:
-        initial_state = torch.zeros(len(cu_seqlens) - 1, v.shape[2], v.shape[3],
-                                    q.shape[3], device=q.device)
-    if options.get("state_v_first"):
-        initial_state = initial_state.transpose(2, 3)
-    return q, k, v, g, beta, initial_state.contiguous(), cu_seqlens
+    return torch.cat(outs, 1), turn(torch.cat(states))
 
 
 def gym_chunk_kda(q, k, v, g, beta, scale=None, initial_state=None,
@@ -101,9 +96,7 @@ def gym_chunk_kda(q, k, v, g, beta, scale=None, initial_state=None,
         sums = torch.cat([x.cumsum(1) for x in (g / 0.6931471805599453).split(64, 1)], 1)
         return chunk_kda(q, k, v, sums, beta, state, output_final_state=True,
                          impl="reference")
-    out, ht = by_sequence(call, *gym_ready(q, k, v, g, beta, initial_state, cu_seqlens,
-                                           options))
-    return out, ht.transpose(2, 3) if options.get("state_v_first") else ht
+    return gym(call, q, k, v, g, beta, initial_state, cu_seqlens, options)
 
 
 def gym_chunk_gated_delta_rule(q, k, v, g, beta, scale=None, initial_state=None,
@@ -115,31 +108,20 @@ def gym_chunk_gated_delta_rule(q, k, v, g, beta, scale=None, initial_state=None,
         y = chunk_gdn(*(x.transpose(1, 2) for x in (q, k, v, g, beta)), scale=scale,
                       initial_state=state, return_final_state=True)
         return y.output.transpose(1, 2), y.final_state
-    out, ht = by_sequence(call, *gym_ready(q, k, v, g, beta, initial_state, cu_seqlens,
-                                           options))
-    return out, ht.transpose(2, 3) if options.get("state_v_first") else ht
+    return gym(call, q, k, v, g, beta, initial_state, cu_seqlens, options)
 
 
 # ---- all of them, at once
 
-def version(package):
-    from importlib.metadata import PackageNotFoundError, version as of
-    given = os.environ.get(package.upper().replace("-", "_") + "_COMMIT", "")
-    try:
-        return f"{package} {of(package)} {given}".strip()
-    except PackageNotFoundError:
-        return f"{package} {given}".strip()
-
-
 def start(o, peer, stage, here):
-    """kcp_check.py on the regimes of this model, in a session of its own."""
+    """Starts kcp_check.py on the regimes of this model, in a new session."""
     function, _, model, _ = peer
     name = os.path.join(here, f"{function.replace(':', '.')}-{stage}")
-    path = os.pathsep.join([HERE, os.environ.get("PYTHONPATH", "")])
-    command = [sys.executable, os.path.join(ROOT, "tests", "kcp_check.py"), function,
+    path = os.pathsep.join([common.HERE, os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, os.path.join(common.ROOT, "tests", "kcp_check.py"), function,
                "--as", "fla", "--stage", stage, "--storage", "bf16", "--device",
-               o["device"], "--seed", o["seed"], "--check", o["check"], "--limit", o["seconds"], "--json",
-               name + ".json", "--regimes", model]
+               o["device"], "--seed", o["seed"], "--check", o["check"], "--limit",
+               o["seconds"], "--json", name + ".json", "--regimes", model]
     with open(name + ".log", "w") as log:
         run = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                                env=dict(os.environ, PYTHONPATH=path), cwd=here,
@@ -163,7 +145,7 @@ def row_of(r):
 def rows_of(peer, stage, name):
     function, package, model, _ = peer
     same = dict(stage={"08": "08_forward", "13": "13_backward"}[stage], model=model,
-                peer=version(package))
+                peer=common.version(package))
     try:
         with open(name + ".json") as f:
             cases = json.load(f)["cases"]
@@ -180,7 +162,7 @@ COLUMNS = "stage model gate peer verdict worst error allowed words says".split()
 
 def main(arguments):
     o = {"device": "cuda", "only": "", "seconds": "240", "seed": "1",
-         "check": os.path.join(ROOT, "build", "kcp-check")}
+         "check": os.path.join(common.ROOT, "build", "kcp-check")}
     o.update(w.split("=", 1) for w in arguments if "=" in w)
     files = [w for w in arguments if "=" not in w]
     if len(files) != 1:
@@ -192,8 +174,7 @@ def main(arguments):
             if o["only"] in peer[0]]
     ends = time.monotonic() + float(o["seconds"])
     with open(files[0], "w", newline="") as f:
-        out = csv.DictWriter(f, COLUMNS, delimiter="\t", quoting=csv.QUOTE_NONE,
-                             quotechar=None, escapechar="\\", lineterminator="\n")
+        out = csv.DictWriter(f, COLUMNS, escapechar="\\", **common.TSV)
         out.writeheader()
         for peer, stage, name, run in jobs:
             try:

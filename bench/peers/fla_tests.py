@@ -8,17 +8,18 @@ passed test counts as one of FLA's kernels.  Next: rounded_keys.py.
         [--limit S] [--keep DIR] [--only WORDS]
 
 .peers/ has FLA's package and tests (fetch.sh), unchanged. chunk: tests/ops/test_kda.py, the
-tests of chunk_kda. ranks: tests/context_parallel, each test of KDA and GDN in a process of
-its own with its own port (backend/sitecustomize.py). The tests of KDA run four times: as
+tests of chunk_kda. ranks: tests/context_parallel, each test of KDA and GDN in a separate
+process with a separate port (backend/sitecustomize.py). The tests of KDA run four times: as
 they are; as in FLA's continuous integration (FLA_CI_ENV=1: an error above the limit is a
 warning if no number differs by more than 0.3); with the rounding of their reference
 (KCP_ROUND_KEYS); and two of them on FLA's kernels (KCP_FLA=0). The references run on the
-first GPU, which should be idle. KCP_ONE_GPU=4: at most four ranks of a test share one GPU.
+first GPU, which should be idle.
 
 One line per test goes to stdout, and one row to the table. Exit status 1: a test failed
-that FLA's integration would reject. DIR keeps the output. --only selects tests on ranks by
-a regex of file, name and variables, and tests of chunk by pytest's -k.
+that FLA's integration would reject. --keep: a folder for the output. --only selects tests
+on ranks by a regex of file, name and variables, and tests of chunk by pytest's -k.
 """
+import argparse
 import importlib.util
 import json
 import os
@@ -27,18 +28,18 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.normpath(os.path.join(HERE, "..", ".."))
-PEERS = os.path.join(ROOT, ".peers")
+import common
+
 CHUNK = "ops/test_kda.py"
 RANKS = "context_parallel/test_cp_kda.py", "context_parallel/test_cp_gdn.py"
 AT_ONCE = int(os.environ.get("AT_ONCE", "8"))     # the reference of KDA needs 20 GB
 CI = ("FLA_CI_ENV", "1")
+WAYS = (CI,), (), (("KCP_ROUND_KEYS", "reference"),), (("KCP_FLA", "0"),)
 # Tests that do not call the chunk functions, and the reason.
-OTHERS = {"test_cp_conv": "their convolution asks no backend",
+OTHERS = {"test_cp_conv": "their convolution has no backends",
           "test_cp_context": "their split alone, without a kernel",
           "test_cp_bwd_gk_offset": "their kernel alone, called by its name",
           "test_cp_dplr": "not a function of ours for PyTorch",
@@ -52,184 +53,132 @@ def free_port():
         return str(s.getsockname()[1])
 
 
-def start(test, words, limit, where, env=()):
-    """Runs pytest on a file or a test; prints a line per finished test."""
+def run(test, words, limit, where, env=()):
+    """Runs pytest on a file or a test. Returns whether time ran out, the end of the
+    output, and per finished test what verdicts.py wrote."""
     name = re.sub(r"\W", ".", test.split("/")[-1] + "".join("_".join(e) for e in env))
-    verdicts = os.path.join(where, name + ".verdicts")
+    verdicts, log = (os.path.join(where, name + end) for end in (".verdicts", ".log"))
     env = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", KCP_VERDICTS=verdicts,
                KCP_PORT=free_port(), **dict(env))
     env["PYTHONPATH"] = os.pathsep.join(
-        [os.path.join(HERE, "backend"), HERE, PEERS,
-         os.path.join(ROOT, "book", "examples", "torch"), env.get("PYTHONPATH", "")])
-    log = open(verdicts[:-8] + "log", "w")
+        [os.path.join(common.HERE, "backend"), common.HERE, common.PEERS,
+         os.path.join(common.ROOT, "book", "examples", "torch"),
+         env.get("PYTHONPATH", "")])
     command = ["timeout", str(limit), sys.executable, "-m", "pytest", "-q",
                "-p", "verdicts", "-p", "no:cacheprovider", "--log-level=INFO", *words,
                os.path.join("tests", test)]
-    return verdicts, subprocess.Popen(command, cwd=PEERS, env=env, stdout=log, stderr=log)
+    with open(log, "w") as f:
+        status = subprocess.run(command, cwd=common.PEERS, env=env, stdout=f,
+                                stderr=f).returncode
+    with open(log) as f:
+        end = f.read()[-1500:]
+    tests = []
+    if os.path.exists(verdicts):
+        with open(verdicts) as f:
+            tests = [json.loads(line) for line in f]
+    return status == 124, end, tests
 
 
-def tests_of(verdicts):
-    """Yields name, verdict, reason and output of each test."""
-    if not os.path.exists(verdicts):
-        return
-    for line in open(verdicts):
-        x = json.loads(line)
-        why = (x["why"].splitlines() or [""])[0][:160]
-        yield x["name"], x["verdict"], why, x["said"]
-
-
-def tail_of(verdicts):
-    return open(verdicts[:-8] + "log").read()[-1500:]
-
-
-def version():
-    name = "flash-linear-attention"
-    for line in open(os.path.join(PEERS, "fla", "__init__.py")):
-        if line.startswith("__version__"):
-            name += " " + line.split("=")[1].strip().strip("'\"")
-    commit = os.path.join(PEERS, "FLA_COMMIT")
-    return f"{name} {open(commit).read().strip()}" if os.path.exists(commit) else name
-
-
-def write(path, rows):
-    """Appends rows with the columns of torch_layer.py."""
-    from torch_layer import FIELDS
-    new = not os.path.exists(path)
-    with open(path, "a") as f:
-        if new:
-            f.write("\t".join(FIELDS) + "\n")
-        for row in rows:
-            f.write("\t".join(str(row.get(n, "")) for n in FIELDS) + "\n")
-
-
-def ran(said):
+def is_ours(test):
     """Did kcp_torch's kernels run? FLA also logs backends that reject a call."""
-    return re.search(r"-> kcp(?! rejected)", said) is not None
+    return re.search(r"-> kcp(?! rejected)", test["said"]) is not None
 
 
-def whose(verdict, why, said, errors=False):
-    """A summary of a test: verdict, kernels, measured errors."""
-    if verdict == "skipped":
+def summary(test, errors=False):
+    """Verdict, kernels, measured errors."""
+    why = (test["why"].splitlines() or [""])[0][:160]
+    if test["verdict"] == "skipped":
         return f"not run: {why}"
-    by = "by kcp_torch" if ran(said) else "not by kcp_torch"
-    bad = next((w.strip() for w in said.splitlines() if "Test Failed" in w), why)
-    words = f"{verdict}, {by}" + (f": {bad[:200]}" if verdict == "failed" else "")
-    found = dict(re.findall(r"(\w+) +diff: [\d.]+ ratio: ([\d.]+)", said))
+    lines = test["said"].splitlines()
+    bad = next((w.strip() for w in lines if "Test Failed" in w), why)
+    words = f"{test['verdict']}, {'' if is_ours(test) else 'not '}by kcp_torch"
+    words += f": {bad[:200]}" if test["verdict"] == "failed" else ""
+    found = dict(re.findall(r"(\w+) +diff: [\d.]+ ratio: ([\d.]+)", test["said"]))
     if errors and found:
         words += "; " + ", ".join(f"{n} {float(e):.1e}" for n, e in found.items())
     return words
 
 
-def chunk(limit, where, peer, only):
+def chunk(o, where, add):
     many = ["-n", "6"] if importlib.util.find_spec("xdist") else []
-    chosen = ["-k", only or "test_chunk"]      # here in pytest's words
-    verdicts, process = start(CHUNK, [*chosen, *many], limit, where)
-    cut = process.wait() == 124
-    count, ours, rows = {"passed": 0, "failed": 0, "skipped": 0}, 0, []
-    for name, verdict, why, said in tests_of(verdicts):
-        words = whose(verdict, why, said)
-        count[verdict] += 1
-        ours += verdict == "passed" and ran(said)
-        print(f"{name}\t{words}", flush=True)
-        if verdict != "passed":
-            rows.append(dict(what=f"FLA's tests/{CHUNK}", how=name, n=1, says=words,
-                             peer=peer))
-    if cut or not sum(count.values()):
-        print(tail_of(verdicts), flush=True)
-    rows.append(dict(
-        what=f"FLA's tests/{CHUNK}, chunk_kda", how="kcp_torch.fla",
-        n=sum(count.values()), peer=peer,
-        says=f"{count['passed']} passed, {ours} of them by kcp_torch,"
-             f" {count['failed']} failed, {count['skipped']} not run"
-             + ("; cut off by time" if cut else "")))
-    return rows, count["failed"] or not count["passed"] or cut
+    cut, end, tests = run(CHUNK, ["-k", o.only or "test_chunk", *many], o.limit, where)
+    for test in tests:
+        if test["verdict"] == "passed":
+            print(f"{test['name']}\t{summary(test)}", flush=True)
+        else:
+            add(CHUNK, test["name"], summary(test))
+    if cut or not tests:
+        print(end, flush=True)
+    count = {v: sum(t["verdict"] == v for t in tests)
+             for v in ("passed", "failed", "skipped")}
+    ours = sum(t["verdict"] == "passed" and is_ours(t) for t in tests)
+    add(f"{CHUNK}, chunk_kda", "kcp_torch.fla",
+        f"{count['passed']} passed, {ours} of them by kcp_torch, {count['failed']} failed,"
+        f" {count['skipped']} not run" + ("; cut off by time" if cut else ""), len(tests))
+    return count["failed"] or not count["passed"] or cut
 
 
-def ranks(limit, where, peer, only):
-    began, rows, bad = time.time(), [], []
-    shared = int(os.environ.get("KCP_ONE_GPU", "0"))
-    gpus = shared or len(subprocess.run(["nvidia-smi", "-L"], capture_output=True,
-                                        text=True).stdout.splitlines())
-    how = ", its ranks on one GPU" if shared else ""
+def one_on_ranks(job, o, where, add):
+    """Runs a test with some variables. Returns 1 if FLA's integration would reject it."""
+    file, name, env = job
+    left = int(o.limit - (time.monotonic() - common.began))
+    label = name + "".join(f", {n}={x}" for n, x in env)
+    if left < 20:
+        add(file, label, "not run: no time left")
+        return 0
+    _, end, tests = run(f"{file}::{name}", [], left, where, env)
+    if not tests:
+        print(end, flush=True)
+        add(file, label, "no verdict in time")
+    for test in tests:
+        add(file, label, summary(test, True))
+    counts = "kda" not in file or env == (CI,)
+    return not tests or counts and any(t["verdict"] == "failed" for t in tests)
 
-    def row(file, name, says):
-        print(f"{file}::{name}\t{says}", flush=True)
-        rows.append(dict(what=f"FLA's tests/{file}", how=name, n=1, says=says,
-                         peer=peer))
 
-    def one(file, name, env):
-        left = int(limit - (time.time() - began))
-        label = name + "".join(f", {n}={x}" for n, x in env)
-        ours = "kda" not in file or env == (CI,)
-        if left < 20:
-            return row(file, label, "not run: no time left")
-        verdicts, process = start(f"{file}::{name}", [], left, where, env)
-        process.wait()
-        found = list(tests_of(verdicts))
-        if not found:
-            bad.append(label)
-            print(tail_of(verdicts), flush=True)
-            row(file, label, "no verdict in time")
-        for _, verdict, why, said in found:
-            if verdict == "failed" and ours:
-                bad.append(label)
-            row(file, label, whose(verdict, why, said, True) + how)
-
-    jobs = []
+def ranks(o, where, add):
+    found = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)
+    gpus, jobs = len(found.stdout.splitlines()), []
     for file in RANKS:
-        names = re.findall(r"^def (test_\w+)", open(
-            os.path.join(PEERS, "tests", file)).read(), re.M)
-        needs = {n: int(re.match(r"test_cp(\d+)", n).group(1)) for n in names}
-        for n in [n for n in names if needs[n] > gpus]:
-            row(file, n, f"not run: it needs {needs[n]} GPUs")
-        names = [n for n in names if needs[n] <= gpus]
-        ways = [()]
-        if "kda" in file:
-            ways = [(CI,), (), (("KCP_ROUND_KEYS", "reference"),), (("KCP_FLA", "0"),)]
-        for env in ways:
+        with open(os.path.join(common.PEERS, "tests", file)) as f:
+            names = re.findall(r"^def (test_cp(\d+)\w*)", f.read(), re.M)
+        for name, needs in names:
+            if int(needs) > gpus:
+                add(file, name, f"not run: it needs {needs} GPUs")
+        names = [name for name, needs in names if int(needs) <= gpus]
+        for env in WAYS if "kda" in file else [()]:
             some = names[:2] if ("KCP_FLA", "0") in env else names
             jobs += [(file, n, env) for n in some
-                     if re.search(only, f"{file}::{n} {env}")]
-    lock = threading.Lock()
-
-    def work():
-        while True:
-            with lock:
-                if not jobs:
-                    return
-                job = jobs.pop(0)
-            one(*job)
-    for i in range(AT_ONCE):
-        threading.Thread(target=work).start()
-    while threading.active_count() > 1:
-        time.sleep(0.2)
+                     if re.search(o.only, f"{file}::{n} {env}")]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        bad = list(pool.map(lambda job: one_on_ranks(job, o, where, add), jobs))
     for name, why in OTHERS.items():
-        row(f"context_parallel/{name}.py", "all of it", f"does not reach us: {why}")
-    return rows, bad
+        add(f"context_parallel/{name}.py", "all of it", f"does not reach us: {why}")
+    return any(bad)
 
 
-def main(words):
-    said = {"--limit": "300", "--keep": "", "--only": ""}
-    for option in said:
-        if option in words:
-            at = words.index(option)
-            said[option] = words[at + 1]
-            del words[at:at + 2]
-    if len(words) != 2 or words[1] not in ("chunk", "ranks"):
-        print("fla_tests.py: expected FILE.tsv and chunk or ranks", file=sys.stderr)
-        return 2
-    if not os.path.isdir(os.path.join(PEERS, "tests")):
-        print(f"fla_tests.py: found no {PEERS}/tests, expected theirs: fetch.sh",
-              file=sys.stderr)
-        return 2
+def main():
+    take = argparse.ArgumentParser(prog="fla_tests.py")
+    take.add_argument("--limit", type=int, default=300, metavar="S")
+    take.add_argument("--keep", metavar="DIR")
+    take.add_argument("--only", default="", metavar="WORDS")
+    take.add_argument("file", metavar="torch.tsv")
+    take.add_argument("which", choices=["chunk", "ranks"])
+    o = take.parse_args()
+    if not os.path.isdir(os.path.join(common.PEERS, "tests")):
+        take.error(f"{common.PEERS}/tests not found: run bench/peers/fetch.sh")
+    rows, peer = [], common.version("flash-linear-attention")
+
+    def add(file, name, says, n=1):
+        says = " ".join(says.split())
+        print(f"{file}::{name}\t{says}", flush=True)
+        rows.append(dict(what=f"FLA's tests/{file}", how=name, n=n, says=says, peer=peer))
+
     with tempfile.TemporaryDirectory() as where:
-        run = chunk if words[1] == "chunk" else ranks
-        rows, bad = run(int(said["--limit"]), said["--keep"] or where, version(),
-                        said["--only"])
-    write(words[0], rows)
+        bad = (chunk if o.which == "chunk" else ranks)(o, o.keep or where, add)
+    common.append(o.file, rows, common.OF_TORCH)
     return int(bool(bad))
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, HERE)
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

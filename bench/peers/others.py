@@ -5,14 +5,12 @@ Book: chapter 19.  Checked by: tests/kcp_check.py --as fla, and its controls whe
 Next: fla_tests.py.
 
     python3 tests/kcp_check.py others:cudnn_chunk_kda --stage 13 --as fla --device cuda
-    python3 bench/peers/others.py [--replay] FILE.tsv... [T=8192 H=96 model=kda]
+    python3 bench/peers/others.py FILE.tsv... [T=8192 H=96 model=kda]
 
 Files as for fla_ops.py. A package that is not installed, or does not take a case, is
-reported in one line. --replay also times both passes from CUDA graphs. A gate, norm or
-sigmoid that a kernel lacks is computed by PyTorch before the call, and included in the
-time if the name of the row says so.
+reported in one line. A gate, norm or sigmoid that a kernel lacks is computed by PyTorch
+before the call; rows with "ready inputs" do not include the time of these computations.
 """
-import os
 import sys
 
 import common
@@ -147,59 +145,35 @@ def flash_qla_chunk_gated_delta_rule(q, k, v, g, beta, scale=None, initial_state
 
 # ---- timed, after kcp-bench's rows
 
-def version(package):
-    from importlib.metadata import PackageNotFoundError, version as of
-    try:
-        return f"{package} {of(package)}"
-    except PackageNotFoundError:
-        return f"{package} {os.environ.get(package.upper() + '_COMMIT', '')}".strip()
-
-
-def timed(case, x, name, f, peer, replay=False, iters=60):
-    """Forward as a user calls it; forward and backward of computed gates and norms."""
+def timed(case, x, name, f, peer):
+    """Rows: forward as a user calls it; forward and backward of computed gates and
+    norms."""
     more = dict(scale=x["scale"], use_qk_l2norm_in_kernel=True, A_log=x["A_log"],
                 use_gate_in_kernel=True, use_beta_sigmoid_in_kernel=True,
-                dt_bias=x["dt_bias"], initial_state=x["h0"], output_final_state=True,
+                dt_bias=x["dt_bias"], output_final_state=True,
                 cu_seqlens=x.get("cu"), state_v_first=True)
     if case["model"] == "kda":
         more["lower_bound"] = -5.0
     tokens = [x[n] for n in ("q", "k", "v", "g", "beta")]
-
-    def forward():
-        with torch.no_grad():
-            f(*tokens, **more)
-    rows = [common.row("08_forward", name, 0, common.time_calls(
-        torch, [forward], iters=iters)[0], peer)]
+    us = common.time_inference(torch, lambda: f(*tokens, **more, initial_state=x["h0"]),
+                               iters=60)
+    rows = [common.row("08_forward", name, 0, us, peer)]
     with torch.no_grad():
         g, beta, q, k = ready(x["g"], x["beta"], x["q"], x["k"], more)
-    ready_tokens = [q, k, x["v"], g, beta]
-    left = {n: t for n, t in more.items() if not n.startswith(("use_", "A_", "dt_",
-                                                               "lower"))}
-    learned = [t.detach().requires_grad_() for t in (*ready_tokens, x["h0"])]
-    kept = {}
+    left = {n: t for n, t in more.items()
+            if not n.startswith(("use_", "A_", "dt_", "lower"))}
+    learned = [t.detach().requires_grad_() for t in (q, k, x["v"], g, beta, x["h0"])]
 
-    def first():
-        kept["y"] = f(*learned[:5], **dict(left, initial_state=learned[5]))
-
-    def then():
-        return torch.autograd.grad(kept.pop("y"), learned, [x["do"], x["dht"]])
-
-    def passes(calls, how=""):
-        us = common.time_calls(torch, calls, 5, iters // 2)
-        for stage, t, label in (("08_forward", us[0], "ready inputs, kept"),
-                                ("13_backward", us[1], "ready inputs")):
-            rows.append(common.row(stage, f"{name}, {label}{how}", 0, t, peer))
+    def call():
+        return f(*learned[:5], **left, initial_state=learned[5])
     try:
-        passes([first, then])
+        us = common.time_passes(torch, call, x, learned, 5, 30)
     except NotImplementedError as e:
         print(f"others.py: {name}: no backward timed: {e}")
         return rows
-    if replay:
-        try:
-            passes(common.replays(torch, first, then, kept), ", from a graph")
-        except RuntimeError as e:
-            print(f"others.py: {name}: no graph: {str(e)[:200]!r}")
-    return rows
+    return rows + [
+        common.row("08_forward", name + ", ready inputs, kept", 0, us[0], peer),
+        common.row("13_backward", name + ", ready inputs", 0, us[1], peer)]
 
 
 PEERS = {"kda": (("flashkda", flash_kda_chunk_kda, "FlashKDA"),
@@ -208,8 +182,7 @@ PEERS = {"kda": (("flashkda", flash_kda_chunk_kda, "FlashKDA"),
 
 
 def main(words):
-    replay = "--replay" in words
-    files = [w for w in words if "=" not in w and w != "--replay"]
+    files = [w for w in words if "=" not in w]
     if not files:
         sys.exit("others.py: found no file, expected FILE.tsv...")
     if not torch.cuda.is_available():
@@ -222,13 +195,13 @@ def main(words):
             case.update(common.controls(torch))
         for name, f, package in PEERS.get(case["model"], ()):
             try:
-                rows = timed(case, x, name, f, version(package), replay)
+                rows = timed(case, x, name, f, common.version(package))
             except Exception as e:          # any error of a package: report it and go on
                 print(f"others.py: {path}: {name}: not timed: {e!r}"[:400])
                 continue
             for r in rows:
                 common.say(r)
-            common.append(path, case, rows)
+            common.append(path, [{**case, **r} for r in rows])
         del x
         torch.cuda.empty_cache()
 

@@ -8,74 +8,54 @@ Next: ../records.py, which keeps torch.tsv.
     torchrun --nproc-per-node 2 bench/peers/torch_layer.py torch.tsv T=131072 H=32 ...
 
 The words before the next model= are one case. Under torchrun each rank has its own part
-of the tokens. FLA and kcp_torch get the same cp_context. Times are the slowest rank's. Errors are
-relative RMS of one head, the worst of all outputs; on ranks of the whole sequence, if it
-has at most 32768 tokens.
+of the tokens. FLA and kcp_torch get the same cp_context. Times are the slowest rank's.
+Errors are relative RMS of one head, the worst of all outputs; on ranks of the whole
+sequence, if it has at most 32768 tokens.
 """
-import csv
-import os
+import argparse
 import sys
 
 import ahead
 import common
 
-FIELDS = ("what how n model T H HV K V C gate ranks us us_p10 us_p90 worst error says"
-          " peer").split()
-
-
-def write(path, row):
-    new = not os.path.exists(path)
-    with open(path, "a", newline="") as f:
-        w = csv.DictWriter(f, FIELDS, delimiter="\t", lineterminator="\n")
-        if new:
-            w.writeheader()
-        w.writerow(row)
-    print("\t".join(str(row.get(n, "")) for n in FIELDS if n != "peer"), flush=True)
-
-
-def layer(f, case, x, context=None):
-    more = dict(scale=x["scale"], use_qk_l2norm_in_kernel=True, use_gate_in_kernel=True,
-                use_beta_sigmoid_in_kernel=True, A_log=x["A_log"], dt_bias=x["dt_bias"])
-    if case["model"] == "kda":
-        more.update(safe_gate=True, lower_bound=-5.0)
-    if context is not None:
-        more["cp_context"] = context
-    elif "h0" in x:
-        more.update(initial_state=x["h0"], output_final_state=True)
-    return f(x["q"], x["k"], x["v"], x["g"], x["beta"], **more)
-
-
 LEARNED = ("q", "k", "v", "g", "beta", "A_log", "dt_bias", "h0")
+MOST_JUDGED = 32768
+# The axis of heads in each tensor.
+HEADS = dict(q=2, k=2, v=2, g=2, beta=2, do=2, A_log=0, h0=1, dht=1, o=2, ht=1, dq=2, dk=2,
+             dv=2, dg=2, dbeta=2, dA_log=0, dh0=1)
+
+
+def leaves(x):
+    return {n: x[n].detach().requires_grad_() for n in LEARNED if n in x}
 
 
 def learn(f, case, x, context=None):
     """Outputs and gradients by name."""
-    y = {n: x[n].detach().requires_grad_() for n in LEARNED if n in x}
-    o, ht = layer(f, case, dict(x, **y), context)
-    outs = [(o, x["do"])] + ([] if ht is None else [(ht, x["dht"])])
     import torch
+    y = leaves(x)
+    o, ht = common.layer(f, case, dict(x, **y), context)
+    outs = [(o, x["do"])] + ([] if ht is None else [(ht, x["dht"])])
     grads = torch.autograd.grad([a for a, _ in outs], list(y.values()),
                                 [b for _, b in outs])
-    return {"o": o.detach(), "ht": ht, **{"d" + n: g for n, g in zip(y, grads)}}
+    out = {"o": o.detach(), "ht": ht, **{"d" + n: g for n, g in zip(y, grads)}}
+    return {n: t for n, t in out.items() if t is not None}
 
 
-def head(x, i):
-    """One value head of all tensors, in double on the host; HV is H here."""
-    cut = dict(q=2, k=2, v=2, g=2, beta=2, do=2, A_log=0, h0=1, dht=1, o=2, ht=1, dq=2,
-               dk=2, dv=2, dg=2, dbeta=2, dA_log=0, dh0=1)
+def first_head(x):
+    """The first value head of all tensors, in double on the host; HV is H here."""
     out = {}
     for n, t in x.items():
         if n in ("dt_bias", "ddt_bias"):
-            t = t.reshape(x["beta" if n == "dt_bias" else "dbeta"].shape[2], -1)[i]
-            out[n] = t.double().cpu()
-        elif n in cut:
-            out[n] = t.narrow(cut[n], i, 1).double().cpu()
+            heads = x["beta" if n == "dt_bias" else "dbeta"].shape[2]
+            out[n] = t.reshape(heads, -1)[0].double().cpu()
+        elif n in HEADS:
+            out[n] = t.narrow(HEADS[n], 0, 1).double().cpu()
         elif n == "scale":
             out[n] = t
     return out
 
 
-def gathered(x):
+def gathered(x, R):
     """The whole sequence of a head on every rank, from its shards; sums are added."""
     import torch
     import torch.distributed as dist
@@ -84,8 +64,7 @@ def gathered(x):
         if not torch.is_tensor(t):
             out[n] = t
             continue
-        parts = [torch.empty_like(t, device="cuda") for _ in
-                 range(dist.get_world_size())]
+        parts = [torch.empty_like(t, device="cuda") for _ in range(R)]
         dist.all_gather(parts, t.cuda())
         if n in ("A_log", "dt_bias"):         # replicated, not sharded
             whole = parts[0]
@@ -95,115 +74,92 @@ def gathered(x):
     return out
 
 
-def spread_of(f, case, x, context):
-    import torch
-    y = {n: x[n].detach().requires_grad_() for n in LEARNED if n in x}
-    z, kept = dict(x, **y), {}
-
-    def inference():
-        with torch.no_grad():
-            layer(f, case, z, context)
-
-    def forward():
-        o, ht = layer(f, case, z, context)
-        kept["y"] = [(o, x["do"])] + ([] if ht is None else [(ht, x["dht"])])
-
-    def backward():
-        outs = kept.pop("y")
-        torch.autograd.grad([a for a, _ in outs], list(y.values()),
-                            [b for _, b in outs])
-    alone = common.time_calls(torch, [inference], 5, 40)[0]
-    both = common.time_calls(torch, [forward, backward], 5, 40)
-    return alone, both[0], both[1]
+def errors_of(got, want):
+    """Columns: the worst output, its error, all errors. On ranks other than 0 there is
+    nothing to compare with."""
+    e = {n: ((got[n] - t).square().mean().sqrt() / t.square().mean().sqrt()).item()
+         for n, t in want.items() if n in got and n != "dA_log"}
+    worst, most = max(e.items(), key=lambda p: p[1], default=("", 0.0))
+    return dict(worst=worst, error=f"{most:.1e}",
+                says=" ".join(f"{n} {value:.1e}" for n, value in e.items()))
 
 
-def one_case(path, case, fla):
+def functions_of(case, fla, R):
+    """(who, function, cp_context, version) of kcp_torch and of FLA."""
     import torch
     import kcp_torch
-    gdn = case["model"] == "gdn"
-    name = "chunk_gated_delta_rule" if gdn else "chunk_kda"
-    ours = getattr(kcp_torch, name)
-    R = int(os.environ.get("WORLD_SIZE", 1))
-    r = int(os.environ.get("RANK", 0))
-    T = case["T"] // R
-    x = common.inputs(torch, case, T, 1 + r, states=R == 1)
-    contexts = {}
-    functions = [("kcp_torch", ours)]
-    if fla:
-        from fla.ops.gated_delta_rule import chunk_gated_delta_rule
-        from fla.ops.kda import chunk_kda
-        functions += [("fla", chunk_gated_delta_rule if gdn else chunk_kda)]
-    if R > 1:
-        import torch.distributed as dist
-        contexts["kcp_torch"] = kcp_torch.build_cp_context([0, case["T"]])
-        if fla:
-            from fla.ops.cp import build_cp_context
-            contexts["fla"] = build_cp_context(
-                torch.tensor([0, case["T"]], device="cuda"), group=dist.group.WORLD)
-    want, row = None, dict(case, ranks=R)
-    whole = (lambda y: y) if R == 1 else gathered
-    if R == 1 or case["T"] <= 32768:
-        y = whole(head(x, 0))
-        want = learn(ours, case, y) if r == 0 else {}
-    for how, f in functions:
-        c = contexts.get(how)
-        worst, e = "", ""
-        if want is not None:
-            got = whole(head({n: t for n, t in learn(f, case, x, c).items()
-                              if t is not None}, 0))
-            errors = {n: ((got[n] - t).square().mean().sqrt() /
-                          t.square().mean().sqrt()).item() for n, t in want.items()
-                      if n in got and t is not None and n != "dA_log"}
-            said = " ".join(f"{n} {v:.1e}" for n, v in errors.items())
-            worst, e = max(errors.items(), key=lambda p: p[1], default=("", 0.0))
-            e = f"{e:.1e}"
-        else:
-            said = ""
-        times = spread_of(f, case, x, c)
+    name = "chunk_kda" if case["model"] == "kda" else "chunk_gated_delta_rule"
+    context = kcp_torch.build_cp_context([0, case["T"]]) if R > 1 else None
+    yield ("kcp_torch", getattr(kcp_torch, name), context,
+           f"torch {torch.__version__}, kcp_torch {kcp_torch.__version__}")
+    if not fla:
+        return
+    from fla.ops import gated_delta_rule, kda
+    from fla.ops.cp import build_cp_context
+    cu = torch.tensor([0, case["T"]], device="cuda")
+    context = build_cp_context(cu, group=torch.distributed.group.WORLD) if R > 1 else None
+    yield ("fla", getattr(kda if case["model"] == "kda" else gated_delta_rule, name),
+           context, common.version("flash-linear-attention"))
+
+
+def one_case(path, case, fla, r, R):
+    import torch
+    x = common.inputs(torch, case, case["T"] // R, 1 + r, states=R == 1)
+    judged, want = R == 1 or case["T"] <= MOST_JUDGED, None
+
+    def whole(y):
+        return y if R == 1 else gathered(y, R)
+
+    for how, f, context, peer in functions_of(case, fla, R):
+        if want is None and judged:           # kcp_torch comes first: in double
+            y = whole(first_head(x))
+            want = learn(f, case, y) if r == 0 else {}
+        errors = {}
+        if judged:
+            errors = errors_of(whole(first_head(learn(f, case, x, context))), want)
+        y = leaves(x)
+
+        def call():
+            return common.layer(f, case, dict(x, **y), context)
+        times = [common.time_inference(torch, call, 5, 40)]
+        times += common.time_passes(torch, call, x, list(y.values()), 5, 40)[:2]
         if R > 1:
-            import torch.distributed as dist
-            t = torch.tensor(times, device="cuda")
-            dist.all_reduce(t, op=dist.ReduceOp.MAX)
-            times = t.tolist()
-        peer = f"torch {torch.__version__}, kcp_torch {kcp_torch.__version__}"
-        if how == "fla":
-            import fla as package
-            peer = f"flash-linear-attention {package.__version__}" \
-                f" {os.environ.get('FLA_COMMIT', '')}".strip()
+            times = common.slowest(torch, times)
         for what, us in zip(("forward, nothing kept", "forward", "backward"), times):
+            row = {n: case[n] for n in common.OF_TORCH if n in case}
+            row.update(what=what, how=how, ranks=R, us=round(us[0], 1), peer=peer,
+                       us_p10=round(us[1], 1), us_p90=round(us[2], 1),
+                       **(errors if what == "backward" else {}))
             if r == 0:
-                back = what == "backward"
-                write(path, dict({n: row[n] for n in FIELDS if n in row}, what=what,
-                                 how=how, us=round(us[0], 1), us_p10=round(us[1], 1),
-                                 us_p90=round(us[2], 1), worst=worst if back else "",
-                                 error=e if back else "", says=said if back else "",
-                                 peer=peer))
+                common.append(path, [row], common.OF_TORCH)
+                print(*(row.get(n, "") for n in common.OF_TORCH[:-1]), sep="\t",
+                      flush=True)
 
 
-def main(words):
-    path, *words = words
-    fla = "--no-fla" not in words
+def main():
+    take = argparse.ArgumentParser(prog="torch_layer.py")
+    take.add_argument("--no-fla", action="store_true")
+    take.add_argument("file", metavar="torch.tsv")
+    take.add_argument("words", nargs="*", metavar="NAME=VALUE")
+    o = take.parse_intermixed_args()
     cases = []
-    for word in (w for w in words if w != "--no-fla"):
+    for word in o.words or ["model=kda"]:
         if not cases or word.startswith("model="):
             cases.append([])
         cases[-1].append(word)
     import torch
     if not torch.cuda.is_available():
         sys.exit("torch_layer.py: no GPU found: nothing was run")
-    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
-        import torch.distributed as dist
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        dist.init_process_group("nccl")
-    for words in cases or [["model=kda"]]:
-        one_case(path, common.head("", words), fla)
-    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+    if not o.no_fla:
+        ahead.install()
+    r, R = common.connect(torch)
+    for words in cases:
+        one_case(o.file, common.head("", words), not o.no_fla, r, R)
+    if R > 1:
         import kcp_torch
         kcp_torch.release()
-        dist.destroy_process_group()
+        torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
-    if "--no-fla" not in sys.argv:
-        ahead.install()
-    main(sys.argv[1:])
+    main()

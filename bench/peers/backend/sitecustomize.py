@@ -5,36 +5,10 @@ Next: ../fla_tests.py.
 
 FLA's tests on ranks start their ranks by multiprocessing, where pytest's -p has no effect.
 Python runs this file at its start if PYTHONPATH has its folder. KCP_PORT replaces the one
-port of all those tests, so that tests can run concurrently. KCP_ONE_GPU=N: the ranks of a
-test of at most N ranks share one GPU: NCCL accepts ranks that seem to be on several hosts
-(NCCL_HOSTID), and cuda:3 becomes cuda:0.
+port of all those tests, so that tests can run concurrently.
 """
 import os
 import sys
-
-
-def share_a_gpu(torch, rank):
-    """Settings of a rank before it connects to the others."""
-    os.environ.update(NCCL_HOSTID=f"rank{rank}", NCCL_SOCKET_IFNAME="lo")
-    real, choose = torch.device, torch.cuda.set_device
-
-    class Kind(type):
-        def __instancecheck__(cls, x):
-            return isinstance(x, real)
-
-    class Device(metaclass=Kind):
-        def __new__(cls, *words, **more):
-            device = real(*words, **more)
-            return real("cuda", 0) if device.type == "cuda" and device.index else device
-    torch.device = Device
-    torch.cuda.set_device = lambda device: choose(0)
-
-
-def wait_on_the_host(dist):
-    """NCCL's barrier spins on the GPU, which rank 0 needs for the reference."""
-    host, barrier = dist.new_group(backend="gloo"), dist.barrier
-    dist.barrier = lambda: barrier(group=host)
-
 
 if "--multiprocessing-fork" in sys.orig_argv:
     sys.modules.setdefault("transformers", None)      # as in verdicts.py
@@ -43,16 +17,10 @@ if "--multiprocessing-fork" in sys.orig_argv:
         ahead.install(first=True)
     import kcp_torch.fla  # noqa: F401
 
-    import torch
     import torch.distributed as dist
-    meet = dist.init_process_group
+    connect = dist.init_process_group
 
-    def meet_at(*args, **more):
-        if "KCP_PORT" in os.environ:
-            os.environ["MASTER_PORT"] = os.environ["KCP_PORT"]
-        if "KCP_ONE_GPU" not in os.environ:
-            return meet(*args, **more)
-        share_a_gpu(torch, more["rank"])
-        meet(*args, **more)
-        wait_on_the_host(dist)
-    dist.init_process_group = meet_at
+    def connect_at(*args, **more):
+        os.environ["MASTER_PORT"] = os.environ["KCP_PORT"]
+        connect(*args, **more)
+    dist.init_process_group = connect_at
