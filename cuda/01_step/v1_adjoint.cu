@@ -1,16 +1,16 @@
-// v1_adjoint.cu -- the adjoint recurrence: a block per head, checkpoints.
+// v1_adjoint.cu -- the adjoint recurrence with checkpoints, one block per head.
 // Book: chapter 01, "Code: kernels".  Checked by: tests/01_step/checks.c.
 // Next: ../02_gate/v1_walk.cu.
 #include "cuda/tile/device.cuh"
 #include "token_decay.cuh"
 
 // Bound: latency of three passes over the tokens. The first pass computes the states
-// forward and stores one every KEEP tokens. Then, for each group of KEEP tokens, the
-// last group first, a forward pass stores every decayed state and a backward pass
+// forward and stores one every KEEP tokens. Then each group of KEEP tokens, last group
+// first, has two passes: a forward pass stores every decayed state, and a backward pass
 // computes the gradients. dS and the stored states are in the workspace. One thread
-// computes the sums of a column and one warp those of a row, always in the same order.
-// dq and dk of each value head are stored in the workspace before their sum over the
-// heads of a group.
+// sums a column and one warp sums a row, always in the same order. dq and dk are stored
+// in the workspace per value head, before the sum over the value heads of a query/key
+// head.
 enum { KEEP = 64, THREADS = 256 };
 
 struct adjoint_arrays {
@@ -56,7 +56,7 @@ static __device__ void read_token(const struct kcp_step &a, int64_t t, int n,
 }
 
 // Applies one token to column v: S <- diag(exp g) S, e = v - S^T k, S <- S + k (beta
-// e)^T. Stores the decayed S in Sd and e in e unless these pointers are NULL.
+// e)^T. If these pointers are not NULL, stores the decayed S in Sd and e in `e`.
 template <class X>
 static __device__ void forward(const struct kcp_step &a, int64_t t, int n, int v,
                                const struct token *s, float *S, float *Sd, float *e)

@@ -1,13 +1,13 @@
-// v1_column.cu -- the recurrence: a block per head, a thread per column of S.
+// v1_column.cu -- the recurrence, one block per head and one thread per column of S.
 // Book: chapter 01, "Code: kernels".  Checked by: tests/01_step/checks.c.
 // Next: ../02_gate/v1_walk.cu.
 #include "cuda/tile/device.cuh"
 #include "token_decay.cuh"
 
 // Bound: latency, because tokens are sequential; 4 K V flops per token and head. Thread
-// v owns column v of S [K,V], so no sum crosses threads. Two barriers per token: one
-// after k, q and the decay are stored in shared memory, one before the next token
-// replaces them.
+// v owns column v of S [K,V], so each thread sums without other threads. Each token has
+// two barriers: one after k, q and the decay are stored in shared memory, one before
+// the next token overwrites them.
 template <class X>
 static __global__ void step(const struct kcp_step a)
 {

@@ -1,4 +1,4 @@
-// v1_walk.cu -- the front end: a warp per row, a thread per channel of a chunk.
+// v1_walk.cu -- the front end: one warp per row, one thread per channel of a chunk.
 // Book: chapter 02, "Code: kernels".  Checked by: tests/02_gate/checks.c.
 // Next: ../03_wy/v1_pairs.cu.
 #include "cuda/tile/device.cuh"
@@ -6,7 +6,8 @@
 
 // Bound of all kernels in this file: memory. Each input and output is accessed once, in
 // rows of contiguous channels. dA_log and ddt_bias are summed per chunk, then over the
-// chunks of a stretch in order, so results are reproducible bit for bit.
+// chunks of a stretch (a local token range of one sequence) in order, so results are
+// reproducible bit for bit.
 
 static __device__ float warp_sum(float x)
 {
@@ -24,8 +25,8 @@ static __device__ float softplus(float x)
     return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)));
 }
 
-// Computes y = x rstd, rstd = 1/sqrt(sum x^2 + 1e-6), or 1 without l2norm. One warp per
-// row.
+// Computes y = x rstd, one warp per row. rstd = 1/sqrt(sum x^2 + 1e-6), or 1 without
+// l2norm.
 template <class X>
 static __global__ void norm(int64_t rows, int K, int l2norm, const void *x_, void *y_,
                             void *rstd_)
@@ -41,7 +42,7 @@ static __global__ void norm(int64_t rows, int K, int l2norm, const void *x_, voi
     if (threadIdx.x == 0) ((float *)rstd_)[at] = rstd;
 }
 
-// Computes dx = rstd (dy - y sum(dy y)). One warp per row.
+// Computes dx = rstd (dy - y sum(dy y)), one warp per row.
 template <class X>
 static __global__ void norm_backward(int64_t rows, int K, int l2norm, const void *x_,
                                      const void *dy_, void *dx_)
@@ -77,8 +78,8 @@ static __global__ void beta(const struct kcp_gate a)
             ((const float *)a.dbeta)[at] * (as_given ? 1.0f : s * y * sigmoid(-raw));
 }
 
-// Constants of one channel's gate, from which the functions below compute g and its
-// derivative by x + dt_bias.
+// Constants of one channel's gate, from which gate_value computes g, and gate_slope the
+// derivative of g with respect to x.
 struct gate_form {
     enum kcp_gate_form form;
     float expA, dt, lower;
@@ -111,8 +112,8 @@ static __device__ float gate_slope(const struct gate_form &f, float x)
     }
 }
 
-// Computes g and its sum G along a chunk: one block per chunk and head, one thread per
-// channel.
+// Computes g and its cumulative sum G along a chunk, with one block per chunk and head
+// and one thread per channel.
 template <class X>
 static __global__ void gate_forward(const struct kcp_gate a)
 {
@@ -130,9 +131,9 @@ static __global__ void gate_forward(const struct kcp_gate a)
     //< kernel-gate
 }
 
-// Computes dx and the chunk's terms of two sums: dA_log = sum dg g (softplus) or sum dx
-// (x + dt_bias) (bounded), and ddt_bias = sum dx. Both terms are 0 for a raw gate. They
-// are stored in the workspace, [NC,HV,KG] each.
+// Computes dx and the chunk's terms of two sums, stored in the workspace as [NC,HV,KG]
+// each: dA_log = sum dg g (softplus) or sum dx (x + dt_bias) (bounded), and ddt_bias =
+// sum dx. Both terms are 0 for a raw gate.
 template <class X>
 static __global__ void gate_backward(const struct kcp_gate a)
 {
@@ -156,8 +157,8 @@ static __global__ void gate_backward(const struct kcp_gate a)
     ddt[part] = sum_dt;
 }
 
-// Adds the terms of a stretch's chunks in order. Terms of dA_log are also summed over
-// the channels.
+// Adds the terms of a stretch's chunks in order. The terms of dA_log are also summed
+// over the channels.
 static __global__ void gate_parts(const struct kcp_gate a)
 {
     const int s = blockIdx.x, n = blockIdx.y, i = threadIdx.x;

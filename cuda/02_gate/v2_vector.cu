@@ -2,11 +2,11 @@
 // Book: chapter 02, "Code: kernels".  Checked by: tests/02_gate/checks.c.
 // Next: ../03_wy/v2_halves.cu.
 //
-// Bound: memory. Per token and head these kernels read 2 (2K + K) and write 2 2K + 4K
-// bytes: 1792 at K = 128, 0.35 ms for case A. v1 reaches 60 % of that bound, because
-// each thread has one load of two bytes in flight. Here 16 lanes load a row of q or k,
-// 8 numbers per lane. For the gate, a warp loads 16 tokens of a chunk before it uses
-// the first. g itself is stored only if a.g is not NULL.
+// Bound: memory. Per token and head these kernels read 2 (2K + K) bytes and write 2 2K
+// + 4K: 1792 bytes at K = 128, 0.35 ms for case A. v1 reaches 60 % of that bound,
+// because each thread has one load of two bytes in flight. Here 16 lanes load a row of
+// q or k, 8 numbers per lane. For the gate, a warp loads 16 tokens of a chunk before it
+// uses the first token. g itself is stored only if a.g is not NULL.
 #include "v2_vector_back.cuh"
 #include "cuda/host/stages_v2.cuh"
 
@@ -39,7 +39,7 @@ static __global__ __launch_bounds__(256) void norm_rows(const struct kcp_gate a)
 
 struct gate_of_channel { float expA, dt; };
 
-// Computes the gate with the exp of the special function unit. The error of that exp, 2
+// Computes the gate with the approximate exp of the special function unit. Its error, 2
 // ulp and 1e-7 of the exponent, is far below the rounding of the bf16 input.
 static __device__ __forceinline__ float activate(const struct kcp_gate &a,
                                                  struct gate_of_channel f, float x)
@@ -53,7 +53,7 @@ static __device__ __forceinline__ float activate(const struct kcp_gate &a,
 }
 
 // Computes G of a chunk and head. Warp w sums tokens 16 w to 16 w + 15, four channels
-// per lane, and adds the sums of earlier subchunks from shared memory.
+// per lane. Then it adds the sums of earlier subchunks from shared memory.
 template <int K>
 static __global__ __launch_bounds__(K) void gate_sums(const struct kcp_gate a)
 {
@@ -107,8 +107,8 @@ static __global__ __launch_bounds__(K) void gate_sums(const struct kcp_gate a)
     }
 }
 
-// Computes GDN's G, one number per token and head: one lane per head, one warp per
-// eight tokens.
+// Computes G for GDN, one number per token and head. A lane has one head, a warp eight
+// tokens.
 static __global__ __launch_bounds__(256) void head_sums(const struct kcp_gate a)
 {
     __shared__ float last[WARPS][32];
@@ -140,7 +140,7 @@ static __global__ __launch_bounds__(256) void head_sums(const struct kcp_gate a)
     }
 }
 
-// Computes beta = s sigmoid(raw); backward, d raw = d beta s sigmoid'.
+// Computes beta = s sigmoid(raw), s = 1 or 2; backward, d raw = d beta s sigmoid'.
 static __global__ void beta_all(const struct kcp_gate a)
 {
     const int64_t at = blockIdx.x * 256ll + threadIdx.x;

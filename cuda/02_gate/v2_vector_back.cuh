@@ -1,12 +1,13 @@
-// v2_vector_back.cuh -- backward of the front end: 16-byte loads, eight tokens ahead.
+// v2_vector_back.cuh -- backward of the front end, with loads of 16 bytes.
 // Book: chapter 02, "Code: kernels".  Checked by: tests/02_gate/checks.c.
 // Next: v2_vector.cu.
 #include "cuda/tile/warp_scan.cuh"
 
-// Bound: memory. Per token and head these kernels read q, k and the gradients of both
-// (4 2K), the gate (2K) and its gradient (4K), and write 2 2K + 4K: 2816 bytes at K =
+// Bound: memory. Per token and head these kernels read q, k and their gradients (4 2K
+// bytes), the gate (2K) and its gradient (4K), and write 2 2K + 4K: 2816 bytes at K =
 // 128, 0.52 ms for case A. dA_log and ddt_bias are summed over eight tokens, then over
-// the chunk, then over the stretch, always in the same order.
+// the chunk, then over the stretch (a token range of one sequence), always in the same
+// order.
 enum { TOKENS = 8, AHEAD = 4, WARPS = CHUNK / TOKENS, SUMS = 512 };
 
 static __device__ __forceinline__ float low(uint32_t x)
@@ -27,7 +28,7 @@ static __device__ __forceinline__ float group_sum(float x, int lanes)
     return x;
 }
 
-// Computes dx = rstd (dy - y sum(dy y)), y = rstd x, with K / 8 lanes per row;
+// Computes dx = rstd (dy - y sum(dy y)), y = rstd x, with K / 8 lanes per row.
 // blockIdx.y selects q or k.
 template <int K>
 static __global__ __launch_bounds__(256) void norm_rows_back(const struct kcp_gate a)
@@ -57,7 +58,7 @@ static __global__ __launch_bounds__(256) void norm_rows_back(const struct kcp_ga
     ((uint4 *)(blockIdx.y ? a.dk_raw : a.dq_raw))[at] = dx;
 }
 
-// Constants of a channel's gate.
+// Constants of a channel's gate: exp(A_log) and dt_bias.
 struct slope { float expA, dt; };
 
 static __device__ __forceinline__ float gate_slope(const struct kcp_gate &a,
@@ -81,14 +82,14 @@ static __device__ __forceinline__ float gate_slope(const struct kcp_gate &a,
     return dg;
 }
 
-// Vector types for N adjacent numbers of a row: `b` holds g in bf16, `f` a gradient in
-// fp32.
+// Vector types for N adjacent numbers of a row: type `b` for g in bf16, type `f` for a
+// gradient in fp32.
 template <int N> struct vec;
 template <> struct vec<4> { typedef float4 f; typedef uint2 b; };
 template <> struct vec<1> { typedef float f; typedef bf16 b; };
 
-// Processes AHEAD tokens from t on, N columns per lane; all are loaded before the first
-// is used.
+// Processes AHEAD tokens, starting at t, with N columns per lane. Loads all of them
+// before it uses the first.
 template <int N>
 static __device__ __forceinline__ void tokens_back(const struct kcp_gate &a,
                                                    struct token_range z, int t,
@@ -123,8 +124,8 @@ static __device__ __forceinline__ void tokens_back(const struct kcp_gate &a,
     //< kernel-gate-back
 }
 
-// Computes one chunk's dg_raw and its terms of dA_log and ddt_bias, stored in the
-// workspace as [NC,HV KG]. A lane processes N of the HV KG columns, a warp eight
+// Computes dg_raw of one chunk, and the chunk's terms of dA_log and ddt_bias, stored in
+// the workspace as [NC,HV KG]. A lane processes N of the HV KG columns, a warp eight
 // tokens.
 template <int N>
 static __global__ __launch_bounds__(256, 3) void gate_back(const struct kcp_gate a)
@@ -157,8 +158,8 @@ static __global__ __launch_bounds__(256, 3) void gate_back(const struct kcp_gate
     }
 }
 
-// Adds the terms of a stretch's chunks. SUMS / KG threads per channel each add every
-// (SUMS / KG)-th chunk. Terms of dA_log are also summed over the channels.
+// Adds the terms of a stretch's chunks. Each channel has SUMS / KG threads, which add
+// every (SUMS / KG)-th chunk. Terms of dA_log are also summed over the channels.
 static __global__ __launch_bounds__(SUMS) void add_parts(const struct kcp_gate a)
 {
     __shared__ float sums[2][SUMS];

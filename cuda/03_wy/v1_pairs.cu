@@ -1,12 +1,12 @@
-// v1_pairs.cu -- the WY form: a block per chunk and head, pairs one by one.
+// v1_pairs.cu -- the WY form: one block per chunk and head, one thread per pair.
 // Book: chapter 03, "Code: kernels".  Checked by: tests/03_wy/checks.c.
 // Next: ../04_chunk/v1_column.cu.
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 
-// Bound: C^2 K/2 exponentials per chunk and head. exp2(G_i - G_j) is not factored, so
-// no exponent is above 0 and no gate overflows. q, k and G are read through the cache;
-// L and A [C,C] are in shared memory (32 KiB).
+// Bound: C^2 K/2 exponentials per chunk and head. exp2(G_i - G_j) is computed per pair,
+// so no exponent is above 0 and no gate overflows. q, k and G are read through the
+// cache. L and A [C,C] are in shared memory (32 KiB).
 
 // Computes Aqk_ij = scale sum_d q_i k_j exp2(G_i - G_j), i >= j, and L_ij = beta_i
 // sum_d k_i k_j exp2(G_i - G_j), i > j. One thread per pair (i, j).
@@ -35,8 +35,8 @@ static __device__ void pairs(const struct kcp_wy &a, struct token_range z, int n
     }
 }
 
-// Computes A = (I + L)^-1 by forward substitution. Thread j owns column j, so no
-// barrier is needed.
+// Computes A = (I + L)^-1 by forward substitution. Thread j computes column j without
+// other threads, so no barrier is needed.
 template <class X>
 static __device__ void inverse(const struct kcp_wy &a, struct token_range z, int n,
                                const float (*L)[CMAX], float (*A)[CMAX])
@@ -50,7 +50,7 @@ static __device__ void inverse(const struct kcp_wy &a, struct token_range z, int
         }
 }
 
-// Computes u = A (beta v) and w = A (beta exp2(G) k): one thread per column.
+// Computes u = A (beta v) and w = A (beta exp2(G) k), with one thread per column.
 template <class X>
 static __device__ void columns(const struct kcp_wy &a, struct token_range z, int n,
                                const float (*A)[CMAX])
@@ -81,7 +81,7 @@ static __device__ void columns(const struct kcp_wy &a, struct token_range z, int
     }
 }
 
-// Computes kg = exp2(G_last - G) k and qg = exp2(G) q, for KDA only.
+// KDA only: computes kg = exp2(G_last - G) k and qg = exp2(G) q.
 template <class X>
 static __device__ void gated_rows(const struct kcp_wy &a, struct token_range z, int n)
 {
@@ -98,8 +98,7 @@ static __device__ void gated_rows(const struct kcp_wy &a, struct token_range z, 
     }
 }
 
-// The two barriers ensure that L is complete before the inversion and A before the
-// products.
+// Has two barriers: L must be complete before the inversion, and A before the products.
 template <class X>
 static __global__ void wy(const struct kcp_wy a)
 {

@@ -4,12 +4,12 @@
 #include "v2_halves_pairs.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// 16 warps, one per tile of pairs. Two blocks fill the registers of an SM; while one
-// waits at a barrier, the other computes.
+// A block has 16 warps, one per tile of pairs. Two blocks fill the registers of an SM,
+// so that one block computes while the other waits at a barrier.
 enum { THREADS = 512 };
 
-// Computes kg = exp2(G_last - G) k and qg = exp2(G) q (KDA only), and replaces k by k~
-// = exp2(G) k.
+// KDA only: computes kg = exp2(G_last - G) k and qg = exp2(G) q. Replaces k by k~ =
+// exp2(G) k.
 template <int K>
 static __device__ void gated_rows(const struct kcp_wy &a, struct token_range z, int n,
                                   struct wy_storage<K> &s, int first)
@@ -47,9 +47,9 @@ static __device__ void store_block(const struct kcp_wy &a, struct token_range z,
     }
 }
 
-// Computes y = (A diag beta) x, x [64,ld] in shared memory. Each warp computes 16 rows
-// and a fourth of the columns. A is lower triangular, so rows from 16 r on need x only
-// up to row 16 r + 15.
+// Computes y = (A diag beta) x, with x [64,ld] in shared memory. Each warp computes 16
+// rows of a fourth of the columns. A is lower triangular, so rows 16 r to 16 r + 15
+// need only the rows of x up to 16 r + 15.
 static __device__ void multiply(const bf16 *Ab, const bf16 *x, int ld, int columns,
                                 bf16 *y, int64_t stride, int len)
 {
@@ -71,8 +71,8 @@ static __device__ void multiply(const bf16 *Ab, const bf16 *x, int ld, int colum
     }
 }
 
-// Loads q, k and G of a chunk. Rows of q and k past the chunk's end become 0; rows of G
-// past it repeat the last row.
+// Loads q, k and G of a chunk. Past the chunk's end, rows of q and k become 0, and rows
+// of G repeat the last row.
 template <int K>
 static __device__ void load_chunk(const struct kcp_wy &a, struct token_range z, int n,
                                   struct wy_storage<K> &s)

@@ -5,17 +5,18 @@
 
 enum { LD = CHUNK + 4 }; // 16-byte aligned rows without bank conflicts
 
-// The strict lower triangle of a chunk is divided into blocks: rows 32-63 by columns
-// 0-31, then two blocks of half the size, and so on down to single pairs (i, i-1). In a
-// block of size s with first row a, D_ij = exp2(G_i - G_a) exp2(G_a - G_j). Both
-// exponents are <= 0 for any gate, so the block is a product of two scaled matrices
-// within the range of bf16. Blocks of equal size are packed into 32 rows and 32
-// columns, computed as tiles of 16 x 16.
+// The strict lower triangle of a chunk is divided into blocks: one block with rows
+// 32-63 and columns 0-31, then two blocks of half the size, and so on down to single
+// pairs (i, i-1). In a block of size s with first row a (the anchor), D_ij = exp2(G_i -
+// G_a) exp2(G_a - G_j). Both exponents are <= 0 for any gate, so the block is a product
+// of two scaled matrices within the range of bf16. All blocks of one size together have
+// 32 rows and 32 columns, computed as tiles of 16 x 16.
 //
-// Bound: 7 C K exponentials instead of v1's C^2 K/2, plus 3 C K for kg, qg and k~, on
-// 16 units per SM: about 4 us per chunk and head at K = 128 with two blocks per SM.
-// Shared memory (112 KiB) holds q, k and G; L and A; Aqk, later replaced by A
-// diag(beta). v replaces G. Phases that use the same memory are separated by a barrier.
+// Bound: 7 C K exponentials instead of v1's C^2 K/2, plus 3 C K for kg, qg and k~. An
+// SM has 16 units for exponentials, so a chunk and head takes about 4 us at K = 128
+// with two blocks per SM. Shared memory (112 KiB) holds q, k and G; L and A; Aqk. Later
+// A diag(beta) overwrites Aqk, and v overwrites G. A barrier separates phases that use
+// the same memory.
 template <int K>
 struct wy_storage {
     union {
@@ -27,9 +28,9 @@ struct wy_storage {
     bf16 Aqk[CHUNK][CHUNK + PAD];
 };
 
-// Computes a 16 x 16 tile of the products q k^T and k k^T. rg and cg map the tile's
-// rows and columns to rows of the chunk. For KDA both operands are scaled by exp2 of
-// the gate relative to the anchor.
+// Computes a 16 x 16 tile of the products q k^T and k k^T. The tile has packed rows 16
+// rg to 16 rg + 15 and packed columns 16 cg to 16 cg + 15. For KDA both operands are
+// scaled by exp2 of the gate relative to the anchor.
 template <int K, int kda>
 static __device__ void block_scores(const struct wy_storage<K> &s, int size, int rg,
                                     int cg, float (*qk)[4], float (*kk)[4])
@@ -65,8 +66,8 @@ static __device__ void block_scores(const struct wy_storage<K> &s, int size, int
     }
 }
 
-// Computes KDA's pairs: 14 tiles, four of the largest block and two of every smaller
-// size, then the diagonal, where D_ii = 1, with one row per warp.
+// Computes the pairs for KDA in 14 tiles: four of the largest block and two of every
+// smaller size. Then computes the diagonal, where D_ii = 1, with one row per warp.
 template <int K>
 static __device__ void pairs_kda(const struct kcp_wy &a, struct wy_storage<K> &s)
 {
@@ -94,8 +95,8 @@ static __device__ void pairs_kda(const struct kcp_wy &a, struct wy_storage<K> &s
     }
 }
 
-// Computes GDN's pairs. There is one gate per row, so the ten lower tiles are plain
-// products, scaled afterwards.
+// Computes the pairs for GDN. There is one gate per row, so the ten lower tiles are
+// products of unscaled rows, which are scaled afterwards.
 template <int K>
 static __device__ void pairs_gdn(const struct kcp_wy &a, struct wy_storage<K> &s)
 {

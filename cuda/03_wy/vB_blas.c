@@ -46,7 +46,7 @@ static struct cut cut_at(const struct kcp_wy *a, int n, int64_t t, int rows)
     return x;
 }
 
-/* Computes C [m,n] <- x A B^T. */
+/* Computes C [m,n] = x A B^T. */
 static void product_t(int m, int n, int k, double x, const double *A, int lda,
                       const double *B, int ldb, double *C, int ldc)
 {
@@ -54,8 +54,8 @@ static void product_t(int m, int n, int k, double x, const double *A, int lda,
                 C, ldc);
 }
 
-/* GDN: all channels have the same gate, so q k^T and k k^T are computed first, then
- * scaled. */
+/* GDN: all channels have the same gate, so it first computes q k^T and k k^T, then
+ * scales them. */
 static void scores_gdn(const struct kcp_wy *a, const struct cut *x, double *L)
 {
     product_t(x->rows, x->rows, a->K, a->scale, x->q, x->qk, x->k, x->qk, x->Aqk,
@@ -69,8 +69,8 @@ static void scores_gdn(const struct kcp_wy *a, const struct cut *x, double *L)
         }
 }
 
-/* KDA: pairs of rows i0..i1 with rows 0..i0, as two products under one anchor.
- * scratch: [2 ROWS + C, K]. */
+/* KDA: computes the pairs of rows i0..i1 with rows 0..i0, as two products with one
+ * anchor. scratch: [2 ROWS + C, K]. */
 static void scores_below(const struct kcp_wy *a, const struct cut *x, int i0, int i1,
                          double *L, double *scratch)
 {
@@ -93,7 +93,8 @@ static void scores_below(const struct kcp_wy *a, const struct cut *x, int i0, in
     product_t(i1 - i0, i0, K, 1, k, K, past, K, L + i0 * a->C, a->C);
 }
 
-/* KDA: pairs within rows i0..i1. row [K] is scratch for k_j exp2(G_i - G_j). */
+/* KDA: computes the pairs within rows i0..i1. row [K] is scratch for k_j exp2(G_i -
+ * G_j). */
 static void scores_diagonal(const struct kcp_wy *a, const struct cut *x, int i0, int i1,
                             double *L, double *row)
 {
@@ -111,7 +112,8 @@ static void scores_diagonal(const struct kcp_wy *a, const struct cut *x, int i0,
         }
 }
 
-/* Computes A = (I + L)^-1. The solver uses 1 on the diagonal and reads L only below. */
+/* Computes A = (I + L)^-1. The solver assumes a diagonal of 1 and reads only the
+ * part of L below the diagonal. */
 static void inverse(const struct kcp_wy *a, const struct cut *x, double *L)
 {
     for (int i = 0; i < x->rows; i++) {
@@ -126,7 +128,8 @@ static void inverse(const struct kcp_wy *a, const struct cut *x, double *L)
                 x->rows, 1, L, a->C, x->A, x->tri);
 }
 
-/* Computes u = A (beta v) and w = A (beta exp2(G) k) in place, kg and qg row by row. */
+/* Computes u = A (beta v) and w = A (beta exp2(G) k) in place, and kg and qg row by
+ * row. */
 static void factors(const struct kcp_wy *a, const struct cut *x)
 {
     const int K = a->K, V = a->V, kda = a->model == KCP_KDA;

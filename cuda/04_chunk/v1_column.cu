@@ -1,13 +1,13 @@
-// v1_column.cu -- state scan and output: a thread per column of the state.
+// v1_column.cu -- state scan and output, with one thread per column of the state.
 // Book: chapter 04, "Code: kernels".  Checked by: tests/04_chunk/checks.c.
 // Next: ../05_affine/v1_column.cu.
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 
 // Bound: latency, because chunks are sequential on one SM; 6 C K V flops per chunk.
-// Column v of the new state depends only on column v of the old one, so thread v keeps
-// this column and its v_new in local memory, and no barrier is needed. All threads read
-// the same w, q, k.
+// Column v of the new state depends only on column v of the old state. So thread v
+// keeps this column and its v_new in local memory, and no barrier is needed. All
+// threads read the same w, q, k.
 template <class X>
 static __global__ void chunk(const struct kcp_chunk a)
 {

@@ -6,9 +6,9 @@
 #include "cuda/host/stages_v2.cuh"
 
 // Bound: 6 C K V + 2 C^2 V flops per chunk on the tensor core, 7.3 MFLOP at K = V =
-// 128, about 2 us of one SM. Shared memory is close to its bound too, because each warp
-// reads all of w, qg, kg and Aqk (56 KiB). Chunk c+1 is copied while chunk c is
-// computed. Two barriers per chunk: one after the chunk's tiles have arrived, one after
+// 128, about 2 us of one SM. Shared memory is also close to its bound, because each
+// warp reads all of w, qg, kg and Aqk (56 KiB). Chunk c+1 is copied while chunk c is
+// computed. Each chunk has two barriers: one after its tiles have arrived, one after
 // all warps have read them. K/2 + 64 accumulators per thread stay in registers.
 template <int K, int VB>
 struct tiles {
@@ -56,7 +56,7 @@ static __device__ __forceinline__ void add_inner(float (*o)[4], const float (*x)
     }
 }
 
-// Processes one chunk for one warp's 16 columns of the head.
+// Processes one chunk for 16 columns of the head; called by one warp.
 template <int K, int VB>
 static __device__ void scan_step(const struct kcp_chunk &a, struct token_range z, int n,
                                  int v, const struct tiles<K, VB> *s, float (*S)[4])
@@ -136,8 +136,9 @@ static int chunk_v2_warp_launch(const struct kcp_chunk *a)
     return launched();
 }
 
-// Selects the block width. With few stretches and heads, a block has 64 columns instead
-// of 128, so that more SMs have work. The results are the same bit for bit.
+// Selects the block width. With few stretches (token ranges of sequences) and heads, a
+// block has 64 columns instead of 128, so that more SMs have work. Both widths give the
+// same bits.
 template <int K>
 static int widths(const struct kcp_chunk *a)
 {

@@ -9,8 +9,8 @@
 // of shared memory per chunk. Here the tensor core reads these tiles once per 64
 // columns. Bound: 6 C K V + 2 C^2 V flops per chunk, 7.3 MFLOP, 1.02 us of an SM at its
 // peak, and 88 KiB of memory per chunk if h and v_new are not stored. S is rounded to
-// bf16 once for both w S and qg S, v_new once for both o and S. Three pipeline stages
-// of 72 KiB; the barriers are those of chapter 05's v3.
+// bf16 once for both w S and qg S, v_new once for both o and S. There are three
+// pipeline stages of 72 KiB, with the barriers of chapter 05's v3.
 enum { W, QG, KG, U, STAGES = 3 };
 
 template <int groups>
@@ -37,8 +37,8 @@ static __device__ void load_chunk(const struct kcp_chunk &a, struct token_range 
         s->Aqk[at], in<bf16>(a.Aqk, z.t, HV, n, CHUNK), HV * CHUNK, z.len);
 }
 
-// Issues one product of the operand a [steps], in registers, with tile X. If `add` is
-// 0, y is overwritten.
+// Issues one product of operand a [steps], in registers, with tile X. If `add` is 0,
+// the product overwrites y.
 template <int steps>
 static __device__ __forceinline__ void multiply_tile(float (*y)[4],
                                                      const uint32_t (*a)[1][4],
@@ -53,7 +53,7 @@ static __device__ __forceinline__ void multiply_tile(float (*y)[4],
     wgmma_commit();
 }
 
-// Issues y = S^T w^T and o = S^T qg^T, both with the same rounded S, without waiting.
+// Issues y = S^T w^T and o = S^T qg^T without waiting; both use the same rounded S.
 template <class Tile>
 static __device__ __forceinline__ void begin_step(const Tile *tile, const float (*S)[4],
                                                   uint32_t (*b)[1][4], float (*y)[4],
@@ -66,7 +66,7 @@ static __device__ __forceinline__ void begin_step(const Tile *tile, const float 
     multiply_tile<8>(o, b, tile[QG], 0);
 }
 
-// Completes a chunk after begin_step; v is the first of this warp's 16 columns.
+// Completes the chunk that begin_step began; v is the first of this warp's 16 columns.
 template <int groups>
 static __device__ __forceinline__ void finish_step(const struct kcp_chunk &a,
                                                    struct token_range z, int n, int v,
@@ -109,7 +109,8 @@ static __device__ __forceinline__ void finish_step(const struct kcp_chunk &a,
     //< kernel-group
 }
 
-// Completes this thread's copies of the next chunk; g is that chunk's gate.
+// Waits for this thread's copies of the next chunk, stores its decay factors, and
+// arrives at its barrier `full`. Argument g is the next chunk's gate.
 template <int groups>
 static __device__ __forceinline__ void producer_commit(const struct kcp_chunk &a,
                                                        struct gate_share g,
@@ -121,8 +122,8 @@ static __device__ __forceinline__ void producer_commit(const struct kcp_chunk &a
     mbarrier_arrive(&s->r.full[at]);
 }
 
-// Processes all chunks of stretch z. While the products of chunk i run, the copies of
-// chunk i+2 are issued and those of chunk i+1 are completed.
+// Processes all chunks of stretch z, a token range of one sequence. While the products
+// of chunk i run, issues the copies of chunk i+2 and completes those of chunk i+1.
 template <int groups>
 static __device__ __forceinline__ void scan_stretch(const struct kcp_chunk &a, int z,
                                                     int n, int v0, tiles<groups> *s,
@@ -191,7 +192,7 @@ static int chunk_v3_group_launch(const struct kcp_chunk *a)
     return launched();
 }
 
-// With few stretches and heads, one warpgroup per block, so that more SMs have work.
+// With few stretches and heads, a block has one warpgroup, so that more SMs have work.
 int v3_chunk(void *args)
 {
     const struct kcp_chunk *a = (const struct kcp_chunk *)args;

@@ -1,14 +1,14 @@
-// v4_rows_sm90.cu -- state scan and output by warpgroups, with stores of whole rows.
+// v4_rows_sm90.cu -- state scan and output by warpgroups, which store whole rows.
 // Book: chapter 09, "Whole rows".  Checked by: tests/04_chunk/checks.c.
 // Next: ../05_affine/v2_pieces.cu.
 #include "cuda/tile/warpgroup_store.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// If h and v_new are stored, v3 is bound by the load-store unit: each store of a warp
-// covers 32 bytes of a row and the unit processes one row at a time, 3000 cycles per
-// step. This kernel stores whole rows. Bound: memory, 144 KiB per step, or 96 without o
-// (chapter 13); 8 C K V flops take 1.4 us of an SM. One barrier per step, after the
-// chunk has arrived and the previous one has been read.
+// If h and v_new are stored, v3 is bound by the load-store unit: a store of a warp
+// covers 32 bytes per row, and the unit processes one row at a time, 3000 cycles per
+// step. This kernel stores whole rows. Bound: memory, 144 KiB per step, or 96 KiB
+// without o (chapter 13). 8 C K V flops take 1.4 us of an SM. Each step has one
+// barrier, after its chunk has arrived and the previous chunk has been read.
 enum { W, KG, U, QG, TENSORS };
 
 struct tiles {
@@ -44,8 +44,8 @@ static __device__ void load_chunk(const struct kcp_chunk &a, struct token_range 
     cp_async_commit();
 }
 
-// Computes o = scale qg S + Aqk v_new, staged in place of v_new; columns of Aqk past
-// the diagonal are 0.
+// Computes o = scale qg S + Aqk v_new, and stages o in place of v_new. Columns of Aqk
+// past the diagonal are 0.
 static __device__ __forceinline__ void output(struct tiles *s, int at,
                                               const float (*S)[4],
                                               const uint32_t (*x_)[1][4], float (*y)[4])
@@ -64,7 +64,7 @@ static __device__ __forceinline__ void output(struct tiles *s, int at,
 }
 
 // Computes v_new = u - w S in place of u, then o, then S <- Lambda S + kg^T v_new.
-// While the tensor core works, the state before the chunk is stored, and v_new or o.
+// While the tensor core works, stores the state before the chunk, and v_new or o.
 template <int of_o>
 static __device__ __forceinline__ void scan_step(const struct kcp_chunk &a,
                                                  struct token_range z, int n, int c,
@@ -154,7 +154,7 @@ static int chunk_v4_rows_launch(const struct kcp_chunk *a)
 }
 
 // If neither h nor v_new is stored (chapter 08 when nothing is saved), v3 is faster,
-// because it copies two chunks ahead. A call without o comes from chapter 13.
+// because it prefetches two chunks. A call without o comes from chapter 13.
 int v4_chunk(void *args)
 {
     const struct kcp_chunk *a = (const struct kcp_chunk *)args;

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Computes C [m,n] <- x op(A) B + y C, summed over k. */
+/* Computes C [m,n] = x op(A) B + y C, with sums over k terms. */
 static void gemm(int trans_a, int m, int n, int k, double x, const double *A, int lda,
                  const double *B, int ldb, double y, double *C, int ldc)
 {
@@ -19,8 +19,9 @@ static void gemm(int trans_a, int m, int n, int k, double x, const double *A, in
                 k, x, A, lda, B, ldb, y, C, ldc);
 }
 
-/* Processes a chunk of `rows` tokens from t on. S [K,V] is the state before the chunk
- * and becomes the state after it; scratch [C,V] holds the right factor of k^T. */
+/* Processes a chunk of `rows` tokens, starting at t. S [K,V] is the state before the
+ * chunk, and is replaced by the state after it. scratch [C,V] holds the right factor
+ * of k^T. */
 static void chunk(const struct kcp_chunk *a, int n, int64_t t, int rows, double *S,
                   double *scratch)
 {

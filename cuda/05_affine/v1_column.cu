@@ -1,12 +1,12 @@
-// v1_column.cu -- (M, h_ext) of a stretch: a thread per column of [h_ext | M].
+// v1_column.cu -- (M, h_ext) of a stretch, with one thread per column of [h_ext | M].
 // Book: chapter 05, "Code: kernels".  Checked by: tests/05_affine/checks.c.
 // Next: ../07_merge/v1_column.cu.
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 
-// Chapter 04's scan on the augmented state [h_ext | M], V+K columns wide, from [0 | I]
-// with u_aug = [u | 0]. Bound: latency, as in chapter 04; 4 C K (K+V) flops per chunk,
-// all in fp32.
+// Runs chapter 04's scan on the augmented state [h_ext | M], which has V+K columns. The
+// scan starts from [0 | I], with u_aug = [u | 0]. Bound: latency, as in chapter 04; 4 C
+// K (K+V) flops per chunk, all in fp32.
 template <class X>
 static __global__ void affine(const struct kcp_affine a)
 {

@@ -1,14 +1,15 @@
-// v2_pieces.cu -- (M, h_ext) on tensor cores: M enters each product as three bf16.
+// v2_pieces.cu -- (M, h_ext) on tensor cores, with M as a sum of three bf16 matrices.
 // Book: chapter 05, "Tensor cores"; chapter 19.  Checked by: tests/05_affine/checks.c.
 // Next: ../09_chunk_backward/v2_warp.cu.
 #include "cuda/tile/warp_scan.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// Chapter 04's v2 on the augmented state. w and kg are bf16 and therefore exact. An
-// fp32 number is the sum of three bf16 numbers, so three products lose nothing of M
-// except the accumulator's rounding. Bound: 4 C K (V + 3 K) flops per chunk, 16.8 MFLOP
-// at K = V = 128: twice chapter 04's, divided among (V+K)/64 blocks per head. h_ext is
-// rounded to bf16. Barriers and copies are those of chapter 04's v2.
+// Runs chapter 04's v2 on the augmented state [h_ext | M]. w and kg are bf16 and
+// therefore exact. An fp32 number is the sum of three bf16 numbers, so three products
+// lose nothing of M except the accumulator's rounding. Bound: 4 C K (V + 3 K) flops per
+// chunk, 16.8 MFLOP at K = V = 128: twice chapter 04's flops, divided among (V+K)/64
+// blocks per head. h_ext is rounded to bf16. Barriers and copies are those of chapter
+// 04's v2.
 template <int K>
 struct tiles {
     bf16 w[CHUNK][K + PAD], k[CHUNK][K + PAD], u[CHUNK][64 + PAD];
@@ -29,8 +30,8 @@ static __device__ void load_chunk(const struct kcp_affine &a, struct token_range
     cp_async_commit();
 }
 
-// Computes x = u - w S (u = 0 for M), then S <- Lambda S + kg^T x, on a warp's 16
-// columns.
+// Computes x = u - w S (u = 0 for M), then S <- Lambda S + kg^T x, for 16 columns;
+// called by one warp.
 template <int K, int pieces>
 static __device__ void affine_step(const struct tiles<K> *s, int v, float (*S)[4])
 {
@@ -73,7 +74,7 @@ static __device__ void affine_stretch(const struct kcp_affine &a, int z, int n, 
     }
 }
 
-// A block processes 64 columns of [h_ext | M]: four warps of 16 columns.
+// Each block processes 64 columns of [h_ext | M], in four warps of 16 columns.
 template <int K>
 static __global__ __launch_bounds__(128, 1) void affine(const struct kcp_affine a)
 {

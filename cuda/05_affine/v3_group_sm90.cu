@@ -1,4 +1,4 @@
-// v3_group_sm90.cu -- (M, h_ext) by warpgroups: a head's whole map on one SM.
+// v3_group_sm90.cu -- (M, h_ext) by warpgroups; a block computes a head's whole map.
 // Book: chapter 05, "A warpgroup at once".  Checked by: tests/05_affine/checks.c.
 // Next: ../11_merge_backward/v3_group_sm90.cu.
 #include "cuda/tile/warpgroup_scan.cuh"
@@ -6,14 +6,14 @@
 
 // v2 reads w and kg once per 64 columns and splits M into three pieces. Here a block
 // owns all 256 columns of [h_ext | M], 128 KiB of fp32 in the registers of two
-// warpgroups; each owns 64 columns of h_ext and 64 of M. M is split into two pieces;
-// the omitted remainder, 2^-18 of an element, is a fifth of the tolerance of chapter
-// 19. Bound: 4 C K (V + 2 K) flops per chunk, 12.6 MFLOP, 1.75 us of an SM at its peak;
-// 48 KiB per chunk, read once. One warpgroup processes M while the other processes
-// h_ext, so that one splits numbers while the products of the other run. Copies run
-// three chunks ahead. There is no block-wide barrier. mbarrier `full` of a pipeline
-// stage completes when the copies of all threads have arrived, `empty` when all threads
-// have read the stage.
+// warpgroups; each warpgroup owns 64 columns of h_ext and 64 of M. M is split into two
+// pieces; the omitted remainder, 2^-18 of an element, is a fifth of the tolerance of
+// chapter 19. Bound: 4 C K (V + 2 K) flops per chunk, 12.6 MFLOP, 1.75 us of an SM at
+// its peak; 48 KiB per chunk, read once. One warpgroup processes M while the other
+// processes h_ext, so that one splits numbers while the products of the other run.
+// Copies run three chunks ahead. Instead of a block-wide barrier each pipeline stage
+// has two mbarriers: `full` completes when the copies of all threads have arrived,
+// `empty` when all threads have read the stage.
 enum { W, KG, U, STAGES = 4, THREADS = 256 };
 typedef struct chunk_pipeline<3, STAGES> tiles;
 
@@ -28,7 +28,7 @@ static __device__ void load_chunk(const struct kcp_affine &a, struct token_range
         cp_async_swizzled_rows(to[U], in<bf16>(a.u, z.t, HV, n, DIM), HV * DIM, z.len);
 }
 
-// Computes M <- Lambda M - kg^T (w M) on a warpgroup's 64 columns.
+// Computes M <- Lambda M - kg^T (w M) for the 64 columns of a warpgroup.
 static __device__ __forceinline__ void advance_M(const tiles *s, int at, int gdn,
                                                  float (*M)[4])
 {
@@ -38,7 +38,7 @@ static __device__ __forceinline__ void advance_M(const tiles *s, int at, int gdn
     warpgroup_decay_minus(M, y, s->tile[at][KG], s->decay[at]);
 }
 
-// Computes h <- Lambda h + kg^T (u - w h) on a warpgroup's 64 columns.
+// Computes h <- Lambda h + kg^T (u - w h) for the 64 columns of a warpgroup.
 static __device__ __forceinline__ void advance_h(const tiles *s, int at, int gdn,
                                                  float (*h)[4])
 {
@@ -52,7 +52,7 @@ static __device__ __forceinline__ void advance_h(const tiles *s, int at, int gdn
     warpgroup_add_rows(h, x, s->tile[at][KG]);
 }
 
-// Processes all chunks of stretch z.
+// Processes all chunks of stretch z, a token range of one sequence.
 static __device__ __forceinline__ void affine_stretch(const struct kcp_affine &a, int z,
                                                       int n, int want, tiles *s,
                                                       float (*M)[4], float (*h)[4])

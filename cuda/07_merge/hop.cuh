@@ -1,4 +1,4 @@
-// hop.cuh -- a hop of the chain as one kernel: wait, fold, store to the next rank.
+// hop.cuh -- one hop of the chain as a kernel: wait, fold, store to the next rank.
 // Book: chapter 20, "Code: kernels".
 // Checked by: tests/07_merge/checks.c and every pass over NCCL, form chain.
 // Next: hops.cu.
@@ -9,7 +9,7 @@
 #include "cuda/tile/peer_flag.cuh"
 #include "core/window.h"
 
-// A hop of the chain on one rank. S is received from rank `from` (-1: S is local), and
+// One hop of the chain on one rank. S comes from rank `from` (-1: S is local), and
 // op(M) S + h is stored to rank `to` (-1: nothing is sent). If `first` is set, only h
 // is stored.
 struct hop {
@@ -19,8 +19,9 @@ struct hop {
     struct kcp_window w;
 };
 
-// Returns a counter of the piece (a head and 16 columns) that this block owns. Blocks
-// do not synchronize: one piece can be in flight while another is computed.
+// Returns the address of a counter of this block's piece (a head and 16 columns).
+// Blocks do not synchronize, so one piece can be in flight while another piece is
+// computed.
 static __device__ __forceinline__ uint32_t *hop_count(const struct hop &x, int of,
                                                       enum kcp_window_count what,
                                                       int other)
@@ -36,8 +37,8 @@ static __device__ __forceinline__ float *hop_piece(const struct hop &x, int of,
     return kcp_window_piece(&x.w, of, from, b, place);
 }
 
-// Waits for piece number `taken` and returns its address, or NULL if the exchange was
-// aborted.
+// Waits for piece number `taken` and returns the piece's address, or NULL if the
+// exchange was aborted.
 static __device__ __forceinline__ const float *hop_wait(const struct hop &x,
                                                         uint32_t taken)
 {
@@ -58,9 +59,9 @@ static __device__ __forceinline__ void hop_taken(const struct hop &x, uint32_t t
     peer_flag_raise(hop_count(x, x.from, KCP_EMPTY, x.w.r), taken + 1);
 }
 
-// Waits until the next rank has read the piece that previously occupied the place of
-// piece number `filled`. Returns this place's address in the next rank's window, or
-// NULL if the exchange was aborted.
+// Waits until the next rank has read the earlier piece that uses the same bytes as
+// piece number `filled`. Returns their address in the next rank's window, or NULL if
+// the exchange was aborted.
 static __device__ __forceinline__ float *hop_place(const struct hop &x, uint32_t filled)
 {
     __shared__ int free;
@@ -80,8 +81,8 @@ static __device__ __forceinline__ void hop_filled(const struct hop &x, uint32_t 
     peer_flag_raise(hop_count(x, x.to, KCP_FULL, x.w.r), filled + 1);
 }
 
-// Loads n numbers of a row, 16 bytes at a time. ldcg: bypass L1, because another GPU
-// wrote them.
+// Loads n numbers of a row, 16 bytes at a time. ldcg = 1: bypasses L1, because another
+// GPU wrote the numbers.
 template <int n, int ldcg>
 static __device__ __forceinline__ void hop_load(float *x, const float *from)
 {
@@ -104,8 +105,8 @@ static __device__ __forceinline__ void hop_store(float *to, const float *x)
         *(float4 *)(to + c) = make_float4(x[c], x[c + 1], x[c + 2], x[c + 3]);
 }
 
-// Stores a piece [K,COLS] from shared memory to the next rank's window, 512 contiguous
-// bytes per warp.
+// Stores a piece [K,COLS] from shared memory to the next rank's window; each warp
+// stores 512 contiguous bytes.
 template <int K, int COLS>
 static __device__ __forceinline__ void hop_put(float *to, struct fold<K, COLS> &s)
 {
@@ -119,9 +120,9 @@ static __device__ __forceinline__ void hop_put(float *to, struct fold<K, COLS> &
 
 // Bound: the link, 4 K V bytes per head, and the latency of a flag between GPUs. A
 // block computes 16 columns of a head. A thread multiplies one row of M by some of
-// these columns, as in fold_once. M and h are loaded before the wait for S. The
-// barriers follow four events: M and S have arrived; the piece has been read; the sums
-// are stored; the piece has been written.
+// these columns, as in fold_once. M and h are loaded before the wait for S. There are
+// four barriers: after M and S have arrived, after the piece has been read, after the
+// sums are stored, and after the piece has been written.
 template <int K>
 static __global__ __launch_bounds__(FOLD_THREADS) void hop_columns(const struct hop x)
 {
@@ -170,8 +171,8 @@ static __global__ __launch_bounds__(FOLD_THREADS) void hop_columns(const struct 
     hop_filled(x, filled);
 }
 
-// The hop for any K up to 256 and any V: one thread per column, groups of rows one
-// after another.
+// The hop for any K up to 256 and any V. One thread computes a column, and processes
+// groups of rows one after another.
 static __global__ __launch_bounds__(FOLD_THREADS) void hop_plain(const struct hop x)
 {
     enum { COLS = KCP_PIECE_COLUMNS, ROWS = FOLD_THREADS / COLS };

@@ -1,4 +1,4 @@
-// mapops.cu -- applies a map, composes two maps; used by all forms of the exchange.
+// mapops.cu -- applies a map or composes two maps, for all forms of the exchange.
 // Book: chapter 07, "Code: kernels".  Checked by: tests/07_merge/checks.c.
 // Next: ../08_forward/v1_stages.cu.
 #include "cuda/tile/device.cuh"
@@ -9,7 +9,7 @@
 
 enum { COLS = 16, ROWS = 16 };
 
-// Returns op(M)[i][p] of a map [K,V+K].
+// Returns element (i, p) of op(M), for a map [K,V+K].
 static __device__ __forceinline__ float M_of(const float *map, int K, int V,
                                              int backward, int i, int p)
 {
@@ -19,8 +19,8 @@ static __device__ __forceinline__ float M_of(const float *map, int K, int V,
 
 // Computes S_out = op(M) S_in + h in fp32. Bound: memory, 4 (K^2 + 2 K V) bytes per
 // head for 2 K^2 flops per column, if enough columns share M through the cache. A block
-// owns 16 columns of one head. S_in and S_out may be the same array, because a barrier
-// separates the copy of S_in to shared memory from the first store to S_out.
+// computes 16 columns of one head. S_in and S_out may be the same array, because a
+// barrier separates the copy of S_in to shared memory from the first store to S_out.
 static __global__ void apply_map(int K, int V, const float *maps, int backward,
                                  int first, int v0, int Vb, const float *S_in,
                                  int ld_in, float *S_out, int ld_out)
@@ -44,9 +44,9 @@ static __global__ void apply_map(int K, int V, const float *maps, int backward,
     //< kernel-apply
 }
 
-// Applies a map of K = 64 or 128: rows of M and columns of S are in shared memory. This
-// whole kernel is faster than the startup of one step of this chapter's tensor-core
-// fold.
+// Applies a map of K = 64 or 128, with rows of M and columns of S in shared memory.
+// This kernel takes less time than the startup of one step of this chapter's
+// tensor-core fold.
 template <int K, int back>
 static int apply_once(int HV, int V, const void *map, int v0, int Vb, const void *S_in,
                       int ld_in, void *S_out, int ld_out, struct CUstream_st *stream)
@@ -63,8 +63,8 @@ static int apply_once(int HV, int V, const void *map, int v0, int Vb, const void
 
 // Selects the kernel by the shape of the whole state, not by the columns of one call.
 // Therefore canonical segments give the same bits in every form, although the pipeline
-// calls this function per block of columns. The chain over windows adds in the order of
-// fold_once too, see hop.cuh.
+// calls this function per block of columns. The chain over windows also adds in the
+// order of fold_once (hop.cuh).
 static int apply(int HV, int K, int V, const void *map, int backward, int first, int v0,
                  int Vb, const void *S_in, int ld_in, void *S_out, int ld_out,
                  struct CUstream_st *stream)
@@ -83,8 +83,8 @@ static int apply(int HV, int K, int V, const void *map, int backward, int first,
 }
 
 // Composes map b after map a: h = op(M_b) h_a + h_b; M = M_b M_a, or M_a M_b backward.
-// One block per row i of one head, one thread per column. All threads read the same row
-// of the left factor and, in order, the rows of the right factor.
+// A block computes row i of one head, a thread one column. All threads read the same
+// row of the left factor and, in order, the rows of the right factor.
 static __global__ void compose_maps(int K, int V, const float *b_, const float *a_,
                                     int backward, int a_first, float *out_)
 {

@@ -1,4 +1,4 @@
-// v1_column.cu -- the fold of gathered maps: a thread per column of S.
+// v1_column.cu -- the fold of gathered maps, with one thread per column of S.
 // Book: chapter 07, "Code: kernels".  Checked by: tests/07_merge/checks.c.
 // Next: mapops.cu.
 #include "cuda/tile/device.cuh"

@@ -1,14 +1,14 @@
-// v2_group_maps.cuh -- maps applied one after another to columns in registers.
+// v2_group_maps.cuh -- applies maps one after another to columns in registers.
 // Book: chapter 07, "Tensor cores".
 // Checked by: tests/07_merge/checks.c and every form of the exchange.
 // Next: v2_group_sm90.cu.
 //
 // Computes X <- op(M) X + h on 64 columns of a head, K = 128. A block is one warpgroup
-// with X^T in registers, as in warpgroup_scan.cuh. Both factors are fp32, each the sum
-// of three bf16 pieces. Of the nine products of pieces the six largest are computed,
-// the smallest first; the omitted three are below 2^-24. Bound: 6 x 2 K^2 64 flops per
-// step, 1.75 us of an SM at its peak, and close to this bound, 64 KiB of M from memory.
-// The next M is copied during a step.
+// with X^T in registers, as in warpgroup_scan.cuh. Both factors are fp32, each split
+// into three bf16 pieces. Of the nine products of pieces it computes the six largest,
+// the smallest of these first; the omitted three are below 2^-24. Bound: 6 x 2 K^2 64
+// flops per step, 1.75 us of an SM at its peak; close to this bound, 64 KiB of M from
+// memory. The next M is copied during a step.
 #ifndef KCP_07_V2_GROUP_MAPS_CUH
 #define KCP_07_V2_GROUP_MAPS_CUH
 
@@ -19,8 +19,8 @@ struct map_storage {
     float raw[DIM * DIM];           // each thread reads only what it copied
 };
 
-// Copies M (row stride VK) to raw; split_M reads each element in the thread that copied
-// it.
+// Copies M (row stride VK) to `raw`. In split_M each thread reads only the elements
+// that it copied here.
 static __device__ __forceinline__ void load_M(const float *M, int VK,
                                               struct map_storage *s)
 {
@@ -80,16 +80,16 @@ static __device__ __forceinline__ void times_M(float (*X)[4],
 }
 
 // The maps of a head that a block applies: `count` maps, `step` floats apart. In each
-// map, h (V columns) is left of M. X has columns v to v+63 of h; `h` is NULL for an X
-// without h.
+// map, h (V columns) is left of M. X has columns v to v+63. If X consists of columns of
+// M, which have no h, `h` is NULL.
 struct map_sequence {
     const float *M, *h;
     int64_t step;
     int count, VK;
 };
 
-// Computes X <- ... M_2 (M_1 X + h_1) + h_2 ... Two barriers per map: one after all
-// pieces are stored, one after they have been read.
+// Computes X <- ... M_2 (M_1 X + h_1) + h_2 ... Each map has two barriers: one after
+// all pieces are stored, one after they have been read.
 template <int backward>
 static __device__ __forceinline__ void apply_maps(struct map_sequence w, float (*X)[4],
                                                   struct map_storage *s)

@@ -6,8 +6,8 @@
 #include "cuda/host/stages_v3.cuh"
 
 // v1 uses the FP32 units with one thread per column, and waits for memory at every row
-// of M. Here a block processes 64 columns of one head, see v2_group_maps.cuh. Bound:
-// 1.75 us per step, and steps are sequential; 64 KiB of M per step, which V / 64 blocks
+// of M. Here a block processes 64 columns of one head (v2_group_maps.cuh). Bound: 1.75
+// us per step, and steps are sequential; 64 KiB of M per step, which V / 64 blocks
 // share through the cache.
 template <int backward>
 static __global__ __launch_bounds__(128, 1) void merge(const struct kcp_merge a)
@@ -29,8 +29,8 @@ static __global__ __launch_bounds__(128, 1) void merge(const struct kcp_merge a)
 }
 
 // Composes two maps by one step on a whole map [h | M]. Columns of h are processed as
-// in merge; columns of M have no h. Backward, M = M_a M_b, so a block processes rows of
-// M instead: M^T = M_b^T M_a^T.
+// in `merge`; columns of M have no h. Backward, M = M_a M_b, so a block computes
+// columns of M^T = M_b^T M_a^T instead.
 template <int backward>
 static __global__ __launch_bounds__(128, 1) void compose(int V, const float *b,
                                                          const float *a, float *out)

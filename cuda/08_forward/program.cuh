@@ -1,4 +1,4 @@
-// program.cuh -- the whole forward: the kernels of the stages in sequence on a stream.
+// program.cuh -- the whole forward: launches the kernels of all stages on one stream.
 // Book: chapter 08, "Code: kernels".  Checked by: tests/08_forward/checks.c.
 // Next: v1_stages.cu.
 #include "cuda/host/stage_args.cuh"
@@ -8,8 +8,8 @@
 #include "cuda/host/split_sequence.cuh"
 
 // Bound: the sum of the stages' bounds, because data between stages goes through global
-// memory. Nothing is allocated, and the host waits only for comm, so one rank's program
-// can be captured in a graph.
+// memory. It allocates nothing, and the host waits only for `comm`, so one rank's
+// program can be captured in a CUDA graph.
 struct forward {
     struct kcp_forward a;                // the caller's arguments; ops is set
     struct stages t;
@@ -75,8 +75,8 @@ static int front(struct forward *x)
     return status ? status : x->t.wy(&wy);
 }
 
-// Runs chapters 05 and 07: states [s] becomes the first state of segment s, and the
-// first states of this segment's strips are computed from states [s].
+// Runs chapters 05 and 07. states [s] becomes the first state of segment s; from it the
+// first states of the segment's strips are computed.
 static int carry(struct forward *x)
 {
     const struct kcp_call *call = (const struct kcp_call *)&x->a;
@@ -102,7 +102,8 @@ static int keeps_all(const struct forward *x)
     return x->a.saved && x->a.save == KCP_SAVE_ALL;
 }
 
-// Runs chapters 04 and 12: the output, the last states, and the block for backward.
+// Runs chapters 04 and 12: computes the output, the last states, and the block for
+// backward.
 static int outputs(struct forward *x)
 {
     const struct kcp_call *call = (struct kcp_call *)&x->a;

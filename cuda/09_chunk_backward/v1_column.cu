@@ -1,11 +1,11 @@
-// v1_column.cu -- backward of scan and output: pairs first, then a thread per column.
+// v1_column.cu -- backward of scan and output: pairs, then one thread per column.
 // Book: chapter 09, "Code: kernels".  Checked by: tests/09_chunk_backward/checks.c.
 // Next: ../10_wy_backward/v1_column.cu.
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 
-// Computes dAqk = scale tril(dO v_new^T), one thread per pair, and dv_local =
-// tril(Aqk)^T dO, one thread per column. Bound: memory; chunks are independent.
+// Computes dAqk = scale tril(dO v_new^T), with one thread per pair, and dv_local =
+// tril(Aqk)^T dO, with one thread per column. Bound: memory; chunks are independent.
 template <class X>
 static __global__ void local_gradients(const struct kcp_chunk_backward a)
 {
@@ -59,8 +59,8 @@ static __device__ void reverse_chunk(const struct kcp_chunk_backward &a,
     //< kernel-reverse
 }
 
-// Bound: latency, because chunks are sequential. One block per stretch and head; thread
-// v owns column v of dS, so no barrier is needed.
+// Bound: latency, because chunks are sequential. A block has one stretch (a token range
+// of one sequence) and head. Thread v owns column v of dS, so no barrier is needed.
 template <class X>
 static __global__ void reverse(const struct kcp_chunk_backward a)
 {

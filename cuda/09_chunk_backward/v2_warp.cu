@@ -5,10 +5,10 @@
 #include "cuda/host/processors.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// Chapter 04's v2 from the last chunk to the first. dS^T stays in registers, and chunk
-// c-1 is copied while chunk c is computed, with the same two barriers per chunk. Bound:
-// 6 C K V sequential flops per chunk; the chunk-local part, 4 C^2 V flops, runs in a
-// separate grid.
+// Runs chapter 04's v2 from the last chunk to the first. dS^T stays in registers, and
+// chunk c-1 is copied while chunk c is computed, with the same two barriers per chunk.
+// Bound: 6 C K V sequential flops per chunk; the chunk-local part, 4 C^2 V flops, runs
+// in a separate grid.
 template <int K, int VB>
 struct tiles {
     bf16 w[CHUNK][K + PAD], q[CHUNK][K + PAD], k[CHUNK][K + PAD];
@@ -33,8 +33,8 @@ static __device__ void load_chunk(const struct kcp_chunk_backward &a,
     cp_async_commit();
 }
 
-// Computes dU = kg dS + dv_local, then dS <- Lambda dS + scale qg^T dO - w^T dU, on a
-// warp's columns v .. v+15.
+// Computes dU = kg dS + dv_local, then dS <- Lambda dS + scale qg^T dO - w^T dU, for
+// columns v to v+15; called by one warp.
 template <int K, int VB>
 static __device__ void reverse_step(const struct kcp_chunk_backward &a,
                                     struct token_range z, int n, int v,
@@ -106,8 +106,8 @@ struct locals {
     bf16 dO[CHUNK][64 + PAD], v_new[CHUNK][64 + PAD], Aqk[CHUNK][CHUNK + PAD];
 };
 
-// Computes dv_local [64 rows j, 64] = tril(Aqk)^T dO. A warp computes 16 rows j as sums
-// over rows i >= j.
+// Computes dv_local [64 rows j, 64] = tril(Aqk)^T dO. A warp computes 16 rows j, as
+// sums over rows i >= j.
 static __device__ void inner(const struct locals &s, bf16 *to, int64_t ld, int len)
 {
     const int lane = threadIdx.x % 32, j0 = threadIdx.x / 32 * 16;
@@ -187,8 +187,9 @@ static int chunk_backward_v2_warp_launch(const struct kcp_chunk_backward *a)
     return launched();
 }
 
-// Selects the block width. With few stretches and heads, a block has 64 columns instead
-// of 128, so that more SMs have work. The results are the same bit for bit.
+// Selects the block width. With few stretches (token ranges of sequences) and heads, a
+// block has 64 columns instead of 128, so that more SMs have work. Both widths give the
+// same bits.
 template <int K>
 static int widths(const struct kcp_chunk_backward *a)
 {

@@ -1,20 +1,20 @@
-// v3_rows_local.cuh -- dAqk and dv_local of a chunk, with stores of whole rows.
+// v3_rows_local.cuh -- dAqk and dv_local of a chunk, stored by whole rows.
 // Book: chapter 09, "Whole rows".  Checked by: tests/09_chunk_backward/checks.c.
 // Next: v3_rows_sm90.cu.
 #include "cuda/tile/warp_scan.cuh"
 
 // Bound: memory, 40 KiB read and 24 KiB written per chunk and head, 0.19 ms for case A.
 // v2 waits for each half of V separately and writes 16 bytes per row. Here each of
-// eight warps computes 16 rows and half of the columns. The barriers follow three
-// events: the tiles have arrived; the tiles have been read, so results may replace
-// them; the results are stored.
+// eight warps computes 16 rows and half of the columns. There are three barriers: after
+// the tiles have arrived; after they have been read, so that results may overwrite
+// them; after the results are stored.
 template <int V>
 struct locals {
     bf16 dO[CHUNK][V + PAD], v_new[CHUNK][V + PAD], Aqk[CHUNK][CHUNK + PAD];
 };
 
-// Computes d [16 rows j0 .., V/2 columns v0 ..] = tril(Aqk)^T dO, summed over rows i >=
-// j.
+// Computes d [16 rows j0 .., V/2 columns v0 ..] = tril(Aqk)^T dO, as sums over rows i
+// >= j.
 template <int V>
 static __device__ void inner(const struct locals<V> &s, int j0, int v0, float (*d)[4])
 {

@@ -1,4 +1,4 @@
-// v3_rows_sm90.cu -- the reverse scan by warpgroups: a head per SM.
+// v3_rows_sm90.cu -- the reverse scan by warpgroups, one block per head.
 // Book: chapter 09, "Whole rows".  Checked by: tests/09_chunk_backward/checks.c.
 // Next: ../10_wy_backward/v1_column.cu.
 #include "cuda/tile/warpgroup_store.cuh"
@@ -9,8 +9,8 @@
 // shared memory and writes only 32 bytes per row of dh and dU. Here two warpgroups of
 // 64 columns each read the tiles once and store whole rows. Bound: memory, 128 KiB per
 // step, 2.9 us if 96 of 132 SMs share the bandwidth; 6 C K V flops take 1 us of an SM.
-// Chunk c-1 is copied during step c. One barrier per step, after the chunk has arrived
-// and all warps have read the previous one.
+// Chunk c-1 is copied during step c. Each step has one barrier, after its chunk has
+// arrived and all warps have read the previous chunk.
 enum { W, KG, QG, DO, DV, TENSORS };
 
 struct tiles {
@@ -34,8 +34,7 @@ static __device__ void load_chunk(const struct kcp_chunk_backward &a,
 }
 
 // Computes dU = kg dS + dv_local in place of dv_local, then dS <- Lambda dS + scale
-// qg^T dO - w^T dU. dU and the dS after the chunk are stored while the tensor core
-// works.
+// qg^T dO - w^T dU. While the tensor core works, stores dU and the dS after the chunk.
 static __device__ __forceinline__ void reverse_step(const struct kcp_chunk_backward &a,
                                                     struct token_range z, int n, int c,
                                                     struct tiles *s, int at,

@@ -13,7 +13,7 @@
 
 enum { N = CblasNoTrans, T = CblasTrans };
 
-/* Computes C <- x op(A) op(B) + y C. */
+/* Computes C = x op(A) op(B) + y C. */
 static void gemm(int ta, int tb, int m, int n, int k, double x, const double *A,
                  int lda, const double *B, int ldb, double y, double *C, int ldc)
 {
@@ -60,7 +60,7 @@ static void local_gradients(const struct kcp_chunk_backward *a, const struct cut
          x->vo);
 }
 
-/* Computes dU = kg dS + dv_local, then dS <- Lambda dS + scale qg^T dO - w^T dU; row
+/* Computes dU = kg dS + dv_local, then dS <- Lambda dS + scale qg^T dO - w^T dU. row
  * [C,V] is scratch. */
 static void reverse(const struct kcp_chunk_backward *a, const struct cut *x, double *dS,
                     double *row)

@@ -1,16 +1,16 @@
-// v1_column.cu -- the map for gradients: a thread per column of [dh_ext | N].
+// v1_column.cu -- the map for gradients, with one thread per column of [dh_ext | N].
 // Book: chapter 11, "Code: kernels".  Checked by: tests/11_merge_backward/checks.c.
 // Next: ../12_h0/v1_copy.cu.
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 
-// Chapter 09's reverse scan on the augmented gradient [dh_ext | N], from [dh_end | I].
-// Columns of N have no dv_local and no dO, so N = M^T at the end; N is stored
-// transposed, as M. Bound: latency, because chunks are sequential; all sums are in
-// fp32.
+// Runs chapter 09's reverse scan on the augmented gradient [dh_ext | N], which starts
+// from [dh_end | I]. Columns of N have no dv_local and no dO, so at the end N = M^T; N
+// is stored transposed, as M. Bound: latency, because chunks are sequential; all sums
+// are in fp32.
 
-// Processes one column of one chunk: x = kg y + dv_local, then y <- Lambda y + scale
-// qg^T dO - w^T x.
+// Computes x = kg y + dv_local, then y <- Lambda y + scale qg^T dO - w^T x, for one
+// column y of one chunk.
 template <class X>
 static __device__ void back_chunk(const struct kcp_merge_backward &a,
                                   struct token_range z, int n, int col, float *y,

@@ -1,13 +1,13 @@
-// v2_pieces.cu -- the map for gradients on tensor cores, M in three pieces.
+// v2_pieces.cu -- the map for gradients on tensor cores, with M in three bf16 pieces.
 // Book: chapter 11, "Tensor cores".  Checked by: tests/11_merge_backward/checks.c.
 // Next: ../12_h0/v1_copy.cu.
 #include "cuda/tile/warp_scan.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// Chapter 05's v2 from the last chunk to the first, on [dh_ext | N], N = M^T. In each
-// product fp32 columns of N are three exact bf16 pieces, columns of dh_ext are rounded
-// to bf16. 64 columns per block, four warps. Bound, copies and barriers as in chapter
-// 05.
+// Runs chapter 05's v2 from the last chunk to the first, on [dh_ext | N], N = M^T. In
+// each product the fp32 columns of N are split into three exact bf16 pieces, and
+// columns of dh_ext are rounded to bf16. A block has 64 columns in four warps. Bound,
+// copies and barriers are as in chapter 05.
 template <int K>
 struct tiles {
     bf16 w[CHUNK][K + PAD], k[CHUNK][K + PAD], q[CHUNK][K + PAD];
@@ -35,8 +35,8 @@ static __device__ void load_chunk(const struct kcp_merge_backward &a,
     cp_async_commit();
 }
 
-// Computes x = kg y + dv_local, then y <- Lambda y + scale qg^T dO - w^T x. Columns of
-// N have no dv_local and no dO.
+// Computes x = kg y + dv_local, then y <- Lambda y + scale qg^T dO - w^T x, without
+// dv_local and dO for columns of N.
 template <int K, int pieces>
 static __device__ void reverse_step(const struct tiles<K> *s, int v, float (*y)[4])
 {

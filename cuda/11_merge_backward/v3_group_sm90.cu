@@ -1,15 +1,16 @@
-// v3_group_sm90.cu -- the map for gradients by warpgroups, a head per SM.
+// v3_group_sm90.cu -- the map for gradients by warpgroups, one block per head.
 // Book: chapter 11, "A warpgroup at once".
 // Checked by: tests/11_merge_backward/checks.c.  Next: ../12_h0/v1_copy.cu.
 #include "cuda/tile/warpgroup_scan.cuh"
 #include "cuda/host/stages_v3.cuh"
 
-// Chapter 05's v3 from the last chunk to the first, on [dh_ext | N], N = M^T. Each of
-// two warpgroups owns 64 columns of dh_ext and 64 of N; N is split into two pieces.
+// Runs chapter 05's v3 from the last chunk to the first, on [dh_ext | N], N = M^T. Each
+// of two warpgroups owns 64 columns of dh_ext and 64 of N; N is split into two pieces.
 // Bound: C K (6 V + 8 K) flops per chunk, 14.7 MFLOP, 2 us of an SM at its peak; 80 KiB
 // per chunk, read once. Only two pipeline stages of this size fit in shared memory, so
-// a chunk is copied during the second half of the previous one. With reuse_M the
-// columns of N are omitted. Roles of the warpgroups and barriers as in chapter 05.
+// a chunk is copied during the second half of the previous chunk. If reuse_M is set,
+// the columns of N are omitted. Roles of the warpgroups and barriers are as in chapter
+// 05.
 enum { W, KG, QG, DO, DV, STAGES = 2, THREADS = 256 };
 typedef struct chunk_pipeline<5, STAGES> tiles;
 
@@ -28,7 +29,7 @@ static __device__ void load_chunk(const struct kcp_merge_backward &a,
     cp_async_swizzled_rows(to[DV], in<bf16>(a.dv_local, z.t, HV, n, DIM), ld, z.len);
 }
 
-// Computes N <- Lambda N - w^T (kg N) on a warpgroup's 64 columns.
+// Computes N <- Lambda N - w^T (kg N) for the 64 columns of a warpgroup.
 static __device__ __forceinline__ void retreat_N(const tiles *s, int at, int gdn,
                                                  float (*N)[4])
 {
@@ -38,7 +39,8 @@ static __device__ __forceinline__ void retreat_N(const tiles *s, int at, int gdn
     warpgroup_decay_minus(N, x, s->tile[at][W], s->decay[at]);
 }
 
-// Computes x = kg y + dv_local, then y <- Lambda y + scale qg^T dO - w^T x.
+// Computes x = kg y + dv_local, then y <- Lambda y + scale qg^T dO - w^T x, for 64
+// columns.
 static __device__ __forceinline__ void retreat_h(const tiles *s, int at, int gdn,
                                                  float (*y)[4])
 {
@@ -56,7 +58,7 @@ static __device__ __forceinline__ void retreat_h(const tiles *s, int at, int gdn
     warpgroup_add_rows(y, d, s->tile[at][QG]);
 }
 
-// Processes all chunks of stretch z, the last one first.
+// Processes all chunks of stretch z (a token range of one sequence), last chunk first.
 static __device__ __forceinline__ void reverse_stretch(
     const struct kcp_merge_backward &a, int z, int n, int want, tiles *s, float (*N)[4],
     float (*y)[4])

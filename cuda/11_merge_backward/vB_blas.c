@@ -25,7 +25,8 @@ struct columns {
     double *X, *dU, *row;
 };
 
-/* dU = kg X + [dv_local | 0];  X <- Lambda X + scale qg^T [dO | 0] - w^T dU */
+/* Computes dU = kg X + [dv_local | 0], then X <- Lambda X + scale qg^T [dO | 0] - w^T
+ * dU. */
 static void merge_backward(const struct kcp_merge_backward *a, const struct columns *x,
                            int64_t t0, int rows)
 {

@@ -1,23 +1,25 @@
-// v1_row.cu -- causal convolution and token shift: a thread per token and channel.
+// v1_row.cu -- causal convolution and token shift: one thread per token and channel.
 // Book: chapter 14, "Code: kernels".  Checked by: tests/14_conv/checks.c.
 // Next: cuda/14_conv/v2_tokens.cu.
 #include "cuda/host/halo.cuh"
 
-// Bound: memory; the Wc rows that a token reads are cached. Halos are sent over comm on
-// the same stream. Sums over tokens are computed per chunk, then per stretch, then over
-// all segments in order, so the results do not depend on how the tokens are cut. A call
-// without initial and final states uses separate kernels (STATES 0).
+// Bound: memory; the Wc rows that a token reads are cached. The communicator sends
+// halos (rows near a cut between ranks) on the same stream. Sums over tokens are
+// computed per chunk, then per stretch, then over all segments in order, so the results
+// do not depend on how the tokens are cut. A call without initial and final states uses
+// separate kernels (STATES 0).
 
-// A stretch and its chunks c0 to c0 + nc - 1; `start` and `stop` of its sequence n in
-// local tokens; `at` as in halo.cuh.
+// A stretch (a local token range of one sequence) with chunks c0 to c0 + nc - 1.
+// `start` and `stop` are the bounds of its sequence n in local tokens; `at` is
+// described in halo.cuh.
 struct stretch {
     int64_t begin, end, start, stop;
     struct surround at;
     int c0, nc, s, n;
 };
 
-// A call, its states, and its arrays in the workspace: the rows before the cut,
-// gradients of the pre-activation [T+na,D], sums of chunks [NC,n], of stretches
+// A call, its states, and its arrays in the workspace. before: the rows before the cut;
+// dpre: gradients of the pre-activation [T+na,D]; sums of chunks [NC,n], of stretches
 // [rows,n], of all ranks [R,rows,n], and the total [n].
 struct conv {
     struct conv_call a;
@@ -42,7 +44,8 @@ static __device__ int64_t state_at(const struct conv &x, const struct stretch &s
     return (s.n * (int64_t)reach + t - (at - reach)) * x.a.D + d;
 }
 
-// Returns x_t of channel d; before the sequence's start a row of x0, or 0 without x0.
+// Returns x_t of channel d. Before the sequence's start it is a row of x0, or 0 without
+// x0.
 template <class X, int STATES>
 static __device__ float tap(const struct conv &x, const struct stretch &s, int64_t t,
                             int d)
@@ -54,8 +57,8 @@ static __device__ float tap(const struct conv &x, const struct stretch &s, int64
     return ((const X *)x.a.x)[t * x.a.D + d];
 }
 
-// Computes y_t = act(bias + sum_j weight_j x_{t+j-Wc+1}), or d pre_t = dy_t
-// act'(pre_t).
+// Computes y_t = act(pre_t) or, backward, dpre_t = dy_t act'(pre_t), with pre_t = bias
+// + sum_j weight_j x_{t+j-Wc+1}.
 template <class X, int STATES>
 static __global__ void window(const struct conv x, const struct stretch s)
 {
@@ -77,7 +80,7 @@ static __global__ void window(const struct conv x, const struct stretch s)
 }
 
 // Computes dx_t = sum_{i<Wc} weight_{Wc-1-i} dpre_{t+i}, with dpre = 0 past the
-// sequence's end. dxt is added to the last Wc - 1 rows. The stretch at the start of a
+// sequence's end, and adds dxt to the last Wc - 1 rows. The stretch at the start of a
 // sequence also computes dx0: the same sum for the `earlier` rows before the sequence,
 // with dpre = 0 in those rows.
 template <class X, int STATES>
@@ -99,7 +102,8 @@ static __global__ void into_x(const struct conv x, const struct stretch s, int e
     else ((X *)x.a.dx)[t * x.a.D + d] = dx;
 }
 
-// Copies xt, the last Wc - 1 rows of a sequence that ends with this stretch.
+// Copies the last Wc - 1 rows of a sequence to xt, if the sequence ends with this
+// stretch.
 template <class X>
 static __global__ void last_rows(const struct conv x, const struct stretch s)
 {
@@ -110,8 +114,8 @@ static __global__ void last_rows(const struct conv x, const struct stretch s)
         ((X *)x.st.xt)[state_at(x, s, t, s.stop, d)] = tap<X, 1>(x, s, t, d);
 }
 
-// Computes one chunk's terms of dweight_j = sum_t dpre_t x_{t+j-Wc+1} and of dbias =
-// sum_t dpre_t.
+// Computes one chunk's terms of dweight_j = sum_t dpre_t x_{t+j-Wc+1} and dbias = sum_t
+// dpre_t.
 template <class X, int STATES>
 static __global__ void into_weight(const struct conv x, const struct stretch s)
 {
@@ -141,7 +145,7 @@ static size_t aligned(size_t bytes)
     return (bytes + 255) / 256 * 256;
 }
 
-// Assigns the arrays in the workspace and returns their bytes.
+// Places the arrays in the workspace and returns the size of the workspace in bytes.
 template <class X>
 static size_t conv_layout(struct conv *x, const struct kcp_conv *c)
 {
@@ -199,8 +203,8 @@ static struct stretch stretch_of(const struct conv_call *a, int s)
              x->cn[s + 1] - x->cn[s], s, g->n };
 }
 
-// Computes dweight and dbias: sums over chunks, over stretches, then over the stretches
-// of all ranks. Missing rows are 0.
+// Computes dweight and dbias: sums over chunks, over stretches, then over all ranks.
+// Missing rows are 0.
 static int add_up(const struct conv *x)
 {
     const struct conv_call *a = &x->a;

@@ -1,4 +1,4 @@
-// v2_tokens.cu -- causal convolution: a thread owns some channels of a run of tokens.
+// v2_tokens.cu -- causal convolution: a thread has some channels of a run of tokens.
 // Book: chapter 14, "Code: kernels".  Checked by: tests/14_conv/checks.c.
 // Next: cuda/15_scan/v1_plain.cu.
 #include "v2_tokens_workspace.cuh"
@@ -9,11 +9,11 @@
 
 // Bound: memory. Forward reads x and writes y, 4 bytes per token and channel. Backward
 // reads x and dy and writes dx, 6 bytes; it also writes and rereads 4 (Wc + 1) bytes of
-// sums per run and channel. A thread owns N adjacent channels of a run, which is one
-// chunk forward and two chunks backward; the window of Wc rows and the weights are in
-// registers. Two batches of rows are double-buffered: one is in flight while the other
-// is computed. Few channels per thread leave registers for many blocks per SM, which
-// keep enough bytes in flight. There is no barrier, because threads do not share data.
+// sums per run and channel. A thread computes N adjacent channels of a run: one chunk
+// forward, two chunks backward. The window of Wc rows and the weights are in registers.
+// Two batches of rows are double-buffered: one is in flight while the other is
+// computed. With few channels per thread many blocks fit in an SM's registers, so that
+// enough bytes are in flight. There is no barrier, because threads do not share data.
 // Backward recomputes dpre of the Wc - 1 rows after a run with the same instructions,
 // so results do not depend on how tokens are cut. A call without initial and final
 // states uses separate kernels (STATES 0).
@@ -21,7 +21,7 @@ enum { THREADS = 128 };
 enum { N_FORWARD = 4, BATCH_FORWARD = 8, BLOCKS_FORWARD = 6 };
 enum { N_BACKWARD = 2, BATCH_BACKWARD = 4, BLOCKS_BACKWARD = 7, RUN_BACKWARD = 2 };
 
-// N bf16 numbers, loaded and stored together.
+// N adjacent bf16 numbers, which are loaded and stored together.
 template <int N>
 struct packed { uint32_t w[N / 2]; };
 
@@ -50,7 +50,8 @@ static __device__ __forceinline__ void unpack(float *y, const struct packed<N> &
         y[e] = e % 2 ? bf16x2_high(x.w[e / 2]) : bf16x2_low(x.w[e / 2]);
 }
 
-// Loads the first `left` rows of a batch, `bytes` apart; the other rows become 0.
+// Loads the first `left` rows of a batch, which are `bytes` apart; the other rows
+// become 0.
 template <int N, int batch>
 static __device__ __forceinline__ void read_batch(struct packed<N> *x, const bf16 *from,
                                                   int bytes, int left)
@@ -62,8 +63,8 @@ static __device__ __forceinline__ void read_batch(struct packed<N> *x, const bf1
     }
 }
 
-// Returns the address of row k, from channel d on, of the states [N,Wc-1,D] of stretch
-// s's sequence.
+// Returns the address of row k, channel d, of the states [N,Wc-1,D] of the sequence of
+// stretch s.
 static __device__ __forceinline__ bf16 *state_row(const struct conv &x,
                                                   const void *states, int s, int64_t k,
                                                   int d)
@@ -72,8 +73,8 @@ static __device__ __forceinline__ bf16 *state_row(const struct conv &x,
     return (bf16 *)states + row * x.a.D + d;
 }
 
-// Returns row t of x from channel d on. The row is in the shard, in the halo before the
-// cut, or before the sequence (a row of x0, or 0 without x0).
+// Returns row t of x, starting at channel d. The row is in the shard, in the halo
+// before the cut, or before the sequence (then it is a row of x0, or 0 without x0).
 template <int N, int STATES>
 static __device__ __forceinline__ struct packed<N> tap(const struct conv &x, int s,
                                                        int64_t t, int d)
@@ -118,8 +119,8 @@ static __device__ __forceinline__ void read_weights(const struct conv &x, int d,
     }
 }
 
-// Returns pre = bias + sum_j w_j x_{t+j-Wc+1} of channel e; row [Wc] starts with the
-// oldest row.
+// Returns pre = bias + sum_j w_j x_{t+j-Wc+1} of channel e. row [Wc] holds the oldest
+// row first.
 template <int N, int Wc>
 static __device__ __forceinline__ float pre_of(const struct weights<N, Wc> &f,
                                                const float (*row)[N], int e)
@@ -135,8 +136,8 @@ static __device__ __forceinline__ float sigmoid_approx(float x)
     return rcp_approx(1.0f + ex2_approx(-1.44269504088896341f * x));
 }
 
-// Returns dy act'(pre). The roundings are explicit, so that every kernel computes the
-// same bits.
+// Returns dy act'(pre). Intrinsics fix the rounding of each operation, so that every
+// kernel computes the same bits.
 static __device__ __forceinline__ float through_act(float dy, float pre, int silu)
 {
     if (!silu) return dy;
@@ -154,10 +155,11 @@ static __device__ __forceinline__ void next_row(float (*row)[N])
         for (int e = 0; e < N; e++) row[j][e] = row[j + 1][e];
 }
 
-// A thread's run: `chunks` chunks of stretch s, from chunk c on, and the thread's first
-// channel d. If z.len is 0, the thread has no work. With several stretches the grid has
-// a block for every chunk; blocks whose chunk is inside a run exit. Rarely executed
-// code calls run_of_thread again instead of keeping the result in registers.
+// A thread's run: `chunks` chunks of stretch s, starting at chunk c, and the thread's
+// first channel d. If z.len is 0, the thread has no work. With several stretches the
+// grid has one block for every chunk, and blocks exit whose chunk is not the first of a
+// run. Rarely executed code calls run_of_thread again instead of keeping the result in
+// registers.
 struct run { struct token_range z; int c, d, s; };
 
 static int runs_of(const struct conv_call *a, int chunks)
@@ -223,8 +225,8 @@ static __global__ __launch_bounds__(THREADS, BLOCKS_FORWARD) void forward_tokens
     }
 }
 
-// Copies xt, the last rows of the sequences that end on this rank: one block per row
-// and group of channels.
+// Copies the last rows of the sequences that end on this rank to xt, with one block per
+// row and group of channels.
 static __global__ __launch_bounds__(THREADS) void last_rows(const struct conv x)
 {
     enum { N = N_FORWARD };
@@ -237,8 +239,8 @@ static __global__ __launch_bounds__(THREADS) void last_rows(const struct conv x)
     *(uint2 *)state_row(x, x.st.xt, s, k, d) = make_uint2(y.w[0], y.w[1]);
 }
 
-// Computes dpre of the first rows of each run of contiguous tokens, which earlier ranks
-// need.
+// Computes dpre of the first rows of each run of contiguous tokens, because earlier
+// ranks need these rows.
 template <int Wc, int STATES>
 static __global__ __launch_bounds__(THREADS) void edge_rows(const struct conv x)
 {
@@ -261,7 +263,7 @@ static __global__ __launch_bounds__(THREADS) void edge_rows(const struct conv x)
             through_act(dy[e], pre_of(f, row, e), x.a.act == KCP_ACT_SILU);
 }
 
-// Loads dpre of the run's step k, whose token is past this rank's rows: received from
+// Loads dpre of step k if its token is past this rank's rows: dpre received from
 // another rank, or 0 past the sequence's end.
 template <int N>
 static __device__ __forceinline__ void late_dpre(const struct conv &x, int k,
@@ -278,8 +280,8 @@ static __device__ __forceinline__ void late_dpre(const struct conv &x, int k,
     }
 }
 
-// Loads a row of dxt into dx if the token that step k completes is one of the last Wc -
-// 1 of its sequence.
+// Step k completes dx of one token. If this token is one of the last Wc - 1 of its
+// sequence, loads its row of dxt into dx.
 template <int N>
 static __device__ __forceinline__ void add_dxt(const struct conv &x, int k, float *dx)
 {
@@ -297,7 +299,7 @@ static __device__ __forceinline__ void store_dx0(const struct conv &x, int k,
     write<N>(state_row(x, x.st.dx0, r.s, k, r.d), dx);
 }
 
-// Adds to dx of a token the terms of its own dpre and of the next Wc - 1 tokens.
+// Adds to dx of a token the terms of dpre of this token and of the next Wc - 1 tokens.
 template <int N, int Wc>
 static __device__ __forceinline__ void dx_of(const struct weights<N, Wc> &f,
                                              const float (*dpre)[N], float *dx)
@@ -309,8 +311,8 @@ static __device__ __forceinline__ void dx_of(const struct weights<N, Wc> &f,
             dx[e] = fmaf(f.w[e][Wc - 1 - j], dpre[j][e], dx[e]);
 }
 
-// Stores the run's sums for dweight [D,Wc] and dbias [D] at the index of its first
-// chunk.
+// Stores the run's sums for dweight [D,Wc] and dbias [D], at the index of the run's
+// first chunk.
 template <int N, int Wc>
 static __device__ __forceinline__ void store_sums(const struct conv &x,
                                                   const float (*dw)[Wc],
@@ -329,7 +331,7 @@ static __device__ __forceinline__ void store_sums(const struct conv &x,
 
 // Computes dx of a run, and the run's sums for dweight and dbias. Step k computes dpre
 // of token r.z.t + k, which completes dx of token r.z.t + k - (Wc - 1). At the start of
-// a sequence, the first of these tokens precede the sequence, and their dx are rows of
+// a sequence the first completed tokens precede the sequence, and their dx are rows of
 // dx0.
 template <int Wc, int STATES>
 static __global__ __launch_bounds__(THREADS, BLOCKS_BACKWARD) void backward_tokens(
@@ -407,8 +409,8 @@ static __global__ __launch_bounds__(THREADS, BLOCKS_BACKWARD) void backward_toke
     if (x.a.dweight || x.a.dbias) store_sums<N, Wc>(x, dw, db);
 }
 
-// Computes the sums of stretches [rows,n] by adding the sums of their runs in order.
-// Rows past this rank's last stretch become 0.
+// Computes the sums of stretches [rows,n]: adds the sums of their runs in order. Rows
+// past this rank's last stretch become 0.
 static __global__ void add_runs(const struct conv x)
 {
     const int64_t e = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
@@ -423,7 +425,7 @@ static __global__ void add_runs(const struct conv x)
     x.mine[s * x.n + e] = sum;
 }
 
-// ---- the launches
+// ---- launches
 
 static unsigned blocks_of(const struct conv_call *a, int N, int chunks)
 {

@@ -6,9 +6,10 @@
 
 enum { WC_MAX = 4 };
 
-// Table `bounds`, per stretch, in local tokens: start and stop of the sequence, clamped
-// to at most WC_MAX tokens outside the run of contiguous tokens that contains the
-// stretch; then that run and its halos (struct surround).
+// Entries of table `bounds`, which has one row per stretch, in local tokens. START and
+// STOP of its sequence are clamped to at most WC_MAX tokens outside the run of
+// contiguous tokens that contains the stretch. The other entries are that run and its
+// halos (struct surround).
 enum { START, STOP, LOW, HIGH, LOW_AT, HIGH_AT, BOUNDS };
 struct conv {
     struct conv_call a;
@@ -56,7 +57,8 @@ static void write_sequences(const struct conv *x)
     put_rest(&to);
 }
 
-// Returns the halo of dpre: the first rows of segments, which earlier segments need.
+// Returns the halo of dpre: the first rows of segments, which ranks with earlier
+// segments need.
 static struct kcp_halo edge_halo(const struct conv *x)
 {
     struct kcp_halo h = halo_of(&x->a, x->a.Wc, 1, sizeof(float));
@@ -70,7 +72,7 @@ static int64_t edge_count(const struct conv *x)
     return kcp_halo_edge(&h, x->a.r, x->a.NS);
 }
 
-// Writes the local tokens of the rows of edge_halo.
+// Writes the local token of each row of edge_halo.
 static void write_edges(const struct conv *x)
 {
     const struct conv_call *a = &x->a;
@@ -85,7 +87,7 @@ static void write_edges(const struct conv *x)
     put_rest(&to);
 }
 
-// Assigns the arrays in the workspace and returns their bytes.
+// Places the arrays in the workspace and returns the size of the workspace in bytes.
 static size_t place(struct conv *x, const struct kcp_conv *c)
 {
     const struct conv_call *a = &x->a;

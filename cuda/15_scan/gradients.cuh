@@ -6,12 +6,13 @@
 
 #include "token.cuh"
 
-// Computes the gradients of one token per block. First half, one thread per column: F =
-// dS + q dO^T, e = v - S_d^T k, z = F^T k. Second half, one warp per row, lanes over v:
+// Computes the gradients of one token per block. In the first half a thread has a
+// column: F = dS + q dO^T, e = v - S_d^T k, z = F^T k. In the second half a warp has a
+// row, with lanes over v:
 //   dq = S' dO      dk = beta (F e - S_d z)      dalpha = sum_v (F - beta k z^T) S
 // Bound: memory, two states read twice per token. dq and dk of a value head are stored
-// in dq_part, dk_part [C,HV,K]. Three barriers: between loading the vectors and the
-// columns, between columns and rows, between rows and dspike.
+// in dq_part and dk_part [C,HV,K]. Three barriers separate: loading the vectors,
+// columns, rows, dspike.
 template <class X>
 static __global__ void gradients(const struct tile x, float *dq_part, float *dk_part)
 {
@@ -70,7 +71,7 @@ static __global__ void gradients(const struct tile x, float *dq_part, float *dk_
     }
 }
 
-// Sums dq and dk over the value heads of a query/key head, in order.
+// Sums dq and dk, in order, over the value heads of each query/key head.
 template <class X>
 static __global__ void add_group(const struct tile x, const float *dq_part,
                                  const float *dk_part)
@@ -89,7 +90,8 @@ static __global__ void add_group(const struct tile x, const float *dq_part,
     }
 }
 
-// Computes a chunk's term of dW_alpha [HV,K,D], followed by its term of dw_beta [HV,D].
+// Computes a chunk's terms of dW_alpha [HV,K,D] and of dw_beta [HV,D], stored in this
+// order.
 template <class X>
 static __global__ void into_weights(const struct kcp_scan a, float *part)
 {
@@ -109,8 +111,8 @@ static __global__ void into_weights(const struct kcp_scan a, float *part)
     part[c * all + j] = sum;
 }
 
-// Initialises a map to [start | I] or, for a tree, to [start | 0] with a decay [HV,K]
-// of 1.
+// Initializes a map to [start | I]. For a tree, where M includes a decay [HV,K], the
+// map is [start | 0] and the decay is 1.
 static __global__ void begin_map(int K, int V, const float *start, float *decay,
                                  float *map)
 {
@@ -125,8 +127,8 @@ static __global__ void begin_map(int K, int V, const float *start, float *decay,
     for (int i = threadIdx.x; i < K && decay; i += blockDim.x) decay[n * K + i] = 1.0f;
 }
 
-// Converts a map to the exchange's format: M includes its diagonal; transposes M if
-// `transpose` is set. One block per head.
+// Converts a map to the exchange's format: adds the decay to the diagonal of M, and
+// transposes M if `transpose` is set. One block per head.
 static __global__ void end_map(int K, int V, const float *decay, int transpose,
                                float *maps)
 {

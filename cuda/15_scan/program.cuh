@@ -1,4 +1,4 @@
-// program.cuh -- one rank's Spike-KDA: tiles, maps, repeated outputs, backward.
+// program.cuh -- one rank's Spike-KDA: tiles, maps, repeated outputs, and backward.
 // Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
 // Next: program_bf16.cu and program_f32.cu; v1_plain.cu for the products.
 #ifndef KCP_15_PROGRAM_CUH
@@ -7,7 +7,7 @@
 #include "core/paths.h"
 #include "rank.cuh"
 
-// Returns tile c of segment s, with its gates computed.
+// Returns tile c of segment s, after launching the kernel that computes its gates.
 template <class X>
 static struct tile tile_of(const struct scan *x, int s, int c)
 {
@@ -30,7 +30,7 @@ static void copy_floats(const struct scan *x, float *to, const float *from, int6
     cudaMemcpyAsync(to, from, sizeof(float) * n, cudaMemcpyDeviceToDevice, x->a.stream);
 }
 
-// Computes the leaves of a tile's tree and runs the upward pass.
+// Computes the leaves of a tile's tree, then the upward pass of the tree.
 template <class X>
 static int build_tree(const struct scan *x, const struct tile &y, int back)
 {
@@ -39,8 +39,8 @@ static int build_tree(const struct scan *x, const struct tile &y, int back)
     return tree_up(product_of(x, y, NULL), x->by.run, x->a.stream);
 }
 
-// Applies the root of a tile's tree to S, with rows of W columns, `ld` apart: a whole
-// map (W = V + K) or a state (W = V).
+// Applies the root of a tile's tree to S, whose rows have W columns and are `ld` apart:
+// a whole map (W = V + K) or a state (W = V).
 static int apply_root(const struct scan *x, const struct tile &y, int W, int ld,
                       float *S)
 {
@@ -75,7 +75,7 @@ static int advance_tile(const struct scan *x, int s, int c, int back, int W, int
     return launched();
 }
 
-// Computes the maps of segments tile by tile, then runs chapter 07.
+// Computes the maps of segments tile by tile, then calls chapter 07.
 template <class X>
 static int carry_maps(struct scan *x, int back, float *states)
 {
@@ -127,8 +127,9 @@ static int outputs(struct scan *x)
     return status ? status : launched();
 }
 
-// Fills `states` with the states before all tokens of a tile, or with the gradients
-// after them. S becomes the state after the tile (the gradient before it).
+// Fills `states` with the state before each token of a tile, or with the gradient after
+// each token. Replaces S by the state after the tile (backward: the gradient before
+// it).
 template <class X>
 static int fill_states(struct scan *x, int s, const struct tile &y, int back, float *S,
                        float *states)
@@ -169,7 +170,7 @@ static int tile_gradients(struct scan *x)
     return status ? status : launched();
 }
 
-// Computes dW_alpha and dw_beta, summed over chunks, then segments, then ranks, in
+// Computes dW_alpha and dw_beta as sums over chunks, then segments, then ranks, in
 // order. On a rank without tokens both arrays may be NULL.
 template <class X>
 static int weights(struct scan *x)
@@ -190,8 +191,8 @@ static int weights(struct scan *x)
     return status;
 }
 
-// Copies the rows of sequences without tokens, for which this rank is the owner; zeros
-// if from is NULL.
+// Copies the rows of sequences without tokens that this rank owns. If `from` is NULL,
+// stores zeros.
 static void rows_on(const struct scan *x, const int *owner, const void *from, void *to)
 {
     const struct kcp_plan *p = x->a.plan;

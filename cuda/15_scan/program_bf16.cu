@@ -1,4 +1,4 @@
-// program_bf16.cu -- the program of chapter 15 on arrays of bf16, a separate object.
+// program_bf16.cu -- the program of chapter 15 for arrays of bf16, compiled separately.
 // Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
 // Next: v1_plain.cu.
 #include "program.cuh"

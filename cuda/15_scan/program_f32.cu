@@ -1,4 +1,4 @@
-// program_f32.cu -- the program of chapter 15 on arrays of float, a separate object.
+// program_f32.cu -- the program of chapter 15 for arrays of float, compiled separately.
 // Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
 // Next: v1_plain.cu.
 #include "program.cuh"

@@ -11,8 +11,9 @@
 #include "scan.cuh"
 #include "sequential.cuh"
 
-// Nothing is allocated, and the host waits only for comm. Forward stores nothing per
-// token. Backward stores dO per token and one state per tile.
+// One rank's scan. It allocates nothing, and the host waits only for the communicator.
+// Forward stores nothing per token. Backward stores dO per token and one state per
+// tile.
 struct scan {
     struct kcp_scan a;
     struct scan_kernel by;
@@ -26,8 +27,9 @@ struct scan {
     float *dq_part, *dk_part, *part, *mine, *all, *sum;
 };
 
-// Returns whether the parallel scan processes stretch s. With KCP_AUTO this is so if
-// the cost model predicts less time than for the sequential form.
+// Returns whether stretch s (a token range of one sequence) uses the parallel scan.
+// With KCP_AUTO it does so if the cost model predicts less time than for the sequential
+// form.
 static int scanned(const struct scan *x, int s)
 {
     const struct kcp_scan *a = &x->a;
@@ -106,7 +108,7 @@ static size_t scan_layout(struct scan *x, const struct kcp_scan *args,
     return r->used;
 }
 
-// Copies small tables of the plan to the device.
+// Copies the tables `place` and `facts` (repeat.cuh) to the device.
 static void store_tables(struct scan *x)
 {
     const struct kcp_plan *p = x->a.plan;

@@ -1,4 +1,4 @@
-// scan.cuh -- the interface of a variant of the scan: its products and their speed.
+// scan.cuh -- the interface of a variant of the scan: its products and their cost.
 // Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
 // Next: tree.cuh, the products; program.cuh, their use.
 #ifndef KCP_15_SCAN_CUH
@@ -7,11 +7,12 @@
 #include "cuda/host/workspace.cuh"
 #include "tree.cuh"
 
-// The cost model of KCP_AUTO, in nanoseconds. `token`: per token of the sequential
-// form, for any number of heads. `launch`: per dependent launch. `number`: per number
-// of a leaf's map, through all levels. Fitted to forward passes on an H200
-// (bench/results/, case scan): 256 ns per token at K = 16 and 32, 315 at 64. Both forms
-// give the same results up to rounding.
+// The cost model of KCP_AUTO, in nanoseconds. `token`: time per token of the sequential
+// form, for any number of heads. `launch`: time per dependent launch. `number`: time
+// per number of a leaf's map, for all levels of the tree. The constants were fitted to
+// forward passes on an H200 (bench/results/, case scan): 256 ns per token at K = 16 and
+// 32, 315 ns at 64. The sequential and parallel forms give the same results up to
+// rounding.
 struct pace { float token, launch, number; };
 struct scan_kernel {
     const char *name[2];                 // in the table of paths: bf16, fp32
@@ -19,8 +20,8 @@ struct scan_kernel {
     struct pace pace;
 };
 
-// scan_run processes one rank's pass of args (struct kcp_scan) and returns a status as
-// in kcp.h; scan_work returns its bytes of workspace. The program is compiled once per
+// scan_run processes one rank's pass of args (struct kcp_scan) and returns a status of
+// kcp.h. scan_work returns the bytes of its workspace. The program is compiled once per
 // storage type, for all variants.
 template <class X>
 int scan_run(void *args, const struct scan_kernel &by);

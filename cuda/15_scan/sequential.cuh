@@ -1,4 +1,4 @@
-// sequential.cuh -- the sequential form: a state in registers, token after token.
+// sequential.cuh -- the sequential form: a state in registers, one token after another.
 // Book: chapter 15, "Code: kernels".
 // Checked by: tests/15_scan/checks.c, through v1_plain.cu and v2_mma.cu.
 // Next: tree.cuh.
@@ -9,14 +9,13 @@
 #include "cuda/tile/warp.cuh"
 
 // Bound: latency. A token needs the state of the previous token, and within a token a
-// sum over rows precedes the update. A state or map [HV,K,ld] stays in registers, its
-// columns divided among warps. A warp has 8 columns; eight lanes share two columns,
-// each with every eighth group of four rows. A sum over rows is then three shuffles
-// without a barrier. The sums for o, S'^T q = S_d^T q + beta (k q) e, use the same
-// three rounds of shuffles. All warps of a block process the same tokens: GROUP tokens
-// are staged in shared memory while the next group is loaded into registers. A barrier
-// separates reads from writes; because there are two buffers, one barrier per group
-// suffices.
+// sum over rows precedes the update. A state or map [HV,K,ld] stays in registers, with
+// its columns divided among warps. A warp has 8 columns; eight lanes share two columns,
+// each with every eighth group of four rows. So a sum over rows takes three shuffles
+// and no barrier. The sums for o, S'^T q = S_d^T q + beta (k q) e, use the same three
+// rounds of shuffles. All warps of a block process the same tokens: GROUP tokens are in
+// shared memory while the next group is loaded into registers. One barrier per group
+// separates reads from writes; one suffices because there are two buffers.
 enum {
     COLUMNS = 2,
     LANES = 8,
@@ -33,9 +32,9 @@ struct group_storage { // GROUP tokens with rows * 32 keys each
     int lives[GROUP];
 };
 
-// A thread's unconverted part of the next group. Values are converted later, because
-// the first use of a loaded value waits for the load. v is read in forward, dO in
-// backward.
+// A thread's part of the next group, in the storage type. It is converted later,
+// because the first use of a loaded value waits for the load. Forward loads v, backward
+// dO.
 enum { HOLDS = 1024 / SCAN_THREADS, VALUES = 32 * ACROSS / SCAN_THREADS };
 template <class X>
 struct next_group {
@@ -101,8 +100,8 @@ static __device__ __forceinline__ void store_group(const struct next_group<X> &y
     }
 }
 
-// Sums over eight lanes. All shuffles of a round are issued before the first result is
-// used.
+// Sums each y over eight lanes. All shuffles of a round are issued before the first
+// result is used.
 template <int many>
 static __device__ __forceinline__ void lane_sums(float (&y)[many])
 {
@@ -116,7 +115,7 @@ static __device__ __forceinline__ void lane_sums(float (&y)[many])
     }
 }
 
-// Loads a thread's rows of a token's vector, in groups of four.
+// Loads a thread's rows of a token's vector, in groups of four rows.
 template <int rows>
 static __device__ __forceinline__ void rows_of(const float *from, float (&y)[rows][4])
 {
@@ -130,8 +129,8 @@ static __device__ __forceinline__ void rows_of(const float *from, float (&y)[row
     }
 }
 
-// Processes one token: S <- S_d + beta k (v - S_d^T k)^T and o = S'^T q; if `back`, dS
-// <- A^T (dS + q dO^T). The array sum holds S^T k, then S^T q, then k q.
+// Processes one token: S <- S_d + beta k (v - S_d^T k)^T and o = S'^T q or, if `back`
+// is set, dS <- A^T (dS + q dO^T). The array `sum` holds S^T k, then S^T q, then k q.
 template <int rows, int back, int emits>
 static __device__ __forceinline__ void scan_token(const struct group_storage<rows> &s,
                                                   int g, float (&S)[rows][4][COLUMNS],
@@ -172,7 +171,8 @@ static __device__ __forceinline__ void scan_token(const struct group_storage<row
     }
 }
 
-// Loads or stores a thread's part of [K,W], row stride ld: two columns from v on.
+// Loads or stores a thread's part of a matrix [K,W], row stride ld: two columns, from v
+// on.
 template <int rows, int put>
 static __device__ __forceinline__ void move_state(float (&S)[rows][4][COLUMNS], int K,
                                                   int W, int ld, int v, float *at)
@@ -194,7 +194,7 @@ static __device__ __forceinline__ void move_state(float (&S)[rows][4][COLUMNS], 
         }
 }
 
-// Processes a tile. keep [C,HV,K,V] receives the state before each token.
+// Processes a tile, and stores the state before each token in keep [C,HV,K,V].
 template <class X, int rows, int back, int emits>
 static __global__ void __launch_bounds__(SCAN_THREADS, 3)
     sequential_scan(const struct tile x, int W, int ld, float *state, float *keep)

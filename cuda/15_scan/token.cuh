@@ -1,4 +1,4 @@
-// token.cuh -- one token of Spike-KDA on the device: gates, updates, output.
+// token.cuh -- one token of Spike-KDA on the device: gates, state updates, output.
 // Book: chapter 15, "Code: kernels".
 // Checked by: tests/15_scan/checks.c, through v1_plain.cu and v2_mma.cu.
 // Next: sequential.cuh.
@@ -7,7 +7,7 @@
 
 #include "tree.cuh"
 
-// A tile of n tokens from t0 on, and its arrays: gates [C,HV,K] and [C,HV], maps
+// A tile of n tokens, starting at t0, and its arrays: gates [C,HV,K] and [C,HV], maps
 // [C,HV,K,V+K] and their decays [C,HV,K], states [C,HV,K,V] before and after its
 // tokens. `fade` is 1 - alpha, accurate even if alpha is close to 1. A masked token has
 // alpha = 1 and fade = beta = 0. dO [T,HV,V] is do_ plus the gradients of repeated
@@ -25,7 +25,7 @@ static __device__ __forceinline__ int dropped(const struct kcp_scan &a, int64_t 
     return a.drop ? ((const int *)a.drop)[t] : 0;
 }
 
-// Returns the token of leaf e; in reverse order leaf 0 is the last token.
+// Returns the token of leaf e; if `back` is set, leaf 0 is the last token.
 static __device__ __forceinline__ int token_of(const struct tile &x, int e, int back)
 {
     return back ? x.n - 1 - e : e;
@@ -36,8 +36,8 @@ static __device__ __forceinline__ float sigma(float y)
     return 1.0f / (1.0f + expf(-y));
 }
 
-// Computes alpha and beta of a tile: one block per token and head, one thread per
-// channel.
+// Computes alpha and beta of a tile, with one block per token and head and one thread
+// per channel.
 template <class X>
 static __global__ void gates(const struct tile x)
 {
@@ -68,7 +68,7 @@ static __device__ __forceinline__ float warp_sum(float y)
     return y;
 }
 
-// Loads rows of a token into shared memory. The caller must synchronize afterwards.
+// Loads rows of a token into shared memory. The caller must then call __syncthreads.
 template <class X>
 static __device__ __forceinline__ void load_token(const struct tile &x, int at, int n,
                                                   float *k, float *q, float *alpha)
@@ -82,10 +82,10 @@ static __device__ __forceinline__ void load_token(const struct tile &x, int at, 
     }
 }
 
-// Pass 1 computes the leaves. With A = diag(alpha) - beta k (alpha k)^T, leaf e <-
-// [beta k v^T | A - diag(alpha)], in reverse [A^T q dO^T | A^T - diag(alpha)], and its
-// decay is alpha. Bound: memory, 4 K (K+V) bytes written per leaf. One block per leaf
-// and head, one thread per column; the barrier separates the load of the vectors from
+// Pass 1 computes the leaves. With A = diag(alpha) - beta k (alpha k)^T, leaf e is
+// [beta k v^T | A - diag(alpha)], backward [A^T q dO^T | A^T - diag(alpha)], and its
+// decay is alpha. Bound: memory, 4 K (K+V) bytes written per leaf. A block has one leaf
+// and head, a thread one column. The barrier separates the load of the vectors from
 // their products.
 template <class X>
 static __global__ void updates(const struct tile x, int back)
@@ -117,9 +117,9 @@ static __global__ void updates(const struct tile x, int back)
     }
 }
 
-// Pass 3 computes o = S'^T q from the state before the token; S' of the last token is
-// stored in S_last. One thread per column: o does not need S' = S_d + beta k e^T
-// itself, only k q.
+// Pass 3 computes o = S'^T q from the state before the token, and stores S' of the last
+// token in S_last. A thread has one column. It does not need S' = S_d + beta k e^T to
+// compute o, only k q.
 template <class X>
 static __global__ void emit(const struct tile x, float *S_last)
 {

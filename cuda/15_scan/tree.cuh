@@ -1,4 +1,4 @@
-// tree.cuh -- the products of a tile's scan; each variant implements them.
+// tree.cuh -- the products of the tree over a tile's tokens, which variants implement.
 // Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
 // Next: gradients.cuh.
 #ifndef KCP_15_TREE_CUH
@@ -7,12 +7,12 @@
 #include "cuda/tile/device.cuh"
 
 // One level of the tree, for each of its blocks and heads. A map is [h | X] and D, with
-// M = diag(D) + X: D is the decay, X the correction. Composing map 2 after map 1,
+// M = diag(D) + X: D is the decay, X the correction. To compose map 2 after map 1,
 //   D = D_2 D_1     h = h_2 + D_2 h_1 + X_2 h_1     X = X_2 D_1 + D_2 X_1 + X_2 X_1
-// and applying a map to a state z, h + D z + X z, follow one rule: out = L E + D R +
-// X_L R, with E = D_1 on the columns of X and E = 1 elsewhere. With long memory X is
-// small, and so is the rounding of X_L R; with short memory D is small. In neither case
-// do large terms cancel.
+// To apply a map to a state z, the result is h + D z + X z. Both follow one rule: out =
+// L E + D R + X_L R, with E = D_1 on the columns of X and E = 1 elsewhere. With long
+// memory X is small, and so is the rounding error of X_L R; with short memory D is
+// small. In neither case do large terms cancel.
 //   UP    right <- right o left, in place: rows of L are read before they are written
 //   DOWN  z [i + d] = left's map of z [i]
 //   ROOT  to = the root's map of from, V columns, ld apart
@@ -25,8 +25,8 @@ struct product {
     const float *from, *from_decay;
 };
 
-// Operands of the rule. D [K] belongs to L. If R is a map, E [K] is its decay and D
-// becomes D E; if R is a state, E is NULL.
+// Operands of the rule. D [K] belongs to L. If R is a map, E [K] is R's decay, and D is
+// replaced by D E. If R is a state, E is NULL.
 struct factors {
     const float *L, *R, *E;
     float *D, *out;
@@ -60,7 +60,7 @@ static __device__ __forceinline__ struct factors factors_of(const struct product
     }
 }
 
-// Returns a block size of whole warps: one thread per number, but at most `most`
+// Returns a block size, a multiple of 32, with one thread per number but at most `most`
 // threads.
 static inline int threads_for(int numbers, int most)
 {

@@ -1,13 +1,13 @@
-// v1_plain.cu -- the scan's products in fp32 without tensor cores: a thread per column.
+// v1_plain.cu -- the scan's products in fp32 on fp32 units, one thread per column.
 // Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
 // Next: v2_mma.cu.
 #include "scan.cuh"
 
 enum { ROWS = 16, THREADS = 256 };
 
-// Bound: 2 K flops per element of out on the fp32 units; R is read from L2 once per 16
-// rows. A block owns 16 whole rows of out. out may be L's map, because a barrier
-// separates the load of X_L's rows into shared memory from the first store.
+// Bound: 2 K flops per element of `out` on the fp32 units; R is read from L2 once per
+// 16 rows. A block computes 16 whole rows of `out`. `out` may be L's map, because a
+// barrier separates the load of X_L's rows into shared memory from the first store.
 static __global__ void multiply(const struct product x)
 {
     __shared__ float X[ROWS][KMAX], D[ROWS];
