@@ -1,4 +1,4 @@
-// program.cuh -- one rank's forward or backward of any model.
+// program.cuh -- one rank's forward or backward of any model of the family.
 // Book: chapter 16, "Code: kernels".  Checked by: tests/16_family/checks.c.
 // Next: v1_form.cuh.
 #ifndef KCP_16_PROGRAM_CUH
@@ -6,7 +6,8 @@
 
 #include "workspace.cuh"
 
-// Copies the grid (cu, cn, sc) to the device, counted in rows of the form.
+// Copies the grid (cu, cn, sc), counted in rows of the form, to the device. The form
+// expresses a model by the rows of chapters 04 to 11.
 static void store_grid(struct program *x)
 {
     const struct kcp_family *a = &x->f.a;
@@ -29,7 +30,7 @@ static void store_grid(struct program *x)
 }
 
 // Runs chapters 05, 07 and 04. Backward with h_kept loads the first states instead of
-// running 05 and 07.
+// running chapters 05 and 07.
 static int family_forward(struct program *x)
 {
     const struct kcp_family *a = &x->f.a;
@@ -92,7 +93,7 @@ static int family_reverse(struct program *x, int part)
     return x->by.t.chunk_backward(&c);
 }
 
-// Runs chapters 11 and 07, between the two parts of chapter 09.
+// Runs chapters 11 and 07, which come between the two parts of chapter 09.
 static int family_carry_back(struct program *x)
 {
     const struct kcp_family *a = &x->f.a;
@@ -115,8 +116,8 @@ static int family_carry_back(struct program *x)
     return status ? status : exchange(&x->e);
 }
 
-// Copies the rows that queries read with, between the form's array [mT,..] and the
-// caller's [T,..].
+// Copies the rows that queries read, between the form's array [mT,..] and the caller's
+// array [T,..].
 template <class X>
 static void query_rows(const struct program *x, void *of_form, void *of_caller, int out)
 {

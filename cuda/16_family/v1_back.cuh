@@ -1,4 +1,4 @@
-// v1_back.cuh -- backward through the form of any model: a block per chunk and head.
+// v1_back.cuh -- backward through the form of any model, one block per chunk and head.
 // Book: chapter 16, "Code: kernels".
 // Checked by: tests/16_family/checks.c, through v1_stages.cu.  Next: v1_stages.cu.
 #ifndef KCP_16_V1_BACK_CUH
@@ -6,8 +6,8 @@
 
 #include "v1_form.cuh"
 
-// Solves z = (I + L)^-T dU from the last row to the first, one thread per value column;
-// then computes dv and domega.
+// Solves z = (I + L)^-T dU from the last row to the first, with one thread per value
+// column. Then computes dv and domega.
 template <class X>
 static __global__ void family_solve_back(const struct family x)
 {
@@ -33,9 +33,9 @@ static __global__ void family_solve_back(const struct family x)
     }
 }
 
-// Computes the gradients of the scores in the systems, z_i x_j and z_i v_j. Their sign
-// is that of DPLR, whose system adds; for GDN-2, whose system subtracts, dL is negated.
-// One thread per pair.
+// Computes dL and dB, the gradients of the scores in the triangular systems, from z_i
+// x_j and z_i v_j, with one thread per pair. Signs are those of DPLR, whose system
+// adds. For GDN-2, whose system subtracts, dL is negated.
 template <class X>
 static __global__ void family_pairs_back(const struct family x)
 {
@@ -54,10 +54,11 @@ static __global__ void family_pairs_back(const struct family x)
     }
 }
 
-// One channel's gradients in one chunk. q and k accumulate over a group's value heads.
+// One channel's gradients in one chunk. q and k accumulate over the value heads of a
+// group.
 struct channel { float q[CMAX], k[CMAX], b[CMAX], look[CMAX], G[CMAX]; };
 
-// Adds the gradients through the states before and after the chunk.
+// Adds the gradients that come through the states before and after the chunk.
 template <class X>
 static __device__ void states_back(const struct family &x, struct token_range s, int c,
                                    int n, int d, struct channel &y)
@@ -102,8 +103,8 @@ static __device__ void states_back(const struct family &x, struct token_range s,
     y.G[last] += exp2f(G_last) * decay;
 }
 
-// Adds the gradients through the scores, pair by pair. Terms of dG that cancel exactly
-// are omitted.
+// Adds the gradients that come through the scores, pair by pair. Terms of dG that
+// cancel exactly are omitted.
 template <class X>
 static __device__ void scores_back(const struct family &x, struct token_range s, int n,
                                    int d, struct channel &y)
@@ -142,8 +143,9 @@ static __device__ void scores_back(const struct family &x, struct token_range s,
     }
 }
 
-// One thread per channel of a query/key head, which processes the value heads in order,
-// so no sum crosses threads. Bound: latency of C^2 sequential pairs in each thread.
+// One thread per channel of a query/key head processes the value heads in order, so
+// each thread sums without other threads. Bound: latency of C^2 sequential pairs in
+// each thread.
 template <class X>
 static __global__ void family_channels_back(const struct family x)
 {

@@ -1,4 +1,4 @@
-// v1_form.cuh -- the form of a chunk of any model: a block per chunk and head.
+// v1_form.cuh -- the form of a chunk of any model, one block per chunk and head.
 // Book: chapter 16, "Code: kernels".
 // Checked by: tests/16_family/checks.c, through v1_stages.cu.  Next: v1_back.cuh.
 #ifndef KCP_16_V1_FORM_CUH
@@ -6,7 +6,7 @@
 
 #include "workspace.cuh"
 
-// Returns G of token t, channel d; all rows of a token have the same G.
+// Returns G of token t, channel d. All rows of a token have the same G.
 static __device__ __forceinline__ float G_of(const struct family &x, int64_t t, int n,
                                              int d)
 {
@@ -34,7 +34,7 @@ static __device__ __forceinline__ float gate_b(const struct family &x, int64_t t
     return (float)in<X>(x.a.b, t, x.a.HV, n, x.a.K)[d];
 }
 
-// Returns the vector with which a token reads the state: a, or b k.
+// Returns the vector with which a token reads the state before it writes: a, or b k.
 template <class X>
 static __device__ __forceinline__ float look(const struct family &x, int64_t t, int n,
                                              int d)
@@ -43,7 +43,8 @@ static __device__ __forceinline__ float look(const struct family &x, int64_t t, 
     return gate_b<X>(x, t, n, d) * key<X>(x, t, n, d);
 }
 
-// Returns the key along which row r of a token writes: b and k, or k.
+// Returns the key along which row r of a token writes. DPLR's two rows write along b
+// and k, rows of other models along k.
 template <class X>
 static __device__ __forceinline__ float along(const struct family &x, int64_t t, int n,
                                               int r, int d)
@@ -51,8 +52,8 @@ static __device__ __forceinline__ float along(const struct family &x, int64_t t,
     return r < x.m - 1 ? gate_b<X>(x, t, n, d) : key<X>(x, t, n, d);
 }
 
-// Computes G in base 2, summed within the chunk, one thread per channel. A gate below
-// -750 is replaced by -750.
+// Computes G in base 2, the cumulative sum within a chunk, with one thread per channel.
+// Gates below -750 are replaced by -750.
 static __global__ void family_gate(const struct family x)
 {
     const struct token_range s = tokens(x, blockIdx.x);
@@ -65,9 +66,10 @@ static __global__ void family_gate(const struct family x)
     }
 }
 
-// Computes the columns of Aqk and the matrices of the systems, one thread per pair i,
-// j, with no exponent above 0. Bound: C^2 K / 2 exponentials per score. If the read
-// precedes the decay (DPLR), the decay uses G of the previous token.
+// Computes Aqk and the matrices of the triangular systems, with one thread per pair i,
+// j, and no exponent above 0. Bound: C^2 K / 2 exponentials per score. If a token reads
+// the state before the decay (DPLR), the decay of the read is that of the previous
+// token's G.
 template <class X>
 static __global__ void family_scores(const struct family x)
 {
@@ -144,8 +146,8 @@ static __device__ void value_column(const struct family &x, struct token_range s
     }
 }
 
-// One thread per column of w or of u. A thread solves its system from the first row to
-// the last; columns are independent.
+// One thread per column of w or u. A thread solves its triangular system from the first
+// row to the last, independently of other columns.
 template <class X>
 static __global__ void family_columns(const struct family x)
 {

@@ -1,4 +1,4 @@
-// v2_back.cuh -- backward through the form on tensor cores: a block per chunk.
+// v2_back.cuh -- backward through the form on tensor cores, one block per chunk.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: v2_scan_step.cuh.
 #ifndef KCP_16_V2_BACK_CUH
@@ -7,10 +7,11 @@
 #include "v2_back_diagonal.cuh"
 
 // Bound: about 22 C K exponentials per size of block, instead of v1's C^2 sequential
-// pairs. A warp owns 16 channels d of all [C,K] arrays and keeps dq, d(look), dk and db
-// in registers; the tensor core computes the products.
+// pairs. A warp owns 16 channels d of all [C,K] arrays, and keeps dq, d(look), dk and
+// db in registers. `look` is the vector with which a token reads the state before it
+// writes. The tensor core computes the products.
 
-// Initialises dG = q dq + look d(look) - k dk - b db with the terms of the states. The
+// Initializes dG = q dq + look d(look) - k dk - b db with the terms of the states. The
 // terms of the pairs are added later.
 template <int model, int K, int V, int C>
 static __device__ void start_dG(struct back_storage<model, K, V> &s, int d0, int last,
@@ -37,7 +38,7 @@ static __device__ void start_dG(struct back_storage<model, K, V> &s, int d0, int
     }
 }
 
-// Stores the slabs, rounded to bf16, in s.far, which rows_back reads.
+// Stores dq, dk, d(look) and db, rounded to bf16, in s.far, which rows_back reads.
 template <int model, int K, int V, int C>
 static __device__ void put_far(struct back_storage<model, K, V> &s, int d0,
                                const struct slab<C> &P, const struct slab<C> &Y,
@@ -61,7 +62,7 @@ static __device__ void put_tokens(struct token_range z, int heads, int n, void *
     }
 }
 
-// Stores dv, and GDN-2's domega = z v, before the memory of z is reused.
+// Stores dv, and GDN-2's domega = z v, before other data overwrites z.
 template <int model, int K, int V>
 static __device__ void put_values(const struct family &x, struct token_range z, int n,
                                   const struct back_storage<model, K, V> &s)
@@ -78,8 +79,8 @@ static __device__ void put_values(const struct family &x, struct token_range z, 
     }
 }
 
-// Computes dg, the sum of dG over rows t to last. dE of row t is added after dg of row
-// t, because it belongs to the previous token.
+// Computes dg, the sum of dG over rows t to the last row. dE of row t is added after dg
+// of row t, because it belongs to the previous token.
 template <int model, int K, int V>
 static __device__ void put_gate(const struct family &x, struct token_range z, int n,
                                 const struct back_storage<model, K, V> &s)

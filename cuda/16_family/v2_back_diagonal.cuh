@@ -1,4 +1,4 @@
-// v2_back_diagonal.cuh -- backward through the pairs within 16 rows, one by one.
+// v2_back_diagonal.cuh -- backward through the pairs within 16 rows, one at a time.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: v2_back.cuh.
 #ifndef KCP_16_V2_BACK_DIAGONAL_CUH
@@ -6,18 +6,18 @@
 
 #include "v2_back_pairs.cuh"
 
-// Pairs within 16 rows are computed one by one, because blocks would need four tiles
+// Pairs within 16 rows are computed one at a time, because blocks would need four tiles
 // for each of four sizes, mostly masked. A pair takes 15 instructions and one
 // exponential per channel, in registers.
 
-// One channel of columns j of 16 rows: keys, gates, and the gradients accumulated so
+// Columns j of 16 rows, for one channel: keys, gates, and the gradients accumulated so
 // far.
 struct columns {
     float k[16], b[16], G[16], dk[16], db[16];
 };
 
-// Returns qk, qb, ab, ak as floats. GDN-2 writes only along k, so only two scores
-// exist: qk, and `ab` in the place of ak.
+// Returns the scores qk, qb, ab, ak as floats. GDN-2 writes only along k, so it has
+// only two scores: qk, and ak, which is stored in field ab.
 static __device__ __forceinline__ float4 scores_of(const struct near<2> &A)
 {
     return make_float4((float)A.qk, (float)A.qb, (float)A.ab, (float)A.ak);
@@ -28,8 +28,9 @@ static __device__ __forceinline__ float4 scores_of(const struct near<1> &A)
     return make_float4((float)A.qk, 0.0f, 0.0f, (float)A.ab);
 }
 
-// Processes row e of 16: q and `look`, the vector that reads with the decay of G_e,
-// against all columns before e. Adds the gradient of q to x and that of `look` to y.
+// Processes row e of 16 against all columns before e. Adds the gradient of q to x, and
+// the gradient of `look` to y. `look` is the vector that reads the state with the decay
+// of G_e.
 template <int model, class Near>
 static __device__ __forceinline__ void row_of_pairs(const Near *near, int e, float q,
                                                     float look, struct columns &c,
@@ -53,8 +54,8 @@ static __device__ __forceinline__ void row_of_pairs(const Near *near, int e, flo
     //< kernel-near
 }
 
-// Stores one number of dq and dk. The last head of the group stores the group's total;
-// earlier heads store the sum so far in x.z [2,T,H,K].
+// Stores one number of dq and one of dk. Earlier value heads of a group store the sum
+// so far in x.z [2,T,H,K]; the last value head stores the group's total.
 static __device__ __forceinline__ void store_shared(const struct family &x, int64_t t,
                                                     int n, int d, float dq, float dk)
 {
@@ -73,10 +74,11 @@ static __device__ __forceinline__ void store_shared(const struct family &x, int6
     }
 }
 
-// Processes rows i of channel d, 16 B <= i < 16 B + 16: the pairs among them, the
-// special pairs (i, i - early), and the far terms. Rows are processed in descending
-// order, so that dk and db of a row are complete when the row is processed. If the read
-// precedes the decay, the vector that reads with G_e belongs to row e + 1.
+// Processes rows i of channel d, 16 B <= i < 16 B + 16: the pairs within these rows,
+// the pairs (i, i - early), and the terms of s.far. Rows are processed from the last to
+// the first, so that dk and db of a row are complete when the row is processed. If a
+// token reads the state before the decay, the vector that reads with G_e belongs to row
+// e + 1.
 template <int model, int K, int V>
 static __device__ void rows_back(const struct family &x, struct token_range z, int n,
                                  struct back_storage<model, K, V> &s, int B, int d)

@@ -7,15 +7,15 @@
 
 #include "v2_back_states.cuh"
 
-// Chapter 10's tiles below the diagonal, with the anchor one token earlier as in
-// v2_form_pairs.cuh, for up to four matrices: the gradients of the scores q k, q b, a b
-// and a k. dG uses the rounded bf16 factors that entered the products, because
-// cancelling terms of dG must be rounded alike (chapter 10).
+// Computes chapter 10's tiles below the diagonal for up to four matrices, the gradients
+// of the scores q k, q b, a b and a k. The anchor is one token earlier, as in
+// v2_form_pairs.cuh. dG uses the rounded bf16 factors that entered the products,
+// because terms of dG that cancel must have the same rounding (chapter 10).
 
-// Blocks of size 2^b. `lower` returns whether row i is in the lower half, or column j
-// in the right half, of an aligned range of 2^(b+1). of_row and of_column return the
-// decay relative to the block's anchor. For a read before the decay (`early`), G of the
-// previous row is used.
+// Blocks have size 2^b. lower(i, b) returns whether row i is in the second half of an
+// aligned range of 2^(b+1) rows. of_row and of_column return the decay relative to the
+// block's anchor, or 0 outside the block. With `early` = 1 the decay is that of the
+// previous row's G.
 static __device__ __forceinline__ int lower(int i, int b) { return i >> b & 1; }
 
 template <class Storage>
@@ -32,8 +32,8 @@ static __device__ __forceinline__ float of_column(const Storage &s, int j, int d
     return lower(j, b) ? 0.0f : ex2_approx(s.G[anchor][d] - s.G[j + 1][d]);
 }
 
-// Masks two adjacent entries of a tile, (i0, j0) and (i1, j1): entries outside the
-// blocks become 0.
+// Masks two adjacent entries of a tile, (i0, j0) and (i1, j1): sets entries outside the
+// blocks to 0.
 static __device__ __forceinline__ uint32_t mask_entries(uint32_t x, int i0, int j0,
                                                         int i1, int j1, int b)
 {
@@ -47,8 +47,8 @@ static __device__ __forceinline__ float rounded(float x)
     return (float)(bf16)x;
 }
 
-// Loads tile (I, J) of a matrix as operand A, by rows i or, transposed, by rows j;
-// masked.
+// Loads tile (I, J) of a matrix as operand A, by rows i or, transposed, by rows j.
+// Masks entries outside the blocks.
 static __device__ __forceinline__ void rows_of_tile(uint32_t *a, const bf16 *M, int ld,
                                                     int I, int J, int b)
 {
@@ -73,8 +73,8 @@ static __device__ __forceinline__ void columns_of_tile(uint32_t *a, const bf16 *
     }
 }
 
-// Sums over j for the rows of tile (I, J): x receives the sums for q, y those for
-// `look`.
+// For the rows of tile (I, J), adds sums over j: to x for the gradient of q, to y for
+// the gradient of `look`, the vector that reads the state.
 template <class Storage>
 static __device__ __forceinline__ void sum_rows(const Storage &s, int I, int J, int b,
                                                 int d0, float (*x)[4], float (*y)[4])
@@ -105,7 +105,8 @@ static __device__ __forceinline__ void sum_rows(const Storage &s, int I, int J, 
     mma_m16n16k16(y, a, k);
 }
 
-// Sums over i for the columns of tile (I, J): w receives the sums for k, u those for b.
+// For the columns of tile (I, J), adds sums over i: to w for the gradient of k, to u
+// for b.
 template <class Storage>
 static __device__ __forceinline__ void sum_columns(const Storage &s, int I, int J,
                                                    int b, int d0, float (*w)[4],
@@ -145,7 +146,7 @@ static __device__ __forceinline__ void sum_columns(const Storage &s, int I, int 
     mma_m16n16k16(w, a, l);
 }
 
-// Computes S[I] += x. I is uniform in the warp, so the slab stays in registers.
+// Computes S[I] += x. I is the same in all lanes, so the slab stays in registers.
 template <int C>
 static __device__ __forceinline__ void add_tile(struct slab<C> &S, int I,
                                                 const float (*x)[4])
@@ -192,7 +193,7 @@ static __device__ __forceinline__ void block_gradients(Storage &s, int I, int J,
     if (s.m == 2) add_tile(U, J, u);
 }
 
-// Processes the tiles below the diagonal: blocks of size 32, then of size 16.
+// Processes the tiles below the diagonal: first blocks of size 32, then of size 16.
 template <class Storage, int C>
 static __device__ void pairs_back(Storage &s, int d0, struct slab<C> &P,
                                   struct slab<C> &Y, struct slab<C> &W,

@@ -1,4 +1,4 @@
-// v2_back_states.cuh -- backward through a chunk's systems and its two states.
+// v2_back_states.cuh -- backward through a chunk's triangular systems and two states.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: v2_back_pairs.cuh.
 #ifndef KCP_16_V2_BACK_STATES_CUH
@@ -6,8 +6,8 @@
 
 #include "v2_back_storage.cuh"
 
-// Computes y [C,16] += A^T x, A [C,C] lower triangular in shared memory, x as operand
-// B.
+// Computes y [C,16] += A^T x. A [C,C] is lower triangular in shared memory, x is
+// operand B.
 template <int C>
 static __device__ __forceinline__ void upper_times(float (*y)[2][4], const bf16 *A,
                                                    const uint32_t (*x)[4])
@@ -25,7 +25,7 @@ static __device__ __forceinline__ void upper_times(float (*y)[2][4], const bf16 
         }
 }
 
-// Stores 16 columns of a result [C,16] in shared memory, or adds them if `add` is set.
+// Stores 16 columns of a result [C,16] in shared memory. If `add` is set, adds to them.
 template <int C>
 static __device__ __forceinline__ void put_columns(bf16 *to, int ld,
                                                    const float (*y)[2][4], int add)
@@ -41,7 +41,8 @@ static __device__ __forceinline__ void put_columns(bf16 *to, int ld,
     }
 }
 
-// Computes z = A^T dU in place of dU, and dv = dV + Aak^T z, 16 value columns per warp.
+// Computes z = A^T dU in place of dU, and dv = dV + Aak^T z; a warp has 16 value
+// columns.
 template <int model, int K, int V>
 static __device__ void solve_back(struct back_storage<model, K, V> &s)
 {
@@ -64,7 +65,7 @@ static __device__ void solve_back(struct back_storage<model, K, V> &s)
     }
 }
 
-// Computes d [C,16] = X Y^T, X [C,V], Y 16 rows of [K,V].
+// Computes d [C,16] = X Y^T, with X [C,V], and Y 16 rows of a matrix [K,V].
 template <int C, int V>
 static __device__ __forceinline__ void rows_by_rows(struct slab<C> &d, const bf16 *X,
                                                     const bf16 *Y)
@@ -83,8 +84,8 @@ static __device__ __forceinline__ void rows_by_rows(struct slab<C> &d, const bf1
     }
 }
 
-// Computes the gradients through the states before and after the chunk: P = dq, Y =
-// d(look), W = dk, U = db.
+// Computes the gradients that come through the states before and after the chunk: P =
+// dq, Y = d(look), W = dk, U = db.
 template <int model, int K, int V, int C>
 static __device__ void state_gradients(struct back_storage<model, K, V> &s, float scale,
                                        int d0, struct slab<C> &P, struct slab<C> &Y,
@@ -111,9 +112,10 @@ static __device__ void state_gradients(struct back_storage<model, K, V> &s, floa
     if (lane % 2 == 0) s.h_dS[d] = x;
 }
 
-// Computes a 16 x 16 tile of factor X Y^T. X and Y hold rows of values. Entries below
-// the diagonal tiles are stored in a matrix, entries of diagonal tiles in near[I][i -
-// early][j]. The pairs (i, i - early) are 0 in both and stored in `apart`.
+// Computes a 16 x 16 tile of factor X Y^T, where rows of X and Y are values. Entries of
+// tiles below the diagonal are stored in a matrix, entries of diagonal tiles in
+// near[I][i - early][j]. Pairs (i, i - early) are stored in `apart`, and as 0 in the
+// other two.
 template <int V, int C>
 static __device__ void tile_of(const bf16 (*X)[V + PAD], const bf16 (*Y)[V + PAD],
                                int I, int J, float factor, bf16 (*to)[C + PAD],
@@ -138,8 +140,8 @@ static __device__ void tile_of(const bf16 (*X)[V + PAD], const bf16 (*Y)[V + PAD
     }
 }
 
-// Computes one of DPLR's other three scores. The empty overload is for the other
-// models.
+// Computes one of the three scores that only DPLR has. The empty overload is for the
+// other models.
 template <int model, int K, int V>
 static __device__ __forceinline__ void other_of(struct back_storage<model, K, V> &s,
                                                 struct near<2> *e, int which, int I,
@@ -159,9 +161,9 @@ static __device__ __forceinline__ void other_of(struct back_storage<model, K, V>
 {
 }
 
-// Computes the gradients of the systems. DPLR: dAab = z x^T, dAak = z v^T, dAqb = scale
-// dO x^T, dAqk = scale dO v^T. GDN-2: dL = -z v_new^T. dAqk of GDN-2 and GLA is
-// computed by chapter 09.
+// Computes the gradients of the matrices of the triangular systems. DPLR: dAab = z x^T,
+// dAak = z v^T, dAqb = scale dO x^T, dAqk = scale dO v^T. GDN-2: dL = -z v_new^T.
+// Chapter 09 computes dAqk of GDN-2 and GLA.
 template <int model, int K, int V>
 static __device__ void systems(struct back_storage<model, K, V> &s, float scale)
 {

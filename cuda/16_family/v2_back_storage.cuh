@@ -6,8 +6,9 @@
 
 #include "v2_form.cuh"
 
-// Gradients of the scores within 16 rows that use the decay from G_e to column j: q k
-// and q b with q of row e; a b and a k with `look` of the row that reads with G_e.
+// Gradients of the scores of pairs within 16 rows that use the decay from G_e to column
+// j. For q k and q b, q is that of row e. For a b and a k, `look` is that of the row
+// that reads the state with G_e.
 template <int m>
 struct near {
     bf16 qk, qb, ab, ak;
@@ -17,10 +18,10 @@ struct near<1> {
     bf16 qk, ab;
 };
 
-// Shared memory of a chunk. q, k, a and b replace h and dS; dG and dE replace the value
-// arrays. x is the value of a token's first row; z initially holds dU of this row. dV
-// initially holds dU of the second row and becomes dv. dE is dG of reads before the
-// decay: row i of dE belongs to G of token i - 1. far holds dq, dk, d(look) and db
+// Shared memory of a chunk. q, k, a and b overwrite h and dS; dG and dE overwrite the
+// arrays of values. x is the value of a token's first row; z initially holds dU of this
+// row. dV initially holds dU of the second row, later dv. dE is dG of reads before the
+// decay: row i of dE belongs to G of token i - 1. `far` holds dq, dk, d(look) and db
 // without the pairs within the same 16 rows.
 template <int model, int K, int V>
 struct back_storage : traits<model> {
@@ -58,7 +59,7 @@ struct back_storage : traits<model> {
     float by_k[C], by_b[D], next_k[D + 1], next_b[D + 1], h_dS[K], sum_k[K];
 };
 
-// A warp's [C,16] result as D fragments.
+// A result [C,16] of a warp, as D fragments.
 template <int C>
 struct slab {
     float x[C / 16][2][4];
@@ -106,7 +107,7 @@ static __device__ void load_states(const struct family &x, struct token_range z,
     cp_async_commit();
 }
 
-// Loads the inputs in place of h and dS.
+// Loads the inputs, which overwrite h and dS.
 template <int model, int K, int V>
 static __device__ void load_inputs(const struct family &x, struct token_range z, int n,
                                    struct back_storage<model, K, V> &s)

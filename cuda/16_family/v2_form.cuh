@@ -1,4 +1,4 @@
-// v2_form.cuh -- the form of a chunk of any model on tensor cores: a block per chunk.
+// v2_form.cuh -- the form of a chunk of any model on tensor cores, one block per chunk.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.
 // Next: v2_back_storage.cuh.
@@ -9,11 +9,12 @@
 
 // Bound: memory. DPLR at K = V = 64 reads 896 bytes per token and head and writes 1280,
 // including rows of zeros. Five exponentials per number and block size take half of
-// that time. Shared memory is 51 KiB per block, so four blocks per SM overlap their
-// barriers.
+// that time. Shared memory is 51 KiB per block, so an SM has four blocks, of which
+// others compute while one waits at a barrier.
 
 // Replaces q, k, b and a by qg, kg, bg and the vector that reads the state before the
-// chunk, and v by omega v. A thread keeps the same pair of channels until the stores.
+// chunk. Replaces v by omega v. A thread keeps the same pair of channels until the
+// stores.
 template <int model, int K, int V>
 static __device__ void gate_rows(const struct family &x, struct token_range z, int n,
                                  struct form_storage<model, K, V> &s, int first)
@@ -47,7 +48,7 @@ static __device__ void gate_rows(const struct family &x, struct token_range z, i
     }
 }
 
-// Stores a matrix of the systems for backward: [T,HV,C].
+// Stores a matrix of the triangular systems as [T,HV,C], for backward.
 template <int C>
 static __device__ void store_block(const struct family &x, struct token_range z, int n,
                                    void *to, const bf16 *from)
@@ -59,7 +60,7 @@ static __device__ void store_block(const struct family &x, struct token_range z,
     }
 }
 
-// Stores the results that do not depend on the systems.
+// Stores the results that do not depend on the triangular systems.
 template <int model, int K, int V>
 static __device__ void put_known(const struct family &x, struct token_range z, int n,
                                  struct form_storage<model, K, V> &s)
@@ -80,7 +81,8 @@ static __device__ void put_known(const struct family &x, struct token_range z, i
     }
 }
 
-// Computes y [C,16] = A x, A [C,C] lower triangular in shared memory, x as operand B.
+// Computes y [C,16] = A x. A [C,C] is lower triangular in shared memory, x is operand
+// B.
 template <int C>
 static __device__ __forceinline__ void lower_times(float (*y)[2][4], const bf16 *A,
                                                    const uint32_t (*x)[4])
@@ -97,8 +99,8 @@ static __device__ __forceinline__ void lower_times(float (*y)[2][4], const bf16 
         }
 }
 
-// Packs a result as operand B of the next product: tiles rounded to bf16 and
-// transposed.
+// Packs a result as operand B of the next product: rounds tiles to bf16 and transposes
+// them.
 template <int C>
 static __device__ __forceinline__ void pack_transposed(uint32_t (*x)[4],
                                                        const float (*y)[2][4])
@@ -111,8 +113,8 @@ static __device__ __forceinline__ void pack_transposed(uint32_t (*x)[4],
                 pack_bf16x2(y[r][h / 2][h % 2 * 2], y[r][h / 2][h % 2 * 2 + 1]));
 }
 
-// Computes u or w in place of the right-hand side, 16 columns per warp: u = A Aak v, w
-// = -A ag (DPLR); u = A omega v, w = A bk_g (GDN-2).
+// Computes u or w in place of the right-hand side, with 16 columns per warp. DPLR: u =
+// A Aak v, w = -A ag. GDN-2: u = A omega v, w = A bk_g.
 template <int model, int K, int V>
 static __device__ void solve(struct form_storage<model, K, V> &s)
 {

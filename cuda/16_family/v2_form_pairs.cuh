@@ -6,11 +6,11 @@
 
 #include "v2_form_storage.cuh"
 
-// Chapter 03's blocks, with the anchor one token earlier: the last column of the block
-// instead of the first row. A read before the decay uses the decay of G_{i-1}, which in
-// a block's first row is the anchor's G, so no exponent is above 0.
+// Uses chapter 03's blocks with the anchor one token earlier: the last column of the
+// block instead of the first row. A read before the decay uses the decay of G_{i-1}. In
+// a block's first row G_{i-1} is the anchor's G, so no exponent is above 0.
 //
-// Computes a 16 x 16 tile of two products, rows (q or a) by columns (k and b).
+// Computes a 16 x 16 tile of two products: rows of q or a times columns of k and of b.
 template <class Storage>
 static __device__ void block_scores(const Storage &s, int size, int rg, int cg,
                                     int look, float (*by_k)[4], float (*by_b)[4])
@@ -59,8 +59,8 @@ static __device__ void block_scores(const Storage &s, int size, int rg, int cg,
     }
 }
 
-// Stores a pair's scores in columns of Aqk, or in the matrices of the systems, where x
-// = r - L x.
+// Stores the scores of a pair in columns of Aqk, or in the matrices of the triangular
+// systems, where x = r - L x.
 template <class Storage>
 static __device__ __forceinline__ void put_pair(Storage &s, int look, float scale,
                                                 int i, int j, float by_k, float by_b)
@@ -71,8 +71,8 @@ static __device__ __forceinline__ void put_pair(Storage &s, int look, float scal
     if (look && s.m == 2) s.B[i][j] = by_k;
 }
 
-// Computes all scores. C = 64: four tiles of the largest block and two of every smaller
-// size. C = 32: one tile per size.
+// Computes all scores. C = 64 has four tiles of the largest block and two of every
+// smaller size; C = 32 has one tile per size.
 template <class Storage>
 static __device__ void scores(Storage &s, float scale)
 {
@@ -97,7 +97,7 @@ static __device__ void scores(Storage &s, float scale)
     }
 }
 
-// Computes the diagonal of Aqk, where D_ii = 1, one row per warp.
+// Computes the diagonal of Aqk, where D_ii = 1, with one row per warp.
 template <class Storage>
 static __device__ void diagonal(Storage &s, float scale)
 {

@@ -7,8 +7,9 @@
 #include "workspace.cuh"
 #include "cuda/tile/triangle_inverse.cuh"
 
-// Properties of a model: m rows of the form per token and C tokens per chunk. `looks`:
-// a token reads the state before it writes. `early`: that read precedes the decay.
+// Properties of a model: m rows of the form per token, and C tokens per chunk. looks =
+// 1: a token reads the state before it writes. early = 1: it also reads before the
+// decay.
 template <int model>
 struct traits {
     enum {
@@ -23,9 +24,9 @@ struct traits {
 
 enum { GATE = 4 }; // PAD for rows of fp32
 
-// a is DPLR's a, or GDN-2's gate b, from which b k is computed where needed. G of token
-// i is in row i + 1; row 0 is the chunk's start. A tensor that a model does not use has
-// one row.
+// `a` is DPLR's a, or GDN-2's gate b, from which b k is computed where needed. G of
+// token i is in row i + 1; row 0 is the chunk's start. Arrays that a model does not use
+// have one row.
 template <int model, int K, int V>
 struct form_storage : traits<model> {
     enum {
@@ -42,7 +43,7 @@ struct form_storage : traits<model> {
     bf16 Ab[S][LB], B[D][LB], Aqk[C][CHUNK + PAD];
 };
 
-// Loads g of a chunk into rows 1 and following, with zeros past the chunk's end.
+// Loads g of a chunk into rows 1 and following. Rows past the chunk's end become 0.
 template <int C, int ld>
 static __device__ void load_gate(const struct kcp_family &a, struct token_range z,
                                  int n, float (*G)[ld])
@@ -78,8 +79,8 @@ static __device__ void load_chunk(const struct family &x, struct token_range z, 
     cp_async_commit();
 }
 
-// Computes G in base 2, summed within the chunk in place, constant past the chunk's
-// end. A gate below -750 is replaced by -750.
+// Replaces gates by G in base 2, the cumulative sum within the chunk, which is constant
+// past the chunk's end. Gates below -750 are replaced by -750.
 template <int C, int ld>
 static __device__ void sum_gate(float (*G)[ld])
 {
@@ -92,7 +93,7 @@ static __device__ void sum_gate(float (*G)[ld])
         G[i][d] = sum += fmaxf(G[i][d], -750.0f) * 1.4426950408889634f;
 }
 
-// Loads row r of each of a chunk's tokens from a tensor in rows of the form.
+// Loads row r of each token of a chunk from a tensor in rows of the form.
 template <int width, int C>
 static __device__ void load_form_rows(const struct family &x, struct token_range z,
                                       int n, int r, bf16 *to, const void *from)
@@ -101,7 +102,8 @@ static __device__ void load_form_rows(const struct family &x, struct token_range
                             (int64_t)x.m * x.a.HV * width, z.len);
 }
 
-// Stores row r of the form, r < m, of the chunk's tokens: from a tile, or zeros.
+// Stores row r < m of each token of the chunk in rows of the form: from a tile, or
+// zeros.
 template <int width>
 static __device__ void store_rows_of_form(const struct family &x, struct token_range z,
                                           int n, int r, void *to, const bf16 *from,

@@ -1,5 +1,4 @@
-// v2_scan.cuh -- DPLR's scan and reverse scan: four warps compute S, four store
-// results.
+// v2_scan.cuh -- DPLR's scan and reverse scan: four warps compute, four store results.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: v2_tiles.cu.
 #ifndef KCP_16_V2_SCAN_CUH
@@ -7,7 +6,7 @@
 
 #include "v2_scan_step.cuh"
 
-// Returns the tokens of chunk i of a stretch of tokens first to end-1.
+// Returns the tokens of chunk i of a stretch with tokens `first` to `end` - 1.
 static __device__ __forceinline__ struct token_range step_tokens(int64_t first,
                                                                  int64_t end, int i)
 {
@@ -15,8 +14,9 @@ static __device__ __forceinline__ struct token_range step_tokens(int64_t first,
     return { t, left < TOKENS ? (int)left : TOKENS };
 }
 
-// Processes 64 columns of a head's S (or dS) through all chunks of a stretch. keep
-// [NC,HV,K,V] receives the state before each chunk (or the gradient after it).
+// Processes 64 columns of a head's S (or dS) through all chunks of a stretch (a token
+// range of one sequence). keep [NC,HV,K,V] receives the state before each chunk, or the
+// gradient after each chunk.
 template <int K, int reverse>
 static __global__ __launch_bounds__(256, 1) void dplr_scan(const struct family x,
                                                            const float *from, float *to,
@@ -64,7 +64,8 @@ static __global__ __launch_bounds__(256, 1) void dplr_scan(const struct family x
     if (carries) store_state<K>(to + state, 1, V, S);
 }
 
-// Computes dv_local of both rows, which chapter 11 reads if a sequence crosses a cut.
+// Computes dv_local of both rows, because chapter 11 reads it if a sequence crosses a
+// cut.
 static __global__ __launch_bounds__(128) void dplr_local(const struct family x,
                                                          void *to)
 {

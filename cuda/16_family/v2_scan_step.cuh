@@ -8,14 +8,15 @@
 
 // Half of the form's rows are zero for w, qg and Aqk. Chapter 04's v2 reads and
 // multiplies these zeros; here a step processes 32 tokens, with x and v in separate
-// tiles. Bound: latency, T / 32 sequential steps per head. Only what the next step
-// needs is on the critical path: four warps, 16 columns each, compute x and S. Four
+// tiles. Bound: latency, T / 32 sequential steps per head. Only data that the next step
+// needs is on the critical path: four warps with 16 columns each compute x and S. Four
 // other warps compute the outputs (o, or h and x) one step later from the same
-// fragments. One barrier per step, after the step's tiles have arrived and all warps
-// have completed the previous step.
+// fragments. Each step has one barrier, after its tiles have arrived and all warps have
+// completed the previous step.
 enum { TOKENS = CHUNK / 2 };
 
-// Shared memory of a step. u and v have 64 columns; the reverse scan stores dO in u.
+// Shared memory of a step. u and v have 64 columns; the reverse scan stores dO in field
+// u.
 template <int K>
 struct step_storage {
     bf16 w[TOKENS][K + PAD], q[TOKENS][K + PAD], k[TOKENS][K + PAD], b[TOKENS][K + PAD];
@@ -24,8 +25,8 @@ struct step_storage {
     float G[K];
 };
 
-// Data from the computing warps to the storing warps, as operand A: S before the step
-// (dS after it), and x (dx).
+// Operands A that the computing warps pass to the storing warps: S before the step
+// (reverse: dS after it), and x (dx).
 template <int K>
 struct step_fragments {
     uint4 S[K / 16][128], x[TOKENS / 16][128];
@@ -64,7 +65,7 @@ static __device__ void load_step(const struct family &x, struct token_range z, i
                     1);
 }
 
-// Computes S^T <- S^T exp2(G_last), per column i of the fragments.
+// Computes S^T <- S^T exp2(G_last), one factor per column i of the fragments.
 template <int K>
 static __device__ __forceinline__ void fade(float (*S)[4], const float *G)
 {
@@ -79,7 +80,8 @@ static __device__ __forceinline__ void fade(float (*S)[4], const float *G)
     }
 }
 
-// Rounds S to operand A and stores it in shared memory for the storing warps.
+// Rounds S to operand A and stores it in shared memory, where the storing warps read
+// it.
 template <int K>
 static __device__ __forceinline__ void share_fragments(uint4 (*to)[128],
                                                        const float (*S)[4],
@@ -191,8 +193,7 @@ static __device__ __forceinline__ void scan_step(const struct step_storage<K> *s
     //< kernel-scan-step
 }
 
-// Computes and stores o = scale qg S + Aqb x + Aqk v; for backward stores h and x
-// instead.
+// Computes and stores o = scale qg S + Aqb x + Aqk v or, for backward, stores h and x.
 template <int K>
 static __device__ __forceinline__ void store_step(const struct family &x,
                                                   struct token_range z, int64_t at,
@@ -245,7 +246,7 @@ static __device__ __forceinline__ void reverse_step(const struct step_storage<K>
     by_columns<K, 0>(dS, x_, s->w[0], K + PAD);
 }
 
-// Stores dS and both rows of dU; the second row is dv = kg dS + Aqk^T dO.
+// Stores dS and both rows of dU, of which the second is dv = kg dS + Aqk^T dO.
 template <int K>
 static __device__ __forceinline__ void store_reverse_step(
     const struct family &x, struct token_range z, int64_t at,

@@ -7,13 +7,13 @@
 
 #include "workspace.cuh"
 
-// Compute the form of a batch (chapter 16, "Form") and its backward. Return KCP_OK or
-// KCP_CUDA.
+// family_tiles_form computes the form of a batch (chapter 16, "Form"), the other
+// functions its backward. They return KCP_OK or KCP_CUDA.
 int family_tiles_form(const struct family *x);
 int family_tiles_back(const struct family *x);
 int family_tiles_back_dplr(const struct family *x);    // DPLR
 
-// Runs one model at one size; each object that includes this file defines the function.
+// Runs one model at one size. Each source that includes this file defines the function.
 template <int model, int K, int V>
 static int one_size(const struct family *x);
 

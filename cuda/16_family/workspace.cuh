@@ -1,4 +1,4 @@
-// workspace.cuh -- the interface of a version of the family's kernels, and its arrays.
+// workspace.cuh -- the interface of a version of the family's kernels; its arrays.
 // Book: chapter 16, "Code: kernels".  Checked by: tests/16_family/checks.c.
 // Next: program.cuh.
 #ifndef KCP_16_WORKSPACE_CUH
@@ -8,8 +8,9 @@
 #include "cuda/host/mapops.cuh"
 #include "cuda/host/stages_v1.cuh"
 
-// The call and the arrays of its form. Row e of the form belongs to token e / m. All
-// rows of a token have the same G. A chunk has C tokens, C m rows, at most CMAX.
+// The call and the arrays of its form, which expresses a model by the rows of chapters
+// 04 to 11. Row e of the form belongs to token e / m. All rows of a token have the same
+// G. A chunk has C tokens, which are C m rows, at most CMAX.
 struct family {
     struct kcp_family a;
     int m, C, NC, spread;                // spread: chapters 05 and 11 read the rows
@@ -31,8 +32,9 @@ static __device__ __forceinline__ struct token_range tokens(const struct family 
 }
 
 // The kernels of one version: the form, backward through the form, and the kernels of
-// 04, 05, 09 and 11 for rows of the form. If `whole` is set, chunks have CMAX rows for
-// any chunk size of the plan, and backward keeps its intermediates in shared memory.
+// 04, 05, 09 and 11 that process rows of the form. If `whole` is set, chunks have CMAX
+// rows whatever the plan's chunk size, and backward keeps its intermediate results in
+// shared memory.
 struct program;
 struct engine {
     struct stages t;
@@ -63,7 +65,7 @@ struct program {
     name.cn = x->cn;                                                                  \
     name.sc = x->sc
 
-// Returns the number of this rank's chunks if a chunk has C tokens.
+// Returns the number of chunks of this rank, with C tokens per chunk.
 static int chunks_of(const struct kcp_family *a, int C)
 {
     const struct kcp_context *ctx = &a->plan->ctx[a->r];
@@ -72,7 +74,7 @@ static int chunks_of(const struct kcp_family *a, int C)
     return n;
 }
 
-// Returns whether a map of this rank is needed, so that chapters 05 and 11 read the
+// Returns whether a map of this rank is needed. If so, chapters 05 and 11 read the
 // form's rows.
 static int crosses(const struct kcp_family *a)
 {

@@ -60,9 +60,8 @@ static size_t block_size(size_t n)
     return size;
 }
 
-/* Returns an unused block of this GPU, or NULL. bytes: the size of the block, 0: any
- * size. leaves = 0 marks the block as used; leaves = 1 removes the block from the
- * list. */
+/* Returns an unused block of this GPU, or NULL. bytes: the size of the block; 0: any
+ * size. leaves = 0 marks the block as used; leaves = 1 removes it from the list. */
 static void *take_block(size_t bytes, int device, int leaves)
 {
     void *p = NULL;
@@ -83,8 +82,8 @@ static void free_unused_blocks(int device)
     for (void *p; (p = take_block(0, device, 1));) cudaFree(p);
 }
 
-/* Adds a used block to the list. If the list cannot grow, the block is not in the
- * list, and blocks_release calls cudaFree. */
+/* Adds a used block to the list. If the list cannot grow, the block is not added, and
+ * blocks_release calls cudaFree for it. */
 static void keep_block(void *p, size_t bytes, int device)
 {
     pthread_mutex_lock(&lock);

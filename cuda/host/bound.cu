@@ -5,9 +5,9 @@
 //
 // Bound: memory, one read of k_raw and g_raw. A block computes one chunk of a head, a
 // warp one token at a time, a lane every 32nd channel. Sums are in double precision.
-// Each token adds a margin for its own float rounding, so the result is a true upper
-// bound. The barrier makes all warps' sums visible before they are added. A second
-// kernel adds the chunks of a segment, one block per segment.
+// Each token adds a margin for its float rounding, so the result is a true upper bound.
+// The barrier makes all warps' sums visible before they are added. A second kernel adds
+// the chunks of a segment, with one block per segment.
 #include "cuda/tile/device.cuh"
 #include "core/narrowing.h"
 
@@ -48,8 +48,8 @@ static __device__ float beta_of(const struct kcp_forward &a, float raw)
     return (a.beta_form == KCP_BETA_SIGMOID2 ? 2.0f : 1.0f) * sigmoid(raw);
 }
 
-// Returns log2 of a bound on |A_t|_2 of token t, head n: the slowest channel times the
-// reflection's eigenvalue 1 - beta |k|^2.
+// Returns log2 of a bound on |A_t|_2 of token t, head n. The bound is the slowest
+// channel's decay times the eigenvalue 1 - beta |k|^2 of the reflection.
 template <class X>
 static __device__ double step_bound(const struct kcp_forward &a, int64_t t, int n)
 {
@@ -69,7 +69,7 @@ static __device__ double step_bound(const struct kcp_forward &a, int64_t t, int 
            log2(fmax(1.0, fabs(1.0 - beta * length) * (1.0 + 4e-6)));
 }
 
-// Computes of_chunk [NC,HV], the log2 bounds of the chunks.
+// Stores the log2 bounds of the chunks in of_chunk [NC,HV].
 template <class X>
 static __global__ void bound_chunks(const struct kcp_forward a, double *of_chunk)
 {
@@ -86,8 +86,9 @@ static __global__ void bound_chunks(const struct kcp_forward a, double *of_chunk
     of_chunk[(int64_t)c * a.HV + n] = sum;
 }
 
-// Computes bound [NS], the maximum over the heads. The barriers separate the writes of
-// each step of the reduction from the reads of the next step.
+// Stores the maximum of each segment's bounds over the heads in bound [NS]. The
+// barriers separate the writes of each step of the reduction from the reads of the next
+// step.
 static __global__ void bound_segments(const struct kcp_forward a,
                                       const double *of_chunk, double *bound)
 {

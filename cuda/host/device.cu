@@ -4,7 +4,7 @@
 #include "core/paths.h"
 #include <cuda_runtime.h>
 
-// has_code can be loaded on a device only if the program contains code for that device.
+// The device can load has_code only if the program contains code for this device.
 static __global__ void has_code(void) {}
 
 enum { DEVICES = 64 };
@@ -25,7 +25,7 @@ static int query_device(int device, struct kcp_device *d)
     return KCP_OK;
 }
 
-// Returns properties of the calling thread's device; queries each device once.
+// Returns properties of the calling thread's device, and queries each device only once.
 extern "C" int cuda_device_here(struct kcp_device *d)
 {
     static struct kcp_device known[DEVICES];

@@ -1,4 +1,4 @@
-// halo.cuh -- the rows around a segment, in the shard and in the halo.
+// halo.cuh -- finds the rows around a segment, in the shard or in the halo.
 // Book: chapter 14.  Checked by: tests/14_conv/checks.c.  Next: cuda/14_conv/v1_row.cu.
 #ifndef KCP_HALO_CUH
 #define KCP_HALO_CUH
@@ -7,7 +7,7 @@
 #include "cuda/host/mapops.cuh"
 #include "cuda/host/segment_sum.cuh"
 
-// Argument of the kernels: struct kcp_conv without its last fields, the rows before and
+// The kernels' argument is struct kcp_conv without its last fields, the rows before and
 // after sequences, which are in struct conv_states.
 #define KCP_CONV_WITHOUT_STATES
 #define KCP_FIELD(io, when, name, shape, store) KCP_CONST_##io KCP_TYPE_##store *name;
@@ -20,13 +20,14 @@ struct conv_call {
 static_assert(sizeof(struct conv_call) == offsetof(struct kcp_conv, x0),
               "a call begins as struct kcp_conv does");
 
-// Each array is [N,Wc-1,D] or NULL. x0 and dxt hold this rank's rows, and the rows of
-// other ranks that this rank's windows reach.
+// Rows before (x0, dx0) and after (xt, dxt) sequences; each array is [N,Wc-1,D] or
+// NULL. x0 and dxt hold this rank's rows, and rows of other ranks that this rank's
+// windows read.
 struct conv_states { const void *x0, *dxt; void *xt, *dx0; };
 
-// Segment s of rank r is part of a run of contiguous local tokens, low to high. Token t
-// < low is row low_at + t of the halo before the run; token t >= high is row high_at +
-// t of the halo after the run.
+// Segment s of rank r is part of a run of contiguous local tokens, `low` to `high` - 1.
+// Token t < low is row low_at + t of the halo before the run. Token t >= high is row
+// high_at + t of the halo after the run.
 struct surround { int64_t low, high, low_at, high_at; };
 
 static inline struct surround surround_of(const struct kcp_plan *p, int r, int s,
@@ -46,8 +47,8 @@ static inline struct surround surround_of(const struct kcp_plan *p, int r, int s
              kcp_halo_at(&after, r, j) - high };
 }
 
-// Returns the halo of a window of Wc rows; backward: the halo of the gradient. bytes:
-// per number.
+// Returns the halo of a window of Wc rows; backward = 1: the halo of the gradient.
+// Argument `bytes` is the size of one number.
 static inline struct kcp_halo halo_of(const struct conv_call *a, int Wc, int backward,
                                       size_t bytes)
 {
@@ -62,8 +63,8 @@ static inline int conv_status(const struct kcp_conv *c)
     return !c->shift && (!c->weight || c->Wc < 1) ? KCP_BAD : KCP_OK;
 }
 
-// Returns the call as the kernels compute it: the token shift is a window of two rows
-// with the weights 1 and -1, without parameters.
+// Returns the call as the kernels compute it. A token shift becomes a window of two
+// rows with the weights 1 and -1, without parameters.
 static inline struct conv_call conv_call_of(const struct kcp_conv *c)
 {
     struct conv_call a = *(const struct conv_call *)c;
@@ -77,7 +78,7 @@ static inline struct conv_call conv_call_of(const struct kcp_conv *c)
 }
 
 // Computes dweight and dbias from the sums of this rank's stretches [rows,n], n = D (Wc
-// + 1). all [R,rows,n] and sum [n] are scratch.
+// + 1). `all` [R,rows,n] and `sum` [n] are scratch.
 static inline int store_conv_sums(const struct conv_call *a, const float *stretches,
                                   int64_t n, float *all, float *sum)
 {
@@ -93,7 +94,7 @@ static inline int store_conv_sums(const struct conv_call *a, const float *stretc
     return launched();
 }
 
-// Returns the states of this pass.
+// Selects the states that this pass, forward or backward, uses.
 static inline struct conv_states states_of(const struct kcp_conv *a)
 {
     if (a->pass == KCP_FORWARD) return { a->x0, NULL, a->xt, NULL };
@@ -105,15 +106,15 @@ static inline int has_states(const struct conv_states *st)
     return st->x0 || st->dxt || st->xt || st->dx0;
 }
 
-// Returns the bytes of a copy of x0 or dxt in the workspace. A copy of all N sequences
-// is needed if a sequence crosses a cut between ranks, because rows are then sent.
+// Returns the bytes of a copy of x0 or dxt in the workspace. If a sequence crosses a
+// cut between ranks, all N sequences are copied, because rows are then sent.
 static inline size_t states_copied(const struct kcp_halo *h, const void *own)
 {
     const struct kcp_plan *p = h->plan;
     return own && p->R > 1 && p->crossing ? h->row_bytes * h->reach * p->N : 0;
 }
 
-// Copies `own` to the workspace and receives the rows that this rank's windows reach.
+// Copies `own` to the workspace, and receives rows that this rank's windows read.
 static inline int bring_states(const struct kcp_halo *h, const void *own,
                                const void *copy)
 {

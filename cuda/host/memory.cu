@@ -5,6 +5,7 @@
 //
 // NCCL needs one GPU per rank. Ranks that are threads can share a GPU, so a kernel for
 // context parallelism can be written and judged on one GPU. Each copy waits until it is
+// complete, because this code is for development, not for speed.
 // complete: this is for development, not for speed.
 #include "mapops.cuh"
 #include "memory.h"
@@ -16,7 +17,7 @@ static void *alloc(size_t n)
 }
 
 // A copy within the device and a fill return before they are complete, and a variant
-// that uses another stream does not wait for their stream. So the judge waits here.
+// that uses another stream does not wait for them. Therefore done() waits.
 static int done(cudaError_t status)
 {
     return status || cudaStreamSynchronize(NULL) ? KCP_CUDA : KCP_OK;
@@ -69,8 +70,8 @@ static int copy_soon(void *to, const void *from, size_t n)
     return cudaMemcpyAsync(to, from, n, cudaMemcpyDefault, NULL) ? KCP_CUDA : KCP_OK;
 }
 
-// Copies two pieces, at distance `apart`, to adjacent addresses. cudaMemcpy2D limits
-// the distance, so pieces that are further apart need two copies.
+// Copies two pieces, whose starts are `apart` bytes apart, to adjacent addresses.
+// cudaMemcpy2D limits this distance, so pieces that are further apart need two copies.
 static int copy_ends(void *to, const void *from, size_t n, size_t apart)
 {
     if (apart < (size_t)1 << 30)

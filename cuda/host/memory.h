@@ -31,20 +31,21 @@ struct memory {
 };
 const struct memory *device_memory(void);     /* NULL: no device, or built without */
 
-/* bare_workspaces: memory is not initialized, which initcheck needs. fence_bytes:
- * bytes around each array, 256; 0 with --exact. With bare_workspaces or fence_bytes
- * = 0 no block is kept. */
+/* bare_workspaces = 1: memory is not initialized, because initcheck needs this.
+ * fence_bytes: bytes around each array, 256, or 0 with --exact. In both cases no block
+ * is kept for reuse. */
 extern int bare_workspaces;
 extern size_t fence_bytes;
 
-/* blocks_alloc returns n bytes on the calling thread's GPU; NULL: out of memory.
- * is_kept: the block may be that of an earlier array, and then contains that array's
- * bytes. Before blocks_release the caller must synchronize with the block's GPU. */
+/* blocks_alloc returns n bytes on the calling thread's GPU, or NULL if out of memory.
+ * is_kept = 1: the block may be reused from an earlier array, and then contains that
+ * array's bytes. Before blocks_release the caller must synchronize with the block's
+ * GPU. */
 void *blocks_alloc(size_t n, int is_kept);
 void blocks_release(void *p);
 
-/* --in-turn: one rank uses the GPU at a time. A copy between two ranks is enclosed
- * in turn_begin and turn_end. */
+/* --in-turn: only one rank uses the GPU at a time. A rank calls turn_begin before and
+ * turn_end after a copy between two ranks. */
 extern int ranks_in_turn;
 void turn_begin(void);
 void turn_end(void);

@@ -1,9 +1,10 @@
-// narrow.cu -- floats to bf16 and back on a GPU, for messages between ranks.
+// narrow.cu -- converts floats to bf16 and back on a GPU, for messages between ranks.
 // Book: chapter 20.  Checked by: tests/20_clusters/narrow_gpu.c.
 // Next: ../../comm/narrow.c, which calls it.
 //
-// Bound: memory, 6 bytes per number. A thread converts four numbers if the alignment of
-// the addresses allows this, otherwise one. No barrier: threads do not share data.
+// Bound: memory, 6 bytes per number. A thread converts four numbers if the addresses
+// are aligned for it, otherwise one. There is no barrier, because threads do not share
+// data.
 #include "cuda/tile/device.cuh"
 #include "core/narrowing.h"
 
@@ -85,8 +86,8 @@ static int widen(void *to, const uint16_t *from, size_t numbers,
     return launched();
 }
 
-// Computes the 2-norm of a state, on the host; called only when a tolerance has dropped
-// a message.
+// Computes the 2-norm of a state for the host. Called only if a tolerance caused a
+// message to be dropped.
 static int norm(const void *of, size_t numbers, double *norm,
                 struct CUstream_st *stream)
 {

@@ -2,17 +2,17 @@
 // Book: chapter 18.  Checked by: bench/bench/time.cu, whose parts add up to the whole.
 // Next: ../08_forward/program.cuh.
 //
-// A program may define kcp_part. The hook calls kcp_part at each boundary with the
-// stream; kcp_part may record an event. The library does not define kcp_part, and
+// A program may define kcp_part. The hook calls kcp_part with the stream at each
+// boundary, for example to record an event. The library does not define kcp_part, and
 // without a definition the hook does nothing.
 #ifndef KCP_PROFILE_HOOKS_CUH
 #define KCP_PROFILE_HOOKS_CUH
 
 struct CUstream_st;
 
-// The part that starts. PART_SUM: the local (h_ext, M) pass; PART_EXCHANGE: the
-// exchange with its fold; PART_MAIN: the local output pass. Everything before PART_SUM
-// is the front: norms, gate, WY.
+// The part of the layer that starts. PART_SUM: the local (h_ext, M) pass;
+// PART_EXCHANGE: the exchange with its fold; PART_MAIN: the local output pass. All work
+// before PART_SUM is the front: norms, gate, WY.
 enum profile_part { PART_SUM, PART_EXCHANGE, PART_MAIN };
 
 #ifdef __cplusplus

@@ -1,8 +1,8 @@
-// putter.cuh -- small integer arrays to the device as kernel arguments, 256 at a time.
+// putter.cuh -- sends small integer arrays to the device, 256 per kernel launch.
 // Book: chapters 08 and 14.  Checked by: tests/08_forward/graph.c.
 // Next: workspace.cuh.
 //
-// No host memory is read after the call returns, so a graph may replay the call.
+// No host memory is read after the call returns, so a CUDA graph may replay the call.
 #ifndef KCP_PUTTER_CUH
 #define KCP_PUTTER_CUH
 

@@ -1,4 +1,4 @@
-// refused.cuh -- sets gradients to NaN if the saved block is another call's.
+// refused.cuh -- sets gradients to NaN if the saved block belongs to another call.
 // Book: chapter 13, "Code: kernels".  Checked by: tests/13_backward/checks.c.
 // Next: ../13_backward/program.cuh.
 #ifndef KCP_REFUSED_CUH
@@ -6,7 +6,7 @@
 
 #include "workspace.cuh"
 
-// Sets all gradients to NaN if the block is not the one that this call expects.
+// Sets all gradients to NaN if the saved block is not the one that this call expects.
 static void nan_if_block_differs(const struct kcp_backward *a, const struct arena *r,
                           int *differs, int elem)
 {

@@ -6,7 +6,7 @@
 
 #include "cuda/tile/device.cuh"
 
-// Computes sum [n] over rows [count,n], in order; one thread per column.
+// Adds rows [count,n] in order to sum [n], with one thread per column.
 static __global__ void add_rows(int64_t n, int64_t count, const float *rows, float *sum)
 {
     const int64_t e = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
@@ -15,7 +15,8 @@ static __global__ void add_rows(int64_t n, int64_t count, const float *rows, flo
     if (e < n) sum[e] = s;
 }
 
-// Computes the same sum over runs of rows, one run after another. more: adds to `sum`.
+// Computes the sum of add_rows over runs of rows, one run after another. more = 1: adds
+// the result to `sum`.
 struct row_runs { int count, first[128], rows[128]; };
 
 static __global__ void add_row_runs(int64_t n, const struct row_runs run, int more,
@@ -30,8 +31,8 @@ static __global__ void add_row_runs(int64_t n, const struct row_runs run, int mo
     sum[e] = s;
 }
 
-// Returns the maximum number of segments of a rank, at least 1. The rows of every rank
-// are padded to this number.
+// Returns the maximum number of segments of any rank, at least 1. The rows of every
+// rank are padded to this number.
 static inline int64_t padded_rows(const struct kcp_plan *plan)
 {
     int64_t rows = 1;
@@ -40,7 +41,7 @@ static inline int64_t padded_rows(const struct kcp_plan *plan)
     return rows;
 }
 
-// Sums rows in token order if the shards are stored in another order: as runs of
+// Sums rows in token order even if the shards are stored in another order. Adds runs of
 // adjacent rows, up to 128 runs per launch.
 static inline int add_in_order(const struct kcp_plan *plan, const float *part,
                                int64_t n, float *sum, struct CUstream_st *stream)
@@ -69,9 +70,9 @@ static inline int add_in_order(const struct kcp_plan *plan, const float *part,
     return launched();
 }
 
-// Computes sum [n] from part [rows,n], which has one row per segment of this rank, the
-// other rows 0. all [R,rows,n] is scratch. The result has the same bits on every rank;
-// if R > 1 this takes one all_gather. With KCP_SUM_LOCAL only this rank's rows are
+// Computes sum [n] from part [rows,n], which has one row per segment of this rank; its
+// other rows are 0. all [R,rows,n] is scratch. The result has the same bits on every
+// rank, and needs one all_gather if R > 1. With KCP_SUM_LOCAL only this rank's rows are
 // added.
 static int parameter_sum(const struct kcp_call *c, const float *part, int64_t n,
                          float *all, float *sum)

@@ -10,13 +10,13 @@
 #include "core/split.h"
 #include "split_sequence_fold.cuh"
 
-// The plan's unit is the segment. A rank with few (segment, head) pairs cuts its
-// segments into strips at multiples of L tokens; chunks do not change. Chapter 05
-// computes the maps of the strips once, for two uses: their composition is the
-// segment's map for the exchange; applied one after another to the segment's first
-// state, the maps give the first state of each strip. L = 0: a strip is a segment, and
-// all arrays here are the segments' arrays. L is 0 for a canonical plan, because its
-// bits may depend only on its segments.
+// A plan consists of segments. A rank with few (segment, head) pairs cuts its segments
+// into strips at multiples of L tokens; chunks do not change. Chapter 05 computes the
+// maps of the strips once, for two uses. Their composition is the segment's map for the
+// exchange. Applied one after another to the segment's first state, they give the first
+// state of each strip. If L is 0, a strip is a segment, and all arrays here are the
+// segments' arrays. L is 0 for a canonical plan, because its bits may depend only on
+// its segments.
 struct split {
     int64_t L;
     int NS;                              // strips on this rank
@@ -24,7 +24,7 @@ struct split {
     void *maps, *starts, *ends, *spare;  // [NS] maps, states; spare: one map
 };
 
-// Replaces the grid and boundary arrays of a stage's call by those of the strips.
+// Sets the grid and boundary arrays of a stage's call to those of the strips.
 #define ON_SPLIT(c, p)                                                                \
     do {                                                                              \
         (c).NS = (p).NS;                                                              \
@@ -42,8 +42,8 @@ static inline int strips_of(const struct split *p, const struct kcp_segment *s)
     return p->L ? (int)((s->end - s->begin + p->L - 1) / p->L) : 1;
 }
 
-// Places the grid of strips, without maps and states. whole: the arrays and the grid to
-// use if the rank does not split.
+// Places the grid of strips, without maps and states. Argument `whole` has the arrays
+// and grid to use if the rank does not split.
 static inline struct split split_grid(const struct kcp_call *a, struct arena *r,
                                       const struct split *whole)
 {
@@ -71,8 +71,8 @@ static inline struct split split_sequence(const struct kcp_call *a, struct arena
     return p;
 }
 
-// Returns one entry of the strips' grid. Row 0: token boundaries; row 1: chunks; row 2:
-// which maps are needed (`want`).
+// Returns one entry of the strips' grid. Row 0 has token boundaries, row 1 chunks, row
+// 2 `want`: which maps are needed.
 static inline int row_of(const struct kcp_call *a, int row, int backward, int at,
                          int64_t t, int64_t end)
 {
@@ -84,7 +84,7 @@ static inline int row_of(const struct kcp_call *a, int row, int backward, int at
     return first || last ? KCP_WANT_H : KCP_WANT_H | KCP_WANT_M;
 }
 
-// Fills the grid and `want`; if L = 0 only `want`, as put_wants does.
+// Fills the grid and `want`. If L is 0, fills only `want`, like put_wants.
 static inline void put_split(const struct kcp_call *a, int backward,
                              const struct split *p)
 {
@@ -106,8 +106,8 @@ static inline void put_split(const struct kcp_call *a, int backward,
     put_rest(&x);
 }
 
-// Copies x [NS] to the rows of y [strips] that start (backward: end) a segment. Other
-// rows become 0; with `only` they are not changed.
+// Copies x [NS] to those rows of y [strips] that start (backward: end) a segment. Other
+// rows become 0, or are not changed if `only` is set.
 static inline void spread(const struct kcp_call *a, const struct split *p,
                           int backward, int only, void *x, void *y)
 {
@@ -148,9 +148,9 @@ static inline char *state_at(const struct kcp_call *a, void *states, int at)
     return (char *)states + sizeof(float) * at * a->HV * a->K * a->V;
 }
 
-// maps [s] <- the composition of the maps of segment s's strips, if segment s needs a
-// map. The products alternate between the spare map and maps [s], so that the last
-// product is in maps [s].
+// Stores in maps [s] the composition of the maps of segment s's strips, if segment s
+// needs a map. The products alternate between the spare map and maps [s], so that the
+// last product is in maps [s].
 static inline int compose_strips(const struct kcp_call *a, const struct split *p,
                                 int backward, void *maps)
 {
@@ -176,7 +176,7 @@ static inline int compose_strips(const struct kcp_call *a, const struct split *p
     return status;
 }
 
-// Folds all segments in one kernel per FOLD_MOST segments.
+// Folds all segments, with one kernel per FOLD_MOST segments.
 template <int back>
 static inline int fold_chains(const struct kcp_call *a, const struct split *p,
                               const struct fold_arrays *x)
@@ -211,8 +211,8 @@ static inline int fold_forward(const struct kcp_call *a, const struct split *p,
     return fold_chains<0>(a, p, &x);
 }
 
-// starts <- the state before (backward: after) every strip, computed from the states of
-// the segments.
+// Stores in p->starts the state before (backward: after) every strip, computed from the
+// states of the segments.
 static inline int start_strips(const struct kcp_call *a, const struct split *p,
                               int backward, void *states)
 {

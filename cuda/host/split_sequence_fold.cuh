@@ -7,23 +7,23 @@
 
 #include "cuda/tile/device.cuh"
 
-// S <- M S + h for one strip after another in fp32; back: dS <- M^T dS + dh, from the
-// last strip to the first. Bound: reads of shared memory, one float4 of S per four
-// products.
+// Computes S <- M S + h for one strip after another in fp32; back: dS <- M^T dS + dh,
+// from the last strip to the first. Bound: reads of shared memory, one float4 of S per
+// four products.
 //
-// Ownership: a block has COLS columns of a head's state; a column does not depend on
-// other columns. A thread has one row of M and 1 / PARTS of the columns of M. The next
-// M is loaded into registers while the current M is multiplied from shared memory.
+// Ownership: a block has COLS columns of a head's state, which do not depend on other
+// columns. A thread has one row of M and 1 / PARTS of the columns of M. The next M is
+// loaded into registers while the current M is multiplied from shared memory.
 enum { FOLD_THREADS = 256, FOLD_MOST = 64 };
 
-// Arguments for the segments from `first` on. at: the first strip (back: the last);
-// strips: the number of strips; begins: a sequence starts (back: ends) there, so the
-// first map is h alone.
+// Arguments for `count` segments, starting with segment `first`. at: the segment's
+// first strip (back: the last); strips: its number of strips; begins: its sequence
+// starts (back: ends) there, so the first map is h without M.
 struct folds { int first, count, at[FOLD_MOST], strips[FOLD_MOST], begins[FOLD_MOST]; };
 
 // The maps [strips,HV,K,..] with row strides h_ld and M_ld. states [NS,HV,K,V]: the
 // states before (back: after) the segments; NULL if every segment is a whole sequence,
-// because its first state is then known. starts [strips,HV,K,V]: the result.
+// because then the first map needs no state. starts [strips,HV,K,V]: the result.
 struct fold_arrays {
     const float *h, *M;
     int h_ld, M_ld;
@@ -69,8 +69,8 @@ static __device__ __forceinline__ void fold_put(struct fold<K, COLS> &s,
 }
 
 // Computes x [COLS], one row of M S (back: of M^T S). A thread sums over its columns of
-// M. Exchanges between lanes then sum over the parts, after which each part has OUT of
-// the COLS columns.
+// M. Then shuffles add these sums over the PARTS threads of the row, after which each
+// thread has OUT of the COLS columns.
 template <int K, int COLS, int back>
 static __device__ __forceinline__ void fold_times(float *x, struct fold<K, COLS> &s,
                                                   int side, int row, int part)
@@ -150,7 +150,7 @@ static __global__ __launch_bounds__(FOLD_THREADS) void fold_strips(
     }
 }
 
-// Launches the fold; fold_chains chooses COLS.
+// Launches the fold of all segments in x; fold_chains selects COLS.
 template <int K, int COLS, int back>
 static int fold_launch(int HV, int V, const struct fold_arrays *x,
                        const struct folds *f, struct CUstream_st *stream)

@@ -1,4 +1,4 @@
-// stage_args.cuh -- the arrays of a whole pass by field name, and stage arguments.
+// stage_args.cuh -- arrays of a whole pass by field name; arguments of its stages.
 // Book: chapters 08 and 13, "Code: kernels".
 // Checked by: tests/08_forward/checks.c, tests/13_backward/checks.c.
 // Next: ../08_forward/program.cuh.
@@ -7,8 +7,8 @@
 
 #include "workspace.cuh"
 
-// A field name denotes the same array in all stages. Arrays that a pass does not have
-// are NULL.
+// The arrays of a pass. A field name denotes the same array in all stages; arrays that
+// a pass does not have are NULL.
 struct pass_arrays {
     const int *cu, *cn, *sc;
     const void *q_raw, *k_raw, *v, *g_raw, *beta_raw;     // the caller's
@@ -25,7 +25,7 @@ struct pass_arrays {
     void *dh_end, *dmap, *dh_out, *dh_in;                 // 11, 09
 };
 
-// Copies the caller's arrays.
+// Copies pointers to the caller's arrays.
 #define KCP_FIELD(io, when, name, shape, storage) x->name = a->name;
 static inline void take_args(struct pass_arrays *x, const struct kcp_forward *a)
 {
@@ -38,7 +38,7 @@ static inline void take_args(struct pass_arrays *x, const struct kcp_backward *a
 }
 #undef KCP_FIELD
 
-// Fills a stage's fields.
+// Fills the fields of a stage's args struct.
 #define KCP_FIELD(io, when, name, shape, storage) a->name = x.name;
 static inline void give_args(struct kcp_gate *a, const struct pass_arrays &x)
 {
@@ -76,8 +76,8 @@ static inline void give_args(struct kcp_merge_backward *a, const struct pass_arr
 }
 #undef KCP_FIELD
 
-// Returns a stage's args struct: this rank's call, which is the first part of every
-// args struct, and the stage's fields.
+// Returns a stage's args struct. Its first part is this rank's call, followed by the
+// stage's fields.
 template <class Args>
 static inline Args stage_args(const struct kcp_call *call, const struct pass_arrays &x)
 {
@@ -87,8 +87,8 @@ static inline Args stage_args(const struct kcp_call *call, const struct pass_arr
     return a;
 }
 
-// Places those of forward's results that the saved block contains only with
-// KCP_SAVE_ALL. In the other modes backward recomputes these results.
+// Places the results of forward that the saved block contains only with KCP_SAVE_ALL.
+// In the other modes backward recomputes them.
 template <class X>
 static void place_recomputed(struct arena *r, const struct kcp_call *a,
                              struct pass_arrays *x)

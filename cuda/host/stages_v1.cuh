@@ -1,4 +1,4 @@
-// stages_v1.cuh -- the kernels from which 08, 13 and 16 compose whole passes.
+// stages_v1.cuh -- the kernels from which stages 08, 13 and 16 compose whole passes.
 // Book: chapter 08, "Code: kernels".
 // Checked by: tests/08_forward/checks.c, tests/13_backward/checks.c.
 // Next: stages_v2.cuh.
@@ -8,8 +8,8 @@
 #include "core/paths.h"
 #include <string.h>
 
-// The kernels of a whole forward or backward, as its row of the table of paths names
-// them.
+// The kernels of a whole forward or backward, as named by the pass's row of the table
+// of paths.
 struct stages {
     const char *name;                    // the variant, recorded in the saved block
     const struct kcp_path *path;         // the row; NULL: no row accepts the call
@@ -33,7 +33,8 @@ template <class X> int v1_merge_backward(void *args);
 size_t v1_gate_work(const void *args);
 size_t v1_wy_backward_work(const void *args);
 
-// A kernel that a row may name. Kernels not built into this program are not listed.
+// A kernel that a row may name. Kernels that are not built into this program are not
+// listed.
 struct stage_kernel {
     const char *key, *name;              // "04", "v2_warp"
     int (*run)(void *);

@@ -5,14 +5,14 @@
 #ifndef KCP_STAGES_V3_CUH
 #define KCP_STAGES_V3_CUH
 
-// As in stages_v2.cuh, in bf16. They return KCP_NA for shapes that only v2 supports.
+// Like stages_v2.cuh, in bf16. They return KCP_NA for shapes that only v2 supports.
 int v3_chunk(void *args);
 int v3_affine(void *args);
 int v3_merge_backward(void *args);
 int v4_chunk(void *args);
 int v3_chunk_backward(void *args);
 
-// `compose` of struct kcp_mapops. Returns KCP_NA for unsupported shapes.
+// Function `compose` of struct kcp_mapops. Returns KCP_NA for unsupported shapes.
 int v2_compose(int HV, int K, int V, const void *b, const void *a, int backward,
                int a_first, void *out, struct CUstream_st *stream);
 

@@ -8,8 +8,8 @@
 #include "putter.cuh"
 #include <string.h>
 
-// Allocates from the caller's workspace; base NULL: only counts the bytes. Arrays that
-// the saved block contains are taken from the block (chapter 12).
+// Allocates from the caller's workspace. If `base` is NULL, only counts the bytes.
+// Arrays that the saved block contains are in the block instead (chapter 12).
 struct arena {
     char *base, *saved;
     size_t used;
@@ -32,7 +32,7 @@ static inline void *arena_named(struct arena *x, const char *name, int64_t count
     return arena_take(x, count, elem);
 }
 
-// Opens the arena of a whole pass: its workspace and the saved block, whose layout
+// Opens the arena of a whole pass: its workspace, and the saved block, whose layout
 // depends on `format` and `writer`.
 static inline void arena_open(struct arena *x, const struct kcp_call *a,
                               const void *saved, int format, const char *writer,
@@ -43,7 +43,7 @@ static inline void arena_open(struct arena *x, const struct kcp_call *a,
     kcp_saved_layout_of(&x->head, a, format, writer, elem, sizeof(float));
 }
 
-// Fills want [NS], the needed maps, for this rank's segments.
+// Fills want [NS]: which maps of this rank's segments are needed.
 static inline void put_wants(const struct kcp_call *a, int backward, int *want)
 {
     const int seg0 = a->plan->ctx[a->r].seg0;
@@ -53,16 +53,17 @@ static inline void put_wants(const struct kcp_call *a, int backward, int *want)
     put_rest(&x);
 }
 
-// ---- states between the interface, [V,K] or [K,V], and the kernels, [K,V]
+// ---- converts states between the caller's layout, [V,K] or [K,V], and the kernels'
+// [K,V]
 struct states {
     float *x;
     int transposed;                      // [V,K]
 };
 struct moves { int count, from[128], to[128]; };
 
-// Copies state from[j] of x to state to[j] of y, or 0 if from[j] < 0. A launch has 32
-// blocks per state and head. Bound: memory; an array with `transposed` is accessed
-// across its rows.
+// Copies state from[j] of x to state to[j] of y; if from[j] < 0, stores 0. A launch has
+// 32 blocks per state and head. Bound: memory; an array whose `transposed` is set is
+// accessed across its rows.
 static __global__ void move_states(int HV, int K, int V, const struct states x,
                                    const struct states y, const struct moves m)
 {
@@ -98,8 +99,8 @@ static inline void move(struct mover *x, int from, int to)
     x->m.to[x->m.count++] = to;
 }
 
-// Fills y [NS,HV,K,V]: segments that start (ends: end) a sequence get the sequence's
-// state from x (h0 or dht), other segments get 0.
+// Fills y [NS,HV,K,V]. A segment that starts (ends = 1: ends) a sequence gets the
+// sequence's state from x (h0 or dht), other segments get 0.
 static inline void states_in(const struct kcp_call *a, int ends, const void *x, void *y)
 {
     const struct kcp_segment *seg = a->plan->seg + a->plan->ctx[a->r].seg0;
@@ -123,8 +124,8 @@ static inline void pass_empty_states(const struct kcp_call *a, int ends,
     flush(&m);
 }
 
-// The inverse of states_in: copies the states of segments that end (start) a sequence
-// to y (ht, dh0).
+// The inverse of states_in: copies the states of segments that end (ends = 0: start) a
+// sequence to y (ht or dh0).
 static inline void states_out(const struct kcp_call *a, int ends, const void *x,
                               const void *given, void *y)
 {
@@ -136,8 +137,8 @@ static inline void states_out(const struct kcp_call *a, int ends, const void *x,
     pass_empty_states(a, ends, given, y);
 }
 
-// ---- the exchange. A rank fills only the wanted maps of its row in an all-gather, but
-// the whole row is sent, so it is zeroed first: uninitialized memory never leaves a GPU
+// ---- the exchange. In an all-gather a rank fills only the needed maps of its row. The
+// whole row is sent, so it is zeroed first: uninitialized memory never leaves a GPU.
 static inline int exchange(const struct kcp_exchange *e)
 {
     if (e->form == KCP_ALL_GATHER && e->plan->crossing) {
@@ -150,8 +151,7 @@ static inline int exchange(const struct kcp_exchange *e)
     return kcp_exchange_run(e);
 }
 
-// Returns the exchange of a pass: its maps, its states, and the arrays in the saved
-// block.
+// Returns the exchange of a pass with its maps, states, and arrays in the saved block.
 static inline struct kcp_exchange place_exchange(struct arena *r,
                                                  const struct kcp_call *a, int backward,
                                                  void *maps, void *states)
@@ -164,7 +164,7 @@ static inline struct kcp_exchange place_exchange(struct arena *r,
     return e;
 }
 
-// Copies the first states of segments to or from the saved block.
+// Copies the first states of segments to the saved block, or from it.
 static inline void copy_kept(const struct kcp_call *a, void *to, const void *from)
 {
     const size_t state = sizeof(float) * a->HV * a->K * a->V;
@@ -180,7 +180,7 @@ static inline int report_failure(const struct kcp_call *a, int status, const cha
 }
 
 // ---- the header of the saved block, written and compared on the device: format, mode
-// and sizes must agree; the writer may differ
+// and sizes must agree, but not the writer
 static __global__ void write_head(void *saved, const struct kcp_saved head)
 {
     for (int i = threadIdx.x; i < (int)sizeof head; i += blockDim.x)
@@ -199,9 +199,9 @@ static __global__ void compare_head(const void *saved, const struct kcp_saved he
     if (threadIdx.x == 0) *differs = d;
 }
 
-// Outputs computed from a block of another format or call become NaN, because testing
-// the block on the host would make it wait for the device. Bytes 0xff are a NaN in fp32
-// and bf16.
+// Outputs that are computed from a block of another format or call become NaN, because
+// testing the block on the host would make the host wait for the device. Bytes 0xff are
+// a NaN in fp32 and bf16.
 struct nan_outputs { void *p[8]; int64_t bytes[8]; int count; };
 
 static __global__ void fill_nan(const int *differs, const struct nan_outputs x)
