@@ -9,8 +9,7 @@
 // first, has two passes: a forward pass stores every decayed state, and a backward pass
 // computes the gradients. dS and the stored states are in the workspace. One thread
 // sums a column and one warp sums a row, always in the same order. dq and dk are stored
-// in the workspace per value head, before the sum over the value heads of a query/key
-// head.
+// in the workspace per value head, before the sum over a group of value heads.
 enum { KEEP = 64, THREADS = 256 };
 
 struct adjoint_arrays {

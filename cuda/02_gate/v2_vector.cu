@@ -107,8 +107,7 @@ static __global__ __launch_bounds__(K) void gate_sums(const struct kcp_gate a)
     }
 }
 
-// Computes G for GDN, one number per token and head. A lane has one head, a warp eight
-// tokens.
+// Computes G for GDN, one number per token and head; a warp has eight tokens.
 static __global__ __launch_bounds__(256) void head_sums(const struct kcp_gate a)
 {
     __shared__ float last[WARPS][32];

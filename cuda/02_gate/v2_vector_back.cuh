@@ -6,8 +6,7 @@
 // Bound: memory. Per token and head these kernels read q, k and their gradients (4 2K
 // bytes), the gate (2K) and its gradient (4K), and write 2 2K + 4K: 2816 bytes at K =
 // 128, 0.52 ms for case A. dA_log and ddt_bias are summed over eight tokens, then over
-// the chunk, then over the stretch (a token range of one sequence), always in the same
-// order.
+// the chunk, then over the stretch (a token range of one sequence), in a fixed order.
 enum { TOKENS = 8, AHEAD = 4, WARPS = CHUNK / TOKENS, SUMS = 512 };
 
 static __device__ __forceinline__ float low(uint32_t x)
@@ -125,8 +124,7 @@ static __device__ __forceinline__ void tokens_back(const struct kcp_gate &a,
 }
 
 // Computes dg_raw of one chunk, and the chunk's terms of dA_log and ddt_bias, stored in
-// the workspace as [NC,HV KG]. A lane processes N of the HV KG columns, a warp eight
-// tokens.
+// the workspace as [NC,HV KG]. A lane has N of the HV KG columns, a warp eight tokens.
 template <int N>
 static __global__ __launch_bounds__(256, 3) void gate_back(const struct kcp_gate a)
 {

@@ -8,8 +8,7 @@
 // so that one block computes while the other waits at a barrier.
 enum { THREADS = 512 };
 
-// KDA only: computes kg = exp2(G_last - G) k and qg = exp2(G) q. Replaces k by k~ =
-// exp2(G) k.
+// KDA: computes kg = exp2(G_last - G) k, qg = exp2(G) q, and k~ = exp2(G) k in place.
 template <int K>
 static __device__ void gated_rows(const struct kcp_wy &a, struct token_range z, int n,
                                   struct wy_storage<K> &s, int first)

@@ -20,8 +20,7 @@ struct hop {
 };
 
 // Returns the address of a counter of this block's piece (a head and 16 columns).
-// Blocks do not synchronize, so one piece can be in flight while another piece is
-// computed.
+// Blocks do not synchronize: one piece can be in flight while another is computed.
 static __device__ __forceinline__ uint32_t *hop_count(const struct hop &x, int of,
                                                       enum kcp_window_count what,
                                                       int other)

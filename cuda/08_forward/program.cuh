@@ -102,8 +102,7 @@ static int keeps_all(const struct forward *x)
     return x->a.saved && x->a.save == KCP_SAVE_ALL;
 }
 
-// Runs chapters 04 and 12: computes the output, the last states, and the block for
-// backward.
+// Runs chapters 04 and 12: computes o, the last states, and the block for backward.
 static int outputs(struct forward *x)
 {
     const struct kcp_call *call = (struct kcp_call *)&x->a;

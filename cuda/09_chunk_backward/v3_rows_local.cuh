@@ -13,8 +13,7 @@ struct locals {
     bf16 dO[CHUNK][V + PAD], v_new[CHUNK][V + PAD], Aqk[CHUNK][CHUNK + PAD];
 };
 
-// Computes d [16 rows j0 .., V/2 columns v0 ..] = tril(Aqk)^T dO, as sums over rows i
-// >= j.
+// Computes d [16 rows j0 .., V/2 columns v0 ..] = tril(Aqk)^T dO, by sums over i >= j.
 template <int V>
 static __device__ void inner(const struct locals<V> &s, int j0, int v0, float (*d)[4])
 {

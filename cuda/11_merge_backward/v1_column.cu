@@ -6,8 +6,8 @@
 
 // Runs chapter 09's reverse scan on the augmented gradient [dh_ext | N], which starts
 // from [dh_end | I]. Columns of N have no dv_local and no dO, so at the end N = M^T; N
-// is stored transposed, as M. Bound: latency, because chunks are sequential; all sums
-// are in fp32.
+// is stored transposed, as M. Bound: latency of sequential chunks; all sums are in
+// fp32.
 
 // Computes x = kg y + dv_local, then y <- Lambda y + scale qg^T dO - w^T x, for one
 // column y of one chunk.

@@ -39,8 +39,7 @@ static __device__ __forceinline__ void retreat_N(const tiles *s, int at, int gdn
     warpgroup_decay_minus(N, x, s->tile[at][W], s->decay[at]);
 }
 
-// Computes x = kg y + dv_local, then y <- Lambda y + scale qg^T dO - w^T x, for 64
-// columns.
+// Computes x = kg y + dv_local, then y <- Lambda y + scale qg^T dO - w^T x.
 static __device__ __forceinline__ void retreat_h(const tiles *s, int at, int gdn,
                                                  float (*y)[4])
 {

@@ -44,8 +44,7 @@ static __device__ int64_t state_at(const struct conv &x, const struct stretch &s
     return (s.n * (int64_t)reach + t - (at - reach)) * x.a.D + d;
 }
 
-// Returns x_t of channel d. Before the sequence's start it is a row of x0, or 0 without
-// x0.
+// Returns x_t of channel d; before the sequence's start a row of x0, or 0 without x0.
 template <class X, int STATES>
 static __device__ float tap(const struct conv &x, const struct stretch &s, int64_t t,
                             int d)
@@ -102,8 +101,7 @@ static __global__ void into_x(const struct conv x, const struct stretch s, int e
     else ((X *)x.a.dx)[t * x.a.D + d] = dx;
 }
 
-// Copies the last Wc - 1 rows of a sequence to xt, if the sequence ends with this
-// stretch.
+// Copies the last Wc - 1 rows of a sequence that ends with this stretch to xt.
 template <class X>
 static __global__ void last_rows(const struct conv x, const struct stretch s)
 {
@@ -114,7 +112,7 @@ static __global__ void last_rows(const struct conv x, const struct stretch s)
         ((X *)x.st.xt)[state_at(x, s, t, s.stop, d)] = tap<X, 1>(x, s, t, d);
 }
 
-// Computes one chunk's terms of dweight_j = sum_t dpre_t x_{t+j-Wc+1} and dbias = sum_t
+// Computes a chunk's terms of dweight_j = sum_t dpre_t x_{t+j-Wc+1}, dbias = sum_t
 // dpre_t.
 template <class X, int STATES>
 static __global__ void into_weight(const struct conv x, const struct stretch s)

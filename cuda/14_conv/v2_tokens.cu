@@ -50,8 +50,7 @@ static __device__ __forceinline__ void unpack(float *y, const struct packed<N> &
         y[e] = e % 2 ? bf16x2_high(x.w[e / 2]) : bf16x2_low(x.w[e / 2]);
 }
 
-// Loads the first `left` rows of a batch, which are `bytes` apart; the other rows
-// become 0.
+// Loads the first `left` rows of a batch, which are `bytes` apart. Zeroes the others.
 template <int N, int batch>
 static __device__ __forceinline__ void read_batch(struct packed<N> *x, const bf16 *from,
                                                   int bytes, int left)
@@ -311,8 +310,7 @@ static __device__ __forceinline__ void dx_of(const struct weights<N, Wc> &f,
             dx[e] = fmaf(f.w[e][Wc - 1 - j], dpre[j][e], dx[e]);
 }
 
-// Stores the run's sums for dweight [D,Wc] and dbias [D], at the index of the run's
-// first chunk.
+// Stores the run's sums for dweight [D,Wc] and dbias [D] at the run's first chunk.
 template <int N, int Wc>
 static __device__ __forceinline__ void store_sums(const struct conv &x,
                                                   const float (*dw)[Wc],

@@ -57,8 +57,8 @@ static void write_sequences(const struct conv *x)
     put_rest(&to);
 }
 
-// Returns the halo of dpre: the first rows of segments, which ranks with earlier
-// segments need.
+// Returns the halo of dpre: first rows of segments, needed by ranks with earlier
+// segments.
 static struct kcp_halo edge_halo(const struct conv *x)
 {
     struct kcp_halo h = halo_of(&x->a, x->a.Wc, 1, sizeof(float));

@@ -90,8 +90,7 @@ static __global__ void add_group(const struct tile x, const float *dq_part,
     }
 }
 
-// Computes a chunk's terms of dW_alpha [HV,K,D] and of dw_beta [HV,D], stored in this
-// order.
+// Stores a chunk's terms of dW_alpha [HV,K,D], followed by those of dw_beta [HV,D].
 template <class X>
 static __global__ void into_weights(const struct kcp_scan a, float *part)
 {

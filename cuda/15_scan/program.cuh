@@ -128,8 +128,7 @@ static int outputs(struct scan *x)
 }
 
 // Fills `states` with the state before each token of a tile, or with the gradient after
-// each token. Replaces S by the state after the tile (backward: the gradient before
-// it).
+// each token. Replaces S by the state after the tile (backward: gradient before it).
 template <class X>
 static int fill_states(struct scan *x, int s, const struct tile &y, int back, float *S,
                        float *states)

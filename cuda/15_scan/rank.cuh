@@ -12,8 +12,7 @@
 #include "sequential.cuh"
 
 // One rank's scan. It allocates nothing, and the host waits only for the communicator.
-// Forward stores nothing per token. Backward stores dO per token and one state per
-// tile.
+// Backward stores dO per token and one state per tile.
 struct scan {
     struct kcp_scan a;
     struct scan_kernel by;
@@ -28,8 +27,7 @@ struct scan {
 };
 
 // Returns whether stretch s (a token range of one sequence) uses the parallel scan.
-// With KCP_AUTO it does so if the cost model predicts less time than for the sequential
-// form.
+// With KCP_AUTO it does so if the cost model predicts less time for this form.
 static int scanned(const struct scan *x, int s)
 {
     const struct kcp_scan *a = &x->a;

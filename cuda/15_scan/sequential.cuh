@@ -33,8 +33,7 @@ struct group_storage { // GROUP tokens with rows * 32 keys each
 };
 
 // A thread's part of the next group, in the storage type. It is converted later,
-// because the first use of a loaded value waits for the load. Forward loads v, backward
-// dO.
+// because the first use of a loaded value waits for it. Forward loads v, backward dO.
 enum { HOLDS = 1024 / SCAN_THREADS, VALUES = 32 * ACROSS / SCAN_THREADS };
 template <class X>
 struct next_group {
@@ -171,8 +170,8 @@ static __device__ __forceinline__ void scan_token(const struct group_storage<row
     }
 }
 
-// Loads or stores a thread's part of a matrix [K,W], row stride ld: two columns, from v
-// on.
+// Loads or stores a thread's part of a matrix [K,W], row stride ld: columns v and v +
+// 1.
 template <int rows, int put>
 static __device__ __forceinline__ void move_state(float (&S)[rows][4][COLUMNS], int K,
                                                   int W, int ld, int v, float *at)

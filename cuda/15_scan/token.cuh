@@ -10,7 +10,7 @@
 // A tile of n tokens, starting at t0, and its arrays: gates [C,HV,K] and [C,HV], maps
 // [C,HV,K,V+K] and their decays [C,HV,K], states [C,HV,K,V] before and after its
 // tokens. `fade` is 1 - alpha, accurate even if alpha is close to 1. A masked token has
-// alpha = 1 and fade = beta = 0. dO [T,HV,V] is do_ plus the gradients of repeated
+// alpha = 1, fade = beta = 0. dO [T,HV,V] is do_ plus the gradients of repeated
 // outputs.
 struct tile {
     struct kcp_scan a;
@@ -36,8 +36,8 @@ static __device__ __forceinline__ float sigma(float y)
     return 1.0f / (1.0f + expf(-y));
 }
 
-// Computes alpha and beta of a tile, with one block per token and head and one thread
-// per channel.
+// Computes alpha and beta of a tile: one block per token and head, one thread per
+// channel.
 template <class X>
 static __global__ void gates(const struct tile x)
 {

@@ -60,8 +60,7 @@ static __device__ __forceinline__ struct factors factors_of(const struct product
     }
 }
 
-// Returns a block size, a multiple of 32, with one thread per number but at most `most`
-// threads.
+// Returns a block size in whole warps: one thread per number, at most `most` threads.
 static inline int threads_for(int numbers, int most)
 {
     const int threads = (numbers + 31) / 32 * 32;

@@ -14,8 +14,7 @@
 // next writes.
 enum { DEPTH = 32, PITCH = DEPTH + 4, TALL = 32, WIDE = 64 };
 
-// Copies slice p0 to p0+31: columns of X_L to [K,PITCH], and rows of R to
-// [32,columns+8].
+// Copies slice p0 to p0+31: columns of X_L to [K,PITCH], rows of R to [32,columns+8].
 template <int K, int columns>
 static __device__ __forceinline__ void fetch_slice(const struct factors &f, int V,
                                                    int p0, float *L, float *R)

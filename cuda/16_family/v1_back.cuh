@@ -54,8 +54,7 @@ static __global__ void family_pairs_back(const struct family x)
     }
 }
 
-// One channel's gradients in one chunk. q and k accumulate over the value heads of a
-// group.
+// One channel's gradients in one chunk. q and k sum over the value heads of a group.
 struct channel { float q[CMAX], k[CMAX], b[CMAX], look[CMAX], G[CMAX]; };
 
 // Adds the gradients that come through the states before and after the chunk.
@@ -144,8 +143,7 @@ static __device__ void scores_back(const struct family &x, struct token_range s,
 }
 
 // One thread per channel of a query/key head processes the value heads in order, so
-// each thread sums without other threads. Bound: latency of C^2 sequential pairs in
-// each thread.
+// each thread sums alone. Bound: latency of C^2 sequential pairs in each thread.
 template <class X>
 static __global__ void family_channels_back(const struct family x)
 {

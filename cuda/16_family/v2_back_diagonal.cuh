@@ -10,8 +10,7 @@
 // for each of four sizes, mostly masked. A pair takes 15 instructions and one
 // exponential per channel, in registers.
 
-// Columns j of 16 rows, for one channel: keys, gates, and the gradients accumulated so
-// far.
+// Columns j of 16 rows, for one channel: keys, gates, and the gradients so far.
 struct columns {
     float k[16], b[16], G[16], dk[16], db[16];
 };

@@ -32,8 +32,7 @@ static __device__ __forceinline__ float of_column(const Storage &s, int j, int d
     return lower(j, b) ? 0.0f : ex2_approx(s.G[anchor][d] - s.G[j + 1][d]);
 }
 
-// Masks two adjacent entries of a tile, (i0, j0) and (i1, j1): sets entries outside the
-// blocks to 0.
+// Masks two adjacent entries of a tile, (i0, j0) and (i1, j1): 0 outside the blocks.
 static __device__ __forceinline__ uint32_t mask_entries(uint32_t x, int i0, int j0,
                                                         int i1, int j1, int b)
 {
@@ -105,8 +104,7 @@ static __device__ __forceinline__ void sum_rows(const Storage &s, int I, int J, 
     mma_m16n16k16(y, a, k);
 }
 
-// For the columns of tile (I, J), adds sums over i: to w for the gradient of k, to u
-// for b.
+// Adds sums over i for the columns of tile (I, J): to w for k, to u for b.
 template <class Storage>
 static __device__ __forceinline__ void sum_columns(const Storage &s, int I, int J,
                                                    int b, int d0, float (*w)[4],

@@ -6,8 +6,7 @@
 
 #include "v2_back_storage.cuh"
 
-// Computes y [C,16] += A^T x. A [C,C] is lower triangular in shared memory, x is
-// operand B.
+// Computes y [C,16] += A^T x; A [C,C] lower triangular in shared memory, x operand B.
 template <int C>
 static __device__ __forceinline__ void upper_times(float (*y)[2][4], const bf16 *A,
                                                    const uint32_t (*x)[4])
@@ -41,8 +40,7 @@ static __device__ __forceinline__ void put_columns(bf16 *to, int ld,
     }
 }
 
-// Computes z = A^T dU in place of dU, and dv = dV + Aak^T z; a warp has 16 value
-// columns.
+// Computes z = A^T dU in place of dU, and dv = dV + Aak^T z, 16 columns per warp.
 template <int model, int K, int V>
 static __device__ void solve_back(struct back_storage<model, K, V> &s)
 {
@@ -140,8 +138,7 @@ static __device__ void tile_of(const bf16 (*X)[V + PAD], const bf16 (*Y)[V + PAD
     }
 }
 
-// Computes one of the three scores that only DPLR has. The empty overload is for the
-// other models.
+// Computes one of the three scores that only DPLR has; empty for the other models.
 template <int model, int K, int V>
 static __device__ __forceinline__ void other_of(struct back_storage<model, K, V> &s,
                                                 struct near<2> *e, int which, int I,

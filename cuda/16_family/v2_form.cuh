@@ -81,8 +81,7 @@ static __device__ void put_known(const struct family &x, struct token_range z, i
     }
 }
 
-// Computes y [C,16] = A x. A [C,C] is lower triangular in shared memory, x is operand
-// B.
+// Computes y [C,16] = A x; A [C,C] lower triangular in shared memory, x operand B.
 template <int C>
 static __device__ __forceinline__ void lower_times(float (*y)[2][4], const bf16 *A,
                                                    const uint32_t (*x)[4])
@@ -99,8 +98,7 @@ static __device__ __forceinline__ void lower_times(float (*y)[2][4], const bf16 
         }
 }
 
-// Packs a result as operand B of the next product: rounds tiles to bf16 and transposes
-// them.
+// Packs a result as operand B of the next product: tiles in bf16, transposed.
 template <int C>
 static __device__ __forceinline__ void pack_transposed(uint32_t (*x)[4],
                                                        const float (*y)[2][4])

@@ -8,8 +8,7 @@
 #include "cuda/tile/triangle_inverse.cuh"
 
 // Properties of a model: m rows of the form per token, and C tokens per chunk. looks =
-// 1: a token reads the state before it writes. early = 1: it also reads before the
-// decay.
+// 1: a token reads the state before it writes. early = 1: and before the decay.
 template <int model>
 struct traits {
     enum {
@@ -102,8 +101,7 @@ static __device__ void load_form_rows(const struct family &x, struct token_range
                             (int64_t)x.m * x.a.HV * width, z.len);
 }
 
-// Stores row r < m of each token of the chunk in rows of the form: from a tile, or
-// zeros.
+// Stores row r < m of each token of the chunk: from a tile, or zeros if `from` is NULL.
 template <int width>
 static __device__ void store_rows_of_form(const struct family &x, struct token_range z,
                                           int n, int r, void *to, const bf16 *from,

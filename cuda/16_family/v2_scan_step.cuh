@@ -15,8 +15,7 @@
 // completed the previous step.
 enum { TOKENS = CHUNK / 2 };
 
-// Shared memory of a step. u and v have 64 columns; the reverse scan stores dO in field
-// u.
+// Shared memory of a step; u and v have 64 columns. The reverse scan stores dO in u.
 template <int K>
 struct step_storage {
     bf16 w[TOKENS][K + PAD], q[TOKENS][K + PAD], k[TOKENS][K + PAD], b[TOKENS][K + PAD];
@@ -80,8 +79,7 @@ static __device__ __forceinline__ void fade(float (*S)[4], const float *G)
     }
 }
 
-// Rounds S to operand A and stores it in shared memory, where the storing warps read
-// it.
+// Rounds S to operand A and stores it in shared memory for the storing warps.
 template <int K>
 static __device__ __forceinline__ void share_fragments(uint4 (*to)[128],
                                                        const float (*S)[4],
@@ -111,8 +109,7 @@ static __device__ __forceinline__ void read_fragments(uint32_t (*a)[4],
     }
 }
 
-// Computes y^T [16,32] += a X^T, X [32,depth]. If `lower` is set, X is lower
-// triangular.
+// Computes y^T [16,32] += a X^T, X [32,depth]. lower = 1: X is lower triangular.
 template <int depth, int lower>
 static __device__ __forceinline__ void by_rows(float (*y)[4], const uint32_t (*a)[4],
                                                const bf16 *X, int ld)
@@ -128,8 +125,7 @@ static __device__ __forceinline__ void by_rows(float (*y)[4], const uint32_t (*a
         }
 }
 
-// Computes y^T [16,width] += a X, X [32,width]. If `lower` is set, X is lower
-// triangular.
+// Computes y^T [16,width] += a X, X [32,width]. lower = 1: X is lower triangular.
 template <int width, int lower>
 static __device__ __forceinline__ void by_columns(float (*y)[4], const uint32_t (*a)[4],
                                                   const bf16 *X, int ld)

@@ -74,8 +74,7 @@ static int chunks_of(const struct kcp_family *a, int C)
     return n;
 }
 
-// Returns whether a map of this rank is needed. If so, chapters 05 and 11 read the
-// form's rows.
+// Returns whether chapters 05 and 11 compute a map of this rank from the form's rows.
 static int crosses(const struct kcp_family *a)
 {
     const int seg0 = a->plan->ctx[a->r].seg0;

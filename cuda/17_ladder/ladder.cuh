@@ -6,8 +6,7 @@
 #include "cuda/tile/pipeline.cuh"
 
 // Returns whether the shape is supported. From rung 2 on, K = V = DIM and a chunk has
-// CHUNK tokens; because these are constants, the compiler can keep a state in
-// registers.
+// CHUNK tokens: constants, so that the compiler can keep a state in registers.
 static inline int ladder_takes(const struct kcp_ladder *a)
 {
     const void *p[] = { a->u, a->w, a->kg, a->decay, a->v_new };

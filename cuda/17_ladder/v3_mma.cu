@@ -61,8 +61,7 @@ static __device__ __forceinline__ uint32_t two_rows(const bf16 (*kg)[DIM], int t
     return low | high << 16;
 }
 
-// Computes S^T [16,128] += x^T kg. Here operand B has one column per key and one row
-// per token.
+// Computes S^T [16,128] += x^T kg. Operand B has one column per key, one row per token.
 static __device__ __forceinline__ void add_kg(float (*S)[4], const float (*x)[4],
                                               const bf16 (*kg)[DIM])
 {

@@ -140,8 +140,7 @@ static __device__ __forceinline__ struct gdn_qk_rows<K> *gdn_qk_rows_of(
 
 // Per row of a 16x16 block a lane's accumulators hold two adjacent columns of the left
 // half and two of the right half. Exchanges columns with the neighbouring lane, so that
-// each lane has four adjacent columns of one half, and a row is stored as 32 contiguous
-// bytes.
+// each lane has four adjacent columns, and a row is stored as 32 contiguous bytes.
 static __device__ __forceinline__ uint2 exchange_halves(uint32_t left, uint32_t right)
 {
     const int odd = threadIdx.x % 2;

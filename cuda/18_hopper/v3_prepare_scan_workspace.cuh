@@ -76,8 +76,7 @@ static void place_maps(struct fused *f)
     f->x.h_own = f->states;
 }
 
-// Fills f with pointers into the workspace and the saved block; returns the bytes of
-// the workspace.
+// Fills f with pointers into workspace and saved block; returns the workspace's bytes.
 static size_t place_fused(struct fused *f, const struct kcp_forward *args,
                           const struct kcp_path *path)
 {

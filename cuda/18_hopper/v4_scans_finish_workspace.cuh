@@ -104,8 +104,7 @@ static void place_strips(struct factors_backward *f, const struct kcp_path *path
     f->p.ends = arena_take(r, n * state, sizeof(float));
 }
 
-// Fills f with pointers into the workspace and the saved block; returns the bytes of
-// the workspace.
+// Fills f with pointers into workspace and saved block; returns the workspace's bytes.
 static size_t place_backward(struct factors_backward *f,
                              const struct kcp_backward *args,
                              const struct kcp_path *path)
@@ -144,8 +143,7 @@ static size_t place_backward(struct factors_backward *f,
 }
 
 // Iterator over this rank's strips. at: index of the strip; first, last: whether its
-// sequence starts or ends in it; row: its first token row; tokens: its number of
-// tokens.
+// sequence starts or ends in it; row: its first token row; tokens: number of tokens.
 struct strip { int at, sequence, first, last, row, next, segment, j; int64_t tokens; };
 
 // Advances to the next strip (or segment, if nothing is cut); starts from { 0 }, and

@@ -21,8 +21,7 @@ static_assert(sizeof(struct conv_call) == offsetof(struct kcp_conv, x0),
               "a call begins as struct kcp_conv does");
 
 // Rows before (x0, dx0) and after (xt, dxt) sequences; each array is [N,Wc-1,D] or
-// NULL. x0 and dxt hold this rank's rows, and rows of other ranks that this rank's
-// windows read.
+// NULL. x0 and dxt hold this rank's rows, and other ranks' rows that its windows read.
 struct conv_states { const void *x0, *dxt; void *xt, *dx0; };
 
 // Segment s of rank r is part of a run of contiguous local tokens, `low` to `high` - 1.

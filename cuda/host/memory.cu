@@ -1,7 +1,6 @@
 // memory.cu -- arrays of a trial on a GPU, and R thread ranks that share it.
 // Book: CONTRIBUTING.md, "How the judge works".
-// Checked by: every trial of a device variant.
-// Next: blocks.c.
+// Checked by: every trial of a device variant.  Next: blocks.c.
 //
 // NCCL needs one GPU per rank. Ranks that are threads can share a GPU, so a kernel for
 // context parallelism can be written and judged on one GPU. Each copy waits until it is

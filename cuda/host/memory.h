@@ -32,8 +32,8 @@ struct memory {
 const struct memory *device_memory(void);     /* NULL: no device, or built without */
 
 /* bare_workspaces = 1: memory is not initialized, because initcheck needs this.
- * fence_bytes: bytes around each array, 256, or 0 with --exact. In both cases no block
- * is kept for reuse. */
+ * fence_bytes: bytes around each array, 256, or 0 with --exact. If bare_workspaces = 1
+ * or fence_bytes = 0, no block is kept for reuse. */
 extern int bare_workspaces;
 extern size_t fence_bytes;
 
@@ -44,8 +44,8 @@ extern size_t fence_bytes;
 void *blocks_alloc(size_t n, int is_kept);
 void blocks_release(void *p);
 
-/* --in-turn: only one rank uses the GPU at a time. A rank calls turn_begin before and
- * turn_end after a copy between two ranks. */
+/* --in-turn: only one rank uses the GPU at a time. Code that uses the GPU, such as a
+ * copy between two ranks, calls turn_begin before and turn_end after. */
 extern int ranks_in_turn;
 void turn_begin(void);
 void turn_end(void);

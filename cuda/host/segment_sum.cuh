@@ -72,8 +72,7 @@ static inline int add_in_order(const struct kcp_plan *plan, const float *part,
 
 // Computes sum [n] from part [rows,n], which has one row per segment of this rank; its
 // other rows are 0. all [R,rows,n] is scratch. The result has the same bits on every
-// rank, and needs one all_gather if R > 1. With KCP_SUM_LOCAL only this rank's rows are
-// added.
+// rank, and needs one all_gather if R > 1. KCP_SUM_LOCAL adds only this rank's rows.
 static int parameter_sum(const struct kcp_call *c, const float *part, int64_t n,
                          float *all, float *sum)
 {

@@ -76,8 +76,7 @@ static inline void give_args(struct kcp_merge_backward *a, const struct pass_arr
 }
 #undef KCP_FIELD
 
-// Returns a stage's args struct. Its first part is this rank's call, followed by the
-// stage's fields.
+// Returns a stage's args struct: this rank's call, followed by the stage's fields.
 template <class Args>
 static inline Args stage_args(const struct kcp_call *call, const struct pass_arrays &x)
 {

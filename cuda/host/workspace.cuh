@@ -53,8 +53,7 @@ static inline void put_wants(const struct kcp_call *a, int backward, int *want)
     put_rest(&x);
 }
 
-// ---- converts states between the caller's layout, [V,K] or [K,V], and the kernels'
-// [K,V]
+// ---- states: the caller's layout is [V,K] or [K,V], the kernels' layout [K,V]
 struct states {
     float *x;
     int transposed;                      // [V,K]

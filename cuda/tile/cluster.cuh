@@ -5,8 +5,7 @@
 
 #include "mbarrier.cuh"
 
-// %cluster_ctarank, called by any thread: returns the rank of this block in its
-// cluster.
+// %cluster_ctarank, called by any thread: returns this block's rank in its cluster.
 static __device__ __forceinline__ uint32_t cluster_rank(void)
 {
     uint32_t r;
@@ -16,8 +15,8 @@ static __device__ __forceinline__ uint32_t cluster_rank(void)
 
 // mapa and mbarrier.arrive.shared::cluster: each calling thread makes one arrival at
 // the barrier of block `rank` that has the shared-memory offset of `bar`. First every
-// block must have initialized its barriers and called cluster_sync. Block `rank` must
-// not have exited.
+// block must have initialized its barriers and called cluster_sync, and not have
+// exited.
 static __device__ __forceinline__ void mbarrier_arrive_cluster(uint64_t *bar, int rank)
 {
     jitter();
@@ -28,8 +27,7 @@ static __device__ __forceinline__ void mbarrier_arrive_cluster(uint64_t *bar, in
         : "memory");
 }
 
-// barrier.cluster.arrive and barrier.cluster.wait, called by all threads of all blocks
-// of the cluster.
+// barrier.cluster.arrive and barrier.cluster.wait, by all threads of the cluster.
 static __device__ __forceinline__ void cluster_sync(void)
 {
     jitter();

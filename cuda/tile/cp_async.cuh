@@ -24,8 +24,8 @@ static __device__ __forceinline__ void cp_async_16(void *to, const void *from,
                  : "memory");
 }
 
-// cp.async.commit_group: makes one group of the copies that this thread issued since
-// the last commit.
+// cp.async.commit_group: groups the copies that this thread issued since the last
+// commit.
 static __device__ __forceinline__ void cp_async_commit(void)
 {
     asm volatile("cp.async.commit_group;" ::: "memory");

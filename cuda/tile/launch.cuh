@@ -6,8 +6,7 @@
 
 #include "device.cuh"
 
-// Host: returns 1 if the GPU has compute capability 9.0, because sm_90a code runs on no
-// other GPU.
+// Host: returns 1 if the GPU is of compute capability 9.0, as sm_90a code requires.
 static inline int device_is_sm90(void)
 {
     int device = 0, major = 0;

@@ -1,6 +1,5 @@
 // step_products.cuh -- wgmma for steps of 32 rows; loads from 32-bit shared addresses.
-// Book: chapter 18, "Code: kernels".
-// Checked by: every variant that includes it.
+// Book: chapter 18, "Code: kernels".  Checked by: every variant that includes it.
 // Next: ../18_hopper/backward_one/storage.cuh.
 #ifndef KCP_TILE_STEP_PRODUCTS_CUH
 #define KCP_TILE_STEP_PRODUCTS_CUH
@@ -119,8 +118,7 @@ static __device__ __forceinline__ uint64_t smem_desc_at(uint32_t base, uint32_t 
     return (uint64_t)high << 32 | (base + (lead << 16) + (at >> 4));
 }
 
-// Loads four bytes of shared memory from a 32-bit address, so that the address takes
-// one register.
+// Loads four bytes from a 32-bit address in shared memory, which takes one register.
 static __device__ __forceinline__ uint32_t word_at(uint32_t at)
 {
     uint32_t y;

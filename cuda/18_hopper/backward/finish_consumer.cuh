@@ -83,8 +83,7 @@ static __device__ __forceinline__ struct anchors anchors_of(const float (*bound)
     return b;
 }
 
-// Computes exp2(b_I - b_J), I > J, of two channels as an exact product of powers of
-// two.
+// Computes exp2(b_I - b_J), I > J, of two channels exactly, from powers of two.
 template <int underflow>
 static __device__ __forceinline__ void power_between(const struct anchors &b, int I,
                                                      int J, uint32_t *power)
@@ -367,8 +366,7 @@ static __device__ __forceinline__ void add_h_dS(struct kda_finish_storage<K> &sm
                        last[h]);
 }
 
-// Adds the sum of dG_last over the four lanes of a channel to dG of the chunk's last
-// row.
+// Adds the sum of dG_last over a channel's four lanes to dG of the chunk's last row.
 static __device__ __forceinline__ void add_to_last_row(int len, const float *last,
                                                        float (*dG)[4])
 {
@@ -412,8 +410,7 @@ static __device__ __forceinline__ void add_own_pairs(const float *dA_diagonal,
     }
 }
 
-// Stores per token the sums of q dq and of k dk over a warp's channels, in part
-// [2][64].
+// Stores per token the sums of q dq and of k dk over a warp's channels in part [2][64].
 static __device__ __forceinline__ void store_dots(const pairs_of_tokens &q,
                                                   const pairs_of_tokens &k,
                                                   const pairs_of_tokens &dq,
@@ -456,8 +453,7 @@ static __device__ __forceinline__ void projection_factors(int l2norm,
     *rstd = l2norm ? -sum * *rstd * *rstd : 0.0f;
 }
 
-// Adds the gradient of the norms to dq and dk, and stages dq and dk in the tiles of q
-// and k.
+// Adds the gradient of the norms to dq and dk; stages both in the tiles of q and k.
 template <int K>
 static __device__ __forceinline__ void stage_rows(const struct finish_vectors<K> &of,
                                                   unsigned char *q_tile,

@@ -81,8 +81,7 @@ static __device__ __forceinline__ void load_qk_part(const struct backward_params
                 sizeof smem.norm[0].rstd_k, full);
 }
 
-// The producer is one thread. Before a pair's first value head it loads q and k of the
-// next pair.
+// The producer is one thread. It loads q and k of the next pair in advance.
 template <int K>
 static __device__ __forceinline__ void gdn_finish_producer(
     const struct backward_params &x, const struct gdn_maps &from,
@@ -98,8 +97,7 @@ static __device__ __forceinline__ void gdn_finish_producer(
     }
 }
 
-// ---- the gate: y = x + dt_bias (raw gate: x), and its log2 decay, clamped to at least
-// -200
+// ---- the gate: y = x + dt_bias (raw gate: x), and its log2 decay, at least -200
 
 static __device__ __forceinline__ float gdn_gate_input(const struct kcp_backward &a,
                                                        int64_t t, int n)

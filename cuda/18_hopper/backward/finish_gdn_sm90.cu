@@ -85,8 +85,7 @@ static __device__ __forceinline__ void store_gdn_triangle(
                 pack_bf16x2(low, high);
         }
     }
-    // Zeroes the blocks above the diagonal, because the products also read these
-    // blocks.
+    // Zeroes the blocks above the diagonal, because the products also read them.
     #pragma unroll
     for (int t = 2; t < 8; t++)
         #pragma unroll
@@ -117,8 +116,7 @@ static __device__ __forceinline__ void make_gdn_triangle(
     store_gdn_triangle<K>(of_dv, stage, i.chunk % 2, (float)x.a.scale, X, S, smem);
 }
 
-// Computes exp2(G_last) sum_v h dS over a warpgroup's channels; each warp stores one
-// partial sum.
+// Computes exp2(G_last) sum_v h dS over a warpgroup's channels; one sum per warp.
 template <int K>
 static __device__ __forceinline__ void sum_h_dS(int wg, float decay,
                                                 struct gdn_finish_storage<K> &smem)
@@ -217,8 +215,7 @@ static __device__ __forceinline__ void add_gdn_pairs(
     fence_operand<8>(dk);
 }
 
-// After a pair's last value head: adds the norms' gradients and stores rows of dq and
-// dk.
+// After a pair's last value head: adds the norms' gradients, stores rows of dq and dk.
 template <int K>
 static __device__ __forceinline__ void store_gdn_rows(
     const struct backward_params &x, const struct block_chunk &i, int wg, int stage,

@@ -228,8 +228,7 @@ struct kda_finish_storage {
     uint64_t full[PARTS], empty[PARTS], sums_full;
 };
 
-// The position of a chunk. It is read from shared memory at every call, to save
-// registers.
+// The position of a chunk; read from shared memory at every call, to save registers.
 struct finish_position {
     int64_t t;
     int len, c, n;

@@ -60,8 +60,7 @@ static __device__ __forceinline__ void reverse_producer(
     }
 }
 
-// Where this warpgroup stores its part of a chunk. If dS is NULL, neither dS nor dv is
-// stored.
+// Where this warpgroup stores its part of a chunk. If dS is NULL, it stores nothing.
 struct reverse_out {
     unsigned char *dS;
     bf16 *dv;                            // this thread's 16 bytes of its first row
@@ -244,8 +243,7 @@ static __device__ __forceinline__ void gdn_reverse_step(
 
 // ---- the block
 
-// Returns where the gradient of a stretch's first state is stored; its p is NULL if it
-// is not stored.
+// Returns where the gradient of a stretch's first state is stored; p NULL: not stored.
 static __device__ __forceinline__ struct state_view start_of(
     const struct backward_params &x, int job, int z, int n, int v)
 {
@@ -275,8 +273,7 @@ static __device__ __forceinline__ void reverse_init(
     else __syncthreads();
 }
 
-// Loads 64 columns of the gradient after stretch z, and scans its chunks from last to
-// first.
+// Loads 64 columns of the gradient after stretch z, and scans its chunks in reverse.
 template <int blocks, int K, int WGS, int kda>
 static __device__ __forceinline__ void reverse_consumer_warpgroup(
     const struct backward_params &x, const struct forward_params &f, int job, int z,

@@ -27,8 +27,7 @@
 //
 // All arrays between the kernels have 64 rows per chunk. Rows past the end of a stretch
 // are 0 in v_new, in the norms and in beta; in arrays of the caller's layout these rows
-// belong to another stretch. |beta| >= 2^-40 for every token, because `finish` divides
-// by beta.
+// belong to another stretch. |beta| >= 2^-40, because `finish` divides by beta.
 
 // h or dS of a chunk and head, bf16 in swizzle128 tiles: tile (i, j) has rows 64 i to
 // 64 i + 63 of K and columns 64 j to 64 j + 63 of V.
@@ -40,8 +39,7 @@ template <int V>
 struct packed_rows { unsigned char tile[V / 64][TILE_BYTES]; };
 
 // States of stretches: stretch z uses state row[z] of x. If row[z] = -1, the stretch
-// starts with 0, or its result is not stored. If x is NULL, this holds for all
-// stretches.
+// starts with 0, or its result is not stored. x NULL: row[z] = -1 for all.
 struct scan_states {
     const void *x;                       // [..,HV,K,V], or in `layout`
     const int *row;

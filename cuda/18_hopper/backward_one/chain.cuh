@@ -1,6 +1,5 @@
 // chain.cuh -- the backward in one kernel: gates, the chain of dS, dv and dbeta.
-// Book: chapter 18, "Backward".
-// Checked by: tests/13_backward/checks.c.
+// Book: chapter 18, "Backward".  Checked by: tests/13_backward/checks.c.
 // Next: finish.cuh.
 #ifndef KCP_BACKWARD_ONE_CHAIN_CUH
 #define KCP_BACKWARD_ONE_CHAIN_CUH
@@ -177,8 +176,8 @@ static __device__ __forceinline__ struct gradient_view gradient_view_of(
     return { x ? (float *)x + at + v * dv : NULL, dv, dk };
 }
 
-// Decays dSa from the next step to this step, by one factor or, if `deep` is set, by
-// two factors.
+// Decays dSa from the next step to this step, by one factor, or by two if `deep` is
+// set.
 static __device__ __forceinline__ void decay_gradient(
     float (*S)[4], int st, int first, const struct backward_one_storage &m)
 {
@@ -205,16 +204,14 @@ static __device__ __forceinline__ void decay_gradient(
     }
 }
 
-// Zeroes rows of one half of dO from len on, because these rows belong to another
-// sequence.
+// Zeroes rows of one half of dO from len on, which belong to another sequence.
 static __device__ __forceinline__ void zero_rows(unsigned char *tile, int len)
 {
     for (int i = len * 8 + threadIdx.x % 128; i < ROWS * 8; i += 128)
         *(uint4 *)(tile + i * 16) = make_uint4(0, 0, 0, 0);
 }
 
-// Stores the gradient of the raw beta of token i in step s; argument dv_w is dv_i .
-// w_i.
+// Stores the gradient of the raw beta of token i in step s, from dv_w = dv_i . w_i.
 static __device__ __forceinline__ void put_dbeta(const struct backward_one_params &x,
                                                  const struct backward_walk &w, int s,
                                                  int i, float dv_w,

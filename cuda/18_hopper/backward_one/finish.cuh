@@ -1,6 +1,5 @@
 // finish.cuh -- the backward in one kernel: all gradients of a step except dv.
-// Book: chapter 18, "Backward".
-// Checked by: tests/13_backward/checks.c.
+// Book: chapter 18, "Backward".  Checked by: tests/13_backward/checks.c.
 // Next: v5_steps_sm90.cu.
 #ifndef KCP_BACKWARD_ONE_FINISH_CUH
 #define KCP_BACKWARD_ONE_FINISH_CUH
@@ -32,8 +31,8 @@ static __device__ __forceinline__ float2 sum_over_quads(float (*y)[8])
     return sum;
 }
 
-// Replaces each row of dG by the sum of this row and all later rows of the step, plus
-// `last`.
+// Replaces each row of dG by `last` plus the sum of this and all later rows of the
+// step.
 static __device__ __forceinline__ void sum_from_step_end(float (*dG)[4], float *last)
 {
     const int q4 = threadIdx.x % 4;

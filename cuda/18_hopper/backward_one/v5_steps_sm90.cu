@@ -1,6 +1,5 @@
 // v5_steps_sm90.cu -- the whole KDA backward in one kernel, one block per head.
-// Book: chapter 18, "Backward".
-// Checked by: tests/13_backward/checks.c.
+// Book: chapter 18, "Backward".  Checked by: tests/13_backward/checks.c.
 // Next: ../step_record.cuh.
 #include "cuda/host/mapops.cuh"
 #include "cuda/host/profile_hooks.cuh"
@@ -179,8 +178,7 @@ static int launch_steps(struct steps_backward *f)
     return launched();
 }
 
-// Computes dA_log and ddt_bias: sums of all ranks' segments, in the order of the
-// segments.
+// Computes dA_log and ddt_bias: sums of all ranks' segments, in segment order.
 static int sum_step_parameters(struct steps_backward *f)
 {
     const struct kcp_backward *a = &f->x.a;

@@ -91,8 +91,7 @@ struct step_consumer {
         S[3] *= f.y;
     }
 
-    // Releases the stage of the previous step as soon as TMA has read o from this
-    // stage.
+    // Releases the stage of the previous step as soon as TMA has read o from it.
     __device__ __forceinline__ void release_stored(int step)
     {
         if (!is_storer || !step) return;

@@ -41,8 +41,7 @@ static __device__ __forceinline__ void scale_state(float (*S)[4], int tiles, flo
         for (int j = 0; j < 4; j++) S[i][j] *= by;
 }
 
-// Computes d [64,64] = a X^T, or d += a X^T if `add`. X [64,16 steps] is in swizzle128
-// tiles.
+// Computes d [64,64] = a X^T, or += if `add`. X [64,16 steps] is in swizzle128 tiles.
 template <int steps>
 static __device__ __forceinline__ void wgmma_times_tiles(
     float (*d)[4], const uint32_t (*a)[4], const unsigned char *X, int add)
@@ -83,8 +82,7 @@ static __device__ __forceinline__ void wgmma_times_triangle_transposed(
         wgmma_m64n64k16_rs<1>(d, a[I], at + 32 * I, add || I);
 }
 
-// Multiplies the columns of an accumulator by `factor` and rounds to bf16, as operand
-// A.
+// Multiplies the columns of an accumulator by `factor`; rounds to bf16, as operand A.
 template <int tiles>
 static __device__ __forceinline__ void pack_accumulator_times(
     uint32_t (*a)[4], const float (*d)[4], const float *factor)
@@ -111,8 +109,7 @@ static __device__ __forceinline__ struct state_view state_view_of(
     return { x ? (float *)x + at + v * dv : NULL, dv, di };
 }
 
-// Computes S^T [64,K] += a X, with X [64,K] in tiles; one instruction per step covers
-// all K.
+// Computes S^T [64,K] += a X, X [64,K] in tiles; one instruction per step covers all K.
 template <int K>
 static __device__ __forceinline__ void wgmma_add_tiles(
     float (*S)[4], const uint32_t (*a)[4], const unsigned char *X)

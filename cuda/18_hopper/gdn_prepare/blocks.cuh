@@ -82,8 +82,7 @@ static __device__ __forceinline__ int lane_offset(void)
     return g * 32 + ((piece ^ g / 4) % 2 << 4) + threadIdx.x % 2 * 8;
 }
 
-// Stores block (I, J) in the factors: each lane stores four elements of row g and four
-// of row g + 8.
+// Stores block (I, J) in the factors, from each lane four elements of rows g and g + 8.
 static __device__ __forceinline__ void store_block16(
     const struct head_of_chunk &w, int matrix, int I, int J, const uint2 *four)
 {
@@ -216,8 +215,7 @@ enum { HEADS_PER_BLOCK = 4 };            // maximum number of value heads
 template <int blocks>
 struct head_storage { struct block16 block16[blocks]; struct pair_factors f; };
 
-// N = -L and the inverted diagonal blocks as operand B, used if four warps share one
-// head.
+// N = -L and the inverted diagonal blocks as operand B, if four warps share a head.
 struct shared_blocks { uint4 N[6][2][32], B[SUBCHUNKS - 1][2][32]; };
 
 // heads_by_warp = 1: the block has several value heads, one per warp. heads_by_warp =
@@ -242,8 +240,7 @@ struct __align__(1024) gdn_prepare_storage {
     int c, n, heads;                     // the chunk, the first head, how many
 };
 
-// Loads rows of q and k of query/key head m into swizzle128 tiles, with 0 past the
-// chunk's end.
+// Loads rows of q and k of query/key head m into tiles, with 0 past the chunk's end.
 template <int K>
 static __device__ __forceinline__ void gdn_load_rows(const struct forward_params &x,
                                                  struct token_range z, int m,

@@ -134,8 +134,7 @@ static __device__ __forceinline__ void head_by_four_warps(
     }
 }
 
-// `blocks` blocks share the kv value heads of a query/key head; each block has at most
-// `heads` of them.
+// `blocks` blocks share the kv value heads of a query/key head, at most `heads` each.
 struct head_shares { int kv, heads; uint32_t blocks, H; };
 
 // Bound: memory. Per token and query/key head 4K bytes are read and 4K written; per

@@ -107,8 +107,7 @@ static int make_row_descriptors(struct row_descriptors *m, const struct kcp_forw
     return made ? KCP_OK : KCP_CUDA;
 }
 
-// Loads 64 rows, starting at token t, of query/key head m and value head n; called by
-// one thread.
+// Loads 64 rows from token t on of query/key head m and value head n; by one thread.
 template <int K>
 static __device__ __forceinline__ void tma_load_rows(
     const struct row_descriptors &from, int t, int m, int n,
@@ -162,8 +161,7 @@ static __device__ __forceinline__ struct token_range position_of(
     return { y.x, (int)y.y };
 }
 
-// Zeroes the rows past the chunk's end, which belong to another sequence; called by all
-// threads.
+// All threads zero the rows past the chunk's end, those of another sequence.
 template <int K>
 static __device__ __forceinline__ void zero_past_end(
     int len, struct kda_prepare_storage<K> &smem)
@@ -194,8 +192,7 @@ static __device__ __forceinline__ struct gate_operands load_gate_operands(
     return y;
 }
 
-// Returns beta of the thread's row, or 0 past the chunk's end, and stores it in the
-// saved block.
+// Returns beta of the thread's row, 0 past the chunk's end, and saves it in the block.
 static __device__ __forceinline__ float beta_of_row(const struct forward_params &x,
                                                     int len, int c, int n,
                                                     unsigned short raw)

@@ -19,8 +19,7 @@ static __device__ __forceinline__ void map_producer_warpgroup(
         scan_producer_warp<PIPE_K, 0, MAP_V_LANES, blocks>(x, z, n, v0, smem);
 }
 
-// Starts a step of the scan: waits for k~ and, for h_ext only, sets y to v of the
-// chunk.
+// Starts a step of the scan: waits for k~, and sets y to v of the chunk (h_ext only).
 template <int K, int WGS>
 static __device__ __forceinline__ void begin_step(
     float (*y)[4], int chunk, int of_v, struct scan_storage<K, WGS, MAP_SCAN, 1> &smem)
@@ -122,8 +121,8 @@ static __device__ __forceinline__ void gdn_map_consumer(
 // factors are computed concurrently. only_h = 1: computes h_ext but not M.
 struct map_walk { int walks, from, to, only_h; };
 
-// Computes a consumer's columns of the map of stretch z, head n; the block starts at
-// column v0.
+// Computes a thread's part of the map of stretch z, head n; column v0 is the block's
+// first.
 template <int K, int WGS, int kda, int blocks>
 static __device__ __forceinline__ void map_consumers(
     const struct forward_params &x, const struct map_walk &w, int z, int n, int v0,
