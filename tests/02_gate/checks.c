@@ -1,5 +1,4 @@
-/* checks.c -- compares norm, gate and beta with complex-step derivatives, and G with
- * direct sums.
+/* checks.c -- compares gradients with complex-step derivatives, and G with direct sums.
  *
  * Book: chapter 02.  Checked by: itself, it can fail.  Next: ref/03_wy.c.
  * The derivative of loss = <d, output> by an input x is Im(loss(x + i eps)) / eps with

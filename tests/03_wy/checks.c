@@ -1,5 +1,4 @@
-/* checks.c -- checks that a chunk's WY form equals the product of its tokens' affine
- * maps.
+/* checks.c -- checks that a chunk's WY form is the product of the tokens' affine maps.
  *
  * Book: chapter 03.  Checked by: itself, it can fail.  Next: ref/04_chunk.c.
  */

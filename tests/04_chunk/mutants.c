@@ -1,5 +1,4 @@
-/* mutants.c -- computes the states and outputs of chunks with one deliberate error per
- * flag.
+/* mutants.c -- computes states and outputs with one deliberate error per flag.
  *
  * Book: chapter 04, appendix A.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: tests/05_affine/mutants.c.

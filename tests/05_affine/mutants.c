@@ -32,8 +32,8 @@ static double key(const struct kcp_affine *a, struct cut x, int64_t t, int i, in
            (flags & UNGATED ? 1 : exp2(g));
 }
 
-/* Computes `decay` [K], M_c = diag(decay) - kg^T w [K,K] and h_c = kg^T u [K,V] of a
- * chunk. */
+/* Computes a chunk's `decay` [K], Mc = diag(decay) - kg^T w [K,K], hc = kg^T u
+ * [K,V]. */
 static void chunk(const struct kcp_affine *a, struct cut x, int flags, double *Mc,
                   double *hc,
                   double *decay)

@@ -71,8 +71,7 @@ static const char *wrong_links(const struct kcp_plan *p, const struct table *a)
     return NULL;
 }
 
-/* Checks the shard, chunk grid and runs of consecutive tokens of rank r token by
- * token. */
+/* Checks rank r's shard, chunk grid and runs of consecutive tokens, token by token. */
 static const char *wrong_shard(const struct kcp_plan *p, const struct table *a, int r)
 {
     const struct kcp_context *x = &p->ctx[r];
@@ -141,8 +140,7 @@ static struct kcp_plan *plan_of(struct table *a)
     return kcp_plan_owned(&p, a->N, a->cu, a->R, &o, a->L, a->C, 4, &why) ? NULL : p;
 }
 
-/* Increments x, a number of n digits in base `most`. Returns 0 if all digits become
- * 0. */
+/* Increments x, n digits in base `most`. Returns 0 if all digits become 0. */
 static int next_digits(int *x, int n, int most)
 {
     for (int i = 0; i < n; i++) {

@@ -1,5 +1,4 @@
-/* checks.c -- checks the states of every exchange form bit for bit, with threads as
- * ranks.
+/* checks.c -- checks the states of every exchange form bit for bit; ranks are threads.
  *
  * Book: chapter 07.  Checked by: itself, against a fold over all segments in order.
  * Next: tests/07_merge/wrong.c.
@@ -18,8 +17,7 @@ int merge_pick(struct stream *s, int n)
     return k < n ? k : n - 1;
 }
 
-/* Makes a plan of random ranges with random owners, or sometimes a zigzag or striped
- * plan. */
+/* Makes a plan of random ranges with random owners, or a zigzag or striped plan. */
 static struct kcp_plan *deal_plan(struct stream *s, int N, const int64_t *cu, int R,
                                   int64_t L)
 {
@@ -68,7 +66,7 @@ static struct kcp_plan *draw_plan(struct stream *s, int R, int64_t L)
         ? NULL : plan;
 }
 
-/* Draws maps. Each row of M has one or two entries +-1, so that products of 40 maps are
+/* Draws maps. Rows of M have one or two entries +-1, so products of 40 maps are
  * exact. */
 static void draw_maps(struct whole *a, struct stream *s)
 {
@@ -276,8 +274,7 @@ static void compare(struct kcp_report *rep, struct whole *a)
     }
 }
 
-/* Runs every form forward and backward. With reuse_M, backward uses the M of
- * forward. */
+/* Runs every form in both passes. With reuse_M, backward uses the M of forward. */
 static int forms(struct kcp_report *rep)
 {
     struct whole *a = calloc(1, sizeof *a);

@@ -26,8 +26,7 @@ static double rounded(double x)                    /* to 8 bits, as bf16 */
     return f;
 }
 
-/* Returns M[i][p] (backward: M[p][i]) of map j and head n, with the errors of flags
- * f. */
+/* Returns M[i][p] (backward: M[p][i]) of map j, head n, with the errors of flags f. */
 static double M_of(const struct kcp_merge *a, int f, int j, int n, int i, int p)
 {
     const int HV = a->HV, K = a->K, V = a->V, *range = a->range;

@@ -1,5 +1,5 @@
-/* agree.c -- checks that all ranks return KCP_MISMATCH and send nothing if calls
- * differ.
+/* agree.c -- checks that if calls differ, all ranks return KCP_MISMATCH without
+ * sending.
  *
  * Book: chapter 20, "What is promised to whom".  Checked by: itself.
  * Next: ref/core/agree.c.

@@ -40,8 +40,7 @@ static struct layer *draw(enum kcp_model model)
     return a;
 }
 
-/* Copies n rows to a separate allocation, so that reads past a rank's rows are
- * found. */
+/* Copies n rows to a separate allocation, so that reads past the rows are found. */
 static void *mine(const void *rows, int64_t at, int64_t n, size_t row)
 {
     void *p = malloc((size_t)n * row + 1);

@@ -67,8 +67,7 @@ KCP_CHECK(check_08_named) = { "08_forward", "strips_named",
     "as measured: four strips for 32 heads, no cut for 96 heads",
     named };
 
-/* Returns the fused forward's number of chunks per strip, or -1 if another number costs
- * less. */
+/* Returns the fused forward's chunks per strip, or -1 if another number costs less. */
 static int records(const struct kcp_cut *c, int64_t T)
 {
     const int best = kcp_fused_chunks(c);
@@ -144,13 +143,11 @@ KCP_CHECK(check_08_windows) = { "08_forward", "strips_windows",
     "windows cover every chunk once and shrink; no other number costs less",
     windows };
 
-/* ---- walks: compute the map of one window while the next window's factors are
- * written */
+/* ---- walks: a window's map is computed while the next window's factors are */
 
 enum walk_mistake { RIGHT, TURNED, NO_LAST, EARLY, NO_MISTAKES };
 
-/* Replaces the map y -> x[0] y + x[1] by that map followed by chunk c's y -> a y +
- * b. */
+/* Replaces x, the map y -> x[0] y + x[1], by x followed by chunk c's y -> a y + b. */
 static void chunk_map(double *x, int c)
 {
     const double a = 0.5 + c % 7 * 0.11, b = 1 + c % 5;

@@ -1,5 +1,4 @@
-/* wrong.h -- declares a second implementation of forward, with errors selected by
- * flags.
+/* wrong.h -- declares a second version of forward, with errors selected by flags.
  *
  * Book: chapter 08.  Checked by: the judge.
  * Next: tests/08_forward/cut.c, what crosses a cut.

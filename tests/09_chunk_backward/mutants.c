@@ -17,8 +17,8 @@ enum {
     NEXT_GATE = 16384,
 };
 
-/* `before` is the last token of the previous chunk, or of a stretch's first chunk
- * itself. */
+/* `before`: last token of the previous chunk, or of the chunk itself if it is the
+ * first. */
 struct cut { int n, m, rows; int64_t t0, before; };
 
 static void local(const struct kcp_chunk_backward *a, struct cut x, int flags)

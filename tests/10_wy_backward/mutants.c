@@ -2,8 +2,7 @@
  *
  * Book: chapter 10.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: tests/11_merge_backward/mutants.c.
- * The code is a deliberate copy, because a mutant must share no code with the
- * reference. */
+ * The code is a deliberate copy: mutants must share no code with the reference. */
 #include "kcp.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
 /* wrong.c -- defines two more mutants of chapter 10, and checks dbeta at beta = 0.
  *
- * Book: chapter 10. Checked by: the judge, which must reject both mutants. Next:
- * ref/11_merge_backward.c. Each mutant calls the reference, then adds an error to the
- * result. */
+ * Book: chapter 10.  Checked by: the judge, which must reject both mutants.
+ * Next: ref/11_merge_backward.c.
+ * Each mutant calls the reference, then adds an error to the result. */
 #include "tests/judge/judge.h"
 #include "ref.h"
 

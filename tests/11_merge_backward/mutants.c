@@ -47,7 +47,7 @@ static double query(const struct kcp_merge_backward *a, const struct cut *x, int
                                     : exp2(G[t][x->n][0]) * q[t][x->m][i]);
 }
 
-/* Applies one chunk to X [K,cols]. If `linear` is 1 (columns of M), dO and dv_local are
+/* Applies one chunk to X [K,cols]. With `linear` (columns of M), dO and dv_local are
  * left out. */
 static void chunk_back(const struct kcp_merge_backward *a, const struct cut *x,
                        int cols, int linear, double *X_, double *d_, double *dU)

@@ -224,8 +224,7 @@ KCP_CHECK(check_12_strips) = { "12_h0", "strips",
     "the fused forward's block has states and maps of strips if it is cut",
     strips };
 
-/* Checks the bytes of the fused forward's block per mode, with 48 chunks and 4
- * heads. */
+/* Checks the fused forward's block per mode, with 48 chunks and 4 heads. */
 static int chunk_modes(struct kcp_report *rep)
 {
     struct kcp_saved of[3];

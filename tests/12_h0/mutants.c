@@ -10,8 +10,7 @@
 enum { LAST = 1, NO_FILL = 2, NO_START = 4, SHIFTED = 8, TURNED = 16, ONE_HEAD = 32,
        EVERYWHERE = 64, FROM_START = 128, NOTHING = 256 };
 
-/* Returns the index to read for element e. TURNED exchanges K and V. ONE_HEAD always
- * reads head 0. */
+/* Returns the index to read for element e. TURNED exchanges K and V. */
 static int64_t at(const struct kcp_h0 *a, int flags, int64_t e)
 {
     const int64_t KV = (int64_t)a->K * a->V, kv = e % KV;

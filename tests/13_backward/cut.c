@@ -154,8 +154,7 @@ static void apply(const struct wrong_rank *x, const double *map_, const double *
     }
 }
 
-/* Computes dS at the end of each segment of this rank, from the maps of later
- * segments. */
+/* Computes dS at the end of each segment of this rank from later segments' maps. */
 static int exchange(struct wrong_rank *x)
 {
     const struct kcp_plan *p = x->a->plan;

@@ -4,8 +4,7 @@
  * threads. Next: tests/13_backward/strips.c. Mode light gives the bits of recompute
  * only if one kernel normalises q and k in both passes. Odd cases (id=1) therefore take
  * both passes from one layer. Save-all gives the bits of recompute for blocks of format
- * `chunks`, because forward's scan stores the states that backward's scan
- * recomputes. */
+ * `chunks`, because forward's scan stores the states that backward would recompute. */
 #include "tests/judge/trial.h"
 #include "core/paths.h"
 

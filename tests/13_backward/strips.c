@@ -13,8 +13,7 @@ static int64_t length(const struct kcp_backward *a)
     return (int64_t)a->C * (a->strip_chunks ? a->strip_chunks : 1);
 }
 
-/* Recomputes v_new and h of every chunk from h_in, the states at the start of
- * strips. */
+/* Recomputes v_new and h of all chunks from h_in, the states at the start of strips. */
 static int states_again(struct wrong_rank *x, const double *h_in)
 {
     STAGE(kcp_chunk, c);

@@ -1,15 +1,15 @@
-/* checks.c -- compares the convolution over ranks with a whole-tensor oracle, and
- * gradients with differences.
+/* checks.c -- compares the convolution over ranks with an oracle on the whole tensor,
+ * and gradients with finite differences.
  *
  * Book: chapter 14.  Checked by: tests/14_conv/mutants.c.  Next: ref/15_scan.c.
- * The oracle has the whole tensor and uses neither plan nor ranks.
+ * The oracle uses neither the plan nor ranks.
  */
 #include "tests/judge/judge.h"
 #include <math.h>
 #include <string.h>
 enum { MAX_T = 60, MAX_D = 3, MAX_W = 7, MAX_N = 6, MAX_R = 9 };
 
-/* Outputs of a whole convolution, from the ranks or from the oracle. */
+/* The outputs for all tokens, computed by the ranks or by the oracle. */
 struct result {
     double y[MAX_T * MAX_D], dx[MAX_T * MAX_D];
     double dw[MAX_D * MAX_W], db[MAX_D];
@@ -28,7 +28,7 @@ struct whole {
 
 static int reach_of(const struct whole *a) { return (a->shift ? 2 : a->Wc) - 1; }
 
-/* Returns x of row t of sequence n; before the sequence's start x0, or 0. */
+/* Returns x of token t of sequence n, or before the sequence's start x0 or 0. */
 static double x_at(const struct whole *a, int n, int64_t t, int d)
 {
     const int64_t k = t - a->cu[n] + reach_of(a);
@@ -75,8 +75,8 @@ static double direct_loss(const struct whole *a)
     return s;
 }
 
-/* Computes central differences of sum(y dy) + sum(xt dxt) in every input, the oracle of
- * all gradients. */
+/* Computes the central differences of the loss sum(y dy) + sum(xt dxt) by each of the n
+ * elements of input x. */
 static void differences(struct whole *a, double *x, int64_t n, double *dx)
 {
     const double e = 1e-5;
@@ -91,7 +91,7 @@ static void differences(struct whole *a, double *x, int64_t n, double *dx)
     }
 }
 
-/* Copies the rows of states that rank r owns; other rows become NaN. */
+/* Copies the state rows that rank r owns, and sets all other rows to NaN. */
 static const double *own_rows(const struct whole *a, const int *owner, int r,
                               const double *all, double *to)
 {
@@ -101,7 +101,7 @@ static const double *own_rows(const struct whole *a, const int *owner, int r,
     return to;
 }
 
-/* Runs on one rank: copies its shard, runs forward, then backward. */
+/* Copies the shard of one rank, then runs forward and backward on that rank. */
 static int body(struct kcp_comm *comm, void *arg)
 {
     struct whole *a = arg;
@@ -162,7 +162,7 @@ static int64_t below(struct stream *s, int64_t n)
     return (int64_t)(uniform(s) * n);
 }
 
-/* Draws neither x0 nor dxt, one of them, or both, as `which` says. */
+/* Draws x0 and dxt. Bit 0 of `which` enables x0, and bit 1 enables dxt. */
 static void draw_states(struct whole *a, int which, struct stream *s)
 {
     a->with_x0 = which & 1;
@@ -195,7 +195,7 @@ static void draw(struct whole *a, struct stream *s)
     }
 }
 
-/* Draws random cuts, often equal (empty ranks) or one token apart. */
+/* Draws random cuts between ranks, often equal (empty ranks) or one token apart. */
 static void draw_cuts(struct whole *a, int R, struct stream *s)
 {
     int64_t c = below(s, a->T + 1) * below(s, 2);
@@ -215,8 +215,9 @@ static void compare(const char *name, const double *got, const double *want, int
     EXPECT(rep, worst <= tol, "trial %d: %s off by %.1e", trial, name, worst);
 }
 
-/* Counts messages of states: a rank with one of a sequence's first (last) tokens
- * gets x0 (dxt) from the owner of the state, in one message per sequence and rank. */
+/* Counts the messages with x0 (at_end: dxt). Each rank with one of a sequence's first
+ * (at_end: last) Wc - 1 tokens receives the sequence's rows of x0 (dxt) from their
+ * owner, in one message per sequence. */
 static void states_traffic(const struct whole *a, int at_end, struct kcp_traffic *want)
 {
     const int64_t *cuts = a->plan->cuts, reach = reach_of(a);
@@ -234,8 +235,8 @@ static void states_traffic(const struct whole *a, int at_end, struct kcp_traffic
         }
 }
 
-/* Checks the bytes sent against a count row by row. Backward sends the halo of x again,
- * the halo of dpre, and one gather of the sums. */
+/* Compares the sent bytes with a count per row. Backward sends the halo rows of x again
+ * and the halo rows of dpre, and gathers the parameter sums once. */
 static void check_traffic(const struct whole *a, int pass, int trial,
                           struct kcp_report *rep)
 {
@@ -302,7 +303,7 @@ static int against_whole(struct kcp_report *rep)
         differences(a, a->w, a->D * a->Wc, want->dw);
         differences(a, a->b, a->D, want->db);
         const int states = a->N * reach_of(a) * a->D, with_x0 = a->with_x0;
-        a->with_x0 |= a->with_dxt;               /* dx0 exists; x0 may be NULL */
+        a->with_x0 |= a->with_dxt;               /* x0 = 0, so that dx0 exists */
         if (!with_x0) memset(a->x0, 0, sizeof a->x0);
         differences(a, a->x0, states, want->dx0);
         a->with_x0 = with_x0;
@@ -327,7 +328,6 @@ KCP_CHECK(conv_whole) = { "14_conv", "against_whole",
     "by count",
     against_whole };
 
-/* Canonical segments: the bits do not depend on R or on the cuts. */
 static int same_bits(struct kcp_report *rep)
 {
     struct stream s = stream_of(14, "same_bits"), rows = stream_of(14, "states");

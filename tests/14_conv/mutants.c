@@ -1,8 +1,8 @@
-/* mutants.c -- convolutions over ranks with planted mistakes.
+/* mutants.c -- computes the convolution over ranks with one deliberate error per flag.
  *
- * Book: chapter 14.  Checked by: the judge, which must reject each mutant. Next:
- * ref/14_conv.c. The twin has every flag off and must pass. One all_gather sends all
- * rows, so that every mistake is in index arithmetic and none is in messages. */
+ * Book: chapter 14. Checked by: the judge, which must reject each mutant. Next:
+ * ref/14_conv.c. The twin has every flag off and must pass. Each rank gathers all rows,
+ * so that all errors are in index arithmetic and none in messages. */
 #include "tests/judge/judge.h"
 #include "ref.h"
 #include "sigmoid.h"
@@ -21,7 +21,7 @@ enum {
     EMPTY_FORGETS = 1 << 27
 };
 
-/* Gathers all rows [T of the plan, D] from the shards, in token order. */
+/* Gathers the rows [plan->T,D] of all ranks in token order. */
 static int gather(const struct kcp_conv *a, const double *mine, double *all)
 {
     const struct kcp_plan *p = a->plan;
@@ -46,7 +46,7 @@ static int gather(const struct kcp_conv *a, const double *mine, double *all)
     return status;
 }
 
-/* Gathers states [N,Wc-1,D]; the rows of sequence n come from rank owner[n]. */
+/* Gathers states [N,Wc-1,D], where the rows of sequence n come from rank owner[n]. */
 static int gather_states(const struct kcp_conv *a, const int *owner, const double *mine,
                          double *all)
 {
@@ -63,7 +63,7 @@ static int gather_states(const struct kcp_conv *a, const int *owner, const doubl
     return status;
 }
 
-/* Returns the row of x0 for token `from`, before the start of sequence n, or NULL. */
+/* Returns x0's row for token `from` before the start of sequence n, or NULL if none. */
 static const double *before_start(const struct kcp_conv *a, int n, int64_t from,
                                   int flags)
 {
@@ -80,7 +80,7 @@ static const double *before_start(const struct kcp_conv *a, int n, int64_t from,
     return (const double *)a->x0 + (n * reach + k) * a->D;
 }
 
-/* Finds the range of consecutive tokens of one owner that contains token t. */
+/* Sets [*begin, *end) to the range of the plan that contains token t. */
 static void range_of(const struct kcp_plan *p, int64_t t, int64_t *begin, int64_t *end)
 {
     int b = 0;
@@ -90,7 +90,7 @@ static void range_of(const struct kcp_plan *p, int64_t t, int64_t *begin, int64_
     *end = p->bound[b + 1];
 }
 
-/* Returns the token of row i in shard order. */
+/* Returns the global token of row i in shard order (rank 0's rows first). */
 static int64_t shard_token(const struct kcp_plan *p, int64_t i)
 {
     if (i < 0)
@@ -98,8 +98,8 @@ static int64_t shard_token(const struct kcp_plan *p, int64_t i)
     return kcp_plan_token(p, i < p->T ? i : p->T - 1);
 }
 
-/* Copies row t (global) of a tensor to buf, with the mistakes of a read by the owner of
- * token `at`. A row that a mistake loses is 0. */
+/* Copies row t of `all` to `buf` as the owner of token `at` reads that row, with the
+ * errors that `flags` select. A lost row is copied as 0. */
 static const double *seen(const struct kcp_conv *a, const double *all, int64_t at,
                           int64_t t, int flags, double *buf)
 {
@@ -134,7 +134,7 @@ static const double *seen(const struct kcp_conv *a, const double *all, int64_t a
     return buf;
 }
 
-/* Computes pre of global token t; x has the rows of all ranks. */
+/* Computes `pre`, the value before the activation, of global token t of sequence n. */
 static void window(const struct kcp_conv *a, const double *x, const double *w, int n,
                    int64_t t, int flags, double *pre, double *buf)
 {
@@ -247,7 +247,7 @@ static int backward(const struct kcp_conv *a, const double *x, const double *w,
     return status;
 }
 
-/* Writes xt, the last rows, of the sequences that end on this rank. */
+/* Writes xt, the last Wc - 1 rows, for the sequences that end on this rank. */
 static void last_rows(const struct kcp_conv *a, const double *x, int flags)
 {
     const struct kcp_plan *p = a->plan;

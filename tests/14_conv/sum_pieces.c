@@ -1,4 +1,4 @@
-/* sum_pieces.c -- checks sums over tokens that are sent in several pieces.
+/* sum_pieces.c -- checks kcp_segment_sum with so many columns that it sends pieces.
  *
  * Book: chapters 13 and 14.  Checked by: itself, bit by bit on integers.
  * Next: comm/segment_sum.c.
@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-enum { R = 3, COLUMNS = 60000 };     /* more than 21845, the columns of a piece */
+enum { R = 3, COLUMNS = 60000 };     /* a piece has at most 21845 columns */
 
 struct ranks_sum { struct kcp_plan *plan; int64_t wrong[R], gathers[R]; };
 

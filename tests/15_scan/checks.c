@@ -1,4 +1,4 @@
-/* checks.c -- checks Spike-KDA: gradients by differences, all cuts agree.
+/* checks.c -- checks Spike-KDA's gradients by differences, and that all cuts agree.
  *
  * Book: chapter 15.  Checked by: itself, it can fail.  Next: tests/15_scan/more.c.
  */
@@ -12,7 +12,7 @@ static int take_kind(struct batch *x, int kind)
     return kind < 4;
 }
 
-/* Chooses x->walk from rank count and form; with canonical segments x->walk stays. */
+/* Sets x->walk from R and the exchange form, except for canonical segments. */
 static void take_options(struct batch *x)
 {
     if (x->L)
@@ -83,7 +83,7 @@ KCP_CHECK(check_15_walks) = { "15_scan", "walks",
     "run twice: the same bits; the scan against the sequential form within 1e-13",
     walks };
 
-/* Returns sum o do + sum ht dht + sum ot dot. */
+/* Returns the loss sum o do + sum ht dht + sum ot dot. */
 static double loss(struct batch *x)
 {
     struct kcp_comm comm = { .R = 1 };

@@ -1,4 +1,4 @@
-/* memory.c -- checks that memory of Spike-KDA's scan does not grow with the tokens.
+/* memory.c -- checks that the memory of Spike-KDA's scan does not depend on T.
  *
  * Book: chapter 15.  Checked by: itself, it can fail.  Next: tests/15_scan/mutants.c.
  */
@@ -8,8 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- peak memory, from the system's pages. AddressSanitizer delays the release of
- * pages, so with it each malloc and free is counted. */
+/* ---- peak memory, from the system's pages
+ * AddressSanitizer delays the release of pages, so malloc calls are counted instead. */
 #if defined __has_feature
 #if __has_feature(address_sanitizer)
 #define COUNTED
@@ -74,7 +74,7 @@ static long scratch(int64_t tokens, enum kcp_walk walk)
     a.ot = at + kv;
     a.W_alpha = at + kv + heads * v_;
     a.w_beta = (double *)a.W_alpha + heads * k_ * d_;
-    /* Allocate until eight blocks in a row are new memory: the free heap is used up. */
+    /* Allocate until eight blocks in a row need new pages: no free heap is left. */
     for (int j = 0, fresh = 0; j < 1024 && fresh < 8; j++) {
         const long was = peak();
         char *full = malloc(1 << 20);
@@ -109,9 +109,9 @@ static int memory(struct kcp_report *rep)
     const double map = 64 * 2 * 32 * 64 * 8 / 1024.;          /* C HV K (K+V), in KiB */
     long few = scratch_apart(256, KCP_BLELLOCH);
     long many = scratch_apart(2048, KCP_BLELLOCH);
-    /* The system counts pages per CPU and sums the counts late, so a process that
-     * changed its CPU can read hundreds of KiB too many. Measure again: a real
-     * excess stays. */
+    /* Linux counts pages per CPU and adds the counts late, so a process that moved to
+     * another CPU can measure hundreds of KiB too many. Measure again, because only a
+     * real excess recurs. */
     for (int i = 0; i < 4 && (many > few + 256 || few > 2 * map + 256); i++) {
         few = scratch_apart(256, KCP_BLELLOCH);
         many = scratch_apart(2048, KCP_BLELLOCH);

@@ -1,4 +1,4 @@
-/* more.c -- checks Spike-KDA: streaming, form auto, comparison with chapter 01.
+/* more.c -- checks Spike-KDA on sequences in pieces, with walk auto, and against KDA.
  *
  * Book: chapter 15.  Checked by: itself, it can fail.  Next: tests/15_scan/memory.c.
  */
@@ -6,8 +6,8 @@
 #include "ref/sigmoid.h"
 
 /* ---- a sequence in pieces: ht and ot of one piece are h0 and o0 of the next */
-/* Runs one piece. state: h0 and o0 are replaced by ht and ot; backward also dht,
- * dot. */
+/* Runs the piece of tokens [t0, t1). The arrays in `state` are h0, o0, ht (backward:
+ * dh0), ot (backward: do0), dht and dot. */
 static int piece(const struct batch *x, int pass, int64_t t0, int64_t t1,
                  double *state[6])
 {
@@ -45,8 +45,8 @@ static int piece(const struct batch *x, int pass, int64_t t0, int64_t t1,
     return status;
 }
 
-/* Runs sequence 4, tokens 330 .. 420, in pieces of 1, 30 and 60 tokens, forward and
- * backward. */
+/* Runs sequence 4 (tokens 330 to 420) forward and backward in pieces of 1, 30 and 60
+ * tokens, and compares the results with a run without pieces. */
 static int stream_one(struct kcp_report *rep, enum kcp_walk walk)
 {
     enum { s = 4, kv = HV * K * V, row = HV * V };
@@ -111,7 +111,7 @@ static int counts(int HV_, int K_, int V_, const void *b, const void *a, int bac
     return ref_mapops.compose(HV_, K_, V_, b, a, backward, a_first, out, stream);
 }
 
-/* Returns the number of compositions for a sequence of `tokens`, or -1 on error. */
+/* Returns how often maps are composed for a sequence of `tokens` tokens; -1: error. */
 static int compositions(struct batch *x, enum kcp_walk walk, int64_t tokens)
 {
     double *rest = calloc(HV * (K + 1) * V, sizeof *rest);
@@ -188,7 +188,7 @@ static int is_kda(struct kcp_report *rep)
         .g = g, .beta = beta, .h0 = x.in[H0], .o = y.out[O], .ht = y.out[HT],
         .dht = x.in[DHT], .dq = y.out[DQ], .dk = y.out[DK], .dv = y.out[DV], .dg = dg,
         .dbeta = dbeta, .dh0 = y.out[DH0] };
-    double *of_last = malloc(sizeof(double) * VALUES);     /* ot is an output as well */
+    double *of_last = malloc(sizeof(double) * VALUES);     /* do_ plus dot */
     memcpy(of_last, x.in[DO], sizeof(double) * VALUES);
     for (int n = 0; n < N; n++)
         for (int e = 0; e < HV * V && cu[n] < cu[n + 1]; e++)

@@ -1,10 +1,10 @@
-/* mutants.c -- Spike-KDA with planted mistakes; the twin has every flag off.
+/* mutants.c -- computes Spike-KDA with one deliberate error per flag (twin: no flag).
  *
  * Book: chapter 15.  Checked by: the judge, which must reject each mutant.
  * Next: tests/15_scan/wrong.c.
  *
- * Every rank gathers the whole batch, computes it token by token and keeps its
- * shard, so mistakes in the distribution are also flags. */
+ * Each rank gathers the whole batch, computes all tokens and keeps its own rows. Errors
+ * between ranks are therefore also selected by flags. */
 #include "mutants.h"
 
 struct token {
@@ -101,7 +101,7 @@ static void through_gates(const struct whole *w, const struct token *x, int64_t 
     memcpy((double *)a->dspike + row * D, ds, 8 * D);
 }
 
-/* Computes the adjoint of S' = S_d + beta k e^T, S_d = diag(alpha) S (chapter 01). */
+/* Computes the adjoint of S' = S_d + beta k e^T, where S_d = diag(alpha) S. */
 static void adjoint(const struct whole *w, int64_t t, int n, const double *S_)
 {
     const struct kcp_scan *a = &w->a;

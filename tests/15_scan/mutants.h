@@ -1,4 +1,4 @@
-/* mutants.h -- the whole batch on each rank, for mutants of Spike-KDA.
+/* mutants.h -- gathers the whole batch on each rank, for mutants of Spike-KDA.
  *
  * Book: chapter 15.  Checked by: the twin, which must pass.
  * Next: tests/15_scan/mutants.c, the computation token by token.
@@ -26,7 +26,7 @@ struct whole {
     double *o, *S, *dS, *alpha, *last, *dO;
 };
 
-/* Gathers the rows of all ranks, `width` numbers per row; converts int masks. */
+/* Gathers the rows of all ranks, `width` numbers per row, as double. */
 static int gather(const struct whole *w, const void *from, int is_int, int64_t width,
                   double *to)
 {
@@ -50,7 +50,7 @@ static int gather(const struct whole *w, const void *from, int is_int, int64_t w
     return status;
 }
 
-/* Gathers [N, width]; each row comes from the rank that owns it. */
+/* Gathers states [N,width], where row n comes from rank owner[n]. */
 static int gather_states(const struct whole *w, const double *from, const int *owner,
                          int64_t width, double *to)
 {

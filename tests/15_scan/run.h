@@ -1,8 +1,8 @@
-/* run.h -- runs a batch of Spike-KDA on R thread ranks and joins the outputs.
+/* run.h -- runs a batch of Spike-KDA with R threads as ranks.
  *
  * Book: chapter 15.  Checked by: the tests that include it.  Next: ref/15_scan.c.
- * Six sequences, two without tokens and one of one token; long runs of dropped tokens,
- * h0, o0, dht, dot, two value heads per key head, K != V.
+ * The batch has six sequences (two empty, one of one token), long runs of dropped
+ * tokens, h0, o0, dht, dot, two value heads per key head, and K != V.
  */
 #ifndef KCP_TEST_15_H
 #define KCP_TEST_15_H
@@ -34,12 +34,12 @@ struct batch {
     const struct kcp_mapops *ops;           /* NULL: the reference's */
     double *in[INPUTS], *out[OUTPUTS];
     int *drop, *active;
-    double (*sums)[WAS + WBS];              /* [R]: every rank's dW_alpha and dw_beta */
+    double (*sums)[WAS + WBS];              /* [R]: dW_alpha and dw_beta per rank */
     struct kcp_traffic traffic[MOST], formula[MOST];
 };
 
-/* Draws inputs of the judge's live regime, with long runs dropped; spikes are 0 or
- * 1. */
+/* Draws inputs whose gates let states survive (regime LIVE). Long runs of tokens are
+ * dropped, and spikes are 0 or 1. */
 static inline int draw(struct batch *x)
 {
     struct kcase k = { .regime = LIVE, .seed = 15, .masks = x->masks, .spike = 1 };
@@ -85,7 +85,7 @@ static inline struct kcp_scan call(const struct batch *x, struct kcp_comm *comm)
         .do0 = out[DO0] };
 }
 
-/* Returns forward's traffic by formula: the exchange, and one gather of rows. */
+/* Returns forward's expected traffic: the exchange, and one gather of last outputs. */
 static inline struct kcp_traffic traffic_of(const struct batch *x,
                                             struct kcp_comm *comm)
 {
@@ -127,8 +127,7 @@ static inline void drop_inputs(struct batch *x)
     free(x->drop); free(x->active);
 }
 
-/* Runs all ranks. The sums must be equal on all ranks and become outputs of the
- * batch. */
+/* Runs all ranks. Checks that dW_alpha and dw_beta are equal on all ranks. */
 static inline int go(struct batch *x, char *why)
 {
     int status = kcp_plan_make(&x->plan, N, cu, x->R, x->cuts, x->L, C, 0, NULL);
@@ -143,8 +142,8 @@ static inline int go(struct batch *x, char *why)
     return status;
 }
 
-/* Returns the largest relative RMS difference of an output between two runs, or -1
- * if all bits are equal. */
+/* Returns the largest relative RMS difference of any output of two runs, or -1 if all
+ * bits are equal. */
 static inline double apart(const struct batch *a, const struct batch *b, int *worst)
 {
     return outputs_apart(a->out, b->out, out_size, OUTPUTS, worst);

@@ -1,8 +1,9 @@
-/* wrong.c -- the reference's scan with one wrong operation or argument.
+/* wrong.c -- calls the reference's scan with one wrong map operation or argument.
  *
  * Book: chapter 15.  Checked by: the judge, which must reject each mutant.
- * Next: ref/16_family.c.  The scan's tree composes and applies through mapops, so wrong
- * mapops show that mistakes in order, offsets and tiles are found.
+ * Next: ref/16_family.c.
+ * The scan composes and applies maps through struct kcp_mapops. Wrong map operations
+ * therefore show that the judge finds errors in order, offsets and tiles.
  */
 #include "tests/judge/judge.h"
 #include <stdlib.h>
@@ -15,7 +16,7 @@ static int in_wrong_order(int HV, int K, int V, const void *b, const void *a,
     return ref_mapops.compose(HV, K, V, a, b, backward, a_first, out, stream);
 }
 
-/* Drops h of the earlier map: h = h_b. */
+/* Leaves out h of the earlier map a, so that h = h_b. */
 static int no_earlier_h(int HV, int K, int V, const void *b_, const void *a,
                         int backward, int a_first, void *out_,
                         struct CUstream_st *stream)
@@ -28,8 +29,8 @@ static int no_earlier_h(int HV, int K, int V, const void *b_, const void *a,
     return status;
 }
 
-/* Copies the state without applying the map, as if a block's right half began with the
- * state of the left half. */
+/* Copies the state without applying the map, as if the right half of a tree node
+ * started from the state at the start of the left half. */
 static int as_it_is(int HV, int K, int V, const void *map, int backward, int first,
                     int v0, int Vb, const void *S_in, int ld_in, void *S_out,
                     int ld_out, struct CUstream_st *stream)
@@ -86,7 +87,7 @@ ARGUMENT(mutant_no_dht, a.dht = NULL, "dht is ignored")
 ARGUMENT(mutant_no_dot, a.dot = NULL, "the gradient of ot is ignored")
 ARGUMENT(mutant_no_drop, a.drop = NULL, "the drop mask is ignored")
 
-/* Runs a rank of a batch of one sequence as if it were the only rank. */
+/* Runs a rank as if it were the only rank, if the batch has one sequence. */
 static int alone(void *args)
 {
     const struct kcp_scan *a = args;

@@ -1,4 +1,4 @@
-/* checks.c -- checks each model: gradients by differences, all cuts agree.
+/* checks.c -- checks each model's gradients by differences, and that all cuts agree.
  *
  * Book: chapter 16.  Checked by: itself, it can fail.
  * Next: tests/16_family/relatives.c.
@@ -13,7 +13,7 @@ static int take_kind(struct batch *x, int kind)
     return kind < 3;
 }
 
-/* Sets x->keep: with canonical segments, h_kept is given for R = 2 and R = 4. */
+/* Sets x->keep, which passes h_kept, for some values of R and some cuts. */
 static void take_options(struct batch *x)
 {
     x->walk = 0;
@@ -69,7 +69,7 @@ static int kept(struct kcp_report *rep)
 KCP_CHECK(check_16_kept) = { "16_family", "kept",
     "a second run, and a run with h_kept, give the same bits", kept };
 
-/* Returns sum o do + sum ht dht of the batch. */
+/* Returns the loss sum o do + sum ht dht of the batch. */
 static double loss(struct batch *x)
 {
     struct kcp_comm comm = { .R = 1 };

@@ -1,11 +1,10 @@
-/* compose_mutants.c -- models whose maps are composed or applied wrongly between ranks.
+/* compose_mutants.c -- composes or applies the maps of ranks with deliberate errors.
  *
  * Book: chapters 07, 16.  Checked by: the judge, which must reject each mutant.
  * Next: tests/15_scan/wrong.c.
  *
- * The form scan composes maps; the other forms apply maps. The twins run the same code
- * without a mistake; one twin sends GLA's full M.
- * Spike-KDA's wrong compositions are in tests/15_scan/wrong.c.
+ * Exchange form `scan` composes maps, and the other forms apply maps. The twins run the
+ * same code without an error. One twin sends GLA's full M instead of its diagonal.
  */
 #include "tests/judge/judge.h"
 #include "ref/ref.h"
@@ -28,7 +27,8 @@ static int compose(int HV, int K, int V, const void *b, const void *a, int backw
     return status;
 }
 
-/* Composes maps of h and d, with one mistake in d. Row i begins at i (V + 1). */
+/* Composes maps [h | d], where d is the diagonal of M, with an error in d. Row i begins
+ * at element i (V + 1). */
 static int compose_diagonal(int HV, int K, int V, const void *b, const void *a,
                             int backward, int a_first, void *out,
                             struct CUstream_st *stream)
@@ -45,7 +45,7 @@ static int compose_diagonal(int HV, int K, int V, const void *b, const void *a,
     return status;
 }
 
-/* Computes S + h instead of d S + h if the mistake is STILL. */
+/* Computes S + h instead of d S + h if `mistake` is STILL. */
 static int apply_diagonal(int HV, int K, int V, const void *map, int backward,
                           int first, int v0, int Vb, const void *S_in, int ld_in,
                           void *S_out, int ld_out, struct CUstream_st *stream)

@@ -1,4 +1,4 @@
-/* dplr_mutants.c -- DPLR with planted mistakes; the twin has every flag off.
+/* dplr_mutants.c -- computes DPLR with one deliberate error per flag (twin: no flag).
  *
  * Book: chapter 16.  Checked by: the judge, which must reject each mutant.
  * Next: ref/16_family.c.
@@ -11,8 +11,8 @@ enum {
     DA_AFTER = 128 * SHARED, DA_LOCAL = 256 * SHARED, SWAPPED = 512 * SHARED
 };
 
-/* Returns the row of G that decays the state read by token i; flag `wrong` selects
- * row i. */
+/* Returns the row of G with which the state decays for token i: row i - 1, or row i if
+ * flag `wrong` is set. */
 static int at(int i, int wrong)
 {
     return flags & wrong && i ? i : i - 1;

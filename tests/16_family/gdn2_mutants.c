@@ -1,4 +1,4 @@
-/* gdn2_mutants.c -- GDN-2 with planted mistakes; the twin has every flag off.
+/* gdn2_mutants.c -- computes GDN-2 with one deliberate error per flag (twin: no flag).
  *
  * Book: chapter 16.  Checked by: the judge, which must reject each mutant.
  * Next: tests/16_family/dplr_mutants.c.

@@ -1,4 +1,4 @@
-/* gla_mutants.c -- GLA with planted mistakes; the twin has every flag off.
+/* gla_mutants.c -- computes GLA with one deliberate error per flag (twin: no flag).
  *
  * Book: chapter 16.  Checked by: the judge, which must reject each mutant.
  * Next: tests/16_family/gdn2_mutants.c.
@@ -49,7 +49,7 @@ GLA(mutant_gla_dv_local, DV_LOCAL, "dv without the state's gradient")
 GLA(mutant_gla_twice, DECAYED_TWICE, "kg with the decay squared")
 GLA(mutant_gla_looks, V_ONCE_MORE, "the first token of a chunk corrects what it finds")
 
-/* Mistakes outside the model's functions. */
+/* The next mutants change the arguments of ref_family. */
 static int no_h0(void *args)
 {
     struct kcp_family a = *(struct kcp_family *)args;

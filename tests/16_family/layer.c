@@ -1,4 +1,4 @@
-/* layer.c -- calls chapters 15 and 16 through layer.h: equal bits, invalid calls.
+/* layer.c -- compares layer.h with chapters 15 and 16, and checks invalid calls.
  *
  * Book: chapter 16.  Checked by: itself, it can fail.
  * Next: tests/16_family/compose_mutants.c.
@@ -29,7 +29,7 @@ KCP_CHECK(check_16_layer) = { "16_family", "layer",
     "kcp_layer_family has the reference's bits for all forms and owners",
     by_layer };
 
-/* Runs both passes of Spike-KDA through layer.h and directly. */
+/* Runs both passes of Spike-KDA through layer.h and by direct calls. */
 static int scan(struct kcp_report *rep)
 {
     const int64_t one[2] = { 0, 24 };

@@ -1,9 +1,9 @@
-/* mutants.h -- copies of the functions of 16_form.c, with flags for mistakes.
+/* mutants.h -- repeats the functions of 16_form.c, with errors selected by flags.
  *
  * Book: chapter 16.  Checked by: the judge, which must reject the mutants.
  * Next: tests/16_family/dplr_mutants.c.
  *
- * A rank is a thread, so the flags are thread-local.
+ * Ranks are threads, so `flags` is thread-local.
  */
 #ifndef KCP_TEST_16_MUTANTS_H
 #define KCP_TEST_16_MUTANTS_H
@@ -62,7 +62,7 @@ static inline void write_back(const struct family_chunk *x, struct family_rows k
                               i, k, j);
 }
 
-/* Defines the record of one mistake in one model; other models return n/a. */
+/* Defines a variant with one error in one model. Other models return KCP_NA. */
 #define WRONG(MODEL, model, ident, flag, why)                                         \
     static int run_##ident(void *args)                                                \
     {                                                                                 \

@@ -1,14 +1,15 @@
-/* relatives.c -- checks that models agree where one is a special case of another, and
- * that a model's code is short.
+/* relatives.c -- checks that models agree where one model is a special case of another,
+ * and that the code of a model is short.
  *
  * Book: chapter 16.  Checked by: itself, it can fail.  Next: tests/16_family/mutants.h.
- * KDA's oracle is chapter 01, which shares no code with the family.
+ * Chapter 01, which shares no code with chapter 16, computes the results expected of
+ * KDA.
  */
 #include "run.h"
 
 #include <stdio.h>
 
-/* Computes o and ht of the batch by KDA (chapter 01). */
+/* Computes o and ht of the batch with KDA's recurrence (chapter 01). */
 static int kda(const struct batch *x, const double *beta, double *o, double *ht)
 {
     struct kcp_step a = { .T = T, .N = N, .H = H, .HV = HV, .K = K, .V = V, .KG = K,
@@ -19,8 +20,8 @@ static int kda(const struct batch *x, const double *beta, double *o, double *ht)
     return ref_step(&a);
 }
 
-/* Sets inputs so that x->model is KDA. DPLR: a = exp(g) k, b = -beta k, v replaced by
- * beta v. GDN-2: b = omega = beta. */
+/* Sets inputs with which x->model equals KDA. For DPLR, a = exp(g) k, b = -beta k, and
+ * v is multiplied by beta. For GDN-2, b = omega = beta. */
 static void tell(struct batch *x, const double *beta)
 {
     for (int t = 0; t < T; t++)
@@ -71,8 +72,6 @@ KCP_CHECK(check_16_relatives) = { "16_family", "relatives",
     "KDA as DPLR and as GDN-2 on 3 ranks agrees with chapter 01 to 1e-12",
     relatives };
 
-/* Checks that GDN-2 with b = 0, omega = 1 and DPLR with a = b = 0 have GLA's outputs
- * and GLA's gradients. */
 static int degenerate(struct kcp_report *rep)
 {
     static const int shared[] = { O, HT, DQ, DK, DV, DG, DH0 };
@@ -104,9 +103,9 @@ KCP_CHECK(check_16_degenerate) = { "16_family", "degenerate",
     "DPLR and GDN-2 with b = 0 equal GLA in both passes, on 4 ranks",
     degenerate };
 
-/* Counts lines of a file, in units of 88 columns, from the line that starts with `from`
- * to the next line that starts with `to` (NULL: the whole file). Returns -1 if the file
- * or the lines are missing. */
+/* Counts the lines of a file from the line that starts with `from` to the next line
+ * that starts with `to`, or all lines if both are NULL. A line over 88 columns counts
+ * as several lines. Returns -1 if the file or the lines are missing. */
 static int lines_of(const char *path, const char *from, const char *to)
 {
     FILE *f = fopen(path, "r");
@@ -121,7 +120,6 @@ static int lines_of(const char *path, const char *from, const char *to)
     return n ? n : -1;
 }
 
-/* Checks that a model fits on one page of 50 lines. */
 static int short_enough(struct kcp_report *rep)
 {
     const char *const file[] = { "ref/16_dplr.c", "ref/16_gdn2.c", "ref/16_gla.c" };

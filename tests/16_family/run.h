@@ -1,8 +1,8 @@
-/* run.h -- runs a batch of any model on R thread ranks and joins the outputs.
+/* run.h -- runs a batch of any model of chapter 16 with R threads as ranks.
  *
  * Book: chapter 16.  Checked by: the tests that include it.  Next: ref/16_family.c.
- * Six sequences, two without tokens and one of one token; h0, dht, two value heads per
- * key head, K != V.
+ * The batch has six sequences (two empty, one of one token), h0, dht, two value heads
+ * per key head, and K != V.
  */
 #ifndef KCP_TEST_16_H
 #define KCP_TEST_16_H
@@ -27,7 +27,7 @@ static const int out_size[] = { VALUES, STATES, QK, QK, VALUES, KEYS, KEYS, KEYS
 
 struct batch {
     enum kcp_model model;
-    int R, keep, walk;                  /* keep: give h_kept; walk: run the oracle */
+    int R, keep, walk;                  /* keep: pass h_kept; walk: run the oracle */
     int by_layer;                       /* call through layer.h */
     int sequences;                      /* in the plan; 0: N */
     enum kcp_spread spread;             /* owners; 0: cuts */
@@ -49,7 +49,7 @@ static inline int one_pass(const struct batch *x, struct kcp_family *a)
     return x->walk ? ref_family_step(a) : ref_family(a);
 }
 
-/* Draws inputs of the judge's live regime: the layer's, then those of the model. */
+/* Draws the model's inputs, with gates that let states survive (regime LIVE). */
 static inline int draw(struct batch *x)
 {
     struct kcase k = { .regime = LIVE, .seed = 16 };
@@ -136,14 +136,14 @@ static inline int go(struct batch *x, char *why)
     return status ? status : kcp_threads_run(x->R, body, x, why, 160);
 }
 
-/* Returns the largest relative RMS difference of an output between two runs, or -1
- * if all bits are equal. */
+/* Returns the largest relative RMS difference of any output of two runs, or -1 if all
+ * bits are equal. */
 static inline double apart(const struct batch *a, const struct batch *b, int *worst)
 {
     return outputs_apart(a->out, b->out, out_size, OUTPUTS, worst);
 }
 
-/* Runs batches x and y; all output bits must be equal. */
+/* Runs batches x and y, and checks that all outputs have equal bits. */
 static inline int same_bits(struct kcp_report *rep, struct batch x, struct batch y)
 {
     char why[160] = "";

@@ -1,15 +1,15 @@
-/* wire.c -- checks bytes of maps: for GLA only the diagonal of M is sent.
+/* wire.c -- checks the bytes of sent maps; GLA's maps have only the diagonal of M.
  *
  * Book: chapter 16, "Communication".  Checked by: itself, it can fail.
  * Next: tests/16_family/layer.c.
  */
 #include "run.h"
 
-/* Cuts of the first sequence; every rank holds some of its tokens. */
+/* Cuts between ranks, all within the first sequence. */
 static const int64_t cuts[] = { 0, 50, 100, 131, 200, 260 };
 
-/* Returns the bytes that rank r sends for one sequence over R ranks with one range
- * each, without the library's formula. m: numbers of M per row. */
+/* Computes, without kcp_exchange_formula, the bytes that rank r sends for one sequence
+ * over R ranks. `m` is the number of elements sent per row of M. */
 static int64_t bytes_of(enum kcp_form form, int R, int r, int backward, int m)
 {
     const int64_t row = 8 * HV * K, later = backward ? r : R - 1 - r;
@@ -20,7 +20,7 @@ static int64_t bytes_of(enum kcp_form form, int R, int r, int backward, int m)
     return bytes;
 }
 
-/* Checks bytes for the batch's first sequence, 260 tokens on five ranks. */
+/* Checks the sent bytes for the first sequence, which has 260 tokens on five ranks. */
 static int count(struct kcp_report *rep, struct batch x, int m)
 {
     const int64_t one[2] = { 0, 260 };
@@ -57,7 +57,7 @@ static int bytes(struct kcp_report *rep)
                 x.form = form;
                 x.ops = NULL;
                 status = count(rep, x, m);
-                x.ops = &whole;                /* correct, but K times the bytes of M */
+                x.ops = &whole;                /* correct, but M takes K^2 numbers */
                 if (!status) status = count(rep, x, K);
             }
         drop_inputs(&x);
@@ -68,7 +68,6 @@ KCP_CHECK(check_16_wire) = { "16_family", "wire",
     "bytes by rank and form: GLA sends K numbers of M, the others K^2; all of M on "
     "request", bytes };
 
-/* Checks that GLA gives the same bits if the full M is sent: its off-diagonal is 0. */
 static int diagonal(struct kcp_report *rep)
 {
     struct kcp_mapops whole = ref_mapops;

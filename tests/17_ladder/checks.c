@@ -1,11 +1,12 @@
-/* checks.c -- compares the ladder with chapter 04, lanes and banks with the manual.
+/* checks.c -- compares chapter 17's programs with chapter 04, and emulated instructions
+ * with the PTX manual.
  *
  * Book: chapter 17.  Checked by: itself, it can fail.  Next: ../../cuda/17_ladder.
  */
 #include "ref/17_block.h"
 #include "tests/judge/batch.h"
 
-/* Compares v_new and the last states of a ladder function with chapter 04. */
+/* Compares v_new and the last states of function `ladder` with those of chapter 04. */
 static int chunk_of(struct batch *x, int ladder(struct kcp_ladder *), double *apart_v,
                     double *apart_S)
 {
@@ -63,7 +64,7 @@ KCP_CHECK(check_17_is_chunk) = { "17_ladder", "is_chunk",
     "the ladder and its rungs in C equal chapter 04's scan",
     is_chunk };
 
-/* Checks mma of random A and B, with elements placed as in the PTX manual's figures. */
+/* Checks mma with random A and B whose elements are placed as in the PTX manual. */
 static int fragments(struct kcp_report *rep)
 {
     struct stream s = stream_of(17, "fragments");
@@ -96,8 +97,8 @@ static int fragments(struct kcp_report *rep)
 KCP_CHECK(check_17_fragments) = { "17_ladder", "fragments",
     "fragments of the emulated mma are placed as in the manual", fragments };
 
-/* Checks how many reads of shared memory a 16 x 16 block takes for several pitches of
- * rows, and for swizzled rows. Chapter 17 quotes these numbers. */
+/* Checks how many reads of shared memory ldmatrix needs per 16 x 16 block for several
+ * row pitches, and for swizzled rows. Chapter 17 quotes these numbers. */
 static int banks(struct kcp_report *rep)
 {
     static const struct { const char *what; int pitch, swizzled, times; } row[] = {
@@ -123,8 +124,8 @@ KCP_CHECK(check_17_banks) = { "17_ladder", "banks",
     "ldmatrix of a block: 32 reads for plain rows, 4 for padded or swizzled rows",
     banks };
 
-/* Checks that the swizzled walk needs four reads per block; a chunk of K = 128 and 16
- * columns has 2 x 8 x 4 blocks. */
+/* Checks that ref_ladder_banks needs four reads per 16 x 16 block. A chunk with K = 128
+ * and 16 columns has 2 x 8 x 4 blocks. */
 static int swizzled(struct kcp_report *rep)
 {
     enum { T = 130, K = 128, V = 16 };
@@ -144,9 +145,9 @@ static int swizzled(struct kcp_report *rep)
 KCP_CHECK(check_17_swizzled) = { "17_ladder", "swizzled",
     "the swizzled walk has no bank conflict", swizzled };
 
-/* Checks how many sectors of 32 bytes a load fetches. 16 bytes per lane take 16
- * sectors along rows, but 32 with one lane per row, because half of each sector is
- * unused. Single numbers of 32 rows take 32 sectors. */
+/* Checks how many sectors of 32 bytes a load fetches. 16 bytes per lane take 16 sectors
+ * if the lanes read along rows, but 32 sectors if each lane reads another row, because
+ * half of each sector is then unused. 32 numbers from 32 rows take 32 sectors. */
 static int sectors(struct kcp_report *rep)
 {
     static const struct { const char *what; int pitch, count, sectors; } row[] = {
@@ -172,7 +173,6 @@ static int sectors(struct kcp_report *rep)
 KCP_CHECK(check_17_sectors) = { "17_ladder", "sectors",
     "a warp's load fetches each sector that its lanes use once", sectors };
 
-/* Checks that a copy's destination is NaN until the wait, then has the numbers. */
 static int under_way(struct kcp_report *rep)
 {
     const double from[] = { 1, 2, 3, 4 };
@@ -192,8 +192,6 @@ static int under_way(struct kcp_report *rep)
 KCP_CHECK(check_17_under_way) = { "17_ladder", "under_way",
     "a destination is NaN before the wait and copied after it", under_way };
 
-/* Checks that a phase ends when both arrivals and all announced bytes are in, and not
- * earlier; also checks parities. */
 static int phases(struct kcp_report *rep)
 {
     const double from[] = { 1, 2 };
@@ -217,7 +215,7 @@ static int phases(struct kcp_report *rep)
 KCP_CHECK(check_17_phases) = { "17_ladder", "phases",
     "a phase ends when all arrivals and bytes are in, not before", phases };
 
-/* Checks that a descriptor with one wrong field gives a wrong D or NaN. */
+/* Checks that a descriptor with one wrong field gives a wrong or NaN result. */
 static int descriptors(struct kcp_report *rep)
 {
     enum { TILE = TILE_ROWS * TILE_COLUMNS };

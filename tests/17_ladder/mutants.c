@@ -1,8 +1,8 @@
-/* mutants.c -- the ladder's two lines computed wrongly, one flag per mistake.
+/* mutants.c -- computes v_new and the state with one deliberate error per flag.
  *
  * Book: chapter 17.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: book/17-ladder.md.
- * Deliberately a copy of the reference. A GPU rung can make each of these mistakes.
+ * The code is a deliberate copy of the reference. A GPU kernel can make each error.
  */
 #include "kcp.h"
 
@@ -23,8 +23,8 @@ static void decay_by(const double *decay, int K, int V, int flags, double *S)
         for (int v = 0; v < V; v++) S[i * V + v] *= decay[i];
 }
 
-/* Computes one chunk with a mistake: a wrong len; keys e and e + 1 of one mma lane
- * swapped in one factor; u from other columns; w from other rows. */
+/* Computes one chunk. SWAPPED_KEYS exchanges the two neighbouring keys of an mma lane
+ * in w, OTHER_HALF reads u of other columns, and z.behind selects earlier rows of w. */
 static void one(const struct kcp_ladder *a, struct cut z, const double *decay,
                 int flags, double *S)
 {

@@ -1,4 +1,4 @@
-/* checks.c -- recomputes the bounds of chapter 18 and the rule for splitting.
+/* checks.c -- recomputes the lower bounds of chapter 18 and the cost of strips.
  *
  * Book: chapter 18.  Checked by: itself, from the stage's arrays and equations.
  * Next: tests/19_precision/checks.c. */
@@ -38,7 +38,7 @@ static int floor_bytes(struct kcp_report *rep)
 KCP_CHECK(check_17_bytes) = { "18_hopper", "floor_bytes",
     "a forward's arrays take 1282 bytes per token and head", floor_bytes };
 
-/* Counts the multiply-adds of one chunk from the sums of chapters 03 and 04. */
+/* Returns the operations per token of chapters 03 and 04, two per multiply-add. */
 static double operations(int C, int D)
 {
     double n = 0;
@@ -46,7 +46,7 @@ static double operations(int C, int D)
         for (int j = 0; j <= i; j++) {
             n += D;                                /* Aqk_ij */
             n += j < i ? D : 0;                    /* L_ij */
-            n += 2 * D;                            /* A_ij into rows i of u and w */
+            n += 2 * D;                            /* A_ij v_j, A_ij k_j */
             n += D;                                /* Aqk_ij v_new_j */
         }
         for (int p = 0; p < i; p++) n += p + 1;    /* row i of the inverse */
@@ -72,7 +72,7 @@ KCP_CHECK(check_17_operations) = { "18_hopper", "floor_operations",
     "chapters 03 and 04 take 6 D^2 + 5 C D + C^2 / 3 multiply-adds per token",
     floor_operations };
 
-/* Compares the rule's cost with t(m) of m equal strips, in steps of the scan. */
+/* Compares kcp_strip_cost with t(m), the cost of m equal strips in scan steps. */
 static int split(struct kcp_report *rep)
 {
     for (int HV = 1; HV <= 160; HV++)
@@ -91,8 +91,8 @@ static int split(struct kcp_report *rep)
 KCP_CHECK(check_17_split) = { "18_hopper", "split",
     "the rule's cost equals t(m) for all numbers of heads and strips", split };
 
-/* Returns the largest difference of u - w S and A beta (v - k~ S) in one chunk of
- * head n. */
+/* Returns the largest difference between u - w S and A beta (v - k~ S) in a chunk of
+ * head n, where k~ = exp2(G) k. */
 static double without_u(const struct batch *x, int64_t t0, int rows, int n)
 {
     const int K = x->c.K, V = x->c.V, C = x->c.C, HV = x->c.HV, KG = x->c.KG;
@@ -138,8 +138,8 @@ static int records(struct kcp_report *rep)
 KCP_CHECK(check_17_records) = { "18_hopper", "records",
     "v_new from A, beta, v and decayed keys equals u - w S", records };
 
-/* A random system for the adjoint of a chunk by chapter 10 and by chapter 18:
- * v_new = A beta (v - k~ h), A = (I + L)^-1, L_ij a multiple of beta_i. */
+/* A random chunk on which the adjoints of chapters 10 and 18 are compared. Here v_new =
+ * A beta (v - k~ h), A = (I + L)^-1, and L_ij is a multiple of beta_i. */
 enum { ROWS = 12, KEYS = 5 };
 struct system {
     double L[ROWS][ROWS], A[ROWS][ROWS], beta[ROWS], v[ROWS][KEYS], k[ROWS][KEYS];
@@ -174,8 +174,8 @@ static void draw_system(struct system *s, uint64_t seed)
             }
 }
 
-/* Returns dL_ij by chapter 10: through dA = dU (beta v)^T + dw (beta k~)^T with
- * dw = -dU h^T. */
+/* Returns dL_ij by chapter 10's formula, which needs dA = dU (beta v)^T + dw (beta
+ * k~)^T with dw = -dU h^T. */
 static double long_dL(const struct system *s, int i, int j)
 {
     double sum = 0;

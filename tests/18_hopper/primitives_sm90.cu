@@ -3,9 +3,9 @@
 // Checked by: itself: complete kernels are right; without a primitive they are wrong.
 // Next: ../../cuda/tile/jitter.cuh.
 //
-// Small kernels in which one primitive can be left out, always built with KCP_JITTER
-// (random sleeps). A complete kernel must be right in all launches. A kernel without a
-// primitive must be wrong in some launches; otherwise the sleeps prove nothing.
+// Each small kernel can leave out one primitive, and has random sleeps (KCP_JITTER). A
+// complete kernel must give right results in all launches. A kernel without a primitive
+// must give wrong results in some launches, otherwise the sleeps prove nothing.
 #ifndef KCP_JITTER
 #define KCP_JITTER
 #endif
@@ -31,10 +31,10 @@ static const char *const form_name[] = { "right", "wait for full", "wait for emp
 enum { THREADS = 128, STAGES = 2, CHUNKS = 48, BLOCKS = 64 };
 enum { PARTS = 64, STORED = 6 };                // numbers per thread, rows per block
 
-// Warp 4 fills pipeline stages by the copy engine; each thread of the other warps adds
-// another thread's piece. A missing wait must not cause a deadlock: a thread without a
-// wait for `full` before its reads waits after the reads, and a producer without the
-// wait for all reads waits until all threads know that data has arrived.
+// Warp 4 fills pipeline stages with TMA loads, and other threads sum the numbers.
+// A missing wait must not cause a deadlock. A thread that does not wait for `full`
+// before its reads therefore waits after its reads, and a producer that does not wait
+// for `empty` waits for `seen`, at which all threads arrive before their reads.
 static __global__ void by_engine(int without, const int4 *x, int *y)
 {
     __shared__ __align__(128) int4 tile[STAGES][THREADS];
@@ -76,8 +76,8 @@ static __global__ void by_engine(int without, const int4 *x, int *y)
     if (t < THREADS) y[blockIdx.x * THREADS + t] = sum;
 }
 
-// Every thread copies a piece by cp.async and adds another thread's piece. The threads
-// synchronize by mbarriers (counted) or by __syncthreads.
+// Each thread copies 16 bytes by cp.async and adds a number that another thread copied.
+// The threads synchronize with mbarriers if `counted` is 1, else with __syncthreads.
 template <int counted>
 static __global__ void by_threads(int without, const int4 *x, int *y)
 {
@@ -109,7 +109,7 @@ static __global__ void by_threads(int without, const int4 *x, int *y)
     y[blockIdx.x * THREADS + t] = sum;
 }
 
-// In each step every thread of a warpgroup adds the value of another thread.
+// In each step, each thread of a warpgroup adds the value of another thread.
 static __global__ void by_groups(int without, const int4 *x, int *y)
 {
     __shared__ int row[2][THREADS];
@@ -124,7 +124,7 @@ static __global__ void by_groups(int without, const int4 *x, int *y)
     y[blockIdx.x * THREADS + t] = value;
 }
 
-// The copy engine stores rows to memory; each row is written to the same buffer.
+// TMA stores rows to global memory from one buffer, which the next row overwrites.
 static __global__ void by_stores(int without, const int4 *x, int *y)
 {
     __shared__ __align__(128) int row[PARTS * THREADS];
@@ -145,9 +145,9 @@ static __global__ void by_stores(int without, const int4 *x, int *y)
     __syncthreads();
 }
 
-// Each of two blocks loads half of a stage for both blocks, so both must have released
-// the stage. The first barrier of the cluster makes sure that both blocks have
-// initialized their mbarriers before a thread arrives at one.
+// Each of two blocks loads half of a pipeline stage for both blocks, so both blocks
+// must first release the stage. The first cluster_sync() lets both blocks initialize
+// their mbarriers before any thread arrives at an mbarrier.
 static __global__ void by_pairs(int without, const int4 *x, int *y)
 {
     __shared__ __align__(128) int4 tile[STAGES][THREADS];
@@ -185,7 +185,7 @@ static __global__ void by_pairs(int without, const int4 *x, int *y)
     if (t < THREADS) y[blockIdx.x * THREADS + t] = sum;
 }
 
-// Adds a number that the other block has written before the barrier of the cluster.
+// Each thread adds a number that the other block wrote before the cluster barrier.
 static __global__ void by_cluster(int without, const int4 *x, int *y)
 {
     __shared__ int row[2][THREADS];
@@ -203,7 +203,7 @@ static __global__ void by_cluster(int without, const int4 *x, int *y)
     y[blockIdx.x * THREADS + t] = value;
 }
 
-// The first kernel writes late; the next kernel in the stream reads these numbers.
+// The first kernel writes `middle` late. The next kernel in the stream reads `middle`.
 static __global__ void first_kernel(const int4 *x, int *middle)
 {
     const int at = blockIdx.x * THREADS + threadIdx.x;
@@ -254,7 +254,7 @@ static int launch_next(int without, const int4 *x, int *y)
            cudaSuccess;
 }
 
-// Launches a program without the primitive `without`; RIGHT leaves out none.
+// Launches kernel number `program` without primitive `without`. RIGHT: all are present.
 static int launch_program(int program, int without, const int4 *x, int *y)
 {
     switch (program) {
@@ -274,7 +274,7 @@ static const int program_of[FORMS] = { 0, 0, 0, 0, 1, 2, 1, GROUPS, CLUSTERS, ST
 
 enum { INTS = BLOCKS * THREADS * PARTS * STORED };
 
-// Computes the expected results of a program on the host; returns their number.
+// Computes a program's expected results on the host. Returns the number of results.
 static int expected_of_program(int program, const int4 *x, int *y)
 {
     static int row[2 * THREADS], next[2 * THREADS];
@@ -313,7 +313,7 @@ static int expected_of_program(int program, const int4 *x, int *y)
 
 struct bench_of_forms { int4 *x, *on_host; int *y, *want, *got; };
 
-// Returns the number of wrong launches out of `launches`, or -1 if a launch fails.
+// Returns how many of `launches` launches gave wrong results, or -1 if a launch failed.
 static int wrong_launches(const struct bench_of_forms *m, int program, int without,
                           int launches)
 {
