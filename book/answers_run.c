@@ -1,4 +1,4 @@
-/* answers_run.c -- numbers in the answers that are computed by the references.
+/* answers_run.c -- computes numbers for the answers by the references.
  *
  * Book: the exercises of chapters 01, 03, 05, 07, 09, 10, 14 and 19.
  * Checked by: tests/cli/answers.sh.  Next: book/precision.c. */
@@ -17,7 +17,7 @@ static double normal(void)
     return sqrt(-2 * log(1 - uniform())) * cos(6.283185307179586 * uniform());
 }
 
-/* 01: the third token, its error measured before the decay */
+/* Chapter 01: the third token, with e computed before S decays, which is wrong. */
 static void undecayed(void)
 {
     double S[K][V], old[V], e[V], answer[V];
@@ -26,7 +26,7 @@ static void undecayed(void)
     const double *k = ex_k[2], *v = ex_v[2];
     for (int j = 0; j < V; j++) {
         old[j] = S[0][j] * k[0] + S[1][j] * k[1];
-        e[j] = v[j] - old[j];                       /* wrong: S is not yet decayed */
+        e[j] = v[j] - old[j];                       /* S is not decayed */
     }
     for (int i = 0; i < K; i++)
         for (int j = 0; j < V; j++)
@@ -45,7 +45,7 @@ static void undecayed(void)
     recurrence(3);
 }
 
-/* 03: alike keys, one gate: A is I plus the first subdiagonal */
+/* Chapter 03: with equal keys and one gate, A has one diagonal below its ones. */
 static void alike(void)
 {
     enum { n = 8, D = 4 };
@@ -82,7 +82,7 @@ static void alike(void)
         }
 }
 
-/* 05: the maps of tokens 0 and 1 multiplied by hand, and applied to a state */
+/* Chapter 05: composes the maps of tokens 0 and 1, written out by hand. */
 static void maps(void)
 {
     const double A0[K][K] = { { 0.25, 0 }, { 0, 1 } };
@@ -102,7 +102,7 @@ static void maps(void)
     recurrence(3);
 }
 
-/* x rounded to 8 significant bits: to nearest, or stochastically. */
+/* Returns x rounded to 8 significant bits, to nearest or stochastically. */
 static double bf16(double x, int stochastic)
 {
     int e;
@@ -112,7 +112,7 @@ static double bf16(double x, int stochastic)
     return ldexp(low + up, e - 8);
 }
 
-/* 05 and 19: a number that decays by 1 - 2^-10 per chunk, stored in bf16 */
+/* Chapters 05 and 19: a number in bf16 is multiplied by 1 - 2^-10 in each chunk. */
 static void forgetting(void)
 {
     double truth = 1, kept = 1;
@@ -140,7 +140,7 @@ static void forgetting(void)
         fail("19: stochastic rounding has no direction");
 }
 
-/* 19: the error of numbers that are rounded to bf16 once, and of two added errors */
+/* Chapter 19: the RMS error of rounding to bf16, and of the sum of two such errors. */
 static void rounded_once(void)
 {
     double one = 0, two = 0, size = 0;
@@ -163,7 +163,7 @@ static double keep_bits(double x, int bits)
     return ldexp(nearbyint(ldexp(part, bits)), e - bits);
 }
 
-/* 19: sums of 128 products in which one cross term is missing */
+/* Chapter 19: sums of 128 products of split numbers, without one cross term. */
 static void two_of_three(void)
 {
     double one = 0, two = 0, three = 0;
@@ -185,7 +185,7 @@ static void two_of_three(void)
     printf("@answer/19.three %.5f\n", sqrt(three / one));
 }
 
-/* 09: the error of dU if dS is decayed before it is used, per gate regime */
+/* Chapter 09: the error of dU if dS decays before dU is computed, per gate regime. */
 enum { n9 = 512, C9 = 64, D9 = 16, chunks9 = n9 / C9 };
 static struct {
     double q[n9][D9], k[n9][D9], v[n9][D9], G[n9][D9], beta[n9], Aqk[n9][C9], A[n9][C9];
@@ -262,7 +262,7 @@ static double regime(int which)
     return sqrt(error / size);
 }
 
-/* 10: a token that writes nothing */
+/* Chapter 10: which gradients of a token with beta = 0 are 0. */
 static void silent(void)
 {
     static double beta[T], no_dq[T][K], no_dk[T][K], no_dv[T][V], no_dg[T][K], no_db[T];
@@ -287,7 +287,7 @@ static void silent(void)
         fail("10: dbeta, dq and dg of a token with beta 0");
 }
 
-/* 14: the rank of each halo row, Wc = 4 */
+/* Chapter 14: the rank that owns each halo row, Wc = 4. */
 static void halos(void)
 {
     static const int64_t cu[] = { 0, 12 }, cuts[] = { 0, 5, 6, 6, 7, 12 };

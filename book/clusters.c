@@ -1,6 +1,6 @@
 /* clusters.c -- the cost model: bounds of one GPU, forms of the exchange, two levels.
  *
- * Book: chapters 18 and 20, which show what this prints.
+ * Book: chapters 18 and 20, which show the output.
  * Checked by: tests/18_hopper/checks.c
  * and tests/20_clusters/checks.c.  Next: book/proposals.c. */
 #include "tests/20_clusters/model.h"
@@ -19,7 +19,7 @@ static void floors(void)
            copy / 1e12, tensor / 1e12);
     printf("@18/chunk %.1f\n@18/chunk_us %.1f\n@18/processor %.0f\n", tiles * C * 1e-6,
            tiles * C / sm * 1e6, sm * 1e-12);
-    /* Backward: 2590 bytes and 417792 operations, as kcp-bench counts its arrays. */
+    /* Backward: 2590 bytes and 417792 operations per token and head, by kcp-bench. */
     printf("@18/floor_forward %.2f\n@18/floor_backward %.2f\n",
            8192 * 96 * fmax(bytes / copy, flop / tensor) * 1e3,
            8192 * 96 * fmax(2590 / copy, 417792 / tensor) * 1e3);
@@ -43,7 +43,7 @@ static void forms(const char *name, struct wire w)
                chain(w, R, 8), scan(w, R, 1));
 }
 
-/* Numbers of the text, from the table. */
+/* Numbers of the printed table that the chapter's text quotes. */
 struct said { double twice, far, hidden4, hidden64; int meet; };
 
 static struct said levels(double tokens)
@@ -93,7 +93,7 @@ int main(void)
     printf("@20/hidden4 %.1f\n@20/hidden64 %.0f\n", say.hidden4, say.hidden64);
     printf("@20/a %.0f\n@20/bw %.0f\n@20/a_far %.0f\n@20/bw_far %.0f\n", inside.a,
            inside.bw * 1e-3, between.a, between.bw * 1e-3);
-    /* Ulysses: three quarters of q, k, v, g and beta of a rank's tokens, in bf16. */
+    /* Ulysses sends 3/4 of q, k, v, g and beta of a rank's tokens, in bf16. */
     printf("@20/inputs %.0f\n", 0.75 * 65536 / 4 * 32 * (4 * 128 * 2 + 2) / 1048576);
     return 0;
 }

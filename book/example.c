@@ -1,7 +1,7 @@
-/* example.c -- the worked example: the reference of each chapter on three tokens.
+/* example.c -- runs the reference of each chapter on three tokens, the worked example.
  *
- * Book: chapters 01 to 05, 07, 09 to 11; book.lua puts each section ("== name") into
- * its chapter.  Checked by: make book, which compiles and runs it. Next:
+ * Book: chapters 01 to 05, 07, 09 to 11; book.lua puts each printed section ("== name")
+ * into its chapter.  Checked by: make book, which compiles and runs this program. Next:
  * book/example_more.c, book/example_whole.c. */
 #include "example.h"
 

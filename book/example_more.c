@@ -1,7 +1,7 @@
-/* example_more.c -- the worked example in chapters 06, 14 and 16.
+/* example_more.c -- runs the worked example of chapters 06, 14 and 16.
  *
- * Book: chapters 06, 14 and 16.  Checked by: make book, which stops if two ranks differ
- * from one or KDA expressed as another model from KDA.  Next: book/leaveout.c. */
+ * Book: chapters 06, 14 and 16.  Checked by: make book, because this program fails if
+ * results of two ranks, or KDA written as DPLR or GDN-2, differ.  Next: leaveout.c. */
 #include "ref.h"
 #include "tokens.h"
 
@@ -141,7 +141,7 @@ static void halo(void)
                shifted.y[t][1], t == 2, t == 2 ? ", with token 1 as its halo" : "");
 }
 
-/* KDA as DPLR: a = exp(g) k, b = -beta k, v = beta v. As GDN-2: b = omega = beta. */
+/* KDA as DPLR: a = exp(g) k, b = -beta k, v = beta v; as GDN-2: b = omega = beta. */
 static void tell(struct job *j, enum kcp_model model)
 {
     j->model = model;

@@ -1,7 +1,7 @@
-/* example_whole.c -- the worked example's whole passes, on ranks that are threads.
+/* example_whole.c -- runs whole passes of the worked example; each rank is a thread.
  *
- * Book: chapters 08, 12 and 13.  Checked by: make book, which stops where any form or
- * number of ranks differs from the token recurrence.  Next: book/example_more.c. */
+ * Book: chapters 08, 12 and 13.  Checked by: make book, because this program fails if a
+ * form or number of ranks differs from the recurrence.  Next: book/example_more.c. */
 #include "example.h"
 #include "layer.h"
 
@@ -62,7 +62,7 @@ static const struct { const char *name; enum kcp_save save; } modes[] = {
     { "light", KCP_SAVE_LIGHT }, { "recompute", KCP_RECOMPUTE },
     { "save all", KCP_SAVE_ALL } };
 
-/* Bytes per token and head of one rank's block, in bf16 and float. */
+/* Returns bytes per token and head of one rank's saved block, in bf16 and float. */
 static double bytes_kept(struct kcp_call c, int64_t tokens, int format)
 {
     const int64_t cu_seqlens[] = { 0, tokens };
@@ -107,7 +107,7 @@ static void heads(void)
     printf("          one rank               two ranks              three ranks\n");
 }
 
-/* A row with two numbers for each R. */
+/* Prints two numbers for each number of ranks. */
 static void row(const char *name, int t, const double *a, const double *b,
                 const double *c)
 {

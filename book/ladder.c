@@ -1,8 +1,8 @@
-/* ladder.c -- chapter 17's numbers: computed for its kernels, and measured.
+/* ladder.c -- prints counts for the kernels of chapter 17, and their measured times.
  *
  * Book: chapter 17.  Checked by: itself, because each count is computed in two ways.
  * Next: book/precision.c.
- * Measured numbers come from the newest table of bench/results/ that has the ladder. */
+ * Measured numbers come from the newest table in bench/results/ with stage 17. */
 #include "answers.h"
 #include "ref/17_warp.h"
 
@@ -24,8 +24,8 @@ static int cells(char *s, char **cell)
     return n;
 }
 
-/* Returns a cell of the newest record, from the row of this rung, kind and number of
- * heads. Exits with status 1 if there is no such row. */
+/* Returns a cell of the newest record, from the row with this kind, rung (kernel
+ * version) and number of heads. Exits with status 1 if there is no such row. */
 static double recorded(const char *kind, const char *rung, const char *heads,
                        const char *column)
 {
@@ -78,8 +78,8 @@ static void counter(const char *where, const char *format, double x)
     printf("\n");
 }
 
-/* Counts the reads of shared memory for a load of 4 bytes by each of 32 lanes. Lanes
- * with the same word share a read. */
+/* Returns how many reads of shared memory one load of a warp takes. Lane l loads 4
+ * bytes at byte[l]; lanes that load the same word share a read. */
 static int reads(const int *byte)
 {
     int most = 1;
@@ -95,8 +95,8 @@ static int reads(const int *byte)
     return most;
 }
 
-/* Bank conflicts per chunk in the third rung, with rows of 256 bytes and eight warps: a
- * lane reads a pair of keys of w in row g, and one number of kg in row e or e + 1. */
+/* Counts bank conflicts per chunk in the third rung: rows of 256 bytes, eight warps. A
+ * lane reads two neighbouring keys of a row of w, and one number of kg. */
 static void by_hand(void)
 {
     int w[32], kg[32];
@@ -112,7 +112,7 @@ static void by_hand(void)
         1024 * 7 + 2048 * 3);
 }
 
-/* The fourth rung: ldmatrix on 16 x 16 blocks of w, kg and u, rows of 256 bytes. */
+/* Counts bank conflicts in the fourth rung: ldmatrix, rows of 256 bytes. */
 static void by_ldmatrix(void)
 {
     static double tile[64 * 128], r[LANES][8];
@@ -130,8 +130,8 @@ static void per_chunk(const char *where, const char *rung, const char *column)
     counter(where, "%.0f", counted(rung, column) / CHUNKS / HEADS);
 }
 
-/* Cycles per chunk: of the whole kernel, and with busy tensor cores. The counter is an
- * average over 132 SMs, 96 of which have a head. */
+/* Prints the cycles per chunk, and those in which tensor cores are busy. The counter is
+ * an average over 132 SMs, but only 96 SMs have a head. */
 static void clocks(const char *name, const char *rung)
 {
     char where[40];
@@ -171,9 +171,9 @@ int main(void)
         4 * 16384 * 128.0 * 12288 / 1e9);
     say("17.announced", "%.0f", 3 * 64 * 128 * 2 + 4 * K, 49664);
     say("17.stages", "%.0f", floor(227 * 1024 / 49664.0), 4);
-    /* w's descriptor at byte 0, keys 96 .. 111: second tile, third step */
+    /* The descriptor of w for keys 96 .. 111: second tile, third step of 16 keys. */
     say("17.descriptor", "%.0f", 8192 / 16 + 2 * 32 / 16, 516);
-    /* bytes in flight to keep memory busy: latency 0.7 us, 96 SMs */
+    /* Bytes in flight per SM that keep memory busy: latency 0.7 us, 96 SMs. */
     const double copy = timed("96", "copy");
     say("02.little", "%.0f", copy * 0.7e-6 / 132 / 1024, copy / 1e6 * 0.7 / 135168);
     say("17.little", "%.0f", copy * 0.7e-6 / HEADS / 1024, copy / 1e6 * 0.7 / 98304);

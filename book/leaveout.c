@@ -1,10 +1,10 @@
-/* leaveout.c -- the error of dg if the terms that cancel are not omitted from dG.
+/* leaveout.c -- prints the error of dg if dG includes the terms that cancel.
  *
- * Book: chapter 10, which shows what this prints.  Checked by: make book.
+ * Book: chapter 10, which shows the output.  Checked by: make book.
  * Next: book/precision.c.
  *
- * One chunk with all gates equal; the reference is the adjoint of chapter 01. "in bf16"
- * rounds the sum of each path before it is added to dG. */
+ * The chunk has equal gates; the exact dg comes from the adjoint of chapter 01. In rows
+ * "in bf16" the sum of each path is rounded before it is added to dG. */
 #include "ref.h"
 #include "base/random.h"
 
@@ -71,7 +71,7 @@ static void references(void)
     }
 }
 
-/* The sums of chapter 10's paths, separately; star: without i = j and the last row. */
+/* Computes the sum of each path of chapter 10; `star` omits i = j and the last row. */
 static void paths(int star, int round)
 {
     static double dw[C][K], dkgb[C][K], dA[C][C], X[C][C], dL[C][C], dG[C][K];

@@ -1,10 +1,10 @@
-/* parts.c -- two proposals judged by measured times of the parts: saving chunk states,
- * and pipelining micro-batches.
+/* parts.c -- predicts from measured times whether two proposals save time: saving chunk
+ * states for backward, and pipelining micro-batches.
  *
- * Book: chapter 20, which shows what this prints.  Checked by: make book, and
+ * Book: chapter 20, which shows the output.  Checked by: make book, and
  * tests/20_clusters/batches.c, the simulation.  Next: book/figures/spectrum.c.
  *
- * The parts are rows of the newest table in bench/results/ that has this case. */
+ * The times are from the newest table in bench/results/ that has the case. */
 #include "tests/20_clusters/batches.h"
 
 #include <glob.h>
@@ -33,7 +33,7 @@ static int split(char *line, char *field[COLUMNS])
     return n;
 }
 
-/* The value of a column by name; "" if the table has no such column. */
+/* Returns the value of a column by name; "" if the table has no such column. */
 static const char *value(char *const name[], int names, char *const field[], int n,
                          const char *column)
 {
@@ -43,7 +43,7 @@ static const char *value(char *const name[], int names, char *const field[], int
     return "";
 }
 
-/* Finds the row of a case, stage and form, one segment per rank. 0: none. */
+/* Finds the row of a case, stage and form, one segment per rank; returns 0 if none. */
 static int find(const char *path, const char *what, const char *stage, const char *form,
                 struct row *row)
 {
@@ -105,7 +105,7 @@ static struct row newest(const char *what, const char *stage, const char *form)
     return row;
 }
 
-/* The fastest form in the newest table that has the case. */
+/* Returns the row of the fastest form in the newest table that has the case. */
 static struct row fastest(const char *what, const char *stage)
 {
     static const char *const forms[] = { "all_gather", "chain", "chain_window",
@@ -292,7 +292,7 @@ static void unsent(void)
         printf("(no record has it yet)\n@20/unsent_most (not recorded yet)\n");
 }
 
-/* Does any table have the case? */
+/* Returns 1 if any table has the case. */
 static int is_recorded(const char *what, const char *stage, const char *form)
 {
     struct row row;

@@ -1,8 +1,8 @@
-/* precision.c -- the error of a chain of maps in four arithmetics, emulated on the
- * host.
+/* precision.c -- prints the error of a product of maps in four arithmetics, emulated on
+ * the host.
  *
- * Book: chapter 19, which shows what this prints.  Checked by: bench/precision.cu, on a
- * GPU, and tests/19_precision/checks.c, its arithmetics.  Next: book/clusters.c. */
+ * Book: chapter 19, which shows the output.  Checked by: bench/precision.cu on a GPU;
+ * tests/19_precision/checks.c checks the arithmetics.  Next: book/clusters.c. */
 #include "tests/19_precision/rounding.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 static const char *const unit_name[] = { "fp32", "tf32x3", "tf32", "bf16" };
 
-/* sum (x - y)^2 and sum y^2 over columns j0..j1 */
+/* Computes sum (x - y)^2 and sum y^2 over columns j0..j1. */
 static double distance(int j0, int j1, float x[K][W], double y[K][W], double *norm)
 {
     double d = 0;
@@ -65,8 +65,8 @@ static void growth(int strong)
     }
 }
 
-/* Four ranks fold: S <- M_j S + h_j, with h, M or both rounded once to bf16 for
- * sending. */
+/* Prints the error of the fold S <- M_j S + h_j if h, M or both are rounded to bf16
+ * before they are sent. */
 static void payload(void)
 {
     enum { RANKS = 8, ROUND_H = 1, ROUND_M = 2 };

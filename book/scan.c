@@ -1,9 +1,9 @@
-/* scan.c -- chapter 15's example, and its three forms measured on one core.
+/* scan.c -- runs chapter 15's example, and measures its three forms on one core.
  *
- * Book: chapter 15, which shows what this prints.  Checked by: make book.
+ * Book: chapter 15, which shows the output.  Checked by: make book.
  * Next: book/clusters.c.
  *
- * Times and memory are those of the machine that builds the page. */
+ * Times and memory are measured on the machine that builds the page. */
 #include "ref/15_scan.h"
 #include "tokens.h"
 #include "base/random.h"
@@ -127,7 +127,7 @@ static void example(void)
 enum form { SEQUENTIAL, SCAN, CHUNKED, FORMS };
 struct cost { double us; long kib; };
 
-/* Chapters 03 and 04 on the same gates (logarithms, summed within chunks). */
+/* Runs chapters 03 and 04. G is log2 of the scan's gates, summed within each chunk. */
 static int chunked(const struct kcp_scan *a)
 {
     const int64_t n = a->T * a->K, m = a->T * a->C;
@@ -180,8 +180,8 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* In a separate process: the best of three runs, and the memory that the runs added
- * after the heap's free blocks were used up. */
+/* Returns the best time of three runs in a separate process, and the memory that the
+ * runs added after the heap's free blocks were used up. */
 static struct cost measure(enum form form, int k, int C, int64_t n)
 {
     static uint64_t seed;

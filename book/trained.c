@@ -1,13 +1,12 @@
-/* trained.c -- chapter 20's proposals on the keys, gates and beta of a trained
- * model.
+/* trained.c -- measures chapter 20's approximations on a trained model's keys, gates
+ * and beta.
  *
- * Book: chapter 20, which shows what this prints.  Checked by: make book.
+ * Book: chapter 20, which shows the output.  Checked by: make book.
  * Next: book/parts.c, the proposals whose verdict is a count of measured parts.
  *
- * book/data/keys.npy was written by book/examples/torch/keys.py: the first 512
- * tokens in a model of two KDA layers of two heads, K = V = 64, trained on this book
- * for 600 steps of 512 bytes, to 1.92 nats per byte on held-out text (the README).
- * The model is small, but its keys are learned. */
+ * book/examples/torch/keys.py wrote book/data/keys.npy: the first 512 tokens of the
+ * README in a model of two KDA layers of two heads, K = V = 64. The model was trained
+ * on this book for 600 steps of 512 bytes, to 1.92 nats per byte of the README. */
 #include "maps.h"
 #include "base/npy.h"
 
@@ -31,7 +30,7 @@ static struct token token_of(int head, int t)
     return x;
 }
 
-/* The map of tokens from .. from+n-1, without writes with beta < least. */
+/* Computes map X of tokens from .. from+n-1; those with beta < least write nothing. */
 static int stretch(int head, int from, int n, double least, double X[K][W], double D[K])
 {
     int skipped = 0;
@@ -78,7 +77,7 @@ static void described(void)
     }
 }
 
-/* ---- the smallest share of entries, largest first, whose rest is 1 % of |all| */
+/* ---- the smallest share of entries, largest first, with a rest of 1 % of |all| */
 static int larger(const void *a, const void *b)
 {
     const double x = fabs(*(const double *)a), y = fabs(*(const double *)b);
@@ -97,8 +96,8 @@ static double entries(double A_[K][K], double of)
     return 100. * n / (K * K);
 }
 
-/* Returns the percentage of rows of S (key channels), largest first, whose rest is 1 %
- * of |S|: "only the important components". */
+/* Returns which percentage of the rows of S (key channels), taken by decreasing norm,
+ * must be sent so that the norm of the other rows is at most 1 % of |S|. */
 static double rows_kept(double S[K][K])
 {
     double row[K] = { 0 }, left = 0, all = 0;

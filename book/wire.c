@@ -1,11 +1,11 @@
-/* wire.c -- the error of a layer over a lossy wire: payloads in bf16, and ranks that
- * do not wait for states below a tolerance.
+/* wire.c -- prints the error of a layer if messages are rounded to bf16, or if ranks do
+ * not wait for states below a tolerance.
  *
- * Book: chapter 20, which shows what this prints. Checked by:
- * tests/20_clusters/wire.c, on the same layer. Next: book/figures/spectrum.c.
+ * Book: chapter 20, which shows the output. Checked by: tests/20_clusters/wire.c, on
+ * the same layer. Next: book/figures/spectrum.c.
  *
- * Forward and backward by the references on thread ranks, over an exact communicator
- * and over a lossy one; nothing else differs. */
+ * The references run forward and backward on thread ranks, once over an exact
+ * communicator and once over a lossy one. */
 #include "tests/20_clusters/layer.h"
 #include "tests/judge/tolerance.h"
 
@@ -39,7 +39,7 @@ static void lossy(int R, enum kcp_form form, int bf16, double tolerance)
 
 #define OFF(field) lossy_apart(a.got.field, want.field, sizeof want.field)
 
-/* Forms send different things: maps, states, composed maps. */
+/* Tests every form, because forms send different data: maps, states, composed maps. */
 static void narrow(void)
 {
     printf("== 20-wire\nKDA, %d tokens, live gates, payloads in bf16: relative errors "

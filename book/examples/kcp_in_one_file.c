@@ -1,8 +1,8 @@
 /* kcp_in_one_file.c -- KDA cut across ranks: the whole idea in one program.
  *     cc -O2 kcp_in_one_file.c -lm -lpthread && ./a.out
- * One head of Kimi Delta Attention in double: the token recurrence and its adjoint; the
- * same by chunks (WY form); the affine map (M, h) of a rank; its exchange by all-gather
- * and by chain between thread ranks; forward and backward of every rank's tokens.
+ * One head of Kimi Delta Attention in double. First the token recurrence and its
+ * adjoint. Then chunks (WY form), the affine map (M, h) of each rank, the exchange of
+ * maps by all-gather or by chain between threads, and forward and backward per rank.
  * Prints the largest error of each result against the recurrence: at most 1e-12.
  * Book: "The idea".  Checked by: tests/cli/examples.sh. */
 #include <math.h>
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 enum { T = 70, K = 6, V = 5, C = 8, R = 4 };  /* tokens, key and value size, chunk */
-static const int cuts[R + 1] = { 0, 13, 30, 57, T };  /* rank r has cuts[r] .. */
+static const int cuts[R + 1] = { 0, 13, 30, 57, T };  /* rank r: from cuts[r] */
 static const double scale = 0.4;
 typedef double state[K][V];
 static struct { double q[T][K], k[T][K], v[T][V], g[T][K], beta[T], dO[T][V]; } x;
@@ -37,7 +37,7 @@ static void recurrence(struct outputs *y)
         }
 }
 
-/* Last token first; dS: the gradient of the state after token t. */
+/* From the last token to the first; dS is the gradient of the state after token t. */
 static void recurrence_backward(struct outputs *y)
 {
     state dS = { { 0 } };
@@ -74,7 +74,7 @@ static double decay(const struct chunk *c, int i, int j, int p)
     return exp(c->G[i][p] - c->G[j][p]);                     /* at most 1 for i >= j */
 }
 
-/* kk_ij = k_i . k_j and qk_ij = scale q_i . k_j, both decayed from j to i;
+/* kk_ij = k_i . k_j and qk_ij = scale q_i . k_j, each with the decay from token j to i;
  * L_ij = beta_i kk_ij for j < i; u = A (beta v); w = A (beta e^G k). */
 static void prepare(struct chunk *c, int t0, int n)
 {
@@ -100,8 +100,8 @@ static void prepare(struct chunk *c, int t0, int n)
     }
 }
 
-/* Any columns X [K,W] through the chunk: y = [u | 0] - w X with u in the first V, then
- * X <- e^G_last X + (e^(G_last - G) k)^T y. Columns never mix. */
+/* Advances columns X [K,W] by a chunk: y = [u | 0] - w X, with u in columns 0 .. V-1;
+ * then X <- e^G_last X + (e^(G_last - G) k)^T y. Each column is independent. */
 static void advance(const struct chunk *c, int W, double X[K][W], double y[C][W])
 {
     const int last = c->n - 1;
@@ -143,7 +143,7 @@ static void retreat(const struct chunk *c, state dS, double y[C][V])
     }
 }
 
-/* Token i's gradients through the states h and dS (of the chunk's END), y = A^T dU. */
+/* Adds token i's gradients through h (start of chunk) and dS (end); y = A^T dU. */
 static void through_states(const struct chunk *c, int i, state dS, double y[C][V],
                            double dG[C][K], struct outputs *d)
 {
@@ -168,7 +168,7 @@ static void through_states(const struct chunk *c, int i, state dS, double y[C][V
     }
 }
 
-/* Gradients through qk_im and L_im of the pair of tokens m <= i. */
+/* Adds gradients through qk_im and L_im, for a pair of tokens m <= i. */
 static void through_pair(const struct chunk *c, int i, int m, double y[C][V],
                          double dG[C][K], struct outputs *d)
 {
@@ -199,7 +199,7 @@ static void chunk_gradients(const struct chunk *c, state dS, double y[C][V],
     for (int i = 0; i <= last; i++)
         for (int m = 0; m <= i; m++) through_pair(c, i, m, y, dG, d);
     for (int p = 0; p < K; p++) {
-        double sum = 0;                         /* G sums g forward: dg sums dG back */
+        double sum = 0;                         /* dg sums dG from the end */
         for (int j = 0; j < V; j++) sum += exp(c->G[last][p]) * c->h[p][j] * dS[p][j];
         for (int i = last; i >= 0; i--) d->dg[c->t0 + i][p] = sum += dG[i][p];
     }
@@ -210,7 +210,7 @@ static void chunk_gradients(const struct chunk *c, state dS, double y[C][V],
 struct map { double X[K][V + K], dh[K][V]; };
 struct rank { int r, n; struct chunk c[T / C + 1]; struct map map; state S, dS; };
 
-/* The scan of [h | M] from [0 | I], fed with [u | 0]; dh: the adjoint scan from 0. */
+/* Scans [h | M] from [0 | I] over the chunks; dh comes from the adjoint scan from 0. */
 static void rank_map(struct rank *me)
 {
     double y[C][V + K], z[C][V];
@@ -219,8 +219,8 @@ static void rank_map(struct rank *me)
     for (int n = me->n - 1; n >= 0; n--) retreat(&me->c[n], me->map.dh, z);
 }
 
-/* The rank's tokens as if alone: from S that enters, and from dS of what leaves.
- * o_i = scale (e^G q_i)^T h + sum_{m<=i} qk_im v_new_m; h: the state at the start. */
+/* Computes the rank's outputs and gradients from the received S and dS.
+ * o_i = scale (e^G q_i)^T h + sum_{m<=i} qk_im v_new_m; h: the chunk's first state. */
 static void rank_tokens(struct rank *me, struct outputs *y)
 {
     double z[C][V];
@@ -247,7 +247,7 @@ static void rank_tokens(struct rank *me, struct outputs *y)
 /* ---- 4. The exchange, in two forms */
 static pthread_barrier_t meet;
 static struct map gathered[R];                      /* row r is written by rank r */
-static state message;                               /* from rank to rank of the chain */
+static state message;                               /* state sent to the next rank */
 static struct outputs got;
 static int by_chain;
 
@@ -263,8 +263,8 @@ static void apply(const struct map *m, int back, state in, state out)
     memcpy(out, S, sizeof S);
 }
 
-/* Each rank sends its map to all, and folds the maps of the ranks before it (S) and, in
- * reverse, of the ranks after it (dS). */
+/* Each rank sends its map to all ranks. S is folded from the maps of all earlier ranks;
+ * dS from those of all later ranks, in reverse order. */
 static void all_gather(struct rank *me)
 {
     gathered[me->r] = me->map;
@@ -273,7 +273,7 @@ static void all_gather(struct rank *me)
     for (int r = R - 1; r > me->r; r--) apply(&gathered[r], 1, me->dS, me->dS);
 }
 
-/* The state itself travels from rank to rank; M stays where it was computed. */
+/* Each rank applies its own map to the received state and sends the result on. */
 static void chain(struct rank *me)
 {
     for (int hop = 0; hop < 2 * R; hop++) {

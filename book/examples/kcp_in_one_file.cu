@@ -1,8 +1,8 @@
 /* kcp_in_one_file.cu -- kcp_in_one_file.c on GPUs: naive kernels, NCCL, a rank per GPU.
  *     nvcc -O2 -arch=native kcp_in_one_file.cu -lnccl && ./a.out
- * H heads of Kimi Delta Attention in float on all GPUs of the machine (on one, nothing
- * is exchanged): chunks by the WY form, a rank's map (M, h), its exchange by all-gather
- * and by chain, forward and backward of each rank's tokens. Prints the largest error of
+ * H heads of Kimi Delta Attention in float on all GPUs of the machine (one GPU: without
+ * exchange): chunks (WY form), the map (M, h) of each rank, the exchange of maps by
+ * all-gather or by chain, forward and backward per rank. Prints the largest error of
  * each result against the token recurrence in double: at most 1e-4.
  * Book: "The idea".  Checked by: runs on 1 and 4 GPUs, bench/LOG.md. */
 #include <math.h>
@@ -27,8 +27,8 @@ static struct { keys dq, dk, dg; values o, dv; scalars dbeta; } want, got;
 static double S[T + 1][K][V];                   /* S[t]: the state before token t */
 static double dS[K][V];            /* the gradient of the state after a token, S[t+1] */
 
-/* S <- diag(e^g) S;  S <- S + k beta (v - S^T k)^T;  o = scale S^T q. Then the last
- * token first. */
+/* S <- diag(e^g) S;  S <- S + k beta (v - S^T k)^T;  o = scale S^T q. Then the adjoint,
+ * from the last token to the first. */
 static void recurrence(int n)
 {
     for (int t = 0; t < T; t++)
@@ -66,8 +66,8 @@ static void recurrence(int n)
         }
 }
 
-/* ---- 2. A rank: its tokens by chunks. Block (c, n) of a kernel: chunk c of head n; of
- * a scan over the chunks, block (0, n). All kernels are bound by latency. */
+/* ---- 2. A rank's tokens in chunks. Block (c, n) of a kernel has chunk c of head n; in
+ * a scan, block (0, n) has all chunks of head n. Latency bounds all kernels. */
 typedef float key[H][K], value[H][V], scalar[H][1], row[H][C];      /* per token */
 typedef float state[H][K][V], map[H][K][W];                   /* per chunk, per rank */
 struct rank {
@@ -77,9 +77,9 @@ struct rank {
     value *v, *dO, *o, *u, *v_new, *y, *dv;
     scalar *beta, *dbeta;
     row *kk, *qk, *A;
-    state *h, *dS;                  /* at a chunk's start; gradient at a chunk's end */
+    state *h, *dS;             /* state at a chunk's start; its gradient at the end */
     map *mine, *all;                /* all: [R] */
-    state *in, *back, *message;     /* that enters; gradient of what leaves; to send */
+    state *in, *back, *message;     /* received state; received gradient; to send */
 };
 
 static __device__ int chunk_end(const rank &me, int c)
@@ -93,9 +93,9 @@ static __device__ float decay(const rank &me, int i, int j, int p)
     return expf(me.G[i][blockIdx.y][p] - me.G[j][blockIdx.y][p]);
 }
 
-/* G sums g. kk_ij = k_i . k_j, qk_ij = scale q_i . k_j, both decayed from j to i.
+/* G sums g. kk_ij = k_i . k_j, qk_ij = scale q_i . k_j, each decayed from j to i.
  * A = (I + L)^-1 with L_ij = beta_i kk_ij; u = A (beta v), w = A (beta e^G k).
- * Thread j owns column j of each; rows are tokens. */
+ * Thread j computes column j of each matrix; rows are tokens. */
 static __global__ void prepare(rank me)
 {
     const int n = blockIdx.y, j = threadIdx.x, t0 = blockIdx.x * C;
@@ -133,8 +133,8 @@ static __global__ void prepare(rank me)
     }
 }
 
-/* Column X [K] of any state, chunk after chunk: y = (u or 0) - w X, then
- * X <- e^G_last X + (e^(G_last - G) k)^T y. keep: column j of S; writes h, v_new. */
+/* Advances column X [K] over all chunks: y = (fed ? u : 0) - w X, then
+ * X <- e^G_last X + (e^(G_last - G) k)^T y. If keep: writes column j of h and v_new. */
 static __device__ void scan_column(const rank &me, int j, int fed, int keep, float *X)
 {
     const int n = blockIdx.y;
@@ -156,8 +156,8 @@ static __device__ void scan_column(const rank &me, int j, int fed, int keep, flo
     }
 }
 
-/* Column j of the gradient dS, last chunk first. dU = kg dS + qk^T dO; y = A^T dU;
- * dS <- e^G_last dS + scale (e^G q)^T dO - w^T dU. keep: writes dS and y. */
+/* Column j of dS from the last chunk to the first: dU = kg dS + qk^T dO; y = A^T dU;
+ * dS <- e^G_last dS + scale (e^G q)^T dO - w^T dU. With `keep` writes dS and y. */
 static __device__ void retreat_column(const rank &me, int j, int keep, float *dS)
 {
     const int n = blockIdx.y;
@@ -186,8 +186,8 @@ static __device__ void retreat_column(const rank &me, int j, int keep, float *dS
     }
 }
 
-/* ---- 3. The rank's map: the scan of [h | M] from [0 | I], and dh, the adjoint from 0.
- * Later, given the states: the same scans of S from `in` and of dS from `back`. */
+/* ---- 3. given = 0: the rank's map, by the scan of [h | M] from [0 | I] and the
+ * adjoint scan of dh from 0. given = 1: scans of S from `in` and of dS from `back`. */
 static __global__ void scans(rank me, int given)
 {
     const int n = blockIdx.y, j = threadIdx.x, b = j - V - K;      /* b: column of dS */
@@ -202,7 +202,7 @@ static __global__ void scans(rank me, int given)
     for (int p = 0; p < K && !given; p++) me.mine[0][n][p][j] = X[p];
 }
 
-/* out = M in + h, or with back M^T in + dh; out may be in. Thread j: column j. */
+/* out = M in + h, or with `back` M^T in + dh; `out` may be `in`. Thread j: column j. */
 static __global__ void apply(const map *of, int back, const state *in, state *out)
 {
     const int n = blockIdx.y, j = threadIdx.x;
@@ -216,8 +216,8 @@ static __global__ void apply(const map *of, int back, const state *in, state *ou
     for (int i = 0; i < K; i++) out[0][n][i][j] = X[i];
 }
 
-/* ---- 4. The rank's tokens as if alone, from what `scans` left in each chunk */
-/* o_i = scale (e^G q_i)^T h + sum_{m<=i} qk_im v_new_m; dv = beta y. Column j. */
+/* ---- 4. The rank's outputs and gradients, from the states that `scans` wrote */
+/* o_i = scale (e^G q_i)^T h + sum_{m<=i} qk_im v_new_m; dv = beta y; column j. */
 static __global__ void outputs(rank me)
 {
     const int c = blockIdx.x, n = blockIdx.y, j = threadIdx.x, t0 = c * C;
@@ -231,7 +231,7 @@ static __global__ void outputs(rank me)
     }
 }
 
-/* Thread p owns channel p of dq, dk and dg; thread i < C also dbeta of token i. */
+/* Thread p computes channel p of dq, dk and dg; thread i < C also dbeta of token i. */
 static __global__ void gradients(rank me)
 {
     const int c = blockIdx.x, n = blockIdx.y, p = threadIdx.x, t0 = c * C;
@@ -279,7 +279,7 @@ static __global__ void gradients(rank me)
         me.dk[t0 + i][n][p] = dk[i];
         me.dg[t0 + i][n][p] = sum += dG[i];
     }
-    const int t = t0 + p;                                      /* here p is a token */
+    const int t = t0 + p;                                      /* p as a token */
     if (p >= N) return;
     float dbeta = 0;
     for (int m = 0; m < p; m++) dbeta += dL[p][m] * me.kk[t][n][m];
@@ -296,8 +296,8 @@ static __global__ void gradients(rank me)
 static rank ranks[MOST];
 static int R;                                                       /* ranks, GPUs */
 
-/* Each rank sends its map to all, and folds the maps of the ranks before it and, in
- * reverse, of the ranks after it. */
+/* Each rank sends its map to all ranks, folds the maps of all earlier ranks, and folds
+ * those of all later ranks in reverse order. */
 static void all_gather(void)
 {
     CHECK(ncclGroupStart());
@@ -313,7 +313,7 @@ static void all_gather(void)
     }
 }
 
-/* The state itself travels from rank to rank; M stays where it was computed. */
+/* Each rank applies its own map to the received state and sends the result on. */
 static void chain(int back)
 {
     const size_t n = sizeof(state) / sizeof(float);
@@ -331,9 +331,9 @@ static void chain(int back)
 }
 
 /* ---- 6. Memory, and everything against the recurrence */
-static float host[T * H * K * V];                     /* room for every array */
+static float host[T * H * K * V];                     /* fits every array */
 
-/* n elements on the GPU: a copy of `from`, or NaN. */
+/* Allocates n elements on the GPU: a copy of `from`, or NaN if `from` is NULL. */
 template <class A> static void array(A **to, const void *from, int n)
 {
     for (size_t i = 0; i < n * sizeof(A) / 4; i++)

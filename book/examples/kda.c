@@ -14,8 +14,8 @@ static const int64_t cu_seqlens[N + 1] = { 0, 137, T };    /* two sequences, pac
 struct job { struct place place; struct kcp_plan *plan; };
 
 //> example-calls
-/* For each pass: sizes, then memory, then the call. All memory must live until the
- * stream is done; a model computes the sizes once and calls at every step. */
+/* Allocates the saved block and the workspaces, then runs both passes. The memory must
+ * stay allocated until the stream is done. A model allocates once, not per step. */
 static int layer(const struct place *p, struct shelf *s, struct kcp_forward *f,
                  struct kcp_backward *b)
 {
@@ -33,7 +33,7 @@ static int layer(const struct place *p, struct shelf *s, struct kcp_forward *f,
 }
 //< example-calls
 
-/* Rank 0 prints sums of the results, added up in the order of the ranks. */
+/* Gathers a sum of each result from every rank; rank 0 adds and prints these sums. */
 static int say(const struct job *j, struct kcp_comm *comm, const struct kcp_forward *f,
                const struct kcp_backward *b)
 {
@@ -61,7 +61,7 @@ static int say(const struct job *j, struct kcp_comm *comm, const struct kcp_forw
 }
 
 //> example-rank
-/* One rank's program: it has the plan and its own tokens only. */
+/* The program of one rank, which has the plan but only its own tokens. */
 static int rank(struct kcp_comm *comm, void *arg)
 {
     const struct job *j = arg;

@@ -1,5 +1,5 @@
-/* place.h -- what the examples need around layer.h: memory, numbers, ranks, on the host
- * or on GPUs.
+/* place.h -- memory, number conversion and ranks for the examples, on the host or on
+ * GPUs.
  *
  * Book: chapter 08.  Checked by: tests/cli/examples.sh.  Next: kda.c, gdn.c.
  *
@@ -23,11 +23,11 @@
 
 struct place {
     struct kcp_layer layer;
-    int R, gpu, local;                     /* local: 1 + the GPU of a launcher's rank */
+    int R, gpu, local;                     /* local: 1 + local rank, 0 without MPI */
     char why[200];
 };
 
-/* argv: ranks (or a launcher's), then cpu, bf16 or f32. */
+/* Reads argv: the number of ranks (mpirun's has priority), then cpu, bf16 or f32. */
 static int place_choose(struct place *p, int argc, char **argv)
 {
     const char *as = argc > 2 ? argv[2] : "cpu";
@@ -88,8 +88,8 @@ static void place_free(const struct place *p, const void *x)
         free((void *)x);
 }
 
-/* ---- numbers: double on the host; in arrays the layer's storage (KCP_ACTV) or the
- * type of its sums */
+/* ---- numbers: double, converted to and from the type of an array: the layer's storage
+ * (KCP_ACTV) or the type of its sums (KCP_ACC) */
 static size_t place_bytes(const struct place *p, enum kcp_store store)
 {
     const enum kcp_storage s = p->layer.storage;
@@ -141,7 +141,7 @@ static int place_get(const struct place *p, enum kcp_store store, double *x,
 
 /* ---- an example's arrays: drawn, kept together, added up */
 
-/* Returns element e of array `which`, in (-1, 1); it does not depend on the rank. */
+/* Returns element e of random array `which`, in (-1, 1), equal on every rank. */
 static double number(int which, int64_t e)
 {
     uint64_t x = (uint64_t)(e + 1000003 * which) * 0x9e3779b97f4a7c15u;
@@ -159,8 +159,8 @@ static void *keep(struct shelf *s, void *x)
     return x;
 }
 
-/* Returns an array of `rows` rows of `width` random numbers; `first` is the token of
- * its first row. */
+/* Returns an array of `rows` rows of `width` random numbers. Its row 0 is the row of
+ * token `first`. */
 static void *draw(struct shelf *s, enum kcp_store store, int which, int64_t first,
                   int64_t rows, int64_t width)
 {
@@ -184,7 +184,7 @@ static void *ints(struct shelf *s, const int *x, int n)
     return keep(s, y);
 }
 
-/* Returns a weighted sum of an output, which changes if two elements are exchanged. */
+/* Returns a sum of an output with random weights, so that a swap of elements shows. */
 static double digest(const struct place *p, const void *from, int64_t first, int64_t n)
 {
     double sum = 0, *x = malloc(sizeof *x * (size_t)(n + 1));
@@ -248,7 +248,7 @@ static int place_ranks(struct place *p, int (*body)(struct kcp_comm *, void *),
     return status;
 }
 
-/* The status with which main returns. */
+/* Ends MPI if it was started; returns the exit status for main. */
 static int place_end(int status)
 {
 #ifdef KCP_WITH_MPI

@@ -1,7 +1,7 @@
 /* affine.c -- the figure of chapter 05: how rank 0's two tokens move all states.
  *
  * Book: chapter 05.  Checked by: make book-lint.  Next: book/figures/survival.c.
- * One column of the state is a point of the plane; a token moves it (eq. 1.3). */
+ * One column of the state is a point of the plane, which a token moves (eq. 1.3). */
 #include "book/tokens.h"
 #include "svg.h"
 

@@ -1,4 +1,4 @@
-/* chain.c -- the figure of chapter 04: which product of the scan waits for which.
+/* chain.c -- draws the products of the scan in chapter 04, and their dependences.
  *
  * Book: chapter 04.  Checked by: make book-lint.  Next: book/figures/walks.c. */
 #include "svg.h"

@@ -1,7 +1,7 @@
 /* errors.c -- chapter 19: the error of every judged kernel as a share of its limit.
  *
  * Book: chapter 19.  Checked by: make book-lint.  Next: none.
- * Uses the newest verdict of each variant and storage in bench/results/. */
+ * Reads the newest verdict per variant and storage type from bench/results/. */
 #include "records.h"
 #include "svg.h"
 

@@ -1,7 +1,7 @@
 /* factors.c -- a figure of chapter 18: the bytes of one chunk's factors.
  *
  * Book: chapter 18.  Checked by: make book-lint.  Next: book/figures/roles.c.
- * Sizes are those of struct chunk_factors, K = 128, C = 64. */
+ * Sizes are from struct chunk_factors, for K = 128 and C = 64. */
 #include "svg.h"
 
 enum { K = 128, C = 64, TILES = 2 * C * K, TRIANGLE = 10 * 512, DECAY = 4 * K };

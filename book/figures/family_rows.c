@@ -1,4 +1,4 @@
-/* family_rows.c -- the second figure of chapter 16: DPLR as two rows per token.
+/* family_rows.c -- the second figure of chapter 16: DPLR writes two rows per token.
  *
  * Book: chapter 16.  Checked by: make book-lint.  Next: book/figures/parts.c. */
 #include "svg.h"

@@ -1,4 +1,4 @@
-/* folds.c -- the figure of chapter 11: the fold forward and the fold backward.
+/* folds.c -- the figure of chapter 11: the folds of the forward and the backward pass.
  *
  * Book: chapter 11.  Checked by: make book-lint.  Next: book/figures/kept.c. */
 #include "svg.h"

@@ -1,4 +1,4 @@
-/* halo.h -- ranks of 5, 1, 0, 1 and 5 tokens, and the rows that a rank needs of others.
+/* halo.h -- draws ranks of 5, 1, 0, 1 and 5 tokens, and the rows that each needs.
  *
  * Book: chapter 14.  Included by halo.c and halo_back.c.
  * Each needed row is drawn below its token, so the figure needs no arrows. */
@@ -10,8 +10,7 @@
 enum { RANKS = 5, W = 4 };
 static const int cuts[RANKS + 1] = { 0, 5, 6, 6, 7, 12 };
 
-/* Returns x of token t on rank r. There are gaps between ranks, also for an empty
- * rank. */
+/* Returns x of token t on rank r. Every rank adds a gap, also an empty rank. */
 static double halo_x(int r, int t) { return 120 + 36 * t + 40 * r; }
 
 static int holder(int t)
@@ -42,8 +41,8 @@ static void halo_tokens(const char *wash)
     }
 }
 
-/* Draws the W - 1 tokens from `first` on that rank r needs, in line 0, 1 or 2 below the
- * tokens. */
+/* Draws the tokens first .. first + W - 2, which rank r needs, in line 0, 1 or 2 below
+ * all tokens. */
 static void halo_needs(int r, int first, const char *what, int line)
 {
     static const char *const washes[] = { "b", "c", "a" };

@@ -17,7 +17,7 @@ static void label(double y, const char *line, const char *chapters)
     svg_text(4, y + 16, "start", "soft", "%s", chapters);
 }
 
-/* Tokens as small squares, in chunks of eight. */
+/* Draws each token as a small square, in chunks of eight. */
 static void tokens(double y)
 {
     for (int r = 0; r < 3; r++)

@@ -1,16 +1,16 @@
-/* ladder_banks.c -- chapter 17: the banks that eight rows meet, plain and swizzled.
+/* ladder_banks.c -- chapter 17: which banks eight rows use, plain and swizzled.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: ladder_descriptor.c.
- * cuda/tile/swizzle.cuh computes the place of each piece; warp_ldmatrix counts the
- * reads of shared memory. */
+ * cuda/tile/swizzle.cuh computes the address of each piece of 16 bytes; warp_ldmatrix
+ * counts the reads of shared memory. */
 #define __device__
 #define __forceinline__ inline
 #include "cuda/tile/swizzle.cuh"
 #include "ref/17_warp.h"
 #include "svg.h"
 
-/* Draws rows 0..7 of a tile in shared memory. A cell is four banks wide and has the
- * number of the piece that it stores; the third piece of each row is marked. */
+/* Draws rows 0..7 of a tile in shared memory. Each cell is four banks and shows the
+ * number of the piece stored there. Piece 2 of each row is marked. */
 static void draw(double x0, double y0, int swizzled)
 {
     static double tile[64 * 64], r[LANES][8];

@@ -1,4 +1,4 @@
-/* ladder_coalesce.c -- chapter 17: the addresses of a warp's 32 loads, two ways.
+/* ladder_coalesce.c -- chapter 17: two ways to address the 32 loads of a warp.
  *
  * Book: chapter 17.  Checked by: make book-lint.  Next: ladder_fragments.c.
  * This program counts the sectors from the addresses. */
@@ -35,8 +35,8 @@ int main(void)
 {
     int row[32], pieces[32];
     for (int l = 0; l < 32; l++) {
-        row[l] = 256 * l;   /* a thread a row */
-        pieces[l] = 16 * l; /* neighbours take neighbours */
+        row[l] = 256 * l;   /* one row per thread */
+        pieces[l] = 16 * l; /* neighbouring addresses */
     }
     svg_begin(
         720, 370, "One load of a warp, uncoalesced and coalesced",

@@ -2,8 +2,8 @@
  *
  * Book: chapter 17.  Checked by: itself: it stops if a field has a wrong value.
  * Next: ladder_roles.c.
- * cuda/tile/smem_desc.cuh computes the bits. book.mk includes that file without the
- * words for the device; smem_addr below replaces the GPU's function. */
+ * cuda/tile/smem_desc.cuh computes the bits. book.mk compiles that file for the host,
+ * without CUDA's keywords; smem_addr below replaces the GPU's function. */
 #include "svg.h"
 
 #include <stdlib.h>

@@ -2,15 +2,15 @@
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c, which compares warp_mma
  * with the manual.  Next: ladder_ldmatrix.c.
- * The layout is measured: one number of one lane at a time is set to 1, and the product
- * shows which element that number is. */
+ * The layout is found by experiment: one number of one lane is 1, all others are 0, and
+ * the product shows which matrix element this number is. */
 #include "ref/17_warp.h"
 #include "svg.h"
 
 static const char *const wash[] = { "var(--wash-a)", "var(--wash-b)", "var(--wash-c)",
                                     "var(--wash-d)" };
 
-/* Draws a cell. reg: the number of the register. */
+/* Draws the cell of register `reg` of a lane. */
 static void cell(double x, double y, int lane, int reg, int marked)
 {
     char style[120];
@@ -20,8 +20,8 @@ static void cell(double x, double y, int lane, int reg, int marked)
     svg_text(x + 10, y + 12.5, "middle", "mono", "%d", lane);
 }
 
-/* Draws the layout of D. Column 0 of A has r + 1 in row r and row 0 of B has 1 + 100
- * c in column c, so the value of each element of D gives its row and column. */
+/* Draws the layout of D. A[r][0] = r + 1 and B[0][c] = 1 + 100 c, so the value of each
+ * element of D gives its row and column. */
 static void of_d(double x0, double y0, int mine)
 {
     struct fragment_a a = { 0 };
@@ -41,7 +41,7 @@ static void of_d(double x0, double y0, int mine)
                         cell(x0 + c * 20, y0 + r * 17, lane, x / 2, lane == mine);
 }
 
-/* Draws the layout of A, one number at a time; column 0 of B has p + 1 in row p. */
+/* Draws the layout of A. One number of A at a time is 1, and B[p][0] = p + 1. */
 static void of_a(double x0, double y0, int mine)
 {
     for (int lane = 0; lane < LANES; lane++)
@@ -60,7 +60,7 @@ static void of_a(double x0, double y0, int mine)
         }
 }
 
-/* Draws the layout of B, one number at a time; row 0 of A has p + 1 in column p. */
+/* Draws the layout of B. One number of B at a time is 1, and A[0][p] = p + 1. */
 static void of_b(double x0, double y0, int mine)
 {
     for (int lane = 0; lane < LANES; lane++)

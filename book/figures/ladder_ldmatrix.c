@@ -1,16 +1,15 @@
-/* ladder_ldmatrix.c -- chapter 17: lanes with addresses, lanes with results.
+/* ladder_ldmatrix.c -- chapter 17: which lanes give ldmatrix addresses, which receive.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: ladder_stages.c.
- * warp_ldmatrix loads numbers that encode their address, so each result has its origin.
- */
+ * Each loaded number is its own address, so each result shows its origin. */
 #include "ref/17_warp.h"
 #include "svg.h"
 
 static const char *const wash[] = { "var(--wash-a)", "var(--wash-b)", "var(--wash-c)",
                                     "var(--wash-d)" };
 
-/* Draws a 16 x 16 block: in each pair of cells the lane that receives the pair; before
- * each row of a quarter the lane that has the row's address. */
+/* Draws a 16 x 16 block. Each pair of cells shows the lane that receives the pair; each
+ * row of a quarter shows the lane that gives the row's address. */
 static void block(double x0, double y0, int trans)
 {
     double shared[256], r[LANES][8];

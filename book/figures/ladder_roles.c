@@ -1,8 +1,8 @@
-/* ladder_roles.c -- chapter 17: a producer and two consumers over their barriers.
+/* ladder_roles.c -- chapter 17: the timeline of a producer warp and two consumers.
  *
  * Book: chapter 17.  Checked by: make book-lint.  Next: ladder_times.c.
  * Simulates v8_tma_sm90.cu with two stages. A copy takes time `copy`, the products of a
- * chunk `work`; during half of `work` a warpgroup needs the tensor core for itself. */
+ * chunk take `work`. Two warpgroups cannot share the tensor core in half of `work`. */
 #include "svg.h"
 
 #include <math.h>

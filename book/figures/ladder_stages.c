@@ -1,8 +1,8 @@
-/* ladder_stages.c -- chapter 17: copies and products in time, before and after stages.
+/* ladder_stages.c -- chapter 17: copies and products in time, with and without stages.
  *
  * Book: chapter 17.  Checked by: make book-lint.  Next: ladder_banks.c.
- * Simulates two timelines. A copy completes `copy` after it is issued; the products of
- * a chunk take `work`; a stage is free when its products are done. */
+ * Simulates two timelines. A copy takes the time `copy`; the products of a chunk take
+ * `work`; a stage is free when its products are done. */
 #include "svg.h"
 
 #include <math.h>
@@ -23,7 +23,7 @@ static double play(double y, int stages, int chunks)
 {
     double asked[8], done[8], now = 0;
     for (int c = 0; c < chunks; c++) {
-        if (stages == 1) asked[c] = now; /* one after the other */
+        if (stages == 1) asked[c] = now; /* no overlap */
         else asked[c] = c < stages - 1 ? 0 : done[c - stages + 1] - work;
         const double here = asked[c] + copy;
         const double begin = fmax(now, here);

@@ -1,9 +1,9 @@
-/* ladder_thread.c -- chapter 17: one column of the state, and all of its inputs.
+/* ladder_thread.c -- chapter 17: one column of the state, and its inputs.
  *
  * Book: chapter 17.  Checked by: make book-lint.  Next: ladder_coalesce.c. */
 #include "svg.h"
 
-/* Draws a matrix with one column or one row marked. */
+/* Draws a matrix and marks one column or one row. */
 static void matrix(double x, double y, double w, double h, const char *name,
                    const char *size, int column)
 {

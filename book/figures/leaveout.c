@@ -1,5 +1,5 @@
-/* leaveout.c -- the figure of chapter 10: the error with and without the terms that
- * cancel.
+/* leaveout.c -- the figure of chapter 10: the error of dg with and without the terms
+ * that cancel.
  *
  * Book: chapter 10.  Checked by: make book-lint.  Next: book/figures/walks.c. */
 #include "plot.h"

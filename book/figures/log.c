@@ -1,15 +1,15 @@
 /* log.c -- the figure of appendix B: how far each outcome was from its prediction.
  *
  * Book: appendix B.  Checked by: make book-lint.  Next: bench/LOG.md.
- * Its points are the rows of bench/LOG.md, up to "Over ranks", that name two times. */
+ * Points are rows of bench/LOG.md before "Over ranks" with both times. */
 #include "plot.h"
 
 enum { MOST_PAIRS = 96, MOST_CELLS = 8, MOST_TIMES = 4 };
 
 struct pair { double ratio; int backward, gdn; char what[40]; };
 
-/* Reads "0.20, 0.90 ms", or "1.85 to 1.91 ms" as its middle; returns the number of
- * times, and their unit. A time relative to another ("less than") does not count. */
+/* Reads the times in a cell, such as "0.20, 0.90 ms"; a range "1.85 to 1.91 ms" becomes
+ * its middle. Returns how many; copies the unit. Skips bounds ("less than"). */
 static int times_in(const char *cell, double *times, char unit[8])
 {
     int n = 0;
@@ -65,7 +65,7 @@ static int read_log(struct pair pairs[MOST_PAIRS])
             }
             continue;
         }
-        /* "the same" and "both" refer to the previous row */
+        /* A row "the same" or "both" has the model of the previous row. */
         if (strstr(cells[0], "GDN") || strstr(cells[0], "one gate a head")) gdn = 1;
         else if (!begins(cells[0], "the same") && !begins(cells[0], "both")) gdn = 0;
         double p[MOST_TIMES], o[MOST_TIMES];
@@ -83,7 +83,7 @@ static int read_log(struct pair pairs[MOST_PAIRS])
     return n;
 }
 
-/* Prints a summary of one of the two parts of the log. */
+/* Prints a summary of the forward or the backward rows. */
 static void sum_up(const struct pair *pairs, int n, int backward, double x)
 {
     int all = 0, near = 0, faster = 0;

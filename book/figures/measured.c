@@ -2,7 +2,7 @@
  *
  * Book: none; README.md shows it.  Checked by: make book-lint.
  * Next: book/figures/scaling.c.
- * Numbers are read from bench/results/. Left: all points are of one run. */
+ * Numbers are read from bench/results/. Points at the left are from one run. */
 #include "plot.h"
 #include "records.h"
 
@@ -11,8 +11,7 @@ enum { CONDITIONS = 8 };
 static const char *const columns[CONDITIONS] = { "stage", "variant", "model", "T",
                                                  "H", "ranks", "save", "gate" };
 
-/* Returns the least time in ms of the rows that have these values; exits if there is
- * none. */
+/* Returns the least time in ms of all rows with the values `want`; exits if none. */
 static double best(const char *record, const char *const want[CONDITIONS])
 {
     static struct record r;
@@ -60,7 +59,7 @@ static void pass(const struct frame *f, const char *stage, const char *variant,
 
 struct bar { const char *name, *record, *variant, *save; };
 
-/* Draws bars as multiples of the first; returns y of the next group. */
+/* Draws bars, times relative to the first bar's; returns y of the next group. */
 static double bars(double y, const char *title, const char *stage, const char *model,
                    const char *heads, const struct bar *b, int n)
 {

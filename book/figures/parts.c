@@ -2,7 +2,7 @@
  *
  * Book: chapter 18.  Checked by: make book-lint.  Next: book/figures/factors.c.
  * Times are read from book/data/forward-steps.tsv, backward-steps.tsv and
- * backward-plan.tsv; the floors of the passes from what book/clusters.c prints. */
+ * backward-plan.tsv; floors of the passes from the output of book/clusters.c. */
 #include "svg.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static void bars(double y, const char *name, double floor, double own, double me
     svg_text(x(measured) + 6, y + 14, "start", "soft", "%.2f", measured);
 }
 
-/* Lines of a table after its head: name, bytes, own bytes, ..., outcome. */
+/* Draws the rows of a table: name, bytes, own bytes, ..., measured milliseconds. */
 static double table(const char *file, const char *const *names, double y, double *own,
                     double *measured)
 {

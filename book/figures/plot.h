@@ -1,7 +1,7 @@
 /* plot.h -- curves over logarithmic axes, from the output of the book's programs.
  *
  * Book: chapters 10, 19, 20.  Included by leaveout.c, growth.c, forms.c and scaling.c.
- * Numbers are read from build/book/example.txt, so page and plot cannot differ. */
+ * Numbers are read from build/book/example.txt, which the pages also show. */
 #ifndef BOOK_PLOT_H
 #define BOOK_PLOT_H
 
@@ -13,7 +13,7 @@
 
 enum { MOST_ROWS = 24, MOST_COLS = 9 };
 
-/* Reads the rows of numbers that follow the line with the text `after` in a section. */
+/* Reads rows of numbers: those after the line with the text `after` in a section. */
 static inline int printed_rows(const char *section, const char *after,
                                double rows[MOST_ROWS][MOST_COLS])
 {
@@ -45,7 +45,7 @@ static inline int printed_rows(const char *section, const char *after,
     return n;
 }
 
-/* A frame: the decimal logarithms at its edges, and the coordinates of the edges. */
+/* A frame: the log10 of x and y at its edges, and the coordinates of the edges. */
 struct frame { double lx0, lx1, ly0, ly1, x0, x1, y0, y1; };
 
 static inline double frame_x(const struct frame *f, double v)
@@ -59,7 +59,7 @@ static inline double frame_y(const struct frame *f, double v)
     return f->y1 - at * (f->y1 - f->y0);
 }
 
-/* Draws a line at every step-th decade of y. */
+/* Draws a horizontal line at every step-th power of ten of y. */
 static inline void frame_rows(const struct frame *f, int step)
 {
     for (int e = (int)ceil(f->ly0); e <= (int)floor(f->ly1); e += step) {
@@ -78,8 +78,7 @@ static inline void frame_column(const struct frame *f, double v, const char *tex
     svg_text(frame_x(f, v), f->y1 + 18, "middle", "soft", "%s", text);
 }
 
-/* Draws columns at x = from, from * step, ... up to `to`, each with its number
- * below. */
+/* Draws a vertical line and its number at x = from, from * step, ... up to `to`. */
 static inline void frame_powers(const struct frame *f, int from, int to, int step)
 {
     for (int v = from; v <= to; v *= step) {
@@ -98,7 +97,7 @@ static inline void frame_axes(const struct frame *f, const char *x, const char *
         svg_text(4, 14, "start", "soft", "%s", y);
 }
 
-/* Writes a name at the right edge, `down` units below the height of y. */
+/* Writes a name at the right edge, `down` units below the value y. */
 static inline void frame_name(const struct frame *f, double y, double down,
                               const char *class, const char *name)
 {

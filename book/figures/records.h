@@ -1,4 +1,4 @@
-/* records.h -- rows of bench/results/, by the names of their columns.
+/* records.h -- reads rows of tables in bench/results/ by the names of columns.
  *
  * Book: README, chapter 19.  Included by measured.c and errors.c. */
 #ifndef BOOK_RECORDS_H
@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An open table: its head, and the row that was read last. */
+/* An open table: its line of column names, and the row that was read last. */
 struct record { FILE *f; char head[4096], line[4096]; };
 
-/* Copies field i of a line with tabs to `out`. */
+/* Copies field i of a line of tab-separated fields to `out`. */
 static inline void record_field(const char *line, int i, char out[128])
 {
     for (; i > 0 && line; i--) {
@@ -51,7 +51,7 @@ static inline int record_is(const struct record *r, const char *name, const char
     return !strcmp(record_get(r, name, s), value);
 }
 
-/* Reads the next row; at the end closes the file and returns 0. */
+/* Reads the next row and returns 1; at the end of the file closes it and returns 0. */
 static inline int record_next(struct record *r)
 {
     if (fgets(r->line, sizeof r->line, r->f)) return 1;

@@ -1,7 +1,7 @@
 /* roles.c -- a figure of chapter 18: the warp roles of the scan and of the one kernel.
  *
  * Book: chapter 18.  Checked by: make book-lint.  Next: book/figures/backward_roles.c.
- * Shows the order of each warp's work over two chunks or steps; not to scale. */
+ * Shows in which order each warp works on two chunks or steps; not to scale. */
 #include "svg.h"
 
 static const char *const COPY = "fill:var(--wash-d);stroke:var(--d)";

@@ -1,10 +1,9 @@
 /* roofline.c -- the figure of chapter 18: the ladder and whole passes under one roof.
  *
  * Book: chapter 18.  Checked by: make book-lint.  Next: none.
- * Points come from build/book/results/roofline.tsv, which book/tables.py makes from
- * bench/results/: first "roof TB/s TFLOP/s" as measured there, then name, operations
- * per byte, TFLOP/s. The eight rungs of chapter 17 are joined; five whole passes have
- * their names. */
+ * Points come from build/book/results/roofline.tsv, which book/tables.py writes from
+ * bench/results/: first "roof TB/s TFLOP/s", then rows of name, operations per byte,
+ * TFLOP/s. Lines join the eight rungs of chapter 17; five whole passes have names. */
 #include "svg.h"
 
 #include <math.h>
@@ -12,7 +11,7 @@
 #include <string.h>
 
 enum { PASSES = 5 };
-/* A pass, and the position of its name relative to its dot. */
+/* Each pass, and where its name is drawn relative to its dot. */
 static const struct { const char *name, *says; double dx, dy; const char *anchor; }
     pass[PASSES] = {
         { "08/v1_stages", "forward, a thread per column", 10, 4, "start" },

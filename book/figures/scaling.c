@@ -1,4 +1,4 @@
-/* scaling.c -- a figure of chapter 20: a million tokens on ever more ranks.
+/* scaling.c -- a figure of chapter 20: the time of a million tokens on 1 to 4096 ranks.
  *
  * Book: chapter 20.  Checked by: make book-lint.  Next: book/figures/spectrum.c. */
 #include "plot.h"
@@ -20,7 +20,7 @@ int main(void)
     frame_rows(&f, 1);
     frame_powers(&f, 1, 4096, 4);
     for (int k = 0; k < 4; k++) {
-        const int skip = k == 1 || k == 2;                  /* one rank has neither */
+        const int skip = k == 1 || k == 2;                  /* not with one rank */
         curve(&f, rows + skip, n - skip, 0, column[k], inks[k],
               k == 3 ? "6 4" : "none");
         frame_name(&f, rows[n - 1][column[k]], down[k], "", names[k]);

@@ -1,9 +1,8 @@
-/* scan_times.c -- chapter 15: the scan and the chunks against the walk, as recorded.
+/* scan_times.c -- chapter 15: recorded times of the walk, the scan and the chunks.
  *
  * Book: chapter 15.  Checked by: make book-lint.  Next: book/figures/tree.c.
- * book/tables.py writes the input build/book/results/15-forms.tsv from the record. A
- * row has K, heads, T, the pass (1: backward), and the milliseconds of walk, scan and
- * chunks (0: not timed). */
+ * book/tables.py writes the input, build/book/results/15-forms.tsv. Columns: K, heads,
+ * T, pass (1: backward), milliseconds of walk, scan and chunks (0: not timed). */
 #include "svg.h"
 
 #include <math.h>

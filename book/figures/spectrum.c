@@ -1,4 +1,4 @@
-/* spectrum.c -- the figure of chapter 20: the error of M and S cut to rank r.
+/* spectrum.c -- a figure of chapter 20: the error of the best rank-r parts of M and S.
  *
  * Book: chapter 20.  Checked by: make book-lint.  Next: book/figures/pipeline.c. */
 #include "plot.h"

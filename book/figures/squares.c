@@ -5,14 +5,14 @@
 
 static const double SIDE = 6.2, X0 = 60, Y0 = 34;
 
-/* Draws the square below the diagonal of rows [from, from + 2n), and the two triangles
- * that remain. */
+/* Cuts the triangle of rows [from, from + 2n): draws the n x n square below its
+ * diagonal, then cuts the two triangles that remain. */
 static void cut(int from, int n)
 {
     static const char *const wash[] = { "var(--wash-d)", "var(--wash-c)",
                                         "var(--wash-b)", "var(--wash-a)" };
     static const char *const ink[] = { "var(--d)", "var(--c)", "var(--b)", "var(--a)" };
-    const int size = (n >= 8) + (n >= 16) + (n >= 32);     /* a colour for 4 to 32 */
+    const int size = (n >= 8) + (n >= 16) + (n >= 32);     /* n = 4, 8, 16 or 32 */
     char style[80];
     snprintf(style, sizeof style, "fill:%s;stroke:%s;stroke-width:.8", wash[size],
              ink[size]);

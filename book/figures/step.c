@@ -1,7 +1,7 @@
 /* step.c -- the figure of chapter 01: the state through the example's three tokens.
  *
  * Book: chapter 01.  Checked by: make book-lint.  Next: book/figures/gate.c.
- * Each state is computed here from tokens.h by the recurrence; shades are sizes. */
+ * Computes each state from tokens.h by the recurrence; darker cells are larger. */
 #include "../tokens.h"
 #include "svg.h"
 

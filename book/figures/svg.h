@@ -1,7 +1,7 @@
 /* svg.h -- functions that draw the book's figures.
  *
  * Book: every figure.  Included by book/figures/NAME.c, which prints NAME.svg.
- * Colours are CSS variables of the page, for its light and its dark mode. */
+ * Colours are CSS variables, which the page defines for light and dark mode. */
 #ifndef BOOK_SVG_H
 #define BOOK_SVG_H
 
@@ -19,7 +19,7 @@ static inline void svg_end(void)
     printf("</svg>\n");
 }
 
-/* style: CSS, e.g. "fill:var(--wash-a);stroke:var(--a)" */
+/* style: for example "fill:var(--wash-a);stroke:var(--a)" */
 static inline void svg_rect(double x, double y, double w, double h, const char *style)
 {
     printf("<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"2\" "
@@ -34,13 +34,13 @@ static inline void svg_line(double x1, double y1, double x2, double y2,
            y1, x2, y2, style);
 }
 
-/* An arrow: a line and a small head, both in the same colour. */
+/* Draws an arrow: a line and a small head in one colour. */
 static inline void svg_arrow(double x1, double y1, double x2, double y2,
                              const char *ink)
 {
     const double dx = x2 - x1, dy = y2 - y1;
     double n = dx * dx + dy * dy, r = 1;
-    for (int i = 0; i < 40; i++)              /* Newton's square root: no -lm needed */
+    for (int i = 0; i < 40; i++)              /* Newton's square root, without -lm */
         r = n > 0 ? (r + n / r) / 2 : 1;
     const double ux = dx / r, uy = dy / r;
     printf("<path d=\"M%.1f %.1fL%.1f %.1fM%.1f %.1fL%.1f %.1fL%.1f %.1f\" "
@@ -62,8 +62,8 @@ static inline void svg_text(double x, double y, const char *anchor, const char *
     printf("</text>\n");
 }
 
-/* Animates a figure: after a click a cover over rows y0..y1 moves from x0 to x1 in
- * `seconds`. Without a script, and in print, the whole figure is visible. */
+/* Animates a figure: a click uncovers rows y0..y1 from x0 to x1 within `seconds`. In
+ * print, and if scripts are off, the whole figure is visible. */
 static inline void svg_moves(double x0, double x1, double y0, double y1, double seconds)
 {
     printf("<rect class=\"veil\" x=\"%.1f\" y=\"%.1f\" width=\"0\" height=\"%.1f\" "

@@ -9,9 +9,9 @@
 
 enum { R = 4, BLOCKS = 4, ARROWS = 64 };
 
-/* Microseconds of: a message with a state, with a map, with a block of a state; the
- * all-gather; applying a map; composing two maps; `sum`, the pass that computes the
- * maps; `rest`, the main pass. */
+/* Microseconds of a message with a state, a map or a block of a state; of the
+ * all-gather; of applying a map and of composing two. `sum`: the pass that computes the
+ * maps; `rest`: the main pass. */
 static double state_us, map_us, block_us, gather_us, apply_us, compose_us, sum, rest;
 
 static double x(double t) { return 92 + (t - sum + 60) * 1.62; }
@@ -70,8 +70,8 @@ static void gather(double y0)
     }
 }
 
-/* Draws the chain with the columns of S in `blocks` messages. One block is the plain
- * chain. Blocks do not wait for one another. */
+/* Draws the chain with the columns of S cut into `blocks` messages, which do not wait
+ * for one another. With one block this is the plain chain. */
 static void chain(double y0, int blocks)
 {
     const double message = blocks > 1 ? block_us : state_us;
@@ -86,7 +86,7 @@ static void chain(double y0, int blocks)
         for (int b = 0; b < blocks; b++) {
             const double sent = larger(ready[b], wire_free), here = sent + message;
             wire_free = sent + wire;
-            arrow(y0, r - 1, sent, r, here);       /* heads would hide one another */
+            arrow(y0, r - 1, sent, r, here);       /* heads would overlap */
             arrows[narrows - 1].headless = b > 0 && b < blocks - 1;
             const double start = larger(here, free);
             free = r < R - 1 ? start + apply_us / blocks : here;
@@ -98,9 +98,9 @@ static void chain(double y0, int blocks)
     }
 }
 
-/* Draws the scan of comm/form/scan.c. In the round with distance d rank r sends W, the
- * composition of up to d maps that ends with map r, to rank r + d. It also composes X,
- * the maps before map r; h of X is the state that enters rank r. */
+/* Draws the scan of comm/form/scan.c. In the round with distance d, rank r sends W, the
+ * composition of up to d maps of which map r is the last, to rank r + d. Rank r also
+ * composes all maps before map r to X; h of X is the state that enters rank r. */
 static void scan(double y0)
 {
     double W[R], state[R], next[R];
@@ -117,7 +117,7 @@ static void scan(double y0)
             double t = here;
             if (2 * d <= R - 1 - r)                     /* W is sent again */
                 t += compose_us;
-            if (d > 1)                                  /* the first X is only copied */
+            if (d > 1)                                  /* at d = 1 X is copied */
                 t += compose_us;
             bar(lane(y0, r), here, t, "var(--b)", "var(--b)");
             next[r] = state[r] = t;

@@ -1,7 +1,7 @@
-/* tree.c -- the figure of chapter 15: seven tokens, maps going up, states coming down.
+/* tree.c -- the figure of chapter 15: a tree over seven tokens, its maps and states.
  *
  * Book: chapter 15.  Checked by: make book-lint.  Next: book/figures/timelines.c.
- * The loops are those of scan_up and scan_down, with arrows in place of products. */
+ * Has the loops of scan_up and scan_down, but draws an arrow for each product. */
 #include "svg.h"
 
 enum { N = 7, STEP = 44 };

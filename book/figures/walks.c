@@ -1,4 +1,4 @@
-/* walks.c -- the figure of chapter 09: the scan and its mirror.
+/* walks.c -- the figure of chapter 09: the forward scan and the reverse scan.
  *
  * Book: chapter 09.  Checked by: make book-lint.  Next: book/figures/folds.c. */
 #include "svg.h"

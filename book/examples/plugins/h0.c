@@ -1,4 +1,4 @@
-/* h0.c -- a variant of chapter 12 from outside the tree, in C.
+/* h0.c -- a variant of stage 12, built outside this repository, in C.
  *
  * Book: CONTRIBUTING.md, "Kernels written elsewhere".
  * Checked by: tests/cli/plugins.sh.  Next: h0.rs.
