@@ -1,19 +1,19 @@
--- book.lua -- the weave: include code, number, cross-refer, refuse what dangles.
+-- book.lua -- pandoc filter: includes code, numbers equations, resolves references.
 --
 --   ```{.include file=ref/07_merge.c fn=ref_merge}       a function and its comment
 --   ```{.include file=ref/07_merge.c region=fold-step}   between //> and //< fold-step
---                                                        fold=1: folded away, opened by a click
---   ```{.example name=05-affine}          a section of what book/example.c printed
+--                                                        fold=1: closed until it is clicked
+--   ```{.example name=05-affine}          a section of the output of book/example.c
 --   ```{.results file=bench.md}           a table made from bench/results/
---   [04_chunk v2_warp forward]{.ms}       the recorded time of a variant, from that table
---   [affine/alive]{.val}                  one number that book/example.c printed
+--   [04_chunk v2_warp forward]{.ms}       the recorded time of a variant, from such a table
+--   [affine/alive]{.val}                  one number from the output of book/example.c
 --   ![caption](affine.svg){#fig:affine}   a figure that book/figures/ drew
---   ::: answers               one answer for each exercise of the list above, folded away
---   $$ ... $$ {#eq:fold held=07_merge/twin}   an equation and the test that holds it
---   [@eq:fold] [@sec:fold] [@fig:affine] [@ch:07]        from any chapter to any other
+--   ::: answers               one answer for each exercise of the list above, closed
+--   $$ ... $$ {#eq:fold held=07_merge/twin}   an equation and the test that checks it
+--   [@eq:fold] [@sec:fold] [@fig:affine] [@ch:07]        a reference, from any chapter
 --
--- COLLECT writes this chapter's labels; otherwise LABELS names everyone's. Anything
--- unknown ends the build with one line that says what and where.
+-- With COLLECT set the filter writes the labels of this chapter; else it reads the labels
+-- of all chapters from LABELS. A missing file, name or label ends the build with one line.
 local collect = os.getenv("COLLECT") ~= nil
 local labels = os.getenv("LABELS")
 local out = os.getenv("OUT") or "build/book"
@@ -26,7 +26,7 @@ local function die(...)
   os.exit(1)
 end
 
--- Not fatal while a chapter waits for code that is still to land.
+-- Reports a missing name: a warning in a draft, else a fatal error.
 local function want(...)
   if draft then io.stderr:write("book: draft: ", page, ": ", string.format(...), "\n")
   else die(...) end
@@ -63,12 +63,12 @@ local function find_region(path, L, name)
   return a, b
 end
 
--- A function starts in column 0 and ends at the first closing brace in column 0; the
--- comment that touches it is part of it.
+-- Finds a function. It starts in column 0 and ends at the first closing brace in column 0;
+-- the comment on the lines directly above belongs to the function.
 local function find_fn(path, L, name)
   local pat, at = "^%a.*[%s%*]" .. name:gsub("%W", "%%%0") .. "%(", nil
   for i, l in ipairs(L) do
-    local j = i                      -- a declaration ends in a semicolon, some lines on
+    local j = i                      -- the last line of the head: `;` ends a declaration
     while L[j] and l:match(pat) and not L[j]:match("[;{}]%s*$") do j = j + 1 end
     if l:match(pat) and not (L[j] or ""):match(";%s*$") then
       if at then die("%s: %s is defined twice", path, name) end
@@ -106,8 +106,7 @@ end
 
 -- ---- labs -----------------------------------------------------------------------
 
--- What a lab step asks for is shown on demand: a gap in the listing, and the whole
--- listing below it, closed. A step with a twist asks for something else than the page.
+-- The answer to a lab step is hidden: a gap in the listing, which opens on a click.
 local steps
 local function steps_of(path)
   if not steps then
@@ -125,7 +124,7 @@ local function steps_of(path)
   return steps[path] or {}
 end
 
--- Lines a..b of a file with the regions of lab steps left out: text, names, lines left.
+-- Returns lines a..b without the regions of lab steps; the steps' names; lines of code.
 local function without_steps(path, L, a, b)
   local t, names, left, skip = {}, {}, 0, nil
   for _, s in ipairs(steps_of(path)) do
@@ -197,8 +196,8 @@ end
 
 -- ---- kernels and mutants, from the records at the foot of their files ----------------
 
--- Every record of a file: stage, name, why, and the line it stands on. Mutant files make
--- theirs by a macro, MUTANT(ident, flags, "why"): the stage is then in the file's name.
+-- Returns every record of a file: stage, name, why, line number. For records made by the
+-- macro MUTANT(ident, flags, "why") the stage comes from the file's name.
 local function records(path)
   local L, t = lines_of(path) or {}, {}
   for i, l in ipairs(L) do
@@ -233,7 +232,7 @@ end
 
 -- ---- numbers ----------------------------------------------------------------------
 
--- What the book's programs printed: sections opened by "== name", values "@name value".
+-- The output of the book's programs: sections after "== name", values "@name value".
 local sections, values
 local function read_example()
   sections, values = {}, {}
@@ -246,7 +245,7 @@ local function read_example()
   end
 end
 
--- A number as printed, 6.0e-08: its digits, and the power of ten where it has one.
+-- Splits a printed number such as 6.0e-08 into its digits and its power of ten, if any.
 local function digits_of(v)
   local d, sign, e = v:match("^(-?%d[%d.]*)e([+-])0*(%d+)$")
   return d or v, d and (sign == "-" and "-" or "") .. e
@@ -258,8 +257,8 @@ local function value(name)
   return values[name] or "?"
 end
 
--- texmath makes \mathrm{ext} three italic letters; \text keeps the word upright. Names
--- of two letters are one symbol. A value may stand inside a formula.
+-- Prepares a formula: inserts values; replaces \mathrm by \text, because texmath turns
+-- \mathrm{ext} into three italic letters; makes a name of two letters one symbol.
 local function math_of(m)
   m.text = m.text:gsub("%[([%w/._-]+)%]{%.val}", function(name)
     if collect then return "0" end
@@ -291,7 +290,7 @@ local function example(cb)
                     pandoc.Attr("", { "snippet", "printed" }))
 end
 
--- Rows of a table, without the columns in which no row has anything.
+-- Returns the cells of a table's row.
 local function cells_of(l)
   local row = {}
   for cell in l:gmatch("|([^|]*)") do row[#row + 1] = cell:match("^%s*(.-)%s*$") end
@@ -325,7 +324,7 @@ local function narrowed(md)
   return lines
 end
 
--- Markdown that a table holds: its formulas know the book's letters.
+-- Parses the Markdown of a table; its formulas may use the macros of book/letters.md.
 local function markdown(md)
   local letters = table.concat(lines_of("book/letters.md") or {}, "\n")
   local blocks = pandoc.List({})
@@ -335,7 +334,8 @@ local function markdown(md)
   return pandoc.Div(blocks):walk({ Math = math_of }).content
 end
 
--- Of a table with many cases the first few rows stand open; the notes at its end stay.
+-- Folds a table of many cases: the first rows and the notes stay visible, the other rows
+-- open on a click.
 local function fold_runs(md)
   md = narrowed(md)
   local head, from, to
@@ -378,8 +378,8 @@ local function results(cb)
   return pandoc.Div(markdown(md), pandoc.Attr("", { "results" }))
 end
 
--- The recorded time of "STAGE VARIANT WAY [kept]", from the stage's table: a stage's own
--- table has microseconds; that of a whole pass milliseconds, and its case in front.
+-- Returns the recorded time of "STAGE VARIANT WAY [kept]" from the stage's table. Tables of
+-- whole passes have a column for the case, and milliseconds; other tables microseconds.
 local function recorded(what)
   local stage, variant, way, kept = what:match("^(%S+) (%S+) (%S+)%s*(.*)$")
   local case, want_case = "", "KDA, live gates, T = 8192, H = 96" .. (kept ~= "" and ", " .. kept or "")
@@ -422,7 +422,7 @@ local function kernels(div)
   return pandoc.Div(blocks)
 end
 
--- Mutants whose "why" names a row of the errata, and where they are.
+-- The mutants for each row of the errata, with file and line.
 local errata_of
 local function erratum(div)
   if not errata_of then
@@ -458,7 +458,7 @@ local function erratum(div)
   return pandoc.Div(blocks, pandoc.Attr("erratum-" .. n, { "erratum" }))
 end
 
--- A file of tab-separated values that says in its comments where it comes from.
+-- Makes a table from a file of tab-separated values.
 local function tsv(cb)
   local L = lines_of(cb.attributes.file or "?")
   if not L then want("no table %s", cb.attributes.file or "?"); return nil end
@@ -474,7 +474,7 @@ local function tsv(cb)
       end
     end
   end
-  local rule = "|"          -- as wide as its longest cell; numbers to the right
+  local rule = "|"          -- column widths; numbers are right-aligned
   for i, n in ipairs(wide) do rule = rule .. (words[i] and ":" .. ("-"):rep(n) or ("-"):rep(n) .. ":") .. "|" end
   table.insert(md, 2, rule)
   return pandoc.Div(markdown(table.concat(md, "\n")), { class = "results" })
@@ -490,7 +490,7 @@ local function figure(img, id)
   if script then path = "book/figures/" .. img.src end
   local f = io.open(path)
   local svg = f and f:read("a")
-  if svg and script then         -- a playable figure: its script makes it, where it stands
+  if svg and script then         -- an interactive figure, drawn by its script
     svg = '<div class="play" role="group" aria-label="' .. text(img.caption):gsub('"', "'")
           .. '"><noscript>This figure needs a script; the one above it does not.</noscript></div><script>' .. svg .. "</script>"
   end
@@ -513,8 +513,8 @@ end
 
 -- ---- equations --------------------------------------------------------------------
 
--- held=07_merge/name: a check, variant or mutant of tests/07_merge/; without a name its
--- checks.
+-- Finds the file and line of attribute held=07_merge/name: a check, variant or mutant in
+-- tests/07_merge/. Without a name: tests/07_merge/checks.c.
 local function find_test(held)
   local stage, name = held:match("^([^/]+)/?(.*)$")
   local all = files("tests/" .. stage .. "/*.c")
@@ -560,7 +560,8 @@ end
 
 -- ---- what the prose must do ---------------------------------------------------------
 
--- Before a function of ref/ stands a paragraph that names its symbols or its equation.
+-- Returns true if a paragraph has a formula or cites an equation, as the paragraph before
+-- each function of ref/ must.
 local function names_symbols(b)
   local yes = false
   pandoc.Div({ b }):walk {
@@ -589,7 +590,7 @@ end
 
 -- ---- the walk -----------------------------------------------------------------------
 
--- "erratum 7" leads to its row in appendix A.
+-- Makes "erratum 7" a link to row 7 of appendix A.
 local function errata_links(inlines)
   for i = 1, page == "A-errata" and 0 or #inlines - 2 do
     local a, n = inlines[i], inlines[i + 2]
@@ -601,7 +602,7 @@ local function errata_links(inlines)
       end
     end
   end
-  for i, x in ipairs(inlines) do          -- a reference that opens a sentence
+  for i, x in ipairs(inlines) do          -- capital letter at the start of a sentence
     local before = inlines[i - 2]
     if x.t == "Link" and x.classes:includes("xref")
        and (i == 1 or inlines[i - 1].t == "Space" and before and before.t ~= "Link" and before.t ~= "Math" and text(before):match("[.?!]$")) then
@@ -611,7 +612,7 @@ local function errata_links(inlines)
   return inlines
 end
 
--- A sign after a formula stays on its line.
+-- Keeps a punctuation mark on the line of the formula before it.
 local function unbroken(inlines)
   for i = #inlines - 1, 1, -1 do
     local a, b = inlines[i], inlines[i + 1]
@@ -623,8 +624,8 @@ local function unbroken(inlines)
   return inlines
 end
 
--- A number keeps its unit beside it, and an equation's number in brackets needs no second
--- pair of them.
+-- Keeps a number and its unit on one line; removes brackets around the number of an
+-- equation, which has brackets already.
 local units = { ["%"] = 1, ms = 1, ["µs"] = 1, s = 1, MB = 1, GB = 1, KiB = 1, MiB = 1, GiB = 1, ["GB/s"] = 1, ["TB/s"] = 1, ["TFLOP/s"] = 1, MFLOP = 1 }
 local function kept_together(inlines)
   for i, x in ipairs(inlines) do
@@ -646,22 +647,22 @@ local function kept_together(inlines)
   return inlines
 end
 
--- A date, a power of ten and a model's name do not break at their hyphens.
+-- Prevents line breaks at the hyphen of a date, a power of ten or a model's name.
 local function with_hyphen(s)
   if #s.text < 16 and (s.text:match("%d%-%d") or s.text:match("%a%-%d")) then
     return pandoc.Span({ s }, { class = "unbroken" })
   end
 end
 
--- A long name may break after its underscores and slashes, and nowhere else.
+-- Allows line breaks in a long name only after underscores and slashes.
 local function breakable(c)
   if not c.text:match("[_/]") or #c.text < 14 then return nil end
   local s = c.text:gsub("&", "&amp;"):gsub("<", "&lt;"):gsub("([_/]+)", "%1<wbr>")
   return pandoc.RawInline("html", "<code>" .. s .. "</code>")
 end
 
--- Each exercise gets its answer from the list in the Div "answers" that follows; as many
--- of one as of the other.
+-- Moves each answer of the Div "answers" below its exercise. Both lists must have the same
+-- length.
 local function fold_answers(doc)
   local exercises
   for i, b in ipairs(doc.blocks) do
@@ -688,7 +689,7 @@ local function fold_answers(doc)
   return doc
 end
 
--- A Div "folded" with a title: closed until somebody wants the numbers.
+-- Closes a Div "folded"; a click on its title opens it.
 local function folded(doc)
   return doc:walk { Div = function(d)
     if not d.classes:includes("folded") then return nil end
@@ -699,7 +700,7 @@ local function folded(doc)
   end }
 end
 
--- A chapter that cites nobody has no list of references.
+-- Returns true if the chapter cites anything; else it gets no list of references.
 local function cites(doc)
   local yes = false
   doc:walk { Cite = function() yes = true end }
@@ -833,7 +834,7 @@ local function weave(doc)
     end,
   }
   doc = doc:walk { Inlines = errata_links }
-  doc = doc:walk { Table = function(t)      -- a table of cases: book.css gives its first column room
+  doc = doc:walk { Table = function(t)      -- book.css widens the first column of a table of cases
     local head = t.head.rows[1] and t.head.rows[1].cells[1]
     if head and text(head.contents) == "case" then t.attr.classes:insert("cases"); return t end
   end }

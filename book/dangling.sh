@@ -1,10 +1,10 @@
 #!/bin/sh
-# dangling.sh -- the weave must refuse what dangles: each line here is one mistake.
+# dangling.sh -- checks that book.lua rejects a page with one mistake, for each mistake.
 #
 # Book: none.  Run by `make book-lint`.  Next: lint.sh.
-d=$1; shift                        # build/book, then the pandoc command
+d=$1; shift                        # arguments: build/book, then the pandoc command
 fail=0
-try() {                            # name, what the page says
+try() {                            # name, text of the page
     printf -- '---\ntitle: x\nchapter: "99"\n---\n\nA letter $x$ and text.\n\n%s\n' "$2" > "$d/dangling.md"
     if OUT=$d LABELS=$d/labels.tsv pandoc -f markdown --lua-filter book/book.lua --citeproc \
         --bibliography book/refs.bib -t html5 --mathml -M page=dangling -o "$d/dangling.html" \

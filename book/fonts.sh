@@ -1,11 +1,11 @@
 #!/bin/sh
-# fonts.sh -- @font-face rules with the fonts inlined, so that a page needs nothing
-# beside itself.
+# fonts.sh -- writes @font-face rules with embedded fonts, so that a page needs no other
+# file.
 #
 # Book: none.  Usage: fonts.sh build/book > fonts.css.  Next: book.css.
-# TeX Gyre Pagella (GUST font licence) as Debian installs it, cut down to the letters a
-# book on algebra uses. Without the fonts or pyftsubset: no rules, the stack of names in
-# book.css serves, and one line says so.
+# The fonts are Debian's TeX Gyre Pagella (GUST font licence), reduced to the letters that
+# the book uses. If the fonts or pyftsubset are missing, the script prints one line and
+# writes no rules, so pages use the system fonts named in book.css.
 tmp=$1/fonts
 otf=
 for d in /usr/share/texmf/fonts/opentype/public /usr/share/fonts/opentype /usr/share/texlive/texmf-dist/fonts/opentype/public; do

@@ -1,8 +1,8 @@
 #!/bin/sh
-# lint.sh -- load every page in headless Chromium, look, and fail on what it sees.
+# lint.sh -- loads every page in headless Chromium; fails if lint.js finds a fault.
 #
 # Book: none.  Run by `make book-lint`; CHROME is the command.  Next: lint.js.
-# WIDTHS and SCHEMES narrow the look; tests/cli/layout.sh asks for two widths, light.
+# WIDTHS and SCHEMES select the window widths and the colour schemes.
 d=$1; shift
 status=0
 pages=
@@ -23,7 +23,7 @@ for scheme in ${SCHEMES:-light dark}; do
     echo "book-lint: $scheme: $found complaints in $(sed -n 's/.*LINT END \([0-9]*\).*/\1/p' "$d/lint.$scheme") views"
     [ "$found" = 0 ] || status=1
 done
-# Links between pages: the file and the anchor must exist.
+# For each link between pages the file and the anchor must exist.
 for c; do
     grep -o 'href="[^"#:]*\.html\(#[^"]*\)\?"' "$d/$c.html" | sed 's/href="//;s/"$//' | sort -u |
     while IFS='#' read -r file id; do

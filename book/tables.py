@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-# tables.py -- recorded runs as tables in Markdown, for the book and README.md.
+# tables.py -- writes recorded runs as Markdown tables, for the book and README.md.
 #
 # Book: chapters 01 to 20.  Checked by: make book; make test, by --check.
 # Next: ../bench/records.py, whose reader this uses.
 #
-#   tables.py DIR [FILE...]       every table into DIR; FILE: else all of bench/results
-#   tables.py --readme [--check]  those of README.md, between its two marks
+#   tables.py DIR [FILE...]       all tables into DIR, from FILEs or all of bench/results
+#   tables.py --readme [--check]  the tables of README.md, between its two marks
 #
-# A record opens with the names of its columns; `kind` says what a row is. Of the same
-# row recorded often, one of the present kernels counts, else one that cannot be
-# compared, else one of other kernels; of equals the later. DIGESTS: a file, the output
-# of digest.py. README.md is not changed if no kernels are built to compare with.
+# The first line of a record has the names of its columns; column `kind` is the kind of a
+# row. If a row was recorded several times, a row of the present kernels is used; else one
+# that cannot be compared; else one of other kernels. Of equal rows the latest is used.
+# DIGESTS: a file with the output of digest.py. README.md needs built kernels.
 import math
 import os
 import re
@@ -21,7 +21,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, ROOT + "/bench")
 from records import Digests, read_lines, read_tsv, results    # noqa: E402
 
-NB = "\u00a0"                                   # a blank that does not break a line
+NB = "\u00a0"                                   # a blank without line break
 STALE, UNCOMPARED, FRESH = range(3)
 STATES = {"stale": STALE, "not comparable": UNCOMPARED, "fresh": FRESH}
 KEPT = {"all": ", all kept", "light": ", little kept", "none": ", nothing kept"}
@@ -42,7 +42,7 @@ def least(rows):
 
 
 def newest(rows, stale_too):
-    """The fastest of those whose kernels have changed least since."""
+    """Returns the fastest row among those with the best state of their kernels."""
     state = max([r.state for r in rows], default=STALE)
     return least(r for r in rows if r.state == state and (state != STALE or stale_too))
 
@@ -60,7 +60,7 @@ def text(form, value):
 
 
 class Row:
-    """A line of a record: its columns as text by r["name"], numbers as members."""
+    """A row of a record: r["name"] is a column as text; numbers are also members."""
     digests, built = None, False
 
     def __init__(self, cells, file):
@@ -89,7 +89,7 @@ class Row:
         return self.cells.get(name) or ""
 
     def gpu(self):
-        """The name of the GPU, without the number of GPUs before it."""
+        """Returns the name of the GPU, without the number of GPUs before the name."""
         return re.sub(r"^\d+ x ", "", self["machine"])
 
     def lengths(self):
@@ -111,7 +111,7 @@ class Row:
         return (s + KEPT.get(self.save, "")).replace(" = ", NB + "=" + NB)
 
     def rank(self):
-        """In the order of the book: KDA first, long last, live before strong."""
+        """Returns the sort key: KDA first, then by T, live gates before strong ones."""
         models, gates = ("kda", "gdn"), ("live", "strong", "saturated")
         return (models.index(self.model) if self.model in models else 9, self.T, self.H,
                 self.HV, self.K, gates.index(self.gate) if self.gate in gates else -1,
@@ -120,7 +120,7 @@ class Row:
                 self.segments, self.stage, self.theirs, self.variant)
 
     def standing(self):
-        """Is the recorded code the present one: kernels, row of the paths, exchange?"""
+        """Compares the recorded code (kernels, row of the paths, exchange) with today's."""
         def compared(digest, by, key):
             return STATES[Row.digests.state(key, digest, by)] if digest else UNCOMPARED
         known = Row.digests.rows
@@ -135,12 +135,12 @@ class Row:
         return min(state, compared(self["comm"], self["cc"], ("comm", "-")))
 
     def floor(self):
-        """In us: the least bytes and operations at the rates of the same run."""
+        """Returns the floor in us: the least bytes and operations at the run's rates."""
         work = self.flops / self.product if self.product else 0
         return 1e6 * max(self.bytes / self.copy, work)
 
     def base(self):
-        """A length next to a multiple of 16 belongs to that."""
+        """Returns T, or the multiple of 16 that is one token away from T."""
         return self.T + {15: 1, 1: -1}.get(self.T % 16, 0)
 
     def is_edge(self):
@@ -148,7 +148,7 @@ class Row:
 
 
 class Page:
-    """A file of tables. What its rows are marked with is explained at its foot."""
+    """A file of tables, with notes at its end that explain the marks of its rows."""
     pages = []
 
     def __init__(self, name):
@@ -175,14 +175,14 @@ class Page:
         return ms(r.us) + self.mark(r.state) if r else ""
 
     def share(self, r):
-        """Per cent of the floor; above 100, its arrays never left the chip's cache."""
+        """Returns floor / time in per cent, above 100 if the arrays fit in the cache."""
         p = 100 * r.floor() / r.us
         if p > 100.5:
             self.marks.add("cached")
         return ("%.1f" if p < 1 else "%.0f") % p + NB + "%"
 
     def run(self, r):
-        """A letter for the run that a row is of; rates() says what it stands for."""
+        """Returns a letter for the run of a row; rates() lists the letters."""
         self.runs.setdefault(r.run, []).append(r)
         return chr(97 + list(self.runs).index(r.run))
 
@@ -211,7 +211,7 @@ class Page:
 
 
 class Records:
-    """All rows by kind; of time the chosen ones: `rows` as recorded, `sorted`."""
+    """All rows by kind. `rows`: the chosen rows of kind time; `sorted`: by rank()."""
     def __init__(self, files):
         self.kind, slots, standings, self.gathers, self.timed = {}, {}, {}, {}, []
         for path in files:
@@ -232,7 +232,7 @@ class Records:
         if r.ranks > 1 and r.gather_us:
             self.gathers.setdefault(r.set, r)
         key = r.set, r.stage
-        if r.peer:                              # as ours that were timed beside it
+        if r.peer:                              # the state of our rows of this run
             r.state = standings.get(key, STALE)
         standings[key] = max(r.state, standings.get(key, STALE))
         key = (r.case, r.stage, r.variant, r.backward, r.is_layer, r.ranks, r.segments,
@@ -245,7 +245,7 @@ class Records:
         return True
 
     def of_newest_code(self, rows):
-        """Without rows of whole layers whose case was recorded again on a later day."""
+        """Drops rows of whole layers whose case was recorded again on a later day."""
         newest = {}
         for r in rows:
             key = r.case, r.stage, r.ranks
@@ -262,14 +262,14 @@ class Records:
                 if all(getattr(r, name) == value for name, value in want.items())]
 
     def case(self, r):
-        """With segments; other systems have none: they are listed with ours."""
+        """Returns the case with its number of segments; other systems get ours."""
         like = self.find(theirs=False, set=r.set) if r.theirs else [r]
         n = like[0].segments if like else 1
         return r.case + (", %d segments" % n if n > 1 else "")
 
     def alone(self, r):
-        """Ours, the fastest plan of one GPU for the same case; none if one segment was
-        not timed there, for cut in many it may be far from the fastest."""
+        """Returns our least time on one GPU for this case; 0 if one segment was not
+        timed there, because more segments may be far from the fastest plan."""
         q = [x for x in self.find(theirs=False, ranks=1, case=r.case, stage=r.stage,
                                   way=r.way) if x.gpu() == r.gpu()]
         return least(q).us if any(x.segments == 1 for x in q) else 0
@@ -312,7 +312,7 @@ def stage_tables(d):
                   "| variant | pass | µs | 10 to 90 % | GB/s | TFLOP/s "
                   "| of its floor |",
                   "|:-----|:---|---:|----:|---:|---:|---:|")
-        if r.stage == "12_h0":       # one segment: of the arrays one state is copied
+        if r.stage == "12_h0":       # one segment: only one state is copied
             r.bytes = 8 * r.HV * r.K * r.V
         cells = [p.whose(r), r.way, "%.1f" % r.us,
                  "%.1f%sto%s%.1f" % (r.us_p10, NB, NB, r.us_p90)]
@@ -349,7 +349,7 @@ def whole_table(d, name, only=None):
 
 
 def edge_table(d):
-    """Forwards that keep nothing: a token less, a token more, and both gates."""
+    """Times of forward, nothing kept, at T - 1, T and T + 1 with live and strong gates."""
     p, at, names = Page("17-edges.md"), {}, []
     for r in d.sorted:
         if r.peer or r.is_layer or r.stage != "08_forward" or r.ranks != 1 or \
@@ -374,7 +374,7 @@ def edge_table(d):
 
 
 def mode_table(d):
-    """Chapter 18: what each mode of the saved block costs, in bytes and in time."""
+    """Chapter 18: the bytes and the time that each mode of the saved block costs."""
     p, cases = Page("18-modes.md"), {}
     for r in d.sorted:
         if r.is_layer or r.peer or r.save in ("", "none") or r.stage not in PAIR:
@@ -427,7 +427,7 @@ def bound_table(d):
         for r in cases[case]:
             def n(name):
                 return number(r[name])
-            # Of the cycles of 132 processors, those in which shared memory served.
+            # The share of cycles in which shared memory is busy, over 132 SMs.
             p.row(None, "`%s`" % r["what"],
                   "%.1f" % (n("instructions") / (r.T / 64 * r.HV) / 1e3),
                   "%.0f %%" % n("issue"), "%.0f %%" % n("tensor"),
@@ -439,7 +439,7 @@ def bound_table(d):
 
 
 def roofline(d):
-    """The roof, then every variant where it is fastest."""
+    """Writes the roof, then the highest TFLOP/s of every variant."""
     p, at = Page("roofline.tsv"), {}
     for r in d.rows:
         if not r.is_layer and not r.peer and r.flops and r.bytes:
@@ -465,7 +465,7 @@ def plan_of(r):
 
 
 def rank_table(d):
-    """By pass, then by GPUs, ours first: the best of each number of GPUs."""
+    """Lists the best row per number of GPUs: sorted by pass, by GPUs, ours first."""
     p = Page("19.md")
     layers = [r for r in d.sorted if r.is_layer]
     kinds = [("08_forward", "forward"), ("13_backward", "backward"),
@@ -500,7 +500,7 @@ def rank_table(d):
 
 
 def form_table(d):
-    """Every form beside the others: time, and the exchange's part of it."""
+    """Lists the time of every form, and the share of the exchange."""
     p, groups, above = Page("19-forms.md"), {}, None
     stages = *PAIR, "16_family"
     for r in sorted((r for r in d.sorted if r.ranks > 1 and not r.peer and r.is_layer
@@ -522,7 +522,7 @@ def form_table(d):
         above = head
 
 
-# ---- chapter 15: walk, scan and chunks side by side, in time and in room
+# ---- chapter 15: time and memory of walk, scan and chunks
 
 def walk_tables(d):
     p, plain, versions = Page("15-forms.md"), Page("15-forms.tsv"), Page("15_scan.md")
@@ -572,7 +572,7 @@ def walk_tables(d):
     versions.notes()
 
 
-# ---- chapter 17: each rung beside the one before it, timed and counted
+# ---- chapter 17: times and counters of each rung
 
 def ladder_tables(d):
     times, count = {}, {r.variant: r for r in d.of("counter") if r.stage == "17_ladder"}
@@ -642,7 +642,7 @@ def ladder_tables(d):
     counted(p, "", *[(v,) for v in rungs if v in count])
 
 
-# ---- chapters 19 and 20: what was judged and run; chapter 18: what was predicted
+# ---- chapters 19 and 20: verdicts and runs; chapter 18: predictions
 
 def judge_table(d):
     p, best = Page("18.md"), {}
@@ -699,7 +699,7 @@ def nccl_table(d):
 
 
 def torch_tables(d):
-    """Of equal rows the later one counts, in the place of the first."""
+    """If a row was recorded again, the later one takes the place of the first."""
     timed, judged, above, p = {}, {}, "", Page("torch.md")
     for r in d.of("torch"):
         if r["us"]:
@@ -724,7 +724,7 @@ def torch_tables(d):
 
 
 def share_text(x):
-    """An error over its limit; in bold where it is above 1."""
+    """Formats error / limit; bold if above 1."""
     if x is None:
         return "n/a"
     form = "%.2f" if x <= 1 else "**%.1f**"
@@ -732,8 +732,8 @@ def share_text(x):
 
 
 def field_tables(d):
-    """Kernels of others by regime: the worst error as a share of its limit, forward and
-    backward; then the cases that fail, in words that repeat them."""
+    """Lists other systems' kernels by regime: the worst error / limit of forward and
+    backward; then the options --case that repeat each failure."""
     cells, p = {}, Page("field.md")
     rows = list(d.of("field"))
     kernels = once((r["peer"], r.model) for r in rows)
@@ -794,11 +794,11 @@ def prediction_tables(d):
     for *cells, key in rows:
         stage, _, part = key.partition(" ")
         says = ""
-        if stage == "07_merge":             # a map on the states of one rank
+        if stage == "07_merge":             # one map applied to the states
             r = least(d.find(theirs=False, stage=stage, ranks=1, segments=1,
                              is_layer=False))
             says = "%s, %d heads" % (ms(r.us), r.HV) if r else "not recorded"
-        elif part:                          # the case that chapter 20 opens with
+        elif part:                          # the first case of chapter 20
             r = least(d.find(theirs=False, is_layer=True, ranks=4, stage=stage,
                              T=131072, model="kda", gate="live", HV=32))
             t = {"gather": r.gather_us, "sum": r.sum, "exchange": r.exchange,
@@ -807,11 +807,11 @@ def prediction_tables(d):
         p.row(*cells, says)
 
 
-# ---- the README's tables: the fastest of ours beside other systems
+# ---- the README's tables: our fastest kernels and other systems
 
 def others(d, r, systems, notes):
-    """Theirs of the same run; if there is none, their fastest of another run on the same
-    GPU."""
+    """Returns other systems' times of the same run; without any, their fastest times of
+    another run on the same GPU."""
     of = [q for q in d.find(theirs=True, stage=r and r.stage)
           if q["machine"] == r["machine"] and not re.search("share_alone|heads2", q.variant)]
     alike = [q for q in of if (q.case, q.ranks) == (r.case, r.ranks)]
@@ -836,7 +836,7 @@ IN_README = ("KDA, live gates, T = (8192, H = 96|65536, H = 32)|"
 
 
 def readme_table(d):
-    """Eight rows; the book has all."""
+    """Writes the cases IN_README; the book has all cases."""
     p, places, systems, notes = Page("readme.md"), [], [], []
     fresh = any(r.state != STALE for r in d.rows if r.is_layer and r.ranks > 1)
     for many in (False, True):
@@ -880,7 +880,7 @@ def readme_table(d):
         " Others: %s." % ", ".join(once(systems)) if systems else ""), *notes[:1])
 
 
-# ---- what is written
+# ---- output
 
 def make(files):
     file = os.environ.get("DIGESTS")

@@ -1,9 +1,9 @@
 #!/bin/sh
-# grade.sh -- points for one lab, printed and as JSON; exit 0 unless points are lost.
+# grade.sh -- prints the points of one lab, also as JSON; exit 0 unless points are lost.
 #
 # Book: labs/README.md, labs/STAFF.md.  Usage: make grade LAB=07 [SEED=n] [STAFF=file]
-# LAUNCH= precedes the judge, e.g. "srun -n 4"; LIMIT= is how many seconds a test
-# may take. The ways to judge a row are in rows.sh.
+# LAUNCH= is the command that starts the judge's ranks, e.g. "srun -n 4"; LIMIT= is the time
+# limit of a test in seconds. rows.sh has a function for each kind of row.
 lab=$1 staff=$2 B=${B:-build} W=${LABWORK:-book/labs/work} MAKE=${MAKE:-make}
 get() { sed -n "s/^$1  *//p" "$lab" | head -1; }
 id=$(get lab) ask=$(get ask) stage=$(get stage) kind=$(get kind) src=$(get file)
@@ -25,8 +25,8 @@ rm -rf "$dir"/*.so "$dir"/*.o "$dir"/asan "$dir"/bench "$dir"/check "$dir"/text 
 realpath "$work" >"$dir/work"
 echo "Lab $id: $(get title)"
 
-# Staff's rows follow the step's. With a twist the step's own rows would be wrong, so
-# staff's replace them.
+# The rows of the staff's file follow the rows of the lab step. If the staff's file has a
+# twist, the step's rows would be wrong, so they are left out.
 : >"$dir/staff"
 if [ -n "$staff" ]; then
     sh book/labs/staff.sh "$staff" "$id" >"$dir/staff" || exit 2
@@ -54,7 +54,7 @@ exec </dev/null
 twist=$(sed -n 's/^twist *//p' "$dir/rows" | head -1)
 [ -z "$twist" ] || edited twist "$twist"
 build
-# Rows are read on descriptor 3: a launcher (mpirun, srun) reads all of its stdin.
+# Rows are read from descriptor 3, because a launcher (mpirun, srun) reads all of stdin.
 while read -r key points rest <&3; do
     [ "$key" = score ] || continue
     n=$((n + 1)) out=$dir/out.$n
@@ -66,7 +66,7 @@ done 3<"$dir/rows"
 echo "Score: $score/$of$([ $skipped -gt 0 ] && echo ", $skipped not run")"
 printf '{"lab": "%s", "score": %d, "of": %d, "not_run": %d, "tests": [%s]}\n' "$id" \
     $score $of $skipped "$json" >"$dir/result.json"
-# The last result of this lab, for grading by hand.
+# Copies the last result of this lab to a fixed name, for grading by hand.
 cp "$dir/result.json" "$B/grade/$id.json.$$" && mv "$B/grade/$id.json.$$" "$B/grade/$id.json"
 ln -sfn "$(basename "$dir")/lab.so" "$B/grade/$id.so"
 [ -z "$ask" ] || echo "To be answered in words: $ask"

@@ -1,8 +1,8 @@
 #!/bin/sh
-# grade_all.sh -- grades a folder of submissions: a table and JSON.
+# grade_all.sh -- grades a folder of submissions; writes a table and JSON.
 #
 # Book: labs/STAFF.md.  Usage: make grade-all LAB=07 DIR=handed-in [JOBS=n] [STAFF=file]
-# DIR/NAME/07_merge.c, or DIR/NAME.c: one submission each. Results go to
+# Each DIR/NAME/07_merge.c or DIR/NAME.c is one submission. Results go to
 # DIR/.graded/LAB/NAME.{json,txt}. A result is reused if the file, the rows and the
 # grader are unchanged, so an interrupted run can be repeated. In a Slurm array (sbatch
 # --array=0-7) each task grades every eighth submission. DIR/.graded/LAB/table.tsv and
@@ -19,7 +19,7 @@ to=$dir/.graded/$id
 mkdir -p "$to" || exit 2
 unset CDPATH
 
-# name <TAB> file, sorted: the same order for every task of an array.
+# Prints "name <TAB> file" lines, sorted, so that every task of an array has one order.
 list() {
     for f in "$dir"/*/"$id.$ext" "$dir"/*."$ext"; do
         [ -f "$f" ] || continue

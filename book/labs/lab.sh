@@ -1,5 +1,5 @@
 #!/bin/sh
-# lab.sh -- write the student's file: the reference with a gap. It is never overwritten.
+# lab.sh -- writes the student's file, the reference with a gap, unless the file exists.
 #
 # Book: labs/README.md.  Usage: make lab LAB=07 [STAFF=file]  Next: new.awk.
 lab=$1 staff=$2 W=${LABWORK:-book/labs/work}
@@ -11,7 +11,7 @@ if [ -e "$work" ]; then
     echo "$work is there already, and stays as it is"
     exit 0
 fi
-# A twist of the staff adds its own todo lines.
+# The staff's file can add todo lines to those of the lab.
 tasks=$(mktemp) || exit 2
 trap 'rm -f "$tasks"' EXIT
 cp "$lab" "$tasks"

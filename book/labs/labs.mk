@@ -1,11 +1,11 @@
 # labs.mk -- make lab LAB=NN writes the file with a gap; make grade LAB=NN judges it.
 #
-# A student's file becomes a shared object in a folder of its own, LABDIR, which the judge
-# loads into a process of its own: one that does not compile, or crashes, is heard of by
-# make grade LAB=NN alone, and two gradings at once have nothing in common. LABWORK= is
-# where the files lie, STAFF= a file of staff's own rows; see book/labs/README.md and
-# STAFF.md. make grade-all DIR= LAB=NN grades a folder of submissions. LAB= is one of the
-# eight labs of weeks.tsv, whose steps are done one by one, or a step: 07, 07c, 07c_chain.
+# A student's file becomes a shared object in a separate folder, LABDIR; the judge loads the
+# object into a separate process. So a file that does not compile, or that crashes, affects
+# only its own grading, and two gradings can run at once. LABWORK= is the folder of the
+# students' files, STAFF= a file with the staff's rows; see book/labs/README.md and STAFF.md.
+# make grade-all DIR= LAB=NN grades a folder of submissions. LAB= is one of the eight labs
+# of weeks.tsv, which means all its steps, or one step: 07, 07c, 07c_chain.
 
 LABWORK  ?= book/labs/work
 LABSTEPS  = $(if $(filter 1 2 3 4 5 6 7 8,$(LAB)),$(shell \
@@ -37,7 +37,7 @@ try: lab-judge
 	@LAB="$(or $(LABSTEPS),$(LAB))" JOBS="$(JOBS)" $(lab_env) sh book/labs/try.sh $B
 test-labs: lab-judge
 	@$(lab_env) sh tests/cli/labs.sh $B
-# points.tsv anew, as a machine without a GPU gives them; what the grader said: tried.said.
+# Writes points.tsv, on a machine without a GPU; tried.said gets the output of the grader.
 tried: lab-judge
 	@LAB= SAID=$B/tried.said JOBS="$(JOBS)" $(lab_env) sh book/labs/try.sh $B >$B/points.tsv
 	@awk -F '\t' 'NF == 3 { row[$$1, $$2] = $$3; n += !seen[$$1]++; if (seen[$$1] == 1) id[n] = $$1 } \
@@ -46,17 +46,17 @@ tried: lab-judge
 	      s = s "\t" (row[id[i], t[j]] == "" ? "-" : row[id[i], t[j]]); print s } }' \
 	  $B/points.tsv >book/labs/points.tsv
 
-# What every submission is held to and linked with: made once, under a lock (grade.sh).
+# The judge and the library for all submissions; grade.sh builds them once, under a lock.
 lab-judge: $B/kcp-check $B/kcp-lab-check $B/libkcp-lab.a
 $B/libkcp-lab.a: $(lab_core)
 	@rm -f $@ && ar rcs $@ $^
-# What is no variant of a stage is held by a main of its own: 06, 07b, 07c, 07g, 07s, 09d.
+# kcp-lab-check judges the labs that are not a variant of a stage: 06, 07b, 07c, 07g, 07s, 09d.
 lab_main := $(addprefix $B/book/labs/,check_main.o chain_main.o plan_main.o)
 $B/kcp-lab-check: $(core) $(lab_main)
 	@$(CC) $(LDFLAGS) $^ $(LDLIBS) $(cuda_ldlibs) -ldl -o $@
-# The same file under the sanitizers, in the judge's own process: it names the line; where
-# it replaces a file of ours, that one comes second. And a kernel beside ours in one
-# program that looks at the clock.
+# asan: the student's file with sanitizers in the judge's process, to find the line of an
+# error. If it replaces a file of ours, muldefs takes the first definition, the student's.
+# bench: the student's kernel and ours in one program that measures times.
 ifneq ($(LABDIR),)
 $(LABDIR)/asan: $(LABDIR)/lab.asan.o $(core)
 	@$(CC) $(LDFLAGS) $(lab_asan) -Wl,-z,muldefs $^ $(wildcard $(LABDIR)/frame.o) \
@@ -72,5 +72,5 @@ $(LABDIR)/text: $(lab_obj) $(call obj,$(ref) $(comm) $(mpi)) $(text_obj)
 	  $(mpi_libs) $(cuda_ldlibs) -o $@
 endif
 
-# make test: a broken file breaks nothing else; with FULL=1 every lab is handed in.
+# make test checks that a broken file breaks nothing else; with FULL=1 it also runs try.sh.
 test_scripts += tests/cli/labs.sh $(if $(FULL),book/labs/try.sh)

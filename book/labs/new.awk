@@ -1,9 +1,9 @@
-# new.awk -- copy a reference with a region taken out: what the book shows, a lab asks.
+# new.awk -- copies a reference without one region, which the student writes.
 #
 # Book: labs/STAFF.md.  Next: lab.sh, grade.sh.
 # awk -f new.awk 07_merge.lab ../../ref/07_merge.c > work/07_merge.c
-#   -v fill=FILE   what fills the gap
-#   -v so=1        a shared object's record, which kcp-check --reference loads
+#   -v fill=FILE   fills the gap with FILE
+#   -v so=1        adds the record that kcp-check --reference loads from a shared object
 FNR == NR {
     key = $1; sub(/^[^ ]+ */, "")
     if (key == "todo") todo[++n] = $0
@@ -26,7 +26,7 @@ FNR == 1 {
 head && kernel && /^\/\// { next }
 head && !kernel && !/\*\// { next }
 head { head = 0; if (!kernel) next }
-set["counters"] && /^\/\/ Bound:/ { answers = 1 }         # the bound is what is asked
+set["counters"] && /^\/\/ Bound:/ { answers = 1 }         # the student names the bound
 answers && /^\/\// && !/^\/\/[<>]/ { next }
 { answers = 0 }
 /^KCP_VARIANT/ { record = 1 }

@@ -1,9 +1,9 @@
-# rows.sh -- the ways to judge a row; grade.sh reads this with its variables.
+# rows.sh -- functions that judge one row of a lab; grade.sh sources this file.
 #
 # Book: labs/STAFF.md.  Checked by: try.sh, tests/cli/labs.sh.  Next: check_main.c.
-# A student's file becomes dir/lab.so, which the judge loads into a process of its own: a
-# verdict is the judge's exit status, whatever that process prints.
-# built is yes, or no, or why nothing was compiled here.
+# A student's file becomes dir/lab.so, which the judge loads into a separate process. The
+# verdict is the judge's exit status, whatever the student's process prints.
+# Variable built: yes, no, or the reason why nothing was compiled.
 
 # Prints the required functions that the student's file lacks. The library also has them,
 # so a missing function would link and pass.
@@ -17,7 +17,7 @@ make_it() {
     $MAKE --no-print-directory -s B="$B" LABDIR="$dir" LABKIND="$kind" "$1" \
         >"$dir/build" 2>&1
 }
-compile() {                           # to, option...
+compile() {                           # output file, option...
     to=$1; shift
     # shellcheck disable=SC2086
     if [ "$kind" = patch ] && [ $ext = cu ]; then
@@ -28,8 +28,9 @@ compile() {                           # to, option...
     else timeout 60 $CC $LAB_CFLAGS -I"${src%/*}" "$@" "$work" -o "$to"
     fi
 }
-# The records that the judge finds, one an object: lab, and what a row names besides. A
-# frame is a file of ours around the student's. A patch is linked into whole programs.
+# Links the shared object NAME.so with the record that the judge loads: lab, or a variant
+# that a row names. A frame is a file of this repository that calls the student's code. A
+# lab of kind patch needs no object, because its code is linked into whole programs.
 share() {                             # name
     case $kind in patch|train) return 0 ;; esac
     name=lab_${id}_$1
@@ -93,8 +94,7 @@ build() {
     else built=yes; fi
 }
 
-# Another recurrence, or a planted mistake: the reference with the edit done to its
-# region, as a shared object. edited NAME EDIT
+# edited NAME EDIT: builds NAME.so from the reference, with a sed edit of one region.
 edited() {
     from=$(get plants); from=${from:-$src $(get region) $(get fn)}
     # shellcheck disable=SC2086
@@ -117,7 +117,7 @@ region() {                                              # NAME FILE
                    /^[ \t]*\/\/> / && $2 == r { on = 1 }' "$2"
 }
 
-# Prints a failure: the first failing test in full, one line for each later test.
+# Prints a failure: all lines of the first failing test, one line for each later test.
 tell() {
     program=$B/kcp-check
     case $kind in exchange|plan) program=$B/kcp-lab-check ;; esac
@@ -133,8 +133,8 @@ tell() {
         }' "$out"
     whole=0
 }
-# Finds a known mistake: each wrong answer of the lab serves as the reference on the case
-# that failed. If the student's results have the same bits, this is the mistake.
+# Finds a known mistake: each wrong answer of the lab file is used as the reference on the
+# case that failed. If the student's results match, the hint of that answer is printed.
 hint() {
     [ -z "$hinted" ] && [ "$kind" = variant ] && [ -z "$twist" ] && [ -z "$(get ranks)" ] ||
         return 0
@@ -153,9 +153,9 @@ hint() {
         fi
     done <"$dir/mistakes"
 }
-# Prints the line of the student's file that failed: repeats the run under the sanitizers,
-# in the judge's process. stood: the run did not end and was stopped. Then timeout sends one
-# signal only (--foreground), because a second signal could interrupt the report.
+# Prints the line of the student's file that failed: repeats the run with sanitizers in the
+# judge's process. Variable stood is set if the run was stopped; then timeout sends only one
+# signal (--foreground), because a second signal could interrupt the report.
 line_of() {
     [ $ext = c ] && [ -z "$shown" ] || return 0
     compile "$dir/lab.asan.o" -c -fsanitize=address,undefined -fno-sanitize-recover=all \
@@ -174,12 +174,12 @@ line_of() {
     echo "   $at: ${stood:-$what}: $(sed -n "${at##*:}s/^ *//p" "$work")"
 }
 
-# judge TITLE POINTS option...: the judge on the student's object so, say what came of
-# it. One that prints without end is stopped at 16 MiB, before it fills the disk.
+# judge TITLE POINTS option...: judges the student's object $so and adds the result. Output
+# is limited to 16 MiB, so that an endless print does not fill the disk.
 small='ulimit -f 32768; exec "$0" "$@"'
-# A host lab's process has 4 GiB of private memory: the judge limits a variant's
-# process, and this limits a check, an exchange and what a launcher starts. (A GPU lab is
-# limited by a cgroup or a container, STAFF.md.)
+# In a lab on the host a process gets 4 GiB of private memory. The judge sets this limit for
+# variants; `limited` sets it for a check, an exchange, a plan and a launcher's processes.
+# (For GPU labs use a cgroup or a container, see STAFF.md.)
 limited="ulimit -d 4194304; $small"
 stuck='it was here when it was stopped'
 last() { tail -1 "$out" | grep . || echo "it ended without a verdict"; }
@@ -193,7 +193,7 @@ judge() {
         patch) set -- "$dir/check" "$@" ;;
         *) set -- "$B/kcp-check" --stage "${stage%%_*}" --variant "$so" "$@" ;;
     esac
-    limits=$small launch=$LAUNCH         # ranks of a stage may be processes
+    limits=$small launch=$LAUNCH         # a launcher starts ranks as processes
     case $kind in check|exchange|plan) launch= ;; esac
     case $kind.$ext in check.c | exchange.c | plan.c) limits=$limited ;; esac
     [ -z "$LAUNCH" ] || [ $ext = cu ] || limits=$limited
@@ -212,7 +212,7 @@ judge() {
         1) if last | grep -q '^0 passed, 0 failed, [1-9]'; then
                if [ $ext = c ] && [ "$kind" != patch ]; then
                    add "$title" "$points" failed "it answers n/a: that is no answer"
-               else                                     # none here to run on
+               else                                     # no GPU
                    add "$title" "$points" "not run" "compiled, not run: no GPU"
                fi
                return
@@ -232,11 +232,11 @@ judge() {
     esac
 }
 
-# The seconds of two variants in one run of kcp-bench. speed NAME RATIO [option...]
+# speed TITLE POINTS NAME RATIO [option...]: compares lab with variant NAME in kcp-bench.
 speed() {
     title=$1 points=$2 name=$3 ratio=$4
     shift 4
-    # A kernel that does nothing is fast.
+    # A wrong kernel gets no points for speed.
     if [ -n "$lost" ]; then
         add "$title" "$points" failed "its numbers are wrong: no time counts"
         return
@@ -249,8 +249,8 @@ speed() {
         add "$title" "$points" "not run" "compiled, not run: no GPU"
         return
     fi
-    # The student's code runs in this process: every line must be kcp-bench's own, and
-    # a variant has one row.
+    # The student's code runs inside kcp-bench and could print results: each line must have
+    # kcp-bench's format, with one row per variant.
     rows=$(awk '/^#|^stage |^[0-9][0-9]_[a-z_]+ .* status [0-9]+$/ { next }
         !/^[0-9][0-9]_[a-z_]+ +((for|back)ward +)?[a-zA-Z0-9_]+( +[0-9.]+)+$/ { print "bad"; exit }
         seen[$2 ~ /^(for|back)ward$/ ? $2 $3 : $2]++ { print "bad"; exit }' "$out")
@@ -271,7 +271,7 @@ speed() {
     else add "$title" "$points" "${said%% *}" "${said#* }"; fi
 }
 
-# Runs a judge in which the student's object replaces ours. linked VARIANT|- option...
+# linked VARIANT|- option...: runs a judge with the student's object linked in place of ours.
 linked() {
     gpus=$(nvidia-smi -L 2>/dev/null | wc -l) variant=$1 judged=$kind
     shift
@@ -289,7 +289,7 @@ linked() {
     fi
 }
 
-# A student's form of the exchange beside the library's other forms, in one run.
+# Compares the times of the student's form and the library's other forms in one run.
 form_speed() {
     gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
     if [ "$gpus" -lt 2 ]; then
@@ -305,7 +305,7 @@ form_speed() {
     else add "$title" "$points" "${said%% *}" "${said#* }"; fi
 }
 
-# What bound the kernel whose recorded counters the lab names: chapter 17, "Reading ncu".
+# Compares the student's "// bound:" with the recorded counters (chapter 17, "Reading ncu").
 bound() {
     right=$(awk -F '\t' -v name="$(get counters)" '
         FNR == 1 { for (i = 1; i <= NF; i++) at[$i] = i }
@@ -326,7 +326,7 @@ bound() {
     fi
 }
 
-# Lab 8: a program that trains, beside the library's on one rank. train STEPS LIMIT
+# train STEPS LIMIT (lab 8): compares losses on four ranks with the library's on one rank.
 train() {
     [ -z "$lost" ] || { add "$title" "$points" failed "the rows above come first"; return; }
     make_it "$dir/text"
@@ -347,7 +347,7 @@ train() {
         lost=yes
     fi
 }
-# Speedup of a step from one rank to four ranks, with one core per rank.
+# Computes the speedup of a training step from one rank to four, with one core per rank.
 speed_up() {
     cores=$(nproc)
     if [ -n "$lost" ]; then add "$title" "$points" failed "other losses: no time counts"
@@ -360,10 +360,10 @@ speed_up() {
     fi
 }
 
-# Prints a path with a slash.
+# Prints a path that contains a slash, as dlopen needs.
 here() { case $1 in /*) echo "$1" ;; *) echo "./$1" ;; esac; }
 
-# row TITLE POINTS HOW
+# row TITLE POINTS HOW: judges one row.
 row() {
     title=$1 points=$2 how=$3
     [ "${how# *}" != bound ] || { bound; return; }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# staff.sh -- staff's own rows for one lab, out of their file; refuse one that is wrong.
+# staff.sh -- prints the rows of the staff's file for one lab; fails at a wrong row.
 #
 # Book: labs/STAFF.md.  Usage: staff.sh FILE LAB.  Next: grade.sh.
 file=$1 id=$2

@@ -1,11 +1,11 @@
 #!/bin/sh
-# try.sh -- every lab as a student would hand it in: empty, wrong in three ways, right.
+# try.sh -- grades five submissions per lab: empty, three wrong ones and a right one.
 #
 # Book: labs/STAFF.md.  Usage: try.sh BUILD, or make try LAB=07.  Next: points.tsv, which
-# the points are held to, and which make tried writes anew. The right answer is the region
-# that was cut out; the wrong ones are edits of it, the "wrong" lines of the lab. Files in
-# book/labs/work are not touched. JOBS= (2) hand-ins at once, each in a folder of its own, as two
-# students would. SAID=file keeps all that the grader said.
+# has the expected points; make tried writes that file. The right answer is the region
+# that was cut out. The wrong answers are edits of that region, by the "wrong" lines of the
+# lab file. Files in book/labs/work are not changed. JOBS= (2) submissions are graded at
+# once, each in a separate folder. SAID=file keeps the output of the grader.
 B=${1:-${B:-build}} MAKE=${MAKE:-make} bad=0 tried=0 unknown=0
 # make passes its compilers and options on to the grader.
 [ -n "$LAB_CFLAGS" ] || exec $MAKE --no-print-directory -s try B="$B" LAB="$LAB"
@@ -15,7 +15,7 @@ said=${SAID:-/dev/null}
 : >"$said"
 complain() { echo "try: $*"; bad=1; }
 
-# hand_in LAB-FILE TRY: the grader's output is $W/ID/TRY/said.
+# hand_in LAB-FILE TRY: grades one submission; the grader's output is $W/ID/TRY/said.
 hand_in() {
     mkdir -p "$4" || return
     case $2 in
@@ -29,8 +29,8 @@ hand_in() {
     LABWORK=$4 HELD=yes SEED='' LAUNCH='' sh book/labs/grade.sh "$1" >"$4/said" 2>&1
     rm -rf "$B/grade/$3-$(realpath "$4/$3.${5##*.}" | cksum | cut -d' ' -f1)"
 }
-# Without a GPU a kernel only compiles, and one hand-in shows that. Training takes minutes:
-# by name alone.
+# Without a GPU a kernel is only compiled, for which one submission is enough. Training takes
+# minutes, so lab 20 runs only if LAB= names it.
 tries() {
     [ "$1" != bench/text/run.c ] || [ -n "$LAB" ] || return
     case $1 in *.cu*) nvidia-smi -L >/dev/null 2>&1 || { echo right; return; } ;; esac
@@ -38,7 +38,7 @@ tries() {
 }
 get() { sed -n "s/^$1  *//p" "$f" | head -1; }
 
-# All hand-ins, JOBS at a time: the next starts when one ends.
+# Grades all submissions, JOBS at a time: the next starts when one ends.
 set --
 for f in ${LAB:-?}; do set -- "$@" book/labs/$f*.lab; done
 . tests/cli/places.sh
@@ -67,7 +67,7 @@ for f; do
             complain "$id: wrong ${try#wrong} changes nothing" ;;
         esac
         was=$bad
-        # A kernel's points are known where there is a GPU; points.tsv was made without.
+        # points.tsv was made without a GPU, so it has no points for kernels.
         case $src in
             *.cu|*.cuh) ;;
             *) held=$(awk -F '\t' -v id="$id" -v try=$try '
@@ -78,7 +78,7 @@ for f; do
         esac
         got=${score%%/*} of=${score#*/} tried=$((tried + 1))
         ! grep -q 'not run' "$at/said" || unknown=$((unknown + 1))
-        # Without a GPU a kernel compiles, and no more is known; v1 is not the fastest.
+        # A right kernel may be "not run" without a GPU, or "slower" than the best variant.
         full=$([ "$got" = "${of%%,*}" ] && echo yes)
         case $try in
             right) [ "$full" ] || ! grep '^== ' "$at/said" | grep -qv ' ok \|slower' ||
@@ -86,7 +86,7 @@ for f; do
             *) [ ! "$full" ] || grep -q 'not run' "$at/said" ||
                    complain "$id, $try: full points" ;;
         esac
-        # A wrong answer of the lab's own list has a hint, which must be printed.
+        # The grader must print the hint that the lab file has for this wrong answer.
         hint=$(sed -n 's/^hint *//p' "$f" | sed -n "${try#wrong}p" 2>/dev/null)
         case $try in wrong*)
             [ "${hint:--}" = - ] || grep -qF "hint: on that case yours behaves like one that $hint" \

@@ -1,8 +1,8 @@
 #!/bin/sh
-# week.sh -- one of the eight labs: its steps written, or graded one by one, and the sum.
+# week.sh -- writes or grades the steps of one of the eight labs, and prints the sum.
 #
 # Book: labs/README.md.  Usage: make lab LAB=1, make grade LAB=1.  Next: lab.sh, grade.sh.
-# Exit status 0 when no step loses a point. A step without a file counts as lost.
+# Exit status 0: no step lost a point. A step without a file loses all its points.
 what=$1 week=$2 staff=$3 B=${B:-build} W=${LABWORK:-book/labs/work}
 line=$(grep "^$week	" book/labs/weeks.tsv)
 score=0 of=0 skipped=0 lost=0 json=
