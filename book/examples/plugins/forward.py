@@ -1,4 +1,4 @@
-"""forward.py -- a whole forward in NumPy, chunk by chunk and head by head:
+"""forward.py -- computes a whole forward in NumPy, chunk by chunk, head by head:
 python tests/kcp_check.py forward:run --stage 08 --numpy --storage bf16
 python tests/kcp_check.py forward:run_ranks --stage 08 --numpy --storage bf16 --cp 2
 
@@ -28,8 +28,8 @@ def inverse(L):
 
 
 def chunk(q, k, v, g, beta, scale, S):
-    """Returns the output of a chunk and the state after the chunk; g [C,K]: natural
-    logarithms."""
+    """Returns a chunk's output and the state after the chunk. g [C,K]: ln of the
+    decay."""
     G = np.cumsum(g, 0)
     decay = np.exp(np.minimum(0, G[:, None] - G[None]))
     L = np.tril(beta * np.einsum("ip,ijp,jp->ij", k, decay, k), -1)
@@ -40,15 +40,16 @@ def chunk(q, k, v, g, beta, scale, S):
 
 
 def scan(case, begin, end, carry):
-    """Computes tokens begin to end of the batch: o, ht of sequences that end there, and
-    the state for the next rank. carry: the state of a sequence that began earlier."""
+    """Computes tokens begin to end - 1 of the batch: o, ht of the sequences that end in
+    this range, and the state for the next rank. carry: the state received for a
+    sequence that began on an earlier rank."""
     q, k, g, beta = ready(case)
     o, ht = np.zeros(case.v.shape), np.zeros((case.N, case.HV, case.K, case.V))
     h0 = np.zeros(ht.shape) if case.h0 is None else case.h0
     h0 = h0.swapaxes(2, 3) if case.layout and case.h0 is not None else h0
     for n in range(case.N):
         first, last = case.cu_seqlens[n:n + 2]
-        if first == last and begin == 0:                      # without tokens: ht is h0
+        if first == last and begin == 0:                      # no tokens: ht is h0
             ht[n] = h0[n]
         for h in range(case.HV if max(first, begin) < min(last, end) else 0):
             m = h // (case.HV // case.H)
@@ -71,8 +72,7 @@ def run(case):
 
 
 def run_ranks(case):
-    """Computes this rank's tokens by a chain: the state comes from the previous
-    rank."""
+    """Computes this rank's tokens; receives the state from the previous rank."""
     import torch
     import torch.distributed as dist
     begin, end = case.cuts[case.rank:case.rank + 2]

@@ -1,13 +1,13 @@
-"""hybrid.py -- a hybrid model, three KDA layers and one softmax attention layer, with
-one context. Its loss does not depend on the number of ranks.
+"""hybrid.py -- trains a hybrid model of three KDA layers and one softmax attention
+layer over ranks. The loss does not depend on the number of ranks.
 
 Book: chapter 08.  Checked by: .ci/torch.  Next: train.py.
 
   python hybrid.py --text README.md
   torchrun --nproc_per_node=4 hybrid.py --text README.md         one batch over 4 ranks
 
-The KDA layer and the batches are train.py's. A KDA layer exchanges one state per head
-and sequence; the softmax layer gathers the keys and values of all tokens.
+The KDA layer and the batches come from train.py. A KDA layer exchanges one state per
+head and cut sequence; the softmax layer gathers keys and values of all tokens.
 """
 import os
 import time
@@ -23,8 +23,8 @@ from train import Layer, Parser, batch_of, bytes_of
 
 
 class Gather(torch.autograd.Function):
-    """Gathers [B, T of this rank, ...] to [B, T of all, ...]; backward sums over
-    ranks."""
+    """Gathers x [B, T of this rank, ...] to [B, T of all ranks, ...]. Backward sums dy
+    over ranks."""
 
     @staticmethod
     def forward(ctx, x, context):
@@ -46,7 +46,7 @@ class Gather(torch.autograd.Function):
 
 
 def attend(q, k, v, mask):
-    """Softmax attention on [B, H, T, K]; PyTorch 1.13 lacks the function."""
+    """Computes softmax attention on [B, H, T, K]; PyTorch 1.13 has no function for it."""
     if hasattr(F, "scaled_dot_product_attention"):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
     scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
@@ -54,7 +54,7 @@ def attend(q, k, v, mask):
 
 
 class Attention(nn.Module):
-    """Norm, causal softmax attention within each packed sequence, without positions."""
+    """A layer of norm and causal softmax attention within each packed sequence."""
 
     def __init__(self, width, H, K):
         super().__init__()

@@ -1,14 +1,13 @@
-"""keys.py -- trains train.py's model for longer, then saves the inputs of its KDA
-layers (keys, values, gates, beta) on text outside the training set, for chapter 20's
-tables.
+"""keys.py -- trains the model of train.py, runs it on text outside the training set,
+and saves keys, values, gates and beta of its KDA layers for the tables of chapter 20.
 
 Book: chapter 20.  Checked by: book/trained.c, which reads the saved file.  Next: none.
 
   python keys.py --text book/*.md --unseen README.md --out book/data/keys.npy
 
-Gates are initialised as in published layers: exp(A_log) uniform in [1, 16], a time step
-between 1e-3 and 0.1 per channel. The file is [layers * heads, tokens, 3 K + 1] in half
-precision: the normalised key, the value, the natural log of the decay, beta.
+Gates are initialised as in published layers: exp(A_log) is uniform in [1, 16], the time
+step of each channel is between 1e-3 and 0.1. The file is [layers * heads, tokens, 3 K +
+1] in half precision: normalised key, value, natural log of the decay, beta.
 """
 import math
 
@@ -62,7 +61,7 @@ def main():
         p.error(f"--unseen: found {len(unseen)} bytes, expected {o.tokens + 1}")
     unseen = unseen[:o.tokens + 1]
     try:
-        open(o.out, "ab").close()             # fail before hours of work
+        open(o.out, "ab").close()             # fail before training
     except OSError as e:
         p.error(f"--out: {o.out}: found {e.strerror}, expected a file I can write")
     model = train.Model(width=64, H=2, K=64).double()

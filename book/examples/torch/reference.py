@@ -28,7 +28,7 @@ def entry(source, name):
     lines = source.splitlines()[function.lineno - 1:function.body[0].lineno - 1]
     head = " ".join(" ".join(lines).split()).rstrip(":").replace(" -> None", "")
     head = re.sub(r"def \w+\( ?(self, )?", name + "(", head)
-    for joined in ": ", " = ", " -> ":        # no line ends within an argument
+    for joined in ": ", " = ", " -> ":        # no line break in an argument
         head = head.replace(joined, joined.replace(" ", "\0"))
     head = textwrap.fill(head, 88, subsequent_indent="    ").replace("\0", " ")
     return f"### `{name}`\n\n```python\n{head}\n```\n\n{text}\n\n" \

@@ -1,5 +1,5 @@
-"""train.py -- a language model of two KDA layers on the repository's prose, trained by
-data and context parallelism at once. Its loss does not depend on the number of ranks or
+"""train.py -- trains a language model of two KDA layers on bytes of text, with data and
+context parallelism at once. The loss does not depend on the number of ranks or
 replicas.
 
 Book: chapters 08, 13, 14.  Checked by: tests/cli/torch.sh.  Next: none; copy it.
@@ -8,10 +8,9 @@ Book: chapters 08, 13, 14.  Checked by: tests/cli/torch.sh.  Next: none; copy it
   torchrun --nproc_per_node=3 train.py --text README.md              one batch, 3 ranks
   torchrun --nproc_per_node=4 train.py --text README.md --cp 2       2 replicas of 2
 
-A batch is packed sequences. Replica d of R/cp takes every (R/cp)-th sequence; each of
-its cp ranks has a part of the tokens. Each rank computes its part of every gradient, so
-the average over all ranks, which DistributedDataParallel computes, serves both kinds of
-parallelism.
+A batch is several packed sequences. There are R/cp replicas of cp ranks. Replica d
+takes sequences d, d + R/cp, ..., and each of its ranks has a part of their tokens. Each
+rank computes its part of every gradient; DistributedDataParallel averages the parts.
 """
 import argparse
 import os
@@ -26,7 +25,7 @@ import kcp_torch
 
 
 class Layer(nn.Module):
-    """Norm, short convolutions, KDA, an output gate; norm, two linear maps."""
+    """A KDA block (norm, short convolutions, KDA, output gate), then an MLP block."""
 
     def __init__(self, width, H, K):
         super().__init__()
@@ -71,7 +70,7 @@ class Model(nn.Module):
 
 
 def batch_of(text, step, lengths):
-    """Yields consecutive sequences of the text, and the next byte of each byte."""
+    """Returns pairs: consecutive bytes of the text, and the next byte of each."""
     total = sum(lengths)
     at = step * total % max(1, len(text) - total - 1)
     pieces = []
@@ -90,7 +89,7 @@ def bytes_of(p, files):
 
 
 class Parser(argparse.ArgumentParser):
-    def error(self, message):                 # one line
+    def error(self, message):                 # without the usage lines
         self.exit(2, f"{self.prog}: {message.removeprefix('argument ')}\n")
 
 
@@ -147,7 +146,7 @@ def main():
             where = dict(cp_context=context)
             x, y = context.shard(x), context.shard(y)
         x, y = x.to(device), y.to(device)
-        # Times R: DistributedDataParallel takes the mean of R parts of a sum.
+        # The loss is scaled by R, because DistributedDataParallel divides the sum by R.
         logits = ddp(x, where)
         loss = F.cross_entropy(logits[0], y[0], reduction="sum") / tokens
         adam.zero_grad()

@@ -1,4 +1,4 @@
-"""kcp_torch -- KDA and Gated DeltaNet over ranks for PyTorch, by libkcp.so.
+"""kcp_torch -- KDA and Gated DeltaNet over ranks for PyTorch, computed by libkcp.so.
 
 Book: chapter 08.  Checked by: tests/cli/torch.sh.  Next: library.py.
 """

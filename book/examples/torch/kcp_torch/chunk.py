@@ -2,10 +2,9 @@
 
 Book: chapters 08, 13.  Checked by: tests/cli/torch.sh.  Next: conv.py.
 
-Gradients are rank-local: a rank's gradient of a tensor that all ranks hold (A_log,
-dt_bias, rows of the initial state) covers only the rank's own tokens. The whole
-gradient is the sum over ranks, as DistributedDataParallel and an all_reduce compute it.
-With reduce_gradients=True every rank gets the whole gradient.
+All ranks have a copy of A_log, dt_bias and the initial state. By default each rank gets
+the gradient from its own tokens only, and DistributedDataParallel or an all_reduce must
+add the parts. With reduce_gradients=True every rank gets the sum for A_log and dt_bias.
 """
 import math
 from typing import Any, Optional, Tuple
@@ -24,7 +23,7 @@ GRADIENTS = ("dq_raw", "dk_raw", "dv", "dg_raw", "dbeta_raw", "dA_log", "ddt_bia
              "dh0")
 
 
-# The saved block by the words of option `save`.
+# The kinds of saved block, by the value of option `save`.
 SAVES = {"light": "KCP_SAVE_LIGHT", "recompute": "KCP_RECOMPUTE", "all": "KCP_SAVE_ALL"}
 
 
@@ -36,7 +35,7 @@ def _save(save, disable_recompute):
 
 
 class Options:
-    """The arguments of a call that are not tensors."""
+    """All arguments of a call that are not tensors."""
     NAMES = ("model", "scale", "l2norm", "gate", "sigmoid", "negative", "lower_bound",
              "keep_all", "turned", "chunk_size", "form", "whole", "rounded")
 
@@ -47,7 +46,7 @@ class Options:
         self.gdn = self.model == "KCP_GDN"
 
     def words(self, H, HV, K, V):
-        """Returns the options as numbers of the library."""
+        """Returns the options as numbers that the library expects."""
         low = self.lower_bound
         forms = "KCP_GATE_SOFTPLUS" if low is None else "KCP_GATE_BOUNDED"
         betas = "KCP_BETA_SIGMOID2" if self.negative else "KCP_BETA_SIGMOID"
@@ -63,13 +62,13 @@ class Options:
 
 
 def plain(shape):
-    """Returns the shape as plain numbers. torch.compile may have symbols for them; it
-    then compiles each shape separately."""
+    """Returns the shape as int. torch.compile may pass symbolic sizes; int() makes it
+    compile each shape separately."""
     return tuple(map(int, shape))
 
 
 class Site(Spec):
-    """A call's sizes, types, options and split, and its two passes."""
+    """The sizes, types, options and split of a call; runs its forward and backward."""
 
     def __init__(self, options, cu, cuts, group, inputs):
         q, k, v, g, beta, A_log, dt_bias, h0 = inputs
@@ -88,8 +87,8 @@ class Site(Spec):
         double = q.dtype == torch.float64 or (h0 is not None and
                                               h0.dtype == torch.float64)
         self.wide, self.like = torch.float64 if double else torch.float32, v.dtype
-        # If ranks share the batch, the kernels write only states of sequences that end
-        # on this rank; made() then zeroes the other rows.
+        # If ranks share the batch, the kernels write only the states of sequences that
+        # end on this rank; made() writes zeros to the other rows.
         self.written, self.makers = group is None and self.tokens, None
         given = (True,) * 5 + (self.gate, dt_bias is not None, h0 is not None)
         some = lambda names, also: tuple(n for n, x in zip(names, also) if x)
@@ -99,7 +98,7 @@ class Site(Spec):
         self.names13 = some(INPUTS, given) + ("do_",) + grads
         self.names13_dht = some(INPUTS, given) + ("do_", "dht") + grads
         self.dtypes = [None if x is None else x.dtype for x in inputs]
-        # here() compares the next call's tensors with these: most calls match.
+        # here() compares the tensors of the next call with the sets in `alike`.
         self.alike = Alike()
         self.like_these = [None if x is None else (n, x.dtype)
                            for x, n in zip(inputs, shapes)]
@@ -124,7 +123,7 @@ class Site(Spec):
                     x.shape != like[0] or x.get_device() != self.index or \
                     not x.is_contiguous() or x.is_neg():
                 return None
-            place = x.data_ptr()              # 0: a tensor without memory
+            place = x.data_ptr()              # 0: without memory
             if not place or place & 15:
                 return None
             places.append(place)
@@ -146,9 +145,8 @@ class Site(Spec):
         return A_log, dt_bias
 
     def made(self):
-        """Returns functions that allocate o, the states, and the gradients of all
-        inputs except the states."""
-        if self.makers is None:               # not in __init__: torch.compile may trace
+        """Returns functions that allocate o, the states and all gradients but dh0."""
+        if self.makers is None:               # not in __init__, which may be traced
             new = lambda shape, dtype: maker(shape, dtype, self.device)
             states = new(self.states, self.acc)
             shapes = [*self.shapes[:5], self.A_log if self.gate else None,
@@ -165,7 +163,7 @@ class Site(Spec):
 
     def forward(self, inputs, keep, places=None):
         """Returns o, ht, the saved block, and the tensors that backward reads. places:
-        what here() returned for the inputs."""
+        the addresses of the inputs, from here()."""
         if self.gpu and self.index != current_gpu():
             with torch.cuda.device(self.device):
                 return self.forward(inputs, keep, places)
@@ -265,7 +263,7 @@ def checked(options, q, k, v, g, beta, A_log, dt_bias, h0, N):
 
 
 def parameter(name, x, shape, like):
-    """Checks a parameter by its number of elements: FLA's layers use several shapes."""
+    """Checks only a parameter's number of elements, because FLA uses several shapes."""
     n = 1
     for m in shape:
         n *= m
@@ -291,7 +289,7 @@ def _site(all_, where, inputs, split):
                dt_bias is None or (dt_bias.shape, dt_bias.dtype, dt_bias.device),
                h0 is None or (h0.shape, h0.dtype, h0.device))
         site = _known.get(key)
-    except (AttributeError, TypeError):       # something that is no tensor
+    except (AttributeError, TypeError):       # an input is no tensor
         pass
     if site is None:
         options = Options(all_)
@@ -309,15 +307,15 @@ def _site(all_, where, inputs, split):
 
 
 def _kind(all_, where, inputs):
-    """The key of a call. It says which tensors are given, because Site.here compares
-    them by position."""
+    """Returns the key of a call, with the set of given tensors, because Site.here
+    compares tensors by position."""
     return all_, where, inputs[5] is None, inputs[6] is None, inputs[7] is None
 
 
 def _layer(all_, final, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,
            cu_seqlens_cpu, cp_context):
-    """all_: the values of Options. A call that matches an earlier one is not
-    checked."""
+    """Runs a call; checks the call unless an earlier call matches. all_: values of
+    Options."""
     if ops.wanted():
         return _traced(all_, final, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,
                        cu_seqlens_cpu, cp_context)
@@ -328,7 +326,7 @@ def _layer(all_, final, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,
     try:
         site = _latest.get(_kind(all_, where, inputs))
         places = site and site.here(inputs)
-    except (AttributeError, TypeError):       # something that is no tensor
+    except (AttributeError, TypeError):       # an input is no tensor
         pass
     if places is None:
         site = _site(all_, where, inputs, (cu_seqlens, cu_seqlens_cpu, cp_context))
@@ -347,7 +345,7 @@ def _layer(all_, final, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,
 
 def _traced(all_, final, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,
             cu_seqlens_cpu, cp_context):
-    """Used while torch.compile traces: a custom op replaces the autograd.Function."""
+    """Runs a call that torch.compile traces, by a custom op."""
     options = Options(all_)
     cu, cuts, group = split_of(q.shape[0], q.shape[1], cu_seqlens, cu_seqlens_cpu,
                                cp_context, "q")
@@ -381,42 +379,43 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor,
               form: str = "all_gather", reduce_gradients: bool = False,
               round_gates: bool = False, save: Optional[str] = None,
               **more: Any) -> Tuple[Tensor, Optional[Tensor]]:
-    """Kimi Delta Attention, a gate per channel: `S_t = (I - beta_t k_t k_t^T) Diag(exp
-    g_t) S_(t-1) + beta_t k_t v_t^T` and `o_t = scale S_t^T q_t`, per head and sequence.
+    """Kimi Delta Attention, with one gate per channel. For each head and sequence: `S_t
+    = (I - beta_t k_t k_t^T) Diag(exp g_t) S_(t-1) + beta_t k_t v_t^T`, `o_t = scale
+    S_t^T q_t`.
 
     - `q`, `k` [B, T, H, K] and `v` [B, T, HV, V]: float64 (CPU only), float32, bfloat16
-      or float16, on one device; HV is a multiple of H. `use_qk_l2norm_in_kernel`: each
-      row of q and k is divided by `sqrt(sum of squares + 1e-6)`.
+      or float16, on one device; HV is a multiple of H. With `use_qk_l2norm_in_kernel`
+      each row of q and k is divided by `sqrt(sum of squares + 1e-6)`.
     - `g` [B, T, HV, K]: the natural logarithm of the decay, at most 0. With
-      `use_gate_in_kernel` it is what precedes the gate: `-exp(A_log) softplus(g +
-      dt_bias)`, with `lower_bound` (below 0) `lower_bound sigmoid(exp(A_log) (g +
-      dt_bias))`. `A_log` has HV numbers, `dt_bias` HV K. `safe_gate` then needs
-      `lower_bound`.
-    - `beta` [B, T, HV]: the step, 0 to 1. `use_beta_sigmoid_in_kernel` applies the
-      sigmoid, `allow_neg_eigval` also doubles it.
-    - `scale`: a number; `None`: `K ** -0.5`.
+      `use_gate_in_kernel` the logarithm is computed from g: `-exp(A_log) softplus(g +
+      dt_bias)`, or with `lower_bound` (below 0) `lower_bound sigmoid(exp(A_log) (g +
+      dt_bias))`. `A_log` has HV numbers, `dt_bias` has HV K. `safe_gate` with
+      `use_gate_in_kernel` needs `lower_bound`.
+    - `beta` [B, T, HV]: the step, 0 to 1. With `use_beta_sigmoid_in_kernel` beta is the
+      sigmoid of this tensor; `allow_neg_eigval` doubles the sigmoid.
+    - `scale`: a number; `None` means `K ** -0.5`.
     - `initial_state` [N, HV, K, V]: one row per sequence of the whole batch. With
       `state_v_first` (formerly `transpose_state_layout`) it is [N, HV, V, K].
-    - `cu_seqlens` [N + 1]: the first token of each sequence packed into B = 1, and the
-      number of all tokens; int32, int64 or whole numbers. A call with a list in
-      `cu_seqlens_cpu` never waits for the GPU.
+    - `cu_seqlens` [N + 1], for sequences packed into B = 1: the first token of each
+      sequence, then the number of all tokens; int32, int64 or whole numbers. A call
+      with a list in `cu_seqlens_cpu` never waits for the GPU.
     - `cp_context`: from `build_cp_context`; the tensors then have only this rank's
-      tokens. `form`: the exchange between ranks, `all_gather`, `chain`, `pipeline` or
+      tokens. `form`: how ranks exchange states, `all_gather`, `chain`, `pipeline` or
       `scan`.
-    - `save`: what forward keeps for backward, `recompute` (least memory), `light` or
-      `all`; `None`: `all` with `disable_recompute`, else `recompute`.
+    - `save`: what forward keeps for backward: `recompute` (least memory), `light` or
+      `all`. `None` means `all` with `disable_recompute`, else `recompute`.
     - `reduce_gradients`: every rank gets the gradients of `A_log` and `dt_bias` summed
-      over ranks. `round_gates`: if q is bfloat16, wider g and beta are rounded to
-      bfloat16.
+      over ranks. `round_gates`: if q is bfloat16, g and beta in a wider type are
+      rounded to bfloat16.
     - `chunk_size`: tokens per chunk.
 
     Returns `o` [B, T, HV, V] in the type of v and, with `output_final_state`, the final
     states in the shape of `initial_state`, else None. States are float32, or float64 if
     q or the initial state is float64. With `cp_context` each rank returns the final
-    states of the sequences that end on this rank; the other rows are zero. ValueError:
-    a wrong argument; the message has the value found and the value expected.
-    NotImplementedError: no kernel takes this shape or option, or torch.func transforms
-    the call. RuntimeError: a rank is lost, or a second derivative is requested.
+    states of the sequences that end on this rank; the other rows are zero. Raises
+    ValueError for a wrong argument, with the value found and the value expected;
+    NotImplementedError if no kernel takes this shape or option, or if torch.func
+    transforms the call; RuntimeError if a rank is lost or a second derivative is taken.
 
     >>> q = k = torch.ones(1, 3, 1, 2)
     >>> v, g = torch.tensor([1., 2., 3.]).view(1, 3, 1, 1), torch.zeros(1, 3, 1, 2)
@@ -456,9 +455,9 @@ def chunk_gated_delta_rule(
 
     - `g` [B, T, HV]: as in `chunk_kda`; `dt_bias` has HV numbers. There is no
       `lower_bound`.
-    - `chunk_indices`: accepted because FLA has it, not read.
+    - `chunk_indices`: not read; accepted because FLA has this argument.
 
-    The other arguments, the results and the errors are those of `chunk_kda`.
+    All other arguments, the results and the errors are as in `chunk_kda`.
 
     >>> q = k = torch.ones(1, 3, 1, 2)
     >>> v, g = torch.tensor([1., 2., 3.]).view(1, 3, 1, 1), torch.zeros(1, 3, 1)

@@ -16,7 +16,7 @@ FORWARD, BACKWARD = (option(**{"pass": x}) for x in ("KCP_FORWARD", "KCP_BACKWAR
 
 
 def call_of(spec, which, store, **arrays):
-    """Runs the call with those arrays that are not None."""
+    """Prepares and runs a pass on the arrays that are not None."""
     given = {n: t for n, t in arrays.items() if t is not None}
     call = spec.call("conv", store, tuple(given), which)
     call([t.data_ptr() for t in given.values()])
@@ -24,10 +24,10 @@ def call_of(spec, which, store, **arrays):
 
 
 class Oldest:
-    """Returns indices, on the device, of column 0 of FLA's states [N,D,W]. No window of
-    W rows reaches this column, so the library's states [N,W-1,D] lack it. It is row
-    end - W of a sequence, or a column of the initial state. With cp_context that row
-    may be on another rank, so column 0 is 0."""
+    """Copies column 0 of FLA's states [N,D,W], which the library's states [N,W-1,D]
+    lack because no window of W rows needs this column. Column 0 is row end - W of the
+    sequence, or a column of the initial state if the sequence is shorter. With
+    cp_context column 0 is 0, because that row may be on another rank."""
 
     def __init__(self, cu, W, device):
         ends = tuple(enumerate(zip(cu, cu[1:])))
@@ -60,8 +60,7 @@ class Convolution(Spec):
 
 
 def forward(spec, x, weight, bias, state, final):
-    """Returns y, the final states [N,D,W] or None, and the arrays that backward
-    reads."""
+    """Returns y, the final states [N,D,W] or None, and the arrays for backward."""
     store, act, acc = storage("x", x)
     x_, state_ = cast(x, act), cast(state, act)
     arrays = x_, cast(weight, acc), cast(bias, acc), state_
@@ -131,7 +130,7 @@ _latest = groups.cache()                      # the last call of each kind
 
 
 def spec_of(what, group, x):
-    D = int(x.shape[-1])                      # torch.compile may have a symbol for it
+    D = int(x.shape[-1])                      # torch.compile may pass a symbolic size
     key = what, group, D, x.dtype, x.device
     spec = _known.get(key)
     if spec is None:
@@ -156,20 +155,20 @@ def causal_conv1d(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None,
                   cp_context: Optional[groups.CPContext] = None,
                   reduce_gradients: bool = False,
                   **more: Any) -> Tuple[Tensor, Optional[Tensor]]:
-    """The causal convolution per channel: `y_t = act(bias + sum_j weight_j x_(t+j-W+1))
-    + residual_t`, each sequence alone.
+    """The causal convolution of each channel and sequence: `y_t = act(bias + sum_j
+    weight_j x_(t+j-W+1)) + residual_t`.
 
-    - `x` and `residual` [B, T, D], `weight` [D, W] or [D, 1, W], `bias` [D]: the types
-      of `chunk_kda`, on one device. `activation`: None, `silu` or `swish`.
-    - `initial_state` [N, D, W]: the W rows before each sequence. No window of W rows
-      reaches column 0. With `cp_context` column 0 is 0.
+    - `x` and `residual` [B, T, D], `weight` [D, W] or [D, 1, W], `bias` [D]: types as
+      in `chunk_kda`, on one device. `activation`: None, `silu` or `swish`.
+    - `initial_state` [N, D, W]: the W rows before each sequence, of which the output
+      needs the last W - 1. With `cp_context` column 0 is 0.
     - `cu_seqlens`, `cu_seqlens_cpu`, `cp_context`: as for `chunk_kda`.
     - `reduce_gradients`: every rank gets the gradients of `weight` and `bias` summed
       over ranks.
-    - `backend`, `chunk_indices`: accepted because FLA has them, not read.
+    - `backend`, `chunk_indices`: not read; accepted because FLA has these arguments.
 
     Returns `y` [B, T, D] in the type of x and, with `output_final_state`, the final
-    states [N, D, W], else None. The errors are those of `chunk_kda`.
+    states [N, D, W], else None. The errors are as in `chunk_kda`.
 
     >>> x = torch.tensor([[[1.], [2.], [3.]]])
     >>> y, last = causal_conv1d(x, torch.tensor([[10., 1.]]), output_final_state=True)
@@ -185,7 +184,7 @@ def causal_conv1d(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None,
     final, inputs = bool(output_final_state), (x, weight, bias, initial_state)
     every = [t for t in (*inputs, residual) if t is not None]
     spec = kind = None
-    if not ops.wanted():                      # like an earlier call: no checks
+    if not ops.wanted():                      # no checks if an earlier call matches
         refuse_transforms()
         where = groups.where_of(cu_seqlens, cu_seqlens_cpu, cp_context)
         try:
@@ -194,7 +193,7 @@ def causal_conv1d(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None,
             spec, alike = _latest.get(kind, (None, None))
             if spec is not None and alike(every) is None:
                 spec = None
-        except (AttributeError, TypeError):   # something that is no tensor
+        except (AttributeError, TypeError):   # an input is no tensor
             spec = None
     if spec is None:
         what, group = checked(x, weight, bias, residual, initial_state, activation,
@@ -248,16 +247,16 @@ def checked(x, weight, bias, residual, initial_state, activation, split, whole):
 
 
 class ShortConvolution(torch.nn.Conv1d):
-    """FLA's layer of this name: `causal_conv1d` with its own weight [D, 1, W] and bias
-    [D].
+    """A module that calls `causal_conv1d` with a trained weight [D, 1, W] and bias [D],
+    as FLA's layer of this name.
 
     - `hidden_size`: D. `kernel_size`: W. `activation`: None, `silu` or `swish`.
-    - Call it with `x` [B, T, D]; optional are `mask` [B, T], 0 where a token is
-      padding, `cache` [N, D, W], and `cu_seqlens`, `cu_seqlens_cpu` or `cp_context` as
+    - The module is called with `x` [B, T, D]. Optional: `mask` [B, T], 0 where a token
+      is padding; `cache` [N, D, W]; `cu_seqlens`, `cu_seqlens_cpu` or `cp_context` as
       for `causal_conv1d`.
 
-    Returns y and, with `output_final_state`, the next cache, else None. A decoding step
-    (one token per sequence, no gradients) also writes the given cache in place.
+    The call returns y and, with `output_final_state`, the next cache, else None. A
+    decoding step (one token per sequence, no gradients) also updates `cache` in place.
 
     >>> layer = ShortConvolution(8, 4)
     >>> y, cache = layer(torch.ones(2, 5, 8), output_final_state=True)

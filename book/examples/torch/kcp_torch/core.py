@@ -1,11 +1,11 @@
-"""core.py -- a call of the library, prepared once for its sizes and options.
+"""core.py -- prepares a call of the library once for its sizes and options.
 
 Book: chapters 08, 13, 14.  Checked by: tests/cli/torch.sh.  Next: chunk.py.
 
-Calls of one kind differ only in the addresses of their arrays, so the args struct is
-prepared once and copied. On a GPU all work is enqueued on the current stream, memory
-comes from PyTorch's allocator, and the host never waits: a CUDA graph can capture a
-call after one call with the same sizes.
+Two calls with equal sizes and options differ only in the addresses of their arrays, so
+the args struct is prepared once and copied. On a GPU all work is enqueued on the
+current stream, memory comes from PyTorch's allocator, and the host never waits. So a
+CUDA graph can capture a call if a call with the same sizes was made before.
 """
 import ctypes as C
 import functools
@@ -29,10 +29,10 @@ def said_once(words):
 
 
 def storage(name, x, gates=(), rounded=False):
-    """Returns the library's storage for x, the type of its tensors, and that of its
-    sums: double on a CPU, on a GPU a storage of the kernels. Other types are cast
-    before and after the call. The bf16 kernels read gates and beta in bf16. If gates or
-    beta are wider, the float32 kernels compute the call, unless `rounded` is true."""
+    """Returns the library's storage for x, the type of tensors, and the type of sums.
+    On a CPU all are double. Other types are cast before and after the call. The bf16
+    kernels read gates and beta in bf16; if gates or beta have a wider type, the float32
+    kernels compute the call, unless `rounded` is true."""
     if x.device.type == "cpu":
         return "KCP_F64", torch.float64, torch.float64
     if x.device.type != "cuda":
@@ -54,8 +54,8 @@ def storage(name, x, gates=(), rounded=False):
 
 
 def floating(name, x, shape, like, letters=None):
-    """Checks that x is a floating-point tensor of this shape on the device of `like`;
-    None in `shape` is any length."""
+    """Checks that x is a floating-point tensor of this shape on the device of `like`.
+    None in `shape` allows any length."""
     if not isinstance(x, torch.Tensor):
         raise ValueError(f"{name}: found {type(x).__name__}, expected a tensor")
     if not x.dtype.is_floating_point:
@@ -73,7 +73,7 @@ def floating(name, x, shape, like, letters=None):
 
 
 def in_memory(**tensors):
-    """Rejects tensors without memory, as a DTensor is."""
+    """Rejects tensors without memory of their own, such as a DTensor."""
     for name, x in tensors.items():
         if x is not None and x.numel() and not x.data_ptr():
             raise ValueError(f"{name}: found {type(x).__name__} without memory of its"
@@ -101,7 +101,7 @@ def split_of(B, T, cu_seqlens, cu_seqlens_cpu, cp_context, names):
     named = "cu_seqlens" if cu_seqlens_cpu is None else "cu_seqlens_cpu"
     cu = cu_seqlens if cu_seqlens_cpu is None else cu_seqlens_cpu
     if groups.compiling() and isinstance(cu, torch.Tensor) and groups.whole_graph():
-        torch.ops.kcp.refuse_tensor(cu)       # in one line, when the graph runs
+        torch.ops.kcp.refuse_tensor(cu)       # raises when the graph runs
         return (0,) * (cu.shape[0] - 1) + (T,), None, None
     cu = groups.boundaries(cu, named)
     if cu[-1] != T:
@@ -115,17 +115,17 @@ _stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or \
 current_gpu = getattr(torch._C, "_cuda_getDevice", None) or torch.cuda.current_device
 
 
-# PyTorch's compiler calls two private functions in the code that it generates: one
-# allocates without the dispatcher, one compares many tensors in one call. If PyTorch
-# lacks either function, slower public functions are used.
+# Two private functions of PyTorch, for speed: one allocates without the dispatcher, the
+# other compares many tensors in one call. If either is missing, slower public functions
+# are used.
 _dynamo = getattr(torch._C, "_dynamo", None)
 _guards = getattr(_dynamo, "guards", None)
 
 
 @functools.lru_cache(1024)
 def maker(shape, dtype, device):
-    """Returns a function that allocates a dense tensor of this shape without writing
-    it. A GPU must be the current device."""
+    """Returns a function that allocates a dense tensor of this shape, uninitialised. If
+    `device` is a GPU, this GPU must be the current device."""
     strides, n = [], 1
     for m in reversed(shape):
         strides.insert(0, n)
@@ -137,7 +137,7 @@ def maker(shape, dtype, device):
                              shape)
 
 
-# torch.func's transforms and forward mode need a separate rule for each function.
+# kcp_torch has no rules for torch.func's transforms and for forward mode.
 _transforms = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
 _forward_mode = torch.autograd.forward_ad
 
@@ -150,7 +150,7 @@ def refuse_transforms():
 
 
 def shortest(function):
-    """Returns function.apply without the code that serves torch.func's transforms."""
+    """Returns function.apply without its test for torch.func's transforms."""
     if hasattr(torch._C, "_are_functorch_transforms_active"):
         return super(torch.autograd.Function, function).apply
     return function.apply
@@ -162,7 +162,7 @@ def refuse_second(ctx, *_):
 
 
 class Anchor(torch.autograd.Function):
-    """Returns an empty tensor that depends on the inputs but keeps none in memory."""
+    """Returns an empty tensor that depends on the inputs but does not save them."""
     @staticmethod
     def forward(ctx, *inputs):
         return torch.empty(0)
@@ -171,7 +171,7 @@ class Anchor(torch.autograd.Function):
 
 
 class FirstOnly(torch.autograd.Function):
-    """Returns the first n tensors as functions of the others, without a derivative."""
+    """Returns the first n tensors; every backward pass through them is rejected."""
     @staticmethod
     def forward(ctx, n, *tensors):
         return tuple(t.detach() for t in tensors[:n])
@@ -180,9 +180,9 @@ class FirstOnly(torch.autograd.Function):
 
 
 def anchor(inputs, arrays):
-    """Returns a tensor that depends on the inputs missing from `arrays`, for
-    first_only; None if no input is missing. An input is missing if `arrays` has a cast
-    copy of the input, because autograd does not connect the copy with the input."""
+    """Returns a tensor that depends on all inputs that are not in `arrays`, for
+    first_only; None if there is no such input. If `arrays` has a cast copy of an input,
+    the input itself is not in `arrays`, and autograd does not connect the two."""
     kept = set(map(id, arrays))
     lost = [x for x in inputs
             if x is not None and x.requires_grad and id(x) not in kept]
@@ -193,9 +193,8 @@ def anchor(inputs, arrays):
 
 
 def first_only(grads, *sources):
-    """Returns the gradients of a backward pass. With create_graph the gradients depend
-    on all sources, so every second derivative is rejected, whatever the incoming
-    gradient depends on."""
+    """Returns the gradients of a backward pass. With create_graph they are made to
+    depend on all sources, so that every second derivative raises an error."""
     if not torch.is_grad_enabled():
         return grads
     given = [t for t in grads if t is not None]
@@ -205,8 +204,8 @@ def first_only(grads, *sources):
 
 
 class Alike:
-    """Do tensors match earlier ones that needed no cast or copy? Compares types, sizes,
-    strides, devices and requires_grad with at most KINDS earlier sets of tensors."""
+    """Finds tensors that need no checks, cast or copy: types, sizes, strides, devices
+    and requires_grad equal those of one of at most KINDS earlier sets of tensors."""
     KINDS = 4
 
     def __init__(self):
@@ -219,7 +218,7 @@ class Alike:
             return
         check = known(*tensors, dynamic_dims_sizes=None,
                       dynamic_dims_strides=None).check
-        if check(*tensors):                   # false if one tensor is given twice
+        if check(*tensors):                   # false if a tensor occurs twice
             self.seen.append(check)
 
     def __call__(self, tensors):
@@ -233,12 +232,12 @@ class Alike:
 
 
 class Prepared:
-    """One pass of one stage on one device: bytes of the args struct, size of the
-    workspace, size of the saved block.
+    """A prepared pass of a stage on one device: the bytes of the args struct, the sizes
+    of the workspace and of the saved block.
 
-    All members of the struct from args->work on are addresses and sizes of eight bytes,
-    so one call of `pack` writes all of them. `names`: the arrays, in the order in which
-    their addresses are given."""
+    From args->work on all members of the struct are addresses and sizes of eight bytes,
+    so one call of `pack` writes them. `names`: the arrays, in the order of their
+    addresses in a call."""
 
     def __init__(self, pass_, store, device, options, split, ranks, comm, local, names):
         cu, cuts, chunk, window = split
@@ -259,12 +258,12 @@ class Prepared:
         put("kcp_call", view, **dict(options))
         lib.kcp_layer_call(self.layer.at, view, self.plan.at,
                            C.c_void_p(comm.address if comm else None))
-        # Sum over the tokens of this rank only. A library without field `sum` sums over
-        # all ranks; Spec.part then divides the sum by R.
+        # Gradients of parameters are summed over this rank's tokens only. A library
+        # without field `sum` sums over all ranks; Spec.part then divides the sum by R.
         self.sums_local = local and has(self.struct, "sum")
         if self.sums_local:
             put(self.struct, view, sum=value("KCP_SUM_LOCAL"))
-        # Sizes depend on which arrays are given: set any address that is not 0.
+        # Sizes depend on which arrays are not NULL, so the addresses are set to 64.
         for n in names:
             C.c_void_p.from_buffer(args, at[n]).value = 64
         self.saved_bytes = 0
@@ -275,7 +274,8 @@ class Prepared:
         if pass_ != "conv":
             put(self.struct, view, saved=64, saved_bytes=self.saved_bytes)
             with_block = sizes()
-            # Backward always has a saved block; forward has one only with gradients.
+            # Backward always has a saved block. Forward has one only with gradients, so
+            # its workspace must suffice for both cases.
             self.work_bytes = (with_block if pass_ == "backward"
                                else max(self.work_bytes, with_block))
             put(self.struct, view, saved=None, saved_bytes=0)
@@ -293,7 +293,7 @@ class Prepared:
         self.slots = [slot(at[x]) for x in names]
         start, end = self.slots[0], self.slots[0] + len(names)
         self.straight = slice(start, end) if self.slots == list(range(start, end)) \
-            else None                         # consecutive slots: one assignment
+            else None                         # consecutive slots
         self.stream = slot(member("kcp_call", "stream")[0])
         if pass_ != "conv":
             self.saved = slot(member(self.struct, "saved")[0])
@@ -301,10 +301,10 @@ class Prepared:
         self.event = self.kept = self.work = self.block = None
 
     def grid(self):
-        """Writes the addresses of the plan's grid into `blank`. A GPU gets a copy of
-        the grid; other streams wait until the copy has arrived."""
+        """Writes the addresses of the plan's grid (arrays cu, cn, sc) into `blank`. The
+        grid is copied to the GPU; other streams wait until the copy has arrived."""
         capturing = self.gpu and torch.cuda.is_current_stream_capturing()
-        if self.work is None:                 # not in __init__, which can be traced
+        if self.work is None:                 # not in __init__, which may be traced
             self.work = maker((self.work_bytes,), torch.uint8, self.device)
             self.block = maker((self.saved_bytes,), torch.uint8, self.device)
         if self.kept is None:
@@ -330,8 +330,8 @@ class Prepared:
             torch.cuda.current_stream(self.device).wait_event(self.event)
 
     def __call__(self, places, keep=False, saved=None):
-        """places: the addresses of the dense arrays `names`; 0: not given. Returns the
-        saved block: a new block with `keep`, else `saved`."""
+        """Runs the pass. places: the addresses of the arrays `names`, 0 if not given.
+        Returns the saved block: a new block with `keep`, else `saved`."""
         gpu = self.gpu
         if gpu and self.index != current_gpu():
             with torch.cuda.device(self.device):
@@ -365,18 +365,17 @@ class Prepared:
 
 
 class Spec:
-    """A call without its arrays: checked once, and each pass prepared once. split:
-    cu_seqlens of the whole batch, cuts, chunk, window. whole: sum over the tokens of
-    all ranks."""
+    """A call without its arrays, checked once; prepares each pass once. split:
+    cu_seqlens of the whole batch, cuts, chunk, window. whole: gradients of parameters
+    are summed over all ranks."""
 
     def __init__(self, split, group, options, whole, device):
         self.split, self.group, self.options = split, group, options
         self.whole, self.device, self.calls, self.era = whole, device, {}, groups.era()
 
     def call(self, pass_, store, names, more=()):
-        """Returns the prepared pass for the arrays `names`. more: options of this pass
-        only."""
-        if self.era != groups.era():          # communicators have been released
+        """Returns the prepared pass for the arrays `names`; `more`: its own options."""
+        if self.era != groups.era():          # communicators were released
             self.calls, self.era = {}, groups.era()
         made = self.calls.get((pass_, names, more))
         if made is None:
@@ -390,15 +389,15 @@ class Spec:
         return made
 
     def part(self, call, sums):
-        """Returns this rank's part of sums over tokens."""
+        """Returns this rank's part of the gradients of parameters."""
         if self.group is None or self.whole or call.sums_local:
             return sums
         return [None if x is None else x / self.group.size() for x in sums]
 
 
 def option(**names):
-    """Returns options as a hashable key; a string, the name of an enum's value, becomes
-    its number."""
+    """Returns options as a hashable tuple. A string names an enum constant, and is
+    replaced by the number of this constant."""
     known = lambda x: value(x) if isinstance(x, str) else x
     return tuple((k, known(x)) for k, x in names.items())
 
@@ -413,7 +412,7 @@ def cast(x, dtype):
 
 
 def placed(tensors, dtypes):
-    """Casts all tensors of a call as `cast` does; also returns the addresses of the
+    """Casts all tensors of a call as `cast` does; also returns the addresses of all
     tensors that are not None."""
     arrays, places = [], []
     for x, dtype in zip(tensors, dtypes):

@@ -1,20 +1,20 @@
-"""fla.py -- a backend of flash-linear-attention (FLA): after `import kcp_torch.fla`
+"""fla.py -- a backend for flash-linear-attention (FLA). After `import kcp_torch.fla`
 FLA's chunk_kda and chunk_gated_delta_rule run on libkcp, also with FLA's cp_context.
 
 Book: chapter 19.  Checked by: tests/cli/torch_fla.py with FLA's wheels; FLA's own
 tests on GPUs, recorded in bench/results (bench/peers/fla_tests.py).  Next: ../train.py.
 
 FLA 0.6.0 or newer is needed: 0.5.0 and 0.5.1 have no dispatcher for GDN, and in 0.5.2
-torch.compiler.disable unwraps the functions past their dispatcher. The import makes one
-call of each function on the CPU, and fails if this backend does not receive the call.
-On CPUs the references compute. If this backend rejects a call, FLA runs it on FLA's
-next backend or kernels, and the reason is logged once.
-FLA's context describes one rank. The import makes FLA's builder attach a context of the
-whole batch, so contexts built before the import are rejected. KCP_FLA=0 turns the
-backend off. KCP_ROUND_GATES=1: with a bfloat16 q wider gates and beta are rounded to
-bfloat16. KCP_ROUND_KEYS=1: normalised q and k are rounded to their type, as in FLA's
-kernels; our kernels keep them in float32. KCP_ROUND_KEYS=reference: PyTorch normalises
-q and k in their type, as in the reference of FLA's tests.
+torch.compiler.disable bypasses the dispatcher. The import makes one call of each
+function on the CPU, and fails if this backend does not receive the call. Tensors on a
+CPU are computed by the references. If this backend rejects a call, FLA runs the call on
+its next backend or its own kernels, and the reason is logged once. A context of FLA
+describes one rank. The import makes FLA's builder attach a context of the whole batch,
+so contexts built before the import are rejected. KCP_FLA=0 turns the backend off.
+KCP_ROUND_GATES=1: if q is bfloat16, gates and beta of a wider type are rounded to
+bfloat16. KCP_ROUND_KEYS=1: normalised q and k are rounded to the type of q and k, as in
+FLA's kernels; by default they stay in float32. KCP_ROUND_KEYS=reference: PyTorch
+normalises q and k in their type, as in the reference of FLA's tests.
 """
 import collections
 import functools
@@ -83,7 +83,7 @@ def _why_not(model, x):
         return "the states of chunks are asked for"
     if x.get("use_graph"):
         return "use_graph"
-    kda = model == "kda"                      # FLA checks more for KDA
+    kda = model == "kda"                      # FLA has more checks for KDA
     if x.get("chunk_size", 64) not in ((32, 64) if kda else (16, 32, 64)):
         return f"chunk_size {x['chunk_size']}"
     if h0 is not None and (h0.dtype not in TYPES or kda and h0.dtype != torch.float32):
@@ -167,8 +167,8 @@ class Backend(BaseBackend):
 
 
 def _remember(build):
-    """Wraps FLA's builder: each context gets our context of the same batch and group as
-    attribute kcp_context."""
+    """Wraps FLA's builder: each context gets an attribute kcp_context, our context for
+    this batch and group."""
     @functools.wraps(build)
     def wrapper(cu_seqlens, cu_seqlens_cpu=None, *args, **more):
         context = build(cu_seqlens, cu_seqlens_cpu, *args, **more)

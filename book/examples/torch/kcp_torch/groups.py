@@ -1,11 +1,12 @@
-"""groups.py -- a process group as ranks (struct kcp_comm), and the CP context.
+"""groups.py -- makes the library's ranks (struct kcp_comm) from a process group;
+defines the CP context.
 
 Book: chapter 20.  Checked by: tests/cli/torch.sh.  Next: layer.py.
 
-On CPUs each function of kcp_comm is a callback that calls torch.distributed, so that
-any backend for host memory works. On GPUs the library uses the group's NCCL
-communicator if PyTorch returns its address; after a failure the group aborts it
-(ref/comm.h). Else this file creates a communicator for the group.
+On CPUs each function of kcp_comm calls torch.distributed, so that any backend for host
+memory works. On GPUs the library uses the NCCL communicator of the group if PyTorch
+gives its address; after a failure PyTorch aborts that communicator (ref/comm.h). If
+there is no address, this file creates a communicator for the group.
 """
 import atexit
 import ctypes as C
@@ -37,8 +38,8 @@ def _memory(at, n):
 
 
 class HostComm:
-    """The callbacks. `lock` is held during a call of the library, so calls do not
-    overlap."""
+    """Callbacks for the library on CPUs. `lock` is held during a call of the library,
+    so that calls do not overlap."""
 
     def __init__(self, group):
         self.group, self.lock = group, threading.RLock()
@@ -73,7 +74,7 @@ class HostComm:
         return (f": {self.said}" if self.said else ""), self.error
 
     def _try(self, work):
-        """Keeps an exception, which must not cross C, and returns an error status."""
+        """Saves the exception, which must not cross C; returns an error status."""
         if self.error:
             return value("KCP_COMM")
         try:
@@ -126,9 +127,8 @@ class NcclId(C.Structure):
 
 
 class NcclComm:
-    """The ranks of a process group over NCCL: by the group's communicator, which this
-    class never frees or aborts; if there is none (a gloo group), by a new
-    communicator."""
+    """The ranks of a process group over NCCL. Uses the group's communicator, and never
+    frees or aborts it; creates one if the group has none (a gloo group)."""
 
     def __init__(self, group, device):
         self.lock, self.group, self.own = threading.RLock(), group, None
@@ -140,13 +140,13 @@ class NcclComm:
 
     @staticmethod
     def _of_group(group, device):
-        """Returns the address of the group's communicator; None if this version of
-        PyTorch or this backend has no function for it."""
+        """Returns the address of the group's communicator, or None if PyTorch or the
+        backend has no function that returns the address."""
         try:
             pointer = group._get_backend(device)._comm_ptr
         except (AttributeError, RuntimeError):
             return None
-        if not pointer():                     # the first collective creates it
+        if not pointer():                     # a first collective creates it
             dist.all_reduce(torch.zeros(1, device=device), group=group)
         return pointer() or None
 
@@ -194,20 +194,19 @@ _caches = []
 
 
 def cache():
-    """Returns a new dictionary for prepared calls. They may refer to groups, so release
-    empties the dictionary."""
+    """Returns a new dictionary for prepared calls. Prepared calls may refer to groups,
+    so release() empties the dictionary."""
     _caches.append({})
     return _caches[-1]
 
 
 def era():
-    """Returns how often communicators were released. Calls prepared before the last
-    release are invalid."""
+    """Returns the number of releases so far. A release makes prepared calls invalid."""
     return _era
 
 
 def comm_of(group, device):
-    """Returns the communicator of a group, one per group and device, cached."""
+    """Returns the communicator for a group and device; creates it at the first call."""
     if group is None:
         return None
     key = (group, str(device) if device.type == "cuda" else "cpu")
@@ -219,8 +218,8 @@ def comm_of(group, device):
 
 
 def _forget(which):
-    """Frees all prepared calls, and the communicators that `which` selects by group and
-    device."""
+    """Drops all prepared calls, and frees each communicator for which which(group,
+    device) is true."""
     for prepared in _caches:
         prepared.clear()
     for key in [k for k in _comms if which(*k)]:
@@ -228,10 +227,9 @@ def _forget(which):
 
 
 def release(group: Optional["dist.ProcessGroup"] = None) -> None:
-    """Free the communicators of a group; call it before `destroy_process_group`.
+    """Frees a group's communicators. Call this before `destroy_process_group`.
 
-    - `group`: None frees the communicators of all groups. A later call creates new
-      communicators.
+    - `group`: `None` means all groups. A later call creates communicators again.
 
     >>> release()
     """
@@ -243,22 +241,22 @@ def release(group: Optional["dist.ProcessGroup"] = None) -> None:
 
 @atexit.register
 def _leave():
-    """Releases gloo groups before Python ends. The threads of a remaining group may own
-    the last reference to a tensor; freeing the tensor without an interpreter aborts the
-    process. NCCL's communicators stay, because freeing them would wait."""
+    """Releases gloo groups before Python ends. Otherwise a thread of a group could free
+    the last reference to a tensor without an interpreter, which aborts the process.
+    NCCL's communicators are not freed, because that would wait."""
     _forget(lambda of, device: device == "cpu")
-    gc.collect()                          # HostComm and the callbacks are a cycle
+    gc.collect()                          # HostComm and its callbacks form a cycle
 
 
 class CPContext:
-    """The result of `build_cp_context`: which tokens each rank of a group has.
+    """The result of `build_cp_context`: which tokens of a batch each rank has.
 
     - `group`, `size`, `rank`: the process group, the number of its ranks, this rank.
     - `global_cu_seqlens`: `cu_seqlens` of the whole batch, a tuple. `cu_seqlens_cpu`:
       the boundaries within this rank's tokens, int64. `begin`, `end`: this rank has
       tokens begin to end - 1 of the batch.
-    - `shard(x, dim=1)`: returns the part of x with this rank's tokens, a view; x has
-      all tokens of the batch.
+    - `shard(x, dim=1)`: x has all tokens of the batch; returns a view with the tokens
+      of this rank.
 
     >>> context = build_cp_context([0, 61, 128])
     >>> context.shard(torch.ones(1, 128, 2)).shape
@@ -291,8 +289,8 @@ compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: Fa
 
 @getattr(getattr(torch, "compiler", None), "assume_constant_result", lambda f: f)
 def whole_graph():
-    """Is fullgraph=True? Called while torch.compile traces; False if this version of
-    PyTorch does not report it."""
+    """Returns True if torch.compile traces with fullgraph=True; False if this version
+    of PyTorch does not report this option."""
     try:
         tracer = torch._dynamo.symbolic_convert.InstructionTranslator
         return tracer.current_tx().one_graph
@@ -306,15 +304,15 @@ def whole(cu, name="cu_seqlens"):
         cu = tuple(map(operator.index, cu))
     except TypeError:
         raise ValueError(f"{name}: found {cu!r:.60}, expected whole numbers") from None
-    for x in cu:              # torch.compile traces this: no max() with a default
+    for x in cu:              # torch.compile cannot trace max() with a default
         if abs(x) >= 2 ** 62:                        # int64_t in the library
             raise ValueError(f"{name}: found {x}, expected less than 2^62")
     return cu
 
 
 def boundaries(cu, name="cu_seqlens"):
-    """Returns cu_seqlens as a tuple. A tensor on a GPU is copied to the host, which
-    waits; the copy is reused until the tensor is written. Other types need no wait."""
+    """Returns cu_seqlens as a tuple. For a tensor on a GPU the host waits for a copy,
+    which is reused until the tensor is written."""
     if isinstance(cu, torch.Tensor):
         if cu.dim() != 1 or cu.dtype not in (torch.int32, torch.int64):
             raise ValueError(f"{name}: found {cu.dtype} {tuple(cu.shape)}, expected"
@@ -338,8 +336,8 @@ def boundaries(cu, name="cu_seqlens"):
 
 
 def where_of(cu_seqlens, cu_seqlens_cpu, cp_context):
-    """Returns the part of a call's key that identifies the packing, without checks: the
-    context, the boundaries as a tuple, or None."""
+    """Returns the part of a call's key for its packed sequences: the context, the
+    boundaries as a tuple, or None."""
     if cp_context is not None:
         return cp_context
     where = cu_seqlens if cu_seqlens_cpu is None else cu_seqlens_cpu
@@ -359,12 +357,11 @@ def build_cp_context(cu_seqlens: Union[Sequence[int], torch.Tensor],
     - `cu_seqlens` [N + 1]: the first token of each sequence of the whole batch, and the
       number of all tokens.
     - `group`: a process group with this rank; None: the default group.
-    - `conv1d_kernel_size`: accepted because FLA has it; each convolution uses its own
-      W.
-    - `cuts` [R + 1]: rank r holds tokens cuts[r] to cuts[r + 1]; None: r T / R, rounded
-      down.
+    - `conv1d_kernel_size`: not read, because each convolution has its own W.
+    - `cuts` [R + 1]: rank r has tokens cuts[r] to cuts[r + 1] - 1. `None` means that
+      cuts[r] is r T / R, rounded down.
 
-    Returns a `CPContext`. ValueError: a wrong argument; the message has the value found
+    Returns a `CPContext`. Raises ValueError for a wrong argument, with the value found
     and the value expected.
 
     >>> context = build_cp_context([0, 61, 128], conv1d_kernel_size=4)

@@ -1,11 +1,10 @@
-"""library.py -- libkcp.so by ctypes: finds the library and the layout of its structs.
+"""library.py -- loads libkcp.so by ctypes, and reads the layout of its structs.
 
 Book: chapter 08.  Checked by: tests/cli/torch.sh.  Next: groups.py.
 
-Nothing here mirrors a struct of kcp.h: sizes, offsets, kinds and the values of enums
-come by name from functions of the loaded library, the arrays of a stage from the
-library's table. So another version of the library either works, or is rejected with the
-name that it lacks.
+This file has no copy of a struct of kcp.h. Functions of the library return sizes,
+offsets, types and enum values by name; its table lists the arrays of a stage. So
+another version of the library either works, or is rejected with the missing name.
 """
 import ctypes as C
 import functools
@@ -18,8 +17,8 @@ STATUS = ("OK", "NA", "BAD", "NO_MEMORY", "COMM", "CUDA", "MISMATCH")
 
 
 def _load():
-    """Returns the library's path: KCP_LIB; else the library that pip built; else that
-    of the checkout; else that of the system."""
+    """Loads the library from KCP_LIB; else the one that pip built; else the one in the
+    checkout; else the one of the system."""
     said = os.environ.get("KCP_LIB")
     checkout = os.path.join(HERE, *[".."] * 4, "build", "libkcp.so")
     for path in [said] if said else [os.path.join(HERE, "libkcp.so"), checkout]:
@@ -52,7 +51,7 @@ def _notice(line):
     warnings.warn("kcp_torch: " + line.decode(errors="replace"))
 
 
-if hasattr(lib, "kcp_notices"):               # an older library writes them to stderr
+if hasattr(lib, "kcp_notices"):               # older libraries print notices to stderr
     lib.kcp_notices(_notice)
 
 
@@ -76,7 +75,7 @@ def member(struct, name):
 
 
 def has(struct, name):
-    """Does the loaded library know this member?"""
+    """Returns True if the loaded library has this member."""
     at, kind = C.c_size_t(), C.c_char()
     return not lib.kcp_struct_member(struct.encode(), name.encode(), C.byref(at),
                                      C.byref(kind))
@@ -84,7 +83,7 @@ def has(struct, name):
 
 @functools.lru_cache(None)
 def value(name):
-    """Returns the number of an enum's name."""
+    """Returns the number of an enum constant by its name."""
     x = C.c_int()
     if lib.kcp_enum_value(name.encode(), C.byref(x)):
         raise ImportError(f"libkcp.so: found no value {name}")
@@ -127,7 +126,7 @@ def stage(name):
 
 
 class Plan:
-    """The plan of chapter 06, and one rank's part of the plan."""
+    """A plan (chapter 06), and the part of one rank."""
 
     def __init__(self, cu, R, r, chunk, window, cuts):
         self.at, why = C.c_void_p(), C.c_char_p()
@@ -146,7 +145,7 @@ class Plan:
         ints = lambda name, n: list((C.c_int * n).from_address(know(name))) if n else []
         self.grid = {"cu": ints("cu", self.NS + 1), "cn": ints("cn", self.NS + 1),
                      "sc": ints("sc", self.NC)}
-        self.on = {}                         # the grid as tensors, by device
+        self.on = {}                         # tensors of the grid, by device
 
     def __del__(self):
         if getattr(self, "at", None) and lib is not None:    # None: Python is ending
@@ -160,7 +159,7 @@ def plan_of(cu, R, r, chunk, window=0, cuts=None):
 
 
 class Layer:
-    """struct kcp_layer: the references on a CPU, the kernels of a storage on a GPU."""
+    """A struct kcp_layer: the references on a CPU, the kernels of a type on a GPU."""
 
     def __init__(self, cuda, storage):
         self.at = C.create_string_buffer(size("kcp_layer"))
@@ -175,11 +174,11 @@ layer_of = functools.lru_cache(None)(Layer)
 
 
 def check(status, what, comm=None):
-    """Raises the error of a status; if a rank was lost, with its error as the cause."""
+    """Raises the error of a status, with the exception of a callback as its cause."""
     if not status:
         return
     said, cause = comm.reason() if comm else ("", None)
-    if hasattr(lib, "kcp_why") and not said:      # of a library that names the field
+    if hasattr(lib, "kcp_why") and not said:      # names the wrong field
         lib.kcp_why.restype = C.c_char_p
         why = (lib.kcp_why() or b"").decode(errors="replace")
         said = f": {why}" if why else ""

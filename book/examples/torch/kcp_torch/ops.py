@@ -1,11 +1,11 @@
-"""ops.py -- the layer as custom ops, which torch.compile can trace.
+"""ops.py -- defines the layer as custom ops, which torch.compile can trace.
 
 Book: chapter 08.  Checked by: tests/cli/torch.sh, where PyTorch is 2.4 or newer.
 Next: ../train.py.
 
-An op takes tensors and a string; the string has all other arguments of the call as
-plain numbers, and the name of its group. The fake kernels return shapes and, from the
-library, the size of the saved block. Shapes are static.
+An op takes tensors and a string. The string has all other arguments of the call as
+plain numbers, and the name of the process group. The fake kernels return the shapes of
+the outputs; the library gives the size of the saved block. Shapes are static.
 """
 import ast
 
@@ -19,8 +19,8 @@ available = hasattr(torch, "library") and hasattr(torch.library, "register_autog
 
 
 def wanted():
-    """Is the call a custom op? Only while torch.compile traces, because the
-    autograd.Function is faster."""
+    """Returns True while torch.compile traces. Other calls use the autograd.Function,
+    which is faster."""
     return available and torch.compiler.is_compiling()
 
 
@@ -50,8 +50,8 @@ _sites = groups.cache()
 
 
 def site_of(words, inputs):
-    """Returns the Site of a call by its string and tensors. The tensors may be fake: a
-    fake tensor reports the device of the real one."""
+    """Returns the Site of a call from its string and tensors. Fake tensors suffice,
+    because they have the device of the real ones."""
     from .chunk import Options, Site, plain
     key = (words,) + tuple(None if x is None else (plain(x.shape), x.dtype, x.device)
                            for x in inputs)
