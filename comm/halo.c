@@ -18,9 +18,9 @@ static int goes_on(const struct kcp_plan *p, int r, int s)
     return s > 0 && s < x->NS && p->seg[x->seg0 + s].prev == x->seg0 + s - 1;
 }
 
-/* Returns the range of tokens just before segment s (backward: just after s) that
- * rank r needs: at most `reach` tokens of the same sequence. The range is empty if
- * the neighbouring segment is next to s in the shard. */
+/* Returns the tokens that rank r needs for segment s: the last `reach` tokens of the
+ * sequence before s (backward: the first `reach` tokens after s). The range is empty if
+ * the neighbouring segment is adjacent to s in the shard. */
 static struct token_range wanted(const struct kcp_halo *h, int r, int s)
 {
     const struct kcp_plan *p = h->plan;
@@ -57,7 +57,7 @@ static struct piece piece_at(const struct kcp_plan *p, int j, struct token_range
 }
 
 /* first_piece and next_piece go through the pieces of a range in token order. rank =
- * -1: there are no more. */
+ * -1: there are no more pieces. */
 static struct piece first_piece(const struct kcp_halo *h, int r, int s,
                                 struct token_range w)
 {
@@ -79,7 +79,7 @@ static struct piece next_piece(const struct kcp_halo *h, struct piece x,
     return piece_at(h->plan, h->plan->seg[x.seg].next, w);
 }
 
-/* Returns the rows that other ranks may need from the run of adjacent segments that
+/* Returns how many rows other ranks may need of the run of adjacent segments that
  * starts at local segment s. */
 static int64_t edge_of(const struct kcp_halo *h, int r, int s)
 {
@@ -147,8 +147,8 @@ static int copy_rows(const struct kcp_halo *h, char *to, const char *from, size_
     return KCP_OK;
 }
 
-/* Sends, receives or copies the rows of one piece. It copies if this rank owns several
- * ranges and needs its own rows. */
+/* Sends, receives or copies the rows of one piece. Copies the rows if they are in
+ * another range of this rank. */
 static int move(const struct kcp_halo *h, const struct piece *x, int to,
                 const char *from, char *halo)
 {
@@ -184,10 +184,9 @@ static int move_all(const struct kcp_halo *h, int to, int r, const void *x, void
     return status;
 }
 
-/* Exchanges all rows in one group: the sends to rank 0, 1, ..., then all receives. A
- * rank sends to several ranks if their shards are shorter than `reach`. Sender and
- * receiver both go through the receiver's segments in order, so their messages
- * match. */
+/* Exchanges all rows in one group: the sends to rank 0, 1, ..., then all receives.
+ * Sender and receiver both go through the receiver's segments in order, so their
+ * messages match. */
 int kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo)
 {
     if (!h || !h->plan || (h->plan->R > 1 && !h->comm) || h->reach < 0)
@@ -208,7 +207,7 @@ int kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo)
 /* Returns the sequence whose state rank r must receive for its local segment s; -1:
  * none. Forward: the rank needs the state if s is its first segment of the sequence,
  * s begins less than `reach` tokens after the sequence's start, and another rank
- * owns the state. Backward: the same with last, ends, and end. */
+ * owns the state. Backward: the same for the last segment and the sequence's end. */
 static int state_lacked(const struct kcp_halo *h, int r, int s)
 {
     const struct kcp_plan *p = h->plan;
@@ -223,7 +222,7 @@ static int state_lacked(const struct kcp_halo *h, int r, int s)
     return again ? -1 : n;
 }
 
-/* Exchanges all states in one group: sends, then receives. Both follow the order of the
+/* Exchanges all states in one group: sends, then receives, both in the order of the
  * receiver's segments. */
 int kcp_halo_states(const struct kcp_halo *h, void *states)
 {

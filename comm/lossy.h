@@ -1,4 +1,4 @@
-/* lossy.h -- internal to comm/: an exchange that may round or drop what it sends.
+/* lossy.h -- internal to comm/: an exchange that rounds numbers or drops states.
  *
  * Book: chapter 20.  Checked by: tests/20_clusters/wire.c.  Next: comm/wire.c. */
 #ifndef KCP_COMM_LOSSY_H
@@ -9,15 +9,15 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Returns the losses that comm allows; NULL: comm is not a lossy communicator. */
+/* Returns the options of a lossy communicator; NULL: comm is not lossy. */
 const struct kcp_wire *wire_of(const struct kcp_comm *comm);
-/* Returns the bounds that were set for this exchange, and clears them, so that the next
- * exchange has none. */
+/* Returns the bounds that kcp_wire_bounds has set, and clears them, because they hold
+ * for one exchange. */
 const double *wire_take_bounds(struct kcp_comm *comm);
 void wire_tell(struct kcp_comm *comm, struct kcp_wire_told told);
 
-/* Sends the numbers of one exchange, `elem` bytes each, as bfloat16. room: staging for
- * all messages of one group, narrow_bytes for each message. */
+/* A communicator that sends numbers of `elem` bytes as bfloat16, for one exchange.
+ * room: staging memory for all messages of one group, narrow_bytes() per message. */
 struct narrow {
     struct kcp_comm comm, *over;
     const struct narrowing *by;
@@ -30,8 +30,8 @@ struct narrow {
 void narrow_open(struct narrow *n, struct kcp_comm *over, size_t elem, void *room);
 void narrow_close(struct narrow *n);
 size_t narrow_bytes(size_t numbers);
-/* Returns the conversions for numbers of `elem` bytes; NULL: this size is not
- * supported. */
+/* Returns the functions that convert numbers of `elem` bytes to bf16 and back; NULL:
+ * this size is not supported. */
 const struct narrowing *narrowing_of(size_t elem);
 uint16_t narrow_to_bf16(double x);
 double narrow_from_bf16(uint16_t x);

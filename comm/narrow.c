@@ -1,12 +1,12 @@
-/* narrow.c -- sends an exchange's numbers as bfloat16, rounded once per message.
+/* narrow.c -- rounds the messages of an exchange to bfloat16.
  *
  * Book: chapter 20.  Checked by: tests/20_clusters/wire.c, narrow_gpu.c.
  * Next: comm/form/exchange.c, which uses these calls for a lossy communicator.
  *
- * For doubles in host memory or floats of a GPU. In a gather a rank's own row is not
- * rounded, because the rank does not read its own row from the gathered rows. Messages
- * received inside a group are widened after the group's end. Nothing is allocated: the
- * bf16 staging is in the exchange's work. */
+ * Converts doubles in host memory or floats on a GPU. In a gather a rank's own row is
+ * not rounded, because the rank does not read its own row from the result. Messages
+ * received inside a group are converted back after the group's end. The staging memory
+ * for bf16 is part of the exchange's work. */
 #include "comm/lossy.h"
 
 #include <math.h>
@@ -15,8 +15,8 @@
 
 struct arrival { struct arrival *next; void *to; uint16_t *from; size_t numbers; };
 
-/* Rounds to nearest, ties to even. The double is first rounded to an odd float, so that
- * rounding this float to bf16 gives the correct result. */
+/* Rounds x to bf16, to nearest, ties to even. The double is first rounded to float by
+ * round-to-odd, so that the second rounding, to bf16, gives the correct result. */
 //> to-bf16
 uint16_t narrow_to_bf16(double x)
 {
@@ -80,7 +80,8 @@ const struct narrowing *narrowing_of(size_t elem)
     return elem == sizeof(float) ? &cuda_narrowing : NULL;
 }
 
-/* ---- staging: held until the end of the group, or of the call outside a group */
+/* ---- staging memory: in use until the group ends; outside a group, until the call
+ * ends */
 size_t narrow_bytes(size_t numbers)
 {
     return (numbers * sizeof(uint16_t) + 15) / 16 * 16;
@@ -112,7 +113,8 @@ static int narrow_send(struct kcp_comm *c, const void *data, size_t bytes, int t
     return status;
 }
 
-/* Widens the received messages. After a failure (arrived = 0) it drops them. */
+/* Converts the received messages from bf16. After a failure (arrived = 0) drops
+ * them. */
 static int widen(struct narrow *n, int arrived, struct CUstream_st *stream)
 {
     int status = KCP_OK;

@@ -1,4 +1,4 @@
-/* options.c -- settings of communicators from the environment, and their clock.
+/* options.c -- environment variables of communicators, and a monotonic clock.
  *
  * Book: chapter 20.  Checked by: tests/cli/mpi.sh, good values and bad ones.
  * Next: comm/backend/threads.c. */
@@ -12,8 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Reads the variable `name` as a whole number in [low,high]; if it is not set, the
- * result is unless_set. */
+/* Reads environment variable `name`, a whole number in [low,high]. If the variable is
+ * not set, *out is unless_set. */
 static int read_number(const char *name, long low, long high, long unless_set,
                        long *out, char *why, size_t n)
 {
@@ -32,7 +32,7 @@ static int read_number(const char *name, long low, long high, long unless_set,
     return KCP_BAD;
 }
 
-/* Reports variables of earlier versions, which no longer have an effect. */
+/* Reports environment variables of earlier versions that have no effect any more. */
 static void report_gone(void)
 {
     static const char *const gone[] = { "KCP_RENDEZVOUS", "KCP_SECRET", "KCP_KEY_DIR",

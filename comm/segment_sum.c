@@ -1,14 +1,14 @@
-/* segment_sum.c -- sums over all tokens that do not depend on the partition.
+/* segment_sum.c -- sums over the segments of all ranks, in token order.
  *
  * Book: chapters 13 and 14.  Checked by: tests/14_conv/checks.c.  Next: ref/14_conv.c.
  *
- * Rounding depends on the order of additions. Therefore segments are added in token
- * order for any number of ranks. */
+ * Rounding depends on the order of additions, so segments are added in token order for
+ * any number of ranks. */
 #include "checked.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE = 1 << 17 };              /* numbers gathered at once: 1 MiB a rank */
+enum { PIECE = 1 << 17 };              /* numbers per gather, of all ranks: 1 MiB */
 
 /* Computes sum = sum_j part_j over all segments j of the plan, in token order. In the
  * gather every rank sends as many rows as the rank with the most segments. */
@@ -57,8 +57,7 @@ int kcp_segment_sum(const struct kcp_plan *plan, struct kcp_comm *comm,
     return status;
 }
 
-/* Computes the sum over all ranks, or over this rank's segments if the caller adds the
- * ranks (KCP_SUM_LOCAL). */
+/* Computes the sum over all ranks or, with KCP_SUM_LOCAL, over this rank's segments. */
 int kcp_parameter_sum(const struct kcp_call *c, const double *part, int64_t n,
                       double *sum)
 {

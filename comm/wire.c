@@ -3,8 +3,8 @@
  * Book: chapter 20.  Checked by: tests/20_clusters/wire.c, tests/cli/run_cli.sh.
  * Next: comm/narrow.c.
  *
- * Every call is forwarded to the lower communicator, and its traffic is also counted
- * here. Only the exchange uses the allowed losses; halos and sums stay exact. */
+ * Every call goes to the lower communicator `over`, and the traffic is also counted in
+ * this one. Only the exchange is lossy; halos and sums stay exact. */
 #include "comm/lossy.h"
 #include "checked.h"
 
@@ -28,7 +28,7 @@ static struct wire_comm *wire_comm(const struct kcp_comm *c)
     return c && c->backend == backend ? (struct wire_comm *)c : NULL;
 }
 
-/* Adds the traffic of the lower communicator since `was`. */
+/* Adds to c what the lower communicator has sent since its counts were `was`. */
 static int counted(struct kcp_comm *c, struct kcp_traffic was, int status)
 {
     const struct kcp_traffic is = wire_comm(c)->over->traffic;
@@ -94,7 +94,7 @@ static int wire_show(struct kcp_comm *c, const void *mine, void *all, size_t byt
 
 static void wire_free(struct kcp_comm *c) { free(c); }
 
-/* ---- construction: the same on every rank */
+/* ---- construction, with the same options on every rank */
 static int is_the_same(struct wire_comm *w, char *why, size_t n)
 {
     struct kcp_comm *over = w->over;

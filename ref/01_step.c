@@ -2,15 +2,15 @@
  * stages.
  *
  * Book: chapter 01.
- * Checked by: tests/01_step/checks.c (finite differences), and every stage
- * after it is checked against this one.  Next: ref/02_gate.c. */
+ * Checked by: tests/01_step/checks.c (finite differences). Later stages are compared
+ * with this file.  Next: ref/02_gate.c. */
 #include "checked.h"
 #include "ref.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A state at the interface is [K,V] or [V,K]; inside it is [K,V]. from NULL means 0. */
+/* Copies a caller's state, [K,V] or [V,K], to S [K,V]. from NULL: S = 0. */
 static void read_state(int K, int V, enum kcp_layout layout, const double *from,
                        double S[K][V])
 {
@@ -31,8 +31,8 @@ static void write_state(int K, int V, enum kcp_layout layout, double S[K][V],
 
 /* One token of one head:  S <- diag(exp g) S;  e = v - S^T k; S <- S + k (beta e)^T.
  *
- * Unless Sd is NULL, the decayed state S, before k (beta e)^T is added, is copied to Sd
- * [K,V], because the adjoint needs it. e [V] is always written. */
+ * Sd [K,V] (may be NULL) receives the decayed state before k (beta e)^T is added, which
+ * the adjoint needs. e [V] is always written. */
 static void step(int K, int V, int KG, double S[K][V], const double *k, const double *x,
                  const double *g, double beta, double *Sd, double *e)
 {
@@ -51,7 +51,7 @@ static void step(int K, int V, int KG, double S[K][V], const double *k, const do
     //< step
 }
 
-/* One head of one sequence: o_t = S_t^T (scale q_t), ht the last state. */
+/* Computes one head of one sequence: o_t = S_t^T (scale q_t); ht is the last state. */
 static int head_forward(const struct kcp_step *a, int n, int head)
 {
     const int H = a->H, HV = a->HV, K = a->K, V = a->V, KG = a->KG, m = head / (HV / H);
@@ -77,12 +77,12 @@ static int head_forward(const struct kcp_step *a, int n, int head)
     return S && e ? KCP_OK : KCP_NO_MEMORY;
 }
 
-/* What the adjoint of a token needs: the decayed state Sd, e, and the state S after the
- * token. */
+/* The values of a token that its adjoint needs: the decayed state Sd, e, and the state
+ * S after the token. */
 struct trace { void *S, *Sd, *e; };
 
 /* The adjoint of one token. On entry dS is the gradient of S_t from later tokens, on
- * return that of S_{t-1}:
+ * return the gradient of S_{t-1}:
  *   dS += scale q do^T          dq = scale S do
  *   dbeta = e . dS^T k          de = beta dS^T k     dv = de
  *   dk = beta dS e - Sd de      dSd = dS - k de^T
@@ -124,7 +124,8 @@ static void step_adjoint(const struct kcp_step *a, int64_t t, int head,
     dbetas[t][head] = dbeta;
 }
 
-/* Runs tokens t0..t1 of one head from S; stores a trace per token in z unless NULL. */
+/* Runs tokens t0..t1 of one head from state S. If z is not NULL, stores a trace per
+ * token in z. */
 static void replay(const struct kcp_step *a, int head, int64_t t0, int64_t t1,
                    void *S, double *e, struct trace *z)
 {
@@ -140,8 +141,8 @@ static void replay(const struct kcp_step *a, int head, int64_t t0, int64_t t1,
 }
 
 /* Backward of one head of one sequence. Every B-th state is stored, B = sqrt(length),
- * and the states of each block of B tokens are recomputed from the stored one. So
- * memory grows as sqrt(T), and the cost is one more forward pass. */
+ * and the states of each block of B tokens are recomputed from the stored state, so
+ * memory grows as sqrt(T), at the cost of one more forward pass. */
 static int head_backward(const struct kcp_step *a, int n, int head)
 {
     const int HV = a->HV, K = a->K, V = a->V;
@@ -179,9 +180,9 @@ static int head_backward(const struct kcp_step *a, int n, int head)
     return ok ? KCP_OK : KCP_NO_MEMORY;
 }
 
-/* pass forward writes o [T,HV,V] and ht [N,HV,K,V]; backward, from do_ and dht,
- * writes dq, dk [T,H,K] (summed over the value heads of a group), dv, dg, dbeta, dh0.
- * An empty sequence has ht = h0 and dh0 = dht. KCP_NO_MEMORY: out of memory. */
+/* Forward writes o [T,HV,V] and ht [N,HV,K,V]. Backward reads do_ and dht and writes
+ * dq, dk [T,H,K] (summed over the value heads of a group), dv, dg, dbeta, dh0. An empty
+ * sequence has ht = h0 and dh0 = dht. */
 int ref_step(struct kcp_step *a)
 {
     const int refused = kcp_begin("01_step", KCP_HOST, a, NULL);

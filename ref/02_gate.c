@@ -13,7 +13,7 @@ static double sigmoid(double x)
     return x >= 0 ? 1 / (1 + exp(-x)) : exp(x) / (1 + exp(x));
 }
 
-/* rstd = 1/sqrt(sum x^2 + 1e-6), y = rstd x.  rows of n; norm off: a copy. */
+/* Normalizes rows of n: rstd = 1/sqrt(sum x^2 + 1e-6), y = rstd x. on = 0: copies x. */
 static void norm(int64_t rows, int n, int on, const void *x_, void *y_, double *rstd)
 {
     const double (*x)[n] = x_;
@@ -43,8 +43,8 @@ static void norm_backward(int64_t rows, int n, int on, const void *x_, const voi
     }
 }
 
-/* g = log alpha <= 0 of one channel.  raw: x.  softplus: -exp(A_log) softplus(x + dt).
- * bounded: lb sigmoid(exp(A_log) (x + dt)). */
+/* Returns g = log alpha <= 0 of one channel. raw: x.  softplus: -exp(A_log) softplus(x
+ * + dt). bounded: lb sigmoid(exp(A_log) (x + dt)). */
 static double gate(const struct kcp_gate *a, double x, double A_log, double dt)
 {
     //> gate
@@ -93,10 +93,10 @@ static double beta_backward(enum kcp_beta_form form, double raw, double dbeta)
     return form == KCP_BETA_RAW ? dbeta : dbeta * s * sigmoid(raw) * sigmoid(-raw);
 }
 
-/* G_t = sum of g within the chunk up to t, in base 2. The chunk grid restarts at the
- * start of every stretch. Gates are clamped at -750, because exp(-750) is 0 in
- * double, and a more negative one (-1e30 marks a reset) would cancel the other gates'
- * digits. */
+/* G_t = sum of g over the chunk's tokens up to t, in base 2. Every segment starts a new
+ * chunk. A gate below -750 is replaced by -750: exp(-750) is 0 in double, and a very
+ * negative gate (-1e30 marks a reset) would cost the other gates their digits in the
+ * sum. */
 static void chunk_sum(const struct kcp_gate *a)
 {
     const int HV = a->HV, KG = a->KG, *cu = a->cu;
@@ -128,8 +128,8 @@ static void gate_forward_all(const struct kcp_gate *a)
         }
 }
 
-/* Computes one row of partial sums per stretch, so that the sum over segments in token
- * order does not depend on the ranks that have the segments. */
+/* Computes the gradients of A_log and dt_bias as one row of sums per segment, so that
+ * the total in token order does not depend on the ranks. */
 static void gate_backward_all(const struct kcp_gate *a)
 {
     const int HV = a->HV, KG = a->KG, *cu = a->cu;
@@ -153,10 +153,10 @@ static void gate_backward_all(const struct kcp_gate *a)
             }
 }
 
-/* pass forward: q, k [T,H,K] with rstd [T,H], g and G [T,HV,KG], beta [T,HV]; q
- * with its rstd, k and beta are left out when NULL (chapter 13 keeps them).
- * pass backward: the gradients of the raw inputs, and per stretch those of A_log
- * (dA_part [NS,HV]) and dt_bias (ddt_part [NS,HV,KG]); either may be NULL. */
+/* Forward computes q and k [T,H,K] with rstd [T,H], g and G [T,HV,KG], beta [T,HV]; q,
+ * k or beta is not computed if it is NULL. Backward computes the gradients of the raw
+ * inputs and, per segment, of A_log (dA_part [NS,HV]) and dt_bias (ddt_part
+ * [NS,HV,KG]); dA_part and ddt_part may be NULL. */
 int ref_gate(struct kcp_gate *a)
 {
     const int refused = kcp_begin("02_gate", KCP_HOST, a, "q k rstd_q rstd_k beta");

@@ -2,9 +2,8 @@
  *
  * Book: chapter 03.  Checked by: tests/03_wy/checks.c.  Next: ref/04_chunk.c.
  *
- * Every exponent G_i - G_j has i >= j, so it is <= 0 and cannot overflow for any gate.
- * Each exp2 is computed once and used for both Aqk and L.
- */
+ * All exponents are G_i - G_j with i >= j, so they are <= 0 and exp2 cannot overflow.
+ * Each exp2 is computed once and used for both Aqk and L. */
 #include "checked.h"
 #include "ref.h"
 #include <math.h>
@@ -17,7 +16,7 @@ struct block { int64_t t0; int c, n, m; };
 
 /* Aqk_ij = scale sum_p q_i k_j exp2(G_i - G_j)   i >= j        (0 elsewhere)
  * L_ij   = beta_i sum_p k_i k_j exp2(G_i - G_j)  i >  j,       into L [C,C]
- * GDN's G does not depend on p, so its factor is outside the sum. */
+ * G of GDN does not depend on p, so exp2 is outside the sum. */
 static void scores(const struct kcp_wy *a, struct block b, void *L_)
 {
     const int H = a->H, HV = a->HV, K = a->K, C = a->C, KG = a->KG;
@@ -103,15 +102,15 @@ static void gated(const struct kcp_wy *a, struct block b)
         }
 }
 
-/* The block of stretch s that begins at t0, for value head n. */
+/* Returns the chunk of segment s that begins at token t0, for value head n. */
 static struct block block_at(const struct kcp_wy *a, int s, int t0, int n)
 {
     const int left = a->cu[s + 1] - t0;
     return (struct block){ t0, left < a->C ? left : a->C, n, n / (a->HV / a->H) };
 }
 
-/* The second half of the stage, from a given A: u [T,HV,V], w [T,HV,K]; kg, qg [T,HV,K]
- * for KDA. Aqk is not written. Chapter 13 recomputes these from the saved A. */
+/* Computes the second half of the stage from a given A: u [T,HV,V], w [T,HV,K] and, for
+ * KDA, kg and qg [T,HV,K]. Chapter 13 calls it with the saved A. */
 int ref_wy_factors(struct kcp_wy *a)
 {
     const int refused = kcp_begin("03_wy", KCP_HOST, a, "q Aqk");
@@ -127,8 +126,8 @@ int ref_wy_factors(struct kcp_wy *a)
     return KCP_OK;
 }
 
-/* Aqk, A [T,HV,C], u [T,HV,V], w [T,HV,K] of every chunk; kg, qg [T,HV,K] for
- * KDA. KCP_NO_MEMORY: out of memory. */
+/* Computes Aqk and A [T,HV,C], u [T,HV,V], w [T,HV,K] and, for KDA, kg and qg
+ * [T,HV,K]. */
 int ref_wy(struct kcp_wy *a)
 {
     const int refused = kcp_begin("03_wy", KCP_HOST, a, NULL);

@@ -1,18 +1,18 @@
-/* 04_chunk.c -- from chunk to chunk: the state scan, and the output of every token.
+/* 04_chunk.c -- scans the state over chunks and computes the output of every token.
  *
- * Book: chapter 04.  Checked by: tests/04_chunk/checks.c.  Next: ref/05_affine.c.
- */
+ * Book: chapter 04.  Checked by: tests/04_chunk/checks.c.  Next: ref/05_affine.c. */
 #include "checked.h"
 #include "ref.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A chunk of one value head n: tokens t0 .. t0+c of the rank; m its query/key head. */
+/* A chunk of value head n: tokens t0 .. t0+c-1 of the rank. m: the query/key head of
+ * n. */
 struct block { int64_t t0; int c, n, m; };
 
-/* KDA reads kg and qg of chapter 03. GDN reads raw k and q; exp2(G_last - G) and
- * exp2(G) multiply the row of a token where it is used. */
+/* key and query return a token's row of kg and qg. For GDN they return the row of k and
+ * q, and set *f to the factor exp2(G_last - G) or exp2(G); for KDA *f is 1. */
 static const double *key(const struct kcp_chunk *a, struct block b, int64_t t,
                          double *f)
 {
@@ -39,7 +39,7 @@ static const double *query(const struct kcp_chunk *a, struct block b, int64_t t,
     return q[t][b.m];
 }
 
-/* v_new = u - w S        the UNDECAYED state at the chunk's start */
+/* v_new = u - w S, where S is the state at the chunk's start, NOT decayed */
 static void correct(const struct kcp_chunk *a, struct block b, double S[a->K][a->V])
 {
     const int HV = a->HV, K = a->K, V = a->V;
@@ -52,7 +52,7 @@ static void correct(const struct kcp_chunk *a, struct block b, double S[a->K][a-
     }
 }
 
-/* o = scale qg S + tril(Aqk) v_new        scale is already in Aqk */
+/* o = scale qg S + tril(Aqk) v_new, where Aqk already includes scale */
 static void output(const struct kcp_chunk *a, struct block b, double S[a->K][a->V])
 {
     const int HV = a->HV, K = a->K, V = a->V, C = a->C;
@@ -90,9 +90,9 @@ static void advance(const struct kcp_chunk *a, struct block b, double S[a->K][a-
     //< advance
 }
 
-/* For every stretch s, from the state h_in [s] (NULL: 0): computes o and v_new
- * [T,HV,V], the state h [NC,HV,K,V] at the start of every chunk, and h_out [NS,HV,K,V]
- * at the end of every stretch. */
+/* Computes, for every segment s from state h_in [s] (NULL: 0): o and v_new [T,HV,V],
+ * the state h [NC,HV,K,V] at the start of every chunk, and the state h_out [NS,HV,K,V]
+ * at the end of every segment. */
 int ref_chunk(struct kcp_chunk *a)
 {
     const int refused = kcp_begin("04_chunk", KCP_HOST, a, NULL);

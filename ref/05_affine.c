@@ -1,17 +1,17 @@
-/* 05_affine.c -- the affine map of a stretch: S_out = M S_in + h_ext.
+/* 05_affine.c -- the affine map of a segment: S_out = M S_in + h_ext.
  *
  * Book: chapter 05.  Checked by: tests/05_affine/checks.c.  Next: ref/06_plan.c.
  *
- * The scan of chapter 04 on the augmented state [h_ext | M], started from [h | I] with
- * input [u | 0]. Columns are independent, so both parts use the same code.
- */
+ * The map is computed by the scan of chapter 04 on the state [h_ext | M], started from
+ * [h | I] with inputs [u | 0]. Columns are independent, so one code computes both
+ * parts. */
 #include "checked.h"
 #include "ref.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* One chunk of one value head, columns j0 .. j1 of X [K,V+K]:
+/* Computes one chunk of one value head, columns j0 .. j1 of X [K,V+K]:
  *   y <- [u | 0] - w X        X <- Λ X + kg^T y
  * y [c,V+K] is scratch: all rows of y are computed before X changes, because w X uses
  * the undecayed X. */
@@ -56,9 +56,9 @@ static void start(const struct kcp_affine *a, int s, int n, int j0, int j1, void
             else X[i][j] = j - V == i;
 }
 
-/* Computes map [NS,HV,K,V+K] = [h_ext | M] of every stretch; want [NS] selects the
+/* Computes map [NS,HV,K,V+K] = [h_ext | M] of every segment; want [NS] selects the
  * parts. h_ext starts from h_start [NS,HV,K,V] (NULL: 0), M from I. M costs 2 C K^2
- * multiply-adds per chunk and no K^3 product. KCP_NO_MEMORY: out of memory. */
+ * multiply-adds per chunk and no K^3 product. */
 int ref_affine(struct kcp_affine *a)
 {
     const int refused = kcp_begin("05_affine", KCP_HOST, a, NULL);

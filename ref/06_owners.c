@@ -1,4 +1,5 @@
-/* 06_owners.c -- tables of owners that models use, and rows between tensor and shard.
+/* 06_owners.c -- tables that assign ranges of tokens to ranks, and copies of a shard's
+ * rows.
  *
  * Book: chapter 06.  Checked by: tests/06_plan/owners.c, against brute force.
  * Next: ref/07_merge.c, which carries the state over the cuts. */
@@ -17,8 +18,8 @@ static int64_t pieces(enum kcp_spread spread, int64_t length, int R, int64_t str
     return R;
 }
 
-/* Returns the owner of range i of a sequence, and sets where the range begins in the
- * sequence: i len / 2R, computed without the product. */
+/* owner_of returns the owner of range i of a sequence. begin_of returns its first
+ * token: for zigzag i len / 2R, computed without the product i len. */
 //> zigzag
 static int owner_of(enum kcp_spread spread, int64_t i, int R)
 {
@@ -56,8 +57,8 @@ static const char *refuse(enum kcp_spread spread, int N, const int64_t *cu, int 
     return NULL;
 }
 
-/* Makes a table of owners. Contiguous: one table over all tokens. Zigzag and stripes
- * start anew at each sequence, as in the softmax attention of the same model. */
+/* Makes a table of owners: contiguous over all tokens, zigzag and stripes for each
+ * sequence separately, as in the softmax attention of the same model. */
 int kcp_owners_make(struct kcp_owners *o, enum kcp_spread spread, int N,
                     const int64_t *cu, int R, int64_t stripe, const char **why)
 {

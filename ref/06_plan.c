@@ -1,5 +1,4 @@
-/* 06_plan.c -- which rank has which tokens: from (cu_seqlens, R, owners, L) to segments
- * and contexts.
+/* 06_plan.c -- computes which rank has which tokens, as a table of segments.
  *
  * Book: chapter 06.  Checked by: tests/06_plan/checks.c, against brute force.
  * Next: ref/06_owners.c, the tables of owners that models use. */
@@ -13,13 +12,13 @@
 /* Limits: a larger plan is refused. */
 enum { MOST_RANKS = 65536, MOST_ITEMS = 1 << 26 };
 
-/* One block holds the integers of all contexts; it is freed with the plan. */
+/* `block` holds the integer arrays of all contexts and is freed with the plan. */
 struct owned {
     struct kcp_plan plan;
     int *block;
 };
 
-/* The arguments: ranges and their owners, or cuts, or neither. */
+/* The caller's choice of ranges: a table of owners, or cuts, or neither. */
 struct request {
     const int64_t *cuts;
     const struct kcp_owners *owners;
@@ -65,8 +64,7 @@ static const char *refuse(int N, const int64_t *cu, int R, const struct request 
     return NULL;
 }
 
-/* Returns the rank that has token t: the owner of the range with t. t = T belongs to
- * the last rank. */
+/* Returns the owner of the range that contains token t; for t = T the last rank. */
 //> holder
 static int holder(const struct kcp_plan *p, int64_t t)
 {
@@ -84,8 +82,8 @@ static int holder(const struct kcp_plan *p, int64_t t)
 }
 //< holder
 
-/* Canonical mode: moves a boundary inside a segment down to the segment's start. The
- * order of boundaries is kept. */
+/* Canonical mode: moves the boundaries of ranges down to multiples of L from the start
+ * of their sequence. The boundaries stay in order. */
 static void move_bounds(struct kcp_plan *p)
 {
     for (int b = 1, n = 0; b < p->B; b++) {
@@ -125,8 +123,8 @@ static void join_ranges(struct kcp_plan *p)
         p->cuts[r + 1] += p->cuts[r];
 }
 
-/* Sets the ranges. By default rank r owns range r, with cuts[r] = floor(r T / R),
- * computed without the product r T; otherwise any table of owners. */
+/* Sets the ranges from the table of owners or from cuts. By default rank r begins at
+ * floor(r T / R), computed without the product r T. */
 static int ranges(struct kcp_plan *p, const struct request *a)
 {
     const int64_t q = p->T / p->R, rest = p->T % p->R;
@@ -167,9 +165,9 @@ static void put_segment(struct kcp_plan *p, int64_t i, struct kcp_segment s)
     p->order[i] = j;
 }
 
-/* Goes over the tokens once. A segment ends where its sequence, its owner's range or
- * its canonical length ends. The first call, before memory is allocated, only counts
- * the segments, in total and per rank, and stops above the limit. */
+/* Lists the segments in token order. A segment ends where its sequence, its range or
+ * its canonical length ends. The first call, with p->seg NULL, only counts the
+ * segments, in total and per rank, and stops above the limit. */
 //> segments
 static int64_t segments(struct kcp_plan *p)
 {
@@ -197,7 +195,7 @@ static int64_t segments(struct kcp_plan *p)
 //< segments
 //< plan-walk
 
-/* Fills rank r's context; its integers start at `at`. Returns the first unused one. */
+/* Fills rank r's context. Its integer arrays start at `at`; returns where they end. */
 static int *context(struct kcp_plan *p, int r, int Wc, int *at)
 {
     struct kcp_context *x = &p->ctx[r];
@@ -286,8 +284,7 @@ static int own_segments(struct kcp_plan *p, const char **why)
     return KCP_OK;
 }
 
-/* Builds ranges, segments, owners of states, and contexts, each from the tables
- * before. */
+/* Builds the ranges, segments, owners of states and contexts, in this order. */
 static int build(struct owned *own, const struct request *a, const char **why)
 {
     struct kcp_plan *p = &own->plan;
@@ -352,8 +349,6 @@ static int make(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int R,
     return err;
 }
 
-/* Allocates *plan; kcp_plan_free frees it. KCP_BAD: the input is invalid, *why has a
- * sentence. KCP_NO_MEMORY: out of memory. */
 int kcp_plan_make(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int R,
                   const int64_t *cuts, int64_t L, int C, int Wc, const char **why)
 {
@@ -386,9 +381,9 @@ void kcp_plan_free(struct kcp_plan *p)
     free(p);
 }
 
-/* Returns the parts of segment j's map that are needed: h_ext if the sequence continues
- * after the segment in the direction of the pass, M if it also continues before the
- * segment. */
+/* Returns the parts of segment j's map that other segments need: h_ext if the sequence
+ * continues after the segment in the direction of the pass, M if it also continues
+ * before the segment. */
 int kcp_plan_want(const struct kcp_plan *p, int j, int backward)
 {
     if (!p || j < 0 || j >= p->S) return 0;

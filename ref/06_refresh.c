@@ -4,14 +4,13 @@
  * Next: ref/07_merge.c.
  *
  * A caller that has prepared a step (a graph, or args structs that point into a plan)
- * can run another batch with it if only lengths have changed.
- */
+ * can reuse this step for another batch if only lengths have changed. */
 #include "checked.h"
 
 #include <string.h>
 
-/* Compares the sizes on which a prepared step depends, and which ranks exchange
- * messages. Returns NULL, or the name of the difference. */
+/* Returns NULL if both plans have the same sizes and the same messages between ranks,
+ * otherwise what differs. */
 static const char *differs(const struct kcp_plan *p, const struct kcp_plan *next)
 {
     if (p->N != next->N || p->R != next->R || p->C != next->C || p->T != next->T ||

@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One head: next <- op(M) S + h on columns v0..v0+Vb; op(M) = M, or M^T backward. For
- * the first map of a fold S = 0, so M is not read and may be uninitialized. */
+/* Applies a map for one head: next <- op(M) S + h on columns v0..v0+Vb; op(M) = M, or
+ * M^T backward. For the first map of a fold S = 0, so M is not read and may be
+ * uninitialized. */
 static void step(int K, int V, const double map[K][V + K], int backward, int first,
                  int v0, int Vb, const double *S, int ld, double next[K][Vb])
 {
@@ -90,7 +91,7 @@ const struct kcp_mapops ref_mapops = {
 
 /* S = h_j0;  S <- M_j S + h_j, j = j0+1 .. j1-1          (forward)
  *          S = h_j1-1; S <- M_j^T S + h_j, j = j1-2 .. j0         (backward)
- * maps [R,HV,K,V+K], S [HV,K,V]; an empty range gives S = 0. KCP_NO_MEMORY. */
+ * maps [R,HV,K,V+K], S [HV,K,V]; an empty range gives S = 0. */
 //> merge
 int ref_merge(struct kcp_merge *a)
 {

@@ -11,8 +11,8 @@
 #include <string.h>
 
 //> fore
-/* The tensors of the program. A tensor that is saved is in the saved block; the others
- * are in `got`, which is freed at the end. */
+/* The tensors of one forward. Saved tensors are in the saved block; the others are in
+ * `got`, which is freed at the end. */
 struct fore {
     const struct kcp_forward *a;
     const struct kcp_plan *plan;
@@ -26,7 +26,7 @@ struct fore {
 };
 //< fore
 
-/* Allocates zeroed numbers; NULL sets full. */
+/* Allocates zeroed doubles. On failure returns NULL and sets x->full. */
 static void *zeros(struct fore *x, int64_t numbers)
 {
     void *p = calloc(numbers > 0 ? numbers : 1, sizeof(double));
@@ -43,13 +43,13 @@ static double *tensor(struct fore *x, const char *name, int64_t numbers)
     return p ? p : zeros(x, numbers);
 }
 
-/* Declares a stage's args struct that starts with this rank's call. */
+/* Declares an args struct of a stage and copies this rank's call and grid to it. */
 #define STAGE(type, name)                                                             \
     struct type name = { 0 };                                                         \
     memcpy(&name, x->a, sizeof(struct kcp_call));                                     \
     name.cu = x->a->cu; name.cn = x->a->cn; name.sc = x->a->sc
 
-/* Chapters 02 and 03: chunks are independent. */
+/* Runs chapters 02 and 03, in which chunks are independent. */
 static int local(struct fore *x)
 {
     const struct kcp_forward *a = x->a;
@@ -79,8 +79,7 @@ static int local(struct fore *x)
     return status ? status : ref_wy(&wy);
 }
 
-/* For a lossy communicator with a tolerance: computes bounds on |M| of each segment,
- * for the exchange. */
+/* If the communicator has a tolerance (wire.h), sets bounds on |M| of each segment. */
 static void bound_maps(struct fore *x)
 {
     const struct kcp_forward *a = x->a;
@@ -90,7 +89,7 @@ static void bound_maps(struct fore *x)
     comm_moves.wire_bounds(a->comm, x->bound);
 }
 
-/* Chapters 05 and 07: computes the maps that later ranks need, then exchanges them. On
+/* Runs chapters 05 and 07: computes and exchanges the maps that later ranks need. On
  * return states [s] is the state at the start of segment s. */
 static int carry(struct fore *x)
 {
@@ -133,7 +132,7 @@ static int carry(struct fore *x)
     //< carry
 }
 
-/* Chapter 12: saves the initial states that backward cannot recompute. */
+/* Saves the initial states that backward cannot recompute (chapter 12). */
 static int keep(struct fore *x)
 {
     const struct kcp_forward *a = x->a;
@@ -148,7 +147,7 @@ static int keep(struct fore *x)
     return KCP_OK;
 }
 
-/* Runs chapter 04 and writes ht of the sequences that end on this rank. An empty
+/* Runs chapter 04 and writes ht of the sequences that end on this rank. For an empty
  * sequence copies h0 to ht, in the layout of h0. */
 static int output(struct fore *x)
 {

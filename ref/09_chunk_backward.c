@@ -1,20 +1,19 @@
-/* 09_chunk_backward.c -- the scan and the output of chapter 04, backwards.
+/* 09_chunk_backward.c -- backward of chapter 04: the state scan and the output.
  *
  * Book: chapter 09.  Checked by: tests/09_chunk_backward/checks.c and its mutants.
- * Next: ref/10_wy_backward.c.
- */
+ * Next: ref/10_wy_backward.c. */
 #include "checked.h"
 #include "ref.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Within a chunk, dO given:
+/* Computes, from dO, the gradients within a chunk:
  *
  *   dAqk = scale tril(dO v_new^T)          dv_local = tril(Aqk)^T dO
  *
- * Rows t, tokens of chunk c; column j is the chunk's token j. Aqk holds scale
- * already. Columns of dAqk past the diagonal or past the chunk's end become 0. */
+ * Row t is token t; column j is token j of the chunk. Aqk already includes scale.
+ * Columns of dAqk past the diagonal or past the chunk's end become 0. */
 static void local(const struct kcp_chunk_backward *a, int n, int64_t t0, int rows)
 {
     const int HV = a->HV, V = a->V, C = a->C;
@@ -39,13 +38,13 @@ static void local(const struct kcp_chunk_backward *a, int n, int64_t t0, int row
     //< local
 }
 
-/* One chunk, from dS at its end to dS at its beginning:
+/* For one chunk computes dS at its start from dS at its end:
  *
  *   dU  = kg dS + dv_local                      first, on the dS not yet decayed
  *   dS <- Lambda dS + scale qg^T dO - w^T dU
  *
- * GDN reads raw k and q and applies exp2(G_last - G) to the rows of k dS, exp2(G) to
- * those of q. dS [K,V] is replaced in place. */
+ * For GDN, kg = exp2(G_last - G) k and qg = exp2(G) q are computed here. dS [K,V] is
+ * updated in place. */
 static void reverse(const struct kcp_chunk_backward *a, int n, int64_t t0, int rows,
                     void *dS_)
 {
@@ -82,13 +81,13 @@ static void reverse(const struct kcp_chunk_backward *a, int n, int64_t t0, int r
     //< reverse
 }
 
-/* Part KCP_LOCAL: dAqk and dv_local, chunk by chunk, before the exchange. Part
- * KCP_REVERSE: reads dv_local; starts from dh_out, the gradient of the state at the end
- * of each stretch (NULL: 0), and walks the chunks backwards:
+/* Part KCP_LOCAL computes dAqk and dv_local, before the exchange. Part KCP_REVERSE
+ * reads dv_local and goes through the chunks in reverse, from dh_out, the gradient of
+ * the state at the end of each segment (NULL: 0):
  *
  *   dh [c] = dS at the END of chunk c       dh_in [s] = dS at the beginning of s
  *
- * Shapes: stages/09.def; the caller owns every array. KCP_BAD: part is 0. */
+ * Shapes: stages/09.def. KCP_BAD: part is 0. */
 int ref_chunk_backward(struct kcp_chunk_backward *a)
 {
     const int refused = kcp_begin("09_chunk_backward", KCP_HOST, a, NULL);

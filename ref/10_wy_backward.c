@@ -16,13 +16,13 @@ struct wy_chunk {
     int n, m, rows, kda, H, HV, K, V, C, KG;
     double scale;
     const void *q, *k, *v, *G, *beta, *A, *v_new, *dO, *dAqk, *dU;    /* inputs */
-    const void *h, *dS;                      /* [HV,K,V] at its start, at its end */
+    const void *h, *dS;                      /* [HV,K,V] at the chunk's start, end */
     void *dq, *dk, *dv, *dbeta, *dg;         /* outputs */
     void *dq1, *dk_s, *dw, *dkgb, *dq2, *dk2, *dkt;          /* scratch [C,K] */
     void *dvb, *dA, *X, *dL, *dG;            /* [C,V], three of [C,C], [C,KG] */
 };
 
-/* Gradients through the states at the start and the end of a chunk:
+/* Computes the gradients through the states at the start and the end of a chunk:
  *
  *   dq1 = scale E (dO h^T)    dk_s = exp2(G_last - G) (v_new dS^T)    dw = -dU h^T */
 static void states(const struct wy_chunk *x)
@@ -49,7 +49,7 @@ static void states(const struct wy_chunk *x)
 }
 
 //> solve
-/* Gradients through u = A (beta v) and w = A (beta k~):
+/* Computes the gradients through u = A (beta v) and w = A (beta k~):
  *
  *   dvb = A^T dU     dkgb = A^T dw     dA = tril((dU v^T + dw k~^T) diag(beta), -1) */
 static void factors(const struct wy_chunk *x)
@@ -105,14 +105,14 @@ static void inverse(const struct wy_chunk *x)
 }
 //< solve
 
-/* Gradients through the scores, pair by pair (j < i), because then every exponent of D
- * is <= 0 for any gate:
+/* Computes the gradients through the scores for each pair of tokens j < i, because then
+ * every exponent of D is <= 0:
  *
  *   dq2*_i = sum_j dAqk_ij k_j D_ij       dk2_i = sum_j dL_ij k_j D_ij
  *   dkt*_j = sum_i (dAqk_ij q_i + dL_ij beta_i k_i) D_ij          beta_i INSIDE
  *
- * The starred sums omit i = j, where q dq2 and k dkt are equal: dG would add and
- * subtract the same number, and lose the digits of smaller terms. */
+ * The sums with a star omit i = j. There q dq2 and k dkt are equal, so dG would add and
+ * subtract the same number and lose the digits of smaller terms. */
 static void pairs(const struct wy_chunk *x)
 {
     const int HV = x->HV, K = x->K, KG = x->KG, C = x->C, n = x->n, m = x->m;
@@ -136,7 +136,7 @@ static void pairs(const struct wy_chunk *x)
     //< pairs
 }
 
-/* Adds up all paths row by row, including the terms with D_ii = 1:
+/* Adds the gradients of all paths row by row, including the terms with D_ii = 1:
  *
  *   dq += dq1 + dq2              dk += dk_s + beta E dkgb + beta dk2 + dkt
  *   dv = beta dvb                dbeta = sum_v dvb v + sum_k (dkgb k~ + dk2 k)
@@ -176,7 +176,7 @@ static void gather(const struct wy_chunk *x)
     }
 }
 
-/* Adds the decay of the whole chunk, then applies the adjoint of the sum within it:
+/* Adds the gradient of the chunk's decay to dG, then computes dg from dG:
  *
  *   dG_last += exp2(G_last) sum_v h dS          dg_t = sum of dG over rows t .. last
  *
@@ -199,7 +199,7 @@ static void gates(const struct wy_chunk *x)
             dg[i][n][d] = dG[i][d] + (i < last ? dg[i + 1][n][d] : 0);
 }
 
-/* Sets the pointers to the chunk's first token, t. */
+/* Sets the pointers of x to token t, the chunk's first token. */
 static void at_chunk(struct wy_chunk *x, const struct kcp_wy_backward *a, int64_t t,
                      int c)
 {
@@ -215,9 +215,9 @@ static void at_chunk(struct wy_chunk *x, const struct kcp_wy_backward *a, int64_
     x->dS = (const double *)a->dh + state;
 }
 
-/* dq, dk [T,H,K], dv [T,HV,V], dbeta [T,HV], dg [T,HV,KG] of this rank's tokens, from
- * the outputs of chapters 03, 04 and 09; dq and dk are summed over the value heads of
- * each query/key head, dg of GDN over K. The caller owns every array. */
+/* Computes dq, dk [T,H,K], dv [T,HV,V], dbeta [T,HV] and dg [T,HV,KG] of this rank's
+ * tokens from the outputs of chapters 03, 04 and 09. dq and dk are summed over the
+ * value heads of each query/key head, dg of GDN over K. */
 int ref_wy_backward(struct kcp_wy_backward *a)
 {
     const int refused = kcp_begin("10_wy_backward", KCP_HOST, a, NULL);

@@ -1,8 +1,7 @@
-/* 11_merge_backward.c -- the affine map of a stretch, for gradients.
+/* 11_merge_backward.c -- the affine map of a segment, for gradients of states.
  *
  * Book: chapter 11.  Checked by: tests/11_merge_backward/checks.c and its mutants.
- * Next: ref/12_h0.c.
- */
+ * Next: ref/12_h0.c. */
 #include "checked.h"
 #include "ref.h"
 
@@ -10,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Tokens t0 .. t0+rows-1 of one chunk of value head n, and scratch for one stretch and
+/* Tokens t0 .. t0+rows-1 of one chunk of value head n, and scratch for one segment and
  * head. */
 struct reverse_scan {
     const struct kcp_merge_backward *a;
@@ -19,8 +18,8 @@ struct reverse_scan {
     void *d, *dU, *N;          /* [K, max(K,V)], [max(K,V)], [K,K] */
 };
 
-/* Returns row t of kg or qg and sets *e to its gate factor: GDN reads raw k and q and
- * multiplies by this factor. */
+/* key and query return row t of kg and qg. For GDN they return row t of k and q, and
+ * set *e to the gate factor that multiplies the row; for KDA *e is 1. */
 static const double *key(const struct reverse_scan *x, int64_t t, double *e)
 {
     const struct kcp_merge_backward *a = x->a;
@@ -63,13 +62,13 @@ static void decay_add(const struct reverse_scan *x, int cols, int pitch, void *X
     }
 }
 
-/* From dh_ext at the chunk's end to dh_ext at its beginning:
+/* Computes dh_ext at the chunk's start from dh_ext at its end:
  *
  *   dU      = kg dh_ext + dv_local
  *   dh_ext <- Lambda dh_ext + scale qg^T dO - w^T dU
  *
- * It needs neither h nor v_new, so the maps of gradients do not wait for states. Row t
- * of dU is used only for token t; d holds the sum over tokens. */
+ * h and v_new are not read, so the maps of gradients do not wait for states. dU holds
+ * the row of one token, d the sum over tokens. */
 static void back_h(const struct reverse_scan *x, int pitch, void *dh_)
 {
     const int HV = x->a->HV, K = x->a->K, V = x->a->V, n = x->n;
@@ -94,7 +93,7 @@ static void back_h(const struct reverse_scan *x, int pitch, void *dh_)
     //< back
 }
 
-/* The linear part, N = M^T:   N <- Lambda N - w^T (kg N) */
+/* Applies one chunk to N = M^T: N <- Lambda N - w^T (kg N) */
 static void back_M(const struct reverse_scan *x)
 {
     const int HV = x->a->HV, K = x->a->K, n = x->n;
@@ -116,7 +115,8 @@ static void back_M(const struct reverse_scan *x)
     decay_add(x, K, K, x->N);
 }
 
-/* One stretch and value head, its chunks in reverse; out is [K,V+K], [dh_ext | M]. */
+/* Computes out [K,V+K] = [dh_ext | M] of one segment and value head, last chunk
+ * first. */
 static void stretch(struct reverse_scan *x, int s, int want, void *out_)
 {
     const struct kcp_merge_backward *a = x->a;
@@ -143,13 +143,13 @@ static void stretch(struct reverse_scan *x, int s, int want, void *out_)
             out[i][V + p] = N[p][i];
 }
 
-/* dmap [s] = [dh_ext | M]: with dS the gradient of the state at the end of stretch
- * s, that of the state at its start is M^T dS + dh_ext. dh_ext starts from dh_end
- * (NULL: 0), which is dht where a sequence ends and 0 elsewhere. M is chapter 05's:
- * the reverse walk computes its transpose and stores it as M, so both passes share
- * one format. want [s]: KCP_WANT_H, KCP_WANT_M; with reuse_M, M is not computed,
- * because forward's is available. dmap [NS,HV,K,V+K] is the caller's; parts not in
- * want are not written. */
+/* Computes dmap [NS,HV,K,V+K] = [dh_ext | M] per segment: if dS is the gradient of the
+ * state at the segment's end, M^T dS + dh_ext is the gradient of the state at its
+ * start. dh_ext starts from dh_end (NULL: 0), which is dht where a sequence ends and 0
+ * elsewhere. M is that of chapter 05: the code computes M^T and stores M, so both
+ * passes use one format. want [s] selects the parts (KCP_WANT_H, KCP_WANT_M); other
+ * parts are not written. With reuse_M, M is not computed, because the saved block has
+ * M. */
 int ref_merge_backward(struct kcp_merge_backward *a)
 {
     const int refused = kcp_begin("11_merge_backward", KCP_HOST, a, NULL);

@@ -1,8 +1,7 @@
-/* 12_h0.c -- initial states compressed and expanded.
+/* 12_h0.c -- selects the initial states to save, and restores all initial states.
  *
  * Book: chapter 12.  Checked by: tests/12_h0/checks.c, tests/12_h0/mutants.c.
- * Next: ref/core/saved.c, the block that forward leaves; ref/13_backward.c.
- */
+ * Next: ref/core/saved.c, the block that forward leaves; ref/13_backward.c. */
 #include "checked.h"
 #include "ref.h"
 
@@ -11,11 +10,10 @@
 /* compress:  h_kept = h_in[0]
  * expand:    h_back[0] = h_kept,  h_back[s] = h_start[s] for s >= 1
  *
- * Only the first stretch of a rank can begin inside its sequence, so only its initial
- * state comes from another rank; every other stretch begins a sequence and starts from
- * h0, which the caller gives again (NULL: 0).
- * h_in, h_start, h_back [NS,HV,K,V]; h_kept [1,HV,K,V]; a rank without stretches writes
- * nothing. KCP_BAD: an array of the pass is missing. */
+ * Only the first segment of a rank can begin inside a sequence, so only its initial
+ * state comes from another rank. Every other segment starts from h0, which the caller
+ * passes again (NULL: 0). h_in, h_start, h_back [NS,HV,K,V]; h_kept [1,HV,K,V]; a rank
+ * without segments writes nothing. */
 int ref_h0(struct kcp_h0 *a)
 {
     const int refused = kcp_begin("12_h0", KCP_HOST, a, NULL);

@@ -9,8 +9,8 @@
 
 #include <stdlib.h>
 
-/* Chapter 11 and the exchange: sets states [s] to the gradient of the state at the end
- * of segment s. With reuse_M, M is taken from forward. */
+/* Runs chapter 11 and the exchange: sets states [s] to the gradient of the state at the
+ * end of segment s. With reuse_M, M is that of forward. */
 static int carry(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
@@ -52,7 +52,7 @@ static int carry(struct backward_rank *x)
     //< carry
 }
 
-/* Chapter 09: part KCP_LOCAL before the exchange, part KCP_REVERSE after it. */
+/* Runs chapter 09: part KCP_LOCAL before the exchange, then KCP_REVERSE. */
 static int chunks(struct backward_rank *x, int part)
 {
     const struct kcp_backward *a = x->a;
@@ -65,8 +65,8 @@ static int chunks(struct backward_rank *x, int part)
     return ref_chunk_backward(&c);
 }
 
-/* Chapters 10 and 02: gradients of the raw inputs and, per segment, of the
- * parameters. */
+/* Runs chapters 10 and 02: computes the gradients of the raw inputs and, per segment,
+ * of the parameters. */
 static int down(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
@@ -89,9 +89,9 @@ static int down(struct backward_rank *x)
     return status ? status : ref_gate(&gate);
 }
 
-/* Parameters: adds the partial sums of all segments in global order, so that a
- * canonical plan gives the same bits for every R. The result is the same on each
- * rank, unless KCP_SUM_LOCAL requests each rank's own sum. */
+/* Adds the gradients of the parameters over all segments in token order, so that a
+ * canonical plan gives the same bits for every R. With KCP_SUM_LOCAL adds only the
+ * segments of this rank. */
 static int parameters(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
@@ -105,7 +105,8 @@ static int parameters(struct backward_rank *x)
     return status;
 }
 
-/* Writes dh0 of the sequences that start on this rank. An empty sequence copies dht. */
+/* Writes dh0 of the sequences that start on this rank. For an empty sequence copies
+ * dht. */
 static void initial(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;

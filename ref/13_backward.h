@@ -11,8 +11,8 @@
 
 #include <string.h>
 
-/* The tensors of the program. All allocations are in `got`; the program frees them at
- * the end. */
+/* The tensors of one backward. All allocations are in `got` and are freed at the
+ * end. */
 struct backward_rank {
     const struct kcp_backward *a;
     const struct kcp_plan *plan;
@@ -21,12 +21,12 @@ struct backward_rank {
     int full, ngot;                        /* full: an allocation failed */
     void *got[40];
     double *q, *k, *beta, *Aqk, *A;        /* chapters 02, 03: in the saved block */
-    double *G, *w, *u, *qg, *kg, *v_new, *h;   /* there too, or recomputed */
+    double *G, *w, *u, *qg, *kg, *v_new, *h;   /* in the block, or recomputed */
     double *dAqk, *dv_local, *dU, *dh, *dh_in, *states;              /* chapter 09 */
     double *dq, *dk, *dbeta, *dg, *dA_part, *ddt_part;               /* chapter 10 */
 };
 
-/* Declares a stage's args struct that starts with this rank's call. */
+/* Declares an args struct of a stage and copies this rank's call to it. */
 #define CALL(type, name)                                                              \
     struct type name = { 0 };                                                         \
     memcpy(&name, x->a, sizeof(struct kcp_call))
@@ -35,11 +35,11 @@ struct backward_rank {
     name.cu = x->a->cu; name.cn = x->a->cn; name.sc = x->a->sc
 
 /* ---- the saved block, and what is recomputed from it (13_recompute.c)
- * Allocates zeroed numbers; NULL sets full. */
+ * Allocates zeroed doubles. On failure returns NULL and sets x->full. */
 void   *backward_zeros(struct backward_rank *x, int64_t numbers);
 void    backward_rows(const struct backward_rank *x, int ends, const double *given,
                       double *to);
-/* KCP_MISMATCH: a block of another format or mode; why names it. */
+/* KCP_MISMATCH: the block has another format or mode; x->why names it. */
 int     backward_open(struct backward_rank *x);
 int     backward_recompute(struct backward_rank *x);        /* KCP_NO_MEMORY */
 

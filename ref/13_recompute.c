@@ -16,8 +16,8 @@ void *backward_zeros(struct backward_rank *x, int64_t numbers)
     return p;
 }
 
-/* Fills [NS,HV,K,V]: h0 (dht) in rows of segments that begin (end) a sequence, else
- * 0. */
+/* Fills `to` [NS,HV,K,V]: h0 (ends = 1: dht) for segments that begin (end) a sequence,
+ * otherwise 0. */
 void backward_rows(const struct backward_rank *x, int ends, const double *given,
                    double *to)
 {
@@ -27,8 +27,7 @@ void backward_rows(const struct backward_rank *x, int ends, const double *given,
             ref_state(x->a, 0, given + x->seg[s].n * size, to + s * size);
 }
 
-/* Checks the saved block and finds its tensors. A wrong block is rejected with a
- * reason. */
+/* Checks the saved block and finds its tensors. */
 int backward_open(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
@@ -51,8 +50,8 @@ int backward_open(struct backward_rank *x)
     return KCP_OK;
 }
 
-/* Normalizes q and k again, with the same bits, if the block is light and lacks
- * them. */
+/* For a light block, which lacks q and k: lets chapter 02 normalize q and k again, with
+ * the same bits. */
 static void normalise_again(struct backward_rank *x, struct kcp_gate *gate)
 {
     const struct kcp_backward *a = x->a;
@@ -63,8 +62,9 @@ static void normalise_again(struct backward_rank *x, struct kcp_gate *gate)
     gate->rstd_q = backward_zeros(x, TH); gate->rstd_k = backward_zeros(x, TH);
 }
 
-/* Recomputes what save-all stores, from the block and the raw gate, by the functions of
- * forward (chapters 02, 03, 04), so all modes give the same bits. */
+/* Recomputes, from the block and the raw gate, the tensors that only a save-all block
+ * has. Calls the functions of forward (chapters 02, 03, 04), so all modes give the same
+ * bits. */
 int backward_recompute(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;

@@ -1,8 +1,7 @@
 /* 14_conv.c -- causal depthwise convolution and token shift, across any cuts.
  *
  * Book: chapter 14.  Checked by: tests/14_conv/checks.c.  Next: ref/15_scan.c.
- * One rank's program: its shard, its plan, and the rows on the other side of its cuts.
- */
+ * One rank computes its shard; a halo exchange brings the rows of other shards. */
 #include "checked.h"
 #include "moves.h"
 #include "ref.h"
@@ -18,11 +17,11 @@ struct rows {
     int D;
 };
 
-/* Segment s of sequence n in local token numbers, which may be outside the shard.
- * start: the first row of any window, which is the sequence's first token or the
- * first row of x0; first, end: its tokens. low .. high: the run of tokens in the
- * shard that contains it. Row t below low is row low_at + t of the halo before; row
- * t from high on is row high_at + t of the halo after. */
+/* The surroundings of segment s, in local token numbers, which may be outside the
+ * shard. n: its sequence, tokens first .. end. start: first - (Wc - 1) if there is x0,
+ * otherwise first. low .. high: the run of adjacent segments with s in the shard. A row
+ * t < low is row low_at + t of the halo before the run; a row t >= high is row high_at
+ * + t of the halo after the run. */
 struct around { int64_t start, first, end, low, high, low_at, high_at, n; };
 
 static struct around around(const struct kcp_conv *a, int s)
@@ -79,7 +78,8 @@ static void window(const struct kcp_conv *a, const struct rows *x, int s,
     }
 }
 
-/* For an empty sequence copies its rows (xt = x0, dx0 = dxt) or writes zeros. */
+/* For an empty sequence copies the rows (xt = x0, dx0 = dxt); from NULL: writes
+ * zeros. */
 static void hand_on(const struct kcp_conv *a, const int *owner, const double *from,
                     double *to)
 {
@@ -135,11 +135,9 @@ static void through_act(const struct kcp_conv *a, const struct rows *x, const do
     }
 }
 
-/* dx_t = sum_{i<Wc} weight_{Wc-1-i} dpre_{t+i}, with dpre = 0 past the sequence's
- * end; for the last Wc - 1 rows plus dxt. t may be a row of x0, which has no dpre.
- * The adjoint of a halo from earlier ranks is a halo from later ranks: the owner of
- * x_t adds all terms in the order of i, also those whose dpre another rank has
- * computed. */
+/* dx_t = sum_{i<Wc} weight_{Wc-1-i} dpre_{t+i}, with dpre = 0 past the sequence's end,
+ * plus dxt for the last Wc - 1 rows. t may be a row of x0, which has no dpre. The owner
+ * of x_t adds all terms in the order of i; a halo brings the dpre of later ranks. */
 static void into_row(const struct kcp_conv *a, const struct rows *dpre,
                      const struct around *z, const double *w, int64_t t, double *dx)
 {
@@ -172,8 +170,8 @@ static void into_x(const struct kcp_conv *a, const struct rows *dpre, int s,
                  (double *)a->dx0 + (z.n * reach + k) * D);
 }
 
-/* dweight_j = sum_t dpre_t x_{t+j-Wc+1}; dbias = sum_t dpre_t: one row per stretch,
- * then summed over all ranks in the order of the segments. */
+/* dweight_j = sum_t dpre_t x_{t+j-Wc+1}; dbias = sum_t dpre_t: one row per segment,
+ * then summed over the segments of all ranks in token order. */
 static int into_weight(const struct kcp_conv *a, const struct rows *x,
                        const double *dpre)
 {
@@ -208,7 +206,7 @@ static int into_weight(const struct kcp_conv *a, const struct rows *x,
     return status;
 }
 
-/* Backward. The halo has dpre of the rows after each segment. */
+/* Runs backward. The halo receives dpre of the rows after each segment. */
 static int backward(const struct kcp_conv *a, const struct rows *x, const double *w)
 {
     const struct kcp_halo h = { .plan = a->plan, .comm = a->comm, .reach = a->Wc - 1,
@@ -272,8 +270,8 @@ static int walk(struct kcp_conv *a, const double *w, double *before)
     return status;
 }
 
-/* The token shift is the window of two with the weights 1 and -1: x_{t-1} -
- * x_t, without bias and act. KCP_BAD: no plan, or no weights. */
+/* The token shift x_{t-1} - x_t is a convolution of width 2 with weights 1 and -1,
+ * without bias and activation. */
 int ref_conv(struct kcp_conv *a)
 {
     const int refused = kcp_begin("14_conv", KCP_HOST, a, NULL);

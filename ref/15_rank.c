@@ -27,8 +27,8 @@ static double **arrays(struct spike_rank *x, int64_t count, int64_t numbers)
     return p;
 }
 
-/* Allocates the memory of the run. The tree needs C maps and C states, a walk needs
- * none. In forward neither amount grows with T. */
+/* Allocates the arrays of one run. The tree needs C maps and C states. In forward the
+ * memory does not grow with T. */
 static int prepare(struct spike_rank *x)
 {
     const struct kcp_scan *a = x->a;
@@ -133,7 +133,7 @@ static void pass_on(const struct spike_rank *x, const int *owner, const double *
 }
 
 /* Writes ht and ot of the sequences that end on this rank, or dh0 and do0 of the
- * sequences that start on it. */
+ * sequences that start on this rank. */
 static void leave(const struct spike_rank *x, int back)
 {
     const struct kcp_scan *a = x->a;
@@ -147,8 +147,8 @@ static void leave(const struct spike_rank *x, int back)
     pass_on(x, owner, back ? a->dot : a->o0, row, back ? a->do0 : a->ot);
 }
 
-/* Computes dW_alpha and dw_beta: the sums [K D | D] of the segments, for all heads,
- * added over all ranks. A rank without tokens may pass NULL for both. */
+/* Computes dW_alpha and dw_beta, sums over the segments of all ranks. A rank without
+ * tokens may pass NULL for both. */
 static int into_weights(struct spike_rank *x)
 {
     const struct kcp_scan *a = x->a;
@@ -185,8 +185,7 @@ static int program(struct spike_rank *x)
 }
 
 /* Computes o, ht and ot, or all gradients, of this rank's shard. KCP_BAD: there is no
- * plan, or the plan is of another call. KCP_NO_MEMORY. If a rank fails, all ranks
- * return an error. */
+ * plan, or the plan is of another call. If a rank fails, all ranks return an error. */
 int ref_scan(struct kcp_scan *a)
 {
     const int refused = kcp_begin("15_scan", KCP_HOST, a, NULL);

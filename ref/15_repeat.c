@@ -11,8 +11,8 @@
 
 #include <string.h>
 
-/* Returns the length of a row of the gather: HV V numbers, then a flag, 1 where a
- * search over segments may stop. */
+/* Returns the length of a row of the gather: HV V numbers, then a flag, which is 1 if a
+ * search over segments stops at this row. */
 static int64_t width(const struct spike_rank *x)
 {
     return (int64_t)x->a->HV * x->a->V + 1;
@@ -57,7 +57,7 @@ static const double *sequence(const void *rows, int n, int64_t numbers)
 }
 
 /* Sets the row of segment s to its last output, with flag 1. If all its tokens are
- * dropped, the row is o0 with flag 1 where the sequence starts, otherwise 0 with flag
+ * dropped, the row is o0 with flag 1 if s starts its sequence, otherwise 0 with flag
  * 0. */
 static void last_of(struct spike_rank *x, int s)
 {
@@ -143,8 +143,8 @@ static void owed_by(struct spike_rank *x, int s)
     mine[row] = !all || x->seg[s].last;
 }
 
-/* Backward: sets x->dO to do_ plus the gradients of the token's repeats; rows of
- * dropped tokens are 0. Writes do0. */
+/* Backward: sets each token's row of x->dO to its do_ plus do_ of the tokens that
+ * repeat its output; rows of dropped tokens are 0. Writes do0. */
 int scan_spread(struct spike_rank *x)
 {
     const struct kcp_scan *a = x->a;

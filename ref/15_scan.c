@@ -1,16 +1,16 @@
-/* 15_scan.c -- Spike-KDA's tiles: token by token, or updates, scan and emit.
+/* 15_scan.c -- computes Spike-KDA tile by tile: updates, scan and emit.
  *
  * Book: chapter 15.  Checked by: tests/15_scan/checks.c and its mutants.
  * Next: ref/15_rank.c.
  *
  * There are three passes per tile of C tokens. Forward needs memory for C maps and C
- * states, whatever T is. Backward needs 2 C states, and for the whole shard one state
- * per tile and one row per token. */
+ * states, for any T. Backward needs 2 C states, one state per tile and one row per
+ * token. */
 #include "15_scan.h"
 
 #include <string.h>
 
-enum { SHORT = 16 };           /* KCP_AUTO: least tokens for a tree */
+enum { SHORT = 16 };           /* KCP_AUTO: fewest tokens for the tree */
 
 int scan_chosen(const struct spike_rank *x, int s)
 {
@@ -50,9 +50,9 @@ static void step_all(const struct spike_rank *x, int64_t t, int backward, int W,
     }
 }
 
-/* Computes the states before all tokens of a tile; S is the state before the first.
- * Backward: computes the gradients dS after all tokens; S is the gradient after the
- * last. Uses the tree or a walk. */
+/* Computes state[e], the state before token e of the tile, from S, the state before the
+ * first token. Backward: computes the gradient after each token from S, the gradient
+ * after the last token. */
 static int fill(struct spike_rank *x, struct tile y, int backward, const double *S,
                 double **state)
 {
@@ -89,7 +89,7 @@ static void emit(struct spike_rank *x, struct tile y, double *S)
     memcpy(S, x->before[y.n - 1], sizeof *S * a->HV * KV);
 }
 
-/* As emit, token by token for a stretch without the tree; no state is kept. */
+/* As emit, but token by token: without the tree and without stored states. */
 static void walk_emit(struct spike_rank *x, struct tile y, double *S)
 {
     const struct kcp_scan *a = x->a;
@@ -144,8 +144,8 @@ int scan_outputs(struct spike_rank *x)
 }
 
 /* Computes all gradients, from the last tile to the first. ends [s] becomes the
- * gradient of the state at the start of segment s. part has the sums of one segment at
- * a time. */
+ * gradient of the state at the start of segment s. x->part points to the sums of one
+ * segment at a time. */
 int scan_gradients(struct spike_rank *x)
 {
     const struct kcp_scan *a = x->a;

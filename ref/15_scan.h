@@ -20,7 +20,7 @@ struct spike_token {
 
 /* ---- the token (15_spike.c)
  *
- * dO [T,HV,V] are the gradients of the outputs, with those of their repeats added. dW
+ * dO [T,HV,V] is the gradient of each output, plus the gradients of its repeats. dW
  * [HV,K,D] and dw [HV,D] receive the sums. In forward all three are NULL. */
 int  spike_dropped(const struct kcp_scan *a, int64_t t);
 struct spike_token spike_token(const struct kcp_scan *a, int64_t t, int n,
@@ -33,9 +33,9 @@ void spike_read(const struct spike_token *x, const double *S, double *o);
 /* dS <- A^T (dS + q dO^T), columns as above. */
 void spike_back(const struct spike_token *x, int W, int ld, double *dS);
 /* Computes all gradients of the token. S [K,V] is the state before the token; dS [K,V]
- * is the gradient of the state after it, without q dO^T. */
+ * is the gradient of the state after the token, without q dO^T. */
 void spike_gradients(const struct spike_token *x, const double *S, const double *dS);
-/* Sets to 0 every gradient to which tokens add. */
+/* Clears the gradients to which tokens add. */
 void spike_clear(const struct kcp_scan *a);
 
 /* ---- one rank's run. Arrays have the size of a tile or one row per segment; only in
@@ -64,7 +64,7 @@ int  scan_down(struct spike_rank *x, int n, int backward, double **state);
 
 /* ---- the three passes, tile by tile (15_scan.c) */
 struct tile scan_tile(const struct spike_rank *x, int c);
-int  scan_chosen(const struct spike_rank *x, int s);   /* the scan, in stretch s? */
+int  scan_chosen(const struct spike_rank *x, int s);   /* 1: segment s uses the tree */
 int  scan_advance(struct spike_rank *x, struct tile y, int backward, int W, int ld,
                   double *S);
 int  scan_outputs(struct spike_rank *x);

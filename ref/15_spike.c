@@ -105,7 +105,7 @@ void spike_back(const struct spike_token *x, int W, int ld, double *dS)
                 x->alpha[i] * (dS[i * ld + v] - x->beta * x->k[i] * z[v]);
 }
 
-/* Through sigma: d pre = dalpha alpha (1 - alpha), and likewise for beta; then
+/* Adjoint of the gates: d pre = dalpha alpha (1 - alpha), likewise for beta; then
  * dW_id += dpre_i spike_d      dspike_d = sum_i dpre_i W_id + dpre_beta w_d */
 static void gates_back(const struct spike_token *x, const double *dalpha, double dbeta)
 {

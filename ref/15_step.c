@@ -3,7 +3,8 @@
  * Book: chapter 15.  Checked by: tests/15_scan/checks.c (differences).
  * Next: ref/15_tree.c.
  *
- * It uses no ranks, tiles or maps, and keeps every state of one head. */
+ * The oracle uses no ranks, tiles or maps, and stores the states of all tokens of a
+ * head. */
 #include "15_scan.h"
 
 #include <stdlib.h>
@@ -64,7 +65,7 @@ static void head(const struct kcp_scan *a, int j, double *S, double *dS, double 
     double *last = row, *alpha = row + V;
     struct kcp_call one;
     memcpy(&one, a, sizeof one);
-    one.HV = 1;                                        /* ref_state turns one head */
+    one.HV = 1;                                        /* ref_state copies one head */
     given(a->h0, j * KV, KV, dS);
     ref_state(&one, 0, dS, S);
     given(a->o0, j * V, V, last);

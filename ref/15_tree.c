@@ -2,10 +2,10 @@
  *
  * Book: chapter 15.  Checked by: tests/15_scan/checks.c.  Next: ref/15_repeat.c.
  *
- * Any number of tokens is supported without padding: the tile's end may cut a block
- * of 2 d leaves short, and the map of a block is stored at the block's last leaf.
- * The down pass moves states, not maps, because every prefix would be applied to the
- * same state. */
+ * The number of tokens need not be a power of two: the last block of 2 d leaves may be
+ * shorter, and the map of a block is stored at its last leaf. The down pass computes
+ * states, not prefix maps, because every prefix map would be applied to the same
+ * state. */
 #include "15_scan.h"
 
 /* Computes the map of a token, [B | A] = [beta k v^T | diag(alpha) - beta k (alpha
@@ -30,7 +30,8 @@ static void map_of(const struct spike_token *x, int backward, double *map_)
     //< updates
 }
 
-/* Pass 1. Leaf e is the map of token e of the tile (backward: of token n-1-e). */
+/* Pass 1. Computes leaf e, the map of token e of the tile (backward: of token
+ * n-1-e). */
 void scan_updates(struct spike_rank *x, struct tile y, int backward)
 {
     const int HV = x->a->HV, K = x->a->K, V = x->a->V;
@@ -63,10 +64,10 @@ int scan_up(struct spike_rank *x, int n, int backward)
     return status;
 }
 
-/* Pass 2, down. state[0] holds the state before the tile. The state before a block is
- * stored at the block's first leaf, where its left half uses it unchanged; the left
- * half's map turns it into the state before the right half. At the end state[e] is the
- * state before leaf e. */
+/* Pass 2, down. On entry state[0] is the state before the tile. For a block of leaves
+ * that starts at leaf i, state[i] is the state before its left half; the left half's
+ * map gives the state before its right half. At the end state[e] is the state before
+ * leaf e. */
 int scan_down(struct spike_rank *x, int n, int backward, double **state)
 {
     const struct kcp_scan *a = x->a;

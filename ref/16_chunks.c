@@ -1,4 +1,4 @@
-/* 16_chunks.c -- a rank's chunks as rows of the form: arrays, grid, loop over chunks.
+/* 16_chunks.c -- a rank's chunks in the form of 16_family.h: arrays, grid, loop.
  *
  * Book: chapter 16.  Checked by: tests/16_family/checks.c.  Next: ref/16_family.c. */
 #include "16_family.h"
@@ -87,9 +87,9 @@ static struct family_chunk chunk_at(const struct family_rank *x, int s, int c,
     return y;
 }
 
-/* Adds the decay of the whole chunk, dG_last += exp2(G_last) sum_v h dS. Then applies
- * the adjoint of the sum within the chunk, in place: dg_t = sum of dG over rows t ..
- * last. */
+/* Adds the gradient of the chunk's decay, dG_last += exp2(G_last) sum_v h dS. Then
+ * applies the adjoint of the sum within the chunk, in place: dg_t = sum of dG over rows
+ * t .. last. */
 static void gates(const struct family_chunk *y)
 {
     const int last = y->c - 1;

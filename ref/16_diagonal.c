@@ -4,9 +4,8 @@
  * Next: ref/16_family.c.
  *
  * map is [HV,K,V+1] = [h | d], M = diag(d). A diagonal matrix is its own transpose, so
- * backward equals forward. The bits are those of the full M, because its other terms
- * are zero.
- */
+ * backward equals forward. Results have the same bits as with the full M, whose other
+ * terms are zero. */
 #include "16_family.h"
 
 #include <string.h>

@@ -1,8 +1,7 @@
-/* 16_dplr.c -- DPLR, a diagonal plus a low rank; RWKV-7 is one (a = -κ, b = η κ).
+/* 16_dplr.c -- DPLR: M is diagonal plus low rank; RWKV-7 has a = -κ, b = η κ.
  *
  * Book: chapter 16.  Checked by: tests/16_family/checks.c and its mutants.
- * Next: ref/16_family.c.
- */
+ * Next: ref/16_family.c. */
 #include "16_family.h"
 
 #include <math.h>
@@ -53,8 +52,9 @@ static void adjoint(const struct family_token *x, const void *S_, void *dS_)
     }
 }
 
-/* Token i has two rows: 2i copies x_i = S^T a_i along b_i, 2i+1 writes v_i along
- * k_i. x_i is decayed by G_{i-1}, not G_i, because a acts before the decay:
+/* Token i has two rows of the form: row 2i writes x_i = S^T a_i along b_i, row 2i+1
+ * writes v_i along k_i. x_i is decayed by G_{i-1}, not G_i, because a acts before the
+ * decay:
  *
  *   Aab_ij = sum_p a_i b_j exp2(G_{i-1} - G_j), Aak_ij with k_j          i > j
  *   x = (I - Aab)^-1 (exp2(G_{i-1}) a S + Aak v)                M_c = Λ + bg^T w */

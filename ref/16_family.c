@@ -3,15 +3,15 @@
  * Book: chapter 16.  Checked by: tests/16_family/checks.c and its mutants.
  * Next: the book's recipe for a new model.
  *
- * Nothing here depends on the model: this file computes the model's form and passes it
- * to chapters 04, 05, 07, 09, 11 and 12, which KDA uses too. */
+ * This file does not depend on the model: it computes the model's form and passes the
+ * form to chapters 04, 05, 07, 09, 11 and 12, which KDA uses too. */
 #include "16_family.h"
 #include "moves.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Declares a stage's args struct that starts with the form's call. */
+/* Declares an args struct of a stage and copies the form's call and grid to it. */
 #define STAGE(type, name)                                                             \
     struct type name = { 0 };                                                         \
     memcpy(&name, &x->form, sizeof(struct kcp_call));                                 \
@@ -36,7 +36,7 @@ static int local(struct family_rank *x)
     return KCP_OK;
 }
 
-/* Fills rows of [NS,HV,K,V] of segments that begin (end) a sequence from h0 (dht). */
+/* Copies h0 (ends = 1: dht) to the rows of segments that begin (end) a sequence. */
 static void states_of(const struct family_rank *x, int ends, const double *given,
                       double *to)
 {
@@ -46,8 +46,8 @@ static void states_of(const struct family_rank *x, int ends, const double *given
             ref_state(x->a, 0, given + x->seg[s].n * KV, to + s * KV);
 }
 
-/* Chapters 05 or 11, then 07: sets states [s] to the state at the start of segment s,
- * or to the gradient of the state at its end. */
+/* Runs chapters 05 (backward: 11) and 07: sets states [s] to the state at the start of
+ * segment s (backward: to the gradient of the state at its end). */
 static int carry(struct family_rank *x, int backward, double *states)
 {
     const struct kcp_family *a = x->a;
@@ -140,7 +140,7 @@ static void zero(void *p, int64_t numbers)
         memset(p, 0, sizeof(double) * numbers);
 }
 
-/* Writes ht (dh0) of the sequences that end (start) on this rank. An empty sequence
+/* Writes ht (dh0) of the sequences that end (start) on this rank. For an empty sequence
  * copies h0 (dht) in the caller's layout. */
 static void leave(const struct family_rank *x, int back)
 {
@@ -193,9 +193,9 @@ static int program(struct family_rank *x)
     //< program
 }
 
-/* As ref_forward and ref_backward: computes o, and ht of the sequences that end on this
- * rank; or all gradients of this rank's shard, and dh0 of the sequences that start on
- * it. If a rank fails, all ranks return an error. */
+/* Forward computes o, and ht of the sequences that end on this rank. Backward computes
+ * all gradients of this rank's shard, and dh0 of the sequences that start on this rank.
+ * If a rank fails, all ranks return an error. */
 int kcp_family_run(const struct family_model *m, const struct kcp_family *a)
 {
     struct family_rank x = { .m = m, .a = a, .plan = a->plan };
@@ -221,8 +221,8 @@ static const struct family_model *model_of(const struct kcp_family *a)
     return NULL;
 }
 
-/* The stage and its oracle. KCP_BAD: the model is not one of this chapter, or one of
- * the model's inputs is missing. */
+/* ref_family is the stage, ref_family_step its oracle. KCP_BAD: the model is not of
+ * this chapter, or an input of the model is missing. */
 int ref_family(struct kcp_family *a)
 {
     const int refused = kcp_begin("16_family", KCP_HOST, a, NULL);

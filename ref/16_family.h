@@ -3,7 +3,7 @@
  * Book: chapter 16.  Checked by: tests/16_family/checks.c.
  * Next: ref/16_gla.c, the shortest model; ref/16_family.c, which runs any model.
  *
- * A model is four functions. Two define the model token by token: its step and the
+ * A model is four functions. Two define the model token by token: the step and its
  * adjoint. The other two compute a chunk's form and the adjoint of the form. Chapters
  * 04, 05, 09 and 11 scan this form:
  *
@@ -17,7 +17,7 @@
 #include "checked.h"
 #include "ref.h"
 
-/* The rows of token t of value head n. Gradients are added to. */
+/* The rows of one token and value head. Functions add to the gradients. */
 struct family_token {
     int K, V;
     const double *q, *k, *v, *g, *a, *b, *omega;
@@ -43,8 +43,8 @@ struct family_chunk {
     struct family_rows q, k, v, a, b, omega, dO;      /* d is NULL in forward */
     struct family_rows bk;                 /* scratch [C,K] and its gradient */
     struct family_rows G;                  /* log2, summed within the chunk; d is dG */
-    struct family_rows u, w, kg, qg, Aqk;  /* the form, zero at first: fill d */
-    struct family_rows v_new, dU, dAqk;    /* backward: chapters 04, 09 made x; */
+    struct family_rows u, w, kg, qg, Aqk;  /* the form: zero on entry, fill d */
+    struct family_rows v_new, dU, dAqk;    /* backward: x, of chapters 04, 09 */
     const double *h, *dh;                  /* [K,V] at the chunk's start, its end */
     void *L, *z;                           /* scratch [C,C], [C,V] */
 };
@@ -52,11 +52,11 @@ struct family_chunk {
 //> model
 struct family_model {
     const char *name;
-    int rows;                              /* of the form, for each token */
+    int rows;                              /* rows of the form per token */
     /* S [K,V] <- the state after the token. */
     void (*step)(const struct family_token *x, void *S);
-    /* dS: gradient of the state after the token -> gradient of S, the state before
-     * it. */
+    /* Changes dS from the gradient of the state after the token to the gradient of S,
+     * the state before the token. */
     void (*adjoint)(const struct family_token *x, const void *S, void *dS);
     void (*form)(const struct family_chunk *x);       /* u, w, kg, qg, Aqk */
     void (*form_back)(const struct family_chunk *x);  /* to the inputs' gradients, dG */
@@ -68,27 +68,27 @@ int ref_gdn2_run(const struct kcp_family *a);         /* lab 16 uses it */
 
 /* kcp_family_run computes one rank's forward or backward of any model. kcp_family_walk
  * computes the same token by token, on one rank. KCP_BAD: there is no plan, or the plan
- * is of another call; KCP_NO_MEMORY. */
+ * is of another call. */
 int kcp_family_run(const struct family_model *m, const struct kcp_family *a);
 int kcp_family_walk(const struct family_model *m, const struct kcp_family *a);
 
 /* ---- parts of forms (16_form.c)
  *
  * family_score returns sum_p y_i[p] z_j[p] exp2(G_e[p] - G_j[p]); e = i, or i-1 for a
- * factor that acts before the decay. family_score_back adds dA, the gradient of a
- * score, to the gradients of y_i, z_j, G_e and G_j. If e = j, the last two cancel and
- * are omitted. */
+ * factor that acts before the decay. family_score_back propagates dA, the gradient of a
+ * score, to the gradients of y_i, z_j, G_e and G_j. If e = j, those of G cancel and are
+ * omitted. */
 double family_score(const struct family_chunk *x, struct family_rows y, int i, int e,
                     struct family_rows z, int j);
 void family_score_back(const struct family_chunk *x, double dA, struct family_rows y,
                        int i, int e, struct family_rows z, int j);
-/* family_gated computes gated [K] = exp2(G_e) y_i, e >= -1. family_gated_back adds the
- * gradient d of `gated` to those of y_i and G_e. */
+/* family_gated computes gated [K] = exp2(G_e) y_i, e >= -1. family_gated_back
+ * propagates d, the gradient of `gated`, to the gradients of y_i and G_e. */
 void family_gated(const struct family_chunk *x, struct family_rows y, int i, int e,
                   double *gated);
 void family_gated_back(const struct family_chunk *x, const double *d,
                        struct family_rows y, int i, int e);
-/* Every token writes along k in row r of its rows, and its query reads in its last row.
+/* A token writes along k in row r of its rows of the form; its query reads in the last.
  * family_write computes kg and columns r of Aqk; family_read computes qg. The functions
  * with _back are the adjoints. */
 void family_write(const struct family_chunk *x, struct family_rows k, int r);

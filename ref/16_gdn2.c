@@ -64,7 +64,7 @@ static void adjoint(const struct family_token *x, const void *S_, void *dS_)
     }
 }
 
-/* bk, and L_ij = sum_p (bk)_i k_j exp2(G_i - G_j), i > j. */
+/* Computes bk, and L_ij = sum_p (bk)_i k_j exp2(G_i - G_j), i > j. */
 static void system_of(const struct family_chunk *x)
 {
     double (*L)[x->c] = x->L, (*bk)[x->K] = (void *)x->bk.x;
@@ -143,7 +143,6 @@ static void form_back(const struct family_chunk *x)
 
 const struct family_model ref_gdn2 = { "gdn2", 1, step, adjoint, form, form_back, 0 };
 
-/* Runs GDN-2 by the program that runs any model. */
 int ref_gdn2_run(const struct kcp_family *a)
 {
     return a->model == KCP_GDN2 ? kcp_family_run(&ref_gdn2, a) : KCP_NA;

@@ -34,7 +34,7 @@ static void adjoint(const struct family_token *x, const void *S_, void *dS_)
     }
 }
 
-/* There is no correction: u = v, w = 0, so M_c = Λ and h_c = kg^T v: M is diagonal. */
+/* u = v and w = 0, so M_c = Λ, which is diagonal, and h_c = kg^T v. */
 static void form(const struct family_chunk *x)
 {
     for (int i = 0; i < x->c; i++)

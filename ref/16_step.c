@@ -101,7 +101,7 @@ int kcp_family_walk(const struct family_model *m, const struct kcp_family *a)
         const int s = j / a->HV, n = j % a->HV;
         struct kcp_call one;
         memcpy(&one, a, sizeof one);
-        one.HV = 1;                                    /* ref_state turns one head */
+        one.HV = 1;                                    /* ref_state copies one head */
         zero(S, KV); zero(dS, KV);
         if (a->h0)
             ref_state(&one, 0, at(a->h0, j * KV), S);

@@ -1,8 +1,7 @@
-/* 17_banks.c -- the sixth rung in C: tiles as the copy engine swizzles them.
+/* 17_banks.c -- kernel 6 of the ladder in C: tiles that the copy engine has swizzled.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.
- * Next: ../cuda/17_ladder/v1_thread.cu.
- */
+ * Next: ../cuda/17_ladder/v1_thread.cu. */
 #include "17_warp.h"
 #include "checked.h"
 #include "ref.h"
@@ -12,8 +11,8 @@
 
 enum { TILE = TILE_ROWS * TILE_COLUMNS, WIDE = 4 };   /* K up to 4 tiles of 64 */
 
-/* A warp's 16 columns, as in 17_lanes.c. Tiles of w and kg are swizzled and stored next
- * to each other. */
+/* The data of a warp, which computes 16 columns of the state, as in 17_lanes.c. The
+ * tiles of w and kg are swizzled. */
 struct warp {
     struct fragment_d S[WIDE * 8], y[8];
     double w[WIDE * TILE], kg[WIDE * TILE];
@@ -22,9 +21,9 @@ struct warp {
 static int piece_at(int row, int piece);
 
 //> swizzle
-/* Returns the byte at which 8 numbers of a matrix begin (row `row`, columns 8 piece to
- * 8 piece + 7), in tiles of 64 columns as warp_tma_load writes them. A number has 2
- * bytes. */
+/* Returns the byte offset of 8 numbers of a matrix (row `row`, columns 8 piece to 8
+ * piece + 7) in tiles of 64 columns written by warp_tma_load, with 2 bytes per
+ * number. */
 static int piece_at(int row, int piece)
 {
     const int tile = piece / 8, place = (piece % 8) ^ (row % 8);
@@ -43,8 +42,8 @@ static void two_b(struct fragment_b *b, const double (*r)[8])
         }
 }
 
-/* Multiplies two tiles of D by the two operands B of a block of 16 keys by 16 tokens,
- * or of 16 tokens by 16 keys. */
+/* Multiplies two tiles of D by a block of 16 keys by 16 tokens, or 16 tokens by 16
+ * keys, which is two operands B. */
 static void multiply(struct fragment_d *to, const struct fragment_d *d,
                      const double (*r)[8])
 {
@@ -139,8 +138,8 @@ static void chunks(const struct kcp_ladder *a, struct warp *m, int s, int n, int
     }
 }
 
-/* As ref_ladder. If times_read is not NULL, it grows by the reads of shared memory of
- * all ldmatrix instructions. */
+/* As ref_ladder. Unless times_read is NULL, adds to *times_read how often the ldmatrix
+ * instructions read shared memory. */
 static int walk(const struct kcp_ladder *a, int64_t *times_read)
 {
     const int K = a->K, V = a->V;
@@ -162,8 +161,8 @@ static int walk(const struct kcp_ladder *a, int64_t *times_read)
     return KCP_OK;
 }
 
-/* If the caller gives workspace for one number, the number of reads of shared memory is
- * added to it. */
+/* If a->work has the size of one int64_t, adds the number of reads of shared memory to
+ * this int64_t. */
 int ref_ladder_banks(struct kcp_ladder *a)
 {
     const int refused = kcp_begin("17_ladder", KCP_HOST, a, NULL);

@@ -181,8 +181,8 @@ int block_run(int role(void *m, int who, int i), void *m, int roles, int chunks,
     return left ? KCP_BAD : KCP_OK;
 }
 
-/* Returns the byte of B's element (k, n) before the swizzle. The descriptor's distances
- * are in units of 16 bytes. */
+/* Returns the byte offset of B's element (k, n) before the swizzle. The descriptor's
+ * distances are in units of 16 bytes. */
 static int64_t byte_of(uint64_t descriptor, int mn_major, int k, int n)
 {
     const int64_t at = (descriptor & 0x3fff) << 4;

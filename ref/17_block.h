@@ -2,9 +2,9 @@
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_block.c.
  *
- * As in 17_warp.h, numbers are double, at the addresses of bf16 numbers. A copy in
- * flight first fills its destination with NaN and delivers the numbers once a role has
- * waited for it. So a read that is too early, or a buffer refilled too early, gives
+ * As in 17_warp.h, numbers are double, at the positions of bf16 numbers. An
+ * asynchronous copy first fills its destination with NaN, and writes the numbers when a
+ * wait completes the copy. So code that reads or refills a buffer too early gets
  * NaN. */
 #ifndef KCP_17_BLOCK_H
 #define KCP_17_BLOCK_H
@@ -12,12 +12,11 @@
 #include "17_warp.h"
 #include "kcp.h"
 
-/* The tokens of chunk c of stretch s: t .. t + len - 1. */
+/* The tokens of chunk c of segment s: t .. t + len - 1. */
 struct block_tokens { int64_t t; int len; };
 struct block_tokens block_tokens(const struct kcp_ladder *a, int s, int c);
 
-/* Launches a kernel: runs it for each thread v of each block (s, n), one after the
- * other. */
+/* Runs `kernel` for each thread v of each block (s, n), one after the other. */
 void block_launch(void kernel(const struct kcp_ladder *a, int s, int n, int v),
                   const struct kcp_ladder *a);
 
@@ -39,8 +38,8 @@ void block_stages_free(struct block_stage *at);
 void block_chunk(const struct kcp_ladder *a, const struct block_stage *m, int64_t t,
                  int n, int v0, int v1, double *S);
 
-/* A barrier in shared memory. A phase ends when `count` arrivals and all announced
- * bytes have come; then the next phase begins. */
+/* A barrier in shared memory. A phase ends after `count` arrivals and the arrival of
+ * all announced bytes; then the next phase begins. */
 struct block_barrier { int count, arrived, phase; int64_t bytes; };
 void block_barrier_init(struct block_barrier *b, int count);
 void block_arrive(struct block_barrier *b);

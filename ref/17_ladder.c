@@ -8,7 +8,7 @@
 
 /* Computes v_new = u - w S, then S <- diag(decay) S + kg^T v_new, for tokens t0 ..
  * t0+c-1 of head n. On entry S [K,V] is the state before these tokens, on return the
- * state after them. decay [K] is the chunk's. */
+ * state after them. decay [K] is the decay over the chunk. */
 static void one_chunk(const struct kcp_ladder *a, int64_t t0, int c, int n,
                       const double *decay, double S[a->K][a->V])
 {
@@ -28,8 +28,8 @@ static void one_chunk(const struct kcp_ladder *a, int64_t t0, int c, int n,
         }
 }
 
-/* Computes all chunks of all stretches: v_new [T,HV,V], and h_out [NS,HV,K,V], the
- * state at each stretch's end. A stretch starts from h_in (NULL: 0). */
+/* Computes all chunks of all segments: v_new [T,HV,V], and h_out [NS,HV,K,V], the state
+ * at each segment's end. A segment starts from h_in (NULL: 0). */
 int ref_ladder(struct kcp_ladder *a)
 {
     const int refused = kcp_begin("17_ladder", KCP_HOST, a, NULL);

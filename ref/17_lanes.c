@@ -1,7 +1,6 @@
-/* 17_lanes.c -- the third rung in C: fragments gathered by hand, 32 lanes that step.
+/* 17_lanes.c -- kernel 3 of the ladder in C: mma fragments gathered for 32 lanes.
  *
- * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_banks.c.
- */
+ * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_banks.c. */
 #include "17_warp.h"
 #include "checked.h"
 #include "ref.h"
@@ -10,8 +9,8 @@
 
 enum { WIDEST = 256, LONGEST = 64 };            /* K; C */
 
-/* A warp's 16 columns of one chunk: S^T in K/8 tiles of D, y^T in C/8 tiles, and the
- * rows of w and kg, padded with zeros to whole tiles. */
+/* The data of a warp, which computes 16 columns of one chunk: S^T in K/8 tiles of D,
+ * y^T in C/8 tiles, and the rows of w and kg, padded with zeros to whole tiles. */
 struct warp {
     struct fragment_d S[WIDEST / 8], y[LONGEST / 8];
     double w[LONGEST][WIDEST], kg[LONGEST][WIDEST];
@@ -62,7 +61,7 @@ static void b_of_kg(struct fragment_b *b, const struct warp *m, int token, int k
 //< fragments
 
 //> rung
-/* y^T = S^T w^T: each instruction multiplies 16 keys by 8 tokens. */
+/* Computes y^T = S^T w^T; each instruction multiplies 16 keys by 8 tokens. */
 static void times_w(struct warp *m, int K)
 {
     for (int c = 0; c < LONGEST / 8; c++) m->y[c] = (struct fragment_d){ 0 };
@@ -77,7 +76,7 @@ static void times_w(struct warp *m, int K)
     }
 }
 
-/* S^T += x^T kg, where x has replaced y. */
+/* Computes S^T += x^T kg, with x stored in m->y. */
 static void add_kg(struct warp *m, int K)
 {
     for (int c = 0; c < LONGEST; c += 16) {
@@ -134,8 +133,8 @@ static void one_chunk(const struct kcp_ladder *a, struct warp *m, int64_t t0, in
 }
 //< rung
 
-/* Copies 16 columns of the state, from v0 on, from S [K,V] to the lanes; with `out`,
- * from the lanes to S. */
+/* Copies columns v0 .. v0 + 15 of the state from S [K,V] to the lanes; out = 1: from
+ * the lanes to S. */
 static void state(struct warp *m, double *S, int K, int V, int v0, int out)
 {
     for (int i = 0; i < WIDEST / 8; i++)

@@ -1,8 +1,7 @@
-/* 17_roles.c -- the eighth rung in C: a producer, two consumers, barriers of phases.
+/* 17_roles.c -- kernel 8 of the ladder in C: a producer, two consumers, barriers.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.
- * Next: ../cuda/17_ladder/v1_thread.cu.
- */
+ * Next: ../cuda/17_ladder/v1_thread.cu. */
 #include "17_block.h"
 #include "checked.h"
 #include "ref.h"
@@ -11,8 +10,9 @@
 
 enum { STAGES = 4, CONSUMERS = 2 };
 
-/* A block that computes head n of stretch s, with state S [K,V]. In each phase the
- * barrier `full` of a stage has one arrival, and `empty` has one per consumer. */
+/* A block that computes head n of segment s, with state S [K,V]. In each phase the
+ * barrier `full` of a pipeline stage has one arrival, and `empty` has one per
+ * consumer. */
 struct block {
     const struct kcp_ladder *a;
     struct block_stage at[STAGES];
@@ -26,7 +26,7 @@ static int producer(struct block *m, int i);
 static int consumer(struct block *m, int who, int i);
 
 //> roles
-/* Copies chunk i of the stretch to its pipeline stage. Returns 0 if the consumers still
+/* Copies chunk i of the segment to its pipeline stage. Returns 0 if the consumers still
  * read the earlier chunk in that stage. */
 static int producer(struct block *m, int i)
 {
@@ -68,7 +68,7 @@ static int role(void *m, int who, int i)
 }
 
 /* Runs one block: initializes its state and barriers, then computes all chunks of the
- * stretch. */
+ * segment. */
 static int stretch(struct block *m)
 {
     const struct kcp_ladder *a = m->a;

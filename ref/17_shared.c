@@ -1,5 +1,5 @@
-/* 17_shared.c -- the second rung in C: rows are loaded to shared memory, 16 bytes per
- * thread.
+/* 17_shared.c -- kernel 2 of the ladder in C: rows in shared memory, loaded by 16
+ * bytes.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_lanes.c. */
 #include "17_block.h"
@@ -11,8 +11,8 @@
 
 enum { WIDEST = 256, LONGEST = 64 };            /* K and V; C */
 
-/* A block's shared memory, and S. A row of S here is the column of the state that one
- * thread keeps. */
+/* A block's shared memory, and S: row v of S is column v of the state, which thread v
+ * keeps. */
 struct block {
     double w[LONGEST * WIDEST], kg[LONGEST * WIDEST], S[WIDEST][WIDEST];
 };
@@ -44,7 +44,7 @@ static void load_rows(double *tile, const double *tensor, int64_t first, int64_t
 }
 
 /* Computes one chunk in the thread that keeps column S [K]. x [len] is the column of u
- * on entry and that of v_new on return. */
+ * on entry and the column of v_new on return. */
 static void column(const struct block *m, double *S, const double *decay, int K,
                    int len, double *x)
 {
@@ -61,7 +61,7 @@ static void column(const struct block *m, double *S, const double *decay, int K,
 //< load
 
 /* Runs one chunk: all threads load, then all threads compute. A kernel needs a barrier
- * between the two. */
+ * after the loads. */
 static void one_chunk(const struct kcp_ladder *a, struct block *m, int s, int n, int c)
 {
     const int HV = a->HV, K = a->K, V = a->V;

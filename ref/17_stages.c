@@ -1,7 +1,7 @@
-/* 17_stages.c -- the fifth rung in C: two chunks in flight while one is multiplied.
+/* 17_stages.c -- kernel 5 of the ladder in C: two chunks in flight while one is
+ * computed.
  *
- * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_banks.c.
- */
+ * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_banks.c. */
 #include "17_block.h"
 #include "checked.h"
 #include "ref.h"
@@ -31,9 +31,9 @@ static void stretch(const struct kcp_ladder *a, struct block *m, int s, int n,
                     double *S);
 
 //> loop
-/* Computes all chunks of a stretch of head n; S [K,V] becomes the state at the end. A
- * group is closed even if it is empty, so that the needed chunk is always in the group
- * before the newest. */
+/* Computes all chunks of a segment of head n; S [K,V] becomes the state at the end. A
+ * group of copies is closed even if it is empty, so that the next chunk is always in
+ * the group before the newest. */
 static void stretch(const struct kcp_ladder *a, struct block *m, int s, int n,
                     double *S)
 {

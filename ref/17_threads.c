@@ -1,7 +1,6 @@
-/* 17_threads.c -- the first rung in C: each thread computes one column alone.
+/* 17_threads.c -- kernel 1 of the ladder in C: each thread computes one column of S.
  *
- * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_shared.c.
- */
+ * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_shared.c. */
 #include "17_block.h"
 #include "checked.h"
 #include "ref.h"
@@ -11,8 +10,7 @@ enum { WIDEST = 256, LONGEST = 64 };            /* K; C */
 static void column(const struct kcp_ladder *a, int s, int n, int v);
 
 //> kernel
-/* Thread v of the block for head n and stretch s: computes column v of S through all
- * chunks. */
+/* Runs thread v of the block for head n and segment s: computes column v of S. */
 static void column(const struct kcp_ladder *a, int s, int n, int v)
 {
     const int HV = a->HV, K = a->K, V = a->V, *cn = a->cn;

@@ -4,8 +4,8 @@
  */
 #include "17_warp.h"
 
-/* Gathers A and B from the lanes, multiplies, and distributes D to the lanes. The bits
- * of the lane and of the register number give the row and the column. */
+/* Gathers A and B from the lanes, multiplies, and distributes D to the lanes. Bits of
+ * the lane number and of the register number give row and column. */
 void warp_mma(struct fragment_d *d, const struct fragment_a *a,
               const struct fragment_b *b)
 {
@@ -23,9 +23,8 @@ void warp_mma(struct fragment_d *d, const struct fragment_a *a,
         }
 }
 
-/* Returns how often shared memory is read for eight rows of 16 bytes. That is the
- * largest number of different words that are read from one bank. There are 32 banks,
- * each 4 bytes wide. */
+/* Returns how often shared memory is read for eight rows of 16 bytes: the largest
+ * number of words in one of the 32 banks, which are 4 bytes wide. */
 static int times_read(const int *byte)
 {
     int most = 1;

@@ -2,8 +2,8 @@
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_warp.c.
  *
- * Numbers are double, so that a program over lanes can be compared to 1e-12. Their
- * positions are those of bf16: two adjacent numbers per register, 2 bytes per number in
+ * Numbers are double, so that results can be compared to 1e-12. Their positions are
+ * those of bf16 numbers: two adjacent numbers per register, 2 bytes per number in
  * shared memory. */
 #ifndef KCP_17_WARP_H
 #define KCP_17_WARP_H

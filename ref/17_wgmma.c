@@ -1,7 +1,7 @@
-/* 17_wgmma.c -- the seventh rung in C: descriptors locate B for the tensor core.
+/* 17_wgmma.c -- kernel 7 of the ladder in C: descriptors give the tensor core the
+ * address of B.
  *
- * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_roles.c.
- */
+ * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_roles.c. */
 #include "17_block.h"
 #include "checked.h"
 #include "ref.h"
@@ -12,8 +12,8 @@
 enum { TILE = TILE_ROWS * TILE_COLUMNS, WIDE = 4 };   /* K up to 4 tiles of 64 */
 enum { TILE_BYTES = 2 * TILE };
 
-/* A warpgroup's 64 columns: S^T [64,K] and y^T [64,64], both row major. Shared memory
- * has the tiles of w and, from byte KG on, the tiles of kg. */
+/* The data of a warpgroup, which computes 64 columns: S^T [64,K] and y^T [64,64], both
+ * row major. Shared memory has the tiles of w and, from byte KG on, the tiles of kg. */
 enum { KG = WIDE * TILE_BYTES };
 struct warpgroup {
     double S[64 * WIDE * 64], y[64 * 64], shared[2 * WIDE * TILE];
@@ -44,8 +44,8 @@ static void a_of_d(double (*a)[16], const double *d, int columns, int p)
         for (int k = 0; k < 16; k++) a[row][k] = d[row * columns + p + k];
 }
 
-/* y^T = S^T w^T: 16 keys per step. The next step begins 32 bytes later in the rows of a
- * tile. */
+/* Computes y^T = S^T w^T, 16 keys per step. The next step begins 32 bytes later in the
+ * rows of a tile. */
 static void times_w(struct warpgroup *m, int K)
 {
     memset(m->y, 0, sizeof m->y);
@@ -58,8 +58,8 @@ static void times_w(struct warpgroup *m, int K)
     }
 }
 
-/* S^T += x^T kg, where x has replaced y: 16 tokens per step. The next step begins 16
- * rows later in the tiles. */
+/* Computes S^T += x^T kg, with x stored in m->y, 16 tokens per step. The next step
+ * begins 16 rows later in the tiles. */
 static void add_kg(struct warpgroup *m, int K)
 {
     for (int j = 0; j < 64; j += 16) {
@@ -108,8 +108,8 @@ static void chunks(const struct kcp_ladder *a, struct warpgroup *m, int s, int n
     }
 }
 
-/* Copies 64 columns of S [K,V], from v0 on, to a warpgroup's rows; with `out`, from
- * these rows to S. */
+/* Copies columns v0 .. v0 + 63 of S [K,V] to the rows of m->S; out = 1: from m->S to
+ * S. */
 static void state(struct warpgroup *m, double *S, int K, int V, int v0, int out)
 {
     const int wide = (K + 15) / 16 * 16;

@@ -1,4 +1,4 @@
-/* 20_bound.c -- an upper bound on |M| of a stretch, from gates and keys.
+/* 20_bound.c -- an upper bound on |M| of a segment, from gates and keys.
  *
  * Book: chapter 20.  Checked by: tests/20_clusters/bound.c, which plants wrong bounds.
  * Next: comm/wire.c, where a rank with a small bound does not wait. */
@@ -7,8 +7,8 @@
 #include <math.h>
 
 /* Returns log2 of a bound on |A_t|_2, A_t = (I - beta k k^T) diag(exp2(g)). The first
- * factor has K - 1 eigenvalues 1 and one eigenvalue 1 - beta |k|^2; the largest factor
- * of the decay is that of the slowest channel. */
+ * factor has K - 1 eigenvalues 1 and one eigenvalue 1 - beta |k|^2; the norm of the
+ * second factor is the decay of the slowest channel. */
 static double step_bound(const struct kcp_call *c, int64_t t, int n, int first,
                          const double *k_, const double *G_, const double *beta_)
 {
@@ -27,8 +27,8 @@ static double step_bound(const struct kcp_call *c, int64_t t, int n, int first,
 }
 
 /* G is summed within chunks of C rows; the first chunk starts with the segment. Each
- * token adds 1e-12 to the result, far more than the rounding errors of the sums, so
- * that the computed number is an upper bound. */
+ * token adds 1e-12 to the sum of log2, far more than the rounding errors, so that the
+ * result is an upper bound. */
 void kcp_decay_bound(const struct kcp_call *c, const int *cu, const double *k,
                      const double *G, const double *beta, double *bound)
 {

@@ -24,7 +24,7 @@ int kcp_begin(const char *stage, enum kcp_where where, const void *args,
 int kcp_check_sizes(const char *stage, const struct kcp_call *call);
 /* Returns the number of elements of a field; -1: overflow, or an unknown letter. */
 int64_t kcp_field_numbers(const struct kcp_call *c, const struct kcp_field *f);
-/* Until kcp_checked_leave, calls on this thread are not checked. */
+/* Between enter and leave, calls on this thread are not checked. */
 void kcp_checked_enter(void);
 void kcp_checked_leave(void);
 

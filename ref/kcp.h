@@ -1,12 +1,12 @@
-/* kcp.h -- the vocabulary: sizes, one args struct per stage, the plan, the saved block.
+/* kcp.h -- types of the library: status, fields, plan, saved block, variants.
  *
  * Book: chapter 00 (every letter) and the chapter named at each struct.
  * Checked by: every file of tests/.  Next: ref/comm.h, the ranks.
  *
- * Tensors are dense, row major, tokens first. A stage sees stretches: a stretch is a
- * run of tokens of one sequence on one rank (chapter 06 makes them). The caller owns
- * every array; no function keeps a pointer after it returns.
- */
+ * Tensors are dense and row major, with the token as the first index. A stage works on
+ * segments: runs of tokens of one sequence on one rank (chapter 06; also called
+ * stretches). The caller owns every array; no function keeps a pointer after it
+ * returns. */
 #ifndef KCP_H
 #define KCP_H
 
@@ -16,11 +16,10 @@
 extern "C" {
 #endif
 
-/* libkcp.so exports what the installed headers declare, and hides the rest. */
+/* libkcp.so exports only the functions that the installed headers declare. */
 #pragma GCC visibility push(default)
 
-/* The status that a function returns. KCP_NA means "shape not supported": n/a, never
- * ok. */
+/* The status that a function returns. Programs print KCP_NA as n/a. */
 enum kcp_status {
     KCP_OK = 0,
     KCP_NA,          /* this variant does not take this shape or this option */
@@ -28,17 +27,16 @@ enum kcp_status {
     KCP_NO_MEMORY,
     KCP_COMM,        /* another rank, or the network, failed */
     KCP_CUDA,        /* a CUDA call failed */
-    KCP_MISMATCH,    /* a saved block is of another format or another call */
+    KCP_MISMATCH,    /* the saved block does not fit this call */
 };
 
 /* Returns the version of the loaded library, e.g. "2.0.0", which may differ from the
  * header's. */
 const char *kcp_version(void);
 
-/* Returns the reason of the last call on this thread that did not return KCP_OK, with
- * the name of the field: "03_wy: HV: found 3, expected a multiple of H, which is 2".
- * "": there is no reason beyond the status. The text is valid until the next call that
- * fails. */
+/* Returns why the last failed call on this thread has failed, with the name of the
+ * field: "03_wy: HV: found 3, expected a multiple of H, which is 2". "": only the
+ * status is known. The text is valid until the next call that fails. */
 const char *kcp_why(void);
 /* Sets the function that receives notices, one line per call, from any thread. NULL,
  * the default: notices are dropped. A notice is not a failure: e.g. a slower path is
@@ -47,9 +45,9 @@ void kcp_notices(void (*to)(const char *line));
 
 /* The layout of structs in the loaded library, for bindings in other languages.
  * kcp_struct_size returns the bytes of struct `name` ("kcp_call"); 0: no such struct.
- * The others give the offset and kind of a member ('i' int or enum, 'l' int64_t, 'z'
- * size_t, 'd' double, 'p' pointer) and the value of an enum constant ("KCP_GATE_RAW").
- * KCP_BAD: no such name. */
+ * kcp_struct_member sets the offset and the kind of a member ('i' int or enum, 'l'
+ * int64_t, 'z' size_t, 'd' double, 'p' pointer), kcp_enum_value the value of an enum
+ * constant ("KCP_GATE_RAW"). KCP_BAD: no such name. */
 size_t kcp_struct_size(const char *name);
 int    kcp_struct_member(const char *of, const char *name, size_t *at, char *kind);
 int    kcp_enum_value(const char *name, int *value);
@@ -63,14 +61,14 @@ enum kcp_save  { KCP_RECOMPUTE, KCP_SAVE_ALL, KCP_SAVE_LIGHT };  /* 12: the bloc
 enum kcp_layout { KCP_KV, KCP_VK };          /* of h0, ht, dh0, dht at the interface */
 enum kcp_walk  { KCP_AUTO, KCP_SEQUENTIAL, KCP_BLELLOCH };         /* 15, 08 */
 
-/* Bits of kcp_call.part. 09: the parts of the pass to run. 13 to 15: with KCP_SUM_LOCAL
- * the gradients of parameters are this rank's sums, for a framework that adds the ranks
- * itself. */
+/* Bits of kcp_call.part. In stage 09 KCP_LOCAL and KCP_REVERSE select the parts to run.
+ * In 13 to 15 KCP_SUM_LOCAL returns this rank's gradients of parameters, for a
+ * framework that adds them over the ranks. */
 enum { KCP_LOCAL = 1, KCP_REVERSE = 2, KCP_SUM_LOCAL = 4 };
 
 /* ---- fields
- * A stage's struct and its table are one list: KCP_FIELD(io, when, name, shape, store)
- * in stages/NN.def.
+ * The args struct and the field table of a stage are generated from one list,
+ * KCP_FIELD(io, when, name, shape, store) in stages/NN.def.
  *   io     IN or OUT; BIN and BOUT belong to the backward pass only, FOUT to forward
  *   when   ALWAYS; MAYBE may be NULL; KDA or GDN: NULL for the other model
  *   shape  in the letters of chapter 00; "NS+1" and "V+K" are letters too
@@ -93,31 +91,32 @@ struct kcp_field {
 #include "stages.h"
 
 /* ---- chapter 06: the plan
- * A pure function of (cu_seqlens, R, owners, L): a table
- * of segments with owners. Any rank may own any ranges: contiguous (one range per
- * rank, in order) is the default; zigzag and striped are others. Rank r's segments
- * are adjacent in the table, in token order, and so are their rows in its shard.
- * Classic (L = 0): a segment is the part of a sequence in one range. Canonical (L >
- * 0): segments are cut at multiples of L from their sequence's start, and a boundary
- * of a range inside a segment moves down to the start of that segment. The *shard
- * order* of tokens is the concatenation of the shards, rank 0 first; for a
- * contiguous plan it equals the token order. */
+ * A table of segments with their owners, which depends only on cu_seqlens, R, owners
+ * and L. A rank may own any ranges of tokens: the default is one contiguous range per
+ * rank, in order; zigzag and striped are other choices. The segments of a rank are
+ * adjacent in the table, in token order, and so are their rows in the rank's shard.
+ * Classic (L = 0): a segment is the part of a sequence in one range. Canonical (L > 0):
+ * segments are cut at multiples of L from the start of their sequence, and the boundary
+ * of a range moves down to the next such cut. The *shard order* of tokens is the
+ * concatenation of the shards, rank 0 first; for a contiguous plan it equals the token
+ * order. */
 struct kcp_segment {
     int n;                     /* global sequence */
     int rank;                  /* owner */
     int64_t begin, end;        /* global tokens */
     int first, last;           /* 1: first, last segment of its sequence */
-    int prev, next;            /* neighbours in the sequence: in plan->seg, or -1 */
+    int prev, next;            /* neighbours in the sequence, in plan->seg; or -1 */
     int pre, post;             /* changes of owner before, after it in the sequence */
     int at;                    /* index in token order: plan->order[at] */
 };
 
-/* The part of the plan that one rank needs; the published implementations call it CP
- * context. If a rank owns several ranges, is_first_rank and the counts refer to its
- * first segment (is_last_rank: its last), pre_num_ranks and post_num_ranks count
- * changes of owner, and cu_seqlens has an entry for each run of consecutive tokens. */
+/* The part of the plan that one rank needs; published implementations call it the CP
+ * context. If the rank owns several ranges: is_first_rank and pre_... refer to the
+ * rank's first segment, is_last_rank and post_num_ranks to its last segment,
+ * pre_num_ranks and post_num_ranks count changes of owner, and cu_seqlens has an entry
+ * per run of consecutive tokens. */
 struct kcp_context {
-    int64_t begin, end;        /* its rows in shard order: contiguous, global tokens */
+    int64_t begin, end;        /* rows in shard order; contiguous plan: tokens */
     int seg0, NS, NC;          /* first segment in plan->seg, segments, chunks */
     int n_local;               /* local sequences, zero-length ones removed */
     int *cu_seqlens;           /* [n_local+1] their local boundaries */
@@ -126,24 +125,24 @@ struct kcp_context {
     int is_first_rank, pre_num_ranks;   /* of its first local sequence */
     int is_last_rank, post_num_ranks;   /* of its last local sequence */
     int conv1d_kernel_size;
-    int64_t pre_num_conv_tokens;        /* of its first local sequence before the cut */
+    int64_t pre_num_conv_tokens;        /* of the first local sequence, before a cut */
 };
 
 struct kcp_plan {
     int N, R, C, S;            /* sequences, ranks, chunk, segments */
     int64_t T, L;              /* tokens; canonical segment length, 0: classic */
     int64_t *cu_seqlens;       /* [N+1] */
-    int64_t *cuts;             /* [R+1] as used: boundaries of shards in shard order */
+    int64_t *cuts;             /* [R+1] boundaries of the shards, in shard order */
     int moved;                 /* how many boundaries canonical mode moved */
     struct kcp_segment *seg;   /* [S] of rank 0, then of rank 1, ... */
     int *h0_rank, *ht_rank;    /* [N] owner of row n of h0 and dh0; of ht and dht */
     struct kcp_context *ctx;   /* [R] */
     int crossing;              /* 1: a sequence crosses a cut (on any rank) */
-    uint64_t digest;           /* of the whole plan; ranks compare it */
+    uint64_t digest;           /* hash of the plan, for comparing ranks */
     int *order;                /* [S] segments in token order */
     int scattered;             /* 1: the shard order is not the token order */
     int B;                     /* ranges: [bound[b], bound[b+1]) is owner[b]'s */
-    int64_t *bound;            /* [B+1]; none is empty, neighbours have other owners */
+    int64_t *bound;            /* [B+1]; no range is empty, adjacent owners differ */
     int *owner;                /* [B] */
 };
 
@@ -152,20 +151,20 @@ struct kcp_plan {
  * not decrease. */
 struct kcp_owners { int B; int64_t *bound; int *owner; };
 
-/* Allocates the tables of owners that models use together with softmax attention.
- * ZIGZAG: each sequence is cut into 2 R ranges at floor(i len / 2R); rank r has ranges
- * r and 2R-1-r, so that all ranks have the same work under a causal mask. STRIPED: each
- * sequence is cut into stripes of `stripe` tokens; stripe i belongs to rank i mod R.
- * KCP_BAD: *why has a sentence. */
+/* Allocates a table of owners, as used with softmax attention. KCP_ZIGZAG: each
+ * sequence is cut into 2 R ranges at floor(i len / 2R); rank r has ranges r and 2R-1-r,
+ * so that all ranks have the same work under a causal mask. KCP_STRIPED: each sequence
+ * is cut into stripes of `stripe` tokens; stripe i belongs to rank i mod R. KCP_BAD:
+ * *why has the reason. */
 enum kcp_spread { KCP_CONTIGUOUS, KCP_ZIGZAG, KCP_STRIPED };
 int  kcp_owners_make(struct kcp_owners *owners, enum kcp_spread spread, int N,
                      const int64_t *cu_seqlens, int R, int64_t stripe,
                      const char **why);
 void kcp_owners_free(struct kcp_owners *owners);
 
-/* Makes the plan of contiguous ranges. cuts NULL: floor(r T / R). Wc: the convolution's
- * window, recorded in the contexts. On KCP_BAD, *why (if not NULL) points to a static
- * sentence and *plan is NULL. */
+/* Makes a plan of contiguous ranges, which begin at cuts[r]; cuts NULL: at floor(r T /
+ * R). Wc: width of the convolution, stored in the contexts. KCP_BAD: *plan is NULL and
+ * *why, unless `why` is NULL, points to a static text with the reason. */
 int  kcp_plan_make(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int R,
                    const int64_t *cuts, int64_t L, int C, int Wc, const char **why);
 /* As kcp_plan_make, for any table of owners. The table is copied. */
@@ -189,18 +188,18 @@ void kcp_plan_take(const struct kcp_plan *plan, int r, size_t row_bytes,
 void kcp_plan_give(const struct kcp_plan *plan, int r, size_t row_bytes,
                    const void *shard, void *whole);
 int64_t kcp_plan_token(const struct kcp_plan *plan, int64_t i);
-/* Returns KCP_WANT_* of global segment j: h_ext unless the segment ends (backward:
- * starts) its sequence; M only if the sequence continues on both sides. */
+/* Returns the needed parts of global segment j's map as bits KCP_WANT_*: h_ext unless
+ * the segment ends (backward: starts) its sequence; M only if the sequence continues on
+ * both sides. */
 int  kcp_plan_want(const struct kcp_plan *plan, int j, int backward);
 
 /* ---- chapter 12: the saved block
  *
- * The block is in the caller's memory. It starts with this header. Every tensor is
- * dense, at the offset in its item, and aligned to 64 bytes from the start of the
- * block. A stage may write directly to the block: kcp_saved_begin, then
- * kcp_saved_at(saved, "q").
- * Names: q k (not in light) rstd_q rstd_k beta Aqk A h_kept, with reuse_M maps kept,
- * and with save-all G w u qg kg v_new h. */
+ * The block is in the caller's memory and starts with struct kcp_saved. Every tensor is
+ * dense, at the offset in its item, which is a multiple of 64 bytes. A stage may write
+ * directly to the block: kcp_saved_begin, then kcp_saved_at(saved, "q"). Names of
+ * tensors: q k (not in a light block) rstd_q rstd_k beta Aqk A h_kept; with reuse_M
+ * also maps kept; with save-all also G w u qg kg v_new h. */
 struct kcp_saved_item { char name[16]; uint64_t at, bytes; };
 struct kcp_saved {
     char magic[8], writer[40];         /* "ref", or the variant that wrote it: for
@@ -238,7 +237,7 @@ struct kcp_stage {
     const struct kcp_field *fields;
     int nfields;
     size_t args;                     /* sizeof its struct */
-    int ranks;                       /* 1: one rank's program over comm */
+    int ranks;                       /* 1: runs on several ranks, over comm */
     int (*ref)(void *args);
     int (*oracle)(void *args);       /* 15, 16: the token recurrence; or NULL */
 };
@@ -248,14 +247,15 @@ extern const int kcp_nstages;
 enum kcp_storage { KCP_F64, KCP_F32, KCP_BF16 };
 enum kcp_where { KCP_HOST, KCP_DEVICE };
 
-/* Checks a call without running it: sizes, options, missing arrays, plan and comm;
- * on the host also the values of cu, cn, sc, cu_seqlens, want and range, which are
- * not read from a GPU. Every reference, layer call and listed variant does this
- * itself. stage: "03", "3" or "03_wy". KCP_BAD: kcp_why() has the reason. */
+/* Checks a call without running it: sizes, options, missing arrays, plan and comm; for
+ * arrays on the host also the values of cu, cn, sc, cu_seqlens, want and range.
+ * References, layer calls and listed variants do this check themselves. Argument stage:
+ * "03", "3" or "03_wy". KCP_BAD: kcp_why() has the reason. */
 int kcp_check_call(const char *stage, enum kcp_where where, const void *args);
 
 //> variant
-/* One record per variant, at the end of its file; "mutant_*" must be rejected. */
+/* A variant is an implementation of a stage; its record is at the end of its file. A
+ * variant "mutant_..." is wrong, so that the judge must reject it. */
 struct kcp_variant {
     const char *stage, *name, *why;  /* "07_merge", "v1_column", one line on its idea */
     enum kcp_storage storage;
@@ -265,11 +265,12 @@ struct kcp_variant {
     size_t (*work)(const void *args);/* bytes of args->work it needs; NULL: none */
 };
 
-/* A variant with a run() that checks its call first: checked.c. */
+/* A variant and a function that checks a call (checked.c), then runs the variant. */
 struct kcp_checked { const struct kcp_variant *variant; int (*run)(void *args); };
 int kcp_checked_run(const struct kcp_variant *v, void *args);
 
-/* Puts the record's address into a linker section, so that no list is edited. */
+/* Puts the address of the record into a linker section, which serves as the list of
+ * variants. */
 #define KCP_VARIANT(ident)                                                            \
     extern const struct kcp_variant ident;                                            \
     static int ident##_checked(void *args) { return kcp_checked_run(&ident, args); }  \

@@ -2,8 +2,9 @@
  *
  * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: comm/backend/mpi.c.
  *
- * libkcp_mpi.so is built if mpicc is found. MPI libraries differ in their ABI. For
- * another MPI library compile share/kcp/mpi with its mpicc, -DKCP_WITH_MPI -lkcp. */
+ * libkcp_mpi.so is built if mpicc is found. MPI libraries differ in their ABI, so for
+ * another MPI library compile share/kcp/mpi with the mpicc of that library,
+ * -DKCP_WITH_MPI -lkcp. */
 #ifndef KCP_MPI_H
 #define KCP_MPI_H
 
@@ -14,27 +15,30 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* This process's place under a launcher. Without a launcher R is 1, launcher NULL, and
- * MPI is not initialized. local: the rank on this machine, which selects its GPU. */
+/* R: number of ranks; r: this rank; launcher: its name. Without a launcher R is 1,
+ * launcher is NULL, and MPI is not initialized. local: the rank among the processes of
+ * this machine, for selecting a GPU. */
 struct kcp_mpi { int R, r, local; const char *launcher; };
 /* Calls MPI_Init_thread if a launcher's variables are set. KCP_BAD: a launcher started
- * several processes, but this was built without MPI or MPI reports another number. */
+ * several processes, but this library was built without MPI, or MPI reports another
+ * number of processes. */
 int kcp_mpi_start(struct kcp_mpi *mpi, char *why, size_t n);
-/* A communicator over MPI_COMM_WORLD on host memory, after kcp_mpi_start. KCP_NA: built
- * without MPI. */
+/* Creates a communicator over MPI_COMM_WORLD for host memory. Call kcp_mpi_start first.
+ * KCP_NA: built without MPI. */
 int kcp_mpi_world(struct kcp_comm **comm, char *why, size_t n);
-/* Call this last, before every exit of a program. Returns status, or 1 if status is 0
- * although a communicator has failed. If the returned status is 0, it finalizes MPI.
- * Otherwise it does not, because MPI_Finalize waits for all ranks; it waits 0.3 s, in
- * which the other ranks print their errors, and then the launcher ends them. */
+/* Call kcp_mpi_end last, before every exit of a program. Returns `status`, or 1 if
+ * status is 0 although a communicator has failed. If the result is 0, MPI is finalized.
+ * Otherwise MPI_Finalize is not called, because it waits for all ranks; the function
+ * waits 0.3 s, so that other ranks can print their errors before the launcher ends
+ * them. */
 int kcp_mpi_end(int status);
 
 #ifdef MPI_VERSION
-/* As kcp_mpi_world, over a duplicate of the caller's communicator. Collective, as is
- * comm->free. Needs MPI_THREAD_SERIALIZED, or MPI_THREAD_MULTIPLE if the caller uses
- * MPI in another thread at the same time. A call that makes no progress for `seconds`
- * fails; seconds = 0: KCP_TIMEOUT_S. After a failure MPI may still read the send
- * buffers, so end the program. */
+/* As kcp_mpi_world, over a duplicate of the caller's communicator `over`. This call and
+ * comm->free are collective. Needs MPI_THREAD_SERIALIZED, or MPI_THREAD_MULTIPLE if the
+ * caller uses MPI in another thread at the same time. A call that makes no progress for
+ * `seconds` fails; seconds = 0: KCP_TIMEOUT_S. After a failure MPI may still read the
+ * send buffers, so end the program. */
 int kcp_mpi_over(struct kcp_comm **comm, MPI_Comm over, double seconds, char *why,
                  size_t n);
 #endif

@@ -35,10 +35,11 @@ struct kcp_layer {
 
 /* Sets the layer to the references of chapters 08, 13 to 16: double, on the host. */
 void kcp_layer_ref(struct kcp_layer *layer);
-/* Sets the layer to the GPU kernels of a storage (KCP_BF16, KCP_F32): the rows from
- * kernel `name` ("v1_stages") on; NULL: all rows. `name` applies to forward and
- * backward; conv, family and scan use all their rows. Does not need a GPU. KCP_NA:
- * built without CUDA. KCP_BAD: no such name; why (may be NULL) lists the names. */
+/* Sets the layer to the GPU kernels of a storage (KCP_BF16, KCP_F32): the rows from the
+ * first row of kernel `name` ("v1_stages") on; NULL: all rows. `name` applies to
+ * forward and backward; conv, family and scan use all their rows. Does not need a GPU.
+ * KCP_NA: built without CUDA. KCP_BAD: no such name; why (may be NULL) lists the
+ * names. */
 int  kcp_layer_gpu(struct kcp_layer *layer, enum kcp_storage storage,
                    const char *name, char *why, size_t n);
 
@@ -82,9 +83,9 @@ int kcp_layer_conv(const struct kcp_layer *layer, struct kcp_conv *a);
  * Spike-KDA has scale 1. The caller allocates shards of token arrays, states by global
  * sequence (a rank writes the rows that it owns), and work. h_kept of kcp_family,
  * kcp_layer_family_kept() bytes, keeps the initial states from forward for backward; if
- * h_kept is NULL, backward exchanges the states again. Any plan, owners and form of the
- * exchange. M of GLA is diagonal, so GLA sends K numbers of M and not K^2. Errors as
- * above. */
+ * h_kept is NULL, backward exchanges the states again. All plans, owners and forms of
+ * the exchange are supported. M of GLA is diagonal, so GLA sends K numbers of M and not
+ * K^2. Errors as above. */
 size_t kcp_layer_family_work(const struct kcp_layer *layer,
                              const struct kcp_family *a);
 size_t kcp_layer_family_kept(const struct kcp_layer *layer,
@@ -101,7 +102,7 @@ const char *kcp_layer_path(const struct kcp_layer *layer, const void *args,
 /* ---- variants linked into this program or library
  * Writes up to max variants of a stage ("05", "5" or "05_affine"; NULL: all stages) and
  * name (NULL: all names) to out, sorted by stage, mutants first, then by name, so that
- * the last one is the newest. Returns their number. */
+ * the last is the newest variant. Returns their number. */
 int kcp_variants(const char *stage, const char *name, const struct kcp_variant **out,
                  int max);
 const struct kcp_stage *kcp_stage_find(const char *name);  /* NULL: none */

@@ -23,7 +23,8 @@ struct moves {
     void (*wire_bounds)(struct kcp_comm *comm, const double *bound);
     int (*wire_cuts)(const struct kcp_comm *comm, const struct kcp_plan *plan, int s);
 };
-/* NULL if comm/ is not linked; kcp_begin then rejects every stage that uses ranks. */
+/* The address is NULL if comm/ is not linked; then kcp_begin rejects stages with
+ * ranks. */
 extern const struct moves comm_moves __attribute__((weak, visibility("hidden")));
 
 #endif

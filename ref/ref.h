@@ -17,7 +17,7 @@ int kcp_ref_gate(struct kcp_gate *a); /* 02 front end, and back */
 int kcp_ref_wy(struct kcp_wy *a); /* 03 Aqk, A, u, w, kg, qg */
 int kcp_ref_wy_factors(struct kcp_wy *a); /* 03 u, w, kg, qg, from A as given */
 int kcp_ref_chunk(struct kcp_chunk *a); /* 04 state scan and output */
-int kcp_ref_affine(struct kcp_affine *a); /* 05 (h_ext, M) of a stretch */
+int kcp_ref_affine(struct kcp_affine *a); /* 05 (h_ext, M) of a segment */
 /* 06 is kcp_plan_make */
 int kcp_ref_merge(struct kcp_merge *a); /* 07 the fold */
 int kcp_ref_forward(struct kcp_forward *a); /* 08 one rank's forward */

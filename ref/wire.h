@@ -4,10 +4,10 @@
  * Book: chapter 20.  Checked by: tests/20_clusters/wire.c, tests/cli/run_cli.sh.
  * Next: comm/wire.c.
  *
- * Both options are properties of a communicator and are off by default. They affect
- * only the exchange of chapters 07 and 11; halos and sums stay exact. They work for
- * doubles in host memory and for floats on a GPU. With a tolerance the host waits for
- * bounds from the GPU, so a graph cannot capture such a call (KCP_NA). */
+ * Both options belong to a communicator and are off by default. Only the exchange of
+ * chapters 07 and 11 is lossy; halos and sums stay exact. Numbers are doubles in host
+ * memory or floats on a GPU. With a tolerance the host waits for bounds from the GPU,
+ * so a graph cannot capture such a call (KCP_NA). */
 #ifndef KCP_WIRE_H
 #define KCP_WIRE_H
 
@@ -19,26 +19,26 @@ extern "C" {
 
 #pragma GCC visibility push(default)
 
-/* bf16: maps and states are sent as bfloat16, rounded to nearest once per message;
- * not for canonical segments, because their bits would depend on the cuts.
- * tolerance: 0 <= tolerance < 1. A rank in the middle of a sequence sends its state
- * without waiting for the state that it receives, and does not compute M, if gates
- * and keys prove that at most tolerance times the norm of the received state is left
- * at its end (kcp_decay_bound). Otherwise it waits and its result is exact. Only for
- * chain and pipeline, one range per rank and classic segments; otherwise KCP_NA,
- * because in an all-gather and a scan every rank waits for all others. */
+/* Field bf16 = 1: maps and states are sent as bfloat16, rounded to nearest once per
+ * message. Not for canonical segments, because results would depend on the cuts. Field
+ * tolerance, 0 <= tolerance < 1: a rank in the middle of a sequence sends h_ext without
+ * waiting for the received state S, and does not compute M, if gates and keys prove
+ * that |M S| <= tolerance |S| (kcp_decay_bound). Otherwise the rank waits, and its
+ * result is exact. A tolerance needs the form chain or pipeline, one range per rank and
+ * classic segments; otherwise KCP_NA, because in an all-gather or a scan every rank
+ * waits for all others. */
 struct kcp_wire { int bf16; double tolerance; };
 
-/* Creates a lossy communicator with the ranks of `over`, which must outlive it. All
- * ranks must give the same values; otherwise KCP_MISMATCH, with a sentence in why (may
- * be NULL). KCP_BAD: the tolerance is out of range. KCP_NO_MEMORY. */
+/* Creates *comm, a lossy communicator over `over`, which must outlive *comm. All ranks
+ * must give the same values; otherwise KCP_MISMATCH, with a sentence in why (may be
+ * NULL). KCP_BAD: the tolerance is out of range. KCP_NO_MEMORY. */
 int kcp_wire_over(struct kcp_comm **comm, struct kcp_comm *over,
                   const struct kcp_wire *wire, char *why, size_t n);
 
-/* Reports what the last exchange on comm dropped. cut: 1 if this rank did not wait.
- * bound: the bound on |M| of the segment in the middle of a sequence; -1: this rank has
- * no such segment. lost: bound |S|, where S is the received state. KCP_BAD: comm is not
- * a lossy communicator. */
+/* Reports what the last exchange on comm dropped. Field cut: 1 if this rank did not
+ * wait for the received state S. Field bound: the bound on |M| of this rank's segment
+ * in the middle of a sequence; -1: there is no such segment. Field lost: bound |S|.
+ * KCP_BAD: comm is not a lossy communicator. */
 struct kcp_wire_told { int cut; double bound, lost; };
 int kcp_wire_told(const struct kcp_comm *comm, struct kcp_wire_told *told);
 
@@ -46,15 +46,15 @@ int kcp_wire_told(const struct kcp_comm *comm, struct kcp_wire_told *told);
  *
  * Returns the tolerance of comm; 0: no tolerance, or comm is not lossy. */
 double kcp_wire_tolerance(const struct kcp_comm *comm);
-/* Sets bound [NS], on |M| of this rank's segments, for the next exchange on comm. The
- * array must stay valid until the exchange returns. */
+/* Sets bound [NS], the bounds on |M| of this rank's segments, for the next exchange.
+ * The array must stay valid until the exchange returns. */
 void kcp_wire_bounds(struct kcp_comm *comm, const double *bound);
-/* Returns 1 if M of segment s is not needed. Requires the bounds. */
+/* Returns 1 if M of segment s is not needed, by the bounds set before. */
 int kcp_wire_cuts(const struct kcp_comm *comm, const struct kcp_plan *plan, int s);
 
-/* bound [NS] <- an upper bound on |M|_2 of each segment, over all heads:
+/* Sets bound [NS] to an upper bound on |M|_2 of each segment, over all heads:
  *   prod_t max_i exp2(g_ti) max(1, |1 - beta_t |k_t|^2|)
- * from k [T,H,K] as normalised, G [T,HV,KG] as summed within chunks, beta [T,HV], all
+ * Inputs: normalized k [T,H,K], G [T,HV,KG] summed within chunks, beta [T,HV], all
  * double, and the grid cu [NS+1]. */
 void kcp_decay_bound(const struct kcp_call *c, const int *cu, const double *k,
                      const double *G, const double *beta, double *bound);

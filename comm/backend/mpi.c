@@ -1,12 +1,12 @@
-/* mpi.c -- ranks as MPI processes: messages on host memory, a note when a rank fails.
+/* mpi.c -- communicator over MPI: each rank is a process, messages are in host memory.
  *
  * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: comm/backend/mpi_launch.c.
  *
  * A call posts its sends and receives and polls them until they complete. While a call
  * polls, it also checks for the failure note of another rank and for the timeout,
- * KCP_TIMEOUT_S. Calls inside a group only collect requests; the end of the group waits
- * for them. A lock is held around each MPI call. If a process dies, the launcher
- * (mpirun, srun) reports it and ends the other processes. */
+ * KCP_TIMEOUT_S. Calls inside a group only start requests; the end of the group waits
+ * for all requests. A lock is held around each MPI call. If a process dies, the
+ * launcher (mpirun, srun) reports it and ends the other processes. */
 #ifdef KCP_WITH_MPI
 #include <mpi.h>
 
@@ -20,17 +20,17 @@
 #include <time.h>
 
 #ifndef KCP_MPI_PIECE
-#define KCP_MPI_PIECE (1 << 30)    /* bytes of one MPI message: its counts are int */
+#define KCP_MPI_PIECE (1 << 30)    /* most bytes per MPI message: an int */
 #endif
 enum tag { MESSAGE, GATHERED, FAILED };
 enum kind { SEND, RECV, BARRIER };
-enum { MOST_GATHERED = 64 };           /* ranks of a barrier that is a gather */
+enum { MOST_GATHERED = 64 };           /* with more ranks a barrier is MPI_Ibarrier */
 
 struct note { int rank, status; char why[160]; };
 struct posted { MPI_Request request; enum kind kind; int peer, bytes; };
 struct mpi_rank {                      /* comm is its first member */
     struct kcp_comm comm;
-    MPI_Comm at;                       /* a duplicate: no other messages use its tags */
+    MPI_Comm at;                       /* duplicated, so that its tags are not shared */
     double seconds;
     pthread_mutex_t lock;              /* around every MPI call */
     int grouped, n, capacity, failed;
@@ -40,7 +40,7 @@ struct mpi_rank {                      /* comm is its first member */
 
 int kcp_mpi_has_failed;
 
-/* ---- failure: only the first one is recorded. The caller holds the lock. */
+/* ---- failure: only the first failure is recorded. The caller holds the lock. */
 static int fail_locked(struct mpi_rank *p, int rank, int status, const char *why)
 {
     if (p->failed)
@@ -49,7 +49,7 @@ static int fail_locked(struct mpi_rank *p, int rank, int status, const char *why
     p->note = (struct note){ rank, status, "" };
     snprintf(p->note.why, sizeof p->note.why, "%s", why);
     for (int r = 0; r < p->comm.R; r++) {
-        MPI_Request sent;              /* the note is small, and p is not freed */
+        MPI_Request sent;              /* the note is small, and p stays allocated */
         if (r != p->comm.r && !MPI_Isend(&p->note, sizeof p->note, MPI_BYTE, r, FAILED,
                                          p->at, &sent))
             MPI_Request_free(&sent);
@@ -122,8 +122,8 @@ static int post_piece(struct mpi_rank *p, char *data, int bytes, int peer,
     return KCP_OK;
 }
 
-/* Posts a message in pieces. All pieces have one tag, so they arrive in order. 0 bytes
- * are also sent as a message. */
+/* Posts a message in pieces. All pieces have the same tag, so that the pieces arrive in
+ * order. A message of 0 bytes is also sent. */
 static int post(struct mpi_rank *p, const void *data, size_t bytes, int peer,
                 enum kind kind, enum tag tag, const char *call)
 {
@@ -139,8 +139,8 @@ static int post(struct mpi_rank *p, const void *data, size_t bytes, int peer,
     return err;
 }
 
-/* Cancels receives, because the caller may reuse their memory. Sends in flight and
- * barriers cannot be cancelled. */
+/* Cancels the pending receives, because the caller may reuse their buffers. MPI cannot
+ * cancel sends in flight or barriers. */
 static void drop_requests(struct mpi_rank *p)
 {
     for (int i = 0; i < p->n; i++) {
@@ -153,8 +153,8 @@ static void drop_requests(struct mpi_rank *p)
     p->n = 0;
 }
 
-/* Yields in the first turns and then sleeps for longer and longer times, because there
- * may be more ranks than cores. */
+/* Yields in the first 200 turns, then sleeps 20 us, later 500 us per turn, because
+ * there may be more ranks than cores. */
 static void pause_unlocked(struct mpi_rank *p, int turn)
 {
     const struct timespec nap = { 0, turn < 2000 ? 20000 : 500000 };
@@ -166,8 +166,7 @@ static void pause_unlocked(struct mpi_rank *p, int turn)
     pthread_mutex_lock(&p->lock);
 }
 
-/* Tests one request, and reports a message that is too short, which MPI does not
- * report. */
+/* Tests one request. Reports a message that is too short, because MPI does not. */
 static int test_request(struct mpi_rank *p, int i, const char *call)
 {
     const struct posted *x = &p->posted[i];
@@ -183,8 +182,8 @@ static int test_request(struct mpi_rank *p, int i, const char *call)
     return KCP_OK;
 }
 
-/* Waits for all requests. It tests them one by one, so that an error is found while
- * other requests are incomplete. */
+/* Waits for all requests. Tests the requests one by one, so that an error in one
+ * request is found while others are incomplete. */
 static int wait_all(struct mpi_rank *p, const char *call, int err)
 {
     const double until = MPI_Wtime() + p->seconds;
@@ -246,8 +245,8 @@ static int mpi_show(struct kcp_comm *c, const void *mine, void *all, size_t byte
     return gather((struct mpi_rank *)c, mine, all, bytes, "all_gather");
 }
 
-/* Up to MOST_GATHERED ranks use a gather of 0 bytes, which can name a missing rank.
- * More ranks use MPI_Ibarrier, which needs fewer messages. */
+/* With up to MOST_GATHERED ranks the barrier is a gather of 0 bytes, which can name a
+ * missing rank. With more ranks it is MPI_Ibarrier, which needs fewer messages. */
 static int mpi_barrier(struct kcp_comm *c, struct CUstream_st *stream)
 {
     struct mpi_rank *p = (struct mpi_rank *)c;
@@ -325,7 +324,7 @@ static int mpi_lost(struct kcp_comm *c, int *rank, char *why, size_t n)
     return failed;
 }
 
-/* After a failure p is not freed, because MPI may still be sending the note, and
+/* After a failure p is not freed, because MPI may still send p->note and because
  * MPI_Comm_free would wait for all ranks. */
 static void mpi_free(struct kcp_comm *c)
 {

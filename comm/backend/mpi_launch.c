@@ -1,8 +1,8 @@
-/* mpi_launch.c -- detects a launcher; MPI then gives the rank and the number of ranks.
+/* mpi_launch.c -- detects an MPI launcher and reads this process's rank from MPI.
  *
  * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: comm/backend/nccl.c.
  *
- * This file is also compiled without MPI. Then it refuses a launcher with a message. */
+ * Built without MPI, this file rejects a launcher with an error message. */
 #ifdef KCP_WITH_MPI
 #include <mpi.h>
 #endif
@@ -13,8 +13,8 @@
 #include <time.h>
 
 /* Returns the launcher's name and sets *R to its number of processes. Without a
- * launcher: NULL and 1. SLURM_NTASKS is not used, because in a batch script outside a
- * step it counts other processes. */
+ * launcher: returns NULL and sets *R to 1. SLURM_NTASKS is not used, because in a batch
+ * script outside a step SLURM_NTASKS does not count this program's processes. */
 static const char *find_launcher(int *R)
 {
     static const struct { const char *name, *R, *r; } launchers[] = {
@@ -37,7 +37,7 @@ static const char *find_launcher(int *R)
 }
 
 #ifdef KCP_WITH_MPI
-static int is_ours;                    /* MPI was initialized here */
+static int is_ours;                    /* 1: this library initialized MPI */
 extern int kcp_mpi_has_failed;
 
 int kcp_mpi_start(struct kcp_mpi *mpi, char *why, size_t n)

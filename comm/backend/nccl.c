@@ -1,10 +1,10 @@
-/* nccl.c -- ranks as GPUs: one communicator per rank, aborted when a rank is lost.
+/* nccl.c -- communicator over NCCL: one GPU per rank, aborted when a rank is lost.
  *
  * Book: chapter 20.  Checked by: bench/check_gpus.sh; nccl_stand_in.sh, without a GPU.
  * Next: comm/backend/nccl_start.c; nccl_calls.c, what a rank may call.
  *
- * NCCL's id is sent through a file or over `host`, a communicator that needs no GPU
- * (threads of this process, or MPI). A watch thread checks `host` and NCCL for a
+ * NCCL's unique id is sent through a file or over `host`, a communicator that needs no
+ * GPU (threads of this process, or MPI). A watch thread checks `host` and NCCL for a
  * failure every 10 ms. */
 #include "kcp.h"
 #include <stdio.h>
@@ -17,8 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Takes the lock, or gives up after a short time: the owner of a borrowed communicator
- * may call fail() to end a call that hangs while it holds the lock. */
+/* Takes the lock. For a caller's communicator (w->ours is 0) gives up after 200 ms,
+ * because the caller may use fail() to end a call that hangs with the lock held. */
 static int lock_to_fail(struct nccl_rank *w)
 {
     for (int i = 0; i < 20 && !w->ours; i++) {
@@ -28,9 +28,9 @@ static int lock_to_fail(struct nccl_rank *w)
     return w->ours && !pthread_mutex_lock(&w->lock);
 }
 
-/* Waits up to 2 s until no group is open, because the owner must not abort while
- * another thread has an open group. The group ends at once, because every call in it
- * now fails. */
+/* Waits up to 2 s until no group is open, because the caller must not abort the
+ * communicator while another thread has a group open. The group ends soon, because
+ * after a failure every call in the group fails. */
 static void wait_for_group(struct nccl_rank *w)
 {
     for (int i = 0; i < 200 && w->grouped; i++) {
@@ -40,8 +40,8 @@ static void wait_for_group(struct nccl_rank *w)
     }
 }
 
-/* Records the first failure. This function never waits, so that lost() returns while
- * another thread hangs in a call of a blocking communicator. */
+/* Records a failure if it is the first one, and then returns 1. Uses a separate lock,
+ * so that lost() returns even if another thread hangs in an NCCL call. */
 static int remember(struct nccl_rank *w, int rank, const char *why)
 {
     pthread_mutex_lock(&w->telling);
@@ -55,8 +55,7 @@ static int remember(struct nccl_rank *w, int rank, const char *why)
     return first;
 }
 
-/* Returns 1 if host has already reported a lost rank. It checks `tell` times, 10 ms
- * apart. */
+/* Returns 1 if `host` reports a lost rank within `tell` checks, 10 ms apart. */
 static int host_knows(struct kcp_comm *host, enum telling tell, int *rank, char *why,
                       size_t n)
 {
@@ -69,10 +68,10 @@ static int host_knows(struct kcp_comm *host, enum telling tell, int *rank, char 
     return knows;
 }
 
-/* Reports the failure to the ranks of host first and then calls NCCL, because NCCL may
- * block and gives fewer details. A communicator that this library made is aborted, so
- * that no stream waits forever. A borrowed communicator is only released; its owner
- * aborts it. */
+/* Reports the failure to the ranks of `host` before it calls NCCL, because NCCL may
+ * block and reports fewer details. Aborts a communicator that this library made, so
+ * that no stream waits forever. A caller's communicator is not aborted; the caller does
+ * that. */
 int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
               enum telling tell)
 {
@@ -101,8 +100,8 @@ int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
     return KCP_COMM;
 }
 
-/* Returns NCCL's asynchronous error. If a call holds the lock for longer than `ms`, the
- * call hangs, and NCCL is not queried. */
+/* Returns NCCL's asynchronous error, or ncclSuccess if another call holds the lock for
+ * more than `ms` milliseconds, because then NCCL cannot be queried. */
 static ncclResult_t async_error(struct nccl_rank *w, int ms)
 {
     ncclResult_t result = ncclSuccess;
@@ -142,8 +141,8 @@ static void *watch_thread(void *arg)
 }
 //< watch
 
-/* Reports a caller's failure at once, unless its cause may be an NCCL error, because
- * the end of another rank can cause NCCL errors here. */
+/* Reports the caller's failure. If NCCL has an error too, waits first for a report from
+ * `host`, because the loss of another rank causes NCCL errors on this rank. */
 static void nccl_comm_fail(struct kcp_comm *c, int status, const char *why)
 {
     struct nccl_rank *w = (struct nccl_rank *)c;
@@ -166,7 +165,7 @@ static int nccl_comm_lost(struct kcp_comm *c, int *rank, char *why, size_t n)
 static void nccl_comm_free(struct kcp_comm *c)
 {
     struct nccl_rank *w = (struct nccl_rank *)c;
-    if (c->window)                       /* other ranks write until the barrier */
+    if (c->window)                       /* other ranks may write until the barrier */
         nccl_windows_free(w, !w->failed && !c->barrier(c, NULL));
     w->stop = 1;
     for (int i = 0; i < 500 && w->watching && !w->watched; i++)
@@ -189,7 +188,7 @@ static void nccl_comm_free(struct kcp_comm *c)
     free(w);
 }
 
-/* Allocates a rank over host. On failure why has the reason. */
+/* Allocates *made, a rank over `host`. On failure `why` has the reason. */
 static int make_rank(struct nccl_rank **made, struct kcp_comm *host, char *why,
                      size_t n)
 {
@@ -206,7 +205,7 @@ static int make_rank(struct nccl_rank **made, struct kcp_comm *host, char *why,
     nccl_calls(&w->comm);
     w->nccl = nccl;
     w->host = host;
-    w->number = host ? host->r : -1;          /* otherwise its own, once it is known */
+    w->number = host ? host->r : -1;          /* -1: begin_rank sets it */
     w->ours = 1;
     pthread_mutex_init(&w->lock, NULL);
     pthread_mutex_init(&w->telling, NULL);
@@ -236,8 +235,8 @@ static int begin_rank(struct nccl_rank *w, struct kcp_comm **comm)
     return KCP_OK;
 }
 
-/* Creates the NCCL communicator of the R ranks with this id, and the windows if
- * possible. */
+/* Creates the NCCL communicator of R ranks from `id`, and windows (GPU memory that
+ * other ranks can write) if possible. */
 static int init_rank(struct nccl_rank *w, int R, int r, ncclUniqueId id,
                      struct kcp_comm **comm)
 {
@@ -265,9 +264,8 @@ static int id_over(struct nccl_rank *w, struct kcp_comm *host, ncclUniqueId *id)
     return err;
 }
 
-/* Creates a communicator. The id is sent over host or, if host is NULL, through a
- * file at path. If NCCL does not start, this function calls host->fail and returns
- * KCP_COMM. */
+/* Creates a communicator. Rank 0 sends the id over `host`, or through the file `path`
+ * if host is NULL. If NCCL does not start, calls host->fail and returns KCP_COMM. */
 static int meet(struct kcp_comm **comm, struct kcp_comm *host, const char *path, int R,
                 int r, char *why, size_t n)
 {

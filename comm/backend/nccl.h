@@ -1,10 +1,10 @@
-/* nccl.h -- the NCCL functions in use, loaded with the first communicator.
+/* nccl.h -- NCCL's functions, loaded at run time, and the data of a rank.
  *
  * Book: chapter 20.  Checked by: bench/check_gpus.sh.  Next: comm/backend/nccl.c.
  *
- * libnccl is opened at run time and not linked. A program therefore starts without
- * libnccl, and uses the copy of libnccl that is already loaded (the one that made a
- * caller's ncclComm_t). */
+ * libnccl is not linked but opened with the first communicator. So a program starts
+ * without libnccl, and if the caller has already loaded libnccl (to make its
+ * ncclComm_t), that copy is used. */
 #ifndef KCP_NCCL_H
 #define KCP_NCCL_H
 
@@ -25,52 +25,53 @@
 #define NCCL_MEMBER(f) __typeof__(f) *f;
 struct nccl { NCCL_CALLS(NCCL_MEMBER) };
 
-/* Loads libnccl. NULL: there is no libnccl.so.2, or it lacks a function; why names
- * it. */
+/* Loads libnccl. NULL: there is no libnccl.so.2, or a function is missing; `why` has
+ * the name. */
 const struct nccl *nccl_open(char *why, size_t n);
 
-enum { SHOWN_ROW = 1024 };              /* most bytes per rank and call of show() */
+enum { SHOWN_ROW = 1024 };              /* most bytes that a rank passes to show() */
 
-struct nccl_rank {                          /* one rank; comm is its first member */
+struct nccl_rank {                          /* data of one rank; `comm` must be first */
     struct kcp_comm comm;
     const struct nccl *nccl;
     ncclComm_t at;                     /* NULL once aborted */
     struct kcp_comm *_Atomic host;     /* reports lost ranks; may be NULL */
-    int number;                        /* this rank's number in host, for lost() */
+    int number;                        /* rank in `host`, which lost() reports */
     int ours, device, *token;
     char *shown;                       /* R + 1 rows on the GPU, for show() */
     double seconds;
     pthread_mutex_t lock, telling;     /* lock: held during NCCL calls */
     pthread_t watch;
     int watching;
-    atomic_int grouped;                /* written under lock; group_of: its thread */
+    atomic_int grouped;                /* under lock; group_of: the group's thread */
     pthread_t group_of;
     atomic_int watched, stop, failed;  /* shared with the watch thread */
-    int rank;                          /* of the first failure, under telling */
+    int rank;                          /* the first failed rank; under `telling` */
     char why[300];
     struct kcp_window window;          /* comm.window points here if windows exist */
-    int *_Atomic kernels_end;          /* window.lost while it is allocated */
-    char opened[KCP_WINDOW_RANKS];     /* 1: that rank is another process */
+    int *_Atomic kernels_end;          /* window.lost; NULL: not allocated */
+    char opened[KCP_WINDOW_RANKS];     /* 1: rank r is another process */
 };
 
-/* When to report a failure to the ranks of host: never, at once, or after up to 30
- * checks (10 ms apart) for an earlier report. NCCL may notice the loss of another rank
- * before that report arrives, and then this rank has not failed itself. */
+/* When to report a failure to the ranks of `host`: never, at once, or after up to 30
+ * checks, 10 ms apart, whether `host` reports a lost rank. NCCL may notice the loss of
+ * another rank before `host` does. */
 enum telling { TELL_NOBODY = 0, TELL_NOW = 1, TELL_LATER = 30 };
 enum { THIS_RANK = -1 };               /* otherwise the rank's number in host */
-/* Records the first failure, reports it, aborts; returns KCP_COMM. */
+/* Records and reports the first failure, aborts the communicator, returns KCP_COMM. */
 int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
               enum telling tell);
-/* Waits after a call until NCCL has accepted the call, the call has failed, or the
- * timeout has passed. */
+/* Waits until NCCL has accepted the call, the call has failed, or the timeout has
+ * passed. */
 int nccl_settle(struct nccl_rank *w, ncclComm_t at, ncclResult_t result,
                 const char *call);
 void nccl_calls(struct kcp_comm *c);
-/* nccl_start.c: rank 0 makes the id and writes it to path, the others read it there. */
+/* nccl_start.c: rank 0 creates the id and writes it to the file `path`; the others read
+ * it. */
 int nccl_id_by_file(const struct nccl *nccl, const char *path, int r, double seconds,
                     ncclUniqueId *id, char *why, size_t n);
-/* Frees the windows. is_quiet: all ranks have passed a barrier, so no kernel writes any
- * more. */
+/* Frees the windows. is_quiet = 1: all ranks have passed a barrier, so no kernel writes
+ * to the windows any more. */
 void nccl_windows_free(struct nccl_rank *w, int is_quiet);
 
 #pragma GCC visibility pop

@@ -1,12 +1,12 @@
-/* nccl_calls.c -- the calls of a rank over NCCL: on a stream, with a timeout.
+/* nccl_calls.c -- send, recv, all_gather, group and barrier over NCCL, with a timeout.
  *
  * Book: chapter 20.  Checked by: bench/check_gpus.sh, through every form.
  * Next: ref/08_forward.c, a rank's program.
  *
- * The communicator is non-blocking: a call returns at once and is polled until NCCL has
- * put it on the stream. The lock is held only briefly, so that another thread can abort
- * the communicator. Inside a group NCCL uses the communicator, so an abort waits for
- * the group's end. */
+ * The NCCL communicator is non-blocking: a call returns at once, and this file polls
+ * until NCCL has put the work on the stream. The lock is held only briefly, so that
+ * another thread can abort the communicator. While a group is open NCCL uses the
+ * communicator, so an abort waits for the group's end. */
 #ifdef KCP_WITH_NCCL
 #include "nccl.h"
 
@@ -40,8 +40,8 @@ int nccl_settle(struct nccl_rank *w, ncclComm_t at, ncclResult_t result,
     return nccl_fail(w, THIS_RANK, KCP_COMM, why, TELL_LATER);
 }
 
-/* Makes an NCCL call unless the communicator is gone. Inside a group only the group's
- * end waits for completion. */
+/* Makes an NCCL call, or returns KCP_COMM if the communicator has failed. Inside a
+ * group the call does not wait; the end of the group waits. */
 #define CALL(w, name, call)                                                           \
     ncclResult_t result = ncclInternalError;                                          \
     pthread_mutex_lock(&(w)->lock);                                                   \
@@ -94,7 +94,7 @@ static int nccl_group(struct kcp_comm *c, int begin)
         w->grouped = opened = 1;
     }
     if (!begin && was) {
-        w->grouped = 0;                    /* the owner may abort a hanging end */
+        w->grouped = 0;                    /* because the end may hang */
         result = w->nccl->ncclGroupEnd();
         if (w->failed && w->at && w->ours)
             w->nccl->ncclCommAbort(w->at);
@@ -103,8 +103,8 @@ static int nccl_group(struct kcp_comm *c, int begin)
     }
     const ncclComm_t at = w->at;
     pthread_mutex_unlock(&w->lock);
-    if (opened)                            /* whatever fails meanwhile: it is open, */
-        return KCP_OK;                     /* and its opener ends it */
+    if (opened)                            /* the group is open even after a failure, */
+        return KCP_OK;                     /* so the caller must end it */
     return failed ? KCP_COMM : nccl_settle(w, at, result, "group");
 }
 
@@ -159,8 +159,8 @@ static int nccl_barrier(struct kcp_comm *c, struct CUstream_st *stream)
 }
 //< wait
 
-/* Gathers host memory through the GPUs; ranks compare their plans and options with it.
- * KCP_NA while a graph captures the stream. */
+/* Gathers rows of host memory through the GPUs, so that ranks can compare plans and
+ * options. KCP_NA: a graph captures the stream. */
 static int nccl_show(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
                      struct CUstream_st *stream)
 {

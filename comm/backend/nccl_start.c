@@ -1,4 +1,5 @@
-/* nccl_start.c -- loads libnccl, sends an id through a file, runs R ranks as threads.
+/* nccl_start.c -- loads libnccl, sends NCCL's id through a file, runs R ranks as
+ * threads.
  *
  * Book: chapter 20.  Checked by: bench/check_gpus.sh; tests/cli/nccl_stand_in.sh.
  * Next: comm/backend/nccl.c. */
@@ -36,9 +37,9 @@ const struct nccl *nccl_open(char *why, size_t n)
     return missing ? NULL : &calls;
 }
 
-/* ---- the id through a file: GPUs of several processes without MPI */
-/* Writes the id to a temporary file and links it to path, so that no rank reads half of
- * an id and no existing file is overwritten. */
+/* ---- NCCL's id through a file, for processes without MPI */
+/* Writes the id to a temporary file and then links that file to `path`, so that no rank
+ * reads half of an id and no existing file is overwritten. */
 static int write_id(const char *path, const ncclUniqueId *id, char *why, size_t n)
 {
     char part[4096];

@@ -16,9 +16,8 @@
 
 enum { WINDOW_MIB = 64, WINDOW_BLOCKS = 1024 };
 
-/* The data that a rank publishes. process: a number that all threads of one process
- * share and no other process has. machine: the same for the processes of one
- * machine. */
+/* What a rank publishes to the other ranks. Field process: a random number of this
+ * process; machine: a number of this machine. */
 struct card {
     int able, device, has_handle;
     uint64_t process, machine;
@@ -36,7 +35,7 @@ static void draw(void)
         process_number = 0;
 }
 
-/* Returns the number of pieces per rank that fit into 64 MiB. */
+/* Returns the number of pieces of a state per rank that fit into 64 MiB. */
 static int blocks_of(int R)
 {
     const size_t n = ((size_t)WINDOW_MIB << 20) / ((size_t)R * KCP_PIECE_BYTES);
@@ -103,8 +102,8 @@ static int reach_all(struct nccl_rank *w, const struct card *mine,
     return 1;
 }
 
-/* After a failure there is no barrier, and a kernel of another rank may still write
- * into this rank's memory. Then this memory is not freed. */
+/* After a failure (is_quiet = 0) this rank's memory is not freed, because a kernel of
+ * another rank may still write into it. */
 void nccl_windows_free(struct nccl_rank *w, int is_quiet)
 {
     struct kcp_window *x = &w->window;

@@ -5,8 +5,9 @@
  *
  * The run fails if a rank calls fail(), if a body returns an error, if a rank waits for
  * a rank that has returned, or if all remaining ranks wait for each other. Then every
- * call on every rank returns KCP_COMM, and the run reports rank and reason. Sends copy
- * their bytes to the receiver's mailbox; receives, gathers and barriers wait. */
+ * call on every rank returns KCP_COMM, and the run reports the rank and the reason.
+ * Sends copy their bytes to the receiver's mailbox; receives, gathers and barriers
+ * wait. */
 #include "kcp.h"
 
 #include "checked.h"
@@ -27,15 +28,15 @@ struct thread_message {
 
 enum waiting { RUNNING, IN_BARRIER, IN_RECV, GONE };
 
-struct member {                          /* one rank; comm is its first member */
+struct member {                          /* data of one rank; `comm` must be first */
     struct kcp_comm comm;
     struct world *w;
     pthread_t thread;
     enum waiting state;
-    int from;                            /* IN_RECV: the sender it waits for */
+    int from;                            /* IN_RECV: rank of the sender */
     int64_t round;                       /* IN_BARRIER: number of that barrier */
     struct thread_message *inbox, **end;         /* messages in order of arrival */
-    pthread_cond_t wake;                 /* IN_RECV: a message came, or a failure */
+    pthread_cond_t wake;                 /* IN_RECV: at a message or a failure */
     const char *mine;                    /* all_gather: this rank's row */
     size_t bytes;
 };
@@ -48,7 +49,7 @@ struct world {
     int failed, status, rank;
     char why[160];
     pthread_mutex_t lock;
-    pthread_cond_t change;               /* IN_BARRIER: complete, or a failure */
+    pthread_cond_t change;               /* IN_BARRIER: at its end or a failure */
     int (*body)(struct kcp_comm *, void *);
     void *arg;
     kcp_copy *copy;                      /* copies between memories of two ranks */
@@ -70,8 +71,8 @@ static int threads_fail(struct world *w, int rank, int status, const char *why)
     return KCP_COMM;
 }
 
-/* Returns the link to the oldest message of a sender; *link is NULL if there is
- * none. */
+/* Returns the address of the pointer to the oldest message from rank `from`; this
+ * pointer is NULL if there is no such message. */
 static struct thread_message **threads_message(struct member *m, int from)
 {
     struct thread_message **at = &m->inbox;
@@ -80,8 +81,8 @@ static struct thread_message **threads_message(struct member *m, int from)
     return at;
 }
 
-/* Returns 1 if all ranks wait and no message has arrived for any of them: a
- * deadlock. */
+/* Returns 1 for a deadlock: every rank waits, and no message for which a rank waits has
+ * arrived. */
 static int all_wait(struct world *w)
 {
     for (int r = 0; r < w->R; r++) {
@@ -93,8 +94,8 @@ static int all_wait(struct world *w)
     return 1;
 }
 
-/* Tests for a deadlock, then sleeps until the state of the run changes. Returns
- * KCP_COMM if the run has failed. */
+/* Tests for a deadlock, then sleeps until another rank signals. Returns KCP_COMM if the
+ * run has failed. */
 static int threads_wait(struct member *m, enum waiting state, const char *call)
 {
     struct world *w = m->w;
@@ -150,10 +151,10 @@ static int threads_barrier(struct kcp_comm *c, struct CUstream_st *stream)
     return err;
 }
 
-/* Gathers rows into all [R][bytes]; mine may be this rank's row of all. Each rank
- * publishes its row, copies the other ranks' rows, and waits until all ranks have
- * copied. It waits after a failure too, because otherwise a rank could return and free
- * a row that another rank still reads. */
+/* Gathers the row `mine` of every rank into all [R][bytes]; `mine` may point into
+ * `all`. Each rank publishes its row, copies the other rows, and waits until all ranks
+ * have copied, even after a failure, because a rank that returns may free a row that
+ * another rank still reads. */
 static int gather(struct member *m, const void *mine, void *all, size_t bytes,
                   kcp_copy *copy, struct CUstream_st *stream)
 {
@@ -255,7 +256,7 @@ static int threads_recv(struct kcp_comm *c, void *data, size_t bytes, int from,
     return err;
 }
 
-/* Sends do not wait, so a group needs no work. */
+/* A group does nothing, because sends do not wait. */
 static int threads_group(struct kcp_comm *c, int begin)
 {
     return KCP_OK;
@@ -326,8 +327,8 @@ int kcp_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
     return kcp_threads_run_on(R, body, arg, why, n, host_copy);
 }
 
-/* Starts the ranks and waits until all have returned (comm.h). A thread that cannot be
- * created counts as a failed rank. */
+/* Starts one thread per rank and waits until all threads have returned (comm.h). A
+ * thread that cannot be created counts as a failed rank. */
 int kcp_threads_run_on(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
                        char *why, size_t n, kcp_copy *copy)
 {

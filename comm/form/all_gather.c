@@ -1,18 +1,19 @@
-/* all_gather.c -- every rank gathers all maps that cross a cut, and folds them itself.
+/* all_gather.c -- each rank gathers the maps of the other ranks and applies them
+ * itself.
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/chain.c.
  *
- * One collective. Time: t_sum + a + (R-1) 2S/bw + fold + t_main. Only this form keeps
- * the M of other ranks, which backward can reuse (reuse_M). */
+ * One collective. Time (chapter 07): t_sum + a + (R-1) 2S/bw + fold + t_main. Only this
+ * form keeps the M of other ranks, which backward can reuse (reuse_M). */
 #include "exchange.h"
 #include "comm/lossy.h"
 
-/* The layout of a gather: per rank one row of P maps of `unit` bytes. `leaving`: a row
- * has the maps of segments that a later rank's fold needs (forward). `entered`: a row
- * has the maps of segments that an earlier rank's fold needs (backward). In a
- * contiguous classic plan forward needs one map per rank, the last segment's, and
- * backward one, the first segment's. Canonical forward with `kept` gathers both kinds,
- * because backward needs M of every segment of a later rank. */
+/* Layout of the gathered rows: one row per rank, P maps of `unit` bytes per row.
+ * leaving = 1: a row has the maps of segments that a later rank's fold needs (forward).
+ * entered = 1: a row has the maps of segments that an earlier rank's fold needs
+ * (backward). In a contiguous classic plan each pass needs one map per rank: forward
+ * the last segment's, backward the first segment's. Canonical forward with `kept`
+ * gathers both kinds, because backward needs M of every segment of a later rank. */
 struct gather_layout { int entered, leaving, P; size_t unit; };
 
 static int travels(const struct gather_layout *g, const struct kcp_segment *s)
@@ -34,9 +35,9 @@ static struct gather_layout layout_of(const struct fold *f, int both, size_t uni
     return g;
 }
 
-/* Returns the layout of `kept`. In classic mode `kept` has the maps of the segments
- * that forward sends, because backward's fold multiplies by M of the same segments. In
- * canonical mode `kept` also has the maps of the segments that backward sends. */
+/* Returns the layout of x->kept. In classic mode it is the layout of forward's gather,
+ * because backward multiplies by M of the same segments. In canonical mode it also
+ * includes the segments whose maps backward sends. */
 static struct gather_layout layout_kept(const struct fold *f)
 {
     struct kcp_exchange forward = *f->x;
@@ -53,8 +54,8 @@ static struct gather_layout layout_sent(const struct fold *f)
     return f->x->kept ? layout_kept(f) : layout_of(f, 0, f->map);
 }
 
-/* Returns the map of segment s in the gathered rows. It comes after the maps of earlier
- * segments of the same rank. */
+/* Returns the address of segment s's map in the gathered rows: after the maps of
+ * earlier segments of the same rank. */
 static char *gathered_map(const struct fold *f, const struct gather_layout *g,
                           void *all, const struct kcp_segment *s)
 {
@@ -65,7 +66,7 @@ static char *gathered_map(const struct fold *f, const struct gather_layout *g,
     return (char *)all + ((size_t)s->rank * g->P + i) * g->unit;
 }
 
-/* Copies `width` columns of [HV,K] rows from one pitch to another. */
+/* Copies `width` columns of HV x K rows between arrays with different pitches. */
 static int copy_columns(const struct fold *f, void *to, int to_ld, int to_at,
                         const void *from, int from_ld, int from_at, int width)
 {
@@ -76,8 +77,8 @@ static int copy_columns(const struct fold *f, void *to, int to_ld, int to_at,
                         (size_t)x->HV * x->K, x->stream);
 }
 
-/* Copies the required columns of local segment s into this rank's row. The other
- * columns are neither computed nor read. */
+/* Copies the columns of local segment s's map that other ranks need to this rank's row.
+ * The other columns are neither computed nor read. */
 static int copy_to_row(const struct fold *f, const struct gather_layout *g, void *all,
                        int s)
 {
@@ -106,8 +107,8 @@ static int send_and_gather(const struct fold *f, const struct gather_layout *g,
     return x->comm->all_gather(x->comm, (char *)all + f->r * row, all, row, x->stream);
 }
 
-/* Folds one segment s of another rank into the state of position p: S <- op(M) S +
- * h. */
+/* Applies the map of segment s, of another rank, to the state at position p: S <- op(M)
+ * S + h. */
 static int fold_step(const struct fold *f, const struct gather_layout *g, void *all,
                      char *tmp, const struct kcp_segment *s, int p)
 {
@@ -129,10 +130,10 @@ static int fold_step(const struct fold *f, const struct gather_layout *g, void *
                          fold_state(f, p), V, fold_state(f, p), V, x->stream);
 }
 
-/* Computes the state at the start of visit v. If this rank had an earlier visit in the
- * sequence, the fold starts with the state and map of the earlier visit's last
- * position; otherwise it starts with h of the sequence's first segment. Then it goes
- * over the segments between. */
+/* Computes the state at the start of visit v, a run of adjacent segments on this rank.
+ * The fold starts from position `last`, where this rank's previous visit to the
+ * sequence ends; if there is none (last < 0), it starts from h of the sequence's first
+ * segment. Then it applies the maps of the segments between. */
 //> fold_gathered
 static int fold_gathered(const struct fold *f, const struct gather_layout *g,
                          void *all, char *tmp, const struct visit *v, int last)
@@ -177,8 +178,8 @@ static int all_gather_run(const struct fold *f)
     return err;
 }
 
-/* Returns bytes for the gathered rows, and for one map that joins a received h and a
- * kept M. */
+/* Returns the bytes of work: the gathered rows and, with reuse_M, one map [received h |
+ * kept M]. */
 static size_t all_gather_work(const struct fold *f)
 {
     const struct gather_layout g = layout_sent(f);

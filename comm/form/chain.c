@@ -1,14 +1,15 @@
-/* chain.c -- ranks send the state, never M: h_out = M h_in + h_ext.
+/* chain.c -- each rank receives S, computes M S + h_ext and sends the result, never M.
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/pipeline.c.
- * One message of S bytes a cut; t_sum + (R-1)(a + S/bw + t_MS) + t_main. */
+ * S bytes per cut. Time (chapter 07): t_sum + (R-1)(a + S/bw + t_MS) + t_main. */
 #include "exchange.h"
 
 //> chain
-/* Hop h moves the states of all visits with h visits before them. A visit sends in hop
- * 0 if its sequence starts there or if its received state may be dropped (chapter 20).
- * All ranks take the hops in the same order, and the messages between two ranks have
- * the same order on both sides, so that there is no deadlock. */
+/* A visit is a run of adjacent segments of one sequence on one rank. In hop h a visit
+ * sends its state if h visits of its sequence precede it. A visit whose received state
+ * may be dropped (chapter 20) sends in hop 0. There is no deadlock, because all ranks
+ * take the hops in the same order and two ranks post their messages in the same
+ * order. */
 static int hop(const struct fold *f, int h)
 {
     const struct kcp_exchange *x = f->x;

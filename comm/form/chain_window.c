@@ -1,13 +1,14 @@
-/* chain_window.c -- the chain without messages: a rank's kernel writes into the memory
- * of the next rank.
+/* chain_window.c -- the chain (chain.c) without messages: a kernel writes its state
+ * into the next rank's GPU memory.
  *
  * Book: chapter 20, "Code: kernels".  Checked by: tests/07_merge/checks.c over NCCL.
  * Next: comm/form/pipeline.c.
  *
- * One kernel per visit replaces the hops of chain.c. The kernel waits until the
- * received state has arrived on its own GPU, folds this state, and writes the result
- * into the next rank's window. Visits at the start of a sequence run first, so that
- * ranks do not wait for each other in a cycle. */
+ * One kernel per visit (adjacent segments of one sequence on one rank) replaces the
+ * messages of chain.c. The kernel waits until the previous rank has written a state
+ * into this rank's window, applies the map to this state, and writes the result into
+ * the next rank's window. Visits at the start of a sequence run first, so that ranks do
+ * not wait for each other in a cycle. */
 #include "exchange.h"
 
 #include "core/window.h"
@@ -22,8 +23,8 @@ static int hop(const struct fold *f, int p, int from, int to)
                          fold_state(f, p), x->comm->window, from, to, x->stream);
 }
 
-/* Runs one visit: receives a state if v->enters, folds the visit's segments, sends a
- * state if v->leaves. */
+/* Runs one visit: receives a state if v->enters, computes the states of the visit's
+ * segments, sends a state if v->leaves. */
 //> chain_window
 static int pass(const struct fold *f, const struct visit *v)
 {
@@ -58,8 +59,8 @@ int chain_window_run(const struct fold *f)
 }
 //< chain_window
 
-/* Returns 1 if this exchange can use windows. If a rank has several visits in one
- * sequence, the order of hops matters, so messages are used. */
+/* Returns 1 if this exchange can use windows. A plan with several ranges per rank uses
+ * messages, because there the order of hops matters. */
 int chain_window_fits(const struct fold *f)
 {
     const struct kcp_exchange *x = f->x;

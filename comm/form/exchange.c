@@ -1,4 +1,4 @@
-/* exchange.c -- from local maps to the state at the start of every segment.
+/* exchange.c -- computes the state at the start of every segment from the maps.
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.
  * Next: comm/form/all_gather.c, chain.c, pipeline.c, scan.c: one file per form. */
@@ -188,7 +188,7 @@ int kcp_form_in_order(enum kcp_form form)
     return (int)form >= 0 && (int)form < KCP_FORMS && forms[form]->in_order;
 }
 
-/* Products of sizes can overflow, so sizes are checked first. */
+/* Checks the sizes before they are multiplied, because a product can overflow. */
 static int sizes_are_right(const struct kcp_exchange *x)
 {
     enum { MOST_SIZE = 32768 };
@@ -232,8 +232,8 @@ static const char *what_cannot_be_lost(const struct fold *f, const struct kcp_wi
     return NULL;
 }
 
-/* Returns what this rank dropped. Runs after the dropped states have arrived, because
- * it needs their norms. */
+/* Returns whether this rank dropped its received state, and a bound on the error.
+ * Called after the exchange, because the bound needs the norm of the received state. */
 static struct kcp_wire_told told_of(const struct fold *f)
 {
     const struct kcp_exchange *x = f->x;
@@ -260,7 +260,7 @@ static int run_form(const struct fold *f)
     return form->windows && chain_window_fits(f) ? chain_window_run(f) : form->run(f);
 }
 
-/* Returns the bytes of bf16 staging for the largest group. */
+/* Returns the bytes of bf16 staging that the largest group of messages needs. */
 static size_t narrow_room(const struct fold *f)
 {
     const struct kcp_exchange *x = f->x;
@@ -278,7 +278,8 @@ size_t narrow_per_visit(const struct fold *f, size_t bytes)
     return (size_t)visits * narrow_bytes(bytes / elem);
 }
 
-/* Returns the offset of the bf16 staging in work: after the form's own part. */
+/* Returns the offset of the bf16 staging in x->work, after the part that the form
+ * uses. */
 static size_t narrow_at(const struct fold *f)
 {
     return (forms[f->x->form]->work_bytes(f) + 15) / 16 * 16;
@@ -306,8 +307,8 @@ static int lossy_run(struct fold *f, const struct kcp_wire *w)
     return status;
 }
 
-/* If no sequence crosses a cut there are no messages. Then canonical segments are
- * folded locally, and in classic mode there is nothing to compute. */
+/* If no sequence crosses a cut, no messages are sent, and only adjacent canonical
+ * segments are folded. */
 int kcp_exchange_run(const struct kcp_exchange *x)
 {
     const char *wrong = what_is_wrong(x);

@@ -1,16 +1,16 @@
-/* exchange.h -- a rank's segments in the order of the fold.
+/* exchange.h -- a rank's segments, in the order in which a pass applies their maps.
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.
  * Next: comm/form/exchange.c.
  *
- * Forward folds segments in token order; backward folds them in reverse order with M^T.
- * The forms use positions 0..NS-1 in the order of the fold, so the same code serves
- * both passes.
+ * Forward applies the maps of segments in token order, backward applies M^T in reverse
+ * order. Position p = 0..NS-1 counts a rank's segments in the order of the pass, so
+ * both passes use the same code.
  *
- * A *visit* is a run of positions that follow one another in one sequence: a contiguous
- * plan has one visit per sequence and rank, zigzag two, stripes many. A visit receives
- * a state from another rank, unless its sequence starts there, and sends one, unless
- * its sequence ends there. */
+ * A *visit* is a run of adjacent segments of one sequence on one rank. A contiguous
+ * plan has one visit per sequence and rank, a zigzag plan two, a striped plan many. A
+ * visit receives a state unless it starts its sequence, and sends a state unless it
+ * ends its sequence. */
 #ifndef KCP_EXCHANGE_H
 #define KCP_EXCHANGE_H
 
@@ -24,49 +24,49 @@ struct fold {
     const struct kcp_context *ctx;
     int r, NS, wide;           /* wide: columns of a map, V + K, or V + 1 if diagonal */
     size_t map, state;         /* bytes */
-    const double *bound;       /* [NS] on |M|; NULL: no message may be dropped */
+    const double *bound;       /* [NS] bounds on |M|; NULL: drop nothing */
     double tolerance;
 };
 //< fold
 
 struct fold fold_of(const struct kcp_exchange *x);
 const struct kcp_segment *fold_segment(const struct fold *f, int p);
-/* Return the segments before and after s in the order of the fold, in the same
- * sequence. */
+/* Return the segment before s and the segment after s in its sequence, in the order of
+ * the pass; NULL: none. */
 const struct kcp_segment *fold_before(const struct fold *f,
                                       const struct kcp_segment *s);
 const struct kcp_segment *fold_after(const struct fold *f, const struct kcp_segment *s);
 int   fold_starts(const struct fold *f, const struct kcp_segment *s);
 int   fold_ends(const struct fold *f, const struct kcp_segment *s);
-/* Return the number of visits of s's sequence before the visit that contains s, and
- * after that visit. */
+/* Return how many visits of the sequence precede, and how many follow, the visit that
+ * contains segment s. */
 int   fold_hops(const struct fold *f, const struct kcp_segment *s);
 int   fold_hops_left(const struct fold *f, const struct kcp_segment *s);
 char *fold_map(const struct fold *f, int p);
 char *fold_state(const struct fold *f, int p);
 
 //> visit
-/* A visit: positions [p0,p1) of this rank. enters: 1 if the visit receives a state from
- * another rank (or from an earlier visit on this rank). leaves: 1 if the visit sends a
- * state. hops: the number of visits of its sequence before it. */
+/* A visit: positions [p0,p1) of this rank. enters = 1: the visit receives a state.
+ * leaves = 1: the visit sends a state. hops: how many visits of the sequence precede
+ * this visit. */
 struct visit { int p0, p1, enters, leaves, hops; };
 //< visit
-/* Returns the visit that begins at p0. To iterate, start with p0 = 0, then pass p1 of
- * the previous visit. */
+/* Returns the visit that begins at position p0. To iterate, start with p0 = 0, then
+ * pass p1 of the previous visit. */
 struct visit fold_visit(const struct fold *f, int p0);
 int fold_next_rank(const struct fold *f, const struct visit *v);
 int fold_previous_rank(const struct fold *f, const struct visit *v);
-/* Returns 1 if |M| of the visit is so small that what the visit sends does not need the
- * received state. Then the visit sends its own h without waiting. */
+/* Returns 1 if |M| of the visit is so small that the effect of the received state on
+ * the sent state may be dropped. Then the visit sends its h_ext without waiting. */
 int fold_cuts(const struct fold *f, const struct visit *v);
-/* Return the hop in which a visit sends and the hop in which it receives. A visit that
- * fold_cuts accepts sends in hop 0. */
+/* Return the hop in which a visit sends, and the hop in which a visit receives. If
+ * fold_cuts is 1, the visit sends in hop 0. */
 int fold_sends_at(const struct fold *f, const struct visit *v);
 int fold_receives_at(const struct fold *f, const struct visit *v);
-/* Returns the number of visits of this rank that receive (leaving = 1: that send). */
+/* Returns the number of visits of this rank that receive a state (leaving = 1: that
+ * send one). */
 int fold_crossings(const struct fold *f, int leaving);
-/* Returns the first hop after h in which this rank sends or receives; -1: none. Hop h
- * moves the states of visits with h visits before them. */
+/* Returns the first hop after h in which this rank sends or receives; -1: none. */
 int fold_next_hop(const struct fold *f, int h);
 
 /* Computes columns v0..v0+Vb of the states at positions p0+1..p1-1, each state from the
@@ -76,25 +76,25 @@ int fold_states(const struct fold *f, int p0, int p1, int v0, int Vb);
 int fold_last_state(const struct fold *f, const struct visit *v, int v0, int Vb,
                     void *out);
 
-/* Ends a group of sends and receives, also after a failure, if its begin succeeded
- * (opened == KCP_OK). Returns status, the first failure inside the group, or else the
- * status of the end. */
+/* Ends a group of sends and receives if the group was opened (opened == KCP_OK), even
+ * after a failure. Returns `status`, the first failure inside the group; if `status` is
+ * KCP_OK, returns the status of the end. */
 static inline int group_end(struct kcp_comm *comm, int opened, int status)
 {
     const int closed = opened ? opened : comm->group(comm, 0);
     return status ? status : closed;
 }
 
-/* A form of the exchange. The file comm/form/name.c defines one as form_name. */
+/* A form (algorithm) of the exchange. comm/form/NAME.c defines form_NAME. */
 struct form {
     int (*run)(const struct fold *f);
     /* Bytes of x->work. */
     size_t (*work_bytes)(const struct fold *f);
-    /* Bytes and messages that this rank sends; the judge compares them with the
-     * count. */
+    /* Bytes and messages that this rank must send; the judge compares them with
+     * counts. */
     struct kcp_traffic (*formula)(const struct fold *f);
     /* Bytes of bf16 staging for the largest group (narrow_bytes of comm/lossy.h).
-     * NULL: one state per visit that sends or receives. */
+     * NULL: staging for one state per visit that sends or receives. */
     size_t (*narrow_bytes)(const struct fold *f);
     /* Bytes of x->kept, which backward reads with reuse_M. NULL: none. */
     size_t (*kept_bytes)(const struct fold *f);
@@ -110,8 +110,8 @@ struct form {
 #define FORM_DECLARED(number, name) extern const struct form form_##name;
 KCP_FORM_LIST(FORM_DECLARED)
 #undef FORM_DECLARED
-/* Returns the bytes of bf16 staging: one block for each visit that receives and one
- * for each that sends. `bytes`: a block's size before it is narrowed. */
+/* Returns the bytes of bf16 staging for one block per visit that receives and one per
+ * visit that sends. `bytes`: size of a block before it is rounded to bf16. */
 size_t narrow_per_visit(const struct fold *f, size_t bytes);
 /* The chain over windows: chain_window.c. chain_window_fits returns the same value on
  * every rank. */

@@ -1,14 +1,15 @@
-/* pipeline.c -- the chain over blocks of V: one block is sent while the next arrives.
+/* pipeline.c -- the chain (chain.c) by blocks of columns, sent while the next arrives.
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/scan.c.
  *
- * Columns of the state are independent, so the result has the same bits as the chain. A
- * visit with h visits before it sends block b at time h + b. Every rank knows this
- * schedule, and the sends and receives of a rank at one time step are one group.
- * B messages of S/B bytes per cut; t_sum + (R+B-2)(a + S/(B bw) + t_MS/B) + t_main. */
+ * Columns of the state are independent, so the result has the same bits as the chain's.
+ * A visit (adjacent segments of one sequence on one rank) that h visits precede sends
+ * block b in time step h + b. Every rank knows this schedule. In one time step the
+ * sends and receives of a rank are one group. Time (chapter 07), B messages of S/B
+ * bytes per cut: t_sum + (R+B-2)(a + S/(B bw) + t_MS/B) + t_main. */
 #include "exchange.h"
 
-enum { BLOCKS = 4 };          /* the default; at most V */
+enum { BLOCKS = 4 };          /* default number of blocks */
 
 static int blocks(const struct kcp_exchange *x)
 {
@@ -21,22 +22,22 @@ static int block_begin(const struct kcp_exchange *x, int b)
     return (int)((int64_t)b * x->V / blocks(x));
 }
 
-/* Returns the bytes of columns [0,v), which is the offset of block v's dense copy
- * [HV,K,Vb]. */
+/* Returns the offset in work of the dense copy [HV,K,Vb] of the block that begins at
+ * column v: the bytes of columns 0..v-1. */
 static size_t block_offset(const struct fold *f, int v)
 {
     return f->state / f->x->V * v;
 }
 
-/* Returns the time at which a visit receives block 0. If fold_cuts accepts the visit,
- * it sends all blocks before it receives the first. */
+/* Returns the time step in which a visit receives block 0. If fold_cuts is 1, the visit
+ * first sends all blocks. */
 static int first_in(const struct fold *f, const struct visit *v)
 {
     return fold_receives_at(f, v) + (fold_cuts(f, v) ? blocks(f->x) - 1 : 0);
 }
 
-/* Returns the block that a visit sends at time t, or -1. Block b is sent at time hops +
- * b and was received one time step before. */
+/* Returns the block that a visit sends in time step t, or -1. Block b is sent in step
+ * hops + b, one step after it was received. */
 static int block_out(const struct fold *f, const struct visit *v, int t)
 {
     const int b = t - fold_sends_at(f, v);
@@ -49,7 +50,8 @@ static int block_in(const struct fold *f, const struct visit *v, int t)
     return v->enters && b >= 0 && b < blocks(f->x) ? b : -1;
 }
 
-/* Returns the first time after t at which this rank sends or receives; -1: none. */
+/* Returns the first time step after t in which this rank sends or receives; -1:
+ * none. */
 static int next_time(const struct fold *f, int t)
 {
     int next = -1;
@@ -95,7 +97,7 @@ static int move_block(const struct fold *f, const struct visit *v, int b, char *
 
 /* One time step has four rounds, each a loop over the visits. MAKE computes the blocks
  * to send. SEND and RECEIVE are one group, so that block b is sent while block b + 1
- * arrives. TAKE folds the blocks that arrived. */
+ * arrives. TAKE computes states from the blocks that arrived. */
 //> pipeline
 enum round { MAKE, SEND, RECEIVE, TAKE };
 

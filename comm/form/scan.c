@@ -1,36 +1,37 @@
-/* scan.c -- maps composed over distances that double: log2 R steps instead of R - 1.
+/* scan.c -- a parallel prefix scan of maps: log2 R steps instead of R - 1.
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: ref/08_forward.c.
  *
- * Visits of one sequence are numbered m = 0, 1, ... in the order of the fold (one visit
- * per non-empty rank if the plan is contiguous); f_m is the map of visit m. Before the
- * step with distance d = 1, 2, 4, ... visit m holds two maps, both clipped at visit 0:
+ * A visit is a run of adjacent segments of one sequence on one rank; f_m is the map of
+ * visit m = 0, 1, ... of a sequence, in the order of the pass. Before the step with
+ * distance d = 1, 2, 4, ... visit m holds two maps, which omit all f_i with i < 0:
  *   W = f_m   after ... after f_m-d+1   d maps, the last one is its own map
  *   X = f_m-1 after ... after f_m-d+1   d-1 maps, without its own map
  *
- * In the step visit m sends W to visit m+d and composes both W and X with the map that
- * visit m-d has sent. When X begins with visit 0, h of X is the state at the start of
- * visit m. X omits f_m (an exclusive scan), so no last hop is needed that moves each
- * result to the next visit. A rank may have several visits, each with its own W and X.
+ * In the step visit m sends W to visit m+d and composes both W and X with the map
+ * received from visit m-d. Once X begins with visit 0, h of X is the state at the start
+ * of visit m. X omits f_m (an exclusive scan), so the results need not be moved to the
+ * next visit. Each visit of a rank has a separate W and X.
  *
- * t_sum + l (a + (B + B_M)/bw) + 2 (l - 1) t_MM + t_main, l = log2 R rounded up. */
+ * Time: t_sum + l (a + (B + B_M)/bw) + 2 (l - 1) t_MM + t_main, l = log2 R rounded
+ * up. */
 #include "exchange.h"
 
 #include "core/visits.h"
 
-/* The most visits per rank: each visit needs five maps in work. With more visits:
- * KCP_NA. */
+/* Limit of visits per rank, because each visit needs five maps in work. With more
+ * visits the scan returns KCP_NA. */
 enum { MOST_VISITS = KCP_SCAN_VISITS };
 
 /* A visit of this rank that receives or sends a state, with its maps. */
 struct scanning {
     struct visit v;
-    int after;                 /* visits of its sequence after it */
+    int after;                 /* visits of the sequence after this visit */
     char *W, *X, *buffer[5];   /* [4]: received */
 };
 
-/* Returns a segment of the visit that is d visits after v in the fold (after = 0: d
- * visits before v). */
+/* Returns a segment of the visit that is d visits after v in the order of the pass
+ * (after = 0: d visits before v). */
 static const struct kcp_segment *visit_at(const struct fold *f, const struct visit *v,
                                           int d, int after)
 {
@@ -43,8 +44,8 @@ static const struct kcp_segment *visit_at(const struct fold *f, const struct vis
     return s;
 }
 
-/* Computes *b <- (*b after a). The result is written to the buffer that *b did not use,
- * and *b is set to this buffer. */
+/* Sets *b to the map "first a, then *b". The result is written to that one of the two
+ * buffers to which *b does not point. */
 static int compose_after(const struct fold *f, char **b, const char *a, int a_first,
                  char *const buffer[2])
 {
@@ -56,8 +57,8 @@ static int compose_after(const struct fold *f, char **b, const char *a, int a_fi
     return err;
 }
 
-/* Sets W to the composed maps of the visit's segments. M is omitted if the sequence
- * starts in the visit. */
+/* Sets W to the composed maps of the visit's segments, without M if the visit starts
+ * its sequence. */
 static int own_map(const struct fold *f, struct scanning *u)
 {
     const struct kcp_exchange *x = f->x;
@@ -96,8 +97,8 @@ static int visits(const struct fold *f, struct scanning *list)
     return n;
 }
 
-/* Sends W of every visit to the visit d after it, in one group. If that visit is on the
- * same rank, W is copied. */
+/* Sends W of every visit m to visit m+d, in one group. If both visits are on this rank,
+ * copies W. */
 static int pass_on(const struct fold *f, struct scanning *list, int n, int d)
 {
     const struct kcp_exchange *x = f->x;
@@ -125,7 +126,7 @@ static int pass_on(const struct fold *f, struct scanning *list, int n, int d)
     return err;
 }
 
-/* Composes W and X with the map received from distance d. */
+/* Composes W and X of one visit with the map received from the visit at distance d. */
 static int take_in(const struct fold *f, struct scanning *u, int d)
 {
     const struct kcp_exchange *x = f->x;

@@ -3,11 +3,10 @@
  * Book: chapter 00 (the arrays of kcp-run and of kcp-check --emit).
  * Checked by: tests/fuzz/npy.c and tests/cli/run_cli.sh.  Next: head.c.
  *
- * Format versions 1.0, 2.0, 3.0; C order, or Fortran order, which is read by
- * transposing; little-endian f8 f4 f2 i8 i4, and u2, which is read as the bits of a
- * bfloat16. In memory there are two types only: every float is a double, every integer
- * an int64_t. A file is untrusted input: its header is checked against the file's size.
- */
+ * Supported are format versions 1.0, 2.0, 3.0; C order, and Fortran order, which
+ * npy_read transposes; little-endian f8 f4 f2 i8 i4, and u2, which is read as the bits
+ * of a bfloat16. In memory every float is a double and every integer an int64_t. A file
+ * is untrusted input: its header is checked against the file's size. */
 #ifndef KCP_NPY_H
 #define KCP_NPY_H
 
@@ -27,36 +26,38 @@ struct npy {
 };
 
 /* Each function returns 0, or -1 with one line in why[n]: the file, the value found,
- * the value expected. npy_read allocates in->data (never NULL on success); npy_free
- * frees it. */
+ * the value expected. npy_read allocates in->data (never NULL on success), which
+ * npy_free frees. */
 int  npy_read(const char *path, struct npy *in, char *why, size_t n);
 void npy_free(struct npy *a);
-/* Like npy_read, but calls refuse(header) before it allocates and reads. If `refuse`
- * returns another value than 0, it has set the reason, and npy_read_if returns -1. */
+/* Like npy_read, but calls refuse(header, arg) before it reads the data. If `refuse`
+ * does not return 0, npy_read_if returns -1; `refuse` sets the reason. */
 typedef int npy_refuse(const struct npy *head, void *arg);
 int  npy_read_if(const char *path, struct npy *in, npy_refuse *refuse, void *arg,
                  char *why, size_t n);
 
-/* Writes a temporary file in the folder of path and renames it to path, so path is
- * complete or unchanged. F32 and BF16 round to nearest even; F16 is not supported. */
+/* Writes a temporary file in the folder of path and renames that file to path, so path
+ * is complete or unchanged. F32 and BF16 round to nearest even; F16 is not
+ * supported. */
 int  npy_write(const char *path, const struct npy *out, char *why, size_t n);
 
 /* Writes to an open file; path is for messages. The caller syncs and closes the
  * file. */
 int  npy_put(int fd, const char *path, const struct npy *out, char *why, size_t n);
 
-/* Elements of a shape; -1 if they do not fit in memory. */
+/* Returns the number of elements of a shape; -1: too many for memory. */
 int64_t npy_count(int nd, const int64_t *dim);
-/* "[3,4,5]", cut to n. Returns s. */
+/* Writes the shape, e.g. "[3,4,5]", to s [n]. Returns s. */
 char *npy_shape(int nd, const int64_t *dim, char *s, size_t n);
 const char *npy_kind_name(enum npy_kind kind);          /* "float64" */
 
 /* Internal: parses the header in the first `got` bytes of a file of `size` bytes.
- * *offset <- where the data begins. Does not set a->data. */
+ * Sets *offset to where the data begins. Does not set a->data. */
 int  npy_head(const unsigned char *head, size_t got, int64_t size, const char *path,
               struct npy *a, int64_t *offset, char *why, size_t n);
 int  npy_bytes(enum npy_kind kind);                     /* of one element in the file */
-/* why <- "path: ..." on one line, unprintable characters replaced; returns -1. */
+/* Writes "path: " and the text to why, on one line, unprintable characters replaced.
+ * Returns -1. */
 int  npy_error(char *why, size_t n, const char *path, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 

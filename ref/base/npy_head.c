@@ -90,7 +90,7 @@ static int take(struct cursor *c, const char *word)
     return 1;
 }
 
-/* A quoted string without escapes, shorter than n. */
+/* Reads a quoted string without escapes, shorter than n, into s. */
 static int take_string(struct cursor *c, char *s, size_t n)
 {
     blanks(c);
@@ -178,7 +178,7 @@ static const char *take_value(struct cursor *c, int key, struct npy *a, char *de
     return key == SHAPE ? take_shape(c, a) : take_order(c, a);
 }
 
-/* Reads the three keys, each once, in any order. */
+/* Reads the three keys of the dictionary, each once, in any order. */
 static const char *take_dictionary(struct cursor *c, struct npy *a, char *descr,
                                    size_t n)
 {

@@ -18,9 +18,9 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "the files are little-endian, and so must this machine be");
 
-enum { HEAD = 1 << 16 };       /* most bytes of a header that is accepted */
+enum { HEAD = 1 << 16 };       /* longest accepted header, in bytes */
 
-/* s 11111 fraction: infinite or NaN; s 00000 fraction: fraction 2^-24. */
+/* Exponent 31: infinity or NaN. Exponent 0: the value is fraction 2^-24. */
 static double from_f16(uint16_t bits)
 {
     const int exponent = bits >> 10 & 31, fraction = bits & 1023;
@@ -76,7 +76,7 @@ static ssize_t read_all(int fd, void *to, size_t m)
     return (ssize_t)got;
 }
 
-/* The index in C order of element e of a file in Fortran order. */
+/* Returns the index in C order of element e of a file in Fortran order. */
 static int64_t transposed(const struct npy *in, int64_t e)
 {
     int64_t at = 0, stride[NPY_RANK];

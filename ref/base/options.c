@@ -1,8 +1,7 @@
-/* options.c -- reads a command line by a table; used by every program of the tree.
+/* options.c -- parses command lines with a table of options, for all programs.
  *
  * Book: CONTRIBUTING.md.  Checked by: tests/cli/generated.sh, cases.tsv.
- * Next: program.c.
- */
+ * Next: program.c. */
 #include "options.h"
 #include "kcp.h"
 
@@ -151,7 +150,7 @@ static int asked_about(const struct option_table *t, int argc, char **argv)
 }
 
 /* Returns the value of option argv[*i]: the text after '=', or the next argument unless
- * that is an option. */
+ * the next argument is an option. */
 static const char *value_of(int argc, char **argv, int *i, int *none)
 {
     const char *equals = strchr(argv[*i], '=');

@@ -1,11 +1,11 @@
-/* options.h -- reads a command line by a table; used by every program of the tree.
+/* options.h -- parses command lines with a table of options, for all programs.
  *
  * Book: CONTRIBUTING.md.  Checked by: tests/cli/generated.sh, cases.tsv.
  * Next: options.c.
  *
- * "--name value" or "--name=value"; names cannot be abbreviated. Every program also
- * takes --help and --version, and either overrides all other arguments.
- */
+ * Options are "--name value" or "--name=value"; names cannot be abbreviated. Every
+ * program also takes --help and --version, each of which overrides all other
+ * arguments. */
 #ifndef KCP_OPTIONS_H
 #define KCP_OPTIONS_H
 
@@ -37,23 +37,23 @@ struct option_table {
     int h;                     /* 1: -h is --help */
 };
 
-/* Sets the members of the options that are given; others are unchanged. OPTIONS_DONE:
- * help or version was printed. OPTIONS_BAD: one line in why, "--name: found 'x',
- * expected y". */
+/* Sets the members of the options that are given; other members are unchanged.
+ * OPTIONS_DONE: help or version was printed. OPTIONS_BAD: one line in why, "--name:
+ * found 'x', expected y". */
 enum { OPTIONS_READ, OPTIONS_DONE, OPTIONS_BAD };
 int options_read(const struct option_table *t, int argc, char **argv, void *into,
                  char *why, size_t n);
 
 /* Prints --help from the rows: "  --name value" and the help, wrapped at column 84.
- * value NULL: the row's words. */
+ * value NULL: the words that the row accepts. */
 struct option_text { const char *value, *help; };
 void options_print(const struct option_row *row, const struct option_text *text, int n);
 
-/* why <- "what: found 'found', expected expected", unprintable characters replaced.
- * Returns OPTIONS_BAD. found NULL: ''. */
+/* Writes "WHAT: found 'FOUND', expected EXPECTED" to why, with unprintable characters
+ * replaced. found NULL: ''. Returns OPTIONS_BAD. */
 int options_refuse(char *why, size_t n, const char *what, const char *found,
                    const char *expected);
-/* "program: why" on stderr; returns 2, the exit status of a bad command line. */
+/* Prints "program: why" to stderr. Returns 2, the exit status of a bad command line. */
 int options_say(const char *program, const char *why);
 
 #endif

@@ -5,10 +5,11 @@
 #ifndef KCP_BASE_PROGRAM_H
 #define KCP_BASE_PROGRAM_H
 
-/* At the start of main: notices of the library become lines on stderr. */
+/* Call at the start of main: prints notices of the library to stderr. */
 void print_notices(void);
-/* At the end of main: flushes stdout. Returns status. If stdout failed (a full disk, a
- * closed pipe): prints one line to stderr and returns 2, or status if that is not 0. */
+/* Call at the end of main: flushes stdout and returns status. If stdout failed (a full
+ * disk, a closed pipe), prints one line to stderr and returns status, or 2 if status is
+ * 0. */
 int finish_stdout(const char *program, int status);
 
 #endif

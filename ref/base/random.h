@@ -4,9 +4,8 @@
  * Checked by: tests/judge/self_inputs.c.
  * Next: tests/judge/inputs.c, which draws cases from them.
  *
- * splitmix64, a hashed counter. A seed gives the same numbers on every machine, except
- * for the last bits of log and cos.
- */
+ * The generator is splitmix64, a hashed counter. A seed gives the same numbers on every
+ * machine, except for the last bits of log and cos. */
 #ifndef KCP_BASE_RANDOM_H
 #define KCP_BASE_RANDOM_H
 
@@ -28,7 +27,7 @@ static inline uint64_t random_bits(uint64_t *seed)
     return z;
 }
 
-/* In (0, 1): never 0, never 1. */
+/* Returns a number in (0, 1), never 0 or 1. */
 static inline double random_uniform(uint64_t *seed)
 {
     return ((double)(random_bits(seed) >> 11) + 0.5) * 0x1p-53;

@@ -1,12 +1,11 @@
-/* storage.c -- doubles to and from bf16, float and double arrays.
+/* storage.c -- converts doubles to and from arrays of bf16, float or double.
  *
- * Book: chapter 00.  Checked by: tests/judge/self_trials.c.  Next: tensor_set.c.
- */
+ * Book: chapter 00.  Checked by: tests/judge/self_trials.c.  Next: tensor_set.c. */
 #include "storage.h"
 #include <string.h>
 
-/* Returns 1 if all bits are set. That is the initial value of an output, so this
- * element was never written. */
+/* Returns 1 if all bits of x are set: the initial value of outputs, so x was not
+ * written. */
 static int untouched(double x)
 {
     uint64_t u;

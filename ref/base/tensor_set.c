@@ -51,7 +51,7 @@ size_t store_bytes(enum kcp_store store, enum kcp_storage storage)
     return store == KCP_ACTV && storage == KCP_BF16 ? 2 : 4;
 }
 
-/* Allocates memory; out of memory: one line and exit status 2. */
+/* Allocates memory, or prints one line and exits with status 2. */
 void *alloc_or_exit(size_t bytes)
 {
     void *p = malloc(bytes);
@@ -72,7 +72,7 @@ struct tensor *tensor_new(struct tensor_set *b, const char *name)
     return t;
 }
 
-/* Outputs start as NaN, so that an element that a reference does not write is found. */
+/* Outputs start as NaN, which reveals an element that a reference does not write. */
 struct tensor *tensor_add(struct tensor_set *b, const char *name, const char *shape,
                           enum kcp_store store, const struct kcp_call *c)
 {
@@ -124,8 +124,8 @@ int field_used(const struct kcp_field *f, const struct kcp_call *c)
     return 1;
 }
 
-/* Returns 1 for an output that this call reads because an earlier call wrote it. Only
- * 09's second part has such outputs. */
+/* Returns 1 for an output that this call reads: dv_local in part KCP_REVERSE of stage
+ * 09, because part KCP_LOCAL has written it. */
 int field_given(const struct kcp_field *f, const struct kcp_call *c)
 {
     return c->part == KCP_REVERSE && !strcmp(f->name, "dv_local") && !field_in(f);

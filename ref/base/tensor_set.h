@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* data: double *, int * or int64_t * according to store. */
+/* p: double *, int * or int64_t *, according to store. */
 struct tensor {
     char name[16];
     int nd;
@@ -24,7 +24,7 @@ struct tensor {
     char file[24];
     const char *shape;             /* in letters */
     int out, copies;               /* copies of a sum: one per rank */
-    int by_rank;                   /* [R,...]: row r is rank r's own sum */
+    int by_rank;                   /* 1: [R,...], row r is the sum of rank r */
 };
 struct tensor_set { int n; struct tensor t[80]; };
 
@@ -36,13 +36,13 @@ struct tensor *tensor_add(struct tensor_set *b, const char *name, const char *sh
                           enum kcp_store store, const struct kcp_call *c);
 void tensor_drop(struct tensor_set *b, const char *name);
 void tensor_set_free(struct tensor_set *b);
-/* Frees the tensors of `to` first. */
+/* Frees the tensors of `to`, then copies the tensors of `from`. */
 void tensor_set_copy(struct tensor_set *to, const struct tensor_set *from);
 void *alloc_or_exit(size_t bytes);            /* out of memory: exit status 2 */
-/* The value of a letter of a shape, e.g. "NS+1"; -1: no such letter. */
+/* Returns the size for a letter of a shape, e.g. "NS+1"; -1: no such letter. */
 int64_t shape_letter(const struct kcp_call *c, const char *letter, size_t len);
 int     shape_dims(const struct kcp_call *c, const char *shape, int64_t dim[4]);
-/* Sets args' pointers from the set and runs the stage's reference on them. */
+/* Runs the reference of stage s on the tensors of the set. */
 int  reference_run(struct tensor_set *b, const struct kcp_stage *s,
                    const struct kcp_call *c);
 int  field_in(const struct kcp_field *f);                       /* an input? */

@@ -3,8 +3,9 @@
  * Book: chapter 20, "What is promised to whom".
  * Checked by: tests/08_forward/agree.c, tests/cli/mpi.sh.  Next: layer.c.
  *
- * Each rank sends its plan, sizes and options as a few numbers. All ranks compare the
- * same rows and reach the same verdict, so the communicator stays usable. */
+ * Each rank sends a digest of its plan, its sizes and its options as one row of
+ * numbers. All ranks compare all rows and return the same status, so the communicator
+ * stays usable. */
 #include "checked.h"
 
 #include <stdlib.h>
@@ -54,9 +55,8 @@ _Static_assert(ALL <= WORDS, "a row holds every number");
 static const char *const more[] = { "stage", "cu_seqlens", "cuts", "L",
                                     "arrays that may be NULL", "plan" };
 
-/* Returns one bit per array that all ranks must give, or none: masks, gradients of
- * parameters (ranks gather them), and the rows before and after sequences (ranks send
- * them). */
+/* Returns one bit per given array of those that either all ranks or no rank must give:
+ * masks, gradients of parameters, and the rows before and after sequences. */
 static uint64_t arrays_given(const struct kcp_stage *s, const void *args)
 {
     uint64_t given = 0;
@@ -115,8 +115,8 @@ static int is_known(const struct kcp_comm *comm, uint64_t digest)
     return 0;
 }
 
-/* Compares the rows of all ranks. Given arrays are compared only between ranks with
- * tokens, because a rank without tokens gives none. */
+/* Compares the rows of all ranks. The bits of arrays are compared only between ranks
+ * with tokens, because a rank without tokens gives no arrays. */
 static int compare(const struct kcp_stage *s, const struct kcp_call *c,
                    const uint64_t (*row)[WORDS])
 {

@@ -1,4 +1,4 @@
-/* bounded.c -- bounds of the maps that a GPU computes, for a wire with a tolerance.
+/* bounded.c -- bounds on |M| before a GPU variant runs, for a lossy communicator.
  *
  * Book: chapter 20.  Checked by: tests/20_clusters/bound_gpu.c, run_device.sh.
  * Next: ../../cuda/host/bound.cu. */
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns 1 for 08 and 13: their structs begin with the same members
+/* Returns 1 for stages 08 and 13, whose args structs begin with the same members
  * (stages/layer.def). */
 static int is_layer(const struct kcp_variant *v)
 {

@@ -1,4 +1,4 @@
-/* bounded.h -- runs a variant; over a wire with a tolerance it first computes bounds.
+/* bounded.h -- runs a variant, after bounds on |M| if comm has a tolerance.
  *
  * Book: chapter 20.  Checked by: tests/20_clusters/bound_gpu.c, run_device.sh.
  * Next: bounded.c. */
@@ -9,10 +9,10 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Returns v->run(args). For 08 and 13 on a GPU, if the communicator has a tolerance,
- * this function first computes the bounds of this rank's maps. The host waits for the
- * bounds, so a graph cannot capture such a call (KCP_NA). The references compute their
- * bounds themselves. */
+/* Calls v->run(args) and returns its status. For stages 08 and 13 on a GPU, if the
+ * communicator has a tolerance (wire.h), first computes bounds on |M| of this rank's
+ * segments. The host waits for the bounds, so a graph cannot capture the call (KCP_NA).
+ * The references compute their bounds themselves. */
 int kcp_run_bounded(const struct kcp_variant *v, void *args);
 
 #pragma GCC visibility pop

@@ -1,12 +1,12 @@
-/* checked.c -- checks a call before a stage reads a byte.
+/* checked.c -- checks the arguments of a call before a stage uses them.
  *
  * Book: chapter 20, "What is promised to whom".
  * Checked by: tests/judge/self_calls.c, tests/fuzz/calls.c.  Next: agree.c.
  *
- * A stage's field table lists its arrays with their sizes, passes and models, so one
- * function checks the calls of all stages, and each new field in stages/NN.def. Rules
- * that the table cannot express (HV is a multiple of H) are here, once for all stages
- * that use the letters of the rule. */
+ * The field table of a stage (stages/NN.def) lists its arrays with shapes, passes and
+ * models, so one function checks the calls of all stages. This file adds the rules that
+ * a table cannot express, e.g. that HV is a multiple of H, for all stages with these
+ * sizes. */
 #include "checked.h"
 #include "moves.h"
 #include "visits.h"
@@ -50,7 +50,7 @@ void kcp_notice(const char *format, ...)
     to(line);
 }
 
-/* Returns 1 if names, a list separated by blanks, has this name. */
+/* Returns 1 if `name` is in `names`, a list separated by blanks. */
 static int is_among(const char *name, const char *names)
 {
     const size_t n = strlen(name);
@@ -86,8 +86,8 @@ static int size_of(const struct kcp_call *c, int i)
     return *(const int *)((const char *)c + sizes[i].at);
 }
 
-/* Returns the value of a letter of a shape ("T", "NS") or of a number; -1: unknown.
- * "Wc-1" is the reach of a convolution; the token shift has reach 1. */
+/* Returns the size for one word of a shape: a letter ("T", "NS") or a number; -1:
+ * unknown. "Wc-1" is the reach of a convolution; the token shift has reach 1. */
 static int64_t letter(const struct kcp_call *c, const char *at, size_t n)
 {
     if (n == 1 && *at == 'T') return c->T;
@@ -99,7 +99,7 @@ static int64_t letter(const struct kcp_call *c, const char *at, size_t n)
     return -1;
 }
 
-/* Returns 1 if a shape of the stage has the letter. */
+/* Returns 1 if the shape of some field of the stage contains the size `name`. */
 static int has_letter(const struct kcp_stage *s, const char *name)
 {
     const size_t n = strlen(name);
@@ -125,7 +125,7 @@ static int is_stage(const struct kcp_stage *s, const char *number)
     return !strncmp(s->name, number, 2);
 }
 
-/* Returns 1 if size i applies to this call of this stage. */
+/* Returns 1 if this call of this stage uses size i. */
 static int size_counts(const struct kcp_stage *s, const struct kcp_call *c, int i)
 {
     const char *name = sizes[i].name;
@@ -192,7 +192,7 @@ static const struct option { const char *name; size_t at; int values; } options[
 #include "members.def"
 };
 
-/* Each of these members of members.def must have 4 bytes; the compiler checks it. */
+/* Checks at compile time the sizes of the members: those of int, for REAL of double. */
 #define SIZE(name, least, most)                                                        \
     _Static_assert(sizeof ((struct kcp_call *)0)->name == sizeof(int), #name);
 #define OWN_SIZE SIZE
@@ -203,8 +203,8 @@ static const struct option { const char *name; size_t at; int values; } options[
     _Static_assert(sizeof ((struct kcp_call *)0)->name == sizeof(double), #name);
 #include "members.def"
 
-/* Sets the first and the last model that a stage takes. The exchange and the copies
- * take all models. */
+/* Sets *first and *last to the first and the last model that a stage supports. Stages
+ * 07, 12, 14 and 15 do not depend on the model and accept any. */
 static void models_of(const struct kcp_stage *s, int *first, int *last)
 {
     const int any = is_stage(s, "07") || is_stage(s, "12") || is_stage(s, "14") ||
@@ -292,9 +292,9 @@ static int is_used(const struct kcp_field *f, const struct kcp_call *c)
     return 1;
 }
 
-/* Returns 1 for an array that may be NULL in the table but is required by this call:
- * the weights of 14 except for the token shift, and the gates of 16 that the model
- * needs. */
+/* Returns 1 if this call requires an array that the table marks as optional: the
+ * weights of 14, except for the token shift, and the inputs of 16 that the model
+ * reads. */
 static int is_needed_here(const struct kcp_stage *s, const struct kcp_field *f,
                           const struct kcp_call *c)
 {
@@ -305,8 +305,8 @@ static int is_needed_here(const struct kcp_stage *s, const struct kcp_field *f,
     return !strcmp(name, "b") || !strcmp(name, "omega");
 }
 
-/* Returns 1 if this rank has the start or the end of a sequence. Such a rank needs the
- * arrays with one row per sequence, even without tokens. */
+/* Returns 1 if this rank owns a row of h0 or ht. Such a rank needs the arrays with one
+ * row per sequence, even if the rank has no tokens. */
 static int owns_a_sequence(const struct kcp_call *c)
 {
     const struct kcp_plan *p = c->plan;
@@ -375,8 +375,8 @@ static const void *array_of(const struct kcp_stage *s, const void *args,
     return f ? *(void *const *)((const char *)args + f->at) : NULL;
 }
 
-/* Checks the grid. Chunks restart at every stretch s: cn [s] is its first chunk, and sc
- * [c] is the stretch of chunk c. */
+/* Checks the grid of chunks: every segment s starts a new chunk, cn [s], and sc [c] is
+ * the segment of chunk c. */
 static int check_grid(const struct kcp_stage *s, const void *args)
 {
     const struct kcp_call *c = args;

@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* In programs with CUDA only: cuda/07_merge/mapops.cu. */
+/* cuda/07_merge/mapops.cu; NULL in a build without CUDA. */
 extern const struct kcp_mapops cuda_mapops __attribute__((weak));
 
 static int run_forward(void *a) { return ref_forward(a); }
@@ -46,8 +46,8 @@ static const struct kcp_variant *kernel_of(const struct kcp_path *p)
     return p && kcp_variants(p->stage, p->kernel, &v, 1) ? v : NULL;
 }
 
-/* Returns 1 if a layer's row runs on this machine. Without a GPU to query, every row
- * whose kernel is linked counts. */
+/* Returns 1 if the kernel of row p can run on this machine; without a GPU (d NULL), if
+ * the kernel is linked. */
 static int runs(const struct kcp_path *p, const struct kcp_device *d)
 {
     char here[120];
@@ -56,8 +56,8 @@ static int runs(const struct kcp_path *p, const struct kcp_device *d)
     return !strcmp(here, "here");
 }
 
-/* Returns the kernel of the stage's first row that runs on this machine and has this
- * name and format. */
+/* Returns the kernel of the stage's first row that runs on this machine and has the
+ * given name (NULL: any) and format (0: any). */
 static const struct kcp_variant *first(const char *stage, enum kcp_storage storage,
                                        const char *name, int format,
                                        const struct kcp_device *d)
@@ -76,7 +76,7 @@ static int format_of(const struct kcp_variant *v)
     return v ? kcp_path_format(v->stage, v->name) : 0;
 }
 
-/* Lists the forward kernels with which a layer may begin, each once and followed by a
+/* Lists the forward kernels that kcp_layer_gpu accepts as `name`, each after a
  * blank. */
 static void list_forwards(enum kcp_storage storage, char *out, size_t n)
 {
@@ -140,8 +140,8 @@ void kcp_layer_call(const struct kcp_layer *layer, struct kcp_call *call,
 
 /* ---- bytes */
 
-/* Returns the query of the table for a variant of the layer. args NULL: the query uses
- * sizes alone. */
+/* Returns a query of the table of paths for variant v and this call. args NULL: only
+ * sizes and options are used. */
 static struct kcp_ask ask_of(const struct kcp_variant *v, const struct kcp_call *call,
                              const void *args, struct kcp_device *d)
 {
@@ -153,8 +153,8 @@ static struct kcp_ask ask_of(const struct kcp_variant *v, const struct kcp_call 
     return q;
 }
 
-/* Returns the format of the block that forward saves for this call, which 13 also
- * needs. args: 13's struct, or NULL. 0: the table has no row for the kernel. */
+/* Returns the format of the block that forward saves for this call. args: the args
+ * struct of stage 13, which reads the block, or NULL. 0: no row takes the call. */
 static int format_left(const struct kcp_layer *layer, const struct kcp_call *call,
                        const void *args)
 {
@@ -184,7 +184,7 @@ size_t kcp_layer_saved(const struct kcp_layer *layer, const struct kcp_call *cal
 
 /* ---- the kernel of a call */
 
-/* Reports a row that runs instead of a better row: one line, once per row. */
+/* Reports, in one line and once per row, that row p runs instead of a better row. */
 static void notice_once(const struct kcp_path *p, const char *why)
 {
     static unsigned char printed[256];
@@ -194,8 +194,8 @@ static void notice_once(const struct kcp_path *p, const char *why)
     kcp_notice("%s", why);
 }
 
-/* Returns the kernel of the first row after row `after` that takes this call; v itself
- * if the table has no rows for v. NULL: no row takes the call; why has the reason. */
+/* Returns the kernel of the first row after row *at that takes this call, or v if the
+ * table has no rows for v. NULL: no row takes the call; why has the reason. */
 static const struct kcp_variant *choose(const struct kcp_layer *layer,
                                         const struct kcp_variant *v, const void *args,
                                         const struct kcp_path **at, char *why, size_t n)
@@ -267,7 +267,7 @@ size_t kcp_layer_scan_work(const struct kcp_layer *layer, const struct kcp_scan 
     return layer ? work(layer, layer->scan, a) : 0;
 }
 
-/* Initial states are ACC: fp32, or double in the references. */
+/* Initial states have storage ACC: fp32, or double in the references. */
 size_t kcp_layer_family_kept(const struct kcp_layer *layer, const struct kcp_call *call)
 {
     if (!layer || !layer->family || kcp_check_sizes("16_family", call)) return 0;
@@ -278,10 +278,9 @@ size_t kcp_layer_family_kept(const struct kcp_layer *layer, const struct kcp_cal
 
 /* ---- calls */
 
-/* Tries rows in order until a kernel does not return KCP_NA: a kernel may refuse a call
- * for a reason that its row cannot express. Rows of another format are never tried. A
- * kernel refuses a work buffer that is too short. short_block: the saved block is too
- * short. */
+/* Tries rows in order until a kernel does not return KCP_NA, because a kernel may
+ * reject a call for a reason that its row cannot express. All rows tried have the same
+ * format. short_block: the saved block is too short. */
 static int first_that_takes(const struct kcp_layer *layer, const struct kcp_variant *v,
                             void *args, char *none, size_t n)
 {
@@ -305,8 +304,8 @@ static const char *reason(int status, const struct kcp_variant *v, const char *n
     return "the device refused";
 }
 
-/* Checks the call and compares it with the other ranks' calls, once, before rows are
- * tried. saved: the block that the call reads or writes; NULL: none. */
+/* Checks the call, compares the calls of all ranks, then runs the first row that takes
+ * it. saved: the block that the call reads or writes; NULL: none. */
 static int go(const struct kcp_layer *layer, const struct kcp_variant *v, void *args,
               const void *saved, size_t saved_bytes)
 {

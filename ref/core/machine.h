@@ -1,11 +1,11 @@
-/* machine.h -- measured cost of each step: the only file with such numbers.
+/* machine.h -- measured times, which decide where a sequence is cut.
  *
  * Book: chapter 18, "When to split a sequence" and "Records".
  * Checked by: tests/08_forward/split_sequence.c.  Next: split.h, whose rules read it.
  *
- * Measured on one H200 (sm_90a, CUDA 13.0), chunks of 64 tokens, K = V = 128. Other
- * GPUs use the same numbers until they are measured. The numbers decide only where to
- * cut; no result depends on them. */
+ * Measured on one H200 (sm_90a, CUDA 13.0), with chunks of 64 tokens and K = V = 128,
+ * and used for all GPUs. The numbers decide only where to cut; no result depends on
+ * them. */
 #ifndef KCP_MACHINE_H
 #define KCP_MACHINE_H
 
@@ -32,7 +32,8 @@
 #define KCP_FOLD 4.5
 #define KCP_LAUNCH 13
 
-/* A walk, in microseconds, measured on two H200 on 2026-11-23.
+/* A walk (split.h: overlaps a map with its factors), in microseconds on two H200,
+ * 2026-11-23.
  * CHUNKS         least chunks per window (64 took as long, 32 longer)
  * MAP, MAP_ROWS  a step of [h_ext | M]: with a gate per channel, with a gate per head
  * H, H_ROWS      a step of h_ext alone, with the same two gates
@@ -44,9 +45,9 @@
 #define KCP_WALK_H_ROWS 1.1
 #define KCP_WALK_LAUNCH 5
 
-/* Programs of stages, in steps of chapter 04's scan (one per chunk), measured for
- * commit 6173e64 (2026-11-21). STEP_M: a step of chapter 05's scan. STEP_FOLD: one more
- * strip to compose and to fold. */
+/* Programs of stages; unit: one step (chunk) of chapter 04's scan; commit 6173e64,
+ * 2026-11-21. STEP_M: a step of chapter 05's scan. STEP_FOLD: composing and folding the
+ * map of one more strip. */
 #define KCP_STEP_M 1.0
 #define KCP_STEP_FOLD 5.0
 

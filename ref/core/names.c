@@ -1,7 +1,6 @@
-/* names.c -- the exchange forms as options, cases and tables write them.
+/* names.c -- the names of the exchange forms.
  *
- * Book: chapter 07.  Checked by: tests/judge/self_cases.c.  Next: ref/comm.h.
- */
+ * Book: chapter 07.  Checked by: tests/judge/self_cases.c.  Next: ref/comm.h. */
 #include "ref.h"
 
 #define FORM_NAME(number, name) #name,

@@ -2,7 +2,8 @@
  *
  * Book: chapter 08, "Paths".  Checked by: tests/08_forward/paths.c.  Next: layer.c.
  *
- * A row's condition is C: compiled in `holds`, and printed by kcp-check --paths. */
+ * The condition of a row is C code, compiled in `holds` and printed by kcp-check
+ * --paths. */
 #include "checked.h"
 #include "paths.h"
 #include "split.h"
@@ -13,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* paths.def is included three times: for rows, numbers of rows, conditions. */
+/* paths.def is included three times: for the rows, their numbers and their
+ * conditions. */
 #define TEXT(...) #__VA_ARGS__
 #define KCP_PATH(name, stage, arch, storage, K, V, C, model, condition, kernel, format,\
                  geometry)                                                             \
@@ -178,7 +180,7 @@ static int in_set(const char *set, int64_t x)
 static const char *const models[] = { "kda", "gdn", "dplr", "gdn2", "gla" };
 enum { MODELS = sizeof models / sizeof *models };
 
-/* Returns 1 if the list has the word. */
+/* Returns 1 if `list` contains `word`. */
 static int in_words(const char *list, const char *word)
 {
     const size_t len = strlen(word);
@@ -198,8 +200,8 @@ static int takes_model(const char *set, int model)
 
 /* ---- facts */
 
-/* All values of a call that the rules of split.h read, with the plan's digest in place
- * of the plan. */
+/* The values of a call that decide the results of split.h, with a digest for the
+ * plan. */
 struct split_key { uint64_t plan; int64_t n[14]; };
 
 static struct split_key key_of(const struct kcp_call *c, int sms)
@@ -210,9 +212,9 @@ static struct split_key key_of(const struct kcp_call *c, int sms)
     return k;
 }
 
-/* Adds the facts that the rules of split.h compute. A layer's call queries the table
- * five times, and the rules walk the segments up to 64 times, so each thread keeps its
- * last result. */
+/* Adds the facts that split.h computes. Each thread caches its last result, because a
+ * layer's call queries the table five times and split.h loops over the segments up to
+ * 64 times. */
 static void add_split(struct kcp_facts *f, const struct kcp_call *c, int sms)
 {
     static _Thread_local struct split_key last;
@@ -221,7 +223,7 @@ static void add_split(struct kcp_facts *f, const struct kcp_call *c, int sms)
     f->pieces = c->NS;
     if (c->H >= 1 && c->K >= 1) f->turns = kcp_finish_turns(c->NC, c->H, c->K, sms);
     if (!c->plan || c->HV < 1 || c->V < 1 || c->K < 1 || c->C < 1) return;
-    /* The call may be unchecked: compare its rank and segments with the plan. */
+    /* The call may be unchecked, so compare its rank and segments with the plan. */
     if (c->r < 0 || c->r >= c->plan->R || c->NS != c->plan->ctx[c->r].NS) return;
     f->crossing = c->plan->crossing;
     f->alone = kcp_alone(c);
@@ -264,9 +266,9 @@ struct kcp_facts kcp_facts_of(const struct kcp_call *c, const struct kcp_device 
 
 static int off_16(const void *p) { return ((uintptr_t)p & 15) != 0; }
 
-/* Returns 2 if all arrays are aligned to 16 bytes, 1 if the raw inputs and the block
- * are, otherwise 0. Forward and backward read the same raw inputs, so both passes get
- * the same result. */
+/* Returns 2 if all arrays are aligned to 16 bytes, 1 if only the raw inputs and the
+ * saved block are, otherwise 0. Forward and backward read the same raw inputs, so the
+ * result is 0 for both or for neither. */
 static int aligned_of(const struct kcp_ask *q)
 {
     static const char *const raw[] = { "q_raw", "k_raw", "v", "g_raw" };
@@ -334,7 +336,8 @@ static int linked(const struct kcp_path *p)
     return !strcmp(p->kernel, "ref") || kcp_variants(p->stage, p->kernel, &v, 1) > 0;
 }
 
-/* Returns 1 if the row takes the call, apart from architecture and linked kernels. */
+/* Returns 1 if the row takes the call. Architecture and linked kernels are not
+ * checked. */
 static int takes(const struct kcp_path *p, const struct kcp_ask *q,
                  const struct kcp_facts *f)
 {

@@ -1,11 +1,11 @@
-/* paths.h -- which kernel takes which call: the rows of paths.def and queries of them.
+/* paths.h -- selects the kernel of a call: the rows of paths.def and queries.
  *
  * Book: chapter 08, "Paths".  Checked by: tests/08_forward/paths.c, kcp-check --paths.
  * Next: paths.def, the table.
  *
- * A row names a variant as text, so that ref/ needs no other folder and variants
- * register themselves. A layer, the judge and the kernels query the same rows, so the
- * shapes that a kernel takes are written once. */
+ * A row has the name of a variant, so that ref/ does not depend on other folders.
+ * Layers, the judge and the kernels query the same rows, so the shapes that a kernel
+ * takes are written once. */
 #ifndef KCP_PATHS_H
 #define KCP_PATHS_H
 
@@ -26,7 +26,7 @@ struct kcp_path {
     const char *kernel;            /* the variant's name */
     int format;                    /* of the saved block, saved.def; 0: none */
     const char *geometry;          /* "columns=64 chunks=1 ... 04=v2_warp" */
-    const char *within;            /* a branch: of this path, "": of any */
+    const char *within;            /* a branch: its path, "": any path */
 };
 extern const struct kcp_path kcp_paths[];
 extern const int kcp_npaths;
@@ -36,14 +36,14 @@ struct kcp_device {
     int arch;                      /* 90 */
     int sms;
     int64_t smem;                  /* bytes of shared memory that a block may have */
-    int code;                      /* 1: this program has code for it */
-    int assumed;                   /* no device was queried: machine.h's */
+    int code;                      /* 1: this program has code for that GPU */
+    int assumed;                   /* 1: no GPU was queried; from machine.h */
 };
-/* Sets *d to the calling thread's GPU. KCP_NA: there is no GPU, or this program has no
- * CUDA. With KCP_ARCH=sm_80 in the environment a newer GPU counts as sm_80. KCP_BAD,
- * with a notice: the value of KCP_ARCH is not an architecture. */
+/* Sets *d to the properties of the calling thread's GPU. KCP_NA: there is no GPU, or
+ * this program has no CUDA. With KCP_ARCH=sm_80 in the environment a newer GPU counts
+ * as sm_80. KCP_BAD, with a notice: the value of KCP_ARCH is not an architecture. */
 int kcp_device_here(struct kcp_device *d);
-/* Returns the device of machine.h, for use without a GPU to query. */
+/* Returns the GPU that machine.h describes, for use on a machine without a GPU. */
 struct kcp_device kcp_device_assumed(void);
 
 /* ---- a query */
@@ -54,7 +54,7 @@ struct kcp_ask {
     const void *args;              /* a stage's struct, for its pointers; or NULL */
     const char *args_of;           /* the stage of args; NULL: `stage` */
     const struct kcp_device *device;     /* NULL: the host */
-    const char *kernel;            /* rows from this kernel's first on; NULL: all */
+    const char *kernel;            /* start at this kernel's first row; NULL: all */
     int only;                      /* only this kernel's rows */
     int saved;                     /* 08: does the call keep a block? */
     int format;                    /* only rows of this format; 0: any */
@@ -62,27 +62,28 @@ struct kcp_ask {
 };
 /* Returns the first row after row `after` (NULL: from the top) that takes the call.
  * NULL: no row takes the call; why (may be NULL) has the reason. If a row is returned,
- * why names a better row that this device or program lacks, or is empty. */
+ * `why` is empty or names a better row that cannot run here. */
 const struct kcp_path *kcp_path_find(const struct kcp_ask *q,
                                      const struct kcp_path *after, char *why, size_t n);
-/* Returns 1 if q's call takes this branch. row: the path that takes the call, or NULL
- * in a stage without paths, where q's kernel decides. */
+/* Returns 1 if the call of q runs this branch. row: the path of the call; NULL: the
+ * stage has no paths, and q's kernel decides. */
 int kcp_path_branches(const struct kcp_path *branch, const struct kcp_path *row,
                       const struct kcp_ask *q);
 /* Returns the row of this kernel that takes the call. NULL: no row does, so the kernel
  * returns KCP_NA. */
 const struct kcp_path *kcp_path_of(const char *stage, const char *kernel,
                                    enum kcp_storage storage, const void *args);
-/* Writes "here", or "not here: ..." with the reason, to out. */
+/* Writes to `out` whether the row can run on this machine: "here", or "not here: " and
+ * the reason. */
 void kcp_path_here(const struct kcp_path *p, const struct kcp_device *d, char *out,
                    size_t n);
-/* Returns 1 if the table has this kernel of this stage. */
+/* Returns 1 if the table has rows for this kernel of this stage. */
 int kcp_path_knows(const char *stage, const char *kernel);
 /* Returns the format of the block that this kernel's rows write or read; 0: no
  * block. */
 int kcp_path_format(const char *stage, const char *kernel);
-/* Returns the present name of a kernel whose earlier name is given, or the given name:
- * KCP_ALIAS in paths.def. */
+/* Returns the current name if `kernel` is an earlier name (KCP_ALIAS in paths.def),
+ * otherwise `kernel`. */
 const char *kcp_path_alias(const char *stage, const char *kernel);
 /* Copies the word after key= in a row's geometry to out. Returns its length; 0:
  * none. */
@@ -99,8 +100,8 @@ int kcp_path_word(const struct kcp_path *p, const char *key, char *out, size_t n
     F(bounded) F(longest)
 #define KCP_FACT_MEMBER(name) int64_t name;
 struct kcp_facts { KCP_FACTS(KCP_FACT_MEMBER) };
-/* Conditions are C over locals of these names. They have 128 bits, so that products of
- * three unchecked sizes do not overflow. */
+/* Conditions are C over local variables with these names, of 128 bits so that products
+ * of three unchecked sizes do not overflow. */
 #define KCP_FACT_LOCAL(name) const __int128 name = f->name; (void)name;
 /* Returns the facts of a call, except saved, aligned, all_aligned, format, actv, acc
  * and exchange. device NULL: the host. */

@@ -1,4 +1,4 @@
-/* registry.c -- the stages as data: name, field table, reference. The judge,
+/* registry.c -- the table of stages: name, fields, reference function. The judge,
  * kcp-run --stage and kcp-check --emit use this table.
  *
  * Book: chapter 00.  Checked by: tests/judge/self_cases.c.  Next: ref/01_step.c. */

@@ -2,8 +2,8 @@
  *
  * Book: chapter 12.  Checked by: tests/12_h0/checks.c.  Next: ../13_recompute.c.
  *
- * saved.def lists the tensors of each format; the header of a block has its format, and
- * a reader checks the format, not the writer. */
+ * saved.def lists the tensors of each format. A reader checks the format in the block's
+ * header, not which kernel wrote the block. */
 #include "moves.h"
 #include "paths.h"
 
@@ -38,11 +38,11 @@ const char *kcp_format_name(int format)
     return "unknown";
 }
 
-/* Returns the number of initial states to keep. In classic mode a rank with one range
- * keeps one (ref_h0). Otherwise a rank keeps one per segment: in canonical mode several
- * segments of one sequence follow each other on a rank, and on a rank with several
- * ranges several segments begin inside a sequence. These states come from the fold,
- * which backward does not repeat. */
+/* Returns how many initial states a rank saves. In classic mode a rank with one range
+ * saves one (ref_h0), because only its first segment can begin inside a sequence.
+ * Otherwise a rank saves one state per segment, because several segments may begin
+ * inside a sequence and backward does not repeat the fold that computes their
+ * states. */
 int kcp_saved_states(const struct kcp_call *a)
 {
     if (!a) return 0;
@@ -95,8 +95,8 @@ static int64_t exchange_bytes(const struct kcp_call *a)
 }
 
 /* Fills the header of a block for this call: sizes, then name, offset and bytes of
- * every tensor. writer appears only in messages. actv and acc are the bytes per number
- * that the writer uses. KCP_BAD: unknown format or, with bytes = 0, invalid sizes. */
+ * every tensor. `writer` is used only in messages. actv, acc: bytes per number of the
+ * two storage types. KCP_BAD: unknown format or, with bytes = 0, invalid sizes. */
 int kcp_saved_layout_of(struct kcp_saved *s, const struct kcp_call *a, int format,
                         const char *writer, size_t actv, size_t acc)
 {
@@ -118,7 +118,7 @@ int kcp_saved_layout_of(struct kcp_saved *s, const struct kcp_call *a, int forma
     s->reuse_M = a->reuse_M; s->form = a->form;
     s->bytes = (sizeof *s + SAVED_ALIGN - 1) / SAVED_ALIGN * SAVED_ALIGN;
 
-    struct kcp_device device = { 0 };  /* not the fused forward: no split by device */
+    struct kcp_device device = { 0 };  /* other formats do not depend on the GPU */
     if (format == KCP_FORMAT_CHUNKS && kcp_device_here(&device))
         device = kcp_device_assumed();
     struct kcp_facts f = kcp_facts_of(a, &device);
@@ -192,10 +192,10 @@ static int differs(const struct kcp_saved *s, const struct kcp_saved *want, char
     return 0;
 }
 
-/* Checks that a reader of this format can use this block for this call. Mode and
- * reuse_M are taken from the block; the writer does not matter. KCP_BAD: the block is
- * missing or too short. KCP_MISMATCH: the block has another format or is from another
- * call; why (may be NULL) has the value found and the value expected. */
+/* Checks that the block has this format and was saved for this call. Save mode and
+ * reuse_M may differ from the call's, because the reader uses the block's. KCP_BAD: the
+ * block is missing or too short. KCP_MISMATCH: the block has another format or is from
+ * another call; why (may be NULL) has the value found and the value expected. */
 int kcp_saved_check_of(const void *saved, size_t bytes, const struct kcp_call *a,
                        int format, const char *reader, size_t actv, size_t acc,
                        char *why, size_t n)

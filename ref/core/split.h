@@ -3,9 +3,9 @@
  * Book: chapter 18, "When to split a sequence".
  * Checked by: tests/08_forward/split_sequence.c.  Next: paths.def, its conditions.
  *
- * There are two rules: one for programs of stages (one kernel per stage), one for the
- * fused forward, which also pipelines its launches. The number of SMs (P, `processors`)
- * comes from the device, the cost of a step from machine.h. */
+ * A strip is a part of a segment. There are two rules: one for programs of stages (one
+ * kernel per stage), one for the fused forward, whose launches overlap. The number of
+ * SMs (P, `processors`) comes from the device, the cost of a step from machine.h. */
 #ifndef KCP_SPLIT_H
 #define KCP_SPLIT_H
 
@@ -32,7 +32,8 @@ static inline int64_t kcp_strips_at(const struct kcp_context *x, int64_t L)
     return strips;
 }
 
-/* Returns the chunks in the longest strip: the steps that a scan computes in series. */
+/* Returns the number of chunks in the longest strip, which a scan computes in
+ * series. */
 static inline int64_t kcp_steps_at(const struct kcp_context *x, int C, int64_t L)
 {
     const int64_t longest = kcp_longest(x);
@@ -48,8 +49,8 @@ static inline int64_t kcp_length_tried(int64_t longest, int C, int m)
 
 /* ---- programs of stages */
 
-/* Returns the cost of scan and fold on P SMs with strips of L tokens, in steps of
- * chapter 04's scan. L is a multiple of C, or the longest segment. */
+/* Returns the cost of scan and fold with strips of L tokens on P SMs; unit: one step of
+ * chapter 04's scan. L is a multiple of C, or the longest segment's length. */
 static inline double kcp_strip_cost(const struct kcp_context *x, int HV, int C, int P,
                                    int64_t L)
 {
@@ -59,8 +60,8 @@ static inline double kcp_strip_cost(const struct kcp_context *x, int HV, int C, 
          + (double)(strips - x->NS) * KCP_STEP_FOLD;
 }
 
-/* Returns the strip length of lowest cost; 0: whole segments cost least. With strips
- * every chunk also needs its map, so strips pay off only while SMs are idle. */
+/* Returns the strip length of lowest cost; 0: do not cut segments. Strips also need a
+ * map per chunk, so they pay off only if SMs would be idle. */
 static inline int64_t kcp_strip_length(const struct kcp_context *x, int HV, int C,
                                        int P)
 {
@@ -79,8 +80,8 @@ static inline int64_t kcp_strip_length(const struct kcp_context *x, int HV, int 
 }
 
 /* kcp_piece_length returns the tokens per strip of a program of stages; 0: segments are
- * not cut, and those of a canonical plan never are. kcp_pieces returns the number of
- * strips on this rank. */
+ * not cut, as always in a canonical plan. kcp_pieces returns the number of strips on
+ * this rank. */
 static inline int64_t kcp_piece_length(const struct kcp_call *a, int P)
 {
     const struct kcp_context *x = &a->plan->ctx[a->r];
@@ -97,12 +98,12 @@ static inline int64_t kcp_pieces(const struct kcp_call *a, int P)
 
 /* ---- the fused forward */
 
-/* What the rule of the fused forward reads: the segments of one rank, P SMs, KG gates
- * per head (1 or K). crossing: kcp_alone is 0. */
+/* Input of the rule for the fused forward: the segments of one rank, P SMs, KG gates
+ * per head (1 or K). Field crossing: 1 if kcp_alone is 0. */
 struct kcp_cut { const struct kcp_context *x; int H, HV, KG, V, P, crossing; };
 
-/* Returns the blocks of the scan: one per 64 columns of a chain if all of these fit on
- * P SMs at once, otherwise one per chain. */
+/* Returns the number of blocks of the scan. A chain is one head of one strip. One block
+ * per 64 columns of a chain if all fit on P SMs at once, otherwise one per chain. */
 static inline int64_t kcp_scan_blocks(int64_t chains, int V, int P)
 {
     return chains * V / 64 <= P ? chains * V / 64 : chains;
@@ -116,9 +117,9 @@ static inline double kcp_factors_time(const struct kcp_cut *c)
 }
 
 /* A scan that leaves half of the GPU idle is cut into launches: while launch i is
- * scanned, the other SMs compute the factors of launch i + 1. Returns the ratio of the
- * chunks of launch i + 1 to those of launch i at which both take the same time, at most
- * 1. */
+ * scanned, the other SMs compute the factors of launch i + 1. Returns the ratio (chunks
+ * of launch i + 1) / (chunks of launch i) for which scan and factors take the same
+ * time, at most 1. */
 static inline double kcp_launch_ratio(const struct kcp_cut *c)
 {
     const int64_t blocks = kcp_scan_blocks(c->HV, c->V, c->P);
@@ -138,7 +139,7 @@ static inline int kcp_launch_begin(int NC, double ratio, int n, int i)
 }
 
 /* Returns the time that n launches add to the scan: the factors of the first launch,
- * which nothing hides, and n - 1 more launches. */
+ * which overlap with no scan, and n - 1 more launches. */
 static inline double kcp_launches_cost(const struct kcp_cut *c, int n)
 {
     const int first = n == 1 ? c->x->NC
@@ -146,8 +147,8 @@ static inline double kcp_launches_cost(const struct kcp_cut *c, int n)
     return first * kcp_factors_time(c) + (n - 1) * KCP_LAUNCH;
 }
 
-/* Returns the number of launches of lowest cost: at least 2 where the scan can be cut,
- * so that short cases of the judge use several launches. */
+/* Returns the number of launches of lowest cost: at least 2 if the scan can be cut, so
+ * that short test cases also use several launches. */
 static inline int kcp_launches(const struct kcp_cut *c)
 {
     int best = 2;
@@ -159,7 +160,7 @@ static inline int kcp_launches(const struct kcp_cut *c)
 }
 
 /* Returns the time of maps, fold and scan with strips of L tokens, and of the factors
- * that nothing hides. */
+ * that do not overlap with the scan. */
 static inline double kcp_fused_cost(const struct kcp_cut *c, int64_t L)
 {
     const struct kcp_context *x = c->x;
@@ -175,7 +176,7 @@ static inline double kcp_fused_cost(const struct kcp_cut *c, int64_t L)
     return cost + (double)(strips - x->NS) * KCP_FOLD;
 }
 
-/* Returns the chunks per strip of lowest cost; 0: whole segments cost least. */
+/* Returns the chunks per strip of lowest cost; 0: do not cut segments. */
 static inline int kcp_fused_chunks(const struct kcp_cut *c)
 {
     const int64_t longest = kcp_longest(c->x);
@@ -194,7 +195,7 @@ static inline int kcp_fused_chunks(const struct kcp_cut *c)
 
 /* ---- the facts of a call that both rules use */
 
-/* Returns 1 if every stretch is a whole sequence and no sequence crosses a cut of the
+/* Returns 1 if every segment is a whole sequence and no sequence crosses a cut of the
  * plan. */
 static inline int kcp_alone(const struct kcp_call *a)
 {
@@ -233,8 +234,9 @@ static inline int64_t kcp_strips(const struct kcp_call *a, int chunks)
  * While some SMs compute the map of a window of chunks, the other SMs compute the
  * factors of the next window. */
 
-/* Returns the blocks of a walk. For [h_ext | M]: two per head. For h_ext alone: one per
- * head with a gate per channel and K = V, otherwise one per head and 64 columns. */
+/* Returns the number of blocks of a walk. [h_ext | M] takes two per head. h_ext alone
+ * takes one per head if gates are per channel and K = V, otherwise one per head and 64
+ * columns. */
 static inline int kcp_walk_blocks(const struct kcp_call *a, int want)
 {
     if (want != KCP_WANT_H) return 2 * a->HV;
@@ -247,8 +249,8 @@ static inline double kcp_walk_step(const struct kcp_call *a, int want)
     return a->KG == 1 ? KCP_WALK_MAP_ROWS : KCP_WALK_MAP;
 }
 
-/* Returns the time of all factors and then all maps, without a walk, with strips of
- * strip_chunks chunks; 0: one strip. */
+/* Returns the time without a walk: all factors, then all maps, with strips of
+ * strip_chunks chunks (0: one strip). */
 static inline double kcp_maps_cost(const struct kcp_call *a, int strip_chunks, int P)
 {
     const struct kcp_cut c = kcp_cut_of(a, P);
@@ -260,11 +262,10 @@ static inline double kcp_maps_cost(const struct kcp_call *a, int strip_chunks, i
          + (double)(strips - 1) * KCP_FOLD;
 }
 
-/* Returns the time of a walk over `walked` chunks in windows of W chunks, two or more.
- * Time of the factors of the first window; then of the other factors and the walk,
- * which run concurrently: the time of the walk alone or of the work of both on all SMs,
- * whichever is longer; then of the last window's map, if it is needed; and of the
- * launches. */
+/* Returns the time of a walk over `walked` chunks in two or more windows of W chunks.
+ * This is the sum of: the factors of the first window; the other factors, concurrent
+ * with the walk (the walk alone or all work spread over all SMs, whichever is longer);
+ * the map of the last window, if it is needed; the launches. */
 static inline double kcp_walk_cost(const struct kcp_call *a, int want, int walked,
                                    int P)
 {
@@ -280,9 +281,8 @@ static inline double kcp_walk_cost(const struct kcp_call *a, int want, int walke
 /* Returns the parts of the map that a walk computes, as bits of KCP_WANT_..; 0: no
  * walk, so the maps of strips are computed after all factors. If the sequence begins on
  * this rank, M is not needed. If the sequence ends on this rank, only later strips need
- * a state, so without strips there is no walk. call.walk: KCP_SEQUENTIAL takes a walk
- * where one is possible, KCP_BLELLOCH takes none, and KCP_AUTO takes a walk if it costs
- * less. */
+ * a state, so without strips there is no walk. a->walk = KCP_SEQUENTIAL selects a walk
+ * if one is possible, KCP_BLELLOCH never, KCP_AUTO if it costs less. */
 static inline int kcp_fused_walk(const struct kcp_call *a, int processors)
 {
     const struct kcp_segment *s = a->plan->seg + a->plan->ctx[a->r].seg0;
@@ -301,13 +301,13 @@ static inline int kcp_fused_walk(const struct kcp_call *a, int processors)
 }
 
 /* A window of a walk: chunks first .. first + count - 1, all in strip number `strip`.
- * The map of a window continues map number `from` (-1: it begins with the segment) and
- * is stored as map number `strip`. is_read: a later strip or another rank reads the map
- * of the strip. All members 0: before the first window. */
+ * The map of a window continues map number `from` (-1: the window begins the segment)
+ * and is stored as map number `strip`. is_read = 1: a later strip or another rank reads
+ * the map of the strip. All members 0: before the first window. */
 struct kcp_walk_window { int first, count, strip, from, is_read; };
 
-/* Returns the windows in a strip of `chunks` chunks: at least two, unless there is one
- * chunk, so that short cases of the judge have several windows. */
+/* Returns the number of windows in a strip of `chunks` chunks: at least two if chunks >
+ * 1, so that short test cases also have several windows. */
 static inline int kcp_walk_windows(int chunks)
 {
     if (chunks < 4 * KCP_WALK_CHUNKS) return chunks > 1 ? 2 : 1;
@@ -315,7 +315,7 @@ static inline int kcp_walk_windows(int chunks)
 }
 
 /* Sets *x to the next window of a walk over NC chunks in strips of strip_chunks (0: one
- * strip of all chunks). leaves: another rank reads the map of the whole segment.
+ * strip of all chunks). leaves = 1: another rank reads the map of the whole segment.
  * Returns 0 after the last window. */
 static inline int kcp_walk_next(struct kcp_walk_window *x, int NC,
                                 int strip_chunks, int leaves)
@@ -338,8 +338,8 @@ static inline int kcp_walk_next(struct kcp_walk_window *x, int NC,
 
 /* ---- work per block in the kernels of chapter 18 */
 
-/* Returns the chunks of the largest launch that computes factors. A launch covers the
- * whole call, a part of it, or a window. */
+/* Returns the number of chunks of the largest launch that computes factors. A launch
+ * has all chunks of the call, a part of them, or one window. */
 static inline int kcp_most_prepared(const struct kcp_call *a, int processors)
 {
     const struct kcp_cut c = kcp_cut_of(a, processors);
@@ -361,8 +361,8 @@ static inline int kcp_most_prepared(const struct kcp_call *a, int processors)
 }
 
 /* Returns the chunks per block of chunk_prepare with a gate per channel: up to three,
- * which hides the latency of loads, while there are four waves of blocks; more only
- * because a grid is at most 65535 high. */
+ * to hide the latency of loads, if there are still four waves of blocks; more only to
+ * keep the grid's height at most 65535. */
 static inline int kcp_prepare_share(int chunks, int heads, int processors)
 {
     const int64_t n = (int64_t)chunks * heads / (4 * 3 * processors);
@@ -370,7 +370,7 @@ static inline int kcp_prepare_share(int chunks, int heads, int processors)
     return some > least ? some : least;
 }
 
-/* Returns the blocks of the kernel `finish` of backward. Pairs of a chunk and a
+/* Returns the number of blocks of backward's kernel `finish`. Pairs of a chunk and a
  * query/key head are distributed over the blocks. */
 static inline int kcp_finish_blocks(int NC, int H, int K, int processors)
 {
@@ -379,7 +379,7 @@ static inline int kcp_finish_blocks(int NC, int H, int K, int processors)
     return pairs < most ? (int)pairs : most;
 }
 
-/* Returns the number of pairs of the block that has the most. */
+/* Returns the largest number of pairs per block of `finish`. */
 static inline int64_t kcp_finish_turns(int NC, int H, int K, int processors)
 {
     const int64_t blocks = kcp_finish_blocks(NC, H, K, processors);
@@ -399,10 +399,10 @@ static inline int kcp_scans_fit(const struct kcp_call *a, int processors)
     return (a->K == 128 && a->KG != 1 ? 2 * blocks : blocks) <= processors;
 }
 
-/* Returns 1 if the reverse scan of segment s runs before the exchange. The gradient at
- * the end of segment s is given (dht), so its reverse scan needs no other rank, and it
+/* Returns 1 if the reverse scan of segment s runs before the exchange. This is possible
+ * if s ends its sequence, because then the gradient at its end is given (dht); the scan
  * stores the gradient that earlier ranks need. If both scans fit on the GPU at once,
- * computing dh_ext together with the states is faster. */
+ * computing dh_ext together with the states is faster (returns 0). */
 static inline int kcp_reverses_first(const struct kcp_call *a, int s, int processors)
 {
     const int j = a->plan->ctx[a->r].seg0 + s;
@@ -410,12 +410,11 @@ static inline int kcp_reverses_first(const struct kcp_call *a, int s, int proces
            !kcp_scans_fit(a, processors);
 }
 
-/* Returns the jobs of segment s in launch 0 or 1. alone: launch 0 has both scans.
- * Otherwise launch 0 runs before the exchange and computes what the exchange sends.
- * If kcp_reverses_first is 1, launch 0 runs only the reverse scan, because the scan
- * of states would delay the exchange. Otherwise launch 0 computes the states, and
- * dh_ext if it is wanted. Launch 1 has the rest. With save-all states are not
- * scanned. */
+/* Returns the jobs of segment s in launch 0 or 1. alone = 1: launch 0 has both scans.
+ * Otherwise launch 0 runs before the exchange and launch 1 runs the other jobs. If
+ * kcp_reverses_first is 1, launch 0 is only the reverse scan, because the scan of
+ * states would delay the exchange. Otherwise launch 0 scans the states and, if other
+ * ranks need it, computes dh_ext. With save-all the states are not scanned. */
 static inline int kcp_scan_jobs(const struct kcp_call *a, int alone, int s, int launch,
                                 int processors)
 {

@@ -1,4 +1,4 @@
-/* visits.h -- the number of visits of a rank, and the most that a scan supports.
+/* visits.h -- counts the visits (runs of adjacent segments) of a rank.
  *
  * Book: chapter 07.  Checked by: tests/cli/run_cli.sh.
  * Next: ../../comm/form/scan.c, which needs memory for five maps per visit. */
@@ -7,12 +7,12 @@
 
 #include "kcp.h"
 
-/* The most visits per rank. With more, the scan returns KCP_NA with a message
- * (core/checked.c), and another form of the exchange is needed. */
+/* Limit of visits per rank in the form scan. With more visits a call returns KCP_NA
+ * with a message (core/checked.c). */
 enum { KCP_SCAN_VISITS = 128 };
 
-/* Returns the visits of rank r to sequences that it shares with other ranks.
- * Consecutive segments of one sequence on one rank are one visit. */
+/* Returns the number of visits of rank r to sequences that other ranks also have.
+ * Adjacent segments of one sequence on one rank are one visit. */
 static inline int kcp_visits(const struct kcp_plan *plan, int r)
 {
     const struct kcp_context *x = &plan->ctx[r];

@@ -24,11 +24,11 @@ enum { KCP_PIECE_COLUMNS = 16, KCP_PIECE_ROWS = 256, KCP_PIECE_PLACES = 2 };
 /* Counts [4][R][blocks], stored before the pieces. */
 enum kcp_window_count { KCP_FULL, KCP_EMPTY, KCP_FILLED, KCP_TAKEN };
 
-/* One kernel over windows. If from >= 0, it sets S to the message of rank `from`. If to
- * >= 0, it writes op(M) S + h (first: h alone) into the window of rank `to`. S
- * [HV,K,V]. */
+/* hop launches one kernel. If from >= 0, the kernel sets S [HV,K,V] to the message of
+ * rank `from`. If to >= 0, it writes op(M) S + h (first = 1: only h) into the window of
+ * rank `to`. */
 struct kcp_hops {
-    const struct kcp_mapops *of;       /* the map operations it implements */
+    const struct kcp_mapops *of;       /* the map operations that hop uses */
     int (*hop)(int HV, int K, int V, const void *map, int backward, int first, void *S,
                const struct kcp_window *w, int from, int to, struct CUstream_st *);
     int (*blocks)(int HV, int K, int V);       /* pieces; 0: not supported */
@@ -36,7 +36,7 @@ struct kcp_hops {
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* In programs with CUDA only: cuda/07_merge/hops.cu. */
+/* cuda/07_merge/hops.cu; NULL in a build without CUDA. */
 extern const struct kcp_hops cuda_hops __attribute__((weak));
 #ifdef __cplusplus
 }
