@@ -2,8 +2,8 @@
  * with complex-step derivatives.
  *
  * Book: chapter 01.  Checked by: itself, it can fail.  Next: ref/02_gate.c.
- * The derivative of loss is Im(loss(x + i eps)) / eps with eps = 1e-30, which has full
- * precision because nothing is subtracted. loss_of computes S_t = A_t S_{t-1} + B_t
+ * Im(loss(x + i eps)) / eps, eps = 1e-30, is the derivative of the loss at full
+ * precision, because nothing is subtracted. loss_of computes S_t = A_t S_{t-1} + B_t
  * with a dense matrix A_t, so equal results prove that ref_step computes this sum. */
 #include "tests/judge/judge.h"
 

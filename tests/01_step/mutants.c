@@ -26,7 +26,7 @@ static double decay_of(const struct kcp_step *a, int64_t t, int n, int i, int fl
     return flags & BASE_2 ? exp2(x) : exp(x);
 }
 
-/* Computes S [K,V] from S_prev [K,V], the decayed state Sd, and e = v - Sd^T k. */
+/* From S_prev [K,V], computes the decayed state Sd, e = v - Sd^T k, and the state S. */
 static void token(const struct kcp_step *a, int64_t t, int n, int m, int flags,
                   const double *S_prev, double *S, double *Sd, double *e)
 {

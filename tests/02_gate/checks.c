@@ -1,8 +1,8 @@
 /* checks.c -- compares gradients with complex-step derivatives, and G with direct sums.
  *
  * Book: chapter 02.  Checked by: itself, it can fail.  Next: ref/03_wy.c.
- * The derivative of loss = <d, output> by an input x is Im(loss(x + i eps)) / eps with
- * eps = 1e-30, which has full precision because nothing is subtracted. */
+ * Im(loss(x + i eps)) / eps, eps = 1e-30, is the derivative of loss = <d, output> at
+ * full precision, because nothing is subtracted. */
 #include "tests/judge/judge.h"
 
 #include <complex.h>

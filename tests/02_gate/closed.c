@@ -1,7 +1,7 @@
 /* closed.c -- checks that gates whose exp underflows clear the state and nothing else.
  *
  * Book: chapter 02.  Checked by: itself.  Next: ref/03_wy.c.
- * G is a sum of gates, in which one huge gate could round the other gates to 0. */
+ * G is a sum of gates, so rounding could lose the other gates next to a huge gate. */
 #include "tests/judge/judge.h"
 
 #include <math.h>

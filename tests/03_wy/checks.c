@@ -118,7 +118,7 @@ KCP_CHECK(check_03_definition) = { "03_wy", "definition",
     "Aqk agrees with long double, (I + L) A = I, both are 0 outside the triangle",
     definition };
 
-/* GDN and KDA run different code. */
+/* GDN and KDA run different code, so this check can fail. */
 static int gdn_is_kda(struct kcp_report *rep)
 {
     int status = KCP_OK;

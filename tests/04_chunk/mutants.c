@@ -146,8 +146,8 @@ MUTANT(wrong_head, WRONG_HEAD, "GDN: value head n reads q, k of head n % H");
 MUTANT(h_after, H_AFTER, "h is the state at the chunk's end");
 MUTANT(short_tail, FULL_CHUNK, "a ragged chunk loses its last row");
 MUTANT(turned, TURNED, "w times S transposed");
-/* Not judged in bf16, because a correct bf16 kernel rounds S before it computes w S,
- * with an error of equal size. */
+/* Mutant `rounded` is not judged in bf16, because a correct bf16 kernel rounds S before
+ * it computes w S, with an error of equal size. */
 RECORD(rounded, ROUNDED, "w S rounded to bf16 before it is subtracted from u",
        "any, float only");
 MUTANT(writes_nothing, NOTHING, "returns at once");

@@ -1,4 +1,4 @@
-/* refresh.c -- checks that kcp_plan_refresh accepts a plan of equal sizes only.
+/* refresh.c -- checks that kcp_plan_refresh accepts only plans of equal sizes.
  *
  * Book: chapter 06, "The next batch".  Checked by: itself, it can fail.
  * Next: tests/06_plan/wrong.c.

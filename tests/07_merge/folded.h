@@ -10,8 +10,8 @@ enum { HV = 2, K = 3, V = 5, MAX_N = 6, MAX_R = 9, MOST_R = CASE_RANKS,
        MAX_T = 40, STATE = HV * K * V,
        MAP = HV * K * (V + K) };
 
-/* The maps of all segments, with one M and with an h per pass, and the expected states
- * `want`. Each rank copies its segments' maps and writes its states to `got`. */
+/* The maps of all segments (one M for both passes, one h per pass), and the expected
+ * states `want`. Each rank copies its segments' maps and writes its states to `got`. */
 struct whole {
     struct kcp_plan *plan;
     int backward, reuse_M, blocks;

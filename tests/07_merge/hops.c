@@ -3,8 +3,8 @@
  * Book: chapter 20, "Code: kernels".  Checked by: itself, it can fail.
  * Next: tests/08_forward/graph.c.
  *
- * Two streams of one GPU stand in for two ranks. Shapes are so small that the blocks of
- * both ranks' kernels are resident concurrently. All numbers are small integers. */
+ * Two streams of one GPU act as two ranks. Shapes are so small that the blocks of both
+ * ranks' kernels are resident concurrently. All numbers are small integers. */
 #include "tests/judge/judge.h"
 
 #ifdef KCP_WITH_CUDA
@@ -150,7 +150,8 @@ static int there_and_back(struct kcp_report *rep, struct two *x)
     return KCP_OK;
 }
 
-/* Sends three messages before rank 1 receives. The third must wait for a free slot. */
+/* Sends three messages before rank 1 receives any. The third message must wait for a
+ * free slot. */
 static int ahead(struct kcp_report *rep, struct two *x)
 {
     int err = fill(x);

@@ -1,5 +1,4 @@
-/* agree.c -- checks that if calls differ, all ranks return KCP_MISMATCH without
- * sending.
+/* agree.c -- checks that all ranks return KCP_MISMATCH before sending if calls differ.
  *
  * Book: chapter 20, "What is promised to whom".  Checked by: itself.
  * Next: ref/core/agree.c.
@@ -31,7 +30,7 @@ static struct kcp_plan *plan_of(enum spoil spoil)
 
 /* Runs forward, or backward with gradients of parameters, where the call of rank 1
  * differs. Afterwards, equal calls of all ranks over the same communicator must
- * work. */
+ * succeed. */
 static int body(struct kcp_comm *comm, void *arg)
 {
     struct ranks *x = arg;

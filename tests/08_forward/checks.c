@@ -1,8 +1,8 @@
 /* checks.c -- compares the results and the traffic of forward on 1 to 8 ranks.
  *
  * Book: chapter 08. Checked by: tests/08_forward/mutants.c. Next: ref/13_backward.c.
- * The judge compares every variant with the token recurrence. This file compares runs
- * of the reference with other cuts or exchange forms, and repeated runs. */
+ * The judge compares every variant with the token recurrence. This file compares
+ * reference runs that differ in cuts or exchange form, and repeated runs. */
 #include "tests/judge/judge.h"
 
 #include <math.h>

@@ -121,7 +121,7 @@ void fore_state(const struct fore *x, int out, int n, int head, double *S_, int 
         }
 }
 
-/* Computes the map of this rank's segments of its last sequence, from [h0 or 0 | I]. */
+/* Computes the map of the last sequence's segments on this rank, from [h0 or 0 | I]. */
 void fore_describe(const struct fore *x, double *map, double *row)
 {
     const struct kcp_forward *a = x->a;

@@ -1,10 +1,10 @@
-/* graph.c -- checks that a layer replayed from a CUDA graph has a direct call's bits.
+/* graph.c -- checks that a layer replayed from a CUDA graph gives a direct call's bits.
  *
  * Book: chapters 08 and 13.  Checked by: a second replay, on poisoned arrays.
  * Next: tests/08_forward/layer.c.
  *
  * A call that allocates or makes the host wait cannot be captured. A successful capture
- * therefore proves that forward and backward do neither. */
+ * therefore proves that forward and backward neither allocate nor wait. */
 #include "tests/judge/trial.h"
 
 #include <stdlib.h>

@@ -141,9 +141,9 @@ static int refuses(struct kcp_report *rep)
 
 /* ---- the table of paths through the public interface */
 
-/* Returns 1 if every block format that a row of kernel `forward` writes is read by a
- * row of backward. Only the first row of kernel `backward` and the rows after it count,
- * because a layer uses only those. */
+/* Returns 1 if every block format that kernel `forward` writes is read by backward. The
+ * search starts at the first row of kernel `backward`, because a layer does not use
+ * earlier rows. */
 static int reads_what_it_writes(const struct kcp_variant *forward,
                                 const struct kcp_variant *backward)
 {

@@ -3,8 +3,8 @@
  * Book: chapter 08.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: tests/09_chunk_backward/mutants.c.
  * The code is a second implementation of forward, which gathers one map per rank for
- * every exchange form. It calls the references only for work inside a rank (chapters
- * 02, 03, 04). All work across ranks is separate code with errors. */
+ * every exchange form. The code calls the references only for work inside a rank
+ * (chapters 02, 03, 04). All work across ranks is separate code with errors. */
 #include "wrong.h"
 
 #include <math.h>

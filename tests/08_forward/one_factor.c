@@ -5,9 +5,9 @@
  * factor or two.
  * The kernel works in steps of 32 rows and stores the state times 2^a, where a is the
  * sum of a step's log2 decays up to row 15. For the next step the kernel multiplies the
- * stored state by 2^(E - a + a'), where E is the sum over the whole step and a' belongs
- * to the next step. In fp32 this factor is 0 below 2^-126, although tokens of the next
- * step, which multiply by 2^(G - a') with their running sum G, still need the state. */
+ * stored state by 2^(E - a + a'), where E is the sum over the whole step and a' is the
+ * next step's a. In fp32, 2^(E - a + a') is 0 below 2^-126, although tokens of the next
+ * step need the state times 2^(G - a'), where G is their running sum of log2 decays. */
 #include "ref.h"
 
 #include <math.h>
@@ -16,8 +16,8 @@
 
 enum { STEP = 32, ANCHOR = 15 };
 
-/* If the factor into a step underflows, sets g of the step's first token to -2000,
- * which clears the state as -infinity would. */
+/* If the decay factor before a step underflows, sets g of the step's first token to
+ * -2000, which clears the state as g = -infinity would. */
 static void underflow(const struct kcp_forward *a, double *g, int64_t begin,
                       int64_t end)
 {

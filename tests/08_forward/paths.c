@@ -105,7 +105,8 @@ static int covers(struct kcp_report *rep)
 KCP_CHECK(check_08_paths_cover) = { "08_forward", "paths_cover",
     "every case of the judge has a row, for each storage", covers };
 
-/* Returns the first row that takes call c for one sequence of T tokens on R ranks. */
+/* Returns the first path that supports call c on one sequence of T tokens and R
+ * ranks. */
 static const struct kcp_path *row_of(struct kcp_call c, int64_t T, int R,
                                      const struct kcp_device *d, int saved, char *why,
                                      size_t n)

@@ -46,7 +46,7 @@ static int cheapest(struct kcp_report *rep)
 KCP_CHECK(check_08_cheapest) = { "08_forward", "strips_cheapest",
     "strips are whole chunks; no other number of strips costs less", cheapest };
 
-/* Checks the rule on shapes whose fastest cut was measured. */
+/* Checks kcp_strip_length on shapes whose fastest strip length was measured. */
 static int named(struct kcp_report *rep)
 {
     EXPECT(rep, length(96, 8192, 0) == 0, "96 heads of 8192: strips of %lld",
@@ -67,7 +67,8 @@ KCP_CHECK(check_08_named) = { "08_forward", "strips_named",
     "as measured: four strips for 32 heads, no cut for 96 heads",
     named };
 
-/* Returns the fused forward's chunks per strip, or -1 if another number costs less. */
+/* Returns kcp_fused_chunks (chunks per strip), or -1 if another strip length costs
+ * less. */
 static int records(const struct kcp_cut *c, int64_t T)
 {
     const int best = kcp_fused_chunks(c);
@@ -147,7 +148,7 @@ KCP_CHECK(check_08_windows) = { "08_forward", "strips_windows",
 
 enum walk_mistake { RIGHT, TURNED, NO_LAST, EARLY, NO_MISTAKES };
 
-/* Replaces x, the map y -> x[0] y + x[1], by x followed by chunk c's y -> a y + b. */
+/* Appends chunk c's map y -> a y + b to x, the map y -> x[0] y + x[1]. */
 static void chunk_map(double *x, int c)
 {
     const double a = 0.5 + c % 7 * 0.11, b = 1 + c % 5;
@@ -155,9 +156,9 @@ static void chunk_map(double *x, int c)
     x[1] = a * x[1] + b;
 }
 
-/* Simulates the walk of a rank through its windows with an optional error. Returns 0 if
- * each strip's map covers all chunks up to the strip's end, and if all factors are
- * written before they are read. */
+/* Simulates a walk, which is a rank's loop over windows, with an optional error.
+ * Returns 0 if each strip's map covers all chunks up to the strip's end, and if all
+ * factors are written before they are read. */
 static int walk_is_wrong(int NC, int strip_chunks, int leaves,
                          enum walk_mistake planted)
 {

@@ -17,8 +17,7 @@ enum {
     NEXT_GATE = 16384,
 };
 
-/* `before`: last token of the previous chunk, or of the chunk itself if it is the
- * first. */
+/* `before` is the last token of the previous chunk, or of this chunk if c = 0. */
 struct cut { int n, m, rows; int64_t t0, before; };
 
 static void local(const struct kcp_chunk_backward *a, struct cut x, int flags)

@@ -265,7 +265,7 @@ MUTANT(stale_gate, STALE_GATE, "off by one: G_last of the last row but one");
 MUTANT(wrong_chunk, ONE_CHUNK, "off by one: h and dS of the chunk before");
 MUTANT(h_turned, H_TURNED, "errata 29: dO S, reads h as [V,K]");
 MUTANT(divided, DIVIDED, "dbeta = sum / (beta + 1e-10), which is 0 at beta = 0");
-/* Not judged in bf16, where rounding A and dU causes an equally large error. */
+/* Mutant `rounded` is not judged in bf16, where rounding A and dU errs as much. */
 RECORD(rounded, "mutant_rounded", ROUNDED,
        "dA and dA A^T rounded to bf16 on the way to dL", "any shape, float only");
 MUTANT(writes_nothing, NOTHING, "returns at once");

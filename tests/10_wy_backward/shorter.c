@@ -96,7 +96,7 @@ static void exact_pairs(const struct short_chunk *x, int d, struct sums *s)
 
 /* Computes the sums from operands scaled by powers of two and rounded to bf16, as the
  * fast kernels do. The terms of dG cancel only if each sum is multiplied with the
- * rounded operand of the other sum. This code, a mutant, multiplies with the unrounded
+ * rounded operand of the other sum. Mutant UNROUNDED multiplies with the unrounded
  * operand. Returns 0 if the exponents differ by more than MOST_SPAN. */
 static int rounded_pairs(const struct short_chunk *x, int d, struct sums *s)
 {

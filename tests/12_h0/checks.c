@@ -37,7 +37,8 @@ static size_t up(size_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-/* Compares the bytes per mode with sums over the tensors that each mode keeps. */
+/* Compares the block's bytes per mode with the sum over the tensors that the mode
+ * keeps. */
 static int bytes(struct kcp_report *rep)
 {
     for (int model = 0; model < 2; model++) {
@@ -224,7 +225,7 @@ KCP_CHECK(check_12_strips) = { "12_h0", "strips",
     "the fused forward's block has states and maps of strips if it is cut",
     strips };
 
-/* Checks the fused forward's block per mode, with 48 chunks and 4 heads. */
+/* Checks the size of the fused forward's block per mode (48 chunks, 4 heads). */
 static int chunk_modes(struct kcp_report *rep)
 {
     struct kcp_saved of[3];

@@ -3,7 +3,7 @@
  * Book: chapter 12, "What each mode keeps". Checked by: the judge. Next:
  * tests/13_backward/strips.c. The other twins (correct copies) recompute all tensors.
  * twin_modes reads A and Aqk from the block and, in mode save-all, also h and v_new. In
- * mode light, it normalises q and k again. Mutants read a wrong row or tensor. */
+ * mode light, twin_modes normalises q and k. Mutants read a wrong row or tensor. */
 #include "wrong.h"
 
 static int mode(const struct wrong_rank *x)

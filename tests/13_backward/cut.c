@@ -97,8 +97,8 @@ int wrong_recompute(struct wrong_rank *x)
     return status;
 }
 
-/* Returns 1 if the map of segment j is sent, because j is only part of a sequence or is
- * the last segment of a rank (as errata 6 needs). */
+/* Returns 1 if the map of segment j is sent. Maps are sent of segments that are only a
+ * part of a sequence, and (for errata 6) of the last segment of each rank. */
 static int travels(const struct kcp_plan *p, int j)
 {
     const struct kcp_segment *s = &p->seg[j];

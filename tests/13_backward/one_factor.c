@@ -4,9 +4,9 @@
  * the twin.  Next: mutants.c.
  * The kernel works backward in steps of 32 rows and stores dS times 2^a, where a is the
  * sum of a step's log2 decays up to row 15. Before each step the kernel multiplies the
- * stored dS by 2^(E - a + a'), where E is the step's whole sum and a' belongs to the
- * step after. In fp32 this factor is 0 below 2^-126, although rows of the step, which
- * divide by 2^(G - a) with their running sum G, still need dS. */
+ * stored dS by 2^(E - a + a'), where E is the step's whole sum and a' is the following
+ * step's a. In fp32, 2^(E - a + a') is 0 below 2^-126, although rows of the step need
+ * dS divided by 2^(G - a), where G is their running sum of log2 decays. */
 #include "ref.h"
 
 #include <math.h>
@@ -89,8 +89,8 @@ static void backward(struct walk *w, int64_t t, const double *before,
     memcpy((double *)a->dv + (t * a->HV + w->n) * V, dv, sizeof *dv * (size_t)V);
 }
 
-/* Sets dS at the end of the step of tokens begin to end - 1 to 0 in channels whose
- * factor underflows. The following step ends at token `next`. */
+/* Sets dS after tokens begin to end - 1 (one step) to 0 in channels whose decay factor
+ * underflows. The following step ends at token `next`. */
 static void underflow(struct walk *w, int64_t begin, int64_t end, int64_t next)
 {
     const int V = w->a->V;

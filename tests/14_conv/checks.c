@@ -28,7 +28,8 @@ struct whole {
 
 static int reach_of(const struct whole *a) { return (a->shift ? 2 : a->Wc) - 1; }
 
-/* Returns x of token t of sequence n, or before the sequence's start x0 or 0. */
+/* Returns x of token t of sequence n, or x0 or 0 if t is before the sequence's
+ * start. */
 static double x_at(const struct whole *a, int n, int64_t t, int d)
 {
     const int64_t k = t - a->cu[n] + reach_of(a);

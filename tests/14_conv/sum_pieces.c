@@ -1,4 +1,4 @@
-/* sum_pieces.c -- checks kcp_segment_sum with so many columns that it sends pieces.
+/* sum_pieces.c -- checks kcp_segment_sum for rows so long that they are sent in pieces.
  *
  * Book: chapters 13 and 14.  Checked by: itself, bit by bit on integers.
  * Next: comm/segment_sum.c.

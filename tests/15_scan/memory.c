@@ -74,7 +74,8 @@ static long scratch(int64_t tokens, enum kcp_walk walk)
     a.ot = at + kv;
     a.W_alpha = at + kv + heads * v_;
     a.w_beta = (double *)a.W_alpha + heads * k_ * d_;
-    /* Allocate until eight blocks in a row need new pages: no free heap is left. */
+    /* Allocate until eight blocks in a row need new pages, i.e. until no free heap is
+     * left. */
     for (int j = 0, fresh = 0; j < 1024 && fresh < 8; j++) {
         const long was = peak();
         char *full = malloc(1 << 20);

@@ -3,8 +3,8 @@
  * Book: chapter 15.  Checked by: the judge, which must reject each mutant.
  * Next: tests/15_scan/wrong.c.
  *
- * Each rank gathers the whole batch, computes all tokens and keeps its own rows. Errors
- * between ranks are therefore also selected by flags. */
+ * Each rank gathers the whole batch, computes all tokens and keeps its own rows. Flags
+ * also select errors that a wrong exchange between ranks would cause. */
 #include "mutants.h"
 
 struct token {

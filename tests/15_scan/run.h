@@ -142,8 +142,8 @@ static inline int go(struct batch *x, char *why)
     return status;
 }
 
-/* Returns the largest relative RMS difference of any output of two runs, or -1 if all
- * bits are equal. */
+/* Returns the largest relative RMS difference between two runs over all outputs, or -1
+ * if all bits are equal. */
 static inline double apart(const struct batch *a, const struct batch *b, int *worst)
 {
     return outputs_apart(a->out, b->out, out_size, OUTPUTS, worst);

@@ -87,7 +87,7 @@ ARGUMENT(mutant_no_dht, a.dht = NULL, "dht is ignored")
 ARGUMENT(mutant_no_dot, a.dot = NULL, "the gradient of ot is ignored")
 ARGUMENT(mutant_no_drop, a.drop = NULL, "the drop mask is ignored")
 
-/* Runs a rank as if it were the only rank, if the batch has one sequence. */
+/* If the batch has one sequence, runs each rank as if no other rank existed. */
 static int alone(void *args)
 {
     const struct kcp_scan *a = args;

@@ -4,7 +4,7 @@
  * Next: tests/15_scan/wrong.c.
  *
  * Exchange form `scan` composes maps, and the other forms apply maps. The twins run the
- * same code without an error. One twin sends GLA's full M instead of its diagonal.
+ * same code without an error. One twin sends GLA's full M instead of the diagonal of M.
  */
 #include "tests/judge/judge.h"
 #include "ref/ref.h"

@@ -2,8 +2,7 @@
  * and that the code of a model is short.
  *
  * Book: chapter 16.  Checked by: itself, it can fail.  Next: tests/16_family/mutants.h.
- * Chapter 01, which shares no code with chapter 16, computes the results expected of
- * KDA.
+ * Chapter 01, which shares no code with chapter 16, computes KDA's expected results.
  */
 #include "run.h"
 

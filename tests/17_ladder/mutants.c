@@ -2,7 +2,8 @@
  *
  * Book: chapter 17.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: book/17-ladder.md.
- * The code is a deliberate copy of the reference. A GPU kernel can make each error.
+ * The code is a deliberate copy of the reference. Each error can also occur in a GPU
+ * kernel.
  */
 #include "kcp.h"
 

@@ -10,7 +10,7 @@
 
 enum { P = 132 };
 
-/* Returns the bytes of all arrays of a bf16 forward that saves nothing. */
+/* Returns the bytes of all arrays of a bf16 forward call without a saved block. */
 static double bytes(int64_t T)
 {
     const struct kcp_stage *s = stage_find("08_forward");
@@ -138,8 +138,9 @@ static int records(struct kcp_report *rep)
 KCP_CHECK(check_17_records) = { "18_hopper", "records",
     "v_new from A, beta, v and decayed keys equals u - w S", records };
 
-/* A random chunk on which the adjoints of chapters 10 and 18 are compared. Here v_new =
- * A beta (v - k~ h), A = (I + L)^-1, and L_ij is a multiple of beta_i. */
+/* A random chunk on which the adjoints of chapters 10 and 18 are compared. In the
+ * chunk, v_new = A beta (v - k~ h), A = (I + L)^-1, and L_ij is a multiple of
+ * beta_i. */
 enum { ROWS = 12, KEYS = 5 };
 struct system {
     double L[ROWS][ROWS], A[ROWS][ROWS], beta[ROWS], v[ROWS][KEYS], k[ROWS][KEYS];
