@@ -201,11 +201,11 @@ class Page:
         if STALE in self.marks:
             self.add("\n† measured with an older version of the kernel.")
         if UNCOMPARED in self.marks:
-            self.add("\nNot compared with the kernels as they stand: that takes the "
-                     "nvcc of the record.")
+            self.add("\nSome rows are not compared with the present code: another "
+                     "nvcc or gcc compiled what was measured.")
         if "cached" in self.marks:
-            self.add("\nMore than 100 %: the call did not read all that is counted, or "
-                     "it lay in the chip's cache.")
+            self.add("\nMore than 100 %: the call did not read all bytes that are "
+                     "counted, or read them from L2.")
         if self.others:
             self.add("\nOthers: %s." % "; ".join(once(self.others)))
 
