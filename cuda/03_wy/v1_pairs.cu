@@ -98,7 +98,8 @@ static __device__ void gated_rows(const struct kcp_wy &a, struct token_range z, 
     }
 }
 
-// Has two barriers: L must be complete before the inversion, and A before the products.
+// The kernel has two barriers: L must be complete before the inversion, and A before
+// the products.
 template <class X>
 static __global__ void wy(const struct kcp_wy a)
 {

@@ -54,8 +54,8 @@ static void product_t(int m, int n, int k, double x, const double *A, int lda,
                 C, ldc);
 }
 
-/* GDN: all channels have the same gate, so it first computes q k^T and k k^T, then
- * scales them. */
+/* GDN: computes q k^T and k k^T, then scales them, because all channels have the same
+ * gate. */
 static void scores_gdn(const struct kcp_wy *a, const struct cut *x, double *L)
 {
     product_t(x->rows, x->rows, a->K, a->scale, x->q, x->qk, x->k, x->qk, x->Aqk,

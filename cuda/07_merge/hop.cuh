@@ -59,8 +59,8 @@ static __device__ __forceinline__ void hop_taken(const struct hop &x, uint32_t t
 }
 
 // Waits until the next rank has read the earlier piece that uses the same bytes as
-// piece number `filled`. Returns their address in the next rank's window, or NULL if
-// the exchange was aborted.
+// piece number `filled`. Returns the address of these bytes in the next rank's window,
+// or NULL if the exchange was aborted.
 static __device__ __forceinline__ float *hop_place(const struct hop &x, uint32_t filled)
 {
     __shared__ int free;
@@ -170,8 +170,8 @@ static __global__ __launch_bounds__(FOLD_THREADS) void hop_columns(const struct 
     hop_filled(x, filled);
 }
 
-// The hop for any K up to 256 and any V. One thread computes a column, and processes
-// groups of rows one after another.
+// Computes the hop for any K up to 256 and any V. One thread computes a column, and
+// processes groups of rows one after another.
 static __global__ __launch_bounds__(FOLD_THREADS) void hop_plain(const struct hop x)
 {
     enum { COLS = KCP_PIECE_COLUMNS, ROWS = FOLD_THREADS / COLS };

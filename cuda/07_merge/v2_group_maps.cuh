@@ -7,8 +7,8 @@
 // with X^T in registers, as in warpgroup_scan.cuh. Both factors are fp32, each split
 // into three bf16 pieces. Of the nine products of pieces it computes the six largest,
 // the smallest of these first; the omitted three are below 2^-24. Bound: 6 x 2 K^2 64
-// flops per step, 1.75 us of an SM at its peak; close to this bound, 64 KiB of M from
-// memory. The next M is copied during a step.
+// flops per step, 1.75 us of an SM at its peak; loading 64 KiB of M per step takes
+// nearly as long. The next M is copied during a step.
 #ifndef KCP_07_V2_GROUP_MAPS_CUH
 #define KCP_07_V2_GROUP_MAPS_CUH
 

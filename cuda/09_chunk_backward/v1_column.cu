@@ -59,8 +59,9 @@ static __device__ void reverse_chunk(const struct kcp_chunk_backward &a,
     //< kernel-reverse
 }
 
-// Bound: latency, because chunks are sequential. A block has one stretch (a token range
-// of one sequence) and head. Thread v owns column v of dS, so no barrier is needed.
+// Bound: latency, because chunks are sequential. A block processes one head of one
+// stretch (a token range of a sequence). Thread v owns column v of dS, so no barrier is
+// needed.
 template <class X>
 static __global__ void reverse(const struct kcp_chunk_backward a)
 {

@@ -156,9 +156,9 @@ static __device__ __forceinline__ void next_row(float (*row)[N])
 
 // A thread's run: `chunks` chunks of stretch s, starting at chunk c, and the thread's
 // first channel d. If z.len is 0, the thread has no work. With several stretches the
-// grid has one block for every chunk, and blocks exit whose chunk is not the first of a
-// run. Rarely executed code calls run_of_thread again instead of keeping the result in
-// registers.
+// grid has one block for every chunk, and a block exits if its chunk is not the first
+// of a run. Rarely executed code calls run_of_thread again instead of keeping the
+// result in registers.
 struct run { struct token_range z; int c, d, s; };
 
 static int runs_of(const struct conv_call *a, int chunks)

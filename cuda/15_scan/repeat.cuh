@@ -124,7 +124,7 @@ static __global__ void spread_debts(const struct repeats x, int s)
         (float)((const X *)x.a.do_)[(int64_t)t * x.row + c] + debt;
 }
 
-// Gathers the rows of all ranks, unless there is no mask or no cut inside a sequence.
+// Gathers the rows of all ranks, if there is a mask and a cut inside a sequence.
 static int gather_rows(const struct repeats *x, int64_t padded, struct kcp_comm *comm)
 {
     const struct kcp_scan *a = &x->a;

@@ -11,7 +11,7 @@
 // form, for any number of heads. `launch`: time per dependent launch. `number`: time
 // per number of a leaf's map, for all levels of the tree. The constants were fitted to
 // forward passes on an H200 (bench/results/, case scan): 256 ns per token at K = 16 and
-// 32, 315 ns at 64. Both forms give the same results up to rounding.
+// 32, 315 ns at 64. Sequential and parallel results agree up to rounding.
 struct pace { float token, launch, number; };
 struct scan_kernel {
     const char *name[2];                 // in the table of paths: bf16, fp32

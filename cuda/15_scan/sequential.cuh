@@ -32,8 +32,8 @@ struct group_storage { // GROUP tokens with rows * 32 keys each
     int lives[GROUP];
 };
 
-// A thread's part of the next group, in the storage type. It is converted later,
-// because the first use of a loaded value waits for it. Forward loads v, backward dO.
+// A thread's part of the next group, in the storage type. Values are converted later,
+// because the first use of a value waits for its load. Forward loads v, backward dO.
 enum { HOLDS = 1024 / SCAN_THREADS, VALUES = 32 * ACROSS / SCAN_THREADS };
 template <class X>
 struct next_group {

@@ -118,8 +118,8 @@ static __global__ void updates(const struct tile x, int back)
 }
 
 // Pass 3 computes o = S'^T q from the state before the token, and stores S' of the last
-// token in S_last. A thread has one column. It does not need S' = S_d + beta k e^T to
-// compute o, only k q.
+// token in S_last. A thread has one column. Computing o needs only k q, not S' = S_d +
+// beta k e^T.
 template <class X>
 static __global__ void emit(const struct tile x, float *S_last)
 {

@@ -30,9 +30,9 @@ static __device__ __forceinline__ void fetch_slice(const struct factors &f, int 
     cp_async_commit();
 }
 
-// Computes y [32,64] += rows of L by columns of R, 8 values of p at a time. Each fp32
-// operand is split into two tf32 parts. Of the four products of parts the smallest, of
-// relative size 2^-22, is omitted.
+// Computes y [32,64] += rows of L times columns of R, 8 values of p at a time. Each
+// fp32 operand is split into two tf32 parts. Of the four products of parts the
+// smallest, of relative size 2^-22, is omitted.
 template <int columns>
 static __device__ __forceinline__ void add_slice(float (*y)[8][4], const float *L,
                                                  const float *R)

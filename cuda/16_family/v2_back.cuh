@@ -80,7 +80,7 @@ static __device__ void put_values(const struct family &x, struct token_range z, 
 }
 
 // Computes dg, the sum of dG over rows t to the last row. dE of row t is added after dg
-// of row t, because it belongs to the previous token.
+// of row t, because dE belongs to the previous token.
 template <int model, int K, int V>
 static __device__ void put_gate(const struct family &x, struct token_range z, int n,
                                 const struct back_storage<model, K, V> &s)

@@ -24,7 +24,8 @@ static __device__ __forceinline__ void upper_times(float (*y)[2][4], const bf16 
         }
 }
 
-// Stores 16 columns of a result [C,16] in shared memory. If `add` is set, adds to them.
+// Stores 16 columns of a result [C,16] in shared memory, or adds the result if `add` is
+// set.
 template <int C>
 static __device__ __forceinline__ void put_columns(bf16 *to, int ld,
                                                    const float (*y)[2][4], int add)

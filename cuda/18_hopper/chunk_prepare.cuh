@@ -15,7 +15,7 @@ static __device__ __forceinline__ int block16_index(int I, int J)
     return I * (I + 1) / 2 + J;
 }
 
-// Returns the tokens of this rank's chunk c; with one stretch without a table lookup.
+// Returns the tokens of this rank's chunk c, without a table lookup if NS = 1.
 static __device__ __forceinline__ struct token_range tokens_of_chunk(
     const struct kcp_forward &a, int c)
 {

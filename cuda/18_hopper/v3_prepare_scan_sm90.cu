@@ -40,9 +40,9 @@ static int carry_fused(struct fused *f, const struct forward_params *on_strips)
 // ---- a rank with one segment: its map is computed concurrently with the factors
 //
 // The walk computes the map of the whole segment, window by window. At the end of each
-// strip it stores the map of all chunks from the segment's start. This map, applied to
-// the segment's first state, gives the state at the start of the next strip. If the
-// sequence starts in this segment, that state is h_ext.
+// strip the walk stores the map of all chunks from the segment's start. This map,
+// applied to the segment's first state, gives the state at the start of the next strip.
+// If the sequence starts in this segment, that state is h_ext.
 
 //> kernel-walk
 // For each window: computes the window's factors, then continues the walk over it,

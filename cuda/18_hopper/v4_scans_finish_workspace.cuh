@@ -24,8 +24,8 @@ struct factors_backward {
     struct split p;
     void *h_kept, *h_start, *states, *dh_in, *dmap;       // [NS], per segment
     int *want, *own;
-    // Per stretch (segment or strip): rows of states (struct scan_states). Per launch,
-    // of which there are two if there are strips or maps: the jobs and their number.
+    // Per stretch (segment or strip): rows of states (struct scan_states). Per launch:
+    // the jobs and their number. Strips or maps need two launches.
     int *first, *last, *of_first, *own_row, *jobs[2], count[2];
     float *dA_rows, *ddt_rows, *all;     // sums per segment; gathered from all ranks
     int *differs;
@@ -142,8 +142,9 @@ static size_t place_backward(struct factors_backward *f,
     return r->used;
 }
 
-// Iterator over this rank's strips. at: index of the strip; first, last: whether its
-// sequence starts or ends in it; row: its first token row; tokens: number of tokens.
+// Iterator over this rank's strips. at: index of the strip; first, last: whether the
+// sequence starts or ends in the strip; row: its first token row; tokens: number of
+// tokens.
 struct strip { int at, sequence, first, last, row, next, segment, j; int64_t tokens; };
 
 // Advances to the next strip (or segment, if nothing is cut); starts from { 0 }, and

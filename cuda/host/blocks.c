@@ -49,7 +49,7 @@ static void *alloc_new(size_t n)
 {
     void *p = NULL;
     if (cudaMalloc(&p, n ? n : 1) == cudaSuccess) return p;
-    cudaGetLastError();                 /* NULL says it; no launch may find the error */
+    cudaGetLastError();                 /* clears the error; the caller sees NULL */
     return NULL;
 }
 

@@ -5,7 +5,6 @@
 // NCCL needs one GPU per rank. Ranks that are threads can share a GPU, so a kernel for
 // context parallelism can be written and judged on one GPU. Each copy waits until it is
 // complete, because this code is for development, not for speed.
-// complete: this is for development, not for speed.
 #include "mapops.cuh"
 #include "memory.h"
 #include <cuda_runtime.h>
@@ -16,7 +15,7 @@ static void *alloc(size_t n)
 }
 
 // A copy within the device and a fill return before they are complete, and a variant
-// that uses another stream does not wait for them. Therefore done() waits.
+// that uses another stream does not wait for them. So this function waits.
 static int done(cudaError_t status)
 {
     return status || cudaStreamSynchronize(NULL) ? KCP_CUDA : KCP_OK;

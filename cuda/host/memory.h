@@ -20,7 +20,7 @@ struct memory {
     int   (*threads_run)(int R, int (*body)(struct kcp_comm *, void *), void *arg,
                          char *why, size_t n);
     const struct kcp_mapops *mapops;
-    int   (*gpu)(int i);                      /* selects it for the calling thread */
+    int   (*gpu)(int i);                      /* selects GPU i for this thread */
     int   (*fill)(void *p, int byte, size_t n);
     struct CUstream_st *(*stream)(void);      /* non-blocking; NULL: none */
     void  (*end_stream)(struct CUstream_st *);
@@ -29,7 +29,7 @@ struct memory {
     int   (*copy_ends)(void *to, const void *from, size_t n, size_t apart);
     int   is_far;                             /* the latency of a copy matters */
 };
-const struct memory *device_memory(void);     /* NULL: no device, or built without */
+const struct memory *device_memory(void);     /* NULL: no GPU, or built without CUDA */
 
 /* bare_workspaces = 1: memory is not initialized, because initcheck needs this.
  * fence_bytes: bytes around each array, 256, or 0 with --exact. If bare_workspaces = 1

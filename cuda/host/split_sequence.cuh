@@ -12,11 +12,11 @@
 
 // A plan consists of segments. A rank with few (segment, head) pairs cuts its segments
 // into strips at multiples of L tokens; chunks do not change. Chapter 05 computes the
-// maps of the strips once, for two uses. Their composition is the segment's map for the
-// exchange. Applied one after another to the segment's first state, they give the first
-// state of each strip. If L is 0, a strip is a segment, and all arrays here are the
-// segments' arrays. L is 0 for a canonical plan, because its bits may depend only on
-// its segments.
+// maps of the strips once, for two uses. The composition of these maps is the segment's
+// map for the exchange. Applied one after another to the segment's first state, the
+// maps give the first state of each strip. If L is 0, a strip is a segment, and all
+// arrays here are the segments' arrays. L is 0 for a canonical plan, because the bits
+// of results may depend only on its segments.
 struct split {
     int64_t L;
     int NS;                              // strips on this rank

@@ -32,7 +32,8 @@ template <class X> int v1_merge_backward(void *args);
 size_t v1_gate_work(const void *args);
 size_t v1_wy_backward_work(const void *args);
 
-// A kernel that a row may name. Kernels that are not in this program are not listed.
+// A kernel that a row of the table of paths may name. Lists only kernels of this
+// program.
 struct stage_kernel {
     const char *key, *name;              // "04", "v2_warp"
     int (*run)(void *);

@@ -14,9 +14,9 @@ static __device__ __forceinline__ uint32_t cluster_rank(void)
 }
 
 // mapa and mbarrier.arrive.shared::cluster: each calling thread makes one arrival at
-// the barrier of block `rank` that has the shared-memory offset of `bar`. First every
-// block must have initialized its barriers and called cluster_sync, and not have
-// exited.
+// the barrier of block `rank` that has the shared-memory offset of `bar`. Before the
+// call, every block must have initialized its barriers and called cluster_sync. Block
+// `rank` must not have exited.
 static __device__ __forceinline__ void mbarrier_arrive_cluster(uint64_t *bar, int rank)
 {
     jitter();

@@ -52,7 +52,7 @@ static int launch_dependent(Kernel kernel, size_t bytes, dim3 blocks, int thread
 
 // griddepcontrol.launch_dependents, called by any thread: the next kernel's blocks may
 // start as soon as every block of this kernel has called this function or has exited.
-// This kernel's writes do not become visible by the call.
+// The call does not make this kernel's writes visible.
 static __device__ __forceinline__ void griddepcontrol_launch_dependents(void)
 {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -61,7 +61,7 @@ static __device__ __forceinline__ void griddepcontrol_launch_dependents(void)
 
 // griddepcontrol.wait, called by each thread that reads results of earlier kernels:
 // waits until the previous kernel in the stream has finished and its writes are
-// visible. By induction this covers all earlier kernels.
+// visible. Every kernel waits so, and thus all earlier kernels have finished too.
 static __device__ __forceinline__ void griddepcontrol_wait(void)
 {
     asm volatile("griddepcontrol.wait;" ::: "memory");

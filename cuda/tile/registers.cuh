@@ -2,16 +2,16 @@
 // Book: chapter 10, "Two kernels"; chapter 18.
 // Checked by: every variant that includes it.  Next: warp.cuh.
 //
-// Each of these functions costs at most one instruction. They make the compiler
-// recompute a value instead of keeping it in a register across a loop.
+// Each of these functions costs at most one instruction. These functions make the
+// compiler recompute a value instead of keeping it in a register across a loop.
 #ifndef KCP_TILE_REGISTERS_CUH
 #define KCP_TILE_REGISTERS_CUH
 
 #include <cuda_runtime.h>
 #include <stdint.h>
 
-// Returns x, but the compiler treats the result as unknown (no instruction). So it
-// computes expressions of the result anew instead of reusing earlier ones.
+// Returns x, but the compiler treats the result as unknown (no instruction). So the
+// compiler recomputes expressions of the result here.
 static __device__ __forceinline__ int opaque(int x)
 {
     asm volatile("" : "+r"(x));
@@ -35,7 +35,7 @@ static __device__ __forceinline__ int lane_id(void)
 }
 
 // Prevents the compiler from moving memory accesses across this call (no instruction).
-// Accesses of different threads are not ordered by it.
+// The call does not order accesses of different threads.
 static __device__ __forceinline__ void compiler_fence(void)
 {
     asm volatile("" ::: "memory");

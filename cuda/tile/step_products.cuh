@@ -102,7 +102,7 @@ static __device__ __forceinline__ void wgmma_state_rs(float (*d)[4], const uint3
 #undef D16_LIST
 #undef D32_LIST
 
-// Returns the descriptor of an operand at `at` bytes after address 16 base. `high`
+// Returns the descriptor of an operand at `at` bytes after address 16 * base. `high`
 // holds the swizzle mode and the distance between groups of eight rows, `lead` the
 // leading offset, both in units of 16 bytes.
 enum {
@@ -131,7 +131,7 @@ static __device__ __forceinline__ void put_word(uint32_t at, uint32_t x)
     asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(x) : "memory");
 }
 
-// ldmatrix (fragment.cuh) from 32-bit shared addresses.
+// Executes ldmatrix (fragment.cuh) with a 32-bit shared address.
 static __device__ __forceinline__ void ldmatrix_at(uint32_t *r, uint32_t at)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"

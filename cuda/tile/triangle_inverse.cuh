@@ -6,10 +6,10 @@
 
 #include "decay.cuh"
 
-// Numbering of the blocks of size s below the diagonal that have an odd block row and
-// the even block column to its left. block_row and block_column return the r-th row and
-// column over all these blocks; block_anchor returns the first row of the block that
-// contains row r.
+// Numbers the blocks of size s below the diagonal at odd block rows, each in the even
+// block column to the left of the diagonal. block_row and block_column return the r-th
+// row and column over all these blocks; block_anchor returns the first row of the block
+// that contains row r.
 static __device__ __forceinline__ int block_row(int r, int s)
 {
     return (r & ~(s - 1)) * 2 + s + (r & (s - 1));
@@ -23,8 +23,8 @@ static __device__ __forceinline__ int block_anchor(int r, int s)
     return block_row(r & ~(s - 1), s);
 }
 
-// Inverts the four 16 x 16 blocks on the diagonal of I + L. The thread computes column
-// j of the block that starts at row b; 16 threads read the same rows of L.
+// Inverts the four 16 x 16 blocks on the diagonal of I + L. A thread computes column j
+// of the block that starts at row b; 16 threads read the same rows of L.
 template <int ld>
 static __device__ void invert_diagonal_blocks(const float (*L)[ld], float (*A)[ld])
 {

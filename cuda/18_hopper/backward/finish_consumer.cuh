@@ -54,9 +54,9 @@ static __device__ __forceinline__ void scaled_operand_a(uint32_t *a,
 }
 
 // Anchors of a subchunk's rows and of its columns. Normally both anchors are equal. On
-// the underflow path they are the subchunk's first and last G, so that no exponent is
-// above 0, and only pairs of different subchunks use them. step[I] is exp2(b_I+1 - b_I)
-// as a pair of bf16.
+// the underflow path the anchors are the subchunk's first and last G, so that no
+// exponent is above 0, and only pairs of different subchunks use them. step[I] is
+// exp2(b_I+1 - b_I) as a pair of bf16.
 struct anchors {
     float row[SUBCHUNKS][2], column[SUBCHUNKS][2];
     uint32_t step[SUBCHUNKS - 1][2];
@@ -114,7 +114,8 @@ static __device__ __forceinline__ float column_factor(const struct anchors &b, i
     return ex2_approx(b.column[I][h] - b.row[I][h] - G);
 }
 
-// Computes the operands of a warp's channels, and replaces G as row_factor needs it.
+// Computes the operands of a warp's channels, and replaces G by the numbers that
+// row_factor needs.
 template <int underflow>
 static __device__ __forceinline__ void make_operands(const struct anchors &b,
                                                      const unsigned char *q_tile,
@@ -387,7 +388,7 @@ static __device__ __forceinline__ void add_to_last_row(int len, const float *las
     }
 }
 
-// Adds the pair of each token with itself (the diagonal of dA) to dq and dk.
+// Adds each token's pair with itself (the diagonal of dA) to dq and dk.
 static __device__ __forceinline__ void add_own_pairs(const float *dA_diagonal,
                                                      const pairs_of_tokens &q,
                                                      const pairs_of_tokens &k,

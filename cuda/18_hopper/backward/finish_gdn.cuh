@@ -81,7 +81,7 @@ static __device__ __forceinline__ void load_qk_part(const struct backward_params
                 sizeof smem.norm[0].rstd_k, full);
 }
 
-// The producer is one thread. It loads q and k of the next pair in advance.
+// The producer is one thread, which loads q and k of the next pair in advance.
 template <int K>
 static __device__ __forceinline__ void gdn_finish_producer(
     const struct backward_params &x, const struct gdn_maps &from,
@@ -130,7 +130,7 @@ static __device__ __forceinline__ float gdn_decay(const struct kcp_backward &a, 
     return fmaxf(g, -200.0f);
 }
 
-// Returns the gradient of the raw gate from dg, and adds its term to dA_log.
+// Returns the gradient of the raw gate from dg, and adds the element's term to dA_log.
 static __device__ __forceinline__ float gdn_gate_back(const struct kcp_backward &a,
                                                       float y, float exp_A, float dg,
                                                       float *dA)

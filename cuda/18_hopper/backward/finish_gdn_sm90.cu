@@ -5,8 +5,8 @@
 #include "finish_gdn.cuh"
 
 // With one gate per head, D_ij = exp2(G_i - G_j) is the same for all channels, and at
-// most 1 for j <= i. So no anchors are needed, and all gates are exact. All products
-// use the raw q and k; the norms multiply rows.
+// most 1 for j <= i. So no anchors are needed, and any gate is computed exactly. All
+// products use the raw q and k; the norms multiply rows.
 //
 //     dA_ij = scale D_ij (dO v_new^T)_ij, j <= i
 //     dB_ij = -D_ij (dv v_new^T)_ij, j < i

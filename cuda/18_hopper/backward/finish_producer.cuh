@@ -85,7 +85,7 @@ static __device__ __forceinline__ int first_of_block(const struct kcp_backward &
     return next_of_block<underflow>(a, marks, i);
 }
 
-// Returns the index on this rank of the chunk of iteration i.
+// Returns the chunk of iteration i, counted over this rank.
 static __device__ __forceinline__ int chunk_of(const struct kcp_backward &a,
                                                const struct block_chunk &i)
 {
@@ -98,8 +98,7 @@ static __device__ __forceinline__ int value_head_of(const struct kcp_backward &a
     return i.pair % a.H * group_of(a) + i.head;
 }
 
-// Returns the tokens of chunk c; with one stretch (token range of a sequence) without a
-// lookup in the table of chunks.
+// Returns the tokens of chunk c, without a table lookup if NS = 1.
 static __device__ __forceinline__ struct token_range finish_tokens(
     const struct kcp_backward &a, int c)
 {
@@ -139,8 +138,8 @@ static __device__ __forceinline__ void load_chunk(const struct backward_params &
                 &smem.full[OF_dS]);
 }
 
-// Called by the four lanes that share a channel: returns the number of the neighbouring
-// lane (x) and the sum over the other pair of lanes (y).
+// Called by the four lanes that share a channel: returns the neighbouring lane's `own`
+// (x) and the sum of `own` over the other two lanes (y).
 static __device__ __forceinline__ float2 quad_sums(float own)
 {
     const float beside = __shfl_xor_sync(~0u, own, 1);
@@ -347,8 +346,8 @@ static __device__ __forceinline__ void load_rows_part(
     if (dt) tma_load_1d(of.dt_bias, dt, sizeof of.dt_bias, full);
 }
 
-// The producer is one thread. It loads rows (PART_ROWS) one chunk in advance, because
-// the consumers need the rows first.
+// The producer is one thread, which loads rows (PART_ROWS) one chunk in advance,
+// because the consumers need the rows first.
 template <int K, int underflow>
 static __device__ __forceinline__ void kda_finish_producer(
     const struct backward_params &x, const struct finish_maps &from,

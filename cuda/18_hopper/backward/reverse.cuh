@@ -21,8 +21,8 @@ struct reverse_storage {
     uint64_t full[STAGES], empty[STAGES];
 };
 
-// The producer is one thread. It loads the chunks of a stretch (a local token range of
-// one sequence), last chunk first.
+// The producer is one thread, which loads the chunks of a stretch (a local token range
+// of one sequence), last chunk first.
 template <int blocks, int K, int WGS, int kda>
 static __device__ __forceinline__ void reverse_producer(
     const struct forward_params &f, const CUtensorMap &dO, int z, int n, int v0,
@@ -313,9 +313,8 @@ static __device__ __forceinline__ void reverse_consumer_warpgroup(
 // Bound: memory. Per token and head the block reads 6K + 2.5C + 2V bytes and writes 2
 // KV / C + 2V. With few stretches and heads the bound is the latency of the sequential
 // steps. Barriers. `full`: the chunk's bytes have arrived. `empty`: every consumer (in
-// a cluster: of both blocks) has read these bytes and has stored the dv that it staged
-// in dO. The warpgroup's barriers surround accesses to staged tiles.
-// in dO. The warpgroup's barriers surround accesses to staged tiles.
+// a cluster: of both blocks) has read these bytes and has stored the dv that it
+// staged in dO. The warpgroup's barriers surround accesses to staged tiles.
 template <int K, int WGS, int kda, int blocks>
 static __device__ __forceinline__ void reverse_block(const struct backward_params &x,
                                                      const struct forward_params &f,

@@ -50,12 +50,12 @@ struct scan_states {
 // index c HV + n; arrays per chunk and query/key head m have index c H + m.
 struct backward_params {
     struct kcp_backward a;               // the call; reverse writes a.dv
-    // From the saved block, format 2 (ref/core/saved.def).
+    // Arrays of the saved block, format 2 (ref/core/saved.def).
     const void *factors;                 // [NC][HV] chunk_factors or gdn_head_factors
     const void *qk_rows;                 // GDN: [NC][H] gdn_qk_rows
     const float *rstd_q, *rstd_k;        // [NC][H][64]; 1 where there is no norm
     const float *beta;                   // [NC][HV][64], sigmoid applied, floor too
-    // Between the kernels, in the workspace.
+    // Arrays in the workspace that pass data between the kernels.
     void *h;                             // [NC][HV] packed_state, before each chunk
     void *dS;                            // [NC][HV] packed_state, after each chunk
     void *v_new;                         // [NC][HV] packed_rows

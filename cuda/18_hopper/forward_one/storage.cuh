@@ -153,7 +153,7 @@ static __device__ __forceinline__ void init_barriers(struct head_storage<kda> &s
         mbarrier_init(&smem.decayed[i], WARP_ARRIVALS);
         mbarrier_init(&smem.inverted[i], WARP_ARRIVALS);
         mbarrier_init(&smem.scored[i], WARP_ARRIVALS);
-        // 2: in each of two warpgroups the thread that stores o also arrives.
+        // The + 2 counts, in each of two warpgroups, the thread that stores o.
         mbarrier_init(&smem.empty[i], SCAN_WARPS * WARP_ARRIVALS + 2);
     }
     mbarrier_fence_init();

@@ -215,7 +215,7 @@ static __device__ __forceinline__ void tma_load_triangle(
 
 // GDN factors contain no rows of k and q; a scan reads raw rows in the byte order of
 // wgmma. For chunks with all 64 rows TMA can load these rows directly from the caller's
-// tensors. If `there` is 0, they are read from gdn_qk_rows.
+// tensors. If `there` is 0, the rows are read from gdn_qk_rows.
 struct raw_rows { CUtensorMap k, q; int there; };
 
 // The box of one chunk in a tensor map of raw_rows. If `map` is NULL, the rows are read
@@ -235,8 +235,8 @@ static __device__ __forceinline__ void tma_load_box(unsigned char (*to)[TILE_BYT
             tma_load_3d(to[i], *from.map, 64 * i, from.m, from.t, full);
 }
 
-// Pointers to the factors of the next chunk. They are incremented from chunk to chunk,
-// because recomputing the addresses makes a producer warp too slow.
+// Pointers to the factors of the next chunk. The pointers are incremented per chunk,
+// because recomputing addresses makes a producer warp too slow.
 template <int K>
 struct factors_cursor {
     const struct chunk_factors<K> *kda;
@@ -269,8 +269,8 @@ static __device__ __forceinline__ struct factors_cursor<K> factors_cursor_of(
 }
 
 //> producer
-// Issues the copies of a chunk into a stage; called by one lane. For GDN it copies row
-// factors instead of kg and decay.
+// Issues the copies of a chunk into a stage; called by one lane. For GDN row factors
+// are copied instead of kg and decay.
 template <int pipeline, int blocks, int K, int WGS, scan_kind kind, int kda>
 static __device__ __forceinline__ void tma_load_stage(
     const struct factors_cursor<K> &from, const struct chunk_box &box, int at,

@@ -442,7 +442,8 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_keeping_kernel
     if (blocks > 1) cluster_sync();      // the other block may still write here
 }
 
-// Encodes the tensor maps of the caller's k and q. Returns 0 if the driver cannot.
+// Encodes the tensor maps of the caller's k and q. Returns 0 if the driver cannot
+// encode them.
 static int make_raw_rows(const struct kcp_forward *a, struct raw_rows *rows)
 {
     rows->there = tensor_map_of_heads(&rows->k, a->k_raw, a->T, a->H, a->K, CHUNK)

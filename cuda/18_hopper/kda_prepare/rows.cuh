@@ -38,11 +38,11 @@ struct underflow_storage {
     float G[CHUNK][K], block16[SUBCHUNKS][2][SUBCHUNK][SUBCHUNK];
 };
 
-// A chunk's first token and length. They are in shared memory, because a spilled
+// A chunk's first token and length. The position is in shared memory, because a spilled
 // register would be reloaded from L2.
 struct __align__(8) chunk_position { uint32_t t; int len; };
 
-// 75 KiB, so that three blocks exactly fill an SM.
+// Has 75 KiB, so that three blocks exactly fill an SM.
 template <int K>
 struct kda_prepare_storage {
     struct channel_half half[2];         // K = 64: rows in half[0] only
@@ -69,8 +69,8 @@ static __device__ __forceinline__ struct inverse_storage inverse_storage_of(
 }
 
 // A thread converts its elements in place: two adjacent channels of the 16 rows of a
-// subchunk. With K = 64, where one warp covers all channels, it has only 8 rows. A warp
-// covers 128 bytes of a row.
+// subchunk. With K = 64, where one warp covers all channels, a thread has only 8 rows.
+// A warp covers 128 bytes of a row.
 template <int K>
 struct thread_rows {
     enum { ROWS = K / 8, PARTS = SUBCHUNK / ROWS };

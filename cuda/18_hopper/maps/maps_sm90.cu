@@ -3,7 +3,8 @@
 // Checked by: tests/08_forward/checks.c.  Next: ../v3_prepare_scan_workspace.cuh.
 //
 // A stretch is a segment or a strip of a segment. A scan of its chunk factors with v,
-// starting from the first state, gives h_ext; without v, starting from the identity, M.
+// starting from the first state, gives h_ext; a scan without v, starting from the
+// identity, gives M.
 #include "cuda/18_hopper/forward_scan/products.cuh"
 
 // Warps 0 and 1 load the pipelines K and A (pipeline.cuh); warps 2 and 3 copy v.
