@@ -80,8 +80,8 @@ static __device__ __forceinline__ void hop_filled(const struct hop &x, uint32_t 
     peer_flag_raise(hop_count(x, x.to, KCP_FULL, x.w.r), filled + 1);
 }
 
-// Loads n numbers of a row, 16 bytes at a time. ldcg = 1: bypasses L1, because another
-// GPU wrote the numbers.
+// Loads n numbers of a row, 16 bytes at a time. `ldcg` = 1: bypasses L1, because
+// another GPU wrote the numbers.
 template <int n, int ldcg>
 static __device__ __forceinline__ void hop_load(float *x, const float *from)
 {

@@ -18,9 +18,9 @@ struct stretch {
     int c0, nc, s, n;
 };
 
-// A call, its states, and its arrays in the workspace. before: the rows before the cut;
-// dpre: gradients of the pre-activation [T+na,D]; sums of chunks [NC,n], of stretches
-// [rows,n], of all ranks [R,rows,n], and the total [n].
+// A call, its states, and its arrays in the workspace. `before`: the rows before the
+// cut; dpre: gradients of the pre-activation [T+na,D]; sums of chunks [NC,n], of
+// stretches [rows,n], of all ranks [R,rows,n], and the total [n].
 struct conv {
     struct conv_call a;
     struct conv_states st;

@@ -13,8 +13,8 @@
 // because terms of dG that cancel must have the same rounding (chapter 10).
 
 // Blocks have size 2^b. lower(i, b) returns whether row i is in the second half of an
-// aligned range of 2^(b+1) rows. of_row and of_column return the decay relative to the
-// block's anchor, or 0 outside the block. With `early` = 1 the decay is that of the
+// aligned range of 2^(b+1) rows. `of_row` and of_column return the decay relative to
+// the block's anchor, or 0 outside the block. With `early` = 1 the decay is that of the
 // previous row's G.
 static __device__ __forceinline__ int lower(int i, int b) { return i >> b & 1; }
 

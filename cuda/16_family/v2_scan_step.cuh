@@ -109,7 +109,7 @@ static __device__ __forceinline__ void read_fragments(uint32_t (*a)[4],
     }
 }
 
-// Computes y^T [16,32] += a X^T, X [32,depth]. lower = 1: X is lower triangular.
+// Computes y^T [16,32] += a X^T, X [32,depth]. `lower` = 1: X is lower triangular.
 template <int depth, int lower>
 static __device__ __forceinline__ void by_rows(float (*y)[4], const uint32_t (*a)[4],
                                                const bf16 *X, int ld)
@@ -125,7 +125,7 @@ static __device__ __forceinline__ void by_rows(float (*y)[4], const uint32_t (*a
         }
 }
 
-// Computes y^T [16,width] += a X, X [32,width]. lower = 1: X is lower triangular.
+// Computes y^T [16,width] += a X, X [32,width]. `lower` = 1: X is lower triangular.
 template <int width, int lower>
 static __device__ __forceinline__ void by_columns(float (*y)[4], const uint32_t (*a)[4],
                                                   const bf16 *X, int ld)

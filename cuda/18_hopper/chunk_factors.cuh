@@ -13,9 +13,9 @@
 #include "cuda/tile/wgmma.cuh"
 #include "cuda/tile/warp_scan.cuh"
 
-// The forward has two kernels. chunk_prepare converts a chunk's rows into factors. The
-// scan reads the factors of a head chunk by chunk, and keeps the state in registers.
-// Two results of chapter 03, u and w, are not stored. With k~ = exp2(G) k,
+// The forward has two kernels. `chunk_prepare` converts a chunk's rows into factors.
+// The scan reads the factors of a head chunk by chunk, and keeps the state in
+// registers. Two results of chapter 03, u and w, are not stored. With k~ = exp2(G) k,
 //     v_new = u - w S = A beta (v - k~ S),
 // so the scan needs k~, A beta and the raw v, and chunk_prepare does not read v. Bytes
 // per token and head for KDA, with one gate per channel:
@@ -149,8 +149,8 @@ static __device__ __forceinline__ uint2 exchange_halves(uint32_t left, uint32_t 
 }
 
 // The launchers. Each is compiled with its kernels in a separate object file, launches
-// on the call's stream, and returns KCP_OK or an error. processors: the number of SMs.
-// to: where the scan stores h and v_new, or NULL.
+// on the call's stream, and returns KCP_OK or an error. `processors`: the number of
+// SMs. `to`: where the scan stores h and v_new, or NULL.
 int kda_chunk_prepare(const struct forward_params *x, int processors);
 int gdn_chunk_prepare(const struct forward_params *x);
 int forward_scan(const struct forward_params *x, const struct chunk_states *to,

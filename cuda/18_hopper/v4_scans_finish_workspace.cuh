@@ -13,10 +13,10 @@
 
 static const char *const factors_name = "v4_scans_finish";
 
-// The backward of this rank. alone = 1: every stretch is a whole sequence, so h0, dht
-// and dh0 are the only states. Otherwise states and maps are per segment. p: the strips
-// into which forward cut sequences, if it saved their start states and maps M (only if
-// `alone` is set).
+// The backward of this rank. `alone` = 1: every stretch is a whole sequence, so h0, dht
+// and dh0 are the only states. Otherwise states and maps are per segment. `p`: the
+// strips into which forward cut sequences, if it saved their start states and maps M
+// (only if `alone` is set).
 struct factors_backward {
     struct backward_params x;
     struct arena r;
@@ -142,7 +142,7 @@ static size_t place_backward(struct factors_backward *f,
     return r->used;
 }
 
-// Iterator over this rank's strips. at: index of the strip; first, last: whether the
+// Iterator over this rank's strips. `at`: index of the strip; first, last: whether the
 // sequence starts or ends in the strip; row: its first token row; tokens: number of
 // tokens.
 struct strip { int at, sequence, first, last, row, next, segment, j; int64_t tokens; };

@@ -16,7 +16,7 @@
 // loaded into registers while the current M is multiplied from shared memory.
 enum { FOLD_THREADS = 256, FOLD_MOST = 64 };
 
-// Arguments for `count` segments, starting with segment `first`. at: the segment's
+// Arguments for `count` segments, starting with segment `first`. `at`: the segment's
 // first strip (back: the last); strips: its number of strips; begins: its sequence
 // starts (back: ends) there, so the first map is h without M.
 struct folds { int first, count, at[FOLD_MOST], strips[FOLD_MOST], begins[FOLD_MOST]; };

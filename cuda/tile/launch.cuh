@@ -20,7 +20,7 @@ static inline int device_is_sm90(void)
 // finished.
 
 // Launches kernel(*x, more...) on x->a.stream with programmatic stream serialization.
-// cluster = 2: two neighbouring blocks along z form a cluster.
+// `cluster` = 2: two neighbouring blocks along z form a cluster.
 template <class Kernel, class Params, class... More>
 static int launch_clusters(Kernel kernel, size_t bytes, dim3 blocks, int threads,
                            int cluster, const Params *x, More... more)

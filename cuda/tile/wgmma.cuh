@@ -48,8 +48,8 @@ static __device__ __forceinline__ void fence_operand(float (*d)[4])
 #define D4(i) "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])
 #define D16(i) D4(i), D4(i + 1), D4(i + 2), D4(i + 3)
 
-// wgmma.m64n64k16, A in registers: d [64,64] = a b, or d += a b if `add`. trans_b = 1:
-// b comes from smem_desc_mn_major, otherwise from smem_desc_k_major.
+// wgmma.m64n64k16, A in registers: d [64,64] = a b, or d += a b if `add`. `trans_b` =
+// 1: b comes from smem_desc_mn_major, otherwise from smem_desc_k_major.
 template <int trans_b>
 static __device__ __forceinline__ void wgmma_m64n64k16_rs(float (*d)[4],
                                                           const uint32_t *a, uint64_t b,
@@ -77,8 +77,8 @@ static __device__ __forceinline__ void wgmma_m64n64k16_ss(float (*d)[4], uint64_
         : D16(0), D16(4) : "l"(X), "l"(Y), "r"(add));
 }
 
-// Computes d [64,64] += A B, both operands in shared memory. trans_a = 1: A's
-// descriptor is MN-major, so rows of the tile are columns of A. trans_b = 1: B's
+// Computes d [64,64] += A B, both operands in shared memory. `trans_a` = 1: A's
+// descriptor is MN-major, so rows of the tile are columns of A. `trans_b` = 1: B's
 // descriptor is MN-major, so rows of the tile are rows of B.
 template <int trans_a, int trans_b>
 static __device__ __forceinline__ void wgmma_m64n64k16_ss_trans(float (*d)[4],

@@ -33,7 +33,7 @@ static __device__ __forceinline__ uint32_t mul_bf16x2(uint32_t x, uint32_t y)
     return *(const uint32_t *)&z;
 }
 
-// operand_a returns subchunk I of a warp's rows as operand A. scaled_operand_a also
+// operand_a returns subchunk I of a warp's rows as operand A. `scaled_operand_a` also
 // multiplies it by one power of two per channel, which is exact.
 static __device__ __forceinline__ void operand_a(uint32_t *a, const pairs_of_tokens &x,
                                                  int I)

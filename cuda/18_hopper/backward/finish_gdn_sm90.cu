@@ -33,7 +33,7 @@ static __device__ __forceinline__ void zero_gdn_rows(int len, int stage,
 }
 
 // A thread has rows i and i + 8 of a product, and columns 8 t + e and 8 t + e + 1 of
-// each tile t. row_of_thread returns i.
+// each tile t. `row_of_thread` returns i.
 static __device__ __forceinline__ int row_of_thread(void)
 {
     const struct mma_coords p = mma_coords_of_thread();

@@ -67,9 +67,9 @@ static __device__ __forceinline__ void add_to_group(float4 *sums, int threads,
         }
 }
 
-// Computes one chunk and value head, called by a warpgroup. whole = 1: the chunk has 64
-// rows; a partial last chunk has separately compiled code, because it needs more
-// registers. unread = 1: this thread issued TMA stores of the previous chunk's rows,
+// Computes one chunk and value head, called by a warpgroup. `whole` = 1: the chunk has
+// 64 rows; a partial last chunk has separately compiled code, because it needs more
+// registers. `unread` = 1: this thread issued TMA stores of the previous chunk's rows,
 // and must release their stage when TMA has read them. Returns the new value of
 // `unread`.
 template <int K, int underflow, int form, int whole>
@@ -219,7 +219,7 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
 // warpgroup has 64 channels; one thread is the producer; three warps compute dbeta and
 // the sums over v of h dS.
 //
-// Barriers. `full` and `empty` of each part. sums_full: the sums of h dS are stored.
+// Barriers. `full` and `empty` of each part. `sums_full`: the sums of h dS are stored.
 // CONSUMERS_SYNC, in order: rows past the end are zero, the triangles are stored, the
 // triangles have been read, the dots are stored, the projection factors are stored.
 // WARPGROUP_SYNC: the warpgroup's rows are staged. DIAGONAL_STORED: the diagonal is

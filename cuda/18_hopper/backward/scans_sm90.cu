@@ -4,7 +4,7 @@
 #include "reverse.cuh"
 
 // The two scans are independent, so both run in one grid, with one block per job, head
-// and 64 WGS columns. blocks = 2: two blocks of 64 columns form a cluster, and each
+// and 64 WGS columns. `blocks` = 2: two blocks of 64 columns form a cluster, and each
 // factor is copied once for both blocks. Separate blocks would drift apart in time and
 // read the factors twice.
 //

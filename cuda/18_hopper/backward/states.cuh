@@ -18,8 +18,8 @@ struct states_storage {
     } out;
 };
 
-// Where this warpgroup stores its part of a chunk. h_step and v_step are the bytes from
-// one chunk to the next.
+// Where this warpgroup stores its part of a chunk. `h_step` and v_step are the bytes
+// from one chunk to the next.
 struct states_out { unsigned char *h, *v_new; int64_t h_step, v_step; int column; };
 
 template <int K>
@@ -198,7 +198,7 @@ static __device__ __forceinline__ void states_consumer_warpgroup(
 
 // Computes one block: columns v0 to v0 + 64 WGS - 1 of value head n along stretch z,
 // with WGS consumer warpgroups of 64 columns and one producer warpgroup. f is the call
-// x.a converted to the parameters of forward's kernels. blocks = 2: the blocks of a
+// x.a converted to the parameters of forward's kernels. `blocks` = 2: the blocks of a
 // cluster have all columns of a head and share their copies.
 //
 // Bound: memory. Per token and head the block reads 4K + 1.25C + 2V bytes and writes 2

@@ -130,8 +130,8 @@ static __device__ __forceinline__ void put_parameters(
 }
 
 // Stores [warp][64]: each warp's sums of q dq and k dk over its channels. Both
-// warpgroups receive a copy, in the bytes of kb. norm_factors stores its results [warp
-// of the warpgroup][64] after these sums.
+// warpgroups receive a copy, in the bytes of kb. `norm_factors` stores its results
+// [warp of the warpgroup][64] after these sums.
 static __device__ __forceinline__ void put_dots(float2 sum, int f, int st,
                                                 struct backward_one_storage &m)
 {

@@ -56,13 +56,13 @@ struct __align__(1024) value_stage {
 
 struct token_factors { float q_factor[ROWS], rstd_k[ROWS], beta[ROWS]; };
 
-// Barriers. raw: q, k, g and factors are loaded. gated_full: qf, kf and kb have
-// replaced q, k and g. value_full: dO, w, Ab and Aqk are loaded. dv_full: dv is
-// written. state_full: Sa is loaded. dS_full: dSa is written. dS_empty: `finish` has
-// read dSa and kb. triangles_full: dA and dB are written, and the chain has read q, k
-// and g of the step. dots: the products of `finish` are complete, and sums over
-// channels are written. staged: dq and dk are written. again: the second copy of g is
-// loaded. again_empty: `finish` has read this copy.
+// Barriers. `raw`: q, k, g and factors are loaded. `gated_full`: qf, kf and kb have
+// replaced q, k and g. `value_full`: dO, w, Ab and Aqk are loaded. `dv_full`: dv is
+// written. `state_full`: Sa is loaded. `dS_full`: dSa is written. `dS_empty`: `finish`
+// has read dSa and kb. `triangles_full`: dA and dB are written, and the chain has read
+// q, k and g of the step. `dots`: the products of `finish` are complete, and sums over
+// channels are written. `staged`: dq and dk are written. `again`: the second copy of g
+// is loaded. `again_empty`: `finish` has read this copy.
 //
 // A barrier compares only parity. So a warp waits for phase p before its arrival or
 // copy lets phase p + 1 complete.

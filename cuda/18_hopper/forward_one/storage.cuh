@@ -60,9 +60,10 @@ struct head_shape {
     };
 };
 
-// Barriers. raw: rows are loaded. gated: gate warps have replaced the rows (KDA).
-// decayed: the factors of the state are written. inverted: A beta is written. scored:
-// Aqk is written. empty: the scan has read the stage, and o has been copied from it.
+// Barriers. `raw`: rows are loaded. `gated`: gate warps have replaced the rows (KDA).
+// `decayed`: the factors of the state are written. `inverted`: A beta is written.
+// `scored`: Aqk is written. `empty`: the scan has read the stage, and o has been copied
+// from it.
 //
 // A barrier compares only parity, so a warp must wait for every phase of a barrier or
 // for none. Therefore the number of warps that alternate steps divides STEP_STAGES.

@@ -166,7 +166,7 @@ static __device__ __forceinline__ int release_count(void)
     return blocks > 1 ? RELEASE_ARRIVALS * WGS * blocks : 128 * WGS;
 }
 
-// Initializes barriers and the zeros above the diagonals. v_lanes is the number of
+// Initializes barriers and the zeros above the diagonals. `v_lanes` is the number of
 // lanes that copy v. These lanes, and the lane that announces the bytes, arrive at a
 // full barrier of pipeline K.
 template <int blocks, int K, int WGS, scan_kind kind, int kda>
@@ -342,8 +342,8 @@ static __device__ __forceinline__ struct v_rows<WGS, lanes> v_rows_of(
 }
 
 // Producer warp of one pipeline: fills each stage as soon as the stage is empty.
-// of_factors = 1: the warp issues the copies of the factors. lanes > 0: the warp also
-// copies v, and all warps that copy v have `lanes` lanes together.
+// `of_factors` = 1: the warp issues the copies of the factors. `lanes` > 0: the warp
+// also copies v, and all warps that copy v have `lanes` lanes together.
 template <int pipeline, int of_factors, int lanes, int blocks, int K, int WGS,
           scan_kind kind, int kda>
 static __device__ void scan_producer_warp(

@@ -12,9 +12,9 @@
 // memory and releases the stage. The barrier o_ready separates the stores of the warps
 // from the copy, and is usually complete when the copy starts.
 
-// The part of o that this thread stores: 16 bytes per row. to: address in the thread's
-// first row of the next chunk; step: row stride; left: the number of rows left from
-// there.
+// The part of o that this thread stores: 16 bytes per row. `to`: address in the
+// thread's first row of the next chunk; step: row stride; left: the number of rows left
+// from there.
 struct o_rows { bf16 *to; int64_t step; int left; };
 
 static __device__ __forceinline__ struct o_rows o_rows_of(
@@ -73,8 +73,9 @@ static __device__ __forceinline__ void store_last_o(Consumer &c, int count)
 
 // ---- what is stored per chunk for backward
 //
-// A scan has one of two policies. keeps_nothing stores only o; keeps_states also stores
-// h (the state before each chunk) and v_new, packed as backward's kernels read them.
+// A scan has one of two policies. `keeps_nothing` stores only o; keeps_states also
+// stores h (the state before each chunk) and v_new, packed as backward's kernels read
+// them.
 template <int K>
 struct keeps_nothing {
     __device__ __forceinline__ void stage_h(const uint32_t (*)[4]) {}
@@ -140,8 +141,8 @@ static __device__ __forceinline__ void scan_chunks(Consumer c, int count, float 
 //
 // y = v - k~ S, v_new = A beta y, S <- Lambda S + kg^T v_new, o = qg S + Aqk v_new.
 // Each wait for a product is as late as possible. The critical path is k~ S, v_new, S;
-// the products of o overlap with it. update_state stores rows of the previous chunk's o
-// during the product that adds v_new to S. With two warpgroups (O_EARLY) new_values
+// the products of o overlap with it. `update_state` stores rows of the previous chunk's
+// o during the product that adds v_new to S. With two warpgroups (O_EARLY) new_values
 // stores these rows, because the other warpgroup then has products to run.
 template <int K, int WGS, int blocks, scan_kind kind, class Keep>
 struct kda_consumer {
@@ -367,8 +368,8 @@ static __device__ __forceinline__ void scan_consumer_warpgroup(
 // Ownership: a block computes 64 WGS columns of one head's state; each consumer
 // warpgroup computes 64 of these columns, and each producer warp fills one pipeline.
 // Barriers. `full`: the stage's bytes have arrived. `empty`: every consumer has read
-// these bytes. v_empty: o has been copied from the stage of v. o_ready: all four warps
-// have staged their columns of o.
+// these bytes. `v_empty`: o has been copied from the stage of v. `o_ready`: all four
+// warps have staged their columns of o.
 template <int K, int WGS, int kda, int blocks>
 static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_kernel(
     const __grid_constant__ struct forward_params x,
@@ -452,7 +453,7 @@ static int make_raw_rows(const struct kcp_forward *a, struct raw_rows *rows)
 }
 
 // blocks = 2: two blocks with all columns of a head form a cluster in which each copy
-// serves both blocks. to: where h and v_new are stored, or NULL.
+// serves both blocks. `to`: where h and v_new are stored, or NULL.
 template <int K, int WGS, int kda, int blocks>
 static int launch_scan_blocks(const struct forward_params *x,
                               const struct chunk_states *to)

@@ -114,7 +114,7 @@ static __device__ __forceinline__ void store_diagonal_inverse(
 //
 // A gate may decay so much within a subchunk that the two factors of a pair are out of
 // range of bf16. Then the scores within subchunks are computed pair by pair, which is
-// slow but exact for any decay. underflow_decay_sums computes G of every row relative
+// slow but exact for any decay. `underflow_decay_sums` computes G of every row relative
 // to its subchunk. This function and underflow_pairs are not inlined, so that the main
 // loop does not contain this rare code.
 template <int K, int form>

@@ -117,9 +117,9 @@ static __device__ __forceinline__ void gdn_map_consumer(
 }
 
 // walks = 0: a launch computes the maps of all stretches whose field `want` is set.
-// walks = 1: a launch continues the map of a rank's only segment over one window of
+// `walks` = 1: a launch continues the map of a rank's only segment over one window of
 // chunks, from map `from` (-1: the identity) to map `to`, while the next window's
-// factors are computed concurrently. only_h = 1: computes h_ext but not M.
+// factors are computed concurrently. `only_h` = 1: computes h_ext but not M.
 struct map_walk { int walks, from, to, only_h; };
 
 // Computes a thread's part of the map of stretch z, head n; column v0 is the block's
@@ -150,9 +150,9 @@ static __device__ __forceinline__ void map_consumers(
 // registers of a thread.
 //
 // Ownership: a block computes 64 WGS columns of [h_ext | M], each consumer warpgroup 64
-// of these. blocks = 2: one block of h_ext and one of M form a cluster, and each factor
-// is copied once for both blocks. Separate blocks would drift apart in time and read
-// the factors twice. Barriers: `full` and `empty` as in scan_kernel.
+// of these. `blocks` = 2: one block of h_ext and one of M form a cluster, and each
+// factor is copied once for both blocks. Separate blocks would drift apart in time and
+// read the factors twice. Barriers: `full` and `empty` as in scan_kernel.
 template <int K, int WGS, int kda, int blocks>
 static __global__ __launch_bounds__(128 * WGS + 128, 1) void maps_kernel(
     const struct forward_params x, const struct map_walk w)
