@@ -19,7 +19,7 @@ struct stretch {
 };
 
 // A call, its states, and its arrays in the workspace. `before`: the rows before the
-// cut; dpre: gradients of the pre-activation [T+na,D]; sums of chunks [NC,n], of
+// cut; `dpre`: gradients of the pre-activation [T+na,D]; sums of chunks [NC,n], of
 // stretches [rows,n], of all ranks [R,rows,n], and the total [n].
 struct conv {
     struct conv_call a;

@@ -142,9 +142,9 @@ static size_t place_backward(struct factors_backward *f,
     return r->used;
 }
 
-// Iterator over this rank's strips. `at`: index of the strip; first, last: whether the
-// sequence starts or ends in the strip; row: its first token row; tokens: number of
-// tokens.
+// Iterator over this rank's strips. `at`: index of the strip; `first`, `last`: whether
+// the sequence starts or ends in the strip; `row`: its first token row; `tokens`:
+// number of tokens.
 struct strip { int at, sequence, first, last, row, next, segment, j; int64_t tokens; };
 
 // Advances to the next strip (or segment, if nothing is cut); starts from { 0 }, and

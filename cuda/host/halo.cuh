@@ -46,7 +46,7 @@ static inline struct surround surround_of(const struct kcp_plan *p, int r, int s
              kcp_halo_at(&after, r, j) - high };
 }
 
-// Returns the halo of a window of Wc rows; backward = 1: the halo of the gradient.
+// Returns the halo of a window of Wc rows; `backward` = 1: the halo of the gradient.
 // Argument `bytes` is the size of one number.
 static inline struct kcp_halo halo_of(const struct conv_call *a, int Wc, int backward,
                                       size_t bytes)

@@ -7,7 +7,7 @@
 
 #include "cuda/tile/device.cuh"
 
-// Computes S <- M S + h for one strip after another in fp32; back: dS <- M^T dS + dh,
+// Computes S <- M S + h for one strip after another in fp32; `back`: dS <- M^T dS + dh,
 // from the last strip to the first. Bound: reads of shared memory, one float4 of S per
 // four products.
 //
@@ -17,7 +17,7 @@
 enum { FOLD_THREADS = 256, FOLD_MOST = 64 };
 
 // Arguments for `count` segments, starting with segment `first`. `at`: the segment's
-// first strip (back: the last); strips: its number of strips; begins: its sequence
+// first strip (back: the last); `strips`: its number of strips; `begins`: its sequence
 // starts (back: ends) there, so the first map is h without M.
 struct folds { int first, count, at[FOLD_MOST], strips[FOLD_MOST], begins[FOLD_MOST]; };
 

@@ -7,8 +7,8 @@
 #include "mbarrier.cuh"
 #include "wgmma.cuh"
 
-// trans_a, trans_b: the operand is MN-major (contiguous along M or N). `minus`: d -= a
-// b. If `add` is 0, d = a b. `add` must be a compile-time constant after inlining.
+// `trans_a`, `trans_b`: the operand is MN-major (contiguous along M or N). `minus`: d
+// -= a b. If `add` is 0, d = a b. `add` must be a compile-time constant after inlining.
 #define A4(a) "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
 #define D16_LIST "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, "
 #define D32_LIST                                                                      \

@@ -85,7 +85,7 @@ static __device__ __forceinline__ int first_of_block(const struct kcp_backward &
     return next_of_block<underflow>(a, marks, i);
 }
 
-// Returns the chunk of iteration i, counted over this rank.
+// Returns the index on this rank of the chunk that iteration i processes.
 static __device__ __forceinline__ int chunk_of(const struct kcp_backward &a,
                                                const struct block_chunk &i)
 {

@@ -20,7 +20,7 @@ static __device__ __forceinline__ struct bounded_gate bounded_gate_of(
     return { -e * base_2, x.lower_bound * base_2 };
 }
 
-// A warp has 16 rows and 32 channels; upper = 1: the last 16 rows of the step. A lane
+// A warp has 16 rows and 32 channels; `upper` = 1: the last 16 rows of the step. A lane
 // has 8 rows of 2 channels: lanes 0 to 15 have the warp's first 8 rows, lanes 16 to 31
 // (far = 1) its last 8 rows. Lanes 16 to 31 swap rows r and r + 4, so that no two lanes
 // access one bank. Row r of a lane is token 16 upper + 8 far + (r ^ 4 far).

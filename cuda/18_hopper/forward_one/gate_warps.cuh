@@ -68,7 +68,7 @@ static __device__ __forceinline__ void add_q_squares(struct step_stage<1> &s, in
     squares[8] = g % 2 ? d[1][3] : d[1][2];
 }
 
-// ragged = 1: the step has fewer than 32 rows. `sum`: output, the sum of log2 decays
+// `ragged` = 1: the step has fewer than 32 rows. `sum`: output, the sum of log2 decays
 // over the 16 rows of this half.
 template <int ragged>
 static __device__ __forceinline__ void gate_step(const struct gate_place &w, int rows,

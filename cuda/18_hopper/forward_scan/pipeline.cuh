@@ -309,7 +309,8 @@ static __device__ __forceinline__ void tma_load_stage(
 
 //> v-rows
 // `lanes` lanes copy the rows of v of a stretch, chunk by chunk, 16 bytes per lane,
-// because the rows are too short and too many for TMA. Rows past the end become 0.
+// because the rows are too short and too many for TMA. Rows past the stretch's end
+// become 0.
 template <int WGS, int lanes>
 struct v_rows {
     const bf16 *v;                       // this lane's 16 bytes of its first row

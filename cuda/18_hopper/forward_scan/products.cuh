@@ -97,7 +97,7 @@ static __device__ __forceinline__ void pack_accumulator_times(
 }
 
 // A view of a state from column v on. `p`: the address of element (key row 0, column
-// v); dv: the distance between columns; di: the distance between key rows.
+// v); `dv`: the distance between columns; `di`: the distance between key rows.
 struct state_view { float *p; int64_t dv, di; };
 
 template <class Call>

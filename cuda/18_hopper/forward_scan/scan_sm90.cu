@@ -13,8 +13,8 @@
 // from the copy, and is usually complete when the copy starts.
 
 // The part of o that this thread stores: 16 bytes per row. `to`: address in the
-// thread's first row of the next chunk; step: row stride; left: the number of rows left
-// from there.
+// thread's first row of the next chunk; `step`: row stride; `left`: the number of rows
+// left from there.
 struct o_rows { bf16 *to; int64_t step; int left; };
 
 static __device__ __forceinline__ struct o_rows o_rows_of(
@@ -452,7 +452,7 @@ static int make_raw_rows(const struct kcp_forward *a, struct raw_rows *rows)
     return rows->there;
 }
 
-// blocks = 2: two blocks with all columns of a head form a cluster in which each copy
+// `blocks` = 2: two blocks with all columns of a head form a cluster in which each copy
 // serves both blocks. `to`: where h and v_new are stored, or NULL.
 template <int K, int WGS, int kda, int blocks>
 static int launch_scan_blocks(const struct forward_params *x,

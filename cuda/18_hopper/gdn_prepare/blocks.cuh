@@ -218,8 +218,8 @@ struct head_storage { struct block16 block16[blocks]; struct pair_factors f; };
 // N = -L and the inverted diagonal blocks as operand B, if four warps share a head.
 struct shared_blocks { uint4 N[6][2][32], B[SUBCHUNKS - 1][2][32]; };
 
-// heads_by_warp = 1: the block has several value heads, one per warp. `heads_by_warp` =
-// 0: the block has one value head, which its four warps share. After rows of q have
+// `heads_by_warp` = 1: the block has several value heads, one per warp. `heads_by_warp`
+// = 0: the block has one value head, which its four warps share. After rows of q have
 // been read, qk overwrites them; kk likewise overwrites rows of k.
 template <int K, int heads_by_warp>
 struct __align__(1024) gdn_prepare_storage {

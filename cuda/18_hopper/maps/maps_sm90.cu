@@ -70,8 +70,8 @@ static __device__ __forceinline__ void kda_map_consumer(
     }
 }
 
-// GDN: computes the map of stretch z. Unlike kda_map_consumer it scales accumulators by
-// factors per row, not operands.
+// GDN: computes the map of stretch z. Scales accumulators, not operands, by factors per
+// row.
 template <int K, int WGS, int blocks>
 static __device__ __forceinline__ void gdn_map_consumer(
     const struct forward_params &x, int z, int of_v,
@@ -116,7 +116,7 @@ static __device__ __forceinline__ void gdn_map_consumer(
     }
 }
 
-// walks = 0: a launch computes the maps of all stretches whose field `want` is set.
+// `walks` = 0: a launch computes the maps of all stretches whose field `want` is set.
 // `walks` = 1: a launch continues the map of a rank's only segment over one window of
 // chunks, from map `from` (-1: the identity) to map `to`, while the next window's
 // factors are computed concurrently. `only_h` = 1: computes h_ext but not M.
