@@ -5,14 +5,14 @@ text_wrap := $(addprefix kcp_ref_,gate wy affine chunk chunk_backward wy_backwar
                merge_backward conv) kcp_exchange_run
 text_obj  := $(call obj,$(wildcard bench/text/*.c) $(base))
 
-# The page has the book's style sheet, as a C string.
-$B/bench/text/book_css.c: book/book.css
+# The page's style sheet, the book's and more, as a C string.
+$B/bench/text/page_css.c: book/book.css bench/text/page.css
 	@mkdir -p $(@D)
-	@{ echo 'extern const char book_style[];'; echo 'const char book_style[] ='; \
-	   sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $<; echo ';'; } >$@
-$B/bench/text/book_css.o: $B/bench/text/book_css.c
+	@{ echo 'extern const char page_style[];'; echo 'const char page_style[] ='; \
+	   sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $^; echo ';'; } >$@
+$B/bench/text/page_css.o: $B/bench/text/page_css.c
 	@$(CC) $(CFLAGS) -c $< -o $@
-text_obj  += $B/bench/text/book_css.o
+text_obj  += $B/bench/text/page_css.o
 
 $B/kcp-text: $(call obj,$(ref) $(comm) $(mpi)) $(text_obj)
 	@echo "  link $@"

@@ -143,10 +143,7 @@ static int run_all(struct finding *f, struct run *many, struct run *one,
     f->worst_step = compare_runs(many, step, f->error_step);
     measure_alive(f);
     progress(NULL, 0, 0);
-    print_plan(f);
-    print_stages(f);
-    print_forms(f);
-    print_errors(f);
+    print_report(stdout, f);
     fflush(stdout);
     for (int which = 0; which < 2 && f->steps && !status; which++) {
         f->loss[which] = malloc(sizeof(double) * (f->steps + 1));
@@ -159,7 +156,7 @@ static int run_all(struct finding *f, struct run *many, struct run *one,
     f->pass = f->counted && f->worst_one <= f->limit && f->worst_step <= f->limit;
     for (int i = 0; i < KCP_FORMS; i++)
         f->pass &= f->form_err[i] <= f->limit;
-    print_training(f);
+    print_training(stdout, f);
     return 0;
 }
 

@@ -30,49 +30,50 @@ static const char *how_much(const struct kcp_segment *g)
     return g->last ? " ends" : " continues";
 }
 
-static void print_rank(const struct finding *f, int r)
+static void print_rank(FILE *o, const struct finding *f, int r)
 {
     const struct kcp_plan *p = f->many->plan;
     const struct kcp_context *c = &p->ctx[r];
-    printf("  rank %-2d %5d..%-5d", r, (int)c->begin, (int)c->end);
+    fprintf(o, "  rank %-2d %5d..%-5d", r, (int)c->begin, (int)c->end);
     for (int s = 0; s < c->NS; s++) {
         const struct kcp_segment *g = &p->seg[c->seg0 + s];
         const int64_t at = p->cu_seqlens[g->n];
-        printf("%s %s %d..%d%s", s ? "," : "", name_of(f->text, g->n),
-               (int)(g->begin - at), (int)(g->end - at),
-               how_much(g));
+        fprintf(o, "%s %s %d..%d%s", s ? "," : "", name_of(f->text, g->n),
+                (int)(g->begin - at), (int)(g->end - at),
+                how_much(g));
     }
     if (!c->NS)
-        printf(" no tokens");
+        fprintf(o, " no tokens");
     else if (c->pre_num_ranks)
-        printf("; state from %d rank%s, %d halo rows", c->pre_num_ranks,
-               c->pre_num_ranks > 1 ? "s" : "", c->pre_num_conv_tokens < WINDOW - 1
-               ? (int)c->pre_num_conv_tokens : WINDOW - 1);
-    putchar('\n');
+        fprintf(o, "; state from %d rank%s, %d halo rows", c->pre_num_ranks,
+                c->pre_num_ranks > 1 ? "s" : "", c->pre_num_conv_tokens < WINDOW - 1
+                ? (int)c->pre_num_conv_tokens : WINDOW - 1);
+    fputc('\n', o);
 }
 
-void print_plan(const struct finding *f)
+static void print_plan(FILE *o, const struct finding *f)
 {
     const struct text *x = f->text;
     const struct kcp_plan *p = f->many->plan;
-    printf("KCP  a KDA layer, forward and backward, on %d bytes of text, %d rank%s\n",
-           (int)x->T, f->R, f->R > 1 ? "s" : "");
-    printf("     H %d, HV %d, K %d, V %d, chunk %d, double\n", HEADS,
-           VALUE_HEADS, KEY, VALUE, CHUNK);
-    printf("\nPlan  (one line per sequence; each digit or letter is a rank)\n");
+    fprintf(o, "KCP  a KDA layer, forward and backward, on %d bytes of text, %d "
+            "rank%s\n", (int)x->T, f->R, f->R > 1 ? "s" : "");
+    fprintf(o, "     H %d, HV %d, K %d, V %d, chunk %d, double\n", HEADS,
+            VALUE_HEADS, KEY, VALUE, CHUNK);
+    fprintf(o, "\nPlan  (one line per sequence; each digit or letter is a rank)\n");
     for (int n = 0; n < x->N; n++) {
-        printf("  %-24s ", name_of(x, n));
+        fprintf(o, "  %-24s ", name_of(x, n));
         for (int i = 0; i < RIBBON; i++) {
             const int64_t t = i * x->T / RIBBON;
             int r = 0;
             while (p->cuts[r + 1] <= t)
                 r++;
-            putchar(t >= x->cu[n] && t < x->cu[n + 1] ? digit(r) : '.');
+            fputc(t >= x->cu[n] && t < x->cu[n + 1] ? digit(r) : '.', o);
         }
-        printf("  %d of %d bytes\n", (int)(x->cu[n + 1] - x->cu[n]), (int)x->size[n]);
+        fprintf(o, "  %d of %d bytes\n", (int)(x->cu[n + 1] - x->cu[n]),
+                (int)x->size[n]);
     }
     for (int r = 0; r < f->R; r++)
-        print_rank(f, r);
+        print_rank(o, f, r);
 }
 
 double busy(const struct lane *l, int mark, int back)
@@ -85,89 +86,100 @@ double busy(const struct lane *l, int mark, int back)
     return s;
 }
 
-static void print_row(const struct finding *f, int mark, int back, const char *name)
+static void print_row(FILE *o, const struct finding *f, int mark, int back,
+                      const char *name)
 {
     const int shown = f->R < COLUMNS ? f->R : COLUMNS;
-    printf("  %-22s", name);
+    fprintf(o, "  %-22s", name);
     for (int r = 0; r < shown; r++)
-        printf(" %8.2f", 1e3 * busy(&f->many->lane[r], mark, back));
-    putchar('\n');
+        fprintf(o, " %8.2f", 1e3 * busy(&f->many->lane[r], mark, back));
+    fputc('\n', o);
 }
 
-void print_stages(const struct finding *f)
+static void print_stages(FILE *o, const struct finding *f)
 {
     const struct kcp_plan *p = f->many->plan;
     const int shown = f->R < COLUMNS ? f->R : COLUMNS;
-    printf("\nStages  (milliseconds of CPU time%s)\n  %-22s",
-           shown < f->R ? "; the first 8 ranks" : "", "");
+    fprintf(o, "\nStages  (milliseconds of CPU time%s)\n  %-22s",
+            shown < f->R ? "; the first 8 ranks" : "", "");
     for (int r = 0; r < shown; r++)
-        printf("   rank %-2d", r);
-    putchar('\n');
+        fprintf(o, "   rank %-2d", r);
+    fputc('\n', o);
     for (int m = 0; m < MARKS; m++) {
-        print_row(f, m, m == MARK_EXCHANGE ? 0 : -1, mark_name[m]);
+        print_row(o, f, m, m == MARK_EXCHANGE ? 0 : -1, mark_name[m]);
         if (m == MARK_CHUNK_BACK + 1)
-            print_row(f, MARK_EXCHANGE, 1, "07 exchange, back");
+            print_row(o, f, MARK_EXCHANGE, 1, "07 exchange, back");
     }
-    print_row(f, -1, -1, "all");
-    printf("  %-22s", "state alive, %");
+    print_row(o, f, -1, -1, "all");
+    fprintf(o, "  %-22s", "state alive, %");
     for (int r = 0; r < shown; r++) {
         const struct kcp_context *c = &p->ctx[r];
         double s = 0;
         for (int n = 0; n < VALUE_HEADS && c->NS; n++)
             s += f->alive[c->seg0][n] * f->alive[c->seg0][n] / VALUE_HEADS;
-        c->NS ? printf(" %8.2f", 100 * sqrt(s)) : printf(" %8s", "-");
+        c->NS ? fprintf(o, " %8.2f", 100 * sqrt(s)) : fprintf(o, " %8s", "-");
     }
-    printf("\n  state alive: |M|_F / sqrt(K) of the rank's first stretch, RMS over "
-           "heads:\n  the share of an entering state that remains at its end.\n");
+    fprintf(o, "\n  state alive: |M|_F / sqrt(K) of the rank's first stretch, RMS over "
+            "heads:\n  the share of an entering state that remains at its end.\n");
     if (f->far_seq >= 0)
-        printf("  %.2f %% of the state at the first cut of %s is alive at its end, on "
-               "rank %d.\n", 100 * f->far, name_of(f->text, f->far_seq), f->far_rank);
+        fprintf(o, "  %.2f %% of the state at the first cut of %s is alive at its end, "
+                "on rank %d.\n", 100 * f->far, name_of(f->text, f->far_seq),
+                f->far_rank);
 }
 
-void print_forms(const struct finding *f)
+static void print_forms(FILE *o, const struct finding *f)
 {
-    printf("\nExchange  (states and maps, forward and backward, all ranks)\n"
-           "  %-12s %12s %12s %9s %9s   %s\n", "form", "bytes", "formula", "messages",
-           "gathers", "error");
+    fprintf(o, "\nExchange  (states and maps, forward and backward, all ranks)\n"
+            "  %-12s %12s %12s %9s %9s   %s\n", "form", "bytes", "formula", "messages",
+            "gathers", "error");
     for (int i = 0; i < KCP_FORMS; i++)
-        printf("  %-12s %12lld %12lld %9lld %9lld   %.1e\n", kcp_form_names[i],
-               (long long)f->form[i].bytes, (long long)f->formula[i].bytes,
-               (long long)f->form[i].messages, (long long)f->form[i].collectives,
-               f->form_err[i]);
+        fprintf(o, "  %-12s %12lld %12lld %9lld %9lld   %.1e\n", kcp_form_names[i],
+                (long long)f->form[i].bytes, (long long)f->formula[i].bytes,
+                (long long)f->form[i].messages, (long long)f->form[i].collectives,
+                f->form_err[i]);
 }
 
-void print_errors(const struct finding *f)
+static void print_errors(FILE *o, const struct finding *f)
 {
-    printf("\nErrors  (relative RMS of the worst rank and head, against ..)\n"
-           "  %-12s %9s %10s   %-12s %9s %10s\n", "", "one rank", "recurrence", "",
-           "one rank", "recurrence");
+    fprintf(o, "\nErrors  (relative RMS of the worst rank and head, against ..)\n"
+            "  %-12s %9s %10s   %-12s %9s %10s\n", "", "one rank", "recurrence", "",
+            "one rank", "recurrence");
     for (int i = 0; i < CHECKED / 2; i++)
         for (int j = i; j < CHECKED; j += CHECKED / 2)
-            printf("  %-12s %9.1e %10.1e%s", checked_name[j], f->error_one[j],
-                   f->error_step[j], j == i ? " " : "\n");
+            fprintf(o, "  %-12s %9.1e %10.1e%s", checked_name[j], f->error_one[j],
+                    f->error_step[j], j == i ? " " : "\n");
 }
 
-void print_training(const struct finding *f)
+void print_report(FILE *o, const struct finding *f)
+{
+    print_plan(o, f);
+    print_stages(o, f);
+    print_forms(o, f);
+    print_errors(o, f);
+}
+
+void print_training(FILE *o, const struct finding *f)
 {
     double apart = 0;
     if (!f->steps)
         return;
-    printf("\nTraining  (nats per byte, gradient descent)\n  step ");
+    fprintf(o, "\nTraining  (nats per byte, gradient descent)\n  step ");
     const int every = (f->steps + 7) / 8;
     for (int i = 0; i <= f->steps; i += every)
-        printf(" %7d", i);
+        fprintf(o, " %7d", i);
     for (int w = 0; w < 2; w++) {
         if (w)
-            printf("\n  R = %-2d", 1);
+            fprintf(o, "\n  R = %-2d", 1);
         else
-            printf("\n  R = %-2d", f->R);
+            fprintf(o, "\n  R = %-2d", f->R);
         for (int i = 0; i <= f->steps; i += every)
-            printf(" %7.4f", f->loss[w][i]);
+            fprintf(o, " %7.4f", f->loss[w][i]);
     }
     for (int i = 0; i <= f->steps; i++)
         apart = fmax(apart, fabs(f->loss[0][i] - f->loss[1][i]));
-    printf("\n  The curves are at most %.1e apart.\n", apart);
-    printf("  ms per step: %.2f on %d ranks, %.2f on one.\n", f->ms[0], f->R, f->ms[1]);
+    fprintf(o, "\n  The curves are at most %.1e apart.\n", apart);
+    fprintf(o, "  ms per step: %.2f on %d ranks, %.2f on one.\n", f->ms[0], f->R,
+            f->ms[1]);
 }
 
 void close_line(const struct finding *f, char *buf, size_t n)

@@ -129,39 +129,6 @@ void svg_lanes(FILE *o, const struct finding *f)
     fputs("</p>\n", o);
 }
 
-/* Relative errors on a logarithmic axis; equal bits are at the left. */
-void svg_errors(FILE *o, const struct finding *f)
-{
-    const double left = 22, right = 97, low = -18, top = -10, row = 21;
-    const double high = row * CHECKED + 44, per = (right - left) / (top - low);
-    open_figure(o, high, "relative errors");
-    for (int e = -18; e <= -10; e += 2) {
-        char s[16];
-        snprintf(s, sizeof s, e == -18 ? "exact" : "1e%d", e);
-        vline(o, left + per * (e - low), 4, high - 34, "grid");
-        text(o, left + per * (e - low), high - 18, "mid small", s);
-    }
-    const double limit = left + per * (log10(f->limit) - low);
-    vline(o, limit, 0, high - 34, "limit");
-    char words[32];
-    snprintf(words, sizeof words, "limit %.0e", f->limit);
-    text(o, limit, high - 2, "mid small", words);
-    for (int i = 0; i < CHECKED; i++) {
-        const double y = row * i + 15;
-        const double e[2] = { f->error_one[i], f->error_step[i] };
-        text(o, left - 2, y + 4, "end small", checked_name[i]);
-        for (int w = 0; w < 2; w++) {
-            const double at = e[w] > 0 ? fmin(fmax(log10(e[w]), low), top) : low;
-            fprintf(o, "<circle cx='%.2f%%' cy='%.0f' r='%d' class='dot%d'><title>%s, "
-                    "compared with %s: %.2e</title></circle>", left + per * (at - low),
-                    y,
-                    w ? 4 : 5, w, checked_name[i], w ? "the recurrence" : "one rank",
-                    e[w]);
-        }
-    }
-    fputs("</svg>\n", o);
-}
-
 /* Loss by step: a broad curve of R ranks under a thin curve of one rank. */
 void svg_losses(FILE *o, const struct finding *f)
 {

@@ -123,21 +123,17 @@ double compare_runs(const struct run *got, const struct run *want, double *err);
 int    measure_alive(struct finding *f);
 
 /* ---- print.c, page.c, svg.c */
-void print_plan(const struct finding *f);
-void print_stages(const struct finding *f);
-void print_forms(const struct finding *f);
-void print_errors(const struct finding *f);
-void print_training(const struct finding *f);
+void print_report(FILE *o, const struct finding *f);
+void print_training(FILE *o, const struct finding *f);
 void close_line(const struct finding *f, char *buf, size_t n);
 FILE *page_open(const char *path);     /* PATH.part; NULL after a line on stderr */
 void page_drop(FILE *o, const char *path);
 int  write_page(const struct finding *f, FILE *o, const char *path);
 void print_html(FILE *o, const char *s, int64_t n);         /* n -1: whole string */
-extern const char book_style[], page_style[];
+extern const char page_style[];                 /* page.css; made by text.mk */
 double busy(const struct lane *l, int mark, int back);      /* seconds; -1: all */
 void svg_ribbon(FILE *o, const struct finding *f);
 void svg_lanes(FILE *o, const struct finding *f);
-void svg_errors(FILE *o, const struct finding *f);
 void svg_losses(FILE *o, const struct finding *f);
 
 #endif
