@@ -1,9 +1,5 @@
 # proxy.mk -- what kernels hand to the engines of a GPU, read from their PTX.
 
-$B/kcp-proxy: tests/proxy/main.c ref/core/version.c
-	@mkdir -p $(@D)
-	@echo "  cc $<"
-	@$(CC) -std=c11 -D_POSIX_C_SOURCE=200809L -O2 -Iref -I. $(WARN) $^ -o $@
 ifneq ($(filter sm_90a,$(ARCH)),)
 ifneq ($(CUDA_HOME),none)
 ptx := $(patsubst %.cu,$B/ptx/%.ptx,$(filter-out cuda/18_hopper/v%,$(hopper)))
@@ -33,7 +29,7 @@ endif
 endif
 endif
 .PHONY: proxy
-proxy: $B/kcp-proxy $(ptx)
-	@PLANT=1 sh tests/cli/proxy.sh $B
-test_needs   += $B/kcp-proxy $(if $(FULL),$(ptx))
+proxy: $(ptx)
+	@sh tests/cli/proxy.sh $B --plant
+test_needs   += $(if $(FULL),$(ptx))
 test_scripts += $(if $(FULL),tests/cli/proxy.sh)

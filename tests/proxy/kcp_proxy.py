@@ -1,0 +1,246 @@
+#!/usr/bin/env python3
+"""kcp_proxy.py -- finds missing proxy fences in the kernels' PTX.
+
+Book: chapter 18.  Checked by: itself with --plant, which removes fences.
+Next: ../proxy.mk.
+
+    kcp_proxy.py BUILD [--plant | --print]     after make has compiled the PTX
+
+wgmma and the copy engine access shared memory through the async proxy, threads through
+the generic proxy. A thread that has written must execute fence.proxy.async before the
+barrier or arrival that makes the writes visible to an engine. No run of a kernel can prove
+that the fence exists, so this program walks all paths of the PTX and finds pairs of
+places. The first place is a write to shared memory. The second place is a barrier, an
+arrival or a copy to global memory that the write reaches without a fence, or a load of the
+copy engine that may overwrite the written bytes. wgmma is no second place, because a
+warpgroup passes a barrier before wgmma.
+
+threads_alone.tsv lists pairs that are correct, because only threads read those bytes.
+Exit status 1: a pair is not in that list, or a line of the list is not found. --plant: each
+fence is removed in a copy of the tree, and a new pair must appear. --print: the pairs.
+"""
+import argparse
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+LIST = "tests/proxy/threads_alone.tsv"
+# The first kind that matches the beginning of an instruction counts.
+KINDS = re.compile(r"""
+    (?P<FENCES>fence\.proxy\.async)
+    |(?P<MULTIPLIES>wgmma\.mma_async)
+    |(?P<LOADS>cp\.async\.bulk\..*shared::cluster\.global)
+    |(?P<SENDS>cp\.async\.bulk\..*global\.shared::cta)
+    |(?P<SYNCS>cp\.async\.mbarrier\.arrive|mbarrier\.arrive|barrier\.cluster\.arrive
+        |bar\.(sync|arrive|red)|barrier\.(sync|arrive|red|cta))
+    |(?P<WRITES>st\.shared|stmatrix|(red|atom)\.shared|cp\.async\.c
+        |st\.(?!global|local|param)(?!.*\.global\.))
+    |(?P<BRANCHES>bra|brx\.idx)
+    |(?P<ENDS>ret|exit|trap)""", re.VERBOSE)
+names = {}                               # of files, by their number in the PTX
+
+
+class Step:
+    """An instruction that matters, and the writes that reach it without a fence."""
+    def __init__(self, kind, conditional, targets, place):
+        self.kind, self.conditional = kind, conditional
+        self.targets, self.place = targets, place
+        self.source = None               # a write that no SYNCS has followed
+        self.unfenced = 0                # a bit per write, by its number in the kernel
+
+
+def read_step(text, place):
+    text = text.strip(" \t\n{}")
+    guard = re.match(r"@\S*\s*", text)
+    text = text[guard.end():] if guard else text
+    found = KINDS.match(text)
+    if not found:
+        return None
+    targets = re.findall(r"\$[^\s,{};]+", text) if found.lastgroup == "BRANCHES" else []
+    return Step(found.lastgroup, bool(guard), targets, place)
+
+
+def leaves(s, i):
+    """Returns the write that still has no fence after step i; None: there is none, as
+    after every fence or SYNCS."""
+    if s.kind == "WRITES":
+        return i
+    if s.kind in ("FENCES", "SYNCS"):
+        return s.source if s.conditional else None
+    return s.source
+
+
+def unfenced_after(s, i):
+    """All writes without a fence after step i. Unlike in leaves(), a SYNCS does not end a
+    write, because an engine may still overwrite its bytes."""
+    if s.kind == "FENCES" and not s.conditional:
+        return 0
+    return s.unfenced | (1 << i if s.kind == "WRITES" else 0)
+
+
+def pairs_of_kernel(steps, labels):
+    """Walks the kernel until nothing changes. Returns pairs of places."""
+    if not any(s.kind in ("MULTIPLIES", "LOADS", "SENDS") for s in steps):
+        return set()
+    after = []
+    for i, s in enumerate(steps):
+        falls = s.conditional or s.kind not in ("BRANCHES", "ENDS")
+        to = [i + 1] * falls + [labels.get(t, len(steps)) for t in s.targets]
+        after.append([steps[j] for j in to if j < len(steps)])
+    changed = True
+    while changed:
+        changed = False
+        for i, s in enumerate(steps):
+            source, unfenced = leaves(s, i), unfenced_after(s, i)
+            for t in after[i]:
+                if source is not None and t.source is None:
+                    t.source, changed = source, True
+                if unfenced & ~t.unfenced:
+                    t.unfenced |= unfenced
+                    changed = True
+    pairs = set()
+    for s in steps:
+        if s.kind in ("SYNCS", "SENDS") and s.source is not None:
+            pairs.add((steps[s.source].place, s.place))
+        if s.kind == "LOADS":
+            pairs |= {(w.place, ("a load", 0)) for j, w in enumerate(steps)
+                      if s.unfenced >> j & 1}
+    return pairs
+
+
+def read_place(line):
+    """Of ".loc 2 31 5, function_name $x, inlined_at 1 90 3": the file and line, outside
+    cuda/tile/ where a function of cuda/tile/ was inlined."""
+    file, number = (int(n) for n in re.findall(r"\d+", line)[:2])
+    outer = re.search(r"inlined_at (\d+) (\d+)", line)
+    if outer and "cuda/tile/" in names.get(file, ""):
+        file, number = int(outer[1]), int(outer[2])
+    name = names.get(file, "?")
+    return name[max(name.find("cuda/"), 0):], number
+
+
+def pairs_of_file(path):
+    with open(path, encoding="utf-8") as f:
+        lines = f.read().splitlines()
+    for line in lines:
+        found = re.match(r'\s*\.file\s+(\d+)\s+"([^"]*)"', line)
+        if found:
+            names[int(found[1])] = found[2]
+    pairs, kernels, inside, depth = set(), 0, False, 0
+    for line in lines:
+        if re.search(r"\.entry ", line):
+            inside, steps, labels, place = True, [], {}, ("?", 0)
+        was = depth
+        depth += line.count("{") - line.count("}") if inside else 0
+        label = re.match(r"\s*(\$[^ ;(]*):[^ ;(]*$", line)
+        if re.match(r"\s*\.loc\s", line):
+            place = read_place(line) if inside else None
+        elif was and depth and label:
+            if was == 1:                 # deeper: a waiting loop of inline assembly
+                labels.setdefault(label[1], len(steps))
+        elif was and depth:
+            steps += filter(None, (read_step(one, place) for one in line.split(";")))
+        if was and not depth:
+            pairs |= pairs_of_kernel(steps, labels)
+            inside, kernels = False, kernels + 1
+    if inside or not kernels:
+        sys.exit(f"kcp_proxy.py: {path}: no whole kernel: compile the PTX again")
+    return pairs
+
+
+def text_of(tree, place):
+    """The text of the line, because numbers of lines change."""
+    file, number = place
+    if number == 0:
+        return "a load\tof the copy engine"
+    with open(os.path.join(tree, file), encoding="utf-8") as f:
+        return file + "\t" + f.read().splitlines()[number - 1].strip()
+
+
+def pairs(tree, files):
+    return {text_of(tree, a) + "\t" + text_of(tree, b)
+            for path in files for a, b in pairs_of_file(path)}
+
+
+def objects_of(build):
+    """PTX of kernels whose source exists: an old build may have others."""
+    found = glob.glob(build + "/ptx/**/*.ptx", recursive=True)
+    return sorted(p for p in found
+                  if os.path.exists(os.path.relpath(p, build + "/ptx")[:-4] + ".cu"))
+
+
+def without_fence(tree, file, at, build, known):
+    """Compiles a copy without the fence in line `at`. Returns a note if no pair is new."""
+    depend = next(d for d in glob.glob(build + "/ptx/**/*.d", recursive=True)
+                  if file in open(d, encoding="utf-8").read())
+    source = file if file.endswith(".cu") else os.path.relpath(depend, build + "/ptx")[:-2]
+    ptx = "build/ptx/" + source.removesuffix(".cu") + ".ptx"
+    with open(file, encoding="utf-8") as f:
+        lines = f.read().splitlines(keepends=True)
+    lines[at] = lines[at].replace("fence_proxy_async();", ";", 1)
+    with open(os.path.join(tree, file), "w", encoding="utf-8") as f:
+        f.writelines(lines)
+    made = subprocess.run(["make", "-s", "-C", tree, "B=build", ptx], capture_output=True,
+                          text=True, check=False)
+    shutil.copy2(file, os.path.join(tree, file))
+    os.utime(os.path.join(tree, file))
+    if made.returncode:
+        return made.stderr[-200:]
+    return "" if pairs(tree, [os.path.join(tree, ptx)]) - known else "no pair is new"
+
+
+def plant(build, known):
+    """Removes each fence. Returns 1 if one is not missed."""
+    seen = missed = 0
+    with tempfile.TemporaryDirectory() as tree:
+        files = ["Makefile", "ref", "cuda", *glob.glob("bench/*.mk"),
+                 *glob.glob("book/*.mk"), *glob.glob("book/labs/*.mk"),
+                 *glob.glob("tests/*.mk")]
+        subprocess.run(["cp", "-R", "--parents", *files, tree], check=True)
+        for file in sorted(glob.glob("cuda/**/*.cu*", recursive=True)):
+            with open(file, encoding="utf-8") as f:
+                lines = f.read().splitlines()
+            for at, line in enumerate(lines):
+                if file.startswith("cuda/tile") or \
+                        not re.match(" *fence_proxy_async\\(\\);", line):
+                    continue
+                why = without_fence(tree, file, at, build, known)
+                seen, missed = seen + (not why), missed + bool(why)
+                if why:
+                    print(f"kcp_proxy.py: without the fence of {file}:{at + 1}: {why}")
+    print(f"kcp_proxy.py: {seen} fences taken away and seen, {missed} not")
+    return int(missed > 0 or seen == 0)
+
+
+def main():
+    take = argparse.ArgumentParser(prog="kcp_proxy.py")
+    take.add_argument("build")
+    take.add_argument("--plant", action="store_true")
+    take.add_argument("--print", action="store_true")
+    o = take.parse_args()
+    files = objects_of(o.build)
+    if not files:
+        print(f"kcp_proxy.py: no PTX in {o.build} (no nvcc): nothing was read")
+        return 0
+    found = pairs(".", files)
+    if o.print:
+        print(*sorted(found), sep="\n")
+        return 0
+    with open(LIST, encoding="utf-8") as f:
+        known = {"\t".join(line.split("\t")[:4]) for line in f if not line.startswith("#")}
+    for pair in sorted(found - known):
+        print("kcp_proxy.py: visible without fence.proxy.async: " + pair)
+    for pair in sorted(known - found):
+        print(f"kcp_proxy.py: {LIST}: no kernel has: {pair}")
+    if found != known:
+        return 1
+    print(f"kcp_proxy.py: {len(files)} objects: {len(found)} places, all of them known")
+    return plant(o.build, known) if o.plant else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
