@@ -1,4 +1,4 @@
-/* closed.c -- checks that gates whose exp underflows clear the state and nothing else.
+/* closed.c -- checks that a gate whose exp underflows only sets the state to 0.
  *
  * Book: chapter 02.  Checked by: itself.  Next: ref/03_wy.c.
  * G is a sum of gates, so rounding could lose the other gates next to a huge gate. */
@@ -9,7 +9,7 @@
 
 enum { T = 40, HV = 2, K = 5, V = 3, C = 16, NC = 3 };
 
-/* One sequence. A tenth of its gates are hugely negative, the others are near 0. */
+/* One sequence. A tenth of the gates are hugely negative, the others are near 0. */
 struct layer {
     double q[T][HV][K], k[T][HV][K], v[T][HV][V], g[T * HV * K], beta[T][HV];
     double rstd[T][HV], g_out[T * HV * K], G[T * HV * K], beta_out[T][HV];

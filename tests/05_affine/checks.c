@@ -104,7 +104,7 @@ KCP_CHECK(check_05_wants) = { "05_affine", "wants",
 
 /* Computes |M|_F / sqrt(K) of T tokens with gates logsigmoid(N), then with gates -|N| /
  * T and beta = sigmoid(N - 3), where N is normal. M vanishes with logsigmoid gates, so
- * with such gates a test of M could not fail. */
+ * a test of M with logsigmoid gates could not fail. */
 static int survival(struct kcp_report *rep)
 {
     enum { T = 512, K = 32, C = 64, NC = T / C };

@@ -140,7 +140,7 @@ static struct kcp_plan *plan_of(struct table *a)
     return kcp_plan_owned(&p, a->N, a->cu, a->R, &o, a->L, a->C, 4, &why) ? NULL : p;
 }
 
-/* Increments x, n digits in base `most`. Returns 0 if all digits become 0. */
+/* Increments the n-digit number x in base `most`. Returns 0 if all digits become 0. */
 static int next_digits(int *x, int n, int most)
 {
     for (int i = 0; i < n; i++) {

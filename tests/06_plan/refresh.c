@@ -10,8 +10,8 @@
 #include <string.h>
 
 enum { N = 3, T = 96, R = 3, C = 8 };
-/* Two batches with equal numbers of chunks and segments per rank, although sequences
- * end at other tokens. */
+/* Two batches whose sequences end at different tokens, but whose ranks have equal
+ * numbers of chunks and segments. */
 static const int64_t first[N + 1] = { 0, 21, 70, T }, then[N + 1] = { 0, 17, 66, T };
 
 static struct kcp_plan *plan_of(const int64_t *cu, int n, int ranks, int chunk,
@@ -57,7 +57,7 @@ static int same(const struct kcp_plan *p, const struct kcp_plan *q)
 
 /* ---- args are made with the first plan and run with the next */
 struct step {
-    struct kcp_plan *plan, *next;            /* next: the plan after refresh, or NULL */
+    struct kcp_plan *plan, *next;            /* next: contents after refresh, or NULL */
     double o[T * 4 * 8];
     int status[R];
 };

@@ -181,7 +181,7 @@ static int always_first(APPLY)
                             stream);
 }
 
-static int first_block(APPLY)                     /* h of columns 0.., ignoring v0 */
+static int first_block(APPLY)                     /* ignores v0 */
 {
     return ref_mapops.apply(hv, k, v, map, backward, first, 0, Vb, in, ld_in, out,
                             ld_out, stream);

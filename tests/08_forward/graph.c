@@ -17,7 +17,7 @@
 /* Serializes the setup and the reports of ranks, which are threads. */
 static pthread_mutex_t in_turn = PTHREAD_MUTEX_INITIALIZER;
 
-/* The forward and backward calls of one rank, or without ranks, and their buffers. */
+/* The forward and the backward call of a rank, with the buffers of the calls. */
 struct pair {
     struct kcp_layer layer;
     struct kcp_comm *comm;
@@ -179,8 +179,8 @@ static int replay(struct kcp_report *rep, const struct pair *direct, struct pair
     return err;
 }
 
-/* Runs case `words` directly, and by a graph captured with case `captured`, whose sizes
- * are equal. Without ranks `comm` is NULL. */
+/* Runs case `words` directly, and by a graph captured with case `captured`, which has
+ * equal sizes. Without ranks `comm` is NULL. */
 static int one(struct kcp_report *rep, const struct kcp_layer *layer,
                struct kcp_comm *comm, const char *words, const char *captured)
 {

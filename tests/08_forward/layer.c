@@ -11,7 +11,8 @@
 enum { T = 90, N = 2, H = 1, HV = 2, K = 8, V = 4, C = 16, MAX_R = 3 };
 static const int64_t cu_seqlens[N + 1] = { 0, 37, T };
 
-/* The arrays of all ranks. got[0] is written by the references, got[1] by layer.h. */
+/* The arrays of all ranks. got[0] has the references' results, got[1] those of
+ * layer.h. */
 struct arrays {
     double q[T][H][K], k[T][H][K], v[T][HV][V], g[T][HV][K], beta[T][HV];
     double h0[N][HV][K][V], do_[T][HV][V], x[T][K], weight[K][4];

@@ -4,7 +4,7 @@
  * and pass the twin.  Next: tests/09_chunk_backward/mutants.c.
  * The code is a second implementation of forward, which gathers one map per rank for
  * every exchange form. The code calls the references only for work inside a rank
- * (chapters 02, 03, 04). All work across ranks is separate code with errors. */
+ * (chapters 02, 03, 04). Work across ranks is separate code with errors. */
 #include "wrong.h"
 
 #include <math.h>

@@ -170,7 +170,7 @@ KCP_CHECK(check_13_traffic) = { "13_backward", "traffic",
     "bytes equal the exchange's formula plus two parameter sums; no M with reuse_M",
     traffic };
 
-/* Checks which scans of one rank the GPU's first and second launch run. Each segment
+/* Checks which scans of rank r the first and the second GPU launch run. Each segment
  * must have exactly one reverse scan and one scan of states (with save-all none). The
  * first launch must compute all results that earlier ranks need. */
 static void launches(struct kcp_report *rep, const struct kcp_plan *p, int r,

@@ -16,7 +16,7 @@ static void rows(const struct wrong_rank *x, int ends, const double *given, doub
                 to[s * size(x) + e] = given[x->seg[s].n * size(x) + turn(x, e)];
 }
 
-/* Scans the chunks with errata 7, which decays h before v_new = u - w h. */
+/* Computes h and v_new with errata 7: h decays before v_new = u - w h is computed. */
 static void scan_decayed(const struct wrong_rank *x, const double *h_in)
 {
     const struct kcp_backward *a = x->a;
@@ -97,8 +97,8 @@ int wrong_recompute(struct wrong_rank *x)
     return status;
 }
 
-/* Returns 1 if the map of segment j is sent. Maps are sent of segments that are only a
- * part of a sequence, and (for errata 6) of the last segment of each rank. */
+/* Returns 1 if the map of segment j is sent. Maps are sent for segments that are only
+ * part of a sequence and, for errata 6, for the last segment of each rank. */
 static int travels(const struct kcp_plan *p, int j)
 {
     const struct kcp_segment *s = &p->seg[j];

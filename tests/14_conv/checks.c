@@ -28,8 +28,7 @@ struct whole {
 
 static int reach_of(const struct whole *a) { return (a->shift ? 2 : a->Wc) - 1; }
 
-/* Returns x of token t of sequence n, or x0 or 0 if t is before the sequence's
- * start. */
+/* Returns x of token t of sequence n; before the start: x0, or 0 without x0. */
 static double x_at(const struct whole *a, int n, int64_t t, int d)
 {
     const int64_t k = t - a->cu[n] + reach_of(a);

@@ -1,8 +1,8 @@
 /* mutants.c -- computes the convolution over ranks with one deliberate error per flag.
  *
  * Book: chapter 14. Checked by: the judge, which must reject each mutant. Next:
- * ref/14_conv.c. The twin has every flag off and must pass. Each rank gathers all rows,
- * so that all errors are in index arithmetic and none in messages. */
+ * ref/14_conv.c. Variant `twin` has every flag off and must pass. Each rank gathers all
+ * rows, so that all errors are in index arithmetic and none in messages. */
 #include "tests/judge/judge.h"
 #include "ref.h"
 #include "sigmoid.h"
@@ -110,7 +110,7 @@ static const double *seen(const struct kcp_conv *a, const double *all, int64_t a
     int none = 0;
     range_of(p, at, &begin, &end);
     for (int s = 0; s < x->NS && p->seg[x->seg0 + s].begin != begin; s++)
-        row = x->begin + x->cu[s + 1];           /* its first row in shard order */
+        row = x->begin + x->cu[s + 1];           /* the range's first row */
     if (t < begin) {
         range_of(p, begin - 1, &near, &far);
         none |= (flags & SHORT_HALO) && t == begin - reach;
