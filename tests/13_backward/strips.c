@@ -7,7 +7,7 @@
  */
 #include "wrong.h"
 
-/* Returns the tokens per strip of strip_chunks chunks, or of one chunk by default. */
+/* Returns the tokens per strip: C strip_chunks, or C if strip_chunks is 0. */
 static int64_t length(const struct kcp_backward *a)
 {
     return (int64_t)a->C * (a->strip_chunks ? a->strip_chunks : 1);
