@@ -1,14 +1,24 @@
-/* kda.c -- KDA over R ranks through layer.h: plan, comm, sizes, forward, backward.
+/* kda.c -- KDA, or GDN with -DGDN, over R ranks through layer.h: plan, comm, sizes,
+ * forward, backward.
  *
- * Book: chapter 08.  Checked by: tests/cli/examples.sh.  Next: gdn.c, the other gate.
+ * Book: chapter 08.  Checked by: tests/cli/examples.sh.  Next: ../../ref/layer.h.
  *
  *   make examples; build/kda 3                   three threads, the references
  *   build/kda 1 bf16                             a GPU; build/kda 4 bf16: four, NCCL
- *   mpirun -n 3 build/kda                        three processes
+ *   mpirun -n 3 build/kda                        three processes; build/gdn: GDN
  */
 #include "place.h"
 
 enum { T = 200, N = 2, H = 2, HV = 4, K = 64, V = 64, C = 64 };
+#ifdef GDN                                     /* one gate per head and token */
+enum { KG = 1 };
+static const struct kcp_call model = { .model = KCP_GDN, .gate = KCP_GATE_SOFTPLUS,
+    .form = KCP_CHAIN };
+#else                                          /* one gate per channel */
+enum { KG = K };
+static const struct kcp_call model = { .model = KCP_KDA, .gate = KCP_GATE_BOUNDED,
+    .lower_bound = -5, .form = KCP_ALL_GATHER };
+#endif
 static const int64_t cu_seqlens[N + 1] = { 0, 137, T };    /* two sequences, packed */
 
 struct job { struct place place; struct kcp_plan *plan; };
@@ -55,12 +65,12 @@ static int say(const struct job *j, struct kcp_comm *comm, const struct kcp_forw
         dq += all[2 * r + 1];
     }
     if (!status && comm->r == 0)
-        printf("KDA: o %.9f  dq %.9f  dA_log[0] %.9f\n", o, dq, dA);
+        printf("%s: o %.9f  dq %.9f  dA_log[0] %.9f\n",
+               model.model == KCP_KDA ? "KDA" : "GDN", o, dq, dA);
     place_free(p, x);
     return status;
 }
 
-//> example-rank
 /* The program of one rank, which has the plan but only its own tokens. */
 static int rank(struct kcp_comm *comm, void *arg)
 {
@@ -69,9 +79,10 @@ static int rank(struct kcp_comm *comm, void *arg)
     const struct kcp_context *x = &j->plan->ctx[comm->r];
     const int64_t t = x->begin, state = (int64_t)HV * K * V;
     struct shelf s = { .place = p };
-    struct kcp_call c = { .H = H, .HV = HV, .K = K, .V = V, .KG = K, .model = KCP_KDA,
-        .gate = KCP_GATE_BOUNDED, .lower_bound = -5, .beta_form = KCP_BETA_SIGMOID,
-        .l2norm = 1, .scale = 0.125, .form = KCP_ALL_GATHER };
+    struct kcp_call c = { .H = H, .HV = HV, .K = K, .V = V, .KG = KG,
+        .model = model.model, .gate = model.gate, .lower_bound = model.lower_bound,
+        .beta_form = KCP_BETA_SIGMOID, .l2norm = 1, .scale = 0.125,
+        .form = model.form };
     kcp_layer_call(&p->layer, &c, j->plan, comm);
     struct kcp_forward f = { .T = 0 };
     struct kcp_backward b = { .T = 0 };
@@ -84,10 +95,10 @@ static int rank(struct kcp_comm *comm, void *arg)
     b.q_raw = f.q_raw = draw(&s, KCP_ACTV, 0, t, c.T, H * K);
     b.k_raw = f.k_raw = draw(&s, KCP_ACTV, 1, t, c.T, H * K);
     b.v = f.v = draw(&s, KCP_ACTV, 2, t, c.T, HV * V);
-    b.g_raw = f.g_raw = draw(&s, KCP_ACTV, 3, t, c.T, HV * K);
+    b.g_raw = f.g_raw = draw(&s, KCP_ACTV, 3, t, c.T, HV * KG);
     b.beta_raw = f.beta_raw = draw(&s, KCP_ACTV, 4, t, c.T, HV);
     b.A_log = f.A_log = draw(&s, KCP_ACC, 5, 0, 1, HV);
-    b.dt_bias = f.dt_bias = draw(&s, KCP_ACC, 6, 0, HV, K);
+    b.dt_bias = f.dt_bias = draw(&s, KCP_ACC, 6, 0, HV, KG);
     b.h0 = f.h0 = draw(&s, KCP_ACC, 7, 0, N, state);
     b.do_ = draw(&s, KCP_ACTV, 8, t, c.T, HV * V);
     f.o = room(&s, KCP_ACTV, c.T * HV * V);
@@ -95,18 +106,17 @@ static int rank(struct kcp_comm *comm, void *arg)
     b.dq_raw = room(&s, KCP_ACTV, c.T * H * K);
     b.dk_raw = room(&s, KCP_ACTV, c.T * H * K);
     b.dv = room(&s, KCP_ACTV, c.T * HV * V);
-    b.dg_raw = room(&s, KCP_ACC, c.T * HV * K);
+    b.dg_raw = room(&s, KCP_ACC, c.T * HV * KG);
     b.dbeta_raw = room(&s, KCP_ACC, c.T * HV);
     b.dh0 = room(&s, KCP_ACC, N * state);
     b.dA_log = room(&s, KCP_ACC, HV);
-    b.ddt_bias = room(&s, KCP_ACC, HV * K);
+    b.ddt_bias = room(&s, KCP_ACC, HV * KG);
 
     int status = s.full ? KCP_NO_MEMORY : layer(p, &s, &f, &b);
     if (!status) status = say(j, comm, &f, &b);
     for (int i = 0; i < s.n; i++) place_free(p, s.x[i]);
     return status;
 }
-//< example-rank
 
 int main(int argc, char **argv)
 {

@@ -1,7 +1,7 @@
 #!/bin/sh
 # standalone.sh -- adds the book's colours, light and dark, to a figure's SVG, so that the
 # file can be shown outside the book.
-# usage: sh book/figures/standalone.sh build/book/figures/journey.svg > book/figures/journey.svg
+# usage: sh book/figures/standalone.sh build/book/figures/journey.svg > book/data/journey.svg
 [ -r "$1" ] || { echo "standalone.sh: $1: not found, expected a figure's SVG" >&2; exit 2; }
 css=$(dirname "$0")/../book.css
 {
