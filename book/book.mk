@@ -155,6 +155,6 @@ $(bk)/kcp.pdf: $(bk)/print.html
 book-lint: book
 	@test -n "$(CHROMIUM)" || { echo "book-lint: no headless Chromium"; exit 1; }
 	@sh book/dangling.sh $(bk)
-	@for f in journey measured; do sh book/figures/standalone.sh $(bk)/figures/$$f.svg | cmp -s - book/figures/$$f.svg || \
-	  { echo "book-lint: book/figures/$$f.svg is not what its program prints: run standalone.sh"; exit 1; }; done
+	@for f in journey measured; do sh book/figures/standalone.sh $(bk)/figures/$$f.svg | cmp -s - book/data/$$f.svg || \
+	  { echo "book-lint: book/data/$$f.svg is not what its program prints: run standalone.sh"; exit 1; }; done
 	@CHROME="$(chrome)" sh book/lint.sh $(bk) index $(chapters)

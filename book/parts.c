@@ -5,82 +5,41 @@
  * tests/20_clusters/batches.c, the simulation.  Next: book/figures/spectrum.c.
  *
  * The times are from the newest table in bench/results/ that has the case. */
+#include "figures/records.h"
 #include "tests/20_clusters/batches.h"
 
-#include <glob.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-enum { COLUMNS = 96, RANKS = 4 };
+enum { RANKS = 4 };
 struct row {
     struct parts part;
     double us, low, replay, unsent, beside, saved, copy, gather, T, HV;
     char file[80], form[16];
 };
 
-/* Splits a line at tabs; returns the number of fields. */
-static int split(char *line, char *field[COLUMNS])
-{
-    int n = 0;
-    line[strcspn(line, "\n")] = 0;
-    for (char *at = line; at && n < COLUMNS; n++) {
-        field[n] = at;
-        at = strchr(at, '\t');
-        if (at)
-            *at++ = 0;
-    }
-    return n;
-}
-
-/* Returns the value of a column by name; "" if the table has no such column. */
-static const char *value(char *const name[], int names, char *const field[], int n,
-                         const char *column)
-{
-    for (int c = 0; c < names && c < n; c++)
-        if (!strcmp(name[c], column))
-            return field[c];
-    return "";
-}
-
 /* Finds the row of a case, stage and form, one segment per rank; returns 0 if none. */
 static int find(const char *path, const char *what, const char *stage, const char *form,
                 struct row *row)
 {
-    static char head[8192], line[8192];
-    char *name[COLUMNS], *field[COLUMNS];
-    FILE *f = fopen(path, "r");
+    struct record r;
     int found = 0;
-    if (!f || !fgets(head, sizeof head, f)) {
-        if (f)
-            fclose(f);
+    if (!record_open(&r, path))
         return 0;
-    }
-    const int names = split(head, name);
-#define IS(column, text) !strcmp(value(name, names, field, n, column), text)
-#define NUMBER(column) atof(value(name, names, field, n, column))
-    while (!found && fgets(line, sizeof line, f)) {
-        const int n = split(line, field);
-        if (!IS("kind", "time") || !IS("case", what) || !IS("stage", stage) ||
-            !IS("form", form) || !IS("head_parts", "1") || !IS("peer", ""))
+#define NUMBER(column) record_number(&r, column)
+    while (record_next(&r)) {
+        if (found || !record_is(&r, "case", what) || !record_is(&r, "stage", stage) ||
+            !record_is(&r, "form", form) || !record_is(&r, "kind", "time") ||
+            !record_is(&r, "head_parts", "1") || !record_is(&r, "peer", ""))
             continue;
-        row->part = (struct parts){ NUMBER("front"), NUMBER("sum"), NUMBER("exchange"),
-                                    NUMBER("main") };
-        row->us = NUMBER("us");
-        row->low = NUMBER("us_p10");
-        row->replay = NUMBER("replay");
-        row->unsent = NUMBER("unsent");
-        row->beside = NUMBER("unsent_beside");
-        row->saved = NUMBER("saved");
-        row->copy = NUMBER("copy");
-        row->gather = NUMBER("gather_us");
-        row->T = NUMBER("T");
-        row->HV = NUMBER("HV");
+        *row = (struct row){
+            .part = { NUMBER("front"), NUMBER("sum"), NUMBER("exchange"),
+                      NUMBER("main") },
+            .us = NUMBER("us"), .low = NUMBER("us_p10"), .replay = NUMBER("replay"),
+            .unsent = NUMBER("unsent"), .beside = NUMBER("unsent_beside"),
+            .saved = NUMBER("saved"), .copy = NUMBER("copy"),
+            .gather = NUMBER("gather_us"), .T = NUMBER("T"), .HV = NUMBER("HV") };
         snprintf(row->form, sizeof row->form, "%s", form);
         snprintf(row->file, sizeof row->file, "%s", strrchr(path, '/') + 1);
         found = row->us > 0;
     }
-    fclose(f);
     return found;
 }
 
@@ -247,15 +206,11 @@ static void replays(void)
     const struct row hop = newest(cases[1], "08_forward", "chain_window");
     printf("@20/fuse_all %.0f\n@20/fuse_gather %.0f\n@20/fuse_window %.0f\n",
            all.part.exchange, all.gather, hop.part.exchange);
-    const struct row far = newest("kda_2x1_bare", "08_forward", "chain");
-    const struct row near = newest("kda_2x1_bare", "08_forward", "chain_window");
-    printf("@20/window_more %.0f\n@20/messages %.0f\n", near.us - far.us, far.us);
-    const struct row one = newest(cases[0], "08_forward", "chain_window");
     const char *uneven = "kda_2x1_cuts_46_54_bare";
     const struct row sent = newest(uneven, "08_forward", "chain");
     const struct row written = newest(uneven, "08_forward", "chain_window");
-    printf("@20/hop_1024 %.0f\n@20/hop_sent %.0f\n@20/hop_written %.0f\n",
-           one.part.exchange, sent.part.exchange, written.part.exchange);
+    printf("@20/hop_sent %.0f\n@20/hop_written %.0f\n", sent.part.exchange,
+           written.part.exchange);
 }
 
 /* ---- times without the exchange: an upper bound on the gain from hiding the
@@ -266,7 +221,6 @@ static void unsent(void)
         { "kda_2x1_bare", "KDA forward" }, { "gdn_2x1_bare", "GDN forward" } };
     static const char *const forms[] = { "all_gather", "chain", "scan" };
     double most = 0;
-    int rows = 0;
     printf("== 20-unsent\na forward on 2 GPUs, T = 131072, 32 heads, nothing kept, and "
            "the same with its\nmessages left out; microseconds\n\n");
     printf("pass          form             time   exchange   unsent   "
@@ -276,33 +230,12 @@ static void unsent(void)
             const struct row row = newest(list[c].what, "08_forward", forms[f]);
             const double us = row.beside > 0 ? row.beside : row.us;
             const double share = 100 * (1 - row.unsent / us);
-            if (!(row.unsent > 0))
-                continue;
             printf("%-13s %-12s %8.0f %10.0f %8.0f %16.1f %%\n", list[c].says,
                    row.form, us, row.part.exchange, row.unsent, share);
             if (!strcmp(forms[f], "chain") && share > most)
                 most = share;
-            rows++;
         }
-    const struct row uneven = newest("kda_2x1_cuts_46_54_bare", "08_forward", "chain");
-    printf("@20/uneven_low %.0f\n", uneven.low);
-    if (rows)
-        printf("@20/unsent_most %.1f\n", most);
-    else
-        printf("(no record has it yet)\n@20/unsent_most (not recorded yet)\n");
-}
-
-/* Returns 1 if any table has the case. */
-static int is_recorded(const char *what, const char *stage, const char *form)
-{
-    struct row row;
-    glob_t g;
-    int found = 0;
-    if (!glob("bench/results/2*.tsv", 0, NULL, &g))
-        for (size_t i = 0; i < g.gl_pathc && !found; i++)
-            found = find(g.gl_pathv[i], what, stage, form, &row);
-    globfree(&g);
-    return found;
+    printf("@20/unsent_most %.1f\n", most);
 }
 
 /* ---- bf16 on the wire between two GPUs */
@@ -317,12 +250,6 @@ static void narrow(void)
     printf("== 20-wire-gpus\nKDA forward on 2 GPUs, 32 heads, nothing kept, and the "
            "same with bf16 on the wire;\nin brackets the exchange, with the wait for "
            "the slower rank; microseconds\n\n");
-    if (!is_recorded(cases[0][0], "08_forward", "chain") ||
-        !is_recorded(cases[1][1], "08_forward", "scan_bf16")) {
-        printf("(no record has it yet)\n@20/narrow_exact (not recorded yet)\n"
-               "@20/narrow_bf16 (not recorded yet)\n");
-        return;
-    }
     printf("tokens   form              exact              bf16\n");
     for (int c = 0; c < 2; c++)
         for (int f = 0; f < 4; f++) {
@@ -340,9 +267,8 @@ static void narrow(void)
  * hops of the chain instead of three */
 static void eight(void)
 {
-    static const struct { const char *four, *says, *name; } list[] = {
-        { "kda_4x1_bare", "KDA forward", "kda" },
-        { "gdn_4x1_bare", "GDN forward", "gdn" } };
+    static const struct { const char *four, *says; } list[] = {
+        { "kda_4x1_bare", "KDA forward" }, { "gdn_4x1_bare", "GDN forward" } };
     printf("== 20-eight\na model of 8 GPUs, T = 131072, 32 heads, nothing kept: front, "
            "sum and main are half\nof those measured on 4, in a chain; the exchange is "
            "7 of its hops, on 4 there are 3;\nmicroseconds\n\n");
@@ -355,8 +281,9 @@ static void eight(void)
         printf("%-13s %6.0f %6.0f %10.0f %6.0f %8.0f %16.0f\n", list[i].says, p.front,
                p.sum, p.exchange, p.main, p.front + p.sum + p.exchange + p.main,
                four.us);
-        printf("@20/eight_%s %.2f\n", list[i].name,
-               (p.front + p.sum + p.exchange + p.main) / 1000);
+        if (i == 0)
+            printf("@20/eight_kda %.2f\n",
+                   (p.front + p.sum + p.exchange + p.main) / 1000);
     }
 }
 
