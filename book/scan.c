@@ -1,21 +1,14 @@
-/* scan.c -- runs chapter 15's example, and measures its three forms on one core.
+/* scan.c -- runs chapter 15's example.
  *
  * Book: chapter 15, which shows the output.  Checked by: make book.
- * Next: book/clusters.c.
- *
- * Times and memory are measured on the machine that builds the page. */
+ * Next: book/clusters.c. */
 #include "ref/15_scan.h"
 #include "tokens.h"
-#include "base/random.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 static void fail(const char *what)
 {
@@ -123,153 +116,8 @@ static void example(void)
     }
 }
 
-/* ---- the three forms, one head, K = V = k */
-enum form { SEQUENTIAL, SCAN, CHUNKED, FORMS };
-struct cost { double us; long kib; };
-
-/* Runs chapters 03 and 04. G is log2 of the scan's gates, summed within each chunk. */
-static int chunked(const struct kcp_scan *a)
-{
-    const int64_t n = a->T * a->K, m = a->T * a->C;
-    double *room = calloc(8 * n + 2 * m + (a->NC + 2) * a->K * a->V + a->T,
-                          sizeof *room);
-    double *G = room, *at = G + n, alpha[a->K];
-    struct kcp_wy y = { 0 };
-    struct kcp_chunk c = { 0 };
-    if (!room)
-        return KCP_NO_MEMORY;
-    memcpy(&y, a, sizeof(struct kcp_call));
-    y.KG = a->K; y.scale = 1; y.model = KCP_KDA;
-    y.cu = a->cu; y.cn = a->cn; y.sc = a->sc;
-    double *b = at;
-    at += a->T;
-    for (int64_t t = 0; t < a->T; t++) {
-        const struct spike_token x = spike_token(a, t, 0, NULL, NULL, NULL, alpha);
-        b[t] = x.beta;
-        for (int i = 0; i < a->K; i++)
-            G[t * a->K + i] = log2(alpha[i]) +
-                              (t % a->C ? G[(t - 1) * a->K + i] : 0);
-    }
-    y.q = a->q; y.k = a->k; y.v = a->v; y.G = G; y.beta = b;
-    y.Aqk = at;
-    y.A = at + m;
-    at += 2 * m;
-    y.u = at;
-    y.w = at + n;
-    y.kg = at + 2 * n;
-    y.qg = at + 3 * n;
-    memcpy(&c, &y, sizeof(struct kcp_call));
-    c.cu = a->cu; c.cn = a->cn; c.sc = a->sc; c.qg = y.qg; c.kg = y.kg; c.u = y.u;
-    c.w = y.w;
-    c.Aqk = y.Aqk;
-    c.G = G;
-    c.o = a->o;
-    c.v_new = at + 4 * n;
-    c.h = at + 5 * n;
-    c.h_out = a->ht;
-    const int status = ref_wy(&y);
-    const int then = status ? status : ref_chunk(&c);
-    free(room);
-    return then;
-}
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* Returns the best time of three runs in a separate process, and the memory that the
- * runs added after the heap's free blocks were used up. */
-static struct cost measure(enum form form, int k, int C, int64_t n)
-{
-    static uint64_t seed;
-    struct kcp_plan *p = plan_of(n, 1, NULL, C);
-    const size_t all = (size_t)n * (5 * k + 2) + k + 1 + 2 * (size_t)k * k + k;
-    double *x = malloc(sizeof *x * all), best = 1e9;
-    struct rusage was, is;
-    if (!x)
-        fail("no memory");
-    for (size_t i = 0; i < all; i++)
-        x[i] = random_uniform(&seed) - 0.5;
-    double *at = x + 5 * n * k;
-    struct kcp_scan a = {
-        .T = n, .N = 1, .NS = 1, .NC = p->ctx->NC, .R = 1, .H = 1, .HV = 1, .K = k,
-        .V = k, .C = C, .D = 1, .plan = p, .cu = p->ctx->cu, .cn = p->ctx->cn,
-        .sc = p->ctx->sc, .walk = form == SCAN ? KCP_BLELLOCH : KCP_SEQUENTIAL, .q = x,
-        .k = x + n * k, .v = x + 2 * n * k, .o = x + 3 * n * k,
-        .alpha_base = x + 4 * n * k, .beta_base = at, .spike = at + n,
-        .W_alpha = at + 2 * n, .w_beta = at + 2 * n + k, .ht = at + 2 * n + k + 1,
-        .ot = at + 2 * n + k + 1 + k * k };
-    for (int64_t t = 0; t < n; t++) {          /* unit keys keep the state finite */
-        double s = 1e-9, *key = x + (n + t) * k;
-        for (int i = 0; i < k; i++)
-            s += key[i] * key[i];
-        for (int i = 0; i < k; i++) {
-            key[i] /= sqrt(s);
-            x[(4 * n + t) * k + i] += 4;
-        }
-    }
-    for (int j = 0; j < 32; j++) {
-        char *full = malloc(1 << 20);
-        if (full)
-            memset(full, j + 1, 1 << 20);
-    }
-    getrusage(RUSAGE_SELF, &was);
-    for (int j = 0; j < 3; j++) {
-        const double start = now();
-        if (form == CHUNKED ? chunked(&a) : ref_scan(&a))
-            fail("a form refused");
-        best = fmin(best, now() - start);
-    }
-    getrusage(RUSAGE_SELF, &is);
-    return (struct cost){ best * 1e6 / (double)n, is.ru_maxrss - was.ru_maxrss };
-}
-
-static struct cost apart(enum form form, int k, int C, int64_t n)
-{
-    struct cost c = { 0, 0 };
-    int ends[2];
-    fflush(stdout);
-    if (pipe(ends))
-        fail("no pipe");
-    const pid_t child = fork();
-    if (child == 0) {
-        c = measure(form, k, C, n);
-        _exit(write(ends[1], &c, sizeof c) != sizeof c);
-    }
-    if (child < 0 || read(ends[0], &c, sizeof c) != sizeof c)
-        fail("a measurement was lost");
-    waitpid(child, NULL, 0);
-    close(ends[0]);
-    close(ends[1]);
-    return c;
-}
-
-static void forms(void)
-{
-    static const char *const name[] = { "sequential", "scan", "chunked" };
-    static const int size[][3] = { { 16, 64, 2048 }, { 32, 64, 1024 }, { 64, 16, 512 },
-                                   { 64, 64, 512 } };
-    printf("== 15-forms\nform          K  tile     T   us a token  of sequential's   "
-           "KiB at T/2     at T\n");
-    for (int j = 0; j < 4; j++) {
-        double first = 0;
-        for (int f = 0; f < FORMS; f++) {
-            const struct cost half = apart(f, size[j][0], size[j][1], size[j][2] / 2);
-            const struct cost c = apart(f, size[j][0], size[j][1], size[j][2]);
-            first = f ? first : c.us;
-            printf("%-10s  %3d  %4d  %4d %12.2f %16.1f %12ld %8ld\n", name[f],
-                   size[j][0], size[j][1], size[j][2], c.us, c.us / first, half.kib,
-                   c.kib);
-        }
-    }
-}
-
 int main(void)
 {
     example();
-    forms();
     return 0;
 }
