@@ -80,7 +80,7 @@ static void mode_bytes(void)
     static const struct { enum kcp_model model; int64_t T; int H, HV; } layer[] = {
         { KCP_KDA, 8192, 96, 96 }, { KCP_KDA, 32768, 32, 32 }, { KCP_KDA, 65536, 8, 8 },
         { KCP_GDN, 32768, 16, 32 } };
-    printf("== 12-modes\nbytes of the saved block a token and value head, one rank, "
+    printf("== 12-modes\nbytes of the saved block per token and value head, one rank, "
            "one sequence, K = V = 128,\nin bf16, header and all\n\n"
            "                                  by tokens: format 1"
            "          by chunks: format 2\n"

@@ -120,7 +120,7 @@ static void batches(void)
         { "gdn_4x1_bare", "08_forward", "GDN forward, nothing kept" },
         { "kda_4x1", "13_backward", "KDA backward" } };
     printf("== 20-batches\nmicro-batches over %d ranks, simulated from measured parts: "
-           "microseconds a batch;\nhanded over: the state goes from rank to rank, no "
+           "microseconds per batch;\nhanded over: the state goes from rank to rank, no "
            "maps are made; held: the\nfactors of how many batches at once\n\n", RANKS);
     printf("pass                        batches   one by one   exchange hidden   "
            "handed over   held\n");
@@ -168,7 +168,7 @@ static void floors(void)
     printf("== 20-floors\na pass over ranks beside the time in which memory could move "
            "what its kernels read\nand write, at the copy's rate of the same run; "
            "microseconds\n\n");
-    printf("ranks   pass          T a rank   fastest form     time   floor   "
+    printf("ranks   pass        T per rank   fastest form     time   floor   "
            "of the time\n");
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         const struct row fw = fastest(list[i].what, "08_forward");
@@ -195,11 +195,11 @@ static void replays(void)
     static const char *const forms[] = { "all_gather", "chain", "chain_window" };
     printf("== 20-replays\nKDA forward on 2 GPUs, 32 heads, nothing kept, a busy host: "
            "microseconds\n\n");
-    printf("T a rank   form            median   fastest tenth   from a graph\n");
+    printf("T per rank   form            median   fastest tenth   from a graph\n");
     for (int c = 0; c < 2; c++)
         for (int f = 0; f < 3; f++) {
             const struct row row = newest(cases[c], "08_forward", forms[f]);
-            printf("%8.0f   %-12s %9.0f %15.0f %14.0f\n", row.T / 2, forms[f], row.us,
+            printf("%10.0f   %-12s %9.0f %15.0f %14.0f\n", row.T / 2, forms[f], row.us,
                    row.low, row.replay);
         }
     const struct row all = newest(cases[1], "08_forward", "all_gather");

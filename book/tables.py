@@ -416,7 +416,7 @@ def bound_table(d):
             times[r["case"]] = r
     if not cases:
         return p.add("No counters are recorded.")
-    p.add("| sequences | kernel | instructions a chunk and head, thousands | issue "
+    p.add("| sequences | kernel | instructions per chunk and head, thousands | issue "
           "| tensor | shared memory | warps | waits most for | its bytes, ms "
           "| clocks, thousands |", "|:--|:--|--:|--:|--:|--:|--:|:--|--:|--:|")
     for case in cases:
@@ -458,7 +458,7 @@ def roofline(d):
 def plan_of(r):
     n = r.segments / r.ranks
     s = "%g segments" % n if n > 1 else "one segment"
-    s += " a rank" if r.ranks > 1 else ""
+    s += " per rank" if r.ranks > 1 else ""
     s += ", heads in %d" % r.head_parts if r.head_parts > 1 else ""
     s += ", M kept" if r.reuse_M else ""
     return s + (r["cuts"] and ", shares " + r["cuts"].replace(",", NB + ":" + NB))
@@ -492,7 +492,7 @@ def rank_table(d):
     if d.gathers:
         p.add('\n::: {.folded title="Controls: the all-gather alone, in the same '
               'runs"}',
-              "| payload a rank, MiB | GPUs | µs | run |", "|--:|--:|--:|:----|")
+              "| payload per rank, MiB | GPUs | µs | run |", "|--:|--:|--:|:----|")
         for r in d.gathers.values():
             p.row("%.1f" % (r.gather_bytes / 2**20), r.ranks, "%.0f" % r.gather_us,
                   "`%s`" % r["case"])
@@ -596,8 +596,8 @@ def ladder_tables(d):
         return ("%.2f ms" % (t / 1e3) if t >= 1000 else "%.0f µs" % t) if t else "-"
 
     def counted(page, head, *rows):
-        page.add("| rung %s| instructions a chunk, thousands | wavefronts of shared "
-                 "memory a chunk | of them conflicts | issue | tensor | warps | DRAM "
+        page.add("| rung %s| instructions per chunk, thousands | wavefronts of shared "
+                 "memory per chunk | of them conflicts | issue | tensor | warps | DRAM "
                  "| waits most for |" % head,
                  "|:--|" + "--:|" * (7 + len(head) // 7) + ":--|")
         for v, *cells in rows:
@@ -615,7 +615,7 @@ def ladder_tables(d):
           "TFLOP/s. The floor is %.0f µs for 96 heads, %.0f µs for 32.\n" % (
               last.run, last.copy / 1e12, last.product / 1e12, floor[96], floor[32]),
           "| rung | H = 96 | than the one before | than the first | of the floor "
-          "| H = 32 | registers | shared memory a block |",
+          "| H = 32 | registers | shared memory per block |",
           "|:--|--:|--:|--:|--:|--:|--:|--:|")
     plain.add("floor %g" % floor[96])
     for i, v in enumerate(rungs):

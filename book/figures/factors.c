@@ -29,7 +29,7 @@ int main(void)
               "A bar of 58.5 KiB: minus k tilde, the triangle A beta, kg, qg, the "
               "triangle Aqk, and the decay. Below, a triangle as ten blocks, and a "
               "swizzled tile of eight rows.");
-    svg_text(16, 24, "start", "", "one chunk and head: %.1f KiB, %d bytes a token",
+    svg_text(16, 24, "start", "", "one chunk and head: %.1f KiB, %d bytes per token",
              (3 * TILES + 2 * TRIANGLE + DECAY) / 1024.0,
              (3 * TILES + 2 * TRIANGLE + DECAY) / C);
     part(TILES, "-k~", a);

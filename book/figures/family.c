@@ -32,14 +32,15 @@ int main(void)
               "Mamba-2 and GLA have a diagonal map, with one gate and with a gate a "
               "row. GDN, KDA, GDN-2 and DPLR add a correction of rank one that fills "
               "the matrix.");
-    matrix(20, 52, "Mamba-2", "one gate a head", 1, 0, "+ k v'");
+    matrix(20, 52, "Mamba-2", "one gate per head", 1, 0, "+ k v'");
     matrix(260, 52, "GDN", "one gate, delta rule", 1, 1,
            "- beta k k', + beta k v'");
-    matrix(500, 52, "GDN-2", "a gate a row, two gates", 0, 1, "- k (b k)', + k (w v)'");
-    matrix(20, 256, "GLA", "a gate a row", 0, 0, "+ k v'");
-    matrix(260, 256, "KDA", "a gate a row, delta rule", 0, 1,
+    matrix(500, 52, "GDN-2", "gates per row, two gates", 0, 1,
+           "- k (b k)', + k (w v)'");
+    matrix(20, 256, "GLA", "one gate per row", 0, 0, "+ k v'");
+    matrix(260, 256, "KDA", "one gate per row, delta rule", 0, 1,
            "- beta k k', + beta k v'");
-    matrix(500, 256, "DPLR, RWKV-7", "a gate a row", 0, 1, "+ b a', + k v'");
+    matrix(500, 256, "DPLR, RWKV-7", "one gate per row", 0, 1, "+ b a', + k v'");
     svg_text(20, 412, "start", "soft", "blue: the gates on the diagonal; red: where "
              "the correction of rank one puts numbers");
     svg_end();

@@ -40,7 +40,7 @@ int main(void)
               "Save-all adds G, w, qg, kg, u, v_new and the states of all chunks, as "
               "large as two of them.");
     char title[80];
-    snprintf(title, sizeof title, "light: %.0f numbers a token and head", least);
+    snprintf(title, sizeof title, "light: %.0f numbers per token and head", least);
     stack(30, title, less, LEAST, 0, "fill:var(--wash-a);stroke:var(--a)");
     snprintf(title, sizeof title, "recompute: %.0f", a);
     stack(110, title, less, LESS, 0, "fill:var(--wash-a);stroke:var(--a)");

@@ -50,7 +50,7 @@ int main(void)
         "is multiplied, and the products follow one another.");
     svg_text(20, 24, "start", "", "Fourth rung: load, barrier, multiply, barrier");
     play(40, 1, 4);
-    svg_text(20, 138, "start", "", "Fifth rung: three stages, one barrier a chunk");
+    svg_text(20, 138, "start", "", "Fifth rung: three stages, one barrier per chunk");
     play(154, 3, 4);
     svg_end();
     return 0;

@@ -34,7 +34,7 @@ int main(void)
     svg_text(350, 184, "start", "soft", "the same row of w");
     svg_text(30, 168, "start", "soft", "thread v writes column v");
     svg_text(30, 218, "start", "",
-             "One block a head: 128 threads, four warps, one "
+             "One block per head: 128 threads, four warps, one "
              "multiprocessor.");
     svg_text(30, 238, "start", "soft",
              "The other 36 of an H200's 132 multiprocessors "

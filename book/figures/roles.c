@@ -124,7 +124,7 @@ int main(void)
 {
     svg_begin(720, 600, "Warp roles of the scan and of the forward in one kernel",
               "Scan: four producer warps copy factors ahead; consumer warpgroups "
-              "make three products in series a chunk; the output leaves beside the "
+              "make three products in series per chunk; the output leaves beside the "
               "next. One kernel: loads, gates, inverse, queries and decay work on "
               "later steps while the scan multiplies; barriers raw, gated, decayed, "
               "inverted, scored and empty join them.");
