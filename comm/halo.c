@@ -165,8 +165,8 @@ static int move(const struct kcp_halo *h, const struct piece *x, int to,
     //< halo-rows
 }
 
-/* Moves all pieces that rank `to` needs. If `to` is this rank, it receives or copies
- * all pieces; otherwise it sends the pieces that this rank holds. */
+/* Moves all pieces that rank `to` needs. If `to` is this rank, receives or copies all
+ * pieces; otherwise sends the pieces that this rank has. */
 static int move_all(const struct kcp_halo *h, int to, int r, const void *x, void *halo)
 {
     const struct kcp_context *ctx = &h->plan->ctx[to];

@@ -29,7 +29,8 @@ static void write_state(int K, int V, enum kcp_layout layout, double S[K][V],
             to[layout == KCP_KV ? i * V + v : v * K + i] = S[i][v];
 }
 
-/* One token of one head:  S <- diag(exp g) S;  e = v - S^T k; S <- S + k (beta e)^T.
+/* Computes one token of one head: S <- diag(exp g) S;  e = v - S^T k; S <- S + k (beta
+ * e)^T.
  *
  * Sd [K,V] (may be NULL) receives the decayed state before k (beta e)^T is added, which
  * the adjoint needs. e [V] is always written. */

@@ -1,8 +1,7 @@
 /* 02_gate.c -- the front end: L2 norm, beta, the three gates, the sum within a chunk.
  *
  * Book: chapter 02.  Checked by: tests/02_gate/checks.c (finite differences).
- * Next: ref/03_wy.c.
- */
+ * Next: ref/03_wy.c. */
 #include "checked.h"
 #include "ref.h"
 #include <math.h>
@@ -60,7 +59,7 @@ static double gate(const struct kcp_gate *a, double x, double A_log, double dt)
 /* Returns dx and adds to dA_log (the gradient of dt_bias is dx):
  *   softplus  dx = -exp(A_log) sigma(y) dg             dA_log += dg g
  *   bounded   dx = dg lb sigma'(z) exp(A_log)          dA_log += dx y
- *   raw       dx = dg                                  neither is used: both get 0
+ *   raw       dx = dg                                  dA_log += 0
  * with y = x + dt, z = exp(A_log) y. */
 static double gate_backward(const struct kcp_gate *a, double x, double A_log, double dt,
                             double dg, double *dA)

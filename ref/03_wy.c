@@ -110,7 +110,7 @@ static struct block block_at(const struct kcp_wy *a, int s, int t0, int n)
 }
 
 /* Computes the second half of the stage from a given A: u [T,HV,V], w [T,HV,K] and, for
- * KDA, kg and qg [T,HV,K]. Chapter 13 calls it with the saved A. */
+ * KDA, kg and qg [T,HV,K]. Chapter 13 calls this function with the saved A. */
 int ref_wy_factors(struct kcp_wy *a)
 {
     const int refused = kcp_begin("03_wy", KCP_HOST, a, "q Aqk");

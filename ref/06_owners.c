@@ -18,8 +18,8 @@ static int64_t pieces(enum kcp_spread spread, int64_t length, int R, int64_t str
     return R;
 }
 
-/* owner_of returns the owner of range i of a sequence. begin_of returns its first
- * token: for zigzag i len / 2R, computed without the product i len. */
+/* owner_of returns the owner of range i of a sequence. begin_of returns the first token
+ * of range i: for zigzag i len / 2R, computed without the product i len. */
 //> zigzag
 static int owner_of(enum kcp_spread spread, int64_t i, int R)
 {

@@ -1,8 +1,7 @@
 /* 10_wy_backward.c -- gradients of q, k, v, beta and g through the WY form.
  *
  * Book: chapter 10.  Checked by: tests/10_wy_backward/checks.c and its mutants.
- * Next: ref/11_merge_backward.c.
- */
+ * Next: ref/11_merge_backward.c. */
 #include "checked.h"
 #include "ref.h"
 
@@ -82,7 +81,7 @@ static void factors(const struct wy_chunk *x)
     }
 }
 
-/* Gradients through A = (I + L)^-1:     X = dA A^T     dL = -tril(A^T X, -1)
+/* Backward of A = (I + L)^-1:     X = dA A^T     dL = -tril(A^T X, -1)
  * The diagonal of dA does not affect dL. */
 static void inverse(const struct wy_chunk *x)
 {
@@ -141,7 +140,7 @@ static void pairs(const struct wy_chunk *x)
  *   dq += dq1 + dq2              dk += dk_s + beta E dkgb + beta dk2 + dkt
  *   dv = beta dvb                dbeta = sum_v dvb v + sum_k (dkgb k~ + dk2 k)
  *   dG = q dq1 - k dk_s* + beta k~ dkgb + q dq2* + (beta dk2 - dkt*) k
- *   dG_last += sum over rows of k dk_s*,  dk_s* being 0 in the last row */
+ *   dG_last += sum over rows of k dk_s*,  where dk_s* is 0 in the last row */
 static void gather(const struct wy_chunk *x)
 {
     const int HV = x->HV, K = x->K, V = x->V, KG = x->KG, C = x->C, n = x->n, m = x->m;

@@ -42,7 +42,7 @@ int ref_h0(struct kcp_h0 *a)
  * internal layout [HV,K,V]. out = 1: to the caller's layout. */
 void ref_state(const void *args, int out, const double *from, double *to)
 {
-    const struct kcp_call *a = args;           /* every args struct starts with it */
+    const struct kcp_call *a = args;           /* args structs start with a kcp_call */
     const int K = a->K, V = a->V, turned = a->layout == KCP_VK;
     for (int n = 0; n < a->HV; n++)
         for (int i = 0; i < K; i++)

@@ -1,8 +1,7 @@
 /* 13_backward.c -- the whole backward: one rank's program.
  *
  * Book: chapter 13.  Checked by: tests/13_backward/checks.c and its mutants.
- * Next: ref/14_conv.c.
- */
+ * Next: ref/14_conv.c. */
 #include "13_backward.h"
 #include "moves.h"
 #include "wire.h"

@@ -1,8 +1,7 @@
 /* 13_backward.h -- the data of one rank's run, shared by the two files of chapter 13.
  *
  * Book: chapter 13.  Checked by: tests/13_backward/checks.c.
- * Next: ref/13_recompute.c, what forward left; ref/13_backward.c, the program.
- */
+ * Next: ref/13_recompute.c, what forward left; ref/13_backward.c, the program. */
 #ifndef KCP_REF_13_BACKWARD_H
 #define KCP_REF_13_BACKWARD_H
 

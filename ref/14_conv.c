@@ -230,8 +230,8 @@ static int backward(const struct kcp_conv *a, const struct rows *x, const double
 }
 
 /* Sets *all to a copy of x0 (backward: dxt) with this rank's rows and those rows of
- * other ranks that its windows reach. The caller frees *all; NULL: the call has no such
- * rows. */
+ * other ranks that this rank's windows reach. The caller frees *all; NULL: the call has
+ * no such rows. */
 static int bring(const struct kcp_conv *a, const void *own, int backward, double **all)
 {
     const struct kcp_halo h = { .plan = a->plan, .comm = a->comm, .reach = a->Wc - 1,

@@ -56,7 +56,7 @@ static const double *sequence(const void *rows, int n, int64_t numbers)
     return rows ? (const double *)rows + n * numbers : NULL;
 }
 
-/* Sets the row of segment s to its last output, with flag 1. If all its tokens are
+/* Sets the row of segment s to its last output, with flag 1. If all tokens of s are
  * dropped, the row is o0 with flag 1 if s starts its sequence, otherwise 0 with flag
  * 0. */
 static void last_of(struct spike_rank *x, int s)
@@ -125,8 +125,8 @@ static int64_t collect(const struct spike_rank *x, int64_t t0, int64_t t1, doubl
 }
 
 /* Sets the row of segment s to the sum of do_ over its leading dropped tokens. The flag
- * is 1 if a later token of s emits or the sequence ends in s: gradients from after s
- * then do not pass through s to earlier segments. */
+ * is 1 if a later token of s emits or the sequence ends in s, because then gradients
+ * from later segments do not pass through s. */
 static void owed_by(struct spike_rank *x, int s)
 {
     const struct kcp_scan *a = x->a;

@@ -72,8 +72,8 @@ static int fill(struct spike_rank *x, struct tile y, int backward, const double 
     return KCP_OK;
 }
 
-/* Pass 3. Applies each token to the state before it and writes its output; S becomes
- * the state after the tile. */
+/* Pass 3. Applies each token to the state before the token and writes the token's
+ * output; S becomes the state after the tile. */
 static void emit(struct spike_rank *x, struct tile y, double *S)
 {
     const struct kcp_scan *a = x->a;

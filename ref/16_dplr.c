@@ -91,7 +91,7 @@ static double dot(int V, const double *x, const double *y)
     return s;
 }
 
-/* With z = (I - Aab)^-T dx, dx the even rows of dU, x those of v_new:
+/* With z = (I - Aab)^-T dx, dx = even rows of dU, x = even rows of v_new:
  *   d(exp2(G_{i-1}) a) = z h^T     dAab_ij = z_i x_j     dAak_ij = z_i v_j
  *   dv_j = dU_{2j+1} + sum_{i>j} Aak_ij z_i */
 static void form_back(const struct family_chunk *x)

@@ -76,8 +76,8 @@ int kcp_family_walk(const struct family_model *m, const struct kcp_family *a);
  *
  * family_score returns sum_p y_i[p] z_j[p] exp2(G_e[p] - G_j[p]); e = i, or i-1 for a
  * factor that acts before the decay. family_score_back propagates dA, the gradient of a
- * score, to the gradients of y_i, z_j, G_e and G_j. If e = j, those of G cancel and are
- * omitted. */
+ * score, to the gradients of y_i, z_j, G_e and G_j. If e = j, the gradients of G cancel
+ * and are omitted. */
 double family_score(const struct family_chunk *x, struct family_rows y, int i, int e,
                     struct family_rows z, int j);
 void family_score_back(const struct family_chunk *x, double dA, struct family_rows y,
@@ -88,9 +88,9 @@ void family_gated(const struct family_chunk *x, struct family_rows y, int i, int
                   double *gated);
 void family_gated_back(const struct family_chunk *x, const double *d,
                        struct family_rows y, int i, int e);
-/* A token writes along k in row r of its rows of the form; its query reads in the last.
- * family_write computes kg and columns r of Aqk; family_read computes qg. The functions
- * with _back are the adjoints. */
+/* A token writes along k in row r of its rows of the form; its query reads in its last
+ * row. family_write computes kg and columns r of Aqk; family_read computes qg. The
+ * functions with _back are the adjoints. */
 void family_write(const struct family_chunk *x, struct family_rows k, int r);
 void family_write_back(const struct family_chunk *x, struct family_rows k, int r);
 void family_read(const struct family_chunk *x);
@@ -102,11 +102,11 @@ struct family_rank {
     const struct kcp_family *a;
     const struct kcp_plan *plan;
     const struct kcp_segment *seg;         /* this rank's segments */
-    struct kcp_call form;                  /* the call, in rows of the form */
+    struct kcp_call form;                  /* the call; T and C in rows of the form */
     int full, ngot;
     void *got[40];
     int *cu;                               /* [NS+1] in rows of the form */
-    double *G_t, *G;                       /* [T,HV,K]; the same for every row */
+    double *G_t, *G;                       /* G_t [T,HV,K]; G: a copy per row */
     double *u, *w, *kg, *qg, *Aqk, *bk, *L, *z;
     double *h_start, *maps, *states, *o, *v_new, *h, *h_out;
     double *dO, *dAqk, *dv_local, *dU, *dh, *dh_in, *ends;

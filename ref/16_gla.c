@@ -1,8 +1,7 @@
-/* 16_gla.c -- GLA, gated linear attention: it writes without reading the state.
+/* 16_gla.c -- GLA, gated linear attention: updates do not read the state.
  *
  * Book: chapter 16.  Checked by: tests/16_family/checks.c and its mutants.
- * Next: ref/16_gdn2.c.
- */
+ * Next: ref/16_gdn2.c. */
 #include "16_family.h"
 
 #include <math.h>

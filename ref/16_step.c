@@ -1,8 +1,7 @@
 /* 16_step.c -- any model of the family token by token, and its adjoint: the oracle.
  *
  * Book: chapter 16.  Checked by: tests/16_family/checks.c (finite differences).
- * Next: ref/16_form.c.  Keeps the state of every token of one head of one sequence.
- */
+ * Next: ref/16_form.c.  Keeps the state of every token of one head of one sequence. */
 #include "16_family.h"
 
 #include <stdlib.h>
@@ -79,8 +78,9 @@ static void zero(void *p, int64_t numbers)
         memset(p, 0, sizeof(double) * numbers);
 }
 
-/* Computes a whole batch on one rank, where a->plan has R = 1: o and ht, or from do_
- * and dht every gradient. An empty sequence has ht = h0 and dh0 = dht. */
+/* Computes a whole batch on one rank, where a->plan has R = 1. Forward: o and ht.
+ * Backward: all gradients, from do_ and dht. An empty sequence has ht = h0 and dh0 =
+ * dht. */
 int kcp_family_walk(const struct family_model *m, const struct kcp_family *a)
 {
     if (!a->plan || a->plan->R != 1)

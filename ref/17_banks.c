@@ -1,4 +1,4 @@
-/* 17_banks.c -- kernel 6 of the ladder in C: tiles that the copy engine has swizzled.
+/* 17_banks.c -- kernel 6 of chapter 17 in C: tiles that the copy engine has swizzled.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.
  * Next: ../cuda/17_ladder/v1_thread.cu. */
@@ -43,7 +43,7 @@ static void two_b(struct fragment_b *b, const double (*r)[8])
 }
 
 /* Multiplies two tiles of D by a block of 16 keys by 16 tokens, or 16 tokens by 16
- * keys, which is two operands B. */
+ * keys. The block is two operands B. */
 static void multiply(struct fragment_d *to, const struct fragment_d *d,
                      const double (*r)[8])
 {
@@ -57,8 +57,9 @@ static void multiply(struct fragment_d *to, const struct fragment_d *d,
 }
 
 //> rung
-/* times_w computes y^T = S^T w^T. add_kg computes S^T += x^T kg, where x has replaced
- * y. *times grows by the number of reads of shared memory, at least 4 per block. */
+/* times_w computes y^T = S^T w^T. add_kg computes S^T += x^T kg, where x is stored in
+ * place of y. *times grows by the number of reads of shared memory, at least 4 per
+ * block. */
 static void times_w(struct warp *m, int K, int64_t *times)
 {
     memset(m->y, 0, sizeof m->y);

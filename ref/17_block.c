@@ -1,7 +1,6 @@
 /* 17_block.c -- what a block's instructions do, as the PTX manual describes them.
  *
- * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_threads.c.
- */
+ * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_threads.c. */
 #include "17_block.h"
 
 #include <math.h>

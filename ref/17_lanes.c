@@ -1,4 +1,4 @@
-/* 17_lanes.c -- kernel 3 of the ladder in C: mma fragments gathered for 32 lanes.
+/* 17_lanes.c -- kernel 3 of chapter 17 in C: mma fragments gathered for 32 lanes.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_banks.c. */
 #include "17_warp.h"

@@ -1,5 +1,4 @@
-/* 17_shared.c -- kernel 2 of the ladder in C: rows in shared memory, loaded by 16
- * bytes.
+/* 17_shared.c -- kernel 2 of chapter 17 in C: loads rows to shared memory.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_lanes.c. */
 #include "17_block.h"

@@ -1,4 +1,4 @@
-/* 17_stages.c -- kernel 5 of the ladder in C: two chunks in flight while one is
+/* 17_stages.c -- kernel 5 of chapter 17 in C: two chunks in flight while one is
  * computed.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_banks.c. */

@@ -1,4 +1,4 @@
-/* 17_threads.c -- kernel 1 of the ladder in C: each thread computes one column of S.
+/* 17_threads.c -- kernel 1 of chapter 17 in C: each thread computes one column of S.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_shared.c. */
 #include "17_block.h"

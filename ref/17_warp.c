@@ -1,7 +1,6 @@
 /* 17_warp.c -- mma, ldmatrix and a swizzled copy, as the PTX manual draws them.
  *
- * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_lanes.c.
- */
+ * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_lanes.c. */
 #include "17_warp.h"
 
 /* Gathers A and B from the lanes, multiplies, and distributes D to the lanes. Bits of

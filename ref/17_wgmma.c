@@ -1,5 +1,4 @@
-/* 17_wgmma.c -- kernel 7 of the ladder in C: descriptors give the tensor core the
- * address of B.
+/* 17_wgmma.c -- kernel 7 of chapter 17 in C: descriptors locate B for the tensor core.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_roles.c. */
 #include "17_block.h"
@@ -26,7 +25,7 @@ static void add_kg(struct warpgroup *m, int K);
 /* A descriptor, in units of 16 bytes: bits 0 .. 13 the address, 16 .. 29 the distance
  * between tiles, 32 .. 45 the distance between groups of eight rows; bit 62 selects the
  * swizzle of 128 bytes. K-major: a row of the tile is a column of B, and a step reads
- * 16 of its numbers. MN-major: a row of the tile is a row of B. */
+ * 16 numbers of each row. MN-major: a row of the tile is a row of B. */
 static uint64_t descriptor_k_major(int byte)
 {
     return 1ull << 62 | 64ull << 32 | 1ull << 16 | byte / 16;

@@ -78,7 +78,8 @@ struct kcp_window {
 /* Creates windows for a communicator over NCCL. Collective: all ranks get windows, or
  * all return KCP_NA (a GPU cannot reach another one, or KCP_WINDOWS is not 1).
  * kcp_nccl_over and kcp_nccl_threads_run call this function; after kcp_nccl_from or
- * kcp_nccl_split the caller may. Do not call it while a graph captures a stream. */
+ * kcp_nccl_split the caller may call it. Do not call it while a graph captures a
+ * stream. */
 int kcp_nccl_windows(struct kcp_comm *comm);
 
 /* Runs R ranks as threads of this process: calls body(comm, arg) once per rank. Returns

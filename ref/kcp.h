@@ -111,10 +111,10 @@ struct kcp_segment {
 };
 
 /* The part of the plan that one rank needs; published implementations call it the CP
- * context. If the rank owns several ranges: is_first_rank and pre_... refer to the
- * rank's first segment, is_last_rank and post_num_ranks to its last segment,
- * pre_num_ranks and post_num_ranks count changes of owner, and cu_seqlens has an entry
- * per run of consecutive tokens. */
+ * context. If the rank owns several ranges, members is_first_rank and pre_... are those
+ * of its first segment, is_last_rank and post_num_ranks those of its last segment; the
+ * numbers of ranks count changes of owner, and cu_seqlens has an entry per run of
+ * consecutive tokens. */
 struct kcp_context {
     int64_t begin, end;        /* rows in shard order; contiguous plan: tokens */
     int seg0, NS, NC;          /* first segment in plan->seg, segments, chunks */
@@ -125,7 +125,7 @@ struct kcp_context {
     int is_first_rank, pre_num_ranks;   /* of its first local sequence */
     int is_last_rank, post_num_ranks;   /* of its last local sequence */
     int conv1d_kernel_size;
-    int64_t pre_num_conv_tokens;        /* of the first local sequence, before a cut */
+    int64_t pre_num_conv_tokens;        /* tokens of the first sequence before begin */
 };
 
 struct kcp_plan {

@@ -15,9 +15,9 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* R: number of ranks; r: this rank; launcher: its name. Without a launcher R is 1,
- * launcher is NULL, and MPI is not initialized. local: the rank among the processes of
- * this machine, for selecting a GPU. */
+/* R: number of ranks; r: this rank; launcher: name of the launcher. Without a launcher
+ * R is 1, launcher is NULL, and MPI is not initialized. local: the rank among the
+ * processes of this machine, for selecting a GPU. */
 struct kcp_mpi { int R, r, local; const char *launcher; };
 /* Calls MPI_Init_thread if a launcher's variables are set. KCP_BAD: a launcher started
  * several processes, but this library was built without MPI, or MPI reports another

@@ -8,8 +8,7 @@
  * structs). A call puts work on args->stream and returns: it allocates nothing and does
  * not wait, except inside comm if ranks share a GPU. A graph may capture it. Arrays of
  * storage ACTV (stages.h) have layer->storage; ACC is fp32, or double in a KCP_F64
- * layer. Every function returns a kcp_status or bytes; none prints or exits.
- */
+ * layer. Every function returns a kcp_status or bytes; none prints or exits. */
 #ifndef KCP_LAYER_H
 #define KCP_LAYER_H
 

@@ -3,8 +3,7 @@
  * Book: all chapters.  Checked by: tests/NN_name/checks.c.  Next: ref/01_step.c.
  *
  * All arrays are double (indices int32 or int64), row major, owned by the caller. Each
- * function returns a kcp_status; the equation it implements is above its body.
- */
+ * function returns a kcp_status; the equation it implements is above its body. */
 #ifndef KCP_REF_H
 #define KCP_REF_H
 

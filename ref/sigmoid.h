@@ -4,8 +4,7 @@
  * Next: ref/14_conv.c.
  *
  * For large negative arguments exp overflows to infinity and the result, 0, is correct.
- * The gate of chapter 02 has a separate form without overflow.
- */
+ * The gate of chapter 02 has a separate form without overflow. */
 #ifndef REF_SIGMOID_H
 #define REF_SIGMOID_H
 

@@ -20,7 +20,7 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 /* Field bf16 = 1: maps and states are sent as bfloat16, rounded to nearest once per
- * message. Not for canonical segments, because results would depend on the cuts. Field
+ * message. bf16 needs classic segments, because results depend on the cuts. Field
  * tolerance, 0 <= tolerance < 1: a rank in the middle of a sequence sends h_ext without
  * waiting for the received state S, and does not compute M, if gates and keys prove
  * that |M S| <= tolerance |S| (kcp_decay_bound). Otherwise the rank waits, and its
@@ -49,7 +49,7 @@ double kcp_wire_tolerance(const struct kcp_comm *comm);
 /* Sets bound [NS], the bounds on |M| of this rank's segments, for the next exchange.
  * The array must stay valid until the exchange returns. */
 void kcp_wire_bounds(struct kcp_comm *comm, const double *bound);
-/* Returns 1 if M of segment s is not needed, by the bounds set before. */
+/* Returns 1 if M of segment s is not needed, according to kcp_wire_bounds. */
 int kcp_wire_cuts(const struct kcp_comm *comm, const struct kcp_plan *plan, int s);
 
 /* Sets bound [NS] to an upper bound on |M|_2 of each segment, over all heads:

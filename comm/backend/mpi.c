@@ -20,11 +20,11 @@
 #include <time.h>
 
 #ifndef KCP_MPI_PIECE
-#define KCP_MPI_PIECE (1 << 30)    /* most bytes per MPI message: an int */
+#define KCP_MPI_PIECE (1 << 30)    /* most bytes per message (an int) */
 #endif
 enum tag { MESSAGE, GATHERED, FAILED };
 enum kind { SEND, RECV, BARRIER };
-enum { MOST_GATHERED = 64 };           /* with more ranks a barrier is MPI_Ibarrier */
+enum { MOST_GATHERED = 64 };           /* largest R whose barrier is a gather */
 
 struct note { int rank, status; char why[160]; };
 struct posted { MPI_Request request; enum kind kind; int peer, bytes; };
@@ -49,7 +49,7 @@ static int fail_locked(struct mpi_rank *p, int rank, int status, const char *why
     p->note = (struct note){ rank, status, "" };
     snprintf(p->note.why, sizeof p->note.why, "%s", why);
     for (int r = 0; r < p->comm.R; r++) {
-        MPI_Request sent;              /* the note is small, and p stays allocated */
+        MPI_Request sent;              /* needs no wait: p->note stays allocated */
         if (r != p->comm.r && !MPI_Isend(&p->note, sizeof p->note, MPI_BYTE, r, FAILED,
                                          p->at, &sent))
             MPI_Request_free(&sent);
@@ -246,7 +246,8 @@ static int mpi_show(struct kcp_comm *c, const void *mine, void *all, size_t byte
 }
 
 /* With up to MOST_GATHERED ranks the barrier is a gather of 0 bytes, which can name a
- * missing rank. With more ranks it is MPI_Ibarrier, which needs fewer messages. */
+ * missing rank. With more ranks the barrier is MPI_Ibarrier, which needs fewer
+ * messages. */
 static int mpi_barrier(struct kcp_comm *c, struct CUstream_st *stream)
 {
     struct mpi_rank *p = (struct mpi_rank *)c;

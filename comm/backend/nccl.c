@@ -17,8 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Takes the lock. For a caller's communicator (w->ours is 0) gives up after 200 ms,
- * because the caller may use fail() to end a call that hangs with the lock held. */
+/* Takes the lock. If the communicator is a caller's (w->ours is 0), returns 0 after 200
+ * ms without the lock, because the caller may use fail() to end a call that hangs with
+ * the lock held. */
 static int lock_to_fail(struct nccl_rank *w)
 {
     for (int i = 0; i < 20 && !w->ours; i++) {
@@ -40,8 +41,8 @@ static void wait_for_group(struct nccl_rank *w)
     }
 }
 
-/* Records a failure if it is the first one, and then returns 1. Uses a separate lock,
- * so that lost() returns even if another thread hangs in an NCCL call. */
+/* Records the first failure. Returns 1 if this failure is the first. Uses a separate
+ * lock, so that lost() returns even if another thread hangs in an NCCL call. */
 static int remember(struct nccl_rank *w, int rank, const char *why)
 {
     pthread_mutex_lock(&w->telling);
@@ -87,7 +88,7 @@ int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
         host->fail(host, status, why);
     ncclComm_t at = NULL;
     const int locked = lock_to_fail(w);
-    if (locked && !w->grouped) {             /* otherwise the group's end aborts it */
+    if (locked && !w->grouped) {             /* else the group's end aborts w->at */
         at = w->at;
         w->at = NULL;
     }

@@ -53,11 +53,11 @@ struct nccl_rank {                          /* data of one rank; `comm` must be 
     char opened[KCP_WINDOW_RANKS];     /* 1: rank r is another process */
 };
 
-/* When to report a failure to the ranks of `host`: never, at once, or after up to 30
- * checks, 10 ms apart, whether `host` reports a lost rank. NCCL may notice the loss of
- * another rank before `host` does. */
+/* The number of checks, 10 ms apart, for a report from `host` before a failure is
+ * reported to the ranks of `host`. TELL_NOBODY: the failure is not reported. NCCL may
+ * notice the loss of another rank before `host` does. */
 enum telling { TELL_NOBODY = 0, TELL_NOW = 1, TELL_LATER = 30 };
-enum { THIS_RANK = -1 };               /* otherwise the rank's number in host */
+enum { THIS_RANK = -1 };               /* or the number of a rank in `host` */
 /* Records and reports the first failure, aborts the communicator, returns KCP_COMM. */
 int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
               enum telling tell);

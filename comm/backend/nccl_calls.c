@@ -104,7 +104,7 @@ static int nccl_group(struct kcp_comm *c, int begin)
     const ncclComm_t at = w->at;
     pthread_mutex_unlock(&w->lock);
     if (opened)                            /* the group is open even after a failure, */
-        return KCP_OK;                     /* so the caller must end it */
+        return KCP_OK;                     /* and the caller ends it */
     return failed ? KCP_COMM : nccl_settle(w, at, result, "group");
 }
 

@@ -36,7 +36,7 @@ struct member {                          /* data of one rank; `comm` must be fir
     int from;                            /* IN_RECV: rank of the sender */
     int64_t round;                       /* IN_BARRIER: number of that barrier */
     struct thread_message *inbox, **end;         /* messages in order of arrival */
-    pthread_cond_t wake;                 /* IN_RECV: at a message or a failure */
+    pthread_cond_t wake;                 /* signalled: a message, or a failure */
     const char *mine;                    /* all_gather: this rank's row */
     size_t bytes;
 };
@@ -49,7 +49,7 @@ struct world {
     int failed, status, rank;
     char why[160];
     pthread_mutex_t lock;
-    pthread_cond_t change;               /* IN_BARRIER: at its end or a failure */
+    pthread_cond_t change;               /* signalled: end of a barrier, or a failure */
     int (*body)(struct kcp_comm *, void *);
     void *arg;
     kcp_copy *copy;                      /* copies between memories of two ranks */

@@ -35,9 +35,9 @@ static struct gather_layout layout_of(const struct fold *f, int both, size_t uni
     return g;
 }
 
-/* Returns the layout of x->kept. In classic mode it is the layout of forward's gather,
- * because backward multiplies by M of the same segments. In canonical mode it also
- * includes the segments whose maps backward sends. */
+/* Returns the layout of x->kept. Classic plans keep the maps that forward gathers,
+ * because backward multiplies by M of the same segments. Canonical plans also keep the
+ * maps of the segments whose maps backward sends. */
 static struct gather_layout layout_kept(const struct fold *f)
 {
     struct kcp_exchange forward = *f->x;
@@ -77,7 +77,7 @@ static int copy_columns(const struct fold *f, void *to, int to_ld, int to_at,
                         (size_t)x->HV * x->K, x->stream);
 }
 
-/* Copies the columns of local segment s's map that other ranks need to this rank's row.
+/* Copies to this rank's row the columns of local segment s's map that other ranks need.
  * The other columns are neither computed nor read. */
 static int copy_to_row(const struct fold *f, const struct gather_layout *g, void *all,
                        int s)
@@ -132,8 +132,8 @@ static int fold_step(const struct fold *f, const struct gather_layout *g, void *
 
 /* Computes the state at the start of visit v, a run of adjacent segments on this rank.
  * The fold starts from position `last`, where this rank's previous visit to the
- * sequence ends; if there is none (last < 0), it starts from h of the sequence's first
- * segment. Then it applies the maps of the segments between. */
+ * sequence ends; if there is none (last < 0), from h of the sequence's first segment.
+ * Then the maps of the segments between are applied. */
 //> fold_gathered
 static int fold_gathered(const struct fold *f, const struct gather_layout *g,
                          void *all, char *tmp, const struct visit *v, int last)

@@ -5,11 +5,10 @@
 #include "exchange.h"
 
 //> chain
-/* A visit is a run of adjacent segments of one sequence on one rank. In hop h a visit
- * sends its state if h visits of its sequence precede it. A visit whose received state
- * may be dropped (chapter 20) sends in hop 0. There is no deadlock, because all ranks
- * take the hops in the same order and two ranks post their messages in the same
- * order. */
+/* A visit is a run of adjacent segments of one sequence on one rank. Visit number h (0,
+ * 1, 2 etc.) of a sequence sends its state in hop h. A visit whose received state may
+ * be dropped (chapter 20) sends in hop 0. There is no deadlock, because all ranks take
+ * the hops in the same order and two ranks post their messages in the same order. */
 static int hop(const struct fold *f, int h)
 {
     const struct kcp_exchange *x = f->x;

@@ -60,7 +60,7 @@ int chain_window_run(const struct fold *f)
 //< chain_window
 
 /* Returns 1 if this exchange can use windows. A plan with several ranges per rank uses
- * messages, because there the order of hops matters. */
+ * messages, because then the order of hops matters. */
 int chain_window_fits(const struct fold *f)
 {
     const struct kcp_exchange *x = f->x;

@@ -9,8 +9,8 @@
  *
  * A *visit* is a run of adjacent segments of one sequence on one rank. A contiguous
  * plan has one visit per sequence and rank, a zigzag plan two, a striped plan many. A
- * visit receives a state unless it starts its sequence, and sends a state unless it
- * ends its sequence. */
+ * visit that does not start a sequence receives a state; a visit that does not end a
+ * sequence sends a state. */
 #ifndef KCP_EXCHANGE_H
 #define KCP_EXCHANGE_H
 
@@ -70,7 +70,7 @@ int fold_crossings(const struct fold *f, int leaving);
 int fold_next_hop(const struct fold *f, int h);
 
 /* Computes columns v0..v0+Vb of the states at positions p0+1..p1-1, each state from the
- * state at the position before. Positions at which a visit begins keep their state. */
+ * state at the position before. The first state of a visit is not changed. */
 int fold_states(const struct fold *f, int p0, int p1, int v0, int Vb);
 /* Writes columns v0..v0+Vb of the state at the end of the visit to out [HV,K,Vb]. */
 int fold_last_state(const struct fold *f, const struct visit *v, int v0, int Vb,
@@ -90,8 +90,8 @@ struct form {
     int (*run)(const struct fold *f);
     /* Bytes of x->work. */
     size_t (*work_bytes)(const struct fold *f);
-    /* Bytes and messages that this rank must send; the judge compares them with
-     * counts. */
+    /* Bytes and messages that this rank must send; the judge compares them with the
+     * traffic. */
     struct kcp_traffic (*formula)(const struct fold *f);
     /* Bytes of bf16 staging for the largest group (narrow_bytes of comm/lossy.h).
      * NULL: staging for one state per visit that sends or receives. */

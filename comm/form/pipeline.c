@@ -1,12 +1,13 @@
-/* pipeline.c -- the chain (chain.c) by blocks of columns, sent while the next arrives.
+/* pipeline.c -- the chain (chain.c) in blocks of columns: one is sent while the next
+ * arrives.
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/scan.c.
  *
  * Columns of the state are independent, so the result has the same bits as the chain's.
- * A visit (adjacent segments of one sequence on one rank) that h visits precede sends
- * block b in time step h + b. Every rank knows this schedule. In one time step the
- * sends and receives of a rank are one group. Time (chapter 07), B messages of S/B
- * bytes per cut: t_sum + (R+B-2)(a + S/(B bw) + t_MS/B) + t_main. */
+ * Visit number h of a sequence (a visit: adjacent segments on one rank) sends block b
+ * in time step h + b. Every rank knows this schedule. In one time step the sends and
+ * receives of a rank are one group. Time (chapter 07) with B messages of S/B bytes per
+ * cut: t_sum + (R+B-2)(a + S/(B bw) + t_MS/B) + t_main. */
 #include "exchange.h"
 
 enum { BLOCKS = 4 };          /* default number of blocks */

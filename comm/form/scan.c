@@ -5,8 +5,8 @@
  * A visit is a run of adjacent segments of one sequence on one rank; f_m is the map of
  * visit m = 0, 1, ... of a sequence, in the order of the pass. Before the step with
  * distance d = 1, 2, 4, ... visit m holds two maps, which omit all f_i with i < 0:
- *   W = f_m   after ... after f_m-d+1   d maps, the last one is its own map
- *   X = f_m-1 after ... after f_m-d+1   d-1 maps, without its own map
+ *   W = f_m   after ... after f_m-d+1   d maps, the last one is f_m
+ *   X = f_m-1 after ... after f_m-d+1   d-1 maps, without f_m
  *
  * In the step visit m sends W to visit m+d and composes both W and X with the map
  * received from visit m-d. Once X begins with visit 0, h of X is the state at the start
@@ -44,8 +44,8 @@ static const struct kcp_segment *visit_at(const struct fold *f, const struct vis
     return s;
 }
 
-/* Sets *b to the map "first a, then *b". The result is written to that one of the two
- * buffers to which *b does not point. */
+/* Sets *b to the composed map (*b after a), which is written to the buffer that *b does
+ * not point to. */
 static int compose_after(const struct fold *f, char **b, const char *a, int a_first,
                  char *const buffer[2])
 {
@@ -193,8 +193,8 @@ static size_t scan_work(const struct fold *f)
     return n > 0 ? 5 * n * f->map : 0;
 }
 
-/* Returns the bytes and messages of this rank. Each visit that sends a state sends one
- * map to each visit at distance 1, 2, 4, ... that is on another rank. */
+/* Returns the bytes and messages that this rank sends. Each visit that sends a state
+ * sends one map to each visit at distance 1, 2, 4, ... that is on another rank. */
 static struct kcp_traffic scan_formula(const struct fold *f)
 {
     struct kcp_traffic t = { 0, 0, 0 };

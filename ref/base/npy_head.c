@@ -4,8 +4,7 @@
  *
  *     "\x93NUMPY" major minor length  {'descr': '<f8', 'fortran_order': False,
  *                                      'shape': (3, 4), }  spaces, newline
- * The length has two bytes in version 1, four in 2 and 3.
- */
+ * The length has two bytes in version 1, four in 2 and 3. */
 #include "npy.h"
 
 #include <inttypes.h>

@@ -1,8 +1,7 @@
 /* npy_read.c -- .npy files: reads the data into double and int64_t.
  *
  * Book: chapter 00.  Checked by: tests/fuzz/npy.c, tests/cli/run_cli.sh.
- * Next: npy_write.c.
- */
+ * Next: npy_write.c. */
 #include "npy.h"
 
 #include <errno.h>

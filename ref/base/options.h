@@ -23,8 +23,8 @@ enum option_kind {
 struct option_row {
     const char *name;          /* "--ranks"; two rows may set the same member */
     enum option_kind kind;
-    size_t at;                 /* offsetof the member that it sets */
-    const char *expects;       /* WORD: the words; INT, WHOLE: NULL for the range */
+    size_t at;                 /* offset of the member to set */
+    const char *expects;       /* WORD: the words; INT, WHOLE: may be NULL */
     double low, high;
 };
 

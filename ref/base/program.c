@@ -1,7 +1,6 @@
 /* program.c -- the start and the end of every program's main.
  *
- * Book: CONTRIBUTING.md.  Checked by: tests/cli.  Next: options.c.
- */
+ * Book: CONTRIBUTING.md.  Checked by: tests/cli.  Next: options.c. */
 #include "program.h"
 #include "kcp.h"
 #include <errno.h>

@@ -1,7 +1,6 @@
 /* program.h -- the start and the end of every program's main.
  *
- * Book: CONTRIBUTING.md.  Checked by: tests/cli.  Next: program.c.
- */
+ * Book: CONTRIBUTING.md.  Checked by: tests/cli.  Next: program.c. */
 #ifndef KCP_BASE_PROGRAM_H
 #define KCP_BASE_PROGRAM_H
 

@@ -1,8 +1,7 @@
 /* tensor_set.c -- the named tensors that references read and write.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
- * Next: inputs.c, which draws the first ones.
- */
+ * Next: inputs.c, which draws the first ones. */
 #include "tensor_set.h"
 #include <stdio.h>
 #include <stdlib.h>

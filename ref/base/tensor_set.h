@@ -39,7 +39,7 @@ void tensor_set_free(struct tensor_set *b);
 /* Frees the tensors of `to`, then copies the tensors of `from`. */
 void tensor_set_copy(struct tensor_set *to, const struct tensor_set *from);
 void *alloc_or_exit(size_t bytes);            /* out of memory: exit status 2 */
-/* Returns the size for a letter of a shape, e.g. "NS+1"; -1: no such letter. */
+/* Returns the size that a shape names, e.g. "NS+1"; -1: unknown name. */
 int64_t shape_letter(const struct kcp_call *c, const char *letter, size_t len);
 int     shape_dims(const struct kcp_call *c, const char *shape, int64_t dim[4]);
 /* Runs the reference of stage s on the tensors of the set. */

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WORDS 40               /* of a row; not all are used */
+#define WORDS 40               /* numbers per row; some are not used */
 
 /* ---- digests (not cryptographic) */
 static uint64_t mix(uint64_t h, uint64_t x)
@@ -55,8 +55,8 @@ _Static_assert(ALL <= WORDS, "a row holds every number");
 static const char *const more[] = { "stage", "cu_seqlens", "cuts", "L",
                                     "arrays that may be NULL", "plan" };
 
-/* Returns one bit per given array of those that either all ranks or no rank must give:
- * masks, gradients of parameters, and the rows before and after sequences. */
+/* Either all ranks or none must give masks, gradients of parameters, and rows before
+ * and after sequences. Returns one bit for each of these arrays that is given. */
 static uint64_t arrays_given(const struct kcp_stage *s, const void *args)
 {
     uint64_t given = 0;

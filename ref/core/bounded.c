@@ -1,4 +1,4 @@
-/* bounded.c -- bounds on |M| before a GPU variant runs, for a lossy communicator.
+/* bounded.c -- computes bounds on |M| before a GPU variant runs, if comm is lossy.
  *
  * Book: chapter 20.  Checked by: tests/20_clusters/bound_gpu.c, run_device.sh.
  * Next: ../../cuda/host/bound.cu. */

@@ -1,4 +1,4 @@
-/* bounded.h -- runs a variant, after bounds on |M| if comm has a tolerance.
+/* bounded.h -- runs a variant; first computes bounds on |M| if comm is lossy.
  *
  * Book: chapter 20.  Checked by: tests/20_clusters/bound_gpu.c, run_device.sh.
  * Next: bounded.c. */

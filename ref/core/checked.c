@@ -192,7 +192,7 @@ static const struct option { const char *name; size_t at; int values; } options[
 #include "members.def"
 };
 
-/* Checks at compile time the sizes of the members: those of int, for REAL of double. */
+/* Checks at compile time that these members have the size of int (REAL: of double). */
 #define SIZE(name, least, most)                                                        \
     _Static_assert(sizeof ((struct kcp_call *)0)->name == sizeof(int), #name);
 #define OWN_SIZE SIZE

@@ -280,7 +280,7 @@ size_t kcp_layer_family_kept(const struct kcp_layer *layer, const struct kcp_cal
 
 /* Tries rows in order until a kernel does not return KCP_NA, because a kernel may
  * reject a call for a reason that its row cannot express. All rows tried have the same
- * format. short_block: the saved block is too short. */
+ * format. */
 static int first_that_takes(const struct kcp_layer *layer, const struct kcp_variant *v,
                             void *args, char *none, size_t n)
 {

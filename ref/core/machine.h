@@ -32,8 +32,7 @@
 #define KCP_FOLD 4.5
 #define KCP_LAUNCH 13
 
-/* A walk (split.h: overlaps a map with its factors), in microseconds on two H200,
- * 2026-11-23.
+/* Times of a walk (split.h), in microseconds, on two H200, 2026-11-23.
  * CHUNKS         least chunks per window (64 took as long, 32 longer)
  * MAP, MAP_ROWS  a step of [h_ext | M]: with a gate per channel, with a gate per head
  * H, H_ROWS      a step of h_ext alone, with the same two gates

@@ -22,11 +22,11 @@ struct kcp_path {
     enum kcp_storage storage;
     const char *K, *V, *C;         /* "64 128", "1..256", "any" */
     const char *model;             /* "kda gdn", "any" */
-    const char *condition;         /* as C: "alone && NC >= 4" */
+    const char *condition;         /* C code, e.g. "alone && NC >= 4" */
     const char *kernel;            /* the variant's name */
-    int format;                    /* of the saved block, saved.def; 0: none */
+    int format;                    /* format of the saved block; 0: none */
     const char *geometry;          /* "columns=64 chunks=1 ... 04=v2_warp" */
-    const char *within;            /* a branch: its path, "": any path */
+    const char *within;            /* of a branch: its path; "": any path */
 };
 extern const struct kcp_path kcp_paths[];
 extern const int kcp_npaths;
@@ -51,14 +51,14 @@ struct kcp_ask {
     const char *stage;
     enum kcp_storage storage;
     const struct kcp_call *call;
-    const void *args;              /* a stage's struct, for its pointers; or NULL */
+    const void *args;              /* the args struct, for its pointers; or NULL */
     const char *args_of;           /* the stage of args; NULL: `stage` */
     const struct kcp_device *device;     /* NULL: the host */
     const char *kernel;            /* start at this kernel's first row; NULL: all */
     int only;                      /* only this kernel's rows */
-    int saved;                     /* 08: does the call keep a block? */
+    int saved;                     /* 08: 1 if the call saves a block */
     int format;                    /* only rows of this format; 0: any */
-    int unlinked;                  /* include rows whose variant is not linked */
+    int unlinked;                  /* 1: also rows whose variant is not linked */
 };
 /* Returns the first row after row `after` (NULL: from the top) that takes the call.
  * NULL: no row takes the call; why (may be NULL) has the reason. If a row is returned,
@@ -90,7 +90,7 @@ const char *kcp_path_alias(const char *stage, const char *kernel);
 int kcp_path_word(const struct kcp_path *p, const char *key, char *out, size_t n);
 
 /* ---- facts: the words of conditions in paths.def and of sizes in saved.def. The first
- * lines are members of struct kcp_call; paths.def explains the others. */
+ * two lines are members of struct kcp_call; paths.def explains the others. */
 #define KCP_FACTS(F)                                                                   \
     F(T) F(N) F(NS) F(NC) F(R) F(H) F(HV) F(K) F(V) F(C) F(KG) F(D) F(Wc) F(blocks)    \
     F(l2norm) F(reuse_M) F(shift) F(strip_chunks)                                      \

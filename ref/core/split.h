@@ -15,7 +15,7 @@
 
 enum { KCP_MOST_STRIPS = 64 };
 
-/* kcp_longest returns the tokens of the rank's longest segment. kcp_strips_at returns
+/* kcp_longest returns the length of the rank's longest segment. kcp_strips_at returns
  * the number of strips if all segments are cut into strips of L tokens. */
 static inline int64_t kcp_longest(const struct kcp_context *x)
 {
@@ -102,8 +102,9 @@ static inline int64_t kcp_pieces(const struct kcp_call *a, int P)
  * per head (1 or K). Field crossing: 1 if kcp_alone is 0. */
 struct kcp_cut { const struct kcp_context *x; int H, HV, KG, V, P, crossing; };
 
-/* Returns the number of blocks of the scan. A chain is one head of one strip. One block
- * per 64 columns of a chain if all fit on P SMs at once, otherwise one per chain. */
+/* Returns the number of blocks of the scan. A chain is one head of one strip. There is
+ * one block per 64 columns of a chain if all blocks fit on P SMs at once, otherwise one
+ * block per chain. */
 static inline int64_t kcp_scan_blocks(int64_t chains, int V, int P)
 {
     return chains * V / 64 <= P ? chains * V / 64 : chains;
@@ -159,8 +160,8 @@ static inline int kcp_launches(const struct kcp_cut *c)
     return best;
 }
 
-/* Returns the time of maps, fold and scan with strips of L tokens, and of the factors
- * that do not overlap with the scan. */
+/* Returns the time with strips of L tokens: maps, fold, scan, and those factors that do
+ * not overlap with the scan. */
 static inline double kcp_fused_cost(const struct kcp_cut *c, int64_t L)
 {
     const struct kcp_context *x = c->x;
@@ -234,9 +235,9 @@ static inline int64_t kcp_strips(const struct kcp_call *a, int chunks)
  * While some SMs compute the map of a window of chunks, the other SMs compute the
  * factors of the next window. */
 
-/* Returns the number of blocks of a walk. [h_ext | M] takes two per head. h_ext alone
- * takes one per head if gates are per channel and K = V, otherwise one per head and 64
- * columns. */
+/* Returns the number of blocks of a walk. [h_ext | M] takes two blocks per head. h_ext
+ * alone takes one block per head if gates are per channel and K = V, otherwise one per
+ * head and 64 columns. */
 static inline int kcp_walk_blocks(const struct kcp_call *a, int want)
 {
     if (want != KCP_WANT_H) return 2 * a->HV;
@@ -399,10 +400,10 @@ static inline int kcp_scans_fit(const struct kcp_call *a, int processors)
     return (a->K == 128 && a->KG != 1 ? 2 * blocks : blocks) <= processors;
 }
 
-/* Returns 1 if the reverse scan of segment s runs before the exchange. This is possible
- * if s ends its sequence, because then the gradient at its end is given (dht); the scan
- * stores the gradient that earlier ranks need. If both scans fit on the GPU at once,
- * computing dh_ext together with the states is faster (returns 0). */
+/* Returns 1 if the reverse scan of segment s runs before the exchange. Then s ends its
+ * sequence: the scan starts from the given dht and computes the gradient that earlier
+ * ranks need. Returns 0 if both scans fit on the GPU at once, because then computing
+ * dh_ext together with the states is faster. */
 static inline int kcp_reverses_first(const struct kcp_call *a, int s, int processors)
 {
     const int j = a->plan->ctx[a->r].seg0 + s;
@@ -427,7 +428,7 @@ static inline int kcp_scan_jobs(const struct kcp_call *a, int alone, int s, int 
     return states | (wanted ? KCP_JOB_DH_EXT : 0);
 }
 
-/* Returns the jobs of the larger launch, summed over the segments. */
+/* Returns the number of jobs of all segments in the larger launch. */
 static inline int kcp_most_jobs(const struct kcp_call *a, int processors)
 {
     const int alone = kcp_alone(a);

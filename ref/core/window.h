@@ -25,8 +25,8 @@ enum { KCP_PIECE_COLUMNS = 16, KCP_PIECE_ROWS = 256, KCP_PIECE_PLACES = 2 };
 enum kcp_window_count { KCP_FULL, KCP_EMPTY, KCP_FILLED, KCP_TAKEN };
 
 /* hop launches one kernel. If from >= 0, the kernel sets S [HV,K,V] to the message of
- * rank `from`. If to >= 0, it writes op(M) S + h (first = 1: only h) into the window of
- * rank `to`. */
+ * rank `from`. If to >= 0, the kernel writes op(M) S + h (first = 1: only h) into the
+ * window of rank `to`. */
 struct kcp_hops {
     const struct kcp_mapops *of;       /* the map operations that hop uses */
     int (*hop)(int HV, int K, int V, const void *map, int backward, int first, void *S,
