@@ -61,7 +61,7 @@ def fields(stage):
 
 
 def case_at(path, stage, o):
-    """Reads a case's folder as an object; under --cp only this rank's shard."""
+    """Reads a case's folder into an object; with --cp only this rank's shard."""
     case = types.SimpleNamespace(path=path, rank=0, cuts=None, cu_seqlens=None)
     for line in open(os.path.join(path, "case.txt")):
         name, x = line.split()
@@ -86,7 +86,7 @@ def case_at(path, stage, o):
 
 
 def as_torch(case, o):
-    """Tensors: states and parameters are float32 beside bf16, as in stages.h."""
+    """Converts arrays to tensors; with bf16, states and parameters are float32."""
     import torch
     kind = {"f64": torch.float64, "f32": torch.float32, "bf16": torch.bfloat16}
     kind = {"ACTV": kind[o.storage],
@@ -172,7 +172,7 @@ def numbers(name, x):
 
 
 def compute(fn, path, o):
-    """Runs one case and writes its outputs as files, or the word n/a."""
+    """Runs fn on one case and writes the outputs, or na.txt, as files."""
     case = case_at(path, o.stage, o)
     if o.shapes and f"{case.K}x{case.V}" not in o.shapes:
         return "n/a"
@@ -208,7 +208,7 @@ def compute(fn, path, o):
 
 
 def keep_error(path, e):
-    """Writes error.txt: the exception in one line, then the place in fn's files."""
+    """Writes error.txt: the exception in one line, then its position in fn's files."""
     frames = [f for f in traceback.extract_tb(e.__traceback__)
               if os.path.abspath(f.filename) != os.path.abspath(__file__)]
     lines = traceback.format_exception_only(type(e), e)
@@ -218,7 +218,7 @@ def keep_error(path, e):
 
 
 def own_gpu(o):
-    """Selects a GPU per rank. To NCCL, ranks that share a GPU are different hosts."""
+    """Selects a GPU per rank. Ranks that share a GPU get different NCCL host ids."""
     import torch
     gpus = torch.cuda.device_count()
     if o.cp > gpus:
@@ -264,7 +264,7 @@ def worker(o):
 
 
 def run_workers(o, paths, here):
-    """Start processes until every case has ended, or ended its process."""
+    """Starts processes until each case is finished or has ended its process."""
     lost, env = {}, dict(os.environ)
     env["PYTHONPATH"] = os.pathsep.join([os.getcwd(), env.get("PYTHONPATH", "")])
     while paths:
@@ -314,7 +314,7 @@ def say(line):
 
 
 def written(path, write):
-    """Writes the whole file, or leaves the earlier one."""
+    """Writes a file as a whole; if writing fails, the old file is unchanged."""
     try:
         with tempfile.NamedTemporaryFile("w", dir=os.path.dirname(path) or ".",
                                          delete=False) as f:
@@ -328,7 +328,7 @@ def written(path, write):
 
 
 def reports(o, rows, status):
-    """Writes the rows as JSON and as JUnit."""
+    """Writes the result rows to the files of --json and --junit."""
     if o.json:
         def write(f):
             json.dump({"function": o.function, "stage": o.stage, "seed": o.seed,
@@ -382,7 +382,7 @@ MOST_SHOWN = 10
 
 
 def show(rows):
-    """Prints failures: each reason once, and the words of each case once."""
+    """Prints failures, but each reason only once, and each case's words only once."""
     reasons = {}
     for row in rows:
         if row["verdict"] == "fail":

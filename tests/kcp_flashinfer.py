@@ -99,7 +99,7 @@ def reference(model, way):
 # ---- definitions and workloads
 
 def shape_of(name, model):
-    """GDN's gate and its bias have a number per head."""
+    """Returns a shape; for GDN, gates and their bias have one number per head."""
     return TENSORS[name][1].removesuffix(" D" if model == "gdn" and
                                          name in ("g", "dt_bias") else "").split()
 
@@ -145,7 +145,7 @@ def values(case, way):
 
 
 def workload(root, folder, o, name, regime):
-    """Returns a line of workloads/*.jsonl, and the tensors named in this line."""
+    """Returns a line of workloads/*.jsonl and the tensors that the line names."""
     from safetensors.torch import save_file
     model, way, _ = name.split("_")
     case = kcp_check.case_at(folder, o.stage, o)
@@ -168,7 +168,7 @@ def workload(root, folder, o, name, regime):
 
 
 def emit(root, o):
-    """Writes definitions and workloads, after the judge's PASS of each reference."""
+    """Writes definitions and workloads after the judge has passed each reference."""
     for model in regimes.LAYER:
         for way, stage in STAGES.items():
             d = definition(model, way)

@@ -1,18 +1,18 @@
 #!/bin/sh
-# mutate.sh -- mutation testing: small mistakes at random places; does the judge fail?
+# mutate.sh -- mutation testing: the judge must find small mistakes at random places.
 #
 # Book: CONTRIBUTING.md, "Mutation testing".  Checked by: tests/cli/lies.sh, a mistake
 # that it must catch.  Next: tests/processes.mk, make mutate.
-# Usage: mutate.sh BUILD N SEED FILE...; LIMIT= seconds in all (0: any), MIN= percent,
-# TABLE= a file of rows, which the next run continues, CASE= seconds a variant may take
-# (120), JOBS= workers at once (1), each with a copy of the tree.
+# Usage: mutate.sh BUILD N SEED FILE...; LIMIT= seconds for the whole run (0: no limit),
+# MIN= least percentage caught, TABLE= a file of result rows, which the next run
+# continues, CASE= seconds per variant (120), JOBS= number of workers (1), each with a
+# copy of the tree.
 #
-# A mutant changes one operator or number of one line. It changes a result when an output
-# of fifty cases of its stage, and ten of each other stage that may use it, with seeds
-# that no list has, moves by more than ten limits against the tree without the mistake
-# (kcp-check --keep, --against). Then the lists must fail, or not end, where they pass
-# without the mistake, the stage of the file's number first. Mutants that move nothing are
-# not counted.
+# A mutant changes one operator or number of one line. A mutant counts if it changes an
+# output by more than ten limits (kcp-check --keep, --against). Outputs are computed for
+# fifty cases of the file's stage and ten of each other stage that may use the file, with
+# seeds that no list has. Then some list of cases must fail, or not end, that passes
+# without the mistake; lists of the file's stage run first.
 set -u
 export LC_ALL=C
 B=${1:?} N=${2:?} SEED=${3:?}; shift 3
@@ -39,8 +39,8 @@ tar cf - Makefile ref comm cuda tests bench/*.mk book/*.mk book/labs/*.mk |
     tar xf - -C "$tree" || exit 1
 (cd "$B" && find ref comm cuda tests made.* -name '*.[od]' -o -name 'made.*' |
     grep -v '\.cu\.' | tar cf - -T -) | tar xf - -C "$tree/build" || exit 1
-# Kernels are the build's own, by links: C files that were compiled for a program with them
-# are not compiled anew. No mutant runs one. A build of other flags does without.
+# Links to the build's CUDA objects, so that C files compiled for a program with kernels
+# need not be recompiled. No mutant runs a kernel. Builds with other flags omit kernels.
 cuda='CUDA_HOME=none' kernels=$(realpath "$B")
 if grep -q '\.cu\.o' "$tree/build/made.list"; then
     (cd "$B" && find cuda tests -name '*.cu.o') | while read -r o; do
@@ -51,10 +51,10 @@ if grep -q '\.cu\.o' "$tree/build/made.list"; then
 fi
 build() { make -s -C "$tree" $cuda CC="${CC:-gcc}" build/kcp-check; }
 build >"$W/log" 2>&1 || { tail -3 "$W/log"; exit 1; }
-# The files as they are now, in case they are edited meanwhile.
+# Saves a copy of the files, because they may be edited during the run.
 mkdir "$W/clean" && tar cf - "$@" | tar xf - -C "$W/clean" || exit 1
 
-# Every place: file, line, column, text, its replacement; no strings.
+# Lists all places: file, line, column, text, replacement. Skips lines with strings.
 cat >"$W/sites.awk" <<'AWK'
 BEGIN {
     pair(" + ", " - "); pair(" - ", " + "); pair(" * ", " + "); pair(" / ", " * ")
@@ -86,7 +86,7 @@ awk -f "$W/sites.awk" "$@" |
         { next_x(); print x "\t" $0 }' |
     sort -n | head -n "$N" | cut -f2- >"$W/sites"
 
-# The file's own stage first: it catches most.
+# Prints the stages to judge: first the file's own stage, which catches most mutants.
 stages() {
     own=$(basename "$1" | sed -n 's/^\([0-9][0-9]\)_.*/\1/p')
     [ -n "$own" ] || own=$(echo "$1" | sed -n 's|.*/\([0-9][0-9]\)_[^/]*/.*|\1|p')
@@ -101,7 +101,8 @@ failed_on() {                  # KCP-CHECK option...
     (cd "$tree" && timeout 1200 "$@" --quiet --stop --limit "$CASE") >"$me/out" 2>&1
     [ $? -ne 0 ]
 }
-# A stage counts only if it passes without the mistake on this machine. Each is run once.
+# A failure counts only if the same command passes without the mistake on this machine.
+# Each such command runs once.
 passes() {                     # KCP-CHECK option...: with no mistake
     name=right.$(echo "$*" | tr -c 'a-z0-9\n' _)
     [ -s "$W/$name" ] || {
@@ -122,7 +123,7 @@ caught() {                     # STAGE...: 0 when one of them fails
     done
     return 1
 }
-# The stages whose outputs can move: 15 and 17 share no chapter with others.
+# Prints the stages whose outputs the file can change. No other stage uses 15 or 17.
 outputs_of() {
     for s in $(stages "$1"); do
         case $s:$1 in
@@ -134,8 +135,8 @@ outputs_of() {
         esac
     done
 }
-# Fifty cases of the file's own stage, ten of others; files without a stage of their own
-# get fifty of the layer's.
+# Does the stage get fifty cases, not ten? The file's own stage does; for files without a
+# stage, the layers 08, 13 and 14 do.
 many() {                       # FILE STAGE
     own=$(basename "$1" | sed -n 's/^\([0-9][0-9]\)_.*/\1/p')
     [ -n "$own" ] || own=$(echo "$1" | sed -n 's|.*/\([0-9][0-9]\)_[^/]*/.*|\1|p')
@@ -145,8 +146,8 @@ many() {                       # FILE STAGE
     esac
     return 1
 }
-# The outputs of a stage without a mistake, made when first needed, twice: a stage whose
-# outputs differ from run to run does not count.
+# Computes a stage's outputs without a mistake when first needed, in two runs. Fails if
+# the outputs of the two runs differ; then the stage does not count.
 kept() {                       # STAGE [--quick]
     f=$W/kept/$1${2:-}
     if [ ! -e "$f" ] && mkdir "$f.taken" 2>/dev/null; then
@@ -161,8 +162,8 @@ kept() {                       # STAGE [--quick]
     while [ ! -e "$f" ]; do sleep 1; done
     [ -s "$f" ]
 }
-# What a mistake does to the outputs, into $moved: 0: not a bit; 1: by more than ten
-# limits, or the process broke; 2: by less.
+# Sets $moved: 0 if the mistake changes no bit of the outputs; 1 if an output changes by
+# more than ten limits, or the process crashes; 2 if outputs change by less.
 moves() {                      # FILE
     moved=0 by=
     for s in $(outputs_of "$1"); do
@@ -211,7 +212,7 @@ tried() {                      # one mutant, built: its verdict
            else record SURVIVED "$by"; fi ;;
     esac
 }
-# A worker takes the next free mutant, in its own tree.
+# A worker judges mutants that no other worker has taken, in a separate tree.
 worker() {                     # NUMBER
     me=$W/worker$1 tree=$W/worker$1/tree n=0
     mkdir -p "$me" && cp -Rp "$W/tree" "$me/" || exit 1

@@ -1,12 +1,12 @@
 #!/bin/sh
-# share_gpu.sh -- R ranks over NCCL on one GPU: processes that NCCL takes for R hosts.
+# share_gpu.sh -- runs R ranks over NCCL on one GPU, as if on R hosts.
 #
 # Book: CONTRIBUTING.md, "How the judge works".  Checked by: cli/wrong_comm.sh, SHARED=1.
 # Usage: share_gpu.sh R COMMAND...; LIMIT= seconds (600).  Next: cli/wrong_comm.sh.
 #
-# NCCL takes one rank per GPU, unless two ranks are on different hosts: each process names
-# a host of its own (NCCL_HOSTID), and they exchange over this machine's sockets. That is
-# slow and measures nothing, but every form, message and collective is NCCL's own.
+# NCCL refuses two ranks on one GPU unless the ranks are on different hosts. So each
+# process sets a different host id (NCCL_HOSTID), and the processes communicate over
+# sockets of this machine. Times mean nothing, but all traffic goes through NCCL.
 R=${1:-}
 case $R in '' | *[!0-9]* | 0)
     echo "share_gpu.sh: found '$R', expected a number of ranks, then a command" >&2

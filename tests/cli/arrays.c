@@ -1,4 +1,4 @@
-/* arrays.c -- .npy files for tests of the command line, made and compared here.
+/* arrays.c -- makes and compares .npy files for tests of the command line.
  *
  * Book: none.  Checked by: tests/cli/run_cli.sh, which uses it.  Next: run_cli.sh.
  *
@@ -7,11 +7,10 @@
  *     arrays poke FILE element x                            one element changed
  *     arrays same A B tolerance                             exit 0, or 1 and why
  *     arrays off A B                                        RMS(A - B) / RMS(B)
- *     arrays add A B tolerance                              same, of A's rows summed
+ *     arrays add A B tolerance                              same, with A's rows summed
  *     arrays fortran A B                                    B is A, first index fastest
  *     arrays rows A first end B                             B is these rows of A
- *     arrays inside MIB PROGRAM...                          run by a process so large
- */
+ *     arrays inside MIB PROGRAM...                          run by a process of MIB */
 #include "kcp.h"
 #include "base/npy.h"
 #include "base/random.h"
@@ -34,7 +33,7 @@ static int fail(void)
 
 static uint64_t seed;
 
-/* Nearly normal: a sum of twelve. */
+/* Returns a nearly normal number: a sum of twelve uniform numbers, minus 6. */
 static double normal(void)
 {
     double sum = -6;
@@ -43,7 +42,7 @@ static double normal(void)
     return sum;
 }
 
-/* scale normal + shift, or minus its size where below. */
+/* Writes an array of numbers scale * normal + shift; if `below` is set, -|number|. */
 static int draw(const char *dir, const char *name, int nd, const int64_t *dim,
                 double scale, double shift, int below)
 {
@@ -73,7 +72,7 @@ static int layer(char **v)
     struct npy cu = { .kind = NPY_I64, .nd = 1, .dim = { N + 1 } };
     int64_t *u = cu.data = malloc(sizeof *u * (size_t)(N + 1));
     char path[1024];
-    /* Sequence 1 is empty when there are three or more. */
+    /* If there are at least three sequences, sequence 1 is empty. */
     const int64_t parts = N ? N : 1;
     for (int64_t n = 0; u && n <= N; n++) u[n] = n * T / parts;
     if (u && N > 2) u[2] = u[1];
@@ -133,7 +132,8 @@ static int poke(char **v)
     return bad ? fail() : 0;
 }
 
-/* [R,...] to [...], the sum of its rows. Equal rows are not sums of ranks. */
+/* Replaces array [R,...] by the sum [...] of its rows. Two equal first rows are
+ * rejected, because they cannot be different ranks' parts. */
 static void add_rows(struct npy *a)
 {
     double *x = a->data;
@@ -159,7 +159,7 @@ static int read_two(char **v, struct npy *a, struct npy *b)
     return fail();
 }
 
-/* |a - b| and |b|, of arrays of floating point numbers. */
+/* Computes |a - b| and |b| of arrays of floating-point numbers. */
 static void norms(const struct npy *a, const struct npy *b, double *error, double *size)
 {
     const double *x = a->data, *y = b->data;
@@ -195,7 +195,7 @@ static int compare(char **v, int add)
     return bad;
 }
 
-/* RMS(a - b) <= tolerance RMS(b); tolerance 0: the same bits. */
+/* Checks that RMS(a - b) <= tolerance RMS(b); tolerance 0: equal bits. */
 static int same(char **v) { return compare(v, 0); }
 static int add(char **v) { return compare(v, 1); }
 
@@ -219,7 +219,7 @@ static int off(char **v)
     return bad;
 }
 
-/* A, of float64 or int64, as numpy.save writes it after asfortranarray. */
+/* Writes A, of float64 or int64, as numpy.save writes it after asfortranarray. */
 static int fortran(char **v)
 {
     struct npy a;
@@ -235,7 +235,7 @@ static int fortran(char **v)
                            "'shape': %s, }\n", a.kind == NPY_I64 ? "i8" : "f8", shape);
     if (f)
         fprintf(f, "\x93NUMPY%c%c%c%c%s", 1, 0, m & 255, m >> 8, head);
-    /* In the order of the file: the first index fastest. */
+    /* Write in the file's order, in which the first index changes fastest. */
     int64_t at[NPY_RANK] = { 0 };
     for (int64_t e = 0; f && e < n; e++) {
         int64_t from = 0;
@@ -263,7 +263,7 @@ static int inside(char **v)
     return fail();
 }
 
-/* Elements of eight bytes. */
+/* Writes rows of A, whose elements have eight bytes. */
 static int rows(char **v)
 {
     struct npy a;

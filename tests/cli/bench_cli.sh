@@ -1,5 +1,5 @@
 #!/bin/sh
-# bench_cli.sh -- which rows of kcp-bench become a record, and which are left out.
+# bench_cli.sh -- checks which rows of kcp-bench become records, and which are left out.
 #
 # Book: chapter 18.  Checked by: make test, which runs it.  Next: ../../bench/records.py.
 # Usage: bench_cli.sh BUILD, in the tree's root. Command lines of kcp-bench: cases.tsv.
@@ -8,7 +8,7 @@ trap 'rm -rf "$W"; rm -f bench/results/bench-cli-*' EXIT
 failed=0
 wrong() { echo "bench_cli.sh: $*"; failed=1; }
 
-# Three rows of one case, the last one of another system.
+# Writes three rows of one case; the last row is another system's.
 columns="stage variant form head_parts pass us us_p10 us_p90 bytes flops peer model gate"
 columns="$columns T H HV K V C sequences segments ranks save walk reuse_M copy product"
 columns="$columns verdict worst error allowed lengths"
@@ -21,7 +21,7 @@ tsv() { echo "$*" | tr ' ' '\t' | sed 's/-//g'; }
             1 1 1 recompute - - 4e12 7e14 ${verdict:-ok} o 0.004 0.006 -
     done
 } >"$W/a.tsv"
-# A row is kept with a verdict of the same run and a digest; another system's without.
+# A row needs a verdict of the same run and a digest; another system's row does not.
 command -v python3 >/dev/null || { echo "bench_cli.sh: no python3: records not tried"
     exit $failed; }
 kept=bench/results/bench-cli-test.tsv
@@ -62,7 +62,7 @@ grep -q 'v1_stages: no verdict ok' "$W/err" || wrong "the reason was not printed
 record "$W" || wrong "$(cat "$W/err")"
 [ "$(grep -c '^time.*v2_stages' $kept)" = 4 ] || wrong "a second run replaced the first"
 
-# A run of which no record can be made leaves the record unchanged.
+# If a run cannot become a record, the file of records must stay unchanged.
 cp $kept "$W/before"
 refused() {                    # the words of the error
     record "$W" && wrong "accepted: $1"

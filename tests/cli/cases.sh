@@ -1,16 +1,16 @@
 #!/bin/sh
-# cases.sh -- exit status and message of each program for given arguments: cases.tsv.
+# cases.sh -- checks exit statuses and messages of the programs for cases.tsv.
 #
 # Book: chapter 20.  Checked by: make test, which runs it.  Next: cases.tsv, cli.sh.
 # Usage: cases.sh BUILD [PROGRAM]: the rows of all programs, or of one.
 #
-# A row has a program, an exit status, a pattern of grep, arguments, values and commands
-# that run before it, as a shell reads them. With values the row runs once for each of
-# them as $x; arguments that begin with $x begin with that text. Pattern `=` is the first
-# word of the arguments. Each run has a fresh copy of the folder that the last row
-# `folder` made.
-#   Status 2: stderr is one line, "kcp-...: ...", with the pattern in it; nothing is on
-# stdout, and no file `out` is made. Other statuses: the pattern is in the output.
+# A row of cases.tsv has a program, an exit status, a grep pattern, arguments, values, and
+# commands that run first, all in shell syntax. A row with values runs once per value,
+# with $x set to the value; a $x at the start of the arguments is replaced as text.
+# Pattern `=` means the first word of the arguments. Each run gets a fresh copy of the
+# folder that the last row `folder` made. If the status is 2, stderr must be one line
+# "kcp-...: ..." that contains the pattern, stdout must be empty, and no file `out` may be
+# made. Else the output must contain the pattern.
 B=$(cd "${1:-build}" && pwd) || exit 2
 top=$(cd "$(dirname "$0")/../.." && pwd) only=${2:-}
 W=$(mktemp -d) || exit 2
@@ -31,7 +31,7 @@ header() {             # FILE DICTIONARY [BYTES]: a .npy header, then so many ze
     truncate -s +"${3:-0}" "$1"
 }
 f8="'descr': '<f8', 'fortran_order': False" good="'shape': (13, 2, 3)"
-# 2 GB of addresses, except under the address sanitizer, which needs more.
+# Limits addresses to 2 GB, except under the address sanitizer, which needs more.
 little_memory=true
 (ulimit -v 2000000; exec "$B/kcp-run" --version) >/dev/null 2>&1 &&
     little_memory='ulimit -v 2000000'

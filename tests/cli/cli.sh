@@ -1,5 +1,5 @@
 #!/bin/sh
-# cli.sh -- kcp-check where a command line alone says too little: the table of paths,
+# cli.sh -- checks of kcp-check that need more than one command line: the table of paths,
 # cases written and judged again, variants and references from shared objects.
 #
 # Book: CONTRIBUTING.md.  Checked by: make test, which runs it.  Next: cases.tsv.
@@ -46,7 +46,7 @@ holds '--paths --stage 8 has other stages' [ "$(cut -f2 stdout | sort -u | wc -l
 export KCP_ARCH=sm_80
 says 0 '^forward_kda_narrow.*	none$' --paths --cases --stage 8
 unset KCP_ARCH
-# A seed gives the same output alone and with --seeds.
+# A seed must give the same output with --seed and with --seeds.
 "$B/kcp-check" --quick --seed 5 --stage 04 --variant twin >one
 says 0 '^seed 6 04_chunk: 1 passed' --quick --stage 04 --variant twin --seed 4 --seeds 3
 holds '--seeds 3: seed 5 differs' grep -qxF "$(grep ' ok  .* twin ' one)" stdout
@@ -59,7 +59,7 @@ fi
 says 2 '^kcp-check: .*memory' --stage 05 --variant twin \
     --case 'K=1000 V=1000 H=1000 lengths=1000000'
 
-# ---- cases written, computed elsewhere, judged: right, spoilt, missing
+# ---- emitted cases, computed by kcp-run, then judged: right, spoilt or missing outputs
 says 0 'cases of 05_affine' --emit e --small --stage 05 --ranks 2 --seed 9
 run 05
 says 0 '0 failed' --foreign e

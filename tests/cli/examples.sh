@@ -1,5 +1,5 @@
 #!/bin/sh
-# examples.sh -- the examples print the same numbers on any number of ranks.
+# examples.sh -- checks that the examples print the same numbers on any number of ranks.
 #
 # Book: chapters 08 and 13.  Checked by: make test, which runs it.
 # Usage: examples.sh BUILD.  Next: ../book/examples/kda.c.
@@ -7,7 +7,7 @@ B=${1:-build}
 failed=0
 unset RANK WORLD_SIZE
 fail() { echo "examples.sh: $*"; failed=1; }
-# close A B bound: the same words, every number within bound of B's size.
+# close A B BOUND: compares words exactly, numbers with a relative error of BOUND.
 close() {
     echo "$1" "$2" | awk -v bound="$3" '{
         n = NF / 2
@@ -41,7 +41,7 @@ for name in kda gdn; do
         done
     done
 done
-# The one-file program, compiled as its first lines say; with M instead of M^T it fails.
+# The one-file program must pass, and must fail with M instead of M^T.
 one=book/examples/kcp_in_one_file.c
 W=$(mktemp -d) && trap 'rm -rf "$W"' EXIT
 sed 's/m->X\[p\]\[V + i\]/m->X[i][V + p]/' $one >"$W/wrong.c"

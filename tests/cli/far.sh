@@ -1,5 +1,5 @@
 #!/bin/sh
-# far.sh -- the judge's copies to a GPU and back, over a simulated GPU.
+# far.sh -- checks the judge's copies to and from a GPU, on a simulated GPU.
 #
 # Book: CONTRIBUTING.md, "How the judge works".  Checked by: make test, which runs it.
 # Usage: far.sh BUILD.  Next: far_gpu.c.
@@ -43,7 +43,7 @@ for stage in 04 08 13; do
     done
     FAR="$stage far_before_o"; says 1 'wrote far past ' $stage
 done
-# Whole lists, including the sizes of tensor cores.
+# With FULL, judges whole lists of cases, including tensor-core sizes.
 unset FAR
 [ -z "$FULL" ] || for stage in 04 08; do
     "$judge" --device --quick --stage $stage --variant far >"$W/said" 2>&1 ||

@@ -1,12 +1,12 @@
-/* far_gpu.c -- the judge's way to a GPU without one: its memory stands here.
+/* far_gpu.c -- simulates the CUDA runtime's memory calls on the host for the judge.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/far.sh.
  * Next: ../../cuda/host/memory.cu, whose calls these are.
  *
- * What a GPU may do later is done as late as it may be: fills and copies that do not
- * wait, when somebody waits. New memory is full of 0x33, and a piece of it that is
- * filled or copied must lie in one allocation. Variants `far` are the references, in
- * double; FAR="13 past_work" says what stage 13's does besides. */
+ * Asynchronous fills and copies are done as late as a GPU may do them: in the next call
+ * that waits. New memory is filled with 0x33, and each fill or copy must be within one
+ * allocation. Variants `far` are the references in double; FAR="13 past_work" selects a
+ * mistake that stage 13's variant makes. */
 #ifdef KCP_WITH_CUDA
 #include "layer.h"
 #include "ref.h"
@@ -23,7 +23,7 @@ static struct { char *p; size_t n; } block[MOST];
 static struct later { char *to; const char *from; size_t n; int byte; } later[MOST];
 static int blocks, laters;
 
-/* From `at` on n bytes: in no block, or in one to its end. */
+/* Aborts if the n bytes from `at` on begin in a block but do not end in it. */
 static void in_one(const void *at, size_t n)
 {
     for (int i = 0; i < blocks; i++) {
@@ -140,7 +140,7 @@ cudaError_t __wrap_cudaGetDevice(int *i)
     return cudaSuccess;
 }
 
-/* A device without code for it: no kernel of ours runs there. */
+/* Reports a device for which this program has no kernels. */
 cudaError_t __wrap_cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr what, int i)
 {
     (void)i;
@@ -169,7 +169,8 @@ static size_t work_of(const void *args)
     return 64 + 8 * (size_t)((const struct kcp_call *)args)->T;
 }
 
-/* first: the first number of an output. Every run leaves its workspace full of 0x5a. */
+/* Runs `inner`, then makes the mistake of FAR. `first` points to the first number of an
+ * output. Every run fills its workspace with 0x5a. */
 static int run_far(const char *stage, struct kcp_call *c, int (*inner)(void *),
                    void *args, double *first)
 {

@@ -1,7 +1,7 @@
 #!/bin/sh
-# flashinfer.sh -- FlashInfer-Trace: a correct solution passes, a wrong one fails, one that
-# cannot run is refused with one line. flashinfer-bench's reader accepts the folder, if it
-# is installed.
+# flashinfer.sh -- checks FlashInfer-Trace files: a correct solution passes, a wrong
+# solution fails, a solution that cannot run is refused with one line. If flashinfer-bench
+# is installed, its reader must accept the folder.
 #
 # Book: users.md, "Prove your kernel in an hour".  Checked by: make test, which runs it.
 # Usage: flashinfer.sh BUILD.  Next: ../kcp_flashinfer.py.
@@ -24,7 +24,7 @@ says() {                         # STATUS PATTERN option...
     grep -q -e "$words" out || stop "$*: lacks '$words'"
     [ $status != 2 ] || [ "$(grep -c . out)" = 1 ] || stop "$*: more than one line"
 }
-# A solution in destination passing style: the definition's reference; a tenth of k S left out
+# Solutions in destination-passing style: the reference; `wrong` omits a tenth of k S.
 "$python" - <<'PY' || exit 1
 import json, kcp_flashinfer as k
 for name, language, change in (("right", "python", ""), ("wrong", "triton", "0.9 * "),

@@ -1,10 +1,10 @@
-# free_port.sh -- free TCP ports, for the scripts that start daemons or torchrun.
+# free_port.sh -- finds free TCP ports for the scripts that start daemons or torchrun.
 #
 # Book: chapter 20.  Checked by: slurm.sh, torch.sh, which use them.
 # Next: slurm.sh.
 #
-# free_ports N: the first of N adjacent ports, drawn at random below the range that the
-# kernel gives to clients, so that concurrent runs rarely collide.
+# free_ports N: prints the first of N adjacent free ports, drawn at random below the
+# kernel's range for clients, so that concurrent runs rarely collide.
 free_ports() {
     cat /proc/net/tcp /proc/net/tcp6 2>/dev/null |
         awk -v n="$1" -v seed="$(od -An -N3 -tu4 /dev/urandom)" '

@@ -1,13 +1,13 @@
 #!/bin/sh
-# generated.sh -- options of the programs with values that no row of cases.tsv has:
-# status 2, one line that names the program, nothing made, no crash, no wait.
+# generated.sh -- calls the programs with random options and values. Each call must exit
+# with status 2 and one line that names the program, make no file, and not hang.
 #
 # Book: chapter 20.  Checked by: make test, which runs it.  Next: ../fuzz/words.c.
-# Usage: generated.sh BUILD; SEED= of the draws, N= command lines of several options per
-# program (30); ALL=1: every option with every value, 4300 lines.
+# Usage: generated.sh BUILD; SEED= seed of the draws, N= command lines with several
+# options per program (30), ALL=1: every option with every value, 4300 lines.
 #
-# The options are those that --help prints, so new ones are tried too. The last word is an
-# option that no program has, so nothing is computed.
+# Options are read from --help, so new options are tested too. The last word of each
+# command line is an unknown option, so nothing is computed.
 B=$(cd "${1:-build}" && pwd) || exit 2
 N=${N:-30} SEED=${SEED:-1}
 W=$(mktemp -d) || exit 2
@@ -32,8 +32,8 @@ for program in kcp-run kcp-check kcp-bench; do
     "$B/$program" --help | grep -oE -- '(^|[ (])-(-[A-Za-z][A-Za-z_-]*|[A-Za-z])' |
         tr -d ' (' | sort -u | grep -vx -- '--help\|-h\|--version' >options
     [ "$(wc -l <options)" -ge 10 ] || { echo "generated.sh: $program --help: few options"; failed=1; }
-    # Each option alone, and with one drawn value or, ALL=1, with all of them; then lines of
-    # up to five options. A line of words ends with a line "end of line".
+    # Writes one word per line, "end of line" after each command line: each option alone,
+    # with one drawn value (ALL=1: with each value), then up to five options per line.
     awk -v n="$N" -v seed="$SEED" -v all="$ALL" '
         NR == FNR { o[no++] = $0; next } { v[nv++] = $0 }
         function end(s) { printf "%send of line\n", s }

@@ -1,9 +1,10 @@
 #!/bin/sh
-# house.sh -- rules of the source tree: which room includes and calls which, columns,
-# names, where inline assembly is, labels of the book, mistakes for jitter.sh, records.
+# house.sh -- checks rules of the source tree: includes and calls between directories,
+# columns, names, places of inline assembly, labels of the book, lines for jitter.sh,
+# records.
 #
 # Book: none.  Checked by: make test, which runs it.  Next: ../../CONTRIBUTING.md.
-# Usage: house.sh BUILD. Prints a line per place that breaks a rule; status 1 if any.
+# Usage: house.sh BUILD. Prints a line per broken rule; status 1 if a rule is broken.
 B=$(cd "${1:-build}" && pwd) || exit 2
 cd "$(dirname "$0")/../.." || exit 2
 export LC_ALL=C
@@ -12,9 +13,9 @@ trap 'rm -rf "$W"' EXIT
 find ref comm cuda tests bench book -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \
     -o -name '*.def' | grep -v '^book/labs/work/' | sort >"$W/files"
 
-# ref <- comm, cuda <- tests <- bench <- book: a room includes itself and those before it.
-# A quoted name is beside its includer, in ref/, or a path from the root. In cuda/ a
-# chapter includes itself, tile/ and host/; tile/ includes tile/ alone.
+# ref <- comm, cuda <- tests <- bench <- book: a directory may include itself and the
+# directories before it. A quoted name is a file in the includer's directory or in ref/,
+# or a path from the root. A chapter of cuda/ may include itself, tile/ and host/.
 includes() {
     xargs grep -o '^ *# *include *"[^"]*"' <"$W/files" |
         sed 's/: *# *include *"/ /; s/"$//' | awk -v files="$W/files" '
@@ -37,7 +38,7 @@ includes() {
               part(to, 2) != "tile" && (part(to, 2) != "host" || part($1, 2) == "tile"))
               print $1 ": includes " to }'
 }
-# Calls go one way too: comm/ and cuda/ hand tables in (weak names).
+# ref/ must call comm/ and cuda/ only through tables of weak symbols.
 calls() {
     find "$B/comm" "$B/cuda" -name '*.o' | xargs nm -g --defined-only |
         awk 'NF == 3 { print $3 }' | sort -u >"$W/beyond"
@@ -53,7 +54,7 @@ rules() {
     grep '^cuda/' "$W/files" | grep -v '^cuda/tile/' |
         xargs grep -nE '(^|[^a-z_])asm *(volatile)? *\(' |
         sed 's/$/  (inline assembly outside cuda\/tile)/'
-    # A function is not named by a word that fits dozens; run(args) is a record's entry.
+    # No function name may fit dozens of functions, except run(args).
     grep -E '^(cuda|tests)/' "$W/files" |
         xargs grep -nE '^[a-z].* \*?(back|work|fetch|walk|part|span|room)\(.*[^;]$' |
         grep -v 'static size_t work(const void' | sed 's/$/  (a name that says nothing)/'
@@ -62,7 +63,7 @@ rules() {
         grep -q -- "#$label[ }]" book/*.md || echo "$at: the book has no $label"
     done
     sh tests/cli/jitter.sh build lines
-    # The judge calls each function of the installed headers with NULL and wrong numbers.
+    # The judge must call each installed function with NULL and wrong numbers.
     printf '#include "layer.h"\n#include "wire.h"\n' | ${CC:-cc} -E -P -Iref - |
         grep -o 'kcp_[a-z0-9_]*(' | grep -v '^kcp_copy(' | sort -u | while read -r f; do
         grep -qF "$f" tests/judge/*.c || echo "tests/judge: $f) is not called"

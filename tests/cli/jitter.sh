@@ -1,56 +1,59 @@
 #!/bin/sh
-# jitter.sh -- races: the fast kernels with random sleeps, and without one of their waits.
+# jitter.sh -- finds races: the fast kernels with random sleeps, and without a wait.
 #
 # Book: chapter 18; CONTRIBUTING.md, "How the judge works".
 # Checked by: itself: mistakes that must be seen.  Next: ../../cuda/tile/jitter.cuh.
 #
-# Usage: jitter.sh BUILD [lines | build | run]. lines names each mistake whose line is not
-# in its file. build makes BUILD/kcp-check-jitter, in which the waits, arrivals, copies
-# and barriers of the kernels for sm_90a sleep now and then, and one such judge a
-# mistake: a wait of the newest forward or backward taken away. run, on a GPU of sm_90:
-# what ships must pass, each mistake must fail; EACH: seconds that one judge has (150).
-# MISTAKES="a b": these alone, and their kernels.
+# Usage: jitter.sh BUILD [lines | build | run]. `lines` names each mistake whose line is
+# not in its file. `build` makes BUILD/kcp-check-jitter, in which the waits, arrivals,
+# copies and barriers of the sm_90a kernels sleep at random, and one such judge per
+# mistake, whose newest forward or backward lacks one wait. `run`, on an sm_90 GPU: the
+# kernels as shipped must pass, and each mistake must fail. EACH= seconds per judge (150);
+# MISTAKES="a b": only these mistakes and their kernels.
 B=${1:-build} half=$2
 export LC_ALL=C
-# Why each is needed, as the code reads. wait_a: A beta and kg come by a pipeline of their
-# own. wait_aqk: so does Aqk, and no other barrier speaks of its bytes. wait_v: a stage of
-# v holds o of the chunk before until it is copied out. With one gate a head, and with two
-# warpgroups, each thread arrives at v_empty before it releases that stage of k, whose
-# `empty` the same producer waits for: there the wait says nothing more. With a gate a
-# channel and one warpgroup k is released first (new_values), and o leaves later
-# (update_state): there it is needed, in a stretch of more chunks than stages. V = 64, and
-# V = 128 while there is an SM for each 64 columns, are of one warpgroup; the first case
-# has stretches of 11 and 15 chunks of it.
-# Backward. reverse_full, reverse_empty: a stage of the reverse scan is there, is free.
-# sums_full: sums of h dS come from other warps. sums_dS: those warps wait for dS by
-# themselves. dbeta: so does the warp of dbeta for the diagonal that consumers store.
-# gdn_dS: dS has a barrier of its own. gdn_sums: the gate's second warp reads sums
-# of a chunk while the consumers are at the next one. states_k, states_a: the scan of
-# states has two pipelines. rows_full, dO_full, dO_empty: parts of a chunk that come and
-# go by themselves. triangles: each warpgroup makes one, and both read both.
-# Walks. walk_wait: a window's factors are made by the kernel before. walk_order: each
-# window but a strip's first goes on from what the one before it left. walk_last: the
-# last window, whose map other ranks ask for, is left out.
-# The forward in one kernel (v5_one_kernel). one_raw, one_empty: rows are there, a stage
-# is free. one_gated, one_squares, one_queries: gate warps have replaced q, k and g, and
-# left |q|^2, which Aqk overwrites. one_decayed, one_inverted, one_scored: what the scan
-# reads comes from three warps. one_o: four warps write o before it leaves. one_factor:
-# no wait, but a decay of the state that underflows.
-# The backward in one kernel (v5_steps). steps_raw, steps_state, steps_again: copies are
-# there. steps_gated, steps_both, steps_dv, steps_triangles, steps_rows, steps_norms,
-# steps_sums: other warps have written what is read. steps_dS_empty, steps_staged, steps_F,
-# steps_kb: they have read what is overwritten. steps_sent: the last step is staged.
-# steps_factor: as one_factor. Not planted, because nothing fails on an H100: the named
-# barrier before kb dSa (each warp reads columns that it wrote), dots before new values
-# are loaded (1 us after the products that read the old ones), values before the chain
-# reads them (its gates take longer), and before the last step's g is loaded again that
-# finish has read the one before (finish is never so late).
-# maps_exit: no wait, but a block that ends while the other block of its cluster still
+# Why each removed wait is needed. Forward scan. wait_a: a separate pipeline brings A,
+# beta and kg. wait_aqk: a separate pipeline brings Aqk, and no other barrier covers these
+# bytes. wait_v: a pipeline stage of v contains o of the previous chunk until o is copied
+# out. With one gate per head, and with two warpgroups, each thread arrives at v_empty
+# before it releases the stage of k for whose `empty` the producer also waits, so wait_v
+# is redundant. With one gate per channel and one warpgroup, k is released (new_values)
+# before o leaves (update_state), so wait_v is needed if a stretch has more chunks than
+# stages. V = 64, and V = 128 while there is an SM per 64 columns, use one warpgroup; the
+# first case has such stretches of 11 and 15 chunks.
+# Backward. reverse_full, reverse_empty: a stage of the reverse scan is filled, or free.
+# sums_full: other warps compute the sums of h dS. sums_dS: those warps wait for dS
+# separately. dbeta: the warp of dbeta waits separately for the diagonal that consumers
+# store. gdn_dS: dS has a separate barrier. gdn_sums: the second gate warp reads the sums
+# of a chunk while the consumers compute the next chunk. states_k, states_a: the scan of
+# states has two pipelines. rows_full, dO_full, dO_empty: parts of a chunk are filled and
+# freed separately. triangles: each warpgroup stores one triangle, and both warpgroups
+# read both triangles.
+# Sequential scans. walk_wait: the previous kernel computes a window's factors.
+# walk_order: each window except a strip's first continues from the state after the
+# previous window. walk_last: the mistake omits the last window, whose map other ranks
+# need.
+# Forward in one kernel (v5_one_kernel). one_raw, one_empty: rows have arrived, a stage is
+# free. one_gated, one_squares, one_queries: gate warps have replaced q, k and g, and
+# stored |q|^2, which Aqk overwrites. one_decayed, one_inverted, one_scored: three warps
+# have written what the scan reads. one_o: four warps have written o before o is copied
+# out. one_factor: not a wait, but a decay of the state that underflows.
+# Backward in one kernel (v5_steps). steps_raw, steps_state, steps_again: copies have
+# arrived. steps_gated, steps_both, steps_dv, steps_triangles, steps_rows, steps_norms,
+# steps_sums: other warps have written the data to read. steps_dS_empty, steps_staged,
+# steps_F, steps_kb: other warps have read the data to overwrite. steps_sent: the last
+# step is staged. steps_factor: like one_factor. Four waits are not removed, because
+# nothing fails on an H100 without them: the named barrier before kb dSa (each warp reads
+# columns that it wrote); the wait for dots before new values are loaded (1 us after the
+# products that read the old values); the wait for values before the chain reads them (the
+# chain's gates take longer); and the wait, before g of the last step is loaded again,
+# until finish has read the previous g (finish is never so late).
+# maps_exit: not a wait, but a block that ends while the other block of its cluster still
 # arrives at its barriers.
-# No waits, but sizes that a list without a case for every branch does not reach: a wrong
-# beta in the second chunk of a block of chunk_prepare; a decay left out in the second
-# chunk of a scan of 128 columns, with a gate a channel and with one a head. Each names
-# the case that reaches it.
+# The last three are not waits, but mistakes at sizes that only special cases reach: a
+# wrong beta in the second chunk of a block of chunk_prepare; and a missing decay in the
+# second chunk of a scan of 128 columns, with one gate per channel and with one gate per
+# head. Each names the case that reaches it.
 mistakes() {
     all_mistakes | awk -F '|' -v only=" $MISTAKES " \
         'only == "  " || index(only, " " $1 " ")'
@@ -155,7 +158,7 @@ walk="$walk chain strip=4 walk=sequential"
 cases="$cases; live kda $walk; live gdn $walk"
 one="beta=sigmoid H=2 HV=8 K=128 V=128 C=64 lengths=700,900,65 l2norm h0 dht"
 one="$one gate=bounded"
-# More heads: 33 chunks of 144, three a block; chains for all SMs, in blocks of 128.
+# More heads: 33 chunks of 144 heads, three per block; chains for all SMs, in blocks of 128.
 many="beta=sigmoid K=128 V=128 C=64 l2norm h0 dht gate=softplus"
 share="live kda $many H=36 HV=144 lengths=193"
 for n in 1 2 1 3 1 1 2 1 1 4 1 1 2 1 3 1 1 1 2 1 5 1 1 2 1 1 3 1 1; do share="$share,$n"; done
@@ -195,7 +198,7 @@ for v in 08:v3_prepare_scan 08:v5_one_kernel 13:v2_stages 13:v4_scans_finish \
     echo "jitter.sh: with sleeps $v fails: $why"
     failed=1
 done
-# Three at once: more would be slow, and slow is no sign of a mistake.
+# Three run concurrently. More would be slow, and a slow run does not reveal a mistake.
 started=0
 for at in $(mistakes | cut -d'|' -f1,2); do
     name=${at%|*} v=${at#*|}

@@ -1,12 +1,12 @@
 #!/bin/sh
-# labs.sh -- how make grade names what is wrong with a student's file; folders of files;
-# staff's rows; wrong options.
+# labs.sh -- checks make grade: messages about a student's wrong file, folders of files,
+# rows of STAFF=, wrong options.
 #
 # Book: book/labs/STAFF.md.  Checked by: make test, which runs it.
 # Next: ../../book/labs/try.sh, which hands in every lab.
 # Usage: labs.sh BUILD. A broken file is graded by the lab's first row; FULL=1: by all.
 B=${1:-build} MAKE=${MAKE:-make}
-# make passes its compilers and options on to the grader.
+# Starts again through make, which passes its compilers and options to the grader.
 [ -n "$LAB_CFLAGS" ] || exec $MAKE --no-print-directory -s test-labs B="$B"
 W=$(mktemp -d) || exit 2
 trap 'rm -rf "$W"' EXIT
@@ -14,7 +14,7 @@ failed=0 passed=0
 pass() { passed=$((passed + 1)); }
 fail() { failed=$((failed + 1)); echo "  FAIL  labs.sh: $*"; }
 
-# answer LAB SED: the right answer of a lab, edited, in its gap.
+# answer LAB SED: prints the lab's file with its right answer, edited by SED.
 answer() {
     src=$(sed -n 's/^file *//p' "book/labs/$1.lab")
     awk -v r="$(sed -n 's/^region *//p' "book/labs/$1.lab")" \
@@ -22,7 +22,7 @@ answer() {
         /^[ \t]*\/\/> / && $2 == r { on = 1 }' "$src" | sed "$2" >"$W/fill"
     awk -v fill="$W/fill" -f book/labs/new.awk "book/labs/$1.lab" "$src"
 }
-# hand_in LAB TEXT: the lab's file with TEXT as a line in its gap; sets $line.
+# hand_in LAB TEXT: makes the lab's file with line TEXT in its gap; sets $line.
 hand_in() {
     lab=$1
     rm -f "$W"/*.c
@@ -38,7 +38,7 @@ grade() {                        # LAB option...: make grade
     $MAKE --no-print-directory -s grade B="$B" LAB="$LAB" LABWORK="$W" SEED= STAFF= LAUNCH= \
         LIMIT=60 "$@" >"$W/said" 2>&1
 }
-# loses TEXT [SECONDS]: the grade is below full points, and TEXT is printed.
+# loses TEXT [SECONDS]: checks that the grade is below full points, and TEXT is printed.
 loses() {
     rows=book/labs/$lab.lab
     [ -n "$FULL" ] || { rows=$W/$lab.lab
@@ -74,13 +74,13 @@ grade 4 && fail 'status 0 for a lab with lost points'
 grep -q '  right: segment 0: .* last 0' "$W/said" && grep -q '^Lab 4, .*: 6/18' "$W/said" && pass ||
     fail "make grade LAB=4: $(cat "$W/said")"
 hand_in 15_blelloch ';'; printf '#include "15_scan.h"\n' >"$file"; loses scan_up
-# Two ranks that both send first: over NCCL they would wait for each other.
+# Two ranks that both send first lose points: over NCCL each would wait for the other.
 hand_in 07c_chain ';'
 answer 07c_chain 's/= err ? err : x->comm->group.*/= err;/; s/err = group_end(.*/;/' >"$file"
 grade 07c_chain && fail 'status 0 for a chain that waits for itself'
 grep -q 'over NCCL a send ends when it is received' "$W/said" && pass || fail "$(cat "$W/said")"
 
-# ---- two gradings at once, each its own score; a hint
+# ---- two concurrent gradings with separate scores; a hint
 rm -f "$W"/*.c; mkdir "$W/a" "$W/b"
 answer 04_chunk '' >"$W/a/04_chunk.c"
 answer 04_chunk 's/S\[i\]\[v\] \*= decay;/;/' >"$W/b/04_chunk.c"
@@ -128,7 +128,7 @@ for option in SEED=x SEED=-1 LIMIT=x LIMIT=0 LAUNCH=no-such-command LABWORK="$W/
     grep -qF "$option: " "$W/said" && ! grep -q Score "$W/said" && pass ||
         fail "$option: $(cat "$W/said")"
 done
-# A launcher that reads its standard input, as mpirun and srun do: all rows are judged.
+# All rows must be judged even if the launcher reads standard input, like mpirun.
 printf '#!/bin/sh\ncat >/dev/null\nexec "$@"\n' >"$W/eats"
 chmod +x "$W/eats"
 answer 04_chunk 's/S\[i\]\[v\] \*= decay;/;/' >"$W/04_chunk.c"
@@ -139,7 +139,7 @@ grade 04 LAUNCH="$W/eats" && pass || fail "right, under a launcher: $(cat "$W/sa
 cp "$W/wrong" "$W/said"
 grep -q '^Score: 0/6' "$W/said" && [ "$(grep -c '^==' "$W/said")" = 4 ] && pass ||
     fail "under a launcher that reads stdin: $(cat "$W/said")"
-# A host lab has 4 GiB of memory.
+# A lab that runs on the host is limited to 4 GiB of memory.
 rm -f "$W"/*.c
 hand_in 07b_check 'extern void *malloc(unsigned long); extern int puts(const char *); puts(malloc(5ul << 30) ? "unlimited" : "limited"); return 1;'
 grade 07b_check

@@ -1,6 +1,6 @@
 #!/bin/sh
-# layout.sh -- the pages in a browser: no formula is cut at the width of a desktop or a
-# phone, and the text of figures has contrast, light and dark.
+# layout.sh -- checks the pages in a browser: no formula is cut off at the width of a
+# desktop or a phone, and text in figures has enough contrast in light and dark mode.
 #
 # Book: none.  Checked by: make test, which runs it.  Next: book/lint.js.
 # Three spoilt pages come first, which must be rejected.

@@ -1,6 +1,6 @@
 #!/bin/sh
-# lies.sh -- variants that crash, hang, exit, refuse or differ when repeated: each fails,
-# is named, and the command that the failure prints fails in the same way.
+# lies.sh -- checks that variants that crash, hang, exit, refuse or differ when repeated
+# fail with a message, and that the printed command fails in the same way.
 #
 # Book: CONTRIBUTING.md, "How the judge works".  Checked by: make test, which runs it.
 # Usage: lies.sh BUILD.  Next: tests/judge/plants/liar.c.
@@ -18,8 +18,8 @@ object() {                       # SOURCE OBJECT option...
     ${CC:-cc} -std=c11 -O1 -shared -fPIC -I"$top/ref" "$@" "$from" -o "$to" ||
         fail "$from $* does not compile"
 }
-# judged STATUS PATTERN option...: of kcp-check. again: the command in the output fails with
-# the same first line.
+# judged STATUS PATTERN option...: checks kcp-check's status and output. again: checks
+# that the command in the output fails with the same first line.
 judged() {
     want=$1 words=$2; shift 2
     timeout 100 "$B/kcp-check" "$@" >said 2>&1
@@ -68,7 +68,7 @@ MARKS|1|case [0-9]* after .* --case '.*;|again|
 TWICE|1|S differs when run again|again|--case 'kda H=1 HV=2 K=4 V=4 lengths=20 R=2 id=3007 again'
 EMPTY|1|liar: S head|again|
 END
-# Names that the printed command must quote; a reference from a shared object.
+# A file name that the printed command must quote; a reference from a shared object.
 cp liar.so 'a b.so'
 judged 1 'a b.so' --stage 07 --variant './a b.so' --seed 5
 again
@@ -78,7 +78,7 @@ if "$B/kcp-check" --stage 07 --device | grep -q 'no device'; then
     object "$top/tests/judge/plants/liar.c" liar.so -DLIE=NO_GPU
     judged 1 'nothing ran' --stage 07 --variant ./liar.so
 fi
-# A variant without output; the printed command has the number of ranks.
+# A variant that writes no output; the printed command must contain the number of ranks.
 name=nothing
 cat >nothing.c <<'C'
 #include "kcp.h"

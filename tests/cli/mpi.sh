@@ -1,12 +1,12 @@
 #!/bin/sh
-# mpi.sh -- ranks as MPI processes: correct runs, lost ranks, refused calls.
+# mpi.sh -- tests ranks as MPI processes: correct runs, lost ranks, refused calls.
 #
 # Book: chapter 20.  Checked by: make test, which runs it.  Next: ../judge/ranks.c.
-# Without mpirun the script says so. STEP='mpirun.mpich -n' is another launcher.
+# Without mpirun prints a line. STEP='mpirun.mpich -n' selects another launcher.
 . "$(dirname "$0")/run_common.sh"
 top=$OLDPWD check=$B/kcp-check calls=$B/kcp-wrong-calls
 step=${STEP:-mpirun -n}
-# one STATUS WORDS command...: the command ends with that status and prints the words.
+# one STATUS WORDS command...: checks that the command exits with STATUS and prints WORDS.
 one() {
     want=$1 words=$2; shift 2
     timeout 200 "$@" >said 2>&1
@@ -15,22 +15,22 @@ one() {
     [ $got = "$want" ] && grep -q -- "$words" said && pass ||
         fail "$*: status $got, no '$words' in $(cat said)"
 }
-# says STATUS WORDS N command...: the same with N processes.
+# says STATUS WORDS N command...: like `one`, with N processes.
 says() { want_=$1 words_=$2 n_=$3; shift 3; one "$want_" "$words_" $step $n_ "$@"; }
 
-# No port is opened, and libkcp.so does not need MPI.
+# The sources must open no port, and libkcp.so must not need MPI.
 (cd "$top" && git grep -nE '\b(listen|accept) ?\(' -- '*.[ch]' '*.cu' '*.cuh'
  cd "$top" && git grep -n 'sys/socket\.h' -- comm ref bench) >said 2>/dev/null
 [ -s said ] && fail "a socket: $(cat said)" || pass
 ldd "$B/libkcp.so" >said && ! grep -q libmpi said && pass || fail "libkcp.so: $(cat said)"
-# Environment: wrong values, removed variables, launchers of another MPI.
+# Environment: wrong values, removed variables, variables of another MPI's launcher.
 one 2 '^kcp-check: KCP_TIMEOUT_S=soon: expected' env KCP_TIMEOUT_S=soon "$check"
 one 2 '^kcp-check: KCP_WINDOWS=yes: expected' env KCP_WINDOWS=yes "$check"
 for name in RENDEZVOUS SECRET KEY_DIR TRUST_NETWORK JOB WATCH; do
     one 0 "^kcp: KCP_$name: gone since version 1; use mpirun" \
         env KCP_$name=x "$check" --exchange 5
 done
-# Built without MPI: a launcher is refused with a message; threads work.
+# In a build without MPI, a launcher is refused with a message.
 ${CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -I"$top/ref" "$top/tests/cli/wrong_calls.c" \
     "$top/comm/backend/mpi_launch.c" -L"$B" -lkcp -Wl,-rpath,"$B" -o none >said 2>&1 ||
     fail "without MPI: $(cat said)"
@@ -48,7 +48,7 @@ for launcher in PMI_SIZE=4,PMI_RANK=0 SLURM_STEP_NUM_TASKS=4,SLURM_PROCID=1 \
         timeout 30 "$check" --exchange 1
 done
 
-# The judge: exchanges, forward and backward, mutants of halos; few ranks.
+# The judge over processes: exchanges, forward, backward, mutants of halos, few ranks.
 for n in 2 3 4 7; do says 0 ' 0 numbers wrong' $n "$check" --ranks $n --exchange 20; done
 for s in 08 13; do
     says 0 '  ok      ref .* messages' 3 "$check" --stage $s --variant ref
@@ -59,7 +59,7 @@ says 2 "stage 05 is one rank's work: run it without mpirun" 2 "$check" --stage 0
 says 2 "found 'R=2', expected R=3" 3 "$check" --stage 13 --variant ref \
     --case 'live gdn R=2 lengths=30'
 
-# kcp-run over processes gives the bits of threads.
+# kcp-run must give equal bits over processes and over threads.
 same_bits() {
     R=$1; shift
     rm -rf processes
@@ -79,7 +79,7 @@ mv in layer; "$arrays" layer in 45 3 2 4 3 5 kda free 1
 same_bits 3 --gate softplus --sum local
 rm -rf in; mv layer in
 says 2 '2 processes: start as many' 2 "$run" --in in --out no --ranks 3
-# Bad input: one line and status 2, before MPI starts, after it, and on one rank alone.
+# Bad input must give one line and status 2, also if only one rank has it.
 bad() {
     says 2 "$@"
     [ "$(grep -c '^kcp-run:' said)" = 1 ] && pass || fail "${*}: not one line: $(cat said)"
@@ -90,12 +90,12 @@ bad 'rank 0: .*no-such-folder' 3 "$run" --in no-such-folder --out no
 bad 'rank 0: --out: full is not empty' 3 "$run" --in in --out full
 bad 'rank 2: --form: ' 2 "$run" --in in --out no : -n 1 "$run" --in in --out no --form no
 [ -e no ] && fail "a run with bad input has written"
-# Ranks whose arguments differ: each names the argument and both values.
+# If the arguments of ranks differ, the message must name the argument and both values.
 says 1 'rank 0: .*scale: rank 1 has 2, rank 0 has 1' 1 "$run" --in in --out no --scale 1 : -n 1 "$run" --in in \
     --out no --scale 2
 [ -e no ] && fail "ranks that do not agree have written"
 
-# Calls that do not match: an error on each rank, no hang.
+# Calls that do not match must give an error on each rank, not a hang.
 for way in unequal unequal_long short long; do
     says 1 'sent a message of another size' 3 env KCP_TIMEOUT_S=5 "$calls" $way
 done
@@ -104,7 +104,8 @@ says 1 'made no progress for 2 s' 3 env KCP_TIMEOUT_S=2 "$calls" disagree
 says 2 'rank 1 refuses its options' 3 "$calls" alone
 for way in peer empty cross; do says 0 'status 0' 3 "$calls" $way; done
 
-# struck SIGNAL STATUS WORDS: rank 2 of 4 gets the signal during an exchange.
+# struck SIGNAL STATUS WORDS N: sends SIGNAL to rank 2 of 4 during an exchange; at least N
+# lines must contain WORDS.
 cat >rank <<'END'
 echo $$ >id.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; exec "$@"
 END

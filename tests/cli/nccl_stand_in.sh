@@ -1,5 +1,5 @@
 #!/bin/sh
-# nccl_stand_in.sh -- the NCCL backend on CPUs, over libraries that stand in for CUDA's
+# nccl_stand_in.sh -- tests the NCCL backend on CPUs, over substitutes for the CUDA
 # runtime and NCCL: every call, every form bit for bit, a late rank, a lost rank.
 #
 # Book: chapter 20, "What is promised to whom".  Checked by: tests/stand_in.mk.
@@ -10,7 +10,7 @@ B=$(cd "${1:-build}" && pwd) || exit 2
 cd "$(dirname "$0")/../20_clusters/stand_in" || exit 2
 failed=0
 
-# The stand-ins' headers must agree with those of CUDA and NCCL, if installed.
+# The substitutes' headers must agree with CUDA's and NCCL's headers, if installed.
 home=${CUDA_HOME:-/usr/local/cuda}
 headers=""
 if [ -f "$home/include/cuda_runtime_api.h" ] && [ -f "$home/include/nccl.h" ]; then

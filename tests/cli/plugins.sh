@@ -1,6 +1,6 @@
 #!/bin/sh
-# plugins.sh -- book/examples/plugins in C, Rust and Python: built, judged, rejected with a
-# mistake; Python functions that crash, hang, or return what is no output.
+# plugins.sh -- builds and judges book/examples/plugins in C, Rust and Python. Rejects
+# copies with a mistake, and Python functions that crash, hang or return wrong objects.
 #
 # Book: CONTRIBUTING.md, "Kernels written elsewhere".  Checked by: make test, which runs it.
 # Usage: plugins.sh BUILD.  Next: ../kcp_check.py.
@@ -18,8 +18,8 @@ judged() {                       # WHAT STATUS PATTERN command...
     [ $status = "$want" ] || stop "$what: status $status, not $want: $(tail -2 out)"
     grep -q -e "$words" out || stop "$what: lacks '$words': $(tail -2 out)"
 }
-# SUFFIX NAME command...: builds it and judges it; then a copy that returns the kept state
-# instead of another one must fail.
+# language SUFFIX NAME command...: builds and judges the example; then a copy that reads
+# the wrong state must fail.
 language() {
     suffix=$1 name=$2; shift 2
     cp "$here/book/examples/plugins/h0.$suffix" .
@@ -97,7 +97,7 @@ check 1 'status .-9' mine:gone --case "$few"
 check 1 ', 1 failed' mine:silent --case "$few" --limit 1
 grep -q 'in 1 s' out || stop "a function that hangs: $(tail -2 out)"
 
-# ---- a failure has the words that repeat it; an exception is printed once
+# ---- a failure prints the words of the case; an exception is printed once
 check 1 'first off at' mine:wrong --seed 3 --case "$few"
 words=$(sed -n "s/^ *--case '\(.*\)'$/\1/p" out)
 grep FAIL out | sed 's/.*h_back rank/rank/' >first
@@ -107,7 +107,7 @@ check 1 'and 5 more.*KeyError' mine:raises --case "$few"
 [ "$(grep -c 'mine.py", line' out)" = 1 ] && [ "$(grep -c . out)" -le 6 ] ||
     stop "an exception in all cases: $(cat out)"
 
-# ---- a whole forward; its inverse as a series in half precision only alike keys show
+# ---- a whole forward; an inverse by a half-precision series is wrong only for alike keys
 cp "$here/book/examples/plugins/forward.py" .
 cat >series.py <<'PY'
 import forward, numpy as np

@@ -1,5 +1,5 @@
 #!/bin/sh
-# proxy.sh -- no kernel lacks a proxy fence between writes of threads and an engine.
+# proxy.sh -- checks that kernels have proxy fences between writes by threads and engines.
 #
 # Book: chapter 18.  Checked by: make proxy, which removes each fence.
 # Usage: proxy.sh BUILD [--plant], after make has compiled the PTX.

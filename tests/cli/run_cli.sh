@@ -1,12 +1,13 @@
 #!/bin/sh
-# run_cli.sh -- kcp-run gives the results of one rank for all ranks, layouts, forms and
-# options; sums of ranks, payloads in bf16, truncation, streams of text, stages.
+# run_cli.sh -- checks that kcp-run gives the results of one rank for all numbers of
+# ranks, layouts, forms and options; and checks sums over ranks, bf16 payloads,
+# truncation, texts in pieces, stages.
 #
 # Book: chapters 06, 08, 13 to 16.  Checked by: make test, which runs it.
 # Usage: run_cli.sh BUILD.  Next: cases.tsv, which has what is refused.
 . "$(dirname "$0")/run_common.sh"
 
-# same TOLERANCE BASE OPTIONS...: BASE with each of OPTIONS gives the results of BASE.
+# same TOLERANCE BASE OPTIONS...: BASE with each of OPTIONS must give the results of BASE.
 same() {
     tolerance=$1 base=$2; shift 2
     # shellcheck disable=SC2086
@@ -45,7 +46,7 @@ cp -r in kv; "$arrays" fill in/h0.npy f8 4,4,5,3 0.5; "$arrays" fill in/dht.npy 
 gives vk --state-layout vk
 has vk/dh0.npy
 rm -rf in; mv kv in
-# No tokens: ht is h0. Without do, no gradients.
+# Without tokens, ht must be h0. Without do, no gradients are written.
 mv in kept
 "$arrays" layer in 0 3 1 2 3 2 kda raw 3
 gives none --ranks 3
@@ -119,7 +120,7 @@ same 0 "$all --canonical 5" "--layout zigzag --ranks 4" "--owners owners.npy" \
 grep -q 'ranges\|\.\.' stdout && pass || fail "no ranges of ranks: $(cat stdout)"
 same 0 "$all --ranks 3" "--layout contiguous"
 
-# ---- --sum local: a row per rank of the gradients of parameters; rows add up to all
+# ---- --sum local: parameter gradients have a row per rank; rows add up to --sum all
 sums() {                         # NAMES: rows of own/ add up to all/, the rest has its bits
     for f in all/*.npy; do
         f=${f##*/}
@@ -167,7 +168,7 @@ for form in chain pipeline; do
         fail "--truncate, $form: off by $off, at most $bound"
 done
 
-# ---- relatives, on a case of the judge each
+# ---- models of chapters 15 and 16, each on a case of the judge
 rm -rf in
 case="H=1 HV=2 K=8 V=6 C=16 lengths=90,40,70 h0 dht"
 for model in dplr gdn2 gla spike; do
@@ -195,7 +196,7 @@ for model in dplr gdn2 gla spike; do
         "$arrays" same many/"${f##*/}" "$f" 0 2>stderr && pass || fail "$model: $(cat stderr)"
     done
     same 0 "$all --canonical 16" "--ranks 5" "--layout zigzag --ranks 3 --form chain"
-    # What a rank sends to three others: h, and M or, for GLA, its diagonal.
+    # A rank must send h and M (GLA: only M's diagonal) to three other ranks.
     # shellcheck disable=SC2086
     gives many $all --ranks 4
     want=$((3 * 8 * 2 * 8 * (6 + m))) most=$((3 * 8 * 2 * 8 * (6 + m)))
@@ -219,7 +220,7 @@ for stage in $stages; do
     done
     "$B/kcp-check" --foreign e >stdout && pass || fail "stage $stage: $(tail -1 stdout)"
 done
-# Without cu_seqlens the tokens are one sequence.
+# Without cu_seqlens, all tokens must be treated as one sequence.
 rm -rf in; mkdir in; for f in q k v g beta do; do cp kept/$f.npy in; done
 gives one --stage 01
 "$arrays" fill in/cu_seqlens.npy i8 2 0; "$arrays" poke in/cu_seqlens.npy 1 13

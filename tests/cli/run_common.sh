@@ -1,8 +1,8 @@
-# run_common.sh -- functions of the scripts that run kcp-run; they read this file.
+# run_common.sh -- functions for the scripts that run kcp-run, which source this file.
 #
 # Book: chapter 20.  Checked by: run_cli.sh, mpi.sh, run_device.sh.
 # Next: run_cli.sh.
-# Makes a folder to work in, which is removed at the end, and sets $run, $arrays.
+# Makes and enters a work folder, which is removed at exit, and sets $run, $arrays.
 B=$(cd "${1:-build}" && pwd) || exit 2
 W=$(mktemp -d) || exit 2
 trap 'rm -rf "$W"' EXIT
@@ -18,14 +18,14 @@ export KCP_TIMEOUT_S=60 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=
 
 fail() { failed=$((failed + 1)); echo "  FAIL  $script: $*"; }
 pass() { passed=$((passed + 1)); }
-# gives DIR option...: status 0, and outputs in DIR.
+# gives DIR option...: runs kcp-run with outputs in DIR and checks for status 0.
 gives() {
     to=$1; shift
     rm -rf "$to"
     if "$run" --in in --out "$to" "$@" >stdout 2>stderr && [ -s stdout ]; then pass
     else fail "status $? for $*: $(cat stderr)"; fi
 }
-# alike A B TOLERANCE: the same files and numbers; 0: the same bits.
+# alike A B TOLERANCE: checks that folders A and B are equal; TOLERANCE 0: bit for bit.
 alike() {
     for f in "$2"/*.npy; do
         "$arrays" same "$1/${f##*/}" "$f" "$3" 2>stderr && continue
@@ -34,5 +34,5 @@ alike() {
     done
     [ "$(ls "$1")" = "$(ls "$2")" ] && pass || fail "$1 and $2: other files"
 }
-# has FILE...: the files exist.
+# has FILE...: checks that the files exist.
 has() { for f; do [ -s "$f" ] && pass || fail "$f: not written"; done; }

@@ -1,12 +1,12 @@
 #!/bin/sh
-# run_device.sh -- kcp-run --device gpu against --device cpu on the same files: within a
-# bound, equal bits for canonical segments; without a GPU it is refused.
+# run_device.sh -- compares kcp-run --device gpu with --device cpu: within a bound; equal
+# bits for canonical segments. Without a GPU, --device gpu must be refused.
 #
 # Book: chapter 08.  Checked by: make test, which runs it.
 # Usage: run_device.sh BUILD [a table of the errors].  Next: ../../bench/run/device.c.
 #
 # An error is RMS(gpu - cpu) / RMS(cpu) of a whole array. The CPU's inputs are not rounded
-# to bf16, so a bound is larger than a kernel's own error; the judge has the strict ones.
+# to bf16, so a bound is larger than a kernel's own error; the judge has strict bounds.
 table=$(realpath -m "${2:-/dev/null}")
 . "$(dirname "$0")/run_common.sh"
 
@@ -16,7 +16,7 @@ refused() {                      # PATTERN option...: status 2, one line, nothin
     [ $? = 2 ] && [ "$(wc -l <stderr)" = 1 ] && [ ! -s stdout ] && [ ! -e out ] &&
         grep -q -e "^kcp-run: .*$words" stderr && pass || fail "$*: $(cat stderr)"
 }
-# near NAME BOUND GPU-OPTIONS option...: every file; the worst is a row of the table.
+# near NAME BOUND GPU-OPTIONS option...: compares all files; adds a row to the table.
 near() {
     name=$1 bound=$2 gpu=$3; shift 3
     gives cpu "$@"
@@ -101,9 +101,9 @@ gdn-f32|2e-4|--dtype f32|--canonical 64
 gdn-bf16|3e-2||
 gdn-bf16-4-pipeline|3e-2||--ranks 4 --form pipeline
 END
-# ---- canonical segments: the bits of one rank in every form; the chain also over memory
-# windows where ranks have GPUs of their own. Of ten heads on one rank the scans' blocks
-# are wider than of eight ranks.
+# ---- canonical segments: every form must give the bits of one rank; the chain also over
+# memory windows, if each rank has a GPU. With ten heads, the scans' blocks are wider on
+# one rank than on eight ranks.
 for model in kda gdn; do
     rm -rf in; "$arrays" layer in 450 1 2 10 128 128 $model free 3
     all="--device gpu --canonical 64 --model $model --gate softplus --l2norm --beta sigmoid"
@@ -120,7 +120,7 @@ for model in kda gdn; do
     done
     }
 done
-# ---- relatives, whole and over ranks in every form, on the judge's own batches
+# ---- models of chapters 15 and 16 on one rank and over ranks in every form
 layer=
 for model in dplr gdn2 gla spike; do
     rm -rf e in

@@ -1,13 +1,13 @@
 #!/bin/sh
-# run_folder.sh -- the output folder of kcp-run: all results or none, with --force, a kill
-# at any time, a full disk.
+# run_folder.sh -- checks that kcp-run's output folder has all results or none: with
+# --force, after a kill at any time, on a full disk.
 #
 # Book: chapter 20.  Checked by: make test, which runs it.  Next: bench/run/folder.c.
 # Usage: run_folder.sh BUILD.
 . "$(dirname "$0")/run_common.sh"
 "$arrays" layer in 13 4 2 4 3 5 kda raw 1 || exit 1
 
-# cannot PATTERN option...: status 2, one line, and out/ is as it was.
+# cannot PATTERN option...: checks for status 2, one line, and an unchanged out/.
 mkdir out; echo mine >out/notes.txt
 cannot() {
     words=$1; shift
@@ -25,14 +25,14 @@ mkdir out.old; cannot 'out.old' --in in --force; rmdir out.old
     [ "$(echo out*)" = "out out.old" ] && pass || fail "--force: $(cat stderr) $(echo out*)"
 rm -rf out out.old
 
-# An empty folder is filled, also through a link; umask gives the modes.
+# kcp-run must fill an empty folder, also through a link, with file modes as umask sets.
 mkdir out; ln -s out link
 (umask 027; exec "$run" --in in --out link/ >stdout 2>stderr)
 [ -s out/dq.npy ] && [ -L link ] && pass || fail "an empty folder: $(cat stderr)"
 [ "$(stat -c %a out out/o.npy | tr '\n' ' ')" = "750 640 " ] && pass || fail umask
 rm -rf out link
 
-# Killed at any time with --force: each folder has a complete set or does not exist.
+# After a kill of kcp-run --force, each folder must be complete or not exist.
 gives first
 n=$(ls first | wc -l)
 for ms in 01 02 03 05 08 13 21 34; do
@@ -46,7 +46,7 @@ for ms in 01 02 03 05 08 13 21 34; do
     done
     [ $good = yes ] && pass || fail "killed after $ms ms: $(ls out*)"
 done
-# Two runs at once: the folder has one of the two sets.
+# After two concurrent runs, the folder must have the complete set of one run.
 gives second --scale 2
 for i in 1 2 3 4 5 6 7 8; do
     rm -rf out out.*

@@ -1,10 +1,11 @@
 #!/bin/sh
-# slurm.sh -- ranks under srun and sbatch: starts a private Slurm of two nodes on one host.
+# slurm.sh -- tests ranks under srun and sbatch: a private Slurm of two nodes on one host.
 #
 # Book: chapter 20.  Checked by: make test, which runs it.  Next: mpi.sh.
-# Needs root, Open MPI and Debian's slurm-wlm (slurmctld, slurmd, munged); without, it says
-# so. It has separate ports, keys and folders, so a running Slurm is not affected.
-# FULL=1 also submits lab 14 with its answer by book/labs/lab.sbatch.
+# Needs root, Open MPI and Debian's slurm-wlm (slurmctld, slurmd, munged); without them,
+# prints a line. The private Slurm has separate ports, keys and folders, so a running
+# Slurm is not affected. FULL=1 also submits lab 14 with its answer by
+# book/labs/lab.sbatch.
 export B="${1:-build}"                     # of the lab's make too
 program=$(cd "$B" && pwd)/kcp-check
 . "$(dirname "$0")/free_port.sh"
@@ -29,7 +30,7 @@ stop() {
     rm -rf "$W"
 }
 trap stop EXIT
-# Both nodes are this host: bytes go over its loopback, and more ranks than cores are right.
+# Both nodes are this host: traffic uses loopback, and ranks may outnumber cores.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 KCP_TIMEOUT_S=60 \
     OMPI_MCA_btl=self,tcp OMPI_MCA_btl_tcp_if_include=lo OMPI_MCA_oob_tcp_if_include=lo \
     OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
@@ -83,7 +84,7 @@ done
 [ "$idle" ] || { tail -n 5 "$W"/ctld "$W/$host" "$W/zz1" "$W"/munged
                  echo "slurm.sh: Slurm does not start here: not tried"; exit 1; }
 
-# says WORDS COMMAND...: exit status 0, and WORDS.
+# says WORDS COMMAND...: checks that COMMAND exits with status 0 and prints WORDS.
 says() {
     words=$1; shift
     timeout 240 "$@" >"$W/said" 2>&1 || wrong "$*: $? $(cat "$W/said")"
@@ -107,7 +108,7 @@ says . sbatch -W -N 2 -n 3 -o "$W/out" "$W/job" "$program" --stage 13 --variant 
     --case 'live gdn H=1 HV=2 K=16 V=16 R=3 lengths=150,0,70 h0 dht'
 grep -q '  ok      ref .* 1 ok' "$W/out" || wrong "two nodes: $(cat "$W/out")"
 
-# One process of four dies during an exchange: srun ends the others.
+# If one process of four dies during an exchange, srun must end the others.
 cat >"$W/rank" <<'END'
 echo $$ >"$1/id.$SLURM_PROCID"; exec "$2" --exchange 0
 END
@@ -123,7 +124,7 @@ took=$(($(date +%s) - began))
 [ $took -le 30 ] || wrong "the others took $took s"
 grep -q 'task 2: Killed' "$W/said" || wrong "srun should name rank 2: $(cat "$W/said")"
 
-# A lab as a student hands it in: one node, then two.
+# Grades a lab as a student hands it in, first on one node, then on two nodes.
 if [ -n "$FULL" ]; then
     mkdir "$W/work"
     src=$(sed -n 's/^file *//p' book/labs/14_halo.lab)

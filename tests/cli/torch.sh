@@ -1,6 +1,7 @@
 #!/bin/sh
-# torch.sh -- kcp_torch compared with the token recurrence on one rank and three, chosen
-# by FLA, its example trained over ranks, its functions judged. .ci/torch installs it.
+# torch.sh -- tests kcp_torch: compares it with the token recurrence on one and three
+# ranks, lets FLA select it, trains its example over ranks, judges its functions.
+# .ci/torch installs PyTorch.
 #
 # Book: chapters 08, 13, 14.  Checked by: make test-torch, and make test, which run it.
 # Usage: torch.sh BUILD.  Next: torch_check.py.
@@ -10,7 +11,7 @@ W=$(mktemp -d) || exit 2
 trap 'rm -rf "$W"' EXIT
 unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT KCP_PLANT
 export KCP_LIB="$B/libkcp.so" OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
-# Ranks meet on the loopback interface, whatever the name of this machine resolves to.
+# Ranks connect over loopback, whatever the name of this machine resolves to.
 export GLOO_SOCKET_IFNAME="${GLOO_SOCKET_IFNAME:-lo}"
 . "$here/tests/cli/free_port.sh"
 stop() {                         # WHAT: with the errors and the end of the log
@@ -34,8 +35,8 @@ KCP_LIB="$W/none.so" "$python" -c 'import kcp_torch' >"$W/log" 2>&1 &&
     stop "a KCP_LIB that does not exist is accepted"
 grep -q 'KCP_LIB.*none.so\|KCP_LIB: found no file' "$W/log" || stop "KCP_LIB"
 
-# ranks N PROGRAM...: by torchrun. One version of it fails without --redirects, and its
-# --standalone uses one port for all jobs of a machine.
+# ranks N PROGRAM...: starts N ranks by torchrun. One version of torchrun fails without
+# --redirects, and --standalone uses one port for all jobs of a machine.
 ranks() {
     n=$1; shift
     "$python" -m torch.distributed.run --redirects 9:3 --tee 9:3 --monitor_interval 0.2 \

@@ -40,7 +40,7 @@ def tolerances(row):
     return [float(x) for x in line.groups()]
 
 
-# Limits on o and ht; on gradients; on gradients of gates and beta.
+# Limits for o and ht; for gradients; for gradients of gates and beta.
 ROWS = [tolerances(row) for row in ("LAYER", "GRADIENTS", "GATES")]
 LIMITS = {D: tuple(x[0] for x in ROWS), B16: tuple(x[2] for x in ROWS),
           F32: tuple(2 * x[1] for x in ROWS),
@@ -57,7 +57,7 @@ def expect(ok, what):
 
 
 def error(got, want):
-    """Returns in double largest error / largest number, else RMS / RMS."""
+    """Returns the relative error: max / max if got is double, else RMS / RMS."""
     want, off = want.double(), got.double() - want.double()
     if not want.numel():
         return 0
@@ -108,13 +108,14 @@ def recurrence(x, cu, o):
 
 
 def options(**o):
-    """act, gates: types of q, k, v and of g, beta; fade, bias: how fast gates forget."""
+    """Returns a case's options. act is the type of q, k, v; gates that of g, beta; fade
+    and bias determine how fast the state decays."""
     return dict(dict(gdn=False, gate=0, beta=0, l2norm=True, vk=False, h0=False, lb=-5.0,
                      scale=None, alike=False, act=D, gates=D, fade=0.3, bias=0), **o)
 
 
 def draw(seed, cu, H, HV, K, V, o):
-    """Draws inputs and the gradients of o and ht, rounded as the device gets them."""
+    """Draws inputs and the gradients of o and ht, rounded to the device's types."""
     gen = torch.Generator().manual_seed(seed)
     r = lambda *s: torch.randn(*s, generator=gen, dtype=D)
     T, N = cu[-1], len(cu) - 1
@@ -155,7 +156,7 @@ def call(x, o, **more):
 def one_case(name, seed, cu, sizes, o, form="all_gather", group=None, cuts=None,
              chunk=64, wrap=lambda f, x: f(x), compare=close, save=False, plant=False,
              limits=None, **more):
-    """Compares outputs and gradients of this rank's tokens with the whole batch."""
+    """Compares this rank's outputs and gradients with a recurrence of the whole batch."""
     x, do, dht = draw(seed, cu, *sizes, o)
     want = {n: t if t is None else t.double().clone().requires_grad_()
             for n, t in x.items()}
@@ -265,7 +266,7 @@ def conv_case(name, group=None, cu=PACKED, cuts=None, W=4, states=True, act=D,
 
 
 def seen(words, check):
-    """Plants a mistake; the check must fail, and only by that tensor."""
+    """Calls a check with a planted mistake; only the named tensor may fail."""
     global passed
     kept = failed[:], passed, worst[:]
     check()
@@ -275,7 +276,7 @@ def seen(words, check):
 
 
 def conv_states():
-    """Checks that two halves joined by the state equal the whole; also decoding."""
+    """Checks that two halves joined by the state give the whole; checks decoding too."""
     x, w = torch.randn(2, 11, 3, dtype=D), torch.randn(3, 4, dtype=D)
     conv = kcp_torch.causal_conv1d
     y, last = conv(x, w, output_final_state=True)
@@ -340,7 +341,7 @@ def errors():
             (cu + " float", dict(cu_seqlens=torch.tensor([0., 20.]))),
             (cu + " whole", dict(cu_seqlens=7)), (cu + " whole", dict(cu_seqlens="0,20")),
             (cu + " whole", dict(cu_seqlens=[0, 7.5, 20])),
-            # C's int and int64_t would cut these to 20 and to 64.
+            # C's int and int64_t would truncate these to 20 and to 64.
             (cu + f" {2 ** 64 + 20}", dict(cu_seqlens=[0, 2 ** 64 + 20])),
             (cu + " -", dict(cu_seqlens=[0, -2 ** 64 + 20])),
             (f"chunk_size {2 ** 32 + 64}", dict(chunk_size=2 ** 32 + 64)),
@@ -405,8 +406,8 @@ def interfaces():
 
 
 def second_derivatives():
-    """Refused whatever the first gradient is taken of and the second is taken for: of a
-    sum, whose gradient is a constant, too; by casts and views, and by the custom ops."""
+    """Checks that second derivatives are refused: for any loss, also a sum, whose
+    gradient is constant; after casts and views; and for the custom ops."""
     x, _, _ = draw(3, (0, 20), 1, 2, 8, 8, options())
     flat, _, _ = draw(3, (0, 20), 1, 2, 8, 8, options(gdn=True))
     w = torch.linspace(-1, 1, 64, dtype=D).view(16, 4)
@@ -455,7 +456,7 @@ def single():
         one_case("float32 gates, rounded", 6, LONG, (2, 2, 128, 128), gpu(B16, F32),
                  limits="rounded", round_gates=True)
         return
-    # A batch is that many sequences; other types on a CPU are computed in double.
+    # A batch of B rows is B sequences. On a CPU, other types are computed in double.
     x, _, _ = draw(3, (0, 40), 1, 2, 8, 8, options())
     to = lambda kind: {n: t if t is None else t.to(kind) for n, t in x.items()}
     split = {n: None if t is None else t.reshape(2, 20, *t.shape[2:])
@@ -503,7 +504,7 @@ def conv_outputs(**x):
 
 
 def false_hits(f, calls):
-    """Returns how many calls differ from the same call alone, in every order of two."""
+    """Returns how many calls, in all orders of two, differ from the same call alone."""
     want = []
     for more in calls:
         kcp_torch.release()                   # forgets what it knows of calls
@@ -513,8 +514,8 @@ def false_hits(f, calls):
 
 
 def alike():
-    """A call that looks like an earlier one skips checks: it must be like it. Calls of
-    one kind that differ in one tensor."""
+    """A call that equals an earlier call in the cache's key skips checks. So makes
+    calls that differ in one tensor, which must not be false cache hits."""
     x, _, _ = draw(5, (0, 40), 1, 2, 8, 8, options(gate=1, h0=True))
     odd = torch.empty(x["q"].numel() + 1, dtype=D)[1:].view_as(x["q"]).copy_(x["q"])
     wide = torch.stack([x["q"], x["k"]], -1)[..., 0]
@@ -555,7 +556,7 @@ def alike():
 
 
 def compiled(group=None):
-    """Checks that torch.compile of a whole graph keeps the numbers, also on ranks."""
+    """Checks that torch.compile of a whole graph does not change results, also on ranks."""
     if not kcp_torch.ops.available:
         return f"torch.compile: needs PyTorch 2.4, this is {torch.__version__}: skipped"
     o = options(gate=1)
@@ -587,7 +588,7 @@ def compiled(group=None):
 
 
 def two_threads(groups):
-    """Checks that calls of two threads, each with a group, do not mix."""
+    """Checks that concurrent calls of two threads, each with its group, do not mix."""
     lists = [[], []]
 
     def work(i):
@@ -611,14 +612,14 @@ def ranks():
     world = dist.distributed_c10d._get_default_group()
     R, name = world.size(), f"{world.size()} ranks"
     for i, (what, cu, sizes, o) in enumerate(CASES):
-        # All forms for one KDA and one GDN case, then alternately.
+        # One KDA and one GDN case run in all forms, the other cases in alternating forms.
         for form in FORMS if i in (3, 6) else (FORMS[i % 4],):
             one_case(f"{what}, {form}, {name}", 40 + i, cu, sizes, o, form, world,
                      chunk=64 if CUDA else 16)
     uneven = [0] * (R - 1) + [cu[-1] // 2, cu[-1]]
     one_case("ranks without tokens", 50, *CASES[1][1:], group=world,
              cuts=uneven[:-2] + [CASES[1][1][-1] // 2, CASES[1][1][-1]])
-    # Shards shorter than the window, and one without tokens: the state crosses them.
+    # The state crosses shards shorter than the window, and a shard without tokens.
     act, bound, steps = (B16, LIMITS[B16][0], range(1, R)) if CUDA else (D, 1e-12, range(1, R))
     for W in (4, 1, 7):
         for states in (True, False):
@@ -636,7 +637,7 @@ def ranks():
         expect(t.item() == R, "the group's communicator works after release")
         return
     two_threads([dist.new_group(), dist.new_group()])
-    # Two layers on one group, checkpointed: the second's input is the first's output.
+    # Two checkpointed layers on one group; the second reads the output of the first.
     c, o = kcp_torch.build_cp_context(PACKED, world), options(gate=1, h0=True)
     x, do, _ = draw(60, PACKED, 1, 2, 8, 8, o)
     outs = []
@@ -653,7 +654,7 @@ def ranks():
         outs.append([h] + [y[n].grad for n in TOKENS])
     for n, a, b in zip(("o",) + TOKENS, *outs):
         close(a, c.shard(b), f"two layers, checkpointed, {n}")
-    # Every rank has the whole gradients.
+    # Every rank must have the whole gradients.
     A = [x["A_log"].clone().requires_grad_() for _ in range(2)]
     for p, whole in zip(A, (False, True)):
         h, _ = call({n: c.shard(t) if n in TOKENS else p if n == "A_log" else t
@@ -676,7 +677,7 @@ def ranks():
 
 
 def own_gpu():
-    """Selects a GPU per rank. To NCCL, ranks that share a GPU are different hosts."""
+    """Selects a GPU per rank. Ranks that share a GPU get different NCCL host ids."""
     local, gpus = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
     if int(os.environ["LOCAL_WORLD_SIZE"]) > gpus:
         os.environ.update(NCCL_HOSTID=f"rank{local}", NCCL_SOCKET_IFNAME="lo")

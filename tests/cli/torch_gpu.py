@@ -31,7 +31,7 @@ def example(seed, cu, sizes, gate=2):
 
 
 def conv_graph():
-    """Captures a CUDA graph of a step from one state to the next state."""
+    """Captures a CUDA graph of one step from a state to the next state."""
     r = lambda *s: torch.randn(*s, device="cuda", dtype=B16)
     cu = (0, 17, 17, 19, 20, 300)
     x = [r(1, 300, 48), r(48, 4), r(5, 48, 4)]
@@ -57,7 +57,7 @@ def conv_graph():
 
 
 def streams():
-    """Checks a call on the current stream, which does not wait, and in a graph."""
+    """Checks that a call uses the current stream, does not block, and works in a graph."""
     cu = (0, 200, 200, 345, 346, 1000)
     o, x, grads = example(20, cu, (2, 4, 128, 128))
 
@@ -73,7 +73,7 @@ def streams():
         both(x)
     torch.cuda.synchronize()
     expect(torch.cuda.memory_allocated() == held, "memory grows from call to call")
-    # Another stream writes the inputs late; the call must wait for this stream.
+    # Stream `side` writes the inputs late; a call on `side` must not read them before.
     late = {n: torch.zeros_like(t) for n, t in x.items()}
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -114,7 +114,7 @@ def streams():
     [t.join() for t in threads]
     for i in range(2):
         expect(found[i] and all(map(torch.equal, found[i], want)), f"thread {i} of two")
-    # A view that begins off the boundary of 16 bytes.
+    # A view whose address is not a multiple of 16 bytes.
     odd = torch.empty(x["q"].numel() + 1, dtype=B16, device="cuda")[1:].view_as(x["q"])
     got = both(dict(x, q=odd.copy_(x["q"])))
     expect(all(map(torch.equal, got, want)), "an array off its boundary")

@@ -1,10 +1,10 @@
-/* wrong_calls.c -- ranks over MPI that call what does not fit together, one way a word.
+/* wrong_calls.c -- runs ranks over MPI whose calls do not match in a chosen way.
  *
  * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: comm/backend/mpi.c.
  *
  *   kcp-wrong-calls WAY    status 0: all ranks agree; else 1, and each rank prints the
  *                          rank that failed and why
- * Linked with an mpi.c that sends pieces of 1,000 bytes. */
+ * Linked with a build of mpi.c that sends pieces of 1,000 bytes. */
 #include "kcp_mpi.h"
 
 #include <stdio.h>
@@ -74,7 +74,7 @@ static int empty(struct kcp_comm *c)
     return status ? status : c->all_gather(c, x, y, 0, NULL);
 }
 
-/* Each rank sends to the next one and receives from the one before, in a group. */
+/* Sends to the next rank and receives from the previous rank, in one group. */
 static int cross(struct kcp_comm *c)
 {
     const int next = (c->r + 1) % c->R, before = (c->r + c->R - 1) % c->R;

@@ -1,9 +1,10 @@
 #!/bin/sh
-# wrong_comm.sh -- a layer with planted wrong communication fails; one word per mistake.
+# wrong_comm.sh -- checks that the judge rejects wrong communication; one word per
+# mistake.
 #
 # Book: CONTRIBUTING.md, "How the judge works".  Checked by: HONEST, which passes.
-# Usage: wrong_comm.sh BUILD; NCCL=2: over so many GPUs, with SHARED=1 over one that they
-# share, else ranks are threads; STAGES= and FORMS= those alone.  Next: ../share_gpu.sh.
+# Usage: wrong_comm.sh BUILD; NCCL=2: over two GPUs, or with SHARED=1 over one shared GPU;
+# without NCCL= ranks are threads; STAGES= and FORMS=: only these. Next: ../share_gpu.sh.
 B=$(cd "${1:-build}" && pwd) || exit 1
 top=$PWD failed=0 seen=0
 W=$(mktemp -d) || exit 1
@@ -17,7 +18,7 @@ if [ -n "$NCCL" ]; then
     [ -z "$SHARED" ] ||
         how=--device run="env LIMIT=300 sh $top/tests/share_gpu.sh $NCCL"
 fi
-# of STAGE NAME VARIANT-OVER-GPUS ITS-HOST-TWIN: judges a plant in each form.
+# of STAGE NAME GPU-VARIANT HOST-TWIN: selects the layer, its sizes and the forms.
 of() {
     if [ -n "$NCCL" ]; then layer=$3 sizes="K=64 V=64 C=64 lengths=21,810,30"
     else layer=$4 sizes="K=16 V=12 C=16 lengths=21,210,30"; fi
@@ -57,8 +58,8 @@ for stage in ${STAGES:-08 13 14 15 16}; do
             $run "$B/kcp-check" --variant "$W/$mistake.so" $how --limit 60 --repeats 2 \
                 --case "$(cases_of $stage "${form#any}")" --stage $stage >"$W/said" 2>&1
             status=$?
-            # It must fail by values, not by a timeout or because nothing ran;
-            # ELSEWHERE by a timeout of the library or of the judge.
+            # The layer must fail by values, not by a timeout or because nothing ran;
+            # ELSEWHERE must fail by a timeout of the library or of the judge.
             grep -q '^  FAIL .*: error ' "$W/said" && status=$status.wrong
             grep -Eq '^  FAIL .*(made no progress|ran past its time)' "$W/said" &&
                 status=$status.hung

@@ -10,7 +10,7 @@
 #include "tests/made_call.h"
 #include "tests/must.h"
 
-/* A huge allocation returns NULL instead of ending the run. */
+/* Lets a huge allocation return NULL instead of ending the run. */
 const char *__asan_default_options(void)
 {
     return "allocator_may_return_null=1:max_allocation_size_mb=256";
@@ -44,7 +44,7 @@ static const size_t ints[] = {
     offsetof(struct kcp_call, r) };
 enum { INTS = sizeof ints / sizeof *ints };
 
-/* Changes sizes and options. These come first, because the arrays depend on them. */
+/* Changes sizes and options. Arrays are made later, because they depend on these. */
 static void change_sizes(struct input *in, struct kcp_call *c, int mine)
 {
     for (int n = take(in) % 8; n > 0; n--) {

@@ -1,4 +1,4 @@
-/* no_checks.c -- stubs of ref/core, for targets that link only the plan.
+/* no_checks.c -- stubs of ref/core for fuzz targets that link only the plan.
  *
  * Book: none.  Checked by: make fuzz.  Next: fuzz.mk. */
 #include "checked.h"

@@ -1,8 +1,7 @@
 /* npy.c -- reads random bytes as a .npy file: accepted, or rejected with one line.
  *
  * Book: none.  Checked by: make fuzz.  Next: plan.c.
- * An accepted file is written and read again, with the same shape and bits.
- */
+ * An accepted file, written and read again, must have the same shape and bits. */
 #include "base/npy.h"
 #include "tests/must.h"
 

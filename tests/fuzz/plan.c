@@ -3,9 +3,9 @@
  *
  * Book: chapter 06.  Checked by: make fuzz.  Next: main.c.
  *
- * Input bytes: N, R, C, L, Wc, flags, then N+1 boundaries and, with flag 1, R+1
- * cuts. Flag 2: boundaries and cuts are increments and so mostly valid; otherwise
- * any numbers. */
+ * Input bytes: N, R, C, L, Wc, flags, then N+1 boundaries and, with flag 1, R+1 cuts.
+ * With flag 2, boundaries and cuts are sums of increments, and so mostly valid;
+ * without, they are any numbers. */
 #include "ref.h"
 #include "tests/must.h"
 

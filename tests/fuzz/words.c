@@ -1,8 +1,7 @@
 /* words.c -- parses random text as a case of the judge: rejected with one line, or a
  * valid case that prints as the same words.
  *
- * Book: CONTRIBUTING.md.  Checked by: make fuzz.  Next: tests/judge/case_text.c.
- */
+ * Book: CONTRIBUTING.md.  Checked by: make fuzz.  Next: tests/judge/case_text.c. */
 #include "tests/judge/judge.h"
 #include "tests/must.h"
 

@@ -1,21 +1,17 @@
-/* alive.c -- share of a sequence's initial state that is left at the last cut between
- * ranks.
+/* alive.c -- the share of a sequence's initial state left at its last cut.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_inputs.c.
  * Next: family.c.
  *
  * If the state has decayed, a wrong value sent across a cut changes no output. So each
- * verdict contains the share of the state that is left at the last cut, or NaN if no
- * sequence crosses a cut.
- */
+ * verdict contains the share of the state left at the last cut, or NaN without cuts. */
 #include "judge.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Finds the last cut that a sequence crosses. Sets *t0 to the sequence's first token
- * and *T to the number of its tokens before the cut. Returns 0 if no sequence crosses a
- * cut. */
+/* Finds the last cut that a sequence crosses. Sets *t0 to the sequence's first token,
+ * *T to its tokens before the cut. Returns 0 if there is none. */
 static int stretch_before(const struct kcp_plan *p, int64_t *t0, int64_t *T)
 {
     int last = -1;
@@ -79,9 +75,8 @@ double alive_state(const struct tensor_set *b, const struct kcp_stage *s,
     return status ? NAN : sqrt(after / before);
 }
 
-/* Returns the mean over heads of |P|_F / sqrt(K), where P is the product of the token
- * maps from the sequence's first token to the last cut. Set b must contain k, g and
- * beta. */
+/* Returns the mean over heads of |P|_F / sqrt(K), where P is the product of token maps
+ * up to the last cut. Set b must contain k, g and beta. */
 double alive_far(const struct tensor_set *b, const struct kcase *k,
                  const struct kcp_plan *p)
 {

@@ -1,5 +1,4 @@
-/* anchors.c -- the fixed cases (anchors) that every list adds to the randomly drawn
- * cases.
+/* anchors.c -- the fixed cases (anchors) of each list, besides drawn cases.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: self_lists.c,
  * tests/judge/self_lists.c.  Next: case_text.c, whose words these are.
@@ -7,8 +6,7 @@
  * Drawn cases combine properties by chance. Anchors ensure these combinations: a state
  * that stays alive across at least four ranks, in every form and model; several chunks,
  * several heads and given states at each tensor-core size; keys with equal cosines
- * (alike keys); alternating gates; null rows; optional inputs omitted.
- */
+ * (alike keys); alternating gates; null rows; optional inputs omitted. */
 #include "judge.h"
 
 #include <stdarg.h>
@@ -62,8 +60,7 @@ static int models_of(const struct kcp_stage *s)
     return is(s, "14 15 ") ? 1 : 2;
 }
 
-/* Adds cases with one long sequence whose live state crosses every cut, in each form
- * and model. */
+/* Adds long sequences whose live state crosses every cut, in each form and model. */
 static void crossing(struct anchors *a, const struct kcp_stage *s)
 {
     static const char *const plain[] = { "kda", "gdn" };
@@ -149,8 +146,8 @@ static void chunks(struct anchors *a, const struct kcp_stage *s)
     }
 }
 
-/* Adds cases with special inputs: alike keys, alternating gates, beta exactly 0 or 1,
- * null rows, large values. */
+/* Adds special inputs: alike keys, alternating gates, beta of 0 or 1, null or large
+ * rows. */
 static void unlike(struct anchors *a, const char *sizes)
 {
     static const struct { const char *beta, *alike; } keys[] = {
@@ -250,9 +247,9 @@ static const char *options_of(const struct kcp_stage *s)
 }
 
 /* Adds pairs of cases with equal sizes but different sequence lengths, which detect
- * metadata that is cached by sizes alone; and cases without optional inputs. All cases
- * have tensor-core sizes, for which kernels may run other code. Stage 01 has no kernel
- * for only these sizes. */
+ * metadata that is cached by sizes alone; and cases without optional inputs. Kernels
+ * may run other code for these tensor-core sizes. Stage 01 has no kernel for only these
+ * sizes. */
 static void wide_options(struct anchors *a, const struct kcp_stage *s)
 {
     static const int size[] = { 128, 64 };
@@ -273,8 +270,7 @@ static void wide_options(struct anchors *a, const struct kcp_stage *s)
 }
 
 /* Adds cases for layers: pairs with equal sizes but different sequence lengths, in each
- * form; pipelines whose last block is smaller; and a case on four ranks that once
- * failed. */
+ * form; pipelines whose last block is smaller; and a case that once failed. */
 static void wide_layers(struct anchors *a, const struct kcp_stage *s)
 {
     const int first = is(s, "16 ") ? KCP_DPLR : KCP_KDA;
@@ -331,9 +327,8 @@ static void bounded_gates(struct anchors *a)
                 i == 4 ? "" : "beta=sigmoid", more[i] + strcspn(more[i], " "));
 }
 
-/* Adds cases for kernels that do not take case 0. These cases are small, because the
- * first case that a kernel takes runs fifty times. cases_of moves them to directly
- * after case 0. */
+/* Adds cases for kernels that do not take case 0. They are small, because a kernel's
+ * first case runs fifty times. cases_of moves them after case 0. */
 static void first_wide(struct anchors *a, const struct kcp_stage *s)
 {
     static const int size[FIRST_WIDE] = { 64, 128 };
@@ -343,8 +338,8 @@ static void first_wide(struct anchors *a, const struct kcp_stage *s)
             size[i], size[i], options_of(s));
 }
 
-/* Adds cases with more heads, groups, sequences, tokens and channels than drawn cases
- * have. */
+/* Adds cases with more heads, groups, sequences, tokens and channels than drawn
+ * cases. */
 static void larger(struct anchors *a, const struct kcp_stage *s)
 {
     const char *many = "lengths=3,1,2,20,5,0,7,9,30,1,2,8,0,6";
@@ -391,8 +386,8 @@ static void short_shards(struct anchors *a)
 }
 
 /* Adds cases with x0 and dxt (rows before and after each sequence): shards and
- * sequences shorter than a window, an empty sequence, only x0, only dxt, and ranks that
- * own several ranges. */
+ * sequences shorter than a window, an empty sequence, one of x0 and dxt, several ranges
+ * per rank. */
 static void conv_states(struct anchors *a)
 {
     add(a, "live kda D=5 Wc=4 lengths=7,2,0,1,9 h0 act=silu x0 dxt");
@@ -408,8 +403,8 @@ static void conv_states(struct anchors *a)
     add(a, "live kda R=4 D=5 Wc=7 C=16 lengths=11,30,3 x0 dxt owners=dealt");
 }
 
-/* Adds cases with special inputs for stages 15 and 16, whose inputs are gates after
- * activation. Each model of 16 has a matrix I + L; for DPLR, L also contains rows a and
+/* Adds cases with special inputs for stages 15 and 16, which read gates after
+ * activation. In 16, each model has a matrix I + L; for DPLR, L contains rows a and
  * b. */
 static void unlike_relatives(struct anchors *a, const struct kcp_stage *s,
                              const char *sizes)

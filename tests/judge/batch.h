@@ -4,8 +4,7 @@
  * ref/01_step.c.
  *
  * The batch has four stretches (ragged, one token, one whole chunk, several chunks),
- * two value heads per key head, and K != V. Arrays are NaN until they are written.
- */
+ * two value heads per key head, and K != V. Arrays are NaN until they are written. */
 #ifndef KCP_TEST_BATCH_H
 #define KCP_TEST_BATCH_H
 
@@ -92,8 +91,8 @@ static inline double **batch_find(struct batch *x, const char *field)
     return NULL;
 }
 
-/* Fills a stage's `args` with the batch's sizes, and with the batch's array of the same
- * name for each field. */
+/* Fills a stage's `args` with the batch's sizes and, by field name, the batch's
+ * arrays. */
 static inline void batch_bind(struct batch *x, const char *stage, void *args)
 {
     const struct { const char *name; void *at; } grid[] = {
@@ -291,8 +290,7 @@ static inline void batch_identity(const struct batch *x, double *X)
         X[e] = e % W == V + e / W;
 }
 
-/* Makes KDA batch y equal to GDN batch x by giving each channel the gate of its
- * head. */
+/* Makes KDA batch y equal to GDN batch x: each channel gets the gate of its head. */
 static inline int batch_repeat(const struct batch *x, struct batch *y, double gate)
 {
     const int status = batch_draw(y, KCP_KDA, x->c.C, gate), K = x->c.K;

@@ -1,4 +1,4 @@
-/* bits.c -- checks that outputs keep their bits next to a NaN sequence, and on more
+/* bits.c -- checks that outputs keep their bits next to a NaN sequence and on more
  * ranks.
  *
  * Book: chapters 06, 08, 13, 15, 16.  Checked by: itself: a twin changed to read the

@@ -1,8 +1,7 @@
 /* case_text.c -- cases as text, which failures print and --case reads.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_cases.c.
- * Next: check.c.
- */
+ * Next: check.c. */
 #include "judge.h"
 #include <errno.h>
 #include <math.h>
@@ -31,8 +30,7 @@ numbers[] = {
     { "strip=", offsetof(struct kcp_call, strip_chunks), 0, 64, 0 },
     { "blocks=", offsetof(struct kcp_call, blocks), 0, 64, 0 },
     { "part=", offsetof(struct kcp_call, part), 0, 3, 0 } };
-/* Enum fields of the call, printed as `word`, which may be empty, and the value's
- * name. */
+/* Enum fields of the call, printed as `word` (may be empty) and the value's name. */
 static const struct { const char *word; size_t at; const char *const *name; int n; }
 lists[] = {
     { "", offsetof(struct kcp_call, model), model_name, 5 },
@@ -252,8 +250,7 @@ int case_parse(const char *text, struct kcase *k, char *why, size_t n)
     return 0;
 }
 
-/* Parses cases separated by semicolons. Returns the number of cases, or 0 with the
- * error in `why`. */
+/* Parses cases separated by semicolons. Returns their number, or 0 with `why`. */
 int cases_parse(const char *text, struct kcase *k, int max, char *why, size_t n)
 {
     char copy[4096], *rest = NULL;

@@ -5,9 +5,8 @@
  *
  * An axis is a property of a case that can expose an error: a length, a number of
  * ranks, a form. The short list contains every value of every axis and all pairs of
- * regime, ranks and form. The full list contains all pairs of all axes. Cases are added
- * until no drawn case covers a new value or pair.
- */
+ * regime, ranks and form. The full list contains all pairs of all axes. Drawing ends
+ * when no case adds a value or pair. */
 #include "judge.h"
 #include <stdlib.h>
 #include <string.h>
@@ -145,8 +144,7 @@ static void case_of(struct kcase *k, int id, const int *row,
     k->id = id + wide * 1000;
     k->seed = seed * 1000003u + k->id;
     k->regime = row[REGIME];
-    /* A batch of one token is ill-conditioned in bf16, because dbeta is one dot
-     * product. */
+    /* One token alone is ill-conditioned in bf16, because dbeta is one dot product. */
     const int64_t *length = lens[wide && row[LENS] == 5 ? 4 : row[LENS]];
     for (; length[c->N] >= 0; c->N++) k->cu[c->N + 1] = k->cu[c->N] + length[c->N];
     c->T = k->cu[c->N];
@@ -154,8 +152,7 @@ static void case_of(struct kcase *k, int id, const int *row,
     if (wide) size = wide == 2 ? tall_sizes[id % 4] : wide_sizes[row[SIZES] % 4];
     const int slow = c->T > 400 && size[0] * size[1] > 1024;    /* for the references */
     if (slow && !wide) size = sizes[0];
-    /* Chapter 15 multiplies two maps per token, so cases with many tokens get small
-     * sizes. */
+    /* Chapter 15 multiplies two maps per token, so long cases get small sizes. */
     if (spike(stage) && !wide && c->T > 100 && size[0] * size[1] > 64 * 64)
         size = sizes[5];
     c->model = first_model(stage) + row[MODEL];
@@ -240,8 +237,7 @@ struct kcase *cases_tall(const struct kcp_stage *s, uint64_t seed, int ranks, in
     return list;
 }
 
-/* Divides the tokens into random ranges with random owners. A rank may own several
- * ranges, or none. */
+/* Draws random ranges with random owners. A rank may own several ranges or none. */
 static int deal(const struct kcase *k, int R, struct kcp_owners *o)
 {
     struct stream s = stream_of(k->seed, "owners");

@@ -4,9 +4,7 @@
  * trial.c.
  *
  * error = RMS(x - ref) / max(RMS(ref), 1e-6 natural size), per tensor, rank and head.
- * NaN and Inf always fail. Elements that the reference did not write must stay
- * unwritten.
- */
+ * NaN and Inf always fail. What the reference did not write must stay unwritten. */
 #include "judge.h"
 #include "tolerance.h"
 #include <math.h>
@@ -63,8 +61,7 @@ static double alike_limit(const struct slice *s, double limit, int twice)
 }
 
 /* Returns the limit of the error. Beta up to 2 doubles the bf16 limits. Beta up to 2
- * and alike keys multiply the fp32 limits by four, because L is a rounded sum of K
- * products. */
+ * and alike keys multiply the fp32 limits by four, because L is a sum of K products. */
 double tolerance(const struct slice *s, int is_M)
 {
     const enum kcp_storage as = s->judged;
@@ -149,8 +146,7 @@ static double natural(const struct slice *s, const struct view *w, int64_t outer
     return rms_head(s, w, s->all, outer, -1);
 }
 
-/* Writes the global indices of element `at`, like "[12][0][3]". Returns the length of
- * the text. */
+/* Writes the global indices of element `at`, like "[12][0][3]". Returns its length. */
 static int index_of(const struct slice *s, int64_t at, char *text, size_t n)
 {
     int64_t index[4] = { 0 };
@@ -226,8 +222,7 @@ static double by_chance(int64_t n)
  * for a batch of two tokens and 16 for one token, because an output is then one dot
  * product times a row, and the terms of the dot product may cancel (an H200 needed a
  * factor of 5 with three of seventeen seeds). In fp32 it is 40; 40 times the fp32 limit
- * is a twelfth of the bf16 limit for an output, and a fifth for the gradient of a
- * gate. */
+ * is a twelfth of the bf16 limit for an output, a fifth for a gate's gradient. */
 double limit_rises_by(enum kcp_storage judged, const struct kcp_call *c)
 {
     const double tokens = fmax(1, (double)(c->plan ? c->plan->T : c->T));
@@ -239,8 +234,7 @@ double limit_rises_by(enum kcp_storage judged, const struct kcp_call *c)
  * a sum of n products, where n is the larger of K and the number of tokens in a chunk.
  * The partial sum of k random terms grows as sqrt(k), and each partial sum is rounded,
  * so the error is sqrt(1 + n / 2): 5.7 for n = 64. The result is limited to 4, because
- * kernels sum in several registers, and to 1 in bf16, because bf16 kernels sum in
- * fp32. */
+ * kernels sum in several registers, and to 1 in bf16: such kernels sum in fp32. */
 static double roundings(const struct slice *s)
 {
     const double n = fmax(s->call->K, fmin(s->call->C, (double)s->call->T));
@@ -265,16 +259,16 @@ static double by_chance_alone(const struct slice *s, const struct view *v)
 /* Returns a factor f. A limit is at least f times the change of the exact result when
  * the inputs (in a layer: the outputs of each chapter) are rounded once more. f is 3
  * times roundings(), because a kernel also rounds intermediate numbers; and 6 times
- * roundings() for chapters 10, 13 and 16, which chain six products whose results no
- * chapter outputs. */
+ * roundings() for chapters 10, 13 and 16, which chain six products that no chapter
+ * outputs. */
 static double times_moved(const struct slice *s)
 {
     const int many = one_of(s->stage->name, "10_wy_backward 13_backward 16_family");
     return (many ? 6 : 3) * roundings(s);
 }
 
-/* Returns the limit of a head whose error `err` exceeds the plain limit `tol`. The
- * limit of M stays `tol`. */
+/* Returns the limit of a head with error `err` above the plain limit `tol`; for M,
+ * `tol`. */
 static double conditioned(const struct slice *s, const struct view *v, int64_t h,
                           double size, int64_t all_outer, double tol, double err)
 {

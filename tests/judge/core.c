@@ -1,8 +1,7 @@
 /* core.c -- judges each stage: mutants first, then variants, then checks.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
- * Next: main.c (kcp-check) and criterion.c drive it.
- */
+ * Next: main.c (kcp-check) and criterion.c drive it. */
 #include "failure.h"
 #include "paths.h"
 #include "isolation.h"
@@ -20,8 +19,7 @@ static int seeds_of(const struct options *o)
 }
 
 /* Order in which a stage's cases are tried on mutants. Most mutants fail in the same
- * few cases, so cases that rejected earlier mutants come first, then the others by
- * size. */
+ * few cases, so cases that rejected earlier mutants come first, others by size. */
 static struct { const struct kcp_stage *stage; int n, *at; } order;
 
 static double work_of(const struct kcase *k)
@@ -78,8 +76,7 @@ static int rejected_by(struct isolated *x, int n, enum kcp_storage judged,
 
 /* With --ranks R, or R processes, all cases have R ranks, but some mistakes show only
  * with another number of ranks. A surviving mutant is not decidable with R ranks if, in
- * the list without --ranks, some case rejects the mutant but no case of R ranks
- * does. */
+ * the list without --ranks, a case rejects the mutant, but no case of R ranks. */
 static int is_decidable(const struct kcp_stage *s, const struct kcp_variant *v,
                         const struct options *o, enum kcp_storage judged)
 {
@@ -277,7 +274,7 @@ static void judge_cases(struct isolated *x, int from, int to, int are_last,
         show_tally(v, &y, x->list, t.why);
 }
 
-/* Judges all seeds in one process, because starting a process on a GPU takes half a
+/* Judges all seeds in one process, because a process on a GPU starts in half a
  * second. */
 static void judge_seeds(struct isolated *x, const int *first, int seeds,
                         struct kcp_report *rep)
@@ -367,8 +364,7 @@ int judge_object(const struct kcp_variant *v, const struct options *o,
     return err;
 }
 
-/* If the stage has ranks, judges the stage's reference like a variant, against the
- * token recurrence. */
+/* If a stage has ranks, judges its reference like a variant, against the recurrence. */
 static void judge_reference(const struct kcp_stage *s, const struct options *o,
                             struct kcp_report *rep)
 {

@@ -1,6 +1,6 @@
 /* criterion.c -- runs the judge under Criterion on one node, one process per test. Each
- * variant is a test; a stage's mutants, twins and reference are one test, because they
- * share expected outputs.
+ * variant is a test; a stage's mutants, twins and reference share one test and expected
+ * outputs.
  *
  * Book: CONTRIBUTING.md.  Checked by: itself.  Next: main.c, the same core without it.
  *
@@ -105,8 +105,7 @@ ParameterizedTest(int *at, kcp, judged)
     if (rep.skip) cr_skip_test("%s %s", stage, name);
 }
 
-/* Prints a closing line, because Criterion's closing line does not count skipped
- * tests. */
+/* Prints a closing line, because Criterion's closing line omits skipped tests. */
 ReportHook(POST_ALL)(struct criterion_global_stats *g)
 {
     size_t skipped = 0;

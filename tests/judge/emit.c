@@ -156,8 +156,7 @@ static int emit_pass(const char *dir, const struct kcp_stage *s, const struct kc
     return status;
 }
 
-/* Does the list `shapes`, like "128x128,64x64", contain the case's K and V? NULL:
- * yes. */
+/* Does list `shapes`, like "128x128,64x64", have the case's K and V? NULL: yes. */
 static int of_shapes(const struct kcase *k, const char *shapes)
 {
     char own[32];

@@ -1,14 +1,12 @@
 /* emit.h -- writes the judge's cases to files, for kernels in other languages.
  *
  * Book: CONTRIBUTING.md, "Kernels written elsewhere".  Checked by: tests/cli/cli.sh.
- * Next: emit.c writes them, foreign.c judges what was computed from them.
- */
+ * Next: emit.c writes them, foreign.c judges what was computed from them. */
 #ifndef KCP_EMIT_H
 #define KCP_EMIT_H
 #include "judge.h"
 
-/* Writes the cases to files. Returns kcp-check's exit status; 2 after one line on
- * stderr. */
+/* Writes the cases to files. Returns an exit status; 2 after one line on stderr. */
 int emit_cases(const char *dir, const struct options *o);
 /* Lists the *n cases that the options select. */
 struct kcase *emit_list(const struct kcp_stage *s, const struct options *o, int *n);
@@ -18,8 +16,8 @@ extern const char *const emit_storage[3], *const emit_pass_name[2];
 /* Makes the path of a file of the i-th case in one pass. */
 void emit_path(char *path, size_t n, const char *dir, int i, int pass,
                const char *file);
-/* Computes the shape that tensor t has in its .npy file. States are transposed if the
- * case's layout is vk. */
+/* Computes the shape that tensor t has in its .npy file. States are transposed in
+ * layout vk. */
 void emit_dims(const struct kcp_field *f, const struct kcp_call *c,
                const struct tensor *t, int64_t *dim);
 

@@ -1,8 +1,7 @@
 /* expected.c -- expected outputs of a case, and how far one more rounding moves them.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
- * Next: verdict.c.
- */
+ * Next: verdict.c. */
 #include "trial.h"
 #include <math.h>
 #include <pthread.h>
@@ -169,8 +168,7 @@ static int move_once(struct tensor_set *to, const struct kcase *k,
 }
 
 /* Adds the squared differences of one more draw to current->sums. One draw is not
- * enough for an output that depends on few numbers: eight draws of one gradient gave
- * 2e-3 to 1.4e-2. */
+ * enough if an output depends on few numbers: eight draws gave 2e-3 to 1.4e-2. */
 static int add_draw(const struct kcp_plan *p)
 {
     struct tensor_set one = { 0 };
@@ -193,8 +191,7 @@ static int add_draw(const struct kcp_plan *p)
     return status;
 }
 
-/* Computes current->moved, the RMS over MOVED_DRAWS draws. Draws that were not made yet
- * count as 0. */
+/* Computes current->moved, the RMS over MOVED_DRAWS draws. Missing draws count as 0. */
 static int find_moved(int draws)
 {
     const int R = current->stage->ranks ? current->k.call.R : 1;
@@ -300,8 +297,8 @@ static struct expected *cache_add(const struct expected *x)
     return to;
 }
 
-/* Removes cached outputs of other stages and, if the cache is over half full, of other
- * storage types. */
+/* Removes outputs of other stages and, if the cache is half full, other storage
+ * types. */
 static void cache_begin(const struct kcp_stage *s, enum kcp_storage judged)
 {
     const int is_tight = cache.bytes > most_bytes() / 2;

@@ -4,8 +4,8 @@
  * runs such commands.  Next: core.c.
  *
  * A variant that depends on earlier calls may pass if the failed case runs alone. So
- * new processes repeat the failed case after 0, 1, 3 and then 7 earlier cases, until
- * the case fails again. */
+ * new processes repeat the failed case after 0, 1, 3 and then 7 earlier cases, until it
+ * fails. */
 #include "failure.h"
 #include "trial.h"
 
@@ -42,8 +42,7 @@ static int is_unwritten(double x)
     return u == ~(uint64_t)0;
 }
 
-/* In a new process, runs the n cases before case i, then case i. Returns 1 if case i
- * fails. */
+/* In a new process, runs the n cases before case i, then case i. Does case i fail? */
 static int fails_after(struct isolated *x, int i, int n)
 {
     struct isolated own = { .stage = x->stage, .variant = x->variant, .lost = x->lost,
@@ -60,15 +59,15 @@ static int fails_after(struct isolated *x, int i, int n)
     return t.outcome == FAIL;
 }
 
-/* Returns 0 if runs that gave no answer have used five thirds of the time limit. Then
- * no case is repeated. */
+/* Returns 0, so that no case is repeated, if hung runs have used 5/3 of the time
+ * limit. */
 static int has_time(const struct isolated *x)
 {
     return !isolation_limit || 3 * x->lost < 5.0 * isolation_limit;
 }
 
 /* Returns how many earlier cases must run so that case i fails. Sets *seen to 0 if the
- * failure did not occur again. A case that took more than half of the time limit is not
+ * failure did not occur again. A case that took over half of the time limit is not
  * repeated. */
 static int cases_before(struct isolated *x, int i, const struct verdict *t, int *seen)
 {

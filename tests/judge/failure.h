@@ -1,8 +1,7 @@
 /* failure.h -- prints failures, and checks n/a results against a variant's record.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh.
- * Next: failure.c.
- */
+ * Next: failure.c. */
 #ifndef KCP_FAILURE_H
 #define KCP_FAILURE_H
 

@@ -6,16 +6,14 @@
  * With independent random a and b the state of DPLR grows without bound. So, as in
  * RWKV-7, a = -κ with |κ| = 1 and b = η κ with 0 < η < 1 per channel, so that each
  * token removes a part of the state along κ. In cases with alike keys, the vectors κ
- * are alike too, and the gates η are near 1.
- */
+ * are alike too, and the gates η are near 1. */
 #include "judge.h"
 #include "ref/sigmoid.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Fills t with rows of unit length, then makes rows alike, null or large as case k
- * says. */
+/* Fills t with rows of unit length, then makes rows alike, null or large as k says. */
 static void unit_rows(struct tensor *t, const struct kcase *k, int alike)
 {
     fill_rows(t, k->seed, k->call.K, 1);
@@ -23,8 +21,8 @@ static void unit_rows(struct tensor *t, const struct kcase *k, int alike)
 }
 
 /* Fills t with gates sigmoid(center + x + y / 2), where x is one normal number per
- * token and y is one per token and channel. If exact_beta is set, a third of the rows
- * are 0 and a third are 1. */
+ * token and y is one per token and channel. With exact_beta, a third of rows are 0, a
+ * third 1. */
 static void gates(struct tensor *t, const struct kcase *k, int width, double center)
 {
     struct stream s = stream_of(k->seed, t->name);

@@ -1,15 +1,13 @@
-/* family_cuts.h -- cuts a batch in many ways, and compares each run with the uncut run
- * `one`.
+/* family_cuts.h -- compares runs of a batch with many cuts with the uncut run `one`.
  *
- * Book: chapters 13, 15, 16. Checked by: what includes it. Next: tests/16_family/run.h.
- * Include this file after the definitions of struct batch, draw, go, apart and drop.
- */
+ * Book: chapters 13, 15, 16.  Checked by: what includes it.
+ * Next: tests/16_family/run.h.
+ * Include this file after the definitions of struct batch, draw, go, apart and drop. */
 #ifndef KCP_TEST_FAMILY_CUTS_H
 #define KCP_TEST_FAMILY_CUTS_H
 
 /* ---- functions that the stage's test defines */
-/* Selects the model or the masks with index `kind`. Returns 0 if `kind` is out of
- * range. */
+/* Selects the model or the masks with index `kind`. Returns 0 if there are none. */
 static int take_kind(struct batch *x, int kind);
 /* Sets the options that depend on form, R and cuts, which are already set. */
 static void take_options(struct batch *x);
@@ -18,8 +16,7 @@ static void name_run(const struct batch *x, char name[40]);
 /* Checks properties of a run other than its outputs. */
 static void hold_more(struct kcp_report *rep, const struct batch *x, const char *what);
 
-/* Runs x and compares its outputs with those of run `to`: bit by bit if tol < 0, else
- * within tol. */
+/* Runs x and compares outputs with run `to`: bit by bit if tol < 0, else within tol. */
 static int hold(struct kcp_report *rep, struct batch x, const struct batch *to,
                 double tol, const char *what)
 {
@@ -38,8 +35,7 @@ static int hold(struct kcp_report *rep, struct batch x, const struct batch *to,
     return status == KCP_NO_MEMORY ? status : KCP_OK;
 }
 
-/* For each kind, draws inputs, runs x, and passes x and the finished run to function
- * `with`. */
+/* For each kind, draws inputs, runs x, and passes x and the run to function `with`. */
 static int each(struct kcp_report *rep, struct batch x,
                 int (*with)(struct kcp_report *, struct batch, const struct batch *))
 {

@@ -113,9 +113,8 @@ static void scale_row(double *x, int K, double length)
     for (int j = 0; j < K; j++) x[j] *= length / sqrt(sum);
 }
 
-/* Makes rows of unit length with pairwise cosine near c: each is sqrt(c) times a
- * common unit vector plus sqrt(1 - c) times a random unit vector orthogonal to the
- * common one. */
+/* Makes rows of unit length with pairwise cosine near c: each is sqrt(c) times a common
+ * unit vector plus sqrt(1 - c) times a random orthogonal unit vector. */
 static void make_alike(struct tensor *t, uint64_t seed, int K, double c)
 {
     struct stream s = stream_of(seed, "alike");
@@ -206,8 +205,7 @@ static void draw_layer(struct tensor_set *b, const struct kcase *k)
     memcpy(tensor_add(b, "cu_seqlens", "N+1", KCP_I64, c)->p, k->cu, 8 * (c->N + 1));
 }
 
-/* Draws the inputs of chapter 16: decays g and states as in a layer; family.c draws
- * the rest. */
+/* Draws decays g and states of chapter 16 as in a layer; family.c draws the rest. */
 static void draw_family(struct tensor_set *b, const struct kcase *k)
 {
     const struct kcp_call *c = &k->call;
@@ -287,8 +285,8 @@ int inputs_draw(struct tensor_set *b, const struct kcase *k, const struct kcp_st
     return KCP_OK;
 }
 
-/* Chapter 14 has no keys, the gates of 15 and 16 are inputs after activation, and GLA
- * has no beta. */
+/* Chapter 14 has no keys, 15 and 16 read gates after activation, and GLA has no
+ * beta. */
 const char *inputs_ignore(const struct kcp_stage *s, const struct kcase *k)
 {
     const enum source from = source_of(s);

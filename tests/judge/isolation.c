@@ -1,5 +1,4 @@
-/* isolation.c -- runs a variant in a separate process and judges the bytes it
- * returns.
+/* isolation.c -- runs a variant in a separate process and judges the bytes it returns.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh.
  * Next: core.c.
@@ -8,8 +7,8 @@
  * (copies) of a trial's arrays. A request describes the ranks of a trial. The variant's
  * process copies the images into arrays, runs the variant, copies the arrays back and
  * replies with a status. With --here, and under a launcher, the variant runs in the
- * judge's process. A separate process does not protect against a malicious variant; use
- * a container. */
+ * judge's process. Isolation is no protection against malicious variants; use a
+ * container. */
 #define _DEFAULT_SOURCE                        /* MAP_ANONYMOUS, madvise */
 #include "isolation.h"
 #include "core/paths.h"
@@ -174,8 +173,8 @@ static void forget(struct isolated *x)
 }
 
 /* Returns a trial's time limit in seconds: --limit, or less if earlier runs gave no
- * answer and used up time; plus ten seconds for a new process; plus one second per 50
- * MB of arrays. */
+ * answer and used up time; plus 10 s for a new process; plus 1 s per 50 MB of
+ * arrays. */
 static double seconds_for(const struct isolated *x, const struct trial *t, int fresh)
 {
     double bytes = 0;

@@ -4,8 +4,7 @@
  * Next: core.c, which walks stages, variants and cases.
  *
  * The judge finds inputs and outputs by name in a stage's field table, so a new variant
- * needs no code in the judge.
- */
+ * needs no new code. */
 #ifndef KCP_JUDGE_H
 #define KCP_JUDGE_H
 
@@ -66,8 +65,8 @@ struct kcase *cases_make(const struct kcp_stage *s, int full, int wide, uint64_t
 enum { FIRST_WIDE = 2 };
 struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
                             int ranks, int first, int *n);
-/* Returns four cases with unequal K and V up to 256 and HV > H, for kernels that
- * claim any size. */
+/* Returns four cases with K != V up to 256 and HV > H, for kernels that take any
+ * size. */
 struct kcase *cases_tall(const struct kcp_stage *s, uint64_t seed, int ranks, int *n);
 /* Cases as text (case_text.c). case_parse returns 0, or 1 with the wrong word in
  * `why`; cases_parse returns the number of cases, or 0 with the error in `why`. */
@@ -81,14 +80,13 @@ struct kcp_plan *case_plan(const struct kcase *k, int R);
 int case_owners(const struct kcase *k, int R, struct kcp_owners *o, const char **why);
 
 /* inputs.c draws the inputs of a case and rounds them to a storage type. pipeline.c
- * computes the outputs with the references: chapters 02 to 11 on one rank, or the
- * token recurrence. */
+ * computes outputs with references: chapters 02 to 11 on one rank, or the
+ * recurrence. */
 enum source { OF_CHAPTERS, OF_STEP, OF_LAYER, OF_CONV, OF_SPIKE, OF_FAMILY };
 enum source source_of(const struct kcp_stage *s);   /* of a stage's inputs */
 int  inputs_draw(struct tensor_set *b, const struct kcase *k, const struct kcp_stage *s,
                  enum kcp_storage storage);
-/* Makes rows of K numbers alike, null, large or of various lengths, as the case
- * says. */
+/* Makes rows of K numbers alike, null, large or of various lengths, as k says. */
 void rows_unlike(struct tensor *t, const struct kcase *k, int alike);
 /* Returns a word of the case that the stage ignores, or NULL. */
 const char *inputs_ignore(const struct kcp_stage *s, const struct kcase *k);
@@ -116,8 +114,8 @@ void pipeline_disturb(struct tensor_set *b, const struct kcase *k,
 int  pipeline_disturbed(struct tensor_set *b, const struct kcase *k,
                         enum kcp_storage storage);
 int  pipeline_oracle(struct tensor_set *b, const struct kcase *k, int backward);
-/* Runs the whole batch of stages 14 to 16 on one rank, with the stage's oracle if there
- * is one. */
+/* Runs the whole batch of stages 14 to 16 on one rank, with the oracle if there is
+ * one. */
 int  pipeline_one_rank(struct tensor_set *b, const struct kcp_stage *s,
                        const struct kcase *k, enum kcp_pass pass);
 /* family.c */
@@ -199,8 +197,8 @@ int  ranks_threads(const struct memory *m, int R,
  * and agree on the verdict */
 struct verdict;
 /* Argument `backend` is NULL, "threads" or "nccl". Under a launcher, sets *R to the
- * launcher's number of ranks. Returns 0; or, after one line on stderr, the exit status
- * 1 or 2. */
+ * launcher's number of ranks. Returns 0; or exit status 1 or 2 after one line on
+ * stderr. */
 int  ranks_open(const char *backend, int device, int *R);
 void ranks_close(void);
 int  ranks_mine(void);                       /* this process's rank; -1: no launcher */
@@ -216,8 +214,7 @@ int  ranks_over_nccl(int R, int (*body)(struct kcp_comm *, void *), void *arg,
                      char *why, size_t n);
 void ranks_doing(const char *what);           /* printed when a rank is lost */
 void ranks_agree(struct verdict *t);            /* takes the worst of all processes */
-/* Runs `trials` exchanges of random plans and maps in every form, and compares results
- * bit for bit. */
+/* Runs `trials` random exchanges in every form and compares results bit for bit. */
 int  exchange_trials(int trials, int R, int device);
 /* Runs the exchange of one seed on existing ranks, and adds the number of wrong
  * values on this rank to *wrong. */
@@ -263,8 +260,7 @@ int judge_case(const struct kcp_stage *s, const struct kcp_variant *v,
 /* ---- variants and checks, found by the linker (ref/core/variants.c, registry.c) */
 const struct kcp_stage *stage_find(const char *name);
 int is_mutant(const struct kcp_variant *v);
-/* Loads a variant from a shared object. Returns NULL on failure, with the reason in
- * `why`. */
+/* Loads a variant from a shared object. Returns NULL with `why` on failure. */
 const struct kcp_variant *variant_load(const char *path, char *why, size_t n);
 
 /* ---- isolation.c: a variant in a separate process */

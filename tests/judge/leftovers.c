@@ -1,5 +1,4 @@
-/* leftovers.c -- copies the bytes that a run left in its workspace into later
- * workspaces.
+/* leftovers.c -- copies bytes that a run left in its workspace to later workspaces.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: trial.c.
@@ -7,8 +6,7 @@
  * Two copies are kept per rank: of the last workspace, and of the last workspace with a
  * different size. A variant that marks its workspace as prepared then finds this mark
  * in a workspace prepared for another size, and gives wrong results. A copy is on the
- * same device as its workspace.
- */
+ * same device as its workspace. */
 #include "trial.h"
 
 struct leftover {

@@ -61,8 +61,7 @@ int case_for_path(const struct kcp_stage *s, const char *kernel,
                   const struct kcp_path *p, const struct kcp_device *d,
                   const struct options *o, int id, int K_required, struct kcase *k)
 {
-    /* The fourth entry has three full chunks in one sequence, and many short
-     * sequences. */
+    /* Entry 4 has three full chunks in one sequence, and many short sequences. */
     static const char *const lengths[] = {
         "130", "150,33", "400", "193,1,2,1,3,1,1,2,1,1,4,1,1,2,1,3,1,1,1,2,1,5,1,1,2,"
         "1,1,3,1,1", "1500", "6000" };
@@ -134,8 +133,7 @@ struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kernel,
     return list;
 }
 
-/* Moves the last `few` cases to directly after case 0, for kernels that do not take
- * case 0. */
+/* Moves the last `few` cases after case 0, for kernels that do not take case 0. */
 static void put_second(struct kcase *list, int n, int few)
 {
     struct kcase last[FIRST_WIDE];

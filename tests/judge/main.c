@@ -1,7 +1,6 @@
 /* main.c -- program kcp-check, which judges one stage or all stages.
  *
- * Book: CONTRIBUTING.md.  Checked by: tests/cli/cli.sh.  Next: criterion.c.
- */
+ * Book: CONTRIBUTING.md.  Checked by: tests/cli/cli.sh.  Next: criterion.c. */
 #include "judge.h"
 #include "emit.h"
 #include "isolation.h"
@@ -62,8 +61,8 @@ static int bad(const char *option, const char *found, const char *expected)
     return options_say("kcp-check", why);
 }
 
-/* Copies option values to the judge's variables, and checks the names of stages and the
- * words of cases. */
+/* Copies option values to the judge's variables, and checks names of stages and words
+ * of cases. */
 static int read_values(struct command *x)
 {
     struct options *o = &x->o;
@@ -212,8 +211,7 @@ static int list(const struct options *o)
     return 0;
 }
 
-/* Loads the variant of a shared object in this process. Returns NULL after one line on
- * stderr. */
+/* Loads a shared object's variant in this process, or returns NULL after one line. */
 static const struct kcp_variant *load(const char *option, const char *path)
 {
     char why[256] = "", expected[400];

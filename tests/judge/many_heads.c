@@ -1,5 +1,4 @@
-/* many_heads.c -- checks kernels on tensors of more than 2^31 numbers, with equal
- * heads.
+/* many_heads.c -- checks kernels on tensors of more than 2^31 numbers: equal heads.
  *
  * Book: CONTRIBUTING.md, "How the judge works". Checked by: itself: a forward whose
  * offsets wrap must be rejected. Next: bits.c.
@@ -7,8 +6,7 @@
  * The references are too slow for so many numbers. But heads are independent, so the
  * inputs of one head are repeated until the tensors are that long. Then the outputs of
  * all heads must have equal bits, and the first head must have the outputs expected of
- * a call with one head. Data is copied to the GPU and back in slabs of tokens.
- */
+ * a call with one head. Data is copied to the GPU and back in slabs of tokens. */
 #include "trial.h"
 
 #include <math.h>
@@ -86,8 +84,7 @@ static int take_copies(const struct memory *m, const struct copies *c, int heads
     return status;
 }
 
-/* Builds the arguments of a call with `heads` equal heads from the inputs of one
- * head. */
+/* Builds the arguments of a call with `heads` equal heads from a call with one head. */
 static int fill_many(struct trial *many, const struct trial *one, int heads)
 {
     const struct rank_args *from = &one->rank[0];
@@ -175,8 +172,8 @@ static int compare_many(struct kcp_report *rep, const struct trial *many,
 }
 
 /* Judges a variant on one case with many heads. Returns KCP_NA if the variant does not
- * take the case, or after a printed line if memory runs out. If rep is NULL, only
- * *found is filled. */
+ * take the case, or memory runs out, which is printed. If rep is NULL, only fills
+ * *found. */
 static int many_heads(struct kcp_report *rep, const struct kcp_variant *v,
                       const struct memory *m, const char *words, int64_t numbers,
                       struct found *found)

@@ -23,8 +23,8 @@ struct outputs {
     char where[200];
 };
 
-/* The file contains a trial_head before the outputs of each trial, and a slice_head
- * before each output. */
+/* The file has a trial_head before each trial's outputs, a slice_head before each
+ * output. */
 struct trial_head { char stage[24], variant[40]; int id, pass, status, R; };
 struct slice_head {
     char field[24];

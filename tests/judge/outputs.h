@@ -1,8 +1,7 @@
 /* outputs.h -- writes a build's outputs to a file, or compares them with such a file.
  *
  * Book: CONTRIBUTING.md, "Mutation testing".  Checked by: tests/cli/lies.sh.
- * Next: outputs.c.
- */
+ * Next: outputs.c. */
 #ifndef KCP_OUTPUTS_H
 #define KCP_OUTPUTS_H
 

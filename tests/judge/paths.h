@@ -23,13 +23,13 @@ struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kernel,
                               enum kcp_storage storage, const struct options *o,
                               const struct kcp_device *d, struct kcase *list, int *n);
 /* Tries cases from small to large, and returns 1 with the first case *k in which the
- * kernel reaches row p, or 0 if no case does. If `K` is not 0, only cases with that
- * K are tried. */
+ * kernel reaches row p, or 0 if no case does. If `K` is not 0, tries only cases with
+ * that K. */
 int case_for_path(const struct kcp_stage *s, const char *kernel,
                   const struct kcp_path *p, const struct kcp_device *d,
                   const struct options *o, int id, int K, struct kcase *k);
-/* The cases of a kernel on a device, and the rows that each case reaches. paths_list
- * caches these lists. */
+/* A kernel's cases on a device, and the rows that each case reaches; paths_list caches
+ * it. */
 struct listed {
     const char *stage, *kernel;
     enum kcp_storage storage;
@@ -41,8 +41,7 @@ struct listed {
 const struct listed *paths_list(const char *stage, const char *kernel,
                                 enum kcp_storage storage, const struct kcp_device *d,
                                 const struct options *o);
-/* Returns the device on which paths are judged, looked up in a separate process;
- * NULL: no device. */
+/* Returns the device for judging paths, found in a separate process; NULL: none. */
 const struct kcp_device *paths_device(void);
 /* Is the row judged by cases of this stage? Rows of 08 that write a saved block are
  * judged by 13, whose cases run the forward first. */
@@ -63,8 +62,8 @@ void paths_close(const struct kcp_stage *s, const struct options *o,
 /* With --variant or --case, prints a line if paths that can run on this machine were
  * not judged. */
 void paths_left_out(const struct kcp_stage *s, const struct options *o);
-/* Returns the forward variant that writes the saved block for backward `back`; NULL:
- * the reference. */
+/* Returns the forward variant that writes the block that `back` reads; NULL:
+ * reference. */
 const struct kcp_variant *paths_forward_before(const struct kcp_variant *back,
                                                const struct kcp_forward *a, int id);
 /* Prints the table of o->stage, or of all stages, as TSV. `cases` adds the numbers

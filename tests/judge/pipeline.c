@@ -111,8 +111,7 @@ static void fill_ladder(struct tensor_set *b, const struct kcp_call *c,
 
 /* Runs chapters 02, 03, 04, 05, 09, 11, 10, 02 backward on the stretches of one rank,
  * and stops before stage `end` in this pass (NULL: runs all; 17 counts as 04). For part
- * KCP_REVERSE stage `end` runs too. If `after` is not NULL, calls `after` after each
- * stage. */
+ * KCP_REVERSE stage `end` runs too. Calls `after` (or NULL) after each stage. */
 static int chunk_stages(struct tensor_set *b, const struct kcase *k,
                         const struct kcp_stage *end, enum kcp_pass pass,
                         void (*after)(struct tensor_set *, const struct kcase *,
@@ -269,8 +268,7 @@ static void states_of_sequences(struct tensor_set *b, const struct kcp_plan *p,
                8 * n);
 }
 
-/* If the layer's layout is [V,K], transposes states to or from the chapters' layout
- * [K,V]. */
+/* If the layer's layout is [V,K], transposes states to or from the chapters' [K,V]. */
 static void turn_states(struct tensor_set *b, const struct kcp_call *c,
                         const char *name, int rows, int columns)
 {

@@ -4,7 +4,7 @@
  * chunk per stretch the code is right.  Next: planted_08.c.
  *
  * Each chunk is passed to the references of chapters 04, 05, 09 and 11 as a separate
- * stretch (sequence part). */
+ * sequence. */
 #include "checked.h"
 #include "plants.h"
 
@@ -39,8 +39,8 @@ static void move_rows(const struct kcp_stage *s, char *args, int stretch, int ch
 }
 
 /* Runs the reference of a chapter for each chunk. The argument check is disabled,
- * because it rejects a grid of only some tokens. For maps, only the last chunk in
- * processing order runs. */
+ * because it rejects a grid of only some tokens. For maps, only the chunk processed
+ * last runs. */
 static int uncarried(const char *number, void *args)
 {
     const struct kcp_stage *s = stage_find(number);

@@ -1,8 +1,7 @@
 /* planted_08.c -- a copy of ref/08_forward.c whose scans do not carry the state.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: self_lists.c.
- * Next: planted_13.c.
- */
+ * Next: planted_13.c. */
 #include "ref.h"
 #include "plants.h"
 

@@ -1,8 +1,7 @@
 /* planted_13.c -- a copy of ref/13_backward.c whose scans do not carry the state.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: self_lists.c.
- * Next: plants.h.
- */
+ * Next: plants.h. */
 #include "ref.h"
 #include "plants.h"
 

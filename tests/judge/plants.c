@@ -1,8 +1,7 @@
 /* plants.c -- variants with one mistake each: in a number, array bounds or a workspace.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: self_trials.c.
- * Next: self_trials.c, which judges each row of the table at the end.
- */
+ * Next: self_trials.c, which judges each row of the table at the end. */
 #include "plants.h"
 #include "tolerance.h"
 
@@ -15,8 +14,7 @@ const struct plant *planted;
 /* ---- mistakes in a field of any stage, found by its name in the field table */
 static int reference(void *args) { return stage_find(planted->stage)->ref(args); }
 
-/* Returns the error limit of an output of the plant's stage, for the storage type of
- * the plant's cases. */
+/* Returns the error limit of the plant's stage for the storage type of its cases. */
 static double limit(int backward)
 {
     const int number = atoi(planted->stage);
@@ -73,8 +71,8 @@ static int reads_number(void *args)
     return status;
 }
 
-/* Changes all numbers of the field by `by` limits; if `at` is 1, only numbers of the
- * last head. */
+/* Changes all numbers of the field, or if `at` is 1 of the last head, by `by`
+ * limits. */
 static int scales(void *args)
 {
     int64_t n, heads, width;
@@ -104,8 +102,7 @@ static int scales_row(void *args)
     return status;
 }
 
-/* Changes the forward output by `by` limits and the backward output by 1 - `by`
- * limits. */
+/* Changes the forward output by `by` limits, the backward output by 1 - `by`. */
 static int scales_pass(void *args)
 {
     struct kcp_conv *a = args;
@@ -146,8 +143,7 @@ static int writes_unwanted(void *args)
     return ref_affine(args);
 }
 
-/* Adds 0 times M of the first map to the result, which is then wrong only if this M
- * contains NaN. */
+/* Adds 0 times M of the first map to the result: wrong only if this M contains NaN. */
 static int reads_first_M(void *args)
 {
     const struct kcp_merge *a = args;
@@ -247,8 +243,7 @@ static int marks_own_work(void *args)
     return status;
 }
 
-/* Requests a workspace only in the first two runs. Fails if a later run gets a
- * workspace. */
+/* Requests a workspace only in the first two runs. Fails if a later run gets one. */
 static int runs;
 static size_t work_at_first(const void *a) { (void)a; return runs < 2 ? 64 : 0; }
 static int needs_no_old_work(void *args)
@@ -282,8 +277,7 @@ static int wrong_once_in_fifty(void *args)
     return status;
 }
 
-/* ---- messages: in pass `by`, the `at`-th begin and end of a message group are
- * omitted */
+/* ---- messages: in pass `by`, begin and end number `at` of a group are omitted */
 static __thread struct { int (*group)(struct kcp_comm *, int); int begun; } rank;
 
 static int without_one(struct kcp_comm *c, int begin)

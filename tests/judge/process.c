@@ -1,8 +1,7 @@
 /* process.c -- starts processes that answer over a socket within a time limit.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh.
- * Next: isolation.c.
- */
+ * Next: isolation.c. */
 #include "process.h"
 #include "judge.h"
 

@@ -1,8 +1,7 @@
 /* process.h -- starts processes that answer over a socket within a time limit.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh.
- * Next: process.c.
- */
+ * Next: process.c. */
 #ifndef KCP_PROCESS_H
 #define KCP_PROCESS_H
 

@@ -1,5 +1,4 @@
-/* rank_args.c -- fills, sends, fetches and checks the arguments of one rank of a
- * trial.
+/* rank_args.c -- fills, sends, fetches and checks the arguments of one rank of a trial.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: trial.c.
@@ -36,8 +35,7 @@ static int owns(const struct rank_args *s, const struct kcp_field *f, int n)
 }
 
 /* Returns a copy of the rows of a tensor that this rank gets, `width` bytes per number.
- * In rows that other ranks own all bits are 1, which is NaN. The caller frees the
- * copy. */
+ * In rows of other ranks all bits are 1, which is NaN. The caller frees the copy. */
 static void *rows_of(const struct rank_args *s, const struct kcp_field *f,
                      const struct tensor *t, size_t width, struct buffer *o)
 {
@@ -150,7 +148,7 @@ enum { GAP = 4096 };
 
 int arrays_apart;
 
-/* Returns the offset of buffer i's first fence in the arena; for i == s->n, the arena's
+/* Returns the offset of buffer i's first fence in the arena; i == s->n: the arena's
  * size. */
 static size_t arena_offset(const struct rank_args *s, int i)
 {

@@ -1,13 +1,12 @@
-/* ranks.c -- runs the ranks of a trial as threads, on GPUs of one process, or as
- * processes.
+/* ranks.c -- runs a trial's ranks as threads, on GPUs of one process, or as processes.
  *
  * Book: chapter 20, and CONTRIBUTING.md.  Checked by: tests/cli/mpi.sh. Next:
  * exchange_trials.c.
  *
  * Under a launcher all processes run the same trials from the same seed, one rank per
  * process. Every process takes the worst verdict of all processes, so that all continue
- * with the same trial. If a rank is lost, every process prints the lost rank's number
- * and exits with status 1. */
+ * with the same trial. If a rank is lost, every process prints that rank and exits with
+ * status 1. */
 #include "judge.h"
 #include "kcp_mpi.h"
 #include <math.h>
@@ -20,7 +19,7 @@ static struct kcp_comm *host, *gpu;        /* over MPI, NCCL; NULL: threads */
 static int apart;
 static const char *launcher = "";
 
-/* ---- GPUs of one process. Rank threads are kept for all trials, because NCCL starts
+/* ---- GPUs of one process. rank threads run until the end, because NCCL starts
  * slowly */
 static struct pool {
     pthread_mutex_t lock;

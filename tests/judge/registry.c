@@ -2,8 +2,7 @@
  * shared objects. ref/core/variants.c finds the variants linked into this program.
  *
  * Book: CONTRIBUTING.md, "Adding".  Checked by: tests/judge/self_cases.c.
- * Next: report.c.
- */
+ * Next: report.c. */
 #include "judge.h"
 #include <dlfcn.h>
 #include <err.h>
@@ -17,8 +16,7 @@ int is_mutant(const struct kcp_variant *v) { return !strncmp(v->name, "mutant_",
 
 const struct kcp_stage *stage_find(const char *name) { return kcp_stage_find(name); }
 
-/* Does the stage match `asked`, which is NULL (all stages), a name, or a number like
- * "06"? */
+/* Does the stage match `asked`: NULL (all stages), a name, or a number like "06"? */
 static int of_stage(const char *asked, const char *stage)
 {
     if (!asked || !strcmp(asked, stage)) return 1;

@@ -1,9 +1,7 @@
-/* self_calls.c -- checks that wrong calls of the C interface are rejected with the
- * field's name.
+/* self_calls.c -- checks that wrong C calls are rejected with the field's name.
  *
  * Book: chapter 20, "What is promised to whom".  Checked by: itself.
- * Next: ../fuzz/calls.c, the same by generated arguments.
- */
+ * Next: ../fuzz/calls.c, the same by generated arguments. */
 #include "tests/judge/judge.h"
 #include "tests/made_call.h"
 
@@ -195,8 +193,7 @@ static int misuse(struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* Checks that every variant, like the reference, rejects a wrong call before using the
- * device. */
+/* Checks that every variant rejects a wrong call before it uses the device. */
 static int variants(struct kcp_report *rep)
 {
     const struct kcp_variant *v[MOST];
@@ -252,8 +249,7 @@ static int nothing(struct kcp_report *rep)
     EXPECT(rep, kcp_layer_saved(&layer, (struct kcp_call *)&f) == 0 &&
            kcp_layer_saved(&layer, NULL) == 0 && kcp_layer_saved(NULL, NULL) == 0 &&
            kcp_layer_forward_work(&layer, &f) == 0, "no sizes, no bytes");
-    /* For negative sizes, and sizes whose bytes overflow, there is no saved block, and
-     * nothing may be written. */
+    /* Sizes that are negative or overflow must give no saved block and no write. */
     for (int i = 0; i < 4; i++) {
         static const int wraps[4][3] = {
             { INT_MAX, INT_MAX, INT_MAX }, { -1, 1 << 20, 1 << 20 },

@@ -1,8 +1,7 @@
 /* self_cases.c -- tests that the judge's lists of cases contain what they must contain.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.
- * Next: self_inputs.c.
- */
+ * Next: self_inputs.c. */
 #include "paths.h"
 #include "trial.h"
 #include <glob.h>
@@ -159,8 +158,7 @@ static int is_cut_else(const struct kcase *a, const struct kcase *b)
     return !memcmp(&x, b, sizeof x) && memcmp(a->cu, b->cu, sizeof a->cu);
 }
 
-/* Counts, per model or form, of cases that a kernel for only tensor-core sizes can
- * take. */
+/* Counts, per model or form, the cases that a kernel for tensor-core sizes can take. */
 struct counted {
     int other_cuts[5], no_states[5], part[5][3], in_form[KCP_FORMS], blocks[5];
     int over_four[5], many[5], own_keys[5];
@@ -247,8 +245,8 @@ KCP_CHECK(check_00_wide) = { "00_judge", "wide",
     "at sizes of tensor cores: other lengths, states and parts left out, blocks, many "
     "heads", wide };
 
-/* Checks that right variants pass on cases that are in no list: hundreds of segments,
- * and K and V up to 256. */
+/* Checks right variants on cases of no list: hundreds of segments, K and V up to
+ * 256. */
 static int rare(struct kcp_report *rep)
 {
     static const struct { const char *stage, *words; } rows[] = {

@@ -1,8 +1,7 @@
 /* self_inputs.c -- tests the judge's inputs, alive states, and effects of rounding.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.
- * Next: self_limits.c.
- */
+ * Next: self_limits.c. */
 #include "paths.h"
 #include "trial.h"
 
@@ -31,8 +30,7 @@ static double dot(const double *x, const double *y)
     return sum;
 }
 
-/* Of rows of K numbers: mean cosine of neighbouring rows, largest row length, number of
- * null rows. */
+/* Of rows: mean cosine of neighbours, largest length, number of null rows. */
 struct rows { double cosine, longest; int none; };
 
 static struct rows rows_of(const struct tensor *t)
@@ -168,9 +166,8 @@ static const struct expected *expected_03(const char *more, struct kcp_plan **p)
     return expected_of(stage_find("03"), &k, KCP_FORWARD, KCP_BF16, *p);
 }
 
-/* Checks that rounding the inputs changes outputs more for alike keys than for
- * independent keys, and that each further draw increases the result of
- * expected_moved. */
+/* Checks that rounding the inputs changes outputs more for alike than for independent
+ * keys, and that each draw increases expected_moved. */
 static int conditioned(struct kcp_report *rep)
 {
     struct kcp_plan *p;
@@ -196,8 +193,7 @@ KCP_CHECK(check_00_conditioned) = { "00_judge", "conditioned",
     "increases the estimate", conditioned };
 
 /* Checks that a layer computed by chapters with rounded outputs is close to the token
- * recurrence: the relative change of each output must be 0, or more than 1e-9 and less
- * than `most`. */
+ * recurrence: each output's relative change must be 0, or between 1e-9 and `most`. */
 static void moves(struct kcp_report *rep, const struct kcp_stage *s,
                   const struct kcase *k, double most)
 {

@@ -1,7 +1,6 @@
 /* self_limits.c -- tests the judge's errors and limits on slices with known numbers.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.  Next: check.c.
- */
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.  Next: check.c. */
 #include "failure.h"
 #include "tolerance.h"
 #include "trial.h"
@@ -105,8 +104,7 @@ static int limits(struct kcp_report *rep)
         { "a short batch: 1e-2 of v", FEW("08", "o", 10, 10, 1e-9, 5e-3), 0, -1 },
         { "one number per token", FEW("13", "dbeta_raw", 10, 10, 3, 1e-4 / 3), 0, -1 },
         { "64 tokens are not few", FEW("08", "o", 64, 70, 4, 1e-4 / 2e-6), 0, -1 },
-        /* rows that test limits of few numbers, and of numbers that one more rounding
-         * changes */
+        /* limits of few numbers, and of numbers that one more rounding changes */
         { "twelve numbers", LIMIT("o", 3, 4, KCP_BF16, 1.05 * o, 0, 1, few * o), 1 },
         { "a bench row's", LIMIT("o", 3, 4, KCP_BF16, 1.05 * o, 0, 0, few * o), 0 },
         { "sixty-four", LIMIT("o", 4, 16, KCP_BF16, 1.05 * o, 0, 1, o), 8 },
@@ -233,8 +231,7 @@ KCP_CHECK(check_00_promises) = { "00_judge", "promises",
     "n/a against the record, or in one pass of a built-in variant, is a failure",
     promises };
 
-/* ---- bf16 must round to nearest even; a NaN of all ones must survive every storage
- * type */
+/* ---- bf16 must round to nearest even; a NaN of all ones must survive storing */
 static int rounds(struct kcp_report *rep)
 {
     static const double row[][2] = {

@@ -1,5 +1,4 @@
-/* self_lists.c -- tests that the judge's lists of cases reject mistakes that once
- * passed.
+/* self_lists.c -- tests that the judge's lists reject mistakes that once passed.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself: some plants
  * must be right on cases where their mistake has no effect.  Next: self_cases.c.
@@ -49,8 +48,7 @@ static int run_copy(char *copy)
     return status;
 }
 
-/* ---- maps that are composed wrongly; and wrong M in the maps that forward saves for
- * backward */
+/* ---- maps that are composed wrongly; and wrong M in the maps that forward saves */
 static int compose_wrong(int HV, int K, int V, const void *b, const void *a,
                          int backward, int a_first, void *out,
                          struct CUstream_st *stream)
@@ -158,8 +156,7 @@ static int last_h_in(void *args)
     return run_copy(copy);
 }
 
-/* Takes only tensor-core sizes, and gives a wrong o in the fiftieth consecutive call of
- * one size. */
+/* Takes only tensor-core sizes; o is wrong in the 50th consecutive call of one size. */
 static int once_in_fifty(void *args)
 {
     static int64_t T;
@@ -244,8 +241,7 @@ static void multiply(double (*a)[C], double (*b)[C], double (*out)[C])
         }
 }
 
-/* Replaces A, the inverse of I + L for a chunk of n tokens, by the result of the
- * series. */
+/* Replaces A, the inverse of I + L of n tokens, by the result of the series. */
 static void series(double (*A)[C], int n)
 {
     static double L[C][C], P[C][C], X[C][C], Y[C][C];
@@ -352,8 +348,8 @@ static int has_own_keys(const struct kcase *k)
 }
 
 /* Which cases must reject the plant? EACH: one case of each size and model; ALL: all
- * cases; ONE: at least one; NONE: none; STATUS: at least one by its status, and none by
- * a value. */
+ * cases; ONE: at least one; NONE: none; STATUS: at least one by its status, none by a
+ * value. */
 enum demand { ONE, EACH, ALL, NONE, STATUS };
 struct row {
     const char *name, *stage;
@@ -433,15 +429,13 @@ static struct kcase *list_of(const struct row *x, int *n)
                                       : cases_anchors(s, x->wide, 1, 0, 0, &all);
     for (int i = 0; i < all; i++)
         if (x->takes(&list[i])) list[kept++] = list[i];
-    /* Sorted only for EACH, because plants that reuse inputs of earlier calls need the
-     * list's order. */
+    /* Sorted only for EACH, because some plants reuse inputs of the previous case. */
     if (x->demand == EACH) qsort(list, (size_t)kept, sizeof *list, by_cost);
     *n = kept;
     return list;
 }
 
-/* Counts the cases that reject the plant. Stops at the first such case unless `demand`
- * is ALL or NONE. */
+/* Counts the cases that reject the plant, for ONE, EACH and STATUS only up to 1. */
 static int rejections(const struct row *x, const struct kcase *list, int n,
                       int by_status)
 {
@@ -506,8 +500,8 @@ KCP_CHECK(check_00_lists) = { "00_judge", "lists",
     "each mistake that once passed is rejected by the judge's lists, by its values",
     lists };
 
-/* Checks that plants that do not carry the state from chunk to chunk are right with one
- * chunk per stretch. */
+/* Checks that plants that do not carry the state are right with one chunk per
+ * stretch. */
 static int fair(struct kcp_report *rep)
 {
     static const char *const words[] = {

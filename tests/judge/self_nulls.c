@@ -5,8 +5,8 @@
  * checks that no function is missing.  Next: self_calls.c, wrong arguments.
  *
  * Functions get NULL for objects and results, and numbers that are invalid as ranks or
- * sizes. A function that returns a status must return KCP_BAD, or KCP_NA if this build
- * does not support it. */
+ * sizes. A function that returns a status must return KCP_BAD, or KCP_NA if not in this
+ * build. */
 #include "judge.h"
 
 #include "layer.h"
@@ -42,8 +42,8 @@ static void of_plans(struct kcp_report *rep, int i)
     kcp_owners_free(NULL);
 }
 
-/* Calls functions with a valid plan, but with ranks, rows and segments that the plan
- * does not have. */
+/* Calls functions with a valid plan, but with ranks, rows and segments not in the
+ * plan. */
 static void of_a_plan(struct kcp_report *rep, int i)
 {
     static const int64_t cu[2] = { 0, 100 };

@@ -1,12 +1,10 @@
-/* self_trials.c -- tests that each plant (a variant with one mistake) gets the right
- * verdict.
+/* self_trials.c -- tests that each plant, a wrong variant, gets the right verdict.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself: right rows pass.
  * Next: self_lists.c.
  *
  * Each plant runs twice: in host memory, and in memory marked as GPU memory, where all
- * arrays of a rank are in one allocation.
- */
+ * arrays of a rank are in one allocation. */
 #include "plants.h"
 
 #include <stdlib.h>
@@ -95,8 +93,7 @@ KCP_CHECK(check_00_plants_far) = { "00_judge", "plants_far",
     "way",
     far };
 
-/* ---- a kernel on a GPU, wrapped so that it reads its workspace, which must be NaN
- * until written */
+/* ---- a GPU kernel, wrapped to read its workspace, which must be NaN until written */
 static int (*kernel)(void *), is_written;
 static size_t one_number(const void *a) { (void)a; return 64; }
 

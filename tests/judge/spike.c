@@ -1,9 +1,7 @@
-/* spike.c -- draws inputs of chapter 15: spikes, gates that keep the state alive,
- * masks.
+/* spike.c -- draws inputs of chapter 15: spikes, gates for a live state, masks.
  *
  * Book: chapter 15, and field notes "Inputs are part of the proof".
- * Checked by: tests/judge/self_inputs.c.  Next: tests/15_scan/checks.c.
- */
+ * Checked by: tests/judge/self_inputs.c.  Next: tests/15_scan/checks.c. */
 #include "judge.h"
 #include <math.h>
 #include <stdlib.h>
@@ -34,7 +32,7 @@ static void mask(struct tensor_set *b, const struct kcase *k, const char *name,
 
 /* Draws the inputs of chapter 15. On entry alpha_base contains logarithms of decays;
  * they are replaced by logits of the decays. W_alpha is small, so that spikes change
- * decays only a little. */
+ * decays little. */
 void spike_draw(struct tensor_set *b, const struct kcase *k)
 {
     const struct kcp_call *c = &k->call;

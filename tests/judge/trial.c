@@ -1,5 +1,4 @@
-/* trial.c -- runs a trial: fills the arguments of every rank, runs the variant, and
- * fetches the results.
+/* trial.c -- runs a trial: fills each rank's arguments, runs, fetches results.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: verdict.c. */
@@ -165,8 +164,7 @@ static int rank_body(struct kcp_comm *comm, void *arg)
     if (!status) status = t->variant->run(s->args);
     const char *ungrouped = comm ? groups_end(comm) : NULL;
     if (ungrouped) snprintf(s->why, sizeof s->why, "%s", ungrouped);
-    /* With NCCL, an aborted stream also ends, so the barrier checks that no rank
-     * failed. */
+    /* With NCCL, an aborted stream also ends, so the barrier checks for failures. */
     if (comm && !status && ranks_apart()) {
         s->traffic = comm->traffic;
         status = comm->barrier(comm, NULL);
@@ -198,8 +196,8 @@ int trial_launch(struct trial *t, char *why, size_t n)
     return status;
 }
 
-/* Does this process have the arrays of rank r? Under a launcher, a process has only the
- * arrays of its own rank. */
+/* Does this process have the arrays of rank r? Under a launcher only those of its
+ * rank. */
 static int is_mine(int r) { return ranks_mine() < 0 || ranks_mine() == r; }
 
 int trial_here(struct trial *t, char *why, size_t n)

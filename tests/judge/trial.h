@@ -1,8 +1,7 @@
 /* trial.h -- a trial: R ranks, each with arguments and buffers.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
- * Next: rank_args.c fills a rank, trial.c runs them, expected.c, verdict.c judges.
- */
+ * Next: rank_args.c fills a rank, trial.c runs them, expected.c, verdict.c judges. */
 #ifndef KCP_TRIAL_H
 #define KCP_TRIAL_H
 
@@ -40,8 +39,7 @@ struct rank_args {
     struct kcp_traffic traffic;
 };
 
-/* Allocates memory for an image, shared with the variant's process if there is one
- * (isolation.c). */
+/* Allocates memory for an image, shared with the variant's process (isolation.c). */
 void *image_alloc(size_t n);
 void image_free(void *p);
 
@@ -84,24 +82,22 @@ int expected_find(const struct kcp_stage *s, const struct kcase *k, enum kcp_pas
 const struct expected *expected_of(const struct kcp_stage *s, const struct kcase *k,
                                    enum kcp_pass pass, enum kcp_storage judged,
                                    const struct kcp_plan *p);
-/* Computes the expected outputs of a list of cases on all cores, until the cache is
+/* Computes expected outputs of a list of cases on all cores, until the cache is
  * full. */
 void expected_ahead(const struct kcp_stage *s, const struct kcase *list, int n,
                     enum kcp_storage judged);
-/* Implements member `moved` of struct slice (judge.h) for the last case that
- * expected_find returned. */
+/* Implements `moved` of struct slice (judge.h) for expected_find's last case. */
 const double *expected_moved(const char *field, int draws);
 struct kcp_call call_of(const struct kcp_stage *s, const struct kcase *k,
                         const struct kcp_plan *p, int r, enum kcp_pass pass);
-/* Natural sizes, computed from inputs and outputs in one set: RMS(v), and the RMS
- * that sums of parameter gradients would have if the signs of their terms were
- * random. */
+/* Natural sizes, computed from inputs and outputs in one set: RMS(v), and the RMS that
+ * sums of parameter gradients would have if the signs of their terms were random. */
 struct sizes_by_chance { double rms_v, rms_sum, rms_dA; };
 struct sizes_by_chance sizes_by_chance(const struct tensor_set *b,
                                        const struct kcp_call *c);
 int  has_backward(const struct kcp_stage *s);
 /* Describes output o of a rank as a slice. `all` is the whole expected tensor; NULL:
- * `want` is whole. */
+ * `want`. */
 struct slice slice_of(const struct trial *t, const struct rank_args *s,
                       const struct buffer *o, const struct expected *x,
                       const double *got, const double *want, const struct tensor *all);
@@ -113,8 +109,7 @@ double *numbers_of(const struct buffer *o, const char *image);
 const struct kcp_field *trial_field(const struct kcp_stage *s, int i);
 const struct kcp_stage *stage_of_field(const struct kcp_stage *s,
                                        const struct kcp_field *f);
-/* Returns "forward's " if f is an output of the forward that runs before 13, else
- * "". */
+/* Returns "forward's " if f is an output of the forward before 13, else "". */
 const char *whose_field(const struct kcp_field *f);
 enum { BEHIND_ARGS = 64 };                    /* bytes for the forward's pointers */
 /* The forward that runs before 13 if no variant's forward takes the case. It is the
@@ -142,9 +137,8 @@ int  trial_fill(struct trial *t, const struct kcase *k, const struct kcp_plan *p
 int  trial_launch(struct trial *t, char *why, size_t n);
 int  trial_here(struct trial *t, char *why, size_t n);   /* send, launch, fetch */
 int  trial_run(struct trial *t, char *why, size_t n);    /* in either process; checks */
-/* Counts the bytes of output o that differ from output `to` of another run, where
- * row 0 of o is row `first` of `to`. States that this rank does not own are not
- * compared. */
+/* Counts the bytes of output o that differ from output `to` of another run, where row 0
+ * of o is row `first` of `to`. States that this rank does not own are not compared. */
 int64_t buffer_other_bytes(const struct buffer *o, const struct buffer *to,
                            int64_t first);
 void trial_free(struct trial *t);

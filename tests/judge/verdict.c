@@ -1,9 +1,7 @@
-/* verdict.c -- computes the verdict of a run: the worst error, its position, and a map
- * of errors.
+/* verdict.c -- computes the verdict of a run: worst error, position, map of errors.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
- * Next: core.c.
- */
+ * Next: core.c. */
 #include "trial.h"
 #include <math.h>
 #include <stdlib.h>
@@ -143,8 +141,7 @@ int case_repeats = 1;
 static const int64_t LARGE_STATES = 1 << 22;
 
 /* The list of cases that is being judged, and how many of its cases ran in each pass.
- * `seed` is a case's seed minus the case's id; this difference is equal for all cases
- * of a list. */
+ * `seed` is a case's seed minus its id, which is equal for all cases of a list. */
 static struct list_run {
     const struct kcp_stage *stage;
     int (*run)(void *);

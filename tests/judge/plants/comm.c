@@ -22,9 +22,8 @@ enum { HONEST, SHORT, SHIFTED, SILENT, ELSEWHERE };
 static __thread struct kcp_comm *real;
 
 /* SHORT: the last eighth of each message is not sent. SHIFTED: messages start 16 bytes
- * too late. SILENT: nothing is sent, but the status is 0. ELSEWHERE, with NCCL: before
- * it communicates, rank 1 waits for the GPU of rank 0, which in turn waits for rank
- * 1. */
+ * too late. SILENT: nothing is sent, but the status is 0. ELSEWHERE, with NCCL: rank 1
+ * first waits for the GPU of rank 0, which waits for rank 1. */
 static void wait_elsewhere(const struct kcp_comm *c)
 {
     int (*get)(int *) = (int (*)(int *))dlsym(RTLD_DEFAULT, "cudaGetDevice");

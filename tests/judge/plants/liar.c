@@ -1,5 +1,4 @@
-/* liar.c -- variants of 07 that crash, hang or break their record, selected by
- * -DLIE=name.
+/* liar.c -- variants of 07 that crash, hang or break their record: -DLIE=name.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh: HONEST
  * passes, each other one fails.  Next: tests/judge/isolation.c. */
@@ -43,8 +42,8 @@ static int honest(struct kcp_merge *a)
     return KCP_OK;
 }
 
-/* Marks the workspace as prepared for this size. Returns 1 if the workspace had the
- * mark of another size. */
+/* Marks the workspace as prepared for this size. Returns 1 if it had another size's
+ * mark. */
 static int is_marked(const struct kcp_merge *a)
 {
     int64_t *work = a->work, numbers = (int64_t)a->HV * a->K * a->V;
@@ -71,8 +70,7 @@ static int take_memory(void)
     return KCP_OK;
 }
 
-/* Is this the fiftieth consecutive call of the same size? Used only if K and V are at
- * least 64. */
+/* Is this the fiftieth consecutive call of the same size (K, V of at least 64)? */
 static int is_fiftieth(const struct kcp_merge *a)
 {
     static int K, V, HV, calls;
