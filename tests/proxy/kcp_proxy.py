@@ -12,10 +12,10 @@ barrier or arrival that makes the writes visible to an engine. No run of a kerne
 that the fence exists, so this program walks all paths of the PTX and finds pairs of
 places. The first place is a write to shared memory. The second place is a barrier, an
 arrival or a copy to global memory that the write reaches without a fence, or a load of the
-copy engine that may overwrite the written bytes. wgmma is no second place, because a
-warpgroup passes a barrier before wgmma.
+copy engine that may overwrite the written bytes. wgmma is not reported as a second place,
+because a warpgroup passes a barrier before wgmma.
 
-threads_alone.tsv lists pairs that are correct, because only threads read those bytes.
+threads_alone.tsv lists pairs that are correct, because only threads read the written bytes.
 Exit status 1: a pair is not in that list, or a line of the list is not found. --plant: each
 fence is removed in a copy of the tree, and a new pair must appear. --print: the pairs.
 """
@@ -29,7 +29,7 @@ import sys
 import tempfile
 
 LIST = "tests/proxy/threads_alone.tsv"
-# The first kind that matches the beginning of an instruction counts.
+# An instruction has the first kind whose pattern matches its beginning.
 KINDS = re.compile(r"""
     (?P<FENCES>fence\.proxy\.async)
     |(?P<MULTIPLIES>wgmma\.mma_async)
@@ -65,8 +65,8 @@ def read_step(text, place):
 
 
 def leaves(s, i):
-    """Returns the write that still has no fence after step i; None: there is none, as
-    after every fence or SYNCS."""
+    """Returns the write that still has no fence after step i, or None. After every
+    fence or SYNCS there is none."""
     if s.kind == "WRITES":
         return i
     if s.kind in ("FENCES", "SYNCS"):
@@ -75,15 +75,15 @@ def leaves(s, i):
 
 
 def unfenced_after(s, i):
-    """All writes without a fence after step i. Unlike in leaves(), a SYNCS does not end a
-    write, because an engine may still overwrite its bytes."""
+    """Returns all writes without a fence after step i. Unlike in leaves(), SYNCS ends no
+    write, because an engine may still overwrite the written bytes."""
     if s.kind == "FENCES" and not s.conditional:
         return 0
     return s.unfenced | (1 << i if s.kind == "WRITES" else 0)
 
 
 def pairs_of_kernel(steps, labels):
-    """Walks the kernel until nothing changes. Returns pairs of places."""
+    """Follows writes along all paths of a kernel. Returns pairs of places."""
     if not any(s.kind in ("MULTIPLIES", "LOADS", "SENDS") for s in steps):
         return set()
     after = []
@@ -113,8 +113,8 @@ def pairs_of_kernel(steps, labels):
 
 
 def read_place(line):
-    """Of ".loc 2 31 5, function_name $x, inlined_at 1 90 3": the file and line, outside
-    cuda/tile/ where a function of cuda/tile/ was inlined."""
+    """Returns file and line of ".loc 2 31 5, function_name $x, inlined_at 1 90 3". If a
+    function of cuda/tile/ was inlined, returns the place outside cuda/tile/."""
     file, number = (int(n) for n in re.findall(r"\d+", line)[:2])
     outer = re.search(r"inlined_at (\d+) (\d+)", line)
     if outer and "cuda/tile/" in names.get(file, ""):
@@ -153,7 +153,7 @@ def pairs_of_file(path):
 
 
 def text_of(tree, place):
-    """The text of the line, because numbers of lines change."""
+    """Returns the text of a place's line, because line numbers change."""
     file, number = place
     if number == 0:
         return "a load\tof the copy engine"
@@ -167,7 +167,7 @@ def pairs(tree, files):
 
 
 def objects_of(build):
-    """PTX of kernels whose source exists: an old build may have others."""
+    """Returns PTX files whose source exists; an old build may have others."""
     found = glob.glob(build + "/ptx/**/*.ptx", recursive=True)
     return sorted(p for p in found
                   if os.path.exists(os.path.relpath(p, build + "/ptx")[:-4] + ".cu"))
@@ -194,7 +194,7 @@ def without_fence(tree, file, at, build, known):
 
 
 def plant(build, known):
-    """Removes each fence. Returns 1 if one is not missed."""
+    """Removes one fence at a time. Returns 1 if some removal gives no new pair."""
     seen = missed = 0
     with tempfile.TemporaryDirectory() as tree:
         files = ["Makefile", "ref", "cuda", *glob.glob("bench/*.mk"),
