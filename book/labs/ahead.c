@@ -1,9 +1,9 @@
-/* ahead.c -- counts the copies in flight in the student's loop.
+/* ahead.c -- counts the copies in flight in the loop of a student's kernel.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_stages.  Next: descriptors.c.
- * This file replaces ref/17_block.c in the student's object. The variant "ahead"
- * requires that while a chunk is multiplied, all copies of the next two chunks (or of
- * the last chunk, or none at the end) are in flight. A chunk has four copies.
+ * This file replaces ref/17_block.c in the student's object. A chunk has four copies.
+ * The variant "ahead" requires that while a chunk is multiplied, the copies of the next
+ * two chunks are in flight; near the end, the copies of all chunks that remain.
  */
 #define block_chunk plain_chunk
 #define block_commit plain_commit

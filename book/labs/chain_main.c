@@ -1,12 +1,12 @@
-/* chain_main.c -- checks every bit of a student's form of the exchange on thread ranks.
+/* chain_main.c -- runs a student's form of the exchange on threads; checks every bit.
  *
  * Book: chapter 07, labs/STAFF.md.  Used by: make grade LAB=07c, 07g, 07s.
  * Next: plan_main.c.
  * kcp-lab-check chain|all_gather|scan ./lab.so ROW [TRIAL]. Maps are small integers, so
  * correct results are exact. The student's process has the maps but not the expected
- * states. It sends back the states that its ranks computed, and this process compares
- * them with the fold of all segments in order. If the object is -, the student's code
- * is linked in and runs in this process (asan).
+ * states. It returns the states that its ranks computed, and this process compares
+ * these states with the fold of all segments in order. If - replaces ./lab.so, the
+ * student's code is linked in and runs in this process (asan).
  */
 #include "apart.h"
 #include "rendezvous.h"
@@ -24,7 +24,7 @@ typedef int exchange(const struct kcp_exchange *x);
 
 /* The results of a trial, from the student's process. */
 struct found {
-    int status, spoiled;               /* spoiled: a rank that wrote out of bounds */
+    int status, spoiled;               /* spoiled: 1 + rank that wrote out of bounds */
     char why[160];
     struct kcp_traffic counted[MOST_R];
     double got[MAX_T][HV][K][V];
@@ -37,7 +37,7 @@ static enum kcp_form form;
 static __thread int (*real_gather)(struct kcp_comm *, const void *, void *, size_t,
                                    struct CUstream_st *);
 
-static __thread struct kcp_traffic handed;          /* by this rank, to the wire */
+static __thread struct kcp_traffic handed;          /* sent by this rank */
 static __thread int (*real_send)(struct kcp_comm *, const void *, size_t, int,
                                  struct CUstream_st *);
 static __thread int (*real_recv)(struct kcp_comm *, void *, size_t, int,
@@ -101,8 +101,7 @@ static struct kcp_exchange exchange_of(const struct whole *a)
                                   .K = K, .V = V, .plan = a->plan, .ops = a->ops };
 }
 
-/* The program of one rank: prepares its maps, runs the student's exchange, stores the
- * states. */
+/* One rank's program: makes its maps, runs the student's exchange, saves the states. */
 static int body(struct kcp_comm *comm, void *arg)
 {
     struct trial *t = arg;
@@ -158,7 +157,7 @@ static int body(struct kcp_comm *comm, void *arg)
     return status;
 }
 
-/* Does any rank own more than one range? */
+/* Returns 1 if a rank owns more than one range of tokens. */
 static int dealt(const struct kcp_plan *p)
 {
     for (int b = 0; b < p->B; b++)
@@ -167,8 +166,8 @@ static int dealt(const struct kcp_plan *p)
     return 0;
 }
 
-/* Draws trial `number` of a row: its plan, its maps and the expected states. Returns
- * 0 if out of memory. */
+/* Makes trial `number` of a row: a random plan, random maps and the expected states.
+ * Returns 0 if out of memory. */
 static int draw(struct trial *t, enum row row, int number)
 {
     struct stream s = stream_of(1000 * row + number, "chain");
@@ -199,7 +198,7 @@ static int draw(struct trial *t, enum row row, int number)
 
 static int run_trial(struct trial *t, struct found *out)
 {
-    memset(t->a.want, 0xff, sizeof t->a.want);      /* the answers stay here */
+    memset(t->a.want, 0xff, sizeof t->a.want);      /* not sent to the child */
     memset(t->a.got, 0xff, sizeof t->a.got);
     t->a.bad_how = 0;
     meet_begin();
@@ -221,7 +220,7 @@ static int in_process(void *arg, void *answer)
     return run_trial(x->t, answer);
 }
 
-/* Describes the first wrong number in `why` and returns 1; 0: all are right. */
+/* Writes the first wrong number to `why` and returns 1; returns 0 if all are right. */
 static int differs(const struct trial *t, const struct found *f, char *why, size_t n)
 {
     const struct kcp_plan *p = t->a.plan;
@@ -242,8 +241,8 @@ static int differs(const struct trial *t, const struct found *f, char *why, size
     return 0;
 }
 
-/* Returns 0 if each rank's traffic equals the formula; else 1, and `why` has the first
- * difference. */
+/* Returns 0 if the traffic of every rank equals the formula; else writes the first
+ * difference to `why` and returns 1. */
 static int traffic_differs(const struct trial *t, const struct found *f, char *why,
                            size_t n)
 {

@@ -1,4 +1,4 @@
-/* check.c -- the frame of the lab in which the student writes the check.
+/* check.c -- the file of lab 07b, in which the student writes a check of a fold.
  *
  * Book: chapter 07, exercises.  Used by: make lab LAB=07b.  Next: check_main.c. */
 #include "kcp.h"
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* `merge` is a stage function of chapter 07; its args are struct kcp_merge of
- * ref/stages.h. Choose all sizes of the struct yourself. Arrays in double: maps
+/* Returns 1 if `merge`, a function of stage 07, is right. `args` is a struct
+ * kcp_merge of ref/stages.h, for which you choose all sizes. Arrays of double: maps
  * [R,HV,K,V+K], S [HV,K,V]. */
 int lab_check(int (*merge)(void *args))
 {

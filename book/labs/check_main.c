@@ -1,10 +1,10 @@
-/* check_main.c -- runs a student's check on one variant; is its verdict right?
+/* check_main.c -- runs a student's check on a variant; checks the verdict.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=07b, 09d.  Next: chain_main.c.
  * kcp-lab-check ./lab.so STAGE NAME|./planted.so: exit status 0 if the check accepts a
  * correct variant or rejects a wrong variant of the stage. The check runs in a separate
- * process. Only the value that lab_check returns counts, not what it prints. If the
- * object is -, the student's code is linked in and runs in this process, so that
+ * process. The verdict is the value that lab_check returns; its output is ignored. If -
+ * replaces ./lab.so, the student's code is linked in and runs in this process, so that
  * AddressSanitizer names the failing line.
  */
 #include "apart.h"
@@ -19,7 +19,7 @@
 typedef int check(int (*stage)(void *args));
 int lab_check(int (*stage)(void *args)) __attribute__((weak));
 
-/* Calls `move` (read or write) until all n bytes are done; returns 1 on failure. */
+/* Calls `move` (read or write) until n bytes are moved; returns 1 on failure. */
 static int whole(ssize_t (*move)(int, void *, size_t), int fd, void *data, size_t n)
 {
     for (char *at = data; n;) {
@@ -69,7 +69,7 @@ void *lab_symbol(const char *object, const char *name)
 
 struct question { const char *object; const struct kcp_variant *judged; };
 
-/* Runs in the student's process. */
+/* Runs the check in the student's process; writes its result to `answer`. */
 static int in_process(void *arg, void *answer)
 {
     const struct question *x = arg;

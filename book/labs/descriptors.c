@@ -1,4 +1,4 @@
-/* descriptors.c -- counts a warpgroup's products in a student's rung.
+/* descriptors.c -- counts the products of a warpgroup in a student's kernel.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_descriptor.  Next: orders.c.
  * This file replaces ref/17_block.c in the student's object. The variant "products"

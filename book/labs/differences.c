@@ -1,4 +1,4 @@
-/* differences.c -- the frame of the lab that checks a gradient by finite differences.
+/* differences.c -- the file of lab 09d, which checks gradients by finite differences.
  *
  * Book: chapter 01, exercises.  Used by: make lab LAB=09d.  Next: check_main.c. */
 #include "kcp.h"
@@ -11,9 +11,9 @@ enum { T = 5, K = 3, V = 2 };
 /* The inputs of one head over T tokens, or the gradients of these inputs. */
 struct inputs { double q[T][K], k[T][K], v[T][V], g[T][K], beta[T], h0[K][V]; };
 
-/* `step` is the stage function of chapter 01 (ref/stages/01.def). With a.pass
- * KCP_FORWARD it writes o and ht; with KCP_BACKWARD it computes all gradients from
- * do_ and dht. */
+/* Returns 1 if `step`, a function of stage 01 (ref/stages/01.def), is right. With
+ * a.pass = KCP_FORWARD `step` writes o and ht; with KCP_BACKWARD it computes all
+ * gradients from do_ and dht. */
 int lab_check(int (*step)(void *args))
 {
     const int64_t cu[2] = { 0, T };

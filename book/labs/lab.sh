@@ -8,7 +8,7 @@ id=$(get lab) src=$(get file)
 work=$W/$id.${src##*.}
 mkdir -p "$W" || exit 2
 if [ -e "$work" ]; then
-    echo "$work is there already, and stays as it is"
+    echo "$work exists already and is not changed"
     exit 0
 fi
 # The staff's file can add todo lines to those of the lab.

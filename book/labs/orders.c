@@ -1,11 +1,11 @@
 /* orders.c -- runs the roles and copies of a student's rung in random orders.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_roles.  Next: frame.h.
- * This file replaces ref/17_block.c in the student's object. A deadlock is printed: for
- * each role the barrier, stage and phase for which it waits. The variant "orders" runs
- * ten times; each step runs a random role or completes a random copy in flight. The
- * variant "ahead" runs the producer alone until it waits: the producer must issue the
- * copies of exactly four chunks before any consumer's first chunk.
+ * This file replaces ref/17_block.c in the student's object. The variant "orders" runs
+ * ten times; each step runs a random role or completes a random copy in flight. In a
+ * deadlock it prints the barrier, stage and phase for which each role waits. The
+ * variant "ahead" first runs only the producer until it waits. Then the copies of
+ * exactly four chunks must have been issued.
  */
 #define block_run plain_run
 #define block_passed plain_passed
@@ -24,8 +24,8 @@ int block_run(int role(void *m, int who, int i), void *m, int roles, int chunks,
 void block_barrier_init(struct block_barrier *b, int count);
 int block_passed(const struct block_barrier *b, int phase);
 
-/* The barriers of a block in the order in which ref/17_roles.c initialises them
- * (full and empty of each stage); and the last barrier that made each role wait. */
+/* The barriers of a block, in the order in which ref/17_roles.c initialises them
+ * (`full` and `empty` of each stage), and the last barrier that made a role wait. */
 enum { MOST_BARRIERS = 16, MOST_ROLES = 8 };
 static const struct block_barrier *barrier[MOST_BARRIERS];
 static struct { const struct block_barrier *at; int phase, chunk; } waits[MOST_ROLES];
@@ -84,7 +84,7 @@ static int deadlock(int roles, int chunks)
 enum order { PLAIN, ANY, PRODUCER_FIRST };
 static enum order order;
 static unsigned drawn = 1;
-static int other;                      /* 1: the producer was not 4 chunks ahead */
+static int other;                      /* 1: not 4 chunks ahead */
 
 static int random_of(int n)
 {
@@ -92,7 +92,7 @@ static int random_of(int n)
     return (int)(drawn / 65536 % (unsigned)n);
 }
 
-/* Runs one step of a random role or of the copy engine; returns 0 if that one must
+/* Runs a step of a random role, or completes a random copy; returns 0 if the role must
  * wait. */
 static int one_step(int role(void *m, int who, int i), void *m, int roles, int chunks,
                     int *done, struct block_copies *q)

@@ -1,8 +1,8 @@
 /* plan_main.c -- compares a student's plan with the library's, segment by segment.
  *
  * Book: chapter 06, labs/STAFF.md.  Used by: make grade LAB=06_plan.  Next: apart.h.
- * kcp-lab-check plan ./lab.so ROW. The student's process computes each plan and sends
- * back its segments; this process compares them with the library's plan.
+ * kcp-lab-check plan ./lab.so ROW. The student's process computes each plan and returns
+ * the segments; this process compares these segments with the library's plan.
  */
 #include "apart.h"
 #include "tests/judge/judge.h"
@@ -22,7 +22,7 @@ struct batch {
     int64_t L, cu[MOST_N + 1], bound[MOST_B + 1];
 };
 
-/* A plan's status, and its segments in the order of the tokens. */
+/* The status of a plan, and its segments in the order of tokens. */
 struct found { int status, S; struct kcp_segment seg[MOST]; uint64_t digest; };
 
 static void draw(struct batch *b, enum row row, int trial)
@@ -87,7 +87,7 @@ static int same(const struct kcp_segment *a, const struct kcp_segment *b)
            a->post == b->post && a->at == b->at;
 }
 
-/* Prints the first segment that differs, with its batch; returns 0 if none differs. */
+/* Prints the first segment that differs, and its batch; returns 0 if all are equal. */
 static int differs(const struct batch *b, const struct found *f, const struct found *r)
 {
     int i = 0;

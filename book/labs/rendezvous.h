@@ -1,10 +1,10 @@
 /* rendezvous.h -- makes a send between threads wait until it is received, as over NCCL.
  *
  * Book: labs/STAFF.md.  Used by: chain_main.c, for lab 07c.  Next: chain_main.c.
- * Thread ranks buffer messages, so two ranks that both send first would not deadlock as
- * over NCCL. Here a send waits until its message is received; within a group the end of
- * the group waits. A wait of MEET_SECONDS in which the process uses no CPU time counts
- * as a deadlock.
+ * Two ranks that both send first deadlock over NCCL, but not over threads, because
+ * threads buffer messages. With this file a send waits until its message is received;
+ * within a group, the end of the group waits. A wait of MEET_SECONDS without CPU time
+ * of the process counts as a deadlock.
  */
 #ifndef KCP_LAB_RENDEZVOUS_H
 #define KCP_LAB_RENDEZVOUS_H
@@ -26,7 +26,7 @@ static struct {
     int sent[MEET_RANKS][MEET_RANKS], taken[MEET_RANKS][MEET_RANKS], ended;
 } meet = { .lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER };
 
-static __thread int grouped;                        /* between group 1 and group 0 */
+static __thread int grouped;                        /* 1 within a group */
 
 static void meet_begin(void)
 {
@@ -35,7 +35,7 @@ static void meet_begin(void)
     meet.ended = 0;
 }
 
-/* Called when a rank ends. After an error the other ranks stop waiting. */
+/* Ends a rank. After an error the other ranks stop waiting. */
 static void meet_end(int status)
 {
     pthread_mutex_lock(&meet.lock);
@@ -52,7 +52,7 @@ static void meet_count(int (*of)[MEET_RANKS], int from, int to)
     pthread_mutex_unlock(&meet.lock);
 }
 
-/* Returns a rank that has not received a message of rank r; -1: none. */
+/* Returns a rank that has not yet received a message of rank r; -1 if there is none. */
 static int meet_owes(int R, int r)
 {
     for (int to = 0; to < R && to < MEET_RANKS; to++)
@@ -79,7 +79,7 @@ static int meet_wait(const struct kcp_comm *c)
     while ((to = meet_owes(c->R, c->r)) >= 0 && !meet.ended && idle < MEET_SECONDS) {
         if (pthread_cond_timedwait(&meet.moved, &meet.lock, &until) != ETIMEDOUT)
             continue;
-        const long now = meet_computed();       /* the loop uses a little too */
+        const long now = meet_computed();       /* includes this loop */
         idle = now - computed < 5 ? idle + 1 : 0;
         computed = now;
         until.tv_sec++;

@@ -70,10 +70,10 @@ share_all() {
 held_to() {                           # builds the judge and the library unless HELD is set
     [ -z "$HELD" ] || return 0
     [ -e "$B/kcp-check" ] ||
-        echo "   (compiling what it is held to: minutes, the first time)"
+        echo "   (compiling the judge: minutes, the first time)"
     flock "$B/grade.lock" $MAKE --no-print-directory -s B="$B" lab-judge \
         >"$dir/build" 2>&1 && return
-    echo "   what it is held to does not compile:"
+    echo "   the judge does not compile:"
     tail -3 "$dir/build"
     exit 2
 }
@@ -87,7 +87,7 @@ build() {
     fi
     lacks=$(missing "$dir/lab.$o")
     if [ -n "$lacks" ]; then
-        echo "   $work has no ${lacks% }: that is what is asked for"
+        echo "   $work has no ${lacks% }, which the lab requires"
     elif ! share_all; then
         echo "   $work does not link:"
         grep "$id\|undefined\|multiple" "$dir/build" | sed 's/^/   /; 6q'

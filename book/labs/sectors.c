@@ -1,9 +1,9 @@
-/* sectors.c -- counts the sectors that the loads of the student's rung fetch.
+/* sectors.c -- counts the sectors that the loads of a student's kernel fetch.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_shared.  Next: ahead.c.
  * This file replaces ref/17_block.c in the student's object. The variant "sectors"
- * requires as many sectors as w and kg have. Fewer sectors: block_load did not load all
- * of them. More sectors: the lanes of a load do not read neighbouring addresses.
+ * requires as many sectors as w and kg have. If there are fewer, block_load did not
+ * load all of w and kg. If there are more, neighbouring lanes read distant addresses.
  */
 #define block_load plain_load
 #include "17_block.c"

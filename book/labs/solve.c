@@ -1,8 +1,8 @@
-/* solve.c -- judges only dv: all other gradients are those of the reference.
+/* solve.c -- judges only dv; the reference computes all other gradients.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=10_solve, its first rows.
  * Next: tree.c.
- * A variant of stage 10 in which only A^T dU is the student's.
+ * A variant of stage 10 in which the student's code computes only A^T dU.
  */
 #include "kcp.h"
 #include "ref.h"

@@ -2,8 +2,7 @@
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_thread.  Next: sectors.c.
  * This file replaces ref/17_block.c in the student's object. The variant "alone" runs
- * the threads of all blocks in a random order. Each thread may write only its own
- * column.
+ * the threads of all blocks in random order. A thread may write only its own column.
  */
 #define block_launch plain_launch
 #include "17_block.c"
@@ -18,7 +17,7 @@ void block_launch(void kernel(const struct kcp_ladder *a, int s, int n, int v),
 static int watched, strayed;
 static unsigned drawn = 1;
 
-/* Returns a copy of v_new followed by h_out, of *nv and *nh numbers. */
+/* Returns a copy of v_new and h_out, which have *nv and *nh numbers. */
 static double *both(const struct kcp_ladder *a, size_t *nv, size_t *nh)
 {
     *nv = (size_t)a->T * a->HV * a->V;

@@ -1,10 +1,10 @@
-/* tree.c -- runs the student's tree in chapter 15's program; counts products and depth.
+/* tree.c -- runs a student's tree in the program of chapter 15; counts its products.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=15_blelloch.  Next: warp.c.
- * Three variants of stage 15. One runs the whole program with every tile scanned. Two
- * first run the tree on names instead of maps. A name denotes a stretch of tokens. A
- * name can only be composed with the name of the next stretch or applied to the state
- * before its stretch, so no product escapes the count.
+ * Three variants of stage 15. One runs the whole program with the tree in every tile.
+ * Two run the tree on names instead of maps, and count products and their depth. A name
+ * stands for the map of some consecutive tokens. It can be composed only with the name
+ * of the tokens that follow, and applied only to the state before its first token.
  */
 #include "15_scan.h"
 #include "book/labs/frame.h"
@@ -14,8 +14,8 @@
 
 enum { LEAVES = 64, NAMES = 40 * LEAVES };
 
-/* A name denotes the map of tokens [lo,hi) or, with field `state`, the state before
- * token hi. depth: the length of the longest chain of products before it. */
+/* A name: of the map of tokens [lo,hi) or, if `state` is set, of the state before token
+ * hi. depth: the largest number of products in series from which it was computed. */
 static struct { uint64_t name; int lo, hi, state, depth; } known[NAMES];
 static int nknown, products;
 static uint64_t secret = 1;
@@ -83,8 +83,8 @@ static int no_copy(void *to, size_t to_pitch, const void *from, size_t from_pitc
     return failed("a tree copies nothing");
 }
 
-/* Runs the tree over n leaves; returns 0 if every state is right. *depth <- the
- * length of the longest chain of products. */
+/* Runs the tree over n leaves; returns 0 if every state is right. *depth becomes the
+ * largest number of products in series. */
 static int tree_of_names(int n, int backward, int *depth)
 {
     static double map[LEAVES + 1][2], state[LEAVES][2];
@@ -121,7 +121,7 @@ static int tree_of_names(int n, int backward, int *depth)
     return KCP_OK;
 }
 
-/* Runs chapter 15's program with every stretch scanned, whatever the case requests. */
+/* Runs chapter 15's program by the tree, whatever form the case requests. */
 static int scanned(void *args)
 {
     struct kcp_scan mine = *(struct kcp_scan *)args;
