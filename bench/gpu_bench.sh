@@ -1,8 +1,8 @@
 #!/bin/sh
 # gpu_bench.sh -- one run on a GPU: all stages judged, kernels and other systems timed.
 #
-# Book: chapter 18.  Checked by: bench/records.py, which keeps no row without a verdict;
-# and wrong_row.sh: timing starts only after the judge has rejected a planted mistake.
+# Book: chapter 18.  Checked by: bench/records.py, which keeps no row without a verdict,
+# and a planted mistake: timing starts only after kcp-bench has rejected wrong numbers.
 # Next: peers/fla_ops.py.
 #
 #   sh bench/gpu_bench.sh [BUILD]                      writes to $OUT, default BUILD/bench
@@ -32,17 +32,32 @@ make -j"$(nproc)" B="$B" "$B/kcp-check" "$B/kcp-bench" >"$B.txt" 2>&1 ||
 ! command -v cuobjdump >/dev/null || python3 bench/digest.py "$B" >"$OUT/digests.tsv"
 say built
 
-within 5 sh bench/wrong_row.sh "$B" "$OUT" || { say "stopped: no row with a wrong number failed"; exit 1; }
-
-# The verdicts: one process per stage, because the references take most of the time.
+# With KCP_BENCH_WRONG every row of old and new variants must FAIL (bench/judged.c).
 judged=$(mktemp -d) || exit 1
 trap 'rm -rf "$judged"' EXIT
+wrong="--judge --stages 08,13 -T 1024 -H 4 -w 0 -n 5"
+# shellcheck disable=SC2086
+within 5 env KCP_BENCH_WRONG=1 "$B/kcp-bench" $wrong --tsv "$judged/rows.tsv" \
+    >"$judged/log" 2>&1
+status=$?
+: >>"$judged/rows.tsv"
+seen=$(awk -F '\t' 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "verdict") at = i; next }
+    { n++; fails += at && $at == "FAIL" } END { print fails + 0 " of " n + 0 }' "$judged/rows.tsv")
+if [ $status != 1 ] || [ "${seen% of *}" = 0 ] || [ "${seen% of *}" != "${seen#* of }" ]; then
+    tail -3 "$judged/log"
+    say "stopped: $seen rows with wrong numbers FAIL, status $status, expected all and 1"
+    exit 1
+fi
+printf 'what\tsays\njudged rows\tKCP_BENCH_WRONG=1 kcp-bench %s: %s rows say FAIL\n' \
+    "$wrong" "$seen" >"$OUT/notes.tsv"
+
+# The verdicts: one process per stage, because the references take most of the time.
 ids="" failed=0
 for s in $(ls cuda/*/v[0-9]*.cu | sed 's#cuda/\([0-9][0-9]\).*#\1#' | sort -u); do
-    within 150 "$B/kcp-check" --device --stage "$s" >"$judged/$s" 2>&1 & ids="$ids $!"
+    within 150 "$B/kcp-check" --device --stage "$s" >"$judged/judge.$s" 2>&1 & ids="$ids $!"
 done
 for id in $ids; do wait "$id" || failed=$((failed + 1)); done
-cat "$judged"/* >"$OUT/judge.txt"
+cat "$judged"/judge.* >"$OUT/judge.txt"
 grep -E '^ +(FAIL|MARGINAL|skip)' "$OUT/judge.txt"
 say "judged: $failed stages failed"
 

@@ -5,7 +5,6 @@
 #
 #   records.py add FOLDER NAME COMMIT   rows of a run into bench/results/NAME.tsv
 #   records.py stale [--all] [BUILD]    variants without a record of their present code
-#   records.py missing [--paths] [BUILD]   "stage variant tool" per sanitizer without a 0
 #
 # FOLDER has machine.txt ("GPU, driver, date") and any of: judge.txt (kcp-check's output),
 # repeats.txt ("repeats N", then kcp-check --repeats N), CASE.tsv (kcp-bench, peers),
@@ -299,25 +298,6 @@ def stale(build, every):
         print("records: every kernel is recorded with its present code")
 
 
-def missing(build, paths):
-    digests = Digests.of_build(build)
-    best = recorded(digests)
-    check = build + "/kcp-check"
-    options = ["--paths", "--smallest"] if paths else ["--list", "--device"]
-    text = subprocess.run([check] + options, capture_output=True, text=True,
-                          check=False).stdout.splitlines()
-    if paths:
-        rows = csv.DictReader(text, delimiter="\t")
-        asked = [(r["stage"], r["kernel"] + "@" + r["path"]) for r in rows
-                 if r["arch"] != "host" and r["smallest"] != "none"]
-    else:
-        asked = [tuple(line.split()[:2]) for line in text]
-    for stage, variant in asked:
-        for tool in TOOLS:
-            if best.get((tool, stage, variant)) != "fresh":
-                print(stage, variant, tool)
-
-
 def main(arguments):
     command, options = arguments[:1], [a for a in arguments[1:] if a.startswith("--")]
     words = [a for a in arguments[1:] if not a.startswith("--")]
@@ -326,11 +306,8 @@ def main(arguments):
         add(*words)
     elif command == ["stale"] and len(words) < 2 and options in ([], ["--all"]):
         stale(build, options != [])
-    elif command == ["missing"] and len(words) < 2 and options in ([], ["--paths"]):
-        missing(build, options != [])
     else:
-        stop("usage: add FOLDER NAME COMMIT | stale [--all] [BUILD] | "
-             "missing [--paths] [BUILD]")
+        stop("usage: add FOLDER NAME COMMIT | stale [--all] [BUILD]")
 
 
 if __name__ == "__main__":

@@ -4,9 +4,8 @@
 # Book: chapter 18.  Checked by: sanitize_control.cu, a fault for each tool.
 # Next: records.py, which keeps the table.
 #
-#   make sanitize        STAGE= one stage; MISSING=1: only what no record of the present
-#                        code has; PATHS=1: the smallest case of each row of the table of
-#                        paths, as variant@path, instead of the variants' own cases
+#   make sanitize        STAGE= one stage; environment PATHS=1: the smallest case of each
+#                        row of the table of paths, as variant@path, and no other case
 #
 # $OUT/sanitize.tsv: 0: no fault, and right by the judge; "0l": the same in the build for
 # sanitizers (CONTRIBUTING.md); a number of faults, "7+" before the time limit; "c": of
@@ -122,11 +121,8 @@ else
         }' >"$OUT/variants"
 fi
 [ -s "$OUT/variants" ] || stop "no variant of stage '$STAGE' runs here"
-if [ -n "$MISSING" ]; then
-    python3 bench/records.py missing ${PATHS:+--paths} "$B" | grep "^${STAGE:-[0-9]}"
-else
-    while read -r s v; do for t in $tools; do echo $s $v $t; done; done <"$OUT/variants"
-fi >"$OUT/asked"
+while read -r s v; do for t in $tools; do echo $s $v $t; done; done <"$OUT/variants" \
+    >"$OUT/runs"
 
 # The controls, then racecheck, then the rest: the long processes start first.
 controls="$(for t in $tools; do echo "$t $t"; echo "$t none"; done)"
@@ -135,7 +131,7 @@ racecheck turns
 racecheck late"
 {
     echo "$controls" | sed 's/ / control /'
-    sort -s -k 3,3r "$OUT/asked" | while read -r s v t; do
+    sort -s -k 3,3r "$OUT/runs" | while read -r s v t; do
         if [ -z "$PATHS" ]; then what=$(cases $s $t $v)
         else what=$(sed -n "s/^$v //p" "$OUT/smallest"); fi
         case $t in racecheck) first=0 ;; *) first=1 ;; esac
@@ -163,7 +159,7 @@ for t in $tools; do pair $t $t none; done
     done <"$OUT/variants"
 } >"$OUT/sanitize.tsv"
 column -t "$OUT/sanitize.tsv" 2>/dev/null || cat "$OUT/sanitize.tsv"
-while read -r s v t; do found $t $s $v; done <"$OUT/asked" | awk -v bad=$bad '
+while read -r s v t; do found $t $s $v; done <"$OUT/runs" | awk -v bad=$bad '
     /^0l?$/ { clean++ } /^-$/ { late++ }
     END { printf "sanitize.sh: %d of %d runs without a fault; %d not run\n", clean, NR, late
           exit bad || !NR || clean < NR }'

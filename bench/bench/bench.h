@@ -6,12 +6,13 @@
 #ifndef KCP_BENCH_H
 #define KCP_BENCH_H
 
-#include "bench/bench/lengths.h"
 #include "tests/judge/judge.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+enum { LENGTHS_MOST = 4096, LENGTHS_TOKENS = 1 << 24, LENGTHS_TEXT = 256 };
 
 struct bench {                         /* the options, and the controls */
     struct kcp_call call;              /* sizes and options of all ranks together */
@@ -20,7 +21,6 @@ struct bench {                         /* the options, and the controls */
     int unsaved;                       /* 08 saves nothing for 13 */
     int tokens, save;                  /* -T; --save: enum kcp_save, or 2 for none */
     int ranks;                         /* of whole layers; 0: stages */
-    int from, to, factor;              /* a sweep over tokens if to > from */
     const char *stage, *stages, *variant, *backend, *forms;
     const char *tsv;
     int judge, wrong;                  /* rows are judged; the number that failed */
@@ -39,6 +39,13 @@ struct bench {                         /* the options, and the controls */
 int bench_options(int argc, char **argv, struct bench *b);
 int bench_asked(const struct bench *b, const struct kcp_stage *st);
 int bench_bad(const char *option, const char *found, const char *expected);
+
+/* lengths.c: "4x8192,1024" is four sequences of 8192 tokens and one of 1024.
+ * lengths_read returns the number of sequences, and their boundaries in cu
+ * [LENGTHS_MOST + 1] unless cu is NULL. 0: not a list of lengths, or beyond a limit. */
+int lengths_read(const char *text, int64_t *cu);
+/* The list in one spelling: equal neighbours joined. Not 0: longer than `bytes`. */
+int lengths_write(char *to, size_t bytes, const int64_t *cu, int N);
 
 /* Tensors on the device, by the names of the field tables. */
 void *device_find(const struct tensor_set *s, const char *name);
@@ -62,6 +69,12 @@ struct runner {
 };
 int  runner_open(struct runner *x, struct kcp_comm *comm, int head_parts);
 void runner_close(struct runner *x);
+/* setup.c: the args of a stage over the tensors of a rank. The caller frees. NULL after
+ * an error line: out of memory, or a missing input. */
+char *args_of(struct runner *x, const struct kcp_stage *st, const struct kcp_call *c,
+              enum kcp_storage as);
+/* Allocates the variant's workspace; the caller frees *room. */
+int  prepare(const struct kcp_variant *v, char *args, void **room);
 /* Computes the inputs of every stage by the newest variants. */
 int  runner_chain(struct runner *x);
 /* Times one variant, with a row per pass. KCP_NA: the variant takes neither pass. */
@@ -113,10 +126,23 @@ double cost_flops(const struct kcp_stage *s, const struct kcp_call *c);
 /* Inputs that are never timed: 14's rows before and after sequences. */
 int    is_left_out(const struct kcp_field *f);
 
+/* judged.c: the number of judged value heads, and their worst slice. heads 0: not
+ * judged, because ranks are processes without shared memory. */
+struct judged {
+    int heads, channels;
+    enum outcome outcome;
+    struct worst worst;
+};
+/* Runs the variant again into outputs filled with NaN and compares four value heads
+ * (whole groups; of a convolution parts of its channels) with the reference in double.
+ * Reference results are cached until the inputs change. */
+int   judge_timed(struct runner *x, const struct kcp_stage *st,
+                  const struct kcp_variant *v, char *args, struct judged *out);
+void  judge_timed_end(const struct runner *x);         /* frees the cache */
+
 /* print.c: a line and, with --tsv, a row per variant. */
 void  print_heads(const struct runner *x);
 int   has_pass(const struct kcp_stage *s);
-struct judged;
 void  print_row(const struct runner *x, const struct kcp_stage *st,
                 const struct kcp_variant *v, const struct kcp_call *c,
                 const struct times *t, const struct judged *j);

@@ -8,7 +8,7 @@
  * runs in double on the host, one thread per group of heads, on as many ranks as the
  * kernel. Tolerances are the judge's.
  */
-#include "judged.h"
+#include "bench.h"
 #include "tests/judge/trial.h"
 #include <cuda_runtime_api.h>
 #include <math.h>

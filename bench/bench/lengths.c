@@ -2,7 +2,7 @@
  *
  * Book: chapter 18.  Checked by: tests/cli/cases.tsv.  Next: setup.c.
  */
-#include "lengths.h"
+#include "bench.h"
 #include <stdio.h>
 
 /* *to <- a number from 1 to most, digits only; returns the rest of s, or NULL. */

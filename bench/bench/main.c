@@ -97,13 +97,10 @@ static int kcp_bench(int argc, char **argv)
         fprintf(stderr, "kcp-bench: out of GPU memory for the controls\n");
         return 1;
     }
-    for (int64_t T = b.from; T <= b.to && !e; T *= b.factor) {
-        char why[200] = "";
-        b.call.T = T;
-        print_case(&b);
-        e = ranks_run(m, b.ranks > 1 ? b.ranks : 1, body, &b, why, sizeof why);
-        if (e) fprintf(stderr, "kcp-bench: status %d: %s\n", e, why);
-    }
+    char why[200] = "";
+    print_case(&b);
+    e = ranks_run(m, b.ranks > 1 ? b.ranks : 1, body, &b, why, sizeof why);
+    if (e) fprintf(stderr, "kcp-bench: status %d: %s\n", e, why);
     ranks_close();
     if (b.wrong)
         fprintf(stderr, "kcp-bench: %d rows FAIL: the results are wrong\n", b.wrong);

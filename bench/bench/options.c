@@ -99,9 +99,8 @@ static int take_lengths(struct bench *b)
                          "at most 4096, of 16777216 tokens");
     if (lengths_write(word, sizeof word, cu, N))
         return bench_bad("--lengths", b->lengths, "a list of 255 letters");
-    if (b->tokens || b->from || b->to || b->call.N)
-        return bench_bad("--lengths", b->lengths,
-                         "no -T, -b, -e or --sequences with it");
+    if (b->tokens || b->call.N)
+        return bench_bad("--lengths", b->lengths, "no -T or --sequences with it");
     b->lengths = word;
     b->tokens = (int)cu[N];
     b->call.N = N;
@@ -116,13 +115,10 @@ static int settle(struct bench *b)
     if (!b->tokens) b->tokens = 8192;
     if (!c->N) c->N = 1;
     b->judge |= b->tsv && !b->ranks;
-    if (!b->from) b->from = b->tokens;
     b->unsaved = b->save == SAVE_NONE;
     c->save = b->unsaved ? KCP_RECOMPUTE : (enum kcp_save)b->save;
-    if (!b->to) b->to = b->from;
-    if (!b->factor) b->factor = 2;
     if (!c->HV) c->HV = c->H;
-    c->T = b->from;
+    c->T = b->tokens;
     c->scale = 1 / sqrt(c->K);
     c->KG = c->model == KCP_GDN ? 1 : c->K;
     if (c->HV % c->H) return bench_bad("--HV", "", "a multiple of -H");
@@ -143,7 +139,6 @@ static int settle(struct bench *b)
     if (!b->lengths && c->N > 1 && c->N > c->T / 16)
         return bench_bad("--sequences", "", "sixteen tokens a sequence or more");
     if (c->NS > c->T) return bench_bad("--segments", "", "at most -T");
-    if (b->to > b->from && b->tsv) return bench_bad("-e", "", "one size with --tsv");
     if (b->tsv && access(b->tsv, F_OK) == 0)
         return bench_bad("--tsv", b->tsv, "a file that does not exist yet");
     if (b->backend && strcmp(b->backend, "nccl") && strcmp(b->backend, "threads"))

@@ -2,7 +2,7 @@
  *
  * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: record.c.
  */
-#include "judged.h"
+#include "bench.h"
 #include <math.h>
 
 int has_pass(const struct kcp_stage *s)

@@ -4,7 +4,7 @@
  * The first line names the columns. A cell is empty if its column does not apply to the
  * row.
  */
-#include "judged.h"
+#include "bench.h"
 #include <stdarg.h>
 
 /* One line of the table. With has_names put() writes the column's name, not the

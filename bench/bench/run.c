@@ -6,8 +6,7 @@
  * On ranks every number is the maximum over the ranks. A rank that is early waits in
  * the exchange, so that part includes the delay of other ranks, as in training.
  */
-#include "judged.h"
-#include "setup.h"
+#include "bench.h"
 #include "core/paths.h"
 #include <cuda_runtime_api.h>
 #include <stdlib.h>

@@ -3,8 +3,7 @@
  * Book: chapter 18.  Checked by: kcp-check, which judges the variants used here.
  * Next: run.c.
  */
-#include "judged.h"
-#include "setup.h"
+#include "bench.h"
 #include "wire.h"
 #include <cuda_runtime_api.h>
 #include <stdlib.h>
