@@ -201,38 +201,6 @@ static void nearest(void)
            100 * least);
 }
 
-/* ---- for the figure: the norm of M and S outside their best rank-r parts, per head */
-static void spectrum(void)
-{
-    static double X[K][W], A[K][K], R[K][K], left[2 * HEADS][K + 1];
-    double D[K];
-    for (int n = 0; n < 2 * HEADS; n++) {
-        int order[K];
-        stretch(n / 2, 0, SHARD, 0, X, D);
-        map_M(X, NULL, A);
-        const double all = squares(A);
-        map_M(X, D, A);
-        for (int i = 0; i < K && n % 2; i++)
-            memcpy(A[i], X[i], sizeof A[i]);
-        const double of = n % 2 ? squares(A) : all;
-        jacobi(A, R);
-        by_length(A, order);
-        for (int r = K - 1; r >= 0; r--)
-            left[n][r] = left[n][r + 1] + dot(A, order[r], order[r]) / of;
-    }
-    printf("== 20-spectrum\nwhat is left beyond rank r, trained keys: of M - D against "
-           "|M|, of S against |S|\n   r");
-    for (int n = 0; n < 2 * HEADS; n++)
-        printf("   %s, %d.%d", n % 2 ? "S" : "M", n / 4, n / 2 % 2);
-    printf("\n");
-    for (int r = 0; r < K; r += 2) {
-        printf("%4d", r);
-        for (int n = 0; n < 2 * HEADS; n++)
-            printf(" %8.1e", sqrt(left[n][r]));
-        printf("\n");
-    }
-}
-
 int main(void)
 {
     struct npy file;
@@ -251,7 +219,6 @@ int main(void)
     described();
     sparse();
     nearest();
-    spectrum();
     npy_free(&file);
     return 0;
 }

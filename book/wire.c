@@ -2,7 +2,7 @@
  * not wait for states below a tolerance.
  *
  * Book: chapter 20, which shows the output. Checked by: tests/20_clusters/wire.c, on
- * the same layer. Next: book/figures/spectrum.c.
+ * the same layer. Next: book/clusters.c.
  *
  * The references run forward and backward on thread ranks, once over an exact
  * communicator and once over a lossy one. */

@@ -1,6 +1,6 @@
 /* scaling.c -- a figure of chapter 20: the time of a million tokens on 1 to 4096 ranks.
  *
- * Book: chapter 20.  Checked by: make book-lint.  Next: book/figures/spectrum.c. */
+ * Book: chapter 20.  Checked by: make book-lint.  Next: book/figures/forms.c. */
 #include "plot.h"
 
 int main(void)
