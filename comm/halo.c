@@ -147,8 +147,8 @@ static int copy_rows(const struct kcp_halo *h, char *to, const char *from, size_
     return KCP_OK;
 }
 
-/* Sends, receives or copies the rows of one piece. Copies the rows if they are in
- * another range of this rank. */
+/* Sends, receives or copies the rows of one piece. Copies rows that are in another
+ * range of this rank. */
 static int move(const struct kcp_halo *h, const struct piece *x, int to,
                 const char *from, char *halo)
 {
@@ -207,7 +207,8 @@ int kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo)
 /* Returns the sequence whose state rank r must receive for its local segment s; -1:
  * none. Forward: the rank needs the state if s is its first segment of the sequence,
  * s begins less than `reach` tokens after the sequence's start, and another rank
- * owns the state. Backward: the same for the last segment and the sequence's end. */
+ * owns the state. Backward: the same with the last segment and the end of the
+ * sequence. */
 static int state_lacked(const struct kcp_halo *h, int r, int s)
 {
     const struct kcp_plan *p = h->plan;

@@ -11,8 +11,8 @@
 
 /* Returns the options of a lossy communicator; NULL: comm is not lossy. */
 const struct kcp_wire *wire_of(const struct kcp_comm *comm);
-/* Returns the bounds that kcp_wire_bounds has set, and clears them, because they hold
- * for one exchange. */
+/* Returns the bounds that kcp_wire_bounds has set, and clears the bounds, because they
+ * are valid for one exchange. */
 const double *wire_take_bounds(struct kcp_comm *comm);
 void wire_tell(struct kcp_comm *comm, struct kcp_wire_told told);
 

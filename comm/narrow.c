@@ -113,8 +113,8 @@ static int narrow_send(struct kcp_comm *c, const void *data, size_t bytes, int t
     return status;
 }
 
-/* Converts the received messages from bf16. After a failure (arrived = 0) drops
- * them. */
+/* Converts the received messages from bf16. After a failure (arrived = 0) drops the
+ * messages. */
 static int widen(struct narrow *n, int arrived, struct CUstream_st *stream)
 {
     int status = KCP_OK;

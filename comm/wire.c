@@ -28,8 +28,7 @@ static struct wire_comm *wire_comm(const struct kcp_comm *c)
     return c && c->backend == backend ? (struct wire_comm *)c : NULL;
 }
 
-/* Adds to c->traffic what the lower communicator has sent since its traffic was
- * `was`. */
+/* Adds to c->traffic the difference of the lower communicator's traffic to `was`. */
 static int counted(struct kcp_comm *c, struct kcp_traffic was, int status)
 {
     const struct kcp_traffic is = wire_comm(c)->over->traffic;

@@ -78,7 +78,7 @@ static int head_forward(const struct kcp_step *a, int n, int head)
     return S && e ? KCP_OK : KCP_NO_MEMORY;
 }
 
-/* The values of a token that its adjoint needs: the decayed state Sd, e, and the state
+/* The values of a token that the adjoint needs: the decayed state Sd, e, and the state
  * S after the token. */
 struct trace { void *S, *Sd, *e; };
 

@@ -94,8 +94,8 @@ static double beta_backward(enum kcp_beta_form form, double raw, double dbeta)
 
 /* G_t = sum of g over the chunk's tokens up to t, in base 2. Every segment starts a new
  * chunk. A gate below -750 is replaced by -750: exp(-750) is 0 in double, and a very
- * negative gate (-1e30 marks a reset) would cost the other gates their digits in the
- * sum. */
+ * negative gate (-1e30 marks a reset) would make the sum lose the digits of the other
+ * gates. */
 static void chunk_sum(const struct kcp_gate *a)
 {
     const int HV = a->HV, KG = a->KG, *cu = a->cu;
@@ -152,9 +152,9 @@ static void gate_backward_all(const struct kcp_gate *a)
             }
 }
 
-/* Forward computes q and k [T,H,K] with rstd [T,H], g and G [T,HV,KG], beta [T,HV]; q,
- * k or beta is not computed if it is NULL. Backward computes the gradients of the raw
- * inputs and, per segment, of A_log (dA_part [NS,HV]) and dt_bias (ddt_part
+/* Forward computes q and k [T,H,K] with rstd [T,H], g and G [T,HV,KG], beta [T,HV]; an
+ * output q, k or beta that is NULL is not computed. Backward computes the gradients of
+ * the raw inputs and, per segment, of A_log (dA_part [NS,HV]) and dt_bias (ddt_part
  * [NS,HV,KG]); dA_part and ddt_part may be NULL. */
 int ref_gate(struct kcp_gate *a)
 {

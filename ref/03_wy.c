@@ -2,8 +2,8 @@
  *
  * Book: chapter 03.  Checked by: tests/03_wy/checks.c.  Next: ref/04_chunk.c.
  *
- * All exponents are G_i - G_j with i >= j, so they are <= 0 and exp2 cannot overflow.
- * Each exp2 is computed once and used for both Aqk and L. */
+ * All exponents G_i - G_j have i >= j and are <= 0, so exp2 cannot overflow. Each exp2
+ * is computed once and used for both Aqk and L. */
 #include "checked.h"
 #include "ref.h"
 #include <math.h>

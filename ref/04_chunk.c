@@ -11,8 +11,9 @@
  * n. */
 struct block { int64_t t0; int c, n, m; };
 
-/* key and query return a token's row of kg and qg. For GDN they return the row of k and
- * q, and set *f to the factor exp2(G_last - G) or exp2(G); for KDA *f is 1. */
+/* key returns a token's row of kg, query its row of qg. For GDN, key returns the row of
+ * k and sets *f = exp2(G_last - G), query returns the row of q and sets *f = exp2(G).
+ * For KDA *f is 1. */
 static const double *key(const struct kcp_chunk *a, struct block b, int64_t t,
                          double *f)
 {

@@ -3,8 +3,8 @@
  * Book: chapter 05.  Checked by: tests/05_affine/checks.c.  Next: ref/06_plan.c.
  *
  * The map is computed by the scan of chapter 04 on the state [h_ext | M], started from
- * [h | I] with inputs [u | 0]. Columns are independent, so one code computes both
- * parts. */
+ * [h | I] with inputs [u | 0]. Columns are independent, so the same code computes h_ext
+ * and M. */
 #include "checked.h"
 #include "ref.h"
 #include <math.h>
@@ -36,7 +36,7 @@ static void chunk_map(const struct kcp_affine *a, int64_t t0, int c, int n, int 
     }
     //< chunk-map
     for (int t = 0; t < c; t++) {
-        const int kda = a->model == KCP_KDA;      /* GDN gates the raw key here */
+        const int kda = a->model == KCP_KDA;      /* GDN: k is gated by f here */
         const double *kg = kda ? keys[t0 + t][n] : k[t0 + t][m];
         const double f = kda ? 1 : exp2(last[0] - G[t0 + t][n][0]);
         for (int i = 0; i < K; i++)

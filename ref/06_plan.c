@@ -195,7 +195,8 @@ static int64_t segments(struct kcp_plan *p)
 //< segments
 //< plan-walk
 
-/* Fills rank r's context. Its integer arrays start at `at`; returns where they end. */
+/* Fills rank r's context. The integer arrays of the context start at `at`. Returns the
+ * end of these arrays. */
 static int *context(struct kcp_plan *p, int r, int Wc, int *at)
 {
     struct kcp_context *x = &p->ctx[r];

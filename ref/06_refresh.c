@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* Returns NULL if both plans have the same sizes and the same messages between ranks,
- * otherwise what differs. */
+ * otherwise a text that names the difference. */
 static const char *differs(const struct kcp_plan *p, const struct kcp_plan *next)
 {
     if (p->N != next->N || p->R != next->R || p->C != next->C || p->T != next->T ||

@@ -40,7 +40,7 @@ static void local(const struct kcp_chunk_backward *a, int n, int64_t t0, int row
 
 /* For one chunk computes dS at its start from dS at its end:
  *
- *   dU  = kg dS + dv_local                      first, on the dS not yet decayed
+ *   dU = kg dS + dv_local     first, with the dS not yet decayed
  *   dS <- Lambda dS + scale qg^T dO - w^T dU
  *
  * For GDN, kg = exp2(G_last - G) k and qg = exp2(G) q are computed here. dS [K,V] is

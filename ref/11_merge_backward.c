@@ -18,8 +18,8 @@ struct reverse_scan {
     void *d, *dU, *N;          /* [K, max(K,V)], [max(K,V)], [K,K] */
 };
 
-/* key and query return row t of kg and qg. For GDN they return row t of k and q, and
- * set *e to the gate factor that multiplies the row; for KDA *e is 1. */
+/* key returns row t of kg, query row t of qg. For GDN, key returns row t of k, query
+ * row t of q, and *e is set to the gate factor of the row. For KDA *e is 1. */
 static const double *key(const struct reverse_scan *x, int64_t t, double *e)
 {
     const struct kcp_merge_backward *a = x->a;
@@ -67,8 +67,8 @@ static void decay_add(const struct reverse_scan *x, int cols, int pitch, void *X
  *   dU      = kg dh_ext + dv_local
  *   dh_ext <- Lambda dh_ext + scale qg^T dO - w^T dU
  *
- * h and v_new are not read, so the maps of gradients do not wait for states. dU holds
- * the row of one token, d the sum over tokens. */
+ * Neither h nor v_new is read, so the maps of gradients do not wait for states. The
+ * buffer dU holds the row of one token, d the sum over tokens. */
 static void back_h(const struct reverse_scan *x, int pitch, void *dh_)
 {
     const int HV = x->a->HV, K = x->a->K, V = x->a->V, n = x->n;
@@ -147,9 +147,9 @@ static void stretch(struct reverse_scan *x, int s, int want, void *out_)
  * state at the segment's end, M^T dS + dh_ext is the gradient of the state at its
  * start. dh_ext starts from dh_end (NULL: 0), which is dht where a sequence ends and 0
  * elsewhere. M is that of chapter 05: the code computes M^T and stores M, so both
- * passes use one format. want [s] selects the parts (KCP_WANT_H, KCP_WANT_M); other
- * parts are not written. With reuse_M, M is not computed, because the saved block has
- * M. */
+ * passes have the same format of maps. want [s] selects the parts (KCP_WANT_H,
+ * KCP_WANT_M); other parts are not written. With reuse_M, M is not computed, because
+ * the saved block has M. */
 int ref_merge_backward(struct kcp_merge_backward *a)
 {
     const int refused = kcp_begin("11_merge_backward", KCP_HOST, a, NULL);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* compress:  h_kept = h_in[0]
- * expand:    h_back[0] = h_kept,  h_back[s] = h_start[s] for s >= 1
+ * expand:    h_back[0] = h_kept,  h_back[s] = h_start[s] for s >= 1.
  *
  * Only the first segment of a rank can begin inside a sequence, so only its initial
  * state comes from another rank. Every other segment starts from h0, which the caller

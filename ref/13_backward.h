@@ -38,7 +38,7 @@ struct backward_rank {
 void   *backward_zeros(struct backward_rank *x, int64_t numbers);
 void    backward_rows(const struct backward_rank *x, int ends, const double *given,
                       double *to);
-/* KCP_MISMATCH: the block has another format or mode; x->why names it. */
+/* KCP_MISMATCH: the block has another format or mode; x->why has the reason. */
 int     backward_open(struct backward_rank *x);
 int     backward_recompute(struct backward_rank *x);        /* KCP_NO_MEMORY */
 

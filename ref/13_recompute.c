@@ -1,4 +1,5 @@
-/* 13_recompute.c -- reads the saved block and recomputes the tensors that it lacks.
+/* 13_recompute.c -- reads the saved block and recomputes the tensors that the block
+ * lacks.
  *
  * Book: chapter 13.  Checked by: tests/13_backward/checks.c and its mutants.
  * Next: ref/13_backward.c. */
@@ -27,7 +28,7 @@ void backward_rows(const struct backward_rank *x, int ends, const double *given,
             ref_state(x->a, 0, given + x->seg[s].n * size, to + s * size);
 }
 
-/* Checks the saved block and finds its tensors. */
+/* Checks the saved block and finds the block's tensors. */
 int backward_open(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;

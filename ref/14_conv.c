@@ -18,10 +18,10 @@ struct rows {
 };
 
 /* The surroundings of segment s, in local token numbers, which may be outside the
- * shard. n: its sequence, tokens first .. end. start: first - (Wc - 1) if there is x0,
- * otherwise first. low .. high: the run of adjacent segments with s in the shard. A row
- * t < low is row low_at + t of the halo before the run; a row t >= high is row high_at
- * + t of the halo after the run. */
+ * shard. n: the sequence, with tokens first .. end. start: first - (Wc - 1) if there is
+ * x0, otherwise first. low .. high: the run of adjacent segments with s in the shard. A
+ * row t < low is row low_at + t of the halo before the run; a row t >= high is row
+ * high_at + t of the halo after the run. */
 struct around { int64_t start, first, end, low, high, low_at, high_at, n; };
 
 static struct around around(const struct kcp_conv *a, int s)

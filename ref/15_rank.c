@@ -148,7 +148,7 @@ static void leave(const struct spike_rank *x, int back)
 }
 
 /* Computes dW_alpha and dw_beta, sums over the segments of all ranks. A rank without
- * tokens may pass NULL for both. */
+ * tokens may pass NULL for dW_alpha and dw_beta. */
 static int into_weights(struct spike_rank *x)
 {
     const struct kcp_scan *a = x->a;

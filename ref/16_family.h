@@ -3,14 +3,15 @@
  * Book: chapter 16.  Checked by: tests/16_family/checks.c.
  * Next: ref/16_gla.c, the shortest model; ref/16_family.c, which runs any model.
  *
- * A model is four functions. Two define the model token by token: the step and its
- * adjoint. The other two compute a chunk's form and the adjoint of the form. Chapters
- * 04, 05, 09 and 11 scan this form:
+ * A model is four functions. The step and its adjoint define the model token by token.
+ * The form and its adjoint define the model chunk by chunk. Chapters 04, 05, 09 and 11
+ * scan this form:
  *
  * v_new = u - w S      o = scale qg S + tril(Aqk) v_new      S <- Λ S + kg^T v_new
  *
  * A token may need two rows of the form (DPLR: one row copies, one row writes). Then a
- * chunk of C tokens has 2 C rows, and the code of those chapters does not change. */
+ * chunk of C tokens has 2 C rows, and the code of chapters 04, 05, 09 and 11 does not
+ * change. */
 #ifndef KCP_16_FAMILY_H
 #define KCP_16_FAMILY_H
 

@@ -63,7 +63,7 @@ enum kcp_walk  { KCP_AUTO, KCP_SEQUENTIAL, KCP_BLELLOCH };         /* 15, 08 */
 
 /* Bits of kcp_call.part. In stage 09 KCP_LOCAL and KCP_REVERSE select the parts to run.
  * In 13 to 15 KCP_SUM_LOCAL returns this rank's gradients of parameters, for a
- * framework that adds them over the ranks. */
+ * framework that adds the gradients over the ranks. */
 enum { KCP_LOCAL = 1, KCP_REVERSE = 2, KCP_SUM_LOCAL = 4 };
 
 /* ---- fields
@@ -98,8 +98,8 @@ struct kcp_field {
  * Classic (L = 0): a segment is the part of a sequence in one range. Canonical (L > 0):
  * segments are cut at multiples of L from the start of their sequence, and the boundary
  * of a range moves down to the next such cut. The *shard order* of tokens is the
- * concatenation of the shards, rank 0 first; for a contiguous plan it equals the token
- * order. */
+ * concatenation of the shards, rank 0 first; for a contiguous plan the shard order
+ * equals the token order. */
 struct kcp_segment {
     int n;                     /* global sequence */
     int rank;                  /* owner */
@@ -111,10 +111,10 @@ struct kcp_segment {
 };
 
 /* The part of the plan that one rank needs; published implementations call it the CP
- * context. If the rank owns several ranges, members is_first_rank and pre_... are those
- * of its first segment, is_last_rank and post_num_ranks those of its last segment; the
- * numbers of ranks count changes of owner, and cu_seqlens has an entry per run of
- * consecutive tokens. */
+ * context. If the rank owns several ranges, is_first_rank and pre_... refer to the
+ * rank's first segment, is_last_rank and post_num_ranks to its last segment. Then
+ * pre_num_ranks and post_num_ranks count changes of owner, and cu_seqlens has an entry
+ * per run of consecutive tokens. */
 struct kcp_context {
     int64_t begin, end;        /* rows in shard order; contiguous plan: tokens */
     int seg0, NS, NC;          /* first segment in plan->seg, segments, chunks */
@@ -172,12 +172,12 @@ int  kcp_plan_owned(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, in
                     const struct kcp_owners *owners, int64_t L, int C, int Wc,
                     const char **why);
 void kcp_plan_free(struct kcp_plan *plan);
-/* Replaces the contents of plan by those of next, in place. Args structs that point
- * into plan stay valid; copies of a rank's cu, cn, sc become outdated. Lengths may
- * differ, but N, R, C, T, L, each rank's number of tokens, segments and chunks, the
- * owners of states and the neighbours of segments must be equal. Otherwise: KCP_NA,
- * *why names the difference, and plan is unchanged. Collective: every rank calls it, or
- * none. */
+/* Replaces the contents of `plan` by the contents of `next`, in place. Args structs
+ * that point into plan stay valid; copies of a rank's cu, cn, sc become outdated.
+ * Lengths may differ, but N, R, C, T, L, each rank's number of tokens, segments and
+ * chunks, the owners of states and the neighbours of segments must be equal. Otherwise:
+ * KCP_NA, *why names the difference, and plan is unchanged. Collective: every rank
+ * calls it, or none. */
 int  kcp_plan_refresh(struct kcp_plan *plan, const struct kcp_plan *next,
                       const char **why);
 /* kcp_plan_take copies rank r's rows (row_bytes per token) from the whole tensor;
@@ -254,15 +254,15 @@ enum kcp_where { KCP_HOST, KCP_DEVICE };
 int kcp_check_call(const char *stage, enum kcp_where where, const void *args);
 
 //> variant
-/* A variant is an implementation of a stage; its record is at the end of its file. A
- * variant "mutant_..." is wrong, so that the judge must reject it. */
+/* A variant is an implementation of a stage; the variant's record is at the end of its
+ * file. A variant "mutant_..." is wrong, so that the judge must reject it. */
 struct kcp_variant {
-    const char *stage, *name, *why;  /* "07_merge", "v1_column", one line on its idea */
+    const char *stage, *name, *why;  /* "07_merge", "v1_column", one line of summary */
     enum kcp_storage storage;
     enum kcp_where where;
     const char *shapes;              /* supported shapes, for messages */
     int (*run)(void *args);          /* kcp_status; the stage's args struct */
-    size_t (*work)(const void *args);/* bytes of args->work it needs; NULL: none */
+    size_t (*work)(const void *args);/* bytes of args->work; NULL: none */
 };
 
 /* A variant and a function that checks a call (checked.c), then runs the variant. */

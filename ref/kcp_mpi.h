@@ -28,9 +28,9 @@ int kcp_mpi_start(struct kcp_mpi *mpi, char *why, size_t n);
 int kcp_mpi_world(struct kcp_comm **comm, char *why, size_t n);
 /* Call kcp_mpi_end last, before every exit of a program. Returns `status`, or 1 if
  * status is 0 although a communicator has failed. If the result is 0, MPI is finalized.
- * Otherwise MPI_Finalize is not called, because it waits for all ranks; the function
- * waits 0.3 s, so that other ranks can print their errors before the launcher ends
- * them. */
+ * Otherwise MPI_Finalize is not called, because MPI_Finalize waits for all ranks;
+ * kcp_mpi_end waits 0.3 s, so that other ranks can print their errors before the
+ * launcher ends all processes. */
 int kcp_mpi_end(int status);
 
 #ifdef MPI_VERSION

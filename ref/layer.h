@@ -5,10 +5,10 @@
  *
  * The caller owns everything: arrays, workspace, saved block, plan, comm, stream. On a
  * GPU every array of an args struct is in GPU memory (plan, comm and ops are host
- * structs). A call puts work on args->stream and returns: it allocates nothing and does
- * not wait, except inside comm if ranks share a GPU. A graph may capture it. Arrays of
- * storage ACTV (stages.h) have layer->storage; ACC is fp32, or double in a KCP_F64
- * layer. Every function returns a kcp_status or bytes; none prints or exits. */
+ * structs). A call puts work on args->stream and returns. The call allocates nothing
+ * and does not wait, except inside comm if ranks share a GPU. A graph may capture it.
+ * Arrays of storage ACTV (stages.h) have layer->storage; ACC is fp32, or double in a
+ * KCP_F64 layer. Every function returns a kcp_status or bytes; none prints or exits. */
 #ifndef KCP_LAYER_H
 #define KCP_LAYER_H
 
@@ -21,9 +21,9 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 /* A layer is a position in the table of paths (ref/core/paths.def, kcp-check --paths).
- * Its members are the kernels of the first rows at that position. A call takes the
- * first row at or after the position that fits the call. Forward and backward must
- * agree in the format of the saved block. */
+ * The members of kcp_layer are the kernels of the first rows at that position. A call
+ * takes the first row at or after the position that fits the call. Forward and backward
+ * must agree in the format of the saved block. */
 struct kcp_layer {
     enum kcp_storage storage;
     enum kcp_where where;
@@ -52,8 +52,8 @@ void kcp_layer_call(const struct kcp_layer *layer, struct kcp_call *call,
 /* Return the bytes of the saved block and of the workspaces, from sizes and options.
  * Arrays need not exist yet, but a->saved (for a convolution also x0, dxt, dweight,
  * dbias) must be NULL or not NULL as in the later call. 0: no bytes, or no plan.
- * Consecutive layers on one stream may share a workspace, but each needs a separate
- * saved block until its backward has run. */
+ * Consecutive layers on one stream may share a workspace, but each layer needs a
+ * separate saved block until the layer's backward has run. */
 size_t kcp_layer_saved(const struct kcp_layer *layer, const struct kcp_call *call);
 size_t kcp_layer_forward_work(const struct kcp_layer *layer,
                               const struct kcp_forward *a);
@@ -62,7 +62,7 @@ size_t kcp_layer_backward_work(const struct kcp_layer *layer,
 size_t kcp_layer_conv_work(const struct kcp_layer *layer, const struct kcp_conv *a);
 
 /* Chapters 08, 13 and 14 on this rank; shapes and equations are in stages/NN.def.
- * Collective: every rank of the plan calls it with the same options, also a rank
+ * Collective: every rank of the plan makes the call, with the same options, also a rank
  * without tokens. a->saved NULL: forward saves nothing, so backward is impossible.
  * KCP_BAD: an array is missing, work or saved is too short, or the grid is not the
  * plan's. KCP_NA: no path takes this shape. KCP_CUDA: a launch failed. KCP_COMM:

@@ -3,7 +3,7 @@
  * Book: all chapters.  Checked by: tests/NN_name/checks.c.  Next: ref/01_step.c.
  *
  * All arrays are double (indices int32 or int64), row major, owned by the caller. Each
- * function returns a kcp_status; the equation it implements is above its body. */
+ * function returns a kcp_status; its equation is above the function's body. */
 #ifndef KCP_REF_H
 #define KCP_REF_H
 
@@ -43,7 +43,7 @@ int kcp_ref_ladder_roles(struct kcp_ladder *a); /* 17 rung 8: producer and consu
 #pragma GCC visibility pop
 
 /* The sources of this tree and the book omit the prefix kcp_. Other programs should use
- * it, because in version 3 the short names will exist only inside this tree. */
+ * the prefix, because in version 3 the short names will exist only inside this tree. */
 #define ref_step kcp_ref_step
 #define ref_gate kcp_ref_gate
 #define ref_wy kcp_ref_wy

@@ -23,7 +23,7 @@ extern "C" {
  * message. bf16 needs classic segments, because results depend on the cuts. Field
  * tolerance, 0 <= tolerance < 1: a rank in the middle of a sequence sends h_ext without
  * waiting for the received state S, and does not compute M, if gates and keys prove
- * that |M S| <= tolerance |S| (kcp_decay_bound). Otherwise the rank waits, and its
+ * that |M S| <= tolerance |S| (kcp_decay_bound). Otherwise the rank waits, and the
  * result is exact. A tolerance needs the form chain or pipeline, one range per rank and
  * classic segments; otherwise KCP_NA, because in an all-gather or a scan every rank
  * waits for all others. */

@@ -2,11 +2,11 @@
  *
  * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: comm/backend/mpi_launch.c.
  *
- * A call posts its sends and receives and polls them until they complete. While a call
- * polls, it also checks for the failure note of another rank and for the timeout,
+ * A call posts its sends and receives and polls these requests until all complete. A
+ * polling call also checks for the failure note of another rank and for the timeout,
  * KCP_TIMEOUT_S. Calls inside a group only start requests; the end of the group waits
  * for all requests. A lock is held around each MPI call. If a process dies, the
- * launcher (mpirun, srun) reports it and ends the other processes. */
+ * launcher (mpirun, srun) reports the process and ends the others. */
 #ifdef KCP_WITH_MPI
 #include <mpi.h>
 
@@ -20,7 +20,7 @@
 #include <time.h>
 
 #ifndef KCP_MPI_PIECE
-#define KCP_MPI_PIECE (1 << 30)    /* most bytes per message (an int) */
+#define KCP_MPI_PIECE (1 << 30)    /* most bytes of one MPI message */
 #endif
 enum tag { MESSAGE, GATHERED, FAILED };
 enum kind { SEND, RECV, BARRIER };
@@ -30,7 +30,7 @@ struct note { int rank, status; char why[160]; };
 struct posted { MPI_Request request; enum kind kind; int peer, bytes; };
 struct mpi_rank {                      /* comm is its first member */
     struct kcp_comm comm;
-    MPI_Comm at;                       /* duplicated, so that its tags are not shared */
+    MPI_Comm at;                       /* a duplicate, used only by this file */
     double seconds;
     pthread_mutex_t lock;              /* around every MPI call */
     int grouped, n, capacity, failed;

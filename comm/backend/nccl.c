@@ -69,7 +69,7 @@ static int host_knows(struct kcp_comm *host, enum telling tell, int *rank, char 
     return knows;
 }
 
-/* Reports the failure to the ranks of `host` before it calls NCCL, because NCCL may
+/* Reports the failure to the ranks of `host` before the call of NCCL, because NCCL may
  * block and reports fewer details. Aborts a communicator that this library made, so
  * that no stream waits forever. A caller's communicator is not aborted; the caller does
  * that. */
@@ -254,7 +254,7 @@ static int init_rank(struct nccl_rank *w, int R, int r, ncclUniqueId id,
     return err == KCP_NA ? KCP_OK : err;
 }
 
-/* Rank 0 creates the id and sends it to the other ranks over host. */
+/* Rank 0 creates the id and sends the id to the other ranks over `host`. */
 static int id_over(struct nccl_rank *w, struct kcp_comm *host, ncclUniqueId *id)
 {
     if (host->r > 0)

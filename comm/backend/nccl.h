@@ -3,8 +3,7 @@
  * Book: chapter 20.  Checked by: bench/check_gpus.sh.  Next: comm/backend/nccl.c.
  *
  * libnccl is not linked but opened with the first communicator. So a program starts
- * without libnccl, and if the caller has already loaded libnccl (to make its
- * ncclComm_t), that copy is used. */
+ * without libnccl. If the caller has already loaded libnccl, the same copy is used. */
 #ifndef KCP_NCCL_H
 #define KCP_NCCL_H
 
@@ -53,8 +52,8 @@ struct nccl_rank {                          /* data of one rank; `comm` must be 
     char opened[KCP_WINDOW_RANKS];     /* 1: rank r is another process */
 };
 
-/* The number of checks, 10 ms apart, for a report from `host` before a failure is
- * reported to the ranks of `host`. TELL_NOBODY: the failure is not reported. NCCL may
+/* How often to check (10 ms apart) whether `host` has reported a lost rank, before this
+ * rank reports a failure over `host`. TELL_NOBODY: this rank does not report. NCCL may
  * notice the loss of another rank before `host` does. */
 enum telling { TELL_NOBODY = 0, TELL_NOW = 1, TELL_LATER = 30 };
 enum { THIS_RANK = -1 };               /* or the number of a rank in `host` */
@@ -66,8 +65,8 @@ int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
 int nccl_settle(struct nccl_rank *w, ncclComm_t at, ncclResult_t result,
                 const char *call);
 void nccl_calls(struct kcp_comm *c);
-/* nccl_start.c: rank 0 creates the id and writes it to the file `path`; the others read
- * it. */
+/* nccl_start.c: rank 0 creates the id and writes the id to the file `path`; other ranks
+ * read `path`. */
 int nccl_id_by_file(const struct nccl *nccl, const char *path, int r, double seconds,
                     ncclUniqueId *id, char *why, size_t n);
 /* Frees the windows. is_quiet = 1: all ranks have passed a barrier, so no kernel writes

@@ -42,7 +42,7 @@ static int blocks_of(int R)
     return n < WINDOW_BLOCKS ? (int)n : WINDOW_BLOCKS;
 }
 
-/* Allocates this rank's memory and clears it. */
+/* Allocates and clears this rank's memory. */
 static int make_own(struct nccl_rank *w, struct card *mine)
 {
     struct kcp_window *x = &w->window;
@@ -103,7 +103,7 @@ static int reach_all(struct nccl_rank *w, const struct card *mine,
 }
 
 /* After a failure (is_quiet = 0) this rank's memory is not freed, because a kernel of
- * another rank may still write into it. */
+ * another rank may still write into this memory. */
 void nccl_windows_free(struct nccl_rank *w, int is_quiet)
 {
     struct kcp_window *x = &w->window;

@@ -52,7 +52,7 @@ struct world {
     pthread_cond_t change;               /* signalled: end of a barrier, or a failure */
     int (*body)(struct kcp_comm *, void *);
     void *arg;
-    kcp_copy *copy;                      /* copies between memories of two ranks */
+    kcp_copy *copy;                      /* copies between the memories of two ranks */
     struct member *member;
 };
 

@@ -1,5 +1,5 @@
-/* all_gather.c -- each rank gathers the maps of the other ranks and applies them
- * itself.
+/* all_gather.c -- each rank gathers the maps of all ranks and computes its states from
+ * the maps.
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/chain.c.
  *
@@ -132,8 +132,8 @@ static int fold_step(const struct fold *f, const struct gather_layout *g, void *
 
 /* Computes the state at the start of visit v, a run of adjacent segments on this rank.
  * The fold starts from position `last`, where this rank's previous visit to the
- * sequence ends; if there is none (last < 0), from h of the sequence's first segment.
- * Then the maps of the segments between are applied. */
+ * sequence ends; if the rank has no previous visit (last < 0), from h of the sequence's
+ * first segment. Then the maps of the segments between are applied. */
 //> fold_gathered
 static int fold_gathered(const struct fold *f, const struct gather_layout *g,
                          void *all, char *tmp, const struct visit *v, int last)

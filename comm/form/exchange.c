@@ -188,7 +188,7 @@ int kcp_form_in_order(enum kcp_form form)
     return (int)form >= 0 && (int)form < KCP_FORMS && forms[form]->in_order;
 }
 
-/* Checks the sizes before they are multiplied, because a product can overflow. */
+/* Checks the sizes before any product of sizes, because a product can overflow. */
 static int sizes_are_right(const struct kcp_exchange *x)
 {
     enum { MOST_SIZE = 32768 };

@@ -5,12 +5,12 @@
  *
  * Forward applies the maps of segments in token order, backward applies M^T in reverse
  * order. Position p = 0..NS-1 counts a rank's segments in the order of the pass, so
- * both passes use the same code.
+ * that one code serves both passes.
  *
  * A *visit* is a run of adjacent segments of one sequence on one rank. A contiguous
  * plan has one visit per sequence and rank, a zigzag plan two, a striped plan many. A
  * visit that does not start a sequence receives a state; a visit that does not end a
- * sequence sends a state. */
+ * sequence sends one. */
 #ifndef KCP_EXCHANGE_H
 #define KCP_EXCHANGE_H
 
@@ -90,8 +90,8 @@ struct form {
     int (*run)(const struct fold *f);
     /* Bytes of x->work. */
     size_t (*work_bytes)(const struct fold *f);
-    /* Bytes and messages that this rank must send; the judge compares them with the
-     * traffic. */
+    /* Bytes and messages that this rank must send; the judge compares this formula with
+     * the traffic. */
     struct kcp_traffic (*formula)(const struct fold *f);
     /* Bytes of bf16 staging for the largest group (narrow_bytes of comm/lossy.h).
      * NULL: staging for one state per visit that sends or receives. */
@@ -111,10 +111,10 @@ struct form {
 KCP_FORM_LIST(FORM_DECLARED)
 #undef FORM_DECLARED
 /* Returns the bytes of bf16 staging for one block per visit that receives and one per
- * visit that sends. `bytes`: size of a block before it is rounded to bf16. */
+ * visit that sends. `bytes`: size of a block before the rounding to bf16. */
 size_t narrow_per_visit(const struct fold *f, size_t bytes);
-/* The chain over windows: chain_window.c. chain_window_fits returns the same value on
- * every rank. */
+/* The chain over windows (chain_window.c). Every rank gets the same value from
+ * chain_window_fits. */
 int chain_window_fits(const struct fold *f);
 int chain_window_run(const struct fold *f);
 

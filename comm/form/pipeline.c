@@ -37,8 +37,8 @@ static int first_in(const struct fold *f, const struct visit *v)
     return fold_receives_at(f, v) + (fold_cuts(f, v) ? blocks(f->x) - 1 : 0);
 }
 
-/* Returns the block that a visit sends in time step t, or -1. Block b is sent in step
- * hops + b, one step after it was received. */
+/* Returns the block that a visit sends in time step t, or -1. Block b is received in
+ * step hops + b - 1 and sent in step hops + b. */
 static int block_out(const struct fold *f, const struct visit *v, int t)
 {
     const int b = t - fold_sends_at(f, v);

@@ -6,7 +6,7 @@
  * visit m = 0, 1, ... of a sequence, in the order of the pass. Before the step with
  * distance d = 1, 2, 4, ... visit m holds two maps, which omit all f_i with i < 0:
  *   W = f_m   after ... after f_m-d+1   d maps, the last one is f_m
- *   X = f_m-1 after ... after f_m-d+1   d-1 maps, without f_m
+ *   X = f_m-1 after ... after f_m-d+1   d-1 maps, without f_m.
  *
  * In the step visit m sends W to visit m+d and composes both W and X with the map
  * received from visit m-d. Once X begins with visit 0, h of X is the state at the start

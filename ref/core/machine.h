@@ -15,13 +15,12 @@
 #define KCP_MACHINE_SMS 132
 #define KCP_MACHINE_SMEM 232448
 
-/* Microseconds, measured for commit 88497b0 on 2026-11-21.
- * FACTORS       factors of a chunk and value head, with a gate per channel
- * FACTORS_ROWS, FACTORS_HEAD   with a gate per head: per query/key head, per value head
- * STEP_64, STEP_128   a step of the scan over 64 columns, over 128 columns
- * STEP_BESIDE   a step over 64 columns while other SMs compute factors
- * STEP_MAP      a step of a map
- * FOLD, LAUNCH  one more strip to fold, one more launch */
+/* Microseconds, measured for commit 88497b0 on 2026-11-21. FACTORS       factors of
+ * one chunk and value head, with a gate per channel. FACTORS_ROWS, FACTORS_HEAD
+ * with a gate per head: per query/key head, per value head. STEP_64, STEP_128   one
+ * step of the scan over 64 columns, over 128 columns. STEP_BESIDE   one step over 64
+ * columns while other SMs compute factors. STEP_MAP      one step of the scan of a
+ * map. FOLD, LAUNCH  one more strip to fold, one more launch. */
 #define KCP_FACTORS 0.0353
 #define KCP_FACTORS_ROWS 0.021
 #define KCP_FACTORS_HEAD 0.0022

@@ -39,9 +39,9 @@ const char *kcp_format_name(int format)
 }
 
 /* Returns how many initial states a rank saves. In classic mode a rank with one range
- * saves one (ref_h0), because only its first segment can begin inside a sequence.
- * Otherwise a rank saves one state per segment, because several segments may begin
- * inside a sequence and backward does not repeat the fold that computes their
+ * saves one state (ref_h0), because only the rank's first segment can begin inside a
+ * sequence. Otherwise a rank saves one state per segment, because several segments may
+ * begin inside a sequence and backward does not repeat the fold that computes their
  * states. */
 int kcp_saved_states(const struct kcp_call *a)
 {
@@ -71,7 +71,7 @@ static int add(struct kcp_saved *s, const char *name, int64_t bytes)
     return KCP_OK;
 }
 
-/* Adds every tensor of saved.def whose condition holds. */
+/* Adds to the block every tensor of saved.def whose condition is true. */
 static int add_all(struct kcp_saved *s, const struct kcp_facts *f)
 {
     KCP_FACTS(KCP_FACT_LOCAL)

@@ -61,7 +61,7 @@ static inline double kcp_strip_cost(const struct kcp_context *x, int HV, int C, 
 }
 
 /* Returns the strip length of lowest cost; 0: do not cut segments. Strips also need a
- * map per chunk, so they pay off only if SMs would be idle. */
+ * map per chunk, so strips pay off only if SMs would be idle. */
 static inline int64_t kcp_strip_length(const struct kcp_context *x, int HV, int C,
                                        int P)
 {
@@ -264,9 +264,9 @@ static inline double kcp_maps_cost(const struct kcp_call *a, int strip_chunks, i
 }
 
 /* Returns the time of a walk over `walked` chunks in two or more windows of W chunks.
- * This is the sum of: the factors of the first window; the other factors, concurrent
+ * The time is a sum: the factors of the first window; the other factors, concurrent
  * with the walk (the walk alone or all work spread over all SMs, whichever is longer);
- * the map of the last window, if it is needed; the launches. */
+ * the map of the last window, if needed; the launches. */
 static inline double kcp_walk_cost(const struct kcp_call *a, int want, int walked,
                                    int P)
 {

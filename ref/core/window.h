@@ -8,7 +8,7 @@
  *   KCP_FULL    how often o has filled piece b in r's window; written by o
  *   KCP_EMPTY   how often o has emptied the piece that r filled in o's window; written
  *               by o
- *   KCP_FILLED, KCP_TAKEN   how often r itself has filled, and has emptied, a piece
+ *   KCP_FILLED, KCP_TAKEN   how often r itself has filled, and has emptied, a piece.
  *
  * Message i of a piece uses slot i % 2, so the sender may be one message ahead. The
  * counts are in device memory, so that they continue when a graph is replayed. */
