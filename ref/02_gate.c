@@ -1,4 +1,4 @@
-/* 02_gate.c -- the front end: L2 norm, beta, the three gates, the sum within a chunk.
+/* 02_gate.c -- L2 norm, beta, the three gates, and the gate's sum within a chunk.
  *
  * Book: chapter 02.  Checked by: tests/02_gate/checks.c (finite differences).
  * Next: ref/03_wy.c. */

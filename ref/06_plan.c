@@ -68,7 +68,7 @@ static const char *refuse(int N, const int64_t *cu, int R, const struct request 
 //> holder
 static int holder(const struct kcp_plan *p, int64_t t)
 {
-    int low = 0, high = p->B;                   /* bound[low] <= t; answer < high */
+    int low = 0, high = p->B;                   /* bound[low] <= t < bound[high] */
     if (t >= p->T)
         return p->R - 1;
     while (high - low > 1) {

@@ -51,8 +51,8 @@ int backward_open(struct backward_rank *x)
     return KCP_OK;
 }
 
-/* For a light block, which lacks q and k: lets chapter 02 normalize q and k again, with
- * the same bits. */
+/* Makes chapter 02 compute q and k again, with the same bits, because a light block
+ * does not have them. */
 static void normalise_again(struct backward_rank *x, struct kcp_gate *gate)
 {
     const struct kcp_backward *a = x->a;

@@ -49,7 +49,7 @@ struct spike_rank {
     void *got[24];                         /* freed at the end */
     double *alpha;                         /* [K] */
     double **node, *spare;                 /* C maps [HV,K,V+K], and one more */
-    double **before, **after;              /* C states each: before, after a token */
+    double **before, **after;              /* C states each, before and after a token */
     double *maps, *states, *ends;          /* segments' */
     double *dO, *tile_h, *part;            /* [T,HV,V], [NC,HV,K,V], [NS,HV (K+1) D] */
     double *rows, *all;                    /* what repeat and spread gather */

@@ -43,7 +43,7 @@ struct family_chunk {
     double scale;
     struct family_rows q, k, v, a, b, omega, dO;      /* d is NULL in forward */
     struct family_rows bk;                 /* scratch [C,K] and its gradient */
-    struct family_rows G;                  /* log2, summed within the chunk; d is dG */
+    struct family_rows G;                  /* G in base 2, summed in the chunk; dG */
     struct family_rows u, w, kg, qg, Aqk;  /* the form: zero on entry, fill d */
     struct family_rows v_new, dU, dAqk;    /* backward: x, of chapters 04, 09 */
     const double *h, *dh;                  /* [K,V] at the chunk's start, its end */

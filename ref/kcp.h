@@ -58,7 +58,7 @@ enum kcp_gate_form { KCP_GATE_RAW, KCP_GATE_SOFTPLUS, KCP_GATE_BOUNDED };
 enum kcp_beta_form { KCP_BETA_RAW, KCP_BETA_SIGMOID, KCP_BETA_SIGMOID2 };
 enum kcp_act   { KCP_ACT_NONE, KCP_ACT_SILU };
 enum kcp_save  { KCP_RECOMPUTE, KCP_SAVE_ALL, KCP_SAVE_LIGHT };  /* 12: the block */
-enum kcp_layout { KCP_KV, KCP_VK };          /* of h0, ht, dh0, dht at the interface */
+enum kcp_layout { KCP_KV, KCP_VK };          /* of the caller's h0, ht, dh0, dht */
 enum kcp_walk  { KCP_AUTO, KCP_SEQUENTIAL, KCP_BLELLOCH };         /* 15, 08 */
 
 /* Bits of kcp_call.part. In stage 09 KCP_LOCAL and KCP_REVERSE select the parts to run.
@@ -106,7 +106,7 @@ struct kcp_segment {
     int64_t begin, end;        /* global tokens */
     int first, last;           /* 1: first, last segment of its sequence */
     int prev, next;            /* neighbours in the sequence, in plan->seg; or -1 */
-    int pre, post;             /* changes of owner before, after it in the sequence */
+    int pre, post;             /* changes of owner before and after in the sequence */
     int at;                    /* index in token order: plan->order[at] */
 };
 
@@ -134,7 +134,7 @@ struct kcp_plan {
     int64_t *cu_seqlens;       /* [N+1] */
     int64_t *cuts;             /* [R+1] boundaries of the shards, in shard order */
     int moved;                 /* how many boundaries canonical mode moved */
-    struct kcp_segment *seg;   /* [S] of rank 0, then of rank 1, ... */
+    struct kcp_segment *seg;   /* [S] segments, those of rank 0 first ... */
     int *h0_rank, *ht_rank;    /* [N] owner of row n of h0 and dh0; of ht and dht */
     struct kcp_context *ctx;   /* [R] */
     int crossing;              /* 1: a sequence crosses a cut (on any rank) */

@@ -14,7 +14,7 @@
 int kcp_ref_step(struct kcp_step *a); /* 01 forward, and its adjoint */
 int kcp_ref_gate(struct kcp_gate *a); /* 02 front end, and back */
 int kcp_ref_wy(struct kcp_wy *a); /* 03 Aqk, A, u, w, kg, qg */
-int kcp_ref_wy_factors(struct kcp_wy *a); /* 03 u, w, kg, qg, from A as given */
+int kcp_ref_wy_factors(struct kcp_wy *a); /* 03 u, w, kg, qg from a given A */
 int kcp_ref_chunk(struct kcp_chunk *a); /* 04 state scan and output */
 int kcp_ref_affine(struct kcp_affine *a); /* 05 (h_ext, M) of a segment */
 /* 06 is kcp_plan_make */
@@ -32,13 +32,13 @@ int kcp_ref_scan(struct kcp_scan *a); /* 15 one rank's forward or backward */
 int kcp_ref_family_step(struct kcp_family *a); /* 16 token by token, and the adjoint */
 int kcp_ref_family(struct kcp_family *a); /* 16 one rank's forward or backward */
 int kcp_ref_ladder(struct kcp_ladder *a); /* 17 the state scan of 04, no output */
-int kcp_ref_ladder_lanes(struct kcp_ladder *a); /* 17 rung 3: products by a warp */
-int kcp_ref_ladder_banks(struct kcp_ladder *a); /* 17 rung 6: swizzled tiles */
-int kcp_ref_ladder_threads(struct kcp_ladder *a); /* 17 rung 1: one thread per column */
-int kcp_ref_ladder_shared(struct kcp_ladder *a); /* 17 rung 2: rows in shared memory */
-int kcp_ref_ladder_stages(struct kcp_ladder *a); /* 17 rung 5: copies in flight */
-int kcp_ref_ladder_wgmma(struct kcp_ladder *a); /* 17 rung 7: wgmma descriptors */
-int kcp_ref_ladder_roles(struct kcp_ladder *a); /* 17 rung 8: producer and consumers */
+int kcp_ref_ladder_lanes(struct kcp_ladder *a); /* 17 kernel 3: products by a warp */
+int kcp_ref_ladder_banks(struct kcp_ladder *a); /* 17 kernel 6: swizzled tiles */
+int kcp_ref_ladder_threads(struct kcp_ladder *a); /* 17 kernel 1: one thread per column */
+int kcp_ref_ladder_shared(struct kcp_ladder *a); /* 17 kernel 2: rows in shared memory */
+int kcp_ref_ladder_stages(struct kcp_ladder *a); /* 17 kernel 5: copies in flight */
+int kcp_ref_ladder_wgmma(struct kcp_ladder *a); /* 17 kernel 7: wgmma descriptors */
+int kcp_ref_ladder_roles(struct kcp_ladder *a); /* 17 kernel 8: producer, consumers */
 
 #pragma GCC visibility pop
 

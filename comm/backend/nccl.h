@@ -45,7 +45,7 @@ struct nccl_rank {                          /* data of one rank; `comm` must be 
     atomic_int grouped;                /* under lock; group_of: the group's thread */
     pthread_t group_of;
     atomic_int watched, stop, failed;  /* shared with the watch thread */
-    int rank;                          /* the first failed rank; under `telling` */
+    int rank;                          /* first failed rank; under lock `telling` */
     char why[300];
     struct kcp_window window;          /* comm.window points here if windows exist */
     int *_Atomic kernels_end;          /* window.lost; NULL: not allocated */

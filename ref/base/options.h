@@ -16,7 +16,7 @@ enum option_kind {
     OPTION_FLAG,       /* int, 1 if present; takes no value */
     OPTION_INT,        /* int, low to high */
     OPTION_WHOLE,      /* int64_t, low to high */
-    OPTION_REAL,       /* double, finite, low to below high */
+    OPTION_REAL,       /* double, finite, low <= x < high */
     OPTION_WORD        /* int (or an enum), index of the word in "a|b|c" */
 };
 

@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* cuda/07_merge/mapops.cu; NULL in a build without CUDA. */
+/* Defined in cuda/07_merge/mapops.cu; the address is NULL in a build without CUDA. */
 extern const struct kcp_mapops cuda_mapops __attribute__((weak));
 
 static int run_forward(void *a) { return ref_forward(a); }

@@ -24,12 +24,12 @@ struct narrowing {
     int (*norm)(const void *of, size_t numbers, double *norm, struct CUstream_st *);
 };
 extern const struct narrowing host_narrowing;              /* comm/narrow.c */
-/* cuda/host/narrow.cu; the address is NULL in a build without CUDA. */
+/* Defined in cuda/host/narrow.cu; the address is NULL in a build without CUDA. */
 extern const struct narrowing cuda_narrowing __attribute__((weak));
 
 /* Computes bound [NS] as kcp_decay_bound does, from the raw inputs of a forward or a
  * backward on a GPU. Waits for the stream; uses a->work as scratch. KCP_NA: a graph
- * captures the stream. KCP_BAD: work is too short. cuda/host/bound.cu. */
+ * captures the stream. KCP_BAD: work is too short. Defined in cuda/host/bound.cu. */
 int cuda_decay_bound(const struct kcp_forward *a, enum kcp_storage storage,
                      double *bound) __attribute__((weak));
 

@@ -117,7 +117,7 @@ int kcp_path_word(const struct kcp_path *p, const char *key, char *out, size_t n
     return 0;
 }
 
-/* ---- the device. In programs with CUDA only: cuda/host/device.cu. */
+/* ---- the device. In cuda/host/device.cu; NULL without CUDA. */
 extern int cuda_device_here(struct kcp_device *d) __attribute__((weak));
 
 /* Returns 90 for "sm_90a", 80 for "sm_80+"; 0: not an architecture. */

@@ -36,7 +36,7 @@ struct kcp_hops {
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* cuda/07_merge/hops.cu; NULL in a build without CUDA. */
+/* Defined in cuda/07_merge/hops.cu; the address is NULL in a build without CUDA. */
 extern const struct kcp_hops cuda_hops __attribute__((weak));
 #ifdef __cplusplus
 }
