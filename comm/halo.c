@@ -207,8 +207,8 @@ int kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo)
 /* Returns the sequence whose state rank r must receive for its local segment s; -1:
  * none. Forward: the rank needs the state if s is its first segment of the sequence,
  * s begins less than `reach` tokens after the sequence's start, and another rank
- * owns the state. Backward: the same with the last segment and the end of the
- * sequence. */
+ * owns the state. Backward: s is the rank's last segment of the sequence and ends less
+ * than `reach` tokens before the sequence's end. */
 static int state_lacked(const struct kcp_halo *h, int r, int s)
 {
     const struct kcp_plan *p = h->plan;

@@ -15,7 +15,7 @@
 struct block { int64_t t0; int c, n, m; };
 
 /* Aqk_ij = scale sum_p q_i k_j exp2(G_i - G_j)   i >= j        (0 elsewhere)
- * L_ij   = beta_i sum_p k_i k_j exp2(G_i - G_j)  i >  j,       into L [C,C]
+ * L_ij   = beta_i sum_p k_i k_j exp2(G_i - G_j)  i >  j,       into L [C,C].
  * G of GDN does not depend on p, so exp2 is outside the sum. */
 static void scores(const struct kcp_wy *a, struct block b, void *L_)
 {

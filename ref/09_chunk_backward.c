@@ -10,7 +10,7 @@
 
 /* Computes, from dO, the gradients within a chunk:
  *
- *   dAqk = scale tril(dO v_new^T)          dv_local = tril(Aqk)^T dO
+ *   dAqk = scale tril(dO v_new^T)          dv_local = tril(Aqk)^T dO.
  *
  * Row t is token t; column j is token j of the chunk. Aqk already includes scale.
  * Columns of dAqk past the diagonal or past the chunk's end become 0. */
@@ -41,7 +41,7 @@ static void local(const struct kcp_chunk_backward *a, int n, int64_t t0, int row
 /* For one chunk computes dS at its start from dS at its end:
  *
  *   dU = kg dS + dv_local     first, with the dS not yet decayed
- *   dS <- Lambda dS + scale qg^T dO - w^T dU
+ *   dS <- Lambda dS + scale qg^T dO - w^T dU.
  *
  * For GDN, kg = exp2(G_last - G) k and qg = exp2(G) q are computed here. dS [K,V] is
  * updated in place. */
@@ -85,7 +85,7 @@ static void reverse(const struct kcp_chunk_backward *a, int n, int64_t t0, int r
  * reads dv_local and goes through the chunks in reverse, from dh_out, the gradient of
  * the state at the end of each segment (NULL: 0):
  *
- *   dh [c] = dS at the END of chunk c       dh_in [s] = dS at the beginning of s
+ *   dh [c] = dS at the END of chunk c       dh_in [s] = dS at the beginning of s.
  *
  * Shapes: stages/09.def. KCP_BAD: part is 0. */
 int ref_chunk_backward(struct kcp_chunk_backward *a)

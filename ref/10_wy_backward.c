@@ -81,7 +81,7 @@ static void factors(const struct wy_chunk *x)
     }
 }
 
-/* Backward of A = (I + L)^-1:     X = dA A^T     dL = -tril(A^T X, -1)
+/* Backward of A = (I + L)^-1:     X = dA A^T     dL = -tril(A^T X, -1).
  * The diagonal of dA does not affect dL. */
 static void inverse(const struct wy_chunk *x)
 {
@@ -108,7 +108,7 @@ static void inverse(const struct wy_chunk *x)
  * every exponent of D is <= 0:
  *
  *   dq2*_i = sum_j dAqk_ij k_j D_ij       dk2_i = sum_j dL_ij k_j D_ij
- *   dkt*_j = sum_i (dAqk_ij q_i + dL_ij beta_i k_i) D_ij          beta_i INSIDE
+ *   dkt*_j = sum_i (dAqk_ij q_i + dL_ij beta_i k_i) D_ij          beta_i INSIDE.
  *
  * The sums with a star omit i = j. There q dq2 and k dkt are equal, so dG would add and
  * subtract the same number and lose the digits of smaller terms. */
@@ -177,7 +177,7 @@ static void gather(const struct wy_chunk *x)
 
 /* Adds the gradient of the chunk's decay to dG, then computes dg from dG:
  *
- *   dG_last += exp2(G_last) sum_v h dS          dg_t = sum of dG over rows t .. last
+ *   dG_last += exp2(G_last) sum_v h dS          dg_t = sum of dG over rows t .. last.
  *
  * dG is the derivative with respect to ln 2 G, so dg needs no factor of ln 2. */
 static void gates(const struct wy_chunk *x)

@@ -65,7 +65,7 @@ static void decay_add(const struct reverse_scan *x, int cols, int pitch, void *X
 /* Computes dh_ext at the chunk's start from dh_ext at its end:
  *
  *   dU      = kg dh_ext + dv_local
- *   dh_ext <- Lambda dh_ext + scale qg^T dO - w^T dU
+ *   dh_ext <- Lambda dh_ext + scale qg^T dO - w^T dU.
  *
  * Neither h nor v_new is read, so the maps of gradients do not wait for states. The
  * buffer dU holds the row of one token, d the sum over tokens. */

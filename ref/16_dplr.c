@@ -65,7 +65,7 @@ static void form(const struct family_chunk *x)
         double *u = drow(x->u, 2 * i), *w = drow(x->w, 2 * i);
         family_gated(x, x->a, i, i - 1, w);
         for (int p = 0; p < x->K; p++)
-            w[p] = -w[p];                              /* because the form has u - w S */
+            w[p] = -w[p];                              /* the form is u - w S */
         for (int j = 0; j < i; j++) {
             const double Aab = family_score(x, x->a, i, i - 1, x->b, j);
             const double Aak = family_score(x, x->a, i, i - 1, x->k, j);

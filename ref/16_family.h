@@ -7,7 +7,7 @@
  * The form and its adjoint define the model chunk by chunk. Chapters 04, 05, 09 and 11
  * scan this form:
  *
- * v_new = u - w S      o = scale qg S + tril(Aqk) v_new      S <- Λ S + kg^T v_new
+ * v_new = u - w S      o = scale qg S + tril(Aqk) v_new      S <- Λ S + kg^T v_new.
  *
  * A token may need two rows of the form (DPLR: one row copies, one row writes). Then a
  * chunk of C tokens has 2 C rows, and the code of chapters 04, 05, 09 and 11 does not

@@ -116,7 +116,7 @@ struct kcp_segment {
  * pre_num_ranks and post_num_ranks count changes of owner, and cu_seqlens has an entry
  * per run of consecutive tokens. */
 struct kcp_context {
-    int64_t begin, end;        /* rows in shard order; contiguous plan: tokens */
+    int64_t begin, end;        /* the rank's rows, in shard order */
     int seg0, NS, NC;          /* first segment in plan->seg, segments, chunks */
     int n_local;               /* local sequences, zero-length ones removed */
     int *cu_seqlens;           /* [n_local+1] their local boundaries */

@@ -34,8 +34,8 @@ int kcp_ref_family(struct kcp_family *a); /* 16 one rank's forward or backward *
 int kcp_ref_ladder(struct kcp_ladder *a); /* 17 the state scan of 04, no output */
 int kcp_ref_ladder_lanes(struct kcp_ladder *a); /* 17 kernel 3: products by a warp */
 int kcp_ref_ladder_banks(struct kcp_ladder *a); /* 17 kernel 6: swizzled tiles */
-int kcp_ref_ladder_threads(struct kcp_ladder *a); /* 17 kernel 1: one thread per column */
-int kcp_ref_ladder_shared(struct kcp_ladder *a); /* 17 kernel 2: rows in shared memory */
+int kcp_ref_ladder_threads(struct kcp_ladder *a); /* 17 kernel 1: a column per thread */
+int kcp_ref_ladder_shared(struct kcp_ladder *a); /* 17 kernel 2: shared memory */
 int kcp_ref_ladder_stages(struct kcp_ladder *a); /* 17 kernel 5: copies in flight */
 int kcp_ref_ladder_wgmma(struct kcp_ladder *a); /* 17 kernel 7: wgmma descriptors */
 int kcp_ref_ladder_roles(struct kcp_ladder *a); /* 17 kernel 8: producer, consumers */

@@ -55,7 +55,7 @@ const char *npy_kind_name(enum npy_kind kind);          /* "float64" */
  * Sets *offset to where the data begins. Does not set a->data. */
 int  npy_head(const unsigned char *head, size_t got, int64_t size, const char *path,
               struct npy *a, int64_t *offset, char *why, size_t n);
-int  npy_bytes(enum npy_kind kind);                     /* bytes of one element in the file */
+int  npy_bytes(enum npy_kind kind);                     /* per element in the file */
 /* Writes "path: " and the text to why, on one line, unprintable characters replaced.
  * Returns -1. */
 int  npy_error(char *why, size_t n, const char *path, const char *format, ...)

@@ -5,9 +5,9 @@
  *
  * The window of rank r has four counts for every other rank o and every piece b of a
  * state:
- *   KCP_FULL    how often o has filled piece b in r's window; written by o
+ *   KCP_FULL    how often o has filled piece b in r's window; written by o.
  *   KCP_EMPTY   how often o has emptied the piece that r filled in o's window; written
- *               by o
+ *               by o.
  *   KCP_FILLED, KCP_TAKEN   how often r itself has filled, and has emptied, a piece.
  *
  * Message i of a piece uses slot i % 2, so the sender may be one message ahead. The
