@@ -11,8 +11,8 @@
 # A mutant changes one operator or number of one line. A mutant counts if it changes an
 # output by more than ten limits (kcp-check --keep, --against). Outputs are computed for
 # fifty cases of the file's stage and ten of each other stage that may use the file, with
-# seeds that no list has. Then some list of cases must fail, or not end, that passes
-# without the mistake; lists of the file's stage run first.
+# seeds that no list has. Then a list of cases that passes without the mistake must fail
+# or not end; lists of the file's stage run first.
 set -u
 export LC_ALL=C
 B=${1:?} N=${2:?} SEED=${3:?}; shift 3
@@ -40,7 +40,8 @@ tar cf - Makefile ref comm cuda tests bench/*.mk book/*.mk book/labs/*.mk |
 (cd "$B" && find ref comm cuda tests made.* -name '*.[od]' -o -name 'made.*' |
     grep -v '\.cu\.' | tar cf - -T -) | tar xf - -C "$tree/build" || exit 1
 # Links to the build's CUDA objects, so that C files compiled for a program with kernels
-# need not be recompiled. No mutant runs a kernel. Builds with other flags omit kernels.
+# need not be recompiled. No mutant runs a kernel. If the build's flags differ, kernels
+# are left out.
 cuda='CUDA_HOME=none' kernels=$(realpath "$B")
 if grep -q '\.cu\.o' "$tree/build/made.list"; then
     (cd "$B" && find cuda tests -name '*.cu.o') | while read -r o; do
@@ -54,7 +55,8 @@ build >"$W/log" 2>&1 || { tail -3 "$W/log"; exit 1; }
 # Saves a copy of the files, because they may be edited during the run.
 mkdir "$W/clean" && tar cf - "$@" | tar xf - -C "$W/clean" || exit 1
 
-# Lists all places: file, line, column, text, replacement. Skips lines with strings.
+# Lists all places that a mutant can change: file, line, column, text, replacement. Skips
+# lines with strings.
 cat >"$W/sites.awk" <<'AWK'
 BEGIN {
     pair(" + ", " - "); pair(" - ", " + "); pair(" * ", " + "); pair(" / ", " * ")
@@ -123,7 +125,8 @@ caught() {                     # STAGE...: 0 when one of them fails
     done
     return 1
 }
-# Prints the stages whose outputs the file can change. No other stage uses 15 or 17.
+# Prints the stages whose outputs the file can change. No other stage uses chapters 15 and
+# 17.
 outputs_of() {
     for s in $(stages "$1"); do
         case $s:$1 in

@@ -42,7 +42,8 @@ static double normal(void)
     return sum;
 }
 
-/* Writes an array of numbers scale * normal + shift; if `below` is set, -|number|. */
+/* Writes an array of numbers scale * normal + shift; if `below` is set, writes their
+ * negative absolute values. */
 static int draw(const char *dir, const char *name, int nd, const int64_t *dim,
                 double scale, double shift, int below)
 {
@@ -132,8 +133,8 @@ static int poke(char **v)
     return bad ? fail() : 0;
 }
 
-/* Replaces array [R,...] by the sum [...] of its rows. Two equal first rows are
- * rejected, because they cannot be different ranks' parts. */
+/* Replaces array [R,...] by the sum [...] of its rows. Rejects equal rows 0 and 1,
+ * because different ranks have different parts of a sum. */
 static void add_rows(struct npy *a)
 {
     double *x = a->data;

@@ -21,7 +21,8 @@ tsv() { echo "$*" | tr ' ' '\t' | sed 's/-//g'; }
             1 1 1 recompute - - 4e12 7e14 ${verdict:-ok} o 0.004 0.006 -
     done
 } >"$W/a.tsv"
-# A row needs a verdict of the same run and a digest; another system's row does not.
+# A row is kept only with a verdict of the same run and a digest of the kernel; a row of
+# another system needs neither.
 command -v python3 >/dev/null || { echo "bench_cli.sh: no python3: records not tried"
     exit $failed; }
 kept=bench/results/bench-cli-test.tsv

@@ -7,7 +7,7 @@ B=${1:-build}
 failed=0
 unset RANK WORLD_SIZE
 fail() { echo "examples.sh: $*"; failed=1; }
-# close A B BOUND: compares words exactly, numbers with a relative error of BOUND.
+# close A B BOUND: compares words exactly, and numbers up to a relative error of BOUND.
 close() {
     echo "$1" "$2" | awk -v bound="$3" '{
         n = NF / 2

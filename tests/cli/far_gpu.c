@@ -169,8 +169,8 @@ static size_t work_of(const void *args)
     return 64 + 8 * (size_t)((const struct kcp_call *)args)->T;
 }
 
-/* Runs `inner`, then makes the mistake of FAR. `first` points to the first number of an
- * output. Every run fills its workspace with 0x5a. */
+/* Runs the reference `inner`, then makes the mistake that FAR selects. `first` points
+ * to the first number of an output. Every run fills its workspace with 0x5a. */
 static int run_far(const char *stage, struct kcp_call *c, int (*inner)(void *),
                    void *args, double *first)
 {

@@ -24,7 +24,8 @@ says() {                         # STATUS PATTERN option...
     grep -q -e "$words" out || stop "$*: lacks '$words'"
     [ $status != 2 ] || [ "$(grep -c . out)" = 1 ] || stop "$*: more than one line"
 }
-# Solutions in destination-passing style: the reference; `wrong` omits a tenth of k S.
+# Writes solutions in destination-passing style. Each is the reference, except that
+# `wrong` omits a tenth of k S.
 "$python" - <<'PY' || exit 1
 import json, kcp_flashinfer as k
 for name, language, change in (("right", "python", ""), ("wrong", "triton", "0.9 * "),

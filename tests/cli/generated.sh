@@ -32,8 +32,9 @@ for program in kcp-run kcp-check kcp-bench; do
     "$B/$program" --help | grep -oE -- '(^|[ (])-(-[A-Za-z][A-Za-z_-]*|[A-Za-z])' |
         tr -d ' (' | sort -u | grep -vx -- '--help\|-h\|--version' >options
     [ "$(wc -l <options)" -ge 10 ] || { echo "generated.sh: $program --help: few options"; failed=1; }
-    # Writes one word per line, "end of line" after each command line: each option alone,
-    # with one drawn value (ALL=1: with each value), then up to five options per line.
+    # Writes command lines: each option alone, each option with one drawn value (ALL=1:
+    # with every value), then lines of up to five options. Each word is on a line; "end of
+    # line" ends a command line.
     awk -v n="$N" -v seed="$SEED" -v all="$ALL" '
         NR == FNR { o[no++] = $0; next } { v[nv++] = $0 }
         function end(s) { printf "%send of line\n", s }

@@ -54,7 +54,7 @@ rules() {
     grep '^cuda/' "$W/files" | grep -v '^cuda/tile/' |
         xargs grep -nE '(^|[^a-z_])asm *(volatile)? *\(' |
         sed 's/$/  (inline assembly outside cuda\/tile)/'
-    # No function name may fit dozens of functions, except run(args).
+    # Rejects function names that would fit dozens of functions; run(args) is allowed.
     grep -E '^(cuda|tests)/' "$W/files" |
         xargs grep -nE '^[a-z].* \*?(back|work|fetch|walk|part|span|room)\(.*[^;]$' |
         grep -v 'static size_t work(const void' | sed 's/$/  (a name that says nothing)/'
@@ -63,7 +63,8 @@ rules() {
         grep -q -- "#$label[ }]" book/*.md || echo "$at: the book has no $label"
     done
     sh tests/cli/jitter.sh build lines
-    # The judge must call each installed function with NULL and wrong numbers.
+    # The judge must call each function of the installed headers with NULL and wrong
+    # numbers.
     printf '#include "layer.h"\n#include "wire.h"\n' | ${CC:-cc} -E -P -Iref - |
         grep -o 'kcp_[a-z0-9_]*(' | grep -v '^kcp_copy(' | sort -u | while read -r f; do
         grep -qF "$f" tests/judge/*.c || echo "tests/judge: $f) is not called"

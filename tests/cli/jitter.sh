@@ -12,48 +12,51 @@
 # MISTAKES="a b": only these mistakes and their kernels.
 B=${1:-build} half=$2
 export LC_ALL=C
-# Why each removed wait is needed. Forward scan. wait_a: a separate pipeline brings A,
-# beta and kg. wait_aqk: a separate pipeline brings Aqk, and no other barrier covers these
-# bytes. wait_v: a pipeline stage of v contains o of the previous chunk until o is copied
-# out. With one gate per head, and with two warpgroups, each thread arrives at v_empty
-# before it releases the stage of k for whose `empty` the producer also waits, so wait_v
-# is redundant. With one gate per channel and one warpgroup, k is released (new_values)
+# Each mistake removes the wait of its name. The waits are needed for these reasons.
+# Forward scan: `wait_a` waits for A, beta and kg, which come by a separate pipeline.
+# `wait_aqk` waits for Aqk, which comes by a separate pipeline and has no other barrier.
+# `wait_v` waits until o of the previous chunk is copied out of a pipeline stage of v.
+# With one gate per head, and with two warpgroups, each thread arrives at v_empty before
+# it releases the stage of k for whose `empty` the producer also waits, so wait_v is
+# redundant. With one gate per channel and one warpgroup, k is released (new_values)
 # before o leaves (update_state), so wait_v is needed if a stretch has more chunks than
 # stages. V = 64, and V = 128 while there is an SM per 64 columns, use one warpgroup; the
 # first case has such stretches of 11 and 15 chunks.
-# Backward. reverse_full, reverse_empty: a stage of the reverse scan is filled, or free.
-# sums_full: other warps compute the sums of h dS. sums_dS: those warps wait for dS
-# separately. dbeta: the warp of dbeta waits separately for the diagonal that consumers
-# store. gdn_dS: dS has a separate barrier. gdn_sums: the second gate warp reads the sums
-# of a chunk while the consumers compute the next chunk. states_k, states_a: the scan of
-# states has two pipelines. rows_full, dO_full, dO_empty: parts of a chunk are filled and
-# freed separately. triangles: each warpgroup stores one triangle, and both warpgroups
-# read both triangles.
-# Sequential scans. walk_wait: the previous kernel computes a window's factors.
-# walk_order: each window except a strip's first continues from the state after the
-# previous window. walk_last: the mistake omits the last window, whose map other ranks
-# need.
-# Forward in one kernel (v5_one_kernel). one_raw, one_empty: rows have arrived, a stage is
-# free. one_gated, one_squares, one_queries: gate warps have replaced q, k and g, and
-# stored |q|^2, which Aqk overwrites. one_decayed, one_inverted, one_scored: three warps
-# have written what the scan reads. one_o: four warps have written o before o is copied
-# out. one_factor: not a wait, but a decay of the state that underflows.
-# Backward in one kernel (v5_steps). steps_raw, steps_state, steps_again: copies have
-# arrived. steps_gated, steps_both, steps_dv, steps_triangles, steps_rows, steps_norms,
-# steps_sums: other warps have written the data to read. steps_dS_empty, steps_staged,
-# steps_F, steps_kb: other warps have read the data to overwrite. steps_sent: the last
-# step is staged. steps_factor: like one_factor. Four waits are not removed, because
-# nothing fails on an H100 without them: the named barrier before kb dSa (each warp reads
-# columns that it wrote); the wait for dots before new values are loaded (1 us after the
-# products that read the old values); the wait for values before the chain reads them (the
-# chain's gates take longer); and the wait, before g of the last step is loaded again,
-# until finish has read the previous g (finish is never so late).
-# maps_exit: not a wait, but a block that ends while the other block of its cluster still
-# arrives at its barriers.
-# The last three are not waits, but mistakes at sizes that only special cases reach: a
-# wrong beta in the second chunk of a block of chunk_prepare; and a missing decay in the
-# second chunk of a scan of 128 columns, with one gate per channel and with one gate per
-# head. Each names the case that reaches it.
+# Backward: `reverse_full` and `reverse_empty` wait until a stage of the reverse scan is
+# filled or free. `sums_full` waits for sums of h dS, which other warps compute; `sums_dS`
+# is the wait of those warps for dS. `dbeta` is the wait of the dbeta warp for the
+# diagonal that consumers store. `gdn_dS` waits for dS, which has a separate barrier.
+# `gdn_sums` is needed because the second gate warp reads sums of a chunk while the
+# consumers compute the next chunk. `states_k` and `states_a` wait for the two pipelines
+# of the scan of states. `rows_full`, `dO_full` and `dO_empty` wait for parts of a chunk
+# that are filled and freed separately. `triangles` is needed because each warpgroup
+# stores one triangle and reads both.
+# Sequential scans: `walk_wait` waits for a window's factors, which the previous kernel
+# computes. `walk_order` does not wait: a window does not continue from the state after
+# the previous window. `walk_last` omits the last window, whose map other ranks need.
+# Forward in one kernel (v5_one_kernel): `one_raw` and `one_empty` wait until rows have
+# arrived or a stage is free. `one_gated`, `one_squares` and `one_queries` wait until gate
+# warps have replaced q, k and g and stored |q|^2, which Aqk overwrites later.
+# `one_decayed`, `one_inverted` and `one_scored` wait for three warps that write what the
+# scan reads. `one_o` waits until four warps have written o. `one_factor` is not a wait,
+# but a decay of the state that underflows.
+# Backward in one kernel (v5_steps): `steps_raw`, `steps_state` and `steps_again` wait for
+# copies. `steps_gated`, steps_both, steps_dv, steps_triangles, steps_rows, steps_norms
+# and steps_sums wait until other warps have written data that is then read.
+# `steps_dS_empty`, steps_staged, steps_F and steps_kb wait until other warps have read
+# data that is then overwritten. `steps_sent` waits until the last step is staged.
+# `steps_factor` is a decay that underflows, like one_factor.
+# Four waits are not removed, because nothing fails on an H100 without them: the named
+# barrier before kb dSa (each warp reads columns that it wrote); the wait for dots before
+# new values are loaded (1 us after the products that read the old values); the wait for
+# values before the chain reads them (the chain's gates take longer); and the wait, before
+# g of the last step is loaded again, until finish has read the previous g (finish is
+# never so late).
+# `maps_exit` is not a wait: a block ends while the other block of its cluster still
+# arrives at its barriers. The last three are mistakes at sizes that only special cases
+# reach: a wrong beta in the second chunk of a block of chunk_prepare; and a missing decay
+# in the second chunk of a scan of 128 columns, with one gate per channel and with one
+# gate per head. Each row names the case that reaches the mistake.
 mistakes() {
     all_mistakes | awk -F '|' -v only=" $MISTAKES " \
         'only == "  " || index(only, " " $1 " ")'
@@ -158,7 +161,8 @@ walk="$walk chain strip=4 walk=sequential"
 cases="$cases; live kda $walk; live gdn $walk"
 one="beta=sigmoid H=2 HV=8 K=128 V=128 C=64 lengths=700,900,65 l2norm h0 dht"
 one="$one gate=bounded"
-# More heads: 33 chunks of 144 heads, three per block; chains for all SMs, in blocks of 128.
+# `share`: 33 chunks of 144 heads, three chunks per block. `wide`: enough scans for all SMs,
+# so that each block scans 128 columns.
 many="beta=sigmoid K=128 V=128 C=64 l2norm h0 dht gate=softplus"
 share="live kda $many H=36 HV=144 lengths=193"
 for n in 1 2 1 3 1 1 2 1 1 4 1 1 2 1 3 1 1 1 2 1 5 1 1 2 1 1 3 1 1; do share="$share,$n"; done
@@ -198,7 +202,7 @@ for v in 08:v3_prepare_scan 08:v5_one_kernel 13:v2_stages 13:v4_scans_finish \
     echo "jitter.sh: with sleeps $v fails: $why"
     failed=1
 done
-# Three run concurrently. More would be slow, and a slow run does not reveal a mistake.
+# Three run concurrently. More would be slow, but a slow run is no sign of a mistake.
 started=0
 for at in $(mistakes | cut -d'|' -f1,2); do
     name=${at%|*} v=${at#*|}

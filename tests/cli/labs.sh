@@ -4,7 +4,8 @@
 #
 # Book: book/labs/STAFF.md.  Checked by: make test, which runs it.
 # Next: ../../book/labs/try.sh, which hands in every lab.
-# Usage: labs.sh BUILD. A broken file is graded by the lab's first row; FULL=1: by all.
+# Usage: labs.sh BUILD. A broken file is graded by the lab's first row; with FULL=1, by
+# all rows.
 B=${1:-build} MAKE=${MAKE:-make}
 # Starts again through make, which passes its compilers and options to the grader.
 [ -n "$LAB_CFLAGS" ] || exec $MAKE --no-print-directory -s test-labs B="$B"

@@ -15,7 +15,8 @@ CHROME="$CHROME --allow-file-access-from-files --disable-dev-shm-usage"
 WIDTHS="1280 390" SCHEMES=light
 W=$(mktemp -d) || exit 1
 trap 'rm -rf "$W"' EXIT
-# A separate HOME, because another Chromium locks its profile and some users have none.
+# Uses a separate HOME, because another Chromium locks its profile and some users have no
+# HOME.
 unset XDG_CONFIG_HOME XDG_CACHE_HOME
 HOME=$W
 export CHROME WIDTHS SCHEMES HOME

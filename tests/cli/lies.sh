@@ -1,6 +1,6 @@
 #!/bin/sh
 # lies.sh -- checks that variants that crash, hang, exit, refuse or differ when repeated
-# fail with a message, and that the printed command fails in the same way.
+# fail with a message, and that the command printed with a failure fails in the same way.
 #
 # Book: CONTRIBUTING.md, "How the judge works".  Checked by: make test, which runs it.
 # Usage: lies.sh BUILD.  Next: tests/judge/plants/liar.c.
@@ -68,7 +68,8 @@ MARKS|1|case [0-9]* after .* --case '.*;|again|
 TWICE|1|S differs when run again|again|--case 'kda H=1 HV=2 K=4 V=4 lengths=20 R=2 id=3007 again'
 EMPTY|1|liar: S head|again|
 END
-# A file name that the printed command must quote; a reference from a shared object.
+# Tests a file name that the printed command must quote, and a reference from a shared
+# object.
 cp liar.so 'a b.so'
 judged 1 'a b.so' --stage 07 --variant './a b.so' --seed 5
 again
@@ -78,7 +79,7 @@ if "$B/kcp-check" --stage 07 --device | grep -q 'no device'; then
     object "$top/tests/judge/plants/liar.c" liar.so -DLIE=NO_GPU
     judged 1 'nothing ran' --stage 07 --variant ./liar.so
 fi
-# A variant that writes no output; the printed command must contain the number of ranks.
+# Tests a variant without output; the printed command must contain the number of ranks.
 name=nothing
 cat >nothing.c <<'C'
 #include "kcp.h"

@@ -23,7 +23,7 @@ says() { want_=$1 words_=$2 n_=$3; shift 3; one "$want_" "$words_" $step $n_ "$@
  cd "$top" && git grep -n 'sys/socket\.h' -- comm ref bench) >said 2>/dev/null
 [ -s said ] && fail "a socket: $(cat said)" || pass
 ldd "$B/libkcp.so" >said && ! grep -q libmpi said && pass || fail "libkcp.so: $(cat said)"
-# Environment: wrong values, removed variables, variables of another MPI's launcher.
+# Tests the environment: wrong values, removed variables, launchers of another MPI.
 one 2 '^kcp-check: KCP_TIMEOUT_S=soon: expected' env KCP_TIMEOUT_S=soon "$check"
 one 2 '^kcp-check: KCP_WINDOWS=yes: expected' env KCP_WINDOWS=yes "$check"
 for name in RENDEZVOUS SECRET KEY_DIR TRUST_NETWORK JOB WATCH; do
@@ -48,7 +48,8 @@ for launcher in PMI_SIZE=4,PMI_RANK=0 SLURM_STEP_NUM_TASKS=4,SLURM_PROCID=1 \
         timeout 30 "$check" --exchange 1
 done
 
-# The judge over processes: exchanges, forward, backward, mutants of halos, few ranks.
+# Tests the judge over processes: exchanges, forward, backward, mutants of halos, few
+# ranks.
 for n in 2 3 4 7; do says 0 ' 0 numbers wrong' $n "$check" --ranks $n --exchange 20; done
 for s in 08 13; do
     says 0 '  ok      ref .* messages' 3 "$check" --stage $s --variant ref
@@ -79,7 +80,7 @@ mv in layer; "$arrays" layer in 45 3 2 4 3 5 kda free 1
 same_bits 3 --gate softplus --sum local
 rm -rf in; mv layer in
 says 2 '2 processes: start as many' 2 "$run" --in in --out no --ranks 3
-# Bad input must give one line and status 2, also if only one rank has it.
+# Bad input must give one line and status 2, even if only one rank has bad input.
 bad() {
     says 2 "$@"
     [ "$(grep -c '^kcp-run:' said)" = 1 ] && pass || fail "${*}: not one line: $(cat said)"

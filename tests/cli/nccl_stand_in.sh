@@ -3,8 +3,8 @@
 # runtime and NCCL: every call, every form bit for bit, a late rank, a lost rank.
 #
 # Book: chapter 20, "What is promised to whom".  Checked by: tests/stand_in.mk.
-# Usage: nccl_stand_in.sh BUILD [few]; few: a rank is lost in one form, for a build under
-# a sanitizer.
+# Usage: nccl_stand_in.sh BUILD [few]; with `few`, a rank is lost in only one form, for a
+# build under a sanitizer.
 # Next: ../20_clusters/stand_in/ranks.c.
 B=$(cd "${1:-build}" && pwd) || exit 2
 cd "$(dirname "$0")/../20_clusters/stand_in" || exit 2

@@ -1,5 +1,5 @@
 #!/bin/sh
-# proxy.sh -- checks that kernels have proxy fences between writes by threads and engines.
+# proxy.sh -- checks for proxy fences between threads and engines (wgmma, copy engine).
 #
 # Book: chapter 18.  Checked by: make proxy, which removes each fence.
 # Usage: proxy.sh BUILD [--plant], after make has compiled the PTX.

@@ -1,4 +1,4 @@
-/* race.c -- two threads that write one number: the thread sanitizer must report it.
+/* race.c -- a data race of two threads, which the thread sanitizer must report.
  *
  * Book: chapter 20.  Checked by: make sanitize-threads.  Next: ../processes.mk. */
 #include <pthread.h>

@@ -16,7 +16,8 @@ refused() {                      # PATTERN option...: status 2, one line, nothin
     [ $? = 2 ] && [ "$(wc -l <stderr)" = 1 ] && [ ! -s stdout ] && [ ! -e out ] &&
         grep -q -e "^kcp-run: .*$words" stderr && pass || fail "$*: $(cat stderr)"
 }
-# near NAME BOUND GPU-OPTIONS option...: compares all files; adds a row to the table.
+# near NAME BOUND GPU-OPTIONS option...: compares all files; adds the worst error to the
+# table.
 near() {
     name=$1 bound=$2 gpu=$3; shift 3
     gives cpu "$@"

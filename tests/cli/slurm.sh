@@ -75,7 +75,7 @@ for n in $host zz1; do
     mkdir "$W/spool.$n"
     slurmd -D -N $n >"$W/$n" 2>&1 & started="$started $!"
 done
-# sinfo retries without end if there is no slurmctld; do not wait if it has ended.
+# sinfo retries without end if there is no slurmctld; do not wait if slurmctld has ended.
 until=$(($(date +%s) + 180)) idle=
 while [ -z "$idle" ] && [ "$(date +%s)" -lt $until ] && kill -0 $started 2>/dev/null; do
     timeout 10 sinfo -h -o '%D %t' 2>/dev/null | grep -q '^2 idle' && idle=yes ||
@@ -93,7 +93,7 @@ says() {
 one="srun --mpi=pmix -w $host -n 4"
 says '^4 processes of srun, MPI' $one "$program" --exchange 10
 says '^OK: .* 0 survived' $one "$program" --stage 14
-# Without PMIx MPI_Init fails, or starts four jobs of one rank.
+# Without PMIx, MPI_Init fails or starts four jobs of one rank.
 timeout 60 srun --mpi=none -w "$host" -n 4 "$program" --exchange 5 >"$W/said" 2>&1 &&
     wrong "srun without PMIx: $(cat "$W/said")"
 grep -q 'MPI knows of 1\|with-pmi' "$W/said" || wrong "$(cat "$W/said")"

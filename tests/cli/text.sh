@@ -12,19 +12,20 @@ unset WORLD_SIZE RANK SLURM_NTASKS OMPI_COMM_WORLD_SIZE
 failed=0
 wrong() { echo "text.sh: $*"; failed=1; }
 
-# If the disk is full, the page is not written and the old one stays.
+# If the disk is full, the old page must stay as it is.
 echo old >page.html
 (trap '' XFSZ; ulimit -f 2; exec "$program" --text "$self" --out page.html >/dev/null 2>err)
 [ $? = 2 ] && [ "$(wc -l <err)" = 1 ] && [ "$(cat page.html)" = old ] &&
     [ "$(ls)" = "$(printf 'err\npage.html')" ] || wrong "a full disk: $(cat err) $(ls)"
-# A name with spaces; only the page is written.
+# With a file name that contains spaces, only the page may be written.
 head -c 300 "$self" >"with spaces"
 mkdir folder
 (cd folder && "$program" --text "../with spaces" --out one.html) >out 2>err ||
     wrong "a name with spaces: $(cat err)"
 [ "$(ls folder)" = one.html ] || wrong "it makes $(ls folder)"
 
-# Three files, five ranks of which some have a few bytes, three steps of training.
+# Trains three steps on three files, on one rank and on five, of which some have few
+# bytes.
 head -c 300 "$self" >one
 printf 'ab' >two
 head -c 90 "$self" >three

@@ -108,8 +108,8 @@ def recurrence(x, cu, o):
 
 
 def options(**o):
-    """Returns a case's options. act is the type of q, k, v; gates that of g, beta; fade
-    and bias determine how fast the state decays."""
+    """Returns a case's options. `act` is the type of q, k, v; `gates` is that of g,
+    beta; `fade` and `bias` determine how fast the state decays."""
     return dict(dict(gdn=False, gate=0, beta=0, l2norm=True, vk=False, h0=False, lb=-5.0,
                      scale=None, alike=False, act=D, gates=D, fade=0.3, bias=0), **o)
 
@@ -276,7 +276,8 @@ def seen(words, check):
 
 
 def conv_states():
-    """Checks that two halves joined by the state give the whole; checks decoding too."""
+    """Checks that two halves of a sequence, joined by the state, give the results of the
+    whole sequence. Also checks decoding."""
     x, w = torch.randn(2, 11, 3, dtype=D), torch.randn(3, 4, dtype=D)
     conv = kcp_torch.causal_conv1d
     y, last = conv(x, w, output_final_state=True)
@@ -341,7 +342,7 @@ def errors():
             (cu + " float", dict(cu_seqlens=torch.tensor([0., 20.]))),
             (cu + " whole", dict(cu_seqlens=7)), (cu + " whole", dict(cu_seqlens="0,20")),
             (cu + " whole", dict(cu_seqlens=[0, 7.5, 20])),
-            # C's int and int64_t would truncate these to 20 and to 64.
+            # C's int and int64_t would truncate these numbers to 20 and to 64.
             (cu + f" {2 ** 64 + 20}", dict(cu_seqlens=[0, 2 ** 64 + 20])),
             (cu + " -", dict(cu_seqlens=[0, -2 ** 64 + 20])),
             (f"chunk_size {2 ** 32 + 64}", dict(chunk_size=2 ** 32 + 64)),
@@ -456,7 +457,7 @@ def single():
         one_case("float32 gates, rounded", 6, LONG, (2, 2, 128, 128), gpu(B16, F32),
                  limits="rounded", round_gates=True)
         return
-    # A batch of B rows is B sequences. On a CPU, other types are computed in double.
+    # A batch of B rows is B sequences. On a CPU, all types are computed in double.
     x, _, _ = draw(3, (0, 40), 1, 2, 8, 8, options())
     to = lambda kind: {n: t if t is None else t.to(kind) for n, t in x.items()}
     split = {n: None if t is None else t.reshape(2, 20, *t.shape[2:])
@@ -504,7 +505,8 @@ def conv_outputs(**x):
 
 
 def false_hits(f, calls):
-    """Returns how many calls, in all orders of two, differ from the same call alone."""
+    """Runs each two calls in both orders. Returns how many results differ from those of
+    the same call alone."""
     want = []
     for more in calls:
         kcp_torch.release()                   # forgets what it knows of calls
@@ -514,8 +516,8 @@ def false_hits(f, calls):
 
 
 def alike():
-    """A call that equals an earlier call in the cache's key skips checks. So makes
-    calls that differ in one tensor, which must not be false cache hits."""
+    """A call that equals an earlier call in the cache's key skips checks. The calls
+    made below differ in one tensor each, and must not be false cache hits."""
     x, _, _ = draw(5, (0, 40), 1, 2, 8, 8, options(gate=1, h0=True))
     odd = torch.empty(x["q"].numel() + 1, dtype=D)[1:].view_as(x["q"]).copy_(x["q"])
     wide = torch.stack([x["q"], x["k"]], -1)[..., 0]

@@ -1,6 +1,5 @@
 #!/bin/sh
-# wrong_comm.sh -- checks that the judge rejects wrong communication; one word per
-# mistake.
+# wrong_comm.sh -- checks that the judge rejects layers with wrong communication.
 #
 # Book: CONTRIBUTING.md, "How the judge works".  Checked by: HONEST, which passes.
 # Usage: wrong_comm.sh BUILD; NCCL=2: over two GPUs, or with SHARED=1 over one shared GPU;
@@ -58,8 +57,8 @@ for stage in ${STAGES:-08 13 14 15 16}; do
             $run "$B/kcp-check" --variant "$W/$mistake.so" $how --limit 60 --repeats 2 \
                 --case "$(cases_of $stage "${form#any}")" --stage $stage >"$W/said" 2>&1
             status=$?
-            # The layer must fail by values, not by a timeout or because nothing ran;
-            # ELSEWHERE must fail by a timeout of the library or of the judge.
+            # The layer must fail by wrong values, not by a timeout or because nothing
+            # ran; ELSEWHERE must fail by a timeout of the library or of the judge.
             grep -q '^  FAIL .*: error ' "$W/said" && status=$status.wrong
             grep -Eq '^  FAIL .*(made no progress|ran past its time)' "$W/said" &&
                 status=$status.hung

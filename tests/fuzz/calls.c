@@ -6,7 +6,7 @@
  *
  * Input bytes: stage, model, pass, ranks; then pairs of bytes that change a valid call:
  * an option or size, a missing array, an index. With several ranks each pair also
- * selects the rank. */
+ * selects the rank whose call is changed. */
 #include "tests/made_call.h"
 #include "tests/must.h"
 
@@ -44,7 +44,8 @@ static const size_t ints[] = {
     offsetof(struct kcp_call, r) };
 enum { INTS = sizeof ints / sizeof *ints };
 
-/* Changes sizes and options. Arrays are made later, because they depend on these. */
+/* Changes sizes and options. Arrays are made later, because their sizes depend on these
+ * options. */
 static void change_sizes(struct input *in, struct kcp_call *c, int mine)
 {
     for (int n = take(in) % 8; n > 0; n--) {

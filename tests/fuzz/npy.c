@@ -1,4 +1,5 @@
-/* npy.c -- reads random bytes as a .npy file: accepted, or rejected with one line.
+/* npy.c -- reads random bytes as a .npy file, which is accepted or rejected with one
+ * line.
  *
  * Book: none.  Checked by: make fuzz.  Next: plan.c.
  * An accepted file, written and read again, must have the same shape and bits. */
@@ -37,8 +38,8 @@ static void write_and_read(const struct npy *a)
     npy_free(&b);
 }
 
-/* Parses the header in a block of exactly `size` bytes, so that a read past its end is
- * found. On success the data has exactly the remaining bytes. */
+/* Parses the header in a block of exactly `size` bytes, so that a read past the block's
+ * end is found. On success the data has exactly the remaining bytes. */
 static int head_only(const uint8_t *data, size_t size)
 {
     unsigned char *exact = malloc(size ? size : 1);

@@ -1,11 +1,11 @@
-/* plan.c -- makes a plan from random numbers: rejected with a message, or a correct
- * plan with each token in one segment, on the rank that holds the token.
+/* plan.c -- makes a plan from random numbers. The numbers are rejected with a message,
+ * or each token must be in one segment, on the rank that holds the token.
  *
  * Book: chapter 06.  Checked by: make fuzz.  Next: main.c.
  *
  * Input bytes: N, R, C, L, Wc, flags, then N+1 boundaries and, with flag 1, R+1 cuts.
- * With flag 2, boundaries and cuts are sums of increments, and so mostly valid;
- * without, they are any numbers. */
+ * With flag 2, boundaries and cuts are sums of increments, and so mostly valid; without
+ * flag 2, they are any numbers. */
 #include "ref.h"
 #include "tests/must.h"
 

@@ -1,5 +1,5 @@
-/* words.c -- parses random text as a case of the judge: rejected with one line, or a
- * valid case that prints as the same words.
+/* words.c -- parses random text as a case of the judge. The text is rejected with one
+ * line, or gives a valid case that prints as the same words.
  *
  * Book: CONTRIBUTING.md.  Checked by: make fuzz.  Next: tests/judge/case_text.c. */
 #include "tests/judge/judge.h"

@@ -1,17 +1,19 @@
-/* alive.c -- the share of a sequence's initial state left at its last cut.
+/* alive.c -- computes the share of a sequence's initial state that is left at the last
+ * cut.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_inputs.c.
  * Next: family.c.
  *
  * If the state has decayed, a wrong value sent across a cut changes no output. So each
- * verdict contains the share of the state left at the last cut, or NaN without cuts. */
+ * verdict contains the share of the state left at the last cut, or NaN if there is no
+ * cut. */
 #include "judge.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Finds the last cut that a sequence crosses. Sets *t0 to the sequence's first token,
- * *T to its tokens before the cut. Returns 0 if there is none. */
+ * *T to the number of tokens before the cut. Returns 0 if there is no such cut. */
 static int stretch_before(const struct kcp_plan *p, int64_t *t0, int64_t *T)
 {
     int last = -1;

@@ -1,4 +1,4 @@
-/* anchors.c -- the fixed cases (anchors) of each list, besides drawn cases.
+/* anchors.c -- defines anchors, the fixed cases of each list besides the drawn cases.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: self_lists.c,
  * tests/judge/self_lists.c.  Next: case_text.c, whose words these are.
@@ -310,8 +310,8 @@ static void wide_larger(struct anchors *a, const struct kcp_stage *s)
 }
 
 /* Adds cases with bounded gates. Between two steps of a kernel the state decays by a
- * factor down to 2^-230, which underflows in fp32, although its square root does not.
- * With lb=-3 each token's g is near the bound -3. */
+ * factor down to 2^-230, which underflows in fp32, although the square root of the
+ * factor does not. With lb=-3 each token's g is near the bound -3. */
 static void bounded_gates(struct anchors *a)
 {
     static const char *const more[] = {
@@ -327,8 +327,9 @@ static void bounded_gates(struct anchors *a)
                 i == 4 ? "" : "beta=sigmoid", more[i] + strcspn(more[i], " "));
 }
 
-/* Adds cases for kernels that do not take case 0. They are small, because a kernel's
- * first case runs fifty times. cases_of moves them after case 0. */
+/* Adds cases for kernels that do not take case 0. These cases are small, because a
+ * kernel's first case runs fifty times. Function cases_of moves these cases after case
+ * 0. */
 static void first_wide(struct anchors *a, const struct kcp_stage *s)
 {
     static const int size[FIRST_WIDE] = { 64, 128 };
@@ -386,8 +387,8 @@ static void short_shards(struct anchors *a)
 }
 
 /* Adds cases with x0 and dxt (rows before and after each sequence): shards and
- * sequences shorter than a window, an empty sequence, one of x0 and dxt, several ranges
- * per rank. */
+ * sequences shorter than a window, an empty sequence, only one of x0 and dxt, and
+ * several ranges per rank. */
 static void conv_states(struct anchors *a)
 {
     add(a, "live kda D=5 Wc=4 lengths=7,2,0,1,9 h0 act=silu x0 dxt");
@@ -404,8 +405,8 @@ static void conv_states(struct anchors *a)
 }
 
 /* Adds cases with special inputs for stages 15 and 16, which read gates after
- * activation. In 16, each model has a matrix I + L; for DPLR, L contains rows a and
- * b. */
+ * activation. Each model of stage 16 has a matrix I + L; for DPLR, L contains rows a
+ * and b. */
 static void unlike_relatives(struct anchors *a, const struct kcp_stage *s,
                              const char *sizes)
 {

@@ -204,7 +204,7 @@ static inline int batch_wy(struct batch *x)
 /* Runs chapter 04; each stretch starts from its row of h0. */
 static inline int batch_chunk(struct batch *x) { return batch_stage(x, "04_chunk"); }
 
-/* Runs chapter 05 from h_start; NULL: from 0. */
+/* Runs chapter 05 from state h_start, or from 0 if h_start is NULL. */
 static inline int batch_affine(struct batch *x, const double *h_start)
 {
     struct kcp_affine f;
@@ -235,7 +235,8 @@ static inline double dot(const double *a, const double *b, int64_t n)
     return s;
 }
 
-/* Runs chapters 02 to 04 with the same gate for every token; gate 0: live gates. */
+/* Runs chapters 02 to 04 with the same gate for every token; if `gate` is 0, with gates
+ * that keep the state alive. */
 static inline int batch_forward(struct batch *x, enum kcp_model model, double gate)
 {
     int status = batch_draw(x, model, 16, 0);

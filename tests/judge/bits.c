@@ -9,7 +9,8 @@
  * sequence. A kernel that multiplies these rows by 0 is correct only while they are
  * finite, because 0 times NaN is NaN. Check `canonical` requires equal bits on 1, 2, 3,
  * 4 and 8 ranks if segments are cut at fixed token numbers, in the forms that compose
- * maps in order. tests/08, 13, 15 and 16 check the references. */
+ * maps in order. tests/08, 13, 15 and 16 check canonical segments for the
+ * references. */
 #include "trial.h"
 
 #include <math.h>

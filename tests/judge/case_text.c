@@ -1,4 +1,5 @@
-/* case_text.c -- cases as text, which failures print and --case reads.
+/* case_text.c -- converts cases to and from text, which failures print and --case
+ * reads.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_cases.c.
  * Next: check.c. */
@@ -250,7 +251,8 @@ int case_parse(const char *text, struct kcase *k, char *why, size_t n)
     return 0;
 }
 
-/* Parses cases separated by semicolons. Returns their number, or 0 with `why`. */
+/* Parses cases separated by semicolons. Returns the number of cases, or 0 with the
+ * error in `why`. */
 int cases_parse(const char *text, struct kcase *k, int max, char *why, size_t n)
 {
     char copy[4096], *rest = NULL;

@@ -125,9 +125,9 @@ double case_scale(int K)
     return x;
 }
 
-/* Returns the number of channels of a case of chapter 14. The numbers include odd
- * numbers, multiples of 16 bytes, and more channels than threads per block. Long
- * sequences get few channels, because the reference is slow. */
+/* Returns the number of channels of a case of chapter 14. Over all cases the numbers
+ * include odd numbers, multiples of 16 bytes, and more channels than threads per block.
+ * Long sequences get few channels, because the reference is slow. */
 static int channels(const struct kcp_call *c, int id)
 {
     static const int odd[] = { 5, 16, 40, 8 }, shifted[] = { 6, 16 };
@@ -144,7 +144,8 @@ static void case_of(struct kcase *k, int id, const int *row,
     k->id = id + wide * 1000;
     k->seed = seed * 1000003u + k->id;
     k->regime = row[REGIME];
-    /* One token alone is ill-conditioned in bf16, because dbeta is one dot product. */
+    /* A batch of one token is ill-conditioned in bf16, because dbeta is one dot
+     * product. */
     const int64_t *length = lens[wide && row[LENS] == 5 ? 4 : row[LENS]];
     for (; length[c->N] >= 0; c->N++) k->cu[c->N + 1] = k->cu[c->N] + length[c->N];
     c->T = k->cu[c->N];

@@ -218,11 +218,12 @@ static double by_chance(int64_t n)
     return n < 64 ? 1 + 1 / sqrt(2 * fmax((double)n, 1)) : 1;
 }
 
-/* Returns the largest factor by which a limit may be multiplied. In bf16 it is 4, but 8
- * for a batch of two tokens and 16 for one token, because an output is then one dot
- * product times a row, and the terms of the dot product may cancel (an H200 needed a
- * factor of 5 with three of seventeen seeds). In fp32 it is 40; 40 times the fp32 limit
- * is a twelfth of the bf16 limit for an output, a fifth for a gate's gradient. */
+/* Returns the largest factor by which a limit may be multiplied. In bf16 the factor is
+ * 4, but 8 for a batch of two tokens and 16 for one token, because an output is then
+ * one dot product times a row, and the terms of the dot product may cancel (an H200
+ * needed a factor of 5 with three of seventeen seeds). In fp32 the factor is 40; 40
+ * times the fp32 limit is a twelfth of the bf16 limit for an output, and a fifth of the
+ * bf16 limit for the gradient of a gate. */
 double limit_rises_by(enum kcp_storage judged, const struct kcp_call *c)
 {
     const double tokens = fmax(1, (double)(c->plan ? c->plan->T : c->T));
@@ -234,7 +235,8 @@ double limit_rises_by(enum kcp_storage judged, const struct kcp_call *c)
  * a sum of n products, where n is the larger of K and the number of tokens in a chunk.
  * The partial sum of k random terms grows as sqrt(k), and each partial sum is rounded,
  * so the error is sqrt(1 + n / 2): 5.7 for n = 64. The result is limited to 4, because
- * kernels sum in several registers, and to 1 in bf16: such kernels sum in fp32. */
+ * kernels sum in several registers, and to 1 in bf16, because bf16 kernels sum in
+ * fp32. */
 static double roundings(const struct slice *s)
 {
     const double n = fmax(s->call->K, fmin(s->call->C, (double)s->call->T));
@@ -267,8 +269,8 @@ static double times_moved(const struct slice *s)
     return (many ? 6 : 3) * roundings(s);
 }
 
-/* Returns the limit of a head with error `err` above the plain limit `tol`; for M,
- * `tol`. */
+/* Returns the limit of a head whose error `err` exceeds the plain limit `tol`. For M
+ * the limit stays `tol`. */
 static double conditioned(const struct slice *s, const struct view *v, int64_t h,
                           double size, int64_t all_outer, double tol, double err)
 {

@@ -19,7 +19,8 @@ static int seeds_of(const struct options *o)
 }
 
 /* Order in which a stage's cases are tried on mutants. Most mutants fail in the same
- * few cases, so cases that rejected earlier mutants come first, others by size. */
+ * few cases, so cases that rejected earlier mutants come first, and the other cases
+ * follow by size. */
 static struct { const struct kcp_stage *stage; int n, *at; } order;
 
 static double work_of(const struct kcase *k)
@@ -76,7 +77,7 @@ static int rejected_by(struct isolated *x, int n, enum kcp_storage judged,
 
 /* With --ranks R, or R processes, all cases have R ranks, but some mistakes show only
  * with another number of ranks. A surviving mutant is not decidable with R ranks if, in
- * the list without --ranks, a case rejects the mutant, but no case of R ranks. */
+ * the list without --ranks, a case rejects the mutant, but no case of R ranks does. */
 static int is_decidable(const struct kcp_stage *s, const struct kcp_variant *v,
                         const struct options *o, enum kcp_storage judged)
 {
@@ -274,7 +275,7 @@ static void judge_cases(struct isolated *x, int from, int to, int are_last,
         show_tally(v, &y, x->list, t.why);
 }
 
-/* Judges all seeds in one process, because a process on a GPU starts in half a
+/* Judges all seeds in one process, because starting a process on a GPU takes half a
  * second. */
 static void judge_seeds(struct isolated *x, const int *first, int seeds,
                         struct kcp_report *rep)

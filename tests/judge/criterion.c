@@ -1,6 +1,6 @@
 /* criterion.c -- runs the judge under Criterion on one node, one process per test. Each
- * variant is a test; a stage's mutants, twins and reference share one test and expected
- * outputs.
+ * variant is a test; a stage's mutants, twins and reference are one test, because they
+ * share expected outputs.
  *
  * Book: CONTRIBUTING.md.  Checked by: itself.  Next: main.c, the same core without it.
  *

@@ -6,7 +6,7 @@
  * DIR/cases.txt contains the stage, seed, selected lists and storage type.
  * case_007/words.txt contains the case as text for --case. case_007/forward/ contains
  * the inputs, one file per field (do.npy for do_), and case.txt with sizes and options.
- * Another program writes its outputs to the same directory, named by field. By default
+ * Another program writes one output file per field to the same directory. By default
  * the cases are small and wide drawn cases, small and wide anchors, and tall cases.
  * --small selects only the small drawn cases, --shapes only the given sizes of K and V,
  * and --case replaces the list. */
@@ -231,7 +231,7 @@ static int write_list(const char *path, const struct kcp_stage *s,
         fprintf(f, "case %s\n", words);
     }
     const int lost = close_file(f, path);
-    if (lost) remove(path);                        /* the next try can write it */
+    if (lost) remove(path);                        /* so a retry can write it */
     return lost;
 }
 

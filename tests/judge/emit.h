@@ -13,11 +13,11 @@ struct kcase *emit_list(const struct kcp_stage *s, const struct options *o, int 
 int judge_foreign(const char *dir, const struct options *o, struct kcp_report *rep);
 
 extern const char *const emit_storage[3], *const emit_pass_name[2];
-/* Makes the path of a file of the i-th case in one pass. */
+/* Builds the path of a file of case i in pass `pass`. */
 void emit_path(char *path, size_t n, const char *dir, int i, int pass,
                const char *file);
-/* Computes the shape that tensor t has in its .npy file. States are transposed in
- * layout vk. */
+/* Computes the shape that tensor t has in its .npy file. In layout vk, the file
+ * contains transposed states. */
 void emit_dims(const struct kcp_field *f, const struct kcp_call *c,
                const struct tensor *t, int64_t *dim);
 

@@ -1,4 +1,5 @@
-/* exchange_trials.c -- random exchanges in every form, over threads, processes or GPUs.
+/* exchange_trials.c -- runs random exchanges in every form on threads, processes or
+ * GPUs.
  *
  * Book: chapter 07.  Checked by: tests/cli/mpi.sh, bench/check_gpus.sh.
  * Next: 07_merge.c, the fold that is tested.

@@ -1,4 +1,4 @@
-/* expected.c -- expected outputs of a case, and how far one more rounding moves them.
+/* expected.c -- computes expected outputs, and the effect of one more rounding on them.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: verdict.c. */
@@ -95,9 +95,9 @@ static void round_once_more(struct tensor_set *in, const struct kcase *k,
         tensor_disturb(&in->t[j], k, judged, &seed);
 }
 
-/* Adds expected outputs to the inputs in `want`. The token recurrence computes them for
- * a layer, a run of the whole batch on one rank for stages 14 to 16, and the stage's
- * reference for other stages. */
+/* Adds expected outputs to the inputs in `want`. The outputs come from the token
+ * recurrence for a layer, from a run of the whole batch on one rank for stages 14 to
+ * 16, and from the stage's reference for other stages. */
 static int outputs_of(struct tensor_set *want, const struct kcp_stage *s,
                       const struct kcase *k, enum kcp_pass pass,
                       const struct kcp_plan *p)
@@ -168,7 +168,8 @@ static int move_once(struct tensor_set *to, const struct kcase *k,
 }
 
 /* Adds the squared differences of one more draw to current->sums. One draw is not
- * enough if an output depends on few numbers: eight draws gave 2e-3 to 1.4e-2. */
+ * enough if an output depends on few numbers: eight draws of one gradient gave 2e-3 to
+ * 1.4e-2. */
 static int add_draw(const struct kcp_plan *p)
 {
     struct tensor_set one = { 0 };
@@ -297,8 +298,8 @@ static struct expected *cache_add(const struct expected *x)
     return to;
 }
 
-/* Removes outputs of other stages and, if the cache is half full, other storage
- * types. */
+/* Removes outputs of other stages and, if the cache is half full, outputs of other
+ * storage types. */
 static void cache_begin(const struct kcp_stage *s, enum kcp_storage judged)
 {
     const int is_tight = cache.bytes > most_bytes() / 2;

@@ -4,8 +4,8 @@
  * runs such commands.  Next: core.c.
  *
  * A variant that depends on earlier calls may pass if the failed case runs alone. So
- * new processes repeat the failed case after 0, 1, 3 and then 7 earlier cases, until it
- * fails. */
+ * new processes repeat the failed case after 0, 1, 3 and then 7 earlier cases, until
+ * the case fails. */
 #include "failure.h"
 #include "trial.h"
 

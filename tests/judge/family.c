@@ -21,8 +21,8 @@ static void unit_rows(struct tensor *t, const struct kcase *k, int alike)
 }
 
 /* Fills t with gates sigmoid(center + x + y / 2), where x is one normal number per
- * token and y is one per token and channel. With exact_beta, a third of rows are 0, a
- * third 1. */
+ * token and y is one per token and channel. With exact_beta, a third of the rows are 0
+ * and a third are 1. */
 static void gates(struct tensor *t, const struct kcase *k, int width, double center)
 {
     struct stream s = stream_of(k->seed, t->name);

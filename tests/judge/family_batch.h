@@ -2,8 +2,8 @@
  *
  * Book: chapters 13, 15, 16.  Checked by: what includes it.
  * Next: tests/judge/family_cuts.h.
- * Six sequences, of which two are empty and one has one token; two value heads per key
- * head. */
+ * The batch has six sequences, of which two are empty and one has one token, and two
+ * value heads per key head. */
 #ifndef KCP_TEST_FAMILY_BATCH_H
 #define KCP_TEST_FAMILY_BATCH_H
 
@@ -67,7 +67,7 @@ static inline double outputs_apart(double *const *a, double *const *b, const int
 }
 
 /* Returns the derivative of the loss with respect to *at by central differences at four
- * points. It is exact up to rounding for polynomials of degree at most 4. */
+ * points. The result is exact up to rounding for polynomials of degree at most 4. */
 struct batch;
 static inline double slope(double (*loss)(struct batch *), struct batch *x, double *at)
 {

@@ -1,4 +1,4 @@
-/* family_cuts.h -- compares runs of a batch with many cuts with the uncut run `one`.
+/* family_cuts.h -- cuts a batch in many ways; compares each run with the uncut run.
  *
  * Book: chapters 13, 15, 16.  Checked by: what includes it.
  * Next: tests/16_family/run.h.
@@ -7,7 +7,8 @@
 #define KCP_TEST_FAMILY_CUTS_H
 
 /* ---- functions that the stage's test defines */
-/* Selects the model or the masks with index `kind`. Returns 0 if there are none. */
+/* Selects the model or the masks with index `kind`. Returns 0 if `kind` is too
+ * large. */
 static int take_kind(struct batch *x, int kind);
 /* Sets the options that depend on form, R and cuts, which are already set. */
 static void take_options(struct batch *x);

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Compares an output file with the expected tensor: token rows rank by rank. */
+/* Compares an output file with the expected tensor. A tensor with one row per token is
+ * compared rank by rank. */
 static int judge_file(const char *path, const struct kcp_stage *s,
                       const struct kcp_field *f, const struct expected *x,
                       const struct kcase *k, const struct kcp_plan *p, struct worst *w,

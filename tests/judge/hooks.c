@@ -1,4 +1,4 @@
-/* hooks.c -- wrappers of calls between ranks: count groups; run one rank at a time.
+/* hooks.c -- wraps calls between ranks, to count groups and to run one rank at a time.
  *
  * Book: chapter 07.  Checked by: self_trials.c; --in-turn by tests/cli/cases.tsv. Next:
  * trial.c.

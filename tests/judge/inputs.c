@@ -1,4 +1,5 @@
-/* inputs.c -- random inputs in five regimes, which determine how fast the state decays.
+/* inputs.c -- draws random inputs in five regimes, which determine how fast the state
+ * decays.
  *
  * Book: chapter 19, and field notes "Inputs are part of the proof". Checked by:
  * tests/judge/self_inputs.c.  Next: pipeline.c.

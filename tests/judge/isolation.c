@@ -1,4 +1,4 @@
-/* isolation.c -- runs a variant in a separate process and judges the bytes it returns.
+/* isolation.c -- runs a variant in a separate process and judges the returned bytes.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh.
  * Next: core.c.
@@ -24,7 +24,7 @@
 
 int isolation_off;
 
-static struct isolated *runner;                /* its process runs trials; or NULL */
+static struct isolated *runner;                /* runs the trials; NULL: none */
 
 /* ---- memory shared by both processes. Images are allocated one after another, and all
  * memory is released when no image is left. */

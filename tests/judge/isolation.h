@@ -29,13 +29,14 @@ struct isolated {
 
 int  isolated_runs_trials(void);               /* do trials run in a process now? */
 int  isolated_trial(struct trial *t, char *why, size_t n);
-/* Calls judge_case for list[index]. After a failed process, the next case starts
- * one. */
+/* Calls judge_case for list[index]. If the process failed, the next case starts a new
+ * process. */
 int  isolated_case(struct isolated *x, int index, enum kcp_storage judged,
                    struct verdict *out);
 /* Ends the process. Returns 0, or 1 with `why` if the exit status is not 0. */
 int  isolated_end(struct isolated *x, char *why, size_t n);
-/* Runs a check of one variant in this process, its trials in the variant's process. */
+/* Runs a check of one variant in this process, but the check's trials in the variant's
+ * process. */
 int  isolated_object_check(struct isolated *x,
                            int (*run)(struct kcp_report *, const struct kcp_variant *),
                            struct kcp_report *own);

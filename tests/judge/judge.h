@@ -39,7 +39,7 @@ struct kcase {
     int64_t cu[MOST_SEQUENCES + 1];
     int64_t cuts[CASE_RANKS + 1];       /* cuts between ranks, if `uneven` */
     int uneven, with_h0, with_dht, mixed_want;
-    int spike, masks;                   /* 15: masks 0..3: few, none, half, runs */
+    int spike, masks;                   /* 15: 0 few, 1 no, 2 half, 3 long masks */
     int64_t L;                          /* canonical segment length, or 0 */
     uint64_t seed;
     double alike;                       /* cosine of any two keys, or 0 */
@@ -49,7 +49,7 @@ struct kcase {
     int big;                            /* v and normalised inputs times 1e4 */
     int no_states;                      /* pass NULL for optional states */
     int spread;                         /* kcp_spread, or DEALT */
-    int again;                          /* first case that reaches a path: repeated */
+    int again;                          /* 1: repeat (first case of a path) */
     int with_x0, with_dxt;              /* 14: rows before sequences; xt is an output */
 };
 extern const char *const regime_name[], *const model_name[];
@@ -95,9 +95,9 @@ const char *inputs_ignore(const struct kcp_stage *s, const struct kcase *k);
 void fill_normal(struct tensor *t, uint64_t seed, double size);
 void fill_rows(struct tensor *t, uint64_t seed, int K, int unit);
 void tensor_set_round(struct tensor_set *b, enum kcp_storage storage);
-/* Runs the references of 02 to 11 that come before stage `end` in this pass (17
- * counts as 04; for 07 and 12 all run). For part KCP_REVERSE stage `end` also runs,
- * because KCP_REVERSE reads what KCP_LOCAL writes. */
+/* Runs the references of stages 02 to 11 that precede stage `end` in this pass. Stage
+ * 17 counts as 04; for stages 07 and 12 all references run. For part KCP_REVERSE stage
+ * `end` also runs, because KCP_REVERSE reads what KCP_LOCAL writes. */
 int  pipeline_chunks(struct tensor_set *b, const struct kcase *k,
                      const struct kcp_stage *end, enum kcp_pass pass);
 /* Changes each number by up to half a unit in the last place of its type, like one more
@@ -154,14 +154,14 @@ struct slice {
     const double *all;                  /* the whole expected tensor */
     int64_t all_rows;
     double rms_v;                       /* RMS(v), the natural size of states */
-    double rms_sum;                     /* RMS of sums of +-dg_raw over tokens */
-    double rms_dA;                      /* RMS of sums of +-terms of dA_log */
+    double rms_sum;                     /* RMS of random-sign sums of dg_raw */
+    double rms_dA;                      /* RMS of random-sign sums for dA_log */
     double alike;                       /* cosine of the keys */
     /* Returns by how much each number of `all` changes if the inputs are rounded once
      * more: the RMS over MOVED_DRAWS random draws, where draws after the first `draws`
      * count as 0. NULL: unknown. */
     const double *(*moved)(const char *field, int draws);
-    int is_plain;                       /* 1: the limit does not rise */
+    int is_plain;                       /* 1: use the plain limit */
     enum kcp_storage judged;
 };
 enum { MOVED_DRAWS = 8 };
@@ -204,7 +204,7 @@ void ranks_close(void);
 int  ranks_mine(void);                       /* this process's rank; -1: no launcher */
 int  ranks_started(void);                    /* ranks of the launcher, or 0 */
 const char *ranks_launcher(void);            /* the launcher's name: "mpirun" */
-void ranks_as_threads(int on);               /* 1: run ranks as threads until 0 */
+void ranks_as_threads(int on);               /* 1: ranks are threads; 0: undo */
 int  ranks_apart(void);                       /* does each rank have a GPU? */
 int  ranks_run(const struct memory *m, int R, int (*body)(struct kcp_comm *, void *),
                void *arg, char *why, size_t n);
@@ -299,7 +299,7 @@ struct kcp_check { const char *stage, *name, *what; int (*run)(struct kcp_report
     const struct kcp_check *const ident##_at = &ident;                                \
     const struct kcp_check ident
 /* Finds the checks of a stage (NULL: all) and returns their number. If there are more
- * than `max` checks, the program exits, unless `max` is 1: then returns 1. */
+ * than `max` checks, returns 1 if `max` is 1; else the program exits. */
 enum { MOST_CHECKS = 256 };
 int kcp_checks(const char *stage, const struct kcp_check **out, int max);
 /* Is the check selected by --variant and --device? */

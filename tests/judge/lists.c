@@ -105,8 +105,9 @@ int case_for_path(const struct kcp_stage *s, const char *kernel,
     return 0;
 }
 
-/* Adds a case for each row of the kernel that no case in the list reaches. A row
- * with K "64 128" gets a case for each K, because the code differs. */
+/* Adds a case for each of the kernel's rows in the table of paths that no case in the
+ * list reaches. A row with K "64 128" gets a case for each K, because the code
+ * differs. */
 struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kernel,
                               enum kcp_storage storage, const struct options *o,
                               const struct kcp_device *d, struct kcase *list, int *n)

@@ -1,4 +1,4 @@
-/* many_heads.c -- checks kernels on tensors of more than 2^31 numbers: equal heads.
+/* many_heads.c -- checks kernels on tensors of more than 2^31 numbers.
  *
  * Book: CONTRIBUTING.md, "How the judge works". Checked by: itself: a forward whose
  * offsets wrap must be rejected. Next: bits.c.

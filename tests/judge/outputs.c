@@ -150,7 +150,8 @@ static int each_case(struct outputs *w, const struct kcp_stage *s,
     return good;
 }
 
-/* Draws the cases of a stage with one seed after another until there are enough. */
+/* Draws cases of a stage with one seed after another until the stage has enough
+ * cases. */
 static int draw(const struct kcp_stage *s, const struct options *o, struct kcase *out)
 {
     const int most = o->quick ? FEW : CASES;

@@ -32,7 +32,7 @@ static int add_taken(const struct kcp_ask *q, const struct kcp_path **out, int n
     return n;
 }
 
-/* Which forward runs before a backward? In cases with an even id, the one that the
+/* Which forward runs before a backward? In cases with an even id, the forward that the
  * table selects among all kernels; in cases with an odd id, the forward with the
  * backward's name. Users can call either. */
 static int is_layer_of_all(int id) { return id % 2 == 0; }

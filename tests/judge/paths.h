@@ -9,9 +9,9 @@
 
 /* Finds the rows of the table of paths that a case reaches on any rank, on device d
  * (storage f64: on the host), whether or not the kernels are linked. If `kernel` is not
- * NULL, only rows of this kernel are found; else the rows that a layer selects. For 13
- * the row of the forward that writes the saved block is included. Returns the number of
- * rows in `out`; 0: no row takes the case. */
+ * NULL, only rows of this kernel are found; else the rows that a layer selects. For
+ * stage 13 the row of the forward that writes the saved block is included. Returns the
+ * number of rows in `out`; 0: no row takes the case. */
 int paths_of_case(const struct kcp_stage *s, const char *kernel,
                   enum kcp_storage storage, const struct kcase *k,
                   const struct kcp_device *d, const struct kcp_path **out, int max);
@@ -43,7 +43,7 @@ const struct listed *paths_list(const char *stage, const char *kernel,
                                 const struct options *o);
 /* Returns the device for judging paths, found in a separate process; NULL: none. */
 const struct kcp_device *paths_device(void);
-/* Is the row judged by cases of this stage? Rows of 08 that write a saved block are
+/* Is row p judged by cases of stage `stage`? Rows of 08 that write a saved block are
  * judged by 13, whose cases run the forward first. */
 int paths_judged_by(const struct kcp_path *p, const char *stage);
 /* Returns the kernel of `stage` whose cases reach row p, or NULL. Usually that is the
@@ -54,7 +54,7 @@ const char *paths_reached_by(const struct kcp_path *p, const char *stage);
 void paths_count_for(int seed);
 /* paths_were_judged records the paths of a case that passed. At the end of a stage
  * paths_close reports a failure for each path that can run on this machine and was not
- * judged, and one skip for all paths that cannot. */
+ * judged, and one skip for all paths that cannot run. */
 void paths_were_judged(const struct kcp_stage *s, const struct kcp_variant *v,
                        const struct kcase *k);
 void paths_close(const struct kcp_stage *s, const struct options *o,

@@ -48,9 +48,9 @@ static void sum_parts(struct tensor_set *b, const struct kcp_call *c)
 }
 
 /* Fills the states at the start of each stretch (in backward: gradients at the end). A
- * row of tensor `all` (h_in) is the sequence's row of h0 (dht) or 0, but random if the
- * sequence is treated as begun on another rank. In tensor `own` (h_start), 0 replaces
- * random rows. */
+ * stretch begins with its sequence's row of h0 (dht), or 0. But if the sequence is
+ * treated as begun on another rank, tensor `all` (h_in) gets a random state, and tensor
+ * `own` (h_start) gets 0. */
 static void fill_states(struct tensor_set *b, const struct kcase *k,
                         const struct kcp_plan *p,
                         const struct kcp_call *c, const char *of_sequence,
@@ -85,8 +85,8 @@ static void fill_marks(struct tensor_set *b, const struct kcase *k,
     range[1] = k->id % 7 == 6 ? range[0] : c->NS;   /* sometimes empty */
 }
 
-/* Adds inputs of chapter 17, which reads the same inputs for both models: decay =
- * exp2(G_last) per chunk and key row, and kg, which GDN otherwise lacks. */
+/* Adds inputs of chapter 17: decay = exp2(G_last) per chunk and key row; and for GDN
+ * also kg, so that both models have the same inputs. */
 static void fill_ladder(struct tensor_set *b, const struct kcp_call *c,
                         const struct kcp_context *x)
 {
@@ -111,7 +111,8 @@ static void fill_ladder(struct tensor_set *b, const struct kcp_call *c,
 
 /* Runs chapters 02, 03, 04, 05, 09, 11, 10, 02 backward on the stretches of one rank,
  * and stops before stage `end` in this pass (NULL: runs all; 17 counts as 04). For part
- * KCP_REVERSE stage `end` runs too. Calls `after` (or NULL) after each stage. */
+ * KCP_REVERSE stage `end` runs too. If `after` is not NULL, it is called after each
+ * stage. */
 static int chunk_stages(struct tensor_set *b, const struct kcase *k,
                         const struct kcp_stage *end, enum kcp_pass pass,
                         void (*after)(struct tensor_set *, const struct kcase *,
@@ -251,8 +252,8 @@ void pipeline_disturb(struct tensor_set *b, const struct kcase *k,
     }
 }
 
-/* Fills the states of sequences from the states of stretches; a sequence without tokens
- * gets its row of tensor `given`, or 0. */
+/* Fills tensor `name`, which has one state per sequence, from the states of stretches.
+ * A sequence without tokens gets its row of tensor `given`, or 0. */
 static void states_of_sequences(struct tensor_set *b, const struct kcp_plan *p,
                                 const struct kcp_call *c, const char *name,
                                 const char *of_stretches, const char *given)

@@ -38,9 +38,9 @@ static void move_rows(const struct kcp_stage *s, char *args, int stretch, int ch
     }
 }
 
-/* Runs the reference of a chapter for each chunk. The argument check is disabled,
- * because it rejects a grid of only some tokens. For maps, only the chunk processed
- * last runs. */
+/* Runs the reference of a chapter separately for each chunk. The argument check is
+ * disabled, because it rejects a grid of only some tokens. For maps, only the chunk
+ * processed last runs. */
 static int uncarried(const char *number, void *args)
 {
     const struct kcp_stage *s = stage_find(number);

@@ -71,7 +71,7 @@ static int reads_number(void *args)
     return status;
 }
 
-/* Changes all numbers of the field, or if `at` is 1 of the last head, by `by`
+/* Changes all numbers of the field (if `at` is 1, only of the last head) by `by`
  * limits. */
 static int scales(void *args)
 {

@@ -20,7 +20,7 @@ struct plant {
     int64_t at;                    /* index in the field; or END + i */
     double by;
     size_t (*work)(const void *);
-    int (*forward)(struct kcp_forward *);      /* runs before 13, not the reference */
+    int (*forward)(struct kcp_forward *);      /* replaces the forward before 13 */
     enum { ANY_MEMORY, HOST_ONLY, FAR_ONLY } memory;
 };
 enum { END = 1 << 24 };            /* at = END + i: i numbers after the end */

@@ -22,8 +22,8 @@ int process_answer(pid_t pid, int fd, double seconds, void *to, size_t n, char *
 /* Waits until a process that gets no more requests ends. Returns 0; or 1 with an error
  * in `why` if the process did not end with status 0. */
 int process_end(pid_t pid, char *why, size_t n);
-/* Runs `body` in a new process, and copies the `bytes` bytes that `body` wrote at `to`
- * back to `to`. Returns 0, or 1 with an error in `why`. */
+/* Runs `body` in a new process, and copies the `bytes` bytes that `body` writes at `to`
+ * to this process. Returns 0, or 1 with an error in `why`. */
 int process_ask(void (*body)(const void *arg, void *to), const void *arg, void *to,
                 size_t bytes, double seconds, char *why, size_t n);
 

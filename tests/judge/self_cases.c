@@ -245,8 +245,8 @@ KCP_CHECK(check_00_wide) = { "00_judge", "wide",
     "at sizes of tensor cores: other lengths, states and parts left out, blocks, many "
     "heads", wide };
 
-/* Checks right variants on cases of no list: hundreds of segments, K and V up to
- * 256. */
+/* Checks that right variants pass on cases that no list contains: hundreds of segments,
+ * and K and V up to 256. */
 static int rare(struct kcp_report *rep)
 {
     static const struct { const char *stage, *words; } rows[] = {

@@ -32,7 +32,7 @@ struct made {
     int tokens, of, width, rows;
     enum kcp_storage judged;
     double want, off, all, moves, row_moves, alike;
-    int known;                     /* 1: slice has `moved`; else NULL */
+    int known;                     /* 1: the slice's `moved` is set */
     double err, tol;             /* expected; err 0: not compared; tol 0: no error */
     int draws;                     /* -1: not compared */
 };

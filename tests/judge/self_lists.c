@@ -3,9 +3,9 @@
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself: some plants
  * must be right on cases where their mistake has no effect.  Next: self_cases.c.
  *
- * Each mistake was once in a kernel and passed. A plant, a variant with one mistake, is
- * rejected like a mutant: by a value whose error exceeds the limit. Two plants refuse
- * the call, and are rejected by their status. */
+ * Each mistake was once in a kernel that passed the judge. A plant, a variant with one
+ * mistake, is rejected like a mutant: by a value whose error exceeds the limit. Two
+ * plants refuse the call, and are rejected by their status. */
 #include "checked.h"
 #include "paths.h"
 #include "plants.h"

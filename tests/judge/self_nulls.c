@@ -5,8 +5,8 @@
  * checks that no function is missing.  Next: self_calls.c, wrong arguments.
  *
  * Functions get NULL for objects and results, and numbers that are invalid as ranks or
- * sizes. A function that returns a status must return KCP_BAD, or KCP_NA if not in this
- * build. */
+ * sizes. A function that returns a status must return KCP_BAD, or KCP_NA if the
+ * function is not in this build. */
 #include "judge.h"
 
 #include "layer.h"

@@ -29,7 +29,7 @@ struct rank_args {
     enum kcp_storage storage;
     int ranks, status, n, id;       /* id: the case's */
     int lacks_forward;              /* 13: no forward takes this call */
-    int poison;                     /* NaN in maps that 07 must not read; no mutants */
+    int poison;                     /* 1: NaN in maps that 07 must not read */
     struct buffer buffer[32];
     char *arena;                   /* on a GPU: one allocation of all arrays; or NULL */
     size_t arena_bytes, args_bytes;
@@ -44,8 +44,8 @@ void *image_alloc(size_t n);
 void image_free(void *p);
 
 /* Content of a workspace before a run (leftovers.c): NaN; the bytes that the last run
- * left; or the bytes that the last run with another workspace size left (if no size
- * differed, as for the last run). */
+ * left; or the bytes that the last run with another workspace size left (if there is
+ * none, the bytes of the last run). */
 enum leftovers { LEFT_NONE, LEFT_BY_LAST, LEFT_OTHER_SIZE };
 void leftovers_keep(const struct rank_args *s, const void *work, size_t bytes);
 int  leftovers_lay(const struct rank_args *s, void *work, size_t bytes,
@@ -96,8 +96,8 @@ struct sizes_by_chance { double rms_v, rms_sum, rms_dA; };
 struct sizes_by_chance sizes_by_chance(const struct tensor_set *b,
                                        const struct kcp_call *c);
 int  has_backward(const struct kcp_stage *s);
-/* Describes output o of a rank as a slice. `all` is the whole expected tensor; NULL:
- * `want`. */
+/* Describes output o of a rank as a slice. `all` is the whole expected tensor, or NULL
+ * if `want` is the whole. */
 struct slice slice_of(const struct trial *t, const struct rank_args *s,
                       const struct buffer *o, const struct expected *x,
                       const double *got, const double *want, const struct tensor *all);
@@ -143,9 +143,9 @@ int64_t buffer_other_bytes(const struct buffer *o, const struct buffer *to,
                            int64_t first);
 void trial_free(struct trial *t);
 int  row_a(const struct kcp_field *f, const char *letter); /* "T": one row per token? */
-/* Two checks in bits.c. alone_variant: a NaN sequence changes no bit of the other
- * sequences. canonical_variant: canonical segments give equal bits on every number of
- * ranks. Return KCP_NA if the variant's stage has no such check. */
+/* alone_variant checks that a NaN sequence changes no bit of the other sequences;
+ * canonical_variant checks that canonical segments give equal bits on every number of
+ * ranks. Both (bits.c) return KCP_NA if the variant's stage has no such check. */
 int  alone_variant(struct kcp_report *rep, const struct kcp_variant *v);
 int  canonical_variant(struct kcp_report *rep, const struct kcp_variant *v);
 const struct memory *gpu_of_threads(void);     /* NULL: no GPU, or one per rank */

@@ -96,8 +96,8 @@ static void judge_rank(const struct trial *t, const struct rank_args *s,
 }
 
 /* Finds the worst error of all ranks, first with the plain limits. A raised limit needs
- * the effect of one more rounding, which is expensive, so it is computed only if the
- * error is between the plain limit and the largest raised limit. */
+ * the effect of one more rounding, which is expensive, so the effect is computed only
+ * if the error is between the plain limit and the largest raised limit. */
 static void judge_ranks(const struct trial *t, enum kcp_storage judged, struct worst *w)
 {
     for (int is_plain = 1; is_plain >= 0; is_plain--) {

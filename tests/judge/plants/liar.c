@@ -42,8 +42,8 @@ static int honest(struct kcp_merge *a)
     return KCP_OK;
 }
 
-/* Marks the workspace as prepared for this size. Returns 1 if it had another size's
- * mark. */
+/* Marks the workspace as prepared for this size. Returns 1 if the workspace had the
+ * mark of another size. */
 static int is_marked(const struct kcp_merge *a)
 {
     int64_t *work = a->work, numbers = (int64_t)a->HV * a->K * a->V;
