@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE = 1 << 17 };              /* numbers per gather, of all ranks: 1 MiB */
+enum { PIECE = 1 << 17 };              /* numbers in one gather: 1 MiB */
 
 /* Computes sum = sum_j part_j over all segments j of the plan, in token order. In the
  * gather every rank sends as many rows as the rank with the most segments. */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 /* Runs chapter 11 and the exchange: sets states [s] to the gradient of the state at the
- * end of segment s. With reuse_M, M is that of forward. */
+ * end of segment s. With reuse_M, M of forward is used. */
 static int carry(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;

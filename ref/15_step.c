@@ -56,7 +56,7 @@ static void given(const double *from, int64_t at, int64_t numbers, double *to)
         to[e] = from ? from[at + e] : 0;
 }
 
-/* Computes head n of sequence s: j = s HV + n. */
+/* Computes head n of sequence s, where j = s HV + n. */
 static void head(const struct kcp_scan *a, int j, double *S, double *dS, double *row,
                  double *dO)
 {

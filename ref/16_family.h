@@ -9,9 +9,8 @@
  *
  * v_new = u - w S      o = scale qg S + tril(Aqk) v_new      S <- Λ S + kg^T v_new.
  *
- * A token may need two rows of the form (DPLR: one row copies, one row writes). Then a
- * chunk of C tokens has 2 C rows, and the code of chapters 04, 05, 09 and 11 does not
- * change. */
+ * A token may need two rows of the form (DPLR: one for b, one for k). Then a chunk of C
+ * tokens has 2 C rows, and the code of chapters 04, 05, 09 and 11 does not change. */
 #ifndef KCP_16_FAMILY_H
 #define KCP_16_FAMILY_H
 

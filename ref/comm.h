@@ -55,9 +55,8 @@ struct kcp_comm {
     void (*fail)(struct kcp_comm *, int status, const char *why);
     int  (*lost)(struct kcp_comm *, int *rank, char *why, size_t n);  /* has failed */
     void (*free)(struct kcp_comm *);
-    /* Gathers host memory and waits; not counted in traffic. Used to compare plans and
-     * options between ranks; NULL: no comparison. KCP_NA: a graph captures the
-     * stream. */
+    /* Gathers host memory and waits; not counted in traffic. Ranks compare plans and
+     * options by show(); NULL: no comparison. KCP_NA: a graph captures the stream. */
     int  (*show)(struct kcp_comm *, const void *mine, void *all, size_t bytes,
                  struct CUstream_st *);
     int show_waits;            /* 1: show() waits for a stream, so compare once */
@@ -77,9 +76,9 @@ struct kcp_window {
 };
 /* Creates windows for a communicator over NCCL. Collective: all ranks get windows, or
  * all return KCP_NA (a GPU cannot reach another one, or KCP_WINDOWS is not 1).
- * kcp_nccl_over and kcp_nccl_threads_run call this function; after kcp_nccl_from or
- * kcp_nccl_split the caller may call it. Do not call it while a graph captures a
- * stream. */
+ * kcp_nccl_over, kcp_nccl_by_file and kcp_nccl_threads_run call this function; after
+ * kcp_nccl_from or kcp_nccl_split the caller may do so. Do not call kcp_nccl_windows
+ * while a graph captures a stream. */
 int kcp_nccl_windows(struct kcp_comm *comm);
 
 /* Runs R ranks as threads of this process: calls body(comm, arg) once per rank. Returns
@@ -218,7 +217,7 @@ struct kcp_halo {
     const struct kcp_mapops *ops;  /* copies a rank's own rows; NULL: host memory */
     int edges;                 /* 1: x holds only the first min(reach, tokens) rows
                                   of each run of adjacent segments that begins inside
-                                  a sequence; backward sends no others */
+                                  a sequence, because backward sends only these rows */
 };
 int64_t kcp_halo_rows(const struct kcp_halo *h, int r);    /* that rank r lacks */
 /* kcp_halo_at returns the first row of the halo for segment s. kcp_halo_edge, with

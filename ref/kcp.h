@@ -255,7 +255,7 @@ int kcp_check_call(const char *stage, enum kcp_where where, const void *args);
 
 //> variant
 /* A variant is an implementation of a stage; the variant's record is at the end of its
- * file. A variant "mutant_..." is wrong, so that the judge must reject it. */
+ * file. A variant "mutant_..." is wrong, and the judge must reject the variant. */
 struct kcp_variant {
     const char *stage, *name, *why;  /* "07_merge", "v1_column", one line of summary */
     enum kcp_storage storage;

@@ -30,7 +30,7 @@ struct note { int rank, status; char why[160]; };
 struct posted { MPI_Request request; enum kind kind; int peer, bytes; };
 struct mpi_rank {                      /* comm is its first member */
     struct kcp_comm comm;
-    MPI_Comm at;                       /* a duplicate, used only by this file */
+    MPI_Comm at;                       /* duplicate of the caller's MPI_Comm */
     double seconds;
     pthread_mutex_t lock;              /* around every MPI call */
     int grouped, n, capacity, failed;
@@ -49,7 +49,7 @@ static int fail_locked(struct mpi_rank *p, int rank, int status, const char *why
     p->note = (struct note){ rank, status, "" };
     snprintf(p->note.why, sizeof p->note.why, "%s", why);
     for (int r = 0; r < p->comm.R; r++) {
-        MPI_Request sent;              /* needs no wait: p->note stays allocated */
+        MPI_Request sent;              /* not waited for: p stays allocated */
         if (r != p->comm.r && !MPI_Isend(&p->note, sizeof p->note, MPI_BYTE, r, FAILED,
                                          p->at, &sent))
             MPI_Request_free(&sent);

@@ -71,8 +71,8 @@ static int host_knows(struct kcp_comm *host, enum telling tell, int *rank, char 
 
 /* Reports the failure to the ranks of `host` before the call of NCCL, because NCCL may
  * block and reports fewer details. Aborts a communicator that this library made, so
- * that no stream waits forever. A caller's communicator is not aborted; the caller does
- * that. */
+ * that no stream waits forever. Does not abort a caller's communicator, because the
+ * caller must abort it. */
 int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
               enum telling tell)
 {

@@ -23,7 +23,8 @@
  * visits the scan returns KCP_NA. */
 enum { MOST_VISITS = KCP_SCAN_VISITS };
 
-/* A visit of this rank that receives or sends a state, with its maps. */
+/* A visit of this rank that receives or sends a state, and the maps W and X of the
+ * visit. */
 struct scanning {
     struct visit v;
     int after;                 /* visits of the sequence after this visit */

@@ -51,7 +51,7 @@ struct kcp_ask {
     const char *stage;
     enum kcp_storage storage;
     const struct kcp_call *call;
-    const void *args;              /* the args struct, for its pointers; or NULL */
+    const void *args;              /* the args struct of the call; or NULL */
     const char *args_of;           /* the stage of `args`; NULL: same as `stage` */
     const struct kcp_device *device;     /* NULL: the host */
     const char *kernel;            /* start at this kernel's first row; NULL: all */

@@ -192,10 +192,10 @@ static int differs(const struct kcp_saved *s, const struct kcp_saved *want, char
     return 0;
 }
 
-/* Checks that the block has this format and was saved for this call. Save mode and
- * reuse_M may differ from the call's, because the reader uses the block's. KCP_BAD: the
- * block is missing or too short. KCP_MISMATCH: the block has another format or is from
- * another call; why (may be NULL) has the value found and the value expected. */
+/* Checks that the block has this format and was saved for this call. Uses save mode and
+ * reuse_M of the block, not of the call. KCP_BAD: the block is missing or too short.
+ * KCP_MISMATCH: the block has another format or is from another call; why (may be NULL)
+ * has the value found and the value expected. */
 int kcp_saved_check_of(const void *saved, size_t bytes, const struct kcp_call *a,
                        int format, const char *reader, size_t actv, size_t acc,
                        char *why, size_t n)

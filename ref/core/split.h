@@ -304,7 +304,7 @@ static inline int kcp_fused_walk(const struct kcp_call *a, int processors)
 /* A window of a walk: chunks first .. first + count - 1, all in strip number `strip`.
  * The map of a window continues map number `from` (-1: the window begins the segment)
  * and is stored as map number `strip`. is_read = 1: a later strip or another rank reads
- * the map of the strip. All members 0: before the first window. */
+ * the map of the strip. To iterate, start with all members 0. */
 struct kcp_walk_window { int first, count, strip, from, is_read; };
 
 /* Returns the number of windows in a strip of `chunks` chunks: at least two if chunks >
