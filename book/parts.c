@@ -2,7 +2,7 @@
  * states for backward, and pipelining micro-batches.
  *
  * Book: chapter 20, which shows the output.  Checked by: make book, and
- * tests/20_clusters/batches.c, the simulation.  Next: book/clusters.c.
+ * tests/20_clusters/checks.c, the simulation.  Next: book/clusters.c.
  *
  * The times are from the newest table in bench/results/ that has the case. */
 #include "figures/records.h"

@@ -4,12 +4,10 @@
  */
 #include "text.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { FILE_MOST = 1 << 24 };
 
@@ -20,31 +18,22 @@ static int refuse(const char *name, const char *found)
     return 2;
 }
 
-/* A regular file, or NULL and why; opening a pipe could block. */
-static FILE *open_file(const char *path, const char **why)
-{
-    struct stat st;
-    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    *why = fd < 0 ? strerror(errno) : NULL;
-    if (fd >= 0 && fstat(fd, &st) != 0)
-        *why = strerror(errno);
-    else if (fd >= 0 && S_ISDIR(st.st_mode))
-        *why = "it is a directory";
-    else if (fd >= 0 && !S_ISREG(st.st_mode))
-        *why = "it is a special file";
-    FILE *f = *why ? NULL : fdopen(fd, "rb");
-    if (!f && fd >= 0)
-        close(fd);
-    return f;
-}
-
-/* The bytes of a file, *n of them; or NULL and why. */
+/* Returns the bytes of a file, *n of them; NULL and why: the file cannot be used.
+ * Opening a pipe could block, so the type is checked first. */
 static unsigned char *slurp(const char *path, int64_t *n, const char **why)
 {
-    FILE *f = open_file(path, why);
+    struct stat st;
+    *why = stat(path, &st) ? strerror(errno) : NULL;
+    if (!*why && S_ISDIR(st.st_mode))
+        *why = "it is a directory";
+    else if (!*why && !S_ISREG(st.st_mode))
+        *why = "it is a special file";
+    FILE *f = *why ? NULL : fopen(path, "rb");
     unsigned char *buf = f ? malloc(FILE_MOST) : NULL;
     if (f)
         *why = buf ? "it is empty" : "out of memory";
+    else if (!*why)
+        *why = strerror(errno);
     if (buf)
         *n = (int64_t)fread(buf, 1, FILE_MOST, f);
     if (f)
@@ -55,7 +44,7 @@ static unsigned char *slurp(const char *path, int64_t *n, const char **why)
     return NULL;
 }
 
-/* The bytes of a file that are used: at most 5/8 of the rest, so that the first
+/* Returns how many bytes of a file are used: at most 5/8 of the rest, so that the first
  * sequence covers a whole rank and lengths are uneven. The end is at a line or word. */
 static int64_t take(const unsigned char *s, int64_t n, int64_t rest, int last)
 {
@@ -71,42 +60,40 @@ static int64_t take(const unsigned char *s, int64_t n, int64_t rest, int last)
     return most;
 }
 
-static void append(struct text *x, const char *path, const unsigned char *s, int64_t n,
-                   int64_t size, int64_t most, int last)
+/* Reads files, each a sequence; the last one takes all bytes that are left. */
+static int read_files(struct text *x, char **path, size_t files, int64_t most)
 {
-    const int64_t m = take(s, n, most - x->T, last);
-    if (x->N == MAX_SEQS || m < 2)
-        return;
-    memcpy(x->byte + x->T, s, m);
-    snprintf(x->name[x->N], sizeof x->name[0], "%s", path);
-    x->size[x->N] = size;
-    x->cu[++x->N] = x->T += m;
-}
-
-/* Names separated by spaces, or one name with spaces. */
-static int read_list(struct text *x, const char *paths, int64_t most)
-{
-    char *list = strdup(paths), *save = NULL;
-    struct stat st;
-    const char *separator = stat(paths, &st) ? " " : "";
-    int left = 0, status = 0;
-    for (const char *p = paths; *p; p++)
-        left += *separator ? *p != ' ' && (p[1] == ' ' || !p[1]) : !p[1];
-    for (char *p = list ? strtok_r(list, separator, &save) : NULL; p && !status;
-         p = strtok_r(NULL, separator, &save)) {
+    for (size_t i = 0; i < files; i++) {
         int64_t n;
         const char *why;
-        unsigned char *s = slurp(p, &n, &why);
-        if (s)
-            append(x, p, s, n, n, most, --left == 0);
-        else
-            status = refuse(p, why);
+        unsigned char *s = slurp(path[i], &n, &why);
+        if (!s)
+            return refuse(path[i], why);
+        const int64_t m = take(s, n, most - x->T, i + 1 == files);
+        if (m >= 2) {
+            memcpy(x->byte + x->T, s, m);
+            snprintf(x->name[x->N], sizeof x->name[0], "%s", path[i]);
+            x->size[x->N] = n;
+            x->cu[++x->N] = x->T += m;
+        }
         free(s);
     }
+    return 0;
+}
+
+/* Names separated by spaces, or one name with spaces; at most MAX_SEQS. */
+static int read_list(struct text *x, const char *paths, int64_t most)
+{
+    char *list = strdup(paths), *save = NULL, *path[MAX_SEQS];
+    struct stat st;
+    const char *separator = stat(paths, &st) ? " " : "";
+    size_t n = 0;
+    for (char *p = list ? strtok_r(list, separator, &save) : NULL; p && n < MAX_SEQS;
+         p = strtok_r(NULL, separator, &save))
+        path[n++] = p;
+    const int status = read_files(x, path, n, most);
     free(list);
-    if (!status && !x->N)
-        return refuse(paths, "it has no name");
-    return status;
+    return status || x->N ? status : refuse(paths, "it has no name");
 }
 
 /* README.md and the first chapters of the book. */
@@ -115,19 +102,12 @@ static int read_own(struct text *x, int64_t most)
     glob_t g = { 0 };
     glob("README.md", 0, NULL, &g);
     glob("book/[0-9]*.md", GLOB_APPEND, NULL, &g);
-    for (size_t i = 0; i < g.gl_pathc && x->N < 3; i++) {
-        int64_t n;
-        const char *why;
-        unsigned char *s = slurp(g.gl_pathv[i], &n, &why);
-        if (s)
-            append(x, g.gl_pathv[i], s, n, n, most, x->N == 2);
-        free(s);
-    }
+    const int status = read_files(x, g.gl_pathv, g.gl_pathc < 3 ? g.gl_pathc : 3, most);
     globfree(&g);
-    if (!x->T)
+    if (!status && !x->T)
         fprintf(stderr, "kcp-text: no README.md and book/*.md found: run it in the "
                 "root of the repository, or add TEXT=\n");
-    return x->T ? 0 : 2;
+    return x->T ? status : 2;
 }
 
 int text_read(struct text *x, const char *paths, int64_t most)

@@ -1,6 +1,6 @@
 /* batches.h -- simulates micro-batches over ranks from measured times of parts.
  *
- * Book: chapter 20.  Checked by: tests/20_clusters/batches.c.  Next: book/parts.c.
+ * Book: chapter 20.  Checked by: tests/20_clusters/checks.c.  Next: book/parts.c.
  *
  * A layer's pass on one rank has four parts, which kcp-bench times separately: `front`
  * (needs no state), `sum` (computes the map), `exchange`, and `main`. */

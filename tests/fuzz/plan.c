@@ -31,12 +31,11 @@ static void numbers(struct bytes *b, int n, int steps, int64_t *to)
     }
 }
 
-/* Checks that segments tile the tokens, and that flags `first` and `last` mark the
- * ends of sequences. */
+/* Checks that segments tile the tokens, each inside one sequence and one rank, and that
+ * the grid of each rank covers the rank's tokens. tests/06_plan checks every field. */
 static void segments(const struct kcp_plan *p)
 {
     int64_t at = 0;
-    int crossing = 0;
     for (int j = 0; j < p->S; j++) {
         const struct kcp_segment *s = &p->seg[j];
         MUST(s->begin == at && s->end > at && s->n >= 0 && s->n < p->N);
@@ -44,39 +43,18 @@ static void segments(const struct kcp_plan *p)
         MUST(s->begin >= p->cuts[s->rank] && s->end <= p->cuts[s->rank + 1]);
         MUST(s->first == (s->begin == p->cu_seqlens[s->n]));
         MUST(s->last == (s->end == p->cu_seqlens[s->n + 1]));
-        MUST(!p->L || (s->begin - p->cu_seqlens[s->n]) % p->L == 0);
-        MUST(!p->L || s->last || s->end - s->begin == p->L);
         MUST(j == 0 || s->rank >= p->seg[j - 1].rank);
-        if (s->first)
-            MUST(p->h0_rank[s->n] == s->rank);
-        if (s->last)
-            MUST(p->ht_rank[s->n] == s->rank);
-        else
-            crossing |= p->seg[j + 1].rank != s->rank;
-        MUST((kcp_plan_want(p, j, 0) & KCP_WANT_H) == (s->last ? 0 : KCP_WANT_H));
         at = s->end;
     }
-    MUST(at == p->T && p->crossing == crossing);
-}
-
-/* Checks a rank's grid: each segment is cut into chunks from the segment's start. */
-static void context(const struct kcp_plan *p, int r)
-{
-    const struct kcp_context *x = &p->ctx[r];
-    MUST(x->begin == p->cuts[r] && x->end == p->cuts[r + 1] && x->begin <= x->end);
-    MUST(x->cu[0] == 0 && x->cn[0] == 0 && x->cu[x->NS] == x->end - x->begin);
-    MUST(x->cn[x->NS] == x->NC && x->cu_seqlens[x->n_local] == x->end - x->begin);
-    for (int s = 0; s < x->NS; s++) {
-        const struct kcp_segment *g = &p->seg[x->seg0 + s];
-        MUST(g->rank == r && x->cu[s + 1] - x->cu[s] == g->end - g->begin);
-        MUST(x->cn[s + 1] - x->cn[s] == (g->end - g->begin + p->C - 1) / p->C);
-        for (int c = x->cn[s]; c < x->cn[s + 1]; c++)
-            MUST(x->sc[c] == s);
+    MUST(at == p->T);
+    for (int r = 0; r < p->R; r++) {
+        const struct kcp_context *x = &p->ctx[r];
+        MUST(x->begin == p->cuts[r] && x->end == p->cuts[r + 1] && x->begin <= x->end);
+        MUST(x->cu[x->NS] == x->end - x->begin && x->cn[x->NS] == x->NC);
+        for (int s = 0; s < x->NS; s++)
+            for (int c = x->cn[s]; c < x->cn[s + 1]; c++)
+                MUST(x->sc[c] == s);
     }
-    MUST(x->pre_num_ranks >= 0 && x->pre_num_ranks <= r);
-    MUST(x->post_num_ranks >= 0 && x->post_num_ranks < p->R - r);
-    for (int n = 0; n < x->n_local; n++)
-        MUST(x->seq[n] >= 0 && x->seq[n] < p->N && (!n || x->seq[n] > x->seq[n - 1]));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -107,8 +85,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     MUST(p->T == cu[N] && p->R == R && p->cuts[0] == 0 && p->cuts[R] == p->T);
     segments(p);
-    for (int r = 0; r < R; r++)
-        context(p, r);
     kcp_plan_free(p);
     return 0;
 }
