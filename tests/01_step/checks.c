@@ -172,9 +172,9 @@ static int empty(struct kcp_report *rep)
             if ((status = ref_step(&a)))
                 return status;
         EXPECT(rep, !memcmp(x.ht + row, x.real + AT_H0 + row, sizeof(double) * row),
-               "an empty sequence's ht is not its h0, layout %d", j);
+               "ht of an empty sequence is not h0, layout %d", j);
         EXPECT(rep, !memcmp(x.grad + AT_H0 + row, x.dht + row, sizeof(double) * row),
-               "an empty sequence's dh0 is not its dht, layout %d", j);
+               "dh0 of an empty sequence is not dht, layout %d", j);
         for (int k = 0; k < 2; k++) {
             a.h0 = k ? zero : NULL;
             a.dht = k ? zero : NULL;
@@ -186,11 +186,11 @@ static int empty(struct kcp_report *rep)
             if (k == 0)
                 memcpy(grad, x.grad, sizeof grad);
         }
-        EXPECT(rep, !memcmp(ht, x.ht, sizeof ht), "h0 NULL is not h0 = 0");
+        EXPECT(rep, !memcmp(ht, x.ht, sizeof ht), "h0 = NULL differs from h0 = 0");
         EXPECT(rep, !memcmp(dh0, x.grad + AT_H0, sizeof dh0),
-               "dht NULL is not dht = 0");
+               "dht = NULL differs from dht = 0");
         EXPECT(rep, !memcmp(grad, x.grad, sizeof(double) * AT_H0),
-               "gradients with dht NULL are not those with dht = 0");
+               "gradients differ between dht = NULL and dht = 0");
     }
     return KCP_OK;
 }

@@ -171,23 +171,23 @@ static int wrong(void *args, int flags)
     static int run_##name(void *a) { return wrong(a, flags); }                        \
     KCP_VARIANT(m01_##name) = { "01_step", "mutant_" #name, why, KCP_F64, KCP_HOST,   \
                                 "any", run_##name, NULL }
-MUTANT(undecayed, UNDECAYED, "errata 1, 3: the delta on the undecayed state");
-MUTANT(not_vector, NOT_VECTOR, "errata 2: one gate for the whole head");
-MUTANT(no_scale, NO_SCALE, "errata 27: q without its scale");
+MUTANT(undecayed, UNDECAYED, "errata 1, 3: delta rule on the undecayed state");
+MUTANT(not_vector, NOT_VECTOR, "errata 2: one gate per head, not per channel");
+MUTANT(no_scale, NO_SCALE, "errata 27: q is not scaled");
 MUTANT(wrong_head, WRONG_HEAD, "value head n reads q, k of head n % H");
-MUTANT(no_h0, NO_H0, "starts from 0");
-MUTANT(no_dht, NO_DHT, "backward starts from 0, not from dht");
-MUTANT(no_cu, NO_CU, "a sequence starts from the one before it");
-MUTANT(stale_gate, STALE_GATE, "the gate of the token before");
-MUTANT(before, BEFORE, "reads the state before the token's own write");
-MUTANT(swapped, SWAPPED, "[K,V] for layout [V,K], and the reverse");
-MUTANT(base_2, BASE_2, "errata 14: g taken as a base 2 log");
+MUTANT(no_h0, NO_H0, "ignores h0");
+MUTANT(no_dht, NO_DHT, "ignores dht");
+MUTANT(no_cu, NO_CU, "a sequence starts from the previous one's state");
+MUTANT(stale_gate, STALE_GATE, "uses the previous token's gate");
+MUTANT(before, BEFORE, "o reads the state before the token's update");
+MUTANT(swapped, SWAPPED, "swaps the layouts [K,V] and [V,K]");
+MUTANT(base_2, BASE_2, "errata 14: uses exp2(g) for exp(g)");
 MUTANT(no_delta, NO_DELTA, "writes v instead of v - S^T k");
-MUTANT(dg_short, DG_SHORT, "dg without the delta rule's share");
-MUTANT(overwrites, OVERWRITES, "dq of the group's last value head, not the sum");
+MUTANT(dg_short, DG_SHORT, "dg without the delta rule's term");
+MUTANT(overwrites, OVERWRITES, "dq of a group's last value head, not the sum");
 MUTANT(writes_nothing, NOTHING, "returns at once");
-MUTANT(one_nan, ONE_NAN, "one NaN");
+MUTANT(one_nan, ONE_NAN, "writes one NaN");
 
 static int run_twin(void *a) { return wrong(a, 0); }
-KCP_VARIANT(m01_twin) = { "01_step", "twin", "the same code, every flag off", KCP_F64,
+KCP_VARIANT(m01_twin) = { "01_step", "twin", "the mutants' code with no error", KCP_F64,
                           KCP_HOST, "any", run_twin, NULL };

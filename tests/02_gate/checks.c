@@ -171,7 +171,7 @@ static int complex_step(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_02_complex) = { "02_gate", "complex_step",
-    "values and gradients for 3 gates, 3 betas, with and without norm: within 1e-13",
+    "values, gradients of 3 gates, 3 betas, with and without norm: within 1e-13",
     complex_step };
 
 static int restarts(struct kcp_report *rep)
@@ -199,12 +199,11 @@ static int restarts(struct kcp_report *rep)
         }
         EXPECT(rep, worst <= 1e-14, "G differs by %g, KG %d", worst, a.KG);
     }
-    EXPECT(rep, at_multiples < 2 * NC, "every chunk begins at a multiple of C: proves "
-           "nothing");
+    EXPECT(rep, at_multiples < 2 * NC, "all chunks begin at multiples of C");
     return KCP_OK;
 }
 KCP_CHECK(check_02_restarts) = { "02_gate", "restarts",
-    "G sums log2 decays within a chunk; each stretch begins a new chunk",
+    "G sums log2 decays within a chunk; each sequence starts a new chunk",
     restarts };
 
 static int absent(struct kcp_report *rep)

@@ -143,23 +143,23 @@ static int wrong(void *args, int flags)
     static int run_##name(void *a) { return wrong(a, flags); }                        \
     KCP_VARIANT(m02_##name) = { "02_gate", "mutant_" #name, why, KCP_F64, KCP_HOST,   \
                                 "any", run_##name, NULL }
-MUTANT(natural, NATURAL, "errata 12: G left in natural logs");
-MUTANT(twice, TWICE, "errata 14: base 2 taken twice");
+MUTANT(natural, NATURAL, "errata 12: G in natural logarithms");
+MUTANT(twice, TWICE, "errata 14: converts to base 2 twice");
 MUTANT(exclusive, EXCLUSIVE, "G_t leaves out g of token t");
-MUTANT(no_restart, NO_RESTART, "the chunk grid does not restart at stretches");
-MUTANT(no_chunk, NO_CHUNK, "one sum over the whole stretch");
-MUTANT(head_0, HEAD_0, "head 0's A_log for every head");
-MUTANT(no_bias, NO_BIAS, "dt_bias is ignored");
-MUTANT(eps, NO_EPS, "the norm uses another epsilon");
-MUTANT(half_beta, HALF_BETA, "beta in (0,1) for the option (0,2)");
-MUTANT(dx_from_y, DX_FROM_Y, "errata 23: norm's backward without its projection");
+MUTANT(no_restart, NO_RESTART, "chunks do not restart at a new sequence");
+MUTANT(no_chunk, NO_CHUNK, "one sum per sequence, not per chunk");
+MUTANT(head_0, HEAD_0, "A_log of head 0 for all heads");
+MUTANT(no_bias, NO_BIAS, "ignores dt_bias");
+MUTANT(eps, NO_EPS, "wrong epsilon in the norm");
+MUTANT(half_beta, HALF_BETA, "beta in (0,1), expected (0,2)");
+MUTANT(dx_from_y, DX_FROM_Y, "errata 23: gradient of the norm without its projection");
 MUTANT(no_prime, NO_PRIME, "sigma instead of sigma'");
-MUTANT(sign, SIGN, "the sign of softplus is wrong");
-MUTANT(whole_sum, WHOLE_SUM, "sums of all stretches go to the first row");
+MUTANT(sign, SIGN, "wrong sign in softplus");
+MUTANT(whole_sum, WHOLE_SUM, "adds the sums of all sequences in row 0");
 MUTANT(copies_k, COPIES_K, "normalises q twice");
 MUTANT(writes_nothing, NOTHING, "returns at once");
-MUTANT(one_nan, ONE_NAN, "one NaN");
+MUTANT(one_nan, ONE_NAN, "writes one NaN");
 
 static int run_twin(void *a) { return wrong(a, 0); }
-KCP_VARIANT(m02_twin) = { "02_gate", "twin", "the same code, every flag off", KCP_F64,
+KCP_VARIANT(m02_twin) = { "02_gate", "twin", "the mutants' code with no error", KCP_F64,
                           KCP_HOST, "any", run_twin, NULL };

@@ -46,7 +46,7 @@ static int tokens(struct kcp_report *rep)
                 const double d = chunk_apart(&x, t0, left < x.c.C ? left : x.c.C, n);
                 worst = d > worst || isnan(d) ? d : worst;
             }
-        EXPECT(rep, worst <= 1e-12, "%s, C = %d, gate %g: a chunk's map differs by %g",
+        EXPECT(rep, worst <= 1e-12, "%s, C = %d, gate %g: map of a chunk is off by %g",
                j % 2 ? "GDN" : "KDA", x.c.C, gate, worst);
         batch_free(&x);
     }
@@ -93,11 +93,11 @@ static void triangles(struct kcp_report *rep, const struct batch *x, double gate
                 worst_A = !(d <= worst_A) ? d : worst_A;
             }
         }
-    EXPECT(rep, worst_qk <= 1e-13, "Aqk off by %g of its terms, C %d, gate %g",
+    EXPECT(rep, worst_qk <= 1e-13, "Aqk: relative error %g, C %d, gate %g",
            worst_qk, C, gate);
-    EXPECT(rep, worst_A <= 1e-13, "(I + L) A - I reaches %g, C %d, gate %g", worst_A, C,
+    EXPECT(rep, worst_A <= 1e-13, "(I + L) A - I: error %g, C %d, gate %g", worst_A, C,
            gate);
-    EXPECT(rep, outside == 0, "%d elements outside the triangle are not 0", outside);
+    EXPECT(rep, outside == 0, "%d elements above the diagonal are not 0", outside);
 }
 
 static int definition(struct kcp_report *rep)
@@ -115,7 +115,7 @@ static int definition(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_03_definition) = { "03_wy", "definition",
-    "Aqk agrees with long double, (I + L) A = I, both are 0 outside the triangle",
+    "Aqk agrees with long double, (I + L) A = I, A and Aqk are lower triangular",
     definition };
 
 /* GDN and KDA run different code, so this check can fail. */
@@ -141,4 +141,4 @@ static int gdn_is_kda(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_03_gdn_is_kda) = { "03_wy", "gdn_is_kda",
-    "GDN equals KDA with the same gate in every channel", gdn_is_kda };
+    "GDN equals KDA with equal gates in all channels", gdn_is_kda };

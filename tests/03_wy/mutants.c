@@ -143,25 +143,25 @@ static int wrong(void *args, int flags)
                                 "any", run_##name, NULL }
 MUTANT(w_ungated, W_UNGATED, "errata 4: w = A (k beta), without exp2(G)");
 MUTANT(kg_from_start, KG_FROM_START, "errata 4: kg = k exp2(G), without G_last");
-MUTANT(no_scale, NO_SCALE, "errata 27: Aqk without the scale");
-MUTANT(qg_scale, QG_SCALE, "qg carries the scale, which chapter 04 applies again");
-MUTANT(natural, NATURAL, "errata 12: exp of a base 2 exponent");
+MUTANT(no_scale, NO_SCALE, "errata 27: Aqk without scale");
+MUTANT(qg_scale, QG_SCALE, "qg is scaled, and chapter 04 scales again");
+MUTANT(natural, NATURAL, "errata 12: exp for exp2");
 MUTANT(factored, FACTORED,
-       "errata 35, 36: factored around the chunk's last row, in fp32");
+       "errata 35, 36: exponents relative to the chunk's last row, in fp32");
 MUTANT(no_beta, NO_BETA, "L without beta");
-MUTANT(beta_j, BETA_J, "beta of the column instead of the row");
+MUTANT(beta_j, BETA_J, "beta of the column, not of the row");
 MUTANT(no_diagonal, NO_DIAGONAL, "Aqk without its diagonal");
 MUTANT(with_diagonal, WITH_DIAGONAL, "L keeps its diagonal in the solve");
-MUTANT(no_inverse, NO_INVERSE, "I + L instead of its inverse");
-MUTANT(two_terms, TWO_TERMS, "I - L: the first two terms of the series");
-MUTANT(sign, SIGN, "(I - L)^-1");
-MUTANT(transposed, TRANSPOSED, "A upper triangular");
+MUTANT(no_inverse, NO_INVERSE, "A = I + L instead of the inverse");
+MUTANT(two_terms, TWO_TERMS, "A = I - L: two terms of the series");
+MUTANT(sign, SIGN, "A = (I - L)^-1");
+MUTANT(transposed, TRANSPOSED, "writes A transposed");
 MUTANT(wrong_head, WRONG_HEAD, "value head n reads q, k of head n % H");
 MUTANT(stale_last, STALE_LAST, "kg decays to the last row but one");
-MUTANT(no_reset, NO_RESET, "the chunk grid does not restart at stretches");
+MUTANT(no_reset, NO_RESET, "chunks do not restart at a new sequence");
 MUTANT(writes_nothing, NOTHING, "returns at once");
-MUTANT(one_nan, ONE_NAN, "one NaN");
+MUTANT(one_nan, ONE_NAN, "writes one NaN");
 
 static int run_twin(void *a) { return wrong(a, 0); }
-KCP_VARIANT(m03_twin) = { "03_wy", "twin", "the same code, every flag off", KCP_F64,
+KCP_VARIANT(m03_twin) = { "03_wy", "twin", "the mutants' code with no error", KCP_F64,
                           KCP_HOST, "any", run_twin, NULL };

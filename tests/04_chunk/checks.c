@@ -21,7 +21,7 @@ static int recurrence(struct kcp_report *rep)
             const double o = apart(x.o, x.o_step, x.c.T * x.c.HV * x.c.V);
             const double S = apart(x.h_out, x.ht, BATCH_NS * x.c.HV * x.c.K * x.c.V);
             EXPECT(rep, o <= 1e-13 && S <= 1e-13,
-                   "%s, C = %d, gate %g: o differs by %g, the last states by %g",
+                   "%s, C = %d, gate %g: o differs by %g, final states by %g",
                    j % 2 ? "GDN" : "KDA", x.c.C, gate, o, S);
         }
         batch_free(&x);
@@ -29,7 +29,7 @@ static int recurrence(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_04_recurrence) = { "04_chunk", "recurrence",
-    "o, last states equal the recurrence's: C = 4..64, ragged chunks, gates to -50",
+    "o, ht equal the recurrence's: C = 4..64, partial chunks, gates to -50",
     recurrence };
 
 /* Runs the recurrence on each chunk c from state h [c]. The resulting state must equal
@@ -69,7 +69,7 @@ static int states(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_04_states) = { "04_chunk", "states",
-    "h of every chunk is the recurrence's state after the chunk before", states };
+    "h of each chunk is the recurrence's state before the chunk", states };
 
 static int gdn_is_kda(struct kcp_report *rep)
 {
@@ -91,4 +91,4 @@ static int gdn_is_kda(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_04_gdn_is_kda) = { "04_chunk", "gdn_is_kda",
-    "GDN equals KDA with the same gate in every channel", gdn_is_kda };
+    "GDN equals KDA with equal gates in all channels", gdn_is_kda };

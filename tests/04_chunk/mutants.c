@@ -133,26 +133,26 @@ static int wrong(void *args, int flags)
 MUTANT(decay_first, DECAY_FIRST, "errata 7: decays S, then v_new = u - w S");
 MUTANT(no_gate_k, NO_GATE_K, "errata 9, 10: k without exp2(G_last - G)");
 MUTANT(no_gate_q, NO_GATE_Q, "errata 10: GDN's q without exp2(G)");
-MUTANT(per_token, PER_TOKEN, "errata 5: the chunk's formula, token by token");
-MUTANT(no_scale, NO_SCALE, "errata 27: qg S without the scale");
-MUTANT(scale_twice, SCALE_TWICE, "Aqk is scaled twice");
-MUTANT(no_h_in, NO_H_IN, "every stretch starts from 0");
-MUTANT(no_reset, NO_RESET, "a stretch starts from the one before it");
-MUTANT(stale_gate, STALE_GATE, "the decay of the last row but one");
-MUTANT(no_decay, NO_DECAY, "the state is never decayed");
-MUTANT(no_diagonal, NO_DIAGONAL, "Aqk v_new without the diagonal of Aqk");
-MUTANT(adds_w, ADDS_W, "u + w S");
+MUTANT(per_token, PER_TOKEN, "errata 5: applies the chunk's formula to tokens");
+MUTANT(no_scale, NO_SCALE, "errata 27: qg S without scale");
+MUTANT(scale_twice, SCALE_TWICE, "scales Aqk twice");
+MUTANT(no_h_in, NO_H_IN, "the state starts from 0");
+MUTANT(no_reset, NO_RESET, "a sequence starts from the previous state");
+MUTANT(stale_gate, STALE_GATE, "decays by the last row but one");
+MUTANT(no_decay, NO_DECAY, "does not decay the state");
+MUTANT(no_diagonal, NO_DIAGONAL, "Aqk v_new without Aqk's diagonal");
+MUTANT(adds_w, ADDS_W, "v_new = u + w S");
 MUTANT(wrong_head, WRONG_HEAD, "GDN: value head n reads q, k of head n % H");
-MUTANT(h_after, H_AFTER, "h is the state at the chunk's end");
-MUTANT(short_tail, FULL_CHUNK, "a ragged chunk loses its last row");
-MUTANT(turned, TURNED, "w times S transposed");
+MUTANT(h_after, H_AFTER, "h is the state after the chunk");
+MUTANT(short_tail, FULL_CHUNK, "drops the last row of a partial chunk");
+MUTANT(turned, TURNED, "v_new = u - w S^T");
 /* Mutant `rounded` is not judged in bf16, because a correct bf16 kernel rounds S before
  * it computes w S, with an error of equal size. */
-RECORD(rounded, ROUNDED, "w S rounded to bf16 before it is subtracted from u",
+RECORD(rounded, ROUNDED, "rounds w S to bf16 before u - w S",
        "any, float only");
 MUTANT(writes_nothing, NOTHING, "returns at once");
-MUTANT(one_nan, ONE_NAN, "one NaN");
+MUTANT(one_nan, ONE_NAN, "writes one NaN");
 
 static int run_twin(void *a) { return wrong(a, 0); }
-KCP_VARIANT(m04_twin) = { "04_chunk", "twin", "the same code, every flag off", KCP_F64,
-                          KCP_HOST, "any", run_twin, NULL };
+KCP_VARIANT(m04_twin) = { "04_chunk", "twin", "the mutants' code with no error",
+                          KCP_F64, KCP_HOST, "any", run_twin, NULL };

@@ -30,14 +30,14 @@ static int tokens(struct kcp_report *rep)
                 const double d = apart(x.map + (s * x.c.HV + n) * KW, X, KW);
                 worst = d > worst || isnan(d) ? d : worst;
             }
-        EXPECT(rep, worst <= 1e-12, "%s, C %d, gate %g: a map differs by %g",
+        EXPECT(rep, worst <= 1e-12, "%s, C %d, gate %g: map differs by %g",
                j % 2 ? "GDN" : "KDA", x.c.C, gates[j / 4], worst);
         batch_free(&x);
     }
     return status;
 }
 KCP_CHECK(check_05_tokens) = { "05_affine", "tokens",
-    "[h_ext | M] of a stretch is the product of its tokens' dense maps", tokens };
+    "[h_ext | M] of a segment is the product of its tokens' dense maps", tokens };
 
 static int carries(struct kcp_report *rep)
 {
@@ -69,7 +69,7 @@ static int carries(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_05_carries) = { "05_affine", "carries",
-    "M S_in + h_ext, and h_ext started from S_in, are chapter 04's last state",
+    "M S_in + h_ext, and h_ext computed from S_in, are chapter 04's ht",
     carries };
 
 /* `want[s]` selects h_ext, M, both or neither for stretch s. */
@@ -93,14 +93,14 @@ static int wants(struct kcp_report *rep)
             touched += !wanted && part[e] != 1e300 + e;
             differ += wanted && part[e] != whole[e];
         }
-        EXPECT(rep, !touched && !differ, "%s: %d elements touched, %d differ",
+        EXPECT(rep, !touched && !differ, "%s: %d elements overwritten, %d differ",
                model ? "GDN" : "KDA", touched, differ);
         batch_free(&x);
     }
     return status;
 }
 KCP_CHECK(check_05_wants) = { "05_affine", "wants",
-    "a part not in `want` is not written; a selected part has all bits", wants };
+    "parts not in `want` are not written; parts in `want` have equal bits", wants };
 
 /* Computes |M|_F / sqrt(K) of T tokens with gates logsigmoid(N), then with gates -|N| /
  * T and beta = sigmoid(N - 3), where N is normal. M vanishes with logsigmoid gates, so
@@ -146,8 +146,8 @@ static int survival(struct kcp_report *rep)
                 alive[j] += map[i][1 + p] * map[i][1 + p] / K;
         alive[j] = sqrt(alive[j]);
     }
-    EXPECT(rep, alive[0] < 1e-30, "logsigmoid gates leave %g alive", alive[0]);
-    EXPECT(rep, alive[1] > 0.1 && alive[1] < 1, "live gates leave %g alive", alive[1]);
+    EXPECT(rep, alive[0] < 1e-30, "logsigmoid gates: |M| = %g", alive[0]);
+    EXPECT(rep, alive[1] > 0.1 && alive[1] < 1, "-|N| / T: |M| = %g", alive[1]);
     return KCP_OK;
 }
 KCP_CHECK(check_05_survival) = { "05_affine", "survival",

@@ -138,23 +138,23 @@ static int wrong(void *args, int flags)
     KCP_VARIANT(m05_##name) = { "05_affine", "mutant_" #name, why, KCP_F64, KCP_HOST, \
                                 "any", run_##name, NULL }
 MUTANT(decay_first, DECAY_FIRST, "errata 7: w multiplies the decayed state");
-MUTANT(in_reverse, IN_REVERSE, "errata 17's order: chunks from last to first");
+MUTANT(in_reverse, IN_REVERSE, "errata 17: applies the last chunk first");
 MUTANT(ungated, UNGATED, "errata 9, 10: k without exp2(G_last - G)");
-MUTANT(no_decay, NO_DECAY, "M_c = I - kg^T w");
+MUTANT(no_decay, NO_DECAY, "M_c = I - kg^T w, without decay");
 MUTANT(adds, ADDS, "M_c = diag + kg^T w");
-MUTANT(turned, TURNED, "M_c transposed");
+MUTANT(turned, TURNED, "M_c is transposed");
 MUTANT(no_start, NO_START, "h_ext starts from 0 although the sequence has an h0");
-MUTANT(wants_all, WANTS_ALL, "writes parts that are not in want");
+MUTANT(wants_all, WANTS_ALL, "writes parts that are not in `want`");
 MUTANT(wrong_head, WRONG_HEAD, "GDN: value head n reads k of head n % H");
-MUTANT(stale_gate, STALE_GATE, "the decay of the last row but one");
-MUTANT(last_chunk, LAST_CHUNK, "the map of the last chunk alone");
-MUTANT(first_h, NO_H, "adds h_c of the first chunk alone");
+MUTANT(stale_gate, STALE_GATE, "decays by the last row but one");
+MUTANT(last_chunk, LAST_CHUNK, "writes the last chunk's map only");
+MUTANT(first_h, NO_H, "adds the first chunk's h_c only");
 MUTANT(minus_i, M_MINUS_I, "writes M - I instead of M");
-MUTANT(bf16_M, HALF, "errata 11: M kept in bf16");
+MUTANT(bf16_M, HALF, "errata 11: rounds M to bf16");
 MUTANT(writes_nothing, NOTHING, "returns at once");
-MUTANT(one_nan, ONE_NAN, "one NaN");
+MUTANT(one_nan, ONE_NAN, "writes one NaN");
 
 static int run_twin(void *a) { return wrong(a, 0); }
-KCP_VARIANT(m05_twin) = { "05_affine", "twin", "M as a product of K x K matrices",
+KCP_VARIANT(m05_twin) = { "05_affine", "twin", "correct: multiplies K x K matrices",
                           KCP_F64,
                           KCP_HOST, "any", run_twin, NULL };

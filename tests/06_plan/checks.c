@@ -199,7 +199,7 @@ static int must_be_right(const struct asked *a, struct kcp_plan *p, void *arg)
 static int brute_force(struct kcp_report *rep)
 {
     const int64_t plans = plan_cases(must_be_right, rep);
-    EXPECT(rep, plans > 100000, "%lld plans", (long long)plans);
+    EXPECT(rep, plans > 100000, "only %lld plans", (long long)plans);
     struct stream s = stream_of(6, "06_plan");
     for (int trial = 0; trial < 3000; trial++) {          /* larger random cases */
         struct asked a = { .N = 1 + (int)(uniform(&s) * MAX_N), .Wc = trial % 6 };
@@ -240,7 +240,7 @@ static int vector(struct kcp_report *rep)
 }
 
 KCP_CHECK(check_06_brute_force) = {
-    "06_plan", "brute_force", "all small batches and cuts, token by token",
+    "06_plan", "brute_force", "all small batches and cuts, compared token by token",
     brute_force };
 KCP_CHECK(check_06_vector) = {
     "06_plan", "vector", "the plan of chapter 06: cu = 0,5,12, 3 ranks", vector };

@@ -247,7 +247,7 @@ static int any_owner(struct kcp_report *rep)
            "only %lld plans, %lld scattered", (long long)right.plans,
            (long long)right.scattered);
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-        EXPECT(rep, every_table(list[i].spoil).found > 0, "%s is not seen",
+        EXPECT(rep, every_table(list[i].spoil).found > 0, "%s: passes",
                list[i].name);
     return KCP_OK;
 }
@@ -276,14 +276,14 @@ static int named_layouts(struct kcp_report *rep)
                     if (spread == KCP_CONTIGUOUS) r = i;
                     wrong += o.owner[b] != r;
                 }
-                EXPECT(rep, !wrong, "spread %d, R %d, stripe %d: %d tokens", spread, R,
+                EXPECT(rep, !wrong, "spread %d, R %d, stripe %d: %d wrong", spread, R,
                        stripe, wrong);
                 kcp_owners_free(&o);
             }
     return KCP_OK;
 }
 KCP_CHECK(check_06_named) = { "06_plan", "named_layouts",
-    "contiguous, zigzag and stripes: the owner of every token", named_layouts };
+    "contiguous, zigzag, stripes: the owner of each token", named_layouts };
 
 static int refused(struct kcp_report *rep)
 {
@@ -314,4 +314,4 @@ static int refused(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_06_owners_refused) = { "06_plan", "owners_refused",
-    "an invalid table of owners is refused with a message", refused };
+    "an invalid table of owners is rejected with a message", refused };

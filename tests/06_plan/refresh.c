@@ -96,15 +96,15 @@ static int serves(struct kcp_report *rep)
     if (!status) status = kcp_threads_run(R, body, &fresh, why, sizeof why);
     if (!status) status = kcp_threads_run(R, body, &stale, why, sizeof why);
     EXPECT(rep, !status, "status %d, %s", status, why);
-    EXPECT(rep, !memcmp(again.o, fresh.o, sizeof again.o), "not the next batch's bits");
-    EXPECT(rep, memcmp(stale.o, fresh.o, sizeof stale.o), "both batches are alike");
+    EXPECT(rep, !memcmp(again.o, fresh.o, sizeof again.o), "o differs from a new plan");
+    EXPECT(rep, memcmp(stale.o, fresh.o, sizeof stale.o), "both batches give equal o");
     kcp_plan_free(again.plan);
     kcp_plan_free(fresh.plan);
     kcp_plan_free(stale.plan);
     return status;
 }
 KCP_CHECK(check_06_refresh) = { "06_plan", "refresh",
-    "args of one batch, after refresh, give the next batch's bits on three ranks",
+    "after kcp_plan_refresh, old args give the next batch's bits on three ranks",
     serves };
 
 static int bounds(struct kcp_report *rep)
@@ -124,20 +124,20 @@ static int bounds(struct kcp_report *rep)
     const char *why = NULL;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         EXPECT(rep, kcp_plan_refresh(p, bad[i], &why) == KCP_NA && why &&
-               strstr(kcp_why(), why), "%zu is taken", i);
-        EXPECT(rep, same(p, was), "%zu is refused, and has changed the plan", i);
+               strstr(kcp_why(), why), "%zu: accepted", i);
+        EXPECT(rep, same(p, was), "%zu: rejected, but the plan changed", i);
         kcp_plan_free(bad[i]);
     }
     EXPECT(rep, kcp_plan_refresh(p, good, &why) == KCP_OK && same(p, good) &&
            !same(p, was) && p->ctx[1].cu == cu && p->ctx[2].sc == sc,
-           "the next batch is not there, or lies elsewhere: %s", why ? why : "");
+           "plan of the next batch is wrong, or was moved: %s", why ? why : "");
     EXPECT(rep, kcp_plan_refresh(NULL, good, NULL) == KCP_BAD &&
-           kcp_plan_refresh(p, NULL, &why) == KCP_BAD, "nothing is taken");
+           kcp_plan_refresh(p, NULL, &why) == KCP_BAD, "NULL: accepted");
     kcp_plan_free(p);
     kcp_plan_free(was);
     kcp_plan_free(good);
     return KCP_OK;
 }
 KCP_CHECK(check_06_refresh_bounds) = { "06_plan", "refresh_bounds",
-    "for other sizes, ranks or crossings KCP_NA is returned; the plan is unchanged",
+    "other sizes, ranks or crossings give KCP_NA and leave the plan unchanged",
     bounds };

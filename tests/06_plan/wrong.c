@@ -35,7 +35,7 @@ static int refused(struct kcp_report *rep)
         EXPECT(rep, err == KCP_BAD && !p && why, "bad plan %d: status %d", (int)i, err);
     }
     struct kcp_plan *p;
-    EXPECT(rep, !kcp_plan_make(&p, 2, ok, 2, cuts, 0, 64, 0, NULL), "a good one");
+    EXPECT(rep, !kcp_plan_make(&p, 2, ok, 2, cuts, 0, 64, 0, NULL), "valid plan");
     kcp_plan_free(p);
     if (kcp_plan_make(&p, 1, wide, 65536, NULL, 0, INT_MAX, 0, NULL)) return KCP_BAD;
     EXPECT(rep, p->cuts[65535] == (int64_t)65535 << 30, "r T / R overflows");
@@ -145,7 +145,7 @@ static int wrong_plans(struct kcp_report *rep)
 }
 
 KCP_CHECK(check_06_wrong_plans) = {
-    "06_plan", "wrong_plans", "nine wrong plans are found, the right one passes",
+    "06_plan", "wrong_plans", "nine wrong plans are rejected, the correct one passes",
     wrong_plans };
 KCP_CHECK(check_06_refused) = {
-    "06_plan", "refused", "invalid arguments are refused with a message", refused };
+    "06_plan", "refused", "invalid arguments are rejected with a message", refused };

@@ -267,10 +267,10 @@ static void compare(struct kcp_report *rep, struct whole *a)
         /* table() computes the four forms of chapter 07 only. */
         const int in_table = (int)a->form <= KCP_SCAN;
         EXPECT(rep, !in_table || (p->L && a->form == KCP_ALL_GATHER) || same(c, t),
-               "form %d R %d rank %d: %lld bytes, the table says %lld", a->form, p->R,
+               "form %d R %d rank %d: %lld bytes, table() gives %lld", a->form, p->R,
                r, (long long)c.bytes, (long long)t.bytes);
         EXPECT(rep, p->crossing || !(c.bytes | c.messages | c.collectives),
-               "rank %d of %d talks though nothing crosses", r, p->R);
+               "rank %d of %d sends, but no sequence is cut", r, p->R);
     }
 }
 
@@ -306,12 +306,12 @@ static int forms(struct kcp_report *rep)
         }
         kcp_plan_free(a->plan);
     }
-    EXPECT(rep, scattered > 60, "only %d plans of 400 are scattered", scattered);
-    EXPECT(rep, crossing > 200, "only %d plans of 400 cross a cut", crossing);
+    EXPECT(rep, scattered > 60, "only %d of 400 plans are scattered", scattered);
+    EXPECT(rep, crossing > 200, "only %d of 400 plans cross a cut", crossing);
     free(a);
     return KCP_OK;
 }
 
 KCP_CHECK(check_07_forms) = {
-    "07_merge", "forms", "every form, R = 1..9: bits of the fold, bytes of the table",
+    "07_merge", "forms", "all forms, R = 1..9: states of a serial fold, bytes of table",
     forms };

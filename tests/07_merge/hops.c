@@ -160,7 +160,7 @@ static int ahead(struct kcp_report *rep, struct two *x)
         err = go(x, 1, 0, -1, 1);
         if (!err && cudaStreamSynchronize(x->stream[1])) err = KCP_CUDA;
         apply(&x->s, i != 1, x->host_map[0], x->host_S, x->want);
-        if (!err) compare(rep, x, 1, "three ahead", i);
+        if (!err) compare(rep, x, 1, "three sent ahead", i);
     }
     if (!err && cudaStreamSynchronize(x->stream[0])) err = KCP_CUDA;
     return err;
@@ -170,7 +170,7 @@ static int ahead(struct kcp_report *rep, struct two *x)
 static int lost(struct kcp_report *rep, struct two *x)
 {
     int err = go(x, 1, 0, -1, 1);
-    EXPECT(rep, cudaStreamQuery(x->stream[1]) == cudaErrorNotReady, "nobody has sent");
+    EXPECT(rep, cudaStreamQuery(x->stream[1]) == cudaErrorNotReady, "must still wait");
     *(volatile int *)x->w[0].lost = 1;
     if (!err && cudaStreamSynchronize(x->stream[1])) err = KCP_CUDA;
     *(volatile int *)x->w[0].lost = 0;
@@ -183,7 +183,7 @@ static int hops(struct kcp_report *rep)
         { 2, 128, 128, 0, 0 }, { 2, 128, 64, 1, 0 }, { 3, 64, 64, 0, 1 },
         { 3, 64, 32, 1, 1 },   { 2, 24, 20, 0, 0 },  { 1, 40, 128, 1, 0 } };
     if (!device_memory()) {
-        printf("  (no GPU here: no hop)\n");
+        printf("  (no GPU: not run)\n");
         return KCP_NA;
     }
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
@@ -201,7 +201,7 @@ static int hops(struct kcp_report *rep)
 static int hops(struct kcp_report *rep)
 {
     (void)rep;
-    printf("  (built without CUDA: no hop)\n");
+    printf("  (built without CUDA: not run)\n");
     return KCP_NA;
 }
 #endif

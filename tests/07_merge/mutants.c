@@ -86,20 +86,20 @@ static int mutate(void *args, int f)
 #define MUTANT(ident, flags, why)                                                     \
     RECORD(ident, "mutant_" #ident, flags, "any shape", why)
 
-RECORD(twin, "twin", 0, "any shape", "the same code, every flag off");
-MUTANT(no_M, NO_M, "keeps the neighbour's h_ext alone");
-MUTANT(turned, TURNED, "errata 18: M and M^T exchanged");
-MUTANT(next_M, NEXT_M, "errata 18: h of one rank with M of the next rank in the fold");
+RECORD(twin, "twin", 0, "any shape", "the mutants' code with no error");
+MUTANT(no_M, NO_M, "uses only h_ext of the nearest rank");
+MUTANT(turned, TURNED, "errata 18: swaps M and M^T");
+MUTANT(next_M, NEXT_M, "errata 18: multiplies h of a rank by M of the next rank");
 MUTANT(outward, OUTWARD, "errata 19: folds from the nearest rank to the farthest");
 MUTANT(forward_only, FORWARD_ONLY, "errata 17: backward folds in forward's order");
 MUTANT(one_less, ONE_LESS, "off by one: leaves out the nearest rank");
 MUTANT(late_start, LATE_START, "off by one: leaves out the farthest rank");
 MUTANT(wrong_head, WRONG_HEAD, "HV > H: reads the M of the query head");
 MUTANT(first_twice, FIRST_TWICE, "starts from h of the first map instead of from 0");
-MUTANT(not_zero, NOT_ZERO, "an empty range leaves S as it was");
+MUTANT(not_zero, NOT_ZERO, "does not zero S for an empty range");
 MUTANT(M_before_h, M_BEFORE_H, "reads the map as [M | h_ext]");
 MUTANT(h_once, H_ONCE, "adds h_ext of the first map only");
 MUTANT(no_last_row, NO_LAST_ROW, "off by one: the product misses its last row");
 MUTANT(writes_nothing, NOTHING, "returns at once");
 RECORD(bf16_M, "mutant_bf16_M", BF16_M, "any shape, double only",
-       "multiplies by M rounded to bf16");
+       "rounds M to bf16");

@@ -77,11 +77,11 @@ static int failures(struct kcp_report *rep)
             a->bad_rank = R / 2;
             const int err = kcp_threads_run(R, failing, a, why, sizeof why);
             snprintf(rank, sizeof rank, "rank %d: ", a->bad_rank);
-            EXPECT(rep, err == status[a->bad_how], "how %d: %d", a->bad_how, err);
-            EXPECT(rep, strstr(why, reason[a->bad_how]), "how %d: %s", a->bad_how, why);
+            EXPECT(rep, err == status[a->bad_how], "case %d: %d", a->bad_how, err);
+            EXPECT(rep, strstr(why, reason[a->bad_how]), "case %d %s", a->bad_how, why);
             EXPECT(rep, a->bad_how >= WAITS || !strncmp(why, rank, strlen(rank)),
-                   "how %d: %s, not %s", a->bad_how, why, rank);
-            EXPECT(rep, seconds() - t < AT_ONCE, "how %d: %.1f s", a->bad_how,
+                   "case %d: %s, not %s", a->bad_how, why, rank);
+            EXPECT(rep, seconds() - t < AT_ONCE, "case %d: %.1f s", a->bad_how,
                    seconds() - t);
         }
     free(a);
@@ -254,7 +254,7 @@ KCP_CHECK(check_07_middle) = {
     middle };
 KCP_CHECK(check_07_gather_readers) = {
     "07_merge", "gather_readers",
-    "a gather that fails on one rank returns after all reads of its row",
+    "an all_gather that fails on one rank returns after all reads of its row",
     gather_readers };
 KCP_CHECK(check_07_wrong_maps) = {
     "07_merge", "wrong_maps", "eight wrong map operations give wrong states",

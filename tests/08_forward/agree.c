@@ -73,7 +73,7 @@ static int agree(struct kcp_report *rep)
             EXPECT(rep, x.status[r] == (spoil ? KCP_MISMATCH : KCP_OK) &&
                    strstr(x.why[r], says[spoil]), "%d: rank %d: status %d, '%s'", spoil,
                    r, x.status[r], x.why[r]);
-            EXPECT(rep, x.again[r] == KCP_OK, "%d: rank %d goes on with %d", spoil, r,
+            EXPECT(rep, x.again[r] == KCP_OK, "%d: rank %d, next call: %d", spoil, r,
                    x.again[r]);
         }
     }
@@ -137,13 +137,13 @@ static int sums(struct kcp_report *rep)
     EXPECT(rep, err == KCP_OK, "%s", why);
     for (int i = 0; i < 2; i++) {
         EXPECT(rep, apart(all.dA[0], own.dA[0], 2, i) < 1e-12 && all.dA[0][i] != 0 &&
-               own.dA[0][i] != own.dA[1][i], "dA_log[%d]: %g", i, all.dA[0][i]);
+               own.dA[0][i] != own.dA[1][i], "wrong dA_log[%d]: %g", i, all.dA[0][i]);
         EXPECT(rep, apart(all.db[0], own.db[0], 2, i) < 1e-12 && all.db[0][i] != 0,
-               "dbias[%d]: %g", i, all.db[0][i]);
+               "wrong dbias[%d]: %g", i, all.db[0][i]);
     }
     for (int i = 0; i < 4; i++)
         EXPECT(rep, apart(all.dw[0], own.dw[0], 4, i) < 1e-12 && all.dw[0][i] != 0,
-               "dw_beta[%d]: %g", i, all.dw[0][i]);
+               "wrong dw_beta[%d]: %g", i, all.dw[0][i]);
     for (int r = 1; r < R; r++)
         EXPECT(rep, !memcmp(all.dA[0], all.dA[r], sizeof all.dA[0]), "rank %d", r);
     return KCP_OK;
@@ -153,4 +153,4 @@ KCP_CHECK(check_08_agree) = { "08_forward", "agree",
     "another plan or option on one rank: KCP_MISMATCH on all; later calls work",
     agree };
 KCP_CHECK(check_08_sum_local) = { "08_forward", "sum_local",
-    "KCP_SUM_LOCAL: the local sums of 13, 14 and 15 add up to the total", sums };
+    "KCP_SUM_LOCAL: local sums of stages 13, 14, 15 add up to the total", sums };

@@ -128,12 +128,12 @@ static int canonical(struct kcp_report *rep)
             for (int i = 0; i < 6 && kcp_form_in_order(form); i++) {
                 const int R = i < 5 ? ranks[i] : MAX_R;
                 run_ranks(rep, a, R, i < 5 ? NULL : uneven, 24, form);
-                EXPECT(rep, same_bits(a, one), "model %d form %d R %d%s: not one rank's"
-                       " bits, apart by %.1e", model, form, R,
+                EXPECT(rep, same_bits(a, one), "model %d form %d R %d%s: bits differ "
+                                               "from R = 1, by %.1e", model, form, R,
                        i < 5 ? "" : " uneven", apart(a, one));
             }
         run_ranks(rep, a, 8, NULL, 24, KCP_SCAN);        /* equal bits not guaranteed */
-        EXPECT(rep, apart(a, one) < 1e-13, "scan apart by %.1e", apart(a, one));
+        EXPECT(rep, apart(a, one) < 1e-13, "scan: off by %.1e", apart(a, one));
         free(a); free(one);
     }
     return KCP_OK;
@@ -150,8 +150,8 @@ static int forms(struct kcp_report *rep)
                 const int64_t *cuts = R == MAX_R ? uneven : NULL;
                 run_ranks(rep, a, R, cuts, 0, form);
                 run_ranks(rep, twice, R, cuts, 0, form);
-                EXPECT(rep, same_bits(a, twice), "form %d R %d: not twice", form, R);
-                EXPECT(rep, apart(a, one) < 1e-13, "model %d form %d R %d apart %.1e",
+                EXPECT(rep, same_bits(a, twice), "form %d R %d: unequal", form, R);
+                EXPECT(rep, apart(a, one) < 1e-13, "model %d form %d R %d: off by %.1e",
                        model, form, R, apart(a, one));
             }
         free(a); free(one); free(twice);
@@ -171,7 +171,7 @@ static int silence(struct kcp_report *rep)
             for (int r = 0; r < 5; r++)
                 EXPECT(rep, !(a->traffic[r].bytes | a->traffic[r].messages |
                               a->traffic[r].collectives), "form %d rank %d", form, r);
-            EXPECT(rep, apart(a, one) < 1e-13, "apart by %.1e", apart(a, one));
+            EXPECT(rep, apart(a, one) < 1e-13, "off by %.1e", apart(a, one));
         }
     free(a); free(one);
     return KCP_OK;
@@ -202,13 +202,13 @@ static int refuses(struct kcp_report *rep)
 }
 
 KCP_CHECK(check_08_canonical) = {
-    "08_forward", "canonical", "R = 1, 2, 3, 4, 8, forms in order: the same bits",
+    "08_forward", "canonical", "R = 1, 2, 3, 4, 8, all ordered forms: equal bits",
     canonical };
 KCP_CHECK(check_08_forms) = {
-    "08_forward", "forms", "all forms and R agree; a repeated run has the same bits",
+    "08_forward", "forms", "all forms and R agree; a repeated run gives equal bits",
     forms };
 KCP_CHECK(check_08_silence) = {
-    "08_forward", "silence", "no sequence is cut: no byte is sent", silence };
+    "08_forward", "silence", "if no sequence is cut, no byte is sent", silence };
 KCP_CHECK(check_08_refuses) = {
-    "08_forward", "refuses", "a rank that contradicts the plan ends all ranks",
+    "08_forward", "refuses", "if one rank contradicts the plan, all ranks end",
     refuses };

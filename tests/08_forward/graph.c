@@ -123,7 +123,7 @@ static void compare(struct kcp_report *rep, const struct pair *a, const struct p
         for (int j = 0; j < a->rank[i].n; j++) {
             const struct buffer *x = &a->rank[i].buffer[j], *y = &b->rank[i].buffer[j];
             EXPECT(rep, !memcmp(x->image, y->image, x->bytes + 2 * FENCE),
-                   "%s: %s of replay %d is not the direct run's", what, x->field->name,
+                   "%s: %s of replay %d: wrong bits", what, x->field->name,
                    replay);
         }
 }
@@ -163,7 +163,7 @@ static int replay(struct kcp_report *rep, const struct pair *direct, struct pair
     if (err || ended || cudaGraphGetNodes(graph, NULL, &nodes) ||
         cudaGraphInstantiateWithFlags(&exec, graph, 0)) return KCP_CUDA;
     pthread_mutex_lock(&in_turn);
-    EXPECT(rep, nodes > 8, "%s: %zu nodes", what, nodes);
+    EXPECT(rep, nodes > 8, "%s: only %zu nodes", what, nodes);
     pthread_mutex_unlock(&in_turn);
     err = refresh(x, direct);
     for (int i = 0; i < 3 && !err; i++) {
@@ -236,7 +236,7 @@ static int graph(struct kcp_report *rep)
     const int n = kcp_variants("08_forward", NULL, v, 256);
     struct kcp_layer layer;
     if (!device_memory()) {
-        printf("  (no GPU here: no graph)\n");
+        printf("  (no GPU: not run)\n");
         return KCP_NA;
     }
     for (int i = 0; i < n; i++) {
@@ -277,7 +277,7 @@ static int graph_ranks(struct kcp_report *rep)
     int gpus = 0;
     if (!device_memory() || cudaGetDeviceCount(&gpus) ||
         (gpus < 2 && !ranks_started())) {
-        printf("  (%d GPUs here: no graph over ranks)\n", gpus);
+        printf("  (%d GPUs found, 2 needed: not run)\n", gpus);
         return KCP_NA;
     }
     if (kcp_layer_gpu(&j.layer, KCP_BF16, NULL, why, sizeof why)) return KCP_NA;
@@ -297,22 +297,22 @@ static int graph_ranks(struct kcp_report *rep)
 #else
 static int graph_ranks(struct kcp_report *rep)
 {
-    printf("  (built without CUDA: no graph over ranks)\n");
+    printf("  (built without CUDA: not run)\n");
     return KCP_NA;
 }
 
 static int graph(struct kcp_report *rep)
 {
-    printf("  (built without CUDA: no graph)\n");
+    printf("  (built without CUDA: not run)\n");
     return KCP_NA;
 }
 #endif
 
 KCP_CHECK(check_08_graph) = {
-    "08_forward", "gpu_graph", "08 and 13 replayed from a graph have the same bits",
+    "08_forward", "gpu_graph", "stages 08, 13 replayed from a CUDA graph: equal bits",
     graph };
 
 KCP_CHECK(check_08_graph_ranks) = {
     "08_forward", "gpu_graph_ranks",
-    "08, 13 and their exchange replayed on 2 and 4 ranks have the same bits",
+    "08, 13, exchange replayed from a CUDA graph on 2 and 4 ranks: equal bits",
     graph_ranks };

@@ -111,7 +111,7 @@ static int same(struct kcp_report *rep)
         for (a->by_layer = 0; a->by_layer < 2; a->by_layer++)
             EXPECT(rep, !run_ranks(a, R, why, sizeof why), "R = %d: %s", R, why);
         EXPECT(rep, !memcmp(&a->got[0], &a->got[1], sizeof a->got[0]),
-               "R = %d: not the references' bits", R);
+               "R = %d: bits differ from the reference's", R);
     }
     free(a);
     return KCP_OK;
@@ -133,7 +133,7 @@ static int refuses(struct kcp_report *rep)
         const int err = run_ranks(a, 2, why, sizeof why);
         EXPECT(rep, err == row[i].status && strstr(why, row[i].says) &&
                !strncmp(why, "rank 1", 6), "%s: status %d, %s", row[i].says, err, why);
-        EXPECT(rep, a->status[0] == KCP_COMM, "%s: rank 0 ends with %d", row[i].says,
+        EXPECT(rep, a->status[0] == KCP_COMM, "%s: status %d on rank 0", row[i].says,
                a->status[0]);
     }
     free(a);
@@ -187,7 +187,7 @@ static int picks(struct kcp_report *rep)
     const int newest = kcp_layer_gpu(&layer, KCP_BF16, NULL, why, sizeof why);
     EXPECT(rep, pairs ? !newest : newest == KCP_NA, "newest: status %d", newest);
     EXPECT(rep, kcp_stage_find("05") == kcp_stage_find("05_affine") &&
-           !kcp_stage_find("99"), "stages by number and name");
+           !kcp_stage_find("99"), "kcp_stage_find");
     return KCP_OK;
 }
 
@@ -196,4 +196,4 @@ KCP_CHECK(check_08_layer) = { "08_forward", "layer",
 KCP_CHECK(check_08_layer_refuses) = { "08_forward", "layer_refuses",
     "layer.h: an invalid argument on one rank ends all ranks", refuses };
 KCP_CHECK(check_08_layer_picks) = { "08_forward", "layer_picks",
-    "layer.h: every forward for a GPU has a backward that reads its block", picks };
+    "layer.h: each forward for a GPU has a backward that reads its block", picks };

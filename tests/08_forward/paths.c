@@ -19,10 +19,10 @@ static int parses(struct kcp_report *rep)
         why[0] = 0;
         EXPECT(rep, !kcp_path_parses(p, why, sizeof why), "%s: %s", p->name, why);
         const struct kcp_stage *s = stage_find(p->stage);
-        EXPECT(rep, s && !strcmp(s->name, p->stage), "%s: %s is no stage", p->name,
+        EXPECT(rep, s && !strcmp(s->name, p->stage), "%s: no stage %s", p->name,
                p->stage);
         for (int j = 0; j < i; j++)
-            EXPECT(rep, strcmp(kcp_paths[j].name, p->name), "%s stands twice", p->name);
+            EXPECT(rep, strcmp(kcp_paths[j].name, p->name), "%s: duplicate", p->name);
     }
     static const struct { const char *set, *model, *arch; } others[] = {
         { "64 128x", "kda", "host" }, { "1..", "kda", "host" }, { "64", "kdn", "host" },
@@ -32,13 +32,13 @@ static int parses(struct kcp_report *rep)
         p.K = others[i].set;
         p.model = others[i].model;
         p.arch = others[i].arch;
-        EXPECT(rep, kcp_path_parses(&p, why, sizeof why), "%s, %s, %s parses", p.K,
+        EXPECT(rep, kcp_path_parses(&p, why, sizeof why), "%s, %s, %s: accepted", p.K,
                p.model, p.arch);
     }
     return KCP_OK;
 }
 KCP_CHECK(check_08_paths_parse) = { "08_forward", "paths_parse",
-    "every row of the table parses; a wrong set, model or architecture does not",
+    "all rows of the path table parse; a wrong set, model or architecture does not",
     parses };
 
 /* ---- rows */
@@ -51,8 +51,8 @@ static int agrees(struct kcp_report *rep)
     for (int i = 0; i < kcp_npaths; i++) {
         const struct kcp_path *p = &kcp_paths[i];
         const int pair = !strncmp(p->stage, "08", 2) || !strncmp(p->stage, "13", 2);
-        EXPECT(rep, pair == (p->format != 0), "%s: format %d", p->name, p->format);
-        EXPECT(rep, !pair || kcp_format_version(p->format) > 0, "%s: no format %d",
+        EXPECT(rep, pair == (p->format != 0), "%s: bad format %d", p->name, p->format);
+        EXPECT(rep, !pair || kcp_format_version(p->format) > 0, "%s: unknown format %d",
                p->name, p->format);
         int readers = strncmp(p->stage, "08", 2) != 0;
         for (int j = 0; j < kcp_npaths; j++)
@@ -69,14 +69,14 @@ static int agrees(struct kcp_report *rep)
             if (!kcp_path_word(p, keys[j], name, sizeof name)) continue;
             const int hopper = strstr(name, "_sm90") != NULL;
             EXPECT(rep, kcp_variants(keys[j], name, &v, 1) > 0 || hopper,
-                   "%s: %s has no %s", p->name, keys[j], name);
+                   "%s: stage %s has no %s", p->name, keys[j], name);
             EXPECT(rep, !hopper || !strcmp(p->arch, "sm_90a"), "%s runs %s on %s",
                    p->name, name, p->arch);
         }
     return KCP_OK;
 }
 KCP_CHECK(check_08_paths_agree) = { "08_forward", "paths_agree",
-    "every forward's format has a backward; kernels named in rows exist",
+    "each forward's format has a backward; kernels named in rows exist",
     agrees };
 
 /* ---- calls */
@@ -97,13 +97,13 @@ static int covers(struct kcp_report *rep)
                 for (int storage = KCP_F64; storage <= KCP_BF16; storage++)
                     EXPECT(rep, paths_of_case(stage, NULL, storage, &k[i], &d, reached,
                                               16) > 0,
-                           "%s, case %d: no row takes it", stages[s], k[i].id);
+                           "%s, case %d: no row fits", stages[s], k[i].id);
             free(k);
         }
     return KCP_OK;
 }
 KCP_CHECK(check_08_paths_cover) = { "08_forward", "paths_cover",
-    "every case of the judge has a row, for each storage", covers };
+    "each judge case has a row, for each storage type", covers };
 
 /* Returns the first path that supports call c on one sequence of T tokens and R
  * ranks. */
@@ -187,7 +187,7 @@ static int choices(struct kcp_report *rep)
         const char *name = p ? p->name : "none", *row = is[i].row ? is[i].row : "none";
         EXPECT(rep, !strcmp(name, row), "call %zu: %s, not %s; %s", i, name, row, why);
         const int told = is[i].d == &ada || !is[i].row;
-        EXPECT(rep, told == (why[0] != 0), "call %zu: it says '%s'", i, why);
+        EXPECT(rep, told == (why[0] != 0), "call %zu: message '%s'", i, why);
         if (is[i].d == &ada)
             EXPECT(rep, strstr(why, "forward_kda_windows is not here") &&
                    strstr(why, "the generic forward_stages (v2_stages) runs"), "%s",
@@ -200,7 +200,7 @@ static int choices(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_paths_choose) = { "08_forward", "paths_choose",
-    "named calls take their rows; another chip takes a generic row, with a notice",
+    "listed calls get their rows; another GPU gets a generic row and a notice",
     choices };
 
 static int absent(struct kcp_report *rep)
@@ -225,11 +225,11 @@ static int absent(struct kcp_report *rep)
     kcp_path_here(&p, NULL, here, sizeof here);
     EXPECT(rep, !strcmp(here, "not here: no GPU"), "%s", here);
     EXPECT(rep, !kcp_path_find(&q, NULL, why, sizeof why) &&
-           strstr(why, "this format of block"), "format 7 is read: %s", why);
+           strstr(why, "this format of block"), "format 7 is found: %s", why);
     EXPECT(rep, !strcmp(kcp_path_alias("13_backward", "v3_records"), "v2_stages") &&
            !strcmp(kcp_path_alias("08_forward", "v3_records"), "v3_prepare_scan") &&
            !strcmp(kcp_path_alias("08_forward", "v2_stages"), "v2_stages"),
-           "a former name of a kernel is lost");
+           "former kernel names do not resolve");
     return KCP_OK;
 }
 KCP_CHECK(check_08_paths_absent) = { "08_forward", "paths_absent",

@@ -37,7 +37,7 @@ static int cheapest(struct kcp_report *rep)
             const double c = kcp_strip_cost(&x, HV, C, P, l);
             least = c < least ? c : least;
         }
-        EXPECT(rep, cost <= least, "HV %d: costs %g, the least is %g", HV, cost, least);
+        EXPECT(rep, cost <= least, "HV %d: cost %g, optimum %g", HV, cost, least);
         cut += L > 0;
     }
     EXPECT(rep, cut > 50 && cut < 300, "%d of 300 are cut", cut);
@@ -49,15 +49,15 @@ KCP_CHECK(check_08_cheapest) = { "08_forward", "strips_cheapest",
 /* Checks kcp_strip_length on shapes whose fastest strip length was measured. */
 static int named(struct kcp_report *rep)
 {
-    EXPECT(rep, length(96, 8192, 0) == 0, "96 heads of 8192: strips of %lld",
+    EXPECT(rep, length(96, 8192, 0) == 0, "96 heads, T = 8192: strips of %lld",
            (long long)length(96, 8192, 0));
-    EXPECT(rep, length(32, 65536, 0) == 16384, "32 heads of 65536: strips of %lld",
+    EXPECT(rep, length(32, 65536, 0) == 16384, "32 heads, T = 65536: strips of %lld",
            (long long)length(32, 65536, 0));
-    EXPECT(rep, length(32, 32768, 0) == 8192, "32 heads of 32768: strips of %lld",
+    EXPECT(rep, length(32, 32768, 0) == 8192, "32 heads, T = 32768: strips of %lld",
            (long long)length(32, 32768, 0));
     EXPECT(rep, length(4, 300, 0) == 0, "a short sequence: strips of %lld",
            (long long)length(4, 300, 0));
-    EXPECT(rep, length(132, 1 << 20, 0) == 0, "a head a processor: strips of %lld",
+    EXPECT(rep, length(132, 1 << 20, 0) == 0, "one head per SM: strips of %lld",
            (long long)length(132, 1 << 20, 0));
     EXPECT(rep, length(2, 0, 0) == 0, "an empty rank: strips of %lld",
            (long long)length(2, 0, 0));
@@ -95,16 +95,16 @@ static int fused(struct kcp_report *rep)
         const struct kcp_cut c = { &x, is[i].HV, is[i].HV, is[i].KG, 128, P,
                                    is[i].crossing };
         const int got = records(&c, is[i].T), windows = kcp_launches(&c);
-        EXPECT(rep, got == is[i].strip, "%d heads of %d: strips of %d chunks, not %d",
+        EXPECT(rep, got == is[i].strip, "%d heads, T %d: strips of %d chunks, not %d",
                is[i].HV, is[i].T, got, is[i].strip);
         if (!got)
-            EXPECT(rep, windows == is[i].windows, "%d heads of %d: %d windows, not %d",
+            EXPECT(rep, windows == is[i].windows, "%d heads, T %d: %d windows, not %d",
                    is[i].HV, is[i].T, windows, is[i].windows);
     }
     return KCP_OK;
 }
 KCP_CHECK(check_08_fused) = { "08_forward", "strips_fused",
-    "the fused forward's rule: as measured, and no other cut costs less",
+    "the fused forward cuts as measured, and no other cut costs less",
     fused };
 
 /* A window is the range of chunks of one launch. */
@@ -134,14 +134,14 @@ static int windows(struct kcp_report *rep)
         EXPECT(rep, at == NC, "%d chunks: windows end at %d", NC, at);
         for (int m = 2; m <= 8 && n > 1; m++)
             EXPECT(rep, kcp_launches_cost(&c, n) <= kcp_launches_cost(&c, m),
-                   "%d chunks: %d windows, %d cost less", NC, n, m);
+                   "%d chunks: %d windows; %d cost less", NC, n, m);
         many += n > 2;
     }
-    EXPECT(rep, many > 100, "%d of 2000 have more than two windows", many);
+    EXPECT(rep, many > 100, "only %d of 2000 have over two windows", many);
     return KCP_OK;
 }
 KCP_CHECK(check_08_windows) = { "08_forward", "strips_windows",
-    "windows cover every chunk once and shrink; no other number costs less",
+    "windows cover each chunk once and shrink; no other number costs less",
     windows };
 
 /* ---- walks: a window's map is computed while the next window's factors are */
@@ -201,18 +201,18 @@ static int walks(struct kcp_report *rep)
         const int least = NC / 60 + 1, leaves = i % 3 > 0;
         const int strip = i % 4 ? least + (int)(uniform(&s) * NC) : 0;
         EXPECT(rep, !walk_is_wrong(NC, strip, leaves, RIGHT),
-               "%d chunks in strips of %d: the walk is wrong", NC, strip);
+               "%d chunks, strips of %d: wrong windows", NC, strip);
         for (int m = RIGHT; m < NO_MISTAKES; m++)
             seen[m] += walk_is_wrong(NC, strip, leaves, (enum walk_mistake)m);
     }
     EXPECT(rep, seen[TURNED] > 250 && seen[NO_LAST] > 250 && seen[EARLY] > 250,
-           "planted mistakes are seen %d, %d and %d times of 500", seen[TURNED],
+           "planted errors: found %d, %d and %d times of 500", seen[TURNED],
            seen[NO_LAST], seen[EARLY]);
     return KCP_OK;
 }
 KCP_CHECK(check_08_walks) = { "08_forward", "walks",
-    "windows of a walk cover every chunk in order and leave the map of each strip;"
-    " three planted mistakes are seen", walks };
+    "successive windows cover all chunks in order and give each strip's map; three "
+    "planted errors are found", walks };
 
 /* kcp_fused_walk returns the parts of the map (KCP_WANT_*) that a walk computes. */
 static int walkers(struct kcp_report *rep)
@@ -244,12 +244,12 @@ static int walkers(struct kcp_report *rep)
             .walk = (enum kcp_walk)is[i].walk, .strip_chunks = is[i].strip,
             .plan = plan };
         const int want = kcp_fused_walk(&c, P);
-        EXPECT(rep, want == is[i].want, "call %zu walks with %d, expected %d", i, want,
+        EXPECT(rep, want == is[i].want, "call %zu: map parts %d, expected %d", i, want,
                is[i].want);
         kcp_plan_free(plan);
     }
     return KCP_OK;
 }
 KCP_CHECK(check_08_walkers) = { "08_forward", "walkers",
-    "a rank walks if a rank reads its map and factors hide it, or if requested",
+    "computes a map per window if a rank reads it and SMs are free, or on request",
     walkers };
