@@ -52,7 +52,7 @@ if grep -q '\.cu\.o' "$tree/build/made.list"; then
 fi
 build() { make -s -C "$tree" $cuda CC="${CC:-gcc}" build/kcp-check; }
 build >"$W/log" 2>&1 || { tail -3 "$W/log"; exit 1; }
-# Saves a copy of the files, because they may be edited during the run.
+# Saves a copy of the source files, which may be edited during the run.
 mkdir "$W/clean" && tar cf - "$@" | tar xf - -C "$W/clean" || exit 1
 
 # Lists all places that a mutant can change: file, line, column, text, replacement. Skips

@@ -42,8 +42,8 @@ static double normal(void)
     return sum;
 }
 
-/* Writes an array of numbers scale * normal + shift; if `below` is set, writes their
- * negative absolute values. */
+/* Writes an array of numbers scale * normal + shift; if `below` is set, writes -|x| for
+ * each number x. */
 static int draw(const char *dir, const char *name, int nd, const int64_t *dim,
                 double scale, double shift, int below)
 {

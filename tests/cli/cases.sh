@@ -2,7 +2,8 @@
 # cases.sh -- runs the rows of cases.tsv and checks exit statuses and messages.
 #
 # Book: chapter 20.  Checked by: make test, which runs it.  Next: cases.tsv, cli.sh.
-# Usage: cases.sh BUILD [PROGRAM]: the rows of all programs, or of one.
+# Usage: cases.sh BUILD [PROGRAM]: runs the rows of all programs, or only those of
+# PROGRAM.
 #
 # A row of cases.tsv has a program, an exit status, a grep pattern, arguments, values, and
 # commands that run first, all in shell syntax. A row with values runs once per value,

@@ -1,7 +1,7 @@
 #!/bin/sh
 # install.sh -- checks that make install installs the library, headers and kcp.pc,
-# uninstall removes them, and a changed option or header rebuilds the objects that need
-# it.
+# uninstall removes them, and a changed option or header rebuilds the objects that depend
+# on the change.
 #
 # Book: chapter 08.  Checked by: make test, which runs it.
 # Usage: install.sh BUILD.  Next: ../../book/examples/kda.c, which is compiled here.

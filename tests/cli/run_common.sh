@@ -25,7 +25,8 @@ gives() {
     if "$run" --in in --out "$to" "$@" >stdout 2>stderr && [ -s stdout ]; then pass
     else fail "status $? for $*: $(cat stderr)"; fi
 }
-# alike A B TOLERANCE: checks that folders A and B are equal; TOLERANCE 0: bit for bit.
+# alike A B TOLERANCE: checks that folders A and B are equal within TOLERANCE, or bit for
+# bit if TOLERANCE is 0.
 alike() {
     for f in "$2"/*.npy; do
         "$arrays" same "$1/${f##*/}" "$f" "$3" 2>stderr && continue

@@ -25,7 +25,8 @@ mkdir out.old; cannot 'out.old' --in in --force; rmdir out.old
     [ "$(echo out*)" = "out out.old" ] && pass || fail "--force: $(cat stderr) $(echo out*)"
 rm -rf out out.old
 
-# kcp-run must fill an empty folder, also through a link, with file modes as umask sets.
+# kcp-run must fill an empty folder, also through a link, with file modes according to
+# umask.
 mkdir out; ln -s out link
 (umask 027; exec "$run" --in in --out link/ >stdout 2>stderr)
 [ -s out/dq.npy ] && [ -L link ] && pass || fail "an empty folder: $(cat stderr)"

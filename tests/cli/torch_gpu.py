@@ -73,7 +73,7 @@ def streams():
         both(x)
     torch.cuda.synchronize()
     expect(torch.cuda.memory_allocated() == held, "memory grows from call to call")
-    # Stream `side` writes the inputs late; a call on `side` must read them after that.
+    # Stream `side` writes the inputs late; a call on `side` must read the late values.
     late = {n: torch.zeros_like(t) for n, t in x.items()}
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())

@@ -44,8 +44,7 @@ static const size_t ints[] = {
     offsetof(struct kcp_call, r) };
 enum { INTS = sizeof ints / sizeof *ints };
 
-/* Changes sizes and options. Arrays are made later, because their sizes depend on these
- * options. */
+/* Changes sizes and options. The arrays are made afterwards, with the changed sizes. */
 static void change_sizes(struct input *in, struct kcp_call *c, int mine)
 {
     for (int n = take(in) % 8; n > 0; n--) {

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Parsing draws no inputs, so these stubs must not be called. */
+/* Parsing draws no inputs, so the stubs of functions that draw inputs must not be
+ * called. */
 void family_draw(struct tensor_set *b, const struct kcase *k) { abort(); }
 void spike_draw(struct tensor_set *b, const struct kcase *k) { abort(); }
 

@@ -94,7 +94,7 @@ static void crossing(struct anchors *a, const struct kcp_stage *s)
             "spike masks=2 D=3", kcp_form_names[f]);
 }
 
-/* Adds a copy of the last case in which the middle rank is empty. */
+/* Copies the last case and makes the middle rank of the copy empty. */
 static void empty_rank(struct anchors *a)
 {
     struct kcase *more = realloc(a->list, (size_t)(a->n + 1) * sizeof *more);
@@ -247,9 +247,9 @@ static const char *options_of(const struct kcp_stage *s)
 }
 
 /* Adds pairs of cases with equal sizes but different sequence lengths, which detect
- * metadata that is cached by sizes alone; and cases without optional inputs. Kernels
- * may run other code for these tensor-core sizes. Stage 01 has no kernel for only these
- * sizes. */
+ * metadata that is cached by sizes alone; and cases without optional inputs. All have
+ * tensor-core sizes, for which kernels may run separate code. Stage 01 has no kernel
+ * that takes only tensor-core sizes. */
 static void wide_options(struct anchors *a, const struct kcp_stage *s)
 {
     static const int size[] = { 128, 64 };
@@ -292,9 +292,9 @@ static void wide_layers(struct anchors *a, const struct kcp_stage *s)
             model_name[m], m ? "all_gather" : "scan", options_of(s));
 }
 
-/* Adds cases with more heads, groups and sequences than other cases of these sizes; and
- * cases with five value heads, one key head per value head, a sequence of sixteen
- * chunks and a short sequence. */
+/* Adds cases with more heads, groups and sequences than other cases of tensor-core
+ * sizes; and cases with five value heads, one key head per value head, a sequence of
+ * sixteen chunks and a short sequence. */
 static void wide_larger(struct anchors *a, const struct kcp_stage *s)
 {
     const int first = is(s, "16 ") ? KCP_DPLR : KCP_KDA;
@@ -327,9 +327,9 @@ static void bounded_gates(struct anchors *a)
                 i == 4 ? "" : "beta=sigmoid", more[i] + strcspn(more[i], " "));
 }
 
-/* Adds cases for kernels that do not take case 0. These cases are small, because a
- * kernel's first case runs fifty times. Function cases_of moves these cases after case
- * 0. */
+/* Adds cases for kernels that do not take case 0. The added cases are small, because a
+ * kernel's first case runs fifty times. Function cases_of moves the added cases after
+ * case 0. */
 static void first_wide(struct anchors *a, const struct kcp_stage *s)
 {
     static const int size[FIRST_WIDE] = { 64, 128 };
@@ -357,8 +357,9 @@ static void larger(struct anchors *a, const struct kcp_stage *s)
     }
 }
 
-/* Adds cases with strong gates but so few tokens per rank that the state stays alive. A
- * wrong order of decay and delta update then causes an error far above rounding. */
+/* Adds cases with strong gates but so few tokens per rank that the state stays alive.
+ * Only if the state is alive, a wrong order of decay and delta update causes an error
+ * far above rounding. */
 static void few_tokens(struct anchors *a)
 {
     add(a, "strong kda R=3 H=1 HV=2 K=4 V=4 C=16 lengths=6 h0 dht l2norm beta=sigmoid");

@@ -247,7 +247,8 @@ static inline int batch_forward(struct batch *x, enum kcp_model model, double ga
     return status ? status : batch_chunk(x);
 }
 
-/* Runs chapters 09, 11 and 10. `wy` computes chapter 10; NULL: the reference. */
+/* Runs chapters 09, 11 and 10. Function `wy` computes chapter 10; if `wy` is NULL, the
+ * reference does. */
 static inline int batch_backward(struct batch *x, int (*wy)(void *))
 {
     struct kcp_wy_backward y;

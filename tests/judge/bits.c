@@ -6,11 +6,11 @@
  *
  * Check `alone` fills one sequence with NaN and requires that no bit of the other
  * sequences' outputs changes. The rows after a partial chunk belong to the next
- * sequence. A kernel that multiplies these rows by 0 is correct only while they are
- * finite, because 0 times NaN is NaN. Check `canonical` requires equal bits on 1, 2, 3,
- * 4 and 8 ranks if segments are cut at fixed token numbers, in the forms that compose
- * maps in order. tests/08, 13, 15 and 16 check canonical segments for the
- * references. */
+ * sequence. A kernel that multiplies rows of the next sequence by 0 is correct only if
+ * the rows are finite, because 0 times NaN is NaN. Check `canonical` requires equal
+ * bits on 1, 2, 3, 4 and 8 ranks if segments are cut at fixed token numbers, in the
+ * forms that compose maps in order. tests/08, 13, 15 and 16 check canonical segments
+ * for the references. */
 #include "trial.h"
 
 #include <math.h>

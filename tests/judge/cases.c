@@ -45,7 +45,7 @@ static const int values[AXES] = { 2, 3, 3, 3, 2, LEN(heads), LEN(sizes), LEN(chu
 static int spike(const struct kcp_stage *s) { return !strncmp(s->name, "15", 2); }
 static int family(const struct kcp_stage *s) { return !strncmp(s->name, "16", 2); }
 
-/* Does the stage's result depend on this axis? */
+/* Does the result of stage s depend on `axis`? */
 static int matters(const struct kcp_stage *s, int axis)
 {
     const int conv = !strncmp(s->name, "14", 2);

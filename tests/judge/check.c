@@ -247,10 +247,10 @@ static double roundings(const struct slice *s)
  * row): by_chance(), except for the gradient of a parameter. That gradient is a sum
  * over tokens, divided by a random sum of as many terms (size_of). If each term is off
  * by the limit of dg, the error of the sum is a normal number whose standard deviation
- * is that limit, so it exceeds three standard deviations once in 370 cases. The RMS of
- * n such errors exceeds 1 + 3 / sqrt(2 n) standard deviations about as rarely. Measured
- * for GDN and 32768 tokens: one more rounding changes dA_log of four heads by 1.7e-2,
- * 3e-3, 1.2e-2 and 5e-4. */
+ * is that limit, so the error exceeds three standard deviations once in 370 cases. The
+ * RMS of n such errors exceeds 1 + 3 / sqrt(2 n) standard deviations about as rarely.
+ * Measured for GDN and 32768 tokens: one more rounding changes dA_log of four heads by
+ * 1.7e-2, 3e-3, 1.2e-2 and 5e-4. */
 static double by_chance_alone(const struct slice *s, const struct view *v)
 {
     const double n = fmax(1, (double)(v->outer * v->inner));

@@ -52,7 +52,8 @@ static void move_to_front(int i)
     order.at[0] = at;
 }
 
-/* Is the error larger than the tolerance? Only such an error rejects a mutant. */
+/* Is the error larger than the tolerance? Only an error above the tolerance rejects a
+ * mutant. */
 static int is_wrong(const struct verdict *t)
 {
     return t->outcome == FAIL && t->worst.tol > 0 &&
@@ -236,7 +237,7 @@ static int count_passes_na(const struct kcp_variant *v, const struct tally *y)
 }
 
 /* Judges cases `from` to `to` - 1 of the list. If are_last is set, the variant's
- * process must then end with status 0. */
+ * process must end with status 0 afterwards. */
 static void judge_cases(struct isolated *x, int from, int to, int are_last,
                         struct kcp_report *rep)
 {
@@ -365,7 +366,8 @@ int judge_object(const struct kcp_variant *v, const struct options *o,
     return err;
 }
 
-/* If a stage has ranks, judges its reference like a variant, against the recurrence. */
+/* If a stage has ranks, judges the stage's reference like a variant, against the token
+ * recurrence. */
 static void judge_reference(const struct kcp_stage *s, const struct options *o,
                             struct kcp_report *rep)
 {

@@ -1,4 +1,4 @@
-/* expected.c -- computes expected outputs, and the effect of one more rounding on them.
+/* expected.c -- computes expected outputs and the effect of one more rounding.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: verdict.c. */
@@ -40,7 +40,7 @@ static double rms(const struct tensor *t)
 
 /* The dg of a token is the sum of dG from this token to the end of its chunk, so an
  * error in one dG affects dg of all earlier tokens of the chunk. Summed over C tokens,
- * such errors are sqrt(2 C / 3) times as large as independent errors. */
+ * errors of dg are sqrt(2 C / 3) times as large as independent errors. */
 static double correlation(const struct kcp_call *c)
 {
     return sqrt(fmax(1, 2.0 / 3 * fmin(c->C, (double)c->T)));
@@ -115,8 +115,8 @@ static int outputs_of(struct tensor_set *want, const struct kcp_stage *s,
     }
 }
 
-/* Adds inputs that are outputs of earlier chapters, rounded to type `judged`. For stage
- * 01 the token recurrence computes these inputs. */
+/* Adds inputs that are outputs of earlier chapters, rounded to type `judged`. Inputs of
+ * stage 01 come from the token recurrence instead. */
 static int inputs_before(struct tensor_set *in, const struct kcp_stage *s,
                          const struct kcase *k, enum kcp_pass pass,
                          enum kcp_storage judged)
@@ -144,8 +144,8 @@ static double alive_of(const struct expected *x, const struct kcp_stage *s,
     }
 }
 
-/* Rounds the inputs once more and computes the outputs. Fills `to` with these outputs
- * minus the expected outputs. */
+/* Rounds the inputs once more and computes outputs from the rounded inputs. Fills `to`
+ * with the computed outputs minus the expected outputs. */
 static int move_once(struct tensor_set *to, const struct kcase *k,
                      const struct kcp_plan *p)
 {

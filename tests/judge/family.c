@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Fills t with rows of unit length, then makes rows alike, null or large as k says. */
+/* Fills t with rows of unit length, then makes rows alike, null or large as set in
+ * k. */
 static void unit_rows(struct tensor *t, const struct kcase *k, int alike)
 {
     fill_rows(t, k->seed, k->call.K, 1);

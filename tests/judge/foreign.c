@@ -113,7 +113,7 @@ static void judge_dir(const char *dir, const struct kcp_stage *s, const struct k
         printf("  %-18s worst %s %.1e of %.1e\n", name, w.field, w.err, w.tol);
 }
 
-/* Judges case i, and prints a command that repeats the case if it failed. */
+/* Judges case i. If the case fails, prints a command that repeats the case. */
 static void judge_case_dir(const char *dir, const struct kcp_stage *s,
                            const struct kcase *k, int i, enum kcp_storage storage,
                            struct kcp_report *rep)

@@ -131,7 +131,7 @@ static void make_alike(struct tensor *t, uint64_t seed, int K, double c)
     }
 }
 
-/* Multiplies rows by 0, by 1e4 or by random factors, as case k says. */
+/* Multiplies rows by 0, by 1e4 or by random factors, as set in k. */
 static void scale_rows(struct tensor *t, const struct kcase *k)
 {
     const int K = k->call.K;
@@ -242,8 +242,8 @@ static void draw_spike(struct tensor_set *b, const struct kcase *k)
     spike_draw(b, k);
 }
 
-/* The inputs of a stage with ranks are those of a layer. The inputs of other stages are
- * outputs of earlier chapters. */
+/* A stage with ranks has the inputs of a layer. The inputs of other stages are outputs
+ * of earlier chapters. */
 enum source source_of(const struct kcp_stage *s)
 {
     if (!strncmp(s->name, "01", 2)) return OF_STEP;

@@ -4,8 +4,8 @@
  * Next: isolation.c.
  *
  * The judge's process prepares the arrays of a trial, compares the outputs and decides
- * the verdict. The variant's process only runs the variant on copies of these arrays.
- * So a crash, hang, early exit or unlimited allocation is a failure of the variant. */
+ * the verdict. The variant's process only runs the variant on copies of the arrays. So
+ * a crash, hang, early exit or unlimited allocation is a failure of the variant. */
 #ifndef KCP_ISOLATION_H
 #define KCP_ISOLATION_H
 

@@ -50,7 +50,7 @@ struct kcase {
     int no_states;                      /* pass NULL for optional states */
     int spread;                         /* kcp_spread, or DEALT */
     int again;                          /* 1: repeat (first case of a path) */
-    int with_x0, with_dxt;              /* 14: rows before sequences; xt is an output */
+    int with_x0, with_dxt;              /* 1: stage 14 gets x0, or dxt */
 };
 extern const char *const regime_name[], *const model_name[];
 /* Draws a list of *n cases of a stage, which the caller frees. The list covers every
@@ -61,7 +61,7 @@ struct kcase *cases_make(const struct kcp_stage *s, int full, int wide, uint64_t
                          int ranks, int *n);
 /* Returns the anchors, the fixed cases of every list (see anchors.c). The ids of
  * anchors start at `first`. The last FIRST_WIDE wide anchors are small, and cases_of
- * moves these to directly after case 0. */
+ * moves these anchors to directly after case 0. */
 enum { FIRST_WIDE = 2 };
 struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
                             int ranks, int first, int *n);
@@ -86,7 +86,7 @@ enum source { OF_CHAPTERS, OF_STEP, OF_LAYER, OF_CONV, OF_SPIKE, OF_FAMILY };
 enum source source_of(const struct kcp_stage *s);   /* of a stage's inputs */
 int  inputs_draw(struct tensor_set *b, const struct kcase *k, const struct kcp_stage *s,
                  enum kcp_storage storage);
-/* Makes rows of K numbers alike, null, large or of various lengths, as k says. */
+/* Makes rows of K numbers alike, null, large or of various lengths, as set in k. */
 void rows_unlike(struct tensor *t, const struct kcase *k, int alike);
 /* Returns a word of the case that the stage ignores, or NULL. */
 const char *inputs_ignore(const struct kcp_stage *s, const struct kcase *k);
@@ -95,7 +95,7 @@ const char *inputs_ignore(const struct kcp_stage *s, const struct kcase *k);
 void fill_normal(struct tensor *t, uint64_t seed, double size);
 void fill_rows(struct tensor *t, uint64_t seed, int K, int unit);
 void tensor_set_round(struct tensor_set *b, enum kcp_storage storage);
-/* Runs the references of stages 02 to 11 that precede stage `end` in this pass. Stage
+/* Runs the references of stages 02 to 11 that precede stage `end` in pass `pass`. Stage
  * 17 counts as 04; for stages 07 and 12 all references run. For part KCP_REVERSE stage
  * `end` also runs, because KCP_REVERSE reads what KCP_LOCAL writes. */
 int  pipeline_chunks(struct tensor_set *b, const struct kcase *k,
@@ -174,9 +174,9 @@ double to_storage(double x, enum kcp_storage storage);
 
 /* ---- memory (memory.c; a GPU's: cuda/host/memory.cu) */
 /* fenced_unwritten allocates memory between two fences and sets all bits to 1, which is
- * NaN in every storage type. fenced_unwritten_soon returns before the bits are set;
- * they are set at the next sync. fenced_free returns NULL if the fences are intact,
- * else the name of the overwritten fence, "before" or "past". */
+ * NaN in every storage type. fenced_unwritten_soon returns before the bits are set; the
+ * next sync waits until all bits are set. fenced_free returns NULL if the fences are
+ * intact, else the name of the overwritten fence, "before" or "past". */
 extern int arrays_apart;                      /* one allocation per array */
 void *fenced_unwritten_soon(const struct memory *m, size_t n);
 void *fenced_unwritten(const struct memory *m, size_t n);
@@ -213,7 +213,7 @@ int  ranks_run(const struct memory *m, int R, int (*body)(struct kcp_comm *, voi
 int  ranks_over_nccl(int R, int (*body)(struct kcp_comm *, void *), void *arg,
                      char *why, size_t n);
 void ranks_doing(const char *what);           /* printed when a rank is lost */
-void ranks_agree(struct verdict *t);            /* takes the worst of all processes */
+void ranks_agree(struct verdict *t);            /* worst verdict of all processes */
 /* Runs `trials` random exchanges in every form and compares results bit for bit. */
 int  exchange_trials(int trials, int R, int device);
 /* Runs the exchange of one seed on existing ranks, and adds the number of wrong
@@ -232,7 +232,7 @@ struct verdict {
     double alive;
     struct kcp_traffic traffic;               /* of all ranks */
     char why[160];                            /* n/a, skip, or what broke */
-    char map[1024];                           /* a failure by rank and chunk */
+    char map[1024];                           /* errors by rank and chunk */
 };
 struct options {
     const char *stage, *variant;
@@ -304,7 +304,7 @@ enum { MOST_CHECKS = 256 };
 int kcp_checks(const char *stage, const struct kcp_check **out, int max);
 /* Is the check selected by --variant and --device? */
 int check_asked(const struct options *o, const struct kcp_check *c);
-/* Does the check run in this mode? --quick omits all checks; under a launcher, only
+/* Does check c run with options o? --quick omits all checks; under a launcher, only
  * checks made for processes run, and only if --variant names them. */
 int check_is_here(const struct options *o, const struct kcp_check *c);
 

@@ -38,9 +38,9 @@ static int reaches(const struct kcp_stage *s, const char *kernel,
     return found && taken;
 }
 
-/* Reads up to two sizes from a set like "64 128" or "64..256" and returns their number.
- * If a range begins below 16, the first size is 16, because a normalised row of one
- * number is only a sign, and a state of one number is not a matrix. */
+/* Reads up to two sizes from a set like "64 128" or "64..256" and returns the number of
+ * sizes. If a range begins below 16, the first size is 16, because a normalised row of
+ * one number is only a sign, and a state of one number is not a matrix. */
 enum { LEAST = 16 };
 static int sizes_of(const char *set, int out[2])
 {

@@ -4,9 +4,9 @@
  * Next: ../mutate.sh, which compares outputs after each mistake it makes in a source.
  *
  * The judge compares variants with references of the same build, so a mistake in code
- * that variants and references share changes both. Therefore one build writes the
- * outputs of fifty cases per stage to a file, and another build compares its outputs
- * with the file, slice by slice, with the tolerances of check.c. */
+ * that variants and references share changes the outputs of both. Therefore one build
+ * writes the outputs of fifty cases per stage to a file, and another build compares its
+ * outputs with the file, slice by slice, with the tolerances of check.c. */
 #include "outputs.h"
 #include "trial.h"
 #include <math.h>

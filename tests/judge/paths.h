@@ -28,8 +28,8 @@ struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kernel,
 int case_for_path(const struct kcp_stage *s, const char *kernel,
                   const struct kcp_path *p, const struct kcp_device *d,
                   const struct options *o, int id, int K, struct kcase *k);
-/* A kernel's cases on a device, and the rows that each case reaches; paths_list caches
- * it. */
+/* The cases of a kernel on a device, and the rows that each case reaches. paths_list
+ * makes each struct listed only once. */
 struct listed {
     const char *stage, *kernel;
     enum kcp_storage storage;
@@ -46,9 +46,9 @@ const struct kcp_device *paths_device(void);
 /* Is row p judged by cases of stage `stage`? Rows of 08 that write a saved block are
  * judged by 13, whose cases run the forward first. */
 int paths_judged_by(const struct kcp_path *p, const char *stage);
-/* Returns the kernel of `stage` whose cases reach row p, or NULL. Usually that is the
- * kernel in row p. For a row of 08 that 13 judges, it is a kernel of 13 that reads the
- * row's saved block, preferably in all of the row's sizes. */
+/* Returns the kernel of `stage` whose cases reach row p, or NULL. Usually the result is
+ * the kernel of row p. For a row of 08 that 13 judges, the result is a kernel of 13
+ * that reads the row's saved block, preferably in all of the row's sizes. */
 const char *paths_reached_by(const struct kcp_path *p, const char *stage);
 /* From this call on, judged paths are recorded for seed number `seed` (0, 1, ...). */
 void paths_count_for(int seed);

@@ -111,7 +111,7 @@ static void fill_ladder(struct tensor_set *b, const struct kcp_call *c,
 
 /* Runs chapters 02, 03, 04, 05, 09, 11, 10, 02 backward on the stretches of one rank,
  * and stops before stage `end` in this pass (NULL: runs all; 17 counts as 04). For part
- * KCP_REVERSE stage `end` runs too. If `after` is not NULL, it is called after each
+ * KCP_REVERSE stage `end` runs too. If `after` is not NULL, calls `after` after each
  * stage. */
 static int chunk_stages(struct tensor_set *b, const struct kcase *k,
                         const struct kcp_stage *end, enum kcp_pass pass,

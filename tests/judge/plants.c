@@ -14,7 +14,8 @@ const struct plant *planted;
 /* ---- mistakes in a field of any stage, found by its name in the field table */
 static int reference(void *args) { return stage_find(planted->stage)->ref(args); }
 
-/* Returns the error limit of the plant's stage for the storage type of its cases. */
+/* Returns the error limit of the plant's stage for the storage type of the plant's
+ * cases. */
 static double limit(int backward)
 {
     const int number = atoi(planted->stage);
@@ -231,7 +232,7 @@ static int marks_work(void *args)
     return status;
 }
 
-/* Returns a wrong o if an earlier call of the same size used this workspace. */
+/* Returns a wrong o if an earlier call of the same size used the same workspace. */
 static int marks_own_work(void *args)
 {
     struct kcp_chunk *a = args;

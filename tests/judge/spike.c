@@ -30,8 +30,8 @@ static void mask(struct tensor_set *b, const struct kcase *k, const char *name,
     }
 }
 
-/* Draws the inputs of chapter 15. On entry alpha_base contains logarithms of decays;
- * they are replaced by logits of the decays. W_alpha is small, so that spikes change
+/* Draws the inputs of chapter 15. Tensor alpha_base contains logarithms of decays on
+ * entry and logits of the decays on return. W_alpha is small, so that spikes change
  * decays little. */
 void spike_draw(struct tensor_set *b, const struct kcase *k)
 {

@@ -96,8 +96,8 @@ struct sizes_by_chance { double rms_v, rms_sum, rms_dA; };
 struct sizes_by_chance sizes_by_chance(const struct tensor_set *b,
                                        const struct kcp_call *c);
 int  has_backward(const struct kcp_stage *s);
-/* Describes output o of a rank as a slice. `all` is the whole expected tensor, or NULL
- * if `want` is the whole. */
+/* Describes output o of a rank as a slice. `all` is the whole expected tensor; NULL
+ * means that `want` is the whole tensor. */
 struct slice slice_of(const struct trial *t, const struct rank_args *s,
                       const struct buffer *o, const struct expected *x,
                       const double *got, const double *want, const struct tensor *all);
@@ -112,8 +112,8 @@ const struct kcp_stage *stage_of_field(const struct kcp_stage *s,
 /* Returns "forward's " if f is an output of the forward before 13, else "". */
 const char *whose_field(const struct kcp_field *f);
 enum { BEHIND_ARGS = 64 };                    /* bytes for the forward's pointers */
-/* The forward that runs before 13 if no variant's forward takes the case. It is the
- * reference, except in self_trials.c. */
+/* The forward that runs before 13 if no variant's forward takes the case: the
+ * reference, unless self_trials.c sets another function. */
 extern int (*trial_forward)(struct kcp_forward *);
 
 /* Makes the images of all arrays of a rank. */
@@ -145,7 +145,8 @@ void trial_free(struct trial *t);
 int  row_a(const struct kcp_field *f, const char *letter); /* "T": one row per token? */
 /* alone_variant checks that a NaN sequence changes no bit of the other sequences;
  * canonical_variant checks that canonical segments give equal bits on every number of
- * ranks. Both (bits.c) return KCP_NA if the variant's stage has no such check. */
+ * ranks. Both functions (bits.c) return KCP_NA if the variant's stage has no such
+ * check. */
 int  alone_variant(struct kcp_report *rep, const struct kcp_variant *v);
 int  canonical_variant(struct kcp_report *rep, const struct kcp_variant *v);
 const struct memory *gpu_of_threads(void);     /* NULL: no GPU, or one per rank */
