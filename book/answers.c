@@ -14,7 +14,7 @@ static void fail(const char *what)
     exit(1);
 }
 
-/* Chapters 00 and 18: bytes of arrays and messages. */
+/* Chapters 00 and 18: computes the bytes of arrays and messages. */
 static void bytes(void)
 {
     enum { heads = 32, D = 128 };
@@ -49,7 +49,7 @@ static void tolerances(void)
 #undef TOLERANCE
 }
 
-/* Chapter 19: growth of the printed errors from 16 to 256 chunks. */
+/* Chapter 19: computes how much the error of M grows from 16 to 256 chunks. */
 static void growth(void)
 {
     const double from = 1.1e-7, to = 6.2e-7, M16 = 0.9295, M256 = 0.3087;
@@ -57,7 +57,7 @@ static void growth(void)
     say("19.absolute", "%.1f", to * M256 / (from * M16), to / from / (M16 / M256));
 }
 
-/* Chapter 02: below which x log(1 + exp(x)) is 0; the decay of a strong gate. */
+/* Chapter 02: the largest x with log(1 + exp(x)) = 0; the decay of a strong gate. */
 static void softplus(void)
 {
     float low = -30, high = 0;      /* softplus is 0 at low and positive at high */
@@ -80,7 +80,7 @@ static void softplus(void)
     say("02.subchunk", "%.1f", -16 * 5 / log(2), log2(exp(-80)));
 }
 
-/* Chapter 03: L of the example; operations to invert 64 rows, by rows and by blocks. */
+/* Chapter 03: L of the example; operations to invert a 64 x 64 triangle in two ways. */
 static void solve(void)
 {
     say("03.L", "%.2f", 0.75 * (0.6 * 1 * exp2(-1 + 1) + 0.8 * 0 * exp2(-1 - 0)),
@@ -98,7 +98,7 @@ static void solve(void)
     say("03.serial", "%.0f", 4 * block, 5440);
 }
 
-/* Chapter 04: operations per token for chunks of C tokens, K = V = D. */
+/* Chapter 04: returns the operations per token for chunks of C tokens, K = V = D. */
 static double flop(double C, double D) { return 6 * D * D + 5 * C * D + C * C / 3; }
 
 static void lengths(void)
@@ -114,9 +114,8 @@ static void lengths(void)
         (140629.0 + 1.0 / 3 - 98944 - 1.0 / 3) / (98944 + 1.0 / 3));
 }
 
-/* Chapters 04 and 09: the share of a chunk's operations that depend on the previous
- * chunk (backward: the next one). A product of [m, k] and [k, n] takes 2 m k n
- * operations; a triangle counts as a square. */
+/* Chapters 04 and 09: a chunk needs a state from the previous chunk (in backward, from
+ * the next chunk). Computes the share of operations that need this state. */
 static double product(double m, double k, double n) { return 2 * m * k * n; }
 
 static void on_the_chain(void)
@@ -132,7 +131,7 @@ static void on_the_chain(void)
         100.0 * 4 * K / (6 * K + 4 * C));
 }
 
-/* Chapter 10: dbeta of the last token; the error that terms that cancel leave. */
+/* Chapter 10: dbeta of the last token; the error of sums whose terms cancel. */
 static void cancelling(void)
 {
     const double e[2] = { 1.917, -0.436 };          /* v_new of chapter 04 */
@@ -154,7 +153,7 @@ static void cancelling(void)
         -20 + log(10 * single / twenty) / per_unit);
 }
 
-/* Chapter 13: bytes of the exchange over four ranks; averages over eight processes. */
+/* Chapter 13: bytes that four ranks exchange; averages of gradients. */
 static void backward_bytes(void)
 {
     enum { ranks = 4, heads = 32, D = 128, replicas = 2 };
@@ -163,7 +162,7 @@ static void backward_bytes(void)
         3 * (B() + BM()) / 1048576);
     say("13.reuse", "%.0f", (ranks - 1.0) * sizeof half / 1048576, 3 * B() / 1048576);
     say("13.params", "%.0f", (ranks - 1.0) * sizeof partial, 3 * 4 * 32 * 129);
-    double whole = 0, parts = 0;                    /* 1 per replica, 1/4 per rank */
+    double whole = 0, parts = 0;                    /* gradients: 1, or 1/4 per rank */
     for (int p = 0; p < ranks * replicas; p++) {
         whole += 1.0 / (ranks * replicas);
         parts += 1.0 / ranks / (ranks * replicas);
@@ -171,7 +170,7 @@ static void backward_bytes(void)
     say("13.small", "%.0f", whole / parts, ranks);
 }
 
-/* Chapters 06 and 08: counts from plans. */
+/* Chapters 06 and 08: counts maps, folds and messages in plans. */
 static void plans(void)
 {
     static int64_t cu[101];
@@ -210,7 +209,7 @@ static void plans(void)
     say("11.half", "%.0f", 4.0 * 32 * 128 * 128 / 1048576, B() / 1048576);
     say("11.keep", "%.0f", matrices * 4.0 * 32 * 128 * 128 / 1048576, 12);
     kcp_plan_free(p);
-    for (int R = 2; R < 9; R++) {                   /* zigzag: the rank of shard i */
+    for (int R = 2; R < 9; R++) {                   /* zigzag: counts changes of rank */
         int hops = 0;
         for (int i = 1; i < 2 * R; i++)
             hops += (i < R ? i : 2 * R - 1 - i) != (i - 1 < R ? i - 1 : 2 * R - i);
@@ -232,7 +231,7 @@ static void plans(void)
     kcp_plan_free(p);
 }
 
-/* Chapter 07: from which R on all-gather sends more bytes than the scan. */
+/* Chapter 07: finds the smallest R for which all-gather sends more bytes than scan. */
 static void forms(void)
 {
     int first = 0;
@@ -248,17 +247,17 @@ static void forms(void)
     say("07.R", "%.0f", first, 4);
 }
 
-/* Chapters 12 and 14: bytes saved for backward; bytes at the edges of a chunk. */
+/* Chapters 12 and 14: bytes saved for backward; extra rows that a chunk reads. */
 static void kept(void)
 {
-    /* One layer, in GB: 2 bytes per saved number, in two modes of the saved block. */
+    /* GB of one layer, for two modes of the saved block: 2 bytes per saved number. */
     say("12.layer_less", "%.1f", (2 * 128 + 2 * 64 + 3) * 2.0 * 8192 * 96 / 1e9,
         387 * 1572864.0 / 1e9);
     say("12.layer_all", "%.1f", (387 + 4 * 128 + 2 * 128 + 128 * 128 / 64) * 2.0 * 8192
                                     * 96 / 1e9, 1411 * 1572864.0 / 1e9);
     say("12.h64", "%.0f", 128 * 256 / 64, 512);
     say("12.h256", "%.0f", 128 * 256 / 256, 128);
-    /* 24 layers, 32 heads, 32768 tokens: from the table, and as a sum of parts. */
+    /* GB of 24 layers with 32 heads and 32768 tokens, computed in two ways. */
     const double th = 24.0 * 32 * 32768, state = 4.0 * 128 * 128 / 32768;
     const double factors = 6 * 128 + 2.5 * 64 + 8 + 12;
     say("12.model", "%.1f", th * 950 / 1e9, th * (state + factors) / 1e9);
@@ -277,7 +276,7 @@ static void kept(void)
 }
 
 /* Chapter 18: returns 1 if n heads run faster when each sequence is split into m parts,
- * for some m in 2 .. most. Each added part costs `fold` times the pass. */
+ * for some m in 2 .. most. Each added part costs the time of the pass times `fold`. */
 static int pays(int n, double fold, int most)
 {
     for (int m = 2; m <= most; m++)
@@ -295,7 +294,7 @@ static void split(void)
     }
     say("18.heads", "%.0f", last + 1, 132 / 2);
     printf("@answer/18.likely %d\n", likely);
-    /* The forward in one kernel: time of one and two rounds of blocks; registers. */
+    /* The forward in one kernel: times of one and two rounds of blocks; registers. */
     double us = 0;
     for (int step = 0; step < 8192 / 32; step++)
         us += 1.75;
@@ -309,7 +308,7 @@ static void split(void)
     say("18.most", "%.0f", (65536 - 256 * 160) / 256, 2 * 128 - 160);
 }
 
-/* Chapter 20: ranks on several nodes. */
+/* Chapter 20: compares the forms of the exchange between nodes. */
 static void clusters(void)
 {
     const double state = B() / between.bw, tie = between.a;

@@ -1,4 +1,4 @@
-/* answers.h -- compares a number with a second computation, then prints it.
+/* answers.h -- prints a number after a comparison with a second computation.
  *
  * Book: the exercises.  Checked by: tests/cli/answers.sh.  Next: book/answers.c. */
 #ifndef BOOK_ANSWERS_H

@@ -17,7 +17,7 @@ static double normal(void)
     return sqrt(-2 * log(1 - uniform())) * cos(6.283185307179586 * uniform());
 }
 
-/* Chapter 01: the third token, with e computed before S decays, which is wrong. */
+/* Chapter 01: computes token 2 wrongly, with e from the state before its decay. */
 static void undecayed(void)
 {
     double S[K][V], old[V], e[V], answer[V];
@@ -33,7 +33,7 @@ static void undecayed(void)
             S[i][j] = S[i][j] * exp2(ex_log2_decay[2][i]) + k[i] * e[j];
     for (int j = 0; j < V; j++)
         answer[j] = S[0][j] * k[0] + S[1][j] * k[1];
-    /* By hand, from the state that chapter 01 prints after token 1. */
+    /* The same numbers by hand, from the state after token 1 that chapter 01 prints. */
     const double S1[K][V] = { { -0.085, 1.18 }, { -0.78, 0.24 } };
     for (int j = 0; j < V; j++) {
         const double by = v[j] - (0.8 * S1[0][j] - 0.6 * S1[1][j]);
@@ -45,7 +45,7 @@ static void undecayed(void)
     recurrence(3);
 }
 
-/* Chapter 03: with equal keys and one gate, A has one diagonal below its ones. */
+/* Chapter 03: checks that with equal keys and one gate A has only one subdiagonal. */
 static void alike(void)
 {
     enum { n = 8, D = 4 };
@@ -82,7 +82,7 @@ static void alike(void)
         }
 }
 
-/* Chapter 05: composes the maps of tokens 0 and 1, written out by hand. */
+/* Chapter 05: composes the maps of tokens 0 and 1, whose numbers are typed in. */
 static void maps(void)
 {
     const double A0[K][K] = { { 0.25, 0 }, { 0, 1 } };
@@ -112,7 +112,7 @@ static double bf16(double x, int stochastic)
     return ldexp(low + up, e - 8);
 }
 
-/* Chapters 05 and 19: a number in bf16 is multiplied by 1 - 2^-10 in each chunk. */
+/* Chapters 05 and 19: multiplies a number in bf16 by 1 - 2^-10 in each chunk. */
 static void forgetting(void)
 {
     double truth = 1, kept = 1;
@@ -140,7 +140,7 @@ static void forgetting(void)
         fail("19: stochastic rounding has no direction");
 }
 
-/* Chapter 19: the RMS error of rounding to bf16, and of the sum of two such errors. */
+/* Chapter 19: computes the RMS error of one and of two roundings to bf16. */
 static void rounded_once(void)
 {
     double one = 0, two = 0, size = 0;
@@ -163,7 +163,7 @@ static double keep_bits(double x, int bits)
     return ldexp(nearbyint(ldexp(part, bits)), e - bits);
 }
 
-/* Chapter 19: sums of 128 products of split numbers, without one cross term. */
+/* Chapter 19: computes the error of products of split numbers without a cross term. */
 static void two_of_three(void)
 {
     double one = 0, two = 0, three = 0;
@@ -185,7 +185,7 @@ static void two_of_three(void)
     printf("@answer/19.three %.5f\n", sqrt(three / one));
 }
 
-/* Chapter 09: the error of dU if dS decays before dU is computed, per gate regime. */
+/* Chapter 09: computes the error of dU if dS decays too early, per gate regime. */
 enum { n9 = 512, C9 = 64, D9 = 16, chunks9 = n9 / C9 };
 static struct {
     double q[n9][D9], k[n9][D9], v[n9][D9], G[n9][D9], beta[n9], Aqk[n9][C9], A[n9][C9];
@@ -262,7 +262,7 @@ static double regime(int which)
     return sqrt(error / size);
 }
 
-/* Chapter 10: which gradients of a token with beta = 0 are 0. */
+/* Chapter 10: checks which gradients of a token with beta = 0 are 0. */
 static void silent(void)
 {
     static double beta[T], no_dq[T][K], no_dk[T][K], no_dv[T][V], no_dg[T][K], no_db[T];
@@ -287,7 +287,7 @@ static void silent(void)
         fail("10: dbeta, dq and dg of a token with beta 0");
 }
 
-/* Chapter 14: the rank that owns each halo row, Wc = 4. */
+/* Chapter 14: finds the rank that owns each halo row, for windows of 4 tokens. */
 static void halos(void)
 {
     static const int64_t cu[] = { 0, 12 }, cuts[] = { 0, 5, 6, 6, 7, 12 };

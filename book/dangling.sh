@@ -1,5 +1,5 @@
 #!/bin/sh
-# dangling.sh -- checks that book.lua rejects a page with one mistake, for each mistake.
+# dangling.sh -- checks that book.lua rejects pages that have one mistake each.
 #
 # Book: none.  Run by `make book-lint`.  Next: lint.sh.
 d=$1; shift                        # arguments: build/book, then the pandoc command

@@ -141,7 +141,7 @@ static void halo(void)
                shifted.y[t][1], t == 2, t == 2 ? ", with token 1 as its halo" : "");
 }
 
-/* KDA as DPLR: a = exp(g) k, b = -beta k, v = beta v; as GDN-2: b = omega = beta. */
+/* Writes KDA as DPLR, a = exp(g) k, b = -beta k, v = beta v, or as GDN-2. */
 static void tell(struct job *j, enum kcp_model model)
 {
     j->model = model;

@@ -112,7 +112,7 @@ static void by_hand(void)
         1024 * 7 + 2048 * 3);
 }
 
-/* Counts bank conflicts in the fourth rung: ldmatrix, rows of 256 bytes. */
+/* Counts bank conflicts in the fourth rung, whose ldmatrix loads rows of 256 bytes. */
 static void by_ldmatrix(void)
 {
     static double tile[64 * 128], r[LANES][8];
@@ -130,7 +130,7 @@ static void per_chunk(const char *where, const char *rung, const char *column)
     counter(where, "%.0f", counted(rung, column) / CHUNKS / HEADS);
 }
 
-/* Prints the cycles per chunk, and those in which tensor cores are busy. The counter is
+/* Prints all cycles per chunk and the cycles of busy tensor cores. The counter is
  * an average over 132 SMs, but only 96 SMs have a head. */
 static void clocks(const char *name, const char *rung)
 {
@@ -171,9 +171,9 @@ int main(void)
         4 * 16384 * 128.0 * 12288 / 1e9);
     say("17.announced", "%.0f", 3 * 64 * 128 * 2 + 4 * K, 49664);
     say("17.stages", "%.0f", floor(227 * 1024 / 49664.0), 4);
-    /* The descriptor of w for keys 96 .. 111: second tile, third step of 16 keys. */
+    /* The descriptor of keys 96 .. 111 of w, which are step 2 of tile 1. */
     say("17.descriptor", "%.0f", 8192 / 16 + 2 * 32 / 16, 516);
-    /* Bytes in flight per SM that keep memory busy: latency 0.7 us, 96 SMs. */
+    /* KiB that must be in flight per SM to keep memory busy, at a latency of 0.7 us. */
     const double copy = timed("96", "copy");
     say("02.little", "%.0f", copy * 0.7e-6 / 132 / 1024, copy / 1e6 * 0.7 / 135168);
     say("17.little", "%.0f", copy * 0.7e-6 / HEADS / 1024, copy / 1e6 * 0.7 / 98304);

@@ -23,7 +23,7 @@ for scheme in ${SCHEMES:-light dark}; do
     echo "book-lint: $scheme: $found complaints in $(sed -n 's/.*LINT END \([0-9]*\).*/\1/p' "$d/lint.$scheme") views"
     [ "$found" = 0 ] || status=1
 done
-# For each link between pages the file and the anchor must exist.
+# Each link between pages needs an existing file and an existing anchor.
 for c; do
     grep -o 'href="[^"#:]*\.html\(#[^"]*\)\?"' "$d/$c.html" | sed 's/href="//;s/"$//' | sort -u |
     while IFS='#' read -r file id; do

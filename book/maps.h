@@ -1,9 +1,9 @@
-/* maps.h -- maps of stretches, token by token, and their singular values.
+/* maps.h -- computes the map of consecutive tokens, and the map's singular values.
  *
  * Book: chapter 20.  Checked by: tests/20_clusters/bound.c, a second implementation.
  * Next: book/proposals.c, which draws the tokens; trained.c reads those of a model.
  *
- * X [K,V+K] = [h | M] is a stretch's map, as everywhere. */
+ * X [K,V+K] = [h | M] is such a map. */
 #ifndef BOOK_MAPS_H
 #define BOOK_MAPS_H
 
@@ -12,7 +12,7 @@
 
 enum { K = 64, V = 64, W = V + K };
 
-/* One token; fade [i] is exp(g_i), the decay of key channel i. */
+/* A token; fade[i] = exp(g_i) is the decay of key channel i. */
 struct token { double k[K], v[V], fade[K], beta; };
 
 static inline void map_begin(double X[K][W])
@@ -22,7 +22,7 @@ static inline void map_begin(double X[K][W])
         X[i][V + i] = 1;
 }
 
-/* X <- the map of token x composed after X. */
+/* Replaces map X by the map of all its tokens and token x. */
 static inline void map_token(const struct token *x, double X[K][W])
 {
     double e[W] = { 0 };
@@ -36,7 +36,7 @@ static inline void map_token(const struct token *x, double X[K][W])
             X[i][j] += x->beta * x->k[i] * (e[j] + (j < V ? x->v[j] : 0));
 }
 
-/* S <- M S + h, with any M. */
+/* Computes S <- M S + h, with h from X and with any M. */
 static inline void map_apply(double X[K][W], double M[K][K], double S[K][V])
 {
     static double T[K][V];
@@ -75,9 +75,9 @@ static inline double dot(double A[K][K], int p, int q)
     return s;
 }
 
-/* One-sided Jacobi: rotates the columns of A until they are orthogonal, and R with
- * them, so that A_before = A R^T. The lengths of the columns are the singular
- * values. */
+/* One-sided Jacobi: rotates the columns of A until these are orthogonal. R gets all
+ * rotations: the old A is the new A times R^T. The lengths of A's columns are its
+ * singular values. */
 static inline void jacobi(double A[K][K], double R[K][K])
 {
     memset(R, 0, sizeof(double) * K * K);
@@ -109,8 +109,7 @@ static inline void by_length(double A[K][K], int order[K])
 }
 
 /* Returns the smallest rank at which the best approximation of A has an error of at
- * most 1 % of a norm. `of`: the square of this norm, of A or of a matrix that
- * contains A. */
+ * most 1 % of sqrt(of). `of` is the squared norm of A or of a larger matrix. */
 static inline int rank_for_a_percent(double A_[K][K], double of)
 {
     static double A[K][K], R[K][K];
@@ -128,7 +127,7 @@ static inline int rank_for_a_percent(double A_[K][K], double of)
     return n;
 }
 
-/* A <- its best approximation of rank r: A R_r R_r^T with the r longest columns. */
+/* Replaces A by its best approximation of rank r, A R_r R_r^T; R_r: r columns of R. */
 static inline void cut_to_rank(double A[K][K], int r)
 {
     static double B[K][K], R[K][K];
@@ -154,7 +153,7 @@ static inline double apart(double x[K][V], double y[K][V])
     return sqrt(d / n);
 }
 
-/* A <- M - D, M of a map, D a diagonal. */
+/* Computes A = M - D, with M from map X and a diagonal D (NULL: 0). */
 static inline void map_M(double X[K][W], const double D[K], double A[K][K])
 {
     for (int i = 0; i < K; i++)

@@ -15,7 +15,7 @@ struct row {
     char file[80], form[16];
 };
 
-/* Finds the row of a case, stage and form, one segment per rank; returns 0 if none. */
+/* Finds the row of a case, stage and form with one segment per rank; else returns 0. */
 static int find(const char *path, const char *what, const char *stage, const char *form,
                 struct row *row)
 {

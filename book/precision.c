@@ -1,5 +1,5 @@
-/* precision.c -- prints the error of a product of maps in four arithmetics, emulated on
- * the host.
+/* precision.c -- prints the error of composed maps in four kinds of arithmetic, by
+ * emulation on the host.
  *
  * Book: chapter 19, which shows the output.  Checked by: bench/precision.cu on a GPU;
  * tests/19_precision/checks.c checks the arithmetics.  Next: book/clusters.c. */

@@ -4,7 +4,7 @@
  * Next: book/trained.c, the same for a trained model's keys.
  *
  * Tokens are drawn as in the figure of chapter 05: random unit keys, gates with a given
- * mean, beta = sigmoid(N(b,1)); K = V = 64. Two alike keys have the cosine c. */
+ * mean, beta = sigmoid(N(b,1)); K = V = 64. Any two alike keys have cosine c. */
 #include "maps.h"
 #include "base/random.h"
 
@@ -41,7 +41,7 @@ static struct token draw(const struct regime *g)
         x.v[j] = normal();
     x.beta = 1 / (1 + exp(-g->beta - normal()));
     unit(x.k);
-    for (int i = 0; i < K; i++) {        /* alike keys: near (1, .. 1) */
+    for (int i = 0; i < K; i++) {        /* moves k towards (1, .. 1) */
         const double z = normal();
         const double own = g->strength < 0 ? -log1p(exp(-z)) : -g->strength * fabs(z);
         x.fade[i] = exp(own);
@@ -51,8 +51,8 @@ static struct token draw(const struct regime *g)
     return x;
 }
 
-/* Computes the map X of `tokens` random tokens, and D, the product of their decays.
- * Tokens with beta < least write nothing; returns the number of such tokens. */
+/* Computes map X of `tokens` random tokens, and D, the product of their decays. Tokens
+ * with beta < least write nothing; returns the number of such tokens. */
 static int stretch(const struct regime *g, int tokens, double least, double X[K][W],
                    double D[K])
 {

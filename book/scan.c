@@ -1,4 +1,4 @@
-/* scan.c -- runs chapter 15's example.
+/* scan.c -- runs the example of chapter 15.
  *
  * Book: chapter 15, which shows the output.  Checked by: make book.
  * Next: book/clusters.c. */

@@ -4,12 +4,12 @@
 # Book: chapters 01 to 20.  Checked by: make book; make test, by --check.
 # Next: ../bench/records.py, whose reader this uses.
 #
-#   tables.py DIR [FILE...]       all tables into DIR, from FILEs or all of bench/results
+#   tables.py DIR [FILE...]       all tables into DIR, from FILEs or bench/results
 #   tables.py --readme [--check]  the tables of README.md, between its two marks
 #
-# The first line of a record has the names of its columns; column `kind` is the kind of a
-# row. If a row was recorded several times, a row of the present kernels is used; else one
-# that cannot be compared; else one of other kernels. Of equal rows the latest is used.
+# The first line of a record has the names of its columns; `kind` is the kind of a
+# row. If a row was recorded several times, a row of the present kernels is chosen, else
+# a row that cannot be compared, else a row of other kernels; in each case the latest.
 # DIGESTS: a file with the output of digest.py. README.md needs built kernels.
 import math
 import os
@@ -42,7 +42,7 @@ def least(rows):
 
 
 def newest(rows, stale_too):
-    """Returns the fastest row among those with the best state of their kernels."""
+    """Returns the fastest row whose kernel is most up to date."""
     state = max([r.state for r in rows], default=STALE)
     return least(r for r in rows if r.state == state and (state != STALE or stale_too))
 
@@ -120,7 +120,7 @@ class Row:
                 self.segments, self.stage, self.theirs, self.variant)
 
     def standing(self):
-        """Compares the recorded code (kernels, row of the paths, exchange) with today's."""
+        """Compares recorded code (kernels, row of the paths, exchange) with today's."""
         def compared(digest, by, key):
             return STATES[Row.digests.state(key, digest, by)] if digest else UNCOMPARED
         known = Row.digests.rows
@@ -135,7 +135,7 @@ class Row:
         return min(state, compared(self["comm"], self["cc"], ("comm", "-")))
 
     def floor(self):
-        """Returns the floor in us: the least bytes and operations at the run's rates."""
+        """Returns the floor in us: least bytes and operations at the run's rates."""
         work = self.flops / self.product if self.product else 0
         return 1e6 * max(self.bytes / self.copy, work)
 
@@ -175,7 +175,7 @@ class Page:
         return ms(r.us) + self.mark(r.state) if r else ""
 
     def share(self, r):
-        """Returns floor / time in per cent, above 100 if the arrays fit in the cache."""
+        """Returns 100 floor / time, above 100 if all arrays fit in the cache."""
         p = 100 * r.floor() / r.us
         if p > 100.5:
             self.marks.add("cached")
@@ -211,7 +211,7 @@ class Page:
 
 
 class Records:
-    """All rows by kind. `rows`: the chosen rows of kind time; `sorted`: by rank()."""
+    """All rows by kind. `rows` has the chosen rows of kind time; `sorted` is sorted."""
     def __init__(self, files):
         self.kind, slots, standings, self.gathers, self.timed = {}, {}, {}, {}, []
         for path in files:
@@ -262,14 +262,14 @@ class Records:
                 if all(getattr(r, name) == value for name, value in want.items())]
 
     def case(self, r):
-        """Returns the case with its number of segments; other systems get ours."""
+        """Returns the case and its number of segments, for a peer our number."""
         like = self.find(theirs=False, set=r.set) if r.theirs else [r]
         n = like[0].segments if like else 1
         return r.case + (", %d segments" % n if n > 1 else "")
 
     def alone(self, r):
-        """Returns our least time on one GPU for this case; 0 if one segment was not
-        timed there, because more segments may be far from the fastest plan."""
+        """Returns our least time on one GPU for this case; 0 if no plan of one segment
+        was timed, because plans with more segments may be much slower."""
         q = [x for x in self.find(theirs=False, ranks=1, case=r.case, stage=r.stage,
                                   way=r.way) if x.gpu() == r.gpu()]
         return least(q).us if any(x.segments == 1 for x in q) else 0
@@ -349,7 +349,7 @@ def whole_table(d, name, only=None):
 
 
 def edge_table(d):
-    """Times of forward, nothing kept, at T - 1, T and T + 1 with live and strong gates."""
+    """Lists forward times, nothing kept, for T - 1, T, T + 1, live and strong gates."""
     p, at, names = Page("17-edges.md"), {}, []
     for r in d.sorted:
         if r.peer or r.is_layer or r.stage != "08_forward" or r.ranks != 1 or \
@@ -374,7 +374,7 @@ def edge_table(d):
 
 
 def mode_table(d):
-    """Chapter 18: the bytes and the time that each mode of the saved block costs."""
+    """Chapter 18: lists the bytes and the time of each mode of the saved block."""
     p, cases = Page("18-modes.md"), {}
     for r in d.sorted:
         if r.is_layer or r.peer or r.save in ("", "none") or r.stage not in PAIR:
@@ -403,7 +403,7 @@ def mode_table(d):
 
 
 def bound_table(d):
-    """Chapter 18: what bounds a forward of packed sequences, kernel by kernel."""
+    """Chapter 18: lists counters that show what bounds forwards of packed sequences."""
     p, cases, times = Page("18-bounds.md"), {}, {}
     for r in d.of("counter"):
         if r["what"] and r["case"]:
@@ -439,7 +439,7 @@ def bound_table(d):
 
 
 def roofline(d):
-    """Writes the roof, then the highest TFLOP/s of every variant."""
+    """Writes the memory and tensor rates, then the highest TFLOP/s of every variant."""
     p, at = Page("roofline.tsv"), {}
     for r in d.rows:
         if not r.is_layer and not r.peer and r.flops and r.bytes:
@@ -465,7 +465,7 @@ def plan_of(r):
 
 
 def rank_table(d):
-    """Lists the best row per number of GPUs: sorted by pass, by GPUs, ours first."""
+    """Lists the best row for each number of GPUs, by pass, then by GPUs, ours first."""
     p = Page("19.md")
     layers = [r for r in d.sorted if r.is_layer]
     kinds = [("08_forward", "forward"), ("13_backward", "backward"),
@@ -500,7 +500,7 @@ def rank_table(d):
 
 
 def form_table(d):
-    """Lists the time of every form, and the share of the exchange."""
+    """Lists the time of every form, and the part of this time for the exchange."""
     p, groups, above = Page("19-forms.md"), {}, None
     stages = *PAIR, "16_family"
     for r in sorted((r for r in d.sorted if r.ranks > 1 and not r.peer and r.is_layer
@@ -724,7 +724,7 @@ def torch_tables(d):
 
 
 def share_text(x):
-    """Formats error / limit; bold if above 1."""
+    """Formats x = error / limit, in bold above 1."""
     if x is None:
         return "n/a"
     form = "%.2f" if x <= 1 else "**%.1f**"
@@ -836,7 +836,7 @@ IN_README = ("KDA, live gates, T = (8192, H = 96|65536, H = 32)|"
 
 
 def readme_table(d):
-    """Writes the cases IN_README; the book has all cases."""
+    """Writes the tables of README.md, with the cases that match IN_README."""
     p, places, systems, notes = Page("readme.md"), [], [], []
     fresh = any(r.state != STALE for r in d.rows if r.is_layer and r.ranks > 1)
     for many in (False, True):

@@ -30,7 +30,7 @@ static struct token token_of(int head, int t)
     return x;
 }
 
-/* Computes map X of tokens from .. from+n-1; those with beta < least write nothing. */
+/* Computes map X of tokens from .. from+n-1. Tokens with beta < least write nothing. */
 static int stretch(int head, int from, int n, double least, double X[K][W], double D[K])
 {
     int skipped = 0;
@@ -96,8 +96,8 @@ static double entries(double A_[K][K], double of)
     return 100. * n / (K * K);
 }
 
-/* Returns which percentage of the rows of S (key channels), taken by decreasing norm,
- * must be sent so that the norm of the other rows is at most 1 % of |S|. */
+/* Returns the smallest percentage of rows of S (key channels) such that the norm of all
+ * other rows is at most 1 % of |S|. */
 static double rows_kept(double S[K][K])
 {
     double row[K] = { 0 }, left = 0, all = 0;

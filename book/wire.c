@@ -39,7 +39,7 @@ static void lossy(int R, enum kcp_form form, int bf16, double tolerance)
 
 #define OFF(field) lossy_apart(a.got.field, want.field, sizeof want.field)
 
-/* Tests every form, because forms send different data: maps, states, composed maps. */
+/* Prints errors for every form, because forms send maps, states or composed maps. */
 static void narrow(void)
 {
     printf("== 20-wire\nKDA, %d tokens, live gates, payloads in bf16: relative errors "

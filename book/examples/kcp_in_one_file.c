@@ -1,8 +1,8 @@
 /* kcp_in_one_file.c -- KDA cut across ranks: the whole idea in one program.
  *     cc -O2 kcp_in_one_file.c -lm -lpthread && ./a.out
- * One head of Kimi Delta Attention in double. First the token recurrence and its
- * adjoint. Then chunks (WY form), the affine map (M, h) of each rank, the exchange of
- * maps by all-gather or by chain between threads, and forward and backward per rank.
+ * Computes one head of Kimi Delta Attention in double, by the token recurrence and its
+ * adjoint, and by chunks (WY form) on ranks that are threads. Each rank computes its
+ * affine map (M, h); ranks exchange maps by all-gather, or states by a chain.
  * Prints the largest error of each result against the recurrence: at most 1e-12.
  * Book: "The idea".  Checked by: tests/cli/examples.sh. */
 #include <math.h>
@@ -37,7 +37,7 @@ static void recurrence(struct outputs *y)
         }
 }
 
-/* From the last token to the first; dS is the gradient of the state after token t. */
+/* Runs from the last token to the first; dS: gradient of the state after token t. */
 static void recurrence_backward(struct outputs *y)
 {
     state dS = { { 0 } };
@@ -143,7 +143,7 @@ static void retreat(const struct chunk *c, state dS, double y[C][V])
     }
 }
 
-/* Adds token i's gradients through h (start of chunk) and dS (end); y = A^T dU. */
+/* Adds token i's gradients through the states at the chunk's ends; y = A^T dU. */
 static void through_states(const struct chunk *c, int i, state dS, double y[C][V],
                            double dG[C][K], struct outputs *d)
 {
@@ -199,7 +199,7 @@ static void chunk_gradients(const struct chunk *c, state dS, double y[C][V],
     for (int i = 0; i <= last; i++)
         for (int m = 0; m <= i; m++) through_pair(c, i, m, y, dG, d);
     for (int p = 0; p < K; p++) {
-        double sum = 0;                         /* dg sums dG from the end */
+        double sum = 0;                         /* dg_i = sum of dG_j, j >= i */
         for (int j = 0; j < V; j++) sum += exp(c->G[last][p]) * c->h[p][j] * dS[p][j];
         for (int i = last; i >= 0; i--) d->dg[c->t0 + i][p] = sum += dG[i][p];
     }
@@ -210,7 +210,7 @@ static void chunk_gradients(const struct chunk *c, state dS, double y[C][V],
 struct map { double X[K][V + K], dh[K][V]; };
 struct rank { int r, n; struct chunk c[T / C + 1]; struct map map; state S, dS; };
 
-/* Scans [h | M] from [0 | I] over the chunks; dh comes from the adjoint scan from 0. */
+/* Computes [h | M] by a scan from [0 | I], and dh by the adjoint scan from 0. */
 static void rank_map(struct rank *me)
 {
     double y[C][V + K], z[C][V];

@@ -1,4 +1,4 @@
-/* affine.c -- the figure of chapter 05: how rank 0's two tokens move all states.
+/* affine.c -- the figure of chapter 05: how the two tokens of rank 0 change a state.
  *
  * Book: chapter 05.  Checked by: make book-lint.  Next: book/figures/survival.c.
  * One column of the state is a point of the plane, which a token moves (eq. 1.3). */

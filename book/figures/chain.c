@@ -1,4 +1,4 @@
-/* chain.c -- draws the products of the scan in chapter 04, and their dependences.
+/* chain.c -- the figure of chapter 04: the products of the scan, and what each needs.
  *
  * Book: chapter 04.  Checked by: make book-lint.  Next: book/figures/walks.c. */
 #include "svg.h"

@@ -1,4 +1,4 @@
-/* compress.c -- the figure of chapter 12: which initial states a rank keeps.
+/* compress.c -- the figure of chapter 12: which initial states a rank saves.
  *
  * Book: chapter 12.  Checked by: make book-lint.  Next: book/figures/kept.c. */
 #include "svg.h"

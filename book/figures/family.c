@@ -5,7 +5,7 @@
 
 enum { N = 6 };
 
-/* Draws a diagonal matrix, or a full matrix for a correction of low rank. */
+/* Draws a diagonal matrix, or a full square for a matrix of low rank. */
 static void matrix(double x, double y, const char *name, const char *how, int one_gate,
                    int rank_one, const char *write)
 {

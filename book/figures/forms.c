@@ -1,4 +1,4 @@
-/* forms.c -- a figure of chapter 20: the four forms against the number of ranks.
+/* forms.c -- a figure of chapter 20: times of the four forms for 2 to 64 ranks.
  *
  * Book: chapter 20.  Checked by: make book-lint.  Next: book/figures/scaling.c. */
 #include "plot.h"

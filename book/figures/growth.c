@@ -1,4 +1,4 @@
-/* growth.c -- the figure of chapter 19: how the error of M grows with its chain.
+/* growth.c -- the figure of chapter 19: the error of M against the number of chunks.
  *
  * Book: chapter 19.  Checked by: make book-lint.  Next: book/figures/payload.c. */
 #include "plot.h"

@@ -1,4 +1,4 @@
-/* journey.c -- the figure of chapter 00: the whole book, for three GPUs.
+/* journey.c -- the figure of chapter 00: from tokens to gradients, on three GPUs.
  *
  * Book: chapter 00.  Checked by: make book-lint.  Next: book/figures/nesting.c. */
 #include "svg.h"
@@ -17,7 +17,7 @@ static void label(double y, const char *line, const char *chapters)
     svg_text(4, y + 16, "start", "soft", "%s", chapters);
 }
 
-/* Draws each token as a small square, in chunks of eight. */
+/* Draws tokens as small squares, in chunks of eight. */
 static void tokens(double y)
 {
     for (int r = 0; r < 3; r++)

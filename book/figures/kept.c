@@ -1,7 +1,7 @@
-/* kept.c -- the figure of chapter 12: what each mode keeps per token and head.
+/* kept.c -- the figure of chapter 12: numbers that each mode saves per token and head.
  *
  * Book: chapter 12.  Checked by: make book-lint.  Next: book/figures/mirror.c.
- * Counts numbers per token and value head, for H = HV, K = V = 128, C = 64. */
+ * The counts are for H = HV, K = V = 128, C = 64. */
 #include "svg.h"
 
 enum { K = 128, V = 128, C = 64, LEAST = 3, LESS = 5, MORE = 7 };

@@ -1,4 +1,4 @@
-/* ladder_ldmatrix.c -- chapter 17: which lanes give ldmatrix addresses, which receive.
+/* ladder_ldmatrix.c -- chapter 17: which lane gives each address, and which the result.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: ladder_stages.c.
  * Each loaded number is its own address, so each result shows its origin. */

@@ -2,7 +2,7 @@
  *
  * Book: chapter 17.  Checked by: make book-lint.  Next: ladder_times.c.
  * Simulates v8_tma_sm90.cu with two stages. A copy takes time `copy`, the products of a
- * chunk take `work`. Two warpgroups cannot share the tensor core in half of `work`. */
+ * chunk take `work`. For half of `work` a warpgroup needs the tensor core alone. */
 #include "svg.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* log.c -- the figure of appendix B: how far each outcome was from its prediction.
  *
  * Book: appendix B.  Checked by: make book-lint.  Next: bench/LOG.md.
- * Points are rows of bench/LOG.md before "Over ranks" with both times. */
+ * A point is a row of bench/LOG.md above "Over ranks" that has both times. */
 #include "plot.h"
 
 enum { MOST_PAIRS = 96, MOST_CELLS = 8, MOST_TIMES = 4 };
@@ -9,7 +9,7 @@ enum { MOST_PAIRS = 96, MOST_CELLS = 8, MOST_TIMES = 4 };
 struct pair { double ratio; int backward, gdn; char what[40]; };
 
 /* Reads the times in a cell, such as "0.20, 0.90 ms"; a range "1.85 to 1.91 ms" becomes
- * its middle. Returns how many; copies the unit. Skips bounds ("less than"). */
+ * its middle. Returns the number of times; copies their unit. Skips "less than". */
 static int times_in(const char *cell, double *times, char unit[8])
 {
     int n = 0;
@@ -31,7 +31,7 @@ static int times_in(const char *cell, double *times, char unit[8])
     return is_time && !(less && less < cell + strcspn(cell, ";")) ? n : 0;
 }
 
-/* Splits a row into cells without blanks at their ends; returns their number. */
+/* Splits a row into cells, trims blanks, and returns the number of cells. */
 static int cells_of(char *line, char *cells[MOST_CELLS])
 {
     int n = 0;
@@ -83,7 +83,7 @@ static int read_log(struct pair pairs[MOST_PAIRS])
     return n;
 }
 
-/* Prints a summary of the forward or the backward rows. */
+/* Prints a summary of the rows of one pass, forward or backward. */
 static void sum_up(const struct pair *pairs, int n, int backward, double x)
 {
     int all = 0, near = 0, faster = 0;

@@ -11,7 +11,7 @@ enum { CONDITIONS = 8 };
 static const char *const columns[CONDITIONS] = { "stage", "variant", "model", "T",
                                                  "H", "ranks", "save", "gate" };
 
-/* Returns the least time in ms of all rows with the values `want`; exits if none. */
+/* Returns the least time in ms of rows with values `want`; exits without such rows. */
 static double best(const char *record, const char *const want[CONDITIONS])
 {
     static struct record r;
@@ -59,7 +59,7 @@ static void pass(const struct frame *f, const char *stage, const char *variant,
 
 struct bar { const char *name, *record, *variant, *save; };
 
-/* Draws bars, times relative to the first bar's; returns y of the next group. */
+/* Draws times as bars, relative to the first time; returns y of the next group. */
 static double bars(double y, const char *title, const char *stage, const char *model,
                    const char *heads, const struct bar *b, int n)
 {

@@ -1,4 +1,4 @@
-/* nesting.c -- the second figure of chapter 00: how a sequence is split into tokens.
+/* nesting.c -- the second figure of chapter 00: sequence, ranks, chunks and tokens.
  *
  * Book: chapter 00.  Checked by: make book-lint.  Next: book/figures/step.c. */
 #include "svg.h"
@@ -14,8 +14,7 @@ static void piece(double y, double from, double to, const char *style, const cha
         svg_text((at(from) + at(to)) / 2, y + 15, "middle", "mono", "%s", name);
 }
 
-/* Draws two lines from a piece to the ends of the next row, which shows this piece
- * enlarged. */
+/* Draws lines from the ends of a piece to the next row, where the piece is enlarged. */
 static void spread(double y, double from, double to)
 {
     svg_line(at(from), y, at(0), y + 18, "stroke:var(--soft);stroke-dasharray:2 3");

@@ -1,8 +1,8 @@
-/* parts.c -- a figure of chapter 18: floor, bytes and time of each part of a pass.
+/* parts.c -- a figure of chapter 18: time and lower bounds of each part of a pass.
  *
  * Book: chapter 18.  Checked by: make book-lint.  Next: book/figures/factors.c.
  * Times are read from book/data/forward-steps.tsv, backward-steps.tsv and
- * backward-plan.tsv; floors of the passes from the output of book/clusters.c. */
+ * backward-plan.tsv, the floors of whole passes from the output of book/clusters.c. */
 #include "svg.h"
 
 #include <stdlib.h>

@@ -13,7 +13,7 @@
 
 enum { MOST_ROWS = 24, MOST_COLS = 9 };
 
-/* Reads rows of numbers: those after the line with the text `after` in a section. */
+/* Reads the rows of numbers that follow the line `after` of a section. */
 static inline int printed_rows(const char *section, const char *after,
                                double rows[MOST_ROWS][MOST_COLS])
 {
@@ -45,7 +45,7 @@ static inline int printed_rows(const char *section, const char *after,
     return n;
 }
 
-/* A frame: the log10 of x and y at its edges, and the coordinates of the edges. */
+/* A plot's frame: log10 of x and y at the edges, and the coordinates of the edges. */
 struct frame { double lx0, lx1, ly0, ly1, x0, x1, y0, y1; };
 
 static inline double frame_x(const struct frame *f, double v)
@@ -59,7 +59,7 @@ static inline double frame_y(const struct frame *f, double v)
     return f->y1 - at * (f->y1 - f->y0);
 }
 
-/* Draws a horizontal line at every step-th power of ten of y. */
+/* Draws horizontal lines at powers of ten of y: every `step`-th power has a line. */
 static inline void frame_rows(const struct frame *f, int step)
 {
     for (int e = (int)ceil(f->ly0); e <= (int)floor(f->ly1); e += step) {

@@ -1,4 +1,4 @@
-/* program.c -- the figure of chapter 08: one rank's program, on three ranks.
+/* program.c -- the figure of chapter 08: the steps of a forward pass on three ranks.
  *
  * Book: chapter 08.  Checked by: make book-lint.  Next: book/figures/walks.c. */
 #include "svg.h"

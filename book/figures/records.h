@@ -24,7 +24,7 @@ static inline void record_field(const char *line, int i, char out[128])
     snprintf(out, 128, "%.*s", n < 127 ? n : 127, line ? line : "");
 }
 
-/* Returns the value of a column in the current row, "" if there is no such column. */
+/* Returns the value of a column in the current row, or "" without such a column. */
 static inline const char *record_get(const struct record *r, const char *name,
                                      char out[128])
 {

@@ -1,4 +1,4 @@
-/* roofline.c -- the figure of chapter 18: the ladder and whole passes under one roof.
+/* roofline.c -- the figure of chapter 18: a roofline plot of kernels and whole passes.
  *
  * Book: chapter 18.  Checked by: make book-lint.  Next: none.
  * Points come from build/book/results/roofline.tsv, which book/tables.py writes from
@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum { PASSES = 5 };
-/* Each pass, and where its name is drawn relative to its dot. */
+/* The passes, and the position of each name relative to its dot. */
 static const struct { const char *name, *says; double dx, dy; const char *anchor; }
     pass[PASSES] = {
         { "08/v1_stages", "forward, a thread per column", 10, 4, "start" },

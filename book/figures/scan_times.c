@@ -1,4 +1,4 @@
-/* scan_times.c -- chapter 15: recorded times of the walk, the scan and the chunks.
+/* scan_times.c -- chapter 15: recorded times of the walk, scan and chunked forms.
  *
  * Book: chapter 15.  Checked by: make book-lint.  Next: book/figures/tree.c.
  * book/tables.py writes the input, build/book/results/15-forms.tsv. Columns: K, heads,

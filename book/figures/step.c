@@ -1,7 +1,7 @@
-/* step.c -- the figure of chapter 01: the state through the example's three tokens.
+/* step.c -- the figure of chapter 01: the state after each of the example's tokens.
  *
  * Book: chapter 01.  Checked by: make book-lint.  Next: book/figures/gate.c.
- * Computes each state from tokens.h by the recurrence; darker cells are larger. */
+ * Computes each state from tokens.h by the recurrence; larger numbers are darker. */
 #include "../tokens.h"
 #include "svg.h"
 

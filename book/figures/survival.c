@@ -17,8 +17,8 @@ static double normal(void) { return random_normal(&seed); }
 
 static double M[K][K];
 
-/* M <- A_t M with a random unit key; g per channel is strength |N(0,1)| or
- * logsigmoid. */
+/* Computes M <- A_t M with a random unit key. Gates are -strength |N(0,1)|, or
+ * logsigmoid(N(0,1)) if strength < 0. */
 static void token(double strength)
 {
     double k[K], length = 0, row[K];

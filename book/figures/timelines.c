@@ -75,8 +75,8 @@ static void gather(double y0)
 static void chain(double y0, int blocks)
 {
     const double message = blocks > 1 ? block_us : state_us;
-    const double wire = (map_us - state_us) / blocks;        /* 2 MiB more, or a part */
-    double ready[BLOCKS]; /* time at which the sender has block b of the state */
+    const double wire = (map_us - state_us) / blocks;        /* of one message */
+    double ready[BLOCKS]; /* when the sender has block b of the state */
     head(y0);
     main_pass(y0, 0, sum);
     for (int b = 0; b < blocks; b++)
@@ -117,7 +117,7 @@ static void scan(double y0)
             double t = here;
             if (2 * d <= R - 1 - r)                     /* W is sent again */
                 t += compose_us;
-            if (d > 1)                                  /* at d = 1 X is copied */
+            if (d > 1)                                  /* at d = 1 X = W: a copy */
                 t += compose_us;
             bar(lane(y0, r), here, t, "var(--b)", "var(--b)");
             next[r] = state[r] = t;

@@ -1,7 +1,7 @@
 /* tree.c -- the figure of chapter 15: a tree over seven tokens, its maps and states.
  *
  * Book: chapter 15.  Checked by: make book-lint.  Next: book/figures/timelines.c.
- * Has the loops of scan_up and scan_down, but draws an arrow for each product. */
+ * The loops are copied from scan_up and scan_down; each product is one arrow. */
 #include "svg.h"
 
 enum { N = 7, STEP = 44 };

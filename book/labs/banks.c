@@ -1,9 +1,9 @@
-/* banks.c -- counts a warp's reads of shared memory in a student's rung.
+/* banks.c -- counts a warp's reads of shared memory in a student's kernel.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_ldmatrix.  Next: apart.h.
  * This file replaces ref/17_warp.c in the student's object. The variant "banks"
- * requires four reads per block of 16 by 16. If there are more reads, two rows of a
- * block share a bank. If there are fewer, a block was read without warp_ldmatrix.
+ * requires four reads per block of 16 by 16. More than four reads: two rows of a block
+ * share a bank. Fewer than four reads: a block was read without warp_ldmatrix.
  */
 #define warp_ldmatrix plain_ldmatrix
 #include "17_warp.c"

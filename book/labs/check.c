@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns 1 if `merge`, a function of stage 07, is right. `args` is a struct
- * kcp_merge of ref/stages.h, for which you choose all sizes. Arrays of double: maps
+/* Returns 1 if `merge`, a function of stage 07, is right. `args` is a struct kcp_merge
+ * (ref/stages.h); choose all sizes yourself. The arrays are double: maps
  * [R,HV,K,V+K], S [HV,K,V]. */
 int lab_check(int (*merge)(void *args))
 {

@@ -1,10 +1,10 @@
-/* check_main.c -- runs a student's check on a variant; checks the verdict.
+/* check_main.c -- runs a student's check on a variant, and tests whether it is right.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=07b, 09d.  Next: chain_main.c.
  * kcp-lab-check ./lab.so STAGE NAME|./planted.so: exit status 0 if the check accepts a
  * correct variant or rejects a wrong variant of the stage. The check runs in a separate
- * process. The verdict is the value that lab_check returns; its output is ignored. If -
- * replaces ./lab.so, the student's code is linked in and runs in this process, so that
+ * process. Only the value that lab_check returns counts. With "-" instead of ./lab.so
+ * the student's code is linked in and runs in this process, so that
  * AddressSanitizer names the failing line.
  */
 #include "apart.h"

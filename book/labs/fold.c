@@ -1,8 +1,8 @@
 /* fold.c -- runs the student's fold on blocks of columns, with a pitch other than V.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=07, its last row.  Next: check_main.c.
- * A variant of stage 07 that calls `apply` of the student's table lab_mapops with v0 >
- * 0 and with a pitch that is not V, as the pipeline form does.
+ * A variant of stage 07. As the pipeline form does, it calls `apply` of the student's
+ * table lab_mapops with v0 > 0 and with rows whose pitch is not V.
  */
 #include "kcp.h"
 #include "comm.h"
@@ -15,7 +15,7 @@ extern const struct kcp_mapops lab_mapops;
 
 enum { WIDE = 3, SPARE = 2 };          /* columns and unused numbers per row */
 
-/* Writes columns v0 .. v0 + Vb - 1 of S [HV,K,V] to `rows`, Vb + SPARE per row. */
+/* Computes columns v0 .. v0 + Vb - 1 of S [HV,K,V] into `rows`, Vb + SPARE per row. */
 static int block(const struct kcp_merge *a, int v0, int Vb, double *rows)
 {
     const int HV = a->HV, K = a->K, V = a->V, backward = a->pass == KCP_BACKWARD;

@@ -15,8 +15,8 @@ case $LIMIT in *[!0-9]*|0*|??????*) wants "LIMIT=$LIMIT" "seconds, from 1" ;; es
 [ -z "$LAUNCH" ] || command -v "${LAUNCH%% *}" >/dev/null ||
     wants "LAUNCH=$LAUNCH" "a command and its options"
 [ -f "$work" ] || { echo "grade: there is no $work yet: make lab LAB=$id"; exit 2; }
-# Each submission has a separate folder, named by a checksum of the file's path. Gradings of
-# different files share nothing; gradings of one file wait for each other.
+# Each file has a separate folder, named by a checksum of its path, so that files can be
+# graded at once. The lock makes two gradings of one file run one after the other.
 dir=$B/grade/$id-$(realpath "$work" | cksum | cut -d' ' -f1)
 mkdir -p "$dir" || exit 2
 exec 8>"$dir/lock"
@@ -26,7 +26,7 @@ realpath "$work" >"$dir/work"
 echo "Lab $id: $(get title)"
 
 # The rows of the staff's file follow the rows of the lab step. If the staff's file has a
-# twist, the step's rows would be wrong, so they are left out.
+# twist, the rows of the step would be wrong, so only the staff's rows are used.
 : >"$dir/staff"
 if [ -n "$staff" ]; then
     sh book/labs/staff.sh "$staff" "$id" >"$dir/staff" || exit 2

@@ -1,11 +1,11 @@
-/* orders.c -- runs the roles and copies of a student's rung in random orders.
+/* orders.c -- runs the roles and copies of a student's kernel in random orders.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_roles.  Next: frame.h.
  * This file replaces ref/17_block.c in the student's object. The variant "orders" runs
- * ten times; each step runs a random role or completes a random copy in flight. In a
- * deadlock it prints the barrier, stage and phase for which each role waits. The
- * variant "ahead" first runs only the producer until it waits. Then the copies of
- * exactly four chunks must have been issued.
+ * ten times; each step runs a random role or completes a random copy in flight. At a
+ * deadlock this program prints the barrier, stage and phase for which each role waits.
+ * The variant "ahead" first runs the producer alone until the producer waits; then the
+ * copies of exactly four chunks must have been issued.
  */
 #define block_run plain_run
 #define block_passed plain_passed
@@ -54,7 +54,7 @@ static int watched(void *m, int who, int i)
     return went;
 }
 
-/* Prints one line about all roles of a deadlock. */
+/* Prints one line with the barrier for which each role waits. */
 static int deadlock(int roles, int chunks)
 {
     char line[600] = "";

@@ -1,4 +1,4 @@
-/* rendezvous.h -- makes a send between threads wait until it is received, as over NCCL.
+/* rendezvous.h -- makes each send between threads wait for the receiver, as over NCCL.
  *
  * Book: labs/STAFF.md.  Used by: chain_main.c, for lab 07c.  Next: chain_main.c.
  * Two ranks that both send first deadlock over NCCL, but not over threads, because
@@ -35,7 +35,7 @@ static void meet_begin(void)
     meet.ended = 0;
 }
 
-/* Ends a rank. After an error the other ranks stop waiting. */
+/* Ends a rank. If it ends with an error, all other ranks stop waiting. */
 static void meet_end(int status)
 {
     pthread_mutex_lock(&meet.lock);

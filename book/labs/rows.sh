@@ -134,7 +134,7 @@ tell() {
     whole=0
 }
 # Finds a known mistake: each wrong answer of the lab file is used as the reference on the
-# case that failed. If the student's results match, the hint of that answer is printed.
+# case that failed. If the student's results are equal, prints the hint of that answer.
 hint() {
     [ -z "$hinted" ] && [ "$kind" = variant ] && [ -z "$twist" ] && [ -z "$(get ranks)" ] ||
         return 0
@@ -232,7 +232,7 @@ judge() {
     esac
 }
 
-# speed TITLE POINTS NAME RATIO [option...]: compares lab with variant NAME in kcp-bench.
+# speed TITLE POINTS NAME RATIO [option...]: compares times of variants lab and NAME.
 speed() {
     title=$1 points=$2 name=$3 ratio=$4
     shift 4
@@ -326,7 +326,8 @@ bound() {
     fi
 }
 
-# train STEPS LIMIT (lab 8): compares losses on four ranks with the library's on one rank.
+# train STEPS LIMIT (lab 8): compares losses of the student's program on four ranks with
+# losses of the library's program on one rank.
 train() {
     [ -z "$lost" ] || { add "$title" "$points" failed "the rows above come first"; return; }
     make_it "$dir/text"

@@ -1,4 +1,4 @@
-/* solve.c -- judges only dv; the reference computes all other gradients.
+/* solve.c -- judges only the student's dv; the reference computes all other gradients.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=10_solve, its first rows.
  * Next: tree.c.

@@ -3,8 +3,8 @@
  * Book: labs/STAFF.md.  Used by: make grade LAB=15_blelloch.  Next: warp.c.
  * Three variants of stage 15. One runs the whole program with the tree in every tile.
  * Two run the tree on names instead of maps, and count products and their depth. A name
- * stands for the map of some consecutive tokens. It can be composed only with the name
- * of the tokens that follow, and applied only to the state before its first token.
+ * stands for the map of consecutive tokens. A name can be composed only with the name
+ * of the next tokens, and applied only to the state before its first token.
  */
 #include "15_scan.h"
 #include "book/labs/frame.h"
@@ -14,8 +14,8 @@
 
 enum { LEAVES = 64, NAMES = 40 * LEAVES };
 
-/* A name: of the map of tokens [lo,hi) or, if `state` is set, of the state before token
- * hi. depth: the largest number of products in series from which it was computed. */
+/* A name of the map of tokens [lo,hi) or, if `state` is set, of the state before token
+ * hi. depth: the number of products in series that lead to this map or state. */
 static struct { uint64_t name; int lo, hi, state, depth; } known[NAMES];
 static int nknown, products;
 static uint64_t secret = 1;

@@ -3,11 +3,11 @@
 #
 # Book: labs/STAFF.md.  Usage: try.sh BUILD, or make try LAB=07.  Next: points.tsv, which
 # has the expected points; make tried writes that file. The right answer is the region
-# that was cut out. The wrong answers are edits of that region, by the "wrong" lines of the
-# lab file. Files in book/labs/work are not changed. JOBS= (2) submissions are graded at
+# that was cut out. The wrong answers are edits of that region: "wrong" lines of the lab
+# file. Files in book/labs/work are not changed. JOBS= (2) is the number of gradings at
 # once, each in a separate folder. SAID=file keeps the output of the grader.
 B=${1:-${B:-build}} MAKE=${MAKE:-make} bad=0 tried=0 unknown=0
-# make passes its compilers and options on to the grader.
+# Started without make, the script calls make, which sets the compilers and options.
 [ -n "$LAB_CFLAGS" ] || exec $MAKE --no-print-directory -s try B="$B" LAB="$LAB"
 mkdir -p "$B" && W=$(mktemp -d "$B/try.XXXXXX") || exit 1
 trap 'rm -rf "$W"' EXIT

@@ -2,7 +2,7 @@
  *
  * Book: CONTRIBUTING.md, "Kernels written elsewhere".
  * Checked by: tests/cli/plugins.sh.  Next: h0.rs.
- * Judge it: cc -shared -fPIC -Iref h0.c -o h0.so; kcp-check --variant ./h0.so */
+ * To judge: cc -shared -fPIC -Iref h0.c -o h0.so; kcp-check --variant ./h0.so */
 #include "kcp.h"
 #include <string.h>
 

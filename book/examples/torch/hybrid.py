@@ -54,7 +54,7 @@ def attend(q, k, v, mask):
 
 
 class Attention(nn.Module):
-    """A layer of norm and causal softmax attention within each packed sequence."""
+    """A layer: norm, then causal softmax attention within each packed sequence."""
 
     def __init__(self, width, H, K):
         super().__init__()
@@ -113,7 +113,7 @@ def main():
     if cuda:
         torch.cuda.set_device(device)
     torch.manual_seed(1)
-    # Double on a CPU, so that only the order of sums differs; float32 on a GPU.
+    # On a CPU parameters are double, so that losses differ only by the order of sums.
     model = Model().to(device, torch.float32 if cuda else torch.float64)
     ddp = DistributedDataParallel(model)
     adam = torch.optim.AdamW(model.parameters(), lr=1e-2)

@@ -128,7 +128,7 @@ def main():
             if first <= r < first + cp:
                 group = made
     torch.manual_seed(1)
-    # Double on a CPU, so that only the order of sums differs; float32 on a GPU.
+    # On a CPU parameters are double, so that losses differ only by the order of sums.
     model = Model().to(device, torch.float64 if o.device == "cpu" else torch.float32)
     ddp = DistributedDataParallel(model) if R > 1 else model
     adam = torch.optim.AdamW(model.parameters(), lr=1e-2)

@@ -62,8 +62,8 @@ class Options:
 
 
 def plain(shape):
-    """Returns the shape as int. torch.compile may pass symbolic sizes; int() makes it
-    compile each shape separately."""
+    """Returns a shape as ints. torch.compile may pass symbolic sizes; after int() it
+    compiles each shape separately."""
     return tuple(map(int, shape))
 
 
@@ -83,7 +83,7 @@ class Site(Spec):
         self.A_log = (HV,)
         self.dt_bias = (HV,) if options.gdn else (HV, K)
         self.states = (len(cu) - 1, HV) + ((V, K) if options.turned else (K, V))
-        # States are float32, as in FLA, or double if q or the initial state is double.
+        # States are double if q or the initial state is double, else float32 as in FLA.
         double = q.dtype == torch.float64 or (h0 is not None and
                                               h0.dtype == torch.float64)
         self.wide, self.like = torch.float64 if double else torch.float32, v.dtype
@@ -263,7 +263,7 @@ def checked(options, q, k, v, g, beta, A_log, dt_bias, h0, N):
 
 
 def parameter(name, x, shape, like):
-    """Checks only a parameter's number of elements, because FLA uses several shapes."""
+    """Checks the number of elements, not the shape, because FLA uses several shapes."""
     n = 1
     for m in shape:
         n *= m
@@ -278,7 +278,7 @@ _latest = groups.cache()                      # the last call of each kind
 
 
 def _site(all_, where, inputs, split):
-    """Returns the Site of a call; checks the call if it is new."""
+    """Returns the Site of a call; checks the arguments of a new kind of call."""
     q, k, v, g, beta, A_log, dt_bias, h0 = inputs
     key = site = None
     try:

@@ -30,7 +30,7 @@ def said_once(words):
 
 def storage(name, x, gates=(), rounded=False):
     """Returns the library's storage for x, the type of tensors, and the type of sums.
-    On a CPU all are double. Other types are cast before and after the call. The bf16
+    On a CPU these are double. Other types are cast before and after the call. The bf16
     kernels read gates and beta in bf16; if gates or beta have a wider type, the float32
     kernels compute the call, unless `rounded` is true."""
     if x.device.type == "cpu":
@@ -115,9 +115,8 @@ _stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or \
 current_gpu = getattr(torch._C, "_cuda_getDevice", None) or torch.cuda.current_device
 
 
-# Two private functions of PyTorch, for speed: one allocates without the dispatcher, the
-# other compares many tensors in one call. If either is missing, slower public functions
-# are used.
+# Two private functions of PyTorch save time: one allocates without the dispatcher, the
+# other compares many tensors in one call. Without them slower functions are used.
 _dynamo = getattr(torch._C, "_dynamo", None)
 _guards = getattr(_dynamo, "guards", None)
 
@@ -171,7 +170,7 @@ class Anchor(torch.autograd.Function):
 
 
 class FirstOnly(torch.autograd.Function):
-    """Returns the first n tensors; every backward pass through them is rejected."""
+    """Returns the first n tensors; raises an error if backward runs through them."""
     @staticmethod
     def forward(ctx, n, *tensors):
         return tuple(t.detach() for t in tensors[:n])
@@ -182,7 +181,7 @@ class FirstOnly(torch.autograd.Function):
 def anchor(inputs, arrays):
     """Returns a tensor that depends on all inputs that are not in `arrays`, for
     first_only; None if there is no such input. If `arrays` has a cast copy of an input,
-    the input itself is not in `arrays`, and autograd does not connect the two."""
+    the input itself is not in `arrays`, and autograd does not connect these two."""
     kept = set(map(id, arrays))
     lost = [x for x in inputs
             if x is not None and x.requires_grad and id(x) not in kept]
@@ -193,7 +192,7 @@ def anchor(inputs, arrays):
 
 
 def first_only(grads, *sources):
-    """Returns the gradients of a backward pass. With create_graph they are made to
+    """Returns the gradients of a backward pass. With create_graph the returned tensors
     depend on all sources, so that every second derivative raises an error."""
     if not torch.is_grad_enabled():
         return grads
@@ -263,7 +262,7 @@ class Prepared:
         self.sums_local = local and has(self.struct, "sum")
         if self.sums_local:
             put(self.struct, view, sum=value("KCP_SUM_LOCAL"))
-        # Sizes depend on which arrays are not NULL, so the addresses are set to 64.
+        # The library's sizes depend on which addresses are not NULL: 64 stands for any.
         for n in names:
             C.c_void_p.from_buffer(args, at[n]).value = 64
         self.saved_bytes = 0
@@ -389,7 +388,7 @@ class Spec:
         return made
 
     def part(self, call, sums):
-        """Returns this rank's part of the gradients of parameters."""
+        """Returns this rank's part of sums: divides sums over all ranks by R."""
         if self.group is None or self.whole or call.sums_local:
             return sums
         return [None if x is None else x / self.group.size() for x in sums]

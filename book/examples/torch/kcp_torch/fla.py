@@ -8,7 +8,7 @@ FLA 0.6.0 or newer is needed: 0.5.0 and 0.5.1 have no dispatcher for GDN, and in
 torch.compiler.disable bypasses the dispatcher. The import makes one call of each
 function on the CPU, and fails if this backend does not receive the call. Tensors on a
 CPU are computed by the references. If this backend rejects a call, FLA runs the call on
-its next backend or its own kernels, and the reason is logged once. A context of FLA
+another backend or its own kernels, and the reason is logged once. A context of FLA
 describes one rank. The import makes FLA's builder attach a context of the whole batch,
 so contexts built before the import are rejected. KCP_FLA=0 turns the backend off.
 KCP_ROUND_GATES=1: if q is bfloat16, gates and beta of a wider type are rounded to

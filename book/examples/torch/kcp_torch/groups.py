@@ -127,8 +127,8 @@ class NcclId(C.Structure):
 
 
 class NcclComm:
-    """The ranks of a process group over NCCL. Uses the group's communicator, and never
-    frees or aborts it; creates one if the group has none (a gloo group)."""
+    """The ranks of a process group over NCCL. The class uses the group's communicator,
+    and never frees or aborts it. A gloo group has none, so the class creates one."""
 
     def __init__(self, group, device):
         self.lock, self.group, self.own = threading.RLock(), group, None
@@ -243,7 +243,7 @@ def release(group: Optional["dist.ProcessGroup"] = None) -> None:
 def _leave():
     """Releases gloo groups before Python ends. Otherwise a thread of a group could free
     the last reference to a tensor without an interpreter, which aborts the process.
-    NCCL's communicators are not freed, because that would wait."""
+    NCCL's communicators are not freed, because freeing would wait for the GPU."""
     _forget(lambda of, device: device == "cpu")
     gc.collect()                          # HostComm and its callbacks form a cycle
 

@@ -17,8 +17,8 @@ STATUS = ("OK", "NA", "BAD", "NO_MEMORY", "COMM", "CUDA", "MISMATCH")
 
 
 def _load():
-    """Loads the library from KCP_LIB; else the one that pip built; else the one in the
-    checkout; else the one of the system."""
+    """Loads the library: KCP_LIB if set; else the library that pip built, that of the
+    checkout, or that of the system."""
     said = os.environ.get("KCP_LIB")
     checkout = os.path.join(HERE, *[".."] * 4, "build", "libkcp.so")
     for path in [said] if said else [os.path.join(HERE, "libkcp.so"), checkout]:
@@ -154,12 +154,12 @@ class Plan:
 
 @functools.lru_cache(256)
 def plan_of(cu, R, r, chunk, window=0, cuts=None):
-    """Returns a plan. The plan depends only on these numbers, so it is cached."""
+    """Returns a plan, cached because it depends only on these arguments."""
     return Plan(cu, R, r, chunk, window, cuts)
 
 
 class Layer:
-    """A struct kcp_layer: the references on a CPU, the kernels of a type on a GPU."""
+    """A struct kcp_layer: of references on a CPU, of kernels for a type on a GPU."""
 
     def __init__(self, cuda, storage):
         self.at = C.create_string_buffer(size("kcp_layer"))
