@@ -133,7 +133,7 @@ static __global__ void gate_forward(const struct kcp_gate a)
 
 // Computes dx and the chunk's terms of two sums, stored in the workspace as [NC,HV,KG]
 // each: dA_log = sum dg g (softplus) or sum dx (x + dt_bias) (bounded), and ddt_bias =
-// sum dx. Both terms are 0 for a raw gate.
+// sum dx. For a raw gate the terms of both sums are 0.
 template <class X>
 static __global__ void gate_backward(const struct kcp_gate a)
 {

@@ -39,8 +39,9 @@ static __global__ __launch_bounds__(256) void norm_rows(const struct kcp_gate a)
 
 struct gate_of_channel { float expA, dt; };
 
-// Computes the gate with the approximate exp of the special function unit. Its error, 2
-// ulp and 1e-7 of the exponent, is far below the rounding of the bf16 input.
+// Computes the gate with the approximate exp of the special function unit. The error of
+// this exp, 2 ulp and 1e-7 of the exponent, is far below the rounding of the bf16
+// input.
 static __device__ __forceinline__ float activate(const struct kcp_gate &a,
                                                  struct gate_of_channel f, float x)
 {
@@ -53,7 +54,7 @@ static __device__ __forceinline__ float activate(const struct kcp_gate &a,
 }
 
 // Computes G of a chunk and head. Warp w sums tokens 16 w to 16 w + 15, four channels
-// per lane. Then it adds the sums of earlier subchunks from shared memory.
+// per lane. Then the warp adds the sums of earlier subchunks from shared memory.
 template <int K>
 static __global__ __launch_bounds__(K) void gate_sums(const struct kcp_gate a)
 {

@@ -87,8 +87,8 @@ template <int N> struct vec;
 template <> struct vec<4> { typedef float4 f; typedef uint2 b; };
 template <> struct vec<1> { typedef float f; typedef bf16 b; };
 
-// Processes AHEAD tokens, starting at t, with N columns per lane. Loads all of them
-// before it uses the first.
+// Processes AHEAD tokens, starting at t, with N columns per lane. Loads all AHEAD
+// tokens before it uses the first one.
 template <int N>
 static __device__ __forceinline__ void tokens_back(const struct kcp_gate &a,
                                                    struct token_range z, int t,

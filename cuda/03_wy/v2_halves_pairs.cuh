@@ -8,9 +8,9 @@ enum { LD = CHUNK + 4 }; // 16-byte aligned rows without bank conflicts
 // The strict lower triangle of a chunk is divided into blocks: one block with rows
 // 32-63 and columns 0-31, then two blocks of half the size, and so on down to single
 // pairs (i, i-1). In a block of size s with first row a (the anchor), D_ij = exp2(G_i -
-// G_a) exp2(G_a - G_j). Both exponents are <= 0 for any gate, so the block is a product
-// of two scaled matrices within the range of bf16. All blocks of one size together have
-// 32 rows and 32 columns, computed as tiles of 16 x 16.
+// G_a) exp2(G_a - G_j). The exponents G_i - G_a and G_a - G_j are <= 0 for any gate, so
+// the block is a product of two scaled matrices within the range of bf16. All blocks of
+// one size together have 32 rows and 32 columns, computed as tiles of 16 x 16.
 //
 // Bound: 7 C K exponentials instead of v1's C^2 K/2, plus 3 C K for kg, qg and k~. An
 // SM has 16 units for exponentials, so a chunk and head takes about 4 us at K = 128

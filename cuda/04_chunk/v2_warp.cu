@@ -137,8 +137,8 @@ static int chunk_v2_warp_launch(const struct kcp_chunk *a)
 }
 
 // Selects the block width. With few stretches (token ranges of sequences) and heads, a
-// block has 64 columns instead of 128, so that more SMs have work. Both widths give the
-// same bits.
+// block has 64 columns instead of 128, so that more SMs have work. Blocks of either
+// width give the same bits.
 template <int K>
 static int widths(const struct kcp_chunk *a)
 {

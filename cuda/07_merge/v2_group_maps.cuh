@@ -4,11 +4,11 @@
 // Next: v2_group_sm90.cu.
 //
 // Computes X <- op(M) X + h on 64 columns of a head, K = 128. A block is one warpgroup
-// with X^T in registers, as in warpgroup_scan.cuh. Both factors are fp32, each split
-// into three bf16 pieces. Of the nine products of pieces it computes the six largest,
-// the smallest of these first; the omitted three are below 2^-24. Bound: 6 x 2 K^2 64
-// flops per step, 1.75 us of an SM at its peak; loading 64 KiB of M per step takes
-// nearly as long. The next M is copied during a step.
+// with X^T in registers, as in warpgroup_scan.cuh. M and X are fp32, each split into
+// three bf16 pieces. Of the nine products of pieces it computes the six largest, the
+// smallest of these first; the omitted three are below 2^-24. Bound: 6 x 2 K^2 64 flops
+// per step, 1.75 us of an SM at its peak; loading 64 KiB of M per step takes nearly as
+// long. The next M is copied during a step.
 #ifndef KCP_07_V2_GROUP_MAPS_CUH
 #define KCP_07_V2_GROUP_MAPS_CUH
 

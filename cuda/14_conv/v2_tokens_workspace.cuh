@@ -8,8 +8,8 @@ enum { WC_MAX = 4 };
 
 // Entries of table `bounds`, which has one row per stretch, in local tokens. START and
 // STOP of the stretch's sequence are clamped to at most WC_MAX tokens outside the run
-// of contiguous tokens that contains the stretch. The other entries are that run and
-// its halos (struct surround).
+// of contiguous tokens that contains the stretch. The entries LOW to HIGH_AT describe
+// that run and its halos (struct surround).
 enum { START, STOP, LOW, HIGH, LOW_AT, HIGH_AT, BOUNDS };
 struct conv {
     struct conv_call a;

@@ -170,7 +170,7 @@ static int tile_gradients(struct scan *x)
 }
 
 // Computes dW_alpha and dw_beta as sums over chunks, then segments, then ranks, in
-// order. On a rank without tokens both arrays may be NULL.
+// order. On a rank without tokens dW_alpha and dw_beta may be NULL.
 template <class X>
 static int weights(struct scan *x)
 {
@@ -190,8 +190,8 @@ static int weights(struct scan *x)
     return status;
 }
 
-// Copies the rows of sequences without tokens that this rank owns. If `from` is NULL,
-// stores zeros.
+// Copies the rows of those sequences without tokens whose owner is this rank. If `from`
+// is NULL, stores zeros.
 static void rows_on(const struct scan *x, const int *owner, const void *from, void *to)
 {
     const struct kcp_plan *p = x->a.plan;

@@ -11,8 +11,8 @@
 #include "scan.cuh"
 #include "sequential.cuh"
 
-// One rank's scan. It allocates nothing, and the host waits only for the communicator.
-// Backward stores dO per token and one state per tile.
+// One rank's scan. scan_run allocates nothing, and the host waits only for the
+// communicator. Backward stores dO per token and one state per tile.
 struct scan {
     struct kcp_scan a;
     struct scan_kernel by;

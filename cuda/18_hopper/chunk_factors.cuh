@@ -148,9 +148,9 @@ static __device__ __forceinline__ uint2 exchange_halves(uint32_t left, uint32_t 
     return odd ? make_uint2(other, right) : make_uint2(left, other);
 }
 
-// The launchers. Each is compiled with its kernels in a separate object file, launches
-// on the call's stream, and returns KCP_OK or an error. `processors`: the number of
-// SMs. `to`: where the scan stores h and v_new, or NULL.
+// The launchers. Each launcher is compiled with its kernels in a separate object file,
+// launches on the call's stream, and returns KCP_OK or an error. `processors`: the
+// number of SMs. `to`: where the scan stores h and v_new, or NULL.
 int kda_chunk_prepare(const struct forward_params *x, int processors);
 int gdn_chunk_prepare(const struct forward_params *x);
 int forward_scan(const struct forward_params *x, const struct chunk_states *to,

@@ -75,8 +75,8 @@ static __device__ __forceinline__ float log2_decay(struct gate_constants f, floa
                  -1000.0f);
 }
 
-// GDN: computes the log2 decays of two rows. Each is at least -200: 2^-200 is 0 in
-// fp32, and sums of such numbers stay accurate.
+// GDN: computes the log2 decays of two rows. Each log2 decay is at least -200: 2^-200
+// is 0 in fp32, and sums of such numbers stay accurate.
 template <int form>
 static __device__ __forceinline__ void log2_decays(const struct forward_params &x,
                                                    int n, float *g)

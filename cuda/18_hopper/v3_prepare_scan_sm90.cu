@@ -42,7 +42,7 @@ static int carry_fused(struct fused *f, const struct forward_params *on_strips)
 // The walk computes the map of the whole segment, window by window. At the end of each
 // strip the walk stores the map of all chunks from the segment's start. This map,
 // applied to the segment's first state, gives the state at the start of the next strip.
-// If the sequence starts in this segment, that state is h_ext.
+// If the sequence starts in this segment, the state at the start of a strip is h_ext.
 
 //> kernel-walk
 // For each window: computes the window's factors, then continues the walk over it,
@@ -98,8 +98,8 @@ static int carry_walked(struct fused *f)
 }
 
 // If no sequence crosses a cut between ranks: computes the factors and then the scan of
-// one launch window after another. Otherwise computes all factors, the maps and the
-// exchange, then the scan.
+// one launch window after another. If a sequence crosses a cut: computes all factors,
+// the maps and the exchange, then the scan.
 static int prepare_and_scan(struct fused *f, struct forward_params *on_strips)
 {
     const struct kcp_forward *a = &f->x.a;

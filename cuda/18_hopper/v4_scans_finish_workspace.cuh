@@ -24,8 +24,8 @@ struct factors_backward {
     struct split p;
     void *h_kept, *h_start, *states, *dh_in, *dmap;       // [NS], per segment
     int *want, *own;
-    // Per stretch (segment or strip): rows of states (struct scan_states). Per launch:
-    // the jobs and their number. Strips or maps need two launches.
+    // Per stretch (segment or strip): rows of states (struct scan_states). For each
+    // launch: the jobs and the number of jobs. Strips or maps need two launches.
     int *first, *last, *of_first, *own_row, *jobs[2], count[2];
     float *dA_rows, *ddt_rows, *all;     // sums per segment; gathered from all ranks
     int *differs;

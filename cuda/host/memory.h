@@ -1,4 +1,4 @@
-/* memory.h -- arrays of a trial or of kcp-run: on the host, or on a GPU of R ranks.
+/* memory.h -- arrays of a trial or of kcp-run: in host memory or in GPU memory.
  *
  * Book: CONTRIBUTING.md, "How the judge works".
  * Checked by: every trial; tests/20_clusters/stand_in/late.c.  Next: blocks.c. */

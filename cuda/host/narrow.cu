@@ -85,8 +85,8 @@ static int widen(void *to, const uint16_t *from, size_t numbers,
     return launched();
 }
 
-// Computes the 2-norm of a state for the host. Called only if a tolerance caused a
-// message to be dropped.
+// Computes the 2-norm of a state for the host. Called only after a message was dropped
+// because of a tolerance.
 static int norm(const void *of, size_t numbers, double *norm,
                 struct CUstream_st *stream)
 {

@@ -87,7 +87,7 @@ static inline Args stage_args(const struct kcp_call *call, const struct pass_arr
 }
 
 // Places the results of forward that the saved block contains only with KCP_SAVE_ALL.
-// In the other modes backward recomputes them.
+// With other save modes backward recomputes these results.
 template <class X>
 static void place_recomputed(struct arena *r, const struct kcp_call *a,
                              struct pass_arrays *x)

@@ -8,8 +8,9 @@
 #include "putter.cuh"
 #include <string.h>
 
-// Allocates from the caller's workspace. If `base` is NULL, only counts the bytes.
-// Arrays that the saved block contains are in the block instead (chapter 12).
+// Allocates from the caller's workspace. If `base` is NULL, nothing is allocated, and
+// only the bytes are counted. Arrays that the saved block contains are in the block
+// instead (chapter 12).
 struct arena {
     char *base, *saved;
     size_t used;

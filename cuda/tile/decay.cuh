@@ -36,7 +36,7 @@ static __device__ __forceinline__ uint32_t scale_bf16x2(uint32_t x, float2 y)
 }
 
 // Gate values that thread i loads early: `last` = G_last of channel i, `row` = G of row
-// i (GDN only). `write_gate` later converts them to factors.
+// i (GDN only). `write_gate` later converts these values to factors.
 struct gate_share {
     float last, row;
 };

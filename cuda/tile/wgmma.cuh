@@ -64,8 +64,8 @@ static __device__ __forceinline__ void wgmma_m64n64k16_rs(float (*d)[4],
           "n"(trans_b));
 }
 
-// Computes d [64,64] = X Y^T over 16 columns of X and Y, or d += X Y^T if `add`. Both
-// operands are in shared memory, with K-major descriptors.
+// Computes d [64,64] = X Y^T over 16 columns of X and Y, or d += X Y^T if `add`. X and
+// Y are in shared memory, with K-major descriptors.
 static __device__ __forceinline__ void wgmma_m64n64k16_ss(float (*d)[4], uint64_t X,
                                                           uint64_t Y, int add)
 {

@@ -129,8 +129,8 @@ static __device__ __forceinline__ void put_parameters(
     if (lane == 0 && x.dA_rows) x.dA_rows[(int64_t)w.row * x.a.HV + w.n] = slope_A * A;
 }
 
-// Stores [warp][64]: each warp's sums of q dq and k dk over its channels. Both
-// warpgroups receive a copy, in the bytes of kb. `norm_factors` stores its results
+// Stores [warp][64]: each warp's sums of q dq and k dk over its channels. The bytes of
+// kb of either warpgroup receive a copy of all sums. `norm_factors` stores its results
 // [warp of the warpgroup][64] after these sums.
 static __device__ __forceinline__ void put_dots(float2 sum, int f, int st,
                                                 struct backward_one_storage &m)

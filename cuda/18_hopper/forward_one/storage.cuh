@@ -91,8 +91,8 @@ static_assert(sizeof(struct step_stage<1>) % 1024 == 0
                   && sizeof(struct head_storage<1>) <= 227 * 1024,
               "stages are aligned, and a block is on chip");
 
-// A stretch is a whole sequence, tokens `begin` to `begin` + `len` - 1. Its states have
-// index `row` in h0 and ht, and its first record has index `record`.
+// A stretch is a whole sequence, tokens `begin` to `begin` + `len` - 1. The stretch's
+// states have index `row` in h0 and ht, and its first record has index `record`.
 enum { FEW_STRETCHES = 64 };
 struct stretch { int begin, len, row, record; };
 

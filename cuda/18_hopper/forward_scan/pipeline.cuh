@@ -17,8 +17,8 @@ enum { PIPE_K, PIPE_A, PIPE_Q, PIPE_AQK, MAX_STAGES = 4 };
 
 // What a scan computes. MAP_SCAN: the affine maps (maps_sm90.cu). STATES_SCAN: the
 // states, for backward (states.cuh). OUTPUT_SCAN: o. KEEPING_SCAN: o, h and v_new.
-// MAP_SCAN and STATES_SCAN use the pipelines K and A, the other two all four pipelines.
-// The value of the enum is the number of rows of barriers in the storage.
+// MAP_SCAN and STATES_SCAN use the pipelines K and A, OUTPUT_SCAN and KEEPING_SCAN all
+// four. The value of the enum is the number of rows of barriers in the storage.
 enum scan_kind { MAP_SCAN = 2, STATES_SCAN = 3, OUTPUT_SCAN = 4, KEEPING_SCAN = 5 };
 
 // The number of lanes that copy rows of v. In the scan the producer warp of pipeline K
@@ -167,8 +167,8 @@ static __device__ __forceinline__ int release_count(void)
 }
 
 // Initializes barriers and the zeros above the diagonals. `v_lanes` is the number of
-// lanes that copy v. These lanes, and the lane that announces the bytes, arrive at a
-// full barrier of pipeline K.
+// lanes that copy v. The v_lanes lanes, and the lane that announces the bytes, arrive
+// at a full barrier of pipeline K.
 template <int blocks, int K, int WGS, scan_kind kind, int kda>
 static __device__ __forceinline__ void pipeline_init(
     struct scan_storage<K, WGS, kind, kda> &smem, int v_lanes)

@@ -444,7 +444,7 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_keeping_kernel
 }
 
 // Encodes the tensor maps of the caller's k and q. Returns 0 if the driver cannot
-// encode them.
+// encode these maps.
 static int make_raw_rows(const struct kcp_forward *a, struct raw_rows *rows)
 {
     rows->there = tensor_map_of_heads(&rows->k, a->k_raw, a->T, a->H, a->K, CHUNK)

@@ -10,7 +10,8 @@
 
 // If backward's finishing kernel follows, a scan stores two results per chunk: h, as
 // rounded to operand A of the first product, and v_new, as rounded to operand A of the
-// last product. Both results are staged in tiles in shared memory and stored by TMA.
+// last product. Both h and v_new are staged in tiles in shared memory and stored by
+// TMA.
 
 // Stores operand A [64 v, 16 steps] transposed: a row of a tile is a column of the
 // operand. Each warp writes 16 of a row's 64 columns.

@@ -115,9 +115,8 @@ static __device__ __forceinline__ void store_scores(const struct head_of_chunk &
 
 // For rows i and j of two subchunks the decay is a product of two factors, each at most
 // 1 for any gate: from row i back to the first row of its subchunk I, and from there to
-// row j of an earlier subchunk. Both factors include norms and beta. q[i] and k[i]
-// (with the sign of -L) are the first factor; to[row_pairs_before(I) + j] is the
-// second.
+// row j of an earlier subchunk. The factors include norms and beta. q[i] and k[i] (with
+// the sign of -L) are the first factor; to[row_pairs_before(I) + j] is the second.
 struct pair_factors { float q[CHUNK], k[CHUNK], to[96]; };
 
 static __device__ __forceinline__ int row_pairs_before(int I)
@@ -331,7 +330,7 @@ static __device__ __forceinline__ void save_row_scalars(const struct forward_par
     else x.saved.rstd_k[m * CHUNK + i] = smem.norm[i].y;
 }
 
-// Stores the raw rows by TMA. In the sanitizers' build threads copy them, because
+// Stores the raw rows by TMA. In the sanitizers' build threads copy the rows, because
 // initcheck does not see TMA stores.
 template <class Rows>
 static __device__ __forceinline__ void store_rows(void *to, const Rows &from)

@@ -3,8 +3,8 @@
 // Next: ../forward_scan/pipeline.cuh.
 #include "blocks.cuh"
 
-// Computes the factors of row i. Stores them in global memory for the scan, and in `f`
-// for the blocks of this kernel.
+// Computes the factors of row i. Stores the factors in global memory for the scan, and
+// in `f` for the blocks of this kernel.
 static __device__ __forceinline__ void store_gdn_row_factors(
     const struct head_of_chunk &w, int i, struct gdn_row_factors &to,
     struct pair_factors &f)

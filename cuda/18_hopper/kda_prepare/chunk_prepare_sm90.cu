@@ -113,10 +113,10 @@ static __device__ __forceinline__ void store_diagonal_inverse(
 // ---- the underflow path
 //
 // A gate may decay so much within a subchunk that the two factors of a pair are out of
-// range of bf16. Then the scores within subchunks are computed pair by pair, which is
+// range of bf16. If so, the scores within subchunks are computed pair by pair, which is
 // slow but exact for any decay. `underflow_decay_sums` computes G of every row relative
-// to its subchunk. This function and underflow_pairs are not inlined, so that the main
-// loop does not contain this rare code.
+// to its subchunk. underflow_decay_sums and underflow_pairs are not inlined, so that
+// the main loop does not contain this rare code.
 template <int K, int form>
 static __device__ __noinline__ void underflow_decay_sums(
     const struct kcp_forward &a, struct token_range z, int n,

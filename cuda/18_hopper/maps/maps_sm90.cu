@@ -191,8 +191,8 @@ static int launch_maps_blocks(const struct forward_params *x, struct map_walk w)
 }
 
 // Launches the computation of h_ext without M, which runs concurrently with other
-// kernels. For KDA one block with all columns is fastest. For GDN a step of such a
-// block would take too long, so two blocks of 64 columns share their copies.
+// kernels. For KDA one block with all columns is fastest. For GDN a step of a block
+// with all columns would take too long, so two blocks of 64 columns share their copies.
 template <int K, int kda>
 static int launch_h_columns(const struct forward_params *x, struct map_walk w)
 {
