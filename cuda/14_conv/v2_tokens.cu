@@ -329,8 +329,8 @@ static __device__ __forceinline__ void store_sums(const struct conv &x,
 
 // Computes dx of a run, and the run's sums for dweight and dbias. Step k computes dpre
 // of token r.z.t + k, which completes dx of token r.z.t + k - (Wc - 1). At the start of
-// a sequence the first completed tokens precede the sequence, and their dx are rows of
-// dx0.
+// a sequence the first steps complete dx of positions before the sequence, which are
+// rows of dx0.
 template <int Wc, int STATES>
 static __global__ __launch_bounds__(THREADS, BLOCKS_BACKWARD) void backward_tokens(
     const struct conv x)

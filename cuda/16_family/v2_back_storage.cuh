@@ -6,9 +6,9 @@
 
 #include "v2_form.cuh"
 
-// Gradients of the scores of pairs within 16 rows that use the decay from G_e to column
-// j. For q k and q b, q is that of row e. For a b and a k, `look` is that of the row
-// that reads the state with G_e.
+// Gradients of scores for pairs of rows e and j of the same 16 rows, with decay from
+// G_e to G_j. For q k and q b, q is that of row e. For a b and a k, `look` is that of
+// the row that reads the state with G_e.
 template <int m>
 struct near {
     bf16 qk, qb, ab, ak;

@@ -106,7 +106,8 @@ static inline int has_states(const struct conv_states *st)
 }
 
 // Returns the bytes of a copy of x0 or dxt in the workspace. If a sequence crosses a
-// cut between ranks, all N sequences are copied, because rows are then sent.
+// cut between ranks, rows of all N sequences are copied, because other ranks send some
+// of them.
 static inline size_t states_copied(const struct kcp_halo *h, const void *own)
 {
     const struct kcp_plan *p = h->plan;
