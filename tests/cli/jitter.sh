@@ -1,5 +1,6 @@
 #!/bin/sh
-# jitter.sh -- finds races: the fast kernels with random sleeps, and without a wait.
+# jitter.sh -- finds races: runs the fast kernels with random sleeps, and without one
+# wait.
 #
 # Book: chapter 18; CONTRIBUTING.md, "How the judge works".
 # Checked by: itself: mistakes that must be seen.  Next: ../../cuda/tile/jitter.cuh.

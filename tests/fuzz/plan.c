@@ -1,5 +1,5 @@
-/* plan.c -- makes a plan from random numbers. The numbers are rejected with a message,
- * or each token must be in one segment, on the rank that holds the token.
+/* plan.c -- makes a plan from random numbers. Either the numbers are rejected with a
+ * message, or each token must be in one segment, on the rank that holds the token.
  *
  * Book: chapter 06.  Checked by: make fuzz.  Next: main.c.
  *

@@ -339,8 +339,8 @@ static void first_wide(struct anchors *a, const struct kcp_stage *s)
             size[i], size[i], options_of(s));
 }
 
-/* Adds cases with more heads, groups, sequences, tokens and channels than drawn
- * cases. */
+/* Adds cases with more heads, groups, sequences, tokens and channels than drawn cases
+ * have. */
 static void larger(struct anchors *a, const struct kcp_stage *s)
 {
     const char *many = "lengths=3,1,2,20,5,0,7,9,30,1,2,8,0,6";

@@ -212,7 +212,7 @@ int  ranks_run(const struct memory *m, int R, int (*body)(struct kcp_comm *, voi
  * threads if there is no launcher. */
 int  ranks_over_nccl(int R, int (*body)(struct kcp_comm *, void *), void *arg,
                      char *why, size_t n);
-void ranks_doing(const char *what);           /* printed when a rank is lost */
+void ranks_doing(const char *what);           /* `what` is printed if a rank is lost */
 void ranks_agree(struct verdict *t);            /* worst verdict of all processes */
 /* Runs `trials` random exchanges in every form and compares results bit for bit. */
 int  exchange_trials(int trials, int R, int device);
