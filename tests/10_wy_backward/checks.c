@@ -41,7 +41,7 @@ static int against_adjoint(struct kcp_report *rep)
                 const char *name[] = { "dq", "dk", "dv", "dbeta", "dg", "dh0" };
                 const int64_t n[] = { qk, qk, vo, one, gn, st };
                 const double err = apart(got[e], want[e], n[e]);
-                EXPECT(rep, err <= 1e-13, "%s, gate %g: %s is %.2g from the adjoint's",
+                EXPECT(rep, err <= 1e-13, "%s, gate %g: %s is off the adjoint by %.2g",
                        model ? "GDN" : "KDA", gate[j], name[e], err);
             }
             batch_free(&x);
@@ -49,7 +49,7 @@ static int against_adjoint(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_10_adjoint) = { "10_wy_backward", "adjoint",
-    "every gradient within 1e-13 of the recurrence's adjoint, also dg at g = -50",
+    "gradients within 1e-13 of the recurrence's adjoint, also dg at g = -50",
     against_adjoint };
 
 /* Measures the error of dg if cancelling terms of dG are stored in bf16 (errata 38). */
@@ -64,8 +64,8 @@ static int cancelling(struct kcp_report *rep)
         double *exact = x.dg;
         status = status ? status : batch_backward(&x, m10_diagonal.run);
         const double err = status ? 0 : apart(x.dg, exact, x.c.T * x.c.HV * x.c.KG);
-        EXPECT(rep, status || err >= least[j], "gate %g: dG with its diagonal in bf16 "
-               "errs by %.2g, expected at least %.2g", gate[j], err, least[j]);
+        EXPECT(rep, status || err >= least[j], "gate %g: dG with its diagonal in bf16: "
+               "error %.2g, expected at least %.2g", gate[j], err, least[j]);
         batch_free(&x);
     }
     return status;

@@ -107,7 +107,7 @@ static int divided(struct kcp_report *rep)
         const int status = ref_wy_backward(&a);
         const double theirs = beta * dU * v / beta;      /* u dU / beta */
         EXPECT(rep, !status && dbeta == 6, "beta %g: dbeta is %g, not 6", beta, dbeta);
-        EXPECT(rep, i ? isnan(theirs) : theirs == 6, "beta %g: divided, %g", beta,
+        EXPECT(rep, i ? isnan(theirs) : theirs == 6, "beta %g: division gives %g", beta,
                theirs);
     }
     return KCP_OK;

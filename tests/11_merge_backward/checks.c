@@ -43,7 +43,7 @@ static int one(struct kcp_report *rep, struct batch *x, const char *what)
 
     applied(x, x->dmap, dS);
     err = apart(dS, x->dh_in, rows * x->c.V);
-    EXPECT(rep, err <= 1e-13, "%s: M^T dht + dh_ext is %.2g from the reverse scan",
+    EXPECT(rep, err <= 1e-13, "%s: M^T dht + dh_ext is off the reverse scan by %.2g",
            what, err);
 
     struct kcp_affine f;
@@ -52,7 +52,7 @@ static int one(struct kcp_report *rep, struct batch *x, const char *what)
     if ((status = ref_affine(&f)))
         return status;
     err = columns_apart(x, x->dmap, map, x->c.V, (int)ld);
-    EXPECT(rep, err <= 1e-13, "%s: M of the reverse walk is %.2g from forward's", what,
+    EXPECT(rep, err <= 1e-13, "%s: M of backward is off forward's M by %.2g", what,
            err);
 
     struct kcp_merge_backward m;
@@ -66,7 +66,7 @@ static int one(struct kcp_report *rep, struct batch *x, const char *what)
             touched += v >= x->c.V && !isnan(two[e * ld + v]);
             differ += v < x->c.V && two[e * ld + v] != x->dmap[e * ld + v];
         }
-    EXPECT(rep, !touched, "%s: reuse_M, yet %d numbers of M written", what, touched);
+    EXPECT(rep, !touched, "%s: reuse_M, but %d numbers of M written", what, touched);
     EXPECT(rep, !differ, "%s: reuse_M changed %d numbers of dh_ext", what, differ);
     return KCP_OK;
 }
@@ -88,5 +88,5 @@ static int transpose(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_11_transpose) = { "11_merge_backward", "transpose",
-    "M^T dht + dh_ext is the reverse scan's dh_in; M is chapter 05's; reuse_M spares M",
+    "M^T dht + dh_ext is the reverse scan's dh_in; M is chapter 05's; reuse_M omits M",
     transpose };

@@ -52,7 +52,7 @@ static int bytes(struct kcp_report *rep)
         const size_t more = up(T * 4 * a.KG * d) + up(T * 4 * 16 * d)
             + 2 * up(T * 4 * 32 * d) + up(a.NC * state)
             + (model ? 0 : 2 * up(T * 4 * 16 * d));
-        EXPECT(rep, a.NS == 2 && a.NC == 12, "the example has %d stretches, %d chunks",
+        EXPECT(rep, a.NS == 2 && a.NC == 12, "example has %d segments, %d chunks",
                a.NS, a.NC);
         a.save = KCP_RECOMPUTE;
         EXPECT(rep, kcp_saved_bytes(&a) == small, "%s recompute holds %zu "
@@ -70,7 +70,7 @@ static int bytes(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_12_bytes) = { "12_h0", "bytes",
-    "bytes of recompute, light and save-all agree with the list of tensors", bytes };
+    "sizes of recompute, light and save-all blocks equal the sum of tensors", bytes };
 
 static int layout(struct kcp_report *rep)
 {
@@ -83,16 +83,16 @@ static int layout(struct kcp_report *rep)
     kcp_saved_layout(&s, (struct kcp_call *)&a, "ref", 8, 8);
     uint64_t end = sizeof s;
     for (uint32_t j = 0; j < s.items; j++) {
-        EXPECT(rep, s.item[j].at >= end && s.item[j].at % 64 == 0, "%s stands at %llu, "
-               "after %llu", s.item[j].name, (unsigned long long)s.item[j].at,
+        EXPECT(rep, s.item[j].at >= end && s.item[j].at % 64 == 0, "%s is at %llu, "
+               "not %llu", s.item[j].name, (unsigned long long)s.item[j].at,
                (unsigned long long)end);
         end = s.item[j].at + s.item[j].bytes;
         EXPECT(rep, kcp_saved_at(&s, s.item[j].name) == (char *)&s + s.item[j].at,
-               "%s is not found at its place", s.item[j].name);
+               "%s: wrong address", s.item[j].name);
     }
     EXPECT(rep, end <= s.bytes, "the block of %llu bytes ends before its last tensor",
            (unsigned long long)s.bytes);
-    EXPECT(rep, !kcp_saved_at(&s, "v"), "v is kept, though backward is given it again");
+    EXPECT(rep, !kcp_saved_at(&s, "v"), "v is saved, but backward has it as an input");
     kcp_plan_free(plan);
     return KCP_OK;
 }
@@ -121,17 +121,17 @@ static int foreign(struct kcp_report *rep)
 #define OPEN(writer) kcp_saved_begin(block, n, (struct kcp_call *)&a, writer, 8, 8)
 #define REFUSED(status, word)                                                         \
     EXPECT(rep, check(block, n, b, why) == status && strstr(why, word),               \
-           "said \"%s\", without \"%s\"", why, word)
+           "message \"%s\", expected \"%s\"", why, word)
     EXPECT(rep, kcp_saved_begin(block, n - 1, (struct kcp_call *)&a, "ref", 8, 8)
-                    == KCP_BAD, "a block one byte too short was opened");
+                    == KCP_BAD, "a block one byte too short is accepted");
     b = a;
     EXPECT(rep, OPEN("ref") == KCP_OK && check(block, n, b, why) == KCP_OK,
-           "its own block is refused: %s", why);
-    EXPECT(rep, check(block, n - 1, b, why) == KCP_BAD, "a truncated block is read");
-    EXPECT(rep, check(block, 8, b, why) == KCP_BAD, "a truncated header is read");
-    EXPECT(rep, check(NULL, n, b, why) == KCP_BAD, "no block at all is read");
+           "valid block rejected: %s", why);
+    EXPECT(rep, check(block, n - 1, b, why) == KCP_BAD, "accepts a truncated block");
+    EXPECT(rep, check(block, 8, b, why) == KCP_BAD, "accepts a truncated header");
+    EXPECT(rep, check(NULL, n, b, why) == KCP_BAD, "accepts NULL as a block");
     b = a; b.save = KCP_SAVE_ALL;
-    EXPECT(rep, check(block, n, b, why) == KCP_OK, "the mode is the block's: %s", why);
+    EXPECT(rep, check(block, n, b, why) == KCP_OK, "other save mode rejected: %s", why);
     b = a; b.C = 32;
     REFUSED(KCP_MISMATCH, "C is 64");
     b = a; b.r = 2;
@@ -144,7 +144,7 @@ static int foreign(struct kcp_report *rep)
     REFUSED(KCP_MISMATCH, "l2norm");
     OPEN("v2_fused"); b = a;
     EXPECT(rep, check(block, n, b, why) == KCP_OK,
-           "a block of its format is refused, because another wrote it: %s", why);
+           "a block of the same format by another writer is rejected: %s", why);
     OPEN("v2_fused");
     block->format = 7;
     REFUSED(KCP_MISMATCH, "format 7.1, written by v2_fused; ref reads 1.1, factors");
@@ -152,7 +152,7 @@ static int foreign(struct kcp_report *rep)
     block->format_version++;
     REFUSED(KCP_MISMATCH, "format 1.2");
     EXPECT(rep, kcp_saved_layout_of(block, (struct kcp_call *)&a, 7, "ref", 8, 8)
-                    == KCP_BAD, "a format that is none was laid out");
+                    == KCP_BAD, "accepts an unknown format");
     OPEN("ref");
     block->version++;
     REFUSED(KCP_MISMATCH, "version");
@@ -207,18 +207,18 @@ static int strips(struct kcp_report *rep)
     if (status) return status;
     const struct kcp_saved_item *starts = item(&s, "strip_starts");
     const struct kcp_saved_item *maps = item(&s, "strip_maps");
-    EXPECT(rep, starts && starts->bytes == 12 * state, "12 strips begin with %llu "
+    EXPECT(rep, starts && starts->bytes == 12 * state, "12 states take %llu "
            "bytes", starts ? (unsigned long long)starts->bytes : 0ull);
-    EXPECT(rep, maps && maps->bytes == 24 * state, "12 maps have %llu bytes",
+    EXPECT(rep, maps && maps->bytes == 24 * state, "12 maps take %llu bytes",
            maps ? (unsigned long long)maps->bytes : 0ull);
     status = of_chunks(&other, 1, 0, 5, KCP_RECOMPUTE);
     EXPECT(rep, status || other.bytes != s.bytes,
-           "a block of other strips is as long, and would be read");
+           "other strips give a block of equal size");
     status = status ? status : of_chunks(&other, 2, 0, 4, KCP_RECOMPUTE);
     EXPECT(rep, status || !item(&other, "strip_maps"),
-           "maps of strips that ranks share");
+           "saves strip maps on two ranks");
     status = status ? status : of_chunks(&other, 1, 256, 4, KCP_RECOMPUTE);
-    EXPECT(rep, status || !item(&other, "strip_maps"), "strips of canonical segments");
+    EXPECT(rep, status || !item(&other, "strip_maps"), "strip maps of segments");
     return status;
 }
 KCP_CHECK(check_12_strips) = { "12_h0", "strips",
@@ -240,15 +240,15 @@ static int chunk_modes(struct kcp_report *rep)
     const struct kcp_saved_item *h = item(all, "h_chunks");
     const struct kcp_saved_item *v_new = item(all, "v_new_chunks");
     EXPECT(rep, of[0].NC == 48, "%d chunks", of[0].NC);
-    EXPECT(rep, h && h->bytes == heads * state, "save-all has no place for h");
-    EXPECT(rep, v_new && v_new->bytes == heads * state, "nor for v_new");
+    EXPECT(rep, h && h->bytes == heads * state, "save-all does not save h");
+    EXPECT(rep, v_new && v_new->bytes == heads * state, "save-all: v_new");
     EXPECT(rep, all->bytes - of[0].bytes == 2 * heads * state, "save-all holds %llu "
            "bytes more than recompute", (unsigned long long)(all->bytes - of[0].bytes));
     EXPECT(rep, of[0].bytes - light->bytes == factors, "light holds %llu bytes less "
            "than recompute", (unsigned long long)(of[0].bytes - light->bytes));
     EXPECT(rep, !item(light, "factors") && !item(light, "beta") &&
            item(light, "h_kept") && item(light, "strip_maps"),
-           "light keeps factors, or not what strips begin with");
+           "light has factors or lacks h_kept, strip_maps");
     return KCP_OK;
 }
 KCP_CHECK(check_12_chunk_modes) = { "12_h0", "chunk_modes",

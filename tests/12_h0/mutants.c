@@ -50,13 +50,13 @@ static int mutate(struct kcp_h0 *a, int flags)
                                  run_##ident, NULL }
 #define MUTANT(ident, flags, why) RECORD(ident, "mutant_" #ident, flags, why)
 
-RECORD(twin, "twin", 0, "the same code, every flag off");
-MUTANT(keeps_last, LAST, "errata 6: keeps the last stretch's state, not the first's");
+RECORD(twin, "twin", 0, "the mutants' code with no error");
+MUTANT(keeps_last, LAST, "errata 6: keeps the last segment's state, not the first");
 MUTANT(no_fill, NO_FILL, "does not zero the other rows");
 MUTANT(no_start, NO_START, "zeroes rows although h0 is given");
 MUTANT(to_last, SHIFTED, "expands into the last row");
 MUTANT(turned, TURNED, "reads the state as [V,K]");
 MUTANT(one_head, ONE_HEAD, "every head gets head 0's state");
-MUTANT(everywhere, EVERYWHERE, "every stretch gets the kept state");
-MUTANT(from_start, FROM_START, "keeps h0 of the first stretch, not the merged state");
+MUTANT(everywhere, EVERYWHERE, "copies the kept state to all segments");
+MUTANT(from_start, FROM_START, "keeps h0 of the first segment, not the merged state");
 MUTANT(writes_nothing, NOTHING, "returns at once");

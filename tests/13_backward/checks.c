@@ -26,12 +26,12 @@ static void hold_more(struct kcp_report *rep, const struct batch *x, const char 
     const int params = HV * (1 + wide(x));
     for (int r = 1; r < x->R; r++)
         EXPECT(rep, !memcmp(x->params + r * params, x->params, sizeof(double) * params),
-               "%s: rank %d has other parameter gradients than rank 0", what, r);
+               "%s: rank %d and rank 0 have different parameter gradients", what, r);
 }
 
 static int against_one(struct kcp_report *rep, struct batch x, const struct batch *one)
 {
-    return cut_anyhow(rep, x, one, 2, "even cuts against one rank");
+    return cut_anyhow(rep, x, one, 2, "even cuts and one rank");
 }
 
 static int one_rank(struct kcp_report *rep)
@@ -39,7 +39,7 @@ static int one_rank(struct kcp_report *rep)
     return each(rep, (struct batch){ .R = 1 }, against_one);
 }
 KCP_CHECK(check_13_one_rank) = { "13_backward", "one_rank",
-    "2..12 ranks, uneven cuts, empty ranks, every form agree with one rank to 1e-12",
+    "2..12 ranks, uneven cuts, empty ranks, all forms agree with one rank to 1e-12",
     one_rank };
 
 static int save_canonically(struct kcp_report *rep, struct batch x,
@@ -60,19 +60,19 @@ static int canonical(struct kcp_report *rep)
     return each(rep, (struct batch){ .R = 1, .L = 48 }, save_canonically);
 }
 KCP_CHECK(check_13_canonical) = { "13_backward", "canonical",
-    "canonical segments: the same bits for R = 1, 2, 3, 4, 8, also dA_log, ddt_bias",
+    "canonical segments: equal bits for R = 1, 2, 3, 4, 8, also in dA_log, ddt_bias",
     canonical };
 
 static int keep_more(struct kcp_report *rep, struct batch x, const struct batch *one)
 {
-    int status = hold(rep, x, one, -1, "the same cuts again");
+    int status = hold(rep, x, one, -1, "a second run");
     x.save = KCP_SAVE_ALL;
-    status = status ? status : hold(rep, x, one, -1, "save-all against recompute");
+    status = status ? status : hold(rep, x, one, -1, "save-all and recompute");
     x.save = KCP_SAVE_LIGHT;
-    status = status ? status : hold(rep, x, one, -1, "light against recompute");
+    status = status ? status : hold(rep, x, one, -1, "light and recompute");
     for (int i = 0; i < 12 && !status; i++) {
         x.form = (enum kcp_form)(i % 4); x.reuse_M = 1; x.save = (enum kcp_save)(i / 4);
-        status = hold(rep, x, one, 1e-12, "reuse_M against two M chains");
+        status = hold(rep, x, one, 1e-12, "reuse_M and M computed twice");
     }
     return status;
 }
@@ -83,7 +83,7 @@ static int modes(struct kcp_report *rep)
     return each(rep, x, keep_more);
 }
 KCP_CHECK(check_13_modes) = { "13_backward", "modes",
-    "run twice and in all memory modes the same bits; reuse_M within 1e-12", modes };
+    "a second run and all memory modes give equal bits; reuse_M within 1e-12", modes };
 
 static int layouts(struct kcp_report *rep)
 {
@@ -112,7 +112,7 @@ static int layouts(struct kcp_report *rep)
     EXPECT(rep, !differ, "%d elements of ht and dh0 differ between layouts", differ);
     EXPECT(rep, status || !memcmp(kv.out[DQ], vk.out[DQ],
                                   sizeof(double) * kv.out_size[DQ]),
-           "dq depends on the layout of the states");
+           "dq depends on the states' layout");
     drop(&kv);
     drop(&vk);
     drop_inputs(&kv);
@@ -130,13 +130,13 @@ static int foreign(struct kcp_report *rep)
     status = status ? status : go(&x, why);
     EXPECT(rep, status == KCP_MISMATCH, "status %d, not KCP_MISMATCH; %s", status, why);
     EXPECT(rep, strstr(why, "rank 2") && strstr(why, "format 9.1, written by ref"),
-           "the reason says only \"%s\"", why);
+           "message: \"%s\"", why);
     drop(&x);
     drop_inputs(&x);
     return KCP_OK;
 }
 KCP_CHECK(check_13_foreign) = { "13_backward", "foreign",
-    "a foreign block on rank 2 of 4 ends the run; the error names rank and reason",
+    "an unknown block on rank 2 of 4 ends the run; the error names rank and reason",
     foreign };
 
 static int traffic(struct kcp_report *rep)
@@ -163,11 +163,11 @@ static int traffic(struct kcp_report *rep)
         drop_inputs(&x);
     }
     EXPECT(rep, sent[1] * (K + V) == sent[0] * V, "reuse_M sends %lld of %lld bytes, "
-           "not V / (K+V) of them", (long long)sent[1], (long long)sent[0]);
+           "not a share of V / (K+V)", (long long)sent[1], (long long)sent[0]);
     return KCP_OK;
 }
 KCP_CHECK(check_13_traffic) = { "13_backward", "traffic",
-    "bytes equal the exchange's formula plus two parameter sums; no M with reuse_M",
+    "bytes equal the exchange's formula plus parameter sums; reuse_M sends no M",
     traffic };
 
 /* Checks which scans of rank r the first and the second GPU launch run. Each segment
@@ -188,11 +188,11 @@ static void launches(struct kcp_report *rep, const struct kcp_plan *p, int r,
         const int given = p->seg[p->ctx[r].seg0 + s].last;
         EXPECT(rep, !(first & second) &&
                ((first | second) & ~KCP_JOB_DH_EXT) == (states | KCP_JOB_REVERSE),
-               "rank %d segment %d: jobs %d, then %d", r, s, first, second);
+               "rank %d segment %d: jobs %d in launch 1, %d in 2", r, s, first, second);
         EXPECT(rep, !needed || first & (KCP_JOB_DH_EXT | KCP_JOB_REVERSE),
-               "rank %d segment %d: jobs %d leave nothing to send", r, s, first);
+               "rank %d segment %d: jobs %d compute no dh_ext", r, s, first);
         EXPECT(rep, alone || !(first & KCP_JOB_REVERSE) || given,
-               "rank %d segment %d: reverse before its gradient has come", r, s);
+               "rank %d segment %d: reverse scan before its dS arrives", r, s);
     }
 }
 

@@ -20,8 +20,8 @@ static void differ(struct kcp_report *rep, const struct trial *x,
             if (!o->want || !p->want) continue;
             if (stage_of_field(x->stage, o->field) != x->stage) continue;
             const int64_t bytes = buffer_other_bytes(o, p, 0);
-            EXPECT(rep, !bytes, "%s, %s: rank %d, save=%s: %s: %lld bytes are not "
-                   "those of recompute", x->variant->name, words, r,
+            EXPECT(rep, !bytes, "%s, %s: rank %d, save=%s: %s: %lld bytes differ from "
+                                "recompute", x->variant->name, words, r,
                    names[x->rank[r].call.save], o->field->name, (long long)bytes);
         }
 }
@@ -76,7 +76,7 @@ static int gpu_modes(struct kcp_report *rep)
     const int n = kcp_variants("13_backward", NULL, v, 256);
     int err = KCP_OK;
     if (!gpu_of_threads()) {
-        printf("  (no GPU that threads share: modes are not compared)\n");
+        printf("  (no GPU that threads share: not run)\n");
         return KCP_NA;
     }
     for (int i = 0; i < n && !err; i++)

@@ -114,18 +114,18 @@ static int mutate(const struct kcp_backward *a, struct plot plot)
                                  "a rank with one range of tokens", run_##ident, NULL }
 #define MUTANT(ident, why, ...) RECORD(ident, "mutant_" #ident, why, __VA_ARGS__)
 
-RECORD(twin, "twin", "the same code, every flag off", .flags = 0);
-MUTANT(undecayed, "errata 1: the delta uses the undecayed state",
+RECORD(twin, "twin", "the mutants' code with no error", .flags = 0);
+MUTANT(undecayed, "errata 1: delta rule on the undecayed state",
        .wy10 = &m10_undecayed);
 MUTANT(last_map, "errata 6: a rank sends the map of its LAST sequence",
        .flags = LAST_MAP);
-MUTANT(h_decayed, "errata 7: recomputes with h decayed before v_new",
+MUTANT(h_decayed, "errata 7: recomputes h with decay before v_new",
        .flags = H_DECAYED);
 MUTANT(dS_decayed, "errata 8: the map decays dS, then dU = kg dS",
        .m11 = &m11_decay_first);
 MUTANT(dS_decayed_too, "errata 8: the reverse scan decays dS, then dU = kg dS",
        .c09 = &m09_decay_first);
-MUTANT(in_order, "errata 17: the map takes chunks from first to last",
+MUTANT(in_order, "errata 17: the map visits chunks from first to last",
        .m11 = &m11_in_order);
 MUTANT(own_M, "errata 18: dS_r = M_r dS_{r+1} + dH_{r+1}", .flags = OWN_M);
 MUTANT(not_turned, "applies M instead of M^T", .flags = NOT_TURNED);
@@ -135,50 +135,50 @@ MUTANT(beta_outside, "errata 34: beta outside the sum", .wy10 = &m10_beta_outsid
 MUTANT(diagonal, "errata 38: dG includes cancelling terms", .wy10 = &m10_diagonal);
 MUTANT(divided, "dbeta = sum / (beta + 1e-10), which is 0 at beta = 0",
        .wy10 = &m10_divided);
-MUTANT(no_dht, "drops dht", .flags = NO_DHT);
-MUTANT(no_dht_map, "drops dht where it enters the map", .m11 = &m11_no_end);
-MUTANT(head_0, "dS that leaves a rank decays by head 0's gates: wrong gradients on all"
-       " ranks but the last (a library released it so)", .m11 = &m11_head_0);
-MUTANT(no_exchange, "dS = 0 at every cut", .flags = NO_EXCHANGE);
-MUTANT(neighbour, "dS from the next segment alone", .flags = NEIGHBOUR);
-MUTANT(twice, "the farthest map applied twice", .flags = TWICE);
-MUTANT(no_state, "recomputes from 0, not from forward's merged state", .flags = NO_H0);
-MUTANT(own_sum, "dA_log, ddt_bias of one rank, not the total", .flags = OWN_SUM);
-MUTANT(all_dh0, "dh0 from ranks where the sequence does not start", .flags = ALL_DH0);
+MUTANT(no_dht, "ignores dht", .flags = NO_DHT);
+MUTANT(no_dht_map, "starts the map from 0 instead of dht", .m11 = &m11_no_end);
+MUTANT(head_0, "dS sent to other ranks decays by head 0's gates: wrong gradients on"
+       " all ranks but the last (as in a released library)", .m11 = &m11_head_0);
+MUTANT(no_exchange, "dS = 0 at all cuts", .flags = NO_EXCHANGE);
+MUTANT(neighbour, "uses only dS of the next segment", .flags = NEIGHBOUR);
+MUTANT(twice, "applies the farthest map twice", .flags = TWICE);
+MUTANT(no_state, "recomputes from 0 instead of forward's merged state", .flags = NO_H0);
+MUTANT(own_sum, "dA_log, ddt_bias of one rank, not the sum", .flags = OWN_SUM);
+MUTANT(all_dh0, "writes dh0 on ranks without the sequence's start", .flags = ALL_DH0);
 MUTANT(empty_0, "dh0 = 0 for a sequence without tokens", .flags = EMPTY_0);
-MUTANT(as_kv, "reads dht and writes dh0 as [K,V] for layout [V,K]", .flags = AS_KV);
+MUTANT(as_kv, "treats layout [V,K] of dht, dh0 as [K,V]", .flags = AS_KV);
 MUTANT(writes_nothing, "returns at once", .flags = NOTHING);
 
 /* The next variants use the shorter adjoint of the solve (chapter 18). */
-RECORD(twin_shorter, "twin_shorter", "by the shorter adjoint of the solve",
+RECORD(twin_shorter, "twin_shorter", "correct: uses the shorter adjoint",
        .flags = FLOOR, .wy10 = &m10_shorter);
-MUTANT(no_floor, "divides by beta = 0, without the floor", .wy10 = &m10_shorter);
-MUTANT(triangle, "dv = A beta x, without transposing the triangle",
+MUTANT(no_floor, "divides by beta even if it is 0", .wy10 = &m10_shorter);
+MUTANT(triangle, "dv = A beta x, without transposing A",
        .flags = FLOOR, .wy10 = &m10_shorter_not_turned);
-MUTANT(tail_row, "dG_last goes to the chunk's last row but one", .flags = FLOOR,
+MUTANT(tail_row, "adds dG_last to the last row but one", .flags = FLOOR,
        .wy10 = &m10_shorter_last_row);
-MUTANT(unrounded, "sums of rounded operands multiplied with unrounded ones",
+MUTANT(unrounded, "mixes rounded and unrounded operands in one product",
        .flags = FLOOR, .wy10 = &m10_shorter_unrounded);
 
 /* The next variants cut sequences into strips (chapter 18). */
-RECORD(twin_strips, "twin_strips", "sequences cut into strips", .flags = STRIPS);
+RECORD(twin_strips, "twin_strips", "correct: strips", .flags = STRIPS);
 MUTANT(strips_outward, "folds from the nearest later strip to the last",
        .flags = STRIPS | OUTWARD);
-MUTANT(strips_not_turned, "applies M of a strip instead of M^T",
+MUTANT(strips_not_turned, "applies a strip's M instead of M^T",
        .flags = STRIPS | NOT_TURNED);
-MUTANT(strips_neighbour, "dS from the next strip alone", .flags = STRIPS | NEIGHBOUR);
-MUTANT(strips_next_start, "a strip starts from the state of the next strip",
+MUTANT(strips_neighbour, "uses only dS of the next strip", .flags = STRIPS | NEIGHBOUR);
+MUTANT(strips_next_start, "a strip starts from the next strip's state",
        .flags = STRIPS | NEXT_START);
-MUTANT(strips_no_dht, "the last strip leaves out dht", .flags = STRIPS | NO_DHT);
+MUTANT(strips_no_dht, "the last strip ignores dht", .flags = STRIPS | NO_DHT);
 
 /* The next variants read the saved block (chapter 12). */
-RECORD(twin_modes, "twin_modes", "reads what the block's mode keeps",
+RECORD(twin_modes, "twin_modes", "correct: reads the saved block",
        .flags = OF_BLOCK);
-MUTANT(stale_triangle, "Aqk and A of the chunk before", .flags = OF_BLOCK | STALE);
-MUTANT(next_h, "save-all: the state of the next chunk", .flags = OF_BLOCK | NEXT_H);
+MUTANT(stale_triangle, "Aqk, A of the previous chunk", .flags = OF_BLOCK | STALE);
+MUTANT(next_h, "save-all: state of the next chunk", .flags = OF_BLOCK | NEXT_H);
 MUTANT(other_v_new, "save-all: v_new of the next value head",
        .flags = OF_BLOCK | OTHER_HEAD);
-MUTANT(light_gate, "light: factors recomputed without dt_bias",
+MUTANT(light_gate, "light: recomputes factors without dt_bias",
        .flags = OF_BLOCK | WRONG_GATE);
-MUTANT(light_rows, "light: q and k as given, not normalised again",
+MUTANT(light_rows, "light: does not normalize q and k again",
        .flags = OF_BLOCK | AS_GIVEN);

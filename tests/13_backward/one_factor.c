@@ -205,8 +205,8 @@ static int run_twin(void *args) { return one_rank(args, 0); }
 static int run_mutant(void *args) { return one_rank(args, 1); }
 
 KCP_VARIANT(m13_step_twin) = { "13_backward", "twin_steps",
-    "one rank, the recurrence's adjoint with the decays that there are", KCP_F64,
+    "one rank, the recurrence's adjoint with unchanged decays", KCP_F64,
     KCP_HOST, "one rank", run_twin, NULL };
 KCP_VARIANT(m13_one_factor) = { "13_backward", "mutant_one_factor",
-    "decay from the step after to a step of 32 rows as one factor, 0 below 2^-126",
+    "one decay factor per 32 rows, flushed to 0 below 2^-126",
     KCP_F64, KCP_HOST, "one rank", run_mutant, NULL };

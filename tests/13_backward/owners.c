@@ -29,6 +29,6 @@ static int backward(void *args, enum relink how)
                                  KCP_HOST, "ranks that own several ranges",           \
                                  run_##ident, NULL }
 
-MUTANT(owners_by_shard, BY_SHARD, "the fold takes a shard for one range of tokens");
-MUTANT(owners_unmirrored, UNMIRRORED, "second ranges have the owners of first ranges");
-MUTANT(owners_swapped, SWAPPED, "two segments are folded in the wrong order");
+MUTANT(owners_by_shard, BY_SHARD, "the fold treats all ranges of a rank as one range");
+MUTANT(owners_unmirrored, UNMIRRORED, "assigns second ranges in order, not mirrored");
+MUTANT(owners_swapped, SWAPPED, "folds two segments in the wrong order");

@@ -212,7 +212,7 @@ static void compare(const char *name, const double *got, const double *want, int
     for (int64_t i = 0; i < n; i++)
         if (!(fabs(got[i] - want[i]) <= worst))
             worst = fabs(got[i] - want[i]);
-    EXPECT(rep, worst <= tol, "trial %d: %s off by %.1e", trial, name, worst);
+    EXPECT(rep, worst <= tol, "trial %d: %s is off by %.1e", trial, name, worst);
 }
 
 /* Counts the messages with x0 (at_end: dxt). Each rank with one of a sequence's first
@@ -278,7 +278,7 @@ static void check_traffic(const struct whole *a, int pass, int trial,
             sum.messages += f.messages;
         }
         EXPECT(rep, sum.bytes == want[r].bytes && sum.messages == want[r].messages,
-               "trial %d rank %d: the formula says %d bytes", trial, r, (int)sum.bytes);
+               "trial %d rank %d: formula gives %d bytes", trial, r, (int)sum.bytes);
         want[r].bytes += states[r].bytes;
         want[r].messages += states[r].messages;
         want[r].bytes += gather * (a->R - 1) * row * most * (a->Wc + 1);
@@ -324,8 +324,8 @@ static int against_whole(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(conv_whole) = { "14_conv", "against_whole",
-    "R = 1..9, any cuts: y and states of one array, gradients by differences, bytes "
-    "by count",
+    "R = 1..9, any cuts: y, states as on one rank; gradients as finite differences; "
+    "bytes as counted",
     against_whole };
 
 static int same_bits(struct kcp_report *rep)
@@ -349,5 +349,5 @@ static int same_bits(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(conv_bits) = { "14_conv", "same_bits",
-    "canonical segments: all outputs have the same bits for R = 1..9",
+    "canonical segments: equal bits of all outputs for R = 1..9",
     same_bits };

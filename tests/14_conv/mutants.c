@@ -329,31 +329,31 @@ static int conv(void *args, int flags)
                                  "any shape", what, NULL }
 
 MUTANT(short_halo, SHORT_HALO, "the halo is one row too short");
-MUTANT(past_start, PAST_START, "the halo and the taps ignore the sequence's start");
-MUTANT(broadcast, BROADCAST, "a shard shorter than the halo: one row is repeated");
-MUTANT(nearest_only, NEAREST_ONLY, "the halo comes from the neighbour alone");
-MUTANT(grad_dropped, GRAD_DROPPED, "the halo's gradient is not sent back");
-MUTANT(grad_nearest, GRAD_NEAREST, "the gradient goes back to the neighbour alone");
-MUTANT(past_end, PAST_END, "the gradient's mask forgets the sequence's end");
-MUTANT(reversed, REVERSED, "the weights are read from the far end");
-MUTANT(silu_at_y, SILU_AT_Y, "SiLU' is taken at y, not at pre");
+MUTANT(past_start, PAST_START, "halo and taps cross the sequence's start");
+MUTANT(broadcast, BROADCAST, "a shard shorter than the halo: repeats one row");
+MUTANT(nearest_only, NEAREST_ONLY, "takes the halo from the nearest rank only");
+MUTANT(grad_dropped, GRAD_DROPPED, "does not send the halo's gradient");
+MUTANT(grad_nearest, GRAD_NEAREST, "sends the gradient to the nearest rank only");
+MUTANT(past_end, PAST_END, "the gradient crosses the sequence's end");
+MUTANT(reversed, REVERSED, "reads the weights in reverse order");
+MUTANT(silu_at_y, SILU_AT_Y, "takes SiLU' at y, not at pre");
 MUTANT(shift_sign, SHIFT_SIGN, "the token shift is x_t - x_{t-1}");
-MUTANT(local_sum, LOCAL_SUM, "each rank keeps its own sum for dweight and dbias");
+MUTANT(local_sum, LOCAL_SUM, "does not sum dweight and dbias over ranks");
 MUTANT(not_causal, NOT_CAUSAL, "the window ends one token late");
-MUTANT(no_bias, NO_BIAS, "the bias is left out");
-MUTANT(shard_before, SHARD_BEFORE, "the halo is the rows before it in the shard");
-MUTANT(rank_before, RANK_BEFORE, "the halo is the last rows of the rank before");
-MUTANT(shard_after, SHARD_AFTER, "the gradient's halo is the next rows in the shard");
-MUTANT(no_x0, NO_X0, "a sequence begins with zeros, not with x0");
-MUTANT(x0_next, X0_NEXT, "x0 of the next sequence is read");
-MUTANT(x0_late, X0_LATE, "x0 is read one row late");
-MUTANT(x0_first_rank, X0_FIRST_RANK, "x0 is read only where its sequence starts");
-MUTANT(dx0_here, DX0_HERE, "dx0 lacks the terms of tokens on later ranks");
-MUTANT(dxt_dropped, DXT_DROPPED, "the gradient of the last rows is left out");
-MUTANT(dxt_past_start, DXT_PAST_START, "dxt of rows before a short sequence is lost");
-MUTANT(dw_no_x0, DW_NO_X0, "dweight leaves out the rows of x0");
-MUTANT(xt_zeros, XT_ZEROS, "xt of a short sequence has zeros instead of x0");
-MUTANT(xt_late, XT_LATE, "xt ends one row before the sequence does");
+MUTANT(no_bias, NO_BIAS, "ignores the bias");
+MUTANT(shard_before, SHARD_BEFORE, "takes the preceding rows of the shard as halo");
+MUTANT(rank_before, RANK_BEFORE, "takes the previous rank's last rows as halo");
+MUTANT(shard_after, SHARD_AFTER, "the gradient's halo is the shard's next rows");
+MUTANT(no_x0, NO_X0, "uses zeros instead of x0");
+MUTANT(x0_next, X0_NEXT, "reads x0 of the next sequence");
+MUTANT(x0_late, X0_LATE, "reads x0 one row late");
+MUTANT(x0_first_rank, X0_FIRST_RANK, "only the sequence's first rank reads x0");
+MUTANT(dx0_here, DX0_HERE, "dx0 omits the terms of later ranks");
+MUTANT(dxt_dropped, DXT_DROPPED, "omits dxt, the last rows' gradient");
+MUTANT(dxt_past_start, DXT_PAST_START, "omits dxt of rows before a short sequence");
+MUTANT(dw_no_x0, DW_NO_X0, "dweight omits the rows of x0");
+MUTANT(xt_zeros, XT_ZEROS, "xt of a short sequence has zeros for x0");
+MUTANT(xt_late, XT_LATE, "xt ends one row too early");
 MUTANT(empty_forgets, EMPTY_FORGETS, "xt of a sequence without tokens is zero");
 MUTANT(writes_nothing, NOTHING, "returns at once");
 
@@ -361,5 +361,5 @@ static int twin(void *args)
 {
     return conv(args, 0);
 }
-KCP_VARIANT(conv_twin) = { "14_conv", "twin", "the same code, no flag", KCP_F64,
+KCP_VARIANT(conv_twin) = { "14_conv", "twin", "correct: no error", KCP_F64,
                            KCP_HOST, "any shape", twin, NULL };

@@ -47,7 +47,7 @@ static int pieces(struct kcp_report *rep)
     if (!status) status = kcp_threads_run(R, body, &x, why, sizeof why);
     EXPECT(rep, !status, "status %d %s", status, why);
     for (int r = 0; r < R; r++) {
-        EXPECT(rep, !x.wrong[r], "rank %d: %lld sums are wrong", r,
+        EXPECT(rep, !x.wrong[r], "rank %d: %lld wrong sums", r,
                (long long)x.wrong[r]);
         EXPECT(rep, x.gathers[r] > 1, "rank %d: %lld pieces", r,
                (long long)x.gathers[r]);

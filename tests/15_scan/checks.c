@@ -43,8 +43,8 @@ static int against_tokens(struct kcp_report *rep, struct batch x,
 {
     static const int64_t fine[] = { 0, 20, 21, 22, 24, 30, 31, 40, 50, 60, 61, 300,
                                     421 };
-    const int status = cut_anyhow(rep, x, one, 1, "even cuts against token by token");
-    return status ? status : cut_at(rep, x, one, 12, fine, "ranks that drop it all");
+    const int status = cut_anyhow(rep, x, one, 1, "even cuts and token recurrence");
+    return status ? status : cut_at(rep, x, one, 12, fine, "all tokens dropped");
 }
 
 static int every_cut(struct kcp_report *rep)
@@ -52,7 +52,7 @@ static int every_cut(struct kcp_report *rep)
     return each(rep, (struct batch){ .R = 1, .oracle = 1 }, against_tokens);
 }
 KCP_CHECK(check_15_every_cut) = { "15_scan", "every_cut",
-    "1..12 ranks, uneven, empty, all dropped, every form and walk: o, ht, ot, all "
+    "1..12 ranks, uneven, empty, all dropped, all forms and walks: o, ht, ot, all "
     "gradients within 1e-12 of the token recurrence, bytes by formula", every_cut };
 
 static int canonical(struct kcp_report *rep)
@@ -64,13 +64,13 @@ static int canonical(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_15_canonical) = { "15_scan", "canonical",
-    "canonical segments: same bits for R = 1, 2, 3, 4, 8 and each walk", canonical };
+    "canonical segments: equal bits for R = 1, 2, 3, 4, 8 and each walk", canonical };
 
 static int other_walk(struct kcp_report *rep, struct batch x, const struct batch *one)
 {
-    int status = hold(rep, x, one, -1, "the same again");
+    int status = hold(rep, x, one, -1, "a second run");
     x.walk = KCP_BLELLOCH;
-    status = status ? status : hold(rep, x, one, 1e-13, "scanned against walked");
+    status = status ? status : hold(rep, x, one, 1e-13, "scan against sequential");
     x.walk = KCP_AUTO; x.R = 3;
     return status ? status : hold(rep, x, one, 1e-13, "auto on three ranks");
 }
@@ -80,7 +80,7 @@ static int walks(struct kcp_report *rep)
     return each(rep, (struct batch){ .R = 1, .walk = KCP_SEQUENTIAL }, other_walk);
 }
 KCP_CHECK(check_15_walks) = { "15_scan", "walks",
-    "run twice: the same bits; the scan against the sequential form within 1e-13",
+    "a second run has equal bits; scan and sequential form agree within 1e-13",
     walks };
 
 /* Returns the loss sum o do + sum ht dht + sum ot dot. */
@@ -118,7 +118,7 @@ static int some_slopes(struct kcp_report *rep, struct batch x, const struct batc
             const double by = slope(loss, &x, &x.in[of[j]][e]);
             const double tol = of[j] >= SPIKE && of[j] <= WB ? 1e-6 : 1e-9;  /* sigma */
             EXPECT(rep, fabs(is - by) <= tol * fmax(fmax(r, fabs(by)), 1e-3),
-                   "%s[%d] is %.12g, by differences %.12g", out_name[grad[j]], e, is,
+                   "%s[%d] is %.12g, finite difference %.12g", out_name[grad[j]], e, is,
                    by);
         }
     }
@@ -134,5 +134,5 @@ static int differences(struct kcp_report *rep)
                                   some_slopes);
 }
 KCP_CHECK(check_15_differences) = { "15_scan", "differences",
-    "every gradient, W_alpha's, w_beta's and the bases' too, against differences of "
-    "the loss, token by token and by the scan", differences };
+    "all gradients, also of W_alpha, w_beta and the bases, against finite differences "
+    "of the loss, for tokens and scan", differences };

@@ -117,13 +117,14 @@ static int memory(struct kcp_report *rep)
         few = scratch_apart(256, KCP_BLELLOCH);
         many = scratch_apart(2048, KCP_BLELLOCH);
     }
-    printf("  the scan holds %ld KiB at T = 256, %ld at T = 2048; C HV K (V+K): %.0f\n",
+    printf("  scratch of the scan: %ld KiB at T = 256, %ld at T = 2048; C HV K (V+K): "
+           "%.0f\n",
            few, many, map);
-    EXPECT(rep, few >= map, "%ld KiB at T = 256: not measured", few);
-    EXPECT(rep, few <= 2 * map + 256, "%ld KiB at T = 256: maps are %.0f", few, map);
+    EXPECT(rep, few >= map, "%ld KiB at T = 256: too small", few);
+    EXPECT(rep, few <= 2 * map + 256, "%ld KiB at T = 256, maps: %.0f", few, map);
     EXPECT(rep, many <= few + 256, "T = 256: %ld KiB, T = 2048: %ld", few, many);
     return KCP_OK;
 }
 KCP_CHECK(check_15_memory) = { "15_scan", "memory",
-    "errata 25: forward's scratch has C maps and states, and does not grow with the "
-    "number of tokens", memory };
+    "errata 25: forward's scratch holds C maps and states, independent of the number "
+    "of tokens", memory };

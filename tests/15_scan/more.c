@@ -134,20 +134,20 @@ static int by_length(struct kcp_report *rep)
         const int by_auto = compositions(&x, KCP_AUTO, n);
         EXPECT(rep, n < 2 || by_scan >= n - (n + C - 1) / C, "scan of %d: %d", n,
                by_scan);
-        EXPECT(rep, !compositions(&x, KCP_SEQUENTIAL, n), "a walk of %d composes", n);
+        EXPECT(rep, !compositions(&x, KCP_SEQUENTIAL, n), "sequential of %d: maps", n);
         EXPECT(rep, by_auto == 0 || by_auto == by_scan, "auto of %d: %d", n, by_auto);
         if (n > 1 && (by_auto > 0) != turn) {
             turn = by_auto > 0;
             turns++;
         }
     }
-    EXPECT(rep, turns == 1 && turn, "auto turns %d times from 2 to 80 tokens", turns);
+    EXPECT(rep, turns == 1 && turn, "auto changes form %d times for T = 2..80", turns);
     drop(&x);
     drop_inputs(&x);
     return status;
 }
 KCP_CHECK(check_15_auto) = { "15_scan", "auto",
-    "auto walks short stretches and scans stretches above one length", by_length };
+    "auto: short segments run sequentially, long ones by the scan", by_length };
 
 /* ---- without masks Spike-KDA is KDA with g = log alpha, scale 1; through sigma
  *      dalpha_base = dg (1 - alpha)      dbeta_base = dbeta beta (1 - beta) */
@@ -201,7 +201,7 @@ static int is_kda(struct kcp_report *rep)
     for (int e = 0; e < T * HV; e++)
         y.out[DBBASE][e] = dbeta[e] * beta[e] * (1 - beta[e]);
     const double err = status ? NAN : apart(&x, &y, &worst);
-    EXPECT(rep, err <= 1e-12, "%s is off chapter 01's by %.2g", out_name[worst], err);
+    EXPECT(rep, err <= 1e-12, "%s differs from chapter 01: %.2g", out_name[worst], err);
     y.plan = NULL; y.sums = NULL;
     drop(&y);
     drop(&x);

@@ -220,27 +220,27 @@ static int mutate(void *args, int flags)
 #define MUTANT(what, flag, why)                                                       \
     static int run_##what(void *args) { return mutate(args, flag); }                  \
     KCP_VARIANT(spike_mutant_##what) = { "15_scan", "mutant_" #what, why, KCP_F64,    \
-                                         KCP_HOST, "tokens in order", run_##what, NULL }
-MUTANT(undecayed, UNDECAYED, "errata 1: the delta uses the undecayed state");
-MUTANT(scaled, SCALED, "errata 26: KDA's scale on q");
-MUTANT(no_spikes, NO_SPIKES, "the gates ignore the spikes");
+                                         KCP_HOST, "token by token", run_##what, NULL }
+MUTANT(undecayed, UNDECAYED, "errata 1: delta rule on the undecayed state");
+MUTANT(scaled, SCALED, "errata 26: scales q, as KDA does");
+MUTANT(no_spikes, NO_SPIKES, "gates ignore the spikes");
 MUTANT(spikes_turned, SPIKES_TURNED, "W_alpha multiplies the spikes in reverse order");
-MUTANT(one_beta, ONE_BETA, "every head has the first head's w_beta");
+MUTANT(one_beta, ONE_BETA, "all heads use head 0's w_beta");
 MUTANT(wrong_group, WRONG_GROUP, "value head n reads query head n % H");
-MUTANT(drop_decays, DROP_DECAYS, "a dropped token still decays the state");
+MUTANT(drop_decays, DROP_DECAYS, "a dropped token decays the state");
 MUTANT(drop_emits, DROP_EMITS, "a dropped token emits its own output");
 MUTANT(drop_zero, DROP_ZERO, "a dropped token's output is zero");
 MUTANT(repeat_once, LAST_IS_LAST, "the second of two dropped tokens outputs 0");
 MUTANT(repeat_local, REPEAT_LOCAL, "a repeat does not cross a cut");
 MUTANT(runs_on, RUNS_ON, "a repeat crosses the start of a sequence");
-MUTANT(silent_mute, SILENT_MUTE, "a silent head repeats instead of emitting");
-MUTANT(silent_talks, TALKS, "active is ignored");
-MUTANT(not_owed, NOT_OWED, "the gradients of repeated outputs are lost");
-MUTANT(owed_local, OWED_LOCAL, "the gradients of repeated outputs stop at a cut");
-MUTANT(no_sigma, NO_SIGMA, "the gates' gradients without alpha (1 - alpha)");
-MUTANT(local_sum, LOCAL_SUM, "dW_alpha and dw_beta of this rank's tokens alone");
-MUTANT(no_beta_spike, NO_BETA_SPIKE, "dspike without the term of beta");
+MUTANT(silent_mute, SILENT_MUTE, "a silent head repeats its last output");
+MUTANT(silent_talks, TALKS, "ignores active");
+MUTANT(not_owed, NOT_OWED, "omits gradients of repeated outputs");
+MUTANT(owed_local, OWED_LOCAL, "gradients of repeated outputs stop at a cut");
+MUTANT(no_sigma, NO_SIGMA, "gradients of gates omit alpha (1 - alpha)");
+MUTANT(local_sum, LOCAL_SUM, "dW_alpha, dw_beta are not summed over ranks");
+MUTANT(no_beta_spike, NO_BETA_SPIKE, "dspike without beta's term");
 
 static int twin(void *args) { return mutate(args, 0); }
-KCP_VARIANT(spike_twin) = { "15_scan", "twin", "nothing wrong", KCP_F64, KCP_HOST,
-                            "tokens in order", twin, NULL };
+KCP_VARIANT(spike_twin) = { "15_scan", "twin", "correct", KCP_F64, KCP_HOST,
+                            "token by token", twin, NULL };

@@ -66,11 +66,11 @@ static int with(void *args, const struct kcp_mapops *ops)
     }                                                                                 \
     KCP_VARIANT(spike_##ident) = { "15_scan", #ident, why, KCP_F64, KCP_HOST, "any",  \
                                    run_##ident, NULL };
-OPS(twin_scan, ref_mapops.compose, ref_mapops.apply, "nothing wrong, always the scan")
-OPS(mutant_order, in_wrong_order, ref_mapops.apply, "left o right, not right o left")
-OPS(mutant_no_earlier_h, no_earlier_h, ref_mapops.apply, "the earlier h is lost")
-OPS(mutant_down_as_is, ref_mapops.compose, as_it_is, "down: no map is applied")
-OPS(mutant_down_turned, ref_mapops.compose, turned, "down: M^T for M")
+OPS(twin_scan, ref_mapops.compose, ref_mapops.apply, "correct, always the scan")
+OPS(mutant_order, in_wrong_order, ref_mapops.apply, "composes in the wrong order")
+OPS(mutant_no_earlier_h, no_earlier_h, ref_mapops.apply, "compose omits earlier h")
+OPS(mutant_down_as_is, ref_mapops.compose, as_it_is, "down-sweep applies no map")
+OPS(mutant_down_turned, ref_mapops.compose, turned, "down-sweep: M^T for M")
 
 #define ARGUMENT(ident, change, why)                                                  \
     static int run_##ident(void *args)                                                \
@@ -81,11 +81,11 @@ OPS(mutant_down_turned, ref_mapops.compose, turned, "down: M^T for M")
     }                                                                                 \
     KCP_VARIANT(spike_##ident) = { "15_scan", #ident, why, KCP_F64, KCP_HOST, "any",  \
                                    run_##ident, NULL };
-ARGUMENT(mutant_no_h0, a.h0 = NULL, "h0 is ignored")
-ARGUMENT(mutant_no_o0, a.o0 = NULL, "o0 is ignored")
-ARGUMENT(mutant_no_dht, a.dht = NULL, "dht is ignored")
-ARGUMENT(mutant_no_dot, a.dot = NULL, "the gradient of ot is ignored")
-ARGUMENT(mutant_no_drop, a.drop = NULL, "the drop mask is ignored")
+ARGUMENT(mutant_no_h0, a.h0 = NULL, "ignores h0")
+ARGUMENT(mutant_no_o0, a.o0 = NULL, "ignores o0")
+ARGUMENT(mutant_no_dht, a.dht = NULL, "ignores dht")
+ARGUMENT(mutant_no_dot, a.dot = NULL, "ignores the gradient of ot")
+ARGUMENT(mutant_no_drop, a.drop = NULL, "ignores the drop mask")
 
 /* If the batch has one sequence, runs each rank as if no other rank existed. */
 static int alone(void *args)
@@ -125,7 +125,7 @@ static int alone(void *args)
     return status;
 }
 KCP_VARIANT(spike_mutant_alone) = { "15_scan", "mutant_alone",
-    "every rank of one sequence runs as if it were alone", KCP_F64, KCP_HOST,
+    "each rank computes its part without the others", KCP_F64, KCP_HOST,
     "any", alone, NULL };
 
 static int nothing(void *args) { return KCP_OK; }

@@ -36,7 +36,7 @@ static void hold_more(struct kcp_report *rep, const struct batch *x, const char 
 static int against_tokens(struct kcp_report *rep, struct batch x,
                           const struct batch *one)
 {
-    return cut_anyhow(rep, x, one, 1, "even cuts against token by token");
+    return cut_anyhow(rep, x, one, 1, "even cuts and token recurrence");
 }
 
 static int every_cut(struct kcp_report *rep)
@@ -44,7 +44,7 @@ static int every_cut(struct kcp_report *rep)
     return each(rep, (struct batch){ .R = 1, .walk = 1 }, against_tokens);
 }
 KCP_CHECK(check_16_every_cut) = { "16_family", "every_cut",
-    "1..12 ranks, uneven, empty, every form: o, ht, all gradients within 1e-12 of the "
+    "1..12 ranks, uneven, empty, all forms: o, ht, all gradients within 1e-12 of the "
     "token recurrence", every_cut };
 
 static int canonical(struct kcp_report *rep)
@@ -52,12 +52,12 @@ static int canonical(struct kcp_report *rep)
     return each(rep, (struct batch){ .R = 1, .L = 48 }, cut_canonically);
 }
 KCP_CHECK(check_16_canonical) = { "16_family", "canonical",
-    "canonical segments: the same bits for R = 1, 2, 3, 4, 8, with h_kept and without",
+    "canonical segments: equal bits for R = 1, 2, 3, 4, 8, with and without h_kept",
     canonical };
 
 static int same_again(struct kcp_report *rep, struct batch x, const struct batch *one)
 {
-    int status = hold(rep, x, one, -1, "the same cuts again");
+    int status = hold(rep, x, one, -1, "a second run");
     x.keep = 1;
     return status ? status : hold(rep, x, one, -1, "h_kept against a second exchange");
 }
@@ -67,7 +67,7 @@ static int kept(struct kcp_report *rep)
     return each(rep, (struct batch){ .R = 5 }, same_again);
 }
 KCP_CHECK(check_16_kept) = { "16_family", "kept",
-    "a second run, and a run with h_kept, give the same bits", kept };
+    "a second run, and a run with h_kept, give equal bits", kept };
 
 /* Returns the loss sum o do + sum ht dht of the batch. */
 static double loss(struct batch *x)
@@ -100,7 +100,7 @@ static int some_slopes(struct kcp_report *rep, struct batch x, const struct batc
             const double by = slope(loss, &x, &x.in[of[j]][e]);
             const double tol = of[j] == G ? 1e-8 : 1e-9;     /* exp is not polynomial */
             EXPECT(rep, fabs(is - by) <= tol * fmax(fmax(r, fabs(by)), 1e-3),
-                   "%s: %s[%d] is %.12g, by differences %.12g", model_name[x.model],
+                   "%s: %s[%d] is %.12g, finite difference %.12g", model_name[x.model],
                    out_name[grad[j]], e, is, by);
         }
     }
@@ -115,5 +115,5 @@ static int differences(struct kcp_report *rep)
     return status ? status : each(rep, (struct batch){ .R = 1 }, some_slopes);
 }
 KCP_CHECK(check_16_differences) = { "16_family", "differences",
-    "gradients token by token and by chunks agree with differences of the loss",
+    "gradients by tokens and by chunks agree with differences of the loss",
     differences };

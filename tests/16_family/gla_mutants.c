@@ -38,16 +38,16 @@ static const struct family_model model = { "gla", 1, NULL, NULL, form, form_back
                                            0 };
 
 #define GLA(ident, flag, why) WRONG(KCP_GLA, model, ident, flag, why)
-GLA(twin, 0, "nothing wrong, GLA")
-GLA(mutant_gla_undecayed, WRITE_UNDECAYED, "k, not kg, into the state")
-GLA(mutant_gla_early, WRITE_EARLY, "a write decays by its own token's gate too")
-GLA(mutant_gla_strict, READ_STRICT, "a token does not read what it wrote itself")
-GLA(mutant_gla_read_early, READ_EARLY, "the state is read before the token's decay")
-GLA(mutant_gla_no_scale, NO_SCALE, "no scale within the chunk")
-GLA(mutant_gla_dk_local, NO_STATE_IN_DK, "dk without the state's gradient")
-GLA(mutant_gla_dv_local, DV_LOCAL, "dv without the state's gradient")
+GLA(twin, 0, "correct, GLA")
+GLA(mutant_gla_undecayed, WRITE_UNDECAYED, "adds k, not kg, to the state")
+GLA(mutant_gla_early, WRITE_EARLY, "a write also decays by its own gate")
+GLA(mutant_gla_strict, READ_STRICT, "q does not read its own token")
+GLA(mutant_gla_read_early, READ_EARLY, "q reads the state before its decay")
+GLA(mutant_gla_no_scale, NO_SCALE, "chunk's Aqk without scale")
+GLA(mutant_gla_dk_local, NO_STATE_IN_DK, "dk without the state's term")
+GLA(mutant_gla_dv_local, DV_LOCAL, "dv without the state's term")
 GLA(mutant_gla_twice, DECAYED_TWICE, "kg with the decay squared")
-GLA(mutant_gla_looks, V_ONCE_MORE, "the first token of a chunk corrects what it finds")
+GLA(mutant_gla_looks, V_ONCE_MORE, "delta rule on a chunk's first token")
 
 /* The next mutants change the arguments of ref_family. */
 static int no_h0(void *args)
@@ -97,8 +97,8 @@ static int nothing(void *args)
 #define AROUND(ident, f, why)                                                         \
     KCP_VARIANT(family_##ident) = { "16_family", #ident, why, KCP_F64, KCP_HOST,      \
                                     "any", f, NULL };
-AROUND(mutant_no_h0, no_h0, "h0 is ignored")
-AROUND(mutant_no_dht, no_dht, "dht is ignored")
+AROUND(mutant_no_h0, no_h0, "ignores h0")
+AROUND(mutant_no_dht, no_dht, "ignores dht")
 AROUND(mutant_alone, alone,
-       "every rank of one sequence runs as if it were the only one")
+       "each rank computes its part without the others")
 AROUND(mutant_nothing, nothing, "writes nothing")

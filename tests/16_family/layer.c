@@ -26,7 +26,7 @@ static int by_layer(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_16_layer) = { "16_family", "layer",
-    "kcp_layer_family has the reference's bits for all forms and owners",
+    "kcp_layer_family gives the reference's bits for all forms and owners",
     by_layer };
 
 /* Runs both passes of Spike-KDA through layer.h and by direct calls. */
@@ -48,21 +48,21 @@ static int scan(struct kcp_report *rep)
         const size_t n = sizeof(double) * 24 * (size_t)a.a.call.HV;
         const void *of[2] = { pass ? a.a.scan.dbeta_base : a.a.scan.o,
                               pass ? b.a.scan.dbeta_base : b.a.scan.o };
-        EXPECT(rep, !memcmp(of[0], of[1], n), "pass %d: other bits", pass);
+        EXPECT(rep, !memcmp(of[0], of[1], n), "pass %d: wrong bits", pass);
         a.a.scan.q = NULL;
         EXPECT(rep, kcp_layer_scan(&l, &a.a.scan) == KCP_BAD &&
                !strcmp(kcp_why(), "15_scan: q: it is missing"), "'%s'", kcp_why());
-        EXPECT(rep, kcp_layer_scan_work(&l, &b.a.scan) == 0, "the host wants work");
+        EXPECT(rep, kcp_layer_scan_work(&l, &b.a.scan) == 0, "work > 0 on CPU");
         made_free(&a);
         made_free(&b);
     }
     EXPECT(rep, kcp_layer_scan(&l, NULL) == KCP_BAD && kcp_layer_scan_work(NULL, NULL)
-           == 0, "nothing is taken");
+           == 0, "accepts NULL");
     kcp_plan_free(plan);
     return KCP_OK;
 }
 KCP_CHECK(check_15_layer) = { "15_scan", "layer",
-    "kcp_layer_scan has the reference's bits and names a missing array",
+    "kcp_layer_scan gives the reference's bits and names a missing array",
     scan };
 
 /* ---- invalid calls */
@@ -105,14 +105,14 @@ static int refuses(struct kcp_report *rep)
         const int sizes = spoil == NOTHING || spoil == NO_A || spoil == NO_OMEGA ||
                           spoil == NO_G;
         const size_t state = sizeof(double) * (size_t)(a->HV * a->K * a->V);
-        EXPECT(rep, kept == (sizes ? state : 0), "%d: kept %zu", spoil, kept);
+        EXPECT(rep, kept == (sizes ? state : 0), "%d: kept size %zu", spoil, kept);
         if (!spoil)
             EXPECT(rep, kcp_layer_family(&none, a) == KCP_BAD &&
                    strstr(kcp_why(), "no such pass") &&
                    kcp_layer_family(NULL, a) == KCP_BAD &&
                    kcp_layer_family_work(NULL, a) == 0 &&
                    kcp_layer_family_kept(&none, (struct kcp_call *)a) == 0,
-                   "a layer of nothing: '%s'", kcp_why());
+                   "accepts NULL: '%s'", kcp_why());
         made_free(&m);
     }
     kcp_plan_free(plan);

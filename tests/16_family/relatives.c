@@ -132,4 +132,4 @@ static int short_enough(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_16_short) = { "16_family", "short_enough",
-    "a model's reference has at most 150 lines, the recipe one page", short_enough };
+    "a model's reference has at most 150 lines, the recipe at most 50", short_enough };

@@ -54,14 +54,14 @@ static int is_chunk(struct kcp_report *rep)
         EXPECT(rep, status || (v <= 1e-13 && S <= 1e-13),
                "%s, gate %g: v_new differs from chapter 04's by %g, the state by %g",
                of[i % WAYS].name, gates[j / 3], v, S);
-        EXPECT(rep, status != KCP_NA, "%s takes no chunks of %d", of[i % WAYS].name,
+        EXPECT(rep, status != KCP_NA, "%s rejects chunks of %d", of[i % WAYS].name,
                x.c.C);
         batch_free(&x);
     }
     return status == KCP_NA ? KCP_BAD : status;
 }
 KCP_CHECK(check_17_is_chunk) = { "17_ladder", "is_chunk",
-    "the ladder and its rungs in C equal chapter 04's scan",
+    "the kernel ladder and its C models equal chapter 04's scan",
     is_chunk };
 
 /* Checks mma with random A and B whose elements are placed as in the PTX manual. */
@@ -95,7 +95,7 @@ static int fragments(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_17_fragments) = { "17_ladder", "fragments",
-    "fragments of the emulated mma are placed as in the manual", fragments };
+    "fragments of the emulated mma match the PTX manual", fragments };
 
 /* Checks how many reads of shared memory ldmatrix needs per 16 x 16 block for several
  * row pitches, and for swizzled rows. Chapter 17 quotes these numbers. */
@@ -115,7 +115,7 @@ static int banks(struct kcp_report *rep)
                 byte[l] = y * row[i].pitch + 16 * place;
             }
             const int times = warp_ldmatrix(r, tile, byte, 0);
-            EXPECT(rep, times == row[i].times, "%s: read %d times, not %d", row[i].what,
+            EXPECT(rep, times == row[i].times, "%s: %d reads, not %d", row[i].what,
                    times, row[i].times);
         }
     return KCP_OK;
@@ -138,12 +138,12 @@ static int swizzled(struct kcp_report *rep)
                             .u = u, .w = w, .kg = kg, .decay = decay, .v_new = v_new,
                             .h_out = h };
     const int status = ref_ladder_banks(&a);
-    EXPECT(rep, times == 3 * 2 * 8 * 4 * 4, "shared memory is read %lld times, not %d",
+    EXPECT(rep, times == 3 * 2 * 8 * 4 * 4, "%lld reads of shared memory, not %d",
            (long long)times, 3 * 2 * 8 * 4 * 4);
     return status;
 }
 KCP_CHECK(check_17_swizzled) = { "17_ladder", "swizzled",
-    "the swizzled walk has no bank conflict", swizzled };
+    "the swizzled scan has no bank conflict", swizzled };
 
 /* Checks how many sectors of 32 bytes a load fetches. 16 bytes per lane take 16 sectors
  * if the lanes read along rows, but 32 sectors if each lane reads another row, because
@@ -151,10 +151,10 @@ KCP_CHECK(check_17_swizzled) = { "17_ladder", "swizzled",
 static int sectors(struct kcp_report *rep)
 {
     static const struct { const char *what; int pitch, count, sectors; } row[] = {
-        { "16 bytes each, along the rows", 8, 8, 16 },
-        { "16 bytes each, a lane a row", 128, 8, 32 },
-        { "a number each, along a row", 1, 1, 2 },
-        { "a number each, a lane a row", 128, 1, 32 } };
+        { "16 bytes per lane, contiguous", 8, 8, 16 },
+        { "16 bytes per lane, in 32 rows", 128, 8, 32 },
+        { "a number per lane, 1 row", 1, 1, 2 },
+        { "a number per lane, 32 rows", 128, 1, 32 } };
     static double from[LANES * 128], to[LANES * 8];
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         int64_t at[LANES];
@@ -180,13 +180,13 @@ static int under_way(struct kcp_report *rep)
     struct block_copies q = { .n = 0 };
     block_async(&q, to, from, 1, 1, 2);
     block_commit(&q);
-    EXPECT(rep, isnan(to[0]) && isnan(to[1]), "a copy under way shows old numbers");
+    EXPECT(rep, isnan(to[0]) && isnan(to[1]), "a copy in flight is readable");
     block_async(&q, to + 2, from + 2, 1, 1, 2);
     block_commit(&q);
     block_wait(&q, 1);
-    EXPECT(rep, to[1] == 2 && isnan(to[2]), "waiting for all but one group is wrong");
+    EXPECT(rep, to[1] == 2 && isnan(to[2]), "wait for all but one group is wrong");
     block_wait(&q, 0);
-    EXPECT(rep, to[2] == 3 && to[3] == 4 && !q.n, "waiting for all groups is wrong");
+    EXPECT(rep, to[2] == 3 && to[3] == 4 && !q.n, "wait for all groups is wrong");
     return KCP_OK;
 }
 KCP_CHECK(check_17_under_way) = { "17_ladder", "under_way",
@@ -199,7 +199,7 @@ static int phases(struct kcp_report *rep)
     struct block_copies q = { .n = 0 };
     struct block_barrier b;
     block_barrier_init(&b, 2);
-    EXPECT(rep, block_passed(&b, -1) && !block_passed(&b, 0), "a new barrier is off");
+    EXPECT(rep, block_passed(&b, -1) && !block_passed(&b, 0), "a new barrier is wrong");
     block_arrive_expect(&b, 4);
     block_tma(&q, to, from, 0, 1, 2, &b);
     block_arrive(&b);
@@ -220,12 +220,12 @@ static int descriptors(struct kcp_report *rep)
 {
     enum { TILE = TILE_ROWS * TILE_COLUMNS };
     static const struct { const char *what; uint64_t bits; int same; } row[] = {
-        { "as cuda/tile/smem_desc.cuh has it", 1ull << 62 | 64ull << 32 | 1 << 16, 1 },
-        { "with a leading offset that is not read", 1ull << 62 | 64ull << 32, 1 },
-        { "without a swizzle", 64ull << 32, 0 },
-        { "with the swizzle of 64 bytes", 2ull << 62 | 64ull << 32, 0 },
+        { "as in cuda/tile/smem_desc.cuh", 1ull << 62 | 64ull << 32 | 1 << 16, 1 },
+        { "with leading offset 0, which is unused", 1ull << 62 | 64ull << 32, 1 },
+        { "without swizzle", 64ull << 32, 0 },
+        { "with 64-byte swizzle", 2ull << 62 | 64ull << 32, 0 },
         { "with a stride in bytes", 1ull << 62 | 1024ull << 32, 0 },
-        { "with a base", 1ull << 62 | 1ull << 49 | 64ull << 32, 0 } };
+        { "with a base offset", 1ull << 62 | 1ull << 49 | 64ull << 32, 0 } };
     static double rows[64 * 64], tile[16 * TILE], a[64][16], d[64 * 64];
     struct stream s = stream_of(17, "descriptors");
     for (int i = 0; i < 64 * 64; i++) rows[i] = normal(&s);
@@ -242,18 +242,18 @@ static int descriptors(struct kcp_report *rep)
                 if (!(fabs(d[64 * y + x] - want) <= worst))
                     worst = isnan(d[64 * y + x]) ? 1 : fabs(d[64 * y + x] - want);
             }
-        EXPECT(rep, (worst <= 1e-12) == row[i].same, "a descriptor %s: off by %g",
+        EXPECT(rep, (worst <= 1e-12) == row[i].same, "descriptor %s: off by %g",
                row[i].what, worst);
     }
     return KCP_OK;
 }
 KCP_CHECK(check_17_descriptors) = { "17_ladder", "descriptors",
-    "the emulated wgmma reads B as the descriptor says",
+    "the emulated wgmma reads B by its descriptor",
     descriptors };
 
 static int run_lanes(void *a) { return ref_ladder_lanes(a); }
 static int run_banks(void *a) { return ref_ladder_banks(a); }
-KCP_VARIANT(ladder_lanes) = { "17_ladder", "lanes", "32 lanes in C: mma's fragments",
+KCP_VARIANT(ladder_lanes) = { "17_ladder", "lanes", "32 lanes in C: mma fragments",
     KCP_F64, KCP_HOST, "K up to 256, C up to 64", run_lanes, NULL };
 KCP_VARIANT(ladder_banks) = { "17_ladder", "banks", "32 lanes in C: swizzled tiles",
     KCP_F64, KCP_HOST, "K up to 256, C up to 64", run_banks, NULL };
@@ -263,13 +263,13 @@ static int run_shared(void *a) { return ref_ladder_shared(a); }
 static int run_stages(void *a) { return ref_ladder_stages(a); }
 static int run_wgmma(void *a) { return ref_ladder_wgmma(a); }
 static int run_roles(void *a) { return ref_ladder_roles(a); }
-KCP_VARIANT(ladder_threads) = { "17_ladder", "threads", "in C: a thread a column",
+KCP_VARIANT(ladder_threads) = { "17_ladder", "threads", "in C: thread per column",
     KCP_F64, KCP_HOST, "K up to 256, C up to 64", run_threads, NULL };
 KCP_VARIANT(ladder_shared) = { "17_ladder", "shared", "in C: tiles in shared memory",
     KCP_F64, KCP_HOST, "K, V up to 256, C up to 64", run_shared, NULL };
-KCP_VARIANT(ladder_stages) = { "17_ladder", "stages", "in C: copies under way",
+KCP_VARIANT(ladder_stages) = { "17_ladder", "stages", "in C: async copies",
     KCP_F64, KCP_HOST, "any", run_stages, NULL };
-KCP_VARIANT(ladder_wgmma) = { "17_ladder", "wgmma", "in C: a warpgroup's descriptors",
+KCP_VARIANT(ladder_wgmma) = { "17_ladder", "wgmma", "in C: wgmma descriptors",
     KCP_F64, KCP_HOST, "K up to 256, C up to 64", run_wgmma, NULL };
 KCP_VARIANT(ladder_roles) = { "17_ladder", "roles", "in C: a producer and consumers",
     KCP_F64, KCP_HOST, "any", run_roles, NULL };

@@ -85,18 +85,18 @@ static int wrong(void *args, int flags)
     KCP_VARIANT(m17_##name) = { "17_ladder", "mutant_" #name, why, KCP_F64, KCP_HOST, \
                                 "any", run_##name, NULL }
 MUTANT(decay_first, DECAY_FIRST, "errata 7: decays S, then v_new = u - w S");
-MUTANT(no_decay, NO_DECAY, "the state is never decayed");
-MUTANT(stale_decay, STALE_DECAY, "the decay of the pipeline stage before");
-MUTANT(adds_w, ADDS_W, "u + w S");
-MUTANT(last_token, LAST_TOKEN, "the update leaves out a chunk's last token");
-MUTANT(tail_of_next, TAIL_OF_NEXT, "a ragged chunk adds rows after its end");
-MUTANT(swapped_keys, SWAPPED_KEYS, "a register's two keys swapped in one factor");
+MUTANT(no_decay, NO_DECAY, "does not decay the state");
+MUTANT(stale_decay, STALE_DECAY, "decays by the previous chunk's gate");
+MUTANT(adds_w, ADDS_W, "v_new = u + w S");
+MUTANT(last_token, LAST_TOKEN, "the update omits a chunk's last token");
+MUTANT(tail_of_next, TAIL_OF_NEXT, "a partial chunk adds rows past its end");
+MUTANT(swapped_keys, SWAPPED_KEYS, "swaps a register's two keys in one factor");
 MUTANT(other_half, OTHER_HALF, "u of the other 64 columns");
-MUTANT(one_behind, ONE_BEHIND, "w of the pipeline stage before");
-MUTANT(no_h_in, NO_H_IN, "every stretch starts from 0");
+MUTANT(one_behind, ONE_BEHIND, "w of the previous chunk");
+MUTANT(no_h_in, NO_H_IN, "the state starts from 0");
 MUTANT(writes_nothing, NOTHING, "returns at once");
-MUTANT(one_nan, ONE_NAN, "one NaN");
+MUTANT(one_nan, ONE_NAN, "writes one NaN");
 
 static int run_twin(void *a) { return wrong(a, 0); }
-KCP_VARIANT(m17_twin) = { "17_ladder", "twin", "the same code, every flag off", KCP_F64,
-                          KCP_HOST, "any", run_twin, NULL };
+KCP_VARIANT(m17_twin) = { "17_ladder", "twin", "the mutants' code with no error",
+                          KCP_F64, KCP_HOST, "any", run_twin, NULL };

@@ -32,7 +32,7 @@ static double bytes(int64_t T)
 static int floor_bytes(struct kcp_report *rep)
 {
     const double th = (bytes(8192) - bytes(4096)) / (4096 * 96);
-    EXPECT(rep, fabs(th - 1282) < 0.01, "%g bytes a token and head, not 1282", th);
+    EXPECT(rep, fabs(th - 1282) < 0.01, "%g bytes per token, head, not 1282", th);
     return KCP_OK;
 }
 KCP_CHECK(check_17_bytes) = { "18_hopper", "floor_bytes",
@@ -89,7 +89,7 @@ static int split(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_17_split) = { "18_hopper", "split",
-    "the rule's cost equals t(m) for all numbers of heads and strips", split };
+    "kcp_strip_cost equals t(m) for all numbers of heads and strips", split };
 
 /* Returns the largest difference between u - w S and A beta (v - k~ S) in a chunk of
  * head n, where k~ = exp2(G) k. */

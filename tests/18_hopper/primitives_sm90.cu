@@ -25,7 +25,7 @@ enum missing { RIGHT, FULL_WAIT, EMPTY_WAIT, LATE_ARRIVAL, COPY_WAIT, COPY_ARRIV
 static const char *const form_name[] = { "right", "wait for full", "wait for empty",
     "release after the last read", "wait for cp.async", "arrival after cp.async",
     "__syncthreads", "barrier of a warpgroup", "barrier of a cluster",
-    "wait for a store's reading", "release of the other block",
+    "wait until a store has read", "release of the peer block",
     "griddepcontrol.wait" };
 
 enum { THREADS = 128, STAGES = 2, CHUNKS = 48, BLOCKS = 64 };
@@ -334,7 +334,8 @@ static void judge_forms(struct kcp_report *rep, const struct bench_of_forms *m)
 {
     for (int program = 0; program < PROGRAMS; program++) {
         const int wrong = wrong_launches(m, program, RIGHT, 60);
-        EXPECT(rep, wrong == 0, "program %d, all in place: wrong in %d of 60 launches",
+        EXPECT(rep, wrong == 0, "program %d, nothing omitted: wrong in %d of 60 "
+                                "launches",
                program, wrong);
     }
     for (int form = RIGHT + 1; form < FORMS; form++) {
@@ -351,7 +352,7 @@ static int primitives(struct kcp_report *rep)
     const size_t bytes = (size_t)BLOCKS * CHUNKS * THREADS * sizeof(int4);
     uint64_t seed = 18;
     if (!device_memory() || !device_is_sm90()) {
-        printf("  18_hopper gpu_primitives: no GPU of sm_90\n");
+        printf("  18_hopper gpu_primitives: no sm_90 GPU\n");
         return KCP_NA;
     }
     m.on_host = (int4 *)alloc_or_exit(bytes);
@@ -365,7 +366,7 @@ static int primitives(struct kcp_report *rep)
                  cudaMalloc((void **)&m.y, ints) != cudaSuccess ||
                  cudaMemcpy(m.x, m.on_host, bytes, cudaMemcpyHostToDevice) !=
                      cudaSuccess;
-    EXPECT(rep, !status, "memory on the GPU");
+    EXPECT(rep, !status, "allocation on the GPU");
     if (!status) judge_forms(rep, &m);
     cudaFree(m.x);
     cudaFree(m.y);
