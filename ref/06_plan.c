@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Limits: a larger plan is refused. */
+/* Limits of a plan. */
 enum { MOST_RANKS = 65536, MOST_ITEMS = 1 << 26 };
 
 /* `block` holds the integer arrays of all contexts and is freed with the plan. */

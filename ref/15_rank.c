@@ -76,7 +76,7 @@ static int map_of(struct spike_rank *x, int s, int backward, const double *state
             want & KCP_WANT_M ? ld : V, ld, &map[0][0][0]);
     for (int n = 0; n < a->HV && backward && !scan_chosen(x, s); n++)
         for (int i = 0; i < K; i++)
-            for (int p = 0; p < i; p++) {                      /* M, not M^T */
+            for (int p = 0; p < i; p++) {                      /* stores M, not M^T */
                 const double M = map[n][i][V + p];
                 map[n][i][V + p] = map[n][p][V + i];
                 map[n][p][V + i] = M;

@@ -26,7 +26,7 @@ int  spike_dropped(const struct kcp_scan *a, int64_t t);
 struct spike_token spike_token(const struct kcp_scan *a, int64_t t, int n,
                                const double *dO, double *dW, double *dw,
                                double *alpha);
-/* Computes S <- A S + B on W columns; rows are ld apart. Columns from V on have v =
+/* Computes S <- A S + B on W columns; rows are ld apart. In columns V and above, v is
  * 0. */
 void spike_step(const struct spike_token *x, int W, int ld, double *S);
 void spike_read(const struct spike_token *x, const double *S, double *o);
@@ -54,7 +54,8 @@ struct spike_rank {
     double *dO, *tile_h, *part;            /* [T,HV,V], [NC,HV,K,V], [NS,HV (K+1) D] */
     double *rows, *all;                    /* what repeat and spread gather */
 };
-/* n tokens of segment s, from t0 on. Backward counts tokens from the last. */
+/* A tile: n tokens of segment s, beginning with token t0. Backward counts tokens from
+ * the last. */
 struct tile { int s, n; int64_t t0; };
 
 /* ---- the scan of a tile (15_tree.c); 1 <= n <= C. KCP_NO_MEMORY. */

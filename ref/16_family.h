@@ -42,9 +42,9 @@ struct family_chunk {
     double scale;
     struct family_rows q, k, v, a, b, omega, dO;      /* d is NULL in forward */
     struct family_rows bk;                 /* scratch [C,K] and its gradient */
-    struct family_rows G;                  /* G in base 2, summed in the chunk; dG */
-    struct family_rows u, w, kg, qg, Aqk;  /* the form: zero on entry, fill d */
-    struct family_rows v_new, dU, dAqk;    /* backward: x, of chapters 04, 09 */
+    struct family_rows G;                  /* x: G in base 2; d: dG */
+    struct family_rows u, w, kg, qg, Aqk;  /* d: outputs of form(), zero on entry */
+    struct family_rows v_new, dU, dAqk;    /* x: inputs of form_back() */
     const double *h, *dh;                  /* [K,V] at the chunk's start, its end */
     void *L, *z;                           /* scratch [C,C], [C,V] */
 };
@@ -102,11 +102,11 @@ struct family_rank {
     const struct kcp_family *a;
     const struct kcp_plan *plan;
     const struct kcp_segment *seg;         /* this rank's segments */
-    struct kcp_call form;                  /* the call; T and C in rows of the form */
+    struct kcp_call form;                  /* the call, with T and C counted in rows */
     int full, ngot;
     void *got[40];
     int *cu;                               /* [NS+1] in rows of the form */
-    double *G_t, *G;                       /* G_t [T,HV,K]; G: a copy per row */
+    double *G_t, *G;                       /* G_t: G per token; G: per row */
     double *u, *w, *kg, *qg, *Aqk, *bk, *L, *z;
     double *h_start, *maps, *states, *o, *v_new, *h, *h_out;
     double *dO, *dAqk, *dv_local, *dU, *dh, *dh_in, *ends;

@@ -104,7 +104,7 @@ struct kcp_segment {
     int n;                     /* global sequence */
     int rank;                  /* owner */
     int64_t begin, end;        /* global tokens */
-    int first, last;           /* 1: first, last segment of its sequence */
+    int first, last;           /* 1: first, last of the sequence */
     int prev, next;            /* neighbours in the sequence, in plan->seg; or -1 */
     int pre, post;             /* changes of owner before and after in the sequence */
     int at;                    /* index in token order: plan->order[at] */
@@ -117,7 +117,7 @@ struct kcp_segment {
  * per run of consecutive tokens. */
 struct kcp_context {
     int64_t begin, end;        /* the rank's rows, in shard order */
-    int seg0, NS, NC;          /* first segment in plan->seg, segments, chunks */
+    int seg0, NS, NC;          /* index of the first segment; segments; chunks */
     int n_local;               /* local sequences, zero-length ones removed */
     int *cu_seqlens;           /* [n_local+1] their local boundaries */
     int *seq;                  /* [n_local] their global numbers */
@@ -129,7 +129,7 @@ struct kcp_context {
 };
 
 struct kcp_plan {
-    int N, R, C, S;            /* sequences, ranks, chunk, segments */
+    int N, R, C, S;            /* sequences, ranks, tokens per chunk, segments */
     int64_t T, L;              /* tokens; canonical segment length, 0: classic */
     int64_t *cu_seqlens;       /* [N+1] */
     int64_t *cuts;             /* [R+1] boundaries of the shards, in shard order */

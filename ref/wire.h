@@ -7,7 +7,7 @@
  * Both options belong to a communicator and are off by default. Only the exchange of
  * chapters 07 and 11 is lossy; halos and sums stay exact. Numbers are doubles in host
  * memory or floats on a GPU. With a tolerance the host waits for bounds from the GPU,
- * so a graph cannot capture such a call (KCP_NA). */
+ * so a graph cannot capture the call (KCP_NA). */
 #ifndef KCP_WIRE_H
 #define KCP_WIRE_H
 

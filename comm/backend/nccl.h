@@ -47,7 +47,7 @@ struct nccl_rank {                          /* data of one rank; `comm` must be 
     atomic_int watched, stop, failed;  /* shared with the watch thread */
     int rank;                          /* first failed rank; under lock `telling` */
     char why[300];
-    struct kcp_window window;          /* comm.window points to it, or is NULL */
+    struct kcp_window window;          /* comm.window = &window, or NULL */
     int *_Atomic kernels_end;          /* window.lost; NULL: not allocated */
     char opened[KCP_WINDOW_RANKS];     /* 1: rank r is another process */
 };
@@ -56,7 +56,7 @@ struct nccl_rank {                          /* data of one rank; `comm` must be 
  * rank reports a failure over `host`. TELL_NOBODY: this rank does not report. NCCL may
  * notice the loss of another rank before `host` does. */
 enum telling { TELL_NOBODY = 0, TELL_NOW = 1, TELL_LATER = 30 };
-enum { THIS_RANK = -1 };               /* other values: a rank of `host` */
+enum { THIS_RANK = -1 };               /* argument `rank`: this rank */
 /* Records and reports the first failure, aborts the communicator, returns KCP_COMM. */
 int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
               enum telling tell);

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_RANKS = 65536 };           /* as a plan's */
+enum { MOST_RANKS = 65536 };
 
 struct thread_message {
     struct thread_message *next;
@@ -160,7 +160,7 @@ static int gather(struct member *m, const void *mine, void *all, size_t bytes,
 {
     struct world *w = m->w;
     char *row = all;
-    int err = copy(NULL, NULL, 0, stream);              /* mine must be complete */
+    int err = copy(NULL, NULL, 0, stream);              /* until `mine` is written */
     pthread_mutex_lock(&w->lock);
     m->mine = mine;
     m->bytes = bytes;

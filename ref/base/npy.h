@@ -15,7 +15,7 @@
 
 enum npy_kind { NPY_F64, NPY_F32, NPY_F16, NPY_BF16, NPY_I64, NPY_I32 };
 enum { NPY_RANK = 8, NPY_NAME = 4096 };
-enum { NPY_BLOCK = 8192 };     /* internal: elements converted at a time */
+enum { NPY_BLOCK = 8192 };     /* internal: elements per conversion */
 
 struct npy {
     enum npy_kind kind;        /* in the file */

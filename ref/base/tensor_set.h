@@ -23,7 +23,7 @@ struct tensor {
     /* For kcp-run: the file of the tensor. */
     char file[24];
     const char *shape;             /* in letters */
-    int out, copies;               /* copies: of a sum, one per rank */
+    int out, copies;               /* copies: number of copies of a sum */
     int by_rank;                   /* 1: [R,...], row r is the sum of rank r */
 };
 struct tensor_set { int n; struct tensor t[80]; };

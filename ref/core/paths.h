@@ -37,7 +37,7 @@ struct kcp_device {
     int sms;
     int64_t smem;                  /* bytes of shared memory that a block may have */
     int code;                      /* 1: this program has code for that GPU */
-    int assumed;                   /* 1: no GPU was queried; from machine.h */
+    int assumed;                   /* 1: the values are from machine.h */
 };
 /* Sets *d to the properties of the calling thread's GPU. KCP_NA: there is no GPU, or
  * this program has no CUDA. With KCP_ARCH=sm_80 in the environment a newer GPU counts
@@ -55,7 +55,7 @@ struct kcp_ask {
     const char *args_of;           /* the stage of `args`; NULL: same as `stage` */
     const struct kcp_device *device;     /* NULL: the host */
     const char *kernel;            /* start at this kernel's first row; NULL: all */
-    int only;                      /* only this kernel's rows */
+    int only;                      /* 1: only rows of `kernel` */
     int saved;                     /* 08: 1 if the call saves a block */
     int format;                    /* only rows of this format; 0: any */
     int unlinked;                  /* 1: also rows whose variant is not linked */
