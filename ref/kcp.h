@@ -202,8 +202,8 @@ int  kcp_plan_want(const struct kcp_plan *plan, int j, int backward);
  * also maps kept; with save-all also G w u qg kg v_new h. */
 struct kcp_saved_item { char name[16]; uint64_t at, bytes; };
 struct kcp_saved {
-    char magic[8], writer[40];         /* "ref", or the variant that wrote it: for
-                                          messages, and never compared */
+    char magic[8], writer[40];         /* "ref" or the variant that wrote the block;
+                                          used only in messages */
     uint32_t version, items;
     int32_t model, save, reuse_M, form, l2norm, actv, acc;    /* bytes per number */
     int32_t R, r, NS, NC, H, HV, K, V, C, KG;
