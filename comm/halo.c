@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-struct token_range { int64_t begin, end; };      /* global tokens; empty if begin >= end */
+struct token_range { int64_t begin, end; };      /* global tokens; may be empty */
 
 /* Returns 1 if local segments s - 1 and s of rank r are adjacent in one sequence. */
 static int goes_on(const struct kcp_plan *p, int r, int s)
