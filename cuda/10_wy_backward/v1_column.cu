@@ -5,11 +5,11 @@
 #include "cuda/host/stages_v1.cuh"
 
 // Bound: reads through the cache; 5 C/2 exponentials per token, head and column. A
-// block processes the value heads of a query/key head one after another. Thread d owns
-// column d of q, k, G and all their gradients, so no sum crosses blocks. Sums over
-// columns use the workspace, [T,HV,V+2K] fp32: row (t, n) holds the terms of dbeta over
-// v, then dw, which is later replaced by the terms of dbeta over d, then GDN's dG. A
-// barrier precedes each phase that reads what other threads wrote.
+// block processes the value heads of a query/key head one after another. Thread d
+// computes column d of the gradients of q, k and G, so no sum crosses blocks. Sums over
+// columns use the workspace, [T,HV,V+2K] fp32: row (t, n) holds V terms of dbeta, then
+// dw [K], which K terms of dbeta later overwrite, then GDN's dG [K]. A barrier precedes
+// each phase that reads what other threads wrote.
 
 template <class Args>
 static __device__ __forceinline__ float *sums(const Args &a, int64_t t, int n)
@@ -32,7 +32,7 @@ static __device__ float dot(const X *x, const Y *y, int D)
     return s;
 }
 
-// Computes dw = -dU h^T into the workspace.
+// Computes dw = -dU h^T, and stores dw in the workspace.
 template <class X>
 static __device__ void state_products(const struct kcp_wy_backward &a,
                                       struct token_range z, int n, const X *h)
@@ -43,7 +43,7 @@ static __device__ void state_products(const struct kcp_wy_backward &a,
                 -dot(in<X>(a.dU, t, a.HV, n, a.V), h + d * a.V, a.V);
 }
 
-// Computes dA = tril((dU v^T + dw k~^T) diag(beta), -1), one thread per pair.
+// Computes dA = tril((dU v^T + dw k~^T) diag(beta), -1), with one thread per pair.
 template <class X>
 static __device__ void factors(const struct kcp_wy_backward &a, struct token_range z,
                                int n, float (*dA)[CMAX])
@@ -61,8 +61,8 @@ static __device__ void factors(const struct kcp_wy_backward &a, struct token_ran
     }
 }
 
-// Propagates through A = (I + L)^-1: X = dA A^T, then dL = -tril(A^T X, -1), which
-// replaces dA.
+// Computes the gradient through A = (I + L)^-1: X = dA A^T, then dL = -tril(A^T X, -1)
+// in place of dA.
 template <class X>
 static __device__ void inverse(const struct kcp_wy_backward &a, struct token_range z,
                                int n, float (*dA)[CMAX], float (*AX)[CMAX])
@@ -84,8 +84,8 @@ static __device__ void inverse(const struct kcp_wy_backward &a, struct token_ran
     }
 }
 
-// Computes dvb = A^T dU, dv = beta dvb, and the terms of dbeta over v, one thread per
-// column.
+// Computes dvb = A^T dU, dv = beta dvb, and the V terms of dbeta per row, with one
+// thread per column.
 template <class X>
 static __device__ void values(const struct kcp_wy_backward &a, struct token_range z,
                               int n)
@@ -102,13 +102,13 @@ static __device__ void values(const struct kcp_wy_backward &a, struct token_rang
         }
 }
 
-// Accumulators of thread d, one per row. dq and dk are summed over the group's value
+// Accumulators of thread d, one per row. Fields dq and dk sum over a group of value
 // heads.
 struct column { float dq[CMAX], dk[CMAX], dq2[CMAX], dk2[CMAX], dkt[CMAX]; };
 
 // Computes dq2*_i = sum_{j<i} dAqk_ij k_j D_ij, dk2_i = sum_{j<i} dL_ij k_j D_ij and
 // dkt*_j = sum_{i>j} (dAqk_ij q_i + dL_ij beta_i k_i) D_ij, pair by pair, with all
-// exponents <= 0. The starred sums omit i = j, because these terms would cancel in dG.
+// exponents <= 0. dq2* and dkt* omit i = j, because these terms would cancel in dG.
 template <class X>
 static __device__ void pairs(const struct kcp_wy_backward &a, struct token_range z,
                              int n, int d, const float (*dL)[CMAX], struct column *x)
@@ -132,9 +132,9 @@ static __device__ void pairs(const struct kcp_wy_backward &a, struct token_range
     //< kernel-starred
 }
 
-// Adds all gradient paths of column d. dG, not yet summed over the rows, is stored in
-// dg (KDA) or in the workspace (GDN). dG of the last row also contains exp2(G_last)
-// sum_v h dS and the k dk_s* of all rows.
+// Computes column d of the gradients as the sum of all paths. Stores dG, not yet summed
+// over rows, in dg (KDA) or in the workspace (GDN). To dG of the last row it also adds
+// exp2(G_last) sum_v h dS and the sum of k dk_s* over all rows.
 template <class X>
 static __device__ void combine_paths(const struct kcp_wy_backward &a,
                                      struct token_range z, int n, int d, const X *h,
@@ -177,8 +177,8 @@ static __device__ void combine_paths(const struct kcp_wy_backward &a,
     }
 }
 
-// Computes dbeta = sum_v dvb v + sum_d (dkgb k~ + dk2 k). For GDN also sums dG over d,
-// and dg = the sum of dG over rows t to last. One thread per row.
+// Computes dbeta = sum_v dvb v + sum_d (dkgb k~ + dk2 k). For GDN also computes the sum
+// of dG over d, and dg_t, the sum of dG over rows t to the last. One thread per row.
 static __device__ void row_sums(const struct kcp_wy_backward &a, struct token_range z,
                                 int n, float *dG)
 {

@@ -3,8 +3,8 @@
  * Book: chapter 10.  Checked by: make check STAGE=10 VARIANT=vB_blas.
  * Next: v1_column.cu.
  * Off the diagonal, D_ij = exp2(G_i - a) exp2(a - G_j) with a the gate of the first
- * row of i's block: both exponents <= 0. Within a block of B rows: pair by pair. GDN
- * has one D_ij for all of K: it goes onto dAqk and dL, and no block is needed.
+ * row of i's block; both exponents are <= 0. Within a block of B rows the pairs are
+ * computed one by one. GDN has one D_ij for all of K, which multiplies dAqk and dL.
  */
 #include "kcp.h"
 
@@ -74,8 +74,8 @@ static void products(const struct cut *x)
             x->dL[i * C + j] = 0;
 }
 
-/* KDA: pairs of rows i0 .. i1-1 with all j < i0, then with one another. P = exp2(G_i -
- * a) times q or beta k, Q = exp2(a - G_j) k; S holds a product before its factor. */
+/* KDA: computes pairs of rows i0 .. i1-1 with all rows j < i0, then with one another.
+ * S holds a product before it is multiplied by exp2(G_i - a) or exp2(a - G_j). */
 static void block(const struct cut *x, int i0, int i1)
 {
     const int K = x->K, C = x->C, m = i1 - i0;
@@ -111,7 +111,8 @@ static void block(const struct cut *x, int i0, int i1)
             }
 }
 
-/* GDN: computes P = dAqk D and Q = dL D element by element for i > j, then products. */
+/* GDN: computes P = dAqk D and Q = dL D element by element for i > j, then products
+ * with P and Q. */
 static void scalar(const struct cut *x)
 {
     const int K = x->K, C = x->C, n = x->rows;
@@ -129,8 +130,8 @@ static void scalar(const struct cut *x)
     gemm(T, N, n, K, n, 1, x->Q, C, x->k, K, 1, x->dkt, K);
 }
 
-/* Computes row i of every output and dG [KG] of the row; adds its part of dG_last to
- * last. */
+/* Computes row i of every output and dG [KG] of row i, and adds the row's part of
+ * dG_last to `last`. */
 static void row(const struct cut *x, const struct kcp_wy_backward *a, int i, int n,
                 int64_t t, double *dG, double *last)
 {

@@ -1,4 +1,4 @@
-// program.cuh -- the whole backward: the kernels of the stages in sequence on a stream.
+// program.cuh -- the whole backward: launches the kernels of all stages on one stream.
 // Book: chapter 13, "Code: kernels".  Checked by: tests/13_backward/checks.c.
 // Next: v1_stages.cu.
 #include "workspace.cuh"
@@ -6,13 +6,13 @@
 #include "cuda/host/profile_hooks.cuh"
 
 // Bound: the sum of the stages' bounds. As in chapter 08, nothing is allocated, and the
-// host waits only for comm. The saved block must match this call, including its mode
-// and reuse_M; otherwise every gradient becomes NaN.
+// host waits only for the communicator. The saved block must match this call, including
+// its mode and reuse_M; otherwise every gradient becomes NaN.
 
 // Recomputes the arrays of chapters 02 and 03 that KCP_SAVE_ALL would have saved. A
-// block with results per token contains beta, and q and k unless the mode is
-// KCP_SAVE_LIGHT, so these are not recomputed. If chapter 03's kernel then recomputes
-// Aqk and A, they are discarded.
+// saved block with results per token contains beta, and also q and k unless the mode is
+// KCP_SAVE_LIGHT; these arrays are not recomputed. If chapter 03's kernel also
+// recomputes Aqk and A, these results are discarded.
 static int front_recompute(struct backward *x)
 {
     const struct kcp_call *call = (const struct kcp_call *)&x->a;
@@ -35,8 +35,8 @@ static int front_recompute(struct backward *x)
     return status ? status : x->t.wy(&wy);
 }
 
-// Computes the first states. Those of segments were saved or are h0 (chapter 12); those
-// of strips follow from recomputed maps (chapter 05).
+// Computes the first states. First states of segments were saved or are h0 (chapter
+// 12); first states of strips are computed from recomputed maps (chapter 05).
 static int starts_recompute(struct backward *x, const struct split *f)
 {
     const struct kcp_call *call = (struct kcp_call *)&x->a;
@@ -71,8 +71,8 @@ static int recompute(struct backward *x)
     return status ? status : x->t.chunk(&chunk);
 }
 
-// Runs chapter 09: part KCP_LOCAL before the exchange, part KCP_REVERSE on strips after
-// the exchange.
+// Runs one part of chapter 09: KCP_LOCAL before the exchange, KCP_REVERSE on strips
+// after the exchange.
 static int chunks(struct backward *x, int part)
 {
     const struct kcp_call *call = (const struct kcp_call *)&x->a;
@@ -85,9 +85,9 @@ static int chunks(struct backward *x, int part)
 }
 
 // Runs chapters 11 and 07: states [s] becomes the gradient of the state after segment
-// s, and those of its strips are computed from states [s]. With reuse_M, M of a segment
-// is copied from forward's maps. M of strips was not saved, so with strips M is
-// recomputed.
+// s, from which the gradients after the segment's strips are computed. With reuse_M and
+// without strips, M of a segment is copied from forward's maps; M of strips is
+// recomputed, because it was not saved.
 static int carry(struct backward *x)
 {
     const struct kcp_backward *a = &x->a;
@@ -113,8 +113,8 @@ static int carry(struct backward *x)
     return status;
 }
 
-// Runs chapters 10 and 02: gradients of the raw inputs and, per segment, of the
-// parameters.
+// Runs chapters 10 and 02: computes the gradients of the raw inputs and, per segment,
+// of the parameters.
 static int down(struct backward *x)
 {
     const struct kcp_call *call = (const struct kcp_call *)&x->a;
@@ -132,7 +132,7 @@ static int down(struct backward *x)
     return status ? status : x->t.gate(&gate);
 }
 
-// Computes dh0 of the sequences that start on this rank, and dA_log and ddt_bias summed
+// Computes dh0 of the sequences that start on this rank, and sums dA_log and ddt_bias
 // over the ranks.
 static int last(struct backward *x)
 {

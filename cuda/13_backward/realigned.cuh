@@ -1,21 +1,21 @@
-// realigned.cuh -- copies of a backward call's arrays to 16-byte alignment.
+// realigned.cuh -- copies unaligned arrays of a backward call to aligned memory.
 // Book: chapter 13, "Code: kernels".  Checked by: tests/13_backward/checks.c.
 // Next: v3_stages.cu.
 #include "cuda/tile/device.cuh"
 #include "checked.h"
 #include "ref.h"
 
-// The tensor-core kernels access 16 bytes at once. An array of the caller with another
-// alignment is copied to the workspace before the call, an output also back after it.
-// Index tables may have any alignment.
+// The tensor-core kernels access 16 bytes at once. An array of the caller with a
+// smaller alignment is copied to the workspace before the call; an output is also
+// copied back after the call. Index tables may have any alignment.
 struct realigned {
     int count;
     struct { void *theirs, *ours; size_t bytes; int out; } at[24];
     size_t used;                         // bytes used of the workspace
 };
 
-// Replaces each unaligned array of a by memory at the start of its workspace, and the
-// workspace by the remaining memory.
+// Replaces each unaligned array of call a by memory at the start of the call's
+// workspace. The rest of the memory becomes the call's workspace.
 static inline struct realigned realign(struct kcp_backward *a)
 {
     const struct kcp_stage *stage = kcp_stage_find("13_backward");

@@ -1,4 +1,4 @@
-// v2_stages.cu -- the whole backward from the tensor-core kernels of its row.
+// v2_stages.cu -- the whole backward from the tensor-core kernels.
 // Book: chapter 13, "Code: kernels".  Checked by: tests/13_backward/checks.c.
 // Next: ../14_conv/v1_row.cu.
 #include "cuda/host/stages_v2.cuh"

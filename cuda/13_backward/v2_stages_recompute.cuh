@@ -3,21 +3,20 @@
 // Next: v2_stages.cu.
 #include "v2_stages_recompute_rows.cuh"
 
-// Computes G, u, w, and for KDA kg and qg: chapters 02 and 03 without the pairs and the
-// inverse, because q, k, beta and A are in the block. [w | u] = A [beta k~ | beta v] is
-// one product.
-// product.
+// Computes G, u, w, and for KDA kg and qg, as in chapters 02 and 03. The pairs and the
+// inverse are not needed, because q, k, beta and A are in the saved block. [w | u] = A
+// [beta k~ | beta v] is one product.
 //
 // Bound: memory. Per token and head the kernel reads q, k, v, g (8 K bytes) and A (2
 // C), and writes G (4 K) and u, w, kg, qg (8 K): 2690 bytes at K = V = 128, 0.49 ms for
 // case A; the kernels of 02 and 03 take 1.8 ms. A block issues all its reads at once, g
-// to registers and the rest to shared memory; three blocks per SM overlap their phases.
-// A thread processes K/16 tokens of four channels. The barriers follow four events:
-// copies and partial sums have arrived; X is stored; X has been read; [w | u] is
-// stored.
+// to registers and the rest to shared memory; an SM runs three blocks, so that their
+// phases overlap. A thread processes K/16 tokens of four channels. There are four
+// barriers: after the copies and partial sums have arrived, after X is stored, after X
+// has been read, and after [w | u] is stored.
 
-// Computes X <- A X, A lower triangular. A warp computes 16 rows and half of the
-// columns, a quarter of that half at a time.
+// Computes X <- A X, with A lower triangular. A warp computes 16 rows of half of the
+// columns, a quarter of all columns at a time.
 template <int K, int V>
 static __device__ void times_A(struct recompute_storage<K, V> &s)
 {

@@ -4,16 +4,16 @@
 #include "cuda/tile/warp_scan.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// The array X holds [k | v], then [beta k~ | beta v], then [w | u].
+// Array X first holds [k | v], then [beta k~ | beta v], then [w | u].
 template <int K, int V>
 struct recompute_storage {
     bf16 X[CHUNK][K + V + PAD], A[CHUNK][CHUNK + PAD], q[CHUNK][K + PAD];
     float sums[1024 / K][K], beta[CHUNK], E[CHUNK];
 };
 
-// Computes the gate with exp and log of the special function unit, as in chapter 02's
-// v2. Because `bounded` is a template argument, the code for bounded gates contains no
-// other form.
+// Computes the gate with the approximate exp and log of the special function unit, as
+// in chapter 02's v2. Because `bounded` is a template argument, the code for bounded
+// gates contains no other form.
 template <int bounded>
 static __device__ __forceinline__ float activated(const struct kcp_gate &a, float expA,
                                                   float dt, float x)
@@ -38,8 +38,7 @@ static __device__ __forceinline__ uint2 pack4(const float *x)
     return make_uint2(pack_bf16x2(x[0], x[1]), pack_bf16x2(x[2], x[3]));
 }
 
-// Sums g over R tokens for four channels. Only the first len tokens exist; later ones
-// add 0.
+// Sums g over R tokens for four channels. Tokens from len on do not exist and add 0.
 template <int R, int bounded>
 static __device__ __forceinline__ void sum_rows(const struct kcp_gate &f, float expA,
                                                 const float *dt, int len,
@@ -54,7 +53,7 @@ static __device__ __forceinline__ void sum_rows(const struct kcp_gate &f, float 
         }
 }
 
-// KDA: computes G, qg and kg of a thread's tokens and channels, and replaces k in X by
+// KDA: computes G, qg and kg for a thread's tokens and channels, and replaces k in X by
 // beta k~.
 template <int K, int V>
 static __device__ void gate_rows_kda(const struct kcp_gate &f, const struct kcp_wy &a,

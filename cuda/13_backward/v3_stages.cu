@@ -1,4 +1,4 @@
-// v3_stages.cu -- the whole backward from a block of chunk factors, by v2's kernels.
+// v3_stages.cu -- the whole backward from saved chunk factors, by v2's kernels.
 // Book: chapter 13, "Code: kernels".  Checked by: tests/13_backward/checks.c.
 // Next: ../18_hopper/v4_scans_finish_sm90.cu, for most calls.
 #include "cuda/host/stages_v2.cuh"
@@ -6,8 +6,8 @@
 #include "realigned.cuh"
 
 // Backward for calls that chapter 18's kernels do not support: other sizes, or arrays
-// without 16-byte alignment. Of the block only states and maps are used; chapters 02
-// and 03 are recomputed.
+// without 16-byte alignment. From the saved block it uses only states and maps; it
+// recomputes chapters 02 and 03.
 static int run(void *args)
 {
     struct kcp_backward a = *(const struct kcp_backward *)args;

@@ -22,21 +22,21 @@ struct backward {
     struct kcp_exchange e;
 };
 
-// Returns whether the block contains the results of chapters 02 and 03 per token.
-// Otherwise the block contains chunk factors.
+// Returns whether the saved block contains the results of chapters 02 and 03 per token.
+// If not, it contains chunk factors.
 static inline int front_was_kept(const struct backward *x)
 {
     return x->t.path->format == KCP_FORMAT_FACTORS;
 }
 
-// Returns whether the block also contains states and v_new per token, so that nothing
-// is recomputed.
+// Returns whether the saved block also contains states and v_new, so that nothing needs
+// to be recomputed.
 static inline int all_was_kept(const struct backward *x)
 {
     return front_was_kept(x) && x->a.save == KCP_SAVE_ALL;
 }
 
-// Assigns memory to the arrays of chapters 02 and 03 that will be recomputed.
+// Places those arrays of chapters 02 and 03 that are recomputed.
 template <class X>
 static void place_front(struct backward *x)
 {
@@ -53,7 +53,8 @@ static void place_front(struct backward *x)
     s->A = arena_take(r, TV * a->C, sizeof(X));
 }
 
-// Assigns forward's arrays: in the block if saved, otherwise in the workspace.
+// Places forward's arrays: in the saved block if they were saved, otherwise in the
+// workspace.
 template <class X>
 static void place_forward(struct backward *x)
 {
@@ -77,7 +78,7 @@ static void place_forward(struct backward *x)
     x->h_start = arena_take(r, (int64_t)a->NS * a->HV * a->K * a->V, sizeof(float));
 }
 
-// Assigns backward's arrays. The sums for the parameters have a padded number of rows.
+// Places backward's arrays. The sums for the parameters have a padded number of rows.
 template <class X>
 static void place_backward(struct backward *x)
 {
