@@ -1,17 +1,17 @@
-// v3_split_pairs.cuh -- v3's second kernel: the pairs, and the sum of all paths.
+// v3_split_pairs.cuh -- v3's second kernel: gradients from pairs of rows; all sums.
 // Book: chapter 10, "Two kernels".  Checked by: tests/10_wy_backward/checks.c.
 // Next: v3_split.cu.
 #include "v3_split_storage.cuh"
 
 // Off the diagonal, tile (I, J) of 16 rows and columns has the first row a of I as
-// anchor: D_ij = E_i F_j, E_i = exp2(G_i - G_a), F_j = exp2(G_a - G_j), both <= 1. A
-// thread owns 16 rows (block B) of a column d. The thread computes the factors of these
-// rows, the tensor core multiplies the tiles, and the thread applies the remaining
-// factor to the products. Tiles on the diagonal are computed pair by pair in fp32 in
-// registers. dg_t is the sum over pairs j < t <= i. Off the diagonal those pairs are
-// summed directly: by rows i >= t, by columns j < t, and by whole tiles (I, J) with J <
-// B < I. Since no term is added and later subtracted, the roundings of two sums need
-// not match.
+// anchor: D_ij = E_i F_j, with E_i = exp2(G_i - G_a) <= 1 and F_j = exp2(G_a - G_j) <=
+// 1. A thread has 16 rows (block B) of a column d. The thread computes the factors of
+// these rows, the tensor core multiplies the tiles, and the thread applies the
+// remaining factor to the products. Tiles on the diagonal are computed pair by pair in
+// fp32 in registers. dg_t is the sum over pairs j < t <= i. Off the diagonal these
+// pairs are summed without cancellation: by rows i >= t, by columns j < t, and by whole
+// tiles (I, J) with J < B < I. No term is added and later subtracted, so the sums may
+// be rounded independently.
 enum { COLS = 64, LX = COLS + PAD, TILES = 6, LT = 56 };
 
 struct pair_storage {
@@ -65,8 +65,8 @@ static __device__ void fetch_matrices(const struct kcp_wy_backward &a, const bf1
             ? in<float>(a.beta, z.t + threadIdx.x, 1, 0, a.HV)[n] : 0.0f;
 }
 
-// Stores x, the terms k (Q + dk2) of dbeta, in place of P and W, which the same thread
-// has already read.
+// Stores x, a term k (Q + dk2) of dbeta, in place of P and W, which this thread has
+// read.
 static __device__ __forceinline__ void keep(struct pair_storage &s, int i, int d,
                                             float x)
 {
@@ -93,8 +93,9 @@ static __device__ void fetch_raw(const struct kcp_wy_backward &a,
     cp_async_commit();
 }
 
-// Issues the copies of G and k of the next 64 columns while the current ones are
-// processed. In rows past the chunk's end, G repeats the last row and k is 0.
+// Issues the copies of G and k of 64 columns; the copies run while the previous 64
+// columns are processed. In rows past the chunk's end, G repeats the last row and k is
+// 0.
 static __device__ __forceinline__ void load_columns_async(
     const struct kcp_wy_backward &a, struct token_range z, int m, int n, int d0,
     struct pair_storage &s)
@@ -120,7 +121,7 @@ static __device__ __forceinline__ void load_columns_async(
     cp_async_commit();
 }
 
-// Registers of thread (d, B) for its 16 rows.
+// Registers of thread (d, B), which has 16 rows of column d.
 struct column {
     int d, B;                            // within the current 64 columns
     float G[16], k[16];
@@ -128,7 +129,7 @@ struct column {
     float up[16], down[16];              // sums of dG by rows, by columns
 };
 
-// Recomputes d and B of the thread, so that no register holds them across phases.
+// Recomputes d and B of the thread, so that no register keeps d and B across phases.
 static __device__ __forceinline__ void column_of_thread(struct column &x)
 {
     const int i = opaque(threadIdx.x);
@@ -168,9 +169,10 @@ static __device__ __forceinline__ void make_factors(struct pair_storage &s,
         }
 }
 
-// Multiplies the tiles. Four warps sum by rows, sum_J dAqk (kF) and dL (kF), and store
-// the sums in place of the factors qE. The other four warps sum by columns, dAqk^T (qE)
-// + dL^T (beta kE) per tile, and store the sums in place of the factors kF.
+// Multiplies the tiles. Four warps compute the sums by rows, sum_J of dAqk (kF) and of
+// dL (kF), and store them in place of the factors qE. The other four warps compute the
+// sums by columns, dAqk^T (qE) + dL^T (beta kE) per tile, and store them in place of
+// the factors kF.
 static __device__ __forceinline__ void products(struct pair_storage &s)
 {
     const int i = opaque(threadIdx.x);
@@ -209,8 +211,8 @@ static __device__ __forceinline__ void products(struct pair_storage &s)
     __syncthreads();
 }
 
-// Processes row i of the diagonal tile, pair by pair, j < i, exponents <= 0: computes
-// dq2* and dk2 of the row, and adds its terms to all dkt*_j.
+// Processes row i of the diagonal tile, one pair j < i at a time, with exponents <= 0.
+// Computes dq2* and dk2 of row i, and adds the terms of row i to all dkt*_j.
 static __device__ __forceinline__ void row_pairs(const struct pair_storage &s, int i,
                                                  float q, float beta_k,
                                                  struct column &x, float &dq2,
@@ -230,8 +232,8 @@ static __device__ __forceinline__ void row_pairs(const struct pair_storage &s, i
     //< kernel-diagonal
 }
 
-// Sums 16 rows over the warp's 32 columns by exchanging halves; lane l ends with the
-// sum of row l / 2. The sums of previous columns are added.
+// Sums 16 rows over the warp's 32 columns by exchanging halves, and adds the sums of
+// previous columns. Lane l has the sum of row l / 2.
 template <int half>
 static __device__ __forceinline__ void reduce_halves(float (&x)[16])
 {
