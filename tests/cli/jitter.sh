@@ -1,6 +1,5 @@
 #!/bin/sh
-# jitter.sh -- finds races: runs the fast kernels with random sleeps, and without one
-# wait.
+# jitter.sh -- finds races: runs fast kernels with random sleeps or without a wait.
 #
 # Book: chapter 18; CONTRIBUTING.md, "How the judge works".
 # Checked by: itself: mistakes that must be seen.  Next: ../../cuda/tile/jitter.cuh.

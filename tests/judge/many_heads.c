@@ -126,7 +126,6 @@ static double bytes_needed(const struct trial *one, int heads)
     return sum;
 }
 
-/* Returns the worst error of the first head. */
 static struct worst first_head(const struct trial *one, const struct buffer *o,
                                const char *first, const struct expected *e)
 {
@@ -142,7 +141,6 @@ static struct worst first_head(const struct trial *one, const struct buffer *o,
  * `over` is the first head's worst error divided by its limit. */
 struct found { int64_t rows; double over; };
 
-/* Compares all outputs of all heads. */
 static int compare_many(struct kcp_report *rep, const struct trial *many,
                         const struct trial *one, const struct expected *e, int heads,
                         struct found *found)

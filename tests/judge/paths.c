@@ -250,7 +250,6 @@ static void print_cases(const struct kcp_path *p, const struct kcp_device *d,
     if (!found) printf("none");
 }
 
-/* Prints a small case that reaches the row, as text. */
 static void print_smallest(const struct kcp_path *p, const struct kcp_device *d,
                            const struct options *o)
 {

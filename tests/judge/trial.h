@@ -63,7 +63,6 @@ struct trial {
     int runs;                       /* runs since trial_fill */
 };
 
-/* The inputs of a case and its expected outputs. */
 struct expected {
     const struct kcp_stage *stage;
     struct kcase k;
