@@ -37,7 +37,7 @@ static void bytes(void)
     say("18.ratio", "%.2f", (double)sizeof kda / sizeof gdn, 1282.0 / 1028);
 }
 
-/* Chapter 19: the judge's limits. */
+/* Chapter 19: prints the limits of the judge. */
 static void tolerances(void)
 {
 #define TOLERANCE(name, f64, f32, bf16)                                                \
@@ -57,7 +57,7 @@ static void growth(void)
     say("19.absolute", "%.1f", to * M256 / (from * M16), to / from / (M16 / M256));
 }
 
-/* Chapter 02: the largest x with log(1 + exp(x)) = 0; the decay of a strong gate. */
+/* Chapter 02: finds the largest x with log(1 + exp(x)) = 0; decays of strong gates. */
 static void softplus(void)
 {
     float low = -30, high = 0;      /* softplus is 0 at low and positive at high */
@@ -80,7 +80,7 @@ static void softplus(void)
     say("02.subchunk", "%.1f", -16 * 5 / log(2), log2(exp(-80)));
 }
 
-/* Chapter 03: L of the example; operations to invert a 64 x 64 triangle in two ways. */
+/* Chapter 03: computes L, and the operations of two ways to invert a triangle. */
 static void solve(void)
 {
     say("03.L", "%.2f", 0.75 * (0.6 * 1 * exp2(-1 + 1) + 0.8 * 0 * exp2(-1 - 0)),
@@ -131,7 +131,7 @@ static void on_the_chain(void)
         100.0 * 4 * K / (6 * K + 4 * C));
 }
 
-/* Chapter 10: dbeta of the last token; the error of sums whose terms cancel. */
+/* Chapter 10: computes dbeta of the last token, and errors of sums that cancel. */
 static void cancelling(void)
 {
     const double e[2] = { 1.917, -0.436 };          /* v_new of chapter 04 */
@@ -153,7 +153,7 @@ static void cancelling(void)
         -20 + log(10 * single / twenty) / per_unit);
 }
 
-/* Chapter 13: bytes that four ranks exchange; averages of gradients. */
+/* Chapter 13: computes the bytes that four ranks exchange, and averages of gradients. */
 static void backward_bytes(void)
 {
     enum { ranks = 4, heads = 32, D = 128, replicas = 2 };
@@ -247,7 +247,7 @@ static void forms(void)
     say("07.R", "%.0f", first, 4);
 }
 
-/* Chapters 12 and 14: bytes saved for backward; extra rows that a chunk reads. */
+/* Chapters 12 and 14: computes bytes saved for backward, and extra rows per chunk. */
 static void kept(void)
 {
     /* GB of one layer, for two modes of the saved block: 2 bytes per saved number. */

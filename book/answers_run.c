@@ -82,7 +82,7 @@ static void alike(void)
         }
 }
 
-/* Chapter 05: composes the maps of tokens 0 and 1, whose numbers are typed in. */
+/* Chapter 05: composes the maps of tokens 0 and 1 from the book's numbers. */
 static void maps(void)
 {
     const double A0[K][K] = { { 0.25, 0 }, { 0, 1 } };

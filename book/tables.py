@@ -60,7 +60,7 @@ def text(form, value):
 
 
 class Row:
-    """A row of a record: r["name"] is a column as text; numbers are also members."""
+    """A row of a record: r["us"] is the text of column us, r.us is its number."""
     digests, built = None, False
 
     def __init__(self, cells, file):
@@ -262,7 +262,7 @@ class Records:
                 if all(getattr(r, name) == value for name, value in want.items())]
 
     def case(self, r):
-        """Returns the case and its number of segments, for a peer our number."""
+        """Returns the case and the number of segments that our kernels use for it."""
         like = self.find(theirs=False, set=r.set) if r.theirs else [r]
         n = like[0].segments if like else 1
         return r.case + (", %d segments" % n if n > 1 else "")

@@ -1,4 +1,5 @@
-/* ladder_banks.c -- chapter 17: banks of a load of eight rows, plain and swizzled.
+/* ladder_banks.c -- chapter 17: which banks a load of eight rows uses, in plain and in
+ * swizzled tiles.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: ladder_descriptor.c.
  * cuda/tile/swizzle.cuh computes the address of each piece of 16 bytes; warp_ldmatrix

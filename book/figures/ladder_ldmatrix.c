@@ -1,7 +1,7 @@
 /* ladder_ldmatrix.c -- chapter 17: which lane gives each address, and which the result.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: ladder_stages.c.
- * Each loaded number is its own address, so each result shows its origin. */
+ * The value of each number is its address, so a loaded value shows its address. */
 #include "ref/17_warp.h"
 #include "svg.h"
 

@@ -400,7 +400,7 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor,
       sequence, then the number of all tokens; int32, int64 or whole numbers. A call
       with a list in `cu_seqlens_cpu` never waits for the GPU.
     - `cp_context`: from `build_cp_context`; the tensors then have only this rank's
-      tokens. `form`: how ranks exchange states, `all_gather`, `chain`, `pipeline` or
+      tokens. `form`: how ranks exchange states: `all_gather`, `chain`, `pipeline` or
       `scan`.
     - `save`: what forward keeps for backward: `recompute` (least memory), `light` or
       `all`. `None` means `all` with `disable_recompute`, else `recompute`.

@@ -221,8 +221,8 @@ class Alike:
             self.seen.append(check)
 
     def __call__(self, tensors):
-        """Returns the addresses; None if no earlier set matches, or if an address is
-        not a multiple of 16 bytes."""
+        """Returns the addresses of the tensors, or None if no earlier set matches or an
+        address is not a multiple of 16 bytes."""
         for check in self.seen:
             if check(*tensors):
                 places = [x.data_ptr() for x in tensors]

@@ -276,7 +276,7 @@ class CPContext:
         self.cu_seqlens_cpu = torch.tensor(sorted(inside), dtype=torch.int64)
 
     def shard(self, x: torch.Tensor, dim: int = 1) -> torch.Tensor:
-        """Returns the part of x with this rank's tokens, a view."""
+        """Returns a view of x with only the tokens of this rank."""
         return x.narrow(dim, self.begin, self.end - self.begin)
 
 
