@@ -153,7 +153,7 @@ static void cancelling(void)
         -20 + log(10 * single / twenty) / per_unit);
 }
 
-/* Chapter 13: computes the bytes that four ranks exchange, and averages of gradients. */
+/* Chapter 13: computes bytes that four ranks exchange, and averages of gradients. */
 static void backward_bytes(void)
 {
     enum { ranks = 4, heads = 32, D = 128, replicas = 2 };

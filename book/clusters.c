@@ -1,4 +1,4 @@
-/* clusters.c -- prints predicted times of a pass on one GPU and of exchanges over ranks.
+/* clusters.c -- prints predicted times of one GPU and of exchanges over ranks.
  *
  * Book: chapters 18 and 20, which show the output.
  * Checked by: tests/18_hopper/checks.c

@@ -14,8 +14,8 @@
 
 enum { LEAVES = 64, NAMES = 40 * LEAVES };
 
-/* `name` stands for the map of tokens [lo,hi) or, if `state` is set, for the state before
- * token hi. depth: how many products in series gave this map or state. */
+/* `name` stands for the map of tokens [lo,hi) or, if `state` is set, for the state
+ * before token hi. depth: how many products in series gave this map or state. */
 static struct { uint64_t name; int lo, hi, state, depth; } known[NAMES];
 static int nknown, products;
 static uint64_t secret = 1;
