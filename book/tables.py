@@ -26,7 +26,7 @@ STALE, UNCOMPARED, FRESH = range(3)
 STATES = {"stale": STALE, "not comparable": UNCOMPARED, "fresh": FRESH}
 KEPT = {"all": ", all kept", "light": ", little kept", "none": ", nothing kept"}
 NUMBERS = "us us_p10 us_p90 bytes flops copy product T H HV K V C sequences segments " \
-          "ranks front sum exchange main gather_us gather_bytes saved head_parts " \
+          "ranks front sum exchange main gather_us saved head_parts " \
           "reuse_M"
 WHOLE = "08_forward", "13_backward", "forward_backward"
 PAIR = "08_forward", "13_backward"
@@ -213,7 +213,7 @@ class Page:
 class Records:
     """All rows by kind. `rows` has the chosen rows of kind time; `sorted` is sorted."""
     def __init__(self, files):
-        self.kind, slots, standings, self.gathers, self.timed = {}, {}, {}, {}, []
+        self.kind, slots, standings, self.timed = {}, {}, {}, []
         for path in files:
             for cells in read_tsv(path):
                 r = Row(cells, os.path.basename(path))
@@ -229,8 +229,6 @@ class Records:
         self.most = max([r.ranks for r in self.rows if r.is_layer], default=0)
 
     def choose(self, r, slots, standings):
-        if r.ranks > 1 and r.gather_us:
-            self.gathers.setdefault(r.set, r)
         key = r.set, r.stage
         if r.peer:                              # the state of our rows of this run
             r.state = standings.get(key, STALE)
@@ -345,31 +343,6 @@ def whole_table(d, name, only=None):
               "%.2f, %.2f" % room if r["work"] else "", p.run(r))
         last = d.case(r)
     p.rates()
-    p.notes()
-
-
-def edge_table(d):
-    """Lists forward times, nothing kept, for T - 1, T, T + 1, live and strong gates."""
-    p, at, names = Page("17-edges.md"), {}, []
-    for r in d.sorted:
-        if r.peer or r.is_layer or r.stage != "08_forward" or r.ranks != 1 or \
-                ", nothing kept" not in r.case:
-            continue
-        name = re.sub(", (live|strong) gates", "", r.case, count=1)
-        name = name.replace(", nothing kept", "", 1)
-        name = re.sub("T%s=%s[0-9]+" % (NB, NB), "T%s=%s%d" % (NB, NB, r.base()), name,
-                      count=1)
-        key = name, r["gate"], r.T - r.base()
-        at[key] = least([at[key], r]) if key in at else r
-        names += [name] if r.is_edge() else []
-    if names:
-        t = "T" + NB
-        p.add("| forward, nothing kept, ms | live, %s-%s1 | T | %s+%s1 | strong, "
-              "%s-%s1 | T | %s+%s1 |" % ((t, NB) * 4),
-              "|:------------|----:|---:|----:|----:|---:|----:|")
-    for name in once(names):
-        p.row(name, *[p.ms(at.get((name, gate, by)))
-                      for gate in ("live", "strong") for by in (-1, 0, 1)])
     p.notes()
 
 
@@ -489,14 +462,6 @@ def rank_table(d):
                 p.row(*head, (r.form + ", " if r.ranks > 1 else "") + plan_of(r),
                       ms(r.us), *parts if r.main else [None] * 4, d.times_alone(r))
     p.notes()
-    if d.gathers:
-        p.add('\n::: {.folded title="Controls: the all-gather alone, in the same '
-              'runs"}',
-              "| payload per rank, MiB | GPUs | µs | run |", "|--:|--:|--:|:----|")
-        for r in d.gathers.values():
-            p.row("%.1f" % (r.gather_bytes / 2**20), r.ranks, "%.0f" % r.gather_us,
-                  "`%s`" % r["case"])
-        p.add(":::")
 
 
 def form_table(d):
@@ -887,7 +852,7 @@ def make(files):
     Row.digests = Digests(read_tsv(file)) if file else Digests.of_build("build")
     Row.built = any(r["nvcc"][:1].isdigit() for r in Row.digests.rows.values())
     d = Records(files or results())
-    for table in (stage_tables, edge_table, mode_table, bound_table, roofline,
+    for table in (stage_tables, mode_table, bound_table, roofline,
                   rank_table, form_table, walk_tables, judge_table, field_tables,
                   precision_table, nccl_table, ladder_tables, torch_tables,
                   prediction_tables, readme_table):
