@@ -11,9 +11,9 @@
 // eight warps per SM, with 112 KiB per block and 128 registers per thread. A barrier
 // precedes each phase that reads what other warps wrote.
 
-// Computes dq, dk and the terms of dbeta and dg, and stores the sums over the thread's
-// block of rows in s.whole. Rows are processed in descending order, so that dkt of a
-// row is complete when it is used.
+// Computes dq, dk and the terms of dbeta and dg, and stores in s.whole the sums over
+// the 16 rows of this thread. Rows are processed from the last to the first, so that
+// dkt of a row is complete when it is used.
 template <int K, int heads>
 static __device__ __forceinline__ void combine_paths(const struct kcp_wy_backward &a,
                                                      const struct intermediates &b,
@@ -84,8 +84,8 @@ static __device__ __forceinline__ void combine_paths(const struct kcp_wy_backwar
     s.whole[3][x.B][x.d] = far[3];
 }
 
-// Computes dg_t = exp2(G_last) sum_v h dS + the sums of the other row blocks + the sums
-// of row t's block.
+// Computes dg_t = exp2(G_last) sum_v h dS + sums of the other three blocks of 16 rows +
+// sums of the block of row t.
 template <int K>
 static __device__ __forceinline__ void gates(const struct kcp_wy_backward &a,
                                              struct token_range z, int n, int d0,
@@ -112,7 +112,8 @@ static __device__ __forceinline__ void gates(const struct kcp_wy_backward &a,
     if (a.KG == 1) reduce_rows(x.up, d0 == 0, s.of_gate[x.d / 32] + 16 * x.B);
 }
 
-// One block per chunk and query/key head; 64 columns of K at a time.
+// The second kernel: a block computes one chunk and query/key head, 64 columns at a
+// time.
 template <int K, int heads>
 static __global__ __launch_bounds__(256, 2)
 void wy_pairs(const struct kcp_wy_backward a, const struct intermediates b)
@@ -163,8 +164,8 @@ void wy_pairs(const struct kcp_wy_backward a, const struct intermediates b)
     }
 }
 
-// Lays out the first kernel's results in the workspace. P and W use the memory of dq
-// and dk until dq and dk are computed, unless several value heads share dq and dk.
+// Places the first kernel's results in the workspace. P and W use the memory of dq and
+// dk until dq and dk are computed, unless several value heads share dq and dk.
 static size_t intermediates_layout(const struct kcp_wy_backward *a,
                                    struct intermediates *b)
 {

@@ -56,7 +56,7 @@ static __device__ __forceinline__ void load_block(bf16 *to, const void *from,
     }
 }
 
-// A warp's [64,16] result in D fragments, [16 rows][8 columns][4].
+// A result [64,16] of a warp as D fragments: [16 rows][8 columns][4].
 typedef float slab[4][2][4];
 
 static __device__ __forceinline__ int row_in(int t, int j)
@@ -68,8 +68,8 @@ static __device__ __forceinline__ int column_in(int c, int j)
     return 8 * c + threadIdx.x % 4 * 2 + j % 2;
 }
 
-// Computes x += X H^T and y += Y H^T: X and Y [64,depth], H [16,depth], all row strides
-// depth + PAD.
+// Computes x += X H^T and y += Y H^T, with X and Y [64,depth], H [16,depth], and row
+// stride depth + PAD.
 template <int depth, int two>
 static __device__ __forceinline__ void rows_by_rows(slab &x, slab &y, const bf16 *X,
                                                     const bf16 *Y, const bf16 *H)
@@ -91,7 +91,7 @@ static __device__ __forceinline__ void rows_by_rows(slab &x, slab &y, const bf16
     }
 }
 
-// Computes d += A^T X, A [64,64] lower triangular, X 16 columns of [64,ld].
+// Computes d += A^T X. A [64,64] is lower triangular, X has 16 columns of [64,ld].
 static __device__ __forceinline__ void transposed_by_columns(slab &d, const bf16 *A,
                                                              const bf16 *X, int ld)
 {
@@ -110,7 +110,7 @@ static __device__ __forceinline__ void transposed_by_columns(slab &d, const bf16
 }
 
 // Stores a slab to rows [64] of a tensor in bf16. Two lanes exchange halves, so that
-// each stores four columns and the 16 columns of a row are one sector.
+// each lane stores four columns, and the 16 columns of a row fill one 32-byte sector.
 static __device__ __forceinline__ void store_slab(bf16 *to, int stride, int len,
                                                   const slab &x)
 {
@@ -128,8 +128,8 @@ static __device__ __forceinline__ void store_slab(bf16 *to, int stride, int len,
     }
 }
 
-// Returns the tile row of task 0 to 9: the ten 16 x 16 tiles on and below the diagonal,
-// which are divided among the warps.
+// Returns the tile row of task 0 to 9. The tasks are the ten 16 x 16 tiles on and below
+// the diagonal, divided among the warps.
 static __device__ __forceinline__ int tile_row(int task)
 {
     const int late = task < 6 ? 2 : 3;

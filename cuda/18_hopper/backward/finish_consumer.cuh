@@ -55,8 +55,8 @@ static __device__ __forceinline__ void scaled_operand_a(uint32_t *a,
 
 // Anchors of a subchunk's rows and of its columns. Normally both anchors are equal. On
 // the underflow path the anchors are the subchunk's first and last G, so that no
-// exponent is above 0, and only pairs of different subchunks use them. step[I] is
-// exp2(b_I+1 - b_I) as a pair of bf16.
+// exponent is above 0, and only pairs of different subchunks use the anchors. step[I]
+// is exp2(b_I+1 - b_I) as a pair of bf16.
 struct anchors {
     float row[SUBCHUNKS][2], column[SUBCHUNKS][2];
     uint32_t step[SUBCHUNKS - 1][2];
