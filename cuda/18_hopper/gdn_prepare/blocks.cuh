@@ -116,8 +116,7 @@ static __device__ __forceinline__ void store_scores(const struct head_of_chunk &
 // For rows i and j of two subchunks the decay is a product of two factors, each at most
 // 1 for any gate: from row i back to the first row of its subchunk I, and from there to
 // row j of an earlier subchunk. The factors include norms and beta. q[i] and k[i] (with
-// the sign of -L) are the first factor; to[row_pairs_before(I) + j] is the second
-// factor.
+// the sign of -L) are the first factor, to[row_pairs_before(I) + j] the second.
 struct pair_factors { float q[CHUNK], k[CHUNK], to[96]; };
 
 static __device__ __forceinline__ int row_pairs_before(int I)
