@@ -3,7 +3,8 @@
 # bits for canonical segments. Without a GPU, --device gpu must be refused.
 #
 # Book: chapter 08.  Checked by: make test, which runs it.
-# Usage: run_device.sh BUILD [a table of the errors].  Next: ../../bench/run/device.c.
+# Usage: run_device.sh BUILD [FILE], which gets a table of errors. Next:
+# ../../bench/run/device.c.
 #
 # An error is RMS(gpu - cpu) / RMS(cpu) of a whole array. The CPU's inputs are not rounded
 # to bf16, so a bound is larger than a kernel's own error; the judge has strict bounds.

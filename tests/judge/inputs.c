@@ -242,8 +242,8 @@ static void draw_spike(struct tensor_set *b, const struct kcase *k)
     spike_draw(b, k);
 }
 
-/* A stage with ranks has the inputs of a layer. The inputs of other stages are outputs
- * of earlier chapters. */
+/* A stage with ranks has the inputs of a layer. A stage without ranks has outputs of
+ * earlier chapters as inputs. */
 enum source source_of(const struct kcp_stage *s)
 {
     if (!strncmp(s->name, "01", 2)) return OF_STEP;
