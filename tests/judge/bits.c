@@ -107,9 +107,9 @@ static int alone_pass(struct kcp_report *rep, const struct kcp_variant *v,
     const int status = run_alone(v, s, mem, &k, pass, bytes, why, sizeof why);
     if (status == KCP_NO_MEMORY || status == KCP_NA) return status;
     EXPECT(rep, !status, "%s: status %d %s", v->name, status, why);
-    EXPECT(rep, !bytes[0], "%s, R = %d: a sequence of NaN changes %lld bytes of the "
-           "others", v->name, k.call.R, (long long)bytes[0]);
-    EXPECT(rep, bytes[1] > 0, "%s: it does not change its own", v->name);
+    EXPECT(rep, !bytes[0], "%s, R = %d: NaN in a sequence changes %lld bytes of other "
+                           "sequences", v->name, k.call.R, (long long)bytes[0]);
+    EXPECT(rep, bytes[1] > 0, "%s: outputs lack the NaN", v->name);
     return KCP_OK;
 }
 
@@ -125,8 +125,8 @@ static void compare(struct kcp_report *rep, const struct trial *x,
                     to = &one->rank[0].buffer[j];
             if (!o->want || !to) continue;
             const int64_t bytes = buffer_other_bytes(o, to, o->first);
-            EXPECT(rep, !bytes, "%s: rank %d of %d, %s: %s: %lld bytes are not those "
-                   "of one rank", x->variant->name, r, x->R,
+            EXPECT(rep, !bytes, "%s: rank %d of %d, %s: %s: %lld bytes differ from one "
+                                "rank", x->variant->name, r, x->R,
                    kcp_form_names[x->rank[r].call.form], o->field->name,
                    (long long)bytes);
         }
@@ -240,7 +240,7 @@ static int judge_stage(struct kcp_report *rep, const char *stage, int is_canonic
     const struct kcp_variant *v[256];
     const int n = kcp_variants(stage_find(stage)->name, NULL, v, 256);
     if (is_canonical && !gpu_of_threads()) {
-        printf("  (no GPU that threads share: canonical bits not compared)\n");
+        printf("  (no GPU that threads share: not run)\n");
         return KCP_NA;
     }
     for (int i = 0; i < n; i++) {
@@ -293,8 +293,8 @@ static int canonical_13(struct kcp_report *rep) { return judge_stage(rep, "13", 
 static int canonical_15(struct kcp_report *rep) { return judge_stage(rep, "15", 1); }
 static int canonical_16(struct kcp_report *rep) { return judge_stage(rep, "16", 1); }
 
-#define ALONE "one sequence is NaN: not a bit of the others changes, on the host and " \
-              "by every kernel"
+#define ALONE "one sequence is NaN: no bit of other sequences changes, on the CPU " \
+              "and in all kernels"
 #define CANONICAL "kernels on canonical segments: equal bits for R = 1, 2, 3, 4, 8, " \
                   "3 forms"
 KCP_CHECK(check_03_alone) = { "03_wy", "alone", ALONE, alone_03 };

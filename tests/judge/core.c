@@ -319,7 +319,7 @@ static void count_check(const struct kcp_check *c, int status, struct kcp_report
     if (status == KCP_NA) rep->skip++;
     else if (status) report_fail(own, "%s %s: status %d", c->stage, c->name, status);
     else if (!own->expectations)
-        report_fail(own, "%s %s: no expectation ran", c->stage, c->name);
+        report_fail(own, "%s %s: no EXPECT was reached", c->stage, c->name);
     const char *word = status ? "skip" : "ok";
     if (own->fail) word = "FAIL";
     if (!rep->quiet || own->fail)
@@ -343,8 +343,8 @@ static const struct {
     const char *name, *what;
     int (*run)(struct kcp_report *, const struct kcp_variant *);
 } of_objects[] = {
-    { "alone", "one sequence is NaN: not a bit of the others changes", alone_variant },
-    { "canonical", "canonical segments: the same bits on 1 to 8 ranks",
+    { "alone", "NaN in one sequence: no bit of others changes", alone_variant },
+    { "canonical", "canonical segments: equal bits on 1 to 8 ranks",
       canonical_variant } };
 
 int judge_object(const struct kcp_variant *v, const struct options *o,

@@ -141,7 +141,7 @@ int exchange_trials(int trials, int R, int device)
     }
     printf("%s: %lld exchanges, %lld of %d plans cross a cut, %lld numbers wrong%s\n",
            wrong || !crossing ? "FAILED" : "OK", runs, crossing, trials, wrong,
-           crossing ? "" : "; expected more plans, of which one does");
+           crossing ? "" : "; expected more plans, at least one with a cut");
     free(t.a);
     return wrong || !crossing;
 }

@@ -27,8 +27,8 @@ void hold_to_record(const struct kcp_variant *v, int is_object, struct verdict *
     if (t->outcome == NA && t->refused && begins_with(v->shapes, "any"))
         n_a = "n/a";
     else if (is_half && !is_object && t->outcome != FAIL)
-        n_a = t->no_forward ? "forward is n/a where backward is not"
-                            : "backward is n/a where forward is not";
+        n_a = t->no_forward ? "forward returned n/a, backward did not"
+                            : "backward returned n/a, forward did not";
     if (!n_a) return;
     t->outcome = FAIL;
     t->worst.tol = 0;
@@ -113,7 +113,7 @@ static void show_command(struct isolated *x, int i, const struct verdict *t)
     else if (n) snprintf(after, sizeof after, " after %d others", n);
     shell_word(x->object ? x->object : x->variant->name, name, sizeof name);
     printf("        case %d%s", x->list[i].id, after);
-    if (!seen) printf(" (it did not fail again)");
+    if (!seen) printf(" (did not fail when repeated)");
     if (ranks_started())
         printf(", under a launcher with %d ranks (%s)", ranks_started(),
                ranks_launcher());

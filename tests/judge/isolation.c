@@ -154,7 +154,7 @@ int isolated_runs_trials(void) { return runner != NULL; }
 static int may_start(struct isolated *x, char *why, size_t n)
 {
     if (isolation_limit && 3 * x->lost >= 5.0 * isolation_limit) {
-        snprintf(why, n, "not run: %.0f s went by without a verdict", x->lost);
+        snprintf(why, n, "not run: %.0f s passed without a verdict", x->lost);
         return KCP_COMM;
     }
     if (x->pid) return KCP_OK;

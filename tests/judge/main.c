@@ -42,8 +42,8 @@ static void print_usage(void)
            "\n"
            "Judges the variants of every stage against the references.\n\n");
     options_print(rows, texts, sizeof rows / sizeof *rows);
-    printf("\nOf an option given twice the last counts.\n"
-           "exit status: 0 right, 1 something failed or nothing ran, 2 usage,\n"
+    printf("\nIf an option is given twice, the last one counts.\n"
+           "exit status: 0 passed, 1 a failure or nothing ran, 2 usage error,\n"
            "             3 skips or n/a under --strict\n");
 }
 

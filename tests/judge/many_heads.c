@@ -158,10 +158,10 @@ static int compare_many(struct kcp_report *rep, const struct trial *many,
         const double over = w.nan ? INFINITY : w.err / w.tol;
         found->rows += differ;
         if (!(over <= found->over)) found->over = over;
-        if (rep) EXPECT(rep, !status && !differ, "%s: %lld rows of %s differ among %d"
-                        " equal heads", one->variant->name, (long long)differ,
+        if (rep) EXPECT(rep, !status && !differ, "%s: %lld rows of %s differ between"
+                        " %d equal heads", one->variant->name, (long long)differ,
                         o->field->name, heads);
-        if (rep) EXPECT(rep, over <= 1, "%s: %s of the first of %d equal heads is off"
+        if (rep) EXPECT(rep, over <= 1, "%s: %s of head 0 of %d equal heads is off"
                         " by %.2e of %.1e", one->variant->name, o->field->name, heads,
                         w.err, w.tol);
         free(first);
@@ -250,17 +250,17 @@ static int by_hand(struct kcp_report *rep)
     v.run = wrapping;
     wraps_at = 2999;
     many_heads(NULL, &v, &host_memory, small, 3000, &x);
-    EXPECT(rep, x.rows > 0, "offsets that wrap at %lld pass",
+    EXPECT(rep, x.rows > 0, "o wrapped at %lld passes",
            (long long)wraps_at);
     v.run = alike_but_wrong;
     x = (struct found){ 0 };
     many_heads(NULL, &v, &host_memory, small, 3000, &x);
-    EXPECT(rep, !x.rows && x.over > 1, "heads that are all equally wrong pass");
+    EXPECT(rep, !x.rows && x.over > 1, "equal but wrong heads pass");
     return KCP_OK;
 }
 KCP_CHECK(check_08_many_heads) = { "08_forward", "many_heads",
-    "many equal heads: equal bits, and the expected numbers of one head; offsets that "
-    "wrap are found", by_hand };
+    "many equal heads give equal bits and the expected numbers of one head; offsets "
+    "that wrap are found", by_hand };
 
 /* ---- on a GPU, with more than 2^31 numbers: --full */
 static int on_gpu(struct kcp_report *rep, const char *stage, const char *const *words)
@@ -288,6 +288,6 @@ static const char *const large[] = { "live kda H=1 " LONG, "live gdn H=1 " LONG,
 static int of_08(struct kcp_report *rep) { return on_gpu(rep, "08_forward", large); }
 static int of_13(struct kcp_report *rep) { return on_gpu(rep, "13_backward", large); }
 #define WHAT "--full: more than 2^31 numbers in a tensor: equal heads give equal " \
-             "bits, and one head's numbers"
+             "bits, as expected of one head"
 KCP_CHECK(check_08_gpu_many_heads) = { "08_forward", "gpu_many_heads", WHAT, of_08 };
 KCP_CHECK(check_13_gpu_many_heads) = { "13_backward", "gpu_many_heads", WHAT, of_13 };

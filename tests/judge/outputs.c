@@ -210,7 +210,7 @@ int outputs_keep(const char *path, const struct options *o)
     if (!w.f) return unopened(path);
     const int whole = outputs_all(&w, o);
     if (!fclose(w.f) && whole) return 0;
-    fprintf(stderr, "kcp-check: %s: cannot write all of it\n", path);
+    fprintf(stderr, "kcp-check: %s: cannot write the whole file\n", path);
     return 2;
 }
 

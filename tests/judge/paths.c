@@ -148,12 +148,12 @@ void paths_close(const struct kcp_stage *s, const struct options *o,
         kcp_path_here(p, paths_device(), here, sizeof here);
         if (strcmp(here, "here")) {
             absent++;
-            snprintf(why, sizeof why, ", the last %s", here);
+            snprintf(why, sizeof why, ", last: %s", here);
         } else if (judged[i]) seen++;
         else if (needs_other_ranks(p, s, o)) {
             absent++;
-            snprintf(why, sizeof why, ", the last needs other ranks than %d", o->ranks);
-        } else report_fail(rep, "%s: path %s can run here, but no case was judged",
+            snprintf(why, sizeof why, ", last: not for %d ranks", o->ranks);
+        } else report_fail(rep, "%s: path %s is available, but no case was judged",
                            s->name, p->name);
     }
     rep->skip += absent > 0;

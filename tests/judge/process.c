@@ -127,7 +127,7 @@ int process_end(pid_t pid, char *why, size_t n)
     const int is_late = seconds_now() >= until;
     if (is_late) {
         end_group(pid);
-        snprintf(why, n, "after its last case it does not end");
+        snprintf(why, n, "it did not end after its last case");
     } else if (status) {
         char how[120];
         describe_end(status, how, sizeof how);

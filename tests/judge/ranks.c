@@ -110,7 +110,7 @@ static int pool_run(int R, int (*body)(struct kcp_comm *, void *), void *arg, ch
 }
 
 /* ---- processes */
-static char doing[80] = "its start";
+static char doing[80] = "startup";
 
 void ranks_doing(const char *what) { snprintf(doing, sizeof doing, "%s", what); }
 

@@ -106,7 +106,7 @@ static void missing_arrays(struct kcp_report *rep, const struct kcp_stage *s,
                status);
         made_free(&m);
     }
-    EXPECT(rep, needed > 1, "%s: no array is needed", s->name);
+    EXPECT(rep, needed > 1, "%s: needs no array", s->name);
 }
 
 /* Makes calls that each have one wrong number in an index array. */
@@ -222,7 +222,7 @@ static int variants(struct kcp_report *rep)
         made_free(&m);
     }
     kcp_plan_free(plan);
-    EXPECT(rep, n > 100 && checked > 10, "%d variants, %d checked at", n, checked);
+    EXPECT(rep, n > 100 && checked > 10, "%d variants, only %d checked", n, checked);
     return KCP_OK;
 }
 
@@ -240,15 +240,15 @@ static int nothing(struct kcp_report *rep)
     char kind;
     int64_t cu[2] = { 0, 4 };
     double one[1];
-    EXPECT(rep, kcp_layer_forward(NULL, NULL) == KCP_BAD && kcp_why()[0], "no layer");
+    EXPECT(rep, kcp_layer_forward(NULL, NULL) == KCP_BAD && kcp_why()[0], "NULL layer");
     EXPECT(rep, kcp_layer_forward(&layer, &f) == KCP_BAD && kcp_why()[0], "empty");
-    EXPECT(rep, kcp_layer_backward(&layer, &b) == KCP_BAD, "empty, backward");
-    EXPECT(rep, kcp_layer_conv(&layer, &c) == KCP_BAD, "empty, conv");
+    EXPECT(rep, kcp_layer_backward(&layer, &b) == KCP_BAD, "layer 0, backward");
+    EXPECT(rep, kcp_layer_conv(&layer, &c) == KCP_BAD, "layer 0, conv");
     kcp_layer_ref(&layer);
-    EXPECT(rep, kcp_layer_forward(&layer, &f) == KCP_BAD, "no sizes");
+    EXPECT(rep, kcp_layer_forward(&layer, &f) == KCP_BAD, "sizes 0");
     EXPECT(rep, kcp_layer_saved(&layer, (struct kcp_call *)&f) == 0 &&
            kcp_layer_saved(&layer, NULL) == 0 && kcp_layer_saved(NULL, NULL) == 0 &&
-           kcp_layer_forward_work(&layer, &f) == 0, "no sizes, no bytes");
+           kcp_layer_forward_work(&layer, &f) == 0, "sizes 0: bytes");
     /* Sizes that are negative or overflow must give no saved block and no write. */
     for (int i = 0; i < 4; i++) {
         static const int wraps[4][3] = {
@@ -297,7 +297,7 @@ static int structs(struct kcp_report *rep)
     EXPECT(rep, !kcp_struct_size("kcp_none") && kcp_enum_value("KCP_NONE", &x) &&
            kcp_struct_member("kcp_call", "none", &at, &kind) == KCP_BAD, "no name");
     EXPECT(rep, !kcp_form_in_order((enum kcp_form)-1) && !kcp_form_in_order(KCP_FORMS),
-           "a form that does not exist folds in order");
+           "an unknown form is called ordered");
     EXPECT(rep, kcp_enum_value("KCP_SCAN", &x) == KCP_OK && x == KCP_SCAN, "%d", x);
     for (int i = 0; i < kcp_nstages; i++) {
         snprintf(name, sizeof name, "kcp_%s", kcp_stages[i].name + 3);
@@ -308,8 +308,8 @@ static int structs(struct kcp_report *rep)
 KCP_CHECK(check_00_structs) = { "00_judge", "structs",
     "tables of sizes, offsets and values agree with the compiler", structs };
 KCP_CHECK(check_00_misuse) = { "00_judge", "calls",
-    "a wrong size, option, array or index of any stage is refused by name", misuse };
+    "each stage rejects a wrong size, option, array or index and names it", misuse };
 KCP_CHECK(check_00_misuse_variants) = { "00_judge", "calls_variants",
-    "every variant's host entry checks its call first", variants };
+    "host entries of all variants check their call first", variants };
 KCP_CHECK(check_00_nothing) = { "00_judge", "calls_nothing",
     "the rest of the interface rejects NULL and empty structs", nothing };

@@ -47,7 +47,7 @@ static int words(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_words) = { "00_judge", "words",
-    "a printed case is read again as an equal case, and its words change its inputs",
+    "a printed case parses to an equal case, and its words change its inputs",
     words };
 
 /* Checks that drawn lists contain all pairs of regime and form, of ranks and form,
@@ -82,8 +82,8 @@ static int covers(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_covers) = { "00_judge", "covers",
-    "the short list holds every pair of regime, ranks and form, of ranks and heads, and"
-    " the long lengths", covers };
+    "the short list has all pairs of regime, ranks and form, and of ranks and heads, "
+    "and the long lengths", covers };
 
 /* Returns the largest number of ranks that a sequence of the plan is on. */
 static int ranks_crossed(const struct kcp_plan *p)
@@ -136,17 +136,16 @@ static int crosses(struct kcp_report *rep)
         }
         for (int m = 0; m < 5 && !(wide && is(s, "15")); m++)
             for (int at = 0; at < (wide ? 4 : KCP_FORMS) && is_model(s, m); at++)
-                EXPECT(rep, alive[m][at], "%s, %s, %s %d: no state is alive at the "
+                EXPECT(rep, alive[m][at], "%s, %s, %s %d: no state reaches the "
                        "last rank", s->name, model_name[m], wide ? "size" : "form", at);
-        EXPECT(rep, kept || wide || !is(s, "13"), "no kept map is used where a state "
-               "is alive");
+        EXPECT(rep, kept || wide || !is(s, "13"), "no live state tests reuse_M");
         free(list);
     }
     return KCP_OK;
 }
 KCP_CHECK(check_00_crosses) = { "00_judge", "crosses",
-    "a state is alive over four ranks in every form and model, and over three ranks of "
-    "several chunks at each size of tensor cores", crosses };
+    "a state survives four ranks in all forms and models, and three ranks of several "
+    "chunks for all tensor core sizes", crosses };
 
 /* Do the cases differ only in the lengths of sequences? */
 static int is_cut_else(const struct kcase *a, const struct kcase *b)
@@ -217,22 +216,22 @@ static int wide(struct kcp_report *rep)
             const struct kcp_call *c = &list[j].call;
             EXPECT(rep, list[0].id == 0 && c->K == 64 * j && c->V == 64 * j &&
                    c->C == 64 && c->T < 300 && c->HV < 3 && c->R < 3,
-                   "%s: number %d, of K=%d V=%d and %lld tokens", s->name, j, c->K,
+                   "%s: case %d: K=%d V=%d and %lld tokens", s->name, j, c->K,
                    c->V, (long long)c->T);
         }
         for (int f = 0; f < KCP_FORMS && s->ranks; f++)
-            EXPECT(rep, x.in_form[f], "%s, %s: no two cases of the same sizes",
+            EXPECT(rep, x.in_form[f], "%s, %s: no two cases of equal sizes",
                    s->name, kcp_form_names[f]);
         for (int m = 0; m < 5; m++) {
             const struct { const char *what; int is, required; } rows[] = {
-                { "two cases of the same sizes", x.other_cuts[m], 1 },
-                { "states left out", x.no_states[m], has_states(s) },
+                { "two cases of equal sizes", x.other_cuts[m], 1 },
+                { "NULL states", x.no_states[m], has_states(s) },
                 { "uneven blocks of a pipeline", x.blocks[m], s->ranks },
                 { "K=128 V=64 over four ranks", x.over_four[m], is(s, "08 13") },
-                { "part 1 alone", x.part[m][1], is(s, "09") },
-                { "part 2 alone", x.part[m][2], is(s, "09") },
+                { "only part 1", x.part[m][1], is(s, "09") },
+                { "only part 2", x.part[m][2], is(s, "09") },
                 { "many heads, groups and sequences", x.many[m], 1 },
-                { "a key head for each head, and many chunks", x.own_keys[m], 1 } };
+                { "H = HV, and many chunks", x.own_keys[m], 1 } };
             for (size_t j = 0; j < sizeof rows / sizeof *rows && is_model(s, m); j++)
                 EXPECT(rep, rows[j].is || !rows[j].required, "%s, %s: no case of %s",
                        s->name, model_name[m], rows[j].what);
@@ -242,7 +241,7 @@ static int wide(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_wide) = { "00_judge", "wide",
-    "at sizes of tensor cores: other lengths, states and parts left out, blocks, many "
+    "for tensor core sizes: several lengths, optional states and parts, blocks, many "
     "heads", wide };
 
 /* Checks that right variants pass on cases that no list contains: hundreds of segments,
@@ -279,7 +278,7 @@ static int rare(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_rare) = { "00_judge", "rare",
-    "right variants pass on hundreds of segments and on the largest K and V",
+    "correct variants pass with hundreds of segments and with the largest K, V",
     rare };
 
 /* ---- each path has a case, assuming the GPU type of the published records */
@@ -309,8 +308,8 @@ static int reached(struct kcp_report *rep)
             EXPECT(rep, k.call.K >= 16 && k.call.V >= 16 && k.call.C >= 16,
                    "path %s: its case has K=%d V=%d C=%d", p->name, k.call.K, k.call.V,
                    k.call.C);
-        EXPECT(rep, reaches(p, l, l->n, 0), "path %s: no case reaches it", p->name);
-        EXPECT(rep, host || reaches(p, l, l->n, 1), "path %s: no case is repeated",
+        EXPECT(rep, reaches(p, l, l->n, 0), "path %s: no case takes it", p->name);
+        EXPECT(rep, host || reaches(p, l, l->n, 1), "path %s: no repeated case",
                p->name);
         while (few < l->n && l->cases[few].id < 3000) few++;
         drawn += !reaches(p, l, few, 0);
@@ -319,7 +318,7 @@ static int reached(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_reached) = { "00_judge", "reached",
-    "every path of the table has a case, for the GPU of the records", reached };
+    "all paths have a case, for the GPU of the published records", reached };
 
 /* ---- what is linked */
 static int enough(struct kcp_report *rep)
@@ -357,7 +356,7 @@ static int counts(struct kcp_report *rep)
     const char *stage = "", *name = "";
     int kernels = files("cuda/*/v*.cu") + files("cuda/*/*/v*.cu"), blas = 0, device = 0;
     if (!kernels) {
-        printf("  (no sources found: variants are not counted)\n");
+        printf("  (no source files found: not run)\n");
         return KCP_NA;
     }
 #ifndef KCP_HOPPER
@@ -378,4 +377,4 @@ static int counts(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_counts) = { "00_judge", "counts",
-    "as many variant records as files on disk", counts };
+    "as many variant records as source files", counts };

@@ -80,7 +80,7 @@ static int unlike(struct kcp_report *rep)
                r.none);
         draw(&b, read[i].stage, read[i].model, "plain");
         r = rows_of(tensor_find(&b, read[i].rows));
-        EXPECT(rep, r.longest > 1.1, "%s %s: the longest row is %g", read[i].model,
+        EXPECT(rep, r.longest > 1.1, "%s %s: longest row %g", read[i].model,
                read[i].rows, r.longest);
         draw(&b, exact[i].stage, exact[i].model, "exact");
         const int n = exactly(tensor_find(&b, exact[i].name), exact[i].is);
@@ -92,13 +92,13 @@ static int unlike(struct kcp_report *rep)
         char why[200];
         case_parse(refused[i][1], &k, why, sizeof why);
         const char *word = inputs_ignore(stage_find(refused[i][0]), &k);
-        EXPECT(rep, word && !strcmp(word, refused[i][2]), "%s of %s is not refused",
+        EXPECT(rep, word && !strcmp(word, refused[i][2]), "%s of %s is accepted",
                refused[i][1], refused[i][0]);
     }
     return KCP_OK;
 }
 KCP_CHECK(check_00_unlike) = { "00_judge", "unlike",
-    "alike, null, plain, big and exact reach the inputs of 15 and 16, or are refused",
+    "alike, null, plain, big and exact change inputs of 15 and 16, or are rejected",
     unlike };
 
 /* ---- share of a state left after six tokens. Each key is the first unit vector, so
@@ -133,13 +133,13 @@ static int alive_by_hand(struct kcp_report *rep)
     free(used);
     const double all = alive_with(0, 0), half = alive_with(log(0.5), 0),
                  two = alive_with(0, 1);
-    EXPECT(rep, fabs(all - 1) < 1e-12, "nothing decays: %g", all);
-    EXPECT(rep, fabs(half - pow(0.5, 6)) < 1e-12, "six gates of a half: %g", half);
-    EXPECT(rep, fabs(two - sqrt(2.0 / 3)) < 1e-12, "one of three rows taken: %g", two);
+    EXPECT(rep, fabs(all - 1) < 1e-12, "no decay: %g", all);
+    EXPECT(rep, fabs(half - pow(0.5, 6)) < 1e-12, "six decays by 0.5: %g", half);
+    EXPECT(rep, fabs(two - sqrt(2.0 / 3)) < 1e-12, "one of 3 rows erased: %g", two);
     return KCP_OK;
 }
 KCP_CHECK(check_00_alive_by_hand) = { "00_judge", "alive_by_hand",
-    "the share of a state that is left, in cases with a known result", alive_by_hand };
+    "remaining share of a state, for cases with known results", alive_by_hand };
 
 /* ---- relative change of expected outputs when inputs are rounded once more */
 static double moved_by(const struct expected *x, const char *field, int draws)
@@ -179,7 +179,7 @@ static int conditioned(struct kcp_report *rep)
     double last = 0, first = 0;
     for (int draws = 1; draws <= MOVED_DRAWS; draws++) {
         const double by = moved_by(x, "w", draws);
-        EXPECT(rep, by > 1.01 * last, "draw %d: %g after %g", draws, by, last);
+        EXPECT(rep, by > 1.01 * last, "draw %d: %g, before %g", draws, by, last);
         last = by;
         if (draws == 1) first = by;
     }
@@ -189,8 +189,8 @@ static int conditioned(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_conditioned) = { "00_judge", "conditioned",
-    "one more rounding of the inputs moves w by more if keys are alike; each draw "
-    "increases the estimate", conditioned };
+    "rounding inputs once more changes w more if keys are alike; each draw increases "
+    "the estimate", conditioned };
 
 /* Checks that a layer computed by chapters with rounded outputs is close to the token
  * recurrence: each output's relative change must be 0, or between 1e-9 and `most`. */
@@ -240,5 +240,5 @@ static int moved(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_moved) = { "00_judge", "moved",
-    "rounding between the chapters of a layer moves its outputs, but only a little",
+    "rounding between the chapters of a layer changes its outputs slightly",
     moved };

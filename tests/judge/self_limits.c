@@ -90,55 +90,55 @@ static int limits(struct kcp_report *rep)
     const double dg = tolerance_of(TOLERANCE_GATES, KCP_BF16);
     const struct made x[] = {
         /* rows that test the sizes by which errors are divided */
-        { "a null slice: 1e-6 of v", OF("08", "o", 0, 1e-12, 1e-12 / 2e-6), 0, -1 },
-        { "its own size", OF("08", "o", 4, 1e-4, 1e-4 / 4), o32, -1 },
-        { "dA_log: a sum of terms", OF("13", "dA_log", 1e-9, 1e-5, 1e-5 / 5), 0, -1 },
-        { "ddt_bias: likewise", OF("13", "ddt_bias", 1e-9, 1e-5, 1e-5 / 3), 0, -1 },
-        { "a null gradient", OF("13", "dq_raw", 0, 1e-12, INFINITY), 0, -1 },
-        { "a null M: 1e-6 of K^-1/2", OF("05", "map", 0, 1e-12, 4e-6), 0, -1 },
+        { "o = 0: 1e-6 of v", OF("08", "o", 0, 1e-12, 1e-12 / 2e-6), 0, -1 },
+        { "rms of o", OF("08", "o", 4, 1e-4, 1e-4 / 4), o32, -1 },
+        { "dA_log: sum of |terms|", OF("13", "dA_log", 1e-9, 1e-5, 1e-5 / 5), 0, -1 },
+        { "ddt_bias: same", OF("13", "ddt_bias", 1e-9, 1e-5, 1e-5 / 3), 0, -1 },
+        { "gradient = 0", OF("13", "dq_raw", 0, 1e-12, INFINITY), 0, -1 },
+        { "M = 0: 1e-6 of K^-1/2", OF("05", "map", 0, 1e-12, 4e-6), 0, -1 },
         { "limits of fp32", OF("13", "dv", 1, 1e-6, 1e-6),
           tolerance_of(TOLERANCE_GRADIENTS, KCP_F32), -1 },
         { "limits of gates", OF("13", "dg_raw", 1, 1e-6, 1e-6),
           tolerance_of(TOLERANCE_GATES, KCP_F32), -1 },
-        { "few tokens: their head", FEW("08", "o", 10, 70, 4, 1e-4 / 4), 0, -1 },
-        { "a short batch: 1e-2 of v", FEW("08", "o", 10, 10, 1e-9, 5e-3), 0, -1 },
+        { "few tokens: head's rms", FEW("08", "o", 10, 70, 4, 1e-4 / 4), 0, -1 },
+        { "short batch: 1e-2 of v", FEW("08", "o", 10, 10, 1e-9, 5e-3), 0, -1 },
         { "one number per token", FEW("13", "dbeta_raw", 10, 10, 3, 1e-4 / 3), 0, -1 },
-        { "64 tokens are not few", FEW("08", "o", 64, 70, 4, 1e-4 / 2e-6), 0, -1 },
+        { "64 tokens: own rms", FEW("08", "o", 64, 70, 4, 1e-4 / 2e-6), 0, -1 },
         /* limits of few numbers, and of numbers that one more rounding changes */
         { "twelve numbers", LIMIT("o", 3, 4, KCP_BF16, 1.05 * o, 0, 1, few * o), 1 },
-        { "a bench row's", LIMIT("o", 3, 4, KCP_BF16, 1.05 * o, 0, 0, few * o), 0 },
+        { "not tested", LIMIT("o", 3, 4, KCP_BF16, 1.05 * o, 0, 0, few * o), 0 },
         { "sixty-four", LIMIT("o", 4, 16, KCP_BF16, 1.05 * o, 0, 1, o), 8 },
-        { "it moves", LIMIT("o", 4, 16, KCP_BF16, 1.05 * o, o / 2, 1, 1.5 * o), 8 },
+        { "moves", LIMIT("o", 4, 16, KCP_BF16, 1.05 * o, o / 2, 1, 1.5 * o), 8 },
         { "by much", LIMIT("o", 4, 16, KCP_BF16, 1.05 * o, 17 * o, 1, 4 * o), 1 },
-        { "off by more", LIMIT("o", 4, 16, KCP_BF16, 4.2 * o, 17 * o, 1, o), 0 },
+        { "larger error", LIMIT("o", 4, 16, KCP_BF16, 4.2 * o, 17 * o, 1, o), 0 },
         { "fp32", LIMIT("o", 4, 16, KCP_F32, 3 * o32, .2 * o32, 1, 1.8 * o32), 8 },
         { "by much", LIMIT("o", 4, 16, KCP_F32, 39 * o32, 100 * o32, 1, 40 * o32), 8 },
-        { "off by more", LIMIT("o", 4, 16, KCP_F32, 41 * o32, 100 * o32, 1, o32), 0 },
+        { "larger error", LIMIT("o", 4, 16, KCP_F32, 41 * o32, 100 * o32, 1, o32), 0 },
         { "longer sums", LIMIT("o", 4, 64, KCP_F32, 3 * o32, .2 * o32, 1, 2.4 * o32),
           8 },
-        { "a bench row's", LIMIT("dA_log", 64, 16, KCP_BF16, 12 * dg, 0, 0,
+        { "not tested", LIMIT("dA_log", 64, 16, KCP_BF16, 12 * dg, 0, 0,
                                  dg * (1 + 3 / sqrt(2))), 0 },
-        { "a bench row's", LIMIT("dg_raw", 64, 16, KCP_BF16, 2.5 * dg, 0, 0, dg), 0 },
-        { "a bench row's", LIMIT("ddt_bias", 64, 16, KCP_BF16, 10 * dg, 0, 0,
+        { "not tested", LIMIT("dg_raw", 64, 16, KCP_BF16, 2.5 * dg, 0, 0, dg), 0 },
+        { "not tested", LIMIT("ddt_bias", 64, 16, KCP_BF16, 10 * dg, 0, 0,
                                  dg * (1 + 3 / sqrt(32))), 0 },
         { "one token", LIMIT("o", 1, 16, KCP_BF16, 4.2 * o, 17 * o, 1, 16 * o), 1 },
         { "two tokens", LIMIT("o", 2, 16, KCP_BF16, 4.2 * o, 17 * o, 1, 8 * o), 1 },
-        { "off by more", LIMIT("o", 1, 16, KCP_BF16, 32 * o, 17 * o, 1, o), 0 },
+        { "larger error", LIMIT("o", 1, 16, KCP_BF16, 32 * o, 17 * o, 1, o), 0 },
         /* rows in which one token of 64 is wrong */
-        { "three times o's", TOKEN("08", "o", 3.2 * o, 0, 0, 0, 1, 3 * o), -1 },
-        { "and not less", TOKEN("08", "o", 2.8 * o, 0, 0, 0, 1, 0), -1 },
-        { "three times dv's", TOKEN("13", "dv", 3.1 * dv, 0, 0, 0, 1, 3 * dv), -1 },
-        { "of a family five", TOKEN("16", "dv", 5.1 * dv, 0, 0, 0, 1, 5 * dv), -1 },
-        { "it moves", TOKEN("08", "o", 7.5 * o, 4 * o / 3, 0, 0, 1, 6 * o * row), -1 },
-        { "within that", TOKEN("08", "o", 6.7 * o, 4 * o / 3, 0, 0, 1, 0), -1 },
+        { "3 times o's", TOKEN("08", "o", 3.2 * o, 0, 0, 0, 1, 3 * o), -1 },
+        { "below 3 times", TOKEN("08", "o", 2.8 * o, 0, 0, 0, 1, 0), -1 },
+        { "3 times dv's", TOKEN("13", "dv", 3.1 * dv, 0, 0, 0, 1, 3 * dv), -1 },
+        { "stage 16: 5 times", TOKEN("16", "dv", 5.1 * dv, 0, 0, 0, 1, 5 * dv), -1 },
+        { "moves", TOKEN("08", "o", 7.5 * o, 4 * o / 3, 0, 0, 1, 6 * o * row), -1 },
+        { "below that", TOKEN("08", "o", 6.7 * o, 4 * o / 3, 0, 0, 1, 0), -1 },
         { "others move", TOKEN("08", "o", 3.2 * o, 0, 4 * o / 3, 0, 1, 3 * o), -1 },
-        { "up to a bound", TOKEN("08", "o", 11.8 * o, 1, 0, 0, 1, 0), -1 },
-        { "which ends", TOKEN("08", "o", 12.2 * o, 1, 0, 0, 1, 3 * o), -1 },
+        { "below the cap", TOKEN("08", "o", 11.8 * o, 1, 0, 0, 1, 0), -1 },
+        { "above the cap", TOKEN("08", "o", 12.2 * o, 1, 0, 0, 1, 3 * o), -1 },
         { "unknown", TOKEN("08", "o", 4.8 * o, 0, 0, 0, 0, 0), -1 },
-        { "unknown: five", TOKEN("08", "o", 5.2 * o, 0, 0, 0, 0, 5 * o), -1 },
+        { "unknown: 5", TOKEN("08", "o", 5.2 * o, 0, 0, 0, 0, 5 * o), -1 },
         { "alike keys", TOKEN("08", "o", 4.8 * o, 0, 0, 0.9, 1, 0), -1 },
-        { "alike keys: five", TOKEN("08", "o", 5.2 * o, 0, 0, 0.9, 1, 5 * o), -1 },
-        { "of the head", TOKEN("08", "o", 16 * o, 1, 1, 0.9, 1, 0), -1 } };
+        { "alike keys: 5", TOKEN("08", "o", 5.2 * o, 0, 0, 0.9, 1, 5 * o), -1 },
+        { "head moves", TOKEN("08", "o", 16 * o, 1, 1, 0.9, 1, 0), -1 } };
     for (size_t i = 0; i < sizeof x / sizeof *x; i++) {
         const struct worst w = judge_made(&x[i]);
         const double tol = x[i].rows < 0 && w.err <= w.tol ? 0 : w.tol;
@@ -153,11 +153,11 @@ static int limits(struct kcp_report *rep)
     const struct made nan = { "NaN", OF("13", "dv", 1, NAN, 0), 0, -1 };
     const struct made none = { "right", OF("08", "o", 0, 0, 0), 0, -1 };
     EXPECT(rep, judge_made(&nan).nan && !judge_made(&none).nan &&
-           judge_made(&none).err == 0, "NaN, and a null slice that is right");
+           judge_made(&none).err == 0, "NaN, and a correct zero slice");
     return KCP_OK;
 }
 KCP_CHECK(check_00_limits) = { "00_judge", "limits",
-    "the size that an error is divided by, and its limit, on slices of known numbers",
+    "divisor of an error and its limit, for slices of known numbers",
     limits };
 
 /* ---- the closing lines */
@@ -196,7 +196,7 @@ static int closes(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_closes) = { "00_judge", "closes",
-    "when nothing ran, a line says why, and the status is 1", closes };
+    "if nothing ran, a line says why, and the status is 1", closes };
 
 /* ---- an n/a that the variant's record excludes must be a failure */
 static int promises(struct kcp_report *rep)
@@ -228,7 +228,7 @@ static int promises(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_promises) = { "00_judge", "promises",
-    "n/a against the record, or in one pass of a built-in variant, is a failure",
+    "n/a that the record excludes, or of one pass of a built-in variant, is a failure",
     promises };
 
 /* ---- bf16 must round to nearest even; a NaN of all ones must survive storing */
@@ -251,5 +251,5 @@ static int rounds(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_rounds) = { "00_judge", "rounds",
-    "bf16 to nearest even; the NaN of unwritten memory survives every storage",
+    "bf16 rounds to nearest even; the NaN of unwritten memory survives all storage",
     rounds };

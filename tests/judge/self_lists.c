@@ -461,8 +461,8 @@ static void at_each_size(struct kcp_report *rep, const struct row *x,
                                     { 128, 64 }, { 8, 6 } };
     for (int i = x->wide ? 0 : 8; i < (x->wide ? 8 : 10); i++) {
         planted_at = (struct planted_at){ sizes[i / 2][0], sizes[i / 2][1], i % 2 };
-        EXPECT(rep, rejections(x, list, n, 0), "%s %s, %s K=%d V=%d: no case of %d "
-               "rejects it", x->stage, x->name, model_name[i % 2], planted_at.K,
+        EXPECT(rep, rejections(x, list, n, 0), "%s %s, %s K=%d V=%d: all %d "
+               "cases pass", x->stage, x->name, model_name[i % 2], planted_at.K,
                planted_at.V, n);
     }
     planted_at.K = 0;
@@ -488,8 +488,8 @@ static int lists(struct kcp_report *rep)
                    count, n);
         }
         if (x->demand == STATUS)
-            EXPECT(rep, !rejections(x, list, n, 0), "%s %s: a status is taken for a "
-                   "value", x->stage, x->name);
+            EXPECT(rep, !rejections(x, list, n, 0), "%s %s: also rejected by "
+                   "values", x->stage, x->name);
         planted_chapter = 0;
         free(list);
     }
@@ -497,7 +497,7 @@ static int lists(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_lists) = { "00_judge", "lists",
-    "each mistake that once passed is rejected by the judge's lists, by its values",
+    "each planted error is rejected by the judge's lists, by values",
     lists };
 
 /* Checks that plants that do not carry the state are right with one chunk per
@@ -528,7 +528,7 @@ static int fair(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_fair) = { "00_judge", "fair",
-    "plants that do not carry the state pass with one chunk per stretch", fair };
+    "plants that do not carry the state pass with one chunk per sequence", fair };
 
 /* Checks that for a kernel that does not take case 0, the first case that the kernel
  * takes is small and runs fifty times. */
@@ -549,4 +549,4 @@ static int fifty(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_fifty) = { "00_judge", "fifty",
-    "a variant without small sizes, wrong once in fifty calls, is rejected", fifty };
+    "a variant without small sizes, wrong in one of fifty calls, is rejected", fifty };

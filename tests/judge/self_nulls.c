@@ -21,7 +21,7 @@ enum { ODD = sizeof odd / sizeof *odd };
         EXPECT(rep, status_ == KCP_BAD || status_ == KCP_NA, #call ": status %d",     \
                status_);                                                              \
     } while (0)
-#define ZERO(call) EXPECT(rep, !(call), #call ": it is not 0")
+#define ZERO(call) EXPECT(rep, !(call), #call ": not 0")
 #define ENDS(call)                                                                    \
     do {                                                                              \
         (void)(call);                                                                 \
@@ -163,5 +163,5 @@ static int nulls(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_nulls) = { "00_judge", "calls_nulls",
-    "no function of the interface crashes if it gets NULL for objects and results",
+    "no function of the interface crashes if objects and results are NULL",
     nulls };

@@ -81,16 +81,16 @@ static int far(struct kcp_report *rep)
     case_repeats = 0;
     judge_plant(rep, &plants[0], &m);
     case_repeats = asked;
-    EXPECT(rep, copies == 2, "%d copies, expected one there and one back", copies);
+    EXPECT(rep, copies == 2, "%d copies, expected one each way", copies);
     return in_memory(rep, &m, HOST_ONLY);
 }
 
 KCP_CHECK(check_00_plants) = { "00_judge", "plants",
-    "each mistake of one call is named: values, bounds, workspaces, messages, other "
+    "each error of a call is named: values, bounds, workspaces, messages, other "
     "calls", on_host };
 KCP_CHECK(check_00_plants_far) = { "00_judge", "plants_far",
-    "check plants with a rank's arrays in one allocation, as on a GPU; one copy each "
-    "way",
+    "the same errors with a rank's arrays in one allocation, as on a GPU; one copy "
+    "each way",
     far };
 
 /* ---- a GPU kernel, wrapped to read its workspace, which must be NaN until written */

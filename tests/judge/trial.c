@@ -187,7 +187,7 @@ int trial_launch(struct trial *t, char *why, size_t n)
         ? ranks_run(t->mem, t->R, rank_body, t, why, n) : rank_body(NULL, t);
     for (int r = 0; r < t->R && !status; r++) status = t->rank[r].status;
     for (int r = 0; r < t->R && status == KCP_NA; r++)
-        if (t->rank[r].lacks_forward) snprintf(why, n, "no forward takes this case");
+        if (t->rank[r].lacks_forward) snprintf(why, n, "no forward supports this case");
     for (int r = 0; r < t->R && !status; r++)
         if (t->rank[r].why[0]) {
             snprintf(why, n, "rank %d %s", r, t->rank[r].why);

@@ -18,5 +18,5 @@ static int run(void *args)
 }
 
 static const struct kcp_variant behind = { "13_backward", "behind",
-    "changes what forward left", KCP_F64, KCP_HOST, "any", run, NULL };
+    "changes outputs of forward", KCP_F64, KCP_HOST, "any", run, NULL };
 const struct kcp_variant *const kcp_variant = &behind;

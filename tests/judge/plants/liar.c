@@ -66,7 +66,7 @@ static int take_memory(void)
     for (char *p; taken < (size_t)16 << 30 && (p = malloc(1 << 28)); taken += 1 << 28)
         p[0] = 1;
     if (taken >> 30 < 16) return KCP_NO_MEMORY;
-    fprintf(stderr, "16 GiB, and no limit\n");
+    fprintf(stderr, "16 GiB allocated, no limit\n");
     return KCP_OK;
 }
 
@@ -113,7 +113,7 @@ static int run(void *args)
 #define IS_FEW (LIE == REFUSES || LIE == SOME_SAID || LIE == ONCE_WIDE)
 #define SHAPES (IS_FEW ? "V up to 8, or from 64 on" : "any shape")
 static const struct kcp_variant liar = {
-    "07_merge", LIE == NAMED ? "mutant_liar" : "liar", "not what it says", KCP_F64,
+    "07_merge", LIE == NAMED ? "mutant_liar" : "liar", "lies", KCP_F64,
     LIE == NO_GPU ? KCP_DEVICE : KCP_HOST,
     SHAPES, run,
     LIE == MARKS ? work_of : NULL };
