@@ -7,10 +7,10 @@ $B/kcp-bench: $(core) $(benchobj) $(list_at)
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) $(cuda_ldlibs) -lcublas -o $@
 
 # M of many chunks in four arithmetics, for chapter 19.
-$B/kcp-precision: bench/precision.cu tests/19_precision/rounding.h $B/ref/core/version.o
+$B/kcp-precision: bench/precision.cu tests/19_precision/rounding.h
 	@mkdir -p $(@D)
 	@echo "  nvcc $<"
-	@$(nvcc) -std=c++17 -O3 -Iref -I. -Xcompiler -Wall $(gencode) $(filter %.cu %.o,$^) -o $@
+	@$(nvcc) -std=c++17 -O3 -Iref -I. -Xcompiler -Wall $(gencode) $< -o $@
 
 # `make bench` also times the newest kernels, if there is a GPU.
 .PHONY: bench-gpu
@@ -29,10 +29,9 @@ test_scripts += tests/cli/bench_cli.sh
 # Every kernel under compute-sanitizer. JOBS= processes at a time, STAGE= one stage.
 .PHONY: sanitize
 ifneq ($(CUDA_HOME),none)
-$B/sanitize-control: bench/sanitize_control.cu $(wildcard cuda/tile/*.cuh) \
-                     $B/ref/core/version.o
+$B/sanitize-control: bench/sanitize_control.cu $(wildcard cuda/tile/*.cuh)
 	@mkdir -p $(@D)
-	@$(nvcc) $(NVFLAGS) $(gencode) $(filter %.cu %.o,$^) -o $@
+	@$(nvcc) $(NVFLAGS) $(gencode) $< -o $@
 # The build for sanitizers: each lane arrives at barriers, not one for its warp, and
 # threads write instead of the copy engine.
 lanes := $(if $(filter sm_90a,$(ARCH)),$B/kcp-check-lanes)

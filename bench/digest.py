@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # digest.py -- a hash of the machine code of each kernel variant: does a record still hold?
 #
-# Book: chapter 18.  Checked by: itself, against bench/results.  Next: stale.sh.
+# Book: chapter 18.  Checked by: itself, against bench/results.  Next: records.py.
 #
 #   python3 bench/digest.py [BUILD]        TSV: stage, variant, nvcc, digest, also
 #   python3 bench/digest.py --compare A B  GPU functions of two builds; status 1: they differ

@@ -1,12 +1,12 @@
 // precision.cu -- M of many chunks on a GPU, in the arithmetics of chapter 19.
 //
 // Book: chapter 19.  Checked by: the same chunks in double on the host.
-// Next: gpu_bench.sh.  usage: build/kcp-precision > FOLDER/precision.tsv (records.py)
+// Next: gpu_bench.sh.  Usage: build/kcp-precision > FOLDER/precision.tsv (records.py)
 //
-// One block processes the chunks; each of four warps owns a tile of 16 x 16. The inputs
-// of the tensor core are rounded; its accumulation cannot be emulated exactly.
+// One block processes all chunks; each of its four warps computes a tile of 16 x 16. On
+// the host only the rounding of inputs is emulated, because the order of the tensor
+// core's additions is not known.
 #include "tests/19_precision/rounding.h"
-#include "kcp.h"
 
 #include <cuda_bf16.h>
 #include <mma.h>
@@ -113,7 +113,7 @@ __global__ static void chain(const struct device_chunk *c, int n, int unit, floa
     }
 }
 
-// On the host: the rounded chunks, and M in double after 1, 2, 4 .. chunks.
+// The rounded chunks, and M in double after 1, 2, 4 .. chunks, computed on the host.
 struct truth { double M[9][K * K]; struct device_chunk chunk[CHUNKS]; };
 
 static void draw_all(struct truth *t, int strong, int n)
@@ -180,17 +180,8 @@ static int growth(struct truth *t, float *got, int strong)
     return 0;
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
-        printf("kcp-precision %s\n", kcp_version());
-        return 0;
-    }
-    if (argc > 1) {
-        fprintf(stderr, "kcp-precision: option: found '%s', expected none, or "
-                "--version\n", argv[1]);
-        return 2;
-    }
     struct cudaDeviceProp p;
     struct truth *t = (struct truth *)malloc(sizeof *t);
     float *got = (float *)malloc(sizeof(float) * UNITS * 9 * K * K);

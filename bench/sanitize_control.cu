@@ -1,10 +1,9 @@
-// sanitize_control.cu -- a faulty program per tool of compute-sanitizer; correct ones.
+// sanitize_control.cu -- a kernel with a fault per tool of compute-sanitizer, and kernels
+// without faults.
 //
-// Book: chapter 18.  Checked by: sanitize.sh, which runs it first.
-// Next: sanitize.sh.  sanitize-control memcheck|racecheck|initcheck|synccheck|none, and
-// for racecheck late (a fault) and turns (none): mbarriers, as in kernels for sm_90a.
-#include "kcp.h"
-
+// Book: chapter 18.  Checked by: sanitize.sh, which runs it first.  Next: sanitize.sh.
+// Usage: sanitize-control memcheck|racecheck|initcheck|synccheck|none; with mbarriers, as
+// in kernels for sm_90a, late (a fault for racecheck) and turns (no fault).
 #include <cuda_runtime.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,8 +18,9 @@ enum fault { NONE, MEMCHECK, RACECHECK, INITCHECK, SYNCCHECK, TURNS, LATE, FAULT
 static const char *const faults[FAULTS] = { "none", "memcheck", "racecheck",
                                             "initcheck", "synccheck", "turns", "late" };
 
-// Each thread reads another's number. The faults: past the end of x, x not written, no
-// barrier between write and read, a barrier that half a warp does not reach.
+// Each thread reads a number of another thread. The faults: a read past the end of x, x
+// not initialized, no barrier between write and read, a barrier that half of each warp
+// does not reach.
 __global__ void neighbour(int fault, const int *x, int *y)
 {
     __shared__ int row[64];
@@ -35,8 +35,8 @@ __global__ void neighbour(int fault, const int *x, int *y)
 enum { THREADS = 128, COUNT = 8, STAGES = 2 };
 
 #ifdef KCP_HOPPER
-// A pipeline as in tile/pipeline.cuh: each thread copies 16 bytes and reads another's.
-// LATE does not wait until all threads have read what it overwrites.
+// A pipeline as in tile/pipeline.cuh: each thread copies 16 bytes and reads those of
+// another thread. With LATE a copy overwrites bytes that some threads have not yet read.
 __global__ void pipeline_phases(int fault, const int4 *x, int *y)
 {
     __shared__ int4 tile[STAGES][THREADS];
@@ -70,10 +70,6 @@ __global__ void pipeline_phases(int fault, const int4 *x, int *y)
 int main(int argc, char **argv)
 {
     int fault = -1, *x, *y;
-    if (argc == 2 && !strcmp(argv[1], "--version")) {
-        printf("sanitize-control %s\n", kcp_version());
-        return 0;
-    }
     for (int i = NONE; argc == 2 && i < FAULTS; i++)
         if (!strcmp(argv[1], faults[i])) fault = i;
     if (fault < 0) {

@@ -124,8 +124,8 @@ int  layer_run(struct run *x);
 int  stage_run(struct run *x);
 int  outs_check(struct run *x);                /* equal sums, finite numbers */
 int  rank_status(struct kcp_comm *comm, int status);
-/* relatives.c: models other than KDA and GDN. relative_has: does the model have this
- * field of its stage? relative_needs: is it required? */
+/* stage.c: models other than KDA and GDN. relative_has: does the model have this field
+ * of its stage? relative_needs: is the field required? */
 int  relative_read(struct run *x);
 int  relative_has(const struct run *x, const char *field);
 int  relative_needs(const struct run *x, const char *field);
