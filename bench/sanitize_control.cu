@@ -1,9 +1,9 @@
-// sanitize_control.cu -- a kernel with a fault per tool of compute-sanitizer, and kernels
-// without faults.
+// sanitize_control.cu -- a kernel with a fault per tool of compute-sanitizer, and correct
+// kernels.
 //
 // Book: chapter 18.  Checked by: sanitize.sh, which runs it first.  Next: sanitize.sh.
-// Usage: sanitize-control memcheck|racecheck|initcheck|synccheck|none; with mbarriers, as
-// in kernels for sm_90a, late (a fault for racecheck) and turns (no fault).
+// Usage: sanitize-control memcheck|racecheck|initcheck|synccheck|none|late|turns. late (a
+// fault for racecheck) and turns (none) use mbarriers, as kernels for sm_90a do.
 #include <cuda_runtime.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,9 +18,9 @@ enum fault { NONE, MEMCHECK, RACECHECK, INITCHECK, SYNCCHECK, TURNS, LATE, FAULT
 static const char *const faults[FAULTS] = { "none", "memcheck", "racecheck",
                                             "initcheck", "synccheck", "turns", "late" };
 
-// Each thread reads a number of another thread. The faults: a read past the end of x, x
-// not initialized, no barrier between write and read, a barrier that half of each warp
-// does not reach.
+// Each thread reads the number of another thread. The faults: a read past the end of x,
+// an x without values, no barrier between write and read, a barrier that half of each
+// warp does not reach.
 __global__ void neighbour(int fault, const int *x, int *y)
 {
     __shared__ int row[64];
