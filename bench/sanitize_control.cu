@@ -1,9 +1,8 @@
-// sanitize_control.cu -- a kernel with a fault per tool of compute-sanitizer, and correct
-// kernels.
+// sanitize_control.cu -- kernels with a fault for each tool of compute-sanitizer.
 //
 // Book: chapter 18.  Checked by: sanitize.sh, which runs it first.  Next: sanitize.sh.
-// Usage: sanitize-control memcheck|racecheck|initcheck|synccheck|none|late|turns. late (a
-// fault for racecheck) and turns (none) use mbarriers, as kernels for sm_90a do.
+// Usage: sanitize-control memcheck|racecheck|initcheck|synccheck|none|late|turns.
+// late (a fault for racecheck) and turns (no fault) use mbarriers, as sm_90a kernels do.
 #include <cuda_runtime.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,7 +35,7 @@ enum { THREADS = 128, COUNT = 8, STAGES = 2 };
 
 #ifdef KCP_HOPPER
 // A pipeline as in tile/pipeline.cuh: each thread copies 16 bytes and reads those of
-// another thread. With LATE a copy overwrites bytes that some threads have not yet read.
+// another thread. With LATE a copy overwrites bytes that other threads may still read.
 __global__ void pipeline_phases(int fault, const int4 *x, int *y)
 {
     __shared__ int4 tile[STAGES][THREADS];

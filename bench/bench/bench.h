@@ -1,4 +1,4 @@
-/* bench.h -- kcp-bench: variants timed on GPUs and compared with their bounds.
+/* bench.h -- what the files of kcp-bench share: options, tensors, one rank, times.
  *
  * Book: chapter 18.  Checked by: bench/records.py, which keeps a row only with the
  * judge's verdict.  Next: main.c.
@@ -44,18 +44,19 @@ int bench_bad(const char *option, const char *found, const char *expected);
  * lengths_read returns the number of sequences, and their boundaries in cu
  * [LENGTHS_MOST + 1] unless cu is NULL. 0: not a list of lengths, or beyond a limit. */
 int lengths_read(const char *text, int64_t *cu);
-/* The list in one spelling: equal neighbours joined. Not 0: longer than `bytes`. */
+/* Writes the list with equal neighbours joined. Returns 0, or 1 if the text is longer
+ * than `bytes`. */
 int lengths_write(char *to, size_t bytes, const int64_t *cu, int N);
 
 /* Tensors on the device, by the names of the field tables. */
 void *device_find(const struct tensor_set *s, const char *name);
 size_t device_bytes(const struct tensor_set *s, const char *name);
-/* Memory of at least `bytes` under this name; NULL: out of memory. */
+/* Returns memory of at least `bytes` under this name; NULL: out of memory. */
 void *device_add(struct tensor_set *s, const char *name, size_t bytes);
 void  device_free(struct tensor_set *s);
 
-/* One rank: its call, plan and tensors. world: all ranks. With head_parts > 1 the heads
- * are split: the ranks of call.comm have 1 / head_parts of the heads. */
+/* The call, plan and tensors of one rank. Communicator `world` has all ranks. If
+ * head_parts > 1, the ranks of call.comm have 1 / head_parts of the heads. */
 struct runner {
     struct bench *b;
     struct kcp_call call;
@@ -69,15 +70,16 @@ struct runner {
 };
 int  runner_open(struct runner *x, struct kcp_comm *comm, int head_parts);
 void runner_close(struct runner *x);
-/* setup.c: the args of a stage over the tensors of a rank. The caller frees. NULL after
- * an error line: out of memory, or a missing input. */
+/* setup.c: returns the args of a stage with the tensors of a rank, which the caller
+ * frees. NULL after an error line: out of memory, or an input is missing. */
 char *args_of(struct runner *x, const struct kcp_stage *st, const struct kcp_call *c,
               enum kcp_storage as);
 /* Allocates the variant's workspace; the caller frees *room. */
 int  prepare(const struct kcp_variant *v, char *args, void **room);
 /* Computes the inputs of every stage by the newest variants. */
 int  runner_chain(struct runner *x);
-/* Times one variant, with a row per pass. KCP_NA: the variant takes neither pass. */
+/* Times one variant and writes a row per pass. KCP_NA: the variant takes neither
+ * pass. */
 int  runner_variant(struct runner *x, const struct kcp_stage *st,
                     const struct kcp_variant *v);
 /* Returns the variant of --variant, else the kernel of 08 or 13 that a layer would
@@ -92,16 +94,18 @@ int  runner_layers(struct runner *x);
 
 enum { CONV_WIDTH = 4 };               /* taps of the models' convolutions */
 
-/* Microseconds: median, 10 % and 90 % quantile of the calls; medians of the parts of a
- * layer (cuda/host/profile_hooks.cuh), 0 for a part without marks. */
+/* Microseconds: the median, the 10 % and the 90 % quantile of the calls, and the
+ * medians of the parts of a layer (cuda/host/profile_hooks.cuh), 0 for a part
+ * without marks. */
 enum { FRONT, SUM, EXCHANGE, MAIN, PARTS };
 struct times {
     double median, low, high, part[PARTS], replay, unsent, replay_beside, unsent_beside;
 };
 int  time_calls(int (*run)(void *), void *args, struct CUstream_st *stream, int warmup,
                 int iters, struct times *t);
-/* Times two kinds of call, five of each kind alternately: a GPU at its power limit
- * lowers its clock, which would slow only the kind that runs second. us <- medians. */
+/* Times two kinds of call, five of each kind alternately, because a GPU at its power
+ * limit lowers its clock, which would slow only the kind that runs second. Field
+ * `us` receives the medians. */
 struct turn { int (*run)(void *); void *args; double us; };
 int  time_turns(struct turn x[2], struct CUstream_st *stream, int warmup, int iters);
 /* Times replays of the call from a CUDA graph, alternately with the plain call. */
@@ -109,25 +113,27 @@ int  time_replays(int (*run)(void *), void *args, struct CUstream_st *stream,
                   int warmup, int iters, struct times *t);
 int  measure_controls(struct bench *b);
 int  measure_gather(struct runner *x, size_t bytes);
-/* Each number of t <- its maximum over the ranks. */
+/* Replaces each number of t by its maximum over the ranks. */
 int  slowest(struct runner *x, struct times *t);
 
-/* Random raw inputs in a regime, drawn as tests/judge/inputs.c draws them. */
+/* Draws random raw inputs of a regime, from the distributions of
+ * tests/judge/inputs.c. */
 int  fill_inputs(struct runner *x);
 
 /* Fills the inputs of stage 17 that no other stage has: decay, and kg of GDN. */
 int  fill_ladder(struct runner *x);
 
 /* Return lower bounds of a call per rank: the bytes of all inputs and outputs, each
- * once; the operations of the chapter's equations, with two per multiply-add. */
+ * counted once; the operations of the chapter's equations, two per multiply-add. */
 double cost_bytes(const struct kcp_stage *s, const struct kcp_call *c,
                   enum kcp_storage as);
 double cost_flops(const struct kcp_stage *s, const struct kcp_call *c);
-/* Inputs that are never timed: 14's rows before and after sequences. */
+/* Returns 1 for inputs that are never timed: stage 14's rows before and after
+ * sequences. */
 int    is_left_out(const struct kcp_field *f);
 
-/* judged.c: the number of judged value heads, and their worst slice. heads 0: not
- * judged, because ranks are processes without shared memory. */
+/* judged.c: the number of judged value heads, and their worst slice. With heads = 0 the
+ * row was not judged, because ranks are processes without shared memory. */
 struct judged {
     int heads, channels;
     enum outcome outcome;
@@ -140,18 +146,18 @@ int   judge_timed(struct runner *x, const struct kcp_stage *st,
                   const struct kcp_variant *v, char *args, struct judged *out);
 void  judge_timed_end(const struct runner *x);         /* frees the cache */
 
-/* print.c: a line and, with --tsv, a row per variant. */
+/* print.c: prints a line and, with --tsv, writes a row per variant. */
 void  print_heads(const struct runner *x);
 int   has_pass(const struct kcp_stage *s);
 void  print_row(const struct runner *x, const struct kcp_stage *st,
                 const struct kcp_variant *v, const struct kcp_call *c,
                 const struct times *t, const struct judged *j);
-/* record.c: a row of --tsv, the first one after a line of column names. */
+/* record.c: writes a row of --tsv; the first row follows a line of column names. */
 void  tsv_row(const struct runner *x, const struct kcp_stage *st,
               const struct kcp_variant *v, const struct kcp_call *c,
               const struct times *t, double bytes, double flops,
               const struct judged *j);
-/* "recompute", "all", "light" or "none": the saved block. */
+/* Returns the word of --save. */
 const char *save_word(const struct bench *b);
 
 #ifdef __cplusplus

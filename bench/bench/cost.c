@@ -1,13 +1,12 @@
 /* cost.c -- lower bounds of a stage: bytes and operations.
  *
- * Book: chapter 18, "Floors".  Checked by: itself against field notes' bytes a
- * token-head.  Next: inputs.cu.
+ * Book: chapter 18, "Floors".  Checked by: the book's figures.  Next: inputs.cu.
  */
 #include "bench.h"
 #include <string.h>
 
-/* With a gate per channel chapters 04, 05, 09 and 11 use kg and qg, and read only the
- * last row of G in a chunk. */
+/* Returns the share of the rows of G that a stage reads. With a gate per channel stages
+ * 04, 05, 09 and 11 use kg and qg, and read only the last row of G in each chunk. */
 static double rows_of_G(const struct kcp_stage *s, const struct kcp_call *c)
 {
     const char two[] = { s->name[0], s->name[1], 0 };
@@ -34,7 +33,7 @@ double cost_bytes(const struct kcp_stage *s, const struct kcp_call *c,
     return bytes;
 }
 
-/* Operations per token and value head, by the equations of the chapters. */
+/* Counts the operations of the chapters' equations per token and value head. */
 double cost_flops(const struct kcp_stage *s, const struct kcp_call *c)
 {
     const double K = c->K, V = c->V, C = c->C, th = (double)c->T * c->HV;

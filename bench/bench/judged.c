@@ -1,13 +1,12 @@
-/* judged.c -- timed variants are judged: a few heads of the call that was timed.
+/* judged.c -- judges a timed variant on a few heads of the call that was timed.
  *
  * Book: chapter 18.  Checked by: KCP_BENCH_WRONG, a mistake that must fail.
  * Next: print.c, which prints the verdict.
  *
- * Heads are independent, so four of 96 value heads are enough: the first, the last and
- * two between. Their inputs are copied from the GPU, already rounded, and the reference
- * runs in double on the host, one thread per group of heads, on as many ranks as the
- * kernel. Tolerances are the judge's.
- */
+ * Heads are independent, so four of 96 value heads are enough: the first, the last
+ * and two between. Their inputs, already rounded, are copied from the GPU. The
+ * reference runs in double on the host, with one thread per group of heads and on as
+ * many ranks as the kernel. Tolerances are those of kcp-check. */
 #include "bench.h"
 #include "tests/judge/trial.h"
 #include <cuda_runtime_api.h>
@@ -18,7 +17,7 @@
 
 enum { PARTS_MOST = 4, RANKS_MOST = 8, CHANNELS = 128 };
 
-/* Some heads of one rank: inputs and reference results. */
+/* The inputs and reference results of some heads of one rank. */
 struct part {
     struct kcp_call call;
     struct tensor_set set;
@@ -26,7 +25,7 @@ struct part {
     int status;
 };
 
-/* The parts of one rank and pass; last: a checksum of their inputs. */
+/* The parts of one rank and pass. Field `last` is a checksum of their inputs. */
 static struct side {
     const struct kcp_stage *stage;
     struct part part[PARTS_MOST];
@@ -42,7 +41,8 @@ static struct side *side_of(const struct runner *x, int pass)
 
 static int is_conv(const struct kcp_stage *st) { return !strncmp(st->name, "14", 2); }
 
-/* The shape of a field as [outer][heads][inner]; heads = 0: no axis of heads. */
+/* The shape of a field as [outer][heads][inner]. With heads = 0 the field has no
+ * axis of heads. */
 struct axes { int64_t outer, heads, inner, per; };
 
 static struct axes axes_of(const struct kcp_stage *st, const struct kcp_field *f,
@@ -113,7 +113,8 @@ static uint64_t mixed(uint64_t h, const struct tensor *t)
     return h;
 }
 
-/* Returns the call of a part: fewer heads or channels, on the host. */
+/* Returns the call of a part, which has fewer heads or channels and runs on the
+ * host. */
 static struct kcp_call call_of_part(const struct kcp_stage *st,
                                     const struct kcp_call *c, const struct part *t)
 {
@@ -152,8 +153,8 @@ static int fetch(struct part *t, const struct kcp_stage *st, const char *args,
 }
 
 /* Selects up to four value heads, spread evenly from the first to the last, as whole
- * groups of one query head (at least one group). A convolution: four parts of its
- * channels. */
+ * groups of one query head (at least one group). For a convolution it selects four
+ * parts of the channels. */
 static void choose_parts(struct side *s, const struct kcp_stage *st,
                          const struct kcp_call *c)
 {
@@ -176,7 +177,8 @@ static void forget(struct side *s)
     *s = (struct side){ 0 };
 }
 
-/* Copies the inputs of this rank. If they are unchanged, cached results stay valid. */
+/* Copies the inputs of this rank. If the inputs are unchanged, cached results stay
+ * valid. */
 static int take_inputs(struct side *s, const struct kcp_stage *st, const char *args,
                        enum kcp_storage as)
 {
@@ -303,8 +305,8 @@ static int compare_part(struct worst *w, const struct part *t,
     return KCP_OK;
 }
 
-/* Runs the variant again, into NaN. KCP_BENCH_WRONG plants a mistake: wrong numbers in
- * the first output. */
+/* Runs the variant again, into outputs filled with NaN. The variable KCP_BENCH_WRONG
+ * plants a mistake, wrong numbers in the first output. */
 static int run_once_more(const struct kcp_stage *st, const struct kcp_variant *v,
                          char *args)
 {

@@ -1,7 +1,7 @@
-/* lengths.c -- a list of lengths of sequences: text to boundaries, and back.
+/* lengths.c -- converts a list of lengths of sequences from text to boundaries, and
+ * back.
  *
- * Book: chapter 18.  Checked by: tests/cli/cases.tsv.  Next: setup.c.
- */
+ * Book: chapter 18.  Checked by: tests/cli/cases.tsv.  Next: setup.c. */
 #include "bench.h"
 #include <stdio.h>
 

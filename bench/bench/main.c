@@ -1,17 +1,17 @@
 /* main.c -- kcp-bench: times every variant of every stage, or whole layers on ranks,
- * and the machine's copy and matrix product in the same run.
+ * and in the same run a copy and a matrix product.
  *
  * Book: chapter 18.  Checked by: its controls.  Next: options.c.
  *
- * Inputs are computed by a chain of variants on the device. At these shapes buffers are
- * far larger than the L2 cache.
- */
+ * The inputs of later stages are computed on the device by variants of earlier
+ * stages. At the default sizes the buffers are far larger than the L2 cache. */
 #include "bench.h"
 #include "base/program.h"
 #include "kcp_mpi.h"
 #include <string.h>
 
-/* The newest variant of a stage that takes the shape; of whole passes the layer's. */
+/* Times the newest variant of a stage that takes the shape; of stages 08 and 13 the
+ * variant that a layer would choose. */
 static int newest(struct runner *x, const struct kcp_stage *st,
                   const struct kcp_variant **v, int n)
 {

@@ -1,4 +1,4 @@
-/* options.c -- kcp-bench's command line: a case, and what of it to time.
+/* options.c -- the command line of kcp-bench: a case, and what to time.
  *
  * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: setup.c.
  */
@@ -36,7 +36,8 @@ int bench_bad(const char *option, const char *found, const char *expected)
     return options_say("kcp-bench", why);
 }
 
-/* The last word of --save is not a mode of the layer: 08 saves nothing. */
+/* The last word of --save is not a mode of the layer. It means that 08 saves
+ * nothing. */
 enum { SAVE_NONE = 3 };
 _Static_assert(KCP_RECOMPUTE == 0 && KCP_SAVE_ALL == 1 && KCP_SAVE_LIGHT == 2 &&
                LIVE == 0 && STRONG == 1,
@@ -61,7 +62,7 @@ static int is_form(const char *word, size_t n)
     return 0;
 }
 
-/* Known words, separated by commas. */
+/* Returns 1 if s is a list of known words, separated by commas. */
 static int is_list(const char *s, int (*is_known)(const char *, size_t))
 {
     for (;;) {
@@ -72,7 +73,7 @@ static int is_list(const char *s, int (*is_known)(const char *, size_t))
     }
 }
 
-/* One share per rank. */
+/* Returns 1 if --cuts has one share per rank. */
 static int cuts_are_right(const struct bench *b)
 {
     const char *s = b->cuts;
@@ -88,7 +89,8 @@ static int cuts_are_right(const struct bench *b)
     return !*s && n == b->ranks;
 }
 
-/* --lengths defines sequences and tokens; rows have one spelling of it. */
+/* Takes the numbers of sequences and tokens from --lengths, and replaces the text by
+ * the one spelling that rows of records have. */
 static int take_lengths(struct bench *b)
 {
     static char word[LENGTHS_TEXT];
@@ -107,7 +109,7 @@ static int take_lengths(struct bench *b)
     return 0;
 }
 
-/* Defaults, and checks of options against one another. */
+/* Sets defaults, and checks options against one another. */
 static int settle(struct bench *b)
 {
     struct kcp_call *c = &b->call;
@@ -162,7 +164,8 @@ int bench_options(int argc, char **argv, struct bench *b)
     return settle(b);
 }
 
-/* By --stage or --stages; default: 01 to 14, or 16 for models that only 16 takes. */
+/* Returns 1 if the stage is to be timed: by --stage or --stages, else 01 to 14, or
+ * 16 for models that only stage 16 takes. */
 int bench_asked(const struct bench *b, const struct kcp_stage *st)
 {
     const char two[] = { st->name[0], st->name[1], 0 };

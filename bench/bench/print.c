@@ -1,4 +1,4 @@
-/* print.c -- a line per variant, compared with its bound.
+/* print.c -- prints a line per variant, with the time as a share of its bound.
  *
  * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: record.c.
  */

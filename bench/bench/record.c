@@ -1,4 +1,4 @@
-/* record.c -- the rows of --tsv.
+/* record.c -- writes the rows of --tsv.
  *
  * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: bench/records.py.
  * The first line names the columns. A cell is empty if its column does not apply to the
@@ -7,8 +7,8 @@
 #include "bench.h"
 #include <stdarg.h>
 
-/* One line of the table. With has_names put() writes the column's name, not the
- * value. */
+/* One line of the table. If field `has_names` is set, put() writes the name of the
+ * column instead of the value. */
 struct line { FILE *to; int has_names, n; };
 
 static void put(struct line *x, const char *name, const char *format, ...)
@@ -36,7 +36,7 @@ static const char *walk_word(const struct kcp_call *c)
     return c->walk == KCP_BLELLOCH ? "scan" : "";
 }
 
-/* Writes the cells that define the case: runs with equal cells can be compared. */
+/* Writes the cells that define the case. Rows with equal cells can be compared. */
 static void case_cells(struct line *to, const struct bench *b)
 {
     const struct kcp_call *c = &b->call;

@@ -1,11 +1,12 @@
-/* run.c -- one variant timed; and whole layers over ranks, form by form.
+/* run.c -- times one variant, and whole layers over ranks in each form of the
+ * exchange.
  *
  * Book: chapter 18.  Checked by: its parts, which add up to the whole.
  * Next: inputs.cu.
  *
  * On ranks every number is the maximum over the ranks. A rank that is early waits in
- * the exchange, so that part includes the delay of other ranks, as in training.
- */
+ * the exchange. So the time of the exchange includes the delay of other ranks, as in
+ * training. */
 #include "bench.h"
 #include "core/paths.h"
 #include <cuda_runtime_api.h>
@@ -36,7 +37,8 @@ static size_t block_bytes(const struct kcp_forward *f, const struct kcp_variant 
     return bad ? kcp_saved_bytes(f) : of.bytes;
 }
 
-/* 16 keeps states, 08 writes a saved block, 13 reads a block that 08 has written. */
+/* Prepares what forward saves for backward: stage 16 keeps states, 08 writes a saved
+ * block, and for 13 the forward runs first, because 13 reads the block of 08. */
 static int save_forward(struct runner *x, const struct kcp_variant *v,
                         const struct kcp_stage *st, char *args)
 {
@@ -131,9 +133,9 @@ static int run_unsent(void *arg)
     return e;
 }
 
-/* Times the call without messages, alternately with the real call. Not for the chain
- * over memory windows: there a hop is one kernel, so there is no message to stub
- * out. */
+/* Times the call without messages, alternately with the real call. The chain over
+ * memory windows is left out, because each of its hops is one kernel without a
+ * message. */
 static int time_unsent(struct runner *x, const struct kcp_variant *v, char *args,
                        struct times *t)
 {
@@ -165,7 +167,7 @@ int runner_variant(struct runner *x, const struct kcp_stage *st,
         }
         char *args = args_of(x, st, &c, v->storage);
         int e = args ? KCP_OK : KCP_NO_MEMORY;
-        /* The block first: arrays inside the block need no workspace. */
+        /* The saved block comes first, because its arrays need no workspace. */
         if (!e && st->ranks && !(x->b->unsaved && !strncmp(st->name, "08", 2)))
             e = save_forward(x, v, st, args);
         if (!e) e = prepare(v, args, &room);
@@ -225,7 +227,7 @@ static int form_is_asked(const struct bench *b, const char *form)
     return !b->forms;
 }
 
-/* Times one form of the exchange. by_messages: without memory windows. */
+/* Times one form of the exchange. With `by_messages` memory windows are not used. */
 static int one_form(struct runner *x, const struct kcp_stage *st,
                     const struct kcp_variant *v, const char *form, int by_messages)
 {
@@ -262,7 +264,7 @@ static int layers(struct runner *x)
     return e;
 }
 
-/* Two groups of half the ranks, each with half of the heads. */
+/* Times two groups of half the ranks. Each group has half of the heads. */
 static int heads_in_two(struct runner *x)
 {
     struct runner half = { .b = x->b, .world = x->world, .tsv = x->tsv };

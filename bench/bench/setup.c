@@ -1,4 +1,4 @@
-/* setup.c -- the plan, grid and tensors of a rank, and the args of a stage over them.
+/* setup.c -- makes the plan, grid and tensors of a rank, and the args of a stage.
  *
  * Book: chapter 18.  Checked by: kcp-check, which judges the variants used here.
  * Next: run.c.
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* cu [N+1] of a packed batch: lengths in the proportions 1 to 5, few of them a multiple
- * of the chunk. */
+/* Computes boundaries cu [N+1] of sequences whose lengths are in proportions from 1
+ * to 5. Few lengths are a multiple of the chunk. */
 static void pack(int N, int64_t T, int64_t *cu)
 {
     int64_t all = 0, before = 0;
@@ -21,14 +21,14 @@ static void pack(int N, int64_t T, int64_t *cu)
     }
 }
 
-/* cu of --lengths, or of uneven lengths. */
+/* Computes the boundaries of the sequences of --lengths, or of uneven lengths. */
 static void pack_batch(const struct bench *b, int64_t *cu)
 {
     if (b->lengths) lengths_read(b->lengths, cu);
     else pack(b->call.N, b->call.T, cu);
 }
 
-/* The grid of this rank, on the device. */
+/* Copies the grid of this rank to the device. */
 static int fill_grid(struct runner *x, const int64_t *sequences)
 {
     const struct kcp_context *at = &x->plan->ctx[x->call.r];
@@ -56,7 +56,7 @@ static int fill_grid(struct runner *x, const int64_t *sequences)
     return e;
 }
 
-/* cuts [R+1] by shares, at multiples of 64 tokens. */
+/* Computes cuts [R+1] from the shares of --cuts, at multiples of 64 tokens. */
 static void share_out(const char *shares, int R, int64_t T, int64_t *cuts)
 {
     int64_t share[CASE_RANKS], all = 0, before = 0;
@@ -72,7 +72,7 @@ static void share_out(const char *shares, int R, int64_t T, int64_t *cuts)
     }
 }
 
-/* --wire bf16: a communicator that rounds messages. */
+/* Makes the communicator of --wire bf16, which rounds messages. */
 static int put_wire(struct runner *x)
 {
     const struct kcp_wire bf16 = { 1, 0 };
@@ -82,7 +82,8 @@ static int put_wire(struct runner *x)
     return status;
 }
 
-/* With more segments than ranks the plan is canonical: each rank has several chains. */
+/* If there are more segments than ranks, the plan is canonical, and each rank scans
+ * several segments concurrently. */
 int runner_open(struct runner *x, struct kcp_comm *comm, int head_parts)
 {
     const struct kcp_call *all = &x->b->call;
@@ -127,7 +128,7 @@ void runner_close(struct runner *x)
     x->call.stream = NULL;
 }
 
-/* The args of a stage: inputs must exist, outputs are allocated. */
+/* Inputs must exist; outputs are allocated. */
 char *args_of(struct runner *x, const struct kcp_stage *st, const struct kcp_call *c,
               enum kcp_storage as)
 {
@@ -187,8 +188,8 @@ static int run_once(struct runner *x, const struct kcp_stage *st,
     return e;
 }
 
-/* Of each stage the newest variant that takes the shape. 15 needs only q and k, and its
- * chunks can be longer than other stages take. */
+/* Runs of each stage the newest variant that takes the shape. Stage 15 needs only q and
+ * k, so only 02 runs before it: its chunks can be longer than other stages take. */
 int runner_chain(struct runner *x)
 {
     static const char *const chain[] = { "02_gate", "03_wy", "04_chunk", "05_affine",
