@@ -2,7 +2,7 @@
 //
 // Book: chapter 18.  Checked by: sanitize.sh, which runs it first.  Next: sanitize.sh.
 // Usage: sanitize-control memcheck|racecheck|initcheck|synccheck|none|late|turns.
-// late (a fault for racecheck) and turns (no fault) use mbarriers, as sm_90a kernels do.
+// late (a fault for racecheck) and turns (none) use mbarriers, as sm_90a kernels do.
 #include <cuda_runtime.h>
 #include <stdio.h>
 #include <string.h>
