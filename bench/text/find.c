@@ -1,4 +1,4 @@
-/* find.c -- errors of one run relative to another, and the share of the state alive.
+/* find.c -- compares two runs, and computes the share of the state that stays alive.
  *
  * Book: chapter 05.  Checked by: make run's closing line.
  * Next: print.c.
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Token tensors, compared per rank and head. */
+/* Tensors with a row per token, which are compared per rank and head. */
 static const struct { enum tensor t; int heads; } token[] = {
     { Q_, HEADS }, { K_, HEADS }, { V_, VALUE_HEADS }, { O, VALUE_HEADS },
     { DQ, HEADS }, { DK, HEADS }, { DV, VALUE_HEADS }, { DG, VALUE_HEADS },
@@ -92,7 +92,8 @@ double compare_runs(const struct run *got, const struct run *want, double *err)
     return worst;
 }
 
-/* ---- the share alive: |M|_F / sqrt(K), 1 for the identity */
+/* ---- the share of the state that a map M keeps: |M|_F / sqrt(K), 1 for the
+ * identity */
 
 static double norm(const double *M)
 {
@@ -113,8 +114,9 @@ static void compose(const double *M, double *P)
     memcpy(P, next, sizeof next);
 }
 
-/* The share of the state that leaves segment `first` and is alive at the end of `last`:
- * the maps of the segments between, composed; RMS over heads. */
+/* Returns the share of the state at the end of segment `first` that is alive at the
+ * end of segment `last`: the composed maps of the segments after `first`, RMS over
+ * heads. */
 static double share(const struct run *run, int first, int last)
 {
     double s = 0;
@@ -129,7 +131,7 @@ static double share(const struct run *run, int first, int last)
     return sqrt(s);
 }
 
-/* far: of the sequence with the most segments. */
+/* Field `far` is computed for the sequence with the most segments. */
 int measure_alive(struct finding *f)
 {
     const struct kcp_plan *p = f->many->plan;

@@ -35,8 +35,8 @@ struct kcp_call layer_call(const struct rank *a)
     return c;
 }
 
-/* Chapter 14 on q, k and v. Every rank has the gradients of the weights; the last rank
- * stores them. */
+/* Runs the convolutions of q, k and v. Every rank computes the summed gradients of the
+ * weights, and the last rank stores them. */
 int layer_conv(struct rank *a, enum kcp_pass pass)
 {
     int status = KCP_OK;
@@ -63,7 +63,7 @@ int layer_conv(struct rank *a, enum kcp_pass pass)
 
 /* ---- chapters 08 and 13 */
 
-/* M of every segment for the report, although the layer needs only some. */
+/* Computes M of every segment for the report, although the layer needs only some. */
 static int keep_maps(struct rank *a, const struct kcp_forward *f)
 {
     const int64_t map = VALUE_HEADS * KEY * (VALUE + KEY), M = VALUE_HEADS * KEY * KEY;

@@ -1,9 +1,8 @@
-/* main.c -- make run: a KDA layer on real text on R ranks, compared with one rank and
- * with the token recurrence; optionally trained on R ranks and on one.
+/* main.c -- make run: runs a KDA layer on real text on R ranks, compares it with one
+ * rank and with the token recurrence, and can train it on R ranks and on one.
  *
  * Book: chapters 08 and 13, "Run it".  Checked by: its closing line and exit status.
- * Next: read.c.
- */
+ * Next: read.c. */
 #include "text.h"
 #include "base/program.h"
 #include "kcp_mpi.h"
@@ -41,7 +40,7 @@ static const struct option_table table = {
     .help = print_usage, .h = 1,
 };
 
-/* After two seconds a terminal shows the current step. */
+/* Shows the current step on a terminal, once the program has run for two seconds. */
 static double began;
 static void progress(const char *what, int i, int n)
 {
@@ -63,7 +62,7 @@ static int report(const struct run *run, int status)
     return status;
 }
 
-/* The same step in each form; only the first form's run is kept. */
+/* Runs the step in each form of the exchange, and keeps the run of the first form. */
 static int run_forms(struct finding *f, struct run *many, const struct run *one,
                      const double *theta)
 {
@@ -160,7 +159,8 @@ static int run_all(struct finding *f, struct run *many, struct run *one,
     return 0;
 }
 
-/* Ranks are threads here. Processes would all compute the same page. */
+/* Refuses a launcher: ranks are threads, and each process would write the whole
+ * page. */
 static int check_launcher(void)
 {
     struct kcp_mpi mpi;

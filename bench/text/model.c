@@ -1,4 +1,4 @@
-/* model.c -- bytes to logits through one KDA layer, and all gradients, on R ranks.
+/* model.c -- computes logits from bytes through one KDA layer, and all gradients.
  *
  * Book: chapters 08 and 13, "Run it".  Checked by: make run's closing line.
  * Next: layer.c, the layer between the projections.
@@ -39,7 +39,8 @@ int64_t param_at(int p)
     return at;
 }
 
-/* A normal number as a sum of twelve uniform ones, equal on every machine. */
+/* Returns a normal number as a sum of twelve uniform ones, because this sum has the
+ * same bits on every machine. */
 static double normal(uint64_t *s)
 {
     double sum = -6;
@@ -135,8 +136,8 @@ void model_embed(const struct rank *a)
         project(a, i);
 }
 
-/* LOGIT <- the gradient of the loss; the last column of part <- the loss. The byte
- * after a shard's last byte is on a later rank: a halo of one row of one byte. */
+/* LOGIT <- the gradient of the loss; the last column of `part` <- the loss. The byte
+ * after a shard's last byte comes from a later rank by a halo exchange of one byte. */
 int model_loss(const struct rank *a, double *part, int64_t n)
 {
     const struct text *x = a->run->text;
@@ -171,14 +172,15 @@ int model_loss(const struct rank *a, double *part, int64_t n)
     return status;
 }
 
-/* dz and do, the inputs of the layer's backward. */
+/* Computes dz and do. do is the input of the layer's backward. */
 void model_into_layer(const struct rank *a)
 {
     project_back(a, INTO_LAYER + 1, DZ);
     project_back(a, INTO_LAYER, DO);
 }
 
-/* Gradients of projections and embedding; part [NS, n], one row per segment. */
+/* Adds the gradients of projections and embedding to part [NS, n], a row per
+ * segment. */
 void model_gradients(const struct rank *a, double *part, int64_t n)
 {
     const struct kcp_context *c = a->ctx;

@@ -1,4 +1,4 @@
-/* oracle.c -- the layer by the token recurrence, without chunks, maps and ranks.
+/* oracle.c -- runs the layer by the token recurrence, without chunks, maps and ranks.
  *
  * Book: chapter 01.  Checked by: tests/01_step/checks.c.  Next: trace.c.
  */
@@ -9,8 +9,7 @@
 
 enum { Q, K_IN, RQ, RK, G, CUM, BETA, DQN, DKN, DGN, DBN, ROWS };
 
-/* The front end of chapter 02, one stretch per sequence; then S <- A S + B token by
- * token, its adjoint, and the adjoint of the front end. */
+/* Runs the front end of chapter 02, or its adjoint. */
 static int front(struct rank *a, double **t, enum kcp_pass pass, double *dA,
                  double *ddt)
 {

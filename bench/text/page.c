@@ -1,4 +1,4 @@
-/* page.c -- build/run/index.html: the results of make run on one page, without links.
+/* page.c -- writes build/run/index.html, the results of make run on one page.
  *
  * Book: page.css.  Checked by: tests/cli/text.sh, and reading the page.
  * Next: svg.c, the figures.
@@ -11,7 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* n bytes of text (-1: the whole string), escaped; bytes above 127 are dots. */
+/* Prints n bytes of text (-1: the whole string) with escapes; bytes above 126 become
+ * dots. */
 void print_html(FILE *o, const char *s, int64_t n)
 {
     for (int64_t i = 0; n < 0 ? s[i] != 0 : i < n; i++) {
@@ -25,7 +26,7 @@ void print_html(FILE *o, const char *s, int64_t n)
     }
 }
 
-/* The text on both sides of each cut that a sequence crosses. */
+/* Prints the text on both sides of the first seven cuts that a sequence crosses. */
 static void cuts(FILE *o, const struct finding *f)
 {
     const struct kcp_plan *p = f->many->plan;
@@ -74,7 +75,7 @@ static void stages(FILE *o, const struct finding *f)
     fputs("</figure>\n", o);
 }
 
-/* The text that the terminal shows. */
+/* Prints the text that the terminal shows. */
 static void numbers(FILE *o, const struct finding *f)
 {
     char *text = NULL;

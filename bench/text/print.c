@@ -1,4 +1,4 @@
-/* print.c -- the output of make run on the terminal.
+/* print.c -- prints the results of make run as text.
  *
  * Book: chapter 06 explains the plan.  Checked by: tests/cli/text.sh.  Next: page.c.
  */

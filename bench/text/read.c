@@ -1,4 +1,4 @@
-/* read.c -- the text of make run: files, or README.md and the book.
+/* read.c -- reads the text of make run: files, or README.md and the book.
  *
  * Book: none.  Checked by: tests/cli/text.sh.  Next: model.c.
  */
@@ -60,7 +60,7 @@ static int64_t take(const unsigned char *s, int64_t n, int64_t rest, int last)
     return most;
 }
 
-/* Reads files, each a sequence; the last one takes all bytes that are left. */
+/* Reads one sequence per file. The last file may use all bytes that are left. */
 static int read_files(struct text *x, char **path, size_t files, int64_t most)
 {
     for (size_t i = 0; i < files; i++) {
@@ -81,7 +81,7 @@ static int read_files(struct text *x, char **path, size_t files, int64_t most)
     return 0;
 }
 
-/* Names separated by spaces, or one name with spaces; at most MAX_SEQS. */
+/* Reads at most MAX_SEQS files: names separated by spaces, or one name with spaces. */
 static int read_list(struct text *x, const char *paths, int64_t most)
 {
     char *list = strdup(paths), *save = NULL, *path[MAX_SEQS];
@@ -96,7 +96,7 @@ static int read_list(struct text *x, const char *paths, int64_t most)
     return status || x->N ? status : refuse(paths, "it has no name");
 }
 
-/* README.md and the first chapters of the book. */
+/* Reads README.md and the first chapters of the book. */
 static int read_own(struct text *x, int64_t most)
 {
     glob_t g = { 0 };

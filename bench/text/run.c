@@ -1,4 +1,4 @@
-/* run.c -- one step of the model on R threads, and the part of one rank.
+/* run.c -- runs one step of the model on R threads; the program of one rank.
  *
  * Book: chapters 08 and 13, "Run it".  Checked by: make run's closing line.
  * Next: oracle.c, the step without chunks, maps and ranks.
@@ -103,7 +103,7 @@ int run_open(struct run *run, const struct text *text, int R, enum kcp_form form
     return KCP_NO_MEMORY;
 }
 
-/* Accumulated tensors start from 0. */
+/* Runs a step. Tensors are set to 0 first, because products are added to them. */
 int run_step(struct run *run, const double *theta)
 {
     int64_t row = 0;

@@ -1,4 +1,4 @@
-/* svg.c -- the figures of make run's page.
+/* svg.c -- draws the figures of make run's page.
  *
  * Book: none.  Checked by: reading the page.  Next: page.c.
  * x is in percent and y in pixels, so a figure is as wide as the page and text keeps
@@ -42,7 +42,8 @@ static void vline(FILE *o, double x, double y0, double y1, const char *css)
             y0, y1, css);
 }
 
-/* The plan: one bar per sequence, one colour per rank, a ring at each crossed cut. */
+/* Draws the plan: a bar per sequence, a colour per rank, a ring at each cut inside a
+ * sequence. */
 void svg_ribbon(FILE *o, const struct finding *f)
 {
     const struct kcp_plan *p = f->many->plan;
@@ -95,7 +96,7 @@ static int kind_of(enum mark m)
     }
 }
 
-/* The stages of each rank over wall-clock time. */
+/* Draws the stages of each rank over wall-clock time. */
 void svg_lanes(FILE *o, const struct finding *f)
 {
     const int shown = f->R < 16 ? f->R : 16;
@@ -129,7 +130,7 @@ void svg_lanes(FILE *o, const struct finding *f)
     fputs("</p>\n", o);
 }
 
-/* Loss by step: a broad curve of R ranks under a thin curve of one rank. */
+/* Draws the loss by step: a broad curve of R ranks under a thin curve of one rank. */
 void svg_losses(FILE *o, const struct finding *f)
 {
     double low = f->loss[0][0], top = low;

@@ -20,8 +20,8 @@ struct text {
     char name[MAX_SEQS][64];
     int64_t size[MAX_SEQS];            /* of the file, of which a part may be used */
 };
-/* paths: NULL, or names with spaces between them; reads at most `most` bytes. 0, or 2
- * after one line on stderr. */
+/* Reads at most `most` bytes. paths: names with spaces between them, or NULL.
+ * Returns 0, or 2 after one line on stderr. */
 int  text_read(struct text *x, const char *paths, int64_t most);
 
 /* ---- model.c: parameters; run.c: the program of a rank, and all ranks */
@@ -63,7 +63,7 @@ int  run_open(struct run *run, const struct text *text, int R, enum kcp_form for
 int  run_step(struct run *run, const double *theta);   /* forward and backward */
 void run_close(struct run *run);
 
-/* One rank: its rows of every tensor, its part of the plan, its communicator. */
+/* A rank: its rows of every tensor, its part of the plan and its communicator. */
 struct rank {
     struct run *run;
     struct kcp_comm *comm;
@@ -80,7 +80,8 @@ void model_gradients(const struct rank *a, double *part, int64_t n);
 
 /* ---- layer.c: convolutions and KDA, by the references */
 struct kcp_call layer_call(const struct rank *a);
-/* The args of a stage: sizes and options of the layer, the grid of this rank. */
+/* Defines the args of a stage, with sizes and options of the layer and this rank's
+ * grid. */
 #define CALL(type, name, a)                                                           \
     struct type name = { 0 };                                                         \
     const struct kcp_call name##_call = layer_call(a);                                \
@@ -95,7 +96,7 @@ int oracle_layer(struct rank *a, enum kcp_pass pass);      /* oracle.c */
 
 /* ---- trace.c: times of every stage, by the linker's --wrap */
 double seconds(void);
-/* Events of this thread go to lane from now on; returns the lane before. */
+/* Records this thread's events in `lane` from now on. Returns the lane used before. */
 struct lane *trace_on(struct lane *lane, double start);
 void   trace_mark(enum mark mark, int back, double from, double busy_from);
 double busy_seconds(void);                              /* of this thread */
@@ -117,8 +118,8 @@ struct finding {
     int far_seq, far_rank;             /* -1: no sequence crosses a cut */
     double took, ms[2];                /* seconds in all; per step, as loss */
 };
-/* The largest relative RMS error of all tensors, ranks and heads; err (may be NULL) <-
- * the error of each tensor. */
+/* Returns the largest relative RMS error of all tensors, ranks and heads. err, unless
+ * NULL, receives the error of each tensor. */
 double compare_runs(const struct run *got, const struct run *want, double *err);
 int    measure_alive(struct finding *f);
 
