@@ -5,7 +5,7 @@
  * The layer (ref/layer.h) chooses the kernel by the table of paths. Every call copies
  * all its arrays, so times are kcp-bench's task.
  */
-#include "device.h"
+#include "run.h"
 #include "layer.h"
 #include "base/storage.h"
 #include "base/tensor_set.h"
