@@ -1,8 +1,8 @@
-/* alive.c -- the share of a state that enters a rank and is still there at its end.
+/* alive.c -- computes the share of an entering state that is left at a rank's end.
  *
  * Book: chapters 05, 07.  Checked by: tests/cli/run_cli.sh.  Next: print.c.
- * Inputs whose gates forget everything make every exchange look right, so the share is
- * printed: |M|_F / sqrt(K) over all heads; 1 where nothing is forgotten.
+ * If gates forget everything, a wrong exchange changes no result. Therefore kcp-run
+ * prints the share |M|_F / sqrt(K) over all heads, which is 1 if nothing is forgotten.
  */
 #include "run.h"
 #include "layer.h"
@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* With v = 0 the final state of an initial unit vector is a column of M; V columns per
- * run. sum <- the squares of all elements of M. */
+/* Adds the squares of all elements of M to *sum. With v = 0 the final state of an
+ * initial unit vector is a column of M. Each run of the reference gives V columns. */
 static int sum_columns(const struct kcp_stage *s, union pass_args *a, double *h0,
                        const double *ht, double *sum)
 {
@@ -39,8 +39,8 @@ static void set_array(const struct kcp_stage *s, void *args, const char *name, v
             memcpy((char *)args + s->fields[i].at, &p, sizeof p);
 }
 
-/* Runs the stage's reference with the first local sequence as a batch on one rank.
- * *alive: -1 where no state enters. */
+/* Runs the stage's reference on the first local sequence alone, on one rank. *alive
+ * is -1 if no state enters this rank. */
 int rank_alive(struct run *x, const struct kcp_stage *s, const union pass_args *of,
                double *alive)
 {

@@ -1,10 +1,10 @@
-/* device.c -- kcp-run --device gpu: arrays to the GPU, the layer's call, results back.
+/* device.c -- kcp-run --device gpu: copies arrays to the GPU, calls the layer, and
+ * copies results back.
  *
  * Book: chapter 08.  Checked by: tests/cli/run_device.sh, against --device cpu.
  * Next: write.c.
  * The layer (ref/layer.h) chooses the kernel by the table of paths. Every call copies
- * all its arrays, so times are kcp-bench's task.
- */
+ * all its arrays, so times are kcp-bench's task. */
 #include "run.h"
 #include "layer.h"
 #include "base/storage.h"
@@ -83,7 +83,8 @@ const char *device_name(const struct device *d)
 
 /* ---- one call */
 
-/* One array of the args: n numbers of width bytes; at: its address on the GPU. */
+/* An array of the args: n numbers of `width` bytes each. Field `at` is the array's
+ * address on the GPU. */
 struct ship {
     const struct kcp_field *f;
     double *host;
@@ -92,7 +93,7 @@ struct ship {
     size_t width;
 };
 
-/* Does this rank write row n of a state by global sequence? */
+/* Returns 1 if this rank writes the state of sequence n. */
 static int owns(const struct kcp_call *c, const struct kcp_field *f, int64_t n)
 {
     const int ends = !strcmp(f->name, "ht") || !strcmp(f->name, "ot") ||

@@ -1,8 +1,8 @@
-/* fields.c -- the arrays of a stage's table: inputs from files, outputs full of NaN.
+/* fields.c -- loads the inputs of a stage from files, and makes outputs filled with
+ * NaN.
  *
  * Book: chapter 00.  Checked by: tests/cli/run_cli.sh.  Next: layer.c.
- * Nothing here knows a stage: names, shapes and passes come from kcp_stages[].
- */
+ * Nothing here knows a stage: names, shapes and passes come from kcp_stages[]. */
 #include "run.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ const char *field_file(const struct run *x, const char *name, char file[24])
     return file;
 }
 
-/* Does no pass of this run read or write the field, or does the model not have it? */
+/* Returns 1 if no pass of this run uses the field, or the model does not have it. */
 static int is_unused(const struct run *x, const struct kcp_field *f)
 {
     struct kcp_call c = { .model = x->o.model };
@@ -30,7 +30,8 @@ static int is_unused(const struct run *x, const struct kcp_field *f)
     return !used || (x->relative && !relative_has(x, f->name));
 }
 
-/* Log decays are at most 0. A map may hold NaN in elements that are never read. */
+/* Checks that numbers are finite and log decays at most 0. A map is not checked,
+ * because elements that are never read may be NaN. */
 static int check_input(struct run *x, const struct kcp_field *f, const struct tensor *a)
 {
     const int raw = x->o.gate == KCP_GATE_RAW && strcmp(f->name, "g_raw") == 0;
@@ -69,8 +70,8 @@ int inputs_load(struct run *x, const struct kcp_stage *s)
     return 0;
 }
 
-/* Is an optional output missing? It exists if all of its sizes are known and the input
- * whose gradient it is was given. */
+/* Returns 1 if an optional output is not computed, because one of its sizes is unknown,
+ * or because the input whose gradient it is was not given. */
 static int is_missing(const struct run *x, const struct kcp_stage *s,
                       const struct kcp_field *f)
 {

@@ -1,4 +1,4 @@
-/* layer.c -- the layer on arrays: stages 14 and 08, then 13 and 14 backward.
+/* layer.c -- runs the layer on arrays: stages 14 and 08, then 13 and 14 backward.
  *
  * Book: chapters 08, 13, 14.  Checked by: tests/cli/run_cli.sh.  Next: stage.c.
  */
@@ -18,7 +18,7 @@ static const char *const conv_dxt[] = { "dxt_q", "dxt_k", "dxt_v" };
 static const char *const conv_dx0[] = { "dx0_q", "dx0_k", "dx0_v" };
 static const char conv_rows[] = "N Wc-1 D";
 
-/* The sizes of --conv's i-th convolution. */
+/* Returns the sizes of the i-th convolution of --conv. */
 static struct sizes conv_sizes(const struct run *x, int i)
 {
     const struct tensor *w = tensor_find(&x->a, conv_w[i]);
@@ -28,7 +28,7 @@ static struct sizes conv_sizes(const struct run *x, int i)
     return own;
 }
 
-/* Optional rows before or after the sequences. */
+/* Loads rows before or after the sequences, if there is such a file. */
 static int load_rows(struct run *x, int i, const char *name, int used)
 {
     struct sizes own = conv_sizes(x, i);
@@ -43,7 +43,8 @@ static int load_rows(struct run *x, int i, const char *name, int used)
     return array_check(x, tensor_find(&x->a, name), 0);
 }
 
-/* --conv a,b,c: [D,Wc], D the flattened channels of q, k, v. */
+/* Loads the weights [D,Wc] of --conv a,b,c. D is the number of channels of q, k or
+ * v, all heads together. */
 static int load_conv(struct run *x)
 {
     const int64_t *z = x->size.of;
@@ -115,8 +116,7 @@ static void *array_of(struct run *x, const char *name)
     return a ? a->p : NULL;
 }
 
-/* The convolution of q (0), k (1) or v (2) on this rank, from and to the arrays of
- * the files. */
+/* Returns the args of the convolution of q (0), k (1) or v (2) on this rank. */
 static struct kcp_conv conv_args(struct run *x, int i, struct kcp_comm *comm)
 {
     struct kcp_conv a;
@@ -230,7 +230,7 @@ static int rank_backward(struct run *x, struct rank *a, struct kcp_comm *comm)
     return status;
 }
 
-/* A failing rank's words reach the other ranks, and the error line. */
+/* Sends the error message of a rank that failed to the other ranks. */
 int rank_status(struct kcp_comm *comm, int status)
 {
     if (status && status != KCP_COMM && kcp_why()[0])
@@ -261,7 +261,8 @@ static int layer_rank(struct kcp_comm *over, void *arg)
     return status;
 }
 
-/* Sums over ranks have the same bits on every rank; all results are finite. */
+/* Checks that sums over ranks have the same bits on every rank, and that all results
+ * are finite. */
 int outs_check(struct run *x)
 {
     for (int i = 0; i < x->a.n; i++) {

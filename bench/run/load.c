@@ -1,4 +1,4 @@
-/* load.c -- .npy files to checked arrays in double or int.
+/* load.c -- loads .npy files as arrays of double or int, and checks them.
  *
  * Book: chapter 00.  Checked by: tests/cli/run_cli.sh.  Next: plan.c.
  */
@@ -55,7 +55,7 @@ int sums_check(struct run *x)
                   "do.npy, and A_log.npy, dt_bias.npy or --conv");
 }
 
-/* DIR/file.npy; or file itself if it is the path of a file (--conv). */
+/* Returns the path DIR/file.npy, or `file` if that is the path of a file (--conv). */
 static const char *path_of(struct run *x, const char *file, char *path)
 {
     struct stat st;
@@ -74,7 +74,7 @@ int array_exists(struct run *x, const char *file)
     return lstat(path_of(x, file, path), &st) == 0;
 }
 
-/* int64_t to int, in place, for the references' I32. */
+/* Converts int64_t to int in place, because references read fields of type I32. */
 static int narrow(struct run *x, const char *path, struct tensor *a)
 {
     const int64_t *wide = a->p;
@@ -159,7 +159,7 @@ int array_out(struct run *x, const struct sizes *z, const char *name, const char
     return 0;
 }
 
-/* "[3,0,2]" of element e. */
+/* Writes the index of element e, as "[3,0,2]". */
 static char *index_text(const struct tensor *a, int64_t e, char *s, size_t n)
 {
     int64_t at[NPY_RANK];
@@ -190,7 +190,8 @@ int array_check(struct run *x, const struct tensor *a, int below)
 /* ---- names of files: a misspelt "cu_seqlen.npy" must not be ignored. Known are the
  * fields of every stage, so that stages may share a folder, and the files of --conv. */
 
-/* Is this a field's name: "q_raw", or as a file of the layer "q"; "do" is do_? */
+/* Returns 1 if a file's name is the field's, with or without "_raw" or "_" at its
+ * end. */
 static int is_field(const char *field, const char *name, size_t n)
 {
     const size_t m = strlen(field);
@@ -215,7 +216,7 @@ static int is_known(const char *name, size_t n)
     return 0;
 }
 
-/* Is the file named by --conv? */
+/* Returns 1 if `list`, the value of --conv, names the file. */
 static int is_in_list(const char *list, const char *file)
 {
     const size_t n = strlen(file);

@@ -1,4 +1,4 @@
-/* main.c -- kcp-run: the layer, or one stage, on arrays in files.
+/* main.c -- kcp-run: runs the layer, or one stage, on arrays in files.
  *
  * Book: chapters 08, 13, 14.  Checked by: tests/cli/run_cli.sh.  Next: run.h.
  */
@@ -28,8 +28,8 @@ static int open_device(struct run *x, const struct kcp_stage *stage)
     return x->gpu ? 0 : run_error(x, RUN_BAD, what, "%s", why);
 }
 
-/* An option that would change nothing is refused. number: the stage's; the layer's
- * gradients of parameters are 13's. */
+/* Refuses an option that would have no effect. `number` is the number of the stage; 13
+ * stands for the layer, because stage 13 computes the gradients of parameters. */
 static int check_options(struct run *x)
 {
     struct options *o = &x->o;

@@ -20,7 +20,7 @@ static const struct option_row rows[] = {
 };
 #undef KCP_OPTION
 
-/* Of each row: its value in --help, NULL for the words of the row; and its text. */
+/* The value and the text of each row in --help. NULL: the value is the row's words. */
 #define KCP_OPTION(type, field, name, value, kind, expects, low, high, help)          \
     { value, help },
 static const struct option_text texts[] = {
@@ -74,7 +74,7 @@ void options_usage(FILE *to)
     fputs(usage, to);
 }
 
-/* "  03_wy   q[T H K] .." on lines of about 80 columns, inputs and then outputs. */
+/* Prints inputs, then outputs, as "  03_wy   q[T H K] ..", in lines of 80 columns. */
 static void print_stage(const struct kcp_stage *s)
 {
     for (int out = 0; out < 2; out++) {
@@ -104,7 +104,7 @@ static void print_help(void)
            "1 and 2:\none line says what failed, and nothing is written.\n");
 }
 
-/* 0; 1: help or the version was printed; -1 after run_error. */
+/* Returns 0; 1 if help or the version was printed; -1 after run_error. */
 int run_options(struct run *x, int argc, char **argv)
 {
     static const struct option_table table = {

@@ -1,4 +1,5 @@
-/* owners.c -- which rank owns which tokens: --layout, --owners; rows to shards, back.
+/* owners.c -- reads which rank owns which tokens (--layout, --owners), and permutes
+ * rows to shards and back.
  *
  * Book: chapter 06.  Checked by: tests/cli/run_cli.sh.  Next: plan.c.
  * Files are in token order. If a rank owns several ranges, the arrays are permuted for
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --owners FILE: rows of [B,2], a range's first token and its rank. */
+/* Reads --owners FILE [B,2]: each row has the first token of a range, and its rank. */
 static int read_table(struct run *x, struct kcp_owners *o)
 {
     struct npy in;
@@ -46,8 +47,8 @@ static int read_table(struct run *x, struct kcp_owners *o)
     return bad;
 }
 
-/* The table of --owners or --layout; B = 0: neither, one range per rank. *R <- the
- * largest rank of the file plus 1, unless --ranks was given. */
+/* Makes the table of --owners or --layout. B = 0: neither was given, and each rank owns
+ * one range. Without --ranks *R becomes the largest rank of the file plus 1. */
 int owners_read(struct run *x, const int64_t *cu, int *R, struct kcp_owners *o)
 {
     const char *why = "";
@@ -68,7 +69,7 @@ int owners_read(struct run *x, const int64_t *cu, int *R, struct kcp_owners *o)
     return 0;
 }
 
-/* Every array of tokens, in place: to shard order, or back. */
+/* Permutes every array of tokens in place to shard order, or back. */
 int owners_permute(struct run *x, int back)
 {
     const struct kcp_plan *p = x->plan;
@@ -94,7 +95,7 @@ int owners_permute(struct run *x, int back)
     return 0;
 }
 
-/* "0..16 +3": a rank's first range and the number of its other ranges. */
+/* Writes a rank's first range and the number of its other ranges, as "0..16 +3". */
 void owners_text(const struct kcp_plan *p, int r, char *text, size_t n)
 {
     int first = -1, more = -1;

@@ -1,8 +1,8 @@
-/* plan.c -- sequences and cuts from files and options; does the run fit in memory?
+/* plan.c -- makes the plan from files and options, and checks that the run fits in
+ * memory.
  *
  * Book: chapter 06.  Checked by: tests/cli/run_cli.sh, tests/fuzz/plan.c.
- * Next: layer.c.
- */
+ * Next: layer.c. */
 #include "run.h"
 
 #include <ctype.h>
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* cu_seqlens [N+1]; absent: one sequence of all tokens. */
+/* Loads cu_seqlens [N+1]. Without the file all tokens are one sequence. */
 int plan_read(struct run *x)
 {
     if (array_exists(x, "cu_seqlens"))
@@ -22,7 +22,7 @@ int plan_read(struct run *x)
     return 0;
 }
 
-/* "0,5,12": digits and commas only. kcp_plan_make checks their order. */
+/* Reads --cuts, as "0,5,12": digits and commas only. kcp_plan_make checks the order. */
 static int read_cuts(struct run *x, int64_t **cuts, int *count)
 {
     const char *s = x->o.cuts;
@@ -85,8 +85,8 @@ int call_make(struct run *x)
     return 0;
 }
 
-/* Estimated bytes: arrays in and out, the memory of 08 and 13 per token and chunk, and
- * the maps that the form gathers. A double cannot overflow here. */
+/* Estimates the bytes of a run: inputs and outputs, the memory of 08 and 13 per
+ * token and chunk, and the maps that the form gathers. */
 static double memory_needed(const struct run *x)
 {
     const struct kcp_plan *p = x->plan;

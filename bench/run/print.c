@@ -1,4 +1,4 @@
-/* print.c -- the summary: tokens, bytes sent, seconds and memory of each rank.
+/* print.c -- prints the summary: tokens, bytes sent, seconds and memory of each rank.
  *
  * Book: chapters 06, 07, 12.  Checked by: tests/cli/run_cli.sh.  Next: main.c.
  */
@@ -27,7 +27,7 @@ static void print_rank(const struct run *x, int r)
     printf("\n");
 }
 
-/* What --wire and --truncate did. */
+/* Prints the effects of --wire and --truncate. */
 static void print_wire(const struct run *x)
 {
     double bound = 0, lost = 0;
@@ -74,7 +74,8 @@ static void print_ranks(const struct run *x)
            saved[KCP_SAVE_ALL], saved[KCP_SAVE_LIGHT]);
 }
 
-/* Peak memory in MiB; 0: not known. ru_maxrss includes the parent's before exec. */
+/* Returns the peak memory in MiB; 0: not known. getrusage is not used, because
+ * ru_maxrss includes the memory of the parent before exec. */
 static double peak_memory(void)
 {
     char line[200];

@@ -2,8 +2,8 @@
  *
  * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: ranks.c.
  * Every process reads all inputs and computes its own shard. Outputs are first filled
- * with a pattern; rank 0 receives the outputs of each rank and keeps the elements that
- * differ from it. */
+ * with a pattern. Rank 0 receives the outputs of each rank and keeps the elements that
+ * differ from the pattern. */
 #include "run.h"
 
 #include <stdlib.h>

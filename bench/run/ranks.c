@@ -1,4 +1,4 @@
-/* ranks.c -- the args of each rank, by the table of fields; threads or processes.
+/* ranks.c -- fills the args of each rank by the table of fields, and starts the ranks.
  *
  * Book: chapters 06, 08.  Checked by: tests/cli/run_cli.sh.  Next: layer.c.
  */
@@ -13,7 +13,7 @@ int field_is_grid(const struct kcp_field *f)
            strcmp(f->name, "sc") == 0;
 }
 
-/* Files of the layer have no axis KG: GDN's gate is [T,HV]. */
+/* In files of the layer a gate of GDN has no axis KG: its shape is [T,HV]. */
 const char *field_shape(const struct run *x, const struct kcp_field *f)
 {
     if (x->o.layout == KCP_VK && strcmp(f->shape, "N HV K V") == 0)
@@ -47,7 +47,7 @@ static void *shard(const struct run *x, const struct tensor *a, int r)
     return (char *)a->p + (size_t)at * elem;
 }
 
-/* An array of the plan by its name; NULL: none. */
+/* Returns the array of the plan with this name, or NULL. */
 static void *of_plan(const struct kcp_plan *p, const struct kcp_context *ctx,
                      const char *name)
 {
@@ -87,8 +87,8 @@ void rank_args(struct run *x, const struct kcp_stage *s, struct kcp_comm *comm,
     }
 }
 
-/* Ranks are threads or processes. The first rank that fails ends all, and the error
- * names it. */
+/* Starts ranks as threads, or joins them as a process. The first rank that fails
+ * ends all ranks, and the error names that rank. */
 static int start_ranks(struct run *x, int R, int (*body)(struct kcp_comm *, void *))
 {
     char why[400] = "a rank failed";
@@ -102,7 +102,8 @@ static int start_ranks(struct run *x, int R, int (*body)(struct kcp_comm *, void
     return run_error(x, is_bad ? RUN_BAD : RUN_FAILED, "ranks", "%s", why);
 }
 
-/* If ranks own several ranges, the arrays are in shard order during the run. */
+/* Runs the ranks. If a rank owns several ranges, arrays are in shard order
+ * meanwhile. */
 int ranks_run(struct run *x, int R, int (*body)(struct kcp_comm *, void *))
 {
     const int permuted = x->plan && x->plan->scattered && R > 1;
