@@ -8,36 +8,31 @@
 enum { LC = CHUNK + PAD }; // a row of a [64,64] matrix
 
 // Results of the first kernel, without the factors of the gate: P = dO h^T, W = v_new
-// dS^T, Q = A^T dw [T,HV,K]; dL [T,HV,C]; h_dS = sum_v h dS [NC,HV,K]. The field `sums`
-// [T,H,K] holds dq and dk summed over a group of heads.
+// dS^T, Q = -dvb h^T [T,HV,K]; dL [T,HV,C]; h_dS = sum_v h dS [NC,HV,K]. The field
+// `sums` [T,H,K] holds dq and dk summed over a group of heads.
 struct intermediates {
     bf16 *P, *W, *Q, *dL;
     float *h_dS;
     float2 *sums;
 };
 
-// Memory is reused: k~ and dA replace dS, dw and v replace h, v_new and X replace dO.
+// Memory is reused: v replaces h, v_new replaces dO, dvb replaces dU.
 template <int K, int V>
 struct solve_storage {
-    union {
-        bf16 h[K][V + PAD];
-        struct {
-            bf16 dw[CHUNK][K + PAD], v[CHUNK][V + PAD];
-        };
-    };
-    union {
-        bf16 dS[K][V + PAD];
-        struct {
-            bf16 kE[CHUNK][K + PAD], dA[CHUNK][LC];
-            float of_beta[K / 16][CHUNK];
-        };
-    };
-    union {
-        bf16 dO[CHUNK][V + PAD], v_new[CHUNK][V + PAD], X[CHUNK][LC];
-    };
-    bf16 dU[CHUNK][V + PAD], A[CHUNK][LC];
+    union { bf16 h[K][V + PAD], v[CHUNK][V + PAD]; };
+    union { bf16 dO[CHUNK][V + PAD], v_new[CHUNK][V + PAD]; };
+    union { bf16 dU[CHUNK][V + PAD], dvb[CHUNK][V + PAD]; };
+    bf16 dS[K][V + PAD], A[CHUNK][LC];
     float beta[CHUNK];
 };
+
+// Returns whether dbeta is computed as dvb v_new / beta. Otherwise dbeta is the sum
+// over the paths, which also holds at beta = 0. The sum adds the roundings of all
+// earlier v_new, which matter if keys are equal and beta is near 1.
+static __device__ __forceinline__ bool is_divisor(float beta)
+{
+    return fabsf(beta) >= 0.5f;
+}
 
 // Copies rows of a tensor, row stride `stride` elements, to shared memory
 // [rows,width+PAD]. Rows from `len` on become 0.
