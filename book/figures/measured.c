@@ -73,8 +73,8 @@ static double bars(double y, const char *title, const char *stage, const char *m
         if (i == 0)
             first = ms;
         svg_text(494, y + 11, "end", "soft", "%s", b[i].name);
-        svg_rect(500, y, 20 * ms / first, 14, i ? "fill:var(--d)" : "fill:var(--a)");
-        svg_text(506 + 20 * ms / first, y + 11, "start", "mono", "%.3f ms (%.1f)", ms,
+        svg_rect(500, y, 15 * ms / first, 14, i ? "fill:var(--d)" : "fill:var(--a)");
+        svg_text(506 + 15 * ms / first, y + 11, "start", "mono", "%.3f ms (%.1f)", ms,
                  ms / first);
     }
     return y + 8;
@@ -82,8 +82,7 @@ static double bars(double y, const char *title, const char *stage, const char *m
 
 int main(void)
 {
-    static const char *const one = "2026-11-21-2f22232-1gpu";
-    static const char *const kda = "2026-11-24b-c990e6c-1gpu";
+    static const char *const kda = "2026-11-26c-8dde13d-1gpu";
     static const char *const gdn = "2026-11-23g-034a10d-1gpu-flashqla";
     const struct frame f = { -0.06, 0.66, 0, 1.5, 40, 330, 46, 270 };
     svg_begin(720, 320, "Measured times",
@@ -99,11 +98,11 @@ int main(void)
     pass(&f, "08_forward", "v3_prepare_scan", "forward", "var(--a)");
     svg_text(430, 16, "start", "", "8192 tokens, one GPU");
     svg_text(430, 34, "start", "soft", "ms (multiple of ours)");
-    const struct bar kda_forward[] = { { "ours", kda, "v3_records", "recompute" },
-                                       { "FlashKDA", one, "flashkda", "recompute" },
-                                       { "FLA", one, "fla_kda", "recompute" } };
-    const struct bar kda_backward[] = { { "ours", kda, "v4_factors", "recompute" },
-                                        { "FLA", one, "fla_kda", "recompute" } };
+    const struct bar kda_forward[] = { { "ours", kda, "v5_one_kernel", "recompute" },
+                                       { "FlashKDA", kda, "flashkda", "recompute" },
+                                       { "FLA", kda, "fla_kda", "recompute" } };
+    const struct bar kda_backward[] = { { "ours", kda, "v5_steps", "recompute" },
+                                        { "FLA", kda, "fla_kda", "recompute" } };
     const struct bar gdn_both[2][2] = {
         { { "ours", gdn, "v3_records", "recompute" },
           { "FlashQLA", gdn, "flash_qla_ready", "recompute" } },
