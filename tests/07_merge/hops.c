@@ -160,7 +160,7 @@ static int ahead(struct kcp_report *rep, struct two *x)
         err = go(x, 1, 0, -1, 1);
         if (!err && cudaStreamSynchronize(x->stream[1])) err = KCP_CUDA;
         apply(&x->s, i != 1, x->host_map[0], x->host_S, x->want);
-        if (!err) compare(rep, x, 1, "three sent ahead", i);
+        if (!err) compare(rep, x, 1, "three in flight", i);
     }
     if (!err && cudaStreamSynchronize(x->stream[0])) err = KCP_CUDA;
     return err;

@@ -38,7 +38,7 @@ static int failing(struct kcp_comm *c, void *arg)
     const struct whole *a = arg;
     double x = 0, all[MAX_R];
     if (a->bad_how == FAILS && c->r == a->bad_rank) {
-        c->fail(c, KCP_CUDA, "its device is on fire");
+        c->fail(c, KCP_CUDA, "device error");
         return KCP_OK;
     }
     if (a->bad_how == RETURNS && c->r == a->bad_rank)
@@ -64,7 +64,7 @@ static double seconds(void)
 
 static int failures(struct kcp_report *rep)
 {
-    static const char *const reason[] = { "", "its device is on fire", "KCP_MISMATCH",
+    static const char *const reason[] = { "", "device error", "KCP_MISMATCH",
                                           "left while rank", "every other rank waits",
                                           "unequal sizes" };
     static const int status[] = { 0, KCP_CUDA, KCP_MISMATCH, KCP_COMM, KCP_COMM,

@@ -252,7 +252,7 @@ int emit_cases(const char *dir, const struct options *o)
 {
     const struct kcp_stage *s = o->stage ? stage_find(o->stage) : NULL;
     if (!s) {
-        fprintf(stderr, "kcp-check: --emit: needs --stage, one with arrays\n");
+        fprintf(stderr, "kcp-check: --emit: needs --stage with arrays\n");
         return 2;
     }
     int n = 0;

@@ -82,11 +82,11 @@ static int read_values(struct command *x)
     if (x->words)
         o->ngiven = cases_parse(x->words, x->given, MOST_GIVEN, why, sizeof why);
     if (x->words && !o->ngiven)
-        return bad("--case", why, "words as a failure prints them");
+        return bad("--case", why, "words such as 'kda R=2 K=64'");
     if (x->words) o->given = x->given;
     for (int i = 0; i < o->ngiven && o->stage && stage_find(o->stage); i++) {
         const char *word = inputs_ignore(stage_find(o->stage), &x->given[i]);
-        if (word) return bad("--case", word, "words that this stage's inputs read");
+        if (word) return bad("--case", word, "words that the stage uses");
     }
     if (x->exact) fence_bytes = 0;
     arrays_apart = x->apart;
@@ -162,8 +162,8 @@ static int combine(const struct command *x)
         return 2;
     }
     if ((ways && x->words && !x->emit) || (x->words && !o->stage))
-        return needs("--case", "--stage, and variants to judge");
-    if (ways && x->reference) return needs("--reference", "--stage, and variants");
+        return needs("--case", "--stage, not --list or --paths");
+    if (ways && x->reference) return needs("--reference", "--stage, not --list");
     if (ways && !x->list && o->variant)
         return needs("--variant", "no --emit, --foreign or --exchange");
     if (ways && x->repeats >= 0) return needs("--repeats", "variants to judge");
@@ -253,7 +253,7 @@ static int set_reference(struct command *x)
     const struct kcp_stage *s = v ? stage_find(v->stage) : NULL;
     if (!v) return 2;
     if (s->ranks || !x->o.stage || s != stage_find(x->o.stage))
-        return bad("--reference", v->stage, "the stage of --stage, one without ranks");
+        return bad("--reference", v->stage, "the stage in --stage, without ranks");
     x->o.reference = v;
     return 0;
 }
@@ -313,7 +313,7 @@ static int run(int argc, char **argv)
         mine = object_record(o);
         if (!mine) return 2;
         if (o->stage && stage_find(o->stage) != stage_find(mine->stage))
-            return bad("--variant", mine->stage, "one of --stage");
+            return bad("--variant", mine->stage, "that of --stage");
     } else if (o->variant && !is_known(o))
         return bad("--variant", o->variant, "a name that --list prints, or ./mine.so");
     if (x.list) return list(o);
