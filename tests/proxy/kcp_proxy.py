@@ -174,23 +174,28 @@ def objects_of(build):
 
 
 def without_fence(tree, file, at, build, known):
-    """Compiles a copy without the fence in line `at`. Returns a note if no pair is new."""
-    depend = next(d for d in glob.glob(build + "/ptx/**/*.d", recursive=True)
-                  if file in open(d, encoding="utf-8").read())
-    source = file if file.endswith(".cu") else os.path.relpath(depend, build + "/ptx")[:-2]
-    ptx = "build/ptx/" + source.removesuffix(".cu") + ".ptx"
+    """Compiles a copy without the fence in line `at`: every object that includes the file,
+    until one has a new pair. Returns a note if none has."""
+    objects = [os.path.relpath(d, build)[:-2] for d in
+               sorted(glob.glob(build + "/ptx/**/*.d", recursive=True))
+               if file in open(d, encoding="utf-8").read()]
     with open(file, encoding="utf-8") as f:
         lines = f.read().splitlines(keepends=True)
     lines[at] = lines[at].replace("fence_proxy_async();", ";", 1)
     with open(os.path.join(tree, file), "w", encoding="utf-8") as f:
         f.writelines(lines)
-    made = subprocess.run(["make", "-s", "-C", tree, "B=build", ptx], capture_output=True,
-                          text=True, check=False)
+    why = "no pair is new"
+    for ptx in ("build/" + name + ".ptx" for name in objects):
+        made = subprocess.run(["make", "-s", "-C", tree, "B=build", ptx], check=False,
+                              capture_output=True, text=True)
+        if made.returncode:
+            why = made.stderr[-200:]
+        elif pairs(tree, [os.path.join(tree, ptx)]) - known:
+            why = ""
+            break
     shutil.copy2(file, os.path.join(tree, file))
     os.utime(os.path.join(tree, file))
-    if made.returncode:
-        return made.stderr[-200:]
-    return "" if pairs(tree, [os.path.join(tree, ptx)]) - known else "no pair is new"
+    return why
 
 
 def plant(build, known):
