@@ -87,8 +87,9 @@ static void kept(void)
 {
     static const char *const cases[] = { "kda_4x1", "gdn_4x1" };
     printf("== 20-chunks-kept\nthe states of every j-th chunk kept for backward in "
-           "bf16; parts of the records;\na rank of %d, microseconds; moved: to write "
-           "and read them\n\n", RANKS);
+           "bf16; parts of the records;\na rank of %d; microseconds: scan left out, "
+           "moved (to write and read the states),\nand saved, the difference; shares: "
+           "of the saved block, of both passes\n\n", RANKS);
     printf("case      every j-th   MiB kept   of block   scan left out   moved   "
            "saved   of layer\n");
     for (int c = 0; c < 2; c++) {

@@ -201,8 +201,8 @@ class Page:
         if STALE in self.marks:
             self.add("\n† measured with an older version of the kernel.")
         if UNCOMPARED in self.marks:
-            self.add("\nSome rows are not compared with the present code: another "
-                     "nvcc or gcc compiled what was measured.")
+            self.add("\nFor some rows it is not known whether the code has changed "
+                     "since: another nvcc or gcc compiled the measured code.")
         if "cached" in self.marks:
             self.add("\nMore than 100 %: the call did not read all bytes that are "
                      "counted, or read them from L2.")

@@ -146,8 +146,8 @@ static void stretch(struct reverse_scan *x, int s, int want, void *out_)
 /* Computes dmap [NS,HV,K,V+K] = [dh_ext | M] per segment: if dS is the gradient of the
  * state at the segment's end, M^T dS + dh_ext is the gradient of the state at its
  * start. dh_ext starts from dh_end (NULL: 0), which is dht where a sequence ends and 0
- * elsewhere. M is that of chapter 05: the code computes M^T and stores M, so both
- * passes have the same format of maps. want [s] selects the parts (KCP_WANT_H,
+ * elsewhere. M is the matrix of chapter 05. The code computes M^T and transposes it,
+ * so that both passes store maps in one format. want [s] selects the parts (KCP_WANT_H,
  * KCP_WANT_M); other parts are not written. With reuse_M, M is not computed, because
  * the saved block has M. */
 int ref_merge_backward(struct kcp_merge_backward *a)

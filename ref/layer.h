@@ -20,10 +20,10 @@ extern "C" {
 
 #pragma GCC visibility push(default)
 
-/* A layer is a position in the table of paths (ref/core/paths.def, kcp-check --paths).
- * The members of kcp_layer are the kernels of the first rows at that position. A call
- * takes the first row at or after the position that fits the call. Forward and backward
- * must agree in the format of the saved block. */
+/* A layer selects kernels by the table of paths (ref/core/paths.def, kcp-check
+ * --paths). Members forward to scan are the kernels of the first rows that a call may
+ * use. A call runs on the first row, from there on, that takes the call. Forward and
+ * backward must agree in the format of the saved block. */
 struct kcp_layer {
     enum kcp_storage storage;
     enum kcp_where where;

@@ -139,9 +139,9 @@ struct judged {
     enum outcome outcome;
     struct worst worst;
 };
-/* Runs the variant again into outputs filled with NaN and compares four value heads
- * (whole groups; of a convolution parts of its channels) with the reference in double.
- * Reference results are cached until the inputs change. */
+/* Runs the variant again, into outputs filled with NaN, and compares some value heads
+ * (for a convolution some channels) with the reference in double. Reference results are
+ * cached until the inputs change. */
 int   judge_timed(struct runner *x, const struct kcp_stage *st,
                   const struct kcp_variant *v, char *args, struct judged *out);
 void  judge_timed_end(const struct runner *x);         /* frees the cache */

@@ -94,7 +94,8 @@ static int kcp_bench(int argc, char **argv)
     int e = ranks_open(b.backend, 1, &b.ranks);
     if (e) return e;
     if (measure_controls(&b)) {
-        fprintf(stderr, "kcp-bench: out of GPU memory for the controls\n");
+        fprintf(stderr, "kcp-bench: timing a copy and a matrix product failed: "
+                        "5 GiB of GPU memory must be free\n");
         return 1;
     }
     char why[200] = "";

@@ -37,7 +37,7 @@ def read(path):
 
 
 def head(path, words):
-    """The case of a file; of words such as T=131072 when there is no such file."""
+    """Returns the case of a file, or, if it does not exist, of words such as T=131072."""
     case = dict(CASE)
     said = dict(word.split("=", 1) for word in words)
     if os.path.exists(path):

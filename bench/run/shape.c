@@ -16,7 +16,8 @@ static const char *const letters[LETTERS] = {
     "T", "N", "NS", "NC", "R", "H", "HV", "K", "V", "C", "D", "Wc",
 };
 
-/* One word of a shape: letter + more (Wc-1: -1), or a plain number (letter -1). */
+/* A word of a shape is the sum letter + plus + more; "Wc-1" has more = -1, "V+K" has
+ * plus = LK. A letter or plus of -1 adds nothing: a plain number has only `more`. */
 struct word { int letter, plus; int64_t more; };
 
 static struct word word(const struct sizes *z, const char *s, size_t n)

@@ -44,8 +44,9 @@ static unsigned char *slurp(const char *path, int64_t *n, const char **why)
     return NULL;
 }
 
-/* Returns how many bytes of a file are used: at most 5/8 of the rest, so that the first
- * sequence covers a whole rank and lengths are uneven. The end is at a line or word. */
+/* Returns how many of a file's n bytes to use. A file that is not the last fills at
+ * most 5/8 of the `rest` bytes still free, so that sequences differ in length and
+ * the first one covers a whole rank. The used part ends with a line or a word. */
 static int64_t take(const unsigned char *s, int64_t n, int64_t rest, int last)
 {
     int64_t most = last ? rest : rest * 5 / 8;

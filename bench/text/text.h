@@ -116,7 +116,7 @@ struct finding {
     double (*alive)[VALUE_HEADS];      /* [S]: |M|_F / sqrt(K) of each segment */
     double far;                        /* the same from the first cut to the far end */
     int far_seq, far_rank;             /* -1: no sequence crosses a cut */
-    double took, ms[2];                /* seconds in all; per step, as loss */
+    double took, ms[2];                /* total s; ms per step: R ranks, one */
 };
 /* Returns the largest relative RMS error of all tensors, ranks and heads. err, unless
  * NULL, receives the error of each tensor. */

@@ -61,7 +61,7 @@ int main(void)
             svg_text(426 + piece * 34, 175 + row * 18, "middle", "mono", "%d",
                      piece ^ row);
         }
-    svg_text(410, 324, "start", "soft", "which 16 bytes of its row lie in each place");
+    svg_text(410, 324, "start", "soft", "number in a place: which 16 bytes of the row");
     svg_end();
     return 0;
 }

@@ -38,8 +38,9 @@ int main(void)
     const double s = 30, y = 50;
     svg_begin(
         720, 290, "The triangular solve of one chunk",
-        "A unit lower triangular matrix I plus L of six rows times the unknown "
-        "x0 to x5 equals the known right hand side. Row 3 needs x0, x1 and x2 only.");
+        "A unit lower triangular matrix of six rows, I plus L, is multiplied by the "
+        "unknowns x0 to x5. The product is the known right-hand side. Row 3 needs only "
+        "x0, x1 and x2.");
     svg_text(20 + n * s / 2, 34, "middle", "", "I + L");
     triangle(20, y, n, s, 1, "var(--wash-a)");
     svg_rect(20, y + 3 * s, n * s, s, "fill:none;stroke:var(--b);stroke-width:2");

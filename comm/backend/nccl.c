@@ -88,7 +88,7 @@ int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
         host->fail(host, status, why);
     ncclComm_t at = NULL;
     const int locked = lock_to_fail(w);
-    if (locked && !w->grouped) {             /* else the group's end aborts w->at */
+    if (locked && !w->grouped) {             /* if grouped, nccl_group aborts w->at */
         at = w->at;
         w->at = NULL;
     }

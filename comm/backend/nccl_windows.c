@@ -35,7 +35,7 @@ static void draw(void)
         process_number = 0;
 }
 
-/* Returns the number of pieces of a state per rank that fit into 64 MiB. */
+/* Returns how many pieces of a state each of R ranks has in a window of 64 MiB. */
 static int blocks_of(int R)
 {
     const size_t n = ((size_t)WINDOW_MIB << 20) / ((size_t)R * KCP_PIECE_BYTES);

@@ -72,7 +72,7 @@ int fold_next_hop(const struct fold *f, int h);
 /* Computes columns v0..v0+Vb of the states at positions p0+1..p1-1, each state from the
  * state at the position before. The first state of a visit is not changed. */
 int fold_states(const struct fold *f, int p0, int p1, int v0, int Vb);
-/* Writes columns v0..v0+Vb of the state at the end of the visit to out [HV,K,Vb]. */
+/* Computes in out [HV,K,Vb] columns v0..v0+Vb of the state at the end of visit v. */
 int fold_last_state(const struct fold *f, const struct visit *v, int v0, int Vb,
                     void *out);
 

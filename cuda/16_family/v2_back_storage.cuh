@@ -1,4 +1,4 @@
-// v2_back_storage.cuh -- backward through a chunk: shared storage and its copies.
+// v2_back_storage.cuh -- backward through a chunk: shared memory, and copies into it.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: v2_back_states.cuh.
 #ifndef KCP_16_V2_BACK_STORAGE_CUH

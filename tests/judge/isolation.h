@@ -27,7 +27,7 @@ struct isolated {
     int begun;                     /* the first case of this process */
 };
 
-int  isolated_runs_trials(void);               /* do trials run in a process now? */
+int  isolated_runs_trials(void);               /* 1: trials run in a child process */
 int  isolated_trial(struct trial *t, char *why, size_t n);
 /* Calls judge_case for list[index]. If the process failed, the next case starts a new
  * process. */

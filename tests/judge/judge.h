@@ -60,8 +60,8 @@ extern const char *const regime_name[], *const model_name[];
 struct kcase *cases_make(const struct kcp_stage *s, int full, int wide, uint64_t seed,
                          int ranks, int *n);
 /* Returns the anchors, the fixed cases of every list (see anchors.c). The ids of
- * anchors start at `first`. The last FIRST_WIDE wide anchors are small, and cases_of
- * moves these anchors to directly after case 0. */
+ * anchors start at `first`. If wide = 1, the last two (FIRST_WIDE) anchors are small,
+ * and cases_of moves them so that they follow case 0. */
 enum { FIRST_WIDE = 2 };
 struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
                             int ranks, int first, int *n);

@@ -4,9 +4,9 @@
  * Next: trial.c.
  *
  * Two copies are kept per rank: of the last workspace, and of the last workspace with a
- * different size. A variant that marks its workspace as prepared then finds the mark in
- * a workspace prepared for another size, and gives wrong results. A copy is on the same
- * device as its workspace. */
+ * different size. If a variant marks its workspace as prepared, it then finds the mark
+ * in a workspace that was prepared for another size, and gives wrong results. A copy is
+ * on the same device as its workspace. */
 #include "trial.h"
 
 struct leftover {

@@ -219,7 +219,7 @@ static int counts_in_work(void *args)
 }
 
 /* Writes a 0 at the end of the workspace unless the first number marks the workspace as
- * prepared. Returns a wrong o if the 0 is missing. */
+ * prepared. Returns a wrong o if the workspace does not end with 0. */
 static int marks_work(void *args)
 {
     struct kcp_chunk *a = args;

@@ -100,8 +100,8 @@ static int needs_ops(void *args)
     return ((struct kcp_forward *)args)->ops ? ref_forward(args) : KCP_BAD;
 }
 
-/* Gives every block of a pipeline V / blocks columns (rounded down), so that the
- * remaining columns are wrong on all ranks except the first. */
+/* Makes each block of a pipeline floor(V / blocks) columns wide, so that the leftover
+ * columns are wrong on all ranks except the first. */
 static int even_blocks(void *args)
 {
     struct kcp_forward *a = args;

@@ -8,10 +8,10 @@
 
 // ---- 16x16 blocks in a warp's registers
 //
-// Of a block d[2][4] a lane has rows g = lane / 4 and g + 8. In each row it has the
-// four columns from 4 (lane % 4) on, two in d[0] and two in d[1], so that a lane stores
-// 8 bytes at once. For the tensor core a block is an accumulator with permuted columns:
-// a summation index may be permuted if the permutation is the same in both operands.
+// A lane has two rows of a block, g = lane / 4 and g + 8, as d[2][4]. In each row the
+// lane has four columns, starting at 4 * (lane % 4): two in d[0] and two in d[1]. The
+// lane can store them as 8 bytes. For the tensor core a block is an accumulator with
+// permuted columns: a summation may run in any order that is the same in both operands.
 
 // A 16x16 block in fp32 that is inverted in place. Two adjacent blocks cover all banks.
 struct block16 { float x[SUBCHUNK][SUBCHUNK + 4], pad[16]; };

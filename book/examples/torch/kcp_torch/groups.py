@@ -218,8 +218,8 @@ def comm_of(group, device):
 
 
 def _forget(which):
-    """Drops all prepared calls, and frees each communicator for which which(group,
-    device) is true."""
+    """Drops all prepared calls, and frees each communicator that satisfies
+    which(group, device)."""
     for prepared in _caches:
         prepared.clear()
     for key in [k for k in _comms if which(*k)]:
