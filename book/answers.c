@@ -57,7 +57,7 @@ static void growth(void)
     say("19.absolute", "%.1f", to * M256 / (from * M16), to / from / (M16 / M256));
 }
 
-/* Chapter 02: finds the largest x with log(1 + exp(x)) = 0; decays of strong gates. */
+/* Chapter 02: finds the largest x with log(1 + exp(x)) = 0; tests large gates. */
 static void softplus(void)
 {
     float low = -30, high = 0;      /* softplus is 0 at low and positive at high */
@@ -80,7 +80,7 @@ static void softplus(void)
     say("02.subchunk", "%.1f", -16 * 5 / log(2), log2(exp(-80)));
 }
 
-/* Chapter 03: computes L, and the operations of two ways to invert a triangle. */
+/* Chapter 03: computes an element of L; counts operations of two ways to get A. */
 static void solve(void)
 {
     say("03.L", "%.2f", 0.75 * (0.6 * 1 * exp2(-1 + 1) + 0.8 * 0 * exp2(-1 - 0)),
@@ -131,7 +131,7 @@ static void on_the_chain(void)
         100.0 * 4 * K / (6 * K + 4 * C));
 }
 
-/* Chapter 10: computes dbeta of the last token, and errors of sums that cancel. */
+/* Chapter 10: computes dbeta of the last token; errors of sums whose terms cancel. */
 static void cancelling(void)
 {
     const double e[2] = { 1.917, -0.436 };          /* v_new of chapter 04 */
@@ -153,7 +153,7 @@ static void cancelling(void)
         -20 + log(10 * single / twenty) / per_unit);
 }
 
-/* Chapter 13: computes bytes that four ranks exchange, and averages of gradients. */
+/* Chapter 13: counts bytes sent by four ranks; compares two averages of gradients. */
 static void backward_bytes(void)
 {
     enum { ranks = 4, heads = 32, D = 128, replicas = 2 };
@@ -162,7 +162,7 @@ static void backward_bytes(void)
         3 * (B() + BM()) / 1048576);
     say("13.reuse", "%.0f", (ranks - 1.0) * sizeof half / 1048576, 3 * B() / 1048576);
     say("13.params", "%.0f", (ranks - 1.0) * sizeof partial, 3 * 4 * 32 * 129);
-    double whole = 0, parts = 0;                    /* gradients: 1, or 1/4 per rank */
+    double whole = 0, parts = 0;                    /* each rank adds 1, or 1/4 */
     for (int p = 0; p < ranks * replicas; p++) {
         whole += 1.0 / (ranks * replicas);
         parts += 1.0 / ranks / (ranks * replicas);
@@ -231,7 +231,7 @@ static void plans(void)
     kcp_plan_free(p);
 }
 
-/* Chapter 07: finds the smallest R for which all-gather sends more bytes than scan. */
+/* Chapter 07: finds the smallest R for which all-gather sends more than the scan. */
 static void forms(void)
 {
     int first = 0;
@@ -294,7 +294,7 @@ static void split(void)
     }
     say("18.heads", "%.0f", last + 1, 132 / 2);
     printf("@answer/18.likely %d\n", likely);
-    /* The forward in one kernel: times of one and two rounds of blocks; registers. */
+    /* Forward in one kernel: times of one and two waves of blocks; registers. */
     double us = 0;
     for (int step = 0; step < 8192 / 32; step++)
         us += 1.75;

@@ -1,4 +1,4 @@
-/* answers.h -- prints a number after a comparison with a second computation.
+/* answers.h -- prints a number if a second computation gives the same number.
  *
  * Book: the exercises.  Checked by: tests/cli/answers.sh.  Next: book/answers.c. */
 #ifndef BOOK_ANSWERS_H

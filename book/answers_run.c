@@ -17,7 +17,7 @@ static double normal(void)
     return sqrt(-2 * log(1 - uniform())) * cos(6.283185307179586 * uniform());
 }
 
-/* Chapter 01: computes token 2 wrongly, with e from the state before its decay. */
+/* Chapter 01: computes token 2 wrongly, with e from the state before the decay. */
 static void undecayed(void)
 {
     double S[K][V], old[V], e[V], answer[V];
@@ -33,7 +33,7 @@ static void undecayed(void)
             S[i][j] = S[i][j] * exp2(ex_log2_decay[2][i]) + k[i] * e[j];
     for (int j = 0; j < V; j++)
         answer[j] = S[0][j] * k[0] + S[1][j] * k[1];
-    /* The same numbers by hand, from the state after token 1 that chapter 01 prints. */
+    /* Computes e and `answer` again, from chapter 01's rounded state after token 1. */
     const double S1[K][V] = { { -0.085, 1.18 }, { -0.78, 0.24 } };
     for (int j = 0; j < V; j++) {
         const double by = v[j] - (0.8 * S1[0][j] - 0.6 * S1[1][j]);
@@ -45,7 +45,7 @@ static void undecayed(void)
     recurrence(3);
 }
 
-/* Chapter 03: checks that with equal keys and one gate A has only one subdiagonal. */
+/* Chapter 03: checks that A has only one subdiagonal if keys and gates are equal. */
 static void alike(void)
 {
     enum { n = 8, D = 4 };
@@ -163,7 +163,7 @@ static double keep_bits(double x, int bits)
     return ldexp(nearbyint(ldexp(part, bits)), e - bits);
 }
 
-/* Chapter 19: computes the error of products of split numbers without a cross term. */
+/* Chapter 19: computes the error of products of split numbers if a term is left out. */
 static void two_of_three(void)
 {
     double one = 0, two = 0, three = 0;

@@ -19,7 +19,7 @@ static void floors(void)
            copy / 1e12, tensor / 1e12);
     printf("@18/chunk %.1f\n@18/chunk_us %.1f\n@18/processor %.0f\n", tiles * C * 1e-6,
            tiles * C / sm * 1e6, sm * 1e-12);
-    /* Per token and head, backward has 2590 bytes and 417792 operations (kcp-bench). */
+    /* Backward: 2590 bytes and 417792 operations per token and head (kcp-bench). */
     printf("@18/floor_forward %.2f\n@18/floor_backward %.2f\n",
            8192 * 96 * fmax(bytes / copy, flop / tensor) * 1e3,
            8192 * 96 * fmax(2590 / copy, 417792 / tensor) * 1e3);
@@ -43,7 +43,7 @@ static void forms(const char *name, struct wire w)
                chain(w, R, 8), scan(w, R, 1));
 }
 
-/* The numbers of the printed table that the text of the chapter repeats. */
+/* The printed numbers that the text of the chapter repeats. */
 struct said { double twice, far, hidden4, hidden64; int meet; };
 
 static struct said levels(double tokens)

@@ -5,7 +5,7 @@
  * book/example_more.c, book/example_whole.c. */
 #include "example.h"
 
-/* ---- one rank's stages, 02 to 05, 09 to 11: what the chapters print */
+/* ---- results of stages 02 to 05 and 09 to 11 on one rank */
 struct rank {
     double q[T][K], k[T][K], rq[T], rk[T], g[T][K], G[T][K], beta[T];
     double Aqk[T][C], A[T][C], u[T][V], w[T][K], kg[T][K], qg[T][K];
@@ -62,7 +62,7 @@ static void backward(const struct kcp_plan *p, int r, const double *dh_out,
         fail("a backward stage refused");
 }
 
-/* ---- 01: the tokens, and the states after one, two and three of them */
+/* ---- 01: the tokens, and the states after one, two and three tokens */
 static void tokens(void)
 {
     recurrence(T);
@@ -165,7 +165,7 @@ static void two_ranks(struct rank x[2])
     kcp_plan_free(p);
 }
 
-/* ---- 07 and 11: three ranks, one token each, folded both ways */
+/* ---- 07 and 11: forward and backward folds over three ranks with one token each */
 static void three_ranks(void)
 {
     struct kcp_plan *p = ranks(3);

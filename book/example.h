@@ -36,7 +36,7 @@ static inline void same(const double *x, const double *y, int n, const char *wha
     }
 }
 
-/* Prints the name of a matrix, then each row. A zero has no sign. */
+/* Prints the name of a matrix, then each row. -0 is printed as 0. */
 static inline void show(const char *name, const double *x, int rows, int cols)
 {
     for (int i = 0; i < rows; i++) {
@@ -57,7 +57,7 @@ static inline struct kcp_plan *plan_of(int R, const int64_t *cuts)
     return p;
 }
 
-/* Makes a plan. Two ranks: rank 0 has tokens 0 and 1. Three ranks: one token each. */
+/* Makes a plan. R = 2: rank 0 has tokens 0 and 1. R = 3: each rank has one token. */
 static inline struct kcp_plan *ranks(int R)
 {
     static const int64_t one[] = { 0, 3 }, two[] = { 0, 2, 3 };
@@ -83,7 +83,7 @@ static inline void fill(struct kcp_call *a, const struct kcp_plan *p, int r)
     fill((struct kcp_call *)&name, p, r);                                             \
     name.cu = p->ctx[r].cu; name.cn = p->ctx[r].cn; name.sc = p->ctx[r].sc
 
-/* Runs the recurrence and its adjoint over the first n tokens, with all of dO = 1. */
+/* Runs the recurrence and its adjoint over the first n tokens; dO is 1 everywhere. */
 static inline void recurrence(int n)
 {
     const int64_t cu[] = { 0, n };

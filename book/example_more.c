@@ -1,7 +1,7 @@
 /* example_more.c -- runs the worked example of chapters 06, 14 and 16.
  *
  * Book: chapters 06, 14 and 16.  Checked by: make book, because this program fails if
- * results of two ranks, or KDA written as DPLR or GDN-2, differ.  Next: leaveout.c. */
+ * results of two ranks or of the DPLR or GDN-2 form are wrong.  Next: leaveout.c. */
 #include "ref.h"
 #include "tokens.h"
 
@@ -73,7 +73,7 @@ static void plan_table(void)
     kcp_plan_free(p);
 }
 
-/* ---- 14 and 16 on R ranks: every rank fills its rows of the same arrays */
+/* ---- 14 and 16 on R ranks: each rank writes its own rows of shared arrays */
 struct job {
     const struct kcp_plan *p;
     int shift;
@@ -141,7 +141,7 @@ static void halo(void)
                shifted.y[t][1], t == 2, t == 2 ? ", with token 1 as its halo" : "");
 }
 
-/* Writes KDA as DPLR, a = exp(g) k, b = -beta k, v = beta v, or as GDN-2. */
+/* Writes KDA as DPLR (a = exp(g) k, b = -beta k, v = beta v) or as GDN-2. */
 static void tell(struct job *j, enum kcp_model model)
 {
     j->model = model;

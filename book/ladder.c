@@ -95,8 +95,8 @@ static int reads(const int *byte)
     return most;
 }
 
-/* Counts bank conflicts per chunk in the third rung: rows of 256 bytes, eight warps. A
- * lane reads two neighbouring keys of a row of w, and one number of kg. */
+/* Counts bank conflicts per chunk in the third kernel: rows of 256 bytes, eight warps.
+ * A lane reads two neighbouring keys of a row of w, and one number of kg. */
 static void by_hand(void)
 {
     int w[32], kg[32];
@@ -112,7 +112,7 @@ static void by_hand(void)
         1024 * 7 + 2048 * 3);
 }
 
-/* Counts bank conflicts in the fourth rung, whose ldmatrix loads rows of 256 bytes. */
+/* Counts bank conflicts in the fourth kernel; its ldmatrix loads rows of 256 bytes. */
 static void by_ldmatrix(void)
 {
     static double tile[64 * 128], r[LANES][8];
@@ -171,9 +171,9 @@ int main(void)
         4 * 16384 * 128.0 * 12288 / 1e9);
     say("17.announced", "%.0f", 3 * 64 * 128 * 2 + 4 * K, 49664);
     say("17.stages", "%.0f", floor(227 * 1024 / 49664.0), 4);
-    /* The descriptor of keys 96 .. 111 of w, which are step 2 of tile 1. */
+    /* Prints the descriptor of keys 96 .. 111 of w, which are step 2 of tile 1. */
     say("17.descriptor", "%.0f", 8192 / 16 + 2 * 32 / 16, 516);
-    /* KiB that must be in flight per SM to keep memory busy, at a latency of 0.7 us. */
+    /* Prints the KiB in flight per SM that keep memory busy at a latency of 0.7 us. */
     const double copy = timed("96", "copy");
     say("02.little", "%.0f", copy * 0.7e-6 / 132 / 1024, copy / 1e6 * 0.7 / 135168);
     say("17.little", "%.0f", copy * 0.7e-6 / HEADS / 1024, copy / 1e6 * 0.7 / 98304);

@@ -22,7 +22,7 @@ static inline void map_begin(double X[K][W])
         X[i][V + i] = 1;
 }
 
-/* Replaces map X by the map of all its tokens and token x. */
+/* Appends token x to the tokens of map X. */
 static inline void map_token(const struct token *x, double X[K][W])
 {
     double e[W] = { 0 };
@@ -36,7 +36,7 @@ static inline void map_token(const struct token *x, double X[K][W])
             X[i][j] += x->beta * x->k[i] * (e[j] + (j < V ? x->v[j] : 0));
 }
 
-/* Computes S <- M S + h, with h from X and with any M. */
+/* Computes S <- M S + h, with the h of map X and the argument M. */
 static inline void map_apply(double X[K][W], double M[K][K], double S[K][V])
 {
     static double T[K][V];
@@ -109,7 +109,7 @@ static inline void by_length(double A[K][K], int order[K])
 }
 
 /* Returns the smallest rank at which the best approximation of A has an error of at
- * most 1 % of sqrt(of). `of` is the squared norm of A or of a larger matrix. */
+ * most 1 % of sqrt(`of`). `of` is the squared norm of A or of a larger matrix. */
 static inline int rank_for_a_percent(double A_[K][K], double of)
 {
     static double A[K][K], R[K][K];
@@ -127,7 +127,7 @@ static inline int rank_for_a_percent(double A_[K][K], double of)
     return n;
 }
 
-/* Replaces A by its best approximation of rank r, A R_r R_r^T; R_r: r columns of R. */
+/* Replaces A by the best approximation of rank r, A R_r R_r^T. R_r: r columns of R. */
 static inline void cut_to_rank(double A[K][K], int r)
 {
     static double B[K][K], R[K][K];
@@ -153,7 +153,7 @@ static inline double apart(double x[K][V], double y[K][V])
     return sqrt(d / n);
 }
 
-/* Computes A = M - D, with M from map X and a diagonal D (NULL: 0). */
+/* Computes A = M - D, with the M of map X and the diagonal matrix D (NULL: 0). */
 static inline void map_M(double X[K][W], const double D[K], double A[K][K])
 {
     for (int i = 0; i < K; i++)

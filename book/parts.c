@@ -15,7 +15,7 @@ struct row {
     char file[80], form[16];
 };
 
-/* Finds the row of a case, stage and form with one segment per rank; else returns 0. */
+/* Finds the row of a case, stage and form with one segment per rank; 0 if none. */
 static int find(const char *path, const char *what, const char *stage, const char *form,
                 struct row *row)
 {
@@ -264,8 +264,8 @@ static void narrow(void)
         }
 }
 
-/* ---- a prediction for eight GPUs: half of the work per GPU of four GPUs, and seven
- * hops of the chain instead of three */
+/* ---- a prediction for eight GPUs from four: each GPU has half of the work, and the
+ * chain has seven hops instead of three */
 static void eight(void)
 {
     static const struct { const char *four, *says; } list[] = {

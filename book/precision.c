@@ -2,7 +2,7 @@
  * emulation on the host.
  *
  * Book: chapter 19, which shows the output.  Checked by: bench/precision.cu on a GPU;
- * tests/19_precision/checks.c checks the arithmetics.  Next: book/clusters.c. */
+ * tests/19_precision/checks.c checks the emulation.  Next: book/clusters.c. */
 #include "tests/19_precision/rounding.h"
 
 #include <stdio.h>

@@ -126,7 +126,7 @@ static void low_rank(void)
     ranks_of(&regimes[3], SHARD);
 }
 
-/* ---- the error of the last rank's state if every M is sent as D + rank r */
+/* ---- the error of the last rank's state if every M is sent as D + a rank-r matrix */
 static void exchanged(void)
 {
     static double X[RANKS][K][W], D[RANKS][K], M[K][K], exact[K][V], S[K][V];

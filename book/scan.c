@@ -26,7 +26,7 @@ static struct kcp_plan *plan_of(int64_t T, int R, const int64_t *cuts, int C)
     return p;
 }
 
-/* ---- the three tokens, token 1 dropped */
+/* ---- the three tokens, of which token 1 is dropped */
 enum { T = EX_T, K = EX_K, V = EX_V };
 static double alpha_base[T][K], beta_base[T], spike[T], W[K], w[1], o[T][V], ht[K][V],
               ot[V];

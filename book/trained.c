@@ -77,7 +77,7 @@ static void described(void)
     }
 }
 
-/* ---- the smallest share of entries, largest first, with a rest of 1 % of |all| */
+/* ---- the smallest share of entries without which the norm is at most 1 % of |all| */
 static int larger(const void *a, const void *b)
 {
     const double x = fabs(*(const double *)a), y = fabs(*(const double *)b);
@@ -148,7 +148,7 @@ static void sparse(void)
            high_S, most);
 }
 
-/* ---- the first state of the last of eight ranks, from part of the maps */
+/* ---- the initial state of the last of eight ranks, from some of the maps */
 static void fold(double X[RANKS][K][W], int from, double S[K][V])
 {
     static double M[K][K];

@@ -1,7 +1,7 @@
 /* affine.c -- the figure of chapter 05: how the two tokens of rank 0 change a state.
  *
  * Book: chapter 05.  Checked by: make book-lint.  Next: book/figures/survival.c.
- * One column of the state is a point of the plane, which a token moves (eq. 1.3). */
+ * A column of the state is a point of the plane; a token moves this point (eq. 1.3). */
 #include "book/tokens.h"
 #include "svg.h"
 
@@ -18,7 +18,7 @@ static void token(int t, int v, double S[2])
         S[i] += ex_beta[t] * ex_k[t][i] * e;
 }
 
-/* The plane from -2.6 to 2.6 is drawn as a square of 270 units; row 0 is horizontal. */
+/* Coordinates from -2.6 to 2.6 become a square of 270 units; row 0 is horizontal. */
 static double px(double x0, double a) { return x0 + 135 + a * 52; }
 static double py(double b) { return 165 - b * 52; }
 

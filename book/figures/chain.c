@@ -1,4 +1,4 @@
-/* chain.c -- the figure of chapter 04: the products of the scan, and what each needs.
+/* chain.c -- the figure of chapter 04: the products of the scan, and their inputs.
  *
  * Book: chapter 04.  Checked by: make book-lint.  Next: book/figures/walks.c. */
 #include "svg.h"

@@ -1,4 +1,4 @@
-/* errors.c -- chapter 19: the error of every judged kernel as a share of its limit.
+/* errors.c -- chapter 19: the error of each judged kernel, divided by the limit.
  *
  * Book: chapter 19.  Checked by: make book-lint.  Next: none.
  * Reads the newest verdict per variant and storage type from bench/results/. */

@@ -1,4 +1,4 @@
-/* halo.h -- draws five ranks of 5, 1, 0, 1 and 5 tokens, and the rows that each needs.
+/* halo.h -- draws ranks of 5, 1, 0, 1 and 5 tokens, and the rows that each rank needs.
  *
  * Book: chapter 14.  Included by halo.c and halo_back.c.
  * Each needed row is drawn below its token, so the figure needs no arrows. */
@@ -10,7 +10,7 @@
 enum { RANKS = 5, W = 4 };
 static const int cuts[RANKS + 1] = { 0, 5, 6, 6, 7, 12 };
 
-/* Returns x of token t on rank r. Each rank, even without tokens, adds a gap. */
+/* Returns x of token t on rank r. A rank adds a gap, even without tokens. */
 static double halo_x(int r, int t) { return 120 + 36 * t + 40 * r; }
 
 static int holder(int t)

@@ -10,8 +10,8 @@
 #include "ref/17_warp.h"
 #include "svg.h"
 
-/* Draws rows 0..7 of a tile in shared memory. Each cell is four banks and shows the
- * number of the piece stored there. Piece 2 of each row is marked. */
+/* Draws rows 0..7 of a tile in shared memory. Each cell is four banks; its number
+ * says which 16 bytes of the row are stored there. Piece 2 of each row is marked. */
 static void draw(double x0, double y0, int swizzled)
 {
     static double tile[64 * 64], r[LANES][8];

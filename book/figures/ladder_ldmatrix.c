@@ -1,4 +1,4 @@
-/* ladder_ldmatrix.c -- chapter 17: which lane gives each address, and which the result.
+/* ladder_ldmatrix.c -- chapter 17: which lanes give addresses, and which get results.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: ladder_stages.c.
  * The value of each number is its address, so a loaded value shows its address. */

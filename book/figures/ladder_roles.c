@@ -1,8 +1,8 @@
 /* ladder_roles.c -- chapter 17: the timeline of a producer warp and two consumers.
  *
  * Book: chapter 17.  Checked by: make book-lint.  Next: ladder_times.c.
- * Simulates v8_tma_sm90.cu with two stages. A copy takes time `copy`, the products of a
- * chunk take `work`. For half of `work` a warpgroup needs the tensor core alone. */
+ * Simulates v8_tma_sm90.cu with two stages. A copy takes the time `copy`. A chunk's
+ * products take `work`, and need the tensor core exclusively for half of this time. */
 #include "svg.h"
 
 #include <math.h>

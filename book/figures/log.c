@@ -1,7 +1,7 @@
 /* log.c -- the figure of appendix B: how far each outcome was from its prediction.
  *
  * Book: appendix B.  Checked by: make book-lint.  Next: bench/LOG.md.
- * A point is a row of bench/LOG.md above "Over ranks" that has both times. */
+ * Each point is a row of bench/LOG.md, above "Over ranks", with both of these times. */
 #include "plot.h"
 
 enum { MOST_PAIRS = 96, MOST_CELLS = 8, MOST_TIMES = 4 };
@@ -9,7 +9,7 @@ enum { MOST_PAIRS = 96, MOST_CELLS = 8, MOST_TIMES = 4 };
 struct pair { double ratio; int backward, gdn; char what[40]; };
 
 /* Reads the times in a cell, such as "0.20, 0.90 ms"; a range "1.85 to 1.91 ms" becomes
- * its middle. Returns the number of times; copies their unit. Skips "less than". */
+ * 1.88. Copies the unit. Returns the number of times; 0 if "less" follows them. */
 static int times_in(const char *cell, double *times, char unit[8])
 {
     int n = 0;
@@ -65,7 +65,7 @@ static int read_log(struct pair pairs[MOST_PAIRS])
             }
             continue;
         }
-        /* A row "the same" or "both" has the model of the previous row. */
+        /* A row that begins with "the same" or "both" has the previous row's model. */
         if (strstr(cells[0], "GDN") || strstr(cells[0], "one gate a head")) gdn = 1;
         else if (!begins(cells[0], "the same") && !begins(cells[0], "both")) gdn = 0;
         double p[MOST_TIMES], o[MOST_TIMES];

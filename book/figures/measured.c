@@ -1,8 +1,8 @@
-/* measured.c -- the README's figure: time over 1, 2 and 4 GPUs, and of other systems.
+/* measured.c -- the README's figure: our time on 1, 2 and 4 GPUs; other systems' times.
  *
  * Book: none; README.md shows it.  Checked by: make book-lint.
  * Next: book/figures/scaling.c.
- * Numbers are read from bench/results/. Points at the left are from one run. */
+ * Numbers are read from bench/results/. All points at the left are from one run. */
 #include "plot.h"
 #include "records.h"
 
@@ -11,7 +11,7 @@ enum { CONDITIONS = 8 };
 static const char *const columns[CONDITIONS] = { "stage", "variant", "model", "T",
                                                  "H", "ranks", "save", "gate" };
 
-/* Returns the least time in ms of rows with values `want`; exits without such rows. */
+/* Returns the least time in ms of rows with values `want`; exits if there is no row. */
 static double best(const char *record, const char *const want[CONDITIONS])
 {
     static struct record r;

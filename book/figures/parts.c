@@ -2,7 +2,7 @@
  *
  * Book: chapter 18.  Checked by: make book-lint.  Next: book/figures/factors.c.
  * Times are read from book/data/forward-steps.tsv, backward-steps.tsv and
- * backward-plan.tsv, the floors of whole passes from the output of book/clusters.c. */
+ * backward-plan.tsv. Floors of whole passes come from the output of book/clusters.c. */
 #include "svg.h"
 
 #include <stdlib.h>

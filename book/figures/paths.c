@@ -5,7 +5,7 @@
 
 static const struct path {
     const char *name, *gives, *ink, *wash;
-    const char *to;                      /* inputs that it reaches */
+    const char *to;                      /* inputs that the path reaches */
 } paths[] = {
     { "states", "dq1, dks, dw", "var(--a)", "var(--wash-a)", "qkG" },
     { "u and w", "d(beta v), d(beta k~), dA", "var(--b)", "var(--wash-b)", "kvbG" },

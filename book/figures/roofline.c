@@ -3,7 +3,7 @@
  * Book: chapter 18.  Checked by: make book-lint.  Next: none.
  * Points come from build/book/results/roofline.tsv, which book/tables.py writes from
  * bench/results/: first "roof TB/s TFLOP/s", then rows of name, operations per byte,
- * TFLOP/s. Lines join the eight rungs of chapter 17; five whole passes have names. */
+ * TFLOP/s. Lines join chapter 17's eight kernels; five whole passes have names. */
 #include "svg.h"
 
 #include <math.h>

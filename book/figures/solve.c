@@ -3,7 +3,7 @@
  * Book: chapter 03.  Checked by: make book-lint.  Next: book/figures/plan.c. */
 #include "svg.h"
 
-/* Draws a lower triangle of n rows of cells of size s. `unit`: the diagonal is 1. */
+/* Draws a lower triangle of n rows of cells of size s. If `unit`, the diagonal is 1. */
 static void triangle(double x0, double y0, int n, double s, int unit, const char *wash)
 {
     for (int i = 0; i < n; i++)

@@ -19,7 +19,7 @@ static inline void svg_end(void)
     printf("</svg>\n");
 }
 
-/* style: for example "fill:var(--wash-a);stroke:var(--a)" */
+/* An example of `style` is "fill:var(--wash-a);stroke:var(--a)". */
 static inline void svg_rect(double x, double y, double w, double h, const char *style)
 {
     printf("<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"2\" "
@@ -49,7 +49,7 @@ static inline void svg_arrow(double x1, double y1, double x2, double y2,
            x2 - 7 * ux - 4 * uy, y2 - 7 * uy + 4 * ux, ink);
 }
 
-/* anchor: start, middle, end; class: "", "soft", "mono" */
+/* `anchor` is start, middle or end; `class` is "", "soft" or "mono". */
 static inline void svg_text(double x, double y, const char *anchor, const char *class,
                             const char *fmt, ...)
 {
@@ -62,8 +62,8 @@ static inline void svg_text(double x, double y, const char *anchor, const char *
     printf("</text>\n");
 }
 
-/* Animates a figure: a click uncovers rows y0..y1 from x0 to x1 within `seconds`. In
- * print, and if scripts are off, the whole figure is visible. */
+/* Animates a figure: a click uncovers the area x0..x1, y0..y1 from left to right in
+ * `seconds`. In print, and if scripts are off, the whole figure is visible. */
 static inline void svg_moves(double x0, double x1, double y0, double y1, double seconds)
 {
     printf("<rect class=\"veil\" x=\"%.1f\" y=\"%.1f\" width=\"0\" height=\"%.1f\" "

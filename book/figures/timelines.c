@@ -1,7 +1,7 @@
-/* timelines.c -- the figure of chapter 07: four forms of the exchange, four ranks.
+/* timelines.c -- the figure of chapter 07: four forms of the exchange on four ranks.
  *
  * Book: chapter 07.  Checked by: make book-lint.  Next: book/figures/plan.c.
- * To scale. Times were measured on four H200s (book/data/exchange.tsv). */
+ * Drawn to scale. Times were measured on four H200s (book/data/exchange.tsv). */
 #include "svg.h"
 
 #include <stdlib.h>
@@ -9,9 +9,9 @@
 
 enum { R = 4, BLOCKS = 4, ARROWS = 64 };
 
-/* Microseconds of a message with a state, a map or a block of a state; of the
- * all-gather; of applying a map and of composing two. `sum`: the pass that computes the
- * maps; `rest`: the main pass. */
+/* Microseconds: messages with a state, a map and a block of a state take state_us,
+ * map_us and block_us; all-gather, applying and composing maps take gather_us, apply_us
+ * and compose_us; the pass that computes maps takes `sum`, the main pass `rest`. */
 static double state_us, map_us, block_us, gather_us, apply_us, compose_us, sum, rest;
 
 static double x(double t) { return 92 + (t - sum + 60) * 1.62; }
@@ -86,7 +86,7 @@ static void chain(double y0, int blocks)
         for (int b = 0; b < blocks; b++) {
             const double sent = larger(ready[b], wire_free), here = sent + message;
             wire_free = sent + wire;
-            arrow(y0, r - 1, sent, r, here);       /* heads would overlap */
+            arrow(y0, r - 1, sent, r, here);       /* without arrow heads between */
             arrows[narrows - 1].headless = b > 0 && b < blocks - 1;
             const double start = larger(here, free);
             free = r < R - 1 ? start + apply_us / blocks : here;
@@ -98,9 +98,9 @@ static void chain(double y0, int blocks)
     }
 }
 
-/* Draws the scan of comm/form/scan.c. In the round with distance d, rank r sends W, the
- * composition of up to d maps of which map r is the last, to rank r + d. Rank r also
- * composes all maps before map r to X; h of X is the state that enters rank r. */
+/* Draws the scan of comm/form/scan.c. In the round with distance d, rank r sends W to
+ * rank r + d; W composes map r and up to d - 1 maps before map r. X composes all maps
+ * before map r; the h of X is the initial state of rank r. */
 static void scan(double y0)
 {
     double W[R], state[R], next[R];
@@ -117,7 +117,7 @@ static void scan(double y0)
             double t = here;
             if (2 * d <= R - 1 - r)                     /* W is sent again */
                 t += compose_us;
-            if (d > 1)                                  /* at d = 1 X = W: a copy */
+            if (d > 1)                                  /* if d = 1, X is a copy of W */
                 t += compose_us;
             bar(lane(y0, r), here, t, "var(--b)", "var(--b)");
             next[r] = state[r] = t;
