@@ -12,8 +12,8 @@
 // precedes each phase that reads what other warps wrote.
 
 // Computes dq, dk and the terms of dbeta and dg, and stores in s.whole the sums over
-// the 16 rows of this thread. Rows are processed from the last to the first, so that
-// dkt of a row is complete when it is used.
+// the 16 rows of this thread. Rows are processed from the last to the first, so that a
+// row's dkt is complete before its first use.
 template <int K, int heads>
 static __device__ __forceinline__ void combine_paths(const struct kcp_wy_backward &a,
                                                      const struct intermediates &b,
@@ -112,7 +112,7 @@ static __device__ __forceinline__ void gates(const struct kcp_wy_backward &a,
     if (a.KG == 1) reduce_rows(x.up, d0 == 0, s.of_gate[x.d / 32] + 16 * x.B);
 }
 
-// The second kernel, one block per chunk and query/key head, in steps of 64 columns.
+// Second kernel: a block processes a chunk and query/key head in steps of 64 columns.
 template <int K, int heads>
 static __global__ __launch_bounds__(256, 2)
 void wy_pairs(const struct kcp_wy_backward a, const struct intermediates b)

@@ -1,12 +1,12 @@
-// v3_split_pairs.cuh -- v3's second kernel: gradients from pairs of rows; all sums.
-// Book: chapter 10, "Two kernels".  Checked by: tests/10_wy_backward/checks.c.
-// Next: v3_split.cu.
+// v3_split_pairs.cuh -- v3's second kernel: gradients from pairs of rows, and all sums.
+// Book: chapter 10, "Two kernels".  Checked by: tests/10_wy_backward/checks.c. Next:
+// v3_split.cu.
 #include "v3_split_storage.cuh"
 
-// Off the diagonal, tile (I, J) of 16 rows and columns has the first row a of I as
-// anchor: D_ij = E_i F_j, with E_i = exp2(G_i - G_a) <= 1 and F_j = exp2(G_a - G_j) <=
-// 1. A thread has 16 rows (block B) of a column d. The thread computes the factors of
-// these rows, the tensor core multiplies the tiles, and the thread applies the
+// Off the diagonal, tile (I, J) of 16 rows and columns has row a, the first row of I,
+// as anchor: D_ij = E_i F_j, with E_i = exp2(G_i - G_a) <= 1 and F_j = exp2(G_a - G_j)
+// <= 1. A thread has 16 rows (block B) of a column d. The thread computes the factors
+// of these rows, the tensor core multiplies the tiles, and the thread applies the
 // remaining factor to the products. Tiles on the diagonal are computed pair by pair in
 // fp32 in registers. dg_t is the sum over pairs j < t <= i. Off the diagonal these
 // pairs are summed without cancellation: by rows i >= t, by columns j < t, and by whole
@@ -18,14 +18,14 @@ struct pair_storage {
     float G[CHUNK][COLS];                // first, at offset 0
     bf16 k[CHUNK][COLS];
     struct token_range z;                // stored here to save registers
-    int end;                             // end of the value heads, too
+    int end;                             // end of value heads; also stored here
     __align__(16) bf16 tri[2][48][LT];   // dAqk, dL: rows from 16, columns to 47
     float2 diagonal[CHUNK][16];          // dAqk_ij, dL_ij of the diagonal tiles
     bf16 raw[3][CHUNK][LX], q[CHUNK][LX];   // P, W, Q; then k (Q + dk2), in halves
     bf16 kF[TILES][16][LX];              // k F of tile (I, J); then its sums by columns
     bf16 qE[2][3][16][LX];               // q E and beta k E; then the sums by rows
-    float G_first[4][COLS], G_last[COLS];   // of the blocks; of the chunk
-    float whole[4][4][COLS];             // over a block: rows, columns, I = 2, I = 3
+    float G_first[4][COLS], G_last[COLS];   // G of first rows, of the last row
+    float whole[4][4][COLS];             // block sums by rows, by columns, of I = 2, 3
     float beta[CHUNK], of_beta[2][CHUNK], of_gate[2][CHUNK];
 };
 
@@ -233,7 +233,7 @@ static __device__ __forceinline__ void row_pairs(const struct pair_storage &s, i
 }
 
 // Sums 16 rows over the warp's 32 columns by exchanging halves, and adds the sums of
-// previous columns. Lane l has the sum of row l / 2.
+// previous columns. Lane l receives the sum of row l / 2.
 template <int half>
 static __device__ __forceinline__ void reduce_halves(float (&x)[16])
 {

@@ -113,7 +113,7 @@ static __device__ void make_dL(struct solve_storage<K, V> &s, bf16 *dL, int stri
     }
 }
 
-// Computes dbeta, or, where the second kernel adds the other paths, its sum over v.
+// Computes dbeta, or only dbeta's sum over v if the second kernel adds other paths.
 template <int K, int V>
 static __device__ void sum_over_v(const struct kcp_wy_backward &a, struct token_range z,
                                   int n, struct solve_storage<K, V> &s)
@@ -127,10 +127,10 @@ static __device__ void sum_over_v(const struct kcp_wy_backward &a, struct token_
             is_divisor(s.beta[i]) ? by_v_new / s.beta[i] : by_v;
 }
 
-// One block per chunk and value head, two blocks per SM. A warp owns 16 columns of
-// every [64,K] and [64,V] matrix; a barrier precedes each phase that reads columns of
-// other warps. A multiplies dU alone (eq:short-adjoint): with equal keys and beta near
-// 1, A^T takes differences of nearly equal rows, so a bf16 dA A^T would lose dbeta.
+// Each block processes one chunk and value head; two blocks share an SM. A warp owns 16
+// columns of every [64,K] and [64,V] matrix; a barrier precedes each phase that reads
+// columns of other warps. A^T multiplies only dU (eq:short-adjoint): with equal keys
+// and beta near 1, A^T subtracts nearly equal rows, so a bf16 dA A^T would lose dbeta.
 template <int K, int V>
 static __global__ __launch_bounds__(2 * K, 2)
 void wy_solve(const struct kcp_wy_backward a, const struct intermediates b)

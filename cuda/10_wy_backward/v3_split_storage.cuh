@@ -5,7 +5,7 @@
 #include "cuda/tile/registers.cuh"
 #include "cuda/tile/warp_scan.cuh"
 
-enum { LC = CHUNK + PAD }; // a row of a [64,64] matrix
+enum { LC = CHUNK + PAD }; // row stride of a [64,64] matrix
 
 // Results of the first kernel, without the factors of the gate: P = dO h^T, W = v_new
 // dS^T, Q = -dvb h^T [T,HV,K]; dL [T,HV,C]; h_dS = sum_v h dS [NC,HV,K]. The field
@@ -27,8 +27,8 @@ struct solve_storage {
 };
 
 // Returns whether dbeta is computed as dvb v_new / beta. Otherwise dbeta is the sum
-// over the paths, which also holds at beta = 0. The sum adds the roundings of all
-// earlier v_new, which matter if keys are equal and beta is near 1.
+// over all paths, which is also valid at beta = 0. This sum adds the rounding errors of
+// all earlier v_new. The errors matter if keys are equal and beta is near 1.
 static __device__ __forceinline__ bool is_divisor(float beta)
 {
     return fabsf(beta) >= 0.5f;
@@ -51,7 +51,7 @@ static __device__ __forceinline__ void load_block(bf16 *to, const void *from,
     }
 }
 
-// A result [64,16] of a warp as D fragments: [16 rows][8 columns][4].
+// A warp's [64,16] result as D fragments, indexed [row / 16][column / 8][element].
 typedef float slab[4][2][4];
 
 static __device__ __forceinline__ int row_in(int t, int j)
@@ -86,7 +86,7 @@ static __device__ __forceinline__ void rows_by_rows(slab &x, slab &y, const bf16
     }
 }
 
-// Computes d += A^T X. A [64,64] is lower triangular, X has 16 columns of [64,ld].
+// Computes d += A^T X. A [64,64] is lower triangular; X [64,16] has row stride ld.
 static __device__ __forceinline__ void transposed_by_columns(slab &d, const bf16 *A,
                                                              const bf16 *X, int ld)
 {

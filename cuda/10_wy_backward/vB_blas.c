@@ -22,7 +22,7 @@ static void gemm(int ta, int tb, int m, int n, int k, double x, const double *A,
         cblas_dgemm(CblasRowMajor, ta, tb, m, n, k, x, A, lda, b, ldb, y, C, ldc);
 }
 
-/* One chunk of one value head, copied dense: rows of K, V, C or KG numbers. */
+/* One chunk of one value head in dense arrays: rows have K, V, C or KG numbers. */
 struct cut {
     int H, HV, K, V, C, KG, kda, rows;
     double scale, *q, *k, *v, *G, *E, *beta, *A, *v_new, *dO, *dAqk, *dU;
@@ -74,8 +74,8 @@ static void products(const struct cut *x)
             x->dL[i * C + j] = 0;
 }
 
-/* KDA: computes pairs of rows i0 .. i1-1 with all rows j < i0, then with one another.
- * S holds a product before it is multiplied by exp2(G_i - a) or exp2(a - G_j). */
+/* KDA: computes pairs of rows i0 .. i1-1 with rows j < i0, then pairs among i0 .. i1-1.
+ * S holds a product before the multiplication by exp2(G_i - a) or exp2(a - G_j). */
 static void block(const struct cut *x, int i0, int i1)
 {
     const int K = x->K, C = x->C, m = i1 - i0;

@@ -35,8 +35,8 @@ static int front_recompute(struct backward *x)
     return status ? status : x->t.wy(&wy);
 }
 
-// Computes the first states. First states of segments were saved or are h0 (chapter
-// 12); first states of strips are computed from recomputed maps (chapter 05).
+// Computes the first state of every segment and strip. First states of segments were
+// saved or are h0 (chapter 12); those of strips need recomputed maps (chapter 05).
 static int starts_recompute(struct backward *x, const struct split *f)
 {
     const struct kcp_call *call = (struct kcp_call *)&x->a;
@@ -71,7 +71,7 @@ static int recompute(struct backward *x)
     return status ? status : x->t.chunk(&chunk);
 }
 
-// Runs one part of chapter 09: KCP_LOCAL before the exchange, KCP_REVERSE on strips
+// Runs one part of chapter 09: KCP_LOCAL before the exchange, or KCP_REVERSE on strips
 // after the exchange.
 static int chunks(struct backward *x, int part)
 {
@@ -84,10 +84,10 @@ static int chunks(struct backward *x, int part)
     return status;
 }
 
-// Runs chapters 11 and 07: states [s] becomes the gradient of the state after segment
-// s, from which the gradients after the segment's strips are computed. With reuse_M and
-// without strips, M of a segment is copied from forward's maps; M of strips is
-// recomputed, because it was not saved.
+// Runs chapters 11 and 07: `states[s]` becomes the gradient of the state after segment
+// s. The gradients after each of the segment's strips are computed from `states[s]`.
+// With reuse_M and without strips, M of a segment is copied from forward's maps; M of
+// strips was not saved and is recomputed.
 static int carry(struct backward *x)
 {
     const struct kcp_backward *a = &x->a;

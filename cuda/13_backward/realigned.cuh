@@ -14,8 +14,8 @@ struct realigned {
     size_t used;                         // bytes used of the workspace
 };
 
-// Replaces each unaligned array of call a by memory at the start of the call's
-// workspace. The rest of the memory becomes the call's workspace.
+// Replaces each unaligned array of call `a` by memory at the start of the workspace.
+// The call then uses the remaining memory as its workspace.
 static inline struct realigned realign(struct kcp_backward *a)
 {
     const struct kcp_stage *stage = kcp_stage_find("13_backward");

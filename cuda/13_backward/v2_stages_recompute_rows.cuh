@@ -13,7 +13,7 @@ struct recompute_storage {
 
 // Computes the gate with the approximate exp and log of the special function unit, as
 // in chapter 02's v2. Because `bounded` is a template argument, the code for bounded
-// gates contains no other form.
+// gates omits other forms.
 template <int bounded>
 static __device__ __forceinline__ float activated(const struct kcp_gate &a, float expA,
                                                   float dt, float x)

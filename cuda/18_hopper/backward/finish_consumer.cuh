@@ -16,10 +16,10 @@
 //            + exp2(G_last - G_i) W_i + sum_{j>i} (dA_ji q_j + dB_ji k_j) D_ji
 //            + dA_ii q_i
 //
-// The anchor b of a subchunk is an integer near the middle of the subchunk's G, per
-// channel. D_ij = exp2(G_i - b_I) exp2(b_I - b_J) exp2(b_J - G_j). The middle factor is
-// a power of two, so each operand is rounded only once. dG_i adds q_i (or k_i) times
-// row sums and subtracts k_i times column sums. Row sums are multiplied by the rounded
+// The anchor b of a subchunk and channel is an integer near the middle of the range of
+// G. D_ij = exp2(G_i - b_I) exp2(b_I - b_J) exp2(b_J - G_j). The middle factor is a
+// power of two, so each operand is rounded only once. dG_i adds q_i (or k_i) times row
+// sums and subtracts k_i times column sums. Row sums are multiplied by the rounded
 // operands from which column sums are computed, and vice versa. So each pair adds and
 // subtracts exactly the same product.
 struct operands {
@@ -33,7 +33,7 @@ static __device__ __forceinline__ uint32_t mul_bf16x2(uint32_t x, uint32_t y)
     return *(const uint32_t *)&z;
 }
 
-// operand_a returns subchunk I of a warp's rows as operand A. `scaled_operand_a` also
+// `operand_a` returns subchunk I of a warp's rows as operand A. `scaled_operand_a` also
 // multiplies it by one power of two per channel, which is exact.
 static __device__ __forceinline__ void operand_a(uint32_t *a, const pairs_of_tokens &x,
                                                  int I)
@@ -53,7 +53,7 @@ static __device__ __forceinline__ void scaled_operand_a(uint32_t *a,
     for (int i = 0; i < 4; i++) a[i] = mul_bf16x2(a[i], power[i % 2]);
 }
 
-// Anchors of a subchunk's rows and of its columns. Normally both anchors are equal. On
+// A subchunk has one anchor for rows and one for columns. Normally both are equal. On
 // the underflow path the anchors are the subchunk's first and last G, so that no
 // exponent is above 0, and only pairs of different subchunks use the anchors. step[I]
 // is exp2(b_I+1 - b_I) as a pair of bf16.
@@ -144,7 +144,7 @@ static __device__ __forceinline__ void make_operands(const struct anchors &b,
 }
 
 // Converts a warp's rows of X = dO v_new^T or Y = dv v_new^T to bf16 rows of dA or dB.
-// Stores the diagonal separately in fp32: dA_ii with its norms, or Y_ii.
+// Stores the diagonal separately in fp32: dA_ii times the norms, or Y_ii.
 template <int K>
 static __device__ __forceinline__ void store_triangle(
     int of_dv, float scale, const struct finish_vectors<K> &of, const float (*d)[4],
@@ -197,8 +197,8 @@ static __device__ __forceinline__ void scale_columns_of_W(
     }
 }
 
-// The chunk's last row contributes nothing to dG (eq:dG: dk_s*). So take_star moves the
-// term of this row from d to `star`, and add_star later adds `star` to dk.
+// The chunk's last row contributes nothing to dG (eq:dG: dk_s*). So `take_star` moves
+// the term of this row from d to `star`, and `add_star` later adds `star` to dk.
 static __device__ __forceinline__ void take_star(int len, float (*d)[4], float *star)
 {
     const int at = len - 1 - mma_coords_of_thread().e;
@@ -411,7 +411,8 @@ static __device__ __forceinline__ void add_own_pairs(const float *dA_diagonal,
     }
 }
 
-// Stores per token the sums of q dq and of k dk over a warp's channels in part [2][64].
+// Stores in `part` [2][64], per token, the sums of q dq and k dk over a warp's
+// channels.
 static __device__ __forceinline__ void store_dots(const pairs_of_tokens &q,
                                                   const pairs_of_tokens &k,
                                                   const pairs_of_tokens &dq,

@@ -89,15 +89,15 @@ static __device__ __forceinline__ void zero_tokens_from(int len, float (*x)[4])
             if (8 * t + e + j % 2 >= len) x[t][j] = 0.0f;
 }
 
-// Weights (0 or 1) in a prefix sum: `beside` of the neighbouring lane's sum, `across`
-// of the other lane pair's sum.
+// Weights (0 or 1) in a prefix sum: `beside` multiplies the neighbouring lane's sum,
+// `across` the sum of the other lane pair.
 struct quad_weights {
     float beside, across;
 };
 
 // Replaces x by its inclusive sums along the tokens. bound[I] is the sum of all tokens
-// before subchunk I, bound[4] the total. A channel's eight tokens of a tile are in four
-// lanes; each of these lanes computes the tile's total.
+// before subchunk I, and bound[4] is the total. A channel's eight tokens of a tile are
+// in four lanes; each of these lanes computes the tile's total.
 static __device__ __forceinline__ void sum_along_tokens(float (*x)[4],
                                                         float (*bound)[2])
 {
@@ -139,8 +139,8 @@ static __device__ __forceinline__ void sum_from_the_end(float (*x)[4])
         }
 }
 
-// Returns dx of one element from dg, and adds the element's term to dA_log; both lack
-// the slope factor, which is the same for the whole head:
+// Returns dx of one element from dg, and adds the element's term to dA_log; dx and the
+// term lack the slope factor, which is equal for all elements of a head:
 //     bounded   dx = dg lb exp(A_log) s (1 - s), s = 1 / (1 + 2^u);  dA_log += dx y
 //     softplus  dx = -exp(A_log) sigma(y) dg;                        dA_log += dg g
 static __device__ __forceinline__ float bounded_back(float u, float dg, float *dA)
@@ -206,8 +206,8 @@ static __device__ __forceinline__ void gate_gradient(
 
 // A gate may decay so much within a subchunk that no anchor represents the decay
 // between two rows of the subchunk. The first pass marks such a chunk. The second pass
-// processes the chunk again and computes pairs within subchunks here: slow, but exact
-// for any decay.
+// processes the chunk again and computes pairs within subchunks one by one, which is
+// slow but exact for any decay.
 
 static __device__ __forceinline__ void mark_underflow(const float (*bound)[2],
                                                       unsigned char *mark)
@@ -221,7 +221,7 @@ static __device__ __forceinline__ void mark_underflow(const float (*bound)[2],
     if (deepest < -118.0f) *mark = 1; // above, exp2 is a normal bf16 number
 }
 
-// A lane's four tokens of a subchunk and one channel.
+// G, q and k of a lane's four tokens of one subchunk, in one channel.
 struct four_tokens {
     float G[4], q[4], k[4];
 };

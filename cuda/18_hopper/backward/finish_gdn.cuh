@@ -6,9 +6,9 @@
 
 #include "finish_producer.cuh"
 
-// Tensors that are loaded and released together form a part. GDN_QK, with two stages:
-// q, k and their norms, once per query/key head. Once per value head: GDN_dO has dO and
-// v_new, GDN_h has dv and h, GDN_dS has dS.
+// Tensors that are loaded and released together form a part. Per query/key head: GDN_QK
+// (two stages) contains q, k and their norms. Per value head: GDN_dO contains dO and
+// v_new, GDN_h dv and h, GDN_dS dS.
 enum { GDN_QK, GDN_dO = GDN_QK + 2, GDN_h, GDN_dS, GDN_PARTS };
 
 // G of a chunk's rows, which the gate warp computes one chunk in advance.
@@ -16,9 +16,9 @@ struct gdn_gate {
     float G[CHUNK];
 };
 
-// Sums that the consumers compute for the gradient warp. For each row: `rows` and
-// `columns`, over pairs with earlier and later rows; `states` and `last`, q dq and k dk
-// through the states; dv_v_new, the diagonal of dv v_new^T.
+// Sums per row that the consumers compute for the gradient warp. `rows` and `columns`
+// sum over pairs with earlier and later rows. `states` and `last` are terms of q dq and
+// k dk that contain h or dS. `dv_v_new` is the diagonal of dv v_new^T.
 struct gdn_sums {
     float rows[2][CHUNK], columns[2][SUBCHUNKS][CHUNK]; // of dA, of dB
     float states[2][CHUNK], last[2][CHUNK];             // per warpgroup
@@ -56,8 +56,8 @@ static int make_gdn_maps(struct gdn_maps *m, const struct kcp_backward &a)
     return made ? KCP_OK : KCP_CUDA;
 }
 
-// Loads q and k of i.pair with their norms. `pair` counts the pairs of this block and
-// selects the stage.
+// Loads q and k of i.pair with their norms. Argument `pair` counts the pairs of this
+// block and selects the stage.
 template <int K>
 static __device__ __forceinline__ void load_qk_part(const struct backward_params &x,
                                                     const struct gdn_maps &from,
@@ -150,7 +150,7 @@ static __device__ __forceinline__ float gdn_gate_back(const struct kcp_backward 
 }
 
 // The gate warp computes G of each chunk as inclusive sums; past the chunk's end G is
-// constant. A lane has rows 2 lane and 2 lane + 1.
+// constant. Lane l has rows 2 l and 2 l + 1.
 template <int K>
 static __device__ __forceinline__ void gdn_gate_warp(const struct backward_params &x,
                                                      struct gdn_finish_storage<K> &smem)
@@ -180,8 +180,8 @@ static __device__ __forceinline__ void gdn_gate_warp(const struct backward_param
     }
 }
 
-// The gradient warp computes dg of a row, which is the sum of dG from that row to the
-// chunk's last row, then the gradient of the raw gate. It also computes dbeta.
+// The gradient warp computes dg of a row (the sum of dG from that row to the chunk's
+// last row), the gradient of the raw gate, and dbeta.
 template <int K>
 static __device__ __forceinline__ void gdn_gradient_warp(
     const struct backward_params &x, struct gdn_finish_storage<K> &smem)

@@ -15,7 +15,7 @@
 //            + sum_j dA_ji q_j + dB_ij k_j + dB_ji k_j
 //     Z = dA . (q k^T) + dB . (k k^T), j < i:  dG_i = sum_j Z_ij - sum_j Z_ji + ...
 //
-// So a pair of rows adds to one row of dG exactly what it subtracts from the other row.
+// So each pair adds a number to one row of dG and subtracts it from another row.
 
 // Zeroes the rows past the chunk's end, which belong to another sequence.
 template <int K>
@@ -215,7 +215,7 @@ static __device__ __forceinline__ void add_gdn_pairs(
     fence_operand<8>(dk);
 }
 
-// After a pair's last value head: adds the norms' gradients, stores rows of dq and dk.
+// Adds the norms' gradients and stores rows of dq and dk, after the last value head.
 template <int K>
 static __device__ __forceinline__ void store_gdn_rows(
     const struct backward_params &x, const struct block_chunk &i, int wg, int stage,
@@ -330,15 +330,14 @@ static __device__ __forceinline__ void finish_gdn_chunk(
 // 64 x 16. Shared memory: 214 KiB.
 //
 // Ownership: a block processes pairs of a chunk and a query/key head one after another,
-// and for each pair all its value heads; each consumer warpgroup has 64 channels. In
-// the last warpgroup one thread is the producer, one warp computes G one chunk in
-// advance, and another warp computes the gate's gradient from dG while the consumers
-// continue.
+// and all value heads of each pair; each consumer warpgroup has 64 channels. In the
+// last warpgroup one thread is the producer, one warp computes G one chunk in advance,
+// and another warp computes the gate's gradient from dG while the consumers continue.
 //
-// Barriers: `full` and `empty` of each part, gate_* for G, sums_* for the sums of dG.
-// CONSUMERS_SYNC separates, in order: zeroed rows past the end; stored triangles (dA
-// and dB have two buffers, so the previous chunk's triangles have also been read);
-// stored dots. WARPGROUP_SYNC: the warpgroup's rows are staged.
+// Barriers: `full` and `empty` of each part, gate_* for G, sums_* for sums of dG.
+// CONSUMERS_SYNC, in order: rows past the end are 0; the triangles are stored, and
+// because dA and dB have two buffers, the previous triangles have been read; the dots
+// are stored. WARPGROUP_SYNC: the warpgroup's rows are staged.
 template <int K>
 static __global__ __launch_bounds__(finish_threads<K>::ALL, finish_threads<K>::BLOCKS)
 void gdn_finish_kernel(const __grid_constant__ struct backward_params x,

@@ -68,9 +68,9 @@ static __device__ __forceinline__ void add_to_group(float4 *sums, int threads,
 }
 
 // Computes one chunk and value head, called by a warpgroup. `whole` = 1: the chunk has
-// 64 rows; a partial last chunk has separately compiled code, because it needs more
-// registers. `unread` = 1: this thread issued TMA stores of the previous chunk's rows,
-// and must release their stage when TMA has read them. Returns the new value of
+// 64 rows; the code for a partial last chunk needs more registers and is compiled
+// separately. `unread` = 1: this thread issued TMA stores of the previous chunk's rows,
+// and must release the stage when TMA has read the rows. Returns the new value of
 // `unread`.
 template <int K, int underflow, int form, int whole>
 static __device__ __forceinline__ int finish_chunk(const struct backward_params &x,
@@ -107,7 +107,7 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
     }
     finish_triangles<K>(x, wg, of, d, smem);
 
-    // ---- column sums: W^T, and for each token the rows below
+    // ---- W^T, and column sums: per token, the sum over later rows
     mbarrier_wait(&smem.full[PART_dS], i.chunk);
     wgmma_tiles_begin<K>(d, smem.dS[wg], smem.v_new);
     struct operands o;
@@ -126,7 +126,7 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
     spread_columns<underflow>(b, G, o.kb, d, dk, dG);
     add_star<underflow>(len, b, G, star, dk);
 
-    // ---- row sums of q: P^T, and for each token the columns to its left
+    // ---- P^T, and row sums of q: per token, the sum over earlier columns
     pairs_of_tokens dq;
     mbarrier_wait(&smem.full[PART_h], i.chunk);
     wgmma_tiles_begin<K>(d, smem.h[wg], smem.dO);
@@ -146,7 +146,7 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
                                    row_factor<underflow>(G[t][2 * h + 1]) * y[1]);
         }
 
-    // ---- row sums of k: Q^T
+    // ---- Q^T, and row sums of k
     wgmma_tiles_begin<K>(d, smem.h[wg], smem.dv);
     mbarrier_wait(&smem.sums_full, i.chunk);
     add_h_dS<K>(smem, G_last, last);
@@ -219,7 +219,7 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
 // warpgroup has 64 channels; one thread is the producer; three warps compute dbeta and
 // the sums over v of h dS.
 //
-// Barriers. `full` and `empty` of each part. `sums_full`: the sums of h dS are stored.
+// Barriers. Each part has `full` and `empty`. `sums_full`: the sums of h dS are stored.
 // CONSUMERS_SYNC, in order: rows past the end are zero, the triangles are stored, the
 // triangles have been read, the dots are stored, the projection factors are stored.
 // WARPGROUP_SYNC: the warpgroup's rows are staged. DIAGONAL_STORED: the diagonal is

@@ -2,9 +2,9 @@
 // Book: chapter 18, "Code: kernels".  Checked by: tests/13_backward/checks.c.
 // Next: finish_gate.cuh.
 //
-// GDN's finishing kernel shares the first part: iteration over chunks, their loads,
-// named barriers, stores of rows. The second part is only for KDA: storage, fragments,
-// the producer, and the three warps that compute sums.
+// GDN's finishing kernel also uses the first part of this file: iteration over chunks,
+// loads of chunks, named barriers, stores of rows. The second part is only for KDA:
+// storage, fragments, the producer, and the three warps that compute sums.
 #ifndef KCP_FINISH_PRODUCER_CUH
 #define KCP_FINISH_PRODUCER_CUH
 
@@ -14,9 +14,9 @@
 // The launcher of GDN's finishing kernel, compiled in a separate object file.
 int gdn_finish(const struct backward_params *x, int processors);
 
-// CONSUMERS: threads of the consumers; each warpgroup has 64 channels, each warp 16,
-// for all tokens of the chunk. ALL: CONSUMERS plus the producer's warpgroup. BLOCKS:
-// blocks per SM.
+// CONSUMERS: number of consumer threads; a warpgroup has 64 channels and a warp 16
+// channels of all tokens of the chunk. ALL: CONSUMERS plus the threads of the
+// producer's warpgroup. BLOCKS: number of blocks per SM.
 template <int K>
 struct finish_threads {
     enum { CONSUMERS = 2 * K, ALL = 2 * K + 128, BLOCKS = K == 128 ? 1 : 2 };
@@ -24,8 +24,8 @@ struct finish_threads {
 
 // Named barriers. All consumers reach CONSUMERS_SYNC several times per chunk; the
 // comment of each call says what the barrier separates. WARPGROUP_SYNC + w synchronizes
-// warpgroup w. DIAGONAL_STORED: consumers arrive when they have stored the diagonal of
-// dv v_new^T, and the warp that computes dbeta waits.
+// warpgroup w. At DIAGONAL_STORED consumers arrive after storing the diagonal of dv
+// v_new^T; the warp that computes dbeta waits.
 enum { CONSUMERS_SYNC = 1, WARPGROUP_SYNC = 2, DIAGONAL_STORED = 4 };
 
 // This thread's coordinates in a D tile: rows g and g + 8, columns e and e + 1, the
@@ -138,8 +138,8 @@ static __device__ __forceinline__ void load_chunk(const struct backward_params &
                 &smem.full[OF_dS]);
 }
 
-// Called by the four lanes that share a channel: returns the neighbouring lane's `own`
-// (x) and the sum of `own` over the other two lanes (y).
+// Returns in x the neighbouring lane's `own`, and in y the sum of `own` over the other
+// two lanes. Called by the four lanes that share a channel.
 static __device__ __forceinline__ float2 quad_sums(float own)
 {
     const float beside = __shfl_xor_sync(~0u, own, 1);
@@ -147,9 +147,9 @@ static __device__ __forceinline__ float2 quad_sums(float own)
     return make_float2(beside, across);
 }
 
-// Sums over the channels of a warp. Each lane passes sixteen numbers, of tokens 8 t + e
-// and 8 t + e + 1, and lanes with the same e are added. Lane l returns the sums of
-// tokens 2 l and 2 l + 1.
+// Sums over the channels of a warp. Each lane passes sixteen numbers, for tokens 8 t +
+// e and 8 t + e + 1; lanes with equal e are added. Lane l returns the sums of tokens 2
+// l and 2 l + 1.
 static __device__ __forceinline__ float2 sum_over_channels(float (&y)[16])
 {
     const int lane = opaque_thread_id() % 32;
@@ -227,7 +227,7 @@ struct kda_finish_storage {
     uint64_t full[PARTS], empty[PARTS], sums_full;
 };
 
-// The position of a chunk; read from shared memory at every call, to save registers.
+// A chunk's position, which each call reads from shared memory to save registers.
 struct finish_position {
     int64_t t;
     int len, c, n;
@@ -247,8 +247,8 @@ static __device__ __forceinline__ struct finish_position finish_position_of(
 // operand A.
 typedef uint32_t pairs_of_tokens[8][2];
 
-// Returns the address where the warps of sums store sum_v h dS of a channel: bytes
-// above the diagonal of dB, which are not used otherwise.
+// Returns the address where the sum warps store sum_v h dS of a channel. The bytes are
+// above the diagonal of dB and are not used otherwise.
 template <int K>
 static __device__ __forceinline__ float *h_dS_of(struct kda_finish_storage<K> &smem,
                                                  int channel)
@@ -413,8 +413,8 @@ static __device__ __forceinline__ void store_dbeta(
     if (row + 1 < z.len) to[a.HV] = dbeta_raw_of(a.beta_form, beta.y, y.y);
 }
 
-// The loop of one of the three spare warps in the producer's warpgroup. A thread has 24
-// registers, and the consumers need none for these sums.
+// Runs one of the three sum warps, which are in the producer's warpgroup and have 24
+// registers per thread. So the consumers need no registers for these sums.
 template <int K, int underflow>
 static __device__ __forceinline__ void sums_warp(const struct backward_params &x,
                                                  const unsigned char *marks, int warp,

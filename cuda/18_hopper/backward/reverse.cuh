@@ -60,7 +60,7 @@ static __device__ __forceinline__ void reverse_producer(
     }
 }
 
-// Where this warpgroup stores its part of a chunk. If dS is NULL, it stores nothing.
+// Where this warpgroup stores its part of a chunk. If dS is NULL, nothing is stored.
 struct reverse_out {
     unsigned char *dS;
     bf16 *dv;                            // this thread's 16 bytes of its first row
@@ -104,8 +104,8 @@ static __device__ __forceinline__ void load_dO(uint32_t (*o)[4],
     }
 }
 
-// Stores the staged dv of a chunk by whole rows. A barrier of the warpgroup separates
-// the writes to the staging tile from the reads.
+// Copies the staged dv of a chunk to global memory row by row. A barrier of the
+// warpgroup separates the writes to the staging tile from the reads.
 static __device__ __forceinline__ void send_dv(struct reverse_out &to,
                                                const unsigned char *staged, int len)
 {
@@ -243,7 +243,7 @@ static __device__ __forceinline__ void gdn_reverse_step(
 
 // ---- the block
 
-// Returns where the gradient of a stretch's first state is stored; p NULL: not stored.
+// Returns where the gradient of a stretch's first state is stored (p = NULL: nowhere).
 static __device__ __forceinline__ struct state_view start_of(
     const struct backward_params &x, int job, int z, int n, int v)
 {
@@ -307,14 +307,14 @@ static __device__ __forceinline__ void reverse_consumer_warpgroup(
     if (threadIdx.x % 128 == 0) tma_store_wait_read();
 }
 
-// Computes one block: columns v0 to v0 + 64 WGS - 1 of value head n along stretch z,
-// with the arguments of states_block.
+// Computes one block: columns v0 to v0 + 64 WGS - 1 of value head n along stretch z.
+// The arguments are those of states_block.
 //
 // Bound: memory. Per token and head the block reads 6K + 2.5C + 2V bytes and writes 2
 // KV / C + 2V. With few stretches and heads the bound is the latency of the sequential
 // steps. Barriers. `full`: the chunk's bytes have arrived. `empty`: every consumer (in
-// a cluster: of both blocks) has read these bytes and has stored the dv that it
-// staged in dO. The warpgroup's barriers surround accesses to staged tiles.
+// a cluster: of both blocks) has read these bytes and has stored the dv staged in dO.
+// The warpgroup's barriers surround accesses to staged tiles.
 template <int K, int WGS, int kda, int blocks>
 static __device__ __forceinline__ void reverse_block(const struct backward_params &x,
                                                      const struct forward_params &f,

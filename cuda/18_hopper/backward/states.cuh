@@ -7,9 +7,9 @@
 #include "cuda/18_hopper/backward/storage.cuh"
 #include "cuda/18_hopper/forward_scan/staged_stores.cuh"
 
-// The storage of forward's scan without q and o, plus staged tiles for the results. h
-// is stored as soon as it has been rounded to operand A of the first product, and v_new
-// as soon as it has been rounded to operand A of the last product.
+// The storage of forward's scan without q and o, plus staged tiles for the results. A
+// step stores h after rounding h to operand A of the first product, and v_new after
+// rounding v_new to operand A of the last product.
 template <int K, int WGS, int kda>
 struct states_storage {
     struct scan_storage<K, WGS, STATES_SCAN, kda> in;
@@ -18,7 +18,7 @@ struct states_storage {
     } out;
 };
 
-// Where this warpgroup stores its part of a chunk. `h_step` and v_step are the bytes
+// Where this warpgroup stores its part of a chunk. `h_step` and `v_step` are the bytes
 // from one chunk to the next.
 struct states_out { unsigned char *h, *v_new; int64_t h_step, v_step; int column; };
 
@@ -197,13 +197,13 @@ static __device__ __forceinline__ void states_consumer_warpgroup(
 }
 
 // Computes one block: columns v0 to v0 + 64 WGS - 1 of value head n along stretch z,
-// with WGS consumer warpgroups of 64 columns and one producer warpgroup. f is the call
-// x.a converted to the parameters of forward's kernels. `blocks` = 2: the blocks of a
-// cluster have all columns of a head and share their copies.
+// with WGS consumer warpgroups of 64 columns and one producer warpgroup. Argument f is
+// x.a converted to the parameters of forward's kernels. `blocks` = 2: the two blocks of
+// a cluster have all columns of a head and share the copied factors.
 //
 // Bound: memory. Per token and head the block reads 4K + 1.25C + 2V bytes and writes 2
 // KV / C + 2V. With few stretches and heads the bound is the latency of the sequential
-// steps. Barriers. `full` and `empty` as in scan_kernel. Three barriers per chunk
+// steps. Barriers. `full` and `empty` are as in scan_kernel. Three barriers per chunk
 // synchronize a warpgroup: before it overwrites staged tiles, after it has staged h,
 // and after it has staged v_new.
 template <int K, int WGS, int kda, int blocks>

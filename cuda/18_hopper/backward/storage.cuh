@@ -39,7 +39,7 @@ template <int V>
 struct packed_rows { unsigned char tile[V / 64][TILE_BYTES]; };
 
 // States of stretches: stretch z uses state row[z] of x. If row[z] = -1, the stretch
-// starts with 0, or its result is not stored. x NULL: row[z] = -1 for all.
+// starts with 0, or its result is not stored. If x is NULL, row[z] is taken as -1.
 struct scan_states {
     const void *x;                       // [..,HV,K,V], or in `layout`
     const int *row;
@@ -69,9 +69,9 @@ struct backward_params {
     // or a strip of a segment) times SCAN_JOBS, plus an enum scan_job.
     const int *jobs;
     int njobs;
-    // `first` has the state before each stretch, `last` the gradient after it, and
-    // of_first receives the gradient of its first state. dh_ext receives the gradient
-    // of the first state from SCAN_DH_EXT jobs, and from SCAN_REVERSE jobs whose
+    // `first`: the state before each stretch. `last`: the gradient of the state after
+    // each stretch. `of_first` receives the gradient of each first state. `dh_ext`
+    // receives this gradient from SCAN_DH_EXT jobs, and from SCAN_REVERSE jobs whose
     // stretch has no row in of_first. `pitch`: elements between key rows of dh_ext.
     struct scan_states first, last, of_first;    // h, dS, dS
     float *dh_ext;                       // [stretches,HV,K,pitch]; NULL: nowhere
@@ -102,16 +102,16 @@ static __device__ __forceinline__ struct packed_rows<V> *v_new_of(
 // The launchers.
 //
 // `backward_maps`: computes M of stretches from the saved block's factors, as forward
-// does. own [NS] has only -1.
+// does. Every element of own [NS] is -1.
 //
 // `backward_scans`: runs all jobs in one grid. `strips`: 1 if the stretches are strips
 // of segments.
 //
 // `backward_finish_scratch`: returns the bytes of x->scratch for this call (0: none).
 //
-// `backward_factors`: for a block without factors, runs forward's chunk_prepare, which
-// stores factors, rstd and beta in the arrays of x. `backward_factors_size`: returns
-// the bytes of factors per chunk and value head.
+// `backward_factors`: for a saved block without factors, runs forward's chunk_prepare,
+// which stores factors, rstd and beta in the arrays of x. `backward_factors_size`:
+// returns the bytes of factors per chunk and value head.
 int backward_maps(const struct backward_params *x, const int *own);
 int backward_factors(const struct backward_params *x, int processors);
 size_t backward_factors_size(const struct kcp_backward *a);
