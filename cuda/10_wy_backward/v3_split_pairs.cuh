@@ -1,6 +1,6 @@
 // v3_split_pairs.cuh -- v3's second kernel: gradients from pairs of rows, and all sums.
-// Book: chapter 10, "Two kernels".  Checked by: tests/10_wy_backward/checks.c. Next:
-// v3_split.cu.
+// Book: chapter 10, "Two kernels".  Checked by: tests/10_wy_backward/checks.c.
+// Next: v3_split.cu.
 #include "v3_split_storage.cuh"
 
 // Off the diagonal, tile (I, J) of 16 rows and columns has row a, the first row of I,

@@ -12,7 +12,7 @@ struct backward {
     struct stages t;
     struct arena r;
     struct pass_arrays s;                // forward's: in the block, or recomputed
-    void *h_kept, *dmap, *states, *dh_in;         // per segment; chapters 12, 11, 07, 09
+    void *h_kept, *dmap, *states, *dh_in;        // per segment; chapters 12, 11, 07, 09
     void *A_recomputed, *h_start;                         // used by recompute only
     float *all;                                           // sums of all ranks
     void *work_10, *work_02;
