@@ -5,14 +5,14 @@
 #
 #   make check-gpus, or sh bench/check_gpus.sh [BUILD]      $OUT (BUILD/check_gpus)
 #
-# On all GPUs and on two: every variant of the stages that communicate, random exchanges,
-# and wrong communication planted in each stage and form. On all: lost ranks (first and
-# alone, because their timeout is 5 seconds), lent communicators, graphs, 100 equal runs,
-# BATCHES (160) random batches of short sequences, forward and backward. Each job is a
-# kcp-check; AT_ONCE (8) run at a time, because a GPU alternates between processes and a
-# message waits until both GPUs have the same one. ONLY: a pattern of jobs.
-# Status 1: a job failed, or LIMIT (1800) seconds passed. $OUT is a folder for records.py
-# add: nccl.tsv is the table that is printed, log.txt has the output of every job.
+# Runs on all GPUs and on two: every variant of the stages that communicate, random
+# exchanges, and wrong communication planted in each stage and form. Runs only on all:
+# lost ranks (alone, before other jobs, because their timeout is 5 seconds), lent
+# communicators, graphs, 100 equal runs, and BATCHES (160) random batches of short
+# sequences, forward and backward. Each job is a kcp-check. AT_ONCE (8) jobs run at a time:
+# a GPU alternates between processes, and a message needs both GPUs in the same process.
+# ONLY is a pattern of jobs. Status 1: a job failed, or LIMIT (1800) seconds passed. The
+# folder $OUT, for records.py add, has the printed table (nccl.tsv) and all output (log.txt).
 if [ "$1" = --job ]; then            # "what<tab>ranks<tab>command"
     what=$(echo "$2" | cut -f1) n=$(echo "$2" | cut -f2) log=$OUT/log.$$
     began=$(date +%s)

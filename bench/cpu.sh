@@ -1,5 +1,5 @@
 #!/bin/sh
-# cpu.sh -- time and memory of the reference on this machine, for two lengths T.
+# cpu.sh -- measures time and memory of the reference on this machine, for two T.
 #
 # Book: chapter 08.  Checked by: its limits; exit status 1 above them.
 # Usage: cpu.sh BUILD.  Next: text/main.c.
@@ -8,7 +8,7 @@ W=$(mktemp -d) || exit 1
 trap 'rm -rf "$W"' EXIT
 cd "$W" || exit 1
 
-# "seconds MiB" from the last line of kcp-run.
+# Prints "seconds MiB", read from the last line of kcp-run.
 cost() {
     rm -rf out; "$B/kcp-run" --in in --out out "$@" >said || exit 1
     sed -n 's/.*; \([0-9.]*\) s, peak memory \([0-9]*\) MiB$/\1 \2/p' said

@@ -70,7 +70,7 @@ def read_object(path):
 
 
 def objects_of(build):
-    """All objects of kernels; BUILD/digest.json keeps what was read of unchanged files."""
+    """Returns all objects of kernels. BUILD/digest.json caches those of unchanged files."""
     cache_file, cache, new = os.path.join(build, "digest.json"), {}, {}
     if os.path.exists(cache_file):
         with open(cache_file, encoding="utf-8") as f:
@@ -86,7 +86,7 @@ def objects_of(build):
 
 
 def is_old(path):
-    """Is a source that nvcc listed for this object newer than the object?"""
+    """Returns true if a source that nvcc listed for the object is newer than the object."""
     with open(path[:-2] + ".d", encoding="utf-8") as f:
         words = re.findall(r"[^\s:\\]+", f.read())
     sources = [os.path.join(ROOT, w) for w in words if re.match(r"(cuda|ref|comm)/", w)]
@@ -95,7 +95,7 @@ def is_old(path):
 
 
 def reached(objects, start):
-    """The objects that define what `start` calls, directly or not, and start."""
+    """Returns `start` and all objects whose functions it calls, directly or indirectly."""
     by_symbol = {symbol: o for o in objects for symbol in o.defines}
     found, todo = {}, [start]
     while todo:

@@ -1,5 +1,5 @@
 #!/bin/sh
-# gpu_bench.sh -- one run on a GPU: all stages judged, kernels and other systems timed.
+# gpu_bench.sh -- judges all stages on one GPU, and times kernels and other systems.
 #
 # Book: chapter 18.  Checked by: bench/records.py, which keeps no row without a verdict,
 # and a planted mistake: timing starts only after kcp-bench has rejected wrong numbers.
@@ -8,15 +8,15 @@
 #   sh bench/gpu_bench.sh [BUILD]                      writes to $OUT, default BUILD/bench
 #   python3 bench/records.py add $OUT NAME COMMIT      afterwards: rows of bench/results
 #
-# LIMIT: seconds (470). ALL=1: also the slow first variants. CASES: cases of the list
-# below, and packed GDN by lengths, as gdn_4x8192. .peers/ has the sources of other systems
-# (peers/fetch.sh); a system that is not there is skipped with one line.
+# LIMIT is a limit in seconds (470). ALL=1 also times the slow first variants. CASES selects
+# cases of the list below; gdn_4x8192 means packed GDN with these lengths. .peers/ has the
+# sources of other systems (peers/fetch.sh); a missing system is skipped with one line.
 B=${1:-build} LIMIT=${LIMIT:-470}
 OUT=${OUT:-$B/bench}
 began=$(date +%s)
 left() { echo $((LIMIT - $(date +%s) + began)); }
 say() { echo "gpu_bench.sh: $* ($(left) s left)"; }
-within() {           # seconds to keep back, command...: what remains is its limit
+within() {           # seconds to spare, command...: runs it within the remaining time
     t=$(($(left) - $1)); shift
     [ $t -gt 10 ] || { say "no time left for $2"; return 1; }
     timeout $t "$@"
@@ -51,7 +51,7 @@ fi
 printf 'what\tsays\njudged rows\tKCP_BENCH_WRONG=1 kcp-bench %s: %s rows say FAIL\n' \
     "$wrong" "$seen" >"$OUT/notes.tsv"
 
-# The verdicts: one process per stage, because the references take most of the time.
+# Verdicts come from one process per stage, because references take most of the time.
 ids="" failed=0
 for s in $(ls cuda/*/v[0-9]*.cu | sed 's#cuda/\([0-9][0-9]\).*#\1#' | sort -u); do
     within 150 "$B/kcp-check" --device --stage "$s" >"$judged/judge.$s" 2>&1 & ids="$ids $!"
@@ -61,7 +61,7 @@ cat "$judged"/judge.* >"$OUT/judge.txt"
 grep -E '^ +(FAIL|MARGINAL|skip)' "$OUT/judge.txt"
 say "judged: $failed stages failed"
 
-# Our kernels: one file per case, to which the peers append.
+# Times our kernels into one file per case, to which the peers append rows.
 CASES=${CASES:-a_live a_strong a_less a_more a_gdn b_live h8 gdn32 gdn64 packed dplr}
 for c in $CASES; do
     options="--newest --stages 08,13"
@@ -84,7 +84,7 @@ for c in $CASES; do
 done
 say "timed ours"
 
-# Other systems: the first case compiles on all cores and tunes.
+# Times other systems; the first case compiles on all cores and tunes.
 export TRITON_CACHE_AUTOTUNING=1 FLA_FLASH_KDA=0 PYTHONDONTWRITEBYTECODE=1
 export PYTHONPATH="$PWD/.peers${PYTHONPATH:+:$PYTHONPATH}"
 files=$(for c in $CASES; do [ -s "$OUT/$c.tsv" ] && echo "$OUT/$c.tsv"; done)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# gpu_ranks.sh -- whole layers timed on 1, 2 and all GPUs, after check_gpus.sh judged them.
+# gpu_ranks.sh -- times whole layers on 1, 2 and all GPUs, after check_gpus.sh.
 #
 # Book: chapter 20.  Checked by: records.py, which keeps no row without a verdict.
 # Next: peers/fla_ops.py.
@@ -7,10 +7,10 @@
 #   OUT=DIR sh bench/check_gpus.sh [BUILD]; OUT=DIR sh bench/gpu_ranks.sh [BUILD]
 #   python3 bench/records.py add DIR NAME COMMIT
 #
-# Per number of tokens (TOKENS): forward that keeps and backward, forward alone, in every
-# form; one GPU beside them. Then short calls, each also replayed from a CUDA graph, and
-# uneven shares. LIMIT: seconds (240), KEEP of them after FLA's context parallelism,
-# which is timed if .peers/ has it.
+# For each number of tokens in TOKENS, times in every form a forward that saves a block, its
+# backward, and a forward that saves nothing; and times one GPU. Then times short calls, also
+# as replays of a CUDA graph, and uneven shares. LIMIT (240) is in seconds. If .peers/ has
+# FLA, times its context parallelism; KEEP seconds are left for what follows.
 B=${1:-build} LIMIT=${LIMIT:-240} OUT=${OUT:-$B/check_gpus} here=$(dirname "$0")
 began=$(date +%s)
 left() { echo $((LIMIT - $(date +%s) + began)); }

@@ -1,6 +1,6 @@
-# nccl_home.sh -- NCCL and CUDA's runtime where the loader looks, or beside PyTorch.
+# nccl_home.sh -- finds NCCL and CUDA's runtime for the loader, if need be in PyTorch.
 #
-# Book: chapter 20.  Checked by: who reads it with `.`: check_gpus.sh.
+# Book: chapter 20.  Checked by: check_gpus.sh, which reads this file with `.`.
 # Next: check_gpus.sh.
 for home in $(python3 -c '
 import sysconfig, os

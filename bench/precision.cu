@@ -1,4 +1,4 @@
-// precision.cu -- M of many chunks on a GPU, in the arithmetics of chapter 19.
+// precision.cu -- computes M of many chunks on a GPU, in each arithmetic of chapter 19.
 //
 // Book: chapter 19.  Checked by: the same chunks in double on the host.
 // Next: gpu_bench.sh.  Usage: build/kcp-precision > FOLDER/precision.tsv (records.py)
@@ -20,7 +20,7 @@ static const char *const unit_name[] = { "fp32", "tf32x3", "tf32", "bf16" };
 
 struct device_chunk { float w[C][K], kg_t[K][C], decay[K]; };
 
-// D [32,32] = A B, one 16 x 16 tile per warp.
+// Computes D [32,32] = A B, one 16 x 16 tile per warp.
 __device__ static void product_fp32(const float *A, const float *B, float *D)
 {
     for (int e = threadIdx.x; e < 32 * 32; e += blockDim.x) {
@@ -82,7 +82,7 @@ __device__ static void product_bf16(const float *A, const float *B, float *D,
     wmma::store_matrix_sync(D + row * 32 + col, d, 32, wmma::mem_row_major);
 }
 
-// M <- Lambda M - kg^T (w M), chunk by chunk; stores M after 1, 2, 4 .. chunks.
+// Applies M <- Lambda M - kg^T (w M) per chunk, and stores M after 1, 2, 4 .. chunks.
 __global__ static void chain(const struct device_chunk *c, int n, int unit, float *out)
 {
     __shared__ __align__(32) float M[K * K], y[C * K], z[K * K], A[C * K];
@@ -113,7 +113,7 @@ __global__ static void chain(const struct device_chunk *c, int n, int unit, floa
     }
 }
 
-// The rounded chunks, and M in double after 1, 2, 4 .. chunks, computed on the host.
+// Computes on the host the rounded chunks, and M in double after 1, 2, 4 .. chunks.
 struct truth { double M[9][K * K]; struct device_chunk chunk[CHUNKS]; };
 
 static void draw_all(struct truth *t, int strong, int n)

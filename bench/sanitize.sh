@@ -1,5 +1,5 @@
 #!/bin/sh
-# sanitize.sh -- every kernel on tiny cases under compute-sanitizer, one process per tool.
+# sanitize.sh -- runs every kernel on tiny cases under each tool of compute-sanitizer.
 #
 # Book: chapter 18.  Checked by: sanitize_control.cu, a fault for each tool.
 # Next: records.py, which keeps the table.
@@ -22,11 +22,11 @@ command -v compute-sanitizer >/dev/null ||
     stop "compute-sanitizer not found: add the CUDA toolkit's bin to PATH"
 rm -rf "$OUT/logs"; mkdir -p "$OUT/logs" || exit 2
 
-# Cases that every variant takes: two sequences on two ranks, a ragged chunk, a sequence
-# of one token; the other model, other heads, states in strips. A layer also runs on one
-# rank with everything saved, a convolution with rows before and after the sequences. v1
-# kernels take any shape, so a small one. Other kernels have rings of buffers, which wrap
-# within six chunks. racecheck is slow and gets fewer tokens.
+# Prints cases that every variant takes: two sequences on two ranks, a ragged chunk, a
+# sequence of one token; both models, several heads, states in strips. A layer also runs on
+# one rank with everything saved; a convolution with rows before and after the sequences. v1
+# kernels take any shape, so theirs is small. Buffers of other kernels are rings, which wrap
+# within six chunks. racecheck is slow, so its cases have fewer tokens.
 cases() {       # STAGE TOOL VARIANT
     case $3 in
         v1*) sizes="K=48 V=32 C=16 h0 dht" many="lengths=70,0,1" one="lengths=17"
@@ -61,10 +61,10 @@ cases() {       # STAGE TOOL VARIANT
     esac
 }
 
-# one.sh TOOL STAGE VARIANT CASES writes the result to a file. initcheck sees workspaces as
-# the allocator leaves them, other tools see NaN there. racecheck fails when two ranks,
-# threads that share the GPU, launch at the same time, so ranks take turns. The sm_90a
-# kernels run in the build for sanitizers under racecheck and initcheck.
+# one.sh TOOL STAGE VARIANT CASES writes the result to a file. Workspaces contain NaN, but
+# under initcheck what the allocator left. racecheck fails if two ranks (threads that share
+# the GPU) launch at the same time, so --in-turn lets one rank run at a time. Under racecheck
+# and initcheck the sm_90a kernels run in the build for sanitizers.
 share=$((($(nproc) + JOBS - 1) / JOBS + 1))
 export B OUT EACH share END=$(($(date +%s) + LIMIT))
 cat >"$OUT/one.sh" <<'ONE'
@@ -124,7 +124,7 @@ fi
 while read -r s v; do for t in $tools; do echo $s $v $t; done; done <"$OUT/variants" \
     >"$OUT/runs"
 
-# The controls, then racecheck, then the rest: the long processes start first.
+# Starts the controls, then racecheck, then other tools, because racecheck takes longest.
 controls="$(for t in $tools; do echo "$t $t"; echo "$t none"; done)"
 ! grep -q _sm90 "$OUT/variants" || controls="$controls
 racecheck turns

@@ -35,7 +35,7 @@ struct bench {                         /* the options, and the controls */
     size_t gather_bytes;
 };
 
-/* 0; -1: help was printed; 2: bad usage, and an error was printed. */
+/* Returns 0; -1: printed the help; 2: bad usage, printed an error. */
 int bench_options(int argc, char **argv, struct bench *b);
 int bench_asked(const struct bench *b, const struct kcp_stage *st);
 int bench_bad(const char *option, const char *found, const char *expected);
@@ -48,15 +48,16 @@ int lengths_read(const char *text, int64_t *cu);
  * than `bytes`. */
 int lengths_write(char *to, size_t bytes, const int64_t *cu, int N);
 
-/* Tensors on the device, by the names of the field tables. */
+/* Returns the GPU address of a tensor by its field's name; NULL: no such tensor. */
 void *device_find(const struct tensor_set *s, const char *name);
 size_t device_bytes(const struct tensor_set *s, const char *name);
 /* Returns memory of at least `bytes` under this name; NULL: out of memory. */
 void *device_add(struct tensor_set *s, const char *name, size_t bytes);
 void  device_free(struct tensor_set *s);
 
-/* The call, plan and tensors of one rank. Communicator `world` has all ranks. If
- * head_parts > 1, the ranks of call.comm have 1 / head_parts of the heads. */
+/* One rank: its call, plan and tensors. Communicator `world` has all ranks. If
+ * head_parts > 1, call.comm has only the ranks that share 1 / head_parts of the
+ * heads. */
 struct runner {
     struct bench *b;
     struct kcp_call call;
@@ -89,14 +90,13 @@ const struct kcp_variant *runner_choice(const struct runner *x,
 /* Times whole layers on ranks, in every form of the exchange. */
 int  runner_layers(struct runner *x);
 
-/* The name of the chain over memory windows. */
+/* Name in rows of the form `chain` when it uses memory windows instead of messages. */
 #define CHAIN_WINDOW "chain_window"
 
 enum { CONV_WIDTH = 4 };               /* taps of the models' convolutions */
 
-/* Microseconds: the median, the 10 % and the 90 % quantile of the calls, and the
- * medians of the parts of a layer (cuda/host/profile_hooks.cuh), 0 for a part
- * without marks. */
+/* Microseconds per call: the median, the 10 % and 90 % quantiles, and the medians of
+ * the parts of a layer (cuda/host/profile_hooks.cuh). A part without marks has 0. */
 enum { FRONT, SUM, EXCHANGE, MAIN, PARTS };
 struct times {
     double median, low, high, part[PARTS], replay, unsent, replay_beside, unsent_beside;
@@ -116,24 +116,23 @@ int  measure_gather(struct runner *x, size_t bytes);
 /* Replaces each number of t by its maximum over the ranks. */
 int  slowest(struct runner *x, struct times *t);
 
-/* Draws random raw inputs of a regime, from the distributions of
- * tests/judge/inputs.c. */
+/* Draws raw inputs from the distributions of tests/judge/inputs.c. */
 int  fill_inputs(struct runner *x);
 
 /* Fills the inputs of stage 17 that no other stage has: decay, and kg of GDN. */
 int  fill_ladder(struct runner *x);
 
-/* Return lower bounds of a call per rank: the bytes of all inputs and outputs, each
- * counted once; the operations of the chapter's equations, two per multiply-add. */
+/* Return lower bounds per rank: cost_bytes counts all inputs and outputs of the call
+ * once; cost_flops counts the chapter's equations, two flops per multiply-add. */
 double cost_bytes(const struct kcp_stage *s, const struct kcp_call *c,
                   enum kcp_storage as);
 double cost_flops(const struct kcp_stage *s, const struct kcp_call *c);
-/* Returns 1 for inputs that are never timed: stage 14's rows before and after
- * sequences. */
+/* Returns 1 for inputs that kcp-bench never gives to a stage: stage 14's rows before
+ * and after sequences. */
 int    is_left_out(const struct kcp_field *f);
 
-/* judged.c: the number of judged value heads, and their worst slice. With heads = 0 the
- * row was not judged, because ranks are processes without shared memory. */
+/* judged.c: how many value heads were judged, and the slice with the largest error. If
+ * heads = 0, the row was not judged, because the ranks are separate processes. */
 struct judged {
     int heads, channels;
     enum outcome outcome;

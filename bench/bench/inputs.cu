@@ -19,7 +19,7 @@ size_t device_bytes(const struct tensor_set *s, const char *name)
     return t ? (size_t)t->n : 0;
 }
 
-// A saved block grows if the format of the next variant needs more bytes.
+// Allocates again if the tensor is too small, as for a saved block in another format.
 void *device_add(struct tensor_set *s, const char *name, size_t bytes)
 {
     struct tensor *t = tensor_find(s, name);
@@ -59,7 +59,7 @@ static __device__ float normal_at(unsigned long long seed, unsigned long long i)
     return sqrtf(-2 * logf(u)) * cospif(2 * w);
 }
 
-// The tensor that a random number belongs to.
+// Kinds of random numbers, which have different distributions.
 enum draw { ROWS, GATE, BETA, A_LOG, DT_BIAS, ALPHA, SPIKES, WEIGHTS };
 
 static __device__ float gate_input(float z, const struct kcp_call &c, int regime,
@@ -138,7 +138,7 @@ static __global__ void unit_rows(X *x, X *minus, int K, unsigned long long seed)
     }
 }
 
-// y = sigmoid(normal + center), times -a unless a is NULL.
+// Sets y to sigmoid(normal + center), multiplied by -a unless a is NULL.
 template <class X>
 static __global__ void rates(X *y, const X *a, long long n, float center,
                              unsigned long long seed)
@@ -186,7 +186,7 @@ static int fill_spikes(struct runner *x)
     return e ? e : draw_one<float>(x, "w_beta", c->HV * D, WEIGHTS);
 }
 
-// Chapter 14 on the rows of v: D channels.
+// Makes the inputs of chapter 14 from the rows of v, which have D channels.
 static int fill_conv(struct runner *x)
 {
     typedef __nv_bfloat16 X;

@@ -4,9 +4,9 @@
  * Next: print.c, which prints the verdict.
  *
  * Heads are independent, so four of 96 value heads are enough: the first, the last
- * and two between. Their inputs, already rounded, are copied from the GPU. The
- * reference runs in double on the host, with one thread per group of heads and on as
- * many ranks as the kernel. Tolerances are those of kcp-check. */
+ * and two between. The rounded inputs of these heads are copied from the GPU. The
+ * reference runs on the host in double, with one thread per group of heads, on as many
+ * ranks as the kernel. kcp-bench and kcp-check have the same tolerances. */
 #include "bench.h"
 #include "tests/judge/trial.h"
 #include <cuda_runtime_api.h>
@@ -21,11 +21,11 @@ enum { PARTS_MOST = 4, RANKS_MOST = 8, CHANNELS = 128 };
 struct part {
     struct kcp_call call;
     struct tensor_set set;
-    int64_t from, n;                   /* its first query head, the number of them */
+    int64_t from, n;                   /* first query head, number of heads */
     int status;
 };
 
-/* The parts of one rank and pass. Field `last` is a checksum of their inputs. */
+/* The parts of one rank and pass. Field `last` is a checksum of the parts' inputs. */
 static struct side {
     const struct kcp_stage *stage;
     struct part part[PARTS_MOST];
@@ -41,8 +41,7 @@ static struct side *side_of(const struct runner *x, int pass)
 
 static int is_conv(const struct kcp_stage *st) { return !strncmp(st->name, "14", 2); }
 
-/* The shape of a field as [outer][heads][inner]. With heads = 0 the field has no
- * axis of heads. */
+/* Shape of a field, viewed as [outer][heads][inner]; heads = 0: no axis of heads. */
 struct axes { int64_t outer, heads, inner, per; };
 
 static struct axes axes_of(const struct kcp_stage *st, const struct kcp_field *f,
@@ -73,8 +72,8 @@ static void *pointer_of(const char *args, const struct kcp_field *f)
     return p;
 }
 
-/* Copies the part's elements of a field from the GPU, as doubles or integers. The
- * caller frees the result. NULL: out of memory, or the copy failed. */
+/* Copies from the GPU the elements of a field that belong to the part, as doubles or
+ * integers, which the caller frees. NULL: out of memory, or the copy failed. */
 static void *taken(const struct kcp_stage *st, const struct kcp_field *f,
                    const char *args, const struct part *t, enum kcp_storage as)
 {
@@ -152,9 +151,9 @@ static int fetch(struct part *t, const struct kcp_stage *st, const char *args,
     return KCP_OK;
 }
 
-/* Selects up to four value heads, spread evenly from the first to the last, as whole
- * groups of one query head (at least one group). For a convolution it selects four
- * parts of the channels. */
+/* Selects query heads, spread evenly from the first to the last, with up to four value
+ * heads in total, but at least one query head. For a convolution, selects up to four
+ * ranges of channels. */
 static void choose_parts(struct side *s, const struct kcp_stage *st,
                          const struct kcp_call *c)
 {
@@ -177,8 +176,8 @@ static void forget(struct side *s)
     *s = (struct side){ 0 };
 }
 
-/* Copies the inputs of this rank. If the inputs are unchanged, cached results stay
- * valid. */
+/* Copies this rank's inputs from the GPU. If their checksum changed, drops cached
+ * reference results. */
 static int take_inputs(struct side *s, const struct kcp_stage *st, const char *args,
                        enum kcp_storage as)
 {
@@ -305,8 +304,8 @@ static int compare_part(struct worst *w, const struct part *t,
     return KCP_OK;
 }
 
-/* Runs the variant again, into outputs filled with NaN. The variable KCP_BENCH_WRONG
- * plants a mistake, wrong numbers in the first output. */
+/* Runs the variant again, into outputs filled with NaN. If the environment variable
+ * KCP_BENCH_WRONG is set, makes numbers of the first output wrong. */
 static int run_once_more(const struct kcp_stage *st, const struct kcp_variant *v,
                          char *args)
 {

@@ -5,7 +5,7 @@
 #include "bench.h"
 #include <stdio.h>
 
-/* *to <- a number from 1 to most, digits only; returns the rest of s, or NULL. */
+/* Reads digits at s into *to, 1 to most. Returns the text after the digits, or NULL. */
 static const char *number(const char *s, int64_t most, int64_t *to)
 {
     int64_t n = 0;

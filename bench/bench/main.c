@@ -1,5 +1,5 @@
-/* main.c -- kcp-bench: times every variant of every stage, or whole layers on ranks,
- * and in the same run a copy and a matrix product.
+/* main.c -- kcp-bench: times every variant of every stage, or whole layers on ranks.
+ * The same run times a copy and a matrix product, the controls.
  *
  * Book: chapter 18.  Checked by: its controls.  Next: options.c.
  *
@@ -10,8 +10,8 @@
 #include "kcp_mpi.h"
 #include <string.h>
 
-/* Times the newest variant of a stage that takes the shape; of stages 08 and 13 the
- * variant that a layer would choose. */
+/* Times one variant of a stage: for 08 and 13 the variant that a layer would choose,
+ * for other stages the newest that takes the shape. */
 static int newest(struct runner *x, const struct kcp_stage *st,
                   const struct kcp_variant **v, int n)
 {

@@ -89,8 +89,8 @@ static int cuts_are_right(const struct bench *b)
     return !*s && n == b->ranks;
 }
 
-/* Takes the numbers of sequences and tokens from --lengths, and replaces the text by
- * the one spelling that rows of records have. */
+/* Counts the sequences and tokens of --lengths, and rewrites the text with equal
+ * neighbours joined, so that equal batches have equal text in records. */
 static int take_lengths(struct bench *b)
 {
     static char word[LENGTHS_TEXT];
@@ -164,8 +164,8 @@ int bench_options(int argc, char **argv, struct bench *b)
     return settle(b);
 }
 
-/* Returns 1 if the stage is to be timed: by --stage or --stages, else 01 to 14, or
- * 16 for models that only stage 16 takes. */
+/* Returns 1 if this run times the stage: those of --stage or --stages; else 01 to 14,
+ * or 16 for a model that only stage 16 takes. */
 int bench_asked(const struct bench *b, const struct kcp_stage *st)
 {
     const char two[] = { st->name[0], st->name[1], 0 };

@@ -1,4 +1,4 @@
-/* print.c -- prints a line per variant, with the time as a share of its bound.
+/* print.c -- prints a line per variant: its time, and how much of it is the bound.
  *
  * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: record.c.
  */

@@ -4,17 +4,17 @@
  * Book: chapter 18.  Checked by: its parts, which add up to the whole.
  * Next: inputs.cu.
  *
- * On ranks every number is the maximum over the ranks. A rank that is early waits in
- * the exchange. So the time of the exchange includes the delay of other ranks, as in
- * training. */
+ * On ranks every number is the maximum over the ranks. A rank that reaches the exchange
+ * early waits there, so the time of the exchange includes the delays of other ranks, as
+ * in training. */
 #include "bench.h"
 #include "core/paths.h"
 #include <cuda_runtime_api.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns the forward variant whose saved block backward variant v reads: the
- * variant with the same name, or the newest variant with the same format. */
+/* Returns the forward variant that writes the saved block for backward variant v: the
+ * one with v's name, else the newest whose block has the format that v reads. */
 static const struct kcp_variant *writer_of(const struct kcp_variant *v)
 {
     const int format = kcp_path_format(v->stage, v->name);
@@ -37,8 +37,8 @@ static size_t block_bytes(const struct kcp_forward *f, const struct kcp_variant 
     return bad ? kcp_saved_bytes(f) : of.bytes;
 }
 
-/* Prepares what forward saves for backward: stage 16 keeps states, 08 writes a saved
- * block, and for 13 the forward runs first, because 13 reads the block of 08. */
+/* Prepares what forward saves for backward. Stage 16 keeps states, 08 writes a saved
+ * block; before stage 13 the forward runs, because 13 reads the block of 08. */
 static int save_forward(struct runner *x, const struct kcp_variant *v,
                         const struct kcp_stage *st, char *args)
 {
@@ -74,7 +74,7 @@ static int save_forward(struct runner *x, const struct kcp_variant *v,
     return e;
 }
 
-/* Stores in x the memory of a call besides its inputs and outputs. */
+/* Stores in x the bytes of the call's workspace and saved block. */
 static void note_room(struct runner *x, const struct kcp_stage *st, const char *args)
 {
     x->work = ((const struct kcp_call *)(const void *)args)->work_bytes;
@@ -133,9 +133,8 @@ static int run_unsent(void *arg)
     return e;
 }
 
-/* Times the call without messages, alternately with the real call. The chain over
- * memory windows is left out, because each of its hops is one kernel without a
- * message. */
+/* Times the call without messages, alternately with the real call. Does not time the
+ * chain over memory windows, because this chain sends no messages. */
 static int time_unsent(struct runner *x, const struct kcp_variant *v, char *args,
                        struct times *t)
 {
@@ -264,7 +263,7 @@ static int layers(struct runner *x)
     return e;
 }
 
-/* Times two groups of half the ranks. Each group has half of the heads. */
+/* Times layers on two groups of ranks, each with half of the ranks and of the heads. */
 static int heads_in_two(struct runner *x)
 {
     struct runner half = { .b = x->b, .world = x->world, .tsv = x->tsv };

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Computes boundaries cu [N+1] of sequences whose lengths are in proportions from 1
- * to 5. Few lengths are a multiple of the chunk. */
+/* Computes the boundaries cu [N+1] of N sequences, the longest about five times as long
+ * as the shortest. Few lengths are a multiple of the chunk. */
 static void pack(int N, int64_t T, int64_t *cu)
 {
     int64_t all = 0, before = 0;
@@ -82,8 +82,8 @@ static int put_wire(struct runner *x)
     return status;
 }
 
-/* If there are more segments than ranks, the plan is canonical, and each rank scans
- * several segments concurrently. */
+/* More segments than ranks make a canonical plan, in which each rank scans several
+ * segments concurrently. */
 int runner_open(struct runner *x, struct kcp_comm *comm, int head_parts)
 {
     const struct kcp_call *all = &x->b->call;
@@ -188,8 +188,8 @@ static int run_once(struct runner *x, const struct kcp_stage *st,
     return e;
 }
 
-/* Runs of each stage the newest variant that takes the shape. Stage 15 needs only q and
- * k, so only 02 runs before it: its chunks can be longer than other stages take. */
+/* Runs, for each stage, the newest variant that takes the shape. For stage 15 only 02
+ * runs, because 15 needs q and k alone and takes longer chunks than other stages. */
 int runner_chain(struct runner *x)
 {
     static const char *const chain[] = { "02_gate", "03_wy", "04_chunk", "05_affine",

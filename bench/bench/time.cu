@@ -13,8 +13,8 @@
 #include <cuda_runtime.h>
 #include <vector>
 
-// The events of call i on this thread: its begin and its parts. The begin of the next
-// call is its end.
+// The events of call i on this thread: one at the begin of the call, one per part. The
+// call ends where call i + 1 begins.
 struct call_events { cudaEvent_t begin, part[3]; };
 static thread_local struct call_events *now;
 static thread_local unsigned marked;
@@ -32,7 +32,7 @@ static float quantile(std::vector<float> us, double q)
     return us[(size_t)(q * (double)us.size())];
 }
 
-// The medians of from..to over all calls; 0 for parts without marks.
+// Sets *t to the medians over all calls. If a part has no marks, all parts have time 0.
 static void read_times(const std::vector<struct call_events> &at, struct times *t)
 {
     const size_t n = at.size() - 1;
@@ -80,7 +80,7 @@ int time_calls(int (*run)(void *), void *args, struct CUstream_st *stream, int w
     return e;
 }
 
-// Calls of one kind in a turn, enough for the host to be ahead of the GPU.
+// Calls of one kind before the other kind: enough to keep the host ahead of the GPU.
 enum { TURN = 5 };
 static int kind_of(int i) { return i / TURN % 2; }
 
@@ -122,7 +122,7 @@ static int launch(void *args)
     return cudaGraphLaunch(c->exec, c->stream) ? KCP_CUDA : KCP_OK;
 }
 
-// A call that allocates or waits cannot be captured; this is reported, and not timed.
+// If the call allocates or waits, it cannot be captured: returns an error, times are 0.
 int time_replays(int (*run)(void *), void *args, struct CUstream_st *stream, int warmup,
                  int iters, struct times *t)
 {
@@ -177,7 +177,7 @@ static int run_gather(void *args)
     return g->comm->all_gather(g->comm, mine, g->all, g->bytes, g->stream);
 }
 
-// The control of every exchange: an in-place all_gather of one map per rank.
+// Times an in-place all_gather of one map per rank, the control of every exchange.
 int measure_gather(struct runner *x, size_t bytes)
 {
     struct times t;
@@ -219,8 +219,8 @@ static int run_product(void *)
         ? KCP_CUDA : KCP_OK;
 }
 
-// A copy of 2 GiB, counting bytes read and written, and an 8192^3 bf16 product of
-// random numbers, so that every percentage has a control in the same run.
+// Times a copy of 2 GiB (bytes read plus written) and an 8192^3 product of random bf16
+// numbers, because every percentage needs a control from the same run.
 int measure_controls(struct bench *b)
 {
     struct tensor_set s = {};

@@ -23,7 +23,7 @@ def compile_one(tuner, config, args, meta, active, target):
 
 
 def compile_all(tuner, args, meta):
-    """Children read numbers of candidates from a pipe until the pipe is empty."""
+    """Starts children, which read numbers of candidates from a pipe until it is empty."""
     from triton.runtime import driver
     active = driver.active
     target = active.get_current_target()

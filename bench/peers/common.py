@@ -3,9 +3,9 @@
 Book: chapter 18.  Checked by: the columns of the files that it writes.
 Next: fla_ops.py.
 
-A case is what the rows of one file of kcp-bench share. An adapter appends its rows to that
-file; the column "peer" of these rows names the other system. Inputs come from the same
-distributions as in ../bench/inputs.cu, with other bits.
+All rows of one file of kcp-bench have the same case. An adapter appends rows to that file,
+with the name of the other system in column "peer". Inputs are random numbers with the
+distributions of ../bench/inputs.cu.
 """
 import csv
 import math
@@ -30,7 +30,7 @@ OF_TORCH = ("what how n model T H HV K V C gate ranks us us_p10 us_p90 worst err
 
 
 def read(path):
-    """The columns of a file, by name, and its rows."""
+    """Returns the names of a file's columns, and its rows by these names."""
     with open(path, newline="") as f:
         rows = csv.DictReader(f, **TSV)
         return list(rows.fieldnames or []), list(rows)
@@ -86,7 +86,7 @@ def version(package):
 
 
 def row(stage, variant, back, us, peer, **more):
-    """us: median, 10 % and 90 %. Bytes and flops are 0 because they were not counted."""
+    """Returns a row. us: median, 10 % and 90 %. Bytes and flops, not counted, are 0."""
     return {"stage": stage, "variant": variant, "pass": back, "us": round(us[0], 2),
             "us_p10": round(us[1], 2), "us_p90": round(us[2], 2), "bytes": 0,
             "flops": 0, "peer": peer, **more}
@@ -118,7 +118,7 @@ def time_calls(torch, calls, warmup=20, iters=100):
 
 
 def time_inference(torch, call, warmup=20, iters=100):
-    """The forward without gradients: median, 10 % and 90 %."""
+    """Times the forward without gradients; returns the median, 10 % and 90 %."""
     def inference():
         with torch.no_grad():
             call()
@@ -167,7 +167,7 @@ def connect(torch):
 
 
 def slowest(torch, times):
-    """The maximum of each number over the ranks; times: tuples, or None."""
+    """Returns the maximum of each number over the ranks. times: tuples, or None."""
     import torch.distributed as dist
     n = [len(t) if t else 0 for t in times]
     flat = torch.tensor([u for t in times for u in t or ()], device="cuda")
@@ -177,7 +177,7 @@ def slowest(torch, times):
 
 
 def controls(torch):
-    """Bytes/s of a copy of 2 GiB, read and written; flop/s of an 8192^3 product."""
+    """Measures bytes/s (read plus written) of a 2 GiB copy, flop/s of an 8192^3 product."""
     a = torch.empty(1 << 30, dtype=torch.bfloat16, device="cuda").normal_()
     b = torch.empty_like(a)
     copy = time_calls(torch, [lambda: b.copy_(a)], 3, 20)[0][0]
@@ -189,7 +189,7 @@ def controls(torch):
 
 
 def starts(lengths):
-    """cu of a list such as 4x8192,1024."""
+    """Returns the boundaries cu of a list of lengths such as 4x8192,1024."""
     cu = [0]
     for word in lengths.split(","):
         times, _, length = word.rpartition("x")
@@ -199,7 +199,7 @@ def starts(lengths):
 
 
 def packed(torch, case):
-    """Boundaries of the sequences, as by pack_batch in ../bench/setup.c."""
+    """Returns the boundaries of sequences, as pack_batch of ../bench/setup.c does."""
     if case["lengths"]:
         return torch.tensor(starts(case["lengths"]), dtype=torch.long, device="cuda")
     T, N, cu, before = case["T"], case["sequences"], [], 0
@@ -211,7 +211,7 @@ def packed(torch, case):
 
 
 def inputs(torch, case, tokens, seed, states=True):
-    """Tensors of the case for these tokens; gates and regimes as in ../bench/inputs.cu."""
+    """Returns tensors for these tokens; gates and regimes are as in ../bench/inputs.cu."""
     T, H, HV, K, V = tokens, case["H"], case["HV"], case["K"], case["V"]
     kda = case["model"] == "kda"
     KG = K if kda else 1
@@ -256,7 +256,7 @@ def inputs(torch, case, tokens, seed, states=True):
 
 
 def dplr(torch, case, tokens):
-    """RWKV-7's use of it: a = -k normalised, b = -a times a rate, g > -0.61."""
+    """Returns inputs of DPLR as in RWKV-7: a = -k normalised, b = -a times a rate, g > -0.61."""
     T, H, K, V = tokens, case["H"], case["K"], case["V"]
 
     def normal(*shape):
@@ -282,5 +282,5 @@ def say(row):
 
 
 def gone(limit):
-    """Is the time limit of this process over?"""
+    """Returns true if the time limit of this process has passed."""
     return bool(limit) and time.monotonic() - began > limit

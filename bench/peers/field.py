@@ -42,17 +42,17 @@ PEERS = (
 REFUSES = re.compile("Please upgrade Triton|NotSupported")
 
 
-# ---- kernels whose signature is not the one of kcp_check.py --as fla
+# ---- kernels with another signature than kcp_check.py --as fla expects
 
 @functools.cache
 def first_candidates():
-    """Triton compiles one candidate of each kernel; results do not depend on which."""
+    """Makes Triton use the first candidate of each kernel; results do not depend on it."""
     import ahead
     ahead.install(first=True)
 
 
 def fla_chunk_kda(*tensors, **options):
-    """FLA documents lower_bound together with safe_gate."""
+    """Calls FLA's chunk_kda with safe_gate, which FLA documents together with lower_bound."""
     first_candidates()
     from fla.ops.kda import chunk_kda
     return chunk_kda(*tensors, safe_gate="lower_bound" in options, **options)
@@ -101,7 +101,7 @@ def gym_chunk_kda(q, k, v, g, beta, scale=None, initial_state=None,
 
 def gym_chunk_gated_delta_rule(q, k, v, g, beta, scale=None, initial_state=None,
                                output_final_state=False, cu_seqlens=None, **options):
-    """chunk_gdn, [B,H,T,D]."""
+    """Calls chunk_gdn, whose tensors are [B,H,T,D]."""
     from attn_gym.linear.gdn import chunk_gdn
 
     def call(q, k, v, g, beta, state):
@@ -111,7 +111,7 @@ def gym_chunk_gated_delta_rule(q, k, v, g, beta, scale=None, initial_state=None,
     return gym(call, q, k, v, g, beta, initial_state, cu_seqlens, options)
 
 
-# ---- all of them, at once
+# ---- all kernels, concurrently
 
 def start(o, peer, stage, here):
     """Starts kcp_check.py on the regimes of this model, in a new session."""
@@ -130,7 +130,7 @@ def start(o, peer, stage, here):
 
 
 def row_of(r):
-    """Verdict, worst output, its error and limit, and words, of a row of the report."""
+    """Returns of a row of the report: verdict, worst output, error, limit, words."""
     found = re.match(r"(\w+) rank.*?error (\S+) > ([^;]+);", r["why"]) or \
         re.match(r"(\w+) (\S+) of (\S+)", r["worst"])
     worst, error, allowed = found.groups() if found else ("", "", "")

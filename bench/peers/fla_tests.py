@@ -80,12 +80,12 @@ def run(test, words, limit, where, env=()):
 
 
 def is_ours(test):
-    """Did kcp_torch's kernels run? FLA also logs backends that reject a call."""
+    """Returns true if kcp_torch's kernels ran. FLA also logs backends that reject a call."""
     return re.search(r"-> kcp(?! rejected)", test["said"]) is not None
 
 
 def summary(test, errors=False):
-    """Verdict, kernels, measured errors."""
+    """Returns the verdict, the kernels that ran, and the measured errors."""
     why = (test["why"].splitlines() or [""])[0][:160]
     if test["verdict"] == "skipped":
         return f"not run: {why}"

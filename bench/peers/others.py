@@ -30,7 +30,7 @@ def unit(x):
 
 
 def ready(g, beta, q, k, options):
-    """Gate, beta and norm by PyTorch before the call. The gate is in double, because the
+    """Computes gate, beta and norm in PyTorch. The gate is in double, because the
     slope of a saturated gate is lost in float32."""
     if options.get("use_gate_in_kernel"):
         low, A = options.get("lower_bound"), options["A_log"].double().exp()
@@ -65,7 +65,7 @@ def rows_of(q, cu_seqlens, kind):
 
 def flash_kda_chunk_kda(q, k, v, g, beta, scale=None, initial_state=None,
                         output_final_state=False, cu_seqlens=None, **o):
-    """FlashKDA's forward: bounded gate, sigmoid and norm are inside."""
+    """Calls FlashKDA's forward, which computes bounded gate, sigmoid and norm."""
     import flash_kda
     takes(not grows(q, k, v, g, beta), "no backward")
     takes(o.get("use_gate_in_kernel") and o.get("lower_bound") is not None and
@@ -131,7 +131,7 @@ CUDNN = "kda_hopper_cuda"
 
 def flash_qla_chunk_gated_delta_rule(q, k, v, g, beta, scale=None, initial_state=None,
                                      output_final_state=False, cu_seqlens=None, **o):
-    """FlashQLA's kernels; gate and sigmoid are computed before the call."""
+    """Calls FlashQLA's kernels; PyTorch computes gate and sigmoid before the call."""
     from flash_qla import chunk_gated_delta_rule
     takes(q.shape[3] == v.shape[3] == 128, "K = V = 128")
     takes(q.dtype == torch.bfloat16, "bfloat16 alone")

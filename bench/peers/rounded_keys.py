@@ -38,7 +38,7 @@ def draw(T):
 
 
 def once(x):
-    """Rounds as FLA's kernels do: after a norm in float32."""
+    """Normalises in float32 and then rounds, as FLA's kernels do."""
     wide = x.float()
     return (wide * torch.rsqrt(wide.square().sum(-1, keepdim=True) + 1e-6)).to(x.dtype)
 

@@ -30,7 +30,7 @@ def leaves(x):
 
 
 def learn(f, case, x, context=None):
-    """Outputs and gradients by name."""
+    """Runs forward and backward; returns outputs and gradients by name."""
     import torch
     y = leaves(x)
     o, ht = common.layer(f, case, dict(x, **y), context)
@@ -42,7 +42,7 @@ def learn(f, case, x, context=None):
 
 
 def first_head(x):
-    """The first value head of all tensors, in double on the host; HV is H here."""
+    """Copies the first value head of all tensors to the host, in double (HV = H)."""
     out = {}
     for n, t in x.items():
         if n in ("dt_bias", "ddt_bias"):
@@ -56,7 +56,7 @@ def first_head(x):
 
 
 def gathered(x, R):
-    """The whole sequence of a head on every rank, from its shards; sums are added."""
+    """Gathers a head's whole sequence on every rank; adds the gradients of parameters."""
     import torch
     import torch.distributed as dist
     out = {}

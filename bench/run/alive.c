@@ -1,4 +1,4 @@
-/* alive.c -- computes the share of an entering state that is left at a rank's end.
+/* alive.c -- computes how much of the state that enters a rank is left at its end.
  *
  * Book: chapters 05, 07.  Checked by: tests/cli/run_cli.sh.  Next: print.c.
  * If gates forget everything, a wrong exchange changes no result. Therefore kcp-run
@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Adds the squares of all elements of M to *sum. With v = 0 the final state of an
- * initial unit vector is a column of M. Each run of the reference gives V columns. */
+/* Adds the squares of all elements of M to *sum. If v = 0, an initial state that is a
+ * unit vector ends as a column of M, so a run of the reference gives V columns. */
 static int sum_columns(const struct kcp_stage *s, union pass_args *a, double *h0,
                        const double *ht, double *sum)
 {
@@ -39,8 +39,8 @@ static void set_array(const struct kcp_stage *s, void *args, const char *name, v
             memcpy((char *)args + s->fields[i].at, &p, sizeof p);
 }
 
-/* Runs the stage's reference on the first local sequence alone, on one rank. *alive
- * is -1 if no state enters this rank. */
+/* Runs the stage's reference on one rank, with only the first local sequence. Sets
+ * *alive to -1 if no state enters this rank. */
 int rank_alive(struct run *x, const struct kcp_stage *s, const union pass_args *of,
                double *alive)
 {

@@ -4,7 +4,7 @@
  * Book: chapter 08.  Checked by: tests/cli/run_device.sh, against --device cpu.
  * Next: write.c.
  * The layer (ref/layer.h) chooses the kernel by the table of paths. Every call copies
- * all its arrays, so times are kcp-bench's task. */
+ * all arrays, so only kcp-bench reports useful times. */
 #include "run.h"
 #include "layer.h"
 #include "base/storage.h"
@@ -143,7 +143,7 @@ static int field_down(const struct device *d, const struct kcp_call *c,
     return status;
 }
 
-/* The layer's functions of a stage. */
+/* Call the layer's function for a stage. */
 static size_t work_bytes(const struct kcp_layer *layer, int number, const void *args)
 {
     switch (number) {

@@ -2,12 +2,12 @@
  * NaN.
  *
  * Book: chapter 00.  Checked by: tests/cli/run_cli.sh.  Next: layer.c.
- * Nothing here knows a stage: names, shapes and passes come from kcp_stages[]. */
+ * Names, shapes and passes come from kcp_stages[], so no stage has separate code. */
 #include "run.h"
 
 #include <string.h>
 
-/* The layer's files are named without "_raw" and "_": q.npy is q_raw, do.npy do_. */
+/* Writes the field's file name. A layer's files omit "_raw" and "_": q.npy is q_raw. */
 const char *field_file(const struct run *x, const char *name, char file[24])
 {
     size_t n = strlen(name);
@@ -30,8 +30,8 @@ static int is_unused(const struct run *x, const struct kcp_field *f)
     return !used || (x->relative && !relative_has(x, f->name));
 }
 
-/* Checks that numbers are finite and log decays at most 0. A map is not checked,
- * because elements that are never read may be NaN. */
+/* Checks that numbers are finite and log decays at most 0. Does not check maps, because
+ * unused elements of a map may be NaN. */
 static int check_input(struct run *x, const struct kcp_field *f, const struct tensor *a)
 {
     const int raw = x->o.gate == KCP_GATE_RAW && strcmp(f->name, "g_raw") == 0;
@@ -70,8 +70,8 @@ int inputs_load(struct run *x, const struct kcp_stage *s)
     return 0;
 }
 
-/* Returns 1 if an optional output is not computed, because one of its sizes is unknown,
- * or because the input whose gradient it is was not given. */
+/* Returns 1 if an optional output is not computed: a size of its shape is unknown, or
+ * it is the gradient of an input that was not given. */
 static int is_missing(const struct run *x, const struct kcp_stage *s,
                       const struct kcp_field *f)
 {

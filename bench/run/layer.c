@@ -11,7 +11,7 @@ static const char *const conv_in[] = { "q_raw", "k_raw", "v" };
 static const char *const conv_dx[] = { "dq_raw", "dk_raw", "dv" };
 static const char *const conv_w[] = { "w_q", "w_k", "w_v" };
 static const char *const conv_dw[] = { "dw_q", "dw_k", "dw_v" };
-/* Rows before the sequences, last rows of the sequences, and their gradients. */
+/* File names: rows before a sequence, the last rows of a sequence, and gradients. */
 static const char *const conv_x0[] = { "x0_q", "x0_k", "x0_v" };
 static const char *const conv_xt[] = { "xt_q", "xt_k", "xt_v" };
 static const char *const conv_dxt[] = { "dxt_q", "dxt_k", "dxt_v" };
@@ -28,7 +28,7 @@ static struct sizes conv_sizes(const struct run *x, int i)
     return own;
 }
 
-/* Loads rows before or after the sequences, if there is such a file. */
+/* Loads the rows before or after the sequences, if their file exists. */
 static int load_rows(struct run *x, int i, const char *name, int used)
 {
     struct sizes own = conv_sizes(x, i);
@@ -148,8 +148,8 @@ struct rank {
     double *y[6];              /* convolved q, k, v, and their gradients */
 };
 
-/* If a rank did not wait for a state, checks the rank's bound on |M|_2: it must be
- * at least |M|_F / sqrt(K), which rank_alive computed. */
+/* If a rank did not wait for a state, its bound on |M|_2 was used: checks that the
+ * bound is at least |M|_F / sqrt(K), which rank_alive computed. */
 static int check_bound(const struct rank_report *report, struct kcp_comm *comm)
 {
     char why[160];
@@ -286,5 +286,5 @@ int layer_run(struct run *x)
         return -1;
     if (ranks_run(x, x->plan->R, layer_rank) != 0)
         return -1;
-    return x->mpi.r == 0 ? outs_check(x) : 0;      /* other processes have parts */
+    return x->mpi.r == 0 ? outs_check(x) : 0;      /* others have only parts */
 }

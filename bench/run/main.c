@@ -28,8 +28,8 @@ static int open_device(struct run *x, const struct kcp_stage *stage)
     return x->gpu ? 0 : run_error(x, RUN_BAD, what, "%s", why);
 }
 
-/* Refuses an option that would have no effect. `number` is the number of the stage; 13
- * stands for the layer, because stage 13 computes the gradients of parameters. */
+/* Rejects an option that would have no effect. For the layer `number` is 13, because
+ * stage 13 computes the gradients of parameters. */
 static int check_options(struct run *x)
 {
     struct options *o = &x->o;

@@ -20,7 +20,7 @@ static const struct option_row rows[] = {
 };
 #undef KCP_OPTION
 
-/* The value and the text of each row in --help. NULL: the value is the row's words. */
+/* Two columns of --help per option: value (NULL: its possible words) and text. */
 #define KCP_OPTION(type, field, name, value, kind, expects, low, high, help)          \
     { value, help },
 static const struct option_text texts[] = {

@@ -1,9 +1,9 @@
 /* owners.c -- reads which rank owns which tokens (--layout, --owners), and permutes
- * rows to shards and back.
+ * rows from token order to shard order and back.
  *
  * Book: chapter 06.  Checked by: tests/cli/run_cli.sh.  Next: plan.c.
- * Files are in token order. If a rank owns several ranges, the arrays are permuted for
- * the run to shard order: rank 0's rows, then rank 1's, ... (chapter 06). */
+ * Files are in token order. If a rank owns several ranges, the run needs shard order:
+ * rank 0's rows, then rank 1's rows, etc. (chapter 06). */
 #include "run.h"
 
 #include <inttypes.h>
@@ -47,8 +47,8 @@ static int read_table(struct run *x, struct kcp_owners *o)
     return bad;
 }
 
-/* Makes the table of --owners or --layout. B = 0: neither was given, and each rank owns
- * one range. Without --ranks *R becomes the largest rank of the file plus 1. */
+/* Makes the table of --owners or --layout. If neither was given, B = 0 and each rank
+ * owns one range. Without --ranks, *R becomes the largest rank of the file plus 1. */
 int owners_read(struct run *x, const int64_t *cu, int *R, struct kcp_owners *o)
 {
     const char *why = "";

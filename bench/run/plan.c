@@ -22,7 +22,7 @@ int plan_read(struct run *x)
     return 0;
 }
 
-/* Reads --cuts, as "0,5,12": digits and commas only. kcp_plan_make checks the order. */
+/* Reads --cuts, such as "0,5,12". kcp_plan_make checks that the cuts are in order. */
 static int read_cuts(struct run *x, int64_t **cuts, int *count)
 {
     const char *s = x->o.cuts;
@@ -49,8 +49,8 @@ static int read_cuts(struct run *x, int64_t **cuts, int *count)
     return 0;
 }
 
-/* Fills x->call, which every stage's args begin with, from sizes and options. H is HV
- * in a stage without query/key heads. */
+/* Fills x->call, the first member of every stage's args, from sizes and options. In a
+ * stage without query/key heads, H = HV. */
 int call_make(struct run *x)
 {
     int64_t *z = x->size.of;
@@ -85,8 +85,8 @@ int call_make(struct run *x)
     return 0;
 }
 
-/* Estimates the bytes of a run: inputs and outputs, the memory of 08 and 13 per
- * token and chunk, and the maps that the form gathers. */
+/* Estimates the bytes of a run: inputs and outputs; what 08 and 13 allocate per token
+ * and chunk; and the maps that the form gathers. */
 static double memory_needed(const struct run *x)
 {
     const struct kcp_plan *p = x->plan;

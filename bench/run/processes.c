@@ -1,4 +1,4 @@
-/* processes.c -- kcp-run under a launcher: each process is a rank, rank 0 writes.
+/* processes.c -- kcp-run under a launcher: one rank per process; rank 0 writes files.
  *
  * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: ranks.c.
  * Every process reads all inputs and computes its own shard. Outputs are first filled

@@ -36,9 +36,9 @@ const struct kcp_stage *stage_of(const char *name)
     return NULL;
 }
 
-/* Returns the address of rank r's part of array a: the rows from the rank's first
- * token on, all states (the rank uses the states that it owns), or the rank's copy
- * of a sum. */
+/* Returns the address at which rank r's part of array a begins: the rank's first row;
+ * for states row 0, because the rank uses only states that it owns; for a sum over
+ * ranks the rank's copy. */
 static void *shard(const struct run *x, const struct tensor *a, int r)
 {
     const size_t elem = a->store == KCP_I32 ? sizeof(int) : sizeof(double);
@@ -87,8 +87,8 @@ void rank_args(struct run *x, const struct kcp_stage *s, struct kcp_comm *comm,
     }
 }
 
-/* Starts ranks as threads, or joins them as a process. The first rank that fails
- * ends all ranks, and the error names that rank. */
+/* Starts the ranks as threads; or, under a launcher, runs this process's rank. The
+ * first rank that fails ends all ranks, and the error names that rank. */
 static int start_ranks(struct run *x, int R, int (*body)(struct kcp_comm *, void *))
 {
     char why[400] = "a rank failed";
@@ -102,8 +102,8 @@ static int start_ranks(struct run *x, int R, int (*body)(struct kcp_comm *, void
     return run_error(x, is_bad ? RUN_BAD : RUN_FAILED, "ranks", "%s", why);
 }
 
-/* Runs the ranks. If a rank owns several ranges, arrays are in shard order
- * meanwhile. */
+/* Runs the ranks. If a rank owns several ranges, permutes arrays to shard order for the
+ * run. */
 int ranks_run(struct run *x, int R, int (*body)(struct kcp_comm *, void *))
 {
     const int permuted = x->plan && x->plan->scattered && R > 1;

@@ -21,10 +21,10 @@
 enum { MOST_RANKS = 1024, MOST_SIZE = 65536, MOST_CHUNK = 256 };
 /* Exit statuses. RUN_BAD: an input is wrong, and nothing was written. */
 enum { RUN_OK = 0, RUN_FAILED = 1, RUN_BAD = 2 };
-/* --model: enum kcp_model, and Spike-KDA, which is stage 15. */
+/* Values of --model: those of enum kcp_model, and Spike-KDA, which is stage 15. */
 enum { MODEL_SPIKE = KCP_GLA + 1 };
 
-/* The options; 0 or NULL if not given. dtype is -1 then, lower_bound and scale NAN. */
+/* Options. If not given: dtype -1, lower_bound and scale NAN, others 0 or NULL. */
 struct options {
 #define KCP_OPTION(type, field, name, value, kind, expects, low, high, help) type field;
 #include "options.def"
@@ -35,7 +35,7 @@ struct options {
 enum letter { LT, LN, LNS, LNC, LR, LH, LHV, LK, LV, LC, LD, LWC, LETTERS };
 struct sizes { int64_t of[LETTERS]; int gdn; };
 
-/* What one rank reports: seconds, bytes sent, bytes saved. */
+/* One rank's report: seconds, bytes sent, bytes saved. */
 struct rank_report {
     double seconds[2];                     /* of each enum kcp_pass */
     double alive;                          /* below 0: no state enters this rank */
@@ -65,70 +65,69 @@ struct run {
     int exit;
 };
 
-/* run->why <- "what: format", run->exit <- code; returns -1. */
+/* Sets run->why to "what: format" and run->exit to code. Returns -1. */
 int run_error(struct run *x, int code, const char *what, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Functions below that return int and a struct run *: 0, or -1 after run_error. */
+/* Below, an int function of a struct run * returns 0, or -1 after run_error. */
 
-/* options.c. run_options: 1 if help or the version was printed. */
+/* options.c. run_options returns 1 if it printed the help or the version. */
 int  run_options(struct run *x, int argc, char **argv);
 void options_usage(FILE *to);
 double seconds_now(void);                      /* main.c */
 
-/* shape.c. bind: 0 if dim has this shape, and unknown letters become known; else -1,
- * and want describes the expected shape. */
+/* shape.c. If dim has this shape, sizes_bind sets unknown letters and returns 0;
+ * else it returns -1 and writes the expected shape to `want`. */
 int  sizes_bind(struct sizes *z, const char *shape, int nd, const int64_t *dim,
                 char *want, size_t n);
 int  sizes_dims(const struct sizes *z, const char *shape, int64_t *dim);
 char *sizes_text(const struct sizes *z, const char *shape, char *s, size_t n);
 
-/* load.c. names_check: does some stage or option read every array in --in? */
+/* load.c. names_check rejects a file in --in that no stage and no option reads. */
 int  names_check(struct run *x);
 int  array_exists(struct run *x, const char *file);    /* in --in, or a path */
 int  array_load(struct run *x, struct sizes *z, const char *name, const char *file,
                 const char *shape, enum kcp_store store);
-/* An output filled with NaN. A sum over ranks has R copies; with --sum local one array
- * of R rows. */
+/* Allocates an output filled with NaN. A sum over ranks has R copies, or R rows. */
 int  array_out(struct run *x, const struct sizes *z, const char *name, const char *file,
                const char *shape, enum kcp_store store);
 int  array_split(const struct tensor *a);      /* is it sharded by tokens? */
-/* The elements of a that belong to rank r: rows of its tokens, its sum, or all. */
+/* Sets *at and *n to the first element and the size of rank r's part of `a`. */
 void array_part(const struct run *x, const struct tensor *a, int r, int64_t *at,
                 int64_t *n);
 int  sums_check(struct run *x);                /* --sum local needs a sum */
-/* Are all numbers finite, and with below at most 0? */
+/* Checks that all numbers are finite; below = 1: and at most 0. */
 int  array_check(struct run *x, const struct tensor *a, int below);
 
-/* fields.c: the arrays of a stage's table. field_file: the name without ".npy". */
+/* fields.c: arrays of a stage's table. field_file returns the name without ".npy". */
 int  inputs_load(struct run *x, const struct kcp_stage *s);
 int  outputs_make(struct run *x, const struct kcp_stage *s);
 const char *field_file(const struct run *x, const char *name, char file[24]);
 
-/* plan.c. plan_read: cu_seqlens, before the other arrays, for N. plan_make: after
- * them: cuts, sizes in x->call, and whether the run fits in memory. */
+/* plan.c. plan_read loads cu_seqlens, before other arrays are loaded, which need N.
+ * plan_make then makes the plan and checks that the run fits in memory. */
 int  plan_read(struct run *x);
 int  plan_make(struct run *x);
 int  call_make(struct run *x);
-/* owners.c: --layout and --owners as a table; B = 0: neither is given. owners_permute:
- * arrays of tokens to shard order, or back. owners_text: a rank's
- * ranges. */
+/* owners.c. owners_read makes the table of --layout or --owners (B = 0: neither is
+ * given). owners_permute permutes arrays of tokens to shard order, or back. owners_text
+ * writes a rank's ranges. */
 int  owners_read(struct run *x, const int64_t *cu, int *R, struct kcp_owners *o);
 int  owners_permute(struct run *x, int back);
 void owners_text(const struct kcp_plan *p, int r, char *text, size_t n);
 double memory_here(void);                      /* bytes of this machine; 0: not known */
 
-/* layer.c, stage.c: load and run; results are left in x->a. */
+/* layer.c, stage.c: load the arrays, run, and leave the results in x->a. */
 int  layer_run(struct run *x);
 int  stage_run(struct run *x);
 int  outs_check(struct run *x);                /* equal sums, finite numbers */
 int  rank_status(struct kcp_comm *comm, int status);
-/* stage.c: models other than KDA and GDN. relative_has: does the model have this field
- * of its stage? relative_needs: is the field required? */
+/* stage.c, for models other than KDA and GDN. relative_has returns 1 if the model has
+ * the field, relative_needs returns 1 if the model requires the field. */
 int  relative_read(struct run *x);
 int  relative_has(const struct run *x, const char *field);
 int  relative_needs(const struct run *x, const char *field);
-/* alive.c: |M|_F / sqrt(K) of the sequence that enters this rank. */
+/* alive.c. rank_alive computes |M|_F / sqrt(K) of the sequence that enters the rank. */
 union pass_args {
     struct kcp_call call;
     struct kcp_forward forward;
@@ -138,51 +137,51 @@ union pass_args {
 };
 int  rank_alive(struct run *x, const struct kcp_stage *s, const union pass_args *of,
                 double *alive);
-/* ranks.c. stage_call: the reference or the kernel. saved_*: the block of 08, on the
- * host or the GPU. */
+/* ranks.c. stage_call runs the reference or the kernel. saved_* manage the block of 08,
+ * on the host or the GPU. */
 int    stage_call(struct run *x, const struct kcp_stage *s, void *args,
                 struct kcp_comm *comm);
 size_t saved_size(const struct run *x, const struct kcp_forward *f);
 void  *saved_alloc(const struct run *x, size_t bytes);
 void   saved_free(const struct run *x, void *saved);
-/* A field's shape in files: states as --state-layout says. */
+/* Returns a field's shape in files; --state-layout selects the shape of states. */
 const char *field_shape(const struct run *x, const struct kcp_field *f);
 int  field_is_grid(const struct kcp_field *f);
-/* Rank r's args: the call, and a pointer for every field of the stage's table. */
+/* Fills a rank's args: the call, and a pointer for every field of the stage's table. */
 void rank_args(struct run *x, const struct kcp_stage *s, struct kcp_comm *comm,
                enum kcp_pass pass, void *args);
 int  ranks_run(struct run *x, int R, int (*body)(struct kcp_comm *, void *));
 /* processes.c: ranks as processes of a launcher; rank 0 collects the results. */
 int  processes_check(struct run *x);
-/* Once every rank has read its inputs or has failed. If any failed: -1 on all ranks,
- * and only the first that failed is not silent. */
+/* Waits until each rank has read the inputs or has failed. If a rank failed, returns -1
+ * on all ranks, and only the first failed rank prints its error. */
 int  processes_meet(struct run *x, struct kcp_comm **world);
 int  processes_run(struct run *x, int (*body)(struct kcp_comm *, void *));
 const struct kcp_stage *stage_of(const char *name);     /* "08" or "08_forward" */
 
 /* ---- device.c: stages on a GPU, from and to arrays of doubles on the host */
-/* Opens the kernels of the table of paths, beginning with the rows of `variant` unless
- * NULL. stage: 08, 13 to 16, or NULL for the layer. Returns NULL on failure; `what` and
- * `why` are the parts of the error line. */
+/* Opens the kernels of the table of paths: all rows, or those from the first row of
+ * `variant` on. `stage` is 08, 13 to 16, or NULL for the layer. On failure returns
+ * NULL; then `what` and `why` are the two parts of the error line. */
 struct device *device_open(enum kcp_storage storage, const char *variant,
                            const struct kcp_stage *stage, const char **what, char *why,
                            size_t n);
 void device_close(struct device *d);
-/* R threads; one GPU per thread if there are R GPUs and NCCL, else a shared GPU. */
+/* Runs R threads. With R GPUs and NCCL each thread has a GPU, else they share one. */
 int  device_ranks(const struct device *d, int R,
                   int (*body)(struct kcp_comm *, void *), void *arg, char *why,
                   size_t n);
-/* Runs the stage on args with host arrays; args->saved is on the GPU. KCP_NA: no
- * variant takes this shape; the reason was given to comm->fail. */
+/* Runs the stage on args whose arrays are on the host; only args->saved is on the GPU.
+ * KCP_NA: no variant takes this shape; comm->fail has received the reason. */
 int  device_call(struct device *d, const struct kcp_stage *s, void *args,
                struct kcp_comm *comm);
-/* The saved block, on the calling rank's GPU. */
+/* Size and memory of the saved block, which is on the calling rank's GPU. */
 size_t device_saved(const struct device *d, const struct kcp_call *c);
 void *device_alloc(size_t bytes);
 void  device_release(void *p);
 const char *device_name(const struct device *d);      /* of the path or kernel */
 
-/* write.c. outputs_ready: before any work, can --out be written? */
+/* write.c. outputs_ready checks, before the run, that --out can be written. */
 int  outputs_ready(struct run *x);
 int  outputs_write(struct run *x);
 

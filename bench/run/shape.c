@@ -16,8 +16,7 @@ static const char *const letters[LETTERS] = {
     "T", "N", "NS", "NC", "R", "H", "HV", "K", "V", "C", "D", "Wc",
 };
 
-/* A word of a shape is the sum letter + plus + more; "Wc-1" has more = -1, "V+K" has
- * plus = LK. A letter or plus of -1 adds nothing: a plain number has only `more`. */
+/* A word means letter + plus + more (-1: no letter): "Wc-1" has more = -1. */
 struct word { int letter, plus; int64_t more; };
 
 static struct word word(const struct sizes *z, const char *s, size_t n)
@@ -45,7 +44,7 @@ static struct word word(const struct sizes *z, const char *s, size_t n)
     return w;
 }
 
-/* The size of a word; -1 while one of its letters is unknown. */
+/* Returns the size of a word; -1: one of its letters is unknown. */
 static int64_t number(const struct sizes *z, struct word w)
 {
     if (w.letter < 0)
@@ -55,7 +54,7 @@ static int64_t number(const struct sizes *z, struct word w)
     return z->of[w.letter] + w.more + (w.plus >= 0 ? z->of[w.plus] : 0);
 }
 
-/* Counts may be 0 and large; sizes are at least 1, their products fit in 64 bits. */
+/* Return limits. A count may be 0, a size is at least 1; products fit in 64 bits. */
 static int64_t least(int letter) { return letter <= LNC ? 0 : 1; }
 
 static int64_t most(int letter)
@@ -65,7 +64,7 @@ static int64_t most(int letter)
     return letter <= LNC || letter == LD ? INT_MAX - 1 : MOST_SIZE;
 }
 
-/* want <- "[T,H,K] = [12,?,8]", and the range of a letter whose size is outside. */
+/* Writes "[T,H,K] = [12,?,8]" and the limits of `letter` to `want`. Returns -1. */
 static int refuse(const struct sizes *z, const char *shape, int letter, char *want,
                   size_t n)
 {
@@ -106,7 +105,7 @@ int sizes_bind(struct sizes *z, const char *shape, int nd, const int64_t *dim,
     return 0;
 }
 
-/* The sizes of a shape, -1 if unknown; returns how many. */
+/* Sets dim to the sizes of a shape, -1 if unknown. Returns the number of sizes. */
 int sizes_dims(const struct sizes *z, const char *shape, int64_t *dim)
 {
     int nd = 0;
@@ -118,7 +117,7 @@ int sizes_dims(const struct sizes *z, const char *shape, int64_t *dim)
     return nd;
 }
 
-/* "[T,H,K] = [12,?,8]" */
+/* Writes a shape and its sizes, as "[T,H,K] = [12,?,8]". */
 char *sizes_text(const struct sizes *z, const char *shape, char *s, size_t n)
 {
     char found[160] = "";

@@ -1,5 +1,5 @@
-/* stage.c -- --stage NN: one stage on the arrays of its table; --model dplr, gdn2, gla
- * and spike, which are stages 16 and 15.
+/* stage.c -- runs one stage, for --stage NN, and for --model dplr, gdn2, gla (stage 16)
+ * and spike (stage 15).
  *
  * Book: chapters 00, 15, 16.  Checked by: tests/cli/run_cli.sh.  Next: write.c.
  */
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --model of a relative without --stage: its stage is the job. */
+/* Sets --stage if --model needs it: 15 for spike; 16 for dplr, gdn2, gla. */
 int relative_read(struct run *x)
 {
     struct options *o = &x->o;
@@ -25,7 +25,7 @@ int relative_read(struct run *x)
     return 0;
 }
 
-/* Does the model have the field? a, b, omega and their gradients differ by model. */
+/* Returns 1 if the model has the field. Only some models have a, b or omega. */
 int relative_has(const struct run *x, const char *field)
 {
     const char *name = field + (*field == 'd' && field[1]);
@@ -36,7 +36,7 @@ int relative_has(const struct run *x, const char *field)
     return strcmp(name, "omega") != 0 || x->model == KCP_GDN2;
 }
 
-/* Fields that are optional in the table and required by this model. */
+/* Returns 1 for a field that is optional in the table but required by this model. */
 int relative_needs(const struct run *x, const char *field)
 {
     const int gate = !strcmp(field, "a") || !strcmp(field, "b") ||
@@ -44,7 +44,7 @@ int relative_needs(const struct run *x, const char *field)
     return x->relative && gate && relative_has(x, field);
 }
 
-/* Without cu.npy: the grid of one rank that holds all of cu_seqlens. */
+/* Makes cu, cn and sc, if there is no cu.npy, for one rank with all sequences. */
 static int make_grid(struct run *x)
 {
     if (plan_make(x) != 0)
@@ -92,7 +92,7 @@ static int load_all(struct run *x)
     return needs_grid && !given ? make_grid(x) : call_make(x);
 }
 
-/* 13 reads the block that 08 saves: run 08 on the same inputs first. */
+/* Runs 08 on the inputs of 13, because 13 reads the block that 08 saves. */
 static int before_13(struct run *x, struct kcp_comm *comm, struct kcp_backward *b)
 {
     struct kcp_forward f;
@@ -109,7 +109,7 @@ static int before_13(struct run *x, struct kcp_comm *comm, struct kcp_backward *
     return status;
 }
 
-/* What forward keeps for backward: 13's block, and the initial states of 16. */
+/* Allocates what forward keeps for backward: 13's block; 16's initial states. */
 static int keep(struct run *x, struct kcp_comm *comm, union pass_args *a, void **kept)
 {
     const struct kcp_call *c = &a->call;

@@ -1,11 +1,11 @@
-/* write.c -- the results: complete in a new folder beside --out, then renamed to it.
+/* write.c -- writes all results to a new folder, then renames that folder to --out.
  *
  * Book: chapter 20, what is promised.  Checked by: tests/cli/run_folder.sh.
  * Next: print.c.
  *
  * A reader of --out finds all results of one run or none. With --force the earlier
- * folder is renamed to OUT.old first; a run that is killed between the two renames
- * leaves the earlier set there and the new set in OUT.XXXXXX, both complete.
+ * folder is first renamed to OUT.old. If the run is killed between the two renames,
+ * OUT.old has all earlier results and OUT.XXXXXX all new ones.
  */
 #define _XOPEN_SOURCE 700              /* realpath */
 #include "run.h"
@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* x->target <- the path of --out without links at its end and without a last slash. */
+/* Sets x->target to the path of --out, without a link or slash at its end. */
 static int target_path(struct run *x, int exists)
 {
     char *whole = exists ? realpath(x->o.out, NULL) : strdup(x->o.out);
@@ -33,7 +33,7 @@ static int target_path(struct run *x, int exists)
                                 "choose another folder", x->o.out);
 }
 
-/* parent <- the folder in which the target is, or will be. */
+/* Writes to `parent` the folder in which the target is, or will be. */
 static const char *parent_of(const struct run *x, char parent[NPY_NAME])
 {
     snprintf(parent, NPY_NAME, "%s", x->target);
@@ -60,7 +60,7 @@ static void old_name(const struct run *x, char old[NPY_NAME + 8])
     snprintf(old, NPY_NAME + 8, "%s.old", x->target);
 }
 
-/* An existing target: an empty folder, or with --force a full one. */
+/* Checks an existing target: an empty folder or, with --force, any folder. */
 static int check_target(struct run *x, const struct stat *in, const struct stat *out)
 {
     char old[NPY_NAME + 8];
@@ -82,7 +82,7 @@ static int check_target(struct run *x, const struct stat *in, const struct stat 
     return 0;
 }
 
-/* Before any work, and without leaving a trace. */
+/* Checks that the results can be written, before the run; creates no file. */
 int outputs_ready(struct run *x)
 {
     struct stat in, out;
@@ -139,8 +139,8 @@ static void remove_all(const struct run *x, const char *folder)
     rmdir(folder);
 }
 
-/* The complete folder takes the target's name, which an empty folder may have. What
- * is there now is moved away with --force alone: another run may have made it. */
+/* Renames the complete folder to the target, which may be an empty folder. A full
+ * folder is moved away only with --force, because another run may have made it. */
 static int take_name(struct run *x, const char *folder)
 {
     char old[NPY_NAME + 8];

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Tensors with a row per token, which are compared per rank and head. */
+/* Tensors with one row per token; these are compared per rank and head. */
 static const struct { enum tensor t; int heads; } token[] = {
     { Q_, HEADS }, { K_, HEADS }, { V_, VALUE_HEADS }, { O, VALUE_HEADS },
     { DQ, HEADS }, { DK, HEADS }, { DV, VALUE_HEADS }, { DG, VALUE_HEADS },
@@ -114,9 +114,9 @@ static void compose(const double *M, double *P)
     memcpy(P, next, sizeof next);
 }
 
-/* Returns the share of the state at the end of segment `first` that is alive at the
- * end of segment `last`: the composed maps of the segments after `first`, RMS over
- * heads. */
+/* Returns which share of the state at the end of segment `first` is left at the end
+ * of segment `last`, as RMS over heads. Composes the maps of the segments after
+ * `first`. */
 static double share(const struct run *run, int first, int last)
 {
     double s = 0;
@@ -131,7 +131,7 @@ static double share(const struct run *run, int first, int last)
     return sqrt(s);
 }
 
-/* Field `far` is computed for the sequence with the most segments. */
+/* Computes field `far` for the sequence with the most segments. */
 int measure_alive(struct finding *f)
 {
     const struct kcp_plan *p = f->many->plan;

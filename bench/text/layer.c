@@ -35,8 +35,8 @@ struct kcp_call layer_call(const struct rank *a)
     return c;
 }
 
-/* Runs the convolutions of q, k and v. Every rank computes the summed gradients of the
- * weights, and the last rank stores them. */
+/* Runs the convolutions of q, k and v. Every rank gets the gradients of the weights,
+ * summed over the ranks; the last rank stores these sums. */
 int layer_conv(struct rank *a, enum kcp_pass pass)
 {
     int status = KCP_OK;

@@ -39,8 +39,8 @@ int64_t param_at(int p)
     return at;
 }
 
-/* Returns a normal number as a sum of twelve uniform ones, because this sum has the
- * same bits on every machine. */
+/* Returns a nearly normal random number, the sum of twelve uniform numbers. The sum has
+ * the same bits on every machine. */
 static double normal(uint64_t *s)
 {
     double sum = -6;
@@ -49,8 +49,9 @@ static double normal(uint64_t *s)
     return sum;
 }
 
-/* Gates as in trained models (chapter 02): exp(A_log) from 1 to 16 over the heads, dt
- * log-uniform in [1e-3, 0.1]. beta is about 0.05, so that states survive a rank. */
+/* Draws parameters. Gates are as in trained models (chapter 02): exp(A_log) from 1
+ * to 16 over the heads, dt log-uniform in [1e-3, 0.1]. beta is about 0.05, so that a
+ * part of a state is left at the end of a rank. */
 double *params_make(uint64_t seed)
 {
     double *theta = malloc(sizeof *theta * param_at(PARAMS));
@@ -136,8 +137,8 @@ void model_embed(const struct rank *a)
         project(a, i);
 }
 
-/* LOGIT <- the gradient of the loss; the last column of `part` <- the loss. The byte
- * after a shard's last byte comes from a later rank by a halo exchange of one byte. */
+/* Writes the gradient of the loss to LOGIT, and the loss to the last column of `part`.
+ * A halo exchange gets, from a later rank, the byte after this shard's last byte. */
 int model_loss(const struct rank *a, double *part, int64_t n)
 {
     const struct text *x = a->run->text;
@@ -179,8 +180,7 @@ void model_into_layer(const struct rank *a)
     project_back(a, INTO_LAYER, DO);
 }
 
-/* Adds the gradients of projections and embedding to part [NS, n], a row per
- * segment. */
+/* Adds gradients of projections and embedding to part [NS,n], one row per segment. */
 void model_gradients(const struct rank *a, double *part, int64_t n)
 {
     const struct kcp_context *c = a->ctx;

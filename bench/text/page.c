@@ -117,7 +117,7 @@ static void losses(FILE *o, const struct finding *f)
     fputs("</figure>\n", o);
 }
 
-/* The page is written to PATH.part and then renamed, so it is complete or absent. */
+/* Opens PATH.part, which is renamed to PATH when complete. NULL: printed an error. */
 FILE *page_open(const char *path)
 {
     char temp[512];

@@ -20,7 +20,7 @@ static const char *name_of(const struct text *x, int n)
     return x->name[n] + (len > 24 ? len - 24 : 0);
 }
 
-/* Returns which part of its sequence a segment has. */
+/* Returns a word for the part of a sequence that is in segment g. */
 static const char *how_much(const struct kcp_segment *g)
 {
     if (g->first && g->last)

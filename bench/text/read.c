@@ -18,8 +18,8 @@ static int refuse(const char *name, const char *found)
     return 2;
 }
 
-/* Returns the bytes of a file, *n of them; NULL and why: the file cannot be used.
- * Opening a pipe could block, so the type is checked first. */
+/* Returns the *n bytes of a file; NULL: the file cannot be used, *why has the reason.
+ * Checks the type before opening, because opening a pipe could block. */
 static unsigned char *slurp(const char *path, int64_t *n, const char **why)
 {
     struct stat st;

@@ -8,8 +8,8 @@
 #include <string.h>
 
 //> program
-/* Forward, loss, backward. A parameter's gradient is a sum over tokens: one row per
- * segment, added in the order of the segments. */
+/* Runs forward, loss and backward. The gradient of a parameter is a sum over tokens:
+ * `part` has a row per segment, and rows are added in the order of segments. */
 static int forward_backward(struct rank *a, double *part, int64_t n, double *sum)
 {
     struct run *run = a->run;
@@ -48,7 +48,7 @@ static int forward_backward(struct rank *a, double *part, int64_t n, double *sum
     return status;
 }
 
-/* The program of one rank, which uses only rows begin..end of every tensor. */
+/* Runs one rank, which reads and writes only rows begin..end of every tensor. */
 static int body(struct kcp_comm *comm, void *arg)
 {
     struct run *run = arg;

@@ -18,14 +18,14 @@ struct text {
     int64_t T, cu[MAX_SEQS + 1];
     unsigned char *byte;               /* [T] */
     char name[MAX_SEQS][64];
-    int64_t size[MAX_SEQS];            /* of the file, of which a part may be used */
+    int64_t size[MAX_SEQS];            /* bytes of the file; a part is used */
 };
 /* Reads at most `most` bytes. paths: names with spaces between them, or NULL.
  * Returns 0, or 2 after one line on stderr. */
 int  text_read(struct text *x, const char *paths, int64_t most);
 
 /* ---- model.c: parameters; run.c: the program of a rank, and all ranks */
-enum param {       /* those before P_CQ are trained */
+enum param {       /* training changes those before P_CQ */
              P_EMBED, P_Q, P_K, P_V, P_G, P_BETA, P_O, P_LOGIT,
              P_CQ, P_CK, P_CV, P_ALOG, P_DT, P_BBIAS, PARAMS };
 extern const struct shape { const char *name; int rows, cols; } param_shape[PARAMS];
@@ -53,7 +53,7 @@ struct run {
     int keep_maps;                     /* M of every segment */
     double loss, start;                /* nats per byte; time at which ranks start */
     double *tensor[TENSORS];
-    double *grad;                      /* as theta, followed by the loss */
+    double *grad;                      /* in the order of theta; then the loss */
     double *ht, *dh0;                  /* [N, HV, K, V] */
     double *M;                         /* [S, HV, K, K], with keep_maps */
     struct lane lane[MAX_RANKS];
@@ -63,14 +63,14 @@ int  run_open(struct run *run, const struct text *text, int R, enum kcp_form for
 int  run_step(struct run *run, const double *theta);   /* forward and backward */
 void run_close(struct run *run);
 
-/* A rank: its rows of every tensor, its part of the plan and its communicator. */
+/* One rank: rows of every tensor, a part of the plan, and a communicator. */
 struct rank {
     struct run *run;
     struct kcp_comm *comm;
     const struct kcp_context *ctx;
     int64_t T;
     double *t[TENSORS];
-    void *saved;                       /* from the layer's forward to its backward */
+    void *saved;                       /* saved block of the layer */
     size_t saved_bytes;
 };
 void model_embed(const struct rank *a);
@@ -114,7 +114,7 @@ struct finding {
     double form_err[KCP_FORMS];            /* relative to one rank */
     struct kcp_traffic form[KCP_FORMS], formula[KCP_FORMS];    /* all ranks, passes */
     double (*alive)[VALUE_HEADS];      /* [S]: |M|_F / sqrt(K) of each segment */
-    double far;                        /* the same from the first cut to the far end */
+    double far;                        /* left from the first cut to the far end */
     int far_seq, far_rank;             /* -1: no sequence crosses a cut */
     double took, ms[2];                /* total s; ms per step: R ranks, one */
 };

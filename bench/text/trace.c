@@ -1,4 +1,4 @@
-/* trace.c -- measures each stage's times, and the bytes of the exchange.
+/* trace.c -- measures the time of each stage, and the traffic of the exchange.
  *
  * Book: none.  Checked by: reading the page.  Next: print.c.
  * The linker's --wrap=f redirects every call of f to this file, so ref/ is unchanged.
@@ -70,7 +70,7 @@ BETWEEN(kcp_chunk_backward, kcp_ref_chunk_backward, MARK_CHUNK_BACK, 1)
 BETWEEN(kcp_merge_backward, kcp_ref_merge_backward, MARK_MERGE_BACK, 1)
 BETWEEN(kcp_wy_backward, kcp_ref_wy_backward, MARK_WY_BACK, 1)
 
-/* Measures the exchange's time and traffic, and computes the traffic by the formula. */
+/* Measures time and traffic of the exchange; computes the form's formula of traffic. */
 int __real_kcp_exchange_run(const struct kcp_exchange *x);
 int __wrap_kcp_exchange_run(const struct kcp_exchange *x);
 int __wrap_kcp_exchange_run(const struct kcp_exchange *x)
