@@ -5,9 +5,9 @@
 #define KCP_01_TOKEN_DECAY_CUH
 
 // Returns e^g. The state is multiplied by e^g once per token, so a bias accumulates
-// over thousands of tokens. Near 1, expf has a bias below one ulp, whereas 1 +
-// expm1f(g) is rounded to nearest. For g < -1/2 expf is used: the state decays before
-// errors accumulate, and 1 + expm1f(g) would lose digits of a small e^g.
+// over thousands of tokens. For results near 1, expf has a bias below one ulp, whereas
+// 1 + expm1f(g) is rounded to nearest. For g < -1/2 expf is used: the state decays
+// before errors accumulate, and 1 + expm1f(g) would lose digits of a small e^g.
 static __device__ __forceinline__ float token_decay(float g)
 {
     return g > -0.5f ? 1.0f + expm1f(g) : expf(g);

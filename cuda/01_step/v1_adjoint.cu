@@ -55,7 +55,7 @@ static __device__ void read_token(const struct kcp_step &a, int64_t t, int n,
 }
 
 // Applies one token to column v: S <- diag(exp g) S, e = v - S^T k, S <- S + k (beta
-// e)^T. If these pointers are not NULL, stores the decayed S in Sd and e in `e`.
+// e)^T. Stores the decayed S in Sd unless Sd is NULL, and e in `e` unless `e` is NULL.
 template <class X>
 static __device__ void forward(const struct kcp_step &a, int64_t t, int n, int v,
                                const struct token *s, float *S, float *Sd, float *e)
@@ -70,9 +70,9 @@ static __device__ void forward(const struct kcp_step &a, int64_t t, int n, int v
     for (int i = 0; i < a.K; i++) S[i] += s->k[i] * (s->beta * x);
 }
 
-// Processes one token backward. Columns: dS += scale q do^T, de = beta dS^T k = dv.
-// Rows: dq = scale S do, dk = beta dS e - Sd de, dSd = dS - k de^T, dg = dSd Sd, dS <-
-// diag(exp g) dSd.
+// Processes one token backward. Columns compute dS += scale q do^T, de = beta dS^T k =
+// dv. Then rows compute dq = scale S do, dk = beta dS e - Sd de, dSd = dS - k de^T, dg
+// = dSd Sd, dS <- diag(exp g) dSd.
 template <class X>
 static __device__ void adjoint_step(const struct kcp_step &a,
                                     const struct adjoint_arrays &w, int64_t t, int n,

@@ -61,8 +61,8 @@ static __global__ void norm_backward(int64_t rows, int K, int l2norm, const void
         ((X *)dx_)[at * K + i] = rstd * ((float)dy[i] - along * (float)x[i]);
 }
 
-// Computes beta = s sigmoid(raw), s = 1 or 2; backward, d raw = d beta s sigmoid'. One
-// thread per token and head.
+// Computes beta = s sigmoid(raw), s = 1 or 2. Backward computes dbeta_raw = dbeta s
+// sigmoid'(raw). One thread per token and head.
 template <class X>
 static __global__ void beta(const struct kcp_gate a)
 {
@@ -78,8 +78,8 @@ static __global__ void beta(const struct kcp_gate a)
             ((const float *)a.dbeta)[at] * (as_given ? 1.0f : s * y * sigmoid(-raw));
 }
 
-// Constants of one channel's gate, from which gate_value computes g, and gate_slope the
-// derivative of g with respect to x.
+// Constants of one channel's gate. gate_value uses these constants to compute g, and
+// gate_slope to compute dg/dx.
 struct gate_form {
     enum kcp_gate_form form;
     float expA, dt, lower;
@@ -131,9 +131,9 @@ static __global__ void gate_forward(const struct kcp_gate a)
     //< kernel-gate
 }
 
-// Computes dx and the chunk's terms of two sums, stored in the workspace as [NC,HV,KG]
-// each: dA_log = sum dg g (softplus) or sum dx (x + dt_bias) (bounded), and ddt_bias =
-// sum dx. For a raw gate the terms of both sums are 0.
+// Computes dx and the chunk's terms of two sums: dA_log = sum dg g (softplus) or sum dx
+// (x + dt_bias) (bounded), and ddt_bias = sum dx. The terms are [NC,HV,KG] per sum. For
+// a raw gate the terms of both sums are 0.
 template <class X>
 static __global__ void gate_backward(const struct kcp_gate a)
 {

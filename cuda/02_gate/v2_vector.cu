@@ -2,8 +2,8 @@
 // Book: chapter 02, "Code: kernels".  Checked by: tests/02_gate/checks.c.
 // Next: ../03_wy/v2_halves.cu.
 //
-// Bound: memory. Per token and head these kernels read 2 (2K + K) bytes and write 2 2K
-// + 4K: 1792 bytes at K = 128, 0.35 ms for case A. v1 reaches 60 % of that bound,
+// Bound: memory. Per token and head these kernels read 6 K bytes and write 8 K bytes,
+// in total 1792 bytes at K = 128, 0.35 ms for case A. v1 reaches 60 % of that bound,
 // because each thread has one load of two bytes in flight. Here 16 lanes load a row of
 // q or k, 8 numbers per lane. For the gate, a warp loads 16 tokens of a chunk before it
 // uses the first token. g itself is stored only if a.g is not NULL.
@@ -108,7 +108,7 @@ static __global__ __launch_bounds__(K) void gate_sums(const struct kcp_gate a)
     }
 }
 
-// Computes G for GDN, one number per token and head; a warp has eight tokens.
+// Computes G for GDN: one number per token and head, eight tokens per warp.
 static __global__ __launch_bounds__(256) void head_sums(const struct kcp_gate a)
 {
     __shared__ float last[WARPS][32];
@@ -140,7 +140,7 @@ static __global__ __launch_bounds__(256) void head_sums(const struct kcp_gate a)
     }
 }
 
-// Computes beta = s sigmoid(raw), s = 1 or 2; backward, d raw = d beta s sigmoid'.
+// Computes beta = s sigmoid(raw), s = 1 or 2; backward: dbeta_raw = dbeta s sigmoid'.
 static __global__ void beta_all(const struct kcp_gate a)
 {
     const int64_t at = blockIdx.x * 256ll + threadIdx.x;

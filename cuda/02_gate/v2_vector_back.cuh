@@ -3,10 +3,10 @@
 // Next: v2_vector.cu.
 #include "cuda/tile/warp_scan.cuh"
 
-// Bound: memory. Per token and head these kernels read q, k and their gradients (4 2K
-// bytes), the gate (2K) and its gradient (4K), and write 2 2K + 4K: 2816 bytes at K =
-// 128, 0.52 ms for case A. dA_log and ddt_bias are summed over eight tokens, then over
-// the chunk, then over the stretch (a token range of one sequence), in a fixed order.
+// Bound: memory. Per token and head these kernels read 14 K bytes (q, k, the gate, and
+// their gradients) and write 8 K bytes: 2816 bytes at K = 128, 0.52 ms for case A.
+// dA_log and ddt_bias are summed over eight tokens, then over the chunk, then over the
+// stretch (a token range of one sequence), in a fixed order.
 enum { TOKENS = 8, AHEAD = 4, WARPS = CHUNK / TOKENS, SUMS = 512 };
 
 static __device__ __forceinline__ float low(uint32_t x)
@@ -87,8 +87,8 @@ template <int N> struct vec;
 template <> struct vec<4> { typedef float4 f; typedef uint2 b; };
 template <> struct vec<1> { typedef float f; typedef bf16 b; };
 
-// Processes AHEAD tokens, starting at t, with N columns per lane. Loads all AHEAD
-// tokens before it uses the first one.
+// Processes AHEAD tokens, starting at t, with N columns per lane. All AHEAD tokens are
+// loaded before the first one is used.
 template <int N>
 static __device__ __forceinline__ void tokens_back(const struct kcp_gate &a,
                                                    struct token_range z, int t,
@@ -123,8 +123,8 @@ static __device__ __forceinline__ void tokens_back(const struct kcp_gate &a,
     //< kernel-gate-back
 }
 
-// Computes dg_raw of one chunk, and the chunk's terms of dA_log and ddt_bias, stored in
-// the workspace as [NC,HV KG]. A lane has N of the HV KG columns, a warp eight tokens.
+// Computes dg_raw of one chunk, and the chunk's terms of dA_log and ddt_bias, each
+// [NC,HV * KG]. A lane computes N columns of HV * KG, a warp eight tokens.
 template <int N>
 static __global__ __launch_bounds__(256, 3) void gate_back(const struct kcp_gate a)
 {

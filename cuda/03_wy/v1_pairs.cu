@@ -35,8 +35,8 @@ static __device__ void pairs(const struct kcp_wy &a, struct token_range z, int n
     }
 }
 
-// Computes A = (I + L)^-1 by forward substitution. Thread j computes column j without
-// other threads, so no barrier is needed.
+// Computes A = (I + L)^-1 by forward substitution. Thread j computes column j and reads
+// no other column, so no barrier is needed.
 template <class X>
 static __device__ void inverse(const struct kcp_wy &a, struct token_range z, int n,
                                const float (*L)[CMAX], float (*A)[CMAX])

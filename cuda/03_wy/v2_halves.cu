@@ -4,8 +4,8 @@
 #include "v2_halves_pairs.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// A block has 16 warps, one per tile of pairs. Two blocks fill the registers of an SM,
-// so that one block computes while the other waits at a barrier.
+// A block has 16 warps, one per tile of pairs. Two blocks fit in the registers of an
+// SM, so one block can compute while the other waits at a barrier.
 enum { THREADS = 512 };
 
 // KDA: computes kg = exp2(G_last - G) k, qg = exp2(G) q, and k~ = exp2(G) k in place.
@@ -47,8 +47,8 @@ static __device__ void store_block(const struct kcp_wy &a, struct token_range z,
 }
 
 // Computes y = (A diag beta) x, with x [64,ld] in shared memory. Each warp computes 16
-// rows of a fourth of the columns. A is lower triangular, so rows 16 r to 16 r + 15
-// need only the rows of x up to 16 r + 15.
+// rows and a quarter of the columns of y. A is lower triangular, so rows 16 r to 16 r +
+// 15 need only the rows of x up to 16 r + 15.
 static __device__ void multiply(const bf16 *Ab, const bf16 *x, int ld, int columns,
                                 bf16 *y, int64_t stride, int len)
 {

@@ -13,10 +13,10 @@ enum { LD = CHUNK + 4 }; // 16-byte aligned rows without bank conflicts
 // one size together have 32 rows and 32 columns, computed as tiles of 16 x 16.
 //
 // Bound: 7 C K exponentials instead of v1's C^2 K/2, plus 3 C K for kg, qg and k~. An
-// SM has 16 units for exponentials, so a chunk and head takes about 4 us at K = 128
-// with two blocks per SM. Shared memory (112 KiB) holds q, k and G; L and A; Aqk. Later
-// A diag(beta) overwrites Aqk, and v overwrites G. A barrier separates phases that use
-// the same memory.
+// SM has 16 units for exponentials, so one chunk of one head takes about 4 us at K =
+// 128 with two blocks per SM. Shared memory (112 KiB) holds q, k, G, L, A and Aqk.
+// Later A diag(beta) overwrites Aqk, and v overwrites G. A barrier separates phases
+// that use the same memory.
 template <int K>
 struct wy_storage {
     union {
@@ -28,9 +28,9 @@ struct wy_storage {
     bf16 Aqk[CHUNK][CHUNK + PAD];
 };
 
-// Computes a 16 x 16 tile of the products q k^T and k k^T. The tile has packed rows 16
-// rg to 16 rg + 15 and packed columns 16 cg to 16 cg + 15. For KDA both operands are
-// scaled by exp2 of the gate relative to the anchor.
+// Computes a 16 x 16 tile of the products q k^T and k k^T. Counted over all blocks of
+// one size, the tile has rows 16 rg to 16 rg + 15 and columns 16 cg to 16 cg + 15. For
+// KDA both operands are scaled by exp2 of the gate relative to the anchor.
 template <int K, int kda>
 static __device__ void block_scores(const struct wy_storage<K> &s, int size, int rg,
                                     int cg, float (*qk)[4], float (*kk)[4])
@@ -95,8 +95,8 @@ static __device__ void pairs_kda(const struct kcp_wy &a, struct wy_storage<K> &s
     }
 }
 
-// Computes the pairs for GDN. There is one gate per row, so the ten lower tiles are
-// products of unscaled rows, which are scaled afterwards.
+// Computes the pairs for GDN. Computes the ten tiles on and below the diagonal as
+// products of unscaled rows, and then scales the products by one gate per row.
 template <int K>
 static __device__ void pairs_gdn(const struct kcp_wy &a, struct wy_storage<K> &s)
 {

@@ -15,7 +15,7 @@
 
 enum { ROWS = 16 };
 
-/* One chunk of one value head: pointers to its first row, row strides in doubles. */
+/* One chunk of one value head: pointers to row 0, and row strides in doubles. */
 struct cut {
     int rows, qk, vo, wk, tri, gate, one;
     const double *q, *k, *v, *G, *beta;
@@ -54,8 +54,8 @@ static void product_t(int m, int n, int k, double x, const double *A, int lda,
                 C, ldc);
 }
 
-/* GDN: computes q k^T and k k^T, then scales them, because all channels have the same
- * gate. */
+/* GDN: computes q k^T and k k^T, then scales the products by the gate, which all
+ * channels share. */
 static void scores_gdn(const struct kcp_wy *a, const struct cut *x, double *L)
 {
     product_t(x->rows, x->rows, a->K, a->scale, x->q, x->qk, x->k, x->qk, x->Aqk,
@@ -70,7 +70,7 @@ static void scores_gdn(const struct kcp_wy *a, const struct cut *x, double *L)
 }
 
 /* KDA: computes the pairs of rows i0..i1 with rows 0..i0, as two products with one
- * anchor. scratch: [2 ROWS + C, K]. */
+ * anchor. `scratch` is [2 ROWS + C, K]. */
 static void scores_below(const struct kcp_wy *a, const struct cut *x, int i0, int i1,
                          double *L, double *scratch)
 {
@@ -93,7 +93,7 @@ static void scores_below(const struct kcp_wy *a, const struct cut *x, int i0, in
     product_t(i1 - i0, i0, K, 1, k, K, past, K, L + i0 * a->C, a->C);
 }
 
-/* KDA: computes the pairs within rows i0..i1. row [K] is scratch for k_j exp2(G_i -
+/* KDA: computes the pairs within rows i0..i1. `row` [K] is scratch for k_j exp2(G_i -
  * G_j). */
 static void scores_diagonal(const struct kcp_wy *a, const struct cut *x, int i0, int i1,
                             double *L, double *row)

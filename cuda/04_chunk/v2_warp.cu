@@ -8,8 +8,8 @@
 // Bound: 6 C K V + 2 C^2 V flops per chunk on the tensor core, 7.3 MFLOP at K = V =
 // 128, about 2 us of one SM. Shared memory is also close to its bound, because each
 // warp reads all of w, qg, kg and Aqk (56 KiB). Chunk c+1 is copied while chunk c is
-// computed. Each chunk has two barriers: one after its tiles have arrived, one after
-// all warps have read them. K/2 + 64 accumulators per thread stay in registers.
+// computed. Each chunk has two barriers: one after the tiles have arrived, one after
+// all warps have read the tiles. K/2 + 64 accumulators per thread stay in registers.
 template <int K, int VB>
 struct tiles {
     bf16 w[CHUNK][K + PAD], q[CHUNK][K + PAD], k[CHUNK][K + PAD];
@@ -35,8 +35,8 @@ static __device__ void load_chunk(const struct kcp_chunk &a, struct token_range 
     cp_async_commit();
 }
 
-// Computes o^T [16,64] += v_new^T Aqk^T. Aqk is lower triangular, so column c'
-// contributes only to rows >= c'.
+// Computes o^T [16,64] += v_new^T Aqk^T. Aqk is lower triangular, so token c'
+// contributes only to rows >= c' of o.
 static __device__ __forceinline__ void add_inner(float (*o)[4], const float (*x)[4],
                                                  const bf16 *Aqk)
 {

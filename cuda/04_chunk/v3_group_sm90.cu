@@ -9,7 +9,7 @@
 // of shared memory per chunk. Here the tensor core reads these tiles once per 64
 // columns. Bound: 6 C K V + 2 C^2 V flops per chunk, 7.3 MFLOP, 1.02 us of an SM at its
 // peak, and 88 KiB of memory per chunk if h and v_new are not stored. S is rounded to
-// bf16 once for both w S and qg S, v_new once for both o and S. There are three
+// bf16 once for w S and qg S; v_new is rounded once for o and S. There are three
 // pipeline stages of 72 KiB, with the barriers of chapter 05's v3.
 enum { W, QG, KG, U, STAGES = 3 };
 
@@ -37,8 +37,8 @@ static __device__ void load_chunk(const struct kcp_chunk &a, struct token_range 
         s->Aqk[at], in<bf16>(a.Aqk, z.t, HV, n, CHUNK), HV * CHUNK, z.len);
 }
 
-// Issues one product of operand a [steps], in registers, with tile X. If `add` is 0,
-// the product overwrites y.
+// Issues the product of operand `a` [steps], held in registers, and tile X. If `add` is
+// 0, the product overwrites y.
 template <int steps>
 static __device__ __forceinline__ void multiply_tile(float (*y)[4],
                                                      const uint32_t (*a)[1][4],
@@ -53,7 +53,7 @@ static __device__ __forceinline__ void multiply_tile(float (*y)[4],
     wgmma_commit();
 }
 
-// Issues y = S^T w^T and o = S^T qg^T without waiting; both use the same rounded S.
+// Issues y = S^T w^T and o = S^T qg^T, both with the same rounded S, without waiting.
 template <class Tile>
 static __device__ __forceinline__ void begin_step(const Tile *tile, const float (*S)[4],
                                                   uint32_t (*b)[1][4], float (*y)[4],
@@ -66,7 +66,7 @@ static __device__ __forceinline__ void begin_step(const Tile *tile, const float 
     multiply_tile<8>(o, b, tile[QG], 0);
 }
 
-// Completes the chunk that begin_step began; v is the first of this warp's 16 columns.
+// Completes the chunk that begin_step began; v: the first of the warp's 16 columns.
 template <int groups>
 static __device__ __forceinline__ void finish_step(const struct kcp_chunk &a,
                                                    struct token_range z, int n, int v,
@@ -123,7 +123,7 @@ static __device__ __forceinline__ void producer_commit(const struct kcp_chunk &a
 }
 
 // Processes all chunks of stretch z, a token range of one sequence. While the products
-// of chunk i run, issues the copies of chunk i+2 and completes those of chunk i+1.
+// of chunk i run, issues the copies of chunk i+2 and completes the copies of chunk i+1.
 template <int groups>
 static __device__ __forceinline__ void scan_stretch(const struct kcp_chunk &a, int z,
                                                     int n, int v0, tiles<groups> *s,

@@ -20,8 +20,8 @@ static void gemm(int trans_a, int m, int n, int k, double x, const double *A, in
 }
 
 /* Processes a chunk of `rows` tokens, starting at t. S [K,V] is the state before the
- * chunk, and is replaced by the state after it. scratch [C,V] holds the right factor
- * of k^T. */
+ * chunk, and is replaced by the state after the chunk. `scratch` [C,V] holds the factor
+ * that k^T multiplies. */
 static void chunk(const struct kcp_chunk *a, int n, int64_t t, int rows, double *S,
                   double *scratch)
 {

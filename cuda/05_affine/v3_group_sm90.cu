@@ -10,10 +10,10 @@
 // pieces; the omitted remainder, 2^-18 of an element, is a fifth of the tolerance of
 // chapter 19. Bound: 4 C K (V + 2 K) flops per chunk, 12.6 MFLOP, 1.75 us of an SM at
 // its peak; 48 KiB per chunk, read once. One warpgroup processes M while the other
-// processes h_ext, so that one splits numbers while the products of the other run.
-// Copies run three chunks ahead. Instead of a block-wide barrier each pipeline stage
-// has two mbarriers: `full` completes when the copies of all threads have arrived,
-// `empty` when all threads have read the stage.
+// processes h_ext, so that one warpgroup splits numbers while products of the other
+// run. Copies run three chunks ahead. Instead of a block-wide barrier each pipeline
+// stage has two mbarriers: `full` completes when the copies of all threads have
+// arrived, `empty` when all threads have read the stage.
 enum { W, KG, U, STAGES = 4, THREADS = 256 };
 typedef struct chunk_pipeline<3, STAGES> tiles;
 

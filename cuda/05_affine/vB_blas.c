@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One part of a stretch's map: X has n columns, row stride `ld`. Per chunk, y <- u -
- * w X (u = 0 for M), y [C,n]; then X <- Lambda X + kg^T y. */
+/* One part of a stretch's map, h_ext or M: X has n columns, row stride `ld`. Each chunk
+ * computes y = u - w X (u = 0 for M), y [C,n], then X <- Lambda X + kg^T y. */
 struct map_part {
     double *X;
     const double *u;

@@ -44,8 +44,8 @@ static __global__ void apply_map(int K, int V, const float *maps, int backward,
     //< kernel-apply
 }
 
-// Applies a map of K = 64 or 128, with rows of M and columns of S in shared memory.
-// This kernel takes less time than the startup of one step of this chapter's
+// Applies a map of K = 64 or 128, with rows of M and columns of S in shared memory. The
+// whole kernel takes less time than it takes to start one step of this chapter's
 // tensor-core fold.
 template <int K, int back>
 static int apply_once(int HV, int V, const void *map, int v0, int Vb, const void *S_in,
@@ -62,9 +62,9 @@ static int apply_once(int HV, int V, const void *map, int v0, int Vb, const void
 }
 
 // Selects the kernel by the shape of the whole state, not by the columns of one call.
-// Therefore canonical segments give the same bits in every form, although the pipeline
-// calls this function per block of columns. The chain over windows also adds in the
-// order of fold_once (hop.cuh).
+// Therefore canonical segments give the same bits in every form of the exchange,
+// although the pipeline calls this function once per block of columns. The chain over
+// windows also adds in the order of fold_once (hop.cuh).
 static int apply(int HV, int K, int V, const void *map, int backward, int first, int v0,
                  int Vb, const void *S_in, int ld_in, void *S_out, int ld_out,
                  struct CUstream_st *stream)
@@ -82,9 +82,9 @@ static int apply(int HV, int K, int V, const void *map, int backward, int first,
     return launched();
 }
 
-// Composes map b after map a: h = op(M_b) h_a + h_b; M = M_b M_a, or M_a M_b backward.
-// A block computes row i of one head, a thread one column. All threads read the same
-// row of the left factor and, in order, the rows of the right factor.
+// Composes map b after map a: h = op(M_b) h_a + h_b; M = M_b M_a (backward: M_a M_b). A
+// block computes row i of one head, a thread one column. All threads read the same row
+// of the left factor and, in order, the rows of the right factor.
 static __global__ void compose_maps(int K, int V, const float *b_, const float *a_,
                                     int backward, int a_first, float *out_)
 {

@@ -5,7 +5,7 @@
 
 // Bound: latency, K^2 multiply-adds per thread and map, one map after another. Column v
 // of M S + h depends only on column v of S, so no barrier is needed. All threads read
-// M.
+// the same M.
 static __global__ void merge(const struct kcp_merge a)
 {
     const int *range = (const int *)a.range;

@@ -5,8 +5,8 @@
 //
 // Computes X <- op(M) X + h on 64 columns of a head, K = 128. A block is one warpgroup
 // with X^T in registers, as in warpgroup_scan.cuh. M and X are fp32, each split into
-// three bf16 pieces. Of the nine products of pieces it computes the six largest, the
-// smallest of these first; the omitted three are below 2^-24. Bound: 6 x 2 K^2 64 flops
+// three bf16 pieces. The six largest of the nine products of pieces are computed, from
+// small to large; the three omitted products are below 2^-24. Bound: 6 x 2 K^2 64 flops
 // per step, 1.75 us of an SM at its peak; loading 64 KiB of M per step takes nearly as
 // long. The next M is copied during a step.
 #ifndef KCP_07_V2_GROUP_MAPS_CUH
@@ -80,8 +80,8 @@ static __device__ __forceinline__ void times_M(float (*X)[4],
 }
 
 // The maps of a head that a block applies: `count` maps, `step` floats apart. In each
-// map, h (V columns) is left of M. X has columns v to v+63. If X consists of columns of
-// M, which have no h, `h` is NULL.
+// map, h (V columns) is left of M. X holds columns v to v+63. If X holds columns of M,
+// no h is added and `h` is NULL.
 struct map_sequence {
     const float *M, *h;
     int64_t step;
@@ -89,7 +89,7 @@ struct map_sequence {
 };
 
 // Computes X <- ... M_2 (M_1 X + h_1) + h_2 ... Each map has two barriers: one after
-// all pieces are stored, one after they have been read.
+// all pieces are stored, one after all pieces have been read.
 template <int backward>
 static __device__ __forceinline__ void apply_maps(struct map_sequence w, float (*X)[4],
                                                   struct map_storage *s)

@@ -29,8 +29,8 @@ static __global__ __launch_bounds__(128, 1) void merge(const struct kcp_merge a)
 }
 
 // Composes two maps by one step on a whole map [h | M]. Columns of h are processed as
-// in `merge`; columns of M have no h. Backward, M = M_a M_b, so a block computes
-// columns of M^T = M_b^T M_a^T instead.
+// in `merge`; for columns of M no h is added. Backward, M = M_a M_b, so a block
+// computes columns of M^T = M_b^T M_a^T instead.
 template <int backward>
 static __global__ __launch_bounds__(128, 1) void compose(int V, const float *b,
                                                          const float *a, float *out)

@@ -1,8 +1,8 @@
 /* vB_blas.c -- the fold, one OpenBLAS matrix product per rank and head, on the host.
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c's judge.  Next: v1_column.cu.
- * Bound: a product reads K^2 + 2 K V numbers for 2 K^2 V flops, so at K = V = 128
- * a laptop is compute-bound. beta = 1 adds h_ext within the product at no cost. */
+ * Bound: a product reads K^2 + 2 K V numbers for 2 K^2 V flops, so at K = V = 128 a
+ * laptop is compute-bound. The product's argument beta = 1 adds h_ext at no cost. */
 #include "kcp.h"
 
 #include <cblas.h>

@@ -75,8 +75,8 @@ static int front(struct forward *x)
     return status ? status : x->t.wy(&wy);
 }
 
-// Runs chapters 05 and 07. states [s] becomes the first state of segment s; from it the
-// first states of the segment's strips are computed.
+// Runs chapters 05 and 07. Stores the first state of segment s in `states` [s], then
+// computes from it the first states of the segment's strips (parts of the segment).
 static int carry(struct forward *x)
 {
     const struct kcp_call *call = (const struct kcp_call *)&x->a;

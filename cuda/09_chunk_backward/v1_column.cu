@@ -33,7 +33,7 @@ static __global__ void local_gradients(const struct kcp_chunk_backward a)
 }
 
 // Processes column v of one chunk: dU = kg dS + dv_local, then dS <- Lambda dS + scale
-// qg^T dO - w^T dU. x [C] receives the column of dU.
+// qg^T dO - w^T dU. Argument x [C] receives the column of dU.
 template <class X>
 static __device__ void reverse_chunk(const struct kcp_chunk_backward &a,
                                      struct token_range z, int n, int v, float *dS,

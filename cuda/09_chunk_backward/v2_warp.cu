@@ -5,8 +5,8 @@
 #include "cuda/host/processors.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// Runs chapter 04's v2 from the last chunk to the first. dS^T stays in registers, and
-// chunk c-1 is copied while chunk c is computed, with the same two barriers per chunk.
+// Runs chapter 04's v2, with the same two barriers per chunk, from the last chunk to
+// the first. dS^T stays in registers. Chunk c-1 is copied while chunk c is computed.
 // Bound: 6 C K V sequential flops per chunk; the chunk-local part, 4 C^2 V flops, runs
 // in a separate grid.
 template <int K, int VB>

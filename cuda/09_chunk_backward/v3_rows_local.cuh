@@ -6,14 +6,14 @@
 // Bound: memory, 40 KiB read and 24 KiB written per chunk and head, 0.19 ms for case A.
 // v2 waits for each half of V separately and writes 16 bytes per row. Here each of
 // eight warps computes 16 rows and half of the columns. There are three barriers: after
-// the tiles have arrived; after they have been read, so that results may overwrite
+// the tiles have arrived; after the tiles have been read, so that results may overwrite
 // them; after the results are stored.
 template <int V>
 struct locals {
     bf16 dO[CHUNK][V + PAD], v_new[CHUNK][V + PAD], Aqk[CHUNK][CHUNK + PAD];
 };
 
-// Computes d [16 rows j0 .., V/2 columns v0 ..] = tril(Aqk)^T dO, by sums over i >= j.
+// Computes rows from j0 and columns from v0 of tril(Aqk)^T dO in d [16,V/2].
 template <int V>
 static __device__ void inner(const struct locals<V> &s, int j0, int v0, float (*d)[4])
 {
@@ -30,7 +30,7 @@ static __device__ void inner(const struct locals<V> &s, int j0, int v0, float (*
     }
 }
 
-// Computes d [16 rows i0 .., 32 columns j0 ..] = dO v_new^T, with 0 above the diagonal.
+// Computes rows from i0 and columns from j0 of tril(dO v_new^T) in d [16,32].
 template <int V>
 static __device__ void outer(const struct locals<V> &s, int i0, int j0, float (*d)[4])
 {

@@ -20,7 +20,7 @@ static void gemm(int ta, int tb, int m, int n, int k, double x, const double *A,
     cblas_dgemm(CblasRowMajor, ta, tb, m, n, k, x, A, lda, B, ldb, y, C, ldc);
 }
 
-/* One chunk of one value head: pointers to its first row, and row strides. */
+/* One chunk of one value head: pointers to the chunk's first row, and row strides. */
 struct cut {
     int rows, vo, wk, qk, tri, gate;      /* doubles from row to row */
     const double *q, *k, *w, *Aqk, *v_new, *G, *dO;
@@ -60,7 +60,7 @@ static void local_gradients(const struct kcp_chunk_backward *a, const struct cut
          x->vo);
 }
 
-/* Computes dU = kg dS + dv_local, then dS <- Lambda dS + scale qg^T dO - w^T dU. row
+/* Computes dU = kg dS + dv_local, then dS <- Lambda dS + scale qg^T dO - w^T dU. `row`
  * [C,V] is scratch. */
 static void reverse(const struct kcp_chunk_backward *a, const struct cut *x, double *dS,
                     double *row)

@@ -9,8 +9,8 @@
 // is stored transposed, as M. Bound: latency of sequential chunks; all sums are in
 // fp32.
 
-// Computes x = kg y + dv_local, then y <- Lambda y + scale qg^T dO - w^T x, for one
-// column y of one chunk.
+// Processes one chunk for one column y of the augmented gradient: x = kg y + dv_local,
+// then y <- Lambda y + scale qg^T dO - w^T x.
 template <class X>
 static __device__ void back_chunk(const struct kcp_merge_backward &a,
                                   struct token_range z, int n, int col, float *y,

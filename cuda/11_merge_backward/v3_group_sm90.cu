@@ -9,7 +9,7 @@
 // Bound: C K (6 V + 8 K) flops per chunk, 14.7 MFLOP, 2 us of an SM at its peak; 80 KiB
 // per chunk, read once. Only two pipeline stages of 80 KiB fit in shared memory, so a
 // chunk is copied during the second half of the previous chunk. If reuse_M is set, the
-// columns of N are omitted. Roles of the warpgroups and barriers are as in chapter 05.
+// columns of N are omitted. Barriers and roles of the warpgroups are as in chapter 05.
 enum { W, KG, QG, DO, DV, STAGES = 2, THREADS = 256 };
 typedef struct chunk_pipeline<5, STAGES> tiles;
 

@@ -3,7 +3,7 @@
  * Book: chapter 11.  Checked by: make check STAGE=11 VARIANT=vB_blas.
  * Next: v1_column.cu.
  * X = [dh_ext | M^T], K rows of V+K columns: three products compute
- * both parts. If only one part is required, the columns of the other are skipped.
+ * both parts. If only one part is required, the other's columns are skipped.
  */
 #include "kcp.h"
 
@@ -19,7 +19,7 @@ static void gemm(int ta, int tb, int m, int n, int k, double x, const double *A,
     cblas_dgemm(CblasRowMajor, ta, tb, m, n, k, x, A, lda, B, ldb, y, C, ldc);
 }
 
-/* Columns c0 .. c1-1 of X are processed; dU [C,V+K] and row [C,V] are scratch. */
+/* Columns c0 .. c1-1 of X are processed; dU [C,V+K] and `row` [C,V] are scratch. */
 struct columns {
     int n, c0, c1;
     double *X, *dU, *row;
