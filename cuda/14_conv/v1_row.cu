@@ -4,14 +4,14 @@
 #include "cuda/host/halo.cuh"
 
 // Bound: memory; the Wc rows that a token reads are cached. The communicator sends
-// halos (rows near a cut between ranks) on the same stream. Sums over tokens are
+// halos (rows near a cut between ranks) on the kernels' stream. Sums over tokens are
 // computed per chunk, then per stretch, then over all segments in order, so the results
 // do not depend on how the tokens are cut. A call without initial and final states uses
 // separate kernels (STATES 0).
 
 // A stretch (a local token range of one sequence) with chunks c0 to c0 + nc - 1.
-// `start` and `stop` are the bounds of its sequence n in local tokens; `at` is
-// described in halo.cuh.
+// `start` and `stop` bound the stretch's sequence n in local tokens; `at` is described
+// in halo.cuh.
 struct stretch {
     int64_t begin, end, start, stop;
     struct surround at;
@@ -19,8 +19,8 @@ struct stretch {
 };
 
 // A call, its states, and its arrays in the workspace. `before`: the rows before the
-// cut; `dpre`: gradients of the pre-activation [T+na,D]; sums of chunks [NC,n], of
-// stretches [rows,n], of all ranks [R,rows,n], and the total [n].
+// cut; `dpre`: gradients of the pre-activation [T+na,D]; `chunk` [NC,n] to `sum` [n]:
+// sums of chunks, of stretches, of all ranks, and the total.
 struct conv {
     struct conv_call a;
     struct conv_states st;
@@ -35,7 +35,7 @@ static __device__ float weight(const struct conv &x, int d, int j)
     return ((const float *)x.a.weight)[(int64_t)d * x.a.Wc + j];
 }
 
-// Returns the index of channel d of row t in [N,Wc-1,D], which holds the Wc - 1 rows
+// Returns the index of row t, channel d, in an array [N,Wc-1,D] of the Wc - 1 rows
 // before `at`.
 static __device__ int64_t state_at(const struct conv &x, const struct stretch &s,
                                    int64_t t, int64_t at, int d)
@@ -44,7 +44,7 @@ static __device__ int64_t state_at(const struct conv &x, const struct stretch &s
     return (s.n * (int64_t)reach + t - (at - reach)) * x.a.D + d;
 }
 
-// Returns x_t of channel d; before the sequence's start a row of x0, or 0 without x0.
+// Returns x_t of channel d; before the sequence's start, x0, or 0 if there is no x0.
 template <class X, int STATES>
 static __device__ float tap(const struct conv &x, const struct stretch &s, int64_t t,
                             int d)
@@ -80,8 +80,8 @@ static __global__ void window(const struct conv x, const struct stretch s)
 
 // Computes dx_t = sum_{i<Wc} weight_{Wc-1-i} dpre_{t+i}, with dpre = 0 past the
 // sequence's end, and adds dxt to the last Wc - 1 rows. The stretch at the start of a
-// sequence also computes dx0: the same sum for the `earlier` rows before the sequence,
-// with dpre = 0 in those rows.
+// sequence also computes dx0, this sum for the `earlier` rows before the sequence,
+// where dpre is 0.
 template <class X, int STATES>
 static __global__ void into_x(const struct conv x, const struct stretch s, int earlier)
 {
@@ -101,7 +101,7 @@ static __global__ void into_x(const struct conv x, const struct stretch s, int e
     else ((X *)x.a.dx)[t * x.a.D + d] = dx;
 }
 
-// Copies the last Wc - 1 rows of a sequence that ends with this stretch to xt.
+// Copies to xt the last Wc - 1 rows of a sequence that ends with this stretch.
 template <class X>
 static __global__ void last_rows(const struct conv x, const struct stretch s)
 {
@@ -112,7 +112,7 @@ static __global__ void last_rows(const struct conv x, const struct stretch s)
         ((X *)x.st.xt)[state_at(x, s, t, s.stop, d)] = tap<X, 1>(x, s, t, d);
 }
 
-// Computes a chunk's terms of dweight_j = sum_t dpre_t x_{t+j-Wc+1}, dbias = sum_t
+// Computes a chunk's terms of dweight_j = sum_t dpre_t x_{t+j-Wc+1}, and dbias = sum_t
 // dpre_t.
 template <class X, int STATES>
 static __global__ void into_weight(const struct conv x, const struct stretch s)

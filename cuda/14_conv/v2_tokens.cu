@@ -1,4 +1,4 @@
-// v2_tokens.cu -- causal convolution: a thread has some channels of a run of tokens.
+// v2_tokens.cu -- causal convolution: a thread computes channels of a run of tokens.
 // Book: chapter 14, "Code: kernels".  Checked by: tests/14_conv/checks.c.
 // Next: cuda/15_scan/v1_plain.cu.
 #include "v2_tokens_workspace.cuh"
@@ -9,14 +9,14 @@
 
 // Bound: memory. Forward reads x and writes y, 4 bytes per token and channel. Backward
 // reads x and dy and writes dx, 6 bytes; it also writes and rereads 4 (Wc + 1) bytes of
-// sums per run and channel. A thread computes N adjacent channels of a run: one chunk
-// forward, two chunks backward. The window of Wc rows and the weights are in registers.
-// Two batches of rows are double-buffered: one is in flight while the other is
-// computed. With few channels per thread many blocks fit in an SM's registers, so that
-// enough bytes are in flight. There is no barrier, because threads do not share data.
-// Backward recomputes dpre of the Wc - 1 rows after a run with the same instructions,
-// so results do not depend on how tokens are cut. A call without initial and final
-// states uses separate kernels (STATES 0).
+// sums per run and channel. A thread computes N adjacent channels of a run, which is
+// one chunk forward and two chunks backward. The window of Wc rows and the weights are
+// in registers. Batches of rows are double-buffered: one batch is in flight while
+// another is computed. With few channels per thread many blocks fit in an SM's
+// registers, so that enough bytes are in flight. There is no barrier, because threads
+// do not share data. Backward recomputes dpre of the Wc - 1 rows after a run with the
+// same instructions, so results do not depend on how tokens are cut. A call without
+// initial and final states uses separate kernels (STATES 0).
 enum { THREADS = 128 };
 enum { N_FORWARD = 4, BATCH_FORWARD = 8, BLOCKS_FORWARD = 6 };
 enum { N_BACKWARD = 2, BATCH_BACKWARD = 4, BLOCKS_BACKWARD = 7, RUN_BACKWARD = 2 };
@@ -50,7 +50,7 @@ static __device__ __forceinline__ void unpack(float *y, const struct packed<N> &
         y[e] = e % 2 ? bf16x2_high(x.w[e / 2]) : bf16x2_low(x.w[e / 2]);
 }
 
-// Loads the first `left` rows of a batch, which are `bytes` apart. Zeroes the others.
+// Loads the first `left` rows of a batch (`bytes` apart), and zeroes the other rows.
 template <int N, int batch>
 static __device__ __forceinline__ void read_batch(struct packed<N> *x, const bf16 *from,
                                                   int bytes, int left)
@@ -62,8 +62,8 @@ static __device__ __forceinline__ void read_batch(struct packed<N> *x, const bf1
     }
 }
 
-// Returns the address of row k, channel d, of the states [N,Wc-1,D] of the sequence of
-// stretch s.
+// Returns the address of row k, channel d, in the states [N,Wc-1,D], for the sequence
+// that contains stretch s.
 static __device__ __forceinline__ bf16 *state_row(const struct conv &x,
                                                   const void *states, int s, int64_t k,
                                                   int d)
@@ -118,7 +118,7 @@ static __device__ __forceinline__ void read_weights(const struct conv &x, int d,
     }
 }
 
-// Returns pre = bias + sum_j w_j x_{t+j-Wc+1} of channel e. row [Wc] holds the oldest
+// Returns pre = bias + sum_j w_j x_{t+j-Wc+1} of channel e. `row` [Wc] holds the oldest
 // row first.
 template <int N, int Wc>
 static __device__ __forceinline__ float pre_of(const struct weights<N, Wc> &f,
@@ -262,8 +262,8 @@ static __global__ __launch_bounds__(THREADS) void edge_rows(const struct conv x)
             through_act(dy[e], pre_of(f, row, e), x.a.act == KCP_ACT_SILU);
 }
 
-// Loads dpre of step k if its token is past this rank's rows: dpre received from
-// another rank, or 0 past the sequence's end.
+// If the token of step k is past this rank's rows, loads the dpre that another rank
+// sent, or 0 past the sequence's end.
 template <int N>
 static __device__ __forceinline__ void late_dpre(const struct conv &x, int k,
                                                  float *dpre)
@@ -279,8 +279,8 @@ static __device__ __forceinline__ void late_dpre(const struct conv &x, int k,
     }
 }
 
-// Step k completes dx of one token. If this token is one of the last Wc - 1 of its
-// sequence, loads its row of dxt into dx.
+// Step k completes dx of one token. If this token is one of the sequence's last Wc - 1,
+// loads the token's row of dxt into dx.
 template <int N>
 static __device__ __forceinline__ void add_dxt(const struct conv &x, int k, float *dx)
 {
@@ -310,7 +310,7 @@ static __device__ __forceinline__ void dx_of(const struct weights<N, Wc> &f,
             dx[e] = fmaf(f.w[e][Wc - 1 - j], dpre[j][e], dx[e]);
 }
 
-// Stores the run's sums for dweight [D,Wc] and dbias [D] at the run's first chunk.
+// Stores sums for dweight [D,Wc] and dbias [D] in the row of the run's first chunk.
 template <int N, int Wc>
 static __device__ __forceinline__ void store_sums(const struct conv &x,
                                                   const float (*dw)[Wc],
@@ -407,8 +407,8 @@ static __global__ __launch_bounds__(THREADS, BLOCKS_BACKWARD) void backward_toke
     if (x.a.dweight || x.a.dbias) store_sums<N, Wc>(x, dw, db);
 }
 
-// Computes the sums of stretches [rows,n]: adds the sums of their runs in order. Rows
-// past this rank's last stretch become 0.
+// Computes sums [rows,n] per stretch by adding the sums of the stretch's runs in order.
+// Rows past this rank's last stretch become 0.
 static __global__ void add_runs(const struct conv x)
 {
     const int64_t e = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;

@@ -7,9 +7,9 @@
 enum { WC_MAX = 4 };
 
 // Entries of table `bounds`, which has one row per stretch, in local tokens. START and
-// STOP of the stretch's sequence are clamped to at most WC_MAX tokens outside the run
-// of contiguous tokens that contains the stretch. The entries LOW to HIGH_AT describe
-// that run and its halos (struct surround).
+// STOP, the bounds of the stretch's sequence, are clamped to at most WC_MAX tokens
+// outside the run of contiguous tokens that contains the stretch. The entries LOW to
+// HIGH_AT describe that run and its halos (struct surround).
 enum { START, STOP, LOW, HIGH, LOW_AT, HIGH_AT, BOUNDS };
 struct conv {
     struct conv_call a;
@@ -57,8 +57,8 @@ static void write_sequences(const struct conv *x)
     put_rest(&to);
 }
 
-// Returns the halo of dpre: first rows of segments, needed by ranks with earlier
-// segments.
+// Returns the halo of dpre: the first rows of segments, which ranks with earlier
+// segments need.
 static struct kcp_halo edge_halo(const struct conv *x)
 {
     struct kcp_halo h = halo_of(&x->a, x->a.Wc, 1, sizeof(float));

@@ -6,9 +6,9 @@
 
 #include "token.cuh"
 
-// Computes the gradients of one token per block. In the first half a thread has a
-// column: F = dS + q dO^T, e = v - S_d^T k, z = F^T k. In the second half a warp has a
-// row, with lanes over v:
+// Computes the gradients of one token per block. In the first half a thread computes a
+// column: F = dS + q dO^T, e = v - S_d^T k, z = F^T k. In the second half a warp
+// computes a row, with lanes over v:
 //   dq = S' dO      dk = beta (F e - S_d z)      dalpha = sum_v (F - beta k z^T) S
 // Bound: memory, two states read twice per token. dq and dk of a value head are stored
 // in dq_part and dk_part [C,HV,K]. Three barriers separate four phases: the load of the
@@ -90,7 +90,7 @@ static __global__ void add_group(const struct tile x, const float *dq_part,
     }
 }
 
-// Stores a chunk's terms of dW_alpha [HV,K,D], followed by those of dw_beta [HV,D].
+// Stores a chunk's terms of dW_alpha [HV,K,D], then the terms of dw_beta [HV,D].
 template <class X>
 static __global__ void into_weights(const struct kcp_scan a, float *part)
 {

@@ -7,7 +7,7 @@
 #include "core/paths.h"
 #include "rank.cuh"
 
-// Returns tile c of segment s, after launching the kernel that computes its gates.
+// Returns tile c of segment s, after launching the kernel that computes the gates.
 template <class X>
 static struct tile tile_of(const struct scan *x, int s, int c)
 {
@@ -128,7 +128,7 @@ static int outputs(struct scan *x)
 }
 
 // Fills `states` with the state before each token of a tile, or with the gradient after
-// each token. Replaces S by the state after the tile (backward: gradient before it).
+// each token. Replaces S by the state after (backward: the gradient before) the tile.
 template <class X>
 static int fill_states(struct scan *x, int s, const struct tile &y, int back, float *S,
                        float *states)
@@ -190,8 +190,8 @@ static int weights(struct scan *x)
     return status;
 }
 
-// Copies the rows of those sequences without tokens whose owner is this rank. If `from`
-// is NULL, stores zeros.
+// Copies the rows of sequences that have no tokens and are owned by this rank. If
+// `from` is NULL, stores zeros.
 static void rows_on(const struct scan *x, const int *owner, const void *from, void *to)
 {
     const struct kcp_plan *p = x->a.plan;

@@ -1,4 +1,4 @@
-// repeat.cuh -- dropped tokens repeat earlier outputs; gradients of the repeats.
+// repeat.cuh -- outputs of dropped tokens (repeats of earlier outputs), and gradients.
 // Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
 // Next: program.cuh.
 #ifndef KCP_15_REPEAT_CUH
@@ -7,10 +7,10 @@
 #include "cuda/host/segment_sum.cuh"
 #include "token.cuh"
 
-// Field rows [padded,row + 1]: per segment HV V numbers, then 1 if a search for an
-// output may stop at this segment. Field all [R,padded,row + 1]: the rows of all ranks.
-// place [j] is the index in `all` of the plan's segment j, in token order. Field facts
-// [NS,FACTS]: begin, end, flags, sequence, and j of each local segment.
+// `rows` [padded,row + 1] has per segment HV * V numbers, then 1 if a search for an
+// output may stop at this segment. `all` [R,padded,row + 1] has the rows of all ranks.
+// `place` [j] is the index in `all` of the plan's segment j in token order. `facts`
+// [NS,FACTS] has begin, end, flags, sequence and j of each local segment.
 enum { FIRST = 1, LAST = 2, FACTS = 5 };
 struct repeats {
     struct kcp_scan a;
@@ -31,8 +31,8 @@ static __device__ __forceinline__ float boundary_row(const void *rows, int n,
     return rows ? ((const float *)rows)[(int64_t)n * x.row + c] : 0.0f;
 }
 
-// Computes the row that a segment sends to later segments: its last output that is not
-// a repeat. One block per segment; every thread finds the same token.
+// Computes the row that a segment sends to later segments: the segment's last output
+// that is not a repeat. One block per segment; every thread finds the same token.
 template <class X>
 static __global__ void last_of(const struct repeats x)
 {
@@ -49,7 +49,7 @@ static __global__ void last_of(const struct repeats x)
     if (threadIdx.x == 0) mine[x.row] = t >= f[0] || f[2] & FIRST;
 }
 
-// Stores o_t of dropped tokens, and ot, with one block per token and part of its row.
+// Stores o_t of dropped tokens, and ot, with one block per token and part of a row.
 // Rows of emitted tokens are only read and rows of dropped tokens only written, so
 // blocks are independent.
 template <class X>
@@ -72,8 +72,8 @@ static __global__ void repeat_rows(const struct repeats x, int s)
     if (ends) ((float *)x.a.ot)[(int64_t)f[3] * x.row + c] = o;
 }
 
-// Returns the sum of `after`, the gradient from token t1 on, and the gradients of
-// tokens t0 to t1-1, which are all dropped.
+// Returns `after` (the gradient from token t1 and later) plus the gradients of tokens
+// t0 to t1-1, which are all dropped.
 template <class X>
 static __device__ __forceinline__ float debt_of(const struct repeats &x, int t0, int t1,
                                                 float after, int c)
@@ -124,7 +124,7 @@ static __global__ void spread_debts(const struct repeats x, int s)
         (float)((const X *)x.a.do_)[(int64_t)t * x.row + c] + debt;
 }
 
-// Gathers the rows of all ranks, if there is a mask and a cut inside a sequence.
+// Gathers the rows of all ranks if there is a mask and ranks share a sequence.
 static int gather_rows(const struct repeats *x, int64_t padded, struct kcp_comm *comm)
 {
     const struct kcp_scan *a = &x->a;

@@ -19,9 +19,9 @@ struct scan_kernel {
     struct pace pace;
 };
 
-// scan_run processes one rank's pass of args (struct kcp_scan) and returns a status of
-// kcp.h. `scan_work` returns the bytes of its workspace. The program is compiled once
-// per storage type, for all variants.
+// scan_run runs one rank's pass with the arguments `args` (struct kcp_scan) and returns
+// a status of kcp.h. `scan_work` returns the bytes of workspace for scan_run. The
+// program is compiled once per storage type, for all variants.
 template <class X>
 int scan_run(void *args, const struct scan_kernel &by);
 template <class X>

@@ -7,9 +7,9 @@
 
 #include "tree.cuh"
 
-// A tile of n tokens, starting at t0, and its arrays: gates [C,HV,K] and [C,HV], maps
-// [C,HV,K,V+K] and their decays [C,HV,K], states [C,HV,K,V] before and after its
-// tokens. `fade` is 1 - alpha, accurate even if alpha is close to 1. A masked token has
+// A tile of n tokens, starting at t0, and the tile's arrays: gates [C,HV,K] and [C,HV],
+// maps [C,HV,K,V+K] and their decays [C,HV,K], states [C,HV,K,V] before and after each
+// token. `fade` is 1 - alpha, accurate even if alpha is close to 1. A masked token has
 // alpha = 1, fade = beta = 0. dO [T,HV,V] is do_ plus the gradients of repeated
 // outputs.
 struct tile {
@@ -83,10 +83,10 @@ static __device__ __forceinline__ void load_token(const struct tile &x, int at, 
 }
 
 // Pass 1 computes the leaves. With A = diag(alpha) - beta k (alpha k)^T, leaf e is
-// [beta k v^T | A - diag(alpha)], backward [A^T q dO^T | A^T - diag(alpha)], and its
-// decay is alpha. Bound: memory, 4 K (K+V) bytes written per leaf. A block has one leaf
-// and head, a thread one column. The barrier separates the load of the vectors from
-// their products.
+// [beta k v^T | A - diag(alpha)] (backward: [A^T q dO^T | A^T - diag(alpha)]), with
+// decay alpha. Bound: memory, 4 K (K+V) bytes written per leaf. A block computes one
+// leaf and head, a thread one column. The barrier separates the load of the vectors
+// from the products.
 template <class X>
 static __global__ void updates(const struct tile x, int back)
 {
@@ -118,8 +118,8 @@ static __global__ void updates(const struct tile x, int back)
 }
 
 // Pass 3 computes o = S'^T q from the state before the token, and stores S' of the last
-// token in S_last. A thread has one column. Computing o needs only k q, not S' = S_d +
-// beta k e^T.
+// token in S_last. A thread computes one column; o needs only k q, not S' = S_d + beta
+// k e^T.
 template <class X>
 static __global__ void emit(const struct tile x, float *S_last)
 {

@@ -1,4 +1,4 @@
-// tree.cuh -- the products of the tree over a tile's tokens, which variants implement.
+// tree.cuh -- the products of the tree over a tile's tokens, one set per variant.
 // Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
 // Next: gradients.cuh.
 #ifndef KCP_15_TREE_CUH
@@ -6,17 +6,17 @@
 
 #include "cuda/tile/device.cuh"
 
-// One level of the tree, for each of its blocks and heads. A map is [h | X] and D, with
-// M = diag(D) + X: D is the decay, X the correction. To compose map 2 after map 1,
+// Operations on one level of the tree, in all blocks and heads. A map is [h | X] and D,
+// with M = diag(D) + X: D is the decay, X the correction. To compose map 2 after map 1,
 //   D = D_2 D_1     h = h_2 + D_2 h_1 + X_2 h_1     X = X_2 D_1 + D_2 X_1 + X_2 X_1
 // To apply a map to a state z, the result is h + D z + X z. Composing and applying
 // follow one rule: out = L E + D R + X_L R, with E = D_1 on the columns of X and E = 1
 // elsewhere. With long memory X is small, and so is the rounding error of X_L R; with
 // short memory D is small. In neither case do large terms cancel.
 //   UP    right <- right o left, in place: rows of L are read before they are written
-//   DOWN  z [i + d] = left's map of z [i]
-//   ROOT  to = the root's map of from, V columns, ld apart
-//   UNDER root <- root o from
+//   DOWN  z [i + d] = the left map of z [i]
+//   ROOT  `to` = the root's map of `from` (V columns, row stride ld)
+//   UNDER root <- root o `from`
 enum level { UP, DOWN, ROOT, UNDER };
 struct product {
     enum level what;

@@ -8,10 +8,10 @@
 // Bound: memory. Composing reads two maps and writes one, 12 K (K+V) bytes, for 2 K^2
 // (K+V) flops: K / 6 flops per byte, 21 at K = 128, where tf32x3 could sustain 50.
 // Therefore a block computes a whole product and reads R once. `out` may be L's map,
-// because all of L is read before the first store. A warp computes 32 x 64 of `out`, 64
-// accumulators per thread. Slices of 32 values of the summation index p are copied
-// asynchronously into two buffers; barriers separate the reads of a buffer from the
-// next writes.
+// because all of L is read before the first store. A warp computes 32 x 64 of `out`,
+// with 64 accumulators per thread. Slices of 32 values of the summation index p are
+// copied asynchronously into two buffers; barriers separate the reads of a buffer from
+// the next writes.
 enum { DEPTH = 32, PITCH = DEPTH + 4, TALL = 32, WIDE = 64 };
 
 // Copies slice p0 to p0+31: columns of X_L to [K,PITCH], rows of R to [32,columns+8].
@@ -31,8 +31,8 @@ static __device__ __forceinline__ void fetch_slice(const struct factors &f, int 
 }
 
 // Computes y [32,64] += rows of L times columns of R, 8 values of p at a time. Each
-// fp32 operand is split into two tf32 parts. Of the four products of parts the
-// smallest, of relative size 2^-22, is omitted.
+// fp32 operand is split into two tf32 parts. Of the four products of parts, the
+// smallest (relative size 2^-22) is omitted.
 template <int columns>
 static __device__ __forceinline__ void add_slice(float (*y)[8][4], const float *L,
                                                  const float *R)

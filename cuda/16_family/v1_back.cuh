@@ -34,8 +34,8 @@ static __global__ void family_solve_back(const struct family x)
 }
 
 // Computes dL and dB, the gradients of the scores in the triangular systems, from z_i
-// x_j and z_i v_j, with one thread per pair. Signs are those of DPLR, whose system
-// adds. For GDN-2, whose system subtracts, dL is negated.
+// x_j and z_i v_j, with one thread per pair. Signs are those of DPLR, where x = r + L
+// x. For GDN-2 x = r - L x, so dL is negated.
 template <class X>
 static __global__ void family_pairs_back(const struct family x)
 {
@@ -54,7 +54,7 @@ static __global__ void family_pairs_back(const struct family x)
     }
 }
 
-// One channel's gradients in one chunk. q and k sum over the value heads of a group.
+// One channel's gradients in one chunk; `q`, `k`: sums over a group's value heads.
 struct channel { float q[CMAX], k[CMAX], b[CMAX], look[CMAX], G[CMAX]; };
 
 // Adds the gradients that come through the states before and after the chunk.
@@ -142,8 +142,8 @@ static __device__ void scores_back(const struct family &x, struct token_range s,
     }
 }
 
-// One thread per channel of a query/key head processes the value heads in order, so
-// each thread sums alone. Bound: latency of C^2 sequential pairs in each thread.
+// One thread per channel of a query/key head processes the value heads in order, so no
+// sum needs several threads. Bound: latency of C^2 sequential pairs in each thread.
 template <class X>
 static __global__ void family_channels_back(const struct family x)
 {

@@ -34,7 +34,7 @@ static __device__ __forceinline__ float gate_b(const struct family &x, int64_t t
     return (float)in<X>(x.a.b, t, x.a.HV, n, x.a.K)[d];
 }
 
-// Returns the vector with which a token reads the state before it writes: a, or b k.
+// Returns the vector with which a token reads the state before writing: a, or b k.
 template <class X>
 static __device__ __forceinline__ float look(const struct family &x, int64_t t, int n,
                                              int d)
@@ -66,10 +66,9 @@ static __global__ void family_gate(const struct family x)
     }
 }
 
-// Computes Aqk and the matrices of the triangular systems, with one thread per pair i,
-// j, and no exponent above 0. Bound: C^2 K / 2 exponentials per score. If a token reads
-// the state before the decay (DPLR), the decay of the read is that of the previous
-// token's G.
+// Computes Aqk and the matrices of the triangular systems, with one thread per pair (i,
+// j). No exponent is above 0. Bound: C^2 K / 2 exponentials per score. If a token reads
+// the state before the decay (DPLR), the read uses G of the previous token.
 template <class X>
 static __global__ void family_scores(const struct family x)
 {

@@ -6,17 +6,17 @@
 
 #include "v2_back_pairs.cuh"
 
-// Pairs within 16 rows are computed one at a time, because blocks would need four tiles
-// for each of four sizes, mostly masked. A pair takes 15 instructions and one
+// Pairs within 16 rows are computed one at a time, because blocks would need four
+// mostly masked tiles for each of four sizes. A pair takes 15 instructions and one
 // exponential per channel, in registers.
 
-// Columns j of 16 rows, for one channel: keys, gates, and the gradients so far.
+// Columns j of 16 rows, for one channel: keys, gates, partial sums of gradients.
 struct columns {
     float k[16], b[16], G[16], dk[16], db[16];
 };
 
-// Returns the scores qk, qb, ab, ak as floats. GDN-2 writes only along k, so it has
-// only two scores: qk, and ak, which is stored in field ab.
+// Returns the scores qk, qb, ab, ak as floats. GDN-2 writes only along k, so GDN-2 has
+// only two scores: qk, and ak, which is stored in field `ab`.
 static __device__ __forceinline__ float4 scores_of(const struct near<2> &A)
 {
     return make_float4((float)A.qk, (float)A.qb, (float)A.ab, (float)A.ak);

@@ -14,8 +14,8 @@
 
 // Blocks have size 2^b. lower(i, b) returns whether row i is in the second half of an
 // aligned range of 2^(b+1) rows. `of_row` and of_column return the decay relative to
-// the block's anchor, or 0 outside the block. With `early` = 1 the decay is that of the
-// previous row's G.
+// the block's anchor, or 0 outside the block. With `early` = 1 the decay is computed
+// from G of the previous row.
 static __device__ __forceinline__ int lower(int i, int b) { return i >> b & 1; }
 
 template <class Storage>
@@ -104,7 +104,7 @@ static __device__ __forceinline__ void sum_rows(const Storage &s, int I, int J, 
     mma_m16n16k16(y, a, k);
 }
 
-// Adds sums over i for the columns of tile (I, J) to w (gradient of k) and u (of b).
+// Adds sums over i for the columns of tile (I, J) to w (for k) and u (for b).
 template <class Storage>
 static __device__ __forceinline__ void sum_columns(const Storage &s, int I, int J,
                                                    int b, int d0, float (*w)[4],
@@ -144,7 +144,7 @@ static __device__ __forceinline__ void sum_columns(const Storage &s, int I, int 
     mma_m16n16k16(w, a, l);
 }
 
-// Computes S[I] += x. I is the same in all lanes, so the slab stays in registers.
+// Computes S[I] += x. I is the same in all lanes, so S stays in registers.
 template <int C>
 static __device__ __forceinline__ void add_tile(struct slab<C> &S, int I,
                                                 const float (*x)[4])

@@ -6,7 +6,7 @@
 
 #include "v2_back_storage.cuh"
 
-// Computes y [C,16] += A^T x; A [C,C] lower triangular in shared memory, x operand B.
+// Computes y [C,16] += A^T x, with x as operand B. A [C,C] is lower triangular.
 template <int C>
 static __device__ __forceinline__ void upper_times(float (*y)[2][4], const bf16 *A,
                                                    const uint32_t (*x)[4])
@@ -64,7 +64,7 @@ static __device__ void solve_back(struct back_storage<model, K, V> &s)
     }
 }
 
-// Computes d [C,16] = X Y^T, with X [C,V], and Y 16 rows of a matrix [K,V].
+// Computes d [C,16] = X Y^T, where X is [C,V] and Y is 16 rows of a matrix [K,V].
 template <int C, int V>
 static __device__ __forceinline__ void rows_by_rows(struct slab<C> &d, const bf16 *X,
                                                     const bf16 *Y)
@@ -111,10 +111,10 @@ static __device__ void state_gradients(struct back_storage<model, K, V> &s, floa
     if (lane % 2 == 0) s.h_dS[d] = x;
 }
 
-// Computes a 16 x 16 tile of factor X Y^T, where rows of X and Y are values. Entries of
-// tiles below the diagonal are stored in a matrix, entries of diagonal tiles in
-// near[I][i - early][j]. Entries (i, i - early) are stored in `apart`, and as 0 in the
-// matrix and in `near`.
+// Computes a 16 x 16 tile of `factor` X Y^T, where rows of X and Y are values. Entries
+// of tiles below the diagonal are stored in a matrix, entries of diagonal tiles in
+// near[I][i - early][j]. Entries (i, i - early) are stored in `apart`; the matrix and
+// `near` have 0 there.
 template <int V, int C>
 static __device__ void tile_of(const bf16 (*X)[V + PAD], const bf16 (*Y)[V + PAD],
                                int I, int J, float factor, bf16 (*to)[C + PAD],
@@ -139,7 +139,7 @@ static __device__ void tile_of(const bf16 (*X)[V + PAD], const bf16 (*Y)[V + PAD
     }
 }
 
-// Computes one of the three scores that only DPLR has; empty for the other models.
+// Computes one of three scores that only DPLR has. Does nothing for other models.
 template <int model, int K, int V>
 static __device__ __forceinline__ void other_of(struct back_storage<model, K, V> &s,
                                                 struct near<2> *e, int which, int I,

@@ -7,8 +7,8 @@
 #include "v2_form.cuh"
 
 // Gradients of scores for pairs of rows e and j of the same 16 rows, with decay from
-// G_e to G_j. For q k and q b, q is that of row e. For a b and a k, `look` is that of
-// the row that reads the state with G_e.
+// G_e to G_j. The scores q k and q b have q of row e. The scores a b and a k have
+// `look` of the row that reads the state with G_e.
 template <int m>
 struct near {
     bf16 qk, qb, ab, ak;

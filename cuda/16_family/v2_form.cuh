@@ -8,9 +8,9 @@
 #include "v2_form_pairs.cuh"
 
 // Bound: memory. DPLR at K = V = 64 reads 896 bytes per token and head and writes 1280,
-// including rows of zeros. Five exponentials per number and block size take half of
-// that time. Shared memory is 51 KiB per block, so four blocks share an SM, and some
-// compute while others wait at barriers.
+// including rows of zeros. Five exponentials per number and block size take half as
+// long as these bytes. Shared memory is 51 KiB per block, so four blocks share an SM,
+// and some compute while others wait at barriers.
 
 // Replaces q, k, b and a by qg, kg, bg and the vector that reads the state before the
 // chunk. Replaces v by omega v. A thread keeps the same pair of channels until the
@@ -81,7 +81,7 @@ static __device__ void put_known(const struct family &x, struct token_range z, i
     }
 }
 
-// Computes y [C,16] = A x; A [C,C] lower triangular in shared memory, x operand B.
+// Computes y [C,16] = A x, with x as operand B. A [C,C] is lower triangular.
 template <int C>
 static __device__ __forceinline__ void lower_times(float (*y)[2][4], const bf16 *A,
                                                    const uint32_t (*x)[4])
@@ -98,7 +98,7 @@ static __device__ __forceinline__ void lower_times(float (*y)[2][4], const bf16 
         }
 }
 
-// Packs a result as operand B of the next product: tiles in bf16, transposed.
+// Packs a result, in bf16 and transposed, as operand B of the next product.
 template <int C>
 static __device__ __forceinline__ void pack_transposed(uint32_t (*x)[4],
                                                        const float (*y)[2][4])

@@ -11,8 +11,8 @@
 // tiles. Bound: latency, T / 32 sequential steps per head. Only data that the next step
 // needs is on the critical path: four warps with 16 columns each compute x and S. Four
 // other warps compute the outputs (o, or h and x) one step later from the same
-// fragments. Each step has one barrier, after its tiles have arrived and all warps have
-// completed the previous step.
+// fragments. Each step has one barrier, after the step's tiles have arrived and all
+// warps have completed the previous step.
 enum { TOKENS = CHUNK / 2 };
 
 // Shared memory of a step; u and v have 64 columns. The reverse scan stores dO in u.
@@ -25,7 +25,7 @@ struct step_storage {
 };
 
 // Operands A that the computing warps pass to the storing warps: S before the step
-// (reverse: dS after it), and x (dx).
+// (reverse: dS after the step), and x (reverse: dx).
 template <int K>
 struct step_fragments {
     uint4 S[K / 16][128], x[TOKENS / 16][128];

@@ -8,12 +8,12 @@
 #include "workspace.cuh"
 
 // family_tiles_form computes the form of a batch (chapter 16, "Form"), the other
-// functions its backward. They return KCP_OK or KCP_CUDA.
+// functions backward through the form. They return KCP_OK or KCP_CUDA.
 int family_tiles_form(const struct family *x);
 int family_tiles_back(const struct family *x);
 int family_tiles_back_dplr(const struct family *x);    // DPLR
 
-// Runs one model at one size. Each source that includes this file defines the function.
+// Runs one model at one size. Each source that includes this file defines one_size.
 template <int model, int K, int V>
 static int one_size(const struct family *x);
 

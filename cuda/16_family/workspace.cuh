@@ -1,4 +1,4 @@
-// workspace.cuh -- the interface of a version of the family's kernels; its arrays.
+// workspace.cuh -- arrays of a family call, and the interface of its kernels.
 // Book: chapter 16, "Code: kernels".  Checked by: tests/16_family/checks.c.
 // Next: program.cuh.
 #ifndef KCP_16_WORKSPACE_CUH
@@ -33,7 +33,7 @@ static __device__ __forceinline__ struct token_range tokens(const struct family 
 
 // The kernels of one version: the form, backward through the form, and the kernels of
 // 04, 05, 09 and 11 that process rows of the form. If `whole` is set, chunks have CMAX
-// rows whatever the plan's chunk size, and backward keeps its intermediate results in
+// rows for any chunk size of the plan, and backward keeps its intermediate results in
 // shared memory.
 struct program;
 struct engine {
