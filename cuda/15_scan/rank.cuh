@@ -27,7 +27,7 @@ struct scan {
 };
 
 // Returns whether stretch s (a token range of one sequence) uses the parallel scan.
-// KCP_AUTO selects it only if the cost model predicts less time.
+// KCP_AUTO selects this scan only if the cost model predicts less time.
 static int scanned(const struct scan *x, int s)
 {
     const struct kcp_scan *a = &x->a;

@@ -8,7 +8,7 @@
 #include "cuda/tile/triangle_inverse.cuh"
 
 // Properties of a model: m rows of the form per token, and C tokens per chunk. `looks`
-// = 1: a token reads the state before it writes; `early` = 1: it also reads before the
+// = 1: a token reads the state before writing; `early` = 1: it also reads before the
 // decay.
 template <int model>
 struct traits {

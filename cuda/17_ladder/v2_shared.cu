@@ -17,7 +17,7 @@ struct tiles {
 //< storage
 
 // Copies rows of a head to shared memory as fp32. Sixteen adjacent threads load the 256
-// bytes of a row, so a warp loads two whole rows at a time. Rows from len on become 0.
+// bytes of a row, so a warp loads two whole rows at a time. Rows >= len become 0.
 static __device__ void load_rows(float (*to)[DIM], const bf16 *from, int64_t stride,
                                  int len)
 {

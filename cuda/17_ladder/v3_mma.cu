@@ -52,7 +52,7 @@ static __device__ __forceinline__ void times_w(float (*y)[4], const float (*S)[4
     }
 }
 
-// Loads one key of two tokens, with two loads because the tokens are two rows of kg.
+// Loads one key of two tokens, with two loads because each token is a row of kg.
 static __device__ __forceinline__ uint32_t two_rows(const bf16 (*kg)[DIM], int token,
                                                     int key)
 {

@@ -9,9 +9,9 @@
  * Under the sanitizers (--exact, --bare) no block is kept, because the sanitizers
  * check each allocation's exact bounds.
  *
- * cudaFree waits for the GPU of the freed block. A rank therefore frees only blocks
- * of the rank's own GPU, and does not hold the lock of the list meanwhile: on
- * another GPU a NCCL kernel may wait for this rank. */
+ * cudaFree waits for the GPU of the freed block. A rank therefore frees only blocks of
+ * the rank's own GPU, because on another GPU a NCCL kernel may wait for this rank.
+ * During cudaFree the rank does not hold the list's lock. */
 #include "memory.h"
 
 #include <pthread.h>
@@ -60,8 +60,8 @@ static size_t block_size(size_t n)
     return size;
 }
 
-/* Returns an unused block of this GPU, or NULL. bytes: the size of the block; 0: any
- * size. leaves = 0 marks the block as used; leaves = 1 removes it from the list. */
+/* Returns an unused block of this GPU, or NULL. `bytes` is the block's size, or 0 for
+ * any size. `leaves` = 0 marks the block as used, 1 removes it from the list. */
 static void *take_block(size_t bytes, int device, int leaves)
 {
     void *p = NULL;
@@ -83,7 +83,7 @@ static void free_unused_blocks(int device)
 }
 
 /* Adds a used block to the list. If the list cannot grow, the block is not added, and
- * blocks_release calls cudaFree for it. */
+ * blocks_release frees the block by cudaFree. */
 static void keep_block(void *p, size_t bytes, int device)
 {
     pthread_mutex_lock(&lock);

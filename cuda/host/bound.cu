@@ -6,8 +6,8 @@
 // Bound: memory, one read of k_raw and g_raw. A block computes one chunk of a head, a
 // warp one token at a time, a lane every 32nd channel. Sums are in double precision.
 // Each token adds a margin for its float rounding, so the result is a true upper bound.
-// The barrier makes all warps' sums visible before they are added. A second kernel adds
-// the chunks of a segment, with one block per segment.
+// The barrier makes all warps' sums visible before these sums are added. A second
+// kernel adds the chunks of a segment, with one block per segment.
 #include "cuda/tile/device.cuh"
 #include "core/narrowing.h"
 

@@ -7,8 +7,8 @@
 #include "cuda/host/mapops.cuh"
 #include "cuda/host/segment_sum.cuh"
 
-// The kernels' argument is struct kcp_conv without its last fields, the rows before and
-// after sequences, which are in struct conv_states.
+// The kernels' argument is struct kcp_conv without the last fields (rows before and
+// after sequences), which are in struct conv_states.
 #define KCP_CONV_WITHOUT_STATES
 #define KCP_FIELD(io, when, name, shape, store) KCP_CONST_##io KCP_TYPE_##store *name;
 struct conv_call {
@@ -21,7 +21,7 @@ static_assert(sizeof(struct conv_call) == offsetof(struct kcp_conv, x0),
               "a call begins as struct kcp_conv does");
 
 // Rows before (x0, dx0) and after (xt, dxt) sequences; each array is [N,Wc-1,D] or
-// NULL. x0 and dxt hold this rank's rows, and other ranks' rows that its windows read.
+// NULL. x0 and dxt hold this rank's rows, and other ranks' rows that this rank reads.
 struct conv_states { const void *x0, *dxt; void *xt, *dx0; };
 
 // Segment s of rank r is part of a run of contiguous local tokens, `low` to `high` - 1.
@@ -107,7 +107,7 @@ static inline int has_states(const struct conv_states *st)
 
 // Returns the bytes of a copy of x0 or dxt in the workspace. If a sequence crosses a
 // cut between ranks, rows of all N sequences are copied, because other ranks send some
-// of them.
+// of these rows.
 static inline size_t states_copied(const struct kcp_halo *h, const void *own)
 {
     const struct kcp_plan *p = h->plan;

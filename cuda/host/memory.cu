@@ -14,8 +14,8 @@ static void *alloc(size_t n)
     return blocks_alloc(n, !bare_workspaces && fence_bytes);
 }
 
-// A copy within the device and a fill return before they are complete, and a variant
-// that uses another stream does not wait for them. So this function waits.
+// A copy within the device or a fill returns before the data is written, and a variant
+// on another stream does not wait for the data. So this function waits.
 static int done(cudaError_t status)
 {
     return status || cudaStreamSynchronize(NULL) ? KCP_CUDA : KCP_OK;

@@ -3,7 +3,7 @@
 // Next: ../../comm/narrow.c, which calls it.
 //
 // Bound: memory, 6 bytes per number. A thread converts four numbers if the addresses
-// are aligned for it, otherwise one. No barrier: threads do not share data.
+// are aligned, otherwise one. No barrier: threads do not share data.
 #include "cuda/tile/device.cuh"
 #include "core/narrowing.h"
 

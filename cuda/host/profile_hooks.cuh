@@ -10,7 +10,7 @@
 
 struct CUstream_st;
 
-// The part of the layer that starts. PART_SUM: the local (h_ext, M) pass;
+// The part of the layer that starts at a boundary. PART_SUM: the local (h_ext, M) pass;
 // PART_EXCHANGE: the exchange with its fold; PART_MAIN: the local output pass. All work
 // before PART_SUM is the front: norms, gate, WY.
 enum profile_part { PART_SUM, PART_EXCHANGE, PART_MAIN };

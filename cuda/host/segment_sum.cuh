@@ -6,7 +6,7 @@
 
 #include "cuda/tile/device.cuh"
 
-// Adds rows [count,n] in order to sum [n], with one thread per column.
+// Adds `rows` [count,n] in order to `sum` [n], with one thread per column.
 static __global__ void add_rows(int64_t n, int64_t count, const float *rows, float *sum)
 {
     const int64_t e = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
@@ -69,9 +69,9 @@ static inline int add_in_order(const struct kcp_plan *plan, const float *part,
     return launched();
 }
 
-// Computes sum [n] from part [rows,n], which has one row per segment of this rank; the
-// other rows are 0. all [R,rows,n] is scratch. The result has the same bits on every
-// rank, and needs one all_gather if R > 1. KCP_SUM_LOCAL adds only this rank's rows.
+// Computes `sum` [n] from `part` [rows,n], which has one row per segment of this rank,
+// then rows of 0. `all` [R,rows,n] is scratch. The result has the same bits on every
+// rank, after one all_gather if R > 1. KCP_SUM_LOCAL adds only this rank's rows.
 static int parameter_sum(const struct kcp_call *c, const float *part, int64_t n,
                          float *all, float *sum)
 {

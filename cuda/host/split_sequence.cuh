@@ -15,8 +15,8 @@
 // maps of the strips once, for two uses. The composition of these maps is the segment's
 // map for the exchange. Applied one after another to the segment's first state, the
 // maps give the first state of each strip. If L is 0, a strip is a segment, and all
-// arrays here are the segments' arrays. L is 0 for a canonical plan, because the bits
-// of results may depend only on its segments.
+// arrays of this struct are the segments' arrays. L is 0 for a canonical plan, because
+// the bits of results may depend only on its segments.
 struct split {
     int64_t L;
     int NS;                              // strips on this rank
@@ -43,7 +43,7 @@ static inline int strips_of(const struct split *p, const struct kcp_segment *s)
 }
 
 // Places the grid of strips, without maps and states. Argument `whole` has the arrays
-// and grid to use if the rank does not split.
+// and grid to use if the rank does not split segments.
 static inline struct split split_grid(const struct kcp_call *a, struct arena *r,
                                       const struct split *whole)
 {

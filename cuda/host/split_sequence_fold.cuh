@@ -17,8 +17,8 @@
 enum { FOLD_THREADS = 256, FOLD_MOST = 64 };
 
 // Arguments for `count` segments, starting with segment `first`. `at`: the segment's
-// first strip (back: the last); `strips`: its number of strips; `begins`: its sequence
-// starts (back: ends) there, so the first map is h without M.
+// first strip (back: the last); `strips`: the segment's number of strips; `begins`: the
+// segment starts (back: ends) a sequence, so the first map is h without M.
 struct folds { int first, count, at[FOLD_MOST], strips[FOLD_MOST], begins[FOLD_MOST]; };
 
 // The maps [strips,HV,K,..] with row strides h_ld and M_ld. states [NS,HV,K,V]: the

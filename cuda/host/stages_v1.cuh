@@ -8,7 +8,7 @@
 #include "core/paths.h"
 #include <string.h>
 
-// The kernels of a whole pass, as named by its row of the table of paths.
+// The kernels of a whole pass, as named by the call's row of the table of paths.
 struct stages {
     const char *name;                    // the variant, recorded in the saved block
     const struct kcp_path *path;         // the row; NULL: no row accepts the call
@@ -32,7 +32,7 @@ template <class X> int v1_merge_backward(void *args);
 size_t v1_gate_work(const void *args);
 size_t v1_wy_backward_work(const void *args);
 
-// A kernel that a row of the table of paths may name. Lists only kernels of this
+// A kernel that a row of the table of paths may name. A list has only kernels of this
 // program.
 struct stage_kernel {
     const char *key, *name;              // "04", "v2_warp"

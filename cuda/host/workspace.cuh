@@ -33,7 +33,7 @@ static inline void *arena_named(struct arena *x, const char *name, int64_t count
     return arena_take(x, count, elem);
 }
 
-// Opens the arena of a whole pass: its workspace, and the saved block, whose layout
+// Opens the arena of a whole pass: the workspace, and the saved block, whose layout
 // depends on `format` and `writer`.
 static inline void arena_open(struct arena *x, const struct kcp_call *a,
                               const void *saved, int format, const char *writer,
@@ -44,7 +44,7 @@ static inline void arena_open(struct arena *x, const struct kcp_call *a,
     kcp_saved_layout_of(&x->head, a, format, writer, elem, sizeof(float));
 }
 
-// Fills want [NS]: which maps of this rank's segments are needed.
+// Fills `want` [NS]: which maps of this rank's segments are needed.
 static inline void put_wants(const struct kcp_call *a, int backward, int *want)
 {
     const int seg0 = a->plan->ctx[a->r].seg0;
@@ -110,7 +110,7 @@ static inline void states_in(const struct kcp_call *a, int ends, const void *x, 
     flush(&m);
 }
 
-// For each sequence without tokens copies its given state (h0 or dht) to y (ht or dh0),
+// For each sequence without tokens copies the given state (h0 or dht) to y (ht or dh0),
 // on the rank that owns the sequence.
 static inline void pass_empty_states(const struct kcp_call *a, int ends,
                                      const void *given, void *y)
@@ -124,8 +124,8 @@ static inline void pass_empty_states(const struct kcp_call *a, int ends,
     flush(&m);
 }
 
-// The inverse of states_in: copies the states of segments that end (ends = 0: start) a
-// sequence to y (ht or dh0).
+// The inverse of states_in: copies to y (ht or dh0) the states of segments that end
+// (ends = 0: start) a sequence.
 static inline void states_out(const struct kcp_call *a, int ends, const void *x,
                               const void *given, void *y)
 {

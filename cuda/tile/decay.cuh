@@ -6,8 +6,8 @@
 
 #include "state_io.cuh"
 
-// Multiplies each column of D tiles by its factor. With e = 2 (lane % 4), a lane holds
-// columns 8 i + e and 8 i + e + 1 of tile i.
+// Multiplies each column of D tiles by the column's factor. With e = 2 (lane % 4), a
+// lane holds columns 8 i + e and 8 i + e + 1 of tile i.
 template <int tiles>
 static __device__ __forceinline__ void scale_columns(float (*y)[4], const float *factor)
 {

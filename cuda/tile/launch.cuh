@@ -61,7 +61,7 @@ static __device__ __forceinline__ void griddepcontrol_launch_dependents(void)
 
 // griddepcontrol.wait, called by each thread that reads results of earlier kernels:
 // waits until the previous kernel in the stream has finished and its writes are
-// visible. Every kernel waits so, and thus all earlier kernels have finished too.
+// visible. Every kernel calls this function, so all earlier kernels have finished too.
 static __device__ __forceinline__ void griddepcontrol_wait(void)
 {
     asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -12,9 +12,9 @@ enum { DIM = 128 }; // K and V
 
 // Ring of pipeline stages: chunk i is in stage i % stages, phase i / stages. A stage
 // holds the chunk's tensors as two swizzle128 tiles each, its decay factors, and two
-// mbarriers: `full` (all copies have arrived) and `empty` (all threads have read).
-// Every thread arrives separately, because racecheck cannot follow one arrival for a
-// whole warp.
+// mbarriers: `full` (all copies have arrived) and `empty` (all threads have read the
+// stage). Every thread arrives separately, because racecheck cannot follow one arrival
+// for a whole warp.
 template <int tensors, int stages>
 struct chunk_pipeline {
     bf16 tile[stages][tensors][2 * SWIZZLE128_TILE];

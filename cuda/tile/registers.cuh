@@ -2,7 +2,7 @@
 // Book: chapter 10, "Two kernels"; chapter 18.
 // Checked by: every variant that includes it.  Next: warp.cuh.
 //
-// Each of these functions costs at most one instruction. These functions make the
+// Each function of this file costs at most one instruction. The functions make the
 // compiler recompute a value instead of keeping it in a register across a loop.
 #ifndef KCP_TILE_REGISTERS_CUH
 #define KCP_TILE_REGISTERS_CUH

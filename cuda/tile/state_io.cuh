@@ -11,7 +11,7 @@
 enum { CHUNK = 64, SUBCHUNK = 16, SUBCHUNKS = CHUNK / SUBCHUNK, PAD = 8 };
 
 // Copies len rows of a tensor, row stride `stride` elements, to shared memory
-// [rows,width+PAD]. Rows from len on become 0.
+// [rows,width+PAD]. Rows >= len become 0.
 template <int width, int rows = CHUNK>
 static __device__ __forceinline__ void cp_async_rows(bf16 *to, const bf16 *from,
                                                      int64_t stride, int len)
@@ -23,7 +23,7 @@ static __device__ __forceinline__ void cp_async_rows(bf16 *to, const bf16 *from,
     }
 }
 
-// Loads y^T [16,rows]: the 16 columns from X on of a matrix [rows,ld] in shared memory.
+// Loads y^T [16,rows]: 16 columns, starting at address X, of a shared matrix [rows,ld].
 template <int rows = CHUNK>
 static __device__ __forceinline__ void from_rows(float (*y)[4], const bf16 *X, int ld)
 {

@@ -4,7 +4,7 @@
 //
 // A warp holds 16 columns of a state S [K,V] as D tiles of S^T (rows v, columns i). For
 // S^T X^T, with the rows of a chunk in X, S^T is operand A. The packed result is
-// operand A of the state's update. So a warp never needs columns of another warp. All
+// operand A of the state's update. So a warp never needs another warp's columns. All
 // warps of a block read the same X from shared memory.
 #ifndef KCP_TILE_WARP_SCAN_CUH
 #define KCP_TILE_WARP_SCAN_CUH

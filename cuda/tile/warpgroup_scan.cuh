@@ -11,7 +11,7 @@
 #include "warp_scan.cuh"
 
 // All threads of the block copy len rows of a tensor, row stride `stride` elements, to
-// swizzle128 tiles. Rows from len on become 0.
+// swizzle128 tiles. Rows >= len become 0.
 template <int tiles = 2, int threads = 256>
 static __device__ __forceinline__ void cp_async_swizzled_rows(bf16 *to,
                                                               const bf16 *from,
