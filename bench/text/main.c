@@ -1,7 +1,7 @@
 /* main.c -- make run: runs a KDA layer on real text on R ranks, compares it with one
  * rank and with the token recurrence, and can train it on R ranks and on one.
  *
- * Book: chapters 08 and 13, "Run it".  Checked by: its closing line and exit status.
+ * Book: chapters 08 and 13.  Checked by: its closing line and exit status.
  * Next: read.c. */
 #include "text.h"
 #include "base/program.h"

@@ -1,6 +1,6 @@
 /* run.c -- runs one step of the model on R threads; the program of one rank.
  *
- * Book: chapters 08 and 13, "Run it".  Checked by: make run's closing line.
+ * Book: chapters 08 and 13.  Checked by: make run's closing line.
  * Next: oracle.c, the step without chunks, maps and ranks.
  */
 #include "text.h"
