@@ -112,11 +112,11 @@ static __host__ __device__ inline int launched_chunks(const struct forward_param
     return x.count < x.a.NC - x.first ? x.count : x.a.NC - x.first;
 }
 
-// With few heads the scan leaves SMs idle. Then a long stretch is processed in windows,
-// and the launches are pipelined: chunk_prepare of the next window starts when every
-// block of this window's scan has started (programmatic dependent launch). The last
-// block of that chunk_prepare waits for this window's scan, so a kernel that waits for
-// chunk_prepare has also waited for the scan.
+// With few heads the scan leaves SMs idle. In this case a long stretch is processed in
+// windows, and the launches are pipelined: chunk_prepare of the next window starts when
+// every block of this window's scan has started (programmatic dependent launch). The
+// last block of that chunk_prepare waits for this window's scan, so a kernel that waits
+// for chunk_prepare has also waited for the scan.
 
 template <int K>
 static __device__ __forceinline__ struct chunk_factors<K> *chunk_factors_of(
@@ -138,9 +138,9 @@ static __device__ __forceinline__ struct gdn_qk_rows<K> *gdn_qk_rows_of(
     return (struct gdn_qk_rows<K> *)x.qk_rows + ((int64_t)c * x.a.H + m);
 }
 
-// Per row of a 16x16 block a lane's accumulators hold two adjacent columns of the left
-// half and two of the right half. Exchanges columns with the neighbouring lane, so that
-// each lane has four adjacent columns, and a row is stored as 32 contiguous bytes.
+// A lane's accumulators hold, per row of a 16x16 block, two columns of the left half
+// and two of the right half. Exchanges columns with the neighbouring lane, so that each
+// lane has four adjacent columns, and a row is stored as 32 contiguous bytes.
 static __device__ __forceinline__ uint2 exchange_halves(uint32_t left, uint32_t right)
 {
     const int odd = threadIdx.x % 2;

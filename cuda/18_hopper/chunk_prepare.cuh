@@ -28,8 +28,8 @@ static __device__ __forceinline__ struct token_range tokens_of_chunk(
     return { (uint32_t)t, min(end - t, (int)CHUNK) }; // t has 32 bits
 }
 
-// Returns beta of a token with |beta| >= 2^-40, because backward divides by beta. Using
-// 2^-40 in place of 0 does not change the results of forward.
+// Returns beta of a token; |beta| is at least 2^-40, because backward divides by beta.
+// Using 2^-40 in place of 0 does not change the results of forward.
 static __device__ __forceinline__ float beta_from_raw(const struct forward_params &x,
                                                       float raw)
 {
@@ -123,8 +123,8 @@ static __device__ __forceinline__ void cumulative_decay(
 // together keep 16 bits.
 struct split_operand { uint32_t top[4], rest[4]; };
 
-// Converts a 16x16 block in an accumulator d[2][4] to operand A. Used as operand B, the
-// result is the transpose of the block.
+// Converts a 16x16 block in an accumulator d[2][4] to operand A. If the same registers
+// serve as operand B, they represent the transpose of the block.
 static __device__ __forceinline__ struct split_operand split_accumulator(
     const float (*d)[4])
 {
@@ -241,7 +241,7 @@ static __device__ __forceinline__ void load_diagonal_block16(float (*d)[4], int 
 // Computes block column J of A from the diagonal down; called by one warp:
 //     A_IJ^T = -(sum_M A_MJ^T L_IM^T) A_II^T,  J <= M < I.
 // The accumulator of each product is split in registers and becomes an operand of the
-// next product. The diagonal block is stored elsewhere.
+// next product. Another function stores the diagonal block.
 template <class Storage>
 static __device__ __forceinline__ void invert_block_column(int J, const Storage &smem,
                                                            unsigned char *Ab)

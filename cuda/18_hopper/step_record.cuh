@@ -14,8 +14,8 @@
 //
 //     qf = scale rstd_q q 2^(G - a)    kf = rstd_k k 2^(G - a)    kb = k 2^(a - G)
 //
-// with the caller's q and k. Past the stretch's end log2 decays, beta, rows and columns
-// of the triangles, and rows of w are 0.
+// with the caller's q and k. Past the stretch's end, log2 decays, beta, rows and
+// columns of the triangles, and rows of w are 0.
 //
 // `state` and `w` consist of core matrices of 8 rows of 16 bytes, without a swizzle. In
 // this order a warp of forward's scan stores 128 contiguous bytes per register.

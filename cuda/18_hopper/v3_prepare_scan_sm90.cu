@@ -39,14 +39,14 @@ static int carry_fused(struct fused *f, const struct forward_params *on_strips)
 
 // ---- a rank with one segment: its map is computed concurrently with the factors
 //
-// The walk computes the map of the whole segment, window by window. At the end of each
-// strip the walk stores the map of all chunks from the segment's start. This map,
-// applied to the segment's first state, gives the state at the start of the next strip.
-// If the sequence starts in this segment, the state at the start of a strip is h_ext.
+// The walk is a scan that computes the segment's map window by window. After each strip
+// the walk stores the map of all chunks from the segment's start. This map, applied to
+// the segment's first state, gives the state at the start of the next strip. If the
+// sequence starts in this segment, the state at the start of a strip is h_ext.
 
 //> kernel-walk
-// For each window: computes the window's factors, then continues the walk over it,
-// concurrently with the next window's factors.
+// For each window: computes the window's factors, then continues the walk over this
+// window, concurrently with the next window's factors.
 static int prepare_and_walk(struct fused *f)
 {
     struct forward_params x = f->x;

@@ -123,8 +123,8 @@ static int64_t strip_length(const struct split *p, const struct kcp_segment *g, 
     return p->L && p->L < rest ? p->L : rest;
 }
 
-// Stores the order in which the scan starts the stretches: long stretches first, in
-// steps of 1/16 of the longest, so that the blocks that start last are short.
+// Stores the order in which the scan starts the stretches: by length in multiples of
+// 1/16 of the longest, longest first, so that the last blocks to start are short.
 static void put_order(const struct fused *f, struct putter *x)
 {
     const struct kcp_call *a = (const struct kcp_call *)&f->x.a;

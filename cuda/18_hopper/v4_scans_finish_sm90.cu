@@ -79,8 +79,7 @@ static int scans(struct factors_backward *f, struct backward_params *x, int laun
     return x->njobs ? backward_scans(x, processors(), f->p.L > 0) : KCP_OK;
 }
 
-// Returns 1 if a sequence extends beyond this rank on both sides: only then M is
-// needed.
+// Returns 1 if a sequence extends beyond this rank on both sides, which requires M.
 static int needs_M(const struct kcp_call *a)
 {
     const int seg0 = a->plan->ctx[a->r].seg0;

@@ -15,8 +15,8 @@ static const char *const factors_name = "v4_scans_finish";
 
 // The backward of this rank. `alone` = 1: every stretch is a whole sequence, so h0, dht
 // and dh0 are the only states. Otherwise states and maps are per segment. `p`: the
-// strips into which forward cut sequences, if it saved their start states and maps M
-// (only if `alone` is set).
+// strips into which forward cut sequences, if forward saved the strips' start states
+// and maps M (only if `alone` is set).
 struct factors_backward {
     struct backward_params x;
     struct arena r;
@@ -32,8 +32,8 @@ struct factors_backward {
     int alone;
 };
 
-// Places forward's results per chunk in the saved block; with KCP_SAVE_LIGHT in the
-// workspace, because they are recomputed.
+// Places forward's results per chunk in the saved block or, if KCP_SAVE_LIGHT requires
+// recomputing these results, in the workspace.
 static void place_block(struct factors_backward *f)
 {
     const struct kcp_backward *a = &f->x.a;
@@ -190,9 +190,9 @@ static int jobs_of(const struct factors_backward *f, const struct strip *s, int 
     return s->first ? states : dh_ext | states;
 }
 
-// Stores the jobs in the order in which the scans start: long jobs first, in steps of
-// 1/16 of the longest. Among jobs of equal length SCAN_REVERSE is first, because its
-// steps take longer.
+// Stores the jobs in the order in which the scans start: long jobs first, by length in
+// multiples of 1/16 of the longest. Among jobs of equal length SCAN_REVERSE is first,
+// because its steps take longer.
 static void put_jobs(struct factors_backward *f, struct putter *x, int launch)
 {
     int64_t longest = 1;

@@ -20,10 +20,10 @@ static __device__ __forceinline__ struct bounded_gate bounded_gate_of(
     return { -e * base_2, x.lower_bound * base_2 };
 }
 
-// A warp has 16 rows and 32 channels; `upper` = 1: the last 16 rows of the step. A lane
+// A warp has 16 rows and 32 channels of a step (`upper` = 1: the last 16 rows). A lane
 // has 8 rows of 2 channels: lanes 0 to 15 have the warp's first 8 rows, lanes 16 to 31
-// (far = 1) its last 8 rows. Lanes 16 to 31 swap rows r and r + 4, so that no two lanes
-// access one bank. Row r of a lane is token 16 upper + 8 far + (r ^ 4 far).
+// (`far` = 1) the last 8 rows. Lanes 16 to 31 swap rows r and r + 4, so that no two
+// lanes access one bank. Row r of a lane is token 16 upper + 8 far + (r ^ 4 far).
 struct gate_lane {
     int upper, far, channel;
     uint32_t row[2];                     // of the lane's rows r < 4 and r >= 4
@@ -50,7 +50,7 @@ static __device__ __forceinline__ struct gate_lane gate_lane_of(
 }
 
 // Sums the log2 decays of the lane's rows in groups of four. The exponent of F in row r
-// is G[r] + from[r / 4]. `all` is the sum over the warp's 16 rows.
+// is G[r] + from[r / 4]. `all` receives the sum over the warp's 16 rows.
 template <int whole>
 static __device__ __forceinline__ void sum_decays(
     const struct bounded_gate &gate, const struct gate_lane &l, int len,
@@ -176,8 +176,8 @@ static __device__ __forceinline__ struct gradient_view gradient_view_of(
     return { x ? (float *)x + at + v * dv : NULL, dv, dk };
 }
 
-// Decays dSa from the next step to this step, by one factor, or by two if `deep` is
-// set.
+// Multiplies dSa by the decay between the next step and this step: by one factor, or by
+// two factors if `deep` is set.
 static __device__ __forceinline__ void decay_gradient(
     float (*S)[4], int st, int first, const struct backward_one_storage &m)
 {
@@ -204,7 +204,7 @@ static __device__ __forceinline__ void decay_gradient(
     }
 }
 
-// Zeroes rows of one half of dO from len on, which belong to another sequence.
+// Zeroes rows `len` to 31 of half of dO, which belong to another sequence.
 static __device__ __forceinline__ void zero_rows(unsigned char *tile, int len)
 {
     for (int i = len * 8 + threadIdx.x % 128; i < ROWS * 8; i += 128)
@@ -226,9 +226,9 @@ static __device__ __forceinline__ void put_dbeta(const struct backward_one_param
     if (t < w.begin + w.len) ((float *)a.dbeta_raw)[(int64_t)t * a.HV + w.n] = y;
 }
 
-// Computes columns 16 wg to 16 wg + 15 of X = dO w^T (rows 0 to 31) and of Y = dv w^T
-// (rows 32 to 63), called by a warpgroup. Stores both lower triangles as bf16 for the
-// finish warpgroups, and computes dbeta from the diagonal of Y.
+// Called by a warpgroup. Computes columns 16 wg to 16 wg + 15 of X = dO w^T (rows 0 to
+// 31) and of Y = dv w^T (rows 32 to 63). Stores the lower triangles of X and Y as bf16
+// for the finish warpgroups, and computes dbeta from the diagonal of Y.
 static __device__ __forceinline__ void make_triangles(
     const struct backward_one_params &x, const struct backward_walk &w, int wg, int s,
     struct backward_one_storage &m)

@@ -12,7 +12,7 @@ static __device__ __forceinline__ float pair_half(uint32_t x, int j)
 }
 
 // Sums y[q or k][token] over a warp's 16 channels; a lane has 2 channels and 8 tokens.
-// Lane l returns two of the 16 sums: of q or k by l / 16, for tokens of tile l / 4 % 4.
+// Lane l returns two sums, of q (l < 16) or k (l >= 16), for tokens of tile l / 4 % 4.
 static __device__ __forceinline__ float2 sum_over_quads(float (*y)[8])
 {
     const int lane = threadIdx.x % 32;
@@ -129,9 +129,9 @@ static __device__ __forceinline__ void put_parameters(
     if (lane == 0 && x.dA_rows) x.dA_rows[(int64_t)w.row * x.a.HV + w.n] = slope_A * A;
 }
 
-// Stores [warp][64]: each warp's sums of q dq and k dk over its channels. The bytes of
-// kb of either warpgroup receive a copy of all sums. `norm_factors` stores its results
-// [warp of the warpgroup][64] after these sums.
+// Stores each warp's sums of q dq and k dk over its channels, as [warp][64]. The bytes
+// of kb of both warpgroups receive all sums. `norm_factors` stores its results, [warp
+// of the warpgroup][64], after these sums.
 static __device__ __forceinline__ void put_dots(float2 sum, int f, int st,
                                                 struct backward_one_storage &m)
 {
@@ -145,7 +145,7 @@ static __device__ __forceinline__ void put_dots(float2 sum, int f, int st,
     warp_arrive(&m.dots);
 }
 
-// Returns factors of the tokens, first for q, then for k. The gradient of the norms
+// Returns one factor per token, first for q, then for k. The gradient of the norms
 // subtracts these factors times qf / F from dq, and times F kb from dk. of_q is 1 /
 // scale^2 and of_k is 1; without l2norm both are 0.
 static __device__ __forceinline__ const float *norm_factors(
@@ -376,7 +376,7 @@ static __device__ __forceinline__ void finish_warpgroup(
         fence_proxy_async();             // also for what was read: F, sums, dv
         warp_arrive(&m.staged);
 
-        // ---- gradient of the gate from dg: last, when all other registers are free
+        // ---- gradient of the gate, computed last, when all other registers are free
         if (whole) put_gate_gradient<1>(x, w, gate, s, f, dG, sums, m);
         else put_gate_gradient<0>(x, w, gate, s, f, dG, sums, m);
         if (++st == GATED) st = 0;

@@ -41,8 +41,8 @@ enum {
     GATED = 3, VALUES = 2, FACTORS = 4   // stages
 };
 
-// One half of the channels of a step. In place: q becomes qf, then dq; k becomes kf,
-// then dk; g becomes kb, then sums over channels (put_dots). Until gate_step of step s
+// One half of the channels of a step. q later holds qf, then dq; k later holds kf, then
+// dk; g later holds kb, then sums over channels (put_dots). Until gate_step of step s
 // writes F, the bytes of F hold g of step s - 2, for the gradient of that g.
 struct __align__(1024) gated_half {
     unsigned char q[HALF_BYTES], k[HALF_BYTES], g[HALF_BYTES], F[HALF_BYTES];
@@ -64,8 +64,8 @@ struct token_factors { float q_factor[ROWS], rstd_k[ROWS], beta[ROWS]; };
 // channels are written. `staged`: dq and dk are written. `again`: the second copy of g
 // is loaded. `again_empty`: `finish` has read this copy.
 //
-// A barrier compares only parity. So a warp waits for phase p before its arrival or
-// copy lets phase p + 1 complete.
+// A barrier compares only parity. So each warp waits for phase p before it arrives, or
+// issues a copy, in phase p + 1.
 struct backward_one_storage {
     struct gated_stage gated[GATED];
     struct value_stage values[VALUES];
@@ -75,7 +75,7 @@ struct backward_one_storage {
     struct token_factors factors[FACTORS];
     // Factors and exponents in base 2. `decay` is the factor of dSa from the next step
     // to this step, 2^(E - a + a'). If deep[..][i] is set, this product could underflow
-    // in channels 32 i to 32 i + 31, so there `decay` is 2^(E - a) alone.
+    // in channels 32 i to 32 i + 31, and `decay` is only 2^(E - a) in these channels.
     float sum_to_anchor[2][128], anchor[GATED][128], decay[GATED][128];
     float dt_bias[128];
     int deep[GATED][4];
@@ -85,9 +85,8 @@ struct backward_one_storage {
 };
 static_assert(sizeof(struct backward_one_storage) <= 227 * 1024, "one block on an SM");
 
-// A stretch is a whole sequence: tokens `begin` to `begin` + `len` - 1. `sequence` is
-// its index in dht and dh0, `step` the index of its first record, `row` its index on
-// this rank.
+// A stretch is a sequence: tokens `begin` to `begin` + `len` - 1. The stretch has index
+// `sequence` in dht and dh0, `row` on this rank; its first record has index `step`.
 struct backward_stretch { int begin, len, sequence, step, row; };
 
 struct backward_one_params {
@@ -146,7 +145,7 @@ static __device__ __forceinline__ void init_backward_barriers(
     mbarrier_init(&m.staged, WARPS);
 }
 
-// ---- copies, each issued by one thread; s counts steps from the last one
+// ---- copies, each issued by one thread; s = 0 is the last step
 
 static __device__ __forceinline__ void load_gated(const struct backward_one_params &x,
                                                   const struct backward_walk &w, int f,

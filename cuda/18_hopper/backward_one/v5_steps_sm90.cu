@@ -107,8 +107,8 @@ static size_t place_steps(struct steps_backward *f, const struct kcp_backward *a
     return r->used;
 }
 
-// Orders sequences by length, longest first, in steps of 1/16 of the longest sequence,
-// so that the blocks that start last are short.
+// Orders sequences by length in multiples of 1/16 of the longest, longest first, so
+// that the last blocks to start are short.
 static void put_stretches(const struct kcp_backward *a, int *to)
 {
     const struct kcp_context *c = &a->plan->ctx[a->r];

@@ -7,10 +7,10 @@
 #include "storage.cuh"
 
 // A warp processes 16 rows and 32 channels of every step, and needs no data of other
-// warps. A lane has 8 rows of 2 channels: lanes 0 to 15 the warp's first 8 rows, lanes
-// 16 to 31 (far = 1) its last 8 rows. Lanes 16 to 31 swap their two groups of 4 rows,
-// so that the two halves of the warp never access one bank. Warps with half = 0 have
-// the rows up to the anchor; their sums start at -a.
+// warps. A lane has 8 rows of 2 channels: lanes 0 to 15 have the warp's first 8 rows,
+// lanes 16 to 31 (`far` = 1) the last 8. Lanes 16 to 31 swap their two groups of 4
+// rows, so that the two halves of the warp never access one bank. Warps with `half` = 0
+// have the rows up to the anchor; their sums start at -a.
 struct gate_place {
     int half, quarter, far, first;       // first: byte of the lane's first row
     struct gate_constants f[2];
@@ -41,8 +41,8 @@ static __device__ __forceinline__ void zero_gate_rows(struct step_stage<1> &s, i
     __syncwarp();
 }
 
-// Returns the array of |q|^2 [quarter of the channels][row], in the bytes of Aqk, which
-// is written later.
+// Returns the array of |q|^2, indexed [quarter of the channels][row]. The array has the
+// bytes of Aqk until Aqk is written.
 static __device__ __forceinline__ float *q_squares_of(struct step_stage<1> &s)
 {
     return (float *)(s.Aqk + STEP_TRIANGLE / 2);

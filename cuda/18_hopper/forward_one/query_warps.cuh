@@ -71,8 +71,8 @@ static __device__ __forceinline__ void state_decay(struct head_storage<1> &smem,
     carry = next;
 }
 
-// KDA: loads the steps, and computes the factors of the state and of the rows of q. If
-// a stage is free, the warp loads it instead of waiting for gate warps.
+// KDA: loads the rows of all steps, and computes the factors of the state and of rows
+// of q. If a stage is free, the warp loads a step instead of waiting for gate warps.
 static __device__ __forceinline__ void decay_warp(const struct head_params &x,
                                                   const struct head_walk &w,
                                                   struct head_storage<1> &smem)

@@ -56,7 +56,7 @@ struct step_consumer {
     float y[8][4];                       // (qf S)^T, then (kf S)^T
 
     // Starts qf S and kf S as one product: rows of qf precede those of kf in memory, so
-    // both are one operand.
+    // qf and kf form one operand.
     __device__ __forceinline__ void begin(int c, int st, uint32_t address,
                                           float (*S)[4])
     {

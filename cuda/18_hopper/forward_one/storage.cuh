@@ -66,7 +66,7 @@ struct head_shape {
 // from it.
 //
 // A barrier compares only parity, so a warp must wait for every phase of a barrier or
-// for none. Therefore the number of warps that alternate steps divides STEP_STAGES.
+// for none. Therefore the number of warps that share the steps divides STEP_STAGES.
 template <int kda>
 struct __align__(1024) head_storage {
     struct step_stage<kda> stage[STEP_STAGES];
@@ -77,8 +77,8 @@ struct __align__(1024) head_storage {
     float decay[STEP_STAGES][128], carried[STEP_STAGES][128];
     float end[128];                      // KDA: 2^(E - a) of the last step
     float k_factor[STEP_STAGES][STEP_ROWS], q_factor[STEP_STAGES][STEP_ROWS];
-    // For each warp that computes a triangle: beta, 1 / |k|, and the factors of its
-    // scores per row and per column.
+    // For each warp that computes a triangle: beta, 1 / |k|, and the factors by which
+    // scores are multiplied per row and per column.
     float beta[INVERSE_WARPS][STEP_ROWS], k_norm[INVERSE_WARPS][STEP_ROWS];
     float row[INVERSE_WARPS + 2][STEP_ROWS], column[INVERSE_WARPS + 2][STEP_ROWS];
     uint64_t raw[STEP_STAGES], gated[STEP_STAGES], decayed[STEP_STAGES];

@@ -87,8 +87,8 @@ static int launch_one_kernel(struct head_params *x)
     return launched();
 }
 
-// Orders sequences by length, longest first, in steps of 1/16 of the longest sequence,
-// so that the blocks that start last are short.
+// Orders sequences by length in multiples of 1/16 of the longest, longest first, so
+// that the last blocks to start are short.
 static void put_stretches(struct head_params *x)
 {
     const struct kcp_forward *a = &x->f.a;

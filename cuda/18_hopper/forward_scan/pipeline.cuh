@@ -22,9 +22,8 @@ enum { PIPE_K, PIPE_A, PIPE_Q, PIPE_AQK, MAX_STAGES = 4 };
 enum scan_kind { MAP_SCAN = 2, STATES_SCAN = 3, OUTPUT_SCAN = 4, KEEPING_SCAN = 5 };
 
 // The number of lanes that copy rows of v. In the scan the producer warp of pipeline K
-// also copies v. Maps and states use two separate warps for v, because their steps are
-// shorter, and a single warp that issued both copies was too slow. Each lane arrives
-// once per chunk.
+// also copies v. Maps and states use two separate warps for v, because one warp that
+// copied both was too slow for their shorter steps. Each lane arrives once per chunk.
 enum { SCAN_V_LANES = 32, MAP_V_LANES = 64 };
 
 // Registers per thread after setmaxnreg.
@@ -73,8 +72,8 @@ struct scan_storage {
     uint64_t o_ready[WGS];               // a warpgroup's o of a chunk is staged
 };
 
-// first_chunk returns the first chunk of stretch z in this launch, chunk_count the
-// number of its chunks in this launch. A stretch is a segment or a strip of a segment.
+// `first_chunk` returns the first chunk of stretch z in this launch, `chunk_count` the
+// number of chunks. A stretch is a segment or a strip of a segment.
 static __device__ __forceinline__ int first_chunk(const struct forward_params &x, int z)
 {
     return ((const int *)x.a.cn)[z] + x.first;
@@ -118,8 +117,8 @@ static __device__ __forceinline__ void consumer_wait(Storage &smem, int pipeline
 // Releases a stage. In a cluster of two, each block's copies fill the stages of both
 // blocks, so both blocks must have released these stages. One lane per warp arrives at
 // the barrier of each block; __syncwarp orders the reads of all lanes before that
-// arrival. racecheck cannot follow one lane's arrival for a whole warp, nor an arrival
-// at a mapped address. In the sanitizers' build every thread therefore arrives at both
+// arrival. racecheck supports neither one lane's arrival for its warp nor an arrival at
+// a mapped address. In the sanitizers' build every thread therefore arrives at both
 // barriers, and uses the unmapped address for its own block's barrier.
 #ifdef KCP_FOR_SANITIZERS
 enum { RELEASE_ARRIVALS = 128 };         // per warpgroup: every thread
@@ -150,7 +149,7 @@ static __device__ __forceinline__ void consumer_release(Storage &smem, int pipel
 }
 
 // Zeroes the 16x16 blocks above the diagonal of a triangle. Copies never write these
-// blocks, so once per launch is enough.
+// blocks, so one call per launch is enough.
 static __device__ __forceinline__ void zero_above_diagonal(unsigned char *to)
 {
     for (int J = 1; J < 4; J++)
@@ -167,8 +166,8 @@ static __device__ __forceinline__ int release_count(void)
 }
 
 // Initializes barriers and the zeros above the diagonals. `v_lanes` is the number of
-// lanes that copy v. The v_lanes lanes, and the lane that announces the bytes, arrive
-// at a full barrier of pipeline K.
+// lanes that copy v. These lanes and the lane that announces the bytes arrive at each
+// `full` barrier of pipeline K.
 template <int blocks, int K, int WGS, scan_kind kind, int kda>
 static __device__ __forceinline__ void pipeline_init(
     struct scan_storage<K, WGS, kind, kda> &smem, int v_lanes)
@@ -269,7 +268,7 @@ static __device__ __forceinline__ struct factors_cursor<K> factors_cursor_of(
 }
 
 //> producer
-// Issues the copies of a chunk into a stage; called by one lane. For GDN row factors
+// Issues the copies of a chunk into a stage; called by one lane. For GDN, row factors
 // are copied instead of kg and decay.
 template <int pipeline, int blocks, int K, int WGS, scan_kind kind, int kda>
 static __device__ __forceinline__ void tma_load_stage(
@@ -308,9 +307,9 @@ static __device__ __forceinline__ void tma_load_stage(
 }
 
 //> v-rows
-// `lanes` lanes copy the rows of v of a stretch, chunk by chunk, 16 bytes per lane,
-// because the rows are too short and too many for TMA. Rows past the stretch's end
-// become 0.
+// Copies the rows of v of a stretch chunk by chunk with `lanes` lanes, 16 bytes per
+// lane. The rows are too short and too many for TMA. Rows past the stretch's end become
+// 0.
 template <int WGS, int lanes>
 struct v_rows {
     const bf16 *v;                       // this lane's 16 bytes of its first row
@@ -344,7 +343,7 @@ static __device__ __forceinline__ struct v_rows<WGS, lanes> v_rows_of(
 
 // Producer warp of one pipeline: fills each stage as soon as the stage is empty.
 // `of_factors` = 1: the warp issues the copies of the factors. `lanes` > 0: the warp
-// also copies v, and all warps that copy v have `lanes` lanes together.
+// also copies v, and the warps that copy v have `lanes` lanes in total.
 template <int pipeline, int of_factors, int lanes, int blocks, int K, int WGS,
           scan_kind kind, int kda>
 static __device__ void scan_producer_warp(

@@ -41,7 +41,7 @@ static __device__ __forceinline__ void scale_state(float (*S)[4], int tiles, flo
         for (int j = 0; j < 4; j++) S[i][j] *= by;
 }
 
-// Computes d [64,64] = a X^T, or += if `add`. X [64,16 steps] is in swizzle128 tiles.
+// Computes d [64,64] = a X^T, or d += a X^T if `add`. X [64,16 steps] is swizzled.
 template <int steps>
 static __device__ __forceinline__ void wgmma_times_tiles(
     float (*d)[4], const uint32_t (*a)[4], const unsigned char *X, int add)
@@ -82,7 +82,7 @@ static __device__ __forceinline__ void wgmma_times_triangle_transposed(
         wgmma_m64n64k16_rs<1>(d, a[I], at + 32 * I, add || I);
 }
 
-// Multiplies the columns of an accumulator by `factor`; rounds to bf16, as operand A.
+// Multiplies the columns of an accumulator by `factor`, and rounds to operand A.
 template <int tiles>
 static __device__ __forceinline__ void pack_accumulator_times(
     uint32_t (*a)[4], const float (*d)[4], const float *factor)

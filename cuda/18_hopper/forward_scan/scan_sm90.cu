@@ -14,7 +14,7 @@
 
 // The part of o that this thread stores: 16 bytes per row. `to`: address in the
 // thread's first row of the next chunk; `step`: row stride; `left`: the number of rows
-// left from there.
+// from this row to the end of the window.
 struct o_rows { bf16 *to; int64_t step; int left; };
 
 static __device__ __forceinline__ struct o_rows o_rows_of(
@@ -73,7 +73,7 @@ static __device__ __forceinline__ void store_last_o(Consumer &c, int count)
 
 // ---- what is stored per chunk for backward
 //
-// A scan has one of two policies. `keeps_nothing` stores only o; keeps_states also
+// A scan has one of two policies. `keeps_nothing` stores only o; `keeps_states` also
 // stores h (the state before each chunk) and v_new, packed as backward's kernels read
 // them.
 template <int K>
@@ -393,8 +393,8 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_kernel(
     if (blocks > 1) cluster_sync();      // the other block may still write here
 }
 
-// The storage of a scan that keeps states: adds, per warpgroup, K / 64 tiles of h and
-// one tile of v_new.
+// The storage of a scan that keeps states: in addition, each warpgroup has K / 64 tiles
+// of h and one tile of v_new.
 template <int K, int WGS, int kda>
 struct keeping_storage {
     struct scan_storage<K, WGS, KEEPING_SCAN, kda> in;

@@ -36,7 +36,7 @@ static __device__ __forceinline__ void load_block16(float (*d)[4],
 }
 
 // Loads a block as operand B of a product, with the permuted column order: tile t has
-// columns 4 m + 2 t and 4 m + 2 t + 1.
+// columns 4 m + 2 t and 4 m + 2 t + 1, m = 0 to 3.
 static __device__ __forceinline__ struct split_operand block16_as_b(
     const struct block16 &s)
 {
@@ -82,7 +82,7 @@ static __device__ __forceinline__ int lane_offset(void)
     return g * 32 + ((piece ^ g / 4) % 2 << 4) + threadIdx.x % 2 * 8;
 }
 
-// Stores block (I, J) in the factors, from each lane four elements of rows g and g + 8.
+// Stores block (I, J) in the factors. A lane stores four elements of rows g and g + 8.
 static __device__ __forceinline__ void store_block16(
     const struct head_of_chunk &w, int matrix, int I, int J, const uint2 *four)
 {
@@ -113,10 +113,10 @@ static __device__ __forceinline__ void store_scores(const struct head_of_chunk &
     store_block16(w, offsetof(struct gdn_head_factors, Aqk), I, J, four);
 }
 
-// For rows i and j of two subchunks the decay is a product of two factors, each at most
-// 1 for any gate: from row i back to the first row of its subchunk I, and from there to
-// row j of an earlier subchunk. The factors include norms and beta. q[i] and k[i] (with
-// the sign of -L) are the first factor, to[row_pairs_before(I) + j] the second.
+// The decay from row j to row i of a later subchunk I is a product of two factors, each
+// at most 1 for any gate: from the first row of I to row i, and from row j to the first
+// row of I. The factors include norms and beta. q[i] and k[i] (with the sign of -L) are
+// the first factor; to[row_pairs_before(I) + j] is the second.
 struct pair_factors { float q[CHUNK], k[CHUNK], to[96]; };
 
 static __device__ __forceinline__ int row_pairs_before(int I)
@@ -131,7 +131,7 @@ static __device__ __forceinline__ int below_diagonal(int I, int J)
 }
 
 // Products of rows in shared memory, as 16x16 blocks in lane order. Entry (I, J), J <=
-// I, is block (I, J) of q k^T, but block (J, I) of k k^T, which is symmetric.
+// I, is block (I, J) of q k^T, or block (J, I) of the symmetric k k^T.
 typedef float4 scores[SUBCHUNKS * (SUBCHUNKS + 1) / 2][2][32];
 
 // Scales the scores of block (I, J), J < I, and stores the block of Aqk.
@@ -170,7 +170,7 @@ static __device__ __forceinline__ struct split_operand minus_L(
 }
 
 // Computes a diagonal block with one exponential per pair, because no product of two
-// factors represents its decay for every gate. Stores Aqk in the factors and L in
+// factors represents a pair's decay for every gate. Stores Aqk in the factors and L in
 // shared memory.
 static __device__ __forceinline__ void diagonal_scores(
     const struct head_of_chunk &w, int I, const scores &qk, const scores &kk,
@@ -259,8 +259,8 @@ static __device__ __forceinline__ void gdn_load_rows(const struct forward_params
     }
 }
 
-// Computes X X^T of subchunk I's rows. The registers of operand A also serve as operand
-// B, which is its transpose.
+// Computes X X^T of subchunk I's rows. The registers that hold X as operand A also
+// serve as operand B, X^T.
 template <int K>
 static __device__ __forceinline__ void mma_gram_diagonal(
     float (*d)[4], int I, const unsigned char (*X)[TILE_BYTES])
@@ -297,7 +297,7 @@ static __device__ __forceinline__ void gdn_row_norms(
 
 // Stores the warp's blocks (I, J), first <= J <= last, in shared memory. A lane has
 // pairs of adjacent columns, and stores each pair in the group of four columns that
-// contains it. If `transposed` is set, block (I, J) is stored at position (J, I).
+// contains the pair. If `transposed` is set, block (I, J) is stored at position (J, I).
 static __device__ __forceinline__ void store_blocks(
     int I, int first, int last, const float (*d)[4], int transposed, scores &to)
 {
@@ -343,9 +343,8 @@ static __device__ __forceinline__ void store_rows(void *to, const Rows &from)
 #endif
 }
 
-// Computes the norms and q k^T, and overwrites the rows of q with q k^T. Then issues k
-// k^T without waiting, so that no thread holds both products, and stores the raw rows
-// meanwhile.
+// Computes the norms and q k^T, and overwrites the rows of q with q k^T. Then starts k
+// k^T, so that no thread holds both products, and stores the raw rows while k k^T runs.
 template <int K, int heads_by_warp>
 static __device__ __forceinline__ void products(
     const struct forward_params &x, int I, int m, struct gdn_qk_rows<K> *to,

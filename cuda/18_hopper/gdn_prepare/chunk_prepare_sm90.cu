@@ -134,7 +134,7 @@ static __device__ __forceinline__ void head_by_four_warps(
     }
 }
 
-// `blocks` blocks share the kv value heads of a query/key head, at most `heads` each.
+// `blocks` thread blocks share `kv` value heads; each has at most `heads` of these.
 struct head_shares { int kv, heads; uint32_t blocks, H; };
 
 // Bound: memory. Per token and query/key head 4K bytes are read and 4K written; per
@@ -143,7 +143,7 @@ struct head_shares { int kv, heads; uint32_t blocks, H; };
 //
 // Ownership: a block has up to four value heads of one query/key head. cp.async loads
 // the rows, TMA stores them. One warp computes each value head without waiting for
-// other warps; if the block has only one head, four warps share it.
+// other warps; if the block has only one head, four warps share that head.
 //
 // Barriers, in order: rows, G and beta have arrived; rows of q have been read and norms
 // are stored; rows of k have been read; the products are stored. If four warps share

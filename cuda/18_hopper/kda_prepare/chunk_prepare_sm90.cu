@@ -134,7 +134,7 @@ static __device__ __noinline__ void underflow_decay_sums(
     }
 }
 
-// Computes the scores, of q or of k, of all pairs of rows within subchunk I.
+// Computes the scores of q or k for all pairs of rows within subchunk I.
 template <int K>
 static __device__ __noinline__ void underflow_pairs(
     const struct kcp_forward &a, struct token_range z, int n, int I, int of_k,
@@ -203,11 +203,11 @@ static __device__ __forceinline__ void scores_to_factors(
 // 640 products of 16 x 8 x 16 and the inverse, per chunk and head. Shared memory: 75
 // KiB. Registers: 80, three blocks per SM.
 //
-// Ownership: a block processes several chunks of a head, last chunk first. Two of its
-// eight warps share a subchunk, one for q and one for k. The last subchunk has the most
-// scores, so the assignment of subchunks to the SM's four schedulers rotates with the
-// head. One thread is the producer: it loads the next rows as soon as all warps have
-// read the tiles.
+// Ownership: a block processes several chunks of a head, last chunk first. Two of the
+// block's eight warps share each subchunk, one for q and one for k. The last subchunk
+// has the most scores, so the assignment of subchunks to the SM's four schedulers
+// rotates with the head. One thread is the producer: it loads the next rows as soon as
+// all warps have read the tiles.
 //
 // Barriers. smem.full: the rows have arrived. __syncthreads, in order: after norms,
 // beta and sums; after the operands of the scores; after the scores, so that new rows

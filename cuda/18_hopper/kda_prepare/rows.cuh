@@ -42,7 +42,7 @@ struct underflow_storage {
 // register would be reloaded from L2.
 struct __align__(8) chunk_position { uint32_t t; int len; };
 
-// Has 75 KiB, so that three blocks exactly fill an SM.
+// The storage of a block has 75 KiB, so that three blocks exactly fill an SM.
 template <int K>
 struct kda_prepare_storage {
     struct channel_half half[2];         // K = 64: rows in half[0] only
@@ -107,7 +107,7 @@ static int make_row_descriptors(struct row_descriptors *m, const struct kcp_forw
     return made ? KCP_OK : KCP_CUDA;
 }
 
-// Loads 64 rows from token t on of query/key head m and value head n; by one thread.
+// Called by one thread. Loads 64 rows of heads m and n, starting at token t.
 template <int K>
 static __device__ __forceinline__ void tma_load_rows(
     const struct row_descriptors &from, int t, int m, int n,
@@ -123,7 +123,7 @@ static __device__ __forceinline__ void tma_load_rows(
 }
 
 // The producer is one thread. `load_first_chunk` loads chunk c, the last of the chunks
-// of this block; load_next_chunk loads the preceding chunk as soon as all warps have
+// of this block; `load_next_chunk` loads the preceding chunk as soon as all warps have
 // read the tiles.
 template <int K>
 static __device__ __forceinline__ void load_first_chunk(
@@ -161,7 +161,7 @@ static __device__ __forceinline__ struct token_range position_of(
     return { y.x, (int)y.y };
 }
 
-// All threads zero the rows past the chunk's end, those of another sequence.
+// All threads zero rows past the chunk's end, which belong to another sequence.
 template <int K>
 static __device__ __forceinline__ void zero_past_end(
     int len, struct kda_prepare_storage<K> &smem)
@@ -192,7 +192,7 @@ static __device__ __forceinline__ struct gate_operands load_gate_operands(
     return y;
 }
 
-// Returns beta of the thread's row, 0 past the chunk's end, and saves it in the block.
+// Returns and saves beta of the thread's row, which is 0 past the chunk's end.
 static __device__ __forceinline__ float beta_of_row(const struct forward_params &x,
                                                     int len, int c, int n,
                                                     unsigned short raw)
@@ -205,7 +205,7 @@ static __device__ __forceinline__ float beta_of_row(const struct forward_params 
 
 // Computes G, the sums of log2 decays from the thread's first row on, and stores their
 // total for other threads. Past the chunk's end G is constant. Returns 1 if 1 / F of
-// this subchunk may exceed the range of bf16, because its scores then need the
+// this subchunk may exceed the range of bf16. The subchunk's scores then need the
 // underflow path.
 template <int K, int form>
 static __device__ __forceinline__ int decay_sums(

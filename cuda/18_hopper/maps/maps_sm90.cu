@@ -122,8 +122,8 @@ static __device__ __forceinline__ void gdn_map_consumer(
 // factors are computed concurrently. `only_h` = 1: computes h_ext but not M.
 struct map_walk { int walks, from, to, only_h; };
 
-// Computes a thread's part of the map of stretch z, head n; column v0 is the block's
-// first.
+// Computes a thread's part of the map of stretch z, head n; the block's first column is
+// v0.
 template <int K, int WGS, int kda, int blocks>
 static __device__ __forceinline__ void map_consumers(
     const struct forward_params &x, const struct map_walk &w, int z, int n, int v0,
