@@ -38,8 +38,7 @@ static struct token_range wanted(const struct kcp_halo *h, int r, int s)
     return (struct token_range){ g->end, far < end ? far : end };
 }
 
-/* The part of a token range that is in one rank's shard. seg: the last segment of that
- * part. */
+/* The part of a token range that is in one rank's shard; it ends in segment `seg`. */
 struct piece { int rank, seg; int64_t begin, end; };
 
 static struct piece piece_at(const struct kcp_plan *p, int j, struct token_range w)
@@ -51,7 +50,7 @@ static struct piece piece_at(const struct kcp_plan *p, int j, struct token_range
         j++;
         x.end = p->seg[j].end;
     }
-    x.seg = j;                                   /* the piece's last segment */
+    x.seg = j;                                   /* last segment of the piece */
     x.end = x.end < w.end ? x.end : w.end;
     return x;
 }
@@ -79,8 +78,8 @@ static struct piece next_piece(const struct kcp_halo *h, struct piece x,
     return piece_at(h->plan, h->plan->seg[x.seg].next, w);
 }
 
-/* Returns how many rows other ranks may need of the run of adjacent segments that
- * starts at local segment s. */
+/* Returns how many rows other ranks may need from a run of adjacent segments; s is the
+ * first local segment of the run. */
 static int64_t edge_of(const struct kcp_halo *h, int r, int s)
 {
     const struct kcp_context *x = &h->plan->ctx[r];
@@ -147,8 +146,8 @@ static int copy_rows(const struct kcp_halo *h, char *to, const char *from, size_
     return KCP_OK;
 }
 
-/* Sends, receives or copies the rows of one piece. Copies rows that are in another
- * range of this rank. */
+/* Sends or receives the rows of one piece; copies them if this rank has them in another
+ * range. */
 static int move(const struct kcp_halo *h, const struct piece *x, int to,
                 const char *from, char *halo)
 {
@@ -204,11 +203,11 @@ int kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo)
     return group_end(h->comm, opened, status);
 }
 
-/* Returns the sequence whose state rank r must receive for its local segment s; -1:
- * none. Forward: the rank needs the state if s is its first segment of the sequence,
- * s begins less than `reach` tokens after the sequence's start, and another rank
- * owns the state. Backward: s is the rank's last segment of the sequence and ends less
- * than `reach` tokens before the sequence's end. */
+/* Returns the sequence whose state rank r must receive for local segment s; -1: none.
+ * In forward the rank needs a state that another rank owns if s is the rank's first
+ * segment of the sequence and begins less than `reach` tokens after the sequence's
+ * start; in backward if s is the rank's last segment of the sequence and ends less than
+ * `reach` tokens before the sequence's end. */
 static int state_lacked(const struct kcp_halo *h, int r, int s)
 {
     const struct kcp_plan *p = h->plan;

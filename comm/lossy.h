@@ -11,13 +11,13 @@
 
 /* Returns the options of a lossy communicator; NULL: comm is not lossy. */
 const struct kcp_wire *wire_of(const struct kcp_comm *comm);
-/* Returns the bounds that kcp_wire_bounds has set, and clears the bounds, because they
- * are valid for one exchange. */
+/* Returns the bounds that kcp_wire_bounds has set, and clears them, because they are
+ * valid for only one exchange. */
 const double *wire_take_bounds(struct kcp_comm *comm);
 void wire_tell(struct kcp_comm *comm, struct kcp_wire_told told);
 
-/* A communicator that sends numbers of `elem` bytes as bfloat16, for one exchange.
- * room: staging memory for all messages of one group, narrow_bytes() per message. */
+/* A communicator that sends numbers of `elem` bytes as bfloat16, for one exchange. It
+ * has staging memory `room` for all messages of a group, narrow_bytes() per message. */
 struct narrow {
     struct kcp_comm comm, *over;
     const struct narrowing *by;

@@ -3,10 +3,10 @@
  * Book: chapter 20.  Checked by: tests/20_clusters/wire.c, narrow_gpu.c.
  * Next: comm/form/exchange.c, which uses these calls for a lossy communicator.
  *
- * Converts doubles in host memory or floats on a GPU. In a gather a rank's own row is
- * not rounded, because the rank does not read its own row from the result. Messages
- * received inside a group are converted back after the group's end. The staging memory
- * for bf16 is part of the exchange's work. */
+ * Converts doubles in host memory or floats on a GPU. A gather does not round the
+ * calling rank's row, because this rank does not read that row from the result.
+ * Messages received in a group are converted back after the end of the group.
+ * x->work of the exchange contains the staging memory for bf16. */
 #include "comm/lossy.h"
 
 #include <math.h>
@@ -80,8 +80,8 @@ const struct narrowing *narrowing_of(size_t elem)
     return elem == sizeof(float) ? &cuda_narrowing : NULL;
 }
 
-/* ---- staging memory: in use until the group ends; outside a group, until the call
- * ends */
+/* ---- staging memory, in use until the group ends (without a group: until the call
+ * ends) */
 size_t narrow_bytes(size_t numbers)
 {
     return (numbers * sizeof(uint16_t) + 15) / 16 * 16;

@@ -8,8 +8,8 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Field seconds: KCP_TIMEOUT_S. Field windows: KCP_WINDOWS, 1 if ranks may write into
- * each other's GPU memory. KCP_BAD: `why` names the variable with a wrong value. */
+/* Environment variables: seconds is KCP_TIMEOUT_S; windows is KCP_WINDOWS, 1 if ranks
+ * may write into each other's GPU memory. KCP_BAD: `why` names a wrong variable. */
 struct comm_options { double seconds; int windows; };
 int comm_options(struct comm_options *o, char *why, size_t n);
 /* Returns a number that identifies this machine until its next boot; 0: unknown. */

@@ -3,8 +3,8 @@
  * Book: chapter 20.  Checked by: tests/20_clusters/wire.c, tests/cli/run_cli.sh.
  * Next: comm/narrow.c.
  *
- * Every call goes to the lower communicator `over`, and the traffic is also counted in
- * this one. Only the exchange is lossy; halos and sums stay exact. */
+ * Every call goes to the lower communicator `over`. Both communicators count the
+ * traffic. Only the exchange is lossy; halos and sums stay exact. */
 #include "comm/lossy.h"
 #include "checked.h"
 
@@ -28,7 +28,7 @@ static struct wire_comm *wire_comm(const struct kcp_comm *c)
     return c && c->backend == backend ? (struct wire_comm *)c : NULL;
 }
 
-/* Adds to c->traffic the difference of the lower communicator's traffic to `was`. */
+/* Adds to c->traffic what the lower communicator sent since its traffic was `was`. */
 static int counted(struct kcp_comm *c, struct kcp_traffic was, int status)
 {
     const struct kcp_traffic is = wire_comm(c)->over->traffic;

@@ -2,11 +2,11 @@
  *
  * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: comm/backend/mpi_launch.c.
  *
- * A call posts its sends and receives and polls these requests until all complete. A
- * polling call also checks for the failure note of another rank and for the timeout,
- * KCP_TIMEOUT_S. Calls inside a group only start requests; the end of the group waits
- * for all requests. A lock is held around each MPI call. If a process dies, the
- * launcher (mpirun, srun) reports the process and ends the others. */
+ * A call posts sends and receives, and polls these requests until all complete.
+ * While it polls, the call also tests for another rank's note of a failure, and for
+ * the timeout KCP_TIMEOUT_S. Calls inside a group only start requests; the end of
+ * the group waits for all requests. A lock is held around each MPI call. If a
+ * process dies, the launcher (mpirun, srun) reports the process and ends the others. */
 #ifdef KCP_WITH_MPI
 #include <mpi.h>
 
@@ -57,7 +57,7 @@ static int fail_locked(struct mpi_rank *p, int rank, int status, const char *why
     return KCP_COMM;
 }
 
-/* Returns KCP_COMM if this rank has failed or the failure note of another rank has
+/* Returns KCP_COMM if this rank has failed, or if another rank's note of a failure has
  * arrived. */
 static int check_notes(struct mpi_rank *p)
 {
@@ -122,8 +122,8 @@ static int post_piece(struct mpi_rank *p, char *data, int bytes, int peer,
     return KCP_OK;
 }
 
-/* Posts a message in pieces. All pieces have the same tag, so that the pieces arrive in
- * order. A message of 0 bytes is also sent. */
+/* Posts a message in pieces of at most KCP_MPI_PIECE bytes. Pieces with equal tags
+ * arrive in order. A message of 0 bytes is also sent. */
 static int post(struct mpi_rank *p, const void *data, size_t bytes, int peer,
                 enum kind kind, enum tag tag, const char *call)
 {
@@ -153,8 +153,8 @@ static void drop_requests(struct mpi_rank *p)
     p->n = 0;
 }
 
-/* Yields in the first 200 turns, then sleeps 20 us, later 500 us per turn, because
- * there may be more ranks than cores. */
+/* Pauses between two polls: yields in the first 200 turns, then sleeps 20 us, later 500
+ * us, because there may be more ranks than cores. */
 static void pause_unlocked(struct mpi_rank *p, int turn)
 {
     const struct timespec nap = { 0, turn < 2000 ? 20000 : 500000 };
@@ -166,7 +166,7 @@ static void pause_unlocked(struct mpi_rank *p, int turn)
     pthread_mutex_lock(&p->lock);
 }
 
-/* Tests one request. Reports a message that is too short, because MPI does not. */
+/* Tests one request. Rejects a message that is too short, because MPI accepts it. */
 static int test_request(struct mpi_rank *p, int i, const char *call)
 {
     const struct posted *x = &p->posted[i];

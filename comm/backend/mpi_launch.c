@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* Returns the launcher's name and sets *R to its number of processes. Without a
- * launcher: returns NULL and sets *R to 1. SLURM_NTASKS is not used, because in a batch
+/* Returns the launcher's name, and sets *R to the number of processes that it started.
+ * Without a launcher returns NULL, *R = 1. SLURM_NTASKS is not used, because in a batch
  * script outside a step SLURM_NTASKS does not count this program's processes. */
 static const char *find_launcher(int *R)
 {

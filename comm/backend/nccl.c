@@ -17,9 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Takes the lock. If the communicator is a caller's (w->ours is 0), returns 0 after 200
- * ms without the lock, because the caller may use fail() to end a call that hangs with
- * the lock held. */
+/* Takes the lock and returns 1. If a caller made the communicator (w->ours is 0), gives
+ * up after 200 ms and returns 0, because the caller may use fail() to end a call that
+ * hangs with the lock held. */
 static int lock_to_fail(struct nccl_rank *w)
 {
     for (int i = 0; i < 20 && !w->ours; i++) {
@@ -69,10 +69,10 @@ static int host_knows(struct kcp_comm *host, enum telling tell, int *rank, char 
     return knows;
 }
 
-/* Reports the failure to the ranks of `host` before the call of NCCL, because NCCL may
+/* Reports the failure to the ranks of `host` before it calls NCCL, because NCCL may
  * block and reports fewer details. Aborts a communicator that this library made, so
- * that no stream waits forever. Does not abort a caller's communicator, because the
- * caller must abort it. */
+ * that no stream waits forever. A communicator that the caller made must be aborted by
+ * the caller. */
 int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
               enum telling tell)
 {
@@ -171,7 +171,7 @@ static void nccl_comm_free(struct kcp_comm *c)
     w->stop = 1;
     for (int i = 0; i < 500 && w->watching && !w->watched; i++)
         poll(NULL, 0, 10);
-    if (w->watching && !w->watched) {         /* NCCL still uses w: w is not freed */
+    if (w->watching && !w->watched) {         /* w stays allocated: NCCL uses it */
         pthread_detach(w->watch);
         return;
     }
@@ -189,7 +189,7 @@ static void nccl_comm_free(struct kcp_comm *c)
     free(w);
 }
 
-/* Allocates *made, a rank over `host`. On failure `why` has the reason. */
+/* Allocates *made, the data of a rank over `host`. On failure `why` has the reason. */
 static int make_rank(struct nccl_rank **made, struct kcp_comm *host, char *why,
                      size_t n)
 {

@@ -2,8 +2,8 @@
  *
  * Book: chapter 20.  Checked by: bench/check_gpus.sh.  Next: comm/backend/nccl.c.
  *
- * libnccl is not linked but opened with the first communicator. So a program starts
- * without libnccl. If the caller has already loaded libnccl, the same copy is used. */
+ * The first communicator opens libnccl, so that a program can start without libnccl. If
+ * the caller has already loaded libnccl, that copy is used. */
 #ifndef KCP_NCCL_H
 #define KCP_NCCL_H
 
@@ -24,8 +24,7 @@
 #define NCCL_MEMBER(f) __typeof__(f) *f;
 struct nccl { NCCL_CALLS(NCCL_MEMBER) };
 
-/* Loads libnccl. NULL: there is no libnccl.so.2, or a function is missing; `why` has
- * the name. */
+/* Loads libnccl. NULL: libnccl.so.2 or a function was not found; `why` has the name. */
 const struct nccl *nccl_open(char *why, size_t n);
 
 enum { SHOWN_ROW = 1024 };              /* most bytes that a rank passes to show() */
@@ -52,9 +51,9 @@ struct nccl_rank {                          /* data of one rank; `comm` must be 
     char opened[KCP_WINDOW_RANKS];     /* 1: rank r is another process */
 };
 
-/* How often to check (10 ms apart) whether `host` has reported a lost rank, before this
- * rank reports a failure over `host`. TELL_NOBODY: this rank does not report. NCCL may
- * notice the loss of another rank before `host` does. */
+/* NCCL may notice the loss of another rank before `host` does. So, before this rank
+ * reports a failure over `host`, it tests so many times, 10 ms apart, whether `host`
+ * has reported a lost rank. TELL_NOBODY: this rank does not report. */
 enum telling { TELL_NOBODY = 0, TELL_NOW = 1, TELL_LATER = 30 };
 enum { THIS_RANK = -1 };               /* argument `rank`: this rank */
 /* Records and reports the first failure, aborts the communicator, returns KCP_COMM. */

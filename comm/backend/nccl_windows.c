@@ -16,8 +16,8 @@
 
 enum { WINDOW_MIB = 64, WINDOW_BLOCKS = 1024 };
 
-/* The data that a rank publishes to the other ranks. Field process: a random number of
- * this process; machine: a number of this machine. */
+/* The data that a rank publishes to other ranks. Fields `process` (random) and
+ * `machine` are numbers that identify the rank's process and machine. */
 struct card {
     int able, device, has_handle;
     uint64_t process, machine;

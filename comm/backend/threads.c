@@ -71,8 +71,8 @@ static int threads_fail(struct world *w, int rank, int status, const char *why)
     return KCP_COMM;
 }
 
-/* Returns the address of the pointer to the oldest message from rank `from`; this
- * pointer is NULL if there is no such message. */
+/* Returns the address of the link to the oldest message from rank `from`. The link is
+ * NULL if there is no such message. */
 static struct thread_message **threads_message(struct member *m, int from)
 {
     struct thread_message **at = &m->inbox;
@@ -81,8 +81,8 @@ static struct thread_message **threads_message(struct member *m, int from)
     return at;
 }
 
-/* Returns 1 for a deadlock: every rank waits, and no message for which a rank waits has
- * arrived. */
+/* Returns 1 for a deadlock: every rank waits, and none of the messages for which ranks
+ * wait has arrived. */
 static int all_wait(struct world *w)
 {
     for (int r = 0; r < w->R; r++) {
@@ -152,9 +152,9 @@ static int threads_barrier(struct kcp_comm *c, struct CUstream_st *stream)
 }
 
 /* Gathers the row `mine` of every rank into all [R][bytes]; `mine` may point into
- * `all`. Each rank publishes its row, copies the other rows, and waits until all ranks
- * have copied, even after a failure, because a rank that returns may free a row that
- * another rank still reads. */
+ * `all`. Each rank publishes its row and copies the other rows. Then it waits, even
+ * after a failure, until all ranks have copied, because a rank that returns may free a
+ * row that another rank still reads. */
 static int gather(struct member *m, const void *mine, void *all, size_t bytes,
                   kcp_copy *copy, struct CUstream_st *stream)
 {

@@ -3,17 +3,17 @@
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/chain.c.
  *
- * One collective. Time (chapter 07): t_sum + a + (R-1) 2S/bw + fold + t_main. Only this
- * form keeps the M of other ranks, which backward can reuse (reuse_M). */
+ * This form is one collective. Time (chapter 07): t_sum + a + (R-1) 2S/bw + fold +
+ * t_main. Only this form keeps M of other ranks, which backward can reuse (reuse_M). */
 #include "exchange.h"
 #include "comm/lossy.h"
 
-/* Layout of the gathered rows: one row per rank, P maps of `unit` bytes per row.
- * leaving = 1: a row has the maps of segments that a later rank's fold needs (forward).
- * entered = 1: a row has the maps of segments that an earlier rank's fold needs
- * (backward). In a contiguous classic plan each pass needs one map per rank: forward
- * the last segment's, backward the first segment's. Canonical forward with `kept`
- * gathers both kinds, because backward needs M of every segment of a later rank. */
+/* Layout of the gathered rows: one row per rank, P maps of `unit` bytes per row. If
+ * leaving = 1, a row has the maps that folds of later ranks need (forward); if
+ * entered = 1, those that folds of earlier ranks need (backward). In a contiguous
+ * classic plan each rank sends one map per pass: of its last segment in forward, of
+ * its first in backward. Canonical forward with `kept` gathers both kinds, because
+ * backward needs M of every segment of a later rank. */
 struct gather_layout { int entered, leaving, P; size_t unit; };
 
 static int travels(const struct gather_layout *g, const struct kcp_segment *s)
@@ -36,8 +36,8 @@ static struct gather_layout layout_of(const struct fold *f, int both, size_t uni
 }
 
 /* Returns the layout of x->kept. Classic plans keep the maps that forward gathers,
- * because backward multiplies by M of the same segments. Canonical plans also keep the
- * maps of the segments whose maps backward sends. */
+ * because backward multiplies by M of these segments. Canonical plans also keep M of
+ * the segments whose maps backward sends. */
 static struct gather_layout layout_kept(const struct fold *f)
 {
     struct kcp_exchange forward = *f->x;
@@ -54,8 +54,8 @@ static struct gather_layout layout_sent(const struct fold *f)
     return f->x->kept ? layout_kept(f) : layout_of(f, 0, f->map);
 }
 
-/* Returns the address of segment s's map in the gathered rows: after the maps of
- * earlier segments of the same rank. */
+/* Returns the address of the map of segment s in the gathered rows. In the row of a
+ * rank maps are in the order of segments. */
 static char *gathered_map(const struct fold *f, const struct gather_layout *g,
                           void *all, const struct kcp_segment *s)
 {
@@ -66,7 +66,7 @@ static char *gathered_map(const struct fold *f, const struct gather_layout *g,
     return (char *)all + ((size_t)s->rank * g->P + i) * g->unit;
 }
 
-/* Copies `width` columns of HV x K rows between arrays with different pitches. */
+/* Copies `width` columns of HV K rows between arrays with different pitches. */
 static int copy_columns(const struct fold *f, void *to, int to_ld, int to_at,
                         const void *from, int from_ld, int from_at, int width)
 {
@@ -77,8 +77,8 @@ static int copy_columns(const struct fold *f, void *to, int to_ld, int to_at,
                         (size_t)x->HV * x->K, x->stream);
 }
 
-/* Copies to this rank's row the columns of local segment s's map that other ranks need.
- * The other columns are neither computed nor read. */
+/* Copies to this rank's row those columns of the map of local segment s that other
+ * ranks need. Other columns are neither computed nor read. */
 static int copy_to_row(const struct fold *f, const struct gather_layout *g, void *all,
                        int s)
 {
@@ -107,8 +107,8 @@ static int send_and_gather(const struct fold *f, const struct gather_layout *g,
     return x->comm->all_gather(x->comm, (char *)all + f->r * row, all, row, x->stream);
 }
 
-/* Applies the map of segment s, of another rank, to the state at position p: S <- op(M)
- * S + h. */
+/* Applies the map of segment s, which is on another rank, to the state at position p: S
+ * <- op(M) S + h. */
 static int fold_step(const struct fold *f, const struct gather_layout *g, void *all,
                      char *tmp, const struct kcp_segment *s, int p)
 {
@@ -131,9 +131,9 @@ static int fold_step(const struct fold *f, const struct gather_layout *g, void *
 }
 
 /* Computes the state at the start of visit v, a run of adjacent segments on this rank.
- * The fold starts from position `last`, where this rank's previous visit to the
- * sequence ends; if the rank has no previous visit (last < 0), from h of the sequence's
- * first segment. Then the maps of the segments between are applied. */
+ * The fold starts with the state at position `last`, where this rank's previous visit
+ * of the sequence ends; or, if there is none (last < 0), with h of the sequence's first
+ * segment. Then the fold applies the maps of the segments before v. */
 //> fold_gathered
 static int fold_gathered(const struct fold *f, const struct gather_layout *g,
                          void *all, char *tmp, const struct visit *v, int last)
@@ -178,8 +178,8 @@ static int all_gather_run(const struct fold *f)
     return err;
 }
 
-/* Returns the bytes of work: the gathered rows and, with reuse_M, one map [received h |
- * kept M]. */
+/* Returns the size of x->work: the gathered rows and, with reuse_M, one map
+ * [received h | kept M]. */
 static size_t all_gather_work(const struct fold *f)
 {
     const struct gather_layout g = layout_sent(f);

@@ -6,9 +6,9 @@
 
 //> chain
 /* A visit is a run of adjacent segments of one sequence on one rank. Visit number h (0,
- * 1, 2 etc.) of a sequence sends its state in hop h. A visit whose received state may
- * be dropped (chapter 20) sends in hop 0. There is no deadlock, because all ranks take
- * the hops in the same order and two ranks post their messages in the same order. */
+ * 1, 2 etc.) of a sequence sends the state at its end in hop h, or in hop 0 if it may
+ * drop the received state (chapter 20). There is no deadlock, because all ranks take
+ * hops in one order, and sender and receiver have one order of messages in a hop. */
 static int hop(const struct fold *f, int h)
 {
     const struct kcp_exchange *x = f->x;

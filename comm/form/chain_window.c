@@ -23,8 +23,8 @@ static int hop(const struct fold *f, int p, int from, int to)
                          fold_state(f, p), x->comm->window, from, to, x->stream);
 }
 
-/* Runs one visit: receives a state if v->enters, computes the states of the visit's
- * segments, sends a state if v->leaves. */
+/* Runs one visit: receives a state if v->enters, computes the states at the starts of
+ * the visit's segments, and sends a state if v->leaves. */
 //> chain_window
 static int pass(const struct fold *f, const struct visit *v)
 {
@@ -59,8 +59,8 @@ int chain_window_run(const struct fold *f)
 }
 //< chain_window
 
-/* Returns 1 if this exchange can use windows. A plan with several ranges per rank uses
- * messages, because then the order of hops matters. */
+/* Returns 1 if this exchange can use windows. If ranks own several ranges, it cannot,
+ * because then the order of hops matters. */
 int chain_window_fits(const struct fold *f)
 {
     const struct kcp_exchange *x = f->x;

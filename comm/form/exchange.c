@@ -150,7 +150,7 @@ int fold_next_hop(const struct fold *f, int h)
     return next;
 }
 
-/* S_p = op(M_p-1) S_p-1 + h_p-1. */
+/* Computes S_p = op(M_p-1) S_p-1 + h_p-1. */
 //> fold_states
 int fold_states(const struct fold *f, int p0, int p1, int v0, int Vb)
 {
@@ -232,8 +232,8 @@ static const char *what_cannot_be_lost(const struct fold *f, const struct kcp_wi
     return NULL;
 }
 
-/* Returns whether this rank dropped its received state, and a bound on the error.
- * Called after the exchange, because the bound needs the norm of the received state. */
+/* Returns whether this rank dropped the received state, and a bound on the error. Must
+ * run after the exchange, because the bound contains the norm of the received state. */
 static struct kcp_wire_told told_of(const struct fold *f)
 {
     const struct kcp_exchange *x = f->x;

@@ -63,8 +63,7 @@ int fold_cuts(const struct fold *f, const struct visit *v);
  * fold_cuts is 1, the visit sends in hop 0. */
 int fold_sends_at(const struct fold *f, const struct visit *v);
 int fold_receives_at(const struct fold *f, const struct visit *v);
-/* Returns the number of visits of this rank that receive a state (leaving = 1: that
- * send one). */
+/* Returns how many visits of this rank receive (leaving = 1: send) a state. */
 int fold_crossings(const struct fold *f, int leaving);
 /* Returns the first hop after h in which this rank sends or receives; -1: none. */
 int fold_next_hop(const struct fold *f, int h);
@@ -90,8 +89,8 @@ struct form {
     int (*run)(const struct fold *f);
     /* Bytes of x->work. */
     size_t (*work_bytes)(const struct fold *f);
-    /* Bytes and messages that this rank must send; the judge compares this formula with
-     * the traffic. */
+    /* Returns the bytes and messages that this rank must send, which the judge compares
+     * with the traffic. */
     struct kcp_traffic (*formula)(const struct fold *f);
     /* Bytes of bf16 staging for the largest group (narrow_bytes of comm/lossy.h).
      * NULL: staging for one state per visit that sends or receives. */
@@ -110,11 +109,11 @@ struct form {
 #define FORM_DECLARED(number, name) extern const struct form form_##name;
 KCP_FORM_LIST(FORM_DECLARED)
 #undef FORM_DECLARED
-/* Returns the bytes of bf16 staging for one block per visit that receives and one per
- * visit that sends. `bytes`: size of a block before the rounding to bf16. */
+/* Returns the bytes of bf16 staging for a block per visit that receives and a block per
+ * visit that sends. `bytes` is the size of a block before rounding to bf16. */
 size_t narrow_per_visit(const struct fold *f, size_t bytes);
-/* The chain over windows (chain_window.c). Every rank gets the same value from
- * chain_window_fits. */
+/* chain_window.c: the chain over windows. chain_window_fits returns the same value on
+ * every rank. */
 int chain_window_fits(const struct fold *f);
 int chain_window_run(const struct fold *f);
 

@@ -1,5 +1,5 @@
-/* pipeline.c -- the chain (chain.c) in blocks of columns: one is sent while the next
- * arrives.
+/* pipeline.c -- the chain (chain.c) in blocks of columns: a rank sends a block while it
+ * receives the next.
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/scan.c.
  *
@@ -23,8 +23,8 @@ static int block_begin(const struct kcp_exchange *x, int b)
     return (int)((int64_t)b * x->V / blocks(x));
 }
 
-/* Returns the offset in work of the dense copy [HV,K,Vb] of the block that begins at
- * column v: the bytes of columns 0..v-1. */
+/* Returns the offset in x->work of the block that begins at column v, copied to a dense
+ * array [HV,K,Vb]. The offset is the size of columns 0..v-1. */
 static size_t block_offset(const struct fold *f, int v)
 {
     return f->state / f->x->V * v;
@@ -70,8 +70,8 @@ static int next_time(const struct fold *f, int t)
     return next;
 }
 
-/* Copies a received block into its columns of the visit's first state, then computes
- * these columns of the visit's other states. */
+/* Copies a received block into the visit's first state, then computes the same columns
+ * of the visit's other states. */
 static int take_block(const struct fold *f, const struct visit *v, int b, char *in)
 {
     const struct kcp_exchange *x = f->x;

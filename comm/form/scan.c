@@ -45,8 +45,8 @@ static const struct kcp_segment *visit_at(const struct fold *f, const struct vis
     return s;
 }
 
-/* Sets *b to the composed map (*b after a), which is written to the buffer that *b does
- * not point to. */
+/* Writes the map "*b after a" to the one of two buffers to which *b does not point, and
+ * makes *b point to it. */
 static int compose_after(const struct fold *f, char **b, const char *a, int a_first,
                  char *const buffer[2])
 {
@@ -58,8 +58,8 @@ static int compose_after(const struct fold *f, char **b, const char *a, int a_fi
     return err;
 }
 
-/* Sets W to the composed maps of the visit's segments, without M if the visit starts
- * its sequence. */
+/* Sets W to the composition of the maps of the visit's segments, without M if the visit
+ * starts a sequence. */
 static int own_map(const struct fold *f, struct scanning *u)
 {
     const struct kcp_exchange *x = f->x;
@@ -98,8 +98,8 @@ static int visits(const struct fold *f, struct scanning *list)
     return n;
 }
 
-/* Sends W of every visit m to visit m+d, in one group. If both visits are on this rank,
- * copies W. */
+/* Sends W of every visit m to visit m+d, all in one group. Copies W if both visits are
+ * on this rank. */
 static int pass_on(const struct fold *f, struct scanning *list, int n, int d)
 {
     const struct kcp_exchange *x = f->x;
