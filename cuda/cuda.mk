@@ -1,8 +1,8 @@
-# cuda.mk -- the kernels, when CUDA was found: one object a variant, ARCH= names the chip.
+# cuda.mk -- builds the kernels if CUDA is found: one object per variant, for GPU ARCH.
 #
-# Portable files build for any ARCH from sm_80 up. Hopper-only ones, *_sm90.cu, build for
-# sm_90a and are left out, in words, for anything else. NCCL (NCCL_HOME=) is compiled
-# against and not linked: comm/backend/nccl.c opens it when the first communicator is made.
+# Portable files compile for any ARCH from sm_80. Hopper-only files, *_sm90.cu, compile
+# for sm_90a and are omitted for any other ARCH. NCCL (NCCL_HOME=) is used for headers
+# and not linked: comm/backend/nccl.c opens NCCL when the first communicator is created.
 
 ifneq ($(CUDA_HOME),none)
 nvcc       := $(CUDA_HOME)/bin/nvcc

@@ -47,8 +47,8 @@ static __device__ void store_block(const struct kcp_wy &a, struct token_range z,
 }
 
 // Computes y = (A diag beta) x, with x [64,ld] in shared memory. Each warp computes 16
-// rows and a quarter of the columns of y. A is lower triangular, so rows 16 r to 16 r +
-// 15 need only the rows of x up to 16 r + 15.
+// rows and a quarter of the columns of y. A is lower triangular, so row i of y needs
+// only the rows of x up to i.
 static __device__ void multiply(const bf16 *Ab, const bf16 *x, int ld, int columns,
                                 bf16 *y, int64_t stride, int len)
 {

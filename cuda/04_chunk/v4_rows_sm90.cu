@@ -4,10 +4,10 @@
 #include "cuda/tile/warpgroup_store.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// If h and v_new are stored, v3 is bound by the load-store unit: a store of a warp
-// covers 32 bytes per row, and the unit processes one row at a time, in 3000 cycles per
-// step. This kernel stores whole rows. Bound: memory, 144 KiB per step, or 96 KiB
-// without o (chapter 13). 8 C K V flops take 1.4 us of an SM. Each step has one
+// If h and v_new are stored, v3 is bound by the load-store unit: a warp's store covers
+// 32 bytes per row, and the unit processes one row at a time, so stores take 3000
+// cycles per step. This kernel stores whole rows. Bound: memory, 144 KiB per step, or
+// 96 KiB without o (chapter 13). 8 C K V flops take 1.4 us of an SM. Each step has one
 // barrier, after the step's chunk has arrived and the previous chunk has been read.
 enum { W, KG, U, QG, TENSORS };
 

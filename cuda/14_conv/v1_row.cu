@@ -6,8 +6,8 @@
 // Bound: memory; the Wc rows that a token reads are cached. The communicator sends
 // halos (rows near a cut between ranks) on the kernels' stream. Sums over tokens are
 // computed per chunk, then per stretch, then over all segments in order, so the results
-// do not depend on how the tokens are cut. A call without initial and final states uses
-// separate kernels (STATES 0).
+// do not depend on which rank has which tokens. A call without initial and final states
+// uses separate kernels (STATES 0).
 
 // A stretch (a local token range of one sequence) with chunks c0 to c0 + nc - 1.
 // `start` and `stop` bound the stretch's sequence n in local tokens; `at` is described

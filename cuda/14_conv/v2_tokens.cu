@@ -15,8 +15,8 @@
 // another is computed. With few channels per thread many blocks fit in an SM's
 // registers, so that enough bytes are in flight. There is no barrier, because threads
 // do not share data. Backward recomputes dpre of the Wc - 1 rows after a run with the
-// same instructions, so results do not depend on how tokens are cut. A call without
-// initial and final states uses separate kernels (STATES 0).
+// same instructions, so results do not depend on which rank has which tokens. A call
+// without initial and final states uses separate kernels (STATES 0).
 enum { THREADS = 128 };
 enum { N_FORWARD = 4, BATCH_FORWARD = 8, BLOCKS_FORWARD = 6 };
 enum { N_BACKWARD = 2, BATCH_BACKWARD = 4, BLOCKS_BACKWARD = 7, RUN_BACKWARD = 2 };
@@ -73,7 +73,7 @@ static __device__ __forceinline__ bf16 *state_row(const struct conv &x,
 }
 
 // Returns row t of x, starting at channel d. The row is in the shard, in the halo
-// before the cut, or before the sequence (then it is a row of x0, or 0 without x0).
+// before the cut, or before the sequence (then a row of x0, or 0 if there is no x0).
 template <int N, int STATES>
 static __device__ __forceinline__ struct packed<N> tap(const struct conv &x, int s,
                                                        int64_t t, int d)

@@ -49,9 +49,9 @@ static __global__ void last_of(const struct repeats x)
     if (threadIdx.x == 0) mine[x.row] = t >= f[0] || f[2] & FIRST;
 }
 
-// Stores o_t of dropped tokens, and ot, with one block per token and part of a row.
-// Rows of emitted tokens are only read and rows of dropped tokens only written, so
-// blocks are independent.
+// Stores o_t of dropped tokens and the last output ot, with one block per token and
+// part of a row. Rows of emitted tokens are only read and rows of dropped tokens only
+// written, so blocks are independent.
 template <class X>
 static __global__ void repeat_rows(const struct repeats x, int s)
 {

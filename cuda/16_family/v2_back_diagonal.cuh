@@ -74,7 +74,7 @@ static __device__ __forceinline__ void store_shared(const struct family &x, int6
 }
 
 // Processes rows i of channel d, 16 B <= i < 16 B + 16: the pairs within these rows,
-// the pairs (i, i - early), and the terms of s.far. Rows are processed from the last to
+// the pairs (i, i - early), and the terms in s.far. Rows are processed from the last to
 // the first, so that dk and db of a row are complete when the row is processed. If a
 // token reads the state before the decay, row e + 1 has the vector that reads with G_e.
 template <int model, int K, int V>

@@ -8,8 +8,8 @@
 #include "cuda/tile/triangle_inverse.cuh"
 
 // Properties of a model: m rows of the form per token, and C tokens per chunk. `looks`
-// = 1: a token reads the state before writing; `early` = 1: it also reads before the
-// decay.
+// = 1: a token reads the state before writing; `early` = 1: the token also reads before
+// the decay.
 template <int model>
 struct traits {
     enum {

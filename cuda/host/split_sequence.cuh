@@ -16,7 +16,7 @@
 // map for the exchange. Applied one after another to the segment's first state, the
 // maps give the first state of each strip. If L is 0, a strip is a segment, and all
 // arrays of this struct are the segments' arrays. L is 0 for a canonical plan, because
-// the bits of results may depend only on its segments.
+// the bits of results may depend only on the plan's segments.
 struct split {
     int64_t L;
     int NS;                              // strips on this rank
@@ -148,9 +148,9 @@ static inline char *state_at(const struct kcp_call *a, void *states, int at)
     return (char *)states + sizeof(float) * at * a->HV * a->K * a->V;
 }
 
-// Stores in maps [s] the composition of the maps of segment s's strips, if segment s
-// needs a map. The products alternate between the spare map and maps [s], so that the
-// last product is in maps [s].
+// If segment s needs a map, stores in `maps` [s] the composition of the maps of the
+// segment's strips. The products alternate between the spare map and `maps` [s], so
+// that the last product is in `maps` [s].
 static inline int compose_strips(const struct kcp_call *a, const struct split *p,
                                 int backward, void *maps)
 {

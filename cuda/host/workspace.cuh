@@ -138,7 +138,7 @@ static inline void states_out(const struct kcp_call *a, int ends, const void *x,
 }
 
 // ---- the exchange. In an all-gather a rank fills only the needed maps of its row. The
-// whole row is sent, so it is zeroed first: uninitialized memory never leaves a GPU.
+// row is zeroed first and sent in full: uninitialized memory never leaves a GPU.
 static inline int exchange(const struct kcp_exchange *e)
 {
     if (e->form == KCP_ALL_GATHER && e->plan->crossing) {
@@ -164,7 +164,7 @@ static inline struct kcp_exchange place_exchange(struct arena *r,
     return e;
 }
 
-// Copies the first states of segments to the saved block, or from it.
+// Copies the first states of segments to the saved block, or from the saved block.
 static inline void copy_kept(const struct kcp_call *a, void *to, const void *from)
 {
     const size_t state = sizeof(float) * a->HV * a->K * a->V;

@@ -13,7 +13,7 @@ static __device__ __forceinline__ uint32_t pack_bf16x2(float low, float high)
     return *(const uint32_t *)&x;
 }
 
-// bf16x2_low and bf16x2_high return one half of a pair as a float, exactly.
+// bf16x2_low and bf16x2_high convert one half of a pair to float, which is exact.
 static __device__ __forceinline__ float bf16x2_low(uint32_t x)
 {
     return __uint_as_float(x << 16);

@@ -49,7 +49,7 @@ static __device__ __forceinline__ void fence_operand(float (*d)[4])
 #define D16(i) D4(i), D4(i + 1), D4(i + 2), D4(i + 3)
 
 // wgmma.m64n64k16, A in registers: d [64,64] = a b, or d += a b if `add`. `trans_b` =
-// 1: b comes from smem_desc_mn_major, otherwise from smem_desc_k_major.
+// 1: the descriptor of b is MN-major, otherwise K-major.
 template <int trans_b>
 static __device__ __forceinline__ void wgmma_m64n64k16_rs(float (*d)[4],
                                                           const uint32_t *a, uint64_t b,
