@@ -12,8 +12,8 @@
 --   $$ ... $$ {#eq:fold held=07_merge/twin}   an equation and the test that checks it
 --   [@eq:fold] [@sec:fold] [@fig:affine] [@ch:07]        a reference, from any chapter
 --
--- With COLLECT set the filter writes the labels of this chapter; else it reads the labels
--- of all chapters from LABELS. A missing file, name or label ends the build with one line.
+-- If COLLECT is set, the filter writes the labels of this chapter; else the filter reads
+-- the labels of all chapters from LABELS. A missing file, name or label ends the build with one line.
 local collect = os.getenv("COLLECT") ~= nil
 local labels = os.getenv("LABELS")
 local out = os.getenv("OUT") or "build/book"
@@ -63,8 +63,8 @@ local function find_region(path, L, name)
   return a, b
 end
 
--- Finds a function. It starts in column 0 and ends at the first closing brace in column 0;
--- the comment on the lines directly above belongs to the function.
+-- Finds a function, from column 0 to the first closing brace in column 0. The comment on the
+-- lines directly above belongs to the function.
 local function find_fn(path, L, name)
   local pat, at = "^%a.*[%s%*]" .. name:gsub("%W", "%%%0") .. "%(", nil
   for i, l in ipairs(L) do
@@ -124,7 +124,7 @@ local function steps_of(path)
   return steps[path] or {}
 end
 
--- Returns lines a..b without the regions of lab steps; the steps' names; lines of code.
+-- Returns lines a..b without regions of lab steps; the steps' names; how many lines have code.
 local function without_steps(path, L, a, b)
   local t, names, left, skip = {}, {}, 0, nil
   for _, s in ipairs(steps_of(path)) do
@@ -196,7 +196,7 @@ end
 
 -- ---- kernels and mutants, from the records at the foot of their files ----------------
 
--- Returns every record of a file: stage, name, why, line number. For records made by the
+-- Returns every record of a file: `stage`, `name`, `why`, `line`. For records made by the
 -- macro MUTANT(ident, flags, "why") the stage comes from the file's name.
 local function records(path)
   local L, t = lines_of(path) or {}, {}
@@ -378,8 +378,8 @@ local function results(cb)
   return pandoc.Div(markdown(md), pandoc.Attr("", { "results" }))
 end
 
--- Returns the recorded time of "STAGE VARIANT WAY [kept]" from the stage's table. Tables of
--- whole passes have a column for the case, and milliseconds; other tables microseconds.
+-- Returns the recorded time of "STAGE VARIANT WAY [kept]" from the stage's table. Tables
+-- of whole passes have a column for the case and times in ms; other tables, times in us.
 local function recorded(what)
   local stage, variant, way, kept = what:match("^(%S+) (%S+) (%S+)%s*(.*)$")
   local case, want_case = "", "KDA, live gates, T = 8192, H = 96" .. (kept ~= "" and ", " .. kept or "")
@@ -558,7 +558,7 @@ local function equation(p)
                     pandoc.Attr(id, { "equation" }))
 end
 
--- ---- what the prose must do ---------------------------------------------------------
+-- ---- what the text must have --------------------------------------------------------
 
 -- Returns true if a paragraph has a formula or cites an equation, as the paragraph before
 -- each function of ref/ must.
@@ -700,7 +700,7 @@ local function folded(doc)
   end }
 end
 
--- Returns true if the chapter cites anything; else it gets no list of references.
+-- Returns true if the chapter cites anything, and so needs a list of references.
 local function cites(doc)
   local yes = false
   doc:walk { Cite = function() yes = true end }

@@ -5,12 +5,12 @@
 # Next: ../bench/records.py, whose reader this uses.
 #
 #   tables.py DIR [FILE...]       all tables into DIR, from FILEs or bench/results
-#   tables.py --readme [--check]  the tables of README.md, between its two marks
+#   tables.py --readme [--check]  the tables of README.md, between two marks
 #
 # The first line of a record has the names of its columns; `kind` is the kind of a
 # row. If a row was recorded several times, a row of the present kernels is chosen, else
 # a row that cannot be compared, else a row of other kernels; in each case the latest.
-# DIGESTS: a file with the output of digest.py. README.md needs built kernels.
+# DIGESTS= names a file with the output of digest.py. --readme needs built kernels.
 import math
 import os
 import re
@@ -60,7 +60,7 @@ def text(form, value):
 
 
 class Row:
-    """A row of a record: r["us"] is the text of column us, r.us is its number."""
+    """A row of a record: r["us"] is the text of column `us`, and r.us the number."""
     digests, built = None, False
 
     def __init__(self, cells, file):
@@ -111,7 +111,7 @@ class Row:
         return (s + KEPT.get(self.save, "")).replace(" = ", NB + "=" + NB)
 
     def rank(self):
-        """Returns the sort key: KDA first, then by T, live gates before strong ones."""
+        """Returns the key for sorting by model (KDA first), T, ..., gates, segments."""
         models, gates = ("kda", "gdn"), ("live", "strong", "saturated")
         return (models.index(self.model) if self.model in models else 9, self.T, self.H,
                 self.HV, self.K, gates.index(self.gate) if self.gate in gates else -1,
@@ -120,7 +120,7 @@ class Row:
                 self.segments, self.stage, self.theirs, self.variant)
 
     def standing(self):
-        """Compares recorded code (kernels, row of the paths, exchange) with today's."""
+        """Compares recorded code (kernels, row of the paths, exchange) to ours."""
         def compared(digest, by, key):
             return STATES[Row.digests.state(key, digest, by)] if digest else UNCOMPARED
         known = Row.digests.rows
@@ -211,7 +211,7 @@ class Page:
 
 
 class Records:
-    """All rows by kind. `rows` has the chosen rows of kind time; `sorted` is sorted."""
+    """All rows by kind. `rows`: the chosen rows of kind time; `sorted`: by Row.rank."""
     def __init__(self, files):
         self.kind, slots, standings, self.timed = {}, {}, {}, []
         for path in files:
@@ -376,7 +376,7 @@ def mode_table(d):
 
 
 def bound_table(d):
-    """Chapter 18: lists counters that show what bounds forwards of packed sequences."""
+    """Chapter 18: lists counters that show what bounds forward on packed sequences."""
     p, cases, times = Page("18-bounds.md"), {}, {}
     for r in d.of("counter"):
         if r["what"] and r["case"]:
@@ -438,7 +438,7 @@ def plan_of(r):
 
 
 def rank_table(d):
-    """Lists the best row for each number of GPUs, by pass, then by GPUs, ours first."""
+    """Lists the best row per pass and number of GPUs, ours before other systems."""
     p = Page("19.md")
     layers = [r for r in d.sorted if r.is_layer]
     kinds = [("08_forward", "forward"), ("13_backward", "backward"),
@@ -465,7 +465,7 @@ def rank_table(d):
 
 
 def form_table(d):
-    """Lists the time of every form, and the part of this time for the exchange."""
+    """Lists the time of each form, and the part that the exchange takes."""
     p, groups, above = Page("19-forms.md"), {}, None
     stages = *PAIR, "16_family"
     for r in sorted((r for r in d.sorted if r.ranks > 1 and not r.peer and r.is_layer
@@ -664,7 +664,7 @@ def nccl_table(d):
 
 
 def torch_tables(d):
-    """If a row was recorded again, the later one takes the place of the first."""
+    """Lists runs from PyTorch. If a row was recorded twice, the later row is used."""
     timed, judged, above, p = {}, {}, "", Page("torch.md")
     for r in d.of("torch"):
         if r["us"]:
@@ -775,8 +775,8 @@ def prediction_tables(d):
 # ---- the README's tables: our fastest kernels and other systems
 
 def others(d, r, systems, notes):
-    """Returns other systems' times of the same run; without any, their fastest times of
-    another run on the same GPU."""
+    """Returns other systems' times of the same run; if there are none, their fastest
+    times of another run on the same GPU."""
     of = [q for q in d.find(theirs=True, stage=r and r.stage)
           if q["machine"] == r["machine"] and not re.search("share_alone|heads2", q.variant)]
     alike = [q for q in of if (q.case, q.ranks) == (r.case, r.ranks)]

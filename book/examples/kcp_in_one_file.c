@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 enum { T = 70, K = 6, V = 5, C = 8, R = 4 };  /* tokens, key and value size, chunk */
-static const int cuts[R + 1] = { 0, 13, 30, 57, T };  /* rank r: from cuts[r] */
+static const int cuts[R + 1] = { 0, 13, 30, 57, T };  /* rank r: from token cuts[r] */
 static const double scale = 0.4;
 typedef double state[K][V];
 static struct { double q[T][K], k[T][K], v[T][V], g[T][K], beta[T], dO[T][V]; } x;
@@ -37,7 +37,7 @@ static void recurrence(struct outputs *y)
         }
 }
 
-/* Runs from the last token to the first; dS: gradient of the state after token t. */
+/* Runs from the last token to the first; dS is the gradient of S after token t. */
 static void recurrence_backward(struct outputs *y)
 {
     state dS = { { 0 } };
@@ -118,7 +118,7 @@ static void advance(const struct chunk *c, int W, double X[K][W], double y[C][W]
     }
 }
 
-/* The adjoint: dU = (e^(G_last - G) k) dS + qk^T dO; y = A^T dU, so dv = beta y; then
+/* Adjoint of advance: dU = (e^(G_last - G) k) dS + qk^T dO; y = A^T dU, so dv = beta y;
  * dS <- e^G_last dS + scale (e^G q)^T dO - w^T dU. */
 static void retreat(const struct chunk *c, state dS, double y[C][V])
 {
@@ -300,7 +300,7 @@ static void *rank_main(void *arg)
     return NULL;
 }
 
-/* ---- 5. Everything against the recurrence */
+/* ---- 5. Comparison of all results with the recurrence */
 static void compare(const char *name, const void *got_, const void *want_, int n)
 {
     const double *a = got_, *b = want_;

@@ -66,8 +66,8 @@ static void recurrence(int n)
         }
 }
 
-/* ---- 2. A rank's tokens in chunks. Block (c, n) of a kernel has chunk c of head n; in
- * a scan, block (0, n) has all chunks of head n. Latency bounds all kernels. */
+/* ---- 2. A rank's tokens in chunks. Thread block (c, n) computes chunk c of head n; in
+ * a scan, block (0, n) computes all chunks. Latency bounds all kernels. */
 typedef float key[H][K], value[H][V], scalar[H][1], row[H][C];      /* per token */
 typedef float state[H][K][V], map[H][K][W];                   /* per chunk, per rank */
 struct rank {
@@ -134,7 +134,7 @@ static __global__ void prepare(rank me)
 }
 
 /* Advances column X [K] over all chunks: y = (fed ? u : 0) - w X, then
- * X <- e^G_last X + (e^(G_last - G) k)^T y. If keep: writes column j of h and v_new. */
+ * X <- e^G_last X + (e^(G_last - G) k)^T y. With `keep` writes column j of h, v_new. */
 static __device__ void scan_column(const rank &me, int j, int fed, int keep, float *X)
 {
     const int n = blockIdx.y;
@@ -156,7 +156,7 @@ static __device__ void scan_column(const rank &me, int j, int fed, int keep, flo
     }
 }
 
-/* Column j of dS from the last chunk to the first: dU = kg dS + qk^T dO; y = A^T dU;
+/* Moves column j of dS over all chunks, in reverse: dU = kg dS + qk^T dO; y = A^T dU;
  * dS <- e^G_last dS + scale (e^G q)^T dO - w^T dU. With `keep` writes dS and y. */
 static __device__ void retreat_column(const rank &me, int j, int keep, float *dS)
 {
@@ -186,8 +186,8 @@ static __device__ void retreat_column(const rank &me, int j, int keep, float *dS
     }
 }
 
-/* ---- 3. given = 0: the rank's map, by the scan of [h | M] from [0 | I] and the
- * adjoint scan of dh from 0. given = 1: scans of S from `in` and of dS from `back`. */
+/* ---- 3. given = 0: computes the rank's map by a scan of [h | M] from [0 | I] and an
+ * adjoint scan of dh from 0. given = 1: scans S from `in`, and dS from `back`. */
 static __global__ void scans(rank me, int given)
 {
     const int n = blockIdx.y, j = threadIdx.x, b = j - V - K;      /* b: column of dS */
@@ -202,7 +202,7 @@ static __global__ void scans(rank me, int given)
     for (int p = 0; p < K && !given; p++) me.mine[0][n][p][j] = X[p];
 }
 
-/* out = M in + h, or with `back` M^T in + dh; `out` may be `in`. Thread j: column j. */
+/* out = M in + h, or if `back` M^T in + dh; `out` may be `in`. Thread j: column j. */
 static __global__ void apply(const map *of, int back, const state *in, state *out)
 {
     const int n = blockIdx.y, j = threadIdx.x;
@@ -330,7 +330,7 @@ static void chain(int back)
     }
 }
 
-/* ---- 6. Memory, and everything against the recurrence */
+/* ---- 6. Memory; comparison of all results with the recurrence */
 static float host[T * H * K * V];                     /* fits every array */
 
 /* Allocates n elements on the GPU: a copy of `from`, or NaN if `from` is NULL. */

@@ -1,5 +1,5 @@
-/* kda.c -- KDA, or GDN with -DGDN, over R ranks through layer.h: plan, comm, sizes,
- * forward, backward.
+/* kda.c -- runs KDA, or GDN if compiled with -DGDN, over R ranks through layer.h: plan,
+ * comm, sizes, forward, backward.
  *
  * Book: chapter 08.  Checked by: tests/cli/examples.sh.  Next: ../../ref/layer.h.
  *

@@ -27,7 +27,7 @@ struct place {
     char why[200];
 };
 
-/* Reads argv: the number of ranks (mpirun's has priority), then cpu, bf16 or f32. */
+/* Reads argv: the number of ranks (unless mpirun gives it), then cpu, bf16 or f32. */
 static int place_choose(struct place *p, int argc, char **argv)
 {
     const char *as = argc > 2 ? argv[2] : "cpu";
@@ -88,8 +88,8 @@ static void place_free(const struct place *p, const void *x)
         free((void *)x);
 }
 
-/* ---- numbers: double, converted to and from the type of an array: the layer's storage
- * (KCP_ACTV) or the type of its sums (KCP_ACC) */
+/* ---- conversion from double to the type of an array and back. KCP_ACTV: the layer's
+ * storage type; KCP_ACC: the type of sums */
 static size_t place_bytes(const struct place *p, enum kcp_store store)
 {
     const enum kcp_storage s = p->layer.storage;
@@ -139,7 +139,7 @@ static int place_get(const struct place *p, enum kcp_store store, double *x,
     return status;
 }
 
-/* ---- an example's arrays: drawn, kept together, added up */
+/* ---- arrays of an example: random numbers, a list of allocations, a digest */
 
 /* Returns element e of random array `which`, in (-1, 1), equal on every rank. */
 static double number(int which, int64_t e)
@@ -159,8 +159,8 @@ static void *keep(struct shelf *s, void *x)
     return x;
 }
 
-/* Returns an array of `rows` rows of `width` random numbers. Its row 0 is the row of
- * token `first`. */
+/* Returns an array of `rows` rows of `width` random numbers. Row 0 belongs to token
+ * `first`. */
 static void *draw(struct shelf *s, enum kcp_store store, int which, int64_t first,
                   int64_t rows, int64_t width)
 {
@@ -184,7 +184,7 @@ static void *ints(struct shelf *s, const int *x, int n)
     return keep(s, y);
 }
 
-/* Returns a sum of an output with random weights, which detects swapped elements. */
+/* Returns the sum of an output times random weights, which detects swapped elements. */
 static double digest(const struct place *p, const void *from, int64_t first, int64_t n)
 {
     double sum = 0, *x = malloc(sizeof *x * (size_t)(n + 1));

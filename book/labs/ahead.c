@@ -2,8 +2,8 @@
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_stages.  Next: descriptors.c.
  * This file replaces ref/17_block.c in the student's object. A chunk has four copies.
- * The variant "ahead" requires that while a chunk is multiplied, the copies of the next
- * two chunks are in flight; near the end, the copies of all chunks that remain.
+ * The variant "ahead" requires that the copies of the next two chunks, or of all chunks
+ * that remain, are in flight while a chunk is multiplied.
  */
 #define block_chunk plain_chunk
 #define block_commit plain_commit

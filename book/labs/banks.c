@@ -2,8 +2,8 @@
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_ldmatrix.  Next: apart.h.
  * This file replaces ref/17_warp.c in the student's object. The variant "banks"
- * requires four reads per block of 16 by 16. More than four reads: two rows of a block
- * share a bank. Fewer than four reads: a block was read without warp_ldmatrix.
+ * requires four reads per block of 16 by 16. With more, two rows of a block share a
+ * bank. With fewer, a block was read without warp_ldmatrix.
  */
 #define warp_ldmatrix plain_ldmatrix
 #include "17_warp.c"

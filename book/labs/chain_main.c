@@ -181,7 +181,7 @@ static int draw(struct trial *t, enum row row, int number)
     t->a.ops = &ref_mapops;
     t->a.form = form;
     if (one) {
-        const int folded = (R - 1) / 2;             /* this rank sends a state */
+        const int folded = (R - 1) / 2;             /* a rank that sends a state */
         t->a.bad_rank = t->a.backward ? R - 1 - folded : folded;
         if (kcp_plan_make(&t->a.plan, 1, cu, R, NULL, 0, 4, 0, NULL)) return 0;
         merge_fill(&t->a, &s);

@@ -1,7 +1,7 @@
-/* check_main.c -- runs a student's check on a variant, and tests whether it is right.
+/* check_main.c -- tests a student's check on a correct or a wrong variant.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=07b, 09d.  Next: chain_main.c.
- * kcp-lab-check ./lab.so STAGE NAME|./planted.so: exit status 0 if the check accepts a
+ * kcp-lab-check ./lab.so STAGE NAME|./planted.so exits with 0 if the check accepts a
  * correct variant or rejects a wrong variant of the stage. The check runs in a separate
  * process. Only the value that lab_check returns counts. With "-" instead of ./lab.so
  * the student's code is linked in and runs in this process, so that

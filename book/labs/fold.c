@@ -1,8 +1,8 @@
 /* fold.c -- runs the student's fold on blocks of columns, with a pitch other than V.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=07, its last row.  Next: check_main.c.
- * A variant of stage 07. As the pipeline form does, it calls `apply` of the student's
- * table lab_mapops with v0 > 0 and with rows whose pitch is not V.
+ * This variant of stage 07 calls `apply` of the student's table lab_mapops with v0 > 0
+ * and with rows whose pitch is not V, as the pipeline form does.
  */
 #include "kcp.h"
 #include "comm.h"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# grade.sh -- prints the points of one lab, also as JSON; exit 0 unless points are lost.
+# grade.sh -- prints the points of one lab, also as JSON; exits with 0 if none is lost.
 #
 # Book: labs/README.md, labs/STAFF.md.  Usage: make grade LAB=07 [SEED=n] [STAFF=file]
 # LAUNCH= is the command that starts the judge's ranks, e.g. "srun -n 4"; LIMIT= is the time
@@ -15,8 +15,8 @@ case $LIMIT in *[!0-9]*|0*|??????*) wants "LIMIT=$LIMIT" "seconds, from 1" ;; es
 [ -z "$LAUNCH" ] || command -v "${LAUNCH%% *}" >/dev/null ||
     wants "LAUNCH=$LAUNCH" "a command and its options"
 [ -f "$work" ] || { echo "grade: there is no $work yet: make lab LAB=$id"; exit 2; }
-# Each file has a separate folder, named by a checksum of its path, so that files can be
-# graded at once. The lock makes two gradings of one file run one after the other.
+# Each file has a separate folder, named by a checksum of the file's path, so that two files
+# can be graded concurrently. The lock prevents concurrent gradings of the same file.
 dir=$B/grade/$id-$(realpath "$work" | cksum | cut -d' ' -f1)
 mkdir -p "$dir" || exit 2
 exec 8>"$dir/lock"

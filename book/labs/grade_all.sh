@@ -19,7 +19,7 @@ to=$dir/.graded/$id
 mkdir -p "$to" || exit 2
 unset CDPATH
 
-# Prints "name <TAB> file" lines, sorted, so that every task of an array has one order.
+# Prints "name <TAB> file" lines, sorted, so that all tasks of an array have the same order.
 list() {
     for f in "$dir"/*/"$id.$ext" "$dir"/*."$ext"; do
         [ -f "$f" ] || continue

@@ -84,7 +84,7 @@ static int deadlock(int roles, int chunks)
 enum order { PLAIN, ANY, PRODUCER_FIRST };
 static enum order order;
 static unsigned drawn = 1;
-static int other;                      /* 1: not 4 chunks ahead */
+static int other;                      /* 1: issued copies are not 4 chunks */
 
 static int random_of(int n)
 {

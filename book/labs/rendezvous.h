@@ -1,10 +1,10 @@
 /* rendezvous.h -- makes each send between threads wait for the receiver, as over NCCL.
  *
  * Book: labs/STAFF.md.  Used by: chain_main.c, for lab 07c.  Next: chain_main.c.
- * Two ranks that both send first deadlock over NCCL, but not over threads, because
- * threads buffer messages. With this file a send waits until its message is received;
- * within a group, the end of the group waits. A wait of MEET_SECONDS without CPU time
- * of the process counts as a deadlock.
+ * Two ranks that send before they receive deadlock over NCCL, but not over threads,
+ * because threads buffer messages. With this file a send waits until its message is
+ * received; within a group, the call that ends the group waits. A wait of MEET_SECONDS
+ * without CPU time of the process counts as a deadlock.
  */
 #ifndef KCP_LAB_RENDEZVOUS_H
 #define KCP_LAB_RENDEZVOUS_H
@@ -35,7 +35,7 @@ static void meet_begin(void)
     meet.ended = 0;
 }
 
-/* Ends a rank. If it ends with an error, all other ranks stop waiting. */
+/* Ends a rank. If `status` is an error, all other ranks stop waiting. */
 static void meet_end(int status)
 {
     pthread_mutex_lock(&meet.lock);

@@ -3,7 +3,7 @@
 # Book: labs/STAFF.md.  Checked by: try.sh, tests/cli/labs.sh.  Next: check_main.c.
 # A student's file becomes dir/lab.so, which the judge loads into a separate process. The
 # verdict is the judge's exit status, whatever the student's process prints.
-# Variable built: yes, no, or the reason why nothing was compiled.
+# Variable `built` is yes, no, or the reason why nothing was compiled.
 
 # Prints the required functions that the student's file lacks. The library also has them,
 # so a missing function would link and pass.
@@ -28,9 +28,9 @@ compile() {                           # output file, option...
     else timeout 60 $CC $LAB_CFLAGS -I"${src%/*}" "$@" "$work" -o "$to"
     fi
 }
-# Links the shared object NAME.so with the record that the judge loads: lab, or a variant
+# Links the shared object NAME.so with the record that the judge loads: `lab`, or a variant
 # that a row names. A frame is a file of this repository that calls the student's code. A
-# lab of kind patch needs no object, because its code is linked into whole programs.
+# lab of kind `patch` needs no object, because its code is linked into whole programs.
 share() {                             # name
     case $kind in patch|train) return 0 ;; esac
     name=lab_${id}_$1
@@ -154,8 +154,8 @@ hint() {
     done <"$dir/mistakes"
 }
 # Prints the line of the student's file that failed: repeats the run with sanitizers in the
-# judge's process. Variable stood is set if the run was stopped; then timeout sends only one
-# signal (--foreground), because a second signal could interrupt the report.
+# judge's process. `stood` is set if the first run was stopped; then `timeout` sends only
+# one signal (--foreground), because a second signal could interrupt the report.
 line_of() {
     [ $ext = c ] && [ -z "$shown" ] || return 0
     compile "$dir/lab.asan.o" -c -fsanitize=address,undefined -fno-sanitize-recover=all \
@@ -232,7 +232,7 @@ judge() {
     esac
 }
 
-# speed TITLE POINTS NAME RATIO [option...]: compares times of variants lab and NAME.
+# speed TITLE POINTS NAME RATIO [option...]: compares times of variants `lab` and NAME.
 speed() {
     title=$1 points=$2 name=$3 ratio=$4
     shift 4
@@ -249,8 +249,8 @@ speed() {
         add "$title" "$points" "not run" "compiled, not run: no GPU"
         return
     fi
-    # The student's code runs inside kcp-bench and could print results: each line must have
-    # kcp-bench's format, with one row per variant.
+    # The student's code runs inside kcp-bench and could print results, so each line must
+    # have kcp-bench's format, with one row per variant.
     rows=$(awk '/^#|^stage |^[0-9][0-9]_[a-z_]+ .* status [0-9]+$/ { next }
         !/^[0-9][0-9]_[a-z_]+ +((for|back)ward +)?[a-zA-Z0-9_]+( +[0-9.]+)+$/ { print "bad"; exit }
         seen[$2 ~ /^(for|back)ward$/ ? $2 $3 : $2]++ { print "bad"; exit }' "$out")
@@ -271,7 +271,7 @@ speed() {
     else add "$title" "$points" "${said%% *}" "${said#* }"; fi
 }
 
-# linked VARIANT|- option...: runs a judge with the student's object linked in place of ours.
+# linked VARIANT|- option...: runs a judge that is linked with the student's object.
 linked() {
     gpus=$(nvidia-smi -L 2>/dev/null | wc -l) variant=$1 judged=$kind
     shift

@@ -2,8 +2,8 @@
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_shared.  Next: ahead.c.
  * This file replaces ref/17_block.c in the student's object. The variant "sectors"
- * requires as many sectors as w and kg have. Fewer sectors: w and kg were not loaded
- * completely by block_load. More sectors: neighbouring lanes read distant addresses.
+ * requires as many sectors as w and kg have. With fewer, block_load did not load all of
+ * w and kg. With more, neighbouring lanes read distant addresses.
  */
 #define block_load plain_load
 #include "17_block.c"

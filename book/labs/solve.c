@@ -2,7 +2,7 @@
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=10_solve, its first rows.
  * Next: tree.c.
- * A variant of stage 10 in which the student's code computes only A^T dU.
+ * In this variant of stage 10 the student's code computes only A^T dU.
  */
 #include "kcp.h"
 #include "ref.h"

@@ -1,10 +1,10 @@
 /* tree.c -- runs a student's tree in the program of chapter 15; counts its products.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=15_blelloch.  Next: warp.c.
- * Three variants of stage 15. One runs the whole program with the tree in every tile.
- * Two run the tree on names instead of maps, and count products and their depth. A name
- * stands for the map of consecutive tokens. A name can be composed only with the name
- * of the next tokens, and applied only to the state before its first token.
+ * Of three variants of stage 15, one runs the whole program with the tree in each tile.
+ * Two run the tree on names instead of maps, to count products, and products in series.
+ * A name denotes the map of consecutive tokens; it can be composed only with the name
+ * of the next tokens, and applied only to the state before the first of its tokens.
  */
 #include "15_scan.h"
 #include "book/labs/frame.h"
@@ -14,8 +14,8 @@
 
 enum { LEAVES = 64, NAMES = 40 * LEAVES };
 
-/* `name` stands for the map of tokens [lo,hi) or, if `state` is set, for the state
- * before token hi. depth: how many products in series gave this map or state. */
+/* `name` denotes the map of tokens [lo,hi) or, if `state` is set, the state before
+ * token hi. `depth` is the number of products in series that gave this map or state. */
 static struct { uint64_t name; int lo, hi, state, depth; } known[NAMES];
 static int nknown, products;
 static uint64_t secret = 1;
@@ -121,7 +121,7 @@ static int tree_of_names(int n, int backward, int *depth)
     return KCP_OK;
 }
 
-/* Runs chapter 15's program by the tree, whatever form the case requests. */
+/* Runs chapter 15's program with the tree, even if the case requests another form. */
 static int scanned(void *args)
 {
     struct kcp_scan mine = *(struct kcp_scan *)args;

@@ -1,11 +1,11 @@
 #!/bin/sh
-# try.sh -- grades five submissions per lab: empty, three wrong ones and a right one.
+# try.sh -- grades five submissions per lab: one empty, three wrong, one right.
 #
 # Book: labs/STAFF.md.  Usage: try.sh BUILD, or make try LAB=07.  Next: points.tsv, which
-# has the expected points; make tried writes that file. The right answer is the region
+# has the expected points; `make tried` writes this file. The right answer is the region
 # that was cut out. The wrong answers are edits of that region: "wrong" lines of the lab
-# file. Files in book/labs/work are not changed. JOBS= (2) is the number of gradings at
-# once, each in a separate folder. SAID=file keeps the output of the grader.
+# file. Files in book/labs/work are not changed. JOBS= (2) submissions are graded
+# concurrently, each in a separate folder. SAID=file keeps the output of the grader.
 B=${1:-${B:-build}} MAKE=${MAKE:-make} bad=0 tried=0 unknown=0
 # Started without make, the script calls make, which sets the compilers and options.
 [ -n "$LAB_CFLAGS" ] || exec $MAKE --no-print-directory -s try B="$B" LAB="$LAB"

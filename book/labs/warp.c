@@ -2,8 +2,8 @@
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_products.  Next: banks.c.
  * This file replaces ref/17_warp.c in the student's object. The variant "products"
- * requires as many mma as the chunk's tiles need. Fewer mma: a product was computed
- * without warp_mma. More mma: a tile was computed twice.
+ * requires as many mma as the chunk's tiles need. With fewer, a product was computed
+ * without warp_mma. With more, a tile was computed twice.
  */
 #define warp_mma plain_mma
 #include "17_warp.c"

@@ -61,7 +61,7 @@ def main():
         p.error(f"--unseen: found {len(unseen)} bytes, expected {o.tokens + 1}")
     unseen = unseen[:o.tokens + 1]
     try:
-        open(o.out, "ab").close()             # fail before training
+        open(o.out, "ab").close()             # fails here, before training
     except OSError as e:
         p.error(f"--out: {o.out}: found {e.strerror}, expected a file I can write")
     model = train.Model(width=64, H=2, K=64).double()

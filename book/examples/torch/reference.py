@@ -2,7 +2,7 @@
 
 Book: users.md.  Checked by: tests/cli/torch.sh, by --check, and its examples by --try.
 Usage: reference.py           writes the section
-       reference.py --check   status 1 if it differs
+       reference.py --check   status 1 if the section differs
        reference.py --try     runs the examples of the docstrings; needs PyTorch
 """
 import ast

@@ -9,8 +9,8 @@ Book: chapters 08, 13, 14.  Checked by: tests/cli/torch.sh.  Next: none; copy it
   torchrun --nproc_per_node=4 train.py --text README.md --cp 2       2 replicas of 2
 
 A batch is several packed sequences. There are R/cp replicas of cp ranks. Replica d
-takes sequences d, d + R/cp, ..., and each of its ranks has a part of their tokens. Each
-rank computes its part of every gradient; DistributedDataParallel averages the parts.
+takes sequences d, d + R/cp, ..., and each of its ranks has a part of these tokens. Each
+rank computes a part of every gradient; DistributedDataParallel averages the parts.
 """
 import argparse
 import os

@@ -162,8 +162,8 @@ class Site(Spec):
         return self.call("forward", self.store, self.names)
 
     def forward(self, inputs, keep, places=None):
-        """Returns o, ht, the saved block, and the tensors that backward reads. places:
-        the addresses of the inputs, from here()."""
+        """Returns o, ht, the saved block, and the tensors that backward reads. `places`
+        has the addresses of the inputs, from here()."""
         if self.gpu and self.index != current_gpu():
             with torch.cuda.device(self.device):
                 return self.forward(inputs, keep, places)
@@ -314,8 +314,8 @@ def _kind(all_, where, inputs):
 
 def _layer(all_, final, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,
            cu_seqlens_cpu, cp_context):
-    """Runs a call; checks the call unless an earlier call matches. all_: values of
-    Options."""
+    """Runs a call; checks the call unless an earlier call matches. `all_` has the
+    values of Options."""
     if ops.wanted():
         return _traced(all_, final, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,
                        cu_seqlens_cpu, cp_context)

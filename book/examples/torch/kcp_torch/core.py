@@ -234,8 +234,8 @@ class Prepared:
     """A prepared pass of a stage on one device: the bytes of the args struct, the sizes
     of the workspace and of the saved block.
 
-    From args->work on all members of the struct are addresses and sizes of eight bytes,
-    so one call of `pack` writes them. `names`: the arrays, in the order of their
+    Member args->work and all later members are addresses and sizes of eight bytes, so
+    one call of `pack` writes them. `names`: the arrays, in the order of their
     addresses in a call."""
 
     def __init__(self, pass_, store, device, options, split, ranks, comm, local, names):
@@ -274,7 +274,7 @@ class Prepared:
             put(self.struct, view, saved=64, saved_bytes=self.saved_bytes)
             with_block = sizes()
             # Backward always has a saved block. Forward has one only with gradients, so
-            # its workspace must suffice for both cases.
+            # the workspace of forward must suffice with and without a block.
             self.work_bytes = (with_block if pass_ == "backward"
                                else max(self.work_bytes, with_block))
             put(self.struct, view, saved=None, saved_bytes=0)
@@ -329,7 +329,7 @@ class Prepared:
             torch.cuda.current_stream(self.device).wait_event(self.event)
 
     def __call__(self, places, keep=False, saved=None):
-        """Runs the pass. places: the addresses of the arrays `names`, 0 if not given.
+        """Runs the pass. `places`: the addresses of the arrays `names`, or 0.
         Returns the saved block: a new block with `keep`, else `saved`."""
         gpu = self.gpu
         if gpu and self.index != current_gpu():
@@ -364,16 +364,16 @@ class Prepared:
 
 
 class Spec:
-    """A call without its arrays, checked once; prepares each pass once. split:
-    cu_seqlens of the whole batch, cuts, chunk, window. whole: gradients of parameters
-    are summed over all ranks."""
+    """A call without its arrays, checked once; prepares each pass once. `split` has
+    cu_seqlens of the whole batch, cuts, chunk, window. If `whole`, gradients of
+    parameters are summed over all ranks."""
 
     def __init__(self, split, group, options, whole, device):
         self.split, self.group, self.options = split, group, options
         self.whole, self.device, self.calls, self.era = whole, device, {}, groups.era()
 
     def call(self, pass_, store, names, more=()):
-        """Returns the prepared pass for the arrays `names`; `more`: its own options."""
+        """Returns the prepared pass for the arrays `names` with the options `more`."""
         if self.era != groups.era():          # communicators were released
             self.calls, self.era = {}, groups.era()
         made = self.calls.get((pass_, names, more))
@@ -395,8 +395,8 @@ class Spec:
 
 
 def option(**names):
-    """Returns options as a hashable tuple. A string names an enum constant, and is
-    replaced by the number of this constant."""
+    """Returns options as a hashable tuple. Each string, which names an enum
+    constant, is replaced by the number of this constant."""
     known = lambda x: value(x) if isinstance(x, str) else x
     return tuple((k, known(x)) for k, x in names.items())
 

@@ -128,7 +128,7 @@ class NcclId(C.Structure):
 
 class NcclComm:
     """The ranks of a process group over NCCL. The class uses the group's communicator,
-    and never frees or aborts it. A gloo group has none, so the class creates one."""
+    and never frees or aborts it. For a gloo group the class creates one."""
 
     def __init__(self, group, device):
         self.lock, self.group, self.own = threading.RLock(), group, None
@@ -218,8 +218,8 @@ def comm_of(group, device):
 
 
 def _forget(which):
-    """Drops all prepared calls, and frees each communicator that satisfies
-    which(group, device)."""
+    """Drops all prepared calls. Frees each communicator for whose group and device
+    the function `which` returns true."""
     for prepared in _caches:
         prepared.clear()
     for key in [k for k in _comms if which(*k)]:

@@ -3,7 +3,7 @@
 Book: chapter 08.  Checked by: tests/cli/torch.sh.  Next: groups.py.
 
 This file has no copy of a struct of kcp.h. Functions of the library return sizes,
-offsets, types and enum values by name; its table lists the arrays of a stage. So
+offsets, types and enum values by name; a table lists the arrays of each stage. So
 another version of the library either works, or is rejected with the missing name.
 """
 import ctypes as C
@@ -159,7 +159,7 @@ def plan_of(cu, R, r, chunk, window=0, cuts=None):
 
 
 class Layer:
-    """A struct kcp_layer: of references on a CPU, of kernels for a type on a GPU."""
+    """A struct kcp_layer, with references on a CPU or kernels for a type on a GPU."""
 
     def __init__(self, cuda, storage):
         self.at = C.create_string_buffer(size("kcp_layer"))
