@@ -15,7 +15,7 @@
 //            + sum_j dA_ji q_j + dB_ij k_j + dB_ji k_j
 //     Z = dA . (q k^T) + dB . (k k^T), j < i:  dG_i = sum_j Z_ij - sum_j Z_ji + ...
 //
-// So each pair adds a number to one row of dG and subtracts it from another row.
+// So each pair adds a number to one row of dG and subtracts the number from another.
 
 // Zeroes the rows past the chunk's end, which belong to another sequence.
 template <int K>
@@ -278,7 +278,7 @@ static __device__ __forceinline__ void store_gdn_rows(
     mbarrier_arrive(&smem.empty[GDN_QK + stage]);
 }
 
-// Computes one chunk and value head, called by one warpgroup. dq and dk stay in
+// Called by one warpgroup. Computes one chunk and value head. dq and dk stay in
 // registers until the last value head of the pair.
 template <int K>
 static __device__ __forceinline__ void finish_gdn_chunk(

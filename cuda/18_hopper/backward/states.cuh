@@ -18,8 +18,8 @@ struct states_storage {
     } out;
 };
 
-// Where this warpgroup stores its part of a chunk. `h_step` and `v_step` are the bytes
-// from one chunk to the next.
+// Where this warpgroup stores its part of a chunk. `h_step` and `v_step` are strides
+// between chunks in bytes.
 struct states_out { unsigned char *h, *v_new; int64_t h_step, v_step; int column; };
 
 template <int K>

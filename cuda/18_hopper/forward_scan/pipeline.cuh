@@ -33,8 +33,8 @@ struct scan_registers { enum { PRODUCER = WGS == 1 ? 56 : 40, CONSUMER = 232 }; 
 // Shared memory of a block with WGS consumer warpgroups of 64 state columns each.
 // Pipelines have three stages, with these exceptions. Pipeline K has four stages for
 // GDN with one warpgroup (GDN has no kg); pipeline A has four stages for KDA maps. With
-// two warpgroups a KDA scan has two stages per pipeline. This scan is memory-bound, and
-// with more prefetch its blocks drift apart in L2 and lose 4 % of the rate.
+// two warpgroups a KDA scan has two stages per pipeline. This scan is memory-bound;
+// with more stages its blocks access L2 at different times and lose 4 % of the rate.
 // KEEPING_SCAN also stages results in shared memory, so with two warpgroups it has two
 // stages, and for KDA with one warpgroup two stages of Q.
 template <int K, int WGS, scan_kind kind, int kda>
@@ -92,8 +92,8 @@ static __host__ __device__ constexpr int stages_of(int pipeline)
     return Storage::Q_STAGES;
 }
 
-// Returns the pipeline stage of the block's chunk number `chunk` (0, 1, ...); phase_of
-// returns the phase of the stage's barriers.
+// Returns the pipeline stage of the block's chunk number `chunk` (0, 1, ...);
+// `phase_of` returns the phase of the stage's barriers.
 template <class Storage>
 static __device__ __forceinline__ int stage_of(const Storage &, int pipeline, int chunk)
 {

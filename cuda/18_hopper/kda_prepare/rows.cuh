@@ -173,7 +173,7 @@ static __device__ __forceinline__ void zero_past_end(
     __syncthreads();
 }
 
-// Inputs of a thread in addition to the rows, loaded before the wait for the rows: the
+// A thread's inputs other than rows, loaded before the thread waits for the rows: the
 // constants of its two gates, and the raw beta of its row.
 struct gate_operands { float A_log, dt[2]; unsigned short beta; };
 
@@ -335,9 +335,9 @@ static __device__ __forceinline__ void store_scaled_pair(unsigned char *to,
 }
 
 // Converts a thread's rows to chunk factors and to operands of the scores. Every decay
-// out of a row's subchunk is F = exp2(G) or B = exp2(G_last - G), times decays over
-// whole subchunks, and therefore at most 1. B is exp2(G_last) / F; on the underflow
-// path, where 1 / F may be infinite, a separate exponential computes B.
+// across a boundary of the row's subchunk is F = exp2(G) or B = exp2(G_last - G), times
+// decays over whole subchunks, and therefore at most 1. B is exp2(G_last) / F; on the
+// underflow path, where 1 / F may be infinite, a separate exponential computes B.
 template <int K, int underflow>
 static __device__ __forceinline__ void rows_to_factors(
     const struct thread_rows<K> &w, const float (*G)[2], const struct subchunk_decay &f,
