@@ -1,5 +1,4 @@
-/* alive.c -- computes the share of a sequence's initial state that is left at the last
- * cut.
+/* alive.c -- computes how much of a sequence's initial state is left at the last cut.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_inputs.c.
  * Next: family.c.
@@ -12,8 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Finds the last cut that a sequence crosses. Sets *t0 to the sequence's first token,
- * *T to the number of tokens before the cut. Returns 0 if there is no such cut. */
+/* Finds the last cut that a sequence crosses. Sets *t0 to the first token of that
+ * sequence and *T to its number of tokens before the cut. Returns 0 if no sequence
+ * crosses a cut. */
 static int stretch_before(const struct kcp_plan *p, int64_t *t0, int64_t *T)
 {
     int last = -1;
@@ -27,8 +27,8 @@ static int stretch_before(const struct kcp_plan *p, int64_t *t0, int64_t *T)
     return 1;
 }
 
-/* Returns |S| / |S_0|. From a random state S_0 (field h0) the stage's oracle computes
- * state S (field ht) over the T tokens from t0 on, with v = 0. */
+/* Returns |S| / |S_0|, where the stage's oracle computes state S (field ht) from a
+ * random state S_0 (field h0) over the T tokens from t0 on, with v = 0. */
 double alive_state(const struct tensor_set *b, const struct kcp_stage *s,
                    const struct kcase *k, const struct kcp_plan *p)
 {

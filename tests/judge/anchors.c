@@ -1,4 +1,4 @@
-/* anchors.c -- defines anchors, the fixed cases of each list besides the drawn cases.
+/* anchors.c -- defines anchors: fixed cases that each list has besides drawn cases.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: self_lists.c,
  * tests/judge/self_lists.c.  Next: case_text.c, whose words these are.
@@ -87,7 +87,7 @@ static void crossing(struct anchors *a, const struct kcp_stage *s)
                 add(a, "live %s R=%d H=2 HV=2 K=8 V=6 C=16 lengths=9,171 h0 dht reuse_M"
                     " l2norm save=%s", model[m], R, m ? "all" : "none");
         }
-    /* masks=2 drops a random half of the tokens. So at some of the 28 cuts the first
+    /* masks=2 drops a random half of the tokens, so at some of the 28 cuts the first
      * token of a rank is dropped. */
     for (int f = 0; f < KCP_FORMS && is(s, "15 "); f++)
         add(a, "live kda %s R=8 H=1 HV=2 K=8 V=6 C=16 lengths=9,171,12 h0 dht "
@@ -146,8 +146,8 @@ static void chunks(struct anchors *a, const struct kcp_stage *s)
     }
 }
 
-/* Adds special inputs: alike keys, alternating gates, beta of 0 or 1, null or large
- * rows. */
+/* Adds cases with special inputs: alike keys, alternating gates, beta of 0 or 1,
+ * null or large rows. */
 static void unlike(struct anchors *a, const char *sizes)
 {
     static const struct { const char *beta, *alike; } keys[] = {
@@ -247,9 +247,9 @@ static const char *options_of(const struct kcp_stage *s)
 }
 
 /* Adds pairs of cases with equal sizes but different sequence lengths, which detect
- * metadata that is cached by sizes alone; and cases without optional inputs. All have
- * tensor-core sizes, for which kernels may run separate code. Stage 01 has no kernel
- * that takes only tensor-core sizes. */
+ * metadata that is cached by sizes alone; and cases without optional inputs. All these
+ * cases have tensor-core sizes, for which kernels may run separate code. Not for stage
+ * 01, which has no kernel for only tensor-core sizes. */
 static void wide_options(struct anchors *a, const struct kcp_stage *s)
 {
     static const int size[] = { 128, 64 };
@@ -327,9 +327,9 @@ static void bounded_gates(struct anchors *a)
                 i == 4 ? "" : "beta=sigmoid", more[i] + strcspn(more[i], " "));
 }
 
-/* Adds cases for kernels that do not take case 0. The added cases are small, because a
- * kernel's first case runs fifty times. Function cases_of moves the added cases after
- * case 0. */
+/* Adds cases for kernels that do not take case 0. These cases are small, because the
+ * first case that a kernel takes runs fifty times. cases_of moves them to the places
+ * after case 0. */
 static void first_wide(struct anchors *a, const struct kcp_stage *s)
 {
     static const int size[FIRST_WIDE] = { 64, 128 };
@@ -357,9 +357,9 @@ static void larger(struct anchors *a, const struct kcp_stage *s)
     }
 }
 
-/* Adds cases with strong gates but so few tokens per rank that the state stays alive.
- * Only if the state is alive, a wrong order of decay and delta update causes an error
- * far above rounding. */
+/* Adds cases with strong gates but so few tokens per rank that the state stays alive,
+ * because only then the error from a wrong order of decay and delta update is far above
+ * rounding. */
 static void few_tokens(struct anchors *a)
 {
     add(a, "strong kda R=3 H=1 HV=2 K=4 V=4 C=16 lengths=6 h0 dht l2norm beta=sigmoid");
@@ -378,8 +378,8 @@ static void light(struct anchors *a)
             m ? "chain" : "scan");
 }
 
-/* Adds cases with shards shorter than the convolution window, so that one row reads
- * taps from several earlier ranks. */
+/* Adds cases with shards shorter than the convolution window, so that an output row
+ * reads input rows of several earlier ranks. */
 static void short_shards(struct anchors *a)
 {
     add(a, "live kda R=5 D=3 Wc=4 lengths=7 h0 dht");

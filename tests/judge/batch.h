@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Arrays that are freed together. `full` is set when an allocation failed. */
+/* Arrays that are freed together. Field `full` is 1 if an allocation failed. */
 enum { MOST_ARRAYS = 64 };
 struct arrays { int n, full; double *at[MOST_ARRAYS]; };
 
@@ -141,8 +141,8 @@ static inline void batch_normal(const char *name, double *p, int64_t n)
         p[e] = normal(&s);
 }
 
-/* Sets sizes and draws inputs. If `gate` is 0, gates are -0.02 |N| with N normal, which
- * keeps the state alive; else gates are uniform between `gate` and 0. */
+/* Sets sizes and draws inputs. Gates are uniform between `gate` and 0; if `gate` is 0,
+ * they are -0.02 |N| with N normal, which keeps the state alive. */
 static inline int batch_draw(struct batch *x, enum kcp_model model, int C, double gate)
 {
     const int length[BATCH_NS] = { 2 * C + C / 2 + 1, 1, C, 4 * C - 1 };
@@ -235,8 +235,8 @@ static inline double dot(const double *a, const double *b, int64_t n)
     return s;
 }
 
-/* Runs chapters 02 to 04 with the same gate for every token; if `gate` is 0, with gates
- * that keep the state alive. */
+/* Draws a batch in which all raw gates are `gate` (0: random gates that keep the state
+ * alive) and runs chapters 02 to 04. */
 static inline int batch_forward(struct batch *x, enum kcp_model model, double gate)
 {
     int status = batch_draw(x, model, 16, 0);

@@ -25,9 +25,9 @@ static int run(struct trial *t, const struct kcase *k, const struct kcp_plan *p,
 }
 
 /* Counts the bytes that differ between outputs o and `to`, where row 0 of o is row
- * `first` of `to`. If k is not NULL, bytes[1] counts the rows of sequence `bad` and
- * bytes[0] all other rows; else bytes[0] counts all rows. State rows that the rank does
- * not own are NaN in `want` and are skipped. */
+ * `first` of `to`. bytes[1] is the count in rows of sequence `bad` (k NULL: 0),
+ * bytes[0] the count in other rows. Skips state rows that the rank does not own;
+ * these are NaN in `want`. */
 static void count_bytes(const struct buffer *o, const struct buffer *to, int64_t first,
                         const struct kcase *k, int bad, int64_t bytes[2])
 {
@@ -251,8 +251,8 @@ static int judge_stage(struct kcp_report *rep, const char *stage, int is_canonic
     return KCP_OK;
 }
 
-/* Runs the twin, then adds 0 times the row after each stretch to the stretch's last
- * row. The result is wrong only if the row after the stretch contains NaN. */
+/* Runs the twin; then adds, to the last row of each stretch, 0 times the row after the
+ * stretch. The result is wrong only if that row contains NaN. */
 static int (*twin_run)(void *);
 static int spills(void *args)
 {

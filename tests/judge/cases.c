@@ -45,14 +45,14 @@ static const int values[AXES] = { 2, 3, 3, 3, 2, LEN(heads), LEN(sizes), LEN(chu
 static int spike(const struct kcp_stage *s) { return !strncmp(s->name, "15", 2); }
 static int family(const struct kcp_stage *s) { return !strncmp(s->name, "16", 2); }
 
-/* Does the result of stage s depend on `axis`? */
+/* Returns 1 if the result of stage s depends on `axis`. */
 static int matters(const struct kcp_stage *s, int axis)
 {
     const int conv = !strncmp(s->name, "14", 2);
     if (axis == WALK || axis == MASKS) return spike(s);
     if (spike(s) && (axis == MODEL || axis == SCALE)) return 0;
     if (s->oracle && (axis == GATE || axis == BETA || axis == NORM ||
-        axis == SAVE || axis == REUSE)) return 0;       /* its inputs are activated */
+        axis == SAVE || axis == REUSE)) return 0;       /* inputs are activated */
     if (axis == LENS || axis == CUTS || axis == CANON) return 1;
     if (axis == RANKS) return s->ranks;
     if (axis == H0) return 1;
@@ -61,9 +61,9 @@ static int matters(const struct kcp_stage *s, int axis)
     return !conv;
 }
 
-/* Must the list contain all pairs of values of axes a and b (a == b: all values)? For
- * example, a wrong halo shows only if shards are short and windows wide, and overflow
- * only if gates are strong and chunks long. */
+/* Returns 1 if the list must contain all pairs of values of axes a and b (a == b: all
+ * values). For example, a wrong halo shows only if shards are short and windows wide,
+ * and overflow only if gates are strong and chunks long. */
 static int is_required(const struct kcp_stage *s, int full, int a, int b)
 {
     int core = 1 << REGIME | 1 << MODEL | 1 << GATE | 1 << CHUNK | 1 << HEADS;

@@ -4,7 +4,7 @@
  * trial.c.
  *
  * error = RMS(x - ref) / max(RMS(ref), 1e-6 natural size), per tensor, rank and head.
- * NaN and Inf always fail. What the reference did not write must stay unwritten. */
+ * NaN and Inf always fail. Numbers that the reference does not write must stay NaN. */
 #include "judge.h"
 #include "tolerance.h"
 #include <math.h>
@@ -45,9 +45,9 @@ static enum tolerance row_of(const struct slice *s, int is_M)
 }
 
 /* Returns the limit for alike keys, which make I + L ill-conditioned. If keys are
- * equal, rounding the inputs to bf16 changes dv, DPLR's da, GDN-2's domega and chapter
- * 15's dbeta_base by 1e-2. At a cosine of 0.9, rounding changes DPLR's db by 2e-3, but
- * chapter 16's kernel v2_tiles has an error of 1.4e-2. */
+ * equal, rounding the inputs to bf16 changes dv, da (DPLR), domega (GDN-2) and
+ * dbeta_base (chapter 15) by 1e-2. At a cosine of 0.9, rounding changes db of DPLR by
+ * 2e-3, but kernel v2_tiles of chapter 16 has an error of 1.4e-2. */
 static double alike_limit(const struct slice *s, double limit, int twice)
 {
     const char *f = s->field->name;
@@ -60,8 +60,8 @@ static double alike_limit(const struct slice *s, double limit, int twice)
     return limit;
 }
 
-/* Returns the limit of the error. Beta up to 2 doubles the bf16 limits. Beta up to 2
- * and alike keys multiply the fp32 limits by four, because L is a sum of K products. */
+/* Returns the limit of the error. L is a sum of K products, so beta up to 2 doubles the
+ * bf16 limit, and beta up to 2 with alike keys multiplies the fp32 limit by four. */
 double tolerance(const struct slice *s, int is_M)
 {
     const enum kcp_storage as = s->judged;
@@ -106,7 +106,7 @@ static struct view view_of(const struct slice *s, int part)
     return w;
 }
 
-/* Does element i belong to the part that w describes? A map has V+K columns. */
+/* Returns 1 if element i is in the part that w describes. A map has V+K columns. */
 static int inside(const struct slice *s, const struct view *w, int64_t i)
 {
     if (s->field->store != KCP_MAP) return 1;

@@ -18,9 +18,8 @@ static int seeds_of(const struct options *o)
     return o->seeds > 1 && !o->given ? o->seeds : 1;
 }
 
-/* Order in which a stage's cases are tried on mutants. Most mutants fail in the same
- * few cases, so cases that rejected earlier mutants come first, and the other cases
- * follow by size. */
+/* Order in which mutants of a stage run the cases. A few cases reject most mutants, so
+ * cases that rejected earlier mutants are first; then all others by size. */
 static struct { const struct kcp_stage *stage; int n, *at; } order;
 
 static double work_of(const struct kcase *k)
@@ -52,7 +51,7 @@ static void move_to_front(int i)
     order.at[0] = at;
 }
 
-/* Is the error larger than the tolerance? Only an error above the tolerance rejects a
+/* Returns 1 if the error is above the tolerance; only such an error rejects a
  * mutant. */
 static int is_wrong(const struct verdict *t)
 {
@@ -192,8 +191,7 @@ static void show_tally(const struct kcp_variant *v, const struct tally *y,
     printf("\n");
 }
 
-/* Lists the cases of a variant for all seeds. Seed i has cases first[i] to first[i +
- * 1] - 1. */
+/* Lists a variant's cases for all seeds. Cases first[i] .. first[i+1]-1 have seed i. */
 static struct kcase *list_of(const struct kcp_stage *s, const struct kcp_variant *v,
                              const struct options *o, int first[MOST_SEEDS + 1])
 {
@@ -228,8 +226,8 @@ static void prepare(const struct isolated *x, int n)
         expected_ahead(x->stage, x->list, n, v->storage);
 }
 
-/* Counts the passes (forward, backward) that were n/a in a case although the other pass
- * was not. A pass that the variant's record excludes is not counted. */
+/* Counts passes that were n/a in a case in which the other pass was not. Does not
+ * count a pass that the variant's record excludes. */
 static int count_passes_na(const struct kcp_variant *v, const struct tally *y)
 {
     return (y->no_forward && strncmp(v->shapes, "backward;", 9)) +
@@ -441,7 +439,7 @@ int judge_all(const struct options *o, struct kcp_report *rep)
             if (check_is_here(o, c[j]) && check_asked(o, c[j])) judge_check(c[j], rep);
         fflush(stdout);
     }
-    /* Run the checks that belong to no stage: those of 06_plan and of the judge. */
+    /* Run the checks that belong to no stage: checks of 06_plan and of the judge. */
     const struct kcp_check *c[MOST_CHECKS];
     const int nc = kcp_checks(o->stage, c, MOST_CHECKS);
     const char *shown = "";

@@ -28,7 +28,7 @@ static const char *setting(const char *name)
     return s && *s ? s : NULL;
 }
 
-/* Is v a mutant or twin, which shares a test with the others of its stage? */
+/* Returns 1 for a mutant or twin: all those of a stage are one test. */
 static int is_one_of_many(const struct kcp_variant *v)
 {
     return !setting("VARIANT") && (is_mutant(v) || !strncmp(v->name, "twin", 4));

@@ -156,7 +156,7 @@ static int emit_pass(const char *dir, const struct kcp_stage *s, const struct kc
     return status;
 }
 
-/* Does list `shapes`, like "128x128,64x64", have the case's K and V? NULL: yes. */
+/* Returns 1 if list `shapes`, such as "128x128,64x64", is NULL or has K and V of k. */
 static int of_shapes(const struct kcase *k, const char *shapes)
 {
     char own[32];

@@ -9,8 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* All variants of a stage have the same cases, so expected outputs are cached until
- * the next stage. When the cache is full, `last` holds the newest outputs. */
+/* All variants of a stage have the same cases, so the expected outputs of a stage
+ * are cached until the next stage. When the cache is full, `last` has the newest
+ * outputs. */
 enum { MOST_CACHED = 4096 };
 static struct { struct expected x[MOST_CACHED]; int n; size_t bytes; } cache;
 static struct expected last, *current = &last;
@@ -38,9 +39,9 @@ static double rms(const struct tensor *t)
     return t && t->n ? sqrt(s / t->n) : 0;
 }
 
-/* The dg of a token is the sum of dG from this token to the end of its chunk, so an
- * error in one dG affects dg of all earlier tokens of the chunk. Summed over C tokens,
- * errors of dg are sqrt(2 C / 3) times as large as independent errors. */
+/* Returns the factor sqrt(2 C / 3) on errors of sums of dg over C tokens. The dg of a
+ * token is the sum of dG from this token to the end of the chunk, so an error of one dG
+ * changes dg of all earlier tokens, and errors of dg are not independent. */
 static double correlation(const struct kcp_call *c)
 {
     return sqrt(fmax(1, 2.0 / 3 * fmin(c->C, (double)c->T)));
@@ -115,8 +116,8 @@ static int outputs_of(struct tensor_set *want, const struct kcp_stage *s,
     }
 }
 
-/* Adds inputs that are outputs of earlier chapters, rounded to type `judged`. Inputs of
- * stage 01 come from the token recurrence instead. */
+/* Adds the inputs that earlier chapters compute (for stage 01: the token recurrence),
+ * rounded to type `judged`. */
 static int inputs_before(struct tensor_set *in, const struct kcp_stage *s,
                          const struct kcase *k, enum kcp_pass pass,
                          enum kcp_storage judged)
@@ -144,8 +145,8 @@ static double alive_of(const struct expected *x, const struct kcp_stage *s,
     }
 }
 
-/* Rounds the inputs once more and computes outputs from the rounded inputs. Fills `to`
- * with the computed outputs minus the expected outputs. */
+/* Rounds the inputs once more, computes the outputs, and fills `to` with these outputs
+ * minus the expected outputs. */
 static int move_once(struct tensor_set *to, const struct kcase *k,
                      const struct kcp_plan *p)
 {

@@ -42,7 +42,7 @@ static int is_unwritten(double x)
     return u == ~(uint64_t)0;
 }
 
-/* In a new process, runs the n cases before case i, then case i. Does case i fail? */
+/* Runs case i after the n cases before it, in a new process. Returns 1 if it fails. */
 static int fails_after(struct isolated *x, int i, int n)
 {
     struct isolated own = { .stage = x->stage, .variant = x->variant, .lost = x->lost,
@@ -66,9 +66,9 @@ static int has_time(const struct isolated *x)
     return !isolation_limit || 3 * x->lost < 5.0 * isolation_limit;
 }
 
-/* Returns how many earlier cases must run so that case i fails. Sets *seen to 0 if the
- * failure did not occur again. A case that took over half of the time limit is not
- * repeated. */
+/* Returns how many of the cases before i must run so that case i fails. If case i does
+ * not fail again, sets *seen to 0. Does not repeat a case that took more than half of
+ * the time limit. */
 static int cases_before(struct isolated *x, int i, const struct verdict *t, int *seen)
 {
     const int before = i - x->begun, most = before < MOST_BEFORE ? before : MOST_BEFORE;
@@ -86,8 +86,8 @@ static int cases_before(struct isolated *x, int i, const struct verdict *t, int 
     return most;
 }
 
-/* Writes cases `from` to i as text for --case, or only the last cases if not all fit.
- * Returns the number of written cases before case i. */
+/* Writes the words of cases `from` to i for --case; if they do not fit, omits the first
+ * ones. Returns how many cases before case i were written. */
 static int words_of(const struct isolated *x, int from, int i, char words[MOST_WORDS])
 {
     char one[1024];

@@ -10,7 +10,7 @@
 /* Selects the model or the masks with index `kind`. Returns 0 if `kind` is too
  * large. */
 static int take_kind(struct batch *x, int kind);
-/* Sets the options that depend on form, R and cuts, which are already set. */
+/* Sets options that depend on form, R and cuts; these three are set before the call. */
 static void take_options(struct batch *x);
 /* Writes a name of the run; form, R and L are printed separately. */
 static void name_run(const struct batch *x, char name[40]);

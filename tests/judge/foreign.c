@@ -63,7 +63,7 @@ static int exists(const char *dir, int i, int pass, const char *file)
     return f != NULL;
 }
 
-/* Is there an output, or na.txt, for this pass of case i? */
+/* Returns 1 if the folder of this pass of case i has an output, or na.txt. */
 static int is_answered(const char *dir, const struct kcp_stage *s, int i, int pass)
 {
     char file[32];

@@ -46,7 +46,7 @@ static double decay(const struct kcase *k, struct stream *s)
     }
 }
 
-/* Returns the raw gate input whose activation is g (inverse of eq:softplus). */
+/* Returns the raw gate input that activation maps to g (inverse of eq:softplus). */
 static double raw_gate(const struct kcase *k, double g, double A_log, double dt_bias)
 {
     g = fmax(g, k->call.gate == KCP_GATE_BOUNDED ? k->call.lower_bound : g);
@@ -114,8 +114,9 @@ static void scale_row(double *x, int K, double length)
     for (int j = 0; j < K; j++) x[j] *= length / sqrt(sum);
 }
 
-/* Makes rows of unit length with pairwise cosine near c: each is sqrt(c) times a common
- * unit vector plus sqrt(1 - c) times a random orthogonal unit vector. */
+/* Makes rows of unit length; any two have a cosine near c. A row is sqrt(c) times a
+ * unit vector, equal in all rows, plus sqrt(1 - c) times a random vector orthogonal
+ * to it. */
 static void make_alike(struct tensor *t, uint64_t seed, int K, double c)
 {
     struct stream s = stream_of(seed, "alike");
@@ -257,8 +258,8 @@ enum source source_of(const struct kcp_stage *s)
 static const char drawn[] = " A_log dt_bias h0 dht weight bias x0 dxt drop active o0 "
                             "dot a b omega ";
 
-/* In cases with an even id, draws all other optional inputs of stages with ranks,
- * including fields that are added later. */
+/* In cases with an even id, draws all other optional inputs of stages with ranks, also
+ * of fields that do not exist yet. */
 static void draw_more(struct tensor_set *b, const struct kcase *k,
                       const struct kcp_stage *s)
 {

@@ -90,8 +90,8 @@ struct reply {
     struct kcp_traffic traffic[CASE_RANKS];
 };
 
-/* Runs a trial. The arrays of the previous trial are freed only after the run, so
- * that no array gets an address that an array of the previous trial had. */
+/* Runs a trial. Frees the previous trial's arrays only after the run, so that no new
+ * array has the address of an old one. */
 static void run_request(const struct request *q, struct trial *t, struct kcp_plan **p,
                         struct reply *out)
 {
@@ -172,9 +172,8 @@ static void forget(struct isolated *x)
     x->pid = 0;
 }
 
-/* Returns a trial's time limit in seconds: --limit, or less if earlier runs gave no
- * answer and used up time; plus 10 s for a new process; plus 1 s per 50 MB of
- * arrays. */
+/* Returns a trial's time limit in seconds: --limit, less if earlier runs without an
+ * answer took time; plus 10 s for a new process; plus 1 s per 50 MB of arrays. */
 static double seconds_for(const struct isolated *x, const struct trial *t, int fresh)
 {
     double bytes = 0;

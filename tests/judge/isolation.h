@@ -35,8 +35,8 @@ int  isolated_case(struct isolated *x, int index, enum kcp_storage judged,
                    struct verdict *out);
 /* Ends the process. Returns 0, or 1 with `why` if the exit status is not 0. */
 int  isolated_end(struct isolated *x, char *why, size_t n);
-/* Runs a check of one variant in this process, but the check's trials in the variant's
- * process. */
+/* Runs a check of one variant in this process; the trials of the check run in the
+ * variant's process. */
 int  isolated_object_check(struct isolated *x,
                            int (*run)(struct kcp_report *, const struct kcp_variant *),
                            struct kcp_report *own);

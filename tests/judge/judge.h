@@ -88,7 +88,7 @@ int  inputs_draw(struct tensor_set *b, const struct kcase *k, const struct kcp_s
                  enum kcp_storage storage);
 /* Makes rows of K numbers alike, null, large or of various lengths, as set in k. */
 void rows_unlike(struct tensor *t, const struct kcase *k, int alike);
-/* Returns a word of the case that the stage ignores, or NULL. */
+/* Returns a word of the case's text that has no effect in the stage, or NULL. */
 const char *inputs_ignore(const struct kcp_stage *s, const struct kcase *k);
 /* fill_normal fills t with normal numbers times `size`. fill_rows fills t with rows of
  * K normal numbers; with `unit`, each row is scaled to length 1. */
@@ -100,9 +100,9 @@ void tensor_set_round(struct tensor_set *b, enum kcp_storage storage);
  * `end` also runs, because KCP_REVERSE reads what KCP_LOCAL writes. */
 int  pipeline_chunks(struct tensor_set *b, const struct kcase *k,
                      const struct kcp_stage *end, enum kcp_pass pass);
-/* Changes each number by up to half a unit in the last place of its type, like one more
- * rounding. For beta_raw the change is such that beta itself changes by up to half a
- * unit: d beta / beta = (1 - sigmoid) d raw. */
+/* Changes each number, like one more rounding, by up to half a unit in the last
+ * place of its type. Changes beta_raw so that beta changes by up to half a unit: d
+ * beta / beta = (1 - sigmoid) d raw. */
 void tensor_disturb(struct tensor *t, const struct kcase *k, enum kcp_storage storage,
                     uint64_t *seed);
 /* Applies tensor_disturb to all outputs of a stage. */
@@ -205,7 +205,7 @@ int  ranks_mine(void);                       /* this process's rank; -1: no laun
 int  ranks_started(void);                    /* ranks of the launcher, or 0 */
 const char *ranks_launcher(void);            /* the launcher's name: "mpirun" */
 void ranks_as_threads(int on);               /* 1: ranks are threads; 0: undo */
-int  ranks_apart(void);                       /* does each rank have a GPU? */
+int  ranks_apart(void);                       /* 1: each rank has a GPU */
 int  ranks_run(const struct memory *m, int R, int (*body)(struct kcp_comm *, void *),
                void *arg, char *why, size_t n);
 /* Runs R ranks over NCCL, one GPU per rank. Ranks are the launcher's processes, or
@@ -250,7 +250,7 @@ struct options {
     int seeds;                                /* number of seeds from `seed` on; 0: 1 */
 };
 enum { MOST_SEEDS = 32 };
-void repeats_begin(void);                     /* repeat the next case like case 0 */
+void repeats_begin(void);                     /* the next case counts as the first */
 extern int case_repeats;                     /* --repeats (1) */
 /* `judged` selects the tolerance and the rounding of the inputs. A mutant computes
  * in double and is judged with all three storage types. */
@@ -302,7 +302,7 @@ struct kcp_check { const char *stage, *name, *what; int (*run)(struct kcp_report
  * than `max` checks, returns 1 if `max` is 1; else the program exits. */
 enum { MOST_CHECKS = 256 };
 int kcp_checks(const char *stage, const struct kcp_check **out, int max);
-/* Is the check selected by --variant and --device? */
+/* Returns 1 if --variant and --device select the check. */
 int check_asked(const struct options *o, const struct kcp_check *c);
 /* Does check c run with options o? --quick omits all checks; under a launcher, only
  * checks made for processes run, and only if --variant names them. */

@@ -38,9 +38,9 @@ static int reaches(const struct kcp_stage *s, const char *kernel,
     return found && taken;
 }
 
-/* Reads up to two sizes from a set like "64 128" or "64..256" and returns the number of
- * sizes. If a range begins below 16, the first size is 16, because a normalised row of
- * one number is only a sign, and a state of one number is not a matrix. */
+/* Reads up to two sizes from a set such as "64 128" or "64..256". Returns how many.
+ * If a range begins below 16, the first size is 16, because a normalised row of one
+ * number is only a sign, and a state of one number is not a matrix. */
 enum { LEAST = 16 };
 static int sizes_of(const char *set, int out[2])
 {
@@ -105,8 +105,8 @@ int case_for_path(const struct kcp_stage *s, const char *kernel,
     return 0;
 }
 
-/* Adds a case for each of the kernel's rows in the table of paths that no case in the
- * list reaches. A row with K "64 128" gets a case for each K, because the code
+/* Adds a case for each row of the table of paths that has this kernel and that no
+ * case in the list reaches. A row with K "64 128" gets two cases, because the code
  * differs. */
 struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kernel,
                               enum kcp_storage storage, const struct options *o,
@@ -134,7 +134,7 @@ struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kernel,
     return list;
 }
 
-/* Moves the last `few` cases after case 0, for kernels that do not take case 0. */
+/* Moves the last `few` cases to follow case 0, for kernels that do not take case 0. */
 static void put_second(struct kcase *list, int n, int few)
 {
     struct kcase last[FIRST_WIDE];

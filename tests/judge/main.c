@@ -93,8 +93,8 @@ static int read_values(struct command *x)
     return 0;
 }
 
-/* Stores the options, besides stage, variant and case, that the command printed with a
- * failure must contain. */
+/* Stores the options that a command which repeats a failure needs besides stage,
+ * variant and case. */
 static void keep_options(const struct command *x, const char *program)
 {
     static char name[4200], options[9000], number[40];
@@ -123,7 +123,7 @@ static void keep_options(const struct command *x, const char *program)
     judge_options = options;
 }
 
-/* Is the text a list of sizes like "128x128,64x64"? */
+/* Returns 1 if the text is a list of sizes such as "128x128,64x64". */
 static int shapes_read(const char *s)
 {
     while (*s) {
@@ -175,7 +175,7 @@ static int combine(const struct command *x)
     return 0;
 }
 
-/* Does the case's model belong to the stage, and does R agree with --ranks? */
+/* Returns 1 if the case fits the stage (by model) and --ranks (by R). */
 static int case_fits(const struct kcase *k, const struct options *o)
 {
     const struct kcp_stage *s = stage_find(o->stage);
@@ -190,7 +190,7 @@ static int case_fits(const struct kcase *k, const struct options *o)
     return other ? bad("--case", found, expected) : 0;
 }
 
-/* Is o->variant the name of a variant or a check? */
+/* Returns 1 if o->variant is the name of a variant or a check. */
 static int is_known(const struct options *o)
 {
     const struct kcp_variant *v = NULL;

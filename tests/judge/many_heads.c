@@ -33,8 +33,8 @@ static size_t bytes_of(const struct buffer *o, int heads)
     return o->bytes * (size_t)(copies_of(o).heads ? heads : 1);
 }
 
-/* A function that in_slabs calls for each slab, which is rows `from` to `to` - 1 of a
- * buffer. The slab begins at address `at` on the device. */
+/* A function that in_slabs calls for each slab. A slab is rows `from` to `to` - 1 of a
+ * buffer and begins at device address `at`. */
 typedef int on_slab(const struct memory *m, const struct copies *c, int heads,
                     int64_t from, int64_t to, const char *one, char *slab, char *at,
                     int64_t *wrong);
@@ -169,9 +169,8 @@ static int compare_many(struct kcp_report *rep, const struct trial *many,
     return status;
 }
 
-/* Judges a variant on one case with many heads. Returns KCP_NA if the variant does not
- * take the case, or memory runs out, which is printed. If rep is NULL, only fills
- * *found. */
+/* Judges a variant on one case with many heads. KCP_NA: the variant does not take the
+ * case, or, after a printed line, memory ran out. If rep is NULL, only fills *found. */
 static int many_heads(struct kcp_report *rep, const struct kcp_variant *v,
                       const struct memory *m, const char *words, int64_t numbers,
                       struct found *found)

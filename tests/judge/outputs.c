@@ -52,8 +52,8 @@ static int same_head(struct outputs *w, const void *head, size_t n, const char *
     return 0;
 }
 
-/* Compares a rank's output with the numbers `before` read from the file. Errors are
- * divided by natural sizes read from the file. */
+/* Compares a rank's output with numbers `before` from the file. Divides errors by
+ * natural sizes, which are in the file too. */
 static void compare(struct outputs *w, const struct trial *t, const struct rank_args *s,
                     const struct buffer *o, const struct slice_head *h,
                     const double *got, double *before, const struct expected *e)
@@ -150,8 +150,7 @@ static int each_case(struct outputs *w, const struct kcp_stage *s,
     return good;
 }
 
-/* Draws cases of a stage with one seed after another until the stage has enough
- * cases. */
+/* Draws cases of a stage from successive seeds until the stage has enough cases. */
 static int draw(const struct kcp_stage *s, const struct options *o, struct kcase *out)
 {
     const int most = o->quick ? FEW : CASES;

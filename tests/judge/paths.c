@@ -32,9 +32,9 @@ static int add_taken(const struct kcp_ask *q, const struct kcp_path **out, int n
     return n;
 }
 
-/* Which forward runs before a backward? In cases with an even id, the forward that the
- * table selects among all kernels; in cases with an odd id, the forward with the
- * backward's name. Users can call either. */
+/* Returns 1 if the forward before a backward is the one that the table selects among
+ * all kernels (even ids), 0 if it is the one with the backward's name (odd ids).
+ * Users can call either. */
 static int is_layer_of_all(int id) { return id % 2 == 0; }
 
 const struct kcp_variant *paths_forward_before(const struct kcp_variant *back,
@@ -126,7 +126,7 @@ const char *paths_reached_by(const struct kcp_path *p, const char *stage)
     return first;
 }
 
-/* Does row p need a number of ranks other than that of --ranks? */
+/* Returns 1 if row p needs another number of ranks than --ranks. */
 static int needs_other_ranks(const struct kcp_path *p, const struct kcp_stage *s,
                              const struct options *o)
 {

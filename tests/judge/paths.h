@@ -43,8 +43,8 @@ const struct listed *paths_list(const char *stage, const char *kernel,
                                 const struct options *o);
 /* Returns the device for judging paths, found in a separate process; NULL: none. */
 const struct kcp_device *paths_device(void);
-/* Is row p judged by cases of stage `stage`? Rows of 08 that write a saved block are
- * judged by 13, whose cases run the forward first. */
+/* Returns 1 if cases of `stage` judge row p. Cases of 13 judge the rows of 08 that
+ * write a saved block, because 13 runs the forward first. */
 int paths_judged_by(const struct kcp_path *p, const char *stage);
 /* Returns the kernel of `stage` whose cases reach row p, or NULL. Usually the result is
  * the kernel of row p. For a row of 08 that 13 judges, the result is a kernel of 13
@@ -53,8 +53,8 @@ const char *paths_reached_by(const struct kcp_path *p, const char *stage);
 /* From this call on, judged paths are recorded for seed number `seed` (0, 1, ...). */
 void paths_count_for(int seed);
 /* paths_were_judged records the paths of a case that passed. At the end of a stage
- * paths_close reports a failure for each path that can run on this machine and was not
- * judged, and one skip for all paths that cannot run. */
+ * paths_close reports one failure per path that could run here but was not judged, and
+ * one skip for all paths that cannot run here. */
 void paths_were_judged(const struct kcp_stage *s, const struct kcp_variant *v,
                        const struct kcase *k);
 void paths_close(const struct kcp_stage *s, const struct options *o,

@@ -47,10 +47,10 @@ static void sum_parts(struct tensor_set *b, const struct kcp_call *c)
     add_parts(b, c, "ddt_bias", "HV KG", "ddt_part");
 }
 
-/* Fills the states at the start of each stretch (in backward: gradients at the end). A
- * stretch begins with its sequence's row of h0 (dht), or 0. But if the sequence is
- * treated as begun on another rank, tensor `all` (h_in) gets a random state, and tensor
- * `own` (h_start) gets 0. */
+/* Fills the states at the start of each stretch (in backward: gradients at the end)
+ * with the sequence's row of h0 (dht), or 0. For a sequence that is treated as begun
+ * on another rank, tensor `all` (h_in) gets a random state, and `own` (h_start) gets
+ * 0. */
 static void fill_states(struct tensor_set *b, const struct kcase *k,
                         const struct kcp_plan *p,
                         const struct kcp_call *c, const char *of_sequence,

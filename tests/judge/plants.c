@@ -144,7 +144,7 @@ static int writes_unwanted(void *args)
     return ref_affine(args);
 }
 
-/* Adds 0 times M of the first map to the result: wrong only if this M contains NaN. */
+/* Adds 0 times M of the first map to S, which is then wrong only if M contains NaN. */
 static int reads_first_M(void *args)
 {
     const struct kcp_merge *a = args;
@@ -244,7 +244,7 @@ static int marks_own_work(void *args)
     return status;
 }
 
-/* Requests a workspace only in the first two runs. Fails if a later run gets one. */
+/* Requests a workspace only in the first two runs; fails if a later run has one. */
 static int runs;
 static size_t work_at_first(const void *a) { (void)a; return runs < 2 ? 64 : 0; }
 static int needs_no_old_work(void *args)
@@ -278,7 +278,7 @@ static int wrong_once_in_fifty(void *args)
     return status;
 }
 
-/* ---- messages: in pass `by`, begin and end number `at` of a group are omitted */
+/* ---- messages: in pass `by`, group number `at` is neither begun nor ended */
 static __thread struct { int (*group)(struct kcp_comm *, int); int begun; } rank;
 
 static int without_one(struct kcp_comm *c, int begin)

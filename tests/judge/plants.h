@@ -33,9 +33,9 @@ struct planted_at { int K, V, model; };
 extern struct planted_at planted_at;
 int planted_here(const struct kcp_call *c);
 
-/* References that do not carry the state from chunk to chunk in the cases that
- * planted_at selects. planted_08 and planted_13 are layers that make this mistake in
- * the chapter with number planted_chapter. */
+/* References that, in cases that planted_at selects, do not carry the state from
+ * chunk to chunk. planted_08 and planted_13 are layers with this mistake in chapter
+ * planted_chapter. */
 int uncarried_04(void *args);
 int uncarried_05(void *args);
 int uncarried_09(void *args);

@@ -19,8 +19,8 @@ int process_receive(int fd, void *data, size_t n);
  * Returns 0; or 1 with an error in `why` after the process has ended or was killed. */
 int process_answer(pid_t pid, int fd, double seconds, void *to, size_t n, char *why,
                    size_t nwhy);
-/* Waits until a process that gets no more requests ends. Returns 0; or 1 with an error
- * in `why` if the process did not end with status 0. */
+/* Waits for the end of a process that gets no more requests. Returns 0, or 1 and
+ * `why` if its status is not 0. */
 int process_end(pid_t pid, char *why, size_t n);
 /* Runs `body` in a new process, and copies the `bytes` bytes that `body` writes at `to`
  * to this process. Returns 0, or 1 with an error in `why`. */

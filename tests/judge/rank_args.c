@@ -24,8 +24,8 @@ static int is_integer(const struct kcp_field *f)
     return f->store == KCP_I32 || f->store == KCP_I64;
 }
 
-/* Does this rank own row n of a state field? The rank with a sequence's first token
- * owns the initial state, the rank with the last token the final state. */
+/* Returns 1 if this rank owns row n of a state field. The rank with a sequence's first
+ * token owns the initial state, the rank with the last token the final state. */
 static int owns(const struct rank_args *s, const struct kcp_field *f, int n)
 {
     static const char *const final[] = { "ht", "dht", "ot", "dot", "xt", "dxt" };
@@ -196,7 +196,7 @@ int rank_args_send(struct rank_args *s)
     return status;
 }
 
-/* Are all bytes of the arena that are outside arrays and fences still NaN? */
+/* Returns 1 if all bytes of the arena outside arrays and fences are still NaN. */
 static int gaps_hold(const struct rank_args *s, const char *whole, char *why, size_t n)
 {
     for (int i = 0; i <= s->n; i++) {

@@ -16,7 +16,7 @@ int is_mutant(const struct kcp_variant *v) { return !strncmp(v->name, "mutant_",
 
 const struct kcp_stage *stage_find(const char *name) { return kcp_stage_find(name); }
 
-/* Does the stage match `asked`: NULL (all stages), a name, or a number like "06"? */
+/* Returns 1 if `asked` is NULL, the name of the stage, or its number, such as "06". */
 static int of_stage(const char *asked, const char *stage)
 {
     if (!asked || !strcmp(asked, stage)) return 1;

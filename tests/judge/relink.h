@@ -2,9 +2,9 @@
  *
  * Book: chapter 06.  Checked by: tests/08_forward/owners.c, tests/13_backward/owners.c.
  * Next: relink.c.
- * The plans imitate likely mistakes if a rank owns several ranges: a fold that treats a
- * shard as one stretch, or a zigzag layout whose second half is in the order of the
- * first half. */
+ * The plans imitate mistakes that are likely if a rank owns several ranges: a fold that
+ * treats a shard as one stretch; or a zigzag layout with a second half that is not
+ * mirrored. */
 #ifndef KCP_RELINK_H
 #define KCP_RELINK_H
 

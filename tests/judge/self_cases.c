@@ -98,8 +98,8 @@ static int ranks_crossed(const struct kcp_plan *p)
     return most;
 }
 
-/* Does at least 1e-2 of the state reach the last rank of a sequence on at least four
- * ranks? With `wide`, three ranks suffice, but each must have at least four chunks. */
+/* Returns 1 if at least 1e-2 of a state reaches the last rank of a sequence that is
+ * on at least four ranks (`wide`: on three, with at least four chunks each). */
 static int is_alive(const struct kcp_stage *s, const struct kcase *k, int wide)
 {
     const struct kcp_stage *forward = is(s, "13") ? stage_find("08") : s;
@@ -147,7 +147,7 @@ KCP_CHECK(check_00_crosses) = { "00_judge", "crosses",
     "a state survives four ranks in all forms and models, and three ranks of several "
     "chunks for all tensor core sizes", crosses };
 
-/* Do the cases differ only in the lengths of sequences? */
+/* Returns 1 if the cases differ only in the lengths of sequences. */
 static int is_cut_else(const struct kcase *a, const struct kcase *b)
 {
     struct kcase x = *a;
@@ -190,7 +190,7 @@ static struct counted count_wide(const struct kcp_stage *s, const struct kcase *
     return x;
 }
 
-/* Is this a stage without ranks that has an optional state? */
+/* Returns 1 for a stage without ranks that has an optional state. */
 static int has_states(const struct kcp_stage *s)
 {
     int n = 0;

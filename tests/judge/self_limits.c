@@ -24,9 +24,9 @@ static const double *moved(const char *field, int draws)
 }
 
 /* A slice of field `field`. All expected numbers are `want`. Computed numbers are
- * `want` + `off` in the first `rows` rows (-1: only in row 10) and `want` in other
+ * `want` + `off` in the first `rows` rows (-1: only in row 10), and `want` in other
  * rows. All numbers of the whole tensor are `all`. One more rounding changes numbers by
- * `moves`, but by `row_moves` in row 10 if `rows` is -1. */
+ * `moves`; if `rows` is -1, by `row_moves` in row 10. */
 struct made {
     const char *what, *stage, *field;
     int tokens, of, width, rows;

@@ -323,7 +323,7 @@ static int is_independent(const struct kcase *k)
     return k->alike <= 0 && k->call.C == C && k->call.T < 400 && !k->exact_beta &&
            !k->null_rows && k->regime != TURNS;
 }
-/* Is the case cheap, with few tokens and random keys? */
+/* Returns 1 if the case has few tokens and random keys. */
 static int is_plain(const struct kcase *k)
 {
     return is_wide(&k->call) && !k->null_rows && !k->exact_beta && k->alike == 0 &&
@@ -339,7 +339,7 @@ static int has_many(const struct kcase *k)
     return is_live(k) && c->H > FEW_HEADS && c->HV / c->H > FEW_IN_GROUP &&
            c->N > FEW_SEQUENCES && c->K == 128 && c->V == 128;
 }
-/* Does every value head have a separate key head, and are there many chunks? */
+/* Returns 1 if every value head has a separate key head, and there are many chunks. */
 static int has_own_keys(const struct kcase *k)
 {
     const struct kcp_call *c = &k->call;
@@ -347,9 +347,9 @@ static int has_own_keys(const struct kcase *k)
            c->V == 64 && c->T > 17 * c->C;
 }
 
-/* Which cases must reject the plant? EACH: one case of each size and model; ALL: all
- * cases; ONE: at least one; NONE: none; STATUS: at least one by its status, none by a
- * value. */
+/* Which cases must reject the plant. EACH: one case of each size and model; ALL: all
+ * cases; ONE: at least one; NONE: none; STATUS: at least one by the status that the
+ * plant returns, none by a value. */
 enum demand { ONE, EACH, ALL, NONE, STATUS };
 struct row {
     const char *name, *stage;
@@ -435,7 +435,8 @@ static struct kcase *list_of(const struct row *x, int *n)
     return list;
 }
 
-/* Counts the cases that reject the plant, for ONE, EACH and STATUS only up to 1. */
+/* Counts the cases that reject the plant; for ONE, EACH and STATUS stops at the
+ * first. */
 static int rejections(const struct row *x, const struct kcase *list, int n,
                       int by_status)
 {
@@ -500,8 +501,8 @@ KCP_CHECK(check_00_lists) = { "00_judge", "lists",
     "each planted error is rejected by the judge's lists, by values",
     lists };
 
-/* Checks that plants that do not carry the state are right with one chunk per
- * stretch. */
+/* Checks that the plants that do not carry the state are right if stretches have only
+ * one chunk. */
 static int fair(struct kcp_report *rep)
 {
     static const char *const words[] = {

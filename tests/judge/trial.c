@@ -196,8 +196,8 @@ int trial_launch(struct trial *t, char *why, size_t n)
     return status;
 }
 
-/* Does this process have the arrays of rank r? Under a launcher a process has only the
- * arrays of its rank. */
+/* Returns 1 if this process has the arrays of rank r. Under a launcher a process has
+ * the arrays of one rank. */
 static int is_mine(int r) { return ranks_mine() < 0 || ranks_mine() == r; }
 
 int trial_here(struct trial *t, char *why, size_t n)

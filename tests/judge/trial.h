@@ -43,9 +43,9 @@ struct rank_args {
 void *image_alloc(size_t n);
 void image_free(void *p);
 
-/* Content of a workspace before a run (leftovers.c): NaN; the bytes that the last run
- * left; or the bytes that the last run with another workspace size left (if there is
- * none, the bytes of the last run). */
+/* Content of a workspace before a run (leftovers.c): NaN, or the bytes that a run left:
+ * the last run; the last run with another workspace size (if there is none, the last
+ * run). */
 enum leftovers { LEFT_NONE, LEFT_BY_LAST, LEFT_OTHER_SIZE };
 void leftovers_keep(const struct rank_args *s, const void *work, size_t bytes);
 int  leftovers_lay(const struct rank_args *s, void *work, size_t bytes,
@@ -89,8 +89,8 @@ void expected_ahead(const struct kcp_stage *s, const struct kcase *list, int n,
 const double *expected_moved(const char *field, int draws);
 struct kcp_call call_of(const struct kcp_stage *s, const struct kcase *k,
                         const struct kcp_plan *p, int r, enum kcp_pass pass);
-/* Natural sizes, computed from inputs and outputs in one set: RMS(v), and the RMS that
- * sums of parameter gradients would have if the signs of their terms were random. */
+/* Natural sizes of a set of inputs and outputs: RMS(v), and the RMS that gradients of
+ * parameters, which are sums, would have if the signs of the terms were random. */
 struct sizes_by_chance { double rms_v, rms_sum, rms_dA; };
 struct sizes_by_chance sizes_by_chance(const struct tensor_set *b,
                                        const struct kcp_call *c);

@@ -140,8 +140,8 @@ static int run_again(struct trial *t, char *why, size_t n)
 int case_repeats = 1;
 static const int64_t LARGE_STATES = 1 << 22;
 
-/* The list of cases that is being judged, and how many of its cases ran in each pass.
- * `seed` is a case's seed minus its id, which is equal for all cases of a list. */
+/* The current list of cases, and how many of the cases ran in each pass. `seed` is a
+ * case's seed minus the case's id, which is equal for all cases of a list. */
 static struct list_run {
     const struct kcp_stage *stage;
     int (*run)(void *);
@@ -152,7 +152,7 @@ static struct list_run {
 
 void repeats_begin(void) { list_run = (struct list_run){ 0 }; }
 
-/* Is this the first case of the list that the variant takes in this pass? */
+/* Returns 1 for the first case of the list that the variant takes in this pass. */
 static int is_first(const struct trial *t, const struct kcase *k)
 {
     const struct list_run now = { t->stage, t->variant->run, t->variant->storage,

@@ -70,7 +70,7 @@ static int take_memory(void)
     return KCP_OK;
 }
 
-/* Is this the fiftieth consecutive call of the same size (K, V of at least 64)? */
+/* Returns 1 in the fiftieth consecutive call with equal sizes (K, V of at least 64). */
 static int is_fiftieth(const struct kcp_merge *a)
 {
     static int K, V, HV, calls;
