@@ -67,9 +67,9 @@ for f; do
             complain "$id: wrong ${try#wrong} changes nothing" ;;
         esac
         was=$bad
-        # points.tsv was made without a GPU, so it has no points for kernels.
+        # points.tsv was made without a GPU and in minutes: it has no kernels and not lab 20.
         case $src in
-            *.cu|*.cuh) ;;
+            *.cu|*.cuh|bench/text/run.c) ;;
             *) held=$(awk -F '\t' -v id="$id" -v try=$try '
                    NR == 1 { for (i = 2; i <= NF; i++) { gsub(/ /, "", $i); at[$i] = i } }
                    $1 == id { print $at[try] }' book/labs/points.tsv)

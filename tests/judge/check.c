@@ -60,8 +60,9 @@ static double alike_limit(const struct slice *s, double limit, int twice)
     return limit;
 }
 
-/* Returns the limit of the error. L is a sum of K products, so beta up to 2 doubles the
- * bf16 limit, and beta up to 2 with alike keys multiplies the fp32 limit by four. */
+/* Returns the limit of the error. Beta up to 2 doubles the limit of bf16. With alike
+ * keys and beta up to 2 the limit of fp32 is four times as large, because L is a sum of
+ * K products, which is rounded. */
 double tolerance(const struct slice *s, int is_M)
 {
     const enum kcp_storage as = s->judged;

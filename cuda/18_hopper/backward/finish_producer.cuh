@@ -1,4 +1,4 @@
-// finish_producer.cuh -- KDA's finishing kernel: storage, producer, warps of sums.
+// finish_producer.cuh -- KDA's finishing kernel: storage, producer, warps that add.
 // Book: chapter 18, "Code: kernels".  Checked by: tests/13_backward/checks.c.
 // Next: finish_gate.cuh.
 //

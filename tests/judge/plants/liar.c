@@ -113,7 +113,7 @@ static int run(void *args)
 #define IS_FEW (LIE == REFUSES || LIE == SOME_SAID || LIE == ONCE_WIDE)
 #define SHAPES (IS_FEW ? "V up to 8, or from 64 on" : "any shape")
 static const struct kcp_variant liar = {
-    "07_merge", LIE == NAMED ? "mutant_liar" : "liar", "lies", KCP_F64,
+    "07_merge", LIE == NAMED ? "mutant_liar" : "liar", "misbehaves", KCP_F64,
     LIE == NO_GPU ? KCP_DEVICE : KCP_HOST,
     SHAPES, run,
     LIE == MARKS ? work_of : NULL };
