@@ -17,9 +17,9 @@ enum fault { NONE, MEMCHECK, RACECHECK, INITCHECK, SYNCCHECK, TURNS, LATE, FAULT
 static const char *const faults[FAULTS] = { "none", "memcheck", "racecheck",
                                             "initcheck", "synccheck", "turns", "late" };
 
-// Each thread reads the number of another thread. The faults: a read past the end of x,
-// an x without values, no barrier between write and read, a barrier that half of each
-// warp does not reach.
+// Each thread reads the number that another thread has written. The faults: a read
+// past the end of x, an x without values, no barrier between write and read, a barrier
+// that half of each warp does not reach.
 __global__ void neighbour(int fault, const int *x, int *y)
 {
     __shared__ int row[64];

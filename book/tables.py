@@ -825,7 +825,7 @@ def readme_table(d):
                            "| others, forward | others, backward |"
                     p.add(*("\n| over ranks, ms (times one GPU) | GPUs " + head,
                             "|:--|--:|--:|--:|--:|:--|:--|") if many else
-                          ("| one GPU, ms (of its floor) " + head,
+                          ("| one GPU, ms (floor / time) " + head,
                            "|:--|--:|--:|--:|:--|:--|"))
                 begun, cells = True, []
                 for r in best:

@@ -1,6 +1,7 @@
 /* narrow.c -- rounds the messages of an exchange to bfloat16.
  *
- * Book: chapter 20.  Checked by: tests/20_clusters/wire.c, narrow_gpu.c.
+ * Book: chapter 20.
+ * Checked by: tests/20_clusters/wire.c, tests/20_clusters/narrow_gpu.c.
  * Next: comm/form/exchange.c, which uses these calls for a lossy communicator.
  *
  * Converts doubles in host memory or floats on a GPU. A gather does not round the

@@ -25,7 +25,7 @@ static const char *differs(const struct kcp_plan *p, const struct kcp_plan *next
         const struct kcp_segment *s = &p->seg[j], *t = &next->seg[j];
         if (s->n != t->n || s->rank != t->rank || s->prev != t->prev ||
             s->next != t->next || s->at != t->at)
-            return "the cuts that a state crosses differ, or their order";
+            return "the cuts that states cross, or the order of these cuts, differ";
     }
     for (int n = 0; n < p->N; n++)
         if (p->h0_rank[n] != next->h0_rank[n] || p->ht_rank[n] != next->ht_rank[n])

@@ -37,7 +37,7 @@ static int gather(struct spike_rank *x)
     return KCP_OK;
 }
 
-/* Returns the row of segment j of the plan. */
+/* Returns segment j's row in x->all, the rows gathered from all ranks. */
 static const double *row_of(const struct spike_rank *x, int64_t j)
 {
     const int rank = x->plan->seg[j].rank;

@@ -35,7 +35,7 @@ extern const char *const kcp_form_names[KCP_FORMS];           /* "all_gather", .
  *
  * Pointers are to host or device memory, depending on the backend; stream may be NULL.
  * Every call returns a status; after a call of fail() on any rank, calls on every rank
- * return KCP_COMM. Field traffic counts what this rank has sent; an all_gather of b
+ * return KCP_COMM. `traffic` counts what this rank has sent; an all_gather of b
  * bytes counts as (R-1) b bytes and one collective. A layer sends and receives inside
  * groups. */
 struct kcp_traffic { int64_t bytes, messages, collectives; };

@@ -197,8 +197,8 @@ static int fill_conv(struct runner *x)
     return e ? e : draw_one<float>(x, "bias", D, WEIGHTS);
 }
 
-// A_log and dt_bias are equal on all ranks. On ranks there are no initial and final
-// states, as in the context parallelism of other systems.
+// A_log and dt_bias are equal on all ranks. With several ranks there are no initial
+// and final states; the context parallelism of other systems has none either.
 int fill_inputs(struct runner *x)
 {
     typedef __nv_bfloat16 X;

@@ -126,8 +126,8 @@ def time_inference(torch, call, warmup=20, iters=100):
 
 
 def time_passes(torch, call, x, learned, warmup=20, iters=100):
-    """Forward, backward, and both. call() returns o and ht, or None for ht; their
-    gradients are x["do"] and x["dht"]."""
+    """Times forward, backward, and both. call() returns (o, ht), where ht may be None;
+    the gradients of o and ht are x["do"] and x["dht"]."""
     kept = {}
 
     def forward():

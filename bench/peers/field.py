@@ -65,8 +65,9 @@ def fla_chunk_gated_delta_rule(*tensors, **options):
 
 
 def gym(call, q, k, v, g, beta, initial_state, cu_seqlens, options):
-    """attention-gym's references take dense batches: one sequence at a time. Norm, gate
-    and beta are computed by PyTorch; states are [K,V]; each value head has a key head."""
+    """attention-gym's references take dense batches: one sequence at a time. PyTorch
+    computes norm, gate and beta. States are [K,V]; each value head has its own key
+    head."""
     import torch
     import others
     g, beta, q, k = others.ready(g, beta, q, k, options)

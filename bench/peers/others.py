@@ -146,8 +146,8 @@ def flash_qla_chunk_gated_delta_rule(q, k, v, g, beta, scale=None, initial_state
 # ---- timed, after kcp-bench's rows
 
 def timed(case, x, name, f, peer):
-    """Rows: forward as a user calls it; forward and backward of computed gates and
-    norms."""
+    """Rows: forward as a user calls it; then forward and backward with gates and norms
+    computed beforehand."""
     more = dict(scale=x["scale"], use_qk_l2norm_in_kernel=True, A_log=x["A_log"],
                 use_gate_in_kernel=True, use_beta_sigmoid_in_kernel=True,
                 dt_bias=x["dt_bias"], output_final_state=True,

@@ -21,8 +21,8 @@ static void fold(double y, int to, int from, const char *ink, const char *what,
 int main(void)
 {
     svg_begin(720, 250, "The fold forward and backward on five ranks",
-              "Forward, rank 3 starts at rank 0 and comes inward through the maps of "
-              "ranks 1 and 2. Backward, rank 1 starts at rank 4 and comes inward "
+              "Forward, rank 3 folds from rank 0 towards itself, through the maps of "
+              "ranks 1 and 2. Backward, rank 1 folds from rank 4 towards itself, "
               "through the transposed maps of ranks 3 and 2. Both read M2.");
     for (int r = 0; r < R; r++) {
         static const char *const read[R] = {

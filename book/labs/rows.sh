@@ -28,9 +28,10 @@ compile() {                           # output file, option...
     else timeout 60 $CC $LAB_CFLAGS -I"${src%/*}" "$@" "$work" -o "$to"
     fi
 }
-# Links the shared object NAME.so with the record that the judge loads: `lab`, or a variant
-# that a row names. A frame is a file of this repository that calls the student's code. A
-# lab of kind `patch` needs no object, because its code is linked into whole programs.
+# Links NAME.so, which contains the record that the judge loads: `lab`, or the variant
+# that a row of the lab names. A frame is a file of this repository that calls the
+# student's code. A lab of kind `patch` needs no object, because its code is linked into
+# whole programs.
 share() {                             # name
     case $kind in patch|train) return 0 ;; esac
     name=lab_${id}_$1

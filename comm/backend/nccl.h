@@ -34,7 +34,7 @@ struct nccl_rank {                          /* data of one rank; `comm` must be 
     const struct nccl *nccl;
     ncclComm_t at;                     /* NULL once aborted */
     struct kcp_comm *_Atomic host;     /* reports lost ranks; may be NULL */
-    int number;                        /* rank in `host`, which lost() reports */
+    int number;                        /* lost() reports this rank's number in host */
     int ours, device, *token;
     char *shown;                       /* R + 1 rows on the GPU, for show() */
     double seconds;

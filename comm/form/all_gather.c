@@ -1,10 +1,11 @@
-/* all_gather.c -- each rank gathers the maps of all ranks and computes its states from
- * the maps.
+/* all_gather.c -- each rank gathers the maps of all ranks and computes its states
+ * from the maps.
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/chain.c.
  *
- * This form is one collective. Time (chapter 07): t_sum + a + (R-1) 2S/bw + fold +
- * t_main. Only this form keeps M of other ranks, which backward can reuse (reuse_M). */
+ * This form is one collective. Time (chapter 07): t_sum + a + (R-1)(S + M)/bw +
+ * (R-2) t_MS + t_main. Only this form keeps M of other ranks, which backward can
+ * reuse (reuse_M). */
 #include "exchange.h"
 #include "comm/lossy.h"
 

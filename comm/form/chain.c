@@ -1,7 +1,7 @@
 /* chain.c -- each rank receives S, computes M S + h_ext and sends the result, never M.
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/pipeline.c.
- * S bytes per cut. Time (chapter 07): t_sum + (R-1)(a + S/bw + t_MS) + t_main. */
+ * S bytes per cut. Time (chapter 07): t_sum + (R-1)(a + S/bw) + (R-2) t_MS + t_main. */
 #include "exchange.h"
 
 //> chain

@@ -109,8 +109,8 @@ struct form {
 #define FORM_DECLARED(number, name) extern const struct form form_##name;
 KCP_FORM_LIST(FORM_DECLARED)
 #undef FORM_DECLARED
-/* Returns the bytes of bf16 staging for a block per visit that receives and a block per
- * visit that sends. `bytes` is the size of a block before rounding to bf16. */
+/* Returns the bytes of bf16 staging: one block per visit that receives, plus one block
+ * per visit that sends. `bytes` is the size of a block before rounding to bf16. */
 size_t narrow_per_visit(const struct fold *f, size_t bytes);
 /* chain_window.c: the chain over windows. chain_window_fits returns the same value on
  * every rank. */

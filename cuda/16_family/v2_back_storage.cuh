@@ -18,11 +18,13 @@ struct near<1> {
     bf16 qk, ab;
 };
 
-// Shared memory of a chunk. q, k, a and b overwrite h and dS; dG and dE overwrite the
-// arrays of values. x is the value of a token's first row; z initially holds dU of this
-// row. dV initially holds dU of the second row, later dv. dE is dG of reads before the
-// decay: row i of dE belongs to G of token i - 1. `far` holds dq, dk, d(look) and db
-// without the pairs within the same 16 rows.
+// Shared memory of a chunk. q, k, a and b overwrite h and dS; dG and dE overwrite dO, x
+// and v; `far` overwrites z and the arrays after z. A token has one or two rows:
+//   x     v_new of a token's first row
+//   z     at first dU of the first row
+//   dV    at first dU of the second row, later dv
+//   dE    the part of dG from reads before the decay; row i belongs to G of token i - 1
+//   far   dq, dk, d(look) and db without the pairs within the same 16 rows
 template <int model, int K, int V>
 struct back_storage : traits<model> {
     enum {

@@ -1,6 +1,6 @@
 // v3_prepare_scan_sm90.cu -- the forward: chunk_prepare, maps, scan.
 // Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/checks.c.
-// Next: ../13_backward/v2_stages.cu, which reads the saved block.
+// Next: v4_scans_finish_sm90.cu, which reads the saved block.
 #include "v3_prepare_scan_workspace.cuh"
 
 // Returns the row of the table of paths that accepts this call, or NULL. Also checks

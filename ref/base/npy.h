@@ -1,7 +1,7 @@
 /* npy.h -- .npy files: arrays of numbers that other programs can read and write.
  *
  * Book: chapter 00 (the arrays of kcp-run and of kcp-check --emit).
- * Checked by: tests/fuzz/npy.c and tests/cli/run_cli.sh.  Next: head.c.
+ * Checked by: tests/fuzz/npy.c and tests/cli/run_cli.sh.  Next: npy_head.c.
  *
  * Supported are format versions 1.0, 2.0, 3.0; C order, and Fortran order, which
  * npy_read transposes; little-endian f8 f4 f2 i8 i4, and u2, which is read as the bits

@@ -1,6 +1,7 @@
 /* npy_head.c -- the header of a .npy file, which is untrusted input.
  *
- * Book: chapter 00.  Checked by: tests/fuzz/npy.c, tests/cli/run_cli.sh.  Next: read.c.
+ * Book: chapter 00.  Checked by: tests/fuzz/npy.c, tests/cli/run_cli.sh.
+ * Next: npy_read.c.
  *
  *     "\x93NUMPY" major minor length  {'descr': '<f8', 'fortran_order': False,
  *                                      'shape': (3, 4), }  spaces, newline

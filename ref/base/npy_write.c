@@ -1,7 +1,7 @@
 /* npy_write.c -- .npy files: writes the data from double and int64_t.
  *
  * Book: chapter 00.  Checked by: tests/fuzz/npy.c, tests/cli/run_cli.sh.
- * Next: bench/run/switch.c, where several files appear at once. */
+ * Next: bench/run/write.c, which writes several files at once. */
 #include "npy.h"
 
 #include <errno.h>

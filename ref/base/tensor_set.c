@@ -1,7 +1,7 @@
 /* tensor_set.c -- the named tensors that references read and write.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
- * Next: inputs.c, which draws the first ones. */
+ * Next: tests/judge/inputs.c, which makes a case's inputs. */
 #include "tensor_set.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* bounded.c -- computes bounds on |M| before a GPU variant runs, if comm is lossy.
  *
- * Book: chapter 20.  Checked by: tests/20_clusters/bound_gpu.c, run_device.sh.
+ * Book: chapter 20.
+ * Checked by: tests/20_clusters/bound_gpu.c, tests/cli/run_device.sh.
  * Next: ../../cuda/host/bound.cu. */
 #include "bounded.h"
 

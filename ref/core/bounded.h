@@ -1,6 +1,7 @@
 /* bounded.h -- runs a variant; first computes bounds on |M| if comm is lossy.
  *
- * Book: chapter 20.  Checked by: tests/20_clusters/bound_gpu.c, run_device.sh.
+ * Book: chapter 20.
+ * Checked by: tests/20_clusters/bound_gpu.c, tests/cli/run_device.sh.
  * Next: bounded.c. */
 #ifndef KCP_BOUNDED_H
 #define KCP_BOUNDED_H

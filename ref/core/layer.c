@@ -1,7 +1,7 @@
 /* layer.c -- a whole layer for an application: choice of kernels, bytes, calls.
  *
  * Book: chapter 08.  Checked by: tests/08_forward/layer.c, tests/08_forward/graph.c.
- * Next: ../book/examples/kda.c.
+ * Next: book/examples/kda.c.
  *
  * A layer is a position in the table of paths. A call takes the first row at or after
  * this position that fits the call. Errors in a call are found here, on the host,

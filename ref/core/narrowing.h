@@ -1,6 +1,7 @@
 /* narrowing.h -- conversion to bf16 and norms for a lossy communicator.
  *
- * Book: chapter 20.  Checked by: tests/20_clusters/wire.c, narrow_gpu.c.
+ * Book: chapter 20.
+ * Checked by: tests/20_clusters/wire.c, tests/20_clusters/narrow_gpu.c.
  * Next: ../../comm/narrow.c, which calls these for what an exchange sends. */
 #ifndef KCP_NARROWING_H
 #define KCP_NARROWING_H

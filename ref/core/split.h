@@ -250,8 +250,8 @@ static inline double kcp_walk_step(const struct kcp_call *a, int want)
     return a->KG == 1 ? KCP_WALK_MAP_ROWS : KCP_WALK_MAP;
 }
 
-/* Returns the time without a walk: all factors, then all maps, with strips of
- * strip_chunks chunks (0: one strip). */
+/* Returns the time if no map is computed by a walk: first all factors are computed,
+ * then the maps of strips of strip_chunks chunks (0: one strip). */
 static inline double kcp_maps_cost(const struct kcp_call *a, int strip_chunks, int P)
 {
     const struct kcp_cut c = kcp_cut_of(a, P);

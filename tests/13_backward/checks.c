@@ -39,7 +39,7 @@ static int one_rank(struct kcp_report *rep)
     return each(rep, (struct batch){ .R = 1 }, against_one);
 }
 KCP_CHECK(check_13_one_rank) = { "13_backward", "one_rank",
-    "2..12 ranks, uneven cuts, empty ranks, all forms agree with one rank to 1e-12",
+    "2..12 ranks, uneven cuts, empty ranks: all forms agree with one rank to 1e-12",
     one_rank };
 
 static int save_canonically(struct kcp_report *rep, struct batch x,

@@ -35,10 +35,10 @@ static inline double exchange_hidden(struct parts p, int n)
     return compute;
 }
 
-/* Returns the time if no map is computed and the state goes from rank to rank: rank
- * r begins the main part of a batch `hop` after rank r - 1 has finished this part. A
- * waiting rank computes the fronts of later batches; *held is the maximum of unused
- * fronts on any rank. */
+/* Returns the time if no map is computed and the state goes from rank to rank: for
+ * each batch, rank r begins its main part a time `hop` after rank r - 1 has finished
+ * its main part. A waiting rank computes the fronts of later batches; *held is the
+ * maximum of unused fronts on any rank. */
 static inline double handed_over(struct parts p, double hop, int R, int n, int *held)
 {
     double ready[MOST_BATCHES] = { 0 }, last = 0;

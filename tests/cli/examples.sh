@@ -2,7 +2,7 @@
 # examples.sh -- checks that the examples print the same numbers on any number of ranks.
 #
 # Book: chapters 08 and 13.  Checked by: make test, which runs it.
-# Usage: examples.sh BUILD.  Next: ../book/examples/kda.c.
+# Usage: examples.sh BUILD.  Next: ../../book/examples/kda.c.
 B=${1:-build}
 failed=0
 unset RANK WORLD_SIZE

@@ -140,7 +140,7 @@ cudaError_t __wrap_cudaGetDevice(int *i)
     return cudaSuccess;
 }
 
-/* Reports a device for which this program has no kernels. */
+/* Pretends that the device is one for which this program has no kernels. */
 cudaError_t __wrap_cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr what, int i)
 {
     (void)i;

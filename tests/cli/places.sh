@@ -1,6 +1,6 @@
 # places.sh -- a counting semaphore for jobs that run concurrently.
 #
-# Book: none.  Checked by: ../../book/labs/try.sh, which reads it.  Next: try.sh.
+# Book: none.  Checked by: ../../book/labs/try.sh.  Next: ../../book/labs/try.sh.
 # places FILE N: makes a semaphore of N in a FIFO at FILE, open as descriptor 7.
 places() {
     mkfifo "$1" && exec 7<>"$1" || return 1

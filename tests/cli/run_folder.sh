@@ -2,7 +2,7 @@
 # run_folder.sh -- checks that kcp-run's output folder has all results or none: with
 # --force, after a kill at any time, on a full disk.
 #
-# Book: chapter 20.  Checked by: make test, which runs it.  Next: bench/run/folder.c.
+# Book: chapter 20.  Checked by: make test, which runs it.  Next: bench/run/write.c.
 # Usage: run_folder.sh BUILD.
 . "$(dirname "$0")/run_common.sh"
 "$arrays" layer in 13 4 2 4 3 5 kda raw 1 || exit 1

@@ -2,7 +2,7 @@
  * GPUs.
  *
  * Book: chapter 07.  Checked by: tests/cli/mpi.sh, bench/check_gpus.sh.
- * Next: 07_merge.c, the fold that is tested.
+ * Next: ref/07_merge.c, the fold that is tested.
  *
  * Maps contain small integers, so that sums have equal bits in fp32 and double and on
  * every backend. Tests that kill a rank also run these exchanges. */
@@ -139,7 +139,8 @@ int exchange_trials(int trials, int R, int device)
         }
         kcp_plan_free(t.a->plan);
     }
-    printf("%s: %lld exchanges, %lld of %d plans cross a cut, %lld numbers wrong%s\n",
+    printf("%s: %lld exchanges; states cross a cut in %lld of %d plans; %lld numbers "
+           "wrong%s\n",
            wrong || !crossing ? "FAILED" : "OK", runs, crossing, trials, wrong,
            crossing ? "" : "; expected more plans, at least one with a cut");
     free(t.a);

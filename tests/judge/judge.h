@@ -155,7 +155,7 @@ struct slice {
     int64_t all_rows;
     double rms_v;                       /* RMS(v), the natural size of states */
     double rms_sum;                     /* RMS of random-sign sums of dg_raw */
-    double rms_dA;                      /* RMS of random-sign sums for dA_log */
+    double rms_dA;                      /* RMS of dA_log if terms had random signs */
     double alike;                       /* cosine of the keys */
     /* Returns by how much each number of `all` changes if the inputs are rounded once
      * more: the RMS over MOVED_DRAWS random draws, where draws after the first `draws`

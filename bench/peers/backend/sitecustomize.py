@@ -1,7 +1,7 @@
 """sitecustomize.py -- gives FLA's backend to processes that a test starts.
 
-Book: chapter 19.  Checked by: fla_tests.py, which looks for the backend in their logs.
-Next: ../fla_tests.py.
+Book: chapter 19.  Checked by: ../fla_tests.py, which looks for the backend in their
+logs.  Next: ../fla_tests.py.
 
 FLA's tests on ranks start their ranks by multiprocessing, where pytest's -p has no effect.
 Python runs this file at its start if PYTHONPATH has its folder. KCP_PORT replaces the one

@@ -1,6 +1,6 @@
 """verdicts.py -- a pytest plugin: installs the backend, and logs which kernels a test ran on.
 
-Book: chapter 19.  Checked by: fla_tests.py.  Next: sitecustomize.py.
+Book: chapter 19.  Checked by: ../fla_tests.py.  Next: sitecustomize.py.
 
 FLA logs its choice of a backend once per process; this plugin makes it log once per test.
 At the end of a test its verdict and output are appended to the file KCP_VERDICTS as a line of

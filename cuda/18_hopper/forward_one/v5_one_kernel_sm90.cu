@@ -1,6 +1,6 @@
 // v5_one_kernel_sm90.cu -- the whole forward in one kernel, one block per head.
 // Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/checks.c.
-// Next: ../v3_prepare_scan_place.cuh.
+// Next: step_scan.cuh.
 #include "cuda/host/profile_hooks.cuh"
 #include "cuda/host/workspace.cuh"
 #include "core/paths.h"

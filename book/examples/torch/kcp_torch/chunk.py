@@ -454,7 +454,8 @@ def chunk_gated_delta_rule(
     """Gated DeltaNet: `chunk_kda` with one gate per head.
 
     - `g` [B, T, HV]: as in `chunk_kda`; `dt_bias` has HV numbers. There is no
-      `lower_bound`.
+      `lower_bound`, so the forward in one kernel, which needs one of at least -5, is
+      not used.
     - `chunk_indices`: not read; accepted because FLA has this argument.
 
     All other arguments, the results and the errors are as in `chunk_kda`.

@@ -1,7 +1,7 @@
 """groups.py -- makes the library's ranks (struct kcp_comm) from a process group;
 defines the CP context.
 
-Book: chapter 20.  Checked by: tests/cli/torch.sh.  Next: layer.py.
+Book: chapter 20.  Checked by: tests/cli/torch.sh.  Next: chunk.py.
 
 On CPUs each function of kcp_comm calls torch.distributed, so that any backend for host
 memory works. On GPUs the library uses the NCCL communicator of the group if PyTorch
@@ -357,7 +357,7 @@ def build_cp_context(cu_seqlens: Union[Sequence[int], torch.Tensor],
     - `cu_seqlens` [N + 1]: the first token of each sequence of the whole batch, and the
       number of all tokens.
     - `group`: a process group with this rank; None: the default group.
-    - `conv1d_kernel_size`: not read, because each convolution has its own W.
+    - `conv1d_kernel_size`: checked, but convolutions do not use it: each has its own W.
     - `cuts` [R + 1]: rank r has tokens cuts[r] to cuts[r + 1] - 1. `None` means that
       cuts[r] is r T / R, rounded down.
 
