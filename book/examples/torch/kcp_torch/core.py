@@ -181,7 +181,8 @@ class FirstOnly(torch.autograd.Function):
 def anchor(inputs, arrays):
     """Returns a tensor that depends on every input outside `arrays`, or None if there
     is no such input. first_only needs this tensor. If `arrays` has a cast copy of an
-    input, the input itself is not in `arrays`, and autograd does not connect these two."""
+    input, the input itself is not in `arrays`, and autograd does not connect the copy
+    to the input."""
     kept = set(map(id, arrays))
     lost = [x for x in inputs
             if x is not None and x.requires_grad and id(x) not in kept]
