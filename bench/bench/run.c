@@ -278,6 +278,8 @@ static int heads_in_two(struct runner *x)
     if (!e) e = runner_open(&half, comm, 2);
     if (!e) e = layers(&half);
     runner_close(&half);
+    /* kcp_nccl_split: ranks that are threads free comm when no GPU has work left. */
+    if (!e) e = x->world->barrier(x->world, NULL);
     if (comm) comm->free(comm);
     return e;
 }
