@@ -98,7 +98,8 @@ const char *groups_end(struct kcp_comm *c)
     const struct kcp_traffic traffic = c->traffic;
     if (!ranks_in_turn) *c = h->real;
     c->traffic = traffic;
-    if (h->open || h->is_uneven) return "group begins and group ends do not match";
+    if (h->open || h->is_uneven)
+        return "begins of groups of messages do not match ends";
     return h->is_outside ? "sends or receives outside a group of messages" : NULL;
 }
 
