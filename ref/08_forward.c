@@ -2,23 +2,19 @@
  *
  * Book: chapter 08.  Checked by: tests/08_forward/checks.c and its mutants.
  * Next: ref/09_chunk_backward.c; ref/13_backward.c is this program in reverse. */
-#include "checked.h"
-#include "ref.h"
+#include "08_rank.h"
 #include "moves.h"
 #include "wire.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 //> fore
 /* The tensors of one forward. Saved tensors are in the saved block; the others are in
- * `got`, which is freed at the end. */
+ * `own`, which is freed at the end. */
 struct fore {
     const struct kcp_forward *a;
     const struct kcp_plan *plan;
-    const struct kcp_segment *seg;         /* this rank's segments */
-    int full, ngot;                        /* full: an allocation failed */
-    void *got[32];
+    struct rank_arrays own;
     double *q, *k, *beta, *G;              /* chapter 02 */
     double *Aqk, *u, *w, *kg, *qg;         /* chapter 03 */
     double *h_start, *maps, *states;       /* chapters 05, 07 */
@@ -26,21 +22,11 @@ struct fore {
 };
 //< fore
 
-/* Allocates zeroed doubles. On failure returns NULL and sets x->full. */
-static void *zeros(struct fore *x, int64_t numbers)
-{
-    void *p = calloc(numbers > 0 ? numbers : 1, sizeof(double));
-    if (!p)
-        x->full = 1;
-    x->got[x->ngot++] = p;
-    return p;
-}
-
 /* Returns a tensor in the saved block if the block has it, otherwise a new array. */
 static double *tensor(struct fore *x, const char *name, int64_t numbers)
 {
     double *p = x->a->saved ? kcp_saved_at(x->a->saved, name) : NULL;
-    return p ? p : zeros(x, numbers);
+    return p ? p : rank_zeros(&x->own, numbers);
 }
 
 /* Declares an args struct of a stage and copies this rank's call and grid to it. */
@@ -63,7 +49,7 @@ static int local(struct fore *x)
     gate.rstd_q = tensor(x, "rstd_q", TH); gate.rstd_k = tensor(x, "rstd_k", TH);
     gate.beta = x->beta = tensor(x, "beta", TV);
     gate.G = x->G = tensor(x, "G", TV * a->KG);
-    gate.g = zeros(x, TV * a->KG);
+    gate.g = rank_zeros(&x->own, TV * a->KG);
 
     STAGE(kcp_wy, wy);
     wy.q = x->q; wy.k = x->k; wy.v = a->v; wy.G = x->G; wy.beta = x->beta;
@@ -73,7 +59,7 @@ static int local(struct fore *x)
         wy.kg = x->kg = tensor(x, "kg", TV * a->K);
         wy.qg = x->qg = tensor(x, "qg", TV * a->K);
     }
-    if (x->full)
+    if (x->own.full)
         return KCP_NO_MEMORY;
     const int status = ref_gate(&gate);
     return status ? status : ref_wy(&wy);
@@ -96,20 +82,19 @@ static int carry(struct fore *x)
     const struct kcp_forward *a = x->a;
     const int64_t KV = (int64_t)a->HV * a->K * a->V;
     const int64_t map = (int64_t)a->HV * a->K * (a->V + a->K);
-    const double *h0 = a->h0;
-    int *want = zeros(x, a->NS);
-    x->h_start = zeros(x, a->NS * KV);
-    x->states = zeros(x, a->NS * KV);
-    x->bound = zeros(x, a->NS);
+    int *want = rank_zeros(&x->own, a->NS);
+    x->h_start = rank_zeros(&x->own, a->NS * KV);
+    x->states = rank_zeros(&x->own, a->NS * KV);
+    x->bound = rank_zeros(&x->own, a->NS);
     x->maps = tensor(x, "maps", a->NS * map);
     struct kcp_exchange e = {
         .form = a->form, .blocks = a->blocks, .HV = a->HV, .K = a->K, .V = a->V,
         .plan = x->plan, .comm = a->comm, .ops = a->ops ? a->ops : &ref_mapops,
         .maps = x->maps, .states = x->states };
-    e.work = zeros(x, comm_moves.exchange_work(&e) / sizeof(double) + 1);
+    e.work = rank_zeros(&x->own, comm_moves.exchange_work(&e) / sizeof(double) + 1);
     if (a->reuse_M && a->saved && comm_moves.exchange_kept(&e))
         e.kept = kcp_saved_at(a->saved, "kept");
-    if (x->full)
+    if (x->own.full)
         return KCP_NO_MEMORY;
 
     //> carry
@@ -118,9 +103,8 @@ static int carry(struct fore *x)
         want[s] = kcp_plan_want(x->plan, x->plan->ctx[a->r].seg0 + s, 0);
         if (!a->reuse_M && comm_moves.wire_cuts(a->comm, x->plan, s))
             want[s] &= ~KCP_WANT_M;
-        if (x->seg[s].first && h0)
-            ref_state(a, 0, h0 + x->seg[s].n * KV, x->h_start + s * KV);
     }
+    rank_enter(a, 0, a->h0, x->h_start);
     STAGE(kcp_affine, affine);
     affine.want = want; affine.k = x->k; affine.kg = x->kg; affine.w = x->w;
     affine.u = x->u; affine.G = x->G; affine.h_start = x->h_start; affine.map = x->maps;
@@ -147,33 +131,23 @@ static int keep(struct fore *x)
     return KCP_OK;
 }
 
-/* Runs chapter 04 and writes ht of the sequences that end on this rank. For an empty
- * sequence copies h0 to ht, in the layout of h0. */
+/* Runs chapter 04 and writes ht of the sequences that end on this rank. */
 static int output(struct fore *x)
 {
     const struct kcp_forward *a = x->a;
-    const struct kcp_plan *p = x->plan;
     const int64_t TV = a->T * a->HV, KV = (int64_t)a->HV * a->K * a->V;
-    const double *h0 = a->h0;
-    double *ht = a->ht, *h_out = zeros(x, a->NS * KV);
+    double *h_out = rank_zeros(&x->own, a->NS * KV);
 
     STAGE(kcp_chunk, chunk);
     chunk.q = x->q; chunk.k = x->k; chunk.qg = x->qg; chunk.kg = x->kg;
     chunk.u = x->u; chunk.w = x->w; chunk.Aqk = x->Aqk; chunk.G = x->G;
     chunk.h_in = x->states; chunk.o = a->o; chunk.h_out = h_out;
     chunk.v_new = tensor(x, "v_new", TV * a->V); chunk.h = tensor(x, "h", a->NC * KV);
-    if (x->full)
+    if (x->own.full)
         return KCP_NO_MEMORY;
     const int status = ref_chunk(&chunk);
-    //> ht
-    for (int s = 0; s < a->NS && !status; s++)
-        if (x->seg[s].last)
-            ref_state(a, 1, h_out + s * KV, ht + x->seg[s].n * KV);
-    for (int n = 0; n < p->N && !status; n++)
-        if (p->ht_rank[n] == a->r && p->cu_seqlens[n] == p->cu_seqlens[n + 1])
-            for (int64_t e = n * KV; e < (n + 1) * KV; e++)
-                ht[e] = h0 ? h0[e] : 0;
-    //< ht
+    if (!status)
+        rank_leave(a, 0, h_out, a->h0, a->ht);
     return status;
 }
 
@@ -181,7 +155,6 @@ static int program(struct fore *x)
 {
     const struct kcp_forward *a = x->a;
     int status;
-    x->seg = x->plan->seg + x->plan->ctx[a->r].seg0;
     if (a->saved) {
         status = kcp_saved_begin(a->saved, a->saved_bytes, (const struct kcp_call *)a,
                                  "ref", sizeof(double), sizeof(double));
@@ -210,11 +183,5 @@ int ref_forward(struct kcp_forward *a)
     if (refused) return refused;
     struct fore x = { .a = a, .plan = a->plan };
     kcp_checked_enter();
-    const int status = program(&x);
-    kcp_checked_leave();
-    for (int j = 0; j < x.ngot; j++)
-        free(x.got[j]);
-    if (status && status != KCP_COMM && a->comm)
-        a->comm->fail(a->comm, status, kcp_why_or("ref_forward"));
-    return status;
+    return rank_end(a, &x.own, program(&x), "ref_forward");
 }

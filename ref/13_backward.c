@@ -6,20 +6,18 @@
 #include "moves.h"
 #include "wire.h"
 
-#include <stdlib.h>
-
 /* Runs chapter 11 and the exchange: sets states [s] to the gradient of the state at the
  * end of segment s. With reuse_M, M of forward is used. */
 static int carry(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
     const int64_t map = (int64_t)a->HV * a->K * (a->V + a->K);
-    int *want = backward_zeros(x, a->NS), status;
+    int *want = rank_zeros(&x->own, a->NS), status;
 
     STAGE(kcp_merge_backward, m);
     m.want = want; m.q = x->q; m.k = x->k; m.qg = x->qg; m.kg = x->kg; m.w = x->w;
     m.G = x->G; m.do_ = a->do_; m.dv_local = x->dv_local; m.dh_end = x->states;
-    m.dmap = backward_zeros(x, a->NS * map);
+    m.dmap = rank_zeros(&x->own, a->NS * map);
     struct kcp_exchange e = {
         .form = a->form, .backward = 1, .blocks = a->blocks, .reuse_M = a->reuse_M,
         .HV = a->HV, .K = a->K, .V = a->V, .plan = x->plan, .comm = a->comm,
@@ -27,10 +25,10 @@ static int carry(struct backward_rank *x)
     };
     const size_t kept = a->reuse_M ? comm_moves.exchange_kept(&e) : 0;
     const size_t work = comm_moves.exchange_work(&e);
-    e.kept = backward_zeros(x, kept / sizeof(double) + 1);
-    e.work = backward_zeros(x, work / sizeof(double) + 1);
-    double *bound = backward_zeros(x, a->NS);
-    if (x->full)
+    e.kept = rank_zeros(&x->own, kept / sizeof(double) + 1);
+    e.work = rank_zeros(&x->own, work / sizeof(double) + 1);
+    double *bound = rank_zeros(&x->own, a->NS);
+    if (x->own.full)
         return KCP_NO_MEMORY;
     if (comm_moves.wire_tolerance(a->comm) > 0) {    /* forward's bounds: |M^T| = |M| */
         kcp_decay_bound((const struct kcp_call *)a, a->cu, x->k, x->G, x->beta, bound);
@@ -45,7 +43,7 @@ static int carry(struct backward_rank *x)
     for (int s = 0; s < a->NS; s++)
         want[s] = kcp_plan_want(x->plan, x->plan->ctx[a->r].seg0 + s, 1) &
                   (comm_moves.wire_cuts(a->comm, x->plan, s) ? ~KCP_WANT_M : ~0);
-    backward_rows(x, 1, a->dht, x->states);
+    rank_enter(a, 1, a->dht, x->states);
     status = ref_merge_backward(&m);
     return status ? status : comm_moves.exchange_run(&e);
     //< carry
@@ -104,42 +102,22 @@ static int parameters(struct backward_rank *x)
     return status;
 }
 
-/* Writes dh0 of the sequences that start on this rank. For an empty sequence copies
- * dht. */
-static void initial(struct backward_rank *x)
-{
-    const struct kcp_backward *a = x->a;
-    const struct kcp_plan *p = x->plan;
-    const int64_t size = (int64_t)a->HV * a->K * a->V;
-    double *dh0 = a->dh0;
-    const double *dht = a->dht;
-
-    for (int s = 0; s < a->NS; s++)
-        if (x->seg[s].first)
-            ref_state(a, 1, x->dh_in + s * size, dh0 + x->seg[s].n * size);
-    for (int n = 0; n < p->N; n++)
-        if (p->h0_rank[n] == a->r && p->cu_seqlens[n] == p->cu_seqlens[n + 1])
-            for (int64_t e = n * size; e < (n + 1) * size; e++)
-                dh0[e] = dht ? dht[e] : 0;
-}
-
 static int program(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
     const int64_t TH = a->T * a->H, TV = a->T * a->HV;
     const int64_t size = (int64_t)a->HV * a->K * a->V;
+    struct rank_arrays *own = &x->own;
     int status;
 
-    x->seg = x->plan->seg + x->plan->ctx[a->r].seg0;
-    x->dAqk = backward_zeros(x, TV * a->C); x->dv_local = backward_zeros(x, TV * a->V);
-    x->dU = backward_zeros(x, TV * a->V); x->dh = backward_zeros(x, a->NC * size);
-    x->dh_in = backward_zeros(x, a->NS * size);
-    x->states = backward_zeros(x, a->NS * size);
-    x->dq = backward_zeros(x, TH * a->K); x->dk = backward_zeros(x, TH * a->K);
-    x->dbeta = backward_zeros(x, TV); x->dg = backward_zeros(x, TV * a->KG);
-    x->dA_part = backward_zeros(x, (int64_t)a->NS * a->HV);
-    x->ddt_part = backward_zeros(x, (int64_t)a->NS * a->HV * a->KG);
-    if (x->full)
+    x->dAqk = rank_zeros(own, TV * a->C); x->dv_local = rank_zeros(own, TV * a->V);
+    x->dU = rank_zeros(own, TV * a->V); x->dh = rank_zeros(own, a->NC * size);
+    x->dh_in = rank_zeros(own, a->NS * size); x->states = rank_zeros(own, a->NS * size);
+    x->dq = rank_zeros(own, TH * a->K); x->dk = rank_zeros(own, TH * a->K);
+    x->dbeta = rank_zeros(own, TV); x->dg = rank_zeros(own, TV * a->KG);
+    x->dA_part = rank_zeros(own, (int64_t)a->NS * a->HV);
+    x->ddt_part = rank_zeros(own, (int64_t)a->NS * a->HV * a->KG);
+    if (own->full)
         return KCP_NO_MEMORY;
 
     //> program
@@ -150,7 +128,7 @@ static int program(struct backward_rank *x)
     if ((status = chunks(x, KCP_LOCAL)) || (status = carry(x)) ||
         (status = chunks(x, KCP_REVERSE)) || (status = down(x)))
         return status;
-    initial(x);
+    rank_leave(a, 1, x->dh_in, a->dht, a->dh0);
     return parameters(x);
     //< program
 }
@@ -166,13 +144,5 @@ int ref_backward(struct kcp_backward *a)
     if (refused) return refused;
     struct backward_rank x = { .a = a, .plan = a->plan };
     kcp_checked_enter();
-    const int status = program(&x);
-    kcp_checked_leave();
-    if (x.why[0])
-        kcp_refuse(status, "13_backward: %s", x.why);
-    for (int j = 0; j < x.ngot; j++)
-        free(x.got[j]);
-    if (status && status != KCP_COMM && a->comm)
-        a->comm->fail(a->comm, status, kcp_why_or("ref_backward"));
-    return status;
+    return rank_end(a, &x.own, program(&x), "ref_backward");
 }

@@ -5,20 +5,15 @@
 #ifndef KCP_REF_13_BACKWARD_H
 #define KCP_REF_13_BACKWARD_H
 
-#include "checked.h"
-#include "ref.h"
+#include "08_rank.h"
 
 #include <string.h>
 
-/* The tensors of one backward. All allocations are in `got` and are freed at the
- * end. */
+/* The tensors of one backward. */
 struct backward_rank {
     const struct kcp_backward *a;
     const struct kcp_plan *plan;
-    const struct kcp_segment *seg;         /* this rank's segments */
-    char why[160];
-    int full, ngot;                        /* full: an allocation failed */
-    void *got[40];
+    struct rank_arrays own;                /* freed at the end */
     double *q, *k, *beta, *Aqk, *A;        /* chapters 02, 03: in the saved block */
     double *G, *w, *u, *qg, *kg, *v_new, *h;   /* in the block, or recomputed */
     double *dAqk, *dv_local, *dU, *dh, *dh_in, *states;              /* chapter 09 */
@@ -33,13 +28,9 @@ struct backward_rank {
     CALL(type, name);                                                                 \
     name.cu = x->a->cu; name.cn = x->a->cn; name.sc = x->a->sc
 
-/* ---- the saved block, and what is recomputed from it (13_recompute.c)
- * Allocates zeroed doubles. On failure returns NULL and sets x->full. */
-void   *backward_zeros(struct backward_rank *x, int64_t numbers);
-void    backward_rows(const struct backward_rank *x, int ends, const double *given,
-                      double *to);
-/* KCP_MISMATCH: the block has another format or mode; x->why has the reason. */
-int     backward_open(struct backward_rank *x);
-int     backward_recompute(struct backward_rank *x);        /* KCP_NO_MEMORY */
+/* ---- 13_recompute.c: the saved block, and what is recomputed from it
+ * KCP_MISMATCH: the block has another format or mode. */
+int backward_open(struct backward_rank *x);
+int backward_recompute(struct backward_rank *x);        /* KCP_NO_MEMORY */
 
 #endif

@@ -5,43 +5,20 @@
  * Next: ref/13_backward.c. */
 #include "13_backward.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
-void *backward_zeros(struct backward_rank *x, int64_t numbers)
-{
-    void *p = calloc(numbers > 0 ? numbers : 1, sizeof(double));
-    if (!p)
-        x->full = 1;
-    x->got[x->ngot++] = p;
-    return p;
-}
-
-/* Fills `to` [NS,HV,K,V]: h0 (ends = 1: dht) for segments that begin (end) a sequence,
- * otherwise 0. */
-void backward_rows(const struct backward_rank *x, int ends, const double *given,
-                   double *to)
-{
-    const int64_t size = (int64_t)x->a->HV * x->a->K * x->a->V;
-    for (int s = 0; s < x->a->NS; s++)
-        if (given && (ends ? x->seg[s].last : x->seg[s].first))
-            ref_state(x->a, 0, given + x->seg[s].n * size, to + s * size);
-}
-
 /* Checks the saved block and finds the block's tensors. */
 int backward_open(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
     const struct kcp_saved *s = a->saved;
-    const int status = kcp_saved_check(
-        s, a->saved_bytes, (const struct kcp_call *)a, "ref", sizeof(double),
-        sizeof(double), x->why, sizeof x->why);
-    if (status != KCP_OK)
-        return status;
-    if (a->reuse_M && (!s->reuse_M || s->form != (int)a->form)) {
-        snprintf(x->why, sizeof x->why, "saved block: has no M for this form");
-        return KCP_MISMATCH;
-    }
+    char why[160] = "";
+    const int status = kcp_saved_check(s, a->saved_bytes, (const struct kcp_call *)a,
+                                       "ref", sizeof(double), sizeof(double), why,
+                                       sizeof why);
+    if (status)
+        return kcp_refuse(status, "13_backward: %s", why);
+    if (a->reuse_M && (!s->reuse_M || s->form != (int)a->form))
+        return kcp_refuse(KCP_MISMATCH, "13_backward: saved block: has no M for this "
+                          "form");
     double **at[] = { &x->q, &x->k, &x->beta, &x->Aqk, &x->A, &x->G, &x->w, &x->u,
                       &x->qg, &x->kg, &x->v_new, &x->h };
     static const char *const name[] = { "q", "k", "beta", "Aqk", "A", "G", "w", "u",
@@ -58,9 +35,9 @@ static void normalise_again(struct backward_rank *x, struct kcp_gate *gate)
     const struct kcp_backward *a = x->a;
     const int64_t TH = a->T * a->H;
     gate->q_raw = a->q_raw; gate->k_raw = a->k_raw;
-    gate->q = x->q = backward_zeros(x, TH * a->K);
-    gate->k = x->k = backward_zeros(x, TH * a->K);
-    gate->rstd_q = backward_zeros(x, TH); gate->rstd_k = backward_zeros(x, TH);
+    gate->q = x->q = rank_zeros(&x->own, TH * a->K);
+    gate->k = x->k = rank_zeros(&x->own, TH * a->K);
+    gate->rstd_q = rank_zeros(&x->own, TH); gate->rstd_k = rank_zeros(&x->own, TH);
 }
 
 /* Recomputes, from the block and the raw gate, the tensors that only a save-all block
@@ -71,41 +48,41 @@ int backward_recompute(struct backward_rank *x)
     const struct kcp_backward *a = x->a;
     const int64_t TV = a->T * a->HV, size = (int64_t)a->HV * a->K * a->V;
     const double *kept = kcp_saved_at(a->saved, "h_kept");
-    double *h_start = backward_zeros(x, a->NS * size);
+    double *h_start = rank_zeros(&x->own, a->NS * size);
     int status;
 
     STAGE(kcp_gate, gate);
     gate.pass = KCP_FORWARD;
     gate.g_raw = a->g_raw; gate.A_log = a->A_log; gate.dt_bias = a->dt_bias;
-    gate.g = backward_zeros(x, TV * a->KG);
-    gate.G = x->G = backward_zeros(x, TV * a->KG);
+    gate.g = rank_zeros(&x->own, TV * a->KG);
+    gate.G = x->G = rank_zeros(&x->own, TV * a->KG);
     if (!x->q) normalise_again(x, &gate);
 
     STAGE(kcp_wy, wy);
     wy.q = x->q; wy.k = x->k; wy.v = a->v; wy.G = x->G; wy.beta = x->beta; wy.A = x->A;
-    wy.u = x->u = backward_zeros(x, TV * a->V);
-    wy.w = x->w = backward_zeros(x, TV * a->K);
+    wy.u = x->u = rank_zeros(&x->own, TV * a->V);
+    wy.w = x->w = rank_zeros(&x->own, TV * a->K);
     if (a->model == KCP_KDA) {
-        wy.kg = x->kg = backward_zeros(x, TV * a->K);
-        wy.qg = x->qg = backward_zeros(x, TV * a->K);
+        wy.kg = x->kg = rank_zeros(&x->own, TV * a->K);
+        wy.qg = x->qg = rank_zeros(&x->own, TV * a->K);
     }
 
     CALL(kcp_h0, h0);
     h0.pass = KCP_BACKWARD; h0.h_start = h_start; h0.h_kept_in = kept;
-    h0.h_back = backward_zeros(x, a->NS * size);
+    h0.h_back = rank_zeros(&x->own, a->NS * size);
 
     STAGE(kcp_chunk, chunk);
     chunk.q = x->q; chunk.k = x->k; chunk.qg = x->qg; chunk.kg = x->kg;
     chunk.u = x->u; chunk.w = x->w; chunk.Aqk = x->Aqk; chunk.G = x->G;
     chunk.h_in = x->plan->L || x->plan->scattered ? kept : h0.h_back;
-    chunk.o = backward_zeros(x, TV * a->V);
-    chunk.v_new = x->v_new = backward_zeros(x, TV * a->V);
-    chunk.h = x->h = backward_zeros(x, a->NC * size);
-    chunk.h_out = backward_zeros(x, a->NS * size);
-    if (x->full)
+    chunk.o = rank_zeros(&x->own, TV * a->V);
+    chunk.v_new = x->v_new = rank_zeros(&x->own, TV * a->V);
+    chunk.h = x->h = rank_zeros(&x->own, a->NC * size);
+    chunk.h_out = rank_zeros(&x->own, a->NS * size);
+    if (x->own.full)
         return KCP_NO_MEMORY;
     //> recompute
-    backward_rows(x, 0, a->h0, h_start);
+    rank_enter(a, 0, a->h0, h_start);
     if ((status = ref_gate(&gate)) || (status = ref_wy_factors(&wy)) ||
         (status = ref_h0(&h0)))
         return status;

@@ -2,9 +2,8 @@
  *
  * Book: chapter 14.  Checked by: tests/14_conv/checks.c.  Next: ref/15_scan.c.
  * One rank computes its shard; a halo exchange brings the rows of other shards. */
-#include "checked.h"
+#include "08_rank.h"
 #include "moves.h"
-#include "ref.h"
 #include "sigmoid.h"
 #include <math.h>
 #include <stdlib.h>
@@ -78,18 +77,6 @@ static void window(const struct kcp_conv *a, const struct rows *x, int s,
     }
 }
 
-/* For an empty sequence copies the rows (xt = x0, dx0 = dxt); from NULL: writes
- * zeros. */
-static void hand_on(const struct kcp_conv *a, const int *owner, const double *from,
-                    double *to)
-{
-    const int64_t *cu = a->plan->cu_seqlens, row = (a->Wc - 1) * (int64_t)a->D;
-    for (int n = 0; n < a->N; n++)
-        for (int64_t i = n * row; owner[n] == a->r && i < (n + 1) * row; i++)
-            if (cu[n] == cu[n + 1])
-                to[i] = from ? from[i] : 0;
-}
-
 /* Writes xt: the last Wc - 1 rows of each sequence that ends on this rank. If the
  * sequence has fewer than Wc - 1 tokens, the first rows come from x0. */
 static void last_rows(const struct kcp_conv *a, const struct rows *x)
@@ -97,7 +84,7 @@ static void last_rows(const struct kcp_conv *a, const struct rows *x)
     const struct kcp_segment *seg = a->plan->seg + a->plan->ctx[a->r].seg0;
     const int D = a->D, reach = a->Wc - 1;
     double *xt = a->xt;
-    hand_on(a, a->plan->ht_rank, a->x0, xt);
+    rank_pass(a, 0, a->x0, (int64_t)reach * D, xt);
     for (int s = 0; s < a->NS; s++) {
         const struct around z = around(a, s);
         for (int k = 0; k < reach && seg[s].last; k++) {
@@ -222,7 +209,7 @@ static int backward(const struct kcp_conv *a, const struct rows *x, const double
     for (int s = 0; !status && s < a->NS; s++)
         into_x(a, &dp, s, w);
     if (!status && a->dx0)
-        hand_on(a, a->plan->h0_rank, a->dxt, a->dx0);
+        rank_pass(a, 1, a->dxt, h.reach * a->D, a->dx0);
     if (!status && (a->dweight || a->dbias))
         status = into_weight(a, x, dpre);
     free(dpre);

@@ -5,23 +5,13 @@
 #include "15_scan.h"
 #include "moves.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-static void *zeros(struct spike_rank *x, int64_t numbers)
-{
-    void *p = calloc(numbers > 0 ? numbers : 1, sizeof(double));
-    if (!p)
-        x->full = 1;
-    x->got[x->ngot++] = p;
-    return p;
-}
 
 /* Allocates `count` arrays of `numbers` elements each in one block and returns pointers
  * to them. */
-static double **arrays(struct spike_rank *x, int64_t count, int64_t numbers)
+static double **arrays(struct rank_arrays *x, int64_t count, int64_t numbers)
 {
-    double **p = zeros(x, count), *all = zeros(x, count * numbers);
+    double **p = rank_zeros(x, count), *all = rank_zeros(x, count * numbers);
     for (int64_t j = 0; j < count && !x->full; j++)
         p[j] = all + j * numbers;
     return p;
@@ -43,17 +33,20 @@ static int prepare(struct spike_rank *x)
         maps = scan_chosen(x, y.s) && y.n > maps ? y.n : maps;
     }
     const int back = a->pass == KCP_BACKWARD;
-    x->alpha = zeros(x, a->K); x->spare = zeros(x, map);
-    x->node = arrays(x, maps, map); x->before = arrays(x, back ? longest : maps, KV);
-    x->maps = zeros(x, a->NS * map); x->states = zeros(x, a->NS * KV);
-    x->rows = zeros(x, (rows + 1) * row);
-    x->all = zeros(x, x->plan->R * rows * row);
+    struct rank_arrays *own = &x->own;
+    x->alpha = rank_zeros(own, a->K); x->spare = rank_zeros(own, map);
+    x->node = arrays(own, maps, map);
+    x->before = arrays(own, back ? longest : maps, KV);
+    x->maps = rank_zeros(own, a->NS * map); x->states = rank_zeros(own, a->NS * KV);
+    x->rows = rank_zeros(own, (rows + 1) * row);
+    x->all = rank_zeros(own, x->plan->R * rows * row);
     if (back) {
-        x->after = arrays(x, longest, KV); x->ends = zeros(x, a->NS * KV);
-        x->dO = zeros(x, a->T * a->HV * a->V); x->tile_h = zeros(x, a->NC * KV);
-        x->part = zeros(x, (a->NS + 1) * a->HV * (a->K + 1) * a->D);
+        x->after = arrays(own, longest, KV); x->ends = rank_zeros(own, a->NS * KV);
+        x->dO = rank_zeros(own, a->T * a->HV * a->V);
+        x->tile_h = rank_zeros(own, a->NC * KV);
+        x->part = rank_zeros(own, (a->NS + 1) * a->HV * (a->K + 1) * a->D);
     }
-    return x->full ? KCP_NO_MEMORY : KCP_OK;
+    return x->own.full ? KCP_NO_MEMORY : KCP_OK;
 }
 
 /* Computes maps [s] = [h | M] of segment s, tile by tile, from [states [s] | I]. states
@@ -89,19 +82,15 @@ static int map_of(struct spike_rank *x, int s, int backward, const double *state
 static int carry(struct spike_rank *x, int backward, double *states)
 {
     const struct kcp_scan *a = x->a;
-    const int64_t KV = (int64_t)a->HV * a->K * a->V;
-    const double *given = backward ? a->dht : a->h0;
     struct kcp_exchange e = {
         .form = a->form, .backward = backward, .blocks = a->blocks, .HV = a->HV,
         .K = a->K, .V = a->V, .plan = x->plan, .comm = a->comm, .ops = x->ops,
         .maps = x->maps, .states = states };
     int status = KCP_OK;
-    e.work = zeros(x, comm_moves.exchange_work(&e) / sizeof(double) + 1);
-    if (x->full)
+    e.work = rank_zeros(&x->own, comm_moves.exchange_work(&e) / sizeof(double) + 1);
+    if (x->own.full)
         return KCP_NO_MEMORY;
-    for (int s = 0; s < a->NS; s++)
-        if (given && (backward ? x->seg[s].last : x->seg[s].first))
-            ref_state(a, 0, given + x->seg[s].n * KV, states + s * KV);
+    rank_enter(a, backward, backward ? a->dht : a->h0, states);
     for (int s = 0; s < a->NS && !status; s++)
         status = map_of(x, s, backward, states);
     return status ? status : comm_moves.exchange_run(&e);
@@ -121,30 +110,15 @@ static int tile_states(struct spike_rank *x)
     return status;
 }
 
-/* For sequences without tokens: copies `from`, or writes 0 if `from` is NULL. */
-static void pass_on(const struct spike_rank *x, const int *owner, const double *from,
-                    int64_t numbers, double *to)
-{
-    const struct kcp_plan *p = x->plan;
-    for (int n = 0; n < p->N; n++)
-        if (owner[n] == x->a->r && p->cu_seqlens[n] == p->cu_seqlens[n + 1])
-            for (int64_t e = n * numbers; e < (n + 1) * numbers; e++)
-                to[e] = from ? from[e] : 0;
-}
-
 /* Writes ht and ot of the sequences that end on this rank, or dh0 and do0 of the
  * sequences that start on this rank. */
 static void leave(const struct spike_rank *x, int back)
 {
     const struct kcp_scan *a = x->a;
-    const int64_t KV = (int64_t)a->HV * a->K * a->V, row = (int64_t)a->HV * a->V;
-    const int *owner = back ? x->plan->h0_rank : x->plan->ht_rank;
-    for (int s = 0; s < a->NS; s++)
-        if (back ? x->seg[s].first : x->seg[s].last)
-            ref_state(a, 1, (back ? x->ends : x->states) + s * KV,
-                      (double *)(back ? a->dh0 : a->ht) + x->seg[s].n * KV);
-    pass_on(x, owner, back ? a->dht : a->h0, KV, back ? a->dh0 : a->ht);
-    pass_on(x, owner, back ? a->dot : a->o0, row, back ? a->do0 : a->ot);
+    rank_leave(a, back, back ? x->ends : x->states, back ? a->dht : a->h0,
+               back ? a->dh0 : a->ht);
+    rank_pass(a, back, back ? a->dot : a->o0, (int64_t)a->HV * a->V,
+              back ? a->do0 : a->ot);
 }
 
 /* Computes dW_alpha and dw_beta, sums over the segments of all ranks. A rank without
@@ -193,11 +167,5 @@ int ref_scan(struct kcp_scan *a)
     struct spike_rank x = { .a = a, .plan = a->plan,
                             .ops = a->ops ? a->ops : &ref_mapops };
     kcp_checked_enter();
-    const int status = program(&x);
-    kcp_checked_leave();
-    for (int j = 0; j < x.ngot; j++)
-        free(x.got[j]);
-    if (status && status != KCP_COMM && a->comm)
-        a->comm->fail(a->comm, status, kcp_why_or("15_scan"));
-    return status;
+    return rank_end(a, &x.own, program(&x), "15_scan");
 }

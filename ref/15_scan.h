@@ -6,8 +6,7 @@
 #ifndef KCP_15_SCAN_H
 #define KCP_15_SCAN_H
 
-#include "checked.h"
-#include "ref.h"
+#include "08_rank.h"
 
 /* Token t of value head n. A masked token has alpha = 1 and beta = 0, so its map is the
  * identity. Gradients are NULL in forward. */
@@ -45,8 +44,7 @@ struct spike_rank {
     const struct kcp_plan *plan;
     const struct kcp_segment *seg;
     const struct kcp_mapops *ops;
-    int full, ngot;
-    void *got[24];                         /* freed at the end */
+    struct rank_arrays own;                /* freed at the end */
     double *alpha;                         /* [K] */
     double **node, *spare;                 /* C maps [HV,K,V+K], and one more */
     double **before, **after;              /* C states each, before and after a token */

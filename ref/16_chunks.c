@@ -4,17 +4,7 @@
 #include "16_family.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
-
-void *family_zeros(struct family_rank *x, int64_t numbers)
-{
-    void *p = calloc(numbers > 0 ? numbers : 1, sizeof(double));
-    if (!p)
-        x->full = 1;
-    x->got[x->ngot++] = p;
-    return p;
-}
 
 /* Allocates all arrays and computes the grid of rows: token t has rows m t .. m (t+1) -
  * 1. */
@@ -25,30 +15,31 @@ int family_prepare(struct family_rank *x)
     const int64_t T = a->T, R = T * m * a->HV, C = a->C;
     const int64_t KV = (int64_t)a->HV * a->K * a->V;
     const int64_t map = KV + (int64_t)a->HV * a->K * a->K;
+    struct rank_arrays *own = &x->own;
     memcpy(&x->form, a, sizeof x->form);
     x->form.model = KCP_KDA; x->form.KG = a->K;
     x->form.T = T * m;
     x->form.C = a->C * m;
-    x->cu = family_zeros(x, a->NS + 1);
-    x->G_t = family_zeros(x, T * a->HV * a->K);
-    x->G = m > 1 ? family_zeros(x, R * a->K) : x->G_t;
-    x->u = family_zeros(x, R * a->V); x->w = family_zeros(x, R * a->K);
-    x->Aqk = family_zeros(x, R * m * C);
-    x->kg = family_zeros(x, R * a->K); x->qg = family_zeros(x, R * a->K);
-    x->bk = family_zeros(x, 2 * C * a->K); x->L = family_zeros(x, C * C);
-    x->z = family_zeros(x, C * a->V);
-    x->h_start = family_zeros(x, a->NS * KV); x->states = family_zeros(x, a->NS * KV);
-    x->ends = family_zeros(x, a->NS * KV); x->maps = family_zeros(x, a->NS * map);
-    x->o = family_zeros(x, R * a->V); x->v_new = family_zeros(x, R * a->V);
-    x->h = family_zeros(x, a->NC * KV); x->h_out = family_zeros(x, a->NS * KV);
+    x->cu = rank_zeros(own, a->NS + 1);
+    x->G_t = rank_zeros(own, T * a->HV * a->K);
+    x->G = m > 1 ? rank_zeros(own, R * a->K) : x->G_t;
+    x->u = rank_zeros(own, R * a->V); x->w = rank_zeros(own, R * a->K);
+    x->Aqk = rank_zeros(own, R * m * C);
+    x->kg = rank_zeros(own, R * a->K); x->qg = rank_zeros(own, R * a->K);
+    x->bk = rank_zeros(own, 2 * C * a->K); x->L = rank_zeros(own, C * C);
+    x->z = rank_zeros(own, C * a->V);
+    x->h_start = rank_zeros(own, a->NS * KV); x->states = rank_zeros(own, a->NS * KV);
+    x->ends = rank_zeros(own, a->NS * KV); x->maps = rank_zeros(own, a->NS * map);
+    x->o = rank_zeros(own, R * a->V); x->v_new = rank_zeros(own, R * a->V);
+    x->h = rank_zeros(own, a->NC * KV); x->h_out = rank_zeros(own, a->NS * KV);
     if (a->pass == KCP_BACKWARD) {
-        x->dO = family_zeros(x, R * a->V); x->dAqk = family_zeros(x, R * m * C);
-        x->dv_local = family_zeros(x, R * a->V); x->dU = family_zeros(x, R * a->V);
-        x->dh = family_zeros(x, a->NC * KV); x->dh_in = family_zeros(x, a->NS * KV);
+        x->dO = rank_zeros(own, R * a->V); x->dAqk = rank_zeros(own, R * m * C);
+        x->dv_local = rank_zeros(own, R * a->V); x->dU = rank_zeros(own, R * a->V);
+        x->dh = rank_zeros(own, a->NC * KV); x->dh_in = rank_zeros(own, a->NS * KV);
     }
-    for (int s = 0; s <= a->NS && !x->full; s++)
+    for (int s = 0; s <= a->NS && !own->full; s++)
         x->cu[s] = T > 0 ? cu[s] * m : 0;   /* a rank without tokens may have none */
-    return x->full ? KCP_NO_MEMORY : KCP_OK;
+    return own->full ? KCP_NO_MEMORY : KCP_OK;
 }
 
 /* Returns the rows of head n of tensor p [.,heads,width], from row t on. */

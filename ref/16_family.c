@@ -8,7 +8,6 @@
 #include "16_family.h"
 #include "moves.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Declares an args struct of a stage and copies the form's call and grid to it. */
@@ -26,24 +25,14 @@ static int local(struct family_rank *x)
     memcpy(&gate, a, sizeof(struct kcp_call));
     gate.KG = a->K; gate.gate = KCP_GATE_RAW; gate.pass = KCP_FORWARD;
     gate.cu = a->cu; gate.cn = a->cn; gate.sc = a->sc;
-    gate.g_raw = a->g; gate.g = family_zeros(x, a->T * row); gate.G = x->G_t;
-    const int status = x->full ? KCP_NO_MEMORY : ref_gate(&gate);
+    gate.g_raw = a->g; gate.g = rank_zeros(&x->own, a->T * row); gate.G = x->G_t;
+    const int status = x->own.full ? KCP_NO_MEMORY : ref_gate(&gate);
     if (status)
         return status;
     for (int64_t e = 0; e < a->T * m && m > 1; e++)
         memcpy(x->G + e * row, x->G_t + e / m * row, sizeof(double) * row);
     family_every(x, 0);
     return KCP_OK;
-}
-
-/* Copies h0 (ends = 1: dht) to the rows of segments that begin (end) a sequence. */
-static void states_of(const struct family_rank *x, int ends, const double *given,
-                      double *to)
-{
-    const int64_t KV = (int64_t)x->a->HV * x->a->K * x->a->V;
-    for (int s = 0; s < x->a->NS; s++)
-        if (given && (ends ? x->seg[s].last : x->seg[s].first))
-            ref_state(x->a, 0, given + x->seg[s].n * KV, to + s * KV);
 }
 
 /* Runs chapters 05 (backward: 11) and 07: sets states [s] to the state at the start of
@@ -53,13 +42,13 @@ static int carry(struct family_rank *x, int backward, double *states)
     const struct kcp_family *a = x->a;
     const struct kcp_mapops *ops = a->ops ? a->ops : &ref_mapops;
     const int diagonal = x->m->diagonal && ops->diagonal;
-    int *want = family_zeros(x, a->NS), status;
+    int *want = rank_zeros(&x->own, a->NS), status;
     struct kcp_exchange e = {
         .form = a->form, .backward = backward, .blocks = a->blocks, .HV = a->HV,
         .K = a->K, .V = a->V, .plan = x->plan, .comm = a->comm,
         .ops = diagonal ? ops->diagonal : ops, .maps = x->maps, .states = states };
-    e.work = family_zeros(x, comm_moves.exchange_work(&e) / sizeof(double) + 1);
-    if (x->full)
+    e.work = rank_zeros(&x->own, comm_moves.exchange_work(&e) / sizeof(double) + 1);
+    if (x->own.full)
         return KCP_NO_MEMORY;
     for (int s = 0; s < a->NS; s++)
         want[s] = kcp_plan_want(x->plan, x->plan->ctx[a->r].seg0 + s, backward);
@@ -91,7 +80,7 @@ static int enter(struct family_rank *x)
     memcpy(&h, a, sizeof(struct kcp_call));
     h.h_in = h.h_back = x->states; h.h_start = x->h_start;
     h.h_kept = a->h_kept; h.h_kept_in = a->h_kept;
-    states_of(x, 0, a->h0, x->h_start);
+    rank_enter(a, 0, a->h0, x->h_start);
     if (!back || !a->h_kept)
         status = carry(x, 0, x->states);
     if (status || !a->h_kept)
@@ -140,25 +129,6 @@ static void zero(void *p, int64_t numbers)
         memset(p, 0, sizeof(double) * numbers);
 }
 
-/* Writes ht (dh0) of the sequences that end (start) on this rank. For an empty sequence
- * copies h0 (dht) in the caller's layout. */
-static void leave(const struct family_rank *x, int back)
-{
-    const struct kcp_family *a = x->a;
-    const struct kcp_plan *p = x->plan;
-    const int64_t KV = (int64_t)a->HV * a->K * a->V;
-    const double *from = back ? x->dh_in : x->h_out, *given = back ? a->dht : a->h0;
-    double *to = back ? a->dh0 : a->ht;
-    for (int s = 0; s < a->NS; s++)
-        if (back ? x->seg[s].first : x->seg[s].last)
-            ref_state(a, 1, from + s * KV, to + x->seg[s].n * KV);
-    for (int n = 0; n < p->N; n++)
-        if ((back ? p->h0_rank : p->ht_rank)[n] == a->r &&
-            p->cu_seqlens[n] == p->cu_seqlens[n + 1])
-            for (int64_t e = n * KV; e < (n + 1) * KV; e++)
-                to[e] = given ? given[e] : 0;
-}
-
 static int program(struct family_rank *x)
 {
     const struct kcp_family *a = x->a;
@@ -168,7 +138,6 @@ static int program(struct family_rank *x)
     int status;
     if (a->NS != ctx->NS || a->NC != ctx->NC || a->T != ctx->end - ctx->begin)
         return KCP_BAD;
-    x->seg = x->plan->seg + ctx->seg0;
     //> program
     if ((status = family_prepare(x)) || (status = local(x)) || (status = enter(x)) ||
         (status = scan(x)))
@@ -177,18 +146,18 @@ static int program(struct family_rank *x)
         for (int64_t t = 0; t < T; t++)
             memcpy((double *)a->o + t * row, x->o + ((t + 1) * m - 1) * row,
                    sizeof(double) * row);
-        leave(x, 0);
+        rank_leave(a, 0, x->h_out, a->h0, a->ht);
         return KCP_OK;
     }
     spread(x);
-    states_of(x, 1, a->dht, x->ends);
+    rank_enter(a, 1, a->dht, x->ends);
     if ((status = reverse(x, KCP_LOCAL)) || (status = carry(x, 1, x->ends)) ||
         (status = reverse(x, KCP_REVERSE)))
         return status;
     zero(a->dq, T * a->H * a->K); zero(a->dk, T * a->H * a->K); zero(a->dv, value);
     zero(a->dg, key); zero(a->da, key); zero(a->db, key); zero(a->domega, value);
     family_every(x, 1);
-    leave(x, 1);
+    rank_leave(a, 1, x->dh_in, a->dht, a->dh0);
     return KCP_OK;
     //< program
 }
@@ -202,13 +171,7 @@ int kcp_family_run(const struct family_model *m, const struct kcp_family *a)
     const int bad = !a->plan || a->r < 0 || a->r >= a->plan->R ||
                     (a->plan->R > 1 && !a->comm);
     kcp_checked_enter();
-    const int status = bad ? KCP_BAD : program(&x);
-    kcp_checked_leave();
-    for (int j = 0; j < x.ngot; j++)
-        free(x.got[j]);
-    if (status && status != KCP_COMM && a->comm)
-        a->comm->fail(a->comm, status, kcp_why_or(m->name));
-    return status;
+    return rank_end(a, &x.own, bad ? KCP_BAD : program(&x), m->name);
 }
 
 /* A rank without tokens needs no inputs. */

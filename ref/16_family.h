@@ -14,8 +14,7 @@
 #ifndef KCP_16_FAMILY_H
 #define KCP_16_FAMILY_H
 
-#include "checked.h"
-#include "ref.h"
+#include "08_rank.h"
 
 /* The rows of one token and value head. Functions add to the gradients. */
 struct family_token {
@@ -96,22 +95,19 @@ void family_write_back(const struct family_chunk *x, struct family_rows k, int r
 void family_read(const struct family_chunk *x);
 void family_read_back(const struct family_chunk *x);
 
-/* ---- one rank's run (16_chunks.c, 16_family.c); `got` is freed last */
+/* ---- one rank's run (16_chunks.c, 16_family.c) */
 struct family_rank {
     const struct family_model *m;
     const struct kcp_family *a;
     const struct kcp_plan *plan;
-    const struct kcp_segment *seg;         /* this rank's segments */
     struct kcp_call form;                  /* the call, with T and C counted in rows */
-    int full, ngot;
-    void *got[40];
+    struct rank_arrays own;                /* freed at the end */
     int *cu;                               /* [NS+1] in rows of the form */
     double *G_t, *G;                       /* G_t: G per token; G: per row */
     double *u, *w, *kg, *qg, *Aqk, *bk, *L, *z;
     double *h_start, *maps, *states, *o, *v_new, *h, *h_out;
     double *dO, *dAqk, *dv_local, *dU, *dh, *dh_in, *ends;
 };
-void *family_zeros(struct family_rank *x, int64_t numbers);
 int   family_prepare(struct family_rank *x);
 void  family_every(struct family_rank *x, int back);     /* chunk: form, or back */
 void  family_diagonal(int n, int HV, int K, int V, double *maps);   /* 16_diagonal.c */
