@@ -29,7 +29,6 @@ import tempfile
 import time
 import traceback
 import types
-from xml.sax.saxutils import quoteattr
 
 import regimes
 
@@ -313,42 +312,17 @@ def say(line):
     return 2
 
 
-def written(path, write):
-    """Writes a file as a whole; if writing fails, the old file is unchanged."""
+def report(o, rows, status):
+    """Writes the verdicts to the file of --json."""
+    if not o.json:
+        return
     try:
-        with tempfile.NamedTemporaryFile("w", dir=os.path.dirname(path) or ".",
-                                         delete=False) as f:
-            write(f)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(f.name, 0o666 & ~mask)
-        os.replace(f.name, path)
-    except OSError as e:
-        say(f"{path}: cannot write: {e.strerror}")
-
-
-def reports(o, rows, status):
-    """Writes the result rows to the files of --json and --junit."""
-    if o.json:
-        def write(f):
+        with open(o.json, "w") as f:
             json.dump({"function": o.function, "stage": o.stage, "seed": o.seed,
                        "storage": o.storage, "status": status, "cases": rows}, f,
                       indent=1)
-        written(o.json, write)
-    if o.junit:
-        def write(f):
-            count = lambda v: sum(r["verdict"] == v for r in rows)
-            f.write(f'<testsuite name={quoteattr(o.function)} tests="{len(rows)}"'
-                    f' failures="{count("fail")}" skipped="{count("n/a")}">\n')
-            for r in rows:
-                f.write(f'<testcase name={quoteattr(r["case"])}>')
-                if r["verdict"] == "fail":
-                    f.write(f'<failure message={quoteattr(r["why"])}/>')
-                if r["verdict"] == "n/a":
-                    f.write('<skipped message="n/a"/>')
-                f.write("</testcase>\n")
-            f.write("</testsuite>\n")
-        written(o.junit, write)
+    except OSError as e:
+        say(f"{o.json}: cannot write: {e.strerror}")
 
 
 def row_of(path, lost, lines):
@@ -440,7 +414,7 @@ def judge(o, here):
     show(rows)
     count = [sum(r["verdict"] == v for r in rows) for v in ("pass", "fail", "n/a")]
     status = int(count[1] > 0 or not count[0])
-    reports(o, rows, status)
+    report(o, rows, status)
     print(f"kcp_check.py: {getattr(o, 'name', o.function)}, stage {o.stage},"
           f" seed {o.seed}: {count[0]} passed, {count[1]} failed, {count[2]} n/a"
           + ("" if count[0] + count[1] else "; nothing was judged")
@@ -475,7 +449,6 @@ def main():
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--limit", type=float, default=30, help="seconds a case may take")
     p.add_argument("--json", help="a file for the verdicts")
-    p.add_argument("--junit", help="the same as JUnit's XML")
     p.add_argument("--solution", help="judge a solution of FlashInfer-Trace")
     p.add_argument("--emit-flashinfer", metavar="DIR",
                    help="write 08 and 13 as definitions and workloads")
@@ -504,11 +477,10 @@ def main():
         return say(f"--stage: found {o.stage}, expected a stage with arrays, e.g. 08")
     if not 0 < o.limit <= 1e6:
         return say(f"--limit: found {o.limit}, expected seconds, up to a million")
-    for name, path in (("--json", o.json), ("--junit", o.junit)):
-        where = os.path.dirname(path or "") or "."
-        if path is not None and (not path or os.path.isdir(path) or
-                                 not os.access(where, os.W_OK)):
-            return say(f"{name}: cannot write {path!r}")
+    where = os.path.dirname(o.json or "") or "."
+    if o.json is not None and (not o.json or os.path.isdir(o.json) or
+                               not os.access(where, os.W_OK)):
+        return say(f"--json: cannot write {o.json!r}")
     if not 1 <= o.cp <= 8:
         return say(f"--cp: found {o.cp}, expected 1 to 8")
     if o.cp > 1 and o.stage not in ("08", "13", "14", "15", "16"):

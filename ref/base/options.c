@@ -1,6 +1,6 @@
 /* options.c -- parses command lines with a table of options, for all programs.
  *
- * Book: CONTRIBUTING.md.  Checked by: tests/cli/generated.sh, tests/cli/cases.tsv.
+ * Book: CONTRIBUTING.md.  Checked by: tests/cli/cases.tsv.
  * Next: program.c. */
 #include "options.h"
 #include "kcp.h"

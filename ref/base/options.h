@@ -1,6 +1,6 @@
 /* options.h -- parses command lines with a table of options, for all programs.
  *
- * Book: CONTRIBUTING.md.  Checked by: tests/cli/generated.sh, tests/cli/cases.tsv.
+ * Book: CONTRIBUTING.md.  Checked by: tests/cli/cases.tsv.
  * Next: options.c.
  *
  * Options are "--name value" or "--name=value"; names cannot be abbreviated. Every

@@ -9,8 +9,7 @@
  *     arrays off A B                                        RMS(A - B) / RMS(B)
  *     arrays add A B tolerance                              same, with A's rows summed
  *     arrays fortran A B                                    B is A, first index fastest
- *     arrays rows A first end B                             B is these rows of A
- *     arrays inside MIB PROGRAM...                          run by a process of MIB */
+ *     arrays rows A first end B                             B is these rows of A */
 #include "kcp.h"
 #include "base/npy.h"
 #include "base/random.h"
@@ -21,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 static char why[600];
 
@@ -253,17 +251,6 @@ static int fortran(char **v)
     return fail();
 }
 
-static int inside(char **v)
-{
-    const size_t bytes = (size_t)atoll(v[0]) << 20;
-    char *p = malloc(bytes);
-    if (p)
-        memset(p, 1, bytes);
-    execv(v[1], v + 1);
-    npy_error(why, sizeof why, v[1], "cannot be run beside %p", (void *)p);
-    return fail();
-}
-
 /* Writes rows of A, whose elements have eight bytes. */
 static int rows(char **v)
 {
@@ -293,8 +280,6 @@ int main(int argc, char **argv)
         { "same", 3, same }, { "off", 2, off },
         { "add", 3, add }, { "fortran", 2, fortran }, { "rows", 4, rows },
     };
-    if (argc > 3 && strcmp(argv[1], "inside") == 0)
-        return inside(argv + 2);
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
         if (argc == verbs[i].more + 2 && strcmp(argv[1], verbs[i].name) == 0)
             return verbs[i].run(argv + 2);

@@ -81,13 +81,12 @@ list=--small
 # shellcheck disable=SC2086
 check 0 ' 0 failed' h0:run $list
 few="kda lengths=9 h0; gdn lengths=20,30 L=8 h0; gdn lengths=20 L=8 h0"
-check 1 h_back mine:wrong --case "$few" --json json --junit xml
-"$python" - <<'PY' || stop "kcp_check.py: --json or --junit"
-import json, xml.etree.ElementTree as tree
-said, suite = json.load(open("json")), tree.parse("xml").getroot()
+check 1 h_back mine:wrong --case "$few" --json json
+"$python" - <<'PY' || stop "kcp_check.py: --json"
+import json
+said = json.load(open("json"))
 count = lambda v: sum(c["verdict"] == v for c in said["cases"])
 assert said["status"] == 1 and count("fail") and count("pass")
-assert int(suite.get("failures")) == len(suite.findall("*/failure")) == count("fail")
 PY
 check 1 complex128 mine:unreal --case "$few"
 check 1 h_in mine:inputs --case "$few"
