@@ -80,7 +80,7 @@ hostv    := $(filter-out $(blas),$(wildcard cuda/*/*.c)) $(if $(has_blas),$(blas
 judge    := $(filter-out tests/judge/main.c tests/judge/criterion.c,\
               $(wildcard tests/judge/*.c tests/[0-9]*/*.c))
 include  $(wildcard cuda/cuda.mk)
-core     := $(call obj,$(ref) $(base) $(comm) $(mpi) $(hostv) $(judge)) $(cuda_obj) $(cuda_check)
+core     := $(call obj,$(ref) $(base) $(comm) $(mpi) $(hostv) $(judge)) $(cuda_obj)
 
 # The flags and the list of objects, kept in files: objects and programs depend on these,
 # so a change of flags (CUDA_HOME=none) or a removed source file causes a rebuild.
@@ -93,7 +93,7 @@ list_at  := $(call kept,made.list,$(core) $(LDLIBS))
 mpi_at   := $(call kept,made.mpi,$(mpi_flags) $(mpi_libs))
 nvcc_at  := $(if $(cuda_obj),$(call kept,made.nvcc,$(NVFLAGS) $(ARCH)))
 endif
-$(cuda_obj) $(cuda_check): $(nvcc_at)
+$(cuda_obj): $(nvcc_at)
 $(call obj,$(mpi)): $(mpi_at)
 $(call obj,$(mpi)): with_mpi := $(mpi_flags)
 

@@ -14,7 +14,6 @@ NVFLAGS    := -std=c++17 -O3 -lineinfo -Iref -I. -Xcompiler -Wall,-fPIC,-fvisibi
 cuda_lib_obj := $(patsubst %.cu,$B/%.cu.o,$(kernels))
 NVFLAGS    += $(if $(filter-out 0,$(KCP_JITTER)),-DKCP_JITTER)
 cuda_obj   := $(cuda_lib_obj) $B/cuda/host/memory.cu.o
-cuda_check := $(if $(filter sm_90a,$(ARCH)),$B/tests/18_hopper/primitives_sm90.cu.o)
 comma      := ,
 ifneq ($(filter sm_90a,$(ARCH)),)
 NVFLAGS    += -DKCP_HOPPER

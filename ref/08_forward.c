@@ -1,6 +1,6 @@
 /* 08_forward.c -- the whole forward: one rank's program.
  *
- * Book: chapter 08.  Checked by: tests/08_forward/checks.c and its mutants.
+ * Book: chapter 08.  Checked by: tests/08_forward/mutants.c.
  * Next: ref/09_chunk_backward.c; ref/13_backward.c is this program in reverse. */
 #include "08_rank.h"
 #include "moves.h"

@@ -1,6 +1,6 @@
 /* 09_chunk_backward.c -- backward of chapter 04: the state scan and the output.
  *
- * Book: chapter 09.  Checked by: tests/09_chunk_backward/checks.c and its mutants.
+ * Book: chapter 09.  Checked by: tests/10_wy_backward/checks.c.
  * Next: ref/10_wy_backward.c. */
 #include "checked.h"
 #include "ref.h"

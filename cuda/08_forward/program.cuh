@@ -1,5 +1,5 @@
 // program.cuh -- the whole forward: launches the kernels of all stages on one stream.
-// Book: chapter 08, "Code: kernels".  Checked by: tests/08_forward/checks.c.
+// Book: chapter 08, "Code: kernels".  Checked by: tests/08_forward/mutants.c.
 // Next: v1_stages.cu.
 #include "cuda/host/stage_args.cuh"
 #include "cuda/host/mapops.cuh"

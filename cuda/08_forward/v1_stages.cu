@@ -1,5 +1,5 @@
 // v1_stages.cu -- the whole forward from the v1 kernels.
-// Book: chapter 08, "Code: kernels".  Checked by: tests/08_forward/checks.c.
+// Book: chapter 08, "Code: kernels".  Checked by: tests/08_forward/mutants.c.
 // Next: v2_stages.cu.
 #include "program.cuh"
 

@@ -1,5 +1,5 @@
 // chunk_factors.cuh -- the factors of a chunk, from chunk_prepare to the scan.
-// Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/checks.c.
+// Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/mutants.c.
 // Next: chunk_prepare.cuh.
 #ifndef KCP_CHUNK_FACTORS_CUH
 #define KCP_CHUNK_FACTORS_CUH

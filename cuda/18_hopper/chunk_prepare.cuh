@@ -1,5 +1,5 @@
 // chunk_prepare.cuh -- for KDA and GDN: the gate, and the inverse from 16x16 blocks.
-// Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/checks.c.
+// Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/mutants.c.
 // Next: kda_prepare/rows.cuh.
 #ifndef KCP_CHUNK_PREPARE_CUH
 #define KCP_CHUNK_PREPARE_CUH

@@ -1,5 +1,5 @@
 // v3_prepare_scan_workspace.cuh -- the workspace and index arrays of the fused forward.
-// Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/checks.c.
+// Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/mutants.c.
 // Next: v3_prepare_scan_sm90.cu.
 #ifndef KCP_V3_PREPARE_SCAN_WORKSPACE_CUH
 #define KCP_V3_PREPARE_SCAN_WORKSPACE_CUH

@@ -1,6 +1,6 @@
 // split_sequence.cuh -- cuts a rank's segments into strips when there are few heads.
 // Book: chapter 18, "When to split a sequence".
-// Checked by: tests/08_forward/checks.c, tests/13_backward/checks.c.
+// Checked by: tests/08_forward/mutants.c, tests/13_backward/checks.c.
 // Next: ../08_forward/program.cuh.
 #ifndef KCP_SPLIT_SEQUENCE_CUH
 #define KCP_SPLIT_SEQUENCE_CUH

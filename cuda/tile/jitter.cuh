@@ -1,6 +1,6 @@
 // jitter.cuh -- random sleeps for a build that exposes races; no code in other builds.
 // Book: chapter 18, "Real world".
-// Checked by: tests/18_hopper/primitives_sm90.cu, which removes each primitive.
+// Checked by: tests/cli/jitter.sh, which removes waits.
 // Next: cp_async.cuh.
 //
 // With KCP_JITTER defined, the waits, arrivals, copies and barriers of cuda/tile/ sleep

@@ -174,38 +174,6 @@ KCP_CHECK(check_02_complex) = { "02_gate", "complex_step",
     "values, gradients of 3 gates, 3 betas, with and without norm: within 1e-13",
     complex_step };
 
-static int restarts(struct kcp_report *rep)
-{
-    int status, at_multiples = 0;
-    for (int j = 0; j < 2; j++) {
-        struct kcp_gate a = call(j ? KCP_GDN : KCP_KDA, KCP_GATE_SOFTPLUS, 0, 1);
-        const int W = HV * a.KG;
-        double worst = 0;
-        draw();
-        if ((status = ref_gate(&a)))
-            return status;
-        for (int c = 0; c < NC; c++) {
-            const int t0 = cu[sc[c]] + (c - cn[sc[c]]) * C;
-            at_multiples += t0 % C == 0;
-            for (int t = t0; t < t0 + C && t < cu[sc[c] + 1]; t++)
-                for (int e = 0; e < W; e++) {
-                    long double s = 0;
-                    for (int p = t0; p <= t; p++)
-                        s += x.gn[p * W + e];
-                    s /= logl(2.0L);
-                    const double d = fabs((double)((x.G[t * W + e] - s) / s));
-                    worst = d > worst || isnan(d) ? d : worst;
-                }
-        }
-        EXPECT(rep, worst <= 1e-14, "G differs by %g, KG %d", worst, a.KG);
-    }
-    EXPECT(rep, at_multiples < 2 * NC, "all chunks begin at multiples of C");
-    return KCP_OK;
-}
-KCP_CHECK(check_02_restarts) = { "02_gate", "restarts",
-    "G sums log2 decays within a chunk; each sequence starts a new chunk",
-    restarts };
-
 static int absent(struct kcp_report *rep)
 {
     static double g[GATES], xg[GATES];

@@ -222,25 +222,6 @@ static int brute_force(struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* Compares a plan with the hand-computed plan of chapter 06. */
-static int vector(struct kcp_report *rep)
-{
-    const int64_t cu[] = { 0, 5, 12 };
-    struct kcp_plan *p;
-    if (kcp_plan_make(&p, 2, cu, 3, NULL, 0, 64, 4, NULL)) return KCP_BAD;
-    const struct kcp_context *x = &p->ctx[1];
-    EXPECT(rep, x->n_local == 2 && x->cu_seqlens[0] == 0 && x->cu_seqlens[1] == 1 &&
-           x->cu_seqlens[2] == 4, "local boundaries are not 0,1,4");
-    EXPECT(rep, x->pre_num_conv_tokens == 4, "%d", (int)x->pre_num_conv_tokens);
-    EXPECT(rep, x->pre_num_ranks == 1 && x->post_num_ranks == 1, "pre %d post %d",
-           x->pre_num_ranks, x->post_num_ranks);
-    EXPECT(rep, !x->is_first_rank && !x->is_last_rank && p->crossing, "flags");
-    kcp_plan_free(p);
-    return KCP_OK;
-}
-
 KCP_CHECK(check_06_brute_force) = {
     "06_plan", "brute_force", "all small batches and cuts, compared token by token",
     brute_force };
-KCP_CHECK(check_06_vector) = {
-    "06_plan", "vector", "the plan of chapter 06: cu = 0,5,12, 3 ranks", vector };

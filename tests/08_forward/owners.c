@@ -1,7 +1,7 @@
 /* owners.c -- runs forward with the segments of a plan linked in a wrong order.
  *
  * Book: chapter 06.  Checked by: the judge, which must reject each mutant.
- * Next: tests/08_forward/checks.c.
+ * Next: tests/08_forward/mutants.c.
  * The mutants call the reference. A mutant returns KCP_NA if the wrong order equals the
  * correct order. */
 #include "tests/judge/judge.h"

@@ -6,8 +6,6 @@
  */
 #include "tests/judge/batch.h"
 
-extern const struct kcp_variant m10_diagonal;
-
 static int adjoint(struct batch *x, double *dq, double *dk, double *dv, double *dg,
                    double *dbeta, double *dh0)
 {
@@ -51,24 +49,3 @@ static int against_adjoint(struct kcp_report *rep)
 KCP_CHECK(check_10_adjoint) = { "10_wy_backward", "adjoint",
     "gradients within 1e-13 of the recurrence's adjoint, also dg at g = -50",
     against_adjoint };
-
-/* Measures the error of dg if cancelling terms of dG are stored in bf16 (errata 38). */
-static int cancelling(struct kcp_report *rep)
-{
-    static const double gate[] = { -5, -10, -50 }, least[] = { 2e-2, 1, 1e10 };
-    int status = KCP_OK;
-    for (int j = 0; j < 3 && !status; j++) {
-        struct batch x;
-        status = batch_forward(&x, KCP_KDA, gate[j]);
-        status = status ? status : batch_backward(&x, NULL);
-        double *exact = x.dg;
-        status = status ? status : batch_backward(&x, m10_diagonal.run);
-        const double err = status ? 0 : apart(x.dg, exact, x.c.T * x.c.HV * x.c.KG);
-        EXPECT(rep, status || err >= least[j], "gate %g: dG with its diagonal in bf16: "
-               "error %.2g, expected at least %.2g", gate[j], err, least[j]);
-        batch_free(&x);
-    }
-    return status;
-}
-KCP_CHECK(check_10_cancelling) = { "10_wy_backward", "cancelling",
-    "dG with its diagonal in bf16 gives a wrong dg at g = -5, -10, -50", cancelling };

@@ -29,8 +29,8 @@ struct batch {
     int out_size[OUTPUTS];
     double *in[INPUTS], *out[OUTPUTS];
     double *params;                     /* dA_log, ddt_bias of every rank */
-    struct kcp_traffic traffic[MOST], formula[MOST];
-    size_t held;
+    struct kcp_traffic ahead[MOST], traffic[MOST];          /* of forward, backward */
+    struct kcp_traffic formula[2][MOST];                    /* of each exchange */
 };
 
 static inline int wide(const struct batch *x)
@@ -108,15 +108,15 @@ static inline int body(struct kcp_comm *comm, void *arg)
     b.ddt_bias = (double *)b.dA_log + HV;
     if (f.saved && x->spoil == comm->r + 1)
         ((struct kcp_saved *)f.saved)->format = 9;
+    x->ahead[comm->r] = comm->traffic;
     comm->traffic = (struct kcp_traffic){ 0 };
     status = status ? status : ref_backward(&b);
     x->traffic[comm->r] = comm->traffic;
-    if (comm->r == 0)
-        x->held = f.saved_bytes;
-    const struct kcp_exchange e = {
-        .form = x->form, .backward = 1, .reuse_M = x->reuse_M, .HV = HV, .K = K, .V = V,
+    struct kcp_exchange e = {
+        .form = x->form, .reuse_M = x->reuse_M, .HV = HV, .K = K, .V = V,
         .plan = x->plan, .comm = comm, .ops = &ref_mapops };
-    x->formula[comm->r] = kcp_exchange_formula(&e);
+    for (e.backward = 0; e.backward < 2; e.backward++)
+        x->formula[e.backward][comm->r] = kcp_exchange_formula(&e);
     free(f.saved);
     return status;
 }

@@ -27,6 +27,10 @@ static void hold_more(struct kcp_report *rep, const struct batch *x, const char 
     for (int r = 1; r < x->R; r++)
         EXPECT(rep, !memcmp(x->params + r * params, x->params, sizeof(double) * params),
                "%s: rank %d and rank 0 have different parameter gradients", what, r);
+    for (int r = 0; r < x->R && !x->reuse_M; r++)
+        EXPECT(rep, !memcmp(&x->ahead[r], &x->formula[0][r], sizeof x->ahead[r]),
+               "%s: rank %d: forward sent %lld bytes, formula %lld", what, r,
+               (long long)x->ahead[r].bytes, (long long)x->formula[0][r].bytes);
 }
 
 static int against_one(struct kcp_report *rep, struct batch x, const struct batch *one)
@@ -85,60 +89,6 @@ static int modes(struct kcp_report *rep)
 KCP_CHECK(check_13_modes) = { "13_backward", "modes",
     "a second run and all memory modes give equal bits; reuse_M within 1e-12", modes };
 
-static int layouts(struct kcp_report *rep)
-{
-    enum { n = N * HV * K * V };
-    const int turn[] = { H0, DHT };
-    struct batch kv = { .R = 4 };
-    char why[160] = "";
-    double *turned = malloc(sizeof(double) * 2 * n);
-    int status = turned ? draw(&kv) : KCP_NO_MEMORY, differ = 0;
-    struct batch vk = kv;
-
-    vk.layout = KCP_VK;
-    for (int j = 0; j < 2 && !status; j++) {
-        for (int e = 0; e < n; e++)
-            turned[j * n + e / (K * V) * K * V + e % V * K + e / V % K]
-                = kv.in[turn[j]][e];
-        vk.in[turn[j]] = turned + j * n;
-    }
-    status = status ? status : go(&kv, why);
-    status = status ? status : go(&vk, why);
-    for (int e = 0; e < n && !status; e++) {
-        const int at = e / (K * V) * K * V + e % V * K + e / V % K;
-        differ += kv.out[DH0][e] != vk.out[DH0][at] || kv.out[HT][e] != vk.out[HT][at];
-    }
-    EXPECT(rep, !status, "status %d, %s", status, why);
-    EXPECT(rep, !differ, "%d elements of ht and dh0 differ between layouts", differ);
-    EXPECT(rep, status || !memcmp(kv.out[DQ], vk.out[DQ],
-                                  sizeof(double) * kv.out_size[DQ]),
-           "dq depends on the states' layout");
-    drop(&kv);
-    drop(&vk);
-    drop_inputs(&kv);
-    free(turned);
-    return status == KCP_NO_MEMORY ? status : KCP_OK;
-}
-KCP_CHECK(check_13_layouts) = { "13_backward", "layouts",
-    "states in [V,K] give the same bits as states in [K,V]", layouts };
-
-static int foreign(struct kcp_report *rep)
-{
-    struct batch x = { .R = 4, .spoil = 3 };
-    char why[160] = "";
-    int status = draw(&x);
-    status = status ? status : go(&x, why);
-    EXPECT(rep, status == KCP_MISMATCH, "status %d, not KCP_MISMATCH; %s", status, why);
-    EXPECT(rep, strstr(why, "rank 2") && strstr(why, "format 9.1, written by ref"),
-           "message: \"%s\"", why);
-    drop(&x);
-    drop_inputs(&x);
-    return KCP_OK;
-}
-KCP_CHECK(check_13_foreign) = { "13_backward", "foreign",
-    "an unknown block on rank 2 of 4 ends the run; the error names rank and reason",
-    foreign };
-
 static int traffic(struct kcp_report *rep)
 {
     int64_t sent[2] = { 0, 0 };
@@ -153,11 +103,11 @@ static int traffic(struct kcp_report *rep)
         for (int r = 0; r < x.R && !status; r++)
             most = x.plan->ctx[r].NS > most ? x.plan->ctx[r].NS : most;
         for (int r = 0; r < x.R && !status; r++) {
-            EXPECT(rep, x.traffic[r].bytes == x.formula[r].bytes + most * sums,
+            EXPECT(rep, x.traffic[r].bytes == x.formula[1][r].bytes + most * sums,
                    "%s, reuse_M %d: rank %d sent %lld bytes, formula %lld + %lld",
                    kcp_form_names[x.form], x.reuse_M, r, (long long)x.traffic[r].bytes,
-                   (long long)x.formula[r].bytes, (long long)(most * sums));
-            sent[x.reuse_M] += x.form == KCP_ALL_GATHER ? x.formula[r].bytes : 0;
+                   (long long)x.formula[1][r].bytes, (long long)(most * sums));
+            sent[x.reuse_M] += x.form == KCP_ALL_GATHER ? x.formula[1][r].bytes : 0;
         }
         drop(&x);
         drop_inputs(&x);

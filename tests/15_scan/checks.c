@@ -1,8 +1,10 @@
-/* checks.c -- checks Spike-KDA's gradients by differences, and that all cuts agree.
+/* checks.c -- checks Spike-KDA's gradients by differences, that all cuts agree, and
+ * that Spike-KDA without masks is KDA.
  *
- * Book: chapter 15.  Checked by: itself, it can fail.  Next: tests/15_scan/more.c.
+ * Book: chapter 15.  Checked by: itself, it can fail.  Next: tests/15_scan/memory.c.
  */
 #include "run.h"
+#include "ref/sigmoid.h"
 #include "tests/judge/family_cuts.h"
 
 static int take_kind(struct batch *x, int kind)
@@ -136,3 +138,68 @@ static int differences(struct kcp_report *rep)
 KCP_CHECK(check_15_differences) = { "15_scan", "differences",
     "all gradients, also of W_alpha, w_beta and the bases, against finite differences "
     "of the loss, for tokens and scan", differences };
+
+/* ---- without masks Spike-KDA is KDA with g = log alpha, scale 1; through sigma
+ *      dalpha_base = dg (1 - alpha)      dbeta_base = dbeta beta (1 - beta) */
+static int kda_of(const struct batch *x, double *g, double *beta)
+{
+    for (int64_t t = 0; t < T; t++)
+        for (int n = 0; n < HV; n++) {
+            const double *spike = x->in[SPIKE] + (t * HV + n) * D;
+            double b = x->in[BBASE][t * HV + n];
+            for (int d = 0; d < D; d++) b += x->in[WB][n * D + d] * spike[d];
+            beta[t * HV + n] = sigmoid(b);
+            for (int i = 0; i < K; i++) {
+                double y = x->in[ABASE][(t * HV + n) * K + i];
+                for (int d = 0; d < D; d++)
+                    y += x->in[WA][(n * K + i) * D + d] * spike[d];
+                g[(t * HV + n) * K + i] = -log1p(exp(-y));
+            }
+        }
+    return KCP_OK;
+}
+
+static int is_kda(struct kcp_report *rep)
+{
+    struct batch x = { .walk = KCP_BLELLOCH, .R = 3, .no_masks = 1 }, y;
+    char why[160];
+    int worst = 0, status = draw(&x);
+    status = status ? status : go(&x, why);
+    double *g = malloc(sizeof *g * 2 * (KEYS + T * HV)), *beta = g + 2 * KEYS;
+    double *dg = g + KEYS, *dbeta = beta + T * HV;
+    kda_of(&x, g, beta);
+    y = x;
+    for (int j = 0; j < OUTPUTS; j++) {
+        y.out[j] = malloc(sizeof(double) * out_size[j]);
+        memcpy(y.out[j], x.out[j], sizeof(double) * out_size[j]);
+    }
+    struct kcp_step a = { .T = T, .N = N, .H = H, .HV = HV, .K = K, .V = V, .KG = K,
+        .scale = 1, .cu_seqlens = cu, .q = x.in[Q], .k = x.in[KEY], .v = x.in[VAL],
+        .g = g, .beta = beta, .h0 = x.in[H0], .o = y.out[O], .ht = y.out[HT],
+        .dht = x.in[DHT], .dq = y.out[DQ], .dk = y.out[DK], .dv = y.out[DV], .dg = dg,
+        .dbeta = dbeta, .dh0 = y.out[DH0] };
+    double *of_last = malloc(sizeof(double) * VALUES);     /* do_ plus dot */
+    memcpy(of_last, x.in[DO], sizeof(double) * VALUES);
+    for (int n = 0; n < N; n++)
+        for (int e = 0; e < HV * V && cu[n] < cu[n + 1]; e++)
+            of_last[(cu[n + 1] - 1) * HV * V + e] += x.in[DOT][n * HV * V + e];
+    a.do_ = of_last;
+    status = status ? status : ref_step(&a);
+    a.pass = KCP_BACKWARD;
+    status = status ? status : ref_step(&a);
+    for (int e = 0; e < KEYS; e++) y.out[DABASE][e] = dg[e] * -expm1(g[e]);
+    for (int e = 0; e < T * HV; e++)
+        y.out[DBBASE][e] = dbeta[e] * beta[e] * (1 - beta[e]);
+    const double err = status ? NAN : apart(&x, &y, &worst);
+    EXPECT(rep, err <= 1e-12, "%s differs from chapter 01: %.2g", out_name[worst], err);
+    y.plan = NULL; y.sums = NULL;
+    drop(&y);
+    drop(&x);
+    drop_inputs(&x);
+    free(g);
+    free(of_last);
+    return status;
+}
+KCP_CHECK(check_15_is_kda) = { "15_scan", "is_kda",
+    "without masks, on 3 ranks: equals chapter 01 with g = log alpha, scale 1",
+    is_kda };

@@ -1,12 +1,9 @@
-/* relatives.c -- checks that models agree where one model is a special case of another,
- * and that the code of a model is short.
+/* relatives.c -- checks that models agree where one model is a special case of another.
  *
  * Book: chapter 16.  Checked by: itself, it can fail.  Next: tests/16_family/mutants.h.
  * Chapter 01, which shares no code with chapter 16, computes KDA's expected results.
  */
 #include "run.h"
-
-#include <stdio.h>
 
 /* Computes o and ht of the batch with KDA's recurrence (chapter 01). */
 static int kda(const struct batch *x, const double *beta, double *o, double *ht)
@@ -101,35 +98,3 @@ static int degenerate(struct kcp_report *rep)
 KCP_CHECK(check_16_degenerate) = { "16_family", "degenerate",
     "DPLR and GDN-2 with b = 0 equal GLA in both passes, on 4 ranks",
     degenerate };
-
-/* Counts the lines of a file from the line that starts with `from` to the next line
- * that starts with `to`, or all lines if both are NULL. A line over 88 columns counts
- * as several lines. Returns -1 if the file or the lines are missing. */
-static int lines_of(const char *path, const char *from, const char *to)
-{
-    FILE *f = fopen(path, "r");
-    char line[4096];
-    int n = 0, inside = !from;
-    while (f && fgets(line, sizeof line, f)) {
-        if (inside && to && n && !strncmp(line, to, strlen(to))) break;
-        if (from && !strncmp(line, from, strlen(from))) inside = 1;
-        if (inside) n += 1 + (int)(strlen(line) / 88);
-    }
-    if (f) fclose(f);
-    return n ? n : -1;
-}
-
-static int short_enough(struct kcp_report *rep)
-{
-    const char *const file[] = { "ref/16_dplr.c", "ref/16_gdn2.c", "ref/16_gla.c" };
-    if (lines_of("ref/16_family.c", NULL, NULL) < 0) return KCP_NA;
-    for (int j = 0; j < 3; j++) {
-        const int n = lines_of(file[j], NULL, NULL);
-        EXPECT(rep, n > 0 && n <= 150, "%s: %d lines, not 1 .. 150", file[j], n);
-    }
-    const int n = lines_of("book/16-family.md", "# The recipe", "# ");
-    EXPECT(rep, n > 0 && n <= 50, "the recipe: %d lines, not 1 .. 50", n);
-    return KCP_OK;
-}
-KCP_CHECK(check_16_short) = { "16_family", "short_enough",
-    "a model's reference has at most 150 lines, the recipe at most 50", short_enough };

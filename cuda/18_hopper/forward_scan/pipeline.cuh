@@ -1,5 +1,5 @@
 // pipeline.cuh -- shared storage, pipelines and producer warps of the scans.
-// Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/checks.c.
+// Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/mutants.c.
 // Next: products.cuh.
 //
 // A block reads chunk factors through up to four pipelines, each with separate stages

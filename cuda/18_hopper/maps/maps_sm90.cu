@@ -1,6 +1,6 @@
 // maps_sm90.cu -- computes (M, h_ext) of chapter 05 for stretches from chunk factors.
 // Book: chapter 18, "Code: kernels"; chapter 05.
-// Checked by: tests/08_forward/checks.c.  Next: ../v3_prepare_scan_workspace.cuh.
+// Checked by: tests/08_forward/mutants.c.  Next: ../v3_prepare_scan_workspace.cuh.
 //
 // A stretch is a segment or a strip of a segment. A scan of its chunk factors with v,
 // starting from the first state, gives h_ext; a scan without v, starting from the
