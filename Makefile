@@ -31,7 +31,7 @@ LDLIBS   = -lpthread -lm -ldl
 names    := ARCH B CC CFLAGS CHROMIUM CUDA_HOME DESTDIR DIR DRAFT EXTRA FILES FULL JOBS JUDGE KCP_JITTER \
             LAB LABDIR LABFILE LABKIND LABWORK LAUNCH LDFLAGS LDLIBS LIMIT MPICC N NCCL_HOME \
             NVFLAGS PREFIX RANKS SECONDS SEED STAFF STAGE STEPS STRICT TABLE TEXT VARIANT \
-            WARN WITHOUT has_blas has_crit
+            WARN WITHOUT has_crit
 unread   := $(filter-out $(names),$(foreach v,$(.VARIABLES),\
               $(if $(findstring command line,$(origin $v)),$v)))
 ifneq ($(strip $(unread)),)
@@ -54,8 +54,6 @@ endif
 ARCH      ?= sm_90a
 hash      := \#
 comma     := ,
-has_blas  := $(shell printf '$(hash)include <cblas.h>\nint main(void){cblas_dscal(0,0,0,0);}' | \
-               $(CC) -x c - -o /dev/null -lopenblas 2>/dev/null && echo yes)
 has_crit  := $(shell printf '$(hash)include <criterion/criterion.h>\nTest(a,b){}' | \
                $(CC) -x c - -o /dev/null -lcriterion 2>/dev/null && echo yes)
 # What mpicc compiles and links with; MPICC=none: ranks as processes are refused.
@@ -67,7 +65,7 @@ mpi_flags := $(if $(filter -lmpi%,$(mpi_libs)),-DKCP_WITH_MPI $(patsubst -I%,-is
 ifeq ($(filter none mpicc,$(MPICC))$(mpi_flags),)
 $(error MPICC=$(MPICC): found no MPI compiler, expected mpicc, its path, or none)
 endif
-LDLIBS    += $(if $(has_blas),-lopenblas) $(mpi_libs)
+LDLIBS    += $(mpi_libs)
 
 # ---- the rooms -------------------------------------------------------------------------
 obj      = $(patsubst %.cu,$B/%.cu.o,$(patsubst %.c,$B/%.o,$1))
@@ -75,8 +73,7 @@ ref      := $(wildcard ref/*.c ref/core/*.c)
 base     := $(wildcard ref/base/*.c)
 mpi      := $(wildcard comm/backend/mpi*.c)
 comm     := $(filter-out $(mpi),$(wildcard comm/*.c comm/*/*.c))
-blas     := $(wildcard cuda/*/vB_blas*.c)
-hostv    := $(filter-out $(blas),$(wildcard cuda/*/*.c)) $(if $(has_blas),$(blas))
+hostv    := $(wildcard cuda/*/*.c)
 judge    := $(filter-out tests/judge/main.c tests/judge/criterion.c,\
               $(wildcard tests/judge/*.c tests/[0-9]*/*.c))
 include  $(wildcard cuda/cuda.mk)
@@ -127,7 +124,6 @@ setup:
 said:
 	@$(if $(mpi_flags),true,echo "MPI not found (MPICC=): ranks are threads, or GPUs over NCCL")
 	@$(if $(has_crit),true,echo "Criterion not found: kcp-check runs the tests")
-	@$(if $(has_blas),true,echo "OpenBLAS not found: the vB_blas variants are left out")
 	@$(if $(filter none,$(CUDA_HOME)),echo "CUDA not found (CUDA_HOME=): host variants only",true)
 	@$(if $(filter none,$(CUDA_HOME))$(filter-out none,$(NCCL_HOME)),true,\
 	  echo "NCCL not found (NCCL_HOME=): ranks share one GPU")

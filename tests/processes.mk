@@ -48,4 +48,4 @@ N ?= 20
 mutate: $B/kcp-check
 	@CC="$(CC)" sh tests/mutate.sh $B $(N) $(or $(SEED),1) $(or $(FILES),\
 	  $(filter-out comm/backend/nccl%,$(wildcard ref/[0-9]*.c ref/core/*.c comm/*.c \
-	  comm/*/*.c cuda/*/vB_blas*.c)))
+	  comm/*/*.c)))

@@ -34,7 +34,7 @@ run() {                          # STAGE: each case in e/, computed by kcp-run
 
 # ---- lists and the table of paths
 "$B/kcp-check" --list --device >stdout 2>stderr
-holds '--list --device has host variants' lacks 'twin\|mutant\|vB_'
+holds '--list --device has host variants' lacks 'twin\|mutant'
 says 0 '^03_wy ' --list --stage 03
 holds '--list --stage 03 has other stages' [ "$(grep -vc '^03_wy' stdout)" = 0 ]
 says 0 '^path' --paths

@@ -183,7 +183,6 @@ void *fenced_unwritten(const struct memory *m, size_t n);
 const char *fenced_free(const struct memory *m, void *p, size_t n);
 extern const struct memory host_memory;
 void memory_settle(void);                     /* call once, before the first trial */
-void blas_alone(void);                        /* OpenBLAS must start no threads */
 
 /* ---- calls between ranks (hooks.c) */
 /* Counts groups of messages until groups_end, which returns NULL or an error text. */

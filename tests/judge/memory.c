@@ -35,18 +35,6 @@ const struct memory host_memory = { "host", host_alloc, free, host_copy, host_sy
                                     host_fill, NULL, NULL, host_fill, host_copy,
                                     host_copy_ends, 0 };
 
-/* OpenBLAS, if linked, must not start threads, because ranks are threads already. The
- * number of threads is set only if it is not 1, because in a forked process a second
- * call would start threads. */
-extern void openblas_set_num_threads(int n) __attribute__((weak));
-extern int openblas_get_num_threads(void) __attribute__((weak));
-
-void blas_alone(void)
-{
-    if (openblas_get_num_threads && openblas_get_num_threads() != 1)
-        openblas_set_num_threads(1);
-}
-
 /* Lets the process keep freed pages, because trials allocate similar sizes again and
  * again. Returning the pages each time caused half of all page faults. */
 void memory_settle(void)
@@ -55,7 +43,6 @@ void memory_settle(void)
     mallopt(M_MMAP_THRESHOLD, 32 << 20);
     mallopt(M_TRIM_THRESHOLD, 1 << 30);
 #endif
-    blas_alone();
 }
 
 void *fenced_unwritten_soon(const struct memory *m, size_t n)

@@ -190,7 +190,6 @@ static int each_stage(struct outputs *w, const struct kcp_stage *s,
 static int outputs_all(struct outputs *w, const struct options *o)
 {
     int going = 1;
-    blas_alone();
     for (int i = 0; going && i < kcp_nstages; i++)
         if (!o->stage || stage_find(o->stage) == &kcp_stages[i])
             going = each_stage(w, &kcp_stages[i], o);

@@ -354,7 +354,7 @@ static int counts(struct kcp_report *rep)
     const struct kcp_variant *v[1024];
     const int n = kcp_variants(NULL, NULL, v, 1024);
     const char *stage = "", *name = "";
-    int kernels = files("cuda/*/v*.cu") + files("cuda/*/*/v*.cu"), blas = 0, device = 0;
+    int kernels = files("cuda/*/v*.cu") + files("cuda/*/*/v*.cu"), device = 0;
     if (!kernels) {
         printf("  (no source files found: not run)\n");
         return KCP_NA;
@@ -363,13 +363,11 @@ static int counts(struct kcp_report *rep)
     kernels -= files("cuda/*/v*_sm90.cu") + files("cuda/*/*/v*_sm90.cu");
 #endif
     for (int i = 0; i < n; i++) {
-        blas += !strncmp(v[i]->name, "vB_blas", 7);
         if (v[i]->where != KCP_DEVICE || strstr(v[i]->name, "_f32")) continue;
         device += strcmp(stage, v[i]->stage) || strcmp(name, v[i]->name);
         stage = v[i]->stage;
         name = v[i]->name;
     }
-    EXPECT(rep, !blas || blas == files("cuda/*/v*.c"), "%d vB records linked", blas);
 #ifdef KCP_WITH_CUDA
     EXPECT(rep, device == kernels, "%d device variants linked, %d files on disk",
            device, kernels);

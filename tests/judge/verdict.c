@@ -257,7 +257,6 @@ static void merge(struct verdict *a, const struct verdict *b)
 int judge_case(const struct kcp_stage *s, const struct kcp_variant *v,
               const struct kcase *k, enum kcp_storage judged, struct verdict *out)
 {
-    blas_alone();
     struct kcp_plan *p = case_plan(k, s->ranks ? k->call.R : 1);
     if (!p) return KCP_NO_MEMORY;
     pass_run(s, v, k, judged, KCP_FORWARD, p, out);
