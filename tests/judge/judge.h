@@ -59,7 +59,7 @@ extern const char *const regime_name[], *const model_name[];
  * kernels. If ranks > 0, R = ranks. */
 struct kcase *cases_make(const struct kcp_stage *s, int full, int wide, uint64_t seed,
                          int ranks, int *n);
-/* Returns the anchors, the fixed cases of every list (see anchors.c). The ids of
+/* Returns the anchors, the fixed cases of every list (see anchors.def). The ids of
  * anchors start at `first`. If wide = 1, the last two (FIRST_WIDE) anchors are small,
  * and cases_of moves them so that they follow case 0. */
 enum { FIRST_WIDE = 2 };
