@@ -1,7 +1,7 @@
 /* random.h -- random numbers for tests, text runs and the book's programs.
  *
  * Book: field notes "Inputs are part of the proof".
- * Checked by: tests/judge/self_inputs.c.
+ * Checked by: tests/judge/self_cases.c.
  * Next: tests/judge/inputs.c, which draws cases from them.
  *
  * The generator is splitmix64, a hashed counter. A seed gives the same numbers on every

@@ -1,6 +1,6 @@
 /* alive.c -- computes how much of a sequence's initial state is left at the last cut.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_inputs.c.
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_cases.c.
  * Next: family.c.
  *
  * If the state has decayed, a wrong value sent across a cut changes no output. So each

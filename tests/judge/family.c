@@ -1,7 +1,7 @@
 /* family.c -- draws inputs of chapter 16 that keep the state alive.
  *
  * Book: chapter 16, and field notes "Inputs are part of the proof".
- * Checked by: tests/judge/self_inputs.c.  Next: tests/16_family/checks.c.
+ * Checked by: tests/judge/self_cases.c.  Next: tests/16_family/checks.c.
  *
  * With independent random a and b the state of DPLR grows without bound. So, as in
  * RWKV-7, a = -κ with |κ| = 1 and b = η κ with 0 < η < 1 per channel, so that each

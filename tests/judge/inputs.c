@@ -2,7 +2,7 @@
  * decays.
  *
  * Book: chapter 19, and field notes "Inputs are part of the proof". Checked by:
- * tests/judge/self_inputs.c.  Next: pipeline.c.
+ * tests/judge/self_cases.c.  Next: pipeline.c.
  *
  * LIVE: g = -|N|/T and beta is small, so that tokens of the first rank change outputs
  * of the last rank. STRONG: g = logsigmoid(N), so that the state decays within a rank.

@@ -117,6 +117,7 @@ static int fill_buffer(struct rank_args *s, const struct kcp_field *f,
     const int bounds = !strcmp(f->shape, "NS+1"), chunks = !strcmp(f->shape, "NC");
     const int is_grid = x && (bounds || chunks);
     if (!is_grid && !t) return f->when == KCP_MAYBE ? KCP_OK : KCP_BAD;
+    if (s->n == sizeof s->buffer / sizeof *s->buffer) return KCP_NO_MEMORY;
     struct buffer *o = &s->buffer[s->n++];
     *o = (struct buffer){ .field = f };
     if (is_grid) {

@@ -1,10 +1,11 @@
-/* self_cases.c -- tests that the judge's lists of cases contain what they must contain.
+/* self_cases.c -- tests of the judge's lists of cases and of the inputs they draw.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.
- * Next: self_inputs.c. */
+ * Next: self_limits.c. */
 #include "paths.h"
 #include "trial.h"
-#include <glob.h>
+
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,14 +32,11 @@ static int words(struct kcp_report *rep)
                              : cases_tall(s, 1, 0, &n);
         char text[600], why[300] = "";
         for (int j = 0; j < n; j++) {
-            const struct kcp_call *c = &list[j].call;
             case_print(&list[j], text, sizeof text);
             const int bad = case_parse(text, &back, why, sizeof why);
             back.id = list[j].id;
             EXPECT(rep, !bad && !memcmp(&back, &list[j], sizeof back), "%s: %s", text,
                    why);
-            EXPECT(rep, kind < 4 || (c->HV > c->H && c->K != c->V && c->K < 257 &&
-                   (c->K > 128 || c->V > 128) && c->V < 257), "tall: %s", text);
             EXPECT(rep, !inputs_ignore(s, &list[j]) || kind < 2 || kind > 3,
                    "%s ignores %s", s->name, inputs_ignore(s, &list[j]));
         }
@@ -50,40 +48,36 @@ KCP_CHECK(check_00_words) = { "00_judge", "words",
     "a printed case parses to an equal case, and its words change its inputs",
     words };
 
-/* Checks that drawn lists contain all pairs of regime and form, of ranks and form,
- * and of ranks and heads; and the lengths 1, 1023 and 1025. */
+/* Checks that drawn lists contain all pairs of form and regime, and of form and
+ * ranks; and the lengths 1, 1023 and 1025. */
 static int covers(struct kcp_report *rep)
 {
-    static const char *const stages[] = { "08", "13", "15", "16" };
-    static const int ranks[] = { 1, 2, 3, 4, 5, 8 };
-    for (int i = 0; i < 4; i++) {
+    static const char *const stages[] = { "08", "13", "16" };
+    const int all = (1 << KCP_FORMS) - 1;
+    for (int i = 0; i < 3; i++) {
         const struct kcp_stage *s = stage_find(stages[i]);
-        int n, regimes = 0, forms[9] = { 0 }, heads[9] = { 0 }, lengths = 0;
+        int n, of_regime[REGIMES] = { 0 }, of_ranks[9] = { 0 }, lengths = 0;
         struct kcase *list = cases_make(s, 0, 0, 1, 0, &n);
         for (int j = 0; j < n; j++) {
             const struct kcp_call *c = &list[j].call;
-            int kind = c->H == 1 ? 2 : 3;
-            if (c->HV == c->H) kind = c->H > 1;
-            regimes |= 1 << (list[j].regime * KCP_FORMS + c->form);
-            forms[c->R] |= 1 << c->form;
-            heads[c->R] |= 1 << kind;
+            of_regime[list[j].regime] |= 1 << c->form;
+            of_ranks[c->R] |= 1 << c->form;
             lengths |= (c->T == 1025) | (c->T == 1023) << 1 | (c->T == 1) << 2;
         }
-        EXPECT(rep, regimes == (1 << 3 * KCP_FORMS) - 1 || is(s, "15"),
-               "%s: regimes and forms %x", s->name, regimes);
+        for (int k = 0; k <= SATURATED; k++)
+            EXPECT(rep, of_regime[k] == all, "%s, %s: forms %x", s->name,
+                   regime_name[k], of_regime[k]);
+        for (int R = 1; R <= 8; R += R < 5 ? 1 : 3)
+            EXPECT(rep, of_ranks[R] == all, "%s, R = %d: forms %x", s->name, R,
+                   of_ranks[R]);
         EXPECT(rep, lengths == 7, "%s: lengths 1, 1023, 1025: %x", s->name, lengths);
-        for (int j = 0; j < 6; j++)
-            EXPECT(rep, forms[ranks[j]] == (1 << KCP_FORMS) - 1 &&
-                   heads[ranks[j]] == 15,
-                   "%s, R = %d: forms %x, heads %x", s->name, ranks[j], forms[ranks[j]],
-                   heads[ranks[j]]);
         free(list);
     }
     return KCP_OK;
 }
 KCP_CHECK(check_00_covers) = { "00_judge", "covers",
-    "the short list has all pairs of regime, ranks and form, and of ranks and heads, "
-    "and the long lengths", covers };
+    "the short list has all pairs of form and regime, of form and ranks, and the long "
+    "lengths", covers };
 
 /* Returns the largest number of ranks that a sequence of the plan is on. */
 static int ranks_crossed(const struct kcp_plan *p)
@@ -112,29 +106,35 @@ static int is_alive(const struct kcp_stage *s, const struct kcase *k, int wide)
     return e && e->alive >= 1e-2;
 }
 
+static int size_index(const struct kcp_call *c)
+{
+    static const int sizes[][2] = { { 64, 64 }, { 128, 128 }, { 64, 128 },
+                                    { 128, 64 } };
+    int at = 0;
+    while (at < 4 && (sizes[at][0] != c->K || sizes[at][1] != c->V)) at++;
+    return at < 4 ? at : -1;
+}
+
 static int crosses(struct kcp_report *rep)
 {
     static const char *const stages[] = { "08", "13", "15", "16" };
-    static const int sizes[][2] = { { 64, 64 }, { 128, 128 }, { 64, 128 },
-                                    { 128, 64 } };
+    enum { REUSE = KCP_FORMS > 4 ? KCP_FORMS : 4 };
     for (int i = 0; i < 8; i++) {
         const struct kcp_stage *s = stage_find(stages[i / 2]);
         const int wide = i % 2;
-        int n, alive[5][KCP_FORMS] = { { 0 } }, kept = 0;
+        int n, alive[5][REUSE + 1] = { { 0 } }, kept = 0;
+        if (wide && is(s, "15")) continue;
         struct kcase *list = cases_anchors(s, wide, 1, 0, 0, &n);
-        for (int j = 0; j < n && !(wide && is(s, "15")); j++) {
+        for (int j = 0; j < n; j++) {
             const struct kcp_call *c = &list[j].call;
-            int at = wide ? 0 : (int)c->form;
-            while (wide && at < 4 && (sizes[at][0] != c->K || sizes[at][1] != c->V))
-                at++;
+            const int at = wide ? size_index(c) : (int)c->form;
             const int reuses = c->reuse_M && c->form == KCP_ALL_GATHER;
-            if (wide && at > 3) continue;
-            if (alive[c->model][at] && !(reuses && !kept)) continue;
-            const int lives = is_alive(s, &list[j], wide);
-            alive[c->model][at] |= lives;
-            kept |= lives && reuses;
+            if (at < 0 || (alive[c->model][at] && (kept || !reuses))) continue;
+            if (!is_alive(s, &list[j], wide)) continue;
+            alive[c->model][at] = 1;
+            kept |= reuses;
         }
-        for (int m = 0; m < 5 && !(wide && is(s, "15")); m++)
+        for (int m = 0; m < 5; m++)
             for (int at = 0; at < (wide ? 4 : KCP_FORMS) && is_model(s, m); at++)
                 EXPECT(rep, alive[m][at], "%s, %s, %s %d: no state reaches the "
                        "last rank", s->name, model_name[m], wide ? "size" : "form", at);
@@ -146,140 +146,6 @@ static int crosses(struct kcp_report *rep)
 KCP_CHECK(check_00_crosses) = { "00_judge", "crosses",
     "a state survives four ranks in all forms and models, and three ranks of several "
     "chunks for all tensor core sizes", crosses };
-
-/* Returns 1 if the cases differ only in the lengths of sequences. */
-static int is_cut_else(const struct kcase *a, const struct kcase *b)
-{
-    struct kcase x = *a;
-    x.id = b->id;
-    x.seed = b->seed;
-    memcpy(x.cu, b->cu, sizeof x.cu);
-    return !memcmp(&x, b, sizeof x) && memcmp(a->cu, b->cu, sizeof a->cu);
-}
-
-/* Counts, per model or form, the cases that a kernel for tensor-core sizes can take. */
-struct counted {
-    int other_cuts[5], no_states[5], part[5][3], in_form[KCP_FORMS], blocks[5];
-    int over_four[5], many[5], own_keys[5];
-};
-
-static struct counted count_wide(const struct kcp_stage *s, const struct kcase *list,
-                                 int n)
-{
-    struct counted x = { .other_cuts = { 0 } };
-    for (int i = 0; i < n; i++) {
-        const struct kcase *k = &list[i];
-        const struct kcp_call *c = &k->call;
-        const int m = c->model;
-        if (c->K % 64 || c->V % 64 || k->id < 1000 || k->id > 1999) continue;
-        const int twin = i + 1 < n && is_cut_else(k, k + 1);
-        const int whole = k->with_h0 && k->with_dht && k->regime == LIVE &&
-                          (!s->ranks || c->R > 1);
-        x.other_cuts[m] += twin;
-        x.in_form[c->form] += twin && c->R > 2;
-        x.no_states[m] += k->no_states;
-        for (int part = 1; part < 3; part++) x.part[m][part] += c->part == part;
-        x.blocks[m] += c->form == KCP_PIPELINE && c->blocks && c->V % c->blocks;
-        x.over_four[m] += c->R == 4 && k->regime == LIVE && c->K == 128 && c->V == 64 &&
-                          c->N == 2 && c->T > 800;
-        x.many[m] += whole && c->H > 2 && c->HV / c->H > 3 && c->N > 6 && c->K == 128 &&
-                     c->V == 128;
-        x.own_keys[m] += whole && c->H > 2 && c->HV == c->H && c->N > 1 && c->K == 64 &&
-                         c->V == 64 && c->T > 17 * c->C;
-    }
-    return x;
-}
-
-/* Returns 1 for a stage without ranks that has an optional state. */
-static int has_states(const struct kcp_stage *s)
-{
-    int n = 0;
-    for (int i = 0; i < s->nfields; i++)
-        n += s->fields[i].when == KCP_MAYBE && !strcmp(s->fields[i].shape, "NS HV K V");
-    return n > 0 && !s->ranks;
-}
-
-static int wide(struct kcp_report *rep)
-{
-    const struct options o = { .seed = 1 };
-    for (int i = 0; i < kcp_nstages; i++) {
-        const struct kcp_stage *s = &kcp_stages[i];
-        const struct kcp_variant v = { s->name, "wide", "", KCP_BF16, KCP_DEVICE, "",
-                                       NULL, NULL };
-        int n;
-        if (is(s, "01 07 12 14")) continue;
-        struct kcase *list = cases_of(s, &v, &o, NULL, &n);
-        const struct counted x = count_wide(s, list, n);
-        /* Small cases with K = V = 64 and 128 must follow case 0, because the first
-         * case that a kernel takes runs fifty times. */
-        for (int j = 1; j <= FIRST_WIDE; j++) {
-            const struct kcp_call *c = &list[j].call;
-            EXPECT(rep, list[0].id == 0 && c->K == 64 * j && c->V == 64 * j &&
-                   c->C == 64 && c->T < 300 && c->HV < 3 && c->R < 3,
-                   "%s: case %d: K=%d V=%d and %lld tokens", s->name, j, c->K,
-                   c->V, (long long)c->T);
-        }
-        for (int f = 0; f < KCP_FORMS && s->ranks; f++)
-            EXPECT(rep, x.in_form[f], "%s, %s: no two cases of equal sizes",
-                   s->name, kcp_form_names[f]);
-        for (int m = 0; m < 5; m++) {
-            const struct { const char *what; int is, required; } rows[] = {
-                { "two cases of equal sizes", x.other_cuts[m], 1 },
-                { "NULL states", x.no_states[m], has_states(s) },
-                { "uneven blocks of a pipeline", x.blocks[m], s->ranks },
-                { "K=128 V=64 over four ranks", x.over_four[m], is(s, "08 13") },
-                { "only part 1", x.part[m][1], is(s, "09") },
-                { "only part 2", x.part[m][2], is(s, "09") },
-                { "many heads, groups and sequences", x.many[m], 1 },
-                { "H = HV, and many chunks", x.own_keys[m], 1 } };
-            for (size_t j = 0; j < sizeof rows / sizeof *rows && is_model(s, m); j++)
-                EXPECT(rep, rows[j].is || !rows[j].required, "%s, %s: no case of %s",
-                       s->name, model_name[m], rows[j].what);
-        }
-        free(list);
-    }
-    return KCP_OK;
-}
-KCP_CHECK(check_00_wide) = { "00_judge", "wide",
-    "for tensor core sizes: several lengths, optional states and parts, blocks, many "
-    "heads", wide };
-
-/* Checks that right variants pass on cases that no list contains: hundreds of segments,
- * and K and V up to 256. */
-static int rare(struct kcp_report *rep)
-{
-    static const struct { const char *stage, *words; } rows[] = {
-        { "07", "live gdn H=1 HV=2 K=3 V=5 C=16 lengths=200,100 L=3" },
-        { "07", "live kda H=1 HV=1 K=2 V=3 C=4 lengths=400 L=1" },
-        { "05", NULL }, { "08", NULL } };
-    const struct rank_args *one = NULL;
-    const int buffers = (int)(sizeof one->buffer / sizeof *one->buffer);
-    const int asked = case_repeats;
-    for (int i = 0; i < kcp_nstages; i++)
-        EXPECT(rep, kcp_stages[i].nfields < buffers, "%s: %d fields, %d buffers",
-               kcp_stages[i].name, kcp_stages[i].nfields, buffers);
-    case_repeats = 0;
-    for (int i = 0; i < 4; i++) {
-        const struct kcp_stage *s = stage_find(rows[i].stage);
-        const struct kcp_variant *v;
-        struct verdict t = { .outcome = FAIL };
-        struct kcase k;
-        char why[160];
-        int n;
-        struct kcase *list = cases_tall(s, 1, 0, &n);
-        k = list[0];
-        if (rows[i].words) case_parse(rows[i].words, &k, why, sizeof why);
-        if (kcp_variants(s->name, "twin", &v, 1) == 1)
-            judge_case(s, v, &k, KCP_F64, &t);
-        EXPECT(rep, t.outcome == PASS, "%s: %s", s->name, t.why);
-        free(list);
-    }
-    case_repeats = asked;
-    return KCP_OK;
-}
-KCP_CHECK(check_00_rare) = { "00_judge", "rare",
-    "correct variants pass with hundreds of segments and with the largest K, V",
-    rare };
 
 /* ---- each path has a case, assuming the GPU type of the published records */
 static int reaches(const struct kcp_path *p, const struct listed *l, int n, int again)
@@ -320,7 +186,6 @@ static int reached(struct kcp_report *rep)
 KCP_CHECK(check_00_reached) = { "00_judge", "reached",
     "all paths have a case, for the GPU of the published records", reached };
 
-/* ---- what is linked */
 static int enough(struct kcp_report *rep)
 {
     for (int i = 0; i < kcp_nstages; i++) {
@@ -339,40 +204,133 @@ static int enough(struct kcp_report *rep)
 KCP_CHECK(check_00_enough) = { "00_judge", "enough",
     "every stage has at least five mutants and a twin", enough };
 
-static int files(const char *pattern)
+/* ---- words such as "alike" change the inputs of each stage that reads them */
+/* Returns a hash of the inputs; 0: the stage rejects a word. */
+static uint64_t hash_inputs(const struct kcp_stage *s, const char *words)
 {
-    glob_t found;
-    const int n = glob(pattern, 0, NULL, &found) ? 0 : (int)found.gl_pathc;
-    if (n) globfree(&found);
-    return n;
+    struct tensor_set b = { 0 };
+    struct kcase k;
+    char why[200];
+    uint64_t h = 0;
+    if (case_parse(words, &k, why, sizeof why) || inputs_ignore(s, &k)) return 0;
+    inputs_draw(&b, &k, s, KCP_F64);
+    for (int i = 0; i < b.n; i++)
+        for (int64_t j = 0; j < b.t[i].n && b.t[i].store != KCP_I32; j++)
+            h = 31 * h + ((const uint64_t *)b.t[i].p)[j];
+    tensor_set_free(&b);
+    return h;
 }
 
-/* Compares the number of linked variant records with the number of source files.
- * Variants v1_x and v1_x_f32 share a file. */
-static int counts(struct kcp_report *rep)
+static int unlike(struct kcp_report *rep)
 {
-    const struct kcp_variant *v[1024];
-    const int n = kcp_variants(NULL, NULL, v, 1024);
-    const char *stage = "", *name = "";
-    int kernels = files("cuda/*/v*.cu") + files("cuda/*/*/v*.cu"), device = 0;
-    if (!kernels) {
-        printf("  (no source files found: not run)\n");
-        return KCP_NA;
+    static const char *const words[] = { "", "alike=0.9", "null", "plain", "big",
+                                         "exact" };
+    for (int i = 0; i < 5 * kcp_nstages; i++) {
+        const struct kcp_stage *s = &kcp_stages[i / 5];
+        uint64_t plain = 0;
+        for (int j = 0; j < 6 && is_model(s, i % 5); j++) {
+            char text[200];
+            snprintf(text, sizeof text, "live %s HV=2 K=8 V=6 C=16 D=3 lengths=60 %s",
+                     model_name[i % 5], words[j]);
+            const uint64_t hash = hash_inputs(s, text);
+            if (!j) plain = hash;
+            EXPECT(rep, j ? hash != plain : hash > 0, "%s: '%s' changes no input",
+                   s->name, text);
+        }
     }
-#ifndef KCP_HOPPER
-    kernels -= files("cuda/*/v*_sm90.cu") + files("cuda/*/*/v*_sm90.cu");
-#endif
-    for (int i = 0; i < n; i++) {
-        if (v[i]->where != KCP_DEVICE || strstr(v[i]->name, "_f32")) continue;
-        device += strcmp(stage, v[i]->stage) || strcmp(name, v[i]->name);
-        stage = v[i]->stage;
-        name = v[i]->name;
-    }
-#ifdef KCP_WITH_CUDA
-    EXPECT(rep, device == kernels, "%d device variants linked, %d files on disk",
-           device, kernels);
-#endif
     return KCP_OK;
 }
-KCP_CHECK(check_00_counts) = { "00_judge", "counts",
-    "as many variant records as source files", counts };
+KCP_CHECK(check_00_unlike) = { "00_judge", "unlike",
+    "alike, null, plain, big and exact change the inputs, or are rejected",
+    unlike };
+
+/* ---- share of a state left after six tokens. Each key is the first unit vector, so
+ * beta = 1 removes one of the state's three rows */
+static double alive_with(double gate, double beta)
+{
+    const struct { const char *name, *shape; double is; } rows[] = {
+        { "g", "T HV KG", gate }, { "beta", "T HV", beta } };
+    struct kcase k;
+    char why[160];
+    struct tensor_set b = { 0 };
+    case_parse("live kda H=1 HV=2 K=3 V=2 C=4 R=2 lengths=12", &k, why, sizeof why);
+    struct kcp_plan *p = case_plan(&k, 2);
+    struct tensor *t = tensor_add(&b, "k", "T H K", KCP_ACTV, &k.call);
+    for (int64_t i = 0; i < t->n; i++) ((double *)t->p)[i] = i % 3 == 0;
+    for (int j = 0; j < 2; j++) {
+        t = tensor_add(&b, rows[j].name, rows[j].shape, KCP_ACC, &k.call);
+        for (int64_t i = 0; i < t->n; i++) ((double *)t->p)[i] = rows[j].is;
+    }
+    const double alive = alive_far(&b, &k, p);
+    kcp_plan_free(p);
+    tensor_set_free(&b);
+    return alive;
+}
+
+static int alive_by_hand(struct kcp_report *rep)
+{
+    /* Frees nonzero memory, which malloc then returns to alive_far: if alive_far reads
+     * memory that it has not written, the result is wrong. */
+    double *used = malloc(9 * sizeof *used);
+    for (int i = 0; used && i < 9; i++) used[i] = 1e3;
+    free(used);
+    const double all = alive_with(0, 0), half = alive_with(log(0.5), 0),
+                 two = alive_with(0, 1);
+    EXPECT(rep, fabs(all - 1) < 1e-12, "no decay: %g", all);
+    EXPECT(rep, fabs(half - pow(0.5, 6)) < 1e-12, "six decays by 0.5: %g", half);
+    EXPECT(rep, fabs(two - sqrt(2.0 / 3)) < 1e-12, "one of 3 rows erased: %g", two);
+    return KCP_OK;
+}
+KCP_CHECK(check_00_alive_by_hand) = { "00_judge", "alive_by_hand",
+    "remaining share of a state, for cases with known results", alive_by_hand };
+
+/* ---- relative change of expected outputs when inputs are rounded once more */
+static double moved_by(const struct expected *x, const char *field, int draws)
+{
+    const struct tensor *want = tensor_find(&x->want, field);
+    const double *by = expected_moved(field, draws);
+    double off = 0, own = 0;
+    for (int64_t i = 0; by && i < want->n; i++) {
+        off += by[i] * by[i];
+        own += ((double *)want->p)[i] * ((double *)want->p)[i];
+    }
+    if (!by) return NAN;
+    return own > 0 ? sqrt(off / own) : 0;
+}
+
+static const struct expected *expected_03(const char *more, struct kcp_plan **p)
+{
+    struct kcase k;
+    char words[200], why[200];
+    snprintf(words, sizeof words, "live kda H=1 HV=2 K=64 V=64 C=64 lengths=150 h0 "
+             "beta=sigmoid %s", more);
+    case_parse(words, &k, why, sizeof why);
+    *p = case_plan(&k, 1);
+    return expected_of(stage_find("03"), &k, KCP_FORWARD, KCP_BF16, *p);
+}
+
+/* Checks that rounding the inputs changes outputs more for alike than for independent
+ * keys, and that each draw increases expected_moved. */
+static int conditioned(struct kcp_report *rep)
+{
+    struct kcp_plan *p;
+    const struct expected *x = expected_03("", &p);
+    const double plain = moved_by(x, "w", MOVED_DRAWS);
+    EXPECT(rep, plain > 1e-4 && plain < 2e-3, "independent keys: %.1e", plain);
+    kcp_plan_free(p);
+    x = expected_03("alike=0.99", &p);
+    double last = 0, first = 0;
+    for (int draws = 1; draws <= MOVED_DRAWS; draws++) {
+        const double by = moved_by(x, "w", draws);
+        EXPECT(rep, by > 1.01 * last, "draw %d: %g, before %g", draws, by, last);
+        last = by;
+        if (draws == 1) first = by;
+    }
+    EXPECT(rep, last > 1.5 * plain && last < 2e-2 && first < 0.6 * last,
+           "alike keys: %.1e, after one draw %.1e", last, first);
+    kcp_plan_free(p);
+    return KCP_OK;
+}
+KCP_CHECK(check_00_conditioned) = { "00_judge", "conditioned",
+    "rounding inputs once more changes w more if keys are alike; each draw increases "
+    "the estimate", conditioned };

@@ -1,7 +1,7 @@
 /* spike.c -- draws inputs of chapter 15: spikes, gates for a live state, masks.
  *
  * Book: chapter 15, and field notes "Inputs are part of the proof".
- * Checked by: tests/judge/self_inputs.c.  Next: tests/15_scan/checks.c. */
+ * Checked by: tests/judge/self_cases.c.  Next: tests/15_scan/checks.c. */
 #include "judge.h"
 #include <math.h>
 #include <stdlib.h>
