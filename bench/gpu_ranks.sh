@@ -9,7 +9,7 @@
 #
 # For each number of tokens in TOKENS, times in every form a forward that saves a block, its
 # backward, and a forward that saves nothing; and times one GPU. Then times short calls, also
-# as replays of a CUDA graph, and uneven shares. LIMIT (240) is in seconds. If .peers/ has
+# as replays of a CUDA graph. LIMIT (240) is in seconds. If .peers/ has
 # FLA, times its context parallelism; KEEP seconds are left for what follows.
 B=${1:-build} LIMIT=${LIMIT:-240} OUT=${OUT:-$B/check_gpus} here=$(dirname "$0")
 began=$(date +%s)
@@ -48,9 +48,6 @@ for m in kda gdn; do
             ours ${m}_${n}x1_short$t --ranks $n --model $m -T $((t * all)) $bare --replay \
                 --unsent --forms all_gather,chain,chain_window
         done
-    done
-    [ "$all" = 2 ] && for cuts in 45,55 55,45; do
-        ours ${m}_2x1_cuts_${cuts%,*} --ranks 2 --model $m -T 131072 --cuts $cuts --forms chain
     done
 done
 say "timed all"

@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-enum { LENGTHS_MOST = 4096, LENGTHS_TOKENS = 1 << 24, LENGTHS_TEXT = 256 };
+enum { LENGTHS_MOST = 4096, LENGTHS_TOKENS = 1 << 24 };
 
 struct bench {                         /* the options, and the controls */
     struct kcp_call call;              /* sizes and options of all ranks together */
@@ -25,11 +25,10 @@ struct bench {                         /* the options, and the controls */
     const char *tsv;
     int judge, wrong;                  /* rows are judged; the number that failed */
     int rows;                          /* written to --tsv */
-    const char *cuts;                  /* tokens of each rank, as shares */
     int replay;                        /* also time a replayed graph */
     int unsent;                        /* also time the call without messages */
     int wire;                          /* 1: messages are rounded to bf16 */
-    const char *lengths;               /* of the sequences, by lengths_write */
+    const char *lengths;               /* of the sequences, as 4x8192,1024 */
     double copy, product;              /* measured: bytes/s of a copy, flop/s bf16 */
     double gather_us;                  /* all_gather of gather_bytes a rank */
     size_t gather_bytes;
@@ -44,9 +43,6 @@ int bench_bad(const char *option, const char *found, const char *expected);
  * lengths_read returns the number of sequences, and their boundaries in cu
  * [LENGTHS_MOST + 1] unless cu is NULL. 0: not a list of lengths, or beyond a limit. */
 int lengths_read(const char *text, int64_t *cu);
-/* Writes the list with equal neighbours joined. Returns 0, or 1 if the text is longer
- * than `bytes`. */
-int lengths_write(char *to, size_t bytes, const int64_t *cu, int N);
 
 /* Returns the GPU address of a tensor by its field's name; NULL: no such tensor. */
 void *device_find(const struct tensor_set *s, const char *name);

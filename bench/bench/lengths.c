@@ -1,9 +1,7 @@
-/* lengths.c -- converts a list of lengths of sequences from text to boundaries, and
- * back.
+/* lengths.c -- converts a list of lengths of sequences from text to boundaries.
  *
  * Book: chapter 18.  Checked by: tests/cli/cases.tsv.  Next: setup.c. */
 #include "bench.h"
-#include <stdio.h>
 
 /* Reads digits at s into *to, 1 to most. Returns the text after the digits, or NULL. */
 static const char *number(const char *s, int64_t most, int64_t *to)
@@ -40,21 +38,4 @@ int lengths_read(const char *text, int64_t *cu)
         if (tokens > LENGTHS_TOKENS) return 0;
         if (*s != ',') return *s ? 0 : N;
     }
-}
-
-int lengths_write(char *to, size_t bytes, const int64_t *cu, int N)
-{
-    size_t used = 0;
-    for (int n = 0, next; n < N; n = next) {
-        const int64_t length = cu[n + 1] - cu[n];
-        for (next = n + 1; next < N && cu[next + 1] - cu[next] == length;) next++;
-        char one[48], times[24] = "";
-        if (next > n + 1) snprintf(times, sizeof times, "%dx", next - n);
-        const int more = snprintf(one, sizeof one, "%s%s%lld", n ? "," : "", times,
-                                  (long long)length);
-        if (used + (size_t)more >= bytes) return 1;
-        snprintf(to + used, bytes - used, "%s", one);
-        used += (size_t)more;
-    }
-    return 0;
 }

@@ -73,37 +73,15 @@ static int is_list(const char *s, int (*is_known)(const char *, size_t))
     }
 }
 
-/* Returns 1 if --cuts has one share per rank. */
-static int cuts_are_right(const struct bench *b)
-{
-    const char *s = b->cuts;
-    int n = 0;
-    for (;; s++) {
-        char *end;
-        const long share = strtol(s, &end, 10);
-        if (end == s || share < 1 || share > 1000000) return 0;
-        n++;
-        s = end;
-        if (*s != ',') break;
-    }
-    return !*s && n == b->ranks;
-}
-
-/* Counts the sequences and tokens of --lengths, and rewrites the text with equal
- * neighbours joined, so that equal batches have equal text in records. */
 static int take_lengths(struct bench *b)
 {
-    static char word[LENGTHS_TEXT];
     static int64_t cu[LENGTHS_MOST + 1];
     const int N = lengths_read(b->lengths, cu);
     if (!N)
         return bench_bad("--lengths", b->lengths, "lengths from 1, as 4x8192,1024: "
                          "at most 4096, of 16777216 tokens");
-    if (lengths_write(word, sizeof word, cu, N))
-        return bench_bad("--lengths", b->lengths, "a list of 255 letters");
     if (b->tokens || b->call.N)
         return bench_bad("--lengths", b->lengths, "no -T or --sequences with it");
-    b->lengths = word;
     b->tokens = (int)cu[N];
     b->call.N = N;
     return 0;
@@ -133,8 +111,6 @@ static int settle(struct bench *b)
                          ", with commas");
     if (b->wire && b->ranks < 2)
         return bench_bad("--wire", "bf16", "--ranks 2 or more");
-    if (b->cuts && !cuts_are_right(b))
-        return bench_bad("--cuts", b->cuts, "a share above 0 for each of --ranks");
     const struct kcp_variant *v;
     if (b->variant && !kcp_variants(NULL, b->variant, &v, 1))
         return bench_bad("--variant", b->variant, "one that kcp-check --list prints");

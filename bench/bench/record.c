@@ -54,7 +54,6 @@ static void case_cells(struct line *to, const struct bench *b)
     put(to, "save", "%s", save_word(b));
     put(to, "walk", "%s", walk_word(c));
     put(to, "reuse_M", "%s", c->reuse_M ? "1" : "");
-    put(to, "cuts", "%s", b->cuts ? b->cuts : "");
     put(to, "lengths", "%s", b->lengths ? b->lengths : "");
 }
 

@@ -56,22 +56,6 @@ static int fill_grid(struct runner *x, const int64_t *sequences)
     return e;
 }
 
-/* Computes cuts [R+1] from the shares of --cuts, at multiples of 64 tokens. */
-static void share_out(const char *shares, int R, int64_t T, int64_t *cuts)
-{
-    int64_t share[CASE_RANKS], all = 0, before = 0;
-    char *next = (char *)shares;
-    for (int r = 0; r < R && shares; r++, next++) {
-        share[r] = strtol(next, &next, 10);
-        all += share[r];
-    }
-    cuts[0] = 0;
-    for (int r = 0; r < R && shares; r++) {
-        before += share[r];
-        cuts[r + 1] = r + 1 < R ? T * before / all / 64 * 64 : T;
-    }
-}
-
 /* Makes the communicator of --wire bf16, which rounds messages. */
 static int put_wire(struct runner *x)
 {
@@ -101,10 +85,7 @@ int runner_open(struct runner *x, struct kcp_comm *comm, int head_parts)
     x->call.ops = device_memory()->mapops;
     if (!cu) return KCP_NO_MEMORY;
     pack_batch(x->b, cu);
-    int64_t cuts[CASE_RANKS + 1];
-    share_out(x->b->cuts, comm->R, all->T, cuts);
-    int e = kcp_plan_make(&x->plan, all->N, cu, comm->R, x->b->cuts ? cuts : NULL, L,
-                          all->C, 4, &why);
+    int e = kcp_plan_make(&x->plan, all->N, cu, comm->R, NULL, L, all->C, 4, &why);
     if (e) bench_bad("plan", why, "a batch that can be cut");
     x->call.plan = x->plan;
     if (!e && cudaStreamCreate(&stream)) e = KCP_CUDA;

@@ -19,14 +19,9 @@ PEERS = os.path.join(ROOT, ".peers")
 TSV = dict(delimiter="\t", quoting=csv.QUOTE_NONE, quotechar=None, lineterminator="\n")
 began = time.monotonic()
 IDLE = "found no GPU, or no package"
-
-
-CASE = dict(T=8192, H=96, HV=0, K=128, V=128, C=64, segments=1, ranks=1, sequences=1,
-            lengths="", model="kda", gate="live")
-CONTROLS = ("copy", "product", "gather_bytes", "gather_us")
-# The columns of torch.tsv.
-OF_TORCH = ("what how n model T H HV K V C gate ranks us us_p10 us_p90 worst error says"
-            " peer").split()
+# The columns that define a case, and those of the controls.
+NUMBERS = "T H HV K V C segments ranks sequences".split()
+WORDS = "lengths model gate save walk reuse_M copy product gather_bytes gather_us".split()
 
 
 def read(path):
@@ -36,32 +31,18 @@ def read(path):
         return list(rows.fieldnames or []), list(rows)
 
 
-def head(path, words):
-    """Returns the case of a file, or, if it does not exist, of words such as T=131072."""
-    case = dict(CASE)
-    said = dict(word.split("=", 1) for word in words)
-    if os.path.exists(path):
-        columns, rows = read(path)
-        if not rows or "T" not in columns:
-            raise ValueError(f"{path}: found no row, expected kcp-bench's file")
-        said = {n: rows[0][n] for n in columns
-                if n in (*CASE, *CONTROLS, "save", "walk", "reuse_M") and rows[0][n]}
-    for name, value in said.items():
-        case[name] = int(value) if isinstance(CASE.get(name), int) else value
-    case["HV"] = case["HV"] or case["H"]
-    if case["lengths"]:
-        cu = starts(case["lengths"])
-        case["T"], case["sequences"] = cu[-1], len(cu) - 1
-    return case
+def head(path):
+    """Returns the case of a file of kcp-bench, and the controls of its run."""
+    rows = read(path)[1]
+    if not rows or "T" not in rows[0]:
+        raise ValueError(f"{path}: found no row, expected kcp-bench's file")
+    return {**{n: int(rows[0][n]) for n in NUMBERS}, **{n: rows[0][n] for n in WORDS}}
 
 
-def append(path, rows, columns=None):
-    """Appends rows by the file's column names. A new file begins with `columns`, or with
-    all names in the rows."""
+def append(path, rows):
+    """Appends rows by the file's column names. A new file has those of the first row."""
     new = not os.path.exists(path)
-    if not new:
-        columns = read(path)[0]
-    columns = columns or sorted({n for r in rows for n in r})
+    columns = list(rows[0]) if new else read(path)[0]
     with open(path, "a", newline="") as f:
         out = csv.DictWriter(f, columns, **TSV)
         if new:
@@ -138,54 +119,6 @@ def time_passes(torch, call, x, learned, warmup=20, iters=100):
                    if y is not None]
         torch.autograd.grad([y for y, _ in outputs], learned, [d for _, d in outputs])
     return time_calls(torch, [forward, backward], warmup, iters)
-
-
-def layer(f, case, x, context=None):
-    """Calls a function with FLA's signature for KDA or GDN; norm, gate and beta are
-    inside. context: a cp_context, for one rank's part of the tokens."""
-    more = dict(scale=x["scale"], use_qk_l2norm_in_kernel=True, use_gate_in_kernel=True,
-                use_beta_sigmoid_in_kernel=True, A_log=x["A_log"], dt_bias=x["dt_bias"])
-    if case["model"] == "kda":
-        more.update(safe_gate=True, lower_bound=-5.0)
-    if context is not None:
-        more["cp_context"] = context
-    elif "cu" in x:
-        more["cu_seqlens"] = x["cu"]
-    if context is None and "h0" in x:
-        more.update(initial_state=x["h0"], output_final_state=True)
-    return f(q=x["q"], k=x["k"], v=x["v"], g=x["g"], beta=x["beta"], **more)
-
-
-def connect(torch):
-    """Under torchrun: connects this rank to the others. Returns this rank and the number
-    of ranks."""
-    R = int(os.environ.get("WORLD_SIZE", "1"))
-    if R > 1:
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        torch.distributed.init_process_group("nccl")
-    return int(os.environ.get("RANK", "0")), R
-
-
-def slowest(torch, times):
-    """Returns the maximum of each number over the ranks. times: tuples, or None."""
-    import torch.distributed as dist
-    n = [len(t) if t else 0 for t in times]
-    flat = torch.tensor([u for t in times for u in t or ()], device="cuda")
-    dist.all_reduce(flat, op=dist.ReduceOp.MAX)
-    flat = iter(flat.tolist())
-    return [tuple(next(flat) for _ in range(k)) for k in n]
-
-
-def controls(torch):
-    """Measures bytes/s (read plus written) of a 2 GiB copy, flop/s of an 8192^3 product."""
-    a = torch.empty(1 << 30, dtype=torch.bfloat16, device="cuda").normal_()
-    b = torch.empty_like(a)
-    copy = time_calls(torch, [lambda: b.copy_(a)], 3, 20)[0][0]
-    n = 8192
-    x, y = a[:n * n].view(n, n), a[n * n:2 * n * n].view(n, n)
-    z = torch.empty_like(x)
-    product = time_calls(torch, [lambda: torch.mm(x, y, out=z)], 3, 10)[0][0]
-    return {"copy": 2 * (2 << 30) / copy * 1e6, "product": 2 * n ** 3 / product * 1e6}
 
 
 def starts(lengths):

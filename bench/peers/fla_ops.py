@@ -3,17 +3,17 @@
 Book: chapter 18.  Checked by: its controls, measured in the same run.
 Next: ahead.py.
 
-    python3 bench/peers/fla_ops.py [--seconds S] FILE.tsv... [T=8192 H=96 model=kda]
-    torchrun --nproc-per-node 4 bench/peers/fla_ops.py FILE.tsv T=131072 H=32
+    python3 bench/peers/fla_ops.py [--seconds S] FILE.tsv...
+    torchrun --nproc-per-node 4 bench/peers/fla_ops.py [--seconds S] FILE.tsv...
 
-A file is a case that kcp-bench timed; a file that does not exist is a case of the words.
-Under torchrun FLA's context parallelism is timed: the forward, then forward and backward,
+A file has kcp-bench's rows of one case. Under torchrun FLA's context parallelism is timed: the forward, then forward and backward,
 and the share of one rank alone. Medians are those of the slowest rank.
 TRITON_CACHE_AUTOTUNING=1 keeps the tuner's choice; the first case compiles and tunes for
 a minute or two on many cores (ahead.py). If FLA is not installed, one line says so and the
 exit status is 0.
 """
 import argparse
+import os
 import sys
 
 import ahead
@@ -40,12 +40,23 @@ LEARNED = ("q", "k", "v", "a", "b", "gk", "g", "beta", "A_log", "dt_bias", "h0")
 
 
 def layer(case, x, context=None):
-    """Returns FLA's layer; norm, gate and beta are inside, except for DPLR."""
+    """Calls FLA's layer; norm, gate and beta are inside, except for DPLR. context: a
+    cp_context, for one rank's part of the tokens."""
     if case["model"] == "dplr":
         return chunk_dplr(x["q"], x["k"], x["v"], x["a"], x["b"], x["gk"], x["scale"],
                           x["h0"], True, lower_bound=-0.6065)
-    return common.layer(chunk_kda if case["model"] == "kda" else chunk_gdn, case, x,
-                        context)
+    more = dict(scale=x["scale"], use_qk_l2norm_in_kernel=True, use_gate_in_kernel=True,
+                use_beta_sigmoid_in_kernel=True, A_log=x["A_log"], dt_bias=x["dt_bias"])
+    if case["model"] == "kda":
+        more.update(safe_gate=True, lower_bound=-5.0)
+    if context is not None:
+        more["cp_context"] = context
+    elif "cu" in x:
+        more["cu_seqlens"] = x["cu"]
+    if context is None and "h0" in x:
+        more.update(initial_state=x["h0"], output_final_state=True)
+    f = chunk_kda if case["model"] == "kda" else chunk_gdn
+    return f(q=x["q"], k=x["k"], v=x["v"], g=x["g"], beta=x["beta"], **more)
 
 
 def passes(case, x, context=None):
@@ -84,25 +95,33 @@ def title(case, where=""):
           f"{where}")
 
 
-def one_gpu(path, words):
-    case = common.head(path, words)
+def one_gpu(path):
+    case = common.head(path)
     title(case)
     x = common.inputs(torch, case, case["T"], 1)
-    if "copy" not in case:
-        case.update(common.controls(torch))
     common.append(path, rows_of(case, "fla_" + case["model"], passes(case, x)))
 
 
-def context_parallel(path, words, limit, r, R):
+def slowest(times):
+    """Returns the maximum of each number over the ranks. times: tuples, or None."""
+    import torch.distributed as dist
+    n = [len(t) if t else 0 for t in times]
+    flat = torch.tensor([u for t in times for u in t or ()], device="cuda")
+    dist.all_reduce(flat, op=dist.ReduceOp.MAX)
+    flat = iter(flat.tolist())
+    return [tuple(next(flat) for _ in range(k)) for k in n]
+
+
+def context_parallel(path, limit, r, R):
     import torch.distributed as dist
     from fla.ops.cp import build_cp_context
-    case = common.head(path, [*words, f"ranks={R}"])
+    case = common.head(path)
 
     def bounds(tokens):
         return torch.tensor([0, tokens], dtype=torch.long, device="cuda")
 
     def trial(label, context):
-        late = common.slowest(torch, [(float(common.gone(limit)),)])[0][0]
+        late = slowest([(float(common.gone(limit)),)])[0][0]
         if late:
             if r == 0:
                 print(f"fla_ops.py: {label}: no time left: not timed")
@@ -111,14 +130,12 @@ def context_parallel(path, words, limit, r, R):
         if not context:
             x["cu"] = bounds(case["T"] // R)
         dist.barrier()
-        times = common.slowest(torch, passes(case, x, context))
+        times = slowest(passes(case, x, context))
         if r == 0:
             name = "fla_" + case["model"] + label
             common.append(path, rows_of(case, name, times, ranks=R))
 
     if r == 0:
-        if "copy" not in case:
-            case.update(common.controls(torch))
         title(case, f" on {R}")
     dist.barrier()
     trial(f"_cp{R}", build_cp_context(bounds(case["T"]), group=dist.group.WORLD))
@@ -129,20 +146,19 @@ def context_parallel(path, words, limit, r, R):
 def main():
     take = argparse.ArgumentParser(prog="fla_ops.py")
     take.add_argument("--seconds", type=float, default=0)
-    take.add_argument("words", nargs="+", metavar="FILE.tsv or NAME=VALUE")
-    o = take.parse_intermixed_args()
-    files = [w for w in o.words if "=" not in w]
-    case = [w for w in o.words if "=" in w]
-    if not files:
-        take.error("found no file, expected FILE.tsv...")
-    r, R = common.connect(torch)
-    for path in files:
+    take.add_argument("files", nargs="+", metavar="FILE.tsv")
+    o = take.parse_args()
+    r, R = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    if R > 1:                                   # under torchrun
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        torch.distributed.init_process_group("nccl")
+    for path in o.files:
         if R > 1:
-            context_parallel(path, case, o.seconds, r, R)
+            context_parallel(path, o.seconds, r, R)
         elif common.gone(o.seconds):
             print(f"fla_ops.py: {path}: no time left: not timed")
         else:
-            one_gpu(path, case)
+            one_gpu(path)
     if R > 1:
         torch.distributed.destroy_process_group()
 

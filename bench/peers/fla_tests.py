@@ -176,7 +176,7 @@ def main():
 
     with tempfile.TemporaryDirectory() as where:
         bad = (chunk if o.which == "chunk" else ranks)(o, o.keep or where, add)
-    common.append(o.file, rows, common.OF_TORCH)
+    common.append(o.file, rows)
     return int(bool(bad))
 
 

@@ -5,7 +5,7 @@ Book: chapter 19.  Checked by: tests/kcp_check.py --as fla, and its controls whe
 Next: fla_tests.py.
 
     python3 tests/kcp_check.py others:cudnn_chunk_kda --stage 13 --as fla --device cuda
-    python3 bench/peers/others.py FILE.tsv... [T=8192 H=96 model=kda]
+    python3 bench/peers/others.py FILE.tsv...
 
 Files as for fla_ops.py. A package that is not installed, or does not take a case, is
 reported in one line. A gate, norm or sigmoid that a kernel lacks is computed by PyTorch
@@ -181,18 +181,15 @@ PEERS = {"kda": (("flashkda", flash_kda_chunk_kda, "FlashKDA"),
          "gdn": (("flash_qla", flash_qla_chunk_gated_delta_rule, "flash-qla"),)}
 
 
-def main(words):
-    files = [w for w in words if "=" not in w]
+def main(files):
     if not files:
         sys.exit("others.py: found no file, expected FILE.tsv...")
     if not torch.cuda.is_available():
         print(f"others.py: {common.IDLE}: nothing was timed")
         return
     for path in files:
-        case = common.head(path, [w for w in words if "=" in w])
+        case = common.head(path)
         x = common.inputs(torch, case, case["T"], 1)
-        if "copy" not in case:
-            case.update(common.controls(torch))
         for name, f, package in PEERS.get(case["model"], ()):
             try:
                 rows = timed(case, x, name, f, common.version(package))
