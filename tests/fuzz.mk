@@ -13,7 +13,7 @@ fuzz_npy_src     := ref/base/npy_read.c ref/base/npy_head.c ref/base/npy_write.c
 fuzz_plan_src    := ref/06_plan.c ref/06_owners.c tests/fuzz/no_checks.c
 fuzz_words_src   := tests/judge/case_text.c tests/judge/cases.c tests/judge/inputs.c \
                     ref/base/tensor_set.c ref/core/names.c ref/06_plan.c ref/06_owners.c tests/fuzz/no_checks.c
-fuzz_calls_src   := $(ref) $(comm)
+fuzz_calls_src   := $(ref) $(comm) ref/base/tensor_set.c
 fuzz_head        := $(wildcard ref/base/*.h tests/judge/*.h ref/*.h \
                       tests/*.h comm/*.h comm/backend/*.h)
 

@@ -7,7 +7,7 @@
 #ifndef KCP_MADE_CALL_H
 #define KCP_MADE_CALL_H
 
-#include "ref.h"
+#include "base/tensor_set.h"
 #include "layer.h"
 
 #include <stdlib.h>
@@ -34,41 +34,19 @@ struct made_call {
     void *saved;
 };
 
-static inline int64_t made_letter(const struct kcp_call *c, const char *at, size_t n)
-{
-    static const struct { const char *name; size_t at; } size[] = {
-#define SIZE(name) { #name, offsetof(struct kcp_call, name) }
-        SIZE(N), SIZE(NS), SIZE(NC), SIZE(R), SIZE(H), SIZE(HV), SIZE(K), SIZE(V),
-        SIZE(C), SIZE(KG), SIZE(D), SIZE(Wc) };
-#undef SIZE
-    if (n == 1 && *at == 'T') return c->T;
-    if (n == 4 && !strncmp(at, "Wc-1", n)) return c->shift ? 1 : (int64_t)c->Wc - 1;
-    for (size_t i = 0; i < sizeof size / sizeof *size; i++)
-        if (strlen(size[i].name) == n && !strncmp(size[i].name, at, n))
-            return *(const int *)((const char *)c + size[i].at);
-    return strtol(at, NULL, 10);
-}
-
 /* Returns the elements of a shape, or -1 if a size is negative or the number exceeds
  * `most`. */
 static inline int64_t made_numbers(const struct kcp_call *c, const char *shape,
                                    int64_t most)
 {
     int64_t all = 1;
-    for (const char *at = shape; *at;) {
-        int64_t value = 0;
-        for (;;) {
-            const size_t n = strcspn(at, " +");
-            const int64_t one = made_letter(c, at, n);
-            if (one < 0 || one > most) return -1;
-            value += one;
-            at += n;
-            if (*at != '+') break;
-            at++;
-        }
-        at += strspn(at, " ");
-        all *= value;
+    for (const char *at = shape; *at; at += strspn(at, " ")) {
+        const size_t n = strcspn(at, " ");
+        const int64_t size = shape_letter(c, at, n);
+        if (size < 0 || size > most) return -1;
+        all *= size;
         if (all > most) return -1;
+        at += n;
     }
     return all;
 }

@@ -20,9 +20,10 @@ int64_t shape_letter(const struct kcp_call *c, const char *s, size_t len)
         { "T", c->T },     { "N", c->N },   { "NS", c->NS },     { "NC", c->NC },
         { "R", c->R },     { "H", c->H },   { "HV", c->HV },     { "K", c->K },
         { "V", c->V },     { "C", c->C },   { "KG", c->KG },     { "D", c->D },
-        { "Wc", c->Wc },   { "1", 1 },      { "2", 2 },          { "N+1", c->N + 1 },
-        { "NS+1", c->NS + 1 }, { "V+K", c->V + c->K },
-        { "Wc-1", (c->shift ? 2 : c->Wc) - 1 },
+        { "Wc", c->Wc },   { "1", 1 },      { "2", 2 },
+        { "N+1", (int64_t)c->N + 1 },       { "NS+1", (int64_t)c->NS + 1 },
+        { "V+K", (int64_t)c->V + c->K },
+        { "Wc-1", (int64_t)(c->shift ? 2 : c->Wc) - 1 },
     };
     for (size_t i = 0; i < sizeof letter / sizeof *letter; i++)
         if (strlen(letter[i].name) == len && !strncmp(letter[i].name, s, len))

@@ -12,48 +12,21 @@
 # MISTAKES="a b": only these mistakes and their kernels.
 B=${1:-build} half=$2
 export LC_ALL=C
-# The mistakes of the list remove one wait each, which is needed for the reason below.
-# Forward scan: `wait_a` waits for A, beta and kg, which come by a separate pipeline.
-# `wait_aqk` waits for Aqk, which comes by a separate pipeline and has no other barrier.
-# `wait_v` waits until o of the previous chunk is copied out of a pipeline stage of v.
-# With one gate per head, and with two warpgroups, each thread arrives at v_empty before
-# it releases the stage of k for whose `empty` the producer also waits, so wait_v is
-# redundant. With one gate per channel and one warpgroup, k is released (new_values)
-# before o leaves (update_state), so wait_v is needed if a stretch has more chunks than
-# stages. V = 64, and V = 128 while there is an SM per 64 columns, use one warpgroup; the
-# first case has such stretches of 11 and 15 chunks. Backward: `reverse_full` and
-# `reverse_empty` wait until a stage of the reverse scan is filled or free. `sums_full`
-# waits for sums of h dS, which other warps compute; `sums_dS` is the wait of those warps
-# for dS. `dbeta` is the wait of the dbeta warp for the diagonal that consumers store.
-# `gdn_dS` waits for dS, which has a separate barrier. `gdn_sums` is needed because the
-# second gate warp reads sums of a chunk while the consumers compute the next chunk.
-# `states_k` and `states_a` wait for the two pipelines of the scan of states. `rows_full`,
-# `dO_full` and `dO_empty` wait for parts of a chunk that are filled and freed separately.
-# `triangles` is needed because each warpgroup stores one triangle and reads both.
-# Sequential scans: `walk_wait` waits for a window's factors, which the previous kernel
-# computes. `walk_order` does not wait: a window does not continue from the state after
-# the previous window. `walk_last` omits the last window, whose map other ranks need.
-# Forward in one kernel (v5_one_kernel): `one_raw` and `one_empty` wait until rows have
-# arrived or a stage is free. `one_gated`, `one_squares` and `one_queries` wait until gate
-# warps have replaced q, k and g and stored |q|^2, which Aqk overwrites later.
-# `one_decayed`, `one_inverted` and `one_scored` wait for three warps that write what the
-# scan reads. `one_o` waits until four warps have written o. `one_factor` is not a wait,
-# but a decay of the state that underflows. Backward in one kernel (v5_steps):
-# `steps_raw`, `steps_state` and `steps_again` wait for copies. `steps_gated`, steps_both,
-# steps_dv, steps_triangles, steps_rows, steps_norms and steps_sums wait until other warps
-# have written data that is then read. `steps_dS_empty`, steps_staged, steps_F and
-# steps_kb wait until other warps have read data that is then overwritten. `steps_sent`
-# waits until the last step is staged. `steps_factor` is a decay that underflows, like
-# one_factor. Four waits are not removed, because nothing fails on an H100 without them:
-# the named barrier before kb dSa (each warp reads columns that it wrote); the wait for
-# dots before new values are loaded (1 us after the products that read the old values);
-# the wait for values before the chain reads them (the chain's gates take longer); and the
-# wait, before g of the last step is loaded again, until finish has read the previous g
-# (finish is never so late). `maps_exit` is not a wait: a block ends while the other block
-# of its cluster still arrives at its barriers. The last three are mistakes at sizes that
-# only special cases reach: a wrong beta in the second chunk of a block of chunk_prepare;
-# and a missing decay in the second chunk of a scan of 128 columns, with one gate per
-# channel and with one gate per head. Each row names the case that reaches the mistake.
+# Most rows of the list remove one wait: without it a warp reads data that may not have
+# arrived, or overwrites data that another warp may still read. `wait_v` matters only
+# with one gate per channel, one warpgroup, and stretches with more chunks than pipeline
+# stages: otherwise a release of k implies the release of v. The first case has such
+# stretches, of 11 and 15 chunks. Rows that are not waits: `walk_order`: a window does
+# not continue from the state after the previous window; `walk_last`: the last window,
+# whose map other ranks need, is omitted; `one_factor` and `steps_factor`: a decay
+# underflows; `maps_exit`: a block ends while the other block of its cluster still
+# arrives at its barriers; `share_beta`, `wide_decay`, `wide_decay_gdn`: a wrong beta or
+# a missing decay that only many heads reach. Four waits are not in the list, because
+# nothing fails on an H100 without them: the named barrier before kb dSa (each warp
+# reads columns that it wrote); the wait for dots before new values are loaded (1 us
+# after the products that read the old values); the wait for values before the chain
+# reads them (the chain's gates take longer); and the wait, before g of the last step is
+# loaded again, until finish has read the previous g (finish is never so late).
 mistakes() {
     all_mistakes | awk -F '|' -v only=" $MISTAKES " \
         'only == "  " || index(only, " " $1 " ")'
