@@ -14,7 +14,7 @@ const struct kcp_wire *wire_of(const struct kcp_comm *comm);
 /* Returns the bounds that kcp_wire_bounds has set, and clears them, because they are
  * valid for only one exchange. */
 const double *wire_take_bounds(struct kcp_comm *comm);
-void wire_tell(struct kcp_comm *comm, struct kcp_wire_told told);
+void wire_report(struct kcp_comm *comm, struct kcp_wire_told told);
 
 /* A communicator that sends numbers of `elem` bytes as bfloat16, for one exchange. It
  * has staging memory `room` for all messages of a group, narrow_bytes() per message. */
@@ -33,8 +33,6 @@ size_t narrow_bytes(size_t numbers);
 /* Returns the functions that convert numbers of `elem` bytes to bf16 and back; NULL:
  * this size is not supported. */
 const struct narrowing *narrowing_of(size_t elem);
-uint16_t narrow_to_bf16(double x);
-double narrow_from_bf16(uint16_t x);
 
 #pragma GCC visibility pop
 

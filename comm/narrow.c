@@ -9,46 +9,19 @@
  * Messages received in a group are converted back after the end of the group.
  * x->work of the exchange contains the staging memory for bf16. */
 #include "comm/lossy.h"
+#include "base/bf16.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct arrival { struct arrival *next; void *to; uint16_t *from; size_t numbers; };
-
-/* Rounds x to bf16, to nearest, ties to even. The double is first rounded to float by
- * round-to-odd, so that the second rounding, to bf16, gives the correct result. */
-//> to-bf16
-uint16_t narrow_to_bf16(double x)
-{
-    float f = (float)x;
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    if (isnan(x))
-        return 0x7fff;
-    if (fabs((double)f) > fabs(x))
-        u--;                                   /* toward zero */
-    memcpy(&f, &u, sizeof f);
-    if ((double)f != x)
-        u |= 1;
-    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
-}
-//< to-bf16
-
-double narrow_from_bf16(uint16_t x)
-{
-    const uint32_t u = (uint32_t)x << 16;
-    float f;
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
 
 static int narrow_host(uint16_t *to, const void *from, size_t numbers,
                        struct CUstream_st *stream)
 {
     const double *x = from;
     for (size_t i = 0; i < numbers; i++)
-        to[i] = narrow_to_bf16(x[i]);
+        to[i] = bf16_of(x[i]);
     return KCP_OK;
 }
 
@@ -57,7 +30,7 @@ static int widen_host(void *to, const uint16_t *from, size_t numbers,
 {
     double *x = to;
     for (size_t i = 0; i < numbers; i++)
-        x[i] = narrow_from_bf16(from[i]);
+        x[i] = bf16_value(from[i]);
     return KCP_OK;
 }
 

@@ -181,7 +181,7 @@ int kcp_wire_cuts(const struct kcp_comm *comm, const struct kcp_plan *plan, int 
            w->bound[s] <= w->wire.tolerance;
 }
 
-void wire_tell(struct kcp_comm *comm, struct kcp_wire_told told)
+void wire_report(struct kcp_comm *comm, struct kcp_wire_told told)
 {
     if (wire_comm(comm))
         wire_comm(comm)->told = told;

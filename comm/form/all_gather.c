@@ -72,7 +72,7 @@ static int copy_columns(const struct fold *f, void *to, int to_ld, int to_at,
                         const void *from, int from_ld, int from_at, int width)
 {
     const struct kcp_exchange *x = f->x;
-    const size_t e = x->ops->elem;
+    const size_t e = f->elem;
     return x->ops->copy((char *)to + to_at * e, to_ld * e,
                         (const char *)from + from_at * e, from_ld * e, width * e,
                         (size_t)x->HV * x->K, x->stream);
@@ -197,9 +197,8 @@ static struct kcp_traffic all_gather_formula(const struct fold *f)
 
 static size_t all_gather_narrow(const struct fold *f)
 {
-    const size_t elem = f->x->ops ? f->x->ops->elem : sizeof(double);
     const struct gather_layout g = layout_sent(f);
-    return narrow_bytes((size_t)f->x->plan->R * g.P * (g.unit / elem));
+    return narrow_bytes((size_t)f->x->plan->R * g.P * (g.unit / f->elem));
 }
 
 static size_t all_gather_kept(const struct fold *f)

@@ -14,12 +14,12 @@ struct fold fold_of(const struct kcp_exchange *x)
 {
     const struct kcp_plan *plan = x->plan;
     struct fold f = { .x = x, .r = x->comm ? x->comm->r : 0 };
-    const size_t elem = x->ops ? x->ops->elem : sizeof(double);
+    f.elem = x->ops ? x->ops->elem : sizeof(double);
     f.ctx = &plan->ctx[f.r];
     f.NS = f.ctx->NS;
     f.wide = x->V + (x->ops && x->ops->is_diagonal ? 1 : x->K);
-    f.map = elem * x->HV * x->K * f.wide;
-    f.state = elem * x->HV * x->K * x->V;
+    f.map = f.elem * x->HV * x->K * f.wide;
+    f.state = f.elem * x->HV * x->K * x->V;
     return f;
 }
 
@@ -155,7 +155,7 @@ int fold_next_hop(const struct fold *f, int h)
 int fold_states(const struct fold *f, int p0, int p1, int v0, int Vb)
 {
     const struct kcp_exchange *x = f->x;
-    const size_t at = v0 * x->ops->elem;
+    const size_t at = v0 * f->elem;
     int err = KCP_OK;
     for (int p = p0 + 1; p < p1 && !err; p++)
         if (follows(f, p))
@@ -174,18 +174,18 @@ int fold_last_state(const struct fold *f, const struct visit *v, int v0, int Vb,
     const int p = v->p1 - 1;
     const int first = fold_starts(f, fold_segment(f, p)) || fold_cuts(f, v);
     return x->ops->apply(x->HV, x->K, x->V, fold_map(f, p), x->backward, first, v0, Vb,
-                         fold_state(f, p) + v0 * x->ops->elem, x->V, out, Vb,
+                         fold_state(f, p) + v0 * f->elem, x->V, out, Vb,
                          x->stream);
 }
 
-static int form_is_known(const struct kcp_exchange *x)
+static int form_is_known(enum kcp_form form)
 {
-    return (int)x->form >= 0 && (int)x->form < KCP_FORMS;
+    return (int)form >= 0 && (int)form < KCP_FORMS;
 }
 
 int kcp_form_in_order(enum kcp_form form)
 {
-    return (int)form >= 0 && (int)form < KCP_FORMS && forms[form]->in_order;
+    return form_is_known(form) && forms[form]->in_order;
 }
 
 /* Checks the sizes before any product of sizes, because a product can overflow. */
@@ -196,10 +196,17 @@ static int sizes_are_right(const struct kcp_exchange *x)
            x->V >= 1 && x->V <= MOST_SIZE;
 }
 
+/* Returns the form of an exchange that sends messages; otherwise NULL. */
+static const struct form *form_of(const struct kcp_exchange *x)
+{
+    const int sends = x && x->plan && x->plan->crossing && sizes_are_right(x);
+    return sends && form_is_known(x->form) ? forms[x->form] : NULL;
+}
+
 static const char *what_is_wrong(const struct kcp_exchange *x)
 {
     if (!x || !x->plan) return "plan: there is no plan";
-    if (!form_is_known(x)) return "form: there is no such form";
+    if (!form_is_known(x->form)) return "form: there is no such form";
     if (!sizes_are_right(x)) return "HV, K, V: expected 1 or more, to 32768";
     if (!x->ops) return "ops: there are no map operations";
     if (x->plan->R > 1 && (!x->comm || x->comm->R != x->plan->R))
@@ -216,9 +223,9 @@ static const char *what_is_wrong(const struct kcp_exchange *x)
 static const char *what_cannot_be_lost(const struct fold *f, const struct kcp_wire *w)
 {
     const struct kcp_exchange *x = f->x;
-    const int on_gpu = x->ops->elem != sizeof(double);
+    const int on_gpu = f->elem != sizeof(double);
     if (!w->bf16 && !(w->tolerance > 0)) return NULL;
-    if (!narrowing_of(x->ops->elem))
+    if (!narrowing_of(f->elem))
         return "a lossy wire: expected doubles of host memory, or floats of a GPU";
     if (w->tolerance > 0 && on_gpu && !f->bound)
         return "a tolerance: expected bounds of this rank's maps, found none";
@@ -234,24 +241,24 @@ static const char *what_cannot_be_lost(const struct fold *f, const struct kcp_wi
 
 /* Returns whether this rank dropped the received state, and a bound on the error. Must
  * run after the exchange, because the bound contains the norm of the received state. */
-static struct kcp_wire_told told_of(const struct fold *f)
+static struct kcp_wire_told report_of(const struct fold *f)
 {
     const struct kcp_exchange *x = f->x;
-    const struct narrowing *by = narrowing_of(x->ops->elem);
-    struct kcp_wire_told told = { 0, -1, 0 };
+    const struct narrowing *by = narrowing_of(f->elem);
+    struct kcp_wire_told report = { 0, -1, 0 };
     double norm = 0;
     struct visit v;
     for (int p = 0; p < f->NS && f->bound; p = v.p1) {
         v = fold_visit(f, p);
         if (!v.enters || !v.leaves)
             continue;
-        told.bound = f->bound[local_segment(f, p)];
-        told.cut = fold_cuts(f, &v);
-        if (told.cut && !by->norm(fold_state(f, p), f->state / x->ops->elem, &norm,
+        report.bound = f->bound[local_segment(f, p)];
+        report.cut = fold_cuts(f, &v);
+        if (report.cut && !by->norm(fold_state(f, p), f->state / f->elem, &norm,
                                   x->stream))
-            told.lost = told.bound * norm;
+            report.lost = report.bound * norm;
     }
-    return told;
+    return report;
 }
 
 static int run_form(const struct fold *f)
@@ -273,9 +280,8 @@ static size_t narrow_room(const struct fold *f)
 
 size_t narrow_per_visit(const struct fold *f, size_t bytes)
 {
-    const size_t elem = f->x->ops ? f->x->ops->elem : sizeof(double);
     const int visits = fold_crossings(f, 0) + fold_crossings(f, 1);
-    return (size_t)visits * narrow_bytes(bytes / elem);
+    return (size_t)visits * narrow_bytes(bytes / f->elem);
 }
 
 /* Returns the offset of the bf16 staging in x->work, after the part that the form
@@ -296,14 +302,14 @@ static int lossy_run(struct fold *f, const struct kcp_wire *w)
         return kcp_refuse(KCP_NA, "exchange: %s", why);
     f->tolerance = w->tolerance;
     f->bound = w->tolerance > 0 ? f->bound : NULL;
-    narrow_open(&n, comm, on.ops->elem, (char *)on.work + narrow_at(f));
+    narrow_open(&n, comm, f->elem, (char *)on.work + narrow_at(f));
     if (w->bf16)
         on.comm = &n.comm;
     f->x = &on;
     const int status = run_form(f);
     narrow_close(&n);
     if (!status)
-        wire_tell(comm, told_of(f));
+        wire_report(comm, report_of(f));
     return status;
 }
 
@@ -317,7 +323,7 @@ int kcp_exchange_run(const struct kcp_exchange *x)
     struct fold f = fold_of(x);
     const struct kcp_wire *w = wire_of(x->comm);
     if (w)
-        wire_tell(x->comm, (struct kcp_wire_told){ 0, -1, 0 });
+        wire_report(x->comm, (struct kcp_wire_told){ 0, -1, 0 });
     if (!x->plan->crossing)
         return fold_states(&f, 0, f.NS, 0, x->V);
     return w ? lossy_run(&f, w) : run_form(&f);
@@ -325,34 +331,32 @@ int kcp_exchange_run(const struct kcp_exchange *x)
 
 size_t kcp_exchange_work(const struct kcp_exchange *x)
 {
-    if (!x || !x->plan || !sizes_are_right(x))
+    const struct form *form = form_of(x);
+    if (!form)
         return 0;
     const struct fold f = fold_of(x);
-    if (!x->plan->crossing || !form_is_known(x))
-        return 0;
     const size_t room = narrow_room(&f);
-    return room ? narrow_at(&f) + room : forms[x->form]->work_bytes(&f);
+    return room ? narrow_at(&f) + room : form->work_bytes(&f);
 }
 
 size_t kcp_exchange_kept(const struct kcp_exchange *x)
 {
-    if (!x || !x->plan || !sizes_are_right(x))
+    const struct form *form = form_of(x);
+    if (!form || !form->kept_bytes)
         return 0;
     const struct fold f = fold_of(x);
-    if (!x->plan->crossing || !form_is_known(x) || !forms[x->form]->kept_bytes)
-        return 0;
-    return forms[x->form]->kept_bytes(&f);
+    return form->kept_bytes(&f);
 }
 
 struct kcp_traffic kcp_exchange_formula(const struct kcp_exchange *x)
 {
-    if (!x || !x->plan || !x->plan->crossing || !form_is_known(x))
+    const struct form *form = form_of(x);
+    if (!form)
         return (struct kcp_traffic){ 0 };
     const struct fold f = fold_of(x);
-    struct kcp_traffic t = forms[x->form]->formula(&f);
+    struct kcp_traffic t = form->formula(&f);
     const struct kcp_wire *w = wire_of(x->comm);
-    const size_t elem = x->ops ? x->ops->elem : sizeof(double);
     if (w && w->bf16)
-        t.bytes = t.bytes / (int64_t)elem * (int64_t)sizeof(uint16_t);
+        t.bytes = t.bytes / (int64_t)f.elem * (int64_t)sizeof(uint16_t);
     return t;
 }

@@ -23,7 +23,7 @@ struct fold {
     const struct kcp_exchange *x;
     const struct kcp_context *ctx;
     int r, NS, wide;           /* wide: columns of a map, V + K, or V + 1 if diagonal */
-    size_t map, state;         /* bytes */
+    size_t elem, map, state;   /* bytes: of a number, a map, a state */
     const double *bound;       /* [NS] bounds on |M|; NULL: drop nothing */
     double tolerance;
 };

@@ -76,7 +76,7 @@ static int take_block(const struct fold *f, const struct visit *v, int b, char *
 {
     const struct kcp_exchange *x = f->x;
     const int v0 = block_begin(x, b), Vb = block_begin(x, b + 1) - v0;
-    const size_t e = x->ops->elem;
+    const size_t e = f->elem;
     const int err = x->ops->copy(fold_state(f, v->p0) + v0 * e, x->V * e,
                                  in + block_offset(f, v0), Vb * e, Vb * e,
                                  (size_t)x->HV * x->K, x->stream);

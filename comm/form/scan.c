@@ -151,7 +151,7 @@ static int take_in(const struct fold *f, struct scanning *u, int d)
 static int scan_run(const struct fold *f)
 {
     const struct kcp_exchange *x = f->x;
-    const size_t e = x->ops->elem;
+    const size_t e = f->elem;
     struct scanning list[MOST_VISITS];
     struct visit v;
     const int n = visits(f, list);

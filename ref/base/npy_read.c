@@ -3,6 +3,7 @@
  * Book: chapter 00.  Checked by: tests/fuzz/npy.c, tests/cli/run_cli.sh.
  * Next: npy_write.c. */
 #include "npy.h"
+#include "bf16.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,14 +30,6 @@ static double from_f16(uint16_t bits)
     return bits >> 15 ? -x : x;
 }
 
-static double from_bf16(uint16_t bits)
-{
-    const uint32_t wide = (uint32_t)bits << 16;
-    float x;
-    memcpy(&x, &wide, sizeof x);
-    return x;
-}
-
 /* Converts m elements of the file to the types in memory. */
 static void decode(enum npy_kind kind, const unsigned char *raw, size_t m, void *to)
 {
@@ -50,7 +43,7 @@ static void decode(enum npy_kind kind, const unsigned char *raw, size_t m, void 
         case NPY_F64: memcpy(x + e, raw + 8 * e, 8); break;
         case NPY_F32: memcpy(&single, raw + 4 * e, 4); x[e] = single; break;
         case NPY_F16: memcpy(&half, raw + 2 * e, 2); x[e] = from_f16(half); break;
-        case NPY_BF16: memcpy(&half, raw + 2 * e, 2); x[e] = from_bf16(half); break;
+        case NPY_BF16: memcpy(&half, raw + 2 * e, 2); x[e] = bf16_value(half); break;
         case NPY_I64: memcpy(i + e, raw + 8 * e, 8); break;
         case NPY_I32: memcpy(&word, raw + 4 * e, 4); i[e] = word; break;
         }

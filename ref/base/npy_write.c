@@ -3,36 +3,16 @@
  * Book: chapter 00.  Checked by: tests/fuzz/npy.c, tests/cli/run_cli.sh.
  * Next: bench/run/write.c, which writes several files at once. */
 #include "npy.h"
+#include "bf16.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-               "the files are little-endian, and so must this machine be");
-
-/* Rounds once, to nearest even: 8 of the double's 53 significant bits are kept. */
-static uint16_t to_bf16(double x)
-{
-    int e;
-    if (isnan(x))
-        return 0x7fc0;
-    if (isfinite(x) && x != 0) {
-        frexp(x, &e);
-        const int last = e < -125 ? -133 : e - 8;     /* weight of the last bit kept */
-        x = ldexp(nearbyint(ldexp(x, -last)), last);
-    }
-    const float narrow = (float)x;
-    uint32_t bits;
-    memcpy(&bits, &narrow, sizeof bits);
-    return (uint16_t)(bits >> 16);
-}
 
 static void encode(enum npy_kind kind, const void *from, size_t m, unsigned char *raw)
 {
@@ -40,7 +20,7 @@ static void encode(enum npy_kind kind, const void *from, size_t m, unsigned char
     const int64_t *i = from;
     for (size_t e = 0; e < m; e++) {
         const float single = kind == NPY_F32 ? (float)x[e] : 0;
-        const uint16_t half = kind == NPY_BF16 ? to_bf16(x[e]) : 0;
+        const uint16_t half = kind == NPY_BF16 ? bf16_of(x[e]) : 0;
         const int32_t word = kind == NPY_I32 ? (int32_t)i[e] : 0;
         switch (kind) {
         case NPY_F64: memcpy(raw + 8 * e, x + e, 8); break;

@@ -8,6 +8,7 @@
 #include "comm/lossy.h"
 #include "tests/judge/judge.h"
 #include "tests/judge/tolerance.h"
+#include "base/bf16.h"
 #include "base/random.h"
 
 #include <math.h>
@@ -202,8 +203,8 @@ static void narrow_kernels(struct kcp_report *rep, const struct memory *m)
                   m->copy(z, narrow, sizeof z) || m->copy(y, back, sizeof y);
         int wrong = 0;
         for (int i = at; i < N; i++) {
-            const uint16_t want = narrow_to_bf16((double)x[i]);
-            const float wide = (float)narrow_from_bf16(want);
+            const uint16_t want = bf16_of((double)x[i]);
+            const float wide = (float)bf16_value(want);
             wrong += z[i] != want || (memcmp(&y[i], &wide, sizeof wide) && i);
         }
         EXPECT(rep, !bad && !wrong, "from number %d on: status %d, %d of %zu wrong", at,

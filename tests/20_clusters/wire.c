@@ -3,6 +3,7 @@
  * Book: chapter 20.  Checked by: itself, on planted tolerances and roundings.
  * Next: tests/20_clusters/bound.c. */
 #include "layer.h"
+#include "base/bf16.h"
 #include "comm/lossy.h"
 #include "tests/judge/judge.h"
 #include "tests/judge/tolerance.h"
@@ -173,7 +174,7 @@ static int rounding(struct kcp_report *rep)
     double most = 0, cut = 0;
     for (int i = 0; i < 20000; i++) {
         const double x = random_normal(&seed) * exp2(40 * random_uniform(&seed) - 20);
-        const double y = narrow_from_bf16(narrow_to_bf16(x));
+        const double y = bf16_value(bf16_of(x));
         float low = (float)x;
         uint32_t u;
         memcpy(&u, &low, sizeof u);
@@ -181,18 +182,18 @@ static int rounding(struct kcp_report *rep)
         memcpy(&low, &u, sizeof low);
         most = fmax(most, fabs(y - x) / fabs(x));
         cut = fmax(cut, fabs((double)low - x) / fabs(x));
-        EXPECT(rep, narrow_from_bf16(narrow_to_bf16(y)) == y, "%g moves twice", y);
+        EXPECT(rep, bf16_value(bf16_of(y)) == y, "%g moves twice", y);
     }
     EXPECT(rep, most <= 0x1p-8, "rounded by %.3g", most);
     EXPECT(rep, cut > 0x1p-8, "bits cut off are not seen: %.3g", cut);
     /* A number just above the middle of two bf16 numbers; a float cannot hold the
      * last bit. */
-    EXPECT(rep, narrow_to_bf16(1 + 0x1p-8 + 0x1p-40) == 0x3f81, "%x is rounded twice",
-           narrow_to_bf16(1 + 0x1p-8 + 0x1p-40));
-    EXPECT(rep, narrow_to_bf16(1 + 0x1p-8) == 0x3f80, "a tie goes to the even one");
-    EXPECT(rep, isnan(narrow_from_bf16(narrow_to_bf16(NAN))), "NaN is lost");
-    EXPECT(rep, isinf(narrow_from_bf16(narrow_to_bf16(1e300))), "1e300 has a number");
-    EXPECT(rep, narrow_from_bf16(narrow_to_bf16(-0.0)) == 0, "zero is not");
+    EXPECT(rep, bf16_of(1 + 0x1p-8 + 0x1p-40) == 0x3f81, "%x is rounded twice",
+           bf16_of(1 + 0x1p-8 + 0x1p-40));
+    EXPECT(rep, bf16_of(1 + 0x1p-8) == 0x3f80, "a tie goes to the even one");
+    EXPECT(rep, isnan(bf16_value(bf16_of(NAN))), "NaN is lost");
+    EXPECT(rep, isinf(bf16_value(bf16_of(1e300))), "1e300 has a number");
+    EXPECT(rep, bf16_value(bf16_of(-0.0)) == 0, "zero is not");
     return KCP_OK;
 }
 KCP_CHECK(check_20_rounding) = { "20_clusters", "rounding",

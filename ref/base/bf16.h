@@ -1,0 +1,39 @@
+/* bf16.h -- conversion of numbers to and from the bits of a bfloat16.
+ *
+ * Book: chapter 20.  Checked by: tests/20_clusters/wire.c, tests/fuzz/npy.c.
+ * Next: npy_write.c; ../../comm/narrow.c, which rounds messages. */
+#ifndef KCP_BASE_BF16_H
+#define KCP_BASE_BF16_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Rounds x to bf16, to nearest, ties to even. The double is first rounded to float by
+ * round-to-odd, so that the second rounding, to bf16, gives the correct result. */
+//> to-bf16
+static inline uint16_t bf16_of(double x)
+{
+    float f = (float)x;
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    if (isnan(x))
+        return 0x7fff;
+    if (fabs((double)f) > fabs(x))
+        u--;                                   /* toward zero */
+    memcpy(&f, &u, sizeof f);
+    if ((double)f != x)
+        u |= 1;
+    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+//< to-bf16
+
+static inline double bf16_value(uint16_t bits)
+{
+    const uint32_t u = (uint32_t)bits << 16;
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+#endif
