@@ -6,12 +6,6 @@ $B/kcp-bench: $(core) $(benchobj) $(list_at)
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) $(cuda_ldlibs) -lcublas -o $@
 
-# M of many chunks in four arithmetics, for chapter 19.
-$B/kcp-precision: bench/precision.cu tests/19_precision/rounding.h
-	@mkdir -p $(@D)
-	@echo "  nvcc $<"
-	@$(nvcc) -std=c++17 -O3 -Iref -I. -Xcompiler -Wall $(gencode) $< -o $@
-
 # `make bench` also times the newest kernels, if there is a GPU.
 .PHONY: bench-gpu
 bench: bench-gpu

@@ -8,7 +8,7 @@
 #
 # FOLDER has machine.txt ("GPU, driver, date") and any of: judge.txt (kcp-check's output),
 # repeats.txt ("repeats N", then kcp-check --repeats N), CASE.tsv (kcp-bench, peers),
-# sanitize.tsv, nccl.tsv, precision.tsv, torch.tsv, field.tsv, notes.tsv, digests.tsv (digest.py;
+# sanitize.tsv, nccl.tsv, torch.tsv, field.tsv, notes.tsv, digests.tsv (digest.py;
 # default: of BUILD=build), and raw pages of Nsight Compute, ncu.NAME.csv: with ncu.txt
 # "stage T H" NAME is a variant, and its first kernel is a row; with "stage T H HV variant"
 # NAME is a case, and each kernel is a row. A timed row is kept only if the judge passed its variant in
@@ -24,7 +24,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 KINDS = {"sanitize": "sanitizer", "nccl": "run", "notes": "note", "torch": "torch",
-         "precision": "precision", "field": "field"}
+         "field": "field"}
 
 
 def stop(text):
