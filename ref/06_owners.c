@@ -1,7 +1,7 @@
 /* 06_owners.c -- tables that assign ranges of tokens to ranks, and copies of a shard's
  * rows.
  *
- * Book: chapter 06.  Checked by: tests/06_plan/owners.c, against brute force.
+ * Book: chapter 06.  Checked by: tests/06_plan/checks.c, against brute force.
  * Next: ref/07_merge.c, which carries the state over the cuts. */
 #include "ref.h"
 

@@ -6,19 +6,22 @@
 
 #include "tests/judge/judge.h"
 
-enum { PLAN_MAX_N = 12, PLAN_MAX_R = 12 };
+enum { PLAN_MAX_N = 12, PLAN_MAX_R = 12, PLAN_MAX_B = 24 };
 
-struct asked {                          /* arguments of kcp_plan_make */
-    int N, R, C, Wc;
-    int64_t L, cu[PLAN_MAX_N + 1], cuts[PLAN_MAX_R + 1];
+/* Arguments of kcp_plan_make (B = 0) or of kcp_plan_owned (B ranges). */
+struct plan_case {
+    int N, R, C, Wc, B;
+    int64_t L, cu[PLAN_MAX_N + 1];
+    int64_t cuts[PLAN_MAX_R + 1];       /* of kcp_plan_make, unless by_default is 1 */
     int by_default;
+    int64_t bound[PLAN_MAX_B + 1];      /* of kcp_plan_owned */
+    int owner[PLAN_MAX_B];
 };
 
 /* Returns the text of the first condition that plan p violates, or NULL. */
-const char *plan_wrong(const struct kcp_plan *p, const struct asked *a);
-/* Calls visit(case, plan) for all small cases until `visit` returns 0. Returns the
- * number of calls. */
-int64_t plan_cases(int (*visit)(const struct asked *, struct kcp_plan *, void *),
-                   void *arg);
+const char *plan_wrong(const struct kcp_plan *p, const struct plan_case *a);
+/* Calls visit(case, plan) for all small cases until `visit` returns 0. */
+void plan_cases(int (*visit)(const struct plan_case *, struct kcp_plan *, void *),
+                void *arg);
 
 #endif

@@ -5,6 +5,7 @@
 #include "plan_case.h"
 
 #include <limits.h>
+#include <string.h>
 
 static int refused(struct kcp_report *rep)
 {
@@ -40,6 +41,35 @@ static int refused(struct kcp_report *rep)
     if (kcp_plan_make(&p, 1, wide, 65536, NULL, 0, INT_MAX, 0, NULL)) return KCP_BAD;
     EXPECT(rep, p->cuts[65535] == (int64_t)65535 << 30, "r T / R overflows");
     kcp_plan_free(p);
+    return KCP_OK;
+}
+
+static int owners_refused(struct kcp_report *rep)
+{
+    const int64_t cu[] = { 0, 5, 12 };
+    int64_t good[] = { 0, 5, 12 }, late[] = { 1, 5, 12 }, back[] = { 0, 7, 5 };
+    int64_t open[] = { 0, 5, 11 };
+    int owner[] = { 1, 0 }, none[] = { 1, 2 }, less[] = { -1, 0 };
+    const struct { struct kcp_owners o; const char *says; } bad[] = {
+        { { 0, good, owner }, "no ranges" }, { { 2, NULL, owner }, "no ranges" },
+        { { 2, late, owner }, "begin with 0" }, { { 2, back, owner }, "decrease" },
+        { { 2, open, owner }, "end with T" },
+        { { 2, good, none }, "not in 0..R-1" },
+        { { 2, good, less }, "not in 0..R-1" } };
+    struct kcp_plan *p;
+    struct kcp_owners made;
+    const char *why;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const int err = kcp_plan_owned(&p, 2, cu, 2, &bad[i].o, 0, 4, 0, &why);
+        EXPECT(rep, err == KCP_BAD && !p && strstr(why, bad[i].says), "%d: %s", (int)i,
+               why);
+    }
+    EXPECT(rep, kcp_owners_make(&made, KCP_STRIPED, 2, cu, 2, 0, &why) == KCP_BAD &&
+           strstr(why, "stripe"), "%s", why);
+    const enum kcp_spread other = (enum kcp_spread)3;
+    EXPECT(rep, kcp_owners_make(&made, other, 2, cu, 2, 1, &why) == KCP_BAD, "%s", why);
+    EXPECT(rep, kcp_owners_make(&made, KCP_ZIGZAG, 2, back, 2, 1, &why) == KCP_BAD,
+           "%s", why);
     return KCP_OK;
 }
 
@@ -112,9 +142,46 @@ static void local_numbers_for_global(struct kcp_plan *p)
             p->ctx[r].seq[m] = m;
 }
 
+static void owner_one_on(struct kcp_plan *p)
+{
+    for (int j = 0; j < p->S; j++)
+        if (p->seg[j].begin > 2) p->seg[j].rank = (p->seg[j].rank + 1) % p->R;
+}
+
+static void linked_by_shard(struct kcp_plan *p)
+{
+    for (int j = 1; j < p->S; j++)
+        if (!p->seg[j].first) p->seg[j].prev = j - 1;
+}
+
+static void counts_of_segments(struct kcp_plan *p)       /* not of owners */
+{
+    for (int i = 0; i < p->S; i++) {
+        struct kcp_segment *g = &p->seg[p->order[i]];
+        g->pre = g->first ? 0 : p->seg[g->prev].pre + 1;
+    }
+}
+
+static void ranges_run_together(struct kcp_plan *p)
+{
+    for (int r = 0; r < p->R; r++)
+        if (p->ctx[r].n_local > 1) p->ctx[r].n_local--;
+}
+
+static void shards_in_token_order(struct kcp_plan *p)
+{
+    for (int r = 0; r < p->R; r++)
+        if (p->ctx[r].NS) p->ctx[r].begin = p->seg[p->ctx[r].seg0].begin;
+}
+
+static void ends_on_the_last_rank(struct kcp_plan *p)
+{
+    for (int n = 0; n < p->N; n++) p->ht_rank[n] = p->R - 1;
+}
+
 struct hunt { void (*spoil)(struct kcp_plan *); int64_t found, seen; };
 
-static int hunt(const struct asked *a, struct kcp_plan *p, void *arg)
+static int hunt(const struct plan_case *a, struct kcp_plan *p, void *arg)
 {
     struct hunt *h = arg;
     h->spoil(p);
@@ -134,7 +201,9 @@ static int wrong_plans(struct kcp_report *rep)
         WRONG(halo_from_neighbour_only), WRONG(one_grid_for_the_rank),
         WRONG(empty_sequence_after_the_cut), WRONG(two_ranks_always_cross),
         WRONG(rank_end_is_last), WRONG(canonical_from_the_rank),
-        WRONG(local_numbers_for_global) };
+        WRONG(local_numbers_for_global), WRONG(owner_one_on), WRONG(linked_by_shard),
+        WRONG(counts_of_segments), WRONG(ranges_run_together),
+        WRONG(shards_in_token_order), WRONG(ends_on_the_last_rank) };
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         struct hunt h = { list[i].spoil, 0, 0 };
         plan_cases(hunt, &h);
@@ -145,7 +214,9 @@ static int wrong_plans(struct kcp_report *rep)
 }
 
 KCP_CHECK(check_06_wrong_plans) = {
-    "06_plan", "wrong_plans", "nine wrong plans are rejected, the correct one passes",
+    "06_plan", "wrong_plans", "15 wrong plans are rejected, the correct one passes",
     wrong_plans };
 KCP_CHECK(check_06_refused) = {
     "06_plan", "refused", "invalid arguments are rejected with a message", refused };
+KCP_CHECK(check_06_owners_refused) = { "06_plan", "owners_refused",
+    "an invalid table of owners is rejected with a message", owners_refused };
