@@ -1,18 +1,13 @@
-# fuzz.mk -- make fuzz: the .npy reader, the plan, the judge's case words, and calls of
-# the C interface against any bytes.
-# SECONDS= for each of the four: 15 are a minute in all, 900 an hour. With
-# clang: libFuzzer, guided by coverage; SEED= of its draws, else another one each time.
-# Always: a plain mutator, by $(CC). Both under the address and undefined-behaviour
-# sanitizers, from seeds that the build makes.
+# fuzz.mk -- make fuzz: reads any bytes as a .npy file and as calls of the C interface.
+# A plain mutator, compiled by $(CC), runs always; with clang, libFuzzer runs too, for
+# SECONDS= per target, with SEED= (without it: another seed each time). Both run under
+# the address and undefined-behaviour sanitizers, from seeds that the build makes.
 
 SECONDS ?= 12
 fuzz_c   = $(CFLAGS) -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
            -fno-sanitize-recover=all
-fuzz_all         := npy plan words calls
+fuzz_all         := npy calls
 fuzz_npy_src     := ref/base/npy_read.c ref/base/npy_head.c ref/base/npy_write.c
-fuzz_plan_src    := ref/06_plan.c ref/06_owners.c tests/fuzz/no_checks.c
-fuzz_words_src   := tests/judge/case_text.c tests/judge/cases.c tests/judge/inputs.c \
-                    ref/base/tensor_set.c ref/core/names.c ref/06_plan.c ref/06_owners.c tests/fuzz/no_checks.c
 fuzz_calls_src   := $(ref) $(comm) ref/base/tensor_set.c
 fuzz_head        := $(wildcard ref/base/*.h tests/judge/*.h ref/*.h \
                       tests/*.h comm/*.h comm/backend/*.h)
@@ -31,8 +26,8 @@ $(fuzz_all:%=$B/fuzz_%):
 	@echo "  clang $@"
 	@clang $(fuzz_c) -fsanitize=fuzzer $(filter %.c,$^) -lm -lpthread -ldl -o $@
 
-# Seeds: arrays of every dtype, and of sizes that wrap; plans of steps, one a legal one
-# with cuts.
+# Seeds: arrays of every dtype, and of sizes that wrap; calls of every stage, and calls
+# that once crashed.
 huge := {'descr': '<f8', 'fortran_order': False, 'shape':
 $B/corpus: $B/kcp-arrays tests/fuzz.mk
 	@rm -rf $@ && mkdir -p $(fuzz_all:%=$@/%)
@@ -46,10 +41,6 @@ $B/corpus: $B/kcp-arrays tests/fuzz.mk
 	@printf '\223NUMPY\001\000\121\000' >$@/npy/wraps.npy && \
 	  printf "$(huge) (2305843009213693952, 8, 3), }\n" \
 	  >>$@/npy/wraps.npy
-	@printf '\003\003\004\001\004\000\000\000\005\000\007\003\004\005\001\002' \
-	  >$@/plan/cuts
-	@printf '\002\005\003\004\100\000\010\000\011\002\003\004\005' >$@/plan/steps
-	@head -c 200 /dev/zero | tr '\000' '\007' >$@/plan/sevens
 	@sed 's/False/True /' $@/npy/f8.3,4.npy >$@/npy/fortran.npy
 	@for s in 0 1 2 3 4 5 6 7 8 9; do printf "\\00$$s\000\001\001\003\005\000\377\002\001\000\003\001\000\010\005" \
 	  >$@/calls/$$s; done
@@ -59,12 +50,6 @@ $B/corpus: $B/kcp-arrays tests/fuzz.mk
 	  AAABxsbGxsbGxvwGAMbGE8b8BgDGxhPGxsYAAwEBAQpBAG4= \
 	  /N4B/////////yNA/MxudAADZ/zMbv4=; do \
 	  echo $$s | base64 -d >$@/calls/found.$$(echo $$s | cksum | cut -d' ' -f1); done
-	@printf 'live kda H=1 HV=3 K=5 V=7 C=64 lengths=150,0,70 R=4 chain h0' >$@/words/one
-	@printf '%s ' strong gdn gate=bounded beta=sigmoid2 layout=vk save=all act=silu \
-	  walk=blelloch D=3 Wc=2 scale=0.25 L=64 masks=2 'seed=7;' live \
-	  scale=0.24999999992 lb=-4.99999999993 alike=0.9000000000004 'seed=3;' saturated gla R=3 scan \
-	  lengths=30 cuts=0,0,9,30 l2norm reuse_M shift dht mixed spike >$@/words/two
-	@printf 'live kda L=14 lengths=639470947,4' >$@/words/long
 
 .PHONY: fuzz fuzz-clang fuzz-seconds
 fuzz-seconds:

@@ -1,7 +1,7 @@
 /* plan.c -- makes the plan from files and options, and checks that the run fits in
  * memory.
  *
- * Book: chapter 06.  Checked by: tests/cli/run_cli.sh, tests/fuzz/plan.c.
+ * Book: chapter 06.  Checked by: tests/cli/run_cli.sh, tests/06_plan/checks.c.
  * Next: layer.c. */
 #include "run.h"
 
