@@ -1,11 +1,14 @@
-/* checks.c -- checks Spike-KDA's gradients by differences, that all cuts agree, and
- * that Spike-KDA without masks is KDA.
+/* checks.c -- checks Spike-KDA's gradients by differences, that all cuts agree, that
+ * Spike-KDA without masks is KDA, and how much memory a scan needs.
  *
- * Book: chapter 15.  Checked by: itself, it can fail.  Next: tests/15_scan/memory.c.
+ * Book: chapter 15.  Checked by: itself, it can fail.  Next: tests/15_scan/mutants.c.
  */
 #include "run.h"
+#include "tests/made_call.h"
 #include "ref/sigmoid.h"
 #include "tests/judge/family_cuts.h"
+
+#include <malloc.h>
 
 static int take_kind(struct batch *x, int kind)
 {
@@ -203,3 +206,66 @@ static int is_kda(struct kcp_report *rep)
 KCP_CHECK(check_15_is_kda) = { "15_scan", "is_kda",
     "without masks, on 3 ranks: equals chapter 01 with g = log alpha, scale 1",
     is_kda };
+
+/* ---- memory of a scan, measured whenever two maps are composed */
+#if defined __has_feature
+#if __has_feature(address_sanitizer)
+#define SANITIZED
+#endif
+#endif
+#if defined __SANITIZE_ADDRESS__ || defined SANITIZED
+size_t __sanitizer_get_current_allocated_bytes(void);
+static size_t in_use(void) { return __sanitizer_get_current_allocated_bytes(); }
+#else
+static size_t in_use(void)
+{
+    const struct mallinfo2 m = mallinfo2();
+    return m.uordblks + m.hblkhd;
+}
+#endif
+
+static size_t most_in_use;
+
+static int compose_and_measure(int HV_, int K_, int V_, const void *b, const void *a,
+                               int backward, int a_first, void *out,
+                               struct CUstream_st *stream)
+{
+    const size_t n = in_use();
+    most_in_use = n > most_in_use ? n : most_in_use;
+    return ref_mapops.compose(HV_, K_, V_, b, a, backward, a_first, out, stream);
+}
+
+/* Returns the bytes that a forward of `tokens` tokens allocates; -1: error. */
+static long scratch(int64_t tokens, long *maps)
+{
+    const struct kcp_mapops measuring = { "measuring", 8, ref_mapops.apply,
+                                          compose_and_measure, ref_mapops.copy, NULL,
+                                          0 };
+    const int64_t ends[2] = { 0, tokens };
+    struct kcp_comm comm = { .R = 1 };
+    struct kcp_plan *plan;
+    struct made_call m;
+    if (kcp_plan_make(&plan, 1, ends, 1, NULL, 0, 64, 0, NULL)) return -1;
+    made_call(&m, kcp_stage_find("15"), KCP_KDA, KCP_FORWARD, plan, &comm);
+    m.a.scan.ops = &measuring;
+    m.a.scan.walk = KCP_BLELLOCH;
+    *maps = 8L * 64 * m.a.call.HV * m.a.call.K * (m.a.call.K + m.a.call.V);
+    const size_t before = most_in_use = in_use();
+    const int status = ref_scan(&m.a.scan);
+    made_free(&m);
+    kcp_plan_free(plan);
+    return status ? -1 : (long)(most_in_use - before);
+}
+
+static int memory(struct kcp_report *rep)
+{
+    long maps = 0;
+    const long few = scratch(256, &maps), many = scratch(2048, &maps);
+    EXPECT(rep, few >= maps && few <= 2 * maps + 4096, "T = 256: %ld bytes, C maps "
+           "have %ld", few, maps);
+    EXPECT(rep, many <= few + 256, "T = 256: %ld bytes, T = 2048: %ld", few, many);
+    return KCP_OK;
+}
+KCP_CHECK(check_15_memory) = { "15_scan", "memory",
+    "errata 25: forward's scratch holds C maps and states, independent of the number "
+    "of tokens", memory };
