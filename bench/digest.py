@@ -150,8 +150,8 @@ def print_paths(build, also):
 
 def print_aliases():
     """The former names of kernels: records keep the name that the kernel had."""
-    with open(os.path.join(ROOT, "ref/core/paths.def"), encoding="utf-8") as f:
-        for stage, old, now in re.findall(r'KCP_ALIAS\("(\w+)", "(\w+)", "(\w+)"\)', f.read()):
+    with open(os.path.join(ROOT, "ref/core/paths.c"), encoding="utf-8") as f:
+        for stage, old, now in re.findall(r'\{ "(\w+)", "(\w+)", "(\w+)" \}', f.read()):
             print("alias", stage + " " + old, "-", now, "", sep="\t")
 
 

@@ -21,8 +21,17 @@ int kcp_begin(const char *stage, enum kcp_where where, const void *args,
               const char *may_lack);
 /* Checks sizes, options and plan only; arrays and comm may be missing. */
 int kcp_check_sizes(const char *stage, const struct kcp_call *call);
-/* Returns the number of elements of a field; -1: overflow, or an unknown letter. */
+
+/* ---- fields.c
+ * Returns the number of elements of a field; -1: overflow, or an unknown letter. */
 int64_t kcp_field_numbers(const struct kcp_call *c, const struct kcp_field *f);
+/* Returns the size that a word of a shape names, e.g. "NS+1"; -1: unknown name. */
+int64_t shape_letter(const struct kcp_call *c, const char *letter, size_t len);
+/* Returns 1 if this pass of this call reads or writes the field. */
+int field_used(const struct kcp_field *f, const struct kcp_call *c);
+/* Returns 1 if `list` (may be NULL) has the word; `between`: what separates words. */
+int has_word(const char *list, const char *word, const char *between);
+
 /* Between enter and leave, calls on this thread are not checked. */
 void kcp_checked_enter(void);
 void kcp_checked_leave(void);

@@ -14,23 +14,6 @@ struct tensor *tensor_find(const struct tensor_set *b, const char *name)
     return NULL;
 }
 
-int64_t shape_letter(const struct kcp_call *c, const char *s, size_t len)
-{
-    const struct { const char *name; int64_t is; } letter[] = {
-        { "T", c->T },     { "N", c->N },   { "NS", c->NS },     { "NC", c->NC },
-        { "R", c->R },     { "H", c->H },   { "HV", c->HV },     { "K", c->K },
-        { "V", c->V },     { "C", c->C },   { "KG", c->KG },     { "D", c->D },
-        { "Wc", c->Wc },   { "1", 1 },      { "2", 2 },
-        { "N+1", (int64_t)c->N + 1 },       { "NS+1", (int64_t)c->NS + 1 },
-        { "V+K", (int64_t)c->V + c->K },
-        { "Wc-1", (int64_t)(c->shift ? 2 : c->Wc) - 1 },
-    };
-    for (size_t i = 0; i < sizeof letter / sizeof *letter; i++)
-        if (strlen(letter[i].name) == len && !strncmp(letter[i].name, s, len))
-            return letter[i].is;
-    return -1;
-}
-
 int shape_dims(const struct kcp_call *c, const char *shape, int64_t dim[4])
 {
     int nd = 0;
@@ -113,16 +96,6 @@ void tensor_set_copy(struct tensor_set *to, const struct tensor_set *from)
 }
 
 int field_in(const struct kcp_field *f) { return f->io == KCP_IN || f->io == KCP_BIN; }
-
-/* Returns 1 if this pass of this call reads or writes the field. */
-int field_used(const struct kcp_field *f, const struct kcp_call *c)
-{
-    if (f->when == KCP_ONLY_KDA && c->model != KCP_KDA) return 0;
-    if (f->when == KCP_ONLY_GDN && c->model != KCP_GDN) return 0;
-    if (f->io == KCP_FOUT) return c->pass == KCP_FORWARD;
-    if (f->io == KCP_BIN || f->io == KCP_BOUT) return c->pass == KCP_BACKWARD;
-    return 1;
-}
 
 /* Returns 1 for an output that this call reads: dv_local in part KCP_REVERSE of stage
  * 09, because part KCP_LOCAL has written it. */

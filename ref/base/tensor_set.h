@@ -6,7 +6,7 @@
 #ifndef KCP_TENSOR_SET_H
 #define KCP_TENSOR_SET_H
 
-#include "kcp.h"
+#include "checked.h"
 #include "ref.h"
 
 #ifdef __cplusplus
@@ -39,15 +39,12 @@ void tensor_set_free(struct tensor_set *b);
 /* Frees the tensors of `to`, then copies the tensors of `from`. */
 void tensor_set_copy(struct tensor_set *to, const struct tensor_set *from);
 void *alloc_or_exit(size_t bytes);            /* out of memory: exit status 2 */
-/* Returns the size that a shape names, e.g. "NS+1"; -1: unknown name. */
-int64_t shape_letter(const struct kcp_call *c, const char *letter, size_t len);
 int     shape_dims(const struct kcp_call *c, const char *shape, int64_t dim[4]);
 /* Runs the reference of stage s on the tensors of the set. */
 int  reference_run(struct tensor_set *b, const struct kcp_stage *s,
                    const struct kcp_call *c);
 int  field_in(const struct kcp_field *f);                       /* an input? */
 int  field_given(const struct kcp_field *f, const struct kcp_call *c);
-int  field_used(const struct kcp_field *f, const struct kcp_call *c);
 size_t store_bytes(enum kcp_store store, enum kcp_storage storage);
 
 #ifdef __cplusplus

@@ -50,25 +50,11 @@ void kcp_notice(const char *format, ...)
     to(line);
 }
 
-/* Returns 1 if `name` is in `names`, a list separated by blanks. */
-static int is_among(const char *name, const char *names)
-{
-    const size_t n = strlen(name);
-    for (const char *at = names; at && *at;) {
-        const size_t len = strcspn(at, " ");
-        if (len == n && !strncmp(at, name, n)) return 1;
-        at += len;
-        at += strspn(at, " ");
-    }
-    return 0;
-}
-
 /* ---- sizes */
 enum {
     MOST_SIZE = 32768,             /* of H, HV, K, V, C, KG, Wc */
     MOST_CHANNELS = 1 << 24,       /* D */
 };
-static const int64_t most_row = INT64_C(1) << 30, most_numbers = INT64_C(1) << 50;
 
 static const struct size { const char *name; size_t at; int least, most; } sizes[] = {
 #define SIZE(name, least, most) { #name, offsetof(struct kcp_call, name), least, most },
@@ -81,35 +67,11 @@ static const struct size { const char *name; size_t at; int least, most; } sizes
 };
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
-static int size_of(const struct kcp_call *c, int i)
-{
-    return *(const int *)((const char *)c + sizes[i].at);
-}
-
-/* Returns the size for one word of a shape: a letter ("T", "NS") or a number; -1:
- * unknown. "Wc-1" is the reach of a convolution; the token shift has reach 1. */
-static int64_t letter(const struct kcp_call *c, const char *at, size_t n)
-{
-    if (n == 1 && *at == 'T') return c->T;
-    if (n == 4 && !strncmp(at, "Wc-1", n)) return c->shift ? 1 : (int64_t)c->Wc - 1;
-    if (*at >= '0' && *at <= '9') return strtol(at, NULL, 10);
-    for (int i = 0; i < SIZES; i++)
-        if (strlen(sizes[i].name) == n && !strncmp(sizes[i].name, at, n))
-            return size_of(c, i);
-    return -1;
-}
-
 /* Returns 1 if the shape of some field of the stage contains the size `name`. */
 static int has_letter(const struct kcp_stage *s, const char *name)
 {
-    const size_t n = strlen(name);
     for (int i = 0; i < s->nfields; i++)
-        for (const char *at = s->fields[i].shape; *at;) {
-            const size_t len = strcspn(at, " +");
-            if (len == n && !strncmp(at, name, n)) return 1;
-            at += len;
-            at += strspn(at, " +");
-        }
+        if (has_word(s->fields[i].shape, name, " +")) return 1;
     return 0;
 }
 
@@ -142,7 +104,7 @@ static int check_sizes(const struct kcp_stage *s, const struct kcp_call *c)
                           (long long)c->T,
                           field_of(s, "cu") ? (long long)INT_MAX : LLONG_MAX);
     for (int i = 0; i < SIZES; i++) {
-        const int found = size_of(c, i);
+        const int found = *(const int *)((const char *)c + sizes[i].at);
         if (size_counts(s, c, i) && (found < sizes[i].least || found > sizes[i].most))
             return kcp_refuse(KCP_BAD, "%s: %s: found %d, expected %d to %d", s->name,
                               sizes[i].name, found, sizes[i].least, sizes[i].most);
@@ -155,30 +117,6 @@ static int check_sizes(const struct kcp_stage *s, const struct kcp_call *c)
         return kcp_refuse(KCP_BAD, "%s: KG: found %d, expected %d", s->name, c->KG,
                           gate);
     return KCP_OK;
-}
-
-int64_t kcp_field_numbers(const struct kcp_call *c, const struct kcp_field *f)
-{
-    int64_t all = 1, row = 1;
-    for (const char *at = f->shape; *at;) {
-        const int counted = strchr("TNR", *at) && at == f->shape;
-        int64_t value = 0;
-        for (;;) {
-            const size_t len = strcspn(at, " +");
-            const int64_t one = letter(c, at, len);
-            if (one < 0) return -1;
-            value += one;
-            at += len;
-            if (*at != '+') break;
-            at++;
-        }
-        at += strspn(at, " ");
-        if (!counted && value && row > most_row / value) return -1;
-        if (value && all > most_numbers / value) return -1;
-        row *= counted ? 1 : value;
-        all *= value;
-    }
-    return all;
 }
 
 /* ---- options */
@@ -281,17 +219,6 @@ int kcp_check_sizes(const char *stage, const struct kcp_call *c)
 }
 
 /* ---- arrays */
-/* Returns 1 if this pass of this model reads or writes the field. */
-static int is_used(const struct kcp_field *f, const struct kcp_call *c)
-{
-    const int back = f->io == KCP_BIN || f->io == KCP_BOUT;
-    if (back && c->pass != KCP_BACKWARD) return 0;
-    if (f->io == KCP_FOUT && c->pass != KCP_FORWARD) return 0;
-    if (f->when == KCP_ONLY_KDA) return c->model == KCP_KDA;
-    if (f->when == KCP_ONLY_GDN) return c->model == KCP_GDN;
-    return 1;
-}
-
 /* Returns 1 if this call requires an array that the table marks as optional: the
  * weights of 14, except for the token shift, and the inputs of 16 that the model
  * reads. */
@@ -322,7 +249,7 @@ static int check_arrays(const struct kcp_stage *s, enum kcp_where where,
     for (int i = 0; i < s->nfields; i++) {
         const struct kcp_field *f = &s->fields[i];
         const void *p = *(void *const *)((const char *)args + f->at);
-        const int64_t n = is_used(f, c) ? kcp_field_numbers(c, f) : 0;
+        const int64_t n = field_used(f, c) ? kcp_field_numbers(c, f) : 0;
         if (n < 0)
             return kcp_refuse(KCP_BAD, "%s: %s: its shape [%s] has more numbers than "
                               "there can be", s->name, f->name, f->shape);
@@ -333,7 +260,7 @@ static int check_arrays(const struct kcp_stage *s, enum kcp_where where,
         const int by_sequence = s->ranks && f->shape[0] == 'N' && f->shape[1] == ' ';
         if (p || !n || (f->when == KCP_MAYBE && !is_needed_here(s, f, c)) ||
             (s->ranks && c->T == 0 && !(by_sequence && owns_a_sequence(c))) ||
-            is_among(f->name, may_lack))
+            has_word(may_lack, f->name, " "))
             continue;
         return kcp_refuse(KCP_BAD, "%s: %s: it is missing", s->name, f->name);
     }
@@ -442,13 +369,13 @@ static int check(const struct kcp_stage *s, enum kcp_where where, const void *ar
     const struct kcp_call *c = args;
     int refused = check_options(s, c);
     if (!refused) refused = check_sizes(s, c);
-    if (!refused && s->ranks) refused = check_plan(s, c, is_among("cu", may_lack));
+    if (!refused && s->ranks) refused = check_plan(s, c, has_word(may_lack, "cu", " "));
     if (!refused && s->ranks) refused = check_comm(s, c);
     if (!refused && s->ranks) refused = check_scan(s, c);
     if (!refused && is_stage(s, "13") && !((const struct kcp_backward *)args)->saved)
         refused = kcp_refuse(KCP_BAD, "%s: saved: it is missing", s->name);
     if (!refused) refused = check_arrays(s, where, args, may_lack);
-    if (!refused && where == KCP_HOST && !is_among("cu", may_lack))
+    if (!refused && where == KCP_HOST && !has_word(may_lack, "cu", " "))
         refused = check_indices(s, args);
     return refused;
 }

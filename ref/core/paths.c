@@ -19,14 +19,12 @@
 #define TEXT(...) #__VA_ARGS__
 #define KCP_PATH(name, stage, arch, storage, K, V, C, model, condition, kernel, format,\
                  geometry)                                                             \
-    { #name, stage, arch, storage, K, V, C, model, TEXT(condition), kernel, format,    \
-      geometry, NULL },
+    KCP_BRANCH(name, stage, arch, storage, K, V, C, model, condition, kernel, format,  \
+               geometry, NULL)
 #define KCP_BRANCH(name, stage, arch, storage, K, V, C, model, condition, kernel,      \
                    format, geometry, within)                                           \
     { #name, stage, arch, storage, K, V, C, model, TEXT(condition), kernel, format,    \
       geometry, within },
-#define KCP_ALIAS(stage, old, now)
-#define KCP_TAKES(stage, options)
 const struct kcp_path kcp_paths[] = {
 #include "paths.def"
 };
@@ -35,16 +33,14 @@ const struct kcp_path kcp_paths[] = {
 const int kcp_npaths = sizeof kcp_paths / sizeof *kcp_paths;
 
 #define KCP_PATH(name, ...) ROW_##name,
-#define KCP_BRANCH(name, ...) ROW_##name,
+#define KCP_BRANCH KCP_PATH
 enum row {
 #include "paths.def"
 };
 #undef KCP_PATH
-#undef KCP_BRANCH
 
 #define KCP_PATH(name, stage, arch, storage, K, V, C, model, condition, ...)           \
     case ROW_##name: return condition;
-#define KCP_BRANCH KCP_PATH
 static int holds(enum row row, const struct kcp_facts *f)
 {
     KCP_FACTS(KCP_FACT_LOCAL)
@@ -53,30 +49,23 @@ static int holds(enum row row, const struct kcp_facts *f)
     }
     return 0;
 }
-#undef KCP_PATH
-#undef KCP_BRANCH
-#undef KCP_ALIAS
-#undef KCP_TAKES
 
-#define KCP_PATH(...)
-#define KCP_BRANCH(...)
-#define KCP_ALIAS(stage, old, now) { stage, old, now },
-#define KCP_TAKES(stage, options)
-static const struct { const char *stage, *old, *now; } aliases[] = {
-#include "paths.def"
-};
-#undef KCP_ALIAS
-#undef KCP_TAKES
-
-#define KCP_ALIAS(stage, old, now)
-#define KCP_TAKES(stage, options) { stage, options },
+/* The optional inputs that every row of a stage takes. "+name" in a row's geometry adds
+ * one. A row does not take a call with any other optional input. */
 static const struct { const char *stage, *options; } takes_options[] = {
-#include "paths.def"
+    { "08_forward", "A_log dt_bias h0" },
+    { "13_backward", "A_log dt_bias h0 dht dA_log ddt_bias" },
+    { "14_conv", "weight bias dweight dbias x0 xt dxt dx0" },
+    { "15_scan", "drop active h0 o0 dht dot" },
+    { "16_family", "a b omega h0 dht da db domega" },
 };
-#undef KCP_PATH
-#undef KCP_BRANCH
-#undef KCP_ALIAS
-#undef KCP_TAKES
+
+/* Earlier names of kernels, for old records (bench/digest.py reads them). */
+static const struct { const char *stage, *old, *now; } aliases[] = {
+    { "08_forward", "v3_records", "v3_prepare_scan" },
+    { "13_backward", "v4_factors", "v4_scans_finish" },
+    { "13_backward", "v3_records", "v2_stages" },
+};
 
 const char *kcp_path_alias(const char *stage, const char *kernel)
 {
@@ -180,22 +169,10 @@ static int in_set(const char *set, int64_t x)
 static const char *const models[] = { "kda", "gdn", "dplr", "gdn2", "gla" };
 enum { MODELS = sizeof models / sizeof *models };
 
-/* Returns 1 if `list` contains `word`. */
-static int in_words(const char *list, const char *word)
-{
-    const size_t len = strlen(word);
-    for (const char *s = list; *s; s += strspn(s, " ")) {
-        const size_t n = strcspn(s, " ");
-        if (n == len && !strncmp(s, word, n)) return 1;
-        s += n;
-    }
-    return 0;
-}
-
 static int takes_model(const char *set, int model)
 {
     if (!strcmp(set, "any")) return 1;
-    return model >= 0 && model < MODELS && in_words(set, models[model]);
+    return model >= 0 && model < MODELS && has_word(set, models[model], " ");
 }
 
 /* ---- facts */
@@ -299,9 +276,8 @@ static struct kcp_facts asked_facts(const struct kcp_ask *q)
     return f;
 }
 
-/* Returns 1 if the row takes every optional input that this call gives. KCP_TAKES lists
- * the inputs that all rows of a stage take; "+name" in a row's geometry adds one. The
- * reference takes all inputs. */
+/* Returns 1 if the row takes every optional input that this call gives. The reference
+ * takes all inputs. */
 static int takes_inputs(const struct kcp_path *p, const struct kcp_ask *q)
 {
     const char *all = NULL;
@@ -314,9 +290,10 @@ static int takes_inputs(const struct kcp_path *p, const struct kcp_ask *q)
     for (int i = 0; i < s->nfields; i++) {
         const struct kcp_field *field = &s->fields[i];
         const void *given = *(void *const *)((const char *)q->args + field->at);
-        if (field->when != KCP_MAYBE || !given || in_words(all, field->name)) continue;
+        if (field->when != KCP_MAYBE || !given) continue;
+        if (has_word(all, field->name, " ")) continue;
         snprintf(more, sizeof more, "+%s", field->name);
-        if (!in_words(p->geometry, more)) return 0;
+        if (!has_word(p->geometry, more, " ")) return 0;
     }
     return 1;
 }

@@ -82,7 +82,7 @@ int kcp_path_knows(const char *stage, const char *kernel);
 /* Returns the format of the block that this kernel's rows write or read; 0: no
  * block. */
 int kcp_path_format(const char *stage, const char *kernel);
-/* Returns the current name if `kernel` is an earlier name (KCP_ALIAS in paths.def),
+/* Returns the current name if `kernel` is an earlier name (paths.c),
  * otherwise `kernel`. */
 const char *kcp_path_alias(const char *stage, const char *kernel);
 /* Copies the word after key= in a row's geometry to out. Returns its length; 0:
