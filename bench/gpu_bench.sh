@@ -35,7 +35,7 @@ say built
 # With KCP_BENCH_WRONG every row of old and new variants must FAIL (bench/judged.c).
 judged=$(mktemp -d) || exit 1
 trap 'rm -rf "$judged"' EXIT
-wrong="--judge --stages 08,13 -T 1024 -H 4 -w 0 -n 5"
+wrong="--judge --stage 08,13 -T 1024 -H 4 -w 0 -n 5"
 # shellcheck disable=SC2086
 within 5 env KCP_BENCH_WRONG=1 "$B/kcp-bench" $wrong --tsv "$judged/rows.tsv" \
     >"$judged/log" 2>&1
@@ -64,7 +64,7 @@ say "judged: $failed stages failed"
 # Times our kernels into one file per case, to which the peers append rows.
 CASES=${CASES:-a_live a_strong a_less a_more a_gdn b_live h8 gdn32 gdn64 packed dplr}
 for c in $CASES; do
-    options="--newest --stages 08,13"
+    options="--newest --stage 08,13"
     case $c in a_live) options=$([ -n "$ALL" ] || echo --newest) ;; esac
     case $c in
         a_less) size="-T 8191 -H 96" ;;     a_more) size="-T 8193 -H 96" ;;
@@ -75,7 +75,7 @@ for c in $CASES; do
         dplr) size="-T 8192 -H 64 -K 64 -V 64 --model dplr" ;;
         *) size="-T 8192 -H 96" ;;
     esac
-    [ $c = dplr ] && options="--newest --stages 16"
+    [ $c = dplr ] && options="--newest --stage 16"
     options="$size $options"
     case $c in *strong*) options="$options --gate strong" ;; esac
     case $c in *gdn*) options="$options --model gdn" ;; esac

@@ -25,7 +25,7 @@ ours() {             # file, options of kcp-bench
     [ "$(left)" -gt 8 ] && timeout "$(left)" "$B/kcp-bench" --tsv "$OUT/$f.tsv" -H 32 \
         -w 5 -n 30 "$@" >>"$OUT/bench.txt" 2>&1 || say "$f: not timed to its end"
 }
-bare="--stages 08 --save none"
+bare="--stage 08 --save none"
 for t in ${TOKENS:-131072 262144 32768}; do
     for m in kda gdn; do
         for n in $(printf '%s\n' "$all" 2 1 | sort -nru); do

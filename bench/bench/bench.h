@@ -21,7 +21,7 @@ struct bench {                         /* the options, and the controls */
     int unsaved;                       /* 08 saves nothing for 13 */
     int tokens, save;                  /* -T; --save: enum kcp_save, or 2 for none */
     int ranks;                         /* of whole layers; 0: stages */
-    const char *stage, *stages, *variant, *backend, *forms;
+    const char *stages, *variant, *backend, *forms;
     const char *tsv;
     int judge, wrong;                  /* rows are judged; the number that failed */
     int rows;                          /* written to --tsv */

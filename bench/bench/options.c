@@ -102,10 +102,8 @@ static int settle(struct bench *b)
     c->scale = 1 / sqrt(c->K);
     c->KG = c->model == KCP_GDN ? 1 : c->K;
     if (c->HV % c->H) return bench_bad("--HV", "", "a multiple of -H");
-    if (b->stage && !stage_find(b->stage))
-        return bench_bad("--stage", b->stage, "a stage, e.g. 04");
     if (b->stages && !is_list(b->stages, is_number_of_stage))
-        return bench_bad("--stages", b->stages, "numbers of stages, as 08,13");
+        return bench_bad("--stage", b->stages, "numbers of stages, as 08,13");
     if (b->forms && !is_list(b->forms, is_form))
         return bench_bad("--forms", b->forms, CHAIN_WINDOW KCP_FORM_LIST(FORM_WORD)
                          ", with commas");
@@ -140,12 +138,11 @@ int bench_options(int argc, char **argv, struct bench *b)
     return settle(b);
 }
 
-/* Returns 1 if this run times the stage: those of --stage or --stages; else 01 to 14,
- * or 16 for a model that only stage 16 takes. */
+/* Returns 1 if this run times the stage: those of --stage; else 01 to 14, or 16
+ * for a model that only stage 16 takes. */
 int bench_asked(const struct bench *b, const struct kcp_stage *st)
 {
     const char two[] = { st->name[0], st->name[1], 0 };
-    if (b->stage) return stage_find(b->stage) == st;
     if (b->stages) return strstr(b->stages, two) != NULL;
     if (b->call.model > KCP_GDN) return !strcmp(two, "16");
     return atoi(two) < 15;

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Tensors with one row per token; these are compared per rank and head. */
-static const struct { enum tensor t; int heads; } token[] = {
+static const struct { enum activation t; int heads; } token[] = {
     { Q_, HEADS }, { K_, HEADS }, { V_, VALUE_HEADS }, { O, VALUE_HEADS },
     { DQ, HEADS }, { DK, HEADS }, { DV, VALUE_HEADS }, { DG, VALUE_HEADS },
     { DB, VALUE_HEADS }, { DX, 1 },

@@ -104,12 +104,12 @@ static void outer(int64_t T, int n, int m, const double *a, const double *c, dou
                 dw[p * m + j] += a[t * n + p] * c[t * m + j];
 }
 
-static const struct { enum tensor in, out; enum param w; } projection[] = {
+static const struct { enum activation in, out; enum param w; } projection[] = {
     { X, PQ, P_Q }, { X, PK, P_K }, { X, PV, P_V }, { X, GRAW, P_G },
     { X, BRAW, P_BETA }, { O, Z, P_O }, { Z, LOGIT, P_LOGIT },
 };
 enum { INTO_LAYER = 5, PROJECTIONS = 7 };
-static const enum tensor gradient[] = { DPQ, DPK, DPV, DG, DB, DZ, LOGIT };
+static const enum activation gradient[] = { DPQ, DPK, DPV, DG, DB, DZ, LOGIT };
 
 static void project(const struct rank *a, int i)
 {
@@ -118,7 +118,7 @@ static void project(const struct rank *a, int i)
           a->run->theta + param_at(projection[i].w), a->t[projection[i].out]);
 }
 
-static void project_back(const struct rank *a, int i, enum tensor into)
+static void project_back(const struct rank *a, int i, enum activation into)
 {
     const struct shape *w = &param_shape[projection[i].w];
     times_transposed(a->T, w->rows, w->cols, a->t[gradient[i]],

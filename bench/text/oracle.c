@@ -3,100 +3,77 @@
  * Book: chapter 01.  Checked by: tests/01_step/checks.c.  Next: trace.c.
  */
 #include "text.h"
-#include <math.h>
+#include "layer.h"
+#include "base/tensor_set.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { Q, K_IN, RQ, RK, G, CUM, BETA, DQN, DKN, DGN, DBN, ROWS };
+/* Token tensors of the run by the names of stages 01 and 02. */
+static const struct { const char *name, *shape; enum activation t; } inputs[] = {
+    { "q_raw", "T H K", Q_ }, { "k_raw", "T H K", K_ }, { "v", "T HV V", V_ },
+    { "g_raw", "T HV K", GRAW }, { "beta_raw", "T HV", BRAW }, { "do_", "T HV V", DO },
+};
+static const struct { const char *name; enum activation t; } outputs[] = {
+    { "o", O }, { "dv", DV }, { "dq_raw", DQ }, { "dk_raw", DK }, { "dg_raw", DG },
+    { "dbeta_raw", DB },
+};
 
-/* Runs the front end of chapter 02, or its adjoint. */
-static int front(struct rank *a, double **t, enum kcp_pass pass, double *dA,
-                 double *ddt)
+static void add_input(struct tensor_set *set, const char *name, const char *shape,
+                      enum kcp_store store, const void *from, const struct kcp_call *c)
 {
-    const struct run *run = a->run;
-    CALL(kcp_gate, g, a);
-    g.pass = pass;
-    g.q_raw = a->t[Q_];
-    g.k_raw = a->t[K_];
-    g.g_raw = a->t[GRAW];
-    g.beta_raw = a->t[BRAW];
-    g.A_log = run->theta + param_at(P_ALOG);
-    g.dt_bias = run->theta + param_at(P_DT);
-    g.q = t[Q];
-    g.k = t[K_IN];
-    g.rstd_q = t[RQ];
-    g.rstd_k = t[RK];
-    g.g = t[G];
-    g.G = t[CUM];
-    g.beta = t[BETA];
-    g.dq = t[DQN];
-    g.dk = t[DKN];
-    g.dg = t[DGN];
-    g.dbeta = t[DBN];
-    g.dq_raw = a->t[DQ];
-    g.dk_raw = a->t[DK];
-    g.dg_raw = a->t[DG];
-    g.dbeta_raw = a->t[DB];
-    g.dA_part = dA;
-    g.ddt_part = ddt;
-    return ref_gate(&g);
+    const struct tensor *t = tensor_add(set, name, shape, store, c);
+    memcpy(t->p, from, (size_t)t->n * store_bytes(store, KCP_F64));
 }
 
-static int step(struct rank *a, double **t, enum kcp_pass pass)
+static void add_inputs(struct tensor_set *set, const struct rank *a,
+                       const struct kcp_call *c)
 {
-    struct run *run = a->run;
-    struct kcp_step s = { .T = a->T, .N = run->text->N, .R = 1, .H = HEADS };
-    s.HV = VALUE_HEADS;
-    s.K = s.KG = KEY;
-    s.V = VALUE;
-    s.C = CHUNK;
-    s.pass = pass;
-    s.model = KCP_KDA;
-    s.scale = 1 / sqrt(KEY);
-    s.cu_seqlens = run->text->cu;
-    s.q = t[Q];
-    s.k = t[K_IN];
-    s.v = a->t[V_];
-    s.g = t[G];
-    s.beta = t[BETA];
-    s.o = a->t[O];
-    s.ht = run->ht;
-    s.do_ = a->t[DO];
-    s.dq = t[DQN];
-    s.dk = t[DKN];
-    s.dv = a->t[DV];
-    s.dg = t[DGN];
-    s.dbeta = t[DBN];
-    s.dh0 = run->dh0;
-    return ref_step(&s);
+    const double *theta = a->run->theta;
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
+        add_input(set, inputs[i].name, inputs[i].shape, KCP_ACTV, a->t[inputs[i].t], c);
+    add_input(set, "A_log", "HV", KCP_ACC, theta + param_at(P_ALOG), c);
+    add_input(set, "dt_bias", "HV K", KCP_ACC, theta + param_at(P_DT), c);
+    add_input(set, "cu", "NS+1", KCP_I32, a->ctx->cu, c);
+    add_input(set, "cn", "NS+1", KCP_I32, a->ctx->cn, c);
+    add_input(set, "sc", "NC", KCP_I32, a->ctx->sc, c);
+    add_input(set, "cu_seqlens", "N+1", KCP_I64, a->run->text->cu, c);
+}
+
+static void copy_output(const struct tensor_set *set, const char *name, double *to)
+{
+    const struct tensor *t = tensor_find(set, name);
+    if (t)
+        memcpy(to, t->p, sizeof *to * (size_t)t->n);
+}
+
+/* Adds the rows of a partial sum to the gradient of a parameter. */
+static void add_rows(const struct tensor_set *set, const char *name, double *grad)
+{
+    const struct tensor *t = tensor_find(set, name);
+    for (int64_t i = 0; t && i < t->n; i++)
+        grad[i % (t->n / t->dim[0])] += ((double *)t->p)[i];
 }
 
 int oracle_layer(struct rank *a, enum kcp_pass pass)
 {
-    static const int row[ROWS] = {
-        HEADS * KEY, HEADS * KEY, HEADS, HEADS, VALUE_HEADS * KEY, VALUE_HEADS * KEY,
-        VALUE_HEADS, HEADS * KEY, HEADS * KEY, VALUE_HEADS * KEY, VALUE_HEADS
-    };
-    const int NS = a->ctx->NS, dt = VALUE_HEADS * KEY;
-    int64_t all = NS * (VALUE_HEADS + dt);
-    for (int i = 0; i < ROWS; i++)
-        all += a->T * row[i];
-    double *t[ROWS], *workspace = calloc(all + 1, sizeof *workspace), *at = workspace;
-    if (!workspace)
-        return KCP_NO_MEMORY;
-    for (int i = 0; i < ROWS; at += a->T * row[i++])
-        t[i] = at;
-    double *dA = at, *ddt = dA + NS * VALUE_HEADS, *grad = a->run->grad;
-
-    int status = front(a, t, KCP_FORWARD, NULL, NULL);
+    const struct kcp_stage *gate = kcp_stage_find("02"), *step = kcp_stage_find("01");
+    struct tensor_set set = { 0 };
+    struct kcp_call c = layer_call(a);
+    add_inputs(&set, a, &c);
+    int status = reference_run(&set, gate, &c);
+    c.pass = pass;
     if (!status)
-        status = step(a, t, pass);
+        status = reference_run(&set, step, &c);
     if (!status && pass == KCP_BACKWARD)
-        status = front(a, t, KCP_BACKWARD, dA, ddt);
-    for (int64_t i = 0; !status && pass == KCP_BACKWARD && i < NS * VALUE_HEADS; i++)
-        grad[param_at(P_ALOG) + i % VALUE_HEADS] += dA[i];
-    for (int64_t i = 0; !status && pass == KCP_BACKWARD && i < NS * dt; i++)
-        grad[param_at(P_DT) + i % dt] += ddt[i];
-    free(workspace);
+        status = reference_run(&set, gate, &c);
+    for (size_t i = 0; i < sizeof outputs / sizeof *outputs && !status; i++)
+        copy_output(&set, outputs[i].name, a->t[outputs[i].t]);
+    if (!status) {
+        copy_output(&set, "ht", a->run->ht);
+        copy_output(&set, "dh0", a->run->dh0);
+        add_rows(&set, "dA_part", a->run->grad + param_at(P_ALOG));
+        add_rows(&set, "ddt_part", a->run->grad + param_at(P_DT));
+    }
+    tensor_set_free(&set);
     return status;
 }

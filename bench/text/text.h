@@ -33,7 +33,7 @@ int64_t param_at(int p);               /* offset in theta; of PARAMS: the total 
 double *params_make(uint64_t seed);    /* malloc */
 
 /* Token tensors of a run, [T, row] each; a rank uses only its own rows. */
-enum tensor { X, PQ, PK, PV, Q_, K_, V_, GRAW, BRAW, O, Z, LOGIT,
+enum activation { X, PQ, PK, PV, Q_, K_, V_, GRAW, BRAW, O, Z, LOGIT,
               DZ, DO, DQ, DK, DV, DG, DB, DPQ, DPK, DPV, DX, TENSORS };
 extern const struct row { const char *name; int n; } tensor_row[TENSORS];
 
