@@ -5,7 +5,6 @@
  * prints the share |M|_F / sqrt(K) over all heads, which is 1 if nothing is forgotten.
  */
 #include "run.h"
-#include "layer.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -68,9 +67,9 @@ int rank_alive(struct run *x, const struct kcp_stage *s, const union pass_args *
     c->layout = KCP_KV;
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
         set_array(s, &a, arrays[i].name, arrays[i].p);
-    if (s == stage_of("08"))
+    if (s == kcp_stage_find("08"))
         a.forward.saved = NULL;
-    if (s == stage_of("16"))
+    if (s == kcp_stage_find("16"))
         a.family.h_kept = NULL;
     const int status = v ? sum_columns(s, &a, h0, ht, &sum) : KCP_NO_MEMORY;
     *alive = sqrt(sum / ((double)c->HV * c->K));

@@ -78,20 +78,20 @@ static int load_conv(struct run *x)
 
 static int load_all(struct run *x)
 {
-    if (plan_read(x) != 0 || inputs_load(x, stage_of("08")) != 0)
+    if (plan_read(x) != 0 || inputs_load(x, kcp_stage_find("08")) != 0)
         return -1;
     x->both = array_exists(x, "do");
     if (!x->both && array_exists(x, "dht"))
         x->note = "dht.npy: not used without do.npy";
-    if (x->both && inputs_load(x, stage_of("13")) != 0)
+    if (x->both && inputs_load(x, kcp_stage_find("13")) != 0)
         return -1;
     return x->o.conv ? load_conv(x) : 0;
 }
 
 static int make_outs(struct run *x)
 {
-    if (outputs_make(x, stage_of("08")) != 0 ||
-        (x->both && outputs_make(x, stage_of("13")) != 0))
+    if (outputs_make(x, kcp_stage_find("08")) != 0 ||
+        (x->both && outputs_make(x, kcp_stage_find("13")) != 0))
         return -1;
     for (int i = 0; x->conv && i < 3; i++) {
         const struct sizes own = conv_sizes(x, i);
@@ -122,7 +122,7 @@ static struct kcp_conv conv_args(struct run *x, int i, struct kcp_comm *comm)
     struct kcp_conv a;
     struct tensor *w = tensor_find(&x->a, conv_w[i]);
     struct tensor *dw = tensor_find(&x->a, conv_dw[i]);
-    rank_args(x, stage_of("14"), comm, KCP_FORWARD, &a);
+    rank_args(x, kcp_stage_find("14"), comm, KCP_FORWARD, &a);
     a.D = (int)w->dim[0];
     a.Wc = (int)w->dim[1];
     a.weight = w->p;
@@ -166,7 +166,7 @@ static int rank_forward(struct run *x, struct rank *a, struct kcp_comm *comm)
     struct rank_report *report = &x->report[comm->r];
     const double start = seconds_now();
     int status = KCP_OK;
-    rank_args(x, stage_of("08"), comm, KCP_FORWARD, &a->f);
+    rank_args(x, kcp_stage_find("08"), comm, KCP_FORWARD, &a->f);
     if (x->o.gate == KCP_GATE_RAW)
         a->f.A_log = a->f.dt_bias = NULL;
     for (int i = 0; x->conv && i < 3 && !status; i++) {
@@ -176,7 +176,7 @@ static int rank_forward(struct run *x, struct rank *a, struct kcp_comm *comm)
         a->y[i + 3] = x->both ? malloc(sizeof(double) * n) : NULL;
         if (!a->y[i] || (x->both && !a->y[i + 3]))
             return KCP_NO_MEMORY;
-        status = stage_call(x, stage_of("14"), &a->conv[i], comm);
+        status = stage_call(x, kcp_stage_find("14"), &a->conv[i], comm);
     }
     if (x->conv) {
         a->f.q_raw = a->y[0];
@@ -191,13 +191,14 @@ static int rank_forward(struct run *x, struct rank *a, struct kcp_comm *comm)
     a->f.saved_bytes = report->saved[a->f.save];
     if (x->both && !(a->f.saved = saved_alloc(x, a->f.saved_bytes)))
         return KCP_NO_MEMORY;
-    status = status ? status : stage_call(x, stage_of("08"), &a->f, comm);
+    status = status ? status : stage_call(x, kcp_stage_find("08"), &a->f, comm);
     report->sent[KCP_FORWARD] = comm->traffic;
     report->seconds[KCP_FORWARD] = seconds_now() - start;
     if (!status && x->o.truncate > 0)
         kcp_wire_told(comm, &report->cut);
     const union pass_args forward = { .forward = a->f };
-    status = status ? status : rank_alive(x, stage_of("08"), &forward, &report->alive);
+    if (!status)
+        status = rank_alive(x, kcp_stage_find("08"), &forward, &report->alive);
     return status ? status : check_bound(report, comm);
 }
 
@@ -206,7 +207,7 @@ static int rank_backward(struct run *x, struct rank *a, struct kcp_comm *comm)
     struct rank_report *report = &x->report[comm->r];
     const double start = seconds_now();
     comm->traffic = (struct kcp_traffic){ 0, 0, 0 };
-    rank_args(x, stage_of("13"), comm, KCP_BACKWARD, &a->b);
+    rank_args(x, kcp_stage_find("13"), comm, KCP_BACKWARD, &a->b);
     a->b.q_raw = a->f.q_raw;
     a->b.k_raw = a->f.k_raw;
     a->b.v = a->f.v;
@@ -219,11 +220,11 @@ static int rank_backward(struct run *x, struct rank *a, struct kcp_comm *comm)
         a->b.dk_raw = a->y[4];
         a->b.dv = a->y[5];
     }
-    int status = stage_call(x, stage_of("13"), &a->b, comm);
+    int status = stage_call(x, kcp_stage_find("13"), &a->b, comm);
     for (int i = 0; x->conv && i < 3 && !status; i++) {
         a->conv[i].pass = KCP_BACKWARD;
         a->conv[i].dy = a->y[i + 3];
-        status = stage_call(x, stage_of("14"), &a->conv[i], comm);
+        status = stage_call(x, kcp_stage_find("14"), &a->conv[i], comm);
     }
     report->sent[KCP_BACKWARD] = comm->traffic;
     report->seconds[KCP_BACKWARD] = seconds_now() - start;

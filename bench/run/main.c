@@ -84,7 +84,7 @@ static int run_all(struct run *x, int argc, char **argv)
         return read > 0 ? 0 : -1;
     if (processes_check(x) != 0 || relative_read(x) != 0 || check_options(x) != 0)
         return -1;
-    const struct kcp_stage *stage = x->o.stage ? stage_of(x->o.stage) : NULL;
+    const struct kcp_stage *stage = x->o.stage ? kcp_stage_find(x->o.stage) : NULL;
     const int family = stage && !strncmp(stage->name, "16", 2);
     if ((x->o.model >= KCP_DPLR) != family)
         return run_error(x, RUN_BAD, "--model", "--stage 16 takes dplr, gdn2 and gla, "

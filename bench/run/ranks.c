@@ -25,17 +25,6 @@ const char *field_shape(const struct run *x, const struct kcp_field *f)
     return f->shape;
 }
 
-const struct kcp_stage *stage_of(const char *name)
-{
-    for (int i = 0; i < kcp_nstages; i++) {
-        const struct kcp_stage *s = &kcp_stages[i];
-        if (strcmp(s->name, name) == 0 ||
-            (strlen(name) == 2 && strncmp(s->name, name, 2) == 0))
-            return s;
-    }
-    return NULL;
-}
-
 /* Returns the address at which rank r's part of array a begins: the rank's first row;
  * for states row 0, because the rank uses only states that it owns; for a sum over
  * ranks the rank's copy. */

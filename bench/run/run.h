@@ -12,6 +12,7 @@
 #include "base/npy.h"
 #include "ref.h"
 #include "wire.h"
+#include "layer.h"
 #include "kcp_mpi.h"
 
 #include <math.h>
@@ -157,7 +158,6 @@ int  processes_check(struct run *x);
  * on all ranks, and only the first failed rank prints its error. */
 int  processes_meet(struct run *x, struct kcp_comm **world);
 int  processes_run(struct run *x, int (*body)(struct kcp_comm *, void *));
-const struct kcp_stage *stage_of(const char *name);     /* "08" or "08_forward" */
 
 /* ---- device.c: stages on a GPU, from and to arrays of doubles on the host */
 /* Opens the kernels of the table of paths: all rows, or those from the first row of

@@ -16,7 +16,7 @@ int relative_read(struct run *x)
     x->model = o->model;
     if (spike)
         o->model = KCP_KDA;
-    if (o->stage && spike && stage_of(o->stage) != stage_of("15"))
+    if (o->stage && spike && kcp_stage_find(o->stage) != kcp_stage_find("15"))
         return run_error(x, RUN_BAD, "--model", "spike is stage 15, not %.40s",
                          o->stage);
     x->relative = !o->stage && (o->model >= KCP_DPLR || spike);
@@ -96,14 +96,14 @@ static int load_all(struct run *x)
 static int before_13(struct run *x, struct kcp_comm *comm, struct kcp_backward *b)
 {
     struct kcp_forward f;
-    rank_args(x, stage_of("08"), comm, KCP_FORWARD, &f);
+    rank_args(x, kcp_stage_find("08"), comm, KCP_FORWARD, &f);
     const size_t state = (size_t)f.HV * (size_t)f.K * (size_t)f.V;
     f.saved_bytes = b->saved_bytes = saved_size(x, &f);
     b->saved = f.saved = saved_alloc(x, f.saved_bytes);
     f.o = malloc(sizeof(double) * ((size_t)(f.T * f.HV * f.V) + 1));
     f.ht = malloc(sizeof(double) * ((size_t)f.N * state + 1));
     const int status = !f.saved || !f.o || !f.ht ? KCP_NO_MEMORY
-                     : stage_call(x, stage_of("08"), &f, comm);
+                     : stage_call(x, kcp_stage_find("08"), &f, comm);
     free(f.o);
     free(f.ht);
     return status;
@@ -114,12 +114,12 @@ static int keep(struct run *x, struct kcp_comm *comm, union pass_args *a, void *
 {
     const struct kcp_call *c = &a->call;
     const size_t state = (size_t)c->HV * (size_t)c->K * (size_t)c->V;
-    if (x->stage == stage_of("13") && !*kept) {
+    if (x->stage == kcp_stage_find("13") && !*kept) {
         const int status = before_13(x, comm, &a->backward);
         *kept = (void *)a->backward.saved;
         return status;
     }
-    if (x->stage != stage_of("16") || !x->both)
+    if (x->stage != kcp_stage_find("16") || !x->both)
         return KCP_OK;
     size_t *bytes = &x->report[comm->r].saved[0];
     *bytes = (size_t)kcp_saved_states(c) * state * (x->gpu ? sizeof(float)
@@ -155,7 +155,7 @@ static int stage_rank(struct kcp_comm *comm, void *arg)
 
 int stage_run(struct run *x)
 {
-    x->stage = stage_of(x->o.stage);
+    x->stage = kcp_stage_find(x->o.stage);
     if (!x->stage)
         return run_error(x, RUN_BAD, "--stage", "found '%.40s', expected NN or "
                          "NN_name from kcp-run --help", x->o.stage);
