@@ -1,14 +1,14 @@
-/* parts.c -- predicts from measured times whether two proposals save time: saving chunk
- * states for backward, and pipelining micro-batches.
+/* parts.c -- predicts from measured times whether saving chunk states for backward
+ * saves time.
  *
- * Book: chapter 20, which shows the output.  Checked by: make book, and
- * tests/20_clusters/checks.c, the simulation.  Next: book/clusters.c.
+ * Book: chapter 20, which shows the output.  Checked by: make book.
+ * Next: book/clusters.c.
  *
  * The times are from the newest table in bench/results/ that has the case. */
 #include "figures/records.h"
-#include "tests/20_clusters/batches.h"
 
 enum { RANKS = 4 };
+struct parts { double front, sum, exchange, main; };     /* of a pass, microseconds */
 struct row {
     struct parts part;
     double us, low, replay, unsent, beside, saved, copy, gather, T, HV;
@@ -109,44 +109,6 @@ static void kept(void)
         printf("(%s: forward %.0f, its main pass %.0f; backward %.0f; %.2f TB/s;\n"
                " %s)\n",
                cases[c], fw.us, fw.part.main, bw.us, fw.copy / 1e12, fw.file);
-    }
-}
-
-/* ---- micro-batches */
-static void batches(void)
-{
-    static const struct { const char *what, *stage, *name; } list[] = {
-        { "kda_4x1_bare", "08_forward", "KDA forward, nothing kept" },
-        { "kda_4x1", "08_forward", "KDA forward" },
-        { "gdn_4x1_bare", "08_forward", "GDN forward, nothing kept" },
-        { "kda_4x1", "13_backward", "KDA backward" } };
-    printf("== 20-batches\nmicro-batches over %d ranks, simulated from measured parts: "
-           "microseconds per batch;\nhanded over: the state goes from rank to rank, no "
-           "maps are made; held: the\nfactors of how many batches at once\n\n", RANKS);
-    printf("pass                        batches   one by one   exchange hidden   "
-           "handed over   held\n");
-    for (int i = 0; i < 4; i++) {
-        const struct row row = newest(list[i].what, list[i].stage, "chain");
-        const double hop = row.part.exchange / (RANKS - 1);
-        int even = 0, held;
-        for (int n = 1; n <= 16; n++) {
-            const double apart = one_by_one(row.part, n) / n;
-            const double hidden = exchange_hidden(row.part, n) / n;
-            const double over = handed_over(row.part, hop, RANKS, n, &held) / n;
-            even = !even && over < apart ? n : even;
-            if (n & (n - 1))
-                continue;
-            printf("%-28s %6d %12.0f %17.0f %13.0f %6d\n", list[i].name, n, apart,
-                   hidden, over, held);
-            if (i == 0 && n == 16)
-                printf("@20/batch_over %.0f\n@20/batch_hidden %.0f\n",
-                       100 * (1 - over / apart), 100 * (1 - hidden / apart));
-        }
-        printf("(front %.0f, sum %.0f, exchange %.0f, main %.0f; %s)\n",
-               row.part.front, row.part.sum, row.part.exchange, row.part.main,
-               row.file);
-        if (i == 0)
-            printf("@20/batch_even %d\n", even);
     }
 }
 
@@ -291,7 +253,6 @@ static void eight(void)
 int main(void)
 {
     kept();
-    batches();
     floors();
     replays();
     unsent();
