@@ -10,12 +10,12 @@
 
 enum { R = 3 };
 enum spoil { NOTHING, SCALE, NORM, LAYOUT, FORM, CUTS, OTHER_L, OTHER_STAGE, NO_SUM,
-             LOCAL_SUM, SPOILS };
+             LOCAL_SUM, SCAN_FORM, FAMILY_MODEL, SPOILS };
 static const char *const says[SPOILS] = { "", "scale: rank 1 has 0.25, rank 0 has 0.5",
     "l2norm: rank 1 has 1", "layout: rank 1 has 1", "form: rank 1 has 1",
     "cuts: rank 1 differs", "L: rank 1 differs", "stage: rank 1 differs",
-    "rank 1 has not the arrays",
-    "part: rank 1 has 4" };
+    "rank 1 has not the arrays", "part: rank 1 has 4", "form: rank 1 has 1",
+    "model: rank 1 has 4" };
 
 struct ranks { enum spoil spoil; int status[R], again[R]; char why[R][160]; };
 
@@ -28,24 +28,34 @@ static struct kcp_plan *plan_of(enum spoil spoil)
     return p;
 }
 
-/* Runs forward, or backward with gradients of parameters, where the call of rank 1
- * differs. Afterwards, equal calls of all ranks over the same communicator must
- * succeed. */
+/* Returns the stage that rank r runs: forward, backward with gradients of parameters,
+ * or a stage of chapters 15 and 16. */
+static const char *stage_of(enum spoil spoil, int r)
+{
+    const int is_other = spoil == OTHER_STAGE && r == 1;
+    if (spoil == NO_SUM || spoil == LOCAL_SUM || is_other) return "13";
+    if (spoil == SCAN_FORM) return "15";
+    return spoil == FAMILY_MODEL ? "16" : "08";
+}
+
+/* Runs a stage where the call of rank 1 differs. Afterwards, equal calls of all ranks
+ * over the same communicator must succeed. */
 static int body(struct kcp_comm *comm, void *arg)
 {
     struct ranks *x = arg;
     const int mine = comm->r == 1 ? x->spoil : NOTHING;
-    const int back = x->spoil == NO_SUM || x->spoil == LOCAL_SUM;
-    const char *stage = back || mine == OTHER_STAGE ? "13" : "08";
+    const char *stage = stage_of(x->spoil, comm->r);
+    const int model = x->spoil == FAMILY_MODEL ? KCP_GDN2 : KCP_KDA;
     struct kcp_plan *plan = plan_of(mine), *same = plan_of(NOTHING);
     struct made_call m, n;
     if (!plan || !same) return KCP_NO_MEMORY;
-    made_call(&m, kcp_stage_find(stage), KCP_KDA, KCP_FORWARD, plan, comm);
+    made_call(&m, kcp_stage_find(stage), model, KCP_FORWARD, plan, comm);
     if (atoi(stage) == 13) made_saved(&m);
     if (mine == SCALE) m.a.call.scale = 0.25;
     if (mine == NORM) m.a.call.l2norm = 1;
     if (mine == LAYOUT) m.a.call.layout = KCP_VK;
-    if (mine == FORM) m.a.call.form = KCP_CHAIN;
+    if (mine == FORM || mine == SCAN_FORM) m.a.call.form = KCP_CHAIN;
+    if (mine == FAMILY_MODEL) m.a.call.model = KCP_GLA;
     if (mine == NO_SUM) m.a.backward.dA_log = NULL;
     if (mine == LOCAL_SUM) m.a.call.part = KCP_SUM_LOCAL;
     const struct kcp_traffic before = comm->traffic;

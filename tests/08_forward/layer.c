@@ -3,118 +3,76 @@
  * Book: chapter 08.  Checked by: direct calls of ref_forward and ref_backward.
  * Next: tests/08_forward/graph.c, the same on a GPU; book/examples/kda.c. */
 #include "ref/core/paths.h"
-#include "tests/judge/judge.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-enum { T = 90, N = 2, H = 1, HV = 2, K = 8, V = 4, C = 16, MAX_R = 3 };
-static const int64_t cu_seqlens[N + 1] = { 0, 37, T };
-
-/* The arrays of all ranks. got[0] has the references' results, got[1] those of
- * layer.h. */
-struct arrays {
-    double q[T][H][K], k[T][H][K], v[T][HV][V], g[T][HV][K], beta[T][HV];
-    double h0[N][HV][K][V], do_[T][HV][V], x[T][K], weight[K][4];
-    struct answers {
-        double o[T][HV][V], ht[N][HV][K][V], dq[T][H][K], dk[T][H][K], dv[T][HV][V];
-        double dg[T][HV][K], dbeta[T][HV], dh0[N][HV][K][V], y[T][K];
-    } got[2];
-    const struct kcp_plan *plan;
-    struct kcp_layer layer;
-    int by_layer, spoil, status[MAX_R];
-};
-
-static struct arrays *draw(void)
-{
-    struct arrays *a = calloc(1, sizeof *a);
-    struct stream s = stream_of(8, "08_layer");
-    if (!a) return NULL;
-    for (double *x = &a->q[0][0][0]; x < (double *)a->got; x++) *x = normal(&s);
-    for (int i = 0; i < T * HV * K; i++) (&a->g[0][0][0])[i] *= i % 2 ? 0.01 : -0.01;
-    for (int i = 0; i < T * HV * K; i++)
-        if ((&a->g[0][0][0])[i] > 0) (&a->g[0][0][0])[i] *= -1;
-    kcp_layer_ref(&a->layer);
-    return a;
-}
-
-/* Fills the args of forward and backward. The references and layer.h get equal args
- * except for the output arrays. */
-static void fill(struct arrays *a, struct kcp_comm *comm, struct kcp_forward *f,
-                 struct kcp_backward *b)
-{
-    struct kcp_call c = { .H = H, .HV = HV, .K = K, .V = V, .KG = K, .model = KCP_KDA,
-        .beta_form = KCP_BETA_SIGMOID, .l2norm = 1, .scale = 0.3 };
-    kcp_layer_call(&a->layer, &c, a->plan, comm);
-    const struct kcp_context *x = &a->plan->ctx[c.r];
-    const int64_t t = x->begin;
-    struct answers *y = &a->got[a->by_layer];
-    *f = (struct kcp_forward){ .cu = x->cu, .cn = x->cn, .sc = x->sc, .q_raw = a->q[t],
-        .k_raw = a->k[t], .v = a->v[t], .g_raw = a->g[t], .beta_raw = a->beta[t],
-        .h0 = a->h0, .o = y->o[t], .ht = y->ht };
-    *b = (struct kcp_backward){ .cu = x->cu, .cn = x->cn, .sc = x->sc, .q_raw = a->q[t],
-        .k_raw = a->k[t], .v = a->v[t], .g_raw = a->g[t], .beta_raw = a->beta[t],
-        .h0 = a->h0, .do_ = a->do_[t], .dq_raw = y->dq[t], .dk_raw = y->dk[t],
-        .dv = y->dv[t], .dg_raw = y->dg[t], .dbeta_raw = y->dbeta[t], .dh0 = y->dh0 };
-    memcpy(f, &c, sizeof c);
-    memcpy(b, &c, sizeof c);
-    f->saved_bytes = b->saved_bytes = kcp_layer_saved(&a->layer, &c);
-    b->saved = f->saved = malloc(f->saved_bytes);
-}
+#include "tests/13_backward/batch.h"
 
 enum { NOTHING, NO_ARRAY, SHORT, OTHER_T, OTHERS_BLOCK, NO_PLAN };
+static int status_of[MOST];
 
-static int body(struct kcp_comm *comm, void *arg)
+/* Runs forward and backward through layer.h. The call of the last rank has error
+ * x->spoil. */
+static int layer_body(struct kcp_comm *comm, void *arg)
 {
-    struct arrays *a = arg;
-    const struct kcp_layer *l = &a->layer;
-    struct kcp_forward f;
-    struct kcp_backward b;
-    fill(a, comm, &f, &b);
-    struct kcp_conv c = { .cu = f.cu, .cn = f.cn, .sc = f.sc, .weight = a->weight };
-    memcpy(&c, &f, sizeof(struct kcp_call));
-    c.D = K; c.Wc = 4; c.x = a->x[a->plan->ctx[comm->r].begin];
-    c.y = a->got[a->by_layer].y[a->plan->ctx[comm->r].begin];
-    const int me = comm->r == comm->R - 1;
-    if (me && a->spoil == NO_ARRAY) f.beta_raw = NULL;
-    if (me && a->spoil == SHORT) f.saved_bytes--;
-    if (me && a->spoil == OTHER_T) f.T++;
-    if (me && a->spoil == NO_PLAN) f.plan = NULL;
-    int err = f.saved ? KCP_OK : KCP_NO_MEMORY;
-    if (!err) err = a->by_layer ? kcp_layer_forward(l, &f) : ref_forward(&f);
-    if (me && a->spoil == OTHERS_BLOCK) ((struct kcp_saved *)f.saved)->HV = H;
-    if (!err) err = a->by_layer ? kcp_layer_backward(l, &b) : ref_backward(&b);
-    if (!err) err = a->by_layer ? kcp_layer_conv(l, &c) : ref_conv(&c);
+    struct batch *x = arg;
+    const int spoil = comm->r == comm->R - 1 ? x->spoil : NOTHING;
+    struct kcp_layer l;
+    struct kcp_forward f = call(x, comm);
+    kcp_layer_ref(&l);
+    f.T = f.NS = f.NC = f.r = -1;
+    kcp_layer_call(&l, (struct kcp_call *)&f, x->plan, comm);
+    f.saved_bytes = kcp_layer_saved(&l, (struct kcp_call *)&f);
+    f.saved = malloc(f.saved_bytes);
+    struct kcp_backward b = backward_of(x, &f);
+    if (spoil == NO_ARRAY) f.beta_raw = NULL;
+    if (spoil == SHORT) f.saved_bytes--;
+    if (spoil == OTHER_T) f.T++;
+    if (spoil == NO_PLAN) f.plan = NULL;
+    int err = f.saved ? kcp_layer_forward(&l, &f) : KCP_NO_MEMORY;
+    if (spoil == OTHERS_BLOCK) ((struct kcp_saved *)f.saved)->HV = H;
+    if (!err) err = kcp_layer_backward(&l, &b);
     free(f.saved);
-    a->status[comm->r] = err;
+    status_of[comm->r] = err;
     return err;
 }
 
-static int run_ranks(struct arrays *a, int R, char *why, size_t n)
+/* Runs a convolution of q as one head's rows, by layer.h and by the reference. */
+static int conv_body(struct kcp_comm *comm, void *arg)
 {
-    struct kcp_plan *plan;
-    why[0] = 0;
-    if (kcp_plan_make(&plan, N, cu_seqlens, R, NULL, 0, C, 4, NULL)) return KCP_BAD;
-    a->plan = plan;
-    memset(&a->got[a->by_layer], 0xff, sizeof a->got[0]);
-    const int err = kcp_threads_run(R, body, a, why, n);
-    kcp_plan_free(plan);
-    return err;
+    struct batch *x = arg;
+    const struct kcp_context *at = &x->plan->ctx[comm->r];
+    struct kcp_layer l;
+    struct kcp_conv c = { .cu = at->cu, .cn = at->cn, .sc = at->sc, .D = H * K,
+                          .Wc = 4, .x = x->in[Q] + at->begin * H * K,
+                          .weight = x->in[KK] };
+    kcp_layer_ref(&l);
+    kcp_layer_call(&l, (struct kcp_call *)&c, x->plan, comm);
+    c.y = x->out[DQ] + at->begin * H * K;
+    const int err = kcp_layer_conv(&l, &c);
+    c.y = x->out[DK] + at->begin * H * K;
+    return err ? err : ref_conv(&c);
 }
 
 static int same(struct kcp_report *rep)
 {
-    struct arrays *a = draw();
-    char why[200];
-    if (!a) return KCP_NO_MEMORY;
-    for (int R = 1; R <= MAX_R; R++) {
-        for (a->by_layer = 0; a->by_layer < 2; a->by_layer++)
-            EXPECT(rep, !run_ranks(a, R, why, sizeof why), "R = %d: %s", R, why);
-        EXPECT(rep, !memcmp(&a->got[0], &a->got[1], sizeof a->got[0]),
-               "R = %d: bits differ from the reference's", R);
+    struct batch x = { .R = 1 };
+    char why[160];
+    const int status = draw(&x);
+    for (int R = 1; R <= 3 && !status; R++) {
+        struct batch direct = x, layer = x, conv = x;
+        int worst = 0;
+        direct.R = layer.R = conv.R = R;
+        EXPECT(rep, !go(&direct, why), "R = %d: %s", R, why);
+        EXPECT(rep, !go_with(layer_body, &layer, why), "R = %d: %s", R, why);
+        EXPECT(rep, apart(&direct, &layer, &worst) < 0, "R = %d: %s: bits differ from "
+               "the reference's", R, out_name[worst]);
+        EXPECT(rep, !go_with(conv_body, &conv, why) &&
+               !memcmp(conv.out[DQ], conv.out[DK], sizeof(double) * T * H * K),
+               "R = %d: convolution: %s", R, why);
+        drop(&direct);
+        drop(&layer);
+        drop(&conv);
     }
-    free(a);
-    return KCP_OK;
+    drop_inputs(&x);
+    return status;
 }
 
 static int refuses(struct kcp_report *rep)
@@ -124,20 +82,21 @@ static int refuses(struct kcp_report *rep)
         { OTHER_T, KCP_BAD, "not the plan's" },
         { OTHERS_BLOCK, KCP_MISMATCH, "saved block: HV" },
         { NO_PLAN, KCP_BAD, "no plan" } };
-    struct arrays *a = draw();
-    char why[200];
-    if (!a) return KCP_NO_MEMORY;
-    a->by_layer = 1;
-    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
-        a->spoil = row[i].spoil;
-        const int err = run_ranks(a, 2, why, sizeof why);
+    struct batch x = { .R = 2 };
+    char why[160];
+    const int status = draw(&x);
+    for (size_t i = 0; i < sizeof row / sizeof *row && !status; i++) {
+        struct batch y = x;
+        y.spoil = row[i].spoil;
+        const int err = go_with(layer_body, &y, why);
         EXPECT(rep, err == row[i].status && strstr(why, row[i].says) &&
                !strncmp(why, "rank 1", 6), "%s: status %d, %s", row[i].says, err, why);
-        EXPECT(rep, a->status[0] == KCP_COMM, "%s: status %d on rank 0", row[i].says,
-               a->status[0]);
+        EXPECT(rep, status_of[0] == KCP_COMM, "%s: status %d on rank 0", row[i].says,
+               status_of[0]);
+        drop(&y);
     }
-    free(a);
-    return KCP_OK;
+    drop_inputs(&x);
+    return status;
 }
 
 /* ---- the table of paths through the public interface */
