@@ -24,7 +24,7 @@ from records import Digests, read_lines, read_tsv, results    # noqa: E402
 NB = "\u00a0"                                   # a blank without line break
 STALE, UNCOMPARED, FRESH = range(3)
 STATES = {"stale": STALE, "not comparable": UNCOMPARED, "fresh": FRESH}
-KEPT = {"all": ", all kept", "light": ", little kept", "none": ", nothing kept"}
+KEPT = {"all": ", save all", "light": ", light", "none": ", nothing kept"}
 NUMBERS = "us us_p10 us_p90 bytes flops copy product T H HV K V C sequences segments " \
           "ranks front sum exchange main gather_us saved head_parts " \
           "reuse_M"
@@ -108,7 +108,8 @@ class Row:
             s += ", %d sequences" % self.sequences
         s += text(", by %s", self["walk"])
         s += ", bf16 on the wire" if self["form"].endswith("_bf16") else ""
-        return (s + KEPT.get(self.save, "")).replace(" = ", NB + "=" + NB)
+        kept = self.save if not self.backward or self.save != "none" else ""
+        return (s + KEPT.get(kept, "")).replace(" = ", NB + "=" + NB)
 
     def rank(self):
         """Returns the key for sorting by model (KDA first), T, ..., gates, segments."""

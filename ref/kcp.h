@@ -100,6 +100,7 @@ struct kcp_field {
  * of a range moves down to the next such cut. The *shard order* of tokens is the
  * concatenation of the shards, rank 0 first; for a contiguous plan the shard order
  * equals the token order. */
+//> segment
 struct kcp_segment {
     int n;                     /* global sequence */
     int rank;                  /* owner */
@@ -109,6 +110,7 @@ struct kcp_segment {
     int pre, post;             /* changes of owner before and after in the sequence */
     int at;                    /* index in token order: plan->order[at] */
 };
+//< segment
 
 /* The part of the plan that one rank needs; published implementations call it the CP
  * context. If the rank owns several ranges, is_first_rank and pre_... refer to the
