@@ -46,10 +46,6 @@ holds '--paths --stage 8 has other stages' [ "$(cut -f2 stdout | sort -u | wc -l
 export KCP_ARCH=sm_80
 says 0 '^forward_kda_narrow.*	none$' --paths --cases --stage 8
 unset KCP_ARCH
-# A seed must give the same output with --seed and with --seeds.
-"$B/kcp-check" --quick --seed 5 --stage 04 --variant twin >one
-says 0 '^seed 6 04_chunk: 1 passed' --quick --stage 04 --variant twin --seed 4 --seeds 3
-holds '--seeds 3: seed 5 differs' grep -qxF "$(grep ' ok  .* twin ' one)" stdout
 says 0 'ok .* ref ' --stage 14 --variant ref
 holds 'all paths were judged' lacks 'that are here were not'
 if "$B/kcp-check" --stage 07 --device | grep -q 'no device'; then

@@ -12,12 +12,6 @@
 
 static const char *const storage_name[] = { "f64", "f32", "bf16" };
 
-/* Returns the number of seeds; cases of --case run with one seed. */
-static int seeds_of(const struct options *o)
-{
-    return o->seeds > 1 && !o->given ? o->seeds : 1;
-}
-
 /* Order in which mutants of a stage run the cases. A few cases reject most mutants, so
  * cases that rejected earlier mutants are first; then all others by size. */
 static struct { const struct kcp_stage *stage; int n, *at; } order;
@@ -191,39 +185,14 @@ static void show_tally(const struct kcp_variant *v, const struct tally *y,
     printf("\n");
 }
 
-/* Lists a variant's cases for all seeds. Cases first[i] .. first[i+1]-1 have seed i. */
+/* Returns the cases of --case, or the variant's list; the caller frees them. */
 static struct kcase *list_of(const struct kcp_stage *s, const struct kcp_variant *v,
-                             const struct options *o, int first[MOST_SEEDS + 1])
+                             const struct options *o, int *n)
 {
-    struct kcase *all = NULL;
-    first[0] = 0;
-    for (int i = 0; i < seeds_of(o); i++) {
-        struct options one = *o;
-        int n = o->ngiven;
-        one.seed += (uint64_t)i;
-        struct kcase *more = o->given ? NULL : cases_of(s, v, &one, paths_device(), &n);
-        const struct kcase *from = o->given ? o->given : more;
-        const size_t to = (size_t)first[i];
-        struct kcase *list = from ? realloc(all, (to + (size_t)n + 1) * sizeof *all)
-                                   : NULL;
-        if (list) memcpy(list + to, from, (size_t)n * sizeof *list);
-        free(more);
-        if (!list) {
-            free(all);
-            return NULL;
-        }
-        all = list;
-        first[i + 1] = first[i] + n;
-    }
-    return all;
-}
-
-static void prepare(const struct isolated *x, int n)
-{
-    const struct kcp_variant *v = x->variant;
-    const int runs = v->where == KCP_HOST || paths_device();
-    if (runs && ranks_mine() < 0 && n > 1)
-        expected_ahead(x->stage, x->list, n, v->storage);
+    if (!o->given) return cases_of(s, v, o, paths_device(), n);
+    struct kcase *list = alloc_or_exit((size_t)o->ngiven * sizeof *list);
+    *n = o->ngiven;
+    return memcpy(list, o->given, (size_t)*n * sizeof *list);
 }
 
 /* Counts passes that were n/a in a case in which the other pass was not. Does not
@@ -234,18 +203,17 @@ static int count_passes_na(const struct kcp_variant *v, const struct tally *y)
            (y->no_backward && strncmp(v->shapes, "forward;", 8));
 }
 
-/* Judges cases `from` to `to` - 1 of the list. If are_last is set, the variant's
- * process must end with status 0 afterwards. */
-static void judge_cases(struct isolated *x, int from, int to, int are_last,
-                        struct kcp_report *rep)
+/* Judges a list of n cases. Afterwards the variant's process must end with status 0. */
+static void judge_cases(struct isolated *x, int n, struct kcp_report *rep)
 {
     const struct kcp_stage *s = x->stage;
     const struct kcp_variant *v = x->variant;
     struct tally y = { .alive.alive = NAN };
     struct verdict t = { .why = "" };
     char why[160];
-    x->lost = 0;
-    for (int i = from; i < to; i++) {
+    if ((v->where == KCP_HOST || paths_device()) && ranks_mine() < 0 && n > 1)
+        expected_ahead(s, x->list, n, v->storage);
+    for (int i = 0; i < n; i++) {
         const double begin = seconds_now();
         if (isolated_case(x, i, v->storage, &t)) t.outcome = FAIL;
         x->took = seconds_now() - begin;
@@ -256,7 +224,7 @@ static void judge_cases(struct isolated *x, int from, int to, int are_last,
         if (t.outcome == FAIL && y.fail <= 3) show_failure(x, i, &t, rep);
         if (t.outcome == SKIP || (rep->stop && y.fail)) break;
     }
-    if (are_last && isolated_end(x, why, sizeof why)) {
+    if (isolated_end(x, why, sizeof why)) {
         y.fail++;
         report_fail(rep, "%s %s: %s", s->name, v->name, why);
     }
@@ -274,39 +242,25 @@ static void judge_cases(struct isolated *x, int from, int to, int are_last,
         show_tally(v, &y, x->list, t.why);
 }
 
-/* Judges all seeds in one process, because starting a process on a GPU takes half a
- * second. */
-static void judge_seeds(struct isolated *x, const int *first, int seeds,
-                        struct kcp_report *rep)
-{
-    prepare(x, first[seeds]);
-    for (int i = 0; i < seeds; i++) {
-        const double begin = seconds_now();
-        paths_count_for(i);
-        judge_cases(x, first[i], first[i + 1], i + 1 == seeds, &rep[i]);
-        rep[i].seconds += seconds_now() - begin;
-    }
-}
-
 int judge_variant(const struct kcp_stage *s, const struct kcp_variant *v,
                   const struct options *o, struct kcp_report *rep)
 {
     static struct kcp_stage held;                 /* s with --reference */
-    int first[MOST_SEEDS + 1], status = KCP_OK;
+    int n, status = KCP_OK;
     if (o->reference && !strcmp(o->reference->stage, s->name)) {
         held = *s;
         held.ref = o->reference->run;
         s = &held;
     }
-    struct kcase *list = list_of(s, v, o, first);
+    struct kcase *list = list_of(s, v, o, &n);
     if (!list) return KCP_NO_MEMORY;
     struct isolated x = { .stage = s, .variant = v, .object = o->object, .list = list };
     if (is_mutant(v)) {
         char why[160];
-        status = order_cases(s, list, first[1]);
-        if (!status) judge_mutant(&x, first[1], o, rep);
+        status = order_cases(s, list, n);
+        if (!status) judge_mutant(&x, n, o, rep);
         isolated_end(&x, why, sizeof why);
-    } else judge_seeds(&x, first, seeds_of(o), rep);
+    } else judge_cases(&x, n, rep);
     free(list);
     return status;
 }
@@ -381,35 +335,6 @@ static int has_to_stop(const struct options *o, const struct kcp_report *rep)
     return o->stop && (rep->fail || rep->survived);
 }
 
-/* Judges the variants of a stage with every seed, and prints one line per seed. */
-static void judge_stage_seeds(const struct kcp_stage *s, const struct kcp_variant **v,
-                              int nv, const struct options *o, struct kcp_report *rep)
-{
-    struct kcp_report own[MOST_SEEDS];
-    for (int i = 0; i < o->seeds; i++)
-        own[i] = (struct kcp_report){ .quiet = rep->quiet, .selected = rep->selected };
-    for (int j = 0; j < nv; j++) {
-        const int ours = v[j]->where == KCP_DEVICE || !o->only_device;
-        if (ours && !is_mutant(v[j])) judge_variant(s, v[j], o, own);
-    }
-    if (!o->only_device) judge_reference(s, o, own);
-    for (int i = 0; i < o->seeds; i++) {
-        struct kcp_report *r = &own[i];
-        paths_count_for(i);
-        if (!o->variant) paths_close(s, o, r);
-        printf("seed %llu %s: %d passed, %d failed, %d skipped in %.0f s\n",
-               (unsigned long long)o->seed + (unsigned)i, s->name,
-               r->pass + r->marginal, r->fail, r->skip, r->seconds);
-        rep->pass += r->pass;
-        rep->marginal += r->marginal;
-        rep->fail += r->fail;
-        rep->na += r->na;
-        rep->skip += r->skip;
-        if (r->fail && !rep->first[0]) memcpy(rep->first, r->first, sizeof r->first);
-    }
-    fflush(stdout);
-}
-
 int judge_all(const struct options *o, struct kcp_report *rep)
 {
     for (int i = 0; i < kcp_nstages; i++) {
@@ -422,10 +347,6 @@ int judge_all(const struct options *o, struct kcp_report *rep)
         const int apart = ranks_mine() >= 0;         /* under a launcher */
         if (apart && !s->ranks) continue;
         printf("%s\n", s->name);
-        if (o->seeds > 1) {
-            judge_stage_seeds(s, v, nv, o, rep);
-            continue;
-        }
         for (int j = 0; j < nv && !has_to_stop(o, rep); j++) {
             const int device = v[j]->where == KCP_DEVICE;
             const int ours = device ? o->only_device || !apart : !o->only_device;

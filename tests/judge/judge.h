@@ -177,7 +177,6 @@ double to_storage(double x, enum kcp_storage storage);
  * NaN in every storage type. fenced_unwritten_soon returns before the bits are set; the
  * next sync waits until all bits are set. fenced_free returns NULL if the fences are
  * intact, else the name of the overwritten fence, "before" or "past". */
-extern int arrays_apart;                      /* one allocation per array */
 void *fenced_unwritten_soon(const struct memory *m, size_t n);
 void *fenced_unwritten(const struct memory *m, size_t n);
 const char *fenced_free(const struct memory *m, void *p, size_t n);
@@ -246,9 +245,7 @@ struct options {
     const struct kcp_variant *reference;      /* --reference, or NULL */
     const char *object;                       /* shared object of the variant */
     int stop;                                 /* at the first failure */
-    int seeds;                                /* number of seeds from `seed` on; 0: 1 */
 };
-enum { MOST_SEEDS = 32 };
 void repeats_begin(void);                     /* the next case counts as the first */
 extern int case_repeats;                     /* --repeats (1) */
 /* `judged` selects the tolerance and the rounding of the inputs. A mutant computes
@@ -272,7 +269,6 @@ struct kcp_report {
     int quiet, selected;                      /* selected: --variant */
     int stop;                                 /* --stop: no case after a failure */
     char first[256];                          /* the first failure, for Criterion */
-    double seconds;                           /* of one seed, if there are several */
     double lost;                              /* seconds in runs without an answer */
 };
 void expect_(struct kcp_report *r, int ok, const char *file, int line, const char *expr,
@@ -307,8 +303,7 @@ int check_asked(const struct options *o, const struct kcp_check *c);
  * checks made for processes run, and only if --variant names them. */
 int check_is_here(const struct options *o, const struct kcp_check *c);
 
-/* ---- the core (core.c), called by Criterion, kcp-check and the labs. `rep` of
- * judge_variant has one report per seed. */
+/* ---- the core (core.c), called by Criterion, kcp-check and the labs. */
 int judge_variant(const struct kcp_stage *s, const struct kcp_variant *v,
                   const struct options *o, struct kcp_report *rep);
 int judge_object(const struct kcp_variant *v, const struct options *o,

@@ -18,7 +18,7 @@ struct command {
     const char *emit, *foreign, *backend, *reference, *words, *keep, *against;
     int64_t seed;
     int exchange, repeats, limit;
-    int list, bare, here, in_turn, exact, apart, paths, cases, smallest;
+    int list, bare, here, in_turn, exact, paths, cases, smallest;
     struct kcase given[MOST_GIVEN];
 };
 
@@ -89,7 +89,6 @@ static int read_values(struct command *x)
         if (word) return bad("--case", word, "words that the stage uses");
     }
     if (x->exact) fence_bytes = 0;
-    arrays_apart = x->apart;
     return 0;
 }
 
@@ -102,7 +101,7 @@ static void keep_options(const struct command *x, const char *program)
     const struct { int on; const char *option, *value; } rows[] = {
         { x->o.only_device, "--device", NULL }, { x->bare, "--bare", NULL },
         { x->in_turn, "--in-turn", NULL },      { x->here, "--here", NULL },
-        { x->exact, "--exact", NULL },          { x->apart, "--apart", NULL },
+        { x->exact, "--exact", NULL },
         { x->backend != NULL, "--backend", x->backend },
         { x->reference != NULL, "--reference", x->reference },
         { x->limit >= 0, "--limit", number },  { x->o.ranks > 0, "--ranks", ranks } };
@@ -149,11 +148,6 @@ static int combine(const struct command *x)
     const struct options *o = &x->o;
     const int ways = !!x->emit + !!x->foreign + (x->exchange >= 0) + x->list +
                      x->paths + !!x->keep + !!x->against;
-    const int is_object = o->variant && strchr(o->variant, '/');
-    const int one_seed = ways || x->words || o->stop || x->reference || o->full ||
-                         is_object || !o->quick;
-    if (o->seeds > 1 && one_seed)
-        return needs("--seeds", "--quick, and variants of this program");
     if ((x->cases || x->smallest) && !x->paths)
         return needs(x->cases ? "--cases" : "--smallest", "--paths");
     if (ways > 1) {

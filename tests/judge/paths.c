@@ -81,9 +81,7 @@ int paths_of_case(const struct kcp_stage *s, const char *kernel,
 
 /* ---- which paths were judged */
 enum { MOST_PATHS = 256 };
-static char judged_with[MOST_SEEDS][MOST_PATHS], *judged = judged_with[0];
-
-void paths_count_for(int seed) { judged = judged_with[seed]; }
+static char judged[MOST_PATHS];
 
 const struct kcp_device *paths_device(void)
 {

@@ -50,8 +50,6 @@ int paths_judged_by(const struct kcp_path *p, const char *stage);
  * the kernel of row p. For a row of 08 that 13 judges, the result is a kernel of 13
  * that reads the row's saved block, preferably in all of the row's sizes. */
 const char *paths_reached_by(const struct kcp_path *p, const char *stage);
-/* From this call on, judged paths are recorded for seed number `seed` (0, 1, ...). */
-void paths_count_for(int seed);
 /* paths_were_judged records the paths of a case that passed. At the end of a stage
  * paths_close reports one failure per path that could run here but was not judged, and
  * one skip for all paths that cannot run here. */

@@ -141,13 +141,11 @@ int rank_args_fill(struct rank_args *s, const struct kcp_stage *stage,
 
 /* ---- images to arrays and back
  *
- * On the host, and with --apart or --exact, every array is a separate allocation, for
+ * On the host, and with --exact, every array is a separate allocation, for
  * tools that check accesses per allocation. On a GPU all arrays of a rank are parts of
  * one allocation, the arena, with more NaN between arrays. Each copy waits for the GPU,
  * so one copy of the arena is faster than one copy per array. */
 enum { GAP = 4096 };
-
-int arrays_apart;
 
 /* Returns the offset of buffer i's first fence in the arena; i == s->n: the arena's
  * size. */
@@ -164,7 +162,7 @@ static int make_arrays(struct rank_args *s)
     s->args = calloc(1, s->args_bytes);
     if (!s->args) return KCP_NO_MEMORY;
     memcpy(s->args, &s->call, sizeof s->call);
-    if (s->mem->is_far && FENCE && !arrays_apart) {
+    if (s->mem->is_far && FENCE) {
         s->arena_bytes = arena_offset(s, s->n);
         s->arena = s->mem->alloc(s->arena_bytes);
         if (!s->arena) return KCP_NO_MEMORY;
