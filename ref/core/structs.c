@@ -1,6 +1,6 @@
 /* structs.c -- the memory layout of the public structs, by name, for other languages.
  *
- * Book: none.  Checked by: tests/judge/self_calls.c, tests/cli/torch.sh.
+ * Book: none.  Checked by: tests/cli/torch.sh.
  * Next: ../../book/examples/torch/kcp_torch/library.py, which reads these tables.
  *
  * A binding that reads these tables needs no copy of the headers, so the binding cannot

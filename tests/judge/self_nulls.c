@@ -12,9 +12,6 @@
 #include "layer.h"
 #include "wire.h"
 
-static const int odd[] = { 0, -1, 1, 99, 2147483647 };
-enum { ODD = sizeof odd / sizeof *odd };
-
 #define REFUSES(call)                                                                 \
     do {                                                                              \
         const int status_ = (call);                                                   \
@@ -152,7 +149,8 @@ static void of_layers(struct kcp_report *rep, int i)
 
 static int nulls(struct kcp_report *rep)
 {
-    for (int k = 0; k < ODD; k++) {
+    static const int odd[] = { 0, -1, 1, 99, 2147483647 };
+    for (int k = 0; k < 5; k++) {
         of_plans(rep, odd[k]);
         of_a_plan(rep, odd[k]);
         of_blocks(rep, odd[k]);
