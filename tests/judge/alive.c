@@ -27,8 +27,6 @@ static int stretch_before(const struct kcp_plan *p, int64_t *t0, int64_t *T)
     return 1;
 }
 
-/* Returns |S| / |S_0|, where the stage's oracle computes state S (field ht) from a
- * random state S_0 (field h0) over the T tokens from t0 on, with v = 0. */
 double alive_state(const struct tensor_set *b, const struct kcp_stage *s,
                    const struct kcase *k, const struct kcp_plan *p)
 {
@@ -36,18 +34,19 @@ double alive_state(const struct tensor_set *b, const struct kcp_stage *s,
     int64_t t0, T;
     if (!stretch_before(p, &t0, &T)) return NAN;
     const int64_t KV = (int64_t)c.HV * c.K * c.V, row = (int64_t)c.HV * c.V;
-    const int64_t cu[2] = { 0, T };
+    int64_t cu[2] = { 0, T };
     double *h0 = calloc((size_t)(2 * KV + 2 * T * row + row), sizeof *h0);
     double *const ht = h0 + KV, *const v = ht + KV, *const o = v + T * row;
-    const struct { const char *name; double *at; } own[] = {
-        { "h0", h0 }, { "ht", ht }, { "v", v }, { "o", o }, { "ot", o + T * row } };
-    double before = 0, after = 0;
+    const struct { const char *name; void *at; } own[] = {
+        { "h0", h0 }, { "ht", ht }, { "v", v }, { "o", o }, { "ot", o + T * row },
+        { "cu_seqlens", cu } };
+    double after = 0;
     struct kcp_plan *one = NULL;
     struct stream random = stream_of(k->seed, "alive");
     char *args = alloc_or_exit(s->args);
     int status = h0 ? kcp_plan_make(&one, 1, cu, 1, NULL, 0, c.C, 0, NULL)
                     : KCP_NO_MEMORY;
-    for (int64_t i = 0; h0 && i < KV; i++) h0[i] = normal(&random);
+    for (int64_t i = 0; h0 && i < KV; i++) h0[i] = normal(&random) < 0 ? -1 : 1;
     c.N = c.R = 1;
     c.r = 0;
     c.T = T;
@@ -63,53 +62,13 @@ double alive_state(const struct tensor_set *b, const struct kcp_stage *s,
         if (at && f->shape[0] == 'T')
             at += (t->store == KCP_I32 ? 4 : 8) * t0 * (t->n / t->dim[0]);
         for (size_t j = 0; j < sizeof own / sizeof *own; j++)
-            if (!strcmp(f->name, own[j].name)) at = (char *)own[j].at;
+            if (!strcmp(f->name, own[j].name)) at = own[j].at;
         memcpy(args + f->at, &at, sizeof at);
     }
-    if (!status) status = s->oracle(args);
-    for (int64_t i = 0; !status && i < KV; i++) {
-        before += h0[i] * h0[i];
-        after += ht[i] * ht[i];
-    }
+    if (!status) status = s->oracle ? s->oracle(args) : s->ref(args);
+    for (int64_t i = 0; !status && i < KV; i++) after += ht[i] * ht[i];
     kcp_plan_free(one);
     free(args);
     free(h0);
-    return status ? NAN : sqrt(after / before);
-}
-
-/* Returns the mean over heads of |P|_F / sqrt(K), where P is the product of token maps
- * up to the last cut. Set b must contain k, g and beta. */
-double alive_far(const struct tensor_set *b, const struct kcase *k,
-                 const struct kcp_plan *p)
-{
-    const struct kcp_call *c = &k->call;
-    const int K = c->K, HV = c->HV, KG = c->KG;
-    const struct tensor *tk = tensor_find(b, "k"), *tg = tensor_find(b, "g"),
-                        *tb = tensor_find(b, "beta");
-    int64_t t0, T;
-    if (!stretch_before(p, &t0, &T) || !tk || !tg || !tb) return NAN;
-    const double (*key)[c->H][K] = tk->p, (*g)[HV][KG] = tg->p, (*beta)[HV] = tb->p;
-    double (*M)[K] = malloc(sizeof(double) * K * K), *row = malloc(sizeof(double) * K);
-    double sum = 0;
-    for (int n = 0; M && row && n < HV; n++) {
-        for (int i = 0; i < K; i++)
-            for (int j = 0; j < K; j++) M[i][j] = i == j;
-        for (int64_t t = t0; t < t0 + T; t++) {
-            const double *x = key[t][n / (HV / c->H)];
-            for (int j = 0; j < K; j++) row[j] = 0;
-            for (int i = 0; i < K; i++) {
-                const double decay = exp(g[t][n][KG == 1 ? 0 : i]);
-                for (int j = 0; j < K; j++) row[j] += x[i] * (M[i][j] *= decay);
-            }
-            for (int i = 0; i < K; i++)
-                for (int j = 0; j < K; j++) M[i][j] -= beta[t][n] * x[i] * row[j];
-        }
-        double f = 0;
-        for (int i = 0; i < K; i++)
-            for (int j = 0; j < K; j++) f += M[i][j] * M[i][j];
-        sum += sqrt(f / K) / HV;
-    }
-    free(M);
-    free(row);
-    return sum;
+    return status ? NAN : sqrt(after / (double)KV);
 }

@@ -354,8 +354,7 @@ int judge_all(const struct options *o, struct kcp_report *rep)
         }
         if (has_to_stop(o, rep)) return report_close(rep, o->strict);
         if (!o->only_device) judge_reference(s, o, rep);
-        if (!o->variant && !o->given && !apart) paths_close(s, o, rep);
-        else if (nv && !apart) paths_left_out(s, o);
+        if (!apart && (nv || (!o->variant && !o->given))) paths_close(s, o, rep);
         for (int j = 0; j < nc && !has_to_stop(o, rep); j++)
             if (check_is_here(o, c[j]) && check_asked(o, c[j])) judge_check(c[j], rep);
         fflush(stdout);

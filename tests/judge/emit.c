@@ -12,6 +12,7 @@
  * and --case replaces the list. */
 #include "emit.h"
 #include "base/npy.h"
+#include "paths.h"
 #include "trial.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -182,20 +183,10 @@ static struct kcase *cases_in_words(const struct options *o, int *n)
 struct kcase *emit_list(const struct kcp_stage *s, const struct options *o, int *n)
 {
     if (o->ngiven) return cases_in_words(o, n);
-    struct kcase *list = cases_make(s, o->full, 0, o->seed, o->ranks, n), *more;
-    for (int i = 0; i < 4 && list && !o->small; i++) {
-        int m = 0, drawn = *n;
-        if (i == 1) more = cases_make(s, o->full, 1, o->seed, o->ranks, &m);
-        else if (i == 3) more = cases_tall(s, o->seed, o->ranks, &m);
-        else more = cases_anchors(s, i == 2, o->seed, o->ranks, drawn, &m);
-        struct kcase *both = realloc(list, (size_t)(*n + m + 1) * sizeof *list);
-        if (both && more) {
-            list = both;
-            memcpy(list + *n, more, (size_t)m * sizeof *list);
-            *n += m;
-        }
-        free(more);
-    }
+    const struct kcp_variant any = { s->name, "v1", "", KCP_BF16, KCP_DEVICE, "any",
+                                     NULL, NULL };
+    struct kcase *list = o->small ? cases_make(s, o->full, 0, o->seed, o->ranks, n)
+                                  : cases_of(s, &any, o, NULL, n);
     int kept = 0;
     for (int i = 0; i < *n; i++) list[i].spread = KCP_CONTIGUOUS;
     for (int i = 0; i < *n; i++)

@@ -140,7 +140,7 @@ static double alive_of(const struct expected *x, const struct kcp_stage *s,
     case OF_SPIKE:
     case OF_FAMILY: return alive_state(&x->in, s, k, p);
     case OF_STEP:
-    case OF_LAYER: return alive_far(&x->want, k, p);
+    case OF_LAYER: return alive_state(&x->want, stage_find("01_step"), k, p);
     default: return NAN;
     }
 }

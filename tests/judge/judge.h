@@ -124,13 +124,11 @@ void family_draw(struct tensor_set *b, const struct kcase *k);
 void spike_draw(struct tensor_set *b, const struct kcase *k);
 int  grid_add(struct tensor_set *b, const struct kcp_context *x,
               const struct kcp_call *c);
-/* alive_state and alive_far (alive.c) return the share of a state that is left at the
- * last cut, or NaN if no sequence crosses a cut. alive_state uses the stage's oracle;
- * alive_far uses k and the outputs g and beta of 02. */
+/* alive.c: returns the share of a state left at the last cut; NaN if no sequence
+ * crosses a cut. The oracle of stage s (or its reference) runs over the tokens before
+ * the cut from a state of random signs, with v = 0 and the other inputs in set b. */
 double alive_state(const struct tensor_set *b, const struct kcp_stage *s,
                    const struct kcase *k, const struct kcp_plan *p);
-double alive_far(const struct tensor_set *b, const struct kcase *k,
-                 const struct kcp_plan *p);
 
 /* ---- numbers (check.c) */
 enum outcome { PASS, MARGINAL, FAIL, NA, SKIP };

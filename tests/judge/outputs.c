@@ -23,14 +23,12 @@ struct outputs {
     char where[200];
 };
 
-/* The file has a trial_head before each trial's outputs, a slice_head before each
- * output. */
-struct trial_head { char stage[24], variant[40]; int id, pass, status, R; };
-struct slice_head {
-    char field[24];
-    int rank, nd;
-    int64_t n, first, dim[4];
-    double rms_v, rms_sum, rms_dA;
+/* The file has a head before each pass of a case, and before each output its number of
+ * elements. `sizes` are the natural sizes by which errors are divided. */
+struct head {
+    char stage[24], variant[40];
+    int id, pass, status, R;
+    double sizes[3];
 };
 
 static void moved(struct outputs *w, double by, const char *where)
@@ -41,70 +39,47 @@ static void moved(struct outputs *w, double by, const char *where)
     snprintf(w->where, sizeof w->where, "%s", where);
 }
 
-/* Writes `head` to the file; or, if w->compare, reads the next head. Returns 1 if the
- * head was written, or is equal to the head that was read. */
-static int same_head(struct outputs *w, const void *head, size_t n, const char *where)
-{
-    char other[sizeof(struct trial_head) + sizeof(struct slice_head)];
-    if (!w->compare) return fwrite(head, n, 1, w->f) == 1;
-    if (fread(other, n, 1, w->f) == 1 && !memcmp(other, head, n)) return 1;
-    moved(w, INFINITY, where);
-    return 0;
-}
-
-/* Compares a rank's output with numbers `before` from the file. Divides errors by
- * natural sizes, which are in the file too. */
+/* Compares a rank's output with numbers `before` from the file. */
 static void compare(struct outputs *w, const struct trial *t, const struct rank_args *s,
-                    const struct buffer *o, const struct slice_head *h,
-                    const double *got, double *before, const struct expected *e)
+                    const struct buffer *o, const struct head *h, const double *got,
+                    double *before, const struct expected *e)
 {
     struct worst worst = { .err = 0 };
     struct slice x = slice_of(t, s, o, e, got, before, NULL);
     char where[200];
-    x.rms_v = h->rms_v;
-    x.rms_sum = h->rms_sum;
-    x.rms_dA = h->rms_dA;
+    x.rms_v = h->sizes[0];
+    x.rms_sum = h->sizes[1];
+    x.rms_dA = h->sizes[2];
     if (!memcmp(got, before, 8 * (size_t)o->n)) return;
     check_slice(&x, &worst);
     snprintf(where, sizeof where, "%s %s case %d rank %d %s", t->stage->name,
-             t->variant->name, s->id, h->rank, worst.field);
+             t->variant->name, s->id, s->call.r, worst.field);
     moved(w, worst.nan ? INFINITY : worst.err / fmax(worst.tol, 1e-300), where);
 }
 
-static int each_rank(struct outputs *w, const struct trial *t,
-                     const struct rank_args *s, const struct expected *x)
+/* Writes or compares the outputs of a rank. Returns 0 if the file has other outputs. */
+static int each_rank(struct outputs *w, const struct trial *t, const struct rank_args *s,
+                     const struct head *h, const struct expected *x)
 {
-    for (int i = 0; i < s->n; i++) {
+    int good = 1;
+    for (int i = 0; i < s->n && good; i++) {
         const struct buffer *o = &s->buffer[i];
+        const size_t n = (size_t)o->n;
+        int64_t n_before;
         if (!o->want) continue;
-        struct slice_head h, kept;
-        memset(&h, 0, sizeof h);
-        snprintf(h.field, sizeof h.field, "%s", o->field->name);
-        h.rank = s->call.r;
-        h.nd = o->nd;
-        h.n = o->n;
-        h.first = o->first;
-        memcpy(h.dim, o->dim, sizeof h.dim);
-        h.rms_v = x->rms_v;
-        h.rms_sum = x->rms_sum;
-        h.rms_dA = x->rms_dA;
-        double *got = numbers_of(o, o->image);
-        double *before = alloc_or_exit(8 * (size_t)o->n + 8);
-        int good = 1;
-        if (!w->compare) {
-            good = fwrite(&h, sizeof h, 1, w->f) == 1 &&
-                   fwrite(got, 8, (size_t)o->n, w->f) == (size_t)o->n;
-        } else if (fread(&kept, sizeof kept, 1, w->f) != 1 ||
-                   memcmp(&kept, &h, offsetof(struct slice_head, rms_v)) ||
-                   fread(before, 8, (size_t)o->n, w->f) != (size_t)o->n) {
+        double *got = numbers_of(o, o->image), *before = alloc_or_exit(8 * n + 8);
+        if (!w->compare)
+            good = fwrite(&o->n, sizeof o->n, 1, w->f) == 1 &&
+                   fwrite(got, 8, n, w->f) == n;
+        else if (fread(&n_before, sizeof n_before, 1, w->f) != 1 || n_before != o->n ||
+                 fread(before, 8, n, w->f) != n) {
             moved(w, INFINITY, "an output has another size");
             good = 0;
-        } else compare(w, t, s, o, &kept, got, before, x);
+        } else compare(w, t, s, o, h, got, before, x);
         free(got);
         free(before);
-        if (!good) return 0;
     }
-    return 1;
+    return good;
 }
 
 /* Writes or compares the outputs of one pass of one case. Returns 0 if writing failed,
@@ -119,7 +94,7 @@ static int each_pass(struct outputs *w, const struct kcp_stage *s,
     int status = expected_find(s, k, pass, v->storage, p, &x);
     if (!status) status = trial_fill(&t, k, p, pass, &x->in, &x->want);
     if (!status) status = trial_run(&t, why, sizeof why);
-    struct trial_head h;
+    struct head h, before;
     memset(&h, 0, sizeof h);
     snprintf(h.stage, sizeof h.stage, "%s", s->name);
     snprintf(h.variant, sizeof h.variant, "%s", v->name);
@@ -127,11 +102,16 @@ static int each_pass(struct outputs *w, const struct kcp_stage *s,
     h.pass = pass;
     h.status = status;
     h.R = s->ranks ? k->call.R : 1;
+    if (x) memcpy(h.sizes, (double[]){ x->rms_v, x->rms_sum, x->rms_dA },
+                  sizeof h.sizes);
+    int good = w->compare ? fread(&before, sizeof before, 1, w->f) == 1 &&
+                            !memcmp(&before, &h, offsetof(struct head, sizes))
+                          : fwrite(&h, sizeof h, 1, w->f) == 1;
     snprintf(where, sizeof where, "%s %s case %d: status %d", s->name, v->name, k->id,
              status);
-    int good = same_head(w, &h, sizeof h, where);
+    if (!good) moved(w, INFINITY, where);
     for (int r = 0; good && !status && r < h.R; r++)
-        good = each_rank(w, &t, &t.rank[r], x);
+        good = each_rank(w, &t, &t.rank[r], w->compare ? &before : &h, x);
     trial_free(&t);
     return good;
 }

@@ -137,7 +137,8 @@ static int needs_other_ranks(const struct kcp_path *p, const struct kcp_stage *s
 void paths_close(const struct kcp_stage *s, const struct options *o,
                  struct kcp_report *rep)
 {
-    int seen = 0, absent = 0;
+    const int is_part = o->variant || o->given;
+    int seen = 0, absent = 0, others = 0;
     char here[120], why[140] = "";
     for (int i = 0; i < kcp_npaths && i < MOST_PATHS; i++) {
         const struct kcp_path *p = &kcp_paths[i];
@@ -148,31 +149,19 @@ void paths_close(const struct kcp_stage *s, const struct options *o,
             absent++;
             snprintf(why, sizeof why, ", last: %s", here);
         } else if (judged[i]) seen++;
+        else if (is_part) others++;
         else if (needs_other_ranks(p, s, o)) {
             absent++;
             snprintf(why, sizeof why, ", last: not for %d ranks", o->ranks);
         } else report_fail(rep, "%s: path %s is available, but no case was judged",
                            s->name, p->name);
     }
+    if (others) printf("  paths   %d judged; %d that can run here were left out by"
+                       " --variant or --case\n", seen, others);
+    if (is_part) return;
     rep->skip += absent > 0;
     if (seen + absent && !rep->quiet)
         printf("  paths   %d judged, %d not here%s\n", seen, absent, why);
-}
-
-void paths_left_out(const struct kcp_stage *s, const struct options *o)
-{
-    int seen = 0, others = 0;
-    char here[120];
-    for (int i = 0; i < kcp_npaths && i < MOST_PATHS; i++) {
-        const struct kcp_path *p = &kcp_paths[i];
-        const int host = !strcmp(p->arch, "host");
-        if (!paths_judged_by(p, s->name) || (host && o->only_device)) continue;
-        kcp_path_here(p, paths_device(), here, sizeof here);
-        if (judged[i]) seen++;
-        else if (!strcmp(here, "here")) others++;
-    }
-    if (others) printf("  paths   %d judged; %d that can run here were left out by"
-                       " --variant or --case\n", seen, others);
 }
 
 /* ---- kcp-check --paths */

@@ -52,14 +52,12 @@ int paths_judged_by(const struct kcp_path *p, const char *stage);
 const char *paths_reached_by(const struct kcp_path *p, const char *stage);
 /* paths_were_judged records the paths of a case that passed. At the end of a stage
  * paths_close reports one failure per path that could run here but was not judged, and
- * one skip for all paths that cannot run here. */
+ * one skip for all paths that cannot run here. With --variant or --case it only prints
+ * how many paths that can run here were not judged. */
 void paths_were_judged(const struct kcp_stage *s, const struct kcp_variant *v,
                        const struct kcase *k);
 void paths_close(const struct kcp_stage *s, const struct options *o,
                  struct kcp_report *rep);
-/* With --variant or --case, prints a line if paths that can run on this machine were
- * not judged. */
-void paths_left_out(const struct kcp_stage *s, const struct options *o);
 /* Returns the forward variant that writes the block that `back` reads; NULL:
  * reference. */
 const struct kcp_variant *paths_forward_before(const struct kcp_variant *back,

@@ -6,6 +6,7 @@
 #include "judge.h"
 
 #include <errno.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -36,16 +37,24 @@ int process_send(int fd, const void *data, size_t n)
     return 0;
 }
 
+/* Receives n bytes, or fewer if the socket is closed or time `until` has passed. */
+static size_t receive(int fd, void *data, size_t n, double until)
+{
+    size_t got = 0;
+    while (got < n && seconds_now() < until) {
+        struct pollfd p = { fd, POLLIN, 0 };
+        if (poll(&p, 1, 100) <= 0) continue;
+        const ssize_t more = recv(fd, (char *)data + got, n - got, MSG_DONTWAIT);
+        if (more < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+        if (more <= 0) break;
+        got += (size_t)more;
+    }
+    return got;
+}
+
 int process_receive(int fd, void *data, size_t n)
 {
-    for (char *at = data; n;) {
-        const ssize_t got = recv(fd, at, n, 0);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return 1;
-        at += got;
-        n -= (size_t)got;
-    }
-    return 0;
+    return receive(fd, data, n, INFINITY) != n;
 }
 
 /* ---- processes */
@@ -92,16 +101,7 @@ int process_answer(pid_t pid, int fd, double seconds, void *to, size_t n, char *
                   size_t nwhy)
 {
     const double until = seconds_now() + limit_or_day(seconds);
-    size_t got = 0;
-    while (got < n && seconds_now() < until) {
-        struct pollfd p = { fd, POLLIN, 0 };
-        if (poll(&p, 1, 100) <= 0) continue;
-        const ssize_t more = recv(fd, (char *)to + got, n - got, MSG_DONTWAIT);
-        if (more < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-        if (more <= 0) break;
-        got += (size_t)more;
-    }
-    if (got == n) return 0;
+    if (receive(fd, to, n, until) == n) return 0;
     const int is_late = seconds_now() >= until;
     int status = 0;
     for (int i = 0; i < 100 && !is_late; i++) {         /* socket closed: may end */

@@ -36,7 +36,8 @@ static void refused(struct kcp_report *rep, struct made_call *m, const char *wor
 
 /* Members of a call with two values below and above their ranges. A size counts in a
  * stage if the shape of an array has its letter, an option counts in every stage. */
-static const struct { const char *name; size_t at; int is_size, low, high; } members[] = {
+static const struct { const char *name; size_t at; int is_size, low, high; }
+members[] = {
 #define SIZE(name, least, most)                                                       \
     { #name, offsetof(struct kcp_call, name), 1, least - 1,                           \
       strcmp(#most, "INT_MAX") ? INT_MAX : least - 1 },
