@@ -58,8 +58,9 @@ static void compare(struct outputs *w, const struct trial *t, const struct rank_
 }
 
 /* Writes or compares the outputs of a rank. Returns 0 if the file has other outputs. */
-static int each_rank(struct outputs *w, const struct trial *t, const struct rank_args *s,
-                     const struct head *h, const struct expected *x)
+static int each_rank(struct outputs *w, const struct trial *t,
+                     const struct rank_args *s, const struct head *h,
+                     const struct expected *x)
 {
     int good = 1;
     for (int i = 0; i < s->n && good; i++) {
