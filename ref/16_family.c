@@ -123,17 +123,11 @@ static void spread(struct family_rank *x)
                sizeof(double) * row);
 }
 
-static void zero(void *p, int64_t numbers)
-{
-    if (p && numbers)
-        memset(p, 0, sizeof(double) * numbers);
-}
-
 static int program(struct family_rank *x)
 {
     const struct kcp_family *a = x->a;
     const struct kcp_context *ctx = &x->plan->ctx[a->r];
-    const int64_t T = a->T, key = T * a->HV * a->K, value = T * a->HV * a->V;
+    const int64_t T = a->T;
     const int64_t m = x->m->rows, row = (int64_t)a->HV * a->V;
     int status;
     if (a->NS != ctx->NS || a->NC != ctx->NC || a->T != ctx->end - ctx->begin)
@@ -154,8 +148,7 @@ static int program(struct family_rank *x)
     if ((status = reverse(x, KCP_LOCAL)) || (status = carry(x, 1, x->ends)) ||
         (status = reverse(x, KCP_REVERSE)))
         return status;
-    zero(a->dq, T * a->H * a->K); zero(a->dk, T * a->H * a->K); zero(a->dv, value);
-    zero(a->dg, key); zero(a->da, key); zero(a->db, key); zero(a->domega, value);
+    family_clear(a);
     family_every(x, 1);
     rank_leave(a, 1, x->dh_in, a->dht, a->dh0);
     return KCP_OK;

@@ -70,6 +70,8 @@ int ref_gdn2_run(const struct kcp_family *a);         /* lab 16 uses it */
  * is of another call. */
 int kcp_family_run(const struct family_model *m, const struct kcp_family *a);
 int kcp_family_walk(const struct family_model *m, const struct kcp_family *a);
+/* Clears the gradients to which tokens and chunks add. */
+void family_clear(const struct kcp_family *a);
 
 /* ---- parts of forms (16_form.c)
  *

@@ -78,6 +78,14 @@ static void zero(void *p, int64_t numbers)
         memset(p, 0, sizeof(double) * numbers);
 }
 
+void family_clear(const struct kcp_family *a)
+{
+    const int64_t key = a->T * a->HV * a->K, value = a->T * a->HV * a->V;
+    zero(a->dq, a->T * a->H * a->K); zero(a->dk, a->T * a->H * a->K);
+    zero(a->dv, value); zero(a->dg, key); zero(a->da, key); zero(a->db, key);
+    zero(a->domega, value);
+}
+
 /* Computes a whole batch on one rank, where a->plan has R = 1. Forward: o and ht.
  * Backward: all gradients, from do_ and dht. An empty sequence has ht = h0 and dh0 =
  * dht. */
@@ -86,17 +94,13 @@ int kcp_family_walk(const struct family_model *m, const struct kcp_family *a)
     if (!a->plan || a->plan->R != 1)
         return kcp_refuse(KCP_BAD, "16_family: plan: the oracle needs R = 1");
     const int64_t KV = (int64_t)a->K * a->V, *cu = a->plan->cu_seqlens;
-    const int64_t key = a->T * a->HV * a->K, value = a->T * a->HV * a->V;
     const int back = a->pass == KCP_BACKWARD;
     double *S = calloc((a->T + 2) * KV, sizeof *S);
     double *dS = S ? S + (a->T + 1) * KV : NULL;
     if (!S)
         return KCP_NO_MEMORY;
-    if (back) {
-        zero(a->dq, a->T * a->H * a->K); zero(a->dk, a->T * a->H * a->K);
-        zero(a->dv, value); zero(a->dg, key); zero(a->da, key); zero(a->db, key);
-        zero(a->domega, value);
-    }
+    if (back)
+        family_clear(a);
     for (int j = 0; j < a->N * a->HV; j++) {
         const int s = j / a->HV, n = j % a->HV;
         struct kcp_call one;

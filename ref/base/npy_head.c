@@ -71,8 +71,9 @@ char *npy_shape(int nd, const int64_t *dim, char *s, size_t n)
     return s;
 }
 
-/* ---- the dictionary: a cursor over [at, end) that never moves past end */
-struct cursor { const char *at, *end; };
+/* ---- the dictionary: a cursor over [at, end) that never moves past end, and the dtype
+ * that it has read */
+struct cursor { const char *at, *end; char descr[32]; };
 
 static void blanks(struct cursor *c)
 {
@@ -139,18 +140,18 @@ static const char *take_shape(struct cursor *c, struct npy *a)
     return NULL;
 }
 
-static const char *take_descr(struct cursor *c, struct npy *a, char *descr, size_t n)
+static const char *take_descr(struct cursor *c, struct npy *a)
 {
     if (take(c, "["))
         return "a structured dtype";
-    if (!take_string(c, descr, n))
+    if (!take_string(c, c->descr, sizeof c->descr))
         return "a broken dtype";
     for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++)
-        if (strcmp(descr, kinds[kind].descr) == 0) {
+        if (strcmp(c->descr, kinds[kind].descr) == 0) {
             a->kind = (enum npy_kind)kind;
             return NULL;
         }
-    return descr[0] == '>' ? "a big-endian dtype" : "a dtype that is not taken";
+    return c->descr[0] == '>' ? "a big-endian dtype" : "a dtype that is not taken";
 }
 
 static const char *take_order(struct cursor *c, struct npy *a)
@@ -159,43 +160,33 @@ static const char *take_order(struct cursor *c, struct npy *a)
     return a->fortran || take(c, "False") ? NULL : "a broken fortran_order";
 }
 
-enum { DESCR = 1, ORDER = 2, SHAPE = 4 };
-
-static int key_of(const char *key)
-{
-    if (strcmp(key, "descr") == 0)
-        return DESCR;
-    if (strcmp(key, "shape") == 0)
-        return SHAPE;
-    return strcmp(key, "fortran_order") == 0 ? ORDER : 0;
-}
-
-static const char *take_value(struct cursor *c, int key, struct npy *a, char *descr,
-                              size_t n)
-{
-    if (key == DESCR)
-        return take_descr(c, a, descr, n);
-    return key == SHAPE ? take_shape(c, a) : take_order(c, a);
-}
+static const struct {
+    const char *name;
+    const char *(*take)(struct cursor *c, struct npy *a);
+} keys[] = {
+    { "descr", take_descr }, { "fortran_order", take_order }, { "shape", take_shape },
+};
+enum { KEYS = sizeof keys / sizeof *keys };
 
 /* Reads the three keys of the dictionary, each once, in any order. */
-static const char *take_dictionary(struct cursor *c, struct npy *a, char *descr,
-                                   size_t n)
+static const char *take_dictionary(struct cursor *c, struct npy *a)
 {
     int seen = 0;
     if (!take(c, "{"))
         return "a header that is not a dictionary";
     while (!take(c, "}")) {
         char word[24];
+        int key = 0;
         if (!take_string(c, word, sizeof word) || !take(c, ":"))
             return "a broken header";
-        const int key = key_of(word);
-        if (key == 0)
+        while (key < KEYS && strcmp(word, keys[key].name))
+            key++;
+        if (key == KEYS)
             return "an unknown key";
-        if (seen & key)
+        if (seen & 1 << key)
             return "a key given twice";
-        seen |= key;
-        const char *bad = take_value(c, key, a, descr, n);
+        seen |= 1 << key;
+        const char *bad = keys[key].take(c, a);
         if (bad)
             return bad;
         if (!take(c, ",") && (c->at == c->end || *c->at != '}'))
@@ -204,7 +195,7 @@ static const char *take_dictionary(struct cursor *c, struct npy *a, char *descr,
     blanks(c);
     if (c->at != c->end)
         return "text after the header's dictionary";
-    return seen == (DESCR | ORDER | SHAPE) ? NULL : "a header with a key missing";
+    return seen == (1 << KEYS) - 1 ? NULL : "a header with a key missing";
 }
 
 int npy_head(const unsigned char *head, size_t got, int64_t size, const char *path,
@@ -227,12 +218,11 @@ int npy_head(const unsigned char *head, size_t got, int64_t size, const char *pa
                          length, got < start ? 0 : got - start);
 
     const char *text = (const char *)head + start;
-    struct cursor c = { text, text + length };
-    char descr[32] = "";
-    const char *bad = take_dictionary(&c, a, descr, sizeof descr);
+    struct cursor c = { text, text + length, "" };
+    const char *bad = take_dictionary(&c, a);
     if (bad)
         return npy_error(why, n, path, "found %s%s%s, expected one of <f8 <f4 <f2 "
-                         "<i8 <i4", bad, *descr ? ", dtype " : "", descr);
+                         "<i8 <i4", bad, *c.descr ? ", dtype " : "", c.descr);
     const int64_t count = npy_count(a->nd, a->dim);
     char shape[200];
     npy_shape(a->nd, a->dim, shape, sizeof shape);
