@@ -5,7 +5,6 @@
  */
 #include "text.h"
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -94,27 +93,10 @@ static void numbers(FILE *o, const struct finding *f)
             print_html(o, text + i, 1);
     }
     fputs("</pre>\n", o);
-    free(text);
-}
-
-static void losses(FILE *o, const struct finding *f)
-{
-    double apart = 0;
-    fputs("<h2>Training</h2>", o);
-    if (!f->steps) {
+    if (!f->steps)
         fputs("<p><code>make run STEPS=20</code> trains the embedding and the "
-              "projections on these ranks and on one rank, and plots both losses "
-              "here.</p>\n", o);
-        return;
-    }
-    for (int i = 0; i <= f->steps; i++)
-        apart = fmax(apart, fabs(f->loss[0][i] - f->loss[1][i]));
-    fprintf(o, "<p>Cross-entropy of the next byte in nats, over %d steps of gradient "
-            "descent on the embedding and the projections: broad, on %d ranks; thin, "
-            "on one. They differ by at most %.1e.</p><figure>",
-            f->steps, f->R, apart);
-    svg_losses(o, f);
-    fputs("</figure>\n", o);
+              "projections, on these ranks and on one rank.</p>\n", o);
+    free(text);
 }
 
 /* Opens PATH.part, which is renamed to PATH when complete. NULL: printed an error. */
@@ -165,7 +147,6 @@ int write_page(const struct finding *f, FILE *o, const char *path)
             "double precision, in C.</p>\n", HEADS, VALUE_HEADS, KEY, VALUE, CHUNK);
     plan(o, f);
     stages(o, f);
-    losses(o, f);
     numbers(o, f);
     fprintf(o, "<p class='note'>%.1f seconds.</p></main></body></html>\n",
             f->took);

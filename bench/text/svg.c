@@ -129,39 +129,3 @@ void svg_lanes(FILE *o, const struct finding *f)
                 kind[k].name);
     fputs("</p>\n", o);
 }
-
-/* Draws the loss by step: a broad curve of R ranks under a thin curve of one rank. */
-void svg_losses(FILE *o, const struct finding *f)
-{
-    double low = f->loss[0][0], top = low;
-    char s[32];
-    for (int i = 0; i <= f->steps; i++)
-        for (int w = 0; w < 2; w++) {
-            low = fmin(low, f->loss[w][i]);
-            top = fmax(top, f->loss[w][i]);
-        }
-    top = ceil(top * 2) / 2;
-    low = floor(low * 2) / 2;
-    open_figure(o, 270, "loss by step");
-    for (double y = low; y <= top + 1e-9; y += top - low > 3 ? 1 : 0.5) {
-        const double at = 12 + 222 * (top - y) / (top - low);
-        snprintf(s, sizeof s, "%.1f", y);
-        fprintf(o, "<line x1='9%%' x2='100%%' y1='%.1f' y2='%.1f' class='grid'/>", at,
-                at);
-        text(o, 7, at + 4, "end small", s);
-    }
-    fputs("<svg x='9%' y='12' width='90%' height='222' viewBox='0 0 1000 1000' "
-          "preserveAspectRatio='none' overflow='visible'>", o);
-    for (int w = 0; w < 2; w++) {
-        fprintf(o, "<polyline class='curve%d' points='", w);
-        for (int i = 0; i <= f->steps; i++)
-            fprintf(o, "%.1f,%.2f ", 1000.0 * i / f->steps,
-                    1000 * (top - f->loss[w][i]) / (top - low));
-        fputs("'/>", o);
-    }
-    fputs("</svg>", o);
-    text(o, 9, 256, "small", "0");
-    snprintf(s, sizeof s, "step %d", f->steps);
-    text(o, 100, 256, "end small", s);
-    fputs("</svg>\n", o);
-}

@@ -135,6 +135,5 @@ extern const char page_style[];                 /* page.css; made by text.mk */
 double busy(const struct lane *l, int mark, int back);      /* seconds; -1: all */
 void svg_ribbon(FILE *o, const struct finding *f);
 void svg_lanes(FILE *o, const struct finding *f);
-void svg_losses(FILE *o, const struct finding *f);
 
 #endif

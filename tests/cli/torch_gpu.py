@@ -1,5 +1,5 @@
-"""torch_gpu.py -- checks kcp_torch on a GPU: streams, graphs, threads, torch.compile,
-memory and host time of a call.
+"""torch_gpu.py -- checks kcp_torch on a GPU: streams, graphs, threads, torch.compile
+and memory.
 
 Book: chapters 08, 13, 14.  Checked by: inputs that arrive late, which a call on a
 wrong stream would miss.  Next: torch_check.py --cuda, the numbers.
@@ -8,7 +8,6 @@ wrong stream would miss.  Next: torch_check.py --cuda, the numbers.
 """
 import sys
 import threading
-import time
 import warnings
 
 sys.argv.append("--cuda")
@@ -139,29 +138,12 @@ def compiled():
         close(b, a, f"torch.compile {n}", 1e-2)
 
 
-def host_time():
-    """Returns median microseconds per small call on the host."""
-    o, x, grads = example(40, (0, 64), (1, 1, 128, 128))
-    learned = [x[n].requires_grad_() for n in NAMES]
-    run = lambda: call(x, o, cu_seqlens_cpu=(0, 64))
-    pair = lambda: torch.autograd.grad(list(run()), learned, grads)
-    for name, f in (("forward", run), ("forward and backward", pair)):
-        times = []
-        for _ in range(100):
-            torch.cuda.synchronize()
-            begun = time.perf_counter()
-            for _ in range(20):
-                f()
-            times.append((time.perf_counter() - begun) / 20 * 1e6)
-        print(f"host us\t{name}\t{sorted(times)[50]:.1f}", flush=True)
-
-
 def main():
     if not torch.cuda.is_available():
         print("torch_gpu.py: no GPU here: nothing was run")
         return 0
     warnings.simplefilter("ignore", UserWarning)
-    for part in (conv_graph, streams, compiled, host_time):
+    for part in (conv_graph, streams, compiled):
         part()
     for line in check.failed:
         print(f"  FAIL  torch_gpu.py: {line}")
