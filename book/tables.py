@@ -73,6 +73,8 @@ class Row:
         self.theirs = self.peer != ""
         self.backward = number(self["pass"]) != 0
         self.way = "backward" if self.backward or "back" in self.stage else "forward"
+        if self.way == "backward" and self.save == "none":
+            self.save = "recompute"             # the block of its forward
         self.way = "both" if self.stage == "forward_backward" else self.way
         self.machine = "%s, %s, %s" % (self["machine"], self["driver"], self["date"])
         self.place = "%s, commit `%s`" % (self.machine, self["commit"])

@@ -30,10 +30,12 @@ static double *tensor(struct fore *x, const char *name, int64_t numbers)
 }
 
 /* Declares an args struct of a stage and copies this rank's call and grid to it. */
+//> stage-args
 #define STAGE(type, name)                                                             \
     struct type name = { 0 };                                                         \
     memcpy(&name, x->a, sizeof(struct kcp_call));                                     \
     name.cu = x->a->cu; name.cn = x->a->cn; name.sc = x->a->sc
+//< stage-args
 
 /* Runs chapters 02 and 03, in which chunks are independent. */
 static int local(struct fore *x)

@@ -14,7 +14,8 @@ static void fold(double y, int to, int from, const char *ink, const char *what,
     for (int r = from; r != to; r += step) {
         const double a = left(r) + 52, b = left(r + step) + 52;
         svg_arrow(a, y, b - 6 * step, y, ink);
-        svg_text((a + b) / 2, y - 7, "middle", "mono", r == from ? what : product, r);
+        svg_text((a + b) / 2, y - 7, "middle", "mono", r == from ? what : product, r,
+                 r);
     }
 }
 
@@ -34,9 +35,9 @@ int main(void)
         svg_text(left(r) + 52, 132, "middle", "mono", "M%d, h%d, dh%d", r, r, r);
     }
     svg_text(60, 24, "start", "", "forward: the state that rank 3 begins with");
-    fold(66, 3, 0, "var(--a)", "S = h%d", "M%d S + h");
+    fold(66, 3, 0, "var(--a)", "S = h%d", "M%d S + h%d");
     svg_text(60, 226, "start", "", "backward: the gradient that rank 1 ends with");
-    fold(186, 1, 4, "var(--b)", "dS = dh%d", "M%d\u1d40 dS + dh");
+    fold(186, 1, 4, "var(--b)", "dS = dh%d", "M%d\u1d40 dS + dh%d");
     svg_end();
     return 0;
 }
