@@ -66,9 +66,9 @@ static double value(const char *name)
 int main(void)
 {
     static const char *const forward[] = { "chunk_prepare", "scan" };
-    static const char *const backward[] = { "G u w kg qg again", "h, v_new again",
+    static const char *const backward[] = { "G, u, w, kg, qg", "h, v_new by the scan",
                                             "dAqk, dv_local", "reverse scan",
-                                            "dq to dg", "raw inputs" };
+                                            "d of q k v g beta", "norms and gate" };
     static const char *const plan[] = { "states", "reverse", "finish" };
     double own = 0, measured = 0;
     svg_begin(720, 486, "Floor, own bytes and measured time of each part",

@@ -15,10 +15,10 @@ enum { PASSES = 5 };
 static const struct { const char *name, *says; double dx, dy; const char *anchor; }
     pass[PASSES] = {
         { "08/v1_stages", "forward, a thread per column", 10, 4, "start" },
-        { "08/v2_stages", "forward, taught stages", 8, 20, "start" },
-        { "08/v3_prepare_scan", "forward, fast", -2, -12, "start" },
-        { "13/v3_stages", "backward, taught stages", 10, 0, "start" },
-        { "13/v4_scans_finish", "backward, fast", 10, 14, "start" } };
+        { "08/v2_stages", "forward, taught stages", 8, 14, "start" },
+        { "08/v3_prepare_scan", "forward, fast", 8, 14, "start" },
+        { "13/v2_stages", "backward, taught stages", 10, 4, "start" },
+        { "13/v4_scans_finish", "backward, fast", 10, 4, "start" } };
 
 static double x(double intensity) { return 60 + (log10(intensity) - 1) * 290; }
 static double y(double tflops) { return 340 - log10(tflops) * 104; }

@@ -1,0 +1,71 @@
+/* gauge.c -- the worked example with the state in the gauge of the one-kernel forward.
+ *
+ * Book: chapter 18, "One gauge for scores and state".  Checked by: make book, which
+ * stops where an output differs from the recurrence.  Next: book/clusters.c. */
+#include "example.h"
+
+enum { STEP = 2 };
+
+/* Sums the log2 decays of a step's n tokens; the anchor a is the sum in row 0. */
+static const double *sum_gates(int t0, int n, double G[STEP][K])
+{
+    for (int i = 0; i < n; i++)
+        for (int p = 0; p < K; p++)
+            G[i][p] = ex_log2_decay[t0 + i][p] + (i ? G[i - 1][p] : 0);
+    return G[0];
+}
+
+//> gauge
+/* One step of n tokens: X is 2^a S on entry and 2^next S after the step. */
+static void gauge_step(int t0, int n, const double next[K], double X[K][V],
+                       double out[STEP][V])
+{
+    double G[STEP][K], qf[STEP][K], kf[STEP][K], kb[STEP][K], v_new[STEP][V];
+    const double *a = sum_gates(t0, n, G);
+    for (int i = 0; i < n; i++)
+        for (int p = 0; p < K; p++) {
+            qf[i][p] = exp2(G[i][p] - a[p]) * ex_q[t0 + i][p];
+            kf[i][p] = exp2(G[i][p] - a[p]) * ex_k[t0 + i][p];
+            kb[i][p] = exp2(a[p] - G[i][p]) * ex_k[t0 + i][p];
+        }
+    for (int i = 0; i < n; i++)
+        for (int v = 0; v < V; v++) {
+            double found = 0, read = 0;
+            for (int p = 0; p < K; p++) {
+                found += kf[i][p] * X[p][v];
+                read += qf[i][p] * X[p][v];
+                for (int j = 0; j < i; j++) found += kf[i][p] * kb[j][p] * v_new[j][v];
+            }
+            v_new[i][v] = ex_beta[t0 + i] * (ex_v[t0 + i][v] - found);
+            for (int p = 0; p < K; p++)
+                for (int j = 0; j <= i; j++) read += qf[i][p] * kb[j][p] * v_new[j][v];
+            out[i][v] = read;
+        }
+    for (int p = 0; p < K; p++)
+        for (int v = 0; v < V; v++) {
+            for (int i = 0; i < n; i++) X[p][v] += kb[i][p] * v_new[i][v];
+            X[p][v] *= exp2(G[n - 1][p] - a[p] + next[p]);
+        }
+}
+//< gauge
+
+int main(void)
+{
+    double X[K][V] = { { 0 } }, out[T][V], G[STEP][K];
+    char name[16];
+    recurrence(T);
+    printf("== 18-gauge\n");
+    for (int t = 0; t < T; t += STEP) {
+        const int n = t + STEP < T ? STEP : T - t, after = t + n;
+        snprintf(name, sizeof name, "X, %d", t / STEP);
+        const double zero[K] = { 0 };
+        show(name, X[0], K, V);
+        const double *next = after < T ? sum_gates(after, 1, G) : zero;
+        gauge_step(t, n, next, X, out + t);
+        show("o", out[t], n, V);
+    }
+    show("S", X[0], K, V);
+    same(out[0], o[0], T * V, "gauge: o");
+    same(X[0], ht[0], K * V, "gauge: S");
+    return 0;
+}
