@@ -131,10 +131,10 @@ int main(void)
     if (cudaMemcpyFromSymbol(t.data(), at, sizeof at)) return 1;
     cudaDeviceProp gpu;
     cudaGetDeviceProperties(&gpu, 0);
-    printf("# %s, %d heads, %d chunks of one head; cycles of chunk %d to %d\n", gpu.name,
+    printf("# %s, %d heads, %d chunks of one head: cycles, chunks %d to %d\n", gpu.name,
            heads, chunks, from, from + shown - 1);
-    printf("chunk\tannounced\tfull\twait0\tstart0\tdone0\trest0\tempty0\twait1\tstart1\tdone1"
-           "\trest1\tempty1\n");
+    printf("chunk\tannounced\tfull\twait0\tstart0\tdone0\trest0\tempty0");
+    printf("\twait1\tstart1\tdone1\trest1\tempty1\n");
     const long long zero = t[GROUP_0 * MOST + 5 * from];
     for (int c = from; c < from + shown; c++) {
         const int announced = c < STAGES ? c : STAGES + 3 * (c - STAGES) + 2;
