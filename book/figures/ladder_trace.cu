@@ -3,11 +3,11 @@
 // Book: chapter 17, "Warps with roles".  Checked by: ladder_roles.c, which draws it.
 // Next: ladder_roles.c.
 //
-//   nvcc -O3 -gencode arch=compute_90a,code=sm_90a -Iref -I. book/figures/ladder_trace.cu
+//   nvcc -gencode arch=compute_90a,code=sm_90a -Iref -I. book/figures/ladder_trace.cu
 //   ./a.out > book/data/ladder-trace.tsv              needs one GPU with sm_90a
 //
 // The kernel runs the functions of v8_tma_sm90.cu with primitives that also write the
-// cycle counter of block 0. One more thread watches `full`, that is, the ends of copies.
+// cycle counter of block 0. One more thread watches `full`: the ends of copies.
 #include "cuda/17_ladder/ladder.cuh"
 #include "cuda/tile/setmaxnreg.cuh"
 #include "cuda/tile/tma.cuh"

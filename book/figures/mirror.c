@@ -17,7 +17,7 @@ int main(void)
     const char *d = "fill:var(--wash-d);stroke:var(--d)";
     svg_begin(720, 256, "The steps of backward and what they wait for",
               "dv_local and the recomputed w, kg and qg give the map of gradients, "
-              "which travels. Meanwhile the states are computed again. Then the reverse "
+              "which travels. Meanwhile the states are made again. Then the reverse "
               "scan, the gradients of the inputs, and the front end.");
     box(10, 40, 112, "2 dv_local", d);
     box(10, 122, 150, "1 G u w kg qg", d);
