@@ -1,7 +1,7 @@
-/* family.c -- draws inputs of chapter 16 that keep the state alive.
+/* family.c -- draws inputs of chapters 15 and 16: spikes, masks and live states.
  *
- * Book: chapter 16, and field notes "Inputs are part of the proof".
- * Checked by: tests/judge/self_cases.c.  Next: tests/16_family/checks.c.
+ * Book: chapters 15 and 16, and field notes "Inputs are part of the proof".
+ * Checked by: tests/judge/self_cases.c.  Next: tests/15_scan/checks.c.
  *
  * With independent random a and b the state of DPLR grows without bound. So, as in
  * RWKV-7, a = -κ with |κ| = 1 and b = η κ with 0 < η < 1 per channel, so that each
@@ -12,14 +12,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Fills t with rows of unit length, then makes rows alike, null or large as set in
- * k. */
-static void unit_rows(struct tensor *t, const struct kcase *k, int alike)
-{
-    fill_rows(t, k->seed, k->call.K, 1);
-    rows_unlike(t, k, alike);
-}
 
 /* Fills t with gates sigmoid(center + x + y / 2), where x is one normal number per
  * token and y is one per token and channel. With exact_beta, a third of the rows are 0
@@ -40,26 +32,71 @@ static void gates(struct tensor *t, const struct kcase *k, int width, double cen
 void family_draw(struct tensor_set *b, const struct kcase *k)
 {
     const struct kcp_call *c = &k->call;
-    const char *const plain[] = { "v", "do_" };
-    double center = k->regime == LIVE ? -3 : 0;
-    if (k->alike > 0) center = 3;
-    unit_rows(tensor_add(b, "q", "T H K", KCP_ACTV, c), k, 0);
-    unit_rows(tensor_add(b, "k", "T H K", KCP_ACTV, c), k, 1);
-    for (int j = 0; j < 2; j++) {
-        struct tensor *t = tensor_add(b, plain[j], "T HV V", KCP_ACTV, c);
-        fill_normal(t, k->seed, k->big && !j ? 1e4 : 1);
-    }
+    add_decays(b, k, "g", KCP_ACC);
+    add_states(b, k);
+    add_rows(b, k, "q", "T H K", 1, 0);
+    add_rows(b, k, "k", "T H K", 1, 1);
+    add_normal(b, k, "v", "T HV V", KCP_ACTV, k->big ? 1e4 : 1);
+    add_normal(b, k, "do_", "T HV V", KCP_ACTV, 1);
     if (c->model != KCP_GLA)
-        gates(tensor_add(b, "b", "T HV K", KCP_ACTV, c), k, c->K, center);
+        gates(tensor_add(b, "b", "T HV K", KCP_ACTV, c), k, c->K, mean_logit(k));
     if (c->model == KCP_GDN2)
         gates(tensor_add(b, "omega", "T HV V", KCP_ACTV, c), k, c->V, 0);
-    if (c->model == KCP_DPLR) {
-        struct tensor *a = tensor_add(b, "a", "T HV K", KCP_ACTV, c);
-        struct tensor *e = tensor_find(b, "b");
-        unit_rows(a, k, 1);
-        for (int64_t i = 0; i < a->n; i++) {
-            ((double *)e->p)[i] *= ((double *)a->p)[i];
-            ((double *)a->p)[i] *= -1;
-        }
+    if (c->model != KCP_DPLR) return;
+    const struct tensor *a = add_rows(b, k, "a", "T HV K", 1, 1);
+    const struct tensor *e = tensor_find(b, "b");
+    for (int64_t i = 0; i < a->n; i++) {
+        ((double *)e->p)[i] *= ((double *)a->p)[i];
+        ((double *)a->p)[i] *= -1;
     }
+}
+
+/* Draws a mask in runs of mean length `run` tokens. All entries of a run are `value`
+ * with probability `chance`, else !value. A run may cover whole ranks. */
+static void mask(struct tensor_set *b, const struct kcase *k, const char *name,
+                 const char *shape, double chance, double run, int value)
+{
+    struct tensor *t = tensor_add(b, name, shape, KCP_I32, &k->call);
+    struct stream s = stream_of(k->seed, name);
+    int on = uniform(&s) < chance;
+    for (int64_t i = 0; i < t->n; i++) {
+        if (uniform(&s) < 1 / run) on = uniform(&s) < chance;
+        ((int *)t->p)[i] = on ? value : !value;
+    }
+}
+
+/* Draws the inputs of chapter 15. The logits alpha_base are those of decays; W_alpha is
+ * small, so that spikes change decays little. */
+void spike_draw(struct tensor_set *b, const struct kcase *k)
+{
+    add_decays(b, k, "alpha_base", KCP_ACTV);
+    add_rows(b, k, "q", "T H K", 1, 0);
+    add_rows(b, k, "k", "T H K", 1, 1);
+    add_normal(b, k, "v", "T HV V", KCP_ACTV, k->big ? 1e4 : 1);
+    add_normal(b, k, "do_", "T HV V", KCP_ACTV, 1);
+    add_normal(b, k, "W_alpha", "HV K D", KCP_ACC, .3);
+    add_normal(b, k, "w_beta", "HV D", KCP_ACC, .3);
+    const struct tensor *base = tensor_find(b, "alpha_base");
+    for (int64_t i = 0; i < base->n; i++) {                     /* logit of exp(g) */
+        const double g = fmin(((double *)base->p)[i], -1e-9);
+        ((double *)base->p)[i] = g - log(-expm1(g));
+    }
+    const struct tensor *beta = add_normal(b, k, "beta_base", "T HV", KCP_ACTV, 1);
+    for (int64_t i = 0; i < beta->n; i++) {
+        double *x = (double *)beta->p + i;
+        *x += mean_logit(k);
+        if (k->exact_beta && i % 3) *x = i % 3 == 1 ? -1e3 : 1e3;    /* 0 and 1 */
+    }
+    const struct tensor *spike = tensor_add(b, "spike", "T HV D", KCP_ACTV, &k->call);
+    struct stream s = stream_of(k->seed, "spike");
+    for (int64_t i = 0; i < spike->n; i++) ((double *)spike->p)[i] = uniform(&s) < .3;
+    if (k->masks != 1) {
+        static const double dropped[] = { .1, 0, .5, .6 }, run[] = { 1, 1, 2, 60 };
+        mask(b, k, "drop", "T", dropped[k->masks], run[k->masks], 1);
+        mask(b, k, "active", "T HV", .2, run[k->masks], 0);
+    }
+    if (k->with_h0) add_normal(b, k, "h0", "N HV K V", KCP_ACC, .5);
+    if (k->with_h0) add_normal(b, k, "o0", "N HV V", KCP_ACC, 1);
+    if (k->with_dht) add_normal(b, k, "dht", "N HV K V", KCP_ACC, .5);
+    if (k->with_dht) add_normal(b, k, "dot", "N HV V", KCP_ACC, 1);
 }

@@ -61,7 +61,7 @@ static double raw_gate(const struct kcase *k, double g, double A_log, double dt_
     }
 }
 
-void fill_normal(struct tensor *t, uint64_t seed, double size)
+static void fill_normal(struct tensor *t, uint64_t seed, double size)
 {
     struct stream s = stream_of(seed, t->name);
     for (int64_t i = 0; i < t->n; i++) ((double *)t->p)[i] = size * normal(&s);
@@ -92,15 +92,20 @@ static void fill_gate(struct tensor_set *b, const struct kcase *k)
             }
 }
 
-/* Draws beta: small in regime LIVE, but large for alike keys, so that L is large. */
+/* Returns the mean logit of beta and gates: small in regime LIVE, but large for alike
+ * keys, so that L is large. */
+double mean_logit(const struct kcase *k)
+{
+    if (k->alike > 0) return 3;
+    return k->regime == LIVE ? -3 : 0;
+}
+
 static void fill_beta(struct tensor_set *b, const struct kcase *k)
 {
     struct tensor *t = tensor_add(b, "beta_raw", "T HV", KCP_ACTV, &k->call);
     struct stream s = stream_of(k->seed, "beta_raw");
-    double center = k->regime == LIVE ? -3 : 0;
-    if (k->alike > 0) center = 3;
     for (int64_t i = 0; i < t->n; i++) {
-        const double x = normal(&s) + center;
+        const double x = normal(&s) + mean_logit(k);
         double *beta = (double *)t->p + i;
         *beta = k->call.beta_form == KCP_BETA_RAW ? sigmoid(x) : x;
         if (k->exact_beta && i % 3) *beta = i % 3 == 1 ? 0 : 1;
@@ -146,23 +151,6 @@ static void scale_rows(struct tensor *t, const struct kcase *k)
     }
 }
 
-void rows_unlike(struct tensor *t, const struct kcase *k, int alike)
-{
-    if (alike && k->alike > 0) make_alike(t, k->seed, k->call.K, k->alike);
-    scale_rows(t, k);
-}
-
-void fill_rows(struct tensor *t, uint64_t seed, int K, int unit)
-{
-    fill_normal(t, seed, 1);
-    double (*x)[K] = t->p;
-    for (int64_t i = 0; unit && i < t->n / K; i++) {
-        double s = 1e-30;
-        for (int j = 0; j < K; j++) s += x[i][j] * x[i][j];
-        for (int j = 0; j < K; j++) x[i][j] /= sqrt(s);
-    }
-}
-
 double to_storage(double x, enum kcp_storage storage)
 {
     if (storage == KCP_F64) return x;
@@ -188,59 +176,63 @@ void tensor_set_round(struct tensor_set *b, enum kcp_storage storage)
     }
 }
 
+struct tensor *add_normal(struct tensor_set *b, const struct kcase *k, const char *name,
+                          const char *shape, enum kcp_store store, double size)
+{
+    struct tensor *t = tensor_add(b, name, shape, store, &k->call);
+    fill_normal(t, k->seed, size);
+    return t;
+}
+
+struct tensor *add_rows(struct tensor_set *b, const struct kcase *k, const char *name,
+                        const char *shape, int unit, int alike)
+{
+    struct tensor *t = tensor_add(b, name, shape, KCP_ACTV, &k->call);
+    const int K = k->call.K;
+    fill_normal(t, k->seed, 1);
+    for (int64_t i = 0; unit && i < t->n / K; i++)
+        scale_row((double *)t->p + i * K, K, 1);
+    if (alike && k->alike > 0) make_alike(t, k->seed, K, k->alike);
+    scale_rows(t, k);
+    return t;
+}
+
+void add_decays(struct tensor_set *b, const struct kcase *k, const char *name,
+                enum kcp_store store)
+{
+    struct tensor *g = tensor_add(b, name, "T HV K", store, &k->call);
+    struct stream s = stream_of(k->seed, "g");
+    for (int64_t i = 0; i < g->n; i++) ((double *)g->p)[i] = decay(k, &s);
+}
+
+void add_states(struct tensor_set *b, const struct kcase *k)
+{
+    if (k->with_h0) add_normal(b, k, "h0", "N HV K V", KCP_ACC, .5);
+    if (k->with_dht) add_normal(b, k, "dht", "N HV K V", KCP_ACC, .5);
+}
+
 static void draw_layer(struct tensor_set *b, const struct kcase *k)
 {
     const struct kcp_call *c = &k->call;
-    const int unit = !c->l2norm;
-    fill_rows(tensor_add(b, "q_raw", "T H K", KCP_ACTV, c), k->seed, c->K, unit);
-    fill_rows(tensor_add(b, "k_raw", "T H K", KCP_ACTV, c), k->seed, c->K, unit);
-    rows_unlike(tensor_find(b, "q_raw"), k, 0);
-    rows_unlike(tensor_find(b, "k_raw"), k, 1);
-    fill_normal(tensor_add(b, "v", "T HV V", KCP_ACTV, c), k->seed, k->big ? 1e4 : 1);
+    add_rows(b, k, "q_raw", "T H K", !c->l2norm, 0);
+    add_rows(b, k, "k_raw", "T H K", !c->l2norm, 1);
+    add_normal(b, k, "v", "T HV V", KCP_ACTV, k->big ? 1e4 : 1);
     fill_gate(b, k);
     fill_beta(b, k);
-    fill_normal(tensor_add(b, "do_", "T HV V", KCP_ACTV, c), k->seed, 1);
-    if (k->with_h0) fill_normal(tensor_add(b, "h0", "N HV K V", KCP_ACC, c), k->seed,
-                                .5);
-    if (k->with_dht)
-        fill_normal(tensor_add(b, "dht", "N HV K V", KCP_ACC, c), k->seed, .5);
+    add_normal(b, k, "do_", "T HV V", KCP_ACTV, 1);
+    add_states(b, k);
     memcpy(tensor_add(b, "cu_seqlens", "N+1", KCP_I64, c)->p, k->cu, 8 * (c->N + 1));
-}
-
-/* Draws decays g and states of chapter 16 as in a layer; family.c draws the rest. */
-static void draw_family(struct tensor_set *b, const struct kcase *k)
-{
-    const struct kcp_call *c = &k->call;
-    struct tensor *g = tensor_add(b, "g", "T HV K", KCP_ACC, c);
-    struct stream s = stream_of(k->seed, "g");
-    for (int64_t i = 0; i < g->n; i++) ((double *)g->p)[i] = decay(k, &s);
-    if (k->with_h0) fill_normal(tensor_add(b, "h0", "N HV K V", KCP_ACC, c), k->seed,
-                                .5);
-    if (k->with_dht)
-        fill_normal(tensor_add(b, "dht", "N HV K V", KCP_ACC, c), k->seed, .5);
-    family_draw(b, k);
 }
 
 static void draw_conv(struct tensor_set *b, const struct kcase *k)
 {
-    const struct kcp_call *c = &k->call;
-    fill_normal(tensor_add(b, "x", "T D", KCP_ACTV, c), k->seed, 1);
-    fill_normal(tensor_add(b, "dy", "T D", KCP_ACTV, c), k->seed, 1);
-    if (k->with_x0) fill_normal(tensor_add(b, "x0", "N Wc-1 D", KCP_ACTV, c), k->seed,
-                                1);
-    if (k->with_dxt)
-        fill_normal(tensor_add(b, "dxt", "N Wc-1 D", KCP_ACTV, c), k->seed, 1);
-    if (c->shift) return;
-    fill_normal(tensor_add(b, "weight", "D Wc", KCP_ACC, c), k->seed, .5);
-    if (k->with_h0) fill_normal(tensor_add(b, "bias", "D", KCP_ACC, c), k->seed, .5);
-}
-
-static void draw_spike(struct tensor_set *b, const struct kcase *k)
-{
-    struct tensor *g = tensor_add(b, "alpha_base", "T HV K", KCP_ACTV, &k->call);
-    struct stream s = stream_of(k->seed, "g");
-    for (int64_t i = 0; i < g->n; i++) ((double *)g->p)[i] = decay(k, &s);
-    spike_draw(b, k);
+    add_normal(b, k, "x", "T D", KCP_ACTV, 1);
+    add_normal(b, k, "dy", "T D", KCP_ACTV, 1);
+    if (k->with_x0) add_normal(b, k, "x0", "N Wc-1 D", KCP_ACTV, 1);
+    if (k->with_dxt) add_normal(b, k, "dxt", "N Wc-1 D", KCP_ACTV, 1);
+    if (k->call.shift) return;
+    add_normal(b, k, "weight", "D Wc", KCP_ACC, .5);
+    if (k->with_h0) add_normal(b, k, "bias", "D", KCP_ACC, .5);
 }
 
 /* A stage with ranks has the inputs of a layer. A stage without ranks has outputs of
@@ -268,8 +260,7 @@ static void draw_more(struct tensor_set *b, const struct kcase *k,
         const struct kcp_field *f = &s->fields[i];
         snprintf(name, sizeof name, " %s ", f->name);
         if (field_in(f) && f->when == KCP_MAYBE && !strstr(drawn, name))
-            fill_normal(tensor_add(b, f->name, f->shape, f->store, &k->call), k->seed,
-                        1);
+            add_normal(b, k, f->name, f->shape, f->store, 1);
     }
 }
 
@@ -278,8 +269,8 @@ int inputs_draw(struct tensor_set *b, const struct kcase *k, const struct kcp_st
 {
     switch (source_of(s)) {
     case OF_CONV: draw_conv(b, k); break;
-    case OF_SPIKE: draw_spike(b, k); break;
-    case OF_FAMILY: draw_family(b, k); break;
+    case OF_SPIKE: spike_draw(b, k); break;
+    case OF_FAMILY: family_draw(b, k); break;
     default: draw_layer(b, k);
     }
     draw_more(b, k, s);

@@ -86,14 +86,8 @@ enum source { OF_CHAPTERS, OF_STEP, OF_LAYER, OF_CONV, OF_SPIKE, OF_FAMILY };
 enum source source_of(const struct kcp_stage *s);   /* of a stage's inputs */
 int  inputs_draw(struct tensor_set *b, const struct kcase *k, const struct kcp_stage *s,
                  enum kcp_storage storage);
-/* Makes rows of K numbers alike, null, large or of various lengths, as set in k. */
-void rows_unlike(struct tensor *t, const struct kcase *k, int alike);
 /* Returns a word of the case's text that has no effect in the stage, or NULL. */
 const char *inputs_ignore(const struct kcp_stage *s, const struct kcase *k);
-/* fill_normal fills t with normal numbers times `size`. fill_rows fills t with rows of
- * K normal numbers; with `unit`, each row is scaled to length 1. */
-void fill_normal(struct tensor *t, uint64_t seed, double size);
-void fill_rows(struct tensor *t, uint64_t seed, int K, int unit);
 void tensor_set_round(struct tensor_set *b, enum kcp_storage storage);
 /* Runs the references of stages 02 to 11 that precede stage `end` in pass `pass`. Stage
  * 17 counts as 04; for stages 07 and 12 all references run. For part KCP_REVERSE stage
@@ -118,10 +112,20 @@ int  pipeline_oracle(struct tensor_set *b, const struct kcase *k, int backward);
  * one. */
 int  pipeline_one_rank(struct tensor_set *b, const struct kcp_stage *s,
                        const struct kcase *k, enum kcp_pass pass);
-/* family.c */
-void family_draw(struct tensor_set *b, const struct kcase *k);
-/* spike.c */
+/* Add tensors: normal numbers times `size`; rows of K numbers, of unit length if `unit`
+/* Add tensors: normal numbers times `size`; rows of K numbers, of unit length if `unit`
+ * the case's regime; h0 and dht if the case has them. */
+struct tensor *add_normal(struct tensor_set *b, const struct kcase *k, const char *name,
+                          const char *shape, enum kcp_store store, double size);
+struct tensor *add_rows(struct tensor_set *b, const struct kcase *k, const char *name,
+                        const char *shape, int unit, int alike);
+void add_decays(struct tensor_set *b, const struct kcase *k, const char *name,
+                enum kcp_store store);
+void add_states(struct tensor_set *b, const struct kcase *k);
+double mean_logit(const struct kcase *k);
+/* family.c: all inputs of chapters 15 and 16. */
 void spike_draw(struct tensor_set *b, const struct kcase *k);
+void family_draw(struct tensor_set *b, const struct kcase *k);
 int  grid_add(struct tensor_set *b, const struct kcp_context *x,
               const struct kcp_call *c);
 /* alive.c: returns the share of a state left at the last cut; NaN if no sequence
