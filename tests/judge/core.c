@@ -335,15 +335,30 @@ static int has_to_stop(const struct options *o, const struct kcp_report *rep)
     return o->stop && (rep->fail || rep->survived);
 }
 
+/* Runs the checks of a stage; if s is NULL, the checks that belong to no stage. */
+static void run_checks(const char *stage, const struct kcp_stage *s,
+                       const struct options *o, struct kcp_report *rep)
+{
+    const struct kcp_check *c[MOST_CHECKS];
+    const int n = kcp_checks(stage, c, MOST_CHECKS);
+    const char *shown = "";
+    for (int j = 0; j < n && !has_to_stop(o, rep); j++) {
+        if (stage_find(c[j]->stage) != s || !check_is_here(o, c[j])) continue;
+        if (!check_asked(o, c[j])) continue;
+        if (!s && strcmp(c[j]->stage, shown)) printf("%s\n", c[j]->stage);
+        shown = c[j]->stage;
+        judge_check(c[j], rep);
+    }
+    fflush(stdout);
+}
+
 int judge_all(const struct options *o, struct kcp_report *rep)
 {
     for (int i = 0; i < kcp_nstages; i++) {
         const struct kcp_stage *s = &kcp_stages[i];
         const struct kcp_variant *v[256];
-        const struct kcp_check *c[MOST_CHECKS];
         if (o->stage && stage_find(o->stage) != s) continue;
         const int nv = kcp_variants(s->name, o->variant, v, 256);
-        const int nc = kcp_checks(s->name, c, MOST_CHECKS);
         const int apart = ranks_mine() >= 0;         /* under a launcher */
         if (apart && !s->ranks) continue;
         printf("%s\n", s->name);
@@ -355,20 +370,8 @@ int judge_all(const struct options *o, struct kcp_report *rep)
         if (has_to_stop(o, rep)) return report_close(rep, o->strict);
         if (!o->only_device) judge_reference(s, o, rep);
         if (!apart && (nv || (!o->variant && !o->given))) paths_close(s, o, rep);
-        for (int j = 0; j < nc && !has_to_stop(o, rep); j++)
-            if (check_is_here(o, c[j]) && check_asked(o, c[j])) judge_check(c[j], rep);
-        fflush(stdout);
+        run_checks(s->name, s, o, rep);
     }
-    /* Run the checks that belong to no stage: checks of 06_plan and of the judge. */
-    const struct kcp_check *c[MOST_CHECKS];
-    const int nc = kcp_checks(o->stage, c, MOST_CHECKS);
-    const char *shown = "";
-    for (int j = 0; j < nc && !has_to_stop(o, rep); j++) {
-        if (stage_find(c[j]->stage) || !check_is_here(o, c[j])) continue;
-        if (!check_asked(o, c[j])) continue;
-        if (strcmp(c[j]->stage, shown)) printf("%s\n", c[j]->stage);
-        shown = c[j]->stage;
-        judge_check(c[j], rep);
-    }
+    run_checks(o->stage, NULL, o, rep);              /* of 06_plan and of the judge */
     return report_close(rep, o->strict);
 }

@@ -112,9 +112,10 @@ int  pipeline_oracle(struct tensor_set *b, const struct kcase *k, int backward);
  * one. */
 int  pipeline_one_rank(struct tensor_set *b, const struct kcp_stage *s,
                        const struct kcase *k, enum kcp_pass pass);
-/* Add tensors: normal numbers times `size`; rows of K numbers, of unit length if `unit`
-/* Add tensors: normal numbers times `size`; rows of K numbers, of unit length if `unit`
- * the case's regime; h0 and dht if the case has them. */
+/* Functions that add tensors. add_normal: normal numbers times `size`. add_rows: rows
+ * of K numbers, with unit length if `unit`, equal cosines if `alike` and the case
+ * requires them, and the case's null, large or shorter rows. add_decays: log decays of
+ * the case's regime. add_states: h0 and dht if the case has them. */
 struct tensor *add_normal(struct tensor_set *b, const struct kcase *k, const char *name,
                           const char *shape, enum kcp_store store, double size);
 struct tensor *add_rows(struct tensor_set *b, const struct kcase *k, const char *name,
