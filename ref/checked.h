@@ -45,6 +45,12 @@ const char *kcp_why_or(const char *name);
 /* Sends one line to the function that kcp_notices has set. */
 void kcp_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* bounded.c: calls v->run(args) and returns its status. For stages 08 and 13 on a GPU,
+ * if the communicator has a tolerance (wire.h), first computes bounds on |M| of this
+ * rank's segments. The host waits for the bounds, so a graph cannot capture the call
+ * (KCP_NA). The references compute their bounds themselves. */
+int kcp_run_bounded(const struct kcp_variant *v, void *args);
+
 /* agree.c: compares the calls of all ranks. Returns KCP_MISMATCH on every rank if one
  * rank differs; kcp_why() names the value. */
 int kcp_agree(const struct kcp_stage *stage, const void *args);

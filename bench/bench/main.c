@@ -6,7 +6,7 @@
  * The inputs of later stages are computed on the device by variants of earlier
  * stages. At the default sizes the buffers are far larger than the L2 cache. */
 #include "bench.h"
-#include "base/program.h"
+#include "base/options.h"
 #include "kcp_mpi.h"
 #include <string.h>
 

@@ -6,7 +6,6 @@
  * The layer (ref/layer.h) chooses the kernel by the table of paths. Every call copies
  * all arrays, so only kcp-bench reports useful times. */
 #include "run.h"
-#include "base/storage.h"
 #include "base/tensor_set.h"
 #include "cuda/host/memory.h"
 

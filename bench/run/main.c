@@ -3,7 +3,7 @@
  * Book: chapters 08, 13, 14.  Checked by: tests/cli/run_cli.sh.  Next: run.h.
  */
 #include "run.h"
-#include "base/program.h"
+#include "base/options.h"
 
 #include <signal.h>
 #include <stdlib.h>

@@ -4,7 +4,6 @@
  * Book: chapters 08 and 13.  Checked by: its closing line and exit status.
  * Next: read.c. */
 #include "text.h"
-#include "base/program.h"
 #include "kcp_mpi.h"
 #include "base/options.h"
 #include "tests/judge/tolerance.h"

@@ -31,7 +31,7 @@ static double from_f16(uint16_t bits)
 }
 
 /* Converts m elements of the file to the types in memory. */
-static void decode(enum npy_kind kind, const unsigned char *raw, size_t m, void *to)
+static void from_file(enum npy_kind kind, const unsigned char *raw, size_t m, void *to)
 {
     double *x = to;
     int64_t *i = to;
@@ -89,10 +89,10 @@ static void put_elements(const struct npy *in, int64_t e, const unsigned char *r
 {
     char *to = in->data, wide[8 * NPY_BLOCK];
     if (!in->fortran || in->nd < 2) {
-        decode(in->kind, raw, m, to + 8 * e);
+        from_file(in->kind, raw, m, to + 8 * e);
         return;
     }
-    decode(in->kind, raw, m, wide);
+    from_file(in->kind, raw, m, wide);
     for (size_t i = 0; i < m; i++)
         memcpy(to + 8 * transposed(in, e + (int64_t)i), wide + 8 * i, 8);
 }

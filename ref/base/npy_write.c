@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static void encode(enum npy_kind kind, const void *from, size_t m, unsigned char *raw)
+static void to_file(enum npy_kind kind, const void *from, size_t m, unsigned char *raw)
 {
     const double *x = from;
     const int64_t *i = from;
@@ -71,7 +71,7 @@ static int write_open(int fd, const struct npy *out)
     unsigned char raw[8 * NPY_BLOCK];
     for (int64_t e = 0; e < count; e += NPY_BLOCK) {
         const size_t m = count - e < NPY_BLOCK ? (size_t)(count - e) : NPY_BLOCK;
-        encode(out->kind, (const char *)out->data + 8 * e, m, raw);
+        to_file(out->kind, (const char *)out->data + 8 * e, m, raw);
         if (write_all(fd, raw, m * (size_t)npy_bytes(out->kind)) != 0)
             return -1;
     }

@@ -1,7 +1,7 @@
-/* options.c -- parses command lines with a table of options, for all programs.
+/* options.c -- the start, the command line and the end of every program.
  *
  * Book: CONTRIBUTING.md.  Checked by: tests/cli/cases.tsv.
- * Next: program.c. */
+ * Next: npy.h. */
 #include "options.h"
 #include "kcp.h"
 
@@ -12,6 +12,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static void print_notice(const char *line) { fprintf(stderr, "kcp: %s\n", line); }
+
+void print_notices(void) { kcp_notices(print_notice); }
+
+int finish_stdout(const char *program, int status)
+{
+    errno = 0;
+    if (!fflush(stdout) && !ferror(stdout)) return status;
+    fprintf(stderr, "%s: cannot write to stdout: %s\n", program,
+            errno ? strerror(errno) : "error");
+    return status ? status : 2;
+}
 
 int options_refuse(char *why, size_t n, const char *what, const char *found,
                    const char *expected)

@@ -1,4 +1,4 @@
-/* options.h -- parses command lines with a table of options, for all programs.
+/* options.h -- the start, the command line and the end of every program.
  *
  * Book: CONTRIBUTING.md.  Checked by: tests/cli/cases.tsv.
  * Next: options.c.
@@ -55,5 +55,12 @@ int options_refuse(char *why, size_t n, const char *what, const char *found,
                    const char *expected);
 /* Prints "program: why" to stderr. Returns 2, the exit status of a bad command line. */
 int options_say(const char *program, const char *why);
+
+/* Call at the start of main: prints notices of the library to stderr. */
+void print_notices(void);
+/* Call at the end of main: flushes stdout and returns status. If stdout failed (a full
+ * disk, a closed pipe), prints one line to stderr and returns status, or 2 if status is
+ * 0. */
+int finish_stdout(const char *program, int status);
 
 #endif

@@ -47,6 +47,12 @@ int  field_in(const struct kcp_field *f);                       /* an input? */
 int  field_given(const struct kcp_field *f, const struct kcp_call *c);
 size_t store_bytes(enum kcp_store store, enum kcp_storage storage);
 
+/* Convert n numbers; `bytes` per number: 8 (double), 4 (float) or 2 (bf16). To bf16,
+ * encode copies the upper half of the float, because callers pass values that bf16
+ * represents exactly. In all types an element with all bits set was never written. */
+void encode(void *to, const double *from, int64_t n, size_t bytes);
+void decode(double *to, const void *from, int64_t n, size_t bytes);
+
 #ifdef __cplusplus
 }
 #endif

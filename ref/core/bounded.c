@@ -3,8 +3,6 @@
  * Book: chapter 20.
  * Checked by: tests/20_clusters/bound_gpu.c, tests/cli/run_device.sh.
  * Next: ../../cuda/host/bound.cu. */
-#include "bounded.h"
-
 #include "checked.h"
 #include "core/narrowing.h"
 #include "moves.h"

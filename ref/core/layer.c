@@ -6,7 +6,6 @@
  * A layer is a position in the table of paths. A call takes the first row at or after
  * this position that fits the call. Errors in a call are found here, on the host,
  * before any work is put on the stream. */
-#include "bounded.h"
 #include "checked.h"
 #include "paths.h"
 #include "ref.h"

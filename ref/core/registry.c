@@ -1,8 +1,11 @@
-/* registry.c -- the table of stages: name, fields, reference function. The judge,
- * kcp-run --stage and kcp-check --emit use this table.
+/* registry.c -- the table of stages (name, fields, reference function) and the names of
+ * forms. The judge, kcp-run --stage and kcp-check --emit use the table.
  *
  * Book: chapter 00.  Checked by: tests/judge/self_cases.c.  Next: ref/01_step.c. */
 #include "ref.h"
+
+#define FORM_NAME(number, name) #name,
+const char *const kcp_form_names[KCP_FORMS] = { KCP_FORM_LIST(FORM_NAME) };
 
 #define KCP_FIELD(io, when, name, shape, store)                                       \
     { #name, shape, io, when, store, offsetof(struct ARGS, name) },

@@ -40,12 +40,12 @@ readelf -d "$so" | grep -q "SONAME.*libkcp.so.${version%%.*}\]" || stop "no SONA
 compiles() {                     # LINE option...: what make prints
     words=$1; shift
     got=$(make --no-print-directory -C "$here" CUDA_HOME=none B="$one" "$@" \
-        "$one/ref/base/program.o" 2>&1 | grep -v 'up to date')
+        "$one/ref/base/tensor_set.o" 2>&1 | grep -v 'up to date')
     [ "$got" = "$words" ] || stop "make $*: $got"
 }
-compiles '  cc ref/base/program.c'
+compiles '  cc ref/base/tensor_set.c'
 compiles ''
-compiles '  cc ref/base/program.c' EXTRA=-DOTHER
+compiles '  cc ref/base/tensor_set.c' EXTRA=-DOTHER
 for object in tests/08_forward/split_sequence.o cuda/18_hopper/v3_prepare_scan_sm90.cu.o; do
     [ -f "$B/$object" ] || continue
     make -n -C "$here" B="$B" -W ref/core/split.h "$B/$object" |

@@ -12,7 +12,6 @@
 #include "ref.h"
 #include <stdio.h>
 
-#include "base/storage.h"
 #include "base/tensor_set.h"
 #include "cuda/host/memory.h"
 

@@ -6,7 +6,6 @@
 #include "isolation.h"
 #include "outputs.h"
 #include "paths.h"
-#include "base/program.h"
 #include "kcp_mpi.h"
 #include "base/options.h"
 #include <stdlib.h>
