@@ -163,7 +163,9 @@ local function include(cb)
     local t, names, n = without_steps(path, L, a, b)
     open[#open + 1] = code_of(path, t, 1, #t)
     left = left + n
-    for _, x in ipairs(names) do asked[#asked + 1] = x end
+    for _, x in ipairs(names) do
+      if not asked[x] then asked[#asked + 1], asked[x] = x, true end
+    end
     if path:match("^cuda/") then ranges[#ranges + 1] = path .. "\t" .. a .. "\t" .. b end
     if what == "function" then shown[#shown + 1] = path .. "\t" .. name end
   end

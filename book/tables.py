@@ -416,11 +416,11 @@ def bound_table(d):
 
 def roofline(d):
     """Writes the memory and tensor rates, then the highest TFLOP/s of every variant; of
-    whole passes only KDA with 8192 tokens and 96 heads."""
+    whole passes only KDA with 8192 tokens and 96 heads, on the H200."""
     p, at = Page("roofline.tsv"), {}
     for r in d.rows:
-        case = r.model, r.T, r.HV, r["lengths"]
-        if r.stage in PAIR and case != ("kda", 8192, 96, ""):
+        case = r.model, r.T, r.HV, r["lengths"], r.gpu()
+        if r.stage in PAIR and case != ("kda", 8192, 96, "", "NVIDIA H200"):
             continue
         if not r.is_layer and not r.peer and r.flops and r.bytes:
             key = r.stage[:2] + "/" + r.variant + "'" * r.backward
@@ -747,18 +747,17 @@ def data_rows(name):
 
 def prediction_tables(d):
     p, (rows, rate) = Page("predictions.md"), data_rows("predictions.tsv")
-    p.add("| case | floor, ms | predicted, ms | measured, ms | by |",
-          "|:---------|---:|---:|---:|:---|")
-    for model, gate, T, H, stage, moved, done, said in rows:
+    p.add("| case | plan | floor, ms | predicted, ms | measured, ms |",
+          "|:---------|:---|---:|---:|---:|")
+    for model, gate, T, H, stage, variant, moved, done, said in rows:
         found = d.find(theirs=False, ranks=1, model=model, gate=gate, T=float(T),
-                       HV=float(H), stage=stage)
-        r = least(r for r in found if r.save != "all" and not     # a plan of three
-                  (stage == "13_backward" and r.variant.startswith("v5")))
+                       HV=float(H), stage=stage, variant=variant)
+        r = least(r for r in found if r.save != "all")
         floor = max(float(moved) / rate[0], float(done) / rate[1]) * int(T) * int(H)
         p.row("%s %s, T = %s, %s heads" % (
             model.upper(), "backward" if "backward" in stage else "forward", T, H),
-              "%.2f" % (1e3 * floor), said, ms(r.us) if r else "not recorded",
-              p.whose(r) if r else "")
+              p.whose(r) if r else variant, "%.2f" % (1e3 * floor), said,
+              ms(r.us) if r else "not recorded")
     p.notes()
     p, (rows, rate) = Page("predictions-maps.md"), data_rows("predictions-maps.tsv")
     p.add("| step | bytes/th | operations/th | floor, ms | predicted, ms "
