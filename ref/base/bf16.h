@@ -1,6 +1,6 @@
 /* bf16.h -- conversion of numbers to and from the bits of a bfloat16.
  *
- * Book: chapter 20.  Checked by: tests/20_clusters/wire.c, tests/fuzz/npy.c.
+ * Book: chapter 20.  Checked by: tests/19_precision/checks.c, tests/fuzz/npy.c.
  * Next: npy_write.c; ../../comm/narrow.c, which rounds messages. */
 #ifndef KCP_BASE_BF16_H
 #define KCP_BASE_BF16_H

@@ -3,6 +3,7 @@
  * Book: chapter 19.  Checked by: itself, against the judge's rounding and exact
  * numbers.  Next: tests/20_clusters/checks.c. */
 #include "rounding.h"
+#include "base/bf16.h"
 #include "tests/judge/judge.h"
 
 /* Checks that keep() rounds to nearest even, against the judge's bf16 and the
@@ -16,6 +17,8 @@ static int roundings(struct kcp_report *rep)
         const double unit = exp2(ilogb(x) - 10), tf32 = nearbyint(x / unit) * unit;
         EXPECT(rep, keep(x, 7) == (float)to_storage(x, KCP_BF16), "bf16 of %a: %a", x,
                keep(x, 7));
+        EXPECT(rep, bf16_value(bf16_of(x)) == keep(x, 7), "bf16_of(%a): %a", x,
+               bf16_value(bf16_of(x)));
         EXPECT(rep, keep(x, 10) == tf32, "tf32 of %a: %a, not %a", x, keep(x, 10),
                tf32);
         const float y = (float)(uniform(&s) - 0.5);
@@ -23,6 +26,9 @@ static int roundings(struct kcp_report *rep)
         EXPECT(rep, off < 0x1p-20, "three products of %a and %a are off by %g", x, y,
                off);
     }
+    /* A float cannot hold the last bit of the first number. */
+    EXPECT(rep, bf16_value(bf16_of(1 + 0x1p-8 + 0x1p-40)) == 1 + 0x1p-7 &&
+           isinf(bf16_value(bf16_of(1e300))), "bf16_of rounds twice");
     return KCP_OK;
 }
 KCP_CHECK(check_18_roundings) = { "19_precision", "roundings",

@@ -168,37 +168,6 @@ KCP_CHECK(check_20_no_wait) = { "20_clusters", "no_wait",
     "a rank that drops its state sends before receiving; others do not", no_wait };
 
 /* ---- bf16 on the wire */
-static int rounding(struct kcp_report *rep)
-{
-    uint64_t seed = 3;
-    double most = 0, cut = 0;
-    for (int i = 0; i < 20000; i++) {
-        const double x = random_normal(&seed) * exp2(40 * random_uniform(&seed) - 20);
-        const double y = bf16_value(bf16_of(x));
-        float low = (float)x;
-        uint32_t u;
-        memcpy(&u, &low, sizeof u);
-        u &= 0xffff0000u;                                  /* the planted mistake */
-        memcpy(&low, &u, sizeof low);
-        most = fmax(most, fabs(y - x) / fabs(x));
-        cut = fmax(cut, fabs((double)low - x) / fabs(x));
-        EXPECT(rep, bf16_value(bf16_of(y)) == y, "%g moves twice", y);
-    }
-    EXPECT(rep, most <= 0x1p-8, "rounded by %.3g", most);
-    EXPECT(rep, cut > 0x1p-8, "bits cut off are not seen: %.3g", cut);
-    /* A number just above the middle of two bf16 numbers; a float cannot hold the
-     * last bit. */
-    EXPECT(rep, bf16_of(1 + 0x1p-8 + 0x1p-40) == 0x3f81, "%x is rounded twice",
-           bf16_of(1 + 0x1p-8 + 0x1p-40));
-    EXPECT(rep, bf16_of(1 + 0x1p-8) == 0x3f80, "a tie goes to the even one");
-    EXPECT(rep, isnan(bf16_value(bf16_of(NAN))), "NaN is lost");
-    EXPECT(rep, isinf(bf16_value(bf16_of(1e300))), "1e300 has a number");
-    EXPECT(rep, bf16_value(bf16_of(-0.0)) == 0, "zero is not");
-    return KCP_OK;
-}
-KCP_CHECK(check_20_rounding) = { "20_clusters", "rounding",
-    "bf16 on the wire: rounded to nearest, once", rounding };
-
 /* Checks that errors are within the limits of bf16 kernels and that a quarter of the
  * bytes is sent. */
 static int narrow(struct kcp_report *rep)
