@@ -64,10 +64,9 @@ fuzz: fuzz-seconds $(fuzz_all:%=$B/replay_%) $B/corpus
 	else echo "libFuzzer (clang) not found: the plain mutator alone"; fi
 fuzz-clang: $(fuzz_all:%=$B/fuzz_%) $B/corpus
 	@$(MAKE) --no-print-directory $(at_once) $(fuzz_all:%=fuzz-guided-%)
-# One target; make has as many at once as it was told, two if nothing.
 fuzz-replay-%:
-	@said=$$($B/replay_$* 5 $B/corpus/$*/*) || { echo "replay_$*: $$said"; exit 1; }; \
-	echo "replay_$*: $$said"
+	@out=$$($B/replay_$* 5 $B/corpus/$*/*) || { echo "replay_$*: $$out"; exit 1; }; \
+	echo "replay_$*: $$out"
 fuzz-guided-%:
 	@mkdir -p $B/found/$*; log=$B/found/$*.log; \
 	$B/fuzz_$* -seed=$(or $(SEED),0) -max_total_time=$(SECONDS) -max_len=4096 \

@@ -1,6 +1,6 @@
-# processes.mk -- kcp-check from outside: its words, and ranks that are processes.
+# processes.mk -- programs for the scripts of tests/cli/; thread sanitizer; mutation tests.
 
-# Calls that do not fit together, over an MPI that gets pieces of 1,000 bytes.
+# Ranks with different calls; MPI messages are sent in pieces of 1,000 bytes.
 $B/pieces/mpi.o: comm/backend/mpi.c $(flags_at) $(mpi_at)
 	@mkdir -p $(@D)
 	@$(CC) $(CFLAGS) $(mpi_flags) -DKCP_MPI_PIECE=1000 -MMD -MP -c $< -o $@
@@ -9,7 +9,7 @@ $B/kcp-wrong-calls: $(call obj,$(ref) $(comm) tests/cli/wrong_calls.c \
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) -lpthread -lm -ldl $(mpi_libs) $(cuda_ldlibs) -o $@
 
-# The judge whose GPU is memory of the host's, and waits as long as it may.
+# The judge with a simulated GPU: host memory, with copies as late as a GPU may make them.
 ifneq ($(cuda_cflags),)
 far_calls := Malloc Free Memset MemsetAsync Memcpy MemcpyAsync Memcpy2D StreamSynchronize \
              DeviceSynchronize GetLastError SetDevice GetDevice GetDeviceCount \
@@ -42,7 +42,7 @@ sanitize-threads-quick:
 	@$(tsan) build/tsan/kcp-check --exchange 60 --ranks 4
 	@$(tsan) sh tests/cli/nccl_stand_in.sh build/tsan few
 
-# Mistakes at random places of FILES, N of them: does the judge see them?
+# N random mistakes in FILES, which the judge must find.
 N ?= 20
 .PHONY: mutate
 mutate: $B/kcp-check

@@ -1,4 +1,4 @@
-# proxy.mk -- what kernels hand to the engines of a GPU, read from their PTX.
+# proxy.mk -- finds missing proxy fences in the kernels' PTX; builds with random sleeps.
 
 ifneq ($(filter sm_90a,$(ARCH)),)
 ifneq ($(CUDA_HOME),none)
@@ -8,8 +8,8 @@ $B/ptx/%.ptx: %.cu $(nvcc_at)
 	@echo "  ptx $<"
 	@$(nvcc) $(filter-out -Xptxas -warn-spills,$(NVFLAGS)) \
 	  -gencode arch=compute_90a,code=compute_90a -MMD -MP -MF $(@:.ptx=.d) -ptx $< -o $@
-# The kernels for sm_90a with random sleeps (cuda/tile/jitter.cuh); the others as they
-# are. WITHOUT: a folder of objects that take the place of some, for tests/cli/jitter.sh.
+# The kernels for sm_90a with random sleeps (cuda/tile/jitter.cuh); other kernels without.
+# WITHOUT: a folder with objects that replace some kernels, for tests/cli/jitter.sh.
 jitter_obj := $(patsubst %.cu,$B/jitter/%.cu.o,$(hopper))
 $B/jitter/%.cu.o: %.cu $(nvcc_at)
 	@mkdir -p $(@D)

@@ -1,5 +1,5 @@
-# stand_in.mk -- the NCCL backend on CPUs: comm/backend/nccl*.c over libraries that stand
-# in for CUDA's runtime and NCCL, with headers of their own, so it needs neither.
+# stand_in.mk -- the NCCL backend on CPUs: comm/backend/nccl*.c over substitutes for CUDA's
+# runtime and NCCL, with separate headers. Neither CUDA nor NCCL is needed.
 
 stand_in      := tests/20_clusters/stand_in
 stand_in_nccl := $(patsubst %.c,$B/stand_in/%.o,$(wildcard comm/backend/nccl*.c) \

@@ -1,4 +1,4 @@
-/* checks.c -- compares gradients with complex-step derivatives, and G with direct sums.
+/* checks.c -- compares values with complex arithmetic, gradients with complex steps.
  *
  * Book: chapter 02.  Checked by: itself, it can fail.  Next: ref/03_wy.c.
  * Im(loss(x + i eps)) / eps, eps = 1e-30, is the derivative of loss = <d, output> at

@@ -1,7 +1,8 @@
-/* closed.c -- checks that a gate whose exp underflows only sets the state to 0.
+/* closed.c -- checks chunks with gates so negative that exp(g) is 0.
  *
  * Book: chapter 02.  Checked by: itself.  Next: ref/03_wy.c.
- * G is a sum of gates, so rounding could lose the other gates next to a huge gate. */
+ * G is a running sum of gates. Without a lower limit, one gate of -1e30 would make the
+ * sum lose all digits of the others. */
 #include "tests/judge/judge.h"
 
 #include <math.h>

@@ -110,7 +110,7 @@ static void stretch(const struct kcp_affine *a, int s, int n, int flags,
         for (int j = 0; j < W; j++)
             if (flags & WANTS_ALL || (want[s] & (j < V ? KCP_WANT_H : KCP_WANT_M)))
                 to[i * W + j] = X[i * W + j] - (flags & M_MINUS_I && j - V == i) ;
-    if (flags & HALF)                            /* rounds M to the 8 bits of bf16 */
+    if (flags & HALF)                            /* rounds M to bf16 */
         for (int i = 0; i < K * W; i++) {
             int e;
             const double f = frexp(to[i], &e);

@@ -12,7 +12,7 @@ enum { MOST = 256, MAX_N = PLAN_MAX_N, MAX_R = PLAN_MAX_R, MAX_B = PLAN_MAX_B };
  * begins. */
 struct tokens { int64_t T; int n[MOST], r[MOST], begins[MOST], moved; };
 
-/* Returns the end of range b as given, or T of the last range. */
+/* Returns the requested end of range b, before it moves to a canonical position. */
 static int64_t end_of(const struct plan_case *a, int b)
 {
     if (a->B) return a->bound[b + 1];
@@ -213,7 +213,7 @@ static int each_length(struct plan_case *a, visit_plan *visit, void *arg)
     return more;
 }
 
-/* All tables of at most four ranges over six tokens and three ranks, for three
+/* Visits all tables of at most four ranges over six tokens and three ranks, for three
  * batches. */
 static int each_table(visit_plan *visit, void *arg)
 {
@@ -234,8 +234,8 @@ static int each_table(visit_plan *visit, void *arg)
     return more;
 }
 
-/* All batches of at most 4 sequences and 6 tokens, with all cuts into at most 5
- * ranks. */
+/* Visits all batches of at most 4 sequences and 6 tokens, with all cuts into at most
+ * 5 ranks. */
 static int each_cut(visit_plan *visit, void *arg)
 {
     int more = 1;

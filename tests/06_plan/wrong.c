@@ -50,7 +50,7 @@ static int owners_refused(struct kcp_report *rep)
     int64_t good[] = { 0, 5, 12 }, late[] = { 1, 5, 12 }, back[] = { 0, 7, 5 };
     int64_t open[] = { 0, 5, 11 };
     int owner[] = { 1, 0 }, none[] = { 1, 2 }, less[] = { -1, 0 };
-    const struct { struct kcp_owners o; const char *says; } bad[] = {
+    const struct { struct kcp_owners o; const char *text; } bad[] = {
         { { 0, good, owner }, "no ranges" }, { { 2, NULL, owner }, "no ranges" },
         { { 2, late, owner }, "begin with 0" }, { { 2, back, owner }, "decrease" },
         { { 2, open, owner }, "end with T" },
@@ -61,7 +61,7 @@ static int owners_refused(struct kcp_report *rep)
     const char *why;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         const int err = kcp_plan_owned(&p, 2, cu, 2, &bad[i].o, 0, 4, 0, &why);
-        EXPECT(rep, err == KCP_BAD && !p && strstr(why, bad[i].says), "%d: %s", (int)i,
+        EXPECT(rep, err == KCP_BAD && !p && strstr(why, bad[i].text), "%d: %s", (int)i,
                why);
     }
     EXPECT(rep, kcp_owners_make(&made, KCP_STRIPED, 2, cu, 2, 0, &why) == KCP_BAD &&
@@ -126,7 +126,8 @@ static void rank_end_is_last(struct kcp_plan *p)
         p->seg[j].last |= p->seg[j].rank != p->seg[j + 1].rank;
 }
 
-static void canonical_from_the_rank(struct kcp_plan *p)    /* not the sequence */
+/* Counts canonical positions from the rank's start, not from the sequence's. */
+static void canonical_from_the_rank(struct kcp_plan *p)
 {
     for (int j = 1; p->L && j < p->S; j++)
         if (p->seg[j].n == p->seg[j - 1].n && p->seg[j].end - p->seg[j].begin < p->L) {
@@ -154,7 +155,8 @@ static void linked_by_shard(struct kcp_plan *p)
         if (!p->seg[j].first) p->seg[j].prev = j - 1;
 }
 
-static void counts_of_segments(struct kcp_plan *p)       /* not of owners */
+/* Counts preceding segments instead of changes of owner. */
+static void counts_of_segments(struct kcp_plan *p)
 {
     for (int i = 0; i < p->S; i++) {
         struct kcp_segment *g = &p->seg[p->order[i]];

@@ -56,7 +56,7 @@ static struct kcp_plan *draw_plan(struct stream *s, int R, int64_t L)
     for (int r = 1; r < R; r++)
         cuts[r] = merge_pick(s, (int)cu[N] + 1);
     cuts[R] = cu[N];
-    for (int r = 1; r < R; r++)                          /* in order */
+    for (int r = 1; r < R; r++)                          /* sorts cuts */
         for (int j = r; j > 1 && cuts[j] < cuts[j - 1]; j--) {
             const int64_t t = cuts[j];
             cuts[j] = cuts[j - 1];
@@ -202,7 +202,7 @@ static struct kcp_traffic table(const struct whole *a, int r)
 {
     const struct kcp_plan *p = a->plan;
     struct kcp_traffic t = { 0, 0, 0 };
-    int visit[MAX_T + 1], from = 0, leaves = 0, far = 0, said[MOST_R] = { 0 }, most = 0;
+    int visit[MAX_T + 1], from = 0, leaves = 0, far = 0, sent[MOST_R] = { 0 }, most = 0;
     if (!p->crossing)
         return t;
     for (int n = 0; n < p->N; n++, from = 0) {
@@ -211,21 +211,21 @@ static struct kcp_traffic table(const struct whole *a, int r)
             const int64_t last = p->cu_seqlens[n + 1] - 1;
             const int q = owner_of(p, a->backward ? last - (i - p->cu_seqlens[n]) : i);
             if (!m || visit[m - 1] != q)
-                visit[m++] = q;                      /* last first if backward */
+                visit[m++] = q;                      /* backward: last visit first */
         }
         for (; from < m; from++) {
             for (int to = from + 1; to < m; to++)
                 owners |= visit[to] != visit[from];
-            said[visit[from]] += owners && from + 1 < m;
+            sent[visit[from]] += owners && from + 1 < m;
             leaves += visit[from] == r && from + 1 < m;
             for (int d = 1; visit[from] == r && from + d < m; d *= 2)
                 far += visit[from + d] != r;
         }
     }
     for (int q = 0; q < p->R; q++)
-        most = said[q] > most ? said[q] : most;
-    const int asked = a->blocks < V ? a->blocks : V;
-    const int B = a->blocks < 1 ? 4 : asked;
+        most = sent[q] > most ? sent[q] : most;
+    const int blocks = a->blocks < V ? a->blocks : V;
+    const int B = a->blocks < 1 ? 4 : blocks;
     if (a->form == KCP_ALL_GATHER) {
         const int bytes = a->reuse_M && a->backward ? STATE * 8 : MAP * 8;
         t.bytes = (p->R - 1) * (int64_t)bytes * most;              /* classic only */

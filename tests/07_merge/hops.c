@@ -124,7 +124,7 @@ static void compare(struct kcp_report *rep, struct two *x, int r, const char *wh
     free(got);
 }
 
-/* Rank 0 sends a state, and rank 1 applies a map to it and sends the result back. In
+/* Rank 0 sends a state. Rank 1 applies a map to the state and sends the result back. In
  * odd rounds the kernel of rank 1 starts before rank 0 sends. */
 static int there_and_back(struct kcp_report *rep, struct two *x)
 {

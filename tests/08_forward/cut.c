@@ -1,7 +1,7 @@
 /* cut.c -- computes a rank's map and applies other ranks' maps, with deliberate errors.
  *
  * Book: chapter 08.  Checked by: the judge.
- * Next: tests/08_forward/mutants.c, the program.
+ * Next: tests/08_forward/mutants.c, which calls these functions.
  */
 #include "wrong.h"
 

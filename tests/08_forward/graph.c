@@ -22,7 +22,7 @@ struct pair {
     struct kcp_layer layer;
     struct kcp_comm *comm;
     struct kcp_plan *plan;
-    const struct kcp_plan *next;         /* plan after the capture */
+    const struct kcp_plan *next;         /* plan of the replays; NULL: plan */
     struct rank_args rank[2];
     void *saved, *work;
     struct CUstream_st *stream;

@@ -77,7 +77,7 @@ static int same(struct kcp_report *rep)
 
 static int refuses(struct kcp_report *rep)
 {
-    static const struct { int spoil, status; const char *says; } row[] = {
+    static const struct { int spoil, status; const char *text; } row[] = {
         { NO_ARRAY, KCP_BAD, "beta_raw" }, { SHORT, KCP_BAD, "too short" },
         { OTHER_T, KCP_BAD, "not the plan's" },
         { OTHERS_BLOCK, KCP_MISMATCH, "saved block: HV" },
@@ -89,9 +89,9 @@ static int refuses(struct kcp_report *rep)
         struct batch y = x;
         y.spoil = row[i].spoil;
         const int err = go_with(layer_body, &y, why);
-        EXPECT(rep, err == row[i].status && strstr(why, row[i].says) &&
-               !strncmp(why, "rank 1", 6), "%s: status %d, %s", row[i].says, err, why);
-        EXPECT(rep, status_of[0] == KCP_COMM, "%s: status %d on rank 0", row[i].says,
+        EXPECT(rep, err == row[i].status && strstr(why, row[i].text) &&
+               !strncmp(why, "rank 1", 6), "%s: status %d, %s", row[i].text, err, why);
+        EXPECT(rep, status_of[0] == KCP_COMM, "%s: status %d on rank 0", row[i].text,
                status_of[0]);
         drop(&y);
     }

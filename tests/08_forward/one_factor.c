@@ -1,6 +1,7 @@
 /* one_factor.c -- computes forward with a decay between steps that underflows to 0.
  *
- * Book: chapter 18.  Checked by: the judge, which must reject it and pass the twin.
+ * Book: chapter 18.  Checked by: the judge, which must reject the mutant
+ * and pass the twin.
  * Next: ../../cuda/18_hopper/forward_one/query_warps.cuh, which writes one
  * factor or two.
  * The kernel works in steps of 32 rows and stores the state times 2^a, where a is the

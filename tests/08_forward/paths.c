@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- texts of rows */
+/* ---- parsing of rows */
 
 static int parses(struct kcp_report *rep)
 {
@@ -186,8 +186,8 @@ static int choices(struct kcp_report *rep)
                                           why, sizeof why);
         const char *name = p ? p->name : "none", *row = is[i].row ? is[i].row : "none";
         EXPECT(rep, !strcmp(name, row), "call %zu: %s, not %s; %s", i, name, row, why);
-        const int told = is[i].d == &ada || !is[i].row;
-        EXPECT(rep, told == (why[0] != 0), "call %zu: message '%s'", i, why);
+        const int has_message = is[i].d == &ada || !is[i].row;
+        EXPECT(rep, has_message == (why[0] != 0), "call %zu: message '%s'", i, why);
         if (is[i].d == &ada)
             EXPECT(rep, strstr(why, "forward_kda_windows is not here") &&
                    strstr(why, "the generic forward_stages (v2_stages) runs"), "%s",

@@ -144,7 +144,8 @@ KCP_CHECK(check_08_windows) = { "08_forward", "strips_windows",
     "windows cover each chunk once and shrink; no other number costs less",
     windows };
 
-/* ---- walks: a window's map is computed while the next window's factors are */
+/* ---- walks: a window's map is computed concurrently with the factors of the next
+ * window */
 
 enum walk_mistake { RIGHT, TURNED, NO_LAST, EARLY, NO_MISTAKES };
 

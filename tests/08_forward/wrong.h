@@ -1,7 +1,7 @@
 /* wrong.h -- declares a second version of forward, with errors selected by flags.
  *
  * Book: chapter 08.  Checked by: the judge.
- * Next: tests/08_forward/cut.c, what crosses a cut.
+ * Next: tests/08_forward/cut.c.
  */
 #ifndef KCP_08_FORWARD_WRONG_H
 #define KCP_08_FORWARD_WRONG_H

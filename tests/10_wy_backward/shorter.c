@@ -1,7 +1,8 @@
 /* shorter.c -- computes chapter 10's gradients with a shorter adjoint of (I + L)^-1.
  *
  * Book: chapter 18, "Backward".  Checked by: the judge, through chapter 13's program.
- * Next: tests/13_backward/mutants.c, which runs these instead of chapter 10.
+ * Next: tests/13_backward/mutants.c, which runs these functions instead
+ * of chapter 10.
  *
  * With x = A^T dU, the adjoint needs no dA, w or u, but divides by beta. Chapter 13's
  * mutants therefore keep |beta| at 2^-40 or more (flag FLOOR). Sums over pairs of rows

@@ -105,10 +105,10 @@ static int divided(struct kcp_report *rep)
             .v_new = &v_new, .dU = &dU, .dAqk = &dAqk, .dq = &dq, .dk = &dk, .dv = &dv,
             .dbeta = &dbeta, .dg = &dg };
         const int status = ref_wy_backward(&a);
-        const double theirs = beta * dU * v / beta;      /* u dU / beta */
+        const double quotient = beta * dU * v / beta;      /* u dU / beta */
         EXPECT(rep, !status && dbeta == 6, "beta %g: dbeta is %g, not 6", beta, dbeta);
-        EXPECT(rep, i ? isnan(theirs) : theirs == 6, "beta %g: division gives %g", beta,
-               theirs);
+        EXPECT(rep, i ? isnan(quotient) : quotient == 6, "beta %g: division gives %g",
+               beta, quotient);
     }
     return KCP_OK;
 }

@@ -129,10 +129,10 @@ static int mutate(struct kcp_merge_backward *a, int flags)
             struct cut x = { .n = n, .m = n / (a->HV / a->H), .flags = flags };
             if (flags & WRONG_HEAD)
                 x.m = n % a->H;
-            int asked = want[s] & (a->reuse_M ? KCP_WANT_H : KCP_WANT_H | KCP_WANT_M);
+            int parts = want[s] & (a->reuse_M ? KCP_WANT_H : KCP_WANT_H | KCP_WANT_M);
             if (flags & ALL_M)
-                asked |= KCP_WANT_H | KCP_WANT_M;
-            stretch(a, &x, s, asked, p);
+                parts |= KCP_WANT_H | KCP_WANT_M;
+            stretch(a, &x, s, parts, p);
         }
     free(p);
     return KCP_OK;

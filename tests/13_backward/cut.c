@@ -1,7 +1,7 @@
 /* cut.c -- recomputes forward's tensors and exchanges maps, with deliberate errors.
  *
  * Book: chapter 13.  Checked by: the judge.
- * Next: tests/13_backward/mutants.c, the program.
+ * Next: tests/13_backward/mutants.c, which calls these functions.
  */
 #include "wrong.h"
 #include "tests/judge/judge.h"
@@ -171,10 +171,10 @@ static int exchange(struct wrong_rank *x)
         for (int step = 0; step < j1 - j0; step++) {
             const int j = f & OUTWARD ? j0 + step : j1 - 1 - step;
             const struct kcp_context *c = &p->ctx[p->seg[j].rank];
-            const int says = f & LAST_MAP && j == c->seg0 ? c->seg0 + c->NS - 1 : j;
+            const int from_map = f & LAST_MAP && j == c->seg0 ? c->seg0 + c->NS - 1 : j;
             if (f & NEIGHBOUR && j > j0)
                 continue;
-            apply(x, all + says * map, all + (f & OWN_M ? j - 1 : says) * map,
+            apply(x, all + from_map * map, all + (f & OWN_M ? j - 1 : from_map) * map,
                   step == 0 || f & NEIGHBOUR, x->states + s * size(x));
             if (f & TWICE && step == 0 && j1 - j0 > 1)
                 apply(x, all + j * map, all + j * map, 0, x->states + s * size(x));

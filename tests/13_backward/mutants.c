@@ -68,18 +68,18 @@ static void initial(struct wrong_rank *x)
                                            ? dht[n * size(x) + e] : 0;
 }
 
-static int mutate(const struct kcp_backward *a, struct plot plot)
+static int mutate(const struct kcp_backward *a, struct mistake m)
 {
     const int64_t TH = a->T * a->H, TV = a->T * a->HV;
-    struct wrong_rank y = { .a = a, .x = plot }, *x = &y;
+    struct wrong_rank y = { .a = a, .x = m }, *x = &y;
     y.seg = a->plan->seg + a->plan->ctx[a->r].seg0;
     if (a->plan->scattered)                    /* owners.c: ranks with several ranges */
         return KCP_NA;
-    int status = plot.flags & NOTHING ? KCP_OK : wrong_recompute(x);
+    int status = m.flags & NOTHING ? KCP_OK : wrong_recompute(x);
 
-    if (plot.flags & NOTHING)
+    if (m.flags & NOTHING)
         return status;
-    if (!status && plot.flags & STRIPS) status = wrong_strips(x);
+    if (!status && m.flags & STRIPS) status = wrong_strips(x);
     if (!status) a = x->a;
     x->dAqk = zeros(x, TV * a->C); x->dv_local = zeros(x, TV * a->V);
     x->dU = zeros(x, TV * a->V);
@@ -108,7 +108,7 @@ static int mutate(const struct kcp_backward *a, struct plot plot)
 #define RECORD(ident, name, why, ...)                                                 \
     static int run_##ident(void *args)                                                \
     {                                                                                 \
-        return mutate(args, (struct plot){ __VA_ARGS__ });                            \
+        return mutate(args, (struct mistake){ __VA_ARGS__ });                         \
     }                                                                                 \
     KCP_VARIANT(m13_##ident) = { "13_backward", name, why, KCP_F64, KCP_HOST,          \
                                  "a rank with one range of tokens", run_##ident, NULL }

@@ -1,7 +1,7 @@
 /* one_factor.c -- computes backward with a decay between steps that underflows to 0.
  *
- * Book: chapter 18, "Backward".  Checked by: the judge, which must reject it and pass
- * the twin.  Next: mutants.c.
+ * Book: chapter 18, "Backward".  Checked by: the judge, which must reject the mutant
+ * and pass the twin.  Next: mutants.c.
  * The kernel works backward in steps of 32 rows and stores dS times 2^a, where a is the
  * sum of a step's log2 decays up to row 15. Before each step the kernel multiplies the
  * stored dS by 2^(E - a + a'), where E is the step's whole sum and a' is the following

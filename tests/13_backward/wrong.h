@@ -1,7 +1,7 @@
 /* wrong.h -- declares a second version of backward, with errors selected by flags.
  *
  * Book: chapter 13.  Checked by: the judge.
- * Next: tests/13_backward/cut.c, what crosses a cut.
+ * Next: tests/13_backward/cut.c.
  */
 #ifndef KCP_13_BACKWARD_WRONG_H
 #define KCP_13_BACKWARD_WRONG_H
@@ -19,14 +19,14 @@ enum {
     NEXT_H = 1 << 20, OTHER_HEAD = 1 << 21, WRONG_GATE = 1 << 22, AS_GIVEN = 1 << 23,
 };
 
-struct plot {                   /* flags; mutants of stages, or NULL */
+struct mistake {                   /* flags; mutants of stages, or NULL */
     int flags;
     const struct kcp_variant *c09, *wy10, *m11;
 };
 struct wrong_rank {
     const struct kcp_backward *a;
     const struct kcp_segment *seg;
-    struct plot x;
+    struct mistake x;
     struct kcp_backward on_strips;       /* strips.c: *a, one segment per strip */
     struct kcp_plan *strips;
     int ngot;

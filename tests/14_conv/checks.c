@@ -313,9 +313,9 @@ static int against_whole(struct kcp_report *rep)
             compare("dx", a->out.dx, want->dx, a->T * D, 1e-8, trial, rep);
             compare("dw", a->out.dw, want->dw, n * a->Wc, 1e-8, trial, rep);
             compare("db", a->out.db, want->db, a->with_bias ? n : 0, 1e-8, trial, rep);
-            const int asked = with_x0 || a->with_dxt ? states : 0;
-            compare("xt", a->out.xt, want->xt, asked, 0, trial, rep);
-            compare("dx0", a->out.dx0, want->dx0, asked, 1e-8, trial, rep);
+            const int n_states = with_x0 || a->with_dxt ? states : 0;
+            compare("xt", a->out.xt, want->xt, n_states, 0, trial, rep);
+            compare("dx0", a->out.dx0, want->dx0, n_states, 1e-8, trial, rep);
             check_traffic(a, 0, trial, rep);
             check_traffic(a, 1, trial, rep);
         }

@@ -121,7 +121,8 @@ static int some_slopes(struct kcp_report *rep, struct batch x, const struct batc
             const int e = (int)(uniform(&s) * n);
             const double is = one->out[grad[j]][e];
             const double by = slope(loss, &x, &x.in[of[j]][e]);
-            const double tol = of[j] >= SPIKE && of[j] <= WB ? 1e-6 : 1e-9;  /* sigma */
+            /* The loss is not polynomial in inputs of sigma. */
+            const double tol = of[j] >= SPIKE && of[j] <= WB ? 1e-6 : 1e-9;
             EXPECT(rep, fabs(is - by) <= tol * fmax(fmax(r, fabs(by)), 1e-3),
                    "%s[%d] is %.12g, finite difference %.12g", out_name[grad[j]], e, is,
                    by);
@@ -142,7 +143,7 @@ KCP_CHECK(check_15_differences) = { "15_scan", "differences",
     "all gradients, also of W_alpha, w_beta and the bases, against finite differences "
     "of the loss, for tokens and scan", differences };
 
-/* ---- without masks Spike-KDA is KDA with g = log alpha, scale 1; through sigma
+/* ---- without masks Spike-KDA is KDA with g = log alpha and scale 1; by the chain rule
  *      dalpha_base = dg (1 - alpha)      dbeta_base = dbeta beta (1 - beta) */
 static int kda_of(const struct batch *x, double *g, double *beta)
 {
@@ -181,7 +182,8 @@ static int is_kda(struct kcp_report *rep)
         .g = g, .beta = beta, .h0 = x.in[H0], .o = y.out[O], .ht = y.out[HT],
         .dht = x.in[DHT], .dq = y.out[DQ], .dk = y.out[DK], .dv = y.out[DV], .dg = dg,
         .dbeta = dbeta, .dh0 = y.out[DH0] };
-    double *of_last = malloc(sizeof(double) * VALUES);     /* do_ plus dot */
+    /* do_, plus dot at the last token of each sequence */
+    double *of_last = malloc(sizeof(double) * VALUES);
     memcpy(of_last, x.in[DO], sizeof(double) * VALUES);
     for (int n = 0; n < N; n++)
         for (int e = 0; e < HV * V && cu[n] < cu[n + 1]; e++)

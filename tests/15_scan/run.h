@@ -26,7 +26,7 @@ static const int out_size[] = { VALUES, STATES, ROWS, QK, QK, VALUES, SPIKES, KE
 
 struct batch {
     enum kcp_walk walk;
-    int R, oracle, masks, no_masks;         /* masks: of struct kcase */
+    int R, oracle, masks, no_masks;         /* masks: as in struct kcase */
     int64_t L;
     const int64_t *cuts;
     enum kcp_form form;

@@ -68,7 +68,7 @@ KCP_CHECK(check_15_layer) = { "15_scan", "layer",
 /* ---- invalid calls */
 enum spoil { NOTHING, NO_A, NO_OMEGA, NO_MODEL, GATE_WIDTH, NO_PLAN, OTHER_NC, NO_G,
              SPOILS };
-static const struct { enum kcp_model model; const char *says; } spoilt[SPOILS] = {
+static const struct { enum kcp_model model; const char *text; } spoilt[SPOILS] = {
     { KCP_DPLR, "" }, { KCP_DPLR, "16_family: a: it is missing" },
     { KCP_GDN2, "16_family: omega: it is missing" },
     { KCP_GLA, "16_family: model: found 0, expected 2 to 4" },
@@ -99,7 +99,7 @@ static int refuses(struct kcp_report *rep)
         if (spoil == NO_G) a->g = NULL;
         const int status = kcp_layer_family(&l, a);
         EXPECT(rep, status == (spoil ? KCP_BAD : KCP_OK) &&
-               (!spoil || strstr(kcp_why(), spoilt[spoil].says)), "%d: status %d, '%s'",
+               (!spoil || strstr(kcp_why(), spoilt[spoil].text)), "%d: status %d, '%s'",
                spoil, status, kcp_why());
         const size_t kept = kcp_layer_family_kept(&l, (struct kcp_call *)a);
         const int sizes = spoil == NOTHING || spoil == NO_A || spoil == NO_OMEGA ||

@@ -18,7 +18,7 @@ static int kda(const struct batch *x, const double *beta, double *o, double *ht)
 
 /* Sets inputs with which x->model equals KDA. For DPLR, a = exp(g) k, b = -beta k, and
  * v is multiplied by beta. For GDN-2, b = omega = beta. */
-static void tell(struct batch *x, const double *beta)
+static void set_inputs(struct batch *x, const double *beta)
 {
     for (int t = 0; t < T; t++)
         for (int n = 0; n < HV; n++) {
@@ -50,9 +50,9 @@ static int relatives(struct kcp_report *rep)
                            .form = KCP_CHAIN };
         char why[160];
         status = draw(&x);
-        for (int e = 0; e < KEYS; e++) x.in[G][e] *= 20;      /* a decay with effect */
+        for (int e = 0; e < KEYS; e++) x.in[G][e] *= 20;      /* noticeable decay */
         status = status ? status : kda(&x, beta, o, ht);
-        tell(&x, beta);
+        set_inputs(&x, beta);
         status = status ? status : go(&x, why);
         const double eo = status ? NAN : rms_apart(x.out[O], o, VALUES);
         const double eh = status ? NAN : rms_apart(x.out[HT], ht, STATES);

@@ -1,5 +1,5 @@
-/* checks.c -- compares the ladder's reference with chapter 04, and emulated instructions
- * with the PTX manual.
+/* checks.c -- compares the ladder's reference with chapter 04, and emulated
+ * instructions with the PTX manual.
  *
  * Book: chapter 17.  Checked by: itself, it can fail.  Next: ../../cuda/17_ladder.
  */
@@ -161,7 +161,7 @@ static int sectors(struct kcp_report *rep)
 KCP_CHECK(check_17_sectors) = { "17_ladder", "sectors",
     "a warp's load fetches each sector that its lanes use once", sectors };
 
-static int under_way(struct kcp_report *rep)
+static int in_flight(struct kcp_report *rep)
 {
     const double from[] = { 1, 2, 3, 4 };
     double to[] = { 0, 0, 0, 0 };
@@ -177,8 +177,8 @@ static int under_way(struct kcp_report *rep)
     EXPECT(rep, to[2] == 3 && to[3] == 4 && !q.n, "wait for all groups is wrong");
     return KCP_OK;
 }
-KCP_CHECK(check_17_under_way) = { "17_ladder", "under_way",
-    "a destination is NaN before the wait and copied after it", under_way };
+KCP_CHECK(check_17_in_flight) = { "17_ladder", "in_flight",
+    "a destination is NaN before the wait and copied after it", in_flight };
 
 static int phases(struct kcp_report *rep)
 {

@@ -58,10 +58,10 @@ static int floor_operations(struct kcp_report *rep)
 {
     for (int C = 32; C <= 256; C *= 2)
         for (int D = 64; D <= 256; D *= 2) {
-            const double asked = 6. * D * D + 5. * C * D + C * C / 3.;
+            const double want = 6. * D * D + 5. * C * D + C * C / 3.;
             const double got = operations(C, D);
-            EXPECT(rep, fabs(got / asked - 1) < 5. / C / 2, "C %d, D %d: %g, not %g", C,
-                   D, got, asked);
+            EXPECT(rep, fabs(got / want - 1) < 5. / C / 2, "C %d, D %d: %g, not %g", C,
+                   D, got, want);
         }
     EXPECT(rep, fabs(operations(64, 128) / 141e3 - 1) < 0.01,
            "%g operations, not 141000", operations(64, 128));
@@ -79,11 +79,11 @@ static int split(struct kcp_report *rep)
             const int C = 64, steps = 96, cu[] = { 0, steps * m * C };
             const struct kcp_context x = { .NS = 1, .cu = (int *)cu };
             const double waves = ceil(HV * m / (double)P);
-            const double asked = m == 1 ? waves * steps
+            const double want = m == 1 ? waves * steps
                 : waves * steps * (1 + KCP_STEP_M) + (m - 1) * KCP_STEP_FOLD;
             const double got = kcp_strip_cost(&x, HV, C, P, (int64_t)steps * C);
-            EXPECT(rep, got == asked, "%d heads, %d strips: %g, not %g", HV, m, got,
-                   asked);
+            EXPECT(rep, got == want, "%d heads, %d strips: %g, not %g", HV, m, got,
+                   want);
         }
     return KCP_OK;
 }

@@ -41,11 +41,11 @@ static int levels(struct kcp_report *rep)
 {
     const double last = inside.a + B() / inside.bw + t_MS();
     for (int R = 16; R <= 4096; R *= 2) {
-        const double asked = scan(inside, 8, 1) + scan(between, R / 8, 8) + last;
+        const double want = scan(inside, 8, 1) + scan(between, R / 8, 8) + last;
         const double got = two_levels(R, 8), one = scan(between, R, 1);
         const double more = R < 4096 ? two_levels(2 * R, 8) - got : 0;
         const double step = between.a + (B() + BM()) / 8 / between.bw;
-        EXPECT(rep, fabs(got - asked) < 1e-9, "%d ranks: %g, not %g", R, got, asked);
+        EXPECT(rep, fabs(got - want) < 1e-9, "%d ranks: %g, not %g", R, got, want);
         EXPECT(rep, R == 4096 || (more >= step && more <= step + 2 * t_MM()),
                "from %d ranks to twice as many: %g more, a step is %g", R, more, step);
         EXPECT(rep, R < 64 || got < one / 2, "%d ranks: %g, one level %g", R, got, one);

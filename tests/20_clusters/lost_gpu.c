@@ -26,7 +26,7 @@ static const char *const way_names[] = { "killed", "stopped", "an error of NCCL'
 
 struct seen { int done, status; double ended; char why[200]; };
 static struct shared {
-    _Atomic double struck;
+    _Atomic double lost_at;
     struct seen seen[MOST];
 } *shared;
 
@@ -40,9 +40,9 @@ static ncclResult_t error_of(ncclComm_t at, ncclResult_t *result)
     return status;
 }
 
-static void strike(enum way way)
+static void lose_now(enum way way)
 {
-    shared->struck = monotonic_seconds();
+    shared->lost_at = monotonic_seconds();
     if (way == KILLED) raise(SIGKILL);
     if (way == STOPPED) raise(SIGSTOP);
     has_error = 1;
@@ -67,7 +67,7 @@ static void rank(const char *path, int R, int r, enum way way)
     int lost = -1;
     x->status = meet(&comm, path, R, r, x->why, sizeof x->why);
     for (int i = 0; i < ROUNDS && !x->status; i++) {
-        if (i == 3 && r == LOST) strike(way);
+        if (i == 3 && r == LOST) lose_now(way);
         x->status = exchange_on(comm, device_memory(), 100 + i, &wrong);
     }
     x->ended = monotonic_seconds();
@@ -121,7 +121,7 @@ static void lose(struct kcp_report *rep, int R, enum way way)
     rmdir(dir);
     for (int r = 0; r < R; r++) {
         const struct seen *x = &shared->seen[r];
-        const double s = x->ended - shared->struck;
+        const double s = x->ended - shared->lost_at;
         if (r == LOST && way != ERROR) continue;
         printf("  %s: rank %d: %.1f s: %s\n", way_names[way], r, s, x->why);
         EXPECT(rep, x->done, "%s: rank %d did not end: %s", way_names[way], r, x->why);

@@ -111,7 +111,7 @@ static double states_apart(const struct narrow_trial *x, const struct narrow_tri
 }
 
 /* Returns 1 if a rank of this process receives a state from another rank. */
-static int something_comes(const struct narrow_trial *t)
+static int receives_state(const struct narrow_trial *t)
 {
     int comes = 0;
     for (int r = 0; r < t->plan->R; r++) {
@@ -128,7 +128,7 @@ static void narrow_judge(struct kcp_report *rep, const struct narrow_trial *t, i
 {
     const double off = states_apart(&t[1], &t[0]);
     const double most = tolerance_of(TOLERANCE_GRADIENTS, KCP_BF16);
-    const int near = something_comes(t) ? off > 1e-5 && off < most : off == 0;
+    const int near = receives_state(t) ? off > 1e-5 && off < most : off == 0;
     EXPECT(rep, near, "form %d backward %d R %d K %d: off by %.1e", t->form,
            t->backward, R, t->K, off);
     EXPECT(rep, !memcmp(t[1].state, t[2].state, sizeof t->state), "form %d R %d: other "

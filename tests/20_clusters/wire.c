@@ -25,8 +25,8 @@ static int cuts_of(const struct lossy_layer *a, int R, int backward)
     return n;
 }
 
-/* ---- a tolerance: if the bound is above, the result is exact, else within
- * tolerance */
+/* ---- if a bound exceeds the tolerance, the result is exact, else its error is below
+ * the tolerance */
 static int tolerances(struct kcp_report *rep)
 {
     static const double allowed[] = { 1e-12, 1e-6, 1e-2 };
@@ -72,8 +72,8 @@ static int tolerances(struct kcp_report *rep)
                     }
                     free(a);
                 }
-    EXPECT(rep, cut > 20 && exact > 20 && part > 5, "%d runs wait for nobody, %d for "
-           "all, %d differ: all three should occur", cut, exact, part);
+    EXPECT(rep, cut > 20 && exact > 20 && part > 5, "%d runs drop all states, %d none, "
+           "%d differ: all three should occur", cut, exact, part);
     return KCP_OK;
 }
 KCP_CHECK(check_20_tolerance) = { "20_clusters", "tolerance",
@@ -90,7 +90,7 @@ static int small_body(struct kcp_comm *over, void *arg)
     struct lossy_layer *a = arg;
     double map[LH][LK][LV + LK], S[LH][LK][LV] = { { { 0 } } }, work[2 * LH * LK * LV];
     uint64_t seed = 7 + (uint64_t)over->r;
-    char told = 0;
+    char byte = 0;
     for (int i = 0; i < LH * LK * (LV + LK); i++)
         (&map[0][0][0])[i] = random_normal(&seed) / sqrt(LK);
     if (kcp_wire_over(&comm, over, &w, NULL, 0))
@@ -100,11 +100,11 @@ static int small_body(struct kcp_comm *over, void *arg)
         .work = work };
     if (a->lossy)
         kcp_wire_bounds(comm, none);
-    int status = a->late && over->r == 0 ? over->recv(over, &told, 1, 2, NULL) : KCP_OK;
+    int status = a->late && over->r == 0 ? over->recv(over, &byte, 1, 2, NULL) : KCP_OK;
     if (!status)
         status = kcp_exchange_run(&e);
     if (!status && a->late && over->r == 2)
-        status = over->send(over, &told, 1, 0, NULL);
+        status = over->send(over, &byte, 1, 0, NULL);
     if (over->r == over->R - 1)
         memcpy(a->got.ht, S, sizeof S);
     comm->free(comm);
@@ -209,11 +209,11 @@ KCP_CHECK(check_20_narrow) = { "20_clusters", "narrow",
     narrow };
 
 /* ---- invalid calls */
-struct asked { struct kcp_wire wire, other; enum kcp_form form; int64_t L; int R; };
+struct wire_call { struct kcp_wire wire, other; enum kcp_form form; int64_t L; int R; };
 
 static int refused_body(struct kcp_comm *over, void *arg)
 {
-    const struct asked *q = arg;
+    const struct wire_call *q = arg;
     const int64_t cu[] = { 0, 64 };
     struct kcp_plan *plan;
     struct kcp_comm *comm = NULL;
@@ -237,7 +237,7 @@ static int refused_body(struct kcp_comm *over, void *arg)
 
 static int refusals(struct kcp_report *rep)
 {
-    static const struct { struct asked q; int status; } list[] = {
+    static const struct { struct wire_call q; int status; } list[] = {
         { { { 0, 1e-3 }, { 0, 1e-3 }, KCP_CHAIN, 0, 3 }, KCP_OK },
         { { { 1, 0 }, { 1, 0 }, KCP_SCAN, 0, 3 }, KCP_OK },
         { { { 0, 0 }, { 0, 0 }, KCP_SCAN, 16, 3 }, KCP_OK },
@@ -250,7 +250,7 @@ static int refusals(struct kcp_report *rep)
         { { { 0, 1 }, { 0, 1 }, KCP_CHAIN, 0, 3 }, KCP_BAD },
         { { { 0, NAN }, { 0, NAN }, KCP_CHAIN, 0, 3 }, KCP_BAD } };
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        struct asked q = list[i].q;
+        struct wire_call q = list[i].q;
         char why[200] = "";
         const int status = kcp_threads_run(q.R, refused_body, &q, why, sizeof why);
         EXPECT(rep, status == list[i].status, "call %d: status %d, %s", (int)i, status,
@@ -258,7 +258,7 @@ static int refusals(struct kcp_report *rep)
     }
     struct kcp_comm plain = { .R = 1 };
     struct kcp_wire_told told;
-    EXPECT(rep, kcp_wire_told(&plain, &told) == KCP_BAD, "another communicator tells");
+    EXPECT(rep, kcp_wire_told(&plain, &told) == KCP_BAD, "another communicator");
     EXPECT(rep, kcp_wire_tolerance(&plain) == 0 && kcp_wire_tolerance(NULL) == 0,
            "another communicator has a tolerance");
     return KCP_OK;

@@ -6,7 +6,7 @@
  *
  * Input bytes: stage, model, pass, ranks; then pairs of bytes that change a valid call:
  * an option or size, a missing array, an index. With several ranks each pair also
- * selects the rank whose call is changed. */
+ * selects the rank rank call is changed. */
 #include "tests/made_call.h"
 #include "tests/must.h"
 
@@ -48,8 +48,8 @@ enum { INTS = sizeof ints / sizeof *ints };
 static void change_sizes(struct input *in, struct kcp_call *c, int mine)
 {
     for (int n = take(in) % 8; n > 0; n--) {
-        const int which = take(in), whose = take(in) % in->R, value = number(in);
-        if (whose != mine) continue;
+        const int which = take(in), rank = take(in) % in->R, value = number(in);
+        if (rank != mine) continue;
         if (which % 32 < INTS) *(int *)((char *)c + ints[which % 32]) = value;
         else if (which % 32 == 28) c->T = value;
         else if (which % 32 == 29) c->scale = value == 99 ? 0.0 / 0.0 * value : value;
@@ -60,9 +60,9 @@ static void change_sizes(struct input *in, struct kcp_call *c, int mine)
 static void change_arrays(struct input *in, struct made_call *m, int mine)
 {
     for (int n = take(in) % 4; n > 0; n--) {
-        const int which = take(in) % m->stage->nfields, whose = take(in) % in->R;
+        const int which = take(in) % m->stage->nfields, rank = take(in) % in->R;
         const int at = take(in), value = number(in);
-        if (whose != mine) continue;
+        if (rank != mine) continue;
         const enum kcp_store store = m->stage->fields[which].store;
         if (at % 4 == 0) made_set(m, which, NULL);
         else if (m->numbers[which] > 0 && store == KCP_I32)
@@ -100,8 +100,8 @@ static int body(struct kcp_comm *comm, void *arg)
     if (!is_plain && !kcp_why()[0])
         fprintf(stderr, "%s: status %d\n", s->name, status);
     MUST(is_plain || kcp_why()[0]);
-    const int may_lack = s->oracle || !strncmp(s->name, "02", 2);     /* arrays */
-    MUST(expected == KCP_OK || status != KCP_OK || may_lack);
+    const int may_lack_arrays = s->oracle || !strncmp(s->name, "02", 2);
+    MUST(expected == KCP_OK || status != KCP_OK || may_lack_arrays);
     made_free(&m);
     kcp_plan_free(plan);
     return KCP_OK;

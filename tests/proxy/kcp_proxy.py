@@ -49,7 +49,7 @@ names = {}                               # of files, by their number in the PTX
 
 
 class Step:
-    """An instruction that matters, and the writes that reach it without a fence."""
+    """An instruction of a kind in KINDS, and the writes that reach it without a fence."""
     def __init__(self, kind, conditional, targets, place):
         self.kind, self.conditional = kind, conditional
         self.targets, self.place = targets, place
@@ -144,7 +144,7 @@ def pairs_of_file(path):
         if re.match(r"\s*\.loc\s", line):
             place = read_place(line) if inside else None
         elif was and depth and label:
-            if was == 1:                 # deeper: a waiting loop of inline assembly
+            if was == 1:                 # deeper: a wait loop in inline assembly
                 labels.setdefault(label[1], len(steps))
         elif was and depth:
             steps += filter(None, (read_step(one, place) for one in line.split(";")))
@@ -223,7 +223,7 @@ def plant(build, known):
                 if why:
                     missed[file] = missed.get(file, 0) + 1
                     print(f"kcp_proxy.py: without the fence of {file}:{at + 1}: {why}")
-    print(f"kcp_proxy.py: {seen} fences taken away and seen, {sum(missed.values())} not, "
+    print(f"kcp_proxy.py: {seen} removed fences found, {sum(missed.values())} not, "
           f"{sum(UNSEEN.values())} of them expected")
     return int(missed != UNSEEN or seen == 0)
 

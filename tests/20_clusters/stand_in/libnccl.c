@@ -342,7 +342,7 @@ ncclResult_t ncclCommSplit(ncclComm_t c, int color, int key, ncclComm_t *made,
     *made = NULL;
     c->polls = POLLS;
     unlock();
-    return ncclSuccess;                    /* early, as NCCL does */
+    return ncclSuccess;                    /* the split is not complete yet */
 }
 
 static ncclResult_t end(ncclComm_t c)

@@ -10,9 +10,9 @@
 #include <poll.h>
 
 enum { R = 3, LOST = 1, MOST_SECONDS = 15 };
-enum way { NONE, FAILS, ERROR, STANDS, LENT_STANDS };
+enum way { NONE, FAILS, ERROR, HANGS, LENT_HANGS };
 static const char *const way_names[] = { "takes part", "fails",
-    "has an asynchronous error", "stands still", "stands still, lent" };
+    "has an asynchronous error", "hangs", "hangs, lent" };
 
 struct seen { int status, lost, groups; double seconds; char why[320]; };
 struct loss {
@@ -40,7 +40,7 @@ static void count(struct kcp_comm *c)
         stand_in_error(((struct nccl_rank *)c)->at);
     for (int i = 0; i < 1000 && loss->way == ERROR && !c->lost(c, NULL, NULL, 0); i++)
         poll(NULL, 0, 10);
-    for (int i = 0; i < 1000 && loss->way >= STANDS && loss->ended < R - 1; i++)
+    for (int i = 0; i < 1000 && loss->way >= HANGS && loss->ended < R - 1; i++)
         poll(NULL, 0, 10);
 }
 
@@ -158,13 +158,13 @@ static int lose(struct loss *l, enum way way, int at)
     l->calls = l->ended = l->has_id = 0;
     l->began = monotonic_seconds();
     memset(l->seen, 0, sizeof l->seen);
-    if (way == LENT_STANDS)
+    if (way == LENT_HANGS)
         kcp_threads_run(R, lent_rank, l, why, sizeof why);
     else
         kcp_nccl_threads_run(R, lose_rank, l, why, sizeof why);
     for (int r = 0; r < R; r++) {
         const struct seen *x = &l->seen[r];
-        const int is_late = r == LOST && way == LENT_STANDS && x->status;
+        const int is_late = r == LOST && way == LENT_HANGS && x->status;
         if (!stand_in_alive() && (is_right(l, x) || is_late))
             continue;
         wrong++;
@@ -184,8 +184,8 @@ int lose_ranks(int step)
     for (int at = 1; at <= calls; at += step) {
         wrong += lose(&l, FAILS, at) + lose(&l, ERROR, at);
         if (at % (8 * step) == 1)
-            wrong += lose(&l, STANDS, at);
+            wrong += lose(&l, HANGS, at);
     }
-    wrong += lose(&l, LENT_STANDS, 1);
+    wrong += lose(&l, LENT_HANGS, 1);
     return wrong + lose(&l, NONE, 0);
 }
