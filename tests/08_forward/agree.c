@@ -11,7 +11,7 @@
 enum { R = 3 };
 enum spoil { NOTHING, SCALE, NORM, LAYOUT, FORM, CUTS, OTHER_L, OTHER_STAGE, NO_SUM,
              LOCAL_SUM, SCAN_FORM, FAMILY_MODEL, SPOILS };
-static const char *const expect[SPOILS] = { "", "scale: rank 1 has 0.25, rank 0 has 0.5",
+static const char *const text[SPOILS] = { "", "scale: rank 1 has 0.25, rank 0 has 0.5",
     "l2norm: rank 1 has 1", "layout: rank 1 has 1", "form: rank 1 has 1",
     "cuts: rank 1 differs", "L: rank 1 differs", "stage: rank 1 differs",
     "rank 1 has not the arrays", "part: rank 1 has 4", "form: rank 1 has 1",
@@ -81,7 +81,7 @@ static int agree(struct kcp_report *rep)
         EXPECT(rep, err == KCP_OK, "%d: %s", spoil, why);
         for (int r = 0; r < R; r++) {
             EXPECT(rep, x.status[r] == (spoil ? KCP_MISMATCH : KCP_OK) &&
-                   strstr(x.why[r], expect[spoil]), "%d: rank %d: status %d, '%s'",
+                   strstr(x.why[r], text[spoil]), "%d: rank %d: status %d, '%s'",
                    spoil, r, x.status[r], x.why[r]);
             EXPECT(rep, x.again[r] == KCP_OK, "%d: rank %d, next call: %d", spoil, r,
                    x.again[r]);
