@@ -110,8 +110,7 @@ class Row:
             s += ", %d sequences" % self.sequences
         s += text(", by %s", self["walk"])
         s += ", bf16 on the wire" if self["form"].endswith("_bf16") else ""
-        kept = self.save if not self.backward or self.save != "none" else ""
-        return (s + KEPT.get(kept, "")).replace(" = ", NB + "=" + NB)
+        return (s + KEPT.get(self.save, "")).replace(" = ", NB + "=" + NB)
 
     def rank(self):
         """Returns the key for sorting by model (KDA first), T, ..., gates, segments."""

@@ -1,55 +1,54 @@
-/* kept.c -- the figure of chapter 12: numbers that each mode saves per token and head.
+/* kept.c -- the figure of chapter 12: bytes that each mode saves per token and head.
  *
  * Book: chapter 12.  Checked by: make book-lint.  Next: book/figures/mirror.c.
- * The counts are for H = HV, K = V = 128, C = 64. */
+ * KDA with T = 8192, H = HV, K = V = 128, C = 64. */
 #include "svg.h"
 
-enum { K = 128, V = 128, C = 64, LEAST = 3, LESS = 5, MORE = 7 };
-struct piece { const char *name; double n; };
+enum { K = 128, V = 128, C = 64, T = 8192 };
+struct piece { const char *name; double bytes; };
 
-static double stack(double y, const char *title, const struct piece *p, int n,
-                    double at, const char *style)
+/* The pieces of the light mode, of recompute and of save-all, one after another; the
+ * numbers say how many pieces each mode has. */
+static const struct piece factors[] = {
+    { "", 4.0 * K * V / T }, { "", 12 }, { "Aqk", 2 * C }, { "A", 2 * C }, { "q", 2 * K },
+    { "k", 2 * K }, { "G", 4 * K }, { "w", 2 * K }, { "qg", 2 * K }, { "kg", 2 * K },
+    { "u", 2 * V }, { "v_new", 2 * V }, { "h", 2.0 * K * V / C } };
+static const struct piece chunks[] = {
+    { "", 4.0 * K * V / T }, { "", 12 }, { "k~", 2 * K }, { "kg", 2 * K }, { "qg", 2 * K },
+    { "", 4.0 * K / C }, { "A", 5120.0 / C }, { "", 5120.0 / C },
+    { "h", 2.0 * K * V / C }, { "v_new", 2 * V } };
+static const int of_factors[] = { 4, 6, 13 }, of_chunks[] = { 1, 8, 10 };
+
+static void rows(double y, const char *title, const struct piece *p, const int *count)
 {
-    svg_text(8, y - 8, "start", "", "%s", title);
-    for (int i = 0; i < n; i++) {
-        const double w = p[i].n * 0.485;
-        svg_rect(8 + at, y, w - 1, 36, style);
-        if (w > 16)
-            svg_text(8 + at + w / 2, y + 22, "middle", "mono", "%s", p[i].name);
-        at += w;
+    static const char *const mode[] = { "light", "recompute", "save all" };
+    svg_text(4, y - 8, "start", "", "%s", title);
+    for (int m = 0; m < 3; m++, y += 32) {
+        double at = 88, sum = 0;
+        svg_text(4, y + 17, "start", "soft", "%s", mode[m]);
+        for (int i = 0; i < count[m]; i++) {
+            const double w = p[i].bytes * 0.185;
+            svg_rect(at, y, w > 2 ? w - 1 : w, 26, i < count[1]
+                     ? "fill:var(--wash-a);stroke:var(--a)"
+                     : "fill:var(--wash-c);stroke:var(--c)");
+            if (w > 14)
+                svg_text(at + w / 2, y + 17, "middle", "mono", "%s", p[i].name);
+            at += w;
+            sum += p[i].bytes;
+        }
+        svg_text(at + 6, y + 17, "start", "", "%.0f", sum);
     }
-    return at;
 }
 
 int main(void)
 {
-    static const struct piece less[LESS] = {
-        { "Aqk", C }, { "A", C }, { "", 3 }, { "q", K }, { "k", K } };
-    static const struct piece more[MORE] = {
-        { "G", K }, { "w", K }, { "qg", K }, { "kg", K }, { "u", V }, { "v_new", V },
-        { "h", (double)K * V / C } };
-    double least = 0, a = 0, b = 0;
-    for (int i = 0; i < LEAST; i++)
-        least += less[i].n;
-    for (int i = 0; i < LESS; i++)
-        a += less[i].n;
-    for (int i = 0; i < MORE; i++)
-        b += more[i].n;
-    svg_begin(720, 276, "What each memory mode keeps",
-              "Light keeps Aqk, A and three numbers. Recompute keeps q and k too. "
-              "Save-all adds G, w, qg, kg, u, v_new and the states of all chunks, as "
-              "large as two of them.");
-    char title[80];
-    snprintf(title, sizeof title, "light: %.0f numbers per token and head", least);
-    stack(30, title, less, LEAST, 0, "fill:var(--wash-a);stroke:var(--a)");
-    snprintf(title, sizeof title, "recompute: %.0f", a);
-    stack(110, title, less, LESS, 0, "fill:var(--wash-a);stroke:var(--a)");
-    snprintf(title, sizeof title, "save all: %.0f more", b);
-    const double end =
-        stack(190, title, less, LESS, 0, "fill:var(--wash-a);stroke:var(--a)");
-    stack(190, "", more, MORE, end, "fill:var(--wash-c);stroke:var(--c)");
-    svg_text(8, 258, "start", "soft", "H = HV, K = V = 128, C = 64. The sliver: rho of "
-             "q and of k, and beta.");
+    svg_begin(720, 280, "What each mode of the saved block keeps",
+              "Format factors: light keeps 276 bytes per token and head, recompute 788, "
+              "save-all 3092. Format chunks: light 8, recompute 956, save-all 1724.");
+    rows(26, "format factors, by tokens", factors, of_factors);
+    rows(158, "format chunks, by chunks", chunks, of_chunks);
+    svg_text(4, 272, "start", "soft", "Bytes per token and head. Without a name: initial "
+             "state, rho, beta, decay and, after A, the triangle Aqk.");
     svg_end();
     return 0;
 }
