@@ -10,12 +10,12 @@ struct piece { const char *name; double bytes; };
 /* The pieces of the light mode, of recompute and of save-all, one after another; the
  * numbers say how many pieces each mode has. */
 static const struct piece factors[] = {
-    { "", 4.0 * K * V / T }, { "", 12 }, { "Aqk", 2 * C }, { "A", 2 * C }, { "q", 2 * K },
-    { "k", 2 * K }, { "G", 4 * K }, { "w", 2 * K }, { "qg", 2 * K }, { "kg", 2 * K },
+    { "", 4.0 * K * V / T }, { "", 12 }, { "Aqk", 2 * C }, { "A", 2 * C },
+    { "q", 2 * K }, { "k", 2 * K }, { "G", 4 * K }, { "w", 2 * K }, { "qg", 2 * K }, { "kg", 2 * K },
     { "u", 2 * V }, { "v_new", 2 * V }, { "h", 2.0 * K * V / C } };
 static const struct piece chunks[] = {
-    { "", 4.0 * K * V / T }, { "", 12 }, { "k~", 2 * K }, { "kg", 2 * K }, { "qg", 2 * K },
-    { "", 4.0 * K / C }, { "A", 5120.0 / C }, { "", 5120.0 / C },
+    { "", 4.0 * K * V / T }, { "", 12 }, { "k~", 2 * K }, { "kg", 2 * K },
+    { "qg", 2 * K }, { "", 4.0 * K / C }, { "A", 5120.0 / C }, { "", 5120.0 / C },
     { "h", 2.0 * K * V / C }, { "v_new", 2 * V } };
 static const int of_factors[] = { 4, 6, 13 }, of_chunks[] = { 1, 8, 10 };
 
@@ -47,8 +47,8 @@ int main(void)
               "save-all 3092. Format chunks: light 8, recompute 956, save-all 1724.");
     rows(26, "format factors, by tokens", factors, of_factors);
     rows(158, "format chunks, by chunks", chunks, of_chunks);
-    svg_text(4, 272, "start", "soft", "Bytes per token and head. Without a name: initial "
-             "state, rho, beta, decay and, after A, the triangle Aqk.");
+    svg_text(4, 272, "start", "soft", "Bytes per token and head. Without a name: "
+             "initial state, rho, beta, decay and, after A, the triangle Aqk.");
     svg_end();
     return 0;
 }
