@@ -2,7 +2,6 @@
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: main.c (kcp-check) and criterion.c drive it. */
-#include "failure.h"
 #include "paths.h"
 #include "isolation.h"
 #include "trial.h"

@@ -21,4 +21,13 @@ void emit_path(char *path, size_t n, const char *dir, int i, int pass,
 void emit_dims(const struct kcp_field *f, const struct kcp_call *c,
                const struct tensor *t, int64_t *dim);
 
+/* ---- a file with the outputs of a build (outputs.c). */
+/* Run the reference and every host variant of each stage in this process on fifty cases
+ * (o->quick: ten), drawn with o->seed. Return an exit status: 0 if the file was
+ * written, or no bit changed; 1 if an output changed by more than ten tolerances, or a
+ * status changed; 2 if the file cannot be opened or written; 3 for smaller changes of
+ * outputs. */
+int outputs_keep(const char *path, const struct options *o);
+int outputs_against(const char *path, const struct options *o);
+
 #endif

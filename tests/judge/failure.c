@@ -6,8 +6,7 @@
  * A variant that depends on earlier calls may pass if the failed case runs alone. So
  * new processes repeat the failed case after 0, 1, 3 and then 7 earlier cases, until
  * the case fails. */
-#include "failure.h"
-#include "trial.h"
+#include "isolation.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -12,7 +12,6 @@
 #define _DEFAULT_SOURCE                        /* MAP_ANONYMOUS, madvise */
 #include "isolation.h"
 #include "core/paths.h"
-#include "process.h"
 
 #include <math.h>
 #include <stdlib.h>

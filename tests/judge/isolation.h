@@ -9,8 +9,9 @@
 #ifndef KCP_ISOLATION_H
 #define KCP_ISOLATION_H
 
-#include "process.h"
 #include "trial.h"
+
+#include <sys/types.h>
 
 struct kcp_device;
 
@@ -49,5 +50,35 @@ int  isolated_probe(const char *path, struct kcp_variant *record, char *why, siz
 /* Looks up the GPU in a separate process, because a process that uses CUDA cannot
  * fork. Returns 0, or 1 if there is no GPU. */
 int  isolated_device(struct kcp_device *d);
+
+/* ---- processes that answer over a socket within a time limit (process.c) */
+double seconds_now(void);
+/* Forks. Returns 0 in the child; in the parent, the child's process id or -1. Sets *fd
+ * to a socket that connects parent and child. */
+pid_t process_start(int *fd);
+/* Send and receive exactly n bytes. Return 0, or 1 on failure. */
+int process_send(int fd, const void *data, size_t n);
+int process_receive(int fd, void *data, size_t n);
+/* Reads the n bytes of a process's answer within `seconds` (with --limit 0, a day).
+ * Returns 0; or 1 with an error in `why` after the process has ended or was killed. */
+int process_answer(pid_t pid, int fd, double seconds, void *to, size_t n, char *why,
+                   size_t nwhy);
+/* Waits for the end of a process that gets no more requests. Returns 0, or 1 and
+ * `why` if its status is not 0. */
+int process_end(pid_t pid, char *why, size_t n);
+/* Runs `body` in a new process, and copies the `bytes` bytes that `body` writes at `to`
+ * to this process. Returns 0, or 1 with an error in `why`. */
+int process_ask(void (*body)(const void *arg, void *to), const void *arg, void *to,
+                size_t bytes, double seconds, char *why, size_t n);
+
+/* ---- failures (failure.c) */
+/* Turns an n/a into a failure if the variant's record (`shapes`) excludes it. A
+ * record that begins with "any" excludes every n/a. For a built-in variant, n/a in
+ * only one pass is excluded unless the record begins with "forward;" or "backward;". */
+void hold_to_record(const struct kcp_variant *v, int is_object, struct verdict *t);
+/* Prints the failure of list[i]: the wrong tensor, its error, its worst element, and
+ * a command that repeats the failure. */
+void show_failure(struct isolated *x, int i, const struct verdict *t,
+                  struct kcp_report *rep);
 
 #endif

@@ -4,7 +4,6 @@
 #include "judge.h"
 #include "emit.h"
 #include "isolation.h"
-#include "outputs.h"
 #include "paths.h"
 #include "kcp_mpi.h"
 #include "base/options.h"

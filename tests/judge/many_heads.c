@@ -6,14 +6,12 @@
  * The references are too slow for so many numbers. But heads are independent, so the
  * inputs of one head are repeated until the tensors are that long. Then the outputs of
  * all heads must have equal bits, and the first head must have the outputs expected of
- * a call with one head. Data is copied to the GPU and back in slabs of tokens. */
+ * a call with one head. */
 #include "trial.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { SLAB = 64 << 20 };
 
 /* A buffer of one head, viewed as [outer][inner bytes]. `heads` is 1 if the buffer
  * has an axis of heads. */
@@ -33,54 +31,37 @@ static size_t bytes_of(const struct buffer *o, int heads)
     return o->bytes * (size_t)(copies_of(o).heads ? heads : 1);
 }
 
-/* A function that in_slabs calls for each slab. A slab is rows `from` to `to` - 1 of a
- * buffer and begins at device address `at`. */
-typedef int on_slab(const struct memory *m, const struct copies *c, int heads,
-                    int64_t from, int64_t to, const char *one, char *slab, char *at,
-                    int64_t *wrong);
-
-static int in_slabs(const struct memory *m, const struct copies *c, int heads,
-                    const char *one, char *base, on_slab *with, int64_t *wrong)
+/* Copies one head's buffer `one` to the device at `base`, as `heads` equal heads. */
+static int put_copies(const struct memory *m, const struct copies *c, int heads,
+                      const char *one, char *base)
 {
-    const int64_t row = c->inner * heads;
-    int64_t step = row ? SLAB / row : 1;
-    if (step < 1) step = 1;
-    if (step > c->outer) step = c->outer;
-    char *slab = malloc((size_t)(step * row) + 8);
-    int status = slab ? KCP_OK : KCP_NO_MEMORY;
-    for (int64_t i = 0; i < c->outer && !status; i += step) {
-        const int64_t end = i + step < c->outer ? i + step : c->outer;
-        status = with(m, c, heads, i, end, one, slab, base + i * row, wrong);
-    }
-    free(slab);
+    const size_t bytes = (size_t)(c->outer * c->inner * heads);
+    char *all = malloc(bytes + 8), *p = all;
+    if (!all) return KCP_NO_MEMORY;
+    for (int64_t i = 0; i < c->outer; i++)
+        for (int h = 0; h < heads; h++, p += c->inner)
+            memcpy(p, one + i * c->inner, (size_t)c->inner);
+    const int status = m->copy(base, all, bytes);
+    free(all);
     return status;
 }
 
-static int put_copies(const struct memory *m, const struct copies *c, int heads,
-                      int64_t from, int64_t to, const char *one, char *slab, char *at,
-                      int64_t *wrong)
-{
-    char *p = slab;
-    for (int64_t i = from; i < to; i++)
-        for (int h = 0; h < heads; h++, p += c->inner)
-            memcpy(p, one + i * c->inner, (size_t)c->inner);
-    return m->copy(at, slab, (size_t)(p - slab));
-}
-
-/* Copies a slab from the device, stores the first head in `one`, and adds to *wrong the
- * number of rows in which another head differs from the first head. */
+/* Copies a buffer from the device, stores the first head in `one`, and adds to *wrong
+ * the number of rows in which another head differs from the first head. */
 static int take_copies(const struct memory *m, const struct copies *c, int heads,
-                       int64_t from, int64_t to, const char *one, char *slab, char *at,
-                       int64_t *wrong)
+                       char *one, const char *base, int64_t *wrong)
 {
-    const int64_t row = c->inner * heads;
-    const int status = m->copy(slab, at, (size_t)((to - from) * row));
-    for (int64_t i = from; i < to && !status; i++) {
-        const char *first = slab + (i - from) * row;
-        memcpy((char *)one + i * c->inner, first, (size_t)c->inner);
+    const size_t row = (size_t)c->inner, bytes = (size_t)c->outer * row * (size_t)heads;
+    char *all = malloc(bytes + 8);
+    if (!all) return KCP_NO_MEMORY;
+    const int status = m->copy(all, base, bytes);
+    for (int64_t i = 0; i < c->outer && !status; i++) {
+        const char *first = all + (size_t)i * row * (size_t)heads;
+        memcpy(one + (size_t)i * row, first, row);
         for (int h = 1; h < heads; h++)
-            *wrong += memcmp(first, first + h * c->inner, (size_t)c->inner) != 0;
+            *wrong += memcmp(first, first + (size_t)h * row, row) != 0;
     }
+    free(all);
     return status;
 }
 
@@ -107,8 +88,8 @@ static int fill_many(struct trial *many, const struct trial *one, int heads)
         memcpy(s->args + o->field->at, &to->base, sizeof to->base);
         const int given = field_in(o->field) || field_given(o->field, &s->call);
         if (given)
-            status = in_slabs(s->mem, &c, c.heads ? heads : 1, o->image + FENCE,
-                              to->base, put_copies, NULL);
+            status = put_copies(s->mem, &c, c.heads ? heads : 1, o->image + FENCE,
+                                to->base);
         else
             status = s->mem->fill(to->base, 0xff, to->bytes);
     }
@@ -152,8 +133,8 @@ static int compare_many(struct kcp_report *rep, const struct trial *many,
         int64_t differ = 0;
         if (!o->want || !c.heads) continue;
         char *first = alloc_or_exit(o->bytes + 8);
-        status = in_slabs(many->mem, &c, heads, first, many->rank[0].buffer[i].base,
-                          take_copies, &differ);
+        status = take_copies(many->mem, &c, heads, first,
+                             many->rank[0].buffer[i].base, &differ);
         const struct worst w = first_head(one, o, first, e);
         const double over = w.nan ? INFINITY : w.err / w.tol;
         found->rows += differ;

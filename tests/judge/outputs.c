@@ -7,7 +7,7 @@
  * that variants and references share changes the outputs of both. Therefore one build
  * writes the outputs of fifty cases per stage to a file, and another build compares its
  * outputs with the file, slice by slice, with the tolerances of check.c. */
-#include "outputs.h"
+#include "emit.h"
 #include "trial.h"
 #include <math.h>
 #include <stdlib.h>

@@ -2,8 +2,7 @@
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh.
  * Next: isolation.c. */
-#include "process.h"
-#include "judge.h"
+#include "isolation.h"
 
 #include <errno.h>
 #include <math.h>

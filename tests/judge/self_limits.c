@@ -1,7 +1,7 @@
 /* self_limits.c -- tests the judge's errors and limits on slices with known numbers.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.  Next: check.c. */
-#include "failure.h"
+#include "isolation.h"
 #include "tolerance.h"
 #include "trial.h"
 

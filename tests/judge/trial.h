@@ -43,7 +43,7 @@ struct rank_args {
 void *image_alloc(size_t n);
 void image_free(void *p);
 
-/* Content of a workspace before a run (leftovers.c): NaN, or the bytes that a run left:
+/* Content of a workspace before a run (memory.c): NaN, or the bytes that a run left:
  * the last run; the last run with another workspace size (if there is none, the last
  * run). */
 enum leftovers { LEFT_NONE, LEFT_BY_LAST, LEFT_OTHER_SIZE };
