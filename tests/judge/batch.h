@@ -227,14 +227,6 @@ static inline int batch_step(struct batch *x)
     return x->arrays.full ? KCP_NO_MEMORY : ref_step(&a);
 }
 
-static inline double dot(const double *a, const double *b, int64_t n)
-{
-    double s = 0;
-    for (int64_t e = 0; e < n; e++)
-        s += a[e] * b[e];
-    return s;
-}
-
 /* Draws a batch in which all raw gates are `gate` (0: random gates that keep the state
  * alive) and runs chapters 02 to 04. */
 static inline int batch_forward(struct batch *x, enum kcp_model model, double gate)
@@ -290,15 +282,6 @@ static inline void batch_identity(const struct batch *x, double *X)
     const int K = x->c.K, V = x->c.V, W = V + K;
     for (int e = 0; e < K * W; e++)
         X[e] = e % W == V + e / W;
-}
-
-/* Makes KDA batch y equal to GDN batch x: each channel gets the gate of its head. */
-static inline int batch_repeat(const struct batch *x, struct batch *y, double gate)
-{
-    const int status = batch_draw(y, KCP_KDA, x->c.C, gate), K = x->c.K;
-    for (int64_t e = 0; !status && e < x->c.T * x->c.HV * K; e++)
-        y->g_raw[e] = x->g_raw[e / K];
-    return status;
 }
 
 #endif

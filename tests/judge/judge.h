@@ -75,8 +75,6 @@ int  cases_parse(const char *text, struct kcase *k, int max, char *why, size_t n
 double case_scale(int K);                     /* K^-1/2 */
 /* Returns the plan of a case, which the caller frees; NULL: out of memory. */
 struct kcp_plan *case_plan(const struct kcase *k, int R);
-/* Fills *o with the owner of each token range, for a case that sets `spread`. */
-int case_owners(const struct kcase *k, int R, struct kcp_owners *o, const char **why);
 
 /* inputs.c draws the inputs of a case and rounds them to a storage type. pipeline.c
  * computes outputs with references: chapters 02 to 11 on one rank, or the
@@ -126,8 +124,6 @@ double mean_logit(const struct kcase *k);
 /* family.c: all inputs of chapters 15 and 16. */
 void spike_draw(struct tensor_set *b, const struct kcase *k);
 void family_draw(struct tensor_set *b, const struct kcase *k);
-int  grid_add(struct tensor_set *b, const struct kcp_context *x,
-              const struct kcp_call *c);
 /* alive.c: returns the share of a state left at the last cut; NaN if no sequence
  * crosses a cut. The oracle of stage s (or its reference) runs over the tokens before
  * the cut from a state of random signs, with v = 0 and the other inputs in set b. */

@@ -108,9 +108,10 @@ int case_for_path(const struct kcp_stage *s, const char *kernel,
 /* Adds a case for each row of the table of paths that has this kernel and that no
  * case in the list reaches. A row with K "64 128" gets two cases, because the code
  * differs. */
-struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kernel,
-                              enum kcp_storage storage, const struct options *o,
-                              const struct kcp_device *d, struct kcase *list, int *n)
+static struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kernel,
+                                     enum kcp_storage storage, const struct options *o,
+                                     const struct kcp_device *d, struct kcase *list,
+                                     int *n)
 {
     int id = 3000;
     for (int i = 0; i < 2 * kcp_npaths && d; i++) {

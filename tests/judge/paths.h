@@ -19,9 +19,6 @@ int paths_of_case(const struct kcp_stage *s, const char *kernel,
  * also gets wide and tall cases, and a case for each of its paths on d. */
 struct kcase *cases_of(const struct kcp_stage *s, const struct kcp_variant *v,
                        const struct options *o, const struct kcp_device *d, int *n);
-struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kernel,
-                              enum kcp_storage storage, const struct options *o,
-                              const struct kcp_device *d, struct kcase *list, int *n);
 /* Tries cases from small to large, and returns 1 with the first case *k in which the
  * kernel reaches row p, or 0 if no case does. If `K` is not 0, tries only cases with
  * that K. */

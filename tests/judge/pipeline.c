@@ -21,8 +21,8 @@ static int run_stage(struct tensor_set *b, const char *stage, struct kcp_call *c
     return s ? reference_run(b, s, c) : KCP_NA;
 }
 
-int grid_add(struct tensor_set *b, const struct kcp_context *x,
-             const struct kcp_call *c)
+static int grid_add(struct tensor_set *b, const struct kcp_context *x,
+                    const struct kcp_call *c)
 {
     memcpy(tensor_add(b, "cu", "NS+1", KCP_I32, c)->p, x->cu, 4 * (x->NS + 1));
     memcpy(tensor_add(b, "cn", "NS+1", KCP_I32, c)->p, x->cn, 4 * (x->NS + 1));
