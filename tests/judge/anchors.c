@@ -18,7 +18,6 @@ static const struct { const char *stages; int wide; const char *words; } rows[] 
 };
 
 struct anchors {
-    const struct kcp_stage *stage;
     struct kcase *list;
     int n, first, ranks, wide;
     uint64_t seed;
@@ -30,35 +29,12 @@ static int is(const struct kcp_stage *s, const char *list)
     return strstr(list, number) != NULL;
 }
 
-/* Returns the text that replaces the word at `at`, and its length in *n; or NULL. */
-static const char *meaning(const struct kcp_stage *s, const char *at, size_t *n)
+/* Replaces each `word` in a row's text. */
+static void replace(char *text, const char *word, const char *by)
 {
-    const char *models = "{kda|gdn}", *options = "l2norm beta=sigmoid gate=softplus";
-    if (is(s, "15 ")) {
-        models = "kda";
-        options = "spike masks=1 D=3";
-    } else if (is(s, "16 ")) {
-        models = "{dplr|gdn2|gla}";
-        options = "";
-    }
-    *n = strlen("MODEL");
-    if (!strncmp(at, "MODEL", *n)) return models;
-    *n = strlen("OPTIONS");
-    return strncmp(at, "OPTIONS", *n) ? NULL : options;
-}
-
-/* Copies a row's words with MODEL and OPTIONS replaced. */
-static void replace(const struct kcp_stage *s, const char *words, char *text, size_t n)
-{
-    size_t used = 0, skip;
-    text[0] = 0;
-    for (; *words && used < n; words += skip) {
-        const char *is_for = meaning(s, words, &skip);
-        if (!is_for) skip = 1;
-        used += (size_t)snprintf(text + used, n - used, "%.*s",
-                                 is_for ? (int)strlen(is_for) : 1,
-                                 is_for ? is_for : words);
-    }
+    const size_t n = strlen(word), more = strlen(by);
+    for (char *at; (at = strstr(text, word)); memcpy(at, by, more))
+        memmove(at + more, at + n, strlen(at + n) + 1);
 }
 
 static int alternatives(const char *list)
@@ -132,12 +108,22 @@ static void add_empty_rank(struct anchors *a)
 struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
                             int ranks, int first, int *n)
 {
-    struct anchors a = { .stage = s, .first = first, .ranks = s->ranks ? ranks : 1,
+    struct anchors a = { .first = first, .ranks = s->ranks ? ranks : 1,
                          .seed = seed, .wide = wide };
+    const char *models = "{kda|gdn}", *options = "l2norm beta=sigmoid gate=softplus";
+    if (is(s, "15 ")) {
+        models = "kda";
+        options = "spike masks=1 D=3";
+    } else if (is(s, "16 ")) {
+        models = "{dplr|gdn2|gla}";
+        options = "";
+    }
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char text[2000], chosen[2000], *rest;
         if (rows[i].wide != wide || !is(s, rows[i].stages)) continue;
-        replace(s, rows[i].words, text, sizeof text);
+        snprintf(text, sizeof text, "%s", rows[i].words);
+        replace(text, "MODEL", models);
+        replace(text, "OPTIONS", options);
         for (int j = 0; j < repeats_of(text); j++) {
             choose(text, j, chosen);
             rest = NULL;
