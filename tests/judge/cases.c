@@ -258,7 +258,8 @@ static int deal(const struct kcase *k, int R, struct kcp_owners *o)
 }
 
 /* Fills *o with the owner of each token range, for a case that sets `spread`. */
-static int case_owners(const struct kcase *k, int R, struct kcp_owners *o, const char **why)
+static int case_owners(const struct kcase *k, int R, struct kcp_owners *o,
+                       const char **why)
 {
     *o = (struct kcp_owners){ 0 };
     if (k->spread == DEALT) return deal(k, R, o);
