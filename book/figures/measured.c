@@ -6,10 +6,11 @@
 #include "plot.h"
 #include "records.h"
 
-enum { CONDITIONS = 8 };
+enum { CONDITIONS = 9 };
 
 static const char *const columns[CONDITIONS] = { "stage", "variant", "model", "T",
-                                                 "H", "ranks", "save", "gate" };
+                                                 "H", "ranks", "save", "gate",
+                                                 "sequences" };
 
 /* Returns the least time in ms of rows with values `want`; exits if there is no row. */
 static double best(const char *record, const char *const want[CONDITIONS])
@@ -43,7 +44,7 @@ static void pass(const struct frame *f, const char *stage, const char *variant,
     for (int i = 0; i < 3; i++) {
         ours[i][0] = ideal[i][0] = 1 << i;
         ours[i][1] = best(record, (const char *[]){ stage, variant, "kda", "131072",
-                          "32", ranks[i], "recompute", "live" });
+                          "32", ranks[i], "recompute", "live", "1" });
         ideal[i][1] = ours[0][1] / (1 << i);
         svg_text(frame_x(f, 1 << i) + 4, frame_y(f, ours[i][1]) + (i == 2 ? 16 : -7),
                  "start", "mono", "%.2f", ours[i][1]);
@@ -52,24 +53,26 @@ static void pass(const struct frame *f, const char *stage, const char *variant,
     curve(f, ours, 3, 0, 1, ink, "none");
     svg_text(frame_x(f, 1) + 4, frame_y(f, ours[0][1]) + 37, "start", "", "%s", name);
     const double fla = best(record, (const char *[]){ stage, "fla_kda_cp4", "kda",
-                            "131072", "32", "4", "recompute", "live" });
+                            "131072", "32", "4", "recompute", "live", "1" });
     svg_rect(frame_x(f, 4) - 4, frame_y(f, fla) - 4, 8, 8, "fill:var(--d)");
     svg_text(frame_x(f, 4) + 8, frame_y(f, fla) + 4, "start", "mono", "FLA %.2f", fla);
 }
 
-struct bar { const char *name, *record, *variant, *save; };
+struct bar { const char *name, *variant; };
 
 /* Draws times as bars, relative to the first time; returns y of the next group. */
 static double bars(double y, const char *title, const char *stage, const char *model,
-                   const char *heads, const struct bar *b, int n)
+                   const struct bar *b, int n)
 {
+    static const char *const record = "2026-11-27b-ad5fb53-1gpu";
+    const char *tokens = strcmp(model, "kda") == 0 ? "8192" : "32768";
+    const char *heads = strcmp(model, "kda") == 0 ? "96" : "16";
     double first = 0;
     svg_text(430, y + 12, "start", "", "%s", title);
     y += 18;
     for (int i = 0; i < n; i++, y += 17) {
-        const double ms = best(b[i].record,
-                               (const char *[]){ stage, b[i].variant, model, "8192",
-                                                 heads, "1", b[i].save, "live" });
+        const double ms = best(record, (const char *[]){ stage, b[i].variant, model,
+                               tokens, heads, "1", "recompute", "live", "1" });
         if (i == 0)
             first = ms;
         svg_text(494, y + 11, "end", "soft", "%s", b[i].name);
@@ -82,13 +85,11 @@ static double bars(double y, const char *title, const char *stage, const char *m
 
 int main(void)
 {
-    static const char *const kda = "2026-11-26c-8dde13d-1gpu";
-    static const char *const gdn = "2026-11-23g-034a10d-1gpu-flashqla";
     const struct frame f = { -0.06, 0.66, 0, 1.5, 40, 330, 46, 270 };
-    svg_begin(720, 320, "Measured times",
+    svg_begin(720, 346, "Measured times",
               "Left: KDA, 131072 tokens, 32 heads, forward and backward on 1, 2 and 4 "
-              "GPUs, with ideal lines and flash-linear-attention on 4. Right: 8192 "
-              "tokens on one GPU, as multiples of our time.");
+              "GPUs, with ideal lines and flash-linear-attention on 4. Right: KDA and "
+              "GDN on one GPU, as multiples of our time.");
     svg_text(40, 16, "start", "", "KDA, 131072 tokens, 32 heads");
     svg_text(40, 34, "start", "soft", "ms; dotted: ideal; squares: FLA");
     frame_rows(&f, 1);
@@ -96,23 +97,24 @@ int main(void)
     frame_axes(&f, "GPUs", NULL);
     pass(&f, "13_backward", "v4_scans_finish", "backward", "var(--b)");
     pass(&f, "08_forward", "v3_prepare_scan", "forward", "var(--a)");
-    svg_text(430, 16, "start", "", "8192 tokens, one GPU");
+    svg_text(430, 16, "start", "", "One GPU");
     svg_text(430, 34, "start", "soft", "ms (multiple of ours)");
-    const struct bar kda_forward[] = { { "ours", kda, "v5_one_kernel", "recompute" },
-                                       { "FlashKDA", kda, "flashkda", "recompute" },
-                                       { "FLA", kda, "fla_kda", "recompute" } };
-    const struct bar kda_backward[] = { { "ours", kda, "v5_steps", "recompute" },
-                                        { "FLA", kda, "fla_kda", "recompute" } };
-    const struct bar gdn_both[2][2] = {
-        { { "ours", gdn, "v3_records", "recompute" },
-          { "FlashQLA", gdn, "flash_qla_ready", "recompute" } },
-        { { "ours", gdn, "v4_factors", "recompute" },
-          { "FlashQLA", gdn, "flash_qla_ready", "recompute" } } };
-    double y = bars(44, "KDA, 96 heads, forward", "08_forward", "kda", "96",
+    const struct bar kda_forward[] = { { "ours", "v5_one_kernel" },
+                                       { "FlashKDA", "flashkda" },
+                                       { "FLA", "fla_kda" } };
+    const struct bar kda_backward[] = { { "ours", "v5_steps" }, { "FLA", "fla_kda" } };
+    const struct bar gdn_forward[] = { { "ours", "v3_prepare_scan" },
+                                       { "FlashQLA", "flash_qla, ready inputs, kept" },
+                                       { "FLA", "fla_gdn" } };
+    const struct bar gdn_backward[] = { { "ours", "v4_scans_finish" },
+                                        { "FlashQLA", "flash_qla, ready inputs" },
+                                        { "FLA", "fla_gdn" } };
+    double y = bars(44, "KDA, 8192 tokens, 96 heads, forward", "08_forward", "kda",
                     kda_forward, 3);
-    y = bars(y, "KDA, 96 heads, backward", "13_backward", "kda", "96", kda_backward, 2);
-    y = bars(y, "GDN, 16/32 heads, forward", "08_forward", "gdn", "16", gdn_both[0], 2);
-    bars(y, "GDN, 16/32 heads, backward", "13_backward", "gdn", "16", gdn_both[1], 2);
+    y = bars(y, "KDA, backward", "13_backward", "kda", kda_backward, 2);
+    y = bars(y, "GDN, 32768 tokens, 16/32 heads, forward", "08_forward", "gdn",
+             gdn_forward, 3);
+    bars(y, "GDN, backward", "13_backward", "gdn", gdn_backward, 3);
     svg_end();
     return 0;
 }
