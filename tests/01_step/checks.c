@@ -5,11 +5,9 @@
  * Im(loss(x + i eps)) / eps, eps = 1e-30, is the derivative of the loss at full
  * precision, because nothing is subtracted. loss_of computes S_t = A_t S_{t-1} + B_t
  * with a dense matrix A_t, so equal results prove that ref_step computes this sum. */
-#include "tests/judge/judge.h"
+#include "tests/judge/batch.h"
 
 #include <complex.h>
-#include <math.h>
-#include <string.h>
 
 enum { T = 17, N = 4, H = 2, HV = 4, K = 5, V = 3 };
 enum { QK = T * H * K, VO = T * HV * V, GATES = T * HV * K, BETA = T * HV,
@@ -76,16 +74,6 @@ static double complex loss(int KG, double scale, enum kcp_layout layout)
         for (int n = 0; n < HV; n++)
             all += loss_of(s, n, KG, scale, layout);
     return all;
-}
-
-static double apart(const double *a, const double *b, int n)
-{
-    double d = 0, r = 0;
-    for (int e = 0; e < n; e++) {
-        d += (a[e] - b[e]) * (a[e] - b[e]);
-        r += b[e] * b[e];
-    }
-    return r > 0 ? sqrt(d / r) : sqrt(d);
 }
 
 static void draw(double gate)

@@ -3,11 +3,9 @@
  * Book: chapter 02.  Checked by: itself, it can fail.  Next: ref/03_wy.c.
  * Im(loss(x + i eps)) / eps, eps = 1e-30, is the derivative of loss = <d, output> at
  * full precision, because nothing is subtracted. */
-#include "tests/judge/judge.h"
+#include "tests/judge/batch.h"
 
 #include <complex.h>
-#include <math.h>
-#include <string.h>
 
 enum { T = 23, NS = 3, NC = 7, H = 2, HV = 4, K = 5, C = 4 };
 enum { QK = T * H * K, GATES = T * HV * K, BETA = T * HV };
@@ -58,16 +56,6 @@ static struct kcp_gate call(enum kcp_model model, enum kcp_gate_form gate,
         .dq = x.dq, .dk = x.dk, .dg = x.dg, .dbeta = x.dbeta, .dq_raw = x.xq,
         .dk_raw = x.xk, .dg_raw = x.xg, .dbeta_raw = x.xbeta, .dA_part = x.dA,
         .ddt_part = x.ddt };
-}
-
-static double apart(const double *a, const double *b, int n)
-{
-    double d = 0, r = 0;
-    for (int e = 0; e < n; e++) {
-        d += (a[e] - b[e]) * (a[e] - b[e]);
-        r += b[e] * b[e];
-    }
-    return r > 0 ? sqrt(d / r) : sqrt(d);
 }
 
 static double complex sigmoid(double complex y)
