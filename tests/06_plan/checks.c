@@ -134,6 +134,20 @@ static const char *wrong_neighbours(const struct kcp_plan *p, const struct plan_
     return NULL;
 }
 
+/* Checks the plan's copies of the batch and of the table of owners. */
+static const char *wrong_tables(const struct kcp_plan *p, const struct plan_case *a,
+                                const struct tokens *k)
+{
+    int b = 0;
+    for (int n = 0; n <= a->N; n++) NEED(p->cu_seqlens[n] == a->cu[n]);
+    for (int64_t t = 0; t < k->T; t++) {
+        while (b < p->B && p->bound[b + 1] <= t) b++;
+        NEED(b < p->B && p->bound[b] <= t && p->owner[b] == k->r[t]);
+    }
+    NEED(p->bound[p->B] == k->T);
+    return NULL;
+}
+
 /* Checks the copies of rows from the batch to shards and back. */
 static const char *wrong_rows(const struct kcp_plan *p, int64_t T)
 {
@@ -157,7 +171,8 @@ const char *plan_wrong(const struct kcp_plan *p, const struct plan_case *a)
     find_tokens(a, &k);
     NEED(p->N == a->N && p->R == a->R && p->T == k.T && p->C == a->C && p->L == a->L);
     NEED(p->cuts[a->R] == k.T);
-    const char *why = wrong_segments(p, a, &k);
+    const char *why = wrong_tables(p, a, &k);
+    if (!why) why = wrong_segments(p, a, &k);
     for (int r = 0; r < a->R && !why; r++) why = wrong_shard(p, a, &k, r);
     for (int r = 0; r < a->R && !why && !a->B; r++)
         why = wrong_neighbours(p, a, &k, r);
