@@ -10,8 +10,8 @@ cd "$W" || exit 1
 
 # Prints "seconds MiB", read from the last line of kcp-run.
 cost() {
-    rm -rf out; "$B/kcp-run" --in in --out out "$@" >said || exit 1
-    sed -n 's/.*; \([0-9.]*\) s, peak memory \([0-9]*\) MiB$/\1 \2/p' said
+    rm -rf out; "$B/kcp-run" --in in --out out "$@" >output || exit 1
+    sed -n 's/.*; \([0-9.]*\) s, peak memory \([0-9]*\) MiB$/\1 \2/p' output
 }
 row() { printf '%-34s %7s %9s %9s\n' "$@"; }
 

@@ -15,10 +15,10 @@ B=${1:-build} LIMIT=${LIMIT:-470}
 OUT=${OUT:-$B/bench}
 began=$(date +%s)
 left() { echo $((LIMIT - $(date +%s) + began)); }
-say() { echo "gpu_bench.sh: $* ($(left) s left)"; }
+log() { echo "gpu_bench.sh: $* ($(left) s left)"; }
 within() {           # seconds to spare, command...: runs it within the remaining time
     t=$(($(left) - $1)); shift
-    [ $t -gt 10 ] || { say "no time left for $2"; return 1; }
+    [ $t -gt 10 ] || { log "no time left for $2"; return 1; }
     timeout $t "$@"
 }
 gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
@@ -30,7 +30,7 @@ echo "$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head 
 make -j"$(nproc)" B="$B" "$B/kcp-check" "$B/kcp-bench" >"$B.txt" 2>&1 ||
     { tail -5 "$B.txt"; exit 1; }
 ! command -v cuobjdump >/dev/null || python3 bench/digest.py "$B" >"$OUT/digests.tsv"
-say built
+log built
 
 # With KCP_BENCH_WRONG every row of old and new variants must FAIL (bench/judged.c).
 judged=$(mktemp -d) || exit 1
@@ -45,7 +45,7 @@ seen=$(awk -F '\t' 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "verdict") at 
     { n++; fails += at && $at == "FAIL" } END { print fails + 0 " of " n + 0 }' "$judged/rows.tsv")
 if [ $status != 1 ] || [ "${seen% of *}" = 0 ] || [ "${seen% of *}" != "${seen#* of }" ]; then
     tail -3 "$judged/log"
-    say "stopped: $seen rows with wrong numbers FAIL, status $status, expected all and 1"
+    log "stopped: $seen rows with wrong numbers FAIL, status $status, expected all and 1"
     exit 1
 fi
 printf 'what\tsays\njudged rows\tKCP_BENCH_WRONG=1 kcp-bench %s: %s rows say FAIL\n' \
@@ -59,7 +59,7 @@ done
 for id in $ids; do wait "$id" || failed=$((failed + 1)); done
 cat "$judged"/judge.* >"$OUT/judge.txt"
 grep -E '^ +(FAIL|MARGINAL|skip)' "$OUT/judge.txt"
-say "judged: $failed stages failed"
+log "judged: $failed stages failed"
 
 # Times our kernels into one file per case, to which the peers append rows.
 CASES=${CASES:-a_live a_strong a_less a_more a_gdn b_live h8 gdn32 gdn64 packed dplr}
@@ -80,9 +80,9 @@ for c in $CASES; do
     case $c in *strong*) options="$options --gate strong" ;; esac
     case $c in *gdn*) options="$options --model gdn" ;; esac
     within 5 "$B/kcp-bench" --tsv "$OUT/$c.tsv" $options ||
-        say "$c: not timed to its end"
+        log "$c: not timed to its end"
 done
-say "timed ours"
+log "timed ours"
 
 # Times other systems; the first case compiles on all cores and tunes.
 export TRITON_CACHE_AUTOTUNING=1 FLA_FLASH_KDA=0 PYTHONDONTWRITEBYTECODE=1
@@ -90,4 +90,4 @@ export PYTHONPATH="$PWD/.peers${PYTHONPATH:+:$PYTHONPATH}"
 files=$(for c in $CASES; do [ -s "$OUT/$c.tsv" ] && echo "$OUT/$c.tsv"; done)
 within 60 python3 bench/peers/others.py $files
 within 5 python3 bench/peers/fla_ops.py --seconds $(($(left) - 60)) $files
-say "timed theirs"
+log "timed theirs"

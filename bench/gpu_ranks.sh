@@ -14,7 +14,7 @@
 B=${1:-build} LIMIT=${LIMIT:-240} OUT=${OUT:-$B/check_gpus} here=$(dirname "$0")
 began=$(date +%s)
 left() { echo $((LIMIT - $(date +%s) + began)); }
-say() { echo "gpu_ranks.sh: $* ($(left) s left)"; }
+log() { echo "gpu_ranks.sh: $* ($(left) s left)"; }
 all=$(nvidia-smi -L 2>/dev/null | wc -l)
 [ "$all" -ge 2 ] || { echo "gpu_ranks.sh: found $all GPUs, expected 2 or more"; exit 1; }
 [ -s "$OUT/judge.txt" ] || {
@@ -23,7 +23,7 @@ all=$(nvidia-smi -L 2>/dev/null | wc -l)
 ours() {             # file, options of kcp-bench
     f=$1; shift
     [ "$(left)" -gt 8 ] && timeout "$(left)" "$B/kcp-bench" --tsv "$OUT/$f.tsv" -H 32 \
-        -w 5 -n 30 "$@" >>"$OUT/bench.txt" 2>&1 || say "$f: not timed to its end"
+        -w 5 -n 30 "$@" >>"$OUT/bench.txt" 2>&1 || log "$f: not timed to its end"
 }
 bare="--stage 08 --save none"
 for t in ${TOKENS:-131072 262144 32768}; do
@@ -33,14 +33,14 @@ for t in ${TOKENS:-131072 262144 32768}; do
             ours ${m}_${n}x1_t${t}_bare --ranks $n --model $m -T $t $bare
         done
     done
-    say "timed $t tokens"
+    log "timed $t tokens"
     [ -d .peers ] && [ ! -s "$OUT/torchrun.txt" ] || continue
     export TRITON_CACHE_AUTOTUNING=1 FLA_FLASH_KDA=0 PYTHONDONTWRITEBYTECODE=1
     PYTHONPATH="$PWD/.peers" timeout "$(left)" torchrun --nproc-per-node "$all" \
         bench/peers/fla_ops.py --seconds $(($(left) - ${KEEP:-90})) \
         "$OUT/kda_${all}x1_t$t.tsv" "$OUT/gdn_${all}x1_t$t.tsv" 2>"$OUT/torchrun.txt" ||
         tail -3 "$OUT/torchrun.txt"
-    say "timed FLA"
+    log "timed FLA"
 done
 for m in kda gdn; do
     for t in 1024 4096 16384; do
@@ -50,4 +50,4 @@ for m in kda gdn; do
         done
     done
 done
-say "timed all"
+log "timed all"

@@ -300,14 +300,14 @@ def run_workers(o, paths, here):
             tail = tail or (lines[-1] if lines else "")
         words = f"{why or 'its process ended'}, status {codes}: {tail}"
         if not os.path.exists(os.path.join(left[0], "begun")):
-            raise SystemExit(say(f"{o.function}: not a function that can be imported: {words}"))
+            raise SystemExit(fail(f"{o.function}: not a function that can be imported: {words}"))
         if not os.path.exists(os.path.join(left[0], "error.txt")):
             lost[left[0]] = words
         paths = left[1:]
     return lost
 
 
-def say(line):
+def fail(line):
     print(f"kcp_check.py: {line}", file=sys.stderr)
     return 2
 
@@ -322,7 +322,7 @@ def report(o, rows, status):
                        "storage": o.storage, "status": status, "cases": rows}, f,
                       indent=1)
     except OSError as e:
-        say(f"{o.json}: cannot write: {e.strerror}")
+        fail(f"{o.json}: cannot write: {e.strerror}")
 
 
 def row_of(path, lost, lines):
@@ -389,12 +389,12 @@ def judge(o, here):
         made = subprocess.run([o.check, "--emit", os.path.join(here, "e"), *words],
                               capture_output=True, text=True)
     except OSError as e:
-        return say(f"--check: cannot run {o.check}: {e.strerror}")
+        return fail(f"--check: cannot run {o.check}: {e.strerror}")
     if made.returncode and made.stderr.strip():
         print(made.stderr.strip(), file=sys.stderr)
         return 2
     if made.returncode or not os.path.isdir(os.path.join(here, "e")):
-        return say(f"--check: {o.check} writes no cases; it must be kcp-check")
+        return fail(f"--check: {o.check} writes no cases; it must be kcp-check")
     paths = []
     for case in sorted(os.listdir(os.path.join(here, "e"))):
         for pass_ in ("forward", "backward"):
@@ -424,7 +424,7 @@ def judge(o, here):
 
 class Parser(argparse.ArgumentParser):
     def error(self, message):
-        self.exit(say(f"{message.removeprefix('argument ')}; see --help"))
+        self.exit(fail(f"{message.removeprefix('argument ')}; see --help"))
 
 
 def main():
@@ -434,7 +434,7 @@ def main():
     p = Parser(prog="kcp_check.py", description=__doc__,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("function", nargs="?", help="module:function, importable from here")
-    p.add_argument("--stage", help="08, say")
+    p.add_argument("--stage", help="a stage, e.g. 08")
     p.add_argument("--shapes", default="", help="KxV,KxV: judge these, others are n/a")
     p.add_argument("--case", help="one case alone, in kcp-check's words")
     p.add_argument("--regimes", choices=("kda", "gdn"),
@@ -457,11 +457,11 @@ def main():
     o = p.parse_args()
     is_trace = bool(o.solution or o.emit_flashinfer)
     if bool(o.function) == is_trace or (o.solution and o.emit_flashinfer):
-        return say("module:function, --solution or --emit-flashinfer: one is required")
+        return fail("module:function, --solution or --emit-flashinfer: one is required")
     if not (o.stage or is_trace):
-        return say("--stage is required, e.g. 08")
+        return fail("--stage is required, e.g. 08")
     if is_trace and not os.path.isfile(o.check):
-        return say(f"--check: no file {o.check}: build it with make {o.check}")
+        return fail(f"--check: no file {o.check}: build it with make {o.check}")
     if is_trace:
         import kcp_flashinfer
         return kcp_flashinfer.main(o)
@@ -469,28 +469,28 @@ def main():
         o.case, o.names = regimes.words(o.regimes), list(regimes.REGIMES)
     o.shapes = [x for x in o.shapes.split(",") if x]
     if not all(re.fullmatch(r"\d+x\d+", x) for x in o.shapes):
-        return say(f"--shapes: found {','.join(o.shapes)}, expected 128x128,64x64")
+        return fail(f"--shapes: found {','.join(o.shapes)}, expected 128x128,64x64")
     if not re.fullmatch(r"[\w.]+:\w+", o.function):
-        return say(f"{o.function!r}: expected module:function")
+        return fail(f"{o.function!r}: expected module:function")
     if not re.fullmatch(r"\d\d", o.stage) or \
             not os.path.exists(os.path.join(ROOT, "ref", "stages", o.stage + ".def")):
-        return say(f"--stage: found {o.stage}, expected a stage with arrays, e.g. 08")
+        return fail(f"--stage: found {o.stage}, expected a stage with arrays, e.g. 08")
     if not 0 < o.limit <= 1e6:
-        return say(f"--limit: found {o.limit}, expected seconds, up to a million")
+        return fail(f"--limit: found {o.limit}, expected seconds, up to a million")
     where = os.path.dirname(o.json or "") or "."
     if o.json is not None and (not o.json or os.path.isdir(o.json) or
                                not os.access(where, os.W_OK)):
-        return say(f"--json: cannot write {o.json!r}")
+        return fail(f"--json: cannot write {o.json!r}")
     if not 1 <= o.cp <= 8:
-        return say(f"--cp: found {o.cp}, expected 1 to 8")
+        return fail(f"--cp: found {o.cp}, expected 1 to 8")
     if o.cp > 1 and o.stage not in ("08", "13", "14", "15", "16"):
-        return say(f"--cp: stage {o.stage} has no ranks; 08 and 13 to 16 have")
+        return fail(f"--cp: stage {o.stage} has no ranks; 08 and 13 to 16 have")
     if o.device == "cuda":
         import torch
         if not torch.cuda.is_available():
-            return say("--device cuda: PyTorch finds no GPU")
+            return fail("--device cuda: PyTorch finds no GPU")
     if not os.path.isfile(o.check):
-        return say(f"--check: no file {o.check}: build it with make {o.check}")
+        return fail(f"--check: no file {o.check}: build it with make {o.check}")
     with tempfile.TemporaryDirectory() as here:
         return judge(o, here)
 

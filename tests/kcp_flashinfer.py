@@ -245,7 +245,7 @@ def judge_solution(text, o, here):
     for source in text["sources"]:
         path = os.path.normpath(os.path.join(folder, source["path"]))
         if not path.startswith(folder + os.sep):
-            return kcp_check.say(f"{source['path']}: outside the solution's folder")
+            return kcp_check.fail(f"{source['path']}: outside the solution's folder")
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w") as f:
             f.write(source["content"])
@@ -265,12 +265,12 @@ def solution(path, o):
         language, sources = text["spec"]["language"], text["sources"]
         text["spec"]["entry_point"].split("::")[1], sources[0]["content"]
     except (OSError, ValueError, KeyError, IndexError, TypeError) as e:
-        return kcp_check.say(f"--solution {path}: not a solution: {e!r}")
+        return kcp_check.fail(f"--solution {path}: not a solution: {e!r}")
     if not known:
-        return kcp_check.say(f"--solution {path}: definition {text['definition']},"
+        return kcp_check.fail(f"--solution {path}: definition {text['definition']},"
                              " expected one that --emit-flashinfer writes")
     if language not in ("python", "triton"):
-        return kcp_check.say(f"--solution {path}: language {language}: python and"
+        return kcp_check.fail(f"--solution {path}: language {language}: python and"
                              " triton are run; build others as a .so")
     o.stage = STAGES[way]
     if o.case is None:
@@ -286,8 +286,8 @@ def main(o):
     if o.solution:
         return solution(o.solution, o)
     if os.path.exists(os.path.join(o.emit_flashinfer, "definitions")):
-        return kcp_check.say(f"--emit-flashinfer {o.emit_flashinfer}: has definitions:"
+        return kcp_check.fail(f"--emit-flashinfer {o.emit_flashinfer}: has definitions:"
                              " choose another directory")
     if not importlib.util.find_spec("safetensors"):
-        return kcp_check.say("--emit-flashinfer: install safetensors for this Python")
+        return kcp_check.fail("--emit-flashinfer: install safetensors for this Python")
     return emit(o.emit_flashinfer, o)

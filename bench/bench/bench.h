@@ -36,7 +36,7 @@ struct bench {                         /* the options, and the controls */
 
 /* Returns 0; -1: printed the help; 2: bad usage, printed an error. */
 int bench_options(int argc, char **argv, struct bench *b);
-int bench_asked(const struct bench *b, const struct kcp_stage *st);
+int bench_selects(const struct bench *b, const struct kcp_stage *st);
 int bench_bad(const char *option, const char *found, const char *expected);
 
 /* lengths.c: "4x8192,1024" is four sequences of 8192 tokens and one of 1024.
@@ -71,8 +71,8 @@ void runner_close(struct runner *x);
  * frees. NULL after an error line: out of memory, or an input is missing. */
 char *args_of(struct runner *x, const struct kcp_stage *st, const struct kcp_call *c,
               enum kcp_storage as);
-/* Allocates the variant's workspace; the caller frees *room. */
-int  prepare(const struct kcp_variant *v, char *args, void **room);
+/* Allocates the variant's workspace; the caller frees *work. */
+int  prepare(const struct kcp_variant *v, char *args, void **work);
 /* Computes the inputs of every stage by the newest variants. */
 int  runner_chain(struct runner *x);
 /* Times one variant and writes a row per pass. KCP_NA: the variant takes neither
@@ -142,7 +142,7 @@ int   judge_timed(struct runner *x, const struct kcp_stage *st,
 void  judge_timed_end(const struct runner *x);         /* frees the cache */
 
 /* print.c: prints a line and, with --tsv, writes a row per variant. */
-void  print_heads(const struct runner *x);
+void  print_header(const struct runner *x);
 int   has_pass(const struct kcp_stage *s);
 void  print_row(const struct runner *x, const struct kcp_stage *st,
                 const struct kcp_variant *v, const struct kcp_call *c,

@@ -217,8 +217,8 @@ int fill_inputs(struct runner *x)
     if (!e) e = draw_one<X>(x, "beta_raw", T * c->HV, BETA);
     for (int i = 0; i < 6 && !e && !x->b->ranks; i++)
         e = draw_one<float>(x, states[i], state, ROWS);
-    if (!e && bench_asked(x->b, stage_find("14"))) e = fill_conv(x);
-    return e || !bench_asked(x->b, stage_find("15")) ? e : fill_spikes(x);
+    if (!e && bench_selects(x->b, stage_find("14"))) e = fill_conv(x);
+    return e || !bench_selects(x->b, stage_find("15")) ? e : fill_spikes(x);
 }
 
 // ---- chapter 17: exp2(G_last) of each chunk, and kg for GDN
@@ -247,7 +247,7 @@ int fill_ladder(struct runner *x)
     typedef __nv_bfloat16 X;
     const struct kcp_call *c = &x->call;
     struct tensor_set *s = &x->tensors;
-    if (!bench_asked(x->b, stage_find("17"))) return KCP_OK;
+    if (!bench_selects(x->b, stage_find("17"))) return KCP_OK;
     const size_t row = (size_t)c->HV * c->K;
     X *kg = (X *)device_add(s, "kg", sizeof(X) * c->T * row);
     float *decay = (float *)device_add(s, "decay", sizeof(float) * c->NC * row);

@@ -74,8 +74,9 @@ static void *pointer_of(const char *args, const struct kcp_field *f)
 
 /* Copies from the GPU the elements of a field that belong to the part, as doubles or
  * integers, which the caller frees. NULL: out of memory, or the copy failed. */
-static void *taken(const struct kcp_stage *st, const struct kcp_field *f,
-                   const char *args, const struct part *t, enum kcp_storage as)
+static void *copy_from_gpu(const struct kcp_stage *st, const struct kcp_field *f,
+                           const char *args, const struct part *t,
+                           enum kcp_storage as)
 {
     const struct kcp_call *c = (const struct kcp_call *)(const void *)args;
     const struct axes a = axes_of(st, f, c);
@@ -99,7 +100,7 @@ static void *taken(const struct kcp_stage *st, const struct kcp_field *f,
     return x;
 }
 
-static uint64_t mixed(uint64_t h, const struct tensor *t)
+static uint64_t hash_tensor(uint64_t h, const struct tensor *t)
 {
     const size_t n = (size_t)t->n * store_bytes(t->store, KCP_F64);
     const char *p = t->p;
@@ -141,12 +142,12 @@ static int fetch(struct part *t, const struct kcp_stage *st, const char *args,
     for (int i = 0; i < st->nfields; i++) {
         const struct kcp_field *f = &st->fields[i];
         if (!field_used(f, c) || !field_in(f) || !pointer_of(args, f)) continue;
-        void *x = taken(st, f, args, t, as);
+        void *x = copy_from_gpu(st, f, args, t, as);
         if (!x) return KCP_NO_MEMORY;
         struct tensor *to = tensor_add(&t->set, f->name, f->shape, f->store, &t->call);
         free(to->p);
         to->p = x;
-        *hash = mixed(*hash, to);
+        *hash = hash_tensor(*hash, to);
     }
     return KCP_OK;
 }
@@ -170,7 +171,7 @@ static void choose_parts(struct side *s, const struct kcp_stage *st,
     }
 }
 
-static void forget(struct side *s)
+static void free_side(struct side *s)
 {
     for (int i = 0; i < s->n; i++) tensor_set_free(&s->part[i].set);
     *s = (struct side){ 0 };
@@ -189,11 +190,11 @@ static int take_inputs(struct side *s, const struct kcp_stage *st, const char *a
         e = fetch(&now.part[i], st, args, as, &now.last);
     now.last = (now.last ^ (uint64_t)c->part) * 0x9e3779b97f4a7c15ull;
     if (!e && s->stage == st && s->n == now.n && s->last == now.last) {
-        forget(&now);
+        free_side(&now);
         s->changed = 0;
         return KCP_OK;
     }
-    forget(s);
+    free_side(s);
     *s = now;
     return e;
 }
@@ -287,7 +288,7 @@ static int compare_part(struct worst *w, const struct part *t,
         const struct kcp_field *f = &st->fields[i];
         const struct tensor *want = tensor_find(&t->set, f->name);
         if (!field_used(f, c) || field_in(f) || !want || !pointer_of(args, f)) continue;
-        double *got = taken(st, f, args, t, as);
+        double *got = copy_from_gpu(st, f, args, t, as);
         if (!got) return KCP_NO_MEMORY;
         struct slice x = { .stage = st, .field = f, .call = &t->call, .got = got,
                            .want = want->p, .nd = want->nd, .rank = c->r,
@@ -375,5 +376,5 @@ int judge_timed(struct runner *x, const struct kcp_stage *st,
 
 void judge_timed_end(const struct runner *x)
 {
-    for (int pass = 0; pass < 2; pass++) forget(side_of(x, pass));
+    for (int pass = 0; pass < 2; pass++) free_side(side_of(x, pass));
 }

@@ -28,11 +28,11 @@ static int stages(struct runner *x)
     const struct bench *b = x->b;
     int e = runner_chain(x);
     if (e) return e;
-    print_heads(x);
+    print_header(x);
     for (int i = 0; i < kcp_nstages && !e; i++) {
         const struct kcp_stage *st = &kcp_stages[i];
         const struct kcp_variant *v[64];
-        if (!bench_asked(b, st)) continue;
+        if (!bench_selects(b, st)) continue;
         int n = 0;
         const int all = kcp_variants(st->name, b->variant, v, 64);
         for (int j = 0; j < all; j++)

@@ -88,7 +88,7 @@ static int take_lengths(struct bench *b)
 }
 
 /* Sets defaults, and checks options against one another. */
-static int settle(struct bench *b)
+static int check_options(struct bench *b)
 {
     struct kcp_call *c = &b->call;
     if (b->lengths && take_lengths(b)) return 2;
@@ -135,12 +135,12 @@ int bench_options(int argc, char **argv, struct bench *b)
     const int status = options_read(&table, argc, argv, b, why, sizeof why);
     if (status == OPTIONS_DONE) return -1;
     if (status == OPTIONS_BAD) return options_say("kcp-bench", why);
-    return settle(b);
+    return check_options(b);
 }
 
 /* Returns 1 if this run times the stage: those of --stage; else 01 to 14, or 16
  * for a model that only stage 16 takes. */
-int bench_asked(const struct bench *b, const struct kcp_stage *st)
+int bench_selects(const struct bench *b, const struct kcp_stage *st)
 {
     const char two[] = { st->name[0], st->name[1], 0 };
     if (b->stages) return strstr(b->stages, two) != NULL;

@@ -12,7 +12,7 @@ int has_pass(const struct kcp_stage *s)
     return 0;
 }
 
-void print_heads(const struct runner *x)
+void print_header(const struct runner *x)
 {
     const struct bench *b = x->b;
     if (b->ranks > 1) {

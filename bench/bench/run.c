@@ -60,22 +60,22 @@ static int save_forward(struct runner *x, const struct kcp_variant *v,
     const struct kcp_stage *forward = stage_find("08_forward");
     const struct kcp_variant *fw = writer_of(v);
     if (!fw) return KCP_NA;
-    void *room = NULL;
+    void *work = NULL;
     char *first = args_of(x, forward, (struct kcp_call *)args, v->storage);
     int e = first ? save_forward(x, fw, forward, first) : KCP_NO_MEMORY;
-    if (!e) e = prepare(fw, first, &room);
+    if (!e) e = prepare(fw, first, &work);
     if (!e) e = fw->run(first);
     if (!e && cudaDeviceSynchronize()) e = KCP_CUDA;
     struct kcp_backward *k = (void *)args;
     k->saved = device_find(&x->tensors, "saved");
     k->saved_bytes = e ? 0 : ((struct kcp_forward *)first)->saved_bytes;
-    cudaFree(room);
+    cudaFree(work);
     free(first);
     return e;
 }
 
 /* Stores in x the bytes of the call's workspace and saved block. */
-static void note_room(struct runner *x, const struct kcp_stage *st, const char *args)
+static void note_memory(struct runner *x, const struct kcp_stage *st, const char *args)
 {
     x->work = ((const struct kcp_call *)(const void *)args)->work_bytes;
     x->saved = 0;
@@ -156,7 +156,7 @@ int runner_variant(struct runner *x, const struct kcp_stage *st,
     for (int pass = 0; pass <= has_pass(st); pass++) {
         struct kcp_call c = x->call;
         struct times t;
-        void *room = NULL;
+        void *work = NULL;
         c.pass = pass;
         if (!strncmp(st->name, "07", 2)) c.R = c.NS;
         if (!strncmp(st->name, "14", 2)) {
@@ -169,7 +169,7 @@ int runner_variant(struct runner *x, const struct kcp_stage *st,
         /* The saved block comes first, because its arrays need no workspace. */
         if (!e && st->ranks && !(x->b->unsaved && !strncmp(st->name, "08", 2)))
             e = save_forward(x, v, st, args);
-        if (!e) e = prepare(v, args, &room);
+        if (!e) e = prepare(v, args, &work);
         if (!e) e = time_calls(v->run, args, c.stream, b->warmup, b->iters, &t);
         if (!e && b->replay)
             e = time_replays(v->run, args, c.stream, b->warmup, b->iters, &t);
@@ -178,12 +178,12 @@ int runner_variant(struct runner *x, const struct kcp_stage *st,
         struct judged j = { .outcome = NA };
         if (!e && b->judge) e = judge_timed(x, st, v, args, &j);
         if (!e) {
-            note_room(x, st, args);
+            note_memory(x, st, args);
             print_row(x, st, v, &c, &t, &j);
             if (!x->world->r) x->b->wrong += j.outcome == FAIL;
         } else if (e != KCP_NA && x->world->r == 0)
             printf("%-18s%-9s%-22s status %d\n", st->name, "", v->name, e);
-        cudaFree(room);
+        cudaFree(work);
         free(args);
         if (e == KCP_CUDA || e == KCP_COMM || (e && e != KCP_NA && x->world->R > 1))
             return e;
@@ -216,7 +216,7 @@ const struct kcp_variant *runner_choice(const struct runner *x,
     return p && kcp_variants(st->name, p->kernel, v, 64) ? v[0] : NULL;
 }
 
-static int form_is_asked(const struct bench *b, const char *form)
+static int is_form_selected(const struct bench *b, const char *form)
 {
     const size_t n = strlen(form);
     for (const char *s = b->forms; s; s = strchr(s, ',')) {
@@ -231,7 +231,7 @@ static int one_form(struct runner *x, const struct kcp_stage *st,
                     const struct kcp_variant *v, const char *form, int by_messages)
 {
     struct kcp_window *window = x->call.comm->window;
-    if (!form_is_asked(x->b, form)) return KCP_OK;
+    if (!is_form_selected(x->b, form)) return KCP_OK;
     if (by_messages) x->call.comm->window = NULL;
     char narrow[40];
     snprintf(narrow, sizeof narrow, "%s_bf16", kcp_form_names[x->call.form]);
@@ -251,7 +251,7 @@ static int layers(struct runner *x)
     for (int s = family ? 2 : 0; s < (family ? 3 : 2) && !e; s++) {
         const struct kcp_stage *st = stage_find(names[s]);
         const struct kcp_variant *v =
-            bench_asked(x->b, st) ? runner_choice(x, st) : NULL;
+            bench_selects(x->b, st) ? runner_choice(x, st) : NULL;
         for (int form = 0; form < KCP_FORMS && !e && v; form++) {
             if (!x->b->forms && x->call.R == 1 && form) continue;
             x->call.form = form;
@@ -287,7 +287,7 @@ static int heads_in_two(struct runner *x)
 int runner_layers(struct runner *x)
 {
     const int R = x->world->R;
-    if (x->world->r == 0) print_heads(x);
+    if (x->world->r == 0) print_header(x);
     int e = layers(x);
     if (e || R < 4 || R % 2 || x->call.H % 2) return e;
     device_free(&x->tensors);

@@ -146,25 +146,25 @@ char *args_of(struct runner *x, const struct kcp_stage *st, const struct kcp_cal
     return args;
 }
 
-int prepare(const struct kcp_variant *v, char *args, void **room)
+int prepare(const struct kcp_variant *v, char *args, void **work)
 {
     struct kcp_call *c = (struct kcp_call *)args;
-    *room = NULL;
+    *work = NULL;
     c->work_bytes = v->work ? v->work(args) : 0;
-    if (c->work_bytes && cudaMalloc(room, c->work_bytes)) return KCP_NO_MEMORY;
-    c->work = *room;
+    if (c->work_bytes && cudaMalloc(work, c->work_bytes)) return KCP_NO_MEMORY;
+    c->work = *work;
     return KCP_OK;
 }
 
 static int run_once(struct runner *x, const struct kcp_stage *st,
                     const struct kcp_variant *v)
 {
-    void *room = NULL;
+    void *work = NULL;
     char *args = args_of(x, st, &x->call, KCP_BF16);
-    int e = args ? prepare(v, args, &room) : KCP_NO_MEMORY;
+    int e = args ? prepare(v, args, &work) : KCP_NO_MEMORY;
     if (!e) e = v->run(args);
     if (!e && cudaDeviceSynchronize()) e = KCP_CUDA;
-    cudaFree(room);
+    cudaFree(work);
     free(args);
     return e;
 }

@@ -209,7 +209,7 @@ def dplr(torch, case, tokens):
     return x
 
 
-def say(row):
+def print_row(row):
     print(f"{row['stage']:<18}{row['variant']:<31}{row['us']:10.1f}"
           f"{row['us_p10']:10.1f}{row['us_p90']:10.1f}", flush=True)
 

@@ -86,7 +86,7 @@ def rows_of(case, name, times, **more):
         rows.append(common.row(again[0], name, again[1], back, peer, **more))
         rows.append(common.row("forward_backward", name, 0, both, peer, **more))
     for r in rows:
-        common.say(r)
+        common.print_row(r)
     return [{**case, **r} for r in rows]
 
 

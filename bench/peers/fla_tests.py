@@ -81,7 +81,7 @@ def run(test, words, limit, where, env=()):
 
 def is_ours(test):
     """Returns true if kcp_torch's kernels ran. FLA also logs backends that reject a call."""
-    return re.search(r"-> kcp(?! rejected)", test["said"]) is not None
+    return re.search(r"-> kcp(?! rejected)", test["output"]) is not None
 
 
 def summary(test, errors=False):
@@ -89,11 +89,11 @@ def summary(test, errors=False):
     why = (test["why"].splitlines() or [""])[0][:160]
     if test["verdict"] == "skipped":
         return f"not run: {why}"
-    lines = test["said"].splitlines()
+    lines = test["output"].splitlines()
     bad = next((w.strip() for w in lines if "Test Failed" in w), why)
     words = f"{test['verdict']}, {'' if is_ours(test) else 'not '}by kcp_torch"
     words += f": {bad[:200]}" if test["verdict"] == "failed" else ""
-    found = dict(re.findall(r"(\w+) +diff: [\d.]+ ratio: ([\d.]+)", test["said"]))
+    found = dict(re.findall(r"(\w+) +diff: [\d.]+ ratio: ([\d.]+)", test["output"]))
     if errors and found:
         words += "; " + ", ".join(f"{n} {float(e):.1e}" for n, e in found.items())
     return words

@@ -197,7 +197,7 @@ def main(files):
                 print(f"others.py: {path}: {name}: not timed: {e!r}"[:400])
                 continue
             for r in rows:
-                common.say(r)
+                common.print_row(r)
             common.append(path, [{**case, **r} for r in rows])
         del x
         torch.cuda.empty_cache()

@@ -83,7 +83,7 @@ const char *device_name(const struct device *d)
 
 /* An array of the args: n numbers of `width` bytes each. Field `at` is the array's
  * address on the GPU. */
-struct ship {
+struct device_array {
     const struct kcp_field *f;
     double *host;
     void *at;
@@ -99,7 +99,8 @@ static int owns(const struct kcp_call *c, const struct kcp_field *f, int64_t n)
     return (ends ? c->plan->ht_rank : c->plan->h0_rank)[n] == c->r;
 }
 
-static int field_up(const struct device *d, const struct kcp_call *c, struct ship *x)
+static int upload(const struct device *d, const struct kcp_call *c,
+                  struct device_array *x)
 {
     const int whole = x->f->store == KCP_I32 || x->f->store == KCP_I64;
     int64_t dim[4] = { 0 };
@@ -126,8 +127,8 @@ static int field_up(const struct device *d, const struct kcp_call *c, struct shi
     return status;
 }
 
-static int field_down(const struct device *d, const struct kcp_call *c,
-                      const struct ship *x)
+static int download(const struct device *d, const struct kcp_call *c,
+                    const struct device_array *x)
 {
     const size_t bytes = (size_t)x->n * x->width;
     const int states = c->plan && !strncmp(x->f->shape, "N ", 2);
@@ -198,7 +199,7 @@ int device_call(struct device *d, const struct kcp_stage *s, void *args,
               struct kcp_comm *comm)
 {
     char *on = malloc(s->args);
-    struct ship x[MOST];
+    struct device_array x[MOST];
     int n = 0, status = on ? KCP_OK : KCP_NO_MEMORY;
     struct kcp_call *c = (struct kcp_call *)on;
     if (on) {
@@ -211,15 +212,15 @@ int device_call(struct device *d, const struct kcp_stage *s, void *args,
         memcpy(&host, on + f->at, sizeof host);
         if (!host || !field_used(f, c))
             continue;
-        x[n] = (struct ship){ .f = f, .host = host };
-        status = field_up(d, c, &x[n]);
+        x[n] = (struct device_array){ .f = f, .host = host };
+        status = upload(d, c, &x[n]);
         memcpy(on + f->at, &x[n++].at, sizeof host);
     }
     if (!status)
         status = run_kernel(d, s, on, comm);
     for (int i = 0; i < n; i++) {
         if (!status && !field_in(x[i].f))
-            status = field_down(d, c, &x[i]);
+            status = download(d, c, &x[i]);
         device_release(x[i].at);
     }
     free(on);

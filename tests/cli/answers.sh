@@ -15,9 +15,9 @@ objects=$(find ref/*.c ref/core ref/base comm -name '*.c' ! -name 'nccl*' ! -nam
 for p in answers answers_run ladder; do
     # shellcheck disable=SC2086
     ${CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -O2 -Iref -I. "book/$p.c" $objects \
-        -lm -lpthread -ldl -o "$W/$p" && "$W/$p" >>"$W/said" || failed=1
+        -lm -lpthread -ldl -o "$W/$p" && "$W/$p" >>"$W/output" || failed=1
 done
-sed -n 's/^@\(answer[^ ]*\) .*/\1/p' "$W/said" | sort >"$W/computed"
+sed -n 's/^@\(answer[^ ]*\) .*/\1/p' "$W/output" | sort >"$W/computed"
 grep -ho '\[answer/[^]]*\]{\.val}' book/*.md | sed 's/^\[//;s/\].*//' | sort -u >"$W/shown"
 comm -13 "$W/computed" "$W/shown" | sed 's/^/answers.sh: not computed: /' >"$W/lost"
 comm -23 "$W/computed" "$W/shown" | sed 's/^/answers.sh: not shown: /' >>"$W/lost"

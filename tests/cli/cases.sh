@@ -37,13 +37,13 @@ little_memory=true
 (ulimit -v 2000000; exec "$B/kcp-run" --version) >/dev/null 2>&1 &&
     little_memory='ulimit -v 2000000'
 
-set_program() {        # NAME: $exe, empty when it was not built; $said, its name
-    said=${1%%:*} exe=$B/$said more=
+set_program() {        # NAME: $exe, empty when it was not built; $program, its name
+    program=${1%%:*} exe=$B/$program more=
     case $1 in
         kcp-run:in) more='--in in --out out' ;;
         kcp-text:page) more="--out out" ;;
         kcp_check.py) exe=
-            "$python" -c 'import numpy' 2>/dev/null && exe="$python $top/tests/$said" ;;
+            "$python" -c 'import numpy' 2>/dev/null && exe="$python $top/tests/$program" ;;
         make) exe="make --no-print-directory -C $top CUDA_HOME=none B=$W/b" ;;
     esac
     case $exe in "$B"/*) [ -x "$exe" ] || exe= ;; esac
@@ -61,7 +61,7 @@ run_row() {            # one value: $x
     if [ $got != "$status" ]; then why="status $got, expected $status"
     elif [ "$status" != 2 ]; then
         cat "$W/stdout" "$W/stderr" | grep -q -e "$want" || why="no '$want' in the output"
-    elif [ "$said" = make ]; then
+    elif [ "$program" = make ]; then
         grep -q -e "$want" "$W/stderr" || why="no '$want' on stderr"
     elif [ "$(wc -l <"$W/stderr")" != 1 ]; then why="$(wc -l <"$W/stderr") lines on stderr"
     elif ! grep -q -e "^kcp[a-z_.-]*: .*$want" "$W/stderr"; then why="no '$want' in the message"
@@ -70,7 +70,7 @@ run_row() {            # one value: $x
     fi
     rows=$((rows + 1))
     [ -z "$why" ] || { failed=$((failed + 1))
-        echo "  FAIL  $said $line${before:+ after $before}${x:+ (x is $x)}: $why:" \
+        echo "  FAIL  $program $line${before:+ after $before}${x:+ (x is $x)}: $why:" \
             "$(head -c 300 "$W/stderr")"; }
 }
 rows=0 failed=0 missing= folder=
@@ -80,7 +80,7 @@ while IFS=$(printf '\037') read -r program status pattern arguments values befor
     [ "$program" != folder ] || { folder=$before; continue; }
     [ -z "$only" ] || [ "${program%%:*}" = "$only" ] || continue
     set_program "$program"
-    [ -n "$exe" ] || { case $missing in *"$said"*) ;; *) missing="$missing $said" ;; esac
+    [ -n "$exe" ] || { case $missing in *"$program"*) ;; *) missing="$missing $program" ;; esac
         continue; }
     if [ -n "$folder" ]; then
         rm -rf "$W/kept"; mkdir "$W/kept"; cd "$W/kept" || exit 2

@@ -16,7 +16,7 @@ holds() {                        # WHAT command...: the command succeeds
     if "$@"; then passed=$((passed + 1))
     else failed=$((failed + 1)); echo "  FAIL  cli.sh: $what: $(head -2 stderr) $(tail -1 stdout)"; fi
 }
-says() {                         # STATUS PATTERN option...: both, of kcp-check
+expect() {                         # STATUS PATTERN option...: both, of kcp-check
     want=$1 words=$2; shift 2
     "$B/kcp-check" "$@" >stdout 2>stderr
     holds "$*: status $?, expected $want" [ $? = "$want" ]
@@ -35,53 +35,53 @@ run() {                          # STAGE: each case in e/, computed by kcp-run
 # ---- lists and the table of paths
 "$B/kcp-check" --list --device >stdout 2>stderr
 holds '--list --device has host variants' lacks 'twin\|mutant'
-says 0 '^03_wy ' --list --stage 03
+expect 0 '^03_wy ' --list --stage 03
 holds '--list --stage 03 has other stages' [ "$(grep -vc '^03_wy' stdout)" = 0 ]
-says 0 '^path' --paths
+expect 0 '^path' --paths
 holds 'a path is listed twice' [ -z "$(cut -f1 stdout | sort | uniq -d)" ]
 holds 'rows of --paths have 13 fields' [ "$(awk -F'\t' '{ print NF }' stdout | sort -u)" = 13 ]
 holds 'a path is here or not here' [ "$(sed 1d stdout | cut -f12 | grep -cv '^here$\|^not here: .')" = 0 ]
-says 0 '^forward_kda_narrow' --paths --stage 8
+expect 0 '^forward_kda_narrow' --paths --stage 8
 holds '--paths --stage 8 has other stages' [ "$(cut -f2 stdout | sort -u | wc -l)" = 2 ]
 export KCP_ARCH=sm_80
-says 0 '^forward_kda_narrow.*	none$' --paths --cases --stage 8
+expect 0 '^forward_kda_narrow.*	none$' --paths --cases --stage 8
 unset KCP_ARCH
-says 0 'ok .* ref ' --stage 14 --variant ref
+expect 0 'ok .* ref ' --stage 14 --variant ref
 holds 'all paths were judged' lacks 'that are here were not'
 if "$B/kcp-check" --stage 07 --device | grep -q 'no device'; then
-    says 0 INCOMPLETE --stage 07 --device
-    says 3 INCOMPLETE --stage 07 --device --strict
+    expect 0 INCOMPLETE --stage 07 --device
+    expect 3 INCOMPLETE --stage 07 --device --strict
 fi
-says 2 '^kcp-check: .*memory' --stage 05 --variant twin \
+expect 2 '^kcp-check: .*memory' --stage 05 --variant twin \
     --case 'K=1000 V=1000 H=1000 lengths=1000000'
 
 # ---- emitted cases, computed by kcp-run, then judged: right, spoilt or missing outputs
-says 0 'cases of 05_affine' --emit e --small --stage 05 --ranks 2 --seed 9
+expect 0 'cases of 05_affine' --emit e --small --stage 05 --ranks 2 --seed 9
 run 05
-says 0 '0 failed' --foreign e
+expect 0 '0 failed' --foreign e
 cp e/case_001/forward/w.npy e/case_000/forward/map.npy
-says 1 'case_000/forward/map.npy' --foreign e
+expect 1 'case_000/forward/map.npy' --foreign e
 words=$(sed -n "s/.*repeat: .*--case '\(.*\)'$/\1/p" stdout)
-says 0 '1 cases' --emit again --stage 05 --case "$words"
+expect 0 '1 cases' --emit again --stage 05 --case "$words"
 holds 'the words of a failure give other inputs' cmp e/case_000/forward/w.npy again/case_000/forward/w.npy
 ls -R e >before
-says 2 'cases.txt' --emit e --stage 05
+expect 2 'cases.txt' --emit e --stage 05
 holds 'a refused --emit changes the folder' [ "$(ls -R e)" = "$(cat before)" ]
 rm -rf e
-says 0 'cases of 03_wy in e, inputs rounded to bf16' --emit e --small --stage 03 --storage bf16
-says 2 'no outputs' --foreign e
+expect 0 'cases of 03_wy in e, inputs rounded to bf16' --emit e --small --stage 03 --storage bf16
+expect 2 'no outputs' --foreign e
 holds '--foreign without outputs: more than a line' [ "$(cat stdout stderr | wc -l)" = 1 ]
 cp e/case_001/forward/k.npy e/case_000/forward/A.npy
-says 1 'case_000/forward/.*npy' --foreign e
-says 1 'case_001/forward: no output' --foreign e
+expect 1 'case_000/forward/.*npy' --foreign e
+expect 1 'case_001/forward: no output' --foreign e
 rm -rf e again
-says 0 'cases of 08_forward' --emit e --stage 08 --shapes 64x128
+expect 0 'cases of 08_forward' --emit e --stage 08 --shapes 64x128
 holds '--shapes 64x128 has no other K' [ "$(cat e/case_*/forward/case.txt | grep '^K ' | sort -u)" = 'K 64' ]
 rm -rf e
-says 0 '2 cases of 04_chunk' --emit e --stage 04 --case \
+expect 0 '2 cases of 04_chunk' --emit e --stage 04 --case \
     'live kda H=1 HV=3 K=5 V=7 C=64 lengths=90,0 h0; strong gdn K=6 V=4 lengths=70'
 run 04
-says 0 '0 failed' --foreign e
+expect 0 '0 failed' --foreign e
 
 # ---- a variant, and a reference, from a shared object
 cat >mine.c <<'C'
@@ -104,22 +104,22 @@ const struct kcp_variant *const kcp_variant = &mine;
 C
 object() { ${CC:-cc} -std=c11 -shared -fPIC -w -I"$ref" "$1.c" -o "$1.so"; }
 holds 'mine.c compiles' object mine
-says 1 'FAIL .*07_merge mine: ' --variant ./mine.so
-says 1 "case 0 alone: .* --stage 07 --variant ./mine.so --case '" --variant ./mine.so --stage 07
-says 0 '1 passed' --stage 07 --reference ./mine.so --variant ./mine.so
-says 1 FAIL --stage 07 --reference ./mine.so --variant twin
-says 2 '^kcp-check: --variant.*07_merge' --variant ./mine.so --stage 05
-says 2 '^kcp-check: --reference.*07_merge' --reference ./mine.so --stage 05
-says 2 '^kcp-check: --reference.*07_merge' --reference ./mine.so
+expect 1 'FAIL .*07_merge mine: ' --variant ./mine.so
+expect 1 "case 0 alone: .* --stage 07 --variant ./mine.so --case '" --variant ./mine.so --stage 07
+expect 0 '1 passed' --stage 07 --reference ./mine.so --variant ./mine.so
+expect 1 FAIL --stage 07 --reference ./mine.so --variant twin
+expect 2 '^kcp-check: --variant.*07_merge' --variant ./mine.so --stage 05
+expect 2 '^kcp-check: --reference.*07_merge' --reference ./mine.so --stage 05
+expect 2 '^kcp-check: --reference.*07_merge' --reference ./mine.so
 : >empty.so
-says 2 'empty.so' --variant ./empty.so
+expect 2 'empty.so' --variant ./empty.so
 sed '/kcp_variant = /d' mine.c >nameless.c
 holds 'nameless.c compiles' object nameless
-says 2 'kcp_variant' --variant ./nameless.so
+expect 2 'kcp_variant' --variant ./nameless.so
 for value in 0 record; do
     echo "static char record[400]; char *kcp_variant = $value;" >hollow.c
     holds 'hollow.c compiles' object hollow
-    says 2 'kcp_variant' --variant ./hollow.so
+    expect 2 'kcp_variant' --variant ./hollow.so
 done
 echo "cli.sh: $passed passed, $failed failed"
 [ $failed = 0 ]

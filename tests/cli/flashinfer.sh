@@ -16,7 +16,7 @@ for python in "${PYTHON:-python3}" /usr/bin/python3 none; do
 done
 [ "$python" != none ] || { echo "flashinfer.sh: PyTorch not found: left out"; exit 0; }
 cd "$W" || exit 2
-says() {                         # STATUS PATTERN option...
+expect() {                         # STATUS PATTERN option...
     want=$1 words=$2; shift 2
     "$python" "$here/tests/kcp_check.py" --check "$B/kcp-check" "$@" >out 2>&1
     status=$?
@@ -39,16 +39,16 @@ for name, language, change in (("right", "python", ""), ("wrong", "triton", "0.9
                "sources": [{"path": "main.py", "content": text}]}, open(name, "w"))
 PY
 few="live gdn gate=softplus beta=sigmoid layout=vk H=1 HV=2 K=128 V=128 l2norm h0 dht"
-says 0 'right of gdn_backward_d128.* 1 passed' --solution right --case "$few lengths=40,7"
-says 1 'rank 0 head' --solution wrong --case "$few lengths=40,7"
-says 2 'language cuda' --solution cuda
-says 2 'not a solution' --solution out
-says 2 'one is required' --solution right mine:fn --stage 08
+expect 0 'right of gdn_backward_d128.* 1 passed' --solution right --case "$few lengths=40,7"
+expect 1 'rank 0 head' --solution wrong --case "$few lengths=40,7"
+expect 2 'language cuda' --solution cuda
+expect 2 'not a solution' --solution out
+expect 2 'one is required' --solution right mine:fn --stage 08
 "$python" -c 'import safetensors' 2>/dev/null || {
-    says 2 'safetensors' --emit-flashinfer trace
+    expect 2 'safetensors' --emit-flashinfer trace
     echo "flashinfer.sh: a solution is judged; safetensors not found"; exit 0; }
-says 0 'reference of gdn_backward_d128.* 0 failed' --emit-flashinfer trace
-says 2 'has definitions' --emit-flashinfer trace
+expect 0 'reference of gdn_backward_d128.* 0 failed' --emit-flashinfer trace
+expect 2 'has definitions' --emit-flashinfer trace
 "$python" - 2>"$W/out" <<'PY' || stop "flashinfer-bench"
 import importlib.util, pathlib, sys
 if not importlib.util.find_spec("flashinfer_bench"):

@@ -178,7 +178,7 @@ for at in $(mistakes | cut -d'|' -f1,2); do
     name=${at%|*} v=${at#*|}
     [ -x "$B/without/$name/kcp-check" ] || continue
     what=$(mistakes | awk -F '|' -v name="$name" '$1 == name { print $7 }')
-    judged "$B/without/$name/kcp-check" "${v%:*}" "${v#*:}" "$B/without/$name/said" \
+    judged "$B/without/$name/kcp-check" "${v%:*}" "${v#*:}" "$B/without/$name/output" \
         "$what" &
     started=$((started + 1))
     [ $((started % 3)) != 0 ] || wait
@@ -188,7 +188,7 @@ for name in $(mistakes | cut -d'|' -f1); do
     [ -x "$B/without/$name/kcp-check" ] || {
         echo "jitter.sh: $name: found no $B/without/$name/kcp-check, expected a build"
         failed=1; continue; }
-    if grep -q '^FAILED' "$B/without/$name/said"; then echo "jitter.sh: $name: seen"
+    if grep -q '^FAILED' "$B/without/$name/output"; then echo "jitter.sh: $name: seen"
     else echo "jitter.sh: $name: taken away, and nothing fails"; failed=1; fi
 done
 [ $failed != 0 ] || echo "jitter.sh: right with sleeps, and each mistake is seen"

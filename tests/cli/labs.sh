@@ -27,7 +27,7 @@ answer() {
 hand_in() {
     lab=$1
     rm -f "$W"/*.c
-    LABWORK=$W sh book/labs/lab.sh "book/labs/$1.lab" >"$W/said" || fail "$(cat "$W/said")"
+    LABWORK=$W sh book/labs/lab.sh "book/labs/$1.lab" >"$W/output" || fail "$(cat "$W/output")"
     file=$(ls "$W"/*.c)
     awk -v text="$2" '{ print } /TODO: / { todo = 1 }
         todo && /\*\// { print text; todo = 0 }' "$file" >"$W/new"
@@ -37,7 +37,7 @@ hand_in() {
 grade() {                        # LAB option...: make grade
     LAB=$1; shift
     $MAKE --no-print-directory -s grade B="$B" LAB="$LAB" LABWORK="$W" SEED= STAFF= LAUNCH= \
-        LIMIT=60 "$@" >"$W/said" 2>&1
+        LIMIT=60 "$@" >"$W/output" 2>&1
 }
 # loses TEXT [SECONDS]: checks that the grade is below full points, and TEXT is printed.
 loses() {
@@ -45,8 +45,8 @@ loses() {
     [ -n "$FULL" ] || { rows=$W/$lab.lab
         awk '!/^(score|wrong|hint) / || (/^score/ && !n++)' "book/labs/$lab.lab" >"$rows"; }
     LABWORK=$W HELD=yes SEED= LAUNCH= LIMIT=${2:-60} sh book/labs/grade.sh "$rows" \
-        >"$W/said" 2>&1 && fail "$lab: status 0 for $1"
-    grep -qF "$1" "$W/said" && pass || fail "$lab: no '$1' in: $(cat "$W/said")"
+        >"$W/output" 2>&1 && fail "$lab: status 0 for $1"
+    grep -qF "$1" "$W/output" && pass || fail "$lab: no '$1' in: $(cat "$W/output")"
 }
 
 # ---- a broken file
@@ -54,7 +54,7 @@ hand_in 07_merge 'this is no C;'
 $MAKE -n kcp-check "$B/kcp-check" 2>/dev/null | grep -q "$W\|book/labs/work" &&
     fail "kcp-check is made of a lab's file" || pass
 grade 07_merge && fail 'status 0 for a file that does not compile'
-grep -qF "$file:$line:" "$W/said" && pass || fail "make grade: $(cat "$W/said")"
+grep -qF "$file:$line:" "$W/output" && pass || fail "make grade: $(cat "$W/output")"
 hand_in 07_merge 'abort();';                    loses "$file:$line: ABRT: abort();"
 hand_in 07_merge 'next[0][V + 100000000] = 1;'; loses "$file:$line: index 1"
 hand_in 07_merge 'for (;;) ;';                  loses "$file:$line: it was here" 2
@@ -69,40 +69,40 @@ hand_in 07b_check 'return *(volatile int *)0;'; loses "$file:$line: load of null
 answer 17_roles 's/_expect(full,/_expect(\&m->empty[at],/' >"$W/17_roles.c"; lab=17_roles
 loses 'consumer 0 at chunk 0 waits for full of stage 0, phase 0'
 answer 14_halo '' >"$W/14_halo.c"
-grade 14 && pass || fail "the right answer of 14: $(cat "$W/said")"
+grade 14 && pass || fail "the right answer of 14: $(cat "$W/output")"
 answer 06_plan 's/.last = end == to/.last = 1/' >"$W/06_plan.c"
 grade 4 && fail 'status 0 for a lab with lost points'
-grep -q '  right: segment 0: .* last 0' "$W/said" && grep -q '^Lab 4, .*: 6/18' "$W/said" && pass ||
-    fail "make grade LAB=4: $(cat "$W/said")"
+grep -q '  right: segment 0: .* last 0' "$W/output" && grep -q '^Lab 4, .*: 6/18' "$W/output" && pass ||
+    fail "make grade LAB=4: $(cat "$W/output")"
 hand_in 15_blelloch ';'; printf '#include "15_scan.h"\n' >"$file"; loses scan_up
 # Two ranks that both send first lose points: over NCCL each would wait for the other.
 hand_in 07c_chain ';'
 answer 07c_chain 's/= err ? err : x->comm->group.*/= err;/; s/err = group_end(.*/;/' >"$file"
 grade 07c_chain && fail 'status 0 for a chain that waits for itself'
-grep -q 'over NCCL a send ends when it is received' "$W/said" && pass || fail "$(cat "$W/said")"
+grep -q 'over NCCL a send ends when it is received' "$W/output" && pass || fail "$(cat "$W/output")"
 
 # ---- two concurrent gradings with separate scores; a hint
 rm -f "$W"/*.c; mkdir "$W/a" "$W/b"
 answer 04_chunk '' >"$W/a/04_chunk.c"
 answer 04_chunk 's/S\[i\]\[v\] \*= decay;/;/' >"$W/b/04_chunk.c"
-for who in a b; do
-    $MAKE --no-print-directory -s grade B="$B" LAB=04 LABWORK="$W/$who" SEED= STAFF= \
-        LAUNCH= >"$W/said.$who" 2>&1 &
+for student in a b; do
+    $MAKE --no-print-directory -s grade B="$B" LAB=04 LABWORK="$W/$student" SEED= STAFF= \
+        LAUNCH= >"$W/output.$student" 2>&1 &
 done
 wait
-grep -q '^Score: 6/6' "$W/said.a" && grep -q '^Score: 0/6' "$W/said.b" && pass ||
-    fail "two at once: $(grep Score "$W/said.a" "$W/said.b")"
-grep -q 'hint: .* does not fade the state' "$W/said.b" && pass || fail "$(cat "$W/said.b")"
+grep -q '^Score: 6/6' "$W/output.a" && grep -q '^Score: 0/6' "$W/output.b" && pass ||
+    fail "two at once: $(grep Score "$W/output.a" "$W/output.b")"
+grep -q 'hint: .* does not fade the state' "$W/output.b" && pass || fail "$(cat "$W/output.b")"
 
 # ---- a folder of files: a table; a second run grades nothing again; a task of an array
 mkdir -p "$W/in/ada" "$W/in/bob" "$W/in/o\"k & s"
 cp "$W/a/04_chunk.c" "$W/in/ada/"; cp "$W/b/04_chunk.c" "$W/in/bob/"
 echo 'this is no C;' >"$W/in/eve.c"; cp "$W/in/eve.c" "$W/in/o\"k & s/04_chunk.c"
 all() { $MAKE --no-print-directory -s grade-all B="$B" LAB=04 DIR="$W/in" SEED= STAFF= \
-    >"$W/said" 2>&1; }
+    >"$W/output" 2>&1; }
 all && [ "$(cut -f1,3 "$W/in/.graded/04_chunk/table.tsv" | tr '\t\n' ' ,')" = \
-    'name score,ada 6,bob 0,eve 0,o"k & s 0,' ] && pass || fail "grade-all: $(cat "$W/said")"
-all && ! grep -q '^ada' "$W/said" && pass || fail "graded again: $(cat "$W/said")"
+    'name score,ada 6,bob 0,eve 0,o"k & s 0,' ] && pass || fail "grade-all: $(cat "$W/output")"
+all && ! grep -q '^ada' "$W/output" && pass || fail "graded again: $(cat "$W/output")"
 python3 -c 'import json, sys; assert len(json.load(open(sys.argv[1]))) == 4' \
     "$W/in/.graded/04_chunk/all.json" 2>/dev/null && pass || fail "all.json"
 rm -rf "$W/in/.graded"
@@ -115,31 +115,31 @@ for lab in 01_step 07b_check; do
     rm -f "$W"/*.c
     sed -n '/^lab *'${lab%%_*}'/,/^lab /s/^twist *//p' $staff >"$W/twist"
     answer $lab "$(cat "$W/twist")" >"$W/$lab.c"
-    grade $lab STAFF=$staff SEED=7 && pass || fail "$lab with staff's rows: $(cat "$W/said")"
+    grade $lab STAFF=$staff SEED=7 && pass || fail "$lab with staff's rows: $(cat "$W/output")"
 done
 answer 01_step '' >"$W/01_step.c"
 for text in 'score 1 x' 'lab 01
 scores 1 x | y' 'score 1 a | b'; do
     echo "$text" >"$W/staff"
     grade 01 STAFF="$W/staff" && fail "a wrong STAFF file is accepted"
-    grep -q "staff:[12]: " "$W/said" && pass || fail "STAFF: $(cat "$W/said")"
+    grep -q "staff:[12]: " "$W/output" && pass || fail "STAFF: $(cat "$W/output")"
 done
 for option in SEED=x SEED=-1 LIMIT=x LIMIT=0 LAUNCH=no-such-command LABWORK="$W/a b"; do
     grade 01 "$option" && fail "$option is accepted"
-    grep -qF "$option: " "$W/said" && ! grep -q Score "$W/said" && pass ||
-        fail "$option: $(cat "$W/said")"
+    grep -qF "$option: " "$W/output" && ! grep -q Score "$W/output" && pass ||
+        fail "$option: $(cat "$W/output")"
 done
 # All rows must be judged even if the launcher reads standard input, like mpirun.
 printf '#!/bin/sh\ncat >/dev/null\nexec "$@"\n' >"$W/eats"
 chmod +x "$W/eats"
 answer 04_chunk 's/S\[i\]\[v\] \*= decay;/;/' >"$W/04_chunk.c"
 grade 04 LAUNCH="$W/eats" && fail "status 0 under a launcher"
-cp "$W/said" "$W/wrong"
+cp "$W/output" "$W/wrong"
 answer 04_chunk '' >"$W/04_chunk.c"
-grade 04 LAUNCH="$W/eats" && pass || fail "right, under a launcher: $(cat "$W/said")"
-cp "$W/wrong" "$W/said"
-grep -q '^Score: 0/6' "$W/said" && [ "$(grep -c '^==' "$W/said")" = 4 ] && pass ||
-    fail "under a launcher that reads stdin: $(cat "$W/said")"
+grade 04 LAUNCH="$W/eats" && pass || fail "right, under a launcher: $(cat "$W/output")"
+cp "$W/wrong" "$W/output"
+grep -q '^Score: 0/6' "$W/output" && [ "$(grep -c '^==' "$W/output")" = 4 ] && pass ||
+    fail "under a launcher that reads stdin: $(cat "$W/output")"
 # A lab that runs on the host is limited to 4 GiB of memory.
 rm -f "$W"/*.c
 hand_in 07b_check 'extern void *malloc(unsigned long); extern int puts(const char *); puts(malloc(5ul << 30) ? "unlimited" : "limited"); return 1;'

@@ -21,10 +21,10 @@ HOME=$W
 export CHROME WIDTHS SCHEMES HOME
 failed=0
 pages=$(cd build/book && ls idea.html users.html [0-9A-Z]*-*.html | sed 's/\.html$//')
-sh book/lint.sh build/book index $pages >"$W/said" || { cat "$W/said"; failed=1; }
+sh book/lint.sh build/book index $pages >"$W/output" || { cat "$W/output"; failed=1; }
 WIDTHS=1280 SCHEMES=dark sh book/lint.sh build/book index $pages >"$W/dark" || {
     cat "$W/dark"
     failed=1
 }
-[ $failed = 0 ] && sed 's/book-lint/layout.sh/' "$W/said" "$W/dark"
+[ $failed = 0 ] && sed 's/book-lint/layout.sh/' "$W/output" "$W/dark"
 exit $failed

@@ -22,18 +22,18 @@ object() {                       # SOURCE OBJECT option...
 # that the command in the output fails with the same first line.
 judged() {
     want=$1 words=$2; shift 2
-    timeout 100 "$B/kcp-check" "$@" >said 2>&1
+    timeout 100 "$B/kcp-check" "$@" >output 2>&1
     status=$?
-    if [ $status != "$want" ]; then fail "$name: status $status: $(tail -1 said)"
-    elif ! grep -q -e "$words" said; then fail "$name: no '$words': $(tail -3 said)"
+    if [ $status != "$want" ]; then fail "$name: status $status: $(tail -1 output)"
+    elif ! grep -q -e "$words" output; then fail "$name: no '$words': $(tail -3 output)"
     else pass; fi
 }
 again() {
-    sed -n 's/^ *case [0-9]* [a-z0-9 ]*: //p' said | head -1 >command
-    grep '^  FAIL ' said | head -1 >before
-    timeout 100 sh ./command >said.again 2>&1
-    [ $? = 1 ] && [ -s command ] && grep '^  FAIL ' said.again | head -1 | cmp -s before - &&
-        pass || fail "$name: the command '$(cat command)': $(grep FAIL said.again | head -1)"
+    sed -n 's/^ *case [0-9]* [a-z0-9 ]*: //p' output | head -1 >command
+    grep '^  FAIL ' output | head -1 >before
+    timeout 100 sh ./command >output.again 2>&1
+    [ $? = 1 ] && [ -s command ] && grep '^  FAIL ' output.again | head -1 | cmp -s before - &&
+        pass || fail "$name: the command '$(cat command)': $(grep FAIL output.again | head -1)"
 }
 
 # ---- variants of liar.c: status, pattern, whether the command is run again, options
@@ -106,7 +106,7 @@ END
 
 # ---- mutate.sh: a mistake that it must catch
 name=mutate
-(cd "$top" && JOBS=1 sh tests/mutate.sh "$B" 1 7 ref/04_chunk.c) >said 2>&1 &&
-    grep -q '^mutate: seed 7: 1 caught, 0 survived' said && pass || fail "$(tail -2 said)"
+(cd "$top" && JOBS=1 sh tests/mutate.sh "$B" 1 7 ref/04_chunk.c) >output 2>&1 &&
+    grep -q '^mutate: seed 7: 1 caught, 0 survived' output && pass || fail "$(tail -2 output)"
 echo "lies.sh: $passed passed, $failed failed"
 [ $failed = 0 ]

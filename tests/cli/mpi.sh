@@ -9,20 +9,20 @@ step=${STEP:-mpirun -n}
 # one STATUS WORDS command...: checks that the command exits with STATUS and prints WORDS.
 one() {
     want=$1 words=$2; shift 2
-    timeout 200 "$@" >said 2>&1
+    timeout 200 "$@" >output 2>&1
     got=$?
     case $step.$want in *mpich*.[1-9]) [ $got = 0 ] || want=$got ;; esac  # 1, 2 or 9
-    [ $got = "$want" ] && grep -q -- "$words" said && pass ||
-        fail "$*: status $got, no '$words' in $(cat said)"
+    [ $got = "$want" ] && grep -q -- "$words" output && pass ||
+        fail "$*: status $got, no '$words' in $(cat output)"
 }
-# says STATUS WORDS N command...: like `one`, with N processes.
-says() { want_=$1 words_=$2 n_=$3; shift 3; one "$want_" "$words_" $step $n_ "$@"; }
+# expect STATUS WORDS N command...: like `one`, with N processes.
+expect() { want_=$1 words_=$2 n_=$3; shift 3; one "$want_" "$words_" $step $n_ "$@"; }
 
 # The sources must open no port, and libkcp.so must not need MPI.
 (cd "$top" && git grep -nE '\b(listen|accept) ?\(' -- '*.[ch]' '*.cu' '*.cuh'
- cd "$top" && git grep -n 'sys/socket\.h' -- comm ref bench) >said 2>/dev/null
-[ -s said ] && fail "a socket: $(cat said)" || pass
-ldd "$B/libkcp.so" >said && ! grep -q libmpi said && pass || fail "libkcp.so: $(cat said)"
+ cd "$top" && git grep -n 'sys/socket\.h' -- comm ref bench) >output 2>/dev/null
+[ -s output ] && fail "a socket: $(cat output)" || pass
+ldd "$B/libkcp.so" >output && ! grep -q libmpi output && pass || fail "libkcp.so: $(cat output)"
 # Tests the environment: wrong values, removed variables, launchers of another MPI.
 one 2 '^kcp-check: KCP_TIMEOUT_S=soon: expected' env KCP_TIMEOUT_S=soon "$check"
 one 2 '^kcp-check: KCP_WINDOWS=yes: expected' env KCP_WINDOWS=yes "$check"
@@ -32,8 +32,8 @@ for name in RENDEZVOUS SECRET KEY_DIR TRUST_NETWORK JOB WATCH; do
 done
 # In a build without MPI, a launcher is refused with a message.
 ${CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -I"$top/ref" "$top/tests/cli/wrong_calls.c" \
-    "$top/comm/backend/mpi_launch.c" -L"$B" -lkcp -Wl,-rpath,"$B" -o none >said 2>&1 ||
-    fail "without MPI: $(cat said)"
+    "$top/comm/backend/mpi_launch.c" -L"$B" -lkcp -Wl,-rpath,"$B" -o none >output 2>&1 ||
+    fail "without MPI: $(cat output)"
 one 2 'mpirun started 2 processes: this was built without MPI' \
     env OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 ./none cross
 one 2 'built without MPI' ./none cross
@@ -50,14 +50,14 @@ done
 
 # Tests the judge over processes: exchanges, forward, backward, mutants of halos, few
 # ranks.
-for n in 2 3 4 7; do says 0 ' 0 numbers wrong' $n "$check" --ranks $n --exchange 20; done
+for n in 2 3 4 7; do expect 0 ' 0 numbers wrong' $n "$check" --ranks $n --exchange 20; done
 for s in 08 13; do
-    says 0 '  ok      ref .* messages' 3 "$check" --stage $s --variant ref
+    expect 0 '  ok      ref .* messages' 3 "$check" --stage $s --variant ref
 done
-says 0 '^OK: .* 0 survived' 4 "$check" --stage 14
-says 0 'mutant_no_M .* not decidable with R = 2' 2 "$check" --stage 08
-says 2 "stage 05 is one rank's work: run it without mpirun" 2 "$check" --stage 05
-says 2 "found 'R=2', expected R=3" 3 "$check" --stage 13 --variant ref \
+expect 0 '^OK: .* 0 survived' 4 "$check" --stage 14
+expect 0 'mutant_no_M .* not decidable with R = 2' 2 "$check" --stage 08
+expect 2 "stage 05 is one rank's work: run it without mpirun" 2 "$check" --stage 05
+expect 2 "found 'R=2', expected R=3" 3 "$check" --stage 13 --variant ref \
     --case 'live gdn R=2 lengths=30'
 
 # kcp-run must give equal bits over processes and over threads.
@@ -65,7 +65,7 @@ same_bits() {
     R=$1; shift
     rm -rf processes
     gives threads --ranks "$R" "$@"
-    says 0 . $R "$run" --in in --out processes "$@"
+    expect 0 . $R "$run" --in in --out processes "$@"
     alike processes threads 0
 }
 "$arrays" layer in 48 4 2 4 6 5 kda raw 1 || exit 1
@@ -79,11 +79,11 @@ has processes/dq.npy
 mv in layer; "$arrays" layer in 45 3 2 4 3 5 kda free 1
 same_bits 3 --gate softplus --sum local
 rm -rf in; mv layer in
-says 2 '2 processes: start as many' 2 "$run" --in in --out no --ranks 3
+expect 2 '2 processes: start as many' 2 "$run" --in in --out no --ranks 3
 # Bad input must give one line and status 2, even if only one rank has bad input.
 bad() {
-    says 2 "$@"
-    [ "$(grep -c '^kcp-run:' said)" = 1 ] && pass || fail "${*}: not one line: $(cat said)"
+    expect 2 "$@"
+    [ "$(grep -c '^kcp-run:' output)" = 1 ] && pass || fail "${*}: not one line: $(cat output)"
 }
 mkdir full && : >full/x
 bad 'rank 0: --chunk: found' 3 "$run" --in in --out no --chunk 0
@@ -92,18 +92,18 @@ bad 'rank 0: --out: full is not empty' 3 "$run" --in in --out full
 bad 'rank 2: --form: ' 2 "$run" --in in --out no : -n 1 "$run" --in in --out no --form no
 [ -e no ] && fail "a run with bad input has written"
 # If the arguments of ranks differ, the message must name the argument and both values.
-says 1 'rank 0: .*scale: rank 1 has 2, rank 0 has 1' 1 "$run" --in in --out no --scale 1 : -n 1 "$run" --in in \
+expect 1 'rank 0: .*scale: rank 1 has 2, rank 0 has 1' 1 "$run" --in in --out no --scale 1 : -n 1 "$run" --in in \
     --out no --scale 2
 [ -e no ] && fail "ranks that do not agree have written"
 
 # Calls that do not match must give an error on each rank, not a hang.
 for way in unequal unequal_long short long; do
-    says 1 'sent a message of another size' 3 env KCP_TIMEOUT_S=5 "$calls" $way
+    expect 1 'sent a message of another size' 3 env KCP_TIMEOUT_S=5 "$calls" $way
 done
-says 1 'rank 2 of 3: .*rank 1: out of paper' 3 "$calls" fails
-says 1 'made no progress for 2 s' 3 env KCP_TIMEOUT_S=2 "$calls" disagree
-says 2 'rank 1 refuses its options' 3 "$calls" alone
-for way in peer empty cross; do says 0 'status 0' 3 "$calls" $way; done
+expect 1 'rank 2 of 3: .*rank 1: out of paper' 3 "$calls" fails
+expect 1 'made no progress for 2 s' 3 env KCP_TIMEOUT_S=2 "$calls" disagree
+expect 2 'rank 1 refuses its options' 3 "$calls" alone
+for way in peer empty cross; do expect 0 'status 0' 3 "$calls" $way; done
 
 # struck SIGNAL STATUS WORDS N: sends SIGNAL to rank 2 of 4 during an exchange; at least N
 # lines must contain WORDS.
@@ -112,17 +112,17 @@ echo $$ >id.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; exec "$@"
 END
 struck() {
     rm -f id.*
-    KCP_TIMEOUT_S=4 timeout 60 $step 4 sh rank "$check" --exchange 0 >said 2>&1 & all=$!
+    KCP_TIMEOUT_S=4 timeout 60 $step 4 sh rank "$check" --exchange 0 >output 2>&1 & all=$!
     i=0
-    until grep -q 'exchange trials' said || [ $i = 300 ]; do sleep 0.1; i=$((i + 1)); done
+    until grep -q 'exchange trials' output || [ $i = 300 ]; do sleep 0.1; i=$((i + 1)); done
     sleep 1
     began=$(date +%s)
     kill -$1 "$(cat id.2)"
     wait $all
     got=$? took=$(($(date +%s) - began))
     kill -KILL "$(cat id.2)" 2>/dev/null
-    [ $got = $2 ] && [ $took -le 20 ] && [ "$(grep -c "$3" said)" -ge $4 ] && pass ||
-        fail "$1: status $got after $took s: $(cat said)"
+    [ $got = $2 ] && [ $took -le 20 ] && [ "$(grep -c "$3" output)" -ge $4 ] && pass ||
+        fail "$1: status $got after $took s: $(cat output)"
 }
 case $step in
     *mpich*) struck KILL 9 'EXIT CODE: 9' 1 ;;

@@ -22,7 +22,7 @@ else
     headers=" (no headers of CUDA and NCCL to compare with)"
 fi
 unset KCP_WINDOWS KCP_TIMEOUT_S KCP_STAND_IN_DROPS
-said=$(LD_LIBRARY_PATH="$B/stand_in" timeout 300 "$B/stand_in/kcp-stand-in" \
+output=$(LD_LIBRARY_PATH="$B/stand_in" timeout 300 "$B/stand_in/kcp-stand-in" \
     $2 2>&1) || failed=1
-echo "$said$headers"
+echo "$output$headers"
 exit $failed

@@ -84,9 +84,9 @@ few="kda lengths=9 h0; gdn lengths=20,30 L=8 h0; gdn lengths=20 L=8 h0"
 check 1 h_back mine:wrong --case "$few" --json json
 "$python" - <<'PY' || stop "kcp_check.py: --json"
 import json
-said = json.load(open("json"))
-count = lambda v: sum(c["verdict"] == v for c in said["cases"])
-assert said["status"] == 1 and count("fail") and count("pass")
+output = json.load(open("json"))
+count = lambda v: sum(c["verdict"] == v for c in output["cases"])
+assert output["status"] == 1 and count("fail") and count("pass")
 PY
 check 1 complex128 mine:unreal --case "$few"
 check 1 h_in mine:inputs --case "$few"

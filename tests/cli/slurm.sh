@@ -84,27 +84,27 @@ done
 [ "$idle" ] || { tail -n 5 "$W"/ctld "$W/$host" "$W/zz1" "$W"/munged
                  echo "slurm.sh: Slurm does not start here: not tried"; exit 1; }
 
-# says WORDS COMMAND...: checks that COMMAND exits with status 0 and prints WORDS.
-says() {
+# expect WORDS COMMAND...: checks that COMMAND exits with status 0 and prints WORDS.
+expect() {
     words=$1; shift
-    timeout 240 "$@" >"$W/said" 2>&1 || wrong "$*: $? $(cat "$W/said")"
-    grep -q -- "$words" "$W/said" || wrong "no '$words' in: $(cat "$W/said")"
+    timeout 240 "$@" >"$W/output" 2>&1 || wrong "$*: $? $(cat "$W/output")"
+    grep -q -- "$words" "$W/output" || wrong "no '$words' in: $(cat "$W/output")"
 }
 one="srun --mpi=pmix -w $host -n 4"
-says '^4 processes of srun, MPI' $one "$program" --exchange 10
-says '^OK: .* 0 survived' $one "$program" --stage 14
+expect '^4 processes of srun, MPI' $one "$program" --exchange 10
+expect '^OK: .* 0 survived' $one "$program" --stage 14
 # Without PMIx, MPI_Init fails or starts four jobs of one rank.
-timeout 60 srun --mpi=none -w "$host" -n 4 "$program" --exchange 5 >"$W/said" 2>&1 &&
-    wrong "srun without PMIx: $(cat "$W/said")"
-grep -q 'MPI knows of 1\|with-pmi' "$W/said" || wrong "$(cat "$W/said")"
+timeout 60 srun --mpi=none -w "$host" -n 4 "$program" --exchange 5 >"$W/output" 2>&1 &&
+    wrong "srun without PMIx: $(cat "$W/output")"
+grep -q 'MPI knows of 1\|with-pmi' "$W/output" || wrong "$(cat "$W/output")"
 # Two nodes: sbatch and mpirun.
 cat >"$W/job" <<'END'
 #!/bin/sh
 exec mpirun "$@"
 END
-says . sbatch -W -N 2 -n 4 -o "$W/out" "$W/job" "$program" --exchange 10
+expect . sbatch -W -N 2 -n 4 -o "$W/out" "$W/job" "$program" --exchange 10
 grep -q ' 0 numbers wrong' "$W/out" || wrong "two nodes: $(cat "$W/out")"
-says . sbatch -W -N 2 -n 3 -o "$W/out" "$W/job" "$program" --stage 13 --variant ref \
+expect . sbatch -W -N 2 -n 3 -o "$W/out" "$W/job" "$program" --stage 13 --variant ref \
     --case 'live gdn H=1 HV=2 K=16 V=16 R=3 lengths=150,0,70 h0 dht'
 grep -q '  ok      ref .* 1 ok' "$W/out" || wrong "two nodes: $(cat "$W/out")"
 
@@ -112,9 +112,9 @@ grep -q '  ok      ref .* 1 ok' "$W/out" || wrong "two nodes: $(cat "$W/out")"
 cat >"$W/rank" <<'END'
 echo $$ >"$1/id.$SLURM_PROCID"; exec "$2" --exchange 0
 END
-timeout 240 $one -K1 sh "$W/rank" "$W" "$program" >"$W/said" 2>&1 & srun=$!
+timeout 240 $one -K1 sh "$W/rank" "$W" "$program" >"$W/output" 2>&1 & srun=$!
 i=0
-until grep -q 'exchange trials' "$W/said" || [ $i = 120 ]; do
+until grep -q 'exchange trials' "$W/output" || [ $i = 120 ]; do
     sleep 0.5; i=$((i + 1)); done
 sleep 2
 began=$(date +%s)
@@ -122,7 +122,7 @@ kill -KILL "$(cat "$W/id.2")"
 wait $srun && wrong "srun returns 0 after a rank died"
 took=$(($(date +%s) - began))
 [ $took -le 30 ] || wrong "the others took $took s"
-grep -q 'task 2: Killed' "$W/said" || wrong "srun should name rank 2: $(cat "$W/said")"
+grep -q 'task 2: Killed' "$W/output" || wrong "srun should name rank 2: $(cat "$W/output")"
 
 # Grades a lab as a student hands it in, first on one node, then on two nodes.
 if [ -n "$FULL" ]; then

@@ -55,18 +55,18 @@ for stage in ${STAGES:-08 13 14 15 16}; do
         for form in $knows; do
             # shellcheck disable=SC2086
             $run "$B/kcp-check" --variant "$W/$mistake.so" $how --limit 60 --repeats 2 \
-                --case "$(cases_of $stage "${form#any}")" --stage $stage >"$W/said" 2>&1
+                --case "$(cases_of $stage "${form#any}")" --stage $stage >"$W/output" 2>&1
             status=$?
             # The layer must fail by wrong values, not by a timeout or because nothing
             # ran; ELSEWHERE must fail by a timeout of the library or of the judge.
-            grep -q '^  FAIL .*: error ' "$W/said" && status=$status.wrong
-            grep -Eq '^  FAIL .*(made no progress|ran past its time)' "$W/said" &&
+            grep -q '^  FAIL .*: error ' "$W/output" && status=$status.wrong
+            grep -Eq '^  FAIL .*(made no progress|ran past its time)' "$W/output" &&
                 status=$status.hung
             case $mistake.$status in
                 HONEST.0 | S*.1.wrong | ELSEWHERE.1.hung) seen=$((seen + 1)) ;;
                 *) failed=$((failed + 1))
                    echo "  FAIL  wrong_comm: $stage, $mistake, $form: status $status:" \
-                       "$(grep -m 1 '^  FAIL ' "$W/said")" ;;
+                       "$(grep -m 1 '^  FAIL ' "$W/output")" ;;
             esac
         done
     done

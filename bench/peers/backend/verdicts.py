@@ -37,7 +37,7 @@ def pytest_runtest_logreport(report):
     why = report.longrepr
     crash = getattr(why, "reprcrash", None)
     why = crash.message if crash else why[2] if isinstance(why, tuple) else ""
-    said = "".join(text for _, text in report.sections) + (report.longreprtext or "")
+    output = "".join(text for _, text in report.sections) + (report.longreprtext or "")
     with open(path, "a") as f:
-        f.write(json.dumps(dict(name=report.nodeid.split("::")[-1], said=said,
+        f.write(json.dumps(dict(name=report.nodeid.split("::")[-1], output=output,
                                 verdict=report.outcome, why=str(why))) + "\n")
