@@ -2,11 +2,10 @@
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.
  * Next: ../cuda/17_ladder/v1_thread.cu. */
-#include "17_warp.h"
+#include "17_block.h"
 #include "checked.h"
 #include "ref.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { TILE = TILE_ROWS * TILE_COLUMNS, WIDE = 4 };   /* K up to 4 tiles of 64 */
@@ -90,7 +89,7 @@ static void add_kg(struct warp *m, int K, int64_t *times)
 
 /* Computes x = u - y, v_new = x, and S [i,v] <- decay_i S. In a tile of D, number x of
  * lane l is in column 2 (l % 4) + x % 2 and row l / 4 + 8 (x / 2). */
-static void between(const struct kcp_ladder *a, struct warp *m, int64_t t0, int len,
+static void between(const struct kcp_ladder *a, struct warp *m, struct block_tokens z,
                     int n, int v0, const double *decay)
 {
     const double (*u)[a->HV][a->V] = a->u;
@@ -99,17 +98,18 @@ static void between(const struct kcp_ladder *a, struct warp *m, int64_t t0, int 
         for (int x = 0; x < 4; x++) {
             const int column = l % 4 * 2 + x % 2, v = v0 + l / 4 + x / 2 * 8;
             for (int c = 0; c < 8; c++) {
-                const int j = c * 8 + column, there = j < len && v < a->V;
+                const int j = c * 8 + column, there = j < z.len && v < a->V;
                 double *y = &m->y[c].x[l][x];
-                *y = there ? u[t0 + j][n][v] - *y : 0;
-                if (there) v_new[t0 + j][n][v] = *y;
+                *y = there ? u[z.t + j][n][v] - *y : 0;
+                if (there) v_new[z.t + j][n][v] = *y;
             }
             for (int i = column; i < a->K; i += 8) m->S[i / 8].x[l][x] *= decay[i];
         }
 }
 
-static void state(struct warp *m, double *S, int K, int V, int v0, int out)
+static void state(void *m_, double *S, int K, int V, int v0, int out)
 {
+    struct warp *m = m_;
     if (!out) memset(m->S, 0, sizeof m->S);
     for (int i = 0; i < K && S; i++)
         for (int v = v0; v < v0 + 16 && v < V; v++) {
@@ -120,53 +120,30 @@ static void state(struct warp *m, double *S, int K, int V, int v0, int out)
         }
 }
 
-static void chunks(const struct kcp_ladder *a, struct warp *m, int s, int n, int v0,
-                   int64_t *times)
+/* Computes all chunks of segment s. If a->work has the size of one int64_t, adds to
+ * this int64_t how often the ldmatrix instructions read shared memory. */
+static void chunks(const struct kcp_ladder *a, void *m_, int s, int n, int v0)
 {
-    const int HV = a->HV, K = a->K, *cu = a->cu, *cn = a->cn;
+    const int HV = a->HV, K = a->K, *cn = a->cn;
     const double (*w)[HV][K] = a->w, (*kg)[HV][K] = a->kg, (*decay)[HV][K] = a->decay;
+    struct warp *m = m_;
+    int64_t none, *times = a->work_bytes == sizeof none ? a->work : &none;
     for (int c = cn[s]; c < cn[s + 1]; c++) {
-        const int t0 = cu[s] + (c - cn[s]) * a->C, left = cu[s + 1] - t0;
-        const int len = left < a->C ? left : a->C;
+        const struct block_tokens z = block_tokens(a, s, c);
         for (int i = 0; i < WIDE; i++) {
             const int j = 64 * i < K ? 64 * i : 0, columns = 64 * i < K ? K - j : 0;
-            warp_tma_load(m->w + i * TILE, w[t0][n] + j, HV * K, len, columns);
-            warp_tma_load(m->kg + i * TILE, kg[t0][n] + j, HV * K, len, columns);
+            warp_tma_load(m->w + i * TILE, w[z.t][n] + j, HV * K, z.len, columns);
+            warp_tma_load(m->kg + i * TILE, kg[z.t][n] + j, HV * K, z.len, columns);
         }
         times_w(m, K, times);
-        between(a, m, t0, len, n, v0, decay[c][n]);
+        between(a, m, z, n, v0, decay[c][n]);
         add_kg(m, K, times);
     }
 }
 
-/* As ref_ladder. Unless times_read is NULL, adds to *times_read how often the ldmatrix
- * instructions read shared memory. */
-static int walk(const struct kcp_ladder *a, int64_t *times_read)
-{
-    const int K = a->K, V = a->V;
-    int64_t times = 0;
-    struct warp *m;
-    if (K > WIDE * TILE_COLUMNS || a->C > TILE_ROWS) return KCP_NA;
-    m = malloc(sizeof *m);
-    if (!m) return KCP_NO_MEMORY;
-    for (int s = 0; s < a->NS; s++)
-        for (int n = 0; n < a->HV; n++)
-            for (int v0 = 0; v0 < V; v0 += 16) {
-                const size_t at = ((size_t)s * a->HV + n) * K * V;
-                state(m, a->h_in ? (double *)a->h_in + at : NULL, K, V, v0, 0);
-                chunks(a, m, s, n, v0, &times);
-                state(m, (double *)a->h_out + at, K, V, v0, 1);
-            }
-    free(m);
-    if (times_read) *times_read += times;
-    return KCP_OK;
-}
-
-/* If a->work has the size of one int64_t, adds the number of reads of shared memory to
- * this int64_t. */
 int ref_ladder_banks(struct kcp_ladder *a)
 {
     const int refused = kcp_begin("17_ladder", KCP_HOST, a, NULL);
     if (refused) return refused;
-    return walk(a, a->work_bytes == sizeof(int64_t) ? a->work : NULL);
+    return block_columns(a, 16, sizeof(struct warp), state, chunks);
 }

@@ -22,6 +22,27 @@ void block_launch(void kernel(const struct kcp_ladder *a, int s, int n, int v),
             for (int v = 0; v < a->V; v++) kernel(a, s, n, v);
 }
 
+int block_columns(const struct kcp_ladder *a, int columns, size_t bytes,
+                  void state(void *m, double *S, int K, int V, int v0, int out),
+                  void chunks(const struct kcp_ladder *a, void *m, int s, int n,
+                              int v0))
+{
+    const int K = a->K, V = a->V;
+    if (K > 256 || a->C > 64) return KCP_NA;
+    void *m = calloc(1, bytes);
+    if (!m) return KCP_NO_MEMORY;
+    for (int s = 0; s < a->NS; s++)
+        for (int n = 0; n < a->HV; n++)
+            for (int v0 = 0; v0 < V; v0 += columns) {
+                const size_t at = ((size_t)s * a->HV + n) * K * V;
+                state(m, a->h_in ? (double *)a->h_in + at : NULL, K, V, v0, 0);
+                chunks(a, m, s, n, v0);
+                state(m, (double *)a->h_out + at, K, V, v0, 1);
+            }
+    free(m);
+    return KCP_OK;
+}
+
 /* Sets each number that two lanes write at once to NaN, because its value is
  * undefined. */
 static void spoil_shared(double *shared, const int *to, const int *count)

@@ -20,6 +20,15 @@ struct block_tokens block_tokens(const struct kcp_ladder *a, int s, int c);
 void block_launch(void kernel(const struct kcp_ladder *a, int s, int n, int v),
                   const struct kcp_ladder *a);
 
+/* Runs a kernel in which each group of lanes computes `columns` columns of the state of
+ * one head, for K <= 256 and C <= 64 (otherwise KCP_NA). m: the group's data, `bytes`
+ * bytes. state copies columns v0 .. of S [K,V] to m (S NULL: 0), or with out = 1 from m
+ * to S. chunks computes all chunks of segment s. */
+int block_columns(const struct kcp_ladder *a, int columns, size_t bytes,
+                  void state(void *m, double *S, int K, int V, int v0, int out),
+                  void chunks(const struct kcp_ladder *a, void *m, int s, int n,
+                              int v0));
+
 /* One load instruction of a warp. Lane l copies count[l] = 0..8 adjacent numbers, up to
  * 16 bytes, from global[from[l]] to shared[to[l]]. Returns how many sectors of 32 bytes
  * were fetched; `global` is aligned to a sector. A number that two lanes write becomes

@@ -1,11 +1,9 @@
 /* 17_lanes.c -- kernel 3 of chapter 17 in C: mma fragments gathered for 32 lanes.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_banks.c. */
-#include "17_warp.h"
+#include "17_block.h"
 #include "checked.h"
 #include "ref.h"
-
-#include <stdlib.h>
 
 enum { WIDEST = 256, LONGEST = 64 };            /* K; C */
 
@@ -135,8 +133,9 @@ static void one_chunk(const struct kcp_ladder *a, struct warp *m, int64_t t0, in
 
 /* Copies columns v0 .. v0 + 15 of the state from S [K,V] to the lanes; out = 1: from
  * the lanes to S. */
-static void state(struct warp *m, double *S, int K, int V, int v0, int out)
+static void state(void *m_, double *S, int K, int V, int v0, int out)
 {
+    struct warp *m = m_;
     for (int i = 0; i < WIDEST / 8; i++)
         for (int lane = 0; lane < LANES; lane++)
             for (int x = 0; x < 4; x++) {
@@ -148,29 +147,20 @@ static void state(struct warp *m, double *S, int K, int V, int v0, int out)
             }
 }
 
+/* Computes all chunks of segment s. */
+static void chunks(const struct kcp_ladder *a, void *m, int s, int n, int v0)
+{
+    const int *cn = a->cn;
+    const double (*decay)[a->HV][a->K] = a->decay;
+    for (int c = cn[s]; c < cn[s + 1]; c++) {
+        const struct block_tokens z = block_tokens(a, s, c);
+        one_chunk(a, m, z.t, z.len, n, v0, decay[c][n]);
+    }
+}
+
 int ref_ladder_lanes(struct kcp_ladder *a)
 {
     const int refused = kcp_begin("17_ladder", KCP_HOST, a, NULL);
     if (refused) return refused;
-    const int HV = a->HV, K = a->K, V = a->V, *cu = a->cu, *cn = a->cn;
-    const double (*decay)[HV][K] = a->decay;
-    struct warp *m = malloc(sizeof *m);
-    if (!m) return KCP_NO_MEMORY;
-    if (K > WIDEST || a->C > LONGEST) {
-        free(m);
-        return KCP_NA;
-    }
-    for (int s = 0; s < a->NS; s++)
-        for (int n = 0; n < HV; n++)
-            for (int v0 = 0; v0 < V; v0 += 16) {
-                const size_t at = ((size_t)s * HV + n) * K * V;
-                state(m, a->h_in ? (double *)a->h_in + at : NULL, K, V, v0, 0);
-                for (int c = cn[s]; c < cn[s + 1]; c++) {
-                    const int t0 = cu[s] + (c - cn[s]) * a->C, left = cu[s + 1] - t0;
-                    one_chunk(a, m, t0, left < a->C ? left : a->C, n, v0, decay[c][n]);
-                }
-                state(m, (double *)a->h_out + at, K, V, v0, 1);
-            }
-    free(m);
-    return KCP_OK;
+    return block_columns(a, 16, sizeof(struct warp), state, chunks);
 }

@@ -5,9 +5,6 @@
 #include "checked.h"
 #include "ref.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { WIDEST = 256, LONGEST = 64 };            /* K and V; C */
 
 /* A block's shared memory, and S: row v of S is column v of the state, which thread v
@@ -77,24 +74,26 @@ static void one_chunk(const struct kcp_ladder *a, struct block *m, int s, int n,
     }
 }
 
+/* Copies the state from S [K,V], transposed, to m->S; out = 1: from m->S to S. */
+static void state(void *m_, double *S, int K, int V, int v0, int out)
+{
+    struct block *m = m_;
+    for (int v = 0; v < V; v++)
+        for (int i = 0; i < K; i++)
+            if (out) S[i * V + v] = m->S[v][i];
+            else m->S[v][i] = S ? S[i * V + v] : 0;
+}
+
+static void chunks(const struct kcp_ladder *a, void *m, int s, int n, int v0)
+{
+    const int *cn = a->cn;
+    for (int c = cn[s]; c < cn[s + 1]; c++) one_chunk(a, m, s, n, c);
+}
+
 int ref_ladder_shared(struct kcp_ladder *a)
 {
     const int refused = kcp_begin("17_ladder", KCP_HOST, a, NULL);
     if (refused) return refused;
-    const int HV = a->HV, K = a->K, V = a->V, *cn = a->cn;
-    const double (*h_in)[HV][K][V] = a->h_in;
-    double (*h_out)[HV][K][V] = a->h_out;
-    if (K > WIDEST || V > WIDEST || a->C > LONGEST) return KCP_NA;
-    struct block *m = malloc(sizeof *m);
-    if (!m) return KCP_NO_MEMORY;
-    for (int s = 0; s < a->NS; s++)
-        for (int n = 0; n < HV; n++) {
-            for (int v = 0; v < V; v++)
-                for (int i = 0; i < K; i++) m->S[v][i] = h_in ? h_in[s][n][i][v] : 0;
-            for (int c = cn[s]; c < cn[s + 1]; c++) one_chunk(a, m, s, n, c);
-            for (int v = 0; v < V; v++)
-                for (int i = 0; i < K; i++) h_out[s][n][i][v] = m->S[v][i];
-        }
-    free(m);
-    return KCP_OK;
+    if (a->V > WIDEST) return KCP_NA;
+    return block_columns(a, a->V, sizeof(struct block), state, chunks);
 }

@@ -5,7 +5,6 @@
 #include "checked.h"
 #include "ref.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { TILE = TILE_ROWS * TILE_COLUMNS, WIDE = 4 };   /* K up to 4 tiles of 64 */
@@ -89,9 +88,9 @@ static void between(const struct kcp_ladder *a, struct warpgroup *m,
     }
 }
 
-static void chunks(const struct kcp_ladder *a, struct warpgroup *m, int s, int n,
-                   int v0)
+static void chunks(const struct kcp_ladder *a, void *m_, int s, int n, int v0)
 {
+    struct warpgroup *m = m_;
     const int HV = a->HV, K = a->K, *cn = a->cn, wide = (K + 15) / 16 * 16;
     const double (*w)[HV][K] = a->w, (*kg)[HV][K] = a->kg;
     for (int c = cn[s]; c < cn[s + 1]; c++) {
@@ -109,8 +108,9 @@ static void chunks(const struct kcp_ladder *a, struct warpgroup *m, int s, int n
 
 /* Copies columns v0 .. v0 + 63 of S [K,V] to the rows of m->S; out = 1: from m->S to
  * S. */
-static void state(struct warpgroup *m, double *S, int K, int V, int v0, int out)
+static void state(void *m_, double *S, int K, int V, int v0, int out)
 {
+    struct warpgroup *m = m_;
     const int wide = (K + 15) / 16 * 16;
     if (!out) memset(m->S, 0, sizeof m->S);
     for (int v = v0; v < v0 + 64 && v < V && S; v++)
@@ -125,18 +125,5 @@ int ref_ladder_wgmma(struct kcp_ladder *a)
 {
     const int refused = kcp_begin("17_ladder", KCP_HOST, a, NULL);
     if (refused) return refused;
-    const int K = a->K, V = a->V;
-    if (K > WIDE * TILE_COLUMNS || a->C > TILE_ROWS) return KCP_NA;
-    struct warpgroup *m = calloc(1, sizeof *m);
-    if (!m) return KCP_NO_MEMORY;
-    for (int s = 0; s < a->NS; s++)
-        for (int n = 0; n < a->HV; n++)
-            for (int v0 = 0; v0 < V; v0 += 64) {
-                const size_t at = ((size_t)s * a->HV + n) * K * V;
-                state(m, a->h_in ? (double *)a->h_in + at : NULL, K, V, v0, 0);
-                chunks(a, m, s, n, v0);
-                state(m, (double *)a->h_out + at, K, V, v0, 1);
-            }
-    free(m);
-    return KCP_OK;
+    return block_columns(a, 64, sizeof(struct warpgroup), state, chunks);
 }
