@@ -1,67 +1,78 @@
-/* ladder_roles.c -- chapter 17: the timeline of a producer warp and two consumers.
+/* ladder_roles.c -- chapter 17: a trace of a producer, its copies and two warpgroups.
  *
  * Book: chapter 17.  Checked by: make book-lint.  Next: ladder_times.c.
- * Simulates v8_tma_sm90.cu with two stages. A copy takes the time `copy`. A chunk's
- * products take `work`, and need the tensor core exclusively for half of this time. */
+ * book/data/ladder-trace.tsv was recorded by ladder_trace.cu. */
 #include "svg.h"
 
-#include <math.h>
+enum { MOST = 16, STAGES = 4, FROM = -6000, TO = 26400 };
 
-enum { CHUNKS = 4, STAGES = 2 };
-static const double copy = 70, tensor = 38, other = 44;
+/* Cycles of one chunk: announced by the producer, all bytes in; for each group: wait
+ * begins, wait ends, w S is computed, S is updated, the stage is released. */
+struct chunk { int c; double announced, full, group[2][5]; };
 
-static void bar(double x, double w, double y, const char *wash, const char *ink,
-                const char *fmt, int c)
+static double x(double cycle)
+{
+    cycle = cycle < FROM ? FROM : cycle > TO ? TO : cycle;
+    return 104 + (cycle - FROM) * 608 / (TO - FROM);
+}
+
+static void bar(double from, double to, double y, const char *ink, const char *fmt,
+                int c)
 {
     char style[100];
-    snprintf(style, sizeof style, "fill:%s;stroke:%s", wash, ink);
-    svg_rect(x, y, w, 24, style);
-    svg_text(x + w / 2, y + 16, "middle", "mono", fmt, c);
+    if (to <= FROM || from >= TO) return;
+    snprintf(style, sizeof style, "fill:var(--wash-%s);stroke:var(--%s)", ink, ink);
+    svg_rect(x(from), y, x(to) - x(from), 22, style);
+    if (x(to) - x(from) > 24)
+        svg_text((x(from) + x(to)) / 2, y + 15, "middle", "mono", fmt, c);
 }
 
 int main(void)
 {
-    double full[CHUNKS], empty[CHUNKS], free_ = 0, now[2] = { 0, 0 }, asked = 0;
-    svg_begin(
-        720, 312, "Warp roles and their barriers over four chunks",
-        "A producer asks for a chunk when its stage is empty. Its full barrier ends "
-        "when the bytes are there; then each of two warpgroups multiplies, alternately "
-        "with the other, and arrives at the empty barrier.");
-    for (int c = 0; c < CHUNKS; c++) {
-        if (c >= STAGES) asked = fmax(asked, empty[c - STAGES]);
-        if (c >= STAGES)
-            svg_text(106 + asked, 32, "middle", "soft", "after empty %d", c - STAGES);
-        bar(100 + asked, 12, 40, "var(--wash-d)", "var(--d)", "", c);
-        bar(100 + asked + 12, copy, 72 + 28 * (c % STAGES), "var(--wash-b)", "var(--b)",
-            "copy %d", c);
-        full[c] = asked + 12 + copy;
-        asked += 12;
-        svg_line(100 + full[c], 96 + 28 * (c % STAGES), 100 + full[c], 160,
-                 "stroke:var(--b)");
-        svg_text(100 + full[c] + 4, 91 + 28 * (c % STAGES), "start", "soft", "full %d",
-                 c);
-        for (int g = 0; g < 2; g++) {
-            const double begin = fmax(fmax(now[g], full[c]), free_);
-            bar(100 + begin, tensor, 164 + 44 * g, "var(--wash-a)", "var(--a)", "wgmma",
-                c);
-            bar(100 + begin + tensor, other, 164 + 44 * g, "var(--wash-c)", "var(--c)",
-                "x %d", c);
-            free_ = begin + tensor;
-            now[g] = begin + tensor + other;
-        }
-        empty[c] = fmax(now[0], now[1]);
-        svg_line(100 + empty[c], 232, 100 + empty[c], 252, "stroke:var(--d)");
-        svg_text(100 + empty[c] - 2, 266, "middle", "soft", "empty %d", c);
+    struct chunk k[MOST];
+    char line[512];
+    int n = 0;
+    FILE *f = fopen("book/data/ladder-trace.tsv", "r");
+    while (f && fgets(line, sizeof line, f) && n < MOST) {
+        struct chunk *a = &k[n];
+        double *g = a->group[0], *h = a->group[1];
+        n += sscanf(line, "%d %lf %lf %lf %lf %lf %lf %lf %lf %lf %lf %lf %lf", &a->c,
+                    &a->announced, &a->full, g, g + 1, g + 2, g + 3, g + 4, h, h + 1,
+                    h + 2, h + 3, h + 4) == 13;
     }
-    svg_moves(100, 712, 34, 256, 8);
-    svg_text(92, 56, "end", "", "producer");
-    svg_text(92, 88, "end", "", "TMA, stage 0");
-    svg_text(92, 116, "end", "", "stage 1");
-    svg_text(92, 180, "end", "", "group 0");
-    svg_text(92, 224, "end", "", "group 1");
-    svg_text(20, 300, "start", "soft",
-             "Two stages drawn; the kernel has four. The groups use the tensor core "
-             "alternately, without a barrier for it.");
+    if (f) fclose(f);
+    if (!n) return 1;
+    svg_begin(720, 282, "Trace of the eighth rung: copies and two warpgroups",
+              "Four rows of copies, one per stage, each from its announcement to the "
+              "arrival of its bytes; below two warpgroups. A copy is announced when "
+              "both groups have released its stage.");
+    for (int i = 0; i < n; i++) {
+        const double y = 26 + 28 * (k[i].c % STAGES);
+        bar(k[i].announced, k[i].full, y, "b", "copy %d", k[i].c);
+        if (k[i].announced > FROM)
+            svg_line(x(k[i].announced), y - 3, x(k[i].announced), y + 25,
+                     "stroke:var(--d);stroke-width:3");
+        for (int g = 0; g < 2; g++) {
+            const double *t = k[i].group[g], at = 158 + 40 * g;
+            bar(t[1], t[2], at, "a", "", k[i].c);
+            bar(t[2], t[4], at, "c", "%d", k[i].c);
+            if (t[4] < TO)
+                svg_line(x(t[4]), at - 3, x(t[4]), at + 25,
+                         "stroke:var(--d);stroke-width:3");
+        }
+    }
+    svg_moves(104, 712, 20, 226, 8);
+    for (int s = 0; s < STAGES; s++)
+        svg_text(96, 42 + 28 * s, "end", "", "TMA, stage %d", s);
+    svg_text(96, 173, "end", "", "group 0");
+    svg_text(96, 213, "end", "", "group 1");
+    for (int t = 0; t <= TO; t += 8000) {
+        svg_line(x(t), 226, x(t), 232, "stroke:var(--ink)");
+        svg_text(x(t), 246, "middle", "soft", "%d", t);
+    }
+    svg_text(712, 246, "end", "soft", "cycles");
+    svg_text(104, 272, "start", "soft",
+             "violet: announced, released; blue: w S; green: v_new and the state");
     svg_end();
     return 0;
 }
