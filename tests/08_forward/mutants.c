@@ -120,7 +120,7 @@ static int mutate(void *args, int flags)
     struct kcp_forward *a = args;
     struct fore x = { .a = a, .ctx = &a->plan->ctx[a->r], .f = flags };
     x.seg = a->plan->seg + x.ctx->seg0;
-    if (a->plan->scattered)                    /* owners.c: ranks with several ranges */
+    if (a->plan->scattered)                    /* owners of several ranges: owners.c */
         return KCP_NA;
     const int status = flags & NOTHING ? KCP_OK : program(&x);
     for (int j = 0; j < x.ngot; j++) free(x.got[j]);

@@ -1,4 +1,5 @@
-/* owners.c -- runs forward with the segments of a plan linked in a wrong order.
+/* owners.c -- runs forward and backward with the segments of a plan linked in a wrong
+ * order.
  *
  * Book: chapter 06.  Checked by: the judge, which must reject each mutant.
  * Next: tests/08_forward/mutants.c.
@@ -6,29 +7,38 @@
  * correct order. */
 #include "tests/judge/judge.h"
 #include "tests/judge/relink.h"
-#include "ref.h"
 
 #include <stdlib.h>
 
-static int forward(void *args, enum relink how)
+static int relinked(void *args, enum relink how, const char *stage)
 {
-    struct kcp_forward a = *(const struct kcp_forward *)args;
+    struct kcp_call *call = args;
+    const struct kcp_plan *correct = call->plan;
     struct kcp_plan plan;
-    int status = plan_relinked(a.plan, how, &plan);
+    int status = plan_relinked(correct, how, &plan);
     if (status)
         return status;
-    a.plan = &plan;
-    status = ref_forward(&a);
+    call->plan = &plan;
+    status = stage_find(stage)->ref(args);
+    call->plan = correct;
     free(plan.seg);
     return status;
 }
 
-#define MUTANT(ident, how, why)                                                       \
-    static int run_##ident(void *args) { return forward(args, how); }                 \
-    KCP_VARIANT(m08_##ident) = { "08_forward", "mutant_" #ident, why, KCP_F64,        \
-                                 KCP_HOST, "ranks that own several ranges",           \
-                                 run_##ident, NULL }
+#define MUTANT(ident, stage, name, how, why)                                          \
+    static int run_##ident(void *args) { return relinked(args, how, stage); }         \
+    KCP_VARIANT(ident) = { stage, name, why, KCP_F64, KCP_HOST,                        \
+                           "ranks that own several ranges", run_##ident, NULL }
 
-MUTANT(owners_by_shard, BY_SHARD, "the fold treats all ranges of a rank as one range");
-MUTANT(owners_unmirrored, UNMIRRORED, "assigns second ranges in order, not mirrored");
-MUTANT(owners_swapped, SWAPPED, "folds two segments in the wrong order");
+MUTANT(m08_by_shard, "08_forward", "mutant_owners_by_shard", BY_SHARD,
+       "the fold treats all ranges of a rank as one range");
+MUTANT(m08_unmirrored, "08_forward", "mutant_owners_unmirrored", UNMIRRORED,
+       "assigns second ranges in order, not mirrored");
+MUTANT(m08_swapped, "08_forward", "mutant_owners_swapped", SWAPPED,
+       "folds two segments in the wrong order");
+MUTANT(m13_by_shard, "13_backward", "mutant_owners_by_shard", BY_SHARD,
+       "the fold treats all ranges of a rank as one range");
+MUTANT(m13_unmirrored, "13_backward", "mutant_owners_unmirrored", UNMIRRORED,
+       "assigns second ranges in order, not mirrored");
+MUTANT(m13_swapped, "13_backward", "mutant_owners_swapped", SWAPPED,
+       "folds two segments in the wrong order");

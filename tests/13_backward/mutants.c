@@ -73,7 +73,7 @@ static int mutate(const struct kcp_backward *a, struct mistake m)
     const int64_t TH = a->T * a->H, TV = a->T * a->HV;
     struct wrong_rank y = { .a = a, .x = m }, *x = &y;
     y.seg = a->plan->seg + a->plan->ctx[a->r].seg0;
-    if (a->plan->scattered)                    /* owners.c: ranks with several ranges */
+    if (a->plan->scattered)                    /* several ranges: 08 owners.c */
         return KCP_NA;
     int status = m.flags & NOTHING ? KCP_OK : wrong_recompute(x);
 

@@ -1,6 +1,6 @@
 /* relink.c -- builds plans that link a sequence's segments in a wrong order.
  *
- * Book: chapter 06.  Checked by: tests/08_forward/owners.c, tests/13_backward/owners.c.
+ * Book: chapter 06.  Checked by: tests/08_forward/owners.c.
  * Next: tests/06_plan/checks.c. */
 #include "relink.h"
 

@@ -1,6 +1,6 @@
 /* relink.h -- builds plans that link a sequence's segments in a wrong order.
  *
- * Book: chapter 06.  Checked by: tests/08_forward/owners.c, tests/13_backward/owners.c.
+ * Book: chapter 06.  Checked by: tests/08_forward/owners.c.
  * Next: relink.c.
  * The plans imitate mistakes that are likely if a rank owns several ranges: a fold that
  * treats a shard as one stretch; or a zigzag layout with a second half that is not
