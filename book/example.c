@@ -183,8 +183,8 @@ static void three_ranks(void)
     fill((struct kcp_call *)&a, p, 0);
     a.range = range; a.S = S; a.maps = maps;
     printf("== 07-merge\n");
-    static const char *const unread[] = { "; nobody reads this M", "",
-                                          "; nobody reads this map" };
+    static const char *const unread[] = { "; this M is not read", "",
+                                          "; this map is not read" };
     for (int r = 0; r < 3; r++) {
         printf("rank %d: h_%d (left) and M_%d%s\n", r, r, r, unread[r]);
         show("", &maps[r][0][0], K, V + K);
@@ -200,7 +200,7 @@ static void three_ranks(void)
     printf("== 11-merge_backward\n");
     for (int r = 2; r > 0; r--) {
         printf("rank %d: dh_%d (left) and M_%d%s\n", r, r, r,
-               r == 2 ? "; nobody reads this M" : ", the same M_1 as forward's");
+               r == 2 ? "; this M is not read" : ", the same M_1 as forward's");
         show("", &back[r][0][0], K, V + K);
     }
     a.maps = back; a.pass = KCP_BACKWARD; range[0] = 1; range[1] = 3;

@@ -81,7 +81,7 @@ static void mode_bytes(void)
         { KCP_KDA, 8192, 96, 96 }, { KCP_KDA, 32768, 32, 32 }, { KCP_KDA, 65536, 8, 8 },
         { KCP_GDN, 32768, 16, 32 } };
     printf("== 12-modes\nbytes of the saved block per token and value head, one rank, "
-           "one sequence, K = V = 128,\nin bf16, header and all\n\n"
+           "one sequence, K = V = 128,\nin bf16, with the header\n\n"
            "                                  by tokens: format 1"
            "          by chunks: format 2\n"
            "                                light recompute save all"
@@ -130,7 +130,7 @@ static void whole(void)
     heads();
     for (int t = 0; t < T; t++)
         row("o_", t, j[1].o[t], j[2].o[t], j[3].o[t]);
-    printf("\nthree ranks, bytes (messages) that each handed to the wire\n");
+    printf("\nthree ranks, bytes (messages) that each rank sends\n");
     for (int f = 0; f < KCP_FORMS; f++) {
         struct job x = { .p = j[3].p, .form = (enum kcp_form)f };
         run(&x);

@@ -105,11 +105,13 @@ static void chunk_sum(const struct kcp_gate *a)
     for (int s = 0; s < a->NS; s++)
         for (int64_t t = cu[s]; t < cu[s + 1]; t++)
             for (int n = 0; n < HV; n++)
+                //> sum
                 for (int i = 0; i < KG; i++) {
                     const double x = g[t][n][i] < closed ? closed : g[t][n][i];
                     G[t][n][i] = x * to_base_2 +
                                  ((t - cu[s]) % a->C ? G[t - 1][n][i] : 0);
                 }
+                //< sum
 }
 
 static void gate_forward_all(const struct kcp_gate *a)

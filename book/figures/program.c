@@ -39,7 +39,7 @@ int main(void)
             svg_arrow(at[3] + 60, y + 42, at[3] + 60, y + 64, "var(--ink)");
     }
     svg_text(70, 254, "start", "soft",
-             "Nobody waits before step 4, and nobody after it.");
+             "No rank waits before step 4, and none after it.");
     svg_end();
     return 0;
 }

@@ -55,8 +55,8 @@ int main(void)
     svg_text(430, y + 104, "start", "", "and no state is needed: L and b come");
     svg_text(430, y + 124, "start", "", "from this chunk alone.");
     svg_text(20, y + n * s + 34, "start", "soft",
-             "L holds how strongly token i meets what the earlier tokens j of its "
-             "chunk wrote.");
+             "L_ij: how strongly the key of token i reads what token j wrote. Red: "
+             "already solved.");
     svg_end();
     return 0;
 }

@@ -16,6 +16,8 @@ static void walk(double y, int back)
         svg_rect(left(c), y, 116, 40, style);
         svg_text(left(c) + 58, y + 25, "middle", "mono",
                  back ? "\u039b - w\u1d40 kg" : "\u039b - kg\u1d40 w");
+        svg_text(left(c) + 4, y + 56, "start", "mono", "w");
+        svg_text(left(c) + 114, y + 56, "end", "mono", "kg");
         if (c)
             svg_text(left(c) - 20, y - 8, "middle", "mono", back ? "dS" : "S");
         if (!back && c)
@@ -40,8 +42,8 @@ int main(void)
     walk(42, 0);
     walk(158, 1);
     svg_text(96, 256, "start", "soft",
-             "Here v is v_new. The matrix of the way back is that of the way there, "
-             "transposed.");
+             "Here v is v_new. w belongs to the start of its chunk, kg to the end, in "
+             "both directions.");
     svg_end();
     return 0;
 }
