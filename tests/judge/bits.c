@@ -38,8 +38,8 @@ static void count_bytes(const struct buffer *o, const struct buffer *to, int64_t
         const char *a = o->image + FENCE + i * row;
         const char *b = to->image + FENCE + (first + i) * row;
         if (isnan(o->want[i * width])) continue;
-        if (k && row_a(o->field, "N")) s = (int)i;
-        while (k && row_a(o->field, "T") && o->first + i >= k->cu[s + 1]) s++;
+        if (k && has_row_per(o->field, "N")) s = (int)i;
+        while (k && has_row_per(o->field, "T") && o->first + i >= k->cu[s + 1]) s++;
         for (size_t j = 0; j < row; j++) bytes[k && s == bad] += a[j] != b[j];
     }
 }
@@ -60,9 +60,9 @@ static void fill_nan(struct tensor_set *to, const struct tensor_set *from,
     for (int i = 0; i < s->nfields; i++) {
         const struct kcp_field *f = &s->fields[i];
         const struct tensor *t = field_in(f) ? tensor_find(to, f->name) : NULL;
-        const int tokens = row_a(f, "T");
+        const int tokens = has_row_per(f, "T");
         if (!t || !t->n || f->store == KCP_I32 || f->store == KCP_I64) continue;
-        if (!tokens && !row_a(f, "N")) continue;
+        if (!tokens && !has_row_per(f, "N")) continue;
         const int64_t row = t->n / t->dim[0], from_row = tokens ? k->cu[bad] : bad;
         const int64_t end = tokens ? k->cu[bad + 1] : bad + 1;
         for (int64_t e = from_row * row; e < end * row; e++) ((double *)t->p)[e] = NAN;
@@ -87,7 +87,8 @@ static int run_alone(const struct kcp_variant *v, const struct kcp_stage *s,
         for (int r = 0; r < x.R && !status; r++)
             for (int i = 0; i < x.rank[r].n; i++) {
                 const struct buffer *o = &x.rank[r].buffer[i];
-                if (o->want && (row_a(o->field, "T") || row_a(o->field, "N")))
+                if (o->want && (has_row_per(o->field, "T") ||
+                                has_row_per(o->field, "N")))
                     count_bytes(o, &clean.rank[r].buffer[i], 0, k, bad, bytes);
             }
         trial_free(&x);

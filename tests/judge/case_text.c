@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const gates[] = { "raw", "softplus", "bounded" };
-static const char *const betas[] = { "raw", "sigmoid", "sigmoid2" };
+const char *const gate_name[] = { "raw", "softplus", "bounded" };
+const char *const beta_name[] = { "raw", "sigmoid", "sigmoid2" };
 static const char *const layouts[] = { "kv", "vk" };
 static const char *const saves[] = { "none", "all", "light" };  /* none: recompute */
 static const char *const acts[] = { "none", "silu" };
@@ -36,8 +36,8 @@ static const struct { const char *word; size_t at; const char *const *name; int 
 lists[] = {
     { "", offsetof(struct kcp_call, model), model_name, 5 },
     { "", offsetof(struct kcp_call, form), kcp_form_names, KCP_FORMS },
-    { "gate=", offsetof(struct kcp_call, gate), gates, 3 },
-    { "beta=", offsetof(struct kcp_call, beta_form), betas, 3 },
+    { "gate=", offsetof(struct kcp_call, gate), gate_name, 3 },
+    { "beta=", offsetof(struct kcp_call, beta_form), beta_name, 3 },
     { "layout=", offsetof(struct kcp_call, layout), layouts, 2 },
     { "save=", offsetof(struct kcp_call, save), saves, 3 },
     { "act=", offsetof(struct kcp_call, act), acts, 2 },

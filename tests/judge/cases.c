@@ -12,6 +12,7 @@
 #include <string.h>
 
 const char *const model_name[] = { "kda", "gdn", "dplr", "gdn2", "gla" };
+const char *const storage_name[] = { "f64", "f32", "bf16" };
 
 enum axis { MODEL, REGIME, GATE, BETA, NORM, HEADS, SIZES, CHUNK, LENS, RANKS, FORM,
             CUTS,

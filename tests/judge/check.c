@@ -115,7 +115,7 @@ static int inside(const struct slice *s, const struct view *w, int64_t i)
     return column >= w->from && column < w->to;
 }
 
-static int untouched(double x)
+int is_unwritten(double x)
 {
     uint64_t u;
     memcpy(&u, &x, 8);
@@ -133,7 +133,7 @@ static double rms_head(const struct slice *s, const struct view *w, const double
         for (int64_t h = first; h < end; h++)
             for (int64_t i = 0; i < w->inner; i++) {
                 const double y = x[(a * w->heads + h) * w->inner + i];
-                if (!inside(s, w, i) || untouched(y)) continue;
+                if (!inside(s, w, i) || is_unwritten(y)) continue;
                 sum += y * y;
                 n++;
             }
@@ -332,7 +332,7 @@ static void check_rows(const struct slice *s, const struct view *v, int64_t h,
         const int64_t x = (a * v->heads + h) * v->inner;
         double off = 0, own = 0;
         for (int64_t i = x; i < x + v->inner; i++) {
-            if (untouched(s->want[i])) continue;
+            if (is_unwritten(s->want[i])) continue;
             off += pow(s->got[i] - s->want[i], 2);
             own += s->want[i] * s->want[i];
         }
@@ -354,8 +354,8 @@ static void check_head(const struct slice *s, const struct view *v, int64_t h,
         for (int64_t i = 0; i < v->inner; i++) {
             const int64_t x = (a * v->heads + h) * v->inner + i;
             if (!inside(s, v, i)) continue;
-            const int free_of = untouched(s->want[x]);
-            if (free_of && untouched(s->got[x])) continue;
+            const int free_of = is_unwritten(s->want[x]);
+            if (free_of && is_unwritten(s->got[x])) continue;
             const double d = fabs(s->got[x] - s->want[x]);
             n++;
             if (first < 0 && (free_of || !(d <= tol * size))) first = x;

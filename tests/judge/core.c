@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const storage_name[] = { "f64", "f32", "bf16" };
-
 /* Order in which mutants of a stage run the cases. A few cases reject most mutants, so
  * cases that rejected earlier mutants are first; then all others by size. */
 static struct { const struct kcp_stage *stage; int n, *at; } order;
@@ -216,7 +214,7 @@ static void judge_cases(struct isolated *x, int n, struct kcp_report *rep)
         const double begin = seconds_now();
         if (isolated_case(x, i, v->storage, &t)) t.outcome = FAIL;
         x->took = seconds_now() - begin;
-        hold_to_record(v, x->object != NULL, &t);
+        apply_record(v, x->object != NULL, &t);
         count(&y, &t, i);
         if (t.outcome == PASS || t.outcome == MARGINAL)
             paths_were_judged(s, v, &x->list[i]);
@@ -343,7 +341,7 @@ static void run_checks(const char *stage, const struct kcp_stage *s,
     const char *shown = "";
     for (int j = 0; j < n && !has_to_stop(o, rep); j++) {
         if (stage_find(c[j]->stage) != s || !check_is_here(o, c[j])) continue;
-        if (!check_asked(o, c[j])) continue;
+        if (!check_is_selected(o, c[j])) continue;
         if (!s && strcmp(c[j]->stage, shown)) printf("%s\n", c[j]->stage);
         shown = c[j]->stage;
         judge_check(c[j], rep);

@@ -57,7 +57,7 @@ static int find_items(void)
                                .only_device = setting("DEVICE") != NULL };
     const int nc = kcp_checks(stage, c, MOST_CHECKS);
     for (int j = 0; j < nc; j++)
-        if (check_asked(&o, c[j])) items[n++] = (struct item){ NULL, NULL, c[j] };
+        if (check_is_selected(&o, c[j])) items[n++] = (struct item){ NULL, NULL, c[j] };
     return n;
 }
 

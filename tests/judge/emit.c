@@ -19,7 +19,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-const char *const emit_storage[] = { "f64", "f32", "bf16" };
 const char *const emit_pass_name[] = { "forward", "backward" };
 
 void emit_path(char *path, size_t n, const char *dir, int i, int pass,
@@ -104,13 +103,11 @@ static int write_sizes(const char *path, const struct kcp_call *c,
 static int write_options(const char *path, const struct kcp_stage *s,
                          const struct kcp_call *c, const struct kcp_plan *p)
 {
-    static const char *const gates[] = { "raw", "softplus", "bounded" };
-    static const char *const betas[] = { "raw", "sigmoid", "sigmoid2" };
     FILE *f = fopen(path, "w");
     if (!f) return unwritable(path);
     fprintf(f, "--model %s --gate %s --beta %s --act %s --state-layout %s --scale %.17g"
-            " --chunk %d%s%s%s", model_name[c->model], gates[c->gate],
-            betas[c->beta_form], c->act ? "silu" : "none", c->layout ? "vk" : "kv",
+            " --chunk %d%s%s%s", model_name[c->model], gate_name[c->gate],
+            beta_name[c->beta_form], c->act ? "silu" : "none", c->layout ? "vk" : "kv",
             c->scale, c->C, c->l2norm ? " --l2norm" : "",
             c->reuse_M ? " --reuse-m" : "",
             c->shift ? " --shift" : "");
@@ -214,7 +211,7 @@ static int write_list(const char *path, const struct kcp_stage *s,
         return 2;
     }
     fprintf(f, "stage %s\nseed %llu\nfull %d\nranks %d\nstorage %s\n", s->name,
-            (unsigned long long)o->seed, o->full, o->ranks, emit_storage[o->storage]);
+            (unsigned long long)o->seed, o->full, o->ranks, storage_name[o->storage]);
     if (o->small) fprintf(f, "small 1\n");
     if (o->shapes) fprintf(f, "shapes %s\n", o->shapes);
     for (int i = 0; i < n && o->ngiven; i++) {
@@ -267,7 +264,7 @@ int emit_cases(const char *dir, const struct options *o)
     snprintf(path, sizeof path, "%s/cases.txt", dir);
     if (status && began) remove(path);
     if (!status) printf("%d cases of %s in %s, inputs rounded to %s\n", n, s->name, dir,
-                        emit_storage[o->storage]);
+                        storage_name[o->storage]);
     free(list);
     return status;
 }

@@ -12,7 +12,7 @@ int emit_cases(const char *dir, const struct options *o);
 struct kcase *emit_list(const struct kcp_stage *s, const struct options *o, int *n);
 int judge_foreign(const char *dir, const struct options *o, struct kcp_report *rep);
 
-extern const char *const emit_storage[3], *const emit_pass_name[2];
+extern const char *const emit_pass_name[2];
 /* Builds the path of a file of case i in pass `pass`. */
 void emit_path(char *path, size_t n, const char *dir, int i, int pass,
                const char *file);

@@ -18,7 +18,7 @@ static int begins_with(const char *s, const char *word)
     return !strncmp(s, word, strlen(word));
 }
 
-void hold_to_record(const struct kcp_variant *v, int is_object, struct verdict *t)
+void apply_record(const struct kcp_variant *v, int is_object, struct verdict *t)
 {
     const int is_half = (t->no_forward && !begins_with(v->shapes, "backward;")) ||
                         (t->no_backward && !begins_with(v->shapes, "forward;"));
@@ -34,13 +34,6 @@ void hold_to_record(const struct kcp_variant *v, int is_object, struct verdict *
     snprintf(t->why, sizeof t->why, "%s, and its record says '%.80s'", n_a, v->shapes);
 }
 
-static int is_unwritten(double x)
-{
-    uint64_t u;
-    memcpy(&u, &x, 8);
-    return u == ~(uint64_t)0;
-}
-
 /* Runs case i after the n cases before it, in a new process. Returns 1 if it fails. */
 static int fails_after(struct isolated *x, int i, int n)
 {
@@ -51,7 +44,7 @@ static int fails_after(struct isolated *x, int i, int n)
     repeats_begin();
     for (int j = i - n; j <= i; j++)
         if (isolated_case(&own, j, x->variant->storage, &t)) t.outcome = FAIL;
-    hold_to_record(x->variant, x->object != NULL, &t);
+    apply_record(x->variant, x->object != NULL, &t);
     const double ends = seconds_now();
     if (isolated_end(&own, why, sizeof why)) own.lost += seconds_now() - ends;
     x->lost = own.lost;

@@ -125,7 +125,7 @@ static void judge_case_dir(const char *dir, const struct kcp_stage *s,
     if (rep->fail == before || (rep->quiet && rep->fail >= 20)) return;
     case_print(k, words, sizeof words);
     printf("        repeat: %s --stage %.2s --storage %s --emit NEW --case '%s'\n",
-           judge_program, s->name, emit_storage[storage], words);
+           judge_program, s->name, storage_name[storage], words);
 }
 
 /* Reads cases.txt into o. Returns 0, or 2 after one line on stderr. */
@@ -157,9 +157,9 @@ static int read_list(const char *path, struct options *o, char stage[32],
     fclose(f);
     if (o->ngiven) o->given = given;
     o->seed = seed;
-    while (as < 2 && strcmp(emit_storage[as], storage)) as++;
+    while (as < 2 && strcmp(storage_name[as], storage)) as++;
     o->storage = as;
-    if (!odd && stage_find(stage) && !strcmp(emit_storage[as], storage) &&
+    if (!odd && stage_find(stage) && !strcmp(storage_name[as], storage) &&
         o->ranks >= 0 && o->ranks <= CASE_RANKS) return 0;
     fprintf(stderr, "kcp-check: %s: found stage %s, storage %s, expected what"
             " --emit wrote\n", path, stage, storage);
@@ -186,7 +186,7 @@ int judge_foreign(const char *dir, const struct options *o, struct kcp_report *r
         free(list);
         return 2;
     }
-    printf("%s, %d cases, %s\n", s->name, n, emit_storage[made.storage]);
+    printf("%s, %d cases, %s\n", s->name, n, storage_name[made.storage]);
     for (int i = 0; i < n; i++)
         judge_case_dir(dir, s, &list[i], i, made.storage, rep);
     free(list);

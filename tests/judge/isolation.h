@@ -75,7 +75,7 @@ int process_ask(void (*body)(const void *arg, void *to), const void *arg, void *
 /* Turns an n/a into a failure if the variant's record (`shapes`) excludes it. A
  * record that begins with "any" excludes every n/a. For a built-in variant, n/a in
  * only one pass is excluded unless the record begins with "forward;" or "backward;". */
-void hold_to_record(const struct kcp_variant *v, int is_object, struct verdict *t);
+void apply_record(const struct kcp_variant *v, int is_object, struct verdict *t);
 /* Prints the failure of list[i]: the wrong tensor, its error, its worst element, and
  * a command that repeats the failure. */
 void show_failure(struct isolated *x, int i, const struct verdict *t,

@@ -51,7 +51,8 @@ struct kcase {
     int again;                          /* 1: repeat (first case of a path) */
     int with_x0, with_dxt;              /* 1: stage 14 gets x0, or dxt */
 };
-extern const char *const regime_name[], *const model_name[];
+extern const char *const regime_name[], *const model_name[], *const storage_name[];
+extern const char *const gate_name[], *const beta_name[];
 /* Draws a list of *n cases of a stage, which the caller frees. The list covers every
  * value of each axis, and all pairs of regime, ranks and form; with `full`, all pairs
  * of all axes. With `wide`, K and V are 64 or 128 and C = 64, the sizes of tensor-core
@@ -166,6 +167,7 @@ enum { MOVED_DRAWS = 8 };
 /* Upper bound on the scaling of a tolerance. */
 double limit_rises_by(enum kcp_storage judged, const struct kcp_call *c);
 double tolerance(const struct slice *s, int is_M);
+int    is_unwritten(double x);                  /* all bits 1, as before a run */
 int    head_axis(const struct kcp_field *f);     /* axis of heads in f's shape, or -1 */
 void   check_slice(const struct slice *s, struct worst *w);
 double to_storage(double x, enum kcp_storage storage);
@@ -296,7 +298,7 @@ struct kcp_check { const char *stage, *name, *what; int (*run)(struct kcp_report
 enum { MOST_CHECKS = 256 };
 int kcp_checks(const char *stage, const struct kcp_check **out, int max);
 /* Returns 1 if --variant and --device select the check. */
-int check_asked(const struct options *o, const struct kcp_check *c);
+int check_is_selected(const struct options *o, const struct kcp_check *c);
 /* Does check c run with options o? --quick omits all checks; under a launcher, only
  * checks made for processes run, and only if --variant names them. */
 int check_is_here(const struct options *o, const struct kcp_check *c);

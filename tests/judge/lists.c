@@ -75,7 +75,6 @@ int case_for_path(const struct kcp_stage *s, const char *kernel,
                                    { 8, 24 }, { 48, 96 }, { 96, 96 } };
     enum { MORE = sizeof more / sizeof *more, HEADS = sizeof heads / sizeof *heads,
            LENGTHS = sizeof lengths / sizeof *lengths };
-    static const char *const model[] = { "kda", "gdn", "dplr", "gdn2", "gla" };
     int K[2], V[2], C[2] = { 64, 0 };
     const int nK = sizes_of(p->K, K), nV = sizes_of(p->V, V);
     if (strcmp(p->C, "any") && !strstr(p->C, "..")) sizes_of(p->C, C);
@@ -86,11 +85,11 @@ int case_for_path(const struct kcp_stage *s, const char *kernel,
         const int m = at % 5, iK = (at /= 5) % nK, iV = (at /= nK) % nV;
         const int w = (at /= nV) % MORE, h = (at /= MORE) % HEADS, l = at / HEADS;
         if (K_required && K[iK] != K_required) continue;
-        if (strcmp(p->model, "any") && !strstr(p->model, model[m])) continue;
+        if (strcmp(p->model, "any") && !strstr(p->model, model_name[m])) continue;
         if (!strcmp(p->model, "gdn2 gla") && m == KCP_GDN) continue;
         if (o->ranks > 1 && !strstr(more[w], "R=")) continue;
         snprintf(words, sizeof words, "live %s H=%d HV=%d K=%d V=%d C=%d lengths=%s"
-                 " l2norm beta=sigmoid gate=%s %s", model[m], heads[h][0],
+                 " l2norm beta=sigmoid gate=%s %s", model_name[m], heads[h][0],
                  heads[h][1], K[iK], V[iV], C[0], lengths[l],
                  strstr(p->condition, "bounded") ? "bounded" : "softplus", more[w]);
         char *R = strstr(words, "R=2");

@@ -118,7 +118,7 @@ void leftovers_keep(const struct rank_args *s, const void *work, size_t bytes)
     if (x->bytes && s->mem->copy_soon(x->bytes, work, n)) drop(x);
 }
 
-int leftovers_lay(const struct rank_args *s, void *work, size_t bytes,
+int leftovers_fill(const struct rank_args *s, void *work, size_t bytes,
                   enum leftovers which)
 {
     const struct leftover *x = &left[s->call.r % RANKS].last;

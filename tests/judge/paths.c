@@ -166,8 +166,6 @@ void paths_close(const struct kcp_stage *s, const struct options *o,
 
 /* ---- kcp-check --paths */
 
-static const char *const storage_name[] = { "f64", "f32", "bf16" };
-
 /* Returns the judge's cases for a kernel, whether or not the kernel is linked. */
 static struct kcase *cases_all(const struct kcp_stage *s, const char *kernel,
                                enum kcp_storage storage, const struct kcp_device *d,

@@ -28,8 +28,9 @@ static void move_rows(const struct kcp_stage *s, char *args, int stretch, int ch
         const struct kcp_field *f = &s->fields[i];
         char **p = (char **)(void *)(args + f->at);
         int64_t dim[4] = { 1, 1, 1, 1 }, row = f->store == KCP_I32 ? 4 : 8;
-        const int by_stretch = row_a(f, "NS");
-        if (!*p || (!by_stretch && !row_a(f, "NC")) || !strcmp(f->name, "sc")) continue;
+        const int by_stretch = has_row_per(f, "NS");
+        if (!*p || (!by_stretch && !has_row_per(f, "NC"))) continue;
+        if (!strcmp(f->name, "sc")) continue;
         const int nd = shape_dims((const struct kcp_call *)(const void *)args, f->shape,
                                   dim);
         for (int d = 1; d < nd; d++) row *= dim[d];

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int row_a(const struct kcp_field *f, const char *letter)
+int has_row_per(const struct kcp_field *f, const char *letter)
 {
     const size_t n = strlen(letter);
     return !strncmp(f->shape, letter, n) && (f->shape[n] == ' ' || !f->shape[n]);
@@ -47,11 +47,11 @@ static void *rows_of(const struct rank_args *s, const struct kcp_field *f,
     char *x = malloc(width * (size_t)o->n + 8);
     if (!x) return NULL;
     const size_t bytes = width * (size_t)row;
-    if (s->ranks && row_a(f, "T")) {
+    if (s->ranks && has_row_per(f, "T")) {
         o->first = s->plan->ctx[s->call.r].begin;
         kcp_plan_take(s->plan, s->call.r, bytes, t->p, x);
     } else memcpy(x, t->p, width * (size_t)o->n);
-    for (int i = 0; i < s->call.N && s->ranks && row_a(f, "N"); i++)
+    for (int i = 0; i < s->call.N && s->ranks && has_row_per(f, "N"); i++)
         if (!owns(s, f, i)) memset(x + (size_t)i * bytes, 0xff, bytes);
     return x;
 }
@@ -205,7 +205,7 @@ static int gaps_hold(const struct rank_args *s, const char *whole, char *why, si
             if (whole[at] == (char)0xff) continue;
             const struct kcp_field *f = s->buffer[i ? i - 1 : 0].field;
             snprintf(why, n, "rank %d wrote far %s %s%s", s->call.r,
-                     i ? "past" : "before", whose_field(f), f->name);
+                     i ? "past" : "before", forward_prefix(f), f->name);
             return 0;
         }
     }
@@ -242,7 +242,7 @@ int rank_args_check(struct rank_args *s, char *why, size_t n)
         if (memcmp(now, before, FENCE)) broken = "before";
         if (broken) {
             snprintf(why, n, "rank %d wrote %s %s%s", s->call.r, broken,
-                     whose_field(o->field), o->field->name);
+                     forward_prefix(o->field), o->field->name);
             return KCP_BAD;
         }
         o->image = now;

@@ -16,13 +16,13 @@ int is_mutant(const struct kcp_variant *v) { return !strncmp(v->name, "mutant_",
 
 const struct kcp_stage *stage_find(const char *name) { return kcp_stage_find(name); }
 
-/* Returns 1 if `asked` is NULL, the name of the stage, or its number, such as "06". */
-static int of_stage(const char *asked, const char *stage)
+/* Returns 1 if `name` is NULL, the name of the stage, or its number, such as "06". */
+static int of_stage(const char *name, const char *stage)
 {
-    if (!asked || !strcmp(asked, stage)) return 1;
+    if (!name || !strcmp(name, stage)) return 1;
     char *end;
-    const long n = strtol(asked, &end, 10);
-    return end != asked && !*end && n == strtol(stage, NULL, 10);
+    const long n = strtol(name, &end, 10);
+    return end != name && !*end && n == strtol(stage, NULL, 10);
 }
 
 int kcp_checks(const char *stage, const struct kcp_check **out, int max)
@@ -47,7 +47,7 @@ int kcp_checks(const char *stage, const struct kcp_check **out, int max)
     return n;
 }
 
-int check_asked(const struct options *o, const struct kcp_check *c)
+int check_is_selected(const struct options *o, const struct kcp_check *c)
 {
     const int device = !strncmp(c->name, "gpu_", 4) || !strcmp(c->name, "alone");
     return (!o->variant || !strcmp(o->variant, c->name)) && (!o->only_device || device);

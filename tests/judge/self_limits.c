@@ -166,7 +166,7 @@ static int promises(struct kcp_report *rep)
         const struct kcp_variant v = { "07_merge", "half", "", KCP_F64, KCP_HOST,
                                        row[i].shapes, NULL, NULL };
         struct verdict t = row[i].of;
-        hold_to_record(&v, 0, &t);
+        apply_record(&v, 0, &t);
         EXPECT(rep, t.outcome == row[i].is, "row %zu: %s", i, outcome_name[t.outcome]);
     }
     return KCP_OK;

@@ -77,10 +77,10 @@ static int far(struct kcp_report *rep)
     m.name = "far";
     m.is_far = 1;
     m.copy = counted_copy;
-    const int asked = case_repeats;
+    const int repeats = case_repeats;
     case_repeats = 0;
     judge_plant(rep, &plants[0], &m);
-    case_repeats = asked;
+    case_repeats = repeats;
     EXPECT(rep, copies == 2, "%d copies, expected one each way", copies);
     return in_memory(rep, &m, HOST_ONLY);
 }

@@ -88,7 +88,7 @@ const struct kcp_stage *stage_of_field(const struct kcp_stage *s,
     return f == &forward_o || f == &forward_ht ? stage_find("08_forward") : s;
 }
 
-const char *whose_field(const struct kcp_field *f)
+const char *forward_prefix(const struct kcp_field *f)
 {
     return stage_of_field(NULL, f) ? "forward's " : "";
 }
@@ -159,7 +159,7 @@ static int rank_body(struct kcp_comm *comm, void *arg)
         if (!(c->work = work = fenced_unwritten_soon(s->mem, c->work_bytes)))
             status = KCP_NO_MEMORY;
     if (!status && work && t->stale)
-        status = leftovers_lay(s, work, c->work_bytes, t->stale);
+        status = leftovers_fill(s, work, c->work_bytes, t->stale);
     if (s->mem->sync() && !status) status = KCP_CUDA;
     if (!status) status = t->variant->run(s->args);
     const char *ungrouped = comm ? groups_end(comm) : NULL;

@@ -48,7 +48,7 @@ void image_free(void *p);
  * run). */
 enum leftovers { LEFT_NONE, LEFT_BY_LAST, LEFT_OTHER_SIZE };
 void leftovers_keep(const struct rank_args *s, const void *work, size_t bytes);
-int  leftovers_lay(const struct rank_args *s, void *work, size_t bytes,
+int  leftovers_fill(const struct rank_args *s, void *work, size_t bytes,
                    enum leftovers which);
 
 struct trial {
@@ -109,7 +109,7 @@ const struct kcp_field *trial_field(const struct kcp_stage *s, int i);
 const struct kcp_stage *stage_of_field(const struct kcp_stage *s,
                                        const struct kcp_field *f);
 /* Returns "forward's " if f is an output of the forward before 13, else "". */
-const char *whose_field(const struct kcp_field *f);
+const char *forward_prefix(const struct kcp_field *f);
 enum { BEHIND_ARGS = 64 };                    /* bytes for the forward's pointers */
 /* The forward that runs before 13 if no variant's forward takes the case: the
  * reference, unless self_trials.c sets another function. */
@@ -141,7 +141,8 @@ int  trial_run(struct trial *t, char *why, size_t n);    /* in either process; c
 int64_t buffer_other_bytes(const struct buffer *o, const struct buffer *to,
                            int64_t first);
 void trial_free(struct trial *t);
-int  row_a(const struct kcp_field *f, const char *letter); /* "T": one row per token? */
+/* Returns 1 if the field has one row per token ("T"), sequence ("N"), ... */
+int  has_row_per(const struct kcp_field *f, const char *letter);
 /* alone_variant checks that a NaN sequence changes no bit of the other sequences;
  * canonical_variant checks that canonical segments give equal bits on every number of
  * ranks. Both functions (bits.c) return KCP_NA if the variant's stage has no such

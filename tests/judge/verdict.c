@@ -118,7 +118,7 @@ static int same_bits(const struct trial *a, const struct trial *b, char *why, si
                        a->rank[r].buffer[i].bytes + 2 * FENCE)) {
                 const struct kcp_field *f = a->rank[r].buffer[i].field;
                 snprintf(why, n, "rank %d: %s%s differs when run again", r,
-                         whose_field(f), f->name);
+                         forward_prefix(f), f->name);
                 return 0;
             }
     return 1;
