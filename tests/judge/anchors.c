@@ -1,7 +1,7 @@
 /* anchors.c -- makes the anchors of a stage from table anchors.def.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
- * Next: case_text.c, whose words the table has.
+ * Next: case_text.c, which parses the words of the table.
  *
  * Drawn cases combine properties by chance. Anchors ensure these combinations: a state
  * that stays alive across at least four ranks, in every form and model; several chunks,
@@ -53,7 +53,7 @@ static int repeats_of(const char *text)
     return most;
 }
 
-/* Copies the text with alternative i of each list. */
+/* Copies the text with one alternative of each list: number i, modulo their number. */
 static void choose(const char *text, int i, char *out)
 {
     while (*text) {

@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Order in which mutants of a stage run the cases. A few cases reject most mutants, so
- * cases that rejected earlier mutants are first; then all others by size. */
+/* The order in which a stage's cases run with a mutant. A few cases reject most
+ * mutants, so the cases that rejected earlier mutants run first, then all others by
+ * size. */
 static struct { const struct kcp_stage *stage; int n, *at; } order;
 
 static double work_of(const struct kcase *k)
@@ -66,9 +67,10 @@ static int rejected_by(struct isolated *x, int n, enum kcp_storage judged,
     return -1;
 }
 
-/* With --ranks R, or R processes, all cases have R ranks, but some mistakes show only
- * with another number of ranks. A surviving mutant is not decidable with R ranks if, in
- * the list without --ranks, a case rejects the mutant, but no case of R ranks does. */
+/* With --ranks R, or R processes, all cases have R ranks, but some mistakes change a
+ * result only with another number of ranks. So a surviving mutant is not decidable with
+ * R ranks if the list without --ranks rejects the mutant, but only in cases with
+ * another number of ranks. */
 static int is_decidable(const struct kcp_stage *s, const struct kcp_variant *v,
                         const struct options *o, enum kcp_storage judged)
 {
@@ -192,8 +194,8 @@ static struct kcase *list_of(const struct kcp_stage *s, const struct kcp_variant
     return memcpy(list, o->given, (size_t)*n * sizeof *list);
 }
 
-/* Counts passes that were n/a in a case in which the other pass was not. Does not
- * count a pass that the variant's record excludes. */
+/* Returns the number of passes that were n/a in some case whose other pass ran. Passes
+ * that the variant's record excludes do not count. */
 static int count_passes_na(const struct kcp_variant *v, const struct tally *y)
 {
     return (y->no_forward && strncmp(v->shapes, "backward;", 9)) +
@@ -287,7 +289,7 @@ int judge_check(const struct kcp_check *c, struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* Checks of built-in kernels that kernels from shared objects must pass too. */
+/* Checks that run on built-in kernels and also on a kernel of a shared object. */
 static const struct {
     const char *name, *what;
     int (*run)(struct kcp_report *, const struct kcp_variant *);

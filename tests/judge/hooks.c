@@ -10,8 +10,7 @@
  *
  * With --in-turn only one rank uses the GPU at a time, because compute-sanitizer's
  * racecheck fails or never ends if two threads launch kernels concurrently. A rank
- * releases its turn during a call to another rank. A copy between two ranks needs a
- * turn. */
+ * releases its turn while it communicates. */
 #include "judge.h"
 
 /* State per rank, used only by the thread of that rank. */

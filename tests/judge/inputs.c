@@ -250,8 +250,8 @@ enum source source_of(const struct kcp_stage *s)
 static const char drawn[] = " A_log dt_bias h0 dht weight bias x0 dxt drop active o0 "
                             "dot a b omega ";
 
-/* In cases with an even id, draws all other optional inputs of stages with ranks, also
- * of fields that do not exist yet. */
+/* In cases with an even id, draws all other optional inputs of stages with ranks, so
+ * that a new optional field needs no code here. */
 static void draw_more(struct tensor_set *b, const struct kcase *k,
                       const struct kcp_stage *s)
 {
@@ -278,8 +278,8 @@ int inputs_draw(struct tensor_set *b, const struct kcase *k, const struct kcp_st
     return KCP_OK;
 }
 
-/* Chapter 14 has no keys, 15 and 16 read gates after activation, and GLA has no
- * beta. */
+/* Words have no effect because chapter 14 has no keys, chapters 15 and 16 read gates
+ * after activation, and GLA has no beta. */
 const char *inputs_ignore(const struct kcp_stage *s, const struct kcase *k)
 {
     const enum source from = source_of(s);

@@ -75,7 +75,7 @@ static void limit_memory(const struct kcp_variant *v)
     setrlimit(RLIMIT_AS, &(struct rlimit){ most, most });
 }
 
-/* ---- trials: requests of the judge's process, replies of the variant's process */
+/* ---- the judge's process sends requests, the variant's process replies */
 struct request {
     struct kcase k;
     enum kcp_pass pass;
@@ -145,7 +145,7 @@ static _Noreturn void serve(const struct isolated *x, int fd)
         if (process_send(fd, &out, sizeof out)) break;
     }
     ranks_close();
-    _exit(0);              /* make sanitize-host finds leaks, with --here */
+    _exit(0);              /* no leak check here; make sanitize-host uses --here */
 }
 
 int isolated_runs_trials(void) { return runner != NULL; }

@@ -26,7 +26,7 @@ int case_for_path(const struct kcp_stage *s, const char *kernel,
                   const struct kcp_path *p, const struct kcp_device *d,
                   const struct options *o, int id, int K, struct kcase *k);
 /* The cases of a kernel on a device, and the rows that each case reaches. paths_list
- * makes each struct listed only once. */
+ * computes each of these lists once. */
 struct listed {
     const char *stage, *kernel;
     enum kcp_storage storage;

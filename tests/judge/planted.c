@@ -1,7 +1,7 @@
 /* planted.c -- references with a mistake: the state is not carried from chunk to chunk.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: self_lists.c: with one
- * chunk per stretch the code is right.  Next: planted_08.c.
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: self_lists.c.
+ * Next: planted_08.c.
  *
  * Each chunk is passed to the references of chapters 04, 05, 09 and 11 as a separate
  * sequence. */

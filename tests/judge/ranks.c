@@ -4,9 +4,9 @@
  * exchange_trials.c.
  *
  * Under a launcher all processes run the same trials from the same seed, one rank per
- * process. Every process takes the worst verdict of all processes, so that all continue
- * with the same trial. If a rank is lost, every process prints that rank and exits with
- * status 1. */
+ * process. Each process uses the worst verdict of all processes, so that all processes
+ * continue with the same trial. If a rank is lost, every process prints that rank and
+ * exits with status 1. */
 #include "judge.h"
 #include "kcp_mpi.h"
 #include <math.h>
@@ -19,8 +19,8 @@ static struct kcp_comm *host, *gpu;        /* over MPI, NCCL; NULL: threads */
 static int apart;
 static const char *launcher = "";
 
-/* ---- GPUs of one process. rank threads run until the end, because NCCL starts
- * slowly */
+/* ---- GPUs of one process. The threads of the ranks run until the program ends,
+ * because NCCL starts slowly. */
 static struct pool {
     pthread_mutex_t lock;
     pthread_cond_t change;

@@ -11,7 +11,7 @@
 #include "kcp.h"
 
 enum relink {
-    BY_SHARD,                  /* order by rank: a whole shard in a row */
+    BY_SHARD,                  /* by rank: all segments of a rank, then of the next */
     UNMIRRORED,                /* first segments of all ranks, then second ones */
     SWAPPED,                   /* two neighbours of different owners exchanged */
 };

@@ -34,8 +34,9 @@ static void refused(struct kcp_report *rep, struct made_call *m, const char *wor
            "%s: %s: status %d, '%s'", m->stage->name, word, status, kcp_why());
 }
 
-/* Members of a call with two values below and above their ranges. A size counts in a
- * stage if the shape of an array has its letter, an option counts in every stage. */
+/* The members of a call, each with a value below and a value above its range. A stage
+ * must reject a wrong size if the size is in the shape of one of the stage's arrays,
+ * and must reject every wrong option. */
 static const struct { const char *name; size_t at; int is_size, low, high; }
 members[] = {
 #define SIZE(name, least, most)                                                       \

@@ -147,7 +147,7 @@ KCP_CHECK(check_00_crosses) = { "00_judge", "crosses",
     "a state survives four ranks in all forms and models, and three ranks of several "
     "chunks for all tensor core sizes", crosses };
 
-/* ---- each path has a case, assuming the GPU type of the published records */
+/* ---- each path has a case, on the type of GPU in bench/results */
 static int reaches(const struct kcp_path *p, const struct listed *l, int n, int again)
 {
     for (int i = 0; i < n; i++)

@@ -155,8 +155,8 @@ static int last_h_in(void *args)
     return run_copy(copy);
 }
 
-/* ---- right for at most two key heads, three heads per group and six sequences;
- * further heads and sequences get copies of the first ones */
+/* ---- code for at most two key heads, three value heads per key head, and six
+ * sequences: others get copies of the results of the first ones */
 enum { FEW_HEADS = 2, FEW_IN_GROUP = 3, FEW_SEQUENCES = 6 };
 
 static void repeat_heads(const struct kcp_call *c, double *rows, int by_group)
@@ -222,7 +222,7 @@ static int u_off(void *args)
     return status ? status : off_by_15_percent(a->u, a->T * a->HV * a->V);
 }
 
-/* ---- cases that a plant runs on. Large or plain cases are left out to save time. */
+/* ---- cases that a plant takes */
 static int is_small(const struct kcase *k) { return k->call.K % 64 || k->call.V % 64; }
 static int is_wide(const struct kcase *k) { return !is_small(k); }
 static int is_wide_and_short(const struct kcase *k)
@@ -243,8 +243,8 @@ static int has_many(const struct kcase *k)
     return is_wide(k) && k->call.H > FEW_HEADS && k->with_h0 && k->with_dht;
 }
 
-/* What must reject the plant: at least one case by a value; one case of each model and
- * of each size in `sizes`; or at least one case by the status that the plant gives. */
+/* What must reject the plant: one case by a value; one case of each model and size by a
+ * value; or one case by the status that the plant returns. */
 enum demand { BY_VALUE, EACH_SIZE, BY_STATUS };
 struct row {
     const char *name, *stage;
@@ -302,8 +302,8 @@ static int by_cost(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Returns the cases that a kernel is judged on and the plant takes. For EACH_SIZE they
- * are sorted, other plants depend on the order, because they reuse earlier inputs. */
+/* Returns the cases of a kernel's list that the plant takes. Cases for EACH_SIZE are
+ * sorted by cost. Others keep their order, because some plants reuse earlier inputs. */
 static struct kcase *list_of(const struct row *x, int *n)
 {
     const struct options o = { .seed = 1 };

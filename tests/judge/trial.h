@@ -43,9 +43,9 @@ struct rank_args {
 void *image_alloc(size_t n);
 void image_free(void *p);
 
-/* Content of a workspace before a run (memory.c): NaN, or the bytes that a run left:
- * the last run; the last run with another workspace size (if there is none, the last
- * run). */
+/* Content of a workspace before a run (memory.c): NaN; the bytes that the last run left
+ * in its workspace; or the bytes that the last run with another workspace size left (if
+ * there was none, those of the last run). */
 enum leftovers { LEFT_NONE, LEFT_BY_LAST, LEFT_OTHER_SIZE };
 void leftovers_keep(const struct rank_args *s, const void *work, size_t bytes);
 int  leftovers_fill(const struct rank_args *s, void *work, size_t bytes,
