@@ -5,6 +5,7 @@
  * The code is a deliberate copy of the reference.
  */
 #include "kcp.h"
+#include "base/bf16.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -20,13 +21,7 @@ enum {
 
 struct cut { int64_t t0; int rows, n, m; };
 
-/* Rounds x to the 8 significant bits of bf16. */
-static double bf16(double x)
-{
-    int e;
-    const double m = frexp(x, &e);
-    return ldexp(nearbyint(ldexp(m, 8)), e - 8);
-}
+static double bf16(double x) { return bf16_value(bf16_of(x)); }
 
 static double key(const struct kcp_chunk *a, struct cut x, int64_t t, int i, int flags)
 {

@@ -6,6 +6,7 @@
  * reference.
  */
 #include "kcp.h"
+#include "base/bf16.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -110,13 +111,8 @@ static void stretch(const struct kcp_affine *a, int s, int n, int flags,
         for (int j = 0; j < W; j++)
             if (flags & WANTS_ALL || (want[s] & (j < V ? KCP_WANT_H : KCP_WANT_M)))
                 to[i * W + j] = X[i * W + j] - (flags & M_MINUS_I && j - V == i) ;
-    if (flags & HALF)                            /* rounds M to bf16 */
-        for (int i = 0; i < K * W; i++) {
-            int e;
-            const double f = frexp(to[i], &e);
-            if (i % W >= V && to[i] == to[i])
-                to[i] = ldexp(nearbyint(f * 256) / 256, e);
-        }
+    for (int i = 0; i < K * W && flags & HALF; i++)
+        if (i % W >= V) to[i] = bf16_value(bf16_of(to[i]));
 }
 
 static int wrong(void *args, int flags)

@@ -6,6 +6,7 @@
  * reference.
  */
 #include "kcp.h"
+#include "base/bf16.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,16 +16,6 @@ enum {
     WRONG_HEAD = 64, FIRST_TWICE = 128, NOT_ZERO = 256, M_BEFORE_H = 512, BF16_M = 1024,
     FORWARD_ONLY = 2048, H_ONCE = 4096, NO_LAST_ROW = 8192, NOTHING = 1 << 14,
 };
-
-static double rounded(double x)                    /* to 8 bits, as bf16 */
-{
-    float f = (float)x;
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    u = (u + 0x7fff + (u >> 16 & 1)) & 0xffff0000u;
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
 
 /* Returns M[i][p] (backward: M[p][i]) of map j, head n, with the errors of flags f. */
 static double M_of(const struct kcp_merge *a, int f, int j, int n, int i, int p)
@@ -38,7 +29,7 @@ static double M_of(const struct kcp_merge *a, int f, int j, int n, int i, int p)
     if (f & WRONG_HEAD)
         n = n / (HV / a->H);
     const double M = turned ? map[j][n][p][at + i] : map[j][n][i][at + p];
-    return f & BF16_M ? rounded(M) : M;
+    return f & BF16_M ? bf16_value(bf16_of(M)) : M;
 }
 
 static int mutate(void *args, int f)

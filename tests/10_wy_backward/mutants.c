@@ -4,6 +4,7 @@
  * and pass the twin.  Next: tests/11_merge_backward/mutants.c.
  * The code is a deliberate copy: mutants must share no code with the reference. */
 #include "kcp.h"
+#include "base/bf16.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,13 +19,7 @@ enum {
     DIVIDED = 1 << 22, ROUNDED = 1 << 23,
 };
 
-/* Rounds x to the 8 significant bits of bf16. */
-static double bf16(double x)
-{
-    int e;
-    const double m = frexp(x, &e);
-    return ldexp(nearbyint(ldexp(m, 8)), e - 8);
-}
+static double bf16(double x) { return bf16_value(bf16_of(x)); }
 
 /* A chunk with tokens t0 to t0+rows-1 of value head n, and scratch matrices. */
 struct cut {

@@ -9,6 +9,7 @@
  * use exact operands, except in mutant UNROUNDED, which uses rounded operands as the
  * fast kernels do. */
 #include "kcp.h"
+#include "base/bf16.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,12 +17,7 @@
 
 enum { NOT_TURNED = 1, LAST_ROW = 2, UNROUNDED = 4, SPAN = 16, MOST_SPAN = 96 };
 
-static double bf16(double x)
-{
-    int e;
-    const double m = frexp(x, &e);
-    return ldexp(nearbyint(ldexp(m, 8)), e - 8);
-}
+static double bf16(double x) { return bf16_value(bf16_of(x)); }
 
 /* One chunk of value head n. Row i of every array belongs to the chunk's token i. */
 struct short_chunk {
