@@ -88,10 +88,11 @@ awk -f "$W/sites.awk" "$@" |
         { next_x(); print x "\t" $0 }' |
     sort -n | head -n "$N" | cut -f2- >"$W/sites"
 
+# Prints the number in the file's name or in its folder's name.
+own_stage() { echo "$1" | sed -n 's|.*/\([0-9][0-9]\)_.*|\1|p'; }
 # Prints the stages to judge: first the file's own stage, which catches most mutants.
 stages() {
-    own=$(basename "$1" | sed -n 's/^\([0-9][0-9]\)_.*/\1/p')
-    [ -n "$own" ] || own=$(echo "$1" | sed -n 's|.*/\([0-9][0-9]\)_[^/]*/.*|\1|p')
+    own=$(own_stage "$1")
     all="06 04 07 05 08 12 14 01 02 03 09 10 11 17 13 18 19 20 16 15"
     case $1 in
         comm/*) all="07 06 14 08 13 16 15 20 18 19 12 00" ;;
@@ -141,8 +142,7 @@ outputs_of() {
 # Does the stage get fifty cases, not ten? The file's own stage does; for files without a
 # stage, the layers 08, 13 and 14 do.
 many() {                       # FILE STAGE
-    own=$(basename "$1" | sed -n 's/^\([0-9][0-9]\)_.*/\1/p')
-    [ -n "$own" ] || own=$(echo "$1" | sed -n 's|.*/\([0-9][0-9]\)_[^/]*/.*|\1|p')
+    own=$(own_stage "$1")
     case $own.$2 in
         .08 | .13 | .14) return 0 ;;
         "$2.$2") return 0 ;;
