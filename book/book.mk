@@ -140,11 +140,12 @@ book-coverage: $(bk)/coverage.txt
 	@cat $(bk)/*.log | grep 'no test is named' | sed 's/.*for //' | awk '{ s = s " " $$0 } END { if (NR) print "equations that name no test yet:" s }'
 
 $(bk)/index.html: $(chapters:%=book/%.md) book/index.md book/toc.sh $(bk)/page.html $(bk)/coverage.txt
-	@{ sed '/<!-- journey -->/,$$d' book/index.md; echo '```{=html}'; echo '<div class="figure"><div class="scroll">'; cat $(bk)/figures/journey.svg; echo '</div></div>'; echo '```'; \
-	   sed '1,/<!-- journey -->/d' book/index.md; echo; sh book/toc.sh '' idea; \
-	   sh book/toc.sh 'Part I: The mathematics' $(part1); sh book/toc.sh 'Part II: One GPU' $(part2); \
-	   sh book/toc.sh 'Part III: Many GPUs' $(part3); sh book/toc.sh 'Part IV: More of the family' $(part4); \
-	   sh book/toc.sh 'Using the library' users; \
+	@{ awk '/^<!-- [a-z]+ -->$$/ { print "```{=html}\n<div class=\"figure\"><div class=\"scroll\">"; \
+	     while ((getline l < ("$(bk)/figures/" $$2 ".svg")) > 0) print l; print "</div></div>\n```"; next } 1' book/index.md; \
+	   echo; sh book/toc.sh '' idea; \
+	   sh book/toc.sh 'Part I: The mathematics (14 hours)' $(part1); sh book/toc.sh 'Part II: One GPU (10 hours)' $(part2); \
+	   sh book/toc.sh 'Part III: Many GPUs (4 hours)' $(part3); sh book/toc.sh 'Part IV: More of the family (6 hours)' $(part4); \
+	   sh book/toc.sh 'Using the library (1 hour)' users; \
 	   echo; sed -n 's/^the book/The book/p' $(bk)/coverage.txt | sed 's/$$/./; s/ %/\\ %/g'; } | pandoc -f markdown --template $(bk)/page.html -o $@
 
 $(bk)/print.html: $(chapters:%=$(bk)/%.html) $(bk)/index.html

@@ -70,7 +70,7 @@ int main(void)
         svg_line(x(t), 226, x(t), 232, "stroke:var(--ink)");
         svg_text(x(t), 246, "middle", "soft", "%d", t);
     }
-    svg_text(712, 246, "end", "soft", "cycles");
+    svg_text(96, 246, "end", "soft", "cycles");
     svg_text(104, 272, "start", "soft",
              "violet: announced, released; blue: w S; green: v_new and the state");
     svg_end();
