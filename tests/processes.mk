@@ -25,7 +25,7 @@ test_scripts += tests/cli/house.sh tests/cli/cases.sh tests/cli/cli.sh \
                 tests/cli/mpi.sh tests/cli/wrong_comm.sh \
                 tests/cli/far.sh tests/cli/slurm.sh tests/cli/lies.sh
 # Ranks as threads under the thread sanitizer.
-# Open MPI has races of its own: MPICC=mpicc.mpich for ranks as processes.
+# Open MPI itself has races, so ranks as processes need MPICC=mpicc.mpich.
 .PHONY: sanitize-threads sanitize-threads-quick
 tsan      := TSAN_OPTIONS=exitcode=66
 tsan_make  = $(MAKE) --no-print-directory $(at_once) B=build/tsan CUDA_HOME=none \

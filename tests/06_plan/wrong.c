@@ -181,14 +181,14 @@ static void ends_on_the_last_rank(struct kcp_plan *p)
     for (int n = 0; n < p->N; n++) p->ht_rank[n] = p->R - 1;
 }
 
-struct hunt { void (*spoil)(struct kcp_plan *); int64_t found, seen; };
+struct hunt { void (*spoil)(struct kcp_plan *); int64_t found, plans; };
 
 static int hunt(const struct plan_case *a, struct kcp_plan *p, void *arg)
 {
     struct hunt *h = arg;
     h->spoil(p);
     h->found += plan_wrong(p, a) != NULL;
-    h->seen++;
+    h->plans++;
     return !h->found;
 }
 
@@ -210,7 +210,7 @@ static int wrong_plans(struct kcp_report *rep)
         struct hunt h = { list[i].spoil, 0, 0 };
         plan_cases(hunt, &h);
         EXPECT(rep, (i > 0) == (h.found > 0), "%s: rejected %lld times in %lld plans",
-               list[i].name, (long long)h.found, (long long)h.seen);
+               list[i].name, (long long)h.found, (long long)h.plans);
     }
     return KCP_OK;
 }

@@ -100,8 +100,8 @@ static int64_t shard_token(const struct kcp_plan *p, int64_t i)
 
 /* Copies row t of `all` to `buf` as the owner of token `at` reads that row, with the
  * errors that `flags` select. A lost row is copied as 0. */
-static const double *seen(const struct kcp_conv *a, const double *all, int64_t at,
-                          int64_t t, int flags, double *buf)
+static const double *row_for(const struct kcp_conv *a, const double *all, int64_t at,
+                             int64_t t, int flags, double *buf)
 {
     const struct kcp_plan *p = a->plan;
     const struct kcp_context *x = &p->ctx[a->r];
@@ -149,7 +149,7 @@ static void window(const struct kcp_conv *a, const double *x, const double *w, i
         if (from < start)
             row = before_start(a, n, from, flags);
         else if (from < a->plan->cu_seqlens[n + 1])
-            row = seen(a, x, t, from, flags, buf);
+            row = row_for(a, x, t, from, flags, buf);
         for (int d = 0; row && d < D; d++)
             pre[d] += w[d * Wc + j] * row[d];
     }
@@ -176,7 +176,7 @@ static void adjoint(const struct kcp_conv *a, const double *dpre, const double *
         range_of(a->plan, here, &begin, &after);
         if (t < start && (flags & DX0_HERE) && t + i >= after)
             break;
-        seen(a, dpre, here, t + i, flags, buf);
+        row_for(a, dpre, here, t + i, flags, buf);
         for (int d = 0; d < D; d++)
             dx[d] += w[d * Wc + Wc - 1 - i] * buf[d];
     }
@@ -194,7 +194,7 @@ static void weights(const struct kcp_conv *a, const double *x, const double *dpr
             const int64_t from = j < Wc ? begin + t + j - Wc + 1 : begin + t;
             const double *row = NULL;
             if (from >= start)
-                row = seen(a, x, begin + t, from, flags, buf);
+                row = row_for(a, x, begin + t, from, flags, buf);
             else if (!(flags & DW_NO_X0))
                 row = before_start(a, n, from, flags);
             for (int d = 0; row && d < D; d++)

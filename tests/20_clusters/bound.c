@@ -144,10 +144,10 @@ static int bounds(struct kcp_report *rep)
         EXPECT(rep, fabs(planted(a, KG, RIGHT) - bound) <= 1e-8 * bound,
                "the copy: %g, not %g", planted(a, KG, RIGHT), bound);
     }
-    EXPECT(rep, passed[RIGHT] == 0, "the copy is passed %d times", passed[RIGHT]);
-    EXPECT(rep, near > TRIALS / 20, "|M| comes near its bound %d times alone", near);
+    EXPECT(rep, passed[RIGHT] == 0, "|M| exceeds the copy %d times", passed[RIGHT]);
+    EXPECT(rep, near > TRIALS / 20, "|M| exceeds half its bound only %d times", near);
     for (int w = RIGHT + 1; w < WRONGS; w++)
-        EXPECT(rep, passed[w] > 0, "%s: no |M| passes that bound", wrong_name[w]);
+        EXPECT(rep, passed[w] > 0, "%s: no |M| exceeds this bound", wrong_name[w]);
     free(a);
     return a ? KCP_OK : KCP_NO_MEMORY;
 }

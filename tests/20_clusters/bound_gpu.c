@@ -129,7 +129,7 @@ static int bound_gpu(struct kcp_report *rep)
     const struct memory *m = device_memory();
     uint64_t seed = 11;
     if (!m || !&cuda_decay_bound) {
-        printf("  (no GPU here: bounds were judged on the host alone)\n");
+        printf("  (no GPU: not run)\n");
         return KCP_NA;
     }
     struct inputs *a = malloc(sizeof *a);

@@ -24,10 +24,10 @@ enum { MOST = 4, LOST = 1, TIMEOUT_S = 5, SLACK_S = 3, ROUNDS = 1000 };
 enum way { KILLED, STOPPED, ERROR, WAYS };
 static const char *const way_names[] = { "killed", "stopped", "an error of NCCL's" };
 
-struct seen { int done, status; double ended; char why[200]; };
+struct result { int done, status; double ended; char why[200]; };
 static struct shared {
     _Atomic double lost_at;
-    struct seen seen[MOST];
+    struct result result[MOST];
 } *shared;
 
 static atomic_int has_error;
@@ -61,7 +61,7 @@ static int meet(struct kcp_comm **comm, const char *path, int R, int r, char *wh
 
 static void rank(const char *path, int R, int r, enum way way)
 {
-    struct seen *x = &shared->seen[r];
+    struct result *x = &shared->result[r];
     struct kcp_comm *comm = NULL;
     long long wrong = 0;
     int lost = -1;
@@ -120,7 +120,7 @@ static void lose(struct kcp_report *rep, int R, enum way way)
     unlink(path);
     rmdir(dir);
     for (int r = 0; r < R; r++) {
-        const struct seen *x = &shared->seen[r];
+        const struct result *x = &shared->result[r];
         const double s = x->ended - shared->lost_at;
         if (r == LOST && way != ERROR) continue;
         printf("  %s: rank %d: %.1f s: %s\n", way_names[way], r, s, x->why);

@@ -229,7 +229,7 @@ static int narrow_gpu(struct kcp_report *rep)
 {
     const struct memory *m = device_memory();
     if (!m || !&cuda_narrowing) {
-        printf("  (no GPU here: bf16 on the wire was judged on the host alone)\n");
+        printf("  (no GPU: not run)\n");
         return KCP_NA;
     }
     struct narrow_trial *t = calloc(LIST, sizeof *t);

@@ -130,7 +130,7 @@ static int too_small(struct kcp_report *rep)
                 want = a->got;
         }
         const double off = lossy_apart(a->got.ht, want.ht, sizeof want.ht);
-        EXPECT(rep, off > 1e-2, "form %d: bounds of 0 change the state by %.1e alone",
+        EXPECT(rep, off > 1e-2, "form %d: bounds of 0 change the state by only %.1e",
                form, off);
     }
     kcp_plan_free(plan);

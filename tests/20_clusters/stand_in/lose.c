@@ -14,7 +14,7 @@ enum way { NONE, FAILS, ERROR, HANGS, LENT_HANGS };
 static const char *const way_names[] = { "takes part", "fails",
     "has an asynchronous error", "hangs", "hangs, lent" };
 
-struct seen { int status, lost, groups; double seconds; char why[320]; };
+struct result { int status, lost, groups; double seconds; char why[320]; };
 struct loss {
     enum way way;
     int at, calls;                         /* of rank 1 */
@@ -22,7 +22,7 @@ struct loss {
     _Atomic double began;                  /* written by rank 1, read by others */
     ncclUniqueId id;                       /* of the caller's communicator */
     atomic_int has_id;
-    struct seen seen[R];
+    struct result result[R];
 };
 
 /* ---- counts rank 1's calls; rank 1 is lost before call number `at` */
@@ -83,7 +83,7 @@ static int abort_and_sync(void)
 static int lose_rank(struct kcp_comm *comm, void *arg)
 {
     struct loss *l = arg;
-    struct seen *x = &l->seen[comm->r];
+    struct result *x = &l->result[comm->r];
     struct memory mem = *device_memory();
     long long wrong = 0;
     here = comm;
@@ -134,7 +134,7 @@ static int lent_rank(struct kcp_comm *host, void *arg)
 
 /* Checks what a survivor reports. After a timeout a survivor cannot name the lost
  * rank. */
-static int is_right(const struct loss *l, const struct seen *x)
+static int is_right(const struct loss *l, const struct result *x)
 {
     const int by_name = l->way == FAILS || l->way == ERROR;
     const char *words = "made no progress for";
@@ -157,13 +157,13 @@ static int lose(struct loss *l, enum way way, int at)
     l->at = at;
     l->calls = l->ended = l->has_id = 0;
     l->began = monotonic_seconds();
-    memset(l->seen, 0, sizeof l->seen);
+    memset(l->result, 0, sizeof l->result);
     if (way == LENT_HANGS)
         kcp_threads_run(R, lent_rank, l, why, sizeof why);
     else
         kcp_nccl_threads_run(R, lose_rank, l, why, sizeof why);
     for (int r = 0; r < R; r++) {
-        const struct seen *x = &l->seen[r];
+        const struct result *x = &l->result[r];
         const int is_late = r == LOST && way == LENT_HANGS && x->status;
         if (!stand_in_alive() && (is_right(l, x) || is_late))
             continue;
