@@ -12,7 +12,7 @@
 struct token_range { int64_t begin, end; };      /* global tokens; may be empty */
 
 /* Returns 1 if local segments s - 1 and s of rank r are adjacent in one sequence. */
-static int goes_on(const struct kcp_plan *p, int r, int s)
+static int is_adjacent(const struct kcp_plan *p, int r, int s)
 {
     const struct kcp_context *x = &p->ctx[r];
     return s > 0 && s < x->NS && p->seg[x->seg0 + s].prev == x->seg0 + s - 1;
@@ -21,19 +21,19 @@ static int goes_on(const struct kcp_plan *p, int r, int s)
 /* Returns the tokens that rank r needs for segment s: the last `reach` tokens of the
  * sequence before s (backward: the first `reach` tokens after s). The range is empty if
  * the neighbouring segment is adjacent to s in the shard. */
-static struct token_range wanted(const struct kcp_halo *h, int r, int s)
+static struct token_range rows_needed(const struct kcp_halo *h, int r, int s)
 {
     const struct kcp_plan *p = h->plan;
     const struct kcp_segment *g = &p->seg[p->ctx[r].seg0 + s];
     const struct token_range none = { 0, 0 };
     if (!h->backward) {
         const int64_t start = p->cu_seqlens[g->n], far = g->begin - h->reach;
-        if (g->first || goes_on(p, r, s))
+        if (g->first || is_adjacent(p, r, s))
             return none;
         return (struct token_range){ far > start ? far : start, g->begin };
     }
     const int64_t end = p->cu_seqlens[g->n + 1], far = g->end + h->reach;
-    if (g->last || goes_on(p, r, s + 1))
+    if (g->last || is_adjacent(p, r, s + 1))
         return none;
     return (struct token_range){ g->end, far < end ? far : end };
 }
@@ -46,7 +46,7 @@ static struct piece piece_at(const struct kcp_plan *p, int j, struct token_range
     const struct kcp_segment *g = &p->seg[j];
     const int r = g->rank, seg0 = p->ctx[r].seg0;
     struct piece x = { r, j, g->begin > w.begin ? g->begin : w.begin, g->end };
-    while (x.end < w.end && goes_on(p, r, j + 1 - seg0)) {
+    while (x.end < w.end && is_adjacent(p, r, j + 1 - seg0)) {
         j++;
         x.end = p->seg[j].end;
     }
@@ -84,10 +84,10 @@ static int64_t edge_of(const struct kcp_halo *h, int r, int s)
 {
     const struct kcp_context *x = &h->plan->ctx[r];
     int end = s + 1;
-    while (end < x->NS && goes_on(h->plan, r, end))
+    while (end < x->NS && is_adjacent(h->plan, r, end))
         end++;
     const int64_t tokens = x->cu[end] - x->cu[s];
-    if (goes_on(h->plan, r, s) || h->plan->seg[x->seg0 + s].first)
+    if (is_adjacent(h->plan, r, s) || h->plan->seg[x->seg0 + s].first)
         return 0;
     return tokens < h->reach ? tokens : h->reach;
 }
@@ -118,7 +118,7 @@ static int64_t row_of(const struct kcp_halo *h, const struct piece *piece)
     if (!h->edges)
         return x->cu[s] + into;
     int begin = s;
-    while (goes_on(p, piece->rank, begin))
+    while (is_adjacent(p, piece->rank, begin))
         begin--;
     return kcp_halo_edge(h, piece->rank, begin) + x->cu[s] - x->cu[begin] + into;
 }
@@ -127,7 +127,7 @@ int64_t kcp_halo_at(const struct kcp_halo *h, int r, int s)
 {
     int64_t rows = 0;
     for (int i = 0; is_rank(h, r) && i < s && i < h->plan->ctx[r].NS; i++) {
-        const struct token_range w = wanted(h, r, i);
+        const struct token_range w = rows_needed(h, r, i);
         rows += w.end - w.begin;
     }
     return rows;
@@ -171,7 +171,7 @@ static int move_all(const struct kcp_halo *h, int to, int r, const void *x, void
     const struct kcp_context *ctx = &h->plan->ctx[to];
     int status = KCP_OK;
     for (int s = 0; s < ctx->NS && !status; s++) {
-        const struct token_range w = wanted(h, to, s);
+        const struct token_range w = rows_needed(h, to, s);
         char *at = to == r ? (char *)halo + kcp_halo_at(h, to, s) * h->row_bytes : NULL;
         struct piece p = first_piece(h, to, s, w);
         for (; p.rank >= 0 && !status; p = next_piece(h, p, w)) {
@@ -254,7 +254,7 @@ struct kcp_traffic kcp_halo_formula(const struct kcp_halo *h, int r)
     struct kcp_traffic sum = { 0, 0, 0 };
     for (int j = 0; is_rank(h, r) && j < h->plan->R; j++)
         for (int s = 0; s < h->plan->ctx[j].NS; s++) {
-            const struct token_range w = wanted(h, j, s);
+            const struct token_range w = rows_needed(h, j, s);
             struct piece p = first_piece(h, j, s, w);
             for (; p.rank >= 0; p = next_piece(h, p, w)) {
                 const int sent = p.rank == r && j != r;

@@ -16,18 +16,18 @@ const struct kcp_wire *wire_of(const struct kcp_comm *comm);
 const double *wire_take_bounds(struct kcp_comm *comm);
 void wire_report(struct kcp_comm *comm, struct kcp_wire_told told);
 
-/* A communicator that sends numbers of `elem` bytes as bfloat16, for one exchange. It
- * has staging memory `room` for all messages of a group, narrow_bytes() per message. */
+/* A communicator that sends numbers of `elem` bytes as bfloat16, for one exchange.
+ * `staging` is memory for all messages of a group, narrow_bytes() per message. */
 struct narrow {
     struct kcp_comm comm, *over;
     const struct narrowing *by;
     size_t elem;
-    char *room, *free;
+    char *staging, *free;
     struct arrival *arriving;
     struct CUstream_st *stream;        /* of the receives */
     int grouped;
 };
-void narrow_open(struct narrow *n, struct kcp_comm *over, size_t elem, void *room);
+void narrow_open(struct narrow *n, struct kcp_comm *over, size_t elem, void *staging);
 void narrow_close(struct narrow *n);
 size_t narrow_bytes(size_t numbers);
 /* Returns the functions that convert numbers of `elem` bytes to bf16 and back; NULL:

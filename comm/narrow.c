@@ -71,7 +71,7 @@ static uint16_t *take(struct narrow *n, size_t numbers)
 static void give_back(struct narrow *n)
 {
     if (!n->grouped)
-        n->free = n->room;
+        n->free = n->staging;
 }
 
 static int narrow_send(struct kcp_comm *c, const void *data, size_t bytes, int to,
@@ -154,12 +154,12 @@ static int narrow_all_gather(struct kcp_comm *c, const void *mine, void *all,
     return status;
 }
 
-void narrow_open(struct narrow *n, struct kcp_comm *over, size_t elem, void *room)
+void narrow_open(struct narrow *n, struct kcp_comm *over, size_t elem, void *staging)
 {
     *n = (struct narrow){
         .comm = { .R = over->R, .r = over->r, .backend = "narrow",
                   .all_gather = narrow_all_gather, .send = narrow_send,
                   .recv = narrow_recv, .group = narrow_group },
-        .over = over, .by = narrowing_of(elem), .elem = elem, .room = room,
-        .free = room };
+        .over = over, .by = narrowing_of(elem), .elem = elem, .staging = staging,
+        .free = staging };
 }

@@ -389,6 +389,6 @@ int kcp_plan_want(const struct kcp_plan *p, int j, int backward)
 {
     if (!p || j < 0 || j >= p->S) return 0;
     const struct kcp_segment *s = &p->seg[j];
-    const int goes_on = backward ? !s->first : !s->last;
-    return (goes_on ? KCP_WANT_H : 0) | (!s->first && !s->last ? KCP_WANT_M : 0);
+    const int continues = backward ? !s->first : !s->last;
+    return (continues ? KCP_WANT_H : 0) | (!s->first && !s->last ? KCP_WANT_M : 0);
 }

@@ -18,7 +18,7 @@ static int64_t width(const struct spike_rank *x)
     return (int64_t)x->a->HV * x->a->V + 1;
 }
 
-static int64_t rows_a_rank(const struct spike_rank *x)
+static int64_t rows_per_rank(const struct spike_rank *x)
 {
     int rows = 1;
     for (int r = 0; r < x->plan->R; r++)
@@ -30,7 +30,7 @@ static int64_t rows_a_rank(const struct spike_rank *x)
  * are 0 and not sent. */
 static int gather(struct spike_rank *x)
 {
-    const size_t bytes = sizeof(double) * rows_a_rank(x) * width(x);
+    const size_t bytes = sizeof(double) * rows_per_rank(x) * width(x);
     if (x->a->drop && x->plan->crossing && x->plan->R > 1)
         return x->a->comm->all_gather(x->a->comm, x->rows, x->all, bytes, x->a->stream);
     memcpy(x->all + x->a->r * (int64_t)(bytes / sizeof(double)), x->rows, bytes);
@@ -42,7 +42,7 @@ static const double *row_of(const struct spike_rank *x, int64_t j)
 {
     const int rank = x->plan->seg[j].rank;
     const int64_t s = j - x->plan->ctx[rank].seg0;
-    return x->all + (rank * rows_a_rank(x) + s) * width(x);
+    return x->all + (rank * rows_per_rank(x) + s) * width(x);
 }
 
 static void add(const double *x, int64_t n, double *y)
@@ -106,20 +106,20 @@ int scan_repeat(struct spike_rank *x)
     return status;
 }
 
-/* Adds do_ of tokens t1-1 .. t0, in this order, to `owed`. A token that is not dropped
- * gets the sum as its row of `to` [T,HV,V], and `owed` starts again from 0. `to` may be
+/* Adds do_ of tokens t1-1 .. t0, in this order, to `sum`. A token that is not dropped
+ * gets the sum as its row of `to` [T,HV,V], and `sum` starts again from 0. `to` may be
  * NULL if all these tokens are dropped. Returns t0. */
-static int64_t collect(const struct spike_rank *x, int64_t t0, int64_t t1, double *owed,
+static int64_t collect(const struct spike_rank *x, int64_t t0, int64_t t1, double *sum,
                        double *to)
 {
     const struct kcp_scan *a = x->a;
     const int64_t row = width(x) - 1;
     for (int64_t t = t1 - 1; t >= t0; t--) {
-        add((const double *)a->do_ + t * row, row, owed);
+        add((const double *)a->do_ + t * row, row, sum);
         if (spike_dropped(a, t))
             continue;
-        memcpy(to + t * row, owed, sizeof *owed * row);
-        memset(owed, 0, sizeof *owed * row);
+        memcpy(to + t * row, sum, sizeof *sum * row);
+        memset(sum, 0, sizeof *sum * row);
     }
     return t0;
 }
@@ -127,7 +127,7 @@ static int64_t collect(const struct spike_rank *x, int64_t t0, int64_t t1, doubl
 /* Sets the row of segment s to the sum of do_ over its leading dropped tokens. The flag
  * is 1 if a later token of s emits or the sequence ends in s, because then gradients
  * from later segments do not pass through s. */
-static void owed_by(struct spike_rank *x, int s)
+static void first_of(struct spike_rank *x, int s)
 {
     const struct kcp_scan *a = x->a;
     const int64_t row = width(x) - 1, t0 = a->cu[s];
@@ -150,23 +150,23 @@ int scan_spread(struct spike_rank *x)
     const struct kcp_scan *a = x->a;
     const int64_t row = width(x) - 1;
     const int *cu = a->cu;
-    double *owed = x->rows + rows_a_rank(x) * width(x);
+    double *sum = x->rows + rows_per_rank(x) * width(x);
     for (int s = 0; s < a->NS; s++)
-        owed_by(x, s);
+        first_of(x, s);
     const int status = gather(x);
     for (int s = 0; s < a->NS && !status; s++) {
         const int mine = x->plan->ctx[a->r].seg0 + s;
         int j = x->seg[s].next;
         while (a->drop && !x->seg[s].last && !row_of(x, j)[row])
             j = x->plan->seg[j].next;
-        memset(owed, 0, sizeof *owed * row);
+        memset(sum, 0, sizeof *sum * row);
         if (x->seg[s].last)
-            add(sequence(a->dot, x->seg[s].n, row), row, owed);
+            add(sequence(a->dot, x->seg[s].n, row), row, sum);
         for (; !x->seg[s].last && j != mine; j = x->plan->seg[j].prev)
-            add(row_of(x, j), row, owed);
-        collect(x, cu[s], cu[s + 1], owed, x->dO);
+            add(row_of(x, j), row, sum);
+        collect(x, cu[s], cu[s + 1], sum, x->dO);
         if (x->seg[s].first)
-            memcpy((double *)a->do0 + x->seg[s].n * row, owed, sizeof *owed * row);
+            memcpy((double *)a->do0 + x->seg[s].n * row, sum, sizeof *sum * row);
     }
     return status;
 }

@@ -139,17 +139,17 @@ int block_passed(const struct block_barrier *b, int phase)
     return (b->phase & 1) != (phase & 1);
 }
 
-static void ask(struct block_copies *q, struct block_copy one)
+static void issue(struct block_copies *q, struct block_copy one)
 {
     if (q->n == BLOCK_COPIES) block_carry_out(q, 0);
     for (int i = 0; i < one.rows * one.columns; i++) one.to[i] = NAN;
-    q->ask[q->n++] = one;
+    q->copy[q->n++] = one;
 }
 
 void block_async(struct block_copies *q, double *to, const double *from, int64_t stride,
                  int rows, int columns)
 {
-    ask(q, (struct block_copy){ to, from, stride, rows, columns, q->group, NULL });
+    issue(q, (struct block_copy){ to, from, stride, rows, columns, q->group, NULL });
 }
 
 void block_commit(struct block_copies *q)
@@ -159,41 +159,41 @@ void block_commit(struct block_copies *q)
 
 void block_wait(struct block_copies *q, int n)
 {
-    while (q->n && q->ask[0].group < q->group - n) block_carry_out(q, 0);
+    while (q->n && q->copy[0].group < q->group - n) block_carry_out(q, 0);
 }
 
 void block_tma(struct block_copies *q, double *to, const double *from, int64_t stride,
                int rows, int columns, struct block_barrier *full)
 {
-    ask(q, (struct block_copy){ to, from, stride, rows, columns, 0, full });
+    issue(q, (struct block_copy){ to, from, stride, rows, columns, 0, full });
 }
 
 void block_carry_out(struct block_copies *q, int which)
 {
-    const struct block_copy one = q->ask[which];
+    const struct block_copy one = q->copy[which];
     const size_t row = sizeof(double) * one.columns;
     for (int j = 0; j < one.rows; j++)
         memcpy(one.to + j * one.columns, one.from + j * one.stride, row);
     q->n--;
-    memmove(q->ask + which, q->ask + which + 1, sizeof one * (q->n - which));
+    memmove(q->copy + which, q->copy + which + 1, sizeof one * (q->n - which));
     if (!one.full) return;
     one.full->bytes -= 2 * (int64_t)one.rows * one.columns;
     end_phase(one.full);
 }
 
-int block_run(int role(void *m, int who, int i), void *m, int roles, int chunks,
+int block_run(int step(void *m, int role, int i), void *m, int roles, int chunks,
               struct block_copies *q)
 {
     int done[8] = { 0 }, left = roles * chunks, idle = 0;
     if (roles > 8) return KCP_BAD;
-    for (int who = 0; left && idle <= roles; who = (who + 1) % (roles + 1)) {
+    for (int role = 0; left && idle <= roles; role = (role + 1) % (roles + 1)) {
         idle++;
-        if (who == roles) {
+        if (role == roles) {
             if (!q->n) continue;
             block_carry_out(q, 0);
         } else {
-            if (done[who] == chunks || !role(m, who, done[who])) continue;
-            done[who]++;
+            if (done[role] == chunks || !step(m, role, done[role])) continue;
+            done[role]++;
             left--;
         }
         idle = 0;

@@ -64,7 +64,7 @@ struct block_copy {
     int rows, columns, group;
     struct block_barrier *full;
 };
-struct block_copies { struct block_copy ask[BLOCK_COPIES]; int n, group; };
+struct block_copies { struct block_copy copy[BLOCK_COPIES]; int n, group; };
 
 /* cp.async: copies rows of `columns` numbers, `stride` apart, in the open group.
  * block_commit closes the group. block_wait leaves at most the n newest closed groups
@@ -81,9 +81,9 @@ void block_tma(struct block_copies *q, double *to, const double *from, int64_t s
 void block_carry_out(struct block_copies *q, int which);
 
 /* Runs roles 0 .. roles - 1 over chunks 0 .. chunks - 1, interleaved with the copy
- * engine. role(m, who, i) returns 1 if role `who` has finished chunk i, 0 if it must
+ * engine. step(m, role, i) returns 1 if role `role` has finished chunk i, 0 if it must
  * wait. KCP_BAD: all roles wait. */
-int block_run(int role(void *m, int who, int i), void *m, int roles, int chunks,
+int block_run(int step(void *m, int role, int i), void *m, int roles, int chunks,
               struct block_copies *q);
 
 /* wgmma: D [64,columns] += A [64,16] B [16,columns]. B is in swizzled tiles in shared

@@ -23,7 +23,7 @@ struct block {
 };
 
 static int producer(struct block *m, int i);
-static int consumer(struct block *m, int who, int i);
+static int consumer(struct block *m, int j, int i);
 
 //> roles
 /* Copies chunk i of the segment to its pipeline stage. Returns 0 if the consumers still
@@ -48,23 +48,23 @@ static int producer(struct block *m, int i)
     return 1;
 }
 
-/* Consumer `who` = 0 or 1 computes its half of the columns of chunk i. Returns 0 if
+/* Consumer j = 0 or 1 computes its half of the columns of chunk i. Returns 0 if
  * chunk i has not arrived. */
-static int consumer(struct block *m, int who, int i)
+static int consumer(struct block *m, int j, int i)
 {
     const struct kcp_ladder *a = m->a;
     const int at = i % STAGES, c = ((const int *)a->cn)[m->s] + i, half = a->V / 2;
     if (!block_passed(&m->full[at], i / STAGES)) return 0;
-    block_chunk(a, &m->at[at], block_tokens(a, m->s, c).t, m->n, who ? half : 0,
-                who ? a->V : half, m->S);
+    block_chunk(a, &m->at[at], block_tokens(a, m->s, c).t, m->n, j ? half : 0,
+                j ? a->V : half, m->S);
     block_arrive(&m->empty[at]);
     return 1;
 }
 //< roles
 
-static int role(void *m, int who, int i)
+static int step(void *m, int role, int i)
 {
-    return who ? consumer(m, who - 1, i) : producer(m, i);
+    return role ? consumer(m, role - 1, i) : producer(m, i);
 }
 
 /* Runs one block: initializes its state and barriers, then computes all chunks of the
@@ -82,7 +82,7 @@ static int stretch(struct block *m)
         block_barrier_init(&m->full[i], 1);
         block_barrier_init(&m->empty[i], CONSUMERS);
     }
-    return block_run(role, m, 1 + CONSUMERS, cn[m->s + 1] - cn[m->s], &m->copies);
+    return block_run(step, m, 1 + CONSUMERS, cn[m->s + 1] - cn[m->s], &m->copies);
 }
 
 int ref_ladder_roles(struct kcp_ladder *a)

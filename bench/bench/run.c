@@ -204,7 +204,7 @@ const struct kcp_variant *runner_choice(const struct runner *x,
     for (int j = n - 1; j >= 0; j--)
         if (v[j]->where == KCP_DEVICE && v[j]->storage == KCP_BF16) return v[j];
     if (x->b->variant || kcp_device_here(&d)) return NULL;
-    struct kcp_ask q = { .stage = is_backward ? "08_forward" : st->name,
+    struct kcp_query q = { .stage = is_backward ? "08_forward" : st->name,
                          .storage = KCP_BF16, .call = &x->call, .device = &d,
                          .saved = !x->b->unsaved };
     const struct kcp_path *p = kcp_path_find(&q, NULL, NULL, 0);

@@ -18,7 +18,7 @@
 #include "ref.h"
 
 extern const struct kcp_variant lab_17_roles_lab;
-int block_run(int role(void *m, int who, int i), void *m, int roles, int chunks,
+int block_run(int step(void *m, int role, int i), void *m, int roles, int chunks,
               struct block_copies *q);
 
 void block_barrier_init(struct block_barrier *b, int count);
@@ -29,7 +29,7 @@ int block_passed(const struct block_barrier *b, int phase);
 enum { MOST_BARRIERS = 16, MOST_ROLES = 8 };
 static const struct block_barrier *barrier[MOST_BARRIERS];
 static struct { const struct block_barrier *at; int phase, chunk; } waits[MOST_ROLES];
-static int nbarriers, running, (*their_role)(void *m, int who, int i);
+static int nbarriers, running, (*their_step)(void *m, int role, int i);
 
 void block_barrier_init(struct block_barrier *b, int count)
 {
@@ -45,12 +45,12 @@ int block_passed(const struct block_barrier *b, int phase)
     return passed;
 }
 
-static int watched(void *m, int who, int i)
+static int watched(void *m, int role, int i)
 {
-    running = who;
-    waits[who].at = NULL;
-    const int went = their_role(m, who, i);
-    waits[who].chunk = i + went;
+    running = role;
+    waits[role].at = NULL;
+    const int went = their_step(m, role, i);
+    waits[role].chunk = i + went;
     return went;
 }
 
@@ -60,23 +60,23 @@ static int deadlock(int roles, int chunks)
     char line[600] = "";
     size_t n = 0;
     static const char *const role_name[] = { "producer", "consumer 0", "consumer 1" };
-    for (int who = 0; who < roles && n < sizeof line - 120; who++) {
-        const struct block_barrier *b = waits[who].at;
+    for (int role = 0; role < roles && n < sizeof line - 120; role++) {
+        const struct block_barrier *b = waits[role].at;
         int j = 0;
         while (j < nbarriers && barrier[j] != b) j++;
-        n += snprintf(line + n, sizeof line - n, "%s%s", who ? "; " : ": ",
-                      role_name[who]);
-        if (waits[who].chunk == chunks)
+        n += snprintf(line + n, sizeof line - n, "%s%s", role ? "; " : ": ",
+                      role_name[role]);
+        if (waits[role].chunk == chunks)
             n += snprintf(line + n, sizeof line - n, " has done all chunks");
         else if (b)
             n += snprintf(line + n, sizeof line - n, " at chunk %d waits for %s of"
                           " stage %d, phase %d; in phase %d are %d of %d arrivals,"
-                          " %lld bytes to come", waits[who].chunk,
-                          j % 2 ? "empty" : "full", j / 2, waits[who].phase,
+                          " %lld bytes to come", waits[role].chunk,
+                          j % 2 ? "empty" : "full", j / 2, waits[role].phase,
                           b->phase, b->arrived, b->count, (long long)b->bytes);
         else
             n += snprintf(line + n, sizeof line - n, " at chunk %d returns 0 and waits"
-                          " for no barrier", waits[who].chunk);
+                          " for no barrier", waits[role].chunk);
     }
     return failed("deadlock%s", line);
 }
@@ -94,58 +94,58 @@ static int random_of(int n)
 
 /* Runs a step of a random role, or completes a random copy; returns 0 if the role must
  * wait. */
-static int one_step(int role(void *m, int who, int i), void *m, int roles, int chunks,
+static int one_step(int step(void *m, int role, int i), void *m, int roles, int chunks,
                     int *done, struct block_copies *q)
 {
-    const int who = random_of(roles + 1);
-    if (who == roles) {
+    const int role = random_of(roles + 1);
+    if (role == roles) {
         if (!q->n) return 0;
         block_carry_out(q, random_of(q->n));
         return 1;
     }
-    if (done[who] == chunks || !role(m, who, done[who])) return 0;
-    done[who]++;
+    if (done[role] == chunks || !step(m, role, done[role])) return 0;
+    done[role]++;
     return 1;
 }
 
-static int at_random(int role(void *m, int who, int i), void *m, int roles, int chunks,
+static int at_random(int step(void *m, int role, int i), void *m, int roles, int chunks,
                      struct block_copies *q)
 {
     int done[8] = { 0 }, idle = 0, left = 1;
     while (left && idle < 200) {
-        idle = one_step(role, m, roles, chunks, done, q) ? 0 : idle + 1;
+        idle = one_step(step, m, roles, chunks, done, q) ? 0 : idle + 1;
         left = 0;
-        for (int who = 0; who < roles; who++) left += chunks - done[who];
+        for (int role = 0; role < roles; role++) left += chunks - done[role];
     }
     return left ? KCP_BAD : KCP_OK;
 }
 
-static int run_in_order(int role(void *m, int who, int i), void *m, int roles,
+static int run_in_order(int step(void *m, int role, int i), void *m, int roles,
                         int chunks, struct block_copies *q)
 {
-    if (order == ANY) return at_random(role, m, roles, chunks, q);
+    if (order == ANY) return at_random(step, m, roles, chunks, q);
     if (order == PRODUCER_FIRST && chunks > 4) {
-        int done[8] = { 0 }, who = 0;
-        while (done[0] < chunks && role(m, 0, done[0])) done[0]++;
+        int done[8] = { 0 }, role = 0;
+        while (done[0] < chunks && step(m, 0, done[0])) done[0]++;
         other |= done[0] != 4;
-        for (int idle = 0; idle <= roles; who = (who + 1) % roles) {
+        for (int idle = 0; idle <= roles; role = (role + 1) % roles) {
             while (q->n) block_carry_out(q, 0);
             idle++;
-            if (done[who] == chunks || !role(m, who, done[who])) continue;
-            done[who]++;
+            if (done[role] == chunks || !step(m, role, done[role])) continue;
+            done[role]++;
             idle = 0;
         }
-        for (who = 0; who < roles; who++)
-            if (done[who] < chunks) return KCP_BAD;
+        for (role = 0; role < roles; role++)
+            if (done[role] < chunks) return KCP_BAD;
         return KCP_OK;
     }
-    return plain_run(role, m, roles, chunks, q);
+    return plain_run(step, m, roles, chunks, q);
 }
 
-int block_run(int role(void *m, int who, int i), void *m, int roles, int chunks,
+int block_run(int step(void *m, int role, int i), void *m, int roles, int chunks,
               struct block_copies *q)
 {
-    their_role = role;
+    their_step = step;
     const int status = run_in_order(watched, m, roles, chunks, q);
     if (status == KCP_BAD) deadlock(roles, chunks);
     nbarriers = 0;

@@ -44,30 +44,30 @@ static void wait_for_group(struct nccl_rank *w)
 
 /* Records the first failure. Returns 1 if this failure is the first. Uses a separate
  * lock, so that lost() returns even if another thread hangs in an NCCL call. */
-static int remember(struct nccl_rank *w, int rank, const char *why)
+static int record_failure(struct nccl_rank *w, int rank, const char *why)
 {
-    pthread_mutex_lock(&w->telling);
+    pthread_mutex_lock(&w->recording);
     const int first = !w->failed;
     if (first) {
         w->rank = rank;
         snprintf(w->why, sizeof w->why, "%s", why);
         w->failed = 1;
     }
-    pthread_mutex_unlock(&w->telling);
+    pthread_mutex_unlock(&w->recording);
     return first;
 }
 
-/* Returns 1 if `host` reports a lost rank within `tell` checks, 10 ms apart. */
-static int host_knows(struct kcp_comm *host, enum telling tell, int *rank, char *why,
-                      size_t n)
+/* Returns 1 if `host` reports a lost rank within `when` checks, 10 ms apart. */
+static int host_reports(struct kcp_comm *host, enum reporting when, int *rank,
+                        char *why, size_t n)
 {
-    int knows = 0;
-    for (int i = 0; i < (int)tell && host && !knows; i++) {
+    int reports = 0;
+    for (int i = 0; i < (int)when && host && !reports; i++) {
         if (i)
             poll(NULL, 0, 10);
-        knows = host->lost(host, rank, why, n);
+        reports = host->lost(host, rank, why, n);
     }
-    return knows;
+    return reports;
 }
 
 /* Reports the failure to the ranks of `host` before it calls NCCL, because NCCL may
@@ -75,17 +75,17 @@ static int host_knows(struct kcp_comm *host, enum telling tell, int *rank, char 
  * that no stream waits forever. A communicator that the caller made must be aborted by
  * the caller. */
 int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
-              enum telling tell)
+              enum reporting when)
 {
     struct kcp_comm *host = w->host;
-    int who = rank == THIS_RANK ? w->number : rank;
-    char known[160] = "";
-    const int is_known = host_knows(host, tell, &who, known, sizeof known);
+    int lost = rank == THIS_RANK ? w->number : rank;
+    char reported[160] = "";
+    const int is_reported = host_reports(host, when, &lost, reported, sizeof reported);
     volatile int *const end = w->kernels_end;
     if (end)                                             /* kernels stop waiting */
         *end = 1;
-    const int first = remember(w, who, is_known ? known : why);
-    if (first && host && tell != TELL_NOBODY && !is_known)
+    const int first = record_failure(w, lost, is_reported ? reported : why);
+    if (first && host && when != REPORT_NEVER && !is_reported)
         host->fail(host, status, why);
     ncclComm_t at = NULL;
     const int locked = lock_to_fail(w);
@@ -128,13 +128,13 @@ static void *watch_thread(void *arg)
     while (!w->stop && !w->failed) {
         struct kcp_comm *host = w->host;
         if (host && host->lost(host, &rank, why, sizeof why)) {
-            nccl_fail(w, rank, KCP_COMM, why, TELL_NOBODY);
+            nccl_fail(w, rank, KCP_COMM, why, REPORT_NEVER);
             break;
         }
         const ncclResult_t result = async_error(w, 0);
         if (result != ncclSuccess) {
             snprintf(why, sizeof why, "NCCL: %s", w->nccl->ncclGetErrorString(result));
-            nccl_fail(w, THIS_RANK, KCP_COMM, why, TELL_LATER);
+            nccl_fail(w, THIS_RANK, KCP_COMM, why, REPORT_LATER);
         }
         poll(NULL, 0, 10);
     }
@@ -148,19 +148,20 @@ static void *watch_thread(void *arg)
 static void nccl_comm_fail(struct kcp_comm *c, int status, const char *why)
 {
     struct nccl_rank *w = (struct nccl_rank *)c;
-    nccl_fail(w, THIS_RANK, status, why, async_error(w, 50) ? TELL_LATER : TELL_NOW);
+    nccl_fail(w, THIS_RANK, status, why,
+              async_error(w, 50) ? REPORT_LATER : REPORT_NOW);
 }
 
 static int nccl_comm_lost(struct kcp_comm *c, int *rank, char *why, size_t n)
 {
     struct nccl_rank *w = (struct nccl_rank *)c;
-    pthread_mutex_lock(&w->telling);
+    pthread_mutex_lock(&w->recording);
     const int failed = w->failed;
     if (failed && rank)
         *rank = w->rank;
     if (failed && why)
         snprintf(why, n, "%s", w->why);
-    pthread_mutex_unlock(&w->telling);
+    pthread_mutex_unlock(&w->recording);
     return failed;
 }
 
@@ -185,7 +186,7 @@ static void nccl_comm_free(struct kcp_comm *c)
         cudaFree(w->token);
     if (w->shown)
         cudaFree(w->shown);
-    pthread_mutex_destroy(&w->telling);
+    pthread_mutex_destroy(&w->recording);
     pthread_mutex_destroy(&w->lock);
     free(w);
 }
@@ -210,7 +211,7 @@ static int make_rank(struct nccl_rank **made, struct kcp_comm *host, char *why,
     w->number = host ? host->r : -1;          /* -1: begin_rank sets it */
     w->ours = 1;
     pthread_mutex_init(&w->lock, NULL);
-    pthread_mutex_init(&w->telling, NULL);
+    pthread_mutex_init(&w->recording, NULL);
     w->seconds = options.seconds;
     if (cudaGetDevice(&w->device) ||
         cudaMalloc((void **)&w->token, sizeof *w->token) ||

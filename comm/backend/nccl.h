@@ -38,27 +38,27 @@ struct nccl_rank {                          /* data of one rank; `comm` must be 
     int ours, device, *token;
     char *shown;                       /* R + 1 rows on the GPU, for show() */
     double seconds;
-    pthread_mutex_t lock, telling;     /* lock: held during NCCL calls */
+    pthread_mutex_t lock, recording;   /* lock: held during NCCL calls */
     pthread_t watch;
     int watching;
     atomic_int grouped;                /* under lock; group_of: the group's thread */
     pthread_t group_of;
     atomic_int watched, stop, failed;  /* shared with the watch thread */
-    int rank;                          /* first failed rank; under lock `telling` */
+    int rank;                          /* first failed rank; under lock `recording` */
     char why[300];
     struct kcp_window window;          /* comm.window = &window, or NULL */
     int *_Atomic kernels_end;          /* window.lost; NULL: not allocated */
     char opened[KCP_WINDOW_RANKS];     /* 1: rank r is another process */
 };
 
-/* NCCL may notice the loss of another rank before `host` does. So, before this rank
- * reports a failure over `host`, it tests so many times, 10 ms apart, whether `host`
- * has reported a lost rank. TELL_NOBODY: this rank does not report. */
-enum telling { TELL_NOBODY = 0, TELL_NOW = 1, TELL_LATER = 30 };
+/* How often this rank tests, 10 ms apart, whether `host` has reported a lost rank. Only
+ * then does this rank report a failure over `host`, because NCCL may notice the loss of
+ * another rank first. REPORT_NEVER: this rank does not report. */
+enum reporting { REPORT_NEVER = 0, REPORT_NOW = 1, REPORT_LATER = 30 };
 enum { THIS_RANK = -1 };               /* argument `rank`: this rank */
 /* Records and reports the first failure, aborts the communicator, returns KCP_COMM. */
 int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
-              enum telling tell);
+              enum reporting when);
 /* Waits until NCCL has accepted the call, the call has failed, or the timeout has
  * passed. */
 int nccl_settle(struct nccl_rank *w, ncclComm_t at, ncclResult_t result,

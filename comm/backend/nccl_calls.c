@@ -37,7 +37,7 @@ int nccl_settle(struct nccl_rank *w, ncclComm_t at, ncclResult_t result,
     if (!why[0])
         snprintf(why, sizeof why, "%s: NCCL: %s", call,
                  w->nccl->ncclGetErrorString(result));
-    return nccl_fail(w, THIS_RANK, KCP_COMM, why, TELL_LATER);
+    return nccl_fail(w, THIS_RANK, KCP_COMM, why, REPORT_LATER);
 }
 
 /* Makes an NCCL call, or returns KCP_COMM if the communicator has failed. Inside a
@@ -130,8 +130,8 @@ static int wait_for_stream(struct nccl_rank *w, struct CUstream_st *stream,
             continue;
         }
         if (cuda == cudaErrorNotReady)
-            return nccl_fail(w, THIS_RANK, KCP_COMM, why, TELL_LATER);
-        return nccl_fail(w, THIS_RANK, KCP_CUDA, why, TELL_NOW);
+            return nccl_fail(w, THIS_RANK, KCP_COMM, why, REPORT_LATER);
+        return nccl_fail(w, THIS_RANK, KCP_CUDA, why, REPORT_NOW);
     }
 }
 
@@ -173,7 +173,7 @@ static int nccl_show(struct kcp_comm *c, const void *mine, void *all, size_t byt
         return KCP_BAD;
     char *own = w->shown + R * bytes;
     int err = cudaMemcpyAsync(own, mine, bytes, cudaMemcpyHostToDevice, stream)
-            ? nccl_fail(w, THIS_RANK, KCP_CUDA, "the device refused", TELL_NOW)
+            ? nccl_fail(w, THIS_RANK, KCP_CUDA, "the device refused", REPORT_NOW)
             : KCP_OK;
     if (!err)
         err = nccl_all_gather(c, own, w->shown, bytes, stream);
@@ -182,7 +182,7 @@ static int nccl_show(struct kcp_comm *c, const void *mine, void *all, size_t byt
         err = wait_for_stream(w, stream, "the comparison of plans");
     if (!err && cudaMemcpyAsync(all, w->shown, R * bytes, cudaMemcpyDeviceToHost,
                                 stream))
-        err = nccl_fail(w, THIS_RANK, KCP_CUDA, "the device refused", TELL_NOW);
+        err = nccl_fail(w, THIS_RANK, KCP_CUDA, "the device refused", REPORT_NOW);
     return err ? err : wait_for_stream(w, stream, "the comparison of plans");
 }
 

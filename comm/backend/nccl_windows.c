@@ -137,7 +137,7 @@ int kcp_nccl_windows(struct kcp_comm *c)
         return c->window ? KCP_OK : KCP_NA;
     if (!(all = calloc((size_t)c->R, sizeof *all)))
         return nccl_fail(w, THIS_RANK, KCP_NO_MEMORY, "out of memory for windows",
-                         TELL_NOW);
+                         REPORT_NOW);
     w->window = (struct kcp_window){ .R = c->R, .r = c->r, .blocks = blocks_of(c->R) };
     memset(&mine, 0, sizeof mine);
     mine.able = make_own(w, &mine);

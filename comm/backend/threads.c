@@ -292,12 +292,12 @@ static void threads_comm_free(struct kcp_comm *c)    /* kcp_threads_run owns it 
 static void leave_world(struct member *m)
 {
     struct world *w = m->w;
-    int asked = 0;
+    int woken = 0;
     m->state = GONE;
     pthread_cond_broadcast(&w->change);
     for (int r = 0; r < w->R; r++) {
         struct member *other = &w->member[r];
-        if (other->state == IN_RECV && (other->from == m->comm.r || !asked++))
+        if (other->state == IN_RECV && (other->from == m->comm.r || !woken++))
             pthread_cond_signal(&other->wake);
     }
 }

@@ -268,7 +268,7 @@ static int run_form(const struct fold *f)
 }
 
 /* Returns the bytes of bf16 staging that the largest group of messages needs. */
-static size_t narrow_room(const struct fold *f)
+static size_t staging_bytes(const struct fold *f)
 {
     const struct kcp_exchange *x = f->x;
     const struct kcp_wire *w = wire_of(x->comm);
@@ -335,8 +335,8 @@ size_t kcp_exchange_work(const struct kcp_exchange *x)
     if (!form)
         return 0;
     const struct fold f = fold_of(x);
-    const size_t room = narrow_room(&f);
-    return room ? narrow_at(&f) + room : form->work_bytes(&f);
+    const size_t staging = staging_bytes(&f);
+    return staging ? narrow_at(&f) + staging : form->work_bytes(&f);
 }
 
 size_t kcp_exchange_kept(const struct kcp_exchange *x)

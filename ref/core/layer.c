@@ -141,12 +141,13 @@ void kcp_layer_call(const struct kcp_layer *layer, struct kcp_call *call,
 
 /* Returns a query of the table of paths for variant v and this call. args NULL: only
  * sizes and options are used. */
-static struct kcp_ask ask_of(const struct kcp_variant *v, const struct kcp_call *call,
-                             const void *args, struct kcp_device *d)
+static struct kcp_query query_of(const struct kcp_variant *v,
+                                 const struct kcp_call *call, const void *args,
+                                 struct kcp_device *d)
 {
     const int there = v->where == KCP_DEVICE && !kcp_device_here(d);
     if (v->where == KCP_DEVICE && !there) *d = kcp_device_assumed();
-    const struct kcp_ask q = {
+    const struct kcp_query q = {
         .stage = v->stage, .storage = v->storage, .call = call, .args = args,
         .device = v->where == KCP_DEVICE ? d : NULL, .kernel = v->name, .saved = 1 };
     return q;
@@ -160,7 +161,7 @@ static int format_left(const struct kcp_layer *layer, const struct kcp_call *cal
     const struct kcp_variant *v = layer->forward;
     struct kcp_device d;
     if (!kcp_path_knows(v->stage, v->name)) return 0;
-    struct kcp_ask q = ask_of(v, call, args, &d);
+    struct kcp_query q = query_of(v, call, args, &d);
     q.args_of = "13_backward";
     const struct kcp_path *p = kcp_path_find(&q, NULL, NULL, 0);
     return p ? p->format : 0;
@@ -205,7 +206,7 @@ static const struct kcp_variant *choose(const struct kcp_layer *layer,
     why[0] = 0;
     if (!kcp_path_knows(v->stage, v->name) || v->where == KCP_HOST)
         return after ? NULL : v;
-    struct kcp_ask q = ask_of(v, call, args, &d);
+    struct kcp_query q = query_of(v, call, args, &d);
     if (!strcmp(v->stage, "13_backward"))
         q.format = format_left(layer, call, args);
     else if (!strcmp(v->stage, "08_forward"))
@@ -305,8 +306,8 @@ static const char *reason(int status, const struct kcp_variant *v, const char *n
 
 /* Checks the call, compares the calls of all ranks, then runs the first row that takes
  * it. saved: the block that the call reads or writes; NULL: none. */
-static int go(const struct kcp_layer *layer, const struct kcp_variant *v, void *args,
-              const void *saved, size_t saved_bytes)
+static int run_layer(const struct kcp_layer *layer, const struct kcp_variant *v,
+                     void *args, const void *saved, size_t saved_bytes)
 {
     const struct kcp_call *c = args;
     char none[200] = "", other[160] = "";
@@ -335,29 +336,29 @@ static int go(const struct kcp_layer *layer, const struct kcp_variant *v, void *
 int kcp_layer_forward(const struct kcp_layer *layer, struct kcp_forward *a)
 {
     if (!layer || !a) return kcp_refuse(KCP_BAD, "forward: no layer, or no arguments");
-    return go(layer, layer->forward, a, a->saved, a->saved_bytes);
+    return run_layer(layer, layer->forward, a, a->saved, a->saved_bytes);
 }
 
 int kcp_layer_backward(const struct kcp_layer *layer, struct kcp_backward *a)
 {
     if (!layer || !a) return kcp_refuse(KCP_BAD, "backward: no layer, or no arguments");
-    return go(layer, layer->backward, a, a->saved, a->saved_bytes);
+    return run_layer(layer, layer->backward, a, a->saved, a->saved_bytes);
 }
 
 int kcp_layer_conv(const struct kcp_layer *layer, struct kcp_conv *a)
 {
     if (!layer || !a) return kcp_refuse(KCP_BAD, "conv: no layer, or no arguments");
-    return go(layer, layer->conv, a, NULL, 0);
+    return run_layer(layer, layer->conv, a, NULL, 0);
 }
 
 int kcp_layer_family(const struct kcp_layer *layer, struct kcp_family *a)
 {
     if (!layer || !a) return kcp_refuse(KCP_BAD, "family: no layer, or no arguments");
-    return go(layer, layer->family, a, NULL, 0);
+    return run_layer(layer, layer->family, a, NULL, 0);
 }
 
 int kcp_layer_scan(const struct kcp_layer *layer, struct kcp_scan *a)
 {
     if (!layer || !a) return kcp_refuse(KCP_BAD, "scan: no layer, or no arguments");
-    return go(layer, layer->scan, a, NULL, 0);
+    return run_layer(layer, layer->scan, a, NULL, 0);
 }

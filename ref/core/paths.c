@@ -246,7 +246,7 @@ static int off_16(const void *p) { return ((uintptr_t)p & 15) != 0; }
 /* Returns 2 if all arrays are aligned to 16 bytes, 1 if only the raw inputs and the
  * saved block are, otherwise 0. Forward and backward read the same raw inputs, so the
  * result is 0 for both or for neither. */
-static int aligned_of(const struct kcp_ask *q)
+static int aligned_of(const struct kcp_query *q)
 {
     static const char *const raw[] = { "q_raw", "k_raw", "v", "g_raw" };
     const char *of = q->args_of ? q->args_of : q->stage;
@@ -266,7 +266,7 @@ static int aligned_of(const struct kcp_ask *q)
     return answer;
 }
 
-static struct kcp_facts asked_facts(const struct kcp_ask *q)
+static struct kcp_facts query_facts(const struct kcp_query *q)
 {
     struct kcp_facts f = kcp_facts_of(q->call, q->device);
     f.saved = q->saved;
@@ -278,7 +278,7 @@ static struct kcp_facts asked_facts(const struct kcp_ask *q)
 
 /* Returns 1 if the row takes every optional input that this call gives. The reference
  * takes all inputs. */
-static int takes_inputs(const struct kcp_path *p, const struct kcp_ask *q)
+static int takes_inputs(const struct kcp_path *p, const struct kcp_query *q)
 {
     const char *all = NULL;
     char more[24];
@@ -315,7 +315,7 @@ static int linked(const struct kcp_path *p)
 
 /* Returns 1 if the row takes the call. Architecture and linked kernels are not
  * checked. */
-static int takes(const struct kcp_path *p, const struct kcp_ask *q,
+static int takes(const struct kcp_path *p, const struct kcp_query *q,
                  const struct kcp_facts *f)
 {
     const struct kcp_call *c = q->call;
@@ -327,7 +327,7 @@ static int takes(const struct kcp_path *p, const struct kcp_ask *q,
     return holds((enum row)(p - kcp_paths), f) && takes_inputs(p, q);
 }
 
-static int first_row(const struct kcp_ask *q)
+static int first_row(const struct kcp_query *q)
 {
     for (int i = 0; q->kernel && i < kcp_npaths; i++)
         if (!strcmp(kcp_paths[i].stage, q->stage) &&
@@ -336,10 +336,10 @@ static int first_row(const struct kcp_ask *q)
     return 0;
 }
 
-const struct kcp_path *kcp_path_find(const struct kcp_ask *q,
+const struct kcp_path *kcp_path_find(const struct kcp_query *q,
                                      const struct kcp_path *after, char *why, size_t n)
 {
-    const struct kcp_facts f = asked_facts(q);
+    const struct kcp_facts f = query_facts(q);
     const struct kcp_path *better = NULL;
     char here[120];
     if (why) why[0] = 0;
@@ -372,9 +372,9 @@ const struct kcp_path *kcp_path_find(const struct kcp_ask *q,
 }
 
 int kcp_path_branches(const struct kcp_path *branch, const struct kcp_path *row,
-                      const struct kcp_ask *q)
+                      const struct kcp_query *q)
 {
-    const struct kcp_facts f = asked_facts(q);
+    const struct kcp_facts f = query_facts(q);
     const char *kernel = row ? row->kernel : q->kernel;
     if (!branch->within || !kernel || strcmp(branch->kernel, kernel)) return 0;
     if (!row && kcp_path_knows(q->stage, kernel)) return 0;
@@ -386,7 +386,7 @@ const struct kcp_path *kcp_path_of(const char *stage, const char *kernel,
                                    enum kcp_storage storage, const void *args)
 {
     struct kcp_device d;
-    const struct kcp_ask q = {
+    const struct kcp_query q = {
         .stage = stage, .storage = storage, .call = args, .args = args, .device = &d,
         .kernel = kernel, .only = 1,
         .saved = strcmp(stage, "08_forward") ||

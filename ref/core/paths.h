@@ -47,7 +47,7 @@ int kcp_device_here(struct kcp_device *d);
 struct kcp_device kcp_device_assumed(void);
 
 /* ---- a query */
-struct kcp_ask {
+struct kcp_query {
     const char *stage;
     enum kcp_storage storage;
     const struct kcp_call *call;
@@ -63,12 +63,12 @@ struct kcp_ask {
 /* Returns the first row after row `after` (NULL: from the top) that takes the call.
  * NULL: no row takes the call; why (may be NULL) has the reason. If a row is returned,
  * `why` is empty or names a better row that cannot run here. */
-const struct kcp_path *kcp_path_find(const struct kcp_ask *q,
+const struct kcp_path *kcp_path_find(const struct kcp_query *q,
                                      const struct kcp_path *after, char *why, size_t n);
 /* Returns 1 if the call of q runs this branch. row: the path of the call; NULL: the
  * stage has no paths, and q's kernel decides. */
 int kcp_path_branches(const struct kcp_path *branch, const struct kcp_path *row,
-                      const struct kcp_ask *q);
+                      const struct kcp_query *q);
 /* Returns the row of this kernel that takes the call. NULL: no row does, so the kernel
  * returns KCP_NA. */
 const struct kcp_path *kcp_path_of(const char *stage, const char *kernel,

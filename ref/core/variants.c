@@ -36,19 +36,19 @@ static void list_all(void)
 }
 
 /* "05", "5" and "05_affine" all name the stage 05_affine. */
-static int names(const char *asked, const char *stage)
+static int matches(const char *name, const char *stage)
 {
-    if (!asked || !strcmp(asked, stage))
+    if (!name || !strcmp(name, stage))
         return 1;
     char *end;
-    const long n = strtol(asked, &end, 10);
-    return end != asked && !*end && n == strtol(stage, NULL, 10);
+    const long n = strtol(name, &end, 10);
+    return end != name && !*end && n == strtol(stage, NULL, 10);
 }
 
 const struct kcp_stage *kcp_stage_find(const char *name)
 {
     for (int i = 0; name && i < kcp_nstages; i++)
-        if (names(name, kcp_stages[i].name))
+        if (matches(name, kcp_stages[i].name))
             return &kcp_stages[i];
     return NULL;
 }
@@ -74,7 +74,7 @@ int kcp_variants(const char *stage, const char *name, const struct kcp_variant *
     if (!out || max < 0) return 0;
     pthread_once(&once, list_all);
     for (int i = 0; i < nlisted; i++)
-        if (names(stage, listed[i].stage) &&
+        if (matches(stage, listed[i].stage) &&
             (!name || !strcmp(kcp_path_alias(listed[i].stage, name), listed[i].name)))
             all[n++] = &listed[i];
     qsort(all, (size_t)n, sizeof *all, by_name);

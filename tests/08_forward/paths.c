@@ -117,7 +117,7 @@ static const struct kcp_path *row_of(struct kcp_call c, int64_t T, int R,
     if (kcp_plan_make(&plan, 1, cu, R, NULL, 0, c.C, 1, NULL)) return NULL;
     kcp_layer_call(&(struct kcp_layer){ 0 }, &c, plan, NULL);
     c.R = R;
-    const struct kcp_ask q = { .stage = "08_forward", .storage = KCP_BF16, .call = &c,
+    const struct kcp_query q = { .stage = "08_forward", .storage = KCP_BF16, .call = &c,
                                .device = d, .saved = saved, .unlinked = 1 };
     const struct kcp_path *p = kcp_path_find(&q, NULL, why, n);
     kcp_plan_free(plan);
@@ -210,9 +210,9 @@ static int absent(struct kcp_report *rep)
     struct kcp_path p = { "test", "08_forward", "sm_90a", KCP_BF16, "any", "any", "any",
                           "any", "1", "v9_none", 1, "", NULL };
     const struct kcp_call c = { .K = 128, .V = 128, .C = 64 };
-    const struct kcp_ask q = { .stage = "13_backward", .storage = KCP_BF16, .call = &c,
-                               .device = &h200, .saved = 1, .format = 7,
-                               .unlinked = 1 };
+    const struct kcp_query q = { .stage = "13_backward", .storage = KCP_BF16,
+                                 .call = &c, .device = &h200, .saved = 1, .format = 7,
+                                 .unlinked = 1 };
     char here[120], why[300];
     ada.arch = 89;
     kcp_path_here(&p, &h200, here, sizeof here);

@@ -21,7 +21,7 @@ static int add_once(const struct kcp_path *p, const struct kcp_path **out, int n
 }
 
 /* Adds the row that takes the call in q, and the rows that are branches of that row. */
-static int add_taken(const struct kcp_ask *q, const struct kcp_path **out, int n,
+static int add_taken(const struct kcp_query *q, const struct kcp_path **out, int n,
                      int max)
 {
     const struct kcp_path *row = kcp_path_find(q, NULL, NULL, 0);
@@ -42,7 +42,7 @@ const struct kcp_variant *paths_forward_before(const struct kcp_variant *back,
 {
     const struct kcp_variant *v = NULL;
     struct kcp_device d;
-    const struct kcp_ask q = {
+    const struct kcp_query q = {
         .stage = "08_forward", .storage = back->storage, .args = a, .saved = 1,
         .format = kcp_path_format("13_backward", back->name),
         .call = (const struct kcp_call *)a, .device = &d };
@@ -64,7 +64,7 @@ int paths_of_case(const struct kcp_stage *s, const char *kernel,
     for (int r = 0; plan && r < plan->R; r++) {
         struct kcp_call call = call_of(s, k, plan, r, KCP_FORWARD);
         call.plan = plan;
-        struct kcp_ask q = { .stage = s->name, .storage = storage, .call = &call,
+        struct kcp_query q = { .stage = s->name, .storage = storage, .call = &call,
                              .device = storage == KCP_F64 ? NULL : d, .kernel = kernel,
                              .only = kernel != NULL, .saved = back, .unlinked = 1 };
         n = add_taken(&q, out, n, max);
