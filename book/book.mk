@@ -15,7 +15,7 @@ part3      := $(call page,14 20)
 part4      := $(call page,15 16 19 A B)
 chapters   := idea $(part1) $(part2) $(part3) $(part4) users
 bookcode   := $(sort $(wildcard ref/*.[ch] ref/*/*.[ch] ref/stages/*.def ref/core/*.def comm/*.[ch] comm/*/*.[ch] tests/*/*.[ch] bench/*/*.[ch] book/examples/plugins/*.c bench/*.cu bench/*/*.cu \
-              cuda/*/*.h cuda/*/*.c cuda/*/*.cu cuda/*/*.cuh cuda/*/*/*.h cuda/*/*/*.cu cuda/*/*/*.cuh book/*.[ch] book/figures/*.[ch] book/examples/*.[ch] book/examples/*.cu book/labs/*.c))
+              cuda/*/*.h cuda/*/*.c cuda/*/*.cu cuda/*/*.cuh cuda/*/*/*.h cuda/*/*/*.cu cuda/*/*/*.cuh book/*.[ch] book/figures/*.[ch] book/figures/*.cu book/examples/*.[ch] book/examples/*.cu book/labs/*.c))
 bookfigs   := $(patsubst book/figures/%.c,$(bk)/figures/%.svg,$(wildcard book/figures/*.c))
 bookweave   = OUT=$(bk) LABELS=$(bk)/labels.tsv $(if $(filter 1,$(DRAFT)),DRAFT=1) pandoc -f markdown+tex_math_dollars \
               --lua-filter book/book.lua --citeproc --bibliography book/refs.bib \
