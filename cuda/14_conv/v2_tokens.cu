@@ -1,185 +1,63 @@
 // v2_tokens.cu -- causal convolution: a thread computes channels of a run of tokens.
 // Book: chapter 14, "Code: kernels".  Checked by: tests/14_conv/checks.c.
 // Next: cuda/15_scan/v1_plain.cu.
-#include "v2_tokens_workspace.cuh"
-#include "core/paths.h"
-#include "cuda/tile/math.cuh"
-#include "cuda/tile/pack.cuh"
-#include "cuda/tile/registers.cuh"
+#include "v2_tokens_rows.cuh"
+#include "cuda/host/processors.cuh"
 
 // Bound: memory. Forward reads x and writes y, 4 bytes per token and channel. Backward
 // reads x and dy and writes dx, 6 bytes; it also writes and rereads 4 (Wc + 1) bytes of
 // sums per run and channel. A thread computes N adjacent channels of a run, which is
-// one chunk forward and two chunks backward. The window of Wc rows and the weights are
-// in registers. Batches of rows are double-buffered: one batch is in flight while
-// another is computed. With few channels per thread many blocks fit in an SM's
-// registers, so that enough bytes are in flight. There is no barrier, because threads
-// do not share data. Backward recomputes dpre of the Wc - 1 rows after a run with the
-// same instructions, so results do not depend on which rank has which tokens. A call
-// without initial and final states uses separate kernels (STATES 0).
+// one chunk forward and `run` chunks backward. The window of Wc rows and the weights are
+// in registers. A thread loads BATCH rows ahead: as soon as it has read the registers of
+// a row, it loads the row BATCH later into them. With few channels per thread many
+// blocks fit in an SM's registers, so that enough bytes are in flight. There is no
+// barrier, because threads do not share data. Backward recomputes dpre of the Wc - 1
+// rows after a run with the same instructions, so results do not depend on which rank
+// has which tokens. A call without initial and final states uses separate kernels
+// (STATES 0).
 enum { THREADS = 128 };
 enum { N_FORWARD = 4, BATCH_FORWARD = 8, BLOCKS_FORWARD = 6 };
-enum { N_BACKWARD = 2, BATCH_BACKWARD = 4, BLOCKS_BACKWARD = 7, RUN_BACKWARD = 2 };
+enum { N_BACKWARD = 2, BATCH_BACKWARD = 4, BLOCKS_BACKWARD = 8 };
 
-// N adjacent bf16 numbers, which are loaded and stored together.
-template <int N>
-struct packed { uint32_t w[N / 2]; };
-
-template <int N>
-static __device__ __forceinline__ struct packed<N> read(const bf16 *p)
-{
-    struct packed<N> x;
-    if (N == 4) *(uint2 *)x.w = *(const uint2 *)p;
-    else x.w[0] = *(const uint32_t *)p;
-    return x;
-}
-
-template <int N>
-static __device__ __forceinline__ void write(bf16 *p, const float *y)
-{
-    if (N == 4) *(uint2 *)p = make_uint2(pack_bf16x2(y[0], y[1]),
-                                         pack_bf16x2(y[N - 2], y[N - 1]));
-    else *(uint32_t *)p = pack_bf16x2(y[0], y[1]);
-}
-
-template <int N>
-static __device__ __forceinline__ void unpack(float *y, const struct packed<N> &x)
-{
-    #pragma unroll
-    for (int e = 0; e < N; e++)
-        y[e] = e % 2 ? bf16x2_high(x.w[e / 2]) : bf16x2_low(x.w[e / 2]);
-}
-
-// Loads the first `left` rows of a batch (`bytes` apart), and zeroes the other rows.
-template <int N, int batch>
-static __device__ __forceinline__ void read_batch(struct packed<N> *x, const bf16 *from,
-                                                  int bytes, int left)
-{
-    #pragma unroll
-    for (int u = 0; u < batch; u++) {
-        x[u] = {};
-        if (u < left) x[u] = read<N>(row_at(from, u, bytes));
-    }
-}
-
-// Returns the address of row k, channel d, in the states [N,Wc-1,D], for the sequence
-// that contains stretch s.
-static __device__ __forceinline__ bf16 *state_row(const struct conv &x,
-                                                  const void *states, int s, int64_t k,
-                                                  int d)
-{
-    const int64_t row = x.sequence[s] * (int64_t)(x.a.Wc - 1) + k;
-    return (bf16 *)states + row * x.a.D + d;
-}
-
-// Returns row t of x, starting at channel d. The row is in the shard, in the halo
-// before the cut, or before the sequence (then a row of x0, or 0 if there is no x0).
-template <int N, int STATES>
-static __device__ __forceinline__ struct packed<N> tap(const struct conv &x, int s,
-                                                       int64_t t, int d)
-{
-    const int *bounds = x.bounds + BOUNDS * s;
-    const int64_t early = t - bounds[START];
-    if (STATES && early < 0 && x.st.x0)
-        return read<N>(state_row(x, x.st.x0, s, early + x.a.Wc - 1, d));
-    if (early < 0) return {};
-    const bf16 *row = t < bounds[LOW] ? x.before + (bounds[LOW_AT] + t) * x.a.D
-                                      : (const bf16 *)x.a.x + t * x.a.D;
-    return read<N>(row + d);
-}
-
-// Loads the Wc - 1 rows before token t of stretch s into row[1] to row[Wc - 1].
-template <int N, int Wc, int STATES>
-static __device__ __forceinline__ void rows_before(const struct conv &x, int s,
-                                                   int64_t t, int d, float (*row)[N])
-{
-    const bf16 *from = (const bf16 *)x.a.x + t * x.a.D + d;
-    const int inside = t - ((const int *)x.a.cu)[s] >= Wc - 1;
-    #pragma unroll
-    for (int j = 1; j < Wc; j++)
-        unpack<N>(row[j], inside ? read<N>(from + (j - Wc) * (int64_t)x.a.D)
-                                 : tap<N, STATES>(x, s, t + j - Wc, d));
-}
-
-template <int N, int Wc>
-struct weights { float w[N][Wc], bias[N]; };
-
-template <int N, int Wc>
-static __device__ __forceinline__ void read_weights(const struct conv &x, int d,
-                                                    struct weights<N, Wc> *f)
-{
-    #pragma unroll
-    for (int e = 0; e < N; e++) {
-        f->bias[e] = x.a.bias ? ((const float *)x.a.bias)[d + e] : 0.0f;
-        #pragma unroll
-        for (int j = 0; j < Wc; j++)
-            f->w[e][j] = x.a.shift ? 1.0f - 2.0f * j
-                                   : ((const float *)x.a.weight)[(d + e) * Wc + j];
-    }
-}
-
-// Returns pre = bias + sum_j w_j x_{t+j-Wc+1} of channel e. `row` [Wc] holds the oldest
-// row first.
-template <int N, int Wc>
-static __device__ __forceinline__ float pre_of(const struct weights<N, Wc> &f,
-                                               const float (*row)[N], int e)
-{
-    float pre = f.bias[e];
-    #pragma unroll
-    for (int j = 0; j < Wc; j++) pre = fmaf(f.w[e][j], row[j][e], pre);
-    return pre;
-}
-
-static __device__ __forceinline__ float sigmoid_approx(float x)
-{
-    return rcp_approx(1.0f + ex2_approx(-1.44269504088896341f * x));
-}
-
-// Returns dy act'(pre). Intrinsics fix the rounding of each operation, so that every
-// kernel computes the same bits.
-static __device__ __forceinline__ float through_act(float dy, float pre, int silu)
-{
-    if (!silu) return dy;
-    const float sg = sigmoid_approx(pre);
-    return __fmul_rn(__fmul_rn(dy, sg), fmaf(pre, __fadd_rn(1.0f, -sg), 1.0f));
-}
-
-// Shifts a window by one row.
-template <int N, int Wc>
-static __device__ __forceinline__ void next_row(float (*row)[N])
-{
-    #pragma unroll
-    for (int j = 0; j + 1 < Wc; j++)
-        #pragma unroll
-        for (int e = 0; e < N; e++) row[j][e] = row[j + 1][e];
-}
-
-// A thread's run: `chunks` chunks of stretch s, starting at chunk c, and the thread's
-// first channel d. If z.len is 0, the thread has no work. With several stretches the
-// grid has one block for every chunk, and a block exits if its chunk is not the first
-// of a run. Rarely executed code calls run_of_thread again instead of keeping the
-// result in registers.
+// A thread's run: x.run chunks of stretch s, starting at chunk c, and the thread's first
+// channel d. If z.len is 0, the thread has no work. With several stretches the grid has
+// one block for every chunk, and a block exits if its chunk is not the first of a run.
+// Rarely executed code calls run_of_thread again instead of keeping the result in
+// registers.
 struct run { struct token_range z; int c, d, s; };
 
-static int runs_of(const struct conv_call *a, int chunks)
-{
-    return a->NS == 1 ? (a->NC + chunks - 1) / chunks : a->NC;
-}
-
-template <int N, int chunks>
+template <int N>
 static __device__ __forceinline__ struct run run_of_thread(const struct conv &x)
 {
     const int groups = x.a.D / N, blocks = (groups + THREADS - 1) / THREADS;
     const int block = opaque(blockIdx.x);
     const int g = block % blocks * THREADS + threadIdx.x,
-              step = x.a.NS == 1 ? chunks : 1;
+              step = x.a.NS == 1 ? x.run : 1;
     const int c = block / blocks * step;
     const int s = x.a.NS == 1 ? 0 : ((const int *)x.a.sc)[c];
     struct token_range z = chunk_tokens(x.a, s, c);
-    if (chunks > 1)
-        z.len = (int)min(((const int *)x.a.cu)[s + 1] - z.t, (int64_t)chunks * x.a.C);
-    if (g >= groups || (c - ((const int *)x.a.cn)[s]) % chunks) z.len = 0;
+    z.len = (int)min(((const int *)x.a.cu)[s + 1] - z.t, (int64_t)x.run * x.a.C);
+    if (g >= groups || (c - ((const int *)x.a.cn)[s]) % x.run) z.len = 0;
     return { z, c, g * N, s };
+}
+
+// Computes y of the next row.
+template <int N, int Wc>
+static __device__ __forceinline__ void forward_row(const struct weights<N, Wc> &f,
+                                                   const struct packed<N> &x, int silu,
+                                                   float (*row)[N], bf16 *to)
+{
+    //> kernel-tokens
+    float y[N];
+    next_row<N, Wc>(row);
+    unpack<N>(row[Wc - 1], x);
+    #pragma unroll
+    for (int e = 0; e < N; e++) {
+        const float pre = pre_of(f, row, e);
+        y[e] = silu ? pre * sigmoid_approx(pre) : pre;
+    }
+    write<N>(to, y);
+    //< kernel-tokens
 }
 
 template <int Wc, int STATES>
@@ -187,41 +65,32 @@ static __global__ __launch_bounds__(THREADS, BLOCKS_FORWARD) void forward_tokens
     const struct conv x)
 {
     enum { N = N_FORWARD, BATCH = BATCH_FORWARD };
-    const struct run r = run_of_thread<N, 1>(x);
+    const struct run r = run_of_thread<N>(x);
     if (!r.z.len) return;
     const int silu = x.a.act == KCP_ACT_SILU;
     const int bytes = sizeof(bf16) * x.a.D;
     const bf16 *from = in<bf16>(x.a.x, r.z.t, 1, 0, x.a.D) + r.d;
     bf16 *to = out<bf16>(x.a.y, r.z.t, 1, 0, x.a.D) + r.d;
-    struct packed<N> now[BATCH], next[BATCH];
+    struct packed<N> now[BATCH];
     struct weights<N, Wc> f;
     float row[Wc][N];
     read_batch<N, BATCH>(now, from, bytes, r.z.len);
     read_weights(x, r.d, &f);
     rows_before<N, Wc, STATES>(x, r.s, r.z.t, r.d, row);
+    int left = r.z.len;
     #pragma unroll 1
-    for (int left = r.z.len; left > 0; left -= BATCH) {
+    for (; left >= BATCH; left -= BATCH) {
         from = row_at(from, BATCH, bytes);
-        read_batch<N, BATCH>(next, from, bytes, left - BATCH);
-        //> kernel-tokens
         #pragma unroll
         for (int u = 0; u < BATCH; u++) {
-            if (u >= left) break;
-            float y[N];
-            next_row<N, Wc>(row);
-            unpack<N>(row[Wc - 1], now[u]);
-            #pragma unroll
-            for (int e = 0; e < N; e++) {
-                const float pre = pre_of(f, row, e);
-                y[e] = silu ? pre * sigmoid_approx(pre) : pre;
-            }
-            write<N>(row_at(to, u, bytes), y);
+            forward_row<N, Wc>(f, now[u], silu, row, row_at(to, u, bytes));
+            if (u + BATCH < left) now[u] = read<N>(row_at(from, u, bytes));
         }
-        //< kernel-tokens
         to = row_at(to, BATCH, bytes);
-        #pragma unroll
-        for (int u = 0; u < BATCH; u++) now[u] = next[u];
     }
+    #pragma unroll
+    for (int u = 0; u + 1 < BATCH; u++)
+        if (u < left) forward_row<N, Wc>(f, now[u], silu, row, row_at(to, u, bytes));
 }
 
 // Copies the last rows of the sequences that end on this rank to xt, with one block per
@@ -268,7 +137,7 @@ template <int N>
 static __device__ __forceinline__ void late_dpre(const struct conv &x, int k,
                                                  float *dpre)
 {
-    const struct run r = run_of_thread<N, RUN_BACKWARD>(x);
+    const struct run r = run_of_thread<N>(x);
     const int *bounds = x.bounds + BOUNDS * r.s;
     const int64_t t = r.z.t + k;
     #pragma unroll
@@ -284,7 +153,7 @@ static __device__ __forceinline__ void late_dpre(const struct conv &x, int k,
 template <int N>
 static __device__ __forceinline__ void add_dxt(const struct conv &x, int k, float *dx)
 {
-    const struct run r = run_of_thread<N, RUN_BACKWARD>(x);
+    const struct run r = run_of_thread<N>(x);
     const int64_t late = r.z.t + k - x.bounds[BOUNDS * r.s + STOP];
     if (late >= 0) unpack<N>(dx, read<N>(state_row(x, x.st.dxt, r.s, late, r.d)));
 }
@@ -294,7 +163,7 @@ template <int N>
 static __device__ __forceinline__ void store_dx0(const struct conv &x, int k,
                                                  const float *dx)
 {
-    const struct run r = run_of_thread<N, RUN_BACKWARD>(x);
+    const struct run r = run_of_thread<N>(x);
     write<N>(state_row(x, x.st.dx0, r.s, k, r.d), dx);
 }
 
@@ -317,7 +186,7 @@ static __device__ __forceinline__ void store_sums(const struct conv &x,
                                                   const float *db)
 {
     static_assert(N == 2, "pieces of two numbers");
-    const struct run r = run_of_thread<N, RUN_BACKWARD>(x);
+    const struct run r = run_of_thread<N>(x);
     float *sums = x.chunk + r.c * x.n;
     float2 *to = (float2 *)(sums + (int64_t)r.d * Wc);
     #pragma unroll
@@ -325,6 +194,31 @@ static __device__ __forceinline__ void store_sums(const struct conv &x,
         to[j] = make_float2(dw[2 * j / Wc][2 * j % Wc],
                             dw[(2 * j + 1) / Wc][(2 * j + 1) % Wc]);
     *(float2 *)(sums + (int64_t)x.a.D * Wc + r.d) = make_float2(db[0], db[1]);
+}
+
+// Computes dpre of the next token, and adds the token's terms to dw and db if the run
+// owns the token.
+template <int N, int Wc>
+static __device__ __forceinline__ void add_row(const struct weights<N, Wc> &f,
+                                               const struct packed<N> &x,
+                                               const struct packed<N> &dy, int silu,
+                                               int own, float (*row)[N],
+                                               float (*dpre)[N], float (*dw)[Wc],
+                                               float *db)
+{
+    float g[N];
+    next_row<N, Wc>(row);
+    next_row<N, Wc>(dpre);
+    unpack<N>(row[Wc - 1], x);
+    unpack<N>(g, dy);
+    #pragma unroll
+    for (int e = 0; e < N; e++) {
+        dpre[Wc - 1][e] = through_act(g[e], pre_of(f, row, e), silu);
+        const float term = own ? dpre[Wc - 1][e] : 0.0f;
+        db[e] += term;
+        #pragma unroll
+        for (int j = 0; j < Wc; j++) dw[e][j] = fmaf(term, row[j][e], dw[e][j]);
+    }
 }
 
 // Computes dx of a run, and the run's sums for dweight and dbias. Step k computes dpre
@@ -336,14 +230,14 @@ static __global__ __launch_bounds__(THREADS, BLOCKS_BACKWARD) void backward_toke
     const struct conv x)
 {
     enum { N = N_BACKWARD, BATCH = BATCH_BACKWARD };
-    const struct run r = run_of_thread<N, RUN_BACKWARD>(x);
+    const struct run r = run_of_thread<N>(x);
     if (!r.z.len) return;
     const int silu = x.a.act == KCP_ACT_SILU, len = r.z.len, steps = len + Wc - 1;
     const int bytes = sizeof(bf16) * x.a.D;
     const int64_t first = r.z.t * x.a.D + r.d;
     const bf16 *from = (const bf16 *)x.a.x + first, *dy = (const bf16 *)x.a.dy + first;
     bf16 *to = row_at((bf16 *)x.a.dx + first, 1 - Wc, bytes);
-    struct packed<N> now[BATCH], now_dy[BATCH], next[BATCH], next_dy[BATCH];
+    struct packed<N> now[BATCH], now_dy[BATCH];
     struct weights<N, Wc> f;
     float row[Wc][N], dpre[Wc][N] = {}, dw[N][Wc] = {}, db[N] = {};
     read_batch<N, BATCH>(now, from, bytes, len);
@@ -359,39 +253,35 @@ static __global__ __launch_bounds__(THREADS, BLOCKS_BACKWARD) void backward_toke
     }
     int i = 0;
     #pragma unroll 1
-    for (; i < rows; i += BATCH) {
+    for (; i + BATCH <= rows; i += BATCH) {
         from = row_at(from, BATCH, bytes);
         dy = row_at(dy, BATCH, bytes);
-        read_batch<N, BATCH>(next, from, bytes, rows - i - BATCH);
-        read_batch<N, BATCH>(next_dy, dy, bytes, rows - i - BATCH);
         #pragma unroll
         for (int u = 0; u < BATCH; u++) {
             const int k = i + u;
-            float g[N], dx[N] = {};
-            if (k >= rows) break;
-            next_row<N, Wc>(row);
-            next_row<N, Wc>(dpre);
-            unpack<N>(row[Wc - 1], now[u]);
-            unpack<N>(g, now_dy[u]);
-            #pragma unroll
-            for (int e = 0; e < N; e++) {
-                dpre[Wc - 1][e] = through_act(g[e], pre_of(f, row, e), silu);
-                const float own = k < len ? dpre[Wc - 1][e] : 0.0f;
-                db[e] += own;
-                #pragma unroll
-                for (int j = 0; j < Wc; j++) dw[e][j] = fmaf(own, row[j][e], dw[e][j]);
+            float dx[N] = {};
+            add_row<N, Wc>(f, now[u], now_dy[u], silu, k < len, row, dpre, dw, db);
+            if (k + BATCH < rows) {
+                now[u] = read<N>(row_at(from, u, bytes));
+                now_dy[u] = read<N>(row_at(dy, u, bytes));
             }
-            if (k < Wc - 1 && !starts) continue;
             dx_of<N, Wc>(f, dpre, dx);
-            if (STATES && k < Wc - 1) store_dx0<N>(x, k, dx);
-            else write<N>(row_at(to, u, bytes), dx);
+            if (STATES && k < Wc - 1) {
+                if (starts) store_dx0<N>(x, k, dx);
+            } else if (k >= Wc - 1) write<N>(row_at(to, u, bytes), dx);
         }
         to = row_at(to, BATCH, bytes);
-        #pragma unroll
-        for (int u = 0; u < BATCH; u++) {
-            now[u] = next[u];
-            now_dy[u] = next_dy[u];
-        }
+    }
+    #pragma unroll
+    for (int u = 0; u + 1 < BATCH; u++) {
+        const int k = i + u;
+        float dx[N] = {};
+        if (k >= rows) break;
+        add_row<N, Wc>(f, now[u], now_dy[u], silu, k < len, row, dpre, dw, db);
+        dx_of<N, Wc>(f, dpre, dx);
+        if (STATES && k < Wc - 1) {
+                if (starts) store_dx0<N>(x, k, dx);
+            } else if (k >= Wc - 1) write<N>(row_at(to, u, bytes), dx);
     }
     #pragma unroll 1
     for (int k = rows; k < steps; k++) {
@@ -417,7 +307,7 @@ static __global__ void add_runs(const struct conv x)
     float sum = 0.0f;
     if (s < x.a.NS) {
         #pragma unroll 8
-        for (int c = cn[s]; c < cn[s + 1]; c += RUN_BACKWARD)
+        for (int c = cn[s]; c < cn[s + 1]; c += x.run)
             sum += x.chunk[c * x.n + e];
     }
     x.mine[s * x.n + e] = sum;
@@ -425,9 +315,40 @@ static __global__ void add_runs(const struct conv x)
 
 // ---- launches
 
-static unsigned blocks_of(const struct conv_call *a, int N, int chunks)
+static int column_blocks(const struct conv_call *a, int N)
 {
-    return (unsigned)((a->D / N + THREADS - 1) / THREADS * runs_of(a, chunks));
+    return (a->D / N + THREADS - 1) / THREADS;
+}
+
+static unsigned blocks_of(const struct conv *x, int N)
+{
+    const struct conv_call *a = &x->a;
+    const int runs = a->NS == 1 ? (a->NC + x->run - 1) / x->run : a->NC;
+    return (unsigned)(column_blocks(a, N) * runs);
+}
+
+// Returns the chunks per run of backward: the number that takes the least time if all
+// blocks on the GPU start and end together, and a run costs OF_RUN tokens more than it
+// has. In a canonical plan the number is fixed, because sums of other runs round
+// differently and the number of chunks depends on R.
+static int run_of_backward(const struct conv_call *a)
+{
+    enum { MOST = 8, OF_RUN = 20 };
+    const int *cn = a->plan->ctx[a->r].cn;
+    const int64_t at_once = (int64_t)processors() * BLOCKS_BACKWARD;
+    int64_t least = INT64_MAX;
+    int best = 2;
+    for (int run = 1; run <= MOST && !a->plan->L; run++) {
+        int64_t blocks = 0;
+        for (int s = 0; s < a->NS; s++) blocks += (cn[s + 1] - cn[s] + run - 1) / run;
+        blocks *= column_blocks(a, N_BACKWARD);
+        const int64_t time =
+            (blocks + at_once - 1) / at_once * ((int64_t)run * a->C + OF_RUN);
+        if (time >= least) continue;
+        least = time;
+        best = run;
+    }
+    return best;
 }
 
 template <int Wc, int STATES>
@@ -438,14 +359,13 @@ static int backward(const struct conv *x)
     const struct kcp_halo h = edge_halo(x);
     if (a->plan->R > 1 && edge) {
         write_edges(x);
-        const int groups = a->D / N_BACKWARD;
-        edge_rows<Wc, STATES><<<dim3((groups + THREADS - 1) / THREADS, (unsigned)edge),
+        edge_rows<Wc, STATES><<<dim3(column_blocks(a, N_BACKWARD), (unsigned)edge),
                                 THREADS, 0, a->stream>>>(*x);
     }
     int status = kcp_halo_run(&h, x->edge, x->after);
     if (status) return status;
     if (a->NC)
-        backward_tokens<Wc, STATES><<<blocks_of(a, N_BACKWARD, RUN_BACKWARD), THREADS,
+        backward_tokens<Wc, STATES><<<blocks_of(x, N_BACKWARD), THREADS,
                                       0, a->stream>>>(*x);
     if (STATES && x->st.dx0)
         status =
@@ -462,10 +382,10 @@ static int forward(const struct conv *x)
 {
     const struct conv_call *a = &x->a;
     if (a->NC)
-        forward_tokens<Wc, STATES><<<blocks_of(a, N_FORWARD, 1), THREADS, 0,
+        forward_tokens<Wc, STATES><<<blocks_of(x, N_FORWARD), THREADS, 0,
                                      a->stream>>>(*x);
     if (!STATES || !x->st.xt || Wc == 1) return launched();
-    const int blocks = (a->D / N_FORWARD + THREADS - 1) / THREADS;
+    const int blocks = column_blocks(a, N_FORWARD);
     if (a->NS)
         last_rows<<<blocks * a->NS * (Wc - 1), THREADS, 0, a->stream>>>(*x);
     return pass_empty_rows(a, sizeof(bf16), a->plan->ht_rank, x->st.x0, x->st.xt);
@@ -502,6 +422,7 @@ static int run(void *args)
     if (conv_status(c)) return KCP_BAD;
     if (!kcp_path_of("14_conv", "v2_tokens", KCP_BF16, c)) return KCP_NA;
     if (place(&x, c) > c->work_bytes) return KCP_BAD;
+    x.run = c->pass == KCP_FORWARD ? 1 : run_of_backward(&x.a);
     return has_states(&x.st) ? run_states<1>(c, &x) : run_states<0>(c, &x);
 }
 

@@ -1,6 +1,6 @@
 // v2_tokens_workspace.cuh -- the arrays of a v2_tokens call and its index tables.
 // Book: chapter 14, "Code: kernels".  Checked by: tests/14_conv/checks.c.
-// Next: v2_tokens.cu.
+// Next: v2_tokens_rows.cuh.
 #include "cuda/host/halo.cuh"
 #include "cuda/host/putter.cuh"
 
@@ -20,6 +20,7 @@ struct conv {
     int *bounds, *edge_token;            // [NS,BOUNDS]; [edge]
     int *sequence;                       // [NS]: the sequence of a stretch
     int64_t nb, na, rows, n;
+    int run;                             // chunks per run of a thread
 };
 
 static int clamped(int64_t x, int64_t low, int64_t high)
