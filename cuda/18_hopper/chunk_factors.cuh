@@ -23,7 +23,8 @@
 //   chunk_prepare  reads q, k, g: 6K;  writes k~, qg, kg, A beta, Aqk: 6K + 2.5C
 //   scan           reads the factors and v: 6K + 2.5C + 2V;  writes o: 2V
 //
-// Both kernels together: 3152 bytes at K = V = 128, 0.58 ms for case A at 4.3 TB/s.
+// Both kernels together: 3152 bytes at K = V = 128. For 8192 tokens of 96 heads this
+// takes 0.58 ms at 4.3 TB/s.
 //
 // The factors of a chunk are contiguous: swizzle128 tiles (cuda/tile/swizzle.cuh) and
 // triangles, in the byte order that wgmma reads, so that a few bulk copies load them. A

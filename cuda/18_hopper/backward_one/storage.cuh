@@ -25,7 +25,7 @@
 //     dbeta_i = dv_i . w_i / (rstd_k_i beta_i^2)
 //     dG  = qf dqf + kf dkf - kb dkb
 //     dg  = sums of dG from the step's end + sum_v Sa dSa + sum_i kb_i (dSa w)_i
-//     dq  = q_factor F dqf, dk = rstd_k F dkf + dkb / F, less the norms' share
+//     dq  = q_factor F dqf, dk = rstd_k F dkf + dkb / F, minus terms of the norms
 //
 // Between the next step, with anchor a', and this step, dSa is multiplied by 2^(E - a +
 // a'). Each operand is rounded once, and both the products and dG use the rounded

@@ -22,8 +22,9 @@ enum { PIPE_K, PIPE_A, PIPE_Q, PIPE_AQK, MAX_STAGES = 4 };
 enum scan_kind { MAP_SCAN = 2, STATES_SCAN = 3, OUTPUT_SCAN = 4, KEEPING_SCAN = 5 };
 
 // The number of lanes that copy rows of v. In the scan the producer warp of pipeline K
-// also copies v. Maps and states use two separate warps for v, because one warp that
-// copied both was too slow for their shorter steps. Each lane arrives once per chunk.
+// also copies v. The scans of maps and states have shorter steps, for which a warp that
+// copies k~ and v is too slow, so two other warps copy v. Each lane arrives once per
+// chunk.
 enum { SCAN_V_LANES = 32, MAP_V_LANES = 64 };
 
 // Registers per thread after setmaxnreg.
