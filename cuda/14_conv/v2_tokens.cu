@@ -7,23 +7,23 @@
 // Bound: memory. Forward reads x and writes y, 4 bytes per token and channel. Backward
 // reads x and dy and writes dx, 6 bytes; it also writes and rereads 4 (Wc + 1) bytes of
 // sums per run and channel. A thread computes N adjacent channels of a run, which is
-// one chunk forward and `run` chunks backward. The window of Wc rows and the weights are
-// in registers. A thread loads BATCH rows ahead: as soon as it has read the registers of
-// a row, it loads the row BATCH later into them. With few channels per thread many
-// blocks fit in an SM's registers, so that enough bytes are in flight. There is no
-// barrier, because threads do not share data. Backward recomputes dpre of the Wc - 1
-// rows after a run with the same instructions, so results do not depend on which rank
-// has which tokens. A call without initial and final states uses separate kernels
-// (STATES 0).
+// one chunk forward and x.run chunks backward. The window of Wc rows and the weights
+// are in registers. BATCH rows are in flight: as soon as a thread has read the
+// registers of a row, it loads the row BATCH tokens later into these registers. With
+// few channels per thread many blocks fit in an SM's registers, so that enough bytes
+// are in flight. There is no barrier, because threads do not share data. Backward
+// recomputes dpre of the Wc - 1 rows after a run with the same instructions, so results
+// do not depend on which rank has which tokens. A call without initial and final states
+// uses separate kernels (STATES 0).
 enum { THREADS = 128 };
 enum { N_FORWARD = 4, BATCH_FORWARD = 8, BLOCKS_FORWARD = 6 };
 enum { N_BACKWARD = 2, BATCH_BACKWARD = 4, BLOCKS_BACKWARD = 8 };
 
-// A thread's run: x.run chunks of stretch s, starting at chunk c, and the thread's first
-// channel d. If z.len is 0, the thread has no work. With several stretches the grid has
-// one block for every chunk, and a block exits if its chunk is not the first of a run.
-// Rarely executed code calls run_of_thread again instead of keeping the result in
-// registers.
+// A thread's run: x.run chunks of stretch s, starting at chunk c, and the first of the
+// thread's channels, d. If z.len is 0, the thread has no work. With several stretches
+// the grid has one block for every chunk, and a block exits if its chunk is not the
+// first of a run. Rarely executed code calls run_of_thread again instead of keeping the
+// result in registers.
 struct run { struct token_range z; int c, d, s; };
 
 template <int N>

@@ -1,4 +1,4 @@
-// step_gates.cuh -- a warp's part of a step's gates: where its rows are, and their sums.
+// step_gates.cuh -- a warp's part of a step's gates: addresses and sums of decays.
 // Book: chapter 18, "Code: kernels".  Checked by: every variant that includes it.
 // Next: forward_one/gate_warps.cuh.
 #ifndef KCP_STEP_GATES_CUH
@@ -9,8 +9,8 @@
 
 // A warp has 16 rows and 32 channels of a step of 32 rows: the first 16 rows, which end
 // at the anchor, or (`upper` = 1) the last 16. A lane has 8 rows of 2 channels: lanes 0
-// to 15 have the warp's first 8 rows, lanes 16 to 31 (`far` = 1) the last 8. Lanes 16 to
-// 31 swap rows r and r + 4, so that no two lanes access one bank.
+// to 15 have the warp's first 8 rows, lanes 16 to 31 (`far` = 1) the last 8. Lanes 16
+// to 31 swap rows r and r + 4, so that no two lanes access one bank.
 struct gate_lane {
     int upper, far;
     uint32_t row[2];                     // of the lane's rows r < 4 and r >= 4
