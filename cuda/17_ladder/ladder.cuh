@@ -1,4 +1,4 @@
-// ladder.cuh -- shared by the rungs (the kernels v1 to v8): sizes and rows of a head.
+// ladder.cuh -- shared by the rungs (the kernels v1 to v8): sizes, state, operand A.
 // Book: chapter 17.  Checked by: every rung.  Next: v1_thread.cu.
 #ifndef KCP_LADDER_CUH
 #define KCP_LADDER_CUH
@@ -22,5 +22,16 @@ static __device__ __forceinline__ int64_t state_at(const struct kcp_ladder &a, i
 {
     return ((int64_t)s * a.HV + n) * a.K * a.V;
 }
+
+//> pack-a
+// Rounds two adjacent D fragments to bf16, as one operand A of 16 x 16.
+static __device__ __forceinline__ void pack_a(uint32_t *a, const float (*d)[4])
+{
+    a[0] = pack_bf16x2(d[0][0], d[0][1]);
+    a[1] = pack_bf16x2(d[0][2], d[0][3]);
+    a[2] = pack_bf16x2(d[1][0], d[1][1]);
+    a[3] = pack_bf16x2(d[1][2], d[1][3]);
+}
+//< pack-a
 
 #endif

@@ -23,17 +23,6 @@ static __device__ void load_rows(bf16 (*to)[DIM], const bf16 *from, int64_t stri
     }
 }
 
-//> pack-a
-// Rounds two adjacent D fragments to bf16, as one operand A of 16 x 16.
-static __device__ __forceinline__ void pack_a(uint32_t *a, const float (*d)[4])
-{
-    a[0] = pack_bf16x2(d[0][0], d[0][1]);
-    a[1] = pack_bf16x2(d[0][2], d[0][3]);
-    a[2] = pack_bf16x2(d[1][0], d[1][1]);
-    a[3] = pack_bf16x2(d[1][2], d[1][3]);
-}
-//< pack-a
-
 // Computes y^T [16,64] = S^T w^T. Operand B has one column per token and one row per
 // key. The two keys that a lane needs are adjacent in the token's row of w.
 static __device__ __forceinline__ void times_w(float (*y)[4], const float (*S)[4],

@@ -53,14 +53,6 @@ static __device__ void load_stage(const struct kcp_ladder &a, int s, int n, int 
     cp_async_commit();
 }
 
-static __device__ __forceinline__ void pack_a(uint32_t *a, const float (*d)[4])
-{
-    a[0] = pack_bf16x2(d[0][0], d[0][1]);
-    a[1] = pack_bf16x2(d[0][2], d[0][3]);
-    a[2] = pack_bf16x2(d[1][0], d[1][1]);
-    a[3] = pack_bf16x2(d[1][2], d[1][3]);
-}
-
 //> swizzled-products
 // In times_w and add_kg, lanes load the rows and pieces of ldmatrix_offset_b (w, u) and
 // ldmatrix_offset_a (kg); piece_at applies the swizzle.
