@@ -298,8 +298,9 @@ static __global__ __launch_bounds__(THREADS, BLOCKS_BACKWARD) void backward_toke
 }
 
 // Computes sums [rows,n] per stretch by adding the sums of the stretch's runs in order.
-// Rows past this rank's last stretch become 0.
-static __global__ void add_runs(const struct conv x)
+// Rows past this rank's last stretch become 0. `total` = 1: there is one stretch, whose
+// sums are dweight and dbias.
+static __global__ void add_runs(const struct conv x, int total)
 {
     const int64_t e = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
     const int s = blockIdx.y, *cn = (const int *)x.a.cn;
@@ -310,7 +311,11 @@ static __global__ void add_runs(const struct conv x)
         for (int c = cn[s]; c < cn[s + 1]; c += x.run)
             sum += x.chunk[c * x.n + e];
     }
-    x.mine[s * x.n + e] = sum;
+    const int64_t weights = (int64_t)x.a.D * x.a.Wc, bias = e - weights;
+    float *to = x.mine + s * x.n + e;
+    if (total && bias < 0 && x.a.dweight) to = (float *)x.a.dweight + e;
+    if (total && bias >= 0 && x.a.dbias) to = (float *)x.a.dbias + bias;
+    *to = sum;
 }
 
 // ---- launches
@@ -327,21 +332,19 @@ static unsigned blocks_of(const struct conv *x, int N)
     return (unsigned)(column_blocks(a, N) * runs);
 }
 
-// Returns the chunks per run of backward: the number that takes the least time if all
-// blocks on the GPU start and end together, and a run costs OF_RUN tokens more than it
-// has. In a canonical plan the number is fixed, because sums of other runs round
-// differently and the number of chunks depends on R.
+// Returns the chunks per run of backward. For one stretch this is the number that takes
+// the least time if all blocks on the GPU start and end together, and a run costs
+// OF_RUN tokens more than it has. In a canonical plan the number is fixed, because sums
+// over other runs round differently and the number of chunks depends on R.
 static int run_of_backward(const struct conv_call *a)
 {
-    enum { MOST = 8, OF_RUN = 20 };
-    const int *cn = a->plan->ctx[a->r].cn;
+    enum { FIXED = 2, MOST = 8, OF_RUN = 20 };
     const int64_t at_once = (int64_t)processors() * BLOCKS_BACKWARD;
     int64_t least = INT64_MAX;
-    int best = 2;
-    for (int run = 1; run <= MOST && !a->plan->L; run++) {
-        int64_t blocks = 0;
-        for (int s = 0; s < a->NS; s++) blocks += (cn[s + 1] - cn[s] + run - 1) / run;
-        blocks *= column_blocks(a, N_BACKWARD);
+    int best = FIXED;
+    for (int run = 1; run <= MOST && a->NS == 1 && !a->plan->L; run++) {
+        const int64_t blocks =
+            (int64_t)column_blocks(a, N_BACKWARD) * ((a->NC + run - 1) / run);
         const int64_t time =
             (blocks + at_once - 1) / at_once * ((int64_t)run * a->C + OF_RUN);
         if (time >= least) continue;
@@ -372,9 +375,10 @@ static int backward(const struct conv *x)
             pass_empty_rows(a, sizeof(bf16), a->plan->h0_rank, x->st.dxt, x->st.dx0);
     if (status) return status;
     if (!a->dweight && !a->dbias) return launched();
+    const int total = a->plan->R == 1 && a->NS == 1;
     add_runs<<<dim3((unsigned)((x->n + 255) / 256), (unsigned)x->rows), 256, 0,
-               a->stream>>>(*x);
-    return store_conv_sums(a, x->mine, x->n, x->all, x->sum);
+               a->stream>>>(*x, total);
+    return total ? launched() : store_conv_sums(a, x->mine, x->n, x->all, x->sum);
 }
 
 template <int Wc, int STATES>
