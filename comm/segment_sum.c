@@ -57,7 +57,6 @@ int kcp_segment_sum(const struct kcp_plan *plan, struct kcp_comm *comm,
     return status;
 }
 
-/* Computes the sum over all ranks or, with KCP_SUM_LOCAL, over this rank's segments. */
 int kcp_parameter_sum(const struct kcp_call *c, const double *part, int64_t n,
                       double *sum)
 {

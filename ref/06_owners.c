@@ -57,8 +57,6 @@ static const char *refuse(enum kcp_spread spread, int N, const int64_t *cu, int 
     return NULL;
 }
 
-/* Makes a table of owners: contiguous over all tokens, zigzag and striped for each
- * sequence separately, as in softmax attention. */
 int kcp_owners_make(struct kcp_owners *o, enum kcp_spread spread, int N,
                     const int64_t *cu, int R, int64_t stripe, const char **why)
 {

@@ -382,9 +382,6 @@ void kcp_plan_free(struct kcp_plan *p)
     free(p);
 }
 
-/* Returns the parts of segment j's map that other segments need: h_ext if the sequence
- * continues after the segment in the direction of the pass, M if the sequence also
- * continues before the segment. */
 int kcp_plan_want(const struct kcp_plan *p, int j, int backward)
 {
     if (!p || j < 0 || j >= p->S) return 0;

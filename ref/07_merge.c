@@ -1,6 +1,6 @@
 /* 07_merge.c -- affine maps in double: apply one, compose two, fold many.
  *
- * Book: chapter 07 (and 11: the same with M^T).  Checked by: tests/07_merge/checks.c.
+ * Book: chapters 07, 11 (with M^T).  Checked by: tests/07_merge/checks.c.
  * Next: comm/form/exchange.c, which carries the maps between ranks. */
 #include "checked.h"
 #include "ref.h"

@@ -3,9 +3,9 @@
  * Book: chapter 08.  Checked by: tests/08_forward/checks.c, tests/13_backward/checks.c.
  * Next: ref/08_forward.c.
  *
- * args: an args struct, which begins with a struct kcp_call. back = 0: h0 enters where
- * a sequence begins, and ht leaves where it ends; back = 1: dht enters where a sequence
- * ends, and dh0 leaves where it begins. */
+ * args: an args struct, which begins with a struct kcp_call. back = 0: a state enters
+ * (h0) where a sequence begins, and leaves (ht) where a sequence ends. back = 1: a
+ * gradient enters (dht) where a sequence ends, and leaves (dh0) where one begins. */
 #ifndef KCP_08_RANK_H
 #define KCP_08_RANK_H
 

@@ -108,10 +108,10 @@ static void inverse(const struct wy_chunk *x)
  * every exponent of D is <= 0:
  *
  *   dq2*_i = sum_j dAqk_ij k_j D_ij       dk2_i = sum_j dL_ij k_j D_ij
- *   dkt*_j = sum_i (dAqk_ij q_i + dL_ij beta_i k_i) D_ij          beta_i INSIDE.
+ *   dkt*_j = sum_i (dAqk_ij q_i + dL_ij beta_i k_i) D_ij          beta_i is in the sum
  *
- * The sums with a star omit i = j. There q dq2 and k dkt are equal, so dG would add and
- * subtract the same number and lose the digits of smaller terms. */
+ * The sums with a star omit i = j. For i = j the terms q dq2 and k dkt are equal, so dG
+ * would add and subtract one number and lose the digits of smaller terms. */
 static void pairs(const struct wy_chunk *x)
 {
     const int HV = x->HV, K = x->K, KG = x->KG, C = x->C, n = x->n, m = x->m;
@@ -179,7 +179,7 @@ static void gather(const struct wy_chunk *x)
  *
  *   dG_last += exp2(G_last) sum_v h dS          dg_t = sum of dG over rows t .. last.
  *
- * dG is the derivative with respect to ln 2 G, so dg needs no factor of ln 2. */
+ * dG is the derivative with respect to G ln 2, so dg needs no factor of ln 2. */
 static void gates(const struct wy_chunk *x)
 {
     const int HV = x->HV, K = x->K, V = x->V, KG = x->KG, n = x->n, last = x->rows - 1;

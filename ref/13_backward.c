@@ -30,7 +30,7 @@ static int carry(struct backward_rank *x)
     double *bound = rank_zeros(&x->own, a->NS);
     if (x->own.full)
         return KCP_NO_MEMORY;
-    if (comm_moves.wire_tolerance(a->comm) > 0) {    /* forward's bounds: |M^T| = |M| */
+    if (comm_moves.wire_tolerance(a->comm) > 0) {    /* as in forward: |M^T| = |M| */
         kcp_decay_bound((const struct kcp_call *)a, a->cu, x->k, x->G, x->beta, bound);
         comm_moves.wire_bounds(a->comm, bound);
     }
@@ -133,11 +133,11 @@ static int program(struct backward_rank *x)
     //< program
 }
 
-/* Computes all gradients of this rank's shard from do_ and, on the rank where a
- * sequence ends, dht; dh0 on the rank where the sequence starts; dA_log and ddt_bias
- * summed over the ranks. `saved` is the block of ref_forward; the block's mode
- * determines what is recomputed. Rows of dh0 that other ranks own are not written. If a
- * rank fails, all ranks return an error. KCP_MISMATCH: the block has another format. */
+/* Computes all gradients of this rank's shard from do_ and, for sequences that end on
+ * this rank, dht. Writes dh0 of the sequences that start on this rank, and dA_log and
+ * ddt_bias, which are sums over the ranks. `saved` is the block of ref_forward, whose
+ * mode determines what is recomputed. If a rank fails, all ranks return an error.
+ * KCP_MISMATCH: the block has another format. */
 int ref_backward(struct kcp_backward *a)
 {
     const int refused = kcp_begin("13_backward", KCP_HOST, a, NULL);

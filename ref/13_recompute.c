@@ -28,8 +28,8 @@ int backward_open(struct backward_rank *x)
     return KCP_OK;
 }
 
-/* Makes chapter 02 compute q and k again, with the same bits, because a light block
- * does not have them. */
+/* Lets chapter 02 recompute q and k, with the bits of forward, because a light block
+ * has no q and k. */
 static void normalise_again(struct backward_rank *x, struct kcp_gate *gate)
 {
     const struct kcp_backward *a = x->a;

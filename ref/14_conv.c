@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A token tensor of the shard, with the halo rows that its segments need. x0 has the
- * rows before each sequence, or is NULL. */
+/* A token tensor x of the shard, with the halo rows that its segments need (before,
+ * after). x0 has the rows before each sequence, or is NULL. */
 struct rows {
     const double *before, *x, *after, *x0;
     int D;

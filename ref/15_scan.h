@@ -48,9 +48,9 @@ struct spike_rank {
     double *alpha;                         /* [K] */
     double **node, *spare;                 /* C maps [HV,K,V+K], and one more */
     double **before, **after;              /* C states each, before and after a token */
-    double *maps, *states, *ends;          /* segments' */
+    double *maps, *states, *ends;          /* one row per segment */
     double *dO, *tile_h, *part;            /* [T,HV,V], [NC,HV,K,V], [NS,HV (K+1) D] */
-    double *rows, *all;                    /* what repeat and spread gather */
+    double *rows, *all;                    /* gathered by 15_repeat.c */
 };
 /* A tile: n tokens of segment s, beginning with token t0. Backward counts tokens from
  * the last. */

@@ -63,7 +63,7 @@ struct family_model {
 };
 //< model
 extern const struct family_model ref_dplr, ref_gdn2, ref_gla;
-int ref_gdn2_run(const struct kcp_family *a);         /* lab 16 uses it */
+int ref_gdn2_run(const struct kcp_family *a);         /* for lab 16 */
 
 /* kcp_family_run computes one rank's forward or backward of any model. kcp_family_walk
  * computes the same token by token, on one rank. KCP_BAD: there is no plan, or the plan

@@ -53,7 +53,8 @@ struct kcp_comm {
     int  (*group)(struct kcp_comm *, int begin);       /* sends and receives as one */
     int  (*barrier)(struct kcp_comm *, struct CUstream_st *);
     void (*fail)(struct kcp_comm *, int status, const char *why);
-    int  (*lost)(struct kcp_comm *, int *rank, char *why, size_t n);  /* has failed */
+    /* Returns 1 if a rank has failed; *rank and why get its number and the reason. */
+    int  (*lost)(struct kcp_comm *, int *rank, char *why, size_t n);
     void (*free)(struct kcp_comm *);
     /* Gathers host memory and waits; not counted in traffic. Ranks compare plans and
      * options by show(); NULL: no comparison. KCP_NA: a graph captures the stream. */

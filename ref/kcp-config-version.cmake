@@ -1,5 +1,5 @@
 # kcp-config-version.cmake -- for find_package(kcp 2.0): the version in the library's name;
-# another first number is another interface.
+# a different major version has a different interface.
 get_filename_component(library "${CMAKE_CURRENT_LIST_DIR}/../../libkcp.so" REALPATH)
 string(REGEX REPLACE ".*libkcp\\.so\\." "" PACKAGE_VERSION "${library}")
 string(REGEX REPLACE "\\..*" "" major "${PACKAGE_VERSION}")

@@ -34,9 +34,9 @@ enum kcp_status {
  * header's. */
 const char *kcp_version(void);
 
-/* Returns why the last failed call on this thread has failed, with the name of the
- * field: "03_wy: HV: found 3, expected a multiple of H, which is 2". "": only the
- * status is known. The text is valid until the next call that fails. */
+/* Returns the reason of the last failure on this thread, with the name of the field:
+ * "03_wy: HV: found 3, expected a multiple of H, which is 2". "": only the status is
+ * known. The text is valid until the next call that fails. */
 const char *kcp_why(void);
 /* Sets the function that receives notices, one line per call, from any thread. NULL,
  * the default: notices are dropped. A notice is not a failure: e.g. a slower path is
@@ -52,14 +52,14 @@ size_t kcp_struct_size(const char *name);
 int    kcp_struct_member(const char *of, const char *name, size_t *at, char *kind);
 int    kcp_enum_value(const char *name, int *value);
 
-enum kcp_model { KCP_KDA, KCP_GDN, KCP_DPLR, KCP_GDN2, KCP_GLA };  /* from 2: 16 */
+enum kcp_model { KCP_KDA, KCP_GDN, KCP_DPLR, KCP_GDN2, KCP_GLA };
 enum kcp_pass  { KCP_FORWARD, KCP_BACKWARD };
 enum kcp_gate_form { KCP_GATE_RAW, KCP_GATE_SOFTPLUS, KCP_GATE_BOUNDED };
 enum kcp_beta_form { KCP_BETA_RAW, KCP_BETA_SIGMOID, KCP_BETA_SIGMOID2 };
 enum kcp_act   { KCP_ACT_NONE, KCP_ACT_SILU };
-enum kcp_save  { KCP_RECOMPUTE, KCP_SAVE_ALL, KCP_SAVE_LIGHT };  /* 12: the block */
+enum kcp_save  { KCP_RECOMPUTE, KCP_SAVE_ALL, KCP_SAVE_LIGHT };    /* chapter 12 */
 enum kcp_layout { KCP_KV, KCP_VK };          /* of the caller's h0, ht, dh0, dht */
-enum kcp_walk  { KCP_AUTO, KCP_SEQUENTIAL, KCP_BLELLOCH };         /* 15, 08 */
+enum kcp_walk  { KCP_AUTO, KCP_SEQUENTIAL, KCP_BLELLOCH };     /* stages/call.def */
 
 /* Bits of kcp_call.part. In stage 09 KCP_LOCAL and KCP_REVERSE select the parts to run.
  * In 13 to 15 KCP_SUM_LOCAL returns this rank's gradients of parameters, for a

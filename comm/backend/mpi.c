@@ -3,8 +3,8 @@
  * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: comm/backend/mpi_launch.c.
  *
  * A call posts sends and receives, and polls these requests until all complete.
- * While it polls, the call also tests for another rank's note of a failure, and for
- * the timeout KCP_TIMEOUT_S. Calls inside a group only start requests; the end of
+ * Meanwhile the call also tests for another rank's note of a failure, and for the
+ * timeout KCP_TIMEOUT_S. Calls inside a group only start requests; the end of
  * the group waits for all requests. A lock is held around each MPI call. If a
  * process dies, the launcher (mpirun, srun) reports the process and ends the others. */
 #ifdef KCP_WITH_MPI
@@ -49,7 +49,7 @@ static int fail_locked(struct mpi_rank *p, int rank, int status, const char *why
     p->note = (struct note){ rank, status, "" };
     snprintf(p->note.why, sizeof p->note.why, "%s", why);
     for (int r = 0; r < p->comm.R; r++) {
-        MPI_Request sent;              /* not waited for: p stays allocated */
+        MPI_Request sent;              /* not awaited: p stays allocated */
         if (r != p->comm.r && !MPI_Isend(&p->note, sizeof p->note, MPI_BYTE, r, FAILED,
                                          p->at, &sent))
             MPI_Request_free(&sent);
@@ -166,7 +166,7 @@ static void pause_unlocked(struct mpi_rank *p, int turn)
     pthread_mutex_lock(&p->lock);
 }
 
-/* Tests one request. Rejects a message that is too short, because MPI accepts it. */
+/* Tests one request. Rejects messages that are too short, because MPI accepts them. */
 static int test_request(struct mpi_rank *p, int i, const char *call)
 {
     const struct posted *x = &p->posted[i];

@@ -51,9 +51,9 @@ struct nccl_rank {                          /* data of one rank; `comm` must be 
     char opened[KCP_WINDOW_RANKS];     /* 1: rank r is another process */
 };
 
-/* How often this rank tests, 10 ms apart, whether `host` has reported a lost rank. Only
- * then does this rank report a failure over `host`, because NCCL may notice the loss of
- * another rank first. REPORT_NEVER: this rank does not report. */
+/* NCCL may notice the loss of another rank before `host` does. Therefore this rank
+ * first tests whether `host` has reported a lost rank, this many times, 10 ms apart,
+ * and then reports the failure over `host`. REPORT_NEVER: no report. */
 enum reporting { REPORT_NEVER = 0, REPORT_NOW = 1, REPORT_LATER = 30 };
 enum { THIS_RANK = -1 };               /* argument `rank`: this rank */
 /* Records and reports the first failure, aborts the communicator, returns KCP_COMM. */

@@ -159,8 +159,7 @@ static int nccl_barrier(struct kcp_comm *c, struct CUstream_st *stream)
 }
 //< wait
 
-/* Gathers rows of host memory through the GPUs, so that ranks can compare plans and
- * options. KCP_NA: a graph captures the stream. */
+/* Gathers rows of host memory through the GPUs. */
 static int nccl_show(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
                      struct CUstream_st *stream)
 {

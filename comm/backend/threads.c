@@ -160,14 +160,14 @@ static int gather(struct member *m, const void *mine, void *all, size_t bytes,
 {
     struct world *w = m->w;
     char *row = all;
-    int err = copy(NULL, NULL, 0, stream);              /* until `mine` is written */
+    int err = copy(NULL, NULL, 0, stream);     /* waits until `mine` is written */
     pthread_mutex_lock(&w->lock);
     m->mine = mine;
     m->bytes = bytes;
     const int64_t this_one = w->gathers;
     w->showing++;
     if (!err) err = barrier_locked(m, "all_gather");
-    if (err) w->showing--;                              /* no rank copies */
+    if (err) w->showing--;                              /* no rank will copy */
     const int shown = !err;
     for (int r = 0; r < w->R && !err; r++)
         if (w->member[r].bytes != bytes)
@@ -283,7 +283,7 @@ static int threads_comm_lost(struct kcp_comm *c, int *rank, char *why, size_t n)
     return failed;
 }
 
-static void threads_comm_free(struct kcp_comm *c)    /* kcp_threads_run owns it */
+static void threads_comm_free(struct kcp_comm *c)    /* kcp_threads_run frees c */
 {
 }
 
@@ -327,8 +327,7 @@ int kcp_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
     return kcp_threads_run_on(R, body, arg, why, n, host_copy);
 }
 
-/* Starts one thread per rank and waits until all threads have returned (comm.h). A
- * thread that cannot be created counts as a failed rank. */
+/* A thread that cannot be created counts as a failed rank. */
 int kcp_threads_run_on(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
                        char *why, size_t n, kcp_copy *copy)
 {

@@ -3,9 +3,9 @@
  * Book: chapter 08.  Checked by: tests/08_forward/layer.c, tests/08_forward/graph.c.
  * Next: book/examples/kda.c.
  *
- * A layer is a position in the table of paths. A call takes the first row at or after
- * this position that fits the call. Errors in a call are found here, on the host,
- * before any work is put on the stream. */
+ * A layer has the kernel of one row of the table of paths for each stage. A call takes
+ * the first row, from there on, that fits the call. Errors in a call are found here, on
+ * the host, before any work is put on the stream. */
 #include "checked.h"
 #include "paths.h"
 #include "ref.h"

@@ -15,12 +15,15 @@
 #define KCP_MACHINE_SMS 132
 #define KCP_MACHINE_SMEM 232448
 
-/* Microseconds, measured for commit 88497b0 on 2026-11-21. FACTORS       factors of
- * one chunk and value head, with a gate per channel. FACTORS_ROWS, FACTORS_HEAD
- * with a gate per head: per query/key head, per value head. STEP_64, STEP_128   one
- * step of the scan over 64 columns, over 128 columns. STEP_BESIDE   one step over 64
- * columns while other SMs compute factors. STEP_MAP      one step of the scan of a
- * map. FOLD, LAUNCH  one more strip to fold, one more launch. */
+/* Times of the fused forward in microseconds; commit 88497b0, 2026-11-21.
+ * FACTORS        factors of one chunk and value head, with one gate per channel
+ * FACTORS_ROWS   with one gate per head: per chunk and query/key head
+ * FACTORS_HEAD   with one gate per head: per chunk and value head
+ * STEP_64        one step of the scan over 64 columns
+ * STEP_128       one step of the scan over 128 columns
+ * STEP_BESIDE    one step over 64 columns while other SMs compute factors
+ * STEP_MAP       one step of the scan of a map
+ * FOLD, LAUNCH   one more strip to fold, one more launch */
 #define KCP_FACTORS 0.0353
 #define KCP_FACTORS_ROWS 0.021
 #define KCP_FACTORS_HEAD 0.0022
@@ -31,10 +34,10 @@
 #define KCP_FOLD 4.5
 #define KCP_LAUNCH 13
 
-/* Times of a walk (split.h), in microseconds, on two H200, 2026-11-23.
- * CHUNKS         least chunks per window (64 took as long, 32 longer)
- * MAP, MAP_ROWS  a step of [h_ext | M]: with a gate per channel, with a gate per head
- * H, H_ROWS      a step of h_ext alone, with the same two gates
+/* Times of a walk (split.h) in microseconds, on two H200, 2026-11-23.
+ * CHUNKS         fewest chunks per window (with 64 the time was equal, with 32 longer)
+ * MAP, MAP_ROWS  one step of [h_ext | M]: one gate per channel, one gate per head
+ * H, H_ROWS      one step of h_ext alone: one gate per channel, one gate per head
  * LAUNCH         one more window */
 #define KCP_WALK_CHUNKS 128
 #define KCP_WALK_MAP 1.2
@@ -43,9 +46,9 @@
 #define KCP_WALK_H_ROWS 1.1
 #define KCP_WALK_LAUNCH 5
 
-/* Programs of stages; unit: one step (chunk) of chapter 04's scan; commit 6173e64,
- * 2026-11-21. STEP_M: a step of chapter 05's scan. STEP_FOLD: composing and folding the
- * map of one more strip. */
+/* Times of programs of stages, in steps (chunks) of chapter 04's scan; commit 6173e64,
+ * 2026-11-21. STEP_M: one step of chapter 05's scan. STEP_FOLD: composing and folding
+ * the map of one more strip. */
 #define KCP_STEP_M 1.0
 #define KCP_STEP_FOLD 5.0
 

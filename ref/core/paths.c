@@ -106,7 +106,9 @@ int kcp_path_word(const struct kcp_path *p, const char *key, char *out, size_t n
     return 0;
 }
 
-/* ---- the device. In cuda/host/device.cu; NULL without CUDA. */
+/* ---- the device
+ *
+ * Defined in cuda/host/device.cu; the address is NULL in a build without CUDA. */
 extern int cuda_device_here(struct kcp_device *d) __attribute__((weak));
 
 /* Returns 90 for "sm_90a", 80 for "sm_80+"; 0: not an architecture. */
