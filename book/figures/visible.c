@@ -1,0 +1,31 @@
+/* visible.c -- appendix A: which tests show which of five mistakes.
+ *
+ * Book: appendix A.  Checked by: make book-lint.  Next: errata.c. */
+#include "svg.h"
+
+enum { TESTS = 5, ROWS = 5 };
+
+int main(void)
+{
+    static const int row[ROWS] = { 7, 8, 17, 18, 19 };
+    static const struct { const char *name; int shows[ROWS]; } test[TESTS] = {
+        { "one rank", { 0, 0, 0, 0, 0 } },
+        { "four ranks, no decay", { 0, 0, 1, 1, 1 } },
+        { "four ranks, a chunk each", { 1, 0, 0, 1, 1 } },
+        { "two ranks, many chunks", { 1, 1, 1, 1, 0 } },
+        { "four ranks, many chunks", { 1, 1, 1, 1, 1 } } };
+    svg_begin(720, 232, "Tests and the mistakes that they show",
+              "Rows are tests, columns are errata. Only four ranks with several chunks "
+              "each and live gates show all five.");
+    for (int e = 0; e < ROWS; e++)
+        svg_text(310 + 80 * e, 24, "middle", "", "row %d", row[e]);
+    for (int t = 0; t < TESTS; t++) {
+        svg_text(250, 56 + 38 * t, "end", "", "%s", test[t].name);
+        for (int e = 0; e < ROWS; e++)
+            svg_rect(276 + 80 * e, 38 + 38 * t, 68, 28,
+                     test[t].shows[e] ? "fill:var(--b);stroke:var(--b)"
+                                      : "fill:none;stroke:var(--line)");
+    }
+    svg_end();
+    return 0;
+}
