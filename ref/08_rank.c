@@ -1,6 +1,6 @@
 /* 08_rank.c -- what the programs of chapters 08, 13, 14, 15 and 16 share on a rank.
  *
- * Book: chapter 08.  Checked by: tests/08_forward/checks.c, tests/13_backward/checks.c.
+ * Book: chapter 08.  Checked by: tests/13_backward/checks.c and the mutants of 08, 13.
  * Next: ref/08_forward.c. */
 #include "08_rank.h"
 
