@@ -26,8 +26,8 @@ ifneq ($(CUDA_HOME),none)
 $B/sanitize-control: bench/sanitize_control.cu $(wildcard cuda/tile/*.cuh)
 	@mkdir -p $(@D)
 	@$(nvcc) $(NVFLAGS) $(gencode) $< -o $@
-# The build for sanitizers: each lane arrives at barriers, not one for its warp, and
-# threads write instead of the copy engine.
+# In the build for sanitizers every lane arrives at barriers (else one lane per warp), and
+# threads store results (else the copy engine).
 lanes := $(if $(filter sm_90a,$(ARCH)),$B/kcp-check-lanes)
 lanes_obj := $(patsubst %,$B/lanes/cuda/18_hopper/%_sm90.cu.o,\
                 gdn_prepare/chunk_prepare forward_scan/scan maps/maps backward/scans \

@@ -9,8 +9,8 @@
 # exchanges, and wrong communication planted in each stage and form. Runs only on all:
 # lost ranks (alone, before other jobs, because their timeout is 5 seconds), lent
 # communicators, graphs, 100 equal runs, and BATCHES (160) random batches of short
-# sequences, forward and backward. Each job is a kcp-check. AT_ONCE (8) jobs run at a time:
-# a GPU alternates between processes, and a message needs both GPUs in the same process.
+# sequences, forward and backward. Each job is a kcp-check. AT_ONCE (8) jobs run at a time;
+# more are slower, because a message moves only while both GPUs run the same job.
 # ONLY is a pattern of jobs. Status 1: a job failed, or LIMIT (1800) seconds passed. The
 # folder $OUT, for records.py add, has the printed table (nccl.tsv) and all output (log.txt).
 if [ "$1" = --job ]; then            # "what<tab>ranks<tab>command"

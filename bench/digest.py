@@ -8,11 +8,12 @@
 #
 # A variant's digest is over the instructions of all GPU functions in its object and in the
 # objects whose host functions it calls, as `cuobjdump -sass` prints them, without names
-# and order: a rename keeps it. It is - if an object is missing or older than a source.
-# Digests of different compilers cannot be compared. The row "comm" is over the host code
-# of the exchange, a row "path" over a row of the table of paths without its names. also:
-# earlier digests of the same code (bench/results/digests.tsv). A row "alias" maps a
-# stage and a former name of a kernel to its present name, in place of a digest.
+# and order, so a renamed function has the same digest. The digest is "-" if an object is
+# missing or older than a source. Digests of different compilers cannot be compared. Row
+# "comm" has the digest of the exchange's host code. A row "path" has the digest of a row of
+# the table of paths, without its names. Column "also" has earlier digests of the same code
+# (bench/results/digests.tsv). A row "alias" maps a stage and a former name of a kernel to
+# its present name, which is in the column of the digest.
 import collections
 import glob
 import json
@@ -47,7 +48,7 @@ def cuobjdump():
 
 
 def functions_of(path):
-    """The hash of each GPU function: 16 bytes per instruction, in two lines of the dump."""
+    """Hashes each GPU function. An instruction has 16 bytes, in two lines of the dump."""
     hashes, code = [], None
     for line in output(cuobjdump(), "-sass", path).splitlines() + ["Function :"]:
         if "Function :" in line:
@@ -122,7 +123,8 @@ def print_variants(build, also):
 
 
 def print_comm(build, also):
-    """Instructions of the host code that exchanges maps; calls are holes for the linker."""
+    """Prints the digest of the host code that exchanges maps. In object files the addresses
+    of called functions are 0, so other code does not change this digest."""
     paths = glob.glob(build + "/comm/form/*.o") + glob.glob(build + "/comm/backend/nccl*.o")
     if not paths:
         return
@@ -149,7 +151,7 @@ def print_paths(build, also):
 
 
 def print_aliases():
-    """The former names of kernels: records keep the name that the kernel had."""
+    """Prints former names of kernels, because records have them."""
     with open(os.path.join(ROOT, "ref/core/paths.c"), encoding="utf-8") as f:
         for stage, old, now in re.findall(r'\{ "(\w+)", "(\w+)", "(\w+)" \}', f.read()):
             print("alias", stage + " " + old, "-", now, "", sep="\t")

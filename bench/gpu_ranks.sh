@@ -9,8 +9,8 @@
 #
 # For each number of tokens in TOKENS, times in every form a forward that saves a block, its
 # backward, and a forward that saves nothing; and times one GPU. Then times short calls, also
-# as replays of a CUDA graph. LIMIT (240) is in seconds. If .peers/ has
-# FLA, times its context parallelism; KEEP seconds are left for what follows.
+# as replays of a CUDA graph. If .peers/ has FLA, times FLA's context parallelism until KEEP
+# (90) seconds of LIMIT are left. LIMIT: seconds (240).
 B=${1:-build} LIMIT=${LIMIT:-240} OUT=${OUT:-$B/check_gpus} here=$(dirname "$0")
 began=$(date +%s)
 left() { echo $((LIMIT - $(date +%s) + began)); }

@@ -8,12 +8,12 @@
 #
 # FOLDER has machine.txt ("GPU, driver, date") and any of: judge.txt (kcp-check's output),
 # repeats.txt ("repeats N", then kcp-check --repeats N), CASE.tsv (kcp-bench, peers),
-# sanitize.tsv, nccl.tsv, torch.tsv, field.tsv, notes.tsv, digests.tsv (digest.py;
-# default: of BUILD=build), and raw pages of Nsight Compute, ncu.NAME.csv: with ncu.txt
-# "stage T H" NAME is a variant, and its first kernel is a row; with "stage T H HV variant"
-# NAME is a case, and each kernel is a row. A timed row is kept only if the judge passed its variant in
-# the same run and, on one GPU, if the row's own verdict is ok. Rows of other systems
-# (column peer) are kept without a verdict.
+# sanitize.tsv, nccl.tsv, torch.tsv, field.tsv, notes.tsv, digests.tsv (digest.py; without
+# it the digests are those of BUILD=build), and raw pages of Nsight Compute, ncu.NAME.csv.
+# If ncu.txt has "stage T H", NAME is a variant, and the page's first kernel becomes a row.
+# If ncu.txt has "stage T H HV variant", NAME is a case, and each kernel becomes a row. A
+# timed row is kept only if the judge passed its variant in the same run and, on one GPU, if
+# the row's own verdict is ok. Rows of other systems (column peer) need no verdict.
 import csv
 import glob
 import os
@@ -274,8 +274,8 @@ RANKS = ("07", "08", "11", "13", "14", "15", "16")       # stages that communica
 
 
 def over_ranks(digests, row):
-    """Returns the state of a row over ranks: was it measured with the present code of
-    the exchange?"""
+    """Returns fresh if the row was measured with the present code of the exchange, else
+    stale or not comparable."""
     return digests.state(("comm", "-"), row["comm"], row["cc"])
 
 

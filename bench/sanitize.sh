@@ -7,12 +7,12 @@
 #   make sanitize        STAGE= one stage; environment PATHS=1: the smallest case of each
 #                        row of the table of paths, as variant@path, and no other case
 #
-# $OUT/sanitize.tsv: 0: no fault, and right by the judge; "0l": the same in the build for
-# sanitizers (CONTRIBUTING.md); a number of faults, "7+" before the time limit; "c": of
-# bytes that were copied and not read by a kernel; "wrong": the judge rejects the result;
-# "broken", "slow", "none": the tool failed; "-": not run. JOBS processes at a time (all
-# cores), EACH seconds for a process; none is started after LIMIT seconds. Exit status 1
-# unless all is 0.
+# Cells of $OUT/sanitize.tsv: 0: no fault, and the judge accepts the result; "0l": the same
+# in the build for sanitizers (CONTRIBUTING.md); "7": faults; "7+": faults before the time
+# limit; "7c": initcheck found bytes without values that are copied, but no kernel reads
+# them; "wrong": the judge rejects the result; "broken", "slow", "none": the tool failed;
+# "-": not run. JOBS processes run at a time (all cores), each for EACH seconds; none is
+# started after LIMIT seconds. Exit status 1 unless all cells are 0 or 0l.
 B=${1:-build} JOBS=${JOBS:-$(nproc)} LIMIT=${LIMIT:-3600} EACH=${EACH:-120}
 OUT=${OUT:-$B/sanitize}
 tools="memcheck racecheck initcheck synccheck"
@@ -61,10 +61,11 @@ cases() {       # STAGE TOOL VARIANT
     esac
 }
 
-# one.sh TOOL STAGE VARIANT CASES writes the result to a file. Workspaces contain NaN, but
-# under initcheck what the allocator left. racecheck fails if two ranks (threads that share
-# the GPU) launch at the same time, so --in-turn lets one rank run at a time. Under racecheck
-# and initcheck the sm_90a kernels run in the build for sanitizers.
+# one.sh TOOL STAGE VARIANT CASES writes the result to a file. The judge fills workspaces
+# with NaN, except under initcheck, which must see that they have no values. racecheck fails
+# if two ranks (threads that share the GPU) launch at the same time, so with --in-turn one
+# rank runs at a time. Under racecheck and initcheck the sm_90a kernels run in the build for
+# sanitizers.
 share=$((($(nproc) + JOBS - 1) / JOBS + 1))
 export B OUT EACH share END=$(($(date +%s) + LIMIT))
 cat >"$OUT/one.sh" <<'ONE'
@@ -139,7 +140,7 @@ racecheck late"
     done | sort -s -k 1,1n | cut -d' ' -f2-
 } | xargs -P "$JOBS" -L 1 sh "$OUT/one.sh"
 
-# A tool must find its own fault, and none in a right program.
+# A tool must find its own fault, and no fault in a correct program.
 found() { cat "$OUT/logs/$1.$2.$3.row" 2>/dev/null || echo -; }
 bad=0
 pair() {        # TOOL FAULT RIGHT

@@ -116,7 +116,7 @@ def by_fla(fn, case, o):
         x["g_raw"] = x["g_raw"][..., 0]
     if not case.gate:
         x["A_log"] = x["dt_bias"] = None
-    if case.backward and x["h0"] is None:       # dh0 is an output all the same
+    if case.backward and x["h0"] is None:       # dh0 is an output even without h0
         state = (case.V, case.K) if case.layout else (case.K, case.V)
         acc = torch.float64 if x["q_raw"].dtype == torch.float64 else torch.float32
         case.h0 = x["h0"] = torch.zeros(len(case.cu_seqlens) - 1, case.HV, *state,
@@ -129,7 +129,7 @@ def by_fla(fn, case, o):
         more = dict(cp_context=kcp_torch.build_cp_context(case.cu_seqlens,
                                                           cuts=case.cuts))
     if case.gate:
-        bias = x["dt_bias"]                     # theirs is [HV K], flat
+        bias = x["dt_bias"]                     # FLA's is flat: [HV K]
         more.update(use_gate_in_kernel=True, A_log=x["A_log"],
                     dt_bias=None if bias is None else bias.reshape(-1))
     if case.gate == 2:
@@ -428,7 +428,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def main():
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)      # "| head" ends it without a word
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)      # "| head" ends it silently
     if sys.argv[1:2] == ["--worker"]:
         return worker(types.SimpleNamespace(**json.loads(sys.argv[2])))
     p = Parser(prog="kcp_check.py", description=__doc__,

@@ -43,7 +43,7 @@ SCALARS = {"scale": "of the queries", "lower_bound": "of the gate (KDA)",
 GRADIENTS = ("q", "k", "v", "g", "beta", "A_log", "dt_bias", "h0")
 AXES = {"T": "tokens of all sequences", "N": "sequences", "N1": "N + 1",
         "H": "heads of queries and keys", "HV": "heads of values, a multiple of H"}
-RANDOM = ("v", "h0", "do", "dht")               # normal numbers serve as well
+RANDOM = ("v", "h0", "do", "dht")               # the format may draw these at random
 NAMES = [r for r in regimes.REGIMES if r != "beta 0 and 1"]      # no logit gives these
 STAGES = {"forward": "08", "backward": "13"}
 

@@ -139,8 +139,8 @@ outputs_of() {
         esac
     done
 }
-# Does the stage get fifty cases, not ten? The file's own stage does; for files without a
-# stage, the layers 08, 13 and 14 do.
+# Succeeds if the stage gets fifty cases instead of ten: the file's own stage or, for files
+# without a stage, the layers 08, 13 and 14.
 many() {                       # FILE STAGE
     own=$(own_stage "$1")
     case $own.$2 in

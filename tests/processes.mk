@@ -36,7 +36,7 @@ sanitize-threads: sanitize-threads-quick
 	  build/tsan/kcp-wrong-calls
 	@$(tsan) $(if $(filter-out mpicc none,$(MPICC)),STEP='$(MPICC:mpicc%=mpirun%) -n') \
 	  sh tests/cli/mpi.sh build/tsan
-# In a minute or two, for .ci/run: threads, exchanges, a lost rank over the stand-in.
+# For .ci/run, one to two minutes: threads, exchanges, a lost rank over the stand-in.
 sanitize-threads-quick:
 	@$(tsan_make) build/tsan/kcp-check build/tsan/stand_in/kcp-stand-in
 	@$(tsan) build/tsan/kcp-check --exchange 60 --ranks 4

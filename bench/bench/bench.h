@@ -19,18 +19,18 @@ struct bench {                         /* the options, and the controls */
     enum regime regime;
     int warmup, iters, newest;         /* newest: the last variant of each stage */
     int unsaved;                       /* 08 saves nothing for 13 */
-    int tokens, save;                  /* -T; --save: enum kcp_save, or 2 for none */
-    int ranks;                         /* of whole layers; 0: stages */
+    int tokens, save;                  /* -T; --save: enum kcp_save, or 3 for none */
+    int ranks;                         /* to time whole layers; 0: stages */
     const char *stages, *variant, *backend, *forms;
     const char *tsv;
-    int judge, wrong;                  /* rows are judged; the number that failed */
+    int judge, wrong;                  /* judge the rows; the number that failed */
     int rows;                          /* written to --tsv */
     int replay;                        /* also time a replayed graph */
     int unsent;                        /* also time the call without messages */
     int wire;                          /* 1: messages are rounded to bf16 */
     const char *lengths;               /* of the sequences, as 4x8192,1024 */
     double copy, product;              /* measured: bytes/s of a copy, flop/s bf16 */
-    double gather_us;                  /* all_gather of gather_bytes a rank */
+    double gather_us;                  /* of an all_gather, gather_bytes per rank */
     size_t gather_bytes;
 };
 

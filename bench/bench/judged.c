@@ -25,12 +25,12 @@ struct part {
     int status;
 };
 
-/* The parts of one rank and pass. Field `last` is a checksum of the parts' inputs. */
+/* The parts of one rank and pass, and a checksum of their inputs. */
 static struct side {
     const struct kcp_stage *stage;
     struct part part[PARTS_MOST];
     int n, changed;
-    uint64_t last;
+    uint64_t checksum;
     struct worst worst;
 } sides[RANKS_MOST][2];
 
@@ -183,13 +183,14 @@ static int take_inputs(struct side *s, const struct kcp_stage *st, const char *a
                        enum kcp_storage as)
 {
     const struct kcp_call *c = (const struct kcp_call *)(const void *)args;
-    struct side now = { .stage = st, .changed = 1, .last = 1469598103934665603ull };
+    struct side now = { .stage = st, .changed = 1,
+                        .checksum = 1469598103934665603ull };
     int e = KCP_OK;
     choose_parts(&now, st, c);
     for (int i = 0; i < now.n && !e; i++)
-        e = fetch(&now.part[i], st, args, as, &now.last);
-    now.last = (now.last ^ (uint64_t)c->part) * 0x9e3779b97f4a7c15ull;
-    if (!e && s->stage == st && s->n == now.n && s->last == now.last) {
+        e = fetch(&now.part[i], st, args, as, &now.checksum);
+    now.checksum = (now.checksum ^ (uint64_t)c->part) * 0x9e3779b97f4a7c15ull;
+    if (!e && s->stage == st && s->n == now.n && s->checksum == now.checksum) {
         free_side(&now);
         s->changed = 0;
         return KCP_OK;
@@ -199,7 +200,7 @@ static int take_inputs(struct side *s, const struct kcp_stage *st, const char *a
     return e;
 }
 
-/* ---- the reference: one thread per part, on all ranks of the part */
+/* ---- the reference: one thread per part, which starts a thread per rank */
 struct work { struct side *first; const struct kcp_stage *stage; int at, R, pass; };
 
 /* Backward reads the block that forward saves. */

@@ -166,7 +166,6 @@ int runner_variant(struct runner *x, const struct kcp_stage *st,
         }
         char *args = args_of(x, st, &c, v->storage);
         int e = args ? KCP_OK : KCP_NO_MEMORY;
-        /* The saved block comes first, because its arrays need no workspace. */
         if (!e && st->ranks && !(x->b->unsaved && !strncmp(st->name, "08", 2)))
             e = save_forward(x, v, st, args);
         if (!e) e = prepare(v, args, &work);
@@ -278,7 +277,7 @@ static int heads_in_two(struct runner *x)
     if (!e) e = runner_open(&half, comm, 2);
     if (!e) e = layers(&half);
     runner_close(&half);
-    /* kcp_nccl_split: ranks that are threads free comm when no GPU has work left. */
+    /* Ranks that are threads may free comm only when no GPU has work left. */
     if (!e) e = x->world->barrier(x->world, NULL);
     if (comm) comm->free(comm);
     return e;

@@ -80,7 +80,7 @@ int time_calls(int (*run)(void *), void *args, struct CUstream_st *stream, int w
     return e;
 }
 
-// Calls of one kind before the other kind: enough to keep the host ahead of the GPU.
+// Number of consecutive calls of one kind; with fewer the GPU would wait for the host.
 enum { TURN = 5 };
 static int kind_of(int i) { return i / TURN % 2; }
 

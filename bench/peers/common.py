@@ -52,8 +52,8 @@ def append(path, rows):
 
 
 def version(package):
-    """The package's version, and its commit by the variable PACKAGE_COMMIT; of FLA's
-    sources in .peers/ the line that fetch.sh wrote."""
+    """Returns the package's version and the commit in variable PACKAGE_COMMIT; for FLA's
+    sources in .peers/, the line that fetch.sh wrote."""
     fetched = os.path.join(PEERS, "FLA_VERSION")
     if package == "flash-linear-attention" and os.path.exists(fetched):
         with open(fetched) as f:
@@ -67,7 +67,7 @@ def version(package):
 
 
 def row(stage, variant, back, us, peer, **more):
-    """Returns a row. us: median, 10 % and 90 %. Bytes and flops, not counted, are 0."""
+    """Returns a row. us: median, 10 % and 90 %. Bytes and flops are not counted and set to 0."""
     return {"stage": stage, "variant": variant, "pass": back, "us": round(us[0], 2),
             "us_p10": round(us[1], 2), "us_p90": round(us[2], 2), "bytes": 0,
             "flops": 0, "peer": peer, **more}
@@ -79,8 +79,8 @@ def spread(us):
 
 
 def time_calls(torch, calls, warmup=20, iters=100):
-    """Microseconds of each call, measured by events over iters repetitions without a
-    host wait, as by time_calls in ../bench/time.cu; the last element is their sum."""
+    """Returns the median, 10 % and 90 % of microseconds over iters repetitions, for each
+    call and for all calls together. As in ../bench/time.cu, the host does not wait."""
     n = len(calls)
     at = [torch.cuda.Event(enable_timing=True) for _ in range(n * iters + 1)]
     for _ in range(warmup):

@@ -7,9 +7,9 @@ Next: others.py, whose adapters it uses.
 
 OUT, field.tsv, gets a row per kernel, stage and regime: PASS or FAIL with the worst
 output, its error and its limit, and the words that repeat the case; n/a or error with
-the reason. Each kernel is called in the signature and the range of its documentation; what
-it refuses, or its documentation excludes, is n/a. Inputs and outputs are bf16. All
-kernels run at once, because results count here and times do not.
+the reason. Each kernel is called with the signature of its documentation; a case that the
+kernel refuses or its documentation excludes is n/a. Inputs and outputs are bf16. All kernels
+run concurrently, because only results matter here, not times.
 """
 import csv
 import functools
@@ -131,7 +131,7 @@ def start(o, peer, stage, here):
 
 
 def row_of(r):
-    """Returns of a row of the report: verdict, worst output, error, limit, words."""
+    """Returns verdict, worst output, error, limit and words of a row of the report."""
     found = re.match(r"(\w+) rank.*?error (\S+) > ([^;]+);", r["why"]) or \
         re.match(r"(\w+) (\S+) of (\S+)", r["worst"])
     worst, error, allowed = found.groups() if found else ("", "", "")

@@ -60,7 +60,7 @@ def layer(case, x, context=None):
 
 
 def passes(case, x, context=None):
-    """Times of the forward without gradients, of the backward, and of both."""
+    """Returns times of the forward without gradients, of the backward, and of both."""
     def call():
         return layer(case, x, context)
 

@@ -119,7 +119,7 @@ def chunk(o, where, add):
 
 
 def one_on_ranks(job, o, where, add):
-    """Runs a test with some variables. Returns 1 if FLA's integration would reject it."""
+    """Runs a test with the job's variables. Returns 1 if FLA's integration would reject it."""
     file, name, env = job
     left = int(o.limit - (time.monotonic() - common.began))
     label = name + "".join(f", {n}={x}" for n, x in env)

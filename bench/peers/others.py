@@ -91,8 +91,8 @@ def flash_kda_chunk_kda(q, k, v, g, beta, scale=None, initial_state=None,
 
 def cudnn_chunk_kda(q, k, v, g, beta, scale=None, initial_state=None,
                     output_final_state=False, cu_seqlens=None, **o):
-    """cuDNN's kernels for Hopper by name, so that no other engine is used. Forward has
-    the bounded gate, sigmoid and norm inside; backward takes them computed."""
+    """Calls cuDNN's kernels for Hopper by name, so that no other engine is used. Forward
+    has the bounded gate, sigmoid and norm inside; backward takes them computed."""
     import cudnn
     from cudnn.linear_attention.ops import kimi_delta_attention
     takes(q.shape[3] == v.shape[3] == 128, "K = V = 128")
@@ -146,7 +146,7 @@ def flash_qla_chunk_gated_delta_rule(q, k, v, g, beta, scale=None, initial_state
 # ---- timed, after kcp-bench's rows
 
 def timed(case, x, name, f, peer):
-    """Rows: forward as a user calls it; then forward and backward with gates and norms
+    """Returns rows: forward as a user calls it; then forward and backward with gates and norms
     computed beforehand."""
     more = dict(scale=x["scale"], use_qk_l2norm_in_kernel=True, A_log=x["A_log"],
                 use_gate_in_kernel=True, use_beta_sigmoid_in_kernel=True,

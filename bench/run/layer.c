@@ -148,8 +148,8 @@ struct rank {
     double *y[6];              /* convolved q, k, v, and their gradients */
 };
 
-/* If a rank did not wait for a state, its bound on |M|_2 was used: checks that the
- * bound is at least |M|_F / sqrt(K), which rank_alive computed. */
+/* If this rank did not wait for a state (--truncate), checks that the bound on |M|_2
+ * that it used is at least |M|_F / sqrt(K), which rank_alive computed. */
 static int check_bound(const struct rank_report *report, struct kcp_comm *comm)
 {
     char why[160];

@@ -53,15 +53,16 @@ struct run {
     int both;                      /* forward and backward */
     int from, to;                  /* the passes of a stage */
     int conv;                      /* the layer begins with convolutions */
-    int model, relative;           /* --model; 1: a relative's stage, both passes */
-    const char *note;              /* about unused inputs; or NULL */
+    int model, relative;           /* --model; 1 for a model of stages 15 and 16 */
+    const char *note;              /* a note about unused inputs, or NULL */
     const struct kcp_stage *stage; /* NULL: the whole layer */
     struct kcp_plan *plan;
     struct device *gpu;            /* NULL: the references on the host */
     struct rank_report *report;             /* [R] */
     char target[NPY_NAME];         /* --out, without a last slash */
     struct kcp_mpi mpi;            /* this process's rank under a launcher */
-    int has_met, is_silent;        /* processes_meet; another rank prints the error */
+    int has_met;                   /* processes_meet was called */
+    int is_silent;                 /* another rank prints the error */
     char why[600];                 /* the error, one line */
     int exit;
 };
@@ -96,7 +97,8 @@ int  array_split(const struct tensor *a);      /* is it sharded by tokens? */
 /* Sets *at and *n to the first element and the size of rank r's part of `a`. */
 void array_part(const struct run *x, const struct tensor *a, int r, int64_t *at,
                 int64_t *n);
-int  sums_check(struct run *x);                /* --sum local needs a sum */
+/* Rejects --sum local if no result is a sum over ranks. */
+int  sums_check(struct run *x);
 /* Checks that all numbers are finite; below = 1: and at most 0. */
 int  array_check(struct run *x, const struct tensor *a, int below);
 
@@ -121,14 +123,15 @@ double memory_here(void);                      /* bytes of this machine; 0: not 
 /* layer.c, stage.c: load the arrays, run, and leave the results in x->a. */
 int  layer_run(struct run *x);
 int  stage_run(struct run *x);
-int  outs_check(struct run *x);                /* equal sums, finite numbers */
+int  outs_check(struct run *x);                /* finite numbers, equal sums */
 int  rank_status(struct kcp_comm *comm, int status);
 /* stage.c, for models other than KDA and GDN. relative_has returns 1 if the model has
  * the field, relative_needs returns 1 if the model requires the field. */
 int  relative_read(struct run *x);
 int  relative_has(const struct run *x, const char *field);
 int  relative_needs(const struct run *x, const char *field);
-/* alive.c. rank_alive computes |M|_F / sqrt(K) of the sequence that enters the rank. */
+/* alive.c. rank_alive computes |M|_F / sqrt(K) of the rank's first sequence, or -1 if
+ * this sequence begins on the rank. */
 union pass_args {
     struct kcp_call call;
     struct kcp_forward forward;

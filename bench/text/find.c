@@ -14,7 +14,7 @@ static const struct { enum activation t; int heads; } token[] = {
     { DQ, HEADS }, { DK, HEADS }, { DV, VALUE_HEADS }, { DG, VALUE_HEADS },
     { DB, VALUE_HEADS }, { DX, 1 },
 };
-enum { TOKENS = 10 };                  /* CHECKED: TOKENS, PARAMS, ht, loss */
+enum { TOKENS = 10 };                  /* CHECKED = TOKENS + PARAMS + 2 */
 const char *const checked_name[CHECKED] = {
     "q", "k", "v", "o", "dq", "dk", "dv", "dg", "dbeta", "dx", "d embedding", "d Wq",
     "d Wk", "d Wv", "d Wg", "d Wb", "d Wo", "d U", "d conv q", "d conv k", "d conv v",

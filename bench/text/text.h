@@ -29,7 +29,7 @@ enum param {       /* training changes those before P_CQ */
              P_EMBED, P_Q, P_K, P_V, P_G, P_BETA, P_O, P_LOGIT,
              P_CQ, P_CK, P_CV, P_ALOG, P_DT, P_BBIAS, PARAMS };
 extern const struct shape { const char *name; int rows, cols; } param_shape[PARAMS];
-int64_t param_at(int p);               /* offset in theta; of PARAMS: the total */
+int64_t param_at(int p);               /* offset in theta; PARAMS: size of theta */
 double *params_make(uint64_t seed);    /* malloc */
 
 /* Token tensors of a run, [T, row] each; a rank uses only its own rows. */
@@ -114,7 +114,7 @@ struct finding {
     double form_err[KCP_FORMS];            /* relative to one rank */
     struct kcp_traffic form[KCP_FORMS], formula[KCP_FORMS];    /* all ranks, passes */
     double (*alive)[VALUE_HEADS];      /* [S]: |M|_F / sqrt(K) of each segment */
-    double far;                        /* left from the first cut to the far end */
+    double far;                        /* share of the state left at the far end */
     int far_seq, far_rank;             /* -1: no sequence crosses a cut */
     double took, ms[2];                /* total s; ms per step: R ranks, one */
 };

@@ -218,7 +218,7 @@ static int off(char **v)
     return bad;
 }
 
-/* Writes A, of float64 or int64, as numpy.save writes it after asfortranarray. */
+/* Writes A, of float64 or int64, in Fortran order, as numpy.save does. */
 static int fortran(char **v)
 {
     struct npy a;

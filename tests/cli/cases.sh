@@ -9,7 +9,7 @@
 # commands that run first, all in shell syntax. A row with values runs once per value,
 # with $x set to the value; a $x at the start of the arguments is replaced by the value
 # before the shell reads the line. Pattern `=` means the first word of the arguments. Each
-# run gets a fresh copy of the folder that the previous row `folder` made. If the status
+# run gets a fresh copy of the folder that the last row `folder` above it made. If the status
 # is 2, stderr must be one line "kcp-...: ..." that contains the pattern, stdout must be
 # empty, and no file `out` may be made. Else the output must contain the pattern.
 B=$(cd "${1:-build}" && pwd) || exit 2
@@ -26,7 +26,7 @@ done
 layer() { "$B/kcp-arrays" layer "$@"; }
 fill() { "$B/kcp-arrays" fill "$@"; }
 poke() { "$B/kcp-arrays" poke "$@"; }
-header() {             # FILE DICTIONARY [BYTES]: a .npy header, then so many zero bytes
+header() {             # FILE DICTIONARY [BYTES]: a .npy header, then BYTES zero bytes
     printf '\223NUMPY\001\000%b%s' "$(printf '\\%03o\\%03o' $((${#2} % 256)) \
         $((${#2} / 256)))" "$2" >"$1"
     truncate -s +"${3:-0}" "$1"

@@ -16,7 +16,7 @@ holds() {                        # WHAT command...: the command succeeds
     if "$@"; then passed=$((passed + 1))
     else failed=$((failed + 1)); echo "  FAIL  cli.sh: $what: $(head -2 stderr) $(tail -1 stdout)"; fi
 }
-expect() {                         # STATUS PATTERN option...: both, of kcp-check
+expect() {                         # STATUS PATTERN option...: of kcp-check
     want=$1 words=$2; shift 2
     "$B/kcp-check" "$@" >stdout 2>stderr
     holds "$*: status $?, expected $want" [ $? = "$want" ]

@@ -49,7 +49,7 @@ rules() {
     includes
     calls
     grep -v '\.def$' "$W/files" | xargs awk '
-        { gsub(/[\200-\277]/, "") }                  # the other bytes of a character
+        { gsub(/[\200-\277]/, "") }                  # continuation bytes of UTF-8
         length($0) > 88 { print FILENAME ":" FNR ": " length($0) " columns, at most 88" }'
     grep '^cuda/' "$W/files" | grep -v '^cuda/tile/' |
         xargs grep -nE '(^|[^a-z_])asm *(volatile)? *\(' |
@@ -70,7 +70,7 @@ rules() {
         grep -qF "$f" tests/judge/*.c || echo "tests/judge: $f) is not called"
     done
     for f in bench/results/*.tsv; do
-        case $f in *-test.tsv) continue ;; esac          # of bench_cli.sh, beside this
+        case $f in *-test.tsv) continue ;; esac          # bench_cli.sh may run now
         awk -F '\t' -v f="$f" 'FNR == 1 { n = NF } NF != n {
             print f ":" FNR ": " NF " fields, the first line has " n }' "$f"
     done

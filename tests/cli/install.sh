@@ -36,7 +36,7 @@ readelf -d "$so" | grep -q "SONAME.*libkcp.so.${version%%.*}\]" || stop "no SONA
 [ -s "$W/share/doc/kcp/LICENSE" ] || stop "LICENSE is not installed"
 
 # ---- rebuilds after a changed option
-compiles() {                     # LINE option...: what make prints
+compiles() {                     # LINE option...: make must print LINE
     words=$1; shift
     got=$(make --no-print-directory -C "$here" CUDA_HOME=none B="$one" "$@" \
         "$one/ref/base/tensor_set.o" 2>&1 | grep -v 'up to date')

@@ -92,7 +92,7 @@ lines() {
     done
 }
 [ "$half" != lines ] || { lines; exit; }
-without() {          # NAME KERNELS FILE LINE PLACE: a judge whose kernels lack the line
+without() {          # NAME KERNELS FILE LINE PLACE: a judge with PLACE for LINE
     W=$B/without/$1 file=cuda/18_hopper/$3 object=cuda/18_hopper/$2_sm90.cu.o
     rm -rf "$W"; mkdir -p "$W/tree"
     tar cf - Makefile ref cuda tests/proxy.mk | tar xf - -C "$W/tree" || return 1
@@ -137,7 +137,7 @@ many="beta=sigmoid K=128 V=128 C=64 l2norm h0 dht gate=softplus"
 share="live kda $many H=36 HV=144 lengths=193"
 for n in 1 2 1 3 1 1 2 1 1 4 1 1 2 1 3 1 1 1 2 1 5 1 1 2 1 1 3 1 1; do share="$share,$n"; done
 wide="$many H=10 HV=70 lengths=150"
-cases_of() {                    # WHAT, a mistake's last word: its own cases, else all
+cases_of() {                    # WHAT, the last column of a row: that row's cases, else all
     case $1 in
     share) echo "$share" ;;
     wide*) echo "live ${1#wide } $wide" ;;
@@ -172,7 +172,7 @@ for v in 08:v3_prepare_scan 08:v5_one_kernel 13:v2_stages 13:v4_scans_finish \
     echo "jitter.sh: with sleeps $v fails: $why"
     failed=1
 done
-# Three run concurrently. More would be slow, but a slow run is no sign of a mistake.
+# Three run concurrently: with more, a judge could reach its time limit.
 started=0
 for at in $(mistakes | cut -d'|' -f1,2); do
     name=${at%|*} v=${at#*|}

@@ -94,7 +94,7 @@ grep -q '^Score: 6/6' "$W/output.a" && grep -q '^Score: 0/6' "$W/output.b" && pa
     fail "two at once: $(grep Score "$W/output.a" "$W/output.b")"
 grep -q 'hint: .* does not fade the state' "$W/output.b" && pass || fail "$(cat "$W/output.b")"
 
-# ---- a folder of files: a table; a second run grades nothing again; a task of an array
+# ---- a folder of files: a table; a second run grades nothing again; a task of a Slurm array
 mkdir -p "$W/in/ada" "$W/in/bob" "$W/in/o\"k & s"
 cp "$W/a/04_chunk.c" "$W/in/ada/"; cp "$W/b/04_chunk.c" "$W/in/bob/"
 echo 'this is no C;' >"$W/in/eve.c"; cp "$W/in/eve.c" "$W/in/o\"k & s/04_chunk.c"

@@ -118,7 +118,7 @@ grep -q 'ranges\|\.\.' stdout && pass || fail "no ranges of ranks: $(cat stdout)
 same 0 "$all --ranks 3" "--layout contiguous"
 
 # ---- --sum local: parameter gradients have a row per rank; rows add up to --sum all
-sums() {                         # NAMES: rows of own/ add up to all/, the rest has its bits
+sums() {                         # NAMES: their rows in own/ add up to all/; other files are equal
     for f in all/*.npy; do
         f=${f##*/}
         case " $* " in
@@ -197,7 +197,7 @@ for model in dplr gdn2 gla spike; do
     # shellcheck disable=SC2086
     gives many $all --ranks 4
     want=$((3 * 8 * 2 * 8 * (6 + m))) most=$((3 * 8 * 2 * 8 * (6 + m)))
-    [ $model != spike ] || most=99999           # and a row of outputs, for its masks
+    [ $model != spike ] || most=99999           # spike also sends a row of outputs
     within "$(column 6)" $want $most && pass || fail "$model: $(column 6) bytes, not $want"
 done
 gives all --model spike --ranks 3 --chunk 16

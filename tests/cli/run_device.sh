@@ -78,7 +78,7 @@ kda-f32-striped|2e-4|--dtype f32|--ranks 4 --layout striped --stripe 11
 kda-bf16-4-cuts|3e-2||--cuts 0,70,71,200,300 --form chain
 kda-f32-5-cuts|2e-4|--dtype f32|--cuts 0,1,100,100,101,300 --form scan
 END
-for name in x0 dxt; do               # rows before the sequences; of the last rows
+for name in x0 dxt; do               # rows before the sequences; gradients of the last rows
     "$arrays" fill in/${name}_q.npy f8 3,3,128 0.4
     "$arrays" fill in/${name}_v.npy f8 3,2,256 -0.2
     for e in 0 130 700; do "$arrays" poke in/${name}_q.npy $e 0.$e; done
@@ -91,7 +91,7 @@ kda-f32-conv-local|2e-4|--dtype f32|--ranks 4 --form scan --sum local
 END
 layer="--l2norm --beta sigmoid"
 rm -rf in; "$arrays" layer in 4096 1 1 1 64 64 kda raw 1
-for form in chain pipeline; do       # ranks between others are cut off where gates forget
+for form in chain pipeline; do       # the middle rank does not wait: gates forget
     echo "kda-f32-far-$form|2e-4|--dtype f32|--ranks 3 --form $form --truncate 0.9" >rows
     each <rows
     grep -q -e "--truncate 0.9: 1 of 1 ranks" stdout || fail "$form: nothing is cut off"

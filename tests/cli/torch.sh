@@ -14,7 +14,7 @@ export KCP_LIB="$B/libkcp.so" OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
 # Ranks connect over loopback, whatever the name of this machine resolves to.
 export GLOO_SOCKET_IFNAME="${GLOO_SOCKET_IFNAME:-lo}"
 . "$here/tests/cli/free_port.sh"
-stop() {                         # WHAT: with the errors and the end of the log
+stop() {                         # prints WHAT, the errors and the end of the log
     echo "torch.sh: $*:"
     grep -a 'FAIL\|Error\|what():\|Signal [0-9]' "$W/log" | head -12
     tail -n 12 "$W/log"

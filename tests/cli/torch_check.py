@@ -348,7 +348,7 @@ def errors():
             fake = [mode.from_tensor(t) for t in (q, k, v, g, beta)]
             refuses(ValueError, "q FakeTensor memory", lambda: f(*fake))
     forward = torch.autograd.forward_ad
-    with forward.dual_level():                # else the derivative would be lost
+    with forward.dual_level():                # not refused, it would be lost
         dual = forward.make_dual(v, v)
         refuses(NotImplementedError, "forward-mode", lambda: f(q, k, dual, g, beta))
         refuses(NotImplementedError, "forward-mode",
@@ -478,11 +478,11 @@ def conv_outputs(**x):
 
 
 def false_hits(f, calls):
-    """Runs each two calls in both orders. Returns how many results differ from those of
+    """Runs each pair of calls in both orders. Returns how many results differ from those of
     the same call alone."""
     want = []
     for more in calls:
-        kcp_torch.release()                   # forgets what it knows of calls
+        kcp_torch.release()                   # empties the cache of calls
         want.append(f(**more))
     return sum(not all(map(torch.equal, f(**calls[i]), want[i]))
                for a in range(len(calls)) for b in range(a) for i in (a, b, b, a)), want
@@ -598,7 +598,7 @@ def ranks():
     for cuts in ([0] * (R - 1) + [2, 77], [0, *(77 - R + i for i in steps), 77],
                  [0, *steps, 77]):
         conv_case(f"conv, cuts {cuts}", world, cuts=cuts, act=act, bound=bound)
-    if CUDA:                                  # a communicator of our own for gloo's group
+    if CUDA:                                  # kcp_torch makes an NCCL communicator
         one_case(f"a gloo group, {name}", 60, *CASES[0][1:],
                  group=dist.new_group(backend="gloo"))
         kcp_torch.release()

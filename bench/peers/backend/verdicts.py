@@ -23,7 +23,7 @@ import kcp_torch.fla  # noqa: E402,F401
 
 
 @pytest.fixture(autouse=True)
-def say_it_again():
+def log_again():
     for registry in BackendRegistry._registries.values():
         registry._logged.clear()
     yield
