@@ -11,7 +11,7 @@ static int make(struct batch *x, enum kcp_model model, int C, double gate)
     int status = batch_draw(x, model, C, gate);
     status = status ? status : batch_wy(x);
     status = status ? status : batch_chunk(x);
-    return status ? status : batch_affine(x, NULL);
+    return status ? status : batch_affine(x);
 }
 
 static int tokens(struct kcp_report *rep)

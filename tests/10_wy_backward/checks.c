@@ -31,7 +31,7 @@ static int against_adjoint(struct kcp_report *rep)
             double *dq = batch_array(&x, qk), *dk = batch_array(&x, qk);
             double *dv = batch_array(&x, vo), *dg = batch_array(&x, gn);
             double *db = batch_array(&x, one), *dh = batch_array(&x, st);
-            status = status ? status : batch_backward(&x, NULL);
+            status = status ? status : batch_backward(&x);
             status = status ? status : adjoint(&x, dq, dk, dv, dg, db, dh);
             for (int e = 0; e < 6 && !status; e++) {
                 const double *got[] = { x.dq, x.dk, x.dv, x.dbeta, x.dg, x.dh_in };

@@ -81,7 +81,7 @@ static int transpose(struct kcp_report *rep)
             char what[64];
             snprintf(what, sizeof what, "%s, gate %g", model ? "GDN" : "KDA", gate[j]);
             status = batch_forward(&x, model ? KCP_GDN : KCP_KDA, gate[j]);
-            status = status ? status : batch_backward(&x, NULL);
+            status = status ? status : batch_backward(&x);
             status = status ? status : one(rep, &x, what);
             batch_free(&x);
         }

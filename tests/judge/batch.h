@@ -204,16 +204,8 @@ static inline int batch_wy(struct batch *x)
 /* Runs chapter 04; each stretch starts from its row of h0. */
 static inline int batch_chunk(struct batch *x) { return batch_stage(x, "04_chunk"); }
 
-/* Runs chapter 05 from state h_start, or from 0 if h_start is NULL. */
-static inline int batch_affine(struct batch *x, const double *h_start)
-{
-    struct kcp_affine f;
-    if (!x->map && batch_outputs(x, "05_affine"))
-        return KCP_NO_MEMORY;
-    batch_bind(x, "05_affine", &f);
-    f.h_start = h_start;
-    return ref_affine(&f);
-}
+/* Runs chapter 05 from state 0. */
+static inline int batch_affine(struct batch *x) { return batch_stage(x, "05_affine"); }
 
 /* Runs chapter 01 on the outputs of chapter 02. Each stretch is a sequence that
  * starts from its row of h0. */
@@ -239,18 +231,13 @@ static inline int batch_forward(struct batch *x, enum kcp_model model, double ga
     return status ? status : batch_chunk(x);
 }
 
-/* Runs chapters 09, 11 and 10. Function `wy` computes chapter 10; if `wy` is NULL, the
- * reference does. */
-static inline int batch_backward(struct batch *x, int (*wy)(void *))
+/* Runs chapters 09, 11 and 10. */
+static inline int batch_backward(struct batch *x)
 {
-    struct kcp_wy_backward y;
     x->c.part = KCP_LOCAL | KCP_REVERSE;
     int status = batch_stage(x, "09_chunk_backward");
     if (!status) status = batch_stage(x, "11_merge_backward");
-    if (!status) status = batch_outputs(x, "10_wy_backward");
-    batch_bind(x, "10_wy_backward", &y);
-    if (!status) status = wy ? wy(&y) : ref_wy_backward(&y);
-    return status;
+    return status ? status : batch_stage(x, "10_wy_backward");
 }
 
 /* Applies the token maps of value head n in order, t0 <= t < t1: X [K,V+K] <- A_t X
