@@ -187,7 +187,7 @@ static void plans(void)
             M += !!(kcp_plan_want(p, j, 0) & KCP_WANT_M);
         }
         if (h != (r < 2) || M)
-            fail("06: ranks 0 and 1 publish h_ext, nobody M");
+            fail("06: ranks 0 and 1 publish h_ext, no rank M");
     }
     kcp_plan_free(p);
     static const int64_t ten[] = { 0, 10 }, cuts[] = { 0, 5, 5, 10 };

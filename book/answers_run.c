@@ -304,7 +304,7 @@ static void halos(void)
                 if (p->ctx[h].begin <= t && t < p->ctx[h].end)
                     snprintf(from + strlen(from), 8, "%s%d", *from ? " " : "", h);
         if (strcmp(from, says[r]))
-            fail("14: who sends what");
+            fail("14: which rank sends what");
     }
     kcp_plan_free(p);
 }

@@ -155,7 +155,7 @@ local function include(cb)
     return pandoc.Para { pandoc.Emph { pandoc.Str("(" .. path .. " is still to come)") } }
   end
   local lang = (path:match("%.cuh?$") and "cpp") or (path:match("%.[ch]$") and "c" or path:match("%.def$") and "c") or "text"
-  local parts, open, asked, left, first = {}, {}, {}, 0, nil
+  local parts, open, steps_here, left, first = {}, {}, {}, 0, nil
   local function take(a, b, name, what)
     if not a then return want("%s: no %s %s", path, what, name) end
     first = first or a
@@ -164,7 +164,7 @@ local function include(cb)
     open[#open + 1] = code_of(path, t, 1, #t)
     left = left + n
     for _, x in ipairs(names) do
-      if not asked[x] then asked[#asked + 1], asked[x] = x, true end
+      if not steps_here[x] then steps_here[#steps_here + 1], steps_here[x] = x, true end
     end
     if path:match("^cuda/") then ranges[#ranges + 1] = path .. "\t" .. a .. "\t" .. b end
     if what == "function" then shown[#shown + 1] = path .. "\t" .. name end
@@ -185,11 +185,11 @@ local function include(cb)
   local from = source and where(path, first) or pandoc.Span({ pandoc.Str(path) }, { class = "where" })
   local function listing(t) return pandoc.CodeBlock(table.concat(t, "\n\n"), pandoc.Attr("", { lang })) end
   local blocks = pandoc.List({ pandoc.Plain { from } })
-  if #asked == 0 then blocks:insert(listing(parts))
+  if #steps_here == 0 then blocks:insert(listing(parts))
   else
     if left > 5 then blocks:insert(listing(open)) end
     blocks:insert(pandoc.RawBlock("html", '<details class="solution"><summary>Show the code, which answers lab step '
-      .. table.concat(asked, ", ") .. "</summary>"))
+      .. table.concat(steps_here, ", ") .. "</summary>"))
     blocks:insert(listing(parts))
     blocks:insert(pandoc.RawBlock("html", "</details>"))
   end

@@ -59,7 +59,7 @@ int main(void)
               "corner of the grid. "
               "Right: the same grid after two tokens, squeezed to a narrow slanted "
               "band and moved "
-              "so that the origin lies at h_ext.");
+              "so that the origin is at h_ext.");
     for (int side = 0; side < 2; side++) {
         const double x0 = 20 + side * 400;
         svg_line(px(x0, -2.5), py(0), px(x0, 2.5), py(0), "stroke:var(--line)");

@@ -43,7 +43,7 @@ int main(void)
 {
     svg_begin(
         720, 300, "Banks before and after the swizzle",
-        "Eight rows of 128 bytes over 32 banks. Left: piece 2 of every row lies in "
+        "Eight rows of 128 bytes over 32 banks. Left: piece 2 of every row is in "
         "banks 8 to 11, and eight reads are needed. Right: row r keeps piece p at "
         "place p exclusive-or r, piece 2 meets every bank once, and one read is "
         "enough.");

@@ -46,7 +46,7 @@ int main(void)
     svg_text(30, 28, "start", "", "lane l takes row l");
     const int apart = draw(30, 42, row);
     svg_text(30, 326, "start", "", "%d sectors for 512 bytes", apart);
-    svg_text(30, 346, "start", "soft", "half of what is fetched is not asked for");
+    svg_text(30, 346, "start", "soft", "half of what is fetched is not needed");
     svg_text(400, 28, "start", "", "lane l takes piece l");
     const int together = draw(400, 42, pieces);
     svg_text(400, 326, "start", "", "%d sectors for 512 bytes", together);

@@ -21,14 +21,14 @@ static void bar(double x, double w, double y, const char *ink, const char *wash,
  * done. */
 static double play(double y, int stages, int chunks)
 {
-    double asked[8], done[8], now = 0;
+    double issued[8], done[8], now = 0;
     for (int c = 0; c < chunks; c++) {
-        if (stages == 1) asked[c] = now; /* no overlap */
-        else asked[c] = c < stages - 1 ? 0 : done[c - stages + 1] - work;
-        const double here = asked[c] + copy;
+        if (stages == 1) issued[c] = now; /* no overlap */
+        else issued[c] = c < stages - 1 ? 0 : done[c - stages + 1] - work;
+        const double here = issued[c] + copy;
         const double begin = fmax(now, here);
         const double row = stages == 1 ? 0 : c % stages;
-        bar(90 + asked[c], copy, y + 26 * row, "var(--b)", "var(--wash-b)", c);
+        bar(90 + issued[c], copy, y + 26 * row, "var(--b)", "var(--wash-b)", c);
         bar(90 + begin, work, y + 26 * stages + 4, "var(--a)", "var(--wash-a)", c);
         done[c] = now = begin + work;
     }

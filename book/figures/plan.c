@@ -24,7 +24,7 @@ int main(void)
     svg_begin(720, 250, "The plan for a packed batch",
               "Sequences of 6, 16, 3 and 5 tokens on three ranks of ten tokens. "
               "Sequence 1 crosses "
-              "both cuts; rank 1 lies wholly inside it, so its map needs M as well as "
+              "both cuts; rank 1 is wholly inside it, so its map needs M as well as "
               "h_ext.");
     for (int n = 0; n < N; n++)
         svg_text((x(cu[n]) + x(cu[n + 1])) / 2, 26, "middle", "", "sequence %d", n);

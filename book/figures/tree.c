@@ -61,7 +61,7 @@ int main(void)
 {
     svg_begin(700, 290, "The two sweeps of the scan over seven tokens",
               "Left: seven maps in a row at the bottom; pairs, then fours, then all "
-              "of them are composed, and each composition stands above its last token. "
+              "of them are composed, and each composition is above its last token. "
               "Right: the state S at the top left goes down unchanged along dashed "
               "lines, and by arrows through the left halves' maps to tokens 4, then 2 "
               "and 6, then 1, 3 and 5.");

@@ -209,11 +209,11 @@ static int run_trial(struct trial *t, struct found *out)
     return 0;
 }
 
-struct asked { const char *object; struct trial *t; };
+struct task { const char *object; struct trial *t; };
 
 static int in_process(void *arg, void *answer)
 {
-    const struct asked *x = arg;
+    const struct task *x = arg;
     exchange *const *at = lab_symbol(x->object, "lab_exchange_at");
     if (!at) return 1;
     x->t->run = *at;
@@ -247,9 +247,9 @@ static int traffic_differs(const struct trial *t, const struct found *f, char *w
                            size_t n)
 {
     for (int r = 0; r < t->a.plan->R; r++) {
-        struct kcp_comm who = { .R = t->a.plan->R, .r = r };
+        struct kcp_comm comm = { .R = t->a.plan->R, .r = r };
         struct kcp_exchange e = exchange_of(&t->a);
-        e.comm = &who;
+        e.comm = &comm;
         const struct kcp_traffic due = kcp_exchange_formula(&e), c = f->counted[r];
         if (c.bytes == due.bytes && c.messages == due.messages) continue;
         snprintf(why, n, "rank %d of %d: %lld bytes in %lld messages, should be %lld"
@@ -305,7 +305,7 @@ int chain_main(int argc, char **argv)
     struct found *f = calloc(1, sizeof *f);
     struct trial *copy = malloc(sizeof *copy);
     for (int i = 0; i < TRIALS && !failed; i++) {
-        struct asked asked = { object, t };
+        struct task task = { object, t };
         char why[300];
         if (only >= 0 && i != only) continue;
         if (!t || !f || !copy || !draw(t, row, i)) {
@@ -317,7 +317,7 @@ int chain_main(int argc, char **argv)
             *copy = *t;
             copy->run = kcp_exchange_run;
             run_trial(copy, f);
-        } else failed = apart(in_process, &asked, f, sizeof *f) != 0;
+        } else failed = apart(in_process, &task, f, sizeof *f) != 0;
         if (!failed && wrong(t, f, why, sizeof why)) {
             printf("  FAIL  %s\n", why);
             failed = 1;
