@@ -16,7 +16,7 @@
     memcpy(&name, &x->form, sizeof(struct kcp_call));                                 \
     name.cu = x->cu; name.cn = x->a->cn; name.sc = x->a->sc
 
-/* Computes chapter 02's sum of the gate, then the model's form. */
+/* Computes the sums of the gate within chunks (chapter 02), then the model's form. */
 static int local(struct family_rank *x)
 {
     const struct kcp_family *a = x->a;

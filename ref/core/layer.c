@@ -295,7 +295,7 @@ static int first_that_takes(const struct kcp_layer *layer, const struct kcp_vari
     return status;
 }
 
-/* Returns a message for a status without a reason. */
+/* Returns a message for a failure that has set no reason. */
 static const char *reason(int status, const struct kcp_variant *v, const char *none)
 {
     if (status == KCP_NA) return none[0] ? none : v->shapes;

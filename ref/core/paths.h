@@ -100,8 +100,8 @@ int kcp_path_word(const struct kcp_path *p, const char *key, char *out, size_t n
     F(bounded) F(longest)
 #define KCP_FACT_MEMBER(name) int64_t name;
 struct kcp_facts { KCP_FACTS(KCP_FACT_MEMBER) };
-/* Conditions are C over local variables with these names, of 128 bits so that products
- * of three unchecked sizes do not overflow. */
+/* Conditions are C expressions of local variables with these names. The variables have
+ * 128 bits, so that products of three unchecked sizes do not overflow. */
 #define KCP_FACT_LOCAL(name) const __int128 name = f->name; (void)name;
 /* Returns the facts of a call, except saved, aligned, all_aligned, format, actv, acc
  * and exchange. device NULL: the host. */

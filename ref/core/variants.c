@@ -1,7 +1,7 @@
 /* variants.c -- the variants of this program, collected by the linker.
  *
  * Book: CONTRIBUTING.md, "Adding".  Checked by: tests/judge/self_cases.c.
- * Next: layer.c, which picks a pair of them.
+ * Next: layer.c, which selects kernels.
  *
  * kcp_variants returns copies of the records; run() of a copy checks the call first
  * (checked.c). The bounds of the linker section are hidden symbols, because a program
