@@ -222,7 +222,7 @@ const double *expected_moved(const char *field, int draws)
     return moved && moved->n == want->n ? moved->p : NULL;
 }
 
-static void forget(struct expected *x)
+static void expected_free(struct expected *x)
 {
     tensor_set_free(&x->in);
     tensor_set_free(&x->want);
@@ -231,15 +231,17 @@ static void forget(struct expected *x)
     *x = (struct expected){ .stage = NULL };
 }
 
-static int is_of(const struct expected *x, const struct kcp_stage *s,
-                 const struct kcase *k, enum kcp_pass pass, enum kcp_storage judged)
+static int is_expected_of(const struct expected *x, const struct kcp_stage *s,
+                          const struct kcase *k, enum kcp_pass pass,
+                          enum kcp_storage judged)
 {
     return x->stage == s && x->judged == judged && x->pass == pass &&
            !memcmp(&x->k, k, sizeof *k);
 }
 
-static int make(struct expected *x, const struct kcp_stage *s, const struct kcase *k,
-                enum kcp_pass pass, enum kcp_storage judged, const struct kcp_plan *p)
+static int expected_make(struct expected *x, const struct kcp_stage *s,
+                         const struct kcase *k, enum kcp_pass pass,
+                         enum kcp_storage judged, const struct kcp_plan *p)
 {
     inputs_draw(&x->in, k, s, judged);
     int status = inputs_before(&x->in, s, k, pass, judged);
@@ -283,14 +285,14 @@ static struct expected *cache_find(const struct kcp_stage *s, const struct kcase
                                    enum kcp_pass pass, enum kcp_storage judged)
 {
     for (int i = 0; i < cache.n; i++)
-        if (is_of(&cache.x[i], s, k, pass, judged)) return &cache.x[i];
-    return is_of(&last, s, k, pass, judged) ? &last : NULL;
+        if (is_expected_of(&cache.x[i], s, k, pass, judged)) return &cache.x[i];
+    return is_expected_of(&last, s, k, pass, judged) ? &last : NULL;
 }
 
 static struct expected *cache_add(const struct expected *x)
 {
     struct expected *to = cache_is_full() ? &last : &cache.x[cache.n];
-    if (to == &last) forget(&last);
+    if (to == &last) expected_free(&last);
     else {
         cache.n++;
         cache.bytes += bytes_of(x);
@@ -310,7 +312,7 @@ static void cache_begin(const struct kcp_stage *s, enum kcp_storage judged)
     for (int i = 0; i < cache.n; i++) {
         struct expected *x = &cache.x[i];
         if (x->stage != s || (is_tight && x->judged != judged)) {
-            forget(x);
+            expected_free(x);
             continue;
         }
         cache.bytes += bytes_of(x);
@@ -350,12 +352,12 @@ static void *make_todo(void *unused)
         struct expected x = { .stage = NULL };
         struct kcp_plan *p = case_plan(k, todo.s->ranks ? k->call.R : 1);
         int status = KCP_NO_MEMORY;
-        if (p) status = make(&x, todo.s, k, pass, todo.judged, p);
+        if (p) status = expected_make(&x, todo.s, k, pass, todo.judged, p);
         kcp_plan_free(p);
         pthread_mutex_lock(&todo.lock);
         if (!status) cache_add(&x);
         pthread_mutex_unlock(&todo.lock);
-        if (status) forget(&x);
+        if (status) expected_free(&x);
     }
     return unused;
 }
@@ -384,8 +386,8 @@ int expected_find(const struct kcp_stage *s, const struct kcase *k, enum kcp_pas
                   const struct expected **x)
 {
     struct expected made = { .stage = NULL }, *found = cache_find(s, k, pass, judged);
-    const int status = found ? KCP_OK : make(&made, s, k, pass, judged, p);
-    if (status) forget(&made);
+    const int status = found ? KCP_OK : expected_make(&made, s, k, pass, judged, p);
+    if (status) expected_free(&made);
     else current = found ? found : cache_add(&made);
     *x = status ? NULL : current;
     return status;

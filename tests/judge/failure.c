@@ -51,28 +51,24 @@ static int fails_after(struct isolated *x, int i, int n)
     return t.outcome == FAIL;
 }
 
-/* Returns 0, so that no case is repeated, if hung runs have used 5/3 of the time
- * limit. */
-static int has_time(const struct isolated *x)
-{
-    return !isolation_limit || 3 * x->lost < 5.0 * isolation_limit;
-}
-
 /* Returns how many of the cases before i must run so that case i fails. If case i does
  * not fail again, sets *seen to 0. Does not repeat a case that took more than half of
  * the time limit. */
 static int cases_before(struct isolated *x, int i, const struct verdict *t, int *seen)
 {
-    const int before = i - x->begun, most = before < MOST_BEFORE ? before : MOST_BEFORE;
+    const int before = i - x->first_case;
+    const int most = before < MOST_BEFORE ? before : MOST_BEFORE;
+    int n = 0;
     char why[160];
     *seen = 1;
     if (isolation_off || ranks_mine() >= 0) return most && t->again;
     if (!most || (isolation_limit && 2 * x->took > isolation_limit)) return 0;
     isolated_end(x, why, sizeof why);
-    for (int n = 0; has_time(x); n = 2 * n + 1 < most ? 2 * n + 1 : most) {
+    while (isolated_seconds_left(x) > 0) {
         const int fails = fails_after(x, i, n);
-        if (fails && has_time(x)) return n;
+        if (fails && isolated_seconds_left(x) > 0) return n;
         if (n == most) break;
+        n = 2 * n + 1 < most ? 2 * n + 1 : most;
     }
     *seen = 0;
     return most;

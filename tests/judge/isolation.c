@@ -150,9 +150,14 @@ static _Noreturn void serve(const struct isolated *x, int fd)
 
 int isolated_runs_trials(void) { return runner != NULL; }
 
+double isolated_seconds_left(const struct isolated *x)
+{
+    return isolation_limit ? isolation_limit * 5 / 3.0 - x->lost : INFINITY;
+}
+
 static int may_start(struct isolated *x, char *why, size_t n)
 {
-    if (isolation_limit && 3 * x->lost >= 5.0 * isolation_limit) {
+    if (isolated_seconds_left(x) <= 0) {
         snprintf(why, n, "not run: %.0f s passed without a verdict", x->lost);
         return KCP_COMM;
     }
@@ -165,7 +170,7 @@ static int may_start(struct isolated *x, char *why, size_t n)
     return KCP_OK;
 }
 
-static void forget(struct isolated *x)
+static void close_socket(struct isolated *x)
 {
     if (x->pid) close(x->fd);
     x->pid = 0;
@@ -179,8 +184,8 @@ static double seconds_for(const struct isolated *x, const struct trial *t, int f
     for (int r = 0; r < t->R; r++)
         for (int i = 0; i < t->rank[r].n; i++)
             bytes += (double)t->rank[r].buffer[i].bytes;
-    const double left = isolation_limit * 5 / 3.0 - x->lost;
-    return fmin(isolation_limit, left) + (fresh ? 10 : 0) + bytes / 50e6;
+    return fmin(isolation_limit, isolated_seconds_left(x)) + (fresh ? 10 : 0) +
+           bytes / 50e6;
 }
 
 int isolated_trial(struct trial *t, char *why, size_t n)
@@ -203,7 +208,7 @@ int isolated_trial(struct trial *t, char *why, size_t n)
                                     sizeof out, why, n);
     image_free(ranks);
     if (lost) {
-        forget(x);
+        close_socket(x);
         x->lost += seconds_now() - begin;
         return KCP_COMM;
     }
@@ -215,7 +220,7 @@ int isolated_trial(struct trial *t, char *why, size_t n)
 int isolated_case(struct isolated *x, int index, enum kcp_storage judged,
                   struct verdict *out)
 {
-    if (!x->pid) x->begun = index;
+    if (!x->pid) x->first_case = index;
     if (!isolation_off && ranks_mine() < 0) runner = x;
     const int status = judge_case(x->stage, x->variant, &x->list[index], judged, out);
     runner = NULL;
@@ -241,7 +246,7 @@ int isolated_end(struct isolated *x, char *why, size_t n)
     if (!x->pid) return 0;
     shutdown(x->fd, SHUT_WR);
     const int bad = process_end(x->pid, why, n);
-    forget(x);
+    close_socket(x);
     return bad;
 }
 

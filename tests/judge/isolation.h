@@ -25,7 +25,7 @@ struct isolated {
     int fd;
     double lost;                   /* seconds of trials without an answer */
     double took;                   /* seconds of the last case */
-    int begun;                     /* the first case of this process */
+    int first_case;                /* of this process */
 };
 
 int  isolated_runs_trials(void);               /* 1: trials run in a child process */
@@ -34,6 +34,9 @@ int  isolated_trial(struct trial *t, char *why, size_t n);
  * process. */
 int  isolated_case(struct isolated *x, int index, enum kcp_storage judged,
                    struct verdict *out);
+/* Returns the seconds that further trials without an answer may take: in all, 5/3 of
+ * --limit. */
+double isolated_seconds_left(const struct isolated *x);
 /* Ends the process. Returns 0, or 1 with `why` if the exit status is not 0. */
 int  isolated_end(struct isolated *x, char *why, size_t n);
 /* Runs a check of one variant in this process; the trials of the check run in the
