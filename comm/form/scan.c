@@ -19,10 +19,6 @@
 
 #include "core/visits.h"
 
-/* Limit of visits per rank, because each visit needs five maps in work. With more
- * visits the scan returns KCP_NA. */
-enum { MOST_VISITS = KCP_SCAN_VISITS };
-
 /* A visit of this rank that receives or sends a state, and the maps W and X of the
  * visit. */
 struct scanning {
@@ -76,13 +72,13 @@ static int own_map(const struct fold *f, struct scanning *u)
 }
 
 /* Lists the visits of this rank that receive or send a state and returns their number;
- * -1: some rank has more than MOST_VISITS visits. */
+ * -1: some rank has more than KCP_SCAN_VISITS visits. */
 static int visits(const struct fold *f, struct scanning *list)
 {
     int n = 0;
     struct visit v;
     for (int r = 0; r < f->x->plan->R; r++)
-        if (kcp_visits(f->x->plan, r) > MOST_VISITS)
+        if (kcp_visits(f->x->plan, r) > KCP_SCAN_VISITS)
             return -1;
     for (int p = 0; p < f->NS; p = v.p1) {
         v = fold_visit(f, p);
@@ -152,7 +148,7 @@ static int scan_run(const struct fold *f)
 {
     const struct kcp_exchange *x = f->x;
     const size_t e = f->elem;
-    struct scanning list[MOST_VISITS];
+    struct scanning list[KCP_SCAN_VISITS];
     struct visit v;
     const int n = visits(f, list);
     int err = n < 0 ? KCP_NA : KCP_OK, farthest = 0;
@@ -189,7 +185,7 @@ static int scan_run(const struct fold *f)
 
 static size_t scan_work(const struct fold *f)
 {
-    struct scanning list[MOST_VISITS];
+    struct scanning list[KCP_SCAN_VISITS];
     const int n = visits(f, list);
     return n > 0 ? 5 * n * f->map : 0;
 }

@@ -7,8 +7,8 @@
 
 #include "kcp.h"
 
-/* Limit of visits per rank in the form scan. With more visits a call returns KCP_NA
- * with a message (core/checked.c). */
+/* Limit of visits per rank in the form scan, which needs five maps per visit. With more
+ * visits a call returns KCP_NA with a message (core/checked.c). */
 enum { KCP_SCAN_VISITS = 128 };
 
 /* Returns the number of visits of rank r to sequences that other ranks also have.
