@@ -34,22 +34,12 @@ struct found {
 struct trial { struct whole a; enum row row; int number; exchange *run; };
 
 static enum kcp_form form;
-static __thread int (*real_gather)(struct kcp_comm *, const void *, void *, size_t,
-                                   struct CUstream_st *);
+static __thread struct kcp_comm real;        /* the communicator without the wrappers */
 
-static __thread struct kcp_traffic handed;          /* sent by this rank */
-static __thread int (*real_send)(struct kcp_comm *, const void *, size_t, int,
-                                 struct CUstream_st *);
-static __thread int (*real_recv)(struct kcp_comm *, void *, size_t, int,
-                                 struct CUstream_st *);
-static __thread int (*real_group)(struct kcp_comm *, int);
-
-static int counted_send(struct kcp_comm *c, const void *from, size_t bytes, int to,
+static int waiting_send(struct kcp_comm *c, const void *from, size_t bytes, int to,
                         struct CUstream_st *stream)
 {
-    handed.bytes += (int64_t)bytes;
-    handed.messages++;
-    const int status = real_send(c, from, bytes, to, stream);
+    const int status = real.send(c, from, bytes, to, stream);
     if (status) return status;
     meet_count(meet.sent, c->r, to);
     return grouped ? KCP_OK : meet_wait(c);
@@ -58,25 +48,21 @@ static int counted_send(struct kcp_comm *c, const void *from, size_t bytes, int 
 static int taking_recv(struct kcp_comm *c, void *to, size_t bytes, int from,
                        struct CUstream_st *stream)
 {
-    const int status = real_recv(c, to, bytes, from, stream);
+    const int status = real.recv(c, to, bytes, from, stream);
     if (!status) meet_count(meet.taken, from, c->r);
     return status;
 }
 
 static int meeting_group(struct kcp_comm *c, int begin)
 {
-    const int status = real_group(c, begin);
+    const int status = real.group(c, begin);
     grouped = begin;
     return status || begin ? status : meet_wait(c);
 }
 
-static int counted_gather(struct kcp_comm *c, const void *mine, void *all,
+static int refused_gather(struct kcp_comm *c, const void *mine, void *all,
                           size_t bytes, struct CUstream_st *stream)
 {
-    if (form == KCP_ALL_GATHER) {
-        handed.bytes += (c->R - 1) * (int64_t)bytes;
-        return real_gather(c, mine, all, bytes, stream);
-    }
     printf("  FAIL  form %s calls all_gather: it may call send, recv and group\n",
            kcp_form_names[form]);
     return KCP_BAD;
@@ -131,25 +117,23 @@ static int body(struct kcp_comm *comm, void *arg)
         if (a->backward ? g->last : g->first)
             memcpy(all + maps + s * STATE, a->start[x->seg0 + s], sizeof a->start[0]);
     }
-    handed = (struct kcp_traffic){ 0 };
-    real_send = comm->send;
-    real_recv = comm->recv;
-    real_group = comm->group;
+    real = *comm;
     grouped = 0;
-    comm->send = counted_send;
+    comm->send = waiting_send;
     comm->recv = taking_recv;
     comm->group = meeting_group;
-    real_gather = comm->all_gather;
-    comm->all_gather = counted_gather;
+    if (form != KCP_ALL_GATHER) comm->all_gather = refused_gather;
     const int status = t->run(&e);
     if (status) comm->fail(comm, status, "the call ended with an error");
-    comm->send = real_send;
-    comm->recv = real_recv;
-    comm->group = real_group;
-    comm->all_gather = real_gather;
+    const struct kcp_traffic sent_by = comm->traffic;
+    comm->send = real.send;
+    comm->recv = real.recv;
+    comm->group = real.group;
+    comm->all_gather = real.all_gather;
     meet_end(status);
     if (!status) memcpy(a->got[x->seg0], e.states, sizeof *all * states);
-    a->counted[comm->r] = handed;
+    a->counted[comm->r].bytes = sent_by.bytes - real.traffic.bytes;
+    a->counted[comm->r].messages = sent_by.messages - real.traffic.messages;
     int spoiled = memcmp(sent, all, sizeof *all * maps) != 0;
     for (int i = 0; i < GUARD; i++) spoiled |= !isnan(all[maps + states + work + i]);
     if (spoiled) a->bad_how = comm->r + 1;
