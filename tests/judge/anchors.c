@@ -1,6 +1,6 @@
 /* anchors.c -- makes the anchors of a stage from table anchors.def.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_cases.c.
  * Next: case_text.c, which parses the words of the table.
  *
  * Drawn cases combine properties by chance. Anchors ensure these combinations: a state
@@ -105,6 +105,21 @@ static void add_empty_rank(struct anchors *a)
         k->cuts[r] = (r - (r > R / 2)) * k->call.T / (R - 1);
 }
 
+/* Adds the cases of a row for every alternative. */
+static void add_cases(struct anchors *a, const char *text)
+{
+    char chosen[2000], *rest;
+    for (int i = 0; i < repeats_of(text); i++) {
+        choose(text, i, chosen);
+        rest = NULL;
+        for (char *w = strtok_r(chosen, ";", &rest); w; w = strtok_r(NULL, ";", &rest))
+            if (!strcmp(w, "empty")) add_empty_rank(a);
+            else add_case(a, w);
+    }
+}
+
+enum { FOUR_FORMS = 4 };
+
 struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
                             int ranks, int first, int *n)
 {
@@ -119,18 +134,15 @@ struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
         options = "";
     }
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char text[2000], chosen[2000], *rest;
+        const int others = strstr(rows[i].words, "OTHER") != NULL;
         if (rows[i].wide != wide || !is(s, rows[i].stages)) continue;
-        snprintf(text, sizeof text, "%s", rows[i].words);
-        replace(text, "MODEL", models);
-        replace(text, "OPTIONS", options);
-        for (int j = 0; j < repeats_of(text); j++) {
-            choose(text, j, chosen);
-            rest = NULL;
-            for (char *w = strtok_r(chosen, ";", &rest); w;
-                 w = strtok_r(NULL, ";", &rest))
-                if (!strcmp(w, "empty")) add_empty_rank(&a);
-                else add_case(&a, w);
+        for (int form = others ? FOUR_FORMS : KCP_FORMS - 1; form < KCP_FORMS; form++) {
+            char text[2000];
+            snprintf(text, sizeof text, "%s", rows[i].words);
+            replace(text, "MODEL", models);
+            replace(text, "OPTIONS", options);
+            replace(text, "OTHER", kcp_form_names[form]);
+            add_cases(&a, text);
         }
     }
     *n = a.n;

@@ -118,11 +118,10 @@ static int size_index(const struct kcp_call *c)
 static int crosses(struct kcp_report *rep)
 {
     static const char *const stages[] = { "08", "13", "15", "16" };
-    enum { REUSE = KCP_FORMS > 4 ? KCP_FORMS : 4 };
     for (int i = 0; i < 8; i++) {
         const struct kcp_stage *s = stage_find(stages[i / 2]);
         const int wide = i % 2;
-        int n, alive[5][REUSE + 1] = { { 0 } }, kept = 0;
+        int n, alive[5][KCP_FORMS + 4] = { { 0 } }, kept = 0;   /* forms or sizes */
         if (wide && is(s, "15")) continue;
         struct kcase *list = cases_anchors(s, wide, 1, 0, 0, &n);
         for (int j = 0; j < n; j++) {
