@@ -5,7 +5,6 @@
 #define KCP_BACKWARD_ONE_CHAIN_CUH
 
 #include "storage.cuh"
-#include "cuda/18_hopper/step_gates.cuh"
 
 // ---- gates: compute the operands of a step in place of q, k and g
 
@@ -21,27 +20,86 @@ static __device__ __forceinline__ struct bounded_gate bounded_gate_of(
     return { -e * base_2, x.lower_bound * base_2 };
 }
 
+// A warp has 16 rows and 32 channels of a step (`upper` = 1: the last 16 rows). A lane
+// has 8 rows of 2 channels: lanes 0 to 15 have the warp's first 8 rows, lanes 16 to 31
+// (`far` = 1) the last 8 rows. Lanes 16 to 31 swap rows r and r + 4, so that no two
+// lanes access one bank. Row r of a lane is token 16 upper + 8 far + (r ^ 4 far).
+struct gate_lane {
+    int upper, far, channel;
+    uint32_t row[2];                     // of the lane's rows r < 4 and r >= 4
+
+    __device__ __forceinline__ uint32_t at(int r) const
+    {
+        return (row[r / 4] ^ r << 4) + r * 128;
+    }
+    __device__ __forceinline__ int token(int r) const
+    {
+        return 16 * upper + 8 * far + (r ^ 4 * far);
+    }
+};
+
+static __device__ __forceinline__ struct gate_lane gate_lane_of(
+    int f, int warp, const struct gated_half &half)
+{
+    const int lane = threadIdx.x % 32, far = lane / 16, upper = warp / 2;
+    const int piece = (warp % 2 * 4 + lane % 16 / 4) ^ far * 4;
+    const uint32_t base = smem_addr(half.q) + upper * 2048 + far * 1024 + piece * 16
+                          + lane % 4 * 4;
+    return { upper, far, f * 64 + warp % 2 * 32 + lane % 16 * 2,
+             { base + far * 512, base - far * 512 } };
+}
+
+// Sums the log2 decays of the lane's rows in groups of four. The exponent of F in row r
+// is G[r] + from[r / 4]. `all` receives the sum over the warp's 16 rows.
+template <int whole>
+static __device__ __forceinline__ void sum_decays(
+    const struct bounded_gate &gate, const struct gate_lane &l, int len,
+    const float *plus, const uint32_t *raw, float (*G)[2], float (*from)[2], float *all)
+{
+    #pragma unroll
+    for (int r = 0; r < 8; r++) {
+        const uint32_t x = whole || l.token(r) < len ? raw[r] : 0;
+        G[r][0] = ex2_approx(fmaf(gate.times, bf16x2_low(x), plus[0]));
+        G[r][1] = ex2_approx(fmaf(gate.times, bf16x2_high(x), plus[1]));
+    }
+    #pragma unroll
+    for (int r = 0; r < 8; r++)
+        #pragma unroll
+        for (int j = 0; j < 2; j++) {
+            const float top = whole || l.token(r) < len ? gate.top : 0.0f;
+            const float sigmoid = rcp_approx(1.0f + G[r][j]);
+            G[r][j] = r % 4 ? fmaf(top, sigmoid, G[r - 1][j]) : top * sigmoid;
+        }
+    #pragma unroll
+    for (int j = 0; j < 2; j++) {
+        const float own = G[3][j] + G[7][j], other = __shfl_xor_sync(~0u, own, 16);
+        all[j] = own + other;
+        const float before = l.upper ? 0.0f : -all[j];
+        from[0][j] = l.far ? before + other + G[7][j] : before;
+        from[1][j] = l.far ? before + other : before + G[3][j];
+    }
+}
+
 // Stores the factors by which dSa decays in this warp's channels, computed from `all`,
 // the sums over the warp's 16 rows.
-static __device__ __forceinline__ void put_decays(const struct gate_lane &l,
-                                                  int channel, int f, int warp, int s,
-                                                  const float *all,
+static __device__ __forceinline__ void put_decays(const struct gate_lane &l, int f,
+                                                  int warp, int s, const float *all,
                                                   struct backward_one_storage &m)
 {
     const int st = s % GATED;
     if (!l.upper) {
         if (l.far) return;
-        *(float2 *)&m.sum_to_anchor[s % 2][channel] = make_float2(all[0], all[1]);
-        *(float2 *)&m.anchor[st][channel] =
+        *(float2 *)&m.sum_to_anchor[s % 2][l.channel] = make_float2(all[0], all[1]);
+        *(float2 *)&m.anchor[st][l.channel] =
             make_float2(ex2_approx(all[0]), ex2_approx(all[1]));
         return;
     }
     float2 a = make_float2(0.0f, 0.0f);  // of the step after
-    if (s) a = *(const float2 *)&m.sum_to_anchor[(s - 1) % 2][channel];
+    if (s) a = *(const float2 *)&m.sum_to_anchor[(s - 1) % 2][l.channel];
     const int deep = __any_sync(~0u, fminf(all[0] + a.x, all[1] + a.y) < -120.0f);
     if (deep) a = make_float2(0.0f, 0.0f);
     if (!l.far)
-        *(float2 *)&m.decay[st][channel] =
+        *(float2 *)&m.decay[st][l.channel] =
             make_float2(ex2_approx(all[0] + a.x), ex2_approx(all[1] + a.y));
     if (threadIdx.x % 32 == 0) m.deep[st][f * 2 + warp % 2] = deep;
 }
@@ -55,11 +113,9 @@ static __device__ __forceinline__ void gate_step(const struct backward_one_param
                                                  struct backward_one_storage &m)
 {
     const int st = s % GATED;
-    const int channel = f * 64 + warp % 2 * 32 + threadIdx.x % 16 * 2;
-    const struct gate_lane l =
-        gate_lane_of(smem_addr(m.gated[st].half[f].q), warp / 2, warp);
+    const struct gate_lane l = gate_lane_of(f, warp, m.gated[st].half[f]);
     const struct token_factors &of = m.factors[s % FACTORS];
-    const float2 dt = *(const float2 *)&m.dt_bias[channel];
+    const float2 dt = *(const float2 *)&m.dt_bias[l.channel];
     const float plus[2] = { gate.times * dt.x, gate.times * dt.y };
     float F[8][2], from[2][2], all[2];
     uint32_t raw[8];
@@ -68,13 +124,7 @@ static __device__ __forceinline__ void gate_step(const struct backward_one_param
     __syncwarp();
     #pragma unroll
     for (int r = 0; r < 8; r++) raw[r] = word_at(l.at(r) + 2 * HALF_BYTES);
-    #pragma unroll
-    for (int r = 0; r < 8; r++) {
-        const uint32_t g = whole || l.token(r) < len ? raw[r] : 0;
-        F[r][0] = ex2_approx(fmaf(gate.times, bf16x2_low(g), plus[0]));
-        F[r][1] = ex2_approx(fmaf(gate.times, bf16x2_high(g), plus[1]));
-    }
-    sum_decays<whole>(l, gate.top, len, F, from, all);
+    sum_decays<whole>(gate, l, len, plus, raw, F, from, all);
     #pragma unroll
     for (int rr = 0; rr < 8; rr += 4) {
         const float4 nq = *(const float4 *)&of.q_factor[l.token(rr)];
@@ -106,7 +156,7 @@ static __device__ __forceinline__ void gate_step(const struct backward_one_param
             put_word(p + 3 * HALF_BYTES, pack_bf16x2(F0, F1));
         }
     }
-    put_decays(l, channel, f, warp, s, all, m);
+    put_decays(l, f, warp, s, all, m);
     fence_proxy_async();
     warp_arrive(&m.gated_full[st]);
 }

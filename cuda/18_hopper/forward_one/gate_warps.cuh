@@ -5,17 +5,25 @@
 #define KCP_FORWARD_ONE_GATE_WARPS_CUH
 
 #include "storage.cuh"
-#include "cuda/18_hopper/step_gates.cuh"
 
-// A warp processes 16 rows and 32 channels of every step (struct gate_lane), and needs
-// no data of other warps. Warps with `half` = 0 have the rows up to the anchor.
-struct gate_place { int half, quarter; struct gate_constants f[2]; };
+// A warp processes 16 rows and 32 channels of every step, and needs no data of other
+// warps. A lane has 8 rows of 2 channels: lanes 0 to 15 have the warp's first 8 rows,
+// lanes 16 to 31 (`far` = 1) the last 8. Lanes 16 to 31 swap their two groups of 4
+// rows, so that the two halves of the warp never access one bank. Warps with `half` = 0
+// have the rows up to the anchor; their sums start at -a.
+struct gate_place {
+    int half, quarter, far, first;       // first: byte of the lane's first row
+    struct gate_constants f[2];
+};
 
 static __device__ __forceinline__ struct gate_place gate_place_of(
     const struct head_params &x, int n, int half, int quarter)
 {
-    const int channel = quarter * 32 + threadIdx.x % 16 * 2;
-    return { half, quarter,
+    const int lane = threadIdx.x % 32, far = lane / 16, column = lane % 16;
+    const int channel = quarter * 32 + column * 2;
+    const int piece = (quarter % 2 * 4 + column / 4) ^ far * 4;
+    const int first = half * 2048 + far * 1024 + (piece << 4) + column % 4 * 4;
+    return { half, quarter, far, first,
              { gate_constants_of<KCP_GATE_BOUNDED>(x.f.a, n, channel),
                gate_constants_of<KCP_GATE_BOUNDED>(x.f.a, n, channel + 1) } };
 }
@@ -67,12 +75,13 @@ static __device__ __forceinline__ void gate_step(const struct gate_place &w, int
                                                  struct step_stage<1> &s, float *sum)
 {
     if (ragged) zero_gate_rows(s, w.half, w.quarter, rows);
-    const struct gate_lane l =
-        gate_lane_of(smem_addr(s.rows[w.quarter / 2]), w.half, w.quarter);
-    float F[8][2], before[2][2], all[2];
+    const uint32_t base = smem_addr(s.rows[w.quarter / 2]) + w.first;
+    const uint32_t group[2] = { base + w.far * 512, base - w.far * 512 };
+    #define ROW_AT(r) ((group[(r) / 4] ^ (r) << 4) + (r) * 128)
+    float F[8][2];
     uint32_t g[8];
     #pragma unroll
-    for (int r = 0; r < 8; r++) g[r] = word_at(l.at(r) + ROW_G * STEP_TILE);
+    for (int r = 0; r < 8; r++) g[r] = word_at(ROW_AT(r) + ROW_G * STEP_TILE);
     add_q_squares(s, w.half, w.quarter);
     compiler_fence();
     #pragma unroll
@@ -80,15 +89,33 @@ static __device__ __forceinline__ void gate_step(const struct gate_place &w, int
         F[r][0] = ex2_approx(fmaf(w.f[0].times, bf16x2_low(g[r]), w.f[0].plus));
         F[r][1] = ex2_approx(fmaf(w.f[1].times, bf16x2_high(g[r]), w.f[1].plus));
     }
-    sum_decays<!ragged>(l, w.f[0].top, rows, F, before, all);
-    if (!l.far) *(float2 *)sum = make_float2(all[0], all[1]);
+    #pragma unroll
+    for (int r = 0; r < 8; r++) {
+        const int past = ragged && w.half * 16 + w.far * 8 + (r ^ w.far * 4) >= rows;
+        #pragma unroll
+        for (int j = 0; j < 2; j++) {
+            const float sigmoid = past ? 0.0f : rcp_approx(1.0f + F[r][j]);
+            F[r][j] = r % 4 ? fmaf(w.f[0].top, sigmoid, F[r - 1][j])
+                            : w.f[0].top * sigmoid;
+        }
+    }
+    float before[2][2], all[2];
+    #pragma unroll
+    for (int j = 0; j < 2; j++) {
+        const float own = F[3][j] + F[7][j], other = __shfl_xor_sync(~0u, own, 16);
+        all[j] = own + other;
+        const float begin = w.half ? 0.0f : -all[j];
+        before[0][j] = w.far ? begin + other + F[7][j] : begin;
+        before[1][j] = w.far ? begin + other : begin + F[3][j];
+    }
+    if (!w.far) *(float2 *)sum = make_float2(all[0], all[1]);
     #pragma unroll
     for (int rr = 0; rr < 8; rr += 4) {
         uint32_t q[4], k[4];
         #pragma unroll
         for (int i = 0; i < 4; i++) {
-            q[i] = word_at(l.at(rr + i) + ROW_Q * STEP_TILE);
-            k[i] = word_at(l.at(rr + i) + ROW_K * STEP_TILE);
+            q[i] = word_at(ROW_AT(rr + i) + ROW_Q * STEP_TILE);
+            k[i] = word_at(ROW_AT(rr + i) + ROW_K * STEP_TILE);
         }
         #pragma unroll
         for (int i = 0; i < 4; i++)
@@ -97,7 +124,7 @@ static __device__ __forceinline__ void gate_step(const struct gate_place &w, int
                 F[rr + i][j] = ex2_approx(F[rr + i][j] + before[rr / 4][j]);
         #pragma unroll
         for (int i = 0; i < 4; i++) {
-            const uint32_t at = l.at(rr + i);
+            const uint32_t at = ROW_AT(rr + i);
             const float F0 = F[rr + i][0], F1 = F[rr + i][1];
             const float k0 = bf16x2_low(k[i]), k1 = bf16x2_high(k[i]);
             put_word(at + ROW_Q * STEP_TILE,
@@ -107,6 +134,7 @@ static __device__ __forceinline__ void gate_step(const struct gate_place &w, int
                      pack_bf16x2(k0 * rcp_approx(F0), k1 * rcp_approx(F1)));
         }
     }
+    #undef ROW_AT
 }
 
 template <int ragged>
