@@ -1,22 +1,25 @@
-/* visible.c -- appendix A: which tests show which of five mistakes.
+/* visible.c -- appendix A: the tests that show five mistakes, as the judge decided.
  *
- * Book: appendix A.  Checked by: make book-lint.  Next: errata.c. */
+ * Book: appendix A.  Checked by: make book-lint.  Next: errata.c.
+ * Run: kcp-check --stage 08 --variant mutant_decay_first, and --stage 13 --variant
+ * mutant_dS_decayed, mutant_in_order, mutant_own_M, mutant_outward; --case 'live kda
+ * H=1 HV=1 K=16 V=12 C=16 l2norm beta=sigmoid h0 R=4 lengths=64', in 13 with dht; R and
+ * lengths as in the rows. The verdict in double counts. */
 #include "svg.h"
 
-enum { TESTS = 5, ROWS = 5 };
+enum { TESTS = 4, ROWS = 5 };
 
 int main(void)
 {
     static const int row[ROWS] = { 7, 8, 17, 18, 19 };
     static const struct { const char *name; int shows[ROWS]; } test[TESTS] = {
         { "one rank", { 0, 0, 0, 0, 0 } },
-        { "four ranks, no decay", { 0, 0, 1, 1, 1 } },
-        { "four ranks, a chunk each", { 1, 0, 0, 1, 1 } },
-        { "two ranks, many chunks", { 1, 1, 1, 1, 0 } },
+        { "four ranks, a chunk each", { 1, 1, 0, 1, 1 } },
+        { "two ranks, many chunks", { 1, 1, 1, 0, 0 } },
         { "four ranks, many chunks", { 1, 1, 1, 1, 1 } } };
-    svg_begin(720, 232, "Tests and the mistakes that they show",
+    svg_begin(720, 194, "Tests and the mistakes that they show",
               "Rows are tests, columns are errata. Only four ranks with several chunks "
-              "each and live gates show all five.");
+              "each show all five.");
     for (int e = 0; e < ROWS; e++)
         svg_text(310 + 80 * e, 24, "middle", "", "row %d", row[e]);
     for (int t = 0; t < TESTS; t++) {
