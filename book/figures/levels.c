@@ -1,0 +1,50 @@
+/* levels.c -- a figure of chapter 20: a scan inside each node, then one over nodes.
+ *
+ * Book: chapter 20.  Checked by: make book-lint.  Next: book/figures/window.c. */
+#include "svg.h"
+
+enum { G = 4, M = 4, STEP = 64 };
+
+static double px(int r) { return 108 + r / G * 156 + r % G * 37; }
+
+static void row(int y, const char *style, const char *a_gpu)
+{
+    for (int r = 0; r < G * M; r++) {
+        svg_rect(px(r) - 15, y, 30, 22, style);
+        if (a_gpu)
+            svg_text(px(r), y + 15, "middle", "mono", "%s", a_gpu);
+        else
+            svg_text(px(r), y + 15, "middle", "mono", "%d", r);
+    }
+}
+
+int main(void)
+{
+    const char *map = "fill:var(--wash-a);stroke:var(--a)";
+    const char *part = "fill:var(--wash-b);stroke:var(--b)";
+    svg_begin(720, 358, "A scan on two levels, four nodes of four GPUs",
+              "Two steps of a scan run inside every node, from GPU i to i + 1, then "
+              "to i + 2. Then every GPU has a quarter of the heads of its node's map, "
+              "and sends it to the GPU of the same place one node on, then two on.");
+    svg_text(4, 75, "start", "", "inside");
+    svg_text(4, 93, "start", "soft", "NVLink");
+    svg_text(4, 236, "start", "", "between");
+    svg_text(4, 254, "start", "soft", "network");
+    for (int j = 0; j < M; j++) {
+        svg_rect(px(G * j) - 21, 24, 153, 328, "fill:none;stroke:var(--line)");
+        svg_text(px(G * j) + 55, 16, "middle", "", "node %d", j);
+    }
+    for (int d = 1, y = 52; d < G; d *= 2, y += STEP)
+        for (int r = d; r < G * M; r++)
+            if (r % G >= d)
+                svg_arrow(px(r - d), y, px(r), y + STEP - 24, "var(--a)");
+    for (int d = 1, y = 224; d < M; d *= 2, y += STEP)
+        for (int r = d * G; r < G * M; r++)
+            svg_arrow(px(r - d * G), y, px(r), y + STEP - 24, "var(--b)");
+    for (int y = 30; y <= 158; y += STEP)
+        row(y, map, y == 30 ? NULL : "");
+    for (int y = 202; y <= 330; y += STEP)
+        row(y, part, "\u00bc");
+    svg_end();
+    return 0;
+}
