@@ -1,0 +1,34 @@
+/* judge.c -- the figure of users.md: what the judge does with a case.
+ *
+ * Book: users.  Checked by: make book-lint.  Next: book/figures/errors.c. */
+#include "svg.h"
+
+static void box(double x, double y, double w, const char *wash, const char *ink,
+                const char *line, const char *more)
+{
+    char style[96];
+    snprintf(style, sizeof style, "fill:var(--%s);stroke:var(--%s)", wash, ink);
+    svg_rect(x, y, w, 50, style);
+    svg_text(x + w / 2, y + 21, "middle", "", "%s", line);
+    svg_text(x + w / 2, y + 39, "middle", "soft", "%s", more);
+}
+
+int main(void)
+{
+    svg_begin(720, 182, "What the judge does with a case",
+              "A case goes to your function and to the recurrence in double. Their "
+              "outputs are compared, per head and rank, and the report names the first "
+              "element that is wrong.");
+    box(4, 66, 128, "wash-d", "d", "a case", "sizes, options, arrays");
+    box(192, 12, 160, "wash-b", "b", "your function", "bf16 or fp32");
+    box(192, 120, 160, "wash-a", "a", "the recurrence", "token by token, double");
+    box(412, 66, 140, "wash-c", "c", "compare", "per head and rank");
+    box(596, 66, 120, "wash-d", "d", "the report", "first wrong element");
+    svg_arrow(134, 82, 189, 40, "var(--b)");
+    svg_arrow(134, 100, 189, 142, "var(--a)");
+    svg_arrow(354, 40, 409, 82, "var(--b)");
+    svg_arrow(354, 142, 409, 100, "var(--a)");
+    svg_arrow(554, 91, 593, 91, "var(--ink)");
+    svg_end();
+    return 0;
+}
