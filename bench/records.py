@@ -280,9 +280,9 @@ def over_ranks(digests, row):
 
 
 def recorded(digests):
-    """Returns a dictionary: (what, stage, variant) -> the best state in any record,
-    where `what` is timed, repeated, over NCCL, or a sanitizer; ("run", stage, what) ->
-    the same for the runs over NCCL that check_gpus.sh records."""
+    """Returns a dictionary of the best state in any record. Its keys are (what, stage,
+    variant), where `what` is "timed", "repeated", "nccl" or a sanitizer's name, and
+    ("run", stage, what) for the runs of check_gpus.sh over NCCL."""
     best = {}
     for r in (r for path in results() for r in read_tsv(path)):
         kind, path = r["kind"], r.get("path") or ""

@@ -832,7 +832,7 @@ def readme_table(d):
                 if not begun:
                     head = "| forward, nothing kept | forward | backward " \
                            "| others, forward | others, backward |"
-                    p.add(*("\n| over ranks, ms (times one GPU) | GPUs " + head,
+                    p.add(*("\n| over ranks, ms (speed-up over one GPU) | GPUs " + head,
                             "|:--|--:|--:|--:|--:|:--|:--|") if many else
                           ("| one GPU, ms (floor / time) " + head,
                            "|:--|--:|--:|--:|:--|:--|"))

@@ -61,7 +61,7 @@ int kcp_parameter_sum(const struct kcp_call *c, const double *part, int64_t n,
                       double *sum)
 {
     if (!c || n < 0 || (n && !sum) || (n && c->NS && !part))
-        return kcp_refuse(KCP_BAD, "parameter_sum: no call, no part or no sum");
+        return kcp_refuse(KCP_BAD, "parameter_sum: call, part or sum is NULL");
     if (!(c->part & KCP_SUM_LOCAL))
         return kcp_segment_sum(c->plan, c->comm, part, n, sum);
     for (int64_t i = 0; i < n; i++)

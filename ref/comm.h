@@ -56,8 +56,9 @@ struct kcp_comm {
     /* Returns 1 if a rank has failed; *rank and why get its number and the reason. */
     int  (*lost)(struct kcp_comm *, int *rank, char *why, size_t n);
     void (*free)(struct kcp_comm *);
-    /* Gathers host memory and waits; not counted in traffic. Ranks compare plans and
-     * options by show(); NULL: no comparison. KCP_NA: a graph captures the stream. */
+    /* Gathers host bytes of all ranks and blocks until done; not counted in traffic.
+     * Ranks compare plans and options by show(); NULL: no comparison. KCP_NA: a graph
+     * captures the stream. */
     int  (*show)(struct kcp_comm *, const void *mine, void *all, size_t bytes,
                  struct CUstream_st *);
     int show_waits;            /* 1: show() waits for a stream, so compare once */

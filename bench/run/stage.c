@@ -44,7 +44,7 @@ int relative_needs(const struct run *x, const char *field)
     return x->relative && gate && relative_has(x, field);
 }
 
-/* Makes cu, cn and sc, if there is no cu.npy, for one rank with all sequences. */
+/* If there is no cu.npy, makes cu, cn and sc for one rank that has all sequences. */
 static int make_grid(struct run *x)
 {
     if (plan_make(x) != 0)

@@ -47,7 +47,7 @@ int main(void)
               "save-all 3092. Format chunks: light 8, recompute 956, save-all 1724.");
     rows(26, "format factors, by tokens", factors, of_factors);
     rows(158, "format chunks, by chunks", chunks, of_chunks);
-    svg_text(4, 272, "start", "soft", "Bytes per token and head. Without a name: "
+    svg_text(4, 272, "start", "soft", "Bytes per token and head. Unlabelled: "
              "initial state, rho, beta, decay and, after A, the triangle Aqk.");
     svg_end();
     return 0;

@@ -6,8 +6,8 @@
 
 //> chain
 /* A visit is a run of adjacent segments of one sequence on one rank. Visit number h (0,
- * 1, 2 etc.) of a sequence sends the state at its end in hop h, or in hop 0 if it may
- * drop the received state (chapter 20). There is no deadlock, because all ranks take
+ * 1, 2 etc.) of a sequence sends its last state in hop h; in hop 0 if that state may
+ * omit the received one (chapter 20). There is no deadlock, because all ranks take
  * hops in one order, and sender and receiver have one order of messages in a hop. */
 static int hop(const struct fold *f, int h)
 {

@@ -9,8 +9,8 @@
  *   X = f_m-1 after ... after f_m-d+1   d-1 maps, without f_m.
  *
  * In that step, visit m sends W to visit m+d, and composes both W and X with the map
- * received from visit m-d. Once X includes f_0, h of X is the state at the start of
- * visit m. X omits f_m (an exclusive scan), so the results need not be moved to the
+ * received from visit m-d. Once X includes f_0, its part h is the state at the start
+ * of visit m. X omits f_m (an exclusive scan), so the results need not be moved to the
  * next visit. Each visit of a rank has a separate W and X.
  *
  * Time: t_sum + l (a + (B + B_M)/bw) + 2 (l - 1) t_MM + t_main, l = log2 R rounded

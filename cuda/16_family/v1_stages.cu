@@ -52,7 +52,7 @@ static size_t family_v1_stages_work(const void *args)
 KCP_VARIANT(family_v1_stages) = {
     "16_family",
     "v1_stages",
-    "the model's form, then KDA's v1 kernels on its rows",
+    "writes the model as rows of KDA, then runs KDA's v1 kernels on them",
     KCP_BF16,
     KCP_DEVICE,
     "K, V up to 256",
@@ -62,7 +62,7 @@ KCP_VARIANT(family_v1_stages) = {
 KCP_VARIANT(family_v1_stages_f32) = {
     "16_family",
     "v1_stages_f32",
-    "the model's form, then KDA's v1 kernels on its rows",
+    "writes the model as rows of KDA, then runs KDA's v1 kernels on them",
     KCP_F32,
     KCP_DEVICE,
     "K, V up to 256",

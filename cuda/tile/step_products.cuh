@@ -60,7 +60,7 @@ static __device__ __forceinline__ void wgmma_half_step_ss(float (*d)[4], uint64_
                      : D4(0), D4(1) : "l"(a), "l"(b), "n"(trans_a), "n"(trans_b));
 }
 
-// Computes d [64,64] (+)= a b, the products of two steps in one instruction.
+// Computes d [64,64] (+)= a b; one instruction covers two steps of 32 rows.
 template <int trans_a, int trans_b>
 static __device__ __forceinline__ void wgmma_two_steps_ss(float (*d)[4], uint64_t a,
                                                           uint64_t b, int add)

@@ -58,7 +58,7 @@ static int every_cut(struct kcp_report *rep)
 }
 KCP_CHECK(check_15_every_cut) = { "15_scan", "every_cut",
     "1..12 ranks, uneven, empty, all dropped, all forms and walks: o, ht, ot, all "
-    "gradients within 1e-12 of the token recurrence, bytes by formula", every_cut };
+    "gradients within 1e-12 of the recurrence; bytes equal the formula", every_cut };
 
 static int canonical(struct kcp_report *rep)
 {

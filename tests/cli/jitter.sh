@@ -4,10 +4,10 @@
 # Book: chapter 18; CONTRIBUTING.md, "How the judge works".
 # Checked by: itself: mistakes that must be seen.  Next: ../../cuda/tile/jitter.cuh.
 #
-# Usage: jitter.sh BUILD [lines | build | run]. `lines` names each mistake whose line is
-# not in its file. `build` makes BUILD/kcp-check-jitter, in which the waits, arrivals,
-# copies and barriers of the sm_90a kernels sleep at random, and one such judge per
-# mistake, whose newest forward or backward lacks one wait. `run`, on an sm_90 GPU: the
+# Usage: jitter.sh BUILD [lines | build | run]. `lines` prints each mistake whose source line
+# is no longer in the file. `build` makes BUILD/kcp-check-jitter, in which the waits,
+# arrivals, copies and barriers of the sm_90a kernels sleep at random, and one such judge
+# per mistake, whose newest forward or backward lacks one wait. `run`, on an sm_90 GPU: the
 # kernels as shipped must pass, and each mistake must fail. EACH= seconds per judge (150);
 # MISTAKES="a b": only these mistakes and their kernels.
 B=${1:-build} half=$2

@@ -285,7 +285,7 @@ static int nothing(struct kcp_report *rep)
 KCP_CHECK(check_00_misuse) = { "00_judge", "calls",
     "each stage rejects a wrong size, option, array or index and names it", misuse };
 KCP_CHECK(check_00_misuse_variants) = { "00_judge", "calls_variants",
-    "host entries of all variants check their call first", variants };
+    "the host function of every variant checks its arguments first", variants };
 KCP_CHECK(check_00_nothing) = { "00_judge", "calls_nothing",
     "the rest of the interface rejects empty structs and sizes that overflow",
     nothing };

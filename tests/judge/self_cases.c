@@ -183,7 +183,7 @@ static int reached(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_reached) = { "00_judge", "reached",
-    "all paths have a case, for the GPU of the published records", reached };
+    "on the GPU of the published records every path has a case", reached };
 
 static int enough(struct kcp_report *rep)
 {

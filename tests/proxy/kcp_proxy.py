@@ -79,7 +79,7 @@ def leaves(s, i):
 
 
 def unfenced_after(s, i):
-    """Returns all writes without a fence after step i. Unlike in leaves(), SYNCS ends no
+    """Returns all writes without a fence after step i. SYNCS does not end a
     write, because an engine may still overwrite the written bytes."""
     if s.kind == "FENCES" and not s.conditional:
         return 0

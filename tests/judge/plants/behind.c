@@ -3,8 +3,8 @@
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh.
  * Next: tests/judge/self_trials.c.
  *
- * WRONG=1 changes a number of o; WRONG=2 writes a number after the end of ht. The judge
- * must reject both, even if the forward ran in the process of a shared object. */
+ * WRONG=1 changes one element of o; WRONG=2 writes one element past the end of ht. The
+ * judge must reject both, even if the forward ran in the process of a shared object. */
 #include "kcp.h"
 #include "ref.h"
 

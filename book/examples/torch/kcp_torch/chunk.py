@@ -307,8 +307,8 @@ def _site(all_, where, inputs, split):
 
 
 def _kind(all_, where, inputs):
-    """Returns the key of a call, with the set of given tensors, because Site.here
-    compares tensors by position."""
+    """Returns the key of a call. The key says which optional tensors are None, because
+    Site.here compares tensors by position."""
     return all_, where, inputs[5] is None, inputs[6] is None, inputs[7] is None
 
 

@@ -218,8 +218,8 @@ def comm_of(group, device):
 
 
 def _forget(which):
-    """Drops all prepared calls. Frees each communicator for whose group and device
-    the function `which` returns true."""
+    """Drops all prepared calls. Frees each communicator for which
+    `which(group, device)` is true."""
     for prepared in _caches:
         prepared.clear()
     for key in [k for k in _comms if which(*k)]:
