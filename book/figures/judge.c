@@ -10,7 +10,7 @@ static void box(double x, double y, double w, const char *wash, const char *ink,
     snprintf(style, sizeof style, "fill:var(--%s);stroke:var(--%s)", wash, ink);
     svg_rect(x, y, w, 50, style);
     svg_text(x + w / 2, y + 21, "middle", "", "%s", line);
-    svg_text(x + w / 2, y + 39, "middle", "soft", "%s", more);
+    svg_text(x + w / 2, y + 39, "middle", "", "%s", more);
 }
 
 int main(void)
