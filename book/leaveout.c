@@ -6,6 +6,7 @@
  * The chunk has equal gates; the exact dg comes from the adjoint of chapter 01. In rows
  * "in bf16" the sum of each path is rounded before it is added to dG. */
 #include "ref.h"
+#include "base/bf16.h"
 #include "base/random.h"
 
 #include <math.h>
@@ -26,15 +27,7 @@ static double uniform(void)
     return random_uniform(&seed) - 0.5;
 }
 
-static double bf16(double x)
-{
-    float f = (float)x;
-    unsigned b;
-    memcpy(&b, &f, 4);
-    b = (b + 0x7fff + ((b >> 16) & 1)) & 0xffff0000u;
-    memcpy(&f, &b, 4);
-    return f;
-}
+static double bf16(double x) { return bf16_value(bf16_of(x)); }
 
 #define STAGE(type, name)                                                             \
     struct type name = { .T = C, .N = 1, .NS = 1, .NC = 1, .R = 1, .H = 1, .HV = 1,   \

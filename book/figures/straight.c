@@ -1,19 +1,13 @@
 /* straight.c -- a figure of chapter 19: bf16 turns a diagonal into straight lines.
  *
  * Book: chapter 19.  Checked by: make book-lint.  Next: book/figures/errors.c. */
+#include "base/bf16.h"
 #include "svg.h"
 
 #include <math.h>
 
 static double px(double n) { return 60 + n * 2.1; }
 static double py(double m) { return 290 - 260 * m; }
-
-/* Rounds a number between 1/4 and 1 to the 8 digits of bf16. */
-static double bf16(double m)
-{
-    const double unit = m >= 0.5 ? 1.0 / 256 : 1.0 / 512;
-    return nearbyint(m / unit) * unit;
-}
 
 static void curve(int rounded, const char *ink)
 {
@@ -22,7 +16,7 @@ static void curve(int rounded, const char *ink)
     for (int n = 0; n <= 256; n++) {
         printf("%c%.1f %.1f", n ? 'L' : 'M', px(n), py(m));
         m *= exp(-0.0046);
-        m = rounded ? bf16(m) : m;
+        m = rounded ? bf16_value(bf16_of(m)) : m;
     }
     printf("\" style=\"fill:none;stroke:%s;stroke-width:2\"/>\n", ink);
     svg_text(px(256) + 8, py(m) + 4, "start", "", "%s", rounded ? "bf16" : "exact");
