@@ -108,8 +108,7 @@ $B/kcp-test: $(core) $B/tests/judge/criterion.o $(list_at)
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) -lcriterion $(LDLIBS) $(cuda_ldlibs) -o $@
 
 -include bench/bench.mk bench/run.mk bench/text.mk book/book.mk book/examples.mk \
-         book/torch.mk book/labs/labs.mk tests/fuzz.mk tests/processes.mk tests/proxy.mk \
-         tests/stand_in.mk
+         book/torch.mk book/labs/labs.mk tests/fuzz.mk tests/processes.mk tests/proxy.mk
 
 -include $(shell find $B -name '*.d' 2>/dev/null)
 
@@ -176,12 +175,10 @@ stage/%:
 .PHONY: sanitize-host
 sanitize-host:
 	@$(MAKE) --no-print-directory $(at_once) B=build/asan CUDA_HOME=none \
-	  EXTRA="-fsanitize=address,undefined -fno-sanitize-recover=all -O1" build/asan/kcp-check \
-	  build/asan/stand_in/kcp-stand-in
+	  EXTRA="-fsanitize=address,undefined -fno-sanitize-recover=all -O1" build/asan/kcp-check
 	@ASAN_OPTIONS=detect_leaks=1 $(MAKE) --no-print-directory $(at_once) -Otarget by-stage \
 	  JUDGE="build/asan/kcp-check --quiet --quick --here"
 	@ASAN_OPTIONS=detect_leaks=1 build/asan/kcp-check --quiet --here --stage 00
-	@ASAN_OPTIONS=detect_leaks=1 sh tests/cli/nccl_stand_in.sh build/asan few
 
 # The library. A change of the interface raises the first number of its version.
 PREFIX  ?= /usr/local

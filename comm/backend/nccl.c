@@ -1,7 +1,6 @@
 /* nccl.c -- communicator over NCCL: one GPU per rank, aborted when a rank is lost.
  *
- * Book: chapter 20.
- * Checked by: bench/check_gpus.sh; without a GPU by tests/cli/nccl_stand_in.sh.
+ * Book: chapter 20.  Checked by: bench/check_gpus.sh.
  * Next: comm/backend/nccl_start.c; nccl_calls.c, what a rank may call.
  *
  * NCCL's unique id is sent through a file or over `host`, a communicator that needs no

@@ -1,8 +1,7 @@
 /* blocks.c -- memory of the calling thread's GPU, kept from array to array.
  *
  * Book: CONTRIBUTING.md, "How the judge works".
- * Checked by: tests/20_clusters/stand_in/late.c, over the stand-ins;
- * bench/check_gpus.sh.  Next: memory.cu.
+ * Checked by: bench/check_gpus.sh.  Next: memory.cu.
  *
  * cudaMalloc and cudaFree hold a lock of the whole machine, for which concurrent
  * judges wait, so released blocks are kept for reuse. Large blocks are not kept.

@@ -1,7 +1,6 @@
 /* nccl.c -- checks a caller's NCCL communicator and split communicators, on GPUs.
  *
- * Book: chapter 20.  Checked by: bench/check_gpus.sh, on several GPUs; on one, R is 1;
- * over the stand-ins, stand_in/ranks.c.
+ * Book: chapter 20.  Checked by: bench/check_gpus.sh, on several GPUs; on one, R is 1.
  * Next: tests/judge/exchange_trials.c, which has the exchanges.
  *
  * Ranks are threads with a GPU each, or the processes of a launcher. The checks of
