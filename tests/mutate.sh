@@ -47,10 +47,10 @@ if grep -q '\.cu\.o' "$tree/build/made.list"; then
     (cd "$B" && find cuda tests -name '*.cu.o') | while read -r o; do
         mkdir -p "$tree/build/${o%/*}" && ln -s "$kernels/$o" "$tree/build/$o"
     done
-    make -s -C "$tree" said >/dev/null 2>&1
+    make -s -C "$tree" B=build said >/dev/null 2>&1
     cmp -s "$B/made.nvcc" "$tree/build/made.nvcc" && cuda=
 fi
-build() { make -s -C "$tree" $cuda CC="${CC:-gcc}" build/kcp-check; }
+build() { make -s -C "$tree" B=build $cuda CC="${CC:-gcc}" build/kcp-check; }
 build >"$W/log" 2>&1 || { tail -3 "$W/log"; exit 1; }
 # Saves a copy of the source files, which may be edited during the run.
 mkdir "$W/clean" && tar cf - "$@" | tar xf - -C "$W/clean" || exit 1
