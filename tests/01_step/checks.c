@@ -145,5 +145,5 @@ static int complex_step(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_01_complex) = { "01_step", "complex_step",
-    "outputs equal the product of dense maps; gradients equal the exact derivatives",
-    complex_step };
+    "outputs equal the product of the tokens' dense maps, and gradients equal the"
+    " exact derivatives", complex_step };

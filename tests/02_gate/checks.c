@@ -159,8 +159,8 @@ static int complex_step(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_02_complex) = { "02_gate", "complex_step",
-    "values, gradients of 3 gates, 3 betas, with and without norm: within 1e-13",
-    complex_step };
+    "values and gradients of 3 gates and 3 betas, with and without norm, are "
+    "right to 1e-13", complex_step };
 
 static int absent(struct kcp_report *rep)
 {
@@ -186,5 +186,5 @@ static int absent(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_02_absent) = { "02_gate", "absent",
-    "NULL A_log, dt_bias mean 0; NULL dA_part, ddt_part change no other output bit",
-    absent };
+    "NULL for A_log or dt_bias counts as 0; NULL for dA_part or ddt_part changes "
+    "no other output", absent };

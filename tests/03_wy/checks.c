@@ -53,5 +53,4 @@ static int tokens(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_03_tokens) = { "03_wy", "tokens",
-    "Lambda - kg^T w, kg^T u equal the product of the tokens' dense maps",
-    tokens };
+    "Lambda - kg^T w and kg^T u equal the product of the tokens' dense maps", tokens };

@@ -29,5 +29,5 @@ static int recurrence(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_04_recurrence) = { "04_chunk", "recurrence",
-    "o, ht equal the recurrence's: C = 4..64, partial chunks, gates to -50",
-    recurrence };
+    "o and ht equal the recurrence's for C = 4 to 64, partial chunks and gates "
+    "down to -50", recurrence };

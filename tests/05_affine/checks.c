@@ -37,4 +37,4 @@ static int tokens(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_05_tokens) = { "05_affine", "tokens",
-    "[h_ext | M] of a segment is the product of its tokens' dense maps", tokens };
+    "[h_ext | M] of a segment equals the product of its tokens' dense maps", tokens };

@@ -330,8 +330,8 @@ static int brute_force(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_06_brute_force) = { "06_plan", "brute_force",
-    "all small batches, cuts and tables of owners, compared token by token",
-    brute_force };
+    "plans of all small batches, cuts and tables of owners agree with a count "
+    "token by token", brute_force };
 
 static int named_layouts(struct kcp_report *rep)
 {
@@ -361,4 +361,5 @@ static int named_layouts(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_06_named) = { "06_plan", "named_layouts",
-    "contiguous, zigzag, stripes: the owner of each token", named_layouts };
+    "contiguous, zigzag and striped layouts give each token the right owner",
+    named_layouts };

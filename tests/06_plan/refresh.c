@@ -71,8 +71,8 @@ static int serves(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_06_refresh) = { "06_plan", "refresh",
-    "after kcp_plan_refresh, old args give the next batch's bits on three ranks",
-    serves };
+    "after kcp_plan_refresh the old arguments give the next batch's bits on three"
+    " ranks", serves };
 
 static int bounds(struct kcp_report *rep)
 {
@@ -110,5 +110,5 @@ static int bounds(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_06_refresh_bounds) = { "06_plan", "refresh_bounds",
-    "other sizes, ranks or crossings give KCP_NA and leave the plan unchanged",
-    bounds };
+    "a refresh with other sizes, ranks or crossings returns KCP_NA and leaves the"
+    " plan unchanged", bounds };

@@ -215,9 +215,8 @@ static int wrong_plans(struct kcp_report *rep)
     return KCP_OK;
 }
 
-KCP_CHECK(check_06_wrong_plans) = {
-    "06_plan", "wrong_plans", "15 wrong plans are rejected, the correct one passes",
-    wrong_plans };
+KCP_CHECK(check_06_wrong_plans) = { "06_plan", "wrong_plans",
+    "15 wrong plans are rejected, and the correct plan passes", wrong_plans };
 KCP_CHECK(check_06_refused) = {
     "06_plan", "refused", "invalid arguments are rejected with a message", refused };
 KCP_CHECK(check_06_owners_refused) = { "06_plan", "owners_refused",

@@ -312,6 +312,6 @@ static int forms(struct kcp_report *rep)
     return KCP_OK;
 }
 
-KCP_CHECK(check_07_forms) = {
-    "07_merge", "forms", "all forms, R = 1..9: states of a serial fold, bytes of table",
-    forms };
+KCP_CHECK(check_07_forms) = { "07_merge", "forms",
+    "all forms on 1 to 9 ranks give the states of a serial fold and send the "
+    "bytes of their formula", forms };

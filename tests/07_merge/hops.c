@@ -206,6 +206,6 @@ static int hops(struct kcp_report *rep)
 }
 #endif
 
-KCP_CHECK(check_07_hops) = {
-    "07_merge", "gpu_hops", "hops over windows: both ways, three in flight, lost rank",
-    hops };
+KCP_CHECK(check_07_hops) = { "07_merge", "gpu_hops",
+    "hops through windows work in both directions, three at once, and report a "
+    "lost rank", hops };

@@ -246,16 +246,12 @@ static int wrong_maps(struct kcp_report *rep)
     return KCP_OK;
 }
 
-KCP_CHECK(check_07_failures) = {
-    "07_merge", "failures", "a rank that fails, leaves or waits is named at once",
-    failures };
-KCP_CHECK(check_07_middle) = {
-    "07_merge", "middle", "a map operation that fails on one rank ends all ranks",
-    middle };
-KCP_CHECK(check_07_gather_readers) = {
-    "07_merge", "gather_readers",
-    "an all_gather that fails on one rank returns after all reads of its row",
-    gather_readers };
-KCP_CHECK(check_07_wrong_maps) = {
-    "07_merge", "wrong_maps", "eight wrong map operations give wrong states",
-    wrong_maps };
+KCP_CHECK(check_07_failures) = { "07_merge", "failures",
+    "a rank that fails, leaves or waits is named at once", failures };
+KCP_CHECK(check_07_middle) = { "07_merge", "middle",
+    "if a map operation fails on one rank, every rank returns an error", middle };
+KCP_CHECK(check_07_gather_readers) = { "07_merge", "gather_readers",
+    "an all_gather that fails on one rank returns only after every rank has read "
+    "its row", gather_readers };
+KCP_CHECK(check_07_wrong_maps) = { "07_merge", "wrong_maps",
+    "each of eight wrong map operations gives wrong states", wrong_maps };

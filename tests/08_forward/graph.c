@@ -308,11 +308,9 @@ static int graph(struct kcp_report *rep)
 }
 #endif
 
-KCP_CHECK(check_08_graph) = {
-    "08_forward", "gpu_graph", "stages 08, 13 replayed from a CUDA graph: equal bits",
-    graph };
+KCP_CHECK(check_08_graph) = { "08_forward", "gpu_graph",
+    "stages 08 and 13, replayed from a CUDA graph, give equal bits", graph };
 
-KCP_CHECK(check_08_graph_ranks) = {
-    "08_forward", "gpu_graph_ranks",
-    "08, 13, exchange replayed from a CUDA graph on 2 and 4 ranks: equal bits",
-    graph_ranks };
+KCP_CHECK(check_08_graph_ranks) = { "08_forward", "gpu_graph_ranks",
+    "stages 08 and 13 and the exchange, replayed from a CUDA graph on 2 and 4 "
+    "ranks, give equal bits", graph_ranks };

@@ -151,8 +151,11 @@ static int picks(struct kcp_report *rep)
 }
 
 KCP_CHECK(check_08_layer) = { "08_forward", "layer",
-    "layer.h on 1 to 3 ranks: forward, backward, conv equal the references", same };
+    "forward, backward and conv of layer.h equal the references on 1 to 3 ranks",
+    same };
 KCP_CHECK(check_08_layer_refuses) = { "08_forward", "layer_refuses",
-    "layer.h: an invalid argument on one rank ends all ranks", refuses };
+    "if an argument of layer.h is invalid on one rank, every rank returns an "
+    "error", refuses };
 KCP_CHECK(check_08_layer_picks) = { "08_forward", "layer_picks",
-    "layer.h: each forward for a GPU has a backward that reads its block", picks };
+    "for each forward on a GPU, layer.h has a backward that reads its saved block",
+    picks };

@@ -38,8 +38,8 @@ static int parses(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_paths_parse) = { "08_forward", "paths_parse",
-    "all rows of the path table parse; a wrong set, model or architecture does not",
-    parses };
+    "every row of the path table parses, and a row with a wrong set, model or "
+    "architecture does not", parses };
 
 /* ---- rows */
 
@@ -76,8 +76,8 @@ static int agrees(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_paths_agree) = { "08_forward", "paths_agree",
-    "each forward's format has a backward; kernels named in rows exist",
-    agrees };
+    "the format of each forward has a backward, and the kernels named in rows "
+    "exist", agrees };
 
 /* ---- calls */
 
@@ -103,7 +103,7 @@ static int covers(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_paths_cover) = { "08_forward", "paths_cover",
-    "each judge case has a row, for each storage type", covers };
+    "every case of the judge has a row for each storage type", covers };
 
 /* Returns the first path that supports call c on one sequence of T tokens and R
  * ranks. */
@@ -200,8 +200,8 @@ static int choices(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_paths_choose) = { "08_forward", "paths_choose",
-    "listed calls get their rows; another GPU gets a generic row and a notice",
-    choices };
+    "each listed call selects its row, and an unknown GPU gets a generic row and "
+    "a notice", choices };
 
 static int absent(struct kcp_report *rep)
 {

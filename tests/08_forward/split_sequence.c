@@ -44,7 +44,7 @@ static int cheapest(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_cheapest) = { "08_forward", "strips_cheapest",
-    "strips are whole chunks; no other number of strips costs less", cheapest };
+    "strips are whole chunks, and no other number of strips costs less", cheapest };
 
 /* Checks kcp_strip_length on shapes whose fastest strip length was measured. */
 static int named(struct kcp_report *rep)
@@ -64,8 +64,8 @@ static int named(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_named) = { "08_forward", "strips_named",
-    "as measured: four strips for 32 heads, no cut for 96 heads",
-    named };
+    "the cost model cuts 32 heads into four strips and leaves 96 heads whole, as "
+    "measured", named };
 
 /* Returns kcp_fused_chunks (chunks per strip), or -1 if another strip length costs
  * less. */
@@ -104,8 +104,8 @@ static int fused(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_fused) = { "08_forward", "strips_fused",
-    "the fused forward cuts as measured, and no other cut costs less",
-    fused };
+    "the fused forward is cut as measured, and no other number of strips costs "
+    "less", fused };
 
 /* A window is the range of chunks of one launch. */
 static int windows(struct kcp_report *rep)
@@ -141,8 +141,8 @@ static int windows(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_windows) = { "08_forward", "strips_windows",
-    "windows cover each chunk once and shrink; no other number costs less",
-    windows };
+    "windows shrink and cover each chunk once, and no other number of windows "
+    "costs less", windows };
 
 /* ---- walks: a window's map is computed concurrently with the factors of the next
  * window */
@@ -212,8 +212,8 @@ static int walks(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_walks) = { "08_forward", "walks",
-    "successive windows cover all chunks in order and give each strip's map; three "
-    "planted errors are found", walks };
+    "successive windows cover all chunks in order and give the map of each strip,"
+    " and three planted errors are found", walks };
 
 /* kcp_fused_walk returns the parts of the map (KCP_WANT_*) that a walk computes. */
 static int walkers(struct kcp_report *rep)
@@ -252,5 +252,5 @@ static int walkers(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_walkers) = { "08_forward", "walkers",
-    "computes a map per window if a rank reads it and SMs are free, or on request",
-    walkers };
+    "the map of a window is computed if a rank reads it and SMs are free, or on "
+    "request", walkers };

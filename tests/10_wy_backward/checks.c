@@ -47,5 +47,5 @@ static int against_adjoint(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_10_adjoint) = { "10_wy_backward", "adjoint",
-    "gradients within 1e-13 of the recurrence's adjoint, also dg at g = -50",
-    against_adjoint };
+    "gradients agree with the adjoint of the recurrence to 1e-13, and dg also at "
+    "g = -50", against_adjoint };

@@ -88,5 +88,5 @@ static int transpose(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_11_transpose) = { "11_merge_backward", "transpose",
-    "M^T dht + dh_ext is the reverse scan's dh_in; M is chapter 05's; reuse_M omits M",
-    transpose };
+    "M^T dht + dh_ext equals dh_in of the reverse scan, M equals chapter 05's, "
+    "and reuse_M omits M", transpose };

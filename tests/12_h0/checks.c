@@ -70,7 +70,8 @@ static int bytes(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_12_bytes) = { "12_h0", "bytes",
-    "sizes of recompute, light and save-all blocks equal the sum of tensors", bytes };
+    "the size of a saved block (recompute, light, save-all) equals the sum of its"
+    " tensors' sizes", bytes };
 
 static int layout(struct kcp_report *rep)
 {
@@ -97,7 +98,8 @@ static int layout(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_12_layout) = { "12_h0", "layout",
-    "tensors of the block do not overlap, are aligned, and are found by name", layout };
+    "tensors of a saved block are aligned, do not overlap and are found by name",
+    layout };
 
 static int check(struct kcp_saved *block, size_t n, struct kcp_forward a, char *why)
 {
@@ -167,8 +169,8 @@ static int foreign(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_12_foreign) = { "12_h0", "foreign",
-    "a block of another format, call, version or length is rejected with a reason",
-    foreign };
+    "a saved block of another format, call, version or length is rejected with a "
+    "reason", foreign };
 
 static const struct kcp_saved_item *item(const struct kcp_saved *s, const char *name)
 {
@@ -222,8 +224,8 @@ static int strips(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_12_strips) = { "12_h0", "strips",
-    "the fused forward's block has states and maps of strips if it is cut",
-    strips };
+    "the saved block of the fused forward has states and maps of strips if the "
+    "sequence is cut", strips };
 
 /* Checks the size of the fused forward's block per mode (48 chunks, 4 heads). */
 static int chunk_modes(struct kcp_report *rep)
@@ -252,5 +254,5 @@ static int chunk_modes(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_12_chunk_modes) = { "12_h0", "chunk_modes",
-    "the fused forward's block: light has no factors, save-all adds h and v_new",
-    chunk_modes };
+    "the saved block of the fused forward has no factors if light, and adds h and"
+    " v_new if save-all", chunk_modes };

@@ -43,8 +43,8 @@ static int one_rank(struct kcp_report *rep)
     return each(rep, (struct batch){ .R = 1 }, against_one);
 }
 KCP_CHECK(check_13_one_rank) = { "13_backward", "one_rank",
-    "2..12 ranks, uneven cuts, empty ranks: all forms agree with one rank to 1e-12",
-    one_rank };
+    "all forms on 2 to 12 ranks, with uneven cuts and empty ranks, agree with one"
+    " rank to 1e-12", one_rank };
 
 static int save_canonically(struct kcp_report *rep, struct batch x,
                             const struct batch *one)
@@ -64,8 +64,8 @@ static int canonical(struct kcp_report *rep)
     return each(rep, (struct batch){ .R = 1, .L = 48 }, save_canonically);
 }
 KCP_CHECK(check_13_canonical) = { "13_backward", "canonical",
-    "canonical segments: equal bits for R = 1, 2, 3, 4, 8, also in dA_log, ddt_bias",
-    canonical };
+    "canonical segments give equal bits for R = 1, 2, 3, 4 and 8, also of dA_log "
+    "and ddt_bias", canonical };
 
 static int keep_more(struct kcp_report *rep, struct batch x, const struct batch *one)
 {
@@ -87,7 +87,8 @@ static int modes(struct kcp_report *rep)
     return each(rep, x, keep_more);
 }
 KCP_CHECK(check_13_modes) = { "13_backward", "modes",
-    "a second run and all memory modes give equal bits; reuse_M within 1e-12", modes };
+    "a second run and all memory modes give equal bits, and reuse_M agrees to "
+    "1e-12", modes };
 
 static int traffic(struct kcp_report *rep)
 {
@@ -117,8 +118,8 @@ static int traffic(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_13_traffic) = { "13_backward", "traffic",
-    "bytes equal the exchange's formula plus parameter sums; reuse_M sends no M",
-    traffic };
+    "bytes equal the exchange's formula plus the parameter sums, and reuse_M "
+    "sends no M", traffic };
 
 /* Checks which scans of rank r the first and the second GPU launch run. Each segment
  * must have exactly one reverse scan and one scan of states (with save-all none). The

@@ -85,5 +85,5 @@ static int gpu_modes(struct kcp_report *rep)
     return err;
 }
 KCP_CHECK(check_13_gpu_modes) = { "13_backward", "gpu_modes",
-    "light, and save-all with a block of chunks, give the bits of recompute",
-    gpu_modes };
+    "the modes light, and save-all with a block of chunks, give the bits of "
+    "recompute", gpu_modes };

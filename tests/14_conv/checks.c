@@ -324,9 +324,8 @@ static int against_whole(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(conv_whole) = { "14_conv", "against_whole",
-    "R = 1..9, any cuts: y, states as on one rank; gradients as finite differences; "
-    "bytes as counted",
-    against_whole };
+    "on 1 to 9 ranks with any cuts, y and states equal one rank's, gradients "
+    "equal finite differences, and bytes equal the count", against_whole };
 
 static int same_bits(struct kcp_report *rep)
 {
@@ -349,5 +348,4 @@ static int same_bits(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(conv_bits) = { "14_conv", "same_bits",
-    "canonical segments: equal bits of all outputs for R = 1..9",
-    same_bits };
+    "canonical segments give equal bits of all outputs for R = 1 to 9", same_bits };

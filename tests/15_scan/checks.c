@@ -57,8 +57,9 @@ static int every_cut(struct kcp_report *rep)
     return each(rep, (struct batch){ .R = 1, .oracle = 1 }, against_tokens);
 }
 KCP_CHECK(check_15_every_cut) = { "15_scan", "every_cut",
-    "1..12 ranks, uneven, empty, all dropped, all forms and walks: o, ht, ot, all "
-    "gradients within 1e-12 of the recurrence; bytes equal the formula", every_cut };
+    "on 1 to 12 ranks with any cuts, masks, forms and walks, outputs and "
+    "gradients agree with the recurrence to 1e-12, and bytes equal the formula",
+    every_cut };
 
 static int canonical(struct kcp_report *rep)
 {
@@ -69,7 +70,8 @@ static int canonical(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_15_canonical) = { "15_scan", "canonical",
-    "canonical segments: equal bits for R = 1, 2, 3, 4, 8 and each walk", canonical };
+    "canonical segments give equal bits for R = 1, 2, 3, 4 and 8 and for each "
+    "walk", canonical };
 
 static int other_walk(struct kcp_report *rep, struct batch x, const struct batch *one)
 {
@@ -85,8 +87,8 @@ static int walks(struct kcp_report *rep)
     return each(rep, (struct batch){ .R = 1, .walk = KCP_SEQUENTIAL }, other_walk);
 }
 KCP_CHECK(check_15_walks) = { "15_scan", "walks",
-    "a second run has equal bits; scan and sequential form agree within 1e-13",
-    walks };
+    "a second run gives equal bits, and the scan agrees with the sequential form "
+    "to 1e-13", walks };
 
 /* Returns the loss sum o do + sum ht dht + sum ot dot. */
 static double loss(struct batch *x)
@@ -140,8 +142,8 @@ static int differences(struct kcp_report *rep)
                                   some_slopes);
 }
 KCP_CHECK(check_15_differences) = { "15_scan", "differences",
-    "all gradients, also of W_alpha, w_beta and the bases, against finite differences "
-    "of the loss, for tokens and scan", differences };
+    "all gradients, also of W_alpha, w_beta and the bases, agree with finite "
+    "differences of the loss, by tokens and by scan", differences };
 
 /* ---- without masks Spike-KDA is KDA with g = log alpha and scale 1; by the chain rule
  *      dalpha_base = dg (1 - alpha)      dbeta_base = dbeta beta (1 - beta) */
@@ -206,8 +208,8 @@ static int is_kda(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_15_is_kda) = { "15_scan", "is_kda",
-    "without masks, on 3 ranks: equals chapter 01 with g = log alpha, scale 1",
-    is_kda };
+    "without masks the scan on 3 ranks equals chapter 01 with g = log alpha and "
+    "scale 1", is_kda };
 
 /* ---- memory of a scan, measured whenever two maps are composed */
 #if defined __has_feature
@@ -269,5 +271,5 @@ static int memory(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_15_memory) = { "15_scan", "memory",
-    "errata 25: forward's scratch holds C maps and states, independent of the number "
-    "of tokens", memory };
+    "errata 25: the scratch memory of forward holds C maps and states for any "
+    "number of tokens", memory };

@@ -44,16 +44,16 @@ static int every_cut(struct kcp_report *rep)
     return each(rep, (struct batch){ .R = 1, .walk = 1 }, against_tokens);
 }
 KCP_CHECK(check_16_every_cut) = { "16_family", "every_cut",
-    "1..12 ranks, uneven, empty, all forms: o, ht, all gradients within 1e-12 of the "
-    "token recurrence", every_cut };
+    "on 1 to 12 ranks with any cuts and forms, outputs and gradients agree with "
+    "the token recurrence to 1e-12", every_cut };
 
 static int canonical(struct kcp_report *rep)
 {
     return each(rep, (struct batch){ .R = 1, .L = 48 }, cut_canonically);
 }
 KCP_CHECK(check_16_canonical) = { "16_family", "canonical",
-    "canonical segments: equal bits for R = 1, 2, 3, 4, 8, with and without h_kept",
-    canonical };
+    "canonical segments give equal bits for R = 1, 2, 3, 4 and 8, with and "
+    "without h_kept", canonical };
 
 static int same_again(struct kcp_report *rep, struct batch x, const struct batch *one)
 {
@@ -67,7 +67,7 @@ static int kept(struct kcp_report *rep)
     return each(rep, (struct batch){ .R = 5 }, same_again);
 }
 KCP_CHECK(check_16_kept) = { "16_family", "kept",
-    "a second run, and a run with h_kept, give equal bits", kept };
+    "a second run and a run with h_kept give equal bits", kept };
 
 /* Returns the loss sum o do + sum ht dht of the batch. */
 static double loss(struct batch *x)
@@ -115,5 +115,5 @@ static int differences(struct kcp_report *rep)
     return status ? status : each(rep, (struct batch){ .R = 1 }, some_slopes);
 }
 KCP_CHECK(check_16_differences) = { "16_family", "differences",
-    "gradients by tokens and by chunks agree with differences of the loss",
+    "gradients by tokens and by chunks agree with finite differences of the loss",
     differences };

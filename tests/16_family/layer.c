@@ -119,5 +119,5 @@ static int refuses(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_16_layer_refuses) = { "16_family", "layer_refuses",
-    "kcp_layer_family: an invalid argument is KCP_BAD; kcp_why() names it",
-    refuses };
+    "kcp_layer_family returns KCP_BAD for an invalid argument, which kcp_why() "
+    "names", refuses };

@@ -65,8 +65,8 @@ static int relatives(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_16_relatives) = { "16_family", "relatives",
-    "KDA as DPLR and as GDN-2 on 3 ranks agrees with chapter 01 to 1e-12",
-    relatives };
+    "KDA, written as DPLR and as GDN-2, agrees on 3 ranks with chapter 01 to "
+    "1e-12", relatives };
 
 static int degenerate(struct kcp_report *rep)
 {
@@ -96,5 +96,4 @@ static int degenerate(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_16_degenerate) = { "16_family", "degenerate",
-    "DPLR and GDN-2 with b = 0 equal GLA in both passes, on 4 ranks",
-    degenerate };
+    "DPLR and GDN-2 with b = 0 equal GLA on 4 ranks in both passes", degenerate };

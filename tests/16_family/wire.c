@@ -65,8 +65,8 @@ static int bytes(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_16_wire) = { "16_family", "wire",
-    "bytes by rank and form: GLA sends K numbers of M, the others K^2; all of M on "
-    "request", bytes };
+    "GLA sends K numbers of M, or on request K^2; DPLR and GDN-2 send K^2, per "
+    "rank and form as counted", bytes };
 
 static int diagonal(struct kcp_report *rep)
 {
@@ -88,4 +88,5 @@ static int diagonal(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_16_diagonal) = { "16_family", "diagonal",
-    "GLA gives the same bits if d or all of M is sent, in every form", diagonal };
+    "GLA gives the same bits in every form if it sends the diagonal of M or all "
+    "of M", diagonal };

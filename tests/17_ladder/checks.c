@@ -50,7 +50,7 @@ static int is_chunk(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_17_is_chunk) = { "17_ladder", "is_chunk",
-    "the ladder's reference equals chapter 04's scan", is_chunk };
+    "the reference of the ladder equals the scan of chapter 04", is_chunk };
 
 /* Checks mma with random A and B whose elements are placed as in the PTX manual. */
 static int fragments(struct kcp_report *rep)
@@ -83,7 +83,7 @@ static int fragments(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_17_fragments) = { "17_ladder", "fragments",
-    "fragments of the emulated mma match the PTX manual", fragments };
+    "the emulated mma has the fragments of the PTX manual", fragments };
 
 /* Checks how many reads of shared memory ldmatrix needs per 16 x 16 block for several
  * row pitches, and for swizzled rows. Chapter 17 quotes these numbers. */
@@ -109,8 +109,8 @@ static int banks(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_17_banks) = { "17_ladder", "banks",
-    "ldmatrix of a block: 32 reads for plain rows, 4 for padded or swizzled rows",
-    banks };
+    "ldmatrix of a block takes 32 reads of plain rows, and 4 reads of padded or "
+    "swizzled rows", banks };
 
 /* Checks that ref_ladder_banks needs four reads per 16 x 16 block. A chunk with K = 128
  * and 16 columns has 2 x 8 x 4 blocks. */
@@ -159,7 +159,8 @@ static int sectors(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_17_sectors) = { "17_ladder", "sectors",
-    "a warp's load fetches each sector that its lanes use once", sectors };
+    "a load by a warp fetches each sector only once, also if several lanes use it",
+    sectors };
 
 static int in_flight(struct kcp_report *rep)
 {
@@ -178,7 +179,8 @@ static int in_flight(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_17_in_flight) = { "17_ladder", "in_flight",
-    "a destination is NaN before the wait and copied after it", in_flight };
+    "the destination of an asynchronous copy is NaN before the wait and complete "
+    "after it", in_flight };
 
 static int phases(struct kcp_report *rep)
 {
@@ -201,7 +203,8 @@ static int phases(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_17_phases) = { "17_ladder", "phases",
-    "a phase ends when all arrivals and bytes are in, not before", phases };
+    "a phase of an mbarrier completes when all arrivals and bytes are in, and not"
+    " before", phases };
 
 /* Checks that a descriptor with one wrong field gives a wrong or NaN result. */
 static int descriptors(struct kcp_report *rep)
@@ -236,8 +239,7 @@ static int descriptors(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_17_descriptors) = { "17_ladder", "descriptors",
-    "the emulated wgmma reads B by its descriptor",
-    descriptors };
+    "the emulated wgmma reads operand B through its descriptor", descriptors };
 
 static int run_lanes(void *a) { return ref_ladder_lanes(a); }
 static int run_banks(void *a) { return ref_ladder_banks(a); }

@@ -35,7 +35,7 @@ static int floor_bytes(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_17_bytes) = { "18_hopper", "floor_bytes",
-    "a forward's arrays take 1282 bytes per token and head", floor_bytes };
+    "the arrays of a forward take 1282 bytes per token and head", floor_bytes };
 
 /* Returns the operations per token of chapters 03 and 04, two per multiply-add. */
 static double operations(int C, int D)
@@ -88,4 +88,5 @@ static int split(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_17_split) = { "18_hopper", "split",
-    "kcp_strip_cost equals t(m) for all numbers of heads and strips", split };
+    "kcp_strip_cost equals the formula t(m) for all numbers of heads and strips",
+    split };

@@ -32,7 +32,8 @@ static int roundings(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_18_roundings) = { "19_precision", "roundings",
-    "bf16 and TF32 to nearest even; three TF32 products keep 20 bits", roundings };
+    "bf16 and TF32 round to nearest even, and three TF32 products keep 20 bits",
+    roundings };
 
 static void draw(struct chunk *c, struct stream *s, int integers)
 {
@@ -87,5 +88,5 @@ static int chunk_in_units(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_18_chunk) = { "19_precision", "chunk",
-    "a chunk in each unit: exact for integers, else an error that fits its format",
-    chunk_in_units };
+    "a chunk in each format is exact for integers, and otherwise has an error "
+    "that fits the format", chunk_in_units };

@@ -152,5 +152,5 @@ static int bounds(struct kcp_report *rep)
     return a ? KCP_OK : KCP_NO_MEMORY;
 }
 KCP_CHECK(check_20_bound) = { "20_clusters", "bound",
-    "|M| never exceeds its bound from gates and keys, but exceeds 7 wrong bounds",
-    bounds };
+    "|M| never exceeds its bound from gates and keys, but exceeds each of 7 wrong"
+    " bounds", bounds };

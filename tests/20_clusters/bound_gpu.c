@@ -163,5 +163,5 @@ static int bound_gpu(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_20_bound_gpu) = { "20_clusters", "gpu_bound",
-    "a GPU's bounds from raw inputs equal the reference's and are never below them",
-    bound_gpu };
+    "bounds that a GPU computes from raw inputs agree with the reference's and "
+    "are never below them", bound_gpu };

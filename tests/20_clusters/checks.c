@@ -33,7 +33,8 @@ static int forms(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_19_forms) = { "20_clusters", "forms",
-    "the four forms, simulated up to 64 ranks, take their formulas' times", forms };
+    "the four forms, simulated on up to 64 ranks, take the times of their "
+    "formulas", forms };
 
 /* Checks that two levels take the sum of their parts, and that twice as many nodes take
  * one more step. */
@@ -53,5 +54,5 @@ static int levels(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_19_levels) = { "20_clusters", "levels",
-    "two levels up to 4096 ranks take a scan per level and one state",
-    levels };
+    "an exchange in two levels of up to 4096 ranks takes one scan per level and "
+    "sends one state", levels };

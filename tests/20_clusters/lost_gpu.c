@@ -157,5 +157,5 @@ static int lost_gpu(struct kcp_report *rep)
 #endif
 
 KCP_CHECK(check_20_lost) = { "20_clusters", "gpu_lost",
-    "one rank is killed, stopped, or has an error: all others end with an error",
-    lost_gpu };
+    "if one rank is killed, is stopped or has an error, every other rank returns "
+    "an error", lost_gpu };

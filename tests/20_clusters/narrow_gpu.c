@@ -247,5 +247,5 @@ static int narrow_gpu(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_20_narrow_gpu) = { "20_clusters", "gpu_narrow",
-    "bf16 between GPUs, all forms: close, half the bytes, reproducible bits",
-    narrow_gpu };
+    "bf16 messages between GPUs take half the bytes in all forms, within limits "
+    "and with reproducible bits", narrow_gpu };

@@ -188,8 +188,8 @@ static int check_split(struct kcp_report *rep) { return none(); }
 #endif
 
 KCP_CHECK(check_19_from) = { "20_clusters", "gpu_from",
-    "kcp_nccl_from a blocking or non-blocking communicator, on up to 4 GPUs",
-    check_from };
+    "kcp_nccl_from accepts blocking and non-blocking communicators, on up to 4 "
+    "GPUs", check_from };
 KCP_CHECK(check_19_split) = { "20_clusters", "gpu_split",
-    "kcp_nccl_split: reversed halves, all ranks but the last, on up to 4 GPUs",
-    check_split };
+    "kcp_nccl_split makes reversed halves, and a group without the last rank, on "
+    "up to 4 GPUs", check_split };

@@ -77,8 +77,8 @@ static int tolerances(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_20_tolerance) = { "20_clusters", "tolerance",
-    "exact if the bound is above the tolerance, else within it; chain, pipeline",
-    tolerances };
+    "chain and pipeline give the exact state if the bound exceeds the tolerance, "
+    "else a state within it", tolerances };
 
 /* Plants a bound of 0 although gates are live; comparing states must find the
  * mistake. */
@@ -138,7 +138,7 @@ static int too_small(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_20_too_small) = { "20_clusters", "too_small",
-    "a planted bound of 0 gives a wrong state", too_small };
+    "a bound of 0, planted as an error, gives a wrong state", too_small };
 
 /* Checks that a rank that drops its incoming state does not wait: rank 0 begins its
  * exchange only after rank 2 has finished. Without bounds this is a deadlock, which the
@@ -165,7 +165,8 @@ static int no_wait(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_20_no_wait) = { "20_clusters", "no_wait",
-    "a rank that drops its state sends before receiving; others do not", no_wait };
+    "a rank that drops its state sends before it receives, and other ranks do not",
+    no_wait };
 
 /* ---- bf16 on the wire */
 /* Checks that errors are within the limits of bf16 kernels and that a quarter of the
@@ -205,8 +206,8 @@ static int narrow(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_20_narrow) = { "20_clusters", "narrow",
-    "bf16 on the wire in all forms: within limits, a quarter of double's bytes",
-    narrow };
+    "bf16 messages in all forms take a quarter of the bytes of double, within "
+    "limits", narrow };
 
 /* ---- invalid calls */
 struct wire_call { struct kcp_wire wire, other; enum kcp_form form; int64_t L; int R; };
@@ -264,4 +265,5 @@ static int refusals(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_20_refusals) = { "20_clusters", "wire_refusals",
-    "an invalid lossy wire is rejected with a message on every rank", refusals };
+    "invalid options of a lossy wire are rejected with a message on every rank",
+    refusals };
