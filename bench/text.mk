@@ -14,9 +14,9 @@ $B/bench/text/page_css.o: $B/bench/text/page_css.c
 	@$(CC) $(CFLAGS) -c $< -o $@
 text_obj  += $B/bench/text/page_css.o
 
-$B/kcp-text: $(call obj,$(ref) $(comm) $(mpi)) $(text_obj)
+$B/kcp-text: $(call obj,$(ref) $(comm)) $(text_obj)
 	@echo "  link $@"
-	@$(CC) $(LDFLAGS) $^ $(text_wrap:%=-Wl,--wrap=%) -lpthread -lm -ldl $(mpi_libs) $(cuda_ldlibs) -o $@
+	@$(CC) $(LDFLAGS) $^ $(text_wrap:%=-Wl,--wrap=%) -lpthread -lm -ldl $(cuda_ldlibs) -o $@
 
 .PHONY: run compiler
 compiler:

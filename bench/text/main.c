@@ -4,13 +4,12 @@
  * Book: chapters 08 and 13.  Checked by: its closing line and exit status.
  * Next: read.c. */
 #include "text.h"
-#include "kcp_mpi.h"
 #include "base/options.h"
 #include "tests/judge/tolerance.h"
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { SEED = 2026, MOST_BYTES = 3072, MOST_STEPS = 10000 };
 /* Learning rate of gradient descent. At 1 the loss oscillates, which amplifies
@@ -42,23 +41,8 @@ static const struct option_table table = {
     .help = print_usage, .h = 1,
 };
 
-/* Shows the current step on a terminal, once the program has run for two seconds. */
-static double began;
-static void progress(const char *what, int i, int n)
-{
-    static int shown;
-    if (what && isatty(2) && seconds() - began > 2) {
-        fprintf(stderr, n ? "\r\033[K%s %d of %d " : "\r\033[K%s ", what, i, n);
-        shown = 1;
-    } else if (!what && shown) {
-        fputs("\r\033[K", stderr);
-        shown = 0;
-    }
-}
-
 static int report(const struct run *run, int status)
 {
-    progress(NULL, 0, 0);
     if (status)
         fprintf(stderr, "kcp-text: %s\n", *run->why ? run->why : "out of memory");
     return status;
@@ -70,7 +54,6 @@ static int run_forms(struct finding *f, struct run *many, const struct run *one,
 {
     for (int form = KCP_FORMS - 1; form >= 0; form--) {
         struct run other, *run = form ? &other : many;
-        progress(kcp_form_names[form], KCP_FORMS - form, KCP_FORMS);
         int status = run_open(run, f->text, f->R, form);
         run->keep_maps = form == 0;
         if (!status)
@@ -111,7 +94,6 @@ static int train(struct finding *f, int which, const double *theta0)
     memcpy(theta, theta0, sizeof *theta * n);
     const double from = seconds();
     for (int i = 0; i <= f->steps && !status; i++) {
-        progress(which ? "training on one rank, step" : "training, step", i, f->steps);
         status = run_step(&run, theta);
         loss[i] = run.loss;
         for (int64_t j = 0; j < trained && !status; j++)
@@ -124,7 +106,7 @@ static int train(struct finding *f, int which, const double *theta0)
     return status;
 }
 
-static int run_all(struct finding *f, struct run *many, struct run *one,
+static int run_all(struct finding *f, double began, struct run *many, struct run *one,
                    struct run *step)
 {
     double *theta = params_make(SEED);
@@ -133,7 +115,6 @@ static int run_all(struct finding *f, struct run *many, struct run *one,
         status = run_step(one, theta);
     if (!status && !(status = run_open(step, f->text, 1, KCP_ALL_GATHER))) {
         step->oracle = 1;
-        progress("token recurrence", 0, 0);
         status = run_step(step, theta);
     }
     if (status)
@@ -143,7 +124,6 @@ static int run_all(struct finding *f, struct run *many, struct run *one,
     f->worst_one = compare_runs(many, one, f->error_one);
     f->worst_step = compare_runs(many, step, f->error_step);
     measure_alive(f);
-    progress(NULL, 0, 0);
     print_report(stdout, f);
     fflush(stdout);
     for (int which = 0; which < 2 && f->steps && !status; which++) {
@@ -161,38 +141,20 @@ static int run_all(struct finding *f, struct run *many, struct run *one,
     return 0;
 }
 
-/* Refuses a launcher: ranks are threads, and each process would write the whole
- * page. */
-static int check_launcher(void)
-{
-    struct kcp_mpi mpi;
-    char why[200];
-    if (kcp_mpi_start(&mpi, why, sizeof why))
-        return kcp_mpi_end(options_say("kcp-text", why));
-    if (mpi.R <= 1)
-        return 0;
-    fprintf(stderr, "kcp-text: %s started %d processes: start one, with --ranks\n",
-            mpi.launcher, mpi.R);
-    return kcp_mpi_end(2);
-}
-
 static int kcp_text(int argc, char **argv)
 {
-    struct options o;
+    struct options o = { .ranks = 4 };
     static struct text text;
     static struct run many, one, step;
     struct finding f = { .text = &text, .many = &many, .one = &one, .step = &step };
-    began = seconds();
+    const double began = seconds();
     char why[300];
-    o = (struct options){ .ranks = 4 };
     const int read = options_read(&table, argc, argv, &o, why, sizeof why);
     if (read == OPTIONS_DONE)
         return 0;
     if (read == OPTIONS_BAD)
         return options_say("kcp-text", why);
-    int status = check_launcher();
-    if (!status)
-        status = text_read(&text, o.text, MOST_BYTES);
+    const int status = text_read(&text, o.text, MOST_BYTES);
     if (status)
         return status;
     if (!o.out) {
@@ -200,17 +162,18 @@ static int kcp_text(int argc, char **argv)
         mkdir("build/run", 0777);
         o.out = "build/run/index.html";
     }
-    FILE *page = page_open(o.out);
-    if (!page)
+    FILE *page = fopen(o.out, "w");
+    if (!page) {
+        fprintf(stderr, "kcp-text: %.400s: %s; choose another --out\n", o.out,
+                strerror(errno));
         return 2;
+    }
     f.R = o.ranks;
     f.steps = o.steps;
     f.limit = tolerance_of(TOLERANCE_GRADIENTS, KCP_F64);
     f.counted = 1;
-    if (run_all(&f, &many, &one, &step)) {
-        page_drop(page, o.out);
+    if (run_all(&f, began, &many, &one, &step))
         return 1;
-    }
     if (write_page(&f, page, o.out))
         return 2;
     char line[400];

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* Prints n bytes of text (-1: the whole string) with escapes; bytes above 126 become
@@ -25,30 +24,6 @@ void print_html(FILE *o, const char *s, int64_t n)
     }
 }
 
-/* Prints the text on both sides of the first seven cuts that a sequence crosses. */
-static void cuts(FILE *o, const struct finding *f)
-{
-    const struct kcp_plan *p = f->many->plan;
-    const char *byte = (const char *)f->text->byte;
-    int shown = 0;
-    fputs("<div class='cuts'>\n", o);
-    for (int j = 1; j < p->S && shown < 7; j++) {
-        const struct kcp_segment *g = &p->seg[j];
-        if (g->first)
-            continue;
-        const int64_t start = p->cu_seqlens[g->n], end = p->cu_seqlens[g->n + 1];
-        const int64_t from = g->begin - 48 > start ? g->begin - 48 : start;
-        const int64_t to = g->begin + 48 < end ? g->begin + 48 : end;
-        fprintf(o, "<div title='rank %d | rank %d'><span>", g->rank - 1, g->rank);
-        print_html(o, byte + from, g->begin - from);
-        fputs("</span><i></i><span>", o);
-        print_html(o, byte + g->begin, to - g->begin);
-        fputs("</span></div>\n", o);
-        shown++;
-    }
-    fputs("</div>\n", o);
-}
-
 static void plan(FILE *o, const struct finding *f)
 {
     const struct kcp_plan *p = f->many->plan;
@@ -59,10 +34,6 @@ static void plan(FILE *o, const struct finding *f)
             f->text->N, f->text->N > 1 ? "s" : "", (long long)p->T, f->R, WINDOW - 1);
     svg_ribbon(o, f);
     fputs("</figure>\n", o);
-    if (p->crossing)
-        fputs("<p class='note'>The text at these cuts, the end of one rank left of the "
-              "bar and the beginning of the next right of it:</p>", o);
-    cuts(o, f);
 }
 
 static void stages(FILE *o, const struct finding *f)
@@ -99,37 +70,9 @@ static void numbers(FILE *o, const struct finding *f)
     free(text);
 }
 
-/* Opens PATH.part, which is renamed to PATH when complete. NULL: printed an error. */
-FILE *page_open(const char *path)
-{
-    char temp[512];
-    struct stat st;
-    const int there = stat(path, &st) == 0;
-    FILE *o = NULL;
-    if (snprintf(temp, sizeof temp, "%s.part", path) >= (int)sizeof temp)
-        errno = ENAMETOOLONG;
-    else if (there && !S_ISREG(st.st_mode))
-        errno = S_ISDIR(st.st_mode) ? EISDIR : EEXIST;    /* never replace a device */
-    else
-        o = fopen(temp, "w");
-    if (!o)
-        fprintf(stderr, "kcp-text: %.400s: %s; choose another --out\n",
-                there ? path : temp, strerror(errno));
-    return o;
-}
-
-void page_drop(FILE *o, const char *path)
-{
-    char temp[512];
-    snprintf(temp, sizeof temp, "%s.part", path);
-    fclose(o);
-    remove(temp);
-}
-
 int write_page(const struct finding *f, FILE *o, const char *path)
 {
-    char line[400], temp[512];
-    snprintf(temp, sizeof temp, "%s.part", path);
+    char line[400];
     close_line(f, line, sizeof line);
     char *rest = strchr(line, ':');
     fprintf(o, "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><meta "
@@ -151,10 +94,9 @@ int write_page(const struct finding *f, FILE *o, const char *path)
     fprintf(o, "<p class='note'>%.1f seconds.</p></main></body></html>\n",
             f->took);
     const int lost = ferror(o);
-    if (!(fclose(o) || lost || rename(temp, path)))
+    if (!fclose(o) && !lost)
         return 0;
     fprintf(stderr, "kcp-text: %s: cannot write the page: %s\n", path,
             strerror(errno));
-    remove(temp);
     return 2;
 }

@@ -18,27 +18,16 @@ static int refuse(const char *name, const char *found)
     return 2;
 }
 
-/* Returns the *n bytes of a file; NULL: the file cannot be used, *why has the reason.
- * Checks the type before opening, because opening a pipe could block. */
+/* Returns the *n bytes of a file; NULL: fewer than 2, *why has the reason. */
 static unsigned char *slurp(const char *path, int64_t *n, const char **why)
 {
-    struct stat st;
-    *why = stat(path, &st) ? strerror(errno) : NULL;
-    if (!*why && S_ISDIR(st.st_mode))
-        *why = "it is a directory";
-    else if (!*why && !S_ISREG(st.st_mode))
-        *why = "it is a special file";
-    FILE *f = *why ? NULL : fopen(path, "rb");
+    FILE *f = fopen(path, "rb");
     unsigned char *buf = f ? malloc(FILE_MOST) : NULL;
-    if (f)
-        *why = buf ? "it is empty" : "out of memory";
-    else if (!*why)
-        *why = strerror(errno);
-    if (buf)
-        *n = (int64_t)fread(buf, 1, FILE_MOST, f);
+    *n = buf ? (int64_t)fread(buf, 1, FILE_MOST, f) : 0;
+    *why = !buf || ferror(f) ? strerror(errno) : "it is empty";
     if (f)
         fclose(f);
-    if (buf && *n >= 2)
+    if (*n >= 2)
         return buf;
     free(buf);
     return NULL;

@@ -127,8 +127,6 @@ int    measure_alive(struct finding *f);
 void print_report(FILE *o, const struct finding *f);
 void print_training(FILE *o, const struct finding *f);
 void close_line(const struct finding *f, char *buf, size_t n);
-FILE *page_open(const char *path);     /* PATH.part; NULL after a line on stderr */
-void page_drop(FILE *o, const char *path);
 int  write_page(const struct finding *f, FILE *o, const char *path);
 void print_html(FILE *o, const char *s, int64_t n);         /* n -1: whole string */
 extern const char page_style[];                 /* page.css; made by text.mk */
