@@ -12,7 +12,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -109,14 +108,8 @@ static int write_one(struct run *x, const struct tensor *a, const char *folder)
     char path[NPY_NAME + 40];
     memcpy(out.dim, a->dim, sizeof out.dim);
     snprintf(path, sizeof path, "%s/%s.npy", folder, a->file);
-    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return file_error(x, path);
-    int bad = npy_put(fd, path, &out, x->why, sizeof x->why);
+    const int bad = npy_write(path, &out, x->why, sizeof x->why);
     x->exit = bad ? RUN_BAD : x->exit;
-    const int synced = fsync(fd), closed = close(fd);
-    if (!bad && (synced != 0 || closed != 0))
-        bad = file_error(x, path);
     return bad;
 }
 

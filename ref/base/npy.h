@@ -15,7 +15,7 @@
 
 enum npy_kind { NPY_F64, NPY_F32, NPY_F16, NPY_BF16, NPY_I64, NPY_I32 };
 enum { NPY_RANK = 8, NPY_NAME = 4096 };
-enum { NPY_BLOCK = 8192 };     /* internal: elements per conversion */
+enum { NPY_HEAD = 1024 };      /* internal: most bytes of a header */
 
 struct npy {
     enum npy_kind kind;        /* in the file */
@@ -36,14 +36,9 @@ typedef int npy_refuse(const struct npy *head, void *arg);
 int  npy_read_if(const char *path, struct npy *in, npy_refuse *refuse, void *arg,
                  char *why, size_t n);
 
-/* Writes a temporary file in the folder of path and renames that file to path, so path
- * is complete or unchanged. F32 and BF16 round to nearest even; F16 is not
- * supported. */
+/* Writes a file; out->kind is F64, F32, I64 or I32. F32 rounds to nearest even, I32
+ * keeps the lower half. */
 int  npy_write(const char *path, const struct npy *out, char *why, size_t n);
-
-/* Writes to an open file; path is for messages. The caller syncs and closes the
- * file. */
-int  npy_put(int fd, const char *path, const struct npy *out, char *why, size_t n);
 
 /* Returns the number of elements of a shape; -1: too many for memory. */
 int64_t npy_count(int nd, const int64_t *dim);
