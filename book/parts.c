@@ -12,8 +12,18 @@ struct parts { double front, sum, exchange, main; };     /* of a pass, microseco
 struct row {
     struct parts part;
     double us, low, replay, unsent, beside, saved, copy, gather, T, HV;
-    char file[80], form[16];
+    char file[80], form[16], card[16];
 };
+
+/* Copies the model's name of the GPU: "H100" of "4 x NVIDIA H100 80GB HBM3". */
+static void card_name(const struct record *r, char card[16])
+{
+    char machine[128];
+    record_get(r, "machine", machine);
+    const char *name = strstr(machine, "NVIDIA ");
+    name = name ? name + strlen("NVIDIA ") : machine;
+    snprintf(card, 16, "%.*s", (int)strcspn(name, " "), name);
+}
 
 /* Finds the row of a case, stage and form with one segment per rank; 0 if none. */
 static int find(const char *path, const char *what, const char *stage, const char *form,
@@ -37,6 +47,7 @@ static int find(const char *path, const char *what, const char *stage, const cha
             .saved = NUMBER("saved"), .copy = NUMBER("copy"),
             .gather = NUMBER("gather_us"), .T = NUMBER("T"), .HV = NUMBER("HV") };
         snprintf(row->form, sizeof row->form, "%s", form);
+        card_name(&r, row->card);
         snprintf(row->file, sizeof row->file, "%s", strrchr(path, '/') + 1);
         found = row->us > 0;
     }
@@ -106,9 +117,9 @@ static void kept(void)
                        bytes / 1048576, 100 * bytes / fw.saved,
                        100 * (scan - moved) / (fw.us + bw.us));
         }
-        printf("(%s: forward %.0f, its main pass %.0f; backward %.0f; %.2f TB/s;\n"
-               " %s)\n",
-               cases[c], fw.us, fw.part.main, bw.us, fw.copy / 1e12, fw.file);
+        printf("(%s, %d %s: forward %.0f, its main pass %.0f; backward %.0f;\n"
+               " %.2f TB/s; %s)\n", cases[c], RANKS, fw.card, fw.us, fw.part.main,
+               bw.us, fw.copy / 1e12, fw.file);
     }
 }
 
@@ -131,7 +142,7 @@ static void floors(void)
     printf("== 20-floors\na pass over ranks beside the time in which memory could move "
            "what its kernels read\nand write, at the copy's rate of the same run; "
            "microseconds\n\n");
-    printf("ranks   pass        T per rank   fastest form     time   floor   "
+    printf("GPUs     pass        T per rank   fastest form     time   floor   "
            "of the time\n");
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         const struct row fw = fastest(list[i].what, "08_forward");
@@ -142,12 +153,16 @@ static void floors(void)
         }
         const double th = fw.T / list[i].ranks * fw.HV;
         const double floor_us = 1e6 * th * moved / fw.copy;
-        printf("%5d   %-13s %8.0f   %-12s %8.0f %7.0f %11.0f %%\n", list[i].ranks,
-               list[i].says, fw.T / list[i].ranks, fw.form, us, floor_us,
+        printf("%d %-6s %-13s %8.0f   %-12s %8.0f %7.0f %11.0f %%\n", list[i].ranks,
+               fw.card, list[i].says, fw.T / list[i].ranks, fw.form, us, floor_us,
                100 * floor_us / us);
         if (i == 0)
-            printf("@20/floor_share %.0f\n@20/exchange_share %.1f\n",
-                   100 * floor_us / us, 100 * fw.part.exchange / us);
+            printf("@20/floor_share %.0f\n@20/exchange_share %.1f\n@20/floor_card %s\n"
+                   "@20/floor_us %.0f\n@20/floor_time %.0f\n@20/floor_copy %.2f\n",
+                   100 * floor_us / us, 100 * fw.part.exchange / us, fw.card, floor_us,
+                   us, fw.copy / 1e12);
+        if (i == 4)
+            printf("@20/short_us %.0f\n@20/short_time %.0f\n", floor_us, us);
     }
 }
 
@@ -158,17 +173,22 @@ static void replays(void)
     static const char *const forms[] = { "all_gather", "chain", "chain_window" };
     printf("== 20-replays\nKDA forward on 2 GPUs, 32 heads, nothing kept, a busy host: "
            "microseconds\n\n");
-    printf("T per rank   form            median   fastest tenth   from a graph\n");
+    printf("GPUs     T per rank   form            median   fastest tenth   "
+           "from a graph\n");
     for (int c = 0; c < 2; c++)
         for (int f = 0; f < 3; f++) {
             const struct row row = newest(cases[c], "08_forward", forms[f]);
-            printf("%10.0f   %-12s %9.0f %15.0f %14.0f\n", row.T / 2, forms[f], row.us,
-                   row.low, row.replay);
+            printf("2 %-6s %10.0f   %-12s %9.0f %15.0f %14.0f\n", row.card, row.T / 2,
+                   forms[f], row.us, row.low, row.replay);
+            if (c == 0 && f > 0)
+                printf("@20/late%d %.0f\n@20/late%d_low %.0f\n@20/late%d_graph %.0f\n",
+                       f, row.us, f, row.low, f, row.replay);
         }
     const struct row all = newest(cases[1], "08_forward", "all_gather");
     const struct row hop = newest(cases[1], "08_forward", "chain_window");
     printf("@20/fuse_all %.0f\n@20/fuse_gather %.0f\n@20/fuse_window %.0f\n",
            all.part.exchange, all.gather, hop.part.exchange);
+    printf("@20/late_card %s\n", hop.card);
     const char *uneven = "kda_2x1_cuts_46_54_bare";
     const struct row sent = newest(uneven, "08_forward", "chain");
     const struct row written = newest(uneven, "08_forward", "chain_window");
@@ -186,15 +206,18 @@ static void unsent(void)
     double most = 0;
     printf("== 20-unsent\na forward on 2 GPUs, T = 131072, 32 heads, nothing kept, and "
            "the same with its\nmessages left out; microseconds\n\n");
-    printf("pass          form             time   exchange   unsent   "
+    printf("GPUs     pass          form             time   exchange   unsent   "
            "the most to gain\n");
     for (int c = 0; c < 2; c++)
         for (int f = 0; f < 3; f++) {
             const struct row row = newest(list[c].what, "08_forward", forms[f]);
             const double us = row.beside > 0 ? row.beside : row.us;
             const double share = 100 * (1 - row.unsent / us);
-            printf("%-13s %-12s %8.0f %10.0f %8.0f %16.1f %%\n", list[c].says,
-                   row.form, us, row.part.exchange, row.unsent, share);
+            printf("2 %-6s %-13s %-12s %8.0f %10.0f %8.0f %16.1f %%\n", row.card,
+                   list[c].says, row.form, us, row.part.exchange, row.unsent, share);
+            if (c == 0 && f == 1)
+                printf("@20/unsent_card %s\n@20/unsent_with %.0f\n"
+                       "@20/unsent_without %.0f\n", row.card, us, row.unsent);
             if (!strcmp(forms[f], "chain") && share > most)
                 most = share;
         }
@@ -213,16 +236,17 @@ static void narrow(void)
     printf("== 20-wire-gpus\nKDA forward on 2 GPUs, 32 heads, nothing kept, and the "
            "same with bf16 on the wire;\nin brackets the exchange, with the wait for "
            "the slower rank; microseconds\n\n");
-    printf("tokens   form              exact              bf16\n");
+    printf("GPUs     tokens   form              exact              bf16\n");
     for (int c = 0; c < 2; c++)
         for (int f = 0; f < 4; f++) {
             const struct row exact = newest(cases[c][0], "08_forward", forms[f][0]);
             const struct row bf16 = newest(cases[c][1], "08_forward", forms[f][1]);
-            printf("%6.0f   %-12s %8.0f (%5.0f) %9.0f (%5.0f)\n", exact.T, forms[f][0],
-                   exact.us, exact.part.exchange, bf16.us, bf16.part.exchange);
+            printf("2 %-6s %6.0f   %-12s %8.0f (%5.0f) %9.0f (%5.0f)\n", exact.card,
+                   exact.T, forms[f][0], exact.us, exact.part.exchange, bf16.us,
+                   bf16.part.exchange);
             if (c == 0 && f == 1)
-                printf("@20/narrow_exact %.0f\n@20/narrow_bf16 %.0f\n", exact.us,
-                       bf16.us);
+                printf("@20/narrow_exact %.0f\n@20/narrow_bf16 %.0f\n"
+                       "@20/narrow_card %s\n", exact.us, bf16.us, exact.card);
         }
 }
 
@@ -235,18 +259,21 @@ static void eight(void)
     printf("== 20-eight\na model of 8 GPUs, T = 131072, 32 heads, nothing kept: front, "
            "sum and main are half\nof those measured on 4, in a chain; the exchange is "
            "7 of its hops, on 4 there are 3;\nmicroseconds\n\n");
-    printf("pass           front    sum   exchange   main   in all   on 4, measured\n");
+    printf("pass           front    sum   exchange   main   in all   "
+           "measured on\n");
     for (int i = 0; i < 2; i++) {
         const struct row four = newest(list[i].four, "08_forward", "chain");
         const struct parts p = { four.part.front / 2, four.part.sum / 2,
                                  7 * four.part.exchange / (RANKS - 1),
                                  four.part.main / 2 };
-        printf("%-13s %6.0f %6.0f %10.0f %6.0f %8.0f %16.0f\n", list[i].says, p.front,
-               p.sum, p.exchange, p.main, p.front + p.sum + p.exchange + p.main,
-               four.us);
+        const double halved = p.front + p.sum + p.main;
+        printf("%-13s %6.0f %6.0f %10.0f %6.0f %8.0f   %d %s: %.0f\n", list[i].says,
+               p.front, p.sum, p.exchange, p.main, halved + p.exchange, RANKS,
+               four.card, four.us);
         if (i == 0)
-            printf("@20/eight_kda %.2f\n",
-                   (p.front + p.sum + p.exchange + p.main) / 1000);
+            printf("@20/eight_kda %.2f\n@20/eight_card %s\n@20/eight_halved %.0f\n"
+                   "@20/eight_hop %.1f\n", (halved + p.exchange) / 1000, four.card,
+                   halved, p.exchange / 7);
     }
 }
 

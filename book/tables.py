@@ -11,6 +11,7 @@
 # row. If a row was recorded several times, a row of the present kernels is chosen, else
 # a row that cannot be compared, else a row of other kernels; in each case the latest.
 # DIGESTS= names a file with the output of digest.py. --readme needs built kernels.
+import glob
 import math
 import os
 import re
@@ -93,6 +94,10 @@ class Row:
     def gpu(self):
         """Returns the name of the GPU, without the number of GPUs before the name."""
         return re.sub(r"^\d+ x ", "", self["machine"])
+
+    def gpus(self):
+        """Returns the number of GPUs and their model, as in "4 H100"."""
+        return "%d%s%s" % (self.ranks, NB, self.gpu().removeprefix("NVIDIA ").split()[0])
 
     def lengths(self):
         return self["lengths"].replace("x", NB + "×" + NB).replace(",", ", ")
@@ -461,7 +466,7 @@ def rank_table(d):
         key = {r: ((r.stage, r.way), r.ranks, r.peer != "") for r in of}
         for r in sorted((r for r in of if key[r][0] in kinds),
                         key=lambda r: (kinds.index(key[r][0]), key[r][1:])):
-            head = r.way, r.ranks, p.whose(r)
+            head = r.way, r.gpus(), p.whose(r)
             if r.peer:
                 p.row(*head, None, ms(r.us), *[None] * 5)
             elif r.us <= min(q.us for q in of if key[q] == key[r]):
@@ -480,18 +485,18 @@ def form_table(d):
     for r in sorted((r for r in d.sorted if r.ranks > 1 and not r.peer and r.is_layer
                      and r.stage in stages),
                     key=lambda r: (stages.index(r.stage), r.ranks)):
-        key = r.case, r.way, r.variant, r.ranks, plan_of(r)
+        key = r.case, r.way, r.variant, r.gpus(), plan_of(r)
         groups.setdefault(key, {})[r.form] = r
     if groups:
         p.add("| case | pass | GPUs | plan | all-gather | chain | chain over windows "
               "| pipeline | scan |",
               "|:-----------|:----|--:|:----------|-----:|-----:|-----:|-----:|-----:|")
-    for (case, way, _, ranks, plan), at in groups.items():
+    for (case, way, _, gpus, plan), at in groups.items():
         cells = []
         for r in map(at.get, "all_gather chain chain_window pipeline scan".split()):
             exchange = "%s(%s)" % (NB, ms(r.exchange)) if r and r.main else ""
             cells.append(ms(r.us) + exchange if r else None)
-        head = case, way, ranks
+        head = case, way, gpus
         p.row(*(("", None, "") if head == above else head), plan, *cells)
         above = head
 
@@ -618,12 +623,22 @@ def ladder_tables(d):
 
 # ---- chapters 19 and 20: verdicts and runs; chapter 18: predictions
 
+def has_source(r):
+    """Returns whether the variant's file exists."""
+    name = r.variant.removesuffix("_f32")
+    folders = r.stage, "18_hopper", "18_hopper/*"
+    return any(glob.glob("%s/cuda/%s/%s%s.cu" % (ROOT, folder, name, end))
+               for folder in folders for end in ("", "_sm90"))
+
+
 def judge_table(d):
+    """Lists the newest verdict per variant and number of GPUs; one of the present
+    kernels goes first."""
     p, best = Page("18.md"), {}
     for r in d.of("verdict"):
-        key, state = (r.stage, r.variant, r["ranks"] and r.ranks), r.standing()
-        if key not in best or best[key][0] <= state:
-            best[key] = state, r
+        key, fresh = (r.stage, r.variant, r["ranks"] and r.ranks), r.standing() == FRESH
+        if has_source(r) and (key not in best or best[key][0] <= fresh):
+            best[key] = fresh, r
     rows = [(key, best[key][1]) for key in sorted(best)]
     if rows:
         places = once("%s, commit %s" % (r.machine, r["commit"]) for _, r in rows)
