@@ -19,7 +19,8 @@ static void curve(int rounded, const char *ink)
         m = rounded ? bf16_value(bf16_of(m)) : m;
     }
     printf("\" style=\"fill:none;stroke:%s;stroke-width:2\"/>\n", ink);
-    svg_text(px(256) + 8, py(m) + (rounded ? 10 : -2), "start", "", "%s", rounded ? "bf16" : "exact");
+    svg_text(px(256) + 8, py(m) + (rounded ? 10 : -2), "start", "", "%s",
+             rounded ? "bf16" : "exact");
 }
 
 int main(void)
