@@ -38,7 +38,7 @@ static struct token_range rows_needed(const struct kcp_halo *h, int r, int s)
     return (struct token_range){ g->end, far < end ? far : end };
 }
 
-/* The part of a token range that is in one rank's shard; it ends in segment `seg`. */
+/* The part of a token range in one rank's shard. The part ends in segment `seg`. */
 struct piece { int rank, seg; int64_t begin, end; };
 
 static struct piece piece_at(const struct kcp_plan *p, int j, struct token_range w)
@@ -55,8 +55,8 @@ static struct piece piece_at(const struct kcp_plan *p, int j, struct token_range
     return x;
 }
 
-/* first_piece and next_piece go through the pieces of a range in token order. rank =
- * -1: there are no more pieces. */
+/* first_piece and next_piece iterate over the pieces of a range in token order. A piece
+ * with rank = -1 marks the end. */
 static struct piece first_piece(const struct kcp_halo *h, int r, int s,
                                 struct token_range w)
 {
@@ -146,8 +146,8 @@ static int copy_rows(const struct kcp_halo *h, char *to, const char *from, size_
     return KCP_OK;
 }
 
-/* Sends or receives the rows of one piece; copies them if this rank has them in another
- * range. */
+/* Sends or receives the rows of one piece, or copies the rows if this rank is both
+ * sender and receiver. */
 static int move(const struct kcp_halo *h, const struct piece *x, int to,
                 const char *from, char *halo)
 {
@@ -184,8 +184,8 @@ static int move_all(const struct kcp_halo *h, int to, int r, const void *x, void
 }
 
 /* Exchanges all rows in one group: the sends to rank 0, 1, ..., then all receives.
- * Sender and receiver both go through the receiver's segments in order, so their
- * messages match. */
+ * Sender and receiver iterate over the receiver's segments in order, so messages
+ * match. */
 int kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo)
 {
     if (!h || !h->plan || (h->plan->R > 1 && !h->comm) || h->reach < 0)
@@ -204,10 +204,10 @@ int kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo)
 }
 
 /* Returns the sequence whose state rank r must receive for local segment s; -1: none.
- * In forward the rank needs a state that another rank owns if s is the rank's first
- * segment of the sequence and begins less than `reach` tokens after the sequence's
- * start; in backward if s is the rank's last segment of the sequence and ends less than
- * `reach` tokens before the sequence's end. */
+ * In forward the rank needs another rank's state if s is the rank's first segment of
+ * the sequence and begins less than `reach` tokens after the sequence's start. In
+ * backward, s must be the rank's last segment of the sequence and end less than `reach`
+ * tokens before the sequence's end. */
 static int state_lacked(const struct kcp_halo *h, int r, int s)
 {
     const struct kcp_plan *p = h->plan;

@@ -11,7 +11,7 @@
 
 /* Returns the options of a lossy communicator; NULL: comm is not lossy. */
 const struct kcp_wire *wire_of(const struct kcp_comm *comm);
-/* Returns the bounds that kcp_wire_bounds has set, and clears them, because they are
+/* Returns and clears the bounds that kcp_wire_bounds has set, because the bounds are
  * valid for only one exchange. */
 const double *wire_take_bounds(struct kcp_comm *comm);
 void wire_report(struct kcp_comm *comm, struct kcp_wire_told told);

@@ -8,8 +8,8 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Environment variables: seconds is KCP_TIMEOUT_S; windows is KCP_WINDOWS, 1 if ranks
- * may write into each other's GPU memory. KCP_BAD: `why` names a wrong variable. */
+/* Values of KCP_TIMEOUT_S (`seconds`) and KCP_WINDOWS (`windows`; 1: ranks may write
+ * into each other's GPU memory). On KCP_BAD `why` names the invalid variable. */
 struct comm_options { double seconds; int windows; };
 int comm_options(struct comm_options *o, char *why, size_t n);
 /* Returns a number that identifies this machine until its next boot; 0: unknown. */

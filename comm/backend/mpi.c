@@ -166,7 +166,7 @@ static void pause_unlocked(struct mpi_rank *p, int turn)
     pthread_mutex_lock(&p->lock);
 }
 
-/* Tests one request. Rejects messages that are too short, because MPI accepts them. */
+/* Tests one request. Rejects messages that are too short, which MPI accepts. */
 static int test_request(struct mpi_rank *p, int i, const char *call)
 {
     const struct posted *x = &p->posted[i];

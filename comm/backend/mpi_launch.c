@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* Returns the launcher's name, and sets *R to the number of processes that it started.
- * Without a launcher returns NULL, *R = 1. SLURM_NTASKS is not used, because in a batch
- * script outside a step SLURM_NTASKS does not count this program's processes. */
+/* Returns the launcher's name, and sets *R to the number of started processes. Without
+ * a launcher, returns NULL and sets *R to 1. SLURM_NTASKS is not used, because in a
+ * batch script outside a step SLURM_NTASKS does not count this program's processes. */
 static const char *find_launcher(int *R)
 {
     static const struct { const char *name, *R, *r; } launchers[] = {

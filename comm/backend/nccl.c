@@ -69,7 +69,7 @@ static int host_reports(struct kcp_comm *host, enum reporting when, int *rank,
     return reports;
 }
 
-/* Reports the failure to the ranks of `host` before it calls NCCL, because NCCL may
+/* Reports the failure to the ranks of `host` before calling NCCL, because NCCL may
  * block and reports fewer details. Aborts a communicator that this library made, so
  * that no stream waits forever. A communicator that the caller made must be aborted by
  * the caller. */
@@ -207,7 +207,7 @@ static int make_rank(struct nccl_rank **made, struct kcp_comm *host, char *why,
     nccl_calls(&w->comm);
     w->nccl = nccl;
     w->host = host;
-    w->number = host ? host->r : -1;          /* -1: begin_rank sets it */
+    w->number = host ? host->r : -1;          /* -1 until begin_rank sets number */
     w->ours = 1;
     pthread_mutex_init(&w->lock, NULL);
     pthread_mutex_init(&w->recording, NULL);

@@ -24,7 +24,7 @@
 #define NCCL_MEMBER(f) __typeof__(f) *f;
 struct nccl { NCCL_CALLS(NCCL_MEMBER) };
 
-/* Loads libnccl. NULL: libnccl.so.2 or a function was not found; `why` has the name. */
+/* Returns NULL if libnccl.so.2 or a function was not found; then `why` has the name. */
 const struct nccl *nccl_open(char *why, size_t n);
 
 enum { SHOWN_ROW = 1024 };              /* most bytes that a rank passes to show() */
@@ -52,10 +52,10 @@ struct nccl_rank {                          /* data of one rank; `comm` must be 
 };
 
 /* NCCL may notice the loss of another rank before `host` does. Therefore this rank
- * first tests whether `host` has reported a lost rank, this many times, 10 ms apart,
- * and then reports the failure over `host`. REPORT_NEVER: no report. */
+ * first tests this many times, 10 ms apart, whether `host` has reported a lost rank.
+ * Then this rank reports the failure (REPORT_NEVER: does not). */
 enum reporting { REPORT_NEVER = 0, REPORT_NOW = 1, REPORT_LATER = 30 };
-enum { THIS_RANK = -1 };               /* argument `rank`: this rank */
+enum { THIS_RANK = -1 };               /* value of argument `rank` */
 /* Records and reports the first failure, aborts the communicator, returns KCP_COMM. */
 int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
               enum reporting when);
@@ -68,8 +68,8 @@ void nccl_calls(struct kcp_comm *c);
  * read `path`. */
 int nccl_id_by_file(const struct nccl *nccl, const char *path, int r, double seconds,
                     ncclUniqueId *id, char *why, size_t n);
-/* Frees the windows. is_quiet = 1: all ranks have passed a barrier, so no kernel writes
- * to the windows any more. */
+/* Frees the windows. If is_quiet is 1, all ranks have passed a barrier, so no kernel
+ * writes to the windows any more. */
 void nccl_windows_free(struct nccl_rank *w, int is_quiet);
 
 #pragma GCC visibility pop

@@ -152,9 +152,9 @@ static int threads_barrier(struct kcp_comm *c, struct CUstream_st *stream)
 }
 
 /* Gathers the row `mine` of every rank into all [R][bytes]; `mine` may point into
- * `all`. Each rank publishes its row and copies the other rows. Then it waits, even
- * after a failure, until all ranks have copied, because a rank that returns may free a
- * row that another rank still reads. */
+ * `all`. Each rank publishes its row and copies the other rows. Then the rank waits,
+ * even after a failure, until all ranks have copied, because a rank that returns may
+ * free a row that another rank still reads. */
 static int gather(struct member *m, const void *mine, void *all, size_t bytes,
                   kcp_copy *copy, struct CUstream_st *stream)
 {

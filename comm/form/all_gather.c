@@ -10,11 +10,11 @@
 #include "comm/lossy.h"
 
 /* Layout of the gathered rows: one row per rank, P maps of `unit` bytes per row. If
- * leaving = 1, a row has the maps that folds of later ranks need (forward); if
- * entered = 1, those that folds of earlier ranks need (backward). In a contiguous
- * classic plan each rank sends one map per pass: of its last segment in forward, of
- * its first in backward. Canonical forward with `kept` gathers both kinds, because
- * backward needs M of every segment of a later rank. */
+ * `leaving` is 1, a row has the maps that later ranks apply (forward). If `entered` is
+ * 1, a row has the maps that earlier ranks apply (backward). In a contiguous plan that
+ * is not canonical, each rank sends one map per pass: of its last segment in forward,
+ * of its first in backward. For a canonical plan with `kept`, forward gathers both
+ * kinds, because backward needs M of every segment of a later rank. */
 struct gather_layout { int entered, leaving, P; size_t unit; };
 
 static int travels(const struct gather_layout *g, const struct kcp_segment *s)
@@ -36,8 +36,8 @@ static struct gather_layout layout_of(const struct fold *f, int both, size_t uni
     return g;
 }
 
-/* Returns the layout of x->kept. Classic plans keep the maps that forward gathers,
- * because backward multiplies by M of these segments. Canonical plans also keep M of
+/* Returns the layout of x->kept. Every plan keeps the maps that forward gathers,
+ * because backward multiplies by M of these segments. A canonical plan also keeps M of
  * the segments whose maps backward sends. */
 static struct gather_layout layout_kept(const struct fold *f)
 {
@@ -133,7 +133,7 @@ static int fold_step(const struct fold *f, const struct gather_layout *g, void *
 
 /* Computes the state at the start of visit v, a run of adjacent segments on this rank.
  * The fold starts with the state at position `last`, where this rank's previous visit
- * of the sequence ends; or, if there is none (last < 0), with h of the sequence's first
+ * of the sequence ends; without such a visit (last < 0), with h of the sequence's first
  * segment. Then the fold applies the maps of the segments before v. */
 //> fold_gathered
 static int fold_gathered(const struct fold *f, const struct gather_layout *g,

@@ -1,13 +1,13 @@
 /* chain.c -- each rank receives S, computes M S + h_ext and sends the result, never M.
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/pipeline.c.
- * S bytes per cut. Time (chapter 07): t_sum + (R-1)(a + S/bw) + (R-2) t_MS + t_main. */
+ * Time (chapter 07), S bytes per cut: t_sum + (R-1)(a + S/bw) + (R-2) t_MS + t_main. */
 #include "exchange.h"
 
 //> chain
 /* A visit is a run of adjacent segments of one sequence on one rank. Visit number h (0,
- * 1, 2 etc.) of a sequence sends its last state in hop h; in hop 0 if that state may
- * omit the received one (chapter 20). There is no deadlock, because all ranks take
+ * 1, 2 etc.) of a sequence sends its last state in hop h, or in hop 0 if that state may
+ * ignore the received state (chapter 20). There is no deadlock, because all ranks take
  * hops in one order, and sender and receiver have one order of messages in a hop. */
 static int hop(const struct fold *f, int h)
 {

@@ -59,8 +59,8 @@ int chain_window_run(const struct fold *f)
 }
 //< chain_window
 
-/* Returns 1 if this exchange can use windows. If ranks own several ranges, it cannot,
- * because then the order of hops matters. */
+/* Returns 1 if this exchange can use windows. If ranks own several ranges, windows
+ * cannot be used, because the order of hops matters. */
 int chain_window_fits(const struct fold *f)
 {
     const struct kcp_exchange *x = f->x;

@@ -219,7 +219,7 @@ static const char *what_is_wrong(const struct kcp_exchange *x)
     return NULL;
 }
 
-/* ---- a lossy wire: wire.h */
+/* ---- a lossy communicator (wire.h) */
 static const char *what_cannot_be_lost(const struct fold *f, const struct kcp_wire *w)
 {
     const struct kcp_exchange *x = f->x;

@@ -10,7 +10,7 @@
  * A *visit* is a run of adjacent segments of one sequence on one rank. A contiguous
  * plan has one visit per sequence and rank, a zigzag plan two, a striped plan many. A
  * visit that does not start a sequence receives a state; a visit that does not end a
- * sequence sends one. */
+ * sequence sends a state. */
 #ifndef KCP_EXCHANGE_H
 #define KCP_EXCHANGE_H
 
@@ -46,9 +46,9 @@ char *fold_map(const struct fold *f, int p);
 char *fold_state(const struct fold *f, int p);
 
 //> visit
-/* A visit: positions [p0,p1) of this rank. enters = 1: the visit receives a state.
- * leaves = 1: the visit sends a state. hops: how many visits of the sequence precede
- * this visit. */
+/* A visit has positions [p0,p1) of this rank. The visit receives a state if `enters` is
+ * 1, and sends a state if `leaves` is 1. `hops` visits of the sequence precede this
+ * visit. */
 struct visit { int p0, p1, enters, leaves, hops; };
 //< visit
 /* Returns the visit that begins at position p0. To iterate, start with p0 = 0, then
@@ -63,7 +63,7 @@ int fold_cuts(const struct fold *f, const struct visit *v);
  * fold_cuts is 1, the visit sends in hop 0. */
 int fold_sends_at(const struct fold *f, const struct visit *v);
 int fold_receives_at(const struct fold *f, const struct visit *v);
-/* Returns how many visits of this rank receive (leaving = 1: send) a state. */
+/* Returns how many visits of this rank receive a state (send, if `leaving` is 1). */
 int fold_crossings(const struct fold *f, int leaving);
 /* Returns the first hop after h in which this rank sends or receives; -1: none. */
 int fold_next_hop(const struct fold *f, int h);

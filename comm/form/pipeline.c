@@ -23,8 +23,8 @@ static int block_begin(const struct kcp_exchange *x, int b)
     return (int)((int64_t)b * x->V / blocks(x));
 }
 
-/* Returns the offset in x->work of the block that begins at column v, copied to a dense
- * array [HV,K,Vb]. The offset is the size of columns 0..v-1. */
+/* Returns the offset in x->work of the dense copy [HV,K,Vb] of the block that begins at
+ * column v. The offset is the size of columns 0..v-1. */
 static size_t block_offset(const struct fold *f, int v)
 {
     return f->state / f->x->V * v;

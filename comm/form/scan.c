@@ -9,8 +9,8 @@
  *   X = f_m-1 after ... after f_m-d+1   d-1 maps, without f_m.
  *
  * In that step, visit m sends W to visit m+d, and composes both W and X with the map
- * received from visit m-d. Once X includes f_0, its part h is the state at the start
- * of visit m. X omits f_m (an exclusive scan), so the results need not be moved to the
+ * received from visit m-d. Once X includes f_0, h of X is the state at the start of
+ * visit m. X omits f_m (an exclusive scan), so the results need not be moved to the
  * next visit. Each visit of a rank has a separate W and X.
  *
  * Time: t_sum + l (a + (B + B_M)/bw) + 2 (l - 1) t_MM + t_main, l = log2 R rounded
@@ -24,7 +24,7 @@
 struct scanning {
     struct visit v;
     int after;                 /* visits of the sequence after this visit */
-    char *W, *X, *buffer[5];   /* [4]: received */
+    char *W, *X, *buffer[5];   /* buffer[4]: received map */
 };
 
 /* Returns a segment of the visit that is d visits after v in the order of the pass
@@ -41,8 +41,8 @@ static const struct kcp_segment *visit_at(const struct fold *f, const struct vis
     return s;
 }
 
-/* Writes the map "*b after a" to the one of two buffers to which *b does not point, and
- * makes *b point to it. */
+/* Writes the map "*b after a" to that one of two buffers to which *b does not point.
+ * Then points *b to the result. */
 static int compose_after(const struct fold *f, char **b, const char *a, int a_first,
                  char *const buffer[2])
 {

@@ -5,10 +5,10 @@
 #include "token_decay.cuh"
 
 // Bound: latency of three passes over the tokens. The first pass computes the states
-// forward and stores one every KEEP tokens. Then each group of KEEP tokens, last group
-// first, has two passes: a forward pass stores every decayed state, and a backward pass
-// computes the gradients. dS and the stored states are in the workspace. One thread
-// sums a column and one warp sums a row, always in the same order. dq and dk are stored
+// forward and stores every KEEP-th state. Then two passes run per group of KEEP tokens,
+// from the last group to the first: a forward pass stores every decayed state, and a
+// backward pass computes the gradients. dS and the stored states are in the workspace.
+// A thread sums a column and a warp sums a row, in a fixed order. dq and dk are stored
 // in the workspace per value head, before the sum over a group of value heads.
 enum { KEEP = 64, THREADS = 256 };
 
@@ -70,9 +70,9 @@ static __device__ void forward(const struct kcp_step &a, int64_t t, int n, int v
     for (int i = 0; i < a.K; i++) S[i] += s->k[i] * (s->beta * x);
 }
 
-// Processes one token backward. Columns compute dS += scale q do^T, de = beta dS^T k =
-// dv. Then rows compute dq = scale S do, dk = beta dS e - Sd de, dSd = dS - k de^T, dg
-// = dSd Sd, dS <- diag(exp g) dSd.
+// Processes one token backward. First a thread per column computes dS += scale q do^T
+// and de = beta dS^T k = dv. Then a warp per row computes dq = scale S do, dk = beta dS
+// e - Sd de, dSd = dS - k de^T, dg = dSd Sd, dS <- diag(exp g) dSd.
 template <class X>
 static __device__ void adjoint_step(const struct kcp_step &a,
                                     const struct adjoint_arrays &w, int64_t t, int n,

@@ -4,10 +4,10 @@
 #include "cuda/tile/device.cuh"
 #include "token_decay.cuh"
 
-// Bound: latency, because tokens are sequential; 4 K V flops per token and head. Thread
-// v owns column v of S [K,V], so no sum needs several threads. Each token has two
-// barriers: one after k, q and the decay are stored in shared memory, one before the
-// next token overwrites them.
+// Bound: latency, because tokens are sequential. A token costs 4 K V flops per head.
+// Thread v owns column v of S [K,V], so no sum needs several threads. Each token has
+// two barriers: one after k, q and the decay are stored in shared memory, one before
+// the next token overwrites this memory.
 template <class X>
 static __global__ void step(const struct kcp_step a)
 {

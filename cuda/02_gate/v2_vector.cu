@@ -2,11 +2,11 @@
 // Book: chapter 02, "Code: kernels".  Checked by: tests/02_gate/checks.c.
 // Next: ../03_wy/v2_halves.cu.
 //
-// Bound: memory. Per token and head these kernels read 6 K bytes and write 8 K bytes,
-// in total 1792 bytes at K = 128, 0.35 ms for 8192 tokens of 96 heads. v1 reaches 60 %
-// of that bound, because each thread has one load of two bytes in flight. Here 16 lanes
-// load a row of q or k, 8 numbers per lane. For the gate, a warp loads 16 tokens of a
-// chunk before it uses the first token. g itself is stored only if a.g is not NULL.
+// Bound: memory. These kernels read 6 K bytes and write 8 K bytes per token and head.
+// At K = 128 this is 1792 bytes, or 0.35 ms for 8192 tokens of 96 heads. v1 reaches 60
+// % of this bound, because each thread has one load of two bytes in flight. Here 16
+// lanes load a row of q or k, 8 numbers per lane. For the gate, a warp loads 16 tokens
+// of a chunk before it uses the first token. g is stored unless a.g is NULL.
 #include "v2_vector_back.cuh"
 #include "cuda/host/stages_v2.cuh"
 
@@ -18,7 +18,7 @@ static __global__ __launch_bounds__(256) void norm_rows(const struct kcp_gate a)
 {
     const int lanes = K / 8, lane = threadIdx.x % lanes;
     const int64_t row = (blockIdx.x * 256ll + threadIdx.x) / lanes;
-    if (row >= a.T * a.H) return;        // whole groups of lanes
+    if (row >= a.T * a.H) return;        // all lanes of the row return
     const void *from = blockIdx.y ? a.k_raw : a.q_raw;
     void *to = blockIdx.y ? a.k : a.q, *rstd_ = blockIdx.y ? a.rstd_k : a.rstd_q;
     if (!to) return;
@@ -108,7 +108,7 @@ static __global__ __launch_bounds__(K) void gate_sums(const struct kcp_gate a)
     }
 }
 
-// Computes G for GDN: one number per token and head, eight tokens per warp.
+// Computes G for GDN, one number per token and head. A warp processes eight tokens.
 static __global__ __launch_bounds__(256) void head_sums(const struct kcp_gate a)
 {
     __shared__ float last[WARPS][32];
@@ -140,7 +140,7 @@ static __global__ __launch_bounds__(256) void head_sums(const struct kcp_gate a)
     }
 }
 
-// Computes beta = s sigmoid(raw), s = 1 or 2; backward: dbeta_raw = dbeta s sigmoid'.
+// Computes beta = s sigmoid(raw), s = 1 or 2. Backward computes dbeta_raw.
 static __global__ void beta_all(const struct kcp_gate a)
 {
     const int64_t at = blockIdx.x * 256ll + threadIdx.x;

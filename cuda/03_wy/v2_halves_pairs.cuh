@@ -28,8 +28,8 @@ struct wy_storage {
     bf16 Aqk[CHUNK][CHUNK + PAD];
 };
 
-// Computes a 16 x 16 tile of the products q k^T and k k^T. Counted over all blocks of
-// one size, the tile has rows 16 rg to 16 rg + 15 and columns 16 cg to 16 cg + 15. For
+// Computes a 16 x 16 tile of the products q k^T and k k^T. The tile has rows 16 rg to
+// 16 rg + 15 and columns 16 cg to 16 cg + 15, counted over all blocks of one size. For
 // KDA both operands are scaled by exp2 of the gate relative to the anchor.
 template <int K, int kda>
 static __device__ void block_scores(const struct wy_storage<K> &s, int size, int rg,
@@ -81,7 +81,7 @@ static __device__ void pairs_kda(const struct kcp_wy &a, struct wy_storage<K> &s
         for (int h = 0; h < 8; h++) {
             const int r = 16 * rg + lane / 4 + h % 4 / 2 * 8;
             const int c = 16 * cg + h / 4 * 8 + lane % 4 * 2 + h % 2;
-            if ((r ^ c) & ~(size - 1)) continue; // in different blocks
+            if ((r ^ c) & ~(size - 1)) continue; // r and c are in different blocks
             const int i = block_row(r, size), j = block_column(c, size);
             s.Aqk[i][j] = (float)a.scale * qk[h / 4][h % 4];
             s.L[i][j] = s.beta[i] * kk[h / 4][h % 4];

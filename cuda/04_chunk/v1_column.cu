@@ -4,9 +4,9 @@
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 
-// Bound: latency, because chunks are sequential on one SM; 6 C K V flops per chunk.
+// Bound: latency, because chunks are sequential on one SM. A chunk costs 6 C K V flops.
 // Column v of the new state depends only on column v of the old state. So thread v
-// keeps this column and its v_new in local memory, and no barrier is needed. All
+// keeps this column of S and of v_new in local memory, and no barrier is needed. All
 // threads read the same w, q, k.
 template <class X>
 static __global__ void chunk(const struct kcp_chunk a)

@@ -26,7 +26,7 @@ static __device__ void load_chunk(const struct kcp_chunk &a, struct token_range 
     const int64_t HV = a.HV;
     cp_async_rows<K>(s->w[0], in<bf16>(a.w, z.t, a.HV, n, K), HV * K, z.len);
     cp_async_rows<K>(s->k[0], k.x, k.ld, z.len);
-    if (a.o) {                           // NULL: chapter 13 needs only h and v_new
+    if (a.o) {                           // o is NULL if only h and v_new are needed
         cp_async_rows<K>(s->q[0], q.x, q.ld, z.len);
         cp_async_rows<CHUNK>(s->Aqk[0], in<bf16>(a.Aqk, z.t, a.HV, n, CHUNK),
                              HV * CHUNK, z.len);

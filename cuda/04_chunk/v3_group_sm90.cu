@@ -7,9 +7,9 @@
 
 // In v2 each of eight warps reads all of w, qg, kg and Aqk into registers: 8 x 56 KiB
 // of shared memory per chunk. Here the tensor core reads these tiles once per 64
-// columns. Bound: 6 C K V + 2 C^2 V flops per chunk, 7.3 MFLOP, 1.02 us of an SM at its
-// peak, and 88 KiB of memory per chunk if h and v_new are not stored. S is rounded to
-// bf16 once for w S and qg S; v_new is rounded once for o and S. There are three
+// columns. Bound: 6 C K V + 2 C^2 V flops (7.3 MFLOP) per chunk, 1.02 us of an SM at
+// its peak. A chunk moves 88 KiB of memory if h and v_new are not stored. S is rounded
+// to bf16 once for w S and qg S; v_new is rounded once for o and S. There are three
 // pipeline stages of 72 KiB, with the barriers of chapter 05's v3.
 enum { W, QG, KG, U, STAGES = 3 };
 
@@ -66,7 +66,7 @@ static __device__ __forceinline__ void begin_step(const Tile *tile, const float 
     multiply_tile<8>(o, b, tile[QG], 0);
 }
 
-// Completes the chunk that begin_step began; v: the first of the warp's 16 columns.
+// Completes the chunk that begin_step began. Column `v` is the warp's first of 16.
 template <int groups>
 static __device__ __forceinline__ void finish_step(const struct kcp_chunk &a,
                                                    struct token_range z, int n, int v,
@@ -109,8 +109,8 @@ static __device__ __forceinline__ void finish_step(const struct kcp_chunk &a,
     //< kernel-group
 }
 
-// Waits for this thread's copies of the next chunk, stores its decay factors, and
-// arrives at its barrier `full`. Argument g is the next chunk's gate.
+// Waits for this thread's copies of the next chunk, stores the decay factors of the
+// chunk's gate `g`, and arrives at the chunk's barrier `full`.
 template <int groups>
 static __device__ __forceinline__ void producer_commit(const struct kcp_chunk &a,
                                                        struct gate_share g,

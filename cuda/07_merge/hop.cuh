@@ -9,9 +9,9 @@
 #include "cuda/tile/peer_flag.cuh"
 #include "core/window.h"
 
-// One hop of the chain on one rank. S comes from rank `from` (-1: S is local), and
-// op(M) S + h is stored to rank `to` (-1: nothing is sent). If `first` is set, only h
-// is stored.
+// One hop of the chain on one rank. S comes from rank `from` (-1: S is local). op(M) S
+// + h is stored to rank `to` (-1: nothing is sent); op(M) is M, or M^T backward. If
+// `first` is set, only h is stored.
 struct hop {
     int K, V, backward, first, from, to;
     const float *maps;
@@ -19,8 +19,8 @@ struct hop {
     struct kcp_window w;
 };
 
-// Returns the address of a counter of this block's piece (a head and 16 columns).
-// Blocks do not synchronize: one piece can be in flight while another is computed.
+// Returns the address of a counter of this block's piece (16 columns of a head). Blocks
+// do not synchronize, so one piece can be in flight while another is computed.
 static __device__ __forceinline__ uint32_t *hop_count(const struct hop &x, int of,
                                                       enum kcp_window_count what,
                                                       int other)
@@ -80,8 +80,8 @@ static __device__ __forceinline__ void hop_filled(const struct hop &x, uint32_t 
     peer_flag_raise(hop_count(x, x.to, KCP_FULL, x.w.r), filled + 1);
 }
 
-// Loads n numbers of a row, 16 bytes at a time. `ldcg` = 1: bypasses L1, because
-// another GPU wrote the numbers.
+// Loads n numbers of a row, 16 bytes at a time. If `ldcg` is 1, the load bypasses L1,
+// because another GPU wrote the numbers.
 template <int n, int ldcg>
 static __device__ __forceinline__ void hop_load(float *x, const float *from)
 {
@@ -170,8 +170,8 @@ static __global__ __launch_bounds__(FOLD_THREADS) void hop_columns(const struct 
     hop_filled(x, filled);
 }
 
-// Computes the hop for any K up to 256 and any V. One thread computes a column, and
-// processes groups of rows one after another.
+// Computes the hop for any K up to 256 and any V. A thread computes every ROWS-th
+// element of one column.
 static __global__ __launch_bounds__(FOLD_THREADS) void hop_plain(const struct hop x)
 {
     enum { COLS = KCP_PIECE_COLUMNS, ROWS = FOLD_THREADS / COLS };

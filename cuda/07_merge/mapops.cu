@@ -45,8 +45,8 @@ static __global__ void apply_map(int K, int V, const float *maps, int backward,
 }
 
 // Applies a map of K = 64 or 128, with rows of M and columns of S in shared memory. The
-// whole kernel takes less time than it takes to start one step of this chapter's
-// tensor-core fold.
+// kernel takes less time than one step of this chapter's tensor-core fold needs to
+// start.
 template <int K, int back>
 static int apply_once(int HV, int V, const void *map, int v0, int Vb, const void *S_in,
                       int ld_in, void *S_out, int ld_out, struct CUstream_st *stream)

@@ -7,8 +7,8 @@
 
 // v1 uses the FP32 units with one thread per column, and waits for memory at every row
 // of M. Here a block processes 64 columns of one head (v2_group_maps.cuh). Bound: 1.75
-// us per step, and steps are sequential; 64 KiB of M per step, which V / 64 blocks
-// share through the cache.
+// us per step, because steps are sequential. A step's 64 KiB of M are shared by V / 64
+// blocks through the cache.
 template <int backward>
 static __global__ __launch_bounds__(128, 1) void merge(const struct kcp_merge a)
 {

@@ -15,7 +15,7 @@ struct forward {
     struct stages t;
     struct arena r;
     struct pass_arrays s;
-    void *h_out, *maps, *states, *h_kept;                 // per segment: 04, 05, 07, 12
+    void *h_out, *maps, *states, *h_kept;                 // of chapters 04, 05, 07, 12
     struct split p;
     struct kcp_exchange e;
 };

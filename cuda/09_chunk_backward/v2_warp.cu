@@ -180,7 +180,7 @@ static int chunk_backward_v2_warp_launch(const struct kcp_chunk_backward *a)
     const size_t bytes = 2 * sizeof(struct tiles<K, VB>);
     const cudaFuncAttribute most = cudaFuncAttributeMaxDynamicSharedMemorySize;
     if (cudaFuncSetAttribute(reverse<K, VB>, most, bytes) != cudaSuccess) {
-        cudaGetLastError();              // too little shared memory: narrower blocks
+        cudaGetLastError();              // shared memory is too small
         return KCP_NA;
     }
     reverse<K, VB><<<dim3(a->NS, a->HV, a->V / VB), 2 * VB, bytes, a->stream>>>(*a);

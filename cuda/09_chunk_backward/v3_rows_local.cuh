@@ -13,7 +13,7 @@ struct locals {
     bf16 dO[CHUNK][V + PAD], v_new[CHUNK][V + PAD], Aqk[CHUNK][CHUNK + PAD];
 };
 
-// Computes rows from j0 and columns from v0 of tril(Aqk)^T dO in d [16,V/2].
+// Computes d [16,V/2], the part of tril(Aqk)^T dO that starts at row j0 and column v0.
 template <int V>
 static __device__ void inner(const struct locals<V> &s, int j0, int v0, float (*d)[4])
 {
@@ -30,7 +30,7 @@ static __device__ void inner(const struct locals<V> &s, int j0, int v0, float (*
     }
 }
 
-// Computes rows from i0 and columns from j0 of tril(dO v_new^T) in d [16,32].
+// Computes d [16,32], the part of tril(dO v_new^T) that starts at row i0 and column j0.
 template <int V>
 static __device__ void outer(const struct locals<V> &s, int i0, int j0, float (*d)[4])
 {

@@ -7,8 +7,8 @@
 // Bound: reads through the cache, and 5 C/2 exponentials per token, head and column. A
 // block processes the value heads of a query/key head one after another. Thread d
 // computes column d of the gradients of q, k and G, so no sum crosses blocks. Sums over
-// columns use the workspace, [T,HV,V+2K] fp32: row (t, n) holds V terms of dbeta, dw
-// [K], and GDN's dG [K]; K terms of dbeta later overwrite dw. A barrier precedes each
+// columns use the workspace [T,HV,V+2K] (fp32). Row (t, n) holds V terms of dbeta, dw
+// [K], and GDN's dG [K]. Later K terms of dbeta overwrite dw. A barrier precedes each
 // phase that reads what other threads wrote.
 
 template <class Args>
@@ -133,8 +133,8 @@ static __device__ void pairs(const struct kcp_wy_backward &a, struct token_range
 }
 
 // Computes column d of the gradients as the sum of all paths. Stores dG, not yet summed
-// over rows, in dg (KDA) or in the workspace (GDN). To dG of the last row it also adds
-// exp2(G_last) sum_v h dS and the sum of k dk_s* over all rows.
+// over rows, in dg (KDA) or in the workspace (GDN). Also adds exp2(G_last) sum_v h dS
+// and the sum of k dk_s* over all rows to dG of the last row.
 template <class X>
 static __device__ void combine_paths(const struct kcp_wy_backward &a,
                                      struct token_range z, int n, int d, const X *h,

@@ -6,10 +6,10 @@
 #include "cuda/host/stages_v2.cuh"
 
 // Bound: memory. At K = V = 128 the first kernel moves 3330 bytes per token and head,
-// 0.61 ms for 8192 tokens of 96 heads; the second kernel moves 3080 bytes, 0.56 ms. The
-// second kernel also has 55,000 instructions per chunk and head, 0.7 ms at one per
-// cycle. Both kernels run two blocks of eight warps per SM, with 112 KiB per block and
-// 128 registers per thread. A barrier precedes each phase that reads what other warps
+// 0.61 ms for 8192 tokens of 96 heads; the second moves 3080 bytes, 0.56 ms. The second
+// also issues 55,000 instructions per chunk and head, 0.7 ms at one instruction per
+// cycle. Both kernels run two blocks of eight warps per SM (112 KiB per block, 128
+// registers per thread). A barrier precedes each phase that reads what other warps
 // wrote.
 
 // Computes dq, dk and the terms of dbeta and dg, and stores in s.whole the sums over
@@ -113,7 +113,8 @@ static __device__ __forceinline__ void gates(const struct kcp_wy_backward &a,
     if (a.KG == 1) reduce_rows(x.up, d0 == 0, s.of_gate[x.d / 32] + 16 * x.B);
 }
 
-// Second kernel: a block processes a chunk and query/key head in steps of 64 columns.
+// The second kernel. A block processes 64 columns at a time of a chunk and query/key
+// head.
 template <int K, int heads>
 static __global__ __launch_bounds__(256, 2)
 void wy_pairs(const struct kcp_wy_backward a, const struct intermediates b)

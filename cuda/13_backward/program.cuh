@@ -6,13 +6,13 @@
 #include "cuda/host/profile_hooks.cuh"
 
 // Bound: the sum of the stages' bounds. As in chapter 08, nothing is allocated, and the
-// host waits only for the communicator. The saved block must match this call, including
-// its mode and reuse_M; otherwise every gradient becomes NaN.
+// host waits only for the communicator. The saved block must match this call, also in
+// mode and reuse_M; otherwise every gradient becomes NaN.
 
-// Recomputes the arrays of chapters 02 and 03 that KCP_SAVE_ALL would have saved. A
-// saved block with results per token contains beta, and also q and k unless the mode is
-// KCP_SAVE_LIGHT; these arrays are not recomputed. If chapter 03's kernel also
-// recomputes Aqk and A, these results are discarded.
+// Recomputes the arrays of chapters 02 and 03 that KCP_SAVE_ALL would have saved.
+// Arrays that a saved block with results per token contains are not recomputed: beta,
+// and q and k unless the mode is KCP_SAVE_LIGHT. If chapter 03's kernel also recomputes
+// Aqk and A, these results are discarded.
 static int front_recompute(struct backward *x)
 {
     const struct kcp_call *call = (const struct kcp_call *)&x->a;
@@ -35,8 +35,8 @@ static int front_recompute(struct backward *x)
     return status ? status : x->t.wy(&wy);
 }
 
-// Computes the first state of every segment and strip. First states of segments were
-// saved or are h0 (chapter 12); those of strips need recomputed maps (chapter 05).
+// Computes the first state of every segment and strip (part of a segment). Strips need
+// recomputed maps (chapter 05). First states of segments were saved or are h0.
 static int starts_recompute(struct backward *x, const struct split *f)
 {
     const struct kcp_call *call = (struct kcp_call *)&x->a;

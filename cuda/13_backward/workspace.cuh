@@ -11,14 +11,14 @@ struct backward {
     struct kcp_backward a;               // the caller's arguments; ops is set
     struct stages t;
     struct arena r;
-    struct pass_arrays s;                // forward's: in the block, or recomputed
+    struct pass_arrays s;                // forward's arrays, saved or recomputed
     void *h_kept, *dmap, *states, *dh_in;        // per segment; chapters 12, 11, 07, 09
     void *A_recomputed, *h_start;                         // used by recompute only
     float *all;                                           // sums of all ranks
     void *work_10, *work_02;
     size_t bytes_10;
     int *differs;
-    struct split p;                      // recompute uses these arrays first
+    struct split p;                      // recompute uses the arrays of p first
     struct kcp_exchange e;
 };
 
@@ -62,7 +62,7 @@ static void place_forward(struct backward *x)
     struct arena *r = &x->r;
     struct pass_arrays *s = &x->s;
     const int64_t rows = a->save == KCP_SAVE_LIGHT ? a->T * a->H : 0;
-    if (front_was_kept(x)) {             // SAVE_LIGHT: no q, k in the block
+    if (front_was_kept(x)) {             // KCP_SAVE_LIGHT saves no q and k
         s->q = arena_named(r, "q", rows * a->K, sizeof(X));
         s->k = arena_named(r, "k", rows * a->K, sizeof(X));
         s->rstd_q = arena_take(r, rows, sizeof(float));

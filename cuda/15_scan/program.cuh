@@ -30,7 +30,7 @@ static void copy_floats(const struct scan *x, float *to, const float *from, int6
     cudaMemcpyAsync(to, from, sizeof(float) * n, cudaMemcpyDeviceToDevice, x->a.stream);
 }
 
-// Computes the leaves of a tile's tree, then the upward pass of the tree.
+// Computes the leaves of a tile's tree, then runs the tree's upward pass.
 template <class X>
 static int build_tree(const struct scan *x, const struct tile &y, int back)
 {
@@ -39,8 +39,8 @@ static int build_tree(const struct scan *x, const struct tile &y, int back)
     return tree_up(product_of(x, y, NULL), x->by.run, x->a.stream);
 }
 
-// Applies the root of a tile's tree to S, whose rows have W columns and are `ld` apart:
-// a whole map (W = V + K) or a state (W = V).
+// Applies the root of a tile's tree to S, a map (W = V + K columns) or a state (W = V).
+// Rows of S are `ld` numbers apart.
 static int apply_root(const struct scan *x, const struct tile &y, int W, int ld,
                       float *S)
 {
@@ -87,7 +87,7 @@ static int carry_maps(struct scan *x, int back, float *states)
     for (int s = 0; s < a->NS && !status; s++) {
         const int want = kcp_plan_want(a->plan, x->ctx->seg0 + s, back);
         const int W = want & KCP_WANT_M ? ld : a->V;
-        if (!want && a->plan->R > 1)             // not needed here, but it may be sent
+        if (!want && a->plan->R > 1)             // unused here, but maybe sent
             cudaMemsetAsync(x->maps + s * map, 0, sizeof(float) * map, a->stream);
         if (!want) continue;
         float *decay = scanned(x, s) ? x->decay : NULL;

@@ -14,7 +14,7 @@
 // 32, 315 ns at 64. Sequential and parallel results agree up to rounding.
 struct pace { float token, launch, number; };
 struct scan_kernel {
-    const char *name[2];                 // in the table of paths: bf16, fp32
+    const char *name[2];                 // for bf16 and fp32, in the table of paths
     products *run;
     struct pace pace;
 };

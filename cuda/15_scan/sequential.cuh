@@ -15,7 +15,7 @@
 // shuffles and no barrier. The sums for o, S'^T q = S_d^T q + beta (k q) e, use the
 // same three rounds of shuffles. All warps of a block process the same tokens: GROUP
 // tokens are in shared memory while the next group is loaded into registers. One
-// barrier per group separates reads from writes; one suffices with two buffers.
+// barrier per group suffices, because there are two buffers.
 enum {
     COLUMNS = 2,
     LANES = 8,

@@ -118,8 +118,8 @@ static __global__ void updates(const struct tile x, int back)
 }
 
 // Pass 3 computes o = S'^T q from the state before the token, and stores S' of the last
-// token in S_last. A thread computes one column; o needs only k q, not S' = S_d + beta
-// k e^T.
+// token in S_last. A thread computes one column of o from S_d and k q, without S' = S_d
+// + beta k e^T.
 template <class X>
 static __global__ void emit(const struct tile x, float *S_last)
 {

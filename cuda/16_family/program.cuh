@@ -116,7 +116,7 @@ static int family_carry_back(struct program *x)
     return status ? status : exchange(&x->e);
 }
 
-// Copies each token's row with q from the form [mT,..] to [T,..], or from [T,..] back.
+// Copies each token's row with q from the form [mT,..] to [T,..], or the reverse.
 template <class X>
 static void query_rows(const struct program *x, void *of_form, void *of_caller, int out)
 {

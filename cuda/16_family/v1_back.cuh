@@ -54,7 +54,7 @@ static __global__ void family_pairs_back(const struct family x)
     }
 }
 
-// One channel's gradients in one chunk; `q`, `k`: sums over a group's value heads.
+// One channel's gradients in one chunk; q and k are summed over a group of value heads.
 struct channel { float q[CMAX], k[CMAX], b[CMAX], look[CMAX], G[CMAX]; };
 
 // Adds the gradients that come through the states before and after the chunk.

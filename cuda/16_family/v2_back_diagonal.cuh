@@ -10,7 +10,7 @@
 // mostly masked tiles for each of four sizes. A pair takes 15 instructions and one
 // exponential per channel, in registers.
 
-// Columns j of 16 rows, for one channel: keys, gates, partial sums of gradients.
+// Keys, gates and partial sums of gradients of 16 columns j, for one channel.
 struct columns {
     float k[16], b[16], G[16], dk[16], db[16];
 };

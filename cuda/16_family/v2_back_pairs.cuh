@@ -72,8 +72,8 @@ static __device__ __forceinline__ void columns_of_tile(uint32_t *a, const bf16 *
     }
 }
 
-// For the rows of tile (I, J), adds sums over j: to x for the gradient of q, to y for
-// the gradient of `look`, the vector that reads the state.
+// Sums the rows of tile (I, J) over j. Adds the sums to x (gradient of q) and to y
+// (gradient of `look`, the vector that reads the state).
 template <class Storage>
 static __device__ __forceinline__ void sum_rows(const Storage &s, int I, int J, int b,
                                                 int d0, float (*x)[4], float (*y)[4])
@@ -104,7 +104,7 @@ static __device__ __forceinline__ void sum_rows(const Storage &s, int I, int J, 
     mma_m16n16k16(y, a, k);
 }
 
-// Adds sums over i for the columns of tile (I, J) to w (for k) and u (for b).
+// Sums columns of tile (I, J) over i; adds them to w (gradient of k), u (of b).
 template <class Storage>
 static __device__ __forceinline__ void sum_columns(const Storage &s, int I, int J,
                                                    int b, int d0, float (*w)[4],

@@ -65,7 +65,7 @@ template <int model, int K, int V>
 static __device__ void put_known(const struct family &x, struct token_range z, int n,
                                  struct form_storage<model, K, V> &s)
 {
-    const int own = s.m - 1;             // the row that writes k, read with q
+    const int own = s.m - 1;             // this row writes along k; q reads it
     store_rows_of_form<K>(x, z, n, own, x.kg, s.k[0], K + PAD);
     store_rows_of_form<K>(x, z, n, own, x.qg, s.q[0], K + PAD);
     store_rows_of_form<CHUNK>(x, z, n, own, x.Aqk, s.Aqk[0], CHUNK + PAD);

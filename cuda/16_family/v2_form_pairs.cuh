@@ -90,7 +90,7 @@ static __device__ void scores(Storage &s, float scale)
         for (int h = 0; h < 8; h++) {
             const int r = 16 * rg + lane / 4 + h % 4 / 2 * 8;
             const int c = 16 * cg + h / 4 * 8 + lane % 4 * 2 + h % 2;
-            if ((r ^ c) & ~(size - 1)) continue; // in different blocks
+            if ((r ^ c) & ~(size - 1)) continue; // r and c are in different blocks
             put_pair(s, look, scale, block_row(r, size), block_column(c, size),
                      by_k[h / 4][h % 4], by_b[h / 4][h % 4]);
         }

@@ -7,9 +7,9 @@
 #include "workspace.cuh"
 #include "cuda/tile/triangle_inverse.cuh"
 
-// Properties of a model: m rows of the form per token, and C tokens per chunk. `looks`
-// = 1: a token reads the state before writing; `early` = 1: the token also reads before
-// the decay.
+// Properties of a model: m rows of the form per token, and C tokens per chunk. If
+// `looks` is 1, a token reads the state before writing. If `early` is also 1, the read
+// precedes the decay.
 template <int model>
 struct traits {
     enum {
@@ -93,7 +93,7 @@ static __device__ void sum_gate(float (*G)[ld])
         G[i][d] = sum += fmaxf(G[i][d], -750.0f) * 1.4426950408889634f;
 }
 
-// Loads row r of each token of a chunk from a tensor in rows of the form.
+// Loads row r of each token of a chunk from a tensor with m rows per token.
 template <int width, int C>
 static __device__ void load_form_rows(const struct family &x, struct token_range z,
                                       int n, int r, bf16 *to, const void *from)

@@ -6,13 +6,13 @@
 
 #include "v2_back_storage.cuh"
 
-// Half of the form's rows are zero for w, qg and Aqk. Chapter 04's v2 reads and
-// multiplies these zeros; here a step processes 32 tokens, with x and v in separate
-// tiles. Bound: latency, T / 32 sequential steps per head. Only data that the next step
-// needs is on the critical path: four warps with 16 columns each compute x and S. Four
-// other warps compute the outputs (o, or h and x) one step later from the same
-// fragments. Each step has one barrier, after the step's tiles have arrived and all
-// warps have completed the previous step.
+// Half of the form's rows of w, qg and Aqk are zero. Chapter 04's v2 multiplies these
+// zeros. Here a step processes 32 tokens without zeros, with x and v in separate tiles.
+// Bound: latency, T / 32 sequential steps per head. Only data that the next step needs
+// is on the critical path: four warps with 16 columns each compute x and S. Four other
+// warps compute the outputs (o, or h and x) one step later from the same fragments.
+// Each step has one barrier, after the step's tiles have arrived and all warps have
+// completed the previous step.
 enum { TOKENS = CHUNK / 2 };
 
 // Shared memory of a step; u and v have 64 columns. The reverse scan stores dO in u.
@@ -109,7 +109,7 @@ static __device__ __forceinline__ void read_fragments(uint32_t (*a)[4],
     }
 }
 
-// Computes y^T [16,32] += a X^T, X [32,depth]. `lower` = 1: X is lower triangular.
+// Computes y^T [16,32] += a X^T, X [32,depth] (lower triangular if `lower` is set).
 template <int depth, int lower>
 static __device__ __forceinline__ void by_rows(float (*y)[4], const uint32_t (*a)[4],
                                                const bf16 *X, int ld)
@@ -125,7 +125,7 @@ static __device__ __forceinline__ void by_rows(float (*y)[4], const uint32_t (*a
         }
 }
 
-// Computes y^T [16,width] += a X, X [32,width]. `lower` = 1: X is lower triangular.
+// Computes y^T [16,width] += a X, X [32,width] (lower triangular if `lower` is set).
 template <int width, int lower>
 static __device__ __forceinline__ void by_columns(float (*y)[4], const uint32_t (*a)[4],
                                                   const bf16 *X, int ld)

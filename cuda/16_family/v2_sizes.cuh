@@ -7,8 +7,8 @@
 
 #include "workspace.cuh"
 
-// family_tiles_form computes the form of a batch (chapter 16, "Form"), the other
-// functions backward through the form. They return KCP_OK or KCP_CUDA.
+// family_tiles_form computes the form of a batch (chapter 16, "Form"). The other
+// functions run backward through the form. All return KCP_OK or KCP_CUDA.
 int family_tiles_form(const struct family *x);
 int family_tiles_back(const struct family *x);
 int family_tiles_back_dplr(const struct family *x);    // DPLR

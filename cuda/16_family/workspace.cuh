@@ -13,12 +13,12 @@
 // G. A chunk has C tokens, which are C m rows, at most CMAX.
 struct family {
     struct kcp_family a;
-    int m, C, NC, spread;                // spread: chapters 05 and 11 read the rows
+    int m, C, NC, spread;                // spread: 05 and 11 read the form
     const int *cu, *cn, *sc;             // the grid in rows of the form
     float *G, *L, *B;                    // [mT,HV,K]; Aab or L, and Aak [T,HV,C]
     void *u, *w, *kg, *qg, *Aqk;
     const void *v_new, *h, *dh, *dAqk, *dU;
-    float *z, *dL, *dB;                  // [T,HV,V], [T,HV,C] twice: v1's
+    float *z, *dL, *dB;                  // [T,HV,V], [T,HV,C], [T,HV,C] of v1
 };
 
 // Returns the first token and the number of tokens of chunk c.
@@ -41,7 +41,7 @@ struct engine {
     int (*form)(const struct family *), (*back)(const struct family *);
     int whole;
     int (*scan)(const struct program *), (*local)(const struct program *);
-    int (*reverse)(const struct program *);     // for m = 2; or NULL
+    int (*reverse)(const struct program *);     // for m = 2, or NULL
 };
 
 // Bound: the sum of the stages' bounds. Only the form and its backward are specific to

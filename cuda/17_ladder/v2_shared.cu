@@ -8,11 +8,11 @@
 // load, at an address that is the same in all lanes. Such a load takes two cycles of
 // shared memory, so the chunk's 16384 loads take 32768 cycles. The block copies w and
 // kg once for its 128 threads. Each chunk has two barriers: one after the tiles have
-// arrived, one after all threads have read them.
+// arrived, one after all threads have read the tiles.
 //> storage
 struct tiles {
     float w[CHUNK][DIM], kg[CHUNK][DIM];
-    float x[CHUNK][DIM];         // column v: only thread v uses it, no barrier
+    float x[CHUNK][DIM];         // only thread v uses column v: no barrier
 };
 //< storage
 

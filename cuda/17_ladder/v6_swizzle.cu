@@ -19,8 +19,8 @@ struct stage {
 //< storage
 
 //> swizzled
-// Returns the address of 16 bytes in a tile of 128 columns: `row`, columns 8 * piece to
-// 8 * piece + 7.
+// Returns the address, in a tile of 128 columns, of the 16 bytes at row `row` and
+// columns 8 * piece to 8 * piece + 7.
 static __device__ __forceinline__ bf16 *piece_at(const bf16 *X, int row, int piece)
 {
     return (bf16 *)((char *)(X + piece / 8 * SWIZZLE128_TILE)

@@ -9,8 +9,8 @@
 // Bound: memory, 64.5 KiB per chunk and head, or the sequential products. A warpgroup
 // waits only for its own products, so one of the two warpgroups computes while the
 // other waits. The loop has no block-wide barrier: `full` completes when the bytes have
-// arrived, `empty` when all consumers have read these bytes. One thread issues seven
-// copies, whereas 256 threads of v7 issue 3104 copies of 16 bytes.
+// arrived, `empty` when all consumers have read these bytes. Per chunk one thread
+// issues seven copies; in v7 256 threads issue 3104 copies of 16 bytes.
 //> storage
 enum { STAGES = 4, CONSUMERS = 256 };
 

@@ -149,8 +149,8 @@ static __device__ __forceinline__ void store_fragments(uint4 (*at)[32],
     at[1][lane] = make_uint4(p.rest[0], p.rest[2], p.rest[1], p.rest[3]);
 }
 
-// Adds x y^T to d [16,16]. Of the split product it computes top x top, top x rest and
-// rest x top; rest x rest is below the rounding error.
+// Adds x y^T to d [16,16]. Computes top x top, top x rest and rest x top of the split
+// product; rest x rest is below the rounding error.
 static __device__ __forceinline__ void mma_split(
     float (*d)[4], const struct split_operand &x, const uint4 (*y)[32])
 {

@@ -45,7 +45,7 @@ static int carry_fused(struct fused *f, const struct forward_params *on_strips)
 // sequence starts in this segment, the state at the start of a strip is h_ext.
 
 //> kernel-walk
-// For each window: computes the window's factors, then continues the walk over this
+// For each window, computes the window's factors, then continues the walk over this
 // window, concurrently with the next window's factors.
 static int prepare_and_walk(struct fused *f)
 {
@@ -97,9 +97,9 @@ static int carry_walked(struct fused *f)
     return status;
 }
 
-// If no sequence crosses a cut between ranks: computes the factors and then the scan of
-// one launch window after another. If a sequence crosses a cut: computes all factors,
-// the maps and the exchange, then the scan.
+// If no sequence crosses a cut between ranks, computes the factors and then the scan of
+// one window after another. Otherwise computes all factors, the maps and the exchange,
+// then the scan.
 static int prepare_and_scan(struct fused *f, struct forward_params *on_strips)
 {
     const struct kcp_forward *a = &f->x.a;

@@ -11,8 +11,8 @@
 
 static const char *const fused_name = "v3_prepare_scan";
 
-// The forward of this rank. `alone` = 1: every stretch is a whole sequence, so h0 and
-// ht are the only states. Otherwise states and maps are as in v1's program, and per
+// The forward of this rank. If `alone` is 1, every stretch is a whole sequence, so h0
+// and ht are the only states. Otherwise states and maps are as in v1's program, and per
 // strip if the rank cuts its segments (split_sequence.cuh).
 struct fused {
     struct forward_params x;

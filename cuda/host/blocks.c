@@ -1,10 +1,10 @@
-/* blocks.c -- memory of the calling thread's GPU, kept from array to array.
+/* blocks.c -- allocates and reuses memory of the calling thread's GPU.
  *
  * Book: CONTRIBUTING.md, "How the judge works".
  * Checked by: bench/check_gpus.sh.  Next: memory.cu.
  *
- * cudaMalloc and cudaFree hold a lock of the whole machine, for which concurrent
- * judges wait, so released blocks are kept for reuse. Large blocks are not kept.
+ * cudaMalloc and cudaFree hold a machine-wide lock, for which concurrent judges
+ * wait. Therefore released blocks are kept for reuse. Large blocks are not kept.
  * Under the sanitizers (--exact, --bare) no block is kept, because the sanitizers
  * check each allocation's exact bounds.
  *
@@ -48,7 +48,7 @@ static void *alloc_new(size_t n)
 {
     void *p = NULL;
     if (cudaMalloc(&p, n ? n : 1) == cudaSuccess) return p;
-    cudaGetLastError();                 /* clears the error; the caller sees NULL */
+    cudaGetLastError();                 /* clears the error, because NULL reports it */
     return NULL;
 }
 
@@ -60,7 +60,8 @@ static size_t block_size(size_t n)
 }
 
 /* Returns an unused block of this GPU, or NULL. `bytes` is the block's size, or 0 for
- * any size. `leaves` = 0 marks the block as used, 1 removes it from the list. */
+ * any size. If `leaves` is set, removes the block from the list; else marks it as
+ * used. */
 static void *take_block(size_t bytes, int device, int leaves)
 {
     void *p = NULL;

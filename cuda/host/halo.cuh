@@ -46,7 +46,7 @@ static inline struct surround surround_of(const struct kcp_plan *p, int r, int s
              kcp_halo_at(&after, r, j) - high };
 }
 
-// Returns the halo of a window of Wc rows; `backward` = 1: the halo of the gradient.
+// Returns the halo of a window of Wc rows, or the gradient's halo if `backward` is set.
 // Argument `bytes` is the size of one number.
 static inline struct kcp_halo halo_of(const struct conv_call *a, int Wc, int backward,
                                       size_t bytes)
@@ -62,8 +62,8 @@ static inline int conv_status(const struct kcp_conv *c)
     return !c->shift && (!c->weight || c->Wc < 1) ? KCP_BAD : KCP_OK;
 }
 
-// Returns the call as the kernels compute it. A token shift becomes a window of two
-// rows with the weights 1 and -1, without parameters.
+// Returns the call in the kernels' format. A token shift becomes a window of two rows
+// with the weights 1 and -1, without parameters.
 static inline struct conv_call conv_call_of(const struct kcp_conv *c)
 {
     struct conv_call a = *(const struct conv_call *)c;

@@ -31,21 +31,21 @@ struct memory {
 };
 const struct memory *device_memory(void);     /* NULL: no GPU, or built without CUDA */
 
-/* bare_workspaces = 1: memory is not initialized, because initcheck needs this.
- * fence_bytes: bytes around each array, 256, or 0 with --exact. If bare_workspaces = 1
- * or fence_bytes = 0, no block is kept for reuse. */
+/* If bare_workspaces = 1, memory is not initialized, as initcheck requires. Each array
+ * is surrounded by fence_bytes bytes: 256, or 0 with --exact. If bare_workspaces = 1 or
+ * fence_bytes = 0, no block is kept for reuse. */
 extern int bare_workspaces;
 extern size_t fence_bytes;
 
 /* blocks_alloc returns n bytes on the calling thread's GPU, or NULL if out of memory.
- * is_kept = 1: the block may be reused from an earlier array, and then contains that
+ * If is_kept = 1, an earlier array may have used the block, which then contains that
  * array's bytes. Before blocks_release the caller must synchronize with the block's
  * GPU. */
 void *blocks_alloc(size_t n, int is_kept);
 void blocks_release(void *p);
 
-/* --in-turn: only one rank uses the GPU at a time. Code that uses the GPU, such as a
- * copy between two ranks, calls turn_begin before and turn_end after. */
+/* With --in-turn, only one rank uses the GPU at a time. Code that uses the GPU, such as
+ * a copy between two ranks, calls turn_begin before and turn_end after. */
 extern int ranks_in_turn;
 void turn_begin(void);
 void turn_end(void);

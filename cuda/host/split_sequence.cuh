@@ -71,8 +71,8 @@ static inline struct split split_sequence(const struct kcp_call *a, struct arena
     return p;
 }
 
-// Returns one entry of the strips' grid. Row 0 has token boundaries, row 1 chunks, row
-// 2 `want`: which maps are needed.
+// Returns one entry of the strips' grid. Row 0 has token boundaries, row 1 chunk
+// boundaries, row 2 `want` (which maps are needed).
 static inline int row_of(const struct kcp_call *a, int row, int backward, int at,
                          int64_t t, int64_t end)
 {

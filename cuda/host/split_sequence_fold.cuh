@@ -12,8 +12,8 @@
 // four products.
 //
 // Ownership: a block has COLS columns of a head's state, which do not depend on other
-// columns. A thread has one row of M and 1 / PARTS of the columns of M. The next M is
-// loaded into registers while the current M is multiplied from shared memory.
+// columns. A thread has 1 / PARTS of one row of M. The next M is loaded into registers
+// while the current M is multiplied from shared memory.
 enum { FOLD_THREADS = 256, FOLD_MOST = 64 };
 
 // Arguments for `count` segments, starting with segment `first`. `at`: the segment's

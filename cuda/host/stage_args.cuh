@@ -25,7 +25,6 @@ struct pass_arrays {
     void *dh_end, *dmap, *dh_out, *dh_in;                 // 11, 09
 };
 
-// Copies pointers to the caller's arrays.
 #define KCP_FIELD(io, when, name, shape, storage) x->name = a->name;
 static inline void take_args(struct pass_arrays *x, const struct kcp_forward *a)
 {

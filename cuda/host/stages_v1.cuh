@@ -28,12 +28,11 @@ template <class X> int v1_chunk_backward(void *args);
 template <class X> int v1_wy_backward(void *args);
 template <class X> int v1_merge_backward(void *args);
 
-// Return bytes of workspace.
 size_t v1_gate_work(const void *args);
 size_t v1_wy_backward_work(const void *args);
 
-// A kernel that a row of the table of paths may name. A list has only kernels of this
-// program.
+// A kernel that a row of the table of paths may name. Each program lists only the
+// kernels that it can launch.
 struct stage_kernel {
     const char *key, *name;              // "04", "v2_warp"
     int (*run)(void *);

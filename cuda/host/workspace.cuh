@@ -9,8 +9,8 @@
 #include <string.h>
 
 // Allocates from the caller's workspace. If `base` is NULL, nothing is allocated, and
-// only the bytes are counted. Arrays that the saved block contains are in the block
-// instead (chapter 12).
+// only the bytes are counted. Arrays of the saved block (chapter 12) are placed in that
+// block instead.
 struct arena {
     char *base, *saved;
     size_t used;
@@ -44,7 +44,7 @@ static inline void arena_open(struct arena *x, const struct kcp_call *a,
     kcp_saved_layout_of(&x->head, a, format, writer, elem, sizeof(float));
 }
 
-// Fills `want` [NS]: which maps of this rank's segments are needed.
+// Stores in `want` [NS] which maps of this rank's segments are needed.
 static inline void put_wants(const struct kcp_call *a, int backward, int *want)
 {
     const int seg0 = a->plan->ctx[a->r].seg0;
@@ -138,7 +138,7 @@ static inline void states_out(const struct kcp_call *a, int ends, const void *x,
 }
 
 // ---- the exchange. In an all-gather a rank fills only the needed maps of its row. The
-// row is zeroed first and sent in full: uninitialized memory never leaves a GPU.
+// row is zeroed first and sent in full, so uninitialized memory never leaves a GPU.
 static inline int exchange(const struct kcp_exchange *e)
 {
     if (e->form == KCP_ALL_GATHER && e->plan->crossing) {

@@ -20,7 +20,7 @@ static inline int device_is_sm90(void)
 // finished.
 
 // Launches kernel(*x, more...) on x->a.stream with programmatic stream serialization.
-// `cluster` = 2: two neighbouring blocks along z form a cluster.
+// If `cluster` is 2, two neighbouring blocks along z form a cluster.
 template <class Kernel, class Params, class... More>
 static int launch_clusters(Kernel kernel, size_t bytes, dim3 blocks, int threads,
                            int cluster, const Params *x, More... more)
@@ -60,8 +60,9 @@ static __device__ __forceinline__ void griddepcontrol_launch_dependents(void)
 }
 
 // griddepcontrol.wait, called by each thread that reads results of earlier kernels:
-// waits until the previous kernel in the stream has finished and its writes are
-// visible. Every kernel calls this function, so all earlier kernels have finished too.
+// waits until the previous kernel in the stream has finished and all writes of that
+// kernel are visible. Every kernel calls this function, so earlier kernels have
+// finished too.
 static __device__ __forceinline__ void griddepcontrol_wait(void)
 {
     asm volatile("griddepcontrol.wait;" ::: "memory");

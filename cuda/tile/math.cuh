@@ -5,7 +5,7 @@
 
 #include <cuda_runtime.h>
 
-// ex2.approx.ftz: returns 2^x, error 2 ulp; 0 below 2^-126.
+// ex2.approx.ftz: returns 2^x with an error of 2 ulp, and 0 for results below 2^-126.
 static __device__ __forceinline__ float ex2_approx(float x)
 {
     float y;
@@ -13,7 +13,7 @@ static __device__ __forceinline__ float ex2_approx(float x)
     return y;
 }
 
-// rcp.approx.ftz: returns 1/x, error 1 ulp; 0 for x above 2^126.
+// rcp.approx.ftz: returns 1/x with an error of 1 ulp, and 0 for x above 2^126.
 static __device__ __forceinline__ float rcp_approx(float x)
 {
     float y;

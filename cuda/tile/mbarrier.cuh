@@ -2,10 +2,10 @@
 // Book: chapter 17, "Warps with roles".  Checked by: every variant that includes it.
 // Next: tma.cuh.
 //
-// A barrier counts phases 0, 1, ... A phase completes when all expected arrivals and
-// all announced bytes are in; then the next phase starts. A wait compares only the
-// parity of the phase, so a thread may wait for the current phase or the previous one,
-// never for an older phase.
+// A barrier counts phases 0, 1, ... A phase completes, and the next phase starts, when
+// all expected arrivals and all announced bytes are in. A wait compares only the parity
+// of the phase, so a thread may wait for the current phase or the previous one, never
+// for an older phase.
 #ifndef KCP_TILE_MBARRIER_CUH
 #define KCP_TILE_MBARRIER_CUH
 
@@ -20,8 +20,8 @@ static __device__ __forceinline__ void mbarrier_init(uint64_t *bar, int count)
                  : "memory");
 }
 
-// mbarrier.arrive: each calling thread makes one arrival. After a thread has waited for
-// this phase, it sees what the arriving threads wrote before they arrived.
+// mbarrier.arrive: each calling thread makes one arrival. A thread that has waited for
+// this phase sees what the arriving threads wrote before arriving.
 static __device__ __forceinline__ void mbarrier_arrive(uint64_t *bar)
 {
     jitter();

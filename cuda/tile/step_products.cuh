@@ -7,8 +7,8 @@
 #include "mbarrier.cuh"
 #include "wgmma.cuh"
 
-// `trans_a`, `trans_b`: the operand is MN-major (contiguous along M or N). `minus`: d
-// -= a b. If `add` is 0, d = a b. `add` must be a compile-time constant after inlining.
+// If `trans_a` or `trans_b` is set, that operand is MN-major (contiguous along M or N).
+// d -= a b if `minus` is set. d = a b if `add`, a compile-time constant, is 0.
 #define A4(a) "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
 #define D16_LIST "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, "
 #define D32_LIST                                                                      \
@@ -83,7 +83,7 @@ static __device__ __forceinline__ void wgmma_two_steps_rs(float (*d)[4],
                  : D16(0), D16(4) : A4(a), "l"(b));
 }
 
-// Computes d [64,128] += a b, or d -= a b with `minus`; b is MN-major.
+// Computes d [64,128] += a b, or d -= a b if `minus` is set; b is MN-major.
 template <int minus>
 static __device__ __forceinline__ void wgmma_state_rs(float (*d)[4], const uint32_t *a,
                                                       uint64_t b)
@@ -118,7 +118,7 @@ static __device__ __forceinline__ uint64_t smem_desc_at(uint32_t base, uint32_t 
     return (uint64_t)high << 32 | (base + (lead << 16) + (at >> 4));
 }
 
-// Loads four bytes from a 32-bit address in shared memory, which takes one register.
+// Loads four bytes of shared memory; the 32-bit address takes only one register.
 static __device__ __forceinline__ uint32_t word_at(uint32_t at)
 {
     uint32_t y;

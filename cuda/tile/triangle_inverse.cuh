@@ -6,9 +6,9 @@
 
 #include "decay.cuh"
 
-// Numbers the blocks of size s that are directly left of the diagonal block in an odd
-// block row. `block_row` and block_column return the r-th row and column over all these
-// blocks; block_anchor returns the first row of the block that contains row r.
+// In each odd row of blocks of size s, take the block directly left of the diagonal.
+// `block_row` and block_column return the r-th row and column over all these blocks;
+// block_anchor returns the first row of the block that contains row r.
 static __device__ __forceinline__ int block_row(int r, int s)
 {
     return (r & ~(s - 1)) * 2 + s + (r & (s - 1));

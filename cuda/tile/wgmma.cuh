@@ -3,11 +3,11 @@
 // Checked by: every variant that includes it.  Next: ../05_affine/v3_group_sm90.cu.
 //
 // A warpgroup is four warps. Operand A is 64 x 16 and D is 64 x N; warp i holds rows 16
-// i to 16 i + 15 of both, with the fragments of mma.cuh. Operand B is in shared memory
-// (swizzle.cuh, smem_desc.cuh). Each function of this file is called by the whole
-// warpgroup. Order of calls: the threads that wrote B call fence_proxy_async and a
-// barrier. Then the warpgroup calls wgmma_fence, the products, wgmma_commit,
-// wgmma_wait, and fence_operand on the accumulators that are read next.
+// i to 16 i + 15 of A and D, with the fragments of mma.cuh. Operand B is in shared
+// memory (swizzle.cuh, smem_desc.cuh). Each function of this file is called by the
+// whole warpgroup. First the threads that wrote B call fence_proxy_async and a barrier.
+// Then the warpgroup calls wgmma_fence, the products, wgmma_commit, wgmma_wait, and
+// fence_operand on the accumulators that are read next.
 #ifndef KCP_TILE_WGMMA_CUH
 #define KCP_TILE_WGMMA_CUH
 
@@ -48,8 +48,8 @@ static __device__ __forceinline__ void fence_operand(float (*d)[4])
 #define D4(i) "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])
 #define D16(i) D4(i), D4(i + 1), D4(i + 2), D4(i + 3)
 
-// wgmma.m64n64k16, A in registers: d [64,64] = a b, or d += a b if `add`. `trans_b` =
-// 1: the descriptor of b is MN-major, otherwise K-major.
+// wgmma.m64n64k16, A in registers: d [64,64] = a b, or d += a b if `add` is set. The
+// descriptor of b is MN-major if `trans_b` is set, otherwise K-major.
 template <int trans_b>
 static __device__ __forceinline__ void wgmma_m64n64k16_rs(float (*d)[4],
                                                           const uint32_t *a, uint64_t b,
@@ -64,8 +64,8 @@ static __device__ __forceinline__ void wgmma_m64n64k16_rs(float (*d)[4],
           "n"(trans_b));
 }
 
-// Computes d [64,64] = X Y^T over 16 columns of X and Y, or d += X Y^T if `add`. X and
-// Y are in shared memory, with K-major descriptors.
+// Computes d [64,64] = X Y^T over 16 columns of X and Y, or d += X Y^T if `add` is set.
+// X and Y are in shared memory, with K-major descriptors.
 static __device__ __forceinline__ void wgmma_m64n64k16_ss(float (*d)[4], uint64_t X,
                                                           uint64_t Y, int add)
 {
@@ -77,9 +77,9 @@ static __device__ __forceinline__ void wgmma_m64n64k16_ss(float (*d)[4], uint64_
         : D16(0), D16(4) : "l"(X), "l"(Y), "r"(add));
 }
 
-// Computes d [64,64] += A B, both operands in shared memory. `trans_a` = 1: A's
-// descriptor is MN-major, so rows of the tile are columns of A. `trans_b` = 1: B's
-// descriptor is MN-major, so rows of the tile are rows of B.
+// Computes d [64,64] += A B, both operands in shared memory. If `trans_a` is set, A's
+// descriptor is MN-major, so rows of the tile are columns of A. If `trans_b` is set,
+// B's descriptor is MN-major, so rows of the tile are rows of B.
 template <int trans_a, int trans_b>
 static __device__ __forceinline__ void wgmma_m64n64k16_ss_trans(float (*d)[4],
                                                                 uint64_t A, uint64_t B)

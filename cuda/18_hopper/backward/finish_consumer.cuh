@@ -34,7 +34,7 @@ static __device__ __forceinline__ uint32_t mul_bf16x2(uint32_t x, uint32_t y)
 }
 
 // `operand_a` returns subchunk I of a warp's rows as operand A. `scaled_operand_a` also
-// multiplies it by one power of two per channel, which is exact.
+// multiplies the operand, exactly, by one power of two per channel.
 static __device__ __forceinline__ void operand_a(uint32_t *a, const pairs_of_tokens &x,
                                                  int I)
 {
@@ -53,10 +53,10 @@ static __device__ __forceinline__ void scaled_operand_a(uint32_t *a,
     for (int i = 0; i < 4; i++) a[i] = mul_bf16x2(a[i], power[i % 2]);
 }
 
-// A subchunk has one anchor for rows and one for columns. Normally both are equal. On
-// the underflow path the anchors are the subchunk's first and last G, so that no
-// exponent is above 0, and only pairs of different subchunks use the anchors. step[I]
-// is exp2(b_I+1 - b_I) as a pair of bf16.
+// A subchunk has one anchor for rows and one for columns. Normally the two anchors are
+// equal. On the underflow path the anchors are the subchunk's first and last G, so that
+// no exponent is above 0, and only pairs of different subchunks use the anchors.
+// step[I] is exp2(b_I+1 - b_I) as a pair of bf16.
 struct anchors {
     float row[SUBCHUNKS][2], column[SUBCHUNKS][2];
     uint32_t step[SUBCHUNKS - 1][2];
@@ -455,7 +455,7 @@ static __device__ __forceinline__ void projection_factors(int l2norm,
     *rstd = l2norm ? -sum * *rstd * *rstd : 0.0f;
 }
 
-// Adds the gradient of the norms to dq and dk; stages both in the tiles of q and k.
+// Adds the gradient of the norms to dq and dk. Stages them in the tiles of q and k.
 template <int K>
 static __device__ __forceinline__ void stage_rows(const struct finish_vectors<K> &of,
                                                   unsigned char *q_tile,

@@ -6,9 +6,9 @@
 
 #include "finish_producer.cuh"
 
-// Gate constants of a thread's two channels, with y = x + dt_bias. Bounded gate: field
-// `times` is -exp(A_log) log2(e), and g = lb / (1 + 2^u), u = `times` y. Softplus gate:
-// field `times` is -exp(A_log).
+// Gate constants of a thread's two channels, with y = x + dt_bias. For a bounded gate,
+// field `times` is -exp(A_log) log2(e), and g = lb / (1 + 2^u), u = `times` y. For a
+// softplus gate, field `times` is -exp(A_log).
 struct finish_gate {
     float times, plus[2];
 };

@@ -43,8 +43,8 @@ static __device__ __forceinline__ float4 *sums_of_block(const struct backward_pa
            + (int64_t)blockIdx.x * 16 * finish_threads<K>::CONSUMERS + threadIdx.x;
 }
 
-// Adds dq and dk over the value heads of a query/key head. From one value head to the
-// next, each thread keeps its fp32 sums in global memory (L2).
+// Adds dq and dk over the value heads of a query/key head. Each thread keeps its fp32
+// sums between value heads in global memory (L2).
 static __device__ __forceinline__ void add_to_group(float4 *sums, int threads,
                                                     int first, int last,
                                                     pairs_of_tokens &dq, float (*dk)[4])
@@ -67,10 +67,10 @@ static __device__ __forceinline__ void add_to_group(float4 *sums, int threads,
         }
 }
 
-// Computes one chunk and value head, called by a warpgroup. `whole` = 1: the chunk has
-// 64 rows; the code for a partial last chunk needs more registers and is compiled
-// separately. `unread` = 1: this thread issued TMA stores of the previous chunk's rows,
-// and must release the stage when TMA has read the rows. Returns the new value of
+// Computes one chunk and value head, called by a warpgroup. If `whole` is 1, the chunk
+// has 64 rows; the code for a partial last chunk needs more registers and is compiled
+// separately. If `unread` is 1, this thread issued TMA stores of the previous chunk's
+// rows, and must release the stage when TMA has read the rows. Returns the new value of
 // `unread`.
 template <int K, int underflow, int form, int whole>
 static __device__ __forceinline__ int finish_chunk(const struct backward_params &x,
@@ -312,8 +312,6 @@ static int finish_of_K(const struct backward_params *x, unsigned char *marks,
             return launch_with_underflow<K, KCP_GATE_RAW>(x, from, marks, blocks);
     }
 }
-
-// ---- the launcher
 
 static int finish_blocks(const struct kcp_backward *a, int processors)
 {

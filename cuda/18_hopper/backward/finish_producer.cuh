@@ -314,7 +314,7 @@ static int make_finish_maps(struct finish_maps *m, const struct kcp_backward &a)
     return made ? KCP_OK : KCP_CUDA;
 }
 
-// Loads the rows of q, k and the gate of one chunk, and its vectors.
+// Loads one chunk's rows of q, k and the gate, and the chunk's vectors.
 template <int K>
 static __device__ __forceinline__ void load_rows_part(
     const struct backward_params &x, const struct finish_maps &from,

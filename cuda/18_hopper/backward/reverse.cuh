@@ -60,7 +60,7 @@ static __device__ __forceinline__ void reverse_producer(
     }
 }
 
-// Where this warpgroup stores its part of a chunk. If dS is NULL, nothing is stored.
+// Addresses of this warpgroup's part of a chunk. If dS is NULL, nothing is stored.
 struct reverse_out {
     unsigned char *dS;
     bf16 *dv;                            // this thread's 16 bytes of its first row
@@ -243,7 +243,7 @@ static __device__ __forceinline__ void gdn_reverse_step(
 
 // ---- the block
 
-// Returns where the gradient of a stretch's first state is stored (p = NULL: nowhere).
+// Returns the view for the gradient of a stretch's first state (p = NULL: not stored).
 static __device__ __forceinline__ struct state_view start_of(
     const struct backward_params &x, int job, int z, int n, int v)
 {

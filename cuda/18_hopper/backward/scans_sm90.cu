@@ -4,9 +4,9 @@
 #include "reverse.cuh"
 
 // The two scans are independent, so both run in one grid, with one block per job, head
-// and 64 WGS columns. `blocks` = 2: two blocks of 64 columns form a cluster, and each
-// factor is copied once for both blocks. Separate blocks would drift apart in time and
-// read the factors twice.
+// and 64 WGS columns. If `blocks` is 2, two blocks of 64 columns form a cluster, and
+// each factor is copied once for both blocks. Separate blocks would drift apart in time
+// and read the factors twice.
 //
 // Bound: as for states_block and reverse_block; the scans compute 5.2e6 and 8.4e6 flops
 // per chunk and head at K = V = 128. Shared memory: up to 226 KiB, one block per SM. Of
@@ -69,7 +69,7 @@ static int launch_128(const struct backward_params *x, const CUtensorMap *dO,
                : launch_scans<128, 2, kda, 1>(x, dO);
 }
 
-// Requires K = V; the table of paths selects this kernel only then.
+// Requires K = V; the table of paths selects this kernel only if K = V.
 int backward_scans(const struct backward_params *x, int processors, int strips)
 {
     const int kda = x->a.KG != 1;

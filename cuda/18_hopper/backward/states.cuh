@@ -18,7 +18,7 @@ struct states_storage {
     } out;
 };
 
-// Where this warpgroup stores its part of a chunk. `h_step` and `v_step` are strides
+// Addresses of this warpgroup's part of a chunk. `h_step` and `v_step` are strides
 // between chunks in bytes.
 struct states_out { unsigned char *h, *v_new; int64_t h_step, v_step; int column; };
 
@@ -198,8 +198,8 @@ static __device__ __forceinline__ void states_consumer_warpgroup(
 
 // Computes one block: columns v0 to v0 + 64 WGS - 1 of value head n along stretch z,
 // with WGS consumer warpgroups of 64 columns and one producer warpgroup. Argument f is
-// x.a converted to the parameters of forward's kernels. `blocks` = 2: the two blocks of
-// a cluster have all columns of a head and share the copied factors.
+// x.a converted to the parameters of forward's kernels. If `blocks` is 2, the two
+// blocks of a cluster have all columns of a head and share the copied factors.
 //
 // Bound: memory. Per token and head the block reads 4K + 1.25C + 2V bytes and writes 2
 // KV / C + 2V. With few stretches and heads the bound is the latency of the sequential

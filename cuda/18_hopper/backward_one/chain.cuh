@@ -8,7 +8,7 @@
 
 // ---- gates: compute the operands of a step in place of q, k and g
 
-// A bounded gate g = lb / (1 + 2^u), u = `times` (x + dt_bias). Field `times` is
+// A bounded gate is g = lb / (1 + 2^u), u = `times` (x + dt_bias). Field `times` is
 // -exp(A_log) log2(e); field `top` is lb log2(e).
 struct bounded_gate { float times, top; };
 
@@ -80,8 +80,8 @@ static __device__ __forceinline__ void sum_decays(
     }
 }
 
-// Stores the factors by which dSa decays in this warp's channels, computed from `all`,
-// the sums over the warp's 16 rows.
+// Computes, from the sums `all` over the warp's 16 rows, the factors by which dSa
+// decays in this warp's channels, and stores the factors.
 static __device__ __forceinline__ void put_decays(const struct gate_lane &l, int f,
                                                   int warp, int s, const float *all,
                                                   struct backward_one_storage &m)
@@ -163,8 +163,8 @@ static __device__ __forceinline__ void gate_step(const struct backward_one_param
 
 // ---- the chain
 
-// Where a warpgroup stores its 64 columns of a state, in the caller's layout [K,V] or
-// [V,K]: element (v, k) of S^T is p[v dv + k dk]. If p is NULL, there is no state.
+// A view of a warpgroup's 64 columns of a state in the caller's layout, [K,V] or [V,K]:
+// element (v, k) of S^T is p[v dv + k dk]. If p is NULL, there is no state.
 struct gradient_view { float *p; int64_t dv, dk; };
 
 static __device__ __forceinline__ struct gradient_view gradient_view_of(

@@ -58,8 +58,8 @@ static __global__ void add_value_heads(int64_t rows, int heads, const uint4 *x,
 // ---- the host's part
 
 // dq and dk are the call's arrays or aligned copies. If HV > H, the kernel stores x.dq
-// and x.dk per value head, and dq and dk are sums of these. Arrays that are not aligned
-// to 16 bytes have copies in the workspace, because TMA requires the alignment.
+// and x.dk per value head, which are then summed to dq and dk. Arrays that are not
+// aligned to 16 bytes have copies in the workspace, because TMA requires the alignment.
 struct steps_backward {
     struct backward_one_params x;
     struct arena r;
@@ -178,7 +178,7 @@ static int launch_steps(struct steps_backward *f)
     return launched();
 }
 
-// Computes dA_log and ddt_bias: sums of all ranks' segments, in segment order.
+// Computes dA_log and ddt_bias by adding the terms of all ranks' segments in order.
 static int sum_step_parameters(struct steps_backward *f)
 {
     const struct kcp_backward *a = &f->x.a;

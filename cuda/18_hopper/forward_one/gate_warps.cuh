@@ -41,8 +41,8 @@ static __device__ __forceinline__ void zero_gate_rows(struct step_stage<1> &s, i
     __syncwarp();
 }
 
-// Returns the array of |q|^2, indexed [quarter of the channels][row]. The array has the
-// bytes of Aqk until Aqk is written.
+// Returns the array of |q|^2, indexed [quarter of the channels][row]. The array uses
+// the memory of Aqk until Aqk is written.
 static __device__ __forceinline__ float *q_squares_of(struct step_stage<1> &s)
 {
     return (float *)(s.Aqk + STEP_TRIANGLE / 2);
@@ -68,8 +68,8 @@ static __device__ __forceinline__ void add_q_squares(struct step_stage<1> &s, in
     squares[8] = g % 2 ? d[1][3] : d[1][2];
 }
 
-// `ragged` = 1: the step has fewer than 32 rows. `sum`: output, the sum of log2 decays
-// over the 16 rows of this half.
+// Replaces q, k and g of a step by qf, kf and kb (`ragged`: fewer than 32 rows). Output
+// `sum` is the sum of log2 decays over the 16 rows of this half.
 template <int ragged>
 static __device__ __forceinline__ void gate_step(const struct gate_place &w, int rows,
                                                  struct step_stage<1> &s, float *sum)

@@ -227,7 +227,7 @@ static __device__ __forceinline__ struct split_operand join_blocks8(
     return T;
 }
 
-// Stores diag(norm) A diag(beta) in Ab. `a`: the diagonal blocks of A; `u`: -A_10^T.
+// Stores diag(norm) A diag(beta) in Ab; `a` has A's diagonal blocks, and u = -A_10^T.
 static __device__ __forceinline__ void store_step_inverse(unsigned char *Ab,
                                                           float (*a)[2][4],
                                                           float (*u)[4],

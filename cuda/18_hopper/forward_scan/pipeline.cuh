@@ -4,9 +4,9 @@
 //
 // A block reads chunk factors through up to four pipelines, each with separate stages
 // and mbarriers: K (k~ and rows of v), A (A beta, kg, decay), Q (q) and Aqk. One
-// producer warp fills each pipeline. The consumer warpgroups release a stage as soon as
-// they have read it, so the operands of a short product are released before a long
-// product ends.
+// producer warp fills each pipeline. The consumer warpgroups release each stage right
+// after reading the stage, so the operands of a short product are released before a
+// long product ends.
 #ifndef KCP_SCAN_PIPELINE_CUH
 #define KCP_SCAN_PIPELINE_CUH
 
@@ -342,9 +342,9 @@ static __device__ __forceinline__ struct v_rows<WGS, lanes> v_rows_of(
              (int)min(left, (int64_t)x.count * CHUNK) };
 }
 
-// Producer warp of one pipeline: fills each stage as soon as the stage is empty.
-// `of_factors` = 1: the warp issues the copies of the factors. `lanes` > 0: the warp
-// also copies v, and the warps that copy v have `lanes` lanes in total.
+// Producer warp of one pipeline: fills each stage as soon as the stage is empty. If
+// `of_factors` is 1, the warp issues the copies of the factors. If `lanes` > 0, the
+// warp also copies v; all warps that copy v have `lanes` lanes in total.
 template <int pipeline, int of_factors, int lanes, int blocks, int K, int WGS,
           scan_kind kind, int kda>
 static __device__ void scan_producer_warp(

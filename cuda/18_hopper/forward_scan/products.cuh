@@ -41,7 +41,7 @@ static __device__ __forceinline__ void scale_state(float (*S)[4], int tiles, flo
         for (int j = 0; j < 4; j++) S[i][j] *= by;
 }
 
-// Computes d [64,64] = a X^T, or d += a X^T if `add`. X [64,16 steps] is swizzled.
+// Computes d [64,64] = a X^T (+= if `add` is set). X [64,16 steps] is swizzled.
 template <int steps>
 static __device__ __forceinline__ void wgmma_times_tiles(
     float (*d)[4], const uint32_t (*a)[4], const unsigned char *X, int add)
@@ -61,7 +61,7 @@ static __device__ __forceinline__ uint64_t smem_desc_triangle(const unsigned cha
     return smem_desc(X, SWIZZLE_32_BYTES, 16, 256);
 }
 
-// Computes d [64,64] = a X^T, or d += a X^T if `add`. X [64,64] is a triangle.
+// Computes d [64,64] = a X^T (+= if `add` is set). X [64,64] is a triangle.
 static __device__ __forceinline__ void wgmma_times_triangle(
     float (*d)[4], const uint32_t (*a)[4], const unsigned char *X, int add)
 {
@@ -70,9 +70,9 @@ static __device__ __forceinline__ void wgmma_times_triangle(
         wgmma_m64n64k16_rs<0>(d, a[J], smem_desc_triangle(X) + 128 * J, add || J);
 }
 
-// Computes d [64,64] = a X, or d += a X if `add`. X is a triangle that is read
-// transposed, because the product sums over rows of X. A step along K is 16 rows, 512
-// bytes; blocks of 16 columns are 2048 bytes apart.
+// Computes d [64,64] = a X (+= if `add` is set). The triangle X is read transposed,
+// because the product sums over rows of X. A step along K is 16 rows, 512 bytes; blocks
+// of 16 columns are 2048 bytes apart.
 static __device__ __forceinline__ void wgmma_times_triangle_transposed(
     float (*d)[4], const uint32_t (*a)[4], const unsigned char *X, int add)
 {

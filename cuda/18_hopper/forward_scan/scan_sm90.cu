@@ -74,8 +74,7 @@ static __device__ __forceinline__ void store_last_o(Consumer &c, int count)
 // ---- what is stored per chunk for backward
 //
 // A scan has one of two policies. `keeps_nothing` stores only o; `keeps_states` also
-// stores h (the state before each chunk) and v_new, packed as backward's kernels read
-// them.
+// stores h (the state before each chunk) and v_new in the format of backward's kernels.
 template <int K>
 struct keeps_nothing {
     __device__ __forceinline__ void stage_h(const uint32_t (*)[4]) {}
@@ -452,8 +451,8 @@ static int make_raw_rows(const struct kcp_forward *a, struct raw_rows *rows)
     return rows->there;
 }
 
-// `blocks` = 2: two blocks with all columns of a head form a cluster in which each copy
-// serves both blocks. `to`: where h and v_new are stored, or NULL.
+// If `blocks` is 2, two blocks with all columns of a head form a cluster in which each
+// copy serves both blocks. h and v_new are stored to `to` unless `to` is NULL.
 template <int K, int WGS, int kda, int blocks>
 static int launch_scan_blocks(const struct forward_params *x,
                               const struct chunk_states *to)

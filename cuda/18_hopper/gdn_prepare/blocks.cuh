@@ -10,8 +10,9 @@
 //
 // A lane has two rows of a block, g = lane / 4 and g + 8, as d[2][4]. In each row the
 // lane has four columns, starting at 4 * (lane % 4): two in d[0] and two in d[1]. The
-// lane can store them as 8 bytes. For the tensor core a block is an accumulator with
-// permuted columns: a summation may run in any order that is the same in both operands.
+// lane can store these elements as 8 bytes. For the tensor core a block is an
+// accumulator with permuted columns: a sum may run in any order that both operands
+// share.
 
 // A 16x16 block in fp32 that is inverted in place. Two adjacent blocks cover all banks.
 struct block16 { float x[SUBCHUNK][SUBCHUNK + 4], pad[16]; };
@@ -48,9 +49,9 @@ static __device__ __forceinline__ struct split_operand block16_as_b(
     return split_accumulator(d);
 }
 
-// Adds A[I] N to y[I] for `count` blocks. Of each split product it computes top x top,
-// top x rest and rest x top. The blocks are interleaved to hide the latency of
-// dependent products.
+// Adds A[I] N to y[I] for `count` blocks. Computes top x top, top x rest and rest x top
+// of each split product. The blocks are interleaved to hide the latency of dependent
+// products.
 static __device__ __forceinline__ void mma_split_blocks(
     float (*y)[2][4], const struct split_operand *A, const struct split_operand &N,
     int count)
@@ -217,9 +218,9 @@ struct head_storage { struct block16 block16[blocks]; struct pair_factors f; };
 // N = -L and the inverted diagonal blocks as operand B, if four warps share a head.
 struct shared_blocks { uint4 N[6][2][32], B[SUBCHUNKS - 1][2][32]; };
 
-// `heads_by_warp` = 1: the block has several value heads, one per warp. `heads_by_warp`
-// = 0: the block has one value head, which its four warps share. After rows of q have
-// been read, qk overwrites them; kk likewise overwrites rows of k.
+// If `heads_by_warp` is 1, the block has several value heads, one per warp; otherwise
+// the block's four warps share one value head. After the reads of q and k, qk
+// overwrites the rows of q, and kk the rows of k.
 template <int K, int heads_by_warp>
 struct __align__(1024) gdn_prepare_storage {
     union {

@@ -203,7 +203,7 @@ static __device__ __forceinline__ float beta_of_row(const struct forward_params 
     return b;
 }
 
-// Computes G, the sums of log2 decays from the thread's first row on, and stores their
+// Computes G, the sums of log2 decays from the thread's first row on, and stores the
 // total for other threads. Past the chunk's end G is constant. Returns 1 if 1 / F of
 // this subchunk may exceed the range of bf16. The subchunk's scores then need the
 // underflow path.

@@ -116,10 +116,10 @@ static __device__ __forceinline__ void gdn_map_consumer(
     }
 }
 
-// `walks` = 0: a launch computes the maps of all stretches whose field `want` is set.
-// `walks` = 1: a launch continues the map of a rank's only segment over one window of
-// chunks, from map `from` (-1: the identity) to map `to`, while the next window's
-// factors are computed concurrently. `only_h` = 1: computes h_ext but not M.
+// If `walks` is 0, a launch computes the maps of all stretches whose field `want` is
+// set. If `walks` is 1, a launch continues the map of a rank's only segment over one
+// window of chunks, from map `from` (-1: the identity) to map `to`, while the next
+// window's factors are computed concurrently. If `only_h` is 1, M is not computed.
 struct map_walk { int walks, from, to, only_h; };
 
 // Computes a thread's part of the map of stretch z, head n; the block's first column is
@@ -145,12 +145,12 @@ static __device__ __forceinline__ void map_consumers(
     store_state<K>((float *)x.maps + state * VK + column, 1, VK, S);
 }
 
-// Bound: the tensor core, 4 C K (V + K) + 2 C^2 (V + K) flops per chunk and head; 4K +
-// 1.25C + 2V bytes per token and head. One block per SM; S takes 64 of the 232
-// registers of a thread.
+// Bound: the tensor core, 4 C K (V + K) + 2 C^2 (V + K) flops per chunk and head. The
+// kernel reads 4K + 1.25C + 2V bytes per token and head. An SM runs one block; S takes
+// 64 of a thread's 232 registers.
 //
 // Ownership: a block computes 64 WGS columns of [h_ext | M], each consumer warpgroup 64
-// of these. `blocks` = 2: one block of h_ext and one of M form a cluster, and each
+// of these. If `blocks` is 2, one block of h_ext and one of M form a cluster, and each
 // factor is copied once for both blocks. Separate blocks would drift apart in time and
 // read the factors twice. Barriers: `full` and `empty` as in scan_kernel.
 template <int K, int WGS, int kda, int blocks>
