@@ -4,56 +4,26 @@
  * Next: book/precision.c.
  * Measured numbers come from the newest table in bench/results/ with stage 17. */
 #include "answers.h"
+#include "figures/records.h"
 #include "ref/17_warp.h"
-
-#include <glob.h>
-#include <string.h>
 
 enum { K = 128, V = 128, C = 64, CHUNKS = 128, HEADS = 96, MOST = 64 };
 
-static char head[4096], line[8192];
-
-static int cells(char *s, char **cell)
-{
-    int n = 0;
-    for (char *at = s; at && n < 200; n++) {
-        cell[n] = at;
-        at = strchr(at, '\t');
-        if (at) *at++ = 0;
-    }
-    return n;
-}
-
-/* Returns a cell of the newest record, from the row with this kind, rung (kernel
+/* Returns a number of the newest record, from the row with this kind, rung (kernel
  * version) and number of heads. Exits with status 1 if there is no such row. */
 static double recorded(const char *kind, const char *rung, const char *heads,
                        const char *column)
 {
-    glob_t all;
+    static struct records all;
     double x = NAN;
-    glob("bench/results/[0-9]*-1gpu.tsv", 0, NULL, &all);
-    for (size_t i = 0; i < all.gl_pathc; i++) {
-        FILE *f = fopen(all.gl_pathv[i], "r");
-        char *name[200], *cell[200];
-        if (!f || !fgets(head, sizeof head, f)) continue;
-        head[strcspn(head, "\n")] = 0;
-        const int n = cells(head, name);
-        while (fgets(line, sizeof line, f)) {
-            int mine = 0;
-            line[strcspn(line, "\n")] = 0;
-            const int m = cells(line, cell);
-            for (int c = 0; c < m && c < n; c++) {
-                mine += c == 0 && !strcmp(cell[c], kind);
-                mine += !strcmp(name[c], "H") && !strcmp(cell[c], heads);
-                mine += !strcmp(name[c], "stage") && !strcmp(cell[c], "17_ladder");
-                mine += !strcmp(name[c], "variant") && !strcmp(cell[c], rung);
-            }
-            for (int c = 0; c < m && c < n && mine == 4; c++)
-                if (!strcmp(name[c], column)) x = atof(cell[c]);
-        }
-        fclose(f);
+    records_open(&all, "bench/results/[0-9]*-1gpu.tsv");
+    while (records_next(&all)) {
+        const struct record *r = &all.row;
+        if (record_is(r, "stage", "17_ladder") && record_is(r, "kind", kind) &&
+            record_is(r, "variant", rung) && record_is(r, "H", heads) &&
+            !record_is(r, column, ""))
+            x = record_number(r, column);
     }
-    globfree(&all);
     if (isnan(x)) {
         fprintf(stderr, "ladder: no record has %s of %s\n", column, rung);
         exit(1);
@@ -159,7 +129,6 @@ int main(void)
     clocks("v2", "v2_shared");
     clocks("v6", "v6_swizzle");
     clocks("v7", "v7_wgmma_sm90");
-    clocks("v8", "v8_tma_sm90");
     counter("v1.ms", "%.0f", timed("96", "us") / 1000);
     counter("copy", "%.1f", timed("96", "copy") / 1e12);
     counter("product", "%.0f", timed("96", "product") / 1e12);

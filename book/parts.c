@@ -25,72 +25,44 @@ static void card_name(const struct record *r, char card[16])
     snprintf(card, 16, "%.*s", (int)strcspn(name, " "), name);
 }
 
-/* Finds the row of a case, stage and form with one segment per rank; 0 if none. */
-static int find(const char *path, const char *what, const char *stage, const char *form,
-                struct row *row)
+static struct row row_of(const struct records *all)
 {
-    struct record r;
-    int found = 0;
-    if (!record_open(&r, path))
-        return 0;
-#define NUMBER(column) record_number(&r, column)
-    while (record_next(&r)) {
-        if (found || !record_is(&r, "case", what) || !record_is(&r, "stage", stage) ||
-            !record_is(&r, "form", form) || !record_is(&r, "kind", "time") ||
-            !record_is(&r, "head_parts", "1") || !record_is(&r, "peer", ""))
-            continue;
-        *row = (struct row){
-            .part = { NUMBER("front"), NUMBER("sum"), NUMBER("exchange"),
-                      NUMBER("main") },
-            .us = NUMBER("us"), .low = NUMBER("us_p10"), .replay = NUMBER("replay"),
-            .unsent = NUMBER("unsent"), .beside = NUMBER("unsent_beside"),
-            .saved = NUMBER("saved"), .copy = NUMBER("copy"),
-            .gather = NUMBER("gather_us"), .T = NUMBER("T"), .HV = NUMBER("HV") };
-        snprintf(row->form, sizeof row->form, "%s", form);
-        card_name(&r, row->card);
-        snprintf(row->file, sizeof row->file, "%s", strrchr(path, '/') + 1);
-        found = row->us > 0;
-    }
-    return found;
-}
-
-static void need(int found, const char *what, const char *stage, const char *form)
-{
-    if (found)
-        return;
-    fprintf(stderr, "parts.c: bench/results: found no %s %s %s\n", what, stage, form);
-    exit(1);
-}
-
-static struct row newest(const char *what, const char *stage, const char *form)
-{
-    struct row row = { 0 };
-    glob_t g;
-    int found = 0;
-    if (!glob("bench/results/2*.tsv", 0, NULL, &g))
-        for (size_t i = g.gl_pathc; i > 0 && !found; i--)
-            found = find(g.gl_pathv[i - 1], what, stage, form, &row);
-    need(found, what, stage, form);
-    globfree(&g);
+    const struct record *r = &all->row;
+    char text[128];
+#define NUMBER(column) record_number(r, column)
+    struct row row = {
+        .part = { NUMBER("front"), NUMBER("sum"), NUMBER("exchange"), NUMBER("main") },
+        .us = NUMBER("us"), .low = NUMBER("us_p10"), .replay = NUMBER("replay"),
+        .unsent = NUMBER("unsent"), .beside = NUMBER("unsent_beside"),
+        .saved = NUMBER("saved"), .copy = NUMBER("copy"), .gather = NUMBER("gather_us"),
+        .T = NUMBER("T"), .HV = NUMBER("HV") };
+    snprintf(row.form, sizeof row.form, "%.15s", record_get(r, "form", text));
+    card_name(r, row.card);
+    snprintf(row.file, sizeof row.file, "%s", records_file(all));
     return row;
 }
 
-/* Returns the row of the fastest form in the newest table that has the case. */
-static struct row fastest(const char *what, const char *stage)
+/* Returns the row of a case, stage and form (NULL: the fastest form) with one segment
+ * per rank, from the newest table that has such a row; exits if no table has one. */
+static struct row newest(const char *what, const char *stage, const char *form)
 {
-    static const char *const forms[] = { "all_gather", "chain", "chain_window",
-                                         "pipeline", "scan" };
-    struct row best = { 0 }, row;
-    glob_t g;
-    if (!glob("bench/results/2*.tsv", 0, NULL, &g))
-        for (size_t i = g.gl_pathc; i > 0 && !(best.us > 0); i--)
-            for (int f = 0; f < 5; f++)
-                if (find(g.gl_pathv[i - 1], what, stage, forms[f], &row) &&
-                    (!(best.us > 0) || row.us < best.us))
-                    best = row;
-    need(best.us > 0, what, stage, "in any form");
-    globfree(&g);
-    return best;
+    static struct records all;
+    struct row best = { 0 };
+    records_open(&all, "bench/results/2*.tsv");
+    while (records_next(&all)) {
+        const struct record *r = &all.row;
+        if (!record_is(r, "case", what) || !record_is(r, "stage", stage) ||
+            (form && !record_is(r, "form", form)) || !record_is(r, "kind", "time") ||
+            !record_is(r, "head_parts", "1") || !record_is(r, "peer", ""))
+            continue;
+        const struct row row = row_of(&all);
+        const int newer = strcmp(row.file, best.file) != 0;
+        if (row.us > 0 && (newer || row.us < best.us)) best = row;
+    }
+    if (best.us > 0) return best;
+    fprintf(stderr, "parts.c: bench/results: found no %s %s %s\n", what, stage,
+            form ? form : "in any form");
+    exit(1);
 }
 
 /* ---- the state of every j-th chunk, saved by forward for backward */
@@ -145,10 +117,10 @@ static void floors(void)
     printf("GPUs     pass        T per rank   fastest form     time   floor   "
            "of the time\n");
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        const struct row fw = fastest(list[i].what, "08_forward");
+        const struct row fw = newest(list[i].what, "08_forward", NULL);
         double us = fw.us, moved = bytes[list[i].model].forward;
         if (list[i].both) {
-            us += fastest(list[i].what, "13_backward").us;
+            us += newest(list[i].what, "13_backward", NULL).us;
             moved += bytes[list[i].model].backward;
         }
         const double th = fw.T / list[i].ranks * fw.HV;

@@ -42,8 +42,7 @@ static void grid(double x0, int tokens, const char *ink)
 static void dot(double x0, const double S[2], const char *ink, const char *name,
                 double dx, double dy)
 {
-    printf("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4.5\" style=\"fill:%s\"/>\n",
-           px(x0, S[0]), py(S[1]), ink);
+    svg_dot(px(x0, S[0]), py(S[1]), 4.5, ink);
     svg_text(px(x0, S[0]) + dx, py(S[1]) + dy, "start", "", "%s", name);
 }
 

@@ -5,14 +5,13 @@
 
 enum { CHUNKS = 4 };
 
-static void row(double y, const char *name, const char *text, const char *style,
+static void row(double y, const char *name, const char *text, const char *ink,
                 int way)
 {
     svg_text(4, y + 19, "start", "", "%s", name);
     for (int c = 0; c < CHUNKS; c++) {
         const double x = 120 + c * 148;
-        svg_rect(x, y, 118, 32, style);
-        svg_text(x + 59, y + 20, "middle", "mono", text, c);
+        svg_box(x, y, 118, 32, ink, text, c);
         if (way > 0 && c + 1 < CHUNKS)
             svg_arrow(x + 119, y + 16, x + 146, y + 16, "var(--ink)");
         if (way < 0 && c)
@@ -26,10 +25,10 @@ int main(void)
               "Factors of each chunk come from forward. The kernel states walks "
               "forward over them, the kernel reverse backward; the kernel finish takes "
               "each chunk's results in any order.");
-    row(14, "factors", "of forward, %d", "fill:var(--wash-d);stroke:var(--d)", 0);
-    row(82, "states", "h, v_new %d", "fill:var(--wash-a);stroke:var(--a)", 1);
-    row(150, "reverse", "dS, dv %d", "fill:var(--wash-b);stroke:var(--b)", -1);
-    row(230, "finish", "dq .. dg %d", "fill:var(--wash-c);stroke:var(--c)", 0);
+    row(14, "factors", "of forward, %d", "d", 0);
+    row(82, "states", "h, v_new %d", "a", 1);
+    row(150, "reverse", "dS, dv %d", "b", -1);
+    row(230, "finish", "dq .. dg %d", "c", 0);
     for (int c = 0; c < CHUNKS; c++) {
         const double x = 120 + c * 148;
         svg_arrow(x + 40, 48, x + 40, 80, "var(--d)");

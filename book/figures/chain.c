@@ -3,29 +3,22 @@
  * Book: chapter 04.  Checked by: make book-lint.  Next: book/figures/walks.c. */
 #include "svg.h"
 
-static void box(double x, double y, double w, const char *text, int on_chain)
-{
-    svg_rect(x, y, w, 30, on_chain ? "fill:var(--wash-a);stroke:var(--a)"
-                                   : "fill:var(--wash-c);stroke:var(--c)");
-    svg_text(x + w / 2, y + 20, "middle", "mono", "%s", text);
-}
-
 static void chunk(double x, int c)
 {
     svg_text(x + 150, 24, "middle", "", "chunk %d", c);
     svg_rect(x, 34, 310, 214, "fill:none;stroke:var(--line)");
-    box(x + 10, 64, 62, "S", 1);
+    svg_box(x + 10, 64, 62, 30, "a", "S");
     svg_arrow(x + 72, 79, x + 92, 79, "var(--a)");
-    box(x + 94, 64, 92, "v = u - w S", 1);
+    svg_box(x + 94, 64, 92, 30, "a", "v = u - w S");
     svg_arrow(x + 186, 79, x + 204, 79, "var(--a)");
-    box(x + 206, 64, 98, "\u039bS + kg\u1d40 v", 1);
+    svg_box(x + 206, 64, 98, 30, "a", "\u039bS + kg\u1d40 v");
     svg_arrow(x + 40, 96, x + 40, 150, "var(--c)");
-    box(x + 10, 154, 74, "qg S", 0);
+    svg_box(x + 10, 154, 74, 30, "c", "qg S");
     svg_arrow(x + 140, 96, x + 140, 150, "var(--c)");
-    box(x + 100, 154, 84, "Aqk v", 0);
+    svg_box(x + 100, 154, 84, 30, "c", "Aqk v");
     svg_arrow(x + 47, 186, x + 84, 208, "var(--c)");
     svg_arrow(x + 140, 186, x + 112, 208, "var(--c)");
-    box(x + 76, 210, 50, "o", 0);
+    svg_box(x + 76, 210, 50, 30, "c", "o");
 }
 
 int main(void)

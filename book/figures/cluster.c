@@ -3,27 +3,15 @@
  * Book: chapter 18.  Checked by: make book-lint.  Next: book/figures/roles.c. */
 #include "svg.h"
 
-static const char *const HALF[] = { "fill:var(--wash-a);stroke:var(--a)",
-                                    "fill:var(--wash-b);stroke:var(--b)" };
-static const char *const INK[] = { "var(--a)", "var(--b)" };
-static const char *const BARRIER = "fill:var(--wash-d);stroke:var(--d)";
-static const char *const WORK = "fill:var(--wash-c);stroke:var(--c)";
-
-static void box(double x, double y, double w, const char *style, const char *what)
-{
-    svg_rect(x, y, w, 26, style);
-    svg_text(x + w / 2, y + 17, "middle", "mono", "%s", what);
-}
-
 static void block(double x, int i)
 {
     svg_rect(x, 84, 300, 176, "fill:none;stroke:var(--line)");
-    box(x + 20, 100, 80, HALF[0], "half 0");
-    box(x + 100, 100, 80, HALF[1], "half 1");
-    box(x + 200, 100, 84, BARRIER, "full");
+    svg_box(x + 20, 100, 80, 26, "a", "half 0");
+    svg_box(x + 100, 100, 80, 26, "b", "half 1");
+    svg_box(x + 200, 100, 84, 26, "d", "full");
     svg_text(x + 284, 142, "end", "soft", "bytes of both halves");
-    box(x + 20, 156, 160, WORK, "4 consumer warps");
-    box(x + 200, 206, 84, BARRIER, "empty");
+    svg_box(x + 20, 156, 160, 26, "c", "4 consumer warps");
+    svg_box(x + 200, 206, 84, 26, "d", "empty");
     svg_text(x + 284, 250, "end", "soft", "8 arrivals");
     svg_text(x + 8, 250, "start", "", "block %d: columns %s", i,
              i ? "64 to 127" : "0 to 63");
@@ -37,15 +25,15 @@ int main(void)
               "The four consumer warps of each block arrive at the empty barriers of "
               "both blocks.");
     svg_text(200, 24, "end", "", "a factor in memory");
-    box(210, 8, 150, HALF[0], "half 0");
-    box(360, 8, 150, HALF[1], "half 1");
+    svg_box(210, 8, 150, 26, "a", "half 0");
+    svg_box(360, 8, 150, 26, "b", "half 1");
     svg_text(520, 24, "start", "soft", "each is read once");
     block(30, 0);
     block(390, 1);
     for (int to = 0; to < 2; to++)
         for (int half = 0; half < 2; half++)
             svg_arrow(285 + 150 * half, 34, 90 + 360 * to + 80 * half, 99,
-                      INK[half]);
+                      half ? "var(--b)" : "var(--a)");
     for (int from = 0; from < 2; from++)
         for (int to = 0; to < 2; to++)
             svg_arrow(130 + 360 * from, 182, 360 * to + (to < from ? 314 : 230),

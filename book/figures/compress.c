@@ -24,18 +24,12 @@ int main(void)
     svg_line(700, 8, 700, 54, "stroke:var(--ink);stroke-dasharray:3 3");
     for (int s = 0; s < STRETCHES; s++) {
         const double x = from[s] + 2, w = from[s + 1] - from[s] - 4;
-        const double middle = (from[s] + from[s + 1]) / 2;
-        const char *style = s ? "fill:var(--wash-c);stroke:var(--c)"
-                              : "fill:var(--wash-b);stroke:var(--b)";
-        svg_rect(x, 20, w, 28, "fill:var(--wash-a);stroke:var(--a)");
-        svg_text(middle, 39, "middle", "", "%s", name[s]);
-        svg_rect(x, 88, w, 28, style);
-        svg_text(middle, 107, "middle", "", "%s", whose[s]);
-        svg_rect(x, 194, w, 28, style);
-        svg_text(middle, 213, "middle", "", s ? "given again" : "the copy");
+        const char *ink = s ? "c" : "b";
+        svg_box(x, 20, w, 28, "a", name[s]);
+        svg_box(x, 88, w, 28, ink, whose[s]);
+        svg_box(x, 194, w, 28, ink, s ? "given again" : "the copy");
     }
-    svg_rect(152, 142, 146, 26, "fill:var(--wash-b);stroke:var(--b)");
-    svg_text(225, 160, "middle", "", "row 0");
+    svg_box(152, 142, 146, 26, "b", "row 0");
     svg_arrow(225, 117, 225, 140, "var(--b)");
     svg_arrow(225, 169, 225, 192, "var(--b)");
     svg_text(236, 134, "start", "soft", "compress");

@@ -40,16 +40,14 @@ int main(void)
                 continue;
             for (int i = 0; i < 6; i++)
                 if (!strcmp(tensors[i].name, what))
-                    printf("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4.5\" "
-                           "style=\"fill:%s\"/>\n", x(error), y, tensors[i].ink);
+                    svg_dot(x(error), y, 4.5, tensors[i].ink);
         }
         y += 28;
     }
     if (f)
         fclose(f);
     for (int i = 0; i < 6; i++) {
-        printf("<circle cx=\"%d\" cy=\"282\" r=\"4.5\" style=\"fill:%s\"/>\n",
-               160 + 90 * i, tensors[i].ink);
+        svg_dot(160 + 90 * i, 282, 4.5, tensors[i].ink);
         svg_text(172 + 90 * i, 286, "start", "", "%s", tensors[i].name);
     }
     svg_end();

@@ -90,13 +90,9 @@ static int by_stage(const void *a, const void *b)
 
 int main(void)
 {
-    static struct record r;
-    glob_t g;
-    if (glob("bench/results/*.tsv", 0, NULL, &g)) return 1;
-    for (size_t i = 0; i < g.gl_pathc; i++)
-        if (record_open(&r, g.gl_pathv[i]))
-            while (record_next(&r)) take(&r);
-    globfree(&g);
+    static struct records all;
+    records_open(&all, "bench/results/*.tsv");
+    while (records_next(&all)) take(&all.row);
     keep_worst();
     qsort(seen, n, sizeof *seen, by_stage);
     int stages = 0, failed = 0;

@@ -3,13 +3,6 @@
  * Book: chapter 16.  Checked by: make book-lint.  Next: book/figures/parts.c. */
 #include "svg.h"
 
-static void cell(double x, double y, double w, const char *text, int there)
-{
-    svg_rect(x, y, w, 24, there ? "fill:var(--wash-a);stroke:var(--a)"
-                                : "fill:none;stroke:var(--line)");
-    svg_text(x + w / 2, y + 16, "middle", "mono", "%s", text);
-}
-
 int main(void)
 {
     static const char *const head[] = { "u", "w", "v_new", "writes along", "q reads" };
@@ -29,8 +22,8 @@ int main(void)
         const char *const first[] = { "u", "w", "x = u + w S", "b", "" };
         const char *const second[] = { "v", "0", "v", "k", "o" };
         for (int i = 0; i < 5; i++) {
-            cell(x[i], y, w[i], first[i], i < 4);
-            cell(x[i], y + 26, w[i], second[i], i != 1);
+            svg_box(x[i], y, w[i], 24, i < 4 ? "a" : "line", first[i]);
+            svg_box(x[i], y + 26, w[i], 24, i != 1 ? "a" : "line", second[i]);
         }
     }
     svg_end();

@@ -22,10 +22,7 @@ static int holder(int t)
 
 static void token(int t, double y, const char *wash)
 {
-    char style[80];
-    snprintf(style, sizeof style, "fill:var(--wash-%s);stroke:var(--%s)", wash, wash);
-    svg_rect(halo_x(holder(t), t), y, 32, 26, style);
-    svg_text(halo_x(holder(t), t) + 16, y + 17, "middle", "mono", "%d", t);
+    svg_box(halo_x(holder(t), t), y, 32, 26, wash, "%d", t);
 }
 
 /* Draws all tokens, grouped by rank. */

@@ -3,12 +3,10 @@
  * Book: users.  Checked by: make book-lint.  Next: book/figures/errors.c. */
 #include "svg.h"
 
-static void box(double x, double y, double w, const char *wash, const char *ink,
-                const char *line, const char *more)
+static void box(double x, double y, double w, const char *ink, const char *line,
+                const char *more)
 {
-    char style[96];
-    snprintf(style, sizeof style, "fill:var(--%s);stroke:var(--%s)", wash, ink);
-    svg_rect(x, y, w, 50, style);
+    svg_box(x, y, w, 50, ink, "");
     svg_text(x + w / 2, y + 21, "middle", "", "%s", line);
     svg_text(x + w / 2, y + 39, "middle", "", "%s", more);
 }
@@ -19,11 +17,11 @@ int main(void)
               "A case goes to your function and to the recurrence in double. Their "
               "outputs are compared, per head and rank, and the report names the first "
               "element that is wrong.");
-    box(4, 66, 128, "wash-d", "d", "a case", "sizes, options, arrays");
-    box(192, 12, 160, "wash-b", "b", "your function", "bf16 or fp32");
-    box(192, 120, 160, "wash-a", "a", "the recurrence", "token by token, double");
-    box(412, 66, 140, "wash-c", "c", "compare", "per head and rank");
-    box(596, 66, 120, "wash-d", "d", "the report", "first wrong element");
+    box(4, 66, 128, "d", "a case", "sizes, options, arrays");
+    box(192, 12, 160, "b", "your function", "bf16 or fp32");
+    box(192, 120, 160, "a", "the recurrence", "token by token, double");
+    box(412, 66, 140, "c", "compare", "per head and rank");
+    box(596, 66, 120, "d", "the report", "first wrong element");
     svg_arrow(134, 82, 189, 40, "var(--b)");
     svg_arrow(134, 100, 189, 142, "var(--a)");
     svg_arrow(354, 40, 409, 82, "var(--b)");

@@ -19,12 +19,9 @@ static double x(double cycle)
 static void bar(double from, double to, double y, const char *ink, const char *fmt,
                 int c)
 {
-    char style[100];
-    if (to <= FROM || from >= TO) return;
-    snprintf(style, sizeof style, "fill:var(--wash-%s);stroke:var(--%s)", ink, ink);
-    svg_rect(x(from), y, x(to) - x(from), 22, style);
-    if (x(to) - x(from) > 24)
-        svg_text((x(from) + x(to)) / 2, y + 15, "middle", "mono", fmt, c);
+    const double width = x(to) - x(from);
+    if (to > FROM && from < TO)
+        svg_box(x(from), y, width, 22, ink, width > 24 ? fmt : "", c);
 }
 
 int main(void)

@@ -9,14 +9,6 @@
 
 static const double copy = 60, work = 95;
 
-static void bar(double x, double w, double y, const char *ink, const char *wash, int c)
-{
-    char style[100];
-    snprintf(style, sizeof style, "fill:%s;stroke:%s", wash, ink);
-    svg_rect(x, y, w, 22, style);
-    svg_text(x + w / 2, y + 15, "middle", "mono", "%d", c);
-}
-
 /* Simulates a pipeline of `stages` stages; returns the time at which the last chunk is
  * done. */
 static double play(double y, int stages, int chunks)
@@ -28,8 +20,8 @@ static double play(double y, int stages, int chunks)
         const double here = issued[c] + copy;
         const double begin = fmax(now, here);
         const double row = stages == 1 ? 0 : c % stages;
-        bar(90 + issued[c], copy, y + 26 * row, "var(--b)", "var(--wash-b)", c);
-        bar(90 + begin, work, y + 26 * stages + 4, "var(--a)", "var(--wash-a)", c);
+        svg_box(90 + issued[c], y + 26 * row, copy, 22, "b", "%d", c);
+        svg_box(90 + begin, y + 26 * stages + 4, work, 22, "a", "%d", c);
         done[c] = now = begin + work;
     }
     for (int s = 0; s < stages; s++)

@@ -43,8 +43,7 @@ int main(void)
         first = first ? first : us;
         if (before)
             svg_line(x(before), last, x(us), y, "stroke:var(--a);stroke-width:1.5");
-        printf("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"5\" style=\"fill:var(--a)\"/>\n",
-               x(us), y);
+        svg_dot(x(us), y, 5, "var(--a)");
         svg_text(122, y + 4, "end", "mono", "%s", name);
         svg_text(560, y + 4, "end", "mono", "%.3f", us / 1000);
         if (before) svg_text(632, y + 4, "end", "mono", "\u00d7 %.2f", before / us);

@@ -7,21 +7,8 @@ enum { G = 4, M = 4, STEP = 64 };
 
 static double px(int r) { return 108 + r / G * 156 + r % G * 37; }
 
-static void row(int y, const char *style, const char *a_gpu)
-{
-    for (int r = 0; r < G * M; r++) {
-        svg_rect(px(r) - 15, y, 30, 22, style);
-        if (a_gpu)
-            svg_text(px(r), y + 15, "middle", "mono", "%s", a_gpu);
-        else
-            svg_text(px(r), y + 15, "middle", "mono", "%d", r);
-    }
-}
-
 int main(void)
 {
-    const char *map = "fill:var(--wash-a);stroke:var(--a)";
-    const char *part = "fill:var(--wash-b);stroke:var(--b)";
     svg_begin(720, 358, "A scan on two levels, four nodes of four GPUs",
               "Two steps of a scan run inside every node, from GPU i to i + 1, then "
               "to i + 2. Then every GPU has a quarter of the heads of its node's map, "
@@ -41,10 +28,11 @@ int main(void)
     for (int d = 1, y = 224; d < M; d *= 2, y += STEP)
         for (int r = d * G; r < G * M; r++)
             svg_arrow(px(r - d * G), y, px(r), y + STEP - 24, "var(--b)");
-    for (int y = 30; y <= 158; y += STEP)
-        row(y, map, y == 30 ? NULL : "");
-    for (int y = 202; y <= 330; y += STEP)
-        row(y, part, "\u00bc");
+    for (int r = 0; r < G * M; r++)
+        for (int step = 0; step < 3; step++) {
+            svg_box(px(r) - 15, 30 + STEP * step, 30, 22, "a", step ? "" : "%d", r);
+            svg_box(px(r) - 15, 202 + STEP * step, 30, 22, "b", "\u00bc");
+        }
     svg_end();
     return 0;
 }

@@ -125,9 +125,7 @@ int main(void)
     sum_up(pairs, n, 1, cut + 8);
     for (int i = 0; i < n; i++) {
         const double x = f.x0 + 12 + i * step, y = frame_y(&f, pairs[i].ratio);
-        printf("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.4\" "
-               "style=\"fill:var(--%s)\"/>\n",
-               x, y, pairs[i].gdn ? "b" : "a");
+        svg_dot(x, y, 3.4, pairs[i].gdn ? "var(--b)" : "var(--a)");
         if (pairs[i].ratio > 1.6)
             svg_text(x + 9, y + (y < f.y0 + 30 ? 12 : 4), "start", "", "%s",
                      pairs[i].what);

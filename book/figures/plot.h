@@ -114,8 +114,7 @@ static inline void curve(const struct frame *f, double rows[MOST_ROWS][MOST_COLS
     printf("\" style=\"fill:none;stroke:%s;stroke-width:2;stroke-dasharray:%s\"/>\n",
            ink, dash);
     for (int i = 0; i < n; i++)
-        printf("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"2.6\" style=\"fill:%s\"/>\n",
-               frame_x(f, fabs(rows[i][cx])), frame_y(f, rows[i][cy]), ink);
+        svg_dot(frame_x(f, fabs(rows[i][cx])), frame_y(f, rows[i][cy]), 2.6, ink);
 }
 
 #endif

@@ -3,17 +3,6 @@
  * Book: chapter 08.  Checked by: make book-lint.  Next: book/figures/walks.c. */
 #include "svg.h"
 
-static const char *const style[] = {
-    "fill:var(--wash-d);stroke:var(--d)", "fill:var(--wash-d);stroke:var(--d)",
-    "fill:var(--wash-a);stroke:var(--a)", "fill:var(--wash-b);stroke:var(--b)",
-    "fill:var(--wash-c);stroke:var(--c)" };
-
-static void step(double x, double y, double w, int which, const char *name)
-{
-    svg_rect(x, y, w - 2, 40, style[which]);
-    svg_text(x + w / 2 - 1, y + 25, "middle", "mono", "%s", name);
-}
-
 int main(void)
 {
     static const char *const of[] = { "h_ext", "h_ext, M", "none" };
@@ -29,12 +18,12 @@ int main(void)
     for (int r = 0; r < 3; r++) {
         const double y = 42 + 66 * r;
         svg_text(4, y + 25, "start", "", "rank %d", r);
-        step(at[0], y, wide[0], 0, "q k g G");
-        step(at[1], y, wide[1], 1, "A w u kg qg");
+        svg_box(at[0], y, wide[0] - 2, 40, "d", "q k g G");
+        svg_box(at[1], y, wide[1] - 2, 40, "d", "A w u kg qg");
         if (r < 2)
-            step(at[2], y, wide[2], 2, of[r]);
-        step(at[3], y, wide[3], 3, r ? "gets S_in" : "gives h_ext");
-        step(at[4], y, wide[4], 4, "S, v_new, o");
+            svg_box(at[2], y, wide[2] - 2, 40, "a", of[r]);
+        svg_box(at[3], y, wide[3] - 2, 40, "b", r ? "gets S_in" : "gives h_ext");
+        svg_box(at[4], y, wide[4] - 2, 40, "c", "S, v_new, o");
         if (r < 2)
             svg_arrow(at[3] + 60, y + 42, at[3] + 60, y + 64, "var(--ink)");
     }

@@ -1,6 +1,6 @@
 /* records.h -- reads rows of tables in bench/results/ by the names of columns.
  *
- * Book: README, chapter 19.  Included by measured.c and errors.c. */
+ * Book: README, chapters 17 to 20.  Included by ladder.c, parts.c and figures. */
 #ifndef BOOK_RECORDS_H
 #define BOOK_RECORDS_H
 
@@ -65,7 +65,37 @@ static inline int record_open(struct record *r, const char *path)
     if (!r->f) return 0;
     if (fgets(r->head, sizeof r->head, r->f)) return 1;
     fclose(r->f);
+    r->f = NULL;
     return 0;
+}
+
+/* All rows of the tables whose names match a pattern, oldest table first. */
+struct records { glob_t files; size_t at; struct record row; };
+
+static inline void records_open(struct records *all, const char *pattern)
+{
+    all->row.f = NULL;
+    all->at = 0;
+    if (glob(pattern, 0, NULL, &all->files)) all->files.gl_pathc = 0;
+}
+
+/* Reads the next row and returns 1; after the last row frees all and returns 0. */
+static inline int records_next(struct records *all)
+{
+    for (;;) {
+        if (all->row.f && record_next(&all->row)) return 1;
+        all->row.f = NULL;
+        if (all->at == all->files.gl_pathc) break;
+        record_open(&all->row, all->files.gl_pathv[all->at++]);
+    }
+    if (all->at) globfree(&all->files);
+    return 0;
+}
+
+/* Returns the name of the table that has the current row. */
+static inline const char *records_file(const struct records *all)
+{
+    return strrchr(all->files.gl_pathv[all->at - 1], '/') + 1;
 }
 
 #endif

@@ -4,11 +4,6 @@
  * Shows in which order each warp works on two chunks or steps; not to scale. */
 #include "svg.h"
 
-static const char *const COPY = "fill:var(--wash-d);stroke:var(--d)";
-static const char *const WORK = "fill:var(--wash-a);stroke:var(--a)";
-static const char *const TENSOR = "fill:var(--wash-b);stroke:var(--b)";
-static const char *const STORE = "fill:var(--wash-c);stroke:var(--c)";
-
 static void lane(double y, const char *name, const char *more)
 {
     svg_text(4, y + 12, "start", "", "%s", name);
@@ -16,37 +11,34 @@ static void lane(double y, const char *name, const char *more)
     svg_line(150, y + 15, 712, y + 15, "stroke:var(--line)");
 }
 
-static void doing(double y, double from, double to, const char *style, const char *what)
+/* Draws a box of one lane from `from` to `to`; `step` is the %d of its text. */
+static void doing(double y, double from, double to, const char *ink, const char *what,
+                  int step)
 {
-    svg_rect(150 + from, y, to - from - 1, 30, style);
-    svg_text(150 + (from + to) / 2, y + 19, "middle", "mono", "%s", what);
+    svg_box(150 + from, y, to - from - 1, 30, ink, what, step);
 }
 
 static void consumer(double y, double at, int chunk)
 {
-    char text[24];
-    snprintf(text, sizeof text, "y=v-k~S %d", chunk);
-    doing(y, at, at + 78, TENSOR, text);
-    doing(y, at + 78, at + 136, TENSOR, "A beta y");
-    doing(y, at + 136, at + 222, TENSOR, "\u039bS + kg'v");
+    doing(y, at, at + 78, "b", "y=v-k~S %d", chunk);
+    doing(y, at + 78, at + 136, "b", "A beta y", 0);
+    doing(y, at + 136, at + 222, "b", "\u039bS + kg'v", 0);
     if (chunk)
-        doing(y + 33, at + 36, at + 92, STORE, "o 0 out");
-    doing(y + 33, at + 92, at + 222, TENSOR, "qg S, Aqk v: o");
+        doing(y + 33, at + 36, at + 92, "c", "o 0 out", 0);
+    doing(y + 33, at + 92, at + 222, "b", "qg S, Aqk v: o", 0);
 }
 
 static void scan(double y)
 {
-    static const char *const names[] = { "Aqk", "qg", "A beta, kg", "k~ and v" };
+    static const char *const names[] = { "Aqk %d", "qg %d", "A beta, kg %d",
+                                         "k~ and v %d" };
     svg_text(4, y, "start", "", "scan of two kernels: four pipelines, two chunks");
     for (int p = 0; p < 4; p++) {
         const double lag[] = { 60, 60, 30, 0 };
         lane(y + 12 + 36 * p, p ? "" : "4 producer warps", "");
-        for (int c = 0; c < 3; c++) {
-            char text[32];
-            snprintf(text, sizeof text, "%s %d", names[p], c);
-            doing(y + 12 + 36 * p, lag[p] + c * 160, lag[p] + c * 160 + 110, COPY,
-                  text);
-        }
+        for (int c = 0; c < 3; c++)
+            doing(y + 12 + 36 * p, lag[p] + c * 160, lag[p] + c * 160 + 110, "d",
+                  names[p], c);
     }
     lane(y + 162, "consumer", "warpgroups");
     consumer(y + 162, 112, 0);
@@ -67,22 +59,16 @@ static void barrier(double x0, double y0, double x1, double y1, const char *name
 
 static void triangles(double y, double at, int step)
 {
-    char text[24];
-    snprintf(text, sizeof text, "factor %d", step);
-    doing(y + 92, at, at + 62, WORK, text);
-    snprintf(text, sizeof text, "L, A beta %d", step);
-    doing(y + 136 + 44 * step, at, at + 150, TENSOR, text);
-    snprintf(text, sizeof text, "Aqk %d", step);
-    doing(y + 224, at, at + 100, TENSOR, text);
+    doing(y + 92, at, at + 62, "a", "factor %d", step);
+    doing(y + 136 + 44 * step, at, at + 150, "b", "L, A beta %d", step);
+    doing(y + 224, at, at + 100, "b", "Aqk %d", step);
 }
 
 static void walk(double y, double at, int step)
 {
-    char text[24];
-    snprintf(text, sizeof text, "qf S, kf S %d", step);
-    doing(y, at, at + 86, TENSOR, text);
-    doing(y, at + 86, at + 144, TENSOR, "A beta y");
-    doing(y, at + 144, at + 184, TENSOR, "o, S");
+    doing(y, at, at + 86, "b", "qf S, kf S %d", step);
+    doing(y, at + 86, at + 144, "b", "A beta y", 0);
+    doing(y, at + 144, at + 184, "b", "o, S", 0);
 }
 
 static void one_kernel(double y)
@@ -105,15 +91,11 @@ static void one_kernel(double y)
     svg_arrow(150 + 440, y + 267, 150 + 452, y + 35, "var(--soft)");
     svg_text(150 + 456, y + 108, "start", "soft", "empty: stage read,");
     svg_text(150 + 456, y + 124, "start", "soft", "o 0 has left");
-    for (int i = 0; i < 4; i++) {
-        char text[24];
-        const int step = i < 3 ? i : 6;
-        snprintf(text, sizeof text, "rows %d", step);
-        doing(y + 4, i < 3 ? 52 * i : 448, i < 3 ? 52 * i + 52 : 500, COPY,
-              text);
-    }
-    doing(y + 48, 54, 118, WORK, "gate 0");
-    doing(y + 48, 118, 182, WORK, "gate 1");
+    for (int i = 0; i < 4; i++)
+        doing(y + 4, i < 3 ? 52 * i : 448, i < 3 ? 52 * i + 52 : 500, "d", "rows %d",
+              i < 3 ? i : 6);
+    for (int i = 0; i < 2; i++)
+        doing(y + 48, 54 + 64 * i, 118 + 64 * i, "a", "gate %d", i);
     triangles(y, 122, 0);
     triangles(y, 224, 1);
     walk(y + 268, 188, 0);

@@ -23,12 +23,6 @@ static const struct { const char *name, *says; double dx, dy; const char *anchor
 static double x(double intensity) { return 60 + (log10(intensity) - 1) * 290; }
 static double y(double tflops) { return 340 - log10(tflops) * 104; }
 
-static void dot(double at, double rate, const char *ink)
-{
-    printf("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"5\" style=\"fill:%s\"/>\n", x(at),
-           y(rate), ink);
-}
-
 static void axes(double copy, double tensor)
 {
     for (int e = 0; e <= 3; e++) {
@@ -64,7 +58,7 @@ int main(void)
             if (before)
                 svg_line(x(at), y(before), x(at), y(rate),
                          "stroke:var(--a);stroke-width:2");
-            dot(at, rate, "var(--a)");
+            svg_dot(x(at), y(rate), 5, "var(--a)");
             const int rung = atoi(name + 4), even = rung % 2 == 0;
             svg_text(x(at) + (even ? 10 : -10), y(rate) + 4, even ? "start" : "end",
                      "mono", "%d", rung);
@@ -72,7 +66,7 @@ int main(void)
         }
         for (int i = 0; i < PASSES; i++)
             if (!strcmp(name, pass[i].name)) {
-                dot(at, rate, name[0] == '0' ? "var(--c)" : "var(--b)");
+                svg_dot(x(at), y(rate), 5, name[0] == '0' ? "var(--c)" : "var(--b)");
                 svg_text(x(at) + pass[i].dx, y(rate) + pass[i].dy, pass[i].anchor, "",
                          "%s", pass[i].says);
             }

@@ -14,16 +14,15 @@ static double x(double times)
     return LEFT + (log10(times) + 2) / 4.4 * (RIGHT - LEFT);
 }
 
-static void mark(double times, double y, int back, const char *ink)
+static void mark(double at, double y, int back, const char *ink)
 {
     printf("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4.5\" style=\"fill:%s;stroke:%s;"
-           "stroke-width:1.8\"/>\n", x(times), y, back ? "var(--paper)" : ink, ink);
+           "stroke-width:1.8\"/>\n", at, y, back ? "var(--paper)" : ink, ink);
 }
 
 static void key(double at, double y, int back, const char *ink, const char *name)
 {
-    printf("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4.5\" style=\"fill:%s;stroke:%s;"
-           "stroke-width:1.8\"/>\n", at, y - 4, back ? "var(--paper)" : ink, ink);
+    mark(at, y - 4, back, ink);
     svg_text(at + 10, y, "start", "", "%s", name);
 }
 
@@ -57,9 +56,9 @@ int main(void)
             wasT = T;
         }
         if (scan > 0)
-            mark(walk / scan, y, back, "var(--a)");
+            mark(x(walk / scan), y, back, "var(--a)");
         if (chunks > 0)
-            mark(walk / chunks, y, back, "var(--b)");
+            mark(x(walk / chunks), y, back, "var(--b)");
     }
     if (f)
         fclose(f);

@@ -4,27 +4,16 @@
  * The lengths are not to scale. */
 #include "svg.h"
 
-static void bar(double x, double y, double w, const char *ink, const char *name)
-{
-    char style[80];
-    snprintf(style, sizeof style, "fill:var(--wash-%s);stroke:var(--%s)", ink, ink);
-    svg_rect(x, y, w - 3, 22, style);
-    svg_text(x + (w - 3) / 2, y + 15, "middle", "mono", "%s", name);
-}
-
 /* Draws windows 0 to 3 of chunk_prepare, and below each the kernel that follows it. */
 static void windows(double y, const char *then, const char *ink)
 {
     static const double width[] = { 150, 120, 95, 75 };
     double x = 90, free_at = 0;
     for (int w = 0; w < 4; w++) {
-        char name[32];
-        snprintf(name, sizeof name, "prepare %d", w);
-        bar(x, y, width[w], "d", name);
+        svg_box(x, y, width[w] - 3, 22, "d", "prepare %d", w);
         x += width[w];
         const double from = x > free_at ? x : free_at;
-        snprintf(name, sizeof name, "%s %d", then, w);
-        bar(from, y + 28, 0.8 * width[w], ink, name);
+        svg_box(from, y + 28, 0.8 * width[w] - 3, 22, ink, "%s %d", then, w);
         free_at = from + 0.8 * width[w];
     }
 }
@@ -38,15 +27,12 @@ int main(void)
     svg_text(4, 30, "start", "", "strips");
     svg_text(4, 148, "start", "", "windows");
     svg_text(4, 222, "start", "", "walk");
-    bar(90, 14, 150, "d", "prepare");
+    svg_box(90, 14, 147, 22, "d", "prepare");
     for (int s = 0; s < 4; s++) {
-        char name[32];
-        snprintf(name, sizeof name, "map %d", s);
-        if (s < 3) bar(242, 14 + 26 * s, 150, "a", name);
-        snprintf(name, sizeof name, "scan %d", s);
-        bar(450, 14 + 26 * s, 150, "c", name);
+        if (s < 3) svg_box(242, 14 + 26 * s, 147, 22, "a", "map %d", s);
+        svg_box(450, 14 + 26 * s, 147, 22, "c", "scan %d", s);
     }
-    bar(394, 14, 54, "b", "fold");
+    svg_box(394, 14, 51, 22, "b", "fold");
     windows(132, "scan", "c");
     windows(206, "map", "a");
     svg_text(90, 270, "start", "soft", "time runs to the right");

@@ -21,9 +21,8 @@ static void cut(int from, int n)
         svg_text(X0 + (from + n / 2.0) * SIDE, Y0 + (from + n * 1.5) * SIDE + 4,
                  "middle", "mono", "%d", n);
     if (n >= 4)
-        printf("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\" style=\"fill:%s\"/>\n",
-               X0 + (from + n) * SIDE - 3, Y0 + (from + n) * SIDE + 3,
-               n >= 8 ? 2.6 : 1.6, ink[size]);
+        svg_dot(X0 + (from + n) * SIDE - 3, Y0 + (from + n) * SIDE + 3,
+                n >= 8 ? 2.6 : 1.6, ink[size]);
     if (n > 1) {
         cut(from, n / 2);
         cut(from + n, n / 2);

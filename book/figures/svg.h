@@ -62,6 +62,31 @@ static inline void svg_text(double x, double y, const char *anchor, const char *
     printf("</text>\n");
 }
 
+/* Draws a rectangle: `ink` a, b, c or d fills it with a wash of this colour; with any
+ * other name only the outline has the colour. Writes a text into its middle. */
+static inline void svg_box(double x, double y, double w, double h, const char *ink,
+                           const char *fmt, ...)
+{
+    char fill[24] = "none", style[80], text[80];
+    va_list ap;
+    if (!ink[1])
+        snprintf(fill, sizeof fill, "var(--wash-%s)", ink);
+    snprintf(style, sizeof style, "fill:%s;stroke:var(--%s)", fill, ink);
+    svg_rect(x, y, w, h, style);
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (*text)
+        svg_text(x + w / 2, y + (int)(h / 2) + (h > 32 ? 5 : 4), "middle", "mono", "%s",
+                 text);
+}
+
+static inline void svg_dot(double x, double y, double r, const char *ink)
+{
+    printf("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%g\" style=\"fill:%s\"/>\n", x, y, r,
+           ink);
+}
+
 /* Animates a figure: a click uncovers the area x0..x1, y0..y1 from left to right in
  * `seconds`. In print, and if scripts are off, the whole figure is visible. */
 static inline void svg_moves(double x0, double x1, double y0, double y1, double seconds)

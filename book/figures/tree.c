@@ -8,13 +8,9 @@ enum { N = 7, STEP = 44 };
 
 static double px(double x0, int e) { return x0 + 26 + e * STEP; }
 
-static void node(double x, double y, const char *wash, const char *ink, const char *fmt,
-                 int from, int to)
+static void node(double x, double y, const char *ink, const char *fmt, int from, int to)
 {
-    char style[96];
-    snprintf(style, sizeof style, "fill:var(--%s);stroke:var(--%s)", wash, ink);
-    svg_rect(x - 17, y - 11, 34, 22, style);
-    svg_text(x, y + 4, "middle", "mono", fmt, from, to);
+    svg_box(x - 17, y - 11, 34, 22, ink, fmt, from, to);
 }
 
 static void up(double x0)
@@ -23,7 +19,7 @@ static void up(double x0)
     svg_text(x0, 22, "start", "", "up: maps");
     for (int e = 0; e < N; e++) {
         first[e] = e; top[e] = 270;
-        node(px(x0, e), 270, "wash-a", "a", "%d", e, 0);
+        node(px(x0, e), 270, "a", "%d", e, 0);
     }
     for (int d = 1, y = 270; d < N; d *= 2, y -= 74)
         for (int i = 0; i + d < N; i += 2 * d) {
@@ -33,7 +29,7 @@ static void up(double x0)
                      "stroke:var(--a);stroke-width:1.5");
             first[right] = first[left];
             top[right] = y - 74;
-            node(px(x0, right), y - 74, "wash-a", "a", "%d-%d", first[right], right);
+            node(px(x0, right), y - 74, "a", "%d-%d", first[right], right);
         }
 }
 
@@ -41,12 +37,12 @@ static void down(double x0)
 {
     int y[N] = { 48 };
     svg_text(x0, 22, "start", "", "down: states, each before its block");
-    node(px(x0, 0), 48, "wash-b", "b", "S", 0, 0);
+    node(px(x0, 0), 48, "b", "S", 0, 0);
     for (int d = 4, at = 48; d >= 1; d /= 2, at += 74)
         for (int i = 0; i + d < N; i += 2 * d) {
             svg_arrow(px(x0, i), at + 13, px(x0, i + d), at + 61, "var(--b)");
             y[i + d] = at + 74;
-            node(px(x0, i + d), at + 74, "wash-b", "b", "S%d", i + d, 0);
+            node(px(x0, i + d), at + 74, "b", "S%d", i + d, 0);
         }
     for (int e = 0; e < N; e++) {
         if (y[e] + 12 > 258)

@@ -5,9 +5,6 @@
 
 int main(void)
 {
-    const char *map = "fill:var(--wash-a);stroke:var(--a)";
-    const char *place = "fill:var(--wash-b);stroke:var(--b)";
-    const char *count = "fill:var(--wash-d);stroke:var(--d)";
     svg_begin(720, 262, "The window between two ranks",
               "Each block of rank r folds 16 columns of a head and writes them into "
               "one of two places in the window of rank r + 1. Then it raises the count "
@@ -19,18 +16,14 @@ int main(void)
     svg_rect(250, 26, 300, 186, "fill:none;stroke:var(--line)");
     for (int b = 0; b < 3; b++) {
         const double y = 36 + 58 * b;
-        svg_rect(10, y, 160, 46, map);
+        svg_box(10, y, 160, 46, "a", "");
         svg_text(90, y + 19, "middle", "", "block %d", b);
         svg_text(90, y + 37, "middle", "mono", "M S + h, 16 columns");
-        svg_rect(266, y, 88, 46, place);
-        svg_text(310, y + 28, "middle", "", "place 0");
-        svg_rect(360, y, 88, 46, b ? place : "fill:none;stroke:var(--b)");
-        svg_text(404, y + 28, "middle", "", "place 1");
-        svg_rect(464, y, 74, 46, count);
-        svg_text(501, y + 28, "middle", "", "full");
+        svg_box(266, y, 88, 46, "b", "place 0");
+        svg_box(360, y, 88, 46, b ? "b" : "line", "place 1");
+        svg_box(464, y, 74, 46, "d", "full");
         svg_arrow(172, y + 16, 263, y + 16, "var(--b)");
-        svg_rect(606, y, 100, 46, map);
-        svg_text(656, y + 28, "middle", "", "block %d", b);
+        svg_box(606, y, 100, 46, "a", "block %d", b);
         svg_arrow(540, y + 23, 603, y + 23, "var(--d)");
     }
     svg_text(217, 46, "middle", "soft", "1 write");
