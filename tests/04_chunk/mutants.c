@@ -16,7 +16,7 @@ enum {
     STALE_GATE = 32, NO_GATE_K = 64, NO_GATE_Q = 128, NO_DIAGONAL = 256, ADDS_W = 512,
     WRONG_HEAD = 1024, H_AFTER = 2048, NO_DECAY = 4096, FULL_CHUNK = 8192,
     NOTHING = 16384, ONE_NAN = 32768, PER_TOKEN = 65536, TURNED = 131072,
-    ROUNDED = 1 << 18,
+    ROUNDED = 1 << 18, UNCARRIED = 1 << 19,
 };
 
 struct cut { int64_t t0; int rows, n, m; };
@@ -109,6 +109,7 @@ static int wrong(void *args, int flags)
                 int rows = left < a->C ? (int)left : a->C;
                 if (flags & FULL_CHUNK && rows < a->C && rows > 1) rows--;
                 double *to = h + ((size_t)c * a->HV + n) * kv;
+                if (flags & UNCARRIED && c > cn[s]) memset(S, 0, sizeof *S * kv);
                 if (!(flags & H_AFTER)) memcpy(to, S, sizeof *S * kv);
                 one(a, (struct cut){ t0, rows, n, m }, flags, S);
                 if (flags & H_AFTER) memcpy(to, S, sizeof *S * kv);
@@ -141,6 +142,7 @@ MUTANT(wrong_head, WRONG_HEAD, "GDN: value head n reads q, k of head n % H");
 MUTANT(h_after, H_AFTER, "h is the state after the chunk");
 MUTANT(short_tail, FULL_CHUNK, "drops the last row of a partial chunk");
 MUTANT(turned, TURNED, "v_new = u - w S^T");
+MUTANT(uncarried, UNCARRIED, "each chunk but the first starts from state 0");
 /* Mutant `rounded` is not judged in bf16, because a correct bf16 kernel rounds S before
  * it computes w S, with an error of equal size. */
 RECORD(rounded, ROUNDED, "rounds w S to bf16 before u - w S",

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+extern const struct kcp_variant m04_uncarried;
+
 static double *zeros(struct fore *x, int64_t n)
 {
     double *p = calloc(n > 0 ? (size_t)n : 1, sizeof *p);
@@ -107,7 +109,8 @@ static int program(struct fore *x)
     c.h_out = zeros(x, a->NS * KV);
     if (x->f & OWN_SCALE)
         c.scale = 1 / sqrt(K);
-    status = x->full ? KCP_NO_MEMORY : ref_chunk(&c);
+    if (x->full) return KCP_NO_MEMORY;
+    status = x->f & UNCARRIED ? m04_uncarried.run(&c) : ref_chunk(&c);
     for (int n = 0; n < p->N; n++)
         for (int64_t e = n * KV; e < (n + 1) * KV; e++)
             if (p->ht_rank[n] == a->r && p->cu_seqlens[n] == p->cu_seqlens[n + 1])
@@ -159,5 +162,6 @@ MUTANT(no_layout, NO_LAYOUT, "treats layout [V,K] as [K,V]");
 MUTANT(own_scale, OWN_SCALE, "errata 15: uses K^-1/2 for argument scale");
 MUTANT(ht_early, HT_EARLY, "ht is the state before the last segment");
 MUTANT(empty_ht, EMPTY_HT, "ht of a sequence without tokens is 0, not h0");
+MUTANT(uncarried, UNCARRIED, "the scan starts each chunk but the first from state 0");
 MUTANT(gate_stride, GATE_STRIDE, "HV > H: row stride of the raw gate is H, not HV");
 MUTANT(writes_nothing, NOTHING, "returns at once");

@@ -14,7 +14,7 @@ enum {
     DECAY_FIRST = 1, IN_ORDER = 2, NO_W = 4, NO_SCALE = 8, NO_DHT = 16, AT_START = 32,
     TRANSPOSED = 64, NO_DIAGONAL = 128, WRONG_HEAD = 256, STALE_GATE = 512,
     NO_RESET = 1024, NO_LOCAL = 2048, NOTHING = 4096, AQK_SCALE = 8192,
-    NEXT_GATE = 16384,
+    NEXT_GATE = 16384, UNCARRIED = 32768,
 };
 
 /* `before` is the last token of the previous chunk, or of this chunk if c = 0. */
@@ -111,6 +111,8 @@ static int mutate(struct kcp_chunk_backward *a, int flags)
                 x.t0 = cu[s] + (int64_t)c * a->C;
                 x.rows = cu[s + 1] - x.t0 < a->C ? (int)(cu[s + 1] - x.t0) : a->C;
                 x.before = c > 0 ? x.t0 - 1 : x.t0 + x.rows - 1;
+                if (go && j && flags & UNCARRIED)
+                    memset(dS, 0, state);
                 if (a->part & KCP_LOCAL)
                     local(a, x, flags);
                 if (go && !(flags & AT_START))
@@ -145,4 +147,5 @@ MUTANT(wrong_head, WRONG_HEAD, "GDN, HV > H: reads q and k of head n % H");
 MUTANT(stale_gate, STALE_GATE, "off by one: decays by the last row but one");
 MUTANT(ignores_cu, NO_RESET, "carries dS into the previous sequence");
 MUTANT(no_local, NO_LOCAL, "dU without dv_local");
+MUTANT(uncarried, UNCARRIED, "each chunk but the last starts from dS = 0");
 MUTANT(writes_nothing, NOTHING, "returns at once");

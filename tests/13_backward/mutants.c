@@ -10,7 +10,7 @@
 extern const struct kcp_variant m09_decay_first, m09_in_order, m10_beta_outside,
     m10_undecayed, m10_diagonal, m11_decay_first, m11_in_order, m11_no_end, m10_shorter,
     m10_shorter_not_turned, m10_shorter_last_row, m10_shorter_unrounded,
-    m10_divided, m11_head_0;
+    m10_divided, m11_head_0, m09_uncarried, m11_last_chunk;
 
 static int chunks(struct wrong_rank *x, int part)
 {
@@ -139,6 +139,9 @@ MUTANT(no_dht, "ignores dht", .flags = NO_DHT);
 MUTANT(no_dht_map, "starts the map from 0 instead of dht", .m11 = &m11_no_end);
 MUTANT(head_0, "dS sent to other ranks decays by head 0's gates: wrong gradients on"
        " all ranks but the last (as in a released library)", .m11 = &m11_head_0);
+MUTANT(uncarried, "the reverse scan starts each chunk from dS = 0",
+       .c09 = &m09_uncarried);
+MUTANT(last_chunk, "the map of the last chunk only", .m11 = &m11_last_chunk);
 MUTANT(no_exchange, "dS = 0 at all cuts", .flags = NO_EXCHANGE);
 MUTANT(neighbour, "uses only dS of the next segment", .flags = NEIGHBOUR);
 MUTANT(twice, "applies the farthest map twice", .flags = TWICE);

@@ -28,20 +28,4 @@ extern const struct plant plants[];
 extern const int nplants;
 extern const struct plant *planted;            /* the plant that runs */
 
-/* The sizes and model for which a plant makes its mistake. K = 0: for all. */
-struct planted_at { int K, V, model; };
-extern struct planted_at planted_at;
-int planted_here(const struct kcp_call *c);
-
-/* References that, in cases that planted_at selects, do not carry the state from
- * chunk to chunk. planted_08 and planted_13 are layers with this mistake in chapter
- * planted_chapter. */
-int uncarried_04(void *args);
-int uncarried_05(void *args);
-int uncarried_09(void *args);
-int uncarried_11(void *args);
-extern int planted_chapter;
-int planted_08(void *args);
-int planted_13(void *args);
-
 #endif
