@@ -7,6 +7,7 @@
  * new processes repeat the failed case after 0, 1, 3 and then 7 earlier cases, until
  * the case fails. */
 #include "isolation.h"
+#include "comm/options.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -45,8 +46,8 @@ static int fails_after(struct isolated *x, int i, int n)
     for (int j = i - n; j <= i; j++)
         if (isolated_case(&own, j, x->variant->storage, &t)) t.outcome = FAIL;
     apply_record(x->variant, x->object != NULL, &t);
-    const double ends = seconds_now();
-    if (isolated_end(&own, why, sizeof why)) own.lost += seconds_now() - ends;
+    const double ends = monotonic_seconds();
+    if (isolated_end(&own, why, sizeof why)) own.lost += monotonic_seconds() - ends;
     x->lost = own.lost;
     return t.outcome == FAIL;
 }

@@ -10,6 +10,7 @@
  * token, g is either 0 or -5. SPREAD: g = -5 sigmoid(N). N is a standard normal random
  * number. A_log differs between heads. */
 #include "judge.h"
+#include "base/bf16.h"
 #include "base/random.h"
 #include "ref/sigmoid.h"
 #include <math.h>
@@ -154,15 +155,8 @@ static void scale_rows(struct tensor *t, const struct kcase *k)
 double to_storage(double x, enum kcp_storage storage)
 {
     if (storage == KCP_F64) return x;
-    float f = (float)x;
-    if (storage == KCP_BF16 && f == f) {        /* round to nearest, ties to even */
-        uint32_t u;
-        memcpy(&u, &f, 4);
-        u += 0x7fff + ((u >> 16) & 1);
-        u &= 0xffff0000u;
-        memcpy(&f, &u, 4);
-    }
-    return f;
+    const float f = (float)x;
+    return storage == KCP_BF16 && f == f ? bf16_value(bf16_of(f)) : f;
 }
 
 void tensor_set_round(struct tensor_set *b, enum kcp_storage storage)

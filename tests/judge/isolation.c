@@ -11,6 +11,7 @@
  * container. */
 #define _DEFAULT_SOURCE                        /* MAP_ANONYMOUS, madvise */
 #include "isolation.h"
+#include "comm/options.h"
 #include "core/paths.h"
 
 #include <math.h>
@@ -202,14 +203,14 @@ int isolated_trial(struct trial *t, char *why, size_t n)
     const struct request q = { .k = *t->k, .pass = t->pass, .R = t->R,
         .plan_R = t->rank[0].plan->R, .again = t->runs > 0, .stale = t->stale,
         .rank = ranks };
-    const double begin = seconds_now();
+    const double begin = monotonic_seconds();
     process_send(x->fd, &q, sizeof q);        /* on failure no answer comes */
     const int lost = process_answer(x->pid, x->fd, seconds_for(x, t, fresh), &out,
                                     sizeof out, why, n);
     image_free(ranks);
     if (lost) {
         close_socket(x);
-        x->lost += seconds_now() - begin;
+        x->lost += monotonic_seconds() - begin;
         return KCP_COMM;
     }
     for (int r = 0; r < t->R; r++) t->rank[r].traffic = out.traffic[r];

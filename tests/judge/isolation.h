@@ -55,7 +55,6 @@ int  isolated_probe(const char *path, struct kcp_variant *record, char *why, siz
 int  isolated_device(struct kcp_device *d);
 
 /* ---- processes that answer over a socket within a time limit (process.c) */
-double seconds_now(void);
 /* Forks. Returns 0 in the child; in the parent, the child's process id or -1. Sets *fd
  * to a socket that connects parent and child. */
 pid_t process_start(int *fd);

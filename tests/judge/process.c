@@ -3,6 +3,7 @@
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh.
  * Next: isolation.c. */
 #include "isolation.h"
+#include "comm/options.h"
 
 #include <errno.h>
 #include <math.h>
@@ -12,17 +13,9 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 int isolation_limit = 30;
-
-double seconds_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 int process_send(int fd, const void *data, size_t n)
 {
@@ -40,7 +33,7 @@ int process_send(int fd, const void *data, size_t n)
 static size_t receive(int fd, void *data, size_t n, double until)
 {
     size_t got = 0;
-    while (got < n && seconds_now() < until) {
+    while (got < n && monotonic_seconds() < until) {
         struct pollfd p = { fd, POLLIN, 0 };
         if (poll(&p, 1, 100) <= 0) continue;
         const ssize_t more = recv(fd, (char *)data + got, n - got, MSG_DONTWAIT);
@@ -99,9 +92,9 @@ static double limit_or_day(double limit) { return isolation_limit ? limit : 8640
 int process_answer(pid_t pid, int fd, double seconds, void *to, size_t n, char *why,
                   size_t nwhy)
 {
-    const double until = seconds_now() + limit_or_day(seconds);
+    const double until = monotonic_seconds() + limit_or_day(seconds);
     if (receive(fd, to, n, until) == n) return 0;
-    const int is_late = seconds_now() >= until;
+    const int is_late = monotonic_seconds() >= until;
     int status = 0;
     for (int i = 0; i < 100 && !is_late; i++) {         /* socket closed: may end */
         if (waitpid(pid, &status, WNOHANG) == pid) {
@@ -120,10 +113,10 @@ int process_answer(pid_t pid, int fd, double seconds, void *to, size_t n, char *
 int process_end(pid_t pid, char *why, size_t n)
 {
     int status = 0;
-    const double until = seconds_now() + limit_or_day(isolation_limit);
-    while (waitpid(pid, &status, WNOHANG) == 0 && seconds_now() < until)
+    const double until = monotonic_seconds() + limit_or_day(isolation_limit);
+    while (waitpid(pid, &status, WNOHANG) == 0 && monotonic_seconds() < until)
         poll(NULL, 0, 1);
-    const int is_late = seconds_now() >= until;
+    const int is_late = monotonic_seconds() >= until;
     if (is_late) {
         end_group(pid);
         snprintf(why, n, "it did not end after its last case");

@@ -175,17 +175,11 @@ KCP_CHECK(check_00_promises) = { "00_judge", "promises",
     "n/a that the record excludes, or of one pass of a built-in variant, is a failure",
     promises };
 
-/* ---- bf16 must round to nearest even; a NaN of all ones must survive storing */
-static int rounds(struct kcp_report *rep)
+/* ---- a NaN of all ones must survive storing */
+static int stored(struct kcp_report *rep)
 {
-    static const double row[][2] = {
-        { 1 + 0x1p-8, 1 },                    { 1 + 3 * 0x1p-8, 1 + 0x1p-6 },
-        { 1 + 0x1p-8 + 0x1p-20, 1 + 0x1p-7 }, { -1 - 0x1.8p-8, -1 - 0x1p-7 } };
     double x[3] = { 0.5, -2, NAN }, y[3];
     unsigned char bytes[24];
-    for (int i = 0; i < 4; i++)
-        EXPECT(rep, to_storage(row[i][0], KCP_BF16) == row[i][1], "%a becomes %a",
-               row[i][0], to_storage(row[i][0], KCP_BF16));
     memset(&x[2], 0xff, 8);
     for (size_t width = 2; width <= 8; width *= 2) {
         encode(bytes, x, 3, width);
@@ -194,6 +188,5 @@ static int rounds(struct kcp_report *rep)
     }
     return KCP_OK;
 }
-KCP_CHECK(check_00_rounds) = { "00_judge", "rounds",
-    "bf16 rounds to nearest even; the NaN of unwritten memory survives all storage",
-    rounds };
+KCP_CHECK(check_00_stored) = { "00_judge", "stored",
+    "the NaN of unwritten memory survives all storage", stored };
