@@ -4,10 +4,10 @@
  * Checked by: tests/20_clusters/wire.c, tests/20_clusters/narrow_gpu.c.
  * Next: comm/form/exchange.c, which uses these calls for a lossy communicator.
  *
- * Converts doubles in host memory or floats on a GPU. A gather does not round the
- * calling rank's row, because this rank does not read that row from the result.
- * Messages received in a group are converted back after the end of the group.
- * x->work of the exchange contains the staging memory for bf16. */
+ * Converts doubles in host memory, or floats on a GPU, to bf16. A gather does not round
+ * the calling rank's row, because this rank does not read that row from the result.
+ * Messages received in a group are converted back after the end of the group. x->work
+ * of the exchange contains the staging memory for bf16. */
 #include "comm/lossy.h"
 #include "base/bf16.h"
 

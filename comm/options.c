@@ -32,7 +32,7 @@ static int read_number(const char *name, long low, long high, long unless_set,
     return KCP_BAD;
 }
 
-/* Reports environment variables of earlier versions that have no effect any more. */
+/* Reports environment variables that had an effect only in earlier versions. */
 static void report_gone(void)
 {
     static const char *const gone[] = { "KCP_RENDEZVOUS", "KCP_SECRET", "KCP_KEY_DIR",

@@ -10,8 +10,8 @@
 
 enum { PIECE = 1 << 17 };              /* numbers in one gather: 1 MiB */
 
-/* Computes sum = sum_j part_j over all segments j of the plan, in token order. Every
- * rank sends as many rows to the gather as the rank with the most segments needs. */
+/* Computes sum = sum_j part_j over all segments j of the plan, in token order. In the
+ * gather every rank sends as many rows as the rank with the most segments. */
 int kcp_segment_sum(const struct kcp_plan *plan, struct kcp_comm *comm,
                     const double *part, int64_t n, double *sum)
 {

@@ -4,8 +4,8 @@
  * Next: comm/form/chain_window.c, which uses this memory.
  *
  * Ranks exchange the addresses of their memory: threads of one process exchange a
- * pointer, processes of one machine a CUDA IPC handle. If one rank cannot reach
- * another, all ranks use messages. */
+ * pointer, processes of one machine a CUDA IPC handle. If one rank cannot reach another
+ * rank's memory, all ranks use messages. */
 #ifdef KCP_WITH_NCCL
 #include "nccl.h"
 #include "core/window.h"

@@ -1,4 +1,4 @@
-// v1_walk.cu -- the front end: one warp per row, one thread per channel of a chunk.
+// v1_walk.cu -- norms, beta and gates: one warp per row, one thread per channel.
 // Book: chapter 02, "Code: kernels".  Checked by: tests/02_gate/checks.c.
 // Next: ../03_wy/v1_pairs.cu.
 #include "cuda/tile/device.cuh"
@@ -25,8 +25,8 @@ static __device__ float softplus(float x)
     return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)));
 }
 
-// Computes y = x rstd, one warp per row. rstd = 1/sqrt(sum x^2 + 1e-6), or 1 without
-// l2norm.
+// Computes y = x rstd with one warp per row. rstd = 1/sqrt(sum x^2 + 1e-6), or 1
+// without l2norm.
 template <class X>
 static __global__ void norm(int64_t rows, int K, int l2norm, const void *x_, void *y_,
                             void *rstd_)
@@ -42,7 +42,7 @@ static __global__ void norm(int64_t rows, int K, int l2norm, const void *x_, voi
     if (threadIdx.x == 0) ((float *)rstd_)[at] = rstd;
 }
 
-// Computes dx = rstd (dy - y sum(dy y)), one warp per row.
+// Computes dx = rstd (dy - y sum(dy y)) with one warp per row.
 template <class X>
 static __global__ void norm_backward(int64_t rows, int K, int l2norm, const void *x_,
                                      const void *dy_, void *dx_)
@@ -62,7 +62,7 @@ static __global__ void norm_backward(int64_t rows, int K, int l2norm, const void
 }
 
 // Computes beta = s sigmoid(raw), s = 1 or 2. Backward computes dbeta_raw = dbeta s
-// sigmoid'(raw). One thread per token and head.
+// sigmoid'(raw). A thread computes one token and head.
 template <class X>
 static __global__ void beta(const struct kcp_gate a)
 {

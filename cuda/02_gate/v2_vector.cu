@@ -1,4 +1,4 @@
-// v2_vector.cu -- the front end at memory speed: 16-byte loads, 16 rows in flight.
+// v2_vector.cu -- norms, beta and gates at memory speed: 16-byte loads, 16 in flight.
 // Book: chapter 02, "Code: kernels".  Checked by: tests/02_gate/checks.c.
 // Next: ../03_wy/v2_halves.cu.
 //

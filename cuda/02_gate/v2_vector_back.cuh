@@ -1,4 +1,4 @@
-// v2_vector_back.cuh -- backward of the front end, with loads of 16 bytes.
+// v2_vector_back.cuh -- backward of norms, beta and gates, with loads of 16 bytes.
 // Book: chapter 02, "Code: kernels".  Checked by: tests/02_gate/checks.c.
 // Next: v2_vector.cu.
 #include "cuda/tile/warp_scan.cuh"

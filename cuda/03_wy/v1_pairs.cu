@@ -9,7 +9,7 @@
 // cache. L and A [C,C] are in shared memory (32 KiB).
 
 // Computes Aqk_ij = scale sum_d q_i k_j exp2(G_i - G_j), i >= j, and L_ij = beta_i
-// sum_d k_i k_j exp2(G_i - G_j), i > j. One thread per pair (i, j).
+// sum_d k_i k_j exp2(G_i - G_j), i > j. A thread computes one pair (i, j).
 template <class X>
 static __device__ void pairs(const struct kcp_wy &a, struct token_range z, int n,
                              float (*L)[CMAX])

@@ -30,7 +30,7 @@ struct wy_storage {
 
 // Computes a 16 x 16 tile of the products q k^T and k k^T. The tile has rows 16 rg to
 // 16 rg + 15 and columns 16 cg to 16 cg + 15, counted over all blocks of one size. For
-// KDA both operands are scaled by exp2 of the gate relative to the anchor.
+// KDA both operands are scaled by exp2 of G relative to the anchor's G.
 template <int K, int kda>
 static __device__ void block_scores(const struct wy_storage<K> &s, int size, int rg,
                                     int cg, float (*qk)[4], float (*kk)[4])

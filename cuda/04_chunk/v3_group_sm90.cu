@@ -66,7 +66,7 @@ static __device__ __forceinline__ void begin_step(const Tile *tile, const float 
     multiply_tile<8>(o, b, tile[QG], 0);
 }
 
-// Completes the chunk that begin_step began. Column `v` is the warp's first of 16.
+// Completes the chunk that begin_step began. The warp has columns `v` to v + 15.
 template <int groups>
 static __device__ __forceinline__ void finish_step(const struct kcp_chunk &a,
                                                    struct token_range z, int n, int v,

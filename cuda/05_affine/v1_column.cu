@@ -1,4 +1,4 @@
-// v1_column.cu -- (M, h_ext) of a stretch, with one thread per column of [h_ext | M].
+// v1_column.cu -- (M, h_ext) of a token range, one thread per column of [h_ext | M].
 // Book: chapter 05, "Code: kernels".  Checked by: tests/05_affine/checks.c.
 // Next: ../07_merge/v1_column.cu.
 #include "cuda/tile/device.cuh"

@@ -30,8 +30,8 @@ static __device__ void load_chunk(const struct kcp_affine &a, struct token_range
     cp_async_commit();
 }
 
-// Computes x = u - w S (u = 0 for M), then S <- Lambda S + kg^T x, for 16 columns;
-// called by one warp.
+// One warp computes x = u - w S (u = 0 for M), then S <- Lambda S + kg^T x, for 16
+// columns.
 template <int K, int pieces>
 static __device__ void affine_step(const struct tiles<K> *s, int v, float (*S)[4])
 {

@@ -45,8 +45,7 @@ static __global__ void apply_map(int K, int V, const float *maps, int backward,
 }
 
 // Applies a map of K = 64 or 128, with rows of M and columns of S in shared memory. The
-// kernel takes less time than one step of this chapter's tensor-core fold needs to
-// start.
+// whole kernel is faster than the start of one step of this chapter's tensor-core fold.
 template <int K, int back>
 static int apply_once(int HV, int V, const void *map, int v0, int Vb, const void *S_in,
                       int ld_in, void *S_out, int ld_out, struct CUstream_st *stream)
@@ -64,7 +63,7 @@ static int apply_once(int HV, int V, const void *map, int v0, int Vb, const void
 // Selects the kernel by the shape of the whole state, not by the columns of one call.
 // Therefore canonical segments give the same bits in every form of the exchange,
 // although the pipeline calls this function once per block of columns. The chain over
-// windows also adds in the order of fold_once (hop.cuh).
+// windows (hop.cuh) adds in the same order as fold_once.
 static int apply(int HV, int K, int V, const void *map, int backward, int first, int v0,
                  int Vb, const void *S_in, int ld_in, void *S_out, int ld_out,
                  struct CUstream_st *stream)
@@ -83,8 +82,8 @@ static int apply(int HV, int K, int V, const void *map, int backward, int first,
 }
 
 // Composes map b after map a: h = op(M_b) h_a + h_b; M = M_b M_a (backward: M_a M_b). A
-// block computes row i of one head, a thread one column. All threads read the same row
-// of the left factor and, in order, the rows of the right factor.
+// block computes row i of one head, and a thread one column of this row. All threads
+// read the same row of the left factor and, in order, the rows of the right factor.
 static __global__ void compose_maps(int K, int V, const float *b_, const float *a_,
                                     int backward, int a_first, float *out_)
 {

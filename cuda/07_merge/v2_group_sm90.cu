@@ -28,9 +28,9 @@ static __global__ __launch_bounds__(128, 1) void merge(const struct kcp_merge a)
     store_state<DIM>((float *)a.S + (int64_t)n * DIM * a.V + v + warp, 1, a.V, X);
 }
 
-// Composes two maps by one step on a whole map [h | M]. Columns of h are processed as
-// in `merge`; for columns of M no h is added. Backward, M = M_a M_b, so a block
-// computes columns of M^T = M_b^T M_a^T instead.
+// Composes two maps by applying one map to all columns [h | M] of the other. Columns of
+// h are processed as in `merge`; for columns of M no h is added. Backward, M = M_a M_b,
+// so a block computes columns of M^T = M_b^T M_a^T instead.
 template <int backward>
 static __global__ __launch_bounds__(128, 1) void compose(int V, const float *b,
                                                          const float *a, float *out)

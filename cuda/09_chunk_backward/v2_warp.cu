@@ -33,8 +33,8 @@ static __device__ void load_chunk(const struct kcp_chunk_backward &a,
     cp_async_commit();
 }
 
-// Computes dU = kg dS + dv_local, then dS <- Lambda dS + scale qg^T dO - w^T dU, for
-// columns v to v+15; called by one warp.
+// One warp computes dU = kg dS + dv_local, then dS <- Lambda dS + scale qg^T dO - w^T
+// dU, for columns v to v+15.
 template <int K, int VB>
 static __device__ void reverse_step(const struct kcp_chunk_backward &a,
                                     struct token_range z, int n, int v,

@@ -12,9 +12,9 @@
 // registers per thread). A barrier precedes each phase that reads what other warps
 // wrote.
 
-// Computes dq, dk and the terms of dbeta and dg, and stores in s.whole the sums over
-// the 16 rows of this thread. Rows are processed from the last to the first, so that a
-// row's dkt is complete before its first use.
+// Computes dq, dk and the terms of dbeta and dg, and stores in s.whole this thread's
+// sums over 16 rows, which gates() adds to dg. Rows are processed from the last to the
+// first, so that a row's dkt is complete before its first use.
 template <int K, int heads>
 static __device__ __forceinline__ void combine_paths(const struct kcp_wy_backward &a,
                                                      const struct intermediates &b,

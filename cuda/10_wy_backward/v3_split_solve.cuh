@@ -21,8 +21,7 @@ static __device__ void load_chunk(const struct kcp_wy_backward &a, struct token_
         s.beta[i] = i < z.len ? in<float>(a.beta, z.t + i, 1, 0, a.HV)[n] : 0.0f;
 }
 
-// Returns to lanes 2 i and 2 i + 1 the dot product of row i of X with row i of Y, both
-// [16,V].
+// Returns the dot product of rows i of X and Y, both [16,V], to lanes 2 i and 2 i + 1.
 template <int V>
 static __device__ float dot_rows(const bf16 *X, const bf16 *Y)
 {

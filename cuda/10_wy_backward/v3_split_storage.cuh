@@ -104,8 +104,8 @@ static __device__ __forceinline__ void transposed_by_columns(slab &d, const bf16
     }
 }
 
-// Stores a slab to rows [64] of a tensor in bf16. Two lanes exchange halves, so that
-// each lane stores four columns, and the 16 columns of a row fill one 32-byte sector.
+// Stores a slab as bf16 to 64 rows of a tensor. Two lanes exchange halves, so that each
+// lane stores four columns, and the 16 columns of a row fill one 32-byte sector.
 static __device__ __forceinline__ void store_slab(bf16 *to, int stride, int len,
                                                   const slab &x)
 {

@@ -38,9 +38,9 @@ static inline struct realigned realign(struct kcp_backward *a)
     return x;
 }
 
-// Copies the caller's arrays to their aligned replacements or, if `out` is set, the
-// outputs back. Outputs are also copied in, because rows that this rank does not own
-// must keep their values.
+// Copies the caller's arrays to their aligned replacements or, if `out` is set, copies
+// the outputs back. Outputs are also copied in, because rows that this rank does not
+// own must keep their values.
 static inline void copy_realigned(const struct realigned *x, int out,
                                   struct CUstream_st *stream)
 {

@@ -32,7 +32,7 @@ static __device__ __forceinline__ float boundary_row(const void *rows, int n,
 }
 
 // Computes the row that a segment sends to later segments: the segment's last output
-// that is not a repeat. One block per segment; every thread finds the same token.
+// that is not a repeat. A block has one segment; every thread finds the same token.
 template <class X>
 static __global__ void last_of(const struct repeats x)
 {

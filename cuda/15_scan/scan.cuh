@@ -9,7 +9,7 @@
 
 // The cost model of KCP_AUTO, in nanoseconds. `token`: time per token of the sequential
 // form, for any number of heads. `launch`: time per dependent launch. `number`: time
-// per number of a leaf's map, for all levels of the tree. The constants were fitted to
+// for all levels of the tree, per number of a leaf's map. The constants were fitted to
 // forward passes on an H200 (bench/results/, case scan): 256 ns per token at K = 16 and
 // 32, 315 ns at 64. Sequential and parallel results agree up to rounding.
 struct pace { float token, launch, number; };

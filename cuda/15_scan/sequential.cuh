@@ -11,7 +11,7 @@
 // Bound: latency. A token needs the state of the previous token, and within a token a
 // sum over rows precedes the update. A state or map [HV,K,ld] stays in registers, with
 // its columns divided among warps. A warp has 8 columns; eight lanes share two columns,
-// each lane with every eighth group of four rows. So a sum over rows takes three
+// and each lane has every eighth group of four rows. So a sum over rows takes three
 // shuffles and no barrier. The sums for o, S'^T q = S_d^T q + beta (k q) e, use the
 // same three rounds of shuffles. All warps of a block process the same tokens: GROUP
 // tokens are in shared memory while the next group is loaded into registers. One

@@ -5,8 +5,8 @@
 #include "cuda/tile/cp_async.cuh"
 #include "cuda/tile/mma_tf32.cuh"
 
-// Bound: memory. Composing reads two maps and writes one, 12 K (K+V) bytes, for 2 K^2
-// (K+V) flops: K / 6 flops per byte, 21 at K = 128, where tf32x3 could sustain 50.
+// Bound: memory. Composing reads two maps and writes one: 12 K (K+V) bytes for 2 K^2
+// (K+V) flops. This is K / 6 flops per byte, or 21 at K = 128; tf32x3 could sustain 50.
 // Therefore a block computes a whole product and reads R once. `out` may be L's map,
 // because all of L is read before the first store. A warp computes 32 x 64 of `out`,
 // with 64 accumulators per thread. Slices of 32 values of the summation index p are

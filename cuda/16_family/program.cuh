@@ -7,7 +7,7 @@
 #include "workspace.cuh"
 
 // Copies the grid (cu, cn, sc), counted in rows of the form, to the device. The form
-// expresses a model by the rows of chapters 04 to 11.
+// writes a model as rows (u, w, kg, qg, Aqk) for the kernels of chapters 04 to 11.
 static void store_grid(struct program *x)
 {
     const struct kcp_family *a = &x->f.a;

@@ -52,7 +52,7 @@ static __device__ __forceinline__ float along(const struct family &x, int64_t t,
     return r < x.m - 1 ? gate_b<X>(x, t, n, d) : key<X>(x, t, n, d);
 }
 
-// Computes G in base 2, the cumulative sum within a chunk, with one thread per channel.
+// Computes G, the sum of gates within a chunk in base 2, with one thread per channel.
 // Gates below -750 are replaced by -750.
 static __global__ void family_gate(const struct family x)
 {
@@ -145,8 +145,8 @@ static __device__ void value_column(const struct family &x, struct token_range s
     }
 }
 
-// One thread per column of w or u. A thread solves its triangular system from the first
-// row to the last, independently of other columns.
+// A thread computes one column of w or u by solving the triangular system from the
+// first row to the last, independently of other columns.
 template <class X>
 static __global__ void family_columns(const struct family x)
 {

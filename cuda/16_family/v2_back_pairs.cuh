@@ -32,7 +32,7 @@ static __device__ __forceinline__ float of_column(const Storage &s, int j, int d
     return lower(j, b) ? 0.0f : ex2_approx(s.G[anchor][d] - s.G[j + 1][d]);
 }
 
-// Masks two adjacent entries of a tile, (i0, j0) and (i1, j1): 0 outside the blocks.
+// Sets two adjacent entries (i0, j0) and (i1, j1) of a tile to 0 outside the blocks.
 static __device__ __forceinline__ uint32_t mask_entries(uint32_t x, int i0, int j0,
                                                         int i1, int j1, int b)
 {

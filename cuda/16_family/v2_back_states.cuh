@@ -111,10 +111,10 @@ static __device__ void state_gradients(struct back_storage<model, K, V> &s, floa
     if (lane % 2 == 0) s.h_dS[d] = x;
 }
 
-// Computes a 16 x 16 tile of `factor` X Y^T, where rows of X and Y are values. Entries
-// of tiles below the diagonal are stored in a matrix, entries of diagonal tiles in
-// near[I][i - early][j]. Entries (i, i - early) are stored in `apart`, and as 0 in the
-// matrix and `near`.
+// Computes a 16 x 16 tile of `factor` X Y^T, where rows of X and Y have length V.
+// Entries of tiles below the diagonal are stored in a matrix, entries of diagonal tiles
+// in near[I][i - early][j]. Entries (i, i - early) are stored in `apart`, and as 0 in
+// the matrix and `near`.
 template <int V, int C>
 static __device__ void tile_of(const bf16 (*X)[V + PAD], const bf16 (*Y)[V + PAD],
                                int I, int J, float factor, bf16 (*to)[C + PAD],

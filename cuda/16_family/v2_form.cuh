@@ -9,8 +9,8 @@
 
 // Bound: memory. DPLR at K = V = 64 reads 896 bytes per token and head and writes 1280,
 // including rows of zeros. Five exponentials per number and block size take half as
-// long as these bytes. Shared memory is 51 KiB per block, so four blocks share an SM,
-// and some compute while others wait at barriers.
+// long as moving these bytes. Shared memory is 51 KiB per block, so four blocks share
+// an SM, and some compute while others wait at barriers.
 
 // Replaces q, k, b and a by qg, kg, bg and the vector that reads the state before the
 // chunk. Replaces v by omega v. A thread keeps the same pair of channels until the

@@ -79,7 +79,7 @@ static __device__ void load_chunk(const struct family &x, struct token_range z, 
     cp_async_commit();
 }
 
-// Replaces gates by G in base 2, the cumulative sum within the chunk. G is constant
+// Replaces gates by G, their cumulative sum within the chunk, in base 2. G is constant
 // past the chunk's end. Gates below -750 are replaced by -750.
 template <int C, int ld>
 static __device__ void sum_gate(float (*G)[ld])

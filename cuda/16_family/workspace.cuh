@@ -8,9 +8,9 @@
 #include "cuda/host/mapops.cuh"
 #include "cuda/host/stages_v1.cuh"
 
-// The call and the arrays of its form, which expresses a model by the rows of chapters
-// 04 to 11. Row e of the form belongs to token e / m. All rows of a token have the same
-// G. A chunk has C tokens, which are C m rows, at most CMAX.
+// The call and the arrays of its form: rows (u, w, kg, qg, Aqk) that the kernels of
+// chapters 04 to 11 process. Row e of the form belongs to token e / m. All rows of a
+// token have the same G. A chunk has C tokens, which are C m rows, at most CMAX.
 struct family {
     struct kcp_family a;
     int m, C, NC, spread;                // spread: 05 and 11 read the form

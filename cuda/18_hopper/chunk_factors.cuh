@@ -104,8 +104,8 @@ struct forward_params {
     int raw_rows;                        // GDN: the scan reads full chunks of q and k
 };                                       // from the caller's tensors
 
-// Where KEEPING_SCAN stores h and v_new of every chunk and head, in the layout of
-// backward/storage.cuh.
+// Addresses at which KEEPING_SCAN stores h and v_new of every chunk and head, in the
+// layout of backward/storage.cuh.
 struct chunk_states { void *h, *v_new; };
 
 static __host__ __device__ inline int launched_chunks(const struct forward_params &x)

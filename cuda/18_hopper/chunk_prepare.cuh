@@ -40,8 +40,8 @@ static __device__ __forceinline__ float beta_from_raw(const struct forward_param
 }
 
 // Constants from which log2_decay computes the decay of a token and channel, for each
-// form of the gate. The log2 decay is at least -1000: 2^-1000 is already 0, and
-// differences of sums stay finite.
+// form of the gate. The log2 decay is at least -1000, because 2^-1000 is 0 and
+// differences of sums must stay finite.
 struct gate_constants { float times, plus, top; };
 
 template <int form>
@@ -86,8 +86,8 @@ static __device__ __forceinline__ void log2_decays(const struct forward_params &
     for (int h = 0; h < 2; h++) g[h] = fmaxf(log2_decay<form>(f, g[h]), -200.0f);
 }
 
-// Computes G and beta of a value head; called by one warp. A lane has rows `lane` and
-// `lane` + 32. Rows past the chunk's end do not decay, and their beta is 0.
+// One warp computes G and beta of a value head. A lane has rows `lane` and `lane` + 32.
+// Rows past the chunk's end do not decay, and their beta is 0.
 static __device__ __forceinline__ void cumulative_decay(
     const struct forward_params &x, struct token_range z, int n, float *G, float *beta)
 {
@@ -178,8 +178,8 @@ static __device__ __forceinline__ struct split_operand block16_as_a(
     return split_accumulator(d);
 }
 
-// Replaces a diagonal block of L by (I + L)^-1, by forward substitution in fp32. A lane
-// computes column j. The two halves of a warp invert two different blocks, or both
+// Overwrites a diagonal block of L with (I + L)^-1, by forward substitution in fp32. A
+// lane computes column j. The two halves of a warp invert two different blocks, or both
 // invert the same block.
 static __device__ __forceinline__ void invert_block16(float (*L)[SUBCHUNK + 4], int j)
 {
@@ -238,7 +238,7 @@ static __device__ __forceinline__ void load_diagonal_block16(float (*d)[4], int 
         d[h / 4][h % 4] = smem.block16[J][h / 4 * 8 + e + h % 2][g + h % 4 / 2 * 8];
 }
 
-// Computes block column J of A from the diagonal down; called by one warp:
+// One warp computes block column J of A from the diagonal down:
 //     A_IJ^T = -(sum_M A_MJ^T L_IM^T) A_II^T,  J <= M < I.
 // The accumulator of each product is split in registers and becomes an operand of the
 // next product. Another function stores the diagonal block.

@@ -4,7 +4,7 @@
 #include "v3_prepare_scan_workspace.cuh"
 
 // Returns the row of the table of paths that accepts this call, or NULL. Also checks
-// that o is aligned to 16 bytes, because the table does not.
+// that o is aligned to 16 bytes, which the table does not check.
 static const struct kcp_path *path_of(const struct kcp_forward *a)
 {
     if (!a->plan || !is_aligned_16(a->o)) return NULL;

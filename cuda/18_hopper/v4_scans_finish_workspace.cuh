@@ -143,8 +143,8 @@ static size_t place_backward(struct factors_backward *f,
 }
 
 // Iterator over this rank's strips. `at`: index of the strip; `first`, `last`: whether
-// the sequence starts or ends in the strip; `row`: its first token row; `tokens`:
-// number of tokens.
+// the sequence starts or ends in the strip; `row`: the strip's first token row;
+// `tokens`: number of tokens.
 struct strip { int at, sequence, first, last, row, next, segment, j; int64_t tokens; };
 
 // Advances to the next strip (or segment, if nothing is cut); starts from { 0 }, and

@@ -60,8 +60,8 @@ static size_t block_size(size_t n)
 }
 
 /* Returns an unused block of this GPU, or NULL. `bytes` is the block's size, or 0 for
- * any size. If `leaves` is set, removes the block from the list; else marks it as
- * used. */
+ * any size. If `leaves` is set, removes the block from the list; else marks the block
+ * as used. */
 static void *take_block(size_t bytes, int device, int leaves)
 {
     void *p = NULL;

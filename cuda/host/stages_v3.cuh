@@ -5,7 +5,7 @@
 #ifndef KCP_STAGES_V3_CUH
 #define KCP_STAGES_V3_CUH
 
-// Functions in bf16, which return KCP_NA for shapes that only v2 supports.
+// These bf16 functions return KCP_NA for shapes that only v2 supports.
 int v3_chunk(void *args);
 int v3_affine(void *args);
 int v3_merge_backward(void *args);

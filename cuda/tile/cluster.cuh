@@ -27,7 +27,7 @@ static __device__ __forceinline__ void mbarrier_arrive_cluster(uint64_t *bar, in
         : "memory");
 }
 
-// barrier.cluster.arrive and barrier.cluster.wait, by all threads of the cluster.
+// barrier.cluster.arrive and .wait, called by all threads of the cluster.
 static __device__ __forceinline__ void cluster_sync(void)
 {
     jitter();

@@ -24,7 +24,7 @@ static __device__ __forceinline__ float bf16x2_high(uint32_t x)
     return __uint_as_float(x & 0xffff0000u);
 }
 
-// Replaces `low` and `high` by their rounding errors in the packed pair, exactly.
+// Replaces `low` and `high` by their exact rounding errors in the packed pair.
 static __device__ __forceinline__ void unpack_residual(uint32_t p, float &low,
                                                        float &high)
 {

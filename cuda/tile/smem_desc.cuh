@@ -7,7 +7,7 @@
 #include "cp_async.cuh"
 #include "swizzle.cuh"
 
-// The swizzle mode of a matrix descriptor, bits 62 and 63.
+// The swizzle mode of a matrix descriptor (bits 62 and 63).
 enum smem_swizzle { SWIZZLE_128_BYTES = 1, SWIZZLE_32_BYTES = 3 };
 
 // Returns the descriptor of an operand at X, a multiple of 1024 bytes. Bits 0 to 13
@@ -25,14 +25,14 @@ static __device__ __forceinline__ uint64_t smem_desc(const void *X,
 }
 
 // Returns the descriptor of a K-major swizzle128 tile: rows of X are columns of B (B =
-// X^T). The next step of 16 along K starts 16 columns of X further, 32 bytes.
+// X^T). The next step of 16 along K starts 16 columns of X (32 bytes) further.
 static __device__ __forceinline__ uint64_t smem_desc_k_major(const bf16 *X)
 {
     return smem_desc(X, SWIZZLE_128_BYTES, 16, 1024);
 }
 
 // Returns the descriptor of an MN-major swizzle128 tile: rows of X are rows of B (B =
-// X). The next step of 16 along K starts 16 rows of X further, 2048 bytes. A second
+// X). The next step of 16 along K starts 16 rows of X (2048 bytes) further. A second
 // tile, `tile` elements after the first, holds the next 64 columns of X.
 static __device__ __forceinline__ uint64_t smem_desc_mn_major(
     const bf16 *X, int tile = SWIZZLE128_TILE)

@@ -23,7 +23,7 @@ static __device__ __forceinline__ void cp_async_rows(bf16 *to, const bf16 *from,
     }
 }
 
-// Loads y^T [16,rows]: 16 columns, from address X, of [rows,ld] in shared memory.
+// Loads y^T [16,rows] from the 16 columns at X of a matrix [rows,ld] in shared memory.
 template <int rows = CHUNK>
 static __device__ __forceinline__ void from_rows(float (*y)[4], const bf16 *X, int ld)
 {

@@ -85,8 +85,8 @@ static inline int tensor_map_of_heads(CUtensorMap *map, const void *x, int64_t T
 }
 
 // cp.async.bulk.tensor.3d, called by one thread: copies 64 channels, starting at
-// `channel`, of rows of head n, starting at row t, to a swizzle128 tile. Requirements
-// as for tma_load_1d; `map` is a __grid_constant__ kernel argument.
+// `channel`, of rows of head n, starting at row t, to a swizzle128 tile. The rules of
+// tma_load_1d apply; `map` is a __grid_constant__ kernel argument.
 static __device__ __forceinline__ void tma_load_3d(void *to, const CUtensorMap &map,
                                                    int channel, int n, int t,
                                                    uint64_t *bar)
@@ -100,7 +100,7 @@ static __device__ __forceinline__ void tma_load_3d(void *to, const CUtensorMap &
 }
 
 // Like tma_load_3d, but copies to the same offset in both blocks of a cluster of two.
-// Requirements as for tma_load_1d_multicast.
+// The rules of tma_load_1d_multicast apply.
 static __device__ __forceinline__ void tma_load_3d_multicast(void *to,
                                                              const CUtensorMap &map,
                                                              int channel, int n, int t,
@@ -117,7 +117,7 @@ static __device__ __forceinline__ void tma_load_3d_multicast(void *to,
 }
 
 // cp.async.bulk.tensor.3d with commit_group, called by one thread: stores a swizzle128
-// tile to a box of a tensor. Requirements as for tma_store_1d.
+// tile to a box of a tensor. The rules of tma_store_1d apply.
 static __device__ __forceinline__ void tma_store_3d(const CUtensorMap &map,
                                                     const void *from, int channel,
                                                     int n, int t)

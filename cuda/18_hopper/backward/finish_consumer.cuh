@@ -18,10 +18,10 @@
 //
 // The anchor b of a subchunk and channel is an integer near the middle of the range of
 // G. D_ij = exp2(G_i - b_I) exp2(b_I - b_J) exp2(b_J - G_j). The middle factor is a
-// power of two, so each operand is rounded only once. dG_i adds q_i (or k_i) times row
-// sums and subtracts k_i times column sums. Row sums are multiplied by the rounded
-// operands from which column sums are computed, and vice versa. So each pair adds and
-// subtracts exactly the same product.
+// power of two, so each operand is rounded only once. dG_i is q_i (or k_i) times row
+// sums minus k_i times column sums. Row sums are multiplied by the rounded operands
+// from which column sums are computed, and vice versa. So each pair adds and subtracts
+// exactly the same product.
 struct operands {
     pairs_of_tokens kb, kf, qf; // k exp2(b-G), k exp2(G-b), q exp2(G-b)
 };
@@ -388,7 +388,7 @@ static __device__ __forceinline__ void add_to_last_row(int len, const float *las
     }
 }
 
-// Adds each token's pair with itself (the diagonal of dA) to dq and dk.
+// Adds the pair of each token with itself (the diagonal of dA) to dq and dk.
 static __device__ __forceinline__ void add_own_pairs(const float *dA_diagonal,
                                                      const pairs_of_tokens &q,
                                                      const pairs_of_tokens &k,
@@ -455,7 +455,7 @@ static __device__ __forceinline__ void projection_factors(int l2norm,
     *rstd = l2norm ? -sum * *rstd * *rstd : 0.0f;
 }
 
-// Adds the gradient of the norms to dq and dk. Stages them in the tiles of q and k.
+// Adds the norms' gradient to dq and dk, and stages dq and dk in the tiles of q and k.
 template <int K>
 static __device__ __forceinline__ void stage_rows(const struct finish_vectors<K> &of,
                                                   unsigned char *q_tile,

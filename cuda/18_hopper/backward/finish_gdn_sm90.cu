@@ -100,7 +100,7 @@ static __device__ __forceinline__ void store_gdn_triangle(
     *(float2 *)&smem.sums.columns[of_dv][warp][2 * lane] = sum_over_channels(columns);
 }
 
-// Computes the two products of one triangle; called by one warpgroup.
+// One warpgroup computes the two products of one triangle.
 template <int K>
 static __device__ __forceinline__ void make_gdn_triangle(
     const struct backward_params &x, const struct block_chunk &i, int of_dv, int stage,
@@ -335,9 +335,9 @@ static __device__ __forceinline__ void finish_gdn_chunk(
 // and another warp computes the gate's gradient from dG while the consumers continue.
 //
 // Barriers: `full` and `empty` of each part, gate_* for G, sums_* for sums of dG.
-// CONSUMERS_SYNC, in order: rows past the end are 0; the triangles are stored, and
-// because dA and dB have two buffers, the previous triangles have been read; the dots
-// are stored. WARPGROUP_SYNC: the warpgroup's rows are staged.
+// CONSUMERS_SYNC, in order: rows past the end are 0; the triangles are stored; the dots
+// are stored. dA and dB have two buffers, so the second barrier also ends the reads of
+// the previous triangles. WARPGROUP_SYNC: the warpgroup's rows are staged.
 template <int K>
 static __global__ __launch_bounds__(finish_threads<K>::ALL, finish_threads<K>::BLOCKS)
 void gdn_finish_kernel(const __grid_constant__ struct backward_params x,

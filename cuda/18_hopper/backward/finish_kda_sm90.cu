@@ -67,8 +67,8 @@ static __device__ __forceinline__ void add_to_group(float4 *sums, int threads,
         }
 }
 
-// Computes one chunk and value head, called by a warpgroup. If `whole` is 1, the chunk
-// has 64 rows; the code for a partial last chunk needs more registers and is compiled
+// A warpgroup computes one chunk and value head. If `whole` is 1, the chunk has 64
+// rows; the code for a partial last chunk needs more registers and is compiled
 // separately. If `unread` is 1, this thread issued TMA stores of the previous chunk's
 // rows, and must release the stage when TMA has read the rows. Returns the new value of
 // `unread`.

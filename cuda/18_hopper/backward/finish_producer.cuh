@@ -139,7 +139,7 @@ static __device__ __forceinline__ void load_chunk(const struct backward_params &
 }
 
 // Returns in x the neighbouring lane's `own`, and in y the sum of `own` over the other
-// two lanes. Called by the four lanes that share a channel.
+// two lanes. The four lanes that share a channel call this function together.
 static __device__ __forceinline__ float2 quad_sums(float own)
 {
     const float beside = __shfl_xor_sync(~0u, own, 1);
@@ -395,7 +395,7 @@ static __device__ __forceinline__ void make_h_dS(int warp,
     }
 }
 
-// Computes dbeta of a chunk; called by one warp, with two tokens per lane.
+// One warp computes dbeta of a chunk, with two tokens per lane.
 template <int K>
 static __device__ __forceinline__ void store_dbeta(
     const struct backward_params &x, const struct block_chunk &i,

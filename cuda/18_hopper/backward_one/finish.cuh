@@ -172,7 +172,7 @@ static __device__ __forceinline__ const float *norm_factors(
     return to;
 }
 
-// Computes all gradients except dv of one warpgroup's 64 channels, for all steps.
+// Computes all gradients except dv, for all steps and one warpgroup's 64 channels.
 static __device__ __forceinline__ void finish_warpgroup(
     const struct backward_one_params &x, const struct backward_walk &w, int f,
     struct backward_one_storage &m)

@@ -38,8 +38,8 @@ static __global__ __launch_bounds__(512, 1) void kda_backward_kernel(
     else finish_warpgroup(x, w, wg - 2, m);
 }
 
-// Computes y [T,H,128]: sums x [T,HV,128] over the value heads of each query/key head,
-// in the order of the heads. A thread has eight channels.
+// Sums x [T,HV,128] over the value heads of each query/key head, in order, to y
+// [T,H,128]. A thread has eight channels.
 static __global__ void add_value_heads(int64_t rows, int heads, const uint4 *x,
                                        uint4 *y)
 {

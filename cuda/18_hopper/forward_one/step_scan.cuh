@@ -40,8 +40,8 @@ static __device__ __forceinline__ void keep_operand_cores(unsigned char *to,
 }
 
 // The products of a step. The critical path computes y = v - kf S, then v_new = A beta
-// y, then S; the products of o overlap with it. A lane has columns 8 t + e and 8 t + e
-// + 1 of tile t of S^T [64,128], y^T [64,32] and o^T [64,32].
+// y, then S; the products of o overlap with this path. A lane has columns 8 t + e and 8
+// t + e + 1 of tile t of S^T [64,128], y^T [64,32] and o^T [64,32].
 template <int kda, int keep>
 struct step_consumer {
     enum {

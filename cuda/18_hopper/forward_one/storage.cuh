@@ -63,7 +63,7 @@ struct head_shape {
 // Barriers. `raw`: rows are loaded. `gated`: gate warps have replaced the rows (KDA).
 // `decayed`: the factors of the state are written. `inverted`: A beta is written.
 // `scored`: Aqk is written. `empty`: the scan has read the stage, and o has been copied
-// from it.
+// from the stage.
 //
 // A barrier compares only parity, so a warp must wait for every phase of a barrier or
 // for none. Therefore the number of warps that share the steps divides STEP_STAGES.
@@ -122,7 +122,7 @@ static __device__ __forceinline__ struct step_record *kept_record(
     return x.records + ((int64_t)(w.record + step) * x.f.a.HV + w.n);
 }
 
-// Copies a complete triangle from shared memory to its record; called by one warp.
+// One warp copies a complete triangle from shared memory to the triangle's record.
 static __device__ __forceinline__ void keep_triangle(unsigned char *to,
                                                      const unsigned char *from)
 {

@@ -36,8 +36,8 @@ struct scan_registers { enum { PRODUCER = WGS == 1 ? 56 : 40, CONSUMER = 232 }; 
 // GDN with one warpgroup (GDN has no kg); pipeline A has four stages for KDA maps. With
 // two warpgroups a KDA scan has two stages per pipeline. This scan is memory-bound;
 // with more stages its blocks access L2 at different times and lose 4 % of the rate.
-// KEEPING_SCAN also stages results in shared memory, so with two warpgroups it has two
-// stages, and for KDA with one warpgroup two stages of Q.
+// KEEPING_SCAN also stages results in shared memory, so it has two stages with two
+// warpgroups, and two stages of Q for KDA with one warpgroup.
 template <int K, int WGS, scan_kind kind, int kda>
 struct scan_storage {
     enum {

@@ -140,9 +140,9 @@ static __device__ __forceinline__ void scan_chunks(Consumer c, int count, float 
 //
 // y = v - k~ S, v_new = A beta y, S <- Lambda S + kg^T v_new, o = qg S + Aqk v_new.
 // Each wait for a product is as late as possible. The critical path is k~ S, v_new, S;
-// the products of o overlap with it. `update_state` stores rows of the previous chunk's
-// o during the product that adds v_new to S. With two warpgroups (O_EARLY) new_values
-// stores these rows, because the other warpgroup then has products to run.
+// the products of o overlap with this path. `update_state` stores rows of the previous
+// chunk's o during the product that adds v_new to S. With two warpgroups (O_EARLY)
+// new_values stores these rows, because the other warpgroup then has products to run.
 template <int K, int WGS, int blocks, scan_kind kind, class Keep>
 struct kda_consumer {
     enum { LD = 64 * WGS + PAD, O_EARLY = WGS == 2 };    // LD: row stride of v and o
@@ -414,10 +414,10 @@ static __device__ __forceinline__ struct keeps_states<K> keeps_states_of(
              x.a.HV * state, x.a.HV * rows, columns };
 }
 
-// Runs the scan of scan_kernel, and stores h and v_new of every chunk: writes 2 KV / C
-// + 2V more bytes per token and head, and needs up to 223 KiB of shared memory. Each
-// warpgroup has three more barriers per chunk: before it overwrites staged tiles, after
-// it has staged h, and after it has staged v_new.
+// Runs the scan of scan_kernel, and also stores h and v_new of every chunk. This writes
+// 2 KV / C + 2V more bytes per token and head, and needs up to 223 KiB of shared
+// memory. Each warpgroup has three more barriers per chunk: before it overwrites staged
+// tiles, after it has staged h, and after it has staged v_new.
 template <int K, int WGS, int kda, int blocks>
 static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_keeping_kernel(
     const __grid_constant__ struct forward_params x, const struct chunk_states to)

@@ -26,9 +26,9 @@ static __device__ __forceinline__ void store_operand_transposed(
     for (int i = 0; i < steps; i++) stmatrix_x4_trans(at + i * 2048, a[i]);
 }
 
-// Stores a staged tile to global memory; called by one thread. In the sanitizers' build
-// the thread itself copies the tile, because initcheck does not see TMA stores and
-// later kernels read the tile.
+// One thread stores a staged tile to global memory. In the sanitizers' build the thread
+// itself copies the tile, because initcheck does not see TMA stores and later kernels
+// read the tile.
 static __device__ __forceinline__ void tma_store_tile(unsigned char *to,
                                                       const unsigned char *from)
 {
@@ -40,7 +40,7 @@ static __device__ __forceinline__ void tma_store_tile(unsigned char *to,
 #endif
 }
 
-// Stores a warpgroup's 64 columns of a state from K / 64 tiles; called by one thread.
+// One thread stores a warpgroup's 64 columns of a state from K / 64 tiles.
 template <int K>
 static __device__ __forceinline__ void tma_store_state(
     unsigned char *to, int column, int columns, const unsigned char (*from)[TILE_BYTES])
@@ -50,16 +50,16 @@ static __device__ __forceinline__ void tma_store_state(
         tma_store_tile(to + (i * columns + column) * TILE_BYTES, from[i]);
 }
 
-// Waits until TMA has read the previous chunk's tiles, after which the warpgroup may
-// overwrite them. Called by all threads of the warpgroup.
+// All threads of the warpgroup wait until TMA has read the previous chunk's tiles. Then
+// the warpgroup may overwrite these tiles.
 static __device__ __forceinline__ void staged_wait_read(void)
 {
     if (threadIdx.x % 128 == 0) tma_store_wait_read();
     warpgroup_sync();
 }
 
-// Makes staged tiles visible to TMA; afterwards one thread may store them. Called by
-// all threads of the warpgroup.
+// All threads of the warpgroup make staged tiles visible to TMA. Then one thread may
+// store the tiles.
 static __device__ __forceinline__ void staged_publish(void)
 {
     fence_proxy_async();

@@ -20,7 +20,7 @@ static __device__ __forceinline__ void store_gdn_row_factors(
     f.k[i] = -n.y * w.beta[i] * to_first;
 }
 
-// Stores all row factors of a head; called by one warp or by the whole block.
+// One warp, or the whole block, stores all row factors of a head.
 template <int threads>
 static __device__ __forceinline__ void store_factors(
     const struct head_of_chunk &w, struct gdn_row_factors &to, struct pair_factors &f)
@@ -134,7 +134,7 @@ static __device__ __forceinline__ void head_by_four_warps(
     }
 }
 
-// `blocks` thread blocks share `kv` value heads; each has at most `heads` of these.
+// `blocks` thread blocks share `kv` value heads; a block has at most `heads` of these.
 struct head_shares { int kv, heads; uint32_t blocks, H; };
 
 // Bound: memory. Per token and query/key head 4K bytes are read and 4K written; per
