@@ -12,7 +12,9 @@ static const int chunks[] = { 4, 8, 16, 64 };
 static double chunk_apart(const struct batch *x, int64_t t0, int rows, int n)
 {
     const int K = x->c.K, V = x->c.V, W = V + K, HV = x->c.HV, KG = x->c.KG;
-    const double *last = x->G + ((t0 + rows - 1) * HV + n) * KG;
+    const double *G = batch_at(x, "G"), *k = batch_at(x, "k");
+    const double *u = batch_at(x, "u"), *w = batch_at(x, "w");
+    const double *last = G + ((t0 + rows - 1) * HV + n) * KG;
     double X[32 * 64], Y[32 * 64];
     batch_identity(x, X);
     batch_tokens(x, t0, t0 + rows, n, X);
@@ -22,9 +24,9 @@ static double chunk_apart(const struct batch *x, int64_t t0, int rows, int n)
             Y[i * W + j] = j == V + i ? exp2(last[at]) : 0;
             for (int64_t t = t0; t < t0 + rows; t++) {
                 const int64_t tn = t * HV + n, tm = t * x->c.H + n / (HV / x->c.H);
-                const double gate = exp2(last[at] - x->G[tn * KG + at]);
-                const double kg = x->k[tm * K + i] * gate;
-                Y[i * W + j] += kg * (j < V ? x->u[tn * V + j] : -x->w[tn * K + j - V]);
+                const double gate = exp2(last[at] - G[tn * KG + at]);
+                const double kg = k[tm * K + i] * gate;
+                Y[i * W + j] += kg * (j < V ? u[tn * V + j] : -w[tn * K + j - V]);
             }
         }
     return apart(Y, X, K * W);
@@ -37,8 +39,8 @@ static int tokens(struct kcp_report *rep)
         struct batch x;
         const double gate = gates[j / 8];
         double worst = 0;
-        status = batch_draw(&x, j % 2 ? KCP_GDN : KCP_KDA, chunks[j / 2 % 4], gate);
-        status = status ? status : batch_wy(&x);
+        status = batch_make(&x, j % 2 ? KCP_GDN : KCP_KDA, chunks[j / 2 % 4], gate,
+                            UP_TO_GATE);
         for (int c = 0; c < x.c.NC && !status; c++)
             for (int n = 0; n < x.c.HV; n++) {
                 const int s = x.sc[c], t0 = x.cu[s] + (c - x.cn[s]) * x.c.C;

@@ -12,18 +12,20 @@ static int recurrence(struct kcp_report *rep)
     int status = KCP_OK;
     for (int j = 0; j < 32 && !status; j++) {
         struct batch x;
+        struct tensor_set step = { .n = 0 };
         const double gate = gates[j / 8];
-        status = batch_draw(&x, j % 2 ? KCP_GDN : KCP_KDA, chunks[j / 2 % 4], gate);
-        status = status ? status : batch_wy(&x);
-        status = status ? status : batch_chunk(&x);
-        status = status ? status : batch_step(&x);
+        status = batch_make(&x, j % 2 ? KCP_GDN : KCP_KDA, chunks[j / 2 % 4], gate,
+                            UP_TO_GATE);
+        tensor_set_copy(&step, &x.set);
+        status = status ? status : batch_stage(&x, &step, "01_step");
         if (!status) {
-            const double o = apart(x.o, x.o_step, x.c.T * x.c.HV * x.c.V);
-            const double S = apart(x.h_out, x.ht, BATCH_NS * x.c.HV * x.c.K * x.c.V);
+            const double o = batch_apart(&x, "o", &step, "o");
+            const double S = batch_apart(&x, "h_out", &step, "ht");
             EXPECT(rep, o <= 1e-13 && S <= 1e-13,
                    "%s, C = %d, gate %g: o differs by %g, final states by %g",
                    j % 2 ? "GDN" : "KDA", x.c.C, gate, o, S);
         }
+        tensor_set_free(&step);
         batch_free(&x);
     }
     return status;

@@ -6,28 +6,22 @@
 
 static const double gates[] = { 0, -1, -5, -50 };
 
-static int make(struct batch *x, enum kcp_model model, int C, double gate)
-{
-    int status = batch_draw(x, model, C, gate);
-    status = status ? status : batch_wy(x);
-    status = status ? status : batch_chunk(x);
-    return status ? status : batch_affine(x);
-}
-
 static int tokens(struct kcp_report *rep)
 {
     int status = KCP_OK;
     for (int j = 0; j < 16 && !status; j++) {
         struct batch x;
         double worst = 0;
-        status = make(&x, j % 2 ? KCP_GDN : KCP_KDA, j / 2 % 2 ? 64 : 4, gates[j / 4]);
+        status = batch_make(&x, j % 2 ? KCP_GDN : KCP_KDA, j / 2 % 2 ? 64 : 4,
+                            gates[j / 4], UP_TO_GATE);
         for (int s = 0; s < BATCH_NS && !status; s++)
             for (int n = 0; n < x.c.HV; n++) {
                 const int64_t KW = (int64_t)x.c.K * (x.c.K + x.c.V);
                 double X[32 * 64];
                 batch_identity(&x, X);
                 batch_tokens(&x, x.cu[s], x.cu[s + 1], n, X);
-                const double d = apart(x.map + (s * x.c.HV + n) * KW, X, KW);
+                const double *map = batch_at(&x, "map") + (s * x.c.HV + n) * KW;
+                const double d = apart(map, X, KW);
                 worst = d > worst || isnan(d) ? d : worst;
             }
         EXPECT(rep, worst <= 1e-12, "%s, C %d, gate %g: map differs by %g",

@@ -5,16 +5,17 @@
 #include "tests/judge/batch.h"
 
 /* Computes dS = M^T dht + dh_ext per stretch and head. */
-static void applied(const struct batch *x, const double *dmap, double *dS)
+static void applied(const struct batch *x, double *dS)
 {
     const int K = x->c.K, V = x->c.V;
+    const double *dht = batch_at(x, "dht");
     for (int n = 0; n < x->c.NS * x->c.HV; n++)
         for (int i = 0; i < K; i++)
             for (int v = 0; v < V; v++) {
-                const double *map = dmap + (int64_t)n * K * (V + K);
+                const double *map = batch_at(x, "dmap") + (int64_t)n * K * (V + K);
                 double s = map[i * (V + K) + v];
                 for (int p = 0; p < K; p++)
-                    s += map[p * (V + K) + V + i] * x->dht[(n * K + p) * V + v];
+                    s += map[p * (V + K) + V + i] * dht[(n * K + p) * V + v];
                 dS[(n * K + i) * V + v] = s;
             }
 }
@@ -35,40 +36,31 @@ static double columns_apart(const struct batch *x, const double *a, const double
 static int one(struct kcp_report *rep, struct batch *x, const char *what)
 {
     const int64_t ld = x->c.V + x->c.K, rows = (int64_t)x->c.NS * x->c.HV * x->c.K;
-    double *map = batch_array(x, rows * ld), *dS = batch_array(x, rows * x->c.V);
-    double *two = batch_array(x, rows * ld), err;
-    int status;
-    if (x->arrays.full)
-        return KCP_NO_MEMORY;
-
-    applied(x, x->dmap, dS);
-    err = apart(dS, x->dh_in, rows * x->c.V);
+    const double *dmap = batch_at(x, "dmap");
+    struct tensor_set own = { .n = 0 };
+    tensor_set_copy(&own, &x->set);
+    applied(x, tensor_add(&own, "dS", "NS HV K V", KCP_ACC, &x->c)->p);
+    double err = batch_apart(x, "dh_in", &own, "dS");
     EXPECT(rep, err <= 1e-13, "%s: M^T dht + dh_ext is off the reverse scan by %.2g",
            what, err);
 
-    struct kcp_affine f;
-    batch_bind(x, "05_affine", &f);
-    f.map = map;
-    if ((status = ref_affine(&f)))
-        return status;
-    err = columns_apart(x, x->dmap, map, x->c.V, (int)ld);
+    err = columns_apart(x, dmap, batch_at(x, "map"), x->c.V, (int)ld);
     EXPECT(rep, err <= 1e-13, "%s: M of backward is off forward's M by %.2g", what,
            err);
 
-    struct kcp_merge_backward m;
-    batch_bind(x, "11_merge_backward", &m);
-    m.dmap = two; m.reuse_M = 1;
-    if ((status = ref_merge_backward(&m)))
-        return status;
+    x->c.reuse_M = 1;
+    const int status = batch_stage(x, &own, "11_merge_backward");
+    const double *two = tensor_find(&own, "dmap")->p;
     int touched = 0, differ = 0;
-    for (int64_t e = 0; e < rows; e++)
+    for (int64_t e = 0; e < rows && !status; e++)
         for (int v = 0; v < ld; v++) {
             touched += v >= x->c.V && !isnan(two[e * ld + v]);
-            differ += v < x->c.V && two[e * ld + v] != x->dmap[e * ld + v];
+            differ += v < x->c.V && two[e * ld + v] != dmap[e * ld + v];
         }
     EXPECT(rep, !touched, "%s: reuse_M, but %d numbers of M written", what, touched);
     EXPECT(rep, !differ, "%s: reuse_M changed %d numbers of dh_ext", what, differ);
-    return KCP_OK;
+    tensor_set_free(&own);
+    return status;
 }
 
 static int transpose(struct kcp_report *rep)
@@ -80,8 +72,7 @@ static int transpose(struct kcp_report *rep)
             struct batch x;
             char what[64];
             snprintf(what, sizeof what, "%s, gate %g", model ? "GDN" : "KDA", gate[j]);
-            status = batch_forward(&x, model ? KCP_GDN : KCP_KDA, gate[j]);
-            status = status ? status : batch_backward(&x);
+            status = batch_make(&x, model ? KCP_GDN : KCP_KDA, 16, gate[j], EACH_GATE);
             status = status ? status : one(rep, &x, what);
             batch_free(&x);
         }
