@@ -133,8 +133,8 @@ static int fold_step(const struct fold *f, const struct gather_layout *g, void *
 
 /* Computes the state at the start of visit v, a run of adjacent segments on this rank.
  * The fold starts with the state at position `last`, where this rank's previous visit
- * of the sequence ends; without such a visit (last < 0), with h of the sequence's first
- * segment. Then the fold applies the maps of the segments before v. */
+ * of the sequence ends; without such a visit (last < 0), the fold starts with h of the
+ * sequence's first segment. Then the fold applies the maps of the segments before v. */
 //> fold_gathered
 static int fold_gathered(const struct fold *f, const struct gather_layout *g,
                          void *all, char *tmp, const struct visit *v, int last)

@@ -76,7 +76,7 @@ static int front(struct forward *x)
 }
 
 // Runs chapters 05 and 07. Stores the first state of segment s in `states` [s], then
-// computes from it the first states of the segment's strips (parts of the segment).
+// computes from this state the first states of the segment's strips (parts).
 static int carry(struct forward *x)
 {
     const struct kcp_call *call = (const struct kcp_call *)&x->a;
@@ -102,7 +102,7 @@ static int keeps_all(const struct forward *x)
     return x->a.saved && x->a.save == KCP_SAVE_ALL;
 }
 
-// Runs chapters 04 and 12: computes o, the last states, and the block for backward.
+// Runs the kernels of chapters 04 and 12 for o, the last states and the saved block.
 static int outputs(struct forward *x)
 {
     const struct kcp_call *call = (struct kcp_call *)&x->a;

@@ -132,9 +132,9 @@ static __device__ void pairs(const struct kcp_wy_backward &a, struct token_range
     //< kernel-starred
 }
 
-// Computes column d of the gradients as the sum of all paths. Stores dG, not yet summed
-// over rows, in dg (KDA) or in the workspace (GDN). Also adds exp2(G_last) sum_v h dS
-// and the sum of k dk_s* over all rows to dG of the last row.
+// Computes column d of the gradients as the sum over all paths of the chain rule.
+// Stores dG, not yet summed over rows, in dg (KDA) or in the workspace (GDN). Also adds
+// exp2(G_last) sum_v h dS and the sum of k dk_s* over all rows to dG of the last row.
 template <class X>
 static __device__ void combine_paths(const struct kcp_wy_backward &a,
                                      struct token_range z, int n, int d, const X *h,

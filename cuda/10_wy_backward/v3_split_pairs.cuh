@@ -170,9 +170,9 @@ static __device__ __forceinline__ void make_factors(struct pair_storage &s,
 }
 
 // Multiplies the tiles. Four warps compute the sums by rows, sum_J of dAqk (kF) and of
-// dL (kF), and store them in place of the factors qE. The other four warps compute the
-// sums by columns, dAqk^T (qE) + dL^T (beta kE) per tile, and store them in place of
-// the factors kF.
+// dL (kF), and store the sums in place of the factors qE. The other four warps compute
+// the sums by columns, dAqk^T (qE) + dL^T (beta kE) per tile, and store the sums in
+// place of the factors kF.
 static __device__ __forceinline__ void products(struct pair_storage &s)
 {
     const int i = opaque(threadIdx.x);

@@ -71,8 +71,8 @@ static int recompute(struct backward *x)
     return status ? status : x->t.chunk(&chunk);
 }
 
-// Runs one part of chapter 09: KCP_LOCAL before the exchange, or KCP_REVERSE on strips
-// after the exchange.
+// Runs one part of chapter 09's kernels: KCP_LOCAL before the exchange, or KCP_REVERSE
+// on strips after the exchange.
 static int chunks(struct backward *x, int part)
 {
     const struct kcp_call *call = (const struct kcp_call *)&x->a;
@@ -84,10 +84,10 @@ static int chunks(struct backward *x, int part)
     return status;
 }
 
-// Runs chapters 11 and 07: `states[s]` becomes the gradient of the state after segment
-// s. The gradients after each of the segment's strips are computed from `states[s]`.
-// With reuse_M and without strips, M of a segment is copied from forward's maps; M of
-// strips was not saved and is recomputed.
+// Runs the kernels of chapters 11 and 07: `states[s]` becomes the gradient of the state
+// after segment s. The gradients after each of the segment's strips are computed from
+// `states[s]`. With reuse_M and without strips, M of a segment is copied from forward's
+// maps; M of strips was not saved and is recomputed.
 static int carry(struct backward *x)
 {
     const struct kcp_backward *a = &x->a;
@@ -113,8 +113,8 @@ static int carry(struct backward *x)
     return status;
 }
 
-// Runs chapters 10 and 02: computes the gradients of the raw inputs and, per segment,
-// of the parameters.
+// Runs the kernels of chapters 10 and 02: computes the gradients of the raw inputs and,
+// per segment, of the parameters.
 static int down(struct backward *x)
 {
     const struct kcp_call *call = (const struct kcp_call *)&x->a;

@@ -29,8 +29,8 @@ static void store_grid(struct program *x)
     put_rest(&of);
 }
 
-// Runs chapters 05, 07 and 04. Backward with h_kept loads the first states instead of
-// running chapters 05 and 07.
+// Runs the kernels of chapters 05, 07 and 04. Backward with h_kept loads the first
+// states instead of running 05 and 07.
 static int family_forward(struct program *x)
 {
     const struct kcp_family *a = &x->f.a;
@@ -72,7 +72,7 @@ static int family_forward(struct program *x)
     return x->by.t.chunk(&c);
 }
 
-// Runs one part of chapter 09.
+// Runs one part of chapter 09's kernels.
 static int family_reverse(struct program *x, int part)
 {
     FORM(kcp_chunk_backward, c);
@@ -93,7 +93,7 @@ static int family_reverse(struct program *x, int part)
     return x->by.t.chunk_backward(&c);
 }
 
-// Runs chapters 11 and 07, which come between the two parts of chapter 09.
+// Runs the kernels of chapters 11 and 07, between the two parts of chapter 09.
 static int family_carry_back(struct program *x)
 {
     const struct kcp_family *a = &x->f.a;

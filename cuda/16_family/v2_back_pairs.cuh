@@ -104,7 +104,7 @@ static __device__ __forceinline__ void sum_rows(const Storage &s, int I, int J, 
     mma_m16n16k16(y, a, k);
 }
 
-// Sums columns of tile (I, J) over i; adds them to w (gradient of k), u (of b).
+// Adds sums over i of tile (I, J)'s columns to w (gradient of k) and u (of b).
 template <class Storage>
 static __device__ __forceinline__ void sum_columns(const Storage &s, int I, int J,
                                                    int b, int d0, float (*w)[4],

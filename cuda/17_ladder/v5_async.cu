@@ -6,8 +6,8 @@
 
 // Bound: as for v4, but without the wait for global memory. A pipeline stage has 48.5
 // KiB; while chunk c is multiplied, chunks c + 1 and c + 2 are in flight, 97 KiB per
-// SM. Each chunk has one barrier, which a thread reaches after its copies of chunk c
-// have arrived and after it has read chunk c - 1. So after the barrier chunk c is
+// SM. Each chunk has one barrier, which a thread reaches when its copies of chunk c
+// have arrived and its reads of chunk c - 1 are over. So after the barrier chunk c is
 // complete, and the stage of chunk c - 1 is free.
 //> storage
 enum { STAGES = 3 };

@@ -29,7 +29,7 @@ struct maps { CUtensorMap w, kg, u; };
 
 //> producer
 // Issues all copies from one thread. A stage is free after all consumers have arrived
-// at its barrier `empty`, and full after all announced bytes have arrived.
+// at the stage's barrier `empty`, and full after all announced bytes have arrived.
 static __device__ void producer_warp(const struct kcp_ladder &a,
                                      const struct maps &map, int s, int n,
                                      struct stages *m)

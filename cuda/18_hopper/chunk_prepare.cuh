@@ -75,8 +75,8 @@ static __device__ __forceinline__ float log2_decay(struct gate_constants f, floa
                  -1000.0f);
 }
 
-// GDN: computes the log2 decays of two rows. Each log2 decay is at least -200: 2^-200
-// is 0 in fp32, and sums of such numbers stay accurate.
+// GDN: computes the log2 decays of two rows. Each log2 decay is at least -200, because
+// 2^-200 is 0 in fp32, and sums of such numbers stay accurate.
 template <int form>
 static __device__ __forceinline__ void log2_decays(const struct forward_params &x,
                                                    int n, float *g)
@@ -123,8 +123,8 @@ static __device__ __forceinline__ void cumulative_decay(
 // together keep 16 bits.
 struct split_operand { uint32_t top[4], rest[4]; };
 
-// Converts a 16x16 block in an accumulator d[2][4] to operand A. If the same registers
-// serve as operand B, they represent the transpose of the block.
+// Converts a 16x16 block in an accumulator d[2][4] to operand A. If used as operand B,
+// the same registers represent the transpose of the block.
 static __device__ __forceinline__ struct split_operand split_accumulator(
     const float (*d)[4])
 {

@@ -6,9 +6,9 @@
 
 // Format "steps" of the saved block (ref/core/saved.def): one record per step of 32
 // tokens and value head. If the first chunk of a stretch is chunk c of the rank, step j
-// of the stretch has number 2 c + j, and its record for value head n has index (2 c +
-// j) HV + n. If the last chunk of a stretch has at most 32 tokens, the chunk's second
-// step has no record. Only for KDA with K = V = 128.
+// of the stretch has number 2 c + j, and the step's record for value head n has index
+// (2 c + j) HV + n. If the last chunk of a stretch has at most 32 tokens, the chunk's
+// second step has no record. Only for KDA with K = V = 128.
 //
 // a is the sum of log2 decays over the step's first 16 tokens, and
 //

@@ -25,7 +25,7 @@ struct factors_backward {
     void *h_kept, *h_start, *states, *dh_in, *dmap;       // [NS], per segment
     int *want, *own;
     // Per stretch (segment or strip): rows of states (struct scan_states). For each
-    // launch: the jobs and the number of jobs. Strips or maps need two launches.
+    // launch: the jobs and the number of jobs. Strips or maps require two launches.
     int *first, *last, *of_first, *own_row, *jobs[2], count[2];
     float *dA_rows, *ddt_rows, *all;     // sums per segment; gathered from all ranks
     int *differs;
@@ -176,7 +176,7 @@ static_assert(KCP_JOB_STATES == 1 << SCAN_STATES
 // With strips the first launch computes the states, the reverse scan of a sequence's
 // last strip, and dh_ext of the other strips except the first. The second launch
 // follows the fold and computes the remaining reverse scans. With KCP_SAVE_ALL the
-// states were saved, so no job computes them.
+// states were saved, so no job computes states.
 static int jobs_of(const struct factors_backward *f, const struct strip *s, int launch)
 {
     const struct kcp_backward *a = &f->x.a;
@@ -225,7 +225,7 @@ static void put_grid(const struct factors_backward *f, struct putter *x)
     put(x, chunks);
 }
 
-// Fills the index arrays, in the order in which place_strips allocated them. If
+// Fills the index arrays, in the order in which place_strips allocated the arrays. If
 // segments cross ranks, every segment has a separate row of states. A reverse scan that
 // runs before the exchange stores the gradient of its stretch's first state in the map
 // that is sent.

@@ -99,8 +99,8 @@ static inline void move(struct mover *x, int from, int to)
     x->m.to[x->m.count++] = to;
 }
 
-// Fills y [NS,HV,K,V]. A segment that starts a sequence (ends = 1: ends it) gets the
-// sequence's state from x (h0 or dht); other segments get 0.
+// Fills y [NS,HV,K,V]. A segment that starts (or, if ends = 1, ends) a sequence gets
+// the sequence's state from x (h0 or dht); other segments get 0.
 static inline void states_in(const struct kcp_call *a, int ends, const void *x, void *y)
 {
     const struct kcp_segment *seg = a->plan->seg + a->plan->ctx[a->r].seg0;

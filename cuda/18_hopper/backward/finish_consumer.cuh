@@ -335,7 +335,7 @@ static __device__ __forceinline__ void add_row_products(const unsigned char *A,
         }
 }
 
-// Multiplies d = P^T or Q^T by exp2(b), by `factor` and by the norms of its rows.
+// Multiplies d = P^T or Q^T by exp2(b), by `factor` and by the norms of the rows.
 static __device__ __forceinline__ void scale_rows_of_state(const struct anchors &b,
                                                            float factor,
                                                            const float *rstd,

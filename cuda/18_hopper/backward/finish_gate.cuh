@@ -35,8 +35,8 @@ static __device__ __forceinline__ float log_1_plus(float e)
     return e < 0.01f ? e * (1.0f - e * (0.5f - e * (1.0f / 3.0f))) : __logf(1.0f + e);
 }
 
-// Returns the log2 decay of a token for the softplus gate. The result is at least -256:
-// 2^-256 is 0 in fp32, and sums of such numbers stay accurate.
+// Returns the log2 decay of a token for the softplus gate. The result is at least -256,
+// because 2^-256 is 0 in fp32, and sums of such numbers stay accurate.
 static __device__ __forceinline__ float softplus_decay(float times, float plus, float x)
 {
     const float y = x + plus, e = __expf(-fabsf(y));
@@ -78,7 +78,7 @@ static __device__ __forceinline__ void decays_of_tokens(const struct kcp_backwar
             for (int j = 0; j < 4; j++) G[t][j] = fmaxf(LOG2_E * G[t][j], -256.0f);
 }
 
-// Zeroes x for tokens past the chunk's end, so that they do not decay.
+// Zeroes x for tokens past the chunk's end, so that these tokens do not decay.
 static __device__ __forceinline__ void zero_tokens_from(int len, float (*x)[4])
 {
     const int e = mma_coords_of_thread().e;
@@ -158,8 +158,8 @@ static __device__ __forceinline__ float softplus_back(float y, float dg, float *
     return dg * (y >= 0.0f ? r : e * r);
 }
 
-// Converts dg to the gradient of the raw gate and stores it. Also stores the chunk's
-// terms of dA_log and ddt_bias, which are sums over the chunk's rows.
+// Converts dg to the gradient of the raw gate and stores this gradient. Also stores the
+// chunk's terms of dA_log and ddt_bias, which are sums over the chunk's rows.
 template <int K, int form>
 static __device__ __forceinline__ void gate_gradient(
     const struct backward_params &x, const struct finish_gate &f,

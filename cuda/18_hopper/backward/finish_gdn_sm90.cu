@@ -85,7 +85,7 @@ static __device__ __forceinline__ void store_gdn_triangle(
                 pack_bf16x2(low, high);
         }
     }
-    // Zeroes the blocks above the diagonal, because the products also read them.
+    // Zeroes the blocks above the diagonal, because products read these blocks.
     #pragma unroll
     for (int t = 2; t < 8; t++)
         #pragma unroll
@@ -329,10 +329,10 @@ static __device__ __forceinline__ void finish_gdn_chunk(
 // and 1024 bytes per token and query/key head. Flops: per warpgroup 56 products of 64 x
 // 64 x 16. Shared memory: 214 KiB.
 //
-// Ownership: a block processes pairs of a chunk and a query/key head one after another,
-// and all value heads of each pair; each consumer warpgroup has 64 channels. In the
-// last warpgroup one thread is the producer, one warp computes G one chunk in advance,
-// and another warp computes the gate's gradient from dG while the consumers continue.
+// Ownership: a block processes (chunk, query/key head) pairs one after another, and all
+// value heads of a pair. Each consumer warpgroup has 64 channels. In the last warpgroup
+// one thread is the producer, one warp computes G one chunk in advance, and another
+// warp computes the gate's gradient from dG while the consumers continue.
 //
 // Barriers: `full` and `empty` of each part, gate_* for G, sums_* for sums of dG.
 // CONSUMERS_SYNC, in order: rows past the end are 0; the triangles are stored; the dots

@@ -5,7 +5,7 @@
 #include "core/paths.h"
 #include "core/split.h"
 
-// Registers per thread; for K = 64 two blocks share an SM.
+// Registers per thread. If K = 64, two blocks share an SM.
 template <int K>
 struct finish_registers {
     enum { CONSUMER = K == 128 ? 240 : 216, PRODUCER = K == 128 ? 24 : 40 };
@@ -13,7 +13,7 @@ struct finish_registers {
 
 // Computes X = dO v_new^T and Y = dv v_new^T for the triangles; each warp has 16 rows.
 // With K = 128 each of the two warpgroups computes one product; with K = 64 one
-// warpgroup computes both.
+// warpgroup computes both products.
 template <int K>
 static __device__ __forceinline__ void begin_triangles(
     const struct kda_finish_storage<K> &s, int tile, float (*d)[4])
@@ -223,7 +223,7 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
 // CONSUMERS_SYNC, in order: rows past the end are zero, the triangles are stored, the
 // triangles have been read, the dots are stored, the projection factors are stored.
 // WARPGROUP_SYNC: the warpgroup's rows are staged. DIAGONAL_STORED: the diagonal is
-// stored, and the dbeta warp may read it.
+// stored, and the dbeta warp may read the diagonal.
 template <int K, int underflow, int form>
 static __global__ __launch_bounds__(finish_threads<K>::ALL, finish_threads<K>::BLOCKS)
 void kda_finish_kernel(const __grid_constant__ struct backward_params x,

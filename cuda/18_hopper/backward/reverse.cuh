@@ -119,7 +119,7 @@ static __device__ __forceinline__ void send_dv(struct reverse_out &to,
     to.dv -= CHUNK * to.dv_row;
 }
 
-// Stages operand A, which is dS in bf16, and stores it by TMA.
+// Stages operand A, which is dS in bf16, and issues the TMA stores.
 template <int K>
 static __device__ __forceinline__ void send_dS(struct reverse_out &to,
                                                unsigned char (*staged)[TILE_BYTES],
@@ -273,7 +273,7 @@ static __device__ __forceinline__ void reverse_init(
     else __syncthreads();
 }
 
-// Loads 64 columns of the gradient after stretch z, and scans its chunks in reverse.
+// Loads 64 columns of the gradient after stretch z, and scans the stretch in reverse.
 template <int blocks, int K, int WGS, int kda>
 static __device__ __forceinline__ void reverse_consumer_warpgroup(
     const struct backward_params &x, const struct forward_params &f, int job, int z,

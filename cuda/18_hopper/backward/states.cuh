@@ -204,8 +204,8 @@ static __device__ __forceinline__ void states_consumer_warpgroup(
 // Bound: memory. Per token and head the block reads 4K + 1.25C + 2V bytes and writes 2
 // KV / C + 2V. With few stretches and heads the bound is the latency of the sequential
 // steps. Barriers. `full` and `empty` are as in scan_kernel. Three barriers per chunk
-// synchronize a warpgroup: before it overwrites staged tiles, after it has staged h,
-// and after it has staged v_new.
+// synchronize a warpgroup: before the writes to staged tiles, after h is staged, and
+// after v_new is staged.
 template <int K, int WGS, int kda, int blocks>
 static __device__ __forceinline__ void states_block(const struct backward_params &x,
                                                     const struct forward_params &f,

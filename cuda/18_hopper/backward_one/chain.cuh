@@ -80,8 +80,8 @@ static __device__ __forceinline__ void sum_decays(
     }
 }
 
-// Computes, from the sums `all` over the warp's 16 rows, the factors by which dSa
-// decays in this warp's channels, and stores the factors.
+// Stores the factors by which dSa decays in this warp's channels. Argument `all` has
+// the sums of log2 decays over the warp's 16 rows.
 static __device__ __forceinline__ void put_decays(const struct gate_lane &l, int f,
                                                   int warp, int s, const float *all,
                                                   struct backward_one_storage &m)

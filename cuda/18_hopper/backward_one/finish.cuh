@@ -12,7 +12,7 @@ static __device__ __forceinline__ float pair_half(uint32_t x, int j)
 }
 
 // Sums y[q or k][token] over a warp's 16 channels; a lane has 2 channels and 8 tokens.
-// Lane l returns two sums, of q (l < 16) or k (l >= 16), for tokens of tile l / 4 % 4.
+// Lane l returns sums of q (l < 16) or k (l >= 16) for two tokens of tile l / 4 % 4.
 static __device__ __forceinline__ float2 sum_over_quads(float (*y)[8])
 {
     const int lane = threadIdx.x % 32;

@@ -86,7 +86,7 @@ struct backward_one_storage {
 static_assert(sizeof(struct backward_one_storage) <= 227 * 1024, "one block on an SM");
 
 // A stretch is a sequence: tokens `begin` to `begin` + `len` - 1. The stretch has index
-// `sequence` in dht and dh0, `row` on this rank; its first record has index `step`.
+// `sequence` in dht and dh0, `row` on this rank; the first record has index `step`.
 struct backward_stretch { int begin, len, sequence, step, row; };
 
 struct backward_one_params {

@@ -7,10 +7,10 @@
 //
 // o^T of a chunk is packed to bf16 as soon as it is complete, because an accumulator
 // may not be read while later products are in flight. Each warp stores its 16 columns,
-// transposed, into the stage of the next chunk's v, after it has read these columns of
-// v. Later the warpgroup copies whole rows of 128 bytes from this stage to global
-// memory and releases the stage. The barrier o_ready separates the stores of the warps
-// from the copy, and is usually complete when the copy starts.
+// transposed, into the stage of the next chunk's v, after reading these columns of v.
+// Later the warpgroup copies whole rows of 128 bytes from this stage to global memory
+// and releases the stage. The barrier o_ready separates the stores of the warps from
+// the copy, and is usually complete when the copy starts.
 
 // The part of o that this thread stores: 16 bytes per row. `to`: address in the
 // thread's first row of the next chunk; `step`: row stride; `left`: the number of rows
@@ -416,8 +416,8 @@ static __device__ __forceinline__ struct keeps_states<K> keeps_states_of(
 
 // Runs the scan of scan_kernel, and also stores h and v_new of every chunk. This writes
 // 2 KV / C + 2V more bytes per token and head, and needs up to 223 KiB of shared
-// memory. Each warpgroup has three more barriers per chunk: before it overwrites staged
-// tiles, after it has staged h, and after it has staged v_new.
+// memory. Each warpgroup has three more barriers per chunk: before the writes to staged
+// tiles, after h is staged, and after v_new is staged.
 template <int K, int WGS, int kda, int blocks>
 static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_keeping_kernel(
     const __grid_constant__ struct forward_params x, const struct chunk_states to)

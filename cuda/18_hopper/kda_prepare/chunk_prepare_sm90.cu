@@ -206,8 +206,8 @@ static __device__ __forceinline__ void scores_to_factors(
 // Ownership: a block processes several chunks of a head, last chunk first. Two of the
 // block's eight warps share each subchunk, one for q and one for k. The last subchunk
 // has the most scores, so the assignment of subchunks to the SM's four schedulers
-// rotates with the head. One thread is the producer: it loads the next rows as soon as
-// all warps have read the tiles.
+// rotates with the head. One thread, the producer, loads the next rows as soon as all
+// warps have read the tiles.
 //
 // Barriers. smem.full: the rows have arrived. __syncthreads, in order: after norms,
 // beta and sums; after the operands of the scores; after the scores, so that new rows

@@ -2,9 +2,9 @@
 // Book: chapter 18, "Code: kernels"; chapter 05.
 // Checked by: tests/08_forward/mutants.c.  Next: ../v3_prepare_scan_workspace.cuh.
 //
-// A stretch is a segment or a strip of a segment. A scan of its chunk factors with v,
-// starting from the first state, gives h_ext; a scan without v, starting from the
-// identity, gives M.
+// A stretch is a segment or a strip of a segment. A scan of the stretch's chunk factors
+// with v, starting from the first state, gives h_ext; a scan without v, starting from
+// the identity, gives M.
 #include "cuda/18_hopper/forward_scan/products.cuh"
 
 // Warps 0 and 1 load the pipelines K and A (pipeline.cuh); warps 2 and 3 copy v.
@@ -31,7 +31,7 @@ static __device__ __forceinline__ void begin_step(
 }
 
 // Computes S <- Lambda S + kg^T A beta (v - k~ S) for each chunk of stretch z. S is
-// fp32, and is rounded to bf16 when it is an operand, as in the scan.
+// fp32, and is rounded to bf16 for use as an operand, as in the scan.
 template <int K, int WGS, int blocks>
 static __device__ __forceinline__ void kda_map_consumer(
     const struct forward_params &x, int z, int of_v,
