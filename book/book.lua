@@ -393,12 +393,12 @@ local function recorded(what)
     local us = tonumber(time:match("^[%d.]+"))
     if name:find("`" .. variant .. "`", 1, true) and row[2] == way and us and (not whole or case == want_case) then
       if not whole then us = us / 1000 end
-      local mark, gpu = (name .. time):match("†") or "", nil
+      local mark, gpu = (name .. time):match("†") or "", not whole and row[8] or nil
       for _, run in ipairs(lines_of(out .. "/results/" .. stage .. ".md")) do
-        gpu = gpu or whole and run:match("^%- %*" .. (row[9] or "?") .. "%*: NVIDIA (%w+)")
+        gpu = gpu or run:match("^%- %*" .. (row[9] or "?") .. "%*: NVIDIA (%w+)")
       end
       return pandoc.Str(string.format(us < 0.1 and "%.4f" or us < 10 and "%.3f" or "%.0f", us) .. mark .. "\u{a0}ms"
-                        .. ((gpu or "H200") ~= "H200" and " (" .. gpu .. ")" or ""))
+                        .. (gpu and " (" .. gpu .. ")" or ""))
     end
   end
   return pandoc.Str("not recorded")

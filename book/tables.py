@@ -95,9 +95,13 @@ class Row:
         """Returns the name of the GPU, without the number of GPUs before the name."""
         return re.sub(r"^\d+ x ", "", self["machine"])
 
+    def card(self):
+        """Returns the model of the GPU, as in "H100"."""
+        return self.gpu().removeprefix("NVIDIA ").split()[0]
+
     def gpus(self):
         """Returns the number of GPUs and their model, as in "4 H100"."""
-        return "%d%s%s" % (self.ranks, NB, self.gpu().removeprefix("NVIDIA ").split()[0])
+        return "%d%s%s" % (self.ranks, NB, self.card())
 
     def lengths(self):
         return self["lengths"].replace("x", NB + "×" + NB).replace(",", ", ")
@@ -302,7 +306,7 @@ def recorded_in(members):
 def stage_tables(d):
     pages, last = {}, {}
     for r in d.sorted:
-        if r.is_layer or r.stage in WHOLE:
+        if r.is_layer or r.stage in WHOLE or not (r.peer or has_source(r)):
             continue
         if r.stage not in pages:
             pages[r.stage] = Page(r.stage + ".md")
@@ -311,21 +315,22 @@ def stage_tables(d):
             last[r.stage] = d.case(r)
             same = [q for q in d.sorted if q.stage == r.stage and not q.is_layer
                     and d.case(q) == d.case(r)]
-            p.add("\n**%s.** Recorded on %s; there a copy moved %.2f TB/s and a bf16 "
-                  "product did %.0f TFLOP/s.\n" % (d.case(r), recorded_in(same),
-                                                   r.copy / 1e12, r.product / 1e12),
+            p.add("\n**%s.** Recorded on %s; on the %s a copy moved %.2f TB/s and a "
+                  "bf16 product did %.0f TFLOP/s.\n" % (
+                      d.case(r), recorded_in(same), r.card(), r.copy / 1e12,
+                      r.product / 1e12),
                   "| variant | pass | µs | 10 to 90 % | GB/s | TFLOP/s "
-                  "| of its floor |",
-                  "|:-----|:---|---:|----:|---:|---:|---:|")
+                  "| of its floor | GPU |",
+                  "|:-----|:---|---:|----:|---:|---:|---:|:--|")
         if r.stage == "12_h0":       # one segment: only one state is copied
             r.bytes = 8 * r.HV * r.K * r.V
         cells = [p.whose(r), r.way, "%.1f" % r.us,
                  "%.1f%sto%s%.1f" % (r.us_p10, NB, NB, r.us_p90)]
         if r.peer or not r.bytes:
-            p.row(*cells, None, None, None)
+            p.row(*cells, None, None, None, r.card())
             continue
         p.row(*cells, "%.0f" % (r.bytes / r.us / 1e3),
-              text("%.1f", r.flops / r.us / 1e6), p.share(r))
+              text("%.1f", r.flops / r.us / 1e6), p.share(r), r.card())
     for p in pages.values():
         p.notes()
 

@@ -27,6 +27,7 @@ int main(void)
         svg_line(x(pow(10, k - 2)), 26, x(pow(10, k - 2)), 240, "stroke:var(--line)");
         svg_text(x(pow(10, k - 2)), 256, "middle", "soft", "%s", ticks[k]);
     }
+    svg_text(4, 256, "start", "soft", "relative error");
     while (f && fgets(line, sizeof line, f)) {
         char *no = strstr(line, "erratum no="), *p = strstr(line, "figure=\"");
         if (!no || !p || !strpbrk(p, "0123456789") || strstr(p, "as row"))

@@ -28,7 +28,7 @@ static void token(int t, double y, const char *wash)
 /* Draws all tokens, grouped by rank. */
 static void halo_tokens(const char *wash)
 {
-    svg_text(4, 63, "start", "", "who holds it");
+    svg_text(4, 63, "start", "", "held by");
     for (int r = 0; r < RANKS; r++) {
         svg_text(halo_x(r, cuts[r]), 20, "start", "", "rank %d", r);
         if (cuts[r] == cuts[r + 1])
