@@ -148,19 +148,6 @@ struct rank {
     double *y[6];              /* convolved q, k, v, and their gradients */
 };
 
-/* If this rank did not wait for a state (--truncate), checks that the bound on |M|_2
- * that it used is at least |M|_F / sqrt(K), which rank_alive computed. */
-static int check_bound(const struct rank_report *report, struct kcp_comm *comm)
-{
-    char why[160];
-    if (!report->cut.cut || report->alive <= report->cut.bound * (1 + 1e-9))
-        return KCP_OK;
-    snprintf(why, sizeof why, "--truncate: found |M| = %.3g, expected at most %.3g",
-             report->alive, report->cut.bound);
-    comm->fail(comm, KCP_MISMATCH, why);
-    return KCP_COMM;
-}
-
 static int rank_forward(struct run *x, struct rank *a, struct kcp_comm *comm)
 {
     struct rank_report *report = &x->report[comm->r];
@@ -196,10 +183,7 @@ static int rank_forward(struct run *x, struct rank *a, struct kcp_comm *comm)
     report->seconds[KCP_FORWARD] = seconds_now() - start;
     if (!status && x->o.truncate > 0)
         kcp_wire_told(comm, &report->cut);
-    const union pass_args forward = { .forward = a->f };
-    if (!status)
-        status = rank_alive(x, kcp_stage_find("08"), &forward, &report->alive);
-    return status ? status : check_bound(report, comm);
+    return status;
 }
 
 static int rank_backward(struct run *x, struct rank *a, struct kcp_comm *comm)

@@ -111,11 +111,6 @@ static int refuse(const struct npy *head, void *arg)
     if (sizes_bind(w->z, w->shape, head->nd, head->dim, want, sizeof want) != 0)
         return run_error(w->x, RUN_BAD, w->path, "found shape %s, expected %s", found,
                          want);
-    const double need = 8 * (double)npy_count(head->nd, head->dim);
-    const double have = memory_here();
-    if (have > 0 && need > have)
-        return run_error(w->x, RUN_BAD, w->path, "shape %s needs %.3g GiB, this "
-                         "machine has %.3g", found, need / 0x1p30, have / 0x1p30);
     return 0;
 }
 

@@ -1,5 +1,4 @@
-/* plan.c -- makes the plan from files and options, and checks that the run fits in
- * memory.
+/* plan.c -- makes the plan from files and options.
  *
  * Book: chapter 06.  Checked by: tests/cli/run_cli.sh, tests/06_plan/checks.c.
  * Next: layer.c. */
@@ -11,7 +10,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Loads cu_seqlens [N+1]. Without the file all tokens are one sequence. */
 int plan_read(struct run *x)
@@ -85,45 +83,6 @@ int call_make(struct run *x)
     return 0;
 }
 
-/* Estimates the bytes of a run: inputs and outputs; what 08 and 13 allocate per token
- * and chunk; and the maps that the form gathers. */
-static double memory_needed(const struct run *x)
-{
-    const struct kcp_plan *p = x->plan;
-    const struct kcp_call *c = &x->call;
-    const double state = 8.0 * c->HV * c->K * c->V;
-    const double map = state + 8.0 * c->HV * c->K * c->K;
-    const double token = 8.0 * (4.0 * c->H * c->K + c->HV * (14.0 * c->K + 8.0 * c->V +
-                                3.0 * c->C + 8.0));
-    double bytes = 4.0 * c->N * state + c->T * token;
-    for (int r = 0; r < p->R; r++) {
-        struct kcp_comm at = { .R = p->R, .r = r };
-        const struct kcp_exchange e = {
-            .form = c->form, .blocks = c->blocks, .reuse_M = c->reuse_M, .HV = c->HV,
-            .K = c->K, .V = c->V, .plan = p, .comm = &at, .ops = c->ops };
-        bytes += (double)kcp_exchange_work(&e) + (double)kcp_exchange_kept(&e);
-        bytes += 2.0 * p->ctx[r].NC * state + p->ctx[r].NS * (map + 5 * state);
-    }
-    return bytes;
-}
-
-double memory_here(void)
-{
-    const long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
-    return pages > 0 && bytes > 0 ? (double)pages * (double)bytes : 0;
-}
-
-static int check_memory(struct run *x)
-{
-    const double have = memory_here();
-    const double need = memory_needed(x);
-    if (have > 0 && need > have)
-        return run_error(x, RUN_BAD, "--in", "these arrays need about %.3g GiB on %d "
-                         "ranks, this machine has %.3g", need / 0x1p30, x->plan->R,
-                         have / 0x1p30);
-    return 0;
-}
-
 int plan_make(struct run *x)
 {
     const struct tensor *given = tensor_find(&x->a, "cu_seqlens");
@@ -168,5 +127,5 @@ int plan_make(struct run *x)
     x->report = calloc((size_t)R, sizeof *x->report);
     if (!x->report)
         return run_error(x, RUN_FAILED, "plan", "out of memory");
-    return call_make(x) != 0 ? -1 : check_memory(x);
+    return call_make(x);
 }

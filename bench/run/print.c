@@ -16,11 +16,9 @@ static void print_rank(const struct run *x, int r)
 {
     const struct kcp_context *c = &x->plan->ctx[r];
     const struct rank_report *t = &x->report[r];
-    char tokens[48], alive[16] = "-";
+    char tokens[48];
     owners_text(x->plan, r, tokens, sizeof tokens);
-    if (t->alive >= 0)
-        snprintf(alive, sizeof alive, "%.2g", t->alive);
-    printf("%5d  %-17s %5d %6d %7s", r, tokens, c->n_local, c->NC, alive);
+    printf("%5d  %-17s %5d %6d", r, tokens, c->n_local, c->NC);
     for (int pass = 0; pass < 2; pass++)
         printf(" %11" PRId64 " %5" PRId64 " %8.3f", t->sent[pass].bytes,
                t->sent[pass].messages + t->sent[pass].collectives, t->seconds[pass]);
@@ -53,9 +51,9 @@ static void print_ranks(const struct run *x)
 {
     double saved[3] = { 0 };
     const int R = x->plan->R;
-    printf("                                                "
+    printf("                                        "
            " |-------- forward -------| |-------- backward ------|\n"
-           " rank  tokens             seqs chunks   alive"
+           " rank  tokens             seqs chunks"
            "  bytes sent calls  seconds  bytes sent calls  seconds\n");
     for (int r = 0; r < R; r++) {
         for (int i = 0; i < 3; i++) saved[i] += (double)x->report[r].saved[i] / 0x1p20;

@@ -39,7 +39,6 @@ struct sizes { int64_t of[LETTERS]; int gdn; };
 /* One rank's report: seconds, bytes sent, bytes saved. */
 struct rank_report {
     double seconds[2];                     /* of each enum kcp_pass */
-    double alive;                          /* below 0: no state enters this rank */
     struct kcp_traffic sent[2];
     size_t saved[3];                       /* of each mode of enum kcp_save */
     struct kcp_wire_told cut;              /* of forward, with --truncate */
@@ -108,7 +107,7 @@ int  outputs_make(struct run *x, const struct kcp_stage *s);
 const char *field_file(const struct run *x, const char *name, char file[24]);
 
 /* plan.c. plan_read loads cu_seqlens, before other arrays are loaded, which need N.
- * plan_make then makes the plan and checks that the run fits in memory. */
+ * plan_make then makes the plan. */
 int  plan_read(struct run *x);
 int  plan_make(struct run *x);
 int  call_make(struct run *x);
@@ -118,7 +117,6 @@ int  call_make(struct run *x);
 int  owners_read(struct run *x, const int64_t *cu, int *R, struct kcp_owners *o);
 int  owners_permute(struct run *x, int back);
 void owners_text(const struct kcp_plan *p, int r, char *text, size_t n);
-double memory_here(void);                      /* bytes of this machine; 0: not known */
 
 /* layer.c, stage.c: load the arrays, run, and leave the results in x->a. */
 int  layer_run(struct run *x);
@@ -130,8 +128,6 @@ int  rank_status(struct kcp_comm *comm, int status);
 int  relative_read(struct run *x);
 int  relative_has(const struct run *x, const char *field);
 int  relative_needs(const struct run *x, const char *field);
-/* alive.c. rank_alive computes |M|_F / sqrt(K) of the rank's first sequence, or -1 if
- * this sequence begins on the rank. */
 union pass_args {
     struct kcp_call call;
     struct kcp_forward forward;
@@ -139,8 +135,6 @@ union pass_args {
     struct kcp_family family;
     struct kcp_scan scan;
 };
-int  rank_alive(struct run *x, const struct kcp_stage *s, const union pass_args *of,
-                double *alive);
 /* ranks.c. stage_call runs the reference or the kernel. saved_* manage the block of 08,
  * on the host or the GPU. */
 int    stage_call(struct run *x, const struct kcp_stage *s, void *args,

@@ -145,8 +145,6 @@ static int stage_rank(struct kcp_comm *comm, void *arg)
         status = status ? status : stage_call(x, x->stage, a, comm);
         report->sent[pass] = comm->traffic;
         report->seconds[pass] = seconds_now() - start;
-        if (!status && x->relative && pass == KCP_FORWARD)
-            status = rank_alive(x, x->stage, a, &report->alive);
     }
     saved_free(x, kept);
     free(a);
