@@ -4,7 +4,7 @@
 # Book: chapters 17, 18.  Checked by: tests/cli/bench_cli.sh.  Next: digest.py.
 #
 #   records.py add FOLDER NAME COMMIT   rows of a run into bench/results/NAME.tsv
-#   records.py stale [--all] [BUILD]    variants without a record of their present code
+#   records.py stale [BUILD]            variants without a time of their present code
 #
 # FOLDER has machine.txt ("GPU, driver, date") and any of: judge.txt (kcp-check's output),
 # repeats.txt ("repeats N", then kcp-check --repeats N), CASE.tsv (kcp-bench, peers),
@@ -22,7 +22,6 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 KINDS = {"sanitize": "sanitizer", "nccl": "run", "notes": "note", "torch": "torch",
          "field": "field"}
 
@@ -269,99 +268,36 @@ def counter_rows(path, line):
 
 # ---- which records are of the present code
 
-STATES = ("stale", "not comparable", "fresh")
-RANKS = ("07", "08", "11", "13", "14", "15", "16")       # stages that communicate
+STATES = ("none", "stale", "not comparable", "fresh")
 
 
-def over_ranks(digests, row):
-    """Returns fresh if the row was measured with the present code of the exchange, else
-    stale or not comparable."""
-    return digests.state(("comm", "-"), row["comm"], row["cc"])
-
-
-def recorded(digests):
-    """Returns a dictionary of the best state in any record. Its keys are (what, stage,
-    variant), where `what` is "timed", "repeated", "nccl" or a sanitizer's name, and
-    ("run", stage, what) for the runs of check_gpus.sh over NCCL."""
-    best = {}
-    for r in (r for path in results() for r in read_tsv(path)):
-        kind, path = r["kind"], r.get("path") or ""
-        name = variant = digests.present_name(r.get("stage"), r.get("variant"))
-        if kind == "time" and not r.get("peer"):
-            what = ["timed"]
-        elif kind == "repeat":
-            what = ["repeated"]
-        elif kind == "sanitizer":
-            what = [t for t in TOOLS if re.fullmatch("0l?", r.get(t) or "")]
-            variant += "@" + path if path else ""
-        elif kind == "verdict" and r.get("comm") and r["verdict"] != "FAIL":
-            what = ["over NCCL"]
-        elif kind == "run" and r.get("comm") and r["failed"] + r["late"] == "00":
-            what, variant = ["run"], r["what"]
-        else:
-            continue
-        state = "fresh" if kind == "run" else \
-            digests.state((r["stage"], name), r["digest"], r["nvcc"])
-        if path and kind == "sanitizer" and \
-                digests.state(("path", path), r.get("row"), "-") != "fresh":
-            state = "stale"
-        if kind in ("run", "verdict"):
-            state = min(state, over_ranks(digests, r), key=STATES.index)
-        for w in what:
-            key = w, r.get("stage"), variant
-            if key not in best or STATES.index(state) > STATES.index(best[key]):
-                best[key] = state
-    return best
-
-
-def sanitized(best, stage, variant):
-    states = [best.get((tool, stage, variant), "none") for tool in TOOLS]
-    for state in ("none", "stale", "not comparable"):
-        if state in states:
-            return state
-    return "fresh"
-
-
-def stale(build, every):
+def stale(build):
+    """Prints the variants without a time of their present code, except those in f32."""
     digests = Digests.of_build(build)
-    best = recorded(digests)
-    keys = [k for k in digests.rows if k[0] not in ("comm", "path", "alias")]
-    counts = {}
-    for stage, variant in keys:
-        states = {"timed": best.get(("timed", stage, variant), "none"),
-                  "sanitized": sanitized(best, stage, variant),
-                  "repeated": best.get(("repeated", stage, variant), "none")}
-        if stage[:2] in RANKS:
-            states["over NCCL"] = best.get(("over NCCL", stage, variant), "none")
-        if every:
-            print(stage, variant, *states.values(), sep="\t")
-            continue
-        if variant.endswith("_f32"):
-            del states["timed"]
-        for what, state in states.items():
-            counts[state] = counts.get(state, 0) + 1
-            if state in ("stale", "none"):
-                print("records: %s %s: %s: %s" % (stage, variant, what, state))
-    old = sorted(what for (kind, _, what), state in best.items()
-                 if kind == "run" and state == "stale")
-    if old and keys and not every:
-        print("records: over NCCL, of older code: " + ", ".join(old))
-    if not keys:
+    best = {k: "none" for k in digests.rows if k[0] not in ("comm", "path", "alias")
+            and not k[1].endswith("_f32")}
+    for r in (r for path in results() for r in read_tsv(path)):
+        key = r.get("stage"), digests.present_name(r.get("stage"), r.get("variant"))
+        if r["kind"] == "time" and not r.get("peer") and key in best:
+            state = digests.state(key, r["digest"], r["nvcc"])
+            best[key] = max(best[key], state, key=STATES.index)
+    for (stage, variant), state in best.items():
+        if state in ("none", "stale"):
+            print("records: %s %s: timed: %s" % (stage, variant, state))
+    if not best:
         print("records: not compared: no kernels are built here")
-    elif not every and not old and set(counts) == {"fresh"}:
-        print("records: every kernel is recorded with its present code")
+    elif set(best.values()) == {"fresh"}:
+        print("records: every kernel is timed with its present code")
 
 
 def main(arguments):
-    command, options = arguments[:1], [a for a in arguments[1:] if a.startswith("--")]
-    words = [a for a in arguments[1:] if not a.startswith("--")]
-    build = words[0] if words else "build"
-    if command == ["add"] and len(words) == 3 and not options:
+    command, words = arguments[:1], arguments[1:]
+    if command == ["add"] and len(words) == 3:
         add(*words)
-    elif command == ["stale"] and len(words) < 2 and options in ([], ["--all"]):
-        stale(build, options != [])
+    elif command == ["stale"] and len(words) < 2:
+        stale(*words or ["build"])
     else:
-        stop("usage: add FOLDER NAME COMMIT | stale [--all] [BUILD]")
+        stop("usage: add FOLDER NAME COMMIT | stale [BUILD]")
 
 
 if __name__ == "__main__":

@@ -156,13 +156,8 @@ static int in_set(const char *set, int64_t x)
     for (char *end; *set; set = end + strspn(end, " ")) {
         const long long low = strtoll(set, &end, 10);
         long long high = low;
-        if (end == set) return -1;
-        if (!strncmp(end, "..", 2)) {
-            set = end + 2;
-            high = strtoll(set, &end, 10);
-            if (end == set) return -1;
-        }
-        if (*end && *end != ' ') return -1;
+        if (end == set) return 0;
+        if (!strncmp(end, "..", 2)) high = strtoll(end + 2, &end, 10);
         if (low <= x && x <= high) return 1;
     }
     return 0;
@@ -323,8 +318,7 @@ static int takes(const struct kcp_path *p, const struct kcp_query *q,
     const struct kcp_call *c = q->call;
     if (strcmp(p->stage, q->stage) || p->storage != q->storage) return 0;
     if (q->format && p->format != q->format) return 0;
-    if (in_set(p->K, c->K) < 1 || in_set(p->V, c->V) < 1 || in_set(p->C, c->C) < 1)
-        return 0;
+    if (!in_set(p->K, c->K) || !in_set(p->V, c->V) || !in_set(p->C, c->C)) return 0;
     if (!takes_model(p->model, (int)c->model)) return 0;
     return holds((enum row)(p - kcp_paths), f) && takes_inputs(p, q);
 }
@@ -411,31 +405,4 @@ void kcp_path_here(const struct kcp_path *p, const struct kcp_device *d, char *o
         snprintf(out, n, "not here: no code for sm_%d", d->arch);
     else
         snprintf(out, n, "here");
-}
-
-int kcp_path_parses(const struct kcp_path *p, char *why, size_t n)
-{
-    const char *const sets[] = { p->K, p->V, p->C };
-    for (int i = 0; i < 3; i++)
-        if (in_set(sets[i], -1) < 0) {
-            snprintf(why, n, "%s: found '%s', expected numbers, a..b or any", p->name,
-                     sets[i]);
-            return 1;
-        }
-    for (const char *s = p->model; strcmp(p->model, "any") && *s; s += strspn(s, " ")) {
-        const size_t len = strcspn(s, " ");
-        int known = 0;
-        for (int i = 0; i < MODELS; i++)
-            known |= strlen(models[i]) == len && !strncmp(models[i], s, len);
-        if (!known) {
-            snprintf(why, n, "%s: found model '%.*s'", p->name, (int)len, s);
-            return 1;
-        }
-        s += len;
-    }
-    if (strcmp(p->arch, "host") && !arch_number(p->arch)) {
-        snprintf(why, n, "%s: found '%s', expected host or sm_NN", p->name, p->arch);
-        return 1;
-    }
-    return 0;
 }

@@ -107,9 +107,6 @@ struct kcp_facts { KCP_FACTS(KCP_FACT_MEMBER) };
  * and exchange. device NULL: the host. */
 struct kcp_facts kcp_facts_of(const struct kcp_call *call,
                               const struct kcp_device *device);
-/* Returns 0 if a row's sets, models and architecture are well formed; otherwise 1, and
- * why has the reason. */
-int kcp_path_parses(const struct kcp_path *p, char *why, size_t n);
 
 /* ---- formats of the saved block, saved.def */
 enum { KCP_FORMAT_FACTORS = 1, KCP_FORMAT_CHUNKS, KCP_FORMAT_STEPS };
