@@ -5,7 +5,6 @@ passed test counts as one of FLA's kernels.  Next: rounded_keys.py.
 
     python3 bench/peers/fla_tests.py torch.tsv chunk     one GPU
     python3 bench/peers/fla_tests.py torch.tsv ranks     two or more
-        [--limit S] [--keep DIR] [--only WORDS]
 
 .peers/ has FLA's package and tests (fetch.sh), unchanged. chunk: tests/ops/test_kda.py, the
 tests of chunk_kda. ranks: tests/context_parallel, each test of KDA and GDN in a separate
@@ -15,11 +14,9 @@ warning if no number differs by more than 0.3); with the rounding of their refer
 (KCP_ROUND_KEYS); and two of them on FLA's kernels (KCP_FLA=0). The references run on the
 first GPU, which should be idle.
 
-One line per test goes to stdout, and one row to the table. Exit status 1: a test failed
-that FLA's integration would reject. --keep: a folder for the output. --only selects tests
-on ranks by a regex of file, name and variables, and tests of chunk by pytest's -k.
+One line per test goes to stdout, and one row to the table. Tests start for LIMIT (300)
+seconds. Exit status 1: a test failed that FLA's integration would reject.
 """
-import argparse
 import importlib.util
 import json
 import os
@@ -38,13 +35,7 @@ RANKS = "context_parallel/test_cp_kda.py", "context_parallel/test_cp_gdn.py"
 AT_ONCE = int(os.environ.get("AT_ONCE", "8"))     # the reference of KDA needs 20 GB
 CI = ("FLA_CI_ENV", "1")
 WAYS = (CI,), (), (("KCP_ROUND_KEYS", "reference"),), (("KCP_FLA", "0"),)
-# Tests that do not call the chunk functions, and the reason.
-OTHERS = {"test_cp_conv": "their convolution has no backends",
-          "test_cp_context": "their split alone, without a kernel",
-          "test_cp_bwd_gk_offset": "their kernel alone, called by its name",
-          "test_cp_dplr": "not a function of ours for PyTorch",
-          "test_cp_rwkv7": "not a function of ours for PyTorch",
-          "test_cp_token_shift": "not a function of ours for PyTorch"}
+LIMIT = int(os.environ.get("LIMIT", "300"))
 
 
 def free_port():
@@ -54,8 +45,8 @@ def free_port():
 
 
 def run(test, words, limit, where, env=()):
-    """Runs pytest on a file or a test. Returns whether time ran out, the end of the
-    output, and per finished test what verdicts.py wrote."""
+    """Runs pytest on a file or a test. Returns whether time ran out, and per finished test
+    what verdicts.py wrote."""
     name = re.sub(r"\W", ".", test.split("/")[-1] + "".join("_".join(e) for e in env))
     verdicts, log = (os.path.join(where, name + end) for end in (".verdicts", ".log"))
     env = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", KCP_VERDICTS=verdicts,
@@ -76,7 +67,9 @@ def run(test, words, limit, where, env=()):
     if os.path.exists(verdicts):
         with open(verdicts) as f:
             tests = [json.loads(line) for line in f]
-    return status == 124, end, tests
+    if status == 124 or not tests:
+        print(end, flush=True)
+    return status == 124, tests
 
 
 def is_ours(test):
@@ -99,16 +92,14 @@ def summary(test, errors=False):
     return words
 
 
-def chunk(o, where, add):
+def chunk(where, add):
     many = ["-n", "6"] if importlib.util.find_spec("xdist") else []
-    cut, end, tests = run(CHUNK, ["-k", o.only or "test_chunk", *many], o.limit, where)
+    cut, tests = run(CHUNK, ["-k", "test_chunk", *many], LIMIT, where)
     for test in tests:
         if test["verdict"] == "passed":
             print(f"{test['name']}\t{summary(test)}", flush=True)
         else:
             add(CHUNK, test["name"], summary(test))
-    if cut or not tests:
-        print(end, flush=True)
     count = {v: sum(t["verdict"] == v for t in tests)
              for v in ("passed", "failed", "skipped")}
     ours = sum(t["verdict"] == "passed" and is_ours(t) for t in tests)
@@ -118,17 +109,16 @@ def chunk(o, where, add):
     return count["failed"] or not count["passed"] or cut
 
 
-def one_on_ranks(job, o, where, add):
+def one_on_ranks(job, where, add):
     """Runs a test with the job's variables. Returns 1 if FLA's integration would reject it."""
     file, name, env = job
-    left = int(o.limit - (time.monotonic() - common.began))
+    left = int(LIMIT - (time.monotonic() - common.began))
     label = name + "".join(f", {n}={x}" for n, x in env)
     if left < 20:
         add(file, label, "not run: no time left")
         return 0
-    _, end, tests = run(f"{file}::{name}", [], left, where, env)
+    _, tests = run(f"{file}::{name}", [], left, where, env)
     if not tests:
-        print(end, flush=True)
         add(file, label, "no verdict in time")
     for test in tests:
         add(file, label, summary(test, True))
@@ -136,7 +126,7 @@ def one_on_ranks(job, o, where, add):
     return not tests or counts and any(t["verdict"] == "failed" for t in tests)
 
 
-def ranks(o, where, add):
+def ranks(where, add):
     found = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)
     gpus, jobs = len(found.stdout.splitlines()), []
     for file in RANKS:
@@ -148,25 +138,17 @@ def ranks(o, where, add):
         names = [name for name, needs in names if int(needs) <= gpus]
         for env in WAYS if "kda" in file else [()]:
             some = names[:2] if ("KCP_FLA", "0") in env else names
-            jobs += [(file, n, env) for n in some
-                     if re.search(o.only, f"{file}::{n} {env}")]
+            jobs += [(file, n, env) for n in some]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        bad = list(pool.map(lambda job: one_on_ranks(job, o, where, add), jobs))
-    for name, why in OTHERS.items():
-        add(f"context_parallel/{name}.py", "all of it", f"does not reach us: {why}")
+        bad = list(pool.map(lambda job: one_on_ranks(job, where, add), jobs))
     return any(bad)
 
 
-def main():
-    take = argparse.ArgumentParser(prog="fla_tests.py")
-    take.add_argument("--limit", type=int, default=300, metavar="S")
-    take.add_argument("--keep", metavar="DIR")
-    take.add_argument("--only", default="", metavar="WORDS")
-    take.add_argument("file", metavar="torch.tsv")
-    take.add_argument("which", choices=["chunk", "ranks"])
-    o = take.parse_args()
+def main(words):
+    if len(words) != 2 or words[1] not in ("chunk", "ranks"):
+        sys.exit("fla_tests.py: usage: fla_tests.py torch.tsv chunk|ranks")
     if not os.path.isdir(os.path.join(common.PEERS, "tests")):
-        take.error(f"{common.PEERS}/tests not found: run bench/peers/fetch.sh")
+        sys.exit(f"fla_tests.py: {common.PEERS}/tests not found: run bench/peers/fetch.sh")
     rows, peer = [], common.version("flash-linear-attention")
 
     def add(file, name, says, n=1):
@@ -175,10 +157,10 @@ def main():
         rows.append(dict(what=f"FLA's tests/{file}", how=name, n=n, says=says, peer=peer))
 
     with tempfile.TemporaryDirectory() as where:
-        bad = (chunk if o.which == "chunk" else ranks)(o, o.keep or where, add)
-    common.append(o.file, rows)
+        bad = (chunk if words[1] == "chunk" else ranks)(where, add)
+    common.append(words[0], rows)
     return int(bool(bad))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
