@@ -6,11 +6,9 @@
 #include "checked.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
 /* Reads environment variable `name`, a whole number in [low,high]. If the variable is
  * not set, *out is unless_set. */
@@ -32,24 +30,10 @@ static int read_number(const char *name, long low, long high, long unless_set,
     return KCP_BAD;
 }
 
-/* Reports environment variables that had an effect only in earlier versions. */
-static void report_gone(void)
-{
-    static const char *const gone[] = { "KCP_RENDEZVOUS", "KCP_SECRET", "KCP_KEY_DIR",
-                                        "KCP_TRUST_NETWORK", "KCP_JOB", "KCP_WATCH" };
-    static _Atomic int reported;
-    if (reported++)
-        return;
-    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++)
-        if (getenv(gone[i]))
-            kcp_notice("%s: gone since version 1; use mpirun", gone[i]);
-}
-
 int comm_options(struct comm_options *o, char *why, size_t n)
 {
     char unread[120];
     long seconds, windows;
-    report_gone();
     if (!why) {
         why = unread;
         n = sizeof unread;
@@ -76,16 +60,13 @@ int kcp_timeout(double *seconds, char *why, size_t n)
 /* Returns the FNV-1a hash of the boot id. */
 uint64_t comm_machine(void)
 {
-    char id[80] = "";
-    const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return 0;
-    const ssize_t n = read(fd, id, sizeof id - 1);
-    close(fd);
-    uint64_t h = 14695981039346656037u;
-    for (ssize_t i = 0; i < n; i++)
-        h = (h ^ (unsigned char)id[i]) * 1099511628211u;
-    return n > 0 ? h : 0;
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+    uint64_t h = f ? 14695981039346656037u : 0;
+    for (int c = f ? getc(f) : EOF; c != EOF; c = getc(f))
+        h = (h ^ (unsigned char)c) * 1099511628211u;
+    if (f)
+        fclose(f);
+    return h;
 }
 
 double monotonic_seconds(void)

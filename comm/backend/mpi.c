@@ -23,8 +23,7 @@
 #define KCP_MPI_PIECE (1 << 30)    /* most bytes of one MPI message */
 #endif
 enum tag { MESSAGE, GATHERED, FAILED };
-enum kind { SEND, RECV, BARRIER };
-enum { MOST_GATHERED = 64 };           /* largest R whose barrier is a gather */
+enum kind { SEND, RECV };
 
 struct note { int rank, status; char why[160]; };
 struct posted { MPI_Request request; enum kind kind; int peer, bytes; };
@@ -110,9 +109,7 @@ static int post_piece(struct mpi_rank *p, char *data, int bytes, int peer,
     int code;
     if (make_room(p))
         return KCP_COMM;
-    if (kind == BARRIER)
-        code = MPI_Ibarrier(p->at, &request);
-    else if (kind == RECV)
+    if (kind == RECV)
         code = MPI_Irecv(data, bytes, MPI_BYTE, peer, (int)tag, p->at, &request);
     else
         code = MPI_Isend(data, bytes, MPI_BYTE, peer, (int)tag, p->at, &request);
@@ -140,11 +137,11 @@ static int post(struct mpi_rank *p, const void *data, size_t bytes, int peer,
 }
 
 /* Cancels the pending receives, because the caller may reuse their buffers. MPI cannot
- * cancel sends in flight or barriers. */
+ * cancel sends in flight. */
 static void drop_requests(struct mpi_rank *p)
 {
     for (int i = 0; i < p->n; i++) {
-        if (p->posted[i].request == MPI_REQUEST_NULL || p->posted[i].kind == BARRIER)
+        if (p->posted[i].request == MPI_REQUEST_NULL)
             continue;
         if (p->posted[i].kind == RECV)
             MPI_Cancel(&p->posted[i].request);
@@ -245,20 +242,11 @@ static int mpi_show(struct kcp_comm *c, const void *mine, void *all, size_t byte
     return gather((struct mpi_rank *)c, mine, all, bytes, "all_gather");
 }
 
-/* With up to MOST_GATHERED ranks the barrier is a gather of 0 bytes, which can name a
- * missing rank. With more ranks the barrier is MPI_Ibarrier, which needs fewer
- * messages. */
+/* The barrier is a gather of 0 bytes, which can name a missing rank. */
 static int mpi_barrier(struct kcp_comm *c, struct CUstream_st *stream)
 {
-    struct mpi_rank *p = (struct mpi_rank *)c;
     char none[1] = { 0 };
-    if (c->R <= MOST_GATHERED)
-        return gather(p, none, none, 0, "barrier");
-    pthread_mutex_lock(&p->lock);
-    int err = post(p, NULL, 0, (c->r + 1) % c->R, BARRIER, MESSAGE, "barrier");
-    err = wait_all(p, "barrier", err);
-    pthread_mutex_unlock(&p->lock);
-    return err;
+    return gather((struct mpi_rank *)c, none, none, 0, "barrier");
 }
 
 static int move(struct kcp_comm *c, const void *data, size_t bytes, int peer,

@@ -23,13 +23,9 @@ expect() { want_=$1 words_=$2 n_=$3; shift 3; one "$want_" "$words_" $step $n_ "
  cd "$top" && git grep -n 'sys/socket\.h' -- comm ref bench) >output 2>/dev/null
 [ -s output ] && fail "a socket: $(cat output)" || pass
 ldd "$B/libkcp.so" >output && ! grep -q libmpi output && pass || fail "libkcp.so: $(cat output)"
-# Tests the environment: wrong values, removed variables, launchers of another MPI.
+# Tests the environment: wrong values, launchers of another MPI.
 one 2 '^kcp-check: KCP_TIMEOUT_S=soon: expected' env KCP_TIMEOUT_S=soon "$check"
 one 2 '^kcp-check: KCP_WINDOWS=yes: expected' env KCP_WINDOWS=yes "$check"
-for name in RENDEZVOUS SECRET KEY_DIR TRUST_NETWORK JOB WATCH; do
-    one 0 "^kcp: KCP_$name: gone since version 1; use mpirun" \
-        env KCP_$name=x "$check" --exchange 5
-done
 # In a build without MPI, a launcher is refused with a message.
 ${CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -I"$top/ref" "$top/tests/cli/wrong_calls.c" \
     "$top/comm/backend/mpi_launch.c" -L"$B" -lkcp -Wl,-rpath,"$B" -o none >output 2>&1 ||
