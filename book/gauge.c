@@ -16,8 +16,8 @@ static const double *sum_gates(int t0, int n, double G[STEP][K])
 }
 
 //> gauge
-/* One step of n tokens: X is 2^a S on entry and 2^next S after the step. */
-static void gauge_step(int t0, int n, const double next[K], double X[K][V],
+/* One step of n tokens: S_hat is 2^a S on entry and 2^next S after the step. */
+static void gauge_step(int t0, int n, const double next[K], double S_hat[K][V],
                        double out[STEP][V])
 {
     double G[STEP][K], qf[STEP][K], kf[STEP][K], kb[STEP][K], v_new[STEP][V];
@@ -32,8 +32,8 @@ static void gauge_step(int t0, int n, const double next[K], double X[K][V],
         for (int v = 0; v < V; v++) {
             double found = 0, read = 0;
             for (int p = 0; p < K; p++) {
-                found += kf[i][p] * X[p][v];
-                read += qf[i][p] * X[p][v];
+                found += kf[i][p] * S_hat[p][v];
+                read += qf[i][p] * S_hat[p][v];
                 for (int j = 0; j < i; j++) found += kf[i][p] * kb[j][p] * v_new[j][v];
             }
             v_new[i][v] = ex_beta[t0 + i] * (ex_v[t0 + i][v] - found);
@@ -43,29 +43,29 @@ static void gauge_step(int t0, int n, const double next[K], double X[K][V],
         }
     for (int p = 0; p < K; p++)
         for (int v = 0; v < V; v++) {
-            for (int i = 0; i < n; i++) X[p][v] += kb[i][p] * v_new[i][v];
-            X[p][v] *= exp2(G[n - 1][p] - a[p] + next[p]);
+            for (int i = 0; i < n; i++) S_hat[p][v] += kb[i][p] * v_new[i][v];
+            S_hat[p][v] *= exp2(G[n - 1][p] - a[p] + next[p]);
         }
 }
 //< gauge
 
 int main(void)
 {
-    double X[K][V] = { { 0 } }, out[T][V], G[STEP][K];
+    double S_hat[K][V] = { { 0 } }, out[T][V], G[STEP][K];
     char name[16];
     recurrence(T);
     printf("== 18-gauge\n");
     for (int t = 0; t < T; t += STEP) {
         const int n = t + STEP < T ? STEP : T - t, after = t + n;
-        snprintf(name, sizeof name, "X, %d", t / STEP);
+        snprintf(name, sizeof name, "S_hat, %d", t / STEP);
         const double zero[K] = { 0 };
-        show(name, X[0], K, V);
+        show(name, S_hat[0], K, V);
         const double *next = after < T ? sum_gates(after, 1, G) : zero;
-        gauge_step(t, n, next, X, out + t);
+        gauge_step(t, n, next, S_hat, out + t);
         show("o", out[t], n, V);
     }
-    show("S", X[0], K, V);
+    show("S", S_hat[0], K, V);
     same(out[0], o[0], T * V, "gauge: o");
-    same(X[0], ht[0], K * V, "gauge: S");
+    same(S_hat[0], ht[0], K * V, "gauge: S");
     return 0;
 }

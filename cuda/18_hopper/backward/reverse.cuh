@@ -135,8 +135,8 @@ static __device__ __forceinline__ void send_dS(struct reverse_out &to,
 
 // ---- one gate per channel (KDA)
 //
-// x = kg dS + Aqk^T dO, dv = (A beta)^T x, dS <- Lambda dS + qg^T dO - k~^T dv. The
-// critical path is x, dv and the last product; qg^T dO overlaps with dv.
+// dU = kg dS + Aqk^T dO, dv = (A beta)^T dU, dS <- Lambda dS + qg^T dO - k~^T dv. The
+// critical path is dU, dv and the last product; qg^T dO overlaps with dv.
 template <int K, int WGS>
 static __device__ __forceinline__ void kda_reverse_step(
     typename reverse_storage<K, WGS, 1>::stage &s, const float *decay,
@@ -151,7 +151,7 @@ static __device__ __forceinline__ void kda_reverse_step(
     wgmma_fence();
     wgmma_times_triangle_transposed(y, o, s.Aqk, 0);
     wgmma_times_tiles<K / 16>(y, a, s.kg[0], 1);
-    wgmma_commit();                                            // x
+    wgmma_commit();                                            // dU
     if (to.dS) send_dS<K>(to, staged, a);
     wgmma_wait<0>();
     fence_operand<CHUNK / 8>(y);
