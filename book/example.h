@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { T = EX_T, K = EX_K, V = EX_V, C = EX_C, MOST = 3 };
+enum { T = EX_T, K = EX_K, V = EX_V, C = EX_C, WC = 2, MOST = 3 };
 
 /* Results of chapter 01's recurrence; all other results are compared with these. */
 static double g[T][K], o[T][V], ht[K][V], ones[T][V] = { { 1, 1 }, { 1, 1 }, { 1, 1 } };
@@ -47,12 +47,12 @@ static inline void show(const char *name, const double *x, int rows, int cols)
     }
 }
 
-static inline struct kcp_plan *plan_of(int R, const int64_t *cuts)
+static inline struct kcp_plan *plan_of(int R, const int64_t *cuts, int chunk)
 {
     static const int64_t cu[] = { 0, T };
     struct kcp_plan *p;
     const char *why;
-    if (kcp_plan_make(&p, 1, cu, R, cuts, 0, C, 4, &why))
+    if (kcp_plan_make(&p, 1, cu, R, cuts, 0, chunk, WC, &why))
         fail(why);
     return p;
 }
@@ -63,7 +63,7 @@ static inline struct kcp_plan *ranks(int R)
     static const int64_t one[] = { 0, 3 }, two[] = { 0, 2, 3 };
     static const int64_t three[] = { 0, 1, 2, 3 };
     static const int64_t *const cuts[] = { one, two, three };
-    return plan_of(R, cuts[R - 1]);
+    return plan_of(R, cuts[R - 1], C);
 }
 
 static inline void fill(struct kcp_call *a, const struct kcp_plan *p, int r)

@@ -2,36 +2,12 @@
  *
  * Book: chapters 06, 14 and 16.  Checked by: make book, because this program fails if
  * results of two ranks or of the DPLR or GDN-2 form are wrong.  Next: leaveout.c. */
-#include "ref.h"
-#include "tokens.h"
-
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-enum { T = EX_T, K = EX_K, V = EX_V, WC = 2 };
-
-static void fail(const char *what)
-{
-    fprintf(stderr, "example_more.c: %s\n", what);
-    exit(1);
-}
-
-static struct kcp_plan *plan_of(int R)
-{
-    static const int64_t cu[] = { 0, T }, cuts[] = { 0, 2, T };
-    struct kcp_plan *p;
-    const char *why;
-    if (kcp_plan_make(&p, 1, cu, R, R > 1 ? cuts : NULL, 0, EX_C, WC, &why))
-        fail(why);
-    return p;
-}
+#include "example.h"
 
 /* ---- 06: the context of each rank of the example */
 static void plan(void)
 {
-    struct kcp_plan *p = plan_of(2);
+    struct kcp_plan *p = ranks(2);
     printf("== 06-example\n       tokens  local cu  first  last  pre  post  conv tokens"
            "  reads of it: h_ext  M\n");
     for (int r = 0; r < 2; r++) {
@@ -87,23 +63,23 @@ static const double weight[V][WC] = { { 0.5, 1 }, { 0.5, 1 } };
 static int conv(struct kcp_comm *comm, void *arg)
 {
     struct job *j = arg;
-    const struct kcp_context *x = &j->p->ctx[comm->r];
-    struct kcp_conv a = { .T = x->end - x->begin, .N = 1, .NS = x->NS, .NC = x->NC,
-        .R = j->p->R, .r = comm->r, .D = V, .Wc = WC, .C = EX_C, .shift = j->shift,
-        .plan = j->p, .comm = comm, .cu = x->cu, .cn = x->cn, .sc = x->sc };
-    a.x = ex_v[x->begin]; a.weight = weight; a.y = j->y[x->begin];
+    const struct kcp_plan *p = j->p;
+    const int r = comm->r;
+    const int64_t t = p->ctx[r].begin;
+    STAGE(kcp_conv, a);
+    a.D = V; a.Wc = WC; a.shift = j->shift; a.comm = comm;
+    a.x = ex_v[t]; a.weight = weight; a.y = j->y[t];
     return ref_conv(&a);
 }
 
 static int family(struct kcp_comm *comm, void *arg)
 {
     struct job *j = arg;
-    const struct kcp_context *x = &j->p->ctx[comm->r];
-    const int64_t t = x->begin;
-    struct kcp_family a = { .T = x->end - t, .N = 1, .NS = x->NS, .NC = x->NC,
-        .R = j->p->R, .r = comm->r, .H = 1, .HV = 1, .K = K, .V = V, .KG = K, .C = EX_C,
-        .scale = 1, .model = j->model, .plan = j->p, .comm = comm, .ops = &ref_mapops,
-        .cu = x->cu, .cn = x->cn, .sc = x->sc };
+    const struct kcp_plan *p = j->p;
+    const int r = comm->r;
+    const int64_t t = p->ctx[r].begin;
+    STAGE(kcp_family, a);
+    a.model = j->model; a.comm = comm;
     a.q = ex_q[t]; a.k = ex_k[t]; a.v = j->v[t]; a.g = j->g[t]; a.a = j->a[t];
     a.b = j->b[t]; a.omega = j->omega[t]; a.o = j->o[t]; a.ht = j->ht;
     return ref_family(&a);
@@ -111,19 +87,12 @@ static int family(struct kcp_comm *comm, void *arg)
 
 static void run(struct job *j, int R, int (*body)(struct kcp_comm *, void *))
 {
-    struct kcp_plan *p = plan_of(R);
+    struct kcp_plan *p = ranks(R);
     char why[160];
     j->p = p;
     if (kcp_threads_run(R, body, j, why, sizeof why))
         fail(why);
     kcp_plan_free(p);
-}
-
-static void equal(const double *x, const double *y, int n, const char *what)
-{
-    for (int i = 0; i < n; i++)
-        if (!(fabs(x[i] - y[i]) <= 1e-12))
-            fail(what);
 }
 
 static void halo(void)
@@ -133,7 +102,7 @@ static void halo(void)
     run(&two, 2, conv);
     shifted.shift = 1;
     run(&shifted, 2, conv);
-    equal(one.y[0], two.y[0], T * V, "two ranks differ from one");
+    same(one.y[0], two.y[0], T * V, "two ranks differ from one");
     printf("== 14-conv\n          x              y, W = 2       shift\n");
     for (int t = 0; t < T; t++)
         printf("token %d  %4.1f  %4.1f     %4.1f  %4.1f     %4.1f  %4.1f   rank %d%s\n",
@@ -160,23 +129,17 @@ static void models(void)
 {
     static const struct { const char *name; enum kcp_model model; } row[] = {
         { "KDA as DPLR", KCP_DPLR }, { "KDA as GDN-2", KCP_GDN2 }, { "GLA", KCP_GLA } };
-    static const int64_t cu[] = { 0, T };
     static struct job one[3], two[3];
-    double o[T][V], ht[K][V];
     for (int m = 0; m < 3; m++) {
         tell(&one[m], row[m].model);
         tell(&two[m], row[m].model);
         run(&one[m], 1, family);
         run(&two[m], 2, family);
-        equal(one[m].o[0], two[m].o[0], T * V, "two ranks differ from one");
+        same(one[m].o[0], two[m].o[0], T * V, "two ranks differ from one");
     }
-    struct kcp_step a = { .T = T, .N = 1, .H = 1, .HV = 1, .K = K, .V = V, .KG = K,
-        .model = KCP_KDA, .scale = 1, .cu_seqlens = cu, .q = ex_q, .k = ex_k, .v = ex_v,
-        .beta = ex_beta, .g = one[0].g, .o = o, .ht = ht };
-    if (ref_step(&a))
-        fail("ref_step refused");
-    equal(o[0], two[0].o[0], T * V, "KDA as DPLR is not KDA");
-    equal(o[0], two[1].o[0], T * V, "KDA as GDN-2 is not KDA");
+    recurrence(T);
+    same(o[0], two[0].o[0], T * V, "KDA as DPLR is not KDA");
+    same(o[0], two[1].o[0], T * V, "KDA as GDN-2 is not KDA");
     printf("== 16-family\n         ");
     for (int m = 0; m < 3; m++)
         printf(" %-23s", row[m].name);

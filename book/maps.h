@@ -161,4 +161,51 @@ static inline void map_M(double X[K][W], const double D[K], double A[K][K])
             A[i][j] = X[i][V + j] - (i == j && D ? D[i] : 0);
 }
 
+/* Copies h of map X, the final state of tokens that begin with the state 0. */
+static inline void map_state(double X[K][W], double S[K][V])
+{
+    for (int i = 0; i < K; i++)
+        memcpy(S[i], X[i], sizeof(double) * V);
+}
+
+/* Returns token t of a source. */
+typedef struct token token_source(const void *source, int t);
+
+/* Computes map X of tokens from .. from+n-1 of a source, and D, the product of their
+ * decays. Tokens with beta < least write nothing; returns the number of such tokens. */
+static inline int map_tokens(token_source *read, const void *source, int from, int n,
+                             double least, double X[K][W], double D[K])
+{
+    int skipped = 0;
+    map_begin(X);
+    for (int i = 0; i < K; i++)
+        D[i] = 1;
+    for (int t = from; t < from + n; t++) {
+        struct token x = read(source, t);
+        skipped += x.beta < least;
+        x.beta = x.beta < least ? 0 : x.beta;
+        map_token(&x, X);
+        for (int i = 0; i < K; i++)
+            D[i] *= x.fade[i];
+    }
+    return skipped;
+}
+
+/* Computes the state S after n maps. Each M is D plus a matrix of rank r; without D
+ * (NULL) a matrix of rank r; r = K leaves M as it is. */
+static inline void map_fold(double (*X)[K][W], double (*D)[K], int n, int r,
+                            double S[K][V])
+{
+    static double M[K][K];
+    memset(S, 0, sizeof(double) * K * V);
+    for (int j = 0; j < n; j++) {
+        map_M(X[j], D ? D[j] : NULL, M);
+        if (r < K)
+            cut_to_rank(M, r);
+        for (int p = 0; D && p < K; p++)
+            M[p][p] += D[j][p];
+        map_apply(X[j], M, S);
+    }
+}
+
 #endif

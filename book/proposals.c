@@ -32,8 +32,10 @@ static double unit(double x[K])
     return sqrt(length);
 }
 
-static struct token draw(const struct regime *g)
+/* Returns a random token of a regime. */
+static struct token draw(const void *regime, int t)
 {
+    const struct regime *g = regime;
     struct token x;
     for (int i = 0; i < K; i++)
         x.k[i] = normal();
@@ -51,26 +53,6 @@ static struct token draw(const struct regime *g)
     return x;
 }
 
-/* Computes map X of `tokens` random tokens, and D, the product of their decays. Tokens
- * with beta < least write nothing; returns the number of such tokens. */
-static int stretch(const struct regime *g, int tokens, double least, double X[K][W],
-                   double D[K])
-{
-    int skipped = 0;
-    map_begin(X);
-    for (int i = 0; i < K; i++)
-        D[i] = 1;
-    for (int t = 0; t < tokens; t++) {
-        struct token x = draw(g);
-        skipped += x.beta < least;
-        x.beta = x.beta < least ? 0 : x.beta;
-        map_token(&x, X);
-        for (int i = 0; i < K; i++)
-            D[i] *= x.fade[i];
-    }
-    return skipped;
-}
-
 /* ---- the rank of M, to 1 % of |M| */
 /* Prints a row of the table; returns the rank of M - D, or of M - I without decay. */
 static int ranks_of(const struct regime *g, int tokens)
@@ -80,7 +62,7 @@ static int ranks_of(const struct regime *g, int tokens)
     for (int i = 0; i < K; i++)
         one[i] = 1;
     seed = 3;
-    stretch(g, tokens, 0, X, D);
+    map_tokens(draw, g, 0, tokens, 0, X, D);
     map_M(X, NULL, A);
     const double all = squares(A);
     const int whole = rank_for_a_percent(A, all);
@@ -89,8 +71,7 @@ static int ranks_of(const struct regime *g, int tokens)
     const int by_itself = rank_for_a_percent(A, squares(A));
     map_M(X, D, A);
     const int less_D = rank_for_a_percent(A, all);
-    for (int i = 0; i < K; i++)
-        memcpy(S[i], X[i], sizeof S[i]);
+    map_state(X, S);
     printf("%9.1e %8d %8d %8d %8d %10d\n", sqrt(all / K), less_one, less_D, whole,
            rank_for_a_percent(S, squares(S)), by_itself);
     return less_D;
@@ -129,7 +110,7 @@ static void low_rank(void)
 /* ---- the error of the last rank's state if every M is sent as D + a rank-r matrix */
 static void exchanged(void)
 {
-    static double X[RANKS][K][W], D[RANKS][K], M[K][K], exact[K][V], S[K][V];
+    static double X[RANKS][K][W], D[RANKS][K], exact[K][V], S[K][V];
     static const int rank[] = { 2, 4, 8, 16, 32 };
     double said = 0;
     static const struct regime list[] = {
@@ -148,22 +129,12 @@ static void exchanged(void)
     printf("\n");
     for (size_t n = 0; n < sizeof list / sizeof *list; n++) {
         seed = 6;
-        memset(exact, 0, sizeof exact);
-        for (int r = 0; r < RANKS - 1; r++) {
-            stretch(&list[n], SHARD, 0, X[r], D[r]);
-            map_M(X[r], NULL, M);
-            map_apply(X[r], M, exact);
-        }
+        for (int r = 0; r < RANKS - 1; r++)
+            map_tokens(draw, &list[n], 0, SHARD, 0, X[r], D[r]);
+        map_fold(X, NULL, RANKS - 1, K, exact);
         printf("%-22s", list[n].name);
         for (int i = 0; i < 5; i++) {
-            memset(S, 0, sizeof S);
-            for (int r = 0; r < RANKS - 1; r++) {
-                map_M(X[r], D[r], M);
-                cut_to_rank(M, rank[i]);
-                for (int p = 0; p < K; p++)
-                    M[p][p] += D[r][p];
-                map_apply(X[r], M, S);
-            }
+            map_fold(X, D, RANKS - 1, rank[i], S);
             printf("   %-8.1e", apart(S, exact));
             said = n == 0 && rank[i] == 32 ? 100 * apart(S, exact) : said;
         }
@@ -173,16 +144,6 @@ static void exchanged(void)
 }
 
 /* ---- the state that enters the last rank, from the maps of the nearest ranks only */
-static void fold(double X[RANKS][K][W], int from, double S[K][V])
-{
-    static double M[K][K];
-    memset(S, 0, sizeof(double) * K * V);
-    for (int r = from; r < RANKS - 1; r++) {
-        map_M(X[r], NULL, M);
-        map_apply(X[r], M, S);
-    }
-}
-
 static void truncated(void)
 {
     static double X[RANKS][K][W], S[K][V], near[K][V], D[K];
@@ -193,11 +154,11 @@ static void truncated(void)
     for (int g = 1; g < REGIMES; g++) {
         seed = 4;
         for (int r = 0; r < RANKS; r++)
-            stretch(&regimes[g], SHARD, 0, X[r], D);
-        fold(X, 0, S);
+            map_tokens(draw, &regimes[g], 0, SHARD, 0, X[r], D);
+        map_fold(X, NULL, RANKS - 1, K, S);
         printf("%-20s", regimes[g].name);
         for (int n = 1; n <= 4; n *= 2) {
-            fold(X, RANKS - 1 - n, near);
+            map_fold(X + RANKS - 1 - n, NULL, n, K, near);
             printf(" %10.1e", apart(near, S));
         }
         printf("\n");
@@ -205,12 +166,6 @@ static void truncated(void)
 }
 
 /* ---- the error of the state if tokens with a small beta write nothing */
-static void state_of(double X[K][W], double S[K][V])
-{
-    for (int r = 0; r < K; r++)
-        memcpy(S[r], X[r], sizeof S[r]);
-}
-
 static void skipped(void)
 {
     static const double least[] = { 0.005, 0.01, 0.02, 0.05 };
@@ -218,12 +173,12 @@ static void skipped(void)
     printf("== 19-skipped\na rank of %d tokens, beta = sigmoid(N(-3,1)), mean gate "
            "1/1024\n\nbeta under   left out   error of S\n", SHARD);
     seed = 5;
-    stretch(&regimes[1], SHARD, 0, X, D);
-    state_of(X, y);
+    map_tokens(draw, &regimes[1], 0, SHARD, 0, X, D);
+    map_state(X, y);
     for (int i = 0; i < 4; i++) {
         seed = 5;
-        const int n = stretch(&regimes[1], SHARD, least[i], X, D);
-        state_of(X, x);
+        const int n = map_tokens(draw, &regimes[1], 0, SHARD, least[i], X, D);
+        map_state(X, x);
         printf("%10.3f %8.0f %% %12.1e\n", least[i], 100. * n / SHARD, apart(x, y));
     }
 }

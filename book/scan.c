@@ -2,34 +2,12 @@
  *
  * Book: chapter 15, which shows the output.  Checked by: make book.
  * Next: book/clusters.c. */
+#include "example.h"
 #include "ref/15_scan.h"
-#include "tokens.h"
-
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-static void fail(const char *what)
-{
-    fprintf(stderr, "scan.c: %s\n", what);
-    exit(1);
-}
-
-static struct kcp_plan *plan_of(int64_t T, int R, const int64_t *cuts, int C)
-{
-    const int64_t cu[] = { 0, T };
-    struct kcp_plan *p;
-    const char *why;
-    if (kcp_plan_make(&p, 1, cu, R, cuts, 0, C, 0, &why))
-        fail(why);
-    return p;
-}
 
 /* ---- the three tokens, of which token 1 is dropped */
-enum { T = EX_T, K = EX_K, V = EX_V };
-static double alpha_base[T][K], beta_base[T], spike[T], W[K], w[1], o[T][V], ht[K][V],
-              ot[V];
+enum { TILE = 4 };
+static double alpha_base[T][K], beta_base[T], spike[T], W[K], w[1], ot[V];
 static const int dropped[T] = { 0, 1, 0 };
 
 static struct kcp_scan call(const struct kcp_plan *p, int r)
@@ -38,14 +16,14 @@ static struct kcp_scan call(const struct kcp_plan *p, int r)
     const int64_t t = c->begin;
     return (struct kcp_scan){
         .T = c->end - t, .N = 1, .NS = c->NS, .NC = c->NC, .R = p->R, .r = r, .H = 1,
-        .HV = 1, .K = K, .V = V, .D = 1, .C = 4, .plan = p, .ops = &ref_mapops,
+        .HV = 1, .K = K, .V = V, .D = 1, .C = TILE, .plan = p, .ops = &ref_mapops,
         .cu = c->cu, .cn = c->cn, .sc = c->sc, .walk = KCP_BLELLOCH, .q = ex_q[t],
         .k = ex_k[t], .v = ex_v[t], .spike = spike + t, .alpha_base = alpha_base[t],
         .beta_base = beta_base + t, .W_alpha = W, .w_beta = w, .drop = dropped + t,
         .o = o[t], .ht = ht, .ot = ot };
 }
 
-static void show(const char *name, const double *x, int cols)
+static void show_maps(const char *name, const double *x, int cols)
 {
     for (int i = 0; i < K; i++) {
         printf("%-22s", i ? "" : name);
@@ -60,23 +38,23 @@ static void tree(void)
 {
     static double map[T + 1][K * (V + K)], S[T][K * V], alpha[K];
     double *node[T] = { map[0], map[1], map[2] }, *state[T] = { S[0], S[1], S[2] };
-    struct kcp_plan *p = plan_of(T, 1, NULL, 4);
+    struct kcp_plan *p = plan_of(1, NULL, TILE);
     struct kcp_scan a = call(p, 0);
     struct spike_rank x = { .a = &a, .plan = p, .ops = &ref_mapops, .alpha = alpha,
                             .node = node, .spare = map[T] };
     scan_updates(&x, (struct tile){ 0, T, 0 }, 0);
     printf("== 15-scan\nmaps [B | A]\n");
-    show("token 0", node[0], V + K);
-    show("token 1, dropped", node[1], V + K);
-    show("token 2", node[2], V + K);
+    show_maps("token 0", node[0], V + K);
+    show_maps("token 1, dropped", node[1], V + K);
+    show_maps("token 2", node[2], V + K);
     if (scan_up(&x, T, 0) || scan_down(&x, T, 0, state))
         fail("the scan refused");
-    show("up: 1 after 0", node[1], V + K);
-    show("up: 2 after that", node[2], V + K);
+    show_maps("up: 1 after 0", node[1], V + K);
+    show_maps("up: 2 after that", node[2], V + K);
     printf("\nstates\n");
-    show("down: before token 0", state[0], V);
-    show("down: before token 1", state[1], V);
-    show("down: before token 2", state[2], V);
+    show_maps("down: before token 0", state[0], V);
+    show_maps("down: before token 1", state[1], V);
+    show_maps("down: before token 2", state[2], V);
     kcp_plan_free(p);
 }
 
@@ -101,7 +79,7 @@ static void example(void)
     tree();
     printf("\noutputs       one rank              two ranks\n");
     for (int R = 1; R <= 2; R++) {
-        struct kcp_plan *p = plan_of(T, R, cuts[R - 1], 4);
+        struct kcp_plan *p = plan_of(R, cuts[R - 1], TILE);
         char why[160];
         if (kcp_threads_run(R, body, p, why, sizeof why))
             fail(why);

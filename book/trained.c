@@ -18,9 +18,10 @@ enum { HEADS = 4, TOKENS = 512, RANKS = 8, PART = TOKENS / RANKS, SHARD = 512,
        ROW = 2 * K + V + 1 };
 static double (*data)[TOKENS][ROW];
 
-static struct token token_of(int head, int t)
+/* Returns token t of a head: `head` points at the rows of its tokens. */
+static struct token token_of(const void *head, int t)
 {
-    const double *row = data[head][t];
+    const double *row = (const double *)head + (int64_t)t * ROW;
     struct token x;
     memcpy(x.k, row, sizeof x.k);
     memcpy(x.v, row + K, sizeof x.v);
@@ -28,24 +29,6 @@ static struct token token_of(int head, int t)
         x.fade[i] = exp(row[K + V + i]);
     x.beta = row[ROW - 1];
     return x;
-}
-
-/* Computes map X of tokens from .. from+n-1. Tokens with beta < least write nothing. */
-static int stretch(int head, int from, int n, double least, double X[K][W], double D[K])
-{
-    int skipped = 0;
-    map_begin(X);
-    for (int i = 0; i < K; i++)
-        D[i] = 1;
-    for (int t = from; t < from + n; t++) {
-        struct token x = token_of(head, t);
-        skipped += x.beta < least;
-        x.beta = x.beta < least ? 0 : x.beta;
-        map_token(&x, X);
-        for (int i = 0; i < K; i++)
-            D[i] *= x.fade[i];
-    }
-    return skipped;
 }
 
 /* ---- statistics of the model's keys, gates and beta */
@@ -124,14 +107,13 @@ static void sparse(void)
     printf("head  |M|/sqrt(K)   rank M - D     M     S   entries M - D     M     S   "
            "rows S\n");
     for (int h = 0; h < HEADS; h++) {
-        stretch(h, 0, SHARD, 0, X, D);
+        map_tokens(token_of, data[h], 0, SHARD, 0, X, D);
         map_M(X, NULL, A);
         const double all = squares(A);
         const int rank_M = rank_for_a_percent(A, all);
         const double entries_M = entries(A, all);
         map_M(X, D, A);
-        for (int i = 0; i < K; i++)
-            memcpy(S[i], X[i], sizeof S[i]);
+        map_state(X, S);
         const int rank = rank_for_a_percent(A, all);
         const int rank_S = rank_for_a_percent(S, squares(S));
         printf("%d.%d %13.1e %12d %5d %5d %13.0f %% %3.0f %% %3.0f %% %6.0f %%\n",
@@ -149,19 +131,9 @@ static void sparse(void)
 }
 
 /* ---- the initial state of the last of eight ranks, from some of the maps */
-static void fold(double X[RANKS][K][W], int from, double S[K][V])
-{
-    static double M[K][K];
-    memset(S, 0, sizeof(double) * K * V);
-    for (int r = from; r < RANKS - 1; r++) {
-        map_M(X[r], NULL, M);
-        map_apply(X[r], M, S);
-    }
-}
-
 static void nearest(void)
 {
-    static double X[RANKS][K][W], D[K], S[K][V], near[K][V], M[K][K];
+    static double X[RANKS][K][W], D[K], S[K][V], near[K][V];
     printf("== 20-trained-near\ntrained keys: the state with which rank %d of %d "
            "begins, ranks of %d tokens,\nwhen only the nearest ranks count, and when "
            "every M travels in rank r alone; and of\na rank of %d that leaves out "
@@ -171,30 +143,23 @@ static void nearest(void)
     double worst = 0, least = 1;
     for (int h = 0; h < HEADS; h++) {
         for (int r = 0; r < RANKS; r++)
-            stretch(h, r * PART, PART, 0, X[r], D);
-        fold(X, 0, S);
+            map_tokens(token_of, data[h], r * PART, PART, 0, X[r], D);
+        map_fold(X, NULL, RANKS - 1, K, S);
         printf("%d.%d  ", h / 2, h % 2);
         for (int n = 1; n <= 4; n *= 2) {
-            fold(X, RANKS - 1 - n, near);
+            map_fold(X + RANKS - 1 - n, NULL, n, K, near);
             printf(" %8.1e", apart(near, S));
             worst = n == 1 ? fmax(worst, apart(near, S)) : worst;
             least = n == 1 ? fmin(least, apart(near, S)) : least;
         }
         for (int n = 4; n <= 16; n *= 2) {
-            memset(near, 0, sizeof near);
-            for (int r = 0; r < RANKS - 1; r++) {
-                map_M(X[r], NULL, M);
-                cut_to_rank(M, n);
-                map_apply(X[r], M, near);
-            }
+            map_fold(X, NULL, RANKS - 1, n, near);
             printf(" %8.1e", apart(near, S));
         }
-        stretch(h, 0, SHARD, 0, X[0], D);
-        const int skipped = stretch(h, 0, SHARD, 0.02, X[1], D);
-        for (int i = 0; i < K; i++) {
-            memcpy(S[i], X[0][i], sizeof S[i]);
-            memcpy(near[i], X[1][i], sizeof near[i]);
-        }
+        map_tokens(token_of, data[h], 0, SHARD, 0, X[0], D);
+        map_state(X[0], S);
+        const int skipped = map_tokens(token_of, data[h], 0, SHARD, 0.02, X[0], D);
+        map_state(X[0], near);
         printf(" %8.0f %% %12.1e\n", 100. * skipped / SHARD, apart(near, S));
     }
     printf("@20/trained_near %.0f\n@20/trained_near_least %.1f\n", 100 * worst,
