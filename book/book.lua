@@ -17,19 +17,12 @@
 local collect = os.getenv("COLLECT") ~= nil
 local labels = os.getenv("LABELS")
 local out = os.getenv("OUT") or "build/book"
-local draft = os.getenv("DRAFT") ~= nil
 local chapter, page = "?", "?"
 local known, order, shown, ranges = {}, {}, {}, {}
 
 local function die(...)
   io.stderr:write("book: ", page, ": ", string.format(...), "\n")
   os.exit(1)
-end
-
--- Reports a missing name: a warning in a draft, else a fatal error.
-local function want(...)
-  if draft then io.stderr:write("book: draft: ", page, ": ", string.format(...), "\n")
-  else die(...) end
 end
 
 local cache = {}
@@ -100,7 +93,7 @@ local function code_of(path, L, a, b)
     end
   end
   for i, l in ipairs(t) do t[i] = l:sub(margin + 1) end
-  if #t > 75 then want("%s:%d: %d lines is too long to show; use regions", path, a, #t) end
+  if #t > 75 then die("%s:%d: %d lines is too long to show; use regions", path, a, #t) end
   return table.concat(t, "\n")
 end
 
@@ -149,15 +142,11 @@ end
 
 local function include(cb)
   local path = cb.attributes.file or die("include without file=")
-  local L = lines_of(path)
-  if not L then
-    want("no file %s", path)
-    return pandoc.Para { pandoc.Emph { pandoc.Str("(" .. path .. " is still to come)") } }
-  end
+  local L = lines_of(path) or die("no file %s", path)
   local lang = (path:match("%.cuh?$") and "cpp") or (path:match("%.[ch]$") and "c" or path:match("%.def$") and "c") or "text"
   local parts, open, steps_here, left, first = {}, {}, {}, 0, nil
   local function take(a, b, name, what)
-    if not a then return want("%s: no %s %s", path, what, name) end
+    if not a then die("%s: no %s %s", path, what, name) end
     first = first or a
     parts[#parts + 1] = code_of(path, L, a, b)
     local t, names, n = without_steps(path, L, a, b)
@@ -178,9 +167,6 @@ local function include(cb)
     local a, b = find_region(path, L, cb.attributes.region)
     take(a, b, cb.attributes.region, "region")
   else take(1, #L, "", "file") end
-  if not first then
-    return pandoc.Para { pandoc.Emph { pandoc.Str("(still to come)") } }
-  end
   local source = path:match("%.[ch]$") or path:match("%.def$") or path:match("%.cuh?$")
   local from = source and where(path, first) or pandoc.Span({ pandoc.Str(path) }, { class = "where" })
   local function listing(t) return pandoc.CodeBlock(table.concat(t, "\n\n"), pandoc.Attr("", { lang })) end
@@ -255,8 +241,7 @@ end
 
 local function value(name)
   if not values then read_example() end
-  if not values[name] then want("the example prints no value %s", name) end
-  return values[name] or "?"
+  return values[name] or die("the example prints no value %s", name)
 end
 
 -- Prepares a formula: inserts values; replaces \mathrm by \text, because texmath turns
@@ -274,11 +259,7 @@ end
 
 local function example(cb)
   if not sections then read_example() end
-  local s = sections[cb.attributes.name or "?"]
-  if not s then
-    want("the example prints no section %s", cb.attributes.name or "?")
-    s = { "(still to come)" }
-  end
+  local s = sections[cb.attributes.name] or die("the example prints no section %s", cb.attributes.name)
   while s[#s] == "" do s[#s] = nil end
   local by = "book/example.c"
   for _, f in ipairs(files("book/*.c")) do
@@ -366,18 +347,9 @@ local function fold_runs(md)
 end
 
 local function results(cb)
-  local f = io.open(out .. "/results/" .. (cb.attributes.file or "?"))
-  if not f then
-    return pandoc.Div({ pandoc.Para { pandoc.Str("Not recorded yet.") } }, { class = "unrecorded" })
-  end
-  local md = f:read("a")
-  f:close()
-  if cb.attributes.fold then
-    local L = {}
-    for l in md:gmatch("([^\n]*)\n") do L[#L + 1] = l end
-    md = table.concat(fold_runs(L), "\n")
-  end
-  return pandoc.Div(markdown(md), pandoc.Attr("", { "results" }))
+  local md = lines_of(out .. "/results/" .. cb.attributes.file) or { "Not recorded yet." }
+  if cb.attributes.fold then md = fold_runs(md) end
+  return pandoc.Div(markdown(table.concat(md, "\n")), pandoc.Attr("", { "results" }))
 end
 
 -- Returns the recorded time of "STAGE VARIANT WAY [kept]" from the stage's table. Tables
@@ -413,10 +385,7 @@ local function kernels(div)
           string.format("src/%s.html#L%d", f, r.line)), pandoc.Str(": " .. r.why) } } end
     end
   end
-  if #items == 0 then
-    return pandoc.Div({ pandoc.Para { pandoc.Str("No variant of this stage is in the tree yet.") } },
-                      { class = "unrecorded" })
-  end
+  if #items == 0 then die("no variant of stage %s", stage) end
   local blocks = pandoc.List({ pandoc.Para { pandoc.Str("Variants of "), pandoc.Code(stage), pandoc.Str(" in the tree, each with the idea that its record states:") },
                                pandoc.BulletList(items) })
   local md = not div.classes:includes("names") and lines_of(out .. "/results/" .. stage .. ".md")
@@ -448,8 +417,7 @@ local function erratum(div)
                             string.format("src/%s.html#L%d", e[1], e[2].line)))
   end
   if #held == 0 then
-    if not div.attributes.none then want("erratum %s has neither a mutant nor a reason", n) end
-    held:insert(pandoc.Str(div.attributes.none or "still to come"))
+    held:insert(pandoc.Str(div.attributes.none or die("erratum %s has neither a mutant nor a reason", n)))
   end
   local head = pandoc.Para { pandoc.Strong { pandoc.Str(n .. ".") }, pandoc.Space(), pandoc.Str(div.attributes.source),
       pandoc.Str("."), pandoc.Str(div.attributes.figure and " Error as written: " .. div.attributes.figure .. "." or "") }
@@ -462,8 +430,7 @@ end
 
 -- Makes a table from a file of tab-separated values.
 local function tsv(cb)
-  local L = lines_of(cb.attributes.file or "?")
-  if not L then want("no table %s", cb.attributes.file or "?"); return nil end
+  local L = lines_of(cb.attributes.file) or die("no table %s", cb.attributes.file)
   local md, wide, words = {}, {}, {}
   for _, l in ipairs(L) do
     if not l:match("^#") then
@@ -498,7 +465,7 @@ local function figure(img, id)
   end
   if f then f:close() end
   if not svg then
-    if not collect then want("no figure %s", path) end
+    if not collect then die("no figure %s", path) end
     svg = ""
   elseif not svg:find("<title", 1, true) and not svg:find("aria-label=", 1, true) then
     die("%s has no text alternative", path)
@@ -552,7 +519,7 @@ local function equation(p)
     if f then
       number = pandoc.Link({ number }, string.format("src/%s.html#L%d", f, i),
                            "held by " .. held)
-    else want("%s: no test %s", id, held) end
+    else die("%s: no test %s", id, held) end
   elseif not collect then
     io.stderr:write("book: ", page, ": no test is named for ", id, "\n")
   end
@@ -702,15 +669,11 @@ local function folded(doc)
   end }
 end
 
--- Returns true if the chapter cites anything, and so needs a list of references.
-local function cites(doc)
-  local yes = false
-  doc:walk { Cite = function() yes = true end }
-  return yes
-end
-
+-- Removes the list of references from a chapter that cites nothing.
 local function without_references(doc)
-  for i = #doc.blocks, 1, -1 do
+  local cites = false
+  doc:walk { Cite = function() cites = true end }
+  for i = cites and 0 or #doc.blocks, 1, -1 do
     local b = doc.blocks[i]
     if b.identifier == "refs" or b.t == "Header" and text(b) == "References" then doc.blocks:remove(i) end
   end
@@ -825,11 +788,11 @@ local function weave(doc)
             if l:find(name .. "%f[%W]") then return pandoc.Link({ c }, string.format("src/%s.html#L%d", h, i)) end
           end
         end
-        want("nothing in ref/ or comm/ is called %s", name)
+        die("nothing in ref/ or comm/ is called %s", name)
       end
       local f = c.text:match("^%l+/[%w_./-]+%.[chu]+$") or c.text:match("^%l+/[%w_./-]+%.[aljm][uwsk]a?$")
       if f then
-        if not lines_of(f) then want("no file %s", f); return nil end
+        if not lines_of(f) then die("no file %s", f) end
         if f:match("%.[ch]u?h?$") then return pandoc.Link({ c }, "src/" .. f .. ".html") end
       end
       return nil
@@ -842,16 +805,10 @@ local function weave(doc)
   end }
   doc = doc:walk { Inlines = kept_together }
   doc = doc:walk { Inlines = unbroken, Code = breakable, Str = with_hyphen }
-  if not cites(doc) then doc = without_references(doc) end
-  doc = folded(fold_answers(doc))
-  local f = io.open(out .. "/" .. page .. ".lines", "w")
-  if f then
-    for _, s in ipairs(ranges) do f:write(s, "\n") end
-    f:close()
-  end
-  f = io.open(out .. "/" .. page .. ".shown", "w")
-  if f then
-    for _, s in ipairs(shown) do f:write(s, "\n") end
+  doc = folded(fold_answers(without_references(doc)))
+  for suffix, list in pairs { lines = ranges, shown = shown } do
+    local f = assert(io.open(out .. "/" .. page .. "." .. suffix, "w"))
+    for _, s in ipairs(list) do f:write(s, "\n") end
     f:close()
   end
   return doc

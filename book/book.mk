@@ -4,7 +4,6 @@
 #   make book-lint   look at every page in Chromium: desktop and phone, light and dark
 #
 # Every name that dangles (function, region, label, citation, figure, number) stops it.
-# DRAFT=1 turns that into warnings, while code that a chapter shows is still to come.
 
 bk         := build/book
 # In reading order, by parts. idea.md opens the book; users.md is outside the parts.
@@ -17,7 +16,7 @@ chapters   := idea $(part1) $(part2) $(part3) $(part4) users
 bookcode   := $(sort $(wildcard ref/*.[ch] ref/*/*.[ch] ref/stages/*.def ref/core/*.def comm/*.[ch] comm/*/*.[ch] tests/*/*.[ch] bench/*/*.[ch] book/examples/plugins/*.c bench/*.cu bench/*/*.cu \
               cuda/*/*.h cuda/*/*.c cuda/*/*.cu cuda/*/*.cuh cuda/*/*/*.h cuda/*/*/*.cu cuda/*/*/*.cuh book/*.[ch] book/figures/*.[ch] book/figures/*.cu book/examples/*.[ch] book/examples/*.cu book/labs/*.c))
 bookfigs   := $(patsubst book/figures/%.c,$(bk)/figures/%.svg,$(wildcard book/figures/*.c))
-bookweave   = OUT=$(bk) LABELS=$(bk)/labels.tsv $(if $(filter 1,$(DRAFT)),DRAFT=1) pandoc -f markdown+tex_math_dollars \
+bookweave   = OUT=$(bk) LABELS=$(bk)/labels.tsv pandoc -f markdown+tex_math_dollars \
               --lua-filter book/book.lua --citeproc --bibliography book/refs.bib \
               -M link-citations=true -t html5 --mathml --section-divs --template $(bk)/page.html
 CHROMIUM   := $(firstword $(foreach c,chromium-headless-shell chromium google-chrome chrome,$(shell command -v $c 2>/dev/null)))
