@@ -9,14 +9,10 @@ enum { C = 64, K = 128, V = 128, STRIPS = 4, HEADS = 32, SMS = 132 };
 static double x(double operations) { return 76 + 13.2 * operations; }
 
 /* Draws one step of `operations` millions, and returns where the step ends. */
-static double bar(double from, double y, double operations, char colour,
+static double bar(double from, double y, double operations, const char *ink,
                   const char *name)
 {
-    char style[64];
-    snprintf(style, sizeof style, "fill:var(--wash-%c);stroke:var(--%c)", colour,
-             colour);
-    svg_rect(x(from), y, 13.2 * operations - 2, 24, style);
-    svg_text(x(from + operations / 2), y + 17, "middle", "mono", "%s", name);
+    svg_box(x(from), y, 13.2 * operations - 2, 24, ink, name);
     return from + operations;
 }
 
@@ -39,18 +35,18 @@ int main(void)
               "Its four strips make factors and maps at the same time, fold, and then "
               "scan at the same time.");
     svg_text(70, 41, "end", "", "whole");
-    double t = bar(0, 24, STRIPS * factors, 'd', "2 factors");
-    t = bar(t, 24, STRIPS * scan, 'c', "5 scan");
+    double t = bar(0, 24, STRIPS * factors, "d", "2 factors");
+    t = bar(t, 24, STRIPS * scan, "c", "5 scan");
     svg_text(x(t) - 2, 82, "end", "mono", "%.1f", t);
     processors(56, HEADS);
     for (int s = 0; s < STRIPS; s++) {
         const double y = 104 + 38 * s;
         svg_text(70, y + 17, "end", "", "strip %d", s);
-        t = bar(0, y, factors, 'd', "2");
-        t = bar(t, y, map, 'a', "3 map");
+        t = bar(0, y, factors, "d", "2");
+        t = bar(t, y, map, "a", "3 map");
         if (s < STRIPS - 1)
             svg_arrow(x(t) - 1, y + 24, x(t) - 1, y + 38, "var(--b)");
-        t = bar(t, y, scan, 'c', "5 scan");
+        t = bar(t, y, scan, "c", "5 scan");
     }
     svg_text(x(t) + 8, 121, "start", "mono", "%.1f", t);
     processors(264, STRIPS * HEADS);
