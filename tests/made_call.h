@@ -1,7 +1,7 @@
 /* made_call.h -- builds a call of any stage from the stage's field table; arrays have
  * exactly the bytes of their shapes.
  *
- * Book: none.  Checked by: tests/judge/self_calls.c, tests/fuzz/calls.c, which use it.
+ * Book: none.  Checked by: tests/20_clusters/calls.c, tests/fuzz/calls.c, which use it.
  * Next: ref/core/checked.c, which checks such calls.
  */
 #ifndef KCP_MADE_CALL_H

@@ -1,7 +1,7 @@
 /* checked.c -- checks the arguments of a call before a stage uses them.
  *
  * Book: chapter 20, "What is promised to whom".
- * Checked by: tests/judge/self_calls.c, tests/fuzz/calls.c.  Next: agree.c.
+ * Checked by: tests/20_clusters/calls.c, tests/fuzz/calls.c.  Next: agree.c.
  *
  * The field table of a stage (stages/NN.def) lists its arrays with shapes, passes and
  * models, so one function checks the calls of all stages. This file adds the rules that

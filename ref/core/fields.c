@@ -1,6 +1,6 @@
 /* fields.c -- the shapes of a stage's fields, and which fields a call uses.
  *
- * Book: chapter 00.  Checked by: tests/judge/self_calls.c, tests/fuzz/calls.c.
+ * Book: chapter 00.  Checked by: tests/20_clusters/calls.c, tests/fuzz/calls.c.
  * Next: checked.c. */
 #include "checked.h"
 

@@ -56,9 +56,8 @@ static inline void lossy_draw(struct lossy_layer *a, enum kcp_model model,
         (&a->do_[0][0][0])[i] = random_normal(&seed);
 }
 
-/* Runs forward and backward on one rank and records which states each pass
- * dropped. GDN uses the
- * first channel of KDA's g. */
+/* Runs forward and backward on one rank and records which states each pass dropped. GDN
+ * uses the first channel of KDA's g. */
 static inline int lossy_rank(struct kcp_comm *over, void *arg)
 {
     struct lossy_layer *a = arg;

@@ -62,11 +62,10 @@ rules() {
         grep -q -- "#$label[ }]" book/*.md || echo "$at: the book has no $label"
     done
     sh tests/cli/jitter.sh build lines
-    # The judge must call each function of the installed headers with NULL and wrong
-    # numbers.
+    # Chapter 20's checks must call each function of the installed headers wrongly.
     printf '#include "layer.h"\n#include "wire.h"\n' | ${CC:-cc} -E -P -Iref - |
         grep -o 'kcp_[a-z0-9_]*(' | grep -v '^kcp_copy(' | sort -u | while read -r f; do
-        grep -qF "$f" tests/judge/*.c || echo "tests/judge: $f) is not called"
+        grep -qF "$f" tests/20_clusters/*.c || echo "tests/20_clusters: $f) is not called"
     done
     for f in bench/results/*.tsv; do
         case $f in *-test.tsv) continue ;; esac          # bench_cli.sh may run now

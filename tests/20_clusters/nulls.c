@@ -1,13 +1,13 @@
-/* self_nulls.c -- calls each function of the installed headers with NULL and odd
+/* nulls.c -- calls each function of the installed headers with NULL and odd
  * numbers.
  *
  * Book: chapter 20, "What is promised to whom".  Checked by: tests/cli/house.sh, which
- * checks that no function is missing.  Next: self_calls.c, wrong arguments.
+ * checks that no function is missing.  Next: calls.c, wrong arguments.
  *
  * Functions get NULL for objects and results, and numbers that are invalid as ranks or
  * sizes. A function that returns a status must return KCP_BAD, or KCP_NA if the
  * function is not in this build. */
-#include "judge.h"
+#include "tests/judge/judge.h"
 
 #include "layer.h"
 #include "wire.h"
@@ -145,6 +145,6 @@ static int nulls(struct kcp_report *rep)
     }
     return KCP_OK;
 }
-KCP_CHECK(check_00_nulls) = { "00_judge", "calls_nulls",
+KCP_CHECK(check_00_nulls) = { "20_clusters", "calls_nulls",
     "no function of the interface crashes if objects and results are NULL",
     nulls };

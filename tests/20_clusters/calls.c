@@ -1,4 +1,4 @@
-/* self_calls.c -- checks that wrong C calls are rejected with the field's name.
+/* calls.c -- checks that wrong C calls are rejected with the field's name.
  *
  * Book: chapter 20, "What is promised to whom".  Checked by: itself.
  * Next: ../fuzz/calls.c, the same by generated arguments. */
@@ -13,11 +13,6 @@ static struct kcp_plan *small_plan(int R)
     const int64_t cu[3] = { 0, 7, 20 };
     struct kcp_plan *p = NULL;
     return kcp_plan_make(&p, 2, cu, R, NULL, 0, 8, 3, NULL) ? NULL : p;
-}
-
-static int is(const struct made_call *m, const char *number)
-{
-    return !strncmp(m->stage->name, number, 2);
 }
 
 static int call_made(struct made_call *m) { return m->stage->ref(&m->a); }
@@ -61,9 +56,6 @@ static int has_letter(const struct kcp_stage *s, const char *name)
     return 0;
 }
 
-static const enum kcp_model models[] = { KCP_KDA, KCP_GDN, KCP_DPLR, KCP_GDN2,
-                                         KCP_GLA };
-
 static int takes_model(const struct kcp_stage *s, enum kcp_model model)
 {
     return (atoi(s->name) == 16) == (model >= KCP_DPLR);
@@ -73,7 +65,7 @@ static void start(struct made_call *m, const struct kcp_stage *s, enum kcp_model
                   enum kcp_pass pass, const struct kcp_plan *plan)
 {
     made_call(m, s, model, pass, s->ranks ? plan : NULL, NULL);
-    if (is(m, "13")) made_saved(m);
+    if (atoi(s->name) == 13) made_saved(m);
 }
 
 /* Makes calls that each have one wrong size, option or rank. */
@@ -97,7 +89,6 @@ static void wrong_numbers(struct kcp_report *rep, const struct kcp_stage *s,
     }
 }
 
-/* Makes calls that each lack one array. */
 static void missing_arrays(struct kcp_report *rep, const struct kcp_stage *s,
                            enum kcp_model model, enum kcp_pass pass,
                            const struct kcp_plan *plan)
@@ -204,27 +195,26 @@ static int misuse(struct kcp_report *rep)
     struct kcp_plan *plan = small_plan(1), *two = small_plan(2);
     if (!plan || !two) return KCP_NO_MEMORY;
     for (int i = 0; i < kcp_nstages; i++)
-        for (size_t j = 0; j < sizeof models / sizeof *models; j++) {
+        for (enum kcp_model model = KCP_KDA; model <= KCP_GLA; model++) {
             const struct kcp_stage *s = &kcp_stages[i];
-            if (!takes_model(s, models[j])) continue;
+            if (!takes_model(s, model)) continue;
             struct made_call m;
-            start(&m, s, models[j], KCP_FORWARD, plan);
+            start(&m, s, model, KCP_FORWARD, plan);
             const int status = call_made(&m);
             EXPECT(rep, status == KCP_OK, "%s: %s", s->name, kcp_why());
             made_free(&m);
-            wrong_numbers(rep, s, models[j], plan);
-            missing_arrays(rep, s, models[j], KCP_FORWARD, plan);
-            missing_arrays(rep, s, models[j], KCP_BACKWARD, plan);
-            wrong_indices(rep, s, models[j], plan);
-            wrong_relations(rep, s, models[j], plan, two);
-            wrong_variant(rep, s, models[j], plan);
+            wrong_numbers(rep, s, model, plan);
+            missing_arrays(rep, s, model, KCP_FORWARD, plan);
+            missing_arrays(rep, s, model, KCP_BACKWARD, plan);
+            wrong_indices(rep, s, model, plan);
+            wrong_relations(rep, s, model, plan, two);
+            wrong_variant(rep, s, model, plan);
         }
     kcp_plan_free(plan);
     kcp_plan_free(two);
     return KCP_OK;
 }
 
-/* Makes calls with empty structs, unknown names, and sizes that overflow. */
 static int nothing(struct kcp_report *rep)
 {
     static const int wraps[4][3] = {
@@ -264,8 +254,8 @@ static int nothing(struct kcp_report *rep)
            "a stage, name or form that does not exist");
     return KCP_OK;
 }
-KCP_CHECK(check_00_misuse) = { "00_judge", "calls",
+KCP_CHECK(check_00_misuse) = { "20_clusters", "calls",
     "each stage rejects a wrong size, option, array or index and names it", misuse };
-KCP_CHECK(check_00_nothing) = { "00_judge", "calls_nothing",
+KCP_CHECK(check_00_nothing) = { "20_clusters", "calls_nothing",
     "the rest of the interface rejects empty structs and sizes that overflow",
     nothing };
