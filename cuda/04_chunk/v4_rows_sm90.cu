@@ -154,7 +154,7 @@ static int chunk_v4_rows_launch(const struct kcp_chunk *a)
 }
 
 // If neither h nor v_new is stored (chapter 08 when nothing is saved), v3 is faster,
-// because v3 prefetches two chunks. A call without o comes from chapter 13.
+// because v3 prefetches two chunks. Only chapter 13 omits o.
 int v4_chunk(void *args)
 {
     const struct kcp_chunk *a = (const struct kcp_chunk *)args;

@@ -36,7 +36,7 @@ static int front_recompute(struct backward *x)
 }
 
 // Computes the first state of every segment and strip (part of a segment). Strips need
-// recomputed maps (chapter 05). First states of segments were saved or are h0.
+// recomputed maps (chapter 05). The first state of a segment was saved or is h0.
 static int starts_recompute(struct backward *x, const struct split *f)
 {
     const struct kcp_call *call = (struct kcp_call *)&x->a;

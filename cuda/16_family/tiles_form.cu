@@ -1,4 +1,4 @@
-// tiles_form.cu -- the form of a chunk on tensor cores: all models, all sizes.
+// tiles_form.cu -- u, w, kg, qg, Aqk (the form) on tensor cores: all models, all sizes.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: tiles_back.cu.
 #include "v2_form.cuh"

@@ -1,4 +1,4 @@
-// v1_stages.cu -- computes the form of any model, then runs the v1 kernels of 04 to 11.
+// v1_stages.cu -- writes any model as rows u, w, kg, qg, Aqk for the v1 kernels.
 // Book: chapter 16, "Code: kernels".  Checked by: tests/16_family/checks.c.
 // Next: v2_tiles.cu.
 #include "program.cuh"

@@ -1,4 +1,4 @@
-// v2_form.cuh -- the form of a chunk of any model on tensor cores, one block per chunk.
+// v2_form.cuh -- u, w, kg, qg, Aqk (the form) of any model on tensor cores.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.
 // Next: v2_back_storage.cuh.

@@ -26,8 +26,8 @@
 // Together the kernels move 3152 bytes at K = V = 128. For 8192 tokens of 96 heads this
 // takes 0.58 ms at 4.3 TB/s.
 //
-// The factors of a chunk are contiguous: swizzle128 tiles (cuda/tile/swizzle.cuh) and
-// triangles, in the byte order that wgmma reads, so that a few bulk copies load them. A
+// The factors of a chunk, swizzle128 tiles (cuda/tile/swizzle.cuh) and triangles, are
+// contiguous and in the byte order of wgmma, so that a few bulk copies load a chunk. A
 // beta and Aqk are lower triangular. Global memory holds only the ten 16x16 blocks on
 // and below the diagonal (5 KiB instead of 8), block column by block column: column J
 // has rows 16 J to 63 with 32 bytes each, in wgmma's 32-byte swizzle. In shared memory

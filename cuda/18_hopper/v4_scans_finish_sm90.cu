@@ -112,9 +112,9 @@ static int make_maps(struct factors_backward *f)
     return status ? status : scans(f, &of_maps, 0);
 }
 
-// Runs the scans of strips in this order: the jobs that do not depend on other strips;
-// the fold, which computes the gradient after each strip, from the last strip of a
-// sequence to the first; the remaining jobs.
+// Runs first the scans that do not depend on other strips (parts of a sequence). Then
+// the fold computes the gradient after each strip, from the last strip of a sequence to
+// the first. Then the remaining scans run.
 static int scan_strips(struct factors_backward *f)
 {
     const struct kcp_backward *a = &f->x.a;

@@ -14,9 +14,9 @@
 static const char *const factors_name = "v4_scans_finish";
 
 // The backward of this rank. If `alone` is 1, every stretch is a whole sequence, so h0,
-// dht and dh0 are the only states. Otherwise states and maps are per segment. `p`: the
-// strips into which forward cut sequences, if forward saved the strips' start states
-// and maps M (only if `alone` is set).
+// dht and dh0 are the only states. Otherwise states and maps are per segment. `p` has
+// the strips (parts of sequences) of forward if forward saved the strips' start states
+// and maps M, which requires `alone`.
 struct factors_backward {
     struct backward_params x;
     struct arena r;

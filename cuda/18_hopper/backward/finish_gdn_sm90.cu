@@ -116,7 +116,7 @@ static __device__ __forceinline__ void make_gdn_triangle(
     store_gdn_triangle<K>(of_dv, stage, i.chunk % 2, (float)x.a.scale, X, S, smem);
 }
 
-// Computes exp2(G_last) sum_v h dS over a warpgroup's channels; one sum per warp.
+// Sums exp2(G_last) sum_v h dS over a warpgroup's channels, with one sum per warp.
 template <int K>
 static __device__ __forceinline__ void sum_h_dS(int wg, float decay,
                                                 struct gdn_finish_storage<K> &smem)

@@ -57,8 +57,8 @@ static int launch_scans(const struct backward_params *x, const CUtensorMap *dO)
 }
 
 // Uses blocks of 64 columns if the GPU has an SM for each block (KDA: two SMs, because
-// pairs of such blocks are memory-bound), otherwise blocks of 128 columns. Strips are
-// cut so that blocks of 64 columns fill the SMs once or twice.
+// pairs of such blocks are memory-bound), otherwise blocks of 128 columns. Strips
+// (parts of segments) are cut so that blocks of 64 columns fill the SMs once or twice.
 template <int kda>
 static int launch_128(const struct backward_params *x, const CUtensorMap *dO,
                       int processors, int strips)

@@ -191,7 +191,8 @@ static __device__ __forceinline__ void pipeline_init(
     else __syncthreads();
 }
 
-// Copies a part of the factors. In a cluster each block copies one half to both blocks.
+// Copies a part of the factors. In a cluster each block copies half the part to both
+// blocks.
 template <int blocks>
 static __device__ __forceinline__ void tma_load_bytes(void *to, const void *from,
                                                       uint32_t bytes, uint64_t *bar)
