@@ -51,6 +51,11 @@ void kcp_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * (KCP_NA). The references compute their bounds themselves. */
 int kcp_run_bounded(const struct kcp_variant *v, void *args);
 
+/* cuda/14_conv/v2_tokens.cu: runs n calls, 2 to KCP_CONVS, of kernel v2_tokens with one
+ * launch of the main kernel. The calls have one plan, pass and stream. Returns
+ * KCP_NA before any work if the calls cannot share a launch. NULL without CUDA. */
+int cuda_convs(void *const *args, int n) __attribute__((weak));
+
 /* agree.c: compares the calls of all ranks. Returns KCP_MISMATCH on every rank if one
  * rank differs; kcp_why() names the value. */
 int kcp_agree(const struct kcp_stage *stage, const void *args);

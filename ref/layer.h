@@ -72,6 +72,14 @@ int kcp_layer_forward(const struct kcp_layer *layer, struct kcp_forward *a);
 int kcp_layer_backward(const struct kcp_layer *layer, struct kcp_backward *a);
 int kcp_layer_conv(const struct kcp_layer *layer, struct kcp_conv *a);
 
+/* n convolutions, 1 to KCP_CONVS, e.g. of q, k and v: the same bits as n calls of
+ * kcp_layer_conv. The calls must have the same plan, comm, pass and stream, and each
+ * needs a separate work. No call may read an array that another call writes. On a GPU
+ * one launch computes all n if Wc is the same and path conv_tokens takes each call.
+ * Backward over several ranks has one launch per call. Errors as above. */
+enum { KCP_CONVS = 3 };
+int kcp_layer_convs(const struct kcp_layer *layer, struct kcp_conv *const *a, int n);
+
 /* ---- related models: DPLR (RWKV-7), GDN-2 and GLA by struct kcp_family, chapter 16;
  * Spike-KDA by struct kcp_scan, chapter 15
  *

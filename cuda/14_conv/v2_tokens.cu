@@ -14,10 +14,14 @@
 // are in flight. There is no barrier, because threads do not share data. Backward
 // recomputes dpre of the Wc - 1 rows after a run with the same instructions, so results
 // do not depend on which rank has which tokens. A call without initial and final states
-// uses separate kernels (STATES 0).
+// uses separate kernels (STATES 0). One launch computes up to CALLS calls with the same
+// plan, such as the convolutions of q, k and v: grid.y selects the call.
 enum { THREADS = 128 };
 enum { N_FORWARD = 4, BATCH_FORWARD = 8, BLOCKS_FORWARD = 6 };
 enum { N_BACKWARD = 2, BATCH_BACKWARD = 4, BLOCKS_BACKWARD = 8 };
+
+template <int CALLS>
+struct calls { struct conv of[CALLS]; };
 
 // A thread's run: x.run chunks of stretch s, starting at chunk c, and the first of the
 // thread's channels, d. If z.len is 0, the thread has no work. With several stretches
@@ -60,11 +64,13 @@ static __device__ __forceinline__ void forward_row(const struct weights<N, Wc> &
     //< kernel-tokens
 }
 
-template <int Wc, int STATES>
+template <int Wc, int STATES, int CALLS>
 static __global__ __launch_bounds__(THREADS, BLOCKS_FORWARD) void forward_tokens(
-    const struct conv x)
+    const __grid_constant__ struct calls<CALLS> all)
 {
     enum { N = N_FORWARD, BATCH = BATCH_FORWARD };
+    const struct conv &x = all.of[CALLS > 1 ? blockIdx.y : 0];
+    if (CALLS > 1 && blockIdx.x >= x.blocks) return;    // other calls are wider
     const struct run r = run_of_thread<N>(x);
     if (!r.z.len) return;
     const int silu = x.a.act == KCP_ACT_SILU;
@@ -225,11 +231,13 @@ static __device__ __forceinline__ void add_row(const struct weights<N, Wc> &f,
 // of token r.z.t + k, which completes dx of token r.z.t + k - (Wc - 1). At the start of
 // a sequence the first steps complete dx of positions before the sequence, which are
 // rows of dx0.
-template <int Wc, int STATES>
+template <int Wc, int STATES, int CALLS>
 static __global__ __launch_bounds__(THREADS, BLOCKS_BACKWARD) void backward_tokens(
-    const struct conv x)
+    const __grid_constant__ struct calls<CALLS> all)
 {
     enum { N = N_BACKWARD, BATCH = BATCH_BACKWARD };
+    const struct conv &x = all.of[CALLS > 1 ? blockIdx.y : 0];
+    if (CALLS > 1 && blockIdx.x >= x.blocks) return;
     const struct run r = run_of_thread<N>(x);
     if (!r.z.len) return;
     const int silu = x.a.act == KCP_ACT_SILU, len = r.z.len, steps = len + Wc - 1;
@@ -297,11 +305,20 @@ static __global__ __launch_bounds__(THREADS, BLOCKS_BACKWARD) void backward_toke
     if (x.a.dweight || x.a.dbias) store_sums<N, Wc>(x, dw, db);
 }
 
+static __host__ __device__ int needs_sums(const struct conv_call *a)
+{
+    return a->dweight || a->dbias;
+}
+
 // Computes sums [rows,n] per stretch by adding the sums of the stretch's runs in order.
 // Rows past this rank's last stretch become 0. `total` = 1: there is one stretch, whose
-// sums are dweight and dbias.
-static __global__ void add_runs(const struct conv x, int total)
+// sums are dweight and dbias. grid.z selects the call.
+template <int CALLS>
+static __global__ void add_runs(const __grid_constant__ struct calls<CALLS> all,
+                                int total)
 {
+    const struct conv &x = all.of[CALLS > 1 ? blockIdx.z : 0];
+    if (CALLS > 1 && !needs_sums(&x.a)) return;
     const int64_t e = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
     const int s = blockIdx.y, *cn = (const int *)x.a.cn;
     if (e >= x.n) return;
@@ -325,10 +342,12 @@ static int column_blocks(const struct conv_call *a, int N)
     return (a->D / N + THREADS - 1) / THREADS;
 }
 
-static unsigned blocks_of(const struct conv *x, int N)
+// Returns the blocks of the main kernel for one call.
+static unsigned blocks_of(const struct conv *x)
 {
     const struct conv_call *a = &x->a;
     const int runs = a->NS == 1 ? (a->NC + x->run - 1) / x->run : a->NC;
+    const int N = a->pass == KCP_FORWARD ? (int)N_FORWARD : (int)N_BACKWARD;
     return (unsigned)(column_blocks(a, N) * runs);
 }
 
@@ -354,8 +373,45 @@ static int run_of_backward(const struct conv_call *a)
     return best;
 }
 
+template <int CALLS>
+static struct calls<CALLS> calls_of(const struct conv *x, int n)
+{
+    struct calls<CALLS> all = {};
+    for (int i = 0; i < n; i++) all.of[i] = x[i];
+    return all;
+}
+
+// Returns the grid of n calls: as many blocks per call as the widest call needs.
+static dim3 grid_of(const struct conv *x, int n)
+{
+    unsigned blocks = 0;
+    for (int i = 0; i < n; i++) blocks = x[i].blocks > blocks ? x[i].blocks : blocks;
+    return dim3(blocks, (unsigned)n);
+}
+
+template <int CALLS>
+static int sums(const struct conv *x, int n)
+{
+    const struct conv_call *a = &x->a;
+    const int total = a->plan->R == 1 && a->NS == 1;
+    int64_t most = 0;
+    for (int i = 0; i < n; i++)
+        if (needs_sums(&x[i].a) && x[i].n > most) most = x[i].n;
+    if (!most) return launched();
+    add_runs<CALLS><<<dim3((unsigned)((most + 255) / 256), (unsigned)x->rows,
+                           (unsigned)n), 256, 0, a->stream>>>(calls_of<CALLS>(x, n),
+                                                              total);
+    int status = launched();
+    for (int i = 0; i < n && !total && !status; i++)
+        if (needs_sums(&x[i].a))
+            status = store_conv_sums(&x[i].a, x[i].mine, x[i].n, x[i].all, x[i].sum);
+    return status;
+}
+
+// Sends dpre of this rank's first rows to earlier ranks, and receives dpre of the rows
+// after this rank's.
 template <int Wc, int STATES>
-static int backward(const struct conv *x)
+static int bring_dpre(const struct conv *x)
 {
     const struct conv_call *a = &x->a;
     const int64_t edge = edge_count(x);
@@ -365,69 +421,113 @@ static int backward(const struct conv *x)
         edge_rows<Wc, STATES><<<dim3(column_blocks(a, N_BACKWARD), (unsigned)edge),
                                 THREADS, 0, a->stream>>>(*x);
     }
-    int status = kcp_halo_run(&h, x->edge, x->after);
-    if (status) return status;
-    if (a->NC)
-        backward_tokens<Wc, STATES><<<blocks_of(x, N_BACKWARD), THREADS,
-                                      0, a->stream>>>(*x);
-    if (STATES && x->st.dx0)
-        status =
-            pass_empty_rows(a, sizeof(bf16), a->plan->h0_rank, x->st.dxt, x->st.dx0);
-    if (status) return status;
-    if (!a->dweight && !a->dbias) return launched();
-    const int total = a->plan->R == 1 && a->NS == 1;
-    add_runs<<<dim3((unsigned)((x->n + 255) / 256), (unsigned)x->rows), 256, 0,
-               a->stream>>>(*x, total);
-    return total ? launched() : store_conv_sums(a, x->mine, x->n, x->all, x->sum);
+    return kcp_halo_run(&h, x->edge, x->after);
 }
 
-template <int Wc, int STATES>
-static int forward(const struct conv *x)
+template <int Wc, int STATES, int CALLS>
+static int backward(const struct conv *x, int n)
+{
+    int status = KCP_OK;
+    for (int i = 0; i < n && !status; i++) status = bring_dpre<Wc, STATES>(&x[i]);
+    if (status) return status;
+    if (x->a.NC)
+        backward_tokens<Wc, STATES, CALLS><<<grid_of(x, n), THREADS, 0, x->a.stream>>>(
+            calls_of<CALLS>(x, n));
+    for (int i = 0; i < n && !status; i++)
+        if (STATES && x[i].st.dx0)
+            status = pass_empty_rows(&x[i].a, sizeof(bf16), x[i].a.plan->h0_rank,
+                                     x[i].st.dxt, x[i].st.dx0);
+    return status ? status : sums<CALLS>(x, n);
+}
+
+static int final_states(const struct conv *x)
 {
     const struct conv_call *a = &x->a;
-    if (a->NC)
-        forward_tokens<Wc, STATES><<<blocks_of(x, N_FORWARD), THREADS, 0,
-                                     a->stream>>>(*x);
-    if (!STATES || !x->st.xt || Wc == 1) return launched();
+    if (!x->st.xt || a->Wc == 1) return launched();
     const int blocks = column_blocks(a, N_FORWARD);
     if (a->NS)
-        last_rows<<<blocks * a->NS * (Wc - 1), THREADS, 0, a->stream>>>(*x);
+        last_rows<<<blocks * a->NS * (a->Wc - 1), THREADS, 0, a->stream>>>(*x);
     return pass_empty_rows(a, sizeof(bf16), a->plan->ht_rank, x->st.x0, x->st.xt);
 }
 
-template <int Wc, int STATES>
-static int run_width(const struct kcp_conv *c, const struct conv *x)
+template <int Wc, int STATES, int CALLS>
+static int forward(const struct conv *x, int n)
 {
-    const struct conv_call *a = &x->a;
-    const struct kcp_halo h = halo_of(a, Wc, 0, sizeof(bf16));
-    int status = STATES ? bring_both(c, a, &x->st, sizeof(bf16)) : KCP_OK;
-    if (!status) status = kcp_halo_run(&h, a->x, (void *)x->before);
-    if (status) return status;
-    write_bounds(x);
-    if (STATES) write_sequences(x);
-    return a->pass == KCP_FORWARD ? forward<Wc, STATES>(x) : backward<Wc, STATES>(x);
+    if (x->a.NC)
+        forward_tokens<Wc, STATES, CALLS><<<grid_of(x, n), THREADS, 0, x->a.stream>>>(
+            calls_of<CALLS>(x, n));
+    int status = launched();
+    for (int i = 0; i < n && !status; i++) status = final_states(&x[i]);
+    return status;
 }
 
-template <int STATES>
-static int run_states(const struct kcp_conv *c, const struct conv *x)
+// Receives the rows of x before this rank's rows. All calls read the first call's table
+// of bounds.
+static int bring_x(const struct kcp_conv *c, const struct conv *x)
+{
+    const struct conv_call *a = &x->a;
+    const struct kcp_halo h = halo_of(a, a->Wc, 0, sizeof(bf16));
+    int status = bring_both(c, a, &x->st, sizeof(bf16));
+    if (!status) status = kcp_halo_run(&h, a->x, (void *)x->before);
+    if (!status && has_states(&x->st)) write_sequences(x);
+    return status;
+}
+
+template <int Wc, int STATES, int CALLS>
+static int run_width(const struct kcp_conv *const *c, const struct conv *x, int n)
+{
+    int status = KCP_OK;
+    for (int i = 0; i < n && !status; i++) status = bring_x(c[i], &x[i]);
+    if (status) return status;
+    write_bounds(x);
+    return x->a.pass == KCP_FORWARD ? forward<Wc, STATES, CALLS>(x, n)
+                                    : backward<Wc, STATES, CALLS>(x, n);
+}
+
+template <int STATES, int CALLS>
+static int run_states(const struct kcp_conv *const *c, const struct conv *x, int n)
 {
     switch (x->a.Wc) {
-        case 1: return run_width<1, STATES>(c, x);
-        case 2: return run_width<2, STATES>(c, x);
-        case 3: return run_width<3, STATES>(c, x);
-        default: return run_width<4, STATES>(c, x);
+        case 1: return run_width<1, STATES, CALLS>(c, x, n);
+        case 2: return run_width<2, STATES, CALLS>(c, x, n);
+        case 3: return run_width<3, STATES, CALLS>(c, x, n);
+        default: return run_width<4, STATES, CALLS>(c, x, n);
     }
+}
+
+template <int CALLS>
+static int run_calls(void *const *args, int n)
+{
+    const struct kcp_conv *c[CALLS];
+    struct conv x[CALLS] = {};
+    int states = 0;
+    for (int i = 0; i < n; i++) {
+        c[i] = (const struct kcp_conv *)args[i];
+        if (conv_status(c[i])) return KCP_BAD;
+        if (!kcp_path_of("14_conv", "v2_tokens", KCP_BF16, c[i])) return KCP_NA;
+        if (place(&x[i], c[i]) > c[i]->work_bytes) return KCP_BAD;
+        if (x[i].a.Wc != x->a.Wc) return KCP_NA;
+        x[i].run = c[i]->pass == KCP_FORWARD ? 1 : run_of_backward(&x[i].a);
+        x[i].blocks = blocks_of(&x[i]);
+        x[i].bounds = x->bounds;
+        states |= has_states(&x[i].st);
+    }
+    return states ? run_states<1, CALLS>(c, x, n) : run_states<0, CALLS>(c, x, n);
 }
 
 static int run(void *args)
 {
-    const struct kcp_conv *c = (const struct kcp_conv *)args;
-    struct conv x;
-    if (conv_status(c)) return KCP_BAD;
-    if (!kcp_path_of("14_conv", "v2_tokens", KCP_BF16, c)) return KCP_NA;
-    if (place(&x, c) > c->work_bytes) return KCP_BAD;
-    x.run = c->pass == KCP_FORWARD ? 1 : run_of_backward(&x.a);
-    return has_states(&x.st) ? run_states<1>(c, &x) : run_states<0>(c, &x);
+    return run_calls<1>(&args, 1);
+}
+
+// Backward over several ranks runs call by call, because the sums of a call go between
+// ranks before the halos of the next call. If one rank shared a launch and another one,
+// whose arrays are not aligned, did not, the order of their messages would differ.
+int cuda_convs(void *const *args, int n)
+{
+    const struct kcp_call *c = (const struct kcp_call *)args[0];
+    if (c->pass == KCP_BACKWARD && c->R > 1) return KCP_NA;
+    return run_calls<KCP_CONVS>(args, n);
 }
 
 static size_t work(const void *args)

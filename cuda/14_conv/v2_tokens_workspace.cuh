@@ -21,6 +21,7 @@ struct conv {
     int *sequence;                       // [NS]: the sequence of a stretch
     int64_t nb, na, rows, n;
     int run;                             // chunks per run of a thread
+    unsigned blocks;                     // of the main kernel, for this call
 };
 
 static int clamped(int64_t x, int64_t low, int64_t high)

@@ -304,24 +304,61 @@ static const char *reason(int status, const struct kcp_variant *v, const char *n
     return "the device refused";
 }
 
-/* Checks the call, compares the calls of all ranks, then runs the first row that takes
- * it. saved: the block that the call reads or writes; NULL: none. */
-static int run_layer(const struct kcp_layer *layer, const struct kcp_variant *v,
-                     void *args, const void *saved, size_t saved_bytes)
+/* Returns KCP_BAD if convolutions, each of which is valid, do not fit together. */
+static int check_together(void *const *args, int n)
 {
-    const struct kcp_call *c = args;
+    for (int i = 1; i < n; i++) {
+        const struct kcp_call *a = args[i], *b = args[0];
+        if (a->plan != b->plan || a->comm != b->comm || a->pass != b->pass ||
+            a->stream != b->stream)
+            return kcp_refuse(KCP_BAD, "14_conv: call %d of %d: plan, comm, pass or "
+                              "stream is not that of call 0", i, n);
+        for (int j = 0; j < i; j++) {
+            const struct kcp_call *other = args[j];
+            const uintptr_t x = (uintptr_t)a->work, y = (uintptr_t)other->work;
+            if (x < y + other->work_bytes && y < x + a->work_bytes)
+                return kcp_refuse(KCP_BAD, "14_conv: work of call %d overlaps that of "
+                                  "call %d: give each call a workspace", i, j);
+        }
+    }
+    return KCP_OK;
+}
+
+/* Runs n calls with one launch if a kernel can, else one after another. */
+static int run_calls(const struct kcp_layer *layer, const struct kcp_variant *v,
+                     void *const *args, int n, char *none, size_t size)
+{
+    int status = KCP_NA;
+    if (n > 1 && &cuda_convs && !strcmp(v->name, "v2_tokens"))
+        status = cuda_convs(args, n);
+    if (status != KCP_NA) return status;
+    status = KCP_OK;
+    for (int i = 0; i < n && !status; i++)
+        status = first_that_takes(layer, v, args[i], none, size);
+    return status;
+}
+
+/* Checks n calls, compares the calls of all ranks, then runs the first row that takes
+ * each call. saved: the block that a single call reads or writes; NULL: none. */
+static int run_layer(const struct kcp_layer *layer, const struct kcp_variant *v,
+                     void *const *args, int n, const void *saved, size_t saved_bytes)
+{
+    const struct kcp_call *c = args[0];
     char none[200] = "", other[160] = "";
     int rank = 0;
     if (!v) return kcp_refuse(KCP_BAD, "the layer has no such pass: kcp_layer_ref and "
                               "kcp_layer_gpu make one");
-    int status = kcp_begin(v->stage, v->where, args, NULL);
-    if (status) return status;
+    for (int i = 0; i < n; i++) {
+        const int refused = kcp_begin(v->stage, v->where, args[i], NULL);
+        if (refused) return refused;
+    }
+    int status = check_together(args, n);
     const size_t need = saved ? kcp_layer_saved(layer, c) : 0;
     if (need > saved_bytes)
         status = kcp_refuse(KCP_BAD, "%s: saved_bytes: the saved block is too short, "
                             "found %zu, expected %zu", v->stage, saved_bytes, need);
     kcp_checked_enter();
-    if (!status) status = first_that_takes(layer, v, args, none, sizeof none);
+    if (!status) status = run_calls(layer, v, args, n, none, sizeof none);
     kcp_checked_leave();
     const int by_other = status == KCP_COMM && c->comm &&
                          c->comm->lost(c->comm, &rank, other, sizeof other);
@@ -336,29 +373,41 @@ static int run_layer(const struct kcp_layer *layer, const struct kcp_variant *v,
 int kcp_layer_forward(const struct kcp_layer *layer, struct kcp_forward *a)
 {
     if (!layer || !a) return kcp_refuse(KCP_BAD, "forward: no layer, or no arguments");
-    return run_layer(layer, layer->forward, a, a->saved, a->saved_bytes);
+    return run_layer(layer, layer->forward, (void *[]){ a }, 1, a->saved,
+                     a->saved_bytes);
 }
 
 int kcp_layer_backward(const struct kcp_layer *layer, struct kcp_backward *a)
 {
     if (!layer || !a) return kcp_refuse(KCP_BAD, "backward: no layer, or no arguments");
-    return run_layer(layer, layer->backward, a, a->saved, a->saved_bytes);
+    return run_layer(layer, layer->backward, (void *[]){ a }, 1, a->saved,
+                     a->saved_bytes);
 }
 
 int kcp_layer_conv(const struct kcp_layer *layer, struct kcp_conv *a)
 {
     if (!layer || !a) return kcp_refuse(KCP_BAD, "conv: no layer, or no arguments");
-    return run_layer(layer, layer->conv, a, NULL, 0);
+    return run_layer(layer, layer->conv, (void *[]){ a }, 1, NULL, 0);
+}
+
+int kcp_layer_convs(const struct kcp_layer *layer, struct kcp_conv *const *a, int n)
+{
+    void *args[KCP_CONVS];
+    if (!layer || !a || n < 1 || n > KCP_CONVS)
+        return kcp_refuse(KCP_BAD, "convs: no layer, no arguments, or n is not 1 to %d",
+                          KCP_CONVS);
+    for (int i = 0; i < n; i++) args[i] = a[i];
+    return run_layer(layer, layer->conv, args, n, NULL, 0);
 }
 
 int kcp_layer_family(const struct kcp_layer *layer, struct kcp_family *a)
 {
     if (!layer || !a) return kcp_refuse(KCP_BAD, "family: no layer, or no arguments");
-    return run_layer(layer, layer->family, a, NULL, 0);
+    return run_layer(layer, layer->family, (void *[]){ a }, 1, NULL, 0);
 }
 
 int kcp_layer_scan(const struct kcp_layer *layer, struct kcp_scan *a)
 {
     if (!layer || !a) return kcp_refuse(KCP_BAD, "scan: no layer, or no arguments");
-    return run_layer(layer, layer->scan, a, NULL, 0);
+    return run_layer(layer, layer->scan, (void *[]){ a }, 1, NULL, 0);
 }

@@ -94,6 +94,7 @@ static void of_nothing(struct kcp_report *rep, int i)
     REFUSES(kcp_layer_forward(NULL, NULL));
     REFUSES(kcp_layer_backward(NULL, NULL));
     REFUSES(kcp_layer_conv(NULL, NULL));
+    REFUSES(kcp_layer_convs(NULL, NULL, i));
     REFUSES(kcp_layer_family(NULL, NULL));
     REFUSES(kcp_layer_scan(NULL, NULL));
     (void)kcp_layer_path(NULL, NULL, i);
