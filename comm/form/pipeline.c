@@ -38,7 +38,7 @@ static int first_in(const struct fold *f, const struct visit *v)
 }
 
 /* Returns the block that a visit sends in time step t, or -1. Block b is received in
- * step hops + b - 1 and sent in step hops + b. */
+ * time step `hops` + b - 1 and sent in time step `hops` + b. */
 static int block_out(const struct fold *f, const struct visit *v, int t)
 {
     const int b = t - fold_sends_at(f, v);

@@ -34,7 +34,7 @@ static __device__ void load_chunk(const struct kcp_chunk_backward &a,
 }
 
 // Computes dU = kg dS + dv_local in place of dv_local, then dS <- Lambda dS + scale
-// qg^T dO - w^T dU. While the tensor core works, stores dU, and dS at the chunk's end.
+// qg^T dO - w^T dU. While the tensor core works, stores dU and the chunk-end dS.
 static __device__ __forceinline__ void reverse_step(const struct kcp_chunk_backward &a,
                                                     struct token_range z, int n, int c,
                                                     struct tiles *s, int at,

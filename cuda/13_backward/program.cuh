@@ -9,10 +9,10 @@
 // host waits only for the communicator. The saved block must match this call, also in
 // mode and reuse_M; otherwise every gradient becomes NaN.
 
-// Recomputes the arrays of chapters 02 and 03 that KCP_SAVE_ALL would have saved.
-// Arrays that a saved block with results per token contains are not recomputed: beta,
-// and q and k unless the mode is KCP_SAVE_LIGHT. If chapter 03's kernel also recomputes
-// Aqk and A, these results are discarded.
+// Recomputes the arrays of chapters 02 and 03 that KCP_SAVE_ALL would have saved. A
+// saved block with results per token has beta and, except with KCP_SAVE_LIGHT, q and k,
+// so these arrays are not recomputed. If chapter 03's kernel also recomputes Aqk and A,
+// these results are discarded.
 static int front_recompute(struct backward *x)
 {
     const struct kcp_call *call = (const struct kcp_call *)&x->a;

@@ -5,9 +5,9 @@
 #include "checked.h"
 #include "ref.h"
 
-// The tensor-core kernels access 16 bytes at once. An array of the caller with a
-// smaller alignment is copied to the workspace before the call; an output is also
-// copied back after the call. Index tables may have any alignment.
+// The tensor-core kernels access 16 bytes at once. A caller's array that is not aligned
+// to 16 bytes is copied to the workspace before the call; an output is also copied back
+// after the call. Index tables may have any alignment.
 struct realigned {
     int count;
     struct { void *theirs, *ours; size_t bytes; int out; } at[24];

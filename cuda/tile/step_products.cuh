@@ -8,7 +8,7 @@
 #include "wgmma.cuh"
 
 // If `trans_a` or `trans_b` is set, that operand is MN-major (contiguous along M or N).
-// d -= a b if `minus` is set. d = a b if `add`, a compile-time constant, is 0.
+// If `minus` is set, d -= a b. If `add` (a compile-time constant) is 0, d = a b.
 #define A4(a) "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
 #define D16_LIST "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, "
 #define D32_LIST                                                                      \

@@ -58,7 +58,7 @@ static __device__ __forceinline__ void four_rows(float *y, const float *x,
 
 // Joins the inverses A_0, A_1 of two adjacent blocks of size H into the inverse of one
 // block of size 2 H. Below the diagonal this inverse is -A_1 (L A_0). L A_0 is stored
-// above the diagonal of L, which is not used otherwise. The first barrier separates the
+// in L above the diagonal, where L is otherwise unused. The first barrier separates the
 // writes of L A_0 from the reads, the second barrier the writes of the result from
 // later reads.
 template <int H, int ld>

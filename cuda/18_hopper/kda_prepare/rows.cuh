@@ -286,9 +286,9 @@ static __device__ __forceinline__ void row_norms(const struct forward_params &x,
 }
 
 // Decays over whole subchunks for a thread's two channels: products of D_J = exp2 of
-// subchunk J's sum. `start`: from the chunk's start to subchunk I. `end`: from subchunk
-// I to the chunk's end. ahead1 and ahead2: over the next one or two subchunks. `last`:
-// the sum of subchunk I (not its exp2).
+// subchunk J's sum. `start` covers the chunk's start to subchunk I, `end` subchunk I to
+// the chunk's end, ahead1 and ahead2 the next one or two subchunks. `last` is the sum
+// of subchunk I (not its exp2).
 struct subchunk_decay { float start[2], end[2], ahead1[2], ahead2[2], last[2]; };
 
 // Computes the decays over whole subchunks. With K = 64, also adds the first half's sum
