@@ -136,7 +136,7 @@ struct judged {
 };
 /* Runs the variant again, into outputs filled with NaN, and compares some value heads
  * (for a convolution some channels) with the reference in double. Reference results are
- * cached until the inputs change. */
+ * cached until another stage is judged. */
 int   judge_timed(struct runner *x, const struct kcp_stage *st,
                   const struct kcp_variant *v, char *args, struct judged *out);
 void  judge_timed_end(const struct runner *x);         /* frees the cache */

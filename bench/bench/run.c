@@ -289,6 +289,7 @@ int runner_layers(struct runner *x)
     if (x->world->r == 0) print_header(x);
     int e = layers(x);
     if (e || R < 4 || R % 2 || x->call.H % 2) return e;
+    judge_timed_end(x);
     device_free(&x->tensors);
     return heads_in_two(x);
 }
