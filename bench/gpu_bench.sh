@@ -62,6 +62,7 @@ grep -E '^ +(FAIL|MARGINAL|skip)' "$OUT/judge.txt"
 log "judged: $failed stages failed"
 
 # Times our kernels into one file per case, to which the peers append rows.
+l=546,2185,1092,2731,1638
 CASES=${CASES:-a_live a_strong a_less a_more a_gdn b_live h8 gdn32 gdn64 packed dplr}
 for c in $CASES; do
     options="--newest --stage 08,13"
@@ -69,7 +70,7 @@ for c in $CASES; do
     case $c in
         a_less) size="-T 8191 -H 96" ;;     a_more) size="-T 8193 -H 96" ;;
         a_*) size="-T 8192 -H 96" ;;        b_*) size="-T 65536 -H 32" ;;
-        h8) size="-T 65536 -H 8" ;;         packed) size="-T 32768 -H 64 --sequences 20" ;;
+        h8) size="-T 65536 -H 8" ;;         packed) size="-H 64 --lengths $l,$l,$l,$l" ;;
         gdn32) size="-T 8192 -H 32" ;;      gdn64) size="-T 32768 -H 16 --HV 64" ;;
         gdn_[0-9]*) size="-H 16 --HV 32 --lengths ${c#gdn_}" ;;
         dplr) size="-T 8192 -H 64 -K 64 -V 64 --model dplr" ;;

@@ -162,8 +162,8 @@ static void free_side(struct side *s)
     *s = (struct side){ 0 };
 }
 
-/* Copies this rank's inputs from the GPU, once per stage, because all variants and forms
- * of a stage have the same inputs. */
+/* Copies this rank's inputs from the GPU, once per stage, because all variants and
+ * forms of a stage have the same inputs. */
 static int take_inputs(struct side *s, const struct kcp_stage *st, const char *args,
                        enum kcp_storage as)
 {

@@ -80,8 +80,7 @@ static int take_lengths(struct bench *b)
     if (!N)
         return bench_bad("--lengths", b->lengths, "lengths from 1, as 4x8192,1024: "
                          "at most 4096, of 16777216 tokens");
-    if (b->tokens || b->call.N)
-        return bench_bad("--lengths", b->lengths, "no -T or --sequences with it");
+    if (b->tokens) return bench_bad("--lengths", b->lengths, "no -T with it");
     b->tokens = (int)cu[N];
     b->call.N = N;
     return 0;
@@ -93,7 +92,6 @@ static int check_options(struct bench *b)
     struct kcp_call *c = &b->call;
     if (b->lengths && take_lengths(b)) return 2;
     if (!b->tokens) b->tokens = 8192;
-    if (!c->N) c->N = 1;
     b->judge |= b->tsv && !b->ranks;
     b->unsaved = b->save == SAVE_NONE;
     c->save = b->unsaved ? KCP_RECOMPUTE : (enum kcp_save)b->save;
@@ -112,8 +110,6 @@ static int check_options(struct bench *b)
     const struct kcp_variant *v;
     if (b->variant && !kcp_variants(NULL, b->variant, &v, 1))
         return bench_bad("--variant", b->variant, "one that kcp-check --list prints");
-    if (!b->lengths && c->N > 1 && c->N > c->T / 16)
-        return bench_bad("--sequences", "", "sixteen tokens a sequence or more");
     if (c->NS > c->T) return bench_bad("--segments", "", "at most -T");
     if (b->tsv && access(b->tsv, F_OK) == 0)
         return bench_bad("--tsv", b->tsv, "a file that does not exist yet");
@@ -129,8 +125,8 @@ int bench_options(int argc, char **argv, struct bench *b)
         .help = print_help,
     };
     char why[300];
-    b->call = (struct kcp_call){ .H = 96, .K = 128, .V = 128, .C = 64, .D = 4, .NS = 1,
-        .R = 1, .gate = KCP_GATE_BOUNDED, .beta_form = KCP_BETA_SIGMOID,
+    b->call = (struct kcp_call){ .H = 96, .K = 128, .V = 128, .C = 64, .D = 4, .N = 1,
+        .NS = 1, .R = 1, .gate = KCP_GATE_BOUNDED, .beta_form = KCP_BETA_SIGMOID,
         .l2norm = 1, .lower_bound = -5, .part = KCP_LOCAL | KCP_REVERSE };
     const int status = options_read(&table, argc, argv, b, why, sizeof why);
     if (status == OPTIONS_DONE) return -1;

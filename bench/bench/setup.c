@@ -9,25 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Computes the boundaries cu [N+1] of N sequences, the longest about five times as long
- * as the shortest. Few lengths are a multiple of the chunk. */
-static void pack(int N, int64_t T, int64_t *cu)
-{
-    int64_t all = 0, before = 0;
-    for (int n = 0; n < N; n++) all += 1 + 3 * n % 5;
-    for (int n = 0; n <= N; n++) {
-        cu[n] = T * before / all;
-        before += 1 + 3 * n % 5;
-    }
-}
-
-/* Computes the boundaries of the sequences of --lengths, or of uneven lengths. */
-static void pack_batch(const struct bench *b, int64_t *cu)
-{
-    if (b->lengths) lengths_read(b->lengths, cu);
-    else pack(b->call.N, b->call.T, cu);
-}
-
 /* Copies the grid of this rank to the device. */
 static int fill_grid(struct runner *x, const int64_t *sequences)
 {
@@ -84,7 +65,9 @@ int runner_open(struct runner *x, struct kcp_comm *comm, int head_parts)
     x->call.comm = comm;
     x->call.ops = device_memory()->mapops;
     if (!cu) return KCP_NO_MEMORY;
-    pack_batch(x->b, cu);
+    cu[0] = 0;
+    cu[1] = all->T;
+    if (x->b->lengths) lengths_read(x->b->lengths, cu);
     int e = kcp_plan_make(&x->plan, all->N, cu, comm->R, NULL, L, all->C, 4, &why);
     if (e) bench_bad("plan", why, "a batch that can be cut");
     x->call.plan = x->plan;

@@ -131,18 +131,6 @@ def starts(lengths):
     return cu
 
 
-def packed(torch, case):
-    """Returns the boundaries of sequences, as pack_batch of ../bench/setup.c does."""
-    if case["lengths"]:
-        return torch.tensor(starts(case["lengths"]), dtype=torch.long, device="cuda")
-    T, N, cu, before = case["T"], case["sequences"], [], 0
-    total = sum(1 + 3 * n % 5 for n in range(N))
-    for n in range(N + 1):
-        cu.append(T * before // total)
-        before += 1 + 3 * n % 5
-    return torch.tensor(cu, dtype=torch.long, device="cuda")
-
-
 def inputs(torch, case, tokens, seed, states=True):
     """Returns tensors for these tokens; gates and regimes are as in ../bench/inputs.cu."""
     T, H, HV, K, V = tokens, case["H"], case["HV"], case["K"], case["V"]
@@ -180,7 +168,7 @@ def inputs(torch, case, tokens, seed, states=True):
     x["A_log"], x["dt_bias"] = A_log, dt_bias
     N = case["sequences"]
     if N > 1:
-        x["cu"] = packed(torch, case)
+        x["cu"] = torch.tensor(starts(case["lengths"]), dtype=torch.long, device="cuda")
     if states:
         x["h0"] = normal(N, HV, K, V, dtype=torch.float32)
         x["dht"] = normal(N, HV, K, V, dtype=torch.float32)
