@@ -25,19 +25,15 @@ static int read_number(const char *name, long low, long high, long unless_set,
     const int is_digit = *s >= '0' && *s <= '9';       /* no sign, no blank */
     if (is_digit && !*end && !errno && *out >= low && *out <= high)
         return KCP_OK;
-    snprintf(why, n, "%s=%.40s: expected a whole number from %ld to %ld", name, s, low,
-             high);
+    if (why)
+        snprintf(why, n, "%s=%.40s: expected a whole number from %ld to %ld", name, s,
+                 low, high);
     return KCP_BAD;
 }
 
 int comm_options(struct comm_options *o, char *why, size_t n)
 {
-    char unread[120];
     long seconds, windows;
-    if (!why) {
-        why = unread;
-        n = sizeof unread;
-    }
     int err = read_number("KCP_TIMEOUT_S", 1, 86400, 60, &seconds, why, n);
     if (!err)
         err = read_number("KCP_WINDOWS", 0, 1, 0, &windows, why, n);

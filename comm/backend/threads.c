@@ -304,14 +304,11 @@ static void leave_world(struct member *m)
 
 static void *thread_main(void *arg)
 {
-    static const char *const name[] = { "KCP_OK", "KCP_NA", "KCP_BAD", "KCP_NO_MEMORY",
-                                        "KCP_COMM", "KCP_CUDA", "KCP_MISMATCH" };
     struct member *m = arg;
     struct world *w = m->w;
     const int err = w->body(&m->comm, w->arg);
     char why[64];
-    const int known = err > 0 && err < (int)(sizeof name / sizeof *name);
-    snprintf(why, sizeof why, "returned %s (%d)", known ? name[err] : "a status", err);
+    snprintf(why, sizeof why, "returned status %d", err);
 
     pthread_mutex_lock(&w->lock);
     if (err)
