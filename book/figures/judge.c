@@ -17,16 +17,16 @@ int main(void)
               "A case goes to your function and to the recurrence in double. Their "
               "outputs are compared, per head and rank, and the report names the first "
               "element that is wrong.");
-    box(4, 66, 128, "d", "a case", "sizes, options, arrays");
+    box(4, 66, 140, "d", "a case", "sizes, options, arrays");
     box(192, 12, 160, "b", "your function", "bf16 or fp32");
     box(192, 120, 160, "a", "the recurrence", "token by token, double");
     box(412, 66, 140, "c", "compare", "per head and rank");
-    box(596, 66, 120, "d", "the report", "first wrong element");
-    svg_arrow(134, 82, 189, 40, "var(--b)");
-    svg_arrow(134, 100, 189, 142, "var(--a)");
+    box(580, 66, 136, "d", "the report", "first wrong element");
+    svg_arrow(146, 82, 189, 40, "var(--b)");
+    svg_arrow(146, 100, 189, 142, "var(--a)");
     svg_arrow(354, 40, 409, 82, "var(--b)");
     svg_arrow(354, 142, 409, 100, "var(--a)");
-    svg_arrow(554, 91, 593, 91, "var(--ink)");
+    svg_arrow(554, 91, 577, 91, "var(--ink)");
     svg_end();
     return 0;
 }
