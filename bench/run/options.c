@@ -108,7 +108,7 @@ static void print_help(void)
 int run_options(struct run *x, int argc, char **argv)
 {
     static const struct option_table table = {
-        .program = "kcp-run", .row = rows, .n = sizeof rows / sizeof *rows, .once = 1,
+        .program = "kcp-run", .row = rows, .n = sizeof rows / sizeof *rows,
         .help = print_help,
     };
     x->o = (struct options){ .lower_bound = NAN, .scale = NAN, .dtype = -1 };

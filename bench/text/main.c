@@ -38,7 +38,7 @@ static void print_usage(void)
 
 static const struct option_table table = {
     .program = "kcp-text", .row = rows, .n = sizeof rows / sizeof *rows,
-    .help = print_usage, .h = 1,
+    .help = print_usage,
 };
 
 static int report(const struct run *run, int status)

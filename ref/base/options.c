@@ -98,40 +98,30 @@ static int read_real(const char *s, const struct option_row *row, double *to)
 static int set(void *into, const struct option_row *row, const char *value)
 {
     void *at = (char *)into + row->at;
-    int64_t whole = 0;
+    int64_t whole = 1;
     double real = 0;
-    int word = 1, bad = 0;
-    switch (row->kind) {
-    case OPTION_TEXT:
-        memcpy(at, &value, sizeof value);
-        return *value ? 0 : -1;
-    case OPTION_FLAG:
-        memcpy(at, &word, sizeof word);
-        return 0;
-    case OPTION_INT:
-        bad = read_whole(value, row, &whole);
-        word = (int)whole;
-        if (!bad)
-            memcpy(at, &word, sizeof word);
-        return bad;
-    case OPTION_WHOLE:
-        bad = read_whole(value, row, &whole);
-        if (!bad)
-            memcpy(at, &whole, sizeof whole);
-        return bad;
-    case OPTION_REAL:
+    int bad = 0;
+    if (row->kind == OPTION_TEXT)
+        bad = !*value;
+    else if (row->kind == OPTION_REAL)
         bad = read_real(value, row, &real);
-        if (!bad)
-            memcpy(at, &real, sizeof real);
-        return bad;
-    case OPTION_WORD:
-        word = place_of(row->expects, value);
-        if (word < 0)
-            return -1;
+    else if (row->kind == OPTION_WORD) {
+        whole = place_of(row->expects, value);
+        bad = whole < 0;
+    } else if (row->kind != OPTION_FLAG)
+        bad = read_whole(value, row, &whole);
+    const int word = (int)whole;
+    if (bad)
+        return -1;
+    if (row->kind == OPTION_TEXT)
+        memcpy(at, &value, sizeof value);
+    else if (row->kind == OPTION_REAL)
+        memcpy(at, &real, sizeof real);
+    else if (row->kind == OPTION_WHOLE)
+        memcpy(at, &whole, sizeof whole);
+    else
         memcpy(at, &word, sizeof word);
-        return 0;
-    }
-    return -1;
+    return 0;
 }
 
 static const struct option_row *row_of(const struct option_table *t, const char *arg,
@@ -143,21 +133,19 @@ static const struct option_row *row_of(const struct option_table *t, const char 
     return NULL;
 }
 
-/* Prints the help or the version and returns 1 if --help or --version is given, at any
- * position. */
+/* Prints the help or the version and returns 1 if --help, -h or --version is given, at
+ * any position. */
 static int asked_about(const struct option_table *t, int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
-        const int help = strcmp(argv[i], "--help") == 0 ||
-                         (t->h && strcmp(argv[i], "-h") == 0);
-        if (help) {
+        const int help = !strcmp(argv[i], "--help") || !strcmp(argv[i], "-h");
+        if (!help && strcmp(argv[i], "--version"))
+            continue;
+        if (help)
             t->help();
-            return 1;
-        }
-        if (strcmp(argv[i], "--version") == 0) {
+        else
             printf("%s %s\n", t->program, kcp_version());
-            return 1;
-        }
+        return 1;
     }
     return 0;
 }
@@ -179,18 +167,12 @@ int options_read(const struct option_table *t, int argc, char **argv, void *into
                  char *why, size_t n)
 {
     char words[200];
-    char seen[64] = { 0 };
-    if (t->n > (int)sizeof seen)
-        return options_refuse(why, n, t->program, "more options", "at most 64");
     if (asked_about(t, argc, argv))
         return OPTIONS_DONE;
     for (int i = 1; i < argc; i++) {
         const struct option_row *row = row_of(t, argv[i], strcspn(argv[i], "="));
         if (!row)
             return options_refuse(why, n, "option", argv[i], "one that --help lists");
-        if (seen[row - t->row] && t->once)
-            return options_refuse(why, n, row->name, argv[i], "it once");
-        seen[row - t->row] = 1;
         const char *equals = strchr(argv[i], '=');
         if (row->kind == OPTION_FLAG && equals)
             return options_refuse(why, n, row->name, equals, "no value");

@@ -4,8 +4,8 @@
  * Next: options.c.
  *
  * Options are "--name value" or "--name=value"; names cannot be abbreviated. Every
- * program also takes --help and --version, each of which overrides all other
- * arguments. */
+ * program also takes --help (-h) and --version, each of which overrides all other
+ * arguments. Of an option that is given twice the last value counts. */
 #ifndef KCP_OPTIONS_H
 #define KCP_OPTIONS_H
 
@@ -32,9 +32,7 @@ struct option_table {
     const char *program;       /* "kcp-run" */
     const struct option_row *row;
     int n;
-    int once;                  /* 1: a repeated option is an error */
     void (*help)(void);        /* prints the help to stdout */
-    int h;                     /* 1: -h is --help */
 };
 
 /* Sets the members of the options that are given; other members are unchanged.
