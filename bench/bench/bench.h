@@ -51,21 +51,18 @@ size_t device_bytes(const struct tensor_set *s, const char *name);
 void *device_add(struct tensor_set *s, const char *name, size_t bytes);
 void  device_free(struct tensor_set *s);
 
-/* One rank: its call, plan and tensors. Communicator `world` has all ranks. If
- * head_parts > 1, call.comm has only the ranks that share 1 / head_parts of the
- * heads. */
+/* One rank: its call, plan and tensors. */
 struct runner {
     struct bench *b;
     struct kcp_call call;
     struct kcp_comm *world, *narrow;   /* narrow: rounds messages, --wire bf16 */
     struct kcp_plan *plan;
     struct tensor_set tensors;
-    int head_parts;
     const char *form;                  /* its name in rows */
     size_t work, saved;                /* bytes of the last call's memory */
     FILE *tsv;                         /* of rank 0, or NULL */
 };
-int  runner_open(struct runner *x, struct kcp_comm *comm, int head_parts);
+int  runner_open(struct runner *x, struct kcp_comm *comm);
 void runner_close(struct runner *x);
 /* setup.c: returns the args of a stage with the tensors of a rank, which the caller
  * frees. NULL after an error line: out of memory, or an input is missing. */

@@ -51,7 +51,7 @@ static int body(struct kcp_comm *comm, void *arg)
 {
     struct runner x = { .b = arg, .world = comm };
     const int first = comm->r == 0;
-    int e = runner_open(&x, comm, 1);
+    int e = runner_open(&x, comm);
     if (!e && x.b->ranks > 1)
         e = measure_gather(&x, sizeof(float) * x.call.HV * x.call.K
                                    * (size_t)(x.call.V + x.call.K));

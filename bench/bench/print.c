@@ -23,8 +23,8 @@ void print_header(const struct runner *x)
     }
     if (b->ranks)
         printf("# us of the slowest of %d ranks; front, sum, exchange and main are"
-               " parts of time\n%-12s%-16s%-13s%5s%10s%9s%9s%9s%9s%9s%9s%9s%8s",
-               b->ranks, "# stage", "variant", "form", "parts", "time", "p10", "p90",
+               " parts of time\n%-12s%-16s%-13s%10s%9s%9s%9s%9s%9s%9s%9s%8s",
+               b->ranks, "# stage", "variant", "form", "time", "p10", "p90",
                "front", "sum", "exchange", "main", "TFLOP/s", "% floor");
     else
         printf("%-18s%-9s%-22s%10s%10s%10s%9s%9s%8s", "stage", "pass", "variant", "us",
@@ -43,11 +43,10 @@ void print_row(const struct runner *x, const struct kcp_stage *st,
     if (x->world->r) return;
     const char *pass = c->pass ? "backward" : "forward";
     if (b->ranks)
-        printf("%-12s%-16s%-13s%5d%10.1f%9.1f%9.1f%9.1f%9.1f%9.1f%9.1f%9.1f%8.1f",
+        printf("%-12s%-16s%-13s%10.1f%9.1f%9.1f%9.1f%9.1f%9.1f%9.1f%9.1f%8.1f",
                st->name, v->name, x->form ? x->form : kcp_form_names[c->form],
-               x->head_parts, t->median,
-               t->low, t->high, t->part[FRONT], t->part[SUM], t->part[EXCHANGE],
-               t->part[MAIN], rate, share);
+               t->median, t->low, t->high, t->part[FRONT], t->part[SUM],
+               t->part[EXCHANGE], t->part[MAIN], rate, share);
     else
         printf("%-18s%-9s%-22s%10.1f%10.1f%10.1f%9.0f%9.1f%8.1f", st->name,
                has_pass(st) ? pass : "", v->name,

@@ -72,7 +72,7 @@ static const char *form_word(const struct runner *x, const struct kcp_call *c)
 }
 
 /* Writes the cells that name a row: stage, variant and pass; for layers on ranks also
- * the form of the exchange and field `head_parts`. */
+ * the form of the exchange. */
 static void name_cells(struct line *to, const struct runner *x,
                        const struct kcp_stage *st, const struct kcp_variant *v,
                        const struct kcp_call *c)
@@ -81,7 +81,7 @@ static void name_cells(struct line *to, const struct runner *x,
     put(to, "variant", "%s", v->name);
     put(to, "path", "");                  /* not known here */
     put(to, "form", "%s", x->b->ranks ? form_word(x, c) : "");
-    put(to, "head_parts", x->b->ranks ? "%d" : "", x->head_parts);
+    put(to, "head_parts", x->b->ranks ? "1" : "");        /* earlier: of the heads */
     put(to, "pass", "%d", c->pass);
 }
 

@@ -242,11 +242,12 @@ static int one_form(struct runner *x, const struct kcp_stage *st,
     return e == KCP_NA ? KCP_OK : e;
 }
 
-static int layers(struct runner *x)
+int runner_layers(struct runner *x)
 {
     static const char *const names[] = { "08_forward", "13_backward", "16_family" };
     const int family = x->call.model > KCP_GDN;
     int e = KCP_OK;
+    if (x->world->r == 0) print_header(x);
     for (int s = family ? 2 : 0; s < (family ? 3 : 2) && !e; s++) {
         const struct kcp_stage *st = stage_find(names[s]);
         const struct kcp_variant *v =
@@ -260,36 +261,4 @@ static int layers(struct runner *x)
         }
     }
     return e;
-}
-
-/* Times layers on two groups of ranks, each with half of the ranks and of the heads. */
-static int heads_in_two(struct runner *x)
-{
-    struct runner half = { .b = x->b, .world = x->world, .tsv = x->tsv };
-    const struct kcp_comm *all = x->world;
-    struct kcp_comm *comm = NULL;
-    const int color = all->r / (all->R / 2);
-    int e = kcp_nccl_split(x->world, color, all->r, &comm);
-    if (e == KCP_NA) {
-        if (all->r == 0) printf("# heads in 2: these ranks cannot be split\n");
-        return KCP_OK;
-    }
-    if (!e) e = runner_open(&half, comm, 2);
-    if (!e) e = layers(&half);
-    runner_close(&half);
-    /* Ranks that are threads may free comm only when no GPU has work left. */
-    if (!e) e = x->world->barrier(x->world, NULL);
-    if (comm) comm->free(comm);
-    return e;
-}
-
-int runner_layers(struct runner *x)
-{
-    const int R = x->world->R;
-    if (x->world->r == 0) print_header(x);
-    int e = layers(x);
-    if (e || R < 4 || R % 2 || x->call.H % 2) return e;
-    judge_timed_end(x);
-    device_free(&x->tensors);
-    return heads_in_two(x);
 }

@@ -49,7 +49,7 @@ static int put_wire(struct runner *x)
 
 /* More segments than ranks make a canonical plan, in which each rank scans several
  * segments concurrently. */
-int runner_open(struct runner *x, struct kcp_comm *comm, int head_parts)
+int runner_open(struct runner *x, struct kcp_comm *comm)
 {
     const struct kcp_call *all = &x->b->call;
     int64_t *cu = malloc(sizeof *cu * ((size_t)all->N + 1));
@@ -57,9 +57,6 @@ int runner_open(struct runner *x, struct kcp_comm *comm, int head_parts)
     const char *why = "";
     struct CUstream_st *stream;
     x->call = *all;
-    x->head_parts = head_parts;
-    x->call.H /= head_parts;
-    x->call.HV /= head_parts;
     x->call.R = comm->R;
     x->call.r = comm->r;
     x->call.comm = comm;

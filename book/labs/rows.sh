@@ -290,9 +290,9 @@ form_speed() {
     if [ "$gpus" -lt 2 ]; then
         add "$title" "$points" "not run" "$gpus GPUs, expected 2 or more"; return; fi
     timeout ${LIMIT:-300} "$dir/bench" --ranks "$gpus" "$@" >"$out" 2>"$out.err"
-    said=$(awk -v form="$form" -v ratio="$ratio" '!/^[0-9][0-9]_/ || $5 <= 0 { next }
-        $3 == form { if (!mine || $5 < mine) mine = $5; next }
-        !best || $5 < best { best = $5; name = $3 }
+    said=$(awk -v form="$form" -v ratio="$ratio" '!/^[0-9][0-9]_/ || $4 <= 0 { next }
+        $3 == form { if (!mine || $4 < mine) mine = $4; next }
+        !best || $4 < best { best = $4; name = $3 }
         END { if (mine && best) printf("%s yours %.1f us, %s %.1f us, %d GPUs",
                   best >= ratio * mine ? "ok" : "slower", mine, name, best, '"$gpus"') }' \
         "$out")
