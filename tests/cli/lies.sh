@@ -46,12 +46,10 @@ done <<'END'
 HONEST|0|^1 passed, 0 failed||
 HONEST|0|^1 passed, 0 failed||--here
 EXITS|1|liar: it ended its process with status 0||
-EXITS_AT_ONCE|1|liar: it ended its process with status 0||
 EXITS_LATE|1|liar: it ended its process with status 0|again|
 EXITS_LATE|1|case [0-9]* alone: .* --stage 07 --variant ./liar.so||
 HANGS|1|liar: it ran past its time .*--limit 1|again|--limit 1
 CRASHES|1|liar: it was killed by signal 11|again|
-KILLS_ITSELF|1|liar: it was killed by signal 9||
 TAKES_MEMORY|1|liar: returned status 3||
 REFUSES|1|nothing ran||
 NAMED|2|mutant_liar||
