@@ -152,7 +152,7 @@ static void scale_rows(struct tensor *t, const struct kcase *k)
     }
 }
 
-double to_storage(double x, enum kcp_storage storage)
+static double to_storage(double x, enum kcp_storage storage)
 {
     if (storage == KCP_F64) return x;
     const float f = (float)x;

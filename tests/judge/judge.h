@@ -170,7 +170,6 @@ double tolerance(const struct slice *s, int is_M);
 int    is_unwritten(double x);                  /* all bits 1, as before a run */
 int    head_axis(const struct kcp_field *f);     /* axis of heads in f's shape, or -1 */
 void   check_slice(const struct slice *s, struct worst *w);
-double to_storage(double x, enum kcp_storage storage);
 
 /* ---- memory (memory.c; a GPU's: cuda/host/memory.cu) */
 /* fenced_unwritten allocates memory between two fences and sets all bits to 1, which is
