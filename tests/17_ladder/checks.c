@@ -10,16 +10,7 @@
 static int chunk_of(const struct batch *x, double *apart_v, double *apart_S)
 {
     struct tensor_set own = { .n = 0 };
-    const int HV = x->c.HV, K = x->c.K;
-    const double *G = batch_at(x, "G");
     tensor_set_copy(&own, &x->set);
-    double *decay = tensor_add(&own, "decay", "NC HV K", KCP_ACC, &x->c)->p;
-    for (int c = 0; c < x->c.NC; c++) {
-        const int s = x->sc[c], end = x->cu[s] + (c + 1 - x->cn[s]) * x->c.C;
-        const int last = (end < x->cu[s + 1] ? end : x->cu[s + 1]) - 1;
-        for (int64_t i = 0; i < HV * K; i++)
-            decay[c * HV * K + i] = exp2(G[last * (int64_t)HV * K + i]);
-    }
     const int status = batch_stage(x, &own, "17_ladder");
     *apart_v = batch_apart(x, "v_new", &own, "v_new");
     *apart_S = batch_apart(x, "h_out", &own, "h_out");

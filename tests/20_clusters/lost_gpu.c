@@ -1,7 +1,6 @@
 /* lost_gpu.c -- kills or stops one rank of several GPUs, or gives it an NCCL error.
  *
- * Book: chapter 20.  Checked by: itself; bench/check_gpus.sh runs it.
- * Next: ../../comm/backend/nccl.c.
+ * Book: chapter 20.  Checked by: bench/check_gpus.sh.  Next: comm/backend/nccl.c.
  *
  * Ranks are processes with a GPU each. Rank 1 is lost during random exchanges. Every
  * other rank must get KCP_COMM and one line within KCP_TIMEOUT_S + 3 s, and its stream
