@@ -5,6 +5,7 @@
 --                                                        fold=1: closed until it is clicked
 --   ```{.example name=05-affine}          a section of the output of book/example.c
 --   ```{.results file=bench.md}           a table made from bench/results/
+--   ```{.docstrings}                      the docstrings of kcp_torch, by reference.py
 --   [04_chunk v2_warp forward]{.ms}       the recorded time of a variant, from such a table
 --   [affine/alive]{.val}                  one number from the output of book/example.c
 --   ![caption](affine.svg){#fig:affine}   a figure that book/figures/ drew
@@ -344,6 +345,14 @@ local function fold_runs(md)
     if i == to then table.insert(folds, ":::\n") end
   end
   return folds
+end
+
+-- The docstrings of kcp_torch, which reference.py prints as Markdown.
+local function docstrings()
+  local p = io.popen("python3 book/examples/torch/reference.py")
+  local md = p:read("a")
+  if not p:close() then die("reference.py failed") end
+  return markdown(md)
 end
 
 local function results(cb)
@@ -726,6 +735,7 @@ local function weave(doc)
       if cb.classes:includes("example") then return example(cb), false end
       if cb.classes:includes("table") then return tsv(cb), false end
       if cb.classes:includes("results") then return results(cb), false end
+      if cb.classes:includes("docstrings") then return docstrings(), false end
     end,
     Math = function(m) return math_of(m) end,
     Para = function(p)

@@ -114,6 +114,8 @@ $(bk)/%.html: book/%.md book/letters.md book/refs.bib book/book.lua $(bk)/labels
 	@grep -v 'no test is named' $(bk)/$*.log || true; if grep -q 'WARNING' $(bk)/$*.log; then rm -f $@.new; exit 1; fi
 	@sed -E $(bookmath) $@.new > $@ && rm -f $@.new
 
+$(bk)/users.html: $(wildcard book/examples/torch/*.py book/examples/torch/kcp_torch/*.py)
+
 $(bk)/src/%.html: % book/source.awk book/book.css
 	@mkdir -p $(@D)
 	@awk -v title=$* -v css=book/book.css -f book/source.awk $< > $@

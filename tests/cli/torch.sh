@@ -20,8 +20,6 @@ stop() {                         # prints WHAT, the errors and the end of the lo
     tail -n 12 "$W/log"
     exit 1
 }
-command -v python3 >/dev/null &&
-    { python3 "$here/book/examples/torch/reference.py" --check || exit 1; }
 for python in "${PYTHON:-python3}" /usr/bin/python3 none; do
     command -v "$python" >/dev/null || continue
     "$python" -c 'import torch, torch.distributed as d

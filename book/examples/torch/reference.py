@@ -1,8 +1,8 @@
-"""reference.py -- writes the section "From PyTorch" of book/users.md from docstrings.
+"""reference.py -- prints the docstrings of kcp_torch as Markdown.
 
-Book: users.md.  Checked by: tests/cli/torch.sh, by --check, and its examples by --try.
-Usage: reference.py           writes the section
-       reference.py --check   status 1 if the section differs
+Book: users.md, "From PyTorch".  Checked by: make book, which shows what it prints;
+tests/cli/torch.sh, by --try.
+Usage: reference.py           prints the section
        reference.py --try     runs the examples of the docstrings; needs PyTorch
 """
 import ast
@@ -12,8 +12,6 @@ import sys
 import textwrap
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PAGE = os.path.join(HERE, "..", "..", "users.md")
-FIRST, LAST = "<!-- by reference.py -->\n", "<!-- end of reference.py -->\n"
 PUBLIC = {"chunk": ("chunk_kda", "chunk_gated_delta_rule"),
           "conv": ("causal_conv1d", "ShortConvolution"),
           "groups": ("build_cp_context", "CPContext", "release")}
@@ -57,13 +55,4 @@ def examples():
 
 if sys.argv[1:] == ["--try"]:
     examples()
-with open(PAGE, encoding="utf-8") as page:
-    old = page.read()
-start, end = old.index(FIRST) + len(FIRST), old.index(LAST)
-new = f"{old[:start]}\n{section()}\n{old[end:]}"
-if new != old and sys.argv[1:] == ["--check"]:
-    sys.exit("book/users.md differs from the docstrings of kcp_torch: run"
-             " python3 book/examples/torch/reference.py")
-if new != old:
-    with open(PAGE, "w", encoding="utf-8") as page:
-        page.write(new)
+print(section())
