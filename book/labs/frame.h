@@ -1,6 +1,6 @@
 /* frame.h -- prints the failure of a variant that counts a student's operations.
  *
- * Book: labs/STAFF.md.  Used by: tree.c, warp.c, banks.c.  Next: tree.c.
+ * Book: labs/STAFF.md.  Used by: tree.c, warp.c, block.c.  Next: tree.c.
  */
 #ifndef KCP_LAB_FRAME_H
 #define KCP_LAB_FRAME_H

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 import kcp_torch
-from train import Layer, Parser, batch_of, bytes_of
+import train
 
 
 class Gather(torch.autograd.Function):
@@ -77,23 +77,14 @@ class Attention(nn.Module):
         return x + self.out(o.transpose(1, 2).reshape(B, T, -1))
 
 
-class Model(nn.Module):
+class Model(train.Model):
     def __init__(self, width=32, H=2, K=16):
-        super().__init__()
-        self.embed = nn.Embedding(256, width)
-        self.layers = nn.ModuleList([*(Layer(width, H, K) for _ in range(3)),
-                                     Attention(width, H, K)])
-        self.head = nn.Linear(width, 256)
-
-    def forward(self, bytes_, where):
-        x = self.embed(bytes_)
-        for layer in self.layers:
-            x = layer(x, where)
-        return self.head(x)
+        super().__init__(width, H, K, layers=3)
+        self.layers.append(Attention(width, H, K))
 
 
 def main():
-    p = Parser(description=__doc__.splitlines()[0])
+    p = train.Parser(description=__doc__.splitlines()[0])
     p.add_argument("--text", nargs="+", required=True, help="files to learn")
     p.add_argument("--steps", type=int, default=8)
     p.add_argument("--lengths", type=int, nargs="+", default=[61, 130, 17, 48],
@@ -101,7 +92,7 @@ def main():
     p.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     o = p.parse_args()
     cuda = o.device == "cuda"
-    text, tokens = bytes_of(p, o.text), sum(o.lengths)
+    text, tokens = train.bytes_of(p, o.text), sum(o.lengths)
     if min(o.lengths) < 1 or len(text) < tokens + 2:
         p.error(f"--lengths: found {o.lengths}, expected 1 or more each, and less than"
                 f" the text's {len(text)} bytes together")
@@ -123,7 +114,7 @@ def main():
     context = kcp_torch.build_cp_context(cu, conv1d_kernel_size=4)
     for step in range(o.steps):
         start = time.perf_counter()
-        pieces = batch_of(text, step, o.lengths)
+        pieces = train.batch_of(text, step, o.lengths)
         x, y = (torch.cat([piece[i] for piece in pieces])[None] for i in (0, 1))
         x, y = context.shard(x).to(device), context.shard(y).to(device)
         logits = ddp(x, dict(cp_context=context))

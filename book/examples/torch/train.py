@@ -56,10 +56,10 @@ class Layer(nn.Module):
 
 
 class Model(nn.Module):
-    def __init__(self, width=32, H=2, K=16):
+    def __init__(self, width=32, H=2, K=16, layers=2):
         super().__init__()
         self.embed = nn.Embedding(256, width)
-        self.layers = nn.ModuleList(Layer(width, H, K) for _ in range(2))
+        self.layers = nn.ModuleList(Layer(width, H, K) for _ in range(layers))
         self.head = nn.Linear(width, 256)
 
     def forward(self, bytes_, where):
