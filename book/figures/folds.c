@@ -26,11 +26,8 @@ int main(void)
               "ranks 1 and 2. Backward, rank 1 folds from rank 4 towards itself, "
               "through the transposed maps of ranks 3 and 2. Both read M2.");
     for (int r = 0; r < R; r++) {
-        static const char *const read[R] = {
-            "fill:none;stroke:var(--line)", "fill:var(--wash-a);stroke:var(--a)",
-            "fill:var(--wash-d);stroke:var(--d)", "fill:var(--wash-b);stroke:var(--b)",
-            "fill:none;stroke:var(--line)" };
-        svg_rect(left(r), 96, 104, 44, read[r]);
+        static const char *const read[R] = { "line", "a", "d", "b", "line" };
+        svg_box(left(r), 96, 104, 44, read[r], "");
         svg_text(left(r) + 52, 115, "middle", "", "rank %d", r);
         svg_text(left(r) + 52, 132, "middle", "mono", "M%d, h%d, dh%d", r, r, r);
     }

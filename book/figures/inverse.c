@@ -14,10 +14,8 @@ static void step(double x, int n, const char *title, const char *corner)
         for (int J = 0; J <= I; J++) {
             const int known = I / n == J / n;
             const int fresh = known && n > 1 && I / (n / 2) != J / (n / 2);
-            svg_rect(x + J * BLOCK, 32 + I * BLOCK, BLOCK, BLOCK,
-                     fresh   ? "fill:var(--wash-b);stroke:var(--b)"
-                     : known ? "fill:var(--wash-a);stroke:var(--a)"
-                             : "fill:none;stroke:var(--line)");
+            const char *ink = known ? "a" : "line";
+            svg_box(x + J * BLOCK, 32 + I * BLOCK, BLOCK, BLOCK, fresh ? "b" : ink, "");
         }
     svg_text(x + SIDE / 2, 196, "middle", "soft", "%s", corner);
 }

@@ -28,11 +28,8 @@ static void rows(double y, const char *title, const struct piece *p, const int *
         svg_text(4, y + 17, "start", "soft", "%s", mode[m]);
         for (int i = 0; i < count[m]; i++) {
             const double w = p[i].bytes * 0.185;
-            svg_rect(at, y, w > 2 ? w - 1 : w, 26, i < count[1]
-                     ? "fill:var(--wash-a);stroke:var(--a)"
-                     : "fill:var(--wash-c);stroke:var(--c)");
-            if (w > 14)
-                svg_text(at + w / 2, y + 17, "middle", "mono", "%s", p[i].name);
+            svg_box(at, y, w > 2 ? w - 1 : w, 26, i < count[1] ? "a" : "c",
+                    w > 14 ? p[i].name : "");
             at += w;
             sum += p[i].bytes;
         }

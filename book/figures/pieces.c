@@ -13,12 +13,8 @@ int main(void)
         svg_text(250 + 80 * i, 24, "middle", "", "piece %d of S", i + 1);
         svg_text(196, 60 + 50 * i, "end", "", "piece %d of M", i + 1);
         for (int j = 0; j < 3; j++) {
-            const int kept = i + j <= 2;
-            svg_rect(212 + 80 * j, 34 + 50 * i, 76, 44,
-                     kept ? "fill:var(--wash-a);stroke:var(--a)"
-                          : "fill:none;stroke:var(--line)");
-            svg_text(250 + 80 * j, 61 + 50 * i, "middle", kept ? "mono" : "soft",
-                     i + j ? "2^-%d" : "1", 8 * (i + j));
+            svg_box(212 + 80 * j, 34 + 50 * i, 76, 44, i + j <= 2 ? "a" : "line",
+                    i + j ? "2^-%d" : "1", 8 * (i + j));
         }
     }
     svg_text(470, 60, "start", "", "blue: formed, the smallest first");
