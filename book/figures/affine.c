@@ -1,6 +1,5 @@
 /* affine.c -- the figure of chapter 05: how the two tokens of rank 0 change a state.
  *
- * Book: chapter 05.  Checked by: make book-lint.  Next: book/figures/survival.c.
  * A column of the state is a point of the plane; a token moves this point (eq. 1.3). */
 #include "book/tokens.h"
 #include "svg.h"

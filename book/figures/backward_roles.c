@@ -1,6 +1,4 @@
-/* backward_roles.c -- a figure of chapter 18: the three kernels of backward.
- *
- * Book: chapter 18.  Checked by: make book-lint.  Next: book/figures/roofline.c. */
+/* backward_roles.c -- a figure of chapter 18: the three kernels of backward. */
 #include "svg.h"
 
 enum { CHUNKS = 4 };

@@ -1,6 +1,4 @@
-/* chain.c -- the figure of chapter 04: the products of the scan, and their inputs.
- *
- * Book: chapter 04.  Checked by: make book-lint.  Next: book/figures/walks.c. */
+/* chain.c -- the figure of chapter 04: the products of the scan, and their inputs. */
 #include "svg.h"
 
 static void chunk(double x, int c)

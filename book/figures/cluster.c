@@ -1,6 +1,4 @@
-/* cluster.c -- a figure of chapter 18: multicast and releases in a cluster of two.
- *
- * Book: chapter 18.  Checked by: make book-lint.  Next: book/figures/roles.c. */
+/* cluster.c -- a figure of chapter 18: multicast and releases in a cluster of two. */
 #include "svg.h"
 
 static void block(double x, int i)

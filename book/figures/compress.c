@@ -1,6 +1,4 @@
-/* compress.c -- the figure of chapter 12: which initial states a rank saves.
- *
- * Book: chapter 12.  Checked by: make book-lint.  Next: book/figures/kept.c. */
+/* compress.c -- the figure of chapter 12: which initial states a rank saves. */
 #include "svg.h"
 
 enum { STRETCHES = 4 };

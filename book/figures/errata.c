@@ -1,6 +1,5 @@
 /* errata.c -- the figure of appendix A: the error that some wrong statements cause.
  *
- * Book: appendix A.  Checked by: make book-lint.  Next: book/figures/journey.c.
  * The numbers come from the attributes `figure=` in book/A-errata.md. */
 #include "svg.h"
 

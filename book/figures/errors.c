@@ -1,6 +1,5 @@
 /* errors.c -- chapter 19: the error of each judged kernel, divided by the limit.
  *
- * Book: chapter 19.  Checked by: make book-lint.  Next: none.
  * Reads from bench/results/ the newest verdict, passed or failed, of each variant that
  * exists and of each number of GPUs. */
 #define _GNU_SOURCE                  /* GLOB_BRACE */

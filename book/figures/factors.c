@@ -1,6 +1,5 @@
 /* factors.c -- a figure of chapter 18: the bytes of one chunk's factors.
  *
- * Book: chapter 18.  Checked by: make book-lint.  Next: book/figures/roles.c.
  * Sizes are from struct chunk_factors, for K = 128 and C = 64. */
 #include "svg.h"
 

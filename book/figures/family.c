@@ -1,6 +1,4 @@
-/* family.c -- the figure of chapter 16: the map of one token in each model.
- *
- * Book: chapter 16.  Checked by: make book-lint.  Next: book/figures/parts.c. */
+/* family.c -- the figure of chapter 16: the map of one token in each model. */
 #include "svg.h"
 
 enum { N = 6 };

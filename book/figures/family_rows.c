@@ -1,6 +1,4 @@
-/* family_rows.c -- the second figure of chapter 16: DPLR writes two rows per token.
- *
- * Book: chapter 16.  Checked by: make book-lint.  Next: book/figures/parts.c. */
+/* family_rows.c -- the second figure of chapter 16: DPLR writes two rows per token. */
 #include "svg.h"
 
 int main(void)

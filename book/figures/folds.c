@@ -1,6 +1,4 @@
-/* folds.c -- the figure of chapter 11: the folds of the forward and the backward pass.
- *
- * Book: chapter 11.  Checked by: make book-lint.  Next: book/figures/kept.c. */
+/* folds.c -- the figure of chapter 11: the folds of forward and of backward. */
 #include "svg.h"
 
 enum { R = 5 };

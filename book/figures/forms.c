@@ -1,6 +1,4 @@
-/* forms.c -- a figure of chapter 20: times of the four forms for 2 to 64 ranks.
- *
- * Book: chapter 20.  Checked by: make book-lint.  Next: book/figures/scaling.c. */
+/* forms.c -- a figure of chapter 20: times of the four forms for 2 to 64 ranks. */
 #include "plot.h"
 
 static void panel(double left, const char *name, const char *after, const int *down)

@@ -1,6 +1,4 @@
-/* gate.c -- the figure of chapter 02: gates, and the sums of gates within each chunk.
- *
- * Book: chapter 02.  Checked by: make book-lint.  Next: book/figures/squares.c. */
+/* gate.c -- the figure of chapter 02: gates, and their sums within each chunk. */
 #include "svg.h"
 #include "base/random.h"
 

@@ -1,6 +1,4 @@
-/* growth.c -- the figure of chapter 19: the error of M against the number of chunks.
- *
- * Book: chapter 19.  Checked by: make book-lint.  Next: book/figures/errors.c. */
+/* growth.c -- the figure of chapter 19: the error of M against the number of chunks. */
 #include "plot.h"
 
 int main(void)

@@ -1,6 +1,4 @@
-/* halo.c -- the figure of chapter 14: halos across short ranks, W = 4.
- *
- * Book: chapter 14.  Checked by: make book-lint.  Next: book/figures/halo_back.c. */
+/* halo.c -- the figure of chapter 14: halos across short ranks, W = 4. */
 #include "halo.h"
 
 int main(void)

@@ -1,7 +1,5 @@
 /* halo_back.c -- the second figure of chapter 14: halos of backward come from later
- * ranks.
- *
- * Book: chapter 14.  Checked by: make book-lint.  Next: book/figures/family.c. */
+ * ranks. */
 #include "halo.h"
 
 int main(void)

@@ -1,6 +1,4 @@
-/* inverse.c -- chapter T: four inverses of 16 rows become one of 64.
- *
- * Book: chapter T.  Checked by: make book-lint.  Next: pieces.c. */
+/* inverse.c -- chapter T: four inverses of 16 rows become one of 64. */
 #include "svg.h"
 
 enum { SIDE = 144, BLOCK = SIDE / 4 };

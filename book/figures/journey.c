@@ -1,6 +1,4 @@
-/* journey.c -- the figure of chapter 00: from tokens to gradients, on three GPUs.
- *
- * Book: chapter 00.  Checked by: make book-lint.  Next: book/figures/nesting.c. */
+/* journey.c -- the figure of chapter 00: from tokens to gradients, on three GPUs. */
 #include "svg.h"
 
 enum { LEFT = 96, WIDE = 200, GAP = 8 };

@@ -1,6 +1,4 @@
-/* judge.c -- the figure of users.md: what the judge does with a case.
- *
- * Book: users.  Checked by: make book-lint.  Next: book/figures/errors.c. */
+/* judge.c -- the figure of users.md: what the judge does with a case. */
 #include "svg.h"
 
 static void box(double x, double y, double w, const char *ink, const char *line,

@@ -1,6 +1,5 @@
 /* kept.c -- the figure of chapter 12: bytes that each mode saves per token and head.
  *
- * Book: chapter 12.  Checked by: make book-lint.  Next: book/figures/mirror.c.
  * KDA with T = 8192, H = HV, K = V = 128, C = 64. */
 #include "svg.h"
 

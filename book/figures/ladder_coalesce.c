@@ -1,6 +1,5 @@
 /* ladder_coalesce.c -- chapter 17: two ways to address the 32 loads of a warp.
  *
- * Book: chapter 17.  Checked by: make book-lint.  Next: ladder_fragments.c.
  * This program counts the sectors from the addresses. */
 #include "svg.h"
 

@@ -1,6 +1,5 @@
 /* ladder_roles.c -- chapter 17: a trace of a producer, its copies and two warpgroups.
  *
- * Book: chapter 17.  Checked by: make book-lint.  Next: ladder_times.c.
  * book/data/ladder-trace.tsv was recorded by ladder_trace.cu. */
 #include "svg.h"
 

@@ -1,6 +1,5 @@
 /* ladder_stages.c -- chapter 17: when copies and products run, with and without stages.
  *
- * Book: chapter 17.  Checked by: make book-lint.  Next: ladder_banks.c.
  * Simulates two timelines. A copy takes the time `copy`; the products of a chunk take
  * `work`; a stage is free when its products are done. */
 #include "svg.h"

@@ -1,6 +1,4 @@
-/* ladder_thread.c -- chapter 17: one column of the state, and its inputs.
- *
- * Book: chapter 17.  Checked by: make book-lint.  Next: ladder_coalesce.c. */
+/* ladder_thread.c -- chapter 17: one column of the state, and its inputs. */
 #include "svg.h"
 
 /* Draws a matrix and marks one column or one row. */

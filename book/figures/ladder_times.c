@@ -1,6 +1,5 @@
 /* ladder_times.c -- chapter 17: recorded times and the floor of each kernel version.
  *
- * Book: chapter 17.  Checked by: make book-lint.  Next: none.
  * book/tables.py writes the input build/book/results/ladder.tsv: first "floor us", then
  * the name and the microseconds of each kernel version. */
 #include "svg.h"

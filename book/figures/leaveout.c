@@ -1,7 +1,5 @@
 /* leaveout.c -- the figure of chapter 10: the error of dg with and without the terms
- * that cancel.
- *
- * Book: chapter 10.  Checked by: make book-lint.  Next: book/figures/walks.c. */
+ * that cancel. */
 #include "plot.h"
 #include "tests/judge/tolerance.h"
 

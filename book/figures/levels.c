@@ -1,6 +1,4 @@
-/* levels.c -- a figure of chapter 20: a scan inside each node, then one over nodes.
- *
- * Book: chapter 20.  Checked by: make book-lint.  Next: book/figures/window.c. */
+/* levels.c -- a figure of chapter 20: a scan inside each node, then one over nodes. */
 #include "svg.h"
 
 enum { G = 4, M = 4, STEP = 64 };

@@ -1,6 +1,5 @@
 /* log.c -- the figure of appendix B: how far each outcome was from its prediction.
  *
- * Book: appendix B.  Checked by: make book-lint.  Next: bench/LOG.md.
  * Each point is a row of bench/LOG.md, above "Over ranks", with both of these times. */
 #include "plot.h"
 

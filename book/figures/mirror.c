@@ -1,6 +1,4 @@
-/* mirror.c -- the figure of chapter 13: the seven steps, and what may overlap.
- *
- * Book: chapter 13.  Checked by: make book-lint.  Next: book/figures/halo.c. */
+/* mirror.c -- the figure of chapter 13: the seven steps, and what may overlap. */
 #include "svg.h"
 
 int main(void)

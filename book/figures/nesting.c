@@ -1,6 +1,4 @@
-/* nesting.c -- the second figure of chapter 00: sequence, ranks, chunks and tokens.
- *
- * Book: chapter 00.  Checked by: make book-lint.  Next: book/figures/step.c. */
+/* nesting.c -- the second figure of chapter 00: sequence, ranks, chunks and tokens. */
 #include "svg.h"
 
 static const double LEFT = 100, WIDTH = 610;

@@ -1,6 +1,5 @@
 /* parts.c -- a figure of chapter 18: time and lower bounds of each part of a pass.
  *
- * Book: chapter 18.  Checked by: make book-lint.  Next: book/figures/factors.c.
  * Times are read from book/data/forward-steps.tsv, backward-steps.tsv and
  * backward-plan.tsv. Floors of whole passes come from the output of book/clusters.c. */
 #include "svg.h"

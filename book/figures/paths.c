@@ -1,6 +1,4 @@
-/* paths.c -- a figure of chapter 10: the four paths from a chunk's gradients to inputs.
- *
- * Book: chapter 10.  Checked by: make book-lint.  Next: book/figures/leaveout.c. */
+/* paths.c -- a figure of chapter 10: four paths from the gradients to the inputs. */
 #include "svg.h"
 
 static const struct path {

@@ -1,6 +1,4 @@
-/* pieces.c -- chapter T: the nine products of two numbers of three bf16 pieces each.
- *
- * Book: chapter T.  Checked by: make book-lint.  Next: straddle.c. */
+/* pieces.c -- chapter T: the nine products of two numbers of three bf16 pieces each. */
 #include "svg.h"
 
 int main(void)

@@ -1,6 +1,5 @@
 /* plan.c -- the figure of chapter 06: four packed sequences on three ranks.
  *
- * Book: chapter 06.  Checked by: make book-lint.  Next: book/figures/affine.c.
  * Draws the plan that kcp_plan_make returns. */
 #include "ref.h"
 #include "svg.h"

@@ -1,6 +1,4 @@
-/* program.c -- the figure of chapter 08: the steps of a forward pass on three ranks.
- *
- * Book: chapter 08.  Checked by: make book-lint.  Next: book/figures/strips.c. */
+/* program.c -- the figure of chapter 08: the steps of a forward pass on three ranks. */
 #include "svg.h"
 
 int main(void)

@@ -1,6 +1,5 @@
 /* roles.c -- a figure of chapter 18: the warp roles of the scan and of the one kernel.
  *
- * Book: chapter 18.  Checked by: make book-lint.  Next: book/figures/backward_roles.c.
  * Shows in which order each warp works on two chunks or steps; not to scale. */
 #include "svg.h"
 

@@ -1,6 +1,5 @@
 /* roofline.c -- the figure of chapter 18: a roofline plot of kernels and whole passes.
  *
- * Book: chapter 18.  Checked by: make book-lint.  Next: none.
  * Points come from build/book/results/roofline.tsv, which book/tables.py writes from
  * bench/results/: first "roof TB/s TFLOP/s", then rows of name, operations per byte,
  * TFLOP/s. Lines join chapter 17's eight kernels; five whole passes have names. */

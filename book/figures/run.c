@@ -1,6 +1,5 @@
 /* run.c -- the index page: the stages of four ranks over time, from one `make run`.
  *
- * Book: index.  Checked by: make book-lint.  Next: journey.c.
  * Reads book/data/run.tsv: a row per stage and rank with its start and length in ms. */
 #include "svg.h"
 

@@ -1,6 +1,4 @@
-/* scaling.c -- a figure of chapter 20: the time of a million tokens on 1 to 4096 ranks.
- *
- * Book: chapter 20.  Checked by: make book-lint.  Next: book/figures/forms.c. */
+/* scaling.c -- a figure of chapter 20: the time of a million tokens by ranks. */
 #include "plot.h"
 
 int main(void)

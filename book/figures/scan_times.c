@@ -1,6 +1,5 @@
 /* scan_times.c -- chapter 15: recorded times of the walk, scan and chunked forms.
  *
- * Book: chapter 15.  Checked by: make book-lint.  Next: book/figures/tree.c.
  * book/tables.py writes the input, build/book/results/15-forms.tsv. Columns: K, heads,
  * T, pass (1: backward), milliseconds of walk, scan and chunks (0: not timed). */
 #include "svg.h"

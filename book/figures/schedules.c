@@ -1,6 +1,5 @@
 /* schedules.c -- a figure of chapter 18: strips, windows and a walk in time.
  *
- * Book: chapter 18.  Checked by: make book-lint.  Next: backward_roles.c.
  * The lengths are not to scale. */
 #include "svg.h"
 

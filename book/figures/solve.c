@@ -1,6 +1,4 @@
-/* solve.c -- the figure of chapter 03: the triangular solve of a chunk.
- *
- * Book: chapter 03.  Checked by: make book-lint.  Next: book/figures/plan.c. */
+/* solve.c -- the figure of chapter 03: the triangular solve of a chunk. */
 #include "svg.h"
 
 /* Draws a lower triangle of n rows of cells of size s. If `unit`, the diagonal is 1. */

@@ -1,6 +1,4 @@
-/* squares.c -- the second figure of chapter 03: a triangle cut into squares.
- *
- * Book: chapter 03.  Checked by: make book-lint.  Next: book/figures/chain.c. */
+/* squares.c -- the second figure of chapter 03: a triangle cut into squares. */
 #include "svg.h"
 
 static const double SIDE = 6.2, X0 = 60, Y0 = 34;

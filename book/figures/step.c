@@ -1,6 +1,5 @@
 /* step.c -- the figure of chapter 01: the state after each of the example's tokens.
  *
- * Book: chapter 01.  Checked by: make book-lint.  Next: book/figures/gate.c.
  * Computes each state from tokens.h by the recurrence; larger numbers are darker. */
 #include "../tokens.h"
 #include "svg.h"

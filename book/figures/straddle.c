@@ -1,6 +1,4 @@
-/* straddle.c -- chapter T: the pairs of tokens that count for the gradient of g_t.
- *
- * Book: chapter T.  Checked by: make book-lint.  Next: ../T-tensor.md. */
+/* straddle.c -- chapter T: the pairs of tokens that count for the gradient of g_t. */
 #include "svg.h"
 
 enum { N = 8, CUT = 5, SIDE = 24 };

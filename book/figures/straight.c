@@ -1,6 +1,4 @@
-/* straight.c -- a figure of chapter 19: bf16 turns a diagonal into straight lines.
- *
- * Book: chapter 19.  Checked by: make book-lint.  Next: book/figures/errors.c. */
+/* straight.c -- a figure of chapter 19: bf16 turns a diagonal into straight lines. */
 #include "base/bf16.h"
 #include "svg.h"
 

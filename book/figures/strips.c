@@ -1,6 +1,5 @@
 /* strips.c -- the figure of chapter 08: one head's segment whole, and cut into strips.
  *
- * Book: chapter 08.  Checked by: make book-lint.  Next: book/figures/walks.c.
  * Lengths are the operations that chapter 08 counts, in millions. */
 #include "svg.h"
 

@@ -1,6 +1,5 @@
 /* survival.c -- a figure of chapter 05: which share of the initial state remains.
  *
- * Book: chapter 05.  Checked by: make book-lint.  Next: book/figures/timelines.c.
  * M is the product of the tokens' A_t = (I - beta k k^T) diag(exp g); K = 64. */
 #include "svg.h"
 #include "base/random.h"

@@ -1,6 +1,7 @@
 /* svg.h -- functions that draw the book's figures.
  *
- * Book: every figure.  Included by book/figures/NAME.c, which prints NAME.svg.
+ * Book: every figure.  Checked by: make book-lint.
+ * Included by book/figures/NAME.c, which prints NAME.svg.
  * Colours are CSS variables, which the page defines for light and dark mode. */
 #ifndef BOOK_SVG_H
 #define BOOK_SVG_H

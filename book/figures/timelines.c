@@ -1,6 +1,5 @@
 /* timelines.c -- the figure of chapter 07: four forms of the exchange on four ranks.
  *
- * Book: chapter 07.  Checked by: make book-lint.  Next: book/figures/plan.c.
  * Drawn to scale. Times were measured on four H200s (book/data/exchange.tsv). */
 #include "svg.h"
 

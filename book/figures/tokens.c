@@ -1,6 +1,5 @@
 /* tokens.c -- chapter 18: time of whole passes on one GPU against the number of tokens.
  *
- * Book: chapter 18.  Checked by: make book-lint.  Next: roofline.c.
  * Reads the newest record of bench/results/ with cases T<tokens>_<model><heads>. */
 #include "plot.h"
 #include "records.h"

@@ -1,6 +1,5 @@
 /* tree.c -- the figure of chapter 15: the maps and states of a tree over seven tokens.
  *
- * Book: chapter 15.  Checked by: make book-lint.  Next: book/figures/timelines.c.
  * The loops are copied from scan_up and scan_down; each product is one arrow. */
 #include "svg.h"
 

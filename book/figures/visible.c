@@ -1,6 +1,5 @@
 /* visible.c -- appendix A: the tests that show five mistakes, as the judge decided.
  *
- * Book: appendix A.  Checked by: make book-lint.  Next: errata.c.
  * Run: kcp-check --stage 08 --variant mutant_decay_first, and --stage 13 --variant
  * mutant_dS_decayed, mutant_in_order, mutant_own_M, mutant_outward; --case 'live kda
  * H=1 HV=1 K=16 V=12 C=16 l2norm beta=sigmoid h0 R=4 lengths=64', in 13 with dht; R and

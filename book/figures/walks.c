@@ -1,6 +1,4 @@
-/* walks.c -- the figure of chapter 09: the forward scan and the reverse scan.
- *
- * Book: chapter 09.  Checked by: make book-lint.  Next: book/figures/folds.c. */
+/* walks.c -- the figure of chapter 09: the forward scan and the reverse scan. */
 #include "svg.h"
 
 enum { CHUNKS = 4 };

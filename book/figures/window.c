@@ -1,6 +1,4 @@
-/* window.c -- a figure of chapter 20: how a kernel fills another rank's window.
- *
- * Book: chapter 20.  Checked by: make book-lint.  Next: book/figures/scaling.c. */
+/* window.c -- a figure of chapter 20: how a kernel fills another rank's window. */
 #include "svg.h"
 
 int main(void)

@@ -1,6 +1,7 @@
 /* warp.c -- counts the products and the reads of shared memory of a student's warp.
  *
- * Book: labs/STAFF.md.  Used by: make grade LAB=17_products, 17_ldmatrix.  Next: apart.h.
+ * Book: labs/STAFF.md.  Used by: make grade LAB=17_products, 17_ldmatrix.
+ * Next: apart.h.
  * This file replaces ref/17_warp.c in the student's object. The variant "products"
  * requires as many mma as the chunk's tiles need. With fewer, a product was computed
  * without warp_mma. With more, a tile was computed twice. The variant "banks" requires

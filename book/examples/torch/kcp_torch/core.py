@@ -414,15 +414,5 @@ def cast(x, dtype):
 def placed(tensors, dtypes):
     """Casts all tensors of a call as `cast` does; also returns the addresses of all
     tensors that are not None."""
-    arrays, places = [], []
-    for x, dtype in zip(tensors, dtypes):
-        if x is not None:
-            if x.dtype is not dtype or not x.is_contiguous() or x.is_neg():
-                x = x.to(dtype).contiguous().resolve_neg()
-            place = x.data_ptr()
-            if place & 15:
-                x = x.clone()
-                place = x.data_ptr()
-            places.append(place)
-        arrays.append(x)
-    return arrays, places
+    arrays = [cast(x, dtype) for x, dtype in zip(tensors, dtypes)]
+    return arrays, [x.data_ptr() for x in arrays if x is not None]
