@@ -27,6 +27,8 @@ int kcp_check_sizes(const char *stage, const struct kcp_call *call);
 int64_t kcp_field_numbers(const struct kcp_call *c, const struct kcp_field *f);
 /* Returns the size that a word of a shape names, e.g. "NS+1"; -1: unknown name. */
 int64_t shape_letter(const struct kcp_call *c, const char *letter, size_t len);
+/* Sets the size with which a word begins: NS for "NS+1". */
+void shape_set(struct kcp_call *c, const char *word, int64_t value);
 /* Returns 1 if this pass of this call reads or writes the field. */
 int field_used(const struct kcp_field *f, const struct kcp_call *c);
 /* Returns 1 if `list` (may be NULL) has the word; `between`: what separates words. */

@@ -19,19 +19,19 @@ static const char *const conv_dx0[] = { "dx0_q", "dx0_k", "dx0_v" };
 static const char conv_rows[] = "N Wc-1 D";
 
 /* Returns the sizes of the i-th convolution of --conv. */
-static struct sizes conv_sizes(const struct run *x, int i)
+static struct kcp_call conv_sizes(const struct run *x, int i)
 {
     const struct tensor *w = tensor_find(&x->a, conv_w[i]);
-    struct sizes own = x->size;
-    own.of[LD] = w->dim[0];
-    own.of[LWC] = w->dim[1];
+    struct kcp_call own = x->size;
+    own.D = (int)w->dim[0];
+    own.Wc = (int)w->dim[1];
     return own;
 }
 
 /* Loads the rows before or after the sequences, if their file exists. */
 static int load_rows(struct run *x, int i, const char *name, int used)
 {
-    struct sizes own = conv_sizes(x, i);
+    struct kcp_call own = conv_sizes(x, i);
     if (!array_exists(x, name))
         return 0;
     if (!used) {
@@ -47,7 +47,7 @@ static int load_rows(struct run *x, int i, const char *name, int used)
  * v, all heads together. */
 static int load_conv(struct run *x)
 {
-    const int64_t *z = x->size.of;
+    const struct kcp_call *z = &x->size;
     const char *s = x->o.conv;
     int count = 0;
     for (int more = 1; more; more = *s++ == ',') {
@@ -56,9 +56,9 @@ static int load_conv(struct run *x)
         if (n == 0 || n >= sizeof file || count == 3)
             break;
         snprintf(file, sizeof file, "%.*s", (int)n, s);
-        struct sizes own = x->size;
-        own.of[LD] = count < 2 ? z[LH] * z[LK] : z[LHV] * z[LV];
-        own.of[LWC] = -1;
+        struct kcp_call own = x->size;
+        own.D = count < 2 ? z->H * z->K : z->HV * z->V;
+        own.Wc = -1;
         if (array_load(x, &own, conv_w[count], file, "D Wc", KCP_ACC) != 0 ||
             array_check(x, tensor_find(&x->a, conv_w[count]), 0) != 0)
             return -1;
@@ -94,7 +94,7 @@ static int make_outs(struct run *x)
         (x->both && outputs_make(x, kcp_stage_find("13")) != 0))
         return -1;
     for (int i = 0; x->conv && i < 3; i++) {
-        const struct sizes own = conv_sizes(x, i);
+        const struct kcp_call own = conv_sizes(x, i);
         const int before = x->both && tensor_find(&x->a, conv_x0[i]);
         if (array_out(x, &own, conv_xt[i], conv_xt[i], conv_rows, KCP_ACTV) != 0)
             return -1;

@@ -92,7 +92,7 @@ static int narrow(struct run *x, const char *path, struct tensor *a)
 /* The expected header; headers are compared before memory is allocated. */
 struct expected {
     struct run *x;
-    struct sizes *z;
+    struct kcp_call *z;
     const char *path, *shape;
     enum kcp_store store;
 };
@@ -114,7 +114,7 @@ static int refuse(const struct npy *head, void *arg)
     return 0;
 }
 
-int array_load(struct run *x, struct sizes *z, const char *name, const char *file,
+int array_load(struct run *x, struct kcp_call *z, const char *name, const char *file,
                const char *shape, enum kcp_store store)
 {
     char path[NPY_NAME];
@@ -132,8 +132,8 @@ int array_load(struct run *x, struct sizes *z, const char *name, const char *fil
     return store == KCP_I32 ? narrow(x, path, a) : 0;
 }
 
-int array_out(struct run *x, const struct sizes *z, const char *name, const char *file,
-              const char *shape, enum kcp_store store)
+int array_out(struct run *x, const struct kcp_call *z, const char *name,
+              const char *file, const char *shape, enum kcp_store store)
 {
     struct tensor *a = array_new(x, name, file, shape, store);
     a->out = 1;

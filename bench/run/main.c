@@ -92,7 +92,8 @@ static int run_all(struct run *x, int argc, char **argv)
     if (open_device(x, stage) != 0)
         return -1;
     const double start = seconds_now();
-    x->size.gdn = x->o.model == KCP_GDN;
+    x->size.model = x->o.model;
+    x->size.KG = x->o.model == KCP_GDN ? 1 : -1;
     const int writes = x->mpi.r == 0;
     if ((writes && outputs_ready(x) != 0) || names_check(x) != 0)
         return -1;
@@ -110,8 +111,8 @@ static int kcp_run(int argc, char **argv)
 {
     static struct run x;
     signal(SIGXFSZ, SIG_IGN);          /* write() fails at the limit on file sizes */
-    for (int i = 0; i < LETTERS; i++)
-        x.size.of[i] = -1;
+    x.size = (struct kcp_call){ .T = -1, .N = -1, .NS = -1, .NC = -1, .R = -1, .H = -1,
+        .HV = -1, .K = -1, .V = -1, .C = -1, .D = -1, .Wc = -1 };
     if (argc < 2) {
         options_usage(stderr);
         return RUN_BAD;

@@ -41,7 +41,7 @@ static int read_table(struct run *x, struct kcp_owners *o)
     }
     if (!bad) {
         o->B = (int)B;
-        o->bound[B] = x->size.of[LT];
+        o->bound[B] = x->size.T;
     }
     npy_free(&in);
     return bad;
@@ -63,8 +63,8 @@ int owners_read(struct run *x, const int64_t *cu, int *R, struct kcp_owners *o)
     }
     if (!x->o.spread)
         return 0;
-    const int64_t stripe = x->o.stripe ? x->o.stripe : x->size.of[LC];
-    if (kcp_owners_make(o, x->o.spread, (int)x->size.of[LN], cu, *R, stripe, &why))
+    const int64_t stripe = x->o.stripe ? x->o.stripe : x->size.C;
+    if (kcp_owners_make(o, x->o.spread, x->size.N, cu, *R, stripe, &why))
         return run_error(x, RUN_BAD, "--layout", "%s", why);
     return 0;
 }

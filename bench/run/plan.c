@@ -16,7 +16,7 @@ int plan_read(struct run *x)
 {
     if (array_exists(x, "cu_seqlens"))
         return array_load(x, &x->size, "cu_seqlens", "cu_seqlens", "N+1", KCP_I64);
-    x->size.of[LN] = 1;
+    x->size.N = 1;
     return 0;
 }
 
@@ -51,23 +51,22 @@ static int read_cuts(struct run *x, int64_t **cuts, int *count)
  * stage without query/key heads, H = HV. */
 int call_make(struct run *x)
 {
-    int64_t *z = x->size.of;
+    struct kcp_call *z = &x->size;
     const struct options *o = &x->o;
     struct kcp_call *c = &x->call;
     const char *of = tensor_find(&x->a, "v") ? "v.npy" : "--in";
-    if (z[LH] < 0)
-        z[LH] = z[LHV];
-    if (z[LH] > 0 && z[LHV] % z[LH])
+    if (z->H < 0)
+        z->H = z->HV;
+    if (z->H > 0 && z->HV % z->H)
         return run_error(x, RUN_BAD, of, "found HV = %d value heads, expected a "
-                         "multiple of H = %d", (int)z[LHV], (int)z[LH]);
-    if (z[LV] >= 0 && o->blocks > z[LV])
+                         "multiple of H = %d", z->HV, z->H);
+    if (z->V >= 0 && o->blocks > z->V)
         return run_error(x, RUN_BAD, "--blocks", "found %d, expected at most V = %d",
-                         o->blocks, (int)z[LV]);
-#define SIZE(letter) (z[letter] < 0 ? 0 : (int)z[letter])
+                         o->blocks, z->V);
+#define SIZE(name) .name = z->name < 0 ? 0 : z->name
     *c = (struct kcp_call){
-        .T = SIZE(LT), .N = SIZE(LN), .NS = SIZE(LNS), .NC = SIZE(LNC), .R = SIZE(LR),
-        .H = SIZE(LH), .HV = SIZE(LHV), .K = SIZE(LK), .V = SIZE(LV), .C = SIZE(LC),
-        .D = SIZE(LD), .Wc = SIZE(LWC), .model = o->model,
+        SIZE(T), SIZE(N), SIZE(NS), SIZE(NC), SIZE(R), SIZE(H), SIZE(HV), SIZE(K),
+        SIZE(V), SIZE(C), SIZE(D), SIZE(Wc), .model = o->model,
         .part = KCP_LOCAL | KCP_REVERSE | (o->sum ? KCP_SUM_LOCAL : 0),
         .gate = o->gate, .beta_form = o->beta,
         .act = o->act, .layout = o->layout,
@@ -86,14 +85,14 @@ int call_make(struct run *x)
 int plan_make(struct run *x)
 {
     const struct tensor *given = tensor_find(&x->a, "cu_seqlens");
-    const int64_t all[2] = { 0, x->size.of[LT] };
+    const int64_t all[2] = { 0, x->size.T };
     const int64_t *cu = given ? given->p : all;
     int64_t *cuts = NULL;
     int count = 0;
     const char *why = NULL;
-    if (cu[x->size.of[LN]] != all[1])
+    if (cu[x->size.N] != all[1])
         return run_error(x, RUN_BAD, "cu_seqlens.npy", "the last boundary is %" PRId64
-                         ", expected T = %" PRId64, cu[x->size.of[LN]], all[1]);
+                         ", expected T = %" PRId64, cu[x->size.N], all[1]);
     if (x->o.cuts && read_cuts(x, &cuts, &count) != 0) {
         free(cuts);
         return -1;
@@ -102,24 +101,24 @@ int plan_make(struct run *x)
     int R = x->o.ranks ? (int)x->o.ranks : 1;
     if (count)
         R = count - 1;
-    if (x->size.of[LC] < 0)
-        x->size.of[LC] = x->o.chunk ? x->o.chunk : 64;
+    if (x->size.C < 0)
+        x->size.C = x->o.chunk ? x->o.chunk : 64;
     if (owners_read(x, cu, &R, &owners) != 0) {
         kcp_owners_free(&owners);
         free(cuts);
         return -1;
     }
-    x->size.of[LR] = R;
+    x->size.R = R;
     int Wc = 0;
     for (int i = 0; i < x->a.n; i++)
         if (strcmp(x->a.t[i].shape, "D Wc") == 0 && x->a.t[i].dim[1] > Wc)
             Wc = (int)x->a.t[i].dim[1];
     if (owners.B)
-        kcp_plan_owned(&x->plan, (int)x->size.of[LN], cu, R, &owners, x->o.canonical,
-                       (int)x->size.of[LC], Wc, &why);
+        kcp_plan_owned(&x->plan, x->size.N, cu, R, &owners, x->o.canonical,
+                       x->size.C, Wc, &why);
     else
-        kcp_plan_make(&x->plan, (int)x->size.of[LN], cu, R, cuts, x->o.canonical,
-                      (int)x->size.of[LC], Wc, &why);
+        kcp_plan_make(&x->plan, x->size.N, cu, R, cuts, x->o.canonical,
+                      x->size.C, Wc, &why);
     kcp_owners_free(&owners);
     free(cuts);
     if (!x->plan)

@@ -32,10 +32,6 @@ struct options {
 #undef KCP_OPTION
 };
 
-/* The letters of shapes and their sizes; -1: not known yet. GDN's KG is 1. */
-enum letter { LT, LN, LNS, LNC, LR, LH, LHV, LK, LV, LC, LD, LWC, LETTERS };
-struct sizes { int64_t of[LETTERS]; int gdn; };
-
 /* One rank's report: seconds, bytes sent, bytes saved. */
 struct rank_report {
     double seconds[2];                     /* of each enum kcp_pass */
@@ -46,7 +42,7 @@ struct rank_report {
 
 struct run {
     struct options o;
-    struct sizes size;
+    struct kcp_call size;          /* the sizes of shapes; -1: not known yet */
     struct kcp_call call;
     struct tensor_set a;           /* inputs and results */
     int both;                      /* forward and backward */
@@ -79,19 +75,19 @@ double seconds_now(void);                      /* main.c */
 
 /* shape.c. If dim has this shape, sizes_bind sets unknown letters and returns 0;
  * else it returns -1 and writes the expected shape to `want`. */
-int  sizes_bind(struct sizes *z, const char *shape, int nd, const int64_t *dim,
+int  sizes_bind(struct kcp_call *z, const char *shape, int nd, const int64_t *dim,
                 char *want, size_t n);
-int  sizes_dims(const struct sizes *z, const char *shape, int64_t *dim);
-char *sizes_text(const struct sizes *z, const char *shape, char *s, size_t n);
+int  sizes_dims(const struct kcp_call *z, const char *shape, int64_t *dim);
+char *sizes_text(const struct kcp_call *z, const char *shape, char *s, size_t n);
 
 /* load.c. names_check rejects a file in --in that no stage and no option reads. */
 int  names_check(struct run *x);
 int  array_exists(struct run *x, const char *file);    /* in --in, or a path */
-int  array_load(struct run *x, struct sizes *z, const char *name, const char *file,
+int  array_load(struct run *x, struct kcp_call *z, const char *name, const char *file,
                 const char *shape, enum kcp_store store);
 /* Allocates an output filled with NaN. A sum over ranks has R copies, or R rows. */
-int  array_out(struct run *x, const struct sizes *z, const char *name, const char *file,
-               const char *shape, enum kcp_store store);
+int  array_out(struct run *x, const struct kcp_call *z, const char *name,
+               const char *file, const char *shape, enum kcp_store store);
 int  array_split(const struct tensor *a);      /* is it sharded by tokens? */
 /* Sets *at and *n to the first element and the size of rank r's part of `a`. */
 void array_part(const struct run *x, const struct tensor *a, int r, int64_t *at,

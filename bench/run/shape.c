@@ -12,113 +12,65 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const letters[LETTERS] = {
-    "T", "N", "NS", "NC", "R", "H", "HV", "K", "V", "C", "D", "Wc",
-};
-
-/* A word means letter + plus + more (-1: no letter): "Wc-1" has more = -1. */
-struct word { int letter, plus; int64_t more; };
-
-static struct word word(const struct sizes *z, const char *s, size_t n)
+/* Returns the size of a word of a shape, e.g. "NS+1"; -1: not known yet. Except for
+ * GDN, KG is K. */
+static int64_t size_of(const struct kcp_call *z, const char *word, size_t n)
 {
-    struct word w = { -1, -1, 0 };
-    if (n == 1 && (*s == '1' || *s == '2'))
-        w.more = *s - '0';
-    else if (n == 2 && memcmp(s, "KG", 2) == 0) {
-        w.letter = z->gdn ? -1 : LK;
-        w.more = z->gdn;
-    } else if (n == 3 && memcmp(s, "V+K", 3) == 0) {
-        w.letter = LV;
-        w.plus = LK;
-    } else {
-        const char *end = n > 2 ? s + n - 2 : "";
-        if (memcmp(end, "+1", 2) == 0)
-            w.more = 1;
-        else if (memcmp(end, "-1", 2) == 0)
-            w.more = -1;
-        const size_t m = w.more ? n - 2 : n;
-        for (int i = 0; i < LETTERS; i++)
-            if (strlen(letters[i]) == m && memcmp(letters[i], s, m) == 0)
-                w.letter = i;
-    }
-    return w;
+    const int is_K = n == 2 && !memcmp(word, "KG", 2) && z->model != KCP_GDN;
+    return is_K ? z->K : shape_letter(z, word, n);
 }
 
-/* Returns the size of a word; -1: one of its letters is unknown. */
-static int64_t number(const struct sizes *z, struct word w)
+/* Returns 1 if the word has this size. If the word's first letter is unknown, sets it
+ * first. */
+static int bind(struct kcp_call *z, const char *word, size_t n, int64_t size)
 {
-    if (w.letter < 0)
-        return w.more;
-    if (z->of[w.letter] < 0 || (w.plus >= 0 && z->of[w.plus] < 0))
-        return -1;
-    return z->of[w.letter] + w.more + (w.plus >= 0 ? z->of[w.plus] : 0);
+    const int may_be_0 = *word == 'T' || *word == 'N';
+    const int64_t known = size_of(z, word, n);
+    if (known >= 0)
+        return known == size;
+    shape_set(z, word, 1);
+    const int64_t more = size_of(z, word, n) - 1;      /* "Wc-1": -1 */
+    const int64_t value = size - more;
+    if (more < -1 || value < !may_be_0 || value >= INT_MAX)
+        return 0;
+    shape_set(z, word, value);
+    return 1;
 }
 
-/* Return limits. A count may be 0, a size is at least 1; products fit in 64 bits. */
-static int64_t least(int letter) { return letter <= LNC ? 0 : 1; }
-
-static int64_t most(int letter)
-{
-    if (letter == LC)
-        return MOST_CHUNK;
-    return letter <= LNC || letter == LD ? INT_MAX - 1 : MOST_SIZE;
-}
-
-/* Writes "[T,H,K] = [12,?,8]" and the limits of `letter` to `want`. Returns -1. */
-static int refuse(const struct sizes *z, const char *shape, int letter, char *want,
-                  size_t n)
-{
-    char range[80] = "";
-    if (letter >= 0)
-        snprintf(range, sizeof range, ", %s from %" PRId64 " to %" PRId64,
-                 letters[letter], least(letter), most(letter));
-    sizes_text(z, shape, want, n);
-    const size_t at = strlen(want);
-    snprintf(want + at, n - at, "%s", range);
-    return -1;
-}
-
-int sizes_bind(struct sizes *z, const char *shape, int nd, const int64_t *dim,
+int sizes_bind(struct kcp_call *z, const char *shape, int nd, const int64_t *dim,
                char *want, size_t n)
 {
-    struct sizes y = *z;
-    int d = 0;
-    for (const char *s = shape; *s; d++) {
+    struct kcp_call y = *z;
+    int d = 0, fits = 1;
+    for (const char *s = shape; *s && fits; d++) {
         const size_t m = strcspn(s, " ");
-        const struct word w = word(&y, s, m);
-        const int64_t known = number(&y, w);
-        if (d == nd || (known >= 0 && known != dim[d]))
-            return refuse(z, shape, -1, want, n);
-        if (known < 0) {
-            const int64_t rest = w.plus >= 0 ? y.of[w.plus] : w.more;
-            const int64_t is = dim[d] - rest;
-            const int unknown = w.plus >= 0 && rest < 0;
-            if (unknown || is < least(w.letter) || is > most(w.letter))
-                return refuse(z, shape, w.letter, want, n);
-            y.of[w.letter] = is;
-        }
+        fits = d < nd && bind(&y, s, m, dim[d]);
         s += m + (s[m] == ' ');
     }
-    if (d != nd)
-        return refuse(z, shape, -1, want, n);
+    if (!fits || d != nd) {
+        sizes_text(z, shape, want, n);
+        if (!fits && d <= nd && dim[d - 1] == 0)
+            snprintf(want + strlen(want), n - strlen(want), ", sizes of 1 or more");
+        return -1;
+    }
     *z = y;
     return 0;
 }
 
 /* Sets dim to the sizes of a shape, -1 if unknown. Returns the number of sizes. */
-int sizes_dims(const struct sizes *z, const char *shape, int64_t *dim)
+int sizes_dims(const struct kcp_call *z, const char *shape, int64_t *dim)
 {
     int nd = 0;
     for (const char *s = shape; *s; nd++) {
         const size_t n = strcspn(s, " ");
-        dim[nd] = number(z, word(z, s, n));
+        dim[nd] = size_of(z, s, n);
         s += n + (s[n] == ' ');
     }
     return nd;
 }
 
 /* Writes a shape and its sizes, as "[T,H,K] = [12,?,8]". */
-char *sizes_text(const struct sizes *z, const char *shape, char *s, size_t n)
+char *sizes_text(const struct kcp_call *z, const char *shape, char *s, size_t n)
 {
     char found[160] = "";
     int64_t dim[NPY_RANK];

@@ -50,16 +50,16 @@ static int make_grid(struct run *x)
     if (plan_make(x) != 0)
         return -1;
     const struct kcp_context *ctx = &x->plan->ctx[0];
-    struct sizes *z = &x->size;
+    struct kcp_call *z = &x->size;
     if (x->stage->ranks)
         return 0;
-    if ((z->of[LNS] >= 0 && z->of[LNS] != ctx->NS) ||
-        (z->of[LNC] >= 0 && z->of[LNC] != ctx->NC))
+    if ((z->NS >= 0 && z->NS != ctx->NS) ||
+        (z->NC >= 0 && z->NC != ctx->NC))
         return run_error(x, RUN_BAD, "cu_seqlens.npy", "%d stretches, %d chunks: other "
                          "arrays have other sizes; add cu.npy, cn.npy, sc.npy",
                          ctx->NS, ctx->NC);
-    z->of[LNS] = ctx->NS;
-    z->of[LNC] = ctx->NC;
+    z->NS = ctx->NS;
+    z->NC = ctx->NC;
     return call_make(x);
 }
 
@@ -81,14 +81,14 @@ static int load_all(struct run *x)
     if (x->relative && !x->both && array_exists(x, "dht"))
         x->note = "dht.npy: not used without do.npy";
     if (x->o.chunk)
-        x->size.of[LC] = x->o.chunk;
+        x->size.C = x->o.chunk;
     if (needs_grid && plan_read(x) != 0)
         return -1;
     if (inputs_load(x, s) != 0)
         return -1;
     const int given = tensor_find(&x->a, "cu") != NULL;
-    if (given && x->size.of[LC] < 0)
-        x->size.of[LC] = 64;
+    if (given && x->size.C < 0)
+        x->size.C = 64;
     return needs_grid && !given ? make_grid(x) : call_make(x);
 }
 

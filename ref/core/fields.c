@@ -41,6 +41,15 @@ static int64_t size_of(const struct kcp_call *c, const char *at, size_t n)
     return -1;
 }
 
+void shape_set(struct kcp_call *c, const char *word, int64_t value)
+{
+    const size_t n = strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZc");
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (strlen(sizes[i].name) == n && !strncmp(sizes[i].name, word, n))
+            *(int *)((char *)c + sizes[i].at) = (int)value;
+    if (n == 1 && *word == 'T') c->T = value;
+}
+
 int64_t shape_letter(const struct kcp_call *c, const char *letter, size_t len)
 {
     int64_t sum = 0;
