@@ -261,7 +261,7 @@ static int compare_part(struct worst *w, const struct part *t,
                         enum kcp_storage as)
 {
     const struct kcp_call *c = (const struct kcp_call *)(const void *)args;
-    const struct sizes_by_chance by = sizes_by_chance(&t->set, &t->call);
+    const struct natural_sizes sizes = natural_sizes(&t->set, &t->call);
     for (int i = 0; i < st->nfields; i++) {
         const struct kcp_field *f = &st->fields[i];
         const struct tensor *want = tensor_find(&t->set, f->name);
@@ -271,8 +271,7 @@ static int compare_part(struct worst *w, const struct part *t,
         struct slice x = { .stage = st, .field = f, .call = &t->call, .got = got,
                            .want = want->p, .nd = want->nd, .rank = c->r,
                            .all = want->p, .all_rows = want->dim[0],
-                           .rms_v = by.rms_v, .rms_sum = by.rms_sum,
-                           .rms_dA = by.rms_dA, .judged = as };
+                           .sizes = sizes, .judged = as };
         memcpy(x.dim, want->dim, sizeof x.dim);
         const struct worst before = *w;
         check_slice(&x, w);

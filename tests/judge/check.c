@@ -143,7 +143,8 @@ static double rms_head(const struct slice *s, const struct view *w, const double
 static double natural(const struct slice *s, const struct view *w, int64_t outer)
 {
     if (w->is_M) return 1 / sqrt(s->call->K);
-    if (is_state(s->field->name) && s->rms_v > 0) return s->rms_v;
+    if (is_state(s->field->name) && s->sizes.rms_v > 0)
+        return s->sizes.rms_v;
     return rms_head(s, w, s->all, outer, -1);
 }
 
@@ -207,8 +208,8 @@ static double size_of(const struct slice *s, const struct view *v, int64_t h,
         if (s->all_rows < 64) size = fmax(size, one ? nat : 1e-2 * nat);
     }
     if (one_of(s->field->name, "ot")) size = fmax(size, 1e-2 * nat);   /* one token */
-    if (one_of(s->field->name, "dA_log")) size = fmax(size, s->rms_dA);
-    if (one_of(s->field->name, "ddt_bias")) size = fmax(size, s->rms_sum);
+    if (one_of(s->field->name, "dA_log")) size = fmax(size, s->sizes.rms_dA);
+    if (one_of(s->field->name, "ddt_bias")) size = fmax(size, s->sizes.rms_sum);
     return size;
 }
 

@@ -67,10 +67,10 @@ static double rms_dA(const struct tensor_set *b, const struct kcp_call *c)
     return sqrt(sum / c->HV);
 }
 
-struct sizes_by_chance sizes_by_chance(const struct tensor_set *b,
-                                       const struct kcp_call *c)
+struct natural_sizes natural_sizes(const struct tensor_set *b,
+                                   const struct kcp_call *c)
 {
-    struct sizes_by_chance x = { .rms_v = rms(tensor_find(b, "v")) };
+    struct natural_sizes x = { .rms_v = rms(tensor_find(b, "v")) };
     x.rms_sum = correlation(c) * sqrt((double)c->T) * rms(tensor_find(b, "dg_raw"));
     x.rms_dA = fmax(x.rms_sum * sqrt(c->KG), correlation(c) * rms_dA(b, c));
     return x;
@@ -248,10 +248,7 @@ static int expected_make(struct expected *x, const struct kcp_stage *s,
     tensor_set_copy(&x->want, &x->in);
     if (!status) status = outputs_of(&x->want, s, k, pass, p);
     x->alive = status ? NAN : alive_of(x, s, k, p);
-    const struct sizes_by_chance by = sizes_by_chance(&x->want, &k->call);
-    x->rms_v = by.rms_v;
-    x->rms_sum = by.rms_sum;
-    x->rms_dA = by.rms_dA;
+    x->sizes = natural_sizes(&x->want, &k->call);
     x->k = *k;
     x->judged = judged;
     x->pass = pass;

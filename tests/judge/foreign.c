@@ -36,8 +36,7 @@ static int judge_file(const char *path, const struct kcp_stage *s,
     for (int r = 0; r < (cut ? p->R : 1) && !bad; r++) {
         struct kcp_call c = call_of(s, k, p, r, x->pass);
         struct slice y = { .stage = s, .field = f, .call = &c, .nd = t->nd, .rank = r,
-                           .all = t->p, .all_rows = t->dim[0], .rms_v = x->rms_v,
-                           .rms_sum = x->rms_sum, .rms_dA = x->rms_dA,
+                           .all = t->p, .all_rows = t->dim[0], .sizes = x->sizes,
                            .alike = k->alike, .judged = x->judged,
                            .moved = x->judged == KCP_F64 ? NULL : expected_moved };
         int64_t row = t->dim[0] ? t->n / t->dim[0] : 0;

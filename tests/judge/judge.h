@@ -140,6 +140,10 @@ struct worst {
     int rank, head, nan;
     int of_forward;                 /* an output of 08, run before 13 */
 };
+/* Natural sizes of a set of inputs and outputs: RMS(v), of states; and the RMS that
+ * gradients of parameters, which are sums, would have if the signs of the terms were
+ * random: of sums of dg_raw, and of dA_log. */
+struct natural_sizes { double rms_v, rms_sum, rms_dA; };
 /* One rank's slice of a tensor, computed (got) and expected (want). */
 struct slice {
     const struct kcp_stage *stage;
@@ -152,9 +156,7 @@ struct slice {
     int64_t first;                      /* global number of row 0, for messages */
     const double *all;                  /* the whole expected tensor */
     int64_t all_rows;
-    double rms_v;                       /* RMS(v), the natural size of states */
-    double rms_sum;                     /* RMS of random-sign sums of dg_raw */
-    double rms_dA;                      /* RMS of dA_log if terms had random signs */
+    struct natural_sizes sizes;
     double alike;                       /* cosine of the keys */
     /* Returns by how much each number of `all` changes if the inputs are rounded once
      * more: the RMS over MOVED_DRAWS random draws, where draws after the first `draws`

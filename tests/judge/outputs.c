@@ -28,7 +28,7 @@ struct outputs {
 struct head {
     char stage[24], variant[40];
     int id, pass, status, R;
-    double sizes[3];
+    struct natural_sizes sizes;
 };
 
 static void moved(struct outputs *w, double by, const char *where)
@@ -47,9 +47,7 @@ static void compare(struct outputs *w, const struct trial *t, const struct rank_
     struct worst worst = { .err = 0 };
     struct slice x = slice_of(t, s, o, e, got, before, NULL);
     char where[200];
-    x.rms_v = h->sizes[0];
-    x.rms_sum = h->sizes[1];
-    x.rms_dA = h->sizes[2];
+    x.sizes = h->sizes;
     if (!memcmp(got, before, 8 * (size_t)o->n)) return;
     check_slice(&x, &worst);
     snprintf(where, sizeof where, "%s %s case %d rank %d %s", t->stage->name,
@@ -103,8 +101,7 @@ static int each_pass(struct outputs *w, const struct kcp_stage *s,
     h.pass = pass;
     h.status = status;
     h.R = s->ranks ? k->call.R : 1;
-    if (x) memcpy(h.sizes, (double[]){ x->rms_v, x->rms_sum, x->rms_dA },
-                  sizeof h.sizes);
+    if (x) h.sizes = x->sizes;
     int good = w->compare ? fread(&before, sizeof before, 1, w->f) == 1 &&
                             !memcmp(&before, &h, offsetof(struct head, sizes))
                           : fwrite(&h, sizeof h, 1, w->f) == 1;

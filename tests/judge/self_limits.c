@@ -45,8 +45,8 @@ static struct worst judge_made(const struct made *m)
     for (int i = 0; i < s->nfields; i++) {
         const int is_token = s->fields[i].shape[0] == 'T';
         struct slice x = { .stage = s, .field = &s->fields[i], .call = &call,
-                           .got = got, .want = right, .all = all, .rms_v = 2,
-                           .rms_sum = 3, .rms_dA = 5, .alike = m->alike,
+                           .got = got, .want = right, .all = all,
+                           .sizes = { 2, 3, 5 }, .alike = m->alike,
                            .moved = m->known ? moved : NULL, .judged = m->judged };
         int64_t row = 1;
         if (strcmp(s->fields[i].name, m->field)) continue;

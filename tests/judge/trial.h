@@ -71,7 +71,8 @@ struct expected {
     struct tensor_set in, want;
     struct tensor_set sums, moved;      /* squares of draws; their RMS */
     int draws;                          /* draws made; -1: none can be made */
-    double alive, rms_v, rms_sum, rms_dA;
+    double alive;
+    struct natural_sizes sizes;
 };
 /* Computes expected outputs with the references, or finds them in the cache. The
  * result is valid until the next call. */
@@ -89,11 +90,8 @@ void expected_ahead(const struct kcp_stage *s, const struct kcase *list, int n,
 const double *expected_moved(const char *field, int draws);
 struct kcp_call call_of(const struct kcp_stage *s, const struct kcase *k,
                         const struct kcp_plan *p, int r, enum kcp_pass pass);
-/* Natural sizes of a set of inputs and outputs: RMS(v), and the RMS that gradients of
- * parameters, which are sums, would have if the signs of the terms were random. */
-struct sizes_by_chance { double rms_v, rms_sum, rms_dA; };
-struct sizes_by_chance sizes_by_chance(const struct tensor_set *b,
-                                       const struct kcp_call *c);
+struct natural_sizes natural_sizes(const struct tensor_set *b,
+                                   const struct kcp_call *c);
 int  has_backward(const struct kcp_stage *s);
 /* Describes output o of a rank as a slice. `all` is the whole expected tensor; NULL
  * means that `want` is the whole tensor. */

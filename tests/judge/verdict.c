@@ -68,8 +68,8 @@ struct slice slice_of(const struct trial *t, const struct rank_args *s,
     struct slice y = { .stage = stage_of_field(t->stage, o->field), .field = o->field,
                        .call = &s->call, .got = got, .want = want, .nd = o->nd,
                        .rank = s->call.r, .first = o->first, .all = want,
-                       .all_rows = o->dim[0], .rms_v = x->rms_v, .rms_sum = x->rms_sum,
-                       .rms_dA = x->rms_dA, .alike = x->k.alike, .judged = x->judged };
+                       .all_rows = o->dim[0], .sizes = x->sizes, .alike = x->k.alike,
+                       .judged = x->judged };
     y.of_forward = y.stage != t->stage;
     memcpy(y.dim, o->dim, sizeof y.dim);
     if (all) {
