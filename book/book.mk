@@ -73,7 +73,7 @@ $(bk)/example.txt: $(bookprogs) $(wildcard bench/results/*.tsv)
 	@for p in $(bookprogs); do $$p || exit 1; done > $@.new && mv $@.new $@
 # Made again when a kernel was built, for then records can be compared with it; what is
 # made of the tables only when one of them is another.
-$(bk)/results.made: $(wildcard bench/results/*.tsv book/data/*.tsv bench/*.py $(cuda_obj)) \
+$(bk)/results.made: bench/LOG.md $(wildcard bench/results/*.tsv book/data/*.tsv bench/*.py $(cuda_obj)) \
                     book/tables.py $(wildcard ref/core/paths.def) $(bookcode)
 	@mkdir -p $(bk)
 	@python3 book/tables.py $(bk)/results.new

@@ -656,6 +656,22 @@ def judge_table(d):
               r["error"], r["allowed"])
 
 
+def error_marks(d):
+    """Chapter 19's figure: takes the newest verdict per variant and number of GPUs, and
+    of these the largest share of the limit per variant."""
+    p, last, worst = Page("errors.tsv"), {}, {}
+    for r in d.of("verdict"):
+        if has_source(r) and number(r["allowed"]) > 0:
+            last[r.stage, r.variant, r["ranks"]] = r
+    for (stage, variant, _), r in last.items():
+        share = float(r["error"]) / number(r["allowed"])
+        if share > worst.get((stage, variant), (-1,))[0]:
+            worst[stage, variant] = share, r
+    for (stage, variant), (share, r) in sorted(worst.items(), key=lambda x: x[0][0]):
+        p.add("%s %s %d %d %.17g" % (stage, variant, r["storage"] == "f32",
+                                     r["verdict"] == "FAIL", share))
+
+
 def precision_table(d):
     rows = d.of("precision")
     rows = [r for r in rows if r.file == rows[-1].file]
@@ -801,6 +817,41 @@ def prediction_tables(d):
         p.row(*cells, says)
 
 
+TIMES = re.compile(r"([\d.]+(?:, [\d.]+)*)(?: to ([\d.]+))? (ms|µs)(?![^ ,;])([^;]*)")
+
+
+def times_in(cell):
+    """Returns the times in a cell, such as "0.20, 0.90 ms", and the unit; a range such
+    as "1.85 to 1.91 ms" is its middle. Text with "less" has no times."""
+    found = TIMES.match(cell)
+    if not found or " less" in found[4]:
+        return [], ""
+    times = [float(x) for x in found[1].split(", ")]
+    if found[2]:
+        times[-1] = (times[-1] + float(found[2])) / 2
+    return times, found[3]
+
+
+def log_marks(d):
+    """Appendix B's figure: measured / predicted in rows of bench/LOG.md above "Over
+    ranks" that have both times."""
+    p, backward, gdn = Page("log.tsv"), False, False
+    for line in read_lines(ROOT + "/bench/LOG.md"):
+        if line.startswith("## Over ranks"):
+            break
+        backward |= line.startswith("## Backward")
+        if not line.startswith("| "):
+            continue
+        what, predicted, measured, *_ = [c.strip() for c in line.split("|")[1:]]
+        if not what.startswith(("the same", "both")):     # else of the same model
+            gdn = False
+        gdn |= "GDN" in what or "one gate a head" in what
+        (first, unit), (then, other) = times_in(predicted), times_in(measured)
+        if (len(first), unit) == (len(then), other):
+            p.add(*["%d %d %.17g %s" % (backward, gdn, b / a, what)
+                    for a, b in zip(first, then)])
+
+
 # ---- the README's tables: our fastest kernels and other systems
 
 def others(d, r, systems, notes):
@@ -882,9 +933,9 @@ def make(files):
     Row.built = any(r["nvcc"][:1].isdigit() for r in Row.digests.rows.values())
     d = Records(files or results())
     for table in (stage_tables, mode_table, bound_table, roofline,
-                  rank_table, form_table, walk_tables, judge_table, field_tables,
-                  precision_table, nccl_table, ladder_tables, torch_tables,
-                  prediction_tables, readme_table):
+                  rank_table, form_table, walk_tables, judge_table, error_marks,
+                  field_tables, precision_table, nccl_table, ladder_tables,
+                  torch_tables, prediction_tables, log_marks, readme_table):
         table(d)
     whole_table(d, "08_forward.md", "08_forward")
     whole_table(d, "13_backward.md", "13_backward")
