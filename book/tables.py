@@ -442,6 +442,16 @@ def roofline(d):
                   for k, r in at.items()))
 
 
+def token_curves(d):
+    """Chapter 18's figure: times of the newest record with cases T<tokens>_<model>."""
+    p = Page("tokens.tsv")
+    rows = [r for r in d.of("time") if re.match("T%d_" % r.T, r["case"]) and r["save"]]
+    for r in sorted(rows, key=lambda r: r.T):
+        if r.file == rows[-1].file:
+            p.add("%s %d %s %s %d %.17g" % (r.model, r.H, r.stage, r["save"], r.T,
+                                            r.us / 1e3))
+
+
 # ---- chapter 20: whole layers over ranks
 
 def plan_of(r):
@@ -932,7 +942,7 @@ def make(files):
     Row.digests = Digests(read_tsv(file)) if file else Digests.of_build("build")
     Row.built = any(r["nvcc"][:1].isdigit() for r in Row.digests.rows.values())
     d = Records(files or results())
-    for table in (stage_tables, mode_table, bound_table, roofline,
+    for table in (stage_tables, mode_table, bound_table, roofline, token_curves,
                   rank_table, form_table, walk_tables, judge_table, error_marks,
                   field_tables, precision_table, nccl_table, ladder_tables,
                   torch_tables, prediction_tables, log_marks, readme_table):

@@ -7,13 +7,10 @@ static double left(int c) { return 96 + c * 156; }
 
 static void walk(double y, int back)
 {
-    const char *style = back ? "fill:var(--wash-b);stroke:var(--b)"
-                             : "fill:var(--wash-a);stroke:var(--a)";
     svg_text(4, y + 24, "start", "", back ? "backward" : "forward");
     for (int c = 0; c < CHUNKS; c++) {
-        svg_rect(left(c), y, 116, 40, style);
-        svg_text(left(c) + 58, y + 25, "middle", "mono",
-                 back ? "\u039b - w\u1d40 kg" : "\u039b - kg\u1d40 w");
+        svg_box(left(c), y, 116, 40, back ? "b" : "a",
+                back ? "\u039b - w\u1d40 kg" : "\u039b - kg\u1d40 w");
         svg_text(left(c) + 4, y + 56, "start", "mono", "w");
         svg_text(left(c) + 114, y + 56, "end", "mono", "kg");
         if (c)
