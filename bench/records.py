@@ -7,8 +7,7 @@
 #   records.py stale [BUILD]            variants without a time of their present code
 #
 # FOLDER has machine.txt ("GPU, driver, date") and any of: judge.txt (kcp-check's output),
-# repeats.txt ("repeats N", then kcp-check --repeats N), CASE.tsv (kcp-bench, peers),
-# sanitize.tsv, nccl.tsv, torch.tsv, field.tsv, notes.tsv, digests.tsv (digest.py; without
+# CASE.tsv (kcp-bench, peers), sanitize.tsv, nccl.tsv, torch.tsv, field.tsv, notes.tsv, digests.tsv (digest.py; without
 # it the digests are those of BUILD=build), and raw pages of Nsight Compute, ncu.NAME.csv.
 # If ncu.txt has "stage T H", NAME is a variant, and the page's first kernel becomes a row.
 # If ncu.txt has "stage T H HV variant", NAME is a case, and each kernel becomes a row. A
@@ -120,21 +119,6 @@ def verdict_rows(folder, digests, gpus):
         yield row
 
 
-def repeat_rows(folder, digests):
-    times = ""
-    for stage, word, line in verdicts(folder + "/repeats.txt"):
-        if word[0] == "repeats":
-            times = word[1]
-        if word[0] not in ("ok", "MARGINAL") or " worst " not in line:
-            continue
-        if not times:
-            stop(folder + "/repeats.txt: the line \"repeats N\" is missing")
-        row = {"kind": "repeat", "stage": stage, "variant": word[1], "storage": word[2],
-               "verdict": "same", "repeats": times}
-        digests.stamp(row, stage, word[1], 1)
-        yield row
-
-
 # ---- tables
 
 def time_rows(path, digests, ok):
@@ -185,7 +169,7 @@ def add(folder, name, commit):
     digests = Digests(read_tsv(file)) if os.path.exists(file) else \
         Digests.of_build(os.environ.get("BUILD", "build"))
     ok = passed(folder)
-    new = list(verdict_rows(folder, digests, gpus)) + list(repeat_rows(folder, digests))
+    new = list(verdict_rows(folder, digests, gpus))
     for path in sorted(glob.glob(folder + "/*.tsv")):
         base = os.path.basename(path)[:-4]
         if base in KINDS:

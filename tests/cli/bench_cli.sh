@@ -33,7 +33,6 @@ cat >"$W/judge.txt" <<'END'
   ok       path        fused  v2_stages  2 cases
   FAIL     v1_stages   bf16  5 ok  worst o 1e-2 of 5e-3 (case 1)  alive 9e-01
 END
-sed '1s/^/repeats 100\n/' "$W/judge.txt" >"$W/repeats.txt"
 printf 'stage\tvariant\tnvcc\tdigest\n08_forward\tv1_stages\t13.0\td1\n' >"$W/digests.tsv"
 printf '08_forward\tv2_stages\t13.0\td2\npath\tfused\t-\tp1\n' >>"$W/digests.tsv"
 awk 'BEGIN { FS = OFS = "\t" } { print $0, NR == 1 ? "path" : "fused" }' "$W/a.tsv" \
@@ -55,8 +54,6 @@ done
 is '^time.*fused.*v2_stages' row p1; is '^time.*theirs' digest ''
 is '^verdict.*v1_stages' verdict FAIL; is '^verdict.*v1_stages' alive 9e-01
 is '^verdict.*v2_stages' error 1e-3; is '^verdict.*v2_stages' cases '5 ok'
-is '^repeat' repeats 100; is '^repeat' digest d2
-[ "$(grep -c '^repeat' $kept)" = 1 ] || wrong "a variant that failed has a row of repeats"
 [ "$(grep -c '^time.*v2_stages' $kept)" = 2 ] || wrong "a row whose verdict is FAIL was kept"
 [ -z "$(of '^time.*v1_stages' kind)" ] || wrong "a row without a verdict was kept"
 grep -q 'v1_stages: no verdict ok' "$W/err" || wrong "the reason was not printed"
@@ -71,7 +68,6 @@ refused() {                    # the words of the error
     cmp -s "$W/before" $kept || wrong "the record changed: $1"
 }
 rm "$W/bad.tsv" "$W/c.tsv"
-sed -i 1d "$W/repeats.txt"; refused 'the line "repeats N" is missing'; rm "$W/repeats.txt"
 mv "$W/a.tsv" "$W/all"; cut -f 1-27 "$W/all" >"$W/a.tsv"; refused "need a column 'verdict'"
 mv "$W/all" "$W/a.tsv"
 sed -i '/v2_stages/d' "$W/digests.tsv"; refused 'v2_stages: no digest'
