@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE = 16 << 20 };             /* bytes per message */
-
 int processes_check(struct run *x)
 {
     if (x->mpi.R == 1)
@@ -61,42 +59,38 @@ static void copy_written(char *to, const char *from, size_t bytes, size_t elem)
 }
 
 static int collect_array(struct run *x, struct kcp_comm *comm, const struct tensor *a,
-                         int r, char *piece)
+                         int r)
 {
     const size_t elem = a->store == KCP_I32 ? sizeof(int) : sizeof(double);
     int64_t first, n_part;
-    int status = KCP_OK;
     array_part(x, a, r, &first, &n_part);
-    const size_t at = elem * (size_t)first, bytes = elem * (size_t)n_part;
-    for (size_t done = 0; done < bytes && !status; done += PIECE) {
-        const size_t n = bytes - done < PIECE ? bytes - done : PIECE;
-        char *here = (char *)a->p + at + done;
-        if (comm->r == r)
-            status = comm->send(comm, here, n, 0, NULL);
-        else
-            status = comm->recv(comm, piece, n, r, NULL);
-        if (comm->r == 0 && !status)
-            copy_written(here, piece, n, elem);
-    }
+    char *here = (char *)a->p + elem * (size_t)first;
+    const size_t bytes = elem * (size_t)n_part;
+    if (comm->r == r)
+        return comm->send(comm, here, bytes, 0, NULL);
+    char *received = malloc(bytes + 1);
+    const int status = received ? comm->recv(comm, received, bytes, r, NULL)
+                                : KCP_NO_MEMORY;
+    if (!status)
+        copy_written(here, received, bytes, elem);
+    free(received);
     return status;
 }
 
 static int collect(struct run *x, struct kcp_comm *comm)
 {
-    char *piece = malloc(PIECE);
-    int status = piece ? KCP_OK : KCP_NO_MEMORY;
+    int status = KCP_OK;
     for (int r = 1; r < comm->R && !status; r++) {
         if (comm->r != 0 && comm->r != r)
             continue;
         for (int i = 0; i < x->a.n && !status; i++)
             if (x->a.t[i].out)
-                status = collect_array(x, comm, &x->a.t[i], r, piece);
+                status = collect_array(x, comm, &x->a.t[i], r);
         if (!status && comm->r == r)
             status = comm->send(comm, &x->report[r], sizeof x->report[r], 0, NULL);
         else if (!status)
             status = comm->recv(comm, &x->report[r], sizeof x->report[r], r, NULL);
     }
-    free(piece);
     return status;
 }
 
