@@ -215,22 +215,12 @@ const struct kcp_variant *runner_choice(const struct runner *x,
     return p && kcp_variants(st->name, p->kernel, v, 64) ? v[0] : NULL;
 }
 
-static int is_form_selected(const struct bench *b, const char *form)
-{
-    const size_t n = strlen(form);
-    for (const char *s = b->forms; s; s = strchr(s, ',')) {
-        s += *s == ',';
-        if (strcspn(s, ",") == n && !memcmp(s, form, n)) return 1;
-    }
-    return !b->forms;
-}
-
 /* Times one form of the exchange. With `by_messages` memory windows are not used. */
 static int one_form(struct runner *x, const struct kcp_stage *st,
                     const struct kcp_variant *v, const char *form, int by_messages)
 {
     struct kcp_window *window = x->call.comm->window;
-    if (!is_form_selected(x->b, form)) return KCP_OK;
+    if (x->b->forms && !has_word(x->b->forms, form, ",")) return KCP_OK;
     if (by_messages) x->call.comm->window = NULL;
     char narrow[40];
     snprintf(narrow, sizeof narrow, "%s_bf16", kcp_form_names[x->call.form]);

@@ -211,19 +211,6 @@ static int is_known(const char *name, size_t n)
     return 0;
 }
 
-/* Returns 1 if `list`, the value of --conv, names the file. */
-static int is_in_list(const char *list, const char *file)
-{
-    const size_t n = strlen(file);
-    for (const char *s = list; s && *s; ) {
-        const size_t m = strcspn(s, ",");
-        if (m == n && memcmp(s, file, n) == 0)
-            return 1;
-        s += m + (s[m] == ',');
-    }
-    return 0;
-}
-
 int names_check(struct run *x)
 {
     char unknown[256] = "";
@@ -237,7 +224,7 @@ int names_check(struct run *x)
         const int is_array = strcasecmp(end, ".npy") == 0;        /* q.NPY is refused */
         const int is_read = strcmp(end, ".npy") == 0 && is_known(e->d_name, n - 4);
         if (is_array && e->d_name[0] != '.' && !is_read &&
-            !is_in_list(x->o.conv, e->d_name))
+            !has_word(x->o.conv, e->d_name, ","))
             snprintf(unknown, sizeof unknown, "%.255s", e->d_name);
     }
     closedir(d);

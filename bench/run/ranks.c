@@ -9,8 +9,7 @@
 
 int field_is_grid(const struct kcp_field *f)
 {
-    return strcmp(f->name, "cu") == 0 || strcmp(f->name, "cn") == 0 ||
-           strcmp(f->name, "sc") == 0;
+    return has_word("cu cn sc", f->name, " ");
 }
 
 /* In files of the layer a gate of GDN has no axis KG: its shape is [T,HV]. */
