@@ -2,15 +2,15 @@
  * stages.
  *
  * Book: chapter 01.
- * Checked by: tests/01_step/checks.c (finite differences). Later stages are compared
- * with this file.  Next: ref/02_gate.c. */
+ * Checked by: tests/01_step/checks.c (finite differences). Tests compare later stages
+ * with this file. Next: ref/02_gate.c. */
 #include "checked.h"
 #include "ref.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Copies a caller's state, [K,V] or [V,K], to S [K,V]. from NULL: S = 0. */
+/* Copies a caller's state, [K,V] or [V,K], to S [K,V]. If `from` is NULL, S = 0. */
 static void read_state(int K, int V, enum kcp_layout layout, const double *from,
                        double S[K][V])
 {
@@ -32,8 +32,8 @@ static void write_state(int K, int V, enum kcp_layout layout, double S[K][V],
 /* Computes one token of one head: S <- diag(exp g) S;  e = v - S^T k; S <- S + k (beta
  * e)^T.
  *
- * Sd [K,V] (may be NULL) receives the decayed state before k (beta e)^T is added, which
- * the adjoint needs. e [V] is always written. */
+ * Sd [K,V] (may be NULL) receives, for the adjoint, the state after the decay and
+ * before the update. e [V] is always written. */
 static void step(int K, int V, int KG, double S[K][V], const double *k, const double *x,
                  const double *g, double beta, double *Sd, double *e)
 {
@@ -52,7 +52,8 @@ static void step(int K, int V, int KG, double S[K][V], const double *k, const do
     //< step
 }
 
-/* Computes one head of one sequence: o_t = S_t^T (scale q_t); ht is the last state. */
+/* Computes o_t = S_t^T (scale q_t) and ht, the last state, of one head of one
+ * sequence. */
 static int head_forward(const struct kcp_step *a, int n, int head)
 {
     const int H = a->H, HV = a->HV, K = a->K, V = a->V, KG = a->KG, m = head / (HV / H);
@@ -82,8 +83,8 @@ static int head_forward(const struct kcp_step *a, int n, int head)
  * S after the token. */
 struct trace { void *S, *Sd, *e; };
 
-/* The adjoint of one token. On entry dS is the gradient of S_t from later tokens, on
- * return the gradient of S_{t-1}:
+/* Computes the adjoint of one token. On entry dS is the gradient of S_t through later
+ * tokens, on return the gradient of S_{t-1}:
  *   dS += scale q do^T          dq = scale S do
  *   dbeta = e . dS^T k          de = beta dS^T k     dv = de
  *   dk = beta dS e - Sd de      dSd = dS - k de^T
@@ -125,8 +126,8 @@ static void step_adjoint(const struct kcp_step *a, int64_t t, int head,
     dbetas[t][head] = dbeta;
 }
 
-/* Runs tokens t0..t1 of one head from state S. If z is not NULL, stores a trace per
- * token in z. */
+/* Runs tokens t0 .. t1-1 of one head from state S. If z is not NULL, z receives one
+ * trace per token. */
 static void replay(const struct kcp_step *a, int head, int64_t t0, int64_t t1,
                    void *S, double *e, struct trace *z)
 {
@@ -141,9 +142,9 @@ static void replay(const struct kcp_step *a, int head, int64_t t0, int64_t t1,
     }
 }
 
-/* Backward of one head of one sequence. Every B-th state is stored, B = sqrt(length),
- * and the states of each block of B tokens are recomputed from the stored state, so
- * memory grows as sqrt(T), at the cost of one more forward pass. */
+/* Computes backward of one head of one sequence. Stores every B-th state of a forward
+ * pass, B = sqrt(length). Then recomputes the states of one block of B tokens at a
+ * time, last block first, so memory grows as sqrt(T). */
 static int head_backward(const struct kcp_step *a, int n, int head)
 {
     const int HV = a->HV, K = a->K, V = a->V;

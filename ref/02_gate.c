@@ -12,7 +12,8 @@ static double sigmoid(double x)
     return x >= 0 ? 1 / (1 + exp(-x)) : exp(x) / (1 + exp(x));
 }
 
-/* Normalizes rows of n: rstd = 1/sqrt(sum x^2 + 1e-6), y = rstd x. on = 0: copies x. */
+/* Normalizes rows of n numbers: rstd = 1/sqrt(sum x^2 + 1e-6), y = rstd x. If on = 0,
+ * rstd is 1. */
 static void norm(int64_t rows, int n, int on, const void *x_, void *y_, double *rstd)
 {
     const double (*x)[n] = x_;
@@ -25,7 +26,7 @@ static void norm(int64_t rows, int n, int on, const void *x_, void *y_, double *
     }
 }
 
-/* dx = rstd (dy - y sum(dy y)), with y = rstd x recomputed from the raw x. */
+/* Computes dx = rstd (dy - y sum(dy y)), where y = rstd x is recomputed from x. */
 static void norm_backward(int64_t rows, int n, int on, const void *x_, const void *dy_,
                           void *dx_)
 {
@@ -94,8 +95,7 @@ static double beta_backward(enum kcp_beta_form form, double raw, double dbeta)
 
 /* G_t = sum of g over the chunk's tokens up to t, in base 2. Every segment starts a new
  * chunk. A gate below -750 is replaced by -750: exp(-750) is 0 in double, and a very
- * negative gate (-1e30 marks a reset) would make the sum lose the digits of the other
- * gates. */
+ * negative gate (-1e30 marks a reset) would round away the other gates in the sum. */
 static void chunk_sum(const struct kcp_gate *a)
 {
     const int HV = a->HV, KG = a->KG, *cu = a->cu;
@@ -129,8 +129,8 @@ static void gate_forward_all(const struct kcp_gate *a)
         }
 }
 
-/* Computes the gradients of A_log and dt_bias as one row of sums per segment, so that
- * the total in token order does not depend on the ranks. */
+/* Computes all gradients. For A_log and dt_bias, writes one row of sums per segment;
+ * adding these rows in token order gives the same bits for any number of ranks. */
 static void gate_backward_all(const struct kcp_gate *a)
 {
     const int HV = a->HV, KG = a->KG, *cu = a->cu;

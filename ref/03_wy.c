@@ -2,21 +2,20 @@
  *
  * Book: chapter 03.  Checked by: tests/03_wy/checks.c.  Next: ref/04_chunk.c.
  *
- * All exponents G_i - G_j have i >= j and are <= 0, so exp2 cannot overflow. Each exp2
- * is computed once and used for both Aqk and L. */
+ * All exponents G_i - G_j have i >= j and are <= 0, so exp2 cannot overflow. Aqk and L
+ * share each value of exp2. */
 #include "checked.h"
 #include "ref.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A chunk of value head n: tokens t0 .. t0+c-1 of the rank. m: the query/key head of
- * n. */
+/* A chunk of value head n: tokens t0 .. t0+c-1 of the rank. m: n's query/key head. */
 struct block { int64_t t0; int c, n, m; };
 
 /* Aqk_ij = scale sum_p q_i k_j exp2(G_i - G_j)   i >= j        (0 elsewhere)
  * L_ij   = beta_i sum_p k_i k_j exp2(G_i - G_j)  i >  j,       into L [C,C].
- * G of GDN does not depend on p, so exp2 is outside the sum. */
+ * For GDN, G does not depend on p, so exp2 is outside the sum. */
 static void scores(const struct kcp_wy *a, struct block b, void *L_)
 {
     const int H = a->H, HV = a->HV, K = a->K, C = a->C, KG = a->KG;

@@ -7,13 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A chunk of value head n: tokens t0 .. t0+c-1 of the rank. m: the query/key head of
- * n. */
+/* A chunk of value head n: tokens t0 .. t0+c-1 of the rank. m: n's query/key head. */
 struct block { int64_t t0; int c, n, m; };
 
-/* key returns a token's row of kg, query its row of qg. For GDN, key returns the row of
- * k and sets *f = exp2(G_last - G), query returns the row of q and sets *f = exp2(G).
- * For KDA *f is 1. */
+/* Returns token t's row of kg with *f = 1 (KDA), or of k with *f = exp2(G_last - G)
+ * (GDN). The function query returns qg with *f = 1, or q with *f = exp2(G). */
 static const double *key(const struct kcp_chunk *a, struct block b, int64_t t,
                          double *f)
 {
@@ -40,7 +38,7 @@ static const double *query(const struct kcp_chunk *a, struct block b, int64_t t,
     return q[t][b.m];
 }
 
-/* v_new = u - w S, where S is the state at the chunk's start, NOT decayed */
+/* v_new = u - w S, where S is the state at the chunk's start, before any decay */
 static void correct(const struct kcp_chunk *a, struct block b, double S[a->K][a->V])
 {
     const int HV = a->HV, K = a->K, V = a->V;
@@ -91,9 +89,9 @@ static void advance(const struct kcp_chunk *a, struct block b, double S[a->K][a-
     //< advance
 }
 
-/* Computes, for every segment s from state h_in [s] (NULL: 0): o and v_new [T,HV,V],
- * the state h [NC,HV,K,V] at the start of every chunk, and the state h_out [NS,HV,K,V]
- * at the end of every segment. */
+/* Computes for every segment s, starting from state h_in [s] (or 0 if h_in is NULL): o
+ * and v_new [T,HV,V], the state h [NC,HV,K,V] at the start of every chunk, and the
+ * state h_out [NS,HV,K,V] at the end of every segment. */
 int ref_chunk(struct kcp_chunk *a)
 {
     const int refused = kcp_begin("04_chunk", KCP_HOST, a, NULL);

@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Computes one chunk of one value head, columns j0 .. j1 of X [K,V+K]:
+/* Computes one chunk of one value head, columns j0 .. j1-1 of X [K,V+K]:
  *   y <- [u | 0] - w X        X <- Λ X + kg^T y.
- * y [c,V+K] is scratch: all rows of y are computed before X changes, because w X uses
- * the undecayed X. */
+ * y [c,V+K] is scratch: all rows of y are computed before X changes, because w X needs
+ * X before the decay. */
 static void chunk_map(const struct kcp_affine *a, int64_t t0, int c, int n, int j0,
                       int j1, void *X_, void *y_)
 {
@@ -36,7 +36,7 @@ static void chunk_map(const struct kcp_affine *a, int64_t t0, int c, int n, int 
     }
     //< chunk-map
     for (int t = 0; t < c; t++) {
-        const int kda = a->model == KCP_KDA;      /* GDN: k is gated by f here */
+        const int kda = a->model == KCP_KDA;      /* GDN: kg = f k */
         const double *kg = kda ? keys[t0 + t][n] : k[t0 + t][m];
         const double f = kda ? 1 : exp2(last[0] - G[t0 + t][n][0]);
         for (int i = 0; i < K; i++)
@@ -44,7 +44,7 @@ static void chunk_map(const struct kcp_affine *a, int64_t t0, int c, int n, int 
     }
 }
 
-/* X <- [h_start or 0 | I], in columns j0 .. j1. */
+/* X <- [h_start or 0 | I], in columns j0 .. j1-1. */
 static void start(const struct kcp_affine *a, int s, int n, int j0, int j1, void *X_)
 {
     const int HV = a->HV, K = a->K, V = a->V;
@@ -56,8 +56,8 @@ static void start(const struct kcp_affine *a, int s, int n, int j0, int j1, void
             else X[i][j] = j - V == i;
 }
 
-/* Computes map [NS,HV,K,V+K] = [h_ext | M] of every segment; want [NS] selects the
- * parts. h_ext starts from h_start [NS,HV,K,V] (NULL: 0), M from I. M costs 2 C K^2
+/* Computes map [NS,HV,K,V+K] = [h_ext | M]; `want` [NS] selects h_ext, M or both per
+ * segment. h_ext starts from h_start [NS,HV,K,V] (NULL: 0), M from I. M costs 2 C K^2
  * multiply-adds per chunk and no K^3 product. */
 int ref_affine(struct kcp_affine *a)
 {

@@ -1,8 +1,7 @@
-/* 06_owners.c -- tables that assign ranges of tokens to ranks, and copies of a shard's
- * rows.
+/* 06_owners.c -- assigns ranges of tokens to ranks, and copies a shard's rows.
  *
  * Book: chapter 06.  Checked by: tests/06_plan/checks.c, against brute force.
- * Next: ref/07_merge.c, which carries the state over the cuts. */
+ * Next: ref/07_merge.c, which propagates states across cuts. */
 #include "ref.h"
 
 #include <stdlib.h>
@@ -18,8 +17,8 @@ static int64_t pieces(enum kcp_spread spread, int64_t length, int R, int64_t str
     return R;
 }
 
-/* owner_of returns the owner of range i of a sequence. begin_of returns the first token
- * of range i: for zigzag i len / 2R, computed without the product i len. */
+/* Returns the owner of range i of a sequence. begin_of returns the first token of range
+ * i: without stripes i * length / P, computed so that no product overflows. */
 //> zigzag
 static int owner_of(enum kcp_spread spread, int64_t i, int R)
 {
@@ -131,8 +130,8 @@ void kcp_plan_give(const struct kcp_plan *p, int r, size_t row, const void *shar
 }
 //< rows
 
-/* Finds the rank whose shard has row i by binary search, then the segment with this
- * row. */
+/* Finds by binary search the rank whose shard contains row i, then the segment that
+ * contains this row. */
 int64_t kcp_plan_token(const struct kcp_plan *p, int64_t i)
 {
     if (!p || i < 0 || i >= p->cuts[p->R]) return -1;

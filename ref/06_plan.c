@@ -1,7 +1,7 @@
 /* 06_plan.c -- computes which rank has which tokens, as a table of segments.
  *
  * Book: chapter 06.  Checked by: tests/06_plan/checks.c, against brute force.
- * Next: ref/06_owners.c, the tables of owners that models use. */
+ * Next: ref/06_owners.c, which makes tables of owners. */
 #include "checked.h"
 #include "ref.h"
 
@@ -9,16 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Limits of a plan. */
 enum { MOST_RANKS = 65536, MOST_ITEMS = 1 << 26 };
 
-/* `block` holds the integer arrays of all contexts and is freed with the plan. */
+/* `block` holds the integer arrays of all contexts. */
 struct owned {
     struct kcp_plan plan;
     int *block;
 };
 
-/* The caller's choice of ranges: a table of owners, or cuts, or neither. */
+/* The ranges that the caller chooses: `owners`, or `cuts`, or the default if both are
+ * NULL. */
 struct request {
     const int64_t *cuts;
     const struct kcp_owners *owners;
@@ -64,7 +64,7 @@ static const char *refuse(int N, const int64_t *cu, int R, const struct request 
     return NULL;
 }
 
-/* Returns the owner of the range that contains token t; for t = T the last rank. */
+/* Returns the owner of the range that contains token t, or the last rank if t = T. */
 //> holder
 static int holder(const struct kcp_plan *p, int64_t t)
 {
@@ -82,8 +82,8 @@ static int holder(const struct kcp_plan *p, int64_t t)
 }
 //< holder
 
-/* Canonical mode: moves the boundaries of ranges down to multiples of L from the start
- * of their sequence. The boundaries stay in order. */
+/* Canonical mode: moves each boundary of a range down, so that its distance from the
+ * start of its sequence is a multiple of L. The boundaries stay in order. */
 static void move_bounds(struct kcp_plan *p)
 {
     for (int b = 1, n = 0; b < p->B; b++) {
@@ -98,8 +98,8 @@ static void move_bounds(struct kcp_plan *p)
 }
 
 /* Removes empty ranges and joins adjacent ranges of one owner. Then sets `cuts`, the
- * boundaries of the shards in shard order. Shard order is the token order only if the
- * owners of the ranges increase. */
+ * boundaries of the shards, and `scattered`, which is 1 if the shards one after another
+ * are not in token order. */
 static void join_ranges(struct kcp_plan *p)
 {
     int B = 0;
@@ -165,9 +165,9 @@ static void put_segment(struct kcp_plan *p, int64_t i, struct kcp_segment s)
     p->order[i] = j;
 }
 
-/* Lists the segments in token order. A segment ends where its sequence, its range or
- * its canonical length ends. The first call, with p->seg NULL, only counts the
- * segments, in total and per rank, and stops above the limit. */
+/* Lists the segments in token order. A segment ends where its sequence or range ends,
+ * or at a multiple of L tokens from the start of its sequence. The first call, with
+ * p->seg NULL, only counts segments, and stops above the limit. */
 //> segments
 static int64_t segments(struct kcp_plan *p)
 {
@@ -195,8 +195,8 @@ static int64_t segments(struct kcp_plan *p)
 //< segments
 //< plan-walk
 
-/* Fills rank r's context. The integer arrays of the context start at `at`. Returns the
- * end of these arrays. */
+/* Fills rank r's context. `at` is free memory for the context's integer arrays. Returns
+ * the end of these arrays. */
 static int *context(struct kcp_plan *p, int r, int Wc, int *at)
 {
     struct kcp_context *x = &p->ctx[r];
@@ -204,7 +204,7 @@ static int *context(struct kcp_plan *p, int r, int Wc, int *at)
     x->begin = p->cuts[r];
     x->end = p->cuts[r + 1];
     x->conv1d_kernel_size = Wc;
-    x->is_first_rank = x->is_last_rank = 1;     /* an empty rank receives no state */
+    x->is_first_rank = x->is_last_rank = 1;     /* holds for an empty rank */
 
     x->cu = at;
     at += x->NS + 1;
@@ -238,7 +238,8 @@ static int *context(struct kcp_plan *p, int r, int Wc, int *at)
     return at;
 }
 
-/* Counts the rows and chunks of every rank. Returns NULL, or an error message. */
+/* Counts the chunks of every rank and checks the limits. Returns NULL, or an error
+ * message. */
 static const char *count(struct kcp_plan *p, int64_t *chunks)
 {
     *chunks = 0;
@@ -257,7 +258,7 @@ static const char *count(struct kcp_plan *p, int64_t *chunks)
     return NULL;
 }
 
-/* Stores each rank's segments together, in token order. */
+/* Stores the segments rank by rank; within a rank, in token order. */
 static int own_segments(struct kcp_plan *p, const char **why)
 {
     const int64_t S = segments(p);
@@ -369,7 +370,7 @@ void kcp_plan_free(struct kcp_plan *p)
 {
     if (!p)
         return;
-    free(((struct owned *)p)->block);           /* plan is owned's first member */
+    free(((struct owned *)p)->block);           /* p is at offset 0 of owned */
     free(p->cu_seqlens);
     free(p->cuts);
     free(p->seg);

@@ -3,13 +3,13 @@
  * Book: chapter 06, "The next batch".  Checked by: tests/06_plan/refresh.c.
  * Next: ref/07_merge.c.
  *
- * A caller that has prepared a step (a graph, or args structs that point into a plan)
- * can reuse this step for another batch if only lengths have changed. */
+ * A graph, or an args struct that points into a plan, stays valid for another batch if
+ * only the lengths of sequences have changed. */
 #include "checked.h"
 
 #include <string.h>
 
-/* Returns NULL if both plans have the same sizes and the same messages between ranks,
+/* Returns NULL if both plans have equal sizes and send equal messages between ranks,
  * otherwise a text that names the difference. */
 static const char *differs(const struct kcp_plan *p, const struct kcp_plan *next)
 {
@@ -33,7 +33,8 @@ static const char *differs(const struct kcp_plan *p, const struct kcp_plan *next
     return NULL;
 }
 
-/* Copies the grid and the local boundaries of one rank, in place. */
+/* Copies one rank's context y to x; x keeps its arrays, whose contents are
+ * overwritten. */
 static void refresh_context(struct kcp_context *x, const struct kcp_context *y)
 {
     struct kcp_context now = *y;

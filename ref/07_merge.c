@@ -1,15 +1,15 @@
-/* 07_merge.c -- affine maps in double: apply one, compose two, fold many.
+/* 07_merge.c -- applies, composes and folds affine maps, in double precision.
  *
  * Book: chapters 07, 11 (with M^T).  Checked by: tests/07_merge/checks.c.
- * Next: comm/form/exchange.c, which carries the maps between ranks. */
+ * Next: comm/form/exchange.c, which sends the maps between ranks. */
 #include "checked.h"
 #include "ref.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Applies a map for one head: next <- op(M) S + h on columns v0..v0+Vb; op(M) = M, or
- * M^T backward. For the first map of a fold S = 0, so M is not read and may be
+/* Applies a map for one head: next <- op(M) S + h on columns v0 .. v0+Vb-1; op(M) is M,
+ * or M^T if `backward`. If `first`, S = 0, so M is not read and may be
  * uninitialized. */
 static void step(int K, int V, const double map[K][V + K], int backward, int first,
                  int v0, int Vb, const double *S, int ld, double next[K][Vb])
@@ -34,7 +34,7 @@ static int apply(int HV, int K, int V, const void *maps, int backward, int first
 {
     const double (*map)[K][V + K] = maps, (*in)[K][ld_in] = S_in;
     double (*out)[K][ld_out] = S_out;
-    double (*next)[Vb] = malloc(sizeof(double) * K * Vb);  /* in may be out */
+    double (*next)[Vb] = malloc(sizeof(double) * K * Vb);  /* S_in may equal S_out */
     if (!next)
         return KCP_NO_MEMORY;
     for (int n = 0; n < HV; n++) {
@@ -47,8 +47,8 @@ static int apply(int HV, int K, int V, const void *maps, int backward, int first
     return KCP_OK;
 }
 
-/* (b after a): h = op(M_b) h_a + h_b; M = M_b M_a, or M_a M_b backward, because
- * (M_a M_b)^T = M_b^T M_a^T. */
+/* Computes the map that applies a, then b: h = op(M_b) h_a + h_b, M = M_b M_a;
+ * backward, M = M_a M_b, because (M_a M_b)^T = M_b^T M_a^T. */
 //> compose
 static int compose(int HV, int K, int V, const void *b_, const void *a_, int backward,
                    int a_first, void *out_, struct CUstream_st *stream)
@@ -91,7 +91,7 @@ const struct kcp_mapops ref_mapops = {
 
 /* S = h_j0;  S <- M_j S + h_j, j = j0+1 .. j1-1          (forward)
  *          S = h_j1-1; S <- M_j^T S + h_j, j = j1-2 .. j0         (backward)
- * maps [R,HV,K,V+K], S [HV,K,V]; an empty range gives S = 0. */
+ * maps [R,HV,K,V+K], S [HV,K,V], `range` = {j0, j1}; an empty range gives S = 0. */
 //> merge
 int ref_merge(struct kcp_merge *a)
 {

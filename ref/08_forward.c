@@ -1,7 +1,7 @@
-/* 08_forward.c -- the whole forward: one rank's program.
+/* 08_forward.c -- computes the forward pass of one rank.
  *
  * Book: chapter 08.  Checked by: tests/08_forward/mutants.c.
- * Next: ref/09_chunk_backward.c; ref/13_backward.c is this program in reverse. */
+ * Next: ref/09_chunk_backward.c; ref/13_backward.c is the backward pass. */
 #include "08_rank.h"
 #include "moves.h"
 #include "wire.h"
@@ -9,8 +9,8 @@
 #include <string.h>
 
 //> fore
-/* The tensors of one forward. Saved tensors are in the saved block; the others are in
- * `own`, which is freed at the end. */
+/* The tensors of a forward pass. `own` holds the tensors that are not in the saved
+ * block, and is freed at the end. */
 struct fore {
     const struct kcp_forward *a;
     const struct kcp_plan *plan;
@@ -22,14 +22,15 @@ struct fore {
 };
 //< fore
 
-/* Returns a tensor in the saved block if the block has it, otherwise a new array. */
+/* Returns the tensor `name` in the saved block; if the block lacks it, a new array. */
 static double *tensor(struct fore *x, const char *name, int64_t numbers)
 {
     double *p = x->a->saved ? kcp_saved_at(x->a->saved, name) : NULL;
     return p ? p : rank_zeros(&x->own, numbers);
 }
 
-/* Declares an args struct of a stage and copies this rank's call and grid to it. */
+/* Declares a stage's args struct `name`, and copies this rank's call and grid to
+ * `name`. */
 //> stage-args
 #define STAGE(type, name)                                                             \
     struct type name = { 0 };                                                         \
@@ -37,7 +38,7 @@ static double *tensor(struct fore *x, const char *name, int64_t numbers)
     name.cu = x->a->cu; name.cn = x->a->cn; name.sc = x->a->sc
 //< stage-args
 
-/* Runs chapters 02 and 03, in which chunks are independent. */
+/* Runs stages 02 and 03, in which chunks are independent. */
 static int local(struct fore *x)
 {
     const struct kcp_forward *a = x->a;
@@ -67,7 +68,7 @@ static int local(struct fore *x)
     return status ? status : ref_wy(&wy);
 }
 
-/* If the communicator has a tolerance (wire.h), sets bounds on |M| of each segment. */
+/* If the communicator has a tolerance (wire.h), sets a bound on |M| per segment. */
 static void bound_maps(struct fore *x)
 {
     const struct kcp_forward *a = x->a;
@@ -77,7 +78,7 @@ static void bound_maps(struct fore *x)
     comm_moves.wire_bounds(a->comm, x->bound);
 }
 
-/* Runs chapters 05 and 07: computes and exchanges the maps that later ranks need. On
+/* Runs stages 05 and 07: computes and exchanges the maps that later ranks need. On
  * return states [s] is the state at the start of segment s. */
 static int carry(struct fore *x)
 {
@@ -118,7 +119,7 @@ static int carry(struct fore *x)
     //< carry
 }
 
-/* Saves the initial states that backward cannot recompute (chapter 12). */
+/* Saves the initial states that backward cannot recompute (stage 12). */
 static int keep(struct fore *x)
 {
     const struct kcp_forward *a = x->a;
@@ -133,7 +134,7 @@ static int keep(struct fore *x)
     return KCP_OK;
 }
 
-/* Runs chapter 04 and writes ht of the sequences that end on this rank. */
+/* Runs stage 04 and writes ht of the sequences that end on this rank. */
 static int output(struct fore *x)
 {
     const struct kcp_forward *a = x->a;
@@ -163,7 +164,7 @@ static int program(struct fore *x)
         if (status)
             return kcp_refuse(status, "08_forward: saved_bytes: found %zu, expected "
                               "%zu", a->saved_bytes, kcp_saved_bytes(a));
-        struct kcp_saved *s = a->saved;   /* parts that are not computed are 0 */
+        struct kcp_saved *s = a->saved;   /* tensors not computed: 0 */
         memset((char *)a->saved + sizeof *s, 0, s->bytes - sizeof *s);
     }
     //> program
@@ -175,10 +176,10 @@ static int program(struct fore *x)
     //< program
 }
 
-/* Computes o of this rank's shard, and the rows of ht that the plan assigns to this
- * rank (ht_rank); other rows are not written. h0 is read on the rank where the
- * sequence starts. saved (may be NULL) receives what ref_backward needs. If a rank
- * fails, all ranks return an error. */
+/* Computes o of this rank's shard, and those rows of ht that the plan assigns to this
+ * rank (ht_rank). Row n of h0 is read on the rank on which sequence n starts. `saved`
+ * (may be NULL) receives the tensors that ref_backward needs. If a rank fails, all
+ * ranks return an error. */
 int ref_forward(struct kcp_forward *a)
 {
     const int refused = kcp_begin("08_forward", KCP_HOST, a, NULL);

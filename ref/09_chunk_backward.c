@@ -1,4 +1,4 @@
-/* 09_chunk_backward.c -- backward of chapter 04: the state scan and the output.
+/* 09_chunk_backward.c -- the backward pass of chapter 04's state scan and output.
  *
  * Book: chapter 09.  Checked by: tests/10_wy_backward/checks.c.
  * Next: ref/10_wy_backward.c. */
@@ -12,8 +12,8 @@
  *
  *   dAqk = scale tril(dO v_new^T)          dv_local = tril(Aqk)^T dO.
  *
- * Row t is token t; column j is token j of the chunk. Aqk already includes scale.
- * Columns of dAqk past the diagonal or past the chunk's end become 0. */
+ * Row t is token t; column j is token j of the chunk. Aqk already includes scale. Sets
+ * columns of dAqk to the right of the diagonal or past the chunk's end to 0. */
 static void local(const struct kcp_chunk_backward *a, int n, int64_t t0, int rows)
 {
     const int HV = a->HV, V = a->V, C = a->C;
@@ -38,9 +38,9 @@ static void local(const struct kcp_chunk_backward *a, int n, int64_t t0, int row
     //< local
 }
 
-/* For one chunk computes dS at its start from dS at its end:
+/* Computes dS at the start of one chunk from dS at the chunk's end:
  *
- *   dU = kg dS + dv_local     first, with the dS not yet decayed
+ * dU = kg dS + dv_local first, with dS before the decay
  *   dS <- Lambda dS + scale qg^T dO - w^T dU.
  *
  * For GDN, kg = exp2(G_last - G) k and qg = exp2(G) q are computed here. dS [K,V] is
@@ -81,13 +81,13 @@ static void reverse(const struct kcp_chunk_backward *a, int n, int64_t t0, int r
     //< reverse
 }
 
-/* Part KCP_LOCAL computes dAqk and dv_local, before the exchange. Part KCP_REVERSE
- * reads dv_local and goes through the chunks in reverse, from dh_out, the gradient of
- * the state at the end of each segment (NULL: 0):
+/* With the bit KCP_LOCAL in `part`, computes dAqk and dv_local, before the exchange.
+ * With the bit KCP_REVERSE, reads dv_local and scans the chunks in reverse, starting
+ * from dh_out, the gradient of the state at the end of each segment (NULL: 0):
  *
- *   dh [c] = dS at the END of chunk c       dh_in [s] = dS at the beginning of s.
+ * dh [c] = dS at the END of chunk c dh_in [s] = dS at the start of segment s.
  *
- * Shapes: stages/09.def. KCP_BAD: part is 0. */
+ * Shapes: stages/09.def. Returns KCP_BAD if `part` is 0. */
 int ref_chunk_backward(struct kcp_chunk_backward *a)
 {
     const int refused = kcp_begin("09_chunk_backward", KCP_HOST, a, NULL);

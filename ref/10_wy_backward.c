@@ -104,14 +104,14 @@ static void inverse(const struct wy_chunk *x)
 }
 //< solve
 
-/* Computes the gradients through the scores for each pair of tokens j < i, because then
- * every exponent of D is <= 0:
+/* Computes the gradients through the scores, for pairs of tokens j < i, whose exponents
+ * in D are all <= 0:
  *
  *   dq2*_i = sum_j dAqk_ij k_j D_ij       dk2_i = sum_j dL_ij k_j D_ij
- *   dkt*_j = sum_i (dAqk_ij q_i + dL_ij beta_i k_i) D_ij          beta_i is in the sum
+ * dkt*_j = sum_i (dAqk_ij q_i + dL_ij beta_i k_i) D_ij beta_i inside the sum
  *
- * The sums with a star omit i = j. For i = j the terms q dq2 and k dkt are equal, so dG
- * would add and subtract one number and lose the digits of smaller terms. */
+ * The sums with a star omit i = j. For i = j the terms q dq2 and k dkt are equal, so
+ * they cancel in dG; computing both would round away smaller terms. */
 static void pairs(const struct wy_chunk *x)
 {
     const int HV = x->HV, K = x->K, KG = x->KG, C = x->C, n = x->n, m = x->m;
@@ -135,7 +135,7 @@ static void pairs(const struct wy_chunk *x)
     //< pairs
 }
 
-/* Adds the gradients of all paths row by row, including the terms with D_ii = 1:
+/* Adds up the gradients, row by row, including the terms of i = j, for which D_ii = 1:
  *
  *   dq += dq1 + dq2              dk += dk_s + beta E dkgb + beta dk2 + dkt
  *   dv = beta dvb                dbeta = sum_v dvb v + sum_k (dkgb k~ + dk2 k)
@@ -198,7 +198,7 @@ static void gates(const struct wy_chunk *x)
             dg[i][n][d] = dG[i][d] + (i < last ? dg[i + 1][n][d] : 0);
 }
 
-/* Sets the pointers of x to token t, the chunk's first token. */
+/* Sets the pointers of x to the chunk that begins at token t. */
 static void at_chunk(struct wy_chunk *x, const struct kcp_wy_backward *a, int64_t t,
                      int c)
 {
@@ -215,8 +215,8 @@ static void at_chunk(struct wy_chunk *x, const struct kcp_wy_backward *a, int64_
 }
 
 /* Computes dq, dk [T,H,K], dv [T,HV,V], dbeta [T,HV] and dg [T,HV,KG] of this rank's
- * tokens from the outputs of chapters 03, 04 and 09. dq and dk are summed over the
- * value heads of each query/key head, dg of GDN over K. */
+ * tokens from the outputs of chapters 03, 04 and 09. dq and dk are sums over the value
+ * heads of each query/key head; for GDN, dg is a sum over the K channels. */
 int ref_wy_backward(struct kcp_wy_backward *a)
 {
     const int refused = kcp_begin("10_wy_backward", KCP_HOST, a, NULL);

@@ -1,4 +1,4 @@
-/* 11_merge_backward.c -- the affine map of a segment, for gradients of states.
+/* 11_merge_backward.c -- computes each segment's affine map for gradients of states.
  *
  * Book: chapter 11.  Checked by: tests/11_merge_backward/checks.c and its mutants.
  * Next: ref/12_h0.c. */
@@ -18,8 +18,8 @@ struct reverse_scan {
     void *d, *dU, *N;          /* [K, max(K,V)], [max(K,V)], [K,K] */
 };
 
-/* key returns row t of kg, query row t of qg. For GDN, key returns row t of k, query
- * row t of q, and *e is set to the gate factor of the row. For KDA *e is 1. */
+/* Returns row t of kg with *e = 1 (KDA), or of k with *e = the gate factor that makes
+ * kg from k (GDN). The function query does the same for qg and q. */
 static const double *key(const struct reverse_scan *x, int64_t t, double *e)
 {
     const struct kcp_merge_backward *a = x->a;
@@ -46,7 +46,7 @@ static const double *query(const struct reverse_scan *x, int64_t t, double *e)
     return q[t][x->n / (a->HV / a->H)];
 }
 
-/* X <- Lambda X + d, rows of X [K,cols] `pitch` apart */
+/* X <- Lambda X + d, where rows of X [K,cols] are `pitch` numbers apart */
 static void decay_add(const struct reverse_scan *x, int cols, int pitch, void *X_)
 {
     const int K = x->a->K, KG = x->a->KG, kda = x->a->model == KCP_KDA;
@@ -67,8 +67,8 @@ static void decay_add(const struct reverse_scan *x, int cols, int pitch, void *X
  *   dU      = kg dh_ext + dv_local
  *   dh_ext <- Lambda dh_ext + scale qg^T dO - w^T dU.
  *
- * Neither h nor v_new is read, so the maps of gradients do not wait for states. The
- * buffer dU holds the row of one token, d the sum over tokens. */
+ * Neither h nor v_new is read, so this map does not depend on states. The buffer dU
+ * holds one token's row; d holds the sum over tokens. */
 static void back_h(const struct reverse_scan *x, int pitch, void *dh_)
 {
     const int HV = x->a->HV, K = x->a->K, V = x->a->V, n = x->n;
@@ -93,7 +93,7 @@ static void back_h(const struct reverse_scan *x, int pitch, void *dh_)
     //< back
 }
 
-/* Applies one chunk to N = M^T: N <- Lambda N - w^T (kg N) */
+/* Updates N = M^T by one chunk: N <- Lambda N - w^T (kg N) */
 static void back_M(const struct reverse_scan *x)
 {
     const int HV = x->a->HV, K = x->a->K, n = x->n;
@@ -115,8 +115,8 @@ static void back_M(const struct reverse_scan *x)
     decay_add(x, K, K, x->N);
 }
 
-/* Computes out [K,V+K] = [dh_ext | M] of one segment and value head, last chunk
- * first. */
+/* Computes out [K,V+K] = [dh_ext | M] of one segment and value head, from the last
+ * chunk to the first. */
 static void stretch(struct reverse_scan *x, int s, int want, void *out_)
 {
     const struct kcp_merge_backward *a = x->a;
@@ -144,12 +144,12 @@ static void stretch(struct reverse_scan *x, int s, int want, void *out_)
 }
 
 /* Computes dmap [NS,HV,K,V+K] = [dh_ext | M] per segment: if dS is the gradient of the
- * state at the segment's end, M^T dS + dh_ext is the gradient of the state at its
- * start. dh_ext starts from dh_end (NULL: 0), which is dht where a sequence ends and 0
- * elsewhere. M is the matrix of chapter 05. The code computes M^T and transposes it,
- * so that both passes store maps in one format. want [s] selects the parts (KCP_WANT_H,
- * KCP_WANT_M); other parts are not written. With reuse_M, M is not computed, because
- * the saved block has M. */
+ * state at the segment's end, M^T dS + dh_ext is the gradient of the state at the
+ * segment's start. dh_ext starts from dh_end (NULL: 0), which is dht where a sequence
+ * ends and 0 elsewhere. M is the matrix of chapter 05, computed as M^T and transposed,
+ * so that both passes store maps in one format. The bits KCP_WANT_H and KCP_WANT_M of
+ * want [s] select dh_ext and M. With reuse_M, M is not computed, because the saved
+ * block contains M. */
 int ref_merge_backward(struct kcp_merge_backward *a)
 {
     const int refused = kcp_begin("11_merge_backward", KCP_HOST, a, NULL);

@@ -1,7 +1,7 @@
 /* 12_h0.c -- selects the initial states to save, and restores all initial states.
  *
  * Book: chapter 12.  Checked by: tests/12_h0/checks.c, tests/12_h0/mutants.c.
- * Next: ref/core/saved.c, the block that forward leaves; ref/13_backward.c. */
+ * Next: ref/core/saved.c, the saved block; ref/13_backward.c. */
 #include "checked.h"
 #include "ref.h"
 
@@ -10,10 +10,10 @@
 /* compress:  h_kept = h_in[0]
  * expand:    h_back[0] = h_kept,  h_back[s] = h_start[s] for s >= 1.
  *
- * Only the first segment of a rank can begin inside a sequence, so only its initial
- * state comes from another rank. Every other segment starts from h0, which the caller
- * passes again (NULL: 0). h_in, h_start, h_back [NS,HV,K,V]; h_kept [1,HV,K,V]; a rank
- * without segments writes nothing. */
+ * In a contiguous classic plan, only a rank's first segment can begin inside a
+ * sequence, so only this segment's initial state comes from another rank. Every other
+ * segment starts from h0, which the caller passes again in h_start (NULL: 0). Shapes:
+ * h_in, h_start, h_back [NS,HV,K,V]; h_kept [1,HV,K,V]. */
 int ref_h0(struct kcp_h0 *a)
 {
     const int refused = kcp_begin("12_h0", KCP_HOST, a, NULL);
@@ -39,7 +39,7 @@ int ref_h0(struct kcp_h0 *a)
 }
 
 /* Copies a sequence's state between the caller's layout ([HV,K,V] or [HV,V,K]) and the
- * internal layout [HV,K,V]. out = 1: to the caller's layout. */
+ * internal layout [HV,K,V]. With `out`, copies to the caller's layout. */
 void ref_state(const void *args, int out, const double *from, double *to)
 {
     const struct kcp_call *a = args;           /* args structs start with a kcp_call */

@@ -1,4 +1,4 @@
-/* 13_backward.c -- the whole backward: one rank's program.
+/* 13_backward.c -- computes the backward pass of one rank.
  *
  * Book: chapter 13.  Checked by: tests/13_backward/checks.c and its mutants.
  * Next: ref/14_conv.c. */
@@ -6,8 +6,8 @@
 #include "moves.h"
 #include "wire.h"
 
-/* Runs chapter 11 and the exchange: sets states [s] to the gradient of the state at the
- * end of segment s. With reuse_M, M of forward is used. */
+/* Runs stage 11 and the exchange: sets states [s] to the gradient of the state at the
+ * end of segment s. With reuse_M, the exchange uses M of the forward pass. */
 static int carry(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
@@ -49,7 +49,7 @@ static int carry(struct backward_rank *x)
     //< carry
 }
 
-/* Runs chapter 09: part KCP_LOCAL before the exchange, then KCP_REVERSE. */
+/* Runs stage 09. `part` is KCP_LOCAL before the exchange and KCP_REVERSE afterwards. */
 static int chunks(struct backward_rank *x, int part)
 {
     const struct kcp_backward *a = x->a;
@@ -62,8 +62,8 @@ static int chunks(struct backward_rank *x, int part)
     return ref_chunk_backward(&c);
 }
 
-/* Runs chapters 10 and 02: computes the gradients of the raw inputs and, per segment,
- * of the parameters. */
+/* Runs stages 10 and 02: computes the gradients of the raw inputs and, per segment, of
+ * the parameters. */
 static int down(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
@@ -86,9 +86,9 @@ static int down(struct backward_rank *x)
     return status ? status : ref_gate(&gate);
 }
 
-/* Adds the gradients of the parameters over all segments in token order, so that a
- * canonical plan gives the same bits for every R. With KCP_SUM_LOCAL adds only the
- * segments of this rank. */
+/* Adds the parameters' gradients over all segments in token order, so that a canonical
+ * plan gives the same bits for every R. With KCP_SUM_LOCAL, adds only this rank's
+ * segments. */
 static int parameters(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
@@ -135,9 +135,9 @@ static int program(struct backward_rank *x)
 
 /* Computes all gradients of this rank's shard from do_ and, for sequences that end on
  * this rank, dht. Writes dh0 of the sequences that start on this rank, and dA_log and
- * ddt_bias, which are sums over the ranks. `saved` is the block of ref_forward, whose
- * mode determines what is recomputed. If a rank fails, all ranks return an error.
- * KCP_MISMATCH: the block has another format. */
+ * ddt_bias, which are sums over the ranks. `saved` is the block that ref_forward wrote;
+ * the mode of the block determines which tensors are recomputed. If a rank fails, all
+ * ranks return an error. Returns KCP_MISMATCH if the block has another format. */
 int ref_backward(struct kcp_backward *a)
 {
     const int refused = kcp_begin("13_backward", KCP_HOST, a, NULL);

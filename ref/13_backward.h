@@ -1,7 +1,8 @@
-/* 13_backward.h -- the data of one rank's run, shared by the two files of chapter 13.
+/* 13_backward.h -- the tensors of one rank's backward pass, for both files of chapter
+ * 13.
  *
  * Book: chapter 13.  Checked by: tests/13_backward/checks.c.
- * Next: ref/13_recompute.c, what forward left; ref/13_backward.c, the program. */
+ * Next: ref/13_recompute.c, the saved tensors; ref/13_backward.c, the program. */
 #ifndef KCP_REF_13_BACKWARD_H
 #define KCP_REF_13_BACKWARD_H
 
@@ -9,7 +10,6 @@
 
 #include <string.h>
 
-/* The tensors of one backward. */
 struct backward_rank {
     const struct kcp_backward *a;
     const struct kcp_plan *plan;
@@ -20,7 +20,7 @@ struct backward_rank {
     double *dq, *dk, *dbeta, *dg, *dA_part, *ddt_part;               /* chapter 10 */
 };
 
-/* Declares an args struct of a stage and copies this rank's call to it. */
+/* Declares a stage's args struct `name` and copies this rank's call to `name`. */
 #define CALL(type, name)                                                              \
     struct type name = { 0 };                                                         \
     memcpy(&name, x->a, sizeof(struct kcp_call))
@@ -28,8 +28,8 @@ struct backward_rank {
     CALL(type, name);                                                                 \
     name.cu = x->a->cu; name.cn = x->a->cn; name.sc = x->a->sc
 
-/* ---- 13_recompute.c: the saved block, and what is recomputed from it
- * KCP_MISMATCH: the block has another format or mode. */
+/* ---- 13_recompute.c. backward_open returns KCP_MISMATCH if the block has another
+ * format or mode. */
 int backward_open(struct backward_rank *x);
 int backward_recompute(struct backward_rank *x);        /* KCP_NO_MEMORY */
 

@@ -1,11 +1,10 @@
-/* 13_recompute.c -- reads the saved block and recomputes the tensors that the block
- * lacks.
+/* 13_recompute.c -- reads the saved block and recomputes missing tensors.
  *
  * Book: chapter 13.  Checked by: tests/13_backward/checks.c and its mutants.
  * Next: ref/13_backward.c. */
 #include "13_backward.h"
 
-/* Checks the saved block and finds the block's tensors. */
+/* Checks the saved block and sets pointers to its tensors. */
 int backward_open(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
@@ -24,12 +23,12 @@ int backward_open(struct backward_rank *x)
     static const char *const name[] = { "q", "k", "beta", "Aqk", "A", "G", "w", "u",
                                         "qg", "kg", "v_new", "h" };
     for (int j = 0; j < 12; j++)
-        *at[j] = kcp_saved_at(s, name[j]);         /* NULL: not in this mode */
+        *at[j] = kcp_saved_at(s, name[j]);         /* NULL: not saved */
     return KCP_OK;
 }
 
-/* Lets chapter 02 recompute q and k, with the bits of forward, because a light block
- * has no q and k. */
+/* Sets up stage 02 to recompute q and k, which a light block lacks, with forward's
+ * bits. */
 static void normalise_again(struct backward_rank *x, struct kcp_gate *gate)
 {
     const struct kcp_backward *a = x->a;
@@ -40,9 +39,9 @@ static void normalise_again(struct backward_rank *x, struct kcp_gate *gate)
     gate->rstd_q = rank_zeros(&x->own, TH); gate->rstd_k = rank_zeros(&x->own, TH);
 }
 
-/* Recomputes, from the block and the raw gate, the tensors that only a save-all block
- * has. Calls the functions of forward (chapters 02, 03, 04), so all modes give the same
- * bits. */
+/* Recomputes from the block and the raw inputs the tensors that only a save-all block
+ * contains. Runs the same functions as forward (stages 02, 03, 04), so all modes of the
+ * block give the same bits. */
 int backward_recompute(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;

@@ -1,7 +1,7 @@
 /* 14_conv.c -- causal depthwise convolution and token shift, across any cuts.
  *
  * Book: chapter 14.  Checked by: tests/14_conv/checks.c.  Next: ref/15_scan.c.
- * One rank computes its shard; a halo exchange brings the rows of other shards. */
+ * Each rank computes its shard and receives rows of other shards by a halo exchange. */
 #include "08_rank.h"
 #include "moves.h"
 #include "sigmoid.h"
@@ -9,18 +9,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A token tensor x of the shard, with the halo rows that its segments need (before,
- * after). x0 has the rows before each sequence, or is NULL. */
+/* A tensor x of the shard, one row of D numbers per token, with the halo rows before
+ * and after its segments. x0 (may be NULL) contains the rows before each sequence. */
 struct rows {
     const double *before, *x, *after, *x0;
     int D;
 };
 
-/* The surroundings of segment s, in local token numbers, which may be outside the
- * shard. n: the sequence, with tokens first .. end. start: first - (Wc - 1) if there is
- * x0, otherwise first. low .. high: the run of adjacent segments with s in the shard. A
- * row t < low is row low_at + t of the halo before the run; a row t >= high is row
- * high_at + t of the halo after the run. */
+/* Ranges of tokens around segment s, in local token numbers, which may be outside the
+ * shard. Sequence n has tokens first .. end-1. Rows begin at `start`, which is first -
+ * (Wc - 1) with x0, otherwise first. Tokens low .. high-1 are in the run of adjacent
+ * segments of the shard that contains s. Row t < low is row low_at + t of the halo
+ * `before`; row t >= high is row high_at + t of the halo `after`. */
 struct around { int64_t start, first, end, low, high, low_at, high_at, n; };
 
 static struct around around(const struct kcp_conv *a, int s)
@@ -123,8 +123,9 @@ static void through_act(const struct kcp_conv *a, const struct rows *x, const do
 }
 
 /* dx_t = sum_{i<Wc} weight_{Wc-1-i} dpre_{t+i}, with dpre = 0 past the sequence's end,
- * plus dxt for the last Wc - 1 rows. t may be a row of x0, which has no dpre. The owner
- * of x_t adds all terms in the order of i; a halo brings the dpre of later ranks. */
+ * plus dxt for the last Wc - 1 rows. If t is a row of x0, terms before the first token
+ * are omitted, because rows of x0 have no dpre. The owner of x_t adds all terms in the
+ * order of i; the halo contains dpre of later ranks. */
 static void into_row(const struct kcp_conv *a, const struct rows *dpre,
                      const struct around *z, const double *w, int64_t t, double *dx)
 {
@@ -157,8 +158,8 @@ static void into_x(const struct kcp_conv *a, const struct rows *dpre, int s,
                  (double *)a->dx0 + (z.n * reach + k) * D);
 }
 
-/* dweight_j = sum_t dpre_t x_{t+j-Wc+1}; dbias = sum_t dpre_t: one row per segment,
- * then summed over the segments of all ranks in token order. */
+/* dweight_j = sum_t dpre_t x_{t+j-Wc+1}; dbias = sum_t dpre_t. Computes one row of sums
+ * per segment, then adds the rows of all ranks in token order. */
 static int into_weight(const struct kcp_conv *a, const struct rows *x,
                        const double *dpre)
 {
@@ -193,7 +194,7 @@ static int into_weight(const struct kcp_conv *a, const struct rows *x,
     return status;
 }
 
-/* Runs backward. The halo receives dpre of the rows after each segment. */
+/* Computes the backward pass. The halo receives dpre of the rows after each segment. */
 static int backward(const struct kcp_conv *a, const struct rows *x, const double *w)
 {
     const struct kcp_halo h = { .plan = a->plan, .comm = a->comm, .reach = a->Wc - 1,
@@ -216,9 +217,9 @@ static int backward(const struct kcp_conv *a, const struct rows *x, const double
     return status;
 }
 
-/* Sets *all to a copy of x0 (backward: dxt) with this rank's rows and those rows of
- * other ranks that this rank's windows reach. The caller frees *all; NULL: the call has
- * no such rows. */
+/* Sets *all to a copy of `own`, which is x0 (backward: dxt), and receives into *all the
+ * rows owned by other ranks that this rank's windows reach. The caller frees *all. *all
+ * is NULL if `own` is NULL or empty. */
 static int bring(const struct kcp_conv *a, const void *own, int backward, double **all)
 {
     const struct kcp_halo h = { .plan = a->plan, .comm = a->comm, .reach = a->Wc - 1,
@@ -235,8 +236,7 @@ static int bring(const struct kcp_conv *a, const void *own, int backward, double
     return comm_moves.halo_states(&h, *all);
 }
 
-/* Runs either pass. Both passes read the rows of earlier ranks and the weights, w
- * [D,Wc]. */
+/* Computes either pass. Both passes need the rows of earlier ranks. */
 static int walk(struct kcp_conv *a, const double *w, double *before)
 {
     const struct kcp_halo h = { .plan = a->plan, .comm = a->comm, .reach = a->Wc - 1,

@@ -1,4 +1,4 @@
-/* 15_rank.c -- Spike-KDA on several ranks: maps of segments, and their exchange.
+/* 15_rank.c -- Spike-KDA on several ranks: computes and exchanges maps of segments.
  *
  * Book: chapter 15.  Checked by: tests/15_scan/checks.c and its mutants.
  * Next: ref/16_family.h. */
@@ -7,8 +7,7 @@
 
 #include <string.h>
 
-/* Allocates `count` arrays of `numbers` elements each in one block and returns pointers
- * to them. */
+/* Allocates `count` arrays of `numbers` elements each. Returns an array of pointers. */
 static double **arrays(struct rank_arrays *x, int64_t count, int64_t numbers)
 {
     double **p = rank_zeros(x, count), *all = rank_zeros(x, count * numbers);
@@ -17,8 +16,8 @@ static double **arrays(struct rank_arrays *x, int64_t count, int64_t numbers)
     return p;
 }
 
-/* Allocates the arrays of one run. The tree needs C maps and C states. In forward the
- * memory does not grow with T. */
+/* Allocates the arrays of one pass. The tree (15_tree.c) needs C maps and C states. In
+ * forward the size of these arrays does not grow with T. */
 static int prepare(struct spike_rank *x)
 {
     const struct kcp_scan *a = x->a;
@@ -49,8 +48,9 @@ static int prepare(struct spike_rank *x)
     return x->own.full ? KCP_NO_MEMORY : KCP_OK;
 }
 
-/* Computes maps [s] = [h | M] of segment s, tile by tile, from [states [s] | I]. states
- * [s] is the state given at the start (backward: end) of a sequence, otherwise 0. */
+/* Computes maps [s] = [h | M] of segment s, tile by tile, starting from [states [s] |
+ * I]. states [s] is h0 (backward: dht) if s starts (backward: ends) its sequence,
+ * otherwise 0. */
 static int map_of(struct spike_rank *x, int s, int backward, const double *states)
 {
     const struct kcp_scan *a = x->a;
@@ -78,7 +78,7 @@ static int map_of(struct spike_rank *x, int s, int backward, const double *state
 }
 
 /* Sets states [s] to the state at the start of segment s (backward: to the gradient of
- * the state at its end), using the exchange of chapter 07. */
+ * the state at the end of s), by the exchange of chapter 07. */
 static int carry(struct spike_rank *x, int backward, double *states)
 {
     const struct kcp_scan *a = x->a;
@@ -96,7 +96,7 @@ static int carry(struct spike_rank *x, int backward, double *states)
     return status ? status : comm_moves.exchange_run(&e);
 }
 
-/* Backward: computes the state at the start of every tile, one tile after another. */
+/* Computes, for backward, the state at the start of every tile, in token order. */
 static int tile_states(struct spike_rank *x)
 {
     const struct kcp_scan *a = x->a;
@@ -110,8 +110,8 @@ static int tile_states(struct spike_rank *x)
     return status;
 }
 
-/* Writes ht and ot of the sequences that end on this rank, or dh0 and do0 of the
- * sequences that start on this rank. */
+/* Writes ht and ot of the sequences that end on this rank, or, if `back`, dh0 and do0
+ * of the sequences that start on this rank. */
 static void leave(const struct spike_rank *x, int back)
 {
     const struct kcp_scan *a = x->a;
@@ -121,8 +121,7 @@ static void leave(const struct spike_rank *x, int back)
               back ? a->do0 : a->ot);
 }
 
-/* Computes dW_alpha and dw_beta, sums over the segments of all ranks. A rank without
- * tokens may pass NULL for dW_alpha and dw_beta. */
+/* Computes dW_alpha and dw_beta as sums over the segments of all ranks. */
 static int into_weights(struct spike_rank *x)
 {
     const struct kcp_scan *a = x->a;
@@ -158,8 +157,9 @@ static int program(struct spike_rank *x)
     return status;
 }
 
-/* Computes o, ht and ot, or all gradients, of this rank's shard. KCP_BAD: there is no
- * plan, or the plan is of another call. If a rank fails, all ranks return an error. */
+/* Computes o, ht and ot, or all gradients, of this rank's shard. Returns KCP_BAD if the
+ * plan is missing or belongs to another call. If a rank fails, all ranks return an
+ * error. */
 int ref_scan(struct kcp_scan *a)
 {
     const int refused = kcp_begin("15_scan", KCP_HOST, a, NULL);

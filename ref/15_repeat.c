@@ -1,17 +1,18 @@
-/* 15_repeat.c -- outputs of dropped tokens, which repeat an earlier output, and their
- * gradients.
+/* 15_repeat.c -- computes outputs of dropped tokens, which repeat an earlier output,
+ * and the gradients of these outputs.
  *
  * Book: chapter 15.  Checked by: tests/15_scan/checks.c.  Next: ref/15_scan.c.
  *
- * In forward each segment contributes one row, its last output, for later segments. In
- * backward each segment contributes one row, the gradient sum of its leading dropped
- * tokens, for earlier segments. Every rank gathers the rows of all segments and adds
- * them in segment order, so the sums do not depend on the ranks. */
+ * Each segment contributes one row. In forward this row is the segment's last output,
+ * which later segments may repeat. In backward it is the sum of gradients over the
+ * dropped tokens at the segment's start, which belongs to an earlier segment's output.
+ * Every rank gathers the rows of all segments and adds them in segment order, so the
+ * sums do not depend on the ranks. */
 #include "15_scan.h"
 
 #include <string.h>
 
-/* Returns the length of a row of the gather: HV V numbers, then a flag, which is 1 if a
+/* Returns the length of a row to gather: HV V numbers, then a flag, which is 1 if a
  * search over segments stops at this row. */
 static int64_t width(const struct spike_rank *x)
 {
@@ -26,8 +27,8 @@ static int64_t rows_per_rank(const struct spike_rank *x)
     return rows;
 }
 
-/* Gathers the rows of all ranks. Without a mask no token repeats an output, so the rows
- * are 0 and not sent. */
+/* Gathers the rows of all ranks. Sends nothing if `drop` is NULL or no sequence crosses
+ * a cut, because then no output is repeated on another rank. */
 static int gather(struct spike_rank *x)
 {
     const size_t bytes = sizeof(double) * rows_per_rank(x) * width(x);
@@ -56,9 +57,9 @@ static const double *sequence(const void *rows, int n, int64_t numbers)
     return rows ? (const double *)rows + n * numbers : NULL;
 }
 
-/* Sets the row of segment s to its last output, with flag 1. If all tokens of s are
- * dropped, the row is o0 with flag 1 if s starts its sequence, otherwise 0 with flag
- * 0. */
+/* Sets the row of segment s to the last output of s, with flag 1. If all tokens of s
+ * are dropped: sets the row to o0 with flag 1 if s starts its sequence, otherwise to 0
+ * with flag 0. */
 static void last_of(struct spike_rank *x, int s)
 {
     const struct kcp_scan *a = x->a;
@@ -76,8 +77,8 @@ static void last_of(struct spike_rank *x, int s)
     mine[row] = any || x->seg[s].first;
 }
 
-/* Forward: sets o_t of every dropped token t to the last output emitted before t.
- * Writes ot. */
+/* For forward, sets o_t of every dropped token t to the last output of a token before t
+ * that is not dropped. Writes ot. */
 int scan_repeat(struct spike_rank *x)
 {
     const struct kcp_scan *a = x->a;
@@ -106,9 +107,9 @@ int scan_repeat(struct spike_rank *x)
     return status;
 }
 
-/* Adds do_ of tokens t1-1 .. t0, in this order, to `sum`. A token that is not dropped
- * gets the sum as its row of `to` [T,HV,V], and `sum` starts again from 0. `to` may be
- * NULL if all these tokens are dropped. Returns t0. */
+/* Adds do_ of tokens t1-1 .. t0, in this order, to `sum`. At each token that is not
+ * dropped, copies `sum` to the token's row of `to` [T,HV,V] and sets `sum` to 0. `to`
+ * may be NULL if all these tokens are dropped. */
 static int64_t collect(const struct spike_rank *x, int64_t t0, int64_t t1, double *sum,
                        double *to)
 {
@@ -124,9 +125,9 @@ static int64_t collect(const struct spike_rank *x, int64_t t0, int64_t t1, doubl
     return t0;
 }
 
-/* Sets the row of segment s to the sum of do_ over its leading dropped tokens. The flag
- * is 1 if a later token of s emits or the sequence ends in s, because then gradients
- * from later segments do not pass through s. */
+/* Sets the row of segment s to the sum of do_ over the dropped tokens at the start of
+ * s. The flag is 1 if a token of s is not dropped or the sequence ends in s, because
+ * then no gradient of a later segment belongs to an output before s. */
 static void first_of(struct spike_rank *x, int s)
 {
     const struct kcp_scan *a = x->a;
@@ -143,8 +144,8 @@ static void first_of(struct spike_rank *x, int s)
     mine[row] = !all || x->seg[s].last;
 }
 
-/* Backward: sets each token's row of x->dO to its do_ plus do_ of the tokens that
- * repeat its output; rows of dropped tokens are 0. Writes do0. */
+/* For backward, sets each token's row of x->dO to the token's do_ plus do_ of all
+ * tokens that repeat the token's output; rows of dropped tokens are 0. Writes do0. */
 int scan_spread(struct spike_rank *x)
 {
     const struct kcp_scan *a = x->a;

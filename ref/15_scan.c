@@ -1,16 +1,17 @@
-/* 15_scan.c -- computes Spike-KDA tile by tile: updates, scan and emit.
+/* 15_scan.c -- computes Spike-KDA tile by tile, in three passes: updates, scan and
+ * emit.
  *
  * Book: chapter 15.  Checked by: tests/15_scan/checks.c and its mutants.
  * Next: ref/15_rank.c.
  *
- * There are three passes per tile of C tokens. Forward needs memory for C maps and C
- * states, for any T. Backward needs 2 C states, one state per tile and one row per
+ * A tile has C tokens. Forward needs memory for C maps and C states, for any T.
+ * Backward needs memory for C maps, 2 C states, one state per tile and one row per
  * token. */
 #include "15_scan.h"
 
 #include <string.h>
 
-enum { SHORT = 16 };           /* KCP_AUTO: fewest tokens for the tree */
+enum { SHORT = 16 };           /* KCP_AUTO: the tree needs 16 tokens */
 
 int scan_chosen(const struct spike_rank *x, int s)
 {
@@ -51,8 +52,8 @@ static void step_all(const struct spike_rank *x, int64_t t, int backward, int W,
 }
 
 /* Computes state[e], the state before token e of the tile, from S, the state before the
- * first token. Backward: computes the gradient after each token from S, the gradient
- * after the last token. */
+ * tile. For backward, computes in state[e] the gradient of the state after token n-1-e
+ * of the tile's n tokens, from S, the gradient of the state after the tile. */
 static int fill(struct spike_rank *x, struct tile y, int backward, const double *S,
                 double **state)
 {
@@ -72,8 +73,8 @@ static int fill(struct spike_rank *x, struct tile y, int backward, const double 
     return KCP_OK;
 }
 
-/* Pass 3. Applies each token to the state before the token and writes the token's
- * output; S becomes the state after the tile. */
+/* Pass 3. Applies each token to the state before the token and computes the token's
+ * output. Sets S to the state after the tile. */
 static void emit(struct spike_rank *x, struct tile y, double *S)
 {
     const struct kcp_scan *a = x->a;
@@ -89,7 +90,8 @@ static void emit(struct spike_rank *x, struct tile y, double *S)
     memcpy(S, x->before[y.n - 1], sizeof *S * a->HV * KV);
 }
 
-/* As emit, but token by token: without the tree and without stored states. */
+/* Does the same as emit, but token by token, without the tree and without stored
+ * states. */
 static void walk_emit(struct spike_rank *x, struct tile y, double *S)
 {
     const struct kcp_scan *a = x->a;
@@ -103,8 +105,9 @@ static void walk_emit(struct spike_rank *x, struct tile y, double *S)
     }
 }
 
-/* Applies a tile's map to W columns of S [HV,K,ld]: V columns of a state or V+K of a
- * map. In backward without the tree, M of the resulting map is transposed. */
+/* Applies a tile's map to W columns of S [HV,K,ld]: V columns of a state, or V+K
+ * columns of a map. In backward without the tree, S receives M^T where the tree
+ * computes M. */
 int scan_advance(struct spike_rank *x, struct tile y, int backward, int W, int ld,
                  double *S)
 {
@@ -127,7 +130,7 @@ int scan_advance(struct spike_rank *x, struct tile y, int backward, int W, int l
     return status;
 }
 
-/* Forward: computes o of every token that emits. states [s] becomes the state at the
+/* Computes o of every token that is not dropped. Sets states [s] to the state at the
  * end of segment s. */
 int scan_outputs(struct spike_rank *x)
 {
@@ -143,9 +146,9 @@ int scan_outputs(struct spike_rank *x)
     return status;
 }
 
-/* Computes all gradients, from the last tile to the first. ends [s] becomes the
- * gradient of the state at the start of segment s. x->part points to the sums of one
- * segment at a time. */
+/* Computes all gradients, from the last tile to the first. Sets ends [s] to the
+ * gradient of the state at the start of segment s. In the loop, x->part points to
+ * segment s's sums. */
 int scan_gradients(struct spike_rank *x)
 {
     const struct kcp_scan *a = x->a;

@@ -1,4 +1,4 @@
-/* 15_scan.h -- declarations for the files of chapter 15: token, tile, run of a rank.
+/* 15_scan.h -- declarations for the files of chapter 15.
  *
  * Book: chapter 15.  Checked by: tests/15_scan/checks.c.
  * Next: ref/15_spike.c, the token; ref/15_tree.c, the scan; ref/15_scan.c, the
@@ -9,7 +9,7 @@
 #include "08_rank.h"
 
 /* Token t of value head n. A masked token has alpha = 1 and beta = 0, so its map is the
- * identity. Gradients are NULL in forward. */
+ * identity. In forward the pointers to gradients are NULL. */
 struct spike_token {
     int K, V, D, acts, emits;
     const double *q, *k, *v, *spike, *W, *w, *dO;
@@ -19,26 +19,26 @@ struct spike_token {
 
 /* ---- the token (15_spike.c)
  *
- * dO [T,HV,V] is the gradient of each output, plus the gradients of its repeats. dW
- * [HV,K,D] and dw [HV,D] receive the sums. In forward all three are NULL. */
+ * dO [T,HV,V] is the gradient of each output, plus the gradients of all repeats of this
+ * output. dW [HV,K,D] and dw [HV,D] receive the sums of the gradients of W_alpha and
+ * w_beta. In forward dO, dW and dw are NULL. */
 int  spike_dropped(const struct kcp_scan *a, int64_t t);
 struct spike_token spike_token(const struct kcp_scan *a, int64_t t, int n,
                                const double *dO, double *dW, double *dw,
                                double *alpha);
-/* Computes S <- A S + B on W columns; rows are ld apart. In columns V and above, v is
+/* Computes S <- A S + B on W columns; rows are ld numbers apart. In columns >= V, B is
  * 0. */
 void spike_step(const struct spike_token *x, int W, int ld, double *S);
 void spike_read(const struct spike_token *x, const double *S, double *o);
-/* dS <- A^T (dS + q dO^T), columns as above. */
+/* Computes dS <- A^T (dS + q dO^T) on W columns; in columns >= V, dO is 0. */
 void spike_back(const struct spike_token *x, int W, int ld, double *dS);
 /* Computes all gradients of the token. S [K,V] is the state before the token; dS [K,V]
  * is the gradient of the state after the token, without q dO^T. */
 void spike_gradients(const struct spike_token *x, const double *S, const double *dS);
-/* Clears the gradients to which tokens add. */
+/* Sets the gradients to 0 to which tokens add. */
 void spike_clear(const struct kcp_scan *a);
 
-/* ---- one rank's run. Arrays have the size of a tile or one row per segment; only in
- * backward there are also one row per token (dO) and one state per tile (tile_h). */
+/* ---- one rank's pass */
 struct spike_rank {
     const struct kcp_scan *a;
     const struct kcp_plan *plan;
@@ -46,14 +46,14 @@ struct spike_rank {
     const struct kcp_mapops *ops;
     struct rank_arrays own;                /* freed at the end */
     double *alpha;                         /* [K] */
-    double **node, *spare;                 /* C maps [HV,K,V+K], and one more */
+    double **node, *spare;                 /* C maps [HV,K,V+K]; scratch */
     double **before, **after;              /* C states each, before and after a token */
     double *maps, *states, *ends;          /* one row per segment */
     double *dO, *tile_h, *part;            /* [T,HV,V], [NC,HV,K,V], [NS,HV (K+1) D] */
     double *rows, *all;                    /* gathered by 15_repeat.c */
 };
-/* A tile: n tokens of segment s, beginning with token t0. Backward counts tokens from
- * the last. */
+/* A tile: n tokens of segment s, beginning with token t0. In backward, token e of a
+ * tile is counted from the tile's end. */
 struct tile { int s, n; int64_t t0; };
 
 /* ---- the scan of a tile (15_tree.c); 1 <= n <= C. KCP_NO_MEMORY. */

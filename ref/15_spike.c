@@ -1,4 +1,4 @@
-/* 15_spike.c -- the gates and the map of one token of Spike-KDA, and their adjoints.
+/* 15_spike.c -- the gates and the map of one Spike-KDA token, and the adjoints of both.
  *
  * Book: chapter 15.
  * Checked by: tests/15_scan/checks.c (differences, chapter 01's step).
@@ -14,8 +14,8 @@ int spike_dropped(const struct kcp_scan *a, int64_t t)
     return a->drop ? a->drop[t] : 0;
 }
 
-/* alpha_i = sigma(alpha_base_i + sum_d W_id spike_d)
- * beta    = sigma(beta_base + sum_d w_d spike_d)      masked: alpha = 1, beta = 0 */
+/* alpha_i = sigma(alpha_base_i + sum_d W_id spike_d) beta = sigma(beta_base + sum_d w_d
+ * spike_d) masked token: alpha = 1, beta = 0 */
 static void gates(const struct kcp_scan *a, int64_t t, int n, struct spike_token *x)
 {
     const int HV = a->HV, K = a->K, D = a->D;

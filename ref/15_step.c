@@ -11,8 +11,8 @@
 #include <string.h>
 
 /* Computes the outputs of one head of one sequence. A dropped token repeats `last`,
- * which is o0 on entry and ot on return. S [t1-t0+1][K V]: the state before each token,
- * then the last state. */
+ * which is o0 on entry and ot on return. S [t1-t0+1][K V] receives the state before
+ * each token, then the last state. */
 static void head_outputs(const struct kcp_scan *a, int n, int64_t t0, int64_t t1,
                          double *S, double *last, double *alpha)
 {
@@ -30,8 +30,9 @@ static void head_outputs(const struct kcp_scan *a, int n, int64_t t0, int64_t t1
     }
 }
 
-/* Computes the gradients of one head, from the last token to the first. `last` collects
- * the dO of repeats, which belong to the output that they repeat. */
+/* Computes the gradients of one head, from the last token to the first. `last` is the
+ * sum of do_ over dropped tokens; it is added to do_ of the token whose output they
+ * repeat. */
 static void head_gradients(const struct kcp_scan *a, int n, int64_t t0, int64_t t1,
                            const double *S, double *dS, double *last, double *dO,
                            double *dW, double *dw, double *alpha)
@@ -56,7 +57,7 @@ static void given(const double *from, int64_t at, int64_t numbers, double *to)
         to[e] = from ? from[at + e] : 0;
 }
 
-/* Computes head n of sequence s, where j = s HV + n. */
+/* Computes head n of sequence s, where j = s * HV + n. */
 static void head(const struct kcp_scan *a, int j, double *S, double *dS, double *row,
                  double *dO)
 {
@@ -75,7 +76,7 @@ static void head(const struct kcp_scan *a, int j, double *S, double *dS, double 
         memcpy((double *)a->ot + j * V, last, sizeof *last * V);
         return;
     }
-    double *end = S + (cu[s + 1] - cu[s]) * KV;        /* not read any more */
+    double *end = S + (cu[s + 1] - cu[s]) * KV;        /* reuses the last state */
     given(a->dht, j * KV, KV, end);
     ref_state(&one, 0, end, dS);
     given(a->dot, j * V, V, last);
@@ -85,7 +86,7 @@ static void head(const struct kcp_scan *a, int j, double *S, double *dS, double 
     memcpy((double *)a->do0 + j * V, last, sizeof *last * V);
 }
 
-/* Computes a whole batch on one rank; a->plan has R = 1. An empty sequence has ht = h0,
+/* Computes all sequences on one rank; a->plan has R = 1. An empty sequence has ht = h0,
  * ot = o0, dh0 = dht and do0 = dot. */
 int ref_scan_step(struct kcp_scan *a)
 {

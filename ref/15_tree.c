@@ -3,14 +3,14 @@
  * Book: chapter 15.  Checked by: tests/15_scan/checks.c.  Next: ref/15_repeat.c.
  *
  * The number of tokens need not be a power of two: the last block of 2 d leaves may be
- * shorter, and the map of a block is stored at its last leaf. The down pass computes
- * states, not prefix maps, because every prefix map would be applied to the same
- * state. */
+ * shorter, and a block's map is stored at the block's last leaf. The down pass computes
+ * states instead of prefix maps, because all prefix maps of a tile would be applied to
+ * the same state. */
 #include "15_scan.h"
 
 /* Computes the map of a token, [B | A] = [beta k v^T | diag(alpha) - beta k (alpha
- * k)^T]. Backward: [A^T q dO^T | A], because in the exchange a map stores A and acts by
- * A^T. */
+ * k)^T]. For backward computes [A^T q dO^T | A]: backward maps contain A, but are
+ * applied with A^T. */
 static void map_of(const struct spike_token *x, int backward, double *map_)
 {
     const int K = x->K, V = x->V;
@@ -30,8 +30,7 @@ static void map_of(const struct spike_token *x, int backward, double *map_)
     //< updates
 }
 
-/* Pass 1. Computes leaf e, the map of token e of the tile (backward: of token
- * n-1-e). */
+/* Pass 1. Sets node[e] to the map of token e of the tile (backward: of token n-1-e). */
 void scan_updates(struct spike_rank *x, struct tile y, int backward)
 {
     const int HV = x->a->HV, K = x->a->K, V = x->a->V;
@@ -45,8 +44,9 @@ void scan_updates(struct spike_rank *x, struct tile y, int backward)
 }
 
 //> tree
-/* Pass 2, up. Computes right <- right o left for blocks of 2, 4, 8 ... leaves.
- * node[n-1] becomes the map of the tile; every left child keeps its map. */
+/* Pass 2, up. For blocks of 2, 4, 8 ... leaves, replaces the map of the right half by
+ * the map of the block. node[n-1] becomes the tile's map; maps of left halves do not
+ * change. */
 int scan_up(struct spike_rank *x, int n, int backward)
 {
     const struct kcp_scan *a = x->a;
@@ -64,10 +64,10 @@ int scan_up(struct spike_rank *x, int n, int backward)
     return status;
 }
 
-/* Pass 2, down. On entry state[0] is the state before the tile. For a block of leaves
- * that starts at leaf i, state[i] is the state before its left half; the left half's
- * map gives the state before its right half. At the end state[e] is the state before
- * leaf e. */
+/* Pass 2, down. On entry state[0] is the state before the tile. For each block, applies
+ * the left half's map to state[i], the state before the block's first leaf i, and
+ * stores the state before the block's right half. On return state[e] is the state
+ * before leaf e. */
 int scan_down(struct spike_rank *x, int n, int backward, double **state)
 {
     const struct kcp_scan *a = x->a;

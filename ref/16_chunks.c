@@ -1,4 +1,4 @@
-/* 16_chunks.c -- a rank's chunks in the form of 16_family.h: arrays, grid, loop.
+/* 16_chunks.c -- computes a model's form (16_family.h) for all chunks of a rank.
  *
  * Book: chapter 16.  Checked by: tests/16_family/checks.c.  Next: ref/16_family.c. */
 #include "16_family.h"
@@ -6,8 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Allocates all arrays and computes the grid of rows: token t has rows m t .. m (t+1) -
- * 1. */
+/* Allocates all arrays and computes the grid of rows: with m rows per token, token t
+ * has rows m * t .. m * (t + 1) - 1. */
 int family_prepare(struct family_rank *x)
 {
     const struct kcp_family *a = x->a;
@@ -38,11 +38,12 @@ int family_prepare(struct family_rank *x)
         x->dh = rank_zeros(own, a->NC * KV); x->dh_in = rank_zeros(own, a->NS * KV);
     }
     for (int s = 0; s <= a->NS && !own->full; s++)
-        x->cu[s] = T > 0 ? cu[s] * m : 0;   /* a rank without tokens may have none */
+        x->cu[s] = T > 0 ? cu[s] * m : 0;   /* T = 0: cu may be NULL */
     return own->full ? KCP_NO_MEMORY : KCP_OK;
 }
 
-/* Returns the rows of head n of tensor p [.,heads,width], from row t on. */
+/* Returns the rows of head n of tensor p [.,heads,width] and its gradient d, starting
+ * at row t. */
 static struct family_rows rows(const void *p, const void *d, int64_t t, int heads,
                                int n, int width)
 {
@@ -51,7 +52,7 @@ static struct family_rows rows(const void *p, const void *d, int64_t t, int head
                                  d ? (double *)d + at : NULL, (int64_t)heads * width };
 }
 
-/* Returns value head n of chunk c, which begins at token t. */
+/* Returns the data of value head n of chunk c, which begins at token t. */
 static struct family_chunk chunk_at(const struct family_rank *x, int s, int c,
                                     int64_t t, int n)
 {
@@ -79,8 +80,7 @@ static struct family_chunk chunk_at(const struct family_rank *x, int s, int c,
 }
 
 /* Adds the gradient of the chunk's decay, dG_last += exp2(G_last) sum_v h dS. Then
- * applies the adjoint of the sum within the chunk, in place: dg_t = sum of dG over rows
- * t .. last. */
+ * computes, in place, dg_t = sum of dG over rows t .. last. */
 static void gates(const struct family_chunk *y)
 {
     const int last = y->c - 1;
@@ -94,7 +94,8 @@ static void gates(const struct family_chunk *y)
     }
 }
 
-/* Computes the form of every chunk and head, or its adjoint if `back` is 1. */
+/* Computes the form of every chunk and head or, if `back` is 1, the adjoint of the
+ * form. */
 void family_every(struct family_rank *x, int back)
 {
     const struct kcp_family *a = x->a;

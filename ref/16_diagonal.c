@@ -1,16 +1,17 @@
-/* 16_diagonal.c -- maps with a diagonal M, for which K numbers are sent and not K^2.
+/* 16_diagonal.c -- maps with a diagonal M, of which ranks send only the K diagonal
+ * numbers.
  *
  * Book: chapter 16.  Checked by: tests/16_family/wire.c and the judge's mutants.
  * Next: ref/16_family.c.
  *
- * map is [HV,K,V+1] = [h | d], M = diag(d). A diagonal matrix is its own transpose, so
- * backward equals forward. Results have the same bits as with the full M, whose other
- * terms are zero. */
+ * map is [HV,K,V+1] = [h | d], M = diag(d). A diagonal matrix equals its transpose, so
+ * both passes use the same code. Results have the same bits as with a full M, because
+ * the terms off the diagonal are zero. */
 #include "16_family.h"
 
 #include <string.h>
 
-/* S_out = d S_in + h, row by row; comm.h describes columns and pitches. */
+/* Computes S_out = d S_in + h, row by row; comm.h describes the parameters. */
 static int apply_diagonal(int HV, int K, int V, const void *maps, int backward,
                           int first, int v0, int Vb, const void *S_in, int ld_in,
                           void *S_out, int ld_out, struct CUstream_st *stream)
@@ -27,7 +28,7 @@ static int apply_diagonal(int HV, int K, int V, const void *maps, int backward,
     return KCP_OK;
 }
 
-/* (b after a): h = d_b h_a + h_b, d = d_b d_a. */
+/* Computes the map that applies a, then b: h = d_b h_a + h_b, d = d_b d_a. */
 static int compose_diagonal(int HV, int K, int V, const void *b_, const void *a_,
                             int backward, int a_first, void *out_,
                             struct CUstream_st *stream)
@@ -54,8 +55,8 @@ const struct kcp_mapops kcp_diagonal_mapops = {
     "reference, M diagonal", sizeof(double), apply_diagonal, compose_diagonal,
     copy_diagonal, NULL, 1 };
 
-/* Converts n maps [HV,K,V+K] = [h | M] to [HV,K,V+1] = [h | d], in place: each row
- * moves to a lower address. */
+/* Converts n maps [HV,K,V+K] = [h | M] to [HV,K,V+1] = [h | d] in place, first row
+ * first, because each row moves to a lower address. */
 void family_diagonal(int n, int HV, int K, int V, double *maps)
 {
     for (int64_t i = 0; i < (int64_t)n * HV * K; i++) {

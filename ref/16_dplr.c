@@ -1,4 +1,4 @@
-/* 16_dplr.c -- DPLR: M is diagonal plus low rank; RWKV-7 has a = -κ, b = η κ.
+/* 16_dplr.c -- DPLR: M is diagonal plus low rank. RWKV-7 is the case a = -κ, b = η κ.
  *
  * Book: chapter 16.  Checked by: tests/16_family/checks.c and its mutants.
  * Next: ref/16_family.c. */
@@ -24,7 +24,7 @@ static void step(const struct family_token *x, void *S_)
     //< dplr-step
 }
 
-/* With x = S^T a, the part of the state that the token reads:
+/* With x = S^T a, which the token reads from the state:
  *   dx = dS^T b      db = dS x      dk = dS v      dv = dS^T k      da = S dx
  *   dg = exp(g) sum_v dS S          dS <- diag(exp g) dS + a dx^T */
 static void adjoint(const struct family_token *x, const void *S_, void *dS_)
@@ -52,9 +52,9 @@ static void adjoint(const struct family_token *x, const void *S_, void *dS_)
     }
 }
 
-/* Token i has two rows of the form: row 2i writes x_i = S^T a_i along b_i, row 2i+1
- * writes v_i along k_i. x_i is decayed by G_{i-1}, not G_i, because a acts before the
- * decay:
+/* Token i has two rows of the form: row 2i adds b_i x_i^T to the state, where x_i = S^T
+ * a_i; row 2i+1 adds k_i v_i^T. The exponents of x_i have G_{i-1} instead of G_i,
+ * because a_i reads the state before token i's decay:
  *
  *   Aab_ij = sum_p a_i b_j exp2(G_{i-1} - G_j), Aak_ij with k_j          i > j
  *   x = (I - Aab)^-1 (exp2(G_{i-1}) a S + Aak v)                M_c = Λ + bg^T w */

@@ -1,22 +1,22 @@
-/* 16_family.c -- any model of the family on R ranks: one rank's program.
+/* 16_family.c -- runs any model of the family on one of R ranks.
  *
  * Book: chapter 16.  Checked by: tests/16_family/checks.c and its mutants.
  * Next: the book's recipe for a new model.
  *
  * This file does not depend on the model: it computes the model's form and passes the
- * form to chapters 04, 05, 07, 09, 11 and 12, which KDA uses too. */
+ * form to stages 04, 05, 07, 09, 11 and 12, the same code that KDA runs. */
 #include "16_family.h"
 #include "moves.h"
 
 #include <string.h>
 
-/* Declares an args struct of a stage and copies the form's call and grid to it. */
+/* Declares a stage's args struct `name`; copies the form's call and grid to `name`. */
 #define STAGE(type, name)                                                             \
     struct type name = { 0 };                                                         \
     memcpy(&name, &x->form, sizeof(struct kcp_call));                                 \
     name.cu = x->cu; name.cn = x->a->cn; name.sc = x->a->sc
 
-/* Computes the sums of the gate within chunks (chapter 02), then the model's form. */
+/* Computes the gate's sums within chunks (stage 02), then the model's form. */
 static int local(struct family_rank *x)
 {
     const struct kcp_family *a = x->a;
@@ -35,8 +35,8 @@ static int local(struct family_rank *x)
     return KCP_OK;
 }
 
-/* Runs chapters 05 (backward: 11) and 07: sets states [s] to the state at the start of
- * segment s (backward: to the gradient of the state at its end). */
+/* Runs stages 05 (backward: 11) and 07: sets states [s] to the state at the start of
+ * segment s (backward: to the gradient of the state at the end of s). */
 static int carry(struct family_rank *x, int backward, double *states)
 {
     const struct kcp_family *a = x->a;
@@ -68,8 +68,9 @@ static int carry(struct family_rank *x, int backward, double *states)
     return status ? status : comm_moves.exchange_run(&e);
 }
 
-/* Computes the initial states by the exchange. If h_kept is not NULL, forward saves
- * these states in h_kept, and backward reads them from h_kept without an exchange. */
+/* Computes the segments' initial states by the exchange. If h_kept is not NULL, forward
+ * saves these states in h_kept, and backward reads h_kept instead of running the
+ * exchange. */
 static int enter(struct family_rank *x)
 {
     const struct kcp_family *a = x->a;
@@ -92,7 +93,6 @@ static int enter(struct family_rank *x)
     return KCP_OK;
 }
 
-/* Chapter 04. */
 static int scan(struct family_rank *x)
 {
     STAGE(kcp_chunk, c);
@@ -101,7 +101,7 @@ static int scan(struct family_rank *x)
     return ref_chunk(&c);
 }
 
-/* Runs one part of chapter 09. */
+/* Runs one part of stage 09, KCP_LOCAL or KCP_REVERSE. */
 static int reverse(struct family_rank *x, int part)
 {
     STAGE(kcp_chunk_backward, c);
@@ -113,8 +113,8 @@ static int reverse(struct family_rank *x, int part)
     return ref_chunk_backward(&c);
 }
 
-/* Copies dO to the row in which each token's query reads; the other rows become
- * zero. */
+/* Copies each token's dO to the token's last row of the form, in which the query reads;
+ * sets the other rows to 0. */
 static void spread(struct family_rank *x)
 {
     const int64_t row = (int64_t)x->a->HV * x->a->V, m = x->m->rows;
@@ -177,8 +177,8 @@ static const struct family_model *model_of(const struct kcp_family *a)
     return NULL;
 }
 
-/* ref_family is the stage, ref_family_step its oracle. KCP_BAD: the model is not of
- * this chapter, or an input of the model is missing. */
+/* Runs stage 16; ref_family_step is the oracle. Returns KCP_BAD if the model is not of
+ * chapter 16, or an input of the model is missing. */
 int ref_family(struct kcp_family *a)
 {
     const int refused = kcp_begin("16_family", KCP_HOST, a, NULL);

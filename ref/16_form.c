@@ -1,9 +1,9 @@
-/* 16_form.c -- parts of the forms of chapter 16's models, and their adjoints.
+/* 16_form.c -- functions, and their adjoints, that several models' forms share.
  *
  * Book: chapter 16.  Checked by: tests/16_family/checks.c.  Next: ref/16_gla.c.
  *
- * All exponents are <= 0, pair by pair, for any gate. Gradients of G that cancel
- * exactly are omitted, as in chapter 10. */
+ * The exponent of every pair of tokens is <= 0, for any gate. Gradients of G that
+ * cancel exactly are omitted, as in chapter 10. */
 #include "16_family.h"
 
 #include <math.h>
@@ -42,7 +42,7 @@ void family_score_back(const struct family_chunk *x, double dA, struct family_ro
     }
 }
 
-/* Before the chunk's first token G is 0. */
+/* e = -1 means before the chunk's first token, where G = 0. */
 void family_gated(const struct family_chunk *x, struct family_rows y, int i, int e,
                   double *gated)
 {
@@ -77,8 +77,8 @@ void family_write(const struct family_chunk *x, struct family_rows k, int r)
     //< write
 }
 
-/* dkg = v_new dS^T. dAqk of chapter 09 already includes the factor `scale`, so dAqk is
- * the gradient of the score. */
+/* dkg = v_new dS^T. dAqk from stage 09 includes the factor `scale`, so dAqk is the
+ * gradient of the unscaled score. */
 void family_write_back(const struct family_chunk *x, struct family_rows k, int r)
 {
     const double *G_last = row(x->G, x->c - 1);

@@ -1,5 +1,5 @@
-/* 16_gdn2.c -- GDN-2: the delta rule with separate gates for erasing, b [K], and for
- * writing, omega [V].
+/* 16_gdn2.c -- GDN-2: the delta rule with an erase gate b [K] and a write gate omega
+ * [V].
  *
  * Book: chapter 16.  Checked by: tests/16_family/checks.c and its mutants.
  * Next: ref/16_dplr.c. */
@@ -27,7 +27,7 @@ static void step(const struct family_token *x, void *S_)
     //< gdn2-step
 }
 
-/* With S' the decayed state, e = omega v - S'^T (b k):
+/* With S' = diag(exp g) S and e = omega v - S'^T (b k):
  *   de = dS^T k                  d(omega v) = de          d(bk) = -S' de
  *   dk = dS e + b d(bk)          db = k d(bk)
  *   dS' = dS - (b k) de^T        dg = sum_v dS' S'        dS <- diag(exp g) dS' */

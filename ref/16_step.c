@@ -1,7 +1,7 @@
-/* 16_step.c -- any model of the family token by token, and its adjoint: the oracle.
+/* 16_step.c -- computes any model of the family token by token: the oracle.
  *
  * Book: chapter 16.  Checked by: tests/16_family/checks.c (finite differences).
- * Next: ref/16_form.c.  Keeps the state of every token of one head of one sequence. */
+ * Next: ref/16_form.c. Stores the state of every token of one head of one sequence. */
 #include "16_family.h"
 
 #include <stdlib.h>
@@ -51,8 +51,8 @@ static void output_adjoint(const struct kcp_family *a, int64_t t, int n,
         }
 }
 
-/* Computes head n of a sequence, tokens t0 .. t1. S [t1-t0+1][K V]: the state before
- * each token, then the last state. The caller sets the first state of S and, in
+/* Computes head n of a sequence, tokens t0 .. t1-1. S [t1-t0+1][K V] receives the state
+ * before each token, then the last state. The caller sets the first state of S and, in
  * backward, dS [K V], the gradient of the last state. */
 static void one_head(const struct family_model *m, const struct kcp_family *a, int n,
                      int64_t t0, int64_t t1, double *S, double *dS)
@@ -86,9 +86,9 @@ void family_clear(const struct kcp_family *a)
     zero(a->domega, value);
 }
 
-/* Computes a whole batch on one rank, where a->plan has R = 1. Forward: o and ht.
- * Backward: all gradients, from do_ and dht. An empty sequence has ht = h0 and dh0 =
- * dht. */
+/* Computes all sequences on one rank; a->plan has R = 1. Forward computes o and ht,
+ * backward computes all gradients from do_ and dht. An empty sequence has ht = h0 and
+ * dh0 = dht. */
 int kcp_family_walk(const struct family_model *m, const struct kcp_family *a)
 {
     if (!a->plan || a->plan->R != 1)
