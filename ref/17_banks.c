@@ -1,4 +1,4 @@
-/* 17_banks.c -- kernel 6 of chapter 17 in C: tiles that the copy engine has swizzled.
+/* 17_banks.c -- kernel 6 of chapter 17 in C: reads tiles that the copy engine swizzled.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.
  * Next: ../cuda/17_ladder/v1_thread.cu. */
@@ -10,8 +10,8 @@
 
 enum { TILE = TILE_ROWS * TILE_COLUMNS, WIDE = 4 };   /* K up to 4 tiles of 64 */
 
-/* The data of a warp, which computes 16 columns of the state, as in 17_lanes.c. The
- * tiles of w and kg are swizzled. */
+/* The data of a warp, which computes 16 columns of the state, as in 17_lanes.c, but
+ * with swizzled tiles of w and kg. */
 struct warp {
     struct fragment_d S[WIDE * 8], y[8];
     double w[WIDE * TILE], kg[WIDE * TILE];
@@ -20,9 +20,8 @@ struct warp {
 static int piece_at(int row, int piece);
 
 //> swizzle
-/* Returns the byte offset of 8 numbers of a matrix (row `row`, columns 8 piece to 8
- * piece + 7) in tiles of 64 columns written by warp_tma_load, with 2 bytes per
- * number. */
+/* Returns the byte offset of columns 8 * piece .. 8 * piece + 7 of row `row` of a
+ * matrix, in tiles of 64 columns written by warp_tma_load, with 2 bytes per number. */
 static int piece_at(int row, int piece)
 {
     const int tile = piece / 8, place = (piece % 8) ^ (row % 8);
@@ -30,8 +29,8 @@ static int piece_at(int row, int piece)
 }
 //< swizzle
 
-/* Converts the registers of ldmatrix to two operands B, for columns 0..7 and 8..15 of
- * the block. */
+/* Converts the four registers that ldmatrix returns to two operands B, for columns 0..7
+ * and 8..15 of the block. */
 static void two_b(struct fragment_b *b, const double (*r)[8])
 {
     for (int lane = 0; lane < LANES; lane++)
@@ -41,8 +40,8 @@ static void two_b(struct fragment_b *b, const double (*r)[8])
         }
 }
 
-/* Multiplies two tiles of D by a block of 16 keys by 16 tokens, or 16 tokens by 16
- * keys. The block is two operands B. */
+/* Multiplies two tiles of D by a 16 x 16 block of keys and tokens, given as two
+ * operands B. */
 static void multiply(struct fragment_d *to, const struct fragment_d *d,
                      const double (*r)[8])
 {
@@ -56,9 +55,8 @@ static void multiply(struct fragment_d *to, const struct fragment_d *d,
 }
 
 //> rung
-/* times_w computes y^T = S^T w^T. add_kg computes S^T += x^T kg, where x is stored in
- * place of y. *times grows by the number of reads of shared memory, at least 4 per
- * block. */
+/* Computes y^T = S^T w^T. The function add_kg computes S^T += x^T kg, where m->y holds
+ * x. Both add to *times the number of reads of shared memory, at least 4 per block. */
 static void times_w(struct warp *m, int K, int64_t *times)
 {
     memset(m->y, 0, sizeof m->y);
@@ -87,8 +85,8 @@ static void add_kg(struct warp *m, int K, int64_t *times)
 }
 //< rung
 
-/* Computes x = u - y, v_new = x, and S [i,v] <- decay_i S. In a tile of D, number x of
- * lane l is in column 2 (l % 4) + x % 2 and row l / 4 + 8 (x / 2). */
+/* Computes x = u - y, v_new = x, and S [i,v] <- decay_i S [i,v]. In a tile of D, number
+ * x of lane l is in row l / 4 + 8 * (x / 2) and column 2 * (l % 4) + x % 2. */
 static void between(const struct kcp_ladder *a, struct warp *m, struct block_tokens z,
                     int n, int v0, const double *decay)
 {
@@ -120,8 +118,8 @@ static void state(void *m_, double *S, int K, int V, int v0, int out)
         }
 }
 
-/* Computes all chunks of segment s. If a->work has the size of one int64_t, adds to
- * this int64_t how often the ldmatrix instructions read shared memory. */
+/* Computes all chunks of segment s. If a->work holds one int64_t, adds to it the number
+ * of times that ldmatrix instructions read shared memory. */
 static void chunks(const struct kcp_ladder *a, void *m_, int s, int n, int v0)
 {
     const int HV = a->HV, K = a->K, *cn = a->cn;

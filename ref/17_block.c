@@ -1,4 +1,4 @@
-/* 17_block.c -- what a block's instructions do, as the PTX manual describes them.
+/* 17_block.c -- models a block's instructions, as the PTX manual describes them.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_threads.c. */
 #include "17_block.h"
@@ -43,7 +43,7 @@ int block_columns(const struct kcp_ladder *a, int columns, size_t bytes,
     return KCP_OK;
 }
 
-/* Sets each number that two lanes write at once to NaN, because its value is
+/* Sets each number that two lanes write to NaN, because hardware leaves it
  * undefined. */
 static void spoil_shared(double *shared, const int *to, const int *count)
 {
@@ -54,7 +54,7 @@ static void spoil_shared(double *shared, const int *to, const int *count)
                     shared[to[l] + x] = NAN;
 }
 
-/* A sector holds 16 numbers of 2 bytes. */
+/* One sector has 32 bytes, or 16 numbers of 2 bytes. */
 int block_load(double *shared, const int *to, const double *global, const int64_t *from,
                const int *count)
 {
@@ -133,7 +133,8 @@ void block_arrive_expect(struct block_barrier *b, int64_t bytes)
     end_phase(b);
 }
 
-/* Phase `phase` is complete when the current phase has the other parity. */
+/* Phase `phase` is complete if the parity of the current phase differs from phase &
+ * 1. */
 int block_passed(const struct block_barrier *b, int phase)
 {
     return (b->phase & 1) != (phase & 1);

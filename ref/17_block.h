@@ -4,7 +4,7 @@
  *
  * As in 17_warp.h, numbers are double, at the positions of bf16 numbers. An
  * asynchronous copy first fills its destination with NaN, and writes the numbers when a
- * wait completes the copy. So code that reads or refills a buffer too early gets
+ * wait completes the copy, so code that reads or refills a buffer too early gets
  * NaN. */
 #ifndef KCP_17_BLOCK_H
 #define KCP_17_BLOCK_H
@@ -16,23 +16,24 @@
 struct block_tokens { int64_t t; int len; };
 struct block_tokens block_tokens(const struct kcp_ladder *a, int s, int c);
 
-/* Runs `kernel` for each thread v of each block (s, n), one after the other. */
+/* Runs `kernel` for each thread v of each block (s, n), one thread after another. */
 void block_launch(void kernel(const struct kcp_ladder *a, int s, int n, int v),
                   const struct kcp_ladder *a);
 
-/* Runs a kernel in which each group of lanes computes `columns` columns of the state of
- * one head, for K <= 256 and C <= 64 (otherwise KCP_NA). m: the group's data, `bytes`
- * bytes. state copies columns v0 .. of S [K,V] to m (S NULL: 0), or with out = 1 from m
- * to S. chunks computes all chunks of segment s. */
+/* Runs a kernel in which each group of lanes computes `columns` columns of one head's
+ * state. m holds the group's data, `bytes` bytes. The function `state` copies the
+ * columns, starting at v0, from S [K,V] to m (S NULL: 0) or, with `out`, from m to S.
+ * The function `chunks` computes all chunks of segment s. Returns KCP_NA if K > 256 or
+ * C > 64. */
 int block_columns(const struct kcp_ladder *a, int columns, size_t bytes,
                   void state(void *m, double *S, int K, int V, int v0, int out),
                   void chunks(const struct kcp_ladder *a, void *m, int s, int n,
                               int v0));
 
-/* One load instruction of a warp. Lane l copies count[l] = 0..8 adjacent numbers, up to
- * 16 bytes, from global[from[l]] to shared[to[l]]. Returns how many sectors of 32 bytes
- * were fetched; `global` is aligned to a sector. A number that two lanes write becomes
- * NaN. */
+/* Runs one load instruction of a warp. Lane l copies count[l] = 0..8 adjacent numbers,
+ * up to 16 bytes, from global[from[l]] to shared[to[l]]. Returns the number of sectors
+ * of 32 bytes that were read; `global` is aligned to a sector. A number that two lanes
+ * write becomes NaN. */
 int block_load(double *shared, const int *to, const double *global, const int64_t *from,
                const int *count);
 
@@ -41,19 +42,19 @@ struct block_stage { int len; double *w, *kg, *u, *decay; };
 int block_stages_make(struct block_stage *at, int n, const struct kcp_ladder *a);
 void block_stages_free(struct block_stage *at);
 
-/* Computes columns v0 .. v1 - 1 of one chunk from shared memory: v_new = u - w S,
- * written from row t of head n of a->v_new on; then S [K,V] <- diag(decay) S + kg^T
- * v_new. */
+/* Computes columns v0 .. v1 - 1 of one chunk from shared memory: v_new = u - w S, then
+ * S [K,V] <- diag(decay) S + kg^T v_new. Writes v_new to a->v_new, head n, starting at
+ * row t. */
 void block_chunk(const struct kcp_ladder *a, const struct block_stage *m, int64_t t,
                  int n, int v0, int v1, double *S);
 
-/* A barrier in shared memory. A phase ends after `count` arrivals and the arrival of
- * all announced bytes; then the next phase begins. */
+/* A barrier in shared memory. A phase ends, and the next begins, after `count` arrivals
+ * and the arrival of all announced bytes. */
 struct block_barrier { int count, arrived, phase; int64_t bytes; };
 void block_barrier_init(struct block_barrier *b, int count);
 void block_arrive(struct block_barrier *b);
 void block_arrive_expect(struct block_barrier *b, int64_t bytes);
-int block_passed(const struct block_barrier *b, int phase);   /* compares the parity */
+int block_passed(const struct block_barrier *b, int phase);   /* by parity */
 
 /* Copies in flight, in the order of issue. */
 enum { BLOCK_COPIES = 64 };
@@ -74,22 +75,22 @@ void block_async(struct block_copies *q, double *to, const double *from, int64_t
 void block_commit(struct block_copies *q);
 void block_wait(struct block_copies *q, int n);
 
-/* The copy engine: as block_async. When the copy completes, 2 bytes per number arrive
- * at the barrier `full`. */
+/* Issues a copy as block_async does, but by the copy engine. When the copy completes, 2
+ * bytes per number arrive at the barrier `full`. */
 void block_tma(struct block_copies *q, double *to, const double *from, int64_t stride,
                int rows, int columns, struct block_barrier *full);
 void block_carry_out(struct block_copies *q, int which);
 
 /* Runs roles 0 .. roles - 1 over chunks 0 .. chunks - 1, interleaved with the copy
- * engine. step(m, role, i) returns 1 if role `role` has finished chunk i, 0 if it must
- * wait. KCP_BAD: all roles wait. */
+ * engine. step(m, role, i) returns 1 if `role` has finished chunk i, or 0 if `role`
+ * must wait. Returns KCP_BAD if all roles wait. */
 int block_run(int step(void *m, int role, int i), void *m, int roles, int chunks,
               struct block_copies *q);
 
-/* wgmma: D [64,columns] += A [64,16] B [16,columns]. B is in swizzled tiles in shared
- * memory, at the address in the descriptor. mn_major: rows of a tile are rows of B;
- * otherwise they are columns of B. If the descriptor has an unsupported bit, D becomes
- * NaN. */
+/* Computes, as wgmma does, D [64,columns] += A [64,16] B [16,columns]. B is in swizzled
+ * tiles in shared memory, at the address in the descriptor. If mn_major, rows of a tile
+ * are rows of B, otherwise columns of B. If the descriptor has an unsupported bit, D
+ * becomes NaN. */
 void warpgroup_mma(double *d, int columns, const double (*a)[16], const double *shared,
                    uint64_t descriptor, int mn_major);
 

@@ -1,5 +1,5 @@
-/* 17_ladder.c -- two equations of chapter 04, which eight kernels compute:
- * v_new = u - w S, and the next S.
+/* 17_ladder.c -- the reference for the eight kernels of chapter 17, which compute two
+ * equations of chapter 04: v_new = u - w S, and the next S.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_lanes.c. */
 #include "checked.h"

@@ -1,4 +1,4 @@
-/* 17_lanes.c -- kernel 3 of chapter 17 in C: mma fragments gathered for 32 lanes.
+/* 17_lanes.c -- kernel 3 of chapter 17 in C: fills mma fragments for 32 lanes.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_banks.c. */
 #include "17_block.h"
@@ -8,7 +8,7 @@
 enum { WIDEST = 256, LONGEST = 64 };            /* K; C */
 
 /* The data of a warp, which computes 16 columns of one chunk: S^T in K/8 tiles of D,
- * y^T in C/8 tiles, and the rows of w and kg, padded with zeros to whole tiles. */
+ * y^T in C/8 tiles, and the rows of w and kg, padded with zeros to full tiles. */
 struct warp {
     struct fragment_d S[WIDEST / 8], y[LONGEST / 8];
     double w[LONGEST][WIDEST], kg[LONGEST][WIDEST];
@@ -28,16 +28,16 @@ static struct place place_of_d(int lane, int x)
     return (struct place){ g + x / 2 * 8, e + x % 2 };
 }
 
-/* Converts two adjacent tiles of D, [16,16], to an operand A. No lane needs numbers of
- * another lane. */
+/* Converts two adjacent tiles of D, [16,16] together, to an operand A. Each lane needs
+ * only the numbers in its own registers. */
 static void a_of_d(struct fragment_a *a, const struct fragment_d *d)
 {
     for (int lane = 0; lane < LANES; lane++)
         for (int x = 0; x < 8; x++) a->x[lane][x] = d[x / 4].x[lane][x % 4];
 }
 
-/* Fills B [16,8] of y^T = S^T w^T. A row of B is a key, starting with `key`; a column
- * is a token. */
+/* Fills B [16,8] for y^T = S^T w^T: row i of B is key number key + i, column j is token
+ * number token + j. */
 static void b_of_w(struct fragment_b *b, const struct warp *m, int key, int token)
 {
     for (int lane = 0; lane < LANES; lane++) {
@@ -47,7 +47,7 @@ static void b_of_w(struct fragment_b *b, const struct warp *m, int key, int toke
     }
 }
 
-/* Fills B [16,8] of S^T += x^T kg. A row of B is a token, a column is a key. */
+/* Fills B [16,8] for S^T += x^T kg: rows of B are tokens, columns are keys. */
 static void b_of_kg(struct fragment_b *b, const struct warp *m, int token, int key)
 {
     for (int lane = 0; lane < LANES; lane++) {
@@ -108,8 +108,8 @@ static void subtract(const struct kcp_ladder *a, struct warp *m, int64_t t0, int
             }
 }
 
-/* Copies a chunk's rows of w and kg, runs the products, and computes S [i,v] <- decay_i
- * S. */
+/* Copies a chunk's rows of w and kg, computes y, v_new and S [i,v] <- decay_i S [i,v],
+ * then adds kg. */
 static void one_chunk(const struct kcp_ladder *a, struct warp *m, int64_t t0, int len,
                       int n, int v0, const double *decay)
 {
@@ -131,8 +131,8 @@ static void one_chunk(const struct kcp_ladder *a, struct warp *m, int64_t t0, in
 }
 //< rung
 
-/* Copies columns v0 .. v0 + 15 of the state from S [K,V] to the lanes; out = 1: from
- * the lanes to S. */
+/* Copies columns v0 .. v0 + 15 of the state from S [K,V] to the lanes or, with `out`,
+ * from the lanes to S. */
 static void state(void *m_, double *S, int K, int V, int v0, int out)
 {
     struct warp *m = m_;

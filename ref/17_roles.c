@@ -10,9 +10,9 @@
 
 enum { STAGES = 4, CONSUMERS = 2 };
 
-/* A block that computes head n of segment s, with state S [K,V]. In each phase the
- * barrier `full` of a pipeline stage has one arrival, and `empty` has one per
- * consumer. */
+/* A block that computes head n of segment s, with state S [K,V]. Each pipeline stage
+ * has a barrier `full`, with one arrival per phase, and a barrier `empty`, with one
+ * arrival per phase and consumer. */
 struct block {
     const struct kcp_ladder *a;
     struct block_stage at[STAGES];
@@ -26,8 +26,8 @@ static int producer(struct block *m, int i);
 static int consumer(struct block *m, int j, int i);
 
 //> roles
-/* Copies chunk i of the segment to its pipeline stage. Returns 0 if the consumers still
- * read the earlier chunk in that stage. */
+/* Copies chunk i of the segment to a pipeline stage. Returns 0 if a consumer still
+ * reads the previous chunk of this pipeline stage. */
 static int producer(struct block *m, int i)
 {
     const struct kcp_ladder *a = m->a;
@@ -48,8 +48,8 @@ static int producer(struct block *m, int i)
     return 1;
 }
 
-/* Consumer j = 0 or 1 computes its half of the columns of chunk i. Returns 0 if
- * chunk i has not arrived. */
+/* Runs consumer j, which computes half j of the columns of chunk i. Returns 0 if chunk
+ * i has not arrived. */
 static int consumer(struct block *m, int j, int i)
 {
     const struct kcp_ladder *a = m->a;

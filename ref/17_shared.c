@@ -7,8 +7,8 @@
 
 enum { WIDEST = 256, LONGEST = 64 };            /* K and V; C */
 
-/* A block's shared memory, and S: row v of S is column v of the state, which thread v
- * keeps. */
+/* A block's shared memory, and the state: row v of S is column v of the state and is in
+ * registers of thread v. */
 struct block {
     double w[LONGEST * WIDEST], kg[LONGEST * WIDEST], S[WIDEST][WIDEST];
 };
@@ -20,7 +20,7 @@ static void column(const struct block *m, double *S, const double *decay, int K,
 
 //> load
 /* Copies rows of `columns` numbers to adjacent rows of a tile; row j begins at
- * tensor[first + j stride]. Adjacent lanes copy adjacent pieces of a row. */
+ * tensor[first + j * stride]. Adjacent lanes copy adjacent pieces of a row. */
 static void load_rows(double *tile, const double *tensor, int64_t first, int64_t stride,
                       int len, int columns)
 {
@@ -39,8 +39,8 @@ static void load_rows(double *tile, const double *tensor, int64_t first, int64_t
     }
 }
 
-/* Computes one chunk in the thread that keeps column S [K]. x [len] is the column of u
- * on entry and the column of v_new on return. */
+/* Computes one chunk in the thread with column S [K] of the state. x [len] is this
+ * column of u on entry and of v_new on return. */
 static void column(const struct block *m, double *S, const double *decay, int K,
                    int len, double *x)
 {
@@ -56,8 +56,8 @@ static void column(const struct block *m, double *S, const double *decay, int K,
 }
 //< load
 
-/* Runs one chunk: all threads load, then all threads compute. A kernel needs a barrier
- * after the loads. */
+/* Computes one chunk: all threads load, then all threads compute. A CUDA kernel needs a
+ * barrier between these steps. */
 static void one_chunk(const struct kcp_ladder *a, struct block *m, int s, int n, int c)
 {
     const int HV = a->HV, K = a->K, V = a->V;
@@ -74,7 +74,7 @@ static void one_chunk(const struct kcp_ladder *a, struct block *m, int s, int n,
     }
 }
 
-/* Copies the state from S [K,V], transposed, to m->S; out = 1: from m->S to S. */
+/* Copies the state from S [K,V], transposed, to m->S or, with `out`, from m->S to S. */
 static void state(void *m_, double *S, int K, int V, int v0, int out)
 {
     struct block *m = m_;

@@ -12,7 +12,7 @@ enum { STAGES = 3 };
 
 struct block { struct block_stage at[STAGES]; struct block_copies copies; };
 
-/* Issues the four copies of chunk c, in the open group. */
+/* Issues the copies of chunk c, in the open group. */
 static void copy_chunk(const struct kcp_ladder *a, struct block_copies *q,
                        struct block_stage *to, int s, int n, int c)
 {
@@ -31,9 +31,9 @@ static void stretch(const struct kcp_ladder *a, struct block *m, int s, int n,
                     double *S);
 
 //> loop
-/* Computes all chunks of a segment of head n; S [K,V] becomes the state at the end. A
- * group of copies is closed even if it is empty, so that the next chunk is always in
- * the group before the newest. */
+/* Computes all chunks of a segment of head n; on return S [K,V] is the state at the
+ * segment's end. Each step closes a group of copies, even an empty one, so that the
+ * next chunk's copies are always in the second newest group. */
 static void stretch(const struct kcp_ladder *a, struct block *m, int s, int n,
                     double *S)
 {

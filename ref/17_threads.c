@@ -10,7 +10,7 @@ enum { WIDEST = 256, LONGEST = 64 };            /* K; C */
 static void column(const struct kcp_ladder *a, int s, int n, int v);
 
 //> kernel
-/* Runs thread v of the block for head n and segment s: computes column v of S. */
+/* Computes column v of S for head n and segment s, as thread v of a block does. */
 static void column(const struct kcp_ladder *a, int s, int n, int v)
 {
     const int HV = a->HV, K = a->K, V = a->V, *cn = a->cn;

@@ -1,10 +1,10 @@
-/* 17_warp.c -- mma, ldmatrix and a swizzled copy, as the PTX manual draws them.
+/* 17_warp.c -- models mma, ldmatrix and a swizzled copy, as the PTX manual draws them.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_lanes.c. */
 #include "17_warp.h"
 
-/* Gathers A and B from the lanes, multiplies, and distributes D to the lanes. Bits of
- * the lane number and of the register number give row and column. */
+/* Gathers A and B from the lanes, multiplies, and distributes D to the lanes. The lane
+ * number and the register number determine row and column. */
 void warp_mma(struct fragment_d *d, const struct fragment_a *a,
               const struct fragment_b *b)
 {
@@ -22,8 +22,8 @@ void warp_mma(struct fragment_d *d, const struct fragment_a *a,
         }
 }
 
-/* Returns how often shared memory is read for eight rows of 16 bytes: the largest
- * number of words in one of the 32 banks, which are 4 bytes wide. */
+/* Returns the number of times that shared memory is read for eight rows of 16 bytes,
+ * which is the largest number of words in one of the 32 banks, each 4 bytes wide. */
 static int times_read(const int *byte)
 {
     int most = 1;

@@ -11,7 +11,8 @@ enum { TILE = TILE_ROWS * TILE_COLUMNS, WIDE = 4 };   /* K up to 4 tiles of 64 *
 enum { TILE_BYTES = 2 * TILE };
 
 /* The data of a warpgroup, which computes 64 columns: S^T [64,K] and y^T [64,64], both
- * row major. Shared memory has the tiles of w and, from byte KG on, the tiles of kg. */
+ * row major. Shared memory contains the tiles of w and, starting at byte KG, the tiles
+ * of kg. */
 enum { KG = WIDE * TILE_BYTES };
 struct warpgroup {
     double S[64 * WIDE * 64], y[64 * 64], shared[2 * WIDE * TILE];
@@ -21,10 +22,11 @@ static void times_w(struct warpgroup *m, int K);
 static void add_kg(struct warpgroup *m, int K);
 
 //> products
-/* A descriptor, in units of 16 bytes: bits 0 .. 13 the address, 16 .. 29 the distance
- * between tiles, 32 .. 45 the distance between groups of eight rows; bit 62 selects the
- * swizzle of 128 bytes. K-major: a row of the tile is a column of B, and a step reads
- * 16 numbers of each row. MN-major: a row of the tile is a row of B. */
+/* Returns a descriptor. In units of 16 bytes, bits 0 .. 13 are the address, bits 16 ..
+ * 29 the distance between tiles, bits 32 .. 45 the distance between groups of eight
+ * rows; bit 62 selects the swizzle of 128 bytes. In a K-major tile, a row is a column
+ * of B, and a step reads 16 numbers of each row. In an MN-major tile, a row is a row of
+ * B. */
 static uint64_t descriptor_k_major(int byte)
 {
     return 1ull << 62 | 64ull << 32 | 1ull << 16 | byte / 16;
@@ -35,7 +37,7 @@ static uint64_t descriptor_mn_major(int byte)
     return 1ull << 62 | 64ull << 32 | (uint64_t)(TILE_BYTES / 16) << 16 | byte / 16;
 }
 
-/* Copies 16 columns of D, from p on, to operand A of the next product. */
+/* Copies 16 columns of D, starting at column p, to operand A of the next product. */
 static void a_of_d(double (*a)[16], const double *d, int columns, int p)
 {
     for (int row = 0; row < 64; row++)
@@ -69,8 +71,8 @@ static void add_kg(struct warpgroup *m, int K)
 }
 //< products
 
-/* Computes x = u - y, v_new = x (0 past the chunk's end and past column V), and the
- * decay of S. */
+/* Computes x = u - y (0 past the chunk's end and past column V), v_new = x, and S [i,v]
+ * <- decay_i S [i,v]. */
 static void between(const struct kcp_ladder *a, struct warpgroup *m,
                     struct block_tokens z, int n, int v0, int c)
 {
@@ -106,8 +108,8 @@ static void chunks(const struct kcp_ladder *a, void *m_, int s, int n, int v0)
     }
 }
 
-/* Copies columns v0 .. v0 + 63 of S [K,V] to the rows of m->S; out = 1: from m->S to
- * S. */
+/* Copies columns v0 .. v0 + 63 of S [K,V] to the rows of m->S or, with `out`, from m->S
+ * to S. */
 static void state(void *m_, double *S, int K, int V, int v0, int out)
 {
     struct warpgroup *m = m_;

@@ -1,7 +1,7 @@
 /* 20_bound.c -- an upper bound on |M| of a segment, from gates and keys.
  *
- * Book: chapter 20.  Checked by: tests/20_clusters/bound.c, which plants wrong bounds.
- * Next: comm/wire.c, where a rank with a small bound does not wait. */
+ * Book: chapter 20. Checked by: tests/20_clusters/bound.c.
+ * Next: comm/wire.c, which uses the bounds. */
 #include "wire.h"
 
 #include <math.h>
@@ -26,9 +26,9 @@ static double step_bound(const struct kcp_call *c, int64_t t, int n, int first,
     //< step-bound
 }
 
-/* G is summed within chunks of C rows; the first chunk starts with the segment. Each
- * token adds 1e-12 to the sum of log2, far more than the rounding errors, so that the
- * result is an upper bound. */
+/* G is summed within chunks of C rows; the first chunk starts with the segment. To keep
+ * the result an upper bound despite rounding errors, the code adds 1e-12 per token, far
+ * more than these errors, to the sum of log2. */
 void kcp_decay_bound(const struct kcp_call *c, const int *cu, const double *k,
                      const double *G, const double *beta, double *bound)
 {

@@ -1,4 +1,4 @@
-/* comm.h -- what moves between ranks: communicators, maps, the exchange, halos, sums.
+/* comm.h -- communicators, and what ranks exchange: maps, states, halos, sums.
  *
  * Book: chapters 07, 08, 11, 14, 20.
  * Checked by: tests/07_merge/checks.c, tests/14_conv.
@@ -20,8 +20,8 @@ extern "C" {
 struct CUstream_st;
 struct kcp_plan;
 
-/* The forms (algorithms) of the exchange: FORM(number, name). comm/form/NAME.c defines
- * form_NAME (comm/form/exchange.h). */
+/* Lists the forms, i.e. the algorithms, of the exchange as FORM(number, name).
+ * comm/form/NAME.c defines form_NAME (comm/form/exchange.h). */
 #define KCP_FORM_LIST(FORM)                                                            \
     FORM(KCP_ALL_GATHER, all_gather)                                                   \
     FORM(KCP_CHAIN, chain)                                                             \
@@ -33,11 +33,10 @@ extern const char *const kcp_form_names[KCP_FORMS];           /* "all_gather", .
 
 /* ---- ranks: comm/
  *
- * Pointers are to host or device memory, depending on the backend; stream may be NULL.
- * Every call returns a status; after a call of fail() on any rank, calls on every rank
- * return KCP_COMM. `traffic` counts what this rank has sent; an all_gather of b
- * bytes counts as (R-1) b bytes and one collective. A layer sends and receives inside
- * groups. */
+ * Pointers are to host or device memory, depending on the backend; `stream` may be
+ * NULL. Every function returns a status; once any rank has called fail(), functions
+ * return KCP_COMM on every rank. `traffic` counts the bytes that this rank has sent; an
+ * all_gather of b bytes counts as (R-1) b bytes and one collective. */
 struct kcp_traffic { int64_t bytes, messages, collectives; };
 
 struct kcp_comm {
@@ -50,15 +49,15 @@ struct kcp_comm {
                  struct CUstream_st *);
     int  (*recv)(struct kcp_comm *, void *, size_t bytes, int from,
                  struct CUstream_st *);
-    int  (*group)(struct kcp_comm *, int begin);       /* sends and receives as one */
+    int  (*group)(struct kcp_comm *, int begin);       /* 0: ends the group */
     int  (*barrier)(struct kcp_comm *, struct CUstream_st *);
     void (*fail)(struct kcp_comm *, int status, const char *why);
-    /* Returns 1 if a rank has failed; *rank and why get its number and the reason. */
+    /* Returns 1 if a rank has failed; sets *rank to the rank, `why` to the reason. */
     int  (*lost)(struct kcp_comm *, int *rank, char *why, size_t n);
     void (*free)(struct kcp_comm *);
-    /* Gathers host bytes of all ranks and blocks until done; not counted in traffic.
-     * Ranks compare plans and options by show(); NULL: no comparison. KCP_NA: a graph
-     * captures the stream. */
+    /* Gathers host bytes of all ranks, blocks until done, and is not counted in
+     * `traffic`. Ranks compare plans and options by show(); if show is NULL, they do
+     * not. Returns KCP_NA if a graph captures the stream. */
     int  (*show)(struct kcp_comm *, const void *mine, void *all, size_t bytes,
                  struct CUstream_st *);
     int show_waits;            /* 1: show() waits for a stream, so compare once */
@@ -68,104 +67,103 @@ struct kcp_comm {
 };
 
 /* A window: memory on a rank's GPU that kernels of other ranks write directly, with a
- * flag per piece. If all ranks have a window, the chain is one kernel per rank (chapter
- * 20); otherwise the chain sends messages. */
+ * flag per block of a state. If all ranks have a window, the form `chain` runs one
+ * kernel per rank (chapter 20); otherwise it sends messages. */
 enum { KCP_WINDOW_RANKS = 16 };
 struct kcp_window {
-    int R, r, blocks;          /* blocks: pieces of a state that each rank may send */
+    int R, r, blocks;          /* blocks: most blocks of a state per rank */
     void *at[KCP_WINDOW_RANKS];        /* address of rank r's window on this GPU */
-    int *lost;                 /* not 0: kernels stop waiting */
+    int *lost;                 /* if *lost is not 0, kernels stop waiting */
 };
 /* Creates windows for a communicator over NCCL. Collective: all ranks get windows, or
- * all return KCP_NA (a GPU cannot reach another one, or KCP_WINDOWS is not 1).
- * kcp_nccl_over, kcp_nccl_by_file and kcp_nccl_threads_run call this function; after
- * kcp_nccl_from or kcp_nccl_split the caller may do so. Do not call kcp_nccl_windows
- * while a graph captures a stream. */
+ * all ranks return KCP_NA (a GPU cannot write another GPU's memory, or KCP_WINDOWS is
+ * not 1). kcp_nccl_over, kcp_nccl_by_file and kcp_nccl_threads_run call
+ * kcp_nccl_windows; after kcp_nccl_from or kcp_nccl_split, you may call it. Do not call
+ * it while a graph captures a stream. */
 int kcp_nccl_windows(struct kcp_comm *comm);
 
 /* Runs R ranks as threads of this process: calls body(comm, arg) once per rank. Returns
  * the status of the first failure; `why` (may be NULL) receives "rank 2: reason". */
 int kcp_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
                     char *why, size_t n);
-/* As kcp_threads_run, for memory that the function `copy` can access, e.g. of one GPU
- * that all ranks share. `copy` waits for earlier work of the stream, copies, and
- * returns when the copy is complete; with 0 bytes it only waits for the stream. */
+/* As kcp_threads_run, but copies by `copy`, e.g. if all ranks share one GPU. `copy`
+ * waits for earlier work of the stream, copies, and returns when the copy is complete.
+ * A call of `copy` with 0 bytes waits for the stream. */
 typedef int kcp_copy(void *to, const void *from, size_t bytes, struct CUstream_st *);
 int kcp_threads_run_on(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
                        char *why, size_t n, kcp_copy *copy);
 
-/* Sets *seconds to the time after which a call without progress fails: KCP_TIMEOUT_S,
- * or 60. KCP_BAD: the value of a variable is wrong; why names the variable. */
+/* Sets *seconds to the time after which a call without progress fails: the value of
+ * KCP_TIMEOUT_S, or 60. Returns KCP_BAD if a variable's value is wrong; `why` names the
+ * variable. */
 int kcp_timeout(double *seconds, char *why, size_t n);
 
-/* Ranks as MPI processes: kcp_mpi.h and a separate library.
+/* Ranks can be MPI processes (kcp_mpi.h, a separate library).
  *
  * If a rank fails, every call on every rank returns KCP_COMM, and lost() gives the
- * number of the failed rank and the reason. If a process dies under MPI, the launcher
- * names the process, ends the other processes, and returns a status other than 0. If a
- * rank hangs, or if a rank over threads or NCCL is lost, the other ranks get an error
- * and a reason of one line within KCP_TIMEOUT_S, and their streams are released. */
+ * failed rank and the reason. If a process dies under MPI, the launcher names the
+ * process, ends the other processes, and returns a status other than 0. If a rank
+ * hangs, or a rank over threads or NCCL dies, calls on the other ranks fail within
+ * KCP_TIMEOUT_S with a reason of one line, and work on their streams ends. */
 
-/* Ranks over NCCL (KCP_NA if built without CUDA or NCCL). Pointers are to memory of the
- * rank's GPU, and a call returns when its work is on the stream. barrier() waits for
- * the stream and for every rank, at most KCP_TIMEOUT_S. If a rank is lost, the
- * communicator is aborted, so that no stream waits forever; barrier and all later calls
- * then return KCP_COMM. Results of earlier work on a stream are valid only after a
- * barrier that returns KCP_OK.
+/* Ranks can use NCCL (KCP_NA if built without CUDA or NCCL). Pointers are to memory of
+ * the rank's GPU, and a call returns when its work is on the stream. barrier() waits
+ * for the stream and for every rank, at most KCP_TIMEOUT_S. If a rank is lost, the
+ * other ranks abort the communicator, so that no stream waits forever; barrier() and
+ * all later calls then return KCP_COMM. Results of work on a stream are valid only
+ * after a barrier() that returns KCP_OK.
  *
- * Runs R threads of this process, rank r on GPU r. A body must not wait for the GPU of
- * another rank (e.g. cudaFree or cudaDeviceSynchronize on that GPU), because that GPU
- * may wait for a collective of this rank: a deadlock. */
+ * kcp_nccl_threads_run runs R threads of this process, rank r on GPU r. `body` must not
+ * wait for the GPU of another rank (e.g. by cudaFree or cudaDeviceSynchronize on that
+ * GPU): that GPU may be waiting for a collective of this rank, a deadlock. */
 int kcp_nccl_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
                          char *why, size_t n);
 /* Creates a rank on the calling thread's GPU. `host` is any communicator on host memory
- * (threads, MPI): NCCL's id is sent over host, and host reports which rank failed. host
- * must outlive comm. */
+ * (threads, MPI); it sends NCCL's id and reports which rank failed. `host` must outlive
+ * *comm. */
 int kcp_nccl_over(struct kcp_comm **comm, struct kcp_comm *host, char *why, size_t n);
 /* Creates a rank on the calling thread's GPU without MPI. Rank 0 writes NCCL's id to
- * the file `path`, in a folder that all ranks can read. The file must not exist before;
- * the caller removes the file afterwards. A lost rank is detected by NCCL's own error
- * or by the timeout. */
+ * the file `path`, in a folder that all ranks can read. The file must not exist before
+ * the call; the caller removes the file. NCCL's error or the timeout reveals a lost
+ * rank. */
 int kcp_nccl_by_file(struct kcp_comm **comm, const char *path, int R, int r, char *why,
                      size_t n);
 /* Creates a communicator that uses a caller's ncclComm_t, blocking or not. The caller
- * owns the ncclComm_t: after a failure the calls of this library return KCP_COMM, but
- * the library does not abort the ncclComm_t. Until the caller aborts the ncclComm_t,
- * work on a stream may hang, and so may cudaFree and comm->free, which wait for this
- * work. Call comm->fail or comm->free before you abort or destroy the ncclComm_t;
- * afterwards this library does not use it. A lost rank is detected by NCCL's error, by
- * the caller's watchdog, or by the timeout. */
+ * owns the ncclComm_t: after a failure, calls of this library return KCP_COMM, but the
+ * library does not abort the ncclComm_t. Until you abort the ncclComm_t, work on a
+ * stream may hang, and so may cudaFree and comm->free, which wait for this work. Call
+ * comm->fail or comm->free before you abort or destroy the ncclComm_t; after that call
+ * the library does not use the ncclComm_t. NCCL's error, your watchdog or the timeout
+ * reveals a lost rank. */
 struct ncclComm;
 int  kcp_nccl_from(struct kcp_comm **comm, struct ncclComm *nccl);
-/* Splits `from`: ranks with the same color form one communicator, ordered by key,
- * and by r if keys are equal. Every rank of `from` calls it; a rank with color < 0
- * gets *comm NULL. Free *comm before `from`. If ranks are threads, free *comm only when
- * no rank has work on a GPU: NCCL then frees host memory, which waits for all GPUs of
- * the process, and a GPU may wait for this rank. lost() names ranks by their number in
- * `from`. */
+/* Splits `from`: ranks with the same color form one communicator, ordered by key, then
+ * by r. Every rank of `from` calls kcp_nccl_split; on a rank with color < 0, *comm is
+ * NULL. Free *comm before `from`. If ranks are threads, free *comm only when no rank
+ * has work on a GPU: free() waits for all GPUs of the process, and a GPU may be waiting
+ * for this rank. lost() of *comm returns rank numbers of `from`. */
 int kcp_nccl_split(struct kcp_comm *from, int color, int key, struct kcp_comm **comm);
 
-/* ---- maps: compose and apply, one implementation per backend
- * A map S -> M S + h is stored as [h | M], [HV,K,V+K]. backward = 1: M^T is applied. */
+/* ---- maps: compose and apply, one implementation per backend. A map S -> op(M) S + h
+ * is stored as [h | M], [HV,K,V+K]; op(M) is M, or M^T if backward = 1. */
 struct kcp_mapops {
     const char *name;
-    size_t elem;               /* bytes of a number on the wire: 4, or 8 for double */
-    /* S_out <- op(M) S_in + h on columns v0..v0+Vb of h. If first is 1: S_out <- h, and
-     * S_in and M are not read. S_in [HV,K,ld_in] and S_out [HV,K,ld_out] begin with
-     * column v0. S_in may equal S_out. */
+    size_t elem;               /* bytes per number: 4, or 8 for double */
+    /* S_out <- op(M) S_in + h on columns v0 .. v0+Vb-1 of h. If `first` is 1, S_out <-
+     * h, and S_in and M are not read. S_in [HV,K,ld_in] and S_out [HV,K,ld_out] begin
+     * with column v0. S_in may equal S_out. */
     int (*apply)(int HV, int K, int V, const void *map, int backward, int first,
                  int v0, int Vb, const void *S_in, int ld_in, void *S_out, int ld_out,
                  struct CUstream_st *);
-    /* out <- (b after a) = [op(M_b) h_a + h_b | M], with M = M_b M_a, backward M_a M_b.
-     * If a_first is 1, M_a is not read and M is not written. out must differ from a and
-     * b. */
+    /* out <- the map that applies a, then b: [op(M_b) h_a + h_b | M], M = M_b M_a
+     * (backward: M_a M_b). If a_first is 1, M_a is not read and M is not written. `out`
+     * must differ from a and b. */
     int (*compose)(int HV, int K, int V, const void *b, const void *a, int backward,
                    int a_first, void *out, struct CUstream_st *);
     int (*copy)(void *to, size_t to_pitch, const void *from, size_t from_pitch,
                 size_t width, size_t rows, struct CUstream_st *);      /* in bytes */
-    /* The same operations for models with a diagonal M: map is [HV,K,V+1] = [h | d],
-     * with K numbers of M instead of K^2. NULL: not implemented, so such a model sends
-     * all of M. */
+    /* The same operations on maps [HV,K,V+1] = [h | d], for models with a diagonal M.
+     * NULL: not implemented, so such a model sends all K^2 elements of M. */
     const struct kcp_mapops *diagonal;
     int is_diagonal;           /* 1: maps are [h | d] */
 };
@@ -175,12 +173,12 @@ extern const struct kcp_mapops kcp_diagonal_mapops;        /* ref/16_diagonal.c 
 
 /* ---- chapters 07, 11: the exchange, written once over comm and maps
  *
- * maps [NS,HV,K,V+K] (diagonal M: [NS,HV,K,V+1]): this rank's maps; only the required
- * parts need be valid. states [NS,HV,K,V]: on entry, rows of segments that begin
- * (backward: end) a sequence hold h0 (dht) or 0; on return every row holds the state at
- * the start of its segment (backward: the gradient of the state at the end). kept (may
- * be NULL): the form all_gather stores the maps that it gathered in forward. Backward
- * with reuse_M reads M from kept and from maps, and sends only dh_ext. */
+ * maps [NS,HV,K,V+K] (diagonal M: [NS,HV,K,V+1]) are this rank's maps; only the parts
+ * of kcp_plan_want are read. states [NS,HV,K,V]: on entry, rows of segments that begin
+ * (backward: end) a sequence are h0 (dht) or 0; on return every row is the state at the
+ * start of its segment (backward: the gradient of the state at the segment's end). kept
+ * (may be NULL): in forward, the form all_gather stores the gathered maps in `kept`.
+ * Backward with reuse_M reads M from `kept` and from `maps`, and sends only dh_ext. */
 struct kcp_exchange {
     enum kcp_form form;
     int backward, blocks, reuse_M;
@@ -194,53 +192,53 @@ struct kcp_exchange {
 int    kcp_exchange_run(const struct kcp_exchange *x);
 size_t kcp_exchange_work(const struct kcp_exchange *x);     /* bytes of work */
 size_t kcp_exchange_kept(const struct kcp_exchange *x);     /* bytes of kept */
-/* Returns the bytes and messages that this rank sends, by the formulas of chapter
- * 07. */
+/* Returns the bytes and messages of this rank, by the formulas of chapter 07. */
 struct kcp_traffic kcp_exchange_formula(const struct kcp_exchange *x);
 /* Returns 1 if the form folds maps in token order, so that canonical plans give the
- * same bits for every R. 0: the form composes maps in a tree, or there is no such
- * form. */
+ * same bits for every R; 0 if the form composes maps in a tree or does not exist. */
 int    kcp_form_in_order(enum kcp_form form);
 
 /* ---- chapter 14: rows across a cut, written once over comm
  *
- * A segment needs the `reach` rows of its sequence before the segment (backward: after
- * the segment), unless the neighbouring segment is adjacent in the shard. If a rank
- * owns one range, only its first (backward: last) segment needs rows. The rows may be
- * on several ranks; only these ranks exchange messages. x [T,row] is this rank's shard.
- * The halo holds the rows for segment 0, then those for segment 1, etc. ... */
+ * A segment needs `reach` rows of its sequence before (backward: after) the segment.
+ * The segment needs no halo rows if its neighbour in the sequence is adjacent in the
+ * shard; so if a rank owns one range, only the first (backward: last) segment needs
+ * halo rows. Only the ranks that own these rows send messages. x [T,row] is this rank's
+ * shard. The halo contains the rows for segment 0, then those for segment 1, etc.
+ * ... */
 struct kcp_halo {
     const struct kcp_plan *plan;
     struct kcp_comm *comm;     /* may be NULL when plan->R is 1 */
-    int64_t reach;             /* in rows: width of the convolution - 1 */
+    int64_t reach;             /* rows: width of the convolution - 1 */
     int backward;
     size_t row_bytes;
     struct CUstream_st *stream;
-    const struct kcp_mapops *ops;  /* copies a rank's own rows; NULL: host memory */
+    const struct kcp_mapops *ops;  /* for local copies; NULL: host memory */
     int edges;                 /* 1: x holds only the first min(reach, tokens) rows
                                   of each run of adjacent segments that begins inside
                                   a sequence, because backward sends only these rows */
 };
 int64_t kcp_halo_rows(const struct kcp_halo *h, int r);    /* that rank r lacks */
-/* kcp_halo_at returns the first row of the halo for segment s. kcp_halo_edge, with
- * edges = 1, returns the first row of x for the run of segments that begins with s. s =
- * NS: the total number of rows. */
+/* kcp_halo_at returns the first halo row for segment s. kcp_halo_edge, with edges = 1,
+ * returns the first row of x for the run of segments that begins with s. For s = NS,
+ * both return the total number of rows. */
 int64_t kcp_halo_at(const struct kcp_halo *h, int r, int s);
 int64_t kcp_halo_edge(const struct kcp_halo *h, int r, int s);
 int     kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo);
 struct kcp_traffic kcp_halo_formula(const struct kcp_halo *h, int r);
-/* Exchanges states [N,reach,row], indexed by global sequence. On entry each rank has
- * the rows that it owns (plan->h0_rank; backward: ht_rank). A rank that holds one of
- * the first (backward: last) `reach` tokens of a sequence receives the sequence's rows
- * from their owner. */
+/* Exchanges `states` [N,reach,row], indexed by global sequence. On entry each rank has
+ * the rows that it owns (plan->h0_rank; backward: ht_rank). If a rank's shard contains
+ * one of the first (backward: last) `reach` tokens of a sequence, the rank receives the
+ * sequence's rows from their owner. */
 int     kcp_halo_states(const struct kcp_halo *h, void *states);
 
 /* ---- chapters 13, 14: sums over all tokens
  *
- * kcp_segment_sum adds part [NS,n], one row per segment, over the segments of all ranks
- * in token order. Every rank gets sum [n] (double, host; if R > 1, one all_gather per
- * MiB). Canonical plans give the same bits for every R. kcp_parameter_sum does the same
- * for a call; with KCP_SUM_LOCAL it adds only this rank's rows and sends no message. */
+ * kcp_segment_sum adds the rows of part [NS,n], one row per segment, over all segments
+ * of all ranks in token order. Every rank gets sum [n] (double, host; if R > 1, one
+ * all_gather per MiB). Canonical plans give the same bits for every R.
+ * kcp_parameter_sum does the same for a call; with KCP_SUM_LOCAL, it adds only this
+ * rank's rows and sends no message. */
 int kcp_segment_sum(const struct kcp_plan *plan, struct kcp_comm *comm,
                     const double *part, int64_t n, double *sum);
 struct kcp_call;

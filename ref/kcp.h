@@ -1,12 +1,11 @@
-/* kcp.h -- types of the library: status, fields, plan, saved block, variants.
+/* kcp.h -- the library's types: status, fields, plan, saved block, variants.
  *
- * Book: chapter 00 (every letter) and the chapter named at each struct.
+ * Book: chapter 00 (the names of sizes) and the chapter named at each struct.
  * Checked by: every file of tests/.  Next: ref/comm.h, the ranks.
  *
  * Tensors are dense and row major, with the token as the first index. A stage works on
- * segments: runs of tokens of one sequence on one rank (chapter 06; also called
- * stretches). The caller owns every array; no function keeps a pointer after it
- * returns. */
+ * segments, which are runs of tokens of one sequence on one rank (chapter 06). The
+ * caller owns every array; no function keeps a pointer after its return. */
 #ifndef KCP_H
 #define KCP_H
 
@@ -19,35 +18,37 @@ extern "C" {
 /* libkcp.so exports only the functions that the installed headers declare. */
 #pragma GCC visibility push(default)
 
-/* The status that a function returns. Programs print KCP_NA as n/a. */
+/* Programs print KCP_NA as n/a. */
 enum kcp_status {
     KCP_OK = 0,
-    KCP_NA,          /* this variant does not take this shape or this option */
+    KCP_NA,          /* this variant does not support this shape or option */
     KCP_BAD,         /* an argument is wrong */
     KCP_NO_MEMORY,
     KCP_COMM,        /* another rank, or the network, failed */
     KCP_CUDA,        /* a CUDA call failed */
-    KCP_MISMATCH,    /* the saved block does not fit this call */
+    KCP_MISMATCH,    /* the saved block, or another rank's call, differs */
 };
 
 /* Returns the version of the loaded library, e.g. "2.0.0", which may differ from the
- * header's. */
+ * version of the header. */
 const char *kcp_version(void);
 
-/* Returns the reason of the last failure on this thread, with the name of the field:
- * "03_wy: HV: found 3, expected a multiple of H, which is 2". "": only the status is
- * known. The text is valid until the next call that fails. */
+/* Returns the reason of the last failure on this thread, e.g. "03_wy: HV: found 3,
+ * expected a multiple of H, which is 2", or "" if only the status is known. The text is
+ * valid until the next call that fails. */
 const char *kcp_why(void);
 /* Sets the function that receives notices, one line per call, from any thread. NULL,
- * the default: notices are dropped. A notice is not a failure: e.g. a slower path is
- * used because this GPU lacks the faster one. The library itself prints nothing. */
+ * the default, drops notices. A notice is not a failure; e.g. it says that a slower
+ * path runs because this GPU does not support the faster path. The library prints
+ * nothing. */
 void kcp_notices(void (*to)(const char *line));
 
-/* The layout of structs in the loaded library, for bindings in other languages.
- * kcp_struct_size returns the bytes of struct `name` ("kcp_call"); 0: no such struct.
- * kcp_struct_member sets the offset and the kind of a member ('i' int or enum, 'l'
- * int64_t, 'z' size_t, 'd' double, 'p' pointer), kcp_enum_value the value of an enum
- * constant ("KCP_GATE_RAW"). KCP_BAD: no such name. */
+/* Describe structs of the loaded library, for bindings in other languages.
+ * kcp_struct_size returns the bytes of struct `name` ("kcp_call"), or 0 if there is no
+ * such struct. kcp_struct_member sets the offset and the kind of a member ('i' int or
+ * enum, 'l' int64_t, 'z' size_t, 'd' double, 'p' pointer); kcp_enum_value sets the
+ * value of an enum constant ("KCP_GATE_RAW"). Both return KCP_BAD if the name is
+ * unknown. */
 size_t kcp_struct_size(const char *name);
 int    kcp_struct_member(const char *of, const char *name, size_t *at, char *kind);
 int    kcp_enum_value(const char *name, int *value);
@@ -61,8 +62,8 @@ enum kcp_save  { KCP_RECOMPUTE, KCP_SAVE_ALL, KCP_SAVE_LIGHT };    /* chapter 12
 enum kcp_layout { KCP_KV, KCP_VK };          /* of the caller's h0, ht, dh0, dht */
 enum kcp_walk  { KCP_AUTO, KCP_SEQUENTIAL, KCP_BLELLOCH };     /* stages/call.def */
 
-/* Bits of kcp_call.part. In stage 09 KCP_LOCAL and KCP_REVERSE select the parts to run.
- * In 13 to 15 KCP_SUM_LOCAL returns this rank's gradients of parameters, for a
+/* Bits of kcp_call.part. KCP_LOCAL and KCP_REVERSE select the parts of stage 09. With
+ * KCP_SUM_LOCAL, stages 13 to 15 return this rank's gradients of parameters, for a
  * framework that adds the gradients over the ranks. */
 enum { KCP_LOCAL = 1, KCP_REVERSE = 2, KCP_SUM_LOCAL = 4 };
 
@@ -71,7 +72,7 @@ enum { KCP_LOCAL = 1, KCP_REVERSE = 2, KCP_SUM_LOCAL = 4 };
  * KCP_FIELD(io, when, name, shape, store) in stages/NN.def.
  *   io     IN or OUT; BIN and BOUT belong to the backward pass only, FOUT to forward
  *   when   ALWAYS; MAYBE may be NULL; KDA or GDN: NULL for the other model
- *   shape  in the letters of chapter 00; "NS+1" and "V+K" are letters too
+ *   shape  names of sizes (chapter 00), separated by blanks; also "NS+1", "V+K"
  *   store  ACTV the variant's storage type; ACC fp32, or double for a double variant;
  *          MAP as ACC, columns [0,V) h_ext and [V,V+K) M; I32, I64
  * A variant must not change inputs, nor output elements that the reference does not
@@ -91,15 +92,15 @@ struct kcp_field {
 #include "stages.h"
 
 /* ---- chapter 06: the plan
- * A table of segments with their owners, which depends only on cu_seqlens, R, owners
- * and L. A rank may own any ranges of tokens: the default is one contiguous range per
- * rank, in order; zigzag and striped are other choices. The segments of a rank are
- * adjacent in the table, in token order, and so are their rows in the rank's shard.
- * Classic (L = 0): a segment is the part of a sequence in one range. Canonical (L > 0):
- * segments are cut at multiples of L from the start of their sequence, and the boundary
- * of a range moves down to the next such cut. The *shard order* of tokens is the
- * concatenation of the shards, rank 0 first; for a contiguous plan the shard order
- * equals the token order. */
+ * A plan is a table of segments and their owners. It depends only on cu_seqlens, R, the
+ * owners of ranges, and L. A rank may own any ranges of tokens; by default, rank r owns
+ * the r-th of R contiguous ranges. A rank's segments are adjacent in the table, in
+ * token order, and so are the rows of these segments in the rank's shard. In a
+ * *classic* plan (L = 0), a segment is the part of a sequence in one range. In a
+ * *canonical* plan (L > 0), segments are cut at multiples of L from the start of their
+ * sequence, and each boundary of a range moves down to such a cut. The *shard order* of
+ * tokens is the concatenation of the shards, rank 0 first; for a contiguous plan the
+ * shard order equals the token order. */
 //> segment
 struct kcp_segment {
     int n;                     /* global sequence */
@@ -112,10 +113,10 @@ struct kcp_segment {
 };
 //< segment
 
-/* The part of the plan that one rank needs; published implementations call it the CP
- * context. If the rank owns several ranges, is_first_rank and pre_... refer to the
- * rank's first segment, is_last_rank and post_num_ranks to its last segment. Then
- * pre_num_ranks and post_num_ranks count changes of owner, and cu_seqlens has an entry
+/* One rank's part of the plan, called CP context in other implementations.
+ * is_first_rank and pre_... refer to the rank's first segment, is_last_rank and
+ * post_num_ranks to the rank's last segment. If a rank owns several ranges,
+ * pre_num_ranks and post_num_ranks count changes of owner, and cu_seqlens has one entry
  * per run of consecutive tokens. */
 struct kcp_context {
     int64_t begin, end;        /* the rank's rows, in shard order */
@@ -135,7 +136,7 @@ struct kcp_plan {
     int64_t T, L;              /* tokens; canonical segment length, 0: classic */
     int64_t *cu_seqlens;       /* [N+1] */
     int64_t *cuts;             /* [R+1] boundaries of the shards, in shard order */
-    int moved;                 /* how many boundaries canonical mode moved */
+    int moved;                 /* number of boundaries that canonical mode moved */
     struct kcp_segment *seg;   /* [S] segments, those of rank 0 first ... */
     int *h0_rank, *ht_rank;    /* [N] owner of row n of h0 and dh0; of ht and dht */
     struct kcp_context *ctx;   /* [R] */
@@ -143,65 +144,64 @@ struct kcp_plan {
     uint64_t digest;           /* hash of the plan, for comparing ranks */
     int *order;                /* [S] segments in token order */
     int scattered;             /* 1: the shard order is not the token order */
-    int B;                     /* ranges: [bound[b], bound[b+1]) is owner[b]'s */
+    int B;                     /* ranges; owner[b] owns bound[b] .. bound[b+1]-1 */
     int64_t *bound;            /* [B+1]; no range is empty, adjacent owners differ */
     int *owner;                /* [B] */
 };
 
-/* Owners of ranges. Range b < B, tokens [bound[b], bound[b+1]), belongs to rank
- * owner[b], so a rank may have several ranges. bound starts at 0, ends at T and does
- * not decrease. */
+/* A table of owners: rank owner[b] owns tokens bound[b] .. bound[b+1]-1, b = 0 .. B-1.
+ * `bound` starts at 0, ends at T and does not decrease. */
 struct kcp_owners { int B; int64_t *bound; int *owner; };
 
-/* Allocates a table of owners, as used with softmax attention. KCP_ZIGZAG: each
- * sequence is cut into 2 R ranges at floor(i len / 2R); rank r has ranges r and 2R-1-r,
- * so that all ranks have the same work under a causal mask. KCP_STRIPED: each sequence
- * is cut into stripes of `stripe` tokens; stripe i belongs to rank i mod R. KCP_BAD:
- * *why has the reason. */
+/* Allocates a table of owners of a kind that softmax attention uses. KCP_ZIGZAG cuts
+ * each sequence into 2 R ranges at floor(i len / 2R); rank r owns ranges r and 2R-1-r,
+ * so that a causal mask gives all ranks the same work. KCP_STRIPED cuts each sequence
+ * into stripes of `stripe` tokens; rank i mod R owns stripe i. KCP_BAD: *why is the
+ * reason. */
 enum kcp_spread { KCP_CONTIGUOUS, KCP_ZIGZAG, KCP_STRIPED };
 int  kcp_owners_make(struct kcp_owners *owners, enum kcp_spread spread, int N,
                      const int64_t *cu_seqlens, int R, int64_t stripe,
                      const char **why);
 void kcp_owners_free(struct kcp_owners *owners);
 
-/* Makes a plan of contiguous ranges, which begin at cuts[r]; cuts NULL: at floor(r T /
- * R). Wc: width of the convolution, stored in the contexts. KCP_BAD: *plan is NULL and
- * *why, unless `why` is NULL, points to a static text with the reason. */
+/* Makes a plan of contiguous ranges; rank r's range begins at cuts[r] or, if cuts is
+ * NULL, at floor(r T / R). Wc, the width of the convolution, is copied to the contexts.
+ * On KCP_BAD, *plan is NULL and *why (`why` may be NULL) is a static text with the
+ * reason. */
 int  kcp_plan_make(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int R,
                    const int64_t *cuts, int64_t L, int C, int Wc, const char **why);
-/* As kcp_plan_make, for any table of owners. The table is copied. */
+/* Makes a plan from any table of owners, which is copied. */
 int  kcp_plan_owned(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int R,
                     const struct kcp_owners *owners, int64_t L, int C, int Wc,
                     const char **why);
 void kcp_plan_free(struct kcp_plan *plan);
-/* Replaces the contents of `plan` by the contents of `next`, in place. Args structs
- * that point into plan stay valid; copies of a rank's cu, cn, sc become outdated.
- * Lengths may differ, but N, R, C, T, L, each rank's number of tokens, segments and
- * chunks, the owners of states and the neighbours of segments must be equal. Otherwise:
- * KCP_NA, *why names the difference, and plan is unchanged. Collective: every rank
- * calls it, or none. */
+/* Copies `next` into `plan`, in place. Args structs that point into `plan` stay valid;
+ * copies of a rank's cu, cn, sc become outdated. Sequences may have other lengths, but
+ * N, R, C, T, L, each rank's number of tokens, segments and chunks, the owners of
+ * states and the neighbours of segments must be equal. Otherwise returns KCP_NA, *why
+ * names the difference, and `plan` is unchanged. Collective. */
 int  kcp_plan_refresh(struct kcp_plan *plan, const struct kcp_plan *next,
                       const char **why);
-/* kcp_plan_take copies rank r's rows (row_bytes per token) from the whole tensor;
- * kcp_plan_give copies them back. kcp_plan_token returns the global token of row i in
- * shard order. Host memory. */
+/* kcp_plan_take copies rank r's rows (row_bytes per token) from the tensor of all
+ * tokens to the shard; kcp_plan_give copies the shard back. kcp_plan_token returns the
+ * global token of row i in shard order. All arrays are in host memory. */
 void kcp_plan_take(const struct kcp_plan *plan, int r, size_t row_bytes,
                    const void *whole, void *shard);
 void kcp_plan_give(const struct kcp_plan *plan, int r, size_t row_bytes,
                    const void *shard, void *whole);
 int64_t kcp_plan_token(const struct kcp_plan *plan, int64_t i);
-/* Returns the needed parts of global segment j's map as bits KCP_WANT_*: h_ext unless
- * the segment ends (backward: starts) its sequence; M only if the sequence continues on
- * both sides. */
+/* Returns, as bits KCP_WANT_*, the parts of global segment j's map that the exchange
+ * needs: h_ext unless the segment ends (backward: starts) its sequence; M only if the
+ * sequence continues before and after the segment. */
 int  kcp_plan_want(const struct kcp_plan *plan, int j, int backward);
 
 /* ---- chapter 12: the saved block
  *
  * The block is in the caller's memory and starts with struct kcp_saved. Every tensor is
- * dense, at the offset in its item, which is a multiple of 64 bytes. A stage may write
- * directly to the block: kcp_saved_begin, then kcp_saved_at(saved, "q"). Names of
- * tensors: q k (not in a light block) rstd_q rstd_k beta Aqk A h_kept; with reuse_M
- * also maps kept; with save-all also G w u qg kg v_new h. */
+ * dense; its offset, in its item, is a multiple of 64 bytes. A stage may write directly
+ * to the block: kcp_saved_begin, then kcp_saved_at(saved, "q"). Tensors: q and k
+ * (unless the block is light), rstd_q, rstd_k, beta, Aqk, A, h_kept; with reuse_M also
+ * maps and kept; with save-all also G, w, u, qg, kg, v_new and h. */
 struct kcp_saved_item { char name[16]; uint64_t at, bytes; };
 struct kcp_saved {
     char magic[8], writer[40];         /* "ref" or the variant that wrote the block;
@@ -212,7 +212,7 @@ struct kcp_saved {
     int64_t T, L;
     uint64_t bytes;                    /* of the whole block */
     struct kcp_saved_item item[20];
-    int32_t format, format_version;    /* which tensors: ref/core/saved.def */
+    int32_t format, format_version;    /* ref/core/saved.def */
 };
 size_t kcp_saved_bytes(const struct kcp_forward *a);         /* the reference's */
 int    kcp_saved_states(const struct kcp_call *a);           /* rows of h_kept */
@@ -224,9 +224,8 @@ void  *kcp_saved_at(const void *saved, const char *name);
 int    kcp_saved_check(const void *saved, size_t bytes, const struct kcp_call *a,
                        const char *reader, size_t actv, size_t acc,
                        char *why, size_t n);
-/* The same functions for any format; the functions above are for format 1, which the
- * references write and read. kcp_saved_layout_of returns KCP_BAD if there is no such
- * format. */
+/* These functions handle any format; those above handle format 1, which the references
+ * write and read. kcp_saved_layout_of returns KCP_BAD if there is no such format. */
 int    kcp_saved_layout_of(struct kcp_saved *s, const struct kcp_call *a, int format,
                            const char *writer, size_t actv, size_t acc);
 int    kcp_saved_check_of(const void *saved, size_t bytes, const struct kcp_call *a,
@@ -238,8 +237,8 @@ struct kcp_stage {
     const char *name;                /* "03_wy" */
     const struct kcp_field *fields;
     int nfields;
-    size_t args;                     /* sizeof its struct */
-    int ranks;                       /* 1: runs on several ranks, over comm */
+    size_t args;                     /* sizeof the args struct */
+    int ranks;                       /* 1: several ranks run it, using comm */
     int (*ref)(void *args);
     int (*oracle)(void *args);       /* 15, 16: the token recurrence; or NULL */
 };
@@ -249,30 +248,29 @@ extern const int kcp_nstages;
 enum kcp_storage { KCP_F64, KCP_F32, KCP_BF16 };
 enum kcp_where { KCP_HOST, KCP_DEVICE };
 
-/* Checks a call without running it: sizes, options, missing arrays, plan and comm; for
- * arrays on the host also the values of cu, cn, sc, cu_seqlens, want and range.
- * References, layer calls and listed variants do this check themselves. Argument stage:
- * "03", "3" or "03_wy". KCP_BAD: kcp_why() has the reason. */
+/* Checks a call without running the stage: sizes, options, missing arrays, plan and
+ * comm; for arrays on the host also the values of cu, cn, sc, cu_seqlens, want and
+ * range. `stage` is "03", "3" or "03_wy". References, layer calls and variants include
+ * this check. On KCP_BAD, kcp_why() returns the reason. */
 int kcp_check_call(const char *stage, enum kcp_where where, const void *args);
 
 //> variant
-/* A variant is an implementation of a stage; the variant's record is at the end of its
- * file. A variant "mutant_..." is wrong, and the judge must reject the variant. */
+/* A variant is an implementation of a stage. A variant named "mutant_..." is wrong, and
+ * the judge, the project's test program, must reject it. */
 struct kcp_variant {
     const char *stage, *name, *why;  /* "07_merge", "v1_column", one line of summary */
     enum kcp_storage storage;
     enum kcp_where where;
     const char *shapes;              /* supported shapes, for messages */
-    int (*run)(void *args);          /* kcp_status; the stage's args struct */
+    int (*run)(void *args);          /* args: the stage's args struct */
     size_t (*work)(const void *args);/* bytes of args->work; NULL: none */
 };
 
-/* A variant and a function that checks a call (checked.c), then runs the variant. */
+/* A variant, and a function that checks the call (checked.c), then runs the variant. */
 struct kcp_checked { const struct kcp_variant *variant; int (*run)(void *args); };
 int kcp_checked_run(const struct kcp_variant *v, void *args);
 
-/* Puts the address of the record into a linker section, which serves as the list of
- * variants. */
+/* Adds the record to the list of variants, which is a linker section. */
 #define KCP_VARIANT(ident)                                                            \
     extern const struct kcp_variant ident;                                            \
     static int ident##_checked(void *args) { return kcp_checked_run(&ident, args); }  \

@@ -1,9 +1,9 @@
-/* kcp_mpi.h -- ranks as MPI processes, for programs that link MPI (libkcp.so does not).
+/* kcp_mpi.h -- ranks as MPI processes. libkcp.so does not link MPI; libkcp_mpi.so does.
  *
  * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: comm/backend/mpi.c.
  *
- * libkcp_mpi.so is built if mpicc is found. MPI libraries differ in their ABI, so for
- * another MPI library compile share/kcp/mpi with the mpicc of that library,
+ * libkcp_mpi.so is built if mpicc is found. MPI libraries have different ABIs, so for
+ * another MPI library compile share/kcp/mpi with that library's mpicc and
  * -DKCP_WITH_MPI -lkcp. */
 #ifndef KCP_MPI_H
 #define KCP_MPI_H
@@ -19,26 +19,25 @@ extern "C" {
  * R is 1, launcher is NULL, and MPI is not initialized. local: the rank among the
  * processes of this machine, for selecting a GPU. */
 struct kcp_mpi { int R, r, local; const char *launcher; };
-/* Calls MPI_Init_thread if a launcher's variables are set. KCP_BAD: a launcher started
- * several processes, but this library was built without MPI, or MPI reports another
- * number of processes. */
+/* Calls MPI_Init_thread if a launcher's environment variables are set. Returns KCP_BAD
+ * if a launcher started several processes, but this library was built without MPI or
+ * MPI reports another number of processes. */
 int kcp_mpi_start(struct kcp_mpi *mpi, char *why, size_t n);
 /* Creates a communicator over MPI_COMM_WORLD for host memory. Call kcp_mpi_start first.
- * KCP_NA: built without MPI. */
+ * Returns KCP_NA if built without MPI. */
 int kcp_mpi_world(struct kcp_comm **comm, char *why, size_t n);
 /* Call kcp_mpi_end last, before every exit of a program. Returns `status`, or 1 if
- * status is 0 although a communicator has failed. If the result is 0, MPI is finalized.
- * Otherwise MPI_Finalize is not called, because MPI_Finalize waits for all ranks;
- * kcp_mpi_end waits 0.3 s, so that other ranks can print their errors before the
- * launcher ends all processes. */
+ * `status` is 0 but a communicator has failed. If the result is 0, calls MPI_Finalize.
+ * Otherwise omits MPI_Finalize, which would wait for all ranks, and waits 0.3 s, so
+ * that other ranks can print errors before the launcher ends all processes. */
 int kcp_mpi_end(int status);
 
 #ifdef MPI_VERSION
-/* As kcp_mpi_world, over a duplicate of the caller's communicator `over`. This call and
- * comm->free are collective. Needs MPI_THREAD_SERIALIZED, or MPI_THREAD_MULTIPLE if the
- * caller uses MPI in another thread at the same time. A call that makes no progress for
- * `seconds` fails; seconds = 0: KCP_TIMEOUT_S. After a failure MPI may still read the
- * send buffers, so end the program. */
+/* As kcp_mpi_world, but uses a duplicate of the communicator `over`. kcp_mpi_over and
+ * comm->free are collective. Needs MPI_THREAD_SERIALIZED, or MPI_THREAD_MULTIPLE if
+ * another thread uses MPI at the same time. A call that makes no progress for `seconds`
+ * (0: KCP_TIMEOUT_S) fails. After a failure MPI may still read the send buffers, so end
+ * the program. */
 int kcp_mpi_over(struct kcp_comm **comm, MPI_Comm over, double seconds, char *why,
                  size_t n);
 #endif

@@ -1,14 +1,14 @@
-/* layer.h -- a whole layer called from an application: ranks, sizes, forward, backward.
+/* layer.h -- runs a layer from an application: forward, backward, sizes of buffers.
  *
  * Book: chapter 08.  Checked by: tests/08_forward/layer.c, tests/cli/examples.sh.
  * Next: book/examples/kda.c, to copy.
  *
- * The caller owns everything: arrays, workspace, saved block, plan, comm, stream. On a
+ * The caller owns all arrays, the workspace, saved block, plan, comm and stream. On a
  * GPU every array of an args struct is in GPU memory (plan, comm and ops are host
- * structs). A call puts work on args->stream and returns. The call allocates nothing
- * and does not wait, except inside comm if ranks share a GPU. A graph may capture it.
- * Arrays of storage ACTV (stages.h) have layer->storage; ACC is fp32, or double in a
- * KCP_F64 layer. Every function returns a kcp_status or bytes; none prints or exits. */
+ * structs). A call puts work on args->stream and returns, without allocating or waiting
+ * (except inside comm if ranks share a GPU), so a graph may capture the call. Arrays of
+ * storage ACTV (stages.h) have layer->storage; ACC is fp32, or double in a KCP_F64
+ * layer. No function prints or exits. */
 #ifndef KCP_LAYER_H
 #define KCP_LAYER_H
 
@@ -21,9 +21,9 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 /* A layer selects kernels by the table of paths (ref/core/paths.def, kcp-check
- * --paths). Members forward to scan are the kernels of the first rows that a call may
- * use. A call runs on the first row, from there on, that takes the call. Forward and
- * backward must agree in the format of the saved block. */
+ * --paths). Each kernel below names the row of the table at which the search starts; a
+ * call runs the first row, from this row on, that supports the call. `forward` and
+ * `backward` must use the same format of the saved block. */
 struct kcp_layer {
     enum kcp_storage storage;
     enum kcp_where where;
@@ -32,27 +32,27 @@ struct kcp_layer {
     const struct kcp_variant *family, *scan;     /* of chapters 16 and 15 */
 };
 
-/* Sets the layer to the references of chapters 08, 13 to 16: double, on the host. */
+/* Sets the layer to the references of chapters 08 and 13 to 16: double, on the host. */
 void kcp_layer_ref(struct kcp_layer *layer);
-/* Sets the layer to the GPU kernels of a storage (KCP_BF16, KCP_F32): the rows from the
- * first row of kernel `name` ("v1_stages") on; NULL: all rows. `name` applies to
- * forward and backward; conv, family and scan use all their rows. Does not need a GPU.
- * KCP_NA: built without CUDA. KCP_BAD: no such name; why (may be NULL) lists the
- * names. */
+/* Sets the layer to the GPU kernels of a storage (KCP_BF16 or KCP_F32). For forward and
+ * backward, calls use the rows starting at the first row of kernel `name`
+ * ("v1_stages"), or all rows if `name` is NULL; conv, family and scan use all rows.
+ * Needs no GPU. Returns KCP_NA if built without CUDA, KCP_BAD if `name` is unknown;
+ * `why` (may be NULL) then lists the names. */
 int  kcp_layer_gpu(struct kcp_layer *layer, enum kcp_storage storage,
                    const char *name, char *why, size_t n);
 
-/* Fills the members of `call`, with which every args struct starts, for this rank: T,
- * N, NS, NC, C, R, r of plan (chapter 06), plan, comm, ops. comm may be NULL if R is 1.
- * The caller sets H, HV, K, V, KG, the options, the stream, and the grid cu [NS+1], cn
- * [NS+1], sc [NC]. The grid is in plan->ctx[r] on the host; a GPU needs a copy. */
+/* Sets members of `call`, which starts every args struct, for this rank: T, N, NS, NC,
+ * C, R, r, plan, comm and ops. comm may be NULL if R is 1. The caller sets H, HV, K, V,
+ * KG, the options, the stream, and the grid cu [NS+1], cn [NS+1], sc [NC]. plan->ctx[r]
+ * contains the grid on the host; a GPU needs a copy. */
 void kcp_layer_call(const struct kcp_layer *layer, struct kcp_call *call,
                     const struct kcp_plan *plan, struct kcp_comm *comm);
 
-/* Return the bytes of the saved block and of the workspaces, from sizes and options.
- * Arrays need not exist yet, but a->saved (for a convolution also x0, dxt, dweight,
- * dbias) must be NULL or not NULL as in the later call. 0: no bytes, or no plan.
- * Consecutive layers on one stream may share a workspace, but each layer needs a
+/* Return the bytes of the saved block and of the workspaces, or 0 if none are needed or
+ * the plan is missing. Arrays need not exist yet, but a->saved (for a convolution also
+ * x0, dxt, dweight, dbias) must be NULL or not NULL as in the later call. Layers that
+ * run one after another on one stream may share a workspace, but each layer needs a
  * separate saved block until the layer's backward has run. */
 size_t kcp_layer_saved(const struct kcp_layer *layer, const struct kcp_call *call);
 size_t kcp_layer_forward_work(const struct kcp_layer *layer,
@@ -61,22 +61,24 @@ size_t kcp_layer_backward_work(const struct kcp_layer *layer,
                                const struct kcp_backward *a);
 size_t kcp_layer_conv_work(const struct kcp_layer *layer, const struct kcp_conv *a);
 
-/* Chapters 08, 13 and 14 on this rank; shapes and equations are in stages/NN.def.
- * Collective: every rank of the plan makes the call, with the same options, also a rank
- * without tokens. a->saved NULL: forward saves nothing, so backward is impossible.
- * KCP_BAD: an array is missing, work or saved is too short, or the grid is not the
- * plan's. KCP_NA: no path takes this shape. KCP_CUDA: a launch failed. KCP_COMM:
- * comm->lost names the rank. KCP_MISMATCH: the block has another format or is from
- * another call; on a GPU this is found later, and the gradients are NaN. */
+/* Run stages 08, 13 and 14 on this rank; shapes and equations are in stages/NN.def.
+ * Collective: every rank of the plan, also a rank without tokens, makes the call with
+ * the same options. If a->saved is NULL, forward saves nothing, so backward is
+ * impossible. KCP_BAD: an array is missing, work or saved is too short, or the grid
+ * differs from the plan's. KCP_NA: no path supports this shape. KCP_CUDA: a launch
+ * failed. KCP_COMM: comm->lost names the rank. KCP_MISMATCH: the saved block has
+ * another format or is from another call; on a GPU the call may instead return KCP_OK
+ * and set the gradients to NaN. */
 int kcp_layer_forward(const struct kcp_layer *layer, struct kcp_forward *a);
 int kcp_layer_backward(const struct kcp_layer *layer, struct kcp_backward *a);
 int kcp_layer_conv(const struct kcp_layer *layer, struct kcp_conv *a);
 
-/* n convolutions, 1 to KCP_CONVS, e.g. of q, k and v: the same bits as n calls of
- * kcp_layer_conv. The calls must have the same plan, comm, pass and stream, and each
- * needs a separate work. No call may read an array that another call writes. On a GPU
- * one launch computes all n if Wc is the same and path conv_tokens takes each call.
- * Backward over several ranks has one launch per call. Errors as above. */
+/* Runs n convolutions, 1 to KCP_CONVS, e.g. of q, k and v, with the same bits as n
+ * calls of kcp_layer_conv. The calls must have the same plan, comm, pass and stream,
+ * and each call needs a separate `work`. No call may read an array that another call
+ * writes. On a GPU one launch computes all n if Wc is the same and path conv_tokens
+ * supports each call; backward over several ranks has one launch per call. Errors as
+ * above. */
 enum { KCP_CONVS = 3 };
 int kcp_layer_convs(const struct kcp_layer *layer, struct kcp_conv *const *a, int n);
 
@@ -85,13 +87,13 @@ int kcp_layer_convs(const struct kcp_layer *layer, struct kcp_conv *const *a, in
  *
  *   S <- M_c S + h_c       o = scale S^T q       M_c and h_c depend on a->model
  *
- * One function runs either pass (a->pass); backward reads the same inputs again. Shapes
- * are in stages/16.def and 15.def, equations in chapters 15 and 16. KG is K, and
+ * One function runs either pass (a->pass); backward reads the inputs of forward again.
+ * Shapes are in stages/16.def and 15.def, equations in chapters 15 and 16. KG is K, and
  * Spike-KDA has scale 1. The caller allocates shards of token arrays, states by global
- * sequence (a rank writes the rows that it owns), and work. h_kept of kcp_family,
- * kcp_layer_family_kept() bytes, keeps the initial states from forward for backward; if
- * h_kept is NULL, backward exchanges the states again. All plans, owners and forms of
- * the exchange are supported. M of GLA is diagonal, so GLA sends K numbers of M and not
+ * sequence (a rank writes the rows that it owns), and work. Forward saves the initial
+ * states for backward in h_kept of kcp_family, which has kcp_layer_family_kept() bytes;
+ * if h_kept is NULL, backward exchanges the states again. All plans and forms of the
+ * exchange are supported. M of GLA is diagonal, so GLA sends K numbers of M instead of
  * K^2. Errors as above. */
 size_t kcp_layer_family_work(const struct kcp_layer *layer,
                              const struct kcp_family *a);
@@ -101,15 +103,15 @@ size_t kcp_layer_scan_work(const struct kcp_layer *layer, const struct kcp_scan 
 int kcp_layer_family(const struct kcp_layer *layer, struct kcp_family *a);
 int kcp_layer_scan(const struct kcp_layer *layer, struct kcp_scan *a);
 
-/* Returns the name of the path that a forward or backward call would take; NULL: no
- * path, or the layer's variants are not in the table. */
+/* Returns the name of the path that a forward or backward call would run, or NULL if no
+ * path supports the call or the layer's variants are not in the table. */
 const char *kcp_layer_path(const struct kcp_layer *layer, const void *args,
                            int backward);
 
-/* ---- variants linked into this program or library
- * Writes up to max variants of a stage ("05", "5" or "05_affine"; NULL: all stages) and
- * name (NULL: all names) to out, sorted by stage, mutants first, then by name, so that
- * the last is the newest variant. Returns their number. */
+/* ---- variants linked into this program or library. Writes to `out` up to `max`
+ * variants of `stage` ("05", "5" or "05_affine"; NULL: all) with this name (NULL: all),
+ * sorted by stage, mutants first, then by name, so that the last variant is the newest.
+ * Returns the number of variants. */
 int kcp_variants(const char *stage, const char *name, const struct kcp_variant **out,
                  int max);
 const struct kcp_stage *kcp_stage_find(const char *name);  /* NULL: none */

@@ -1,4 +1,4 @@
-/* moves.h -- the table through which the references call comm/.
+/* moves.h -- the table of functions by which the references call comm/.
  *
  * Book: chapter 07.  Checked by: every stage over ranks; tests/cli/house.sh, the calls.
  * Next: comm/moves.c, the table. */
@@ -7,7 +7,7 @@
 
 #include "kcp.h"
 
-/* Each function is described in comm.h or wire.h, under its name with the prefix
+/* comm.h or wire.h describes each function, under the member's name with prefix
  * kcp_. */
 struct moves {
     int (*exchange_run)(const struct kcp_exchange *x);
@@ -23,7 +23,7 @@ struct moves {
     void (*wire_bounds)(struct kcp_comm *comm, const double *bound);
     int (*wire_cuts)(const struct kcp_comm *comm, const struct kcp_plan *plan, int s);
 };
-/* The address is NULL if comm/ is not linked; then kcp_begin rejects stages with
+/* If comm/ is not linked, the address is NULL and kcp_begin rejects stages with
  * ranks. */
 extern const struct moves comm_moves __attribute__((weak, visibility("hidden")));
 

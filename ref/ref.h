@@ -3,7 +3,7 @@
  * Book: all chapters.  Checked by: tests/NN_name/checks.c.  Next: ref/01_step.c.
  *
  * All arrays are double (indices int32 or int64), row major, owned by the caller. Each
- * function returns a kcp_status; its equation is above the function's body. */
+ * function returns a kcp_status; the equation is above the function's body. */
 #ifndef KCP_REF_H
 #define KCP_REF_H
 
@@ -12,7 +12,7 @@
 #pragma GCC visibility push(default)
 
 int kcp_ref_step(struct kcp_step *a); /* 01 forward, and its adjoint */
-int kcp_ref_gate(struct kcp_gate *a); /* 02 front end, and back */
+int kcp_ref_gate(struct kcp_gate *a); /* 02 gates, both passes */
 int kcp_ref_wy(struct kcp_wy *a); /* 03 Aqk, A, u, w, kg, qg */
 int kcp_ref_wy_factors(struct kcp_wy *a); /* 03 u, w, kg, qg from a given A */
 int kcp_ref_chunk(struct kcp_chunk *a); /* 04 state scan and output */
@@ -42,8 +42,8 @@ int kcp_ref_ladder_roles(struct kcp_ladder *a); /* 17 kernel 8: producer, consum
 
 #pragma GCC visibility pop
 
-/* The sources of this tree and the book omit the prefix kcp_. Other programs should use
- * the prefix, because in version 3 the short names will exist only inside this tree. */
+/* This tree and the book omit the prefix kcp_. Other programs need the prefix from
+ * version 3 on, because only this tree will define the short names. */
 #define ref_step kcp_ref_step
 #define ref_gate kcp_ref_gate
 #define ref_wy kcp_ref_wy

@@ -3,8 +3,8 @@
  * Book: chapters 14, 15.  Checked by: tests/14_conv/checks.c, tests/15_scan/checks.c.
  * Next: ref/14_conv.c.
  *
- * For large negative arguments exp overflows to infinity and the result, 0, is correct.
- * The gate of chapter 02 has a separate form without overflow. */
+ * For large negative x, exp(-x) overflows to infinity and the result is 0, as
+ * required. */
 #ifndef REF_SIGMOID_H
 #define REF_SIGMOID_H
 

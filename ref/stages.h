@@ -1,13 +1,13 @@
-/* stages.h -- one args struct per stage, generated from the stage's fields.
+/* stages.h -- defines one args struct per stage from the stage's list of fields.
  *
- * Book: the chapter of each.  Checked by: tests/NN_name/checks.c.
+ * Book: each stage's chapter. Checked by: tests/NN_name/checks.c.
  * Next: ref/stages/01.def.
  *
  * stages/NN.def lists each field of a stage once: KCP_FIELD(io, when, name, shape,
- * store), explained in kcp.h. Here a field becomes a member. Inputs are pointers to
- * const; tokens and states are pointers to void, because their type depends on the
- * variant; indices are pointers to int32_t or int64_t. core/registry.c generates the
- * judge's table of fields from the same list. */
+ * store), explained in kcp.h. In this file each field becomes a member. Inputs are
+ * pointers to const. Arrays of numbers are pointers to void, because the type depends
+ * on the variant; arrays of indices are pointers to int32_t or int64_t. core/registry.c
+ * generates the table of fields from the same list. */
 #ifndef KCP_STAGES_H
 #define KCP_STAGES_H
 

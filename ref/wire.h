@@ -1,12 +1,12 @@
-/* wire.h -- a lossy exchange: numbers are rounded to bf16, and states whose effect is
- * below a tolerance are dropped.
+/* wire.h -- a lossy exchange, which rounds numbers to bf16 or drops states whose effect
+ * is below a tolerance.
  *
  * Book: chapter 20.  Checked by: tests/20_clusters/wire.c, tests/cli/run_cli.sh.
  * Next: comm/wire.c.
  *
  * Both options belong to a communicator and are off by default. Only the exchange of
- * chapters 07 and 11 is lossy; halos and sums stay exact. Numbers are doubles in host
- * memory or floats on a GPU. With a tolerance the host waits for bounds from the GPU,
+ * chapters 07 and 11 is lossy; halos and sums are exact. Numbers are doubles in host
+ * memory or floats on a GPU. With a tolerance, the host waits for bounds from the GPU,
  * so a graph cannot capture the call (KCP_NA). */
 #ifndef KCP_WIRE_H
 #define KCP_WIRE_H
@@ -19,34 +19,34 @@ extern "C" {
 
 #pragma GCC visibility push(default)
 
-/* Field bf16 = 1: maps and states are sent as bfloat16, rounded to nearest once per
- * message. bf16 needs classic segments, because results depend on the cuts. Field
- * tolerance, 0 <= tolerance < 1: a rank in the middle of a sequence sends h_ext without
- * waiting for the received state S, and does not compute M, if gates and keys prove
- * that |M S| <= tolerance |S| (kcp_decay_bound). Otherwise the rank waits, and the
- * result is exact. A tolerance needs the form chain or pipeline, one range per rank and
- * classic segments; otherwise KCP_NA, because in an all-gather or a scan every rank
- * waits for all others. */
+/* If `bf16` is 1, maps and states are sent as bfloat16, rounded to nearest once per
+ * message. Then results depend on the cuts, so segments must be classic. If `tolerance`
+ * > 0 (it must be < 1), a rank whose shard is inside one sequence sends h_ext without
+ * computing M or waiting for the received state S, if gates and keys prove that |M S|
+ * <= tolerance |S| (kcp_decay_bound). Otherwise the rank waits, and the result is
+ * exact. A tolerance needs the form chain or pipeline, one range per rank and classic
+ * segments; otherwise calls return KCP_NA, because in an all-gather or a scan every
+ * rank waits for all others. */
 struct kcp_wire { int bf16; double tolerance; };
 
-/* Creates *comm, a lossy communicator over `over`, which must outlive *comm. All ranks
- * must give the same values; otherwise KCP_MISMATCH, with a sentence in why (may be
- * NULL). KCP_BAD: the tolerance is out of range. KCP_NO_MEMORY. */
+/* Creates *comm, a lossy communicator that uses `over`, which must outlive *comm. If
+ * ranks give different values, returns KCP_MISMATCH and sets `why` (may be NULL).
+ * Returns KCP_BAD if the tolerance is out of range. */
 int kcp_wire_over(struct kcp_comm **comm, struct kcp_comm *over,
                   const struct kcp_wire *wire, char *why, size_t n);
 
-/* Reports what the last exchange on comm dropped. Field cut: 1 if this rank did not
- * wait for the received state S. Field bound: the bound on |M| of this rank's segment
- * in the middle of a sequence; -1: there is no such segment. Field lost: bound |S|.
- * KCP_BAD: comm is not a lossy communicator. */
+/* Reports what the last exchange on comm dropped. `cut` is 1 if this rank did not wait
+ * for the received state S. `bound` is the bound on |M| of this rank's segment inside a
+ * sequence, or -1 if there is none. `lost` is `bound` |S|. Returns KCP_BAD if comm is
+ * not a lossy communicator. */
 struct kcp_wire_told { int cut; double bound, lost; };
 int kcp_wire_told(const struct kcp_comm *comm, struct kcp_wire_told *told);
 
 /* ---- for implementations of a pass, before the exchange
  *
- * Returns the tolerance of comm; 0: no tolerance, or comm is not lossy. */
+ * Returns the tolerance of comm, or 0 if there is none or comm is not lossy. */
 double kcp_wire_tolerance(const struct kcp_comm *comm);
-/* Sets bound [NS], the bounds on |M| of this rank's segments, for the next exchange.
+/* Passes bound [NS], the bounds on |M| of this rank's segments, to the next exchange.
  * The array must stay valid until the exchange returns. */
 void kcp_wire_bounds(struct kcp_comm *comm, const double *bound);
 /* Returns 1 if M of segment s is not needed, according to kcp_wire_bounds. */
