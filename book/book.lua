@@ -590,11 +590,13 @@ local function errata_links(inlines)
   return inlines
 end
 
--- Keeps a punctuation mark on the line of the formula before it.
+-- Keeps a punctuation mark on the line of the formula before it, and an opening bracket
+-- on the line of the formula after it.
 local function unbroken(inlines)
   for i = #inlines - 1, 1, -1 do
     local a, b = inlines[i], inlines[i + 1]
-    if a.t == "Math" and a.mathtype == "InlineMath" and b.t == "Str" and b.text:match("^[.,;:)?]") then
+    if a.t == "Math" and a.mathtype == "InlineMath" and b.t == "Str" and b.text:match("^[.,;:)?]")
+       or a.t == "Str" and a.text:match("%($") and (b.t == "Span" and b.classes:includes("unbroken") or b.t == "Math" and b.mathtype == "InlineMath") then
       inlines[i] = pandoc.Span({ a, b }, { class = "unbroken" })
       inlines:remove(i + 1)
     end
@@ -632,10 +634,16 @@ local function with_hyphen(s)
   end
 end
 
--- Allows line breaks in a long name only after underscores and slashes.
+-- Allows line breaks in a long name only after underscores and slashes, and in a command
+-- or a date not after hyphens.
 local function breakable(c)
-  if not c.text:match("[_/]") or #c.text < 14 then return nil end
-  local s = c.text:gsub("&", "&amp;"):gsub("<", "&lt;"):gsub("([_/]+)", "%1<wbr>")
+  local hyphens, long = c.text:match("%-"), c.text:match("[_/]") and #c.text >= 14
+  if not hyphens and not long then return nil end
+  local s = c.text:gsub("&", "&amp;"):gsub("<", "&lt;")
+  if long then s = s:gsub("([_/]+)", "%1<wbr>") end
+  if hyphens then
+    s = s:gsub("<wbr>", "\n"):gsub("[^%s]*%-[^%s]*", '<span class="unbroken">%0</span>'):gsub("\n", "<wbr>")
+  end
   return pandoc.RawInline("html", "<code>" .. s .. "</code>")
 end
 

@@ -21,8 +21,6 @@ int main(void)
     }
     svg_line(frame_x(&f, 1), frame_y(&f, rows[0][4]), frame_x(&f, 256),
              frame_y(&f, 16 * rows[0][4]), "stroke:var(--soft);stroke-dasharray:4 4");
-    svg_text(frame_x(&f, 24), frame_y(&f, 1e-4), "start", "soft",
-             "dashed: square root of the chunks");
     frame_axes(&f, "chunks in the chain", "relative error of M");
     svg_end();
     return 0;

@@ -11,7 +11,7 @@ enum { RANKS = 5, W = 4 };
 static const int cuts[RANKS + 1] = { 0, 5, 6, 6, 7, 12 };
 
 /* Returns x of token t on rank r. A rank adds a gap, even without tokens. */
-static double halo_x(int r, int t) { return 120 + 36 * t + 40 * r; }
+static double halo_x(int r, int t) { return 104 + 35 * t + 48 * r; }
 
 static int holder(int t)
 {

@@ -40,7 +40,7 @@ int main(void)
         svg_rect(x(s->begin) + 1, 40, x(s->end) - x(s->begin) - 2, 34, style);
         const char *needs = want ? "computes h_ext" : "";
         if (want == (KCP_WANT_H | KCP_WANT_M)) needs = "computes h_ext and M";
-        svg_text((x(s->begin) + x(s->end)) / 2, 120, "middle", "mono", "%s", needs);
+        svg_text(x(s->end) - 6, 120, "end", "mono", "%s", needs);
         if (!s->last)
             svg_arrow(x(s->end) - 30, 88, x(s->end) + 30, 88, ink[s->n]);
     }

@@ -88,8 +88,8 @@ static void one_kernel(double y)
     svg_text(150 + 192, y + 134, "start", "soft", "decayed");
     svg_text(150 + 277, y + 178, "start", "soft", "inverted");
     svg_arrow(150 + 440, y + 267, 150 + 452, y + 35, "var(--soft)");
-    svg_text(150 + 456, y + 108, "start", "soft", "empty: stage read,");
-    svg_text(150 + 456, y + 124, "start", "soft", "o 0 has left");
+    svg_text(150 + 456, y + 126, "start", "soft", "empty: stage read,");
+    svg_text(150 + 456, y + 142, "start", "soft", "o 0 has left");
     for (int i = 0; i < 4; i++)
         doing(y + 4, i < 3 ? 52 * i : 448, i < 3 ? 52 * i + 52 : 500, "d", "rows %d",
               i < 3 ? i : 6);

@@ -36,7 +36,8 @@ static void axes(double copy, double tensor)
              "stroke:var(--ink);stroke-width:2");
     svg_line(x(knee), y(tensor), 700, y(tensor), "stroke:var(--ink);stroke-width:2");
     svg_text(x(15), y(15 * copy) + 22, "start", "", "memory: %.1f TB/s", copy);
-    svg_text(700, y(tensor) - 8, "end", "", "tensor cores: %.0f TFLOP/s", tensor);
+    svg_text(x(1000) - 8, y(tensor) + 20, "end", "", "tensor cores: %.0f TFLOP/s",
+             tensor);
     svg_text(380, 412, "middle", "soft", "operations per byte");
     svg_text(8, 16, "start", "soft", "TFLOP/s");
 }

@@ -35,8 +35,10 @@ int main(void)
     }
     curve(0, "var(--a)");
     curve(1, "var(--b)");
-    svg_text(px(70), py(0.93), "start", "soft", "one unit, 1/256, per chunk");
-    svg_text(px(66), py(0.27), "start", "soft", "below one half a unit is 1/512");
+    svg_text(px(68), py(0.93), "start", "soft", "one unit, 1/256,");
+    svg_text(px(68), py(0.87), "start", "soft", "per chunk");
+    svg_text(px(132), py(0.33), "start", "soft", "below one half");
+    svg_text(px(132), py(0.27), "start", "soft", "a unit is 1/512");
     svg_text(px(128), py(0) + 38, "middle", "soft", "chunks");
     svg_text(4, 14, "start", "soft", "element of the diagonal of M");
     svg_end();
