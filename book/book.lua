@@ -19,6 +19,7 @@ local collect = os.getenv("COLLECT") ~= nil
 local labels = os.getenv("LABELS")
 local out = os.getenv("OUT") or "build/book"
 local chapter, page = "?", "?"
+local in_chapter = true          -- false for the index, the idea and users: their figures are 1, 2, ...
 local known, order, shown, ranges = {}, {}, {}, {}
 
 local function die(...)
@@ -480,7 +481,7 @@ local function figure(img, id)
     die("%s has no text alternative", path)
   end
   svg = svg:gsub("<%?xml.-%?>", "")
-  local no = "Figure " .. chapter .. "." .. figno
+  local no = "Figure " .. (in_chapter and chapter .. "." or "") .. figno
   if collect and id ~= "" then order[#order + 1] = { id, no } end
   local cap = pandoc.List({ pandoc.Strong { pandoc.Str(no .. ".") }, pandoc.Space() })
   cap:extend(img.caption)
@@ -700,6 +701,7 @@ end
 local functions
 local sec = 0
 local function weave(doc)
+  in_chapter = doc.meta.chapter ~= nil
   chapter = text(doc.meta.chapter or "0"):gsub("^0(%d)", "%1")
   page = text(doc.meta.page or "index")
   if not collect and labels then
