@@ -1,4 +1,4 @@
-/* bf16.h -- conversion of numbers to and from the bits of a bfloat16.
+/* bf16.h -- converts numbers to and from the bits of a bfloat16.
  *
  * Book: chapter 20.  Checked by: tests/19_precision/checks.c, tests/fuzz/npy.c.
  * Next: npy_write.c; ../../comm/narrow.c, which rounds messages. */
@@ -9,8 +9,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Rounds x to bf16, to nearest, ties to even. The double is first rounded to float by
- * round-to-odd, so that the second rounding, to bf16, gives the correct result. */
+/* Rounds x to bf16, to nearest, ties to even. The code first rounds the double to float
+ * by round-to-odd, so that rounding this float to bf16 gives the correct result. */
 //> to-bf16
 static inline uint16_t bf16_of(double x)
 {

@@ -1,4 +1,4 @@
-/* npy.h -- .npy files: arrays of numbers that other programs can read and write.
+/* npy.h -- reads and writes .npy files, NumPy's format for arrays.
  *
  * Book: chapter 00 (the arrays of kcp-run and of kcp-check --emit).
  * Checked by: tests/fuzz/npy.c and tests/cli/run_cli.sh.  Next: npy_head.c.
@@ -6,7 +6,7 @@
  * Supported are format versions 1.0, 2.0, 3.0; C order, and Fortran order, which
  * npy_read transposes; little-endian f8 f4 f2 i8 i4, and u2, which is read as the bits
  * of a bfloat16. In memory every float is a double and every integer an int64_t. A file
- * is untrusted input: its header is checked against the file's size. */
+ * is untrusted input, so the shape in the header is checked against the file's size. */
 #ifndef KCP_NPY_H
 #define KCP_NPY_H
 
@@ -15,44 +15,44 @@
 
 enum npy_kind { NPY_F64, NPY_F32, NPY_F16, NPY_BF16, NPY_I64, NPY_I32 };
 enum { NPY_RANK = 8, NPY_NAME = 4096 };
-enum { NPY_HEAD = 1024 };      /* internal: most bytes of a header */
+enum { NPY_HEAD = 1024 };      /* internal: maximum bytes of a header */
 
 struct npy {
     enum npy_kind kind;        /* in the file */
     int nd;                    /* 0 to NPY_RANK */
     int64_t dim[NPY_RANK];
     void *data;                /* double *, or int64_t * for NPY_I64 and NPY_I32 */
-    int fortran;               /* 1: the first index is the fastest in the file */
+    int fortran;               /* 1: Fortran order in the file */
 };
 
-/* Each function returns 0, or -1 with one line in why[n]: the file, the value found,
- * the value expected. npy_read allocates in->data (never NULL on success), which
- * npy_free frees. */
+/* Each function returns 0, or -1 with one line in why[n] that contains the file, the
+ * value found and the value expected. npy_read allocates in->data (never NULL on
+ * success); npy_free frees in->data. */
 int  npy_read(const char *path, struct npy *in, char *why, size_t n);
 void npy_free(struct npy *a);
-/* Like npy_read, but calls refuse(header, arg) before it reads the data. If `refuse`
- * does not return 0, npy_read_if returns -1; `refuse` sets the reason. */
+/* Like npy_read, but calls refuse(header, arg) before reading the data. If `refuse`
+ * returns a value other than 0, npy_read_if returns -1; `refuse` sets the reason. */
 typedef int npy_refuse(const struct npy *head, void *arg);
 int  npy_read_if(const char *path, struct npy *in, npy_refuse *refuse, void *arg,
                  char *why, size_t n);
 
-/* Writes a file; out->kind is F64, F32, I64 or I32. F32 rounds to nearest even, I32
- * keeps the lower half. */
+/* Writes a file; out->kind is F64, F32, I64 or I32. For F32, numbers are rounded to
+ * nearest even; for I32, only the lower 32 bits are written. */
 int  npy_write(const char *path, const struct npy *out, char *why, size_t n);
 
-/* Returns the number of elements of a shape; -1: too many for memory. */
+/* Returns the number of elements of a shape, or -1 if too many for memory. */
 int64_t npy_count(int nd, const int64_t *dim);
 /* Writes the shape, e.g. "[3,4,5]", to s [n]. Returns s. */
 char *npy_shape(int nd, const int64_t *dim, char *s, size_t n);
 const char *npy_kind_name(enum npy_kind kind);          /* "float64" */
 
-/* Internal: parses the header in the first `got` bytes of a file of `size` bytes.
- * Sets *offset to where the data begins. Does not set a->data. */
+/* Internal: parses the header in the first `got` bytes of a file of `size` bytes. Sets
+ * *offset to the offset of the data. Does not set a->data. */
 int  npy_head(const unsigned char *head, size_t got, int64_t size, const char *path,
               struct npy *a, int64_t *offset, char *why, size_t n);
 int  npy_bytes(enum npy_kind kind);                     /* per element in the file */
-/* Writes "path: " and the text to why, on one line, unprintable characters replaced.
- * Returns -1. */
+/* Writes "path: " and the text to `why`, with unprintable characters replaced. Returns
+ * -1. */
 int  npy_error(char *why, size_t n, const char *path, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 

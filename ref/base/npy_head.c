@@ -1,11 +1,11 @@
-/* npy_head.c -- the header of a .npy file, which is untrusted input.
+/* npy_head.c -- parses the header of a .npy file, which is untrusted input.
  *
  * Book: chapter 00.  Checked by: tests/fuzz/npy.c, tests/cli/run_cli.sh.
  * Next: npy_read.c.
  *
  *     "\x93NUMPY" major minor length  {'descr': '<f8', 'fortran_order': False,
  *                                      'shape': (3, 4), }  spaces, newline
- * The length has two bytes in version 1, four in 2 and 3. */
+ * `length` has two bytes in version 1, and four bytes in versions 2 and 3. */
 #include "npy.h"
 
 #include <errno.h>
@@ -54,7 +54,7 @@ int64_t npy_count(int nd, const int64_t *dim)
     for (int d = 0; d < nd; d++)
         if (dim[d] == 0)
             return 0;
-    /* Each element is at most 8 bytes in memory. */
+    /* An element has at most 8 bytes in memory. */
     for (int d = 0; d < nd; d++)
         if (dim[d] < 0 || dim[d] > INT64_MAX / 8 / count)
             return -1;
@@ -73,7 +73,7 @@ char *npy_shape(int nd, const int64_t *dim, char *s, size_t n)
     return s;
 }
 
-/* Returns the text after 'KEY': and blanks; "": the dictionary has no such key. */
+/* Returns the text after 'KEY': and blanks, or "" if the dictionary has no such key. */
 static const char *value_of(const char *dictionary, const char *key)
 {
     char word[24];
@@ -121,7 +121,7 @@ static int take_shape(const char *s, struct npy *a)
     return 1;
 }
 
-/* Reads the dictionary. Returns NULL, or what is wrong. */
+/* Reads the dictionary. Returns NULL, or an error message. */
 static const char *take_dictionary(const char *text, struct npy *a)
 {
     if (*text != '{' || !strchr(text, '}'))

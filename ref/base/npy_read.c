@@ -1,4 +1,4 @@
-/* npy_read.c -- .npy files: reads the data into double and int64_t.
+/* npy_read.c -- reads the data of .npy files into double and int64_t.
  *
  * Book: chapter 00.  Checked by: tests/fuzz/npy.c, tests/cli/run_cli.sh.
  * Next: npy_write.c. */
@@ -15,7 +15,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "the files are little-endian, and so must this machine be");
 
-/* Exponent 31: infinity or NaN. Exponent 0: the value is fraction 2^-24. */
+/* Exponent 31: infinity or NaN. Exponent 0: the value is fraction * 2^-24. */
 static double from_f16(uint16_t bits)
 {
     const int exponent = bits >> 10 & 31, fraction = bits & 1023;
@@ -25,8 +25,9 @@ static double from_f16(uint16_t bits)
     return bits >> 15 ? -x : x;
 }
 
-/* Converts m elements of the file to the types in memory. raw may be the last bytes of
- * `to`, because element e ends there before raw element e + 1 begins. */
+/* Converts m elements of the file to the types in memory. `raw` may be the last bytes
+ * of `to`, because the end of converted element e is not after the start of raw element
+ * e + 1. */
 static void from_file(enum npy_kind kind, const unsigned char *raw, size_t m, void *to)
 {
     double *x = to;
@@ -46,7 +47,7 @@ static void from_file(enum npy_kind kind, const unsigned char *raw, size_t m, vo
     }
 }
 
-/* Returns the index in C order of element e of a file in Fortran order. */
+/* Returns the C-order index of element e of a file in Fortran order. */
 static int64_t transposed(const struct npy *in, int64_t e)
 {
     int64_t at = 0, stride[NPY_RANK];
@@ -61,7 +62,7 @@ static int64_t transposed(const struct npy *in, int64_t e)
     return at;
 }
 
-/* Replaces data in Fortran order by data in C order. Returns 0; -1: out of memory. */
+/* Converts the data from Fortran order to C order. Returns -1 if out of memory. */
 static int transpose(struct npy *in, size_t count)
 {
     char *to = malloc(8 * count + 8);

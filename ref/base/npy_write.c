@@ -1,4 +1,4 @@
-/* npy_write.c -- .npy files: writes the data from double and int64_t.
+/* npy_write.c -- writes .npy files from double and int64_t.
  *
  * Book: chapter 00.  Checked by: tests/fuzz/npy.c, tests/cli/run_cli.sh.
  * Next: bench/run/write.c, which writes several files at once. */
@@ -14,7 +14,7 @@ static void write_head(FILE *f, const struct npy *out)
     static const char *descr[] = {
         [NPY_F64] = "<f8", [NPY_F32] = "<f4", [NPY_I64] = "<i8", [NPY_I32] = "<i4",
     };
-    /* The data begins at a multiple of 64, as the format requires. */
+    /* The format requires that the data begins at a multiple of 64 bytes. */
     char head[321];
     int at = 10 + snprintf(head + 10, 300, "{'descr': '%s', 'fortran_order': False, "
                            "'shape': (", descr[out->kind]);

@@ -1,4 +1,4 @@
-/* options.c -- the start, the command line and the end of every program.
+/* options.c -- parses the command line, and starts and ends programs.
  *
  * Book: CONTRIBUTING.md.  Checked by: tests/cli/cases.tsv.
  * Next: npy.h. */
@@ -45,7 +45,7 @@ int options_say(const char *program, const char *why)
     return 2;
 }
 
-/* Writes the accepted values of a row, for messages. */
+/* Writes to s the values that a row accepts, for messages. */
 static const char *expected(const struct option_row *row, char *s, size_t n)
 {
     if (row->expects)
@@ -55,7 +55,7 @@ static const char *expected(const struct option_row *row, char *s, size_t n)
     return s;
 }
 
-/* Returns the index of word in "a|b|c"; -1: not in the list. */
+/* Returns the index of `word` in "a|b|c", or -1 if the list lacks `word`. */
 static int place_of(const char *words, const char *word)
 {
     const size_t n = strlen(word);
@@ -94,7 +94,8 @@ static int read_real(const char *s, const struct option_row *row, double *to)
     return 0;
 }
 
-/* Parses one value into its member; -1: the row does not accept it. */
+/* Parses `value` into the member for the row. Returns -1 if the row rejects the
+ * value. */
 static int set(void *into, const struct option_row *row, const char *value)
 {
     void *at = (char *)into + row->at;

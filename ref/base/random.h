@@ -2,7 +2,7 @@
  *
  * Book: field notes "Inputs are part of the proof".
  * Checked by: tests/judge/self_cases.c.
- * Next: tests/judge/inputs.c, which draws cases from them.
+ * Next: tests/judge/inputs.c, which draws the inputs of cases.
  *
  * The generator is splitmix64, a hashed counter. A seed gives the same numbers on every
  * machine, except for the last bits of log and cos. */

@@ -1,4 +1,5 @@
-/* tensor_set.c -- the named tensors that references read and write, and their storage.
+/* tensor_set.c -- allocates the tensors that references read and write; converts
+ * storage.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: tests/judge/inputs.c, which makes a case's inputs. */
@@ -34,7 +35,7 @@ size_t store_bytes(enum kcp_store store, enum kcp_storage storage)
     return store == KCP_ACTV && storage == KCP_BF16 ? 2 : 4;
 }
 
-/* Allocates memory, or prints one line and exits with status 2. */
+/* Allocates memory; if out of memory, prints one line and exits with status 2. */
 void *alloc_or_exit(size_t bytes)
 {
     void *p = malloc(bytes);
@@ -55,7 +56,7 @@ struct tensor *tensor_new(struct tensor_set *b, const char *name)
     return t;
 }
 
-/* Outputs start as NaN, which reveals an element that a reference does not write. */
+/* Fills outputs with NaN, which reveals elements that a reference does not write. */
 struct tensor *tensor_add(struct tensor_set *b, const char *name, const char *shape,
                           enum kcp_store store, const struct kcp_call *c)
 {
@@ -97,14 +98,14 @@ void tensor_set_copy(struct tensor_set *to, const struct tensor_set *from)
 
 int field_in(const struct kcp_field *f) { return f->io == KCP_IN || f->io == KCP_BIN; }
 
-/* Returns 1 for an output that this call reads: dv_local in part KCP_REVERSE of stage
- * 09, because part KCP_LOCAL has written it. */
+/* Returns 1 for an output that this call reads. This is dv_local in part KCP_REVERSE of
+ * stage 09, which reads what part KCP_LOCAL wrote. */
 int field_given(const struct kcp_field *f, const struct kcp_call *c)
 {
     return c->part == KCP_REVERSE && !strcmp(f->name, "dv_local") && !field_in(f);
 }
 
-/* The gradient of a parameter is computed if the parameter is given. */
+/* Returns 0 for the gradient of a parameter that is not given. */
 static int is_computed(const struct tensor_set *b, const struct kcp_field *f)
 {
     static const char *const of[][2] = {
@@ -144,8 +145,7 @@ int reference_run(struct tensor_set *b, const struct kcp_stage *s,
 
 /* ---- storage */
 
-/* Returns 1 if all bits of x are set: the initial value of outputs, so x was not
- * written. */
+/* Returns 1 if all bits of x are set, as in outputs that were never written. */
 static int untouched(double x)
 {
     uint64_t u;

@@ -1,5 +1,4 @@
-/* tensor_set.h -- named tensors with shapes in the book's letters, for judge and
- * kcp-run.
+/* tensor_set.h -- sets of named tensors, for the judge and kcp-run.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: tensor_set.c. */
@@ -13,16 +12,16 @@
 extern "C" {
 #endif
 
-/* p: double *, int * or int64_t *, according to store. */
+/* `p` is a double *, int * or int64_t *, depending on `store`. */
 struct tensor {
     char name[16];
     int nd;
     int64_t dim[4], n;
     enum kcp_store store;
     void *p;
-    /* For kcp-run: the file of the tensor. */
+    /* kcp-run: the tensor's file. */
     char file[24];
-    const char *shape;             /* in letters */
+    const char *shape;             /* e.g. "T HV V" */
     int out, copies;               /* copies: number of copies of a sum */
     int by_rank;                   /* 1: [R,...], row r is the sum of rank r */
 };
@@ -43,13 +42,13 @@ int     shape_dims(const struct kcp_call *c, const char *shape, int64_t dim[4]);
 /* Runs the reference of stage s on the tensors of the set. */
 int  reference_run(struct tensor_set *b, const struct kcp_stage *s,
                    const struct kcp_call *c);
-int  field_in(const struct kcp_field *f);                       /* an input? */
+int  field_in(const struct kcp_field *f);                       /* 1: IN or BIN */
 int  field_given(const struct kcp_field *f, const struct kcp_call *c);
 size_t store_bytes(enum kcp_store store, enum kcp_storage storage);
 
-/* Convert n numbers; `bytes` per number: 8 (double), 4 (float) or 2 (bf16). To bf16,
- * encode copies the upper half of the float, because callers pass values that bf16
- * represents exactly. In all types an element with all bits set was never written. */
+/* Convert n numbers between double and `bytes` per number: 8 (double), 4 (float) or 2
+ * (bf16). encode truncates to bf16, because callers pass values that bf16 represents
+ * exactly. An element with all bits set was never written. */
 void encode(void *to, const double *from, int64_t n, size_t bytes);
 void decode(double *to, const void *from, int64_t n, size_t bytes);
 

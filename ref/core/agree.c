@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WORDS 40               /* numbers per row; some are not used */
+#define WORDS 40               /* numbers per row */
 
 /* ---- digests (not cryptographic) */
 static uint64_t mix(uint64_t h, uint64_t x)
@@ -55,8 +55,8 @@ _Static_assert(ALL <= WORDS, "a row holds every number");
 static const char *const more[] = { "stage", "cu_seqlens", "cuts", "L",
                                     "arrays that may be NULL", "plan" };
 
-/* Either all ranks or none must give masks, gradients of parameters, and rows before
- * and after sequences. Returns one bit for each of these arrays that is given. */
+/* Masks, gradients of parameters, and rows before and after sequences must be given on
+ * all ranks or on none. Returns one bit for each of these arrays that is given. */
 static uint64_t arrays_given(const struct kcp_stage *s, const void *args)
 {
     uint64_t given = 0;
@@ -115,8 +115,8 @@ static int is_known(const struct kcp_comm *comm, uint64_t digest)
     return 0;
 }
 
-/* Compares the rows of all ranks. The bits of arrays are compared only between ranks
- * with tokens, because a rank without tokens gives no arrays. */
+/* Compares the rows of all ranks. Bits of arrays are compared only between ranks with
+ * tokens, because a rank without tokens gives no arrays. */
 static int compare(const struct kcp_stage *s, const struct kcp_call *c,
                    const uint64_t (*row)[WORDS])
 {

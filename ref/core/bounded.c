@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns 1 for stages 08 and 13, whose args structs begin with the same members
- * (stages/layer.def). */
+/* Returns 1 for stages 08 and 13. Both args structs begin with the members of
+ * stages/layer.def. */
 static int is_layer(const struct kcp_variant *v)
 {
     return !strncmp(v->stage, "08", 2) || !strncmp(v->stage, "13", 2);

@@ -3,10 +3,9 @@
  * Book: chapter 20, "What is promised to whom".
  * Checked by: tests/20_clusters/calls.c, tests/fuzz/calls.c.  Next: agree.c.
  *
- * The field table of a stage (stages/NN.def) lists its arrays with shapes, passes and
- * models, so one function checks the calls of all stages. This file adds the rules that
- * a table cannot express, e.g. that HV is a multiple of H, for all stages with these
- * sizes. */
+ * A stage's table of fields (stages/NN.def) lists the arrays with shapes, passes and
+ * models, so one function checks the calls of all stages. Rules that a table cannot
+ * express, e.g. that HV is a multiple of H, are code in this file. */
 #include "checked.h"
 #include "moves.h"
 #include "visits.h"
@@ -87,7 +86,7 @@ static int is_stage(const struct kcp_stage *s, const char *number)
     return !strncmp(s->name, number, 2);
 }
 
-/* Returns 1 if this call of this stage uses size i. */
+/* Returns 1 if call c of stage s uses sizes[i]. */
 static int size_counts(const struct kcp_stage *s, const struct kcp_call *c, int i)
 {
     const char *name = sizes[i].name;
@@ -130,7 +129,7 @@ static const struct option { const char *name; size_t at; int values; } options[
 #include "members.def"
 };
 
-/* Checks at compile time that these members have the size of int (REAL: of double). */
+/* At compile time, checks that each member has the size of int (REAL: of double). */
 #define SIZE(name, least, most)                                                        \
     _Static_assert(sizeof ((struct kcp_call *)0)->name == sizeof(int), #name);
 #define OWN_SIZE SIZE
@@ -142,7 +141,7 @@ static const struct option { const char *name; size_t at; int values; } options[
 #include "members.def"
 
 /* Sets *first and *last to the first and the last model that a stage supports. Stages
- * 07, 12, 14 and 15 do not depend on the model and accept any. */
+ * 07, 12, 14 and 15 do not depend on the model, so they accept every model. */
 static void models_of(const struct kcp_stage *s, int *first, int *last)
 {
     const int any = is_stage(s, "07") || is_stage(s, "12") || is_stage(s, "14") ||
@@ -219,21 +218,21 @@ int kcp_check_sizes(const char *stage, const struct kcp_call *c)
 }
 
 /* ---- arrays */
-/* Returns 1 if this call requires an array that the table marks as optional: the
- * weights of 14, except for the token shift, and the inputs of 16 that the model
- * reads. */
+/* Returns 1 if this call requires the array f although the table marks f as optional.
+ * These arrays are the weights of 14, unless 14 computes the token shift, and the
+ * inputs of 16 that the model reads. */
 static int is_needed_here(const struct kcp_stage *s, const struct kcp_field *f,
                           const struct kcp_call *c)
 {
-    const char *name = f->name + (f->io == KCP_BOUT);        /* da is required like a */
+    const char *name = f->name + (f->io == KCP_BOUT);        /* "da" -> "a" */
     if (is_stage(s, "14")) return !strcmp(f->name, "weight") && !c->shift;
     if (!is_stage(s, "16") || c->model == KCP_GLA) return 0;
     if (c->model == KCP_DPLR) return !strcmp(name, "a") || !strcmp(name, "b");
     return !strcmp(name, "b") || !strcmp(name, "omega");
 }
 
-/* Returns 1 if this rank owns a row of h0 or ht. Such a rank needs the arrays with one
- * row per sequence, even if the rank has no tokens. */
+/* Returns 1 if this rank owns a row of h0 or ht. Then the rank needs the arrays with
+ * one row per sequence, even if the rank has no tokens. */
 static int owns_a_sequence(const struct kcp_call *c)
 {
     const struct kcp_plan *p = c->plan;
@@ -275,8 +274,8 @@ static int wrong_index(const struct kcp_stage *s, const char *name, int64_t at,
                       (long long)at, (long long)found, (long long)expected);
 }
 
-/* Checks boundaries x [n+1] of 4 or 8 bytes: they start at 0, do not decrease and end
- * at `last`. */
+/* Checks that the integers x [n+1], of 4 or 8 bytes, start at 0, do not decrease and
+ * end at `last`. */
 static int check_bounds(const struct kcp_stage *s, const char *name, const void *x,
                         int width, int64_t n, int64_t last)
 {
@@ -302,8 +301,8 @@ static const void *array_of(const struct kcp_stage *s, const void *args,
     return f ? *(void *const *)((const char *)args + f->at) : NULL;
 }
 
-/* Checks the grid of chunks: every segment s starts a new chunk, cn [s], and sc [c] is
- * the segment of chunk c. */
+/* Checks cn and sc: segment s starts with chunk cn [s], and sc [c] is the segment of
+ * chunk c. */
 static int check_grid(const struct kcp_stage *s, const void *args)
 {
     const struct kcp_call *c = args;
@@ -362,7 +361,7 @@ static int check_scan(const struct kcp_stage *s, const struct kcp_call *c)
     return KCP_OK;
 }
 
-/* ---- the whole check */
+/* ---- the check of a call */
 static int check(const struct kcp_stage *s, enum kcp_where where, const void *args,
                  const char *may_lack)
 {

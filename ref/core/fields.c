@@ -1,4 +1,4 @@
-/* fields.c -- the shapes of a stage's fields, and which fields a call uses.
+/* fields.c -- computes the sizes of a stage's arrays, and which arrays a call uses.
  *
  * Book: chapter 00.  Checked by: tests/20_clusters/calls.c, tests/fuzz/calls.c.
  * Next: checked.c. */
@@ -28,8 +28,8 @@ int has_word(const char *list, const char *word, const char *between)
     return 0;
 }
 
-/* Returns the size for one name ("T", "NS") or number of a shape; -1: unknown. "Wc-1"
- * is the reach of a convolution; the token shift has reach 1. */
+/* Returns the value of one name ("T", "NS") or number in a shape, or -1 if the name is
+ * unknown. "Wc-1" is 1 for the token shift. */
 static int64_t size_of(const struct kcp_call *c, const char *at, size_t n)
 {
     if (n == 1 && *at == 'T') return c->T;

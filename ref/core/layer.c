@@ -1,11 +1,12 @@
-/* layer.c -- a whole layer for an application: choice of kernels, bytes, calls.
+/* layer.c -- runs a layer from an application: chooses kernels, sizes buffers, checks
+ * calls.
  *
  * Book: chapter 08.  Checked by: tests/08_forward/layer.c, tests/08_forward/graph.c.
  * Next: book/examples/kda.c.
  *
- * A layer has the kernel of one row of the table of paths for each stage. A call takes
- * the first row, from there on, that fits the call. Errors in a call are found here, on
- * the host, before any work is put on the stream. */
+ * For each stage a layer names a kernel of the table of paths. A call runs the first
+ * row, starting at the first row of this kernel, that supports the call. This file
+ * finds errors in a call on the host, before the call puts work on the stream. */
 #include "checked.h"
 #include "paths.h"
 #include "ref.h"
@@ -45,8 +46,8 @@ static const struct kcp_variant *kernel_of(const struct kcp_path *p)
     return p && kcp_variants(p->stage, p->kernel, &v, 1) ? v : NULL;
 }
 
-/* Returns 1 if the kernel of row p can run on this machine; without a GPU (d NULL), if
- * the kernel is linked. */
+/* Returns 1 if the kernel of row p can run on this machine or, if d is NULL (no GPU),
+ * is linked. */
 static int runs(const struct kcp_path *p, const struct kcp_device *d)
 {
     char here[120];
@@ -55,8 +56,8 @@ static int runs(const struct kcp_path *p, const struct kcp_device *d)
     return !strcmp(here, "here");
 }
 
-/* Returns the kernel of the stage's first row that runs on this machine and has the
- * given name (NULL: any) and format (0: any). */
+/* Returns the kernel of the stage's first row that can run on this machine and has the
+ * kernel name `name` (NULL: any) and the format `format` (0: any). */
 static const struct kcp_variant *first(const char *stage, enum kcp_storage storage,
                                        const char *name, int format,
                                        const struct kcp_device *d)
@@ -75,8 +76,7 @@ static int format_of(const struct kcp_variant *v)
     return v ? kcp_path_format(v->stage, v->name) : 0;
 }
 
-/* Lists the forward kernels that kcp_layer_gpu accepts as `name`, each after a
- * blank. */
+/* Lists the forward kernels that kcp_layer_gpu accepts, each after a blank. */
 static void list_forwards(enum kcp_storage storage, char *out, size_t n)
 {
     const char *last = "";
@@ -122,7 +122,7 @@ int kcp_layer_gpu(struct kcp_layer *layer, enum kcp_storage storage, const char 
 void kcp_layer_call(const struct kcp_layer *layer, struct kcp_call *call,
                     const struct kcp_plan *plan, struct kcp_comm *comm)
 {
-    if (!layer || !call || !plan) return;         /* call is unchanged */
+    if (!layer || !call || !plan) return;
     const int r = comm ? comm->r : 0;
     const struct kcp_context *x = &plan->ctx[r];
     call->T = x->end - x->begin;
@@ -139,8 +139,8 @@ void kcp_layer_call(const struct kcp_layer *layer, struct kcp_call *call,
 
 /* ---- bytes */
 
-/* Returns a query of the table of paths for variant v and this call. args NULL: only
- * sizes and options are used. */
+/* Returns a query of the table of paths for variant v and this call. If args is NULL,
+ * the query uses only sizes and options. */
 static struct kcp_query query_of(const struct kcp_variant *v,
                                  const struct kcp_call *call, const void *args,
                                  struct kcp_device *d)
@@ -153,8 +153,9 @@ static struct kcp_query query_of(const struct kcp_variant *v,
     return q;
 }
 
-/* Returns the format of the block that forward saves for this call. args: the args
- * struct of stage 13, which reads the block, or NULL. 0: no row takes the call. */
+/* Returns the format of the block that forward saves for this call, or 0 if no row
+ * supports the call. args is NULL, or the args struct of stage 13, which reads the
+ * block. */
 static int format_left(const struct kcp_layer *layer, const struct kcp_call *call,
                        const void *args)
 {
@@ -184,7 +185,7 @@ size_t kcp_layer_saved(const struct kcp_layer *layer, const struct kcp_call *cal
 
 /* ---- the kernel of a call */
 
-/* Reports, in one line and once per row, that row p runs instead of a better row. */
+/* Reports once per row p that row p runs instead of a better row. */
 static void notice_once(const struct kcp_path *p, const char *why)
 {
     static unsigned char printed[256];
@@ -194,8 +195,9 @@ static void notice_once(const struct kcp_path *p, const char *why)
     kcp_notice("%s", why);
 }
 
-/* Returns the kernel of the first row after row *at that takes this call, or v if the
- * table has no rows for v. NULL: no row takes the call; why has the reason. */
+/* Returns the kernel of the first row after row *at that supports this call, or v if
+ * the table has no rows for v. If no row supports the call, returns NULL and sets
+ * `why`. */
 static const struct kcp_variant *choose(const struct kcp_layer *layer,
                                         const struct kcp_variant *v, const void *args,
                                         const struct kcp_path **at, char *why, size_t n)
@@ -267,7 +269,7 @@ size_t kcp_layer_scan_work(const struct kcp_layer *layer, const struct kcp_scan 
     return layer ? work(layer, layer->scan, a) : 0;
 }
 
-/* Initial states have storage ACC: fp32, or double in the references. */
+/* Saved initial states are fp32, or double in the references. */
 size_t kcp_layer_family_kept(const struct kcp_layer *layer, const struct kcp_call *call)
 {
     if (!layer || !layer->family || kcp_check_sizes("16_family", call)) return 0;
@@ -279,8 +281,8 @@ size_t kcp_layer_family_kept(const struct kcp_layer *layer, const struct kcp_cal
 /* ---- calls */
 
 /* Tries rows in order until a kernel does not return KCP_NA, because a kernel may
- * reject a call for a reason that its row cannot express. All rows tried have the same
- * format. */
+ * reject a call for a reason that the row's condition cannot express. All tried rows
+ * have the same format. */
 static int first_that_takes(const struct kcp_layer *layer, const struct kcp_variant *v,
                             void *args, char *none, size_t n)
 {
@@ -295,7 +297,7 @@ static int first_that_takes(const struct kcp_layer *layer, const struct kcp_vari
     return status;
 }
 
-/* Returns a message for a failure that has set no reason. */
+/* Returns a message for a failure for which kcp_why() is empty. */
 static const char *reason(int status, const struct kcp_variant *v, const char *none)
 {
     if (status == KCP_NA) return none[0] ? none : v->shapes;
@@ -304,7 +306,7 @@ static const char *reason(int status, const struct kcp_variant *v, const char *n
     return "the device refused";
 }
 
-/* Returns KCP_BAD if convolutions, each of which is valid, do not fit together. */
+/* Returns KCP_BAD if n valid convolutions cannot run together. */
 static int check_together(void *const *args, int n)
 {
     for (int i = 1; i < n; i++) {
@@ -324,7 +326,7 @@ static int check_together(void *const *args, int n)
     return KCP_OK;
 }
 
-/* Runs n calls with one launch if a kernel can, else one after another. */
+/* Runs n calls with one launch if possible, otherwise one call after another. */
 static int run_calls(const struct kcp_layer *layer, const struct kcp_variant *v,
                      void *const *args, int n, char *none, size_t size)
 {
@@ -338,8 +340,8 @@ static int run_calls(const struct kcp_layer *layer, const struct kcp_variant *v,
     return status;
 }
 
-/* Checks n calls, compares the calls of all ranks, then runs the first row that takes
- * each call. saved: the block that a single call reads or writes; NULL: none. */
+/* Checks n calls, compares the calls of all ranks, then runs for each call the first
+ * row that supports the call. `saved` (may be NULL) is the block of a single call. */
 static int run_layer(const struct kcp_layer *layer, const struct kcp_variant *v,
                      void *const *args, int n, const void *saved, size_t saved_bytes)
 {

@@ -1,15 +1,15 @@
-/* machine.h -- measured times, which decide where a sequence is cut.
+/* machine.h -- measured times, from which split.h computes where to cut a sequence.
  *
  * Book: chapter 18, "When to split a sequence" and "Records".
- * Checked by: tests/08_forward/split_sequence.c.  Next: split.h, whose rules read it.
+ * Checked by: tests/08_forward/split_sequence.c. Next: split.h, which uses these times.
  *
- * Measured on one H200 (sm_90a, CUDA 13.0), with chunks of 64 tokens and K = V = 128,
- * and used for all GPUs. The numbers decide only where to cut; no result depends on
- * them. */
+ * The times were measured on one H200 (sm_90a, CUDA 13.0), with chunks of 64 tokens and
+ * K = V = 128, and are used for all GPUs. They decide only where to cut; no result
+ * depends on them. */
 #ifndef KCP_MACHINE_H
 #define KCP_MACHINE_H
 
-/* The GPU that a listing of paths assumes on a machine without a GPU. */
+/* The GPU that kcp-check --paths assumes on a machine without a GPU. */
 #define KCP_MACHINE "NVIDIA H200"
 #define KCP_MACHINE_ARCH 90
 #define KCP_MACHINE_SMS 132
@@ -17,13 +17,13 @@
 
 /* Times of the fused forward in microseconds; commit 88497b0, 2026-11-21.
  * FACTORS        factors of one chunk and value head, with one gate per channel
- * FACTORS_ROWS   with one gate per head: per chunk and query/key head
- * FACTORS_HEAD   with one gate per head: per chunk and value head
+ * FACTORS_ROWS   with one gate per head: the part per chunk and query/key head
+ * FACTORS_HEAD   with one gate per head: the part per chunk and value head
  * STEP_64        one step of the scan over 64 columns
  * STEP_128       one step of the scan over 128 columns
  * STEP_BESIDE    one step over 64 columns while other SMs compute factors
  * STEP_MAP       one step of the scan of a map
- * FOLD, LAUNCH   one more strip to fold, one more launch */
+ * FOLD, LAUNCH   each additional strip to fold, each additional launch */
 #define KCP_FACTORS 0.0353
 #define KCP_FACTORS_ROWS 0.021
 #define KCP_FACTORS_HEAD 0.0022
@@ -38,7 +38,7 @@
  * CHUNKS         fewest chunks per window (with 64 the time was equal, with 32 longer)
  * MAP, MAP_ROWS  one step of [h_ext | M]: one gate per channel, one gate per head
  * H, H_ROWS      one step of h_ext alone: one gate per channel, one gate per head
- * LAUNCH         one more window */
+ * LAUNCH         each additional window */
 #define KCP_WALK_CHUNKS 128
 #define KCP_WALK_MAP 1.2
 #define KCP_WALK_MAP_ROWS 1.46
@@ -48,12 +48,12 @@
 
 /* Times of programs of stages, in steps (chunks) of chapter 04's scan; commit 6173e64,
  * 2026-11-21. STEP_M: one step of chapter 05's scan. STEP_FOLD: composing and folding
- * the map of one more strip. */
+ * the map of each additional strip. */
 #define KCP_STEP_M 1.0
 #define KCP_STEP_FOLD 5.0
 
-/* The fold of strips has 8 columns per block if there are at most 8 columns per SM,
- * counted over all segments and heads; otherwise 16. */
+/* The fold of strips has 8 columns per block if all segments and heads together have at
+ * most 8 columns per SM, otherwise 16. */
 #define KCP_FOLD_COLUMNS 8
 
 #endif

@@ -1,9 +1,9 @@
-/* paths.c -- finds the row of paths.def whose sets and condition fit a call.
+/* paths.c -- finds the first row of paths.def that supports a call.
  *
  * Book: chapter 08, "Paths".  Checked by: tests/08_forward/paths.c.  Next: layer.c.
  *
- * The condition of a row is C code, compiled in `holds` and printed by kcp-check
- * --paths. */
+ * A row's condition is C code, which function `holds` evaluates and kcp-check --paths
+ * prints. */
 #include "checked.h"
 #include "paths.h"
 #include "split.h"
@@ -50,8 +50,8 @@ static int holds(enum row row, const struct kcp_facts *f)
     return 0;
 }
 
-/* The optional inputs that every row of a stage takes. "+name" in a row's geometry adds
- * one. A row does not take a call with any other optional input. */
+/* The optional inputs that every row of a stage supports. "+name" in a row's geometry
+ * adds one input. A row does not support a call with any other optional input. */
 static const struct { const char *stage, *options; } takes_options[] = {
     { "08_forward", "A_log dt_bias h0" },
     { "13_backward", "A_log dt_bias h0 dht dA_log ddt_bias" },
@@ -60,7 +60,7 @@ static const struct { const char *stage, *options; } takes_options[] = {
     { "16_family", "a b omega h0 dht da db domega" },
 };
 
-/* Earlier names of kernels, for old records (bench/digest.py reads them). */
+/* Earlier names of kernels, for old records (bench/digest.py reads this table). */
 static const struct { const char *stage, *old, *now; } aliases[] = {
     { "08_forward", "v3_records", "v3_prepare_scan" },
     { "13_backward", "v4_factors", "v4_scans_finish" },
@@ -111,7 +111,7 @@ int kcp_path_word(const struct kcp_path *p, const char *key, char *out, size_t n
  * Defined in cuda/host/device.cu; the address is NULL in a build without CUDA. */
 extern int cuda_device_here(struct kcp_device *d) __attribute__((weak));
 
-/* Returns 90 for "sm_90a", 80 for "sm_80+"; 0: not an architecture. */
+/* Returns 90 for "sm_90a", 80 for "sm_80+", 0 for text that is not an architecture. */
 static int arch_number(const char *text)
 {
     char *end;
@@ -121,7 +121,8 @@ static int arch_number(const char *text)
     return whole && n > 0 && n < 1000 ? (int)n : 0;
 }
 
-/* Returns the architecture that KCP_ARCH names; 0: not set; -1: not an architecture. */
+/* Returns the architecture in the environment variable KCP_ARCH, 0 if KCP_ARCH is not
+ * set, -1 if the value is not an architecture. */
 static int arch_forced(void)
 {
     const char *text = getenv("KCP_ARCH");
@@ -174,8 +175,8 @@ static int takes_model(const char *set, int model)
 
 /* ---- facts */
 
-/* The values of a call that decide the results of split.h, with a digest for the
- * plan. */
+/* The values of a call on which the functions of split.h depend; for the plan, a
+ * digest. */
 struct split_key { uint64_t plan; int64_t n[14]; };
 
 static struct split_key key_of(const struct kcp_call *c, int sms)
@@ -186,7 +187,7 @@ static struct split_key key_of(const struct kcp_call *c, int sms)
     return k;
 }
 
-/* Adds the facts that split.h computes. Each thread caches its last result, because a
+/* Adds the facts that split.h computes. Each thread caches the last result, because a
  * layer's call queries the table five times and split.h loops over the segments up to
  * 64 times. */
 static void add_split(struct kcp_facts *f, const struct kcp_call *c, int sms)
@@ -197,7 +198,7 @@ static void add_split(struct kcp_facts *f, const struct kcp_call *c, int sms)
     f->pieces = c->NS;
     if (c->H >= 1 && c->K >= 1) f->turns = kcp_finish_turns(c->NC, c->H, c->K, sms);
     if (!c->plan || c->HV < 1 || c->V < 1 || c->K < 1 || c->C < 1) return;
-    /* The call may be unchecked, so compare its rank and segments with the plan. */
+    /* The call may be unchecked, so compare c->r and c->NS with the plan. */
     if (c->r < 0 || c->r >= c->plan->R || c->NS != c->plan->ctx[c->r].NS) return;
     f->crossing = c->plan->crossing;
     f->alone = kcp_alone(c);
@@ -240,9 +241,9 @@ struct kcp_facts kcp_facts_of(const struct kcp_call *c, const struct kcp_device 
 
 static int off_16(const void *p) { return ((uintptr_t)p & 15) != 0; }
 
-/* Returns 2 if all arrays are aligned to 16 bytes, 1 if only the raw inputs and the
- * saved block are, otherwise 0. Forward and backward read the same raw inputs, so the
- * result is 0 for both or for neither. */
+/* Returns 2 if all arrays are aligned to 16 bytes, 1 if the raw inputs and the saved
+ * block are aligned but another array is not, otherwise 0. Forward and backward read
+ * the same raw inputs, so the result is 0 for both passes or for neither. */
 static int aligned_of(const struct kcp_query *q)
 {
     static const char *const raw[] = { "q_raw", "k_raw", "v", "g_raw" };
@@ -273,8 +274,8 @@ static struct kcp_facts query_facts(const struct kcp_query *q)
     return f;
 }
 
-/* Returns 1 if the row takes every optional input that this call gives. The reference
- * takes all inputs. */
+/* Returns 1 if the row supports every optional input that this call gives. The
+ * reference supports all inputs. */
 static int takes_inputs(const struct kcp_path *p, const struct kcp_query *q)
 {
     const char *all = NULL;
@@ -310,8 +311,8 @@ static int linked(const struct kcp_path *p)
     return !strcmp(p->kernel, "ref") || kcp_variants(p->stage, p->kernel, &v, 1) > 0;
 }
 
-/* Returns 1 if the row takes the call. Architecture and linked kernels are not
- * checked. */
+/* Returns 1 if the row supports the call, not considering the architecture and whether
+ * the kernel is linked. */
 static int takes(const struct kcp_path *p, const struct kcp_query *q,
                  const struct kcp_facts *f)
 {

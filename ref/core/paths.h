@@ -1,11 +1,11 @@
-/* paths.h -- selects the kernel of a call: the rows of paths.def and queries.
+/* paths.h -- selects the kernel of a call by a query of the rows of paths.def.
  *
  * Book: chapter 08, "Paths".  Checked by: tests/08_forward/paths.c, kcp-check --paths.
  * Next: paths.def, the table.
  *
- * A row has the name of a variant, so that ref/ does not depend on other folders.
- * Layers, the judge and the kernels query the same rows, so the shapes that a kernel
- * takes are written once. */
+ * A row contains the name of a variant instead of a pointer, so that ref/ does not
+ * depend on other folders. Layers, the judge and the kernels query the same rows, so
+ * the shapes that a kernel supports are written once. */
 #ifndef KCP_PATHS_H
 #define KCP_PATHS_H
 
@@ -18,7 +18,7 @@ extern "C" {
 struct kcp_path {
     const char *name;              /* "forward_kda_windows" */
     const char *stage;             /* "08_forward" */
-    const char *arch;              /* "host", "sm_90a", "sm_80+": this one and later */
+    const char *arch;              /* "host", "sm_90a", "sm_80+" (and later) */
     enum kcp_storage storage;
     const char *K, *V, *C;         /* "64 128", "1..256", "any" */
     const char *model;             /* "kda gdn", "any" */
@@ -26,7 +26,7 @@ struct kcp_path {
     const char *kernel;            /* the variant's name */
     int format;                    /* format of the saved block; 0: none */
     const char *geometry;          /* "columns=64 chunks=1 ... 04=v2_warp" */
-    const char *within;            /* of a branch: its path; "": any path */
+    const char *within;            /* for a branch: the path; "": any path */
 };
 extern const struct kcp_path kcp_paths[];
 extern const int kcp_npaths;
@@ -39,9 +39,10 @@ struct kcp_device {
     int code;                      /* 1: this program has code for that GPU */
     int assumed;                   /* 1: the values are from machine.h */
 };
-/* Sets *d to the properties of the calling thread's GPU. KCP_NA: there is no GPU, or
- * this program has no CUDA. With KCP_ARCH=sm_80 in the environment a newer GPU counts
- * as sm_80. KCP_BAD, with a notice: the value of KCP_ARCH is not an architecture. */
+/* Sets *d to the properties of the calling thread's GPU. With KCP_ARCH=sm_80 in the
+ * environment, a newer GPU counts as sm_80. Returns KCP_NA if there is no GPU or the
+ * program was built without CUDA, KCP_BAD with a notice if KCP_ARCH is not an
+ * architecture. */
 int kcp_device_here(struct kcp_device *d);
 /* Returns the GPU that machine.h describes, for use on a machine without a GPU. */
 struct kcp_device kcp_device_assumed(void);
@@ -60,17 +61,17 @@ struct kcp_query {
     int format;                    /* only rows of this format; 0: any */
     int unlinked;                  /* 1: also rows whose variant is not linked */
 };
-/* Returns the first row after row `after` (NULL: from the top) that takes the call.
- * NULL: no row takes the call; why (may be NULL) has the reason. If a row is returned,
- * `why` is empty or names a better row that cannot run here. */
+/* Returns the first row after row `after` (NULL: from the top) that supports the call.
+ * If no row does, returns NULL and sets `why` (may be NULL) to the reason. Otherwise
+ * sets `why` to "" or to the name of a better row that cannot run on this machine. */
 const struct kcp_path *kcp_path_find(const struct kcp_query *q,
                                      const struct kcp_path *after, char *why, size_t n);
-/* Returns 1 if the call of q runs this branch. row: the path of the call; NULL: the
- * stage has no paths, and q's kernel decides. */
+/* Returns 1 if the call of q runs this branch. `row` is the path of the call; if the
+ * stage has no paths, `row` is NULL and q's kernel decides. */
 int kcp_path_branches(const struct kcp_path *branch, const struct kcp_path *row,
                       const struct kcp_query *q);
-/* Returns the row of this kernel that takes the call. NULL: no row does, so the kernel
- * returns KCP_NA. */
+/* Returns the row of this kernel that supports the call, or NULL if no row does; then
+ * the kernel returns KCP_NA. */
 const struct kcp_path *kcp_path_of(const char *stage, const char *kernel,
                                    enum kcp_storage storage, const void *args);
 /* Writes to `out` whether the row can run on this machine: "here", or "not here: " and
@@ -79,18 +80,17 @@ void kcp_path_here(const struct kcp_path *p, const struct kcp_device *d, char *o
                    size_t n);
 /* Returns 1 if the table has rows for this kernel of this stage. */
 int kcp_path_knows(const char *stage, const char *kernel);
-/* Returns the format of the block that this kernel's rows write or read; 0: no
- * block. */
+/* Returns the format of the block that this kernel's rows write or read, or 0. */
 int kcp_path_format(const char *stage, const char *kernel);
-/* Returns the current name if `kernel` is an earlier name (paths.c),
- * otherwise `kernel`. */
+/* Returns the current name of a kernel, given its current or earlier name (paths.c). */
 const char *kcp_path_alias(const char *stage, const char *kernel);
-/* Copies the word after key= in a row's geometry to out. Returns its length; 0:
- * none. */
+/* Copies the word after key= in a row's geometry to `out`. Returns the word's length,
+ * or 0 if there is no such key. */
 int kcp_path_word(const struct kcp_path *p, const char *key, char *out, size_t n);
 
-/* ---- facts: the words of conditions in paths.def and of sizes in saved.def. The first
- * two lines are members of struct kcp_call; paths.def explains the others. */
+/* ---- facts: the variables in conditions of paths.def and in sizes of saved.def. The
+ * first two lines are members of struct kcp_call; paths.def explains the other
+ * facts. */
 #define KCP_FACTS(F)                                                                   \
     F(T) F(N) F(NS) F(NC) F(R) F(H) F(HV) F(K) F(V) F(C) F(KG) F(D) F(Wc) F(blocks)    \
     F(l2norm) F(reuse_M) F(shift) F(strip_chunks)                                      \
@@ -104,7 +104,7 @@ struct kcp_facts { KCP_FACTS(KCP_FACT_MEMBER) };
  * 128 bits, so that products of three unchecked sizes do not overflow. */
 #define KCP_FACT_LOCAL(name) const __int128 name = f->name; (void)name;
 /* Returns the facts of a call, except saved, aligned, all_aligned, format, actv, acc
- * and exchange. device NULL: the host. */
+ * and exchange. `device` NULL means the host. */
 struct kcp_facts kcp_facts_of(const struct kcp_call *call,
                               const struct kcp_device *device);
 

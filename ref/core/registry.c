@@ -1,5 +1,4 @@
-/* registry.c -- the table of stages (name, fields, reference function) and the names of
- * forms. The judge, kcp-run --stage and kcp-check --emit use the table.
+/* registry.c -- the table of stages (name, fields, reference) and the names of forms.
  *
  * Book: chapter 00.  Checked by: tests/judge/self_cases.c.  Next: ref/01_step.c. */
 #include "ref.h"

@@ -3,7 +3,7 @@
  * Book: chapter 12.  Checked by: tests/12_h0/checks.c.  Next: ../13_recompute.c.
  *
  * saved.def lists the tensors of each format. A reader checks the format in the block's
- * header, not which kernel wrote the block. */
+ * header, but not which kernel wrote the block. */
 #include "moves.h"
 #include "paths.h"
 
@@ -38,10 +38,10 @@ const char *kcp_format_name(int format)
     return "unknown";
 }
 
-/* Returns how many initial states a rank saves. In classic mode a rank with one range
- * saves one state (ref_h0), because only the rank's first segment can begin inside a
+/* Returns the number of initial states that a rank saves. In a contiguous classic plan,
+ * this is one state (ref_h0), because only the rank's first segment can begin inside a
  * sequence. Otherwise a rank saves one state per segment, because several segments may
- * begin inside a sequence and backward does not repeat the fold that computes their
+ * begin inside a sequence, and backward does not repeat the fold that computes their
  * states. */
 int kcp_saved_states(const struct kcp_call *a)
 {
@@ -50,7 +50,8 @@ int kcp_saved_states(const struct kcp_call *a)
     return every ? a->NS : a->NS > 0;
 }
 
-/* Returns the product of two counts; -1: negative, or more than MOST_BYTES. */
+/* Returns the product of two counts, or -1 if a count is negative or the product is
+ * more than MOST_BYTES. */
 static int64_t product(__int128 count, __int128 each)
 {
     if (count < 0 || each < 0 || count > MOST_BYTES || each > MOST_BYTES) return -1;
@@ -71,7 +72,7 @@ static int add(struct kcp_saved *s, const char *name, int64_t bytes)
     return KCP_OK;
 }
 
-/* Adds to the block every tensor of saved.def whose condition is true. */
+/* Adds to the header every tensor of saved.def whose condition is true. */
 static int add_all(struct kcp_saved *s, const struct kcp_facts *f)
 {
     KCP_FACTS(KCP_FACT_LOCAL)
@@ -95,8 +96,9 @@ static int64_t exchange_bytes(const struct kcp_call *a)
 }
 
 /* Fills the header of a block for this call: sizes, then name, offset and bytes of
- * every tensor. `writer` is used only in messages. actv, acc: bytes per number of the
- * two storage types. KCP_BAD: unknown format or, with bytes = 0, invalid sizes. */
+ * every tensor. `writer` is used only in messages. actv and acc are the bytes per
+ * number of storage ACTV and ACC. Returns KCP_BAD if the format is unknown or, with
+ * s->bytes = 0, if sizes are invalid. */
 int kcp_saved_layout_of(struct kcp_saved *s, const struct kcp_call *a, int format,
                         const char *writer, size_t actv, size_t acc)
 {
@@ -118,7 +120,7 @@ int kcp_saved_layout_of(struct kcp_saved *s, const struct kcp_call *a, int forma
     s->reuse_M = a->reuse_M; s->form = a->form;
     s->bytes = (sizeof *s + SAVED_ALIGN - 1) / SAVED_ALIGN * SAVED_ALIGN;
 
-    struct kcp_device device = { 0 };  /* other formats do not depend on the GPU */
+    struct kcp_device device = { 0 };  /* only format chunks depends on it */
     if (format == KCP_FORMAT_CHUNKS && kcp_device_here(&device))
         device = kcp_device_assumed();
     struct kcp_facts f = kcp_facts_of(a, &device);
@@ -140,8 +142,8 @@ void kcp_saved_layout(struct kcp_saved *s, const struct kcp_call *a, const char 
     kcp_saved_layout_of(s, a, KCP_FORMAT_FACTORS, writer, actv, acc);
 }
 
-/* Returns the bytes of the block that the reference writes for this call, header
- * included; 0: the call's sizes are invalid. */
+/* Returns the bytes, with the header, of the block that the reference writes for this
+ * call, or 0 if the call's sizes are invalid. */
 size_t kcp_saved_bytes(const struct kcp_forward *a)
 {
     struct kcp_saved s;
@@ -150,7 +152,7 @@ size_t kcp_saved_bytes(const struct kcp_forward *a)
     return s.bytes;
 }
 
-/* Writes the header of a block. KCP_BAD: the block is too short. */
+/* Writes the header of a block. Returns KCP_BAD if the block is too short. */
 int kcp_saved_begin(void *saved, size_t bytes, const struct kcp_call *a,
                     const char *writer, size_t actv, size_t acc)
 {
@@ -162,8 +164,8 @@ int kcp_saved_begin(void *saved, size_t bytes, const struct kcp_call *a,
     return KCP_OK;
 }
 
-/* Returns the address of a tensor in a block with a valid header; NULL: the block lacks
- * the tensor. */
+/* Returns the address of a tensor in a block with a valid header, or NULL if the block
+ * lacks the tensor. */
 void *kcp_saved_at(const void *saved, const char *name)
 {
     const struct kcp_saved *s = saved;
@@ -192,10 +194,10 @@ static int differs(const struct kcp_saved *s, const struct kcp_saved *want, char
     return 0;
 }
 
-/* Checks that the block has this format and was saved for this call. Uses save mode and
- * reuse_M of the block, not of the call. KCP_BAD: the block is missing or too short.
- * KCP_MISMATCH: the block has another format or is from another call; why (may be NULL)
- * has the value found and the value expected. */
+/* Checks that the block has this format and was saved for this call; save mode and
+ * reuse_M may differ from the call's. Returns KCP_BAD if the block is missing or too
+ * short, KCP_MISMATCH if the block has another format or is from another call; `why`
+ * (may be NULL) then contains the value found and the value expected. */
 int kcp_saved_check_of(const void *saved, size_t bytes, const struct kcp_call *a,
                        int format, const char *reader, size_t actv, size_t acc,
                        char *why, size_t n)

@@ -1,11 +1,12 @@
-/* split.h -- where a rank cuts its segments, so that a call with few heads fills a GPU.
+/* split.h -- computes where a rank cuts segments, so that a call with few heads fills a
+ * GPU.
  *
  * Book: chapter 18, "When to split a sequence".
  * Checked by: tests/08_forward/split_sequence.c.  Next: paths.def, its conditions.
  *
  * A strip is a part of a segment. There are two rules: one for programs of stages (one
- * kernel per stage), one for the fused forward, whose launches overlap. The number of
- * SMs (P, `processors`) comes from the device, the cost of a step from machine.h. */
+ * kernel per stage), one for the fused forward, whose launches overlap. P and
+ * `processors` are the number of SMs; machine.h contains the cost of a step. */
 #ifndef KCP_SPLIT_H
 #define KCP_SPLIT_H
 
@@ -15,8 +16,8 @@
 
 enum { KCP_MOST_STRIPS = 64 };
 
-/* kcp_longest returns the length of the rank's longest segment. kcp_strips_at returns
- * the number of strips if all segments are cut into strips of L tokens. */
+/* Returns the length of the rank's longest segment. kcp_strips_at returns the number of
+ * strips if all segments are cut into strips of L tokens. */
 static inline int64_t kcp_longest(const struct kcp_context *x)
 {
     int64_t longest = 0;
@@ -32,16 +33,14 @@ static inline int64_t kcp_strips_at(const struct kcp_context *x, int64_t L)
     return strips;
 }
 
-/* Returns the number of chunks in the longest strip, which a scan computes in
- * series. */
+/* Returns the number of chunks in the longest strip: the serial steps of a scan. */
 static inline int64_t kcp_steps_at(const struct kcp_context *x, int C, int64_t L)
 {
     const int64_t longest = kcp_longest(x);
     return ((L < longest ? L : longest) + C - 1) / C;
 }
 
-/* Returns the strip length that cuts the longest segment into m strips, rounded up to
- * whole chunks. */
+/* Returns the length, a multiple of C, of m strips that cover the longest segment. */
 static inline int64_t kcp_length_tried(int64_t longest, int C, int m)
 {
     return (longest + (int64_t)m * C - 1) / ((int64_t)m * C) * C;
@@ -49,7 +48,7 @@ static inline int64_t kcp_length_tried(int64_t longest, int C, int m)
 
 /* ---- programs of stages */
 
-/* Returns the cost of scan and fold with strips of L tokens on P SMs; unit: one step of
+/* Returns the cost of scan and fold with strips of L tokens on P SMs, in steps of
  * chapter 04's scan. L is a multiple of C, or the longest segment's length. */
 static inline double kcp_strip_cost(const struct kcp_context *x, int HV, int C, int P,
                                    int64_t L)
@@ -60,8 +59,8 @@ static inline double kcp_strip_cost(const struct kcp_context *x, int HV, int C, 
          + (double)(strips - x->NS) * KCP_STEP_FOLD;
 }
 
-/* Returns the strip length of lowest cost; 0: do not cut segments. Strips also need a
- * map per chunk, so strips pay off only if SMs would be idle. */
+/* Returns the strip length of lowest cost, or 0 if not cutting costs least. Strips need
+ * extra work for maps, so they are faster only if SMs would otherwise be idle. */
 static inline int64_t kcp_strip_length(const struct kcp_context *x, int HV, int C,
                                        int P)
 {
@@ -79,9 +78,8 @@ static inline int64_t kcp_strip_length(const struct kcp_context *x, int HV, int 
     return best;
 }
 
-/* kcp_piece_length returns the tokens per strip of a program of stages; 0: segments are
- * not cut, as always in a canonical plan. kcp_pieces returns the number of strips on
- * this rank. */
+/* Returns the tokens per strip of a program of stages, or 0 if segments are not cut, as
+ * in every canonical plan. kcp_pieces returns the number of strips on this rank. */
 static inline int64_t kcp_piece_length(const struct kcp_call *a, int P)
 {
     const struct kcp_context *x = &a->plan->ctx[a->r];
@@ -99,18 +97,18 @@ static inline int64_t kcp_pieces(const struct kcp_call *a, int P)
 /* ---- the fused forward */
 
 /* Input of the rule for the fused forward: the segments of one rank, P SMs, KG gates
- * per head (1 or K). Field crossing: 1 if kcp_alone is 0. */
+ * per head (1 or K). `crossing` is 1 if kcp_alone() is 0. */
 struct kcp_cut { const struct kcp_context *x; int H, HV, KG, V, P, crossing; };
 
-/* Returns the number of blocks of the scan. A chain is one head of one strip. There is
- * one block per 64 columns of a chain if all blocks fit on P SMs at once, otherwise one
- * block per chain. */
+/* Returns the number of blocks of the scan. A chain is one head of one strip. If one
+ * block per 64 columns of each chain fits on P SMs at once, the scan has these blocks,
+ * otherwise one block per chain. */
 static inline int64_t kcp_scan_blocks(int64_t chains, int V, int P)
 {
     return chains * V / 64 <= P ? chains * V / 64 : chains;
 }
 
-/* Returns the time to compute one chunk's factors of all heads on the whole GPU. */
+/* Returns the time to compute one chunk's factors of all heads on all SMs. */
 static inline double kcp_factors_time(const struct kcp_cut *c)
 {
     return c->KG == 1 ? KCP_FACTORS_ROWS * c->H + KCP_FACTORS_HEAD * c->HV
@@ -119,8 +117,8 @@ static inline double kcp_factors_time(const struct kcp_cut *c)
 
 /* A scan that leaves half of the GPU idle is cut into launches: while launch i is
  * scanned, the other SMs compute the factors of launch i + 1. Returns the ratio (chunks
- * of launch i + 1) / (chunks of launch i) for which scan and factors take the same
- * time, at most 1. */
+ * of launch i + 1) / (chunks of launch i), at most 1, for which scan and factors take
+ * the same time. */
 static inline double kcp_launch_ratio(const struct kcp_cut *c)
 {
     const int64_t blocks = kcp_scan_blocks(c->HV, c->V, c->P);
@@ -140,7 +138,7 @@ static inline int kcp_launch_begin(int NC, double ratio, int n, int i)
 }
 
 /* Returns the time that n launches add to the scan: the factors of the first launch,
- * which overlap with no scan, and n - 1 more launches. */
+ * which do not overlap with a scan, and n - 1 additional launches. */
 static inline double kcp_launches_cost(const struct kcp_cut *c, int n)
 {
     const int first = n == 1 ? c->x->NC
@@ -148,8 +146,8 @@ static inline double kcp_launches_cost(const struct kcp_cut *c, int n)
     return first * kcp_factors_time(c) + (n - 1) * KCP_LAUNCH;
 }
 
-/* Returns the number of launches of lowest cost: at least 2 if the scan can be cut, so
- * that short test cases also use several launches. */
+/* Returns the number of launches with the lowest cost, but at least 2 if the scan can
+ * be cut, so that short test cases also have several launches. */
 static inline int kcp_launches(const struct kcp_cut *c)
 {
     int best = 2;
@@ -160,7 +158,7 @@ static inline int kcp_launches(const struct kcp_cut *c)
     return best;
 }
 
-/* Returns the time with strips of L tokens: maps, fold, scan, and those factors that do
+/* Returns the time with strips of L tokens: maps, fold, scan, and the factors that do
  * not overlap with the scan. */
 static inline double kcp_fused_cost(const struct kcp_cut *c, int64_t L)
 {
@@ -177,7 +175,8 @@ static inline double kcp_fused_cost(const struct kcp_cut *c, int64_t L)
     return cost + (double)(strips - x->NS) * KCP_FOLD;
 }
 
-/* Returns the chunks per strip of lowest cost; 0: do not cut segments. */
+/* Returns the chunks per strip with the lowest cost, or 0 if not cutting costs
+ * least. */
 static inline int kcp_fused_chunks(const struct kcp_cut *c)
 {
     const int64_t longest = kcp_longest(c->x);
@@ -213,8 +212,8 @@ static inline struct kcp_cut kcp_cut_of(const struct kcp_call *a, int processors
     return c;
 }
 
-/* Returns the chunks per strip of the fused forward; 0: segments are not cut. The rule
- * never cuts a canonical plan. */
+/* Returns the chunks per strip of the fused forward, or 0 if segments are not cut, as
+ * in every canonical plan. */
 static inline int kcp_fused_strip(const struct kcp_call *a, int processors)
 {
     if (a->strip_chunks || a->plan->L) return a->strip_chunks;
@@ -222,22 +221,22 @@ static inline int kcp_fused_strip(const struct kcp_call *a, int processors)
     return kcp_fused_chunks(&c);
 }
 
-/* Returns the number of strips of `chunks` chunks on this rank; chunks = 0: the number
- * of segments. */
+/* Returns the number of strips of `chunks` chunks on this rank, or the number of
+ * segments if `chunks` is 0. */
 static inline int64_t kcp_strips(const struct kcp_call *a, int chunks)
 {
     const struct kcp_context *x = &a->plan->ctx[a->r];
     return chunks ? kcp_strips_at(x, (int64_t)chunks * a->C) : x->NS;
 }
 
-/* ---- a walk: the map of a rank's one segment, computed together with its factors
+/* ---- a walk computes the map of a rank's one segment together with the factors
  *
  * While some SMs compute the map of a window of chunks, the other SMs compute the
  * factors of the next window. */
 
-/* Returns the number of blocks of a walk. [h_ext | M] takes two blocks per head. h_ext
- * alone takes one block per head if gates are per channel and K = V, otherwise one per
- * head and 64 columns. */
+/* Returns the number of blocks of a walk: two per head for [h_ext | M]. For h_ext
+ * alone, one per head if gates are per channel and K = V, otherwise one per head and 64
+ * columns. */
 static inline int kcp_walk_blocks(const struct kcp_call *a, int want)
 {
     if (want != KCP_WANT_H) return 2 * a->HV;
@@ -250,8 +249,8 @@ static inline double kcp_walk_step(const struct kcp_call *a, int want)
     return a->KG == 1 ? KCP_WALK_MAP_ROWS : KCP_WALK_MAP;
 }
 
-/* Returns the time if no map is computed by a walk: first all factors are computed,
- * then the maps of strips of strip_chunks chunks (0: one strip). */
+/* Returns the time without a walk: first all factors are computed, then the maps of
+ * strips of strip_chunks chunks (0: one strip). */
 static inline double kcp_maps_cost(const struct kcp_call *a, int strip_chunks, int P)
 {
     const struct kcp_cut c = kcp_cut_of(a, P);
@@ -264,9 +263,9 @@ static inline double kcp_maps_cost(const struct kcp_call *a, int strip_chunks, i
 }
 
 /* Returns the time of a walk over `walked` chunks in two or more windows of W chunks.
- * The time is a sum: the factors of the first window; the other factors, concurrent
- * with the walk (the walk alone or all work spread over all SMs, whichever is longer);
- * the map of the last window, if needed; the launches. */
+ * The time is a sum of four terms: the factors of the first window; the walk concurrent
+ * with the other factors (the longer of the walk alone and all work spread over all
+ * SMs); the map of the last window, if needed; the launches. */
 static inline double kcp_walk_cost(const struct kcp_call *a, int want, int walked,
                                    int P)
 {
@@ -279,11 +278,12 @@ static inline double kcp_walk_cost(const struct kcp_call *a, int want, int walke
          + (double)a->NC / W * KCP_WALK_LAUNCH;
 }
 
-/* Returns the parts of the map that a walk computes, as bits of KCP_WANT_..; 0: no
- * walk, so the maps of strips are computed after all factors. If the sequence begins on
- * this rank, M is not needed. If the sequence ends on this rank, only later strips need
- * a state, so without strips there is no walk. a->walk = KCP_SEQUENTIAL selects a walk
- * if one is possible, KCP_BLELLOCH never, KCP_AUTO if it costs less. */
+/* Returns, as bits KCP_WANT_*, the parts of the map that a walk computes, or 0 if there
+ * is no walk and the maps of strips are computed after all factors. If the sequence
+ * begins on this rank, M is not needed. If the sequence ends on this rank, only later
+ * strips need a state, so without strips there is no walk. a->walk = KCP_SEQUENTIAL
+ * selects a walk whenever possible, KCP_AUTO if a walk costs less, KCP_BLELLOCH
+ * never. */
 static inline int kcp_fused_walk(const struct kcp_call *a, int processors)
 {
     const struct kcp_segment *s = a->plan->seg + a->plan->ctx[a->r].seg0;
@@ -302,12 +302,12 @@ static inline int kcp_fused_walk(const struct kcp_call *a, int processors)
 }
 
 /* A window of a walk: chunks first .. first + count - 1, all in strip number `strip`.
- * The map of a window continues map number `from` (-1: the window begins the segment)
- * and is stored as map number `strip`. is_read = 1: a later strip or another rank reads
- * the map of the strip. To iterate, start with all members 0. */
+ * The map of a window is computed from map number `from` (-1: the window begins the
+ * segment) and stored as map number `strip`. is_read is 1 if a later strip or another
+ * rank reads the strip's map. To iterate, start with all members 0. */
 struct kcp_walk_window { int first, count, strip, from, is_read; };
 
-/* Returns the number of windows in a strip of `chunks` chunks: at least two if chunks >
+/* Returns the number of windows in a strip of `chunks` chunks, at least two if chunks >
  * 1, so that short test cases also have several windows. */
 static inline int kcp_walk_windows(int chunks)
 {
@@ -316,8 +316,8 @@ static inline int kcp_walk_windows(int chunks)
 }
 
 /* Sets *x to the next window of a walk over NC chunks in strips of strip_chunks (0: one
- * strip of all chunks). leaves = 1: another rank reads the map of the whole segment.
- * Returns 0 after the last window. */
+ * strip of all chunks). `leaves` is 1 if another rank reads the segment's map. Returns
+ * 0 after the last window. */
 static inline int kcp_walk_next(struct kcp_walk_window *x, int NC,
                                 int strip_chunks, int leaves)
 {
@@ -340,7 +340,7 @@ static inline int kcp_walk_next(struct kcp_walk_window *x, int NC,
 /* ---- work per block in the kernels of chapter 18 */
 
 /* Returns the number of chunks of the largest launch that computes factors. A launch
- * has all chunks of the call, a part of them, or one window. */
+ * computes all chunks of the call, one part of a cut scan, or one window of a walk. */
 static inline int kcp_most_prepared(const struct kcp_call *a, int processors)
 {
     const struct kcp_cut c = kcp_cut_of(a, processors);
@@ -361,9 +361,9 @@ static inline int kcp_most_prepared(const struct kcp_call *a, int processors)
     return most;
 }
 
-/* Returns the chunks per block of chunk_prepare with a gate per channel: up to three,
- * to hide the latency of loads, if there are still four waves of blocks; more only to
- * keep the grid's height at most 65535. */
+/* Returns the chunks per block of chunk_prepare with a gate per channel. Up to three
+ * chunks hide the latency of loads, if at least four waves of blocks remain; more than
+ * three keep the grid's height at most 65535. */
 static inline int kcp_prepare_share(int chunks, int heads, int processors)
 {
     const int64_t n = (int64_t)chunks * heads / (4 * 3 * processors);
@@ -371,8 +371,8 @@ static inline int kcp_prepare_share(int chunks, int heads, int processors)
     return some > least ? some : least;
 }
 
-/* Returns the number of blocks of backward's kernel `finish`. Pairs of a chunk and a
- * query/key head are distributed over the blocks. */
+/* Returns the number of blocks of backward's kernel `finish`, which distributes pairs
+ * of a chunk and a query/key head over blocks. */
 static inline int kcp_finish_blocks(int NC, int H, int K, int processors)
 {
     const int64_t pairs = (int64_t)NC * H;
@@ -387,12 +387,13 @@ static inline int64_t kcp_finish_turns(int NC, int H, int K, int processors)
     return blocks ? ((int64_t)NC * H + blocks - 1) / blocks : 0;
 }
 
-/* Jobs of backward's scans for one segment, as bits: scan the states forward, scan all
- * their gradients in reverse, compute only the gradient that other ranks need. */
+/* Bits of backward's scan jobs for a segment. STATES scans the states forward, REVERSE
+ * scans all gradients of states in reverse, DH_EXT computes only the gradient that
+ * other ranks need. */
 enum kcp_scan_job { KCP_JOB_STATES = 1, KCP_JOB_REVERSE = 2, KCP_JOB_DH_EXT = 4 };
 
 /* Returns 1 if both scans of one segment fit on the GPU at once, in blocks of 64
- * columns. With K = 128 and a gate per channel each block counts twice
+ * columns. With K = 128 and a gate per channel, each block counts as two
  * (scans_sm90.cu). */
 static inline int kcp_scans_fit(const struct kcp_call *a, int processors)
 {
@@ -400,10 +401,10 @@ static inline int kcp_scans_fit(const struct kcp_call *a, int processors)
     return (a->K == 128 && a->KG != 1 ? 2 * blocks : blocks) <= processors;
 }
 
-/* Returns 1 if the reverse scan of segment s runs before the exchange. Then s ends its
- * sequence: the scan starts from the given dht and computes the gradient that earlier
- * ranks need. Returns 0 if both scans fit on the GPU at once, because then computing
- * dh_ext together with the states is faster. */
+/* Returns 1 if the reverse scan of segment s runs before the exchange, which is
+ * possible if s ends its sequence: the scan starts from the given dht and computes the
+ * gradient that earlier ranks need. Returns 0 if both scans fit on the GPU at once,
+ * because then computing dh_ext together with the states is faster. */
 static inline int kcp_reverses_first(const struct kcp_call *a, int s, int processors)
 {
     const int j = a->plan->ctx[a->r].seg0 + s;
@@ -411,11 +412,11 @@ static inline int kcp_reverses_first(const struct kcp_call *a, int s, int proces
            !kcp_scans_fit(a, processors);
 }
 
-/* Returns the jobs of segment s in launch 0 or 1. alone = 1: launch 0 has both scans.
- * Otherwise launch 0 runs before the exchange and launch 1 runs the other jobs. If
- * kcp_reverses_first is 1, launch 0 is only the reverse scan, because the scan of
- * states would delay the exchange. Otherwise launch 0 scans the states and, if other
- * ranks need it, computes dh_ext. With save-all the states are not scanned. */
+/* Returns the jobs of segment s in launch 0 or 1. If `alone` is 1, launch 0 runs both
+ * scans. Otherwise launch 0 runs before the exchange, and launch 1 runs the other jobs.
+ * If kcp_reverses_first is 1, launch 0 runs only the reverse scan, because the scan of
+ * states would delay the exchange. Otherwise launch 0 scans the states and computes
+ * dh_ext if other ranks need dh_ext. With save-all the states are not scanned. */
 static inline int kcp_scan_jobs(const struct kcp_call *a, int alone, int s, int launch,
                                 int processors)
 {

@@ -1,11 +1,11 @@
-/* structs.c -- the memory layout of the public structs, by name, for other languages.
+/* structs.c -- tables of the public structs' memory layouts, for other languages.
  *
  * Book: none.  Checked by: tests/cli/torch.sh.
  * Next: ../../book/examples/torch/kcp_torch/library.py, which reads these tables.
  *
  * A binding that reads these tables needs no copy of the headers, so the binding cannot
- * become outdated. A misspelt name does not compile. The fields of stages are in
- * kcp_stages. */
+ * become outdated. A misspelt name does not compile. kcp_stages lists the fields of
+ * stages. */
 #include "kcp.h"
 #include "layer.h"
 
@@ -17,7 +17,7 @@ struct member {
     size_t at;
 };
 
-/* One letter per type of a member; gcc's enums have the type unsigned int. */
+/* Maps a member's type to a letter; gcc's enums have the type unsigned int. */
 #define KIND(x)                                                                       \
     _Generic((x), int: 'i', unsigned: 'i', int64_t: 'l', size_t: 'z', double: 'd',    \
              default: 'p')

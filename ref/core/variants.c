@@ -1,11 +1,11 @@
-/* variants.c -- the variants of this program, collected by the linker.
+/* variants.c -- lists the variants of this program, which the linker collects.
  *
  * Book: CONTRIBUTING.md, "Adding".  Checked by: tests/judge/self_cases.c.
  * Next: layer.c, which selects kernels.
  *
  * kcp_variants returns copies of the records; run() of a copy checks the call first
- * (checked.c). The bounds of the linker section are hidden symbols, because a program
- * that uses libkcp.so may have its own records. */
+ * (checked.c). The symbols at the start and the end of the linker section are hidden,
+ * because a program that uses libkcp.so may contain other records. */
 #include "paths.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* visits.h -- counts the visits (runs of adjacent segments) of a rank.
+/* visits.h -- counts a rank's visits: runs of adjacent segments of one sequence.
  *
  * Book: chapter 07.  Checked by: tests/cli/run_cli.sh.
  * Next: ../../comm/form/scan.c, which needs memory for five maps per visit. */
@@ -7,12 +7,12 @@
 
 #include "kcp.h"
 
-/* Limit of visits per rank in the form scan, which needs five maps per visit. With more
- * visits a call returns KCP_NA with a message (core/checked.c). */
+/* Limit of visits per rank in the form `scan`, which needs five maps per visit. With
+ * more visits a call returns KCP_NA (core/checked.c). */
 enum { KCP_SCAN_VISITS = 128 };
 
-/* Returns the number of visits of rank r to sequences that other ranks also have.
- * Adjacent segments of one sequence on one rank are one visit. */
+/* Returns the number of rank r's visits, counting only sequences that are on several
+ * ranks. */
 static inline int kcp_visits(const struct kcp_plan *plan, int r)
 {
     const struct kcp_context *x = &plan->ctx[r];

@@ -1,14 +1,15 @@
-/* window.h -- the layout of a rank's window: flags, counts, pieces of states.
+/* window.h -- the layout of a window, GPU memory that other ranks write: counts,
+ * states.
  *
  * Book: chapter 20, "Code: kernels".  Checked by: the chain over NCCL, bit for bit.
  * Next: ../../cuda/07_merge/hop.cuh, which reads and writes windows.
  *
- * The window of rank r has four counts for every other rank o and every piece b of a
- * state:
- *   KCP_FULL    how often o has filled piece b in r's window; written by o.
- *   KCP_EMPTY   how often o has emptied the piece that r filled in o's window; written
- *               by o.
- *   KCP_FILLED, KCP_TAKEN   how often r itself has filled, and has emptied, a piece.
+ * The window of rank r has four counts for every other rank o and every piece b (a part
+ * of a state). Rank o writes the first two, rank r the others:
+ *   KCP_FULL     how often o has filled piece b in r's window
+ *   KCP_EMPTY    how often o has emptied piece b, filled by r, in o's window
+ *   KCP_FILLED   how often r has filled piece b in o's window
+ *   KCP_TAKEN    how often r has emptied piece b in r's window
  *
  * Message i of a piece uses slot i % 2, so the sender may be one message ahead. The
  * counts are in device memory, so that they continue when a graph is replayed. */
@@ -21,11 +22,11 @@ enum { KCP_PIECE_COLUMNS = 16, KCP_PIECE_ROWS = 256, KCP_PIECE_PLACES = 2 };
 #define KCP_PIECE_BYTES                                                               \
     ((size_t)KCP_PIECE_COLUMNS * KCP_PIECE_ROWS * KCP_PIECE_PLACES * sizeof(float))
 
-/* Counts [4][R][blocks], stored before the pieces. */
+/* Indices of the counts [4][R][blocks], which are stored before the pieces. */
 enum kcp_window_count { KCP_FULL, KCP_EMPTY, KCP_FILLED, KCP_TAKEN };
 
-/* hop launches one kernel. If from >= 0, the kernel sets S [HV,K,V] to the message of
- * rank `from`. If to >= 0, the kernel writes op(M) S + h (first = 1: only h) into the
+/* `hop` launches one kernel. If from >= 0, the kernel sets S [HV,K,V] to the message of
+ * rank `from`. If to >= 0, the kernel writes op(M) S + h (with first = 1, h) into the
  * window of rank `to`. */
 struct kcp_hops {
     const struct kcp_mapops *of;       /* the map operations that hop uses */
