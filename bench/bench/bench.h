@@ -1,8 +1,6 @@
-/* bench.h -- what the files of kcp-bench share: options, tensors, one rank, times.
+/* bench.h -- declarations for the files of kcp-bench.
  *
- * Book: chapter 18.  Checked by: bench/records.py, which keeps a row only with the
- * judge's verdict.  Next: main.c.
- */
+ * Book: chapter 18. Checked by: bench/records.py. Next: main.c. / */
 #ifndef KCP_BENCH_H
 #define KCP_BENCH_H
 
@@ -17,37 +15,39 @@ enum { LENGTHS_MOST = 4096, LENGTHS_TOKENS = 1 << 24 };
 struct bench {                         /* the options, and the controls */
     struct kcp_call call;              /* sizes and options of all ranks together */
     enum regime regime;
-    int warmup, iters, newest;         /* newest: the last variant of each stage */
+    int warmup, iters, newest;         /* newest: only the last variant of each stage */
     int unsaved;                       /* 08 saves nothing for 13 */
     int tokens, save;                  /* -T; --save: enum kcp_save, or 3 for none */
     int ranks;                         /* to time whole layers; 0: stages */
     const char *stages, *variant, *backend, *forms;
     const char *tsv;
-    int judge, wrong;                  /* judge the rows; the number that failed */
+    int judge, wrong;                  /* 1: judge rows; wrong: failed rows */
     int rows;                          /* written to --tsv */
     int replay;                        /* also time a replayed graph */
     int unsent;                        /* also time the call without messages */
     int wire;                          /* 1: messages are rounded to bf16 */
-    const char *lengths;               /* of the sequences, as 4x8192,1024 */
-    double copy, product;              /* measured: bytes/s of a copy, flop/s bf16 */
+    const char *lengths;               /* of the sequences, e.g. 4x8192,1024 */
+    double copy, product;              /* measured rates: bytes/s, flop/s in bf16 */
     double gather_us;                  /* of an all_gather, gather_bytes per rank */
     size_t gather_bytes;
 };
 
-/* Returns 0; -1: printed the help; 2: bad usage, printed an error. */
+/* Returns 0, -1 after printing the help, or 2 after printing an error. */
 int bench_options(int argc, char **argv, struct bench *b);
 int bench_selects(const struct bench *b, const struct kcp_stage *st);
 int bench_bad(const char *option, const char *found, const char *expected);
 
 /* lengths.c: "4x8192,1024" is four sequences of 8192 tokens and one of 1024.
- * lengths_read returns the number of sequences, and their boundaries in cu
- * [LENGTHS_MOST + 1] unless cu is NULL. 0: not a list of lengths, or beyond a limit. */
+ * lengths_read returns the number of sequences, or 0 if `text` is not a list of lengths
+ * or exceeds a limit. Unless cu is NULL, cu [LENGTHS_MOST + 1] receives the
+ * boundaries. */
 int lengths_read(const char *text, int64_t *cu);
 
-/* Returns the GPU address of a tensor by its field's name; NULL: no such tensor. */
+/* Returns the GPU address of the tensor `name`, or NULL if there is no such tensor. */
 void *device_find(const struct tensor_set *s, const char *name);
 size_t device_bytes(const struct tensor_set *s, const char *name);
-/* Returns memory of at least `bytes` under this name; NULL: out of memory. */
+/* Returns GPU memory of at least `bytes` for tensor `name`, or NULL if out of
+ * memory. */
 void *device_add(struct tensor_set *s, const char *name, size_t bytes);
 void  device_free(struct tensor_set *s);
 
@@ -64,26 +64,27 @@ struct runner {
 };
 int  runner_open(struct runner *x, struct kcp_comm *comm);
 void runner_close(struct runner *x);
-/* setup.c: returns the args of a stage with the tensors of a rank, which the caller
- * frees. NULL after an error line: out of memory, or an input is missing. */
+/* setup.c: returns a stage's args struct, which the caller frees, with a rank's
+ * tensors. If out of memory or an input is missing, prints an error and returns
+ * NULL. */
 char *args_of(struct runner *x, const struct kcp_stage *st, const struct kcp_call *c,
               enum kcp_storage as);
 /* Allocates the variant's workspace; the caller frees *work. */
 int  prepare(const struct kcp_variant *v, char *args, void **work);
 /* Computes the inputs of every stage by the newest variants. */
 int  runner_chain(struct runner *x);
-/* Times one variant and writes a row per pass. KCP_NA: the variant takes neither
- * pass. */
+/* Times one variant and writes a row per pass. Returns KCP_NA if the variant supports
+ * neither pass. */
 int  runner_variant(struct runner *x, const struct kcp_stage *st,
                     const struct kcp_variant *v);
-/* Returns the variant of --variant, else the kernel of 08 or 13 that a layer would
- * choose; NULL: no row of the table of paths takes the call. */
+/* Returns the variant of --variant or, without this option, the kernel of 08 or 13 that
+ * a layer would choose; NULL if no row of the table of paths supports the call. */
 const struct kcp_variant *runner_choice(const struct runner *x,
                                         const struct kcp_stage *st);
 /* Times whole layers on ranks, in every form of the exchange. */
 int  runner_layers(struct runner *x);
 
-/* Name in rows of the form `chain` when it uses memory windows instead of messages. */
+/* The name, in rows, of the form `chain` with memory windows instead of messages. */
 #define CHAIN_WINDOW "chain_window"
 
 enum { CONV_WIDTH = 4 };               /* taps of the models' convolutions */
@@ -96,9 +97,9 @@ struct times {
 };
 int  time_calls(int (*run)(void *), void *args, struct CUstream_st *stream, int warmup,
                 int iters, struct times *t);
-/* Times two kinds of call, five of each kind alternately, because a GPU at its power
- * limit lowers its clock, which would slow only the kind that runs second. Field
- * `us` receives the medians. */
+/* Times two kinds of call, alternately five of each kind. A GPU at its power limit
+ * lowers its clock, which would otherwise slow only the second kind. `us` receives the
+ * medians. */
 struct turn { int (*run)(void *); void *args; double us; };
 int  time_turns(struct turn x[2], struct CUstream_st *stream, int warmup, int iters);
 /* Times replays of the call from a CUDA graph, alternately with the plain call. */
@@ -124,8 +125,8 @@ double cost_flops(const struct kcp_stage *s, const struct kcp_call *c);
  * and after sequences. */
 int    is_left_out(const struct kcp_field *f);
 
-/* judged.c: how many value heads were judged, and the slice with the largest error. If
- * heads = 0, the row was not judged, because the ranks are separate processes. */
+/* judged.c: `heads` is the number of judged value heads; the other fields describe the
+ * slice with the largest error. heads = 0: not judged, because ranks are processes. */
 struct judged {
     int heads, channels;
     enum outcome outcome;
@@ -138,7 +139,7 @@ int   judge_timed(struct runner *x, const struct kcp_stage *st,
                   const struct kcp_variant *v, char *args, struct judged *out);
 void  judge_timed_end(const struct runner *x);         /* frees the cache */
 
-/* print.c: prints a line and, with --tsv, writes a row per variant. */
+/* print.c: prints a line per variant. */
 void  print_header(const struct runner *x);
 int   has_pass(const struct kcp_stage *s);
 void  print_row(const struct runner *x, const struct kcp_stage *st,

@@ -5,8 +5,8 @@
 #include "bench.h"
 #include <string.h>
 
-/* Returns which share of the rows of G a stage reads. If gates are per channel, stages
- * 04, 05, 09 and 11 read kg and qg, and of G only the last row of each chunk. */
+/* Returns the fraction of the rows of G that a stage reads. If gates are per channel,
+ * stages 04, 05, 09 and 11 read kg, qg and only the last row of G of each chunk. */
 static double rows_of_G(const struct kcp_stage *s, const struct kcp_call *c)
 {
     const char two[] = { s->name[0], s->name[1], 0 };

@@ -1,12 +1,12 @@
-/* judged.c -- judges a timed variant on a few heads of the call that was timed.
+/* judged.c -- judges a timed variant on a few heads of the timed call.
  *
  * Book: chapter 18.  Checked by: KCP_BENCH_WRONG, a mistake that must fail.
- * Next: print.c, which prints the verdict.
+ * Next: print.c.
  *
- * Heads are independent, so four of 96 value heads are enough: the first, the last
- * and two between. The rounded inputs of these heads are copied from the GPU. The
- * reference runs on the host in double, with one thread per group of heads, on as many
- * ranks as the kernel. kcp-bench and kcp-check have the same tolerances. */
+ * Heads are independent, so four value heads of e.g. 96 are enough: the first, the last
+ * and two between. The program copies the rounded inputs of these heads from the GPU,
+ * and runs the reference on the host in double, with one thread per group of heads, on
+ * as many ranks as the kernel. kcp-bench and kcp-check use the same tolerances. */
 #include "bench.h"
 #include "tests/judge/trial.h"
 #include <cuda_runtime_api.h>
@@ -40,7 +40,7 @@ static struct side *side_of(const struct runner *x, int pass)
 
 static int is_conv(const struct kcp_stage *st) { return !strncmp(st->name, "14", 2); }
 
-/* Shape of a field, viewed as [outer][heads][inner]; heads = 0: no axis of heads. */
+/* A field's shape as [outer][heads][inner]; heads = 0: there is no axis of heads. */
 struct axes { int64_t outer, heads, inner, per; };
 
 static struct axes axes_of(const struct kcp_stage *st, const struct kcp_field *f,
@@ -71,8 +71,8 @@ static void *pointer_of(const char *args, const struct kcp_field *f)
     return p;
 }
 
-/* Copies from the GPU the elements of a field that belong to the part, as doubles or
- * integers, which the caller frees. NULL: out of memory, or the copy failed. */
+/* Copies from the GPU those elements of a field that belong to the part. Returns an
+ * array of doubles or integers, which the caller frees, or NULL on failure. */
 static void *copy_from_gpu(const struct kcp_stage *st, const struct kcp_field *f,
                            const char *args, const struct part *t,
                            enum kcp_storage as)
@@ -137,9 +137,9 @@ static int fetch(struct part *t, const struct kcp_stage *st, const char *args,
     return KCP_OK;
 }
 
-/* Selects query heads, spread evenly from the first to the last, with up to four value
- * heads in total, but at least one query head. For a convolution, selects up to four
- * ranges of channels. */
+/* Selects query heads, evenly spaced from the first to the last. These have up to four
+ * value heads in total, but there is at least one query head. For a convolution,
+ * selects up to four ranges of channels. */
 static void choose_parts(struct side *s, const struct kcp_stage *st,
                          const struct kcp_call *c)
 {
@@ -180,7 +180,7 @@ static int take_inputs(struct side *s, const struct kcp_stage *st, const char *a
 /* ---- the reference: one thread per part, which starts a thread per rank */
 struct work { struct side *first; const struct kcp_stage *stage; int at, R, pass; };
 
-/* Backward reads the block that forward saves. */
+/* Runs forward to save a block, then backward, which reads the block. */
 static int backward_of(struct part *t, struct kcp_comm *comm,
                        const struct kcp_stage *st)
 {
@@ -255,7 +255,7 @@ static int references(struct side *first, const struct kcp_stage *st, int R)
     return e;
 }
 
-/* ---- the kernel's results compared with the reference */
+/* ---- compares the kernel's results with the reference */
 static int compare_part(struct worst *w, const struct part *t,
                         const struct kcp_stage *st, const char *args,
                         enum kcp_storage as)

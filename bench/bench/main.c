@@ -1,17 +1,17 @@
 /* main.c -- kcp-bench: times every variant of every stage, or whole layers on ranks.
- * The same run times a copy and a matrix product, the controls.
+ * Each run also times two controls: a copy and a matrix product.
  *
  * Book: chapter 18.  Checked by: its controls.  Next: options.c.
  *
- * The inputs of later stages are computed on the device by variants of earlier
- * stages. At the default sizes the buffers are far larger than the L2 cache. */
+ * Variants of earlier stages compute the inputs of later stages on the GPU. At the
+ * default sizes the buffers are far larger than the L2 cache. */
 #include "bench.h"
 #include "base/options.h"
 #include "kcp_mpi.h"
 #include <string.h>
 
 /* Times one variant of a stage: for 08 and 13 the variant that a layer would choose,
- * for other stages the newest that takes the shape. */
+ * for other stages the newest variant that supports the shape. */
 static int newest(struct runner *x, const struct kcp_stage *st,
                   const struct kcp_variant **v, int n)
 {

@@ -36,7 +36,7 @@ int bench_bad(const char *option, const char *found, const char *expected)
     return options_say("kcp-bench", why);
 }
 
-/* The last word of --save is not a mode of the layer. It means that 08 saves
+/* The last word of --save, which is not a save mode of the library: 08 saves
  * nothing. */
 enum { SAVE_NONE = 3 };
 _Static_assert(KCP_RECOMPUTE == 0 && KCP_SAVE_ALL == 1 && KCP_SAVE_LIGHT == 2 &&
@@ -134,8 +134,8 @@ int bench_options(int argc, char **argv, struct bench *b)
     return check_options(b);
 }
 
-/* Returns 1 if this run times the stage: those of --stage; else 01 to 14, or 16
- * for a model that only stage 16 takes. */
+/* Returns 1 if this run times the stage. These are the stages of --stage; without this
+ * option 01 to 14, or 16 for a model that only stage 16 supports. */
 int bench_selects(const struct bench *b, const struct kcp_stage *st)
 {
     const char two[] = { st->name[0], st->name[1], 0 };

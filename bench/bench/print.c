@@ -1,7 +1,7 @@
-/* print.c -- prints a line per variant: its time, and how much of it is the bound.
+/* print.c -- prints a line per variant: the time, and the lower bound as a percentage.
  *
  * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: record.c.
- */
+ * / */
 #include "bench.h"
 #include <math.h>
 

@@ -1,14 +1,13 @@
 /* record.c -- writes the rows of --tsv.
  *
  * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: bench/records.py.
- * The first line names the columns. A cell is empty if its column does not apply to the
- * row.
- */
+ * The first line names the columns. A cell is empty if the column does not apply to the
+ * row. / */
 #include "bench.h"
 #include <stdarg.h>
 
-/* One line of the table. If field `has_names` is set, put() writes the name of the
- * column instead of the value. */
+/* One line of the table. If `has_names` is 1, put() writes the column's name instead of
+ * the value. */
 struct line { FILE *to; int has_names, n; };
 
 static void put(struct line *x, const char *name, const char *format, ...)
@@ -81,7 +80,7 @@ static void name_cells(struct line *to, const struct runner *x,
     put(to, "variant", "%s", v->name);
     put(to, "path", "");                  /* not known here */
     put(to, "form", "%s", x->b->ranks ? form_word(x, c) : "");
-    put(to, "head_parts", x->b->ranks ? "1" : "");        /* earlier: of the heads */
+    put(to, "head_parts", x->b->ranks ? "1" : "");        /* former column */
     put(to, "pass", "%d", c->pass);
 }
 

@@ -1,7 +1,7 @@
 /* run.c -- times one variant, and whole layers over ranks in each form of the
  * exchange.
  *
- * Book: chapter 18.  Checked by: its parts, which add up to the whole.
+ * Book: chapter 18. Checked by: the parts' times, which add up to the total.
  * Next: inputs.cu.
  *
  * On ranks every number is the maximum over the ranks. A rank that reaches the exchange
@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* Returns the forward variant that writes the saved block for backward variant v: the
- * one with v's name, else the newest whose block has the format that v reads. */
+ * variant with v's name or, if there is none, the newest that writes v's format. */
 static const struct kcp_variant *writer_of(const struct kcp_variant *v)
 {
     const int format = kcp_path_format(v->stage, v->name);
@@ -37,8 +37,8 @@ static size_t block_bytes(const struct kcp_forward *f, const struct kcp_variant 
     return bad ? kcp_saved_bytes(f) : of.bytes;
 }
 
-/* Prepares what forward saves for backward. Stage 16 keeps states, 08 writes a saved
- * block; before stage 13 the forward runs, because 13 reads the block of 08. */
+/* Allocates the memory in which forward saves data for backward: states (16) or a saved
+ * block (08). For stage 13, also runs 08, whose block 13 reads. */
 static int save_forward(struct runner *x, const struct kcp_variant *v,
                         const struct kcp_stage *st, char *args)
 {
@@ -85,7 +85,7 @@ static void note_memory(struct runner *x, const struct kcp_stage *st, const char
         x->saved = ((const struct kcp_backward *)(const void *)args)->saved_bytes;
 }
 
-/* ---- the bound of an exchange that is hidden completely */
+/* ---- the time without messages: a bound for an exchange that other work hides */
 
 static int no_gather(struct kcp_comm *comm, const void *mine, void *all, size_t bytes,
                      struct CUstream_st *stream)
@@ -191,8 +191,9 @@ int runner_variant(struct runner *x, const struct kcp_stage *st,
     return status;
 }
 
-/* Returns the variant of --variant, else the kernel that a layer would choose for this
- * call. The row for backward must read the block that the row for forward writes. */
+/* Returns the variant of --variant or, without this option, the kernel that a layer
+ * would choose. The row for backward must read the block that the row for forward
+ * writes. */
 const struct kcp_variant *runner_choice(const struct runner *x,
                                         const struct kcp_stage *st)
 {
@@ -215,7 +216,7 @@ const struct kcp_variant *runner_choice(const struct runner *x,
     return p && kcp_variants(st->name, p->kernel, v, 64) ? v[0] : NULL;
 }
 
-/* Times one form of the exchange. With `by_messages` memory windows are not used. */
+/* Times one form of the exchange, without memory windows if by_messages is 1. */
 static int one_form(struct runner *x, const struct kcp_stage *st,
                     const struct kcp_variant *v, const char *form, int by_messages)
 {

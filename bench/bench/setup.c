@@ -1,8 +1,8 @@
-/* setup.c -- makes the plan, grid and tensors of a rank, and the args of a stage.
+/* setup.c -- makes a rank's plan, grid and tensors, and a stage's args struct.
  *
  * Book: chapter 18.  Checked by: kcp-check, which judges the variants used here.
  * Next: run.c.
- */
+ * / */
 #include "bench.h"
 #include "wire.h"
 #include <cuda_runtime_api.h>
@@ -89,7 +89,7 @@ void runner_close(struct runner *x)
     x->call.stream = NULL;
 }
 
-/* Inputs must exist; outputs are allocated. */
+/* Inputs must exist; allocates outputs. */
 char *args_of(struct runner *x, const struct kcp_stage *st, const struct kcp_call *c,
               enum kcp_storage as)
 {
@@ -149,8 +149,9 @@ static int run_once(struct runner *x, const struct kcp_stage *st,
     return e;
 }
 
-/* Runs, for each stage, the newest variant that takes the shape. For stage 15 only 02
- * runs, because 15 needs q and k alone and takes longer chunks than other stages. */
+/* Runs, for each stage, the newest variant that supports the shape. If stage 15 is
+ * timed, runs only 02, because 15 needs only q and k, and supports longer chunks than
+ * other stages. */
 int runner_chain(struct runner *x)
 {
     static const char *const chain[] = { "02_gate", "03_wy", "04_chunk", "05_affine",

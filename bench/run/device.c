@@ -17,7 +17,7 @@ struct device {
     const struct memory *mem;
     const struct kcp_stage *stage;     /* --stage; NULL: the layer */
     struct kcp_layer layer;
-    const char *ran;                   /* path or variant that ran; NULL: none yet */
+    const char *ran;                   /* the path or variant that ran, or NULL */
 };
 
 enum { MOST = 64 };
@@ -81,8 +81,7 @@ const char *device_name(const struct device *d)
 
 /* ---- one call */
 
-/* An array of the args: n numbers of `width` bytes each. Field `at` is the array's
- * address on the GPU. */
+/* An array of an args struct: n numbers of `width` bytes each, at GPU address `at`. */
 struct device_array {
     const struct kcp_field *f;
     double *host;

@@ -2,7 +2,8 @@
  * NaN.
  *
  * Book: chapter 00.  Checked by: tests/cli/run_cli.sh.  Next: layer.c.
- * Names, shapes and passes come from kcp_stages[], so no stage has separate code. */
+ * Names, shapes and passes are read from kcp_stages[], so all stages share this
+ * code. */
 #include "run.h"
 
 #include <string.h>
@@ -18,7 +19,7 @@ const char *field_file(const struct run *x, const char *name, char file[24])
     return file;
 }
 
-/* Returns 1 if no pass of this run uses the field, or the model does not have it. */
+/* Returns 1 if no pass of this run, or not this model, uses the field. */
 static int is_unused(const struct run *x, const struct kcp_field *f)
 {
     struct kcp_call c = { .model = x->o.model };
@@ -70,8 +71,9 @@ int inputs_load(struct run *x, const struct kcp_stage *s)
     return 0;
 }
 
-/* Returns 1 if an optional output is not computed: a size of its shape is unknown, or
- * it is the gradient of an input that was not given. */
+/* Returns 1 for an optional output that this run does not compute, because a size in
+ * the output's shape is unknown or the output is the gradient of an input that is not
+ * given. */
 static int is_missing(const struct run *x, const struct kcp_stage *s,
                       const struct kcp_field *f)
 {

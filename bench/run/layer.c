@@ -28,7 +28,7 @@ static struct kcp_call conv_sizes(const struct run *x, int i)
     return own;
 }
 
-/* Loads the rows before or after the sequences, if their file exists. */
+/* Loads the rows before or after the sequences, if the file `name` exists. */
 static int load_rows(struct run *x, int i, const char *name, int used)
 {
     struct kcp_call own = conv_sizes(x, i);
@@ -271,5 +271,5 @@ int layer_run(struct run *x)
         return -1;
     if (ranks_run(x, x->plan->R, layer_rank) != 0)
         return -1;
-    return x->mpi.r == 0 ? outs_check(x) : 0;      /* others have only parts */
+    return x->mpi.r == 0 ? outs_check(x) : 0;      /* others have a part */
 }

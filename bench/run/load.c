@@ -55,7 +55,7 @@ int sums_check(struct run *x)
                   "do.npy, and A_log.npy, dt_bias.npy or --conv");
 }
 
-/* Returns the path DIR/file.npy; or `file`, if this is already a path (--conv). */
+/* Returns the path DIR/file.npy or, if `file` is already a path (--conv), `file`. */
 static const char *path_of(struct run *x, const char *file, char *path)
 {
     struct stat st;
@@ -89,7 +89,8 @@ static int narrow(struct run *x, const char *path, struct tensor *a)
     return 0;
 }
 
-/* The expected header; headers are compared before memory is allocated. */
+/* The expected header, with which a file's header is compared before memory is
+ * allocated. */
 struct expected {
     struct run *x;
     struct kcp_call *z;
@@ -182,8 +183,8 @@ int array_check(struct run *x, const struct tensor *a, int below)
     return 0;
 }
 
-/* ---- names of files: a misspelt "cu_seqlen.npy" must not be ignored. The fields of
- * every stage are known, so that stages can share a folder. */
+/* ---- names of files. A misspelt "cu_seqlen.npy" must be an error. Fields of all
+ * stages are accepted, so that stages can share a folder. */
 
 /* Returns 1 if a file's name is the field's, with or without "_raw" or "_" at its
  * end. */

@@ -10,7 +10,7 @@
 static const char *const models[] = { "KDA", "GDN", "DPLR", "GDN-2", "GLA",
                                       "Spike-KDA" };
 
-enum { ROWS = 32 };            /* ranks that are printed, at most */
+enum { ROWS = 32 };            /* most ranks in the output */
 
 static void print_rank(const struct run *x, int r)
 {
@@ -72,8 +72,8 @@ static void print_ranks(const struct run *x)
            saved[KCP_SAVE_ALL], saved[KCP_SAVE_LIGHT]);
 }
 
-/* Returns the peak memory in MiB; 0: not known. getrusage is not used, because
- * ru_maxrss includes the memory of the parent before exec. */
+/* Returns the peak memory in MiB, or 0 if not known. ru_maxrss of getrusage would
+ * include the memory of the parent process before exec. */
 static double peak_memory(void)
 {
     char line[200];

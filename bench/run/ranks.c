@@ -12,7 +12,7 @@ int field_is_grid(const struct kcp_field *f)
     return has_word("cu cn sc", f->name, " ");
 }
 
-/* In files of the layer a gate of GDN has no axis KG: its shape is [T,HV]. */
+/* In files of the layer, a gate of GDN has shape [T,HV], without axis KG. */
 const char *field_shape(const struct run *x, const struct kcp_field *f)
 {
     if (x->o.layout == KCP_VK && strcmp(f->shape, "N HV K V") == 0)
@@ -24,9 +24,9 @@ const char *field_shape(const struct run *x, const struct kcp_field *f)
     return f->shape;
 }
 
-/* Returns the address at which rank r's part of array a begins: the rank's first row;
- * for states row 0, because the rank uses only states that it owns; for a sum over
- * ranks the rank's copy. */
+/* Returns the address of rank r's part of array a: for tokens, the rank's first row;
+ * for states, row 0, because a rank uses only the states that it owns; for a sum over
+ * ranks, the rank's copy. */
 static void *shard(const struct run *x, const struct tensor *a, int r)
 {
     const size_t elem = a->store == KCP_I32 ? sizeof(int) : sizeof(double);
@@ -75,8 +75,8 @@ void rank_args(struct run *x, const struct kcp_stage *s, struct kcp_comm *comm,
     }
 }
 
-/* Starts the ranks as threads; or, under a launcher, runs this process's rank. The
- * first rank that fails ends all ranks, and the error names that rank. */
+/* Starts the ranks as threads or, under a launcher, runs this process's rank. The first
+ * failure ends all ranks, and the error names the rank that failed. */
 static int start_ranks(struct run *x, int R, int (*body)(struct kcp_comm *, void *))
 {
     char why[400] = "a rank failed";

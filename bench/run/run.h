@@ -1,10 +1,10 @@
-/* run.h -- what the files of kcp-run share: options, named arrays, one run.
+/* run.h -- declarations for the files of kcp-run.
  *
  * Book: chapters 08, 13, 14.  Checked by: tests/cli/run_cli.sh.  Next: options.c.
  *
  * main reads the options, loads arrays by the field tables of ref/core/registry.c,
  * makes the plan, runs the references or kernels on the ranks and writes the results.
- */
+ * / */
 #ifndef KCP_RUN_H
 #define KCP_RUN_H
 
@@ -18,11 +18,11 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Limits, also in --help. */
+/* Limits, which --help prints too. */
 enum { MOST_RANKS = 1024, MOST_SIZE = 65536, MOST_CHUNK = 256 };
 /* Exit statuses. RUN_BAD: an input is wrong, and nothing was written. */
 enum { RUN_OK = 0, RUN_FAILED = 1, RUN_BAD = 2 };
-/* Values of --model: those of enum kcp_model, and Spike-KDA, which is stage 15. */
+/* --model has the values of enum kcp_model, and MODEL_SPIKE for stage 15. */
 enum { MODEL_SPIKE = KCP_GLA + 1 };
 
 /* Options. If not given: dtype -1, lower_bound and scale NAN, others 0 or NULL. */
@@ -49,7 +49,7 @@ struct run {
     int from, to;                  /* the passes of a stage */
     int conv;                      /* the layer begins with convolutions */
     int model, relative;           /* --model; 1 for a model of stages 15 and 16 */
-    const char *note;              /* a note about unused inputs, or NULL */
+    const char *note;              /* text about unused inputs, or NULL */
     const struct kcp_stage *stage; /* NULL: the whole layer */
     struct kcp_plan *plan;
     struct device *gpu;            /* NULL: the references on the host */
@@ -66,21 +66,22 @@ struct run {
 int run_error(struct run *x, int code, const char *what, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Below, an int function of a struct run * returns 0, or -1 after run_error. */
+/* Each int function of a struct run * below returns 0, or -1 after run_error. */
 
 /* options.c. run_options returns 1 if it printed the help or the version. */
 int  run_options(struct run *x, int argc, char **argv);
 void options_usage(FILE *to);
 double seconds_now(void);                      /* main.c */
 
-/* shape.c. If dim has this shape, sizes_bind sets unknown letters and returns 0;
- * else it returns -1 and writes the expected shape to `want`. */
+/* shape.c. If `dim` has this shape, sizes_bind sets unknown sizes and returns 0;
+ * otherwise it returns -1 and writes the expected shape to `want`. */
 int  sizes_bind(struct kcp_call *z, const char *shape, int nd, const int64_t *dim,
                 char *want, size_t n);
 int  sizes_dims(const struct kcp_call *z, const char *shape, int64_t *dim);
 char *sizes_text(const struct kcp_call *z, const char *shape, char *s, size_t n);
 
-/* load.c. names_check rejects a file in --in that no stage and no option reads. */
+/* load.c. names_check rejects a file in --in that neither a stage nor an option
+ * reads. */
 int  names_check(struct run *x);
 int  array_exists(struct run *x, const char *file);    /* in --in, or a path */
 int  array_load(struct run *x, struct kcp_call *z, const char *name, const char *file,
@@ -88,13 +89,13 @@ int  array_load(struct run *x, struct kcp_call *z, const char *name, const char 
 /* Allocates an output filled with NaN. A sum over ranks has R copies, or R rows. */
 int  array_out(struct run *x, const struct kcp_call *z, const char *name,
                const char *file, const char *shape, enum kcp_store store);
-int  array_split(const struct tensor *a);      /* is it sharded by tokens? */
+int  array_split(const struct tensor *a);      /* 1: one row per token */
 /* Sets *at and *n to the first element and the size of rank r's part of `a`. */
 void array_part(const struct run *x, const struct tensor *a, int r, int64_t *at,
                 int64_t *n);
 /* Rejects --sum local if no result is a sum over ranks. */
 int  sums_check(struct run *x);
-/* Checks that all numbers are finite; below = 1: and at most 0. */
+/* Checks that all numbers are finite and, with below = 1, at most 0. */
 int  array_check(struct run *x, const struct tensor *a, int below);
 
 /* fields.c: arrays of a stage's table. field_file returns the name without ".npy". */
@@ -102,8 +103,8 @@ int  inputs_load(struct run *x, const struct kcp_stage *s);
 int  outputs_make(struct run *x, const struct kcp_stage *s);
 const char *field_file(const struct run *x, const char *name, char file[24]);
 
-/* plan.c. plan_read loads cu_seqlens, before other arrays are loaded, which need N.
- * plan_make then makes the plan. */
+/* plan.c. plan_read loads cu_seqlens first, because loading other arrays needs N.
+ * plan_make makes the plan. */
 int  plan_read(struct run *x);
 int  plan_make(struct run *x);
 int  call_make(struct run *x);
@@ -119,8 +120,7 @@ int  layer_run(struct run *x);
 int  stage_run(struct run *x);
 int  outs_check(struct run *x);                /* finite numbers, equal sums */
 int  rank_status(struct kcp_comm *comm, int status);
-/* stage.c, for models other than KDA and GDN. relative_has returns 1 if the model has
- * the field, relative_needs returns 1 if the model requires the field. */
+/* stage.c, for models other than KDA and GDN. */
 int  relative_read(struct run *x);
 int  relative_has(const struct run *x, const char *field);
 int  relative_needs(const struct run *x, const char *field);
@@ -153,19 +153,20 @@ int  processes_meet(struct run *x, struct kcp_comm **world);
 int  processes_run(struct run *x, int (*body)(struct kcp_comm *, void *));
 
 /* ---- device.c: stages on a GPU, from and to arrays of doubles on the host */
-/* Opens the kernels of the table of paths: all rows, or those from the first row of
- * `variant` on. `stage` is 08, 13 to 16, or NULL for the layer. On failure returns
- * NULL; then `what` and `why` are the two parts of the error line. */
+/* Opens the kernels of the table of paths: all rows, or the rows starting at the first
+ * row of `variant`. `stage` is 08, 13 to 16, or NULL for the layer. On failure returns
+ * NULL; `what` and `why` are the two parts of the error line. */
 struct device *device_open(enum kcp_storage storage, const char *variant,
                            const struct kcp_stage *stage, const char **what, char *why,
                            size_t n);
 void device_close(struct device *d);
-/* Runs R threads. With R GPUs and NCCL each thread has a GPU, else they share one. */
+/* Runs R threads. With R GPUs and NCCL each thread has a GPU; otherwise all threads
+ * share one GPU. */
 int  device_ranks(const struct device *d, int R,
                   int (*body)(struct kcp_comm *, void *), void *arg, char *why,
                   size_t n);
 /* Runs the stage on args whose arrays are on the host; only args->saved is on the GPU.
- * KCP_NA: no variant takes this shape; comm->fail has received the reason. */
+ * KCP_NA: no variant supports this shape; the reason is passed to comm->fail. */
 int  device_call(struct device *d, const struct kcp_stage *s, void *args,
                struct kcp_comm *comm);
 /* Size and memory of the saved block, which is on the calling rank's GPU. */

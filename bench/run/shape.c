@@ -1,10 +1,10 @@
-/* shape.c -- shapes in letters, compared with the shapes of files.
+/* shape.c -- compares shapes in names of sizes, e.g. "T HV K", with the shapes of
+ * files.
  *
  * Book: chapter 00 (the letters).  Checked by: tests/cli/run_cli.sh.  Next: load.c.
  *
- * "T HV K" and [12,4,8] match if every known letter has its size; unknown letters
- * become known. So the first arrays define the sizes of the others.
- */
+ * "T HV K" matches [12,4,8] if every known size is equal; unknown sizes become known.
+ * So the first arrays define the sizes of later arrays. / */
 #include "run.h"
 
 #include <inttypes.h>
@@ -12,15 +12,15 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Returns the size of a word of a shape, e.g. "NS+1"; -1: not known yet. Except for
- * GDN, KG is K. */
+/* Returns the value of a word of a shape, e.g. "NS+1", or -1 if not known yet. KG is K,
+ * except for GDN. */
 static int64_t size_of(const struct kcp_call *z, const char *word, size_t n)
 {
     const int is_K = n == 2 && !memcmp(word, "KG", 2) && z->model != KCP_GDN;
     return is_K ? z->K : shape_letter(z, word, n);
 }
 
-/* Returns 1 if the word has this size. If the word's first letter is unknown, sets it
+/* Returns 1 if the word has this size. If the size in the word is unknown, sets it
  * first. */
 static int bind(struct kcp_call *z, const char *word, size_t n, int64_t size)
 {

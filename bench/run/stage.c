@@ -44,7 +44,7 @@ int relative_needs(const struct run *x, const char *field)
     return x->relative && gate && relative_has(x, field);
 }
 
-/* If there is no cu.npy, makes cu, cn and sc for one rank that has all sequences. */
+/* Without cu.npy, makes cu, cn and sc for one rank that owns all sequences. */
 static int make_grid(struct run *x)
 {
     if (plan_make(x) != 0)
@@ -109,7 +109,8 @@ static int before_13(struct run *x, struct kcp_comm *comm, struct kcp_backward *
     return status;
 }
 
-/* Allocates what forward keeps for backward: 13's block; 16's initial states. */
+/* Allocates memory in which forward saves data for backward: a block (13) or states
+ * (16). */
 static int keep(struct run *x, struct kcp_comm *comm, union pass_args *a, void **kept)
 {
     const struct kcp_call *c = &a->call;

@@ -1,12 +1,12 @@
 /* write.c -- writes all results to a new folder, then renames that folder to --out.
  *
- * Book: chapter 20, what is promised.  Checked by: tests/cli/run_folder.sh.
+ * Book: chapter 20. Checked by: tests/cli/run_folder.sh.
  * Next: print.c.
  *
  * A reader of --out finds all results of one run or none. With --force the earlier
  * folder is first renamed to OUT.old. If the run is killed between the two renames,
  * OUT.old has all earlier results and OUT.XXXXXX all new ones.
- */
+ * / */
 #define _XOPEN_SOURCE 700              /* realpath */
 #include "run.h"
 
@@ -59,7 +59,7 @@ static void old_name(const struct run *x, char old[NPY_NAME + 8])
     snprintf(old, NPY_NAME + 8, "%s.old", x->target);
 }
 
-/* Checks an existing target: an empty folder or, with --force, any folder. */
+/* Checks that an existing target is an empty folder or, with --force, any folder. */
 static int check_target(struct run *x, const struct stat *in, const struct stat *out)
 {
     char old[NPY_NAME + 8];
@@ -132,8 +132,9 @@ static void remove_all(const struct run *x, const char *folder)
     rmdir(folder);
 }
 
-/* Renames the complete folder to the target, which may be an empty folder. A full
- * folder is moved away only with --force, because another run may have made it. */
+/* Renames the complete folder to the target, which may be an empty folder. Moves a
+ * folder with files away only with --force, because another run may have made the
+ * folder. */
 static int take_name(struct run *x, const char *folder)
 {
     char old[NPY_NAME + 8];

@@ -1,14 +1,14 @@
-/* find.c -- compares two runs, and computes the share of the state that stays alive.
+/* find.c -- compares two runs, and computes how much of a state remains after decay.
  *
  * Book: chapter 05.  Checked by: make run's closing line.
  * Next: print.c.
- */
+ * / */
 #include "text.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Tensors with one row per token; these are compared per rank and head. */
+/* Tensors with one row per token, which are compared per rank and head. */
 static const struct { enum activation t; int heads; } token[] = {
     { Q_, HEADS }, { K_, HEADS }, { V_, VALUE_HEADS }, { O, VALUE_HEADS },
     { DQ, HEADS }, { DK, HEADS }, { DV, VALUE_HEADS }, { DG, VALUE_HEADS },
@@ -92,7 +92,7 @@ double compare_runs(const struct run *got, const struct run *want, double *err)
     return worst;
 }
 
-/* ---- the share of the state that a map M keeps: |M|_F / sqrt(K), 1 for the
+/* ---- the fraction of a state that a map M keeps: |M|_F / sqrt(K), 1 for the
  * identity */
 
 static double norm(const double *M)
@@ -114,8 +114,8 @@ static void compose(const double *M, double *P)
     memcpy(P, next, sizeof next);
 }
 
-/* Returns which share of the state at the end of segment `first` is left at the end
- * of segment `last`, as RMS over heads. Composes the maps of the segments after
+/* Returns the fraction of the state at the end of segment `first` that remains at the
+ * end of segment `last`, as RMS over heads. Composes the maps of the segments after
  * `first`. */
 static double share(const struct run *run, int first, int last)
 {

@@ -1,8 +1,7 @@
 /* layer.c -- the layer of make run: convolutions and KDA on the rows of one rank.
  *
  * Book: chapters 08, 13, 14.  Checked by: make run's closing line.
- * Next: trace.c, which times the stages inside.
- */
+ * Next: trace.c, which times the stages. / */
 #include "text.h"
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* main.c -- make run: runs a KDA layer on real text on R ranks, compares it with one
- * rank and with the token recurrence, and can train it on R ranks and on one.
+/* main.c -- make run: runs a KDA layer on real text on R ranks, compares the results
+ * with one rank and with the token recurrence, and can train on R ranks and on one.
  *
  * Book: chapters 08 and 13.  Checked by: its closing line and exit status.
  * Next: read.c. */
@@ -12,9 +12,9 @@
 #include <sys/stat.h>
 
 enum { SEED = 2026, MOST_BYTES = 3072, MOST_STEPS = 10000 };
-/* Learning rate of gradient descent. At 1 the loss oscillates, which amplifies
- * rounding: after 100 steps the losses of four ranks and of one differ by 4.6e-4, at
- * 0.25 by 1e-14. */
+/* Learning rate of gradient descent. With rate 1 the loss oscillates, which amplifies
+ * rounding: after 100 steps the losses on four ranks and on one differ by 4.6e-4, with
+ * rate 0.25 by 1e-14. */
 #define RATE 0.25
 
 struct options { int ranks, steps; const char *text, *out; };
@@ -48,7 +48,7 @@ static int report(const struct run *run, int status)
     return status;
 }
 
-/* Runs the step in each form of the exchange, and keeps the run of the first form. */
+/* Runs the step in each form of the exchange; keeps the results of the first form. */
 static int run_forms(struct finding *f, struct run *many, const struct run *one,
                      const double *theta)
 {

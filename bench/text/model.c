@@ -1,11 +1,11 @@
 /* model.c -- computes logits from bytes through one KDA layer, and all gradients.
  *
  * Book: chapters 08 and 13.  Checked by: make run's closing line.
- * Next: layer.c, the layer between the projections.
+ * Next: layer.c.
  *
  *   x = E[byte];  q k v = conv(x W);  o = KDA(q, k, v, x Wg, x Wb + b);  z = x + o Wo
  *   loss = mean over tokens of -log softmax(z U)[next byte of the same sequence]
- */
+ * / */
 #include "text.h"
 #include "base/random.h"
 #include <math.h>
@@ -49,9 +49,9 @@ static double normal(uint64_t *s)
     return sum;
 }
 
-/* Draws parameters. Gates are as in trained models (chapter 02): exp(A_log) from 1
- * to 16 over the heads, dt log-uniform in [1e-3, 0.1]. beta is about 0.05, so that a
- * part of a state is left at the end of a rank. */
+/* Draws parameters. Gates are as in trained models (chapter 02): exp(A_log) from 1 to
+ * 16 over the heads, dt log-uniform in [1e-3, 0.1]. beta is about 0.05, so that part of
+ * a state remains at the end of a rank. */
 double *params_make(uint64_t seed)
 {
     double *theta = malloc(sizeof *theta * param_at(PARAMS));
@@ -138,7 +138,7 @@ void model_embed(const struct rank *a)
 }
 
 /* Writes the gradient of the loss to LOGIT, and the loss to the last column of `part`.
- * A halo exchange gets, from a later rank, the byte after this shard's last byte. */
+ * The byte after this shard's last byte comes from a later rank by a halo exchange. */
 int model_loss(const struct rank *a, double *part, int64_t n)
 {
     const struct text *x = a->run->text;

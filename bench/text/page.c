@@ -1,8 +1,8 @@
 /* page.c -- writes build/run/index.html, the results of make run on one page.
  *
- * Book: page.css.  Checked by: tests/cli/text.sh, and reading the page.
+ * Book: page.css. Checked by: tests/cli/text.sh.
  * Next: svg.c, the figures.
- */
+ * / */
 #include "text.h"
 #include <errno.h>
 #include <stdlib.h>

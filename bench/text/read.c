@@ -18,7 +18,8 @@ static int refuse(const char *name, const char *found)
     return 2;
 }
 
-/* Returns the *n bytes of a file; NULL: fewer than 2, *why has the reason. */
+/* Returns the *n bytes of a file, or NULL if there are fewer than 2; *why is the
+ * reason. */
 static unsigned char *slurp(const char *path, int64_t *n, const char **why)
 {
     FILE *f = fopen(path, "rb");
@@ -33,9 +34,9 @@ static unsigned char *slurp(const char *path, int64_t *n, const char **why)
     return NULL;
 }
 
-/* Returns how many of a file's n bytes to use. A file that is not the last fills at
- * most 5/8 of the `rest` bytes still free, so that sequences differ in length and
- * the first one covers a whole rank. The used part ends with a line or a word. */
+/* Returns the number of a file's n bytes to use, up to the end of a line or word.
+ * Except for the last file, this is at most 5/8 of the `rest` bytes that are still
+ * free, so that sequences differ in length and the first covers at least one rank. */
 static int64_t take(const unsigned char *s, int64_t n, int64_t rest, int last)
 {
     int64_t most = last ? rest : rest * 5 / 8;
@@ -50,7 +51,7 @@ static int64_t take(const unsigned char *s, int64_t n, int64_t rest, int last)
     return most;
 }
 
-/* Reads one sequence per file. The last file may use all bytes that are left. */
+/* Reads one sequence per file. The last file may use all remaining bytes. */
 static int read_files(struct text *x, char **path, size_t files, int64_t most)
 {
     for (size_t i = 0; i < files; i++) {
@@ -71,7 +72,7 @@ static int read_files(struct text *x, char **path, size_t files, int64_t most)
     return 0;
 }
 
-/* Reads at most MAX_SEQS files: names separated by spaces, or one name with spaces. */
+/* Reads at most MAX_SEQS files. `paths` is one name, or names separated by spaces. */
 static int read_list(struct text *x, const char *paths, int64_t most)
 {
     char *list = strdup(paths), *save = NULL, *path[MAX_SEQS];

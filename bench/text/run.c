@@ -1,15 +1,15 @@
-/* run.c -- runs one step of the model on R threads; the program of one rank.
+/* run.c -- runs one step of the model on R threads, one rank per thread.
  *
  * Book: chapters 08 and 13.  Checked by: make run's closing line.
  * Next: oracle.c, the step without chunks, maps and ranks.
- */
+ * / */
 #include "text.h"
 #include <stdlib.h>
 #include <string.h>
 
 //> program
 /* Runs forward, loss and backward. The gradient of a parameter is a sum over tokens:
- * `part` has a row per segment, and rows are added in the order of segments. */
+ * `part` has one row per segment, and these rows are added in the order of segments. */
 static int forward_backward(struct rank *a, double *part, int64_t n, double *sum)
 {
     struct run *run = a->run;
@@ -103,7 +103,7 @@ int run_open(struct run *run, const struct text *text, int R, enum kcp_form form
     return KCP_NO_MEMORY;
 }
 
-/* Runs a step. Tensors are set to 0 first, because products are added to them. */
+/* Runs a step. First sets tensors to 0, because products are added to the tensors. */
 int run_step(struct run *run, const double *theta)
 {
     int64_t row = 0;

@@ -20,12 +20,12 @@ struct text {
     char name[MAX_SEQS][64];
     int64_t size[MAX_SEQS];            /* bytes of the file; a part is used */
 };
-/* Reads at most `most` bytes. paths: names with spaces between them, or NULL.
- * Returns 0, or 2 after one line on stderr. */
+/* Reads at most `most` bytes. `paths` is names separated by spaces, or NULL. Returns 0,
+ * or 2 after one line on stderr. */
 int  text_read(struct text *x, const char *paths, int64_t most);
 
 /* ---- model.c: parameters; run.c: the program of a rank, and all ranks */
-enum param {       /* training changes those before P_CQ */
+enum param {       /* training changes parameters before P_CQ */
              P_EMBED, P_Q, P_K, P_V, P_G, P_BETA, P_O, P_LOGIT,
              P_CQ, P_CK, P_CV, P_ALOG, P_DT, P_BBIAS, PARAMS };
 extern const struct shape { const char *name; int rows, cols; } param_shape[PARAMS];
@@ -96,7 +96,7 @@ int oracle_layer(struct rank *a, enum kcp_pass pass);      /* oracle.c */
 
 /* ---- trace.c: times of every stage, by the linker's --wrap */
 double seconds(void);
-/* Records this thread's events in `lane` from now on. Returns the lane used before. */
+/* From now on, records this thread's events in `lane`. Returns the previous lane. */
 struct lane *trace_on(struct lane *lane, double start);
 void   trace_mark(enum mark mark, int back, double from, double busy_from);
 double busy_seconds(void);                              /* of this thread */
@@ -114,9 +114,9 @@ struct finding {
     double form_err[KCP_FORMS];            /* relative to one rank */
     struct kcp_traffic form[KCP_FORMS], formula[KCP_FORMS];    /* all ranks, passes */
     double (*alive)[VALUE_HEADS];      /* [S]: |M|_F / sqrt(K) of each segment */
-    double far;                        /* share of the state left at the far end */
+    double far;                        /* fraction of the state that remains */
     int far_seq, far_rank;             /* -1: no sequence crosses a cut */
-    double took, ms[2];                /* total s; ms per step: R ranks, one */
+    double took, ms[2];                /* s in total; ms per step on R, on one */
 };
 /* Returns the largest relative RMS error of all tensors, ranks and heads. err, unless
  * NULL, receives the error of each tensor. */
@@ -130,7 +130,7 @@ void close_line(const struct finding *f, char *buf, size_t n);
 int  write_page(const struct finding *f, FILE *o, const char *path);
 void print_html(FILE *o, const char *s, int64_t n);         /* n -1: whole string */
 extern const char page_style[];                 /* page.css; made by text.mk */
-double busy(const struct lane *l, int mark, int back);      /* seconds; -1: all */
+double busy(const struct lane *l, int mark, int back);      /* in s; mark -1: all */
 void svg_ribbon(FILE *o, const struct finding *f);
 void svg_lanes(FILE *o, const struct finding *f);
 
