@@ -38,7 +38,7 @@ static double best(const char *record, const char *const want[CONDITIONS])
 static void pass(const struct frame *f, const char *stage, const char *variant,
                  const char *name, const char *ink)
 {
-    static const char *const record = "2026-11-26-9c61a3e-4gpu";
+    static const char *const record = "2026-11-27c-51677d3b-4gpu";
     static const char *const ranks[] = { "1", "2", "4" };
     double ours[MOST_ROWS][MOST_COLS], ideal[MOST_ROWS][MOST_COLS];
     for (int i = 0; i < 3; i++) {
@@ -64,7 +64,7 @@ struct bar { const char *name, *variant; };
 static double bars(double y, const char *title, const char *stage, const char *model,
                    const struct bar *b, int n)
 {
-    static const char *const record = "2026-11-27b-ad5fb53-1gpu";
+    static const char *const record = "2026-11-27d-51677d3b-1gpu";
     const char *tokens = strcmp(model, "kda") == 0 ? "8192" : "32768";
     const char *heads = strcmp(model, "kda") == 0 ? "96" : "16";
     double first = 0;
