@@ -20,14 +20,14 @@ bench-gpu:
 endif
 test_scripts += tests/cli/bench_cli.sh
 
-# Every kernel under compute-sanitizer. JOBS= processes at a time, STAGE= one stage.
+# Runs every kernel under compute-sanitizer. JOBS= processes at a time, STAGE= one stage.
 .PHONY: sanitize
 ifneq ($(CUDA_HOME),none)
 $B/sanitize-control: bench/sanitize_control.cu $(wildcard cuda/tile/*.cuh)
 	@mkdir -p $(@D)
 	@$(nvcc) $(NVFLAGS) $(gencode) $< -o $@
-# In the build for sanitizers every lane arrives at barriers (else one lane per warp), and
-# threads store results (else the copy engine).
+# In the build for sanitizers every lane arrives at barriers (otherwise one lane per warp),
+# and threads store results (otherwise the copy engine).
 lanes := $(if $(filter sm_90a,$(ARCH)),$B/kcp-check-lanes)
 lanes_obj := $(patsubst %,$B/lanes/cuda/18_hopper/%_sm90.cu.o,\
                 gdn_prepare/chunk_prepare forward_scan/scan maps/maps backward/scans \

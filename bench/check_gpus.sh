@@ -1,12 +1,12 @@
 #!/bin/sh
-# check_gpus.sh -- the stages that communicate, judged over NCCL on this machine's GPUs.
+# check_gpus.sh -- judges the stages that communicate, over NCCL on this machine's GPUs.
 #
 # Book: chapter 20.  Checked by: its planted mistakes.  Next: ../comm/backend/nccl.c.
 #
 #   make check-gpus, or sh bench/check_gpus.sh [BUILD]      $OUT (BUILD/check_gpus)
 #
 # Runs on all GPUs and on two: every variant of the stages that communicate, random
-# exchanges, and wrong communication planted in each stage and form. Runs only on all:
+# exchanges, and planted wrong communication in each stage and form. Runs on all GPUs only:
 # lost ranks (alone, before other jobs, because their timeout is 5 seconds), lent
 # communicators, graphs, 100 equal runs, and BATCHES (160) random batches of short
 # sequences, forward and backward. Each job is a kcp-check. AT_ONCE (8) jobs run at a time;

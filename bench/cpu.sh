@@ -1,5 +1,5 @@
 #!/bin/sh
-# cpu.sh -- measures time and memory of the reference on this machine, for two T.
+# cpu.sh -- measures the reference's time and memory on this machine, for two lengths.
 #
 # Book: chapter 08.  Checked by: its limits; exit status 1 above them.
 # Usage: cpu.sh BUILD.  Next: text/main.c.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# digest.py -- a hash of the machine code of each kernel variant: does a record still hold?
+# digest.py -- hashes each variant's machine code, to find records of former code.
 #
 # Book: chapter 18.  Checked by: itself, against bench/results.  Next: records.py.
 #
@@ -11,9 +11,9 @@
 # and order, so a renamed function has the same digest. The digest is "-" if an object is
 # missing or older than a source. Digests of different compilers cannot be compared. Row
 # "comm" has the digest of the exchange's host code. A row "path" has the digest of a row of
-# the table of paths, without its names. Column "also" has earlier digests of the same code
-# (bench/results/digests.tsv). A row "alias" maps a stage and a former name of a kernel to
-# its present name, which is in the column of the digest.
+# the table of paths, without the row's names. Column "also" has earlier digests of the same
+# code (bench/results/digests.tsv). A row "alias" maps a stage and a kernel's former name to
+# the present name, which is in column "digest".
 import collections
 import glob
 import json
@@ -151,7 +151,7 @@ def print_paths(build, also):
 
 
 def print_aliases():
-    """Prints former names of kernels, because records have them."""
+    """Prints former names of kernels, which records contain."""
     with open(os.path.join(ROOT, "ref/core/paths.c"), encoding="utf-8") as f:
         for stage, old, now in re.findall(r'\{ "(\w+)", "(\w+)", "(\w+)" \}', f.read()):
             print("alias", stage + " " + old, "-", now, "", sep="\t")

@@ -7,9 +7,9 @@
 #   OUT=DIR sh bench/check_gpus.sh [BUILD]; OUT=DIR sh bench/gpu_ranks.sh [BUILD]
 #   python3 bench/records.py add DIR NAME COMMIT
 #
-# For each number of tokens in TOKENS, times in every form a forward that saves a block, its
-# backward, and a forward that saves nothing; and times one GPU. Then times short calls, also
-# as replays of a CUDA graph. If .peers/ has FLA, times FLA's context parallelism until KEEP
+# For each number of tokens in TOKENS, times one GPU and, in every form, a forward that saves
+# a block, its backward, and a forward that saves nothing. Then times short calls, also as
+# replays of a CUDA graph. If .peers/ has FLA, times FLA's context parallelism until KEEP
 # (90) seconds of LIMIT are left. LIMIT: seconds (240).
 B=${1:-build} LIMIT=${LIMIT:-240} OUT=${OUT:-$B/check_gpus} here=$(dirname "$0")
 began=$(date +%s)

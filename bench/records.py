@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-# records.py -- measurements of a GPU run as rows of bench/results; which rows are stale?
+# records.py -- adds measurements of a GPU run to bench/results, and lists stale rows.
 #
 # Book: chapters 17, 18.  Checked by: tests/cli/bench_cli.sh.  Next: digest.py.
 #
 #   records.py add FOLDER NAME COMMIT   rows of a run into bench/results/NAME.tsv
-#   records.py stale [BUILD]            variants without a time of their present code
+#   records.py stale [BUILD]            variants whose present code has no recorded time
 #
 # FOLDER has machine.txt ("GPU, driver, date") and any of: judge.txt (kcp-check's output),
 # CASE.tsv (kcp-bench, peers), sanitize.tsv, nccl.tsv, torch.tsv, field.tsv, notes.tsv, digests.tsv (digest.py; without
@@ -250,13 +250,13 @@ def counter_rows(path, line):
         yield row
 
 
-# ---- which records are of the present code
+# ---- finds records of the present code
 
 STATES = ("none", "stale", "not comparable", "fresh")
 
 
 def stale(build):
-    """Prints the variants without a time of their present code, except those in f32."""
+    """Prints the variants, except in f32, whose present code has no recorded time."""
     digests = Digests.of_build(build)
     best = {k: "none" for k in digests.rows if k[0] not in ("comm", "path", "alias")
             and not k[1].endswith("_f32")}

@@ -8,9 +8,9 @@
 #                        row of the table of paths, as variant@path, and no other case
 #
 # Cells of $OUT/sanitize.tsv: 0: no fault, and the judge accepts the result; "0l": the same
-# in the build for sanitizers (CONTRIBUTING.md); "7": faults; "7+": faults before the time
-# limit; "7c": initcheck found bytes without values that are copied, but no kernel reads
-# them; "wrong": the judge rejects the result; "broken", "slow", "none": the tool failed;
+# in the build for sanitizers (bench.mk); "7": 7 faults; "7+": 7 faults before the time
+# limit; "7c": initcheck found 7 copied bytes without values that no kernel reads;
+# "wrong": the judge rejects the result; "broken", "slow", "none": the tool failed;
 # "-": not run. JOBS processes run at a time (all cores), each for EACH seconds; none is
 # started after LIMIT seconds. Exit status 1 unless all cells are 0 or 0l.
 B=${1:-build} JOBS=${JOBS:-$(nproc)} LIMIT=${LIMIT:-3600} EACH=${EACH:-120}
@@ -24,8 +24,8 @@ rm -rf "$OUT/logs"; mkdir -p "$OUT/logs" || exit 2
 
 # Prints cases that every variant takes: two sequences on two ranks, a ragged chunk, a
 # sequence of one token; both models, several heads, states in strips. A layer also runs on
-# one rank with everything saved; a convolution with rows before and after the sequences. v1
-# kernels take any shape, so theirs is small. Buffers of other kernels are rings, which wrap
+# one rank with save-all; a convolution with rows before and after the sequences. v1 kernels
+# support any shape, so their cases are small. Buffers of other kernels are rings, which wrap
 # within six chunks. racecheck is slow, so its cases have fewer tokens.
 cases() {       # STAGE TOOL VARIANT
     case $3 in

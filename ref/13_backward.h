@@ -14,8 +14,8 @@ struct backward_rank {
     const struct kcp_backward *a;
     const struct kcp_plan *plan;
     struct rank_arrays own;                /* freed at the end */
-    double *q, *k, *beta, *Aqk, *A;        /* chapters 02, 03: in the saved block */
-    double *G, *w, *u, *qg, *kg, *v_new, *h;   /* in the block, or recomputed */
+    double *q, *k, *beta, *Aqk, *A;        /* in the saved block */
+    double *G, *w, *u, *qg, *kg, *v_new, *h;   /* saved or recomputed */
     double *dAqk, *dv_local, *dU, *dh, *dh_in, *states;              /* chapter 09 */
     double *dq, *dk, *dbeta, *dg, *dA_part, *ddt_part;               /* chapter 10 */
 };

@@ -5,7 +5,7 @@ Next: others.py.
 
 Triton compiles the candidates of a kernel one at a time on one core, which takes many
 minutes. Here child processes on all cores compile the candidates into Triton's cache,
-where the tuner finds them. The candidates and the choice are Triton's.
+where the tuner finds them. Triton selects the candidates and the best one.
 """
 import math
 import os
@@ -23,7 +23,7 @@ def compile_one(tuner, config, args, meta, active, target):
 
 
 def compile_all(tuner, args, meta):
-    """Starts children, which read numbers of candidates from a pipe until it is empty."""
+    """Starts children, which read candidates' numbers from a pipe until it is empty."""
     from triton.runtime import driver
     active = driver.active
     target = active.get_current_target()
@@ -52,9 +52,9 @@ def compile_all(tuner, args, meta):
 
 def install(first=False):
     """Replaces Triton's tuner; call it before FLA is imported. A candidate is timed for
-    25 ms instead of 100. With `first` nothing is compiled ahead or timed, the first
-    candidate that runs is used, and the choice is not kept: for runs whose results count
-    and not their times."""
+    25 ms instead of 100. With `first`, for runs that are not timed, nothing is
+    compiled ahead or timed, the first candidate that runs is used, and the choice is not
+    cached."""
     from triton.runtime.autotuner import Autotuner
     from triton.testing import do_bench
     time_one = Autotuner._bench

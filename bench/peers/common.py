@@ -3,7 +3,7 @@
 Book: chapter 18.  Checked by: the columns of the files that it writes.
 Next: fla_ops.py.
 
-All rows of one file of kcp-bench have the same case. An adapter appends rows to that file,
+All rows of one file of kcp-bench have the same case. An adapter appends rows to this file,
 with the name of the other system in column "peer". Inputs are random numbers with the
 distributions of ../bench/inputs.cu.
 """
@@ -40,7 +40,7 @@ def head(path):
 
 
 def append(path, rows):
-    """Appends rows by the file's column names. A new file has those of the first row."""
+    """Appends rows by the file's column names. A new file gets the first row's names."""
     new = not os.path.exists(path)
     columns = list(rows[0]) if new else read(path)[0]
     with open(path, "a", newline="") as f:

@@ -3,9 +3,9 @@
 #
 #   sh bench/peers/fetch.sh REPOSITORY [COMMIT]       a clone, bare or not
 #
-# The package and its tests, 9 MB of Python, are used from there by PYTHONPATH. FlashKDA
-# must be built on the machine with the GPU, from its sources and CUTLASS's include/:
-# python3 setup.py build_ext --inplace, with its folder in PYTHONPATH.
+# PYTHONPATH then names .peers/, with the package and its tests (9 MB of Python). Build
+# FlashKDA on the machine with the GPU, from FlashKDA's sources and CUTLASS's include/, by
+# python3 setup.py build_ext --inplace, and add its folder to PYTHONPATH.
 from=$1 commit=${2:-HEAD}
 if [ -z "$from" ]; then
     echo "fetch.sh: usage: fetch.sh REPOSITORY [COMMIT]" >&2; exit 2

@@ -1,15 +1,15 @@
-"""field.py -- public kernels of KDA and GDN through the judge, regime by regime.
+"""field.py -- judges public kernels of KDA and GDN with several kinds of inputs (regimes).
 
 Book: chapter 19, "The field, judged".  Checked by: tests/kcp_check.py, which judges.
 Next: others.py, whose adapters it uses.
 
     python3 bench/peers/field.py [device=cuda] [only=fla] [seed=1] [seconds=240] [check=FILE] OUT
 
-OUT, field.tsv, gets a row per kernel, stage and regime: PASS or FAIL with the worst
-output, its error and its limit, and the words that repeat the case; n/a or error with
-the reason. Each kernel is called with the signature of its documentation; a case that the
-kernel refuses or its documentation excludes is n/a. Inputs and outputs are bf16. All kernels
-run concurrently, because only results matter here, not times.
+OUT, field.tsv, gets a row per kernel, stage and regime. The row contains PASS or FAIL with
+the worst output, its error and limit, and the options that repeat the case; or n/a or error
+with the reason. Each kernel is called as its documentation says; a case that the kernel or
+its documentation rejects is n/a. Inputs and outputs are bf16. All kernels run concurrently,
+because they are not timed.
 """
 import csv
 import functools
@@ -38,7 +38,7 @@ PEERS = (
 )
 
 
-# FLA's kernels refuse some versions of Triton by a RuntimeError in backward.
+# In backward, FLA's kernels reject some versions of Triton by a RuntimeError.
 REFUSES = re.compile("Please upgrade Triton|NotSupported")
 
 
@@ -52,7 +52,7 @@ def first_candidates():
 
 
 def fla_chunk_kda(*tensors, **options):
-    """Calls FLA's chunk_kda with safe_gate, which FLA documents together with lower_bound."""
+    """Calls FLA's chunk_kda with safe_gate, which FLA's documentation requires for lower_bound."""
     first_candidates()
     from fla.ops.kda import chunk_kda
     return chunk_kda(*tensors, safe_gate="lower_bound" in options, **options)

@@ -6,8 +6,8 @@ Next: ahead.py.
     python3 bench/peers/fla_ops.py [--seconds S] FILE.tsv...
     torchrun --nproc-per-node 4 bench/peers/fla_ops.py [--seconds S] FILE.tsv...
 
-A file has kcp-bench's rows of one case. Under torchrun FLA's context parallelism is timed: the forward, then forward and backward,
-and the share of one rank alone. Medians are those of the slowest rank.
+A file contains kcp-bench's rows of one case. Under torchrun, times FLA's context parallelism
+(forward, then forward and backward) and one rank's part alone. Medians are the slowest rank's.
 TRITON_CACHE_AUTOTUNING=1 keeps the tuner's choice; the first case compiles and tunes for
 a minute or two on many cores (ahead.py). If FLA is not installed, one line says so and the
 exit status is 0.
@@ -40,7 +40,7 @@ LEARNED = ("q", "k", "v", "a", "b", "gk", "g", "beta", "A_log", "dt_bias", "h0")
 
 
 def layer(case, x, context=None):
-    """Calls FLA's layer; norm, gate and beta are inside, except for DPLR. context: a
+    """Calls FLA's layer, which includes norm, gate and beta, except for DPLR. `context` is a
     cp_context, for one rank's part of the tokens."""
     if case["model"] == "dplr":
         return chunk_dplr(x["q"], x["k"], x["v"], x["a"], x["b"], x["gk"], x["scale"],

@@ -1,12 +1,12 @@
 """fla_tests.py -- runs flash-linear-attention's own tests on kcp_torch's backend.
 
-Book: chapter 19.  Checked by: the words "-> kcp" in the log of each test; without them a
-passed test counts as one of FLA's kernels.  Next: rounded_keys.py.
+Book: chapter 19.  Checked by: the words "-> kcp" in each test's log. Without these words
+a passed test counts for FLA's kernels.  Next: rounded_keys.py.
 
     python3 bench/peers/fla_tests.py torch.tsv chunk     one GPU
     python3 bench/peers/fla_tests.py torch.tsv ranks     two or more
 
-.peers/ has FLA's package and tests (fetch.sh), unchanged. chunk: tests/ops/test_kda.py, the
+.peers/ contains FLA's package and tests (fetch.sh), unchanged. chunk: tests/ops/test_kda.py, the
 tests of chunk_kda. ranks: tests/context_parallel, each test of KDA and GDN in a separate
 process with a separate port (backend/sitecustomize.py). The tests of KDA run four times: as
 they are; as in FLA's continuous integration (FLA_CI_ENV=1: an error above the limit is a
@@ -45,8 +45,8 @@ def free_port():
 
 
 def run(test, words, limit, where, env=()):
-    """Runs pytest on a file or a test. Returns whether time ran out, and per finished test
-    what verdicts.py wrote."""
+    """Runs pytest on a file or a test. Returns true if time ran out, and the lines that
+    verdicts.py wrote, one per finished test."""
     name = re.sub(r"\W", ".", test.split("/")[-1] + "".join("_".join(e) for e in env))
     verdicts, log = (os.path.join(where, name + end) for end in (".verdicts", ".log"))
     env = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", KCP_VERDICTS=verdicts,

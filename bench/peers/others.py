@@ -1,5 +1,5 @@
-"""others.py -- kernels of FlashKDA, cuDNN's front end and FlashQLA with FLA's signature,
-so that one judge and one timer take them all.
+"""others.py -- gives kernels of FlashKDA, cuDNN's front end and FlashQLA FLA's signature,
+so that the same programs judge and time all of them.
 
 Book: chapter 19.  Checked by: tests/kcp_check.py --as fla, and its controls when timed.
 Next: fla_tests.py.
@@ -7,8 +7,8 @@ Next: fla_tests.py.
     python3 tests/kcp_check.py others:cudnn_chunk_kda --stage 13 --as fla --device cuda
     python3 bench/peers/others.py FILE.tsv...
 
-Files as for fla_ops.py. A package that is not installed, or does not take a case, is
-reported in one line. A gate, norm or sigmoid that a kernel lacks is computed by PyTorch
+Files as for fla_ops.py. If a package is not installed or does not support a case, one
+line says so. A gate, norm or sigmoid that a kernel lacks is computed by PyTorch
 before the call; rows with "ready inputs" do not include the time of these computations.
 """
 import sys
@@ -92,7 +92,7 @@ def flash_kda_chunk_kda(q, k, v, g, beta, scale=None, initial_state=None,
 def cudnn_chunk_kda(q, k, v, g, beta, scale=None, initial_state=None,
                     output_final_state=False, cu_seqlens=None, **o):
     """Calls cuDNN's kernels for Hopper by name, so that no other engine is used. Forward
-    has the bounded gate, sigmoid and norm inside; backward takes them computed."""
+    includes the bounded gate, sigmoid and norm; backward gets them as inputs."""
     import cudnn
     from cudnn.linear_attention.ops import kimi_delta_attention
     takes(q.shape[3] == v.shape[3] == 128, "K = V = 128")
@@ -146,8 +146,8 @@ def flash_qla_chunk_gated_delta_rule(q, k, v, g, beta, scale=None, initial_state
 # ---- timed, after kcp-bench's rows
 
 def timed(case, x, name, f, peer):
-    """Returns rows: forward as a user calls it; then forward and backward with gates and norms
-    computed beforehand."""
+    """Returns rows for forward as a user calls it, then for forward and backward with gates
+    and norms computed beforehand."""
     more = dict(scale=x["scale"], use_qk_l2norm_in_kernel=True, A_log=x["A_log"],
                 use_gate_in_kernel=True, use_beta_sigmoid_in_kernel=True,
                 dt_bias=x["dt_bias"], output_final_state=True,

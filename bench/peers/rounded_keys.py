@@ -1,5 +1,5 @@
-"""rounded_keys.py -- the error of the reference in FLA's tests on ranks, relative to the
-exact result, on tensors drawn as in those tests.
+"""rounded_keys.py -- computes the error of the reference in FLA's tests on ranks, relative
+to the exact result, on tensors drawn as in these tests.
 
 Book: chapter 19.  Checked by: tests/cli/torch.sh, which requires an error above FLA's
 limit; tests/cli/torch_check.py checks the exact half.  Next: fla_tests.py.
@@ -8,8 +8,8 @@ limit; tests/cli/torch_check.py checks the exact half.  Next: fla_tests.py.
 
 tests/context_parallel/test_cp_kda.py normalises q and k in bfloat16 and differentiates
 through that; FLA's kernels normalise in float32 and round once. The keys of these tests
-have a mean of five times their spread, so they are alike, and errors grow. Everything
-else is in double here. Exit status 0: the error is above the limit of those tests.
+have a mean of five times their spread, so keys are alike and errors grow. Everything
+else in this file is in double. Exit status 0: the error is above the limit of those tests.
 """
 import math
 import sys

@@ -3,9 +3,9 @@
 Book: chapter 19.  Checked by: ../fla_tests.py, which looks for the backend in their
 logs.  Next: ../fla_tests.py.
 
-FLA's tests on ranks start their ranks by multiprocessing, where pytest's -p has no effect.
-Python runs this file at its start if PYTHONPATH has its folder. KCP_PORT replaces the one
-port of all those tests, so that tests can run concurrently.
+FLA's tests on ranks start ranks by multiprocessing, where pytest's -p has no effect. Python
+runs this file at start if this folder is in PYTHONPATH. KCP_PORT replaces the port that all
+these tests share, so that tests can run concurrently.
 """
 import os
 import sys

@@ -2,9 +2,9 @@
 
 Book: chapter 19.  Checked by: ../fla_tests.py.  Next: sitecustomize.py.
 
-FLA logs its choice of a backend once per process; this plugin makes it log once per test.
-At the end of a test its verdict and output are appended to the file KCP_VERDICTS as a line of
-JSON, so that an interrupted run keeps the finished tests.
+FLA logs the chosen backend once per process; with this plugin, once per test. At the end of
+each test the plugin appends the verdict and the output as a line of JSON to the file
+KCP_VERDICTS, so that an interrupted run keeps the results of finished tests.
 """
 import json
 import os
@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-# FLA's models are not used here; their import would take ten seconds per process.
+# Importing FLA's models, which no test uses, would take ten seconds per process.
 sys.modules.setdefault("transformers", None)
 import ahead  # noqa: E402
 
