@@ -6,13 +6,14 @@
 #   make check-gpus, or sh bench/check_gpus.sh [BUILD]      $OUT (BUILD/check_gpus)
 #
 # Runs on all GPUs and on two: every variant of the stages that communicate, random
-# exchanges, and planted wrong communication in each stage and form. Runs on all GPUs only:
-# lost ranks (alone, before other jobs, because their timeout is 5 seconds), lent
+# exchanges, and planted wrong communication in each stage and form. Runs only on all
+# GPUs: lost ranks (alone, before other jobs, because their timeout is 5 seconds), lent
 # communicators, graphs, 100 equal runs, and BATCHES (160) random batches of short
-# sequences, forward and backward. Each job is a kcp-check. AT_ONCE (8) jobs run at a time;
-# more are slower, because a message moves only while both GPUs run the same job.
+# sequences, forward and backward. Each job is a kcp-check. AT_ONCE (8) jobs run at a
+# time; more are slower, because a message moves only while both GPUs run the same job.
 # ONLY is a pattern of jobs. Status 1: a job failed, or LIMIT (1800) seconds passed. The
-# folder $OUT, for records.py add, has the printed table (nccl.tsv) and all output (log.txt).
+# folder $OUT, for records.py add, has the printed table (nccl.tsv) and all output
+# (log.txt).
 if [ "$1" = --job ]; then            # "what<tab>ranks<tab>command"
     what=$(echo "$2" | cut -f1) n=$(echo "$2" | cut -f2) log=$OUT/log.$$
     began=$(date +%s)

@@ -57,8 +57,8 @@ class Digests:
         return cls(list(csv.DictReader(run.stdout.splitlines(), delimiter="\t")))
 
     def state(self, key, digest, compiler):
-        """Returns fresh (the digest is that of the present code), stale (another
-        digest), or not comparable (another compiler)."""
+        """Returns fresh (the digest of the present code), stale (another digest), or
+        not comparable (another compiler)."""
         now = self.rows.get(key)
         if not now or now["digest"] == "-" or now["nvcc"] != compiler:
             return "not comparable"

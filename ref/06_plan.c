@@ -148,7 +148,7 @@ static int ranges(struct kcp_plan *p, const struct request *a)
 }
 
 //> plan-walk
-/* Stores segment i (in token order) as the next segment of its owner. */
+/* Stores segment i, counted in token order, after its owner's earlier segments. */
 static void put_segment(struct kcp_plan *p, int64_t i, struct kcp_segment s)
 {
     struct kcp_context *x = &p->ctx[s.rank];

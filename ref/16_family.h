@@ -69,7 +69,7 @@ int ref_gdn2_run(const struct kcp_family *a);         /* for lab 16 */
  * KCP_BAD if the plan is missing or belongs to another call. */
 int kcp_family_run(const struct family_model *m, const struct kcp_family *a);
 int kcp_family_walk(const struct family_model *m, const struct kcp_family *a);
-/* Sets the gradients to 0 to which tokens and chunks add. */
+/* Sets to 0 the gradients to which tokens and chunks add. */
 void family_clear(const struct kcp_family *a);
 
 /* ---- parts of forms (16_form.c)

@@ -131,7 +131,7 @@ def start(o, peer, stage, here):
 
 
 def row_of(r):
-    """Returns verdict, worst output, error, limit and words of a row of the report."""
+    """Returns a report row's verdict, worst output, error, limit and options."""
     found = re.match(r"(\w+) rank.*?error (\S+) > ([^;]+);", r["why"]) or \
         re.match(r"(\w+) (\S+) of (\S+)", r["worst"])
     worst, error, allowed = found.groups() if found else ("", "", "")
