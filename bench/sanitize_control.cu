@@ -17,9 +17,9 @@ enum fault { NONE, MEMCHECK, RACECHECK, INITCHECK, SYNCCHECK, TURNS, LATE, FAULT
 static const char *const faults[FAULTS] = { "none", "memcheck", "racecheck",
                                             "initcheck", "synccheck", "turns", "late" };
 
-// Each thread reads the number that another thread has written. The faults: a read
-// past the end of x, an x without values, no barrier between write and read, a barrier
-// that half of each warp does not reach.
+// Each thread reads the number that another thread has written. The faults are a read
+// past the end of x, an x without values, no barrier between write and read, and a
+// barrier that half of each warp does not reach.
 __global__ void neighbour(int fault, const int *x, int *y)
 {
     __shared__ int row[64];
@@ -34,7 +34,7 @@ __global__ void neighbour(int fault, const int *x, int *y)
 enum { THREADS = 128, COUNT = 8, STAGES = 2 };
 
 #ifdef KCP_HOPPER
-// A pipeline as in tile/pipeline.cuh: each thread copies 16 bytes and reads those of
+// A pipeline as in tile/pipeline.cuh: each thread copies 16 bytes and reads 16 bytes of
 // another thread. With LATE a copy overwrites bytes that other threads may still read.
 __global__ void pipeline_phases(int fault, const int4 *x, int *y)
 {

@@ -52,8 +52,7 @@ static void step(int K, int V, int KG, double S[K][V], const double *k, const do
     //< step
 }
 
-/* Computes o_t = S_t^T (scale q_t) and ht, the last state, of one head of one
- * sequence. */
+/* Computes o_t = S_t^T (scale q_t) and the last state of one head of one sequence. */
 static int head_forward(const struct kcp_step *a, int n, int head)
 {
     const int H = a->H, HV = a->HV, K = a->K, V = a->V, KG = a->KG, m = head / (HV / H);

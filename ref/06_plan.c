@@ -17,8 +17,7 @@ struct owned {
     int *block;
 };
 
-/* The ranges that the caller chooses: `owners`, or `cuts`, or the default if both are
- * NULL. */
+/* The caller's choice of ranges: `owners` or `cuts`; if both are NULL, the default. */
 struct request {
     const int64_t *cuts;
     const struct kcp_owners *owners;
@@ -238,8 +237,7 @@ static int *context(struct kcp_plan *p, int r, int Wc, int *at)
     return at;
 }
 
-/* Counts the chunks of every rank and checks the limits. Returns NULL, or an error
- * message. */
+/* Counts every rank's chunks and checks limits. Returns NULL, or an error message. */
 static const char *count(struct kcp_plan *p, int64_t *chunks)
 {
     *chunks = 0;

@@ -33,8 +33,7 @@ static const char *differs(const struct kcp_plan *p, const struct kcp_plan *next
     return NULL;
 }
 
-/* Copies one rank's context y to x; x keeps its arrays, whose contents are
- * overwritten. */
+/* Copies the context y to x. The arrays of x stay at the same addresses. */
 static void refresh_context(struct kcp_context *x, const struct kcp_context *y)
 {
     struct kcp_context now = *y;

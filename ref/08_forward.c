@@ -29,8 +29,7 @@ static double *tensor(struct fore *x, const char *name, int64_t numbers)
     return p ? p : rank_zeros(&x->own, numbers);
 }
 
-/* Declares a stage's args struct `name`, and copies this rank's call and grid to
- * `name`. */
+/* Declares a stage's args struct `name`; copies this rank's call and grid to `name`. */
 //> stage-args
 #define STAGE(type, name)                                                             \
     struct type name = { 0 };                                                         \

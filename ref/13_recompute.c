@@ -27,8 +27,7 @@ int backward_open(struct backward_rank *x)
     return KCP_OK;
 }
 
-/* Sets up stage 02 to recompute q and k, which a light block lacks, with forward's
- * bits. */
+/* Sets up stage 02 to recompute q and k, which a light block lacks, bit for bit. */
 static void normalise_again(struct backward_rank *x, struct kcp_gate *gate)
 {
     const struct kcp_backward *a = x->a;

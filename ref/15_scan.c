@@ -90,8 +90,7 @@ static void emit(struct spike_rank *x, struct tile y, double *S)
     memcpy(S, x->before[y.n - 1], sizeof *S * a->HV * KV);
 }
 
-/* Does the same as emit, but token by token, without the tree and without stored
- * states. */
+/* Does the same as emit, but token by token, without tree and stored states. */
 static void walk_emit(struct spike_rank *x, struct tile y, double *S)
 {
     const struct kcp_scan *a = x->a;

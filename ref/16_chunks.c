@@ -94,7 +94,7 @@ static void gates(const struct family_chunk *y)
     }
 }
 
-/* Computes the form of every chunk and head or, if `back` is 1, the adjoint of the
+/* Computes the form of every chunk and head or, with `back`, the adjoint of the
  * form. */
 void family_every(struct family_rank *x, int back)
 {

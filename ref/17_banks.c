@@ -40,8 +40,7 @@ static void two_b(struct fragment_b *b, const double (*r)[8])
         }
 }
 
-/* Multiplies two tiles of D by a 16 x 16 block of keys and tokens, given as two
- * operands B. */
+/* Multiplies two tiles of D by two operands B: 16 x 16 keys and tokens. */
 static void multiply(struct fragment_d *to, const struct fragment_d *d,
                      const double (*r)[8])
 {

@@ -43,8 +43,7 @@ int block_columns(const struct kcp_ladder *a, int columns, size_t bytes,
     return KCP_OK;
 }
 
-/* Sets each number that two lanes write to NaN, because hardware leaves it
- * undefined. */
+/* Sets each number that two lanes write to NaN; hardware leaves it undefined. */
 static void spoil_shared(double *shared, const int *to, const int *count)
 {
     for (int l = 0; l < LANES; l++)
@@ -133,8 +132,7 @@ void block_arrive_expect(struct block_barrier *b, int64_t bytes)
     end_phase(b);
 }
 
-/* Phase `phase` is complete if the parity of the current phase differs from phase &
- * 1. */
+/* Phase `phase` is complete if the current phase has the other parity. */
 int block_passed(const struct block_barrier *b, int phase)
 {
     return (b->phase & 1) != (phase & 1);

@@ -67,8 +67,7 @@ static int step(void *m, int role, int i)
     return role ? consumer(m, role - 1, i) : producer(m, i);
 }
 
-/* Runs one block: initializes its state and barriers, then computes all chunks of the
- * segment. */
+/* Runs one block: initializes state and barriers, then computes all chunks. */
 static int stretch(struct block *m)
 {
     const struct kcp_ladder *a = m->a;

@@ -108,8 +108,7 @@ static void chunks(const struct kcp_ladder *a, void *m_, int s, int n, int v0)
     }
 }
 
-/* Copies columns v0 .. v0 + 63 of S [K,V] to the rows of m->S or, with `out`, from m->S
- * to S. */
+/* Copies columns v0 .. v0 + 63 of S [K,V] to the rows of m->S or, with `out`, back. */
 static void state(void *m_, double *S, int K, int V, int v0, int out)
 {
     struct warpgroup *m = m_;

@@ -26,8 +26,7 @@ int kcp_check_sizes(const char *stage, const struct kcp_call *call);
  * Returns the number of elements of a field, or -1 on overflow or an unknown name in
  * the shape. */
 int64_t kcp_field_numbers(const struct kcp_call *c, const struct kcp_field *f);
-/* Returns the value of one word of a shape, e.g. "NS+1", or -1 if the name is
- * unknown. */
+/* Returns the value of a word of a shape, e.g. "NS+1", or -1 if unknown. */
 int64_t shape_letter(const struct kcp_call *c, const char *letter, size_t len);
 /* Sets the size with which a word of a shape begins: for "NS+1", sets NS to value. */
 void shape_set(struct kcp_call *c, const char *word, int64_t value);

@@ -46,8 +46,7 @@ int lengths_read(const char *text, int64_t *cu);
 /* Returns the GPU address of the tensor `name`, or NULL if there is no such tensor. */
 void *device_find(const struct tensor_set *s, const char *name);
 size_t device_bytes(const struct tensor_set *s, const char *name);
-/* Returns GPU memory of at least `bytes` for tensor `name`, or NULL if out of
- * memory. */
+/* Returns at least `bytes` of GPU memory for tensor `name`; NULL if out of memory. */
 void *device_add(struct tensor_set *s, const char *name, size_t bytes);
 void  device_free(struct tensor_set *s);
 

@@ -1,4 +1,4 @@
-// inputs.cu -- tensors of kcp-bench: memory, and random inputs of a regime.
+// inputs.cu -- allocates the tensors of kcp-bench and draws random inputs.
 // Book: chapter 18.
 // Checked by: the regimes are those of tests/judge/inputs.c.
 // Next: time.cu.
@@ -19,7 +19,7 @@ size_t device_bytes(const struct tensor_set *s, const char *name)
     return t ? (size_t)t->n : 0;
 }
 
-// Allocates again if the tensor is too small, as for a saved block in another format.
+// Reallocates a tensor that is too small, e.g. for a saved block in another format.
 void *device_add(struct tensor_set *s, const char *name, size_t bytes)
 {
     struct tensor *t = tensor_find(s, name);
@@ -103,7 +103,7 @@ static __global__ void draw_all(X *x, long long n, int what, unsigned long long 
     x[i] = (X)y;
 }
 
-// Each rank draws its own numbers. Live gates depend on the length of the sequence.
+// Each rank draws different numbers. Live gates depend on the length of the sequence.
 template <class X>
 static int draw_one(struct runner *x, const char *name, size_t n, int what)
 {
@@ -197,8 +197,8 @@ static int fill_conv(struct runner *x)
     return e ? e : draw_one<float>(x, "bias", D, WEIGHTS);
 }
 
-// A_log and dt_bias are equal on all ranks. With several ranks there are no initial
-// and final states; the context parallelism of other systems has none either.
+// A_log and dt_bias are equal on all ranks. With several ranks there are no initial and
+// final states, because context parallelism of other systems supports neither.
 int fill_inputs(struct runner *x)
 {
     typedef __nv_bfloat16 X;

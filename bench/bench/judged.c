@@ -99,8 +99,7 @@ static void *copy_from_gpu(const struct kcp_stage *st, const struct kcp_field *f
     return x;
 }
 
-/* Returns the call of a part, which has fewer heads or channels and runs on the
- * host. */
+/* Returns the call of a part on the host, with fewer heads or channels. */
 static struct kcp_call call_of_part(const struct kcp_stage *st,
                                     const struct kcp_call *c, const struct part *t)
 {

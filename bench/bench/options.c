@@ -1,7 +1,6 @@
 /* options.c -- the command line of kcp-bench: a case, and what to time.
  *
- * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: setup.c.
- */
+ * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: setup.c. */
 #include "bench.h"
 #include "base/options.h"
 #include <math.h>
@@ -36,8 +35,7 @@ int bench_bad(const char *option, const char *found, const char *expected)
     return options_say("kcp-bench", why);
 }
 
-/* The last word of --save, which is not a save mode of the library: 08 saves
- * nothing. */
+/* The last word of --save, not a save mode of the library: 08 saves nothing. */
 enum { SAVE_NONE = 3 };
 _Static_assert(KCP_RECOMPUTE == 0 && KCP_SAVE_ALL == 1 && KCP_SAVE_LIGHT == 2 &&
                LIVE == 0 && STRONG == 1,

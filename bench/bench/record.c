@@ -6,8 +6,7 @@
 #include "bench.h"
 #include <stdarg.h>
 
-/* One line of the table. If `has_names` is 1, put() writes the column's name instead of
- * the value. */
+/* One line of the table. If `has_names` is 1, put() writes column names. */
 struct line { FILE *to; int has_names, n; };
 
 static void put(struct line *x, const char *name, const char *format, ...)

@@ -4,7 +4,7 @@
 // Next: record.c.
 //
 // Calls are enqueued without waiting; the host waits once at the end. The parts that a
-// layer marks (cuda/host/profile_hooks.cuh) are timed by further events.
+// layer marks (cuda/host/profile_hooks.cuh) are timed by additional events.
 #include "bench.h"
 #include "cuda/host/profile_hooks.cuh"
 #include <algorithm>
@@ -13,8 +13,8 @@
 #include <cuda_runtime.h>
 #include <vector>
 
-// The events of call i on this thread: one at the begin of the call, one per part. The
-// call ends where call i + 1 begins.
+// The events of call i on this thread: one at the start of the call, one per part. The
+// call ends where call i + 1 starts.
 struct call_events { cudaEvent_t begin, part[3]; };
 static thread_local struct call_events *now;
 static thread_local unsigned marked;
@@ -122,7 +122,7 @@ static int launch(void *args)
     return cudaGraphLaunch(c->exec, c->stream) ? KCP_CUDA : KCP_OK;
 }
 
-// If the call allocates or waits, it cannot be captured: returns an error, times are 0.
+// Returns an error if the call cannot be captured, because it allocates or waits.
 int time_replays(int (*run)(void *), void *args, struct CUstream_st *stream, int warmup,
                  int iters, struct times *t)
 {

@@ -132,7 +132,7 @@ def starts(lengths):
 
 
 def inputs(torch, case, tokens, seed, states=True):
-    """Returns tensors for these tokens; gates and regimes are as in ../bench/inputs.cu."""
+    """Returns inputs for the case; gates and regimes are as in ../bench/inputs.cu."""
     T, H, HV, K, V = tokens, case["H"], case["HV"], case["K"], case["V"]
     kda = case["model"] == "kda"
     KG = K if kda else 1

@@ -1,7 +1,6 @@
 /* layer.c -- runs the layer on arrays: stages 14 and 08, then 13 and 14 backward.
  *
- * Book: chapters 08, 13, 14.  Checked by: tests/cli/run_cli.sh.  Next: stage.c.
- */
+ * Book: chapters 08, 13, 14.  Checked by: tests/cli/run_cli.sh.  Next: stage.c. */
 #include "run.h"
 
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 /* load.c -- loads .npy files as arrays of double or int, and checks them.
  *
- * Book: chapter 00.  Checked by: tests/cli/run_cli.sh.  Next: plan.c.
- */
+ * Book: chapter 00.  Checked by: tests/cli/run_cli.sh.  Next: plan.c. */
 #include "run.h"
 
 #include <dirent.h>
@@ -89,8 +88,7 @@ static int narrow(struct run *x, const char *path, struct tensor *a)
     return 0;
 }
 
-/* The expected header, with which a file's header is compared before memory is
- * allocated. */
+/* The expected header. Headers are compared before memory is allocated. */
 struct expected {
     struct run *x;
     struct kcp_call *z;
@@ -186,8 +184,7 @@ int array_check(struct run *x, const struct tensor *a, int below)
 /* ---- names of files. A misspelt "cu_seqlen.npy" must be an error. Fields of all
  * stages are accepted, so that stages can share a folder. */
 
-/* Returns 1 if a file's name is the field's, with or without "_raw" or "_" at its
- * end. */
+/* Returns 1 if a file has the field's name, with or without a final "_raw" or "_". */
 static int is_field(const char *field, const char *name, size_t n)
 {
     const size_t m = strlen(field);

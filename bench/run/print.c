@@ -1,7 +1,6 @@
 /* print.c -- prints the summary: tokens, bytes sent, seconds and memory of each rank.
  *
- * Book: chapters 06, 07, 12.  Checked by: tests/cli/run_cli.sh.  Next: main.c.
- */
+ * Book: chapters 06, 07, 12.  Checked by: tests/cli/run_cli.sh.  Next: main.c. */
 #include "run.h"
 
 #include <inttypes.h>

@@ -1,7 +1,6 @@
 /* ranks.c -- fills the args of each rank by the table of fields, and starts the ranks.
  *
- * Book: chapters 06, 08.  Checked by: tests/cli/run_cli.sh.  Next: layer.c.
- */
+ * Book: chapters 06, 08.  Checked by: tests/cli/run_cli.sh.  Next: layer.c. */
 #include "run.h"
 
 #include <stdlib.h>
@@ -90,8 +89,8 @@ static int start_ranks(struct run *x, int R, int (*body)(struct kcp_comm *, void
     return run_error(x, is_bad ? RUN_BAD : RUN_FAILED, "ranks", "%s", why);
 }
 
-/* Runs the ranks. If a rank owns several ranges, permutes arrays to shard order for the
- * run. */
+/* Runs the ranks. If a rank owns several ranges, arrays are in shard order
+ * meanwhile. */
 int ranks_run(struct run *x, int R, int (*body)(struct kcp_comm *, void *))
 {
     const int permuted = x->plan && x->plan->scattered && R > 1;

@@ -80,8 +80,7 @@ int  sizes_bind(struct kcp_call *z, const char *shape, int nd, const int64_t *di
 int  sizes_dims(const struct kcp_call *z, const char *shape, int64_t *dim);
 char *sizes_text(const struct kcp_call *z, const char *shape, char *s, size_t n);
 
-/* load.c. names_check rejects a file in --in that neither a stage nor an option
- * reads. */
+/* load.c. names_check rejects files in --in that no stage and no option reads. */
 int  names_check(struct run *x);
 int  array_exists(struct run *x, const char *file);    /* in --in, or a path */
 int  array_load(struct run *x, struct kcp_call *z, const char *name, const char *file,

@@ -20,8 +20,7 @@ static int64_t size_of(const struct kcp_call *z, const char *word, size_t n)
     return is_K ? z->K : shape_letter(z, word, n);
 }
 
-/* Returns 1 if the word has this size. If the size in the word is unknown, sets it
- * first. */
+/* Returns 1 if the word has this size. Sets an unknown size first. */
 static int bind(struct kcp_call *z, const char *word, size_t n, int64_t size)
 {
     const int may_be_0 = *word == 'T' || *word == 'N';

@@ -1,8 +1,7 @@
 /* stage.c -- runs one stage, for --stage NN, and for --model dplr, gdn2, gla (stage 16)
  * and spike (stage 15).
  *
- * Book: chapters 00, 15, 16.  Checked by: tests/cli/run_cli.sh.  Next: write.c.
- */
+ * Book: chapters 00, 15, 16.  Checked by: tests/cli/run_cli.sh.  Next: write.c. */
 #include "run.h"
 
 #include <stdlib.h>
@@ -109,8 +108,7 @@ static int before_13(struct run *x, struct kcp_comm *comm, struct kcp_backward *
     return status;
 }
 
-/* Allocates memory in which forward saves data for backward: a block (13) or states
- * (16). */
+/* Allocates what forward saves for backward: a block (13) or states (16). */
 static int keep(struct run *x, struct kcp_comm *comm, union pass_args *a, void **kept)
 {
     const struct kcp_call *c = &a->call;

@@ -92,8 +92,7 @@ double compare_runs(const struct run *got, const struct run *want, double *err)
     return worst;
 }
 
-/* ---- the fraction of a state that a map M keeps: |M|_F / sqrt(K), 1 for the
- * identity */
+/* ---- the fraction of a state that a map M keeps: |M|_F / sqrt(K) */
 
 static double norm(const double *M)
 {

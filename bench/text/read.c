@@ -1,7 +1,6 @@
 /* read.c -- reads the text of make run: files, or README.md and the book.
  *
- * Book: none.  Checked by: tests/cli/text.sh.  Next: model.c.
- */
+ * Book: none.  Checked by: tests/cli/text.sh.  Next: model.c. */
 #include "text.h"
 #include <errno.h>
 #include <glob.h>
@@ -18,8 +17,7 @@ static int refuse(const char *name, const char *found)
     return 2;
 }
 
-/* Returns the *n bytes of a file, or NULL if there are fewer than 2; *why is the
- * reason. */
+/* Returns the *n bytes of a file, or NULL with a reason in *why if *n < 2. */
 static unsigned char *slurp(const char *path, int64_t *n, const char **why)
 {
     FILE *f = fopen(path, "rb");

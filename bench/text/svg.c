@@ -2,8 +2,7 @@
  *
  * Book: none.  Checked by: reading the page.  Next: page.c.
  * x is in percent and y in pixels, so a figure is as wide as the page and text keeps
- * its size.
- */
+ * its size. */
 #include "text.h"
 #include <math.h>
 
@@ -42,7 +41,7 @@ static void vline(FILE *o, double x, double y0, double y1, const char *css)
             y0, y1, css);
 }
 
-/* Draws the plan: a bar per sequence, a colour per rank, a ring at each cut inside a
+/* Draws the plan: a bar per sequence, a colour per rank, a ring per cut in a
  * sequence. */
 void svg_ribbon(FILE *o, const struct finding *f)
 {

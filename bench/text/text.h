@@ -1,8 +1,7 @@
 /* text.h -- make run: a small language model with one KDA layer on R ranks.
  *
  * Book: chapters 08 and 13.  Checked by: its closing line.
- * Next: read.c, model.c, trace.c, print.c, page.c.
- */
+ * Next: read.c, model.c, trace.c, print.c, page.c. */
 #ifndef KCP_TEXT_H
 #define KCP_TEXT_H
 
@@ -80,8 +79,7 @@ void model_gradients(const struct rank *a, double *part, int64_t n);
 
 /* ---- layer.c: convolutions and KDA, by the references */
 struct kcp_call layer_call(const struct rank *a);
-/* Defines the args of a stage, with sizes and options of the layer and this rank's
- * grid. */
+/* Defines a stage's args with the layer's sizes and options, and this rank's grid. */
 #define CALL(type, name, a)                                                           \
     struct type name = { 0 };                                                         \
     const struct kcp_call name##_call = layer_call(a);                                \

@@ -51,8 +51,7 @@ const char *npy_kind_name(enum npy_kind kind);          /* "float64" */
 int  npy_head(const unsigned char *head, size_t got, int64_t size, const char *path,
               struct npy *a, int64_t *offset, char *why, size_t n);
 int  npy_bytes(enum npy_kind kind);                     /* per element in the file */
-/* Writes "path: " and the text to `why`, with unprintable characters replaced. Returns
- * -1. */
+/* Writes "path: text" to `why`, replacing unprintable characters. Returns -1. */
 int  npy_error(char *why, size_t n, const char *path, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 

@@ -94,8 +94,7 @@ static int read_real(const char *s, const struct option_row *row, double *to)
     return 0;
 }
 
-/* Parses `value` into the member for the row. Returns -1 if the row rejects the
- * value. */
+/* Parses `value` into the row's member. Returns -1 if the row rejects the value. */
 static int set(void *into, const struct option_row *row, const char *value)
 {
     void *at = (char *)into + row->at;

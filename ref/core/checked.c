@@ -301,8 +301,7 @@ static const void *array_of(const struct kcp_stage *s, const void *args,
     return f ? *(void *const *)((const char *)args + f->at) : NULL;
 }
 
-/* Checks cn and sc: segment s starts with chunk cn [s], and sc [c] is the segment of
- * chunk c. */
+/* Checks that segment s starts with chunk cn [s] and sc [c] is chunk c's segment. */
 static int check_grid(const struct kcp_stage *s, const void *args)
 {
     const struct kcp_call *c = args;

@@ -14,8 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* paths.def is included three times: for the rows, their numbers and their
- * conditions. */
+/* paths.def is included three times: for rows, row numbers and conditions. */
 #define TEXT(...) #__VA_ARGS__
 #define KCP_PATH(name, stage, arch, storage, K, V, C, model, condition, kernel, format,\
                  geometry)                                                             \
@@ -175,8 +174,7 @@ static int takes_model(const char *set, int model)
 
 /* ---- facts */
 
-/* The values of a call on which the functions of split.h depend; for the plan, a
- * digest. */
+/* The values of a call on which split.h depends; for the plan, a digest. */
 struct split_key { uint64_t plan; int64_t n[14]; };
 
 static struct split_key key_of(const struct kcp_call *c, int sms)
