@@ -26,7 +26,6 @@ static __device__ void times_A(struct recompute_storage<K, V> &s)
     #pragma unroll
     for (int h = 0; h < W / 16; h += W / 32) {
         float d[W / 32][4] = {};
-        //> kernel-recompute
         for (int p = 0; p <= r; p += 16) {
             uint32_t a[4], b[4];
             ldmatrix_x4(a, &s.A[r][p] + ldmatrix_offset_a(lane, CHUNK + PAD));
@@ -37,7 +36,6 @@ static __device__ void times_A(struct recompute_storage<K, V> &s)
                 mma_m16n16k16(d + 2 * c, a, b);
             }
         }
-        //< kernel-recompute
         #pragma unroll
         for (int c = 0; c < W / 32; c++) {
             y[h + c][0] = pack_bf16x2(d[c][0], d[c][1]);
