@@ -152,7 +152,8 @@ local function include(cb)
     first = first or a
     parts[#parts + 1] = code_of(path, L, a, b)
     local t, names, n = without_steps(path, L, a, b)
-    open[#open + 1] = code_of(path, t, 1, #t)
+    local rest = code_of(path, t, 1, #t)
+    if rest ~= open[#open] then open[#open + 1] = rest end    -- one gap for one lab step
     left = left + n
     for _, x in ipairs(names) do
       if not steps_here[x] then steps_here[#steps_here + 1], steps_here[x] = x, true end

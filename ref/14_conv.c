@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+//> rows
 /* A tensor x of the shard, one row of D numbers per token, with the halo rows before
  * and after its segments. x0 (may be NULL) contains the rows before each sequence. */
 struct rows {
@@ -22,6 +23,7 @@ struct rows {
  * segments of the shard that contains s. Row t < low is row low_at + t of the halo
  * `before`; row t >= high is row high_at + t of the halo `after`. */
 struct around { int64_t start, first, end, low, high, low_at, high_at, n; };
+//< rows
 
 static struct around around(const struct kcp_conv *a, int s)
 {
