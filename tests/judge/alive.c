@@ -12,8 +12,8 @@
 #include <string.h>
 
 /* Finds the last cut that a sequence crosses. Sets *t0 to the first token of that
- * sequence and *T to its number of tokens before the cut. Returns 0 if no sequence
- * crosses a cut. */
+ * sequence and *T to the number of the sequence's tokens before the cut. Returns 0 if
+ * no sequence crosses a cut. */
 static int stretch_before(const struct kcp_plan *p, int64_t *t0, int64_t *T)
 {
     int last = -1;

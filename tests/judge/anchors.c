@@ -1,12 +1,12 @@
-/* anchors.c -- makes the anchors of a stage from table anchors.def.
+/* anchors.c -- makes a stage's anchors (fixed cases) from table anchors.def.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_cases.c.
  * Next: case_text.c, which parses the words of the table.
  *
- * Drawn cases combine properties by chance. Anchors ensure these combinations: a state
- * that stays alive across at least four ranks, in every form and model; several chunks,
- * several heads and given states at each tensor-core size; keys with equal cosines
- * (alike keys); alternating gates; null rows; optional inputs omitted. */
+ * Drawn cases combine properties by chance. Anchors always include these combinations:
+ * a state that stays alive across at least four ranks, in every form and model; several
+ * chunks, several heads and given states at each tensor-core size; keys with equal
+ * cosines (alike keys); alternating gates; null rows; optional inputs omitted. */
 #include "judge.h"
 
 #include <stdlib.h>
@@ -53,7 +53,7 @@ static int repeats_of(const char *text)
     return most;
 }
 
-/* Copies the text with one alternative of each list: number i, modulo their number. */
+/* Copies the text with alternative i mod n of each list of n alternatives. */
 static void choose(const char *text, int i, char *out)
 {
     while (*text) {

@@ -60,9 +60,9 @@ static inline double batch_apart(const struct batch *x, const char *name,
 }
 
 /* Draws the inputs and runs chapters 02 (raw gate, sigmoid) to 05 and 09 to 11, where
- * each stretch starts from its row of h0 and ends with its row of dht; the maps of 05
- * and 11 start from 0. Raw gates keep the state alive if `gate` is 0; else all are
- * `gate` (EACH_GATE), or they are uniform between `gate` and 0 (UP_TO_GATE). */
+ * each stretch starts from its row of h0 (backward: dht); the maps of 05 and 11 start
+ * from 0. Raw gates keep the state alive if `gate` is 0; else all gates equal `gate`
+ * (EACH_GATE) or are uniform between `gate` and 0 (UP_TO_GATE). */
 static inline int batch_make(struct batch *x, enum kcp_model model, int C, double gate,
                              enum batch_gates gates)
 {

@@ -1,5 +1,4 @@
-/* bits.c -- checks that outputs keep their bits next to a NaN sequence and on more
- * ranks.
+/* bits.c -- checks that neither a NaN sequence nor more ranks change output bits.
  *
  * Book: chapters 06, 08, 13, 15, 16.  Checked by: itself: the outputs of the NaN
  * sequence must change.  Next: ../08_forward/graph.c.
@@ -25,9 +24,9 @@ static int run(struct trial *t, const struct kcase *k, const struct kcp_plan *p,
 }
 
 /* Counts the bytes that differ between outputs o and `to`, where row 0 of o is row
- * `first` of `to`. bytes[1] is the count in rows of sequence `bad` (k NULL: 0),
- * bytes[0] the count in other rows. Skips state rows that the rank does not own;
- * these are NaN in `want`. */
+ * `first` of `to`. bytes[1] is the count in rows of sequence `bad` (0 if k is NULL),
+ * bytes[0] the count in other rows. Skips state rows that the rank does not own; such
+ * rows are NaN in `want`. */
 static void count_bytes(const struct buffer *o, const struct buffer *to, int64_t first,
                         const struct kcase *k, int bad, int64_t bytes[2])
 {
@@ -262,10 +261,10 @@ static int canonical_13(struct kcp_report *rep) { return judge_stage(rep, "13", 
 static int canonical_15(struct kcp_report *rep) { return judge_stage(rep, "15", 1); }
 static int canonical_16(struct kcp_report *rep) { return judge_stage(rep, "16", 1); }
 
-#define ALONE "one sequence is NaN: no bit of other sequences changes, on the CPU " \
+#define ALONE "a sequence of NaN changes no bit of other sequences, on the CPU " \
               "and in all kernels"
-#define CANONICAL "kernels on canonical segments: equal bits for R = 1, 2, 3, 4, 8, " \
-                  "3 forms"
+#define CANONICAL "canonical segments give equal kernel bits for R = 1, 2, 3, 4, 8 " \
+                  "in 3 forms"
 KCP_CHECK(check_03_alone) = { "03_wy", "alone", ALONE, alone_03 };
 KCP_CHECK(check_08_alone) = { "08_forward", "alone", ALONE, alone_08 };
 KCP_CHECK(check_13_alone) = { "13_backward", "alone", ALONE, alone_13 };

@@ -109,7 +109,7 @@ static int real(const char *s, double low, double high, double *out)
     return *s && !*end && *out >= low && *out <= high;
 }
 
-/* Reads at most `max` numbers from text like "64,0,17". Returns their number, or -1. */
+/* Reads at most `max` numbers from text like "64,0,17". Returns the count, or -1. */
 static int read_numbers(char *s, int64_t *out, int max)
 {
     int n = 0;
@@ -190,7 +190,7 @@ static int read_word(struct kcase *k, char *word, int *ncuts)
     return real(value, -1e30, 1e30, &c->scale) && c->scale != 0;
 }
 
-/* Maximum number of chunks per case. A plan has tables with one row per chunk. */
+/* Maximum number of chunks per case, because a plan has tables with a row per chunk. */
 enum { PIECES = 1 << 20 };
 
 /* Parses a case from words in any order. Omitted options get default values. Returns 0,

@@ -63,8 +63,8 @@ static int matters(const struct kcp_stage *s, int axis)
 }
 
 /* Returns 1 if the list must contain all pairs of values of axes a and b (a == b: all
- * values). For example, a wrong halo shows only if shards are short and windows wide,
- * and overflow only if gates are strong and chunks long. */
+ * values). For example, a wrong halo shows only if shards are short and windows wide;
+ * overflow shows only if gates are strong and chunks long. */
 static int is_required(const struct kcp_stage *s, int full, int a, int b)
 {
     int core = 1 << REGIME | 1 << MODEL | 1 << GATE | 1 << CHUNK | 1 << HEADS;
@@ -126,8 +126,8 @@ double case_scale(int K)
     return x;
 }
 
-/* Returns the number of channels of a case of chapter 14. Over all cases the numbers
- * include odd numbers, multiples of 16 bytes, and more channels than threads per block.
+/* Returns the number of channels of a case of chapter 14. Some cases have an odd
+ * number, some a multiple of 16 bytes, some more channels than a block has threads.
  * Long sequences get few channels, because the reference is slow. */
 static int channels(const struct kcp_call *c, int id)
 {

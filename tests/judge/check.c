@@ -61,8 +61,8 @@ static double alike_limit(const struct slice *s, double limit, int twice)
 }
 
 /* Returns the limit of the error. Beta up to 2 doubles the limit of bf16. With alike
- * keys and beta up to 2 the limit of fp32 is four times as large, because L is a sum of
- * K products, which is rounded. */
+ * keys and beta up to 2 the limit of fp32 is four times as large, because L, a sum of K
+ * products, is rounded. */
 double tolerance(const struct slice *s, int is_M)
 {
     const enum kcp_storage as = s->judged;
@@ -213,8 +213,8 @@ static double size_of(const struct slice *s, const struct view *v, int64_t h,
     return size;
 }
 
-/* Returns a factor on the limit for n numbers. The RMS of n rounding errors has a
- * relative standard deviation of 1 / sqrt(2 n), which is a fifth for n = 12. */
+/* Returns the factor that raises a limit for n numbers. The RMS of n rounding errors
+ * has a relative standard deviation of 1 / sqrt(2 n), which is a fifth for n = 12. */
 static double by_chance(int64_t n)
 {
     return n < 64 ? 1 + 1 / sqrt(2 * fmax((double)n, 1)) : 1;
@@ -245,8 +245,8 @@ static double roundings(const struct slice *s)
     return s->judged == KCP_F32 ? fmin(4, sqrt(1 + n / 2)) : 1;
 }
 
-/* Returns the factor on a limit if the effect of one more rounding is unknown (a bench
- * row): by_chance(), except for the gradient of a parameter. That gradient is a sum
+/* Returns the factor that raises a limit if the effect of one more rounding is unknown
+ * (bench): by_chance(), except for the gradient of a parameter. That gradient is a sum
  * over tokens, divided by a random sum of as many terms (size_of). If each term is off
  * by the limit of dg, the error of the sum is a normal number whose standard deviation
  * is that limit, so the error exceeds three standard deviations once in 370 cases. The
@@ -297,11 +297,11 @@ static double conditioned(const struct slice *s, const struct view *v, int64_t h
 /* Returns the limit of row a of head h. A wrong token among many hardly changes the
  * error of the head, so each row has a limit too: three times the head's limit, or 1.5
  * times the limit computed from the effect of one more rounding on the row (see
- * conditioned), if that is larger. Correct kernels reach 2.9 times the head's limit in
- * forward and 1.8 times in backward (H200, seeds 4 to 6). The factor is five instead of
- * three in chapter 16, and if the effect of rounding is unknown. With alike keys, rows
- * at the end of a chunk have errors far above the effect of one more rounding, so the
- * row limit is five times the head's limit. */
+ * conditioned), if the latter is larger. Correct kernels reach 2.9 times the head's
+ * limit in forward and 1.8 times in backward (H200, seeds 4 to 6). The factor is five
+ * instead of three in chapter 16, and if the effect of rounding is unknown. With alike
+ * keys, rows at the end of a chunk have errors far above the effect of one more
+ * rounding, so the row limit is five times the head's limit. */
 static double row_limit(const struct slice *s, const struct view *v, int64_t a,
                         int64_t h, double size, double own, int64_t all_outer,
                         double err)

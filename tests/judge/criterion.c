@@ -1,5 +1,5 @@
-/* criterion.c -- runs the judge under Criterion on one node: a test, and a process, per
- * stage.
+/* criterion.c -- runs the judge under Criterion on one node, with one test, which is a
+ * process, per stage.
  *
  * Book: CONTRIBUTING.md.  Checked by: itself.  Next: main.c, the same core without it.
  *

@@ -154,7 +154,7 @@ static int emit_pass(const char *dir, const struct kcp_stage *s, const struct kc
     return status;
 }
 
-/* Returns 1 if list `shapes`, such as "128x128,64x64", is NULL or has K and V of k. */
+/* Returns 1 if `shapes`, such as "128x128,64x64", is NULL or lists case k's K and V. */
 static int of_shapes(const struct kcase *k, const char *shapes)
 {
     char own[32];
@@ -192,7 +192,7 @@ struct kcase *emit_list(const struct kcp_stage *s, const struct options *o, int 
     return list;
 }
 
-/* Writes cases.txt, from which emit_list can make the same list again. */
+/* Writes cases.txt, from which emit_list can rebuild the list. */
 static int write_list(const char *path, const struct kcp_stage *s,
                       const struct options *o, const struct kcase *list, int n)
 {

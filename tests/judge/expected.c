@@ -39,7 +39,7 @@ static double rms(const struct tensor *t)
     return t && t->n ? sqrt(s / t->n) : 0;
 }
 
-/* Returns the factor sqrt(2 C / 3) on errors of sums of dg over C tokens. The dg of a
+/* Returns sqrt(2 C / 3), by which errors of sums of dg over C tokens grow. The dg of a
  * token is the sum of dG from this token to the end of the chunk, so an error of one dG
  * changes dg of all earlier tokens, and errors of dg are not independent. */
 static double correlation(const struct kcp_call *c)

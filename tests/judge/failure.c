@@ -35,7 +35,7 @@ void apply_record(const struct kcp_variant *v, int is_object, struct verdict *t)
     snprintf(t->why, sizeof t->why, "%s, and its record says '%.80s'", n_a, v->shapes);
 }
 
-/* Runs case i after the n cases before it, in a new process. Returns 1 if it fails. */
+/* Runs cases i - n to i in a new process. Returns 1 if case i fails. */
 static int fails_after(struct isolated *x, int i, int n)
 {
     struct isolated own = { .stage = x->stage, .variant = x->variant, .lost = x->lost,
@@ -75,8 +75,8 @@ static int cases_before(struct isolated *x, int i, const struct verdict *t, int 
     return most;
 }
 
-/* Writes the words of cases `from` to i for --case; if they do not fit, omits the first
- * ones. Returns how many cases before case i were written. */
+/* Writes the words of cases `from` to i for --case; if the words do not fit, omits the
+ * first cases. Returns how many cases before case i were written. */
 static int words_of(const struct isolated *x, int from, int i, char words[MOST_WORDS])
 {
     char one[1024];

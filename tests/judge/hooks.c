@@ -4,8 +4,8 @@
  * trial.c.
  *
  * If ranks are threads, a send does not wait, so a missing group call changes neither
- * values nor time. In NCCL a send outside a group waits for the receiver, so two ranks
- * that both send first wait forever. Therefore comm.h requires that messages are
+ * values nor time. In NCCL a send outside a group waits for the receiver, so if two
+ * ranks both send first, both wait forever. Therefore comm.h requires that messages are
  * grouped, and trials count the group calls.
  *
  * With --in-turn only one rank uses the GPU at a time, because compute-sanitizer's

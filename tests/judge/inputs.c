@@ -120,8 +120,8 @@ static void scale_row(double *x, int K, double length)
     for (int j = 0; j < K; j++) x[j] *= length / sqrt(sum);
 }
 
-/* Makes rows of unit length; any two have a cosine near c. A row is sqrt(c) times a
- * unit vector, equal in all rows, plus sqrt(1 - c) times a random vector orthogonal
+/* Makes rows of unit length; any two rows have a cosine near c. A row is sqrt(c) times
+ * a unit vector, equal in all rows, plus sqrt(1 - c) times a random vector orthogonal
  * to it. */
 static void make_alike(struct tensor *t, uint64_t seed, int K, double c)
 {
@@ -272,8 +272,8 @@ int inputs_draw(struct tensor_set *b, const struct kcase *k, const struct kcp_st
     return KCP_OK;
 }
 
-/* Words have no effect because chapter 14 has no keys, chapters 15 and 16 read gates
- * after activation, and GLA has no beta. */
+/* Words may have no effect: chapter 14 has no keys, chapters 15 and 16 read gates after
+ * activation, and GLA has no beta. */
 const char *inputs_ignore(const struct kcp_stage *s, const struct kcase *k)
 {
     const enum source from = source_of(s);

@@ -91,7 +91,7 @@ struct reply {
 };
 
 /* Runs a trial. Frees the previous trial's arrays only after the run, so that no new
- * array has the address of an old one. */
+ * array has the address of an old array. */
 static void run_request(const struct request *q, struct trial *t, struct kcp_plan **p,
                         struct reply *out)
 {
@@ -177,8 +177,8 @@ static void close_socket(struct isolated *x)
     x->pid = 0;
 }
 
-/* Returns a trial's time limit in seconds: --limit, less if earlier runs without an
- * answer took time; plus 10 s for a new process; plus 1 s per 50 MB of arrays. */
+/* Returns a trial's time limit in seconds: --limit (less if earlier runs without an
+ * answer took time), plus 10 s for a new process, plus 1 s per 50 MB of arrays. */
 static double seconds_for(const struct isolated *x, const struct trial *t, int fresh)
 {
     double bytes = 0;

@@ -44,8 +44,8 @@ int  isolated_end(struct isolated *x, char *why, size_t n);
 int  isolated_object_check(struct isolated *x,
                            int (*run)(struct kcp_report *, const struct kcp_variant *),
                            struct kcp_report *own);
-/* Runs a whole check of a stage in a separate process, fills `own` with the check's
- * report and returns the check's status. */
+/* Runs a check of a stage in a separate process, fills `own` with the check's report
+ * and returns the check's status. */
 int  isolated_check(const struct kcp_check *c, struct kcp_report *own);
 /* Loads a shared object in a separate process and copies the variant's record. Returns
  * 0, or 1 with the reason in `why`. */
@@ -74,9 +74,9 @@ int process_ask(void (*body)(const void *arg, void *to), const void *arg, void *
                 size_t bytes, double seconds, char *why, size_t n);
 
 /* ---- failures (failure.c) */
-/* Turns an n/a into a failure if the variant's record (`shapes`) excludes it. A
- * record that begins with "any" excludes every n/a. For a built-in variant, n/a in
- * only one pass is excluded unless the record begins with "forward;" or "backward;". */
+/* Turns an n/a into a failure if the variant's record (`shapes`) excludes the n/a. A
+ * record that begins with "any" excludes every n/a. For a built-in variant, n/a in only
+ * one pass is excluded unless the record begins with "forward;" or "backward;". */
 void apply_record(const struct kcp_variant *v, int is_object, struct verdict *t);
 /* Prints the failure of list[i]: the wrong tensor, its error, its worst element, and
  * a command that repeats the failure. */

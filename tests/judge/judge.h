@@ -61,7 +61,7 @@ struct kcase *cases_make(const struct kcp_stage *s, int full, int wide, uint64_t
                          int ranks, int *n);
 /* Returns the anchors, the fixed cases of every list (see anchors.def). The ids of
  * anchors start at `first`. If wide = 1, the last two (FIRST_WIDE) anchors are small,
- * and cases_of moves them so that they follow case 0. */
+ * and cases_of moves these two after case 0. */
 enum { FIRST_WIDE = 2 };
 struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
                             int ranks, int first, int *n);
@@ -140,9 +140,9 @@ struct worst {
     int rank, head, nan;
     int of_forward;                 /* an output of 08, run before 13 */
 };
-/* Natural sizes of a set of inputs and outputs: RMS(v), of states; and the RMS that
- * gradients of parameters, which are sums, would have if the signs of the terms were
- * random: of sums of dg_raw, and of dA_log. */
+/* Natural sizes: rms_v is RMS(v), the size of states. Gradients of parameters are sums;
+ * rms_sum (for sums of dg_raw) and rms_dA (for dA_log) are the RMS that these sums
+ * would have if their terms had random signs. */
 struct natural_sizes { double rms_v, rms_sum, rms_dA; };
 /* One rank's slice of a tensor, computed (got) and expected (want). */
 struct slice {
@@ -160,7 +160,7 @@ struct slice {
     double alike;                       /* cosine of the keys */
     /* Returns by how much each number of `all` changes if the inputs are rounded once
      * more: the RMS over MOVED_DRAWS random draws, where draws after the first `draws`
-     * count as 0. NULL: unknown. */
+     * count as 0. NULL means unknown. */
     const double *(*moved)(const char *field, int draws);
     int is_plain;                       /* 1: use the plain limit */
     enum kcp_storage judged;
@@ -300,8 +300,8 @@ enum { MOST_CHECKS = 256 };
 int kcp_checks(const char *stage, const struct kcp_check **out, int max);
 /* Returns 1 if --variant and --device select the check. */
 int check_is_selected(const struct options *o, const struct kcp_check *c);
-/* Does check c run with options o? --quick omits all checks; under a launcher, only
- * checks made for processes run, and only if --variant names them. */
+/* Returns 1 if check c runs with options o. --quick omits all checks. Under a launcher
+ * a check runs only if made for processes and named by --variant. */
 int check_is_here(const struct options *o, const struct kcp_check *c);
 
 /* ---- the core (core.c), called by Criterion, kcp-check and the labs. */

@@ -23,7 +23,7 @@ static struct kcase *joined(struct kcase *list, int *n, struct kcase *more, int 
     return both ? both : list;
 }
 
-/* Does the kernel take case k, and does case k reach row p? */
+/* Returns 1 if the kernel takes case k and case k reaches row p. */
 static int reaches(const struct kcp_stage *s, const char *kernel,
                    const struct kcp_path *p, const struct kcase *k,
                    const struct kcp_device *d)

@@ -90,8 +90,8 @@ static int read_values(struct command *x)
     return 0;
 }
 
-/* Stores the options that a command which repeats a failure needs besides stage,
- * variant and case. */
+/* Stores the options, except stage, variant and case, for the command that repeats a
+ * failure. */
 static void keep_options(const struct command *x, const char *program)
 {
     static char name[4200], options[9000], number[40];

@@ -4,9 +4,9 @@
  * offsets wrap must be rejected. Next: bits.c.
  *
  * The references are too slow for so many numbers. But heads are independent, so the
- * inputs of one head are repeated until the tensors are that long. Then the outputs of
- * all heads must have equal bits, and the first head must have the outputs expected of
- * a call with one head. */
+ * inputs of one head are repeated until a tensor has more than 2^31 numbers. Then the
+ * outputs of all heads must have equal bits, and the first head must have the outputs
+ * expected of a call with one head. */
 #include "trial.h"
 
 #include <math.h>
@@ -133,8 +133,8 @@ static int compare_many(const struct trial *many, const struct trial *one,
     return status;
 }
 
-/* Runs a variant on one case with many heads and compares the heads. KCP_NA: the
- * variant does not take the case, or, after a printed line, memory ran out. */
+/* Runs a variant on one case with many heads and compares the heads. Returns KCP_NA if
+ * the variant does not take the case, or if memory ran out (after one line). */
 static int many_heads(const struct kcp_variant *v, const struct memory *m,
                       const char *words, int64_t numbers, struct found *found,
                       char why[160])
@@ -195,8 +195,8 @@ static int by_hand(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_many_heads) = { "08_forward", "many_heads",
-    "many equal heads give equal bits and the expected numbers of one head; offsets "
-    "that wrap are found", by_hand };
+    "many equal heads give equal bits and one head's expected numbers, and wrapped "
+    "offsets are detected", by_hand };
 
 /* ---- on a GPU, with more than 2^31 numbers: --full */
 static int on_gpu(struct kcp_report *rep, const char *stage, const char *const *words)
@@ -230,7 +230,7 @@ static int on_gpu(struct kcp_report *rep, const char *stage, const char *const *
 static const char *const large[] = { "live kda H=1 " LONG, "live gdn H=1 " LONG, NULL };
 static int of_08(struct kcp_report *rep) { return on_gpu(rep, "08_forward", large); }
 static int of_13(struct kcp_report *rep) { return on_gpu(rep, "13_backward", large); }
-#define WHAT "--full: more than 2^31 numbers in a tensor: equal heads give equal " \
-             "bits, as expected of one head"
+#define WHAT "with --full, equal heads give equal and right bits in tensors of " \
+             "more than 2^31 numbers"
 KCP_CHECK(check_08_gpu_many_heads) = { "08_forward", "gpu_many_heads", WHAT, of_08 };
 KCP_CHECK(check_13_gpu_many_heads) = { "13_backward", "gpu_many_heads", WHAT, of_13 };

@@ -87,9 +87,9 @@ const char *fenced_free(const struct memory *m, void *p, size_t n)
 /* ---- bytes that a run left in its workspace, copied to later workspaces
  *
  * Two copies are kept per rank: of the last workspace, and of the last workspace with a
- * different size. If a variant marks its workspace as prepared, it then finds the mark
- * in a workspace that was prepared for another size, and gives wrong results. A copy is
- * on the same device as its workspace. */
+ * different size. If a variant marks its workspace as prepared, the variant then finds
+ * the mark in a workspace that was prepared for another size, and gives wrong results.
+ * A copy is on the same device as its workspace. */
 struct leftover {
     char *bytes;
     size_t n, of_bytes;                    /* first n bytes of of_bytes */

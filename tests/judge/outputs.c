@@ -4,9 +4,9 @@
  * Next: ../mutate.sh, which compares outputs after each mistake it makes in a source.
  *
  * The judge compares variants with references of the same build, so a mistake in code
- * that variants and references share changes the outputs of both. Therefore one build
- * writes the outputs of fifty cases per stage to a file, and another build compares its
- * outputs with the file, slice by slice, with the tolerances of check.c. */
+ * that variants and references share goes unnoticed. Therefore one build writes the
+ * outputs of fifty cases per stage to a file, and another build compares its outputs
+ * with the file, slice by slice, with the tolerances of check.c. */
 #include "emit.h"
 #include "trial.h"
 #include <math.h>
@@ -23,8 +23,8 @@ struct outputs {
     char where[200];
 };
 
-/* The file has a head before each pass of a case, and before each output its number of
- * elements. `sizes` are the natural sizes by which errors are divided. */
+/* The file has a struct head before each pass of a case, and the number of elements
+ * before each output. `sizes` are the natural sizes by which errors are divided. */
 struct head {
     char stage[24], variant[40];
     int id, pass, status, R;

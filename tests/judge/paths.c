@@ -32,9 +32,9 @@ static int add_taken(const struct kcp_query *q, const struct kcp_path **out, int
     return n;
 }
 
-/* Returns 1 if the forward before a backward is the one that the table selects among
- * all kernels (even ids), 0 if it is the one with the backward's name (odd ids).
- * Users can call either. */
+/* Selects the forward that runs before a backward: 1 (even ids) means the forward that
+ * the table selects among all kernels, 0 (odd ids) the forward with the backward's
+ * name. Users can call either. */
 static int is_layer_of_all(int id) { return id % 2 == 0; }
 
 const struct kcp_variant *paths_forward_before(const struct kcp_variant *back,

@@ -49,13 +49,13 @@ int paths_judged_by(const struct kcp_path *p, const char *stage);
 const char *paths_reached_by(const struct kcp_path *p, const char *stage);
 /* paths_were_judged records the paths of a case that passed. At the end of a stage
  * paths_close reports one failure per path that could run here but was not judged, and
- * one skip for all paths that cannot run here. With --variant or --case it only prints
- * how many paths that can run here were not judged. */
+ * one skip for all paths that cannot run here. With --variant or --case, paths_close
+ * only prints how many of the paths that can run here were not judged. */
 void paths_were_judged(const struct kcp_stage *s, const struct kcp_variant *v,
                        const struct kcase *k);
 void paths_close(const struct kcp_stage *s, const struct options *o,
                  struct kcp_report *rep);
-/* Returns the forward variant that writes the block that `back` reads; NULL:
+/* Returns the forward variant that writes the block that `back` reads; NULL means the
  * reference. */
 const struct kcp_variant *paths_forward_before(const struct kcp_variant *back,
                                                const struct kcp_forward *a, int id);

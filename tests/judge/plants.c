@@ -72,8 +72,7 @@ static int reads_number(void *args)
     return status;
 }
 
-/* Changes all numbers of the field (if `at` is 1, only of the last head) by `by`
- * limits. */
+/* Changes all numbers of the field (if `at` is 1: of the last head) by `by` limits. */
 static int scales(void *args)
 {
     int64_t n, heads, width;
@@ -85,7 +84,7 @@ static int scales(void *args)
     return status;
 }
 
-/* Changes the largest row of head 0 by `by` limits. */
+/* Changes the largest row of head 0 by `by` times the limit. */
 static int scales_row(void *args)
 {
     int64_t n, heads, width, at = 0;
@@ -103,7 +102,7 @@ static int scales_row(void *args)
     return status;
 }
 
-/* Changes the forward output by `by` limits, the backward output by 1 - `by`. */
+/* In units of the limit, changes y in forward by `by`, dx in backward by 1 - `by`. */
 static int scales_pass(void *args)
 {
     struct kcp_conv *a = args;
@@ -244,7 +243,7 @@ static int marks_own_work(void *args)
     return status;
 }
 
-/* Requests a workspace only in the first two runs; fails if a later run has one. */
+/* Requests a workspace in the first two runs; fails if a later run gets a workspace. */
 static int runs;
 static size_t work_at_first(const void *a) { (void)a; return runs < 2 ? 64 : 0; }
 static int needs_no_old_work(void *args)

@@ -1,4 +1,4 @@
-/* self_cases.c -- tests of the judge's lists of cases and of the inputs they draw.
+/* self_cases.c -- tests the judge's lists of cases and the inputs drawn for cases.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.
  * Next: self_limits.c. */
@@ -76,10 +76,10 @@ static int covers(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_covers) = { "00_judge", "covers",
-    "the short list has all pairs of form and regime, of form and ranks, and the long "
-    "lengths", covers };
+    "the short list contains all pairs of form and regime and of form and ranks, and "
+    "long lengths", covers };
 
-/* Returns the largest number of ranks that a sequence of the plan is on. */
+/* Returns the largest number of ranks that have tokens of one sequence. */
 static int ranks_crossed(const struct kcp_plan *p)
 {
     int most = 0;
@@ -92,8 +92,8 @@ static int ranks_crossed(const struct kcp_plan *p)
     return most;
 }
 
-/* Returns 1 if at least 1e-2 of a state reaches the last rank of a sequence that is
- * on at least four ranks (`wide`: on three, with at least four chunks each). */
+/* Returns 1 if at least 1e-2 of a state reaches the last rank of a sequence that is on
+ * at least four ranks (`wide`: three ranks, with at least four chunks each). */
 static int is_alive(const struct kcp_stage *s, const struct kcase *k, int wide)
 {
     const struct kcp_stage *forward = is(s, "13") ? stage_find("08") : s;
@@ -277,7 +277,7 @@ static int alive_by_hand(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_alive_by_hand) = { "00_judge", "alive_by_hand",
-    "remaining share of a state, for cases with known results", alive_by_hand };
+    "the share of a state that is left is right in known cases", alive_by_hand };
 
 /* ---- relative change of expected outputs when inputs are rounded once more */
 static double moved_by(const struct expected *x, const char *field, int draws)
@@ -327,5 +327,5 @@ static int conditioned(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_conditioned) = { "00_judge", "conditioned",
-    "rounding inputs once more changes w more if keys are alike; each draw increases "
+    "rounding inputs once more changes w more if keys are alike, and each draw raises "
     "the estimate", conditioned };

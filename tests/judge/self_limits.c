@@ -149,7 +149,7 @@ static int limits(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_limits) = { "00_judge", "limits",
-    "divisor of an error and its limit, for slices of known numbers",
+    "slices of known numbers give the expected errors and limits",
     limits };
 
 /* ---- an n/a that the variant's record excludes must be a failure */
@@ -172,7 +172,7 @@ static int promises(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_promises) = { "00_judge", "promises",
-    "n/a that the record excludes, or of one pass of a built-in variant, is a failure",
+    "an n/a that the record excludes, or a built-in variant's n/a in one pass, fails",
     promises };
 
 /* ---- a NaN of all ones must survive storing */
@@ -189,4 +189,4 @@ static int stored(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_stored) = { "00_judge", "stored",
-    "the NaN of unwritten memory survives all storage", stored };
+    "the NaN of unwritten memory stays NaN in every storage type", stored };

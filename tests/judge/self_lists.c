@@ -354,5 +354,5 @@ static int lists(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_lists) = { "00_judge", "lists",
-    "each planted error is rejected by the judge's lists, by values",
+    "the judge's lists of cases reject each plant by a wrong value or status",
     lists };

@@ -86,9 +86,8 @@ static int far(struct kcp_report *rep)
 }
 
 KCP_CHECK(check_00_plants) = { "00_judge", "plants",
-    "each error of a call is named: values, bounds, workspaces, messages, other "
-    "calls", on_host };
+    "each plant gets the verdict that fits its mistake: values, bounds, workspaces, "
+    "messages, earlier calls", on_host };
 KCP_CHECK(check_00_plants_far) = { "00_judge", "plants_far",
-    "the same errors with a rank's arrays in one allocation, as on a GPU; one copy "
-    "each way",
-    far };
+    "each plant gets the same verdict if a rank's arrays are in one allocation, as on "
+    "a GPU", far };

@@ -165,10 +165,10 @@ static int is_first(const struct trial *t, const struct kcase *k)
 }
 
 /* Returns how often to repeat a case. In each pass, the first case that a variant takes
- * is repeated fifty times. If the case's states are large (only with --case), only four
- * times, because the references in double would take a minute. The first three cases of
- * each list, and one case of each path, are repeated once. Repeating a case detects
- * errors that occur rarely, or that depend on the bytes in a workspace. */
+ * is repeated fifty times. A case with large states (only with --case) is repeated only
+ * four times, because the references in double would take a minute. The first three
+ * cases of each list, and one case of each path, are repeated once. Repeating a case
+ * detects errors that occur rarely, or that depend on the bytes in a workspace. */
 static int repeats_of(const struct trial *t, const struct kcase *k)
 {
     const int first = is_first(t, k) || k->id == 0;
