@@ -56,8 +56,8 @@ static double py(double a) { return 30 - 30 * (a > 1e-8 ? log10(a) : -8); }
 int main(void)
 {
     const double strength[CURVES] = { 0, 1.0 / 1024, 1.0 / 128, 1.0 / 16, -1 };
-    const char *name[CURVES] = { "no decay", "mean gate 1/1024", "1/128", "1/16",
-                                 "logsigmoid" };
+    const char *name[CURVES] = { "no decay", "gates \u2212|N|/1024", "\u2212|N|/128",
+                                 "\u2212|N|/16", "logsigmoid" };
     const char *ink[CURVES] = { "var(--c)", "var(--a)", "var(--d)", "var(--b)",
                                 "var(--soft)" };
     svg_begin(720, 330, "How much of the first state is alive",
@@ -68,7 +68,10 @@ int main(void)
         svg_line(60, 30 + 30 * e, 520, 30 + 30 * e, "stroke:var(--line)");
         svg_text(52, 34 + 30 * e, "end", "soft", e ? "1e-%d" : "1", e);
     }
+    svg_text(4, 14, "start", "soft", "\u2016M\u2016 / \u221aK");
+    svg_text(px(0), 292, "middle", "soft", "0");
     for (int r = 1; r <= 4; r++) {
+        svg_text(px(r * T / 4), 292, "middle", "soft", "%d", r * T / 4);
         svg_line(px(r * T / 4), 24, px(r * T / 4), 276,
                  "stroke:var(--line);stroke-width:2");
         svg_text(px(r * T / 4 - T / 8), 292, "middle", "soft", "rank %d", r - 1);
@@ -98,7 +101,7 @@ int main(void)
         else
             svg_text(end + 8, c == CURVES - 1 ? 200 : 244, "start", "", "%s", name[c]);
     }
-    svg_text(290, 318, "middle", "soft", "tokens of one sequence, on four ranks");
+    svg_text(290, 318, "middle", "soft", "token of one sequence, on four ranks");
     svg_end();
     return 0;
 }
