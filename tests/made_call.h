@@ -68,10 +68,9 @@ static inline int made_field(const struct made_call *m, const char *name)
     return -1;
 }
 
-/* Allocates the arrays for the sizes of a.call; an array with more than `most`
- * elements is NULL. Numbers are small and different; gates are negative. Indices
- * describe the chunks of the plan; without a plan they describe one segment that has
- * all tokens. */
+/* Allocates the arrays for the sizes of a.call; an array with more than `most` elements
+ * is NULL. Numbers are small and different; gates are negative. Indices describe the
+ * chunks of the plan; without a plan the indices describe one segment of all tokens. */
 static inline void made_arrays(struct made_call *m, int64_t most)
 {
     const struct kcp_call *c = &m->a.call;

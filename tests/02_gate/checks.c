@@ -73,7 +73,7 @@ static double complex gate(const struct kcp_gate *a, double complex y, double co
 }
 
 /* Computes `y`, the rows of `in` (normalised if `on` is 1), and `dx`, the gradient of
- * <d, y> by `in`. */
+ * <d, y> with respect to `in`. */
 static void norm(int on, const double *in, const double *d, double *y, double *dx)
 {
     for (int row = 0; row < QK; row += K)

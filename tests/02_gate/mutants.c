@@ -143,18 +143,18 @@ static int wrong(void *args, int flags)
     static int run_##name(void *a) { return wrong(a, flags); }                        \
     KCP_VARIANT(m02_##name) = { "02_gate", "mutant_" #name, why, KCP_F64, KCP_HOST,   \
                                 "any", run_##name, NULL }
-MUTANT(natural, NATURAL, "errata 12: G in natural logarithms");
+MUTANT(natural, NATURAL, "errata 12: computes G in natural logarithms");
 MUTANT(twice, TWICE, "errata 14: converts to base 2 twice");
 MUTANT(exclusive, EXCLUSIVE, "G_t leaves out g of token t");
 MUTANT(no_restart, NO_RESTART, "chunks do not restart at a new sequence");
-MUTANT(no_chunk, NO_CHUNK, "one sum per sequence, not per chunk");
-MUTANT(head_0, HEAD_0, "A_log of head 0 for all heads");
+MUTANT(no_chunk, NO_CHUNK, "sums per sequence, not per chunk");
+MUTANT(head_0, HEAD_0, "uses A_log of head 0 for all heads");
 MUTANT(no_bias, NO_BIAS, "ignores dt_bias");
-MUTANT(eps, NO_EPS, "wrong epsilon in the norm");
-MUTANT(half_beta, HALF_BETA, "beta in (0,1), expected (0,2)");
-MUTANT(dx_from_y, DX_FROM_Y, "errata 23: gradient of the norm without its projection");
-MUTANT(no_prime, NO_PRIME, "sigma instead of sigma'");
-MUTANT(sign, SIGN, "wrong sign in softplus");
+MUTANT(eps, NO_EPS, "uses a wrong epsilon in the norm");
+MUTANT(half_beta, HALF_BETA, "computes beta in (0,1) instead of (0,2)");
+MUTANT(dx_from_y, DX_FROM_Y, "errata 23: the norm's gradient omits the projection");
+MUTANT(no_prime, NO_PRIME, "uses sigma instead of sigma'");
+MUTANT(sign, SIGN, "uses a wrong sign in softplus");
 MUTANT(whole_sum, WHOLE_SUM, "adds the sums of all sequences in row 0");
 MUTANT(copies_k, COPIES_K, "normalises q twice");
 MUTANT(writes_nothing, NOTHING, "returns at once");

@@ -7,8 +7,8 @@
 static const double gates[] = { 0, -1, -5, -50, -700 };
 static const int chunks[] = { 4, 8, 16, 64 };
 
-/* Returns the relative difference between [kg^T u | Lambda - kg^T w] of a chunk and the
- * product of its tokens' affine maps. */
+/* Returns the relative difference between a chunk's [kg^T u | Lambda - kg^T w] and the
+ * product of the chunk's affine token maps. */
 static double chunk_apart(const struct batch *x, int64_t t0, int rows, int n)
 {
     const int K = x->c.K, V = x->c.V, W = V + K, HV = x->c.HV, KG = x->c.KG;

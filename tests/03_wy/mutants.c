@@ -141,18 +141,18 @@ static int wrong(void *args, int flags)
     static int run_##name(void *a) { return wrong(a, flags); }                        \
     KCP_VARIANT(m03_##name) = { "03_wy", "mutant_" #name, why, KCP_F64, KCP_HOST,     \
                                 "any", run_##name, NULL }
-MUTANT(w_ungated, W_UNGATED, "errata 4: w = A (k beta), without exp2(G)");
-MUTANT(kg_from_start, KG_FROM_START, "errata 4: kg = k exp2(G), without G_last");
-MUTANT(no_scale, NO_SCALE, "errata 27: Aqk without scale");
+MUTANT(w_ungated, W_UNGATED, "errata 4: w = A (k beta) omits exp2(G)");
+MUTANT(kg_from_start, KG_FROM_START, "errata 4: kg = k exp2(G) omits G_last");
+MUTANT(no_scale, NO_SCALE, "errata 27: omits scale in Aqk");
 MUTANT(qg_scale, QG_SCALE, "qg is scaled, and chapter 04 scales again");
-MUTANT(natural, NATURAL, "errata 12: exp for exp2");
+MUTANT(natural, NATURAL, "errata 12: uses exp instead of exp2");
 MUTANT(factored, FACTORED,
-       "errata 35, 36: exponents relative to the chunk's last row, in fp32");
-MUTANT(no_beta, NO_BETA, "L without beta");
-MUTANT(beta_j, BETA_J, "beta of the column, not of the row");
-MUTANT(no_diagonal, NO_DIAGONAL, "Aqk without its diagonal");
+       "errata 35, 36: takes exponents relative to the chunk's last row, in fp32");
+MUTANT(no_beta, NO_BETA, "omits beta in L");
+MUTANT(beta_j, BETA_J, "uses beta of the column, not of the row");
+MUTANT(no_diagonal, NO_DIAGONAL, "omits the diagonal of Aqk");
 MUTANT(with_diagonal, WITH_DIAGONAL, "L keeps its diagonal in the solve");
-MUTANT(no_inverse, NO_INVERSE, "A = I + L instead of the inverse");
+MUTANT(no_inverse, NO_INVERSE, "uses I + L instead of its inverse");
 MUTANT(two_terms, TWO_TERMS, "A = I - L: two terms of the series");
 MUTANT(sign, SIGN, "A = (I - L)^-1");
 MUTANT(transposed, TRANSPOSED, "writes A transposed");

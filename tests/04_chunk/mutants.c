@@ -127,16 +127,16 @@ static int wrong(void *args, int flags)
                                 shapes, run_##name, NULL }
 #define MUTANT(name, flags, why) RECORD(name, flags, why, "any")
 MUTANT(decay_first, DECAY_FIRST, "errata 7: decays S, then v_new = u - w S");
-MUTANT(no_gate_k, NO_GATE_K, "errata 9, 10: k without exp2(G_last - G)");
-MUTANT(no_gate_q, NO_GATE_Q, "errata 10: GDN's q without exp2(G)");
+MUTANT(no_gate_k, NO_GATE_K, "errata 9, 10: k omits exp2(G_last - G)");
+MUTANT(no_gate_q, NO_GATE_Q, "errata 10: GDN's q omits exp2(G)");
 MUTANT(per_token, PER_TOKEN, "errata 5: applies the chunk's formula to tokens");
-MUTANT(no_scale, NO_SCALE, "errata 27: qg S without scale");
+MUTANT(no_scale, NO_SCALE, "errata 27: omits scale in qg S");
 MUTANT(scale_twice, SCALE_TWICE, "scales Aqk twice");
 MUTANT(no_h_in, NO_H_IN, "the state starts from 0");
-MUTANT(no_reset, NO_RESET, "a sequence starts from the previous state");
+MUTANT(no_reset, NO_RESET, "starts from the previous sequence's state");
 MUTANT(stale_gate, STALE_GATE, "decays by the last row but one");
 MUTANT(no_decay, NO_DECAY, "does not decay the state");
-MUTANT(no_diagonal, NO_DIAGONAL, "Aqk v_new without Aqk's diagonal");
+MUTANT(no_diagonal, NO_DIAGONAL, "Aqk v_new omits Aqk's diagonal");
 MUTANT(adds_w, ADDS_W, "v_new = u + w S");
 MUTANT(wrong_head, WRONG_HEAD, "GDN: value head n reads q, k of head n % H");
 MUTANT(h_after, H_AFTER, "h is the state after the chunk");

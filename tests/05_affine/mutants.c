@@ -135,8 +135,8 @@ static int wrong(void *args, int flags)
                                 "any", run_##name, NULL }
 MUTANT(decay_first, DECAY_FIRST, "errata 7: w multiplies the decayed state");
 MUTANT(in_reverse, IN_REVERSE, "errata 17: applies the last chunk first");
-MUTANT(ungated, UNGATED, "errata 9, 10: k without exp2(G_last - G)");
-MUTANT(no_decay, NO_DECAY, "M_c = I - kg^T w, without decay");
+MUTANT(ungated, UNGATED, "errata 9, 10: k omits exp2(G_last - G)");
+MUTANT(no_decay, NO_DECAY, "M_c = I - kg^T w omits the decay");
 MUTANT(adds, ADDS, "M_c = diag + kg^T w");
 MUTANT(turned, TURNED, "M_c is transposed");
 MUTANT(no_start, NO_START, "h_ext starts from 0 although the sequence has an h0");

@@ -12,7 +12,7 @@ enum { MOST = 256, MAX_N = PLAN_MAX_N, MAX_R = PLAN_MAX_R, MAX_B = PLAN_MAX_B };
  * begins. */
 struct tokens { int64_t T; int n[MOST], r[MOST], begins[MOST], moved; };
 
-/* Returns the requested end of range b, before it moves to a canonical position. */
+/* Returns the requested end of range b, not yet moved to a canonical position. */
 static int64_t end_of(const struct plan_case *a, int b)
 {
     if (a->B) return a->bound[b + 1];
@@ -46,7 +46,7 @@ static void find_tokens(const struct plan_case *a, struct tokens *k)
 /* NEED(x) returns the text of x from the enclosing function if x is false. */
 #define NEED(x) do { if (!(x)) return #x; } while (0)
 
-/* Checks the segments in token order, their links, and the parts of maps that are
+/* Checks the segments in token order, their links, and which parts of maps are
  * needed. */
 static const char *wrong_segments(const struct kcp_plan *p, const struct plan_case *a,
                                   const struct tokens *k)

@@ -1,7 +1,7 @@
 /* wrong.c -- checks that invalid arguments and wrong plans are rejected.
  *
- * Book: chapter 06.  Checked by: the twin, which must pass.  Next: ref/07_merge.c.
- * Each wrong plan is a correct plan with a change as from a bug in kcp_plan_make. */
+ * Book: chapter 06.  Checked by: the twin, which must pass.  Next: ref/07_merge.c. Each
+ * wrong plan is a correct plan with a change that a bug in kcp_plan_make could make. */
 #include "plan_case.h"
 
 #include <limits.h>
@@ -126,7 +126,7 @@ static void rank_end_is_last(struct kcp_plan *p)
         p->seg[j].last |= p->seg[j].rank != p->seg[j + 1].rank;
 }
 
-/* Counts canonical positions from the rank's start, not from the sequence's. */
+/* Counts canonical positions from the rank's start, not the sequence's start. */
 static void canonical_from_the_rank(struct kcp_plan *p)
 {
     for (int j = 1; p->L && j < p->S; j++)

@@ -197,7 +197,7 @@ static int owner_of(const struct kcp_plan *p, int64_t t)
 }
 
 /* Computes the traffic of rank r from the table of chapter 07, token by token. A visit
- * is a run of tokens with one sequence and one owner. */
+ * is a run of tokens of one sequence on one rank. */
 static struct kcp_traffic table(const struct whole *a, int r)
 {
     const struct kcp_plan *p = a->plan;

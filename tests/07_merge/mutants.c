@@ -77,7 +77,7 @@ static int mutate(void *args, int f)
 #define MUTANT(ident, flags, why)                                                     \
     RECORD(ident, "mutant_" #ident, flags, "any shape", why)
 
-RECORD(twin, "twin", 0, "any shape", "the mutants' code with no error");
+RECORD(twin, "twin", 0, "any shape", "runs the mutants' code with no error");
 MUTANT(no_M, NO_M, "uses only h_ext of the nearest rank");
 MUTANT(turned, TURNED, "errata 18: swaps M and M^T");
 MUTANT(next_M, NEXT_M, "errata 18: multiplies h of a rank by M of the next rank");

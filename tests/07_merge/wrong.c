@@ -116,7 +116,8 @@ enum { READERS = 3, ROW = 64 };
 struct readers { double row[READERS][ROW], all[READERS][READERS][ROW]; };
 static _Thread_local int reader;
 
-/* Copies a row for all_gather: slowly on rank 0, at once on rank 2. Fails on rank 1. */
+/* Copies a row for all_gather slowly on rank 0 and at once on rank 2; fails on rank
+ * 1. */
 static int reads(void *to, const void *from, size_t bytes, struct CUstream_st *stream)
 {
     const struct timespec moment = { 0, 50 * 1000 * 1000 };

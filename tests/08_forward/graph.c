@@ -179,8 +179,8 @@ static int replay(struct kcp_report *rep, const struct pair *direct, struct pair
     return err;
 }
 
-/* Runs case `words` directly, and by a graph captured with case `captured`, which has
- * equal sizes. Without ranks `comm` is NULL. */
+/* Runs case `words` directly, then in a graph captured with case `captured` of equal
+ * sizes. Without ranks `comm` is NULL. */
 static int one(struct kcp_report *rep, const struct kcp_layer *layer,
                struct kcp_comm *comm, const char *words, const char *captured)
 {

@@ -34,7 +34,7 @@ static int layer_body(struct kcp_comm *comm, void *arg)
     return err;
 }
 
-/* Runs a convolution of q as one head's rows, by layer.h and by the reference. */
+/* Runs a convolution of q, as rows of one head, by layer.h and by the reference. */
 static int conv_body(struct kcp_comm *comm, void *arg)
 {
     struct batch *x = arg;

@@ -136,7 +136,7 @@ static int mutate(void *args, int flags)
                                  "a rank with one range of tokens", run_##ident, NULL }
 #define MUTANT(ident, flags, why) RECORD(ident, "mutant_" #ident, flags, why)
 
-RECORD(twin, "twin", 0, "the mutants' code with no error");
+RECORD(twin, "twin", 0, "runs the mutants' code with no error");
 MUTANT(no_M, NO_M, "the fold uses only h_ext of the nearest rank");
 MUTANT(turned, TURNED, "the fold multiplies by M^T");
 MUTANT(one_less, ONE_LESS, "the fold omits the nearest rank");
@@ -151,13 +151,13 @@ MUTANT(last_chunk, LAST_CHUNK, "sends the last chunk's map only");
 MUTANT(windows_turned, WINDOWS_TURNED, "the map applies the later window first");
 MUTANT(window_left, WINDOW_LEFT, "the map omits the last window");
 MUTANT(window_early, WINDOW_EARLY, "the map reads a window before it is written");
-MUTANT(ungated, UNGATED, "errata 10: GDN, kg without exp2(G_last - G)");
+MUTANT(ungated, UNGATED, "errata 10: kg of GDN omits exp2(G_last - G)");
 MUTANT(wrong_head, WRONG_HEAD, "HV > H: uses the query head's map");
 MUTANT(empty_is_zero, EMPTY_IS_ZERO, "an empty rank sends M = 0, not the identity");
 MUTANT(no_h0, NO_H0, "ignores h0");
 MUTANT(h0_late, H0_LATE, "adds h0 to the outputs but not to the map");
 MUTANT(h0_twice, H0_TWICE, "adds h0 to the map twice");
-MUTANT(no_cu, NO_CU, "a sequence starts from the previous one's state");
+MUTANT(no_cu, NO_CU, "starts from the previous sequence's state");
 MUTANT(no_layout, NO_LAYOUT, "treats layout [V,K] as [K,V]");
 MUTANT(own_scale, OWN_SCALE, "errata 15: uses K^-1/2 for argument scale");
 MUTANT(ht_early, HT_EARLY, "ht is the state before the last segment");

@@ -67,8 +67,8 @@ KCP_CHECK(check_08_named) = { "08_forward", "strips_named",
     "the cost model cuts 32 heads into four strips and leaves 96 heads whole, as "
     "measured", named };
 
-/* Returns kcp_fused_chunks (chunks per strip), or -1 if another strip length costs
- * less. */
+/* Returns the result of kcp_fused_chunks (chunks per strip), or -1 if another strip
+ * length costs less. */
 static int records(const struct kcp_cut *c, int64_t T)
 {
     const int best = kcp_fused_chunks(c);

@@ -237,26 +237,26 @@ static int mutate(struct kcp_wy_backward *a, int flags)
 #define MUTANT(ident, flags, why)                                                     \
     RECORD(ident, "mutant_" #ident, flags, why, "any shape")
 
-RECORD(twin, "twin", 0, "the mutants' code with no error", "any shape");
-MUTANT(beta_outside, BETA_OUTSIDE, "errata 34: beta_j outside the sum");
+RECORD(twin, "twin", 0, "runs the mutants' code with no error", "any shape");
+MUTANT(beta_outside, BETA_OUTSIDE, "errata 34: puts beta_j outside the sum");
 MUTANT(diagonal, DIAGONAL, "errata 38: dG includes i = j, from dq2, dkt in bf16");
 MUTANT(last_row, LAST_ROW, "errata 38: dG includes the last row's k dk_s, in bf16");
-MUTANT(undecayed, UNDECAYED, "errata 1: delta rule on the undecayed state");
-MUTANT(no_decay, NO_DECAY, "errata 31: dG_last without exp2(G_last) sum_v h dS");
-MUTANT(no_rows, NO_ROWS, "errata 31: dG_last without the rows' k dk_s");
+MUTANT(undecayed, UNDECAYED, "errata 1: the delta rule uses the undecayed state");
+MUTANT(no_decay, NO_DECAY, "errata 31: dG_last omits exp2(G_last) sum_v h dS");
+MUTANT(no_rows, NO_ROWS, "errata 31: dG_last omits the rows' k dk_s");
 MUTANT(dL_sign, DL_SIGN, "dL = + A^T dA A^T");
-MUTANT(dL_no_A, DL_NO_A, "dL = - A^T dA, without the right factor");
+MUTANT(dL_no_A, DL_NO_A, "dL = - A^T dA omits the right factor");
 MUTANT(dA_beta_i, BETA_I, "dA = diag(beta) (dU v^T + dw k~^T): beta on the wrong side");
-MUTANT(no_dk_s, NO_DKS, "dk without the state's term");
-MUTANT(no_dw, NO_DW, "without the gradient of w");
+MUTANT(no_dk_s, NO_DKS, "dk omits the state's term");
+MUTANT(no_dw, NO_DW, "omits the gradient of w");
 MUTANT(wrong_head, WRONG_HEAD, "HV > H: reads q and k of head n % H");
-MUTANT(overwrites, OVERWRITE, "HV > H: dq, dk of a group's last head, not the sum");
-MUTANT(first_key, FIRST_KEY, "GDN: dg of key row 0, not the sum over K");
+MUTANT(overwrites, OVERWRITE, "HV > H: keeps dq, dk of a group's last head, no sum");
+MUTANT(first_key, FIRST_KEY, "GDN: takes dg of key row 0, not the sum over K");
 MUTANT(exclusive, EXCLUSIVE, "off by one: dg sums the rows after t, without t");
-MUTANT(base_2, BASE_2, "dg for a base 2 logarithm");
-MUTANT(no_scale, NO_SCALE, "errata 27: dq1 without scale");
-MUTANT(dbeta_short, DBETA_SHORT, "dbeta without the sum over dk2 k");
-MUTANT(stale_gate, STALE_GATE, "off by one: G_last of the last row but one");
+MUTANT(base_2, BASE_2, "computes dg for base 2 logarithms");
+MUTANT(no_scale, NO_SCALE, "errata 27: omits scale in dq1");
+MUTANT(dbeta_short, DBETA_SHORT, "dbeta omits the sum over dk2 k");
+MUTANT(stale_gate, STALE_GATE, "off by one: reads G_last in the last row but one");
 MUTANT(wrong_chunk, ONE_CHUNK, "off by one: uses h and dS of the previous chunk");
 MUTANT(h_turned, H_TURNED, "errata 29: dO S, reads h as [V,K]");
 MUTANT(divided, DIVIDED, "dbeta = sum / (beta + 1e-10), which is 0 at beta = 0");

@@ -6,8 +6,8 @@
  *
  * With x = A^T dU, the adjoint needs no dA, w or u, but divides by beta. Chapter 13's
  * mutants therefore keep |beta| at 2^-40 or more (flag FLOOR). Sums over pairs of rows
- * use exact operands. In mutant UNROUNDED they use rounded operands, as in the fast
- * kernels, but their products use unrounded ones. */
+ * use exact operands. In mutant UNROUNDED the sums use rounded operands, as in the fast
+ * kernels, but are multiplied by unrounded operands. */
 #include "kcp.h"
 #include "base/bf16.h"
 

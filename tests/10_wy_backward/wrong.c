@@ -87,7 +87,7 @@ static int gate_for_factor(void *args)
     return status;
 }
 KCP_VARIANT(m10_gate_for_factor) = { "10_wy_backward", "mutant_gate_for_factor",
-    "errata 33: dbeta with G k instead of exp2(G) k", KCP_F64, KCP_HOST, "any shape",
+    "errata 33: dbeta uses G k instead of exp2(G) k", KCP_F64, KCP_HOST, "any shape",
     gate_for_factor, NULL };
 
 /* With one token and h = 0, u = beta v, so dbeta = dU v for every beta. */

@@ -144,20 +144,20 @@ static int mutate(struct kcp_merge_backward *a, int flags)
                                  "any shape", run_##ident, NULL }
 #define MUTANT(ident, flags, why) RECORD(ident, "mutant_" #ident, flags, why)
 
-RECORD(twin, "twin", 0, "the mutants' code with no error");
+RECORD(twin, "twin", 0, "runs the mutants' code with no error");
 MUTANT(in_order, IN_ORDER, "errata 17: visits chunks from first to last");
 MUTANT(decay_first, DECAY_FIRST, "errata 8: decays dS, then dU = kg dS");
 MUTANT(turned, TURNED, "errata 18: uses M^T instead of M");
 MUTANT(no_end, NO_END, "ignores dht");
-MUTANT(wrong_stretch, WRONG_STRETCH, "off by one: dh_end of the previous sequence");
+MUTANT(wrong_stretch, WRONG_STRETCH, "off by one: reads dh_end one sequence early");
 MUTANT(not_wanted, ALL_M, "writes parts that are not in `want`");
-MUTANT(no_scale, NO_SCALE, "errata 27: qg^T dO without scale");
+MUTANT(no_scale, NO_SCALE, "errata 27: omits scale in qg^T dO");
 MUTANT(no_w, NO_W, "omits - w^T dU, so M is the decay only");
 MUTANT(wrong_head, WRONG_HEAD, "GDN, HV > H: reads q and k of head n % H");
-MUTANT(M_no_decay, M_NO_DECAY, "M of products I - w^T kg, without decay");
-MUTANT(no_local, NO_LOCAL, "dU = kg dS, without dv_local");
-MUTANT(ungated, UNGATED, "errata 9, 10: GDN, k without exp2(G_last - G)");
+MUTANT(M_no_decay, M_NO_DECAY, "M multiplies I - w^T kg, without decay");
+MUTANT(no_local, NO_LOCAL, "dU = kg dS omits dv_local");
+MUTANT(ungated, UNGATED, "errata 9, 10: k of GDN omits exp2(G_last - G)");
 MUTANT(stale_gate, STALE_GATE, "off by one: decays by the last row but one");
 MUTANT(head_0, HEAD_0, "all heads decay by head 0's gates");
-MUTANT(last_chunk, LAST_CHUNK, "the map of the last chunk only");
+MUTANT(last_chunk, LAST_CHUNK, "computes the last chunk's map only");
 MUTANT(writes_nothing, NOTHING, "returns at once");

@@ -50,7 +50,7 @@ static int mutate(struct kcp_h0 *a, int flags)
                                  run_##ident, NULL }
 #define MUTANT(ident, flags, why) RECORD(ident, "mutant_" #ident, flags, why)
 
-RECORD(twin, "twin", 0, "the mutants' code with no error");
+RECORD(twin, "twin", 0, "runs the mutants' code with no error");
 MUTANT(keeps_last, LAST, "errata 6: keeps the last segment's state, not the first");
 MUTANT(no_fill, NO_FILL, "does not zero the other rows");
 MUTANT(no_start, NO_START, "zeroes rows although h0 is given");

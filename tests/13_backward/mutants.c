@@ -1,10 +1,10 @@
-/* mutants.c -- computes backward with deliberate errors in the order and use of stages.
+/* mutants.c -- computes backward with one deliberate error in the order or use of
+ * stages.
  *
  * Book: chapter 13.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: tests/14_conv/mutants.c.
  * The code is a copy of ref_backward. Each stage that the code calls is the reference,
- * or a mutant of chapters 09 to 11. The exchange sends every map to every rank.
- */
+ * or a mutant of chapters 09 to 11. The exchange sends every map to every rank. */
 #include "wrong.h"
 
 extern const struct kcp_variant m09_decay_first, m09_in_order, m10_beta_outside,
@@ -114,8 +114,8 @@ static int mutate(const struct kcp_backward *a, struct mistake m)
                                  "a rank with one range of tokens", run_##ident, NULL }
 #define MUTANT(ident, why, ...) RECORD(ident, "mutant_" #ident, why, __VA_ARGS__)
 
-RECORD(twin, "twin", "the mutants' code with no error", .flags = 0);
-MUTANT(undecayed, "errata 1: delta rule on the undecayed state",
+RECORD(twin, "twin", "runs the mutants' code with no error", .flags = 0);
+MUTANT(undecayed, "errata 1: applies the delta rule to the undecayed state",
        .wy10 = &m10_undecayed);
 MUTANT(last_map, "errata 6: a rank sends the map of its LAST sequence",
        .flags = LAST_MAP);
@@ -131,7 +131,7 @@ MUTANT(own_M, "errata 18: dS_r = M_r dS_{r+1} + dH_{r+1}", .flags = OWN_M);
 MUTANT(not_turned, "applies M instead of M^T", .flags = NOT_TURNED);
 MUTANT(outward, "errata 19: folds from the nearest later rank to the last",
        .flags = OUTWARD);
-MUTANT(beta_outside, "errata 34: beta outside the sum", .wy10 = &m10_beta_outside);
+MUTANT(beta_outside, "errata 34: puts beta outside the sum", .wy10 = &m10_beta_outside);
 MUTANT(diagonal, "errata 38: dG includes cancelling terms", .wy10 = &m10_diagonal);
 MUTANT(divided, "dbeta = sum / (beta + 1e-10), which is 0 at beta = 0",
        .wy10 = &m10_divided);
@@ -141,14 +141,14 @@ MUTANT(head_0, "dS sent to other ranks decays by head 0's gates: wrong gradients
        " all ranks but the last (as in a released library)", .m11 = &m11_head_0);
 MUTANT(uncarried, "the reverse scan starts each chunk from dS = 0",
        .c09 = &m09_uncarried);
-MUTANT(last_chunk, "the map of the last chunk only", .m11 = &m11_last_chunk);
-MUTANT(no_exchange, "dS = 0 at all cuts", .flags = NO_EXCHANGE);
+MUTANT(last_chunk, "sends the last chunk's map only", .m11 = &m11_last_chunk);
+MUTANT(no_exchange, "sets dS to 0 at all cuts", .flags = NO_EXCHANGE);
 MUTANT(neighbour, "uses only dS of the next segment", .flags = NEIGHBOUR);
 MUTANT(twice, "applies the farthest map twice", .flags = TWICE);
 MUTANT(no_state, "recomputes from 0 instead of forward's merged state", .flags = NO_H0);
-MUTANT(own_sum, "dA_log, ddt_bias of one rank, not the sum", .flags = OWN_SUM);
+MUTANT(own_sum, "does not sum dA_log, ddt_bias over ranks", .flags = OWN_SUM);
 MUTANT(all_dh0, "writes dh0 on ranks without the sequence's start", .flags = ALL_DH0);
-MUTANT(empty_0, "dh0 = 0 for a sequence without tokens", .flags = EMPTY_0);
+MUTANT(empty_0, "zeroes dh0 of a sequence without tokens", .flags = EMPTY_0);
 MUTANT(as_kv, "treats layout [V,K] of dht, dh0 as [K,V]", .flags = AS_KV);
 MUTANT(writes_nothing, "returns at once", .flags = NOTHING);
 
@@ -164,7 +164,7 @@ MUTANT(unrounded, "mixes rounded and unrounded operands in one product",
        .flags = FLOOR, .wy10 = &m10_shorter_unrounded);
 
 /* The next variants cut sequences into strips (chapter 18). */
-RECORD(twin_strips, "twin_strips", "correct: strips", .flags = STRIPS);
+RECORD(twin_strips, "twin_strips", "correct: cuts into strips", .flags = STRIPS);
 MUTANT(strips_outward, "folds from the nearest later strip to the last",
        .flags = STRIPS | OUTWARD);
 MUTANT(strips_not_turned, "applies a strip's M instead of M^T",
@@ -177,9 +177,9 @@ MUTANT(strips_no_dht, "the last strip ignores dht", .flags = STRIPS | NO_DHT);
 /* The next variants read the saved block (chapter 12). */
 RECORD(twin_modes, "twin_modes", "correct: reads the saved block",
        .flags = OF_BLOCK);
-MUTANT(stale_triangle, "Aqk, A of the previous chunk", .flags = OF_BLOCK | STALE);
-MUTANT(next_h, "save-all: state of the next chunk", .flags = OF_BLOCK | NEXT_H);
-MUTANT(other_v_new, "save-all: v_new of the next value head",
+MUTANT(stale_triangle, "reads the previous chunk's Aqk, A", .flags = OF_BLOCK | STALE);
+MUTANT(next_h, "save-all: reads the next chunk's state", .flags = OF_BLOCK | NEXT_H);
+MUTANT(other_v_new, "save-all: reads v_new of the next value head",
        .flags = OF_BLOCK | OTHER_HEAD);
 MUTANT(light_gate, "light: recomputes factors without dt_bias",
        .flags = OF_BLOCK | WRONG_GATE);

@@ -28,7 +28,8 @@ struct whole {
 
 static int reach_of(const struct whole *a) { return (a->shift ? 2 : a->Wc) - 1; }
 
-/* Returns x of token t of sequence n; before the start: x0, or 0 without x0. */
+/* Returns x of token t of sequence n, or before the sequence's start x0 (0 without
+ * x0). */
 static double x_at(const struct whole *a, int n, int64_t t, int d)
 {
     const int64_t k = t - a->cu[n] + reach_of(a);
@@ -75,8 +76,8 @@ static double direct_loss(const struct whole *a)
     return s;
 }
 
-/* Computes the central differences of the loss sum(y dy) + sum(xt dxt) by each of the n
- * elements of input x. */
+/* Computes central differences of the loss sum(y dy) + sum(xt dxt) with respect to each
+ * of the n elements of input x. */
 static void differences(struct whole *a, double *x, int64_t n, double *dx)
 {
     const double e = 1e-5;
@@ -195,7 +196,7 @@ static void draw(struct whole *a, struct stream *s)
     }
 }
 
-/* Draws random cuts between ranks, often equal (empty ranks) or one token apart. */
+/* Draws cuts between ranks. Cuts are often equal (empty ranks) or one token apart. */
 static void draw_cuts(struct whole *a, int R, struct stream *s)
 {
     int64_t c = below(s, a->T + 1) * below(s, 2);

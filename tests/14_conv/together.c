@@ -1,4 +1,5 @@
-/* together.c -- compares kcp_layer_convs, convolutions together, with single calls.
+/* together.c -- compares kcp_layer_convs, which runs several convolutions, with single
+ * calls.
  *
  * Book: chapter 14.  Checked by: itself: two planted mistakes must change the outputs.
  * Next: ref/15_scan.c. */
@@ -10,7 +11,8 @@
 enum { RANKS = 2, GRIDS = 3 };
 enum run { SINGLE, TOGETHER, ONE_LEFT_OUT, OTHER_WEIGHTS, RUNS };
 
-/* In the last plan, backward's runs have two chunks in the widest call, else one. */
+/* In the last plan, backward's runs have two chunks in the widest call, one in
+ * others. */
 static const char *const grids[GRIDS] = {
     "live C=64 lengths=150,0,37,70,1,5 R=1", "live C=64 lengths=150,0,37,70,1,5 R=2",
     "live C=16 lengths=3500 R=1" };
@@ -25,8 +27,8 @@ struct job {
     int64_t differ[RANKS][RUNS];                     /* bytes of outputs */
 };
 
-/* Returns KCP_OK if one launch computes the calls where it can, and two calls may not
- * share a workspace. */
+/* Returns KCP_OK if calls that fit one launch use one launch, and if two calls that
+ * share a workspace are rejected. */
 static int check_rules(const struct job *x, struct kcp_conv **c)
 {
     void *const args[KCP_CONVS] = { c[0], c[1], c[2] }, *const work = c[2]->work;

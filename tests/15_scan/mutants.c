@@ -221,7 +221,7 @@ static int mutate(void *args, int flags)
     static int run_##what(void *args) { return mutate(args, flag); }                  \
     KCP_VARIANT(spike_mutant_##what) = { "15_scan", "mutant_" #what, why, KCP_F64,    \
                                          KCP_HOST, "token by token", run_##what, NULL }
-MUTANT(undecayed, UNDECAYED, "errata 1: delta rule on the undecayed state");
+MUTANT(undecayed, UNDECAYED, "errata 1: the delta rule uses the undecayed state");
 MUTANT(scaled, SCALED, "errata 26: scales q, as KDA does");
 MUTANT(no_spikes, NO_SPIKES, "gates ignore the spikes");
 MUTANT(spikes_turned, SPIKES_TURNED, "W_alpha multiplies the spikes in reverse order");
@@ -239,7 +239,7 @@ MUTANT(not_owed, NOT_OWED, "omits gradients of repeated outputs");
 MUTANT(owed_local, OWED_LOCAL, "gradients of repeated outputs stop at a cut");
 MUTANT(no_sigma, NO_SIGMA, "gradients of gates omit alpha (1 - alpha)");
 MUTANT(local_sum, LOCAL_SUM, "dW_alpha, dw_beta are not summed over ranks");
-MUTANT(no_beta_spike, NO_BETA_SPIKE, "dspike without beta's term");
+MUTANT(no_beta_spike, NO_BETA_SPIKE, "dspike omits beta's term");
 
 static int twin(void *args) { return mutate(args, 0); }
 KCP_VARIANT(spike_twin) = { "15_scan", "twin", "correct", KCP_F64, KCP_HOST,

@@ -14,7 +14,7 @@
 enum { K = 32, V = 32, C = 32, W = V + K, CHUNKS = 256 };
 enum unit { FP32, TF32X3, TF32, BF16, UNITS };
 
-/* A chunk's w, kg [C,K] and u [C,V], G_last [K], in double: chapter 03. */
+/* A chunk's w, kg [C,K], u [C,V] and G_last [K] of chapter 03, in double. */
 struct chunk { double w[C][K], kg[C][K], u[C][V], last[K]; };
 
 /* Rounds to `bits` bits of fraction, to nearest even. */
@@ -35,7 +35,7 @@ static inline float factor(enum unit f, float x)
     return keep(x, f == BF16 ? 7 : 10);
 }
 
-/* Returns a b as unit f computes it; tf32x3 adds the two cross terms of remainders. */
+/* Returns the product a b of unit f; tf32x3 adds the two cross terms of remainders. */
 static inline float times(enum unit f, float a, float b)
 {
     const float a1 = factor(f, a), b1 = factor(f, b);

@@ -92,7 +92,7 @@ static const char *const wrong_name[] = { "", "the fastest channel", "the slowes
     "channel of the whole stretch", "beta |k|^2 above 2 forgotten", "base e for base 2",
     "the first head for all", "the last token twice", "|k| for |k|^2" };
 
-/* Deliberately a copy of the bound, with mistake number `wrong`. */
+/* Computes the bound with mistake number `wrong`, in a deliberate copy of the code. */
 static double planted(const struct tokens *a, int KG, int wrong)
 {
     double bound = 0;

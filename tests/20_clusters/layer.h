@@ -2,7 +2,7 @@
  *
  * Book: chapter 20.  Checked by: tests/20_clusters/wire.c.  Next: book/wire.c.
  *
- * One sequence, computed by the references in double, with gates of three strengths. */
+ * The references compute one sequence in double, with gates of three strengths. */
 #ifndef BOOK_LOSSY_LAYER_H
 #define BOOK_LOSSY_LAYER_H
 
@@ -38,8 +38,8 @@ struct lossy_layer {
     struct kcp_traffic sent[LR];
 };
 
-/* Draws the inputs. By `strength` a state survives the whole sequence, one rank of
- * eight, or a few tokens. */
+/* Draws the inputs. Argument `strength` decides if a state survives all tokens, an
+ * eighth, or a few. */
 static inline void lossy_draw(struct lossy_layer *a, enum kcp_model model,
                               enum strength strength, uint64_t seed)
 {

@@ -1,4 +1,5 @@
-/* lost_gpu.c -- kills or stops one rank of several GPUs, or gives it an NCCL error.
+/* lost_gpu.c -- kills or stops one rank of several GPUs, or causes an NCCL error on one
+ * rank.
  *
  * Book: chapter 20.  Checked by: bench/check_gpus.sh.  Next: comm/backend/nccl.c.
  *
@@ -47,7 +48,7 @@ static void lose_now(enum way way)
     has_error = 1;
 }
 
-/* Makes a communicator; this process has a separate table of NCCL's calls. */
+/* Makes a communicator. Each process has a separate table of NCCL's calls. */
 static int meet(struct kcp_comm **comm, const char *path, int R, int r, char *why,
                 size_t n)
 {

@@ -21,7 +21,7 @@ static inline double t_MS(void) { return 2 * HV * K * K * V / rate; }
 static inline double t_MM(void) { return 2 * HV * K * K * (V + K) / rate; }
 
 /* gather(), chain() and scan() return the time at which the last of R ranks has its
- * state; all ranks start at 0. share: a rank has 1/share of the heads. */
+ * state; all ranks start at 0. A rank has 1/`share` of the heads. */
 static inline double gather(struct wire w, int R)
 {
     const double folds = (R > 2 ? R - 2 : 0) * t_MS();
@@ -67,9 +67,8 @@ static inline double scan(struct wire w, int R, double share)
     return last;
 }
 
-/* Returns the time of an exchange in two levels: a scan in each node, then over
- * nodes. node [j] is the time at which the GPUs of node j have the map of all nodes
- * up to j. */
+/* Returns the time of an exchange in two levels: a scan in each node, then over nodes.
+ * At time node[j] the GPUs of node j have the map of all nodes up to j. */
 static inline double two_levels(int R, int g)
 {
     static double node[4096], next[4096];

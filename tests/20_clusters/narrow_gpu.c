@@ -3,8 +3,8 @@
  * Book: chapter 20.  Checked by: itself; a state that was not rounded fails.
  * Next: ../../cuda/host/narrow.cu.
  *
- * Ranks are threads, or the processes of a launcher. Threads share one GPU, or with two
- * GPUs each thread has one. */
+ * Ranks are threads, or the processes of a launcher. Threads share one GPU; if there
+ * are two GPUs, each thread has a GPU. */
 #include "comm/lossy.h"
 #include "tests/judge/judge.h"
 #include "tests/judge/tolerance.h"

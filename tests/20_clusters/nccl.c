@@ -3,9 +3,9 @@
  * Book: chapter 20.  Checked by: bench/check_gpus.sh, on several GPUs; on one, R is 1.
  * Next: tests/judge/exchange_trials.c, which has the exchanges.
  *
- * Ranks are threads with a GPU each, or the processes of a launcher. The checks of
- * each communicator: rank and size, a gather, a ring, every form of the exchange bit
- * for bit. Afterwards the parent communicator must still work. */
+ * Ranks are threads with a GPU each, or the processes of a launcher. Each
+ * communicator's rank and size, a gather, a ring, and every form of the exchange (bit
+ * for bit) are checked. Afterwards the parent communicator must still work. */
 #include "tests/judge/judge.h"
 
 #include <stdlib.h>
@@ -144,7 +144,7 @@ static void one(struct kcp_report *rep, int R, const struct nccl *nccl,
            "%d ranks: %d made", R, j.made[mine]);
 }
 
-/* Runs `body` on 1, 2 and 4 ranks, as far as there are GPUs, or on the launcher's
+/* Runs `body` on 1, 2 and 4 ranks if there are as many GPUs, or on the launcher's
  * ranks. */
 static int every(struct kcp_report *rep, int (*body)(struct kcp_comm *, void *),
                  int over_nccl, int blocking)

@@ -110,7 +110,7 @@ static void of_nothing(struct kcp_report *rep, int i)
     kcp_notices(NULL);
 }
 
-/* Calls functions with a valid plan, but with ranks, rows and segments not in the
+/* Calls functions with a valid plan but with ranks, rows and segments outside the
  * plan. */
 static void of_a_plan(struct kcp_report *rep, int i)
 {

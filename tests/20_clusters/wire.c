@@ -109,9 +109,10 @@ static int small_body(struct kcp_comm *over, void *arg)
     return status;
 }
 
-/* Runs small_body on R ranks, without bounds and with bounds of 0. If `late`, rank 0
- * begins its exchange only after rank 2 has finished: without bounds this is a
- * deadlock, which the communicator reports. Else the bounds must give a wrong state. */
+/* Runs small_body on R ranks, without bounds and with bounds of 0. If `late` is 1, rank
+ * 0 begins its exchange only after rank 2 has finished, so without bounds the ranks
+ * deadlock and the communicator reports this. If `late` is 0, bounds of 0 must give a
+ * wrong state. */
 static int small(struct kcp_report *rep, int R, int late)
 {
     struct lossy_layer *a = layer_of(KCP_KDA, GATES_LIVE);

@@ -23,7 +23,7 @@ static struct { char *p; size_t n; } block[MOST];
 static struct later { char *to; const char *from; size_t n; int byte; } later[MOST];
 static int blocks, laters;
 
-/* Aborts if the n bytes from `at` on begin in a block but do not end in it. */
+/* Aborts if the n bytes at `at` begin inside a block of memory but end outside. */
 static void in_one(const void *at, size_t n)
 {
     for (int i = 0; i < blocks; i++) {

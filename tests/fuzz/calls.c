@@ -6,7 +6,7 @@
  *
  * Input bytes: stage, model, pass, ranks; then pairs of bytes that change a valid call:
  * an option or size, a missing array, an index. With several ranks each pair also
- * selects the rank that it changes. */
+ * selects the rank whose call changes. */
 #include "tests/made_call.h"
 #include "tests/must.h"
 

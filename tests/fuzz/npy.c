@@ -1,5 +1,5 @@
-/* npy.c -- reads random bytes as a .npy file, which is accepted or rejected with one
- * line.
+/* npy.c -- reads random bytes as a .npy file, which must be accepted, or rejected with
+ * one line.
  *
  * Book: none.  Checked by: make fuzz.  Next: calls.c.
  * An accepted file, written and read again, must have the same shape and bits. */
