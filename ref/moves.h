@@ -1,7 +1,7 @@
 /* moves.h -- the table of functions by which the references call comm/.
  *
  * Book: chapter 07.  Checked by: every stage over ranks; tests/cli/house.sh, the calls.
- * Next: comm/moves.c, the table. */
+ * Next: comm/form/exchange.c, which has the table. */
 #ifndef KCP_MOVES_H
 #define KCP_MOVES_H
 

@@ -6,6 +6,7 @@
 
 #include "checked.h"
 #include "comm/lossy.h"
+#include "moves.h"
 
 #define FORM_ENTRY(number, name) [number] = &form_##name,
 static const struct form *const forms[KCP_FORMS] = { KCP_FORM_LIST(FORM_ENTRY) };
@@ -360,3 +361,8 @@ struct kcp_traffic kcp_exchange_formula(const struct kcp_exchange *x)
         t.bytes = t.bytes / (int64_t)f.elem * (int64_t)sizeof(uint16_t);
     return t;
 }
+
+const struct moves comm_moves = {
+    kcp_exchange_run, kcp_exchange_work, kcp_exchange_kept, kcp_halo_rows, kcp_halo_at,
+    kcp_halo_run, kcp_halo_states, kcp_parameter_sum, kcp_wire_tolerance,
+    kcp_wire_bounds, kcp_wire_cuts };
