@@ -226,7 +226,7 @@ def own_gpu(o):
 
 
 def worker(o):
-    """Runs fn on the cases of o.paths, in order, in this process."""
+    """Runs fn in this process on the cases of o.paths, in order."""
     if not o.numpy:
         import torch
         torch.set_num_threads(1)

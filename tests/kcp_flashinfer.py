@@ -1,4 +1,4 @@
-"""kcp_flashinfer.py -- writes stages 08 and 13 as FlashInfer-Trace, judges solutions.
+"""kcp_flashinfer.py -- writes stages 08 and 13 as FlashInfer-Trace and judges solutions.
 
 Book: users.md, "Prove your kernel in an hour".  Checked by: tests/cli/flashinfer.sh.
 Next: regimes.py, the workloads.
@@ -145,7 +145,7 @@ def values(case, way):
 
 
 def workload(root, folder, o, name, regime):
-    """Returns a line of workloads/*.jsonl and the tensors that the line names."""
+    """Returns a line for workloads/*.jsonl, and the tensors named in the line."""
     from safetensors.torch import save_file
     model, way, _ = name.split("_")
     case = kcp_check.case_at(folder, o.stage, o)

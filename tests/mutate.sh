@@ -11,8 +11,8 @@
 # A mutant changes one operator or number of one line. A mutant counts if it changes an
 # output by more than ten limits (kcp-check --keep, --against). Outputs are computed for
 # fifty cases of the file's stage and ten of each other stage that may use the file, with
-# seeds that no list has. Then a list of cases that passes without the mistake must fail
-# or not end; lists of the file's stage run first.
+# seeds that no list uses. Then a list of cases that passes without the mistake must fail or
+# not end; lists of the file's stage run first.
 set -u
 export LC_ALL=C
 B=${1:?} N=${2:?} SEED=${3:?}; shift 3
@@ -88,7 +88,7 @@ awk -f "$W/sites.awk" "$@" |
         { next_x(); print x "\t" $0 }' |
     sort -n | head -n "$N" | cut -f2- >"$W/sites"
 
-# Prints the number in the file's name or in its folder's name.
+# Prints the number in the name of the file or of the file's folder.
 own_stage() { echo "$1" | sed -n 's|.*/\([0-9][0-9]\)_.*|\1|p'; }
 # Prints the stages to judge: first the file's own stage, which catches most mutants.
 stages() {

@@ -1,7 +1,7 @@
 /* wrong.c -- checks that invalid arguments and wrong plans are rejected.
  *
- * Book: chapter 06.  Checked by: the twin, which must pass.  Next: ref/07_merge.c. Each
- * wrong plan is a correct plan with a change that a bug in kcp_plan_make could make. */
+ * Book: chapter 06.  Checked by: the twin, which must pass.  Next: ref/07_merge.c.
+ * Each wrong plan is a correct plan with one change, as by a bug in kcp_plan_make. */
 #include "plan_case.h"
 
 #include <limits.h>

@@ -1,13 +1,14 @@
 /* one_factor.c -- computes forward with a decay between steps that underflows to 0.
  *
  * Book: chapter 18.  Checked by: the judge, which must reject the mutant and pass the
- * twin. Next: ../../cuda/18_hopper/forward_one/query_warps.cuh, which writes one factor
- * or two. The kernel works in steps of 32 rows and stores the state times 2^a, where a
- * is the sum of a step's log2 decays up to row 15. For the next step the kernel
- * multiplies the stored state by 2^(E - a + a'), where E is the sum over all rows of
- * the step and a' is the next step's a. In fp32, 2^(E - a + a') is 0 below 2^-126,
- * although tokens of the next step need the state times 2^(G - a'), where G is their
- * running sum of log2 decays. */
+ * twin.  Next: ../../cuda/18_hopper/forward_one/query_warps.cuh, which writes one
+ * factor or two.
+ * The kernel works in steps of 32 rows and stores the state times 2^a, where a is the
+ * sum of a step's log2 decays up to row 15. For the next step the kernel multiplies the
+ * stored state by 2^(E - a + a'), where E is the sum over all rows of the step and a'
+ * is the next step's a. In fp32, 2^(E - a + a') is 0 below 2^-126, although tokens of
+ * the next step need the state times 2^(G - a'), where G is their running sum of log2
+ * decays. */
 #include "ref.h"
 
 #include <math.h>

@@ -1,11 +1,12 @@
 /* owners.c -- runs forward and backward with the segments of a plan linked in a wrong
  * order.
  *
- * Book: chapter 06.  Checked by: the judge, which must reject each mutant. Next:
- * tests/08_forward/mutants.c. The mutants call the reference. They imitate mistakes
- * that are likely if a rank owns several ranges: the fold treats a shard as one
- * stretch, or the second half of a zigzag layout is not mirrored. A mutant returns
- * KCP_NA if the wrong order equals the correct order. */
+ * Book: chapter 06.  Checked by: the judge, which must reject each mutant.
+ * Next: tests/08_forward/mutants.c.
+ * The mutants call the reference. They imitate mistakes that are likely if a rank owns
+ * several ranges: the fold treats a shard as one stretch, or the second half of a
+ * zigzag layout is not mirrored. A mutant returns KCP_NA if the wrong order equals the
+ * correct order. */
 #include "tests/judge/judge.h"
 
 #include <stdlib.h>

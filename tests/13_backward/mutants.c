@@ -1,8 +1,8 @@
 /* mutants.c -- computes backward with one deliberate error in the order or use of
  * stages.
  *
- * Book: chapter 13.  Checked by: the judge, which must reject each mutant
- * and pass the twin.  Next: tests/14_conv/mutants.c.
+ * Book: chapter 13.  Checked by: the judge, which must reject each mutant and pass the
+ * twin.  Next: tests/14_conv/mutants.c.
  * The code is a copy of ref_backward. Each stage that the code calls is the reference,
  * or a mutant of chapters 09 to 11. The exchange sends every map to every rank. */
 #include "wrong.h"

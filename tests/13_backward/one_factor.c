@@ -1,12 +1,13 @@
 /* one_factor.c -- computes backward with a decay between steps that underflows to 0.
  *
  * Book: chapter 18, "Backward".  Checked by: the judge, which must reject the mutant
- * and pass the twin.  Next: mutants.c. The kernel works backward in steps of 32 rows
- * and stores dS times 2^a, where a is the sum of a step's log2 decays up to row 15.
- * Before each step the kernel multiplies the stored dS by 2^(E - a + a'), where E is
- * the step's whole sum and a' is the following step's a. In fp32 this factor becomes 0
- * below 2^-126, which is the mistake, because rows of the step need dS / 2^(G - a),
- * which is not small; G is a row's running sum of log2 decays. */
+ * and pass the twin.  Next: mutants.c.
+ * The kernel works backward in steps of 32 rows and stores dS times 2^a, where a is the
+ * sum of a step's log2 decays up to row 15. Before each step the kernel multiplies the
+ * stored dS by 2^(E - a + a'), where E is the step's whole sum and a' is the following
+ * step's a. In fp32 this factor becomes 0 below 2^-126, which is the mistake, because
+ * rows of the step need dS / 2^(G - a), which is not small; G is a row's running sum of
+ * log2 decays. */
 #include "ref.h"
 
 #include <math.h>

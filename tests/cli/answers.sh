@@ -3,8 +3,7 @@
 #
 # Book: every chapter's exercises.  Checked by: make test, which runs it.
 # Next: book/answers.c.  Usage: answers.sh BUILD.
-# Programs of the book compute each number in two ways; the pages must print these
-# numbers.
+# The book's programs compute each number in two ways; the pages must print the numbers.
 cd "$(dirname "$0")/../.." || exit 2
 B=${1:-build}
 W=$(mktemp -d) || exit 2

@@ -1,5 +1,5 @@
 #!/bin/sh
-# bench_cli.sh -- checks which rows of kcp-bench become records, and which are left out.
+# bench_cli.sh -- checks which rows of kcp-bench become records, and which rows do not.
 #
 # Book: chapter 18.  Checked by: make test, which runs it.  Next: ../../bench/records.py.
 # Usage: bench_cli.sh BUILD, in the tree's root. Command lines of kcp-bench: cases.tsv.

@@ -9,9 +9,9 @@
 # commands that run first, all in shell syntax. A row with values runs once per value,
 # with $x set to the value; a $x at the start of the arguments is replaced by the value
 # before the shell reads the line. Pattern `=` means the first word of the arguments. Each
-# run gets a fresh copy of the folder that the last row `folder` above it made. If the status
-# is 2, stderr must be one line "kcp-...: ..." that contains the pattern, stdout must be
-# empty, and no file `out` may be made. Else the output must contain the pattern.
+# run gets a fresh copy of the folder made by the last row `folder` above the run's row. If
+# the status is 2, stderr must be one line "kcp-...: ..." that contains the pattern, stdout
+# must be empty, and no file `out` may be made. Else the output must contain the pattern.
 B=$(cd "${1:-build}" && pwd) || exit 2
 top=$(cd "$(dirname "$0")/../.." && pwd) only=${2:-}
 W=$(mktemp -d) || exit 2

@@ -24,7 +24,7 @@ expect() {                         # STATUS PATTERN option...
     grep -q -e "$words" out || stop "$*: lacks '$words'"
     [ $status != 2 ] || [ "$(grep -c . out)" = 1 ] || stop "$*: more than one line"
 }
-# Writes solutions in destination-passing style. Each is the reference, except that
+# Writes solutions in destination-passing style. Each solution is the reference, except that
 # `wrong` omits a tenth of k S.
 "$python" - <<'PY' || exit 1
 import json, kcp_flashinfer as k

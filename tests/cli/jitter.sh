@@ -1,5 +1,5 @@
 #!/bin/sh
-# jitter.sh -- finds races: runs fast kernels with random sleeps or without a wait.
+# jitter.sh -- finds races: runs fast kernels with random sleeps, or with a wait removed.
 #
 # Book: chapter 18; CONTRIBUTING.md, "How the judge works".
 # Checked by: itself: mistakes that must be seen.  Next: ../../cuda/tile/jitter.cuh.
@@ -7,26 +7,26 @@
 # Usage: jitter.sh BUILD [lines | build | run]. `lines` prints each mistake whose source line
 # is no longer in the file. `build` makes BUILD/kcp-check-jitter, in which the waits,
 # arrivals, copies and barriers of the sm_90a kernels sleep at random, and one such judge
-# per mistake, whose newest forward or backward lacks one wait. `run`, on an sm_90 GPU: the
-# kernels as shipped must pass, and each mistake must fail. EACH= seconds per judge (150);
-# MISTAKES="a b": only these mistakes and their kernels.
+# per mistake, whose newest forward or backward lacks one wait. `run` needs an sm_90 GPU;
+# the kernels as shipped must pass, and each mistake must fail. EACH= seconds per judge
+# (150); MISTAKES="a b": only these mistakes and their kernels.
 B=${1:-build} half=$2
 export LC_ALL=C
-# Most rows of the list remove one wait: without it a warp reads data that may not have
-# arrived, or overwrites data that another warp may still read. `wait_v` matters only
-# with one gate per channel, one warpgroup, and stretches with more chunks than pipeline
-# stages: otherwise a release of k implies the release of v. The first case has such
-# stretches, of 11 and 15 chunks. Rows that are not waits: `walk_order`: a window does
-# not continue from the state after the previous window; `walk_last`: the last window,
-# whose map other ranks need, is omitted; `one_factor` and `steps_factor`: a decay
-# underflows; `maps_exit`: a block ends while the other block of its cluster still
-# arrives at its barriers; `share_beta`, `wide_decay`, `wide_decay_gdn`: a wrong beta or
-# a missing decay that only many heads reach. Four waits are not in the list, because
-# nothing fails on an H100 without them: the named barrier before kb dSa (each warp
-# reads columns that it wrote); the wait for dots before new values are loaded (1 us
-# after the products that read the old values); the wait for values before the chain
-# reads them (the chain's gates take longer); and the wait, before g of the last step is
-# loaded again, until finish has read the previous g (finish is never so late).
+# Most rows of the list remove one wait; then a warp reads data that may not have arrived,
+# or overwrites data that another warp may still read. `wait_v` matters only with one gate
+# per channel, one warpgroup, and stretches with more chunks than pipeline stages: otherwise
+# a release of k implies the release of v. The first case has such stretches, of 11 and 15
+# chunks. Rows that are not waits: `walk_order`: a window does not continue from the state
+# after the previous window; `walk_last`: the last window, whose map other ranks need, is
+# omitted; `one_factor` and `steps_factor`: a decay underflows; `maps_exit`: a block ends
+# while the other block of its cluster still arrives at its barriers; `share_beta`,
+# `wide_decay`, `wide_decay_gdn`: a wrong beta or a missing decay that only many heads
+# reach. Four waits are not in the list, because nothing fails on an H100 without them: the
+# named barrier before kb dSa (each warp reads columns that it wrote); the wait for dots
+# before new values are loaded (1 us after the products that read the old values); the wait
+# for values before the chain reads them (the chain's gates take longer); and the wait,
+# before g of the last step is loaded again, until finish has read the previous g (finish is
+# never so late).
 mistakes() {
     all_mistakes | awk -F '|' -v only=" $MISTAKES " \
         'only == "  " || index(only, " " $1 " ")'

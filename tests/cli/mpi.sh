@@ -124,8 +124,8 @@ case $step in
     *mpich*) struck KILL 9 'EXIT CODE: 9' 1 ;;
     *) struck KILL 137 'process rank 2 .*signal 9' 1 ;;       # the launcher names it
 esac
-# The first rank that gives up names the rank whose message it waits for, which may itself
-# wait for rank 2.
+# The first rank that gives up names the rank from which it expects a message; that rank may
+# itself wait for rank 2.
 struck STOP 1 'in exchange.* rank [0-3]: .* made no progress for 4 s' 3
 echo "ranks over MPI: $passed passed, $failed failed"
 [ $failed -eq 0 ]

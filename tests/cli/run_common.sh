@@ -1,4 +1,4 @@
-# run_common.sh -- functions for the scripts that run kcp-run, which source this file.
+# run_common.sh -- defines functions for scripts that run kcp-run and source this file.
 #
 # Book: chapter 20.  Checked by: run_cli.sh, mpi.sh, run_device.sh.
 # Next: run_cli.sh.

@@ -1,6 +1,6 @@
 #!/bin/sh
-# run_device.sh -- compares kcp-run --device gpu with --device cpu: within a bound; equal
-# bits for canonical segments. Without a GPU, --device gpu must be refused.
+# run_device.sh -- checks that kcp-run --device gpu agrees with --device cpu within a bound,
+# and that canonical segments give equal bits. Without a GPU, --device gpu must be refused.
 #
 # Book: chapter 08.  Checked by: make test, which runs it.
 # Usage: run_device.sh BUILD [FILE], which gets a table of errors. Next:

@@ -1,5 +1,5 @@
 #!/bin/sh
-# slurm.sh -- tests ranks under srun and sbatch: a private Slurm of two nodes on one host.
+# slurm.sh -- tests ranks under srun and sbatch in a private Slurm of two nodes on one host.
 #
 # Book: chapter 20.  Checked by: make test, which runs it.  Next: mpi.sh.
 # Needs root, Open MPI and Debian's slurm-wlm (slurmctld, slurmd, munged); without them,
@@ -30,7 +30,7 @@ stop() {
     rm -rf "$W"
 }
 trap stop EXIT
-# Both nodes are this host: traffic uses loopback, and ranks may outnumber cores.
+# Both nodes are this host, so traffic uses loopback, and ranks may outnumber cores.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 KCP_TIMEOUT_S=60 \
     OMPI_MCA_btl=self,tcp OMPI_MCA_btl_tcp_if_include=lo OMPI_MCA_oob_tcp_if_include=lo \
     OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none

@@ -19,8 +19,7 @@ mkdir folder
     wrong "a name with spaces: $(cat err)"
 [ "$(ls folder)" = one.html ] || wrong "it makes $(ls folder)"
 
-# Trains three steps on three files, on one rank and on five, of which some have few
-# bytes.
+# Trains three steps on three files, on one rank and on five ranks, some with few bytes.
 head -c 300 "$self" >one
 printf 'ab' >two
 head -c 90 "$self" >three

@@ -4,7 +4,7 @@ and memory.
 Book: chapters 08, 13, 14.  Checked by: inputs that arrive late, which a call on a
 wrong stream would miss.  Next: torch_check.py --cuda, the numbers.
 
-    python tests/cli/torch_gpu.py          without a GPU it prints so, status 0
+    python tests/cli/torch_gpu.py          without a GPU: prints a line, status 0
 """
 import sys
 import threading

@@ -2,8 +2,8 @@
 # wrong_comm.sh -- checks that the judge rejects layers with wrong communication.
 #
 # Book: CONTRIBUTING.md, "How the judge works".  Checked by: HONEST, which passes.
-# Usage: wrong_comm.sh BUILD; NCCL=2: over two GPUs, or with SHARED=1 over one shared GPU;
-# without NCCL= ranks are threads; STAGES= and FORMS=: only these. Next: ../share_gpu.sh.
+# Usage: wrong_comm.sh BUILD; with NCCL=2 over two GPUs, or with SHARED=1 over one GPU;
+# without NCCL= ranks are threads; STAGES=, FORMS= select some. Next: ../share_gpu.sh.
 B=$(cd "${1:-build}" && pwd) || exit 1
 top=$PWD failed=0 seen=0
 W=$(mktemp -d) || exit 1
