@@ -43,6 +43,27 @@ static void forms(const char *name, struct wire w)
                chain(w, R, 8), scan(w, R, 1));
 }
 
+/* Prints the formulas of chapter 07 inside a node with times of chapter 07, us:
+ * applying a map takes 11.2, composing two takes 10.7. */
+static void forms_measured(void)
+{
+    const double apply = 11.2, compose = 10.7, state = B() / inside.bw;
+    const double map = (B() + BM()) / inside.bw, a = inside.a;
+    printf("inside a node, with %.1f us to apply a map and %.1f to compose two, as "
+           "measured\n", apply, compose);
+    printf("  R   all-gather       chain   pipelined x8        scan\n");
+    for (int R = 4; R <= 64; R *= 2) {
+        const double every = fmax(state, apply) / 8, folds = (R - 2) * apply;
+        const double all = a + (R - 1) * map + folds, hops = (R - 1) * (a + state);
+        const double piped = (R - 1) * (a + state / 8) + folds / 8 + 7 * every;
+        const double tree = log2(R) * (a + map) + 2 * (log2(R) - 1) * compose;
+        printf("%3d %12.0f %11.0f %14.0f %11.0f\n", R, all, hops + folds, piped, tree);
+        if (R == 4)
+            printf("@20/gather_four %.0f\n@20/chain_four %.0f\n@20/scan_four %.0f\n",
+                   all, hops + folds, tree);
+    }
+}
+
 /* The printed numbers that the text of the chapter repeats. */
 struct said { double twice, far, hidden4, hidden64; int meet; };
 
@@ -86,6 +107,8 @@ int main(void)
     forms("inside a node", inside);
     printf("\n");
     forms("between nodes", between);
+    printf("\n");
+    forms_measured();
     const struct said say = levels(tokens);
     printf("@20/twice %.2f\n@20/far %.2f\n", say.twice, say.far);
     printf("@20/meet %d\n@20/before %d\n@20/tokens %.0f\n", say.meet, say.meet / 2,
