@@ -129,7 +129,7 @@ static int rounded_pairs(const struct short_chunk *x, int d, struct sums *s)
     return 1;
 }
 
-/* Dot products over V: P = scale dO h^T, Q = -dv h^T, W = v_new dS^T. */
+/* Contains dot products over V: P = scale dO h^T, Q = -dv h^T, W = v_new dS^T. */
 struct through { double P, Q, W; };
 
 static struct through through_states(const struct short_chunk *x, int i, int d)

@@ -122,8 +122,8 @@ KCP_CHECK(check_13_traffic) = { "13_backward", "traffic",
     "sends no M", traffic };
 
 /* Checks which scans of rank r the first and the second GPU launch run. Each segment
- * must have exactly one reverse scan and one scan of states (with save-all none). The
- * first launch must compute all results that earlier ranks need. */
+ * must have exactly one reverse scan and one scan of states (no scan of states with
+ * save-all). The first launch must compute all results that earlier ranks need. */
 static void launches(struct kcp_report *rep, const struct kcp_plan *p, int r,
                      enum kcp_save save, int processors)
 {

@@ -1,5 +1,5 @@
-/* checks.c -- checks Spike-KDA's gradients by differences, that all cuts agree, that
- * Spike-KDA without masks is KDA, and how much memory a scan needs.
+/* checks.c -- checks Spike-KDA: gradients agree with differences, all cuts agree,
+ * Spike-KDA without masks equals KDA, and a scan needs little memory.
  *
  * Book: chapter 15.  Checked by: itself, it can fail.  Next: tests/15_scan/mutants.c.
  */

@@ -66,11 +66,11 @@ static int with(void *args, const struct kcp_mapops *ops)
     }                                                                                 \
     KCP_VARIANT(spike_##ident) = { "15_scan", #ident, why, KCP_F64, KCP_HOST, "any",  \
                                    run_##ident, NULL };
-OPS(twin_scan, ref_mapops.compose, ref_mapops.apply, "correct, always the scan")
+OPS(twin_scan, ref_mapops.compose, ref_mapops.apply, "correct: always uses the scan")
 OPS(mutant_order, in_wrong_order, ref_mapops.apply, "composes in the wrong order")
 OPS(mutant_no_earlier_h, no_earlier_h, ref_mapops.apply, "compose omits earlier h")
 OPS(mutant_down_as_is, ref_mapops.compose, as_it_is, "down-sweep applies no map")
-OPS(mutant_down_turned, ref_mapops.compose, turned, "down-sweep: M^T for M")
+OPS(mutant_down_turned, ref_mapops.compose, turned, "down-sweep uses M^T for M")
 
 #define ARGUMENT(ident, change, why)                                                  \
     static int run_##ident(void *args)                                                \

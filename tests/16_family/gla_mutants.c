@@ -38,16 +38,16 @@ static const struct family_model model = { "gla", 1, NULL, NULL, form, form_back
                                            0 };
 
 #define GLA(ident, flag, why) WRONG(KCP_GLA, model, ident, flag, why)
-GLA(twin, 0, "correct, GLA")
+GLA(twin, 0, "correct: runs GLA")
 GLA(mutant_gla_undecayed, WRITE_UNDECAYED, "adds k, not kg, to the state")
 GLA(mutant_gla_early, WRITE_EARLY, "a write also decays by its own gate")
 GLA(mutant_gla_strict, READ_STRICT, "q does not read its own token")
 GLA(mutant_gla_read_early, READ_EARLY, "q reads the state before its decay")
-GLA(mutant_gla_no_scale, NO_SCALE, "chunk's Aqk without scale")
-GLA(mutant_gla_dk_local, NO_STATE_IN_DK, "dk without the state's term")
-GLA(mutant_gla_dv_local, DV_LOCAL, "dv without the state's term")
-GLA(mutant_gla_twice, DECAYED_TWICE, "kg with the decay squared")
-GLA(mutant_gla_looks, V_ONCE_MORE, "delta rule on a chunk's first token")
+GLA(mutant_gla_no_scale, NO_SCALE, "a chunk's Aqk omits scale")
+GLA(mutant_gla_dk_local, NO_STATE_IN_DK, "dk omits the state's term")
+GLA(mutant_gla_dv_local, DV_LOCAL, "dv omits the state's term")
+GLA(mutant_gla_twice, DECAYED_TWICE, "kg squares the decay")
+GLA(mutant_gla_looks, V_ONCE_MORE, "applies the delta rule to a chunk's first token")
 
 /* The next mutants change the arguments of ref_family. */
 static int no_h0(void *args)

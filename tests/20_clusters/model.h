@@ -8,8 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Latency in us and bytes per us. Inside a node: measured on four H200s, rounded.
- * Between nodes: assumed, one 400 Gbit/s card per GPU. */
+/* Latency in us and bytes per us. The numbers inside a node are rounded from four
+ * H200s; those between nodes assume one 400 Gbit/s card per GPU. */
 struct wire { double a, bw; };
 static const struct wire inside = { 10, 380e3 }, between = { 20, 45e3 };
 static const double HV = 32, K = 128, V = 128, rate = 10e6;   /* rate: flop/us, fp32 */

@@ -100,8 +100,8 @@ static int from(struct kcp_comm *host, void *arg)
 }
 
 /* Splits the ranks into halves in reversed order, then splits off the last rank. The
- * communicators are freed when no rank's GPU has work left, because NCCL frees host
- * memory, which waits for all GPUs of the process. */
+ * communicators are freed when no rank's GPU has work left, because NCCL then frees
+ * host memory, and freeing waits for all GPUs of the process. */
 static int split(struct kcp_comm *world, void *arg)
 {
     struct job *j = arg;

@@ -195,8 +195,8 @@ static struct kcase *list_of(const struct kcp_stage *s, const struct kcp_variant
     return memcpy(list, o->given, (size_t)*n * sizeof *list);
 }
 
-/* Returns the number of passes that were n/a in some case whose other pass ran. Passes
- * that the variant's record excludes do not count. */
+/* Returns how many passes were n/a in a case of which the other pass ran. Passes that
+ * the variant's record excludes do not count. */
 static int count_passes_na(const struct kcp_variant *v, const struct tally *y)
 {
     return (y->no_forward && strncmp(v->shapes, "backward;", 9)) +

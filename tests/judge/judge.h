@@ -122,7 +122,7 @@ void add_decays(struct tensor_set *b, const struct kcase *k, const char *name,
                 enum kcp_store store);
 void add_states(struct tensor_set *b, const struct kcase *k);
 double mean_logit(const struct kcase *k);
-/* family.c: all inputs of chapters 15 and 16. */
+/* Draw all inputs of chapters 15 and 16 (family.c). */
 void spike_draw(struct tensor_set *b, const struct kcase *k);
 void family_draw(struct tensor_set *b, const struct kcase *k);
 /* alive.c: returns the share of a state left at the last cut; NaN if no sequence

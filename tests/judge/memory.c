@@ -1,5 +1,5 @@
-/* memory.c -- host memory for a trial's arrays, fences around arrays, and bytes that an
- * earlier run left in a workspace.
+/* memory.c -- allocates host memory for a trial's arrays with fences, and keeps the
+ * bytes that a run left in its workspace.
  *
  * Book: CONTRIBUTING.md.  Checked by: every trial.  Next: trial.c, cuda/host/memory.cu.
  */

@@ -240,7 +240,7 @@ static int unlike(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_unlike) = { "00_judge", "unlike",
-    "alike, null, plain, big and exact change the inputs, or are rejected",
+    "the words alike, null, plain, big and exact change the inputs or are rejected",
     unlike };
 
 /* ---- share of a state left after six tokens. Each key is the first unit vector, so

@@ -171,7 +171,7 @@ def pairs(tree, files):
 
 
 def objects_of(build):
-    """Returns PTX files whose source exists; an old build may have others."""
+    """Returns PTX files whose source exists; an old build may have more files."""
     found = glob.glob(build + "/ptx/**/*.ptx", recursive=True)
     return sorted(p for p in found
                   if os.path.exists(os.path.relpath(p, build + "/ptx")[:-4] + ".cu"))
@@ -179,7 +179,7 @@ def objects_of(build):
 
 def without_fence(tree, file, at, build, known):
     """Compiles a copy without the fence in line `at`: every object that includes the file,
-    until one has a new pair. Returns a note if none has."""
+    until one has a new pair. Returns a note if no object has a new pair."""
     objects = [os.path.relpath(d, build)[:-2] for d in
                sorted(glob.glob(build + "/ptx/**/*.d", recursive=True))
                if file in open(d, encoding="utf-8").read()]
