@@ -1,4 +1,4 @@
-/* narrow_gpu.c -- checks bf16 on the wire between GPUs: same rounding as on the host.
+/* narrow_gpu.c -- checks that bf16 messages between GPUs are rounded as on the host.
  *
  * Book: chapter 20.  Checked by: itself; a state that was not rounded fails.
  * Next: ../../cuda/host/narrow.cu.
@@ -147,7 +147,7 @@ static void narrow_judge(struct kcp_report *rep, const struct narrow_trial *t, i
     }
 }
 
-/* Three trials per form, pass and size. */
+/* The list has three trials per form, pass and size. */
 enum { PASSES = 2, SIZES = 2, EACH = 3, LIST = KCP_FORMS * PASSES * SIZES * EACH };
 
 static void narrow_forms(struct kcp_report *rep, struct narrow_trial *t,

@@ -1,4 +1,4 @@
-/* nulls.c -- calls each function of the installed headers with NULL and odd
+/* nulls.c -- calls each function of the installed headers with NULL and invalid
  * numbers.
  *
  * Book: chapter 20, "What is promised to whom".  Checked by: tests/cli/house.sh, which

@@ -196,7 +196,7 @@ static int run_08(void *args)
     struct kcp_forward a = *(struct kcp_forward *)args;
     return run_far("08", (struct kcp_call *)&a, ref_08, &a, a.o);
 }
-KCP_VARIANT(far_08) = { "08_forward", "far", "the reference, on a GPU that is none",
+KCP_VARIANT(far_08) = { "08_forward", "far", "runs the reference on a simulated GPU",
                         KCP_F64, KCP_DEVICE, "any", run_08, work_of };
 
 static int ref_13(void *a) { return ref_backward(a); }

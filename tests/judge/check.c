@@ -194,8 +194,8 @@ static void note(struct worst *w, const struct slice *s, const struct view *v,
  * - for fewer than 64 tokens, the RMS of that head over all ranks;
  * - if the whole batch has fewer than 64 tokens, a hundredth of the natural size; or
  *   the natural size itself for a gradient with one number per token (dbeta, GDN's dg).
- *   Such a number is a dot product: if its terms cancel, rounding only the states to
- *   bf16 moves it by 4e-2;
+ *   Such a number is a dot product; if its terms cancel, rounding the states to bf16
+ *   changes the number by 4e-2;
  * - for the gradient of a parameter, the RMS of a sum of as many terms with random
  *   signs, because a sum whose terms cancel does not show how large the terms are. */
 static double size_of(const struct slice *s, const struct view *v, int64_t h,

@@ -38,7 +38,7 @@ struct kcase {
     int64_t cu[MOST_SEQUENCES + 1];
     int64_t cuts[CASE_RANKS + 1];       /* cuts between ranks, if `uneven` */
     int uneven, with_h0, with_dht, mixed_want;
-    int spike, masks;                   /* 15: 0 few, 1 no, 2 half, 3 long masks */
+    int spike, masks;                   /* masks of 15: 0 few, 1 none, 2 half, 3 long */
     int64_t L;                          /* canonical segment length, or 0 */
     uint64_t seed;
     double alike;                       /* cosine of any two keys, or 0 */
