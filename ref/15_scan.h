@@ -10,12 +10,14 @@
 
 /* Token t of value head n. A masked token has alpha = 1 and beta = 0, so its map is the
  * identity. In forward the pointers to gradients are NULL. */
+//> token-struct
 struct spike_token {
     int K, V, D, acts, emits;
     const double *q, *k, *v, *spike, *W, *w, *dO;
     double *alpha, beta;                   /* alpha [K]: the caller's */
     double *dq, *dk, *dv, *dspike, *dalpha_base, *dbeta_base, *dW, *dw;
 };
+//< token-struct
 
 /* ---- the token (15_spike.c)
  *
@@ -39,6 +41,7 @@ void spike_gradients(const struct spike_token *x, const double *S, const double 
 void spike_clear(const struct kcp_scan *a);
 
 /* ---- one rank's pass */
+//> rank-structs
 struct spike_rank {
     const struct kcp_scan *a;
     const struct kcp_plan *plan;
@@ -55,6 +58,7 @@ struct spike_rank {
 /* A tile: n tokens of segment s, beginning with token t0. In backward, token e of a
  * tile is counted from the tile's end. */
 struct tile { int s, n; int64_t t0; };
+//< rank-structs
 
 /* ---- the scan of a tile (15_tree.c); 1 <= n <= C. KCP_NO_MEMORY. */
 void scan_updates(struct spike_rank *x, struct tile y, int backward);
