@@ -23,6 +23,7 @@ struct family_token {
     double *dq, *dk, *dv, *dg, *da, *db, *domega;
 };
 
+//> chunk-structs
 /* A tensor x and its gradient d, one row per token: row i starts at x + i * step. */
 struct family_rows { const double *x; double *d; int64_t step; };
 static inline const double *row(struct family_rows y, int i)
@@ -46,6 +47,7 @@ struct family_chunk {
     const double *h, *dh;                  /* [K,V] at the chunk's start, its end */
     void *L, *z;                           /* scratch [C,C], [C,V] */
 };
+//< chunk-structs
 
 //> model
 struct family_model {
