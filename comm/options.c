@@ -6,9 +6,11 @@
 #include "checked.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 /* Reads environment variable `name`, a whole number in [low,high]. If the variable is
  * not set, *out is unless_set. */
@@ -53,16 +55,19 @@ int kcp_timeout(double *seconds, char *why, size_t n)
     return err;
 }
 
-/* Returns the FNV-1a hash of the boot id. */
+/* Returns the FNV-1a hash of the boot id. libkcp.so opens no stream (install.sh). */
 uint64_t comm_machine(void)
 {
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
-    uint64_t h = f ? 14695981039346656037u : 0;
-    for (int c = f ? getc(f) : EOF; c != EOF; c = getc(f))
-        h = (h ^ (unsigned char)c) * 1099511628211u;
-    if (f)
-        fclose(f);
-    return h;
+    char id[80] = "";
+    const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    const ssize_t n = read(fd, id, sizeof id - 1);
+    close(fd);
+    uint64_t h = 14695981039346656037u;
+    for (ssize_t i = 0; i < n; i++)
+        h = (h ^ (unsigned char)id[i]) * 1099511628211u;
+    return n > 0 ? h : 0;
 }
 
 double monotonic_seconds(void)
