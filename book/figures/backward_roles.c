@@ -30,9 +30,12 @@ int main(void)
     for (int c = 0; c < CHUNKS; c++) {
         const double x = 120 + c * 148;
         svg_arrow(x + 40, 48, x + 40, 80, "var(--d)");
-        svg_line(x + 78, 48, x + 78, 78, "stroke:var(--d);stroke-width:1.5");
-        svg_line(x + 78, 118, x + 78, 130, "stroke:var(--d);stroke-width:1.5");
-        svg_arrow(x + 78, 118, x + 78, 148, "var(--d)");
+        const double turn[] = { x + 100, 46, x + 100, 62, x + 133, 62, x + 133, 130,
+                                x + 78, 130 };
+        for (int i = 0; i < 4; i++)      /* from the factors around states to reverse */
+            svg_line(turn[2 * i], turn[2 * i + 1], turn[2 * i + 2], turn[2 * i + 3],
+                     "stroke:var(--d);stroke-width:1.5");
+        svg_arrow(x + 78, 130, x + 78, 148, "var(--d)");
         svg_arrow(x + 24, 116, x + 24, 228, "var(--a)");
         svg_arrow(x + 96, 184, x + 96, 228, "var(--b)");
     }

@@ -155,6 +155,7 @@ static __device__ __forceinline__ void store_triangle(
     float *diagonal = of_dv ? smem.dv_v_new : smem.dA_diagonal;
     const float *rstd = of_dv ? of.rstd_k : of.rstd_q;
     const int i = p.warp * 16 + p.g;
+    //> finish-triangle
     const float row[2] = { (of_dv ? -1.0f : scale) * rstd[i],
                            (of_dv ? -1.0f : scale) * rstd[i + 8] };
     #pragma unroll
@@ -176,6 +177,7 @@ static __device__ __forceinline__ void store_triangle(
             *(uint32_t *)(to + swizzle128_offset(ih, t) + p.e * 2) = pack_bf16x2(x, y);
         }
     }
+    //< finish-triangle
 }
 
 // Multiplies d = W^T by exp2(G_last - b) and by the norm of k.

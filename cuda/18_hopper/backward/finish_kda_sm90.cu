@@ -147,6 +147,7 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
         }
 
     // ---- Q^T, and row sums of k
+    //> finish-keys
     wgmma_tiles_begin<K>(d, smem.h[wg], smem.dv);
     mbarrier_wait(&smem.sums_full, i.chunk);
     add_h_dS<K>(smem, G_last, last);
@@ -162,6 +163,7 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
             dG[t][j] = fmaf(j % 2 ? bf16x2_high(k) : bf16x2_low(k), d[t][j], dG[t][j]);
             dk[t][j] = fmaf(row_factor<underflow>(G[t][j]), d[t][j], dk[t][j]);
         }
+    //< finish-keys
     if (underflow)
         add_pairs_of_subchunks<K>(smem, rows.q[wg], rows.k[wg], G, dq, dk, dG);
 

@@ -280,6 +280,7 @@ static __device__ __forceinline__ void finish_warpgroup(
         wgmma_wait<0>();
         fence_operand<8>(D);
         wgmma_fence();
+        //> one-triangles
         #pragma unroll
         for (int i = 0; i < 2; i++) {
             const uint64_t rows = smem_desc_at(triangles, DESC_HIGH_64, 1, i * 32);
@@ -288,6 +289,7 @@ static __device__ __forceinline__ void finish_warpgroup(
             wgmma_step_rs<1, 0>(W, qf[i], dA, 1);
             wgmma_step_rs<1, 1>(W, kf[i], dA + (2048 >> 4), 1);
         }
+        //< one-triangles
         wgmma_commit();
         mbarrier_wait(&m.dS_empty, s);   // finish has read kb: put_dots overwrites it
         wgmma_wait<0>();
@@ -314,6 +316,7 @@ static __device__ __forceinline__ void finish_warpgroup(
                 }
             put_dots(sum_over_quads(dots), f, st, m);
         }
+        //> one-dG
         float dG[4][4];
         #pragma unroll
         for (int t = 0; t < 4; t++)
@@ -325,6 +328,7 @@ static __device__ __forceinline__ void finish_warpgroup(
                 dG[t][i] = fmaf(pair_half(qf[t / 2][in], j), D[t][i], -less);
             }
         sum_from_step_end(dG, last);
+        //< one-dG
 
         // ---- stages dq and dk in the bytes of qf and kf
         const float *norm = norm_factors(of_q, of_k, f, s, m);

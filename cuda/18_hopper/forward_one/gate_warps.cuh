@@ -117,6 +117,7 @@ static __device__ __forceinline__ void gate_step(const struct gate_place &w, int
             q[i] = word_at(ROW_AT(rr + i) + ROW_Q * STEP_TILE);
             k[i] = word_at(ROW_AT(rr + i) + ROW_K * STEP_TILE);
         }
+        //> one-gate
         #pragma unroll
         for (int i = 0; i < 4; i++)
             #pragma unroll
@@ -133,6 +134,7 @@ static __device__ __forceinline__ void gate_step(const struct gate_place &w, int
             put_word(at + ROW_G * STEP_TILE,
                      pack_bf16x2(k0 * rcp_approx(F0), k1 * rcp_approx(F1)));
         }
+        //< one-gate
     }
     #undef ROW_AT
 }

@@ -61,6 +61,7 @@ struct step_consumer {
                                           float (*S)[4])
     {
         uint32_t a[8][4];
+        //> one-begin
         if (kda && smem.decay[st][e] < 0.0f)       // of all lanes, or of none
             #pragma unroll
             for (int t = 0; t < 16; t++) scale_tile(S[t], &smem.carried[st][8 * t + e]);
@@ -79,6 +80,7 @@ struct step_consumer {
                 y, a[i], smem_desc_at(address, DESC_HIGH_128, 1,
                                       i / 4 * head_shape<kda>::HALF + i % 4 * 32), i);
         wgmma_commit();
+        //< one-begin
         if (keep) keep_operand_cores<8>(kept_record(x, w, c)->state, a);
     }
 

@@ -266,6 +266,7 @@ struct gdn_consumer {
         wgmma_wait<1>();
         fence_operand<CHUNK / 8>(y);
 
+        //> gdn-scan
         v_minus_scaled(y, v, f.F, CHUNK);
         pack_accumulator<CHUNK / 8>(b, y);
         wgmma_fence();
@@ -277,6 +278,7 @@ struct gdn_consumer {
         wgmma_wait<1>();
         fence_operand<CHUNK / 8>(o);
         scale_columns<CHUNK / 8>(o, f.Q);
+        //< gdn-scan
         consumer_release<blocks>(smem, PIPE_Q, chunk);
         wgmma_wait<0>();
         fence_operand<CHUNK / 8>(y);

@@ -9,6 +9,7 @@ static __device__ __forceinline__ void store_gdn_row_factors(
     const struct head_of_chunk &w, int i, struct gdn_row_factors &to,
     struct pair_factors &f)
 {
+    //> gdn-rows
     const float2 n = w.norm[i];
     const float G = w.G[i], last = w.G[CHUNK - 1], to_start = ex2_approx(G);
     const float to_first = ex2_approx(G - w.G[i / SUBCHUNK * SUBCHUNK]);
@@ -16,6 +17,7 @@ static __device__ __forceinline__ void store_gdn_row_factors(
     to.Q[i] = to_start * n.x;
     to.B[i] = ex2_approx(last - G) * n.y;
     if (i < 8) to.decay[i] = ex2_approx(last);
+    //< gdn-rows
     f.q[i] = n.x * to_first;
     f.k[i] = -n.y * w.beta[i] * to_first;
 }
@@ -83,6 +85,7 @@ static __device__ __forceinline__ void head_by_warp(const struct head_of_chunk &
         load_block16(d, own.block16[J % 2]);
         store_inverse(w, J, J, d);
         A[J][J] = split_accumulator(d);
+        //> gdn-inverse
         #pragma unroll
         for (int M = SUBCHUNKS - 1; M > J; M--)
             mma_split_blocks(y + M, A[M] + M, minus_L(M, J, kk, own.f), SUBCHUNKS - M);
@@ -96,6 +99,7 @@ static __device__ __forceinline__ void head_by_warp(const struct head_of_chunk &
             store_inverse(w, I, J, u);
             A[J][I] = split_accumulator(u);
         }
+        //< gdn-inverse
     }
 }
 
