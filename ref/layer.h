@@ -42,10 +42,10 @@ void kcp_layer_ref(struct kcp_layer *layer);
 int  kcp_layer_gpu(struct kcp_layer *layer, enum kcp_storage storage,
                    const char *name, char *why, size_t n);
 
-/* Sets members of `call`, which starts every args struct, for this rank: T, N, NS, NC,
- * C, R, r, plan, comm and ops. comm may be NULL if R is 1. The caller sets H, HV, K, V,
- * KG, the options, the stream, and the grid cu [NS+1], cn [NS+1], sc [NC]. plan->ctx[r]
- * contains the grid on the host; a GPU needs a copy. */
+/* Sets these members of `call` for this rank: T, N, NS, NC, C, R, r, plan, comm,
+ * ops. `call` is the beginning of an args struct. comm may be NULL if R is 1. The
+ * caller sets H, HV, K, V, KG, the options, the stream, and the grid cu [NS+1], cn
+ * [NS+1], sc [NC]. plan->ctx[r] contains the grid on the host; a GPU needs a copy. */
 void kcp_layer_call(const struct kcp_layer *layer, struct kcp_call *call,
                     const struct kcp_plan *plan, struct kcp_comm *comm);
 

@@ -356,7 +356,7 @@ MOST_SHOWN = 10
 
 
 def show(rows):
-    """Prints failures, but each reason only once, and each case's words only once."""
+    """Prints the failures; prints each reason and each case's text only once."""
     reasons = {}
     for row in rows:
         if row["verdict"] == "fail":

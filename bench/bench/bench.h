@@ -21,7 +21,7 @@ struct bench {                         /* the options, and the controls */
     int ranks;                         /* to time whole layers; 0: stages */
     const char *stages, *variant, *backend, *forms;
     const char *tsv;
-    int judge, wrong;                  /* 1: judge rows; wrong: failed rows */
+    int judge, wrong;                  /* 1: judge; number of rows that failed */
     int rows;                          /* written to --tsv */
     int replay;                        /* also time a replayed graph */
     int unsent;                        /* also time the call without messages */
@@ -83,7 +83,7 @@ const struct kcp_variant *runner_choice(const struct runner *x,
 /* Times whole layers on ranks, in every form of the exchange. */
 int  runner_layers(struct runner *x);
 
-/* The name, in rows, of the form `chain` with memory windows instead of messages. */
+/* Form `chain` has this name in rows if windows replace its messages. */
 #define CHAIN_WINDOW "chain_window"
 
 enum { CONV_WIDTH = 4 };               /* taps of the models' convolutions */

@@ -79,8 +79,9 @@ def spread(us):
 
 
 def time_calls(torch, calls, warmup=20, iters=100):
-    """Returns the median, 10 % and 90 % of microseconds over iters repetitions, for each
-    call and for all calls together. As in ../bench/time.cu, the host does not wait."""
+    """Returns the median and the 10th and 90th percentiles, in microseconds, of iters
+    repetitions, for each call and for all calls together. The host does not wait, as in
+    ../bench/time.cu."""
     n = len(calls)
     at = [torch.cuda.Event(enable_timing=True) for _ in range(n * iters + 1)]
     for _ in range(warmup):

@@ -19,7 +19,7 @@ const char *field_file(const struct run *x, const char *name, char file[24])
     return file;
 }
 
-/* Returns 1 if no pass of this run, or not this model, uses the field. */
+/* Returns 1 if no pass of this run uses the field, or this model does not use it. */
 static int is_unused(const struct run *x, const struct kcp_field *f)
 {
     struct kcp_call c = { .model = x->o.model };

@@ -74,9 +74,9 @@ void options_usage(FILE *to);
 double seconds_now(void);                      /* main.c */
 
 /* shape.c. If `dim` has this shape, sizes_bind sets unknown sizes and returns 0;
- * otherwise it returns -1 and writes the expected shape to `want`. */
+ * otherwise it returns -1 and writes the expected shape to `expected`. */
 int  sizes_bind(struct kcp_call *z, const char *shape, int nd, const int64_t *dim,
-                char *want, size_t n);
+                char *expected, size_t n);
 int  sizes_dims(const struct kcp_call *z, const char *shape, int64_t *dim);
 char *sizes_text(const struct kcp_call *z, const char *shape, char *s, size_t n);
 

@@ -37,7 +37,7 @@ static int bind(struct kcp_call *z, const char *word, size_t n, int64_t size)
 }
 
 int sizes_bind(struct kcp_call *z, const char *shape, int nd, const int64_t *dim,
-               char *want, size_t n)
+               char *expected, size_t n)
 {
     struct kcp_call y = *z;
     int d = 0, fits = 1;
@@ -47,9 +47,10 @@ int sizes_bind(struct kcp_call *z, const char *shape, int nd, const int64_t *dim
         s += m + (s[m] == ' ');
     }
     if (!fits || d != nd) {
-        sizes_text(z, shape, want, n);
+        sizes_text(z, shape, expected, n);
         if (!fits && d <= nd && dim[d - 1] == 0)
-            snprintf(want + strlen(want), n - strlen(want), ", sizes of 1 or more");
+            snprintf(expected + strlen(expected), n - strlen(expected),
+                     ", sizes of 1 or more");
         return -1;
     }
     *z = y;

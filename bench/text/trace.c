@@ -70,7 +70,7 @@ BETWEEN(kcp_chunk_backward, kcp_ref_chunk_backward, MARK_CHUNK_BACK, 1)
 BETWEEN(kcp_merge_backward, kcp_ref_merge_backward, MARK_MERGE_BACK, 1)
 BETWEEN(kcp_wy_backward, kcp_ref_wy_backward, MARK_WY_BACK, 1)
 
-/* Measures the exchange's time and traffic; computes traffic by the form's formula. */
+/* Measures time and traffic of the exchange; computes the formula's traffic as well. */
 int __real_kcp_exchange_run(const struct kcp_exchange *x);
 int __wrap_kcp_exchange_run(const struct kcp_exchange *x);
 int __wrap_kcp_exchange_run(const struct kcp_exchange *x)

@@ -1,9 +1,9 @@
 /* visible.c -- appendix A: the tests that show five mistakes, as the judge decided.
  *
- * Run: kcp-check --stage 08 --variant mutant_decay_first, and --stage 13 --variant
- * mutant_dS_decayed, mutant_in_order, mutant_own_M, mutant_outward; --case 'live kda
- * H=1 HV=1 K=16 V=12 C=16 l2norm beta=sigmoid h0 R=4 lengths=64', in 13 with dht; R and
- * lengths as in the rows. The verdict in double counts. */
+ * kcp-check --stage 08 --variant mutant_decay_first --case 'live kda H=1 HV=1 K=16
+ * V=12 C=16 l2norm beta=sigmoid h0 R=4 lengths=64' prints a verdict. R and lengths
+ * differ per row. Stage 13 (mutant_dS_decayed, mutant_in_order, mutant_own_M,
+ * mutant_outward) has the same case with dht. The verdict in double counts. */
 #include "svg.h"
 
 enum { TESTS = 4, ROWS = 5 };

@@ -5,10 +5,11 @@
 #include "exchange.h"
 
 //> chain
-/* A visit is a run of adjacent segments of one sequence on one rank. Visit number h (0,
- * 1, 2 etc.) of a sequence sends its last state in hop h, or in hop 0 if that state may
- * ignore the received state (chapter 20). There is no deadlock, because all ranks take
- * hops in one order, and sender and receiver have one order of messages in a hop. */
+/* A visit is a run of adjacent segments of one sequence on one rank. Visit number h
+ * (0, 1, 2 etc.) of a sequence sends its last state in hop h, or in hop 0 if the
+ * received state may be left out of it (chapter 20). There is no deadlock, because
+ * all ranks take hops in one order, and sender and receiver have one order of
+ * messages in a hop. */
 static int hop(const struct fold *f, int h)
 {
     const struct kcp_exchange *x = f->x;

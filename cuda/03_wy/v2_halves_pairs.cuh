@@ -66,8 +66,8 @@ static __device__ void block_scores(const struct wy_storage<K> &s, int size, int
     }
 }
 
-// Computes the pairs for KDA in 14 tiles: four of the largest block and two of every
-// smaller size. Then computes the diagonal, where D_ii = 1, with one row per warp.
+// Computes the pairs for KDA in 14 tiles: four cover the largest block, and two all
+// blocks of each smaller size. Then computes the diagonal (D_ii = 1), a row per warp.
 template <int K>
 static __device__ void pairs_kda(const struct kcp_wy &a, struct wy_storage<K> &s)
 {

@@ -14,8 +14,8 @@
 // elsewhere. With long memory X is small, and so is the rounding error of X_L R; with
 // short memory D is small. In neither case do large terms cancel.
 //   UP    right <- right o left, in place: rows of L are read before they are written
-//   DOWN  z [i + d] = the left map of z [i]
-//   ROOT  `to` = the root's map of `from` (V columns, row stride ld)
+//   DOWN  z [i + d] = the left map, applied to z [i]
+//   ROOT  `to` = the root's map, applied to `from` (V columns, row stride ld)
 //   UNDER root <- root o `from`
 enum level { UP, DOWN, ROOT, UNDER };
 struct product {

@@ -6,7 +6,7 @@
 
 #include "cuda/tile/device.cuh"
 
-// Adds `rows` [count,n] in order to `sum` [n], with one thread per column.
+// Adds the rows of `rows` [count,n], first to last, to `sum` [n]: a thread per column.
 static __global__ void add_rows(int64_t n, int64_t count, const float *rows, float *sum)
 {
     const int64_t e = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;

@@ -59,7 +59,7 @@ static inline double kcp_strip_cost(const struct kcp_context *x, int HV, int C, 
          + (double)(strips - x->NS) * KCP_STEP_FOLD;
 }
 
-/* Returns the strip length of lowest cost, or 0 if not cutting costs least. Strips need
+/* Returns the cheapest strip length, or 0 if it is cheapest not to cut. Strips need
  * extra work for maps, so they are faster only if SMs would otherwise be idle. */
 static inline int64_t kcp_strip_length(const struct kcp_context *x, int HV, int C,
                                        int P)
@@ -175,8 +175,7 @@ static inline double kcp_fused_cost(const struct kcp_cut *c, int64_t L)
     return cost + (double)(strips - x->NS) * KCP_FOLD;
 }
 
-/* Returns the chunks per strip with the lowest cost, or 0 if not cutting costs
- * least. */
+/* Returns the cheapest number of chunks per strip, or 0 if it is cheapest not to cut. */
 static inline int kcp_fused_chunks(const struct kcp_cut *c)
 {
     const int64_t longest = kcp_longest(c->x);

@@ -24,9 +24,9 @@ static int run(struct trial *t, const struct kcase *k, const struct kcp_plan *p,
 }
 
 /* Counts the bytes that differ between outputs o and `to`, where row 0 of o is row
- * `first` of `to`. bytes[1] is the count in rows of sequence `bad` (0 if k is NULL),
- * bytes[0] the count in other rows. Skips state rows that the rank does not own; such
- * rows are NaN in `want`. */
+ * `first` of `to`. bytes[1] is the count in rows of sequence `bad`, or 0 if k is
+ * NULL; bytes[0] is the count in other rows. Skips state rows that the rank does not
+ * own; such rows are NaN in `want`. */
 static void count_bytes(const struct buffer *o, const struct buffer *to, int64_t first,
                         const struct kcase *k, int bad, int64_t bytes[2])
 {

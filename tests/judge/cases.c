@@ -25,7 +25,7 @@ static const int sizes[][2] = { { 16, 16 }, { 5, 7 }, { 32, 16 }, { 16, 48 }, { 
 static const int wide_sizes[][2] = { { 64, 64 }, { 128, 128 }, { 64, 128 },
                                      { 128, 64 } };
 /* Sizes that only the v1 kernels and kernels for sizes "up to 256" take. Case i has the
- * sizes of row i, value i of every other axis, and more value heads than key heads. */
+ * sizes of row i, the i-th value of each remaining axis, and HV > H. */
 static const int tall_sizes[][2] = { { 192, 16 }, { 144, 256 }, { 48, 208 },
                                      { 256, 240 } };
 static const int tall_lens[] = { 0, 2, 9, 1 };

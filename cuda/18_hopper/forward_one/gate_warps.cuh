@@ -10,7 +10,7 @@
 // warps. A lane has 8 rows of 2 channels: lanes 0 to 15 have the warp's first 8 rows,
 // lanes 16 to 31 (`far` = 1) the last 8. Lanes 16 to 31 swap their two groups of 4
 // rows, so that the two halves of the warp never access one bank. Warps with `half` = 0
-// have the rows up to the anchor; their sums start at -a.
+// have the rows up to the anchor row; their sums start at -a (chapter 18's a).
 struct gate_place {
     int half, quarter, far, first;       // first: byte of the lane's first row
     struct gate_constants f[2];
