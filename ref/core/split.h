@@ -175,7 +175,7 @@ static inline double kcp_fused_cost(const struct kcp_cut *c, int64_t L)
     return cost + (double)(strips - x->NS) * KCP_FOLD;
 }
 
-/* Returns the cheapest number of chunks per strip, or 0 if it is cheapest not to cut. */
+/* Returns the cheapest number of chunks per strip; 0: it is cheapest not to cut. */
 static inline int kcp_fused_chunks(const struct kcp_cut *c)
 {
     const int64_t longest = kcp_longest(c->x);
