@@ -326,8 +326,7 @@ static inline int kcp_walk_next(struct kcp_walk_window *x, int NC,
     const int chunks = NC - begin < L ? NC - begin : L;
     const int is_read = begin + chunks < NC || leaves;
     const int n = is_read ? kcp_walk_windows(chunks) : 1;
-    int i = 0;
-    while ((int64_t)chunks * i / n < end - begin) i++;
+    const int i = (int)(((int64_t)(end - begin) * n + chunks - 1) / chunks);
     x->first = end;
     x->count = begin + (int)((int64_t)chunks * (i + 1) / n) - end;
     x->from = i ? strip : strip - 1;
