@@ -1,7 +1,7 @@
 # fuzz.mk -- make fuzz: reads any bytes as a .npy file and as calls of the C interface.
-# libFuzzer (clang) runs each target for SECONDS=, with SEED= (without it: another seed
-# each time), under the address and undefined-behaviour sanitizers, from seeds that the
-# build makes.
+# A plain mutator, compiled by $(CC), runs always; with clang, libFuzzer runs too, for
+# SECONDS= per target, with SEED= (without it: another seed each time). Both run under
+# the address and undefined-behaviour sanitizers, from seeds that the build makes.
 
 SECONDS ?= 12
 fuzz_c   = $(CFLAGS) -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
@@ -13,9 +13,14 @@ fuzz_head        := $(wildcard ref/base/*.h tests/judge/*.h ref/*.h \
                       tests/*.h comm/*.h comm/backend/*.h)
 
 define fuzz_rules
+$B/replay_$1: tests/fuzz/$1.c $(fuzz_$1_src) tests/fuzz/main.c $(fuzz_head)
 $B/fuzz_$1: tests/fuzz/$1.c $(fuzz_$1_src) $(fuzz_head)
 endef
 $(foreach t,$(fuzz_all),$(eval $(call fuzz_rules,$t)))
+$(fuzz_all:%=$B/replay_%):
+	@mkdir -p $(@D)
+	@echo "  cc $@"
+	@$(CC) $(fuzz_c) $(filter %.c,$^) -lm -lpthread -ldl -o $@
 $(fuzz_all:%=$B/fuzz_%):
 	@mkdir -p $(@D)
 	@echo "  clang $@"
@@ -43,7 +48,8 @@ $B/corpus: $B/kcp-arrays tests/fuzz.mk
 	  TgEAKQE/BABOqakEAKmpFAAAAIAqAw== CwAEKf///////wEI///+/////wAa//8QAyU= \
 	  ft4KQQBuIwX/BAABBf8A+gA= DTs7ETA1OwEAAAAAAAAfYWYFAAEAAQb9 \
 	  AAABxsbGxsbGxvwGAMbGE8b8BgDGxhPGxsYAAwEBAQpBAG4= \
-	  /N4B/////////yNA/MxudAADZ/zMbv4=; do \
+	  /N4B/////////yNA/MxudAADZ/zMbv4= \
+	  C6ByYW5nZf////8LAf///v////////0AGv//EAMl; do \
 	  echo $$s | base64 -d >$@/calls/found.$$(echo $$s | cksum | cut -d' ' -f1); done
 
 .PHONY: fuzz fuzz-clang fuzz-seconds
@@ -51,13 +57,17 @@ fuzz-seconds:
 	@case '$(SECONDS)' in ''|0*|*[!0-9]*) echo "SECONDS=$(SECONDS): expected a number" >&2; \
 	  exit 2 ;; esac
 	@case '$(SEED)' in *[!0-9]*) echo "SEED=$(SEED): expected a number" >&2; exit 2 ;; esac
-fuzz: fuzz-seconds
+fuzz: fuzz-seconds $(fuzz_all:%=$B/replay_%) $B/corpus
+	@$(MAKE) --no-print-directory $(at_once) $(fuzz_all:%=fuzz-replay-%)
 	@if echo 'int LLVMFuzzerTestOneInput(void) { return 0; }' | \
 	  clang -x c - -fsanitize=fuzzer -o /dev/null 2>/dev/null; \
 	then $(MAKE) --no-print-directory fuzz-clang; \
-	else echo "libFuzzer (clang) not found: nothing was run"; fi
+	else echo "libFuzzer (clang) not found: the plain mutator alone"; fi
 fuzz-clang: $(fuzz_all:%=$B/fuzz_%) $B/corpus
 	@$(MAKE) --no-print-directory $(at_once) $(fuzz_all:%=fuzz-guided-%)
+fuzz-replay-%:
+	@out=$$($B/replay_$* 5 $B/corpus/$*/*) || { echo "replay_$*: $$out"; exit 1; }; \
+	echo "replay_$*: $$out"
 fuzz-guided-%:
 	@mkdir -p $B/found/$*; log=$B/found/$*.log; \
 	$B/fuzz_$* -seed=$(or $(SEED),0) -max_total_time=$(SECONDS) -max_len=4096 \

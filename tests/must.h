@@ -1,6 +1,6 @@
 /* must.h -- MUST(x): aborts a fuzz target if x is false.
  *
- * Book: none.  Checked by: make fuzz.  Next: fuzz/calls.c. */
+ * Book: none.  Checked by: make fuzz.  Next: fuzz/main.c. */
 #ifndef TESTS_MUST_H
 #define TESTS_MUST_H
 
