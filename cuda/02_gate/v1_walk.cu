@@ -113,7 +113,7 @@ static __device__ float gate_slope(const struct gate_form &f, float x)
 }
 
 // Computes g and its cumulative sum G along a chunk, with one block per chunk and head
-// and one thread per channel.
+// and one thread per channel. In G, gates below -750 are replaced by -750.
 template <class X>
 static __global__ void gate_forward(const struct kcp_gate a)
 {
@@ -124,7 +124,7 @@ static __global__ void gate_forward(const struct kcp_gate a)
     //> kernel-gate
     for (int64_t t = z.t; t < z.t + z.len; t++) {
         const float g = gate_value(f, in<X>(a.g_raw, t, a.HV, n, a.KG)[i]);
-        G += g;
+        G += g < -750.0f ? -750.0f : g;
         if (a.g) out<float>(a.g, t, a.HV, n, a.KG)[i] = g;
         out<float>(a.G, t, a.HV, n, a.KG)[i] = G * 1.44269504088896341f;
     }

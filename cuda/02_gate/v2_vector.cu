@@ -53,6 +53,12 @@ static __device__ __forceinline__ float activate(const struct kcp_gate &a,
     return -f.expA * (fmaxf(y, 0.0f) + log1pf(__expf(-fabsf(y))));
 }
 
+// Returns a gate as the sum G counts it: at least -750, or NaN.
+static __device__ __forceinline__ float summed(float g)
+{
+    return g < -750.0f ? -750.0f : g;
+}
+
 // Computes G of a chunk and head. Warp w sums tokens 16 w to 16 w + 15, four channels
 // per lane. Then the warp adds the sums of earlier subchunks from shared memory.
 template <int K>
@@ -83,10 +89,10 @@ static __global__ __launch_bounds__(K) void gate_sums(const struct kcp_gate a)
         const float4 g = {
             activate(a, f[0], low(x[r].x)), activate(a, f[1], high(x[r].x)),
             activate(a, f[2], low(x[r].y)), activate(a, f[3], high(x[r].y)) };
-        sum[0] += g.x;
-        sum[1] += g.y;
-        sum[2] += g.z;
-        sum[3] += g.w;
+        sum[0] += summed(g.x);
+        sum[1] += summed(g.y);
+        sum[2] += summed(g.z);
+        sum[3] += summed(g.w);
         G[r] = make_float4(sum[0], sum[1], sum[2], sum[3]);
         if (a.g && t < z.len) *(float4 *)(out<float>(a.g, z.t + t, a.HV, n, K) + i) = g;
     }
@@ -126,14 +132,17 @@ static __global__ __launch_bounds__(256) void head_sums(const struct kcp_gate a)
         g[r] = here ? (float)in<bf16>(a.g_raw, z.t + t, a.HV, n, 1)[0] : 0.0f;
     }
     #pragma unroll
-    for (int r = 0; r < TOKENS; r++) sum += g[r] = activate(a, f, g[r]);
+    for (int r = 0; r < TOKENS; r++) {
+        g[r] = activate(a, f, g[r]);
+        sum += summed(g[r]);
+    }
     last[w][lane] = sum;
     __syncthreads();
     for (int s = 0; s < w; s++) before += last[s][lane];
     #pragma unroll
     for (int r = 0; r < TOKENS; r++) {
         const int t = w * TOKENS + r;
-        before += g[r];
+        before += summed(g[r]);
         if (n >= a.HV || t >= z.len) continue;
         if (a.g) out<float>(a.g, z.t + t, a.HV, n, 1)[0] = g[r];
         out<float>(a.G, z.t + t, a.HV, n, 1)[0] = before * 1.44269504088896341f;
