@@ -100,16 +100,21 @@ static void per_chunk(const char *where, const char *rung, const char *column)
     counter(where, "%.0f", counted(rung, column) / CHUNKS / HEADS);
 }
 
-/* Prints all cycles per chunk and the cycles of busy tensor cores. The counter is
- * an average over 132 SMs, but only 96 SMs have a head. */
+/* Prints, per chunk: cycles of the kernel, cycles in which the block was on its SM, and
+ * of these the cycles in which the tensor cores were busy. The profiler counts "issue"
+ * and "tensor" as shares of the cycles in which an SM has a block. Each of the four
+ * schedulers issues in "issue" percent of them. */
 static void clocks(const char *name, const char *rung)
 {
     char where[40];
-    const double all = counted(rung, "cycles") / CHUNKS;
+    const double active = counted(rung, "instructions") / CHUNKS / HEADS / 4
+                          / (counted(rung, "issue") / 100);
     snprintf(where, sizeof where, "%s.clocks", name);
-    counter(where, "%.0f", all);
+    counter(where, "%.0f", counted(rung, "cycles") / CHUNKS);
+    snprintf(where, sizeof where, "%s.active", name);
+    counter(where, "%.0f", active);
     snprintf(where, sizeof where, "%s.tensor", name);
-    counter(where, "%.0f", counted(rung, "tensor") / 100 * 132 / HEADS * all);
+    counter(where, "%.0f", counted(rung, "tensor") / 100 * active);
 }
 
 int main(void)
@@ -126,7 +131,11 @@ int main(void)
     per_chunk("v4.conflicts", "v4_ldmatrix", "conflicts");
     per_chunk("v6.wavefronts", "v6_swizzle", "wavefronts");
     per_chunk("v2.wavefronts", "v2_shared", "wavefronts");
+    per_chunk("v5.wavefronts", "v5_async", "wavefronts");
     clocks("v2", "v2_shared");
+    clocks("v3", "v3_mma");
+    clocks("v4", "v4_ldmatrix");
+    clocks("v5", "v5_async");
     clocks("v6", "v6_swizzle");
     clocks("v7", "v7_wgmma_sm90");
     counter("v1.ms", "%.0f", timed("96", "us") / 1000);

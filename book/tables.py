@@ -632,8 +632,8 @@ def ladder_tables(d):
     if STALE in p.marks:
         p.add("\n† measured with an older version of the kernel.")
     p = Page("ladder-counters.md")
-    p.add("Nsight Compute, T = %d, H = 96, the clocks left alone; averages over all "
-          "132 processors, of which 96 have a head.\n" % last.T)
+    p.add("Nsight Compute, T = %d, H = 96, the clocks left alone; issue, tensor and "
+          "warps in the cycles in which a processor has a block (96 of 132 have one).\n" % last.T)
     counted(p, "", *[(v,) for v in rungs if v in count])
 
 

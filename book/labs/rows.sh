@@ -305,10 +305,10 @@ bound() {
     right=$(awk -F '\t' -v name="$(get counters)" '
         FNR == 1 { for (i = 1; i <= NF; i++) at[$i] = i }
         $1 != "counter" || $at["variant"] != name || $at["stage"] != "17_ladder" { next }
-        { on = 132 / 96; w = $at["stalled"]
+        { w = $at["stalled"]
           if ($at["dram"] >= 75) w = "memory"
-          else if (on * $at["tensor"] >= 75) w = "tensor"
-          else if (on * $at["issue"] >= 60) w = "issue"
+          else if ($at["tensor"] >= 75) w = "tensor"
+          else if ($at["issue"] >= 60) w = "issue"
           else if (w ~ /^long/) w = "global"
           else if (w ~ /^short/) w = "shared"
           else sub(/ .*/, "", w) }
