@@ -33,8 +33,6 @@ PEERS = (
     ("others:flash_kda_chunk_kda", "FlashKDA", "kda", ("08",)),
     ("others:cudnn_chunk_kda", "nvidia-cudnn-frontend", "kda", ("08", "13")),
     ("others:flash_qla_chunk_gated_delta_rule", "flash-qla", "gdn", ("08", "13")),
-    ("field:gym_chunk_kda", "attention-gym", "kda", ("08", "13")),
-    ("field:gym_chunk_gated_delta_rule", "attention-gym", "gdn", ("08", "13")),
 )
 
 
@@ -62,54 +60,6 @@ def fla_chunk_gated_delta_rule(*tensors, **options):
     first_candidates()
     from fla.ops.gated_delta_rule import chunk_gated_delta_rule
     return chunk_gated_delta_rule(*tensors, **options)
-
-
-def gym(call, q, k, v, g, beta, initial_state, cu_seqlens, options):
-    """attention-gym's references take dense batches: one sequence at a time. PyTorch
-    computes norm, gate and beta. States are [K,V]; each value head has its own key
-    head."""
-    import torch
-    import others
-    g, beta, q, k = others.ready(g, beta, q, k, options)
-    q, k = (x.repeat_interleave(v.shape[2] // q.shape[2], 2) for x in (q, k))
-    turn = (lambda x: x.transpose(2, 3)) if options.get("state_v_first") else (lambda x: x)
-    if initial_state is None:
-        state = torch.zeros(len(cu_seqlens) - 1, v.shape[2], q.shape[3], v.shape[3],
-                            device=q.device)
-    else:
-        state = turn(initial_state).contiguous()
-    outs, states = [], []
-    for n, (a, b) in enumerate(zip(cu_seqlens.tolist(), cu_seqlens.tolist()[1:])):
-        out, last = call(*(x[:, a:b] for x in (q, k, v, g, beta)), state[n:n + 1])
-        outs.append(out)
-        states.append(last)
-    return torch.cat(outs, 1), turn(torch.cat(states))
-
-
-def gym_chunk_kda(q, k, v, g, beta, scale=None, initial_state=None,
-                  output_final_state=False, cu_seqlens=None, **options):
-    """chunk_kda with impl="reference"; its fused kernels are Blackwell's. Gates are
-    given as sums within a chunk of 64 tokens, base 2."""
-    import torch
-    from attn_gym.linear.kda import chunk_kda
-
-    def call(q, k, v, g, beta, state):
-        sums = torch.cat([x.cumsum(1) for x in (g / 0.6931471805599453).split(64, 1)], 1)
-        return chunk_kda(q, k, v, sums, beta, state, output_final_state=True,
-                         impl="reference")
-    return gym(call, q, k, v, g, beta, initial_state, cu_seqlens, options)
-
-
-def gym_chunk_gated_delta_rule(q, k, v, g, beta, scale=None, initial_state=None,
-                               output_final_state=False, cu_seqlens=None, **options):
-    """Calls chunk_gdn, whose tensors are [B,H,T,D]."""
-    from attn_gym.linear.gdn import chunk_gdn
-
-    def call(q, k, v, g, beta, state):
-        y = chunk_gdn(*(x.transpose(1, 2) for x in (q, k, v, g, beta)), scale=scale,
-                      initial_state=state, return_final_state=True)
-        return y.output.transpose(1, 2), y.final_state
-    return gym(call, q, k, v, g, beta, initial_state, cu_seqlens, options)
 
 
 # ---- all kernels, concurrently

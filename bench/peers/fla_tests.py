@@ -8,11 +8,9 @@ a passed test counts for FLA's kernels.  Next: rounded_keys.py.
 
 .peers/ contains FLA's package and tests (fetch.sh), unchanged. chunk: tests/ops/test_kda.py, the
 tests of chunk_kda. ranks: tests/context_parallel, each test of KDA and GDN in a separate
-process with a separate port (backend/sitecustomize.py). The tests of KDA run four times: as
-they are; as in FLA's continuous integration (FLA_CI_ENV=1: an error above the limit is a
-warning if no number differs by more than 0.3); with the rounding of their reference
-(KCP_ROUND_KEYS); and two of them on FLA's kernels (KCP_FLA=0). The references run on the
-first GPU, which should be idle.
+process with a separate port (backend/sitecustomize.py); those of KDA as in FLA's continuous
+integration (FLA_CI_ENV=1: an error above the limit is a warning if no number differs by more
+than 0.3). The references run on the first GPU, which should be idle.
 
 One line per test goes to stdout, and one row to the table. Tests start for LIMIT (300)
 seconds. Exit status 1: a test failed that FLA's integration would reject.
@@ -33,8 +31,6 @@ import common
 CHUNK = "ops/test_kda.py"
 RANKS = "context_parallel/test_cp_kda.py", "context_parallel/test_cp_gdn.py"
 AT_ONCE = int(os.environ.get("AT_ONCE", "8"))     # the reference of KDA needs 20 GB
-CI = ("FLA_CI_ENV", "1")
-WAYS = (CI,), (), (("KCP_ROUND_KEYS", "reference"),), (("KCP_FLA", "0"),)
 LIMIT = int(os.environ.get("LIMIT", "300"))
 
 
@@ -44,13 +40,15 @@ def free_port():
         return str(s.getsockname()[1])
 
 
-def run(test, words, limit, where, env=()):
+def run(test, words, limit, where):
     """Runs pytest on a file or a test. Returns true if time ran out, and the lines that
     verdicts.py wrote, one per finished test."""
-    name = re.sub(r"\W", ".", test.split("/")[-1] + "".join("_".join(e) for e in env))
+    name = re.sub(r"\W", ".", test.split("/")[-1])
     verdicts, log = (os.path.join(where, name + end) for end in (".verdicts", ".log"))
     env = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", KCP_VERDICTS=verdicts,
-               KCP_PORT=free_port(), **dict(env))
+               KCP_PORT=free_port())
+    if test.startswith(RANKS[0]):
+        env["FLA_CI_ENV"] = "1"
     env["PYTHONPATH"] = os.pathsep.join(
         [os.path.join(common.HERE, "backend"), common.HERE, common.PEERS,
          os.path.join(common.ROOT, "book", "examples", "torch"),
@@ -110,20 +108,18 @@ def chunk(where, add):
 
 
 def one_on_ranks(job, where, add):
-    """Runs a test with the job's variables. Returns 1 if FLA's integration would reject it."""
-    file, name, env = job
+    """Runs a test. Returns true if FLA's integration would reject its result."""
+    file, name = job
     left = int(LIMIT - (time.monotonic() - common.began))
-    label = name + "".join(f", {n}={x}" for n, x in env)
     if left < 20:
-        add(file, label, "not run: no time left")
-        return 0
-    _, tests = run(f"{file}::{name}", [], left, where, env)
+        add(file, name, "not run: no time left")
+        return False
+    _, tests = run(f"{file}::{name}", [], left, where)
     if not tests:
-        add(file, label, "no verdict in time")
+        add(file, name, "no verdict in time")
     for test in tests:
-        add(file, label, summary(test, True))
-    counts = "kda" not in file or env == (CI,)
-    return not tests or counts and any(t["verdict"] == "failed" for t in tests)
+        add(file, name, summary(test, True))
+    return not tests or any(t["verdict"] == "failed" for t in tests)
 
 
 def ranks(where, add):
@@ -135,10 +131,8 @@ def ranks(where, add):
         for name, needs in names:
             if int(needs) > gpus:
                 add(file, name, f"not run: it needs {needs} GPUs")
-        names = [name for name, needs in names if int(needs) <= gpus]
-        for env in WAYS if "kda" in file else [()]:
-            some = names[:2] if ("KCP_FLA", "0") in env else names
-            jobs += [(file, n, env) for n in some]
+            else:
+                jobs.append((file, name))
     with ThreadPoolExecutor(AT_ONCE) as pool:
         bad = list(pool.map(lambda job: one_on_ranks(job, where, add), jobs))
     return any(bad)

@@ -12,9 +12,6 @@ import sys
 
 if "--multiprocessing-fork" in sys.orig_argv:
     sys.modules.setdefault("transformers", None)      # as in verdicts.py
-    if os.environ.get("KCP_FLA") == "0":      # FLA's own kernels, not timed
-        import ahead
-        ahead.install(first=True)
     import kcp_torch.fla  # noqa: F401
 
     import torch.distributed as dist
