@@ -105,6 +105,8 @@ static int check_options(struct bench *b)
                          ", with commas");
     if (b->wire && b->ranks < 2)
         return bench_bad("--wire", "bf16", "--ranks 2 or more");
+    if (b->judge && b->ranks > 1)
+        return bench_bad("--judge", "", "one rank; make check-gpus judges several");
     const struct kcp_variant *v;
     if (b->variant && !kcp_variants(NULL, b->variant, &v, 1))
         return bench_bad("--variant", b->variant, "one that kcp-check --list prints");
