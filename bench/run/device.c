@@ -6,77 +6,44 @@
  * The layer (ref/layer.h) chooses the kernel by the table of paths. Every call copies
  * all arrays, so only kcp-bench reports useful times. */
 #include "run.h"
-#include "base/tensor_set.h"
-#include "cuda/host/memory.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct device {
-    const struct memory *mem;
-    const struct kcp_stage *stage;     /* --stage; NULL: the layer */
-    struct kcp_layer layer;
-    const char *ran;                   /* the path or variant that ran, or NULL */
-};
-
 enum { MOST = 64 };
 
-struct device *device_open(enum kcp_storage storage, const char *variant,
-                           const struct kcp_stage *stage, const char **what, char *why,
-                           size_t n)
+int device_open(struct run *x, const struct kcp_stage *stage)
 {
     const int number = stage ? atoi(stage->name) : 8;
-    struct device *d = calloc(1, sizeof *d);
-    *what = "--device";
-    snprintf(why, n, "out of memory");
-    if (!d)
-        return NULL;
-    *d = (struct device){ .mem = device_memory(), .stage = stage };
-    const int status = kcp_layer_gpu(&d->layer, storage, variant, why, n);
-    int bad = 1;
+    const char *variant = x->o.variant;
+    char why[400];
+    if (!x->o.device) {
+        kcp_layer_ref(&x->layer);
+        return 0;
+    }
+    const int status = kcp_layer_gpu(&x->layer, x->o.dtype == 1 ? KCP_F32 : KCP_BF16,
+                                     variant, why, sizeof why);
     if (status == KCP_NA)
-        snprintf(why, n, "this kcp-run was built without CUDA");
-    else if (status)
-        *what = "--variant";
-    else if (number != 8 && (number < 13 || number > 16))
-        snprintf(why, n, "%s runs on the CPU only; kcp-check judges its kernels",
-                 stage->name);
-    else if (variant && number > 13)
-        snprintf(why, n, "--variant is for the layer and stages 08 and 13");
-    else if (!d->mem)
-        snprintf(why, n, "no GPU found");
-    else
-        bad = 0;
-    if (!bad)
-        return d;
-    free(d);
-    return NULL;
+        return run_error(x, RUN_BAD, "--device", "this kcp-run was built without CUDA");
+    if (status)
+        return run_error(x, RUN_BAD, "--variant", "%s", why);
+    if (number != 8 && (number < 13 || number > 16))
+        return run_error(x, RUN_BAD, "--device", "%s runs on the CPU only; kcp-check "
+                         "judges its kernels", stage->name);
+    if (variant && number > 13)
+        return run_error(x, RUN_BAD, "--device", "--variant is for the layer and "
+                         "stages 08 and 13");
+    x->gpu = device_memory();
+    return x->gpu ? 0 : run_error(x, RUN_BAD, "--device", "no GPU found");
 }
 
-void device_close(struct device *d) { free(d); }
-
-int device_ranks(const struct device *d, int R, int (*body)(struct kcp_comm *, void *),
-                 void *arg, char *why, size_t n)
+int device_ranks(struct run *x, int R, int (*body)(struct kcp_comm *, void *),
+                 char *why, size_t n)
 {
-    const int enough = R > 1 && !d->mem->gpu(R - 1);
-    d->mem->gpu(0);
-    const int status = enough ? kcp_nccl_threads_run(R, body, arg, why, n) : KCP_NA;
-    return status == KCP_NA ? d->mem->threads_run(R, body, arg, why, n) : status;
-}
-
-size_t device_saved(const struct device *d, const struct kcp_call *c)
-{
-    return kcp_layer_saved(&d->layer, c);
-}
-
-void *device_alloc(size_t bytes) { return device_memory()->alloc(bytes); }
-void device_release(void *p) { if (p) device_memory()->free(p); }
-
-const char *device_name(const struct device *d)
-{
-    const char *ran = __atomic_load_n(&d->ran, __ATOMIC_RELAXED);
-    return ran ? ran : d->layer.forward->name;
+    const int enough = R > 1 && !x->gpu->gpu(R - 1);
+    x->gpu->gpu(0);
+    const int status = enough ? kcp_nccl_threads_run(R, body, x, why, n) : KCP_NA;
+    return status == KCP_NA ? x->gpu->threads_run(R, body, x, why, n) : status;
 }
 
 /* ---- one call */
@@ -98,13 +65,13 @@ static int owns(const struct kcp_call *c, const struct kcp_field *f, int64_t n)
     return (ends ? c->plan->ht_rank : c->plan->h0_rank)[n] == c->r;
 }
 
-static int upload(const struct device *d, const struct kcp_call *c,
+static int upload(const struct run *run, const struct kcp_call *c,
                   struct device_array *x)
 {
     const int whole = x->f->store == KCP_I32 || x->f->store == KCP_I64;
     int64_t dim[4] = { 0 };
     const int nd = shape_dims(c, x->f->shape, dim);
-    x->width = store_bytes(x->f->store, d->layer.storage);
+    x->width = store_bytes(x->f->store, run->layer.storage);
     x->n = x->row = 1;
     for (int i = 0; i < nd; i++) {
         x->n *= dim[i];
@@ -112,7 +79,7 @@ static int upload(const struct device *d, const struct kcp_call *c,
     }
     const size_t bytes = (size_t)x->n * x->width;
     char *coded = malloc(bytes + 8);
-    x->at = d->mem->alloc(bytes + 8);
+    x->at = run->gpu->alloc(bytes + 8);
     int status = coded && x->at ? KCP_OK : KCP_NO_MEMORY;
     if (!status && !field_in(x->f))
         memset(coded, 0xff, bytes);
@@ -121,18 +88,18 @@ static int upload(const struct device *d, const struct kcp_call *c,
     else if (!status)
         encode(coded, x->host, x->n, x->width);
     if (!status)
-        status = d->mem->copy(x->at, coded, bytes);
+        status = run->gpu->copy(x->at, coded, bytes);
     free(coded);
     return status;
 }
 
-static int download(const struct device *d, const struct kcp_call *c,
+static int download(const struct run *run, const struct kcp_call *c,
                     const struct device_array *x)
 {
     const size_t bytes = (size_t)x->n * x->width;
     const int states = c->plan && !strncmp(x->f->shape, "N ", 2);
     char *coded = malloc(bytes + 8);
-    int status = coded ? d->mem->copy(coded, x->at, bytes) : KCP_NO_MEMORY;
+    int status = coded ? run->gpu->copy(coded, x->at, bytes) : KCP_NO_MEMORY;
     for (int64_t e = 0; !status && e < x->n; e += states ? x->row : x->n)
         if (!states || owns(c, x->f, e / x->row))
             decode(x->host + e, coded + (size_t)e * x->width, states ? x->row : x->n,
@@ -175,27 +142,28 @@ static const char *name_of(const struct kcp_layer *layer, int number, const void
     }
 }
 
-static int run_kernel(struct device *d, const struct kcp_stage *s, void *args,
+static int run_kernel(struct run *run, const struct kcp_stage *s, void *args,
                       struct kcp_comm *comm)
 {
     const int number = atoi(s->name);
     struct kcp_call *c = args;
-    c->work_bytes = work_bytes(&d->layer, number, args);
-    c->work = c->work_bytes ? d->mem->alloc(c->work_bytes) : NULL;
-    int status = c->work || !c->work_bytes ? call_layer(&d->layer, number, args)
+    c->work_bytes = work_bytes(&run->layer, number, args);
+    c->work = c->work_bytes ? run->gpu->alloc(c->work_bytes) : NULL;
+    int status = c->work || !c->work_bytes ? call_layer(&run->layer, number, args)
                                            : KCP_NO_MEMORY;
     if (!status)
         status = comm->barrier(comm, c->stream);
-    if (d->mem->sync() && !status)
+    if (run->gpu->sync() && !status)
         status = KCP_CUDA;
-    device_release(c->work);
-    if (!status && (d->stage ? s == d->stage : number == 8))
-        __atomic_store_n(&d->ran, name_of(&d->layer, number, args), __ATOMIC_RELAXED);
+    saved_free(run, c->work);
+    if (!status && (run->stage ? s == run->stage : number == 8))
+        __atomic_store_n(&run->ran, name_of(&run->layer, number, args),
+                         __ATOMIC_RELAXED);
     return status;
 }
 
-int device_call(struct device *d, const struct kcp_stage *s, void *args,
-              struct kcp_comm *comm)
+int device_call(struct run *run, const struct kcp_stage *s, void *args,
+                struct kcp_comm *comm)
 {
     char *on = malloc(s->args);
     struct device_array x[MOST];
@@ -203,7 +171,7 @@ int device_call(struct device *d, const struct kcp_stage *s, void *args,
     struct kcp_call *c = (struct kcp_call *)on;
     if (on) {
         memcpy(on, args, s->args);
-        c->ops = d->mem->mapops;
+        c->ops = run->gpu->mapops;
     }
     for (int i = 0; i < s->nfields && !status; i++) {
         const struct kcp_field *f = &s->fields[i];
@@ -212,15 +180,15 @@ int device_call(struct device *d, const struct kcp_stage *s, void *args,
         if (!host || !field_used(f, c))
             continue;
         x[n] = (struct device_array){ .f = f, .host = host };
-        status = upload(d, c, &x[n]);
+        status = upload(run, c, &x[n]);
         memcpy(on + f->at, &x[n++].at, sizeof host);
     }
     if (!status)
-        status = run_kernel(d, s, on, comm);
+        status = run_kernel(run, s, on, comm);
     for (int i = 0; i < n; i++) {
         if (!status && !field_in(x[i].f))
-            status = download(d, c, &x[i]);
-        device_release(x[i].at);
+            status = download(run, c, &x[i]);
+        saved_free(run, x[i].at);
     }
     free(on);
     return status;

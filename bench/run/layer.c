@@ -172,7 +172,7 @@ static int rank_forward(struct run *x, struct rank *a, struct kcp_comm *comm)
     struct kcp_forward mode = a->f;
     for (int i = 0; i < 3; i++) {
         mode.save = (enum kcp_save)i;
-        report->saved[i] = saved_size(x, &mode);
+        report->saved[i] = kcp_layer_saved(&x->layer, (const struct kcp_call *)&mode);
     }
     a->f.saved_bytes = report->saved[a->f.save];
     if (x->both && !(a->f.saved = saved_alloc(x, a->f.saved_bytes)))

@@ -16,17 +16,6 @@ double seconds_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static int open_device(struct run *x, const struct kcp_stage *stage)
-{
-    const char *what;
-    char why[400];
-    if (!x->o.device)
-        return 0;
-    x->gpu = device_open(x->o.dtype == 1 ? KCP_F32 : KCP_BF16, x->o.variant, stage,
-                         &what, why, sizeof why);
-    return x->gpu ? 0 : run_error(x, RUN_BAD, what, "%s", why);
-}
-
 /* Rejects an option that would have no effect. For the layer `number` is 13, because
  * stage 13 computes the gradients of parameters. */
 static int check_options(struct run *x)
@@ -88,7 +77,7 @@ static int run_all(struct run *x, int argc, char **argv)
     if ((x->o.model >= KCP_DPLR) != family)
         return run_error(x, RUN_BAD, "--model", "--stage 16 takes dplr, gdn2 and gla, "
                          "other stages kda and gdn");
-    if (open_device(x, stage) != 0)
+    if (device_open(x, stage) != 0)
         return -1;
     const double start = seconds_now();
     x->size.model = x->o.model;
@@ -129,7 +118,6 @@ static int kcp_run(int argc, char **argv)
     tensor_set_free(&x.a);
     kcp_plan_free(x.plan);
     free(x.report);
-    device_close(x.gpu);
     return x.exit;
 }
 

@@ -105,7 +105,8 @@ void print_summary(const struct run *x, double seconds)
         print_ranks(x);
     if (x->gpu)
         printf("on the GPU by %s in %s; seconds include the copies\n",
-               device_name(x->gpu), x->o.dtype == 1 ? "f32" : "bf16");
+               x->ran ? x->ran : x->layer.forward->name,
+               x->o.dtype == 1 ? "f32" : "bf16");
     if (x->note)
         printf("note: %s\n", x->note);
     printf("wrote");

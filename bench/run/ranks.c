@@ -81,7 +81,7 @@ static int start_ranks(struct run *x, int R, int (*body)(struct kcp_comm *, void
     char why[400] = "a rank failed";
     if (x->mpi.R > 1)
         return processes_run(x, body);
-    const int status = x->gpu ? device_ranks(x->gpu, R, body, x, why, sizeof why)
+    const int status = x->gpu ? device_ranks(x, R, body, why, sizeof why)
                               : kcp_threads_run(R, body, x, why, sizeof why);
     if (!status)
         return 0;
@@ -103,26 +103,20 @@ int ranks_run(struct run *x, int R, int (*body)(struct kcp_comm *, void *))
 }
 
 int stage_call(struct run *x, const struct kcp_stage *s, void *args,
-             struct kcp_comm *comm)
+               struct kcp_comm *comm)
 {
-    return x->gpu ? device_call(x->gpu, s, args, comm) : s->ref(args);
-}
-
-size_t saved_size(const struct run *x, const struct kcp_forward *f)
-{
-    return x->gpu ? device_saved(x->gpu, (const struct kcp_call *)f)
-                  : kcp_saved_bytes(f);
+    return x->gpu ? device_call(x, s, args, comm) : s->ref(args);
 }
 
 void *saved_alloc(const struct run *x, size_t bytes)
 {
-    return x->gpu ? device_alloc(bytes) : malloc(bytes);
+    return x->gpu ? x->gpu->alloc(bytes) : malloc(bytes);
 }
 
 void saved_free(const struct run *x, void *saved)
 {
-    if (x->gpu)
-        device_release(saved);
-    else
+    if (!x->gpu)
         free(saved);
+    else if (saved)
+        x->gpu->free(saved);
 }

@@ -14,6 +14,7 @@
 #include "wire.h"
 #include "layer.h"
 #include "kcp_mpi.h"
+#include "cuda/host/memory.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -52,7 +53,9 @@ struct run {
     const char *note;              /* text about unused inputs, or NULL */
     const struct kcp_stage *stage; /* NULL: the whole layer */
     struct kcp_plan *plan;
-    struct device *gpu;            /* NULL: the references on the host */
+    struct kcp_layer layer;        /* the references, or kernels */
+    const struct memory *gpu;      /* NULL: the references on the host */
+    const char *ran;               /* path or variant on the GPU, or NULL */
     struct rank_report *report;             /* [R] */
     char target[NPY_NAME];         /* --out, without a last slash */
     struct kcp_mpi mpi;            /* this process's rank under a launcher */
@@ -132,11 +135,10 @@ union pass_args {
 };
 /* ranks.c. stage_call runs the reference or the kernel. saved_* manage the block of 08,
  * on the host or the GPU. */
-int    stage_call(struct run *x, const struct kcp_stage *s, void *args,
-                struct kcp_comm *comm);
-size_t saved_size(const struct run *x, const struct kcp_forward *f);
-void  *saved_alloc(const struct run *x, size_t bytes);
-void   saved_free(const struct run *x, void *saved);
+int   stage_call(struct run *x, const struct kcp_stage *s, void *args,
+                 struct kcp_comm *comm);
+void *saved_alloc(const struct run *x, size_t bytes);
+void  saved_free(const struct run *x, void *saved);
 /* Returns a field's shape in files; --state-layout selects the shape of states. */
 const char *field_shape(const struct run *x, const struct kcp_field *f);
 int  field_is_grid(const struct kcp_field *f);
@@ -152,27 +154,18 @@ int  processes_meet(struct run *x, struct kcp_comm **world);
 int  processes_run(struct run *x, int (*body)(struct kcp_comm *, void *));
 
 /* ---- device.c: stages on a GPU, from and to arrays of doubles on the host */
-/* Opens the kernels of the table of paths: all rows, or the rows starting at the first
- * row of `variant`. `stage` is 08, 13 to 16, or NULL for the layer. On failure returns
- * NULL; `what` and `why` are the two parts of the error line. */
-struct device *device_open(enum kcp_storage storage, const char *variant,
-                           const struct kcp_stage *stage, const char **what, char *why,
-                           size_t n);
-void device_close(struct device *d);
+/* Sets x->layer to the references or, with --device gpu, to the kernels of the table of
+ * paths: all rows, or the rows starting at the first row of --variant. `stage` is the
+ * stage that runs, or NULL for the layer. */
+int  device_open(struct run *x, const struct kcp_stage *stage);
 /* Runs R threads. With R GPUs and NCCL each thread has a GPU; otherwise all threads
  * share one GPU. */
-int  device_ranks(const struct device *d, int R,
-                  int (*body)(struct kcp_comm *, void *), void *arg, char *why,
-                  size_t n);
+int  device_ranks(struct run *x, int R, int (*body)(struct kcp_comm *, void *),
+                  char *why, size_t n);
 /* Runs the stage on args whose arrays are on the host; only args->saved is on the GPU.
  * KCP_NA: no variant supports this shape; the reason is passed to comm->fail. */
-int  device_call(struct device *d, const struct kcp_stage *s, void *args,
-               struct kcp_comm *comm);
-/* Size and memory of the saved block, which is on the calling rank's GPU. */
-size_t device_saved(const struct device *d, const struct kcp_call *c);
-void *device_alloc(size_t bytes);
-void  device_release(void *p);
-const char *device_name(const struct device *d);      /* of the path or kernel */
+int  device_call(struct run *x, const struct kcp_stage *s, void *args,
+                 struct kcp_comm *comm);
 
 /* write.c. outputs_ready checks, before the run, that --out can be written. */
 int  outputs_ready(struct run *x);

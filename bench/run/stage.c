@@ -97,7 +97,8 @@ static int before_13(struct run *x, struct kcp_comm *comm, struct kcp_backward *
     struct kcp_forward f;
     rank_args(x, kcp_stage_find("08"), comm, KCP_FORWARD, &f);
     const size_t state = (size_t)f.HV * (size_t)f.K * (size_t)f.V;
-    f.saved_bytes = b->saved_bytes = saved_size(x, &f);
+    f.saved_bytes = b->saved_bytes =
+        kcp_layer_saved(&x->layer, (const struct kcp_call *)&f);
     b->saved = f.saved = saved_alloc(x, f.saved_bytes);
     f.o = malloc(sizeof(double) * ((size_t)(f.T * f.HV * f.V) + 1));
     f.ht = malloc(sizeof(double) * ((size_t)f.N * state + 1));
@@ -111,8 +112,6 @@ static int before_13(struct run *x, struct kcp_comm *comm, struct kcp_backward *
 /* Allocates what forward saves for backward: a block (13) or states (16). */
 static int keep(struct run *x, struct kcp_comm *comm, union pass_args *a, void **kept)
 {
-    const struct kcp_call *c = &a->call;
-    const size_t state = (size_t)c->HV * (size_t)c->K * (size_t)c->V;
     if (x->stage == kcp_stage_find("13") && !*kept) {
         const int status = before_13(x, comm, &a->backward);
         *kept = (void *)a->backward.saved;
@@ -121,8 +120,7 @@ static int keep(struct run *x, struct kcp_comm *comm, union pass_args *a, void *
     if (x->stage != kcp_stage_find("16") || !x->both)
         return KCP_OK;
     size_t *bytes = &x->report[comm->r].saved[0];
-    *bytes = (size_t)kcp_saved_states(c) * state * (x->gpu ? sizeof(float)
-                                                           : sizeof(double));
+    *bytes = kcp_layer_family_kept(&x->layer, &a->call);
     if (!*kept)
         *kept = saved_alloc(x, *bytes + 8);
     a->family.h_kept = *kept;
