@@ -1,4 +1,5 @@
-// chunk_factors.cuh -- the factors of a chunk, from chunk_prepare to the scan.
+// chunk_factors.cuh -- chunk factors: chunk_prepare writes them, and the scan reads
+// them.
 // Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/mutants.c.
 // Next: chunk_prepare.cuh.
 #ifndef KCP_CHUNK_FACTORS_CUH
@@ -17,21 +18,21 @@
 // The scan reads the factors of a head chunk by chunk, and keeps the state in
 // registers. Two results of chapter 03, u and w, are not stored. With k~ = exp2(G) k,
 //     v_new = u - w S = A beta (v - k~ S),
-// so the scan needs k~, A beta and the raw v, and chunk_prepare does not read v. Bytes
-// per token and head for KDA, with one gate per channel:
+// so the scan needs k~, A beta and the raw v, and chunk_prepare does not read v. With
+// KDA (one gate per channel), the kernels move these bytes per token and head:
 //
 //   chunk_prepare  reads q, k, g: 6K;  writes k~, qg, kg, A beta, Aqk: 6K + 2.5C
 //   scan           reads the factors and v: 6K + 2.5C + 2V;  writes o: 2V
 //
 // Together the kernels move 3152 bytes at K = V = 128. For 8192 tokens of 96 heads this
-// takes 0.58 ms at 4.3 TB/s.
+// traffic takes 0.58 ms at 4.3 TB/s.
 //
-// The factors of a chunk, swizzle128 tiles (cuda/tile/swizzle.cuh) and triangles, are
-// contiguous and in the byte order of wgmma, so that a few bulk copies load a chunk. A
-// beta and Aqk are lower triangular. Global memory holds only the ten 16x16 blocks on
-// and below the diagonal (5 KiB instead of 8), block column by block column: column J
-// has rows 16 J to 63 with 32 bytes each, in wgmma's 32-byte swizzle. In shared memory
-// the blocks above the diagonal are zero.
+// The factors of a chunk are swizzle128 tiles (cuda/tile/swizzle.cuh) and triangles.
+// They are contiguous and in wgmma's byte order, so that a few bulk copies load a
+// chunk. The triangles are A beta and Aqk. Global memory holds only their ten 16x16
+// blocks on and below the diagonal (5 KiB instead of 8), one block column after
+// another. Block column J has rows 16 J to 63 with 32 bytes each, in wgmma's 32-byte
+// swizzle. In shared memory the blocks above the diagonal are zero.
 enum { TRIANGLE_BYTES = 10 * 512 };
 
 static __device__ __forceinline__ int triangle_column(int J)
@@ -39,8 +40,7 @@ static __device__ __forceinline__ int triangle_column(int J)
     return 2048 * J - 256 * J * (J - 1);
 }
 
-// Returns the byte offset of columns 8 * piece to 8 * piece + 7 of row i in a block
-// column.
+// Returns the byte offset in a triangle of row i, columns 8 * piece to 8 * piece + 7.
 static __device__ __forceinline__ int triangle_offset(int i, int piece)
 {
     const int J = piece / 2, row = i - 16 * J;
@@ -57,15 +57,15 @@ struct chunk_factors {
     float decay[K];                      // exp2(G_last)
 };
 
-// GDN has one gate per head, so decay and norms are factors per row that scale
-// accumulators. The value heads of a query/key head share the raw rows of k and q
-// [64,K] in tiles. Each value head has its own triangles and row factors.
+// GDN has one gate per head, so the decay is one factor per row. This factor and the
+// norms scale accumulators. The value heads of a query/key head share the raw rows of k
+// and q [64,K], in tiles. Each value head has its own triangles and row factors.
 template <int K>
 struct gdn_qk_rows { unsigned char k[K / 64][TILE_BYTES], q[K / 64][TILE_BYTES]; };
 
 // F = exp2(G) / |k|, B = exp2(G_last - G) / |k| and Q = scale exp2(G) / |q|; each is 0
-// past the chunk's end. decay = exp2(G_last). Only o needs Q, so Q is copied together
-// with the rows of q.
+// past the chunk's end. decay = exp2(G_last). Only the output o needs Q, so Q is copied
+// together with the rows of q.
 struct gdn_row_factors { float F[CHUNK], B[CHUNK], decay[8], Q[CHUNK]; };
 enum { ROW_FACTORS_BYTES = offsetof(struct gdn_row_factors, Q) };
 
@@ -81,11 +81,10 @@ static_assert(sizeof(struct chunk_factors<64>) == 388 * 64 + 10240
               "as in ref/core/saved.def");
 
 // Parameters of the forward kernels: the layer's call and the arrays in the workspace.
-// A stretch is the token range of one scan: a segment or a strip of a segment. Stretch
-// s starts with state from[s] of h_in, and stores its last state in row to[s] of ht
-// (-1: not stored). The map of stretch s starts with state own[s] of h_own (-1: zero).
-// A launch covers one window of every stretch: `count` chunks, beginning with chunk
-// `first`.
+// A stretch is the token range of one scan: a segment, or a strip (part) of a segment.
+// Stretch s starts with state from[s] of h_in, and stores its last state in row to[s]
+// of ht (-1: not stored). The map of stretch s starts with state own[s] of h_own (-1:
+// zero). A launch covers one window of every stretch: `count` chunks from `first` on.
 struct forward_params {
     struct kcp_forward a;
     void *factors, *qk_rows;             // [NC][HV]; GDN has [NC][H] of rows besides
@@ -97,9 +96,9 @@ struct forward_params {
     int kept;                            // rows of h_kept
     int first, count;
     void *carry;                         // [HV,K,V] from one window to the next
-    // Parts of the saved block that these kernels write; NULL: not saved. rstd_q,
-    // rstd_k and beta have 64 rows per chunk and head, 0 past a stretch's end. If a
-    // block is saved, `factors` points into the block.
+    // Parts of the saved block that these kernels write, or NULL. rstd_q, rstd_k and
+    // beta have 64 rows per chunk and head; rows past a stretch's end are 0. If a block
+    // is saved, `factors` points into the block.
     struct { float *rstd_q, *rstd_k, *beta; void *h_kept; } saved;
     int raw_rows;                        // GDN: the scan reads full chunks of q and k
 };                                       // from the caller's tensors
@@ -114,10 +113,10 @@ static __host__ __device__ inline int launched_chunks(const struct forward_param
 }
 
 // With few heads the scan leaves SMs idle. In this case a long stretch is processed in
-// windows, and the launches are pipelined: chunk_prepare of the next window starts when
-// every block of this window's scan has started (programmatic dependent launch). The
-// last block of that chunk_prepare waits for this window's scan, so a kernel that waits
-// for chunk_prepare has also waited for the scan.
+// windows with pipelined launches: the next window's chunk_prepare starts when every
+// block of this window's scan has started (programmatic dependent launch). The last
+// block of the next window's chunk_prepare waits for this window's scan. So every
+// kernel that waits for this chunk_prepare also waits for the scan.
 
 template <int K>
 static __device__ __forceinline__ struct chunk_factors<K> *chunk_factors_of(
@@ -139,9 +138,9 @@ static __device__ __forceinline__ struct gdn_qk_rows<K> *gdn_qk_rows_of(
     return (struct gdn_qk_rows<K> *)x.qk_rows + ((int64_t)c * x.a.H + m);
 }
 
-// A lane's accumulators hold, per row of a 16x16 block, two columns of the left half
-// and two of the right half. Exchanges columns with the neighbouring lane, so that each
-// lane has four adjacent columns, and a row is stored as 32 contiguous bytes.
+// For each row of a 16x16 block, a lane's accumulators hold two columns of each half.
+// Exchanges columns with the neighbouring lane, so that each lane has four adjacent
+// columns, and a row is stored as 32 contiguous bytes.
 static __device__ __forceinline__ uint2 exchange_halves(uint32_t left, uint32_t right)
 {
     const int odd = threadIdx.x % 2;
@@ -157,9 +156,9 @@ int gdn_chunk_prepare(const struct forward_params *x);
 int forward_scan(const struct forward_params *x, const struct chunk_states *to,
                  int processors);
 int forward_maps(const struct forward_params *x);
-// Continues the map of a rank's only segment over the window (x->first, x->count):
-// starts from map `from` (-1: the identity) and stores map `to`. If only_h is set,
-// computes h_ext but not M.
+// Extends the map of a rank's only segment over the window (x->first, x->count). Starts
+// from map `from` (-1: the identity) and stores the result as map `to`. If only_h is
+// set, computes h_ext but not M.
 int forward_maps_walk(const struct forward_params *x, int from, int to, int only_h);
 
 #endif

@@ -1,4 +1,4 @@
-// chunk_prepare.cuh -- for KDA and GDN: the gate, and the inverse from 16x16 blocks.
+// chunk_prepare.cuh -- the gate and a chunk's inverse, code shared by KDA and GDN.
 // Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/mutants.c.
 // Next: kda_prepare/rows.cuh.
 #ifndef KCP_CHUNK_PREPARE_CUH
@@ -6,7 +6,7 @@
 
 #include "cuda/18_hopper/chunk_factors.cuh"
 
-// A warp's part of a chunk: rows 16 I to 16 I + 15 of Aqk, or of A if of_A is set.
+// A warp's part of a chunk: rows 16 I to 16 I + 15 of Aqk, or of A if `of_A` is set.
 struct warp_role { int I, of_A; };
 
 // Returns the index of the 16x16 block (I, J) among the ten on and below the diagonal.
@@ -39,8 +39,8 @@ static __device__ __forceinline__ float beta_from_raw(const struct forward_param
     return copysignf(fmaxf(fabsf(b), 0x1p-40f), b);
 }
 
-// Constants from which log2_decay computes the decay of a token and channel, for each
-// form of the gate. The log2 decay is at least -1000, because 2^-1000 is 0 and
+// Constants of one form of the gate, from which log2_decay computes the decay of a
+// token and channel. The log2 decay is at least -1000, because 2^-1000 is 0 and
 // differences of sums must stay finite.
 struct gate_constants { float times, plus, top; };
 
@@ -119,8 +119,8 @@ static __device__ __forceinline__ void cumulative_decay(
 
 // ---- the inverse (I + L)^-1 of a chunk, from 16x16 blocks
 //
-// Each operand is split into a sum of two bf16 numbers, `top` and `rest`, which
-// together keep 16 bits.
+// Each element of an operand is split into a sum of two bf16 numbers, `top` and `rest`,
+// which together keep 16 bits.
 struct split_operand { uint32_t top[4], rest[4]; };
 
 // Converts a 16x16 block in an accumulator d[2][4] to operand A. If used as operand B,
@@ -139,8 +139,8 @@ static __device__ __forceinline__ struct split_operand split_accumulator(
     return p;
 }
 
-// Stores the fragments of an operand in shared memory, lane by lane: b0 and b1 of rows
-// 0 to 7, then b0 and b1 of rows 8 to 15.
+// Stores the fragments of an operand in shared memory, lane by lane. A lane stores
+// mma's registers b0 and b1 for rows 0 to 7, then b0 and b1 for rows 8 to 15.
 static __device__ __forceinline__ void store_fragments(uint4 (*at)[32],
                                                        const struct split_operand &p)
 {
@@ -149,8 +149,8 @@ static __device__ __forceinline__ void store_fragments(uint4 (*at)[32],
     at[1][lane] = make_uint4(p.rest[0], p.rest[2], p.rest[1], p.rest[3]);
 }
 
-// Adds x y^T to d [16,16]. Computes top x top, top x rest and rest x top of the split
-// product; rest x rest is below the rounding error.
+// Adds x y^T to d [16,16]. Computes top * top, top * rest and rest * top; rest * rest
+// is below the rounding error.
 static __device__ __forceinline__ void mma_split(
     float (*d)[4], const struct split_operand &x, const uint4 (*y)[32])
 {
@@ -203,16 +203,16 @@ static __device__ __forceinline__ void invert_block16(float (*L)[SUBCHUNK + 4], 
 }
 
 // Returns the byte offset, in a triangle, of a lane's four elements in the first eight
-// rows of a block. The next eight rows are 256 bytes further, the next block of the
-// block column 512 bytes.
+// rows of a block. The next eight rows are 256 bytes further; the next block of the
+// block column is 512 bytes further.
 static __device__ __forceinline__ int block16_offset(void)
 {
     const int lane = opaque_thread_id() % 32;
     return triangle_offset(lane / 4, lane % 2) + lane % 4 / 2 * 8;
 }
 
-// Stores block (I, J) of A beta. d holds A_IJ^T in an accumulator; `to` is this lane's
-// address in the factors.
+// Stores block (I, J) of A beta. `d` holds A_IJ^T in an accumulator, and `to` is this
+// lane's address in the factors.
 static __device__ __forceinline__ void store_inverse_block16(
     int J, const float (*d)[4], const float *beta, unsigned char *to)
 {

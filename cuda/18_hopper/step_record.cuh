@@ -4,11 +4,11 @@
 #ifndef KCP_STEP_RECORD_CUH
 #define KCP_STEP_RECORD_CUH
 
-// Format "steps" of the saved block (ref/core/saved.def): one record per step of 32
-// tokens and value head. If the first chunk of a stretch is chunk c of the rank, step j
-// of the stretch has number 2 c + j, and the step's record for value head n has index
+// Format "steps" of the saved block (ref/core/saved.def) has one record per value head
+// and step of 32 tokens. If the first chunk of a stretch (the token range of one scan)
+// is chunk c of the rank, the record of the stretch's step j for value head n has index
 // (2 c + j) HV + n. If the last chunk of a stretch has at most 32 tokens, the chunk's
-// second step has no record. Only for KDA with K = V = 128.
+// second step has no record. Only KDA with K = V = 128 uses this format.
 //
 // a is the sum of log2 decays over the step's first 16 tokens, and
 //
@@ -33,13 +33,13 @@ struct step_record {
 
 static_assert(sizeof(struct step_record) == 45568, "as in ref/core/saved.def");
 
-// Returns the byte offset of element (i, v), where i is a key row or a token.
+// Returns the byte offset of (i, v): i is a key row in `state`, and a token in `w`.
 static __device__ __forceinline__ int core_offset(int i, int v)
 {
     return ((i / 8 * 16 + v / 8) * 8 + v % 8) * 16 + i % 8 * 2;
 }
 
-// Returns the byte offset of columns 8 * piece to 8 * piece + 7 of row i.
+// Returns the byte offset in a triangle of row i, columns 8 * piece to 8 * piece + 7.
 static __device__ __forceinline__ int triangle64_offset(int i, int piece)
 {
     return i * 64 + ((piece ^ (i >> 1 & 3)) << 4);

@@ -42,11 +42,11 @@ static int carry_fused(struct fused *f, const struct forward_params *on_strips)
 // The walk is a scan that computes the segment's map window by window. After each strip
 // the walk stores the map of all chunks from the segment's start. This map, applied to
 // the segment's first state, gives the state at the start of the next strip. If the
-// sequence starts in this segment, the state at the start of a strip is h_ext.
+// sequence starts in this segment, this state is the map's h_ext.
 
 //> kernel-walk
-// For each window, computes the window's factors, then continues the walk over this
-// window, concurrently with the next window's factors.
+// For each window, computes the window's factors, then continues the walk over the
+// window. The walk runs concurrently with chunk_prepare of the next window.
 static int prepare_and_walk(struct fused *f)
 {
     struct forward_params x = f->x;
@@ -63,7 +63,6 @@ static int prepare_and_walk(struct fused *f)
 }
 //< kernel-walk
 
-// Computes the states at the start of the strips.
 static int start_walked(struct fused *f)
 {
     const struct kcp_call *a = (const struct kcp_call *)&f->x.a;
@@ -97,9 +96,9 @@ static int carry_walked(struct fused *f)
     return status;
 }
 
-// If no sequence crosses a cut between ranks, computes the factors and then the scan of
-// one window after another. Otherwise computes all factors, the maps and the exchange,
-// then the scan.
+// If no sequence crosses a cut between ranks, computes the factors and the scan of each
+// window, one window after another. Otherwise computes all factors and the maps,
+// exchanges the maps, and runs the scan.
 static int prepare_and_scan(struct fused *f, struct forward_params *on_strips)
 {
     const struct kcp_forward *a = &f->x.a;

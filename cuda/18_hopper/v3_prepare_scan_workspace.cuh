@@ -11,9 +11,10 @@
 
 static const char *const fused_name = "v3_prepare_scan";
 
-// The forward of this rank. If `alone` is 1, every stretch is a whole sequence, so h0
-// and ht are the only states. Otherwise states and maps are as in v1's program, and per
-// strip if the rank cuts its segments (split_sequence.cuh).
+// The forward of this rank. If `alone` is 1, every stretch (the token range of one
+// scan) is a whole sequence, so h0 and ht are the only states. Otherwise states and
+// maps are per segment, or per strip if the rank cuts its segments
+// (split_sequence.cuh).
 struct fused {
     struct forward_params x;
     struct arena r;
@@ -40,7 +41,7 @@ static void place_block(struct fused *f)
 }
 
 // Places the workspace of the strips. If no sequence crosses a cut between ranks,
-// backward uses the same strips, so their start states and maps are in the saved block.
+// backward uses the same strips, so forward saves their start states and maps.
 static void place_strips(struct fused *f)
 {
     const struct kcp_forward *a = &f->x.a;
@@ -55,7 +56,6 @@ static void place_strips(struct fused *f)
     f->p.maps = arena_named(r, "strip_maps", 0, 1);
 }
 
-// Places the maps and the buffers of their exchange in the workspace.
 static void place_maps(struct fused *f)
 {
     struct kcp_forward *a = &f->x.a;
@@ -76,7 +76,7 @@ static void place_maps(struct fused *f)
     f->x.h_own = f->states;
 }
 
-// Fills f with pointers into workspace and saved block; returns the workspace's bytes.
+// Fills f with pointers into workspace and saved block. Returns the workspace's bytes.
 static size_t place_fused(struct fused *f, const struct kcp_forward *args,
                           const struct kcp_path *path)
 {
@@ -123,8 +123,8 @@ static int64_t strip_length(const struct split *p, const struct kcp_segment *g, 
     return p->L && p->L < rest ? p->L : rest;
 }
 
-// Stores the order in which the scan starts the stretches: by length in multiples of
-// 1/16 of the longest, longest first, so that the last blocks to start are short.
+// Stores the order in which the scan starts the stretches: the longest first, so that
+// the last blocks to start are short. The unit of length is 1/16 of the longest.
 static void put_order(const struct fused *f, struct putter *x)
 {
     const struct kcp_call *a = (const struct kcp_call *)&f->x.a;

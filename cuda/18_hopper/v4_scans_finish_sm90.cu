@@ -3,7 +3,6 @@
 // Next: backward/states.cuh.
 #include "v4_scans_finish_workspace.cuh"
 
-// Returns the row of the table of paths that accepts this call, or NULL.
 static const struct kcp_path *path_of(const struct kcp_backward *a)
 {
     return a->plan ? kcp_path_of("13_backward", factors_name, KCP_BF16, a) : NULL;
@@ -14,8 +13,8 @@ static const struct kcp_path *path_of(const struct kcp_backward *a)
 
 enum { SUM_THREADS = 1024 };
 
-// Sums the terms of a segment's chunks per channel, and for dA_log also over the
-// channels, with one block per segment and head. A thread sums one channel of every
+// Sums the terms of a segment's chunks: ddt_bias per channel, and dA_log over all
+// channels. A block has one segment and head. A thread sums one channel of every
 // (SUM_THREADS / KG)-th chunk.
 static __global__ __launch_bounds__(SUM_THREADS) void add_chunk_parts(
     const struct backward_params x, float *dA_rows, float *ddt_rows)
@@ -71,7 +70,6 @@ static int sum_parameters(struct factors_backward *f)
 
 // ---- chapters 11 and 07: the gradient of the state after every segment
 
-// Runs one launch of the scans.
 static int scans(struct factors_backward *f, struct backward_params *x, int launch)
 {
     x->jobs = f->jobs[launch];
@@ -88,8 +86,8 @@ static int needs_M(const struct kcp_call *a)
     return 0;
 }
 
-// SCAN_DH_EXT jobs compute dh_ext. M is forward's M, saved or recomputed from the same
-// factors; the linear part of backward is the transpose of M.
+// Computes the maps of the segments. SCAN_DH_EXT jobs compute dh_ext. The linear part
+// is the transpose of forward's M, which was saved or is recomputed.
 static int make_maps(struct factors_backward *f)
 {
     const struct kcp_backward *a = &f->x.a;
@@ -112,7 +110,7 @@ static int make_maps(struct factors_backward *f)
     return status ? status : scans(f, &of_maps, 0);
 }
 
-// Runs first the scans that do not depend on other strips (parts of a sequence). Then
+// First runs the scans that do not depend on other strips (parts of a sequence). Then
 // the fold computes the gradient after each strip, from the last strip of a sequence to
 // the first. Then the remaining scans run.
 static int scan_strips(struct factors_backward *f)

@@ -13,10 +13,10 @@
 
 static const char *const factors_name = "v4_scans_finish";
 
-// The backward of this rank. If `alone` is 1, every stretch is a whole sequence, so h0,
-// dht and dh0 are the only states. Otherwise states and maps are per segment. `p` has
-// the strips (parts of sequences) of forward if forward saved the strips' start states
-// and maps M, which requires `alone`.
+// The backward of this rank. If `alone` is 1, every stretch (the token range of one
+// scan) is a whole sequence, so h0, dht and dh0 are the only states. Otherwise states
+// and maps are per segment. `p` describes forward's strips (parts of sequences) if
+// forward saved their start states and maps. Forward saves these only if `alone` is 1.
 struct factors_backward {
     struct backward_params x;
     struct arena r;
@@ -24,16 +24,16 @@ struct factors_backward {
     struct split p;
     void *h_kept, *h_start, *states, *dh_in, *dmap;       // [NS], per segment
     int *want, *own;
-    // Per stretch (segment or strip): rows of states (struct scan_states). For each
-    // launch: the jobs and the number of jobs. Strips or maps require two launches.
+    // `first` to `own_row` have one row of states per stretch (struct scan_states).
+    // `jobs` and `count` describe the jobs of each of up to two launches.
     int *first, *last, *of_first, *own_row, *jobs[2], count[2];
     float *dA_rows, *ddt_rows, *all;     // sums per segment; gathered from all ranks
     int *differs;
     int alone;
 };
 
-// Places forward's results per chunk in the saved block or, if KCP_SAVE_LIGHT requires
-// recomputing these results, in the workspace.
+// Places forward's results per chunk: in the workspace if KCP_SAVE_LIGHT requires
+// recomputing these results, otherwise in the saved block.
 static void place_block(struct factors_backward *f)
 {
     const struct kcp_backward *a = &f->x.a;
@@ -60,7 +60,6 @@ static void place_states(struct factors_backward *f)
     f->x.v_new = arena_named(r, "v_new_chunks", heads * CHUNK * a->V, sizeof(bf16));
 }
 
-// Places the maps and the buffers of their exchange in the workspace.
 static void place_maps(struct factors_backward *f)
 {
     const struct kcp_backward *a = &f->x.a;
@@ -75,7 +74,7 @@ static void place_maps(struct factors_backward *f)
     f->e = place_exchange(r, (const struct kcp_call *)a, 1, f->dmap, f->states);
 }
 
-// Places the strips of forward, if forward cut strips and the path's row has split=yes.
+// Places forward's strips, if forward cut its segments and the path has split=yes.
 static void place_strips(struct factors_backward *f, const struct kcp_path *path)
 {
     const struct kcp_backward *a = &f->x.a;
@@ -104,7 +103,7 @@ static void place_strips(struct factors_backward *f, const struct kcp_path *path
     f->p.ends = arena_take(r, n * state, sizeof(float));
 }
 
-// Fills f with pointers into workspace and saved block; returns the workspace's bytes.
+// Fills f with pointers into workspace and saved block. Returns the workspace's bytes.
 static size_t place_backward(struct factors_backward *f,
                              const struct kcp_backward *args,
                              const struct kcp_path *path)
@@ -147,8 +146,8 @@ static size_t place_backward(struct factors_backward *f,
 // `tokens`: number of tokens.
 struct strip { int at, sequence, first, last, row, next, segment, j; int64_t tokens; };
 
-// Advances to the next strip (or segment, if nothing is cut); starts from { 0 }, and
-// returns 0 after the last strip.
+// Advances `s` to the next strip (or to the next segment, if nothing is cut). Returns 0
+// after the last strip. The first call takes s = { 0 }.
 static int next_strip(const struct factors_backward *f, struct strip *s)
 {
     const struct kcp_call *a = (const struct kcp_call *)&f->x.a;
@@ -171,12 +170,12 @@ static_assert(KCP_JOB_STATES == 1 << SCAN_STATES
                   && KCP_JOB_REVERSE == 1 << SCAN_REVERSE
                   && KCP_JOB_DH_EXT == 1 << SCAN_DH_EXT, "bits of jobs");
 
-// Returns a bitmask of the scan jobs of a strip in a launch. Without strips
-// kcp_scan_jobs (split.h), which the table of paths also uses, computes the bitmask.
-// With strips the first launch computes the states, the reverse scan of a sequence's
-// last strip, and dh_ext of the other strips except the first. The second launch
-// follows the fold and computes the remaining reverse scans. With KCP_SAVE_ALL the
-// states were saved, so no job computes states.
+// Returns a bitmask of the scan jobs of a strip in a launch. Without strips,
+// kcp_scan_jobs (split.h) computes the bitmask. With strips, the first launch computes
+// the states, the reverse scan of a sequence's last strip, and dh_ext of the strips
+// between the first and the last. The second launch follows the fold (fold_chains) and
+// computes the remaining reverse scans. With KCP_SAVE_ALL no job computes states,
+// because the states were saved.
 static int jobs_of(const struct factors_backward *f, const struct strip *s, int launch)
 {
     const struct kcp_backward *a = &f->x.a;
@@ -190,9 +189,9 @@ static int jobs_of(const struct factors_backward *f, const struct strip *s, int 
     return s->first ? states : dh_ext | states;
 }
 
-// Stores the jobs in the order in which the scans start: long jobs first, by length in
-// multiples of 1/16 of the longest. Among jobs of equal length SCAN_REVERSE is first,
-// because its steps take longer.
+// Stores the jobs in the order in which the scans start: long jobs first. Lengths are
+// compared in multiples of 1/16 of the longest. Among jobs of equal length SCAN_REVERSE
+// is first, because its steps take longer.
 static void put_jobs(struct factors_backward *f, struct putter *x, int launch)
 {
     int64_t longest = 1;
@@ -210,8 +209,7 @@ static void put_jobs(struct factors_backward *f, struct putter *x, int launch)
     for (int i = f->count[launch]; i < 2 * f->p.NS; i++) put(x, 0);
 }
 
-// Stores the token and chunk boundaries of the strips, in the format of a plan's
-// segment boundaries.
+// Stores the strips' token and chunk boundaries, in the format of a plan's segments.
 static void put_grid(const struct factors_backward *f, struct putter *x)
 {
     const struct kcp_backward *a = &f->x.a;
@@ -226,9 +224,9 @@ static void put_grid(const struct factors_backward *f, struct putter *x)
 }
 
 // Fills the index arrays, in the order in which place_strips allocated the arrays. If
-// segments cross ranks, every segment has a separate row of states. A reverse scan that
-// runs before the exchange stores the gradient of its stretch's first state in the map
-// that is sent.
+// segments cross ranks, every segment has a separate row of states. A reverse scan
+// before the exchange stores the gradient of its stretch's first state in the map that
+// is sent.
 static void put_rows(struct factors_backward *f)
 {
     const struct kcp_call *call = (const struct kcp_call *)&f->x.a;

@@ -17,11 +17,12 @@
 //            + dA_ii q_i
 //
 // The anchor b of a subchunk and channel is an integer near the middle of the range of
-// G. D_ij = exp2(G_i - b_I) exp2(b_I - b_J) exp2(b_J - G_j). The middle factor is a
-// power of two, so each operand is rounded only once. dG_i is q_i (or k_i) times row
-// sums minus k_i times column sums. Row sums are multiplied by the rounded operands
-// from which column sums are computed, and vice versa. So each pair adds and subtracts
-// exactly the same product.
+// G. For i in subchunk I and j in subchunk J, D_ij = exp2(G_i - b_I) exp2(b_I - b_J)
+// exp2(b_J - G_j). The middle factor is a power of two, so each operand is rounded only
+// once. dG_i is q_i (or k_i) times row sums minus k_i times column sums. Row sums are
+// multiplied by the same rounded operands from which column sums are computed, and vice
+// versa. So each pair adds a product to one row of dG and subtracts exactly the same
+// product from another row.
 struct operands {
     pairs_of_tokens kb, kf, qf; // k exp2(b-G), k exp2(G-b), q exp2(G-b)
 };
@@ -34,7 +35,7 @@ static __device__ __forceinline__ uint32_t mul_bf16x2(uint32_t x, uint32_t y)
 }
 
 // `operand_a` returns subchunk I of a warp's rows as operand A. `scaled_operand_a` also
-// multiplies the operand, exactly, by one power of two per channel.
+// multiplies each channel of the operand by a power of two, which is exact.
 static __device__ __forceinline__ void operand_a(uint32_t *a, const pairs_of_tokens &x,
                                                  int I)
 {
@@ -54,9 +55,10 @@ static __device__ __forceinline__ void scaled_operand_a(uint32_t *a,
 }
 
 // A subchunk has one anchor for rows and one for columns. Normally the two anchors are
-// equal. On the underflow path the anchors are the subchunk's first and last G, so that
-// no exponent is above 0, and only pairs of different subchunks use the anchors.
-// step[I] is exp2(b_I+1 - b_I) as a pair of bf16.
+// equal. On the underflow path the row anchor is G before the subchunk and the column
+// anchor is the subchunk's last G, so that no exponent is above 0. On this path only
+// pairs of different subchunks use anchors. step[I] is a pair of bf16, both
+// exp2(b_(I+1) - b_I).
 struct anchors {
     float row[SUBCHUNKS][2], column[SUBCHUNKS][2];
     uint32_t step[SUBCHUNKS - 1][2];
@@ -83,7 +85,7 @@ static __device__ __forceinline__ struct anchors anchors_of(const float (*bound)
     return b;
 }
 
-// Computes exp2(b_I - b_J), I > J, of two channels exactly, from powers of two.
+// Computes exp2(b_I - b_J) of two channels for I > J, exactly, as a power of two.
 template <int underflow>
 static __device__ __forceinline__ void power_between(const struct anchors &b, int I,
                                                      int J, uint32_t *power)
@@ -98,8 +100,8 @@ static __device__ __forceinline__ void power_between(const struct anchors &b, in
     }
 }
 
-// After make_operands, array G holds exp2(G - b), and the column factor is 1 / exp2(G -
-// b). On the underflow path exp2(G - b) may be 0, so the array holds G - b.row instead.
+// After make_operands, array `G` holds exp2(G - b), and the column factor is 1 / exp2(G
+// - b). On the underflow path exp2(G - b) may be 0, so `G` holds G - b.row.
 template <int underflow>
 static __device__ __forceinline__ float row_factor(float G)
 {
@@ -114,8 +116,7 @@ static __device__ __forceinline__ float column_factor(const struct anchors &b, i
     return ex2_approx(b.column[I][h] - b.row[I][h] - G);
 }
 
-// Computes the operands of a warp's channels, and replaces G by the numbers that
-// row_factor needs.
+// Computes the operands of a warp's channels. Replaces `G` by the input of row_factor.
 template <int underflow>
 static __device__ __forceinline__ void make_operands(const struct anchors &b,
                                                      const unsigned char *q_tile,
@@ -144,7 +145,7 @@ static __device__ __forceinline__ void make_operands(const struct anchors &b,
 }
 
 // Converts a warp's rows of X = dO v_new^T or Y = dv v_new^T to bf16 rows of dA or dB.
-// Stores the diagonal separately in fp32: dA_ii times the norms, or Y_ii.
+// Also stores a diagonal in fp32: dA_ii with the norms, or Y_ii without norms.
 template <int K>
 static __device__ __forceinline__ void store_triangle(
     int of_dv, float scale, const struct finish_vectors<K> &of, const float (*d)[4],
@@ -199,8 +200,8 @@ static __device__ __forceinline__ void scale_columns_of_W(
     }
 }
 
-// The chunk's last row contributes nothing to dG (eq:dG: dk_s*). So `take_star` moves
-// the term of this row from d to `star`, and `add_star` later adds `star` to dk.
+// The W term of the chunk's last row contributes nothing to dG (dk_s* in eq:dG). So
+// `take_star` moves this term to `star`, and `add_star` later adds it to dk.
 static __device__ __forceinline__ void take_star(int len, float (*d)[4], float *star)
 {
     const int at = len - 1 - mma_coords_of_thread().e;
@@ -268,7 +269,7 @@ static __device__ __forceinline__ void add_to_dG_last(const pairs_of_tokens &kb,
         }
 }
 
-// Adds exp2(b - G) z to dk and subtracts k exp2(b - G) z from dG, for column sums z.
+// Sets dk to exp2(b - G) z and dG to -k exp2(b - G) z, where z are the column sums.
 template <int underflow>
 static __device__ __forceinline__ void spread_columns(const struct anchors &b,
                                                       const float (*G)[4],
@@ -313,8 +314,8 @@ static __device__ __forceinline__ void add_column_products(
         }
 }
 
-// Adds to d the sum over columns j of A_ij k_j D_ij, A = dA or dB, without the factor
-// exp2(G_i - b_I).
+// Adds to d the sum over columns j of A_ij k_j D_ij, without the factor exp2(G_i -
+// b_I). `A` is dA or dB.
 template <int underflow>
 static __device__ __forceinline__ void add_row_products(const unsigned char *A,
                                                         const struct operands &o,
@@ -413,8 +414,7 @@ static __device__ __forceinline__ void add_own_pairs(const float *dA_diagonal,
     }
 }
 
-// Stores in `part` [2][64], per token, the sums of q dq and k dk over a warp's
-// channels.
+// Stores in `part` [2][64] each token's sums of q dq and k dk over a warp's channels.
 static __device__ __forceinline__ void store_dots(const pairs_of_tokens &q,
                                                   const pairs_of_tokens &k,
                                                   const pairs_of_tokens &dq,

@@ -6,9 +6,9 @@
 
 #include "finish_producer.cuh"
 
-// Gate constants of a thread's two channels, with y = x + dt_bias. For a bounded gate,
-// field `times` is -exp(A_log) log2(e), and g = lb / (1 + 2^u), u = `times` y. For a
-// softplus gate, field `times` is -exp(A_log).
+// Gate constants of a thread's two channels. The raw gate is x, and y = x + dt_bias.
+// For a bounded gate, `times` is -exp(A_log) log2(e), and g = lower_bound / (1 + 2^u)
+// with u = `times` y. For a softplus gate, `times` is -exp(A_log).
 struct finish_gate {
     float times, plus[2];
 };
@@ -29,7 +29,7 @@ static __device__ __forceinline__ struct finish_gate finish_gate_of(
     return { -e, { dt[0], dt[1] } };
 }
 
-// Returns log(1 + e), 0 <= e <= 1.
+// Returns log(1 + e) for 0 <= e <= 1.
 static __device__ __forceinline__ float log_1_plus(float e)
 {
     return e < 0.01f ? e * (1.0f - e * (0.5f - e * (1.0f / 3.0f))) : __logf(1.0f + e);
@@ -78,7 +78,7 @@ static __device__ __forceinline__ void decays_of_tokens(const struct kcp_backwar
             for (int j = 0; j < 4; j++) G[t][j] = fmaxf(LOG2_E * G[t][j], -256.0f);
 }
 
-// Zeroes x for tokens past the chunk's end, so that these tokens do not decay.
+// Zeroes `x` for tokens past the chunk's end, so that these tokens do not decay.
 static __device__ __forceinline__ void zero_tokens_from(int len, float (*x)[4])
 {
     const int e = mma_coords_of_thread().e;
@@ -90,14 +90,14 @@ static __device__ __forceinline__ void zero_tokens_from(int len, float (*x)[4])
 }
 
 // Weights (0 or 1) in a prefix sum: `beside` multiplies the neighbouring lane's sum,
-// `across` the sum of the other lane pair.
+// and `across` multiplies the sum of the other lane pair.
 struct quad_weights {
     float beside, across;
 };
 
-// Replaces x by its inclusive sums along the tokens. bound[I] is the sum of all tokens
-// before subchunk I, and bound[4] is the total. A channel's eight tokens of a tile are
-// in four lanes; each of these lanes computes the tile's total.
+// Replaces `x` by its inclusive sums along the tokens. bound[I] is the sum of all
+// tokens before subchunk I, and bound[4] is the total. A channel's eight tokens of a
+// tile are in four lanes; each of these lanes computes the tile's total.
 static __device__ __forceinline__ void sum_along_tokens(float (*x)[4],
                                                         float (*bound)[2])
 {
@@ -139,8 +139,9 @@ static __device__ __forceinline__ void sum_from_the_end(float (*x)[4])
         }
 }
 
-// Returns dx of one element from dg, and adds the element's term to dA_log; dx and the
-// term lack the slope factor, which is equal for all elements of a head:
+// Returns dx of one element from dg, and adds the element's term of dA_log to *dA. Both
+// results lack a factor that is equal for all elements of a head; the caller applies
+// it. With this factor:
 //     bounded   dx = dg lb exp(A_log) s (1 - s), s = 1 / (1 + 2^u);  dA_log += dx y
 //     softplus  dx = -exp(A_log) sigma(y) dg;                        dA_log += dg g
 static __device__ __forceinline__ float bounded_back(float u, float dg, float *dA)
@@ -204,10 +205,10 @@ static __device__ __forceinline__ void gate_gradient(
 
 // ---- the underflow path: pairs of tokens one by one
 
-// A gate may decay so much within a subchunk that no anchor represents the decay
-// between two rows of the subchunk. The first pass marks such a chunk. The second pass
-// processes the chunk again and computes pairs within subchunks one by one, which is
-// slow but exact for any decay.
+// A gate may decay so much within a subchunk that factors relative to the subchunk's
+// anchor (finish_consumer.cuh) underflow in bf16. The first pass marks such a chunk.
+// The second pass processes the chunk again and computes pairs within subchunks one by
+// one, which is slow but exact for any decay.
 
 static __device__ __forceinline__ void mark_underflow(const float (*bound)[2],
                                                       unsigned char *mark)
@@ -260,8 +261,8 @@ static __device__ __forceinline__ float element_of(const unsigned char *triangle
     return (float)*(const bf16 *)(triangle + swizzle128_offset(i, j / 8) + j % 8 * 2);
 }
 
-// Row and column sums for the tokens of this lane in subchunk I, over the tokens of
-// lane ^ mask:
+// Row and column sums for the tokens of this lane in subchunk I. The sums extend over
+// the tokens of one other lane (of_other_lane):
 //     row_q_i = sum_{j<i} dA_ij D_ij k_j    row_k_i likewise with dB
 //     column_j = sum_{i>j} (dA_ij q_i + dB_ij k_i) D_ij
 struct pair_sums {

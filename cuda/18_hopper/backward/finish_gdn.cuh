@@ -6,9 +6,9 @@
 
 #include "finish_producer.cuh"
 
-// Tensors that are loaded and released together form a part. Per query/key head: GDN_QK
-// (two stages) contains q, k and their norms. Per value head: GDN_dO contains dO and
-// v_new, GDN_h dv and h, GDN_dS dS.
+// Tensors that are loaded and released together form a part. GDN_QK (two stages)
+// contains q, k and their norms for a query/key head. For a value head, GDN_dO contains
+// dO and v_new, GDN_h contains dv and h, and GDN_dS contains dS.
 enum { GDN_QK, GDN_dO = GDN_QK + 2, GDN_h, GDN_dS, GDN_PARTS };
 
 // G of a chunk's rows, which the gate warp computes one chunk in advance.
@@ -16,9 +16,10 @@ struct gdn_gate {
     float G[CHUNK];
 };
 
-// Sums per row that the consumers compute for the gradient warp. `rows` and `columns`
-// sum over pairs with earlier and later rows. `states` and `last` are terms of q dq and
-// k dk that contain h or dS. `dv_v_new` is the diagonal of dv v_new^T.
+// Sums per row that the consumers compute for the gradient warp. `rows` sums over a
+// row's pairs with earlier rows, and `columns` sums over its pairs with later rows.
+// `states` and `last` sum the terms of q dq and k dk that contain h or dS. `dv_v_new`
+// is the diagonal of dv v_new^T.
 struct gdn_sums {
     float rows[2][CHUNK], columns[2][SUBCHUNKS][CHUNK]; // of dA, of dB
     float states[2][CHUNK], last[2][CHUNK];             // per warpgroup
@@ -130,7 +131,7 @@ static __device__ __forceinline__ float gdn_decay(const struct kcp_backward &a, 
     return fmaxf(g, -200.0f);
 }
 
-// Returns the gradient of the raw gate from dg, and adds the element's term to dA_log.
+// Returns the raw gate's gradient from dg. Adds the element's term of dA_log to *dA.
 static __device__ __forceinline__ float gdn_gate_back(const struct kcp_backward &a,
                                                       float y, float exp_A, float dg,
                                                       float *dA)
@@ -149,8 +150,8 @@ static __device__ __forceinline__ float gdn_gate_back(const struct kcp_backward 
     return dg;
 }
 
-// The gate warp computes G of each chunk as inclusive sums; past the chunk's end G is
-// constant. Lane l has rows 2 l and 2 l + 1.
+// The gate warp computes G of each chunk, the inclusive sums of the log2 decays. Past
+// the chunk's end G is constant. Lane l has rows 2 l and 2 l + 1.
 template <int K>
 static __device__ __forceinline__ void gdn_gate_warp(const struct backward_params &x,
                                                      struct gdn_finish_storage<K> &smem)

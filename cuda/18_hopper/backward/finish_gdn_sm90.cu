@@ -5,8 +5,8 @@
 #include "finish_gdn.cuh"
 
 // With one gate per head, D_ij = exp2(G_i - G_j) is the same for all channels, and at
-// most 1 for j <= i. So no anchors are needed, and any gate is computed exactly. All
-// products use the raw q and k; the norms multiply rows.
+// most 1 for j <= i. So this kernel needs no anchors (finish_consumer.cuh) and computes
+// any gate exactly. All products use the raw q and k; the norms multiply rows.
 //
 //     dA_ij = scale D_ij (dO v_new^T)_ij, j <= i
 //     dB_ij = -D_ij (dv v_new^T)_ij, j < i
@@ -15,7 +15,7 @@
 //            + sum_j dA_ji q_j + dB_ij k_j + dB_ji k_j
 //     Z = dA . (q k^T) + dB . (k k^T), j < i:  dG_i = sum_j Z_ij - sum_j Z_ji + ...
 //
-// So each pair adds a number to one row of dG and subtracts the number from another.
+// So each pair adds a number to one row of dG, and subtracts it from another row.
 
 // Zeroes the rows past the chunk's end, which belong to another sequence.
 template <int K>
@@ -116,7 +116,7 @@ static __device__ __forceinline__ void make_gdn_triangle(
     store_gdn_triangle<K>(of_dv, stage, i.chunk % 2, (float)x.a.scale, X, S, smem);
 }
 
-// Sums exp2(G_last) sum_v h dS over a warpgroup's channels, with one sum per warp.
+// Sums exp2(G_last) sum_v h dS over a warpgroup's channels. Stores one sum per warp.
 template <int K>
 static __device__ __forceinline__ void sum_h_dS(int wg, float decay,
                                                 struct gdn_finish_storage<K> &smem)
@@ -215,7 +215,7 @@ static __device__ __forceinline__ void add_gdn_pairs(
     fence_operand<8>(dk);
 }
 
-// Adds the norms' gradients and stores rows of dq and dk, after the last value head.
+// After a pair's last value head, adds the norms' gradients and stores dq and dk.
 template <int K>
 static __device__ __forceinline__ void store_gdn_rows(
     const struct backward_params &x, const struct block_chunk &i, int wg, int stage,
@@ -326,18 +326,19 @@ static __device__ __forceinline__ void finish_gdn_chunk(
 }
 
 // Bound: memory. At K = V = 128 the kernel moves 1810 bytes per token and value head,
-// and 1024 bytes per token and query/key head. Flops: per warpgroup 56 products of 64 x
-// 64 x 16. Shared memory: 214 KiB.
+// and 1024 bytes per token and query/key head. Flops: a warpgroup computes 56 products
+// of 64 x 64 x 16 per chunk and value head. Shared memory: 214 KiB.
 //
-// Ownership: a block processes (chunk, query/key head) pairs one after another, and all
-// value heads of a pair. Each consumer warpgroup has 64 channels. In the last warpgroup
-// one thread is the producer, one warp computes G one chunk in advance, and another
-// warp computes the gate's gradient from dG while the consumers continue.
+// Ownership: a block processes (chunk, query/key head) pairs one after another, with
+// all value heads of each pair. Each consumer warpgroup has 64 channels. In the last
+// warpgroup one thread is the producer, one warp computes G one chunk in advance, and
+// another warp computes the gate's gradient from dG while the consumers continue.
 //
-// Barriers: `full` and `empty` of each part, gate_* for G, sums_* for sums of dG.
-// CONSUMERS_SYNC, in order: rows past the end are 0; the triangles are stored; the dots
-// are stored. dA and dB have two buffers, so the second barrier also ends the reads of
-// the previous triangles. WARPGROUP_SYNC: the warpgroup's rows are staged.
+// Barriers: each part has `full` and `empty`, gate_* are for G, sums_* are for the sums
+// of dG. CONSUMERS_SYNC separates, in order: rows past the end are 0; the triangles are
+// stored; the dots (sums of q dq and k dk) are stored. dA and dB have two buffers, so
+// at the second barrier all reads of the previous chunk's triangles have also ended.
+// WARPGROUP_SYNC: the warpgroup's rows are staged.
 template <int K>
 static __global__ __launch_bounds__(finish_threads<K>::ALL, finish_threads<K>::BLOCKS)
 void gdn_finish_kernel(const __grid_constant__ struct backward_params x,

@@ -12,8 +12,8 @@ struct finish_registers {
 };
 
 // Computes X = dO v_new^T and Y = dv v_new^T for the triangles; each warp has 16 rows.
-// With K = 128 each of the two warpgroups computes one product; with K = 64 one
-// warpgroup computes both products.
+// With K = 128 each of the two consumer warpgroups computes one product; with K = 64
+// the only consumer warpgroup computes both products.
 template <int K>
 static __device__ __forceinline__ void begin_triangles(
     const struct kda_finish_storage<K> &s, int tile, float (*d)[4])
@@ -43,7 +43,7 @@ static __device__ __forceinline__ float4 *sums_of_block(const struct backward_pa
            + (int64_t)blockIdx.x * 16 * finish_threads<K>::CONSUMERS + threadIdx.x;
 }
 
-// Adds dq and dk over the value heads of a query/key head. Each thread keeps its fp32
+// Sums dq and dk over the value heads of a query/key head. Each thread keeps its fp32
 // sums between value heads in global memory (L2).
 static __device__ __forceinline__ void add_to_group(float4 *sums, int threads,
                                                     int first, int last,
@@ -70,7 +70,7 @@ static __device__ __forceinline__ void add_to_group(float4 *sums, int threads,
 // A warpgroup computes one chunk and value head. If `whole` is 1, the chunk has 64
 // rows; the code for a partial last chunk needs more registers and is compiled
 // separately. If `unread` is 1, this thread issued TMA stores of the previous chunk's
-// rows, and must release the stage when TMA has read the rows. Returns the new value of
+// rows, and must release the stage when TMA has read the rows. Returns the next
 // `unread`.
 template <int K, int underflow, int form, int whole>
 static __device__ __forceinline__ int finish_chunk(const struct backward_params &x,
@@ -189,7 +189,7 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
             mbarrier_arrive(&smem.empty[PART_ROWS + stage]);
             return 0;
         }
-        // The dots [K / 16][2][CHUNK], one part per warp, overwrite dA.
+        // Each warp's sums of q dq and k dk [K / 16][2][CHUNK] overwrite dA.
         store_dots(q, k, dq, dk,
                    (float *)smem.dA + opaque_thread_id() / 32 * 2 * CHUNK);
     }
@@ -222,10 +222,10 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
 // the sums over v of h dS.
 //
 // Barriers. Each part has `full` and `empty`. `sums_full`: the sums of h dS are stored.
-// CONSUMERS_SYNC, in order: rows past the end are zero, the triangles are stored, the
-// triangles have been read, the dots are stored, the projection factors are stored.
-// WARPGROUP_SYNC: the warpgroup's rows are staged. DIAGONAL_STORED: the diagonal is
-// stored, and the dbeta warp may read the diagonal.
+// CONSUMERS_SYNC marks these events, in order: rows past the end are zero, the
+// triangles are stored, the triangles have been read, the dots (sums of q dq and k dk)
+// are stored, the factors of the norms' gradient are stored. WARPGROUP_SYNC: the
+// warpgroup's rows are staged. DIAGONAL_STORED: the dbeta warp may read dv_v_new.
 template <int K, int underflow, int form>
 static __global__ __launch_bounds__(finish_threads<K>::ALL, finish_threads<K>::BLOCKS)
 void kda_finish_kernel(const __grid_constant__ struct backward_params x,

@@ -1,4 +1,4 @@
-// finish_producer.cuh -- KDA's finishing kernel: storage, producer, warps that add.
+// finish_producer.cuh -- KDA's finishing kernel: storage, producer, and sum warps.
 // Book: chapter 18, "Code: kernels".  Checked by: tests/13_backward/checks.c.
 // Next: finish_gate.cuh.
 //
@@ -14,9 +14,9 @@
 // The launcher of GDN's finishing kernel, compiled in a separate object file.
 int gdn_finish(const struct backward_params *x, int processors);
 
-// CONSUMERS: number of consumer threads; a warpgroup has 64 channels and a warp 16
-// channels of all tokens of the chunk. ALL: CONSUMERS plus the threads of the
-// producer's warpgroup. BLOCKS: number of blocks per SM.
+// CONSUMERS: number of consumer threads. For all tokens of the chunk, a consumer
+// warpgroup has 64 channels and each of its warps has 16 channels. ALL: CONSUMERS plus
+// the threads of the producer's warpgroup. BLOCKS: number of blocks per SM.
 template <int K>
 struct finish_threads {
     enum { CONSUMERS = 2 * K, ALL = 2 * K + 128, BLOCKS = K == 128 ? 1 : 2 };
@@ -24,12 +24,12 @@ struct finish_threads {
 
 // Named barriers. All consumers reach CONSUMERS_SYNC several times per chunk; the
 // comment of each call says what the barrier separates. WARPGROUP_SYNC + w synchronizes
-// warpgroup w. At DIAGONAL_STORED consumers arrive after storing the diagonal of dv
-// v_new^T; the warp that computes dbeta waits.
+// warpgroup w. Consumers arrive at DIAGONAL_STORED after storing the diagonal of dv
+// v_new^T; the warp that computes dbeta waits there.
 enum { CONSUMERS_SYNC = 1, WARPGROUP_SYNC = 2, DIAGONAL_STORED = 4 };
 
-// This thread's coordinates in a D tile: rows g and g + 8, columns e and e + 1, the
-// warp within its warpgroup, and the first channel.
+// This thread's coordinates in an mma accumulator (D tile): rows g and g + 8, columns e
+// and e + 1, the warp within its warpgroup, and the first channel.
 struct mma_coords {
     int g, e, warp, channel;
 };
@@ -41,8 +41,8 @@ static __device__ __forceinline__ struct mma_coords mma_coords_of_thread(void)
 }
 
 // The iteration state of a block. A block processes every gridDim.x-th pair of a chunk
-// and a query/key head, and all value heads of each pair. Field `chunk` counts
-// combinations of pair and value head.
+// and a query/key head, and all value heads of each pair. `chunk` counts the
+// combinations of pair and value head, starting with 0.
 struct block_chunk {
     int pair, head, chunk;
 };
@@ -107,9 +107,9 @@ static __device__ __forceinline__ struct token_range finish_tokens(
     return { t, left < CHUNK ? (int)left : (int)CHUNK };
 }
 
-// Loads the three parts of a chunk: dO and v_new; dv and h; dS. Loads a part as soon as
-// that part of the previous chunk has been released. The barriers of the three parts
-// have the indices `first`, `first` + 1 and `first` + 2.
+// Loads a chunk in three parts: dO with v_new, dv with h, and dS. A part is loaded as
+// soon as the same part of the previous chunk has been released. The barriers of the
+// three parts have the indices `first`, `first` + 1 and `first` + 2.
 template <int K, int first, class storage, class maps>
 static __device__ __forceinline__ void load_chunk(const struct backward_params &x,
                                                   const maps &from,
@@ -138,8 +138,8 @@ static __device__ __forceinline__ void load_chunk(const struct backward_params &
                 &smem.full[OF_dS]);
 }
 
-// Returns in x the neighbouring lane's `own`, and in y the sum of `own` over the other
-// two lanes. The four lanes that share a channel call this function together.
+// Four lanes that share a channel call this function together. Returns in x the
+// neighbouring lane's `own`, and in y the sum of `own` over the other two lanes.
 static __device__ __forceinline__ float2 quad_sums(float own)
 {
     const float beside = __shfl_xor_sync(~0u, own, 1);
@@ -213,8 +213,8 @@ struct finish_rows {
     unsigned char q[K / 64][TILE_BYTES], k[K / 64][TILE_BYTES], g[K / 64][TILE_BYTES];
 };
 
-// All arrays are swizzle128 tiles of 64 tokens by 64 channels of K or V; h and dS have
-// tiles of 64 rows of K by 64 columns of V. dA and dB are the chunk's triangles.
+// h and dS are in swizzle128 tiles of 64 rows of K by 64 columns of V, rows of tokens
+// in tiles of 64 tokens by 64 channels. dA and dB are the chunk's triangles.
 template <int K>
 struct kda_finish_storage {
     unsigned char h[K / 64][K / 64][TILE_BYTES], dS[K / 64][K / 64][TILE_BYTES];
@@ -227,7 +227,7 @@ struct kda_finish_storage {
     uint64_t full[PARTS], empty[PARTS], sums_full;
 };
 
-// A chunk's position, which each call reads from shared memory to save registers.
+// A chunk's position. It is re-read from shared memory at each use, to save registers.
 struct finish_position {
     int64_t t;
     int len, c, n;
@@ -241,10 +241,9 @@ static __device__ __forceinline__ struct finish_position finish_position_of(
     return { tokens.x, (int)tokens.y, (int)head.x, (int)head.y };
 }
 
-// A warp has 16 channels by 64 tokens as D tiles with channels along M: with g = lane /
-// 4 and e = 2 (lane % 4), element [t][2 h + j] is channel g + 8 h, token 8 t + e + j.
-// In bf16 a pair of tokens is one register [t][h], and two adjacent tiles are an
-// operand A.
+// A warp has 16 channels by 64 tokens in D tiles, with channels along M. With g = lane
+// / 4 and e = 2 (lane % 4), element [t][2 h + j] is channel g + 8 h, token 8 t + e + j.
+// In bf16 a pair of tokens is one register [t][h], and two tiles are an operand A.
 typedef uint32_t pairs_of_tokens[8][2];
 
 // Returns the address where the sum warps store sum_v h dS of a channel. The bytes are
@@ -258,9 +257,8 @@ static __device__ __forceinline__ float *h_dS_of(struct kda_finish_storage<K> &s
            + channel % 4;
 }
 
-// Returns the byte offset that a lane passes to ldmatrix or stmatrix to transpose the
-// warp's 16 channels of a tile [64 tokens][64 channels]. The next 16 tokens start 2048
-// bytes later.
+// Returns the byte offset for ldmatrix or stmatrix to transpose the warp's 16 channels
+// of a tile [64 tokens][64 channels]. The next 16 tokens start 2048 bytes later.
 static __device__ __forceinline__ int channels_offset(void)
 {
     const int lane = opaque_thread_id() % 32, warp = opaque_thread_id() / 32 % 4;
@@ -296,7 +294,7 @@ static __device__ __forceinline__ void store_channels(unsigned char *tile,
 
 // ---- the producer
 
-// Tensor maps of the caller's rows: boxes of 64 tokens by 64 channels.
+// Tensor maps of the caller's rows, with boxes of 64 tokens by 64 channels.
 struct finish_maps {
     CUtensorMap q, k, g, dO, dv, dq, dk;
 };
@@ -314,7 +312,6 @@ static int make_finish_maps(struct finish_maps *m, const struct kcp_backward &a)
     return made ? KCP_OK : KCP_CUDA;
 }
 
-// Loads one chunk's rows of q, k and the gate, and the chunk's vectors.
 template <int K>
 static __device__ __forceinline__ void load_rows_part(
     const struct backward_params &x, const struct finish_maps &from,
@@ -367,8 +364,7 @@ static __device__ __forceinline__ void kda_finish_producer(
 
 enum { SUMS_THREADS = 96 };
 
-// Computes sum_v h dS for rows 8 * warp to 8 * warp + 7 of every 24 rows, with four
-// lanes per row.
+// Four lanes compute sum_v h dS of a row. A warp has 8 of every 24 rows.
 template <int K>
 static __device__ __forceinline__ void make_h_dS(int warp,
                                                  struct kda_finish_storage<K> &smem)
@@ -413,8 +409,8 @@ static __device__ __forceinline__ void store_dbeta(
     if (row + 1 < z.len) to[a.HV] = dbeta_raw_of(a.beta_form, beta.y, y.y);
 }
 
-// Runs one of the three sum warps, which are in the producer's warpgroup and have 24
-// registers per thread. So the consumers need no registers for these sums.
+// Runs one of the three sum warps, which belong to the producer's warpgroup. So the
+// consumers need no registers for these sums.
 template <int K, int underflow>
 static __device__ __forceinline__ void sums_warp(const struct backward_params &x,
                                                  const unsigned char *marks, int warp,

@@ -60,7 +60,7 @@ static __device__ __forceinline__ void reverse_producer(
     }
 }
 
-// Addresses of this warpgroup's part of a chunk. If dS is NULL, nothing is stored.
+// Addresses of this warpgroup's part of a chunk. If `dS` is NULL, nothing is stored.
 struct reverse_out {
     unsigned char *dS;
     bf16 *dv;                            // this thread's 16 bytes of its first row
@@ -136,7 +136,7 @@ static __device__ __forceinline__ void send_dS(struct reverse_out &to,
 // ---- one gate per channel (KDA)
 //
 // dU = kg dS + Aqk^T dO, dv = (A beta)^T dU, dS <- Lambda dS + qg^T dO - k~^T dv. The
-// critical path is dU, dv and the last product; qg^T dO overlaps with dv.
+// critical path is dU, dv and the last product. The product qg^T dO overlaps with dv.
 template <int K, int WGS>
 static __device__ __forceinline__ void kda_reverse_step(
     typename reverse_storage<K, WGS, 1>::stage &s, const float *decay,
@@ -243,7 +243,7 @@ static __device__ __forceinline__ void gdn_reverse_step(
 
 // ---- the block
 
-// Returns the view for the gradient of a stretch's first state (p = NULL: not stored).
+// Returns where the gradient of a stretch's first state is stored (p = NULL: nowhere).
 static __device__ __forceinline__ struct state_view start_of(
     const struct backward_params &x, int job, int z, int n, int v)
 {
@@ -252,7 +252,6 @@ static __device__ __forceinline__ struct state_view start_of(
     return { x.dh_ext + ((int64_t)z * x.a.HV + n) * x.a.K * x.pitch + v, 1, x.pitch };
 }
 
-// Initializes the barriers and the zeros above the diagonals.
 template <int blocks, int K, int WGS, int kda>
 static __device__ __forceinline__ void reverse_init(
     struct reverse_storage<K, WGS, kda> &smem)
@@ -273,7 +272,7 @@ static __device__ __forceinline__ void reverse_init(
     else __syncthreads();
 }
 
-// Loads 64 columns of the gradient after stretch z, and scans the stretch in reverse.
+// Loads 64 columns of the gradient after stretch z, and scans the stretch backwards.
 template <int blocks, int K, int WGS, int kda>
 static __device__ __forceinline__ void reverse_consumer_warpgroup(
     const struct backward_params &x, const struct forward_params &f, int job, int z,
@@ -307,14 +306,14 @@ static __device__ __forceinline__ void reverse_consumer_warpgroup(
     if (threadIdx.x % 128 == 0) tma_store_wait_read();
 }
 
-// Computes one block: columns v0 to v0 + 64 WGS - 1 of value head n along stretch z.
-// The arguments are those of states_block.
+// Computes columns v0 to v0 + 64 WGS - 1 of value head n along stretch z. The arguments
+// are those of states_block.
 //
-// Bound: memory. Per token and head the block reads 6K + 2.5C + 2V bytes and writes 2
-// KV / C + 2V. With few stretches and heads the bound is the latency of the sequential
-// steps. Barriers. `full`: the chunk's bytes have arrived. `empty`: every consumer (in
-// a cluster: of both blocks) has read these bytes and has stored the dv staged in dO.
-// The warpgroup's barriers surround accesses to staged tiles.
+// Bound: memory. Per token and head, 6K + 2.5C + 2V bytes are read and 2 KV / C + 2V
+// bytes are written. With few stretches and heads the bound is the latency of the
+// sequential steps. Barriers. `full`: the chunk's bytes have arrived. `empty`: every
+// consumer of the block or cluster has read these bytes and has stored the dv that was
+// staged in dO. The warpgroup's barriers surround accesses to staged tiles.
 template <int K, int WGS, int kda, int blocks>
 static __device__ __forceinline__ void reverse_block(const struct backward_params &x,
                                                      const struct forward_params &f,

@@ -1,17 +1,17 @@
-// scans_sm90.cu -- backward's two scans: of states, and of their gradients in reverse.
+// scans_sm90.cu -- backward's two scans: the states, and in reverse their gradients.
 // Book: chapter 18, "Backward".  Checked by: tests/13_backward/checks.c.
 // Next: ../v4_scans_finish_sm90.cu.
 #include "reverse.cuh"
 
-// The two scans are independent, so both run in one grid, with one block per job, head
-// and 64 WGS columns. If `blocks` is 2, two blocks of 64 columns form a cluster, and
-// each factor is copied once for both blocks. Separate blocks would drift apart in time
-// and read the factors twice.
+// The two scans are independent, so both run in one grid. A block has 64 WGS columns of
+// one job and head. If `blocks` is 2, two blocks of 64 columns form a cluster, and each
+// factor is copied once for both blocks. Separate blocks would drift apart in time and
+// read the factors twice.
 //
-// Bound: as for states_block and reverse_block; the scans compute 5.2e6 and 8.4e6 flops
-// per chunk and head at K = V = 128. Shared memory: up to 226 KiB, one block per SM. Of
-// the 232 registers of a consumer thread, the state takes 64, the state in bf16 32,
-// products 32 to 64, and operands 16 or 32.
+// The bounds are those of states_block and reverse_block, which compute 5.2e6 and 8.4e6
+// flops per chunk and head at K = V = 128. Shared memory: up to 226 KiB, one block per
+// SM. A consumer thread has 232 registers: 64 for the state, 32 for its bf16 copy, 32
+// to 64 for products, and 16 or 32 for operands.
 template <int K, int WGS, int kda, int blocks>
 static __global__ __launch_bounds__(128 * WGS + 128, 1) void backward_scan_kernel(
     const __grid_constant__ struct forward_params f,
@@ -32,7 +32,6 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void backward_scan_kerne
     cluster_sync();                      // the other block may still write here
 }
 
-// Converts the backward call to the parameters of forward's kernels.
 static struct forward_params forward_of(const struct backward_params *x)
 {
     struct forward_params f = {};
@@ -56,9 +55,10 @@ static int launch_scans(const struct backward_params *x, const CUtensorMap *dO)
                            128 * WGS + 128, blocks, &f, *x, *dO);
 }
 
-// Uses blocks of 64 columns if the GPU has an SM for each block (KDA: two SMs, because
-// pairs of such blocks are memory-bound), otherwise blocks of 128 columns. Strips
-// (parts of segments) are cut so that blocks of 64 columns fill the SMs once or twice.
+// Uses blocks of 64 columns if the GPU has an SM for each block (KDA: two SMs for each
+// block, because pairs of such blocks are memory-bound), otherwise blocks of 128
+// columns. Strips (parts of segments) always use blocks of 64 columns, because strips
+// are cut so that these blocks fill the SMs once or twice.
 template <int kda>
 static int launch_128(const struct backward_params *x, const CUtensorMap *dO,
                       int processors, int strips)

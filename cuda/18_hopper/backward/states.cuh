@@ -8,8 +8,8 @@
 #include "cuda/18_hopper/forward_scan/staged_stores.cuh"
 
 // The storage of forward's scan without q and o, plus staged tiles for the results. A
-// step stores h after rounding h to operand A of the first product, and v_new after
-// rounding v_new to operand A of the last product.
+// step stores h and v_new in bf16. The rounded h is also operand A of the step's first
+// product, and with KDA the rounded v_new is operand A of the last product.
 template <int K, int WGS, int kda>
 struct states_storage {
     struct scan_storage<K, WGS, STATES_SCAN, kda> in;
@@ -61,7 +61,7 @@ static __device__ __forceinline__ void send_v_new(struct states_out &to,
 
 // ---- one gate per channel (KDA)
 
-// Starts a step of the scan: waits for k~ and v of the chunk, and sets y to v.
+// Starts a step of the scan: waits for k~ and v of the chunk, and sets `y` to v.
 template <int K, int WGS>
 static __device__ __forceinline__ void begin_states_step(
     float (*y)[4], int chunk, struct states_storage<K, WGS, 1> &smem)
@@ -196,16 +196,16 @@ static __device__ __forceinline__ void states_consumer_warpgroup(
     if (threadIdx.x % 128 == 0) tma_store_wait_read();
 }
 
-// Computes one block: columns v0 to v0 + 64 WGS - 1 of value head n along stretch z,
-// with WGS consumer warpgroups of 64 columns and one producer warpgroup. Argument f is
-// x.a converted to the parameters of forward's kernels. If `blocks` is 2, the two
-// blocks of a cluster have all columns of a head and share the copied factors.
+// Computes columns v0 to v0 + 64 WGS - 1 of value head n along stretch z. The block has
+// one producer warpgroup, and WGS consumer warpgroups of 64 columns each. `f` is x.a
+// converted to the parameters of forward's kernels. If `blocks` is 2, the two blocks of
+// a cluster have all columns of a head and share the copied factors.
 //
-// Bound: memory. Per token and head the block reads 4K + 1.25C + 2V bytes and writes 2
-// KV / C + 2V. With few stretches and heads the bound is the latency of the sequential
-// steps. Barriers. `full` and `empty` are as in scan_kernel. Three barriers per chunk
-// synchronize a warpgroup: before the writes to staged tiles, after h is staged, and
-// after v_new is staged.
+// Bound: memory. Per token and head, 4K + 1.25C + 2V bytes are read and 2 KV / C + 2V
+// bytes are written. With few stretches and heads the bound is the latency of the
+// sequential steps. Barriers. `full` and `empty` are as in scan_kernel. Three barriers
+// per chunk synchronize a warpgroup: before the writes to staged tiles, after h is
+// staged, and after v_new is staged.
 template <int K, int WGS, int kda, int blocks>
 static __device__ __forceinline__ void states_block(const struct backward_params &x,
                                                     const struct forward_params &f,

@@ -1,4 +1,4 @@
-// storage.cuh -- backward from chunk factors: the data between its three kernels.
+// storage.cuh -- backward from chunk factors: the data that its three kernels share.
 // Book: chapter 18, "Backward".  Checked by: tests/13_backward/checks.c.
 // Next: states.cuh.
 #ifndef KCP_BACKWARD_STORAGE_CUH
@@ -16,7 +16,7 @@
 // sequence) like forward's scan, and stores v_new and the state h before each chunk.
 // `reverse` scans from the last chunk to the first and stores dv and dS, the gradient
 // of the state after each chunk. `finish` processes (chunk, head) pairs in any order
-// and computes all other gradients. With x = A^T dU (eq:short-adjoint):
+// and computes all other gradients. Derived from eq:short-adjoint:
 //
 //     v_new = A beta (v - k~ h)                 h  <- Lambda h + kg^T v_new
 //     dv    = (A beta)^T (kg dS + Aqk^T dO)     dS <- Lambda dS + (scale qg)^T dO
@@ -25,9 +25,10 @@
 //     P = scale dO h^T    Q = -dv h^T    W = v_new dS^T
 //     dbeta_i = (dv v_new^T)_ii / beta_i^2
 //
-// All arrays between the kernels have 64 rows per chunk. Rows past the end of a stretch
-// are 0 in v_new, in the norms and in beta; in arrays of the caller's layout these rows
-// belong to another stretch. |beta| >= 2^-40, because `finish` divides by beta.
+// All arrays that pass data between the kernels have 64 rows per chunk. Rows past the
+// end of a stretch are 0 in v_new, in the norms and in beta. In arrays of the caller's
+// layout these rows belong to another stretch. In all other rows |beta| is at least
+// 2^-40, because `finish` divides by beta.
 
 // h or dS of a chunk and head, bf16 in swizzle128 tiles: tile (i, j) has rows 64 i to
 // 64 i + 63 of K and columns 64 j to 64 j + 63 of V.
@@ -38,16 +39,16 @@ struct packed_state { unsigned char tile[K / 64][V / 64][TILE_BYTES]; };
 template <int V>
 struct packed_rows { unsigned char tile[V / 64][TILE_BYTES]; };
 
-// States of stretches: stretch z uses state row[z] of x. If row[z] = -1, the stretch
-// starts with 0, or its result is not stored. If x is NULL, row[z] is taken as -1.
+// States of stretches: stretch z loads from, or stores to, state row[z] of `x`. If
+// row[z] is -1 or `x` is NULL, the loaded state is 0, or the result is not stored.
 struct scan_states {
     const void *x;                       // [..,HV,K,V], or in `layout`
     const int *row;
     enum kcp_layout layout;
 };
 
-// Parameters of all three kernels. Arrays per chunk c of the rank and value head n have
-// index c HV + n; arrays per chunk and query/key head m have index c H + m.
+// Parameters of all three kernels. The entry of the rank's chunk c and value head n has
+// index c HV + n; the entry of chunk c and query/key head m has index c H + m.
 struct backward_params {
     struct kcp_backward a;               // the call; reverse writes a.dv
     // Arrays of the saved block, format 2 (ref/core/saved.def).
@@ -59,24 +60,24 @@ struct backward_params {
     void *h;                             // [NC][HV] packed_state, before each chunk
     void *dS;                            // [NC][HV] packed_state, after each chunk
     void *v_new;                         // [NC][HV] packed_rows
-    // Terms of dA_log and ddt_bias, computed by `finish` per chunk, head and channel as
-    // sums over the chunk's rows.
+    // Terms of dA_log and ddt_bias, which `finish` computes. A term is the sum over a
+    // chunk's rows, for one head and channel.
     float *dA_part, *ddt_part;           // [NC][HV][KG]
-    // Only if HV > H: sums of dq and dk over the value heads of a query/key head;
-    // backward_finish_scratch() bytes, 256-byte aligned.
+    // KDA's `finish` keeps here its marks of underflow and, if HV > H, sums of dq and
+    // dk over the value heads of a query/key head. Aligned to 256 bytes.
     void *scratch;
     // The jobs of a launch, long stretches first. A job is the stretch index (a segment
     // or a strip of a segment) times SCAN_JOBS, plus an enum scan_job.
     const int *jobs;
     int njobs;
     // `first`: the state before each stretch. `last`: the gradient of the state after
-    // each stretch. `of_first` receives the gradient of each first state. `dh_ext`
-    // receives this gradient from SCAN_DH_EXT jobs, and from SCAN_REVERSE jobs whose
-    // stretch has no row in of_first. `pitch`: elements between key rows of dh_ext.
+    // each stretch. `of_first` receives the gradient of the state before each stretch.
+    // `dh_ext` receives this gradient from SCAN_DH_EXT jobs, and from SCAN_REVERSE jobs
+    // without a row in `of_first`. `pitch`: elements between key rows of dh_ext.
     struct scan_states first, last, of_first;    // h, dS, dS
     float *dh_ext;                       // [stretches,HV,K,pitch]; NULL: nowhere
     int pitch;
-    // For backward_maps: M of the stretches whose field `want` has KCP_WANT_M.
+    // backward_maps stores here M of each stretch whose entry in `want` has KCP_WANT_M.
     float *maps;                         // [stretches,HV,K,V+K]
     const int *want;
 };

@@ -8,8 +8,8 @@
 
 // ---- gates: compute the operands of a step in place of q, k and g
 
-// A bounded gate is g = lb / (1 + 2^u), u = `times` (x + dt_bias). Field `times` is
-// -exp(A_log) log2(e); field `top` is lb log2(e).
+// A bounded gate is g = lower_bound / (1 + 2^u) with u = `times` (x + dt_bias). `times`
+// is -exp(A_log) log2(e), and `top` is lower_bound log2(e).
 struct bounded_gate { float times, top; };
 
 static __device__ __forceinline__ struct bounded_gate bounded_gate_of(
@@ -20,10 +20,11 @@ static __device__ __forceinline__ struct bounded_gate bounded_gate_of(
     return { -e * base_2, x.lower_bound * base_2 };
 }
 
-// A warp has 16 rows and 32 channels of a step (`upper` = 1: the last 16 rows). A lane
-// has 8 rows of 2 channels: lanes 0 to 15 have the warp's first 8 rows, lanes 16 to 31
-// (`far` = 1) the last 8 rows. Lanes 16 to 31 swap rows r and r + 4, so that no two
-// lanes access one bank. Row r of a lane is token 16 upper + 8 far + (r ^ 4 far).
+// A warp has 16 rows (if `upper` is 1, the last 16) and 32 channels of a step. A lane
+// has 8 rows of 2 channels: lanes 0 to 15 have the warp's first 8 rows, and the others
+// (`far` = 1) have its last 8 rows. Lanes 16 to 31 swap rows r and r + 4, so that no
+// two lanes access the same bank. Row r of a lane is token 16 upper + 8 far + (r ^ 4
+// far).
 struct gate_lane {
     int upper, far, channel;
     uint32_t row[2];                     // of the lane's rows r < 4 and r >= 4
@@ -80,8 +81,8 @@ static __device__ __forceinline__ void sum_decays(
     }
 }
 
-// Stores the factors by which dSa decays in this warp's channels. Argument `all` has
-// the sums of log2 decays over the warp's 16 rows.
+// Stores the factors by which dSa decays in this warp's channels. `all` has the sums of
+// log2 decays over the warp's 16 rows.
 static __device__ __forceinline__ void put_decays(const struct gate_lane &l, int f,
                                                   int warp, int s, const float *all,
                                                   struct backward_one_storage &m)
@@ -105,7 +106,7 @@ static __device__ __forceinline__ void put_decays(const struct gate_lane &l, int
 }
 
 // Computes the gates of step s for the 64 channels of warpgroup f. If the step has
-// fewer than 32 rows, rows from len on are set to 0 and do not decay.
+// fewer than 32 rows, rows from `len` on are set to 0 and do not decay.
 template <int whole>
 static __device__ __forceinline__ void gate_step(const struct backward_one_params &x,
                                                  const struct bounded_gate &gate, int s,
@@ -204,7 +205,7 @@ static __device__ __forceinline__ void decay_gradient(
     }
 }
 
-// Zeroes rows `len` to 31 of half of dO, which belong to another sequence.
+// Zeroes rows `len` to 31 in one half of dO, because they belong to another sequence.
 static __device__ __forceinline__ void zero_rows(unsigned char *tile, int len)
 {
     for (int i = len * 8 + threadIdx.x % 128; i < ROWS * 8; i += 128)

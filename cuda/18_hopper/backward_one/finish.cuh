@@ -1,4 +1,4 @@
-// finish.cuh -- the backward in one kernel: all gradients of a step except dv.
+// finish.cuh -- the backward in one kernel: all gradients of a step but dv and dbeta.
 // Book: chapter 18, "Backward".  Checked by: tests/13_backward/checks.c.
 // Next: v5_steps_sm90.cu.
 #ifndef KCP_BACKWARD_ONE_FINISH_CUH
@@ -11,8 +11,9 @@ static __device__ __forceinline__ float pair_half(uint32_t x, int j)
     return j ? bf16x2_high(x) : bf16x2_low(x);
 }
 
-// Sums y[q or k][token] over a warp's 16 channels; a lane has 2 channels and 8 tokens.
-// Lane l returns sums of q (l < 16) or k (l >= 16) for two tokens of tile l / 4 % 4.
+// Sums y[0] (for q) and y[1] (for k) over a warp's 16 channels. A lane passes the sums
+// over its 2 channels for 8 tokens. Lane l returns the sums for q (l < 16) or k (l >=
+// 16) of two tokens of tile l / 4 % 4.
 static __device__ __forceinline__ float2 sum_over_quads(float (*y)[8])
 {
     const int lane = threadIdx.x % 32;
@@ -31,8 +32,7 @@ static __device__ __forceinline__ float2 sum_over_quads(float (*y)[8])
     return sum;
 }
 
-// Replaces each row of dG by `last` plus the sum of this and all later rows of the
-// step.
+// Replaces each row of dG by `last` plus the sum of this and all later rows of dG.
 static __device__ __forceinline__ void sum_from_step_end(float (*dG)[4], float *last)
 {
     const int q4 = threadIdx.x % 4;
@@ -50,8 +50,7 @@ static __device__ __forceinline__ void sum_from_step_end(float (*dG)[4], float *
 }
 
 // Stores the gradient dx of the raw gate, computed from dg. Adds the terms of dA_log
-// and ddt_bias to sums over all tokens, without the factors that are equal for all
-// tokens of a head.
+// and ddt_bias to `sums`, without the factors that are equal for all tokens of a head.
 //     dx = dg lb exp(A_log) p (1 - p), p = 1 / (1 + 2^u);  dA_log += dx u
 struct parameter_sums { float dA[2], ddt[2]; };
 
@@ -130,8 +129,8 @@ static __device__ __forceinline__ void put_parameters(
 }
 
 // Stores each warp's sums of q dq and k dk over its channels, as [warp][64]. The bytes
-// of kb of both warpgroups receive all sums. `norm_factors` stores its results, [warp
-// of the warpgroup][64], after these sums.
+// of kb of both warpgroups receive all sums. The bytes after these sums receive the
+// results of norm_factors, [warp of the warpgroup][64].
 static __device__ __forceinline__ void put_dots(float2 sum, int f, int st,
                                                 struct backward_one_storage &m)
 {
@@ -145,9 +144,10 @@ static __device__ __forceinline__ void put_dots(float2 sum, int f, int st,
     warp_arrive(&m.dots);
 }
 
-// Returns one factor per token, first for q, then for k. The gradient of the norms
-// subtracts these factors times qf / F from dq, and times F kb from dk. of_q is 1 /
-// scale^2 and of_k is 1; without l2norm both are 0.
+// Returns one factor per token for q, followed by one factor per token for k. As the
+// gradient of the norms, the factor for q times qf / F is subtracted from dq, and the
+// factor for k times F kb is subtracted from dk. of_q is 1 / scale^2 and of_k is 1;
+// without l2norm both are 0.
 static __device__ __forceinline__ const float *norm_factors(
     float of_q, float of_k, int f, int s, struct backward_one_storage &m)
 {
@@ -172,7 +172,7 @@ static __device__ __forceinline__ const float *norm_factors(
     return to;
 }
 
-// Computes all gradients except dv, for all steps and one warpgroup's 64 channels.
+// Computes all gradients except dv and dbeta, for the warpgroup's 64 channels.
 static __device__ __forceinline__ void finish_warpgroup(
     const struct backward_one_params &x, const struct backward_walk &w, int f,
     struct backward_one_storage &m)

@@ -13,9 +13,10 @@
 #include "cuda/18_hopper/step_record.cuh"
 
 // One block processes a sequence of one value head from the last step of 32 tokens to
-// the first. Forward stored one record per step. With G, a, qf, kf and kb of
-// step_record.cuh, E = G of the step's last row, F = 2^(G - a), and dSa = 2^(E - a) dS
-// (dS at the end of the step), the equations of a step contain no decay:
+// the first. Forward stored one record per step. G, a, qf, kf and kb are those of
+// step_record.cuh, and E is G of the step's last row. With F = 2^(G - a), Sa = 2^a S
+// and dSa = 2^(E - a) dS (dS at the end of the step), the equations of a step contain
+// no decay:
 //
 //     dU  = kb dSa + Aqk^T dO        dv  = Ab^T dU
 //     dSa <- dSa + qf^T dO - kf^T dv
@@ -27,23 +28,24 @@
 //     dg  = sums of dG from the step's end + sum_v Sa dSa + sum_i kb_i (dSa w)_i
 //     dq  = q_factor F dqf, dk = rstd_k F dkf + dkb / F, minus terms of the norms
 //
-// Between the next step, with anchor a', and this step, dSa is multiplied by 2^(E - a +
+// From the next step, whose anchor is a', to this step, dSa is multiplied by 2^(E - a +
 // a'). Each operand is rounded once, and both the products and dG use the rounded
 // operand, so that terms that cancel in dG are equal and opposite numbers.
 //
-// Bound: memory, 3.7 KB per token and head: 1.0 ms for 8192 tokens of 96 heads on an
-// H100. The kernel takes 1.26 ms, because `finish` is latency-bound. Ownership:
-// warpgroups 0 and 1 each compute the gates of 64 channels and the chain of 64 columns,
-// and issue all copies. Warpgroups 2 and 3 each run `finish` for 64 channels.
+// Bound: memory. Its 3.7 KB per token and head take 1.0 ms for 8192 tokens of 96 heads
+// on an H100. The kernel takes 1.26 ms, because `finish` is latency-bound. Ownership:
+// warpgroups 0 and 1 each compute the gates of 64 channels and the chain (dSa and dv)
+// of 64 columns, and issue all copies. Warpgroups 2 and 3 each run `finish` for 64
+// channels.
 enum {
     ROWS = 32,                           // of a step
     HALF_BYTES = 128 * ROWS,             // 32 rows of 64 channels: a swizzle128 tile
     GATED = 3, VALUES = 2, FACTORS = 4   // stages
 };
 
-// One half of the channels of a step. q later holds qf, then dq; k later holds kf, then
-// dk; g later holds kb, then sums over channels (put_dots). Until gate_step of step s
-// writes F, the bytes of F hold g of step s - 2, for the gradient of that g.
+// One half of the channels of a step. `q` later holds qf, then dq; `k` later holds kf,
+// then dk; `g` later holds kb, then sums over channels (put_dots). Until gate_step of
+// step s writes F, the bytes of F hold g of step s - 2, for the gradient of that g.
 struct __align__(1024) gated_half {
     unsigned char q[HALF_BYTES], k[HALF_BYTES], g[HALF_BYTES], F[HALF_BYTES];
 };
@@ -74,7 +76,7 @@ struct backward_one_storage {
     unsigned char triangles[4096];       // dA over dB: 64 rows of 32
     struct token_factors factors[FACTORS];
     // Factors and exponents in base 2. `decay` is the factor of dSa from the next step
-    // to this step, 2^(E - a + a'). If deep[..][i] is set, this product could underflow
+    // to this step, 2^(E - a + a'). If deep[..][i] is set, this factor could underflow
     // in channels 32 i to 32 i + 31, and `decay` is only 2^(E - a) in these channels.
     float sum_to_anchor[2][128], anchor[GATED][128], decay[GATED][128];
     float dt_bias[128];
@@ -85,8 +87,9 @@ struct backward_one_storage {
 };
 static_assert(sizeof(struct backward_one_storage) <= 227 * 1024, "one block on an SM");
 
-// A stretch is a sequence: tokens `begin` to `begin` + `len` - 1. The stretch has index
-// `sequence` in dht and dh0, `row` on this rank; the first record has index `step`.
+// A stretch is a sequence: tokens `begin` to `begin` + `len` - 1. It has index
+// `sequence` in dht and dh0, and index `row` on this rank. Its first record has index
+// `step`.
 struct backward_stretch { int begin, len, sequence, step, row; };
 
 struct backward_one_params {
@@ -197,7 +200,6 @@ static __device__ __forceinline__ void load_gate_again(
                 &m.again[f]);
 }
 
-// Issues the loads that must precede the first step.
 static __device__ __forceinline__ void first_loads(const struct backward_one_params &x,
                                                    const struct backward_walk &w, int f,
                                                    struct backward_one_storage &m)

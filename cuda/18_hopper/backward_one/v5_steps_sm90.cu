@@ -11,8 +11,7 @@
 
 static const char *const steps_name = "v5_steps";
 
-// Bound, ownership and barriers: see storage.cuh. Shared memory: 226 KiB, one block per
-// SM. Registers: 128.
+// For bound, ownership and barriers see storage.cuh. One block per SM, 128 registers.
 static __global__ __launch_bounds__(512, 1) void kda_backward_kernel(
     const __grid_constant__ struct backward_one_params x)
 {
@@ -38,8 +37,8 @@ static __global__ __launch_bounds__(512, 1) void kda_backward_kernel(
     else finish_warpgroup(x, w, wg - 2, m);
 }
 
-// Sums x [T,HV,128] over the value heads of each query/key head, in order, to y
-// [T,H,128]. A thread has eight channels.
+// Computes y [T,H,128] as the ordered sums of x [T,HV,128] over the value heads of each
+// query/key head. A thread has eight channels.
 static __global__ void add_value_heads(int64_t rows, int heads, const uint4 *x,
                                        uint4 *y)
 {
@@ -57,9 +56,9 @@ static __global__ void add_value_heads(int64_t rows, int heads, const uint4 *x,
 
 // ---- the host's part
 
-// dq and dk are the call's arrays or aligned copies. If HV > H, the kernel stores x.dq
-// and x.dk per value head, which are then summed to dq and dk. Arrays that are not
-// aligned to 16 bytes have copies in the workspace, because TMA requires the alignment.
+// `dq` and `dk` are the call's arrays or aligned copies. If HV > H, the kernel stores
+// x.dq and x.dk per value head, and add_value_heads sums them to `dq` and `dk`. Arrays
+// that are not aligned to 16 bytes have copies in the workspace, for TMA.
 struct steps_backward {
     struct backward_one_params x;
     struct arena r;
@@ -73,7 +72,6 @@ static bf16 *aligned_array(struct arena *r, const void *x, int64_t count)
     return (bf16 *)(is_aligned_16(x) ? (void *)x : arena_take(r, count, sizeof(bf16)));
 }
 
-// Places all arrays in the workspace; returns the bytes of the workspace.
 static size_t place_steps(struct steps_backward *f, const struct kcp_backward *args,
                           const struct kcp_path *path)
 {
@@ -107,8 +105,8 @@ static size_t place_steps(struct steps_backward *f, const struct kcp_backward *a
     return r->used;
 }
 
-// Orders sequences by length in multiples of 1/16 of the longest, longest first, so
-// that the last blocks to start are short.
+// Puts long sequences first, so that the last blocks to start are short. Lengths are
+// compared in multiples of 1/16 of the longest.
 static void put_stretches(const struct kcp_backward *a, int *to)
 {
     const struct kcp_context *c = &a->plan->ctx[a->r];

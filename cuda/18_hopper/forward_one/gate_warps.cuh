@@ -8,9 +8,10 @@
 
 // A warp processes 16 rows and 32 channels of every step, and needs no data of other
 // warps. A lane has 8 rows of 2 channels: lanes 0 to 15 have the warp's first 8 rows,
-// lanes 16 to 31 (`far` = 1) the last 8. Lanes 16 to 31 swap their two groups of 4
-// rows, so that the two halves of the warp never access one bank. Warps with `half` = 0
-// have the rows up to the anchor row; their sums start at -a (chapter 18's a).
+// and lanes 16 to 31 (`far` = 1) have its last 8 rows. Lanes 16 to 31 swap their two
+// groups of 4 rows, so that the two halves of the warp never access the same bank.
+// Warps with `half` = 0 have the rows up to the anchor (row 15), and their sums start
+// at -a, where a is the sum of these rows.
 struct gate_place {
     int half, quarter, far, first;       // first: byte of the lane's first row
     struct gate_constants f[2];
@@ -68,8 +69,8 @@ static __device__ __forceinline__ void add_q_squares(struct step_stage<1> &s, in
     squares[8] = g % 2 ? d[1][3] : d[1][2];
 }
 
-// Replaces q, k and g of a step by qf, kf and kb (`ragged`: fewer than 32 rows). Output
-// `sum` is the sum of log2 decays over the 16 rows of this half.
+// Replaces q, k and g of a step by qf, kf and kb. `ragged` is 1 if the step has fewer
+// than 32 rows. `sum` receives the sum of log2 decays over this half's 16 rows.
 template <int ragged>
 static __device__ __forceinline__ void gate_step(const struct gate_place &w, int rows,
                                                  struct step_stage<1> &s, float *sum)

@@ -10,7 +10,7 @@
 
 // Computes the 16x16 blocks (0,0), (1,0) and (1,1) of X Y^T in y[0] to y[2]. X and Y
 // are byte offsets of tiles of 32 rows in a stage. If `squares` is set, also computes
-// |x|^2 of the rows of X, on the diagonals of d[0] to d[3].
+// |x|^2 of each row x of X, on the diagonals of d[0] to d[3].
 template <int kda, int squares>
 static __device__ __forceinline__ void step_scores(const struct step_stage<kda> &s,
                                                    int X, int Y, float (*y)[2][4],
@@ -42,8 +42,7 @@ static __device__ __forceinline__ void step_scores(const struct step_stage<kda> 
     }
 }
 
-// Returns element (row `row` of the stretch, head w.n) of a tensor [T,HV], or 0 past
-// the stretch's end.
+// Returns a tensor's element [T,HV] for the stretch's row `row` (0 past its end).
 static __device__ __forceinline__ bf16 row_value(const struct head_params &x,
                                                  const struct head_walk &w,
                                                  const void *of, int row)
@@ -69,8 +68,8 @@ static __device__ __forceinline__ float decay_to_row(struct gate_constants f, fl
 
 // ---- A beta: (I + L)^-1 from 8x8, 16x16 and 32x32 blocks, as in chunk_prepare.cuh
 //
-// Before A beta is stored, field Ab holds the two diagonal 16x16 blocks in fp32: row i
-// of block b is at byte 1024 b + 64 (i ^ b), in swizzled pieces of 16 bytes.
+// Before A beta is stored, `Ab` holds the two diagonal 16x16 blocks in fp32: row i of
+// block b is at byte 1024 b + 64 (i ^ b), in swizzled pieces of 16 bytes.
 static __device__ __forceinline__ int block16_at(int b, int i, int piece)
 {
     return b * 1024 + (i ^ b) * 64 + ((piece ^ (i >> 1 & 3)) << 4);
@@ -180,9 +179,8 @@ static __device__ __forceinline__ void invert_blocks8(unsigned char *Ab)
     __syncwarp();
 }
 
-// Computes X_10 = -X_11 L_10 X_00 of 8x8 blocks for both 16x16 blocks. Loads the
-// inverse of 16x16 block b into registers a[b], and returns the transpose of a[0] as an
-// operand.
+// Completes the inverses X of both 16x16 blocks by the 8x8 blocks X_10 = -X_11 L_10
+// X_00. Loads the inverse of block b into a[b]. Returns a[0]^T as an operand.
 static __device__ __forceinline__ struct split_operand join_blocks8(
     const unsigned char *Ab, float (*a)[2][4])
 {
@@ -227,7 +225,7 @@ static __device__ __forceinline__ struct split_operand join_blocks8(
     return T;
 }
 
-// Stores diag(norm) A diag(beta) in Ab; `a` has A's diagonal blocks, and u = -A_10^T.
+// Stores diag(norm) A diag(beta). `a` has A's diagonal blocks, and `u` is -A_10^T.
 static __device__ __forceinline__ void store_step_inverse(unsigned char *Ab,
                                                           float (*a)[2][4],
                                                           float (*u)[4],

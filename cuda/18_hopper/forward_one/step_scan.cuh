@@ -23,9 +23,9 @@ static __device__ __forceinline__ void load_step_v(uint32_t (*v)[4],
     }
 }
 
-// Stores operand A in a record as core matrices (core_offset). The operand of a product
-// is [64 v, 16 i]; a warp has 16 of the 64 v, and stores 128 contiguous bytes per
-// register.
+// Stores operand A in a record as core matrices (core_offset). The operand [64, 16 *
+// steps] has one row per state column. A warp has 16 of these rows, and stores 128
+// contiguous bytes per register.
 template <int steps>
 static __device__ __forceinline__ void keep_operand_cores(unsigned char *to,
                                                           const uint32_t (*a)[4])
@@ -40,8 +40,8 @@ static __device__ __forceinline__ void keep_operand_cores(unsigned char *to,
 }
 
 // The products of a step. The critical path computes y = v - kf S, then v_new = A beta
-// y, then S; the products of o overlap with this path. A lane has columns 8 t + e and 8
-// t + e + 1 of tile t of S^T [64,128], y^T [64,32] and o^T [64,32].
+// y, then S; the products for o overlap with this path. A lane has columns 8 t + e and
+// 8 t + e + 1 of tile t of S^T [64,128], y^T [64,32] and o^T [64,32].
 template <int kda, int keep>
 struct step_consumer {
     enum {
@@ -93,7 +93,7 @@ struct step_consumer {
         S[3] *= f.y;
     }
 
-    // Releases the stage of the previous step as soon as TMA has read o.
+    // Releases the stage of the previous step as soon as TMA has read o from the stage.
     __device__ __forceinline__ void release_stored(int step)
     {
         if (!is_storer || !step) return;
@@ -101,8 +101,8 @@ struct step_consumer {
         mbarrier_arrive(stored);
     }
 
-    // Overwrites v, which no other warp reads, with o^T. Copies o to global memory by
-    // TMA, or by rows if the stretch ends within the step.
+    // Overwrites this warp's columns of v, which no other warp reads, with o. Copies o
+    // to global memory by TMA, or by rows if the stretch ends within the step.
     template <int ragged>
     __device__ __forceinline__ void store_o(int st, int t, int left, float (*o)[4])
     {

@@ -10,18 +10,18 @@
 #include "cuda/tile/step_products.cuh"
 
 // One block processes a stretch (a sequence) of one value head in steps of 32 tokens.
-// With G the sum of log2 decays within a step, a = G of row 15 (the anchor) and E = G
-// of row 31,
+// G is the sum of log2 decays within a step, a is G of row 15 (the anchor), and E is G
+// of row 31. Then
 //
 //     qf = q 2^(G - a)    kf = k 2^(G - a)    kb = k 2^(a - G)
 //
 // are the operands of the scores, qf kb^T and kf kb^T, and of the products with the
 // state. Registers hold S 2^a, so that o = qf S + Aqk v_new and S += kb^T v_new need no
-// other operands. With g >= -5 exponents reach +-115, which bf16 can represent;
-// therefore this kernel accepts only bounded gates. Between two steps the state is
-// multiplied by 2^(E - a + a'), with a' of the next step. Norms multiply rows and are
-// not part of the products. GDN has one gate per head, so q and k are not scaled, and
-// decays also multiply rows.
+// other operands. This kernel accepts only bounded gates: with g >= -5 exponents reach
+// +-115, which bf16 can represent. Between two steps the state is multiplied by 2^(E -
+// a + a'), where a' is the next step's anchor. Norms multiply rows and are not part of
+// the products. GDN has one gate per head, so q and k are not scaled, and decays also
+// multiply rows.
 //
 // Limit: if 16 consecutive tokens have g = -5, elements of q and k must be below 2^12
 // in magnitude, because then kb is k times 2^115.
@@ -65,8 +65,8 @@ struct head_shape {
 // `scored`: Aqk is written. `empty`: the scan has read the stage, and o has been copied
 // from the stage.
 //
-// A barrier compares only parity, so a warp must wait for every phase of a barrier or
-// for none. Therefore the number of warps that share the steps divides STEP_STAGES.
+// A barrier compares only the phase's parity, so a warp must wait for every phase of a
+// barrier or for none. So the number of warps that share the steps divides STEP_STAGES.
 template <int kda>
 struct __align__(1024) head_storage {
     struct step_stage<kda> stage[STEP_STAGES];
@@ -77,8 +77,8 @@ struct __align__(1024) head_storage {
     float decay[STEP_STAGES][128], carried[STEP_STAGES][128];
     float end[128];                      // KDA: 2^(E - a) of the last step
     float k_factor[STEP_STAGES][STEP_ROWS], q_factor[STEP_STAGES][STEP_ROWS];
-    // For each warp that computes a triangle: beta, 1 / |k|, and the factors by which
-    // scores are multiplied per row and per column.
+    // Per warp that computes a triangle: beta, 1 / |k|, and the factors that multiply
+    // rows and columns of scores.
     float beta[INVERSE_WARPS][STEP_ROWS], k_norm[INVERSE_WARPS][STEP_ROWS];
     float row[INVERSE_WARPS + 2][STEP_ROWS], column[INVERSE_WARPS + 2][STEP_ROWS];
     uint64_t raw[STEP_STAGES], gated[STEP_STAGES], decayed[STEP_STAGES];
@@ -122,7 +122,7 @@ static __device__ __forceinline__ struct step_record *kept_record(
     return x.records + ((int64_t)(w.record + step) * x.f.a.HV + w.n);
 }
 
-// One warp copies a complete triangle from shared memory to the triangle's record.
+// One warp copies a complete triangle from shared memory to the step's record.
 static __device__ __forceinline__ void keep_triangle(unsigned char *to,
                                                      const unsigned char *from)
 {
@@ -154,7 +154,7 @@ static __device__ __forceinline__ void init_barriers(struct head_storage<kda> &s
         mbarrier_init(&smem.decayed[i], WARP_ARRIVALS);
         mbarrier_init(&smem.inverted[i], WARP_ARRIVALS);
         mbarrier_init(&smem.scored[i], WARP_ARRIVALS);
-        // The + 2 counts, in each of two warpgroups, the thread that stores o.
+        // The + 2 counts the two threads (one per warpgroup) that store o.
         mbarrier_init(&smem.empty[i], SCAN_WARPS * WARP_ARRIVALS + 2);
     }
     mbarrier_fence_init();
@@ -190,7 +190,6 @@ struct step_loader {
         at.advance(1);
     }
 
-    // Loads the next step if its stage is free.
     __device__ __forceinline__ void poll(const struct head_params &x,
                                          const struct head_walk &w,
                                          struct head_storage<kda> &smem)

@@ -10,8 +10,8 @@
 static const char *const one_kernel_name = "v5_one_kernel";
 
 // Bound: latency of T / 32 sequential steps of about 1.75 us (KDA) or 1.3 us (GDN).
-// With 96 heads on an H100, KDA takes 1.3 times the memory time of its 6K + 4V bytes
-// per token and head.
+// With 96 heads on an H100, KDA takes 1.3 times as long as memory needs for its 6K + 4V
+// bytes per token and head.
 //
 // Shared memory: 226 KiB (KDA), one block per SM. Ownership: each of two warpgroups has
 // 64 columns of the state. KDA: two more warpgroups apply the gate to rows, two warps
@@ -87,8 +87,8 @@ static int launch_one_kernel(struct head_params *x)
     return launched();
 }
 
-// Orders sequences by length in multiples of 1/16 of the longest, longest first, so
-// that the last blocks to start are short.
+// Puts long sequences first, so that the last blocks to start are short. Lengths are
+// compared in multiples of 1/16 of the longest.
 static void put_stretches(struct head_params *x)
 {
     const struct kcp_forward *a = &x->f.a;

@@ -17,13 +17,13 @@ enum { PIPE_K, PIPE_A, PIPE_Q, PIPE_AQK, MAX_STAGES = 4 };
 
 // What a scan computes. MAP_SCAN: the affine maps (maps_sm90.cu). STATES_SCAN: the
 // states, for backward (states.cuh). OUTPUT_SCAN: o. KEEPING_SCAN: o, h and v_new.
-// MAP_SCAN and STATES_SCAN use the pipelines K and A, OUTPUT_SCAN and KEEPING_SCAN all
-// four. The value of the enum is the number of rows of barriers in the storage.
+// MAP_SCAN and STATES_SCAN use the pipelines K and A; OUTPUT_SCAN and KEEPING_SCAN use
+// all four. An enum value is the number of rows of barriers in the storage.
 enum scan_kind { MAP_SCAN = 2, STATES_SCAN = 3, OUTPUT_SCAN = 4, KEEPING_SCAN = 5 };
 
-// The number of lanes that copy rows of v. In the scan the producer warp of pipeline K
-// also copies v. The scans of maps and states have shorter steps, for which a warp that
-// copies k~ and v is too slow, so two other warps copy v. Each lane arrives once per
+// The number of lanes that copy rows of v. In scans that compute o, the producer warp
+// of pipeline K also copies v. Scans of maps and states have shorter steps, so one warp
+// would be too slow for both copies: two other warps copy v. A lane arrives once per
 // chunk.
 enum { SCAN_V_LANES = 32, MAP_V_LANES = 64 };
 
@@ -33,11 +33,11 @@ struct scan_registers { enum { PRODUCER = WGS == 1 ? 56 : 40, CONSUMER = 232 }; 
 
 // Shared memory of a block with WGS consumer warpgroups of 64 state columns each.
 // Pipelines have three stages, with these exceptions. Pipeline K has four stages for
-// GDN with one warpgroup (GDN has no kg); pipeline A has four stages for KDA maps. With
+// GDN with one warpgroup (GDN has no kg). Pipeline A has four stages for KDA maps. With
 // two warpgroups a KDA scan has two stages per pipeline. This scan is memory-bound;
-// with more stages its blocks access L2 at different times and lose 4 % of the rate.
-// KEEPING_SCAN also stages results in shared memory, so it has two stages with two
-// warpgroups, and two stages of Q for KDA with one warpgroup.
+// with more stages its blocks access L2 at different times, and it runs 4 % slower.
+// KEEPING_SCAN also stages results in shared memory. So with two warpgroups its
+// pipelines have two stages, and with KDA and one warpgroup pipeline Q has two stages.
 template <int K, int WGS, scan_kind kind, int kda>
 struct scan_storage {
     enum {
@@ -73,8 +73,8 @@ struct scan_storage {
     uint64_t o_ready[WGS];               // a warpgroup's o of a chunk is staged
 };
 
-// `first_chunk` returns the first chunk of stretch z in this launch, `chunk_count` the
-// number of chunks. A stretch is a segment or a strip of a segment.
+// `first_chunk` returns the first chunk of stretch z in this launch, and `chunk_count`
+// returns how many follow. A stretch is a segment, or a strip (part) of a segment.
 static __device__ __forceinline__ int first_chunk(const struct forward_params &x, int z)
 {
     return ((const int *)x.a.cn)[z] + x.first;
@@ -93,8 +93,8 @@ static __host__ __device__ constexpr int stages_of(int pipeline)
     return Storage::Q_STAGES;
 }
 
-// Returns the pipeline stage of the block's chunk number `chunk` (0, 1, ...);
-// `phase_of` returns the phase of the stage's barriers.
+// For the block's chunk number `chunk` (0, 1, ...), `stage_of` returns the pipeline
+// stage and `phase_of` returns the phase of the stage's barriers.
 template <class Storage>
 static __device__ __forceinline__ int stage_of(const Storage &, int pipeline, int chunk)
 {
@@ -116,11 +116,11 @@ static __device__ __forceinline__ void consumer_wait(Storage &smem, int pipeline
 }
 
 // Releases a stage. In a cluster of two, each block's copies fill the stages of both
-// blocks, so both blocks must have released these stages. One lane per warp arrives at
-// the barrier of each block; __syncwarp orders the reads of all lanes before that
-// arrival. racecheck supports neither one lane's arrival for its warp nor an arrival at
-// a mapped address. In the sanitizers' build every thread therefore arrives at both
-// barriers, and uses the unmapped address for its own block's barrier.
+// blocks, so both blocks must release a stage before the next copies. One lane per warp
+// arrives at the barrier of each block; __syncwarp orders the reads of all lanes before
+// that arrival. racecheck supports neither one lane's arrival for its warp nor an
+// arrival at a mapped address. In the sanitizers' build every thread therefore arrives
+// at both barriers, and uses the unmapped address for its own block's barrier.
 #ifdef KCP_FOR_SANITIZERS
 enum { RELEASE_ARRIVALS = 128 };         // per warpgroup: every thread
 #else
@@ -166,9 +166,9 @@ static __device__ __forceinline__ int release_count(void)
     return blocks > 1 ? RELEASE_ARRIVALS * WGS * blocks : 128 * WGS;
 }
 
-// Initializes barriers and the zeros above the diagonals. `v_lanes` is the number of
-// lanes that copy v. These lanes and the lane that announces the bytes arrive at each
-// `full` barrier of pipeline K.
+// Initializes the barriers, and zeroes the triangles above their diagonals. `v_lanes`
+// is the number of lanes that copy v. These lanes and the lane that announces the bytes
+// arrive at each `full` barrier of pipeline K.
 template <int blocks, int K, int WGS, scan_kind kind, int kda>
 static __device__ __forceinline__ void pipeline_init(
     struct scan_storage<K, WGS, kind, kda> &smem, int v_lanes)
@@ -191,8 +191,7 @@ static __device__ __forceinline__ void pipeline_init(
     else __syncthreads();
 }
 
-// Copies a part of the factors. In a cluster each block copies half the part to both
-// blocks.
+// Copies bytes of the factors. In a cluster each block copies half to both blocks.
 template <int blocks>
 static __device__ __forceinline__ void tma_load_bytes(void *to, const void *from,
                                                       uint32_t bytes, uint64_t *bar)
@@ -214,9 +213,9 @@ static __device__ __forceinline__ void tma_load_triangle(
                                full);
 }
 
-// GDN factors contain no rows of k and q; a scan reads raw rows in the byte order of
-// wgmma. For chunks with all 64 rows TMA can load these rows directly from the caller's
-// tensors. If `there` is 0, the rows are read from gdn_qk_rows.
+// The factors of GDN contain no rows of k and q, so a GDN scan reads the raw rows in
+// wgmma's byte order. For chunks with all 64 rows TMA can load these rows directly from
+// the caller's tensors. If `there` is 0, the rows are read from gdn_qk_rows.
 struct raw_rows { CUtensorMap k, q; int there; };
 
 // The box of one chunk in a tensor map of raw_rows. If `map` is NULL, the rows are read
@@ -270,8 +269,8 @@ static __device__ __forceinline__ struct factors_cursor<K> factors_cursor_of(
 }
 
 //> producer
-// Issues the copies of a chunk into a stage; called by one lane. For GDN, row factors
-// are copied instead of kg and decay.
+// One lane issues the copies of a chunk into a stage. For GDN, row factors are copied
+// instead of kg and decay.
 template <int pipeline, int blocks, int K, int WGS, scan_kind kind, int kda>
 static __device__ __forceinline__ void tma_load_stage(
     const struct factors_cursor<K> &from, const struct chunk_box &box, int at,
@@ -309,9 +308,8 @@ static __device__ __forceinline__ void tma_load_stage(
 }
 
 //> v-rows
-// Copies the rows of v of a stretch chunk by chunk with `lanes` lanes, 16 bytes per
-// lane. The rows are too short and too many for TMA. Rows past the stretch's end become
-// 0.
+// With `lanes` lanes, copies a stretch's rows of v chunk by chunk, 16 bytes per lane.
+// The rows are too short and too many for TMA. Rows past the stretch's end become 0.
 template <int WGS, int lanes>
 struct v_rows {
     const bf16 *v;                       // this lane's 16 bytes of its first row
@@ -345,7 +343,7 @@ static __device__ __forceinline__ struct v_rows<WGS, lanes> v_rows_of(
 
 // Producer warp of one pipeline: fills each stage as soon as the stage is empty. If
 // `of_factors` is 1, the warp issues the copies of the factors. If `lanes` > 0, the
-// warp also copies v; all warps that copy v have `lanes` lanes in total.
+// warp also copies v; `lanes` is the total over all warps that copy v.
 template <int pipeline, int of_factors, int lanes, int blocks, int K, int WGS,
           scan_kind kind, int kda>
 static __device__ void scan_producer_warp(

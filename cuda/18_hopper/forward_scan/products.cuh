@@ -8,7 +8,7 @@
 
 // A consumer warpgroup holds 64 columns of the state as the accumulator S^T [64,K]; y^T
 // and o^T [64,CHUNK] are also accumulators. Operand A of every product is one of these
-// accumulators, rounded to bf16, in registers; operand B is in shared memory.
+// accumulators, rounded to bf16 in registers. Operand B is in shared memory.
 
 // Loads v^T of a chunk as pairs of bf16.
 static __device__ __forceinline__ void ldmatrix_v(uint32_t (*r)[4], const bf16 *v,
@@ -19,7 +19,7 @@ static __device__ __forceinline__ void ldmatrix_v(uint32_t (*r)[4], const bf16 *
     for (int c = 0; c < CHUNK / 16; c++) ldmatrix_x4_trans(r[c], v + c * 16 * ld);
 }
 
-// Computes y^T <- v^T - y^T diag(F), with v = 0 from row len on.
+// Computes y^T <- v^T - y^T diag(F), with v = 0 from row `len` on.
 static __device__ __forceinline__ void v_minus_scaled(
     float (*y)[4], const uint32_t (*r)[4], const float *F, int len)
 {
@@ -41,7 +41,7 @@ static __device__ __forceinline__ void scale_state(float (*S)[4], int tiles, flo
         for (int j = 0; j < 4; j++) S[i][j] *= by;
 }
 
-// Computes d [64,64] = a X^T (+= if `add` is set). X [64,16 steps] is swizzled.
+// Computes d [64,64] = a X^T (+= if `add` is set). X [64, 16 * steps] is in tiles.
 template <int steps>
 static __device__ __forceinline__ void wgmma_times_tiles(
     float (*d)[4], const uint32_t (*a)[4], const unsigned char *X, int add)
@@ -71,8 +71,8 @@ static __device__ __forceinline__ void wgmma_times_triangle(
 }
 
 // Computes d [64,64] = a X (+= if `add` is set). The triangle X is read transposed,
-// because the product sums over rows of X. A step along K is 16 rows, 512 bytes; blocks
-// of 16 columns are 2048 bytes apart.
+// because the product sums over rows of X. A step along K is 16 rows (512 bytes);
+// blocks of 16 columns are 2048 bytes apart.
 static __device__ __forceinline__ void wgmma_times_triangle_transposed(
     float (*d)[4], const uint32_t (*a)[4], const unsigned char *X, int add)
 {
@@ -82,7 +82,7 @@ static __device__ __forceinline__ void wgmma_times_triangle_transposed(
         wgmma_m64n64k16_rs<1>(d, a[I], at + 32 * I, add || I);
 }
 
-// Multiplies the columns of an accumulator by `factor`, and rounds to operand A.
+// Multiplies the columns of an accumulator by `factor`. Rounds the result to operand A.
 template <int tiles>
 static __device__ __forceinline__ void pack_accumulator_times(
     uint32_t (*a)[4], const float (*d)[4], const float *factor)
@@ -109,7 +109,7 @@ static __device__ __forceinline__ struct state_view state_view_of(
     return { x ? (float *)x + at + v * dv : NULL, dv, di };
 }
 
-// Computes S^T [64,K] += a X, X [64,K] in tiles; one instruction per step covers all K.
+// Computes S^T [64,K] += a X. X [64,K] is in tiles. An instruction has all K columns.
 template <int K>
 static __device__ __forceinline__ void wgmma_add_tiles(
     float (*S)[4], const uint32_t (*a)[4], const unsigned char *X)

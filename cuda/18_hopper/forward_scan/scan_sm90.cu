@@ -5,7 +5,7 @@
 
 // ---- stores o to global memory
 //
-// o^T of a chunk is packed to bf16 as soon as it is complete, because an accumulator
+// o^T of a chunk is packed to bf16 as soon as o^T is complete, because an accumulator
 // may not be read while later products are in flight. Each warp stores its 16 columns,
 // transposed, into the stage of the next chunk's v, after reading these columns of v.
 // Later the warpgroup copies whole rows of 128 bytes from this stage to global memory
@@ -13,8 +13,8 @@
 // the copy, and is usually complete when the copy starts.
 
 // The part of o that this thread stores: 16 bytes per row. `to`: address in the
-// thread's first row of the next chunk; `step`: row stride; `left`: the number of rows
-// from this row to the end of the window.
+// thread's first row of the next chunk to store; `step`: row stride; `left`: the number
+// of rows from `to` to the end of the window.
 struct o_rows { bf16 *to; int64_t step; int left; };
 
 static __device__ __forceinline__ struct o_rows o_rows_of(
@@ -119,10 +119,9 @@ struct keeps_states {
 };
 
 // A scan step has two halves: new_values computes v_new and q S from the state before
-// the chunk; update_state adds v_new to the state and Aqk v_new to o. The loop boundary
-// is between these halves, where no product is in flight, because the compiler waits
-// for all products at the head of a loop. So new_values of the next chunk overlaps with
-// the end of update_state.
+// the chunk; update_state adds v_new to the state and Aqk v_new to o. The compiler
+// waits for all products at the head of a loop. So an iteration ends after new_values,
+// when no product is in flight, and new_values overlaps with the end of update_state.
 template <class Consumer>
 static __device__ __forceinline__ void scan_chunks(Consumer c, int count, float (*S)[4])
 {
@@ -139,10 +138,10 @@ static __device__ __forceinline__ void scan_chunks(Consumer c, int count, float 
 // ---- one gate per channel (KDA)
 //
 // y = v - k~ S, v_new = A beta y, S <- Lambda S + kg^T v_new, o = qg S + Aqk v_new.
-// Each wait for a product is as late as possible. The critical path is k~ S, v_new, S;
-// the products of o overlap with this path. `update_state` stores rows of the previous
-// chunk's o during the product that adds v_new to S. With two warpgroups (O_EARLY)
-// new_values stores these rows, because the other warpgroup then has products to run.
+// Each wait for a product is as late as possible. The critical path is k~ S, v_new and
+// S; the products for o overlap with this path. `update_state` stores rows of the
+// previous chunk's o during the product that adds v_new to S. With two warpgroups
+// (O_EARLY) new_values stores these rows, while the other warpgroup runs products.
 template <int K, int WGS, int blocks, scan_kind kind, class Keep>
 struct kda_consumer {
     enum { LD = 64 * WGS + PAD, O_EARLY = WGS == 2 };    // LD: row stride of v and o
@@ -239,7 +238,7 @@ struct gdn_consumer {
     Keep keep;
     float y[CHUNK / 8][4], o[CHUNK / 8][4];
 
-    // Computes v_new in y and Q (q S) in o from the state S before the chunk, then
+    // From the state S before the chunk, computes v_new in `y` and Q (q S) in `o`. Then
     // multiplies S by the decay.
     __device__ __forceinline__ void new_values(int chunk, float (*S)[4])
     {
@@ -311,7 +310,6 @@ struct gdn_consumer {
 
 // ---- the kernel
 
-// Runs one producer warp per pipeline.
 template <int blocks, int K, int WGS, scan_kind kind, int kda>
 static __device__ __forceinline__ void scan_producer_warpgroup(
     const struct forward_params &x, const struct raw_rows *rows, int z, int n, int v0,
@@ -363,8 +361,8 @@ static __device__ __forceinline__ void scan_consumer_warpgroup(
 // Bound: memory. Per token and head the kernel reads 6K + 2.5C + 2V bytes and writes
 // 2V. With few heads the bound is the latency of T / C sequential steps of three
 // products, about 1000 cycles per step. Flops: 8.4e6 per chunk and head at K = V = 128.
-// Shared memory: up to 164 KiB, one block per SM. Of a consumer thread's 232 registers
-// S takes 64, S in bf16 32, y 32, o 32, o packed 16, y in bf16 16.
+// Shared memory: up to 164 KiB, one block per SM. A consumer thread has 232 registers:
+// 64 for S, 32 each for y, o and S in bf16, 16 each for y in bf16 and o in bf16.
 //
 // Ownership: a block computes 64 WGS columns of one head's state; each consumer
 // warpgroup computes 64 of these columns, and each producer warp fills one pipeline.
@@ -394,8 +392,8 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_kernel(
     if (blocks > 1) cluster_sync();      // the other block may still write here
 }
 
-// The storage of a scan that keeps states: in addition, each warpgroup has K / 64 tiles
-// of h and one tile of v_new.
+// The storage of a scan that also stores states. Each warpgroup has K / 64 tiles of h
+// and one tile of v_new.
 template <int K, int WGS, int kda>
 struct keeping_storage {
     struct scan_storage<K, WGS, KEEPING_SCAN, kda> in;
@@ -416,8 +414,8 @@ static __device__ __forceinline__ struct keeps_states<K> keeps_states_of(
              x.a.HV * state, x.a.HV * rows, columns };
 }
 
-// Runs the scan of scan_kernel, and also stores h and v_new of every chunk. This writes
-// 2 KV / C + 2V more bytes per token and head, and needs up to 223 KiB of shared
+// Runs the scan of scan_kernel, and also stores h and v_new of every chunk. This kernel
+// writes 2 KV / C + 2V more bytes per token and head, and needs up to 223 KiB of shared
 // memory. Each warpgroup has three more barriers per chunk: before the writes to staged
 // tiles, after h is staged, and after v_new is staged.
 template <int K, int WGS, int kda, int blocks>
@@ -444,8 +442,7 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_keeping_kernel
     if (blocks > 1) cluster_sync();      // the other block may still write here
 }
 
-// Encodes the tensor maps of the caller's k and q. Returns 0 if the driver cannot
-// encode these maps.
+// Returns 0 if the driver cannot encode the tensor maps of the caller's k and q.
 static int make_raw_rows(const struct kcp_forward *a, struct raw_rows *rows)
 {
     rows->there = tensor_map_of_heads(&rows->k, a->k_raw, a->T, a->H, a->K, CHUNK)

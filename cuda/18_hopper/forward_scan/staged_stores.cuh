@@ -8,12 +8,11 @@
 #include "products.cuh"
 #include "cuda/tile/warpgroup_store.cuh"
 
-// If backward's finishing kernel follows, a scan stores two results per chunk: h, as
-// rounded to operand A of the first product, and v_new, as rounded to operand A of the
-// last product. Both h and v_new are staged in tiles in shared memory and stored by
-// TMA.
+// For backward's finishing kernel a scan stores two results per chunk in bf16: h, which
+// is operand A of the first product, and v_new, which is operand A of the last product.
+// Both results are staged in tiles in shared memory and stored by TMA.
 
-// Stores operand A [64 v, 16 steps] transposed: a row of a tile is a column of the
+// Stores operand A [64, 16 * steps] transposed: a row of a tile is a column of the
 // operand. Each warp writes 16 of a row's 64 columns.
 template <int steps>
 static __device__ __forceinline__ void store_operand_transposed(
@@ -58,8 +57,7 @@ static __device__ __forceinline__ void staged_wait_read(void)
     warpgroup_sync();
 }
 
-// All threads of the warpgroup make staged tiles visible to TMA. Then one thread may
-// store the tiles.
+// All threads of the warpgroup make staged tiles visible to TMA, for later stores.
 static __device__ __forceinline__ void staged_publish(void)
 {
     fence_proxy_async();

@@ -9,12 +9,12 @@
 // ---- 16x16 blocks in a warp's registers
 //
 // A lane has two rows of a block, g = lane / 4 and g + 8, as d[2][4]. In each row the
-// lane has four columns, starting at 4 * (lane % 4): two in d[0] and two in d[1]. The
-// lane can store these elements as 8 bytes. For the tensor core a block is an
-// accumulator with permuted columns: a sum may run in any order that both operands
-// share.
+// lane has four columns, starting at 4 * (lane % 4): two in d[0] and two in d[1]. In
+// bf16 these four elements are 8 contiguous bytes. For the tensor core a block is an
+// accumulator with permuted columns; this is valid because a sum may run in any order
+// that both operands share.
 
-// A 16x16 block in fp32 that is inverted in place. Two adjacent blocks cover all banks.
+// A 16x16 block in fp32, inverted in place. Two blocks cover all shared-memory banks.
 struct block16 { float x[SUBCHUNK][SUBCHUNK + 4], pad[16]; };
 
 static __device__ __forceinline__ int lane_row(void) { return threadIdx.x % 32 / 4; }
@@ -37,7 +37,7 @@ static __device__ __forceinline__ void load_block16(float (*d)[4],
 }
 
 // Loads a block as operand B of a product, with the permuted column order: tile t has
-// columns 4 m + 2 t and 4 m + 2 t + 1, m = 0 to 3.
+// columns 4 m + 2 t and 4 m + 2 t + 1 for m = 0 to 3.
 static __device__ __forceinline__ struct split_operand block16_as_b(
     const struct block16 &s)
 {
@@ -49,9 +49,8 @@ static __device__ __forceinline__ struct split_operand block16_as_b(
     return split_accumulator(d);
 }
 
-// Adds A[I] N to y[I] for `count` blocks. Computes top x top, top x rest and rest x top
-// of each split product. The blocks are interleaved to hide the latency of dependent
-// products.
+// Adds A[I] N to y[I] for `count` blocks. Computes top * top, top * rest and rest * top
+// of each split product. Blocks are interleaved to hide latency.
 static __device__ __forceinline__ void mma_split_blocks(
     float (*y)[2][4], const struct split_operand *A, const struct split_operand &N,
     int count)
@@ -83,7 +82,8 @@ static __device__ __forceinline__ int lane_offset(void)
     return g * 32 + ((piece ^ g / 4) % 2 << 4) + threadIdx.x % 2 * 8;
 }
 
-// Stores block (I, J) in the factors. A lane stores four elements of rows g and g + 8.
+// Stores block (I, J) in the factors. A lane stores four elements each of rows g and g
+// + 8.
 static __device__ __forceinline__ void store_block16(
     const struct head_of_chunk &w, int matrix, int I, int J, const uint2 *four)
 {
@@ -114,10 +114,10 @@ static __device__ __forceinline__ void store_scores(const struct head_of_chunk &
     store_block16(w, offsetof(struct gdn_head_factors, Aqk), I, J, four);
 }
 
-// The decay from row j to row i of a later subchunk I is a product of two factors, each
-// at most 1 for any gate: from the first row of I to row i, and from row j to the first
-// row of I. The factors include norms and beta. q[i] and k[i] (with the sign of -L) are
-// the first factor; to[row_pairs_before(I) + j] is the second.
+// The decay from row j to row i of a later subchunk I is the product of the decay from
+// row j to the first row of I and the decay from that row to row i. Both are at most 1
+// for any gate. to[row_pairs_before(I) + j] has the first decay, times norm. q[i] and
+// k[i] have the second decay, times norm; k[i] also includes beta and the sign of -L.
 struct pair_factors { float q[CHUNK], k[CHUNK], to[96]; };
 
 static __device__ __forceinline__ int row_pairs_before(int I)
@@ -206,8 +206,8 @@ static __device__ __forceinline__ void diagonal_scores(
 //
 // With one gate per head the decay is not part of the products over channels. So q k^T
 // and k k^T are computed from the raw rows, once for all value heads of a query/key
-// head. The decay of a pair is exp2 of a difference, exact for any gate. A thread block
-// is one warpgroup; warp I has the 16 rows of subchunk I of both products.
+// head. The decay of a pair of rows is exp2 of a difference of G, exact for any gate. A
+// thread block is one warpgroup; warp I has the 16 rows of subchunk I of both products.
 enum { HEADS_PER_BLOCK = 4 };            // maximum number of value heads
 
 // Storage per value head in addition to the products. `blocks` is the number of 16x16
@@ -215,12 +215,12 @@ enum { HEADS_PER_BLOCK = 4 };            // maximum number of value heads
 template <int blocks>
 struct head_storage { struct block16 block16[blocks]; struct pair_factors f; };
 
-// N = -L and the inverted diagonal blocks as operand B, if four warps share a head.
+// If four warps share a head: N = -L and the inverted diagonal blocks, as operand B.
 struct shared_blocks { uint4 N[6][2][32], B[SUBCHUNKS - 1][2][32]; };
 
 // If `heads_by_warp` is 1, the block has several value heads, one per warp; otherwise
-// the block's four warps share one value head. After the reads of q and k, qk
-// overwrites the rows of q, and kk the rows of k.
+// the block's four warps share one value head. After the rows of q and k have been
+// read, `qk` and `kk` overwrite them.
 template <int K, int heads_by_warp>
 struct __align__(1024) gdn_prepare_storage {
     union {
@@ -277,7 +277,7 @@ static __device__ __forceinline__ void mma_gram_diagonal(
     }
 }
 
-// Stores `times` / |row| for rows g and g + 8 of the subchunk; 0 past the chunk's end.
+// Stores `times` / |row| (0 past the chunk's end) for rows g and g + 8 of the subchunk.
 // Lanes with lane % 4 = g / 2 hold |row|^2, which is on the diagonal of X X^T.
 template <int K>
 static __device__ __forceinline__ void gdn_row_norms(
@@ -344,8 +344,8 @@ static __device__ __forceinline__ void store_rows(void *to, const Rows &from)
 #endif
 }
 
-// Computes the norms and q k^T, and overwrites the rows of q with q k^T. Then starts k
-// k^T, so that no thread holds both products, and stores the raw rows while k k^T runs.
+// While q k^T runs, stores the raw rows and computes the norms. Overwrites the rows of
+// q with q k^T. Only then starts k k^T, so that no thread holds both products.
 template <int K, int heads_by_warp>
 static __device__ __forceinline__ void products(
     const struct forward_params &x, int I, int m, struct gdn_qk_rows<K> *to,

@@ -3,8 +3,8 @@
 // Next: ../forward_scan/pipeline.cuh.
 #include "blocks.cuh"
 
-// Computes the factors of row i. Stores the factors in global memory for the scan, and
-// in `f` for the blocks of this kernel.
+// Computes the factors of row i: in `to` (global memory) the factors for the scan, and
+// in `f` the factors for this kernel's 16x16 blocks.
 static __device__ __forceinline__ void store_gdn_row_factors(
     const struct head_of_chunk &w, int i, struct gdn_row_factors &to,
     struct pair_factors &f)
@@ -43,7 +43,6 @@ static __device__ __forceinline__ void store_factors(
     }
 }
 
-// Returns the value head of warp I.
 template <int heads_by_warp, class Storage>
 static __device__ __forceinline__ struct head_of_chunk head_of_chunk(
     const struct forward_params &x, int I, const Storage &smem)
@@ -57,8 +56,8 @@ static __device__ __forceinline__ struct head_of_chunk head_of_chunk(
     return w;
 }
 
-// Computes a head with one warp. Since A (I + L) = I, block columns are computed from
-// the last to the first:
+// Computes a head with one warp. Since A (I + L) = I and N = -L, block columns are
+// computed from the last to the first:
 //     A_IJ = (sum_M A_IM N_MJ) A_JJ,  J < M <= I.
 // All of A is in registers, but only one block column of N is needed at a time. Two
 // diagonal blocks are inverted at a time, each by half a warp.
@@ -138,12 +137,13 @@ static __device__ __forceinline__ void head_by_four_warps(
     }
 }
 
-// `blocks` thread blocks share `kv` value heads; a block has at most `heads` of these.
+// `blocks` thread blocks share `kv` value heads. A block has at most `heads` of them.
 struct head_shares { int kv, heads; uint32_t blocks, H; };
 
-// Bound: memory. Per token and query/key head 4K bytes are read and 4K written; per
-// token and value head 2.5C + 13 bytes are written. Flops: 4 C^2 K per chunk and
-// query/key head, and the inverses. Registers: 80 per thread, six blocks per SM.
+// Bound: memory. Per token and query/key head 4K bytes are read and 4K bytes are
+// written. Per token and value head 2.5C + 13 bytes are written. Flops: 4 C^2 K per
+// chunk and query/key head, and the inverses. Registers: 80 per thread, six blocks per
+// SM.
 //
 // Ownership: a block has up to four value heads of one query/key head. cp.async loads
 // the rows, and TMA stores the rows. One warp computes each value head without waiting

@@ -5,10 +5,10 @@
 #include "rows.cuh"
 
 // Computes the scores of one warp in 16x16 blocks: rows of subchunk I of q or k times
-// rows of k. y[J] has the scores with an earlier subchunk J, y[3] the scores within
-// subchunk I. Within a subchunk the decay from row j to row i is exp2(G_i) exp2(-G_j);
-// both factors are in the range of bf16 except on the underflow path. Between subchunks
-// all factors are at most 1, for any gate.
+// rows of k. y[J] has the scores with an earlier subchunk J, and y[3] has the scores
+// within subchunk I. Within a subchunk the decay from row j to row i is exp2(G_i)
+// exp2(-G_j); both factors are in the range of bf16 except on the underflow path.
+// Between subchunks all factors are at most 1, for any gate.
 template <int K, int I>
 static __device__ __forceinline__ void subchunk_scores(
     int of_k, const struct kda_prepare_storage<K> &smem, float (*y)[2][4])
@@ -112,11 +112,11 @@ static __device__ __forceinline__ void store_diagonal_inverse(
 
 // ---- the underflow path
 //
-// A gate may decay so much within a subchunk that the two factors of a pair are out of
-// range of bf16. If so, the scores within subchunks are computed pair by pair, which is
-// slow but exact for any decay. `underflow_decay_sums` computes G of every row relative
-// to its subchunk. underflow_decay_sums and underflow_pairs are not inlined, so that
-// the main loop does not contain this rare code.
+// A gate may decay so much within a subchunk that the two factors of a pair of rows are
+// outside the range of bf16. In this case the scores within subchunks are computed pair
+// by pair, which is slow but exact for any decay. `underflow_decay_sums` computes G of
+// every row relative to its subchunk's start. The path is not inlined, so that the main
+// loop does not contain this rare code.
 template <int K, int form>
 static __device__ __noinline__ void underflow_decay_sums(
     const struct kcp_forward &a, struct token_range z, int n,
@@ -182,8 +182,8 @@ static __device__ __forceinline__ void underflow_block16(
 // ---- the kernel
 
 // Stores the factors that depend on scores. A is computed from the scores of k: each
-// warp of k inverts one diagonal block, then each warp of q computes one block column
-// of A.
+// warp with of_k = 1 inverts one diagonal block, then each warp with of_k = 0 computes
+// one block column of A.
 template <int K>
 static __device__ __forceinline__ void scores_to_factors(
     const struct forward_params &x, int c, int n, int I, int of_k,
@@ -198,10 +198,10 @@ static __device__ __forceinline__ void scores_to_factors(
     else invert_block_column(I, storage, r->Ab);
 }
 
-// Bound: memory. Per token and head the kernel reads 6K bytes and writes 6K + 2.5C. The
-// issue rate, with 15,000 instructions per chunk, is nearly as strict a bound. Flops:
-// 640 products of 16 x 8 x 16 and the inverse, per chunk and head. Shared memory: 75
-// KiB. Registers: 80, three blocks per SM.
+// Bound: memory. Per token and head 6K bytes are read and 6K + 2.5C bytes are written.
+// The issue rate is nearly as strict a bound, with 15,000 instructions per chunk.
+// Flops: 640 products of 16 x 8 x 16 and the inverse, per chunk and head. Shared
+// memory: 75 KiB. Registers: 80, three blocks per SM.
 //
 // Ownership: a block processes several chunks of a head, last chunk first. Two of the
 // block's eight warps share each subchunk, one for q and one for k. The last subchunk
@@ -209,9 +209,9 @@ static __device__ __forceinline__ void scores_to_factors(
 // rotates with the head. One thread, the producer, loads the next rows as soon as all
 // warps have read the tiles.
 //
-// Barriers. smem.full: the rows have arrived. __syncthreads, in order: after norms,
-// beta and sums; after the operands of the scores; after the scores, so that new rows
-// may arrive; after L and the inverses of the diagonal blocks.
+// Barriers. smem.full: the rows have arrived. __syncthreads marks, in order: norms and
+// sums are stored; beta and the operands of the scores are stored; the scores are
+// computed, so new rows may arrive; L and the inverted diagonal blocks are stored.
 template <int K, int form>
 static __global__ __launch_bounds__(256, 3) void kda_chunk_prepare_kernel(
     const __grid_constant__ struct forward_params x,

@@ -6,15 +6,16 @@
 
 #include "cuda/18_hopper/chunk_prepare.cuh"
 
-// A chunk in shared memory, by halves of 64 channels. TMA writes rows of q, k and the
-// gate as swizzle128 tiles. Operands of the scores then overwrite these rows. q and k
-// become q F and k F, with F = exp2(G) relative to the start of the row's subchunk; g
-// becomes k / F, for pairs within a subchunk. ahead1, ahead2 and ahead3 hold k decayed
-// to the start of the first, second and third subchunk after the row's subchunk.
+// A chunk in shared memory, in halves of 64 channels. TMA writes rows of q, k and the
+// gate as swizzle128 tiles. The operands of the scores (the products of rows) then
+// overwrite these rows. q and k become q F and k F, with F = exp2(G) relative to the
+// start of the row's subchunk; g becomes k / F, for pairs within a subchunk. ahead1,
+// ahead2 and ahead3 hold k decayed to the start of the first, second and third subchunk
+// after the row's subchunk.
 //
-// After the scores, the bytes of ahead1 to ahead3 hold the operands of the inverse: L
-// in the first half; in the second half the inverted diagonal blocks, as fragments (A)
-// and in fp32 (block16).
+// Once the scores are computed, the operands of the inverse overwrite ahead1 to ahead3:
+// L in the first half, and in the second half the inverted diagonal blocks, as
+// fragments (A) and in fp32 (block16).
 struct channel_half {
     unsigned char q[TILE_BYTES], k[TILE_BYTES], g[TILE_BYTES];
     union {
@@ -32,7 +33,7 @@ struct channel_half {
 };
 
 // The operands of the underflow path, which overwrite the tiles: G of every row
-// relative to its subchunk, and the scores of q and of k within subchunks.
+// relative to its subchunk's start, and the scores of q and of k within subchunks.
 template <int K>
 struct underflow_storage {
     float G[CHUNK][K], block16[SUBCHUNKS][2][SUBCHUNK][SUBCHUNK];
@@ -55,7 +56,6 @@ struct kda_prepare_storage {
     int qk_head, saved_head;             // saved_head: qk_head, or -1: norms not saved
 };
 
-// Pointers to the parts of the storage that the inverse uses.
 struct inverse_storage {
     uint4 (*L)[2][32], (*A)[2][32];
     float (*block16)[SUBCHUNK][SUBCHUNK + 4], *beta;
@@ -95,7 +95,7 @@ static __device__ __forceinline__ int row_offset(const struct thread_rows<K> &w,
     return (w.at ^ (r % 8) << 4) + r * 128;
 }
 
-// Tensor maps of q, k and the gate: boxes of 64 tokens by 64 channels.
+// Tensor maps of q, k and the gate, with boxes of 64 tokens by 64 channels.
 struct row_descriptors { CUtensorMap q, k, g; };
 
 template <int K>
@@ -107,7 +107,7 @@ static int make_row_descriptors(struct row_descriptors *m, const struct kcp_forw
     return made ? KCP_OK : KCP_CUDA;
 }
 
-// Called by one thread. Loads 64 rows of heads m and n, starting at token t.
+// One thread loads 64 rows of query/key head m and value head n, from token t on.
 template <int K>
 static __device__ __forceinline__ void tma_load_rows(
     const struct row_descriptors &from, int t, int m, int n,
@@ -122,9 +122,9 @@ static __device__ __forceinline__ void tma_load_rows(
     }
 }
 
-// The producer is one thread. `load_first_chunk` loads chunk c, the last of the chunks
-// of this block; `load_next_chunk` loads the preceding chunk as soon as all warps have
-// read the tiles.
+// The producer is one thread. `load_first_chunk` loads chunk c, the last chunk of this
+// block. `load_next_chunk` loads the preceding chunk once all warps have read the
+// tiles.
 template <int K>
 static __device__ __forceinline__ void load_first_chunk(
     const struct forward_params &x, const struct row_descriptors &from, int c, int n,
@@ -151,8 +151,8 @@ static __device__ __forceinline__ void load_next_chunk(
     tma_load_rows(from, z.t, smem.qk_head, n, smem);
 }
 
-// Returns the tokens of the block's chunk number 0, 1, ..., read from shared memory at
-// every call.
+// Returns the tokens of the block's chunk number `chunk` (0, 1, ...). Every call reads
+// these numbers from shared memory.
 template <int K>
 static __device__ __forceinline__ struct token_range position_of(
     const struct kda_prepare_storage<K> &smem, int chunk)
@@ -204,9 +204,9 @@ static __device__ __forceinline__ float beta_of_row(const struct forward_params 
 }
 
 // Computes G, the sums of log2 decays from the thread's first row on, and stores the
-// total for other threads. Past the chunk's end G is constant. Returns 1 if 1 / F of
-// this subchunk may exceed the range of bf16. The subchunk's scores then need the
-// underflow path.
+// total for other threads. Past the chunk's end G is constant. Returns 1 if 1 / F (F =
+// exp2(G)) of this subchunk may exceed the range of bf16, so that the subchunk's scores
+// need the underflow path.
 template <int K, int form>
 static __device__ __forceinline__ int decay_sums(
     const struct kcp_forward &a, const struct gate_operands &loaded, int len,
@@ -285,14 +285,14 @@ static __device__ __forceinline__ void row_norms(const struct forward_params &x,
     }
 }
 
-// Decays over whole subchunks for a thread's two channels: products of D_J = exp2 of
-// subchunk J's sum. `start` covers the chunk's start to subchunk I, `end` subchunk I to
-// the chunk's end, ahead1 and ahead2 the next one or two subchunks. `last` is the sum
-// of subchunk I (not its exp2).
+// Decays over whole subchunks for a thread's two channels. `start` is the decay over
+// all subchunks before the thread's subchunk I, and `end` over all subchunks after
+// subchunk I. `ahead1` and `ahead2` are the decays over the next one and the next two
+// subchunks. `last` is the sum of log2 decays of subchunk I.
 struct subchunk_decay { float start[2], end[2], ahead1[2], ahead2[2], last[2]; };
 
-// Computes the decays over whole subchunks. With K = 64, also adds the first half's sum
-// to G, so that G starts at the subchunk's start.
+// Computes the decays over whole subchunks. With K = 64, also adds the sum of a
+// subchunk's first 8 rows to G of its last 8 rows, so G covers the whole subchunk.
 template <int K>
 static __device__ __forceinline__ struct subchunk_decay subchunk_decays(
     const struct thread_rows<K> &w, const struct kda_prepare_storage<K> &smem,
@@ -335,9 +335,9 @@ static __device__ __forceinline__ void store_scaled_pair(unsigned char *to,
 }
 
 // Converts a thread's rows to chunk factors and to operands of the scores. Every decay
-// across a boundary of the row's subchunk is F = exp2(G) or B = exp2(G_last - G), times
-// decays over whole subchunks, and therefore at most 1. B is exp2(G_last) / F; on the
-// underflow path, where 1 / F may be infinite, a separate exponential computes B.
+// across a boundary of the row's subchunk is at most 1, because it is F = exp2(G) or B
+// = exp2(G_last - G), times decays over whole subchunks. B is exp2(G_last) / F. On the
+// underflow path 1 / F may be infinite, so B is a separate exponential.
 template <int K, int underflow>
 static __device__ __forceinline__ void rows_to_factors(
     const struct thread_rows<K> &w, const float (*G)[2], const struct subchunk_decay &f,

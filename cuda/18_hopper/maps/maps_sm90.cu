@@ -2,8 +2,8 @@
 // Book: chapter 18, "Code: kernels"; chapter 05.
 // Checked by: tests/08_forward/mutants.c.  Next: ../v3_prepare_scan_workspace.cuh.
 //
-// A stretch is a segment or a strip of a segment. A scan of the stretch's chunk factors
-// with v, starting from the first state, gives h_ext; a scan without v, starting from
+// A stretch is a segment, or a strip (part) of a segment. A scan of the stretch's chunk
+// factors with v, from the stretch's first state, gives h_ext. A scan without v, from
 // the identity, gives M.
 #include "cuda/18_hopper/forward_scan/products.cuh"
 
@@ -20,7 +20,7 @@ static __device__ __forceinline__ void map_producer_warpgroup(
         scan_producer_warp<PIPE_K, 0, MAP_V_LANES, blocks>(x, z, n, v0, smem);
 }
 
-// Starts a step of the scan: waits for k~, and sets y to v of the chunk (h_ext only).
+// Starts a step of the scan: waits for k~, and for h_ext sets `y` to the chunk's v.
 template <int K, int WGS>
 static __device__ __forceinline__ void begin_step(
     float (*y)[4], int chunk, int of_v, struct scan_storage<K, WGS, MAP_SCAN, 1> &smem)
@@ -70,8 +70,7 @@ static __device__ __forceinline__ void kda_map_consumer(
     }
 }
 
-// GDN: computes the map of stretch z. Scales accumulators, not operands, by factors per
-// row.
+// GDN: computes the map of stretch z. Factors per row scale accumulators, not operands.
 template <int K, int WGS, int blocks>
 static __device__ __forceinline__ void gdn_map_consumer(
     const struct forward_params &x, int z, int of_v,
@@ -116,14 +115,13 @@ static __device__ __forceinline__ void gdn_map_consumer(
     }
 }
 
-// If `walks` is 0, a launch computes the maps of all stretches whose field `want` is
-// set. If `walks` is 1, a launch continues the map of a rank's only segment over one
-// window of chunks, from map `from` (-1: the identity) to map `to`, while the next
+// If `walks` is 0, a launch computes the maps of all stretches whose entry in x.want is
+// set. If `walks` is 1, a launch extends map `from` (-1: the identity) of a rank's only
+// segment over one window of chunks, and stores the result as map `to`. The next
 // window's factors are computed concurrently. If `only_h` is 1, M is not computed.
 struct map_walk { int walks, from, to, only_h; };
 
-// Computes a thread's part of the map of stretch z, head n; the block's first column is
-// v0.
+// Computes a thread's part of a map. `v0` is the block's first column.
 template <int K, int WGS, int kda, int blocks>
 static __device__ __forceinline__ void map_consumers(
     const struct forward_params &x, const struct map_walk &w, int z, int n, int v0,
@@ -145,14 +143,15 @@ static __device__ __forceinline__ void map_consumers(
     store_state<K>((float *)x.maps + state * VK + column, 1, VK, S);
 }
 
-// Bound: the tensor core, 4 C K (V + K) + 2 C^2 (V + K) flops per chunk and head. The
-// kernel reads 4K + 1.25C + 2V bytes per token and head. An SM runs one block; S takes
-// 64 of a thread's 232 registers.
+// Bound: the tensor core, with 4 C K (V + K) + 2 C^2 (V + K) flops per chunk and head.
+// The kernel reads 4K + 1.25C + 2V bytes per token and head. An SM runs one block; S
+// takes 64 of a thread's 232 registers.
 //
-// Ownership: a block computes 64 WGS columns of [h_ext | M], each consumer warpgroup 64
-// of these. If `blocks` is 2, one block of h_ext and one of M form a cluster, and each
-// factor is copied once for both blocks. Separate blocks would drift apart in time and
-// read the factors twice. Barriers: `full` and `empty` as in scan_kernel.
+// Ownership: a block computes 64 WGS columns of [h_ext | M], and each consumer
+// warpgroup computes 64 of them. If `blocks` is 2, two blocks form a cluster (one of
+// h_ext and one of M, or both of h_ext), and each factor is copied once for both
+// blocks. Separate blocks would drift apart in time and read the factors twice.
+// Barriers: `full` and `empty` are as in scan_kernel.
 template <int K, int WGS, int kda, int blocks>
 static __global__ __launch_bounds__(128 * WGS + 128, 1) void maps_kernel(
     const struct forward_params x, const struct map_walk w)
@@ -190,9 +189,9 @@ static int launch_maps_blocks(const struct forward_params *x, struct map_walk w)
                            128 * WGS + 128, blocks, x, w);
 }
 
-// Launches the computation of h_ext without M, which runs concurrently with other
-// kernels. For KDA one block with all columns is fastest. For GDN a step of a block
-// with all columns would take too long, so two blocks of 64 columns share their copies.
+// Computes h_ext without M, concurrently with other kernels. For KDA one block with all
+// columns is fastest. For GDN a step of such a block would take too long, so two blocks
+// of 64 columns form a cluster and share their copies.
 template <int K, int kda>
 static int launch_h_columns(const struct forward_params *x, struct map_walk w)
 {
@@ -202,8 +201,8 @@ static int launch_h_columns(const struct forward_params *x, struct map_walk w)
                          : launch_maps_blocks<K, 1, kda, 1>(x, w);
 }
 
-// If K = V, one block computes M and another h_ext, and the warpgroups of a block share
-// the factors of a chunk.
+// If K = V, one block computes M, another block computes h_ext, and the warpgroups of a
+// block share the factors of a chunk.
 template <int K, int kda>
 static int launch_maps_columns(const struct forward_params *x, struct map_walk w)
 {
