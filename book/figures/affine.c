@@ -47,14 +47,12 @@ static void grid(const struct plane *p, int tokens, const char *ink)
         for (int way = 0; way < 2; way++) {
             double a[2] = { way ? k : -2, way ? -2 : k },
                    b[2] = { way ? k : 2, way ? 2 : k };
-            char style[96];
             for (int t = 0; t < tokens; t++) {
                 token(t, 0, a);
                 token(t, 0, b);
             }
-            snprintf(style, sizeof style, "stroke:%s;stroke-width:%s", ink,
-                     k ? "1" : "2");
-            svg_line(px(p, a[0]), py(p, a[1]), px(p, b[0]), py(p, b[1]), style);
+            svg_line(px(p, a[0]), py(p, a[1]), px(p, b[0]), py(p, b[1]),
+                     "stroke:%s;stroke-width:%d", ink, k ? 1 : 2);
         }
 }
 
@@ -101,6 +99,4 @@ int main(void)
     svg_text(349, 155, "middle", "", "two tokens");
     svg_text(155, 315, "middle", "soft", "states rank 0 may start with");
     svg_text(530, 315, "middle", "soft", "where its tokens take them");
-    svg_end();
-    return 0;
 }

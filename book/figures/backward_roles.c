@@ -41,6 +41,4 @@ int main(void)
     }
     svg_text(120, 282, "start", "soft",
              "left to right: the chunks of a head. states and reverse share the GPU.");
-    svg_end();
-    return 0;
 }

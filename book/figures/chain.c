@@ -30,6 +30,4 @@ int main(void)
     svg_arrow(324, 79, 394, 79, "var(--a)");
     svg_text(20, 276, "start", "soft",
              "Here v is v_new, and \u039b is the decay over the chunk.");
-    svg_end();
-    return 0;
 }

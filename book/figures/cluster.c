@@ -36,6 +36,4 @@ int main(void)
         for (int to = 0; to < 2; to++)
             svg_arrow(130 + 360 * from, 182, 360 * to + (to < from ? 314 : 230),
                       to == from ? 214 : 224, "var(--soft)");
-    svg_end();
-    return 0;
 }

@@ -32,6 +32,4 @@ int main(void)
     svg_arrow(225, 169, 225, 192, "var(--b)");
     svg_text(236, 134, "start", "soft", "compress");
     svg_text(236, 186, "start", "soft", "expand");
-    svg_end();
-    return 0;
 }

@@ -44,12 +44,8 @@ int main(void)
         }
         y += 28;
     }
-    if (f)
-        fclose(f);
     for (int i = 0; i < 6; i++) {
         svg_dot(160 + 90 * i, 282, 4.5, tensors[i].ink);
         svg_text(172 + 90 * i, 286, "start", "", "%s", tensors[i].name);
     }
-    svg_end();
-    return 0;
 }

@@ -33,7 +33,6 @@ int main(void)
         if (fscanf(f, "%63s %63s %d %d %lf", s->stage, s->name, &s->f32, &s->failed,
                    &s->share) != 5)
             break;
-    if (f) fclose(f);
     int stages = 0, failed = 0;
     for (int i = 0; i < n; i++) {
         stages += !i || strcmp(seen[i].stage, seen[i - 1].stage);
@@ -59,6 +58,4 @@ int main(void)
         }
         draw(&seen[i], 44 + 24 * row);
     }
-    svg_end();
-    return 0;
 }

@@ -48,6 +48,4 @@ int main(void)
             svg_box(410 + piece * 34, 162 + row * 18, 33, 17, row == 3 ? "c" : "a",
                     "%d", piece ^ row);
     svg_text(410, 324, "start", "soft", "number in a place: which 16 bytes of the row");
-    svg_end();
-    return 0;
 }

@@ -11,15 +11,13 @@ static void matrix(double x, double y, const char *name, const char *how, int on
     svg_text(x, y - 9, "start", "soft", "%s", how);
     for (int i = 0; i < N; i++)
         for (int j = 0; j < N; j++) {
-            char style[112];
             const double shade = one_gate ? 0.5 : 0.25 + 0.12 * ((5 * i + 3) % N);
             if (i == j)
-                snprintf(style, sizeof style,
+                svg_rect(x + 17 * j, y + 17 * i, 17, 17,
                          "fill:var(--a);fill-opacity:%.2f;stroke:var(--line)", shade);
             else
-                snprintf(style, sizeof style, "fill:%s;stroke:var(--line)",
+                svg_rect(x + 17 * j, y + 17 * i, 17, 17, "fill:%s;stroke:var(--line)",
                          rank_one ? "var(--wash-b)" : "none");
-            svg_rect(x + 17 * j, y + 17 * i, 17, 17, style);
         }
     svg_text(x, y + 17 * N + 20, "start", "mono", "%s", write);
 }
@@ -41,6 +39,4 @@ int main(void)
     matrix(500, 256, "DPLR, RWKV-7", "one gate per row", 0, 1, "+ b a', + k v'");
     svg_text(20, 412, "start", "soft", "blue: the gates on the diagonal; red: where "
              "the correction of rank one puts numbers");
-    svg_end();
-    return 0;
 }

@@ -24,6 +24,4 @@ int main(void)
             svg_box(x[i], y + 26, w[i], 24, i != 1 ? "a" : "line", second[i]);
         }
     }
-    svg_end();
-    return 0;
 }

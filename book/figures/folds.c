@@ -33,6 +33,4 @@ int main(void)
     fold(66, 3, 0, "var(--a)", "S = h%d", "M%d S + h%d");
     svg_text(60, 226, "start", "", "backward: the gradient that rank 1 ends with");
     fold(186, 1, 4, "var(--b)", "dS = dh%d", "M%d\u1d40 dS + dh%d");
-    svg_end();
-    return 0;
 }

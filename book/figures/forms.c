@@ -28,6 +28,4 @@ int main(void)
     panel(50, "inside a node", "inside a node", (const int[]){ 8, -2, 6, 6 });
     panel(410, "between nodes", "between nodes", (const int[]){ 0, 10, 6, 6 });
     svg_text(4, 14, "start", "soft", "microseconds");
-    svg_end();
-    return 0;
 }

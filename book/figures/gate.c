@@ -43,6 +43,4 @@ int main(void)
     svg_text(60, 286, "start", "", "bars: g; line: G, both in base two");
     for (int t = 0; t <= T; t += 64)
         svg_text(x(t), 268, "middle", "soft", "%d", t);
-    svg_end();
-    return 0;
 }

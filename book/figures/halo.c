@@ -11,6 +11,4 @@ int main(void)
     halo_needs(1, 2, "rows 2, 3, 4", 0);
     halo_needs(3, 3, "rows 3, 4, 5", 1);
     halo_needs(4, 4, "rows 4, 5, 6", 2);
-    svg_end();
-    return 0;
 }

@@ -12,6 +12,4 @@ int main(void)
     halo_needs(0, 5, "dp 5, 6, 7", 0);
     halo_needs(1, 6, "dp 6, 7, 8", 1);
     halo_needs(3, 7, "dp 7, 8, 9", 2);
-    svg_end();
-    return 0;
 }

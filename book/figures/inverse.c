@@ -28,6 +28,4 @@ int main(void)
     step(536, 4, "one of 64", "one corner, 32 by 32");
     svg_arrow(200, 104, 272, 104, "var(--ink)");
     svg_arrow(448, 104, 520, 104, "var(--ink)");
-    svg_end();
-    return 0;
 }

@@ -93,6 +93,4 @@ int main(void)
     svg_text(LEFT, 382, "start", "soft",
              "14 to 16: convolutions, scans, other models. 17 to 20: speed, precision, "
              "clusters.");
-    svg_end();
-    return 0;
 }

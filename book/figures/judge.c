@@ -25,6 +25,4 @@ int main(void)
     svg_arrow(354, 40, 409, 82, "var(--b)");
     svg_arrow(354, 142, 409, 100, "var(--a)");
     svg_arrow(554, 91, 577, 91, "var(--ink)");
-    svg_end();
-    return 0;
 }

@@ -45,6 +45,4 @@ int main(void)
     rows(158, "format chunks, by chunks", chunks, of_chunks);
     svg_text(4, 272, "start", "soft", "Bytes per token and head. Unlabelled: "
              "initial state, rho, beta, decay and, after A, the triangle Aqk.");
-    svg_end();
-    return 0;
 }

@@ -53,6 +53,4 @@ int main(void)
     svg_text(390, 24, "start", "", "swizzle128: piece p at place p ^ (r %% 8)");
     svg_text(390, 44, "start", "soft", "banks");
     draw(400, 66, 1);
-    svg_end();
-    return 0;
 }

@@ -51,6 +51,4 @@ int main(void)
     svg_text(400, 326, "start", "", "%d sectors for 512 bytes", together);
     svg_text(400, 346, "start", "soft",
              "two whole rows, and the next load the next two");
-    svg_end();
-    return 0;
 }

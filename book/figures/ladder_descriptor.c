@@ -8,17 +8,12 @@
 
 #include <stdlib.h>
 
-struct field {
-    const char *name;
-    int from, bits;
-    const char *unit;
-};
-
-static const struct field fields[] = { { "address", 0, 14, "16 bytes" },
-                                       { "leading offset", 16, 14, "16 bytes" },
-                                       { "stride offset", 32, 14, "16 bytes" },
-                                       { "base", 49, 3, "" },
-                                       { "swizzle", 62, 2, "" } };
+static const struct field { const char *name; int from, bits; const char *fill; }
+    fields[] = { { "address", 0, 14, "var(--wash-a)" },
+                 { "leading offset", 16, 14, "var(--wash-b)" },
+                 { "stride offset", 32, 14, "var(--wash-c)" },
+                 { "base", 49, 3, "var(--wash-d)" },
+                 { "swizzle", 62, 2, "var(--wash-d)" } };
 
 static unsigned value(uint64_t d, const struct field *f)
 {
@@ -29,19 +24,15 @@ static unsigned value(uint64_t d, const struct field *f)
  * field. */
 static void draw(double y, const char *name, uint64_t d, const char *const *means)
 {
-    static const char *const wash[] = { "var(--wash-a)", "var(--wash-b)",
-                                        "var(--wash-c)", "var(--wash-d)",
-                                        "var(--wash-d)" };
     uint64_t known = 0;
     svg_text(20, y, "start", "mono", "%s: 0x%016llx", name, (unsigned long long)d);
     for (int bit = 0; bit < 64; bit++) {
-        char style[80];
         const char *fill = "none";
         for (int i = 0; i < 5; i++)
             if (bit >= fields[i].from && bit < fields[i].from + fields[i].bits)
-                fill = wash[i];
-        snprintf(style, sizeof style, "fill:%s;stroke:var(--line)", fill);
-        svg_rect(20 + (63 - bit) * 10.6, y + 12, 10.6, 20, style);
+                fill = fields[i].fill;
+        svg_rect(20 + (63 - bit) * 10.6, y + 12, 10.6, 20, "fill:%s;stroke:var(--line)",
+                 fill);
         svg_text(25.3 + (63 - bit) * 10.6, y + 26, "middle", "mono", "%d",
                  (int)(d >> bit & 1));
     }
@@ -85,6 +76,4 @@ int main(void)
              "Sums of descriptors are sums of addresses, as long "
              "as no field runs over: 14 bits of 16 bytes reach");
     svg_text(20, 278, "start", "soft", "256 KiB, more than there is.");
-    svg_end();
-    return 0;
 }

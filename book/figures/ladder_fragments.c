@@ -7,16 +7,11 @@
 #include "ref/17_warp.h"
 #include "svg.h"
 
-static const char *const wash[] = { "var(--wash-a)", "var(--wash-b)", "var(--wash-c)",
-                                    "var(--wash-d)" };
-
 /* Draws the cell of register `reg` of a lane. */
 static void cell(double x, double y, int lane, int reg, int marked)
 {
-    char style[120];
-    snprintf(style, sizeof style, "fill:%s;stroke:%s;stroke-width:%s", wash[reg],
-             marked ? "var(--ink)" : "var(--line)", marked ? "1.8" : "0.6");
-    svg_rect(x, y, 20, 17, style);
+    svg_rect(x, y, 20, 17, "fill:var(--wash-%c);stroke:%s", "abcd"[reg],
+             marked ? "var(--ink);stroke-width:1.8" : "var(--line);stroke-width:0.6");
     svg_text(x + 10, y + 12.5, "middle", "mono", "%d", lane);
 }
 
@@ -96,9 +91,8 @@ int main(void)
     svg_text(556, 30, "start", "", "D, 16 x 8");
     of_d(556, 44, mine);
     for (int i = 0; i < 4; i++) {
-        char style[80];
-        snprintf(style, sizeof style, "fill:%s;stroke:var(--line)", wash[i]);
-        svg_rect(20 + i * 170, 332, 16, 14, style);
+        svg_rect(20 + i * 170, 332, 16, 14, "fill:var(--wash-%c);stroke:var(--line)",
+                 "abcd"[i]);
         svg_text(42 + i * 170, 344, "start", "soft",
                  i < 2 ? "a[%d], b[%d], d[%d] d[%d]" : "a[%d]", i, i, 2 * i, 2 * i + 1);
     }
@@ -109,6 +103,4 @@ int main(void)
     svg_text(20, 388, "start", "",
              "e = 2 (lane %% 4) and the next. Two tiles of D side "
              "by side have the colours of an A.");
-    svg_end();
-    return 0;
 }

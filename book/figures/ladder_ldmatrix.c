@@ -5,9 +5,6 @@
 #include "ref/17_warp.h"
 #include "svg.h"
 
-static const char *const wash[] = { "var(--wash-a)", "var(--wash-b)", "var(--wash-c)",
-                                    "var(--wash-d)" };
-
 /* Draws a 16 x 16 block. Each pair of cells shows the lane that receives the pair; each
  * row of a quarter shows the lane that gives the row's address. */
 static void block(double x0, double y0, int trans)
@@ -25,12 +22,10 @@ static void block(double x0, double y0, int trans)
             number_of[(int)r[l][x]] = x / 2;
         }
     for (int i = 0; i < 256; i++) {
-        char style[80];
         const double x = x0 + i % 16 * 19 + (i % 16 > 7 ? 10 : 0);
         const double y = y0 + i / 16 * 15 + (i / 16 > 7 ? 10 : 0);
-        snprintf(style, sizeof style, "fill:%s;stroke:%s", wash[number_of[i]],
+        svg_rect(x, y, 19, 15, "fill:var(--wash-%c);stroke:%s", "abcd"[number_of[i]],
                  lane_of[i] == 5 ? "var(--ink);stroke-width:1.8" : "var(--line)");
-        svg_rect(x, y, 19, 15, style);
         svg_text(x + 9.5, y + 11.5, "middle", "mono", "%d", lane_of[i]);
     }
     for (int j = 0; j < 4; j++) {
@@ -56,6 +51,4 @@ int main(void)
     svg_text(20, 340, "start", "soft",
              "Colour: register r[0], r[1], r[2], r[3]. Cell: "
              "the lane that gets it. Framed: lane 5.");
-    svg_end();
-    return 0;
 }

@@ -36,7 +36,6 @@ int main(void)
                     &a->announced, &a->full, g, g + 1, g + 2, g + 3, g + 4, h, h + 1,
                     h + 2, h + 3, h + 4) == 13;
     }
-    if (f) fclose(f);
     if (!n) return 1;
     svg_begin(720, 282, "Trace of the eighth rung: copies and two warpgroups",
               "Four rows of copies, one per stage, each from its announcement to the "
@@ -69,6 +68,4 @@ int main(void)
     svg_text(96, 246, "end", "soft", "cycles");
     svg_text(104, 272, "start", "soft",
              "violet: announced, released; blue: w S; green: v_new and the state");
-    svg_end();
-    return 0;
 }

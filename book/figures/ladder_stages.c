@@ -43,6 +43,4 @@ int main(void)
     play(40, 1, 4);
     svg_text(20, 138, "start", "", "Fifth rung: three stages, one barrier per chunk");
     play(154, 3, 4);
-    svg_end();
-    return 0;
 }

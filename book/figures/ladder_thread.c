@@ -37,6 +37,4 @@ int main(void)
     svg_text(30, 238, "start", "soft",
              "The other 36 of an H200's 132 multiprocessors "
              "have no head when there are 96.");
-    svg_end();
-    return 0;
 }

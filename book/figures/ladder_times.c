@@ -52,7 +52,4 @@ int main(void)
         before = us;
         last = y;
     }
-    if (f) fclose(f);
-    svg_end();
-    return 0;
 }

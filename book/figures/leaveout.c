@@ -29,6 +29,4 @@ int main(void)
     frame_name(&f, rows[n - 1][2], 4, "", "double, left out");
     frame_name(&f, 10, 0, "", "dashed: let in");
     frame_axes(&f, "gate of every token", "error of dg");
-    svg_end();
-    return 0;
 }

@@ -31,6 +31,4 @@ int main(void)
             svg_box(px(r) - 15, 30 + STEP * step, 30, 22, "a", step ? "" : "%d", r);
             svg_box(px(r) - 15, 202 + STEP * step, 30, 22, "b", "\u00bc");
         }
-    svg_end();
-    return 0;
 }

@@ -33,7 +33,6 @@ int main(void)
         if (fscanf(in, "%d %d %lf %39[^\n]%*[^\n]", &p->backward, &p->gdn, &p->ratio,
                    p->what) != 4)
             break;
-    if (in) fclose(in);
     const struct frame f = { 0, 1, log10(0.75), log10(7.5), 46, 708, 64, 300 };
     const double step = (f.x1 - f.x0 - 24) / (n > 1 ? n - 1 : 1);
     static const double at[] = { 1, 1.5, 2, 3, 5, 7 };
@@ -67,6 +66,4 @@ int main(void)
     svg_text(f.x0 + 28, f.y1 + 41, "start", "soft", "one gate per channel (KDA)");
     svg_rect(f.x0 + 212, f.y1 + 32, 10, 10, "fill:var(--b)");
     svg_text(f.x0 + 228, f.y1 + 41, "start", "soft", "one gate per head (GDN)");
-    svg_end();
-    return 0;
 }

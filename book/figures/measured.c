@@ -115,6 +115,4 @@ int main(void)
     y = bars(y, "GDN, 32768 tokens, 16/32 heads, forward", "08_forward", "gdn",
              gdn_forward, 3);
     bars(y, "GDN, backward", "13_backward", "gdn", gdn_backward, 3);
-    svg_end();
-    return 0;
 }

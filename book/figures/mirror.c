@@ -26,6 +26,4 @@ int main(void)
     svg_text(290, 184, "start", "soft",
              "needs nothing of the exchange: runs beside it");
     svg_text(10, 26, "start", "", "one rank's backward");
-    svg_end();
-    return 0;
 }

@@ -63,6 +63,4 @@ int main(void)
     name(286, "tokens", "");
     for (int i = 0; i < 16; i++)
         piece(286, i / 16.0, (i + 1) / 16.0, "d", "");
-    svg_end();
-    return 0;
 }

@@ -88,6 +88,4 @@ int main(void)
     bars(y, "backward, new plan", value("18/floor_backward"), own, measured);
     svg_text(172, 474, "start", "soft",
              "thin: the floor of the pass; inner: its own bytes; outer: measured");
-    svg_end();
-    return 0;
 }

@@ -46,6 +46,4 @@ int main(void)
     svg_text(318, row(1) - 8, "start", "soft", "dw");
     svg_text(318, row(2) - 8, "start", "soft", "dA");
     svg_text(318, row(3) - 8, "start", "soft", "dL");
-    svg_end();
-    return 0;
 }

@@ -17,6 +17,4 @@ int main(void)
     }
     svg_text(470, 60, "start", "", "blue: formed, the smallest first");
     svg_text(470, 160, "start", "soft", "not filled: left out");
-    svg_end();
-    return 0;
 }

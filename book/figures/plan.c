@@ -11,8 +11,6 @@ static double x(int64_t t) { return 30 + t * 22.0; }
 int main(void)
 {
     const int64_t cu[N + 1] = { 0, 6, 22, 25, 30 };
-    const char *wash[N] = { "var(--wash-a)", "var(--wash-b)", "var(--wash-c)",
-                            "var(--wash-d)" };
     const char *ink[N] = { "var(--a)", "var(--b)", "var(--c)", "var(--d)" };
     struct kcp_plan *p;
     const char *why;
@@ -30,14 +28,13 @@ int main(void)
     for (int j = 0; j < p->S; j++) {
         const struct kcp_segment *s = &p->seg[j];
         const int want = kcp_plan_want(p, j, 0);
-        char style[96];
         for (int64_t t = s->begin; t < s->end; t++) {
-            snprintf(style, sizeof style, "fill:%s;stroke:var(--line)", wash[s->n]);
-            svg_rect(x(t), 40, 22, 34, style);
+            svg_rect(x(t), 40, 22, 34, "fill:var(--wash-%c);stroke:var(--line)",
+                     "abcd"[s->n]);
             svg_text(x(t) + 11, 61, "middle", "mono", "%lld", (long long)t);
         }
-        snprintf(style, sizeof style, "fill:none;stroke:%s;stroke-width:2", ink[s->n]);
-        svg_rect(x(s->begin) + 1, 40, x(s->end) - x(s->begin) - 2, 34, style);
+        svg_rect(x(s->begin) + 1, 40, x(s->end) - x(s->begin) - 2, 34,
+                 "fill:none;stroke:%s;stroke-width:2", ink[s->n]);
         const char *needs = want ? "computes h_ext" : "";
         if (want == (KCP_WANT_H | KCP_WANT_M)) needs = "computes h_ext and M";
         svg_text(x(s->end) - 6, 120, "end", "mono", "%s", needs);
@@ -57,7 +54,6 @@ int main(void)
                  c->NS, c->NS == 1 ? "" : "s", c->NC);
     }
     svg_line(x(30), 34, x(30), 232, "stroke:var(--ink);stroke-dasharray:3 3");
-    svg_end();
     kcp_plan_free(p);
     return 0;
 }

@@ -111,6 +111,4 @@ int main(void)
               "inverted, scored and empty join them.");
     scan(18);
     one_kernel(292);
-    svg_end();
-    return 0;
 }

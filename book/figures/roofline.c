@@ -71,7 +71,4 @@ int main(void)
                          "%s", pass[i].says);
             }
     }
-    if (f) fclose(f);
-    svg_end();
-    return 0;
 }

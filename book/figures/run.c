@@ -56,6 +56,4 @@ int main(void)
         svg_rect(x, y, 14, 14, kind[k].style);
         svg_text(x + 20, y + 12, "start", "soft", "%s", kind[k].name);
     }
-    svg_end();
-    return 0;
 }

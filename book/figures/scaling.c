@@ -26,6 +26,4 @@ int main(void)
         frame_name(&f, rows[n - 1][column[k]], down[k], "", names[k]);
     }
     frame_axes(&f, "ranks, in nodes of 8 GPUs", "ms");
-    svg_end();
-    return 0;
 }

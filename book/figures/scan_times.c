@@ -59,14 +59,10 @@ int main(void)
         if (chunks > 0)
             mark(x(walk / chunks), y, back, "var(--b)");
     }
-    if (f)
-        fclose(f);
     svg_text(LEFT - 10, 16, "end", "soft", "tokens");
     key(LEFT + 8, 16, 0, "var(--a)", "scan");
     key(LEFT + 62, 16, 0, "var(--b)", "chunks");
     key(LEFT + 132, 16, 0, "var(--soft)", "forward");
     key(LEFT + 208, 16, 1, "var(--soft)", "backward");
     svg_text((LEFT + RIGHT) / 2.0, 417, "middle", "soft", "times as fast as the walk");
-    svg_end();
-    return 0;
 }

@@ -35,6 +35,4 @@ int main(void)
     windows(132, "scan", "c");
     windows(206, "map", "a");
     svg_text(90, 270, "start", "soft", "time runs to the right");
-    svg_end();
-    return 0;
 }

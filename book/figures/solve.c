@@ -7,11 +7,9 @@ static void triangle(double x0, double y0, int n, double s, int unit, const char
     for (int i = 0; i < n; i++)
         for (int j = 0; j < n; j++) {
             const int in = j < i || (j == i && unit);
-            char style[96];
             const char *fill = i == j ? "var(--wash-c)" : wash;
-            snprintf(style, sizeof style, "fill:%s;stroke:var(--line)",
+            svg_rect(x0 + j * s, y0 + i * s, s, s, "fill:%s;stroke:var(--line)",
                      in ? fill : "none");
-            svg_rect(x0 + j * s, y0 + i * s, s, s, style);
             if (i == j && unit)
                 svg_text(x0 + j * s + s / 2, y0 + i * s + s / 2 + 4, "middle", "mono",
                          "1");
@@ -22,10 +20,8 @@ static void column(double x0, double y0, int n, double s, double w, const char *
                    const char *wash, int known)
 {
     for (int i = 0; i < n; i++) {
-        char style[96];
-        snprintf(style, sizeof style, "fill:%s;stroke:var(--line)",
+        svg_rect(x0, y0 + i * s, w, s, "fill:%s;stroke:var(--line)",
                  i < known ? wash : "none");
-        svg_rect(x0, y0 + i * s, w, s, style);
         svg_text(x0 + w / 2, y0 + i * s + s / 2 + 4, "middle", "mono", "%s%d", name, i);
     }
 }
@@ -55,6 +51,4 @@ int main(void)
     svg_text(20, y + n * s + 34, "start", "soft",
              "L_ij: how strongly the key of token i reads what token j wrote. Red: "
              "already solved.");
-    svg_end();
-    return 0;
 }

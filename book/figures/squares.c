@@ -7,14 +7,10 @@ static const double SIDE = 6.2, X0 = 60, Y0 = 34;
  * diagonal, then cuts the two triangles that remain. */
 static void cut(int from, int n)
 {
-    static const char *const wash[] = { "var(--wash-d)", "var(--wash-c)",
-                                        "var(--wash-b)", "var(--wash-a)" };
     static const char *const ink[] = { "var(--d)", "var(--c)", "var(--b)", "var(--a)" };
     const int size = (n >= 8) + (n >= 16) + (n >= 32);     /* n = 4, 8, 16 or 32 */
-    char style[80];
-    snprintf(style, sizeof style, "fill:%s;stroke:%s;stroke-width:.8", wash[size],
-             ink[size]);
-    svg_rect(X0 + from * SIDE, Y0 + (from + n) * SIDE, n * SIDE, n * SIDE, style);
+    svg_rect(X0 + from * SIDE, Y0 + (from + n) * SIDE, n * SIDE, n * SIDE,
+             "fill:var(--wash-%c);stroke:%s;stroke-width:.8", "dcba"[size], ink[size]);
     if (n >= 8)
         svg_text(X0 + (from + n / 2.0) * SIDE, Y0 + (from + n * 1.5) * SIDE + 4,
                  "middle", "mono", "%d", n);
@@ -50,6 +46,4 @@ int main(void)
     svg_text(480, 220, "start", "", "so both factors are at most 1,");
     svg_text(480, 240, "start", "", "and the square is a product");
     svg_text(480, 260, "start", "", "of two small matrices.");
-    svg_end();
-    return 0;
 }

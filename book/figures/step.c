@@ -12,11 +12,9 @@ static void state(double x, double y, double S[EX_K][EX_V], const char *name)
     for (int i = 0; i < EX_K; i++)
         for (int v = 0; v < EX_V; v++) {
             const double part = fmin(fabs(S[i][v]) / 2, 1);
-            char style[120];
-            snprintf(style, sizeof style,
+            svg_rect(x + 48 * v, y + 34 * i, 48, 34,
                      "fill:%s;fill-opacity:%.2f;stroke:var(--line)",
                      S[i][v] < 0 ? "var(--b)" : "var(--a)", 0.55 * part);
-            svg_rect(x + 48 * v, y + 34 * i, 48, 34, style);
             svg_text(x + 48 * v + 24, y + 34 * i + 21, "middle", "mono", "%.2f",
                      S[i][v] == 0 ? 0 : S[i][v]);
         }
@@ -53,6 +51,4 @@ int main(void)
         svg_text(500, y + 50, "middle", "mono", "e = %.2f, %.2f", e[0], e[1]);
         state(582, y, S, t ? "" : "after");
     }
-    svg_end();
-    return 0;
 }

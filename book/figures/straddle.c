@@ -26,6 +26,4 @@ int main(void)
     svg_text(396, 109, "start", "", "both tokens from t on: added and subtracted");
     svg_rect(370, 132, 16, 16, "fill:none;stroke:var(--line)");
     svg_text(396, 145, "start", "", "both before t: not in the sum");
-    svg_end();
-    return 0;
 }

@@ -41,6 +41,4 @@ int main(void)
     svg_text(px(132), py(0.27), "start", "soft", "a unit is 1/512");
     svg_text(px(128), py(0) + 38, "middle", "soft", "chunks");
     svg_text(4, 14, "start", "soft", "element of the diagonal of M");
-    svg_end();
-    return 0;
 }

@@ -49,6 +49,4 @@ int main(void)
     }
     svg_text(x(t) + 8, 121, "start", "mono", "%.1f", t);
     processors(264, STRIPS * HEADS);
-    svg_end();
-    return 0;
 }

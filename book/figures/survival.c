@@ -102,6 +102,4 @@ int main(void)
             svg_text(end + 8, c == CURVES - 1 ? 200 : 244, "start", "", "%s", name[c]);
     }
     svg_text(290, 318, "middle", "soft", "token of one sequence, on four ranks");
-    svg_end();
-    return 0;
 }

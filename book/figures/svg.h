@@ -8,31 +8,46 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-
-static inline void svg_begin(int w, int h, const char *title, const char *desc)
-{
-    printf("<svg viewBox=\"0 0 %d %d\" role=\"img\"><title>%s</title><desc>%s</desc>\n",
-           w, h, title, desc);
-}
+#include <stdlib.h>
 
 static inline void svg_end(void)
 {
     printf("</svg>\n");
 }
 
-/* An example of `style` is "fill:var(--wash-a);stroke:var(--a)". */
-static inline void svg_rect(double x, double y, double w, double h, const char *style)
+/* Begins the figure, which ends when the program ends. */
+static inline void svg_begin(int w, int h, const char *title, const char *desc)
 {
-    printf("<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"2\" "
-           "style=\"%s\"/>\n",
-           x, y, w, h, style);
+    atexit(svg_end);
+    printf("<svg viewBox=\"0 0 %d %d\" role=\"img\"><title>%s</title><desc>%s</desc>\n",
+           w, h, title, desc);
 }
 
-static inline void svg_line(double x1, double y1, double x2, double y2,
-                            const char *style)
+/* Draws a rectangle. `style` is a format, as of printf; an example of the text that it
+ * gives is "fill:var(--wash-a);stroke:var(--a)". */
+static inline void svg_rect(double x, double y, double w, double h, const char *style,
+                            ...)
 {
-    printf("<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" style=\"%s\"/>\n", x1,
-           y1, x2, y2, style);
+    va_list ap;
+    va_start(ap, style);
+    printf("<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"2\" "
+           "style=\"", x, y, w, h);
+    vprintf(style, ap);
+    printf("\"/>\n");
+    va_end(ap);
+}
+
+/* Draws a line; `style` is a format, as for svg_rect. */
+static inline void svg_line(double x1, double y1, double x2, double y2,
+                            const char *style, ...)
+{
+    va_list ap;
+    va_start(ap, style);
+    printf("<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" style=\"", x1, y1,
+           x2, y2);
+    vprintf(style, ap);
+    printf("\"/>\n");
+    va_end(ap);
 }
 
 /* Draws an arrow: a line and a small head in one colour. */
@@ -68,12 +83,11 @@ static inline void svg_text(double x, double y, const char *anchor, const char *
 static inline void svg_box(double x, double y, double w, double h, const char *ink,
                            const char *fmt, ...)
 {
-    char fill[24] = "none", style[80], text[80];
+    char fill[24] = "none", text[80];
     va_list ap;
     if (!ink[1])
         snprintf(fill, sizeof fill, "var(--wash-%s)", ink);
-    snprintf(style, sizeof style, "fill:%s;stroke:var(--%s)", fill, ink);
-    svg_rect(x, y, w, h, style);
+    svg_rect(x, y, w, h, "fill:%s;stroke:var(--%s)", fill, ink);
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);

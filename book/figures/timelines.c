@@ -31,11 +31,9 @@ static void arrow(double y0, int from, double t0, int to, double t1)
 
 static void bar(double y, double from, double to, const char *wash, const char *ink)
 {
-    char style[96];
-    snprintf(style, sizeof style, "fill:%s;stroke:%s", wash, ink);
     from = larger(from, sum - 60);
     if (to > from)
-        svg_rect(x(from), y + 3, x(to) - x(from), 14, style);
+        svg_rect(x(from), y + 3, x(to) - x(from), 14, "fill:%s;stroke:%s", wash, ink);
 }
 
 static double shown(void) { return sum + 325; }
@@ -184,6 +182,4 @@ int main(void)
     svg_text(92, 514, "start", "soft",
              "To apply a map: %.1f; to compose two: %.1f. Cut off: the maps' "
              "pass, %.0f, and the main pass, %.0f.", apply_us, compose_us, sum, rest);
-    svg_end();
-    return 0;
 }

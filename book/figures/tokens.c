@@ -59,12 +59,8 @@ int main(void)
     svg_text(4, 16, "start", "soft", "ms");
     for (int p = 0; p < PASSES; p++) {
         const double x = 50 + 170 * p + 25 * (p == 2);
-        char style[64];
-        snprintf(style, sizeof style, "stroke:%s;stroke-width:2", pass[p].ink);
-        svg_line(x, 384, x + 22, 384, style);
+        svg_line(x, 384, x + 22, 384, "stroke:%s;stroke-width:2", pass[p].ink);
         svg_text(x + 28, 388, "start", "", "%s", pass[p].name);
     }
     svg_text(716, 16, "end", "soft", "solid: KDA, dashed: GDN");
-    svg_end();
-    return 0;
 }

@@ -62,6 +62,4 @@ int main(void)
               "and 6, then 1, 3 and 5.");
     up(16);
     down(372);
-    svg_end();
-    return 0;
 }

@@ -28,6 +28,4 @@ int main(void)
                      test[t].shows[e] ? "fill:var(--b);stroke:var(--b)"
                                       : "fill:none;stroke:var(--line)");
     }
-    svg_end();
-    return 0;
 }

@@ -39,6 +39,4 @@ int main(void)
     svg_text(96, 256, "start", "soft",
              "Here v is v_new. w belongs to the start of its chunk, kg to the end, in "
              "both directions.");
-    svg_end();
-    return 0;
 }

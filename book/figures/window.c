@@ -32,6 +32,4 @@ int main(void)
     svg_arrow(90, 236, 90, 202, "var(--d)");
     svg_text(360, 254, "middle", "soft",
              "4 raise empty in the window of rank r: the place may be filled again");
-    svg_end();
-    return 0;
 }
