@@ -397,19 +397,23 @@ def bound_table(d):
             if of and of[0].file != r.file:
                 of.clear()
             of.append(r)
+    lengths, copy, runs = {}, {}, []
     for r in d.timed:
         if r.stage == "08_forward" and not r.peer:
-            times[r["case"]] = r
+            times[r["case"], r["machine"]] = r
+            lengths[r["case"]], copy[r["machine"]] = r.lengths(), r.copy
     if not cases:
         return p.add("No counters are recorded.")
     p.add("| sequences | kernel | instructions per chunk and head, thousands | issue "
           "| tensor | shared memory | warps | waits most for | its bytes, ms "
           "| clocks, thousands |", "|:--|:--|--:|--:|--:|--:|--:|:--|--:|--:|")
     for case in cases:
-        if case not in times:
+        machine = cases[case][0]["machine"]
+        if case not in lengths or machine not in copy:
             continue
-        t = times[case]
-        p.row(t.lengths(), "both, %s ms unprofiled" % ms(t.us), *[None] * 8)
+        t = times.get((case, machine))
+        p.row(lengths[case], "both, %s ms unprofiled" % ms(t.us) if t else "both",
+              *[None] * 8)
         for r in cases[case]:
             def n(name):
                 return number(r[name])
@@ -419,9 +423,10 @@ def bound_table(d):
                   "%.0f %%" % n("issue"), "%.0f %%" % n("tensor"),
                   "%.0f %%" % (n("wavefronts") / n("cycles") / 1.32)
                   if n("cycles") else "", "%.0f %%" % n("warps"), r["stalled"],
-                  text("%.3f", 1e3 * n("dram_bytes") / t.copy),
+                  text("%.3f", 1e3 * n("dram_bytes") / copy[machine]),
                   text("%.1f", n("cycles") / 1e3))
-    p.add("\nCounted on %s." % cases[case][-1].run)
+        runs.append(cases[case][-1].run)
+    p.add("\nCounted on %s." % "; ".join(once(runs)))
 
 
 def roofline(d):
@@ -829,6 +834,8 @@ def prediction_tables(d):
             t = {"gather": r.gather_us, "sum": r.sum, "exchange": r.exchange,
                  "both": r.sum + r.exchange}[part] if r else 0
             says = ms(t) if t else "not recorded"
+            if t and part == "both":
+                says += " = %s + %s, %s" % (ms(r.sum), ms(r.exchange), r["form"])
         p.row(*cells, says)
 
 
