@@ -1,4 +1,4 @@
-// token_decay.cuh -- e^g of one token, accurate over thousands of tokens.
+// token_decay.cuh -- e^g of one token, without a bias that accumulates over tokens.
 // Book: chapter 01, "Code: kernels".  Checked by: tests/01_step/checks.c.
 // Next: v1_column.cu.
 #ifndef KCP_01_TOKEN_DECAY_CUH
@@ -6,8 +6,8 @@
 
 // Returns e^g. The state is multiplied by e^g once per token, so a bias accumulates
 // over thousands of tokens. For results near 1, expf has a bias below one ulp, whereas
-// 1 + expm1f(g) is rounded to nearest. For g < -1/2 expf is used: the state decays
-// before errors accumulate, and 1 + expm1f(g) would lose digits of a small e^g.
+// 1 + expm1f(g) is rounded to nearest. For g < -1/2 the state decays before errors
+// accumulate, so expf is used, because 1 + expm1f(g) would lose digits of a small e^g.
 static __device__ __forceinline__ float token_decay(float g)
 {
     return g > -0.5f ? 1.0f + expm1f(g) : expf(g);

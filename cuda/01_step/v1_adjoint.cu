@@ -5,11 +5,11 @@
 #include "token_decay.cuh"
 
 // Bound: latency of three passes over the tokens. The first pass computes the states
-// forward and stores every KEEP-th state. Then two passes run per group of KEEP tokens,
-// from the last group to the first: a forward pass stores every decayed state, and a
+// forward and stores every KEEP-th state. The groups of KEEP tokens are then processed
+// from last to first: a forward pass over the group stores every decayed state, and a
 // backward pass computes the gradients. dS and the stored states are in the workspace.
-// A thread sums a column and a warp sums a row, in a fixed order. dq and dk are stored
-// in the workspace per value head, before the sum over a group of value heads.
+// One thread sums a column of the state and one warp sums a row, in a fixed order. dq
+// and dk are stored per value head, and add_heads sums dq and dk over these heads.
 enum { KEEP = 64, THREADS = 256 };
 
 struct adjoint_arrays {

@@ -62,7 +62,7 @@ static __global__ void norm_backward(int64_t rows, int K, int l2norm, const void
 }
 
 // Computes beta = s sigmoid(raw), s = 1 or 2. Backward computes dbeta_raw = dbeta s
-// sigmoid'(raw). A thread computes one token and head.
+// sigmoid'(raw). Each thread processes one token of one head.
 template <class X>
 static __global__ void beta(const struct kcp_gate a)
 {
@@ -132,8 +132,8 @@ static __global__ void gate_forward(const struct kcp_gate a)
 }
 
 // Computes dx and the chunk's terms of two sums: dA_log = sum dg g (softplus) or sum dx
-// (x + dt_bias) (bounded), and ddt_bias = sum dx. The terms are [NC,HV,KG] per sum. For
-// a raw gate the terms of both sums are 0.
+// (x + dt_bias) (bounded), and ddt_bias = sum dx. Each sum has an array of terms
+// [NC,HV,KG]. For a raw gate all terms are 0.
 template <class X>
 static __global__ void gate_backward(const struct kcp_gate a)
 {

@@ -4,9 +4,9 @@
 //
 // Bound: memory. These kernels read 6 K bytes and write 8 K bytes per token and head.
 // At K = 128 this is 1792 bytes, or 0.35 ms for 8192 tokens of 96 heads. v1 reaches 60
-// % of this bound, because each thread has one load of two bytes in flight. Here 16
-// lanes load a row of q or k, 8 numbers per lane. For the gate, a warp loads 16 tokens
-// of a chunk before it uses the first token. g is stored unless a.g is NULL.
+// percent of this bound, because each thread has one load of two bytes in flight. Here
+// 16 lanes load a row of q or k, 8 numbers per lane. For the gate, a warp loads 16
+// tokens of a chunk before it uses the first token. g is stored unless a.g is NULL.
 #include "v2_vector_back.cuh"
 #include "cuda/host/stages_v2.cuh"
 
@@ -39,9 +39,9 @@ static __global__ __launch_bounds__(256) void norm_rows(const struct kcp_gate a)
 
 struct gate_of_channel { float expA, dt; };
 
-// Computes the gate with the approximate exp of the special function unit. The error of
-// this exp, 2 ulp and 1e-7 of the exponent, is far below the rounding of the bf16
-// input.
+// Computes the gate with the approximate exp of the special function unit. The relative
+// error of this exp, 2 ulp plus 1e-7 times the exponent, is far below the rounding
+// error of the bf16 input.
 static __device__ __forceinline__ float activate(const struct kcp_gate &a,
                                                  struct gate_of_channel f, float x)
 {
@@ -53,14 +53,14 @@ static __device__ __forceinline__ float activate(const struct kcp_gate &a,
     return -f.expA * (fmaxf(y, 0.0f) + log1pf(__expf(-fabsf(y))));
 }
 
-// Returns a gate as the sum G counts it: at least -750, or NaN.
+// Returns g for the sum G: values below -750 become -750, and NaN stays NaN.
 static __device__ __forceinline__ float summed(float g)
 {
     return g < -750.0f ? -750.0f : g;
 }
 
-// Computes G of a chunk and head. Warp w sums tokens 16 w to 16 w + 15, four channels
-// per lane. Then the warp adds the sums of earlier subchunks from shared memory.
+// Computes G of a chunk and head. Each group of K / 4 threads sums one subchunk of 16
+// tokens, four channels per thread. Then the group adds the sums of earlier subchunks.
 template <int K>
 static __global__ __launch_bounds__(K) void gate_sums(const struct kcp_gate a)
 {

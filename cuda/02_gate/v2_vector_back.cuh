@@ -124,7 +124,7 @@ static __device__ __forceinline__ void tokens_back(const struct kcp_gate &a,
 }
 
 // Computes dg_raw of one chunk, and the chunk's terms of dA_log and ddt_bias, each
-// [NC,HV * KG]. A lane computes N of the HV * KG columns, and a warp eight tokens.
+// [NC,HV * KG]. A lane processes N of HV * KG columns, a warp processes eight tokens.
 template <int N>
 static __global__ __launch_bounds__(256, 3) void gate_back(const struct kcp_gate a)
 {
@@ -156,7 +156,7 @@ static __global__ __launch_bounds__(256, 3) void gate_back(const struct kcp_gate
     }
 }
 
-// Adds the terms of a stretch's chunks. Each channel has SUMS / KG threads, which add
+// Adds the terms of a stretch's chunks. Each of a channel's SUMS / KG threads adds
 // every (SUMS / KG)-th chunk. Terms of dA_log are also summed over the channels.
 static __global__ __launch_bounds__(SUMS) void add_parts(const struct kcp_gate a)
 {

@@ -8,7 +8,8 @@
 // SM, so one block can compute while the other waits at a barrier.
 enum { THREADS = 512 };
 
-// KDA: computes kg = exp2(G_last - G) k, qg = exp2(G) q, and k~ = exp2(G) k in place.
+// Computes k~ = exp2(G) k in place. For KDA also computes kg = exp2(G_last - G) k and
+// qg = exp2(G) q.
 template <int K>
 static __device__ void gated_rows(const struct kcp_wy &a, struct token_range z, int n,
                                   struct wy_storage<K> &s, int first)
@@ -32,7 +33,7 @@ static __device__ void gated_rows(const struct kcp_wy &a, struct token_range z, 
     }
 }
 
-// Stores rows of a [64,64] matrix in shared memory to a tensor [T,HV,64].
+// Stores a [64,64] matrix to a tensor [T,HV,64], with 0 above the diagonal.
 template <class Row>
 static __device__ void store_block(const struct kcp_wy &a, struct token_range z, int n,
                                    void *to, const Row *x, int ld)

@@ -29,8 +29,8 @@ struct wy_storage {
 };
 
 // Computes a 16 x 16 tile of the products q k^T and k k^T. The tile has rows 16 rg to
-// 16 rg + 15 and columns 16 cg to 16 cg + 15, counted over all blocks of one size. For
-// KDA both operands are scaled by exp2 of G relative to the anchor's G.
+// 16 rg + 15 and columns 16 cg to 16 cg + 15, numbered across all blocks of this size.
+// For KDA both operands are scaled by exp2 of G relative to the anchor's G.
 template <int K, int kda>
 static __device__ void block_scores(const struct wy_storage<K> &s, int size, int rg,
                                     int cg, float (*qk)[4], float (*kk)[4])
@@ -66,8 +66,8 @@ static __device__ void block_scores(const struct wy_storage<K> &s, int size, int
     }
 }
 
-// Computes the pairs for KDA in 14 tiles: four cover the largest block, and two all
-// blocks of each smaller size. Then computes the diagonal (D_ii = 1), a row per warp.
+// Computes the pairs for KDA in 14 tiles: four for the largest block, and two for each
+// of the five smaller sizes. Then computes the diagonal of Aqk, where D_ii = 1.
 template <int K>
 static __device__ void pairs_kda(const struct kcp_wy &a, struct wy_storage<K> &s)
 {
@@ -95,8 +95,8 @@ static __device__ void pairs_kda(const struct kcp_wy &a, struct wy_storage<K> &s
     }
 }
 
-// Computes the pairs for GDN. Computes the ten tiles on and below the diagonal as
-// products of unscaled rows, and then scales the products by one gate per row.
+// Computes the pairs for GDN: multiplies unscaled rows in the ten tiles on and below
+// the diagonal, then scales each product by exp2(G_i - G_j).
 template <int K>
 static __device__ void pairs_gdn(const struct kcp_wy &a, struct wy_storage<K> &s)
 {

@@ -6,8 +6,8 @@
 
 // Bound: latency, because chunks are sequential on one SM. A chunk costs 6 C K V flops.
 // Column v of the new state depends only on column v of the old state. So thread v
-// keeps this column of S and of v_new in local memory, and no barrier is needed. All
-// threads read the same w, q, k.
+// keeps column v of S and v_new in local memory, and no barrier is needed. All threads
+// read the same w, q, k.
 template <class X>
 static __global__ void chunk(const struct kcp_chunk a)
 {

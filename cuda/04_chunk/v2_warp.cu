@@ -1,4 +1,4 @@
-// v2_warp.cu -- state scan and output on tensor cores: 16 columns of S^T per warp.
+// v2_warp.cu -- state scan and output on tensor cores: 16 columns of S per warp.
 // Book: chapter 04, "Tensor cores".  Checked by: tests/04_chunk/checks.c.
 // Next: ../05_affine/v2_pieces.cu.
 #include "cuda/tile/warp_scan.cuh"
@@ -35,8 +35,8 @@ static __device__ void load_chunk(const struct kcp_chunk &a, struct token_range 
     cp_async_commit();
 }
 
-// Computes o^T [16,64] += v_new^T Aqk^T. Aqk is lower triangular, so token c'
-// contributes only to rows >= c' of o.
+// Computes o^T [16,64] += v_new^T Aqk^T. Aqk is lower triangular, so token j
+// contributes only to rows i >= j of o.
 static __device__ __forceinline__ void add_inner(float (*o)[4], const float (*x)[4],
                                                  const bf16 *Aqk)
 {

@@ -1,4 +1,4 @@
-// v3_group_sm90.cu -- state scan and output by warpgroups: 64 columns of S^T each.
+// v3_group_sm90.cu -- state scan and output, with 64 columns of S per warpgroup.
 // Book: chapter 04, "A warpgroup at once".  Checked by: tests/04_chunk/checks.c.
 // Next: ../05_affine/v2_pieces.cu.
 #include "cuda/tile/warpgroup_scan.cuh"
@@ -9,8 +9,8 @@
 // of shared memory per chunk. Here the tensor core reads these tiles once per 64
 // columns. Bound: 6 C K V + 2 C^2 V flops (7.3 MFLOP) per chunk, 1.02 us of an SM at
 // its peak. A chunk moves 88 KiB of memory if h and v_new are not stored. S is rounded
-// to bf16 once for w S and qg S; v_new is rounded once for o and S. There are three
-// pipeline stages of 72 KiB, with the barriers of chapter 05's v3.
+// to bf16 once for both products w S and qg S. Three pipeline stages of 72 KiB are
+// synchronized by the barriers `full` and `empty`, as in chapter 05's v3.
 enum { W, QG, KG, U, STAGES = 3 };
 
 template <int groups>
@@ -66,7 +66,7 @@ static __device__ __forceinline__ void begin_step(const Tile *tile, const float 
     multiply_tile<8>(o, b, tile[QG], 0);
 }
 
-// Completes the chunk that begin_step began. The warp has columns `v` to v + 15.
+// Completes the chunk that begin_step began. The warp processes 16 columns.
 template <int groups>
 static __device__ __forceinline__ void finish_step(const struct kcp_chunk &a,
                                                    struct token_range z, int n, int v,
@@ -122,8 +122,8 @@ static __device__ __forceinline__ void producer_commit(const struct kcp_chunk &a
     mbarrier_arrive(&s->r.full[at]);
 }
 
-// Processes all chunks of stretch z, a token range of one sequence. While the products
-// of chunk i run, issues the copies of chunk i+2 and completes the copies of chunk i+1.
+// Processes all chunks of stretch z, a token range of one sequence. Issues the copies
+// of chunk i+2 and completes the copies of chunk i+1 while the products of chunk i run.
 template <int groups>
 static __device__ __forceinline__ void scan_stretch(const struct kcp_chunk &a, int z,
                                                     int n, int v0, tiles<groups> *s,

@@ -7,8 +7,8 @@
 // If h and v_new are stored, v3 is bound by the load-store unit: a warp's store covers
 // 32 bytes per row, and the unit processes one row at a time, so stores take 3000
 // cycles per step. This kernel stores whole rows. Bound: memory, 144 KiB per step, or
-// 96 KiB without o (chapter 13). 8 C K V flops take 1.4 us of an SM. Each step has one
-// barrier, after the step's chunk has arrived and the previous chunk has been read.
+// 96 KiB without o (chapter 13). The 8 C K V flops take 1.4 us on one SM. Each step has
+// one barrier, after the step's chunk has arrived and the previous chunk has been read.
 enum { W, KG, U, QG, TENSORS };
 
 struct tiles {
@@ -44,8 +44,7 @@ static __device__ void load_chunk(const struct kcp_chunk &a, struct token_range 
     cp_async_commit();
 }
 
-// Computes o = scale qg S + Aqk v_new, and stages o in place of v_new. Columns of Aqk
-// past the diagonal are 0.
+// Computes o = scale qg S + Aqk v_new. Aqk needs no mask: it is 0 above the diagonal.
 static __device__ __forceinline__ void output(struct tiles *s, int at,
                                               const float (*S)[4],
                                               const uint32_t (*x_)[1][4], float (*y)[4])
@@ -64,7 +63,7 @@ static __device__ __forceinline__ void output(struct tiles *s, int at,
 }
 
 // Computes v_new = u - w S in place of u, then o, then S <- Lambda S + kg^T v_new.
-// While the tensor core works, stores the state before the chunk, and v_new or o.
+// While the tensor core computes the new S, stores the old S and v_new or o.
 template <int of_o>
 static __device__ __forceinline__ void scan_step(const struct kcp_chunk &a,
                                                  struct token_range z, int n, int c,
@@ -153,8 +152,8 @@ static int chunk_v4_rows_launch(const struct kcp_chunk *a)
     return launched();
 }
 
-// If neither h nor v_new is stored (chapter 08 when nothing is saved), v3 is faster,
-// because v3 prefetches two chunks. Only chapter 13 omits o.
+// Unless both h and v_new are stored, v3 is faster, because v3 prefetches two chunks.
+// Only chapter 13 omits o.
 int v4_chunk(void *args)
 {
     const struct kcp_chunk *a = (const struct kcp_chunk *)args;

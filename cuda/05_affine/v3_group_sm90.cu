@@ -5,13 +5,13 @@
 #include "cuda/host/stages_v3.cuh"
 
 // v2 reads w and kg once per 64 columns and splits M into three pieces. Here a block
-// owns all 256 columns of [h_ext | M], 128 KiB of fp32 in the registers of two
-// warpgroups; each warpgroup owns 64 columns of h_ext and 64 of M. M is split into two
-// bf16 pieces. The omitted remainder, 2^-18 of an element, is a fifth of the tolerance
-// of chapter 19. Bound: 4 C K (V + 2 K) flops (12.6 MFLOP) per chunk, 1.75 us of an SM
-// at its peak. A chunk's 48 KiB are read once. One warpgroup processes M while the
-// other processes h_ext, so that one warpgroup splits numbers while products of the
-// other run. Copies run three chunks ahead. Instead of a block-wide barrier each
+// owns all 256 columns of [h_ext | M], 128 KiB of fp32 registers. Each of two
+// warpgroups owns 64 columns of h_ext and 64 columns of M. M is split into two bf16
+// pieces. The omitted remainder, 2^-18 of an element, is a fifth of the tolerance of
+// chapter 19. Bound: 4 C K (V + 2 K) flops (12.6 MFLOP) per chunk, 1.75 us of an SM at
+// its peak. A chunk's 48 KiB are read once. The warpgroups process M and h_ext in
+// opposite order, so that one warpgroup splits numbers while the products of the other
+// warpgroup run. Copies run three chunks ahead. Instead of a block-wide barrier each
 // pipeline stage has two mbarriers: `full` completes when the copies of all threads
 // have arrived, `empty` when all threads have read the stage.
 enum { W, KG, U, STAGES = 4, THREADS = 256 };

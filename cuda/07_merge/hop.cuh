@@ -10,8 +10,8 @@
 #include "core/window.h"
 
 // One hop of the chain on one rank. S comes from rank `from` (-1: S is local). op(M) S
-// + h is stored to rank `to` (-1: nothing is sent); op(M) is M, or M^T backward. If
-// `first` is set, only h is stored.
+// + h is stored to rank `to` (-1: nothing is sent). op(M) is M forward and M^T
+// backward. If `first` is set, only h is stored.
 struct hop {
     int K, V, backward, first, from, to;
     const float *maps;
@@ -49,7 +49,7 @@ static __device__ __forceinline__ const float *hop_wait(const struct hop &x,
     return here ? hop_piece(x, x.w.r, x.from, taken) : NULL;
 }
 
-// Reports that all threads have read the piece, so that rank `from` may overwrite it.
+// Reports that all threads have read the piece, which rank `from` may then overwrite.
 static __device__ __forceinline__ void hop_taken(const struct hop &x, uint32_t taken)
 {
     __syncthreads();

@@ -17,10 +17,10 @@ static __device__ __forceinline__ float M_of(const float *map, int K, int V,
                     : map[(int64_t)i * (V + K) + V + p];
 }
 
-// Computes S_out = op(M) S_in + h in fp32. Bound: memory, 4 (K^2 + 2 K V) bytes per
-// head for 2 K^2 flops per column, if enough columns share M through the cache. A block
-// computes 16 columns of one head. S_in and S_out may be the same array, because a
-// barrier separates the copy of S_in to shared memory from the first store to S_out.
+// Computes S_out = op(M) S_in + h in fp32, 2 K^2 flops per column. Bound: memory, 4
+// (K^2 + 2 K V) bytes per head, if the blocks of a head share M through the cache. A
+// block computes 16 columns of one head. S_in and S_out may be the same array, because
+// a barrier separates the copy of S_in to shared memory from the first store to S_out.
 static __global__ void apply_map(int K, int V, const float *maps, int backward,
                                  int first, int v0, int Vb, const float *S_in,
                                  int ld_in, float *S_out, int ld_out)
@@ -45,7 +45,7 @@ static __global__ void apply_map(int K, int V, const float *maps, int backward,
 }
 
 // Applies a map of K = 64 or 128, with rows of M and columns of S in shared memory. The
-// whole kernel is faster than the start of one step of this chapter's tensor-core fold.
+// kernel takes less time than the tensor-core fold needs to prepare one step.
 template <int K, int back>
 static int apply_once(int HV, int V, const void *map, int v0, int Vb, const void *S_in,
                       int ld_in, void *S_out, int ld_out, struct CUstream_st *stream)
@@ -82,8 +82,8 @@ static int apply(int HV, int K, int V, const void *map, int backward, int first,
 }
 
 // Composes map b after map a: h = op(M_b) h_a + h_b; M = M_b M_a (backward: M_a M_b). A
-// block computes row i of one head, and a thread one column of this row. All threads
-// read the same row of the left factor and, in order, the rows of the right factor.
+// block computes row i of a head's map, and a thread computes one column of row i. All
+// threads read the same row of the left factor and all rows of the right factor.
 static __global__ void compose_maps(int K, int V, const float *b_, const float *a_,
                                     int backward, int a_first, float *out_)
 {

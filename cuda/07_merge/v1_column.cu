@@ -3,9 +3,9 @@
 // Next: mapops.cu.
 #include "cuda/tile/device.cuh"
 
-// Bound: latency, K^2 multiply-adds per thread and map, one map after another. Column v
-// of M S + h depends only on column v of S, so no barrier is needed. All threads read
-// the same M.
+// Bound: latency of K^2 multiply-adds per thread and map, because maps are sequential.
+// Column v of M S + h depends only on column v of S, so no barrier is needed. All
+// threads read the same M.
 static __global__ void merge(const struct kcp_merge a)
 {
     const int *range = (const int *)a.range;

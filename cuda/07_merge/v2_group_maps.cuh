@@ -1,4 +1,4 @@
-// v2_group_maps.cuh -- applies maps one after another to columns in registers.
+// v2_group_maps.cuh -- applies a sequence of maps to columns in registers.
 // Book: chapter 07, "Tensor cores".
 // Checked by: tests/07_merge/checks.c and every form of the exchange.
 // Next: v2_group_sm90.cu.
@@ -7,8 +7,8 @@
 // with X^T in registers, as in warpgroup_scan.cuh. M and X are fp32, each split into
 // three bf16 pieces. The six largest of the nine products of pieces are computed, from
 // small to large; the three omitted products are below 2^-24. Bound: 6 x 2 K^2 64 flops
-// per step, 1.75 us of an SM at its peak; loading 64 KiB of M per step takes nearly as
-// long. The next M is copied during a step.
+// per step, 1.75 us of an SM at its peak. Loading 64 KiB of M per step takes nearly as
+// long. During each step the next M is copied.
 #ifndef KCP_07_V2_GROUP_MAPS_CUH
 #define KCP_07_V2_GROUP_MAPS_CUH
 
@@ -88,7 +88,7 @@ struct map_sequence {
     int count, VK;
 };
 
-// Computes X <- ... M_2 (M_1 X + h_1) + h_2 ... Each map has two barriers: one after
+// Applies the maps in order: X <- op(M_j) X + h_j. Each map has two barriers: one after
 // all pieces are stored, one after all pieces have been read.
 template <int backward>
 static __device__ __forceinline__ void apply_maps(struct map_sequence w, float (*X)[4],

@@ -1,4 +1,4 @@
-// v2_group_sm90.cu -- the fold and the composition by warpgroups, fp32 in three pieces.
+// v2_group_sm90.cu -- folds and composes maps by warpgroups, fp32 as three bf16 pieces.
 // Book: chapter 07, "Tensor cores".
 // Checked by: tests/07_merge/checks.c and every form of the exchange.
 // Next: mapops.cu, which calls compose.
@@ -28,9 +28,9 @@ static __global__ __launch_bounds__(128, 1) void merge(const struct kcp_merge a)
     store_state<DIM>((float *)a.S + (int64_t)n * DIM * a.V + v + warp, 1, a.V, X);
 }
 
-// Composes two maps by applying one map to all columns [h | M] of the other. Columns of
-// h are processed as in `merge`; for columns of M no h is added. Backward, M = M_a M_b,
-// so a block computes columns of M^T = M_b^T M_a^T instead.
+// Composes two maps by applying map b to all columns [h | M] of map a. The h of map b
+// is added only to columns of h. Backward, M = M_a M_b, so a block computes columns of
+// M^T = M_b^T M_a^T instead.
 template <int backward>
 static __global__ __launch_bounds__(128, 1) void compose(int V, const float *b,
                                                          const float *a, float *out)

@@ -8,8 +8,8 @@
 #include "cuda/host/split_sequence.cuh"
 
 // Bound: the sum of the stages' bounds, because data between stages goes through global
-// memory. The program allocates nothing, and the host waits only for `comm`, so one
-// rank's program can be captured in a CUDA graph.
+// memory. The program allocates nothing, and the host waits only for `comm`, so with
+// one rank the program can be captured in a CUDA graph.
 struct forward {
     struct kcp_forward a;                // the caller's arguments; ops is set
     struct stages t;
@@ -75,8 +75,8 @@ static int front(struct forward *x)
     return status ? status : x->t.wy(&wy);
 }
 
-// Runs chapters 05 and 07. Stores the first state of segment s in `states` [s], then
-// computes from this state the first states of the segment's strips (parts).
+// Runs chapters 05 and 07. Stores the initial state of segment s in `states` [s]. Then
+// computes the initial state of each strip (part) of the segment.
 static int carry(struct forward *x)
 {
     const struct kcp_call *call = (const struct kcp_call *)&x->a;

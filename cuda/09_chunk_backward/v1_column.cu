@@ -1,4 +1,4 @@
-// v1_column.cu -- backward of scan and output: pairs, then one thread per column.
+// v1_column.cu -- backward of scan and output: one thread per pair, then per column.
 // Book: chapter 09, "Code: kernels".  Checked by: tests/09_chunk_backward/mutants.c.
 // Next: ../10_wy_backward/v1_column.cu.
 #include "cuda/tile/device.cuh"

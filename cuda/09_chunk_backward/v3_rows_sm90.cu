@@ -8,7 +8,7 @@
 // In v2 each of eight warps reads every 16 KiB tile from shared memory and writes only
 // 32 bytes per row of dh and dU, so a step takes 7 us. Here each of two warpgroups (64
 // columns) reads the tiles once and stores whole rows. Bound: memory, 128 KiB per step,
-// 2.9 us if 96 of 132 SMs share the bandwidth; 6 C K V flops take 1 us of an SM. Chunk
+// 2.9 us if 96 of 132 SMs share the bandwidth. The 6 C K V flops take only 1 us. Chunk
 // c-1 is copied during step c. Each step has one barrier, after the step's chunk has
 // arrived and all warps have read the previous chunk.
 enum { W, KG, QG, DO, DV, TENSORS };
@@ -34,7 +34,7 @@ static __device__ void load_chunk(const struct kcp_chunk_backward &a,
 }
 
 // Computes dU = kg dS + dv_local in place of dv_local, then dS <- Lambda dS + scale
-// qg^T dO - w^T dU. While the tensor core works, stores dU and the chunk-end dS.
+// qg^T dO - w^T dU. While the tensor core computes, stores dU and the old dS.
 static __device__ __forceinline__ void reverse_step(const struct kcp_chunk_backward &a,
                                                     struct token_range z, int n, int c,
                                                     struct tiles *s, int at,

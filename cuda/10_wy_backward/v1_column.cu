@@ -8,8 +8,8 @@
 // block processes the value heads of a query/key head one after another. Thread d
 // computes column d of the gradients of q, k and G, so no sum crosses blocks. Sums over
 // columns use the workspace [T,HV,V+2K] (fp32). Row (t, n) holds V terms of dbeta, dw
-// [K], and GDN's dG [K]. Later K terms of dbeta overwrite dw. A barrier precedes each
-// phase that reads what other threads wrote.
+// [K], and GDN's dG [K]. Later, K more terms of dbeta overwrite dw. A barrier precedes
+// each phase that reads what other threads wrote.
 
 template <class Args>
 static __device__ __forceinline__ float *sums(const Args &a, int64_t t, int n)
@@ -23,7 +23,6 @@ static __device__ __forceinline__ float beta_of(const Args &a, int64_t t, int n)
     return in<float>(a.beta, t, 1, 0, a.HV)[n];
 }
 
-// Returns the dot product of two rows of length D.
 template <class X, class Y>
 static __device__ float dot(const X *x, const Y *y, int D)
 {
@@ -102,7 +101,7 @@ static __device__ void values(const struct kcp_wy_backward &a, struct token_rang
         }
 }
 
-// Accumulators of thread d, one per row. Fields dq and dk sum over a group of value
+// Accumulators of thread d, one per row. dq and dk are summed over a group of value
 // heads.
 struct column { float dq[CMAX], dk[CMAX], dq2[CMAX], dk2[CMAX], dkt[CMAX]; };
 
@@ -133,8 +132,8 @@ static __device__ void pairs(const struct kcp_wy_backward &a, struct token_range
 }
 
 // Computes column d of the gradients as the sum over all paths of the chain rule.
-// Stores dG, not yet summed over rows, in dg (KDA) or in the workspace (GDN). Also adds
-// exp2(G_last) sum_v h dS and the sum of k dk_s* over all rows to dG of the last row.
+// KDA: stores dg_t, the sum of dG from row t to the last. GDN: stores dG in the
+// workspace. dG of the last row also contains exp2(G_last) sum_v h dS and sum k dk_s*.
 template <class X>
 static __device__ void combine_paths(const struct kcp_wy_backward &a,
                                      struct token_range z, int n, int d, const X *h,
@@ -178,7 +177,7 @@ static __device__ void combine_paths(const struct kcp_wy_backward &a,
 }
 
 // Computes dbeta = sum_v dvb v + sum_d (dkgb k~ + dk2 k). For GDN also computes the sum
-// of dG over d, and dg_t, the sum of dG from row t to the last. A thread has one row.
+// of dG over d, and dg_t, the sum of dG from row t to the last. One thread per row.
 static __device__ void row_sums(const struct kcp_wy_backward &a, struct token_range z,
                                 int n, float *dG)
 {

@@ -6,15 +6,14 @@
 #include "cuda/host/stages_v2.cuh"
 
 // Bound: memory. At K = V = 128 the first kernel moves 3330 bytes per token and head,
-// 0.61 ms for 8192 tokens of 96 heads; the second moves 3080 bytes, 0.56 ms. The second
-// also issues 55,000 instructions per chunk and head, 0.7 ms at one instruction per
-// cycle. Both kernels run two blocks of eight warps per SM (112 KiB per block, 128
-// registers per thread). A barrier precedes each phase that reads what other warps
-// wrote.
+// 0.61 ms for 8192 tokens of 96 heads. The second kernel moves 3080 bytes, 0.56 ms, and
+// issues 55,000 instructions per chunk and head, 0.7 ms at one instruction per cycle.
+// Both kernels run two blocks of eight warps per SM (112 KiB per block, 128 registers
+// per thread). A barrier precedes each phase that reads what other warps wrote.
 
-// Computes dq, dk and the terms of dbeta and dg, and stores in s.whole this thread's
-// sums over 16 rows, which gates() adds to dg. Rows are processed from the last to the
-// first, so that a row's dkt is complete before its first use.
+// Computes dq, dk and the terms of dbeta and dg. Stores this thread's sums over 16 rows
+// in s.whole, and gates() adds these sums to dg. Rows are processed from last to first,
+// so that the dkt of a row is complete before the row is processed.
 template <int K, int heads>
 static __device__ __forceinline__ void combine_paths(const struct kcp_wy_backward &a,
                                                      const struct intermediates &b,
@@ -85,8 +84,8 @@ static __device__ __forceinline__ void combine_paths(const struct kcp_wy_backwar
     s.whole[3][x.B][x.d] = far[3];
 }
 
-// Computes dg_t = exp2(G_last) sum_v h dS + sums of the other three blocks of 16 rows +
-// sums of the block of row t.
+// Computes dg_t = exp2(G_last) sum_v h dS + sums from the other three blocks of 16 rows
+// + sums from the block that contains row t.
 template <int K>
 static __device__ __forceinline__ void gates(const struct kcp_wy_backward &a,
                                              struct token_range z, int n, int d0,
@@ -113,7 +112,7 @@ static __device__ __forceinline__ void gates(const struct kcp_wy_backward &a,
     if (a.KG == 1) reduce_rows(x.up, d0 == 0, s.of_gate[x.d / 32] + 16 * x.B);
 }
 
-// The second kernel. A block processes 64 columns at a time of a chunk and query/key
+// The second kernel. A block processes 64 columns at a time of a chunk of a query/key
 // head.
 template <int K, int heads>
 static __global__ __launch_bounds__(256, 2)
@@ -165,8 +164,8 @@ void wy_pairs(const struct kcp_wy_backward a, const struct intermediates b)
     }
 }
 
-// Places the first kernel's results in the workspace. P and W use the memory of dq and
-// dk until dq and dk are computed, unless several value heads share dq and dk.
+// Places the first kernel's results in the workspace. If HV = H, P and W use the memory
+// of dq and dk until dq and dk are computed.
 static size_t intermediates_layout(const struct kcp_wy_backward *a,
                                    struct intermediates *b)
 {

@@ -3,15 +3,15 @@
 // Next: v3_split.cu.
 #include "v3_split_storage.cuh"
 
-// Off the diagonal, tile (I, J) of 16 rows and columns has row a, the first row of I,
-// as anchor: D_ij = E_i F_j, with E_i = exp2(G_i - G_a) <= 1 and F_j = exp2(G_a - G_j)
-// <= 1. A thread has 16 rows (block B) of a column d. The thread computes the factors
-// of these rows, the tensor core multiplies the tiles, and the thread applies the
-// remaining factor to the products. Tiles on the diagonal are computed pair by pair in
-// fp32 in registers. dg_t is the sum over pairs j < t <= i. Off the diagonal these
-// pairs are summed without cancellation: by rows i >= t, by columns j < t, and by whole
-// tiles (I, J) with J < B < I. No term is added and later subtracted, so the sums may
-// be rounded independently.
+// Off the diagonal, the anchor of tile (I, J) of 16 rows and columns is row a, the
+// first row of I: D_ij = E_i F_j, with factors E_i = exp2(G_i - G_a) and F_j = exp2(G_a
+// - G_j), both <= 1. A thread processes the 16 rows of block B in column d. The thread
+// computes the factors of these rows, the tensor core multiplies the tiles, and the
+// thread applies the remaining factor to the products. Tiles on the diagonal are
+// computed pair by pair in fp32 in registers. dg_t is the sum over pairs j < t <= i.
+// Off the diagonal these pairs are summed without cancellation: by rows i >= t, by
+// columns j < t, and by whole tiles (I, J) with J < B < I. No term is added and later
+// subtracted, so the sums may be rounded independently.
 enum { COLS = 64, LX = COLS + PAD, TILES = 6, LT = 56 };
 
 struct pair_storage {
@@ -65,8 +65,7 @@ static __device__ void fetch_matrices(const struct kcp_wy_backward &a, const bf1
             ? in<float>(a.beta, z.t + threadIdx.x, 1, 0, a.HV)[n] : 0.0f;
 }
 
-// Stores x, a term k (Q + dk2) of dbeta, in place of P and W, which this thread has
-// read.
+// Stores x, a term k (Q + dk2) of dbeta, over P and W, which are no longer needed.
 static __device__ __forceinline__ void keep(struct pair_storage &s, int i, int d,
                                             float x)
 {
@@ -121,7 +120,7 @@ static __device__ __forceinline__ void load_columns_async(
     cp_async_commit();
 }
 
-// Registers of thread (d, B), which has 16 rows of column d.
+// Registers of thread (d, B), which processes 16 rows of column d.
 struct column {
     int d, B;                            // within the current 64 columns
     float G[16], k[16];
@@ -169,7 +168,7 @@ static __device__ __forceinline__ void make_factors(struct pair_storage &s,
         }
 }
 
-// Multiplies the tiles. Four warps compute the sums by rows, sum_J of dAqk (kF) and of
+// Multiplies the tiles. Four warps compute the sums by rows, sum_J dAqk (kF) and sum_J
 // dL (kF), and store the sums in place of the factors qE. The other four warps compute
 // the sums by columns, dAqk^T (qE) + dL^T (beta kE) per tile, and store the sums in
 // place of the factors kF.
@@ -232,8 +231,8 @@ static __device__ __forceinline__ void row_pairs(const struct pair_storage &s, i
     //< kernel-diagonal
 }
 
-// Sums 16 rows over the warp's 32 columns by exchanging halves, and adds the sums of
-// previous columns. Lane l receives the sum of row l / 2.
+// Exchanges half of the rows with another lane, and adds the received rows. Four such
+// steps in reduce_rows sum 16 rows over the warp's 32 columns.
 template <int half>
 static __device__ __forceinline__ void reduce_halves(float (&x)[16])
 {

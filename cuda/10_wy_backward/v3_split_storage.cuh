@@ -1,4 +1,4 @@
-// v3_split_storage.cuh -- data between v3's two kernels; shared storage of the first.
+// v3_split_storage.cuh -- data between v3's kernels; shared memory of the first kernel.
 // Book: chapter 10, "Two kernels".  Checked by: tests/10_wy_backward/checks.c.
 // Next: v3_split_solve.cuh.
 #pragma once
@@ -27,15 +27,15 @@ struct solve_storage {
 };
 
 // Returns whether dbeta is computed as dvb v_new / beta. Otherwise dbeta is the sum
-// over all paths, which is also valid at beta = 0. This sum adds the rounding errors of
-// all earlier v_new. The errors matter if keys are equal and beta is near 1.
+// over all paths, which is also valid at beta = 0. But this sum adds the rounding
+// errors of all earlier v_new, which matter if keys are equal and beta is near 1.
 static __device__ __forceinline__ bool is_divisor(float beta)
 {
     return fabsf(beta) >= 0.5f;
 }
 
-// Copies rows of a tensor, row stride `stride` elements, to shared memory
-// [rows,width+PAD]. Rows from `len` on become 0.
+// Copies rows of a tensor, `stride` elements apart, to shared memory [rows,width+PAD].
+// Rows `len` and later become 0.
 template <int rows, int width, int threads>
 static __device__ __forceinline__ void load_block(bf16 *to, const void *from,
                                                   int stride, int len)

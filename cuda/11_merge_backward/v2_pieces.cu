@@ -35,8 +35,8 @@ static __device__ void load_chunk(const struct kcp_merge_backward &a,
     cp_async_commit();
 }
 
-// Computes x = kg y + dv_local, then y <- Lambda y + scale qg^T dO - w^T x, without
-// dv_local and dO for columns of N.
+// Computes x = kg y + dv_local, then y <- Lambda y + scale qg^T dO - w^T x. Columns of
+// N have no dv_local and no dO.
 template <int K, int pieces>
 static __device__ void reverse_step(const struct tiles<K> *s, int v, float (*y)[4])
 {

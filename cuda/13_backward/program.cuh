@@ -6,13 +6,13 @@
 #include "cuda/host/profile_hooks.cuh"
 
 // Bound: the sum of the stages' bounds. As in chapter 08, nothing is allocated, and the
-// host waits only for the communicator. The saved block must match this call, also in
-// mode and reuse_M; otherwise every gradient becomes NaN.
+// host waits only for the communicator. If the saved block does not match this call,
+// including mode and reuse_M, every gradient becomes NaN.
 
-// Recomputes the arrays of chapters 02 and 03 that KCP_SAVE_ALL would have saved. A
-// saved block with results per token has beta and, except with KCP_SAVE_LIGHT, q and k,
-// so these arrays are not recomputed. If chapter 03's kernel also recomputes Aqk and A,
-// these results are discarded.
+// Recomputes the arrays of chapters 02 and 03 that KCP_SAVE_ALL would have saved. If
+// the saved block has results per token, beta is not recomputed, and q and k are
+// recomputed only with KCP_SAVE_LIGHT. If chapter 03's kernel also recomputes Aqk and
+// A, these results are discarded.
 static int front_recompute(struct backward *x)
 {
     const struct kcp_call *call = (const struct kcp_call *)&x->a;
@@ -54,8 +54,8 @@ static int starts_recompute(struct backward *x, const struct split *f)
     return status ? status : start_strips(call, f, 0, x->h_start);
 }
 
-// Recomputes what KCP_SAVE_ALL would have saved: chapters 02 and 03, the first states,
-// then chapter 04.
+// Recomputes what KCP_SAVE_ALL would have saved: the results of chapters 02 and 03, the
+// first states, and the results of chapter 04.
 static int recompute(struct backward *x)
 {
     struct split f = x->p;
@@ -87,7 +87,7 @@ static int chunks(struct backward *x, int part)
 // Runs the kernels of chapters 11 and 07: `states[s]` becomes the gradient of the state
 // after segment s. The gradients after each of the segment's strips are computed from
 // `states[s]`. With reuse_M and without strips, M of a segment is copied from forward's
-// maps; M of strips was not saved and is recomputed.
+// maps. M of strips was not saved and is recomputed.
 static int carry(struct backward *x)
 {
     const struct kcp_backward *a = &x->a;

@@ -10,13 +10,13 @@
 // Bound: memory. Per token and head the kernel reads q, k, v, g (8 K bytes) and A (2
 // C), and writes G (4 K) and u, w, kg, qg (8 K). At K = V = 128 this is 2690 bytes, or
 // 0.49 ms for 8192 tokens of 96 heads; the kernels of 02 and 03 take 1.8 ms. A block
-// issues all reads at once: g to registers, other arrays to shared memory. The phases
-// of an SM's three blocks overlap. A thread processes K/16 tokens of four channels.
+// issues all reads at once: g to registers, other arrays to shared memory. An SM has
+// three blocks, whose phases overlap. A thread processes K/16 tokens of four channels.
 // There are four barriers: after the copies and partial sums have arrived, after X is
 // stored, after X has been read, and after [w | u] is stored.
 
-// Computes X <- A X, with A lower triangular. A warp computes 16 rows of half of the
-// columns, a quarter of all columns at a time.
+// Computes X <- A X, with A lower triangular. A warp computes 16 rows and half of the
+// columns, in two passes.
 template <int K, int V>
 static __device__ void times_A(struct recompute_storage<K, V> &s)
 {

@@ -38,7 +38,7 @@ static __device__ __forceinline__ uint2 pack4(const float *x)
     return make_uint2(pack_bf16x2(x[0], x[1]), pack_bf16x2(x[2], x[3]));
 }
 
-// Sums g over R tokens for four channels. Tokens from `len` on add 0.
+// Sums g over R tokens for four channels. Tokens `len` and later add 0.
 template <int R, int bounded>
 static __device__ __forceinline__ void sum_rows(const struct kcp_gate &f, float expA,
                                                 const float *dt, int len,
@@ -117,8 +117,8 @@ static __device__ void gate_rows_kda(const struct kcp_gate &f, const struct kcp_
     }
 }
 
-// GDN: computes one gate per token, summed across the lanes of two warps, and replaces
-// k in X by beta k~.
+// GDN: computes G with one thread per token, by a scan over two warps, and replaces k
+// in X by beta k~.
 template <int K, int V>
 static __device__ void gate_rows_gdn(const struct kcp_gate &f, const struct kcp_wy &a,
                                      struct token_range z, int n,

@@ -7,7 +7,7 @@
 
 // Backward for calls that chapter 18's kernels do not support: other sizes, or arrays
 // without 16-byte alignment. This path uses only states and maps of the saved block,
-// and recomputes chapters 02 and 03.
+// and recomputes the results of chapters 02 and 03.
 static int run(void *args)
 {
     struct kcp_backward a = *(const struct kcp_backward *)args;

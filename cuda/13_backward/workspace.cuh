@@ -22,8 +22,8 @@ struct backward {
     struct kcp_exchange e;
 };
 
-// Returns whether the saved block contains the results of chapters 02 and 03 per token.
-// If not, the block contains chunk factors.
+// Returns whether the saved block contains per-token results of chapters 02 and 03. If
+// not, the block contains chunk factors.
 static inline int front_was_kept(const struct backward *x)
 {
     return x->t.path->format == KCP_FORMAT_FACTORS;
@@ -53,8 +53,7 @@ static void place_front(struct backward *x)
     s->A = arena_take(r, TV * a->C, sizeof(X));
 }
 
-// Places forward's arrays: in the saved block if they were saved, otherwise in the
-// workspace.
+// Places forward's arrays in the saved block or, if not saved, in the workspace.
 template <class X>
 static void place_forward(struct backward *x)
 {
@@ -78,7 +77,7 @@ static void place_forward(struct backward *x)
     x->h_start = arena_take(r, (int64_t)a->NS * a->HV * a->K * a->V, sizeof(float));
 }
 
-// Places backward's arrays. The sums for the parameters have a padded number of rows.
+// Places backward's arrays. padded_rows is the number of rows of parameter sums.
 template <class X>
 static void place_backward(struct backward *x)
 {

@@ -7,20 +7,20 @@
 // halos (rows near a cut between ranks) on the kernels' stream. Sums over tokens are
 // computed per chunk, then per stretch, then over all segments in order, so the results
 // do not depend on which rank has which tokens. A call without initial and final states
-// uses separate kernels (STATES 0).
+// uses the kernels with STATES = 0.
 
 // A stretch (a local token range of one sequence) with chunks c0 to c0 + nc - 1.
-// `start` and `stop` bound the stretch's sequence n in local tokens; `at` is described
-// in halo.cuh.
+// `start` and `stop` are the bounds of sequence n, in local token numbers. `at` is
+// described in halo.cuh.
 struct stretch {
     int64_t begin, end, start, stop;
     struct surround at;
     int c0, nc, s, n;
 };
 
-// A call, its states, and its arrays in the workspace. `before`: the rows before the
-// cut; `dpre`: gradients of the pre-activation [T+na,D]; `chunk` [NC,n] to `sum` [n]:
-// sums of chunks, of stretches, of all ranks, and the total.
+// A call, its states, and its arrays in the workspace. `before` has the rows before the
+// cut. `dpre` [T+na,D] has the gradients of the pre-activation. `chunk` [NC,n], `mine`,
+// `all` and `sum` [n] have the sums of chunks, stretches, ranks, and the total.
 struct conv {
     struct conv_call a;
     struct conv_states st;
@@ -44,7 +44,7 @@ static __device__ int64_t state_at(const struct conv &x, const struct stretch &s
     return (s.n * (int64_t)reach + t - (at - reach)) * x.a.D + d;
 }
 
-// Returns x_t of channel d; before the sequence's start, x0, or 0 if there is no x0.
+// Returns x_t of channel d. Rows before the sequence are rows of x0, or 0 without x0.
 template <class X, int STATES>
 static __device__ float tap(const struct conv &x, const struct stretch &s, int64_t t,
                             int d)
@@ -79,9 +79,8 @@ static __global__ void window(const struct conv x, const struct stretch s)
 }
 
 // Computes dx_t = sum_{i<Wc} weight_{Wc-1-i} dpre_{t+i}, with dpre = 0 past the
-// sequence's end, and adds dxt to the last Wc - 1 rows. The stretch at the start of a
-// sequence also computes dx0, this sum for the `earlier` rows before the sequence,
-// where dpre is 0.
+// sequence's end, and adds dxt to the last Wc - 1 rows. At the start of a sequence, dx0
+// is this sum for the `earlier` rows before the sequence, where dpre is 0.
 template <class X, int STATES>
 static __global__ void into_x(const struct conv x, const struct stretch s, int earlier)
 {
@@ -101,7 +100,7 @@ static __global__ void into_x(const struct conv x, const struct stretch s, int e
     else ((X *)x.a.dx)[t * x.a.D + d] = dx;
 }
 
-// Copies to xt the last Wc - 1 rows of a sequence that ends with this stretch.
+// Copies the last Wc - 1 rows of a sequence that ends with this stretch to xt.
 template <class X>
 static __global__ void last_rows(const struct conv x, const struct stretch s)
 {
@@ -202,7 +201,7 @@ static struct stretch stretch_of(const struct conv_call *a, int s)
 }
 
 // Computes dweight and dbias: sums over chunks, over stretches, then over all ranks.
-// Missing rows are 0.
+// Rows past the last stretch are 0.
 static int add_up(const struct conv *x)
 {
     const struct conv_call *a = &x->a;

@@ -1,20 +1,20 @@
-// v2_tokens.cu -- causal convolution: a thread computes channels of a run of tokens.
+// v2_tokens.cu -- causal convolution: a thread computes channels of consecutive tokens.
 // Book: chapter 14, "Code: kernels".  Checked by: tests/14_conv/checks.c.
 // Next: cuda/15_scan/v1_plain.cu.
 #include "v2_tokens_rows.cuh"
 #include "cuda/host/processors.cuh"
 
 // Bound: memory. Forward reads x and writes y, 4 bytes per token and channel. Backward
-// reads x and dy and writes dx, 6 bytes; it also writes and rereads 4 (Wc + 1) bytes of
-// sums per run and channel. A thread computes N adjacent channels of a run, which is
-// one chunk forward and x.run chunks backward. The window of Wc rows and the weights
-// are in registers. BATCH rows are in flight: as soon as a thread has read the
-// registers of a row, it loads the row BATCH tokens later into these registers. With
-// few channels per thread many blocks fit in an SM's registers, so that enough bytes
+// reads x and dy and writes dx, 6 bytes. Backward also writes and rereads 4 (Wc + 1)
+// bytes of sums per run and channel. A thread computes N adjacent channels of a run of
+// tokens: one chunk forward, x.run chunks backward. The window of Wc rows and the
+// weights are in registers. BATCH rows are in flight: as soon as the registers of a row
+// have been read, the row BATCH tokens later is loaded into these registers. Because a
+// thread has few channels, many blocks fit in an SM's registers, so that enough bytes
 // are in flight. There is no barrier, because threads do not share data. Backward
 // recomputes dpre of the Wc - 1 rows after a run with the same instructions, so results
 // do not depend on which rank has which tokens. A call without initial and final states
-// uses separate kernels (STATES 0). One launch computes up to CALLS calls with the same
+// uses the kernels with STATES = 0. One launch computes up to CALLS calls with the same
 // plan, such as the convolutions of q, k and v: grid.y selects the call.
 enum { THREADS = 128 };
 enum { N_FORWARD = 4, BATCH_FORWARD = 8, BLOCKS_FORWARD = 6 };
@@ -23,11 +23,11 @@ enum { N_BACKWARD = 2, BATCH_BACKWARD = 4, BLOCKS_BACKWARD = 8 };
 template <int CALLS>
 struct calls { struct conv of[CALLS]; };
 
-// A thread's run: x.run chunks of stretch s, starting at chunk c, and the first of the
-// thread's channels, d. If z.len is 0, the thread has no work. With several stretches
-// the grid has one block for every chunk, and a block exits if its chunk is not the
-// first of a run. Rarely executed code calls run_of_thread again instead of keeping the
-// result in registers.
+// A thread's run: x.run chunks of stretch s, starting at chunk c. `d` is the thread's
+// first channel. If z.len is 0, the thread has no work. With several stretches the grid
+// has one block for every chunk, and a block exits if its chunk is not the first of a
+// run. Rarely executed code calls run_of_thread again instead of keeping the result in
+// registers.
 struct run { struct token_range z; int c, d, s; };
 
 template <int N>
@@ -45,7 +45,6 @@ static __device__ __forceinline__ struct run run_of_thread(const struct conv &x)
     return { z, c, g * N, s };
 }
 
-// Computes y of the next row.
 template <int N, int Wc>
 static __device__ __forceinline__ void forward_row(const struct weights<N, Wc> &f,
                                                    const struct packed<N> &x, int silu,
@@ -113,8 +112,8 @@ static __global__ __launch_bounds__(THREADS) void last_rows(const struct conv x)
     *(uint2 *)state_row(x, x.st.xt, s, k, d) = make_uint2(y.w[0], y.w[1]);
 }
 
-// Computes dpre of the first rows of each run of contiguous tokens, because earlier
-// ranks need these rows.
+// Computes dpre of the first rows of each contiguous token range, because earlier ranks
+// need these rows.
 template <int Wc, int STATES>
 static __global__ __launch_bounds__(THREADS) void edge_rows(const struct conv x)
 {
@@ -137,8 +136,8 @@ static __global__ __launch_bounds__(THREADS) void edge_rows(const struct conv x)
             through_act(dy[e], pre_of(f, row, e), x.a.act == KCP_ACT_SILU);
 }
 
-// If the token of step k is past this rank's rows, loads the dpre that another rank
-// sent, or 0 past the sequence's end.
+// Loads dpre for step k, whose token is past this rank's rows: the dpre that another
+// rank sent, or 0 past the sequence's end.
 template <int N>
 static __device__ __forceinline__ void late_dpre(const struct conv &x, int k,
                                                  float *dpre)
@@ -154,8 +153,8 @@ static __device__ __forceinline__ void late_dpre(const struct conv &x, int k,
     }
 }
 
-// Step k completes dx of one token. If this token is one of the sequence's last Wc - 1,
-// loads the token's row of dxt into dx.
+// Step k completes dx of one token. If this token is one of the last Wc - 1 of the
+// sequence, loads the token's row of dxt into dx.
 template <int N>
 static __device__ __forceinline__ void add_dxt(const struct conv &x, int k, float *dx)
 {
@@ -164,7 +163,6 @@ static __device__ __forceinline__ void add_dxt(const struct conv &x, int k, floa
     if (late >= 0) unpack<N>(dx, read<N>(state_row(x, x.st.dxt, r.s, late, r.d)));
 }
 
-// Stores row k of dx0.
 template <int N>
 static __device__ __forceinline__ void store_dx0(const struct conv &x, int k,
                                                  const float *dx)
@@ -173,7 +171,7 @@ static __device__ __forceinline__ void store_dx0(const struct conv &x, int k,
     write<N>(state_row(x, x.st.dx0, r.s, k, r.d), dx);
 }
 
-// Adds to dx of a token the terms of dpre of this token and of the next Wc - 1 tokens.
+// Adds to a token's dx the terms with dpre of this token and of the next Wc - 1 tokens.
 template <int N, int Wc>
 static __device__ __forceinline__ void dx_of(const struct weights<N, Wc> &f,
                                              const float (*dpre)[N], float *dx)
@@ -311,8 +309,8 @@ static __host__ __device__ int needs_sums(const struct conv_call *a)
 }
 
 // Computes sums [rows,n] per stretch by adding the sums of the stretch's runs in order.
-// Rows past this rank's last stretch become 0. `total` = 1: there is one stretch, whose
-// sums are dweight and dbias. grid.z selects the call.
+// Rows past this rank's last stretch become 0. If `total` is set, the sums of the only
+// stretch are stored as dweight and dbias. grid.z selects the call.
 template <int CALLS>
 static __global__ void add_runs(const __grid_constant__ struct calls<CALLS> all,
                                 int total)
@@ -342,7 +340,7 @@ static int column_blocks(const struct conv_call *a, int N)
     return (a->D / N + THREADS - 1) / THREADS;
 }
 
-// Returns the blocks of the main kernel for one call.
+// Returns the number of blocks of the main kernel for one call.
 static unsigned blocks_of(const struct conv *x)
 {
     const struct conv_call *a = &x->a;
@@ -351,10 +349,10 @@ static unsigned blocks_of(const struct conv *x)
     return (unsigned)(column_blocks(a, N) * runs);
 }
 
-// Returns the chunks per run of backward. For one stretch this is the number that takes
-// the least time if all blocks on the GPU start and end together, and a run costs
-// OF_RUN tokens more than it has. In a canonical plan the number is fixed, because sums
-// over other runs round differently and the number of chunks depends on R.
+// Returns the number of chunks per run in backward. For one stretch, this number
+// minimizes the predicted time: blocks run in waves, and a run costs the time of its
+// tokens plus OF_RUN tokens. In a canonical plan the number is fixed, because the
+// rounding of the sums must not depend on R.
 static int run_of_backward(const struct conv_call *a)
 {
     enum { FIXED = 2, MOST = 8, OF_RUN = 20 };
@@ -381,7 +379,7 @@ static struct calls<CALLS> calls_of(const struct conv *x, int n)
     return all;
 }
 
-// Returns the grid of n calls: as many blocks per call as the widest call needs.
+// Returns the grid of n calls: as many blocks per call as the largest call needs.
 static dim3 grid_of(const struct conv *x, int n)
 {
     unsigned blocks = 0;
@@ -409,7 +407,7 @@ static int sums(const struct conv *x, int n)
 }
 
 // Sends dpre of this rank's first rows to earlier ranks, and receives dpre of the rows
-// after this rank's.
+// after this rank's rows.
 template <int Wc, int STATES>
 static int bring_dpre(const struct conv *x)
 {
@@ -520,9 +518,9 @@ static int run(void *args)
     return run_calls<1>(&args, 1);
 }
 
-// Backward over several ranks runs call by call, because the sums of a call go between
-// ranks before the halos of the next call. If one rank shared a launch and another one,
-// whose arrays are not aligned, did not, the order of their messages would differ.
+// Backward over several ranks runs call by call, because a call exchanges its sums
+// before the next call exchanges its halos. If one rank launched all calls together,
+// but another rank with unaligned arrays did not, their messages would differ in order.
 int cuda_convs(void *const *args, int n)
 {
     const struct kcp_call *c = (const struct kcp_call *)args[0];

@@ -57,8 +57,8 @@ static __device__ __forceinline__ bf16 *state_row(const struct conv &x,
     return (bf16 *)states + row * x.a.D + d;
 }
 
-// Returns row t of x, starting at channel d. The row is in the shard, in the halo
-// before the cut, or before the sequence (then a row of x0, or 0 if there is no x0).
+// Returns row t of x, starting at channel d. A row before the sequence is a row of x0,
+// or 0 without x0. Other rows are in the shard or in the halo before the cut.
 template <int N, int STATES>
 static __device__ __forceinline__ struct packed<N> tap(const struct conv &x, int s,
                                                        int64_t t, int d)
@@ -129,7 +129,6 @@ static __device__ __forceinline__ float through_act(float dy, float pre, int sil
     return __fmul_rn(__fmul_rn(dy, sg), fmaf(pre, __fadd_rn(1.0f, -sg), 1.0f));
 }
 
-// Shifts a window by one row.
 template <int N, int Wc>
 static __device__ __forceinline__ void next_row(float (*row)[N])
 {

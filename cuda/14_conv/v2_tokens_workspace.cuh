@@ -6,10 +6,10 @@
 
 enum { WC_MAX = 4 };
 
-// Entries of table `bounds`, which has one row per stretch, in local tokens. START and
-// STOP, the bounds of the stretch's sequence, are clamped to at most WC_MAX tokens
-// outside the run of contiguous tokens that contains the stretch. The entries LOW to
-// HIGH_AT describe that run and its halos (struct surround).
+// Columns of table `bounds`, in local token numbers. The table has one row per stretch
+// (a local token range of one sequence). START and STOP are the bounds of the sequence,
+// clamped to WC_MAX tokens outside the contiguous tokens around the stretch. LOW to
+// HIGH_AT describe these contiguous tokens and their halos (struct surround).
 enum { START, STOP, LOW, HIGH, LOW_AT, HIGH_AT, BOUNDS };
 struct conv {
     struct conv_call a;
@@ -74,7 +74,7 @@ static int64_t edge_count(const struct conv *x)
     return kcp_halo_edge(&h, x->a.r, x->a.NS);
 }
 
-// Writes the local token of each row of edge_halo.
+// Writes the local token number of each row of edge_halo to `edge_token`.
 static void write_edges(const struct conv *x)
 {
     const struct conv_call *a = &x->a;

@@ -1,4 +1,4 @@
-// gradients.cuh -- all gradients of a tile's tokens, from the states around each token.
+// gradients.cuh -- all gradients of the tokens of a tile (one chunk).
 // Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
 // Next: repeat.cuh.
 #ifndef KCP_15_GRADIENTS_CUH
@@ -10,9 +10,9 @@
 // column: F = dS + q dO^T, e = v - S_d^T k, z = F^T k. In the second half a warp
 // computes a row, with lanes over v:
 //   dq = S' dO      dk = beta (F e - S_d z)      dalpha = sum_v (F - beta k z^T) S
-// Bound: memory, two states read twice per token. dq and dk of a value head are stored
-// in dq_part and dk_part [C,HV,K]. Three barriers separate four phases: the load of the
-// vectors, the columns, the rows, and dspike.
+// Bound: memory, because two states are read twice per token. dq and dk of a value head
+// are stored in dq_part and dk_part [C,HV,K]. Three barriers separate four phases: the
+// load of the vectors, the columns, the rows, and dspike.
 template <class X>
 static __global__ void gradients(const struct tile x, float *dq_part, float *dk_part)
 {
@@ -110,8 +110,8 @@ static __global__ void into_weights(const struct kcp_scan a, float *part)
     part[c * all + j] = sum;
 }
 
-// Initializes a map to [start | I]. For a tree, initializes a map to [start | 0] and a
-// separate decay [HV,K] to 1.
+// Initializes a map to [start | I]. For a tree, where `decay` is not NULL, initializes
+// a map to [start | 0] and `decay` [HV,K] to 1.
 static __global__ void begin_map(int K, int V, const float *start, float *decay,
                                  float *map)
 {

@@ -75,7 +75,7 @@ static int advance_tile(const struct scan *x, int s, int c, int back, int W, int
     return launched();
 }
 
-// Computes the maps of segments tile by tile, then calls chapter 07.
+// Computes the maps of segments tile by tile, then runs chapter 07's exchange.
 template <class X>
 static int carry_maps(struct scan *x, int back, float *states)
 {
@@ -127,8 +127,8 @@ static int outputs(struct scan *x)
     return status ? status : launched();
 }
 
-// Fills `states` with the state before each token of a tile, or with the gradient after
-// each token. Replaces S by the state after (backward: the gradient before) the tile.
+// Fills `states` with the state before each token of a tile (backward: the gradient
+// after each token). Backward then replaces S by the gradient before the tile.
 template <class X>
 static int fill_states(struct scan *x, int s, const struct tile &y, int back, float *S,
                        float *states)

@@ -1,4 +1,4 @@
-// rank.cuh -- the workspace of one rank's Spike-KDA: per tile, segment and token.
+// rank.cuh -- one rank's workspace for Spike-KDA, and the choice of its scan.
 // Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
 // Next: program.cuh, which fills them.
 #ifndef KCP_15_RANK_CUH
@@ -27,7 +27,7 @@ struct scan {
 };
 
 // Returns whether stretch s (a token range of one sequence) uses the parallel scan.
-// KCP_AUTO selects this scan only if the cost model predicts less time.
+// KCP_AUTO selects the parallel scan only if the cost model predicts less time.
 static int scanned(const struct scan *x, int s)
 {
     const struct kcp_scan *a = &x->a;

@@ -1,4 +1,4 @@
-// repeat.cuh -- outputs of dropped tokens (repeats of earlier outputs), and gradients.
+// repeat.cuh -- outputs of dropped tokens, which repeat earlier outputs, and backward.
 // Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
 // Next: program.cuh.
 #ifndef KCP_15_REPEAT_CUH
@@ -7,9 +7,9 @@
 #include "cuda/host/segment_sum.cuh"
 #include "token.cuh"
 
-// `rows` [padded,row + 1] has per segment HV * V numbers, then 1 if a search for an
-// output may stop at this segment. `all` [R,padded,row + 1] has the rows of all ranks.
-// `place` [j] is the index in `all` of the plan's segment j in token order. `facts`
+// `rows` [padded,row + 1] has a row per segment: HV * V numbers, then 1 if a search for
+// an output may stop at this segment. `all` [R,padded,row + 1] has the rows of all
+// ranks. `place` [j] is the row in `all` of the j-th segment in token order. `facts`
 // [NS,FACTS] has begin, end, flags, sequence and j of each local segment.
 enum { FIRST = 1, LAST = 2, FACTS = 5 };
 struct repeats {
@@ -32,7 +32,7 @@ static __device__ __forceinline__ float boundary_row(const void *rows, int n,
 }
 
 // Computes the row that a segment sends to later segments: the segment's last output
-// that is not a repeat. A block has one segment; every thread finds the same token.
+// that is not a repeat. A block processes one segment; all threads find one token.
 template <class X>
 static __global__ void last_of(const struct repeats x)
 {
@@ -50,8 +50,8 @@ static __global__ void last_of(const struct repeats x)
 }
 
 // Stores o_t of dropped tokens and the last output ot, with one block per token and
-// part of a row. Rows of emitted tokens are only read and rows of dropped tokens only
-// written, so blocks are independent.
+// part of a row. Rows of emitted tokens are only read, and rows of dropped tokens are
+// only written, so blocks are independent.
 template <class X>
 static __global__ void repeat_rows(const struct repeats x, int s)
 {
@@ -99,7 +99,7 @@ static __global__ void debts_of_segment(const struct repeats x)
 
 // Computes dO [t] = do_ [t] + the gradients of the dropped tokens directly after t. If
 // t itself is dropped, dO [t] = 0. The first block of the grid (t = begin - 1) computes
-// do0, the same sum at the sequence's start.
+// do0, the gradients of dropped tokens at the start of the sequence.
 template <class X>
 static __global__ void spread_debts(const struct repeats x, int s)
 {
@@ -124,7 +124,7 @@ static __global__ void spread_debts(const struct repeats x, int s)
         (float)((const X *)x.a.do_)[(int64_t)t * x.row + c] + debt;
 }
 
-// Gathers the rows of all ranks if there is a mask and ranks share a sequence.
+// Gathers the rows of all ranks if there is a drop mask and ranks share a sequence.
 static int gather_rows(const struct repeats *x, int64_t padded, struct kcp_comm *comm)
 {
     const struct kcp_scan *a = &x->a;

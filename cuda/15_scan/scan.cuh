@@ -1,4 +1,4 @@
-// scan.cuh -- the interface of a variant of the scan: its products and their cost.
+// scan.cuh -- the interface of the scan's variants: their products and cost model.
 // Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
 // Next: tree.cuh, the products; program.cuh, their use.
 #ifndef KCP_15_SCAN_CUH
@@ -7,11 +7,11 @@
 #include "cuda/host/workspace.cuh"
 #include "tree.cuh"
 
-// The cost model of KCP_AUTO, in nanoseconds. `token`: time per token of the sequential
-// form, for any number of heads. `launch`: time per dependent launch. `number`: time
-// for all levels of the tree, per number of a leaf's map. The constants were fitted to
-// forward passes on an H200 (bench/results/, case scan): 256 ns per token at K = 16 and
-// 32, 315 ns at 64. Sequential and parallel results agree up to rounding.
+// The cost model of KCP_AUTO, in nanoseconds. `token` is the time per token of the
+// sequential form, for any number of heads. `launch` is the time per dependent launch.
+// `number` is the time of all levels of the tree, per number of a leaf's map. The
+// constants were fitted to forward passes on an H200 (bench/results/, case scan): 256
+// ns per token at K = 16 and 32, 315 ns at 64. Both forms agree up to rounding.
 struct pace { float token, launch, number; };
 struct scan_kernel {
     const char *name[2];                 // for bf16 and fp32, in the table of paths

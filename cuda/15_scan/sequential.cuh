@@ -10,7 +10,7 @@
 
 // Bound: latency. A token needs the state of the previous token, and within a token a
 // sum over rows precedes the update. A state or map [HV,K,ld] stays in registers, with
-// its columns divided among warps. A warp has 8 columns; eight lanes share two columns,
+// its columns divided among warps. A warp has 8 columns. Eight lanes share two columns,
 // and each lane has every eighth group of four rows. So a sum over rows takes three
 // shuffles and no barrier. The sums for o, S'^T q = S_d^T q + beta (k q) e, use the
 // same three rounds of shuffles. All warps of a block process the same tokens: GROUP
@@ -33,7 +33,8 @@ struct group_storage { // GROUP tokens with rows * 32 keys each
 };
 
 // A thread's part of the next group, in the storage type. Values are converted later,
-// because the first use of a value waits for its load. Forward loads v, backward dO.
+// because the first use of a value waits for its load. Forward loads v, and backward
+// loads dO.
 enum { HOLDS = 1024 / SCAN_THREADS, VALUES = 32 * ACROSS / SCAN_THREADS };
 template <class X>
 struct next_group {
@@ -170,8 +171,7 @@ static __device__ __forceinline__ void scan_token(const struct group_storage<row
     }
 }
 
-// Loads or stores a thread's part of a matrix [K,W], row stride ld: columns v and v +
-// 1.
+// Loads or stores a thread's rows of columns v and v + 1 of a matrix [K,W].
 template <int rows, int put>
 static __device__ __forceinline__ void move_state(float (&S)[rows][4][COLUMNS], int K,
                                                   int W, int ld, int v, float *at)
@@ -193,7 +193,7 @@ static __device__ __forceinline__ void move_state(float (&S)[rows][4][COLUMNS], 
         }
 }
 
-// Processes a tile, and stores the state before each token in keep [C,HV,K,V].
+// Processes a tile. Stores the state before each token in keep [C,HV,K,V] unless NULL.
 template <class X, int rows, int back, int emits>
 static __global__ void __launch_bounds__(SCAN_THREADS, 3)
     sequential_scan(const struct tile x, int W, int ld, float *state, float *keep)

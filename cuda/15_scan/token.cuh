@@ -61,14 +61,13 @@ static __global__ void gates(const struct tile x)
     x.beta_slope[at] = acts ? sigma(y) * sigma(-y) : 0.0f;
 }
 
-// Returns, in every lane, the sum of y over a warp.
 static __device__ __forceinline__ float warp_sum(float y)
 {
     for (int m = 16; m; m /= 2) y += __shfl_xor_sync(0xffffffffu, y, m);
     return y;
 }
 
-// Loads rows of a token into shared memory. The caller must then call __syncthreads.
+// Loads k, q and alpha into shared memory. The caller must then call __syncthreads.
 template <class X>
 static __device__ __forceinline__ void load_token(const struct tile &x, int at, int n,
                                                   float *k, float *q, float *alpha)
@@ -85,8 +84,8 @@ static __device__ __forceinline__ void load_token(const struct tile &x, int at, 
 // Pass 1 computes the leaves. With A = diag(alpha) - beta k (alpha k)^T, leaf e is
 // [beta k v^T | A - diag(alpha)] (backward: [A^T q dO^T | A^T - diag(alpha)]), with
 // decay alpha. Bound: memory, 4 K (K+V) bytes written per leaf. A block computes one
-// leaf of one head, and a thread one column. The barrier separates the load of the
-// vectors from the products.
+// leaf of one head, and a thread computes one column. The barrier separates the load of
+// the vectors from the products.
 template <class X>
 static __global__ void updates(const struct tile x, int back)
 {
@@ -118,8 +117,8 @@ static __global__ void updates(const struct tile x, int back)
 }
 
 // Pass 3 computes o = S'^T q from the state before the token, and stores S' of the last
-// token in S_last. A thread computes one column of o from S_d and k q, without S' = S_d
-// + beta k e^T.
+// token in S_last. A thread computes one element of o from S_d and k q, without
+// computing S' = S_d + beta k e^T.
 template <class X>
 static __global__ void emit(const struct tile x, float *S_last)
 {

@@ -1,4 +1,4 @@
-// tree.cuh -- the products of the tree over a tile's tokens, one set per variant.
+// tree.cuh -- products in the tree of maps over the tokens of a tile (one chunk).
 // Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
 // Next: gradients.cuh.
 #ifndef KCP_15_TREE_CUH
@@ -7,7 +7,7 @@
 #include "cuda/tile/device.cuh"
 
 // Operations on one level of the tree, in all blocks and heads. A map has [h | X] and
-// D. M = diag(D) + X; D is the decay, X the correction. To compose map 2 after map 1,
+// the decay D: M is diag(D) plus the correction X. To compose map 2 after map 1,
 //   D = D_2 D_1     h = h_2 + D_2 h_1 + X_2 h_1     X = X_2 D_1 + D_2 X_1 + X_2 X_1
 // To apply a map to a state z, the result is h + D z + X z. Composing and applying
 // follow one rule: out = L E + D R + X_L R, with E = D_1 on the columns of X and E = 1

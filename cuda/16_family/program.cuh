@@ -6,8 +6,8 @@
 
 #include "workspace.cuh"
 
-// Copies the grid (cu, cn, sc), counted in rows of the form, to the device. The form
-// writes a model as rows (u, w, kg, qg, Aqk) for the kernels of chapters 04 to 11.
+// Copies the tables cu, cn and sc, counted in rows of the form, to the device. The form
+// is the model as rows u, w, kg, qg, Aqk for the kernels of chapters 04 to 11.
 static void store_grid(struct program *x)
 {
     const struct kcp_family *a = &x->f.a;
@@ -72,7 +72,6 @@ static int family_forward(struct program *x)
     return x->by.t.chunk(&c);
 }
 
-// Runs one part of chapter 09's kernels.
 static int family_reverse(struct program *x, int part)
 {
     FORM(kcp_chunk_backward, c);
@@ -116,7 +115,7 @@ static int family_carry_back(struct program *x)
     return status ? status : exchange(&x->e);
 }
 
-// Copies each token's row with q from the form [mT,..] to [T,..], or the reverse.
+// Copies each token's row with q from the form to the caller (`out` = 1), or back.
 template <class X>
 static void query_rows(const struct program *x, void *of_form, void *of_caller, int out)
 {

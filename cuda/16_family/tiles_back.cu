@@ -1,4 +1,4 @@
-// tiles_back.cu -- backward of the form on tensor cores: GDN-2 and GLA, all sizes.
+// tiles_back.cu -- tensor-core backward of u, w, kg, qg, Aqk (the form): GDN-2 and GLA.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: tiles_back_dplr.cu.
 #include "v2_back.cuh"

@@ -1,4 +1,4 @@
-// tiles_back_dplr.cu -- backward of the form on tensor cores: DPLR, all sizes.
+// tiles_back_dplr.cu -- tensor-core backward of u, w, kg, qg, Aqk (the form): DPLR.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: v2_tiles.cu.
 #include "v2_back.cuh"

@@ -1,4 +1,4 @@
-// v1_back.cuh -- backward through the form of any model, one block per chunk and head.
+// v1_back.cuh -- backward of u, w, kg, qg, Aqk (form), one block per chunk and head.
 // Book: chapter 16, "Code: kernels".
 // Checked by: tests/16_family/checks.c, through v1_stages.cu.  Next: v1_stages.cu.
 #ifndef KCP_16_V1_BACK_CUH
@@ -35,7 +35,7 @@ static __global__ void family_solve_back(const struct family x)
 
 // Computes dL and dB, the gradients of the scores in the triangular systems, from z_i
 // x_j and z_i v_j, with one thread per pair. Signs are those of DPLR, where x = r + L
-// x. For GDN-2 x = r - L x, so dL is negated.
+// x. For GDN-2, x = r - L x, so dL is negated.
 template <class X>
 static __global__ void family_pairs_back(const struct family x)
 {

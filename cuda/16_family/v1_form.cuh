@@ -34,7 +34,7 @@ static __device__ __forceinline__ float gate_b(const struct family &x, int64_t t
     return (float)in<X>(x.a.b, t, x.a.HV, n, x.a.K)[d];
 }
 
-// Returns the vector with which a token reads the state before writing: a, or b k.
+// Returns the vector that reads the state before the token writes: a (DPLR), or b k.
 template <class X>
 static __device__ __forceinline__ float look(const struct family &x, int64_t t, int n,
                                              int d)
@@ -44,7 +44,7 @@ static __device__ __forceinline__ float look(const struct family &x, int64_t t, 
 }
 
 // Returns the key along which row r of a token writes. DPLR's two rows write along b
-// and k, rows of other models along k.
+// and k. Rows of other models write along k.
 template <class X>
 static __device__ __forceinline__ float along(const struct family &x, int64_t t, int n,
                                               int r, int d)

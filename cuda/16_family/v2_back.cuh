@@ -1,4 +1,4 @@
-// v2_back.cuh -- backward through the form on tensor cores, one block per chunk.
+// v2_back.cuh -- tensor-core backward of u, w, kg, qg, Aqk (form), a block per chunk.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: v2_scan_step.cuh.
 #ifndef KCP_16_V2_BACK_CUH
@@ -6,7 +6,7 @@
 
 #include "v2_back_diagonal.cuh"
 
-// Bound: about 22 C K exponentials per size of block, instead of v1's C^2 sequential
+// Bound: about 22 C K exponentials per block size, instead of v1's C^2 sequential
 // pairs. A warp owns 16 channels d of all [C,K] arrays, and keeps dq, d(look), dk and
 // db in registers. `look` is the vector with which a token reads the state before it
 // writes. The tensor core computes the products.
@@ -79,8 +79,8 @@ static __device__ void put_values(const struct family &x, struct token_range z, 
     }
 }
 
-// Computes dg, the sum of dG over rows t to the last row. dE of row t is added after dg
-// of row t, because dE belongs to the previous token.
+// Computes dg_t, the sum of dG from row t to the last row. dE of row t enters only the
+// dg of earlier rows, because dE belongs to the previous token.
 template <int model, int K, int V>
 static __device__ void put_gate(const struct family &x, struct token_range z, int n,
                                 const struct back_storage<model, K, V> &s)

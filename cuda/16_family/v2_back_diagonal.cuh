@@ -1,4 +1,4 @@
-// v2_back_diagonal.cuh -- backward through the pairs within 16 rows, one at a time.
+// v2_back_diagonal.cuh -- backward through the pairs of 16 x 16 diagonal tiles.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: v2_back.cuh.
 #ifndef KCP_16_V2_BACK_DIAGONAL_CUH
@@ -7,8 +7,8 @@
 #include "v2_back_pairs.cuh"
 
 // Pairs within 16 rows are computed one at a time, because blocks would need four
-// mostly masked tiles for each of four sizes. A pair takes 15 instructions and one
-// exponential per channel, in registers.
+// mostly masked tiles for each of four block sizes. A pair takes 15 instructions and
+// one exponential per channel, in registers.
 
 // Keys, gates and partial sums of gradients of 16 columns j, for one channel.
 struct columns {
@@ -27,7 +27,7 @@ static __device__ __forceinline__ float4 scores_of(const struct near<1> &A)
     return make_float4((float)A.qk, 0.0f, 0.0f, (float)A.ab);
 }
 
-// Processes row e of 16 against all columns before e. Adds the gradient of q to x, and
+// Processes the pairs of row e and each column j < e. Adds the gradient of q to x, and
 // the gradient of `look` to y. `look` is the vector that reads the state with the decay
 // of G_e.
 template <int model, class Near>
@@ -53,8 +53,8 @@ static __device__ __forceinline__ void row_of_pairs(const Near *near, int e, flo
     //< kernel-near
 }
 
-// Stores one number of dq and one of dk. Earlier value heads of a group store the sum
-// so far in x.z [2,T,H,K]; the last value head stores the group's total.
+// Stores one element of dq and of dk. The last value head of a group stores the total
+// in dq and dk, and earlier heads store the sum so far in x.z [2,T,H,K].
 static __device__ __forceinline__ void store_shared(const struct family &x, int64_t t,
                                                     int n, int d, float dq, float dk)
 {
@@ -76,7 +76,7 @@ static __device__ __forceinline__ void store_shared(const struct family &x, int6
 // Processes rows i of channel d, 16 B <= i < 16 B + 16: the pairs within these rows,
 // the pairs (i, i - early), and the terms in s.far. Rows are processed from the last to
 // the first, so that dk and db of a row are complete when the row is processed. If a
-// token reads the state before the decay, row e + 1 has the vector that reads with G_e.
+// token reads the state before the decay, row e + 1 reads with G_e.
 template <int model, int K, int V>
 static __device__ void rows_back(const struct family &x, struct token_range z, int n,
                                  struct back_storage<model, K, V> &s, int B, int d)

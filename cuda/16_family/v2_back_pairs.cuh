@@ -7,8 +7,8 @@
 
 #include "v2_back_states.cuh"
 
-// Computes chapter 10's tiles below the diagonal for up to four matrices, the gradients
-// of the scores q k, q b, a b and a k. The anchor is one token earlier, as in
+// Computes the tiles below the diagonal, as in chapter 10, for up to four matrices: the
+// gradients of the scores qk, qb, ab and ak. The anchor is one token earlier, as in
 // v2_form_pairs.cuh. dG uses the rounded bf16 factors that entered the products,
 // because terms of dG that cancel must have the same rounding (chapter 10).
 
@@ -46,8 +46,8 @@ static __device__ __forceinline__ float rounded(float x)
     return (float)(bf16)x;
 }
 
-// Loads tile (I, J) of a matrix as operand A, by rows i or, transposed, by rows j.
-// Masks entries outside the blocks.
+// rows_of_tile loads tile (I, J) of a matrix as operand A, and columns_of_tile loads
+// its transpose. Entries outside the blocks become 0.
 static __device__ __forceinline__ void rows_of_tile(uint32_t *a, const bf16 *M, int ld,
                                                     int I, int J, int b)
 {
@@ -72,7 +72,7 @@ static __device__ __forceinline__ void columns_of_tile(uint32_t *a, const bf16 *
     }
 }
 
-// Sums the rows of tile (I, J) over j. Adds the sums to x (gradient of q) and to y
+// Computes sums over j of tile (I, J). Adds the sums to x (gradient of q) and to y
 // (gradient of `look`, the vector that reads the state).
 template <class Storage>
 static __device__ __forceinline__ void sum_rows(const Storage &s, int I, int J, int b,
@@ -104,7 +104,7 @@ static __device__ __forceinline__ void sum_rows(const Storage &s, int I, int J, 
     mma_m16n16k16(y, a, k);
 }
 
-// Adds sums over i of tile (I, J)'s columns to w (gradient of k) and u (of b).
+// Adds the sums over i of tile (I, J) to w (gradient of k) and to u (gradient of b).
 template <class Storage>
 static __device__ __forceinline__ void sum_columns(const Storage &s, int I, int J,
                                                    int b, int d0, float (*w)[4],
@@ -144,7 +144,7 @@ static __device__ __forceinline__ void sum_columns(const Storage &s, int I, int 
     mma_m16n16k16(w, a, l);
 }
 
-// Computes S[I] += x. I is the same in all lanes, so S stays in registers.
+// Computes S[I] += x. All indices of S are constants, so S stays in registers.
 template <int C>
 static __device__ __forceinline__ void add_tile(struct slab<C> &S, int I,
                                                 const float (*x)[4])

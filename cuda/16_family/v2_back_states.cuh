@@ -1,4 +1,4 @@
-// v2_back_states.cuh -- backward through a chunk's triangular systems and two states.
+// v2_back_states.cuh -- backward through a chunk's triangular systems and states.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: v2_back_pairs.cuh.
 #ifndef KCP_16_V2_BACK_STATES_CUH
@@ -24,8 +24,8 @@ static __device__ __forceinline__ void upper_times(float (*y)[2][4], const bf16 
         }
 }
 
-// Stores 16 columns of a result [C,16] in shared memory, or adds the result if `add` is
-// set.
+// Stores a result [C,16] in shared memory, or adds the result to the old values if
+// `add` is set.
 template <int C>
 static __device__ __forceinline__ void put_columns(bf16 *to, int ld,
                                                    const float (*y)[2][4], int add)
@@ -112,9 +112,9 @@ static __device__ void state_gradients(struct back_storage<model, K, V> &s, floa
 }
 
 // Computes a 16 x 16 tile of `factor` X Y^T, where rows of X and Y have length V.
-// Entries of tiles below the diagonal are stored in a matrix, entries of diagonal tiles
-// in near[I][i - early][j]. Entries (i, i - early) are stored in `apart`, and as 0 in
-// the matrix and `near`.
+// Tiles below the diagonal are stored in the matrix `to`, and diagonal tiles in
+// near[I][i - early][j]. Entries (i, i - early) are stored in `apart`, and become 0 in
+// `to` and `near`.
 template <int V, int C>
 static __device__ void tile_of(const bf16 (*X)[V + PAD], const bf16 (*Y)[V + PAD],
                                int I, int J, float factor, bf16 (*to)[C + PAD],
@@ -139,7 +139,7 @@ static __device__ void tile_of(const bf16 (*X)[V + PAD], const bf16 (*Y)[V + PAD
     }
 }
 
-// Computes one of three scores that only DPLR has. Does nothing for other models.
+// Computes the gradient of one of the scores that only DPLR has.
 template <int model, int K, int V>
 static __device__ __forceinline__ void other_of(struct back_storage<model, K, V> &s,
                                                 struct near<2> *e, int which, int I,
@@ -159,9 +159,9 @@ static __device__ __forceinline__ void other_of(struct back_storage<model, K, V>
 {
 }
 
-// Computes the gradients of the matrices of the triangular systems. DPLR: dAab = z x^T,
-// dAak = z v^T, dAqb = scale dO x^T, dAqk = scale dO v^T. GDN-2: dL = -z v_new^T.
-// Chapter 09 computes dAqk of GDN-2 and GLA.
+// Computes the gradients of the score matrices. DPLR: dAab = z x^T, dAak = z v^T, dAqb
+// = scale dO x^T, dAqk = scale dO v^T. GDN-2: dL = -z v_new^T. Chapter 09 computes dAqk
+// of GDN-2 and GLA.
 template <int model, int K, int V>
 static __device__ void systems(struct back_storage<model, K, V> &s, float scale)
 {

@@ -1,4 +1,4 @@
-// v2_back_storage.cuh -- backward through a chunk: shared memory, and copies into it.
+// v2_back_storage.cuh -- shared memory of the backward kernel, and copies into it.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: v2_back_states.cuh.
 #ifndef KCP_16_V2_BACK_STORAGE_CUH
@@ -7,8 +7,8 @@
 #include "v2_form.cuh"
 
 // Gradients of scores for pairs of rows e and j of the same 16 rows, with decay from
-// G_e to G_j. The scores q k and q b have q of row e. The scores a b and a k have
-// `look` of the row that reads the state with G_e.
+// G_e to G_j. The scores qk and qb have q of row e. The scores ab and ak have the
+// vector that reads the state with G_e.
 template <int m>
 struct near {
     bf16 qk, qb, ab, ak;
@@ -19,7 +19,7 @@ struct near<1> {
 };
 
 // Shared memory of a chunk. q, k, a and b overwrite h and dS; dG and dE overwrite dO, x
-// and v; `far` overwrites z and the arrays after z. A token has one or two rows:
+// and v; `far` overwrites z and the arrays after z. DPLR has two rows per token:
 //   x     v_new of a token's first row
 //   z     at first dU of the first row
 //   dV    at first dU of the second row, later dv
@@ -109,7 +109,7 @@ static __device__ void load_states(const struct family &x, struct token_range z,
     cp_async_commit();
 }
 
-// Loads the inputs, which overwrite h and dS.
+// Loads q, k, a and b, which overwrite h and dS.
 template <int model, int K, int V>
 static __device__ void load_inputs(const struct family &x, struct token_range z, int n,
                                    struct back_storage<model, K, V> &s)

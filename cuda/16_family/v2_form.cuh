@@ -8,13 +8,12 @@
 #include "v2_form_pairs.cuh"
 
 // Bound: memory. DPLR at K = V = 64 reads 896 bytes per token and head and writes 1280,
-// including rows of zeros. Five exponentials per number and block size take half as
-// long as moving these bytes. Shared memory is 51 KiB per block, so four blocks share
-// an SM, and some compute while others wait at barriers.
+// including rows of zeros. The exponentials, five per number and block size, take half
+// as long as moving these bytes. Shared memory is 51 KiB per block, so four blocks
+// share an SM, and some compute while others wait at barriers.
 
 // Replaces q, k, b and a by qg, kg, bg and the vector that reads the state before the
-// chunk. Replaces v by omega v. A thread keeps the same pair of channels until the
-// stores.
+// chunk. Replaces v by omega v.
 template <int model, int K, int V>
 static __device__ void gate_rows(const struct family &x, struct token_range z, int n,
                                  struct form_storage<model, K, V> &s, int first)
@@ -60,7 +59,7 @@ static __device__ void store_block(const struct family &x, struct token_range z,
     }
 }
 
-// Stores the results that do not depend on the triangular systems.
+// Stores the results that do not depend on solutions of the triangular systems.
 template <int model, int K, int V>
 static __device__ void put_known(const struct family &x, struct token_range z, int n,
                                  struct form_storage<model, K, V> &s)

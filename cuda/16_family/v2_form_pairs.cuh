@@ -7,8 +7,8 @@
 #include "v2_form_storage.cuh"
 
 // Uses chapter 03's blocks with the anchor one token earlier: the last column of the
-// block instead of the first row. A read before the decay uses the decay of G_{i-1}. In
-// a block's first row G_{i-1} is the anchor's G, so no exponent is above 0.
+// block instead of the first row. A read before the decay uses G_{i-1} instead of G_i.
+// In a block's first row, G_{i-1} is the anchor's G, so no exponent is above 0.
 //
 // Computes a 16 x 16 tile of two products: rows of q or a times columns of k and of b.
 template <class Storage>
@@ -59,8 +59,8 @@ static __device__ void block_scores(const Storage &s, int size, int rg, int cg,
     }
 }
 
-// Stores the scores of a pair in columns of Aqk, or in the matrices of the triangular
-// systems, where x = r - L x.
+// Stores the scores of a pair in Aqk or, if `look` is set, in the matrices L and B of
+// the triangular systems x = r - L x.
 template <class Storage>
 static __device__ __forceinline__ void put_pair(Storage &s, int look, float scale,
                                                 int i, int j, float by_k, float by_b)
@@ -71,8 +71,8 @@ static __device__ __forceinline__ void put_pair(Storage &s, int look, float scal
     if (look && s.m == 2) s.B[i][j] = by_k;
 }
 
-// Computes all scores. C = 64 has four tiles of the largest block and two of every
-// smaller size; C = 32 has one tile per size.
+// Computes all scores. For C = 64, the largest block has four tiles and each smaller
+// size has two tiles. For C = 32, each size has one tile.
 template <class Storage>
 static __device__ void scores(Storage &s, float scale)
 {

@@ -1,4 +1,4 @@
-// v2_form_storage.cuh -- shared storage of a chunk of any model: rows, gate, copies.
+// v2_form_storage.cuh -- shared memory of the form of a chunk, and copies into it.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: v2_form_pairs.cuh.
 #ifndef KCP_16_V2_FORM_STORAGE_CUH
@@ -25,8 +25,8 @@ struct traits {
 enum { GATE = 4 }; // PAD for rows of fp32
 
 // `a` is DPLR's a, or GDN-2's gate b, from which b k is computed where needed. G of
-// token i is in row i + 1; row 0 is the chunk's start. Arrays that a model does not use
-// have one row.
+// token i is in row i + 1, and row 0 is 0. Arrays that a model does not use have one
+// row.
 template <int model, int K, int V>
 struct form_storage : traits<model> {
     enum {
@@ -43,7 +43,7 @@ struct form_storage : traits<model> {
     bf16 Ab[S][LB], B[D][LB], Aqk[C][CHUNK + PAD];
 };
 
-// Loads g of a chunk into rows 1 and following. Rows past the chunk's end become 0.
+// Loads g of a chunk into rows 1 to C. Rows past the chunk's end become 0.
 template <int C, int ld>
 static __device__ void load_gate(const struct kcp_family &a, struct token_range z,
                                  int n, float (*G)[ld])
@@ -102,7 +102,7 @@ static __device__ void load_form_rows(const struct family &x, struct token_range
                             (int64_t)x.m * x.a.HV * width, z.len);
 }
 
-// Stores row r < m of each token of the chunk: from a tile, or zeros if `from` is NULL.
+// Stores a tile, or zeros if `from` is NULL, to row r < m of each token of the chunk.
 template <int width>
 static __device__ void store_rows_of_form(const struct family &x, struct token_range z,
                                           int n, int r, void *to, const bf16 *from,

@@ -1,4 +1,4 @@
-// v2_scan_step.cuh -- a step of DPLR's scan and reverse scan: a token's two writes.
+// v2_scan_step.cuh -- a step of DPLR's scan and reverse scan, with 32 tokens.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: v2_scan.cuh.
 #ifndef KCP_16_V2_SCAN_STEP_CUH
@@ -79,7 +79,7 @@ static __device__ __forceinline__ void fade(float (*S)[4], const float *G)
     }
 }
 
-// Rounds S to operand A, which is stored in shared memory for the storing warps.
+// Rounds S to operand A, and stores the operand in shared memory for the storing warps.
 template <int K>
 static __device__ __forceinline__ void share_fragments(uint4 (*to)[128],
                                                        const float (*S)[4],

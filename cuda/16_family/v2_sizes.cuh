@@ -7,13 +7,13 @@
 
 #include "workspace.cuh"
 
-// family_tiles_form computes the form of a batch (chapter 16, "Form"). The other
-// functions run backward through the form. All return KCP_OK or KCP_CUDA.
+// family_tiles_form computes the form (u, w, kg, qg, Aqk) of a call. The other
+// functions compute the backward of the form. All return KCP_OK or KCP_CUDA.
 int family_tiles_form(const struct family *x);
 int family_tiles_back(const struct family *x);
 int family_tiles_back_dplr(const struct family *x);    // DPLR
 
-// Runs one model at one size. Each source that includes this file defines one_size.
+// Runs one model at one size. Each .cu file that includes this header defines one_size.
 template <int model, int K, int V>
 static int one_size(const struct family *x);
 

@@ -1,4 +1,4 @@
-// v2_tiles.cu -- any model of the family on tensor cores, on the rows of its form.
+// v2_tiles.cu -- any model of the family on tensor cores, as rows for KDA's kernels.
 // Book: chapter 16, "Tensor cores".  Checked by: tests/16_family/checks.c.
 // Next: ../../book/16-family.md, the recipe.
 #include "program.cuh"
@@ -7,7 +7,7 @@
 #include "v2_sizes.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// Returns whether this GPU has enough shared memory per block.
+// Returns KCP_NA if this GPU has too little shared memory per block.
 template <int model, int K, int V>
 static int one_size(const struct family *)
 {

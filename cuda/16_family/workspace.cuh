@@ -10,7 +10,7 @@
 
 // The call and the arrays of its form: rows (u, w, kg, qg, Aqk) that the kernels of
 // chapters 04 to 11 process. Row e of the form belongs to token e / m. All rows of a
-// token have the same G. A chunk has C tokens, which are C m rows, at most CMAX.
+// token have the same G. A chunk has C tokens and C m rows, at most CMAX.
 struct family {
     struct kcp_family a;
     int m, C, NC, spread;                // spread: 05 and 11 read the form
@@ -31,10 +31,10 @@ static __device__ __forceinline__ struct token_range tokens(const struct family 
     return { t, left < x.C ? (int)left : x.C };
 }
 
-// The kernels of one version: the form, backward through the form, and the kernels of
-// 04, 05, 09 and 11 that process rows of the form. If `whole` is set, chunks have CMAX
-// rows for any chunk size of the plan, and backward keeps its intermediate results in
-// shared memory.
+// The kernels of one version. `form` and `back` compute the form and its backward. `t`
+// has the kernels of chapters 04, 05, 09 and 11, which process rows of the form. If
+// `whole` is set, chunks have CMAX rows for any chunk size of the plan, and backward
+// keeps its intermediate results in shared memory.
 struct program;
 struct engine {
     struct stages t;
@@ -45,7 +45,7 @@ struct engine {
 };
 
 // Bound: the sum of the stages' bounds. Only the form and its backward are specific to
-// the family; scan, map, reverse scan and reverse map are KDA's kernels on rows of the
+// the family. The scan, the map and their backward are KDA's kernels on rows of the
 // form.
 struct program {
     struct family f;

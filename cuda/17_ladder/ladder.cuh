@@ -24,7 +24,7 @@ static __device__ __forceinline__ int64_t state_at(const struct kcp_ladder &a, i
 }
 
 //> pack-a
-// Rounds two adjacent D fragments to bf16, as one operand A of 16 x 16.
+// Rounds two adjacent D fragments to bf16, and packs them as a 16 x 16 operand A.
 static __device__ __forceinline__ void pack_a(uint32_t *a, const float (*d)[4])
 {
     a[0] = pack_bf16x2(d[0][0], d[0][1]);

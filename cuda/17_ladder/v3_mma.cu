@@ -24,7 +24,7 @@ static __device__ void load_rows(bf16 (*to)[DIM], const bf16 *from, int64_t stri
 }
 
 // Computes y^T [16,64] = S^T w^T. Operand B has one column per token and one row per
-// key. The two keys that a lane needs are adjacent in the token's row of w.
+// channel. The two channels that a lane needs are adjacent in the token's row of w.
 static __device__ __forceinline__ void times_w(float (*y)[4], const float (*S)[4],
                                                const bf16 (*w)[DIM])
 {
@@ -41,7 +41,7 @@ static __device__ __forceinline__ void times_w(float (*y)[4], const float (*S)[4
     }
 }
 
-// Loads one key of two tokens, with two loads because each token is a row of kg.
+// Loads channel `key` of two tokens with two loads, because each token is a row of kg.
 static __device__ __forceinline__ uint32_t two_rows(const bf16 (*kg)[DIM], int token,
                                                     int key)
 {
@@ -50,7 +50,7 @@ static __device__ __forceinline__ uint32_t two_rows(const bf16 (*kg)[DIM], int t
     return low | high << 16;
 }
 
-// Computes S^T [16,128] += x^T kg. Operand B has one column per key, one row per token.
+// Computes S^T [16,128] += x^T kg. B has one column per channel and one row per token.
 static __device__ __forceinline__ void add_kg(float (*S)[4], const float (*x)[4],
                                               const bf16 (*kg)[DIM])
 {

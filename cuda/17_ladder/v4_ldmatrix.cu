@@ -43,7 +43,7 @@ static __device__ __forceinline__ void times_w(float (*y)[4], const float (*S)[4
     }
 }
 
-// Computes S^T [16,128] += x^T kg. A transposed block of kg is operand B for 16 keys.
+// Computes S^T [16,128] += x^T kg. A transposed block of kg is B for 16 channels.
 static __device__ __forceinline__ void add_kg(float (*S)[4], const float (*x)[4],
                                               const bf16 *kg)
 {

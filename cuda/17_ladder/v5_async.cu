@@ -5,10 +5,10 @@
 #include "cuda/tile/decay.cuh"
 
 // Bound: as for v4, but without the wait for global memory. A pipeline stage has 48.5
-// KiB; while chunk c is multiplied, chunks c + 1 and c + 2 are in flight, 97 KiB per
+// KiB. While chunk c is multiplied, chunks c + 1 and c + 2 are in flight, 97 KiB per
 // SM. Each chunk has one barrier, which a thread reaches when its copies of chunk c
-// have arrived and its reads of chunk c - 1 are over. So after the barrier chunk c is
-// complete, and the stage of chunk c - 1 is free.
+// have arrived and its reads of chunk c - 1 are over. So after the barrier, chunk c is
+// complete and the stage of chunk c - 1 is free.
 //> storage
 enum { STAGES = 3 };
 
@@ -31,7 +31,7 @@ static __device__ void async_rows(bf16 (*to)[DIM], const bf16 *from, int64_t str
 
 //> load-stage
 // Loads chunk c of stretch s, if this chunk exists. Commits a group even without
-// copies, so that the second newest group is always that of chunk c - 1.
+// copies, so that the second newest group always belongs to chunk c - 1.
 static __device__ void load_stage(const struct kcp_ladder &a, int s, int n, int c,
                                   struct stage *to)
 {

@@ -7,8 +7,8 @@
 // Bound: the sequential products. w and kg are read once per 64 columns instead of once
 // per 16: 64 KiB per chunk, 512 cycles, half of the time of the products. The products
 // must run in order: a chunk's update waits for the chunk's v_new, v_new waits for w S,
-// and w S waits for the previous chunk. Each of two warpgroups with 64 columns computes
-// while the other waits. Each chunk has one barrier. Every thread calls the proxy fence
+// and w S waits for the previous chunk. While one of two warpgroups waits, the other
+// warpgroup computes. Each chunk has one barrier. Every thread calls the proxy fence
 // before the barrier, because the tensor core reads what threads wrote.
 //> storage
 enum { STAGES = 3 };
@@ -44,7 +44,7 @@ static __device__ void load_stage(const struct kcp_ladder &a, int s, int n, int 
 }
 
 //> wgmma-products
-// Issues y^T [64,64] = S^T w^T. Rows of w are columns of B, 16 keys per step.
+// Issues y^T [64,64] = S^T w^T. Rows of w are columns of B, 16 channels per step.
 static __device__ __forceinline__ void times_w(float (*y)[4], uint32_t (*a)[4],
                                                const float (*S)[4], const bf16 *w)
 {

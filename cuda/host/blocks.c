@@ -3,10 +3,10 @@
  * Book: CONTRIBUTING.md, "How the judge works".
  * Checked by: bench/check_gpus.sh.  Next: memory.cu.
  *
- * cudaMalloc and cudaFree hold a machine-wide lock, for which concurrent judges
- * wait. Therefore released blocks are kept for reuse. Large blocks are not kept.
- * Under the sanitizers (--exact, --bare) no block is kept, because the sanitizers
- * check each allocation's exact bounds.
+ * cudaMalloc and cudaFree hold a lock that concurrent processes wait for. Therefore
+ * released blocks are kept for reuse, unless a block is large. Under the sanitizers
+ * (--exact, --bare) no block is kept, because the sanitizers check each allocation's
+ * exact bounds.
  *
  * cudaFree waits for the GPU of the freed block. A rank therefore frees only blocks of
  * the rank's own GPU, because on another GPU a NCCL kernel may wait for this rank.

@@ -105,16 +105,16 @@ static inline int has_states(const struct conv_states *st)
     return st->x0 || st->dxt || st->xt || st->dx0;
 }
 
-// Returns the bytes of a copy of x0 or dxt in the workspace. If a sequence crosses a
-// cut between ranks, rows of all N sequences are copied, because other ranks send some
-// of these rows.
+// Returns the size in bytes of the workspace's copy of x0 or dxt. If a sequence crosses
+// a cut between ranks, rows of all N sequences are copied, because other ranks send
+// some of these rows.
 static inline size_t states_copied(const struct kcp_halo *h, const void *own)
 {
     const struct kcp_plan *p = h->plan;
     return own && p->R > 1 && p->crossing ? h->row_bytes * h->reach * p->N : 0;
 }
 
-// Copies `own` to the workspace, and receives rows that this rank's windows read.
+// Copies the states `own` to `copy`, and receives other rows that this rank reads.
 static inline int bring_states(const struct kcp_halo *h, const void *own,
                                const void *copy)
 {
@@ -134,8 +134,8 @@ static inline int bring_both(const struct kcp_conv *from, const struct conv_call
     return status ? status : bring_states(&back, own.dxt, to->dxt);
 }
 
-// For sequences without tokens, copies x0 to xt and dxt to dx0, or stores zeros.
-// Adjacent sequences are copied together.
+// For sequences without tokens, copies x0 to xt and dxt to dx0, or stores 0 without
+// these. Adjacent sequences are copied together.
 static inline int pass_empty_rows(const struct conv_call *a, size_t bytes,
                                   const int *owner, const void *from, void *to)
 {

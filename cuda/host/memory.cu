@@ -1,4 +1,4 @@
-// memory.cu -- arrays of a trial on a GPU, which R thread ranks may share.
+// memory.cu -- arrays of a trial on a GPU, which R ranks in threads may share.
 // Book: CONTRIBUTING.md, "How the judge works".
 // Checked by: every trial of a device variant.  Next: blocks.c.
 //

@@ -6,7 +6,7 @@
 
 #include "cuda/tile/device.cuh"
 
-// Adds the rows of `rows` [count,n], first to last, to `sum` [n]: a thread per column.
+// Stores the sum of the rows, first to last, in `sum` [n], with one thread per column.
 static __global__ void add_rows(int64_t n, int64_t count, const float *rows, float *sum)
 {
     const int64_t e = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
@@ -15,7 +15,7 @@ static __global__ void add_rows(int64_t n, int64_t count, const float *rows, flo
     if (e < n) sum[e] = s;
 }
 
-// Sums runs of rows in order, and adds to the numbers in `sum` if `more` is set.
+// Sums runs of rows in order. If `more` is set, adds the sums to the numbers in `sum`.
 struct row_runs { int count, first[128], rows[128]; };
 
 static __global__ void add_row_runs(int64_t n, const struct row_runs run, int more,
@@ -70,8 +70,8 @@ static inline int add_in_order(const struct kcp_plan *plan, const float *part,
 }
 
 // Computes `sum` [n] from `part` [rows,n], which has one row per segment of this rank,
-// then rows of 0. `all` [R,rows,n] is scratch. If R > 1, one all_gather gives every
-// rank a result with the same bits. KCP_SUM_LOCAL adds only this rank's rows.
+// followed by rows of 0. `all` [R,rows,n] is scratch. If R > 1, one all_gather gives
+// every rank a result with the same bits. KCP_SUM_LOCAL adds only this rank's rows.
 static int parameter_sum(const struct kcp_call *c, const float *part, int64_t n,
                          float *all, float *sum)
 {

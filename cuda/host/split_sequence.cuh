@@ -1,4 +1,4 @@
-// split_sequence.cuh -- cuts a rank's segments into strips when there are few heads.
+// split_sequence.cuh -- cuts a rank's segments into strips if there are few heads.
 // Book: chapter 18, "When to split a sequence".
 // Checked by: tests/08_forward/mutants.c, tests/13_backward/checks.c.
 // Next: ../08_forward/program.cuh.
@@ -12,11 +12,11 @@
 
 // A plan consists of segments. A rank with few (segment, head) pairs cuts its segments
 // into strips at multiples of L tokens; chunks do not change. Chapter 05 computes the
-// maps of the strips once, for two uses. The composition of these maps is the segment's
-// map for the exchange. Applied one after another to the segment's first state, the
-// maps give the first state of each strip. If L is 0, a strip is a segment, and all
-// arrays of this struct are the segments' arrays. L is 0 for a canonical plan, because
-// the bits of results may depend only on the plan's segments.
+// maps of the strips once, for two uses. First, their composition is the segment's map
+// for the exchange. Second, the maps compute the first state of each strip from the
+// segment's first state. If L is 0, a strip is a segment, and all arrays of this struct
+// are the segments' arrays. L is 0 for a canonical plan, because the bits of results
+// must depend only on the plan's segments.
 struct split {
     int64_t L;
     int NS;                              // strips on this rank
@@ -24,7 +24,7 @@ struct split {
     void *maps, *starts, *ends, *spare;  // [NS] maps, states; spare: one map
 };
 
-// Sets the grid and boundary arrays of a stage's call to those of the strips.
+// Sets NS, cu and cn of a stage's call to the values for strips.
 #define ON_SPLIT(c, p)                                                                \
     do {                                                                              \
         (c).NS = (p).NS;                                                              \
@@ -42,8 +42,8 @@ static inline int strips_of(const struct split *p, const struct kcp_segment *s)
     return p->L ? (int)((s->end - s->begin + p->L - 1) / p->L) : 1;
 }
 
-// Places the grid of strips, without maps and states. Argument `whole` has the arrays
-// and grid to use if the rank does not split segments.
+// Places the tables cu, cn and want of the strips. If the rank does not split segments,
+// returns `whole`, which has the tables and arrays of the segments.
 static inline struct split split_grid(const struct kcp_call *a, struct arena *r,
                                       const struct split *whole)
 {
@@ -71,8 +71,8 @@ static inline struct split split_sequence(const struct kcp_call *a, struct arena
     return p;
 }
 
-// Returns one entry of the strips' grid. Row 0 has token boundaries, row 1 chunk
-// boundaries, row 2 `want` (which maps are needed).
+// Returns one entry of the strips' tables. Row 0 has token boundaries, row 1 has
+// numbers of chunks, and row 2 has `want` (which maps are needed).
 static inline int row_of(const struct kcp_call *a, int row, int backward, int at,
                          int64_t t, int64_t end)
 {
@@ -84,7 +84,7 @@ static inline int row_of(const struct kcp_call *a, int row, int backward, int at
     return first || last ? KCP_WANT_H : KCP_WANT_H | KCP_WANT_M;
 }
 
-// Fills the grid and `want`. If L is 0, fills only `want`, like put_wants.
+// Fills cu, cn and want of the strips. If L is 0, fills only want, like put_wants.
 static inline void put_split(const struct kcp_call *a, int backward,
                              const struct split *p)
 {
@@ -124,7 +124,7 @@ static inline void spread(const struct kcp_call *a, const struct split *p,
     flush(&m);
 }
 
-// Copies to y [NS] the last (backward: first) strip of each segment of x.
+// Copies from x to y [NS] the row of the last (backward: first) strip of each segment.
 static inline void gather(const struct kcp_call *a, const struct split *p,
                           int backward, void *x, void *y)
 {
@@ -148,9 +148,9 @@ static inline char *state_at(const struct kcp_call *a, void *states, int at)
     return (char *)states + sizeof(float) * at * a->HV * a->K * a->V;
 }
 
-// If segment s needs a map, stores in `maps` [s] the composition of the maps of the
-// segment's strips. The products alternate between the spare map and `maps` [s], so
-// that the last product is in `maps` [s].
+// Stores the composed maps of the strips of segment s in `maps` [s], if needed. The
+// products alternate between the spare map and `maps` [s], so that the last product is
+// in `maps` [s].
 static inline int compose_strips(const struct kcp_call *a, const struct split *p,
                                 int backward, void *maps)
 {

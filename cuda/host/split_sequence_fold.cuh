@@ -11,19 +11,19 @@
 // dS <- M^T dS + dh from the last strip to the first. Bound: reads of shared memory,
 // one float4 of S per four products.
 //
-// Ownership: a block has COLS columns of a head's state, which do not depend on other
-// columns. A thread has 1 / PARTS of one row of M. The next M is loaded into registers
-// while the current M is multiplied from shared memory.
+// A block computes COLS columns of a head's state, which do not depend on other
+// columns. A thread multiplies 1 / PARTS of one row of M. The next M is loaded into
+// registers while the current M is multiplied from shared memory.
 enum { FOLD_THREADS = 256, FOLD_MOST = 64 };
 
-// Arguments for `count` segments, starting with segment `first`. `at`: the segment's
-// first strip (back: the last); `strips`: the segment's number of strips; `begins`: the
-// segment starts (back: ends) a sequence, so the first map is h without M.
+// Arguments for `count` segments, starting with segment `first`. Per segment, `at` is
+// the first strip (back: the last strip), and `strips` is the number of strips. If
+// `begins` is set, the segment starts (back: ends) a sequence: its first map is only h.
 struct folds { int first, count, at[FOLD_MOST], strips[FOLD_MOST], begins[FOLD_MOST]; };
 
-// The maps [strips,HV,K,..] with row strides h_ld and M_ld. states [NS,HV,K,V]: the
-// states before (back: after) the segments; NULL if every segment is a whole sequence,
-// because then the first map needs no state. starts [strips,HV,K,V]: the result.
+// The maps [strips,HV,K,..] have row strides h_ld and M_ld. `states` [NS,HV,K,V] has
+// the states before (back: after) the segments. If every segment is a whole sequence,
+// `states` is NULL. `starts` [strips,HV,K,V] receives the result.
 struct fold_arrays {
     const float *h, *M;
     int h_ld, M_ld;
@@ -46,7 +46,7 @@ static __device__ __forceinline__ float *fold_row(struct fold<K, COLS> &s, int s
     return s.S[side] + p * COLS + p / fold<K, COLS>::OWN * 4;
 }
 
-// Loads a thread's pieces of M [K,K], 16 bytes per piece, row stride VK.
+// Loads a thread's 16-byte pieces of M [K,K], which has row stride VK.
 template <int K, int COLS>
 static __device__ __forceinline__ void fold_read(float4 *next, const float *M, int VK)
 {
@@ -163,10 +163,10 @@ static int fold_launch(int HV, int V, const struct fold_arrays *x,
     return launched();
 }
 
-// Applies one map to one state, for a rank with one segment: S_out = M S_in + h (back:
-// M^T S_in + h), for columns v0 to v0 + Vb - 1 of h. The last block may have fewer than
-// COLS columns. S_in and S_out may be the same array, because S_in is copied to shared
-// memory before S_out is written.
+// Applies one map to Vb columns of one state: S_out = M S_in + h (back: M^T S_in + h),
+// with columns v0 to v0 + Vb - 1 of h. The last block may have fewer than COLS columns.
+// S_in and S_out may be the same array, because S_in is copied to shared memory before
+// S_out is written.
 template <int K, int COLS, int back>
 static __global__ __launch_bounds__(FOLD_THREADS) void fold_once(
     int V, const float *maps, int v0, int Vb, const float *S_in, int ld_in,

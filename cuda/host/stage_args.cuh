@@ -1,4 +1,4 @@
-// stage_args.cuh -- arrays of a whole pass by field name; arguments of its stages.
+// stage_args.cuh -- arrays of a whole pass by field name, and arguments of its stages.
 // Book: chapters 08 and 13, "Code: kernels".
 // Checked by: tests/08_forward/mutants.c, tests/13_backward/checks.c.
 // Next: ../08_forward/program.cuh.
@@ -86,7 +86,7 @@ static inline Args stage_args(const struct kcp_call *call, const struct pass_arr
 }
 
 // Places the results of forward that the saved block contains only with KCP_SAVE_ALL.
-// With other save modes backward recomputes these results.
+// With other save modes, backward recomputes these results.
 template <class X>
 static void place_recomputed(struct arena *r, const struct kcp_call *a,
                              struct pass_arrays *x)

@@ -48,8 +48,8 @@ static inline const struct stage_kernel *stage_kernel_of(
     return NULL;
 }
 
-// Returns the kernels of this call's row. `path` is NULL if no row accepts the call or
-// if the row names a kernel that is not listed.
+// Returns the kernels that the call's row names. `path` is NULL if no row accepts the
+// call, or if the row names a kernel that is not listed.
 template <int n>
 static inline struct stages stages_of_row(const char *stage, const char *kernel,
                                           enum kcp_storage storage, const void *args,

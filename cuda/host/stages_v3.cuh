@@ -12,7 +12,7 @@ int v3_merge_backward(void *args);
 int v4_chunk(void *args);
 int v3_chunk_backward(void *args);
 
-// Function `compose` of struct kcp_mapops. Returns KCP_NA for unsupported shapes.
+// Implements `compose` of struct kcp_mapops. Returns KCP_NA for unsupported shapes.
 int v2_compose(int HV, int K, int V, const void *b, const void *a, int backward,
                int a_first, void *out, struct CUstream_st *stream);
 

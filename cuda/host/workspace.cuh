@@ -54,7 +54,7 @@ static inline void put_wants(const struct kcp_call *a, int backward, int *want)
     put_rest(&x);
 }
 
-// ---- states: the caller's layout is [V,K] or [K,V], the kernels' layout [K,V]
+// ---- states: the caller's layout is [V,K] or [K,V], the kernels' is [K,V]
 struct states {
     float *x;
     int transposed;                      // [V,K]
@@ -62,8 +62,8 @@ struct states {
 struct moves { int count, from[128], to[128]; };
 
 // Copies state from[j] of x to state to[j] of y; if from[j] < 0, stores 0. A launch has
-// 32 blocks per state and head. Bound: memory; an array whose `transposed` is set is
-// accessed across its rows.
+// 32 blocks per state and head. Bound: memory. A transposed array is read or written
+// with stride K.
 static __global__ void move_states(int HV, int K, int V, const struct states x,
                                    const struct states y, const struct moves m)
 {
@@ -151,7 +151,7 @@ static inline int exchange(const struct kcp_exchange *e)
     return kcp_exchange_run(e);
 }
 
-// Returns the exchange of a pass with its maps, states, and arrays in the saved block.
+// Returns the exchange of a pass with its maps and states, and places its workspace.
 static inline struct kcp_exchange place_exchange(struct arena *r,
                                                  const struct kcp_call *a, int backward,
                                                  void *maps, void *states)
@@ -180,7 +180,7 @@ static inline int report_failure(const struct kcp_call *a, int status, const cha
 }
 
 // ---- the header of the saved block, written and compared on the device: format, mode
-// and sizes must agree, but not the writer
+// and sizes must be equal, but the writer may differ
 static __global__ void write_head(void *saved, const struct kcp_saved head)
 {
     for (int i = threadIdx.x; i < (int)sizeof head; i += blockDim.x)
@@ -199,9 +199,8 @@ static __global__ void compare_head(const void *saved, const struct kcp_saved he
     if (threadIdx.x == 0) *differs = d;
 }
 
-// Outputs that are computed from a block of another format or call become NaN, because
-// testing the block on the host would make the host wait for the device. Bytes 0xff are
-// a NaN in fp32 and bf16.
+// Outputs that are computed from a block of another format or call become NaN. A test
+// on the host would wait for the device. Bytes 0xff are a NaN in fp32 and bf16.
 struct nan_outputs { void *p[8]; int64_t bytes[8]; int count; };
 
 static __global__ void fill_nan(const int *differs, const struct nan_outputs x)

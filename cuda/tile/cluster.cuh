@@ -13,10 +13,10 @@ static __device__ __forceinline__ uint32_t cluster_rank(void)
     return r;
 }
 
-// mapa and mbarrier.arrive.shared::cluster: each calling thread arrives once at a
-// barrier of block `rank`; this barrier and `bar` have equal offsets in the shared
-// memories of their blocks. Before the call, every block must have initialized its
-// barriers and called cluster_sync. Block `rank` must not have exited.
+// mapa and mbarrier.arrive.shared::cluster: each calling thread arrives once at the
+// barrier that block `rank` has at the shared-memory offset of `bar`. Before the call,
+// every block must have initialized its barriers and called cluster_sync. Block `rank`
+// must not have exited.
 static __device__ __forceinline__ void mbarrier_arrive_cluster(uint64_t *bar, int rank)
 {
     jitter();

@@ -53,8 +53,8 @@ static __device__ __forceinline__ struct gate_share read_gate(const Args &a,
 }
 
 // Stores decay [K] = exp2(G_last). For GDN also stores eq = scale exp2(G), the factors
-// of the rows of q, and ek = exp2(G_last - G), the factors of the rows of k. For KDA qg
-// and kg already contain these factors.
+// of the rows of q, and ek = exp2(G_last - G), the factors of the rows of k. For KDA,
+// qg and kg already contain these factors.
 template <class Args>
 static __device__ __forceinline__ void write_gate(const Args &a, struct gate_share g,
                                                   int K, float *decay, float *eq,
@@ -67,8 +67,8 @@ static __device__ __forceinline__ void write_gate(const Args &a, struct gate_sha
     ek[i] = kda ? 1.0f : exp2f(g.last - g.row);
 }
 
-// `x` is the address of a chunk's first row, `ld` the row stride in elements. KDA reads
-// rows of qg or kg; GDN reads rows of q or k of the query/key head.
+// `x` is the address of a chunk's first row, and `ld` is the row stride in elements.
+// KDA reads rows of qg or kg; GDN reads rows of q or k of the query/key head.
 struct rows {
     const bf16 *x;
     int64_t ld;

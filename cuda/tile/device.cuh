@@ -45,7 +45,7 @@ static __device__ __forceinline__ struct token_range chunk_tokens(const Args &a,
     return { t, left < a.C ? (int)left : a.C };
 }
 
-// Returns G of channel i at token t. KDA has one gate per channel, GDN one per head.
+// Returns G of channel i at token t. KDA has a gate per channel, GDN a gate per head.
 template <class Args>
 static __device__ __forceinline__ float gate(const Args &a, int64_t t, int n, int i)
 {

@@ -2,10 +2,10 @@
 // Book: chapter 17, "Warps with roles".  Checked by: every variant that includes it.
 // Next: tma.cuh.
 //
-// A barrier counts phases 0, 1, ... A phase completes, and the next phase starts, when
-// all expected arrivals and all announced bytes are in. A wait compares only the parity
-// of the phase, so a thread may wait for the current phase or the previous one, never
-// for an older phase.
+// A barrier counts phases 0, 1, ... A phase completes, and the next phase starts, after
+// all expected arrivals and all announced bytes. A wait compares only the parity of the
+// phase, so a thread may wait for the current phase or the previous one, never for an
+// older phase.
 #ifndef KCP_TILE_MBARRIER_CUH
 #define KCP_TILE_MBARRIER_CUH
 
@@ -68,7 +68,7 @@ static __device__ __forceinline__ int mbarrier_test(uint64_t *bar, int phase)
     return __any_sync(~0u, y);
 }
 
-// elect.sync: returns 1 in one lane of the warp, 0 in the others.
+// elect.sync: returns 1 in one lane of the warp, and 0 in all other lanes.
 static __device__ __forceinline__ int elect_sync(void)
 {
     int y;
@@ -91,8 +91,8 @@ static __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint64_t *bar,
 }
 
 // cp.async.mbarrier.arrive.noinc: makes one arrival per calling thread as soon as all
-// earlier cp_async_16 of the thread have completed. The count passed to mbarrier_init
-// includes this arrival.
+// earlier cp_async_16 copies of the thread have completed. The count passed to
+// mbarrier_init includes this arrival.
 static __device__ __forceinline__ void cp_async_mbarrier_arrive(uint64_t *bar)
 {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(smem_addr(bar))

@@ -16,8 +16,8 @@
 #include "fragment.cuh"
 #include "math.cuh"
 
-// mma.m16n8k16, called by a whole warp: d [16,8] += a [16,16] b [16,8], bf16 operands,
-// fp32 accumulators.
+// mma.m16n8k16, called by a whole warp: d [16,8] += a [16,16] b [16,8], with bf16
+// operands and fp32 accumulators.
 static __device__ __forceinline__ void mma_m16n8k16(float *d, const uint32_t *a,
                                                     uint32_t b0, uint32_t b1)
 {

@@ -26,8 +26,8 @@ static __device__ __forceinline__ void split_tf32(float x, uint32_t *big,
     *small = cvt_rna_tf32(x - __uint_as_float(*big));
 }
 
-// mma.m16n8k8, called by a whole warp: d [16,8] += a [16,8] b [8,8], tf32 operands,
-// fp32 accumulators.
+// mma.m16n8k8, called by a whole warp: d [16,8] += a [16,8] b [8,8], with tf32 operands
+// and fp32 accumulators.
 static __device__ __forceinline__ void mma_m16n8k8_tf32(float *d, const uint32_t *a,
                                                         const uint32_t *b)
 {

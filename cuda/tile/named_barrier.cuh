@@ -5,8 +5,8 @@
 #define KCP_TILE_NAMED_BARRIER_CUH
 
 // bar.sync on barrier `id` (1 to 15; 0 is __syncthreads): waits until `threads`
-// threads, a multiple of 32, have arrived. After bar.sync each of these threads sees
-// what the others wrote before arriving.
+// threads, a multiple of 32, have arrived. After bar.sync, each of these threads sees
+// what the other threads wrote before arriving.
 static __device__ __forceinline__ void named_barrier_sync(int id, int threads)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");

@@ -24,7 +24,7 @@ static __device__ __forceinline__ float bf16x2_high(uint32_t x)
     return __uint_as_float(x & 0xffff0000u);
 }
 
-// Replaces `low` and `high` by their exact rounding errors in the packed pair.
+// Subtracts the packed pair p from `low` and `high`, which leaves the rounding errors.
 static __device__ __forceinline__ void unpack_residual(uint32_t p, float &low,
                                                        float &high)
 {

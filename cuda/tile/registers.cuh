@@ -1,4 +1,4 @@
-// registers.cuh -- limits what the compiler keeps in registers and moves.
+// registers.cuh -- limits which values the compiler keeps in registers or moves.
 // Book: chapter 10, "Two kernels"; chapter 18.
 // Checked by: every variant that includes it.  Next: warp.cuh.
 //
@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 // Returns x, but the compiler treats the result as unknown (no instruction). So the
-// compiler recomputes expressions of the result here.
+// compiler recomputes expressions that use the result.
 static __device__ __forceinline__ int opaque(int x)
 {
     asm volatile("" : "+r"(x));
@@ -50,7 +50,7 @@ static __device__ __forceinline__ int64_t mul_wide(int i, int bytes)
     return at;
 }
 
-// Returns row i of an array of rows, row stride `bytes`.
+// Returns the address of row i of an array whose rows are `bytes` bytes apart.
 template <class X>
 static __device__ __forceinline__ X *row_at(X *p, int i, int bytes)
 {

@@ -10,7 +10,7 @@
 // memory avoid bank conflicts.
 enum { CHUNK = 64, SUBCHUNK = 16, SUBCHUNKS = CHUNK / SUBCHUNK, PAD = 8 };
 
-// Copies len rows of a tensor, row stride `stride` elements, to shared memory
+// Copies len rows of a tensor, `stride` elements apart, to shared memory
 // [rows,width+PAD]. Rows >= len become 0.
 template <int width, int rows = CHUNK>
 static __device__ __forceinline__ void cp_async_rows(bf16 *to, const bf16 *from,
@@ -39,7 +39,7 @@ static __device__ __forceinline__ void from_rows(float (*y)[4], const bf16 *X, i
     }
 }
 
-// Stores D tiles of y^T (rows v, columns i) to rows i < len of a tensor, row stride
+// Stores D tiles of y^T (rows v, columns i) to rows i < len of a tensor with row stride
 // `stride`. The tiles are transposed in registers so that the 16 columns of a row are
 // stored together.
 template <int tiles>

@@ -103,8 +103,8 @@ static __device__ __forceinline__ void wgmma_state_rs(float (*d)[4], const uint3
 #undef D32_LIST
 
 // Returns the descriptor of an operand at `at` bytes after address 16 * base. `high`
-// holds the swizzle mode and the distance between groups of eight rows, `lead` the
-// leading offset, both in units of 16 bytes.
+// has the swizzle mode and the distance between groups of eight rows, and `lead` is the
+// leading offset. Distance and offset are in units of 16 bytes.
 enum {
     DESC_HIGH_128 = 1u << 30 | 1024 >> 4,
     DESC_HIGH_64 = 2u << 30 | 512 >> 4,

@@ -4,8 +4,8 @@
 //
 // A swizzle128 tile is [64][64] bf16. Row r starts at byte 128 r. Piece p of the row's
 // eight 16-byte pieces is stored at position p ^ (r % 8), so that piece p of eight rows
-// covers all banks. TMA writes this order with CU_TENSOR_MAP_SWIZZLE_128B; wgmma reads
-// it through a descriptor with SWIZZLE_128_BYTES.
+// covers all banks. TMA writes this order with CU_TENSOR_MAP_SWIZZLE_128B, and wgmma
+// reads this order through a descriptor with SWIZZLE_128_BYTES.
 #ifndef KCP_TILE_SWIZZLE_CUH
 #define KCP_TILE_SWIZZLE_CUH
 

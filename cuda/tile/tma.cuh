@@ -45,7 +45,7 @@ static __device__ __forceinline__ void tma_store_wait_read(void)
 }
 
 // cp.async.bulk.multicast, called by one thread of one block: copies to the same offset
-// in both blocks of a cluster of two. Before the call each block must have announced
+// in both blocks of a cluster of two. Before the call, each block must have announced
 // the bytes at its own `bar` and released the destination.
 static __device__ __forceinline__ void tma_load_1d_multicast(void *to, const void *from,
                                                              uint32_t bytes,

@@ -6,9 +6,9 @@
 
 #include "decay.cuh"
 
-// In each odd row of blocks of size s, take the block directly left of the diagonal.
-// `block_row` and block_column return the r-th row and column over all these blocks;
-// block_anchor returns the first row of the block that contains row r.
+// In a matrix of s x s blocks, take the blocks directly left of the diagonal in odd
+// block rows. block_row and block_column return the r-th row and column over all these
+// blocks. block_anchor returns the first row of the block that contains the r-th row.
 static __device__ __forceinline__ int block_row(int r, int s)
 {
     return (r & ~(s - 1)) * 2 + s + (r & (s - 1));
@@ -57,10 +57,10 @@ static __device__ __forceinline__ void four_rows(float *y, const float *x,
 }
 
 // Joins the inverses A_0, A_1 of two adjacent blocks of size H into the inverse of one
-// block of size 2 H. Below the diagonal this inverse is -A_1 (L A_0). L A_0 is stored
+// block of size 2 H. Below the diagonal, this inverse is -A_1 (L A_0). L A_0 is stored
 // in L above the diagonal, where L is otherwise unused. The first barrier separates the
-// writes of L A_0 from the reads, the second barrier the writes of the result from
-// later reads.
+// writes of L A_0 from the reads. The second barrier separates the writes of the result
+// from later reads.
 template <int H, int ld>
 static __device__ void join_blocks(float (*L)[ld], float (*A)[ld])
 {

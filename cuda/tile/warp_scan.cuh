@@ -2,8 +2,8 @@
 // Book: chapter 04, "Tensor cores".  Checked by: every variant that includes it.
 // Next: ../04_chunk/v2_warp.cu.
 //
-// A warp holds 16 columns of a state S [K,V] as D tiles of S^T (rows v, columns i). For
-// S^T X^T, with the rows of a chunk in X, S^T is operand A. The packed result is
+// A warp holds 16 columns of a state S [K,V] as D tiles of S^T (rows v, columns i). In
+// S^T X^T, where X has the rows of a chunk, S^T is operand A. The packed result is
 // operand A of the state's update. So a warp never needs another warp's columns. All
 // warps of a block read the same X from shared memory.
 #ifndef KCP_TILE_WARP_SCAN_CUH

@@ -1,4 +1,4 @@
-// warpgroup_scan.cuh -- copies, products and the state of scans by a warpgroup.
+// warpgroup_scan.cuh -- copies and products for scans by a warpgroup.
 // Book: chapter 05, "A warpgroup at once".  Checked by: every variant that includes it.
 // Next: ../05_affine/v3_group_sm90.cu.
 #ifndef KCP_TILE_WARPGROUP_SCAN_CUH
@@ -10,7 +10,7 @@
 #include "wgmma.cuh"
 #include "warp_scan.cuh"
 
-// All threads of the block copy len rows of a tensor, row stride `stride` elements, to
+// All threads of the block copy len rows of a tensor, `stride` elements apart, to
 // swizzle128 tiles. Rows >= len become 0.
 template <int tiles = 2, int threads = 256>
 static __device__ __forceinline__ void cp_async_swizzled_rows(bf16 *to,

@@ -29,7 +29,7 @@ static __device__ __forceinline__ void stmatrix_swizzled(bf16 *X, const float (*
     }
 }
 
-// The warpgroup copies rows of a swizzle128 tile to a tensor, row stride `stride`.
+// The warpgroup copies rows of a swizzle128 tile to a tensor with row stride `stride`.
 template <int rows>
 static __device__ __forceinline__ void copy_swizzled_rows(bf16 *to, int64_t stride,
                                                           int len, const bf16 *X)

@@ -2,11 +2,11 @@
 // Book: chapter 17, "A warpgroup"; chapter 18.
 // Checked by: every variant that includes it.  Next: ../05_affine/v3_group_sm90.cu.
 //
-// A warpgroup is four warps. Operand A is 64 x 16 and D is 64 x N; warp i holds rows 16
-// i to 16 i + 15 of A and D, with the fragments of mma.cuh. Operand B is in shared
-// memory (swizzle.cuh, smem_desc.cuh). Each function of this file is called by the
-// whole warpgroup. First the threads that wrote B call fence_proxy_async and a barrier.
-// Then the warpgroup calls wgmma_fence, the products, wgmma_commit, wgmma_wait, and
+// A warpgroup is four warps. Operand A is 64 x 16 and D is 64 x N. Warp i holds rows 16
+// i to 16 i + 15 of A and D, as fragments (mma.cuh). Operand B is in shared memory
+// (swizzle.cuh, smem_desc.cuh). Each function of this file is called by the whole
+// warpgroup. First the threads that wrote B call fence_proxy_async and a barrier. Then
+// the warpgroup calls wgmma_fence, the products, wgmma_commit, wgmma_wait, and
 // fence_operand on the accumulators that are read next.
 #ifndef KCP_TILE_WGMMA_CUH
 #define KCP_TILE_WGMMA_CUH
