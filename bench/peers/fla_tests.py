@@ -110,15 +110,16 @@ def chunk(where, add):
 def one_on_ranks(job, where, add):
     """Runs a test. Returns true if FLA's integration would reject its result."""
     file, name = job
+    label = name + (", FLA_CI_ENV=1" if file == RANKS[0] else "")
     left = int(LIMIT - (time.monotonic() - common.began))
     if left < 20:
-        add(file, name, "not run: no time left")
+        add(file, label, "not run: no time left")
         return False
     _, tests = run(f"{file}::{name}", [], left, where)
     if not tests:
-        add(file, name, "no verdict in time")
+        add(file, label, "no verdict in time")
     for test in tests:
-        add(file, name, summary(test, True))
+        add(file, label, summary(test, True))
     return not tests or any(t["verdict"] == "failed" for t in tests)
 
 

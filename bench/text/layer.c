@@ -3,22 +3,20 @@
  * Book: chapters 08, 13, 14.  Checked by: make run's closing line.
  * Next: trace.c, which times the stages. / */
 #include "text.h"
+#include "layer.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct kcp_call layer_call(const struct rank *a)
 {
-    const struct run *run = a->run;
-    struct kcp_call c = { .T = a->T, .N = run->text->N, .NS = a->ctx->NS };
-    c.NC = a->ctx->NC;
-    c.R = run->plan->R;
-    c.r = a->comm->r;
-    c.H = HEADS;
+    struct kcp_layer reference;
+    struct kcp_call c = { .H = HEADS };
+    kcp_layer_ref(&reference);
+    kcp_layer_call(&reference, &c, a->run->plan, a->comm);
     c.HV = VALUE_HEADS;
     c.K = c.KG = KEY;
     c.V = VALUE;
-    c.C = CHUNK;
     c.Wc = WINDOW;
     c.act = KCP_ACT_SILU;
     c.model = KCP_KDA;
@@ -26,11 +24,8 @@ struct kcp_call layer_call(const struct rank *a)
     c.gate = KCP_GATE_SOFTPLUS;
     c.beta_form = KCP_BETA_SIGMOID;
     c.save = KCP_SAVE_ALL;
-    c.form = run->form;
+    c.form = a->run->form;
     c.scale = 1 / sqrt(KEY);
-    c.plan = run->plan;
-    c.comm = a->comm;
-    c.ops = &ref_mapops;
     return c;
 }
 

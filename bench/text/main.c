@@ -61,13 +61,8 @@ static int run_forms(struct finding *f, struct run *many, const struct run *one,
         if (status)
             return report(run, status);
         for (int r = 0; r < f->R; r++) {
-            const struct lane *l = &run->lane[r];
-            f->form[form].bytes += l->wire.bytes;
-            f->form[form].messages += l->wire.messages;
-            f->form[form].collectives += l->wire.collectives;
-            f->formula[form].bytes += l->formula.bytes;
-            f->formula[form].messages += l->formula.messages;
-            f->formula[form].collectives += l->formula.collectives;
+            traffic_add(&f->form[form], run->lane[r].wire);
+            traffic_add(&f->formula[form], run->lane[r].formula);
         }
         f->form_err[form] = compare_runs(run, one, NULL);
         f->counted &= !memcmp(&f->form[form], &f->formula[form], sizeof f->form[form]);

@@ -167,10 +167,7 @@ void print_training(FILE *o, const struct finding *f)
     for (int i = 0; i <= f->steps; i += every)
         fprintf(o, " %7d", i);
     for (int w = 0; w < 2; w++) {
-        if (w)
-            fprintf(o, "\n  R = %-2d", 1);
-        else
-            fprintf(o, "\n  R = %-2d", f->R);
+        fprintf(o, "\n  R = %-2d", w ? 1 : f->R);
         for (int i = 0; i <= f->steps; i += every)
             fprintf(o, " %7.4f", f->loss[w][i]);
     }

@@ -35,12 +35,6 @@ static void rect(FILE *o, double x, double y, double w, double h, const char *fi
     fputs("</title></rect>", o);
 }
 
-static void vline(FILE *o, double x, double y0, double y1, const char *css)
-{
-    fprintf(o, "<line x1='%.3f%%' x2='%.3f%%' y1='%.0f' y2='%.0f' class='%s'/>", x, x,
-            y0, y1, css);
-}
-
 /* Draws the plan: a bar per sequence, a colour per rank, a ring per cut in a
  * sequence. */
 void svg_ribbon(FILE *o, const struct finding *f)
@@ -54,8 +48,10 @@ void svg_ribbon(FILE *o, const struct finding *f)
         snprintf(s, sizeof s, p->R <= 6 ? "rank %d" : "%d", r);
         if (p->R <= 16 || r % 4 == 0)
             text(o, mid, 13, "mid small", s);
+        const double cut = per * (double)p->cuts[r];
         if (r)
-            vline(o, per * (double)p->cuts[r], 4, high, "cut");
+            fprintf(o, "<line x1='%.3f%%' x2='%.3f%%' y1='4' y2='%.0f' class='cut'/>",
+                    cut, cut, high);
     }
     for (int j = 0; j < p->S; j++) {
         const struct kcp_segment *g = &p->seg[j];

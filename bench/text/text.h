@@ -97,6 +97,7 @@ double seconds(void);
 /* From now on, records this thread's events in `lane`. Returns the previous lane. */
 struct lane *trace_on(struct lane *lane, double start);
 void   trace_mark(enum mark mark, int back, double from, double busy_from);
+void   traffic_add(struct kcp_traffic *sum, struct kcp_traffic more);
 double busy_seconds(void);                              /* of this thread */
 
 /* ---- find.c: comparisons of runs */

@@ -70,22 +70,25 @@ BETWEEN(kcp_chunk_backward, kcp_ref_chunk_backward, MARK_CHUNK_BACK, 1)
 BETWEEN(kcp_merge_backward, kcp_ref_merge_backward, MARK_MERGE_BACK, 1)
 BETWEEN(kcp_wy_backward, kcp_ref_wy_backward, MARK_WY_BACK, 1)
 
+void traffic_add(struct kcp_traffic *sum, struct kcp_traffic more)
+{
+    sum->bytes += more.bytes;
+    sum->messages += more.messages;
+    sum->collectives += more.collectives;
+}
+
 /* Measures time and traffic of the exchange; computes the formula's traffic as well. */
 int __real_kcp_exchange_run(const struct kcp_exchange *x);
 int __wrap_kcp_exchange_run(const struct kcp_exchange *x);
 int __wrap_kcp_exchange_run(const struct kcp_exchange *x)
 {
     const double t = seconds(), busy = busy_seconds();
-    const struct kcp_traffic was = x->comm->traffic, f = kcp_exchange_formula(x);
+    x->comm->traffic = (struct kcp_traffic){ 0 };
     const int status = __real_kcp_exchange_run(x);
     trace_mark(MARK_EXCHANGE, x->backward, t, busy);
     if (lane) {
-        lane->wire.bytes += x->comm->traffic.bytes - was.bytes;
-        lane->wire.messages += x->comm->traffic.messages - was.messages;
-        lane->wire.collectives += x->comm->traffic.collectives - was.collectives;
-        lane->formula.bytes += f.bytes;
-        lane->formula.messages += f.messages;
-        lane->formula.collectives += f.collectives;
+        traffic_add(&lane->wire, x->comm->traffic);
+        traffic_add(&lane->formula, kcp_exchange_formula(x));
     }
     return status;
 }
