@@ -138,8 +138,6 @@ def inputs(torch, case, tokens, seed, states=True):
     kda = case["model"] == "kda"
     KG = K if kda else 1
     torch.manual_seed(seed)
-    if case["model"] == "dplr":
-        return dplr(torch, case, tokens)
 
     def normal(*shape, dtype=torch.bfloat16):
         return torch.randn(*shape, device="cuda", dtype=torch.float32).to(dtype)
@@ -173,27 +171,6 @@ def inputs(torch, case, tokens, seed, states=True):
     if states:
         x["h0"] = normal(N, HV, K, V, dtype=torch.float32)
         x["dht"] = normal(N, HV, K, V, dtype=torch.float32)
-    x["scale"] = 1 / math.sqrt(K)
-    return x
-
-
-def dplr(torch, case, tokens):
-    """Returns inputs of DPLR as in RWKV-7: a = -k normalised, b = -a times a rate, g > -0.61."""
-    T, H, K, V = tokens, case["H"], case["K"], case["V"]
-
-    def normal(*shape):
-        return torch.randn(*shape, device="cuda", dtype=torch.float32)
-
-    unit = torch.nn.functional.normalize(normal(1, T, H, K), dim=-1)
-    live = case["gate"] == "live"
-    rate = torch.sigmoid(normal(1, T, H, K) - (3 if live else 0))
-    g = -normal(1, T, H, K).abs() / case["T"] - 1e-7
-    if not live:
-        g = -0.6065 * torch.sigmoid(normal(1, T, H, K))
-    x = {"q": normal(1, T, H, K), "k": unit, "v": normal(1, T, H, V), "a": -unit,
-         "b": unit * rate, "gk": torch.clamp(g, min=-0.6065), "do": normal(1, T, H, V)}
-    x = {n: t.to(torch.bfloat16).contiguous() for n, t in x.items()}
-    x["h0"], x["dht"] = normal(1, H, K, V), normal(1, H, K, V)
     x["scale"] = 1 / math.sqrt(K)
     return x
 

@@ -26,25 +26,21 @@ def load():
         if not torch.cuda.is_available():
             raise ImportError("no GPU")
         from fla.ops.gated_delta_rule import chunk_gated_delta_rule
-        from fla.ops.generalized_delta_rule import chunk_dplr_delta_rule
         from fla.ops.kda import chunk_kda
     except ImportError as e:
         print(f"fla_ops.py: {common.IDLE} ({e}): flash-linear-attention was not timed")
         sys.exit(0)
-    return torch, chunk_kda, chunk_gated_delta_rule, chunk_dplr_delta_rule
+    return torch, chunk_kda, chunk_gated_delta_rule
 
 
-torch, chunk_kda, chunk_gdn, chunk_dplr = load()
+torch, chunk_kda, chunk_gdn = load()
 peer = common.version("flash-linear-attention")
-LEARNED = ("q", "k", "v", "a", "b", "gk", "g", "beta", "A_log", "dt_bias", "h0")
+LEARNED = ("q", "k", "v", "g", "beta", "A_log", "dt_bias", "h0")
 
 
 def layer(case, x, context=None):
-    """Calls FLA's layer, which includes norm, gate and beta, except for DPLR. `context` is a
-    cp_context, for one rank's part of the tokens."""
-    if case["model"] == "dplr":
-        return chunk_dplr(x["q"], x["k"], x["v"], x["a"], x["b"], x["gk"], x["scale"],
-                          x["h0"], True, lower_bound=-0.6065)
+    """Calls FLA's layer, which includes norm, gate and beta. `context` is a cp_context, for
+    one rank's part of the tokens."""
     more = dict(scale=x["scale"], use_qk_l2norm_in_kernel=True, use_gate_in_kernel=True,
                 use_beta_sigmoid_in_kernel=True, A_log=x["A_log"], dt_bias=x["dt_bias"])
     if case["model"] == "kda":
@@ -78,12 +74,9 @@ def passes(case, x, context=None):
 
 def rows_of(case, name, times, **more):
     alone, back, both = times
-    there, again = ("08_forward", 0), ("13_backward", 0)
-    if name.startswith("fla_dplr"):          # chapter 16 is one stage of two passes
-        there, again = ("16_family", 0), ("16_family", 1)
-    rows = [common.row(there[0], name, there[1], alone, peer, **more)]
+    rows = [common.row("08_forward", name, 0, alone, peer, **more)]
     if back:
-        rows.append(common.row(again[0], name, again[1], back, peer, **more))
+        rows.append(common.row("13_backward", name, 0, back, peer, **more))
         rows.append(common.row("forward_backward", name, 0, both, peer, **more))
     for r in rows:
         common.print_row(r)

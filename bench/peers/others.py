@@ -2,7 +2,7 @@
 so that the same programs judge and time all of them.
 
 Book: chapter 19.  Checked by: tests/kcp_check.py --as fla, and its controls when timed.
-Next: fla_tests.py.
+Next: fla_tests.sh.
 
     python3 tests/kcp_check.py others:cudnn_chunk_kda --stage 13 --as fla --device cuda
     python3 bench/peers/others.py FILE.tsv...

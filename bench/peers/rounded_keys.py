@@ -2,7 +2,7 @@
 to the exact result, on tensors drawn as in these tests.
 
 Book: chapter 19.  Checked by: tests/cli/torch.sh, which requires an error above FLA's
-limit; tests/cli/torch_check.py checks the exact half.  Next: fla_tests.py.
+limit; tests/cli/torch_check.py checks the exact half.  Next: fla_tests.sh.
 
     python3 bench/peers/rounded_keys.py [T=1024]
 

@@ -1,7 +1,7 @@
 """torch_fla.py -- tests kcp_torch.fla with wheels of flash-linear-attention from PyPI.
 
 Book: chapter 19.  Checked by: itself; the zigzag layout must not be taken.
-Next: ../../bench/peers/fla_tests.py, FLA's own tests on a GPU.
+Next: ../../bench/peers/fla_tests.sh, FLA's own tests on a GPU.
 
 Usage: torch_fla.py DIR [VERSION...]: DIR gets the wheels; "newest" is a VERSION too. Each
 has its own process. Triton has no driver on a CPU; a substitute lets FLA be imported.

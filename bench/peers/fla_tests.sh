@@ -1,0 +1,19 @@
+#!/bin/sh
+# fla_tests.sh -- runs flash-linear-attention's own tests on kcp_torch's backend, by pytest.
+#
+# Book: chapter 19.  Checked by: its last line, the number of tests that kcp_torch's kernels
+# passed.  Next: backend/verdicts.py.
+#
+#   sh bench/peers/fla_tests.sh tests/ops/test_kda.py -k test_chunk         one GPU
+#   sh bench/peers/fla_tests.sh tests/context_parallel/test_cp_gdn.py       two or more
+#   FLA_CI_ENV=1 sh bench/peers/fla_tests.sh tests/context_parallel/test_cp_kda.py
+#
+# .peers/ contains FLA's package and tests (fetch.sh), unchanged. With FLA_CI_ENV=1, as in
+# FLA's continuous integration, an error above the limit is a warning if no number differs by
+# more than 0.3.
+cd "$(dirname "$0")/../.." || exit 1
+[ -d .peers/tests ] || { echo "fla_tests.sh: .peers/tests not found: run fetch.sh"; exit 1; }
+here=$PWD/bench/peers
+export PYTHONPATH="$here/backend:$here:$PWD/.peers:$PWD/book/examples/torch:$PYTHONPATH"
+export PYTHONDONTWRITEBYTECODE=1
+cd .peers && exec python3 -m pytest -p verdicts -p no:cacheprovider --log-level=INFO "$@"
