@@ -3,75 +3,88 @@
  * Book: chapter 08.  Checked by: direct calls of ref_forward and ref_backward.
  * Next: tests/08_forward/graph.c, the same on a GPU; book/examples/kda.c. */
 #include "ref/core/paths.h"
-#include "tests/13_backward/batch.h"
+#include "tests/judge/trial.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 enum { NOTHING, NO_ARRAY, SHORT, OTHER_T, OTHERS_BLOCK, NO_PLAN };
-static int status_of[MOST];
+static int spoil, status_of[CASE_RANKS];
 
-/* Runs forward and backward through layer.h. The call of the last rank has error
- * x->spoil. */
-static int layer_body(struct kcp_comm *comm, void *arg)
+/* Runs forward through layer.h, then backward if b is not NULL. The call of the last
+ * rank has error `spoil`. */
+static int run_pair(struct kcp_forward f, struct kcp_backward *b)
 {
-    struct batch *x = arg;
-    const int spoil = comm->r == comm->R - 1 ? x->spoil : NOTHING;
+    const struct kcp_plan *plan = f.plan;
+    struct kcp_comm *comm = f.comm;
+    const int r = f.r, wrong = r == f.R - 1 ? spoil : NOTHING, HV = f.HV;
     struct kcp_layer l;
-    struct kcp_forward f = call(x, comm);
     kcp_layer_ref(&l);
     f.T = f.NS = f.NC = f.r = -1;
-    kcp_layer_call(&l, (struct kcp_call *)&f, x->plan, comm);
+    kcp_layer_call(&l, (struct kcp_call *)&f, plan, comm);
     f.saved_bytes = kcp_layer_saved(&l, (struct kcp_call *)&f);
     f.saved = malloc(f.saved_bytes);
-    struct kcp_backward b = backward_of(x, &f);
-    if (spoil == NO_ARRAY) f.beta_raw = NULL;
-    if (spoil == SHORT) f.saved_bytes--;
-    if (spoil == OTHER_T) f.T++;
-    if (spoil == NO_PLAN) f.plan = NULL;
+    if (b) {
+        memcpy(b, &f, sizeof(struct kcp_call));
+        b->saved = f.saved;
+        b->saved_bytes = f.saved_bytes;
+    }
+    if (wrong == NO_ARRAY) f.beta_raw = NULL;
+    if (wrong == SHORT) f.saved_bytes--;
+    if (wrong == OTHER_T) f.T++;
+    if (wrong == NO_PLAN) f.plan = NULL;
     int err = f.saved ? kcp_layer_forward(&l, &f) : KCP_NO_MEMORY;
-    if (spoil == OTHERS_BLOCK) ((struct kcp_saved *)f.saved)->HV = H;
-    if (!err) err = kcp_layer_backward(&l, &b);
+    if (wrong == OTHERS_BLOCK) ((struct kcp_saved *)f.saved)->HV = HV / 2;
+    if (!err && b) err = kcp_layer_backward(&l, b);
     free(f.saved);
-    status_of[comm->r] = err;
-    return err;
+    return status_of[r] = err;
 }
 
-/* Runs a convolution of q, as rows of one head, by layer.h and by the reference. */
-static int conv_body(struct kcp_comm *comm, void *arg)
+static int run_forward(void *args)
 {
-    struct batch *x = arg;
-    const struct kcp_context *at = &x->plan->ctx[comm->r];
-    struct kcp_layer l;
-    struct kcp_conv c = { .cu = at->cu, .cn = at->cn, .sc = at->sc, .D = H * K,
-                          .Wc = 4, .x = x->in[Q] + at->begin * H * K,
-                          .weight = x->in[KK] };
-    kcp_layer_ref(&l);
-    kcp_layer_call(&l, (struct kcp_call *)&c, x->plan, comm);
-    c.y = x->out[DQ] + at->begin * H * K;
-    const int err = kcp_layer_conv(&l, &c);
-    c.y = x->out[DK] + at->begin * H * K;
-    return err ? err : ref_conv(&c);
+    return run_pair(*(struct kcp_forward *)args, NULL);
 }
+
+/* The judge gives the forward's outputs o and ht after the arguments of 13. */
+static int run_backward(void *args)
+{
+    struct kcp_backward b = *(struct kcp_backward *)args;
+    void *const *forward = (void *const *)((struct kcp_backward *)args + 1);
+    struct kcp_forward f = { .cu = b.cu, .cn = b.cn, .sc = b.sc, .q_raw = b.q_raw,
+        .k_raw = b.k_raw, .v = b.v, .g_raw = b.g_raw, .beta_raw = b.beta_raw,
+        .A_log = b.A_log, .dt_bias = b.dt_bias, .h0 = b.h0, .o = forward[0],
+        .ht = forward[1] };
+    memcpy(&f, &b, sizeof(struct kcp_call));
+    return run_pair(f, &b);
+}
+
+static int run_conv(void *args)
+{
+    struct kcp_layer l;
+    kcp_layer_ref(&l);
+    return kcp_layer_conv(&l, args);
+}
+
+static const struct kcp_variant layers[] = {
+    { "08_forward", "layer", "", KCP_F64, KCP_HOST, "any", run_forward, NULL },
+    { "13_backward", "layer", "", KCP_F64, KCP_HOST, "any", run_backward, NULL },
+    { "14_conv", "layer", "", KCP_F64, KCP_HOST, "any", run_conv, NULL } };
+
+#define BATCH \
+    "kda live H=2 HV=4 K=8 V=6 C=16 lengths=260,0,1,69,91,0 h0 dht l2norm " \
+    "gate=softplus beta=sigmoid2 scale=0.4 seed=13 "
 
 static int same(struct kcp_report *rep)
 {
-    struct batch x = { .R = 1 };
-    char why[160];
-    const int status = draw(&x);
-    for (int R = 1; R <= 3 && !status; R++) {
-        struct batch direct = x, layer = x, conv = x;
-        int worst = 0;
-        direct.R = layer.R = conv.R = R;
-        EXPECT(rep, !go(&direct, why), "R = %d: %s", R, why);
-        EXPECT(rep, !go_with(layer_body, &layer, why), "R = %d: %s", R, why);
-        EXPECT(rep, apart(&direct, &layer, &worst) < 0, "R = %d: %s: bits differ from "
-               "the reference's", R, out_name[worst]);
-        EXPECT(rep, !go_with(conv_body, &conv, why) &&
-               !memcmp(conv.out[DQ], conv.out[DK], sizeof(double) * T * H * K),
-               "R = %d: convolution: %s", R, why);
-        drop(&direct);
-        drop(&layer);
-        drop(&conv);
+    int status = KCP_OK;
+    spoil = NOTHING;
+    for (int i = 0; i < 9 && !status; i++) {
+        const struct kcp_variant *v = &layers[i / 3];
+        const struct kcp_variant ref = reference_of(stage_find(v->stage));
+        char words[300];
+        snprintf(words, sizeof words, BATCH "R=%d", 1 + i % 3);
+        status = bits_agree(rep, &ref, words, v, "");
     }
-    drop_inputs(&x);
     return status;
 }
 
@@ -82,21 +95,21 @@ static int refuses(struct kcp_report *rep)
         { OTHER_T, KCP_BAD, "not the plan's" },
         { OTHERS_BLOCK, KCP_MISMATCH, "saved block: HV" },
         { NO_PLAN, KCP_BAD, "no plan" } };
-    struct batch x = { .R = 2 };
+    struct kcase k;
     char why[160];
-    const int status = draw(&x);
-    for (size_t i = 0; i < sizeof row / sizeof *row && !status; i++) {
-        struct batch y = x;
-        y.spoil = row[i].spoil;
-        const int err = go_with(layer_body, &y, why);
+    if (case_parse(BATCH "R=2", &k, why, sizeof why)) return KCP_BAD;
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        struct trial t = { .stage = stage_find("13"), .variant = &layers[1],
+                           .mem = &host_memory };
+        spoil = row[i].spoil;
+        const int err = trial_case(&t, &k, KCP_FORWARD, why, sizeof why);
         EXPECT(rep, err == row[i].status && strstr(why, row[i].text) &&
                !strncmp(why, "rank 1", 6), "%s: status %d, %s", row[i].text, err, why);
         EXPECT(rep, status_of[0] == KCP_COMM, "%s: status %d on rank 0", row[i].text,
                status_of[0]);
-        drop(&y);
+        trial_free(&t);
     }
-    drop_inputs(&x);
-    return status;
+    return KCP_OK;
 }
 
 /* ---- the table of paths through the public interface */

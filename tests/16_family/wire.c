@@ -1,66 +1,78 @@
 /* wire.c -- checks the bytes of sent maps; GLA's maps have only the diagonal of M.
  *
  * Book: chapter 16, "Communication".  Checked by: itself, it can fail.
- * Next: tests/16_family/layer.c.
- */
+ * Next: tests/16_family/layer.c. */
 #include "run.h"
 
-/* Cuts between ranks, all within the first sequence. */
-static const int64_t cuts[] = { 0, 50, 100, 131, 200, 260 };
+/* The reference without maps of diagonals: M takes K^2 numbers for every model. */
+static int whole(struct kcp_family *args)
+{
+    struct kcp_family a = *args;
+    struct kcp_mapops ops = ref_mapops;
+    ops.diagonal = NULL;
+    a.ops = &ops;
+    return ref_family(&a);
+}
+
+static int run_whole(void *args) { return whole(args); }
+static int run_whole_keeping(void *args) { return family_kept(args, whole); }
+static const struct kcp_variant variants[] = {
+    { "16_family", "whole", "", KCP_F64, KCP_HOST, "any", run_whole, NULL },
+    { "16_family", "whole_keeping", "", KCP_F64, KCP_HOST, "any", run_whole_keeping,
+      NULL } };
 
 /* Computes, without kcp_exchange_formula, the bytes that rank r sends for one sequence
  * over R ranks. `m` is the number of elements sent per row of M. */
-static int64_t bytes_of(enum kcp_form form, int R, int r, int backward, int m)
+static int64_t bytes_of(const struct kcp_call *c, int r, int backward, int m)
 {
-    const int64_t row = 8 * HV * K, later = backward ? r : R - 1 - r;
+    const int64_t row = 8 * c->HV * c->K, later = backward ? r : c->R - 1 - r;
     int64_t bytes = 0;
-    if (form == KCP_ALL_GATHER) return (R - 1) * row * (V + m);
-    if (form != KCP_SCAN) return later > 0 ? row * V : 0;
-    for (int64_t d = 1; d <= later; d *= 2) bytes += row * (V + m);
+    if (c->form == KCP_ALL_GATHER) return (c->R - 1) * row * (c->V + m);
+    if (c->form != KCP_SCAN) return later > 0 ? row * c->V : 0;
+    for (int64_t d = 1; d <= later; d *= 2) bytes += row * (c->V + m);
     return bytes;
 }
 
-/* Checks the sent bytes for the first sequence, which has 260 tokens on five ranks. */
-static int count(struct kcp_report *rep, struct batch x, int m)
+/* Checks the bytes of both passes, for one sequence of 260 tokens on five ranks. */
+static int count(struct kcp_report *rep, const struct kcp_variant *v,
+                 const struct kcase *k, int m, int keeps)
 {
-    const int64_t one[2] = { 0, 260 };
-    char why[160] = "";
-    int status = outputs_add(x.out, out_size, OUTPUTS);
-    x.sequences = 1;
-    if (!status) status = kcp_plan_make(&x.plan, 1, one, x.R, cuts, 0, C, 0, NULL);
-    if (!status) status = kcp_threads_run(x.R, body, &x, why, sizeof why);
-    EXPECT(rep, !status, "%s: status %d, %s", kcp_form_names[x.form], status, why);
-    for (int r = 0; r < x.R && !status; r++) {
-        const int64_t ahead = bytes_of(x.form, x.R, r, 0, m);
-        const int64_t back = bytes_of(x.form, x.R, r, 1, m) + (x.keep ? 0 : ahead);
-        EXPECT(rep, x.traffic[r].bytes == ahead && x.traffic_back[r].bytes == back,
-               "%s %s, rank %d: %lld and %lld bytes, not %lld and %lld",
-               model_name[x.model], kcp_form_names[x.form], r,
-               (long long)x.traffic[r].bytes, (long long)x.traffic_back[r].bytes,
-               (long long)ahead, (long long)back);
+    int status = KCP_OK;
+    for (int pass = 0; pass < 2 && !status; pass++) {
+        struct trial t = { .stage = stage_find("16"), .variant = v,
+                           .mem = &host_memory };
+        char why[160] = "";
+        status = trial_case(&t, k, (enum kcp_pass)pass, why, sizeof why);
+        EXPECT(rep, !status, "%s: status %d, %s", v->name, status, why);
+        for (int r = 0; r < t.R && !status; r++) {
+            int64_t bytes = bytes_of(&k->call, r, pass, m);
+            if (pass && !keeps) bytes += bytes_of(&k->call, r, 0, m);
+            EXPECT(rep, t.rank[r].traffic.bytes == bytes, "%s %s %s, pass %d, rank %d: "
+                   "%lld bytes, not %lld", v->name, model_name[k->call.model],
+                   kcp_form_names[k->call.form], pass, r,
+                   (long long)t.rank[r].traffic.bytes, (long long)bytes);
+        }
+        trial_free(&t);
     }
-    drop(&x);
     return status;
 }
 
 static int bytes(struct kcp_report *rep)
 {
-    struct kcp_mapops whole = ref_mapops;
+    const struct kcp_variant ref = reference_of(stage_find("16"));
     int status = KCP_OK;
-    whole.diagonal = NULL;
-    for (int j = 0; j < 3 && !status; j++) {
-        struct batch x = { .model = models[j], .R = 5 };
-        const int m = models[j] == KCP_GLA ? 1 : K;
-        status = draw(&x);
-        for (int form = 0; form < KCP_FORMS && !status; form++)
-            for (x.keep = 0; x.keep < 2 && !status; x.keep++) {
-                x.form = form;
-                x.ops = NULL;
-                status = count(rep, x, m);
-                x.ops = &whole;                /* correct, but M takes K^2 numbers */
-                if (!status) status = count(rep, x, K);
-            }
-        drop_inputs(&x);
+    for (int i = 0; i < 3 * KCP_FORMS && !status; i++) {
+        const int model = KCP_DPLR + i % 3;
+        struct kcase k;
+        char words[300], why[160];
+        snprintf(words, sizeof words, "%s %s " SIZES "lengths=260 "
+                 "cuts=0,50,100,131,200,260", model_name[model], kcp_form_names[i / 3]);
+        if (case_parse(words, &k, why, sizeof why)) return KCP_BAD;
+        const int K = k.call.K, m = model == KCP_GLA ? 1 : K;
+        status = count(rep, &ref, &k, m, 0);
+        if (!status) status = count(rep, &family_keeping, &k, m, 1);
+        if (!status) status = count(rep, &variants[0], &k, K, 0);
+        if (!status) status = count(rep, &variants[1], &k, K, 1);
     }
     return status;
 }
@@ -70,21 +82,17 @@ KCP_CHECK(check_16_wire) = { "16_family", "wire",
 
 static int diagonal(struct kcp_report *rep)
 {
-    struct kcp_mapops whole = ref_mapops;
-    struct batch x = { .model = KCP_GLA };
-    int status = draw(&x);
-    whole.diagonal = NULL;
-    for (int form = 0; form < KCP_FORMS && !status; form++)
-        for (int j = 0; j < 6 && !status; j++) {
-            struct batch own = x, all = x;
-            own.form = all.form = form;
-            own.R = all.R = 3 + j;
-            own.spread = all.spread = (enum kcp_spread)(j % 3);
-            own.L = all.L = j > 2 && form != KCP_SCAN ? 48 : 0;
-            all.ops = &whole;
-            status = same_bits(rep, own, all);
-        }
-    drop_inputs(&x);
+    static const char *const owners[] = { "R=3", "R=4 owners=zigzag",
+                                          "R=5 owners=striped" };
+    const struct kcp_variant ref = reference_of(stage_find("16"));
+    int status = KCP_OK;
+    for (int i = 0; i < 6 * KCP_FORMS && !status; i++) {
+        const int form = i / 6, L = i % 6 > 2 && form != KCP_SCAN ? 48 : 0;
+        char words[300];
+        snprintf(words, sizeof words, "gla %s " BATCH "%s %s", kcp_form_names[form],
+                 owners[i % 3], L ? "L=48" : "");
+        status = bits_agree(rep, &ref, words, &variants[0], "");
+    }
     return status;
 }
 KCP_CHECK(check_16_diagonal) = { "16_family", "diagonal",

@@ -8,8 +8,8 @@
  * sequence. A kernel that multiplies rows of the next sequence by 0 is correct only if
  * the rows are finite, because 0 times NaN is NaN. Check `canonical` requires equal
  * bits on 1, 2, 3, 4 and 8 ranks if segments are cut at fixed token numbers, in the
- * forms that compose maps in order. tests/08, 13, 15 and 16 check canonical segments
- * for the references. */
+ * forms that compose maps in order. tests/13, 15 and 16 run the same checks on the
+ * references, with small sizes. */
 #include "trial.h"
 
 #include <math.h>
@@ -113,52 +113,141 @@ static int alone_pass(struct kcp_report *rep, const struct kcp_variant *v,
     return KCP_OK;
 }
 
-/* ---- several ranks, in each form, compared with one rank */
+/* ---- two runs on equal inputs */
+
+/* Compares the output bits of two runs. Run `to` has one rank, or as many ranks as run
+ * x. On a GPU, outputs of the forward before 13 are not compared if the runs save
+ * different blocks, because different kernels may write them. */
 static void compare(struct kcp_report *rep, const struct trial *x,
-                    const struct trial *one)
+                    const struct trial *to, const char *words)
 {
+    const int other_block = x->variant->where == KCP_DEVICE &&
+                            x->k->call.save != to->k->call.save;
     for (int r = 0; r < x->R; r++)
         for (int i = 0; i < x->rank[r].n; i++) {
-            const struct buffer *o = &x->rank[r].buffer[i], *to = NULL;
-            for (int j = 0; j < one->rank[0].n; j++)
-                if (one->rank[0].buffer[j].field == o->field)
-                    to = &one->rank[0].buffer[j];
-            if (!o->want || !to) continue;
-            const int64_t bytes = buffer_other_bytes(o, to, o->first);
-            EXPECT(rep, !bytes, "%s: rank %d of %d, %s: %s: %lld bytes differ from one "
-                                "rank", x->variant->name, r, x->R,
+            const struct rank_args *s = &to->rank[to->R == 1 ? 0 : r];
+            const struct buffer *o = &x->rank[r].buffer[i], *p = NULL;
+            for (int j = 0; j < s->n; j++)
+                if (s->buffer[j].field == o->field) p = &s->buffer[j];
+            if (!o->want || !p) continue;
+            if (other_block && stage_of_field(x->stage, o->field) != x->stage) continue;
+            const int64_t bytes = buffer_other_bytes(o, p, o->first - p->first);
+            EXPECT(rep, !bytes, "%s, %s: rank %d of %d, %s: %s: %lld bytes differ from "
+                   "%s on %d ranks", x->variant->name, words, r, x->R,
                    kcp_form_names[x->rank[r].call.form], o->field->name,
-                   (long long)bytes);
+                   (long long)bytes, to->variant->name, to->R);
         }
 }
 
+/* Runs trial x on case k with the inputs of e, and compares it with trial `to`. */
+static int run_like(struct kcp_report *rep, struct trial x, const struct trial *to,
+                    const struct kcase *k, enum kcp_pass pass, const struct expected *e,
+                    const char *words)
+{
+    char why[160] = "";
+    struct kcp_plan *p = case_plan(k, k->call.R);
+    const int status = run(&x, k, p, pass, &e->in, &e->want, why, sizeof why);
+    if (!status) compare(rep, &x, to, words);
+    EXPECT(rep, !status || status == KCP_NA || status == KCP_NO_MEMORY,
+           "%s, R = %d: status %d %s", x.variant->name, k->call.R, status, why);
+    trial_free(&x);
+    kcp_plan_free(p);
+    return status;
+}
+
+/* Compares one rank with 2, 3, 4, 8 ranks, and with 7 ranks of which one is empty, in
+ * the forms that compose maps in order. */
 static int canonical_pass(struct kcp_report *rep, const struct kcp_variant *v,
                           const struct kcp_stage *s, const struct memory *mem,
                           struct kcase k, enum kcp_pass pass)
 {
-    static const int R[] = { 2, 3, 4, 8 };
+    static const int R[] = { 2, 3, 4, 8, 7 };
+    enum { COUNTS = sizeof R / sizeof *R };
     struct trial one = { .stage = s, .variant = v, .mem = mem }, x = one;
     char why[160] = "";
     struct kcp_plan *p = case_plan(&k, 1);
     const struct expected *e = p ? expected_of(s, &k, pass, v->storage, p) : NULL;
     int status = KCP_BAD;
     if (e) status = run(&one, &k, p, pass, &e->in, &e->want, why, sizeof why);
-    for (int i = 0; i < 4 * KCP_FORMS && !status; i++) {
-        k.call.R = R[i % 4];
-        k.call.form = i / 4;
-        if (!kcp_form_in_order(k.call.form)) continue;
-        for (int r = 0; r <= k.call.R; r++) k.cuts[r] = r * k.call.T / k.call.R;
-        struct kcp_plan *q = case_plan(&k, k.call.R);
-        status = run(&x, &k, q, pass, &e->in, &e->want, why, sizeof why);
-        if (!status) compare(rep, &x, &one);
-        trial_free(&x);
-        kcp_plan_free(q);
+    EXPECT(rep, !status || status == KCP_NA, "%s: status %d %s", v->name, status, why);
+    for (int i = 0; i < COUNTS * KCP_FORMS && !status; i++) {
+        struct kcase many = k;
+        many.call.R = R[i % COUNTS];
+        many.call.form = i / COUNTS;
+        many.uneven = many.call.R == 7;
+        if (!kcp_form_in_order(many.call.form)) continue;
+        for (int r = 0; r <= many.call.R; r++)
+            many.cuts[r] = (r - (many.uneven && r > 3)) * k.call.T /
+                           (many.call.R - many.uneven);
+        status = run_like(rep, x, &one, &many, pass, e, "canonical segments");
     }
-    EXPECT(rep, !status || status == KCP_NA, "%s, R = %d: status %d %s", v->name,
-           k.call.R, status, why);
     trial_free(&one);
     kcp_plan_free(p);
     return status == KCP_NO_MEMORY ? status : KCP_OK;
+}
+
+int canonical_reference(struct kcp_report *rep, const char *stage, const char *words)
+{
+    const struct kcp_stage *s = stage_find(stage);
+    const struct kcp_variant ref = reference_of(s);
+    struct kcase k;
+    char why[160];
+    int status = KCP_OK;
+    if (case_parse(words, &k, why, sizeof why)) return KCP_BAD;
+    for (int pass = 0; pass <= has_backward(s) && !status; pass++)
+        status = canonical_pass(rep, &ref, s, &host_memory, k, (enum kcp_pass)pass);
+    return status;
+}
+
+int bits_agree(struct kcp_report *rep, const struct kcp_variant *v, const char *words,
+               const struct kcp_variant *other, const char *more)
+{
+    const struct kcp_stage *s = stage_find(v->stage);
+    const struct memory *mem = v->where == KCP_DEVICE ? gpu_of_threads() : &host_memory;
+    struct trial x = { .stage = s, .variant = other, .mem = mem };
+    struct kcase k, changed;
+    char why[160] = "", text[600];
+    int status = KCP_OK;
+    snprintf(text, sizeof text, "%s %s", words, more);
+    if (case_parse(words, &k, why, sizeof why) ||
+        case_parse(text, &changed, why, sizeof why)) return KCP_BAD;
+    for (int pass = 0; pass <= has_backward(s) && !status; pass++) {
+        struct trial one = { .stage = s, .variant = v, .mem = mem };
+        const struct expected *e;
+        status = trial_case(&one, &k, (enum kcp_pass)pass, why, sizeof why);
+        EXPECT(rep, !status || status == KCP_NA, "%s, %s: status %d %s", v->name, words,
+               status, why);
+        if (!status) status = expected_find(s, &k, one.pass, v->storage, one.plan, &e);
+        if (!status) status = run_like(rep, x, &one, &changed, one.pass, e, text);
+        trial_free(&one);
+    }
+    return status == KCP_NO_MEMORY ? status : KCP_OK;
+}
+
+/* ---- a reference with many cuts */
+int cuts_agree(struct kcp_report *rep, const char *stage, const char *words)
+{
+    static const char *const cuts[] = {
+        "R=1", "R=2", "R=3", "R=4", "R=5", "R=12", "cuts=0,3,3,130,131,205,263,421",
+        "cuts=0,0,0,64,400,421,421", "cuts=0,20,21,22,24,30,31,40,50,60,61,300,421" };
+    const struct kcp_stage *s = stage_find(stage);
+    const struct kcp_variant ref = reference_of(s);
+    const int repeats = case_repeats;
+    case_repeats = 0;
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts * KCP_FORMS; i++) {
+        struct kcase k;
+        struct verdict t = { .outcome = SKIP };
+        char text[600], why[160];
+        snprintf(text, sizeof text, "%s %s %s", words, kcp_form_names[i % KCP_FORMS],
+                 cuts[i / KCP_FORMS]);
+        const int bad = case_parse(text, &k, why, sizeof why);
+        if (!bad) judge_case(s, &ref, &k, KCP_F64, &t);
+        EXPECT(rep, !bad && t.outcome == PASS, "%s %s: %s: %s %s, error %.2g > %.2g",
+               stage, text, outcome_name[t.outcome], t.why, t.worst.field, t.worst.err,
+               t.worst.tol);
+    }
+    case_repeats = repeats;
+    return KCP_OK;
 }
 
 /* ---- cases of both checks, by stage */

@@ -323,9 +323,7 @@ int judge_object(const struct kcp_variant *v, const struct options *o,
 static void judge_reference(const struct kcp_stage *s, const struct options *o,
                             struct kcp_report *rep)
 {
-    const struct kcp_variant ref = { s->name, "ref", "the reference, on R ranks",
-                                     KCP_F64,
-                                     KCP_HOST, "any", s->ref, NULL };
+    const struct kcp_variant ref = reference_of(s);
     if (s->ranks && (!o->variant || !strcmp(o->variant, "ref")))
         judge_variant(s, &ref, o, rep);
 }

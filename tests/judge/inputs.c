@@ -170,6 +170,23 @@ void tensor_set_round(struct tensor_set *b, enum kcp_storage storage)
     }
 }
 
+double rms_apart(const double *a, const double *b, int64_t n)
+{
+    double off = 0, own = 0;
+    for (int64_t e = 0; e < n; e++) {
+        off += (a[e] - b[e]) * (a[e] - b[e]);
+        own += b[e] * b[e];
+    }
+    return own > 0 ? sqrt(off / own) : sqrt(off);
+}
+
+double tensors_apart(const struct tensor_set *a, const struct tensor_set *b,
+                     const char *name)
+{
+    const struct tensor *x = tensor_find(a, name), *y = tensor_find(b, name);
+    return x && y && x->n == y->n ? rms_apart(x->p, y->p, x->n) : NAN;
+}
+
 struct tensor *add_normal(struct tensor_set *b, const struct kcase *k, const char *name,
                           const char *shape, enum kcp_store store, double size)
 {

@@ -19,6 +19,8 @@
 extern "C" {
 #endif
 
+struct kcp_report;
+
 /* ---- random numbers (inputs.c), one stream per seed, case and tensor */
 struct stream { uint64_t s; };
 struct stream stream_of(uint64_t seed, const char *name);
@@ -87,6 +89,11 @@ int  inputs_draw(struct tensor_set *b, const struct kcase *k, const struct kcp_s
 /* Returns a word of the case's text that has no effect in the stage, or NULL. */
 const char *inputs_ignore(const struct kcp_stage *s, const struct kcase *k);
 void tensor_set_round(struct tensor_set *b, enum kcp_storage storage);
+/* Returns RMS(a - b) / RMS(b) of n numbers; RMS(a) if b is 0. */
+double rms_apart(const double *a, const double *b, int64_t n);
+/* Returns rms_apart of tensor `name` in both sets; NaN if the sizes differ. */
+double tensors_apart(const struct tensor_set *a, const struct tensor_set *b,
+                     const char *name);
 /* Runs the references of stages 02 to 11 that precede stage `end` in pass `pass`. Stage
  * 17 counts as 04; for stages 07 and 12 all references run. For part KCP_REVERSE stage
  * `end` also runs, because KCP_REVERSE reads what KCP_LOCAL writes. */
@@ -110,6 +117,9 @@ int  pipeline_oracle(struct tensor_set *b, const struct kcase *k, int backward);
  * one. */
 int  pipeline_one_rank(struct tensor_set *b, const struct kcp_stage *s,
                        const struct kcase *k, enum kcp_pass pass);
+/* gradients.c: compares the gradients of a case with differences of outputs, once for
+ * the oracle of the stage and once for the reference. */
+int  gradients_agree(struct kcp_report *rep, const char *stage, const char *words);
 /* Functions that add tensors. add_normal: normal numbers times `size`. add_rows: rows
  * of K numbers, with unit length if `unit`, equal cosines if `alike` and the case
  * requires them, and the case's null, large or shorter rows. add_decays: log decays of
@@ -257,6 +267,8 @@ int judge_case(const struct kcp_stage *s, const struct kcp_variant *v,
 /* ---- variants and checks, found by the linker (ref/core/variants.c, registry.c) */
 const struct kcp_stage *stage_find(const char *name);
 int is_mutant(const struct kcp_variant *v);
+/* Returns the reference of a stage as a variant named "ref". */
+struct kcp_variant reference_of(const struct kcp_stage *s);
 /* Loads a variant from a shared object. Returns NULL with `why` on failure. */
 const struct kcp_variant *variant_load(const char *path, char *why, size_t n);
 

@@ -150,8 +150,7 @@ static int draw(const struct kcp_stage *s, const struct options *o, struct kcase
 static int each_stage(struct outputs *w, const struct kcp_stage *s,
                       const struct options *o)
 {
-    const struct kcp_variant ref = { s->name, "ref", "the reference", KCP_F64, KCP_HOST,
-                                     "any", s->ref, NULL };
+    const struct kcp_variant ref = reference_of(s);
     const struct kcp_variant *v[256];
     struct kcase list[CASES];
     const int nv = kcp_variants(s->name, NULL, v, 256), n = draw(s, o, list);

@@ -16,6 +16,12 @@ int is_mutant(const struct kcp_variant *v) { return !strncmp(v->name, "mutant_",
 
 const struct kcp_stage *stage_find(const char *name) { return kcp_stage_find(name); }
 
+struct kcp_variant reference_of(const struct kcp_stage *s)
+{
+    return (struct kcp_variant){ s->name, "ref", "the reference, on R ranks", KCP_F64,
+                                 KCP_HOST, "any", s->ref, NULL };
+}
+
 /* Returns 1 if `name` is NULL, the name of the stage, or its number, such as "06". */
 static int of_stage(const char *name, const char *stage)
 {

@@ -44,7 +44,9 @@ void trial_free(struct trial *t)
 {
     for (int r = 0; t->rank && r < t->R; r++) rank_args_free(&t->rank[r]);
     free(t->rank);
+    kcp_plan_free(t->plan);
     t->rank = NULL;
+    t->plan = NULL;
 }
 
 /* Frees p, and reports in s->why if the variant wrote outside of p. */
@@ -223,6 +225,17 @@ int trial_run(struct trial *t, char *why, size_t n)
         status = rank_args_check(&t->rank[r], why, n);
     t->runs++;
     return status;
+}
+
+int trial_case(struct trial *t, const struct kcase *k, enum kcp_pass pass, char *why,
+               size_t n)
+{
+    struct kcp_plan *p = t->plan = case_plan(k, t->stage->ranks ? k->call.R : 1);
+    const struct expected *e = NULL;
+    int status = KCP_NO_MEMORY;
+    if (p) status = expected_find(t->stage, k, pass, t->variant->storage, p, &e);
+    if (!status) status = trial_fill(t, k, p, pass, &e->in, &e->want);
+    return status ? status : trial_run(t, why, n);
 }
 
 const struct memory *gpu_of_threads(void)

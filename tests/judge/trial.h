@@ -59,6 +59,7 @@ struct trial {
     struct rank_args *rank;
     enum leftovers stale;           /* what the workspace contains before a run */
     const struct kcase *k;
+    struct kcp_plan *plan;          /* of trial_case; freed by trial_free */
     enum kcp_pass pass;
     int runs;                       /* runs since trial_fill */
 };
@@ -131,6 +132,9 @@ void rank_args_free(struct rank_args *s);
 int  trial_fill(struct trial *t, const struct kcase *k, const struct kcp_plan *p,
                 enum kcp_pass pass, const struct tensor_set *in,
                 const struct tensor_set *want);
+/* Makes the plan of case k, draws the inputs, fills the images and runs the trial. */
+int  trial_case(struct trial *t, const struct kcase *k, enum kcp_pass pass, char *why,
+                size_t n);
 int  trial_launch(struct trial *t, char *why, size_t n);
 int  trial_here(struct trial *t, char *why, size_t n);   /* send, launch, fetch */
 int  trial_run(struct trial *t, char *why, size_t n);    /* in either process; checks */
@@ -147,6 +151,19 @@ int  has_row_per(const struct kcp_field *f, const char *letter);
  * check. */
 int  alone_variant(struct kcp_report *rep, const struct kcp_variant *v);
 int  canonical_variant(struct kcp_report *rep, const struct kcp_variant *v);
+/* Runs the reference of a stage, cut into canonical segments, on 1 to 8 ranks, and
+ * requires equal bits in every form that composes maps in order. */
+int  canonical_reference(struct kcp_report *rep, const char *stage, const char *words);
+/* Runs variant v on the case `words`, and variant `other` on the case `words` with the
+ * words `more`. The outputs must have equal bits. */
+int  bits_agree(struct kcp_report *rep, const struct kcp_variant *v, const char *words,
+                const struct kcp_variant *other, const char *more);
+/* Runs the reference of a stage in every form on 1 to 12 ranks, with uneven cuts and
+ * empty ranks. The case `words` has 421 tokens. */
+int  cuts_agree(struct kcp_report *rep, const char *stage, const char *words);
+/* traffic.c: compares the bytes and messages that the reference sent in trial t with
+ * the formulas. Returns 1 if equal, or 0 with the numbers in `why`. */
+int  traffic_is_right(const struct trial *t, char *why, size_t n);
 const struct memory *gpu_of_threads(void);     /* NULL: no GPU, or one per rank */
 /* Returns the memory of a trial's arrays; NULL: no device. If the variant runs in a
  * separate process, returns host memory for device variants too, because only that

@@ -193,6 +193,9 @@ static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
     ranks_doing(out->why);
     out->why[0] = 0;
     if (!status) status = run_once(&t, k, p, pass, out->why, sizeof out->why);
+    if (!status && v->run == s->ref &&
+        !traffic_is_right(&t, out->why, sizeof out->why))
+        status = KCP_BAD;
     if (expected) out->alive = expected->alive;
     if (status) {
         out->outcome = status == KCP_NA ? NA : FAIL;

@@ -1,0 +1,78 @@
+/* traffic.c -- compares the traffic of the references with the formulas.
+ *
+ * Book: chapter 07.  Checked by: every case of stages 08, 13, 15 and 16.
+ * Next: ../07_merge/checks.c, which compares the formulas with a count per token.
+ *
+ * Backward of stages 15 and 16 runs the exchange of forward again. Sums of parameters
+ * and rows of repeated outputs are gathered, one row per segment. */
+#include "trial.h"
+
+#include <string.h>
+
+static void add_exchange(struct kcp_traffic *sum, const struct rank_args *s,
+                         int backward, int diagonal)
+{
+    const struct kcp_call *c = &s->call;
+    struct kcp_comm comm = { .R = c->R, .r = c->r };
+    const struct kcp_exchange e = {
+        .form = c->form, .backward = backward, .reuse_M = c->reuse_M && backward,
+        .blocks = c->blocks, .HV = c->HV, .K = c->K, .V = c->V, .plan = s->plan,
+        .comm = &comm, .ops = diagonal ? &kcp_diagonal_mapops : &ref_mapops };
+    const struct kcp_traffic t = kcp_exchange_formula(&e);
+    sum->bytes += t.bytes;
+    sum->messages += t.messages;
+}
+
+/* Adds the bytes of a gather of n numbers per segment. Each rank sends as many rows as
+ * the rank with the most segments. */
+static void add_gather(struct kcp_traffic *sum, const struct rank_args *s, int64_t n)
+{
+    int64_t rows = 1;
+    for (int r = 0; r < s->plan->R; r++)
+        if (s->plan->ctx[r].NS > rows) rows = s->plan->ctx[r].NS;
+    sum->bytes += (s->plan->R - 1) * rows * n * (int64_t)sizeof(double);
+}
+
+static int has(const struct rank_args *s, const char *name)
+{
+    for (int i = 0; i < s->n; i++)
+        if (!strcmp(s->buffer[i].field->name, name)) return 1;
+    return 0;
+}
+
+static struct kcp_traffic formula_of(const struct kcp_stage *stage,
+                                     const struct rank_args *s)
+{
+    const struct kcp_call *c = &s->call;
+    const int is_15 = !strncmp(stage->name, "15", 2);
+    const int is_13 = !strncmp(stage->name, "13", 2);
+    const int diagonal = c->model == KCP_GLA && !is_15;
+    const int back = c->pass == KCP_BACKWARD;
+    struct kcp_traffic sum = { 0 };
+    if (!is_13) add_exchange(&sum, s, 0, diagonal);
+    if (is_13 || back) add_exchange(&sum, s, 1, diagonal);
+    if (is_15 && has(s, "drop") && s->plan->crossing)
+        add_gather(&sum, s, (int64_t)c->HV * c->V + 1);
+    if (is_15 && back) add_gather(&sum, s, (int64_t)c->HV * (c->K + 1) * c->D);
+    if (has(s, "dA_log")) add_gather(&sum, s, c->HV);
+    if (has(s, "ddt_bias")) add_gather(&sum, s, (int64_t)c->HV * c->KG);
+    return sum;
+}
+
+int traffic_is_right(const struct trial *t, char *why, size_t n)
+{
+    const char *name = t->stage->name;
+    const int known = !strncmp(name, "08", 2) || !strncmp(name, "13", 2) ||
+                      !strncmp(name, "15", 2) || !strncmp(name, "16", 2);
+    for (int r = 0; r < t->R && known; r++) {
+        const struct rank_args *s = &t->rank[r];
+        if (!s->n) continue;                       /* another process has this rank */
+        const struct kcp_traffic sum = formula_of(t->stage, s), *is = &s->traffic;
+        if (is->bytes == sum.bytes && is->messages == sum.messages) continue;
+        snprintf(why, n, "rank %d sent %lld bytes in %lld messages, formula %lld in "
+                 "%lld", r, (long long)is->bytes, (long long)is->messages,
+                 (long long)sum.bytes, (long long)sum.messages);
+        return 0;
+    }
+    return 1;
+}
