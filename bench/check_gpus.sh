@@ -78,7 +78,7 @@ jobs_of() {          # ranks; the longest jobs first
 }
 {
     jobs_of "$ALL"
-    for c in 20/gpu_from 20/gpu_split 20/gpu_narrow 08/gpu_graph_ranks; do
+    for c in 20/gpu_from 20/gpu_split 08/gpu_graph_ranks; do
         row "${c#*/}" "$ALL" "$B/kcp-check --device --stage ${c%/*} --variant ${c#*/}"
     done
     judge "100 times the same bits" "$ALL" "--repeats 100 --stage 13 --variant \

@@ -64,10 +64,6 @@ $(bk)/smem_desc.h: cuda/tile/smem_desc.cuh
 	   sed '/#include/d; s/int tile = SWIZZLE128_TILE/int tile/' $<; } >$@
 $(bk)/figures/ladder_descriptor.bin: $(bk)/smem_desc.h
 $(bk)/figures/ladder_descriptor.bin: CFLAGS += -include $(bk)/smem_desc.h
-# One of them reads the keys of a trained model.
-booknpy := $(call obj,$(wildcard ref/base/npy_*.c))
-$(bk)/trained.bin: $(booknpy) book/data/keys.npy
-$(bk)/trained.bin: LDLIBS := $(booknpy) $(LDLIBS)
 bookprogs := $(patsubst book/%.c,$(bk)/%.bin,$(wildcard book/*.c))
 $(bk)/example.txt: $(bookprogs) $(wildcard bench/results/*.tsv)
 	@for p in $(bookprogs); do $$p || exit 1; done > $@.new && mv $@.new $@

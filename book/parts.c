@@ -1,5 +1,5 @@
-/* parts.c -- predicts from measured times whether saving chunk states for backward
- * saves time.
+/* parts.c -- compares measured times of passes over ranks with bounds from the bytes of
+ * their kernels and with the same passes without messages, and predicts eight GPUs.
  *
  * Book: chapter 20, which shows the output.  Checked by: make book.
  * Next: book/clusters.c.
@@ -11,7 +11,7 @@ enum { RANKS = 4 };
 struct parts { double front, sum, exchange, main; };     /* of a pass, microseconds */
 struct row {
     struct parts part;
-    double us, low, replay, unsent, beside, saved, copy, gather, T, HV;
+    double us, low, replay, unsent, beside, copy, gather, T, HV;
     char file[80], form[16], card[16];
 };
 
@@ -34,8 +34,8 @@ static struct row row_of(const struct records *all)
         .part = { NUMBER("front"), NUMBER("sum"), NUMBER("exchange"), NUMBER("main") },
         .us = NUMBER("us"), .low = NUMBER("us_p10"), .replay = NUMBER("replay"),
         .unsent = NUMBER("unsent"), .beside = NUMBER("unsent_beside"),
-        .saved = NUMBER("saved"), .copy = NUMBER("copy"), .gather = NUMBER("gather_us"),
-        .T = NUMBER("T"), .HV = NUMBER("HV") };
+        .copy = NUMBER("copy"), .gather = NUMBER("gather_us"), .T = NUMBER("T"),
+        .HV = NUMBER("HV") };
     snprintf(row.form, sizeof row.form, "%.15s", record_get(r, "form", text));
     card_name(r, row.card);
     snprintf(row.file, sizeof row.file, "%s", records_file(all));
@@ -63,36 +63,6 @@ static struct row newest(const char *what, const char *stage, const char *form)
     fprintf(stderr, "parts.c: bench/results: found no %s %s %s\n", what, stage,
             form ? form : "in any form");
     exit(1);
-}
-
-/* ---- the state of every j-th chunk, saved by forward for backward */
-static void kept(void)
-{
-    static const char *const cases[] = { "kda_4x1", "gdn_4x1" };
-    printf("== 20-chunks-kept\nthe states of every j-th chunk kept for backward in "
-           "bf16; parts of the records;\na rank of %d; microseconds: scan left out, "
-           "moved (to write and read the states),\nand saved, the difference; shares: "
-           "of the saved block, of both passes\n\n", RANKS);
-    printf("case      every j-th   MiB kept   of block   scan left out   moved   "
-           "saved   of layer\n");
-    for (int c = 0; c < 2; c++) {
-        const struct row fw = newest(cases[c], "08_forward", "chain");
-        const struct row bw = newest(cases[c], "13_backward", "chain");
-        for (int j = 1; j <= 64; j *= 4) {
-            const double bytes = fw.T / RANKS / 64 / j * fw.HV * 128 * 128 * 2;
-            const double scan = fw.part.main / j, moved = 2e6 * bytes / fw.copy;
-            printf("%-12s %7d %10.0f %8.1f %% %15.0f %7.0f %7.0f %8.1f %%\n",
-                   cases[c], j, bytes / 1048576, 100 * bytes / fw.saved, scan, moved,
-                   scan - moved, 100 * (scan - moved) / (fw.us + bw.us));
-            if (c == 0 && j == 1)
-                printf("@20/kept_mib %.0f\n@20/kept_block %.0f\n@20/kept_share %.1f\n",
-                       bytes / 1048576, 100 * bytes / fw.saved,
-                       100 * (scan - moved) / (fw.us + bw.us));
-        }
-        printf("(%s, %d %s: forward %.0f, its main pass %.0f; backward %.0f;\n"
-               " %.2f TB/s; %s)\n", cases[c], RANKS, fw.card, fw.us, fw.part.main,
-               bw.us, fw.copy / 1e12, fw.file);
-    }
 }
 
 /* ---- bounds: bytes that the kernels of chapter 18 move per token and head, K = V =
@@ -197,32 +167,6 @@ static void unsent(void)
     printf("@20/unsent_most %.1f\n@20/unsent_noise %.0f\n", most, noise);
 }
 
-/* ---- bf16 on the wire between two GPUs */
-static void narrow(void)
-{
-    static const char *const cases[][2] = {
-        { "kda_2x1_t8192_wire_exact_bare", "kda_2x1_t8192_wire_bf16_bare" },
-        { "kda_2x1_t131072_wire_exact_bare", "kda_2x1_t131072_wire_bf16_bare" } };
-    static const char *const forms[][2] = {
-        { "all_gather", "all_gather_bf16" }, { "chain", "chain_bf16" },
-        { "pipeline", "pipeline_bf16" }, { "scan", "scan_bf16" } };
-    printf("== 20-wire-gpus\nKDA forward on 2 GPUs, 32 heads, nothing kept, and the "
-           "same with bf16 on the wire;\nin brackets the exchange, with the wait for "
-           "the slower rank; microseconds\n\n");
-    printf("GPUs     tokens   form              exact              bf16\n");
-    for (int c = 0; c < 2; c++)
-        for (int f = 0; f < 4; f++) {
-            const struct row exact = newest(cases[c][0], "08_forward", forms[f][0]);
-            const struct row bf16 = newest(cases[c][1], "08_forward", forms[f][1]);
-            printf("2 %-6s %6.0f   %-12s %8.0f (%5.0f) %9.0f (%5.0f)\n", exact.card,
-                   exact.T, forms[f][0], exact.us, exact.part.exchange, bf16.us,
-                   bf16.part.exchange);
-            if (c == 0 && f == 1)
-                printf("@20/narrow_exact %.0f\n@20/narrow_bf16 %.0f\n"
-                       "@20/narrow_card %s\n", exact.us, bf16.us, exact.card);
-        }
-}
-
 /* ---- a prediction for eight GPUs from four: each GPU has half of the work, and the
  * chain has seven hops instead of three */
 static void eight(void)
@@ -252,11 +196,9 @@ static void eight(void)
 
 int main(void)
 {
-    kept();
     floors();
     replays();
     unsent();
-    narrow();
     eight();
     return 0;
 }

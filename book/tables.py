@@ -81,7 +81,7 @@ class Row:
         self.place = "%s, commit `%s`" % (self.machine, self["commit"])
         self.run = "%s, `%s`" % (self.place, file)
         self.set = file, self["case"]
-        self.form = self["form"].removesuffix("_bf16")
+        self.form = self["form"]
         self.case = self.in_words()
         self.is_layer = self.ranks > 1 or self["front"] != ""
         self.ranks = max(1, int(self.ranks))
@@ -119,7 +119,6 @@ class Row:
         elif self.sequences > 1:
             s += ", %d sequences" % self.sequences
         s += text(", by %s", self["walk"])
-        s += ", bf16 on the wire" if self["form"].endswith("_bf16") else ""
         return (s + KEPT.get(self.save, "")).replace(" = ", NB + "=" + NB)
 
     def rank(self):
@@ -230,8 +229,8 @@ class Records:
             for cells in read_tsv(path):
                 r = Row(cells, os.path.basename(path))
                 self.kind.setdefault(r["kind"], []).append(r)
-                if r["kind"] != "time":
-                    continue
+                if r["kind"] != "time" or r["form"].endswith("_bf16"):
+                    continue            # _bf16: an option that was removed
                 r.state = r.standing()
                 if r["case"] == "scan" or not r.us > 0 or \
                         self.choose(r, slots, standings):

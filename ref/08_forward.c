@@ -4,7 +4,6 @@
  * Next: ref/09_chunk_backward.c; ref/13_backward.c is the backward pass. */
 #include "08_rank.h"
 #include "moves.h"
-#include "wire.h"
 
 #include <string.h>
 
@@ -18,7 +17,6 @@ struct fore {
     double *q, *k, *beta, *G;              /* chapter 02 */
     double *Aqk, *u, *w, *kg, *qg;         /* chapter 03 */
     double *h_start, *maps, *states;       /* chapters 05, 07 */
-    double *bound;                         /* chapter 20 */
 };
 //< fore
 
@@ -67,16 +65,6 @@ static int local(struct fore *x)
     return status ? status : ref_wy(&wy);
 }
 
-/* If the communicator has a tolerance (wire.h), sets a bound on |M| per segment. */
-static void bound_maps(struct fore *x)
-{
-    const struct kcp_forward *a = x->a;
-    if (!(comm_moves.wire_tolerance(a->comm) > 0))
-        return;
-    kcp_decay_bound((const struct kcp_call *)a, a->cu, x->k, x->G, x->beta, x->bound);
-    comm_moves.wire_bounds(a->comm, x->bound);
-}
-
 /* Runs stages 05 and 07: computes and exchanges the maps that later ranks need. On
  * return states [s] is the state at the start of segment s. */
 static int carry(struct fore *x)
@@ -87,7 +75,6 @@ static int carry(struct fore *x)
     int *want = rank_zeros(&x->own, a->NS);
     x->h_start = rank_zeros(&x->own, a->NS * KV);
     x->states = rank_zeros(&x->own, a->NS * KV);
-    x->bound = rank_zeros(&x->own, a->NS);
     x->maps = tensor(x, "maps", a->NS * map);
     struct kcp_exchange e = {
         .form = a->form, .blocks = a->blocks, .HV = a->HV, .K = a->K, .V = a->V,
@@ -100,12 +87,8 @@ static int carry(struct fore *x)
         return KCP_NO_MEMORY;
 
     //> carry
-    bound_maps(x);
-    for (int s = 0; s < a->NS; s++) {
+    for (int s = 0; s < a->NS; s++)
         want[s] = kcp_plan_want(x->plan, x->plan->ctx[a->r].seg0 + s, 0);
-        if (!a->reuse_M && comm_moves.wire_cuts(a->comm, x->plan, s))
-            want[s] &= ~KCP_WANT_M;
-    }
     rank_enter(a, 0, a->h0, x->h_start);
     STAGE(kcp_affine, affine);
     affine.want = want; affine.k = x->k; affine.kg = x->kg; affine.w = x->w;

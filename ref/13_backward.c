@@ -4,7 +4,6 @@
  * Next: ref/14_conv.c. */
 #include "13_backward.h"
 #include "moves.h"
-#include "wire.h"
 
 /* Runs stage 11 and the exchange: sets states [s] to the gradient of the state at the
  * end of segment s. With reuse_M, the exchange uses M of the forward pass. */
@@ -27,13 +26,8 @@ static int carry(struct backward_rank *x)
     const size_t work = comm_moves.exchange_work(&e);
     e.kept = rank_zeros(&x->own, kept / sizeof(double) + 1);
     e.work = rank_zeros(&x->own, work / sizeof(double) + 1);
-    double *bound = rank_zeros(&x->own, a->NS);
     if (x->own.full)
         return KCP_NO_MEMORY;
-    if (comm_moves.wire_tolerance(a->comm) > 0) {    /* as in forward: |M^T| = |M| */
-        kcp_decay_bound((const struct kcp_call *)a, a->cu, x->k, x->G, x->beta, bound);
-        comm_moves.wire_bounds(a->comm, bound);
-    }
 
     //> carry
     if (a->reuse_M) {
@@ -41,8 +35,7 @@ static int carry(struct backward_rank *x)
         memcpy(e.kept, kcp_saved_at(a->saved, "kept"), kept);
     }
     for (int s = 0; s < a->NS; s++)
-        want[s] = kcp_plan_want(x->plan, x->plan->ctx[a->r].seg0 + s, 1) &
-                  (comm_moves.wire_cuts(a->comm, x->plan, s) ? ~KCP_WANT_M : ~0);
+        want[s] = kcp_plan_want(x->plan, x->plan->ctx[a->r].seg0 + s, 1);
     rank_enter(a, 1, a->dht, x->states);
     status = ref_merge_backward(&m);
     return status ? status : comm_moves.exchange_run(&e);

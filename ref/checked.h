@@ -47,12 +47,6 @@ const char *kcp_why_or(const char *name);
 /* Sends one line to the function that kcp_notices has set. */
 void kcp_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* bounded.c: calls v->run(args) and returns the status. For stages 08 and 13 on a GPU,
- * if the communicator has a tolerance (wire.h), first computes bounds on |M| of this
- * rank's segments. The host waits for these bounds, so a graph cannot capture the call
- * (KCP_NA). The references compute bounds in their own code. */
-int kcp_run_bounded(const struct kcp_variant *v, void *args);
-
 /* cuda/14_conv/v2_tokens.cu: runs n calls, 2 to KCP_CONVS, of kernel v2_tokens with one
  * launch of the main kernel. All calls have the same plan, pass and stream. Returns
  * KCP_NA, before any work, if the calls cannot share a launch. The function's address

@@ -7,8 +7,7 @@
 
 #include "kcp.h"
 
-/* comm.h or wire.h describes each function, under the member's name with prefix
- * kcp_. */
+/* comm.h describes each function, under the member's name with prefix kcp_. */
 struct moves {
     int (*exchange_run)(const struct kcp_exchange *x);
     size_t (*exchange_work)(const struct kcp_exchange *x);
@@ -19,9 +18,6 @@ struct moves {
     int (*halo_states)(const struct kcp_halo *h, void *states);
     int (*parameter_sum)(const struct kcp_call *c, const double *part, int64_t n,
                          double *sum);
-    double (*wire_tolerance)(const struct kcp_comm *comm);
-    void (*wire_bounds)(struct kcp_comm *comm, const double *bound);
-    int (*wire_cuts)(const struct kcp_comm *comm, const struct kcp_plan *plan, int s);
 };
 /* If comm/ is not linked, the address is NULL and kcp_begin rejects stages with
  * ranks. */

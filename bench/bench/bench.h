@@ -25,7 +25,6 @@ struct bench {                         /* the options, and the controls */
     int rows;                          /* written to --tsv */
     int replay;                        /* also time a replayed graph */
     int unsent;                        /* also time the call without messages */
-    int wire;                          /* 1: messages are rounded to bf16 */
     const char *lengths;               /* of the sequences, e.g. 4x8192,1024 */
     double copy, product;              /* measured rates: bytes/s, flop/s in bf16 */
     double gather_us;                  /* of an all_gather, gather_bytes per rank */
@@ -54,7 +53,7 @@ void  device_free(struct tensor_set *s);
 struct runner {
     struct bench *b;
     struct kcp_call call;
-    struct kcp_comm *world, *narrow;   /* narrow: rounds messages, --wire bf16 */
+    struct kcp_comm *world;
     struct kcp_plan *plan;
     struct tensor_set tensors;
     const char *form;                  /* its name in rows */

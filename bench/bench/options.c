@@ -103,8 +103,6 @@ static int check_options(struct bench *b)
     if (b->forms && !is_list(b->forms, is_form))
         return bench_bad("--forms", b->forms, CHAIN_WINDOW KCP_FORM_LIST(FORM_WORD)
                          ", with commas");
-    if (b->wire && b->ranks < 2)
-        return bench_bad("--wire", "bf16", "--ranks 2 or more");
     if (b->judge && b->ranks > 1)
         return bench_bad("--judge", "", "one rank; make check-gpus judges several");
     const struct kcp_variant *v;

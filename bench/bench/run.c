@@ -223,12 +223,10 @@ static int one_form(struct runner *x, const struct kcp_stage *st,
     struct kcp_window *window = x->call.comm->window;
     if (x->b->forms && !has_word(x->b->forms, form, ",")) return KCP_OK;
     if (by_messages) x->call.comm->window = NULL;
-    char narrow[40];
-    snprintf(narrow, sizeof narrow, "%s_bf16", kcp_form_names[x->call.form]);
-    x->form = x->narrow ? narrow : form;
+    x->form = form;
     const int e = runner_variant(x, st, v);
     x->call.comm->window = window;
-    x->form = NULL;                    /* it may be `narrow` */
+    x->form = NULL;
     fflush(stdout);
     return e == KCP_NA ? KCP_OK : e;
 }

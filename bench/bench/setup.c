@@ -4,7 +4,6 @@
  * Next: run.c.
  * / */
 #include "bench.h"
-#include "wire.h"
 #include <cuda_runtime_api.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,16 +36,6 @@ static int fill_grid(struct runner *x, const int64_t *sequences)
     return e;
 }
 
-/* Makes the communicator of --wire bf16, which rounds messages. */
-static int put_wire(struct runner *x)
-{
-    const struct kcp_wire bf16 = { 1, 0 };
-    struct kcp_comm *comm = x->call.comm;
-    const int status = kcp_wire_over(&x->narrow, comm, &bf16, NULL, 0);
-    if (!status) x->call.comm = x->narrow;
-    return status;
-}
-
 /* More segments than ranks make a canonical plan, in which each rank scans several
  * segments concurrently. */
 int runner_open(struct runner *x, struct kcp_comm *comm)
@@ -72,7 +61,6 @@ int runner_open(struct runner *x, struct kcp_comm *comm)
     if (!e) x->call.stream = stream;
     if (!e) e = fill_grid(x, cu);
     if (!e) e = fill_inputs(x);
-    if (!e && x->b->wire && comm->R > 1) e = put_wire(x);
     free(cu);
     return e;
 }
@@ -83,8 +71,6 @@ void runner_close(struct runner *x)
     if (x->call.stream) cudaStreamDestroy(x->call.stream);
     kcp_plan_free(x->plan);
     device_free(&x->tensors);
-    if (x->narrow) x->narrow->free(x->narrow);
-    x->narrow = NULL;
     x->plan = NULL;
     x->call.stream = NULL;
 }

@@ -180,8 +180,6 @@ static int rank_forward(struct run *x, struct rank *a, struct kcp_comm *comm)
     status = status ? status : stage_call(x, kcp_stage_find("08"), &a->f, comm);
     report->sent[KCP_FORWARD] = comm->traffic;
     report->seconds[KCP_FORWARD] = seconds_now() - start;
-    if (!status && x->o.truncate > 0)
-        kcp_wire_told(comm, &report->cut);
     return status;
 }
 
@@ -222,27 +220,17 @@ int rank_status(struct kcp_comm *comm, int status)
     return status;
 }
 
-static int layer_rank(struct kcp_comm *over, void *arg)
+static int layer_rank(struct kcp_comm *comm, void *arg)
 {
     struct run *x = arg;
     struct rank a = { .y = { NULL } };
-    struct kcp_comm *comm = over;
-    const struct kcp_wire wire = { x->o.wire, x->o.truncate };
-    int status = KCP_OK;
-    if (wire.bf16 || wire.tolerance > 0)
-        status = kcp_wire_over(&comm, over, &wire, NULL, 0);
-    if (status)
-        return status;
-    status = rank_forward(x, &a, comm);
+    int status = rank_forward(x, &a, comm);
     if (!status && x->both)
         status = rank_backward(x, &a, comm);
     for (int i = 0; i < 6; i++)
         free(a.y[i]);
     saved_free(x, a.f.saved);
-    status = rank_status(comm, status);
-    if (comm != over)
-        comm->free(comm);
-    return status;
+    return rank_status(comm, status);
 }
 
 /* Checks that sums over ranks have the same bits on every rank, and that all results

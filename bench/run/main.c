@@ -23,7 +23,6 @@ static int check_options(struct run *x)
     struct options *o = &x->o;
     const int number = o->stage ? atoi(o->stage) : 13, given = !isnan(o->lower_bound);
     const int other = x->relative, layer = !o->stage || other;
-    const int chained = o->form == KCP_CHAIN || o->form == KCP_PIPELINE;
     _Static_assert(!KCP_GATE_RAW && !KCP_BETA_RAW && !KCP_RECOMPUTE, "defaults are 0");
     const struct { int wrong; const char *option, *needs; } rows[] = {
         { o->variant && !o->device, "--variant", "--device gpu" },
@@ -42,13 +41,6 @@ static int check_options(struct run *x)
           "--gate bounded" },
         { o->sum && (number < 13 || number > 15), "--sum",
           "--model kda, gdn or spike, or --stage 13, 14 or 15" },
-        { o->stage && o->wire, "--wire", "--model kda or gdn, and no --stage" },
-        { o->stage && o->truncate > 0, "--truncate",
-          "--model kda or gdn, and no --stage" },
-        { o->canonical && o->wire, "--wire", "a run without --canonical" },
-        { o->truncate > 0 && (o->canonical || o->spread || o->owners), "--truncate",
-          "a run without --canonical, --layout and --owners" },
-        { o->truncate > 0 && !chained, "--truncate", "--form chain or pipeline" },
         { o->blocks && o->form != KCP_PIPELINE, "--blocks", "--form pipeline" },
         { o->stripe && o->spread != KCP_STRIPED, "--stripe", "--layout striped" },
         { o->cuts && o->spread, "--cuts", "a run without --layout" },

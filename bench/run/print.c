@@ -24,28 +24,6 @@ static void print_rank(const struct run *x, int r)
     printf("\n");
 }
 
-/* Prints the effects of --wire and --truncate. */
-static void print_wire(const struct run *x)
-{
-    double bound = 0, lost = 0;
-    int cut = 0, between = 0;
-    for (int r = 0; r < x->plan->R && x->o.truncate > 0; r++) {
-        const struct kcp_wire_told *t = &x->report[r].cut;
-        between += t->bound >= 0;
-        if (!t->cut)
-            continue;
-        cut++;
-        bound = t->bound > bound ? t->bound : bound;
-        lost = t->lost > lost ? t->lost : lost;
-    }
-    if (x->o.wire)
-        printf("messages between ranks were rounded to bf16\n");
-    if (x->o.truncate > 0)
-        printf("--truncate %g: %d of %d ranks between others did not wait; "
-               "their |M| at most %.2g, of a state at most %.2g lost\n",
-               x->o.truncate, cut, between, bound, lost);
-}
-
 static void print_ranks(const struct run *x)
 {
     double saved[3] = { 0 };
@@ -61,7 +39,6 @@ static void print_ranks(const struct run *x)
         else if (r == ROWS)
             printf("  ...  %d ranks more\n", R - ROWS - 1);
     }
-    print_wire(x);
     if (x->relative) {
         printf("saved for backward: %.1f MiB on all ranks\n", saved[0]);
         return;

@@ -11,7 +11,6 @@
 #include "base/tensor_set.h"
 #include "base/npy.h"
 #include "ref.h"
-#include "wire.h"
 #include "layer.h"
 #include "kcp_mpi.h"
 #include "cuda/host/memory.h"
@@ -38,7 +37,6 @@ struct rank_report {
     double seconds[2];                     /* of each enum kcp_pass */
     struct kcp_traffic sent[2];
     size_t saved[3];                       /* of each mode of enum kcp_save */
-    struct kcp_wire_told cut;              /* of forward, with --truncate */
 };
 
 struct run {

@@ -7,7 +7,6 @@
  * (R-2) t_MS + t_main. Only this form keeps M of other ranks, which backward can
  * reuse (reuse_M). */
 #include "exchange.h"
-#include "comm/lossy.h"
 
 /* Layout of the gathered rows: one row per rank, P maps of `unit` bytes per row. If
  * `leaving` is 1, a row has the maps that later ranks apply (forward). If `entered` is
@@ -195,12 +194,6 @@ static struct kcp_traffic all_gather_formula(const struct fold *f)
     return (struct kcp_traffic){ (R - 1) * g.P * (int64_t)g.unit, 0, 1 };
 }
 
-static size_t all_gather_narrow(const struct fold *f)
-{
-    const struct gather_layout g = layout_sent(f);
-    return narrow_bytes((size_t)f->x->plan->R * g.P * (g.unit / f->elem));
-}
-
 static size_t all_gather_kept(const struct fold *f)
 {
     const struct gather_layout g = layout_kept(f);
@@ -209,5 +202,4 @@ static size_t all_gather_kept(const struct fold *f)
 
 const struct form form_all_gather = {
     .run = all_gather_run, .work_bytes = all_gather_work,
-    .formula = all_gather_formula, .narrow_bytes = all_gather_narrow,
-    .kept_bytes = all_gather_kept, .in_order = 1, .needs_all = 1 };
+    .formula = all_gather_formula, .kept_bytes = all_gather_kept, .in_order = 1 };

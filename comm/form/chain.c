@@ -6,9 +6,8 @@
 
 //> chain
 /* A visit is a run of adjacent segments of one sequence on one rank. Visit number h
- * (0, 1, 2 etc.) of a sequence sends its last state in hop h, or in hop 0 if the
- * received state may be left out of it (chapter 20). There is no deadlock, because
- * all ranks take hops in one order, and sender and receiver have one order of
+ * (0, 1, 2 etc.) of a sequence sends its last state in hop h. There is no deadlock,
+ * because all ranks take hops in one order, and sender and receiver have one order of
  * messages in a hop. */
 static int hop(const struct fold *f, int h)
 {
@@ -19,7 +18,7 @@ static int hop(const struct fold *f, int h)
 
     for (int p = 0; p < f->NS && !err; p = v.p1) {
         v = fold_visit(f, p);
-        if (v.leaves && fold_sends_at(f, &v) == h)
+        if (v.leaves && v.hops == h)
             err = fold_last_state(f, &v, 0, x->V, out);
         out += v.leaves ? f->state : 0;
     }
@@ -28,21 +27,21 @@ static int hop(const struct fold *f, int h)
     out = x->work;
     for (int p = 0; p < f->NS && !err; p = v.p1) {
         v = fold_visit(f, p);
-        if (v.leaves && fold_sends_at(f, &v) == h)
+        if (v.leaves && v.hops == h)
             err = x->comm->send(x->comm, out, f->state, fold_next_rank(f, &v),
                                 x->stream);
         out += v.leaves ? f->state : 0;
     }
     for (int p = 0; p < f->NS && !err; p = v.p1) {
         v = fold_visit(f, p);
-        if (v.enters && fold_receives_at(f, &v) == h)
+        if (v.enters && v.hops - 1 == h)
             err = x->comm->recv(x->comm, fold_state(f, p), f->state,
                                 fold_previous_rank(f, &v), x->stream);
     }
     err = group_end(x->comm, opened, err);
     for (int p = 0; p < f->NS && !err; p = v.p1) {
         v = fold_visit(f, p);
-        if (v.enters && fold_receives_at(f, &v) == h)
+        if (v.enters && v.hops - 1 == h)
             err = fold_states(f, v.p0, v.p1, 0, x->V);
     }
     return err;

@@ -5,7 +5,6 @@
 #include "exchange.h"
 
 #include "checked.h"
-#include "comm/lossy.h"
 #include "moves.h"
 
 #define FORM_ENTRY(number, name) [number] = &form_##name,
@@ -107,24 +106,6 @@ int fold_previous_rank(const struct fold *f, const struct visit *v)
     return fold_before(f, fold_segment(f, v->p0))->rank;
 }
 
-//> fold_cuts
-int fold_cuts(const struct fold *f, const struct visit *v)
-{
-    return f->bound && v->enters && v->leaves &&
-           f->bound[local_segment(f, v->p0)] <= f->tolerance;
-}
-
-int fold_sends_at(const struct fold *f, const struct visit *v)
-{
-    return fold_cuts(f, v) ? 0 : v->hops;
-}
-
-int fold_receives_at(const struct fold *f, const struct visit *v)
-{
-    return fold_cuts(f, v) ? 0 : v->hops - 1;
-}
-//< fold_cuts
-
 int fold_crossings(const struct fold *f, int leaving)
 {
     int n = 0;
@@ -142,7 +123,7 @@ int fold_next_hop(const struct fold *f, int h)
     struct visit v;
     for (int p = 0; p < f->NS; p = v.p1) {
         v = fold_visit(f, p);
-        const int arrives = fold_receives_at(f, &v), goes = fold_sends_at(f, &v);
+        const int arrives = v.hops - 1, goes = v.hops;
         if (v.enters && arrives > h && (next < 0 || arrives < next))
             next = arrives;
         if (v.leaves && goes > h && (next < 0 || goes < next))
@@ -173,7 +154,7 @@ int fold_last_state(const struct fold *f, const struct visit *v, int v0, int Vb,
 {
     const struct kcp_exchange *x = f->x;
     const int p = v->p1 - 1;
-    const int first = fold_starts(f, fold_segment(f, p)) || fold_cuts(f, v);
+    const int first = fold_starts(f, fold_segment(f, p));
     return x->ops->apply(x->HV, x->K, x->V, fold_map(f, p), x->backward, first, v0, Vb,
                          fold_state(f, p) + v0 * f->elem, x->V, out, Vb,
                          x->stream);
@@ -220,100 +201,6 @@ static const char *what_is_wrong(const struct kcp_exchange *x)
     return NULL;
 }
 
-/* ---- a lossy communicator (wire.h) */
-static const char *what_cannot_be_lost(const struct fold *f, const struct kcp_wire *w)
-{
-    const struct kcp_exchange *x = f->x;
-    const int on_gpu = f->elem != sizeof(double);
-    if (!w->bf16 && !(w->tolerance > 0)) return NULL;
-    if (!narrowing_of(f->elem))
-        return "a lossy wire: expected doubles of host memory, or floats of a GPU";
-    if (w->tolerance > 0 && on_gpu && !f->bound)
-        return "a tolerance: expected bounds of this rank's maps, found none";
-    if (w->bf16 && x->plan->L)
-        return "bf16 is not for canonical segments: bits would depend on the cuts";
-    if (w->tolerance > 0 && forms[x->form]->needs_all)
-        return "each rank needs the maps of all others: a tolerance is for chain and "
-               "pipeline";
-    if (w->tolerance > 0 && (x->plan->L || x->plan->scattered))
-        return "a tolerance needs one range per rank and classic segments";
-    return NULL;
-}
-
-/* Returns whether this rank dropped the received state, and a bound on the error. Must
- * run after the exchange, because the bound contains the norm of the received state. */
-static struct kcp_wire_told report_of(const struct fold *f)
-{
-    const struct kcp_exchange *x = f->x;
-    const struct narrowing *by = narrowing_of(f->elem);
-    struct kcp_wire_told report = { 0, -1, 0 };
-    double norm = 0;
-    struct visit v;
-    for (int p = 0; p < f->NS && f->bound; p = v.p1) {
-        v = fold_visit(f, p);
-        if (!v.enters || !v.leaves)
-            continue;
-        report.bound = f->bound[local_segment(f, p)];
-        report.cut = fold_cuts(f, &v);
-        if (report.cut && !by->norm(fold_state(f, p), f->state / f->elem, &norm,
-                                  x->stream))
-            report.lost = report.bound * norm;
-    }
-    return report;
-}
-
-static int run_form(const struct fold *f)
-{
-    const struct form *form = forms[f->x->form];
-    return form->windows && chain_window_fits(f) ? chain_window_run(f) : form->run(f);
-}
-
-/* Returns the bytes of bf16 staging that the largest group of messages needs. */
-static size_t staging_bytes(const struct fold *f)
-{
-    const struct kcp_exchange *x = f->x;
-    const struct kcp_wire *w = wire_of(x->comm);
-    if (!w || !w->bf16 || x->plan->R < 2)
-        return 0;
-    const struct form *form = forms[x->form];
-    return form->narrow_bytes ? form->narrow_bytes(f) : narrow_per_visit(f, f->state);
-}
-
-size_t narrow_per_visit(const struct fold *f, size_t bytes)
-{
-    const int visits = fold_crossings(f, 0) + fold_crossings(f, 1);
-    return (size_t)visits * narrow_bytes(bytes / f->elem);
-}
-
-/* Returns the offset of the bf16 staging in x->work, after the part that the form
- * uses. */
-static size_t narrow_at(const struct fold *f)
-{
-    return (forms[f->x->form]->work_bytes(f) + 15) / 16 * 16;
-}
-
-static int lossy_run(struct fold *f, const struct kcp_wire *w)
-{
-    struct kcp_exchange on = *f->x;
-    struct kcp_comm *comm = on.comm;
-    struct narrow n;
-    f->bound = wire_take_bounds(comm);
-    const char *why = what_cannot_be_lost(f, w);
-    if (why)
-        return kcp_refuse(KCP_NA, "exchange: %s", why);
-    f->tolerance = w->tolerance;
-    f->bound = w->tolerance > 0 ? f->bound : NULL;
-    narrow_open(&n, comm, f->elem, (char *)on.work + narrow_at(f));
-    if (w->bf16)
-        on.comm = &n.comm;
-    f->x = &on;
-    const int status = run_form(f);
-    narrow_close(&n);
-    if (!status)
-        wire_report(comm, report_of(f));
-    return status;
-}
-
 /* If no sequence crosses a cut, no messages are sent, and only adjacent canonical
  * segments are folded. */
 int kcp_exchange_run(const struct kcp_exchange *x)
@@ -321,13 +208,12 @@ int kcp_exchange_run(const struct kcp_exchange *x)
     const char *wrong = what_is_wrong(x);
     if (wrong)
         return kcp_refuse(KCP_BAD, "exchange: %s", wrong);
-    struct fold f = fold_of(x);
-    const struct kcp_wire *w = wire_of(x->comm);
-    if (w)
-        wire_report(x->comm, (struct kcp_wire_told){ 0, -1, 0 });
+    const struct fold f = fold_of(x);
     if (!x->plan->crossing)
         return fold_states(&f, 0, f.NS, 0, x->V);
-    return w ? lossy_run(&f, w) : run_form(&f);
+    const struct form *form = forms[x->form];
+    return form->windows && chain_window_fits(&f) ? chain_window_run(&f)
+                                                  : form->run(&f);
 }
 
 size_t kcp_exchange_work(const struct kcp_exchange *x)
@@ -336,8 +222,7 @@ size_t kcp_exchange_work(const struct kcp_exchange *x)
     if (!form)
         return 0;
     const struct fold f = fold_of(x);
-    const size_t staging = staging_bytes(&f);
-    return staging ? narrow_at(&f) + staging : form->work_bytes(&f);
+    return form->work_bytes(&f);
 }
 
 size_t kcp_exchange_kept(const struct kcp_exchange *x)
@@ -355,14 +240,9 @@ struct kcp_traffic kcp_exchange_formula(const struct kcp_exchange *x)
     if (!form)
         return (struct kcp_traffic){ 0 };
     const struct fold f = fold_of(x);
-    struct kcp_traffic t = form->formula(&f);
-    const struct kcp_wire *w = wire_of(x->comm);
-    if (w && w->bf16)
-        t.bytes = t.bytes / (int64_t)f.elem * (int64_t)sizeof(uint16_t);
-    return t;
+    return form->formula(&f);
 }
 
 const struct moves comm_moves = {
     kcp_exchange_run, kcp_exchange_work, kcp_exchange_kept, kcp_halo_rows, kcp_halo_at,
-    kcp_halo_run, kcp_halo_states, kcp_parameter_sum, kcp_wire_tolerance,
-    kcp_wire_bounds, kcp_wire_cuts };
+    kcp_halo_run, kcp_halo_states, kcp_parameter_sum };

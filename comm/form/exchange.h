@@ -24,8 +24,6 @@ struct fold {
     const struct kcp_context *ctx;
     int r, NS, wide;           /* wide: columns of a map, V + K, or V + 1 if diagonal */
     size_t elem, map, state;   /* bytes: of a number, a map, a state */
-    const double *bound;       /* [NS] bounds on |M|; NULL: drop nothing */
-    double tolerance;
 };
 //< fold
 
@@ -48,7 +46,7 @@ char *fold_state(const struct fold *f, int p);
 //> visit
 /* A visit has positions [p0,p1) of this rank. The visit receives a state if `enters` is
  * 1, and sends a state if `leaves` is 1. `hops` visits of the sequence precede this
- * visit. */
+ * visit, which receives in hop `hops` - 1 and sends in hop `hops`. */
 struct visit { int p0, p1, enters, leaves, hops; };
 //< visit
 /* Returns the visit that begins at position p0. To iterate, start with p0 = 0, then
@@ -56,13 +54,6 @@ struct visit { int p0, p1, enters, leaves, hops; };
 struct visit fold_visit(const struct fold *f, int p0);
 int fold_next_rank(const struct fold *f, const struct visit *v);
 int fold_previous_rank(const struct fold *f, const struct visit *v);
-/* Returns 1 if |M| of the visit is so small that the effect of the received state on
- * the sent state may be dropped. Then the visit sends its h_ext without waiting. */
-int fold_cuts(const struct fold *f, const struct visit *v);
-/* Return the hop in which a visit sends, and the hop in which a visit receives. If
- * fold_cuts is 1, the visit sends in hop 0. */
-int fold_sends_at(const struct fold *f, const struct visit *v);
-int fold_receives_at(const struct fold *f, const struct visit *v);
 /* Returns how many visits of this rank receive a state (send, if `leaving` is 1). */
 int fold_crossings(const struct fold *f, int leaving);
 /* Returns the first hop after h in which this rank sends or receives; -1: none. */
@@ -92,16 +83,11 @@ struct form {
     /* Returns the bytes and messages that this rank must send, which the judge compares
      * with the traffic. */
     struct kcp_traffic (*formula)(const struct fold *f);
-    /* Bytes of bf16 staging for the largest group (narrow_bytes of comm/lossy.h).
-     * NULL: staging for one state per visit that sends or receives. */
-    size_t (*narrow_bytes)(const struct fold *f);
     /* Bytes of x->kept, which backward reads with reuse_M. NULL: none. */
     size_t (*kept_bytes)(const struct fold *f);
     /* 1: the form folds maps in token order, so canonical plans give the same bits for
      * every R. */
     int in_order;
-    /* 1: each rank needs the maps of all others, so no message may be dropped. */
-    int needs_all;
     /* 1: chain_window.c replaces the form if all ranks can write each other's
      * memory. */
     int windows;
@@ -109,9 +95,6 @@ struct form {
 #define FORM_DECLARED(number, name) extern const struct form form_##name;
 KCP_FORM_LIST(FORM_DECLARED)
 #undef FORM_DECLARED
-/* Returns the bytes of bf16 staging: one block per visit that receives, plus one block
- * per visit that sends. `bytes` is the size of a block before rounding to bf16. */
-size_t narrow_per_visit(const struct fold *f, size_t bytes);
 /* chain_window.c: the chain over windows. chain_window_fits returns the same value on
  * every rank. */
 int chain_window_fits(const struct fold *f);

@@ -30,24 +30,17 @@ static size_t block_offset(const struct fold *f, int v)
     return f->state / f->x->V * v;
 }
 
-/* Returns the time step in which a visit receives block 0. If fold_cuts is 1, the visit
- * first sends all blocks. */
-static int first_in(const struct fold *f, const struct visit *v)
-{
-    return fold_receives_at(f, v) + (fold_cuts(f, v) ? blocks(f->x) - 1 : 0);
-}
-
 /* Returns the block that a visit sends in time step t, or -1. Block b is received in
  * time step `hops` + b - 1 and sent in time step `hops` + b. */
 static int block_out(const struct fold *f, const struct visit *v, int t)
 {
-    const int b = t - fold_sends_at(f, v);
+    const int b = t - v->hops;
     return v->leaves && b >= 0 && b < blocks(f->x) ? b : -1;
 }
 
 static int block_in(const struct fold *f, const struct visit *v, int t)
 {
-    const int b = t - first_in(f, v);
+    const int b = t - (v->hops - 1);
     return v->enters && b >= 0 && b < blocks(f->x) ? b : -1;
 }
 
@@ -59,9 +52,8 @@ static int next_time(const struct fold *f, int t)
     struct visit v;
     for (int p = 0; p < f->NS; p = v.p1) {
         v = fold_visit(f, p);
-        const int in = v.enters ? first_in(f, &v) : fold_sends_at(f, &v);
-        const int out = v.leaves ? fold_sends_at(f, &v) : in;        /* of block 0 */
-        const int from = in < out ? in : out, to = in < out ? out : in;
+        const int from = v.hops - v.enters;       /* first and last step of block 0 */
+        const int to = v.leaves ? v.hops : from;
         const int at = from > t + 1 ? from : t + 1;
         if ((v.enters || v.leaves) && at < to + blocks(f->x) &&
             (next < 0 || at < next))

@@ -206,11 +206,5 @@ static struct kcp_traffic scan_formula(const struct fold *f)
     return t;
 }
 
-static size_t scan_narrow(const struct fold *f)
-{
-    return narrow_per_visit(f, f->map);
-}
-
 const struct form form_scan = {
-    .run = scan_run, .work_bytes = scan_work, .formula = scan_formula,
-    .narrow_bytes = scan_narrow, .needs_all = 1 };
+    .run = scan_run, .work_bytes = scan_work, .formula = scan_formula };

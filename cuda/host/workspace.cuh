@@ -142,9 +142,7 @@ static inline void states_out(const struct kcp_call *a, int ends, const void *x,
 static inline int exchange(const struct kcp_exchange *e)
 {
     if (e->form == KCP_ALL_GATHER && e->plan->crossing) {
-        struct kcp_exchange exact = *e;      // rows are in fp32 even if sent as bf16
-        exact.comm = NULL;
-        const int64_t row = kcp_exchange_formula(&exact).bytes / (e->plan->R - 1);
+        const int64_t row = kcp_exchange_formula(e).bytes / (e->plan->R - 1);
         char *all = (char *)(e->kept && !e->backward ? e->kept : e->work);
         cudaMemsetAsync(all + e->comm->r * row, 0, row, e->stream);
     }

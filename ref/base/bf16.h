@@ -1,7 +1,7 @@
 /* bf16.h -- converts numbers to and from the bits of a bfloat16.
  *
  * Book: chapter 20.  Checked by: tests/19_precision/checks.c, tests/fuzz/npy.c.
- * Next: npy_write.c; ../../comm/narrow.c, which rounds messages. */
+ * Next: npy_write.c. */
 #ifndef KCP_BASE_BF16_H
 #define KCP_BASE_BF16_H
 

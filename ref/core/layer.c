@@ -291,7 +291,7 @@ static int first_that_takes(const struct kcp_layer *layer, const struct kcp_vari
     while (status == KCP_NA) {
         const struct kcp_variant *k = choose(layer, v, args, &p, none, n);
         if (!k) break;
-        status = kcp_run_bounded(k, args);
+        status = k->run(args);
         if (!p) break;
     }
     return status;

@@ -10,7 +10,6 @@
 #include "tests/judge/judge.h"
 
 #include "layer.h"
-#include "wire.h"
 
 #define REFUSES(call)                                                                 \
     do {                                                                              \
@@ -59,12 +58,6 @@ static void of_nothing(struct kcp_report *rep, int i)
     REFUSES(kcp_nccl_from(NULL, NULL));
     REFUSES(kcp_nccl_split(NULL, i, i, NULL));
     REFUSES(kcp_nccl_windows(NULL));
-    REFUSES(kcp_wire_over(NULL, NULL, NULL, NULL, 0));
-    REFUSES(kcp_wire_told(NULL, NULL));
-    ZERO(kcp_wire_tolerance(NULL));
-    ZERO(kcp_wire_cuts(NULL, NULL, i));
-    kcp_wire_bounds(NULL, NULL);
-    kcp_decay_bound(NULL, NULL, NULL, NULL, NULL, NULL);
 
     /* exchanges */
     REFUSES(kcp_exchange_run(NULL));

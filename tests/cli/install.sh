@@ -47,7 +47,7 @@ compiles ''
 compiles '  cc ref/base/tensor_set.c' EXTRA=-DOTHER
 
 # ---- each header compiles alone, as C and as C++; a program, and an example
-for header in kcp comm layer wire ref; do
+for header in kcp comm layer ref; do
     echo "#include <$header.h>" >"$W/alone.c"
     for as in "${CC:-cc} -std=c11" "${CXX:-c++} -std=c++17 -x c++"; do
         command -v "${as%% *}" >/dev/null || continue

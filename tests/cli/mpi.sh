@@ -67,7 +67,6 @@ same_bits() {
 "$arrays" layer in 48 4 2 4 6 5 kda raw 1 || exit 1
 for form in all_gather chain pipeline scan; do
     same_bits 3 --l2norm --beta sigmoid --form $form
-    same_bits 4 --l2norm --beta sigmoid --form $form --wire bf16
 done
 same_bits 2 --l2norm --beta sigmoid --canonical 4
 same_bits 4 --l2norm --beta sigmoid --form scan --cuts 0,0,4,4,48

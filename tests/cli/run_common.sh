@@ -8,7 +8,6 @@ W=$(mktemp -d) || exit 2
 trap 'rm -rf "$W"' EXIT
 script=$(basename "$0")
 forms=$(sed -n 's/^ *FORM(KCP_[A-Z_]*, \([a-z_]*\)).*/\1/p' ref/comm.h)
-allowed=$(sed -n 's/^TOLERANCE(LAYER,.* \(.*\))/\1/p' tests/judge/tolerance.def)
 cd "$W" || exit 2
 run="$B/kcp-run" arrays="$B/kcp-arrays"
 passed=0 failed=0

@@ -67,11 +67,6 @@ kda-f32|2e-4|--dtype f32|
 kda-bf16|3e-2||
 kda-bf16-v1|3e-2|--variant v1_stages|--save all
 kda-bf16-3-chain|3e-2||--ranks 3 --form chain --reuse-m
-kda-bf16-wire|3e-2||--ranks 3 --wire bf16
-kda-bf16-wire-chain|3e-2||--ranks 4 --form chain --wire bf16
-kda-bf16-wire-scan|3e-2||--ranks 4 --form scan --wire bf16
-kda-f32-wire-pipeline|1e-2|--dtype f32|--ranks 4 --form pipeline --wire bf16
-kda-f32-cut-chain|2e-4|--dtype f32|--ranks 4 --form chain --truncate 1e-9
 kda-bf16-zigzag|3e-2||--ranks 4 --layout zigzag
 kda-bf16-zigzag-chain|3e-2||--ranks 4 --layout zigzag --form chain
 kda-f32-striped|2e-4|--dtype f32|--ranks 4 --layout striped --stripe 11
@@ -90,12 +85,6 @@ kda-bf16-conv|3e-2||--ranks 2
 kda-f32-conv-local|2e-4|--dtype f32|--ranks 4 --form scan --sum local
 END
 layer="--l2norm --beta sigmoid"
-rm -rf in; "$arrays" layer in 4096 1 1 1 64 64 kda raw 1
-for form in chain pipeline; do       # the middle rank does not wait: gates forget
-    echo "kda-f32-far-$form|2e-4|--dtype f32|--ranks 3 --form $form --truncate 0.9" >rows
-    each <rows
-    grep -q -e "--truncate 0.9: 1 of 1 ranks" stdout || fail "$form: nothing is cut off"
-done
 rm -rf in; "$arrays" layer in 300 3 2 4 64 128 gdn free 2
 layer="--model gdn --gate softplus $layer"
 each <<'END'

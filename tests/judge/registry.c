@@ -61,8 +61,8 @@ int check_is_selected(const struct options *o, const struct kcp_check *c)
 
 int check_is_here(const struct options *o, const struct kcp_check *c)
 {
-    static const char *const over_processes[] = { "gpu_graph_ranks", "gpu_narrow",
-                                                  "gpu_from", "gpu_split" };
+    static const char *const over_processes[] = { "gpu_graph_ranks", "gpu_from",
+                                                  "gpu_split" };
     if (ranks_mine() < 0) return !o->quick;
     for (size_t i = 0; i < sizeof over_processes / sizeof *over_processes; i++)
         if (!strcmp(c->name, over_processes[i])) return o->variant != NULL;
