@@ -4,10 +4,10 @@
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 
-// Bound of all kernels in this file: memory. Each input and output is accessed once, in
-// rows of contiguous channels. dA_log and ddt_bias are summed per chunk, then over the
-// chunks of a stretch (a local token range of one sequence) in order, so results are
-// reproducible bit for bit.
+// All kernels in this file are bound by memory. Each input and output is accessed once,
+// in rows of contiguous channels. dA_log and ddt_bias are summed per chunk, then over
+// the chunks of a stretch (a local token range of one sequence) in order, so results
+// are reproducible bit for bit.
 
 static __device__ float warp_sum(float x)
 {
@@ -132,7 +132,7 @@ static __global__ void gate_forward(const struct kcp_gate a)
 }
 
 // Computes dx and the chunk's terms of two sums: dA_log = sum dg g (softplus) or sum dx
-// (x + dt_bias) (bounded), and ddt_bias = sum dx. Each sum has an array of terms
+// (x + dt_bias) (bounded gate), and ddt_bias = sum dx. Each sum has an array of terms
 // [NC,HV,KG]. For a raw gate all terms are 0.
 template <class X>
 static __global__ void gate_backward(const struct kcp_gate a)

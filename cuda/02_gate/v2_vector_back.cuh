@@ -124,7 +124,7 @@ static __device__ __forceinline__ void tokens_back(const struct kcp_gate &a,
 }
 
 // Computes dg_raw of one chunk, and the chunk's terms of dA_log and ddt_bias, each
-// [NC,HV * KG]. A lane processes N of HV * KG columns, a warp processes eight tokens.
+// [NC,HV * KG]. Each lane processes N columns, and each warp processes eight tokens.
 template <int N>
 static __global__ __launch_bounds__(256, 3) void gate_back(const struct kcp_gate a)
 {

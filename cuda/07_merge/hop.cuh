@@ -20,7 +20,7 @@ struct hop {
 };
 
 // Returns the address of a counter of this block's piece (16 columns of a head). Blocks
-// do not synchronize, so one piece can be in flight while another is computed.
+// do not synchronize, so one piece can be in flight while another piece is computed.
 static __device__ __forceinline__ uint32_t *hop_count(const struct hop &x, int of,
                                                       enum kcp_window_count what,
                                                       int other)
@@ -117,7 +117,7 @@ static __device__ __forceinline__ void hop_put(float *to, struct fold<K, COLS> &
     }
 }
 
-// Bound: the link, 4 K V bytes per head, and the latency of a flag between GPUs. A
+// Bound: 4 K V bytes per head on the link, and the latency of a flag between GPUs. A
 // block computes 16 columns of a head. A thread multiplies one row of M by some of
 // these columns, as in fold_once. M and h are loaded before the wait for S. There are
 // four barriers: after M and S have arrived, after the piece has been read, after the

@@ -62,8 +62,8 @@ static int apply_once(int HV, int V, const void *map, int v0, int Vb, const void
 
 // Selects the kernel by the shape of the whole state, not by the columns of one call.
 // Therefore canonical segments give the same bits in every form of the exchange,
-// although the pipeline calls this function once per block of columns. The chain over
-// windows (hop.cuh) adds in the same order as fold_once.
+// although the pipeline calls this function once per block of columns. The chain's hops
+// (hop.cuh) add in the same order as fold_once.
 static int apply(int HV, int K, int V, const void *map, int backward, int first, int v0,
                  int Vb, const void *S_in, int ld_in, void *S_out, int ld_out,
                  struct CUstream_st *stream)

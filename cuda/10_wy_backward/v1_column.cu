@@ -132,8 +132,9 @@ static __device__ void pairs(const struct kcp_wy_backward &a, struct token_range
 }
 
 // Computes column d of the gradients as the sum over all paths of the chain rule.
-// KDA: stores dg_t, the sum of dG from row t to the last. GDN: stores dG in the
-// workspace. dG of the last row also contains exp2(G_last) sum_v h dS and sum k dk_s*.
+// For KDA, stores dg_t, the sum of dG from row t to the last. For GDN, stores dG in the
+// workspace. The dG of the last row also contains exp2(G_last) sum_v h dS and sum k
+// dk_s*.
 template <class X>
 static __device__ void combine_paths(const struct kcp_wy_backward &a,
                                      struct token_range z, int n, int d, const X *h,

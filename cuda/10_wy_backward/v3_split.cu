@@ -112,8 +112,8 @@ static __device__ __forceinline__ void gates(const struct kcp_wy_backward &a,
     if (a.KG == 1) reduce_rows(x.up, d0 == 0, s.of_gate[x.d / 32] + 16 * x.B);
 }
 
-// The second kernel. A block processes 64 columns at a time of a chunk of a query/key
-// head.
+// The second kernel. A block processes one chunk and query/key head in steps of 64
+// columns.
 template <int K, int heads>
 static __global__ __launch_bounds__(256, 2)
 void wy_pairs(const struct kcp_wy_backward a, const struct intermediates b)

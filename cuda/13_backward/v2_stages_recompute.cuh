@@ -51,7 +51,7 @@ static __device__ void times_A(struct recompute_storage<K, V> &s)
     }
 }
 
-// Loads the rows of A and q, and [k | v] into X. Rows past the chunk's end become 0.
+// Loads rows of A and q, and loads [k | v] into X. Rows past the chunk's end become 0.
 template <int K, int V>
 static __device__ void load_rows(const struct kcp_wy &a, struct token_range z, int n,
                                  struct recompute_storage<K, V> &s)

@@ -32,7 +32,8 @@ static __device__ __forceinline__ float boundary_row(const void *rows, int n,
 }
 
 // Computes the row that a segment sends to later segments: the segment's last output
-// that is not a repeat. A block processes one segment; all threads find one token.
+// that is not a repeat. A block processes one segment. All its threads find the same
+// token.
 template <class X>
 static __global__ void last_of(const struct repeats x)
 {

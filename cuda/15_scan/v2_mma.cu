@@ -1,4 +1,4 @@
-// v2_mma.cu -- the scan's products on tensor cores, fp32 as three tf32 products.
+// v2_mma.cu -- the scan's products on tensor cores, each as three tf32 products.
 // Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
 // Next: ../16_family/v1_stages.cu.
 #include "scan.cuh"
@@ -14,7 +14,8 @@
 // buffer from the next writes.
 enum { DEPTH = 32, PITCH = DEPTH + 4, TALL = 32, WIDE = 64 };
 
-// Copies slice p0 to p0+31: columns of X_L to [K,PITCH], rows of R to [32,columns+8].
+// Copies slice p0 to p0+31: columns of X_L to [K,PITCH], and rows of R to
+// [32,columns+8].
 template <int K, int columns>
 static __device__ __forceinline__ void fetch_slice(const struct factors &f, int V,
                                                    int p0, float *L, float *R)

@@ -1,4 +1,4 @@
-// program.cuh -- one rank's forward or backward of any model of the family.
+// program.cuh -- one rank's forward or backward of DPLR, GDN-2 or GLA.
 // Book: chapter 16, "Code: kernels".  Checked by: tests/16_family/checks.c.
 // Next: v1_form.cuh.
 #ifndef KCP_16_PROGRAM_CUH
@@ -7,7 +7,7 @@
 #include "workspace.cuh"
 
 // Copies the tables cu, cn and sc, counted in rows of the form, to the device. The form
-// is the model as rows u, w, kg, qg, Aqk for the kernels of chapters 04 to 11.
+// of a model is its rows u, w, kg, qg, Aqk for the kernels of chapters 04 to 11.
 static void store_grid(struct program *x)
 {
     const struct kcp_family *a = &x->f.a;

@@ -11,8 +11,8 @@
 // db in registers. `look` is the vector with which a token reads the state before it
 // writes. The tensor core computes the products.
 
-// Initializes dG = q dq + look d(look) - k dk - b db with the terms of the states. The
-// terms of the pairs are added later.
+// Initializes dG = q dq + look d(look) - k dk - b db with the terms from the states.
+// The terms from the pairs are added later.
 template <int model, int K, int V, int C>
 static __device__ void start_dG(struct back_storage<model, K, V> &s, int d0, int last,
                                 const struct slab<C> &P, const struct slab<C> &Y,

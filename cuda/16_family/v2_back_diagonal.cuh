@@ -28,8 +28,8 @@ static __device__ __forceinline__ float4 scores_of(const struct near<1> &A)
 }
 
 // Processes the pairs of row e and each column j < e. Adds the gradient of q to x, and
-// the gradient of `look` to y. `look` is the vector that reads the state with the decay
-// of G_e.
+// the gradient of `look` to y. `look` is the vector with which a token reads the state
+// decayed by G_e.
 template <int model, class Near>
 static __device__ __forceinline__ void row_of_pairs(const Near *near, int e, float q,
                                                     float look, struct columns &c,

@@ -73,7 +73,7 @@ static __device__ __forceinline__ void columns_of_tile(uint32_t *a, const bf16 *
 }
 
 // Computes sums over j of tile (I, J). Adds the sums to x (gradient of q) and to y
-// (gradient of `look`, the vector that reads the state).
+// (gradient of `look`, the vector with which a token reads the state).
 template <class Storage>
 static __device__ __forceinline__ void sum_rows(const Storage &s, int I, int J, int b,
                                                 int d0, float (*x)[4], float (*y)[4])

@@ -8,7 +8,7 @@
 
 // Gradients of scores for pairs of rows e and j of the same 16 rows, with decay from
 // G_e to G_j. The scores qk and qb have q of row e. The scores ab and ak have the
-// vector that reads the state with G_e.
+// vector with which a token reads the state decayed by G_e.
 template <int m>
 struct near {
     bf16 qk, qb, ab, ak;

@@ -1,4 +1,4 @@
-// v2_tiles.cu -- any model of the family on tensor cores, as rows for KDA's kernels.
+// v2_tiles.cu -- the tensor-core variant for DPLR, GDN-2 and GLA.
 // Book: chapter 16, "Tensor cores".  Checked by: tests/16_family/checks.c.
 // Next: ../../book/16-family.md, the recipe.
 #include "program.cuh"

@@ -45,7 +45,7 @@ struct engine {
 };
 
 // Bound: the sum of the stages' bounds. Only the form and its backward are specific to
-// the family. The scan, the map and their backward are KDA's kernels on rows of the
+// the family. The scan, the map and their backward use KDA's kernels on rows of the
 // form.
 struct program {
     struct family f;

@@ -1,4 +1,4 @@
-// v6_swizzle.cu -- rung 6: rows with permuted 16-byte pieces, no bank conflicts.
+// v6_swizzle.cu -- rung 6: permuting the 16-byte pieces of rows avoids bank conflicts.
 // Book: chapter 17, "Swizzle".  Checked by: tests/17_ladder/checks.c.
 // Next: v7_wgmma_sm90.cu.
 #include "ladder.cuh"

@@ -134,8 +134,8 @@ static inline int bring_both(const struct kcp_conv *from, const struct conv_call
     return status ? status : bring_states(&back, own.dxt, to->dxt);
 }
 
-// For sequences without tokens, copies x0 to xt and dxt to dx0, or stores 0 without
-// these. Adjacent sequences are copied together.
+// For sequences without tokens, copies x0 to xt and dxt to dx0, or stores 0 if the
+// source is NULL. Adjacent sequences are copied together.
 static inline int pass_empty_rows(const struct conv_call *a, size_t bytes,
                                   const int *owner, const void *from, void *to)
 {

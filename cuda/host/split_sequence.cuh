@@ -84,7 +84,7 @@ static inline int row_of(const struct kcp_call *a, int row, int backward, int at
     return first || last ? KCP_WANT_H : KCP_WANT_H | KCP_WANT_M;
 }
 
-// Fills cu, cn and want of the strips. If L is 0, fills only want, like put_wants.
+// Fills cu, cn and want of the strips. If L is 0, fills only `want`.
 static inline void put_split(const struct kcp_call *a, int backward,
                              const struct split *p)
 {
@@ -176,7 +176,7 @@ static inline int compose_strips(const struct kcp_call *a, const struct split *p
     return status;
 }
 
-// Folds all segments, with one kernel per FOLD_MOST segments.
+// Computes the states of all strips, with one launch per FOLD_MOST segments.
 template <int back>
 static inline int fold_chains(const struct kcp_call *a, const struct split *p,
                               const struct fold_arrays *x)

@@ -2,10 +2,10 @@
 // Book: chapter 17, "Warps with roles".  Checked by: every variant that includes it.
 // Next: tma.cuh.
 //
-// A barrier counts phases 0, 1, ... A phase completes, and the next phase starts, after
-// all expected arrivals and all announced bytes. A wait compares only the parity of the
-// phase, so a thread may wait for the current phase or the previous one, never for an
-// older phase.
+// A barrier counts phases 0, 1, ... A phase completes, and the next phase starts, when
+// no arrivals and no announced bytes are pending. A wait compares only the parity of
+// the phase, so a thread may wait for the current phase or the previous one, never for
+// an older phase.
 #ifndef KCP_TILE_MBARRIER_CUH
 #define KCP_TILE_MBARRIER_CUH
 

@@ -20,7 +20,7 @@ static __device__ __forceinline__ void wgmma_fence(void)
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
-// wgmma.commit_group: makes one group of the products issued since the last commit.
+// wgmma.commit_group: makes one group of the products issued since the previous commit.
 static __device__ __forceinline__ void wgmma_commit(void)
 {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
