@@ -33,13 +33,13 @@ struct step_record {
 
 static_assert(sizeof(struct step_record) == 45568, "as in ref/core/saved.def");
 
-// Returns the byte offset of (i, v): i is a key row in `state`, and a token in `w`.
+// Returns the byte offset of element (i, v). i is a key row in `state`, a token in `w`.
 static __device__ __forceinline__ int core_offset(int i, int v)
 {
     return ((i / 8 * 16 + v / 8) * 8 + v % 8) * 16 + i % 8 * 2;
 }
 
-// Returns the byte offset in a triangle of row i, columns 8 * piece to 8 * piece + 7.
+// Returns the byte offset, in a triangle, of row i, columns 8 * piece to 8 * piece + 7.
 static __device__ __forceinline__ int triangle64_offset(int i, int piece)
 {
     return i * 64 + ((piece ^ (i >> 1 & 3)) << 4);

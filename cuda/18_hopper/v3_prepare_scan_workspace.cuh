@@ -76,7 +76,7 @@ static void place_maps(struct fused *f)
     f->x.h_own = f->states;
 }
 
-// Fills f with pointers into workspace and saved block. Returns the workspace's bytes.
+// Fills f with pointers into workspace and saved block. Returns the workspace's size.
 static size_t place_fused(struct fused *f, const struct kcp_forward *args,
                           const struct kcp_path *path)
 {
@@ -123,8 +123,9 @@ static int64_t strip_length(const struct split *p, const struct kcp_segment *g, 
     return p->L && p->L < rest ? p->L : rest;
 }
 
-// Stores the order in which the scan starts the stretches: the longest first, so that
-// the last blocks to start are short. The unit of length is 1/16 of the longest.
+// Stores the order in which the scan starts the stretches: long stretches first, so
+// that the last blocks to start are short. Lengths are rounded down to multiples of
+// 1/16 of the longest.
 static void put_order(const struct fused *f, struct putter *x)
 {
     const struct kcp_call *a = (const struct kcp_call *)&f->x.a;

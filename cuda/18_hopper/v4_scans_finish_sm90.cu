@@ -77,7 +77,7 @@ static int scans(struct factors_backward *f, struct backward_params *x, int laun
     return x->njobs ? backward_scans(x, processors(), f->p.L > 0) : KCP_OK;
 }
 
-// Returns 1 if a sequence extends beyond this rank on both sides, which requires M.
+// Returns 1 if backward needs M: a sequence extends beyond this rank on both sides.
 static int needs_M(const struct kcp_call *a)
 {
     const int seg0 = a->plan->ctx[a->r].seg0;
@@ -111,8 +111,8 @@ static int make_maps(struct factors_backward *f)
 }
 
 // First runs the scans that do not depend on other strips (parts of a sequence). Then
-// the fold computes the gradient after each strip, from the last strip of a sequence to
-// the first. Then the remaining scans run.
+// the fold computes the gradient of the state after each strip, from the last strip of
+// a sequence to the first. Then the remaining scans run.
 static int scan_strips(struct factors_backward *f)
 {
     const struct kcp_backward *a = &f->x.a;

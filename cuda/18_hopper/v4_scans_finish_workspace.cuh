@@ -24,8 +24,8 @@ struct factors_backward {
     struct split p;
     void *h_kept, *h_start, *states, *dh_in, *dmap;       // [NS], per segment
     int *want, *own;
-    // `first` to `own_row` have one row of states per stretch (struct scan_states).
-    // `jobs` and `count` describe the jobs of each of up to two launches.
+    // `first` to `own_row` have, per stretch, the index of a state (struct
+    // scan_states). `jobs` and `count` describe the jobs of each of up to two launches.
     int *first, *last, *of_first, *own_row, *jobs[2], count[2];
     float *dA_rows, *ddt_rows, *all;     // sums per segment; gathered from all ranks
     int *differs;
@@ -103,7 +103,7 @@ static void place_strips(struct factors_backward *f, const struct kcp_path *path
     f->p.ends = arena_take(r, n * state, sizeof(float));
 }
 
-// Fills f with pointers into workspace and saved block. Returns the workspace's bytes.
+// Fills f with pointers into workspace and saved block. Returns the workspace's size.
 static size_t place_backward(struct factors_backward *f,
                              const struct kcp_backward *args,
                              const struct kcp_path *path)

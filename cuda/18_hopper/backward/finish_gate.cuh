@@ -291,7 +291,7 @@ static __device__ __forceinline__ void add_pairs(
         }
 }
 
-// Adds all pairs within subchunks to dq, dk and dG.
+// Adds the terms of all pairs within subchunks to dq, dk and dG.
 template <int K>
 static __device__ __noinline__ void add_pairs_of_subchunks(
     const struct kda_finish_storage<K> &smem, const unsigned char *q_tile,

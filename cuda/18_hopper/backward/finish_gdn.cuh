@@ -1,4 +1,4 @@
-// finish_gdn.cuh -- GDN's finishing kernel: storage, producer, warps of the gate.
+// finish_gdn.cuh -- GDN's finishing kernel: storage, producer, and gate warps.
 // Book: chapter 18, "Code: kernels".  Checked by: tests/13_backward/checks.c.
 // Next: finish_gdn_sm90.cu.
 #ifndef KCP_FINISH_GDN_CUH

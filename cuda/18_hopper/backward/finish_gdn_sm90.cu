@@ -1,4 +1,4 @@
-// finish_gdn_sm90.cu -- GDN: all gradients of a chunk except dv, for the raw inputs.
+// finish_gdn_sm90.cu -- GDN: the gradients of a chunk's raw inputs, except dv.
 // Book: chapter 18, "Code: kernels".  Checked by: tests/13_backward/checks.c.
 // Next: ../../13_backward/v1_stages.cu.
 #include "core/split.h"
@@ -278,8 +278,8 @@ static __device__ __forceinline__ void store_gdn_rows(
     mbarrier_arrive(&smem.empty[GDN_QK + stage]);
 }
 
-// Called by one warpgroup. Computes one chunk and value head. dq and dk stay in
-// registers until the last value head of the pair.
+// Called by one warpgroup. Computes the gradients of one chunk and value head. dq and
+// dk stay in registers until the last value head of the pair.
 template <int K>
 static __device__ __forceinline__ void finish_gdn_chunk(
     const struct backward_params &x, const struct block_chunk &i, int pair,
@@ -334,11 +334,11 @@ static __device__ __forceinline__ void finish_gdn_chunk(
 // warpgroup one thread is the producer, one warp computes G one chunk in advance, and
 // another warp computes the gate's gradient from dG while the consumers continue.
 //
-// Barriers: each part has `full` and `empty`, gate_* are for G, sums_* are for the sums
-// of dG. CONSUMERS_SYNC separates, in order: rows past the end are 0; the triangles are
-// stored; the dots (sums of q dq and k dk) are stored. dA and dB have two buffers, so
-// at the second barrier all reads of the previous chunk's triangles have also ended.
-// WARPGROUP_SYNC: the warpgroup's rows are staged.
+// Barriers: each part has `full` and `empty`; gate_* serve G, and sums_* serve the sums
+// of dG. CONSUMERS_SYNC marks three events, in order: rows past the end are 0; the
+// triangles are stored; the dots (sums of q dq and k dk) are stored. dA and dB have two
+// buffers, so when the triangles are stored, the previous chunk's triangles have been
+// read. WARPGROUP_SYNC: the warpgroup's rows are staged.
 template <int K>
 static __global__ __launch_bounds__(finish_threads<K>::ALL, finish_threads<K>::BLOCKS)
 void gdn_finish_kernel(const __grid_constant__ struct backward_params x,

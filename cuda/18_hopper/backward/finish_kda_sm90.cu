@@ -1,4 +1,4 @@
-// finish_kda_sm90.cu -- KDA: all gradients of a chunk except dv, for the raw inputs.
+// finish_kda_sm90.cu -- KDA: the gradients of a chunk's raw inputs, except dv.
 // Book: chapter 18, "Code: kernels".  Checked by: tests/13_backward/checks.c.
 // Next: finish_gdn.cuh.
 #include "finish_consumer.cuh"
@@ -67,10 +67,10 @@ static __device__ __forceinline__ void add_to_group(float4 *sums, int threads,
         }
 }
 
-// A warpgroup computes one chunk and value head. If `whole` is 1, the chunk has 64
-// rows; the code for a partial last chunk needs more registers and is compiled
-// separately. If `unread` is 1, this thread issued TMA stores of the previous chunk's
-// rows, and must release the stage when TMA has read the rows. Returns the next
+// A warpgroup computes the gradients of one chunk and value head. If `whole` is 1, the
+// chunk has 64 rows; the code for a partial last chunk needs more registers and is
+// compiled separately. If `unread` is 1, this thread issued TMA stores of the previous
+// chunk's rows, and must release the stage when TMA has read the rows. Returns the next
 // `unread`.
 template <int K, int underflow, int form, int whole>
 static __device__ __forceinline__ int finish_chunk(const struct backward_params &x,
@@ -214,8 +214,9 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
 }
 
 // Bound: instruction issue. Memory is nearly as strict a bound, with 3600 bytes per
-// token and head at K = V = 128. Flops: five products 64 x 64 x 128 per warpgroup, and
-// 80 products 16 x 8 x 16 per warp. Shared memory: 227 KiB. Registers: 240.
+// token and head at K = V = 128. Flops: per chunk, four products of 64 x 64 x 128 per
+// warpgroup and 80 products of 16 x 8 x 16 per warp. Shared memory: 227 KiB. Registers:
+// 240.
 //
 // Ownership: a block processes (chunk, head) pairs one after another. Each consumer
 // warpgroup has 64 channels; one thread is the producer; three warps compute dbeta and

@@ -167,7 +167,7 @@ static __device__ __forceinline__ float2 sum_over_channels(float (&y)[16])
     return make_float2(y[0], y[1]);
 }
 
-// Stores a warpgroup's tile to rows of a tensor [T,H,K], 16 bytes per thread.
+// A warpgroup stores its tile to rows of a tensor [T,H,K], with 16 bytes per thread.
 static __device__ __forceinline__ void store_tile(const unsigned char *tile, bf16 *to,
                                                   int64_t row_step, int len)
 {
@@ -213,8 +213,8 @@ struct finish_rows {
     unsigned char q[K / 64][TILE_BYTES], k[K / 64][TILE_BYTES], g[K / 64][TILE_BYTES];
 };
 
-// h and dS are in swizzle128 tiles of 64 rows of K by 64 columns of V, rows of tokens
-// in tiles of 64 tokens by 64 channels. dA and dB are the chunk's triangles.
+// h and dS are in swizzle128 tiles of 64 rows of K by 64 columns of V. Rows of tokens
+// are in tiles of 64 tokens by 64 channels. dA and dB are the chunk's triangles.
 template <int K>
 struct kda_finish_storage {
     unsigned char h[K / 64][K / 64][TILE_BYTES], dS[K / 64][K / 64][TILE_BYTES];
@@ -243,7 +243,7 @@ static __device__ __forceinline__ struct finish_position finish_position_of(
 
 // A warp has 16 channels by 64 tokens in D tiles, with channels along M. With g = lane
 // / 4 and e = 2 (lane % 4), element [t][2 h + j] is channel g + 8 h, token 8 t + e + j.
-// In bf16 a pair of tokens is one register [t][h], and two tiles are an operand A.
+// In bf16 a pair of tokens is one register [t][h]; two adjacent tiles are operand A.
 typedef uint32_t pairs_of_tokens[8][2];
 
 // Returns the address where the sum warps store sum_v h dS of a channel. The bytes are
@@ -257,8 +257,9 @@ static __device__ __forceinline__ float *h_dS_of(struct kda_finish_storage<K> &s
            + channel % 4;
 }
 
-// Returns the byte offset for ldmatrix or stmatrix to transpose the warp's 16 channels
-// of a tile [64 tokens][64 channels]. The next 16 tokens start 2048 bytes later.
+// Returns the byte offset with which ldmatrix or stmatrix transposes the warp's 16
+// channels of a tile [64 tokens][64 channels]. The next 16 tokens start 2048 bytes
+// later.
 static __device__ __forceinline__ int channels_offset(void)
 {
     const int lane = opaque_thread_id() % 32, warp = opaque_thread_id() / 32 % 4;

@@ -1,4 +1,4 @@
-// reverse.cuh -- backward: scans the gradient of a head's state, last chunk to first.
+// reverse.cuh -- backward: scans the gradient of a head's state in reverse chunk order.
 // Book: chapter 18, "Backward".  Checked by: tests/13_backward/checks.c.
 // Next: scans_sm90.cu.
 #ifndef KCP_BACKWARD_REVERSE_CUH
@@ -272,7 +272,7 @@ static __device__ __forceinline__ void reverse_init(
     else __syncthreads();
 }
 
-// Loads 64 columns of the gradient after stretch z, and scans the stretch backwards.
+// Loads 64 columns of the gradient of the state after z, and scans z in reverse.
 template <int blocks, int K, int WGS, int kda>
 static __device__ __forceinline__ void reverse_consumer_warpgroup(
     const struct backward_params &x, const struct forward_params &f, int job, int z,

@@ -16,7 +16,7 @@
 // sequence) like forward's scan, and stores v_new and the state h before each chunk.
 // `reverse` scans from the last chunk to the first and stores dv and dS, the gradient
 // of the state after each chunk. `finish` processes (chunk, head) pairs in any order
-// and computes all other gradients. Derived from eq:short-adjoint:
+// and computes all other gradients. These equations follow from eq:short-adjoint:
 //
 //     v_new = A beta (v - k~ h)                 h  <- Lambda h + kg^T v_new
 //     dv    = (A beta)^T (kg dS + Aqk^T dO)     dS <- Lambda dS + (scale qg)^T dO
@@ -40,7 +40,7 @@ template <int V>
 struct packed_rows { unsigned char tile[V / 64][TILE_BYTES]; };
 
 // States of stretches: stretch z loads from, or stores to, state row[z] of `x`. If
-// row[z] is -1 or `x` is NULL, the loaded state is 0, or the result is not stored.
+// row[z] is -1 or `x` is NULL, a loaded state is 0, and a result is not stored.
 struct scan_states {
     const void *x;                       // [..,HV,K,V], or in `layout`
     const int *row;
@@ -63,8 +63,8 @@ struct backward_params {
     // Terms of dA_log and ddt_bias, which `finish` computes. A term is the sum over a
     // chunk's rows, for one head and channel.
     float *dA_part, *ddt_part;           // [NC][HV][KG]
-    // KDA's `finish` keeps here its marks of underflow and, if HV > H, sums of dq and
-    // dk over the value heads of a query/key head. Aligned to 256 bytes.
+    // KDA's `finish` keeps here its underflow marks and, if HV > H, sums of dq and dk
+    // over the value heads of a query/key head. Aligned to 256 bytes.
     void *scratch;
     // The jobs of a launch, long stretches first. A job is the stretch index (a segment
     // or a strip of a segment) times SCAN_JOBS, plus an enum scan_job.

@@ -1,4 +1,4 @@
-// chain.cuh -- the backward in one kernel: gates, the chain of dS, dv and dbeta.
+// chain.cuh -- the backward in one kernel: the gates, and the chain of dS and dv.
 // Book: chapter 18, "Backward".  Checked by: tests/13_backward/checks.c.
 // Next: finish.cuh.
 #ifndef KCP_BACKWARD_ONE_CHAIN_CUH

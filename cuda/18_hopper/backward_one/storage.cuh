@@ -75,9 +75,10 @@ struct backward_one_storage {
     unsigned char state[32768];
     unsigned char triangles[4096];       // dA over dB: 64 rows of 32
     struct token_factors factors[FACTORS];
-    // Factors and exponents in base 2. `decay` is the factor of dSa from the next step
-    // to this step, 2^(E - a + a'). If deep[..][i] is set, this factor could underflow
-    // in channels 32 i to 32 i + 31, and `decay` is only 2^(E - a) in these channels.
+    // These arrays hold factors and exponents in base 2. `decay` is the factor of dSa
+    // from the next step to this step, 2^(E - a + a'). If deep[..][i] is set, this
+    // factor could underflow in channels 32 i to 32 i + 31, and `decay` is only 2^(E -
+    // a) in these channels.
     float sum_to_anchor[2][128], anchor[GATED][128], decay[GATED][128];
     float dt_bias[128];
     int deep[GATED][4];
@@ -87,8 +88,8 @@ struct backward_one_storage {
 };
 static_assert(sizeof(struct backward_one_storage) <= 227 * 1024, "one block on an SM");
 
-// A stretch is a sequence: tokens `begin` to `begin` + `len` - 1. It has index
-// `sequence` in dht and dh0, and index `row` on this rank. Its first record has index
+// A stretch is a sequence: tokens `begin` to `begin` + `len` - 1. Its index is
+// `sequence` in dht and dh0, and `row` on this rank. The index of its first record is
 // `step`.
 struct backward_stretch { int begin, len, sequence, step, row; };
 

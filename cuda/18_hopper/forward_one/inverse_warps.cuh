@@ -42,7 +42,7 @@ static __device__ __forceinline__ void step_scores(const struct step_stage<kda> 
     }
 }
 
-// Returns a tensor's element [T,HV] for the stretch's row `row` (0 past its end).
+// Returns the element of tensor [T,HV] at row `row` of the stretch, or 0 past its end.
 static __device__ __forceinline__ bf16 row_value(const struct head_params &x,
                                                  const struct head_walk &w,
                                                  const void *of, int row)

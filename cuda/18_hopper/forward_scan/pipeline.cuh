@@ -12,7 +12,8 @@
 
 #include "cuda/18_hopper/chunk_factors.cuh"
 
-// The pipelines of a scan, and the maximum number of stages (barrier slots) of each.
+// The pipelines of a scan, and each pipeline's maximum number of stages (barrier
+// slots).
 enum { PIPE_K, PIPE_A, PIPE_Q, PIPE_AQK, MAX_STAGES = 4 };
 
 // What a scan computes. MAP_SCAN: the affine maps (maps_sm90.cu). STATES_SCAN: the
@@ -37,7 +38,7 @@ struct scan_registers { enum { PRODUCER = WGS == 1 ? 56 : 40, CONSUMER = 232 }; 
 // two warpgroups a KDA scan has two stages per pipeline. This scan is memory-bound;
 // with more stages its blocks access L2 at different times, and it runs 4 % slower.
 // KEEPING_SCAN also stages results in shared memory. So with two warpgroups its
-// pipelines have two stages, and with KDA and one warpgroup pipeline Q has two stages.
+// pipelines have two stages, and with one warpgroup KDA's pipeline Q has two stages.
 template <int K, int WGS, scan_kind kind, int kda>
 struct scan_storage {
     enum {
@@ -74,7 +75,7 @@ struct scan_storage {
 };
 
 // `first_chunk` returns the first chunk of stretch z in this launch, and `chunk_count`
-// returns how many follow. A stretch is a segment, or a strip (part) of a segment.
+// returns the number of chunks. A stretch is a segment, or a strip (part) of a segment.
 static __device__ __forceinline__ int first_chunk(const struct forward_params &x, int z)
 {
     return ((const int *)x.a.cn)[z] + x.first;
@@ -191,7 +192,7 @@ static __device__ __forceinline__ void pipeline_init(
     else __syncthreads();
 }
 
-// Copies bytes of the factors. In a cluster each block copies half to both blocks.
+// Copies bytes of the factors. In a cluster each block copies one half to both blocks.
 template <int blocks>
 static __device__ __forceinline__ void tma_load_bytes(void *to, const void *from,
                                                       uint32_t bytes, uint64_t *bar)

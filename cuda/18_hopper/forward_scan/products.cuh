@@ -82,7 +82,8 @@ static __device__ __forceinline__ void wgmma_times_triangle_transposed(
         wgmma_m64n64k16_rs<1>(d, a[I], at + 32 * I, add || I);
 }
 
-// Multiplies the columns of an accumulator by `factor`. Rounds the result to operand A.
+// Multiplies the columns of an accumulator by `factor`. Rounds the result to bf16 as
+// operand A.
 template <int tiles>
 static __device__ __forceinline__ void pack_accumulator_times(
     uint32_t (*a)[4], const float (*d)[4], const float *factor)
@@ -96,7 +97,7 @@ static __device__ __forceinline__ void pack_accumulator_times(
     }
 }
 
-// A view of a state from column v on. `p`: the address of element (key row 0, column
+// A view of a state from column `v` on. `p`: the address of element (key row 0, column
 // v); `dv`: the distance between columns; `di`: the distance between key rows.
 struct state_view { float *p; int64_t dv, di; };
 
@@ -109,7 +110,7 @@ static __device__ __forceinline__ struct state_view state_view_of(
     return { x ? (float *)x + at + v * dv : NULL, dv, di };
 }
 
-// Computes S^T [64,K] += a X. X [64,K] is in tiles. An instruction has all K columns.
+// Computes S^T [64,K] += a X. X [64,K] is in tiles. One instruction has all K columns.
 template <int K>
 static __device__ __forceinline__ void wgmma_add_tiles(
     float (*S)[4], const uint32_t (*a)[4], const unsigned char *X)

@@ -362,7 +362,8 @@ static __device__ __forceinline__ void scan_consumer_warpgroup(
 // 2V. With few heads the bound is the latency of T / C sequential steps of three
 // products, about 1000 cycles per step. Flops: 8.4e6 per chunk and head at K = V = 128.
 // Shared memory: up to 164 KiB, one block per SM. A consumer thread has 232 registers:
-// 64 for S, 32 each for y, o and S in bf16, 16 each for y in bf16 and o in bf16.
+// 64 for S, 32 for S in bf16, 32 for y, 32 for o, and 16 each for the bf16 copies of y
+// and o.
 //
 // Ownership: a block computes 64 WGS columns of one head's state; each consumer
 // warpgroup computes 64 of these columns, and each producer warp fills one pipeline.
@@ -392,8 +393,8 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_kernel(
     if (blocks > 1) cluster_sync();      // the other block may still write here
 }
 
-// The storage of a scan that also stores states. Each warpgroup has K / 64 tiles of h
-// and one tile of v_new.
+// The storage of a scan that also stores states. Each warpgroup also has K / 64 tiles
+// of h and one tile of v_new.
 template <int K, int WGS, int kda>
 struct keeping_storage {
     struct scan_storage<K, WGS, KEEPING_SCAN, kda> in;

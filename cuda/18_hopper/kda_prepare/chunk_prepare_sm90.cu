@@ -115,8 +115,8 @@ static __device__ __forceinline__ void store_diagonal_inverse(
 // A gate may decay so much within a subchunk that the two factors of a pair of rows are
 // outside the range of bf16. In this case the scores within subchunks are computed pair
 // by pair, which is slow but exact for any decay. `underflow_decay_sums` computes G of
-// every row relative to its subchunk's start. The path is not inlined, so that the main
-// loop does not contain this rare code.
+// every row relative to its subchunk's start. The underflow path is not inlined, so
+// that the main loop does not contain this rare code.
 template <int K, int form>
 static __device__ __noinline__ void underflow_decay_sums(
     const struct kcp_forward &a, struct token_range z, int n,

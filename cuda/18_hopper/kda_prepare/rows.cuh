@@ -286,9 +286,9 @@ static __device__ __forceinline__ void row_norms(const struct forward_params &x,
 }
 
 // Decays over whole subchunks for a thread's two channels. `start` is the decay over
-// all subchunks before the thread's subchunk I, and `end` over all subchunks after
-// subchunk I. `ahead1` and `ahead2` are the decays over the next one and the next two
-// subchunks. `last` is the sum of log2 decays of subchunk I.
+// all subchunks before the thread's subchunk I, and `end` is the decay over all
+// subchunks after subchunk I. `ahead1` and `ahead2` are the decays over the next one
+// and the next two subchunks. `last` is the sum of log2 decays of subchunk I.
 struct subchunk_decay { float start[2], end[2], ahead1[2], ahead2[2], last[2]; };
 
 // Computes the decays over whole subchunks. With K = 64, also adds the sum of a
