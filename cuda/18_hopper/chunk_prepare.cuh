@@ -120,7 +120,7 @@ static __device__ __forceinline__ void cumulative_decay(
 // ---- the inverse (I + L)^-1 of a chunk, from 16x16 blocks
 //
 // Each element of an operand is split into a sum of two bf16 numbers, `top` and `rest`,
-// which together keep 16 bits.
+// which together keep 16 significant bits.
 struct split_operand { uint32_t top[4], rest[4]; };
 
 // Converts a 16x16 block in an accumulator d[2][4] to operand A. If used as operand B,

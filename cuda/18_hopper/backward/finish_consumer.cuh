@@ -16,13 +16,13 @@
 //            + exp2(G_last - G_i) W_i + sum_{j>i} (dA_ji q_j + dB_ji k_j) D_ji
 //            + dA_ii q_i
 //
-// The anchor b of a subchunk and channel is an integer near the middle of the range of
-// G. For i in subchunk I and j in subchunk J, D_ij = exp2(G_i - b_I) exp2(b_I - b_J)
-// exp2(b_J - G_j). The middle factor is a power of two, so each operand is rounded only
-// once. dG_i is q_i times its row sum, plus k_i times its row sum, minus k_i times its
-// column sum. Row sums are multiplied by the same rounded operands from which column
-// sums are computed, and vice versa. So each pair adds a product to one row of dG and
-// subtracts exactly the same product from another row.
+// The anchor b of a subchunk (16 tokens) and channel is an integer near the middle of
+// the range of G. For i in subchunk I and j in subchunk J, D_ij = exp2(G_i - b_I)
+// exp2(b_I - b_J) exp2(b_J - G_j). The middle factor is a power of two, so each operand
+// is rounded only once. dG_i is q_i times its row sum, plus k_i times its row sum,
+// minus k_i times its column sum. Row sums are multiplied by the same rounded operands
+// from which column sums are computed, and vice versa. So each pair (i, j) adds a
+// product to row i of dG and subtracts exactly the same product from row j.
 struct operands {
     pairs_of_tokens kb, kf, qf; // k exp2(b-G), k exp2(G-b), q exp2(G-b)
 };
@@ -55,10 +55,10 @@ static __device__ __forceinline__ void scaled_operand_a(uint32_t *a,
 }
 
 // A subchunk has one anchor for rows and one for columns. Normally the two anchors are
-// equal. On the underflow path the row anchor is G just before the subchunk and the
-// column anchor is the subchunk's last G, so that no exponent is above 0. On this path
-// only pairs of different subchunks use anchors. step[I] is a pair of bf16, both
-// exp2(b_(I+1) - b_I).
+// equal. On the underflow path (finish_gate.cuh) the row anchor is G just before the
+// subchunk and the column anchor is the subchunk's last G, so that no exponent is above
+// 0. On this path only pairs of different subchunks use anchors. step[I] is a pair of
+// bf16, both exp2(b_(I+1) - b_I).
 struct anchors {
     float row[SUBCHUNKS][2], column[SUBCHUNKS][2];
     uint32_t step[SUBCHUNKS - 1][2];

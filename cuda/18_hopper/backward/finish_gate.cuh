@@ -95,7 +95,7 @@ struct quad_weights {
     float beside, across;
 };
 
-// Replaces `x` by its inclusive sums along the tokens. bound[I] is the sum of all
+// Replaces `x` by its inclusive sums along the tokens. bound[I] is the sum over all
 // tokens before subchunk I, and bound[4] is the total. A channel's eight tokens of a
 // tile are in four lanes; each of these lanes computes the tile's total.
 static __device__ __forceinline__ void sum_along_tokens(float (*x)[4],
@@ -139,9 +139,9 @@ static __device__ __forceinline__ void sum_from_the_end(float (*x)[4])
         }
 }
 
-// Returns dx of one element from dg, and adds the element's term of dA_log to *dA. Both
-// results lack a factor that is equal for all elements of a head; the caller applies
-// it. With this factor:
+// From dg of an element, returns dx (x: the raw gate) and adds a term of dA_log to *dA.
+// Both results lack a factor that is equal for all elements of a head; the caller
+// applies it. With this factor:
 //     bounded   dx = dg lb exp(A_log) s (1 - s), s = 1 / (1 + 2^u);  dA_log += dx y
 //     softplus  dx = -exp(A_log) sigma(y) dg;                        dA_log += dg g
 static __device__ __forceinline__ float bounded_back(float u, float dg, float *dA)
@@ -205,10 +205,10 @@ static __device__ __forceinline__ void gate_gradient(
 
 // ---- the underflow path: pairs of tokens one by one
 
-// A gate may decay so much within a subchunk that factors relative to the subchunk's
-// anchor (finish_consumer.cuh) underflow in bf16. The first pass marks such a chunk.
-// The second pass processes the chunk again and computes pairs within subchunks one by
-// one, which is slow but exact for any decay.
+// A gate may decay so much within a subchunk (16 tokens) that factors relative to the
+// subchunk's anchor (finish_consumer.cuh) underflow in bf16. The first pass marks such
+// a chunk. The second pass processes the chunk again and computes pairs within
+// subchunks one by one, which is slow but exact for any decay.
 
 static __device__ __forceinline__ void mark_underflow(const float (*bound)[2],
                                                       unsigned char *mark)

@@ -15,7 +15,7 @@
 //            + sum_j dA_ji q_j + dB_ij k_j + dB_ji k_j
 //     Z = dA . (q k^T) + dB . (k k^T), j < i:  dG_i = sum_j Z_ij - sum_j Z_ji + ...
 //
-// So each pair adds a number to one row of dG, and subtracts it from another row.
+// So each pair (i, j) adds Z_ij to row i of dG, and subtracts Z_ij from row j.
 
 // Zeroes the rows past the chunk's end, which belong to another sequence.
 template <int K>

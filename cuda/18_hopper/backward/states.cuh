@@ -178,8 +178,8 @@ static __device__ __forceinline__ void states_producer_warpgroup(
     if (warp >= 2) scan_producer_warp<PIPE_K, 0, MAP_V_LANES, blocks>(f, z, n, v0, in);
 }
 
-// Loads 64 columns of the state before stretch z, scans the stretch's chunks, and
-// stores h and v_new of each chunk.
+// Loads 64 columns of the state before stretch z (a local token range of one sequence),
+// scans the stretch's chunks, and stores h and v_new of each chunk.
 template <int blocks, int K, int WGS, int kda>
 static __device__ __forceinline__ void states_consumer_warpgroup(
     const struct backward_params &x, const struct forward_params &f, int z, int n,

@@ -100,19 +100,14 @@ static __device__ __forceinline__ struct packed_rows<V> *v_new_of(
     return (struct packed_rows<V> *)x.v_new + ((int64_t)c * x.a.HV + n);
 }
 
-// The launchers.
-//
 // `backward_maps`: computes M of stretches from the saved block's factors, as forward
 // does. Every element of own [NS] is -1.
-//
 // `backward_scans`: runs all jobs in one grid. `strips`: 1 if the stretches are strips
 // of segments.
-//
 // `backward_finish_scratch`: returns the bytes of x->scratch for this call (0: none).
-//
 // `backward_factors`: for a saved block without factors, runs forward's chunk_prepare,
-// which stores factors, rstd and beta in the arrays of x. `backward_factors_size`:
-// returns the bytes of factors per chunk and value head.
+// which stores factors, rstd and beta in the arrays of x.
+// `backward_factors_size`: returns the bytes of factors per chunk and value head.
 int backward_maps(const struct backward_params *x, const int *own);
 int backward_factors(const struct backward_params *x, int processors);
 size_t backward_factors_size(const struct kcp_backward *a);

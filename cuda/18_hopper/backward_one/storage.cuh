@@ -28,9 +28,9 @@
 //     dg  = sums of dG from the step's end + sum_v Sa dSa + sum_i kb_i (dSa w)_i
 //     dq  = q_factor F dqf, dk = rstd_k F dkf + dkb / F, minus terms of the norms
 //
-// From the next step, whose anchor is a', to this step, dSa is multiplied by 2^(E - a +
-// a'). Each operand is rounded once, and both the products and dG use the rounded
-// operand, so that terms that cancel in dG are equal and opposite numbers.
+// From the next step to this step dSa is multiplied by 2^(E - a + a'), where a' is the
+// next step's a. Each operand is rounded once, and both the products and dG use the
+// rounded operand, so that terms that cancel in dG are equal and opposite numbers.
 //
 // Bound: memory. Its 3.7 KB per token and head take 1.0 ms for 8192 tokens of 96 heads
 // on an H100. The kernel takes 1.26 ms, because `finish` is latency-bound. Ownership:

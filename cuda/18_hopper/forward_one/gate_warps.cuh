@@ -29,7 +29,7 @@ static __device__ __forceinline__ struct gate_place gate_place_of(
                gate_constants_of<KCP_GATE_BOUNDED>(x.f.a, n, channel + 1) } };
 }
 
-// Zeroes rows past the stretch's end, because they may belong to another sequence.
+// Zeroes rows past the sequence's end, because they may belong to another sequence.
 static __device__ __forceinline__ void zero_gate_rows(struct step_stage<1> &s, int half,
                                                       int quarter, int rows)
 {

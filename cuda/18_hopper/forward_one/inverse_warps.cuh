@@ -42,7 +42,7 @@ static __device__ __forceinline__ void step_scores(const struct step_stage<kda> 
     }
 }
 
-// Returns the element of tensor [T,HV] at row `row` of the stretch, or 0 past its end.
+// Returns the element of tensor [T,HV] at the sequence's row `row`, or 0 past its end.
 static __device__ __forceinline__ bf16 row_value(const struct head_params &x,
                                                  const struct head_walk &w,
                                                  const void *of, int row)
@@ -179,7 +179,7 @@ static __device__ __forceinline__ void invert_blocks8(unsigned char *Ab)
     __syncwarp();
 }
 
-// Completes the inverses X of both 16x16 blocks by the 8x8 blocks X_10 = -X_11 L_10
+// Computes the 8x8 block (1,0) of the inverse X of each 16x16 block: X_10 = -X_11 L_10
 // X_00. Loads the inverse of block b into a[b]. Returns a[0]^T as an operand.
 static __device__ __forceinline__ struct split_operand join_blocks8(
     const unsigned char *Ab, float (*a)[2][4])

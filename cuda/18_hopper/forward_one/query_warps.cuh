@@ -6,7 +6,7 @@
 
 #include "inverse_warps.cuh"
 
-// Stores Aqk: the lower triangle of the scores, times a factor per row and, if
+// Stores Aqk: the lower triangle of the scores (q by k), times a factor per row and, if
 // `columns` is not NULL, a factor per column.
 static __device__ __forceinline__ void store_step_Aqk(unsigned char *Aqk,
                                                       float (*y)[2][4],
@@ -124,7 +124,7 @@ static __device__ __forceinline__ void query_warp(const struct head_params &x,
     }
 }
 
-// GDN: zeroes the rows of q and k past the stretch's end, in all channels.
+// GDN: zeroes the rows of q and k past the sequence's end, in all channels.
 static __device__ __forceinline__ void zero_step_rows(struct step_stage<0> &s, int rows)
 {
     for (int i = rows * 8 + (int)threadIdx.x % 32; i < STEP_ROWS * 8; i += 32)

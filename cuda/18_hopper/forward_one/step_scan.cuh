@@ -8,7 +8,7 @@
 #include "query_warps.cuh"
 #include "cuda/tile/warpgroup_store.cuh"
 
-// Loads v^T of this warp's 16 columns as pairs of bf16, with 0 past the stretch's end.
+// Loads v^T of this warp's 16 columns as pairs of bf16, with 0 past the sequence's end.
 template <int ragged>
 static __device__ __forceinline__ void load_step_v(uint32_t (*v)[4],
                                                    const unsigned char *from, int left)
@@ -102,7 +102,7 @@ struct step_consumer {
     }
 
     // Overwrites this warp's columns of v, which no other warp reads, with o. Copies o
-    // to global memory by TMA, or by rows if the stretch ends within the step.
+    // to global memory by TMA, or by rows if the sequence ends within the step.
     template <int ragged>
     __device__ __forceinline__ void store_o(int st, int t, int left, float (*o)[4])
     {
@@ -201,7 +201,7 @@ struct step_consumer {
     }
 };
 
-// Scans a stretch; each warpgroup has 64 columns of the state.
+// Scans a sequence; each warpgroup has 64 columns of the state.
 template <int kda, int keep>
 static __device__ __forceinline__ void scan_warpgroup(const struct head_params &x,
                                                       const struct head_walk &w,

@@ -12,8 +12,7 @@
 
 #include "cuda/18_hopper/chunk_factors.cuh"
 
-// The pipelines of a scan, and each pipeline's maximum number of stages (barrier
-// slots).
+// The pipelines of a scan, and the maximum number of stages of each pipeline.
 enum { PIPE_K, PIPE_A, PIPE_Q, PIPE_AQK, MAX_STAGES = 4 };
 
 // What a scan computes. MAP_SCAN: the affine maps (maps_sm90.cu). STATES_SCAN: the
@@ -203,7 +202,7 @@ static __device__ __forceinline__ void tma_load_bytes(void *to, const void *from
         tma_load_1d_multicast((char *)to + at, (const char *)from + at, bytes / 2, bar);
 }
 
-// Copies a packed triangle to shared memory, where each block column has all 64 rows.
+// Copies a triangle (A beta or Aqk) to shared memory, where block columns have 64 rows.
 template <int blocks>
 static __device__ __forceinline__ void tma_load_triangle(
     unsigned char *to, const unsigned char *from, uint64_t *full)

@@ -14,7 +14,7 @@
 
 // The part of o that this thread stores: 16 bytes per row. `to`: address in the
 // thread's first row of the next chunk to store; `step`: row stride; `left`: the number
-// of rows from `to` to the end of the window.
+// of rows from `to` to the end of the window (this launch's chunks).
 struct o_rows { bf16 *to; int64_t step; int left; };
 
 static __device__ __forceinline__ struct o_rows o_rows_of(

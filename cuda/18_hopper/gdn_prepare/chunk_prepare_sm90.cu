@@ -56,8 +56,8 @@ static __device__ __forceinline__ struct head_of_chunk head_of_chunk(
     return w;
 }
 
-// Computes a head with one warp. Since A (I + L) = I and N = -L, block columns are
-// computed from the last to the first:
+// Computes a head with one warp. A (1 + L) = 1 and N = -L give the block columns of A
+// from the last to the first:
 //     A_IJ = (sum_M A_IM N_MJ) A_JJ,  J < M <= I.
 // All of A is in registers, but only one block column of N is needed at a time. Two
 // diagonal blocks are inverted at a time, each by half a warp.

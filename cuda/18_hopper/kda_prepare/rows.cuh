@@ -9,9 +9,9 @@
 // A chunk in shared memory, in halves of 64 channels. TMA writes rows of q, k and the
 // gate as swizzle128 tiles. The operands of the scores (the products of rows) then
 // overwrite these rows. q and k become q F and k F, with F = exp2(G) relative to the
-// start of the row's subchunk; g becomes k / F, for pairs within a subchunk. ahead1,
-// ahead2 and ahead3 hold k decayed to the start of the first, second and third subchunk
-// after the row's subchunk.
+// start of the row's subchunk (16 rows); g becomes k / F, for pairs within a subchunk.
+// ahead1, ahead2 and ahead3 hold k decayed to the start of the first, second and third
+// subchunk after the row's subchunk.
 //
 // Once the scores are computed, the operands of the inverse overwrite ahead1 to ahead3:
 // L in the first half, and in the second half the inverted diagonal blocks, as
@@ -32,8 +32,9 @@ struct channel_half {
     };
 };
 
-// The operands of the underflow path, which overwrite the tiles: G of every row
-// relative to its subchunk's start, and the scores of q and of k within subchunks.
+// The operands of the underflow path (chunk_prepare_sm90.cu), which overwrite the
+// tiles: G of every row relative to its subchunk's start, and the scores of q and of k
+// within subchunks.
 template <int K>
 struct underflow_storage {
     float G[CHUNK][K], block16[SUBCHUNKS][2][SUBCHUNK][SUBCHUNK];
@@ -107,7 +108,7 @@ static int make_row_descriptors(struct row_descriptors *m, const struct kcp_forw
     return made ? KCP_OK : KCP_CUDA;
 }
 
-// One thread loads 64 rows of query/key head m and value head n, from token t on.
+// One thread loads 64 rows from token t on: q and k of head m, the gate of head n.
 template <int K>
 static __device__ __forceinline__ void tma_load_rows(
     const struct row_descriptors &from, int t, int m, int n,
