@@ -1,352 +1,229 @@
-/* checks.c -- compares the convolution over ranks with an oracle on the whole tensor,
- * and gradients with finite differences.
+/* checks.c -- compares the convolution with an oracle, its gradients with finite
+ * differences, and the bytes between ranks with a count per row.
  *
  * Book: chapter 14.  Checked by: tests/14_conv/mutants.c.  Next: ref/15_scan.c.
- * The oracle uses neither the plan nor ranks.
- */
-#include "tests/judge/judge.h"
+ * The oracle uses neither the plan nor ranks. */
+#include "tests/judge/trial.h"
+
 #include <math.h>
 #include <string.h>
-enum { MAX_T = 60, MAX_D = 3, MAX_W = 7, MAX_N = 6, MAX_R = 9 };
 
-/* The outputs for all tokens, computed by the ranks or by the oracle. */
-struct result {
-    double y[MAX_T * MAX_D], dx[MAX_T * MAX_D];
-    double dw[MAX_D * MAX_W], db[MAX_D];
-    double xt[MAX_N * (MAX_W - 1) * MAX_D], dx0[MAX_N * (MAX_W - 1) * MAX_D];
-};
-struct whole {
-    int N, D, Wc, R, shift, with_bias, with_x0, with_dxt;
-    enum kcp_act act;
-    int64_t T, L, cu[MAX_N + 1], cuts[MAX_R + 1];
-    double x[MAX_T * MAX_D], dy[MAX_T * MAX_D], w[MAX_D * MAX_W], b[MAX_D];
-    double x0[MAX_N * (MAX_W - 1) * MAX_D], dxt[MAX_N * (MAX_W - 1) * MAX_D];
-    struct kcp_plan *plan;
-    struct kcp_traffic traffic[2][MAX_R];
-    struct result out;
-};
+enum { KINDS = 9 };
+static const char *const kinds[KINDS] = {
+    "Wc=1", "Wc=4", "Wc=4 h0 act=silu", "Wc=7 D=2 x0", "Wc=3 h0 act=silu dxt",
+    "Wc=7 h0 act=silu x0 dxt", "shift Wc=2", "shift Wc=2 x0 dxt", "Wc=2 x0 dxt" };
 
-static int reach_of(const struct whole *a) { return (a->shift ? 2 : a->Wc) - 1; }
+static int reach_of(const struct kcp_call *c) { return (c->shift ? 2 : c->Wc) - 1; }
+
+static const double *array(const struct tensor_set *b, const char *name)
+{
+    const struct tensor *t = tensor_find(b, name);
+    return t ? t->p : NULL;
+}
 
 /* Returns x of token t of sequence n, or before the sequence's start x0 (0 without
  * x0). */
-static double x_at(const struct whole *a, int n, int64_t t, int d)
+static double x_at(const struct tensor_set *b, const struct kcase *k, int n, int64_t t,
+                   int d)
 {
-    const int64_t k = t - a->cu[n] + reach_of(a);
-    if (t >= a->cu[n])
-        return a->x[t * a->D + d];
-    return a->with_x0 && k >= 0 ? a->x0[(n * reach_of(a) + k) * a->D + d] : 0;
+    const int D = k->call.D, reach = reach_of(&k->call);
+    const double *x0 = array(b, "x0");
+    const int64_t i = t - k->cu[n] + reach;
+    if (t >= k->cu[n]) return array(b, "x")[t * D + d];
+    return x0 && i >= 0 ? x0[(n * reach + i) * D + d] : 0;
 }
 
-static void direct_xt(const struct whole *a, double *xt)
+/* Adds the expected y and xt to the inputs in b. */
+static void direct(struct tensor_set *b, const struct kcase *k)
 {
-    const int reach = reach_of(a);
-    for (int n = 0; n < a->N; n++)
-        for (int k = 0; k < reach; k++)
-            for (int d = 0; d < a->D; d++)
-                xt[(n * reach + k) * a->D + d] =
-                    x_at(a, n, a->cu[n + 1] - reach + k, d);
-}
-
-static void direct_y(const struct whole *a, double *y)
-{
-    for (int n = 0; n < a->N; n++)
-        for (int64_t t = a->cu[n]; t < a->cu[n + 1]; t++)
-            for (int d = 0; d < a->D; d++) {
-                double s = a->with_bias ? a->b[d] : 0;
-                for (int j = 0; j < a->Wc && !a->shift; j++)
-                    s += a->w[d * a->Wc + j] * x_at(a, n, t + j - a->Wc + 1, d);
-                if (a->shift)
-                    s = x_at(a, n, t - 1, d) - x_at(a, n, t, d);
-                else if (a->act == KCP_ACT_SILU)
-                    s /= 1 + exp(-s);
-                y[t * a->D + d] = s;
+    const struct kcp_call *c = &k->call;
+    const int reach = reach_of(c);
+    double *y = tensor_add(b, "y", "T D", KCP_ACTV, c)->p;
+    double *xt = tensor_add(b, "xt", "N Wc-1 D", KCP_ACTV, c)->p;
+    const double *w = array(b, "weight"), *bias = array(b, "bias");
+    for (int n = 0; n < c->N; n++)
+        for (int d = 0; d < c->D; d++) {
+            for (int i = 0; i < reach; i++)
+                xt[(n * reach + i) * c->D + d] =
+                    x_at(b, k, n, k->cu[n + 1] - reach + i, d);
+            for (int64_t t = k->cu[n]; t < k->cu[n + 1]; t++) {
+                double s = bias ? bias[d] : 0;
+                for (int j = 0; j < c->Wc && w; j++)
+                    s += w[d * c->Wc + j] * x_at(b, k, n, t + j - c->Wc + 1, d);
+                if (c->shift) s = x_at(b, k, n, t - 1, d) - x_at(b, k, n, t, d);
+                else if (c->act == KCP_ACT_SILU) s /= 1 + exp(-s);
+                y[t * c->D + d] = s;
             }
-}
-
-static double direct_loss(const struct whole *a)
-{
-    double y[MAX_T * MAX_D], xt[MAX_N * (MAX_W - 1) * MAX_D], s = 0;
-    direct_y(a, y);
-    direct_xt(a, xt);
-    for (int64_t i = 0; i < a->T * a->D; i++)
-        s += y[i] * a->dy[i];
-    for (int i = 0; a->with_dxt && i < a->N * reach_of(a) * a->D; i++)
-        s += xt[i] * a->dxt[i];
-    return s;
-}
-
-/* Computes central differences of the loss sum(y dy) + sum(xt dxt) with respect to each
- * of the n elements of input x. */
-static void differences(struct whole *a, double *x, int64_t n, double *dx)
-{
-    const double e = 1e-5;
-    for (int64_t i = 0; i < n; i++) {
-        const double keep = x[i];
-        x[i] = keep + e;
-        const double up = direct_loss(a);
-        x[i] = keep - e;
-        const double down = direct_loss(a);
-        x[i] = keep;
-        dx[i] = (up - down) / (2 * e);
-    }
-}
-
-/* Copies the state rows that rank r owns, and sets all other rows to NaN. */
-static const double *own_rows(const struct whole *a, const int *owner, int r,
-                              const double *all, double *to)
-{
-    const int row = reach_of(a) * a->D;
-    for (int i = 0; i < a->N * row; i++)
-        to[i] = owner[i / row] == r ? all[i] : NAN;
-    return to;
-}
-
-/* Copies the shard of one rank, then runs forward and backward on that rank. */
-static int body(struct kcp_comm *comm, void *arg)
-{
-    struct whole *a = arg;
-    const struct kcp_context *x = &a->plan->ctx[comm->r];
-    const int64_t T = x->end - x->begin, at = x->begin * a->D;
-    const size_t bytes = sizeof(double) * T * a->D;
-    double in[2][MAX_T * MAX_D + 1], dw[MAX_D * MAX_W] = { 0 }, db[MAX_D] = { 0 };
-    struct kcp_conv c = { .T = T, .N = a->N, .NS = x->NS, .NC = x->NC, .R = a->R,
-                          .C = a->plan->C };
-    c.r = comm->r; c.D = a->D; c.Wc = a->Wc; c.act = a->act; c.shift = a->shift;
-    c.plan = a->plan; c.comm = comm; c.cu = x->cu; c.cn = x->cn; c.sc = x->sc;
-    c.x = memcpy(in[0], a->x + at, bytes); c.dy = memcpy(in[1], a->dy + at, bytes);
-    c.weight = a->w;
-    c.bias = a->with_bias ? a->b : NULL;
-    c.y = a->out.y + at;
-    c.dx = a->out.dx + at;
-    c.dweight = dw;
-    c.dbias = db;
-    double states[2][MAX_N * (MAX_W - 1) * MAX_D];
-    if (a->with_x0)
-        c.x0 = own_rows(a, a->plan->h0_rank, comm->r, a->x0, states[0]);
-    if (a->with_dxt)
-        c.dxt = own_rows(a, a->plan->ht_rank, comm->r, a->dxt, states[1]);
-    c.xt = a->with_x0 || a->with_dxt ? a->out.xt : NULL;
-    c.dx0 = a->with_x0 || a->with_dxt ? a->out.dx0 : NULL;
-    for (int pass = 0; pass < 2; pass++) {
-        const struct kcp_traffic was = comm->traffic;
-        c.pass = pass ? KCP_BACKWARD : KCP_FORWARD;
-        if (ref_conv(&c) != KCP_OK)
-            return KCP_BAD;
-        struct kcp_traffic *is = &a->traffic[pass][comm->r];
-        is->bytes = comm->traffic.bytes - was.bytes;
-        is->messages = comm->traffic.messages - was.messages;
-        is->collectives = comm->traffic.collectives - was.collectives;
-    }
-    if (comm->r == a->R - 1) {
-        memcpy(a->out.dw, dw, sizeof(double) * a->D * a->Wc);
-        memcpy(a->out.db, db, sizeof(double) * a->D);
-    }
-    return KCP_OK;
-}
-
-static int run_ranks(struct whole *a, struct kcp_report *rep)
-{
-    char why[160] = "";
-    const char *what = "";
-    memset(&a->out, 0, sizeof a->out);
-    int status = kcp_plan_make(&a->plan, a->N, a->cu, a->R, a->cuts, a->L, 8, 4, &what);
-    EXPECT(rep, status == KCP_OK, "plan: %s", what);
-    if (!status)
-        status = kcp_threads_run(a->R, body, a, why, sizeof why);
-    EXPECT(rep, status == KCP_OK, "ranks: %s", why);
-    return status;
-}
-
-static int64_t below(struct stream *s, int64_t n)
-{
-    return (int64_t)(uniform(s) * n);
-}
-
-/* Draws x0 and dxt. Bit 0 of `which` enables x0, and bit 1 enables dxt. */
-static void draw_states(struct whole *a, int which, struct stream *s)
-{
-    a->with_x0 = which & 1;
-    a->with_dxt = which >> 1 & 1;
-    for (int i = 0; i < MAX_N * (MAX_W - 1) * MAX_D; i++) {
-        a->x0[i] = normal(s);
-        a->dxt[i] = normal(s);
-    }
-}
-
-static void draw(struct whole *a, struct stream *s)
-{
-    memset(a, 0, sizeof *a);
-    a->D = 1 + below(s, MAX_D);
-    a->Wc = 1 + below(s, MAX_W);
-    a->N = 1 + below(s, MAX_N);
-    a->shift = below(s, 4) == 0;
-    a->with_bias = below(s, 2);
-    a->act = below(s, 2) ? KCP_ACT_SILU : KCP_ACT_NONE;
-    for (int n = 0; n < a->N; n++)
-        a->cu[n + 1] = a->cu[n] + below(s, 4) * below(s, MAX_T / MAX_N / 3 + 1);
-    a->T = a->cu[a->N];
-    for (int i = 0; i < MAX_T * MAX_D; i++) {
-        a->x[i] = normal(s);
-        a->dy[i] = normal(s);
-    }
-    for (int i = 0; i < MAX_D * MAX_W; i++) {
-        a->w[i] = normal(s);
-        a->b[i % MAX_D] = normal(s);
-    }
-}
-
-/* Draws cuts between ranks. Cuts are often equal (empty ranks) or one token apart. */
-static void draw_cuts(struct whole *a, int R, struct stream *s)
-{
-    int64_t c = below(s, a->T + 1) * below(s, 2);
-    const int64_t step = 1 + below(s, 2 + below(s, 4) * a->T / R);
-    a->R = R; a->cuts[0] = 0; a->cuts[R] = a->T;
-    for (int r = 1; r < R; r++, c += below(s, step + 1))
-        a->cuts[r] = c < a->T ? c : a->T;
-}
-
-static void compare(const char *name, const double *got, const double *want, int64_t n,
-                    double tol, int trial, struct kcp_report *rep)
-{
-    double worst = 0;
-    for (int64_t i = 0; i < n; i++)
-        if (!(fabs(got[i] - want[i]) <= worst))
-            worst = fabs(got[i] - want[i]);
-    EXPECT(rep, worst <= tol, "trial %d: %s is off by %.1e", trial, name, worst);
+        }
 }
 
 /* Counts the messages with x0 (at_end: dxt). Each rank with one of a sequence's first
  * (at_end: last) Wc - 1 tokens receives the sequence's rows of x0 (dxt) from their
  * owner, in one message per sequence. */
-static void states_traffic(const struct whole *a, int at_end, struct kcp_traffic *want)
+static void states_traffic(const struct trial *t, int at_end, struct kcp_traffic *want)
 {
-    const int64_t *cuts = a->plan->cuts, reach = reach_of(a);
-    const int *owner = at_end ? a->plan->ht_rank : a->plan->h0_rank;
-    for (int n = 0; n < a->N; n++)
-        for (int r = 0; r < a->R; r++) {
+    const int64_t *cuts = t->plan->cuts, *cu = t->k->cu, reach = reach_of(&t->k->call);
+    const int *owner = at_end ? t->plan->ht_rank : t->plan->h0_rank;
+    for (int n = 0; n < t->k->call.N; n++)
+        for (int r = 0; r < t->R; r++) {
             int near = 0;
-            for (int64_t t = a->cu[n]; t < a->cu[n + 1]; t++) {
-                const int64_t away = at_end ? a->cu[n + 1] - 1 - t : t - a->cu[n];
-                near |= t >= cuts[r] && t < cuts[r + 1] && away < reach;
+            for (int64_t i = cu[n]; i < cu[n + 1]; i++) {
+                const int64_t away = at_end ? cu[n + 1] - 1 - i : i - cu[n];
+                near |= i >= cuts[r] && i < cuts[r + 1] && away < reach;
             }
             if (!near || owner[n] == r) continue;
-            want[owner[n]].bytes += (int64_t)sizeof(double) * reach * a->D;
+            want[owner[n]].bytes += (int64_t)sizeof(double) * reach * t->k->call.D;
             want[owner[n]].messages++;
         }
 }
 
+/* Counts the halo rows of rank r before its first token (back: after its last token),
+ * and one message per rank that sends such rows. */
+static void rows_traffic(const struct trial *t, int r, int back,
+                         struct kcp_traffic *want)
+{
+    const int64_t *cuts = t->plan->cuts, *cu = t->k->cu;
+    const int64_t at = back ? cuts[r + 1] - 1 : cuts[r];
+    int n = 0, last = -1;
+    if (cuts[r] == cuts[r + 1]) return;
+    while (cu[n + 1] <= at) n++;
+    for (int i = 1; i <= reach_of(&t->k->call); i++) {
+        const int64_t token = back ? at + i : at - i;
+        int owner = 0;
+        if (token < cu[n] || token >= cu[n + 1]) break;
+        while (cuts[owner + 1] <= token) owner++;
+        want[owner].bytes += (int64_t)sizeof(double) * t->k->call.D;
+        want[owner].messages += owner != last;
+        last = owner;
+    }
+}
+
 /* Compares the sent bytes with a count per row. Backward sends the halo rows of x again
  * and the halo rows of dpre, and gathers the parameter sums once. */
-static void check_traffic(const struct whole *a, int pass, int trial,
-                          struct kcp_report *rep)
+static void check_traffic(struct kcp_report *rep, const struct trial *t)
 {
-    struct kcp_traffic want[MAX_R] = { 0 };
-    const int64_t *cuts = a->plan->cuts, row = sizeof(double) * a->D;
-    for (int r = 0; r < a->R; r++)
-        for (int back = 0; back <= pass && cuts[r] < cuts[r + 1]; back++) {
-            const int64_t at = back ? cuts[r + 1] - 1 : cuts[r];
-            int n = 0, last = -1;
-            while (a->cu[n + 1] <= at)
-                n++;
-            for (int i = 1; i < (a->shift ? 2 : a->Wc); i++) {
-                const int64_t t = back ? at + i : at - i;
-                if (t < a->cu[n] || t >= a->cu[n + 1])
-                    break;
-                int owner = 0;
-                while (cuts[owner + 1] <= t)
-                    owner++;
-                want[owner].bytes += row;
-                want[owner].messages += owner != last;
-                last = owner;
-            }
-        }
-    struct kcp_traffic states[MAX_R] = { 0 };
-    if (a->with_x0) states_traffic(a, 0, states);
-    if (a->with_dxt && pass) states_traffic(a, 1, states);
-    const int gather = pass && !a->shift && a->R > 1;
+    const struct kcp_call *c = &t->k->call;
+    const int back = t->pass == KCP_BACKWARD, gather = back && !c->shift && t->R > 1;
+    const int64_t row = (int64_t)sizeof(double) * c->D;
+    struct kcp_traffic want[CASE_RANKS] = { { 0 } }, states[CASE_RANKS] = { { 0 } };
     int most = 1;
-    for (int r = 0; r < a->R; r++)
-        most = a->plan->ctx[r].NS > most ? a->plan->ctx[r].NS : most;
-    for (int r = 0; r < a->R; r++) {
-        const struct kcp_traffic *got = &a->traffic[pass][r];
+    for (int r = 0; r < t->R; r++) {
+        for (int b = 0; b <= back; b++) rows_traffic(t, r, b, want);
+        most = t->plan->ctx[r].NS > most ? t->plan->ctx[r].NS : most;
+    }
+    if (t->k->with_x0) states_traffic(t, 0, states);
+    if (t->k->with_dxt && back) states_traffic(t, 1, states);
+    for (int r = 0; r < t->R; r++) {
+        const struct kcp_traffic *got = &t->rank[r].traffic;
         struct kcp_traffic sum = { 0 };
-        for (int back = 0; back <= pass; back++) {
-            const struct kcp_halo h = { .plan = a->plan, .backward = back,
-                .reach = a->shift ? 1 : a->Wc - 1, .row_bytes = row };
+        for (int b = 0; b <= back; b++) {
+            const struct kcp_halo h = { .plan = t->plan, .backward = b,
+                                        .reach = reach_of(c), .row_bytes = row };
             const struct kcp_traffic f = kcp_halo_formula(&h, r);
             sum.bytes += f.bytes;
             sum.messages += f.messages;
         }
         EXPECT(rep, sum.bytes == want[r].bytes && sum.messages == want[r].messages,
-               "trial %d rank %d: formula gives %d bytes", trial, r, (int)sum.bytes);
-        want[r].bytes += states[r].bytes;
-        want[r].messages += states[r].messages;
-        want[r].bytes += gather * (a->R - 1) * row * most * (a->Wc + 1);
-        EXPECT(rep, got->collectives == gather && got->messages == want[r].messages &&
-               got->bytes == want[r].bytes, "trial %d rank %d: %d, %d, %d bytes", trial,
-               r, (int)got->collectives, (int)got->messages, (int)got->bytes);
+               "rank %d: formula gives %d bytes, not %d", r, (int)sum.bytes,
+               (int)want[r].bytes);
+        sum.bytes += states[r].bytes + gather * (t->R - 1) * row * most * (c->Wc + 1);
+        sum.messages += states[r].messages;
+        EXPECT(rep, got->collectives >= gather && got->messages == sum.messages &&
+               got->bytes == sum.bytes, "rank %d of %d: %d bytes in %d messages, not "
+               "%d in %d", r, t->R, (int)got->bytes, (int)got->messages, (int)sum.bytes,
+               (int)sum.messages);
+    }
+}
+
+/* Compares rows of y, and the rows of xt that this rank owns, with the oracle. */
+static void compare(struct kcp_report *rep, const struct buffer *o,
+                    const struct tensor_set *want, const char *words)
+{
+    const double *all = array(want, o->field->name), *got = (void *)(o->image + FENCE);
+    const int64_t row = o->dim[0] ? o->n / o->dim[0] : 0;
+    double worst = 0;
+    if (!o->want || !all) return;
+    for (int64_t e = 0; e < o->n; e++) {
+        if (is_unwritten(o->want[e])) continue;
+        const double off = fabs(got[e] - all[o->first * row + e]);
+        if (!(off <= worst)) worst = off;
+    }
+    EXPECT(rep, worst <= 1e-14, "%s: %s is off by %.1e", words, o->field->name, worst);
+}
+
+/* Draws cuts between ranks. Cuts are often equal (empty ranks) or one token apart. */
+static void draw_cuts(struct kcase *k, int R, struct stream *s)
+{
+    const int64_t T = k->call.T;
+    int64_t c = (int64_t)(uniform(s) * (double)(T + 1)) * (uniform(s) < .5);
+    const double longest = 2 + uniform(s) * 4 * (double)T / R;
+    const int64_t step = 1 + (int64_t)(uniform(s) * longest);
+    k->call.R = R;
+    k->uneven = 1;
+    k->cuts[R] = T;
+    for (int r = 1; r < R; r++) {
+        k->cuts[r] = c < T ? c : T;
+        c += (int64_t)(uniform(s) * (double)(step + 1));
     }
 }
 
 static int against_whole(struct kcp_report *rep)
 {
-    struct stream s = stream_of(14, "against_whole"), rows = stream_of(14, "states");
-    static struct whole whole, *a = &whole;
-    static struct result is, *want = &is;
-    for (int trial = 0; trial < 360; trial++) {
-        draw(a, &s);
-        draw_cuts(a, 1 + trial % MAX_R, &s);
-        draw_states(a, trial / MAX_R % 4, &rows);
-        direct_y(a, want->y);
-        direct_xt(a, want->xt);
-        differences(a, a->x, a->T * a->D, want->dx);
-        differences(a, a->w, a->D * a->Wc, want->dw);
-        differences(a, a->b, a->D, want->db);
-        const int states = a->N * reach_of(a) * a->D, with_x0 = a->with_x0;
-        a->with_x0 |= a->with_dxt;               /* x0 = 0, so that dx0 exists */
-        if (!with_x0) memset(a->x0, 0, sizeof a->x0);
-        differences(a, a->x0, states, want->dx0);
-        a->with_x0 = with_x0;
-        if (run_ranks(a, rep) == KCP_OK) {
-            const int D = a->D, n = a->shift ? 0 : D;
-            compare("y", a->out.y, want->y, a->T * D, 1e-14, trial, rep);
-            compare("dx", a->out.dx, want->dx, a->T * D, 1e-8, trial, rep);
-            compare("dw", a->out.dw, want->dw, n * a->Wc, 1e-8, trial, rep);
-            compare("db", a->out.db, want->db, a->with_bias ? n : 0, 1e-8, trial, rep);
-            const int n_states = with_x0 || a->with_dxt ? states : 0;
-            compare("xt", a->out.xt, want->xt, n_states, 0, trial, rep);
-            compare("dx0", a->out.dx0, want->dx0, n_states, 1e-8, trial, rep);
-            check_traffic(a, 0, trial, rep);
-            check_traffic(a, 1, trial, rep);
+    const struct kcp_stage *s = stage_find("14");
+    const struct kcp_variant ref = reference_of(s);
+    struct stream random = stream_of(14, "cuts");
+    const int repeats = case_repeats;
+    case_repeats = 0;
+    for (int i = 0; i < 20 * KINDS; i++) {
+        struct tensor_set want = { .n = 0 };
+        struct kcase k;
+        char words[200], why[160] = "";
+        snprintf(words, sizeof words, "live kda D=3 C=8 lengths=%d,0,%d,1,%d seed=%d "
+                 "%s", i % 23, i % 17 + 1, i % 7, i + 1, kinds[i % KINDS]);
+        if (case_parse(words, &k, why, sizeof why)) return KCP_BAD;
+        inputs_draw(&want, &k, s, KCP_F64);
+        direct(&want, &k);
+        draw_cuts(&k, 1 + i / KINDS % 9, &random);
+        struct verdict v = { .outcome = SKIP };
+        judge_case(s, &ref, &k, KCP_F64, &v);
+        EXPECT(rep, v.outcome == PASS, "%s, R = %d: %s differs by %.2g from one rank; "
+               "%s", words, k.call.R, v.worst.field, v.worst.err, v.why);
+        for (int pass = 0; pass < 2; pass++) {
+            struct trial t = { .stage = s, .variant = &ref, .mem = &host_memory };
+            const int status = trial_case(&t, &k, (enum kcp_pass)pass, why, sizeof why);
+            EXPECT(rep, !status, "%s: status %d %s", words, status, why);
+            for (int r = 0; r < t.R && !status; r++)
+                for (int j = 0; j < t.rank[r].n && !pass; j++)
+                    compare(rep, &t.rank[r].buffer[j], &want, words);
+            if (!status) check_traffic(rep, &t);
+            trial_free(&t);
         }
-        kcp_plan_free(a->plan);
+        tensor_set_free(&want);
+    }
+    case_repeats = repeats;
+    for (int i = 0; i < KINDS; i++) {
+        char words[200];
+        snprintf(words, sizeof words, "live kda D=3 lengths=9,0,20,1,6 %s", kinds[i]);
+        const int status = gradients_agree(rep, "14", words);
+        if (status) return status;
     }
     return KCP_OK;
 }
 KCP_CHECK(conv_whole) = { "14_conv", "against_whole",
-    "on 1 to 9 ranks with any cuts, y and states equal one rank's, gradients "
+    "on 1 to 9 ranks with any cuts, y and states equal the oracle's, gradients "
     "equal finite differences, and bytes equal the count", against_whole };
 
 static int same_bits(struct kcp_report *rep)
 {
-    struct stream s = stream_of(14, "same_bits"), rows = stream_of(14, "states");
-    static struct whole whole, *a = &whole;
-    static struct result is, *one = &is;
-    for (int trial = 0; trial < 40; trial++) {
-        draw(a, &s);
-        draw_states(a, trial % 4, &rows);
-        a->L = 1 + below(&s, 9);
-        for (int R = 1; R <= MAX_R; R++) {
-            draw_cuts(a, R, &s);
-            if (run_ranks(a, rep) == KCP_OK && R == 1)
-                *one = a->out;
-            EXPECT(rep, !memcmp(one, &a->out, sizeof *one),
-                   "trial %d: L %d, R %d differs from R 1", trial, (int)a->L, R);
-            kcp_plan_free(a->plan);
-        }
+    int status = KCP_OK;
+    for (int i = 0; i < KINDS && !status; i++) {
+        char words[200];
+        snprintf(words, sizeof words, "live kda D=3 C=8 lengths=40,0,1,30,7 L=%d %s",
+                 1 + i % 9, kinds[i]);
+        status = canonical_reference(rep, "14", words);
     }
-    return KCP_OK;
+    return status;
 }
 KCP_CHECK(conv_bits) = { "14_conv", "same_bits",
-    "canonical segments give equal bits of all outputs for R = 1 to 9", same_bits };
+    "canonical segments give equal bits of all outputs for R = 1, 2, 3, 4, 7 and 8",
+    same_bits };

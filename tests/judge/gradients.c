@@ -1,6 +1,6 @@
 /* gradients.c -- compares gradients with differences of the outputs.
  *
- * Book: chapters 15 and 16.  Checked by: itself, it can fail.  Next: pipeline.c.
+ * Book: chapters 14, 15 and 16.  Checked by: itself, it can fail.  Next: pipeline.c.
  *
  * The field table pairs names: a gradient "dx" that backward computes belongs to the
  * input "x", and a gradient "dy" or "dy_" that backward reads belongs to the output
@@ -81,7 +81,7 @@ int gradients_agree(struct kcp_report *rep, const char *stage, const char *words
     struct kcase k;
     char why[160];
     if (case_parse(words, &k, why, sizeof why)) return KCP_BAD;
-    for (int oracle = 1; oracle >= 0; oracle--) {
+    for (int oracle = s.oracle != NULL; oracle >= 0; oracle--) {
         struct tensor_set in = { .n = 0 }, b = { .n = 0 };
         if (!oracle) s.oracle = NULL;
         inputs_draw(&in, &k, stage_find(stage), KCP_F64);
