@@ -77,7 +77,7 @@ static int scans(struct factors_backward *f, struct backward_params *x, int laun
     return x->njobs ? backward_scans(x, processors(), f->p.L > 0) : KCP_OK;
 }
 
-// Returns 1 if a sequence extends beyond this rank on both sides: its map needs M.
+// Returns 1 if a sequence extends beyond this rank on both sides, so that M is needed.
 static int needs_M(const struct kcp_call *a)
 {
     const int seg0 = a->plan->ctx[a->r].seg0;

@@ -20,9 +20,10 @@
 // the range of G. For i in subchunk I and j in subchunk J, D_ij = exp2(G_i - b_I)
 // exp2(b_I - b_J) exp2(b_J - G_j). The middle factor is a power of two, so each operand
 // is rounded only once. dG_i is q_i times its row sum, plus k_i times its row sum,
-// minus k_i times its column sum. Row sums are multiplied by the same rounded operands
-// from which column sums are computed, and vice versa. So each pair (i, j) adds a
-// product to row i of dG and subtracts exactly the same product from row j.
+// minus k_i times its column sum. In dG, row sums are multiplied by the rounded
+// operands that enter column sums, and column sums by the rounded operands that enter
+// row sums. So each pair (i, j) adds a product to row i of dG and subtracts exactly the
+// same product from row j.
 struct operands {
     pairs_of_tokens kb, kf, qf; // k exp2(b-G), k exp2(G-b), q exp2(G-b)
 };
@@ -145,7 +146,7 @@ static __device__ __forceinline__ void make_operands(const struct anchors &b,
 }
 
 // Converts a warp's rows of X = dO v_new^T or Y = dv v_new^T to bf16 rows of dA or dB.
-// Also stores a diagonal in fp32: dA_ii with the norms, or Y_ii without norms.
+// Also stores the diagonal of dA (with norms) or of Y (without norms) in fp32.
 template <int K>
 static __device__ __forceinline__ void store_triangle(
     int of_dv, float scale, const struct finish_vectors<K> &of, const float (*d)[4],

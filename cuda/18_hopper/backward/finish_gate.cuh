@@ -261,8 +261,8 @@ static __device__ __forceinline__ float element_of(const unsigned char *triangle
     return (float)*(const bf16 *)(triangle + swizzle128_offset(i, j / 8) + j % 8 * 2);
 }
 
-// Row and column sums for the tokens of this lane in subchunk I. The sums extend over
-// the tokens of one other lane (of_other_lane):
+// Row and column sums for the tokens of this lane in subchunk I. Each call of add_pairs
+// adds the terms of one of the channel's four lanes:
 //     row_q_i = sum_{j<i} dA_ij D_ij k_j    row_k_i likewise with dB
 //     column_j = sum_{i>j} (dA_ij q_i + dB_ij k_i) D_ij
 struct pair_sums {

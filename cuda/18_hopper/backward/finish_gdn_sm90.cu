@@ -334,11 +334,11 @@ static __device__ __forceinline__ void finish_gdn_chunk(
 // warpgroup one thread is the producer, one warp computes G one chunk in advance, and
 // another warp computes the gate's gradient from dG while the consumers continue.
 //
-// Barriers: each part has `full` and `empty`; gate_* serve G, and sums_* serve the sums
-// of dG. CONSUMERS_SYNC marks three events, in order: rows past the end are 0; the
-// triangles are stored; the dots (sums of q dq and k dk) are stored. dA and dB have two
-// buffers, so when the triangles are stored, the previous chunk's triangles have been
-// read. WARPGROUP_SYNC: the warpgroup's rows are staged.
+// Barriers: each part has `full` and `empty`. G and the sums of dG have further pairs
+// of barriers, gate_* and sums_*. CONSUMERS_SYNC marks three events, in order: rows
+// past the end are 0; the triangles are stored; the dots (sums of q dq and k dk) are
+// stored. dA and dB have two buffers, so when the triangles are stored, the previous
+// chunk's triangles have been read. WARPGROUP_SYNC: the warpgroup's rows are staged.
 template <int K>
 static __global__ __launch_bounds__(finish_threads<K>::ALL, finish_threads<K>::BLOCKS)
 void gdn_finish_kernel(const __grid_constant__ struct backward_params x,

@@ -189,7 +189,7 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
             mbarrier_arrive(&smem.empty[PART_ROWS + stage]);
             return 0;
         }
-        // Each warp's sums of q dq and k dk [K / 16][2][CHUNK] overwrite dA.
+        // Per-warp sums of q dq and k dk overwrite dA, as [K / 16][2][CHUNK].
         store_dots(q, k, dq, dk,
                    (float *)smem.dA + opaque_thread_id() / 32 * 2 * CHUNK);
     }

@@ -41,8 +41,8 @@ static __device__ __forceinline__ struct mma_coords mma_coords_of_thread(void)
 }
 
 // The iteration state of a block. A block processes every gridDim.x-th pair of a chunk
-// and a query/key head, and all value heads of each pair. `chunk` counts the
-// combinations of pair and value head, starting with 0.
+// and a query/key head, and all value heads of each pair. `chunk` numbers the
+// combinations of pair and value head from 0.
 struct block_chunk {
     int pair, head, chunk;
 };

@@ -243,7 +243,7 @@ static __device__ __forceinline__ void gdn_reverse_step(
 
 // ---- the block
 
-// Returns where the gradient of a stretch's first state is stored (p = NULL: nowhere).
+// Returns where the gradient of the state before z is stored (p = NULL: not stored).
 static __device__ __forceinline__ struct state_view start_of(
     const struct backward_params &x, int job, int z, int n, int v)
 {
@@ -313,7 +313,7 @@ static __device__ __forceinline__ void reverse_consumer_warpgroup(
 // bytes are written. With few stretches and heads the bound is the latency of the
 // sequential steps. Barriers. `full`: the chunk's bytes have arrived. `empty`: every
 // consumer of the block or cluster has read these bytes and has stored the dv that was
-// staged in dO. The warpgroup's barriers surround accesses to staged tiles.
+// staged in dO. Barriers of the warpgroup order the accesses to staged tiles.
 template <int K, int WGS, int kda, int blocks>
 static __device__ __forceinline__ void reverse_block(const struct backward_params &x,
                                                      const struct forward_params &f,

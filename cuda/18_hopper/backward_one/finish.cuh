@@ -95,8 +95,8 @@ static __device__ __forceinline__ void put_gate_gradient(
     }
 }
 
-// Stores one stretch's gradients of the head's parameters: dA_log, a sum over all
-// channels, and ddt_bias of each channel. A stretch is a sequence.
+// Stores one stretch's gradients of the head's parameters: dA_log (a sum over all
+// channels) and ddt_bias of each channel. A stretch is a sequence.
 static __device__ __forceinline__ void put_parameters(
     const struct backward_one_params &x, const struct backward_walk &w,
     const struct bounded_gate &gate, int f, struct parameter_sums &sums,
@@ -129,8 +129,8 @@ static __device__ __forceinline__ void put_parameters(
 }
 
 // Stores each warp's sums of q dq and k dk over its channels, as [warp][64]. The bytes
-// of kb of both warpgroups receive all sums. The bytes after these sums receive the
-// results of norm_factors, [warp of the warpgroup][64].
+// of kb of both warpgroups receive all sums. After the sums, these bytes have the
+// results of norm_factors, 64 per warp.
 static __device__ __forceinline__ void put_dots(float2 sum, int f, int st,
                                                 struct backward_one_storage &m)
 {

@@ -132,8 +132,9 @@ static __device__ __forceinline__ int below_diagonal(int I, int J)
     return I * (I - 1) / 2 + J;
 }
 
-// Products of rows in shared memory, as 16x16 blocks in lane order. Entry (I, J), J <=
-// I, is block (I, J) of q k^T, or block (J, I) of the symmetric k k^T.
+// Products of rows in shared memory, as 16x16 blocks. A block is stored lane by lane.
+// Entry (I, J), J <= I, is block (I, J) of q k^T, or block (J, I) of the symmetric k
+// k^T.
 typedef float4 scores[SUBCHUNKS * (SUBCHUNKS + 1) / 2][2][32];
 
 // Scales the scores of block (I, J), J < I, and stores the block of Aqk.
@@ -216,7 +217,7 @@ enum { HEADS_PER_BLOCK = 4 };            // maximum number of value heads
 template <int blocks>
 struct head_storage { struct block16 block16[blocks]; struct pair_factors f; };
 
-// If four warps share a head: N = -L and the inverted diagonal blocks, as operand B.
+// Used if four warps share a head: N = -L and inverted diagonal blocks, as operand B.
 struct shared_blocks { uint4 N[6][2][32], B[SUBCHUNKS - 1][2][32]; };
 
 // If `heads_by_warp` is 1, the block has several value heads, one per warp; otherwise
