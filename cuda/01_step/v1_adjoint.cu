@@ -70,9 +70,9 @@ static __device__ void forward(const struct kcp_step &a, int64_t t, int n, int v
     for (int i = 0; i < a.K; i++) S[i] += s->k[i] * (s->beta * x);
 }
 
-// Processes one token backward. First a thread per column computes dS += scale q do^T
-// and de = beta dS^T k = dv. Then a warp per row computes dq = scale S do, dk = beta dS
-// e - Sd de, dSd = dS - k de^T, dg = dSd Sd, dS <- diag(exp g) dSd.
+// Processes one token backward. First, a thread per column computes dS += scale q do^T
+// and de = beta dS^T k = dv. Then, a warp per row computes dq = scale S do, dk = beta
+// dS e - Sd de, dSd = dS - k de^T, dg = dSd Sd, dS <- diag(exp g) dSd.
 template <class X>
 static __device__ void adjoint_step(const struct kcp_step &a,
                                     const struct adjoint_arrays &w, int64_t t, int n,

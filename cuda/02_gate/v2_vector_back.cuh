@@ -4,9 +4,10 @@
 #include "cuda/tile/warp_scan.cuh"
 
 // Bound: memory. These kernels read 14 K bytes (q, k, the gate, and their gradients)
-// and write 8 K bytes per token and head. At K = 128 this is 2816 bytes, or 0.52 ms for
-// 8192 tokens of 96 heads. dA_log and ddt_bias are summed over eight tokens, then over
-// the chunk, then over the stretch (a token range of one sequence), in a fixed order.
+// and write 8 K bytes per token and head. At K = 128, this is 2816 bytes, or 0.52 ms
+// for 8192 tokens of 96 heads. dA_log and ddt_bias are summed over eight tokens, then
+// over the chunk, then over the stretch (a token range of one sequence), in a fixed
+// order.
 enum { TOKENS = 8, AHEAD = 4, WARPS = CHUNK / TOKENS, SUMS = 512 };
 
 static __device__ __forceinline__ float low(uint32_t x)

@@ -8,7 +8,7 @@
 // SM, so one block can compute while the other waits at a barrier.
 enum { THREADS = 512 };
 
-// Computes k~ = exp2(G) k in place. For KDA also computes kg = exp2(G_last - G) k and
+// Computes k~ = exp2(G) k in place. For KDA, also computes kg = exp2(G_last - G) k and
 // qg = exp2(G) q.
 template <int K>
 static __device__ void gated_rows(const struct kcp_wy &a, struct token_range z, int n,

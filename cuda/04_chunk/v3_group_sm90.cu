@@ -5,7 +5,7 @@
 #include "cuda/host/processors.cuh"
 #include "cuda/host/stages_v3.cuh"
 
-// In v2 each of eight warps reads all of w, qg, kg and Aqk into registers: 8 x 56 KiB
+// In v2, each of eight warps reads all of w, qg, kg and Aqk into registers: 8 x 56 KiB
 // of shared memory per chunk. Here the tensor core reads these tiles once per 64
 // columns. Bound: 6 C K V + 2 C^2 V flops (7.3 MFLOP) per chunk, 1.02 us of an SM at
 // its peak. A chunk moves 88 KiB of memory if h and v_new are not stored. S is rounded

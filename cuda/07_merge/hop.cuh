@@ -104,7 +104,7 @@ static __device__ __forceinline__ void hop_store(float *to, const float *x)
         *(float4 *)(to + c) = make_float4(x[c], x[c + 1], x[c + 2], x[c + 3]);
 }
 
-// Stores a piece [K,COLS] from shared memory to the next rank's window; each warp
+// Stores a piece [K,COLS] from shared memory to the next rank's window. Each warp
 // stores 512 contiguous bytes.
 template <int K, int COLS>
 static __device__ __forceinline__ void hop_put(float *to, struct fold<K, COLS> &s)

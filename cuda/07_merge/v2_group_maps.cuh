@@ -6,9 +6,9 @@
 // Computes X <- op(M) X + h on 64 columns of a head, K = 128. A block is one warpgroup
 // with X^T in registers, as in warpgroup_scan.cuh. M and X are fp32, each split into
 // three bf16 pieces. The six largest of the nine products of pieces are computed, from
-// small to large; the three omitted products are below 2^-24. Bound: 6 x 2 K^2 64 flops
+// small to large. The three omitted products are below 2^-24. Bound: 6 x 2 K^2 64 flops
 // per step, 1.75 us of an SM at its peak. Loading 64 KiB of M per step takes nearly as
-// long. During each step the next M is copied.
+// long. During each step, the next M is copied.
 #ifndef KCP_07_V2_GROUP_MAPS_CUH
 #define KCP_07_V2_GROUP_MAPS_CUH
 
@@ -19,7 +19,7 @@ struct map_storage {
     float raw[DIM * DIM];           // each thread reads only what it copied
 };
 
-// Copies M (row stride VK) to `raw`. In split_M each thread reads only the elements
+// Copies M (row stride VK) to `raw`. In split_M, each thread reads only the elements
 // that it copied here.
 static __device__ __forceinline__ void load_M(const float *M, int VK,
                                               struct map_storage *s)

@@ -129,7 +129,7 @@ static __device__ void inner(const struct locals &s, bf16 *to, int64_t ld, int l
     }
 }
 
-// Computes d [16 rows i, 64 columns j] += dO v_new^T; each warp computes 16 rows.
+// Computes d [16 rows i, 64 columns j] += dO v_new^T. Each warp computes 16 rows.
 static __device__ void outer(const struct locals &s, float (*d)[4])
 {
     const int lane = threadIdx.x % 32, i0 = threadIdx.x / 32 * 16;

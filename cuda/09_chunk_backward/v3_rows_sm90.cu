@@ -5,7 +5,7 @@
 #include "v3_rows_local.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// In v2 each of eight warps reads every 16 KiB tile from shared memory and writes only
+// In v2, each of eight warps reads every 16 KiB tile from shared memory and writes only
 // 32 bytes per row of dh and dU, so a step takes 7 us. Here each of two warpgroups (64
 // columns) reads the tiles once and stores whole rows. Bound: memory, 128 KiB per step,
 // 2.9 us if 96 of 132 SMs share the bandwidth. The 6 C K V flops take only 1 us. Chunk

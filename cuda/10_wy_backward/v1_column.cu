@@ -7,9 +7,9 @@
 // Bound: reads through the cache, and 5 C/2 exponentials per token, head and column. A
 // block processes the value heads of a query/key head one after another. Thread d
 // computes column d of the gradients of q, k and G, so no sum crosses blocks. Sums over
-// columns use the workspace [T,HV,V+2K] (fp32). Row (t, n) holds V terms of dbeta, dw
-// [K], and GDN's dG [K]. Later, K more terms of dbeta overwrite dw. A barrier precedes
-// each phase that reads what other threads wrote.
+// columns use the workspace [T,HV,V+2K] (fp32). Row (t, n) holds V terms of dbeta, then
+// dw [K], then GDN's dG [K]. Later, K more terms of dbeta overwrite dw. A barrier
+// precedes each phase that reads what other threads wrote.
 
 template <class Args>
 static __device__ __forceinline__ float *sums(const Args &a, int64_t t, int n)
@@ -177,8 +177,8 @@ static __device__ void combine_paths(const struct kcp_wy_backward &a,
     }
 }
 
-// Computes dbeta = sum_v dvb v + sum_d (dkgb k~ + dk2 k). For GDN also computes the sum
-// of dG over d, and dg_t, the sum of dG from row t to the last. One thread per row.
+// Computes dbeta = sum_v dvb v + sum_d (dkgb k~ + dk2 k). For GDN, also computes the
+// sum of dG over d, and dg_t, the sum of dG from row t to the last. One thread per row.
 static __device__ void row_sums(const struct kcp_wy_backward &a, struct token_range z,
                                 int n, float *dG)
 {

@@ -5,11 +5,11 @@
 #include "v3_split_pairs.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// Bound: memory. At K = V = 128 the first kernel moves 3330 bytes per token and head,
-// 0.61 ms for 8192 tokens of 96 heads. The second kernel moves 3080 bytes, 0.56 ms, and
-// issues 55,000 instructions per chunk and head, 0.7 ms at one instruction per cycle.
-// Both kernels run two blocks of eight warps per SM (112 KiB per block, 128 registers
-// per thread). A barrier precedes each phase that reads what other warps wrote.
+// Bound: memory. At K = V = 128, the first kernel moves 3330 bytes per token and head,
+// 0.61 ms for 8192 tokens of 96 heads. The second kernel moves 3080 bytes, 0.56 ms. Its
+// 55,000 instructions per chunk and head take 0.7 ms at one instruction per cycle. Both
+// kernels run two blocks of eight warps per SM (112 KiB per block, 128 registers per
+// thread). A barrier precedes each phase that reads what other warps wrote.
 
 // Computes dq, dk and the terms of dbeta and dg. Stores this thread's sums over 16 rows
 // in s.whole, and gates() adds these sums to dg. Rows are processed from last to first,

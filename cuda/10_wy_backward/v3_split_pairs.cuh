@@ -9,7 +9,7 @@
 // computes the factors of these rows, the tensor core multiplies the tiles, and the
 // thread applies the remaining factor to the products. Tiles on the diagonal are
 // computed pair by pair in fp32 in registers. dg_t is the sum over pairs j < t <= i.
-// Off the diagonal these pairs are summed without cancellation: by rows i >= t, by
+// Off the diagonal, these pairs are summed without cancellation: by rows i >= t, by
 // columns j < t, and by whole tiles (I, J) with J < B < I. No term is added and later
 // subtracted, so the sums may be rounded independently.
 enum { COLS = 64, LX = COLS + PAD, TILES = 6, LT = 56 };
@@ -92,7 +92,7 @@ static __device__ void fetch_raw(const struct kcp_wy_backward &a,
     cp_async_commit();
 }
 
-// Issues the copies of G and k of 64 columns; the copies run while the previous 64
+// Issues the copies of G and k of 64 columns. The copies run while the previous 64
 // columns are processed. In rows past the chunk's end, G repeats the last row and k is
 // 0.
 static __device__ __forceinline__ void load_columns_async(

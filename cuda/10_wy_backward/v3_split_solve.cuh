@@ -126,7 +126,7 @@ static __device__ void sum_over_v(const struct kcp_wy_backward &a, struct token_
             is_divisor(s.beta[i]) ? by_v_new / s.beta[i] : by_v;
 }
 
-// Each block processes one chunk and value head; two blocks share an SM. A warp owns 16
+// Each block processes one chunk and value head. Two blocks share an SM. A warp owns 16
 // columns of every [64,K] and [64,V] matrix. A barrier precedes each phase that reads
 // columns of other warps. A^T multiplies only dU (eq:short-adjoint). With equal keys
 // and beta near 1, A^T subtracts nearly equal rows, so dbeta computed from dA A^T in

@@ -86,7 +86,7 @@ static __device__ __forceinline__ void rows_by_rows(slab &x, slab &y, const bf16
     }
 }
 
-// Computes d += A^T X. A [64,64] is lower triangular; X [64,16] has row stride ld.
+// Computes d += A^T X. A [64,64] is lower triangular. X [64,16] has row stride ld.
 static __device__ __forceinline__ void transposed_by_columns(slab &d, const bf16 *A,
                                                              const bf16 *X, int ld)
 {

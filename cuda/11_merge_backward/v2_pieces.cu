@@ -5,7 +5,7 @@
 #include "cuda/host/stages_v2.cuh"
 
 // Runs chapter 05's v2 from the last chunk to the first, on [dh_ext | N], N = M^T. In
-// each product the fp32 columns of N are split into three exact bf16 pieces, and
+// each product, the fp32 columns of N are split into three exact bf16 pieces, and
 // columns of dh_ext are rounded to bf16. A block's four warps process 64 columns.
 // Bound, copies and barriers are as in chapter 05.
 template <int K>

@@ -3,7 +3,7 @@
 // Next: ../14_conv/v1_row.cu.
 #include "cuda/tile/device.cuh"
 
-// Bound: memory; each state is read and written once. States are fp32 even if the
+// Bound: memory. Each state is read and written once. States are fp32 even if the
 // storage type is bf16.
 static int h0_v1_copy_run(void *args)
 {

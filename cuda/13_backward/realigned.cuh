@@ -6,7 +6,7 @@
 #include "ref.h"
 
 // The tensor-core kernels access 16 bytes at once. A caller's array that is not aligned
-// to 16 bytes is copied to the workspace before the call; an output is also copied back
+// to 16 bytes is copied to the workspace before the call. An output is also copied back
 // after the call. Index tables may have any alignment.
 struct realigned {
     int count;

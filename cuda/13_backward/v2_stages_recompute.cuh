@@ -7,9 +7,9 @@
 // inverse are not needed, because q, k, beta and A are in the saved block. [w | u] = A
 // [beta k~ | beta v] is one product.
 //
-// Bound: memory. Per token and head the kernel reads q, k, v, g (8 K bytes) and A (2
-// C), and writes G (4 K) and u, w, kg, qg (8 K). At K = V = 128 this is 2690 bytes, or
-// 0.49 ms for 8192 tokens of 96 heads; the kernels of 02 and 03 take 1.8 ms. A block
+// Bound: memory. Per token and head, the kernel reads q, k, v, g (8 K bytes) and A (2
+// C), and writes G (4 K) and u, w, kg, qg (8 K). At K = V = 128, this is 2690 bytes, or
+// 0.49 ms for 8192 tokens of 96 heads. The kernels of 02 and 03 take 1.8 ms. A block
 // issues all reads at once: g to registers, other arrays to shared memory. An SM has
 // three blocks, whose phases overlap. A thread processes K/16 tokens of four channels.
 // There are four barriers: after the copies and partial sums have arrived, after X is
@@ -114,7 +114,7 @@ static int launch_recompute(const struct kcp_gate *f, const struct kcp_wy *a)
     return launched();
 }
 
-// Returns KCP_NA for unsupported shapes; the caller then runs chapters 02 and 03
+// Returns KCP_NA for unsupported shapes. The caller then runs chapters 02 and 03
 // instead.
 static int v2_recompute(const struct kcp_gate *f, const struct kcp_wy *a)
 {

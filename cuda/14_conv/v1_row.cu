@@ -3,7 +3,7 @@
 // Next: cuda/14_conv/v2_tokens.cu.
 #include "cuda/host/halo.cuh"
 
-// Bound: memory; the Wc rows that a token reads are cached. The communicator sends
+// Bound: memory. The Wc rows that a token reads are cached. The communicator sends
 // halos (rows near a cut between ranks) on the kernels' stream. Sums over tokens are
 // computed per chunk, then per stretch, then over all segments in order, so the results
 // do not depend on which rank has which tokens. A call without initial and final states

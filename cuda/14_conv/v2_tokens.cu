@@ -7,15 +7,15 @@
 // Bound: memory. Forward reads x and writes y, 4 bytes per token and channel. Backward
 // reads x and dy and writes dx, 6 bytes. Backward also writes and rereads 4 (Wc + 1)
 // bytes of sums per run and channel. A thread computes N adjacent channels of a run of
-// tokens: one chunk forward, x.run chunks backward. The window of Wc rows and the
-// weights are in registers. BATCH rows are in flight: as soon as the registers of a row
-// have been read, the row BATCH tokens later is loaded into these registers. Because a
-// thread has few channels, many blocks fit in an SM's registers, so that enough bytes
-// are in flight. There is no barrier, because threads do not share data. Backward
-// recomputes dpre of the Wc - 1 rows after a run with the same instructions, so results
-// do not depend on which rank has which tokens. A call without initial and final states
-// uses the kernels with STATES = 0. One launch computes up to CALLS calls with the same
-// plan, such as the convolutions of q, k and v: grid.y selects the call.
+// tokens. A run has one chunk forward and x.run chunks backward. The window of Wc rows
+// and the weights are in registers. BATCH rows are in flight: as soon as the registers
+// of a row have been read, the row BATCH tokens later is loaded into these registers.
+// Because a thread has few channels, many blocks fit in an SM's registers, so that
+// enough bytes are in flight. There is no barrier, because threads do not share data.
+// Backward recomputes dpre of the Wc - 1 rows after a run with the same instructions,
+// so results do not depend on which rank has which tokens. A call without initial and
+// final states uses the kernels with STATES = 0. One launch computes up to CALLS calls
+// with the same plan, such as the convolutions of q, k and v: grid.y selects the call.
 enum { THREADS = 128 };
 enum { N_FORWARD = 4, BATCH_FORWARD = 8, BLOCKS_FORWARD = 6 };
 enum { N_BACKWARD = 2, BATCH_BACKWARD = 4, BLOCKS_BACKWARD = 8 };
@@ -24,10 +24,10 @@ template <int CALLS>
 struct calls { struct conv of[CALLS]; };
 
 // A thread's run: x.run chunks of stretch s, starting at chunk c. `d` is the thread's
-// first channel. If z.len is 0, the thread has no work. With several stretches the grid
-// has one block for every chunk, and a block exits if its chunk is not the first of a
-// run. Rarely executed code calls run_of_thread again instead of keeping the result in
-// registers.
+// first channel. If z.len is 0, the thread has no work. With several stretches, the
+// grid has one block for every chunk, and a block exits if its chunk is not the first
+// of a run. Rarely executed code calls run_of_thread again instead of keeping the
+// result in registers.
 struct run { struct token_range z; int c, d, s; };
 
 template <int N>
@@ -227,7 +227,7 @@ static __device__ __forceinline__ void add_row(const struct weights<N, Wc> &f,
 
 // Computes dx of a run, and the run's sums for dweight and dbias. Step k computes dpre
 // of token r.z.t + k, which completes dx of token r.z.t + k - (Wc - 1). At the start of
-// a sequence the first steps complete dx of positions before the sequence, which are
+// a sequence, the first steps complete dx of positions before the sequence, which are
 // rows of dx0.
 template <int Wc, int STATES, int CALLS>
 static __global__ __launch_bounds__(THREADS, BLOCKS_BACKWARD) void backward_tokens(
@@ -351,7 +351,7 @@ static unsigned blocks_of(const struct conv *x)
 
 // Returns the number of chunks per run in backward. For one stretch, this number
 // minimizes the predicted time: blocks run in waves, and a run costs the time of its
-// tokens plus OF_RUN tokens. In a canonical plan the number is fixed, because the
+// tokens plus OF_RUN tokens. In a canonical plan, the number is fixed, because the
 // rounding of the sums must not depend on R.
 static int run_of_backward(const struct conv_call *a)
 {

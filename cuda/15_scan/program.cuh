@@ -170,7 +170,7 @@ static int tile_gradients(struct scan *x)
 }
 
 // Computes dW_alpha and dw_beta as sums over chunks, then segments, then ranks, in
-// order. On a rank without tokens dW_alpha and dw_beta may be NULL.
+// order. On a rank without tokens, dW_alpha and dw_beta may be NULL.
 template <class X>
 static int weights(struct scan *x)
 {

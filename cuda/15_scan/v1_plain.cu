@@ -5,7 +5,7 @@
 
 enum { ROWS = 16, THREADS = 256 };
 
-// Bound: 2 K flops per element of `out` on the fp32 units; R is read from L2 once per
+// Bound: 2 K flops per element of `out` on the fp32 units. R is read from L2 once per
 // 16 rows. A block computes 16 whole rows of `out`. `out` may be L's map, because a
 // barrier separates the load of X_L's rows into shared memory from the first store.
 static __global__ void multiply(const struct product x)

@@ -10,7 +10,7 @@
 // sustain 50. Therefore a block computes a whole product and reads R once. `out` may be
 // L's map, because all of L is read before the first store. A warp computes a 32 x 64
 // tile of `out`, with 64 accumulators per thread. Slices of 32 values of the summation
-// index p are copied asynchronously into two buffers; barriers separate the reads of a
+// index p are copied asynchronously into two buffers. Barriers separate the reads of a
 // buffer from the next writes.
 enum { DEPTH = 32, PITCH = DEPTH + 4, TALL = 32, WIDE = 64 };
 

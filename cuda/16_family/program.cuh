@@ -115,7 +115,7 @@ static int family_carry_back(struct program *x)
     return status ? status : exchange(&x->e);
 }
 
-// Copies each token's row with q from the form to the caller (`out` = 1), or back.
+// Copies each token's row with q from the form to the caller, or back if `out` is 0.
 template <class X>
 static void query_rows(const struct program *x, void *of_form, void *of_caller, int out)
 {

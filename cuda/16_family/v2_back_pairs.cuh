@@ -14,7 +14,7 @@
 
 // Blocks have size 2^b. lower(i, b) returns whether row i is in the second half of an
 // aligned range of 2^(b+1) rows. `of_row` and of_column return the decay relative to
-// the block's anchor, or 0 outside the block. With `early` = 1 the decay is computed
+// the block's anchor, or 0 outside the block. With `early` = 1, the decay is computed
 // from G of the previous row.
 static __device__ __forceinline__ int lower(int i, int b) { return i >> b & 1; }
 

@@ -8,7 +8,7 @@
 #include "v2_form_pairs.cuh"
 
 // Bound: memory. DPLR at K = V = 64 reads 896 bytes per token and head and writes 1280,
-// including rows of zeros. The exponentials, five per number and block size, take half
+// including rows of zeros. The exponentials, five per element and block size, take half
 // as long as moving these bytes. Shared memory is 51 KiB per block, so four blocks
 // share an SM, and some compute while others wait at barriers.
 
@@ -97,7 +97,7 @@ static __device__ __forceinline__ void lower_times(float (*y)[2][4], const bf16 
         }
 }
 
-// Packs a result, in bf16 and transposed, as operand B of the next product.
+// Packs the transposed result, in bf16, as operand B of the next product.
 template <int C>
 static __device__ __forceinline__ void pack_transposed(uint32_t (*x)[4],
                                                        const float (*y)[2][4])

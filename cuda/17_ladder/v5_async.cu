@@ -18,7 +18,7 @@ struct stage {
 };
 //< storage
 
-// Copies rows of a head to shared memory asynchronously; rows >= len become 0.
+// Copies rows of a head to shared memory asynchronously. Rows >= len become 0.
 static __device__ void async_rows(bf16 (*to)[DIM], const bf16 *from, int64_t stride,
                                  int len)
 {

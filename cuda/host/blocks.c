@@ -5,12 +5,12 @@
  *
  * cudaMalloc and cudaFree hold a lock that concurrent processes wait for. Therefore
  * released blocks are kept for reuse, unless a block is large. Under the sanitizers
- * (--exact, --bare) no block is kept, because the sanitizers check each allocation's
+ * (--exact, --bare), no block is kept, because the sanitizers check each allocation's
  * exact bounds.
  *
  * cudaFree waits for the GPU of the freed block. A rank therefore frees only blocks of
  * the rank's own GPU, because on another GPU a NCCL kernel may wait for this rank.
- * During cudaFree the rank does not hold the list's lock. */
+ * During cudaFree, the rank does not hold the list's lock. */
 #include "memory.h"
 
 #include <pthread.h>

@@ -20,7 +20,7 @@ struct conv_call {
 static_assert(sizeof(struct conv_call) == offsetof(struct kcp_conv, x0),
               "a call begins as struct kcp_conv does");
 
-// Rows before (x0, dx0) and after (xt, dxt) sequences; each array is [N,Wc-1,D] or
+// Rows before (x0, dx0) and after (xt, dxt) sequences. Each array is [N,Wc-1,D] or
 // NULL. x0 and dxt hold this rank's rows, and other ranks' rows that this rank reads.
 struct conv_states { const void *x0, *dxt; void *xt, *dx0; };
 

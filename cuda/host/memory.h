@@ -39,7 +39,7 @@ extern size_t fence_bytes;
 
 /* blocks_alloc returns n bytes on the calling thread's GPU, or NULL if out of memory.
  * If is_kept = 1, an earlier array may have used the block, which then contains that
- * array's bytes. Before blocks_release the caller must synchronize with the block's
+ * array's bytes. Before blocks_release, the caller must synchronize with the block's
  * GPU. */
 void *blocks_alloc(size_t n, int is_kept);
 void blocks_release(void *p);

@@ -11,7 +11,7 @@
 #include "split_sequence_fold.cuh"
 
 // A plan consists of segments. A rank with few (segment, head) pairs cuts its segments
-// into strips at multiples of L tokens; chunks do not change. Chapter 05 computes the
+// into strips at multiples of L tokens. Chunks do not change. Chapter 05 computes the
 // maps of the strips once, for two uses. First, their composition is the segment's map
 // for the exchange. Second, the maps compute the first state of each strip from the
 // segment's first state. If L is 0, a strip is a segment, and all arrays of this struct
@@ -106,8 +106,8 @@ static inline void put_split(const struct kcp_call *a, int backward,
     put_rest(&x);
 }
 
-// Copies x [NS] to those rows of y [strips] that start (backward: end) a segment. Other
-// rows become 0, or are not changed if `only` is set.
+// Copies x [NS] to the rows of y [strips] that start (backward: end) a segment. All
+// other rows become 0, unless `only` is set.
 static inline void spread(const struct kcp_call *a, const struct split *p,
                           int backward, int only, void *x, void *y)
 {
@@ -148,9 +148,9 @@ static inline char *state_at(const struct kcp_call *a, void *states, int at)
     return (char *)states + sizeof(float) * at * a->HV * a->K * a->V;
 }
 
-// Stores the composed maps of the strips of segment s in `maps` [s], if needed. The
-// products alternate between the spare map and `maps` [s], so that the last product is
-// in `maps` [s].
+// For each segment s that needs a map, composes the maps of its strips in `maps` [s].
+// The products alternate between the spare map and `maps` [s], so that the last product
+// is in `maps` [s].
 static inline int compose_strips(const struct kcp_call *a, const struct split *p,
                                 int backward, void *maps)
 {

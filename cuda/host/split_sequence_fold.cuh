@@ -150,7 +150,7 @@ static __global__ __launch_bounds__(FOLD_THREADS) void fold_strips(
     }
 }
 
-// Launches the fold of the segments in f; fold_chains selects COLS.
+// Launches the fold of the segments in f. The caller, fold_chains, selects COLS.
 template <int K, int COLS, int back>
 static int fold_launch(int HV, int V, const struct fold_arrays *x,
                        const struct folds *f, struct CUstream_st *stream)

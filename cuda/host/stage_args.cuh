@@ -7,7 +7,7 @@
 
 #include "workspace.cuh"
 
-// The arrays of a pass. A field name denotes the same array in all stages; arrays that
+// The arrays of a pass. A field name denotes the same array in all stages. Arrays that
 // a pass does not have are NULL.
 struct pass_arrays {
     const int *cu, *cn, *sc;

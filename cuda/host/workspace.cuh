@@ -61,7 +61,7 @@ struct states {
 };
 struct moves { int count, from[128], to[128]; };
 
-// Copies state from[j] of x to state to[j] of y; if from[j] < 0, stores 0. A launch has
+// Copies state from[j] of x to state to[j] of y. If from[j] < 0, stores 0. A launch has
 // 32 blocks per state and head. Bound: memory. A transposed array is read or written
 // with stride K.
 static __global__ void move_states(int HV, int K, int V, const struct states x,
@@ -99,8 +99,8 @@ static inline void move(struct mover *x, int from, int to)
     x->m.to[x->m.count++] = to;
 }
 
-// Fills y [NS,HV,K,V]. A segment that starts (or, if ends = 1, ends) a sequence gets
-// the sequence's state from x (h0 or dht); other segments get 0.
+// Fills y [NS,HV,K,V]. A segment at the start of a sequence (ends = 1: at the end) gets
+// the sequence's state from x (h0 or dht). All other segments get 0.
 static inline void states_in(const struct kcp_call *a, int ends, const void *x, void *y)
 {
     const struct kcp_segment *seg = a->plan->seg + a->plan->ctx[a->r].seg0;
@@ -124,8 +124,8 @@ static inline void pass_empty_states(const struct kcp_call *a, int ends,
     flush(&m);
 }
 
-// The inverse of states_in: copies to y (ht or dh0) the states of segments that end
-// (ends = 0: start) a sequence.
+// The inverse of states_in: copies the states of segments at the end of a sequence
+// (ends = 0: at the start) to y (ht or dh0).
 static inline void states_out(const struct kcp_call *a, int ends, const void *x,
                               const void *given, void *y)
 {
@@ -137,8 +137,8 @@ static inline void states_out(const struct kcp_call *a, int ends, const void *x,
     pass_empty_states(a, ends, given, y);
 }
 
-// ---- the exchange. In an all-gather a rank fills only the needed maps of its row. The
-// row is zeroed first and sent in full, so uninitialized memory never leaves a GPU.
+// ---- the exchange. In an all-gather, a rank fills only the needed maps of its row.
+// The row is zeroed first and sent in full, so uninitialized memory never leaves a GPU.
 static inline int exchange(const struct kcp_exchange *e)
 {
     if (e->form == KCP_ALL_GATHER && e->plan->crossing) {
@@ -170,7 +170,7 @@ static inline void copy_kept(const struct kcp_call *a, void *to, const void *fro
                     a->stream);
 }
 
-// Reports a local failure to the other ranks; returns status.
+// Reports a local failure to the other ranks. Returns `status`.
 static inline int report_failure(const struct kcp_call *a, int status, const char *name)
 {
     if (status && status != KCP_COMM && a->comm) a->comm->fail(a->comm, status, name);

@@ -12,7 +12,7 @@ static __device__ __forceinline__ uint32_t smem_addr(const void *p)
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-// cp.async.cg: each thread copies 16 bytes; both addresses are multiples of 16. If
+// cp.async.cg: each thread copies 16 bytes. Both addresses are multiples of 16. If
 // `there` is 0, `to` is filled with zeros and `from` is not read. A barrier must
 // separate this call from earlier reads of `to`.
 static __device__ __forceinline__ void cp_async_16(void *to, const void *from,

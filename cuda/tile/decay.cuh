@@ -52,7 +52,7 @@ static __device__ __forceinline__ struct gate_share read_gate(const Args &a,
              a.KG == 1 && i < CHUNK ? gate(a, z.t + row, n, 0) : 0.0f };
 }
 
-// Stores decay [K] = exp2(G_last). For GDN also stores eq = scale exp2(G), the factors
+// Stores decay [K] = exp2(G_last). For GDN, also stores eq = scale exp2(G), the factors
 // of the rows of q, and ek = exp2(G_last - G), the factors of the rows of k. For KDA,
 // qg and kg already contain these factors.
 template <class Args>
@@ -68,7 +68,7 @@ static __device__ __forceinline__ void write_gate(const Args &a, struct gate_sha
 }
 
 // `x` is the address of a chunk's first row, and `ld` is the row stride in elements.
-// KDA reads rows of qg or kg; GDN reads rows of q or k of the query/key head.
+// KDA reads rows of qg or kg. GDN reads rows of q or k of the query/key head.
 struct rows {
     const bf16 *x;
     int64_t ld;

@@ -30,7 +30,7 @@ static __device__ __forceinline__ void mbarrier_arrive(uint64_t *bar)
 }
 
 // Makes one arrival for a whole warp, after all lanes' reads and writes. In the
-// sanitizers' build each lane arrives, because racecheck does not follow __syncwarp.
+// sanitizers' build, each lane arrives, because racecheck does not follow __syncwarp.
 #ifdef KCP_FOR_SANITIZERS
 enum { WARP_ARRIVALS = 32 };
 #else

@@ -41,7 +41,7 @@ static __device__ __forceinline__ void compiler_fence(void)
     asm volatile("" ::: "memory");
 }
 
-// Returns i * bytes in 64 bits by one instruction (mul.wide.s32); the plain C
+// Returns i * bytes in 64 bits by one instruction (mul.wide.s32). The plain C
 // expression takes five.
 static __device__ __forceinline__ int64_t mul_wide(int i, int bytes)
 {

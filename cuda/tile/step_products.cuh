@@ -60,7 +60,7 @@ static __device__ __forceinline__ void wgmma_half_step_ss(float (*d)[4], uint64_
                      : D4(0), D4(1) : "l"(a), "l"(b), "n"(trans_a), "n"(trans_b));
 }
 
-// Computes d [64,64] (+)= a b; one instruction covers two steps of 32 rows.
+// Computes d [64,64] (+)= a b. One instruction covers two steps of 32 rows.
 template <int trans_a, int trans_b>
 static __device__ __forceinline__ void wgmma_two_steps_ss(float (*d)[4], uint64_t a,
                                                           uint64_t b, int add)
@@ -118,7 +118,7 @@ static __device__ __forceinline__ uint64_t smem_desc_at(uint32_t base, uint32_t 
     return (uint64_t)high << 32 | (base + (lead << 16) + (at >> 4));
 }
 
-// Loads four bytes of shared memory; the 32-bit address takes only one register.
+// Loads four bytes of shared memory. The 32-bit address takes only one register.
 static __device__ __forceinline__ uint32_t word_at(uint32_t at)
 {
     uint32_t y;

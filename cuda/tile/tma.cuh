@@ -11,9 +11,9 @@
 #include "swizzle.cuh"
 
 // cp.async.bulk, called by one thread: copies contiguous bytes from global to shared
-// memory; both addresses are multiples of 16. Before the call mbarrier_arrive_expect_tx
-// must have announced the bytes at `bar`, and all users of `to` must have released
-// `to`. A thread that wrote `to` must have called fence_proxy_async first.
+// memory. Both addresses are multiples of 16. Before the call, the bytes must be
+// announced at `bar` (mbarrier_arrive_expect_tx), and all users of `to` must have
+// released `to`. A thread that wrote `to` must have called fence_proxy_async first.
 static __device__ __forceinline__ void tma_load_1d(void *to, const void *from,
                                                    uint32_t bytes, uint64_t *bar)
 {

@@ -23,7 +23,7 @@ static __device__ __forceinline__ int block_anchor(int r, int s)
 }
 
 // Inverts the four 16 x 16 blocks on the diagonal of I + L. A thread computes column j
-// of the block that starts at row b; 16 threads read the same rows of L.
+// of the block that starts at row b. The 16 threads of a block read the same rows of L.
 template <int ld>
 static __device__ void invert_diagonal_blocks(const float (*L)[ld], float (*A)[ld])
 {

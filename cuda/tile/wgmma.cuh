@@ -5,7 +5,7 @@
 // A warpgroup is four warps. Operand A is 64 x 16 and D is 64 x N. Warp i holds rows 16
 // i to 16 i + 15 of A and D, as fragments (mma.cuh). Operand B is in shared memory
 // (swizzle.cuh, smem_desc.cuh). Each function of this file is called by the whole
-// warpgroup. First the threads that wrote B call fence_proxy_async and a barrier. Then
+// warpgroup. First, the threads that wrote B call fence_proxy_async and a barrier. Then
 // the warpgroup calls wgmma_fence, the products, wgmma_commit, wgmma_wait, and
 // fence_operand on the accumulators that are read next.
 #ifndef KCP_TILE_WGMMA_CUH
@@ -109,7 +109,7 @@ static __device__ __forceinline__ void wgmma_m64n128k16_rs(float (*d)[4],
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(trans_b));
 }
 
-// Issues d [64,64] = X Y^T without waiting; X and Y [64,K] are swizzle128 tiles.
+// Issues d [64,64] = X Y^T without waiting. X and Y [64,K] are swizzle128 tiles.
 template <int K>
 static __device__ __forceinline__ void wgmma_tiles_begin(
     float (*d)[4], const unsigned char (*X)[TILE_BYTES],
