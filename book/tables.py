@@ -834,7 +834,8 @@ def prediction_tables(d):
                  "both": r.sum + r.exchange}[part] if r else 0
             says = ms(t) if t else "not recorded"
             if t and part == "both":
-                says += " = %s + %s, %s" % (ms(r.sum), ms(r.exchange), r["form"])
+                says += " = %.4f + %.4f, %s" % (r.sum / 1e3, r.exchange / 1e3,
+                                                  r["form"])
         p.row(*cells, says)
 
 
