@@ -159,34 +159,30 @@ static void free_side(struct side *s)
 }
 
 /* ---- the reference: one thread per part */
+/* Fills args of the part's tensors, and adds missing outputs to the part. */
+static void fill_args(struct part *t, const struct kcp_stage *st, void *args)
+{
+    memcpy(args, &t->call, sizeof t->call);
+    for (int i = 0; i < st->nfields; i++) {
+        const struct kcp_field *f = &st->fields[i];
+        struct tensor *x = tensor_find(&t->set, f->name);
+        if (!x && !field_in(f))
+            x = tensor_add(&t->set, f->name, f->shape, f->store, &t->call);
+        if (x) memcpy((char *)args + f->at, &x->p, sizeof x->p);
+    }
+}
+
 /* Runs forward to save a block, then backward, which reads the block. */
 static int backward_of(struct part *t)
 {
-    const struct kcp_stage *st = t->stage, *fw = stage_find("08_forward");
     struct kcp_forward f = { 0 };
     struct kcp_backward b = { 0 };
-    memcpy(&f, &t->call, sizeof t->call);
-    memcpy(&b, &t->call, sizeof t->call);
-    for (int i = 0; i < st->nfields; i++) {
-        const struct kcp_field *to = &st->fields[i];
-        struct tensor *x = tensor_find(&t->set, to->name);
-        if (!field_in(to))
-            x = tensor_add(&t->set, to->name, to->shape, to->store, &t->call);
-        if (x) memcpy((char *)&b + to->at, &x->p, sizeof x->p);
-    }
-    for (int i = 0; i < fw->nfields; i++) {
-        const struct kcp_field *to = &fw->fields[i];
-        const struct tensor *x = tensor_find(&t->set, to->name);
-        if (field_in(to) && x) memcpy((char *)&f + to->at, &x->p, sizeof x->p);
-    }
-    f.o = malloc(8 * (size_t)(f.T * f.HV * f.V) + 8);
-    f.ht = malloc(8 * (size_t)f.N * (size_t)f.HV * (size_t)(f.K * f.V) + 8);
+    fill_args(t, stage_find("08_forward"), &f);
+    fill_args(t, t->stage, &b);
     b.saved_bytes = f.saved_bytes = kcp_saved_bytes(&f);
     b.saved = f.saved = malloc(f.saved_bytes + 8);
-    int e = f.o && f.ht && f.saved ? ref_forward(&f) : KCP_NO_MEMORY;
+    int e = f.saved ? ref_forward(&f) : KCP_NO_MEMORY;
     if (!e) e = ref_backward(&b);
-    free(f.o);
-    free(f.ht);
     free(f.saved);
     return e;
 }

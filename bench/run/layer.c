@@ -6,21 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const conv_in[] = { "q_raw", "k_raw", "v" };
-static const char *const conv_dx[] = { "dq_raw", "dk_raw", "dv" };
-static const char *const conv_w[] = { "w_q", "w_k", "w_v" };
-static const char *const conv_dw[] = { "dw_q", "dw_k", "dw_v" };
-/* File names: rows before a sequence, the last rows of a sequence, and gradients. */
-static const char *const conv_x0[] = { "x0_q", "x0_k", "x0_v" };
-static const char *const conv_xt[] = { "xt_q", "xt_k", "xt_v" };
-static const char *const conv_dxt[] = { "dxt_q", "dxt_k", "dxt_v" };
-static const char *const conv_dx0[] = { "dx0_q", "dx0_k", "dx0_v" };
+/* Names of the arrays of the convolutions of q, k and v: inputs, weights, rows before a
+ * sequence, last rows of a sequence; each with its gradient. */
+static const struct { const char *x, *dx, *w, *dw, *x0, *dx0, *xt, *dxt; } names[] = {
+    { "q_raw", "dq_raw", "w_q", "dw_q", "x0_q", "dx0_q", "xt_q", "dxt_q" },
+    { "k_raw", "dk_raw", "w_k", "dw_k", "x0_k", "dx0_k", "xt_k", "dxt_k" },
+    { "v", "dv", "w_v", "dw_v", "x0_v", "dx0_v", "xt_v", "dxt_v" },
+};
 static const char conv_rows[] = "N Wc-1 D";
 
 /* Returns the sizes of the i-th convolution of --conv. */
 static struct kcp_call conv_sizes(const struct run *x, int i)
 {
-    const struct tensor *w = tensor_find(&x->a, conv_w[i]);
+    const struct tensor *w = tensor_find(&x->a, names[i].w);
     struct kcp_call own = x->size;
     own.D = (int)w->dim[0];
     own.Wc = (int)w->dim[1];
@@ -58,8 +56,8 @@ static int load_conv(struct run *x)
         struct kcp_call own = x->size;
         own.D = count < 2 ? z->H * z->K : z->HV * z->V;
         own.Wc = -1;
-        if (array_load(x, &own, conv_w[count], file, "D Wc", KCP_ACC) != 0 ||
-            array_check(x, tensor_find(&x->a, conv_w[count]), 0) != 0)
+        if (array_load(x, &own, names[count].w, file, "D Wc", KCP_ACC) != 0 ||
+            array_check(x, tensor_find(&x->a, names[count].w), 0) != 0)
             return -1;
         count++;
         s += n;
@@ -69,8 +67,8 @@ static int load_conv(struct run *x)
                          "of q, k and v, with commas", x->o.conv);
     x->conv = 1;
     for (int i = 0; i < 3; i++)
-        if (load_rows(x, i, conv_x0[i], 1) != 0 ||
-            load_rows(x, i, conv_dxt[i], x->both) != 0)
+        if (load_rows(x, i, names[i].x0, 1) != 0 ||
+            load_rows(x, i, names[i].dxt, x->both) != 0)
             return -1;
     return 0;
 }
@@ -94,14 +92,14 @@ static int make_outs(struct run *x)
         return -1;
     for (int i = 0; x->conv && i < 3; i++) {
         const struct kcp_call own = conv_sizes(x, i);
-        const int before = x->both && tensor_find(&x->a, conv_x0[i]);
-        if (array_out(x, &own, conv_xt[i], conv_xt[i], conv_rows, KCP_ACTV) != 0)
+        const int before = x->both && tensor_find(&x->a, names[i].x0);
+        if (array_out(x, &own, names[i].xt, names[i].xt, conv_rows, KCP_ACTV) != 0)
             return -1;
         if (x->both &&
-            array_out(x, &own, conv_dw[i], conv_dw[i], "D Wc", KCP_ACC) != 0)
+            array_out(x, &own, names[i].dw, names[i].dw, "D Wc", KCP_ACC) != 0)
             return -1;
         if (before &&
-            array_out(x, &own, conv_dx0[i], conv_dx0[i], conv_rows, KCP_ACTV) != 0)
+            array_out(x, &own, names[i].dx0, names[i].dx0, conv_rows, KCP_ACTV) != 0)
             return -1;
     }
     return sums_check(x);
@@ -119,21 +117,21 @@ static void *array_of(struct run *x, const char *name)
 static struct kcp_conv conv_args(struct run *x, int i, struct kcp_comm *comm)
 {
     struct kcp_conv a;
-    struct tensor *w = tensor_find(&x->a, conv_w[i]);
-    struct tensor *dw = tensor_find(&x->a, conv_dw[i]);
+    struct tensor *w = tensor_find(&x->a, names[i].w);
+    struct tensor *dw = tensor_find(&x->a, names[i].dw);
     rank_args(x, kcp_stage_find("14"), comm, KCP_FORWARD, &a);
     a.D = (int)w->dim[0];
     a.Wc = (int)w->dim[1];
     a.weight = w->p;
-    a.x0 = array_of(x, conv_x0[i]);
-    a.xt = array_of(x, conv_xt[i]);
-    a.dxt = array_of(x, conv_dxt[i]);
-    a.dx0 = array_of(x, conv_dx0[i]);
+    a.x0 = array_of(x, names[i].x0);
+    a.xt = array_of(x, names[i].xt);
+    a.dxt = array_of(x, names[i].dxt);
+    a.dx0 = array_of(x, names[i].dx0);
     const int64_t at = x->plan->ctx[comm->r].begin * a.D;
     int64_t first, n;
-    a.x = (double *)tensor_find(&x->a, conv_in[i])->p + at;
+    a.x = (double *)tensor_find(&x->a, names[i].x)->p + at;
     if (dw) {
-        a.dx = (double *)tensor_find(&x->a, conv_dx[i])->p + at;
+        a.dx = (double *)tensor_find(&x->a, names[i].dx)->p + at;
         array_part(x, dw, comm->r, &first, &n);
         a.dweight = (double *)dw->p + first;
     }
