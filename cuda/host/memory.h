@@ -29,7 +29,7 @@ struct memory {
     int   (*copy_ends)(void *to, const void *from, size_t n, size_t apart);
     int   is_far;                             /* the latency of a copy matters */
 };
-const struct memory *device_memory(void);     /* NULL: no GPU, or built without CUDA */
+const struct memory *device_memory(void);     /* NULL without a GPU or without CUDA */
 
 /* If bare_workspaces = 1, memory is not initialized, as initcheck requires. Each array
  * is surrounded by fence_bytes bytes: 256, or 0 with --exact. If bare_workspaces = 1 or
