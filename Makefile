@@ -6,7 +6,7 @@
 #   make check-gpus judge what communicates over NCCL, on all GPUs and on two    LIMIT=
 #   make examples   build book/examples: KDA and GDN over ranks
 #   make test-torch test the PyTorch module
-#   make bench      time stages and layers (kcp-bench on a GPU, else kcp-run)
+#   make bench      time the newest kernels on a GPU (kcp-bench)
 #   make proxy      search the kernels' PTX for missing proxy fences
 #   make sanitize | sanitize-host | sanitize-threads    compute-sanitizer; ASan; TSan
 #   make fuzz       feed random bytes to readers and the C interface    SECONDS= SEED=

@@ -1,4 +1,4 @@
-# bench.mk -- kcp-bench on a GPU, and what `make bench` prints on any machine.
+# bench.mk -- kcp-bench and the compute-sanitizer, on a GPU.
 
 benchobj := $(call obj,$(wildcard bench/bench/*.c bench/bench/*.cu))
 $(filter %.cu.o,$(benchobj)): $(nvcc_at)
@@ -6,16 +6,14 @@ $B/kcp-bench: $(core) $(benchobj) $(list_at)
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) $(cuda_ldlibs) -lcublas -o $@
 
-# `make bench` also times the newest kernels, if there is a GPU.
-.PHONY: bench-gpu
-bench: bench-gpu
+.PHONY: bench
 ifneq ($(CUDA_HOME),none)
 test_needs   += $(if $(wildcard $(CUDA_HOME)/include/cublas_v2.h),$B/kcp-bench)
-bench-gpu: $B/kcp-bench
+bench: $B/kcp-bench
 	@if nvidia-smi -L >/dev/null 2>&1; then $B/kcp-bench --newest; \
 	  else echo "no GPU found: the kernels were not timed"; fi
 else
-bench-gpu:
+bench:
 	@echo "CUDA not found (CUDA_HOME=): the kernels were not timed"
 endif
 test_scripts += tests/cli/bench_cli.sh

@@ -13,16 +13,3 @@ $B/kcp-arrays: $(call obj,tests/cli/arrays.c ref/core/version.c $(wildcard ref/b
 
 test_needs   += $B/kcp-run $B/kcp-arrays $B/kcp-check
 test_scripts += tests/cli/run_cli.sh tests/cli/run_folder.sh tests/cli/run_device.sh
-
-.PHONY: bench bench-cpu
-bench: bench-cpu
-bench-cpu: $B/kcp-run $B/kcp-arrays
-	@sh bench/cpu.sh $B
-
-# The command line once more under the address and undefined-behaviour sanitizers.
-.PHONY: sanitize-run
-sanitize-run:
-	@$(MAKE) --no-print-directory $(at_once) B=build/asan CUDA_HOME=none \
-	  EXTRA="-fsanitize=address,undefined -fno-sanitize-recover=all -O1" \
-	  build/asan/kcp-run build/asan/kcp-arrays build/asan/kcp-check
-	@sh tests/cli/cases.sh build/asan kcp-run && sh tests/cli/run_cli.sh build/asan
