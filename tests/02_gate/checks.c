@@ -3,9 +3,11 @@
  * Book: chapter 02.  Checked by: itself, it can fail.  Next: ref/03_wy.c.
  * Im(loss(x + i eps)) / eps, eps = 1e-30, is the derivative of loss = <d, output> at
  * full precision, because nothing is subtracted. */
-#include "tests/judge/batch.h"
+#include "tests/judge/judge.h"
 
 #include <complex.h>
+#include <math.h>
+#include <string.h>
 
 enum { T = 23, NS = 3, NC = 7, H = 2, HV = 4, K = 5, C = 4 };
 enum { QK = T * H * K, GATES = T * HV * K, BETA = T * HV };
@@ -94,7 +96,7 @@ static void norm(int on, const double *in, const double *d, double *y, double *d
 static void hold(struct kcp_report *rep, const struct kcp_gate *a, const char *name,
                  const double *got, const double *want, int n)
 {
-    const double d = apart(got, want, n);
+    const double d = rms_apart(got, want, n);
     EXPECT(rep, d <= 1e-13, "%s differs by %g: KG %d, gate %d, beta %d, l2norm %d",
            name, d, a->KG, a->gate, a->beta_form, a->l2norm);
 }

@@ -2,7 +2,7 @@
  *
  * Book: chapter 03.  Checked by: itself, it can fail.  Next: ref/04_chunk.c.
  */
-#include "tests/judge/batch.h"
+#include "batch.h"
 
 static const double gates[] = { 0, -1, -5, -50, -700 };
 static const int chunks[] = { 4, 8, 16, 64 };
@@ -29,7 +29,7 @@ static double chunk_apart(const struct batch *x, int64_t t0, int rows, int n)
                 Y[i * W + j] += kg * (j < V ? u[tn * V + j] : -w[tn * K + j - V]);
             }
         }
-    return apart(Y, X, K * W);
+    return rms_apart(Y, X, K * W);
 }
 
 static int tokens(struct kcp_report *rep)

@@ -2,7 +2,7 @@
  *
  * Book: chapter 04.  Checked by: itself, it can fail.  Next: ref/05_affine.c.
  */
-#include "tests/judge/batch.h"
+#include "tests/03_wy/batch.h"
 
 static const double gates[] = { 0, -1, -5, -50 };
 static const int chunks[] = { 4, 8, 16, 64 };

@@ -2,7 +2,7 @@
  *
  * Book: chapter 05.  Checked by: itself, it can fail.  Next: ref/06_plan.c.
  */
-#include "tests/judge/batch.h"
+#include "tests/03_wy/batch.h"
 
 static const double gates[] = { 0, -1, -5, -50 };
 
@@ -21,7 +21,7 @@ static int tokens(struct kcp_report *rep)
                 batch_identity(&x, X);
                 batch_tokens(&x, x.cu[s], x.cu[s + 1], n, X);
                 const double *map = batch_at(&x, "map") + (s * x.c.HV + n) * KW;
-                const double d = apart(map, X, KW);
+                const double d = rms_apart(map, X, KW);
                 worst = d > worst || isnan(d) ? d : worst;
             }
         EXPECT(rep, worst <= 1e-12, "%s, C %d, gate %g: map differs by %g",

@@ -140,48 +140,6 @@ void merge_own_maps(const struct whole *a, const struct kcp_context *x, double *
     }
 }
 
-int merge_body(struct kcp_comm *comm, void *arg)
-{
-    struct whole *a = arg;
-    const struct kcp_context *x = &a->plan->ctx[comm->r];
-    const struct kcp_mapops *ops =
-        a->bad_ops && comm->r == a->bad_rank ? a->bad_ops : a->ops;
-    struct kcp_exchange e = { .form = a->form, .backward = a->backward, .HV = HV,
-        .K = K, .V = V, .blocks = a->blocks, .reuse_M = a->reuse_M && a->backward,
-        .plan = a->plan, .comm = comm, .ops = ops };
-    const size_t work = kcp_exchange_work(&e) / sizeof(double);
-    double *maps = malloc(sizeof(double) * (x->NS * MAP + x->NS * STATE + work + 1));
-    if (!maps)
-        return KCP_NO_MEMORY;
-    e.maps = maps;
-    e.states = maps + x->NS * MAP;
-    e.work = maps + x->NS * (MAP + STATE);
-    if (a->reuse_M)
-        e.kept = a->kept[comm->r];
-    for (size_t i = 0; i < x->NS * STATE + work; i++)
-        ((double *)e.states)[i] = NAN;
-    merge_own_maps(a, x, maps);
-    for (int s = 0; s < x->NS; s++) {
-        const struct kcp_segment *g = &a->plan->seg[x->seg0 + s];
-        if (a->backward ? g->last : g->first)
-            memcpy((double *)e.states + s * STATE, a->start[x->seg0 + s],
-                   sizeof a->start[0]);
-    }
-    groups_count(comm);
-    int err = kcp_exchange_run(&e);
-    const char *ungrouped = groups_end(comm);
-    if (ungrouped && !err) {
-        err = KCP_BAD;
-        comm->fail(comm, err, ungrouped);
-    }
-    if (!err)
-        memcpy(a->got[x->seg0], e.states, sizeof(double) * x->NS * STATE);
-    a->counted[comm->r] = comm->traffic;
-    a->formula[comm->r] = kcp_exchange_formula(&e);
-    free(maps);
-    return err;
-}
-
 static int same(struct kcp_traffic a, struct kcp_traffic b)
 {
     return a.bytes == b.bytes && a.messages == b.messages &&

@@ -20,7 +20,9 @@ struct whole {
     double want[2][MAX_T][HV][K][V], got[MAX_T][HV][K][V];
     double *kept[MOST_R];
     struct kcp_traffic counted[MOST_R], formula[MOST_R];
-    const struct kcp_mapops *ops, *bad_ops;   /* bad_ops: of bad_rank, or NULL */
+    const struct memory *m;                   /* of the ranks; NULL: host */
+    const struct kcp_mapops *ops;             /* NULL: those of m */
+    const struct kcp_mapops *bad_ops;         /* of bad_rank, or NULL */
     int bad_rank, bad_how;
 };
 
@@ -31,8 +33,10 @@ void merge_fill(struct whole *a, struct stream *s);
 int merge_draw(struct whole *a, struct stream *s, int R, int64_t L);
 /* Copies a rank's maps [NS,HV,K,V+K]. Parts that kcp_plan_want excludes become NaN. */
 void merge_own_maps(const struct whole *a, const struct kcp_context *x, double *maps);
-/* Runs the exchange on one rank and copies the resulting states to `got`. */
+/* Runs the exchange on one rank in memory a->m, and copies the states to `got`. */
 int merge_body(struct kcp_comm *comm, void *arg);
+/* Returns the number of wrong values on rank r after merge_body. */
+int merge_wrong(const struct whole *a, int r);
 /* Runs all ranks. Returns the number of segments with a wrong state; -1: failed. */
 int merge_run(struct whole *a, char *why, size_t n);
 

@@ -4,7 +4,7 @@
  * At gate -50, dg is 1e-22 of a typical gradient, so that any cancellation of larger
  * terms would destroy dg.
  */
-#include "tests/judge/batch.h"
+#include "tests/03_wy/batch.h"
 
 static int against_adjoint(struct kcp_report *rep)
 {

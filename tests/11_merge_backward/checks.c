@@ -2,7 +2,7 @@
  *
  * Book: chapter 11.  Checked by: itself, it can fail.  Next: ref/12_h0.c.
  */
-#include "tests/judge/batch.h"
+#include "tests/03_wy/batch.h"
 
 /* Computes dS = M^T dht + dh_ext per stretch and head. */
 static void applied(const struct batch *x, double *dS)
@@ -34,7 +34,7 @@ static int one(struct kcp_report *rep, struct batch *x, const char *what)
     double *M[] = { tensor_find(&own, "map")->p, tensor_find(&own, "dmap")->p };
     for (int64_t e = 0; e < rows * ld; e++)            /* compares M, not h_ext */
         if (e % ld < x->c.V) M[0][e] = M[1][e] = 0;
-    err = apart(M[1], M[0], rows * ld);
+    err = rms_apart(M[1], M[0], rows * ld);
     EXPECT(rep, err <= 1e-13, "%s: M of backward is off forward's M by %.2g", what,
            err);
 

@@ -4,7 +4,7 @@
  * Book: chapter 17.  Checked by: itself, it can fail.  Next: ../../cuda/17_ladder.
  */
 #include "ref/17_block.h"
-#include "tests/judge/batch.h"
+#include "tests/03_wy/batch.h"
 
 /* Compares v_new and the last states of ref_ladder with those of chapter 04. */
 static int chunk_of(const struct batch *x, double *apart_v, double *apart_S)

@@ -4,7 +4,7 @@
  * Next: book/clusters.c.
  *
  * |M x| / |x| after some steps x <- M^T M x is a lower limit of |M|_2. */
-#include "tests/judge/batch.h"
+#include "tests/03_wy/batch.h"
 
 enum mistake { NONE, FASTEST, WHOLE, FORGOTTEN, MISTAKES };
 static const char *const mistake_name[] = { "", "the fastest channel",

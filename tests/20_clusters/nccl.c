@@ -1,7 +1,7 @@
 /* nccl.c -- checks a caller's NCCL communicator and split communicators, on GPUs.
  *
  * Book: chapter 20.  Checked by: bench/check_gpus.sh, on several GPUs; on one, R is 1.
- * Next: tests/judge/exchange_trials.c, which has the exchanges.
+ * Next: tests/07_merge/exchange.c, which has the exchanges.
  *
  * Ranks are threads with a GPU each, or the processes of a launcher. Each
  * communicator's rank and size, a gather, a ring, and every form of the exchange (bit

@@ -1,7 +1,7 @@
 /* ranks.c -- runs a trial's ranks as threads, on GPUs of one process, or as processes.
  *
- * Book: chapter 20, and CONTRIBUTING.md.  Checked by: tests/cli/mpi.sh. Next:
- * exchange_trials.c.
+ * Book: chapter 20, and CONTRIBUTING.md.  Checked by: tests/cli/mpi.sh.
+ * Next: ../07_merge/exchange.c.
  *
  * Under a launcher all processes run the same trials from the same seed, one rank per
  * process. Each process uses the worst verdict of all processes, so that all processes

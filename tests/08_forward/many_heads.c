@@ -1,13 +1,13 @@
 /* many_heads.c -- checks kernels on tensors of more than 2^31 numbers.
  *
  * Book: CONTRIBUTING.md, "How the judge works". Checked by: itself: a forward whose
- * offsets wrap must be rejected. Next: bits.c.
+ * offsets wrap must be rejected. Next: graph.c.
  *
  * The references are too slow for so many numbers. But heads are independent, so the
  * inputs of one head are repeated until a tensor has more than 2^31 numbers. Then the
  * outputs of all heads must have equal bits, and the first head must have the outputs
  * expected of a call with one head. */
-#include "trial.h"
+#include "tests/judge/trial.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -8,22 +8,11 @@
 #ifndef KCP_TEST_BATCH_H
 #define KCP_TEST_BATCH_H
 
-#include "judge.h"
+#include "tests/judge/judge.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Returns RMS(a - b) / RMS(b), or NaN if a or b contains NaN. */
-static inline double apart(const double *a, const double *b, int64_t n)
-{
-    double d = 0, r = 0;
-    for (int64_t e = 0; e < n; e++) {
-        d += (a[e] - b[e]) * (a[e] - b[e]);
-        r += b[e] * b[e];
-    }
-    return r > 0 ? sqrt(d / r) : sqrt(d);
-}
 
 enum { BATCH_NS = 4 };
 enum batch_gates { UP_TO_GATE, EACH_GATE };
@@ -56,7 +45,7 @@ static inline double batch_apart(const struct batch *x, const char *name,
                                  const struct tensor_set *to, const char *name_to)
 {
     const struct tensor *a = tensor_find(&x->set, name), *b = tensor_find(to, name_to);
-    return a->n == b->n ? apart(a->p, b->p, a->n) : NAN;
+    return a->n == b->n ? rms_apart(a->p, b->p, a->n) : NAN;
 }
 
 /* Draws the inputs and runs chapters 02 (raw gate, sigmoid) to 05 and 09 to 11, where

@@ -1,0 +1,169 @@
+/* exchange.c -- runs exchanges on threads, processes or GPUs, and random exchanges in
+ * every form.
+ *
+ * Book: chapter 07.  Checked by: tests/cli/mpi.sh, bench/check_gpus.sh.
+ * Next: ref/07_merge.c, the fold that is tested.
+ *
+ * Maps contain small integers, so that sums have equal bits in fp32 and double and on
+ * every backend. Tests that kill a rank also run these exchanges. */
+#include "folded.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Converts n doubles to the type of the ranks' maps and copies them to the ranks'
+ * memory at `to`; or, if `back`, does the reverse. */
+static int move(const struct memory *m, void *to, double *numbers, int64_t n, size_t e,
+                int back)
+{
+    void *coded = malloc((size_t)n * e + 8);
+    if (!coded) return KCP_NO_MEMORY;
+    if (!back) encode(coded, numbers, n, e);
+    const int err = back ? m->copy(coded, to, (size_t)n * e)
+                         : m->copy(to, coded, (size_t)n * e);
+    if (back) decode(numbers, coded, n, e);
+    free(coded);
+    return err;
+}
+
+/* Fills the rank's maps, and states that are NaN unless they start a sequence. */
+static void fill_rows(const struct whole *a, const struct kcp_context *x, double *maps,
+                      double *states)
+{
+    merge_own_maps(a, x, maps);
+    for (int i = 0; i < x->NS * STATE; i++) states[i] = NAN;
+    for (int s = 0; s < x->NS; s++) {
+        const struct kcp_segment *g = &a->plan->seg[x->seg0 + s];
+        if (a->backward ? g->last : g->first)
+            memcpy(states + s * STATE, a->start[x->seg0 + s], sizeof a->start[0]);
+    }
+}
+
+/* Runs the exchange of one rank and counts its groups of messages. */
+static int run_counted(struct whole *a, struct kcp_exchange *e)
+{
+    struct kcp_comm *comm = e->comm;
+    groups_count(comm);
+    int err = kcp_exchange_run(e);
+    const char *ungrouped = groups_end(comm);
+    if (ungrouped && !err) {
+        err = KCP_BAD;
+        comm->fail(comm, err, ungrouped);
+    }
+    a->counted[comm->r] = comm->traffic;
+    a->formula[comm->r] = kcp_exchange_formula(e);
+    return err;
+}
+
+int merge_body(struct kcp_comm *comm, void *arg)
+{
+    struct whole *a = arg;
+    const struct memory *m = a->m ? a->m : &host_memory;
+    const struct kcp_context *x = &a->plan->ctx[comm->r];
+    struct kcp_exchange e = { .form = a->form, .backward = a->backward, .HV = HV,
+        .K = K, .V = V, .blocks = a->blocks, .reuse_M = a->reuse_M && a->backward,
+        .plan = a->plan, .comm = comm, .ops = a->ops ? a->ops : m->mapops };
+    if (a->bad_ops && comm->r == a->bad_rank) e.ops = a->bad_ops;
+    if (a->reuse_M) e.kept = a->kept[comm->r];
+    const size_t width = e.ops->elem, work = kcp_exchange_work(&e);
+    const int64_t nm = (int64_t)x->NS * MAP, ns = (int64_t)x->NS * STATE;
+    double *rows = malloc(sizeof *rows * (size_t)(nm + ns + 1));
+    e.maps = m->alloc((size_t)nm * width + 8);
+    e.states = m->alloc((size_t)ns * width + 8);
+    e.work = m->alloc(work + 8);
+    int err = rows && e.maps && e.states && e.work ? KCP_OK : KCP_NO_MEMORY;
+    if (!err) fill_rows(a, x, rows, rows + nm);
+    if (!err) err = m->fill(e.work, 0xff, work);
+    if (!err) err = move(m, e.maps, rows, nm, width, 0);
+    if (!err) err = move(m, e.states, rows + nm, ns, width, 0);
+    if (!err) err = run_counted(a, &e);
+    if (!err && m != &host_memory) err = comm->barrier(comm, NULL);
+    if (m->sync() && !err) err = KCP_CUDA;
+    if (!err) err = move(m, e.states, &a->got[x->seg0][0][0][0], ns, width, 1);
+    if (e.maps) m->free(e.maps);
+    if (e.states) m->free(e.states);
+    if (e.work) m->free(e.work);
+    free(rows);
+    return err;
+}
+
+int merge_wrong(const struct whole *a, int r)
+{
+    const struct kcp_context *x = &a->plan->ctx[r];
+    const double *got = &a->got[x->seg0][0][0][0];
+    const double *want = &a->want[a->backward][x->seg0][0][0][0];
+    int wrong = 0;
+    for (int i = 0; i < x->NS * STATE; i++) wrong += !(got[i] == want[i]);
+    return wrong;
+}
+
+int exchange_on(struct kcp_comm *comm, const struct memory *m, uint64_t seed,
+                long long *wrong)
+{
+    struct whole *a = calloc(1, sizeof *a);
+    struct stream s = stream_of(seed, "exchange_on");
+    int err = a ? KCP_OK : KCP_NO_MEMORY;
+    if (a) a->m = m;
+    for (int plan = 0; plan < 2 && !err; plan++) {
+        if (!merge_draw(a, &s, comm->R, plan ? 2 : 0)) err = KCP_NO_MEMORY;
+        for (int k = 0; k < 2 * KCP_FORMS && !err; k++) {
+            a->form = (enum kcp_form)(k / 2);
+            a->backward = k % 2;
+            err = merge_body(comm, a);
+            *wrong += err ? 0 : merge_wrong(a, comm->r);
+        }
+        if (a->plan) kcp_plan_free(a->plan);
+        a->plan = NULL;
+    }
+    free(a);
+    return err;
+}
+
+/* Returns 0, or 1 if a number is wrong or a rank failed. If `trials` is 0, runs until
+ * killed. */
+int exchange_trials(int trials, int R, int device)
+{
+    struct whole *a = calloc(1, sizeof *a);
+    struct stream s = stream_of(7, "exchange_trials");
+    char why[200] = "";
+    long long wrong = 0, runs = 0, crossing = 0;
+    if (a) a->m = device ? device_memory() : &host_memory;
+    if (!a || !a->m) {
+        fprintf(stderr, "kcp-check: no device\n");
+        return 1;
+    }
+    printf("exchange trials, %d ranks\n", R);
+    fflush(stdout);
+    for (int i = 0; i < trials || !trials; i++) {
+        if (!merge_draw(a, &s, R, i % 2 ? 1 + merge_pick(&s, 5) : 0)) return 1;
+        a->blocks = merge_pick(&s, 8);
+        crossing += a->plan->crossing;
+        for (int k = 0; k < 2 * KCP_FORMS; k++, runs++) {
+            struct verdict verdict = { .outcome = PASS };
+            a->form = (enum kcp_form)(k / 2);
+            a->backward = k % 2;
+            snprintf(why, sizeof why, "exchange %lld, %s%s", runs,
+                     kcp_form_names[k / 2],
+                     k % 2 ? " backward" : "");
+            ranks_doing(why);
+            why[0] = 0;
+            if (ranks_run(a->m, R, merge_body, a, why, sizeof why)) {
+                fprintf(stderr, "kcp-check: exchange %lld: %s\n", runs, why);
+                return 1;
+            }
+            for (int r = 0; r < R; r++)
+                if (ranks_mine() < 0 || r == ranks_mine())
+                    verdict.traffic.bytes += merge_wrong(a, r);
+            ranks_agree(&verdict);
+            wrong += verdict.traffic.bytes;
+        }
+        kcp_plan_free(a->plan);
+    }
+    printf("%s: %lld exchanges; states cross a cut in %lld of %d plans; %lld numbers "
+           "wrong%s\n",
+           wrong || !crossing ? "FAILED" : "OK", runs, crossing, trials, wrong,
+           crossing ? "" : "; expected more plans, at least one with a cut");
+    free(a);
+    return wrong || !crossing;
+}
