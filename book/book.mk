@@ -15,7 +15,9 @@ part4      := $(call page,15 16 19 A B)
 chapters   := idea $(part1) $(part2) $(part3) $(part4) users
 bookcode   := $(sort $(wildcard ref/*.[ch] ref/*/*.[ch] ref/stages/*.def ref/core/*.def comm/*.[ch] comm/*/*.[ch] tests/*/*.[ch] bench/*/*.[ch] book/examples/plugins/*.c bench/*.cu bench/*/*.cu \
               cuda/*/*.h cuda/*/*.c cuda/*/*.cu cuda/*/*.cuh cuda/*/*/*.h cuda/*/*/*.cu cuda/*/*/*.cuh book/*.[ch] book/figures/*.[ch] book/figures/*.cu book/examples/*.[ch] book/examples/*.cu book/labs/*.c))
-bookfigs   := $(patsubst book/figures/%.c,$(bk)/figures/%.svg,$(wildcard book/figures/*.c))
+# A figure is a program in C, or a function without arguments in book/figures/part*.py.
+bookdrawn  := $(patsubst %,$(bk)/figures/%.svg,$(shell sed -n 's/^def \([a-z_]*\)():$$/\1/p' book/figures/part*.py))
+bookfigs   := $(patsubst book/figures/%.c,$(bk)/figures/%.svg,$(wildcard book/figures/*.c)) $(bookdrawn)
 bookweave   = OUT=$(bk) LABELS=$(bk)/labels.tsv pandoc -f markdown+tex_math_dollars \
               --lua-filter book/book.lua --citeproc --bibliography book/refs.bib \
               -M link-citations=true -t html5 --mathml --section-divs --template $(bk)/page.html
@@ -80,6 +82,10 @@ $(bk)/results/done: $(bk)/results.made
 	@[ -e $@ ] || touch $@
 $(bk)/figures/%.svg: $(bk)/figures/%.bin $(bk)/results/done $(bk)/example.txt $(wildcard book/data/*.tsv)
 	@$< > $@.new && mv $@.new $@
+$(bookdrawn): $(bk)/figures/%.svg: $(wildcard book/figures/*.py) book/A-errata.md tests/judge/tolerance.def \
+              $(bk)/results/done $(bk)/example.txt $(wildcard book/data/*.tsv)
+	@mkdir -p $(@D)
+	@python3 -B book/figures/draw.py $* > $@.new && mv $@.new $@
 .PRECIOUS: $(bk)/%.bin $(bk)/figures/%.bin $(bk)/figures/%.svg
 
 $(bk)/labels.tsv: $(chapters:%=book/%.md) book/book.lua

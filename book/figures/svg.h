@@ -1,8 +1,8 @@
 /* svg.h -- functions that draw the book's figures.
  *
- * Book: every figure.  Checked by: make book-lint.
- * Included by book/figures/NAME.c, which prints NAME.svg.
- * Colours are CSS variables, which the page defines for light and dark mode. */
+ * Book: chapters 01, 02, 05, 06, 17 and 19.  Checked by: make book-lint.
+ * Included by book/figures/NAME.c, which prints NAME.svg. Figures in C call functions
+ * of ref/ or cuda/, or use tokens.h; svg.py draws all others. */
 #ifndef BOOK_SVG_H
 #define BOOK_SVG_H
 
@@ -78,48 +78,10 @@ static inline void svg_text(double x, double y, const char *anchor, const char *
     printf("</text>\n");
 }
 
-/* Draws a rectangle: `ink` a, b, c or d fills it with a wash of this colour; with any
- * other name only the outline has the colour. Writes a text into its middle. */
-static inline void svg_box(double x, double y, double w, double h, const char *ink,
-                           const char *fmt, ...)
-{
-    char fill[24] = "none", text[80];
-    va_list ap;
-    if (!ink[1])
-        snprintf(fill, sizeof fill, "var(--wash-%s)", ink);
-    svg_rect(x, y, w, h, "fill:%s;stroke:var(--%s)", fill, ink);
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    if (*text)
-        svg_text(x + w / 2, y + (int)(h / 2) + (h > 32 ? 5 : 4), "middle", "mono", "%s",
-                 text);
-}
-
 static inline void svg_dot(double x, double y, double r, const char *ink)
 {
     printf("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%g\" style=\"fill:%s\"/>\n", x, y, r,
            ink);
-}
-
-/* Animates a figure: a click uncovers the area x0..x1, y0..y1 from left to right in
- * `seconds`. In print, and if scripts are off, the whole figure is visible. */
-static inline void svg_moves(double x0, double x1, double y0, double y1, double seconds)
-{
-    printf("<rect class=\"veil\" x=\"%.1f\" y=\"%.1f\" width=\"0\" height=\"%.1f\" "
-           "style=\"fill:var(--paper);fill-opacity:.88\"/>\n<text class=\"player\" "
-           "x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\" tabindex=\"0\" role=\"button\" "
-           "style=\"fill:var(--link,#1f4f8f);cursor:pointer\">\u25b6 play</text>\n"
-           "<style>@media print{.player{display:none}}</style><script>(function(){"
-           "var s=document.currentScript.closest('svg'),v=s.querySelector('.veil'),"
-           "b=s.querySelector('.player'),id;function play(){"
-           "var t0=performance.now();cancelAnimationFrame(id);(function step(t){"
-           "var p=Math.min(Math.max(0,(t-t0)/%.0f),1),x=%.1f+p*%.1f;"
-           "v.setAttribute('x',x);v.setAttribute('width',%.1f-x);"
-           "if(p<1)id=requestAnimationFrame(step)})(t0)}b.onclick=play;"
-           "b.onkeydown=function(e){if(e.key=='Enter'||e.key==' ')play()}})()"
-           "</script>\n",
-           x0, y0, y1 - y0, x1, y0 - 4, seconds * 1000, x0, x1 - x0, x1);
 }
 
 #endif

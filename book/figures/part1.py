@@ -1,0 +1,587 @@
+"""part1.py -- figures of Part I, the mathematics: chapters 00 to 13.
+
+Book: chapters 00 to 13.  Checked by: make book-lint.  Next: part2.py.
+"""
+import re
+
+from plot import Frame, printed_rows
+from svg import arrow, box, dot, figure, line, mono, moves, rect, rows_of, soft, text
+
+
+# ---- 00
+def journey_left(r):
+    return 96 + 208 * r
+
+
+def journey_boxes(y, per_rank, h, ink):
+    w = (200 - (per_rank - 1) * 4) / per_rank
+    for r in range(3):
+        for c in range(per_rank):
+            box(journey_left(r) + c * (w + 4), y, w, h, ink)
+
+
+@figure(720, 392, "The journey of the book",
+        "Three GPUs hold a third of a sequence each. Tokens form chunks, chunks form "
+        "one affine map a GPU, the maps are exchanged so that each GPU knows the state "
+        "it begins with, and then all outputs are computed.")
+def journey():
+    def label(y, name, chapters):
+        text(4, y, name)
+        soft(4, y + 16, chapters)
+
+    left, ranks, chunks = journey_left, range(3), range(3)
+    number = "\u2070", "\u00b9", "\u00b2"
+    for r in ranks:
+        text(left(r) + 100, 16, "GPU %d" % r, "middle")
+    label(40, "tokens", "chapter 01")
+    for r in ranks:
+        for c in chunks:
+            for t in range(8):
+                rect(left(r) + c * 68 + t * 8, 32, 6.5, 14,
+                     "fill:var(--wash-d);stroke:var(--d);stroke-width:.7")
+    label(84, "chunks", "02 to 04")
+    journey_boxes(76, 3, 20, "a")
+    for r in ranks:
+        for c in chunks:
+            arrow(left(r) + 32 + c * 68, 50, left(r) + 32 + c * 68, 73, "d")
+            mono(left(r) + 32 + c * 68, 91, "M, h")
+    label(134, "one map", "05, 06")
+    journey_boxes(126, 1, 24, "a")
+    for r in ranks:
+        mono(left(r) + 100, 143, "S \u2192 M%s S + h%s" % (number[r], number[r]))
+        for c in chunks:
+            arrow(left(r) + 32 + c * 68, 98, left(r) + 70 + c * 30, 124, "a")
+    label(192, "exchange", "07")
+    arrow(left(0) + 150, 152, left(1) + 30, 196, "b")
+    arrow(left(0) + 120, 152, left(2) + 12, 200, "b")
+    arrow(left(1) + 150, 152, left(2) + 30, 196, "b")
+    journey_boxes(204, 1, 24, "b")
+    states = "starts from 0", "S = h\u2070", "S = M\u00b9 h\u2070 + h\u00b9"
+    for r in ranks:
+        mono(left(r) + 100, 221, states[r])
+    label(262, "outputs", "04, 08")
+    journey_boxes(254, 3, 20, "c")
+    for r in ranks:
+        for c in chunks:
+            mono(left(r) + 32 + c * 68, 269, "o")
+            if c < 2:
+                arrow(left(r) + 58 + c * 68, 264, left(r) + 72 + c * 68, 264, "c")
+    label(312, "gradients", "09 to 13")
+    journey_boxes(304, 3, 20, "line")
+    for r in ranks:
+        for c in chunks:
+            mono(left(r) + 32 + c * 68, 319, "gradients")
+        if r:
+            arrow(left(r) - 2, 338, left(r - 1) + 100, 338, "b")
+    soft(96, 362, "On the way back the maps' transposes travel from later GPUs to "
+         "earlier.")
+    soft(96, 382, "14 to 16: convolutions, scans, other models. 17 to 20: speed, "
+         "precision, clusters.")
+
+
+@figure(720, 330,
+        "How sequences, ranks, segments, strips, chunks and subchunks nest",
+        "A batch of two sequences on two ranks gives three segments. One segment is "
+        "cut into four strips, one strip into four chunks, one chunk into four "
+        "subchunks of sixteen tokens. A window is a run of chunks of every strip, "
+        "launched together.")
+def nesting():
+    def at(part):
+        return 100 + part * 610
+
+    def row(y, what, how, *pieces):
+        """Draws pieces, each with its start, end, ink and name."""
+        text(4, y + 11, what)
+        soft(4, y + 25, how)
+        for start, end, ink, name in pieces:
+            box(at(start), y, at(end) - at(start) - 1.5, 22, ink, name)
+
+    def equal(n, ink, name):
+        return [(i / n, (i + 1) / n, ink, name) for i in range(n)]
+
+    def spread(y, start, end):
+        """Draws lines from the ends of a piece to the next row, which enlarges it."""
+        line(at(start), y, at(0), y + 18, "soft", "stroke-dasharray:2 3")
+        line(at(end), y, at(1), y + 18, "soft", "stroke-dasharray:2 3")
+
+    row(8, "sequences", "documents", (0, 0.7, "d", "sequence 0"),
+        (0.7, 1, "d", "sequence 1"))
+    row(48, "ranks", "GPUs", (0, 0.5, "c", "rank 0"), (0.5, 1, "c", "rank 1"))
+    row(88, "segments", "of one rank", (0, 0.5, "a", "segment 0"),
+        (0.5, 0.7, "a", "segment 1"), (0.7, 1, "a", "segment 2"))
+    spread(112, 0, 0.5)
+    row(132, "strips", "share a GPU", *equal(4, "a", "strip"))
+    spread(156, 0.25, 0.5)
+    row(176, "chunks", "C = 64 tokens", *equal(8, "b", "chunk"))
+    dashed = "fill:none;stroke:var(--ink);stroke-width:1.5;stroke-dasharray:5 3"
+    rect(at(0) - 2, 172, at(0.5) - at(0), 30, dashed)
+    rect(at(0.5) + 1, 172, at(0.5) - at(0) - 1, 30, dashed)
+    soft(at(0.25), 216, "window 0: its kernels start first", "middle")
+    soft(at(0.75), 216, "window 1", "middle")
+    spread(222, 0.375, 0.5)
+    row(242, "subchunks", "16 tokens", *equal(4, "b", "subchunk"))
+    spread(266, 0.5, 0.75)
+    row(286, "tokens", "", *equal(16, "d", ""))
+
+
+# ---- 03
+@figure(720, 290, "The triangular solve of one chunk",
+        "A unit lower triangular matrix of six rows, I plus L, is multiplied by the "
+        "unknowns x0 to x5. The product is the known right-hand side. Row 3 needs only "
+        "x0, x1 and x2.")
+def solve():
+    n, s, y = 6, 30, 50
+
+    def column(x0, name, wash, known):
+        for i in range(n):
+            rect(x0, y + i * s, 60, s, "fill:%s;stroke:var(--line)" % (
+                "var(--wash-%s)" % wash if i < known else "none"))
+            mono(x0 + 30, y + i * s + s / 2 + 4, "%s%d" % (name, i))
+
+    text(20 + n * s / 2, 34, "I + L", "middle")
+    for i in range(n):
+        for j in range(n):
+            fill = "var(--wash-%s)" % ("c" if i == j else "a") if j <= i else "none"
+            rect(20 + j * s, y + i * s, s, s, "fill:%s;stroke:var(--line)" % fill)
+            if i == j:
+                mono(20 + j * s + s / 2, y + i * s + s / 2 + 4, "1")
+    rect(20, y + 3 * s, n * s, s, "fill:none;stroke:var(--b);stroke-width:2")
+    column(220, "x", "b", 3)
+    text(250, 34, "unknown", "middle")
+    text(305, y + n * s / 2 + 4, "=", "middle")
+    column(330, "b", "d", n)
+    text(360, 34, "known", "middle")
+    text(430, y + 30, "Row 3 reads:")
+    mono(430, y + 54, "L30 x0 + L31 x1 + L32 x2 + x3 = b3", "start")
+    text(430, y + 84, "so x3 follows from the rows above it,")
+    text(430, y + 104, "and no state is needed: L and b come")
+    text(430, y + 124, "from this chunk alone.")
+    soft(20, y + n * s + 34, "L_ij: how strongly the key of token i reads what token j "
+         "wrote. Red: already solved.")
+
+
+def cut_triangle(first, n):
+    """Cuts the triangle of rows [first, first + 2n): draws the n x n square below its
+    diagonal, then cuts the two triangles that remain."""
+    side, x, y = 6.2, 60 + first * 6.2, 34 + first * 6.2
+    ink = {32: "a", 16: "b", 8: "c"}.get(n, "d")
+    rect(x, y + n * side, n * side, n * side,
+         "fill:var(--wash-%s);stroke:var(--%s);stroke-width:.8" % (ink, ink))
+    if n >= 8:
+        mono(x + n / 2 * side, y + n * 1.5 * side + 4, "%d" % n)
+    if n >= 4:
+        dot(x + n * side - 3, y + n * side + 3, 2.6 if n >= 8 else 1.6, ink)
+    if n > 1:
+        cut_triangle(first, n // 2)
+        cut_triangle(first + n, n // 2)
+
+
+@figure(720, 460, "The strict lower triangle of a chunk as squares",
+        "A triangle of 64 rows: one square of 32, two of 16, four of 8, eight of 4, "
+        "sixteen of 2 and thirty-two of 1. In each the rows are later than the "
+        "columns.")
+def squares():
+    rect(60, 34, 64 * 6.2, 64 * 6.2, "fill:none;stroke:var(--line)")
+    for t in range(0, 65, 16):
+        soft(52, 34 + t * 6.2 + 4, "%d" % t, "end")
+        soft(60 + t * 6.2, 26, "%d" % t, "middle")
+    cut_triangle(0, 32)
+    text(52, 284, "row i", "end")
+    text(310, 26, "column j", "middle")
+    text(480, 70, "The square of 32:")
+    text(480, 92, "rows 32 to 63 are later than")
+    text(480, 112, "the anchor a, row 32,")
+    text(480, 132, "columns 0 to 31 are earlier.")
+    mono(480, 166, "G_i - a  <= 0", "start")
+    mono(480, 186, "a - G_j  <= 0", "start")
+    text(480, 220, "so both factors are at most 1,")
+    text(480, 240, "and the square is a product")
+    text(480, 260, "of two small matrices.")
+
+
+# ---- 04
+@figure(720, 290, "The chain of the scan",
+        "In each chunk three steps stand on the chain: the state, the new values, the "
+        "update of the state. The two products of the output hang off it.")
+def chain():
+    for c, x in enumerate((20, 386)):
+        text(x + 150, 24, "chunk %d" % c, "middle")
+        box(x, 34, 310, 214, "line")
+        box(x + 10, 64, 62, 30, "a", "S")
+        arrow(x + 72, 79, x + 92, 79, "a")
+        box(x + 94, 64, 92, 30, "a", "v = u - w S")
+        arrow(x + 186, 79, x + 204, 79, "a")
+        box(x + 206, 64, 98, 30, "a", "\u039bS + kg\u1d40 v")
+        arrow(x + 40, 96, x + 40, 150, "c")
+        box(x + 10, 154, 74, 30, "c", "qg S")
+        arrow(x + 140, 96, x + 140, 150, "c")
+        box(x + 100, 154, 84, 30, "c", "Aqk v")
+        arrow(x + 47, 186, x + 84, 208, "c")
+        arrow(x + 140, 186, x + 112, 208, "c")
+        box(x + 76, 210, 50, 30, "c", "o")
+    arrow(324, 79, 394, 79, "a")
+    soft(20, 276, "Here v is v_new, and \u039b is the decay over the chunk.")
+
+
+# ---- 07: four forms of the exchange, drawn to scale, measured on four H200s
+class Timelines:
+    """Microseconds: messages with a state, a map and a block of a state take `state`,
+    `map` and `block`; the pass that computes maps takes `sum`, the main pass `main`."""
+    R, BLOCKS = 4, 4
+
+    def __init__(self):
+        self.us = {name: float(us) for name, us, *_ in
+                   rows_of("book/data/exchange.tsv", header=True)}
+        self.sum, self.arrows = self.us["sum"], []      # arrows are drawn above bars
+
+    def x(self, t):
+        return 92 + (t - self.sum + 60) * 1.62
+
+    def arrow(self, y0, r, t0, to, t1, head=True):
+        self.arrows.append((self.x(t0), y0 + 22 * r + 17, self.x(t1), y0 + 22 * to + 4,
+                            head))
+
+    def bar(self, y, start, end, ink, wash="wash-"):
+        start = max(start, self.sum - 60)
+        if end > start:
+            rect(self.x(start), y + 3, self.x(end) - self.x(start), 14,
+                 "fill:var(--%s%s);stroke:var(--%s)" % (wash, ink, ink))
+
+    def head(self, y0):
+        for r in range(self.R):
+            y = y0 + 22 * r
+            soft(84, y + 14, "rank %d" % r, "end")
+            line(self.x(self.sum - 60), y + 10, self.x(self.sum + 325), y + 10)
+            self.bar(y, 0, self.sum, "a")
+
+    def main_pass(self, y0, r, start):
+        self.bar(y0 + 22 * r, start, self.sum + 325, "c")
+        mono(self.x(self.sum + 325) - 6, y0 + 22 * r + 14,
+             "+%.0f \u00b5s" % (start - self.sum), "end")
+
+    def gather(self, y0):
+        got = self.sum + self.us["gather"]
+        self.head(y0)
+        for r in range(self.R):
+            folded = got + max(r - 1, 0) * self.us["apply"]
+            self.bar(y0 + 22 * r, self.sum, got, "b")
+            self.bar(y0 + 22 * r, got, folded, "b", "")
+            self.main_pass(y0, r, folded)
+
+    def chain(self, y0, blocks):
+        """Draws the chain with the columns of S cut into `blocks` messages, which do
+        not wait for one another. With one block this is the plain chain."""
+        message = self.us["block" if blocks > 1 else "state"]
+        wire = (self.us["map"] - self.us["state"]) / blocks       # of one message
+        ready = [self.sum] * blocks   # when the sender has block b of the state
+        self.head(y0)
+        self.main_pass(y0, 0, self.sum)
+        for r in range(1, self.R):
+            free, wire_free = self.sum, 0
+            for b in range(blocks):
+                sent = max(ready[b], wire_free)
+                here, wire_free = sent + message, sent + wire
+                self.arrow(y0, r - 1, sent, r, here, b in (0, blocks - 1))
+                start, free = max(here, free), here
+                if r < self.R - 1:
+                    free = start + self.us["apply"] / blocks
+                    self.bar(y0 + 22 * r, start, free, "b", "")
+                ready[b] = free
+            self.main_pass(y0, r, free)
+
+    def scan(self, y0):
+        """Draws comm/form/scan.c. In the round with distance d, rank r sends W to rank
+        r + d; W composes map r and up to d - 1 maps before map r. X composes all maps
+        before map r; the h of X is the initial state of rank r."""
+        self.head(y0)
+        W, state, d = [self.sum] * self.R, [self.sum] * self.R, 1
+        while d < self.R:
+            sent = W.copy()
+            for r in range(d, self.R):
+                here = max(sent[r - d] + self.us["map"], sent[r])
+                self.arrow(y0, r - d, sent[r - d], r, here)
+                sent_again = 2 * d <= self.R - 1 - r
+                W[r] = state[r] = here + self.us["compose"] * (sent_again + (d > 1))
+                self.bar(y0 + 22 * r, here, W[r], "b", "")  # if d = 1, X is a copy of W
+            d *= 2
+        for r in range(self.R):
+            self.main_pass(y0, r, state[r])
+
+
+@figure(720, 532, "Four forms of the exchange as timelines",
+        "Four ranks under each form. All-gather: one collective on all ranks, then "
+        "folds that grow with the rank. Chain: one hop after the other. Pipelined "
+        "chain: the same in four overlapping blocks. Scan: two rounds of receiving and "
+        "composing.")
+def timelines():
+    t = Timelines()
+    t.gather(26)
+    t.chain(146, 1)
+    t.chain(266, t.BLOCKS)
+    t.scan(386)
+    for x1, y1, x2, y2, head in t.arrows:
+        (arrow if head else line)(x1, y1, x2, y2, "ink")
+    moves(t.x(t.sum - 60), 716, 16, 478, 12)
+    text(4, 20, "All-gather and fold")
+    text(4, 140, "Chain")
+    text(4, 260, "Chain, pipelined over four blocks of V")
+    text(4, 380, "Scan")
+    soft(92, 496, "Measured, in \u00b5s. To send a state: %(state).1f; a map: "
+         "%(map).1f; a quarter of a state: %(block).1f; the all-gather: %(gather).1f."
+         % t.us)
+    soft(92, 514, "To apply a map: %(apply).1f; to compose two: %(compose).1f. Cut "
+         "off: the maps' pass, %(sum).0f, and the main pass, %(main).0f." % t.us)
+
+
+# ---- 08
+@figure(720, 262, "One rank's program, on three ranks",
+        "Each rank runs front end, factors, map, exchange and scan. The last rank "
+        "makes no map. All wait once, in the exchange.")
+def program():
+    at, wide = (70, 180, 290, 400, 520), (110, 110, 110, 120, 190)
+    titles = "1 front end", "2 factors", "3 map", "4 exchange", "5 scan, output"
+    for x, w, title in zip(at, wide, titles):
+        text(x + w / 2, 24, title, "middle")
+    for r in range(3):
+        y = 42 + 66 * r
+        text(4, y + 25, "rank %d" % r)
+        box(at[0], y, wide[0] - 2, 40, "d", "q k g G")
+        box(at[1], y, wide[1] - 2, 40, "d", "A w u kg qg")
+        if r < 2:
+            box(at[2], y, wide[2] - 2, 40, "a", "h_ext, M" if r else "h_ext")
+        box(at[3], y, wide[3] - 2, 40, "b", "gets S_in" if r else "gives h_ext")
+        box(at[4], y, wide[4] - 2, 40, "c", "S, v_new, o")
+        if r < 2:
+            arrow(at[3] + 60, y + 42, at[3] + 60, y + 64)
+    soft(70, 254, "No rank waits before step 4, and none after it.")
+
+
+@figure(720, 306, "One segment whole, and cut into four strips",
+        "A whole segment takes the steps of its four chunks one after another. Its "
+        "four strips make factors and maps at the same time, fold, and then scan at "
+        "the same time.")
+def strips():
+    """Lengths are the operations that chapter 08 counts, in millions."""
+    C, K, V, count, heads, SMs = 64, 128, 128, 4, 32, 132
+    factors = (4 * C * C * K + 2 * C * C * (K + V)) / 1e6
+    maps, scan = 4 * C * K * (K + V) / 1e6, (6 * C * K * V + 2 * C * C * V) / 1e6
+
+    def steps(y, t, *bars):
+        """Draws steps one after another, and returns where the last step ends."""
+        for operations, ink, name in bars:
+            box(76 + 13.2 * t, y, 13.2 * operations - 2, 24, ink, name)
+            t += operations
+        return t
+
+    def processors(y, busy):
+        for i in range(SMs):
+            ink = "c" if i < busy else "line"
+            rect(76 + 4.6 * i, y, 4, 10, "fill:var(--%s)" % ink)
+        soft(76, y + 26, "%d heads, %d of %d processors busy" % (heads, busy, SMs))
+
+    text(70, 41, "whole", "end")
+    t = steps(24, 0, (count * factors, "d", "2 factors"), (count * scan, "c", "5 scan"))
+    mono(76 + 13.2 * t - 2, 82, "%.1f" % t, "end")
+    processors(56, heads)
+    for s in range(count):
+        y = 104 + 38 * s
+        text(70, y + 17, "strip %d" % s, "end")
+        t = steps(y, 0, (factors, "d", "2"), (maps, "a", "3 map"))
+        if s < count - 1:
+            x = 76 + 13.2 * t - 1
+            arrow(x, y + 24, x, y + 38, "b")
+        t = steps(y, t, (scan, "c", "5 scan"))
+    mono(76 + 13.2 * t + 8, 121, "%.1f" % t, "start")
+    processors(264, count * heads)
+
+
+# ---- 09
+@figure(720, 262, "The scan and its mirror",
+        "Forward, four chunks from left to right: each multiplies the state by Lambda "
+        "minus kg transposed w. Backward, from right to left: each multiplies the "
+        "gradient by the transpose.")
+def walks():
+    for c in range(4):
+        soft(154 + c * 156, 18, "chunk %d" % c, "middle")
+    for y, back in ((42, False), (158, True)):
+        text(4, y + 24, "backward" if back else "forward")
+        for c in range(4):
+            x, before = 96 + c * 156, 96 + (c - 1) * 156 + 118
+            box(x, y, 116, 40, "b" if back else "a",
+                "\u039b - w\u1d40 kg" if back else "\u039b - kg\u1d40 w")
+            mono(x + 4, y + 56, "w", "start")
+            mono(x + 114, y + 56, "kg", "end")
+            if c:
+                mono(x - 20, y - 8, "dS" if back else "S")
+                if back:
+                    arrow(x - 2, y + 20, before, y + 20, "b")
+                else:
+                    arrow(before, y + 20, x - 2, y + 20, "a")
+            mono(x + 34, y + 76, "do" if back else "u")
+            arrow(x + 34, y + 64, x + 34, y + 42, "soft")
+            mono(x + 84, y + 76, "dU" if back else "o, v")
+            arrow(x + 84, y + 42, x + 84, y + 64, "soft")
+    soft(96, 256, "Here v is v_new. w belongs to the start of its chunk, kg to the "
+         "end, in both directions.")
+
+
+# ---- 10
+PATHS = ("states", "dq1, dks, dw", "a", "qkG"), \
+    ("u and w", "d(beta v), d(beta k~), dA", "b", "kvbG"), \
+    ("inverse", "dL", "d", ""), ("pairs", "dq2, dk2, dkt", "c", "qkbG")
+
+
+@figure(720, 304, "From a chunk's gradients to the inputs, by four paths",
+        "The states give to q, k and G; u and w to k, v, beta and G; the inverse "
+        "passes dA on as dL; the pairs give to q, k, beta and G.")
+def paths():
+    def row(i):
+        return 44 + 66 * i
+
+    soft(10, 22, "from chapter 09")
+    soft(200, 22, "through")
+    soft(610, 22, "gradient of")
+    box(10, row(0), 128, 34, "ink", "dO, h, dS, dU")
+    box(10, row(1), 128, 34, "ink", "dU")
+    box(10, row(3), 128, 34, "ink", "dAqk")
+    for i, name in enumerate(("q", "k", "v", "beta", "G")):
+        box(610, 38 + 52 * i, 100, 34, "ink", name)
+    for p, (name, gives, ink, inputs) in enumerate(PATHS):
+        y = row(p)
+        box(200, y, 220, 34, ink, gives)
+        text(206, y - 5, name)
+        if p != 2:
+            arrow(140, y + 17, 198, y + 17)
+        if p:
+            arrow(310, row(p - 1) + 36, 310, y - 2)
+        for c in inputs:
+            arrow(422, y + 17, 608, 38 + 52 * "qkvbG".index(c) + 8 + 6 * p, ink)
+    soft(318, row(1) - 8, "dw")
+    soft(318, row(2) - 8, "dA")
+    soft(318, row(3) - 8, "dL")
+
+
+@figure(720, 366, "The error of dg against the gate",
+        "Four curves over gates from -0.1 to -50. With the cancelling terms left out "
+        "the error stays near 1e-15 in double and at a few thousandths in bf16; let "
+        "in, it grows beyond one.")
+def leaveout():
+    rows = printed_rows("10-leaveout", "left out")
+    with open("tests/judge/tolerance.def", encoding="utf-8") as file:
+        allowed = float(re.search(r"\(GATES, .*, (.*)\)", file.read())[1])
+    f = Frame(-1.05, 1.75, -16.5, 1.2, 70, 560, 20, 320)
+    f.rows(4)
+    for row in rows:
+        f.column(abs(row[0]), "%g" % row[0])
+    for column, ink, dash in ((2, "a", "none"), (3, "a", "5 4"), (4, "b", "none"),
+                              (5, "b", "5 4")):
+        f.curve([(row[0], row[column]) for row in rows], ink, dash)
+    line(f.x(0.09), f.y(allowed), 560, f.y(allowed), "soft", "stroke-dasharray:1 3")
+    f.name(allowed, 4, "what is allowed", "soft")
+    f.name(rows[-1][4], 18, "bf16, left out")
+    f.name(rows[-1][2], 4, "double, left out")
+    f.name(10, 0, "dashed: let in")
+    f.axes("gate of every token", "error of dg")
+
+
+# ---- 11
+@figure(720, 250, "The fold forward and backward on five ranks",
+        "Forward, rank 3 folds from rank 0 towards itself, through the maps of ranks 1 "
+        "and 2. Backward, rank 1 folds from rank 4 towards itself, through the "
+        "transposed maps of ranks 3 and 2. Both read M2.")
+def folds():
+    def fold(y, first, to, ink, start, product):
+        step = 1 if first < to else -1
+        for r in range(first, to, step):
+            a, b = 112 + r * 132, 112 + (r + step) * 132
+            arrow(a, y, b - 6 * step, y, ink)
+            mono((a + b) / 2, y - 7, start % r if r == first else product % (r, r))
+
+    for r, ink in enumerate(("line", "a", "d", "b", "line")):
+        box(60 + r * 132, 96, 104, 44, ink)
+        text(112 + r * 132, 115, "rank %d" % r, "middle")
+        mono(112 + r * 132, 132, "M%d, h%d, dh%d" % (r, r, r))
+    text(60, 24, "forward: the state that rank 3 begins with")
+    fold(66, 0, 3, "a", "S = h%d", "M%d S + h%d")
+    text(60, 226, "backward: the gradient that rank 1 ends with")
+    fold(186, 4, 1, "b", "dS = dh%d", "M%d\u1d40 dS + dh%d")
+
+
+# ---- 12
+@figure(720, 236, "The initial states of one rank",
+        "A rank holds the rest of a sequence, two whole ones and the start of a "
+        "fourth. Only the first stretch begins with a state that the exchange made: it "
+        "is kept. The caller gives the others again.")
+def compress():
+    edges = 150, 300, 410, 560, 700
+    names = "rest of sequence 3", "sequence 4", "sequence 5", "start of sequence 6"
+    text(4, 40, "tokens of the rank")
+    text(4, 106, "h_in, forward")
+    text(4, 160, "h_kept")
+    text(4, 212, "h_in, backward")
+    line(150, 8, 150, 54, "ink", "stroke-dasharray:3 3")
+    line(700, 8, 700, 54, "ink", "stroke-dasharray:3 3")
+    for s, name in enumerate(names):
+        x, w, ink = edges[s] + 2, edges[s + 1] - edges[s] - 4, "c" if s else "b"
+        box(x, 20, w, 28, "a", name)
+        box(x, 88, w, 28, ink, "h0 [%d], or 0" % (3 + s) if s else "from the exchange")
+        box(x, 194, w, 28, ink, "given again" if s else "the copy")
+    box(152, 142, 146, 26, "b", "row 0")
+    arrow(225, 117, 225, 140, "b")
+    arrow(225, 169, 225, 192, "b")
+    soft(236, 134, "compress")
+    soft(236, 186, "expand")
+
+
+K, V, C, T = 128, 128, 64, 8192            # KDA with H = HV
+# The pieces of the light mode, of recompute and of save-all, one after another; the
+# numbers say how many pieces each mode has.
+FACTORS = (("", 4 * K * V / T), ("", 12), ("Aqk", 2 * C), ("A", 2 * C), ("q", 2 * K),
+           ("k", 2 * K), ("G", 4 * K), ("w", 2 * K), ("qg", 2 * K), ("kg", 2 * K),
+           ("u", 2 * V), ("v_new", 2 * V), ("h", 2 * K * V / C)), (4, 6, 13)
+CHUNKS = (("", 4 * K * V / T), ("", 12), ("k~", 2 * K), ("kg", 2 * K), ("qg", 2 * K),
+          ("", 4 * K / C), ("A", 5120 / C), ("", 5120 / C), ("h", 2 * K * V / C),
+          ("v_new", 2 * V)), (1, 8, 10)
+
+
+@figure(720, 280, "What each mode of the saved block keeps",
+        "Bytes per token and head. Format factors: light 276, recompute 788, save-all "
+        "3092. Format chunks: light 8, recompute 956, save-all 1724.")
+def kept():
+    for y, title, (pieces, count) in ((26, "format factors, by tokens", FACTORS),
+                                      (158, "format chunks, by chunks", CHUNKS)):
+        text(4, y - 8, title)
+        for mode, n in zip(("light", "recompute", "save all"), count):
+            at = 88
+            soft(4, y + 17, mode)
+            for i, (name, size) in enumerate(pieces[:n]):
+                w = size * 0.185
+                box(at, y, w - 1 if w > 2 else w, 26, "a" if i < count[1] else "c",
+                    name if w > 14 else "")
+                at += w
+            text(at + 6, y + 17, "%.0f" % sum(size for _, size in pieces[:n]))
+            y += 32
+    soft(4, 272, "Bytes per token and head. Unlabelled: initial state, rho, beta, "
+         "decay and, after A, the triangle Aqk.")
+
+
+# ---- 13
+@figure(720, 256, "The steps of backward and what they wait for",
+        "dv_local and the recomputed w, kg and qg give the map of gradients, which "
+        "travels. Meanwhile the states are made again. Then the reverse scan, the "
+        "gradients of the inputs, and the front end.")
+def mirror():
+    box(10, 40, 112, 42, "d", "2 dv_local")
+    box(10, 122, 150, 42, "d", "1 G u w kg qg")
+    box(290, 40, 112, 42, "a", "3 dh_ext, M")
+    box(430, 40, 112, 42, "b", "4 exchange")
+    box(290, 122, 252, 42, "d", "1 states and v_new again, 2 dAqk")
+    box(582, 40, 128, 42, "c", "5 reverse: dS")
+    box(582, 122, 128, 42, "c", "6 dq dk dv dg")
+    box(582, 204, 128, 42, "c", "7 raw inputs")
+    for at in ((124, 61, 288, 61), (162, 132, 288, 76), (162, 143, 288, 143),
+               (404, 61, 428, 61), (544, 61, 580, 61), (544, 143, 580, 143),
+               (646, 84, 646, 120), (646, 166, 646, 202)):
+        arrow(*at)
+    soft(290, 184, "needs nothing of the exchange: runs beside it")
+    text(10, 26, "one rank's backward")

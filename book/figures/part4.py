@@ -1,0 +1,298 @@
+"""part4.py -- figures of Part IV, more of the family: chapters 15, 16, 19, appendices.
+
+Book: chapters 15, 16 and 19, appendices A and B.  Checked by: make book-lint.
+Next: none.
+"""
+import math
+import re
+
+from plot import Frame, printed_rows
+from svg import arrow, box, dot, figure, line, mono, rect, soft, text, words_of
+
+
+# ---- 15
+@figure(700, 290, "The two sweeps of the scan over seven tokens",
+        "Left: seven maps in a row at the bottom; pairs, then fours, then all of them "
+        "are composed, and each composition is above its last token. Right: the state "
+        "S at the top left goes down unchanged along dashed lines, and by arrows "
+        "through the left halves' maps to tokens 4, then 2 and 6, then 1, 3 and 5.")
+def tree():
+    """The loops are copied from scan_up and scan_down; each product is one arrow."""
+    N = 7
+
+    def node(x, y, ink, words):
+        box(x - 17, y - 11, 34, 22, ink, words)
+
+    def up(x0):
+        first, top, x = list(range(N)), [270] * N, [x0 + 26 + e * 44 for e in range(N)]
+        text(x0, 22, "up: maps")
+        for e in range(N):
+            node(x[e], 270, "a", "%d" % e)
+        for d, y in ((1, 270), (2, 196), (4, 122)):
+            for i in range(0, N - d, 2 * d):
+                left, right = i + d - 1, min(i + 2 * d, N) - 1
+                arrow(x[left], y - 13, x[right] - 8, y - 61, "a")
+                line(x[right], top[right] - 13, x[right], y - 62, "a",
+                     "stroke-width:1.5")
+                first[right], top[right] = first[left], y - 74
+                node(x[right], y - 74, "a", "%d-%d" % (first[right], right))
+
+    def down(x0):
+        y, x = [48] + [0] * (N - 1), [x0 + 26 + e * 44 for e in range(N)]
+        text(x0, 22, "down: states, each before its block")
+        node(x[0], 48, "b", "S")
+        for d, at in ((4, 48), (2, 122), (1, 196)):
+            for i in range(0, N - d, 2 * d):
+                arrow(x[i], at + 13, x[i + d], at + 61, "b")
+                y[i + d] = at + 74
+                node(x[i + d], at + 74, "b", "S%d" % (i + d))
+        for e in range(N):
+            if y[e] + 12 <= 258:
+                line(x[e], y[e] + 12, x[e], 258, "b", "stroke-dasharray:3 3")
+                mono(x[e], 274, "S%d" % e if e else "S")
+
+    up(16)
+    down(372)
+
+
+@figure(720, 420, "Scan and chunks against the walk",
+        "For each shape how many times as fast as the walk the scan and the chunked "
+        "layer are, on a logarithmic scale: the scan wins for one small head and long "
+        "tiles, the chunks for heads of 64 and 128 channels.")
+def scan_times():
+    """15-forms.tsv: K, heads, T, pass (1: backward), milliseconds of walk, scan and
+    chunks (0: not timed)."""
+    def x(times):
+        return 206 + (math.log10(times) + 2) / 4.4 * 494
+
+    def mark(at, y, back, ink):
+        print('<circle cx="%.1f" cy="%.1f" r="4.5" style="fill:var(--%s);'
+              'stroke:var(--%s);stroke-width:1.8"/>'
+              % (at, y, "paper" if back else ink, ink))
+
+    for e in range(-2, 3):
+        line(x(10 ** e), 26, x(10 ** e), 384, *(() if e else ("ink",
+                                                              "stroke-width:1.2")))
+        soft(x(10 ** e), 400, "1/%d" % 10 ** -e if e < 0 else "%d" % 10 ** e, "middle")
+    y, before = 40, None
+    for K, heads, T, back, walk, scan, chunks in words_of("15-forms.tsv"):
+        group = before is None or before[:2] != (K, heads)
+        if before != (K, heads, T):
+            if before:
+                y += 27 if group else 20
+            line(206, y, 700, y, more="stroke-dasharray:1 4")
+            text(196, y + 4, T, "end")
+            if group:
+                text(8, y + 4, "K = %s, %s head%s" % (K, heads, "s" * (heads != "1")))
+            before = K, heads, T
+        for ms, ink in ((float(scan), "a"), (float(chunks), "b")):
+            if ms:
+                mark(x(float(walk) / ms), y, int(back), ink)
+    soft(196, 16, "tokens", "end")
+    for at, back, ink, name in ((214, 0, "a", "scan"), (268, 0, "b", "chunks"),
+                                (338, 0, "soft", "forward"),
+                                (414, 1, "soft", "backward")):
+        mark(at, 12, back, ink)
+        text(at + 10, 16, name)
+    soft(453, 417, "times as fast as the walk", "middle")
+
+
+# ---- 16
+@figure(720, 420, "The map of one token in six models",
+        "Mamba-2 and GLA have a diagonal map, with one gate and with a gate a row. "
+        "GDN, KDA, GDN-2 and DPLR add a correction of rank one that fills the matrix.")
+def family():
+    def matrix(x, y, name, how, one_gate, rank_one, write):
+        """Draws a diagonal matrix, or a full square for one of low rank."""
+        text(x, y - 26, name)
+        soft(x, y - 9, how)
+        for i in range(6):
+            for j in range(6):
+                style = "fill:var(--wash-b)" if rank_one else "fill:none"
+                if i == j:
+                    shade = 0.5 if one_gate else 0.25 + 0.12 * ((5 * i + 3) % 6)
+                    style = "fill:var(--a);fill-opacity:%.2f" % shade
+                rect(x + 17 * j, y + 17 * i, 17, 17, style + ";stroke:var(--line)")
+        mono(x, y + 122, write, "start")
+
+    matrix(20, 52, "Mamba-2", "one gate per head", 1, 0, "+ k v'")
+    matrix(260, 52, "GDN", "one gate, delta rule", 1, 1, "- beta k k', + beta k v'")
+    matrix(500, 52, "GDN-2", "gates per row, two gates", 0, 1,
+           "- k (b k)', + k (w v)'")
+    matrix(20, 256, "GLA", "one gate per row", 0, 0, "+ k v'")
+    matrix(260, 256, "KDA", "one gate per row, delta rule", 0, 1,
+           "- beta k k', + beta k v'")
+    matrix(500, 256, "DPLR, RWKV-7", "one gate per row", 0, 1, "+ b a', + k v'")
+    soft(20, 412, "blue: the gates on the diagonal; red: where the correction of rank "
+         "one puts numbers")
+
+
+@figure(720, 236, "A chunk of DPLR as rows",
+        "Each token has two rows. The first has u and w of its system and writes what "
+        "it found along b. The second has v for u and zero for w, and writes along k; "
+        "the query reads there.")
+def family_rows():
+    columns = ((150, 92, "u", "u", "v"), (250, 92, "w", "w", "0"),
+               (350, 92, "v_new", "x = u + w S", "v"),
+               (450, 112, "writes along", "b", "k"), (570, 92, "q reads", "", "o"))
+    for x, w, head, *_ in columns:
+        text(x + w / 2, 18, head, "middle")
+    for t in range(3):
+        y = 30 + 64 * t
+        text(4, y + 30, "token %d" % t)
+        soft(138, y + 16, "row %d" % (2 * t), "end")
+        soft(138, y + 42, "row %d" % (2 * t + 1), "end")
+        for x, w, _, first, second in columns:
+            box(x, y, w, 24, "a" if first else "line", first)
+            box(x, y + 26, w, 24, "line" if second == "0" else "a", second)
+
+
+# ---- 19
+@figure(720, lambda: 80 + 24 * len({stage for stage, *_ in words_of("errors.tsv")}),
+        "Errors as shares of their limits",
+        "A row per stage, a mark per kernel: its worst error divided by what the judge "
+        "allows. Discs: bf16; rings: fp32; crosses: failed.")
+def errors():
+    """errors.tsv: stage, variant, 1 for fp32, 1 for failed, error / limit."""
+    def x(share):
+        return 185 + 495 * min(share, 1.04)
+
+    seen = words_of("errors.tsv")
+    stages = list(dict.fromkeys(stage for stage, *_ in seen))
+    end = 40 + 24 * len(stages)
+    for share in (0, 0.25, 0.5, 0.75, 1):
+        at = x(share), 26, x(share), end
+        if share < 1:
+            line(*at)
+        else:
+            line(*at, "b", "stroke-width:1.5")
+        soft(x(share), end + 18, "%g %%" % (100 * share), "middle")
+    soft(x(1), 18, "limit", "end")
+    soft(4, 18, "disc: bf16, ring: fp32, cross: failed (%d of %d)"
+         % (sum(failed == "1" for *_, failed, _ in seen), len(seen)))
+    before = None
+    for stage, name, fp32, failed, share in seen:
+        y, share = 44 + 24 * stages.index(stage), float(share)
+        if stage != before:
+            mono(176, y + 4, stage, "end")
+        before, mark = stage, "path" if failed == "1" else "circle"
+        if failed == "1":
+            print('<path d="M%.1f %.1fl10 10m0 -10l-10 10" style="fill:none;'
+                  'stroke:var(--b);stroke-width:2">' % (x(share) - 5, y - 5), end="")
+        else:
+            print('<circle cx="%.1f" cy="%.0f" r="5" style="fill:var(--%s);'
+                  'fill-opacity:.7;stroke:var(--a)">'
+                  % (x(share), y, "paper" if fp32 == "1" else "a"), end="")
+        print("<title>%s %.0f %%</title></%s>" % (name, 100 * share, mark))
+
+
+@figure(720, 376, "The error of M against the length of its chain",
+        "Over 1 to 256 chunks fp32 and tf32x3 grow from 2e-8 to 6e-7, tf32 from 5e-7 "
+        "to 2e-5 and bf16 from 5e-4 to a fifth of M. A dashed line shows growth with "
+        "the square root.")
+def growth():
+    rows = printed_rows("18-growth", "live gates")
+    f = Frame(0, 2.45, -8.2, 0, 70, 570, 30, 330)
+    f.rows()
+    f.powers(1, 256, 4)
+    for column, name, ink in ((2, "fp32, tf32x3", "a"), (4, "tf32", "c"),
+                              (5, "bf16", "b")):
+        f.curve([(r[0], r[column]) for r in rows], ink)
+        f.name(rows[-1][column], 4, name)
+    line(f.x(1), f.y(rows[0][4]), f.x(256), f.y(16 * rows[0][4]), "soft",
+         "stroke-dasharray:4 4")
+    f.axes("chunks in the chain", "relative error of M")
+
+
+# ---- A
+@figure(720, 300, "What errata cost",
+        "For each statement with numbers, the relative error of outputs and gradients "
+        "when it is implemented as written: from one per cent to twice the tensor's "
+        "size.")
+def errata():
+    """The numbers come from the attributes `figure=` in book/A-errata.md."""
+    inks = {"o": "ink", "dq": "soft", "dk": "a", "dv": "c", "dg": "b", "dbeta": "d"}
+
+    def x(error):
+        return 150 + (math.log10(error) + 2) * 235
+
+    for share in (1, 10, 100):
+        line(x(share / 100), 26, x(share / 100), 240)
+        soft(x(share / 100), 256, "%d %%" % share, "middle")
+    soft(4, 256, "relative error")
+    with open("book/A-errata.md", encoding="utf-8") as f:
+        found = re.findall(r'erratum no="?(\d+).*figure="([^"]*\d[^"]*)', f.read())
+    rows = [row for row in found if "as row" not in row[1]]
+    for i, (no, costs) in enumerate(rows):
+        text(142, 48 + 28 * i, "erratum %s" % no, "end")
+        for what, error in re.findall(r"(\w+) ([\d.e-]+)", costs)[:4]:
+            if what in inks:
+                dot(x(float(error)), 44 + 28 * i, 4.5, inks[what])
+    for i, (name, ink) in enumerate(inks.items()):
+        dot(160 + 90 * i, 282, 4.5, ink)
+        text(172 + 90 * i, 286, name)
+
+
+@figure(720, 194, "Tests and the mistakes that they show",
+        "Rows are tests, columns are errata. Only four ranks with several chunks each "
+        "show all five.")
+def visible():
+    """What the judge decided: kcp-check --stage 08 --variant mutant_decay_first --case
+    'live kda H=1 HV=1 K=16 V=12 C=16 l2norm beta=sigmoid h0 R=4 lengths=64' prints a
+    verdict. R and lengths differ per row. Stage 13 (mutant_dS_decayed, mutant_in_order,
+    mutant_own_M, mutant_outward) has the same case with dht. The verdict in double
+    counts."""
+    rows = 7, 8, 17, 18, 19
+    for e, row in enumerate(rows):
+        text(310 + 80 * e, 24, "row %d" % row, "middle")
+    for t, (name, shows) in enumerate((("one rank", ()),
+                                       ("four ranks, a chunk each", (7, 8, 18, 19)),
+                                       ("two ranks, many chunks", (7, 8, 17)),
+                                       ("four ranks, many chunks", rows))):
+        text(250, 56 + 38 * t, name, "end")
+        for e, row in enumerate(rows):
+            rect(276 + 80 * e, 38 + 38 * t, 68, 28, "fill:var(--b);stroke:var(--b)"
+                 if row in shows else "fill:none;stroke:var(--line)")
+
+
+# ---- B
+@figure(720, 346, "Measured time divided by the predicted one, row by row",
+        "Most outcomes are slower than predicted. The first prediction of all was off "
+        "by the most; of the later ones half are right to a tenth.")
+def log():
+    """log.tsv: 1 for backward, 1 for GDN, measured / predicted time, the row's text."""
+    with open("build/book/results/log.tsv", encoding="utf-8") as file:
+        rows = [s.rstrip("\n").split(" ", 3) for s in file]
+    pairs = [(back == "1", "b" if gdn == "1" else "a", float(ratio), what)
+             for back, gdn, ratio, what in rows]
+    f = Frame(0, 1, math.log10(0.75), math.log10(7.5), 46, 708, 64, 300)
+    step = (f.x1 - f.x0 - 24) / (len(pairs) - 1)
+    soft(4, 14, "measured / predicted")
+    for at in (1, 1.5, 2, 3, 5, 7):
+        y = f.y(at)
+        if at == 1:
+            line(f.x0, y, f.x1, y, "ink", "stroke-dasharray:5 4")
+        else:
+            line(f.x0, y, f.x1, y)
+        soft(f.x0 - 8, y + 4, "%g" % at, "end")
+    first = sum(not back for back, *_ in pairs)
+    cut = f.x0 + 12 + (first - 0.5) * step
+    line(cut, 22, cut, f.y1)
+    for x, name, part in ((f.x0 + 110, "forward", pairs[:first]),
+                          (cut + 8, "backward", pairs[first:])):
+        near = sum(abs(math.log(p[2])) <= math.log(1.1) for p in part)
+        faster = sum(math.log(p[2]) < -math.log(1.1) for p in part)
+        text(x, 34, "%s: %d predictions" % (name, len(part)))
+        soft(x, 52, "%d within a tenth, %d slower, %d faster"
+             % (near, len(part) - near - faster, faster))
+    for i, (_, ink, ratio, what) in enumerate(pairs):
+        x, y = f.x0 + 12 + i * step, f.y(ratio)
+        dot(x, y, 3.4, ink)
+        if ratio > 1.6:
+            text(x + 9, y + (12 if y < f.y0 + 30 else 4), what[:39])
+    soft((f.x0 + f.x1) / 2, f.y1 + 20,
+         "the rows of the tables that name both times, in their order", "middle")
+    for x, ink, name in ((f.x0 + 12, "a", "one gate per channel (KDA)"),
+                         (f.x0 + 212, "b", "one gate per head (GDN)")):
+        rect(x, f.y1 + 32, 10, 10, "fill:var(--%s)" % ink)
+        soft(x + 16, f.y1 + 41, name)

@@ -1,0 +1,103 @@
+"""svg.py -- functions that draw the book's figures.
+
+Book: every figure.  Checked by: make book-lint.  Next: part1.py.
+Colours are CSS variables, which the page defines for light and dark mode: a, b, c, d,
+ink, soft, line; wash-a to wash-d are pale. svg.h has the same functions for C.
+"""
+import math
+
+figures = {}
+
+
+def figure(w, h, title, description):
+    """Makes a function a figure, which draw.py prints. `h` may be a function."""
+    def keep(draw):
+        def whole():
+            height = h() if callable(h) else h
+            print('<svg viewBox="0 0 %d %d" role="img"><title>%s</title><desc>%s</desc>'
+                  % (w, height, title, description))
+            draw()
+            print("</svg>")
+        figures[draw.__name__] = whole
+        return whole
+    return keep
+
+
+def text(x, y, words, anchor="start", look=""):
+    print('<text x="%.1f" y="%.1f" text-anchor="%s" class="%s">%s</text>'
+          % (x, y, anchor, look, words))
+
+
+def soft(x, y, words, anchor="start"):
+    text(x, y, words, anchor, "soft")
+
+
+def mono(x, y, words, anchor="middle"):
+    text(x, y, words, anchor, "mono")
+
+
+def rect(x, y, w, h, style):
+    print('<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="2" style="%s"/>'
+          % (x, y, w, h, style))
+
+
+def box(x, y, w, h, ink, words=""):
+    """Draws a rectangle: an ink of one letter fills it with a wash of this colour; with
+    another ink only the outline has the colour. Writes words into its middle."""
+    fill = "var(--wash-%s)" % ink if len(ink) == 1 else "none"
+    rect(x, y, w, h, "fill:%s;stroke:var(--%s)" % (fill, ink))
+    if words:
+        mono(x + w / 2, y + h // 2 + (5 if h > 32 else 4), words)
+
+
+def line(x1, y1, x2, y2, ink="line", more=""):
+    """Draws a line. `more` is a style, such as stroke-width:2."""
+    print('<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" style="stroke:var(--%s)%s"/>'
+          % (x1, y1, x2, y2, ink, more and ";" + more))
+
+
+def arrow(x1, y1, x2, y2, ink="ink"):
+    r = math.hypot(x2 - x1, y2 - y1)
+    ux, uy = (x2 - x1) / r, (y2 - y1) / r
+    print('<path d="M%.1f %.1fL%.1f %.1fM%.1f %.1fL%.1f %.1fL%.1f %.1f" '
+          'style="fill:none;stroke:var(--%s);stroke-width:1.5"/>'
+          % (x1, y1, x2, y2, x2 - 7 * ux + 4 * uy, y2 - 7 * uy - 4 * ux, x2, y2,
+             x2 - 7 * ux - 4 * uy, y2 - 7 * uy + 4 * ux, ink))
+
+
+def dot(x, y, r, ink):
+    print('<circle cx="%.1f" cy="%.1f" r="%g" style="fill:var(--%s)"/>'
+          % (x, y, r, ink))
+
+
+MOVES = """<rect class="veil" x="%.1f" y="%.1f" width="0" height="%.1f" \
+style="fill:var(--paper);fill-opacity:.88"/>
+<text class="player" x="%.1f" y="%.1f" text-anchor="end" tabindex="0" role="button" \
+style="fill:var(--link,#1f4f8f);cursor:pointer">\u25b6 play</text>
+<style>@media print{.player{display:none}}</style><script>(function(){\
+var s=document.currentScript.closest('svg'),v=s.querySelector('.veil'),\
+b=s.querySelector('.player'),id;function play(){\
+var t0=performance.now();cancelAnimationFrame(id);(function step(t){\
+var p=Math.min(Math.max(0,(t-t0)/%.0f),1),x=%.1f+p*%.1f;\
+v.setAttribute('x',x);v.setAttribute('width',%.1f-x);\
+if(p<1)id=requestAnimationFrame(step)})(t0)}b.onclick=play;\
+b.onkeydown=function(e){if(e.key=='Enter'||e.key==' ')play()}})()</script>"""
+
+
+def moves(x0, x1, y0, y1, seconds):
+    """Animates a figure: a click uncovers the area x0..x1, y0..y1 from left to right.
+    In print, and if scripts are off, the whole figure is visible."""
+    print(MOVES % (x0, y0, y1 - y0, x1, y0 - 4, seconds * 1000, x0, x1 - x0, x1))
+
+
+def rows_of(path, header=False):
+    """Returns the rows of a table of tab-separated values, without comments."""
+    with open(path, encoding="utf-8") as f:
+        rows = [s.rstrip("\n").split("\t") for s in f if not s.startswith("#")]
+    return rows[1:] if header else rows
+
+
+def words_of(name):
+    """Returns the words of each line of a file that tables.py writes."""
+    with open("build/book/results/" + name, encoding="utf-8") as f:
+        return [s.split() for s in f]
