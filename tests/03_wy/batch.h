@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum { BATCH_NS = 4 };
-enum batch_gates { UP_TO_GATE, EACH_GATE };
+enum batch_gates { UP_TO_GATE, EACH_GATE, SOME_GATES };
 /* The tensors of `set` have the names of the stages' fields. */
 struct batch {
     struct kcp_call c;
@@ -51,7 +51,8 @@ static inline double batch_apart(const struct batch *x, const char *name,
 /* Draws the inputs and runs chapters 02 (raw gate, sigmoid) to 05 and 09 to 11, where
  * each stretch starts from its row of h0 (backward: dht); the maps of 05 and 11 start
  * from 0. Raw gates keep the state alive if `gate` is 0; else all gates equal `gate`
- * (EACH_GATE) or are uniform between `gate` and 0 (UP_TO_GATE). */
+ * (EACH_GATE), are uniform between `gate` and 0 (UP_TO_GATE), or a tenth equals `gate`
+ * and the others are near 0 (SOME_GATES). */
 static inline int batch_make(struct batch *x, enum kcp_model model, int C, double gate,
                              enum batch_gates gates)
 {
@@ -65,8 +66,11 @@ static inline int batch_make(struct batch *x, enum kcp_model model, int C, doubl
     int status = case_parse(words, &k, why, sizeof why) ? KCP_BAD : KCP_OK;
     if (!status) status = inputs_draw(&x->set, &k, stage_find("10"), KCP_F64);
     const struct tensor *g = tensor_find(&x->set, "g_raw");
-    for (int64_t e = 0; !status && gate < 0 && e < g->n; e++)
-        ((double *)g->p)[e] = gates == EACH_GATE ? gate : gate * uniform(&s);
+    for (int64_t e = 0; !status && gate < 0 && e < g->n; e++) {
+        const int far = gates == EACH_GATE || (gates == SOME_GATES && uniform(&s) < .1);
+        const double most = gates == SOME_GATES ? -.05 : gate;
+        ((double *)g->p)[e] = far ? gate : most * uniform(&s);
+    }
     if (!status) status = pipeline_chunks(&x->set, &k, NULL, KCP_FORWARD);
     if (status) return status;
     x->c = k.call;

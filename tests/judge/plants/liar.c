@@ -12,7 +12,7 @@
 
 enum { HONEST, EXITS, HANGS, CRASHES, TAKES_MEMORY, REFUSES, NAMED, NO_GPU,
        EXITS_LOADED, HANGS_LOADED, EXITS_LATE, NO_BACKWARD, ONCE, EMPTY, ONCE_WIDE,
-       NO_FORWARD, SOME, SOME_SAID, MARKS, TWICE };
+       NO_FORWARD, SOME, SOME_SAID, MARKS, TWICE, NOTHING };
 
 /* Applies the maps in order, S <- M S + h, starting with S = h of the first map. */
 static int honest(struct kcp_merge *a)
@@ -84,6 +84,7 @@ static int run(void *args)
 {
     static int runs;
     struct kcp_merge *a = args;
+    if (LIE == NOTHING) return KCP_OK;
     if (LIE == ONCE_WIDE && (a->K < 64 || a->V < 64)) return KCP_NA;
     const int status = honest(a);
     runs++;
