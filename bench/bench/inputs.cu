@@ -123,7 +123,7 @@ static int draw_one(struct runner *x, const char *name, size_t n, int what)
 
 // ---- chapter 16: rows of unit length; DPLR decays along a (tests/judge/family.c)
 template <class X>
-static __global__ void unit_rows(X *x, X *minus, int K, unsigned long long seed)
+static __global__ void unit_rows(X *x, float sign, int K, unsigned long long seed)
 {
     const long long row = blockIdx.x;
     float sum = 0;
@@ -131,11 +131,8 @@ static __global__ void unit_rows(X *x, X *minus, int K, unsigned long long seed)
         const float z = normal_at(seed, row * K + i);
         sum += z * z;
     }
-    for (int i = threadIdx.x; i < K; i += blockDim.x) {
-        const float y = normal_at(seed, row * K + i) * rsqrtf(sum);
-        if (x) x[row * K + i] = (X)y;
-        if (minus) minus[row * K + i] = (X)-y;
-    }
+    for (int i = threadIdx.x; i < K; i += blockDim.x)
+        x[row * K + i] = (X)(sign * normal_at(seed, row * K + i) * rsqrtf(sum));
 }
 
 // Sets y to sigmoid(normal + center), multiplied by -a unless a is NULL.
@@ -162,9 +159,9 @@ static int fill_family(struct runner *x)
     X *w = c->model == KCP_GDN2 ? (X *)device_add(s, "omega", VV * 2) : NULL;
     if (!q || !k || (!b && c->model != KCP_GLA)) return KCP_NO_MEMORY;
     const float center = x->b->regime == LIVE ? -3 : 0;
-    unit_rows<<<(unsigned)(QK / c->K), 32>>>(q, (X *)NULL, c->K, 1);
-    unit_rows<<<(unsigned)(QK / c->K), 32>>>(k, (X *)NULL, c->K, 2);
-    if (a) unit_rows<<<(unsigned)(n / c->K), 32>>>((X *)NULL, a, c->K, 3);
+    unit_rows<<<(unsigned)(QK / c->K), 32>>>(q, 1, c->K, 1);
+    unit_rows<<<(unsigned)(QK / c->K), 32>>>(k, 1, c->K, 2);
+    if (a) unit_rows<<<(unsigned)(n / c->K), 32>>>(a, -1, c->K, 3);
     if (b) rates<<<(unsigned)((n + 255) / 256), 256>>>(b, a, n, center, 4);
     if (w) rates<<<(unsigned)((VV + 255) / 256), 256>>>(w, (X *)NULL, VV, 0, 5);
     x->call.gate = KCP_GATE_RAW;

@@ -82,14 +82,14 @@ int run_open(struct run *run, const struct text *text, int R, enum kcp_form form
     run->text = text;
     run->form = form;
     const char *why;
-    int64_t row = 0, state = VALUE_HEADS * KEY * VALUE;
+    const int64_t state = VALUE_HEADS * KEY * VALUE;
     const int status = kcp_plan_make(&run->plan, text->N, text->cu, R, NULL, 0, CHUNK,
                                      WINDOW, &why);
     if (status)
         return status;
     for (int i = 0; i < TENSORS; i++)
-        row += tensor_row[i].n;
-    double *at = malloc(sizeof *at * (row * text->T + 1));
+        run->numbers += tensor_row[i].n * text->T;
+    double *at = malloc(sizeof *at * (run->numbers + 1));
     run->tensor[0] = at;
     for (int i = 0; at && i < TENSORS; at += tensor_row[i++].n * text->T)
         run->tensor[i] = at;
@@ -106,10 +106,7 @@ int run_open(struct run *run, const struct text *text, int R, enum kcp_form form
 /* Runs a step. First sets tensors to 0, because products are added to the tensors. */
 int run_step(struct run *run, const double *theta)
 {
-    int64_t row = 0;
-    for (int i = 0; i < TENSORS; i++)
-        row += tensor_row[i].n;
-    memset(run->tensor[0], 0, sizeof(double) * row * run->text->T);
+    memset(run->tensor[0], 0, sizeof(double) * run->numbers);
     memset(run->grad, 0, sizeof(double) * (param_at(PARAMS) + 1));
     memset(run->lane, 0, sizeof run->lane);
     run->theta = theta;

@@ -51,6 +51,7 @@ struct run {
     int oracle;                        /* use the token recurrence */
     int keep_maps;                     /* M of every segment */
     double loss, start;                /* nats per byte; time at which ranks start */
+    int64_t numbers;                   /* of all tensors */
     double *tensor[TENSORS];
     double *grad;                      /* in the order of theta; then the loss */
     double *ht, *dh0;                  /* [N, HV, K, V] */
