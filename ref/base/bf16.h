@@ -1,6 +1,6 @@
 /* bf16.h -- converts numbers to and from the bits of a bfloat16.
  *
- * Book: chapter 20.  Checked by: tests/19_precision/checks.c, tests/fuzz/npy.c.
+ * Book: chapter 19.  Checked by: tests/19_precision/checks.c, tests/fuzz/npy.c.
  * Next: npy_write.c. */
 #ifndef KCP_BASE_BF16_H
 #define KCP_BASE_BF16_H
@@ -11,7 +11,6 @@
 
 /* Rounds x to bf16, to nearest, ties to even. The code first rounds the double to float
  * by round-to-odd, so that rounding this float to bf16 gives the correct result. */
-//> to-bf16
 static inline uint16_t bf16_of(double x)
 {
     float f = (float)x;
@@ -26,7 +25,6 @@ static inline uint16_t bf16_of(double x)
         u |= 1;
     return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
-//< to-bf16
 
 static inline double bf16_value(uint16_t bits)
 {
