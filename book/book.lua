@@ -265,7 +265,7 @@ local function example(cb)
   local s = sections[cb.attributes.name] or die("the example prints no section %s", cb.attributes.name)
   while s[#s] == "" do s[#s] = nil end
   local by = "book/example.c"
-  for _, f in ipairs(files("book/*.c")) do
+  for _, f in ipairs(files("book/*.c book/parts.py")) do
     for _, l in ipairs(lines_of(f) or {}) do
       if l:find("== " .. cb.attributes.name, 1, true) then by = f end
     end

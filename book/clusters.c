@@ -2,7 +2,7 @@
  *
  * Book: chapters 18 and 20, which show the output.
  * Checked by: tests/18_hopper/checks.c
- * and tests/20_clusters/checks.c.  Next: book/parts.c. */
+ * and tests/20_clusters/checks.c.  Next: book/parts.py. */
 #include "tests/20_clusters/model.h"
 
 #include <stdio.h>

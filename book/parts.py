@@ -1,0 +1,149 @@
+"""parts.py -- compares measured times of passes over ranks with bounds and predictions.
+
+A bound comes from the bytes of the kernels, or from a pass without messages.
+The times are from the newest table in bench/results/ that has the case.
+
+Book: chapter 20, which shows the output.  Checked by: make book.  Next: clusters.c.
+"""
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + "/../bench")
+from records import read_tsv, results    # noqa: E402
+
+TIMES = "us us_p10 replay unsent unsent_beside front sum exchange main gather_us"
+RANKS = 4
+
+
+class Row:
+    """A row of a table: its times are numbers, in microseconds."""
+    def __init__(self, cells, file):
+        for name in (TIMES + " copy T HV").split():
+            setattr(self, name, float(cells.get(name) or 0))
+        self.key, self.form, self.file = (cells["case"], cells["stage"]), \
+            cells.get("form"), file
+        machine = cells["machine"].partition("NVIDIA ")
+        self.card = (machine[2] or machine[0]).split()[0]      # H100
+
+
+ROWS = [Row(cells, file) for file in results() for cells in read_tsv(file)
+        if cells["kind"] == "time" and cells.get("head_parts") == "1"
+        and not cells.get("peer") and float(cells.get("us") or 0) > 0]
+
+
+def newest(case, stage="08_forward", form=None):
+    """Returns the fastest row with this form (None: any form) of the newest table that
+    has the case; our kernels, one segment per rank."""
+    rows = [r for r in ROWS if r.key == (case, stage) and form in (None, r.form)]
+    if not rows:
+        sys.exit("parts.py: bench/results: found no %s %s %s" % (case, stage, form))
+    return min((r for r in rows if r.file == rows[-1].file), key=lambda r: r.us)
+
+
+def say(**values):
+    """Prints the values that the text of the chapter repeats."""
+    for name, x in values.items():
+        print("@20/%s %s" % (name, x))
+
+
+# Bytes that the kernels of chapter 18 move per token and head, K = V = 128, C = 64 and
+# HV = H: forward's factors, map and scan; backward's dh_ext (only with ranks), states,
+# reverse scan and finish.
+FORWARD = {"KDA": 1704 + 856 + 1448, "GDN": 1197 + 602 + 1198}
+BACKWARD = {"KDA": 1192 + 1624 + 1960 + 3608, "GDN": 942 + 5922}
+
+
+def floors():
+    print("== 20-floors\na pass over ranks beside the time in which memory could move "
+          "what its kernels read\nand write, at the copy's rate of the same run; "
+          "microseconds\n")
+    print("GPUs     pass        T per rank   fastest form     time   floor   "
+          "of the time")
+    for i, (case, name, ranks) in enumerate((
+            ("kda_2x1_bare", "KDA forward", 2), ("gdn_2x1_bare", "GDN forward", 2),
+            ("kda_2x1", "KDA both", 2), ("gdn_2x1", "GDN both", 2),
+            ("kda_2x1_t4096_bare", "KDA forward", 2),
+            ("kda_4x1_bare", "KDA forward", 4), ("gdn_4x1_bare", "GDN forward", 4))):
+        fw = newest(case)
+        us, moved = fw.us, FORWARD[name[:3]]
+        if "both" in name:
+            us += newest(case, "13_backward").us
+            moved += BACKWARD[name[:3]]
+        floor = 1e6 * fw.T / ranks * fw.HV * moved / fw.copy
+        share = 100 * floor / us
+        print("%d %-6s %-13s %8.0f   %-12s %8.0f %7.0f %11.0f %%" % (
+            ranks, fw.card, name, fw.T / ranks, fw.form, us, floor, share))
+        if i == 0:
+            say(floor_share="%.0f" % share, exchange_share="%.1f" % (
+                100 * fw.exchange / us), floor_card=fw.card, floor_us="%.0f" % floor,
+                floor_time="%.0f" % us, floor_copy="%.2f" % (fw.copy / 1e12))
+        if i == 4:
+            say(short_us="%.0f" % floor, short_time="%.0f" % us)
+
+
+def replays():
+    """Short shards on a busy host: plain calls against replayed CUDA graphs."""
+    cases = "kda_2x1_t1024_bare", "kda_2x1_t4096_bare"
+    print("== 20-replays\nKDA forward on 2 GPUs, 32 heads, nothing kept, a busy host: "
+          "microseconds\n")
+    print("GPUs     T per rank   form            median   fastest tenth   from a graph")
+    for case in cases:
+        for f, form in enumerate(("all_gather", "chain", "chain_window")):
+            r = newest(case, form=form)
+            print("2 %-6s %10.0f   %-12s %9.0f %15.0f %14.0f" % (
+                r.card, r.T / 2, form, r.us, r.us_p10, r.replay))
+            if case == cases[0] and f:
+                say(**{"late%d" % f: "%.0f" % r.us, "late%d_low" % f: "%.0f" % r.us_p10,
+                       "late%d_graph" % f: "%.0f" % r.replay})
+    gather, hop = (newest(cases[1], form=f) for f in ("all_gather", "chain_window"))
+    say(fuse_all="%.0f" % gather.exchange, fuse_gather="%.0f" % gather.gather_us,
+        fuse_window="%.0f" % hop.exchange, late_card=hop.card)
+    sent, written = (newest("kda_2x1_cuts_46_54_bare", form=f).exchange
+                     for f in ("chain", "chain_window"))
+    say(hop_sent="%.0f" % sent, hop_written="%.0f" % written)
+
+
+def unsent():
+    """Times without the exchange: an upper bound on the gain from hiding it."""
+    print("== 20-unsent\na forward on 2 GPUs, T = 131072, 32 heads, nothing kept, and "
+          "the same with its\nmessages left out; microseconds\n")
+    print("GPUs     pass          form             time   exchange   unsent   "
+          "the most to gain")
+    most = noise = 0                                # noise: largest loss, per cent
+    for name in "KDA forward", "GDN forward":
+        for form in "all_gather", "chain", "scan":
+            r = newest(name[:3].lower() + "_2x1_bare", form=form)
+            us = r.unsent_beside or r.us
+            share = 100 * (1 - r.unsent / us)
+            print("2 %-6s %-13s %-12s %8.0f %10.0f %8.0f %16.1f %%" % (
+                r.card, name, form, us, r.exchange, r.unsent, share))
+            if name == "KDA forward" and form == "chain":
+                say(unsent_card=r.card, unsent_with="%.0f" % us,
+                    unsent_without="%.0f" % r.unsent)
+            most = max(most, share) if form == "chain" else most
+            noise = max(noise, -share)
+    say(unsent_most="%.1f" % most, unsent_noise="%.0f" % noise)
+
+
+def eight():
+    """A prediction for eight GPUs from four: each GPU has half of the work, and the
+    chain has seven hops instead of three."""
+    print("== 20-eight\na model of 8 GPUs, T = 131072, 32 heads, nothing kept: front, "
+          "sum and main are half\nof those measured on 4, in a chain; the exchange is "
+          "7 of its hops, on 4 there are 3;\nmicroseconds\n")
+    print("pass           front    sum   exchange   main   in all   measured on")
+    for name in "KDA forward", "GDN forward":
+        r = newest(name[:3].lower() + "_4x1_bare", form="chain")
+        front, sums, main = r.front / 2, r.sum / 2, r.main / 2
+        exchange, halved = 7 * r.exchange / (RANKS - 1), front + sums + main
+        print("%-13s %6.0f %6.0f %10.0f %6.0f %8.0f   %d %s: %.0f" % (
+            name, front, sums, exchange, main, halved + exchange, RANKS, r.card, r.us))
+        if name == "KDA forward":
+            say(eight_kda="%.2f" % ((halved + exchange) / 1000), eight_card=r.card,
+                eight_halved="%.0f" % halved, eight_hop="%.1f" % (exchange / 7))
+
+
+floors()
+replays()
+unsent()
+eight()
