@@ -82,7 +82,7 @@ $(bk)/results/done: $(bk)/results.made
 	@[ -e $@ ] || touch $@
 $(bk)/figures/%.svg: $(bk)/figures/%.bin $(bk)/results/done $(bk)/example.txt $(wildcard book/data/*.tsv)
 	@$< > $@.new && mv $@.new $@
-$(bookdrawn): $(bk)/figures/%.svg: $(wildcard book/figures/*.py) book/A-errata.md tests/judge/tolerance.def \
+$(bookdrawn): $(bk)/figures/%.svg: $(wildcard book/figures/*.py) book/tokens.h book/A-errata.md tests/judge/tolerance.def \
               $(bk)/results/done $(bk)/example.txt $(wildcard book/data/*.tsv)
 	@mkdir -p $(@D)
 	@python3 -B book/figures/draw.py $* > $@.new && mv $@.new $@

@@ -5,7 +5,11 @@ Book: chapters 00 to 13.  Checked by: make book-lint.  Next: part2.py.
 import re
 
 from plot import Frame, printed_rows
-from svg import arrow, box, dot, figure, line, mono, moves, rect, rows_of, soft, text
+from svg import (arrow, box, dot, example, figure, line, mono, moves, rect, rows_of,
+                 soft, text)
+
+# The keys, values, betas and log2 decays of the worked example.
+TOKENS = list(zip(*map(example, ("ex_k", "ex_v", "ex_beta", "ex_log2_decay"))))
 
 
 # ---- 00
@@ -124,6 +128,41 @@ def nesting():
     row(286, "tokens", "", *equal(16, "d", ""))
 
 
+# ---- 01
+@figure(720, 392, "The state through three tokens",
+        "For each of the three tokens: the state before, the state after its rows have "
+        "faded, and the state after the correction under the key. Positive numbers are "
+        "blue, negative ones red.")
+def step():
+    """Computes each state by the recurrence; larger numbers are darker."""
+    def state(x, y, name):
+        text(x + 48, y - 8, name, "middle")
+        for i in range(2):
+            for v in range(2):
+                rect(x + 48 * v, y + 34 * i, 48, 34,
+                     "fill:var(--%s);fill-opacity:%.2f;stroke:var(--line)" % (
+                         "b" if S[i][v] < 0 else "a", 0.55 * min(abs(S[i][v]) / 2, 1)))
+                mono(x + 48 * v + 24, y + 34 * i + 21, "%.2f" % (S[i][v] or 0))
+
+    S = [[0, 0], [0, 0]]
+    for t, (k, v, beta, decay) in enumerate(TOKENS):
+        y = 46 + 122 * t
+        text(4, y + 30, "token %d" % t)
+        soft(4, y + 48, "k (%.1f, %.1f)" % tuple(k))
+        state(110, y, "" if t else "before")
+        S = [[2 ** decay[i] * x for x in S[i]] for i in range(2)]
+        arrow(212, y + 34, 316, y + 34)
+        soft(264, y + 26, "fade rows by", "middle")
+        mono(264, y + 50, "%.2f, %.2f" % (2 ** decay[0], 2 ** decay[1]))
+        state(322, y, "" if t else "faded, S'")
+        e = [v[j] - S[0][j] * k[0] - S[1][j] * k[1] for j in range(2)]
+        S = [[S[i][j] + beta * k[i] * e[j] for j in range(2)] for i in range(2)]
+        arrow(424, y + 34, 576, y + 34)
+        soft(500, y + 26, "add %.2f k times" % beta, "middle")
+        mono(500, y + 50, "e = %.2f, %.2f" % tuple(e))
+        state(582, y, "" if t else "after")
+
+
 # ---- 03
 @figure(720, 290, "The triangular solve of one chunk",
         "A unit lower triangular matrix of six rows, I plus L, is multiplied by the "
@@ -221,6 +260,76 @@ def chain():
         box(x + 76, 210, 50, 30, "c", "o")
     arrow(324, 79, 394, 79, "a")
     soft(20, 276, "Here v is v_new, and \u039b is the decay over the chunk.")
+
+
+# ---- 05: how the two tokens of rank 0 change a column of the state (eq. 1.3)
+def two_tokens(column):
+    """Returns column 0 of the state after tokens 0 and 1."""
+    for k, v, beta, decay in TOKENS[:2]:
+        S = [2 ** d * x for d, x in zip(decay, column)]
+        e = v[0] - S[0] * k[0] - S[1] * k[1]
+        column = [x + beta * p * e for x, p in zip(S, k)]
+    return column
+
+
+class Plane:
+    """A column of the state is a point: its row 0 is horizontal. (0, 0) is at (x, y),
+    and `unit` is the length of 1."""
+
+    def __init__(self, x, y, unit):
+        self.x, self.y, self.unit = x, y, unit
+
+    def at(self, S):
+        return self.x + S[0] * self.unit, self.y - S[1] * self.unit
+
+    def axes(self, low, high, step):
+        """Draws both axes with a number every `step`, except at 0."""
+        line(*self.at((low[0], 0)), *self.at((high[0], 0)))
+        line(*self.at((0, low[1])), *self.at((0, high[1])))
+        for v in [k * step for k in range(-4, 5) if k]:
+            if low[0] <= v <= high[0]:
+                soft(self.at((v, 0))[0], self.y + 14, "%g" % v, "middle")
+            if low[1] <= v <= high[1]:
+                soft(self.x - 5, self.at((0, v))[1] + 4, "%g" % v, "end")
+        soft(self.at((high[0], 0))[0], self.y - 6, "row 0", "end")
+        soft(self.x + 6, self.at((0, high[1]))[1] + 8, "row 1")
+
+    def grid(self, moved, ink):
+        for k in range(-2, 3):
+            for a, b in (((-2, k), (2, k)), ((k, -2), (k, 2))):
+                line(*self.at(moved(a)), *self.at(moved(b)), ink,
+                     "stroke-width:%d" % (1 if k else 2))
+
+    def dot(self, S, ink, name, dx, dy):
+        """Draws a point and, (dx, dy) away, its name with its coordinates."""
+        x, y = self.at(S)
+        line(x, y, x + dx, y + dy, "soft")
+        dot(x, y, 4.5, ink)
+        text(x + dx + (-3 if dx < 0 else 3), y + dy + 4,
+             "%s (%.4g, %.4g)" % (name, *S), "end" if dx < 0 else "start")
+
+
+@figure(720, 330, "The affine map of two tokens",
+        "Left: a square grid of possible start states, with the first column of S_in. "
+        "Right, enlarged 2.5 times: the same grid after two tokens, squeezed to a "
+        "narrow slanted band and moved so that the origin is at h_ext. Two arrows from "
+        "h_ext are the columns of M.")
+def affine():
+    before, after = Plane(155, 165, 52), Plane(522, 60, 130)
+    S, h = (1, 0.5), two_tokens((0, 0))                # S: the first column of S_in
+    before.axes((-2.5, -2.5), (2.5, 2.5), 1)
+    after.axes((-1.2, -1.6), (0.9, 0.4), 0.5)
+    before.grid(lambda column: column, "a")
+    after.grid(two_tokens, "b")
+    before.dot(S, "c", "S", 70, -62)
+    after.dot(h, "ink", "h_ext", -90, 50)
+    after.dot(two_tokens(S), "c", "M S + h_ext", 12, -66)
+    arrow(*after.at(h), *after.at(two_tokens((1, 0))))
+    arrow(*after.at(h), *after.at(two_tokens((0, 1))))
+    arrow(306, 165, 392, 165, "soft")
+    text(349, 155, "two tokens", "middle")
+    soft(155, 315, "states rank 0 may start with", "middle")
+    soft(530, 315, "where its tokens take them", "middle")
 
 
 # ---- 07: four forms of the exchange, drawn to scale, measured on four H200s

@@ -204,6 +204,44 @@ def growth():
     f.axes("chunks in the chain", "relative error of M")
 
 
+@figure(720, 336, "An element of the diagonal over 256 chunks",
+        "The exact element falls as an exponential to 0.31. Rounded to bf16 in every "
+        "chunk it falls along a straight line to one half at 128, then along a flatter "
+        "one to a quarter at 256.")
+def straight():
+    """bf16 turns the diagonal of M into straight lines."""
+    def x(n):
+        return 60 + n * 2.1
+
+    def y(m):
+        return 290 - 260 * m
+
+    def bf16(m):
+        fraction, e = math.frexp(m)
+        return math.ldexp(round(fraction * 256), e - 8)
+
+    for e in range(5):
+        line(x(0), y(e / 4), x(256), y(e / 4))
+        soft(x(0) - 8, y(e / 4) + 4, "%.2f" % (e / 4), "end")
+        line(x(64 * e), y(0), x(64 * e), y(1))
+        soft(x(64 * e), y(0) + 18, "%d" % (64 * e), "middle")
+    for name, rounded, ink, down in (("exact", float, "a", -2),
+                                     ("bf16", bf16, "b", 10)):
+        path, m = "", 1
+        for n in range(257):
+            path += "%s%.1f %.1f" % ("L" if n else "M", x(n), y(m))
+            m = rounded(m * math.exp(-0.0046))
+        print('<path d="%s" style="fill:none;stroke:var(--%s);stroke-width:2"/>'
+              % (path, ink))
+        text(x(256) + 8, y(m) + down, name)
+    soft(x(68), y(0.93), "one unit, 1/256,")
+    soft(x(68), y(0.87), "per chunk")
+    soft(x(132), y(0.33), "below one half")
+    soft(x(132), y(0.27), "a unit is 1/512")
+    soft(x(128), y(0) + 38, "chunks", "middle")
+    soft(4, 14, "element of the diagonal of M")
+
+
 # ---- A
 @figure(720, 300, "What errata cost",
         "For each statement with numbers, the relative error of outputs and gradients "

@@ -1,8 +1,8 @@
 /* svg.h -- functions that draw the book's figures.
  *
- * Book: chapters 01, 02, 05, 06, 17 and 19.  Checked by: make book-lint.
+ * Book: chapters 02, 05, 06 and 17.  Checked by: make book-lint.
  * Included by book/figures/NAME.c, which prints NAME.svg. Figures in C call functions
- * of ref/ or cuda/, or use tokens.h; svg.py draws all others. */
+ * of ref/ or cuda/; svg.py draws all others. */
 #ifndef BOOK_SVG_H
 #define BOOK_SVG_H
 
@@ -76,12 +76,6 @@ static inline void svg_text(double x, double y, const char *anchor, const char *
     vprintf(fmt, ap);
     va_end(ap);
     printf("</text>\n");
-}
-
-static inline void svg_dot(double x, double y, double r, const char *ink)
-{
-    printf("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%g\" style=\"fill:%s\"/>\n", x, y, r,
-           ink);
 }
 
 #endif

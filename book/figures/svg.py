@@ -4,7 +4,9 @@ Book: every figure.  Checked by: make book-lint.  Next: part1.py.
 Colours are CSS variables, which the page defines for light and dark mode: a, b, c, d,
 ink, soft, line; wash-a to wash-d are pale. svg.h has the same functions for C.
 """
+import json
 import math
+import re
 
 figures = {}
 
@@ -88,6 +90,13 @@ def moves(x0, x1, y0, y1, seconds):
     """Animates a figure: a click uncovers the area x0..x1, y0..y1 from left to right.
     In print, and if scripts are off, the whole figure is visible."""
     print(MOVES % (x0, y0, y1 - y0, x1, y0 - 4, seconds * 1000, x0, x1 - x0, x1))
+
+
+def example(name):
+    """Returns an array of book/tokens.h, such as ex_k, as lists."""
+    with open("book/tokens.h", encoding="utf-8") as f:
+        found = re.search(r" %s\[.* = (.*);" % name, f.read())[1]
+    return json.loads(found.replace("{", "[").replace("}", "]"))
 
 
 def rows_of(path, header=False):
