@@ -4,13 +4,13 @@
 # Book: chapters 01 to 20.  Checked by: make book; make test, by --check.
 # Next: ../bench/records.py, whose reader this uses.
 #
-#   tables.py DIR [FILE...]       all tables into DIR, from FILEs or bench/results
+#   tables.py DIR                 all tables into DIR, from bench/results
 #   tables.py --readme [--check]  the tables of README.md, between two marks
 #
 # The first line of a record has the names of its columns; `kind` is the kind of a
 # row. If a row was recorded several times, a row of the present kernels is chosen, else
 # a row that cannot be compared, else a row of other kernels; in each case the latest.
-# DIGESTS= names a file with the output of digest.py. --readme needs built kernels.
+# --readme needs built kernels.
 import glob
 import math
 import os
@@ -223,9 +223,9 @@ class Page:
 
 class Records:
     """All rows by kind. `rows`: the chosen rows of kind time; `sorted`: by Row.rank."""
-    def __init__(self, files):
+    def __init__(self):
         self.kind, slots, standings, self.timed = {}, {}, {}, []
-        for path in files:
+        for path in results():
             for cells in read_tsv(path):
                 r = Row(cells, os.path.basename(path))
                 self.kind.setdefault(r["kind"], []).append(r)
@@ -949,11 +949,10 @@ def readme_table(d):
 
 # ---- output
 
-def make(files):
-    file = os.environ.get("DIGESTS")
-    Row.digests = Digests(read_tsv(file)) if file else Digests.of_build("build")
+def make():
+    Row.digests = Digests.of_build("build")
     Row.built = any(r["nvcc"][:1].isdigit() for r in Row.digests.rows.values())
-    d = Records(files or results())
+    d = Records()
     for table in (stage_tables, mode_table, bound_table, roofline, token_curves,
                   rank_table, form_table, walk_tables, judge_table, error_marks,
                   field_tables, precision_table, nccl_table, ladder_tables,
@@ -967,7 +966,7 @@ def make(files):
 
 
 def readme(check):
-    text = make([])["readme.md"]
+    text = make()["readme.md"]
     if not any(r["nvcc"][:1].isdigit() and r["digest"] != "-"
                for r in Row.digests.rows.values()):
         return print("README.md: not compared with the records: no kernels are built "
@@ -990,13 +989,13 @@ def readme(check):
 def main(arguments):
     if arguments[:1] == ["--readme"] and arguments[1:] in ([], ["--check"]):
         return readme(arguments[1:] != [])
-    if not arguments or arguments[0].startswith("-"):
-        print("tables.py: usage: DIR [FILE...] | --readme [--check]", file=sys.stderr)
+    if len(arguments) != 1 or arguments[0].startswith("-"):
+        print("tables.py: usage: DIR | --readme [--check]", file=sys.stderr)
         sys.exit(2)
     to = arguments[0]
     shutil.rmtree(to, ignore_errors=True)
     os.makedirs(to)
-    for name, text in make(arguments[1:]).items():
+    for name, text in make().items():
         with open(to + "/" + name, "w", encoding="utf-8") as f:
             f.write(text)
 
