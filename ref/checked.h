@@ -22,6 +22,10 @@ int kcp_begin(const char *stage, enum kcp_where where, const void *args,
 /* Checks sizes, options and plan; arrays and comm may be missing. */
 int kcp_check_sizes(const char *stage, const struct kcp_call *call);
 
+/* variants.c: returns 1 if `name` is NULL or names the stage: "05", "5" and "05_affine"
+ * all name the stage 05_affine. */
+int kcp_stage_matches(const char *name, const char *stage);
+
 /* ---- fields.c
  * Returns the number of elements of a field, or -1 on overflow or an unknown name in
  * the shape. */
@@ -30,6 +34,11 @@ int64_t kcp_field_numbers(const struct kcp_call *c, const struct kcp_field *f);
 int64_t shape_letter(const struct kcp_call *c, const char *letter, size_t len);
 /* Sets the size with which a word of a shape begins: for "NS+1", sets NS to value. */
 void shape_set(struct kcp_call *c, const char *word, int64_t value);
+/* The sizes in struct kcp_call, with their least and largest values (members.def). */
+enum { MOST_SIZE = 32768 /* of H, HV, K, V, C, KG, Wc */, MOST_CHANNELS = 1 << 24 };
+struct kcp_size { const char *name; size_t at; int least, most; };
+extern const struct kcp_size kcp_sizes[];
+extern const int kcp_nsizes;
 /* Returns 1 if call c reads or writes the field. */
 int field_used(const struct kcp_field *f, const struct kcp_call *c);
 /* Returns 1 if `list` (may be NULL) contains `word`; `between` is the separator. */

@@ -50,22 +50,6 @@ void kcp_notice(const char *format, ...)
 }
 
 /* ---- sizes */
-enum {
-    MOST_SIZE = 32768,             /* of H, HV, K, V, C, KG, Wc */
-    MOST_CHANNELS = 1 << 24,       /* D */
-};
-
-static const struct size { const char *name; size_t at; int least, most; } sizes[] = {
-#define SIZE(name, least, most) { #name, offsetof(struct kcp_call, name), least, most },
-#define OWN_SIZE SIZE
-#define OPTION(name, values)
-#define OWN_OPTION(name, values)
-#define FLAG(name)
-#define REAL(name)
-#include "members.def"
-};
-enum { SIZES = sizeof sizes / sizeof *sizes };
-
 /* Returns 1 if the shape of some field of the stage contains the size `name`. */
 static int has_letter(const struct kcp_stage *s, const char *name)
 {
@@ -86,10 +70,10 @@ static int is_stage(const struct kcp_stage *s, const char *number)
     return !strncmp(s->name, number, 2);
 }
 
-/* Returns 1 if call c of stage s uses sizes[i]. */
+/* Returns 1 if call c of stage s uses kcp_sizes[i]. */
 static int size_counts(const struct kcp_stage *s, const struct kcp_call *c, int i)
 {
-    const char *name = sizes[i].name;
+    const char *name = kcp_sizes[i].name;
     if (!strcmp(name, "C")) return has_letter(s, "C") || field_of(s, "sc");
     if (!strcmp(name, "KG")) return has_letter(s, "KG") || is_stage(s, "16");
     if (!strcmp(name, "Wc") && c->shift) return 0;
@@ -102,11 +86,12 @@ static int check_sizes(const struct kcp_stage *s, const struct kcp_call *c)
         return kcp_refuse(KCP_BAD, "%s: T: found %lld, expected 0 to %lld", s->name,
                           (long long)c->T,
                           field_of(s, "cu") ? (long long)INT_MAX : LLONG_MAX);
-    for (int i = 0; i < SIZES; i++) {
-        const int found = *(const int *)((const char *)c + sizes[i].at);
-        if (size_counts(s, c, i) && (found < sizes[i].least || found > sizes[i].most))
+    for (int i = 0; i < kcp_nsizes; i++) {
+        const struct kcp_size *x = &kcp_sizes[i];
+        const int found = *(const int *)((const char *)c + x->at);
+        if (size_counts(s, c, i) && (found < x->least || found > x->most))
             return kcp_refuse(KCP_BAD, "%s: %s: found %d, expected %d to %d", s->name,
-                              sizes[i].name, found, sizes[i].least, sizes[i].most);
+                              x->name, found, x->least, x->most);
     }
     if (has_letter(s, "H") && has_letter(s, "HV") && c->HV % c->H)
         return kcp_refuse(KCP_BAD, "%s: HV: found %d, expected a multiple of H, which "

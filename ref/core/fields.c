@@ -4,11 +4,12 @@
  * Next: checked.c. */
 #include "checked.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const struct { const char *name; size_t at; } sizes[] = {
-#define SIZE(name, least, most) { #name, offsetof(struct kcp_call, name) },
+const struct kcp_size kcp_sizes[] = {
+#define SIZE(name, least, most) { #name, offsetof(struct kcp_call, name), least, most },
 #define OWN_SIZE SIZE
 #define OPTION(name, values)
 #define OWN_OPTION(name, values)
@@ -16,6 +17,7 @@ static const struct { const char *name; size_t at; } sizes[] = {
 #define REAL(name)
 #include "members.def"
 };
+const int kcp_nsizes = sizeof kcp_sizes / sizeof *kcp_sizes;
 
 int has_word(const char *list, const char *word, const char *between)
 {
@@ -35,18 +37,18 @@ static int64_t size_of(const struct kcp_call *c, const char *at, size_t n)
     if (n == 1 && *at == 'T') return c->T;
     if (n == 4 && !strncmp(at, "Wc-1", n)) return c->shift ? 1 : (int64_t)c->Wc - 1;
     if (*at >= '0' && *at <= '9') return strtol(at, NULL, 10);
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (strlen(sizes[i].name) == n && !strncmp(sizes[i].name, at, n))
-            return *(const int *)((const char *)c + sizes[i].at);
+    for (int i = 0; i < kcp_nsizes; i++)
+        if (strlen(kcp_sizes[i].name) == n && !strncmp(kcp_sizes[i].name, at, n))
+            return *(const int *)((const char *)c + kcp_sizes[i].at);
     return -1;
 }
 
 void shape_set(struct kcp_call *c, const char *word, int64_t value)
 {
     const size_t n = strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZc");
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (strlen(sizes[i].name) == n && !strncmp(sizes[i].name, word, n))
-            *(int *)((char *)c + sizes[i].at) = (int)value;
+    for (int i = 0; i < kcp_nsizes; i++)
+        if (strlen(kcp_sizes[i].name) == n && !strncmp(kcp_sizes[i].name, word, n))
+            *(int *)((char *)c + kcp_sizes[i].at) = (int)value;
     if (n == 1 && *word == 'T') c->T = value;
 }
 

@@ -6,6 +6,7 @@
  * kcp_variants returns copies of the records; run() of a copy checks the call first
  * (checked.c). The symbols at the start and the end of the linker section are hidden,
  * because a program that uses libkcp.so may contain other records. */
+#include "checked.h"
 #include "paths.h"
 
 #include <pthread.h>
@@ -35,8 +36,7 @@ static void list_all(void)
     }
 }
 
-/* "05", "5" and "05_affine" all name the stage 05_affine. */
-static int matches(const char *name, const char *stage)
+int kcp_stage_matches(const char *name, const char *stage)
 {
     if (!name || !strcmp(name, stage))
         return 1;
@@ -48,7 +48,7 @@ static int matches(const char *name, const char *stage)
 const struct kcp_stage *kcp_stage_find(const char *name)
 {
     for (int i = 0; name && i < kcp_nstages; i++)
-        if (matches(name, kcp_stages[i].name))
+        if (kcp_stage_matches(name, kcp_stages[i].name))
             return &kcp_stages[i];
     return NULL;
 }
@@ -74,7 +74,7 @@ int kcp_variants(const char *stage, const char *name, const struct kcp_variant *
     if (!out || max < 0) return 0;
     pthread_once(&once, list_all);
     for (int i = 0; i < nlisted; i++)
-        if (matches(stage, listed[i].stage) &&
+        if (kcp_stage_matches(stage, listed[i].stage) &&
             (!name || !strcmp(kcp_path_alias(listed[i].stage, name), listed[i].name)))
             all[n++] = &listed[i];
     qsort(all, (size_t)n, sizeof *all, by_name);

@@ -2,6 +2,7 @@
  *
  * Book: chapter 07.  Checked by: the twin, which must pass.  Next: ref/08_forward.c. */
 #include "folded.h"
+#include "comm/options.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -55,13 +56,6 @@ static int failing(struct kcp_comm *c, void *arg)
 
 /* Limit in seconds, far below the timeout of 60 s but long enough on a busy machine. */
 enum { AT_ONCE = 30 };
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec + 1e-9 * t.tv_nsec;
-}
-
 static int failures(struct kcp_report *rep)
 {
     static const char *const reason[] = { "", "device error", "returned status 6",
@@ -73,7 +67,7 @@ static int failures(struct kcp_report *rep)
     for (int R = 2; R <= MAX_R && a; R++)
         for (a->bad_how = FAILS; a->bad_how <= SIZES; a->bad_how++) {
             char why[200] = "", rank[16];
-            const double t = seconds();
+            const double t = monotonic_seconds();
             a->bad_rank = R / 2;
             const int err = kcp_threads_run(R, failing, a, why, sizeof why);
             snprintf(rank, sizeof rank, "rank %d: ", a->bad_rank);
@@ -81,8 +75,8 @@ static int failures(struct kcp_report *rep)
             EXPECT(rep, strstr(why, reason[a->bad_how]), "case %d %s", a->bad_how, why);
             EXPECT(rep, a->bad_how >= WAITS || !strncmp(why, rank, strlen(rank)),
                    "case %d: %s, not %s", a->bad_how, why, rank);
-            EXPECT(rep, seconds() - t < AT_ONCE, "case %d: %.1f s", a->bad_how,
-                   seconds() - t);
+            const double took = monotonic_seconds() - t;
+            EXPECT(rep, took < AT_ONCE, "case %d: %.1f s", a->bad_how, took);
         }
     free(a);
     return KCP_OK;
@@ -97,13 +91,13 @@ static int middle(struct kcp_report *rep)
     a->ops = &ref_mapops; a->bad_ops = &refuses; a->bad_rank = 3;
     for (int form = 0; form < KCP_FORMS; form++) {
         char why[200] = "";
-        const double t = seconds();
+        const double t = monotonic_seconds();
         a->form = form;
         const int err = kcp_threads_run(6, merge_body, a, why, sizeof why);
         EXPECT(rep, err == KCP_CUDA && !strncmp(why, "rank 3: ", 8),
                "form %d: status %d, %s", form, err, why);
-        EXPECT(rep, seconds() - t < AT_ONCE, "form %d took %.1f s", form,
-               seconds() - t);
+        const double took = monotonic_seconds() - t;
+        EXPECT(rep, took < AT_ONCE, "form %d took %.1f s", form, took);
     }
     kcp_plan_free(a->plan);
     free(a);

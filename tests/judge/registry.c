@@ -22,21 +22,12 @@ struct kcp_variant reference_of(const struct kcp_stage *s)
                                  KCP_HOST, "any", s->ref, NULL };
 }
 
-/* Returns 1 if `name` is NULL, the name of the stage, or its number, such as "06". */
-static int of_stage(const char *name, const char *stage)
-{
-    if (!name || !strcmp(name, stage)) return 1;
-    char *end;
-    const long n = strtol(name, &end, 10);
-    return end != name && !*end && n == strtol(stage, NULL, 10);
-}
-
 int kcp_checks(const char *stage, const struct kcp_check **out, int max)
 {
     int n = 0;
     for (const struct kcp_check *const *c = __start_kcp_checks; c < __stop_kcp_checks;
          c++) {
-        if (!of_stage(stage, (*c)->stage)) continue;
+        if (!kcp_stage_matches(stage, (*c)->stage)) continue;
         if (n < max)
             out[n++] = *c;
         else if (max > 1)
