@@ -32,47 +32,6 @@ static struct kcp_forward example(struct kcp_plan **plan, enum kcp_model model)
     return a;
 }
 
-static size_t up(size_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
-
-/* Compares the block's bytes per mode with the sum over the tensors that the mode
- * keeps. */
-static int bytes(struct kcp_report *rep)
-{
-    for (int model = 0; model < 2; model++) {
-        struct kcp_plan *plan = NULL;
-        struct kcp_forward a = example(&plan, model ? KCP_GDN : KCP_KDA);
-        if (!plan)
-            return KCP_NO_MEMORY;
-        const size_t T = 700, d = sizeof(double), state = 4 * 16 * 32 * d;
-        const size_t small = up(sizeof(struct kcp_saved)) + 2 * up(T * 2 * 16 * d)
-            + 2 * up(T * 2 * d) + up(T * 4 * d) + 2 * up(T * 4 * 64 * d) + up(state);
-        const size_t more = up(T * 4 * a.KG * d) + up(T * 4 * 16 * d)
-            + 2 * up(T * 4 * 32 * d) + up(a.NC * state)
-            + (model ? 0 : 2 * up(T * 4 * 16 * d));
-        EXPECT(rep, a.NS == 2 && a.NC == 12, "example has %d segments, %d chunks",
-               a.NS, a.NC);
-        a.save = KCP_RECOMPUTE;
-        EXPECT(rep, kcp_saved_bytes(&a) == small, "%s recompute holds %zu "
-               "bytes, not %zu", model ? "GDN" : "KDA", kcp_saved_bytes(&a), small);
-        a.save = KCP_SAVE_LIGHT;
-        EXPECT(rep, kcp_saved_bytes(&a) == small - 2 * up(T * 2 * 16 * d), "%s light "
-               "holds %zu bytes", model ? "GDN" : "KDA", kcp_saved_bytes(&a));
-        a.save = KCP_SAVE_ALL;
-        EXPECT(rep, kcp_saved_bytes(&a) == small + more, "%s save-all holds %zu bytes, "
-               "not %zu", model ? "GDN" : "KDA", kcp_saved_bytes(&a), small + more);
-        EXPECT(rep, kcp_saved_states((struct kcp_call *)&a) == 1,
-               "classic mode keeps %d states", kcp_saved_states((struct kcp_call *)&a));
-        kcp_plan_free(plan);
-    }
-    return KCP_OK;
-}
-KCP_CHECK(check_12_bytes) = { "12_h0", "bytes",
-    "the size of a saved block (recompute, light, save-all) equals the sum of its"
-    " tensors' sizes", bytes };
-
 static int layout(struct kcp_report *rep)
 {
     struct kcp_plan *plan = NULL;
@@ -172,87 +131,87 @@ KCP_CHECK(check_12_foreign) = { "12_h0", "foreign",
     "a saved block of another format, call, version or length is rejected with a "
     "reason", foreign };
 
-static const struct kcp_saved_item *item(const struct kcp_saved *s, const char *name)
-{
-    for (uint32_t j = 0; j < s->items; j++)
-        if (!strcmp(s->item[j].name, name)) return &s->item[j];
-    return NULL;
-}
+/* ---- the tensors of a block, by format and mode */
 
-/* Computes the layout of the fused forward's block on rank 0 of R ranks, for sequences
- * of 1000 and 2000 tokens. */
-static int of_chunks(struct kcp_saved *s, int R, int64_t L, int strip_chunks,
-                     enum kcp_save save)
+/* Computes the layout of a block on rank 0 of R ranks, for sequences of 1000 and 2000
+ * tokens, 2 key heads, 4 value heads and K = V = 64. */
+static int layout_of(struct kcp_saved *s, int format, enum kcp_model model, int R,
+                     int64_t L, enum kcp_save save)
 {
     const int64_t cu[] = { 0, 1000, 3000 };
+    const int factors = format == KCP_FORMAT_FACTORS;
     struct kcp_plan *plan;
-    struct kcp_call a = { .N = 2, .R = R, .H = 2, .HV = 4, .K = 64, .V = 64, .C = 64,
-                          .KG = 64, .model = KCP_KDA, .strip_chunks = strip_chunks,
+    struct kcp_call a = { .H = 2, .HV = 4, .K = 64, .V = 64, .model = model,
+                          .KG = model == KCP_KDA ? 64 : 1, .strip_chunks = 4,
                           .save = save };
     if (kcp_plan_make(&plan, 2, cu, R, NULL, L, 64, 0, NULL)) return KCP_NO_MEMORY;
-    a.plan = plan;
-    a.NS = plan->ctx[0].NS;
-    a.NC = plan->ctx[0].NC;
-    a.T = plan->ctx[0].end;
-    const int status = kcp_saved_layout_of(s, &a, KCP_FORMAT_CHUNKS, "fused", 2, 4);
+    kcp_layer_call(&(struct kcp_layer){ 0 }, &a, plan, NULL);
+    const int status = kcp_saved_layout_of(s, &a, format, "ref", factors ? 8 : 2,
+                                           factors ? 8 : 4);
     kcp_plan_free(plan);
     return status;
 }
 
 /* With 4 chunks per strip, the sequences have 4 and 8 strips. A map [K,V+K] is as large
- * as two states, because K = V. */
-static int strips(struct kcp_report *rep)
-{
-    struct kcp_saved s, other;
-    const size_t state = 4 * 64 * 64 * sizeof(float);
-    int status = of_chunks(&s, 1, 0, 4, KCP_RECOMPUTE);
-    if (status) return status;
-    const struct kcp_saved_item *starts = item(&s, "strip_starts");
-    const struct kcp_saved_item *maps = item(&s, "strip_maps");
-    EXPECT(rep, starts && starts->bytes == 12 * state, "12 states take %llu "
-           "bytes", starts ? (unsigned long long)starts->bytes : 0ull);
-    EXPECT(rep, maps && maps->bytes == 24 * state, "12 maps take %llu bytes",
-           maps ? (unsigned long long)maps->bytes : 0ull);
-    status = of_chunks(&other, 1, 0, 5, KCP_RECOMPUTE);
-    EXPECT(rep, status || other.bytes != s.bytes,
-           "other strips give a block of equal size");
-    status = status ? status : of_chunks(&other, 2, 0, 4, KCP_RECOMPUTE);
-    EXPECT(rep, status || !item(&other, "strip_maps"),
-           "saves strip maps on two ranks");
-    status = status ? status : of_chunks(&other, 1, 256, 4, KCP_RECOMPUTE);
-    EXPECT(rep, status || !item(&other, "strip_maps"), "strip maps of segments");
-    return status;
-}
-KCP_CHECK(check_12_strips) = { "12_h0", "strips",
-    "the saved block of the fused forward has states and maps of strips if the "
-    "sequence is cut", strips };
+ * as two states, because K = V. The batch has 3000 tokens in 48 chunks. */
+enum { ROWS = 3000 * 4, CHUNKS = 48 * 4, STATE = 64 * 64, STATES = 4 * STATE };
+static const struct {
+    int format;
+    enum kcp_model model;
+    int R, L;
+    enum kcp_save save;
+    const char *name;
+    size_t bytes;                  /* 0: the block lacks the tensor */
+} kept[] = {
+    { 1, KCP_KDA, 1, 0, KCP_RECOMPUTE, "q", ROWS / 2 * 64 * 8 },
+    { 1, KCP_KDA, 1, 0, KCP_RECOMPUTE, "rstd_k", ROWS / 2 * 8 },
+    { 1, KCP_KDA, 1, 0, KCP_RECOMPUTE, "beta", ROWS * 8 },
+    { 1, KCP_GDN, 1, 0, KCP_RECOMPUTE, "Aqk", ROWS * 64 * 8 },
+    { 1, KCP_GDN, 1, 0, KCP_RECOMPUTE, "A", ROWS * 64 * 8 },
+    { 1, KCP_KDA, 1, 0, KCP_RECOMPUTE, "h_kept", STATES * 8 },
+    { 1, KCP_KDA, 1, 0, KCP_RECOMPUTE, "w", 0 },
+    { 1, KCP_KDA, 1, 0, KCP_SAVE_LIGHT, "q", 0 },
+    { 1, KCP_KDA, 1, 0, KCP_SAVE_LIGHT, "k", 0 },
+    { 1, KCP_KDA, 1, 0, KCP_SAVE_LIGHT, "A", ROWS * 64 * 8 },
+    { 1, KCP_KDA, 1, 0, KCP_SAVE_ALL, "G", ROWS * 64 * 8 },
+    { 1, KCP_GDN, 1, 0, KCP_SAVE_ALL, "G", ROWS * 8 },
+    { 1, KCP_KDA, 1, 0, KCP_SAVE_ALL, "qg", ROWS * 64 * 8 },
+    { 1, KCP_GDN, 1, 0, KCP_SAVE_ALL, "qg", 0 },
+    { 1, KCP_KDA, 1, 0, KCP_SAVE_ALL, "v_new", ROWS * 64 * 8 },
+    { 1, KCP_KDA, 1, 0, KCP_SAVE_ALL, "h", CHUNKS * STATE * 8 },
+    { 2, KCP_KDA, 1, 0, KCP_RECOMPUTE, "factors", CHUNKS * (388 * 64 + 10240) },
+    { 2, KCP_KDA, 1, 0, KCP_RECOMPUTE, "beta", CHUNKS * 64 * 4 },
+    { 2, KCP_KDA, 1, 0, KCP_RECOMPUTE, "rstd_q", CHUNKS / 2 * 64 * 4 },
+    { 2, KCP_KDA, 1, 0, KCP_RECOMPUTE, "strip_starts", 12 * STATES * 4 },
+    { 2, KCP_KDA, 1, 0, KCP_RECOMPUTE, "strip_maps", 24 * STATES * 4 },
+    { 2, KCP_KDA, 2, 0, KCP_RECOMPUTE, "strip_maps", 0 },
+    { 2, KCP_KDA, 1, 256, KCP_RECOMPUTE, "strip_maps", 0 },
+    { 2, KCP_KDA, 1, 0, KCP_RECOMPUTE, "h_chunks", 0 },
+    { 2, KCP_KDA, 1, 0, KCP_SAVE_ALL, "h_chunks", CHUNKS * STATE * 2 },
+    { 2, KCP_KDA, 1, 0, KCP_SAVE_ALL, "v_new_chunks", CHUNKS * STATE * 2 },
+    { 2, KCP_KDA, 1, 0, KCP_SAVE_LIGHT, "factors", 0 },
+    { 2, KCP_KDA, 1, 0, KCP_SAVE_LIGHT, "beta", 0 },
+    { 2, KCP_KDA, 1, 0, KCP_SAVE_LIGHT, "strip_maps", 24 * STATES * 4 } };
 
-/* Checks the size of the fused forward's block per mode (48 chunks, 4 heads). */
-static int chunk_modes(struct kcp_report *rep)
+static int bytes(struct kcp_report *rep)
 {
-    struct kcp_saved of[3];
-    const size_t heads = 48 * 4, state = 64 * 64 * sizeof(uint16_t);
-    const size_t factors = up(heads * (388 * 64 + 10240)) + up(heads * 64 * 4) +
-                           2 * up(48 * 2 * 64 * 4);
-    for (int save = 0; save < 3; save++) {
-        const int status = of_chunks(&of[save], 1, 0, 4, (enum kcp_save)save);
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        struct kcp_saved s;
+        size_t found = 0, all = (sizeof s + 63) / 64 * 64;
+        const int status = layout_of(&s, kept[i].format, kept[i].model, kept[i].R,
+                                     kept[i].L, kept[i].save);
         if (status) return status;
+        for (uint32_t j = 0; j < s.items; j++) {
+            if (!strcmp(s.item[j].name, kept[i].name)) found = s.item[j].bytes;
+            all += (s.item[j].bytes + 63) / 64 * 64;
+        }
+        EXPECT(rep, found == kept[i].bytes && s.bytes == all, "format %d, %s, R %d, "
+               "save %d: %s has %zu bytes, not %zu; block %llu, sum %zu",
+               kept[i].format, model_name[kept[i].model], kept[i].R, kept[i].save,
+               kept[i].name, found, kept[i].bytes, (unsigned long long)s.bytes, all);
     }
-    const struct kcp_saved *all = &of[KCP_SAVE_ALL], *light = &of[KCP_SAVE_LIGHT];
-    const struct kcp_saved_item *h = item(all, "h_chunks");
-    const struct kcp_saved_item *v_new = item(all, "v_new_chunks");
-    EXPECT(rep, of[0].NC == 48, "%d chunks", of[0].NC);
-    EXPECT(rep, h && h->bytes == heads * state, "save-all does not save h");
-    EXPECT(rep, v_new && v_new->bytes == heads * state, "save-all: v_new");
-    EXPECT(rep, all->bytes - of[0].bytes == 2 * heads * state, "save-all holds %llu "
-           "bytes more than recompute", (unsigned long long)(all->bytes - of[0].bytes));
-    EXPECT(rep, of[0].bytes - light->bytes == factors, "light holds %llu bytes less "
-           "than recompute", (unsigned long long)(of[0].bytes - light->bytes));
-    EXPECT(rep, !item(light, "factors") && !item(light, "beta") &&
-           item(light, "h_kept") && item(light, "strip_maps"),
-           "light has factors or lacks h_kept, strip_maps");
     return KCP_OK;
 }
-KCP_CHECK(check_12_chunk_modes) = { "12_h0", "chunk_modes",
-    "the saved block of the fused forward has no factors if light, and adds h and"
-    " v_new if save-all", chunk_modes };
+KCP_CHECK(check_12_bytes) = { "12_h0", "bytes",
+    "the tensors of a saved block, by format and mode, have the sizes of their shapes, "
+    "and the block has no other bytes", bytes };
