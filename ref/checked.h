@@ -1,6 +1,6 @@
 /* checked.h -- the check of every call of a stage, and its error messages.
  *
- * Book: chapter 20, "What is promised to whom".  Checked by: tests/20_clusters/calls.c.
+ * Book: chapter 20.  Checked by: tests/20_clusters/calls.c.
  * Next: core/checked.c; core/agree.c, the comparison between ranks. */
 #ifndef KCP_CHECKED_H
 #define KCP_CHECKED_H

@@ -1,6 +1,7 @@
 /* cost.c -- lower bounds of a stage: bytes and operations.
  *
- * Book: chapter 18, "Floors".  Checked by: the book's figures.  Next: inputs.cu. */
+ * Book: chapter 18, "The idea: three floors".
+ * Checked by: the book's figures.  Next: inputs.cu. */
 #include "bench.h"
 #include <string.h>
 

@@ -1,5 +1,6 @@
 // v2_halves.cu -- the WY form on tensor cores, by recursive halving with anchors.
-// Book: chapter 03, "Tensor cores".  Checked by: tests/03_wy/checks.c.
+// Book: chapter T, "Chapter 03: scores and the inverse".
+// Checked by: tests/03_wy/checks.c.
 // Next: ../04_chunk/v2_warp.cu.
 #include "v2_halves_pairs.cuh"
 #include "cuda/host/stages_v2.cuh"

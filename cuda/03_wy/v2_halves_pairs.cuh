@@ -1,5 +1,6 @@
 // v2_halves_pairs.cuh -- Aqk and L of a chunk, by recursive halving with anchors.
-// Book: chapter 03, "Tensor cores".  Checked by: tests/03_wy/checks.c.
+// Book: chapter T, "Chapter 03: scores and the inverse".
+// Checked by: tests/03_wy/checks.c.
 // Next: v2_halves.cu.
 #include "cuda/tile/triangle_inverse.cuh"
 

@@ -1,5 +1,5 @@
 // v3_group_sm90.cu -- (M, h_ext) by warpgroups; a block computes a head's whole map.
-// Book: chapter 05, "A warpgroup at once".  Checked by: tests/05_affine/checks.c.
+// Book: chapter T, "Chapter 05: the map".  Checked by: tests/05_affine/checks.c.
 // Next: ../11_merge_backward/v3_group_sm90.cu.
 #include "cuda/tile/warpgroup_scan.cuh"
 #include "cuda/host/stages_v3.cuh"

@@ -1,5 +1,5 @@
 // v2_group_maps.cuh -- applies a sequence of maps to columns in registers.
-// Book: chapter 07, "Tensor cores".
+// Book: chapter T, "Chapter 07: the fold".
 // Checked by: tests/07_merge/checks.c and every form of the exchange.
 // Next: v2_group_sm90.cu.
 //

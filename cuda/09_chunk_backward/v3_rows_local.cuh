@@ -1,5 +1,5 @@
 // v3_rows_local.cuh -- dAqk and dv_local of a chunk, stored by whole rows.
-// Book: chapter 09, "Whole rows".  Checked by: tests/09_chunk_backward/mutants.c.
+// Book: chapter T, "Whole rows".  Checked by: tests/09_chunk_backward/mutants.c.
 // Next: v3_rows_sm90.cu.
 #include "cuda/tile/warp_scan.cuh"
 

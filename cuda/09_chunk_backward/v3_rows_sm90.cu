@@ -1,5 +1,5 @@
 // v3_rows_sm90.cu -- the reverse scan by warpgroups, one block per head.
-// Book: chapter 09, "Whole rows".  Checked by: tests/09_chunk_backward/mutants.c.
+// Book: chapter T, "Whole rows".  Checked by: tests/09_chunk_backward/mutants.c.
 // Next: ../10_wy_backward/v1_column.cu.
 #include "cuda/tile/warpgroup_store.cuh"
 #include "v3_rows_local.cuh"

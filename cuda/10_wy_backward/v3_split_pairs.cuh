@@ -1,5 +1,5 @@
 // v3_split_pairs.cuh -- v3's second kernel: gradients from pairs of rows, and all sums.
-// Book: chapter 10, "Two kernels".  Checked by: tests/10_wy_backward/checks.c.
+// Book: chapter T, "Two kernels".  Checked by: tests/10_wy_backward/checks.c.
 // Next: v3_split.cu.
 #include "v3_split_storage.cuh"
 

@@ -1,5 +1,5 @@
 // v3_split_solve.cuh -- v3's first kernel: dvb = A^T dU, its products, and dL.
-// Book: chapter 10, "Two kernels".  Checked by: tests/10_wy_backward/checks.c.
+// Book: chapter T, "Two kernels".  Checked by: tests/10_wy_backward/checks.c.
 // Next: v3_split_pairs.cuh.
 #include "v3_split_storage.cuh"
 

@@ -1,5 +1,5 @@
 // v3_split_storage.cuh -- data between v3's kernels; shared memory of the first kernel.
-// Book: chapter 10, "Two kernels".  Checked by: tests/10_wy_backward/checks.c.
+// Book: chapter T, "Two kernels".  Checked by: tests/10_wy_backward/checks.c.
 // Next: v3_split_solve.cuh.
 #pragma once
 #include "cuda/tile/registers.cuh"

@@ -1,5 +1,5 @@
 // split_sequence.cuh -- cuts a rank's segments into strips if there are few heads.
-// Book: chapter 18, "When to split a sequence".
+// Book: chapter 18, "Fill the processors".
 // Checked by: tests/08_forward/mutants.c, tests/13_backward/checks.c.
 // Next: ../08_forward/program.cuh.
 #ifndef KCP_SPLIT_SEQUENCE_CUH

@@ -1,5 +1,5 @@
 // registers.cuh -- limits which values the compiler keeps in registers or moves.
-// Book: chapter 10, "Two kernels"; chapter 18.
+// Book: chapter T, "Two kernels"; chapter 18.
 // Checked by: every variant that includes it.  Next: warp.cuh.
 //
 // Each function of this file costs at most one instruction. The functions make the

@@ -1,6 +1,6 @@
 /* agree.c -- compares the calls of all ranks before the first exchange.
  *
- * Book: chapter 20, "What is promised to whom".
+ * Book: chapter 20.
  * Checked by: tests/08_forward/agree.c, tests/cli/mpi.sh.  Next: layer.c.
  *
  * Each rank sends a digest of its plan, its sizes and its options as one row of

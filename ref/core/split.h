@@ -1,7 +1,7 @@
 /* split.h -- computes where a rank cuts segments, so that a call with few heads fills a
  * GPU.
  *
- * Book: chapter 18, "When to split a sequence".
+ * Book: chapter 18, "Fill the processors".
  * Checked by: tests/08_forward/split_sequence.c.  Next: paths.def, its conditions.
  *
  * A strip is a part of a segment. There are two rules: one for programs of stages (one

@@ -1,6 +1,6 @@
 /* agree.c -- checks that if calls differ, all ranks return KCP_MISMATCH before sending.
  *
- * Book: chapter 20, "What is promised to whom".  Checked by: itself.
+ * Book: chapter 20.  Checked by: itself.
  * Next: ref/core/agree.c. */
 #include "tests/judge/judge.h"
 #include "tests/made_call.h"

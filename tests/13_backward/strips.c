@@ -1,6 +1,6 @@
 /* strips.c -- cuts one rank's sequences into strips, as kernels do with few heads.
  *
- * Book: chapter 18, "When to split a sequence".  Checked by: the judge.
+ * Book: chapter 18, "Fill the processors".  Checked by: the judge.
  * Next: tests/13_backward/checks.c.
  * The strips are the segments of a canonical plan for one rank. The state at the start
  * of a strip comes from forward. The mutants combine the strips' maps wrongly.

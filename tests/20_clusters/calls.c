@@ -1,6 +1,6 @@
 /* calls.c -- checks that wrong C calls are rejected with the field's name.
  *
- * Book: chapter 20, "What is promised to whom".  Checked by: itself.
+ * Book: chapter 20.  Checked by: itself.
  * Next: ../fuzz/calls.c, the same by generated arguments. */
 #include "tests/judge/judge.h"
 #include "tests/made_call.h"

@@ -1,7 +1,7 @@
 /* nulls.c -- calls each function of the installed headers with NULL and invalid
  * numbers.
  *
- * Book: chapter 20, "What is promised to whom".  Checked by: tests/cli/house.sh, which
+ * Book: chapter 20.  Checked by: tests/cli/house.sh, which
  * checks that no function is missing.  Next: calls.c, wrong arguments.
  *
  * Functions get NULL for objects and results, and numbers that are invalid as ranks or

@@ -1,7 +1,7 @@
 /* calls.c -- calls any stage with random arguments: the call is rejected with a
  * message, or runs on arrays of exactly the bytes of their shapes.
  *
- * Book: chapter 20, "What is promised to whom".  Checked by: make fuzz.
+ * Book: chapter 20.  Checked by: make fuzz.
  * Next: ref/core/checked.c.
  *
  * Input bytes: stage, model, pass, ranks; then pairs of bytes that change a valid call:

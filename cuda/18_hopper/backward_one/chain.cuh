@@ -1,5 +1,5 @@
 // chain.cuh -- the backward in one kernel: the gates, and the chain of dS and dv.
-// Book: chapter 18, "Backward".  Checked by: tests/13_backward/checks.c.
+// Book: chapter 18, "Backward in one kernel".  Checked by: tests/13_backward/checks.c.
 // Next: finish.cuh.
 #ifndef KCP_BACKWARD_ONE_CHAIN_CUH
 #define KCP_BACKWARD_ONE_CHAIN_CUH

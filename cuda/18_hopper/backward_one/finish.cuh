@@ -1,5 +1,5 @@
 // finish.cuh -- the backward in one kernel: all gradients of a step but dv and dbeta.
-// Book: chapter 18, "Backward".  Checked by: tests/13_backward/checks.c.
+// Book: chapter 18, "Backward in one kernel".  Checked by: tests/13_backward/checks.c.
 // Next: v5_steps_sm90.cu.
 #ifndef KCP_BACKWARD_ONE_FINISH_CUH
 #define KCP_BACKWARD_ONE_FINISH_CUH

@@ -1,5 +1,5 @@
 // v5_steps_sm90.cu -- the whole KDA backward in one kernel, one block per head.
-// Book: chapter 18, "Backward".  Checked by: tests/13_backward/checks.c.
+// Book: chapter 18, "Backward in one kernel".  Checked by: tests/13_backward/checks.c.
 // Next: ../step_record.cuh.
 #include "cuda/host/mapops.cuh"
 #include "cuda/host/profile_hooks.cuh"
