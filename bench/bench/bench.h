@@ -26,6 +26,7 @@ struct bench {                         /* the options, and the controls */
     int replay;                        /* also time a replayed graph */
     int unsent;                        /* also time the call without messages */
     const char *lengths;               /* of the sequences, e.g. 4x8192,1024 */
+    int64_t cu[LENGTHS_MOST + 1];      /* boundaries of the sequences */
     double copy, product;              /* measured rates: bytes/s, flop/s in bf16 */
     double gather_us;                  /* of an all_gather, gather_bytes per rank */
     size_t gather_bytes;
@@ -35,12 +36,6 @@ struct bench {                         /* the options, and the controls */
 int bench_options(int argc, char **argv, struct bench *b);
 int bench_selects(const struct bench *b, const struct kcp_stage *st);
 int bench_bad(const char *option, const char *found, const char *expected);
-
-/* lengths.c: "4x8192,1024" is four sequences of 8192 tokens and one of 1024.
- * lengths_read returns the number of sequences, or 0 if `text` is not a list of lengths
- * or exceeds a limit. Unless cu is NULL, cu [LENGTHS_MOST + 1] receives the
- * boundaries. */
-int lengths_read(const char *text, int64_t *cu);
 
 /* Returns the GPU address of the tensor `name`, or NULL if there is no such tensor. */
 void *device_find(const struct tensor_set *s, const char *name);

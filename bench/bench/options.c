@@ -71,15 +71,53 @@ static int is_list(const char *s, int (*is_known)(const char *, size_t))
     }
 }
 
+/* Reads digits at s into *to, 1 to most. Returns the text after the digits, or NULL. */
+static const char *number(const char *s, int64_t most, int64_t *to)
+{
+    int64_t n = 0;
+    if (*s < '1' || *s > '9') return NULL;
+    for (; *s >= '0' && *s <= '9'; s++) {
+        n = 10 * n + (*s - '0');
+        if (n > most) return NULL;
+    }
+    *to = n;
+    return s;
+}
+
+/* "4x8192,1024" is four sequences of 8192 tokens and one of 1024. Writes boundaries to
+ * cu. Returns the number of sequences, or 0 if `text` is not a list of lengths or
+ * exceeds a limit. */
+static int read_lengths(const char *text, int64_t *cu)
+{
+    const char *s = text;
+    int64_t tokens = 0;
+    int N = 0;
+    cu[0] = 0;
+    for (;; s++) {
+        int64_t times = 1, length;
+        s = number(s, LENGTHS_TOKENS, &length);
+        if (s && *s == 'x') {
+            times = length;
+            s = number(s + 1, LENGTHS_TOKENS, &length);
+        }
+        if (!s || times > LENGTHS_MOST - N) return 0;
+        for (int64_t i = 0; i < times; i++) {
+            tokens += length;
+            cu[++N] = tokens;
+        }
+        if (tokens > LENGTHS_TOKENS) return 0;
+        if (*s != ',') return *s ? 0 : N;
+    }
+}
+
 static int take_lengths(struct bench *b)
 {
-    static int64_t cu[LENGTHS_MOST + 1];
-    const int N = lengths_read(b->lengths, cu);
+    const int N = read_lengths(b->lengths, b->cu);
     if (!N)
         return bench_bad("--lengths", b->lengths, "lengths from 1, as 4x8192,1024: "
                          "at most 4096, of 16777216 tokens");
     if (b->tokens) return bench_bad("--lengths", b->lengths, "no -T with it");
-    b->tokens = (int)cu[N];
+    b->tokens = (int)b->cu[N];
     b->call.N = N;
     return 0;
 }
@@ -90,6 +128,7 @@ static int check_options(struct bench *b)
     struct kcp_call *c = &b->call;
     if (b->lengths && take_lengths(b)) return 2;
     if (!b->tokens) b->tokens = 8192;
+    if (!b->lengths) b->cu[1] = b->tokens;
     b->judge |= b->tsv && !b->ranks;
     b->unsaved = b->save == SAVE_NONE;
     c->save = b->unsaved ? KCP_RECOMPUTE : (enum kcp_save)b->save;

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Copies the grid of this rank to the device. */
-static int fill_grid(struct runner *x, const int64_t *sequences)
+static int fill_grid(struct runner *x)
 {
     const struct kcp_context *at = &x->plan->ctx[x->call.r];
     struct kcp_call *c = &x->call;
@@ -24,7 +24,7 @@ static int fill_grid(struct runner *x, const int64_t *sequences)
         { "cu", at->cu, 4 * ((size_t)c->NS + 1) },
         { "cn", at->cn, 4 * ((size_t)c->NS + 1) },
         { "sc", at->sc, 4 * (size_t)c->NC }, { "want", want, 4 * (size_t)c->NS },
-        { "range", range, 8 }, { "cu_seqlens", sequences, 8 * ((size_t)c->N + 1) },
+        { "range", range, 8 }, { "cu_seqlens", x->b->cu, 8 * ((size_t)c->N + 1) },
     };
     int e = KCP_OK;
     for (size_t i = 0; i < sizeof rows / sizeof *rows && !e; i++) {
@@ -41,7 +41,6 @@ static int fill_grid(struct runner *x, const int64_t *sequences)
 int runner_open(struct runner *x, struct kcp_comm *comm)
 {
     const struct kcp_call *all = &x->b->call;
-    int64_t *cu = malloc(sizeof *cu * ((size_t)all->N + 1));
     const int64_t L = all->NS > comm->R ? (all->T + all->NS - 1) / all->NS : 0;
     const char *why = "";
     struct CUstream_st *stream;
@@ -50,19 +49,14 @@ int runner_open(struct runner *x, struct kcp_comm *comm)
     x->call.r = comm->r;
     x->call.comm = comm;
     x->call.ops = device_memory()->mapops;
-    if (!cu) return KCP_NO_MEMORY;
-    cu[0] = 0;
-    cu[1] = all->T;
-    if (x->b->lengths) lengths_read(x->b->lengths, cu);
-    int e = kcp_plan_make(&x->plan, all->N, cu, comm->R, NULL, L, all->C, 4, &why);
+    int e = kcp_plan_make(&x->plan, all->N, x->b->cu, comm->R, NULL, L, all->C, 4,
+                          &why);
     if (e) bench_bad("plan", why, "a batch that can be cut");
     x->call.plan = x->plan;
     if (!e && cudaStreamCreate(&stream)) e = KCP_CUDA;
     if (!e) x->call.stream = stream;
-    if (!e) e = fill_grid(x, cu);
-    if (!e) e = fill_inputs(x);
-    free(cu);
-    return e;
+    if (!e) e = fill_grid(x);
+    return e ? e : fill_inputs(x);
 }
 
 void runner_close(struct runner *x)
