@@ -193,7 +193,6 @@ class Site(Spec):
         dht = cast(dht, self.acc)
         call([x.data_ptr() for x in (*arrays, do, dht, *out) if x is not None],
              saved=saved)
-        out[5:7] = self.part(call, out[5:7])
         return [None if d is None else x if x.dtype is d else x.to(d)
                 for x, d in zip(out, dtypes)]
 
@@ -282,12 +281,8 @@ def _site(all_, where, inputs, split):
     q, k, v, g, beta, A_log, dt_bias, h0 = inputs
     key = site = None
     try:
-        key = (all_, where, q.shape, q.dtype, q.device, k.shape, k.dtype, k.device,
-               v.shape, v.dtype, v.device, g.shape, g.dtype, g.device, beta.shape,
-               beta.dtype, beta.device,
-               A_log is None or (A_log.shape, A_log.dtype, A_log.device),
-               dt_bias is None or (dt_bias.shape, dt_bias.dtype, dt_bias.device),
-               h0 is None or (h0.shape, h0.dtype, h0.device))
+        key = (all_, where, *(x is None or (x.shape, x.dtype, x.device)
+                              for x in inputs))
         site = _known.get(key)
     except (AttributeError, TypeError):       # an input is no tensor
         pass

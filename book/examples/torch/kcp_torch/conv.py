@@ -20,7 +20,6 @@ def call_of(spec, which, store, **arrays):
     given = {n: t for n, t in arrays.items() if t is not None}
     call = spec.call("conv", store, tuple(given), which)
     call([t.data_ptr() for t in given.values()])
-    return call
 
 
 class Oldest:
@@ -92,14 +91,13 @@ def backward(spec, store, arrays, dy, dlast, dtypes):
     x0, dlast = turned(state), cast(dlast, x.dtype)
     dx0 = None if x0 is None else torch.zeros_like(x0)
     dy = torch.zeros_like(x) if dy is None else cast(dy, x.dtype)
-    call = call_of(spec, BACKWARD, store, x=x, weight=weight, bias=bias, x0=x0,
-                   dy=dy, dxt=turned(dlast), dx=dx, dweight=dw, dbias=db, dx0=dx0)
+    call_of(spec, BACKWARD, store, x=x, weight=weight, bias=bias, x0=x0,
+            dy=dy, dxt=turned(dlast), dx=dx, dweight=dw, dbias=db, dx0=dx0)
     dstate = None if state is None else torch.zeros_like(state)
     if dx0 is not None:
         dstate[:, :, 1:] = dx0.transpose(1, 2)
     if dlast is not None and spec.group is None:
         spec.oldest.write(dlast, dx, dstate)
-    dw, db = spec.part(call, [dw, db])
     return [None if d is None else t.to(d)
             for t, d in zip((dx, dw, db, dstate), dtypes)]
 

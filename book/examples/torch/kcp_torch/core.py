@@ -17,8 +17,7 @@ from typing import Sequence, Union
 import torch
 
 from . import groups
-from .library import (check, has, layer_of, lib, member, plan_of, put, size, stage,
-                      value)
+from .library import check, layer_of, lib, member, plan_of, put, stage, value
 
 Boundaries = Union[Sequence[int], torch.Tensor]       # a cu_seqlens
 
@@ -258,11 +257,8 @@ class Prepared:
         put("kcp_call", view, **dict(options))
         lib.kcp_layer_call(self.layer.at, view, self.plan.at,
                            C.c_void_p(comm.address if comm else None))
-        # Gradients of parameters are summed over this rank's tokens only. A library
-        # without field `sum` sums over all ranks; Spec.part then divides the sum by R.
-        self.sums_local = local and has(self.struct, "sum")
-        if self.sums_local:
-            put(self.struct, view, sum=value("KCP_SUM_LOCAL"))
+        if local and pass_ != "forward":      # sums of gradients: this rank's tokens
+            put("kcp_call", view, part=value("KCP_SUM_LOCAL"))
         # The library's sizes depend on which addresses are not NULL: 64 stands for any.
         for n in names:
             C.c_void_p.from_buffer(args, at[n]).value = 64
@@ -387,12 +383,6 @@ class Spec:
                             ranks, comm, not self.whole, names)
             self.calls[pass_, names, more] = made
         return made
-
-    def part(self, call, sums):
-        """Returns this rank's part of sums: divides sums over all ranks by R."""
-        if self.group is None or self.whole or call.sums_local:
-            return sums
-        return [None if x is None else x / self.group.size() for x in sums]
 
 
 def option(**names):

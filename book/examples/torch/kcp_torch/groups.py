@@ -10,7 +10,6 @@ there is no address, this file creates a communicator for the group.
 """
 import atexit
 import ctypes as C
-import functools
 import gc
 import operator
 import threading
@@ -21,7 +20,7 @@ from typing import Optional, Sequence, Tuple, Union
 import torch
 import torch.distributed as dist
 
-from .library import check, has, lib, member, plan_of, put, size, value
+from .library import check, lib, member, plan_of, put, size, value
 
 P, I, Z = C.c_void_p, C.c_int, C.c_size_t
 GATHER = C.CFUNCTYPE(I, P, P, P, Z, P)
@@ -55,8 +54,7 @@ class HostComm:
             "recv": PAIR(self._recv), "group": GROUP(self._grouped),
             "barrier": BARRIER(self._barrier), "fail": FAIL(self._fail),
             "lost": LOST(self._lost), "free": FREE(lambda _: None)}
-        if has("kcp_comm", "show"):           # the ranks compare their plans by `show`
-            self.calls["show"] = self.calls["all_gather"]
+        self.calls["show"] = self.calls["all_gather"]   # compares the ranks' plans
         self.name = C.c_char_p(b"torch")
         self.at = C.create_string_buffer(size("kcp_comm"))
         put("kcp_comm", self.at, R=R, r=r, backend=C.cast(self.name, P).value,

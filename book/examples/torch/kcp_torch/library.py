@@ -39,7 +39,7 @@ if not hasattr(lib, "kcp_struct_member"):
 for _name in ("kcp_layer_saved", "kcp_layer_forward_work", "kcp_layer_backward_work",
               "kcp_layer_conv_work", "kcp_struct_size"):
     getattr(lib, _name).restype = C.c_size_t
-lib.kcp_version.restype = C.c_char_p
+lib.kcp_version.restype = lib.kcp_why.restype = C.c_char_p
 lib.kcp_stage_find.restype = C.c_void_p
 lib.kcp_plan_make.argtypes = [C.c_void_p, C.c_int, C.c_void_p, C.c_int, C.c_void_p,
                               C.c_int64, C.c_int, C.c_int, C.c_void_p]
@@ -51,8 +51,7 @@ def _notice(line):
     warnings.warn("kcp_torch: " + line.decode(errors="replace"))
 
 
-if hasattr(lib, "kcp_notices"):               # older libraries print notices to stderr
-    lib.kcp_notices(_notice)
+lib.kcp_notices(_notice)
 
 
 @functools.lru_cache(None)
@@ -72,13 +71,6 @@ def member(struct, name):
                              C.byref(kind)):
         raise ImportError(f"libkcp.so: found no member {name} of struct {struct}")
     return at.value, KIND[kind.value.decode()]
-
-
-def has(struct, name):
-    """Returns True if the loaded library has this member."""
-    at, kind = C.c_size_t(), C.c_char()
-    return not lib.kcp_struct_member(struct.encode(), name.encode(), C.byref(at),
-                                     C.byref(kind))
 
 
 @functools.lru_cache(None)
@@ -145,7 +137,6 @@ class Plan:
         ints = lambda name, n: list((C.c_int * n).from_address(know(name))) if n else []
         self.grid = {"cu": ints("cu", self.NS + 1), "cn": ints("cn", self.NS + 1),
                      "sc": ints("sc", self.NC)}
-        self.on = {}                         # tensors of the grid, by device
 
     def __del__(self):
         if getattr(self, "at", None) and lib is not None:    # None: Python is ending
@@ -178,8 +169,7 @@ def check(status, what, comm=None):
     if not status:
         return
     said, cause = comm.reason() if comm else ("", None)
-    if hasattr(lib, "kcp_why") and not said:      # names the wrong field
-        lib.kcp_why.restype = C.c_char_p
+    if not said:                             # kcp_why names the wrong field
         why = (lib.kcp_why() or b"").decode(errors="replace")
         said = f": {why}" if why else ""
     name = STATUS[status] if status < len(STATUS) else str(status)
