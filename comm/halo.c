@@ -38,7 +38,7 @@ static struct token_range rows_needed(const struct kcp_halo *h, int r, int s)
     return (struct token_range){ g->end, far < end ? far : end };
 }
 
-/* The part of a token range in one rank's shard. The part ends in segment `seg`. */
+/* A part of a token range, contiguous in one rank's shard, with last segment `seg`. */
 struct piece { int rank, seg; int64_t begin, end; };
 
 static struct piece piece_at(const struct kcp_plan *p, int j, struct token_range w)
@@ -78,8 +78,8 @@ static struct piece next_piece(const struct kcp_halo *h, struct piece x,
     return piece_at(h->plan, h->plan->seg[x.seg].next, w);
 }
 
-/* Returns how many rows other ranks may need from a run of adjacent segments; s is the
- * first local segment of the run. */
+/* Returns how many rows other ranks may need from the run of adjacent segments that
+ * begins with local segment s. */
 static int64_t edge_of(const struct kcp_halo *h, int r, int s)
 {
     const struct kcp_context *x = &h->plan->ctx[r];
@@ -164,8 +164,8 @@ static int move(const struct kcp_halo *h, const struct piece *x, int to,
     //< halo-rows
 }
 
-/* Moves all pieces that rank `to` needs. If `to` is this rank, receives or copies all
- * pieces; otherwise sends the pieces that this rank has. */
+/* Moves all pieces that rank `to` needs. If `to` is this rank, receives or copies the
+ * pieces. Otherwise sends the pieces that this rank has. */
 static int move_all(const struct kcp_halo *h, int to, int r, const void *x, void *halo)
 {
     const struct kcp_context *ctx = &h->plan->ctx[to];
@@ -203,11 +203,11 @@ int kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo)
     return group_end(h->comm, opened, status);
 }
 
-/* Returns the sequence whose state rank r must receive for local segment s; -1: none.
- * In forward the rank needs another rank's state if s is the rank's first segment of
- * the sequence and begins less than `reach` tokens after the sequence's start. In
- * backward, s must be the rank's last segment of the sequence and end less than `reach`
- * tokens before the sequence's end. */
+/* Returns the sequence whose state rank r must receive for local segment s, or -1. In
+ * forward the rank must receive a state if s is the rank's first segment of the
+ * sequence and begins less than `reach` tokens after the sequence's start. In backward,
+ * s must be the rank's last segment of the sequence and end less than `reach` tokens
+ * before the sequence's end. */
 static int state_lacked(const struct kcp_halo *h, int r, int s)
 {
     const struct kcp_plan *p = h->plan;

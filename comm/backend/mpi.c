@@ -2,10 +2,10 @@
  *
  * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: comm/backend/mpi_launch.c.
  *
- * A call posts sends and receives, and polls these requests until all complete.
- * Meanwhile the call also tests for another rank's note of a failure, and for the
- * timeout KCP_TIMEOUT_S. Calls inside a group only start requests; the end of
- * the group waits for all requests. A lock is held around each MPI call. If a
+ * A call posts sends and receives, and polls these requests until all complete. Between
+ * polls the call also tests whether another rank has reported a failure, and whether
+ * KCP_TIMEOUT_S seconds have passed. Calls inside a group only post requests. The end
+ * of the group waits for all requests. A lock is held around each MPI call. If a
  * process dies, the launcher (mpirun, srun) reports the process and ends the others. */
 #ifdef KCP_WITH_MPI
 #include <mpi.h>
@@ -56,8 +56,7 @@ static int fail_locked(struct mpi_rank *p, int rank, int status, const char *why
     return KCP_COMM;
 }
 
-/* Returns KCP_COMM if this rank has failed, or if another rank's note of a failure has
- * arrived. */
+/* Returns KCP_COMM if this rank has failed or has received a FAILED message. */
 static int check_notes(struct mpi_rank *p)
 {
     int is_there = 0;
@@ -150,8 +149,8 @@ static void drop_requests(struct mpi_rank *p)
     p->n = 0;
 }
 
-/* Pauses between two polls: yields in the first 200 turns, then sleeps 20 us, later 500
- * us, because there may be more ranks than cores. */
+/* Pauses between two polls, because there may be more ranks than cores. Yields in turns
+ * 0..199, sleeps 20 us in turns 200..1999 and 500 us in later turns. */
 static void pause_unlocked(struct mpi_rank *p, int turn)
 {
     const struct timespec nap = { 0, turn < 2000 ? 20000 : 500000 };
@@ -163,7 +162,7 @@ static void pause_unlocked(struct mpi_rank *p, int turn)
     pthread_mutex_lock(&p->lock);
 }
 
-/* Tests one request. Rejects messages that are too short, which MPI accepts. */
+/* Tests one request. A message shorter than expected is an error. */
 static int test_request(struct mpi_rank *p, int i, const char *call)
 {
     const struct posted *x = &p->posted[i];
@@ -242,7 +241,7 @@ static int mpi_show(struct kcp_comm *c, const void *mine, void *all, size_t byte
     return gather((struct mpi_rank *)c, mine, all, bytes, "all_gather");
 }
 
-/* The barrier is a gather of 0 bytes, which can name a missing rank. */
+/* The barrier is a gather of 0 bytes, because a gather can name a missing rank. */
 static int mpi_barrier(struct kcp_comm *c, struct CUstream_st *stream)
 {
     char none[1] = { 0 };

@@ -2,7 +2,7 @@
  *
  * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: comm/backend/nccl.c.
  *
- * Built without MPI, this file rejects a launcher with an error message. */
+ * In a build without MPI, a start by a launcher fails with an error message. */
 #ifdef KCP_WITH_MPI
 #include <mpi.h>
 #endif
@@ -13,8 +13,8 @@
 #include <time.h>
 
 /* Returns the launcher's name, and sets *R to the number of started processes. Without
- * a launcher, returns NULL and sets *R to 1. SLURM_NTASKS is not used, because in a
- * batch script outside a step SLURM_NTASKS does not count this program's processes. */
+ * a launcher, returns NULL and sets *R to 1. Does not read SLURM_NTASKS, because in a
+ * batch script without srun this variable does not count this program's processes. */
 static const char *find_launcher(int *R)
 {
     static const struct { const char *name, *R, *r; } launchers[] = {
@@ -58,8 +58,8 @@ int kcp_mpi_start(struct kcp_mpi *mpi, char *why, size_t n)
         if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level))
             return KCP_COMM;
         is_ours = 1;
-        /* MPICH reports errors of MPI_Test to MPI_COMM_WORLD, not to the communicator
-         * of the request. */
+        /* MPICH calls the error handler of MPI_COMM_WORLD for errors of MPI_Test, not
+         * the handler of the request's communicator. */
         MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     }
     MPI_Comm_size(MPI_COMM_WORLD, &mpi->R);

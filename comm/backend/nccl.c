@@ -1,4 +1,4 @@
-/* nccl.c -- communicator over NCCL: one GPU per rank, aborted when a rank is lost.
+/* nccl.c -- communicator over NCCL with one GPU per rank; aborts if a rank is lost.
  *
  * Book: chapter 20.  Checked by: bench/check_gpus.sh.
  * Next: comm/backend/nccl_start.c; nccl_calls.c, what a rank may call.
@@ -17,9 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Takes the lock and returns 1. If a caller made the communicator (w->ours is 0), gives
- * up after 200 ms and returns 0, because the caller may use fail() to end a call that
- * hangs with the lock held. */
+/* Takes the lock and returns 1. For a communicator that the caller made (w->ours = 0),
+ * gives up after 200 ms and returns 0, because an NCCL call that hangs may hold the
+ * lock, and the caller's fail() must end that call. */
 static int lock_to_fail(struct nccl_rank *w)
 {
     for (int i = 0; i < 20 && !w->ours; i++) {
@@ -101,8 +101,8 @@ int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
     return KCP_COMM;
 }
 
-/* Returns NCCL's asynchronous error, or ncclSuccess if another call holds the lock for
- * more than `ms` milliseconds, because then NCCL cannot be queried. */
+/* Returns NCCL's asynchronous error. NCCL cannot be queried if another call holds the
+ * lock for more than `ms` milliseconds. Then ncclSuccess is returned. */
 static ncclResult_t async_error(struct nccl_rank *w, int ms)
 {
     ncclResult_t result = ncclSuccess;
@@ -190,7 +190,7 @@ static void nccl_comm_free(struct kcp_comm *c)
     free(w);
 }
 
-/* Allocates *made, the data of a rank over `host`. On failure `why` has the reason. */
+/* Allocates *made, the data of one rank. On failure `why` has the reason. */
 static int make_rank(struct nccl_rank **made, struct kcp_comm *host, char *why,
                      size_t n)
 {

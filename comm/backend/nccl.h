@@ -24,47 +24,48 @@
 #define NCCL_MEMBER(f) __typeof__(f) *f;
 struct nccl { NCCL_CALLS(NCCL_MEMBER) };
 
-/* Returns NULL if libnccl.so.2 or a function was not found; then `why` has the name. */
+/* Returns NULL if libnccl.so.2 or a function is missing. `why` names what is
+ * missing. */
 const struct nccl *nccl_open(char *why, size_t n);
 
-enum { SHOWN_ROW = 1024 };              /* most bytes that a rank passes to show() */
+enum { SHOWN_ROW = 1024 };              /* maximum bytes per rank in show() */
 
 struct nccl_rank {                          /* data of one rank; `comm` must be first */
     struct kcp_comm comm;
     const struct nccl *nccl;
     ncclComm_t at;                     /* NULL once aborted */
     struct kcp_comm *_Atomic host;     /* reports lost ranks; may be NULL */
-    int number;                        /* lost() reports this rank's number in host */
+    int number;                        /* this rank's number in `host`, for lost() */
     int ours, device, *token;
     char *shown;                       /* R + 1 rows on the GPU, for show() */
     double seconds;
     pthread_mutex_t lock, recording;   /* lock: held during NCCL calls */
     pthread_t watch;
     int watching;
-    atomic_int grouped;                /* under lock; group_of: the group's thread */
+    atomic_int grouped;                /* 1: thread `group_of` has an open group */
     pthread_t group_of;
     atomic_int watched, stop, failed;  /* shared with the watch thread */
-    int rank;                          /* first failed rank; under lock `recording` */
+    int rank;                          /* first failed rank, guarded by `recording` */
     char why[300];
     struct kcp_window window;          /* comm.window = &window, or NULL */
     int *_Atomic kernels_end;          /* window.lost; NULL: not allocated */
-    char opened[KCP_WINDOW_RANKS];     /* 1: rank r is another process */
+    char opened[KCP_WINDOW_RANKS];     /* [r] = 1: rank r is another process */
 };
 
 /* NCCL may notice the loss of another rank before `host` does. Therefore this rank
- * first tests this many times, 10 ms apart, whether `host` has reported a lost rank.
- * Then this rank reports the failure (REPORT_NEVER: does not). */
+ * first tests `when` times, 10 ms apart, whether `host` reports a lost rank. If not,
+ * this rank reports the failure to `host`, except for REPORT_NEVER. */
 enum reporting { REPORT_NEVER = 0, REPORT_NOW = 1, REPORT_LATER = 30 };
 enum { THIS_RANK = -1 };               /* value of argument `rank` */
 /* Records and reports the first failure, aborts the communicator, returns KCP_COMM. */
 int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
               enum reporting when);
-/* Waits until NCCL has accepted the call, the call has failed, or the timeout has
+/* Waits until NCCL has accepted or rejected the call, or until the timeout has
  * passed. */
 int nccl_settle(struct nccl_rank *w, ncclComm_t at, ncclResult_t result,
                 const char *call);
 void nccl_calls(struct kcp_comm *c);
-/* nccl_start.c: rank 0 creates the id and writes the id to the file `path`; other ranks
+/* nccl_start.c: rank 0 creates the id and writes the id to the file `path`. Other ranks
  * read `path`. */
 int nccl_id_by_file(const struct nccl *nccl, const char *path, int r, double seconds,
                     ncclUniqueId *id, char *why, size_t n);

@@ -41,7 +41,7 @@ int nccl_settle(struct nccl_rank *w, ncclComm_t at, ncclResult_t result,
 }
 
 /* Makes an NCCL call, or returns KCP_COMM if the communicator has failed. Inside a
- * group the call does not wait; the end of the group waits. */
+ * group the call does not wait, because the end of the group waits. */
 #define CALL(w, name, call)                                                           \
     ncclResult_t result = ncclInternalError;                                          \
     pthread_mutex_lock(&(w)->lock);                                                   \
@@ -159,7 +159,7 @@ static int nccl_barrier(struct kcp_comm *c, struct CUstream_st *stream)
 }
 //< wait
 
-/* Gathers rows of host memory through the GPUs. */
+/* Gathers one row of host memory per rank. The rows pass through GPU memory. */
 static int nccl_show(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
                      struct CUstream_st *stream)
 {

@@ -1,11 +1,11 @@
-/* nccl_windows.c -- memory of each rank's GPU that the other ranks' kernels can write.
+/* nccl_windows.c -- windows: GPU memory that kernels of other ranks can write.
  *
  * Book: chapter 20, "Code: kernels".  Checked by: bench/check_gpus.sh.
  * Next: comm/form/chain_window.c, which uses this memory.
  *
- * Ranks exchange the addresses of their memory: threads of one process exchange a
- * pointer, processes of one machine a CUDA IPC handle. If one rank cannot reach another
- * rank's memory, all ranks use messages. */
+ * Ranks exchange the addresses of their windows. Threads of one process exchange
+ * pointers, and processes of one machine exchange CUDA IPC handles. If one rank cannot
+ * write another rank's window, all ranks use messages. */
 #ifdef KCP_WITH_NCCL
 #include "nccl.h"
 #include "core/window.h"
@@ -16,8 +16,8 @@
 
 enum { WINDOW_MIB = 64, WINDOW_BLOCKS = 1024 };
 
-/* The data that a rank publishes to other ranks. Fields `process` (random) and
- * `machine` are numbers that identify the rank's process and machine. */
+/* The data that a rank publishes to other ranks. `process` (a random number) identifies
+ * the rank's process, and `machine` its machine. */
 struct card {
     int able, device, has_handle;
     uint64_t process, machine;
@@ -35,7 +35,7 @@ static void draw(void)
         process_number = 0;
 }
 
-/* Returns how many pieces of a state each of R ranks has in a window of 64 MiB. */
+/* Returns how many pieces of a state fit in each rank's share of a 64 MiB window. */
 static int blocks_of(int R)
 {
     const size_t n = ((size_t)WINDOW_MIB << 20) / ((size_t)R * KCP_PIECE_BYTES);

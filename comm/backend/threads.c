@@ -6,8 +6,8 @@
  * The run fails if a rank calls fail(), if a body returns an error, if a rank waits for
  * a rank that has returned, or if all remaining ranks wait for each other. Then every
  * call on every rank returns KCP_COMM, and the run reports the rank and the reason.
- * Sends copy their bytes to the receiver's mailbox; receives, gathers and barriers
- * wait. */
+ * Sends copy their bytes to the receiver's mailbox and do not wait. Receives, gathers
+ * and barriers wait. */
 #include "kcp.h"
 
 #include "checked.h"
@@ -36,7 +36,7 @@ struct member {                          /* data of one rank; `comm` must be fir
     int from;                            /* IN_RECV: rank of the sender */
     int64_t round;                       /* IN_BARRIER: number of that barrier */
     struct thread_message *inbox, **end;         /* messages in order of arrival */
-    pthread_cond_t wake;                 /* signalled: a message, or a failure */
+    pthread_cond_t wake;                 /* signalled for a message or a failure */
     const char *mine;                    /* all_gather: this rank's row */
     size_t bytes;
 };
@@ -49,7 +49,7 @@ struct world {
     int failed, status, rank;
     char why[160];
     pthread_mutex_t lock;
-    pthread_cond_t change;               /* signalled: end of a barrier, or a failure */
+    pthread_cond_t change;               /* signalled at a barrier's end or a failure */
     int (*body)(struct kcp_comm *, void *);
     void *arg;
     kcp_copy *copy;                      /* copies between the memories of two ranks */
@@ -71,8 +71,8 @@ static int threads_fail(struct world *w, int rank, int status, const char *why)
     return KCP_COMM;
 }
 
-/* Returns the address of the link to the oldest message from rank `from`. The link is
- * NULL if there is no such message. */
+/* Returns the address of the list link to the oldest message from rank `from`. The link
+ * is NULL if there is no such message. */
 static struct thread_message **threads_message(struct member *m, int from)
 {
     struct thread_message **at = &m->inbox;
@@ -81,8 +81,8 @@ static struct thread_message **threads_message(struct member *m, int from)
     return at;
 }
 
-/* Returns 1 for a deadlock: every rank waits, and none of the messages for which ranks
- * wait has arrived. */
+/* Returns 1 for a deadlock: every rank waits, and no message for which a rank waits has
+ * arrived. */
 static int all_wait(struct world *w)
 {
     for (int r = 0; r < w->R; r++) {
@@ -151,10 +151,10 @@ static int threads_barrier(struct kcp_comm *c, struct CUstream_st *stream)
     return err;
 }
 
-/* Gathers the row `mine` of every rank into all [R][bytes]; `mine` may point into
- * `all`. Each rank publishes its row and copies the other rows. Then the rank waits,
- * even after a failure, until all ranks have copied, because a rank that returns may
- * free a row that another rank still reads. */
+/* Gathers the row `mine` of every rank into all [R][bytes]. `mine` may point into
+ * `all`. Each rank publishes its row and copies the other rows. Then the rank waits
+ * until all ranks have copied, because another rank may still read this rank's row. A
+ * rank whose copy failed also waits. */
 static int gather(struct member *m, const void *mine, void *all, size_t bytes,
                   kcp_copy *copy, struct CUstream_st *stream)
 {
@@ -256,7 +256,7 @@ static int threads_recv(struct kcp_comm *c, void *data, size_t bytes, int from,
     return err;
 }
 
-/* A group does nothing, because sends do not wait. */
+/* Groups need no work, because sends do not wait. */
 static int threads_group(struct kcp_comm *c, int begin)
 {
     return KCP_OK;

@@ -3,17 +3,18 @@
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/chain.c.
  *
- * This form is one collective. Time (chapter 07): t_sum + a + (R-1)(S + M)/bw +
- * (R-2) t_MS + t_main. Only this form keeps M of other ranks, which backward can
- * reuse (reuse_M). */
+ * This form is one collective. Time (chapter 07): t_sum + a + (R-1)(S + M)/bw + (R-2)
+ * t_MS + t_main. Only this form keeps M of other ranks, which backward can reuse
+ * (reuse_M). */
 #include "exchange.h"
 
 /* Layout of the gathered rows: one row per rank, P maps of `unit` bytes per row. If
  * `leaving` is 1, a row has the maps that later ranks apply (forward). If `entered` is
  * 1, a row has the maps that earlier ranks apply (backward). In a contiguous plan that
- * is not canonical, each rank sends one map per pass: of its last segment in forward,
- * of its first in backward. For a canonical plan with `kept`, forward gathers both
- * kinds, because backward needs M of every segment of a later rank. */
+ * is not canonical, each rank sends one map per pass: the map of its last segment in
+ * forward, the map of its first segment in backward. For a canonical plan with `kept`,
+ * both flags are 1 in forward, because backward needs M of all segments of later
+ * ranks. */
 struct gather_layout { int entered, leaving, P; size_t unit; };
 
 static int travels(const struct gather_layout *g, const struct kcp_segment *s)
@@ -36,8 +37,8 @@ static struct gather_layout layout_of(const struct fold *f, int both, size_t uni
 }
 
 /* Returns the layout of x->kept. Every plan keeps the maps that forward gathers,
- * because backward multiplies by M of these segments. A canonical plan also keeps M of
- * the segments whose maps backward sends. */
+ * because backward multiplies by M of these maps. A canonical plan also keeps M of the
+ * segments whose maps backward sends. */
 static struct gather_layout layout_kept(const struct fold *f)
 {
     struct kcp_exchange forward = *f->x;
@@ -54,8 +55,8 @@ static struct gather_layout layout_sent(const struct fold *f)
     return f->x->kept ? layout_kept(f) : layout_of(f, 0, f->map);
 }
 
-/* Returns the address of the map of segment s in the gathered rows. In the row of a
- * rank maps are in the order of segments. */
+/* Returns the address of the map of segment s in the gathered rows. Within a rank's
+ * row, maps are in the order of segments. */
 static char *gathered_map(const struct fold *f, const struct gather_layout *g,
                           void *all, const struct kcp_segment *s)
 {
@@ -77,8 +78,8 @@ static int copy_columns(const struct fold *f, void *to, int to_ld, int to_at,
                         (size_t)x->HV * x->K, x->stream);
 }
 
-/* Copies to this rank's row those columns of the map of local segment s that other
- * ranks need. Other columns are neither computed nor read. */
+/* Copies columns of the map of local segment s to this rank's row. Columns that no
+ * other rank needs are not copied. */
 static int copy_to_row(const struct fold *f, const struct gather_layout *g, void *all,
                        int s)
 {
@@ -131,9 +132,9 @@ static int fold_step(const struct fold *f, const struct gather_layout *g, void *
 }
 
 /* Computes the state at the start of visit v, a run of adjacent segments on this rank.
- * The fold starts with the state at position `last`, where this rank's previous visit
- * of the sequence ends; without such a visit (last < 0), the fold starts with h of the
- * sequence's first segment. Then the fold applies the maps of the segments before v. */
+ * `last` is the last position of this rank's previous visit of the sequence, or -1. The
+ * fold starts with the state at `last`, or with h of the sequence's first segment. Then
+ * the fold applies the maps of the segments before v. */
 //> fold_gathered
 static int fold_gathered(const struct fold *f, const struct gather_layout *g,
                          void *all, char *tmp, const struct visit *v, int last)

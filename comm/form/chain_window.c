@@ -1,4 +1,4 @@
-/* chain_window.c -- the chain (chain.c) without messages: a kernel writes its state
+/* chain_window.c -- the chain (chain.c) without messages: a kernel writes the state
  * into the next rank's GPU memory.
  *
  * Book: chapter 20, "Code: kernels".  Checked by: tests/07_merge/checks.c over NCCL.
@@ -59,8 +59,8 @@ int chain_window_run(const struct fold *f)
 }
 //< chain_window
 
-/* Returns 1 if this exchange can use windows. If ranks own several ranges, windows
- * cannot be used, because the order of hops matters. */
+/* Returns 1 if this exchange can use windows. Windows are not used if a rank owns
+ * several ranges (plan->scattered), because then the order of hops matters. */
 int chain_window_fits(const struct fold *f)
 {
     const struct kcp_exchange *x = f->x;

@@ -178,7 +178,7 @@ static int sizes_are_right(const struct kcp_exchange *x)
            x->V >= 1 && x->V <= MOST_SIZE;
 }
 
-/* Returns the form of an exchange that sends messages; otherwise NULL. */
+/* Returns the form if this exchange sends messages, otherwise NULL. */
 static const struct form *form_of(const struct kcp_exchange *x)
 {
     const int sends = x && x->plan && x->plan->crossing && sizes_are_right(x);
@@ -201,8 +201,8 @@ static const char *what_is_wrong(const struct kcp_exchange *x)
     return NULL;
 }
 
-/* If no sequence crosses a cut, no messages are sent, and only adjacent canonical
- * segments are folded. */
+/* If no sequence crosses a cut, no messages are sent, and each rank only folds its own
+ * adjacent segments. */
 int kcp_exchange_run(const struct kcp_exchange *x)
 {
     const char *wrong = what_is_wrong(x);

@@ -3,14 +3,14 @@
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.
  * Next: comm/form/exchange.c.
  *
- * Forward applies the maps of segments in token order, backward applies M^T in reverse
- * order. Position p = 0..NS-1 counts a rank's segments in the order of the pass, so
- * that one code serves both passes.
+ * Forward applies the maps of segments in token order. Backward applies M^T of the
+ * segments in reverse order. Position p = 0..NS-1 counts a rank's segments in the order
+ * of the pass, so the same code serves both passes.
  *
- * A *visit* is a run of adjacent segments of one sequence on one rank. A contiguous
- * plan has one visit per sequence and rank, a zigzag plan two, a striped plan many. A
- * visit that does not start a sequence receives a state; a visit that does not end a
- * sequence sends a state. */
+ * A *visit* is a run of adjacent segments of one sequence on one rank. Each sequence
+ * has one visit per rank in a contiguous plan, two in a zigzag plan, and many in a
+ * striped plan. A visit that does not start a sequence receives a state. A visit that
+ * does not end a sequence sends a state. */
 #ifndef KCP_EXCHANGE_H
 #define KCP_EXCHANGE_H
 
@@ -22,31 +22,31 @@
 struct fold {
     const struct kcp_exchange *x;
     const struct kcp_context *ctx;
-    int r, NS, wide;           /* wide: columns of a map, V + K, or V + 1 if diagonal */
-    size_t elem, map, state;   /* bytes: of a number, a map, a state */
+    int r, NS, wide;           /* wide: columns of a map: V + K (diagonal M: V + 1) */
+    size_t elem, map, state;   /* bytes of a number, a map, a state */
 };
 //< fold
 
 struct fold fold_of(const struct kcp_exchange *x);
 const struct kcp_segment *fold_segment(const struct fold *f, int p);
 /* Return the segment before s and the segment after s in its sequence, in the order of
- * the pass; NULL: none. */
+ * the pass. NULL means that there is none. */
 const struct kcp_segment *fold_before(const struct fold *f,
                                       const struct kcp_segment *s);
 const struct kcp_segment *fold_after(const struct fold *f, const struct kcp_segment *s);
 int   fold_starts(const struct fold *f, const struct kcp_segment *s);
 int   fold_ends(const struct fold *f, const struct kcp_segment *s);
-/* Return how many visits of the sequence precede, and how many follow, the visit that
- * contains segment s. */
+/* fold_hops returns how many visits of the sequence precede the visit of segment s, and
+ * fold_hops_left returns how many visits follow. */
 int   fold_hops(const struct fold *f, const struct kcp_segment *s);
 int   fold_hops_left(const struct fold *f, const struct kcp_segment *s);
 char *fold_map(const struct fold *f, int p);
 char *fold_state(const struct fold *f, int p);
 
 //> visit
-/* A visit has positions [p0,p1) of this rank. The visit receives a state if `enters` is
- * 1, and sends a state if `leaves` is 1. `hops` visits of the sequence precede this
- * visit, which receives in hop `hops` - 1 and sends in hop `hops`. */
+/* A visit covers positions [p0,p1) of this rank. The visit receives a state if `enters`
+ * is 1, and sends a state if `leaves` is 1. `hops` counts the earlier visits of the
+ * sequence. The visit receives in hop `hops` - 1 and sends in hop `hops`. */
 struct visit { int p0, p1, enters, leaves, hops; };
 //< visit
 /* Returns the visit that begins at position p0. To iterate, start with p0 = 0, then
@@ -54,21 +54,21 @@ struct visit { int p0, p1, enters, leaves, hops; };
 struct visit fold_visit(const struct fold *f, int p0);
 int fold_next_rank(const struct fold *f, const struct visit *v);
 int fold_previous_rank(const struct fold *f, const struct visit *v);
-/* Returns how many visits of this rank receive a state (send, if `leaving` is 1). */
+/* Returns how many visits of this rank receive (if `leaving` is 1, send) a state. */
 int fold_crossings(const struct fold *f, int leaving);
-/* Returns the first hop after h in which this rank sends or receives; -1: none. */
+/* Returns the first hop after h in which this rank sends or receives, or -1. */
 int fold_next_hop(const struct fold *f, int h);
 
-/* Computes columns v0..v0+Vb of the states at positions p0+1..p1-1, each state from the
- * state at the position before. The first state of a visit is not changed. */
+/* Computes columns [v0,v0+Vb) of the states at positions p0+1..p1-1. Each state is
+ * computed from the state at the previous position. */
 int fold_states(const struct fold *f, int p0, int p1, int v0, int Vb);
-/* Computes in out [HV,K,Vb] columns v0..v0+Vb of the state at the end of visit v. */
+/* Writes columns [v0,v0+Vb) of the state at the end of visit v to out [HV,K,Vb]. */
 int fold_last_state(const struct fold *f, const struct visit *v, int v0, int Vb,
                     void *out);
 
 /* Ends a group of sends and receives if the group was opened (opened == KCP_OK), even
- * after a failure. Returns `status`, the first failure inside the group; if `status` is
- * KCP_OK, returns the status of the end. */
+ * after a failure. Returns `status`, the first failure inside the group. If `status` is
+ * KCP_OK, returns the status of the group's end. */
 static inline int group_end(struct kcp_comm *comm, int opened, int status)
 {
     const int closed = opened ? opened : comm->group(comm, 0);
@@ -80,8 +80,8 @@ struct form {
     int (*run)(const struct fold *f);
     /* Bytes of x->work. */
     size_t (*work_bytes)(const struct fold *f);
-    /* Returns the bytes and messages that this rank must send, which the judge compares
-     * with the traffic. */
+    /* Returns the bytes and messages that this rank must send. The judge compares these
+     * numbers with the counted traffic. */
     struct kcp_traffic (*formula)(const struct fold *f);
     /* Bytes of x->kept, which backward reads with reuse_M. NULL: none. */
     size_t (*kept_bytes)(const struct fold *f);

@@ -4,10 +4,10 @@
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/scan.c.
  *
  * Columns of the state are independent, so the result has the same bits as the chain's.
- * Visit number h of a sequence (a visit: adjacent segments on one rank) sends block b
- * in time step h + b. Every rank knows this schedule. In one time step the sends and
- * receives of a rank are one group. Time (chapter 07) with B messages of S/B bytes per
- * cut: t_sum + (R+B-2)(a + S/(B bw) + t_MS/B) + t_main. */
+ * A visit is a run of adjacent segments of one sequence on one rank. Visit number h of
+ * a sequence sends block b in time step h + b. In one time step the sends and receives
+ * of a rank are one group. Time (symbols in chapter 07) with B messages of S/B bytes
+ * per cut: t_sum + (R+B-2)(a + S/(B bw) + t_MS/B) + t_main. */
 #include "exchange.h"
 
 enum { BLOCKS = 4 };          /* default number of blocks */
@@ -23,8 +23,8 @@ static int block_begin(const struct kcp_exchange *x, int b)
     return (int)((int64_t)b * x->V / blocks(x));
 }
 
-/* Returns the offset in x->work of the dense copy [HV,K,Vb] of the block that begins at
- * column v. The offset is the size of columns 0..v-1. */
+/* Returns the offset in x->work of the block that begins at column v. The offset is the
+ * size of columns 0..v-1, because blocks are stored densely as [HV,K,Vb]. */
 static size_t block_offset(const struct fold *f, int v)
 {
     return f->state / f->x->V * v;
@@ -44,8 +44,7 @@ static int block_in(const struct fold *f, const struct visit *v, int t)
     return v->enters && b >= 0 && b < blocks(f->x) ? b : -1;
 }
 
-/* Returns the first time step after t in which this rank sends or receives; -1:
- * none. */
+/* Returns the first time step after t in which this rank sends or receives, or -1. */
 static int next_time(const struct fold *f, int t)
 {
     int next = -1;

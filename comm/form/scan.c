@@ -2,9 +2,9 @@
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: ref/08_forward.c.
  *
- * A visit is a run of adjacent segments of one sequence on one rank; f_m is the map of
+ * A visit is a run of adjacent segments of one sequence on one rank. f_m is the map of
  * visit m = 0, 1, ... of a sequence, in the order of the pass. Before the step with
- * distance d = 1, 2, 4, ... visit m holds two maps, which omit all f_i with i < 0:
+ * distance d = 1, 2, 4, ... visit m holds two maps, without f_i for i < 0:
  *   W = f_m   after ... after f_m-d+1   d maps, the last one is f_m
  *   X = f_m-1 after ... after f_m-d+1   d-1 maps, without f_m.
  *
@@ -13,8 +13,8 @@
  * visit m. X omits f_m (an exclusive scan), so the results need not be moved to the
  * next visit. Each visit of a rank has a separate W and X.
  *
- * Time: t_sum + l (a + (B + B_M)/bw) + 2 (l - 1) t_MM + t_main, l = log2 R rounded
- * up. */
+ * Time with l = log2 R rounded up (symbols in chapter 07): t_sum + l (a + (B + B_M)/bw)
+ * + 2 (l - 1) t_MM + t_main. */
 #include "exchange.h"
 
 #include "core/visits.h"
@@ -23,7 +23,7 @@
  * visit. */
 struct scanning {
     struct visit v;
-    int after;                 /* visits of the sequence after this visit */
+    int after;                 /* number of later visits of the sequence */
     char *W, *X, *buffer[5];   /* buffer[4]: received map */
 };
 
@@ -41,8 +41,8 @@ static const struct kcp_segment *visit_at(const struct fold *f, const struct vis
     return s;
 }
 
-/* Writes the map "*b after a" to that one of two buffers to which *b does not point.
- * Then points *b to the result. */
+/* Writes the map "*b after a" to the buffer that *b does not use. Then points *b to the
+ * result. */
 static int compose_after(const struct fold *f, char **b, const char *a, int a_first,
                  char *const buffer[2])
 {
@@ -54,8 +54,8 @@ static int compose_after(const struct fold *f, char **b, const char *a, int a_fi
     return err;
 }
 
-/* Sets W to the composition of the maps of the visit's segments, without M if the visit
- * starts a sequence. */
+/* Composes the maps of the visit's segments into W. W has no M if the visit starts a
+ * sequence. */
 static int own_map(const struct fold *f, struct scanning *u)
 {
     const struct kcp_exchange *x = f->x;
@@ -71,8 +71,8 @@ static int own_map(const struct fold *f, struct scanning *u)
     return err;
 }
 
-/* Lists the visits of this rank that receive or send a state and returns their number;
- * -1: some rank has more than KCP_SCAN_VISITS visits. */
+/* Lists the visits of this rank that receive or send a state. Returns their number, or
+ * -1 if some rank has more than KCP_SCAN_VISITS visits. */
 static int visits(const struct fold *f, struct scanning *list)
 {
     int n = 0;
@@ -94,8 +94,8 @@ static int visits(const struct fold *f, struct scanning *list)
     return n;
 }
 
-/* Sends W of every visit m to visit m+d, all in one group. Copies W if both visits are
- * on this rank. */
+/* Sends W of every visit m to visit m+d, all in one group. If both visits are on this
+ * rank, copies W instead. */
 static int pass_on(const struct fold *f, struct scanning *list, int n, int d)
 {
     const struct kcp_exchange *x = f->x;
