@@ -1,8 +1,9 @@
-# source.awk -- C or CUDA text as HTML lines with anchors and token classes.
+# source.awk -- C, CUDA or Python text as HTML lines with anchors and token classes.
 #
 # Book: none.  Next: book.mk.
 # Usage: awk -v title=ref/07_merge.c -v css=book/book.css -f source.awk ref/07_merge.c
 BEGIN {
+    mark = title ~ /\.py$/ ? "#" : "//"                        # of a comment
     up = title; gsub(/[^\/]*\//, "../", up); sub(/[^\/]*$/, "", up); up = up "../"
     print "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
     print "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
@@ -32,7 +33,7 @@ function put(class, s) { out = out (class == "" ? esc(s) : "<span class=\"" clas
             i = index(substr(s, 3), "*/")
             if (i) { put("co", substr(s, 1, i + 3)); s = substr(s, i + 4) }
             else { put("co", s); s = ""; comment = 1 }
-        } else if (substr(s, 1, 2) == "//") { put("co", s); s = "" }
+        } else if (substr(s, 1, length(mark)) == mark) { put("co", s); s = "" }
         else if (match(s, /^[ \t]*#[ \t]*[a-z]+/)) { put("pp", substr(s, 1, RLENGTH)); s = substr(s, RLENGTH + 1) }
         else if (match(s, /^"([^"\\]|\\.)*"/) || match(s, /^'([^'\\]|\\.)*'/)) { put("st", substr(s, 1, RLENGTH)); s = substr(s, RLENGTH + 1) }
         else if (match(s, /^[A-Za-z_][A-Za-z_0-9]*/)) { t = substr(s, 1, RLENGTH); class = t in ty ? "dt" : ""; put(t in kw ? "kw" : class, t); s = substr(s, RLENGTH + 1) }

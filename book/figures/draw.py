@@ -1,8 +1,8 @@
-#!/usr/bin/env python3
-# draw.py -- prints a figure of the book as SVG.
-#
-# Book: every figure that no C program draws.  Checked by: make book-lint.
-# Usage: draw.py NAME.  Next: svg.py.
+"""draw.py -- prints a figure of the book as SVG.
+
+Book: every figure that no C program draws.  Checked by: make book-lint.
+Usage: python3 draw.py NAME.  Next: svg.py.
+"""
 import sys
 
 import part1
