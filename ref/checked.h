@@ -35,7 +35,6 @@ int64_t shape_letter(const struct kcp_call *c, const char *letter, size_t len);
 /* Sets the size with which a word of a shape begins: for "NS+1", sets NS to value. */
 void shape_set(struct kcp_call *c, const char *word, int64_t value);
 /* The sizes in struct kcp_call, with their least and largest values (members.def). */
-enum { MOST_SIZE = 32768 /* of H, HV, K, V, C, KG, Wc */, MOST_CHANNELS = 1 << 24 };
 struct kcp_size { const char *name; size_t at; int least, most; };
 extern const struct kcp_size kcp_sizes[];
 extern const int kcp_nsizes;

@@ -8,6 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum {
+    MOST_SIZE = 32768,             /* of H, HV, K, V, C, KG, Wc */
+    MOST_CHANNELS = 1 << 24,       /* D */
+};
+
 const struct kcp_size kcp_sizes[] = {
 #define SIZE(name, least, most) { #name, offsetof(struct kcp_call, name), least, most },
 #define OWN_SIZE SIZE
