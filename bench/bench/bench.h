@@ -118,9 +118,10 @@ double cost_flops(const struct kcp_stage *s, const struct kcp_call *c);
  * and after sequences. */
 int    is_left_out(const struct kcp_field *f);
 
-/* judged.c: `worst` describes the slice with the largest error. Outcome NA: not judged,
- * because there are several ranks. */
+/* judged.c: `heads` is the number of judged value heads; the other fields describe the
+ * slice with the largest error. heads = 0: not judged, because ranks are processes. */
 struct judged {
+    int heads, channels;
     enum outcome outcome;
     struct worst worst;
 };
@@ -129,7 +130,7 @@ struct judged {
  * cached until another stage is judged. */
 int   judge_timed(struct runner *x, const struct kcp_stage *st,
                   const struct kcp_variant *v, char *args, struct judged *out);
-void  judge_timed_end(void);                   /* frees the cache */
+void  judge_timed_end(const struct runner *x);         /* frees the cache */
 
 /* print.c: prints a line per variant. */
 void  print_header(const struct runner *x);

@@ -5,9 +5,8 @@
  *
  * Heads are independent, so four value heads of e.g. 96 are enough: the first, the last
  * and two between. The program copies the rounded inputs of these heads from the GPU,
- * and runs the reference on the host in double, with one thread per group of heads.
- * kcp-bench and kcp-check use the same tolerances. On several ranks rows are not
- * judged; bench/check_gpus.sh judges their kernels. */
+ * and runs the reference on the host in double, with one thread per group of heads, on
+ * as many ranks as the kernel. kcp-bench and kcp-check use the same tolerances. */
 #include "bench.h"
 #include "tests/judge/trial.h"
 #include <cuda_runtime_api.h>
@@ -16,23 +15,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PARTS_MOST = 4, CHANNELS = 128 };
+enum { PARTS_MOST = 4, RANKS_MOST = 8, CHANNELS = 128 };
 
-/* The inputs and reference results of some heads. */
+/* The inputs and reference results of some heads of one rank. */
 struct part {
-    const struct kcp_stage *stage;
     struct kcp_call call;
     struct tensor_set set;
     int64_t from, n;                   /* first query head, number of heads */
     int status;
 };
 
-/* The parts of each pass of a stage. */
+/* The parts of one rank and pass of a stage. */
 static struct side {
     const struct kcp_stage *stage;
     struct part part[PARTS_MOST];
-    int n;
-} sides[2];
+    int n, changed;
+    struct worst worst;
+} sides[RANKS_MOST][2];
+
+static struct side *side_of(const struct runner *x, int pass)
+{
+    return &sides[x->world->r % RANKS_MOST][pass];
+}
 
 static int is_conv(const struct kcp_stage *st) { return !strncmp(st->name, "14", 2); }
 
@@ -119,7 +123,6 @@ static int fetch(struct part *t, const struct kcp_stage *st, const char *args,
                  enum kcp_storage as)
 {
     const struct kcp_call *c = (const struct kcp_call *)(const void *)args;
-    t->stage = st;
     t->call = call_of_part(st, c, t);
     for (int i = 0; i < st->nfields; i++) {
         const struct kcp_field *f = &st->fields[i];
@@ -158,7 +161,24 @@ static void free_side(struct side *s)
     *s = (struct side){ 0 };
 }
 
-/* ---- the reference: one thread per part */
+/* Copies this rank's inputs from the GPU, once per stage, because all variants and
+ * forms of a stage have the same inputs. */
+static int take_inputs(struct side *s, const struct kcp_stage *st, const char *args,
+                       enum kcp_storage as)
+{
+    int e = KCP_OK;
+    s->changed = s->stage != st;
+    if (!s->changed) return KCP_OK;
+    free_side(s);
+    *s = (struct side){ .stage = st, .changed = 1 };
+    choose_parts(s, st, (const struct kcp_call *)(const void *)args);
+    for (int i = 0; i < s->n && !e; i++) e = fetch(&s->part[i], st, args, as);
+    return e;
+}
+
+/* ---- the reference: one thread per part, which starts a thread per rank */
+struct work { struct side *first; const struct kcp_stage *stage; int at, R, pass; };
+
 /* Fills args of the part's tensors, and adds missing outputs to the part. */
 static void fill_args(struct part *t, const struct kcp_stage *st, void *args)
 {
@@ -173,12 +193,14 @@ static void fill_args(struct part *t, const struct kcp_stage *st, void *args)
 }
 
 /* Runs forward to save a block, then backward, which reads the block. */
-static int backward_of(struct part *t)
+static int backward_of(struct part *t, struct kcp_comm *comm,
+                       const struct kcp_stage *st)
 {
     struct kcp_forward f = { 0 };
     struct kcp_backward b = { 0 };
+    t->call.comm = comm;
     fill_args(t, stage_find("08_forward"), &f);
-    fill_args(t, t->stage, &b);
+    fill_args(t, st, &b);
     b.saved_bytes = f.saved_bytes = kcp_saved_bytes(&f);
     b.saved = f.saved = malloc(f.saved_bytes + 8);
     int e = f.saved ? ref_forward(&f) : KCP_NO_MEMORY;
@@ -187,41 +209,44 @@ static int backward_of(struct part *t)
     return e;
 }
 
+static int body_of_part(struct kcp_comm *comm, void *arg)
+{
+    const struct work *w = arg;
+    struct part *t = &w->first[2 * comm->r].part[w->at];
+    if (!strncmp(w->stage->name, "13", 2)) t->status = backward_of(t, comm, w->stage);
+    else {
+        t->call.comm = w->stage->ranks ? comm : NULL;
+        t->status = reference_run(&t->set, w->stage, &t->call);
+    }
+    t->call.comm = NULL;
+    return t->status;
+}
+
 static void *run_part(void *arg)
 {
-    struct part *t = arg;
-    t->status = !strncmp(t->stage->name, "13", 2)
-        ? backward_of(t) : reference_run(&t->set, t->stage, &t->call);
+    const struct work *w = arg;
+    char why[160];
+    const int e = kcp_threads_run(w->R, body_of_part, arg, why, sizeof why);
+    if (e && !w->first->part[w->at].status) w->first->part[w->at].status = e;
     return NULL;
 }
 
-static int references(struct side *s)
+static int references(struct side *first, const struct kcp_stage *st, int R)
 {
+    struct work work[PARTS_MOST];
     pthread_t thread[PARTS_MOST];
-    int e = KCP_OK, started = 0;
-    for (int i = 0; i < s->n && !e; i++) {
-        if (pthread_create(&thread[i], NULL, run_part, &s->part[i])) e = KCP_NO_MEMORY;
+    int e = KCP_OK, changed = 0, started = 0;
+    for (int r = 0; r < R; r++) changed |= first[2 * r].changed;
+    if (!changed) return KCP_OK;
+    for (int i = 0; i < first->n && !e; i++) {
+        work[i] = (struct work){ .first = first, .stage = st, .at = i, .R = R };
+        if (pthread_create(&thread[i], NULL, run_part, &work[i])) e = KCP_NO_MEMORY;
         else started++;
     }
     for (int i = 0; i < started; i++) {
         pthread_join(thread[i], NULL);
-        if (!e) e = s->part[i].status;
+        if (!e) e = first->part[i].status;
     }
-    return e;
-}
-
-/* Copies inputs from the GPU and runs the reference, once per stage, because all
- * variants of a stage have the same inputs. */
-static int prepare_side(struct side *s, const struct kcp_stage *st, const char *args,
-                        enum kcp_storage as)
-{
-    int e = KCP_OK;
-    if (s->stage == st) return KCP_OK;
-    free_side(s);
-    choose_parts(s, st, (const struct kcp_call *)(const void *)args);
-    for (int i = 0; i < s->n && !e; i++) e = fetch(&s->part[i], st, args, as);
-    if (!e) e = references(s);
-    if (!e) s->stage = st;
     return e;
 }
 
@@ -279,25 +304,49 @@ static int run_once_more(const struct kcp_stage *st, const struct kcp_variant *v
         ? KCP_CUDA : KCP_OK;
 }
 
+static int wait_for_all(struct runner *x)
+{
+    return x->world->R > 1 ? x->world->barrier(x->world, x->call.stream) : KCP_OK;
+}
+
 int judge_timed(struct runner *x, const struct kcp_stage *st,
                 const struct kcp_variant *v, char *args, struct judged *out)
 {
     const struct kcp_call *c = (const struct kcp_call *)(void *)args;
-    struct side *s = &sides[c->pass == KCP_BACKWARD];
-    struct worst *w = &out->worst;
+    const int R = st->ranks ? x->call.R : 1, pass = c->pass == KCP_BACKWARD;
+    struct side *mine = side_of(x, pass);
+    struct side *first = mine - 2 * (st->ranks ? x->call.r : 0);
     *out = (struct judged){ .outcome = NA };
-    if (x->world->R > 1) return KCP_OK;
+    if (x->world->R > RANKS_MOST || ranks_mine() >= 0) return KCP_OK;
     int e = run_once_more(st, v, args);
-    if (!e) e = prepare_side(s, st, args, v->storage);
-    for (int i = 0; i < s->n && !e; i++)
-        e = compare_part(w, &s->part[i], st, args, v->storage);
+    if (!e) e = take_inputs(mine, st, args, v->storage);
+    int other = wait_for_all(x);
+    if (!e && !other && first == mine) e = references(first, st, R);
+    if (!other) other = wait_for_all(x);
+    mine->worst = (struct worst){ 0 };
+    if (!e) e = other;
+    for (int i = 0; i < mine->n && !e; i++) {
+        e = mine->part[i].status;
+        if (!e) e = compare_part(&mine->worst, &mine->part[i], st, args, v->storage);
+        out->heads += is_conv(st) ? 0 : mine->part[i].call.HV;
+        out->channels += is_conv(st) ? mine->part[i].call.D : 0;
+    }
+    if (wait_for_all(x) && !e) e = KCP_COMM;
+    for (int r = 0; r < x->world->R && !e; r++) {
+        const struct worst *w = &sides[r][pass].worst;
+        if (w->tol > 0 && (!(out->worst.tol > 0) ||
+                           !(w->err / w->tol <= out->worst.err / out->worst.tol)))
+            out->worst = *w;
+    }
+    const struct worst *w = &out->worst;
     out->outcome = PASS;
     if (w->err > 0.9 * w->tol) out->outcome = MARGINAL;
     if (!(w->tol > 0) || w->nan || !(w->err <= w->tol)) out->outcome = FAIL;
+    if (wait_for_all(x) && !e) e = KCP_COMM;
     return e;
 }
 
-void judge_timed_end(void)
+void judge_timed_end(const struct runner *x)
 {
-    for (int pass = 0; pass < 2; pass++) free_side(&sides[pass]);
+    for (int pass = 0; pass < 2; pass++) free_side(side_of(x, pass));
 }

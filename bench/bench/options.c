@@ -142,8 +142,6 @@ static int check_options(struct bench *b)
     if (b->forms && !is_list(b->forms, is_form))
         return bench_bad("--forms", b->forms, CHAIN_WINDOW KCP_FORM_LIST(FORM_WORD)
                          ", with commas");
-    if (b->judge && b->ranks > 1)
-        return bench_bad("--judge", "", "one rank; make check-gpus judges several");
     const struct kcp_variant *v;
     if (b->variant && !kcp_variants(NULL, b->variant, &v, 1))
         return bench_bad("--variant", b->variant, "one that kcp-check --list prints");
