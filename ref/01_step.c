@@ -1,16 +1,16 @@
-/* 01_step.c -- the recurrence, token by token, and its adjoint: the oracle of all
- * stages.
+/* 01_step.c -- computes the recurrence token by token, and its adjoint.
  *
- * Book: chapter 01.
- * Checked by: tests/01_step/checks.c (finite differences). Tests compare later stages
- * with this file. Next: ref/02_gate.c. */
+ * Book: chapter 01.  Checked by: tests/01_step/checks.c (finite differences).
+ * Next: ref/02_gate.c.
+ *
+ * Tests compare the results of all later stages with this file. */
 #include "checked.h"
 #include "ref.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Copies a caller's state, [K,V] or [V,K], to S [K,V]. If `from` is NULL, S = 0. */
+/* Copies a caller's state [K,V] or [V,K] to S [K,V]. If `from` is NULL, sets S to 0. */
 static void read_state(int K, int V, enum kcp_layout layout, const double *from,
                        double S[K][V])
 {
@@ -29,11 +29,10 @@ static void write_state(int K, int V, enum kcp_layout layout, double S[K][V],
             to[layout == KCP_KV ? i * V + v : v * K + i] = S[i][v];
 }
 
-/* Computes one token of one head: S <- diag(exp g) S;  e = v - S^T k; S <- S + k (beta
- * e)^T.
- *
- * Sd [K,V] (may be NULL) receives, for the adjoint, the state after the decay and
- * before the update. e [V] is always written. */
+/* Computes one token of one head; the argument `x` is the token's v:
+ *   S <- diag(exp g) S      e = v - S^T k      S <- S + k (beta e)^T
+ * If Sd [K,V] is not NULL, Sd receives the state after the decay and before the update,
+ * which the adjoint needs. e [V] is always written. */
 static void step(int K, int V, int KG, double S[K][V], const double *k, const double *x,
                  const double *g, double beta, double *Sd, double *e)
 {
@@ -78,12 +77,12 @@ static int head_forward(const struct kcp_step *a, int n, int head)
     return S && e ? KCP_OK : KCP_NO_MEMORY;
 }
 
-/* The values of a token that the adjoint needs: the decayed state Sd, e, and the state
- * S after the token. */
+/* The values of one token that the adjoint needs: S is the state after the token, and
+ * Sd and e are the results of step(). */
 struct trace { void *S, *Sd, *e; };
 
 /* Computes the adjoint of one token. On entry dS is the gradient of S_t through later
- * tokens, on return the gradient of S_{t-1}:
+ * tokens; on return dS is the gradient of S_{t-1}:
  *   dS += scale q do^T          dq = scale S do
  *   dbeta = e . dS^T k          de = beta dS^T k     dv = de
  *   dk = beta dS e - Sd de      dSd = dS - k de^T
@@ -141,9 +140,9 @@ static void replay(const struct kcp_step *a, int head, int64_t t0, int64_t t1,
     }
 }
 
-/* Computes backward of one head of one sequence. Stores every B-th state of a forward
- * pass, B = sqrt(length). Then recomputes the states of one block of B tokens at a
- * time, last block first, so memory grows as sqrt(T). */
+/* Computes the backward pass of one head of one sequence. A forward pass stores every
+ * B-th state, B = ceil(sqrt(length)). Then the states of B tokens at a time are
+ * recomputed, the last B tokens first. So memory grows as sqrt(length). */
 static int head_backward(const struct kcp_step *a, int n, int head)
 {
     const int HV = a->HV, K = a->K, V = a->V;
@@ -182,8 +181,8 @@ static int head_backward(const struct kcp_step *a, int n, int head)
 }
 
 /* Forward writes o [T,HV,V] and ht [N,HV,K,V]. Backward reads do_ and dht and writes
- * dq, dk [T,H,K] (summed over the value heads of a group), dv, dg, dbeta, dh0. An empty
- * sequence has ht = h0 and dh0 = dht. */
+ * dq, dk [T,H,K] (sums over the value heads of a query/key head), dv, dg, dbeta, dh0.
+ * An empty sequence has ht = h0 and dh0 = dht. */
 int ref_step(struct kcp_step *a)
 {
     const int refused = kcp_begin("01_step", KCP_HOST, a, NULL);

@@ -43,8 +43,9 @@ static void norm_backward(int64_t rows, int n, int on, const void *x_, const voi
     }
 }
 
-/* Returns g = log alpha <= 0 of one channel. raw: x.  softplus: -exp(A_log) softplus(x
- * + dt). bounded: lb sigmoid(exp(A_log) (x + dt)). */
+/* Returns g = log alpha <= 0 of one channel; lb is lower_bound:
+ *   softplus  g = -exp(A_log) softplus(x + dt)      raw  g = x
+ *   bounded   g = lb sigmoid(exp(A_log) (x + dt)) */
 static double gate(const struct kcp_gate *a, double x, double A_log, double dt)
 {
     //> gate
@@ -57,7 +58,7 @@ static double gate(const struct kcp_gate *a, double x, double A_log, double dt)
     //< gate
 }
 
-/* Returns dx and adds to dA_log (the gradient of dt_bias is dx):
+/* Returns dx, which is also the gradient of dt, and adds to dA_log:
  *   softplus  dx = -exp(A_log) sigma(y) dg             dA_log += dg g
  *   bounded   dx = dg lb sigma'(z) exp(A_log)          dA_log += dx y
  *   raw       dx = dg                                  dA_log += 0
@@ -80,7 +81,7 @@ static double gate_backward(const struct kcp_gate *a, double x, double A_log, do
     }
 }
 
-/* beta = s sigmoid(raw), s = 1 or 2;  d raw = dbeta s sigma (1 - sigma). */
+/* beta = s sigmoid(raw) with s = 1 or 2, so draw = dbeta s sigma (1 - sigma). */
 static double beta_of(enum kcp_beta_form form, double raw)
 {
     const double s = form == KCP_BETA_SIGMOID2 ? 2 : 1;
@@ -93,9 +94,9 @@ static double beta_backward(enum kcp_beta_form form, double raw, double dbeta)
     return form == KCP_BETA_RAW ? dbeta : dbeta * s * sigmoid(raw) * sigmoid(-raw);
 }
 
-/* G_t = sum of g over the chunk's tokens up to t, in base 2. Every segment starts a new
- * chunk. A gate below -750 is replaced by -750: exp(-750) is 0 in double, and a very
- * negative gate (-1e30 marks a reset) would round away the other gates in the sum. */
+/* G_t = log2(e) times the sum of g over the chunk's tokens up to t. A segment starts a
+ * new chunk. A gate below -750 is replaced by -750, because exp(-750) is 0 in double. A
+ * gate of -1e30, which marks a reset, would round away the other gates in the sum. */
 static void chunk_sum(const struct kcp_gate *a)
 {
     const int HV = a->HV, KG = a->KG, *cu = a->cu;
@@ -129,8 +130,8 @@ static void gate_forward_all(const struct kcp_gate *a)
         }
 }
 
-/* Computes all gradients. For A_log and dt_bias, writes one row of sums per segment;
- * adding these rows in token order gives the same bits for any number of ranks. */
+/* Computes all gradients. For A_log and dt_bias, writes one row of sums per segment.
+ * Adding these rows in token order gives the same bits for any number of ranks. */
 static void gate_backward_all(const struct kcp_gate *a)
 {
     const int HV = a->HV, KG = a->KG, *cu = a->cu;
@@ -154,10 +155,10 @@ static void gate_backward_all(const struct kcp_gate *a)
             }
 }
 
-/* Forward computes q and k [T,H,K] with rstd [T,H], g and G [T,HV,KG], beta [T,HV]; an
+/* Forward computes q and k [T,H,K] with rstd [T,H], g and G [T,HV,KG], beta [T,HV]. An
  * output q, k or beta that is NULL is not computed. Backward computes the gradients of
- * the raw inputs and, per segment, of A_log (dA_part [NS,HV]) and dt_bias (ddt_part
- * [NS,HV,KG]); dA_part and ddt_part may be NULL. */
+ * the raw inputs and, per segment, those of A_log (dA_part [NS,HV]) and dt_bias
+ * (ddt_part [NS,HV,KG]). dA_part and ddt_part may be NULL. */
 int ref_gate(struct kcp_gate *a)
 {
     const int refused = kcp_begin("02_gate", KCP_HOST, a, "q k rstd_q rstd_k beta");

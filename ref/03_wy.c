@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A chunk of value head n: tokens t0 .. t0+c-1 of the rank. m: n's query/key head. */
+/* Tokens t0 .. t0+c-1 of value head n: one chunk. m is the query/key head of n. */
 struct block { int64_t t0; int c, n, m; };
 
 /* Aqk_ij = scale sum_p q_i k_j exp2(G_i - G_j)   i >= j        (0 elsewhere)
- * L_ij   = beta_i sum_p k_i k_j exp2(G_i - G_j)  i >  j,       into L [C,C].
- * For GDN, G does not depend on p, so exp2 is outside the sum. */
+ * L_ij   = beta_i sum_p k_i k_j exp2(G_i - G_j)  i >  j        (0 elsewhere)
+ * L is [C,C]. For GDN, G does not depend on p, so exp2 is outside the sum. */
 static void scores(const struct kcp_wy *a, struct block b, void *L_)
 {
     const int H = a->H, HV = a->HV, K = a->K, C = a->C, KG = a->KG;
@@ -44,7 +44,6 @@ static void scores(const struct kcp_wy *a, struct block b, void *L_)
 }
 
 /* A = (I + L)^-1 by forward substitution, row by row:
- *
  *   A_i = e_i - sum_{p<i} L_ip A_p */
 static void invert(const struct kcp_wy *a, struct block b, const void *L_)
 {

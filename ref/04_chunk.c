@@ -7,11 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A chunk of value head n: tokens t0 .. t0+c-1 of the rank. m: n's query/key head. */
+/* Tokens t0 .. t0+c-1 of value head n: one chunk. m is the query/key head of n. */
 struct block { int64_t t0; int c, n, m; };
 
-/* Returns token t's row of kg with *f = 1 (KDA), or of k with *f = exp2(G_last - G)
- * (GDN). The function query returns qg with *f = 1, or q with *f = exp2(G). */
+/* key() returns token t's row of kg and sets *f = 1 (KDA), or returns the row of k and
+ * sets *f = exp2(G_last - G) (GDN). So kg is *f times the row. query() likewise returns
+ * qg with *f = 1, or q with *f = exp2(G). */
 static const double *key(const struct kcp_chunk *a, struct block b, int64_t t,
                          double *f)
 {
@@ -89,9 +90,9 @@ static void advance(const struct kcp_chunk *a, struct block b, double S[a->K][a-
     //< advance
 }
 
-/* Computes for every segment s, starting from state h_in [s] (or 0 if h_in is NULL): o
- * and v_new [T,HV,V], the state h [NC,HV,K,V] at the start of every chunk, and the
- * state h_out [NS,HV,K,V] at the end of every segment. */
+/* Starts every segment s from state h_in [s], or from 0 if h_in is NULL. Writes o and
+ * v_new [T,HV,V], the states h [NC,HV,K,V] at the starts of the chunks, and the states
+ * h_out [NS,HV,K,V] at the ends of the segments. */
 int ref_chunk(struct kcp_chunk *a)
 {
     const int refused = kcp_begin("04_chunk", KCP_HOST, a, NULL);

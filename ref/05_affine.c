@@ -2,9 +2,9 @@
  *
  * Book: chapter 05.  Checked by: tests/05_affine/checks.c.  Next: ref/06_plan.c.
  *
- * The map is computed by the scan of chapter 04 on the state [h_ext | M], started from
- * [h | I] with inputs [u | 0]. Columns are independent, so the same code computes h_ext
- * and M. */
+ * The scan of chapter 04 computes the map if its state [h_ext | M] starts from
+ * [h_start | I] and its input is [u | 0]. Columns of the state are independent, so one
+ * piece of code computes both h_ext and M. */
 #include "checked.h"
 #include "ref.h"
 #include <math.h>
@@ -13,8 +13,8 @@
 
 /* Computes one chunk of one value head, columns j0 .. j1-1 of X [K,V+K]:
  *   y <- [u | 0] - w X        X <- Λ X + kg^T y.
- * y [c,V+K] is scratch: all rows of y are computed before X changes, because w X needs
- * X before the decay. */
+ * y [c,V+K] is scratch. All rows of y are computed before X changes, because w X uses X
+ * before the decay. */
 static void chunk_map(const struct kcp_affine *a, int64_t t0, int c, int n, int j0,
                       int j1, void *X_, void *y_)
 {
@@ -44,7 +44,7 @@ static void chunk_map(const struct kcp_affine *a, int64_t t0, int c, int n, int 
     }
 }
 
-/* X <- [h_start or 0 | I], in columns j0 .. j1-1. */
+/* X <- [h_start | I] in columns j0 .. j1-1. If h_start is NULL, 0 replaces h_start. */
 static void start(const struct kcp_affine *a, int s, int n, int j0, int j1, void *X_)
 {
     const int HV = a->HV, K = a->K, V = a->V;
@@ -56,9 +56,9 @@ static void start(const struct kcp_affine *a, int s, int n, int j0, int j1, void
             else X[i][j] = j - V == i;
 }
 
-/* Computes map [NS,HV,K,V+K] = [h_ext | M]; `want` [NS] selects h_ext, M or both per
- * segment. h_ext starts from h_start [NS,HV,K,V] (NULL: 0), M from I. M costs 2 C K^2
- * multiply-adds per chunk and no K^3 product. */
+/* Computes map [NS,HV,K,V+K] = [h_ext | M]. Per segment, `want` [NS] selects h_ext, M
+ * or both. h_ext starts from h_start [NS,HV,K,V] (NULL: 0), and M starts from I. M
+ * costs 2 C K^2 multiply-adds per chunk and head, and no product of K x K matrices. */
 int ref_affine(struct kcp_affine *a)
 {
     const int refused = kcp_begin("05_affine", KCP_HOST, a, NULL);

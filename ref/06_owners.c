@@ -17,8 +17,9 @@ static int64_t pieces(enum kcp_spread spread, int64_t length, int R, int64_t str
     return R;
 }
 
-/* Returns the owner of range i of a sequence. begin_of returns the first token of range
- * i: without stripes i * length / P, computed so that no product overflows. */
+/* owner_of() returns the owner of range i of a sequence, begin_of() the range's first
+ * token. If the P ranges are not stripes, this token is floor(i length / P), computed
+ * so that no product overflows. */
 //> zigzag
 static int owner_of(enum kcp_spread spread, int64_t i, int R)
 {

@@ -17,7 +17,7 @@ struct owned {
     int *block;
 };
 
-/* The caller's choice of ranges: `owners` or `cuts`; if both are NULL, the default. */
+/* The caller's ranges: `owners` or `cuts`, or the default ranges if both are NULL. */
 struct request {
     const int64_t *cuts;
     const struct kcp_owners *owners;
@@ -81,8 +81,8 @@ static int holder(const struct kcp_plan *p, int64_t t)
 }
 //< holder
 
-/* Canonical mode: moves each boundary of a range down, so that its distance from the
- * start of its sequence is a multiple of L. The boundaries stay in order. */
+/* In canonical mode, moves each boundary between two ranges down to the next multiple
+ * of L tokens from the start of the sequence. The boundaries stay in order. */
 static void move_bounds(struct kcp_plan *p)
 {
     for (int b = 1, n = 0; b < p->B; b++) {
@@ -97,8 +97,8 @@ static void move_bounds(struct kcp_plan *p)
 }
 
 /* Removes empty ranges and joins adjacent ranges of one owner. Then sets `cuts`, the
- * boundaries of the shards, and `scattered`, which is 1 if the shards one after another
- * are not in token order. */
+ * boundaries of the shards, and `scattered`, which is 1 if the concatenated shards are
+ * not in token order. */
 static void join_ranges(struct kcp_plan *p)
 {
     int B = 0;
@@ -122,8 +122,8 @@ static void join_ranges(struct kcp_plan *p)
         p->cuts[r + 1] += p->cuts[r];
 }
 
-/* Sets the ranges from the table of owners or from cuts. By default rank r begins at
- * floor(r T / R), computed without the product r T. */
+/* Sets the ranges from the table of owners or from cuts. By default, the range of rank
+ * r begins at floor(r T / R), computed without the product r T. */
 static int ranges(struct kcp_plan *p, const struct request *a)
 {
     const int64_t q = p->T / p->R, rest = p->T % p->R;
@@ -147,7 +147,7 @@ static int ranges(struct kcp_plan *p, const struct request *a)
 }
 
 //> plan-walk
-/* Stores segment i, counted in token order, after its owner's earlier segments. */
+/* Stores s, segment i in token order, after the earlier segments of rank s.rank. */
 static void put_segment(struct kcp_plan *p, int64_t i, struct kcp_segment s)
 {
     struct kcp_context *x = &p->ctx[s.rank];
@@ -165,8 +165,8 @@ static void put_segment(struct kcp_plan *p, int64_t i, struct kcp_segment s)
 }
 
 /* Lists the segments in token order. A segment ends where its sequence or range ends,
- * or at a multiple of L tokens from the start of its sequence. The first call, with
- * p->seg NULL, only counts segments, and stops above the limit. */
+ * or at a multiple of L tokens from the start of its sequence. In the first call p->seg
+ * is NULL: this call only counts the segments, up to MOST_ITEMS + 1. */
 //> segments
 static int64_t segments(struct kcp_plan *p)
 {
@@ -194,8 +194,8 @@ static int64_t segments(struct kcp_plan *p)
 //< segments
 //< plan-walk
 
-/* Fills rank r's context. `at` is free memory for the context's integer arrays. Returns
- * the end of these arrays. */
+/* Fills rank r's context. The context's integer arrays are placed at `at`. Returns the
+ * end of these arrays. */
 static int *context(struct kcp_plan *p, int r, int Wc, int *at)
 {
     struct kcp_context *x = &p->ctx[r];
@@ -237,7 +237,7 @@ static int *context(struct kcp_plan *p, int r, int Wc, int *at)
     return at;
 }
 
-/* Counts every rank's chunks and checks limits. Returns NULL, or an error message. */
+/* Counts every rank's chunks. Returns an error message if a limit is exceeded. */
 static const char *count(struct kcp_plan *p, int64_t *chunks)
 {
     *chunks = 0;
@@ -256,7 +256,7 @@ static const char *count(struct kcp_plan *p, int64_t *chunks)
     return NULL;
 }
 
-/* Stores the segments rank by rank; within a rank, in token order. */
+/* Stores the segments rank by rank. Within a rank, segments are in token order. */
 static int own_segments(struct kcp_plan *p, const char **why)
 {
     const int64_t S = segments(p);
@@ -284,7 +284,7 @@ static int own_segments(struct kcp_plan *p, const char **why)
     return KCP_OK;
 }
 
-/* Builds the ranges, segments, owners of states and contexts, in this order. */
+/* Builds the ranges, then the segments, the owners of states, and the contexts. */
 static int build(struct owned *own, const struct request *a, const char **why)
 {
     struct kcp_plan *p = &own->plan;

@@ -3,14 +3,14 @@
  * Book: chapter 06, "The next batch".  Checked by: tests/06_plan/refresh.c.
  * Next: ref/07_merge.c.
  *
- * A graph, or an args struct that points into a plan, stays valid for another batch if
- * only the lengths of sequences have changed. */
+ * A CUDA graph or an args struct that points into a plan stays valid for another batch
+ * if only the lengths of sequences have changed. */
 #include "checked.h"
 
 #include <string.h>
 
-/* Returns NULL if both plans have equal sizes and send equal messages between ranks,
- * otherwise a text that names the difference. */
+/* Returns NULL if both plans have equal sizes and need the same messages between ranks.
+ * Otherwise returns a text that names the difference. */
 static const char *differs(const struct kcp_plan *p, const struct kcp_plan *next)
 {
     if (p->N != next->N || p->R != next->R || p->C != next->C || p->T != next->T ||

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Applies a map for one head: next <- op(M) S + h on columns v0 .. v0+Vb-1; op(M) is M,
- * or M^T if `backward`. If `first`, S = 0, so M is not read and may be
- * uninitialized. */
+/* Applies the map of one head: next <- op(M) S + h on columns v0 .. v0+Vb-1. op(M) is
+ * M^T if `backward` is 1, otherwise M. If `first` is 1, the state before the map is 0,
+ * so S and M are not read; M may be uninitialized. */
 static void step(int K, int V, const double map[K][V + K], int backward, int first,
                  int v0, int Vb, const double *S, int ld, double next[K][Vb])
 {
@@ -27,7 +27,7 @@ static void step(int K, int V, const double map[K][V + K], int backward, int fir
     //< fold_step
 }
 
-/* S_out = op(M) S_in + h for every head; comm.h describes columns and pitches. */
+/* Sets S_out = op(M) S_in + h for every head. comm.h describes the parameters. */
 static int apply(int HV, int K, int V, const void *maps, int backward, int first,
                  int v0, int Vb, const void *S_in, int ld_in, void *S_out, int ld_out,
                  struct CUstream_st *stream)
@@ -47,7 +47,7 @@ static int apply(int HV, int K, int V, const void *maps, int backward, int first
     return KCP_OK;
 }
 
-/* Computes the map that applies a, then b: h = op(M_b) h_a + h_b, M = M_b M_a;
+/* Computes the map that applies a, then b: h = op(M_b) h_a + h_b and M = M_b M_a. In
  * backward, M = M_a M_b, because (M_a M_b)^T = M_b^T M_a^T. */
 //> compose
 static int compose(int HV, int K, int V, const void *b_, const void *a_, int backward,
@@ -89,9 +89,10 @@ static int copy(void *to, size_t to_pitch, const void *from, size_t from_pitch,
 const struct kcp_mapops ref_mapops = {
     "reference", sizeof(double), apply, compose, copy, &kcp_diagonal_mapops, 0 };
 
-/* S = h_j0;  S <- M_j S + h_j, j = j0+1 .. j1-1          (forward)
- *          S = h_j1-1; S <- M_j^T S + h_j, j = j1-2 .. j0         (backward)
- * maps [R,HV,K,V+K], S [HV,K,V], `range` = {j0, j1}; an empty range gives S = 0. */
+/* Applies maps j0 .. j1-1 [R,HV,K,V+K] to S [HV,K,V], where `range` is {j0, j1}:
+ *   S = h_j0;    S <- M_j S + h_j,    j = j0+1 .. j1-1    (forward)
+ *   S = h_j1-1;  S <- M_j^T S + h_j,  j = j1-2 .. j0      (backward)
+ * An empty range gives S = 0. */
 //> merge
 int ref_merge(struct kcp_merge *a)
 {

@@ -20,14 +20,14 @@ struct fore {
 };
 //< fore
 
-/* Returns the tensor `name` in the saved block; if the block lacks it, a new array. */
+/* Returns tensor `name` of the saved block, or a new array if the block has none. */
 static double *tensor(struct fore *x, const char *name, int64_t numbers)
 {
     double *p = x->a->saved ? kcp_saved_at(x->a->saved, name) : NULL;
     return p ? p : rank_zeros(&x->own, numbers);
 }
 
-/* Declares a stage's args struct `name`; copies this rank's call and grid to `name`. */
+/* Declares a stage's args struct `name`, with a copy of this rank's call and grid. */
 //> stage-args
 #define STAGE(type, name)                                                             \
     struct type name = { 0 };                                                         \
@@ -65,8 +65,8 @@ static int local(struct fore *x)
     return status ? status : ref_wy(&wy);
 }
 
-/* Runs stages 05 and 07: computes and exchanges the maps that later ranks need. On
- * return states [s] is the state at the start of segment s. */
+/* Runs stages 05 and 07, which compute and exchange the maps that later ranks need. On
+ * return, x->states [s] is the state at the start of segment s. */
 static int carry(struct fore *x)
 {
     const struct kcp_forward *a = x->a;
@@ -146,7 +146,7 @@ static int program(struct fore *x)
         if (status)
             return kcp_refuse(status, "08_forward: saved_bytes: found %zu, expected "
                               "%zu", a->saved_bytes, kcp_saved_bytes(a));
-        struct kcp_saved *s = a->saved;   /* tensors not computed: 0 */
+        struct kcp_saved *s = a->saved;   /* sets all tensors to 0 */
         memset((char *)a->saved + sizeof *s, 0, s->bytes - sizeof *s);
     }
     //> program

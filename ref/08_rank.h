@@ -16,25 +16,27 @@
 #pragma GCC visibility push(hidden)
 
 //> arrays
-/* The arrays that a program allocates. full = 1: an allocation failed. */
+/* The arrays that a program allocates. `full` is 1 if an allocation failed. */
 struct rank_arrays { int full, n; void *at[40]; };
 //< arrays
 
-/* Allocates zeroed doubles. On failure returns NULL and sets x->full. */
+/* Returns a new array of zeros. On failure returns NULL and sets x->full. */
 void *rank_zeros(struct rank_arrays *x, int64_t numbers);
-/* Copies rows of `given` [N,HV,K,V] to the segments in `to` [NS,HV,K,V] where a state
- * enters. If `given` is NULL, copies nothing. */
+/* For each segment where a state enters, copies the sequence's row of `given`
+ * [N,HV,K,V] to the segment's row of `to` [NS,HV,K,V]. If `given` is NULL, copies
+ * nothing. */
 void rank_enter(const void *args, int back, const double *given, double *to);
-/* Copies rows of `from` [NS,HV,K,V] to `to` [N,HV,K,V] where a state leaves, and for
- * empty sequences copies rows of `given`. */
+/* For each segment where a state leaves, copies the segment's row of `from` [NS,HV,K,V]
+ * to the sequence's row of `to` [N,HV,K,V]. For an empty sequence, copies the row of
+ * `given` as rank_pass does. */
 void rank_leave(const void *args, int back, const double *from, const double *given,
                 double *to);
-/* Copies the rows, of `numbers` elements, of the empty sequences that this rank owns.
- * If `from` is NULL, writes 0. */
+/* Copies the rows of this rank's empty sequences from `from` to `to`. A row has
+ * `numbers` elements. If `from` is NULL, sets these rows of `to` to 0. */
 void rank_pass(const void *args, int back, const double *from, int64_t numbers,
                double *to);
-/* Ends a checked call: frees the arrays. If status is not 0, calls comm->fail, so that
- * the other ranks' calls fail too. Returns status. */
+/* Ends a checked call and frees the arrays. If this rank failed, calls comm->fail, so
+ * that the call fails on all ranks. Returns `status`. */
 int rank_end(const void *args, struct rank_arrays *x, int status, const char *name);
 
 #pragma GCC visibility pop

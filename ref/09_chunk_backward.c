@@ -9,11 +9,9 @@
 #include <string.h>
 
 /* Computes, from dO, the gradients within a chunk:
- *
  *   dAqk = scale tril(dO v_new^T)          dv_local = tril(Aqk)^T dO.
- *
- * Row t is token t; column j is token j of the chunk. Aqk already includes scale. Sets
- * columns of dAqk to the right of the diagonal or past the chunk's end to 0. */
+ * Row t of these matrices is token t, and column j is token j of the chunk. Aqk already
+ * includes scale. Elements of dAqk to the right of the diagonal are set to 0. */
 static void local(const struct kcp_chunk_backward *a, int n, int64_t t0, int rows)
 {
     const int HV = a->HV, V = a->V, C = a->C;
@@ -39,12 +37,10 @@ static void local(const struct kcp_chunk_backward *a, int n, int64_t t0, int row
 }
 
 /* Computes dS at the start of one chunk from dS at the chunk's end:
- *
- * dU = kg dS + dv_local first, with dS before the decay
+ *   dU = kg dS + dv_local          (first, with dS before the decay)
  *   dS <- Lambda dS + scale qg^T dO - w^T dU.
- *
- * For GDN, kg = exp2(G_last - G) k and qg = exp2(G) q are computed here. dS [K,V] is
- * updated in place. */
+ * For GDN, this function computes kg = exp2(G_last - G) k and qg = exp2(G) q. dS [K,V]
+ * is updated in place. */
 static void reverse(const struct kcp_chunk_backward *a, int n, int64_t t0, int rows,
                     void *dS_)
 {
@@ -81,13 +77,11 @@ static void reverse(const struct kcp_chunk_backward *a, int n, int64_t t0, int r
     //< reverse
 }
 
-/* With the bit KCP_LOCAL in `part`, computes dAqk and dv_local, before the exchange.
- * With the bit KCP_REVERSE, reads dv_local and scans the chunks in reverse, starting
- * from dh_out, the gradient of the state at the end of each segment (NULL: 0):
- *
- * dh [c] = dS at the END of chunk c dh_in [s] = dS at the start of segment s.
- *
- * Shapes: stages/09.def. Returns KCP_BAD if `part` is 0. */
+/* If `part` has the bit KCP_LOCAL, computes dAqk and dv_local, which need no exchange.
+ * If `part` has the bit KCP_REVERSE, reads dv_local and scans the chunks in reverse,
+ * starting from dh_out, the gradient of the state at each segment's end (NULL: 0):
+ *   dh [c] = dS at the END of chunk c      dh_in [s] = dS at the start of segment s.
+ * stages/09.def lists the shapes. Returns KCP_BAD if `part` is 0. */
 int ref_chunk_backward(struct kcp_chunk_backward *a)
 {
     const int refused = kcp_begin("09_chunk_backward", KCP_HOST, a, NULL);

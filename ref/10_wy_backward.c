@@ -22,7 +22,6 @@ struct wy_chunk {
 };
 
 /* Computes the gradients through the states at the start and the end of a chunk:
- *
  *   dq1 = scale E (dO h^T)    dk_s = exp2(G_last - G) (v_new dS^T)    dw = -dU h^T */
 static void states(const struct wy_chunk *x)
 {
@@ -49,7 +48,6 @@ static void states(const struct wy_chunk *x)
 
 //> solve
 /* Computes the gradients through u = A (beta v) and w = A (beta k~):
- *
  *   dvb = A^T dU     dkgb = A^T dw     dA = tril((dU v^T + dw k~^T) diag(beta), -1) */
 static void factors(const struct wy_chunk *x)
 {
@@ -104,14 +102,12 @@ static void inverse(const struct wy_chunk *x)
 }
 //< solve
 
-/* Computes the gradients through the scores, for pairs of tokens j < i, whose exponents
- * in D are all <= 0:
- *
+/* Computes the gradients through the scores Aqk and L, from pairs of tokens j < i. For
+ * these pairs, the exponents in D are <= 0:
  *   dq2*_i = sum_j dAqk_ij k_j D_ij       dk2_i = sum_j dL_ij k_j D_ij
- * dkt*_j = sum_i (dAqk_ij q_i + dL_ij beta_i k_i) D_ij beta_i inside the sum
- *
- * The sums with a star omit i = j. For i = j the terms q dq2 and k dkt are equal, so
- * they cancel in dG; computing both would round away smaller terms. */
+ *   dkt*_j = sum_i (dAqk_ij q_i + dL_ij beta_i k_i) D_ij
+ * The sums with a star omit i = j. For i = j, the terms q dq2 and k dkt are equal and
+ * cancel in dG. If both were computed, they would round away smaller terms. */
 static void pairs(const struct wy_chunk *x)
 {
     const int HV = x->HV, K = x->K, KG = x->KG, C = x->C, n = x->n, m = x->m;
@@ -136,7 +132,6 @@ static void pairs(const struct wy_chunk *x)
 }
 
 /* Adds up the gradients, row by row, including the terms of i = j, for which D_ii = 1:
- *
  *   dq += dq1 + dq2              dk += dk_s + beta E dkgb + beta dk2 + dkt
  *   dv = beta dvb                dbeta = sum_v dvb v + sum_k (dkgb k~ + dk2 k)
  *   dG = q dq1 - k dk_s* + beta k~ dkgb + q dq2* + (beta dk2 - dkt*) k
@@ -176,9 +171,7 @@ static void gather(const struct wy_chunk *x)
 }
 
 /* Adds the gradient of the chunk's decay to dG, then computes dg from dG:
- *
  *   dG_last += exp2(G_last) sum_v h dS          dg_t = sum of dG over rows t .. last.
- *
  * dG is the derivative with respect to G ln 2, so dg needs no factor of ln 2. */
 static void gates(const struct wy_chunk *x)
 {

@@ -18,8 +18,9 @@ struct reverse_scan {
     void *d, *dU, *N;          /* [K, max(K,V)], [max(K,V)], [K,K] */
 };
 
-/* Returns row t of kg with *e = 1 (KDA), or of k with *e = the gate factor that makes
- * kg from k (GDN). The function query does the same for qg and q. */
+/* key() returns token t's row of kg and sets *e = 1 (KDA), or returns the row of k and
+ * sets *e so that kg = *e k (GDN). query() likewise returns qg or q, and its *e also
+ * includes scale. */
 static const double *key(const struct reverse_scan *x, int64_t t, double *e)
 {
     const struct kcp_merge_backward *a = x->a;
@@ -62,13 +63,11 @@ static void decay_add(const struct reverse_scan *x, int cols, int pitch, void *X
     }
 }
 
-/* Computes dh_ext at the chunk's start from dh_ext at its end:
- *
+/* Computes dh_ext at the chunk's start from dh_ext at the chunk's end:
  *   dU      = kg dh_ext + dv_local
  *   dh_ext <- Lambda dh_ext + scale qg^T dO - w^T dU.
- *
- * Neither h nor v_new is read, so this map does not depend on states. The buffer dU
- * holds one token's row; d holds the sum over tokens. */
+ * Neither h nor v_new is read, so the map does not depend on states. The buffer dU
+ * holds one token's row, and d holds the sum over tokens. */
 static void back_h(const struct reverse_scan *x, int pitch, void *dh_)
 {
     const int HV = x->a->HV, K = x->a->K, V = x->a->V, n = x->n;
@@ -143,13 +142,13 @@ static void stretch(struct reverse_scan *x, int s, int want, void *out_)
             out[i][V + p] = N[p][i];
 }
 
-/* Computes dmap [NS,HV,K,V+K] = [dh_ext | M] per segment: if dS is the gradient of the
+/* Computes dmap [NS,HV,K,V+K] = [dh_ext | M] per segment. If dS is the gradient of the
  * state at the segment's end, M^T dS + dh_ext is the gradient of the state at the
  * segment's start. dh_ext starts from dh_end (NULL: 0), which is dht where a sequence
- * ends and 0 elsewhere. M is the matrix of chapter 05, computed as M^T and transposed,
- * so that both passes store maps in one format. The bits KCP_WANT_H and KCP_WANT_M of
- * want [s] select dh_ext and M. With reuse_M, M is not computed, because the saved
- * block contains M. */
+ * ends and 0 elsewhere. M is the matrix of chapter 05. It is computed as M^T and then
+ * transposed, so that both passes store maps in one format. want [s] selects dh_ext by
+ * the bit KCP_WANT_H and M by the bit KCP_WANT_M. With reuse_M, M is not computed,
+ * because the saved block contains M. */
 int ref_merge_backward(struct kcp_merge_backward *a)
 {
     const int refused = kcp_begin("11_merge_backward", KCP_HOST, a, NULL);

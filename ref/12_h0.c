@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-/* compress:  h_kept = h_in[0]
- * expand:    h_back[0] = h_kept,  h_back[s] = h_start[s] for s >= 1.
+/* compress (forward):  h_kept = h_in[0]
+ * expand (backward):   h_back[0] = h_kept,  h_back[s] = h_start[s] for s >= 1.
  *
  * In a contiguous classic plan, only a rank's first segment can begin inside a
  * sequence, so only this segment's initial state comes from another rank. Every other
@@ -39,7 +39,7 @@ int ref_h0(struct kcp_h0 *a)
 }
 
 /* Copies a sequence's state between the caller's layout ([HV,K,V] or [HV,V,K]) and the
- * internal layout [HV,K,V]. With `out`, copies to the caller's layout. */
+ * internal layout [HV,K,V]. If `out` is 1, copies to the caller's layout. */
 void ref_state(const void *args, int out, const double *from, double *to)
 {
     const struct kcp_call *a = args;           /* args structs start with a kcp_call */

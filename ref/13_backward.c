@@ -5,8 +5,8 @@
 #include "13_backward.h"
 #include "moves.h"
 
-/* Runs stage 11 and the exchange: sets states [s] to the gradient of the state at the
- * end of segment s. With reuse_M, the exchange uses M of the forward pass. */
+/* Runs stage 11 and the exchange, which set x->states [s] to the gradient of the state
+ * at the end of segment s. With reuse_M, the exchange uses M of the forward pass. */
 static int carry(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
@@ -55,8 +55,8 @@ static int chunks(struct backward_rank *x, int part)
     return ref_chunk_backward(&c);
 }
 
-/* Runs stages 10 and 02: computes the gradients of the raw inputs and, per segment, of
- * the parameters. */
+/* Runs stages 10 and 02, which compute the gradients of the raw inputs and, per
+ * segment, those of the parameters. */
 static int down(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
@@ -128,9 +128,9 @@ static int program(struct backward_rank *x)
 
 /* Computes all gradients of this rank's shard from do_ and, for sequences that end on
  * this rank, dht. Writes dh0 of the sequences that start on this rank, and dA_log and
- * ddt_bias, which are sums over the ranks. `saved` is the block that ref_forward wrote;
- * the mode of the block determines which tensors are recomputed. If a rank fails, all
- * ranks return an error. Returns KCP_MISMATCH if the block has another format. */
+ * ddt_bias, which are sums over the ranks. `saved` is the block that ref_forward wrote.
+ * Tensors that this block lacks are recomputed. If a rank fails, all ranks return an
+ * error. Returns KCP_MISMATCH if the block has another format. */
 int ref_backward(struct kcp_backward *a)
 {
     const int refused = kcp_begin("13_backward", KCP_HOST, a, NULL);

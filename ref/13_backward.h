@@ -20,7 +20,7 @@ struct backward_rank {
     double *dq, *dk, *dbeta, *dg, *dA_part, *ddt_part;               /* chapter 10 */
 };
 
-/* Declares a stage's args struct `name` and copies this rank's call to `name`. */
+/* Declare a stage's args struct `name`, with a copy of this rank's call (and grid). */
 #define CALL(type, name)                                                              \
     struct type name = { 0 };                                                         \
     memcpy(&name, x->a, sizeof(struct kcp_call))

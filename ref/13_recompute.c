@@ -27,7 +27,8 @@ int backward_open(struct backward_rank *x)
     return KCP_OK;
 }
 
-/* Sets up stage 02 to recompute q and k, which a light block lacks, bit for bit. */
+/* Prepares stage 02 to recompute q and k if the block lacks them (KCP_SAVE_LIGHT). The
+ * recomputed q and k have the same bits as in forward. */
 static void normalise_again(struct backward_rank *x, struct kcp_gate *gate)
 {
     const struct kcp_backward *a = x->a;
@@ -38,9 +39,9 @@ static void normalise_again(struct backward_rank *x, struct kcp_gate *gate)
     gate->rstd_q = rank_zeros(&x->own, TH); gate->rstd_k = rank_zeros(&x->own, TH);
 }
 
-/* Recomputes from the block and the raw inputs the tensors that only a save-all block
- * contains. Runs the same functions as forward (stages 02, 03, 04), so all modes of the
- * block give the same bits. */
+/* Recomputes, from the block and the raw inputs, the tensors that forward saves only
+ * with KCP_SAVE_ALL. Runs the same functions as forward (stages 02, 03, 04), so the
+ * gradients have the same bits for every value of kcp_save. */
 int backward_recompute(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;

@@ -10,18 +10,19 @@
 #include <string.h>
 
 //> rows
-/* A tensor x of the shard, one row of D numbers per token, with the halo rows before
- * and after its segments. x0 (may be NULL) contains the rows before each sequence. */
+/* A tensor x of the shard, one row of D numbers per token, and the halo rows before and
+ * after the segments. x0 (may be NULL) contains the rows before each sequence. */
 struct rows {
     const double *before, *x, *after, *x0;
     int D;
 };
 
-/* Ranges of tokens around segment s, in local token numbers, which may be outside the
- * shard. Sequence n has tokens first .. end-1. Rows begin at `start`, which is first -
- * (Wc - 1) with x0, otherwise first. Tokens low .. high-1 are in the run of adjacent
- * segments of the shard that contains s. Row t < low is row low_at + t of the halo
- * `before`; row t >= high is row high_at + t of the halo `after`. */
+/* Ranges of tokens around segment s of sequence n. Token numbers are local, and those
+ * of s are continued beyond the shard. Sequence n has tokens first .. end-1. Its rows
+ * begin at `start`, which is first - (Wc - 1) if there is an x0, otherwise first.
+ * Tokens low .. high-1 are the run of adjacent segments that contains s. Row t < low is
+ * row low_at + t of the halo `before`, and row t >= high is row high_at + t of the halo
+ * `after`. */
 struct around { int64_t start, first, end, low, high, low_at, high_at, n; };
 //< rows
 
@@ -127,7 +128,7 @@ static void through_act(const struct kcp_conv *a, const struct rows *x, const do
 /* dx_t = sum_{i<Wc} weight_{Wc-1-i} dpre_{t+i}, with dpre = 0 past the sequence's end,
  * plus dxt for the last Wc - 1 rows. If t is a row of x0, terms before the first token
  * are omitted, because rows of x0 have no dpre. The owner of x_t adds all terms in the
- * order of i; the halo contains dpre of later ranks. */
+ * order of i. The halo contains dpre of later ranks. */
 static void into_row(const struct kcp_conv *a, const struct rows *dpre,
                      const struct around *z, const double *w, int64_t t, double *dx)
 {
@@ -219,9 +220,9 @@ static int backward(const struct kcp_conv *a, const struct rows *x, const double
     return status;
 }
 
-/* Sets *all to a copy of `own`, which is x0 (backward: dxt), and receives into *all the
- * rows owned by other ranks that this rank's windows reach. The caller frees *all. *all
- * is NULL if `own` is NULL or empty. */
+/* Copies `own`, which is x0 (backward: dxt), to a new array *all. Then receives from
+ * other ranks those rows of *all that this rank's windows reach. The caller frees *all,
+ * which is NULL if `own` is NULL or empty. */
 static int bring(const struct kcp_conv *a, const void *own, int backward, double **all)
 {
     const struct kcp_halo h = { .plan = a->plan, .comm = a->comm, .reach = a->Wc - 1,
@@ -238,7 +239,7 @@ static int bring(const struct kcp_conv *a, const void *own, int backward, double
     return comm_moves.halo_states(&h, *all);
 }
 
-/* Computes either pass. Both passes need the rows of earlier ranks. */
+/* Runs the pass a->pass. Both passes receive rows of earlier ranks in `before`. */
 static int walk(struct kcp_conv *a, const double *w, double *before)
 {
     const struct kcp_halo h = { .plan = a->plan, .comm = a->comm, .reach = a->Wc - 1,
@@ -260,7 +261,7 @@ static int walk(struct kcp_conv *a, const double *w, double *before)
 }
 
 /* The token shift x_{t-1} - x_t is a convolution of width 2 with weights 1 and -1,
- * without bias and activation. */
+ * without bias or activation. */
 int ref_conv(struct kcp_conv *a)
 {
     const int refused = kcp_begin("14_conv", KCP_HOST, a, NULL);

@@ -17,7 +17,7 @@ static double **arrays(struct rank_arrays *x, int64_t count, int64_t numbers)
 }
 
 /* Allocates the arrays of one pass. The tree (15_tree.c) needs C maps and C states. In
- * forward the size of these arrays does not grow with T. */
+ * forward, no array grows with T. */
 static int prepare(struct spike_rank *x)
 {
     const struct kcp_scan *a = x->a;
@@ -48,9 +48,9 @@ static int prepare(struct spike_rank *x)
     return x->own.full ? KCP_NO_MEMORY : KCP_OK;
 }
 
-/* Computes maps [s] = [h | M] of segment s, tile by tile, starting from [states [s] |
- * I]. states [s] is h0 (backward: dht) if s starts (backward: ends) its sequence,
- * otherwise 0. */
+/* Computes x->maps [s] = [h | M] of segment s, tile by tile. The map starts from
+ * [states [s] | I], where states [s] is h0 (backward: dht) if s starts (backward: ends)
+ * its sequence, otherwise 0. */
 static int map_of(struct spike_rank *x, int s, int backward, const double *states)
 {
     const struct kcp_scan *a = x->a;

@@ -4,7 +4,7 @@
  * Book: chapter 15.  Checked by: tests/15_scan/checks.c.  Next: ref/15_scan.c.
  *
  * Each segment contributes one row. In forward this row is the segment's last output,
- * which later segments may repeat. In backward it is the sum of gradients over the
+ * which later segments may repeat. In backward the row is the sum of gradients over the
  * dropped tokens at the segment's start, which belongs to an earlier segment's output.
  * Every rank gathers the rows of all segments and adds them in segment order, so the
  * sums do not depend on the ranks. */
@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-/* Returns the length of a row to gather: HV V numbers, then a flag, which is 1 if a
+/* Returns the length of a row to gather: HV V numbers and a flag. The flag is 1 if a
  * search over segments stops at this row. */
 static int64_t width(const struct spike_rank *x)
 {
@@ -58,8 +58,8 @@ static const double *sequence(const void *rows, int n, int64_t numbers)
 }
 
 /* Sets the row of segment s to the last output of s, with flag 1. If all tokens of s
- * are dropped: sets the row to o0 with flag 1 if s starts its sequence, otherwise to 0
- * with flag 0. */
+ * are dropped, the row is o0 with flag 1 if s starts its sequence, otherwise 0 with
+ * flag 0. */
 static void last_of(struct spike_rank *x, int s)
 {
     const struct kcp_scan *a = x->a;
@@ -77,8 +77,8 @@ static void last_of(struct spike_rank *x, int s)
     mine[row] = any || x->seg[s].first;
 }
 
-/* For forward, sets o_t of every dropped token t to the last output of a token before t
- * that is not dropped. Writes ot. */
+/* In forward, sets o_t of every dropped token t to the output of the last token before
+ * t that is not dropped. Writes ot. */
 int scan_repeat(struct spike_rank *x)
 {
     const struct kcp_scan *a = x->a;
@@ -144,8 +144,8 @@ static void first_of(struct spike_rank *x, int s)
     mine[row] = !all || x->seg[s].last;
 }
 
-/* For backward, sets each token's row of x->dO to the token's do_ plus do_ of all
- * tokens that repeat the token's output; rows of dropped tokens are 0. Writes do0. */
+/* In backward, sets each token's row of x->dO to the token's do_ plus do_ of all tokens
+ * that repeat the token's output. Sets rows of dropped tokens to 0. Writes do0. */
 int scan_spread(struct spike_rank *x)
 {
     const struct kcp_scan *a = x->a;

@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-enum { SHORT = 16 };           /* KCP_AUTO: the tree needs 16 tokens */
+enum { SHORT = 16 };           /* KCP_AUTO uses the tree from 16 tokens on */
 
 int scan_chosen(const struct spike_rank *x, int s)
 {
@@ -51,9 +51,9 @@ static void step_all(const struct spike_rank *x, int64_t t, int backward, int W,
     }
 }
 
-/* Computes state[e], the state before token e of the tile, from S, the state before the
- * tile. For backward, computes in state[e] the gradient of the state after token n-1-e
- * of the tile's n tokens, from S, the gradient of the state after the tile. */
+/* Sets state[e] to the state before token e of the tile; S is the state before the
+ * tile. In backward, sets state[e] to the gradient of the state after token n-1-e of
+ * the tile's n tokens; S is the gradient of the state after the tile. */
 static int fill(struct spike_rank *x, struct tile y, int backward, const double *S,
                 double **state)
 {
@@ -90,7 +90,7 @@ static void emit(struct spike_rank *x, struct tile y, double *S)
     memcpy(S, x->before[y.n - 1], sizeof *S * a->HV * KV);
 }
 
-/* Does the same as emit, but token by token, without tree and stored states. */
+/* Does the same as emit(), but token by token, without the tree or stored states. */
 static void walk_emit(struct spike_rank *x, struct tile y, double *S)
 {
     const struct kcp_scan *a = x->a;
@@ -105,8 +105,7 @@ static void walk_emit(struct spike_rank *x, struct tile y, double *S)
 }
 
 /* Applies a tile's map to W columns of S [HV,K,ld]: V columns of a state, or V+K
- * columns of a map. In backward without the tree, S receives M^T where the tree
- * computes M. */
+ * columns of a map. In backward, S receives M if the tree is used, otherwise M^T. */
 int scan_advance(struct spike_rank *x, struct tile y, int backward, int W, int ld,
                  double *S)
 {
@@ -146,8 +145,8 @@ int scan_outputs(struct spike_rank *x)
 }
 
 /* Computes all gradients, from the last tile to the first. Sets ends [s] to the
- * gradient of the state at the start of segment s. In the loop, x->part points to
- * segment s's sums. */
+ * gradient of the state at the start of segment s. In the loop, x->part points to the
+ * sums of the tile's segment. */
 int scan_gradients(struct spike_rank *x)
 {
     const struct kcp_scan *a = x->a;

@@ -14,7 +14,7 @@
 struct spike_token {
     int K, V, D, acts, emits;
     const double *q, *k, *v, *spike, *W, *w, *dO;
-    double *alpha, beta;                   /* alpha [K]: the caller's */
+    double *alpha, beta;                   /* alpha [K] is the caller's */
     double *dq, *dk, *dv, *dspike, *dalpha_base, *dbeta_base, *dW, *dw;
 };
 //< token-struct
@@ -32,7 +32,7 @@ struct spike_token spike_token(const struct kcp_scan *a, int64_t t, int n,
  * 0. */
 void spike_step(const struct spike_token *x, int W, int ld, double *S);
 void spike_read(const struct spike_token *x, const double *S, double *o);
-/* Computes dS <- A^T (dS + q dO^T) on W columns; in columns >= V, dO is 0. */
+/* Computes dS <- A^T (dS + q dO^T) on W columns. In columns >= V, dO is 0. */
 void spike_back(const struct spike_token *x, int W, int ld, double *dS);
 /* Computes all gradients of the token. S [K,V] is the state before the token; dS [K,V]
  * is the gradient of the state after the token, without q dO^T. */
@@ -60,7 +60,7 @@ struct spike_rank {
 struct tile { int s, n; int64_t t0; };
 //< rank-structs
 
-/* ---- the scan of a tile (15_tree.c); 1 <= n <= C. KCP_NO_MEMORY. */
+/* ---- the scan of a tile of n tokens, 1 <= n <= C (15_tree.c) */
 void scan_updates(struct spike_rank *x, struct tile y, int backward);
 int  scan_up(struct spike_rank *x, int n, int backward);
 int  scan_down(struct spike_rank *x, int n, int backward, double **state);

@@ -14,8 +14,9 @@ int spike_dropped(const struct kcp_scan *a, int64_t t)
     return a->drop ? a->drop[t] : 0;
 }
 
-/* alpha_i = sigma(alpha_base_i + sum_d W_id spike_d) beta = sigma(beta_base + sum_d w_d
- * spike_d) masked token: alpha = 1, beta = 0 */
+/* alpha_i = sigma(alpha_base_i + sum_d W_id spike_d)
+ * beta    = sigma(beta_base + sum_d w_d spike_d)
+ * A masked token has alpha = 1 and beta = 0. */
 static void gates(const struct kcp_scan *a, int64_t t, int n, struct spike_token *x)
 {
     const int HV = a->HV, K = a->K, D = a->D;
@@ -105,8 +106,9 @@ void spike_back(const struct spike_token *x, int W, int ld, double *dS)
                 x->alpha[i] * (dS[i * ld + v] - x->beta * x->k[i] * z[v]);
 }
 
-/* Adjoint of the gates: d pre = dalpha alpha (1 - alpha), likewise for beta; then
- * dW_id += dpre_i spike_d      dspike_d = sum_i dpre_i W_id + dpre_beta w_d */
+/* Adjoint of the gates, where dpre is the gradient of the argument of sigma:
+ *   dpre_i = dalpha_i alpha_i (1 - alpha_i)      dpre_beta = dbeta beta (1 - beta)
+ *   dW_id += dpre_i spike_d      dspike_d = sum_i dpre_i W_id + dpre_beta w_d */
 static void gates_back(const struct spike_token *x, const double *dalpha, double dbeta)
 {
     const double b = x->acts ? dbeta * x->beta * (1 - x->beta) : 0;

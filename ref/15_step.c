@@ -31,8 +31,8 @@ static void head_outputs(const struct kcp_scan *a, int n, int64_t t0, int64_t t1
 }
 
 /* Computes the gradients of one head, from the last token to the first. `last` is the
- * sum of do_ over dropped tokens; it is added to do_ of the token whose output they
- * repeat. */
+ * sum of do_ over dropped tokens, which is added to do_ of the token whose output these
+ * tokens repeat. */
 static void head_gradients(const struct kcp_scan *a, int n, int64_t t0, int64_t t1,
                            const double *S, double *dS, double *last, double *dO,
                            double *dW, double *dw, double *alpha)

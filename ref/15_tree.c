@@ -8,9 +8,9 @@
  * the same state. */
 #include "15_scan.h"
 
-/* Computes the map of a token, [B | A] = [beta k v^T | diag(alpha) - beta k (alpha
- * k)^T]. For backward computes [A^T q dO^T | A]: backward maps contain A, but are
- * applied with A^T. */
+/* Computes the map [B | A] of a token, with B = beta k v^T and
+ * A = diag(alpha) - beta k (alpha k)^T. For backward, computes [A^T q dO^T | A]:
+ * backward maps contain A but are applied with A^T. */
 static void map_of(const struct spike_token *x, int backward, double *map_)
 {
     const int K = x->K, V = x->V;
@@ -45,8 +45,8 @@ void scan_updates(struct spike_rank *x, struct tile y, int backward)
 
 //> tree
 /* Pass 2, up. For blocks of 2, 4, 8 ... leaves, replaces the map of the right half by
- * the map of the block. node[n-1] becomes the tile's map; maps of left halves do not
- * change. */
+ * the map of the block. Maps of left halves do not change. At the end, node[n-1] is the
+ * tile's map. */
 int scan_up(struct spike_rank *x, int n, int backward)
 {
     const struct kcp_scan *a = x->a;

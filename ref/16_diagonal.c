@@ -1,12 +1,11 @@
-/* 16_diagonal.c -- maps with a diagonal M, of which ranks send only the K diagonal
- * numbers.
+/* 16_diagonal.c -- maps with a diagonal M. Ranks send only the diagonal of M.
  *
  * Book: chapter 16.  Checked by: tests/16_family/wire.c and the judge's mutants.
  * Next: ref/16_family.c.
  *
- * map is [HV,K,V+1] = [h | d], M = diag(d). A diagonal matrix equals its transpose, so
- * both passes use the same code. Results have the same bits as with a full M, because
- * the terms off the diagonal are zero. */
+ * A map is [h | d] [HV,K,V+1], with M = diag(d). A diagonal M equals M^T, so both
+ * passes use the same code. Results have the same bits as with a full M, because the
+ * terms off the diagonal are zero. */
 #include "16_family.h"
 
 #include <string.h>
@@ -55,8 +54,8 @@ const struct kcp_mapops kcp_diagonal_mapops = {
     "reference, M diagonal", sizeof(double), apply_diagonal, compose_diagonal,
     copy_diagonal, NULL, 1 };
 
-/* Converts n maps [HV,K,V+K] = [h | M] to [HV,K,V+1] = [h | d] in place, first row
- * first, because each row moves to a lower address. */
+/* Converts n maps [h | M] [HV,K,V+K] to [h | d] [HV,K,V+1] in place. Starts with the
+ * first row, because each row moves to a lower address. */
 void family_diagonal(int n, int HV, int K, int V, double *maps)
 {
     for (int64_t i = 0; i < (int64_t)n * HV * K; i++) {

@@ -3,14 +3,14 @@
  * Book: chapter 16.  Checked by: tests/16_family/checks.c and its mutants.
  * Next: the book's recipe for a new model.
  *
- * This file does not depend on the model: it computes the model's form and passes the
- * form to stages 04, 05, 07, 09, 11 and 12, the same code that KDA runs. */
+ * This file computes the model's form and passes the form to stages 04, 05, 07, 09, 11
+ * and 12. These stages are the same code for all models and for KDA. */
 #include "16_family.h"
 #include "moves.h"
 
 #include <string.h>
 
-/* Declares a stage's args struct `name`; copies the form's call and grid to `name`. */
+/* Declares a stage's args struct `name`, with a copy of the form's call and grid. */
 #define STAGE(type, name)                                                             \
     struct type name = { 0 };                                                         \
     memcpy(&name, &x->form, sizeof(struct kcp_call));                                 \
@@ -35,8 +35,8 @@ static int local(struct family_rank *x)
     return KCP_OK;
 }
 
-/* Runs stages 05 (backward: 11) and 07: sets states [s] to the state at the start of
- * segment s (backward: to the gradient of the state at the end of s). */
+/* Runs stages 05 (backward: 11) and 07, which set states [s] to the state at the start
+ * of segment s (backward: to the gradient of the state at the end of s). */
 static int carry(struct family_rank *x, int backward, double *states)
 {
     const struct kcp_family *a = x->a;
@@ -113,8 +113,8 @@ static int reverse(struct family_rank *x, int part)
     return ref_chunk_backward(&c);
 }
 
-/* Copies each token's dO to the token's last row of the form, in which the query reads;
- * sets the other rows to 0. */
+/* Copies each token's dO to the token's last row of the form, where the query reads.
+ * The other rows stay 0. */
 static void spread(struct family_rank *x)
 {
     const int64_t row = (int64_t)x->a->HV * x->a->V, m = x->m->rows;
@@ -167,7 +167,7 @@ int kcp_family_run(const struct family_model *m, const struct kcp_family *a)
     return rank_end(a, &x.own, bad ? KCP_BAD : program(&x), m->name);
 }
 
-/* A rank without tokens needs no inputs. */
+/* Returns NULL if an input is missing. A rank without tokens needs no inputs. */
 static const struct family_model *model_of(const struct kcp_family *a)
 {
     const int none = a->T == 0;
@@ -177,7 +177,7 @@ static const struct family_model *model_of(const struct kcp_family *a)
     return NULL;
 }
 
-/* Runs stage 16; ref_family_step is the oracle. Returns KCP_BAD if the model is not of
+/* Runs stage 16. ref_family_step is its oracle. Returns KCP_BAD if the model is not of
  * chapter 16, or an input of the model is missing. */
 int ref_family(struct kcp_family *a)
 {

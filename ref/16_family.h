@@ -3,14 +3,12 @@
  * Book: chapter 16.  Checked by: tests/16_family/checks.c.
  * Next: ref/16_gla.c, the shortest model; ref/16_family.c, which runs any model.
  *
- * A model has four functions. `step` and `adjoint` compute one token. `form` and
- * `form_back` compute one chunk as the arrays w, u, kg, qg and Aqk, called the form,
- * for the scans of chapters 04, 05, 09 and 11:
- *
- * v_new = u - w S      o = scale qg S + tril(Aqk) v_new      S <- Λ S + kg^T v_new.
- *
+ * A model has four functions. `step` and `adjoint` compute one token. `form` computes
+ * the arrays w, u, kg, qg and Aqk of one chunk, called the chunk's form. `form_back` is
+ * the adjoint of `form`. The scans of chapters 04, 05, 09 and 11 read the form:
+ *   v_new = u - w S      o = scale qg S + tril(Aqk) v_new      S <- Λ S + kg^T v_new.
  * If a token needs two rows of the form (DPLR: one for b, one for k), a chunk of C
- * tokens has 2 C rows; the code of the scans is the same. */
+ * tokens has 2 C rows. The code of the scans does not change. */
 #ifndef KCP_16_FAMILY_H
 #define KCP_16_FAMILY_H
 
@@ -59,7 +57,7 @@ struct family_model {
      * which is the state before the token. */
     void (*adjoint)(const struct family_token *x, const void *S, void *dS);
     void (*form)(const struct family_chunk *x);       /* u, w, kg, qg, Aqk */
-    void (*form_back)(const struct family_chunk *x);  /* to the inputs' gradients, dG */
+    void (*form_back)(const struct family_chunk *x);  /* gradients of inputs and of G */
     int diagonal;                          /* 1: M is diagonal, so K numbers are sent */
 };
 //< model
@@ -76,23 +74,23 @@ void family_clear(const struct kcp_family *a);
 
 /* ---- parts of forms (16_form.c)
  *
- * family_score returns sum_p y_i[p] z_j[p] exp2(G_e[p] - G_j[p]). e = i, or i-1 if y
- * acts on the state before token i's decay. family_score_back adds dA, the gradient of
- * a score, times derivatives to the gradients of y_i, z_j, G_e and G_j. If e = j, the
+ * family_score returns sum_p y_i[p] z_j[p] exp2(G_e[p] - G_j[p]). e is i, or i-1 if y
+ * acts on the state before token i's decay. Given dA, the gradient of this score,
+ * family_score_back adds to the gradients of y_i, z_j, G_e and G_j. If e = j, the
  * gradients of G cancel and are omitted. */
 double family_score(const struct family_chunk *x, struct family_rows y, int i, int e,
                     struct family_rows z, int j);
 void family_score_back(const struct family_chunk *x, double dA, struct family_rows y,
                        int i, int e, struct family_rows z, int j);
-/* family_gated computes gated [K] = exp2(G_e) y_i, e >= -1. family_gated_back adds to
- * the gradients of y_i and G_e, given d, the gradient of `gated`. */
+/* family_gated computes gated [K] = exp2(G_e) y_i, where e >= -1. Given d, the gradient
+ * of `gated`, family_gated_back adds to the gradients of y_i and G_e. */
 void family_gated(const struct family_chunk *x, struct family_rows y, int i, int e,
                   double *gated);
 void family_gated_back(const struct family_chunk *x, const double *d,
                        struct family_rows y, int i, int e);
-/* Row r of each token's rows of the form adds k v^T to the state; the query reads in
- * the token's last row. family_write computes kg of rows r and Aqk of columns r;
- * family_read computes qg. The functions with _back are the adjoints. */
+/* Row r of a token's rows of the form adds k v^T to the state. The query reads the
+ * state in the token's last row. family_write computes kg of each row r and Aqk of each
+ * column r. family_read computes qg. The functions with _back are the adjoints. */
 void family_write(const struct family_chunk *x, struct family_rows k, int r);
 void family_write_back(const struct family_chunk *x, struct family_rows k, int r);
 void family_read(const struct family_chunk *x);

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Returns the row of the form in which token i's query reads: the token's last row. */
+/* Returns the row of the form where token i's query reads: the token's last row. */
 static int last_row(const struct family_chunk *x, int i)
 {
     return (i + 1) * x->rows - 1;

@@ -64,7 +64,8 @@ static void adjoint(const struct family_token *x, const void *S_, void *dS_)
     }
 }
 
-/* Computes bk, and L_ij = sum_p (bk)_i k_j exp2(G_i - G_j), i > j. */
+/* Computes bk, the product of b and k, and L_ij = sum_p (bk)_i k_j exp2(G_i - G_j) for
+ * i > j. */
 static void system_of(const struct family_chunk *x)
 {
     double (*L)[x->c] = x->L, (*bk)[x->K] = (void *)x->bk.x;

@@ -20,8 +20,8 @@ struct warp {
 static int piece_at(int row, int piece);
 
 //> swizzle
-/* Returns the byte offset of columns 8 * piece .. 8 * piece + 7 of row `row` of a
- * matrix, in tiles of 64 columns written by warp_tma_load, with 2 bytes per number. */
+/* Returns the byte offset of columns 8 * piece .. 8 * piece + 7 of row `row`. Tiles of
+ * 64 columns are written by warp_tma_load, with 2 bytes per number. */
 static int piece_at(int row, int piece)
 {
     const int tile = piece / 8, place = (piece % 8) ^ (row % 8);
@@ -30,7 +30,7 @@ static int piece_at(int row, int piece)
 //< swizzle
 
 /* Converts the four registers that ldmatrix returns to two operands B, for columns 0..7
- * and 8..15 of the block. */
+ * and 8..15 of the 16 x 16 block. */
 static void two_b(struct fragment_b *b, const double (*r)[8])
 {
     for (int lane = 0; lane < LANES; lane++)
@@ -40,7 +40,7 @@ static void two_b(struct fragment_b *b, const double (*r)[8])
         }
 }
 
-/* Multiplies two tiles of D by two operands B: 16 x 16 keys and tokens. */
+/* Adds A B to the two tiles at `to`. A is two tiles of D, and r is two operands B. */
 static void multiply(struct fragment_d *to, const struct fragment_d *d,
                      const double (*r)[8])
 {
@@ -54,8 +54,8 @@ static void multiply(struct fragment_d *to, const struct fragment_d *d,
 }
 
 //> rung
-/* Computes y^T = S^T w^T. The function add_kg computes S^T += x^T kg, where m->y holds
- * x. Both add to *times the number of reads of shared memory, at least 4 per block. */
+/* times_w() computes y^T = S^T w^T, and add_kg() computes S^T += x^T kg, where m->y is
+ * x. Each adds its reads of shared memory to *times: 4 or more per ldmatrix. */
 static void times_w(struct warp *m, int K, int64_t *times)
 {
     memset(m->y, 0, sizeof m->y);
@@ -84,8 +84,8 @@ static void add_kg(struct warp *m, int K, int64_t *times)
 }
 //< rung
 
-/* Computes x = u - y, v_new = x, and S [i,v] <- decay_i S [i,v]. In a tile of D, number
- * x of lane l is in row l / 4 + 8 * (x / 2) and column 2 * (l % 4) + x % 2. */
+/* Computes x = u - y, v_new = x, and S [i,v] <- decay_i S [i,v]. In a tile of D,
+ * register x of lane l is in row l / 4 + 8 * (x / 2) and column 2 * (l % 4) + x % 2. */
 static void between(const struct kcp_ladder *a, struct warp *m, struct block_tokens z,
                     int n, int v0, const double *decay)
 {
@@ -117,8 +117,8 @@ static void state(void *m_, double *S, int K, int V, int v0, int out)
         }
 }
 
-/* Computes all chunks of segment s. If a->work holds one int64_t, adds to it the number
- * of times that ldmatrix instructions read shared memory. */
+/* Computes all chunks of segment s. If a->work holds one int64_t, adds to this int64_t
+ * the number of times that ldmatrix instructions read shared memory. */
 static void chunks(const struct kcp_ladder *a, void *m_, int s, int n, int v0)
 {
     const int HV = a->HV, K = a->K, *cn = a->cn;

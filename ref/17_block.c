@@ -43,7 +43,7 @@ int block_columns(const struct kcp_ladder *a, int columns, size_t bytes,
     return KCP_OK;
 }
 
-/* Sets each number that two lanes write to NaN; hardware leaves it undefined. */
+/* Sets numbers that two lanes write to NaN, because hardware leaves them undefined. */
 static void spoil_shared(double *shared, const int *to, const int *count)
 {
     for (int l = 0; l < LANES; l++)

@@ -2,10 +2,9 @@
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_block.c.
  *
- * As in 17_warp.h, numbers are double, at the positions of bf16 numbers. An
- * asynchronous copy first fills its destination with NaN, and writes the numbers when a
- * wait completes the copy, so code that reads or refills a buffer too early gets
- * NaN. */
+ * As in 17_warp.h, numbers are double, at the positions of bf16 numbers. When a copy is
+ * issued, its destination is filled with NaN. The numbers are written when a wait
+ * completes the copy. So code that reads or refills a buffer too early gets NaN. */
 #ifndef KCP_17_BLOCK_H
 #define KCP_17_BLOCK_H
 
@@ -21,10 +20,10 @@ void block_launch(void kernel(const struct kcp_ladder *a, int s, int n, int v),
                   const struct kcp_ladder *a);
 
 /* Runs a kernel in which each group of lanes computes `columns` columns of one head's
- * state. m holds the group's data, `bytes` bytes. The function `state` copies the
- * columns, starting at v0, from S [K,V] to m (S NULL: 0) or, with `out`, from m to S.
- * The function `chunks` computes all chunks of segment s. Returns KCP_NA if K > 256 or
- * C > 64. */
+ * state. m points to the group's data, which has `bytes` bytes. The function `state`
+ * copies the columns that start at v0 from S [K,V] (NULL: 0) to m or, if `out` is 1,
+ * from m to S. The function `chunks` computes all chunks of segment s. Returns KCP_NA
+ * if K > 256 or C > 64. */
 int block_columns(const struct kcp_ladder *a, int columns, size_t bytes,
                   void state(void *m, double *S, int K, int V, int v0, int out),
                   void chunks(const struct kcp_ladder *a, void *m, int s, int n,
@@ -32,7 +31,7 @@ int block_columns(const struct kcp_ladder *a, int columns, size_t bytes,
 
 /* Runs one load instruction of a warp. Lane l copies count[l] = 0..8 adjacent numbers,
  * up to 16 bytes, from global[from[l]] to shared[to[l]]. Returns the number of sectors
- * of 32 bytes that were read; `global` is aligned to a sector. A number that two lanes
+ * of 32 bytes that were read. `global` is aligned to a sector. A number that two lanes
  * write becomes NaN. */
 int block_load(double *shared, const int *to, const double *global, const int64_t *from,
                const int *count);
@@ -67,9 +66,9 @@ struct block_copy {
 };
 struct block_copies { struct block_copy copy[BLOCK_COPIES]; int n, group; };
 
-/* cp.async: copies rows of `columns` numbers, `stride` apart, in the open group.
- * block_commit closes the group. block_wait leaves at most the n newest closed groups
- * in flight. */
+/* block_async issues a cp.async of rows of `columns` numbers, `stride` apart, in the
+ * open group. block_commit closes the group. block_wait waits until only the n newest
+ * closed groups are in flight. */
 void block_async(struct block_copies *q, double *to, const double *from, int64_t stride,
                  int rows, int columns);
 void block_commit(struct block_copies *q);
@@ -88,9 +87,9 @@ int block_run(int step(void *m, int role, int i), void *m, int roles, int chunks
               struct block_copies *q);
 
 /* Computes, as wgmma does, D [64,columns] += A [64,16] B [16,columns]. B is in swizzled
- * tiles in shared memory, at the address in the descriptor. If mn_major, rows of a tile
- * are rows of B, otherwise columns of B. If the descriptor has an unsupported bit, D
- * becomes NaN. */
+ * tiles in shared memory, at the address in the descriptor. A row of a tile is a row of
+ * B if mn_major is 1, otherwise a column of B. If the descriptor has an unsupported
+ * bit, D becomes NaN. */
 void warpgroup_mma(double *d, int columns, const double (*a)[16], const double *shared,
                    uint64_t descriptor, int mn_major);
 

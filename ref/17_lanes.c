@@ -5,7 +5,7 @@
 #include "checked.h"
 #include "ref.h"
 
-enum { WIDEST = 256, LONGEST = 64 };            /* K; C */
+enum { WIDEST = 256, LONGEST = 64 };            /* limits of K and C */
 
 /* The data of a warp, which computes 16 columns of one chunk: S^T in K/8 tiles of D,
  * y^T in C/8 tiles, and the rows of w and kg, padded with zeros to full tiles. */
@@ -21,7 +21,7 @@ static void b_of_w(struct fragment_b *b, const struct warp *m, int key, int toke
 static void b_of_kg(struct fragment_b *b, const struct warp *m, int token, int key);
 
 //> fragments
-/* Returns row and column of number x = 0..3 of a lane in a tile of D [16,8]. */
+/* Returns the row and column of register x = 0..3 of a lane in a tile of D [16,8]. */
 static struct place place_of_d(int lane, int x)
 {
     const int g = lane / 4, e = lane % 4 * 2;
@@ -36,8 +36,8 @@ static void a_of_d(struct fragment_a *a, const struct fragment_d *d)
         for (int x = 0; x < 8; x++) a->x[lane][x] = d[x / 4].x[lane][x % 4];
 }
 
-/* Fills B [16,8] for y^T = S^T w^T: row i of B is key number key + i, column j is token
- * number token + j. */
+/* Fills B [16,8] for y^T = S^T w^T. Row i of B is key number `key` + i, and column j is
+ * token number `token` + j. */
 static void b_of_w(struct fragment_b *b, const struct warp *m, int key, int token)
 {
     for (int lane = 0; lane < LANES; lane++) {
@@ -47,7 +47,7 @@ static void b_of_w(struct fragment_b *b, const struct warp *m, int key, int toke
     }
 }
 
-/* Fills B [16,8] for S^T += x^T kg: rows of B are tokens, columns are keys. */
+/* Fills B [16,8] for S^T += x^T kg. Rows of B are tokens, and columns are keys. */
 static void b_of_kg(struct fragment_b *b, const struct warp *m, int token, int key)
 {
     for (int lane = 0; lane < LANES; lane++) {
@@ -59,7 +59,7 @@ static void b_of_kg(struct fragment_b *b, const struct warp *m, int token, int k
 //< fragments
 
 //> rung
-/* Computes y^T = S^T w^T; each instruction multiplies 16 keys by 8 tokens. */
+/* Computes y^T = S^T w^T. Each mma instruction multiplies 16 keys by 8 tokens. */
 static void times_w(struct warp *m, int K)
 {
     for (int c = 0; c < LONGEST / 8; c++) m->y[c] = (struct fragment_d){ 0 };
@@ -109,7 +109,7 @@ static void subtract(const struct kcp_ladder *a, struct warp *m, int64_t t0, int
 }
 
 /* Copies a chunk's rows of w and kg, computes y, v_new and S [i,v] <- decay_i S [i,v],
- * then adds kg. */
+ * then computes S^T += x^T kg. */
 static void one_chunk(const struct kcp_ladder *a, struct warp *m, int64_t t0, int len,
                       int n, int v0, const double *decay)
 {
@@ -131,8 +131,8 @@ static void one_chunk(const struct kcp_ladder *a, struct warp *m, int64_t t0, in
 }
 //< rung
 
-/* Copies columns v0 .. v0 + 15 of the state from S [K,V] to the lanes or, with `out`,
- * from the lanes to S. */
+/* Copies columns v0 .. v0 + 15 of the state from S [K,V] to the lanes or, if `out` is
+ * 1, from the lanes to S. */
 static void state(void *m_, double *S, int K, int V, int v0, int out)
 {
     struct warp *m = m_;

@@ -5,10 +5,10 @@
 #include "checked.h"
 #include "ref.h"
 
-enum { WIDEST = 256, LONGEST = 64 };            /* K and V; C */
+enum { WIDEST = 256, LONGEST = 64 };            /* limits of K and V, of C */
 
-/* A block's shared memory, and the state: row v of S is column v of the state and is in
- * registers of thread v. */
+/* A block's shared memory and state. Row v of S is column v of the state, which thread
+ * v has in registers. */
 struct block {
     double w[LONGEST * WIDEST], kg[LONGEST * WIDEST], S[WIDEST][WIDEST];
 };
@@ -74,7 +74,7 @@ static void one_chunk(const struct kcp_ladder *a, struct block *m, int s, int n,
     }
 }
 
-/* Copies the state from S [K,V], transposed, to m->S or, with `out`, from m->S to S. */
+/* Transposes the state from S [K,V] to m->S or, if `out` is 1, from m->S to S. */
 static void state(void *m_, double *S, int K, int V, int v0, int out)
 {
     struct block *m = m_;

@@ -31,9 +31,9 @@ static void stretch(const struct kcp_ladder *a, struct block *m, int s, int n,
                     double *S);
 
 //> loop
-/* Computes all chunks of a segment of head n; on return S [K,V] is the state at the
- * segment's end. Each step closes a group of copies, even an empty one, so that the
- * next chunk's copies are always in the second newest group. */
+/* Computes all chunks of a segment of head n. On return S [K,V] is the state at the
+ * segment's end. Each step closes a group of copies, even if the group is empty, so
+ * that the next chunk's copies are always in the second newest group. */
 static void stretch(const struct kcp_ladder *a, struct block *m, int s, int n,
                     double *S)
 {

@@ -24,8 +24,8 @@ static void add_kg(struct warpgroup *m, int K);
 //> products
 /* Returns a descriptor. In units of 16 bytes, bits 0 .. 13 are the address, bits 16 ..
  * 29 the distance between tiles, bits 32 .. 45 the distance between groups of eight
- * rows; bit 62 selects the swizzle of 128 bytes. In a K-major tile, a row is a column
- * of B, and a step reads 16 numbers of each row. In an MN-major tile, a row is a row of
+ * rows. Bit 62 selects the swizzle of 128 bytes. A row of a K-major tile is a column of
+ * B, and a step reads 16 numbers of each row. A row of an MN-major tile is a row of
  * B. */
 static uint64_t descriptor_k_major(int byte)
 {
@@ -71,8 +71,8 @@ static void add_kg(struct warpgroup *m, int K)
 }
 //< products
 
-/* Computes x = u - y (0 past the chunk's end and past column V), v_new = x, and S [i,v]
- * <- decay_i S [i,v]. */
+/* Computes x = u - y, v_new = x, and S [i,v] <- decay_i S [i,v]. x is 0 past the
+ * chunk's end and past column V. */
 static void between(const struct kcp_ladder *a, struct warpgroup *m,
                     struct block_tokens z, int n, int v0, int c)
 {
@@ -108,7 +108,7 @@ static void chunks(const struct kcp_ladder *a, void *m_, int s, int n, int v0)
     }
 }
 
-/* Copies columns v0 .. v0 + 63 of S [K,V] to the rows of m->S or, with `out`, back. */
+/* Copies columns v0 .. v0 + 63 of S [K,V] to rows of m->S or, if `out` is 1, back. */
 static void state(void *m_, double *S, int K, int V, int v0, int out)
 {
     struct warpgroup *m = m_;

@@ -1,4 +1,4 @@
-/* checked.h -- the check of every call of a stage, and its error messages.
+/* checked.h -- checks of stage calls, and error messages.
  *
  * Book: chapter 20.  Checked by: tests/20_clusters/calls.c.
  * Next: core/checked.c; core/agree.c, the comparison between ranks. */
@@ -15,11 +15,11 @@ extern "C" {
 
 /* Checks a call before the stage runs: calls kcp_check_call and, for stages with ranks,
  * checks that all ranks have the same plan and options. `may_lack` lists, separated by
- * blanks, arrays that may be NULL. A call that one rank rejects fails on all ranks.
- * Between kcp_checked_enter and kcp_checked_leave, returns KCP_OK without any check. */
+ * blanks, arrays that may be NULL. If one rank rejects a call, all ranks do. Between
+ * kcp_checked_enter and kcp_checked_leave, returns KCP_OK without any check. */
 int kcp_begin(const char *stage, enum kcp_where where, const void *args,
               const char *may_lack);
-/* Checks sizes, options and plan; arrays and comm may be missing. */
+/* Checks sizes, options and plan, but neither arrays nor comm. */
 int kcp_check_sizes(const char *stage, const struct kcp_call *call);
 
 /* variants.c: returns 1 if `name` is NULL or names the stage: "05", "5" and "05_affine"
@@ -30,9 +30,9 @@ int kcp_stage_matches(const char *name, const char *stage);
  * Returns the number of elements of a field, or -1 on overflow or an unknown name in
  * the shape. */
 int64_t kcp_field_numbers(const struct kcp_call *c, const struct kcp_field *f);
-/* Returns the value of a word of a shape, e.g. "NS+1", or -1 if unknown. */
+/* Returns the value of a word of a shape, e.g. "NS+1", or -1 if the word is unknown. */
 int64_t shape_letter(const struct kcp_call *c, const char *letter, size_t len);
-/* Sets the size with which a word of a shape begins: for "NS+1", sets NS to value. */
+/* Sets the size that a word of a shape starts with, e.g. NS to `value` for "NS+1". */
 void shape_set(struct kcp_call *c, const char *word, int64_t value);
 /* The sizes in struct kcp_call, with their least and largest values (members.def). */
 struct kcp_size { const char *name; size_t at; int least, most; };
@@ -43,14 +43,14 @@ int field_used(const struct kcp_field *f, const struct kcp_call *c);
 /* Returns 1 if `list` (may be NULL) contains `word`; `between` is the separator. */
 int has_word(const char *list, const char *word, const char *between);
 
-/* Calls on this thread between these two are not checked. */
+/* Calls that this thread makes between these two functions are not checked. */
 void kcp_checked_enter(void);
 void kcp_checked_leave(void);
 
 /* Sets the text of kcp_why() and returns status. */
 int kcp_refuse(int status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Returns kcp_why() or, if kcp_why() is empty, `name`: the reason for comm->fail. */
+/* Returns a reason for comm->fail: kcp_why(), or `name` if kcp_why() is empty. */
 const char *kcp_why_or(const char *name);
 /* Sends one line to the function that kcp_notices has set. */
 void kcp_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -33,9 +33,9 @@ extern const char *const kcp_form_names[KCP_FORMS];           /* "all_gather", .
 
 /* ---- ranks: comm/
  *
- * Pointers are to host or device memory, depending on the backend; `stream` may be
- * NULL. Every function returns a status; once any rank has called fail(), functions
- * return KCP_COMM on every rank. `traffic` counts the bytes that this rank has sent; an
+ * The backend determines whether pointers are to host or device memory. A stream may be
+ * NULL. Every function returns a status. Once any rank has called fail(), functions
+ * return KCP_COMM on every rank. `traffic` counts what this rank has sent. An
  * all_gather of b bytes counts as (R-1) b bytes and one collective. */
 struct kcp_traffic { int64_t bytes, messages, collectives; };
 
@@ -52,50 +52,50 @@ struct kcp_comm {
     int  (*group)(struct kcp_comm *, int begin);       /* 0: ends the group */
     int  (*barrier)(struct kcp_comm *, struct CUstream_st *);
     void (*fail)(struct kcp_comm *, int status, const char *why);
-    /* Returns 1 if a rank has failed; sets *rank to the rank, `why` to the reason. */
+    /* If a rank has failed, returns 1 and sets *rank and `why`, the reason. */
     int  (*lost)(struct kcp_comm *, int *rank, char *why, size_t n);
     void (*free)(struct kcp_comm *);
-    /* Gathers host bytes of all ranks, blocks until done, and is not counted in
-     * `traffic`. Ranks compare plans and options by show(); if show is NULL, they do
-     * not. Returns KCP_NA if a graph captures the stream. */
+    /* Gathers host bytes of all ranks and blocks until all have arrived. `traffic` does
+     * not count these bytes. Ranks use show() to compare plans and options; show may be
+     * NULL. Returns KCP_NA if a CUDA graph captures the stream. */
     int  (*show)(struct kcp_comm *, const void *mine, void *all, size_t bytes,
                  struct CUstream_st *);
-    int show_waits;            /* 1: show() waits for a stream, so compare once */
+    int show_waits;            /* 1: show() waits, so ranks compare each call once */
     uint64_t agreed[8];        /* digests of calls compared before */
     int agreements;
     struct kcp_window *window; /* memory that other ranks can write; NULL: none */
 };
 
-/* A window: memory on a rank's GPU that kernels of other ranks write directly, with a
- * flag per block of a state. If all ranks have a window, the form `chain` runs one
- * kernel per rank (chapter 20); otherwise it sends messages. */
+/* A window is memory on a rank's GPU that kernels of other ranks write directly. It has
+ * a flag per block of a state. If all ranks have a window, the form `chain` runs one
+ * kernel per rank (chapter 20); otherwise `chain` sends messages. */
 enum { KCP_WINDOW_RANKS = 16 };
 struct kcp_window {
-    int R, r, blocks;          /* blocks: most blocks of a state per rank */
+    int R, r, blocks;          /* blocks: maximum blocks of a state per rank */
     void *at[KCP_WINDOW_RANKS];        /* address of rank r's window on this GPU */
     int *lost;                 /* if *lost is not 0, kernels stop waiting */
 };
 /* Creates windows for a communicator over NCCL. Collective: all ranks get windows, or
- * all ranks return KCP_NA (a GPU cannot write another GPU's memory, or KCP_WINDOWS is
- * not 1). kcp_nccl_over, kcp_nccl_by_file and kcp_nccl_threads_run call
- * kcp_nccl_windows; after kcp_nccl_from or kcp_nccl_split, you may call it. Do not call
- * it while a graph captures a stream. */
+ * all ranks return KCP_NA, if a GPU cannot write another GPU's memory or if the
+ * environment variable KCP_WINDOWS is not 1. kcp_nccl_over, kcp_nccl_by_file and
+ * kcp_nccl_threads_run call kcp_nccl_windows. After kcp_nccl_from or kcp_nccl_split,
+ * the caller may do so, but not while a CUDA graph captures a stream. */
 int kcp_nccl_windows(struct kcp_comm *comm);
 
 /* Runs R ranks as threads of this process: calls body(comm, arg) once per rank. Returns
  * the status of the first failure; `why` (may be NULL) receives "rank 2: reason". */
 int kcp_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
                     char *why, size_t n);
-/* As kcp_threads_run, but copies by `copy`, e.g. if all ranks share one GPU. `copy`
- * waits for earlier work of the stream, copies, and returns when the copy is complete.
- * A call of `copy` with 0 bytes waits for the stream. */
+/* As kcp_threads_run, but data between ranks is copied by the function `copy`, e.g. if
+ * all ranks share one GPU. `copy` waits for earlier work of the stream, copies, and
+ * returns when the copy is complete. With 0 bytes, `copy` only waits for the stream. */
 typedef int kcp_copy(void *to, const void *from, size_t bytes, struct CUstream_st *);
 int kcp_threads_run_on(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
                        char *why, size_t n, kcp_copy *copy);
 
-/* Sets *seconds to the time after which a call without progress fails: the value of
- * KCP_TIMEOUT_S, or 60. Returns KCP_BAD if a variable's value is wrong; `why` names the
- * variable. */
+/* Sets *seconds to the time after which a call without progress fails: the value of the
+ * environment variable KCP_TIMEOUT_S, or 60. Returns KCP_BAD if the value of
+ * KCP_TIMEOUT_S or KCP_WINDOWS is wrong, and `why` names the variable. */
 int kcp_timeout(double *seconds, char *why, size_t n);
 
 /* Ranks can be MPI processes (kcp_mpi.h, a separate library).
@@ -108,33 +108,33 @@ int kcp_timeout(double *seconds, char *why, size_t n);
 
 /* Ranks can use NCCL (KCP_NA if built without CUDA or NCCL). Pointers are to memory of
  * the rank's GPU, and a call returns when its work is on the stream. barrier() waits
- * for the stream and for every rank, at most KCP_TIMEOUT_S. If a rank is lost, the
- * other ranks abort the communicator, so that no stream waits forever; barrier() and
- * all later calls then return KCP_COMM. Results of work on a stream are valid only
- * after a barrier() that returns KCP_OK.
+ * for the stream and for every rank, at most KCP_TIMEOUT_S. If a rank dies or hangs,
+ * the other ranks abort the communicator, so that no stream waits forever. Then
+ * barrier() and all later calls return KCP_COMM. Results of work on a stream are valid
+ * only after a barrier() that returns KCP_OK.
  *
  * kcp_nccl_threads_run runs R threads of this process, rank r on GPU r. `body` must not
  * wait for the GPU of another rank (e.g. by cudaFree or cudaDeviceSynchronize on that
- * GPU): that GPU may be waiting for a collective of this rank, a deadlock. */
+ * GPU), because that GPU may be waiting for a collective of this rank. */
 int kcp_nccl_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
                          char *why, size_t n);
 /* Creates a rank on the calling thread's GPU. `host` is any communicator on host memory
- * (threads, MPI); it sends NCCL's id and reports which rank failed. `host` must outlive
- * *comm. */
+ * (threads, MPI). The ranks use `host` to send NCCL's id and to report which rank
+ * failed. `host` must outlive *comm. */
 int kcp_nccl_over(struct kcp_comm **comm, struct kcp_comm *host, char *why, size_t n);
 /* Creates a rank on the calling thread's GPU without MPI. Rank 0 writes NCCL's id to
  * the file `path`, in a folder that all ranks can read. The file must not exist before
- * the call; the caller removes the file. NCCL's error or the timeout reveals a lost
- * rank. */
+ * the call, and the caller removes the file afterwards. If a rank dies or hangs, the
+ * other ranks detect this by NCCL's error or by the timeout. */
 int kcp_nccl_by_file(struct kcp_comm **comm, const char *path, int R, int r, char *why,
                      size_t n);
 /* Creates a communicator that uses a caller's ncclComm_t, blocking or not. The caller
  * owns the ncclComm_t: after a failure, calls of this library return KCP_COMM, but the
  * library does not abort the ncclComm_t. Until you abort the ncclComm_t, work on a
  * stream may hang, and so may cudaFree and comm->free, which wait for this work. Call
- * comm->fail or comm->free before you abort or destroy the ncclComm_t; after that call
- * the library does not use the ncclComm_t. NCCL's error, your watchdog or the timeout
- * reveals a lost rank. */
+ * comm->fail or comm->free before you abort or destroy the ncclComm_t. After this call,
+ * the library does not use the ncclComm_t. If a rank dies or hangs, the other ranks
+ * detect this by NCCL's error, by your watchdog or by the timeout. */
 struct ncclComm;
 int  kcp_nccl_from(struct kcp_comm **comm, struct ncclComm *nccl);
 /* Splits `from`: ranks with the same color form one communicator, ordered by key, then
@@ -144,13 +144,13 @@ int  kcp_nccl_from(struct kcp_comm **comm, struct ncclComm *nccl);
  * for this rank. lost() of *comm returns rank numbers of `from`. */
 int kcp_nccl_split(struct kcp_comm *from, int color, int key, struct kcp_comm **comm);
 
-/* ---- maps: compose and apply, one implementation per backend. A map S -> op(M) S + h
- * is stored as [h | M], [HV,K,V+K]; op(M) is M, or M^T if backward = 1. */
+/* ---- maps. Each backend implements these functions. A map S -> op(M) S + h is stored
+ * as [h | M] [HV,K,V+K]. op(M) is M, or M^T if backward = 1. */
 struct kcp_mapops {
     const char *name;
     size_t elem;               /* bytes per number: 4, or 8 for double */
-    /* S_out <- op(M) S_in + h on columns v0 .. v0+Vb-1 of h. If `first` is 1, S_out <-
-     * h, and S_in and M are not read. S_in [HV,K,ld_in] and S_out [HV,K,ld_out] begin
+    /* S_out <- op(M) S_in + h on columns v0 .. v0+Vb-1 of h. If `first` is 1, S_in and
+     * M are not read, and S_out <- h. S_in [HV,K,ld_in] and S_out [HV,K,ld_out] begin
      * with column v0. S_in may equal S_out. */
     int (*apply)(int HV, int K, int V, const void *map, int backward, int first,
                  int v0, int Vb, const void *S_in, int ld_in, void *S_out, int ld_out,
@@ -162,8 +162,8 @@ struct kcp_mapops {
                    int a_first, void *out, struct CUstream_st *);
     int (*copy)(void *to, size_t to_pitch, const void *from, size_t from_pitch,
                 size_t width, size_t rows, struct CUstream_st *);      /* in bytes */
-    /* The same operations on maps [HV,K,V+1] = [h | d], for models with a diagonal M.
-     * NULL: not implemented, so such a model sends all K^2 elements of M. */
+    /* The same operations on maps [h | d] [HV,K,V+1], for models with M = diag(d). If
+     * `diagonal` is NULL, such a model sends all K^2 elements of M. */
     const struct kcp_mapops *diagonal;
     int is_diagonal;           /* 1: maps are [h | d] */
 };
@@ -173,12 +173,13 @@ extern const struct kcp_mapops kcp_diagonal_mapops;        /* ref/16_diagonal.c 
 
 /* ---- chapters 07, 11: the exchange, written once over comm and maps
  *
- * maps [NS,HV,K,V+K] (diagonal M: [NS,HV,K,V+1]) are this rank's maps; only the parts
- * of kcp_plan_want are read. states [NS,HV,K,V]: on entry, rows of segments that begin
- * (backward: end) a sequence are h0 (dht) or 0; on return every row is the state at the
- * start of its segment (backward: the gradient of the state at the segment's end). kept
- * (may be NULL): in forward, the form all_gather stores the gathered maps in `kept`.
- * Backward with reuse_M reads M from `kept` and from `maps`, and sends only dh_ext. */
+ * `maps` [NS,HV,K,V+K] (diagonal M: [NS,HV,K,V+1]) are this rank's maps. Only the parts
+ * that kcp_plan_want returns are read. `states` is [NS,HV,K,V]. On entry, rows of
+ * segments that begin (backward: end) a sequence are h0 (dht) or 0. On return, every
+ * row is the state at the start of its segment (backward: the gradient of the state at
+ * the segment's end). In forward, the form all_gather stores the gathered maps in
+ * `kept`, which may be NULL. Backward with reuse_M reads M from `kept` and `maps`, and
+ * sends only dh_ext. */
 struct kcp_exchange {
     enum kcp_form form;
     int backward, blocks, reuse_M;
@@ -192,20 +193,20 @@ struct kcp_exchange {
 int    kcp_exchange_run(const struct kcp_exchange *x);
 size_t kcp_exchange_work(const struct kcp_exchange *x);     /* bytes of work */
 size_t kcp_exchange_kept(const struct kcp_exchange *x);     /* bytes of kept */
-/* Returns the bytes and messages of this rank, by the formulas of chapter 07. */
+/* Returns this rank's traffic as predicted by the formulas of chapter 07. */
 struct kcp_traffic kcp_exchange_formula(const struct kcp_exchange *x);
-/* Returns 1 if the form folds maps in token order, so that canonical plans give the
- * same bits for every R; 0 if the form composes maps in a tree or does not exist. */
+/* Returns 1 if the form applies maps in token order, so that canonical plans give the
+ * same bits for every R. Returns 0 if the form composes maps in a tree, or if there is
+ * no such form. */
 int    kcp_form_in_order(enum kcp_form form);
 
 /* ---- chapter 14: rows across a cut, written once over comm
  *
- * A segment needs `reach` rows of its sequence before (backward: after) the segment.
- * The segment needs no halo rows if its neighbour in the sequence is adjacent in the
- * shard; so if a rank owns one range, only the first (backward: last) segment needs
- * halo rows. Only the ranks that own these rows send messages. x [T,row] is this rank's
- * shard. The halo contains the rows for segment 0, then those for segment 1, etc.
- * ... */
+ * A segment needs the `reach` rows of its sequence before (backward: after) the
+ * segment. These rows come from the halo unless they are in the shard, next to the
+ * segment. So if a rank owns one range, only the first (backward: last) segment needs
+ * halo rows. Only the ranks that own halo rows send messages. x [T,row] is this rank's
+ * shard. The halo contains the rows for segment 0, then those for segment 1, etc. */
 struct kcp_halo {
     const struct kcp_plan *plan;
     struct kcp_comm *comm;     /* may be NULL when plan->R is 1 */
@@ -218,10 +219,10 @@ struct kcp_halo {
                                   of each run of adjacent segments that begins inside
                                   a sequence, because backward sends only these rows */
 };
-int64_t kcp_halo_rows(const struct kcp_halo *h, int r);    /* that rank r lacks */
-/* kcp_halo_at returns the first halo row for segment s. kcp_halo_edge, with edges = 1,
- * returns the first row of x for the run of segments that begins with s. For s = NS,
- * both return the total number of rows. */
+int64_t kcp_halo_rows(const struct kcp_halo *h, int r);    /* in rank r's halo */
+/* kcp_halo_at returns the index of the first halo row for segment s. With edges = 1,
+ * kcp_halo_edge returns the index of the first row of x for the run of segments that
+ * begins with s. For s = NS, these functions return the total number of rows. */
 int64_t kcp_halo_at(const struct kcp_halo *h, int r, int s);
 int64_t kcp_halo_edge(const struct kcp_halo *h, int r, int s);
 int     kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo);
@@ -235,10 +236,10 @@ int     kcp_halo_states(const struct kcp_halo *h, void *states);
 /* ---- chapters 13, 14: sums over all tokens
  *
  * kcp_segment_sum adds the rows of part [NS,n], one row per segment, over all segments
- * of all ranks in token order. Every rank gets sum [n] (double, host; if R > 1, one
- * all_gather per MiB). Canonical plans give the same bits for every R.
- * kcp_parameter_sum does the same for a call; with KCP_SUM_LOCAL, it adds only this
- * rank's rows and sends no message. */
+ * of all ranks in token order. Every rank gets sum [n], in host memory. If R > 1, there
+ * is one all_gather per MiB. Canonical plans give the same bits for every R.
+ * kcp_parameter_sum does the same for the plan of call c. With KCP_SUM_LOCAL,
+ * kcp_parameter_sum adds only this rank's rows and sends no message. */
 int kcp_segment_sum(const struct kcp_plan *plan, struct kcp_comm *comm,
                     const double *part, int64_t n, double *sum);
 struct kcp_call;

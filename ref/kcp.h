@@ -38,17 +38,17 @@ const char *kcp_version(void);
  * valid until the next call that fails. */
 const char *kcp_why(void);
 /* Sets the function that receives notices, one line per call, from any thread. NULL,
- * the default, drops notices. A notice is not a failure; e.g. it says that a slower
- * path runs because this GPU does not support the faster path. The library prints
+ * the default, drops notices. A notice does not report a failure, but e.g. that a
+ * slower path runs because this GPU does not support the faster one. The library prints
  * nothing. */
 void kcp_notices(void (*to)(const char *line));
 
-/* Describe structs of the loaded library, for bindings in other languages.
- * kcp_struct_size returns the bytes of struct `name` ("kcp_call"), or 0 if there is no
- * such struct. kcp_struct_member sets the offset and the kind of a member ('i' int or
- * enum, 'l' int64_t, 'z' size_t, 'd' double, 'p' pointer); kcp_enum_value sets the
- * value of an enum constant ("KCP_GATE_RAW"). Both return KCP_BAD if the name is
- * unknown. */
+/* These functions describe the structs of the loaded library to bindings in other
+ * languages. kcp_struct_size returns the bytes of struct `name` ("kcp_call"), or 0 if
+ * there is no such struct. kcp_struct_member sets *at to a member's offset and *kind to
+ * 'i' (int or enum), 'l' (int64_t), 'z' (size_t), 'd' (double) or 'p' (pointer).
+ * kcp_enum_value sets *value to that of a constant ("KCP_GATE_RAW"). The last two
+ * functions return KCP_BAD if a name is unknown. */
 size_t kcp_struct_size(const char *name);
 int    kcp_struct_member(const char *of, const char *name, size_t *at, char *kind);
 int    kcp_enum_value(const char *name, int *value);
@@ -70,11 +70,12 @@ enum { KCP_LOCAL = 1, KCP_REVERSE = 2, KCP_SUM_LOCAL = 4 };
 /* ---- fields
  * The args struct and the field table of a stage are generated from one list,
  * KCP_FIELD(io, when, name, shape, store) in stages/NN.def.
- *   io     IN or OUT; BIN and BOUT belong to the backward pass only, FOUT to forward
- *   when   ALWAYS; MAYBE may be NULL; KDA or GDN: NULL for the other model
+ *   io     IN, OUT; BIN, BOUT: only in the backward pass; FOUT: only in forward
+ *   when   ALWAYS: NULL only if empty; MAYBE: may be NULL; ONLY_KDA, ONLY_GDN: NULL for
+ *          other models
  *   shape  names of sizes (chapter 00), separated by blanks; also "NS+1", "V+K"
- *   store  ACTV the variant's storage type; ACC fp32, or double for a double variant;
- *          MAP as ACC, columns [0,V) h_ext and [V,V+K) M; I32, I64
+ *   store  ACTV: the variant's storage; ACC: fp32, or double in a double variant;
+ *          MAP: as ACC, with h_ext in columns [0,V) and M in [V,V+K); I32, I64
  * A variant must not change inputs, nor output elements that the reference does not
  * write. */
 enum kcp_io    { KCP_IN, KCP_OUT, KCP_BIN, KCP_BOUT, KCP_FOUT };
@@ -94,13 +95,13 @@ struct kcp_field {
 /* ---- chapter 06: the plan
  * A plan is a table of segments and their owners. It depends only on cu_seqlens, R, the
  * owners of ranges, and L. A rank may own any ranges of tokens; by default, rank r owns
- * the r-th of R contiguous ranges. A rank's segments are adjacent in the table, in
- * token order, and so are the rows of these segments in the rank's shard. In a
- * *classic* plan (L = 0), a segment is the part of a sequence in one range. In a
- * *canonical* plan (L > 0), segments are cut at multiples of L from the start of their
- * sequence, and each boundary of a range moves down to such a cut. The *shard order* of
- * tokens is the concatenation of the shards, rank 0 first; for a contiguous plan the
- * shard order equals the token order. */
+ * the r-th of R contiguous ranges. The table lists a rank's segments one after another,
+ * in token order, and the rank's shard has their rows in the same order. In a *classic*
+ * plan (L = 0), a segment is the part of a sequence in one range. In a *canonical* plan
+ * (L > 0), segments are cut at multiples of L tokens from the start of their sequence,
+ * and each boundary of a range moves down to such a cut. The *shard order* of tokens is
+ * the concatenation of the shards, rank 0 first. In a contiguous plan, the shard order
+ * is the token order. */
 //> segment
 struct kcp_segment {
     int n;                     /* global sequence */
@@ -108,14 +109,14 @@ struct kcp_segment {
     int64_t begin, end;        /* global tokens */
     int first, last;           /* 1: first, last of the sequence */
     int prev, next;            /* neighbours in the sequence, in plan->seg; or -1 */
-    int pre, post;             /* changes of owner before and after in the sequence */
+    int pre, post;             /* changes of owner in the sequence before, after it */
     int at;                    /* index in token order: plan->order[at] */
 };
 //< segment
 
 /* One rank's part of the plan, called CP context in other implementations.
- * is_first_rank and pre_... refer to the rank's first segment, is_last_rank and
- * post_num_ranks to the rank's last segment. If a rank owns several ranges,
+ * is_first_rank and the pre_ members describe the rank's first segment; is_last_rank
+ * and post_num_ranks describe its last segment. If a rank owns several ranges,
  * pre_num_ranks and post_num_ranks count changes of owner, and cu_seqlens has one entry
  * per run of consecutive tokens. */
 struct kcp_context {
@@ -156,8 +157,8 @@ struct kcp_owners { int B; int64_t *bound; int *owner; };
 /* Allocates a table of owners of a kind that softmax attention uses. KCP_ZIGZAG cuts
  * each sequence into 2 R ranges at floor(i len / 2R); rank r owns ranges r and 2R-1-r,
  * so that a causal mask gives all ranks the same work. KCP_STRIPED cuts each sequence
- * into stripes of `stripe` tokens; rank i mod R owns stripe i. KCP_BAD: *why is the
- * reason. */
+ * into stripes of `stripe` tokens; rank i mod R owns stripe i. If the result is
+ * KCP_BAD, *why is the reason. */
 enum kcp_spread { KCP_CONTIGUOUS, KCP_ZIGZAG, KCP_STRIPED };
 int  kcp_owners_make(struct kcp_owners *owners, enum kcp_spread spread, int N,
                      const int64_t *cu_seqlens, int R, int64_t stripe,
@@ -175,11 +176,11 @@ int  kcp_plan_owned(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, in
                     const struct kcp_owners *owners, int64_t L, int C, int Wc,
                     const char **why);
 void kcp_plan_free(struct kcp_plan *plan);
-/* Copies `next` into `plan`, in place. Args structs that point into `plan` stay valid;
- * copies of a rank's cu, cn, sc become outdated. Sequences may have other lengths, but
- * N, R, C, T, L, each rank's number of tokens, segments and chunks, the owners of
- * states and the neighbours of segments must be equal. Otherwise returns KCP_NA, *why
- * names the difference, and `plan` is unchanged. Collective. */
+/* Copies `next` into `plan`, in place. Args structs that point into `plan` stay valid,
+ * but copies of a rank's cu, cn, sc become outdated. The lengths of sequences may
+ * differ. N, R, C, T, L, each rank's number of tokens, segments and chunks, the owners
+ * of states and the neighbours of segments must be equal. Otherwise returns KCP_NA,
+ * *why names the difference, and `plan` is unchanged. All ranks must make this call. */
 int  kcp_plan_refresh(struct kcp_plan *plan, const struct kcp_plan *next,
                       const char **why);
 /* kcp_plan_take copies rank r's rows (row_bytes per token) from the tensor of all
@@ -198,10 +199,11 @@ int  kcp_plan_want(const struct kcp_plan *plan, int j, int backward);
 /* ---- chapter 12: the saved block
  *
  * The block is in the caller's memory and starts with struct kcp_saved. Every tensor is
- * dense; its offset, in its item, is a multiple of 64 bytes. A stage may write directly
- * to the block: kcp_saved_begin, then kcp_saved_at(saved, "q"). Tensors: q and k
- * (unless the block is light), rstd_q, rstd_k, beta, Aqk, A, h_kept; with reuse_M also
- * maps and kept; with save-all also G, w, u, qg, kg, v_new and h. */
+ * dense and begins at byte `at` of its item, a multiple of 64. To write tensor "q"
+ * directly to the block, call kcp_saved_begin, then kcp_saved_at(saved, "q"). Blocks
+ * contain q and k (not with KCP_SAVE_LIGHT), rstd_q, rstd_k, beta, Aqk, A and h_kept.
+ * With reuse_M, they also contain maps and kept. With KCP_SAVE_ALL, they also contain
+ * G, w, u, qg, kg, v_new and h. */
 struct kcp_saved_item { char name[16]; uint64_t at, bytes; };
 struct kcp_saved {
     char magic[8], writer[40];         /* "ref" or the variant that wrote the block;
@@ -224,8 +226,9 @@ void  *kcp_saved_at(const void *saved, const char *name);
 int    kcp_saved_check(const void *saved, size_t bytes, const struct kcp_call *a,
                        const char *reader, size_t actv, size_t acc,
                        char *why, size_t n);
-/* These functions handle any format; those above handle format 1, which the references
- * write and read. kcp_saved_layout_of returns KCP_BAD if there is no such format. */
+/* The next two functions handle any format. The functions above handle only format 1,
+ * which the references write and read. kcp_saved_layout_of returns KCP_BAD if there is
+ * no such format. */
 int    kcp_saved_layout_of(struct kcp_saved *s, const struct kcp_call *a, int format,
                            const char *writer, size_t actv, size_t acc);
 int    kcp_saved_check_of(const void *saved, size_t bytes, const struct kcp_call *a,
@@ -248,15 +251,15 @@ extern const int kcp_nstages;
 enum kcp_storage { KCP_F64, KCP_F32, KCP_BF16 };
 enum kcp_where { KCP_HOST, KCP_DEVICE };
 
-/* Checks a call without running the stage: sizes, options, missing arrays, plan and
- * comm; for arrays on the host also the values of cu, cn, sc, cu_seqlens, want and
- * range. `stage` is "03", "3" or "03_wy". References, layer calls and variants include
- * this check. On KCP_BAD, kcp_why() returns the reason. */
+/* Checks a call without running the stage: its sizes, options, missing arrays, plan and
+ * comm. If arrays are on the host, also checks the values of cu, cn, sc, cu_seqlens,
+ * want and range. `stage` is "03", "3" or "03_wy". References, layer calls and variants
+ * make this check themselves. On KCP_BAD, kcp_why() returns the reason. */
 int kcp_check_call(const char *stage, enum kcp_where where, const void *args);
 
 //> variant
-/* A variant is an implementation of a stage. A variant named "mutant_..." is wrong, and
- * the judge, the project's test program, must reject it. */
+/* A variant is an implementation of a stage. A variant named "mutant_..." is wrong on
+ * purpose: the judge, the project's test program, must reject it. */
 struct kcp_variant {
     const char *stage, *name, *why;  /* "07_merge", "v1_column", one line of summary */
     enum kcp_storage storage;
@@ -266,11 +269,11 @@ struct kcp_variant {
     size_t (*work)(const void *args);/* bytes of args->work; NULL: none */
 };
 
-/* A variant, and a function that checks the call (checked.c), then runs the variant. */
+/* A variant, and a function that checks the call (checked.c) and runs the variant. */
 struct kcp_checked { const struct kcp_variant *variant; int (*run)(void *args); };
 int kcp_checked_run(const struct kcp_variant *v, void *args);
 
-/* Adds the record to the list of variants, which is a linker section. */
+/* Defines variant `ident` and adds it to the list of variants, a linker section. */
 #define KCP_VARIANT(ident)                                                            \
     extern const struct kcp_variant ident;                                            \
     static int ident##_checked(void *args) { return kcp_checked_run(&ident, args); }  \

@@ -2,8 +2,8 @@
  *
  * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: comm/backend/mpi.c.
  *
- * libkcp_mpi.so is built if mpicc is found. MPI libraries have different ABIs, so for
- * another MPI library compile share/kcp/mpi with that library's mpicc and
+ * libkcp_mpi.so is built if mpicc is found. MPI libraries have different ABIs. For
+ * another MPI library, compile share/kcp/mpi with the mpicc of that library and
  * -DKCP_WITH_MPI -lkcp. */
 #ifndef KCP_MPI_H
 #define KCP_MPI_H
@@ -28,8 +28,8 @@ int kcp_mpi_start(struct kcp_mpi *mpi, char *why, size_t n);
 int kcp_mpi_world(struct kcp_comm **comm, char *why, size_t n);
 /* Call kcp_mpi_end last, before every exit of a program. Returns `status`, or 1 if
  * `status` is 0 but a communicator has failed. If the result is 0, calls MPI_Finalize.
- * Otherwise omits MPI_Finalize, which would wait for all ranks, and waits 0.3 s, so
- * that other ranks can print errors before the launcher ends all processes. */
+ * Otherwise does not call MPI_Finalize, because this call would wait for all ranks, but
+ * waits 0.3 s, so that other ranks can print errors before the launcher ends them. */
 int kcp_mpi_end(int status);
 
 #ifdef MPI_VERSION

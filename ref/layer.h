@@ -5,10 +5,10 @@
  *
  * The caller owns all arrays, the workspace, saved block, plan, comm and stream. On a
  * GPU every array of an args struct is in GPU memory (plan, comm and ops are host
- * structs). A call puts work on args->stream and returns, without allocating or waiting
- * (except inside comm if ranks share a GPU), so a graph may capture the call. Arrays of
- * storage ACTV (stages.h) have layer->storage; ACC is fp32, or double in a KCP_F64
- * layer. No function prints or exits. */
+ * structs). A call puts work on args->stream and returns. A call does not allocate, and
+ * waits only inside comm if ranks share a GPU, so a CUDA graph may capture the call.
+ * The storage of ACTV arrays (kcp.h) is layer->storage; ACC arrays are fp32, or double
+ * if layer->storage is KCP_F64. No function prints or exits. */
 #ifndef KCP_LAYER_H
 #define KCP_LAYER_H
 
@@ -20,9 +20,9 @@ extern "C" {
 
 #pragma GCC visibility push(default)
 
-/* A layer selects kernels by the table of paths (ref/core/paths.def, kcp-check
- * --paths). Each kernel below names the row of the table at which the search starts; a
- * call runs the first row, from this row on, that supports the call. `forward` and
+/* A layer selects kernels in the table of paths (ref/core/paths.def, printed by
+ * kcp-check --paths). Each variant below gives the row where the search starts. A call
+ * runs the first path, from this row on, that supports the call. `forward` and
  * `backward` must use the same format of the saved block. */
 struct kcp_layer {
     enum kcp_storage storage;
@@ -35,10 +35,10 @@ struct kcp_layer {
 /* Sets the layer to the references of chapters 08 and 13 to 16: double, on the host. */
 void kcp_layer_ref(struct kcp_layer *layer);
 /* Sets the layer to the GPU kernels of a storage (KCP_BF16 or KCP_F32). For forward and
- * backward, calls use the rows starting at the first row of kernel `name`
- * ("v1_stages"), or all rows if `name` is NULL; conv, family and scan use all rows.
- * Needs no GPU. Returns KCP_NA if built without CUDA, KCP_BAD if `name` is unknown;
- * `why` (may be NULL) then lists the names. */
+ * backward, the search starts at the first row of kernel `name` ("v1_stages"), or at
+ * the first row of the table if `name` is NULL. Conv, family and scan search all rows.
+ * Needs no GPU. Returns KCP_NA if built without CUDA. If `name` is unknown, returns
+ * KCP_BAD, and `why` (may be NULL) lists the names. */
 int  kcp_layer_gpu(struct kcp_layer *layer, enum kcp_storage storage,
                    const char *name, char *why, size_t n);
 
@@ -49,11 +49,11 @@ int  kcp_layer_gpu(struct kcp_layer *layer, enum kcp_storage storage,
 void kcp_layer_call(const struct kcp_layer *layer, struct kcp_call *call,
                     const struct kcp_plan *plan, struct kcp_comm *comm);
 
-/* Return the bytes of the saved block and of the workspaces, or 0 if none are needed or
- * the plan is missing. Arrays need not exist yet, but a->saved (for a convolution also
- * x0, dxt, dweight, dbias) must be NULL or not NULL as in the later call. Layers that
- * run one after another on one stream may share a workspace, but each layer needs a
- * separate saved block until the layer's backward has run. */
+/* These functions return the bytes of the saved block or of a workspace, or 0 if no
+ * memory is needed or the plan is missing. Arrays may still be missing, but a->saved
+ * (for a convolution also x0, dxt, dweight, dbias) must be NULL if and only if it is
+ * NULL in the later call. Layers that run one after another on one stream may share a
+ * workspace, but each layer needs a separate saved block until its backward has run. */
 size_t kcp_layer_saved(const struct kcp_layer *layer, const struct kcp_call *call);
 size_t kcp_layer_forward_work(const struct kcp_layer *layer,
                               const struct kcp_forward *a);
@@ -61,24 +61,24 @@ size_t kcp_layer_backward_work(const struct kcp_layer *layer,
                                const struct kcp_backward *a);
 size_t kcp_layer_conv_work(const struct kcp_layer *layer, const struct kcp_conv *a);
 
-/* Run stages 08, 13 and 14 on this rank; shapes and equations are in stages/NN.def.
- * Collective: every rank of the plan, also a rank without tokens, makes the call with
- * the same options. If a->saved is NULL, forward saves nothing, so backward is
- * impossible. KCP_BAD: an array is missing, work or saved is too short, or the grid
- * differs from the plan's. KCP_NA: no path supports this shape. KCP_CUDA: a launch
- * failed. KCP_COMM: comm->lost names the rank. KCP_MISMATCH: the saved block has
+/* These functions run stages 08, 13 and 14 on this rank. Shapes and equations are in
+ * stages/NN.def. Collective: every rank of the plan, even a rank without tokens, makes
+ * the call with the same options. If a->saved is NULL, forward saves nothing, so
+ * backward is impossible. KCP_BAD: an array is missing, work or saved is too short, or
+ * the grid differs from the plan's. KCP_NA: no path supports this shape. KCP_CUDA: a
+ * launch failed. KCP_COMM: comm->lost names the rank. KCP_MISMATCH: the saved block has
  * another format or is from another call; on a GPU the call may instead return KCP_OK
  * and set the gradients to NaN. */
 int kcp_layer_forward(const struct kcp_layer *layer, struct kcp_forward *a);
 int kcp_layer_backward(const struct kcp_layer *layer, struct kcp_backward *a);
 int kcp_layer_conv(const struct kcp_layer *layer, struct kcp_conv *a);
 
-/* Runs n convolutions, 1 to KCP_CONVS, e.g. of q, k and v, with the same bits as n
- * calls of kcp_layer_conv. The calls must have the same plan, comm, pass and stream,
+/* Runs n convolutions (1 to KCP_CONVS), e.g. of q, k and v, and gives the same bits as
+ * n calls of kcp_layer_conv. The calls must have the same plan, comm, pass and stream,
  * and each call needs a separate `work`. No call may read an array that another call
- * writes. On a GPU one launch computes all n if Wc is the same and path conv_tokens
- * supports each call; backward over several ranks has one launch per call. Errors as
- * above. */
+ * writes. On a GPU, one launch computes all n convolutions if their Wc is the same and
+ * path conv_tokens supports each call. Backward over several ranks has one launch per
+ * call. Errors are as above. */
 enum { KCP_CONVS = 3 };
 int kcp_layer_convs(const struct kcp_layer *layer, struct kcp_conv *const *a, int n);
 
@@ -87,14 +87,14 @@ int kcp_layer_convs(const struct kcp_layer *layer, struct kcp_conv *const *a, in
  *
  *   S <- M_c S + h_c       o = scale S^T q       M_c and h_c depend on a->model
  *
- * One function runs either pass (a->pass); backward reads the inputs of forward again.
+ * Each function runs the pass a->pass. Backward reads the inputs of forward again.
  * Shapes are in stages/16.def and 15.def, equations in chapters 15 and 16. KG is K, and
- * Spike-KDA has scale 1. The caller allocates shards of token arrays, states by global
- * sequence (a rank writes the rows that it owns), and work. Forward saves the initial
- * states for backward in h_kept of kcp_family, which has kcp_layer_family_kept() bytes;
- * if h_kept is NULL, backward exchanges the states again. All plans and forms of the
- * exchange are supported. M of GLA is diagonal, so GLA sends K numbers of M instead of
- * K^2. Errors as above. */
+ * Spike-KDA has scale 1. The caller allocates `work`, the arrays of this rank's tokens,
+ * and the states of all sequences, of which a rank writes only the rows that it owns.
+ * Forward saves the initial states in h_kept of kcp_family, which has
+ * kcp_layer_family_kept() bytes. If h_kept is NULL, backward exchanges the states
+ * again. All plans and forms of the exchange are supported. M of GLA is diagonal, so
+ * GLA sends K numbers of M instead of K^2. Errors are as above. */
 size_t kcp_layer_family_work(const struct kcp_layer *layer,
                              const struct kcp_family *a);
 size_t kcp_layer_family_kept(const struct kcp_layer *layer,
@@ -103,15 +103,16 @@ size_t kcp_layer_scan_work(const struct kcp_layer *layer, const struct kcp_scan 
 int kcp_layer_family(const struct kcp_layer *layer, struct kcp_family *a);
 int kcp_layer_scan(const struct kcp_layer *layer, struct kcp_scan *a);
 
-/* Returns the name of the path that a forward or backward call would run, or NULL if no
- * path supports the call or the layer's variants are not in the table. */
+/* Returns the name of the path that a forward or backward call would run. Returns NULL
+ * if no path supports the call, or if the layer's variants are not in the table. */
 const char *kcp_layer_path(const struct kcp_layer *layer, const void *args,
                            int backward);
 
-/* ---- variants linked into this program or library. Writes to `out` up to `max`
- * variants of `stage` ("05", "5" or "05_affine"; NULL: all) with this name (NULL: all),
- * sorted by stage, mutants first, then by name, so that the last variant is the newest.
- * Returns the number of variants. */
+/* ---- variants linked into this program or library
+ *
+ * Writes up to `max` variants of `stage` ("05", "5" or "05_affine"; NULL: all) named
+ * `name` (NULL: all) to `out`, sorted by stage, then by name, mutants first. So the
+ * last variant of a stage is the newest. Returns the number of variants in `out`. */
 int kcp_variants(const char *stage, const char *name, const struct kcp_variant **out,
                  int max);
 const struct kcp_stage *kcp_stage_find(const char *name);  /* NULL: none */

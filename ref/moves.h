@@ -7,7 +7,7 @@
 
 #include "kcp.h"
 
-/* comm.h describes each function, under the member's name with prefix kcp_. */
+/* comm.h describes each member NAME as kcp_NAME. */
 struct moves {
     int (*exchange_run)(const struct kcp_exchange *x);
     size_t (*exchange_work)(const struct kcp_exchange *x);
@@ -19,7 +19,7 @@ struct moves {
     int (*parameter_sum)(const struct kcp_call *c, const double *part, int64_t n,
                          double *sum);
 };
-/* If comm/ is not linked, the address is NULL and kcp_begin rejects stages with
+/* If comm/ is not linked, &comm_moves is NULL, and kcp_begin rejects stages with
  * ranks. */
 extern const struct moves comm_moves __attribute__((weak, visibility("hidden")));
 

@@ -3,7 +3,7 @@
  * Book: all chapters.  Checked by: tests/NN_name/checks.c.  Next: ref/01_step.c.
  *
  * All arrays are double (indices int32 or int64), row major, owned by the caller. Each
- * function returns a kcp_status; the equation is above the function's body. */
+ * function returns a kcp_status. Its equation is in the comment above its body. */
 #ifndef KCP_REF_H
 #define KCP_REF_H
 
@@ -22,7 +22,7 @@ int kcp_ref_merge(struct kcp_merge *a); /* 07 the fold */
 int kcp_ref_forward(struct kcp_forward *a); /* 08 one rank's forward */
 int kcp_ref_chunk_backward(struct kcp_chunk_backward *a); /* 09 dAqk, dv_local, back */
 int kcp_ref_wy_backward(struct kcp_wy_backward *a); /* 10 dq dk dv dbeta dg */
-int kcp_ref_merge_backward(struct kcp_merge_backward *a); /* 11 (dh_ext, M), reversed */
+int kcp_ref_merge_backward(struct kcp_merge_backward *a); /* 11 dh_ext and M */
 int kcp_ref_h0(struct kcp_h0 *a); /* 12 compress, expand */
 void kcp_ref_state(const void *args, int out, const double *from, double *to);
 int kcp_ref_backward(struct kcp_backward *a); /* 13 one rank's backward */
@@ -42,8 +42,8 @@ int kcp_ref_ladder_roles(struct kcp_ladder *a); /* 17 kernel 8: producer, consum
 
 #pragma GCC visibility pop
 
-/* This tree and the book omit the prefix kcp_. Other programs need the prefix from
- * version 3 on, because only this tree will define the short names. */
+/* This source tree and the book omit the prefix kcp_. From version 3 on, other programs
+ * must use the prefix, because only this tree will define the short names. */
 #define ref_step kcp_ref_step
 #define ref_gate kcp_ref_gate
 #define ref_wy kcp_ref_wy

@@ -1,10 +1,9 @@
-/* sigmoid.h -- the logistic function for moderate arguments.
+/* sigmoid.h -- the logistic function.
  *
  * Book: chapters 14, 15.  Checked by: tests/14_conv/checks.c, tests/15_scan/checks.c.
  * Next: ref/14_conv.c.
  *
- * For large negative x, exp(-x) overflows to infinity and the result is 0, as
- * required. */
+ * For large negative x, exp(-x) is infinite, and the result is 0 as required. */
 #ifndef REF_SIGMOID_H
 #define REF_SIGMOID_H
 

@@ -5,8 +5,8 @@
  *
  * stages/NN.def lists each field of a stage once: KCP_FIELD(io, when, name, shape,
  * store), explained in kcp.h. In this file each field becomes a member. Inputs are
- * pointers to const. Arrays of numbers are pointers to void, because the type depends
- * on the variant; arrays of indices are pointers to int32_t or int64_t. core/registry.c
+ * pointers to const. Arrays of numbers are pointers to void, because their type depends
+ * on the variant. Arrays of indices are pointers to int32_t or int64_t. core/registry.c
  * generates the table of fields from the same list. */
 #ifndef KCP_STAGES_H
 #define KCP_STAGES_H
