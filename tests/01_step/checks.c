@@ -2,9 +2,9 @@
  * with complex-step derivatives.
  *
  * Book: chapter 01.  Checked by: itself, it can fail.  Next: ref/02_gate.c.
- * Im(loss(x + i eps)) / eps, eps = 1e-30, is the derivative of the loss at full
- * precision, because nothing is subtracted. loss_of computes S_t = A_t S_{t-1} + B_t
- * with a dense matrix A_t, so equal results prove that ref_step computes this sum. */
+ * Im(loss(x + i eps)) / eps subtracts nothing, so eps = 1e-30 gives the loss's
+ * derivative at full precision. loss_of computes S_t = A_t S_{t-1} + B_t with a dense
+ * matrix A_t, so equal results prove that ref_step computes this recurrence. */
 #include "tests/judge/judge.h"
 
 #include <complex.h>

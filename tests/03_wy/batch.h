@@ -3,8 +3,8 @@
  * Book: chapters 03 to 05, 10, 11, 17.  Checked by: the checks that include it. Next:
  * pipeline.c, which runs the chapters.
  *
- * The batch has four stretches (ragged, one token, one whole chunk, several chunks),
- * two value heads per key head, and K != V. */
+ * The batch has four stretches (runs of tokens): a ragged stretch, one token, one whole
+ * chunk, several chunks. It has two value heads per key head, and K != V. */
 #ifndef KCP_TEST_BATCH_H
 #define KCP_TEST_BATCH_H
 
@@ -40,7 +40,8 @@ static inline int batch_stage(const struct batch *x, struct tensor_set *set,
     return reference_run(set, stage_find(stage), &x->c);
 }
 
-/* Returns RMS(a - b) / RMS(b) of a tensor of the batch and a tensor of set `to`. */
+/* Returns RMS(a - b) / RMS(b). a is the batch's tensor `name`, b is `name_to` of
+ * `to`. */
 static inline double batch_apart(const struct batch *x, const char *name,
                                  const struct tensor_set *to, const char *name_to)
 {
@@ -48,10 +49,10 @@ static inline double batch_apart(const struct batch *x, const char *name,
     return a->n == b->n ? rms_apart(a->p, b->p, a->n) : NAN;
 }
 
-/* Draws the inputs and runs chapters 02 (raw gate, sigmoid) to 05 and 09 to 11, where
- * each stretch starts from its row of h0 (backward: dht); the maps of 05 and 11 start
- * from 0. Raw gates keep the state alive if `gate` is 0; else all gates equal `gate`
- * (EACH_GATE), are uniform between `gate` and 0 (UP_TO_GATE), or a tenth equals `gate`
+/* Draws the inputs and runs chapters 02 to 05 and 09 to 11. Each stretch starts from
+ * its row of h0 (backward: dht), but the maps of 05 and 11 start from 0. If `gate` is
+ * 0, the drawn gates keep the state alive. Otherwise all gates equal `gate`
+ * (EACH_GATE), are uniform between `gate` and 0 (UP_TO_GATE), or 1 in 10 equals `gate`
  * and the others are near 0 (SOME_GATES). */
 static inline int batch_make(struct batch *x, enum kcp_model model, int C, double gate,
                              enum batch_gates gates)
@@ -86,8 +87,8 @@ static inline int batch_make(struct batch *x, enum kcp_model model, int C, doubl
     return status ? status : batch_stage(x, &x->set, "11_merge_backward");
 }
 
-/* Applies the token maps of value head n in order, t0 <= t < t1: X [K,V+K] <- A_t X
- * + [B_t | 0], where A_t = (I - beta k k^T) diag(exp g) and B_t = beta k v^T. */
+/* Applies the maps of tokens t = t0..t1-1 to X [K,V+K] of value head n: X <- A_t X +
+ * [B_t | 0], where A_t = (I - beta k k^T) diag(exp g) and B_t = beta k v^T. */
 static inline void batch_tokens(const struct batch *x, int64_t t0, int64_t t1, int n,
                                 double *X)
 {

@@ -4,8 +4,8 @@
  */
 #include "tests/03_wy/batch.h"
 
-/* Runs chapters 02 to 04 with these gates, and compares o and the final states with the
- * recurrence on the outputs of chapter 02. */
+/* Runs chapters 02 to 04, and compares o and the final states with the recurrence,
+ * which reads the outputs of chapter 02. */
 static int against_step(struct kcp_report *rep, enum kcp_model model, int C,
                         double gate, enum batch_gates gates, double tol)
 {
@@ -39,8 +39,8 @@ KCP_CHECK(check_04_recurrence) = { "04_chunk", "recurrence",
     "o and ht equal the recurrence's for C = 4 to 64, partial chunks and gates "
     "down to -50", recurrence };
 
-/* G is a running sum of gates. Without a lower limit, one gate of -1e30 would make the
- * sum lose all digits of the others. */
+/* G is a running sum of gates. Without a lower limit, one gate of -1e30 would make G
+ * lose all digits of the other gates. */
 static int closed(struct kcp_report *rep)
 {
     static const double far[] = { -60, -800, -1e8, -1e30, -1.7e308 };

@@ -143,8 +143,8 @@ MUTANT(h_after, H_AFTER, "h is the state after the chunk");
 MUTANT(short_tail, FULL_CHUNK, "drops the last row of a partial chunk");
 MUTANT(turned, TURNED, "v_new = u - w S^T");
 MUTANT(uncarried, UNCARRIED, "each chunk but the first starts from state 0");
-/* Mutant `rounded` is not judged in bf16, because a correct bf16 kernel rounds S before
- * it computes w S, with an error of equal size. */
+/* Mutant `rounded` is not judged in bf16. A correct bf16 kernel rounds S before it
+ * computes w S, which causes an error of equal size. */
 RECORD(rounded, ROUNDED, "rounds w S to bf16 before u - w S",
        "any, float only");
 MUTANT(writes_nothing, NOTHING, "returns at once");

@@ -2,9 +2,8 @@
  *
  * Book: chapter 05, appendix A.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: tests/07_merge/mutants.c.
- * To compute M, the code multiplies the K x K matrices of the chunks, unlike the
- * reference.
- */
+ * Unlike the reference, the code computes M as a product of the chunks' K x K
+ * matrices. */
 #include "kcp.h"
 #include "base/bf16.h"
 
@@ -33,8 +32,8 @@ static double key(const struct kcp_affine *a, struct cut x, int64_t t, int i, in
            (flags & UNGATED ? 1 : exp2(g));
 }
 
-/* Computes a chunk's `decay` [K], Mc = diag(decay) - kg^T w [K,K], hc = kg^T u
- * [K,V]. */
+/* Computes a chunk's `decay` [K], Mc [K,K] = diag(decay) - kg^T w, and hc [K,V] = kg^T
+ * u. */
 static void chunk(const struct kcp_affine *a, struct cut x, int flags, double *Mc,
                   double *hc,
                   double *decay)
@@ -69,7 +68,7 @@ static void chunk(const struct kcp_affine *a, struct cut x, int flags, double *M
         }
 }
 
-/* Computes Y = M_c X + [h_c | 0]; X and Y are [K,V+K]. */
+/* Computes Y = M_c X + [h_c | 0] for X and Y [K,V+K]. */
 static void compose(int K, int V, const double *Mc, const double *hc, const double *X,
                     double *Y)
 {

@@ -43,7 +43,7 @@ static void find_tokens(const struct plan_case *a, struct tokens *k)
         }
 }
 
-/* NEED(x) returns the text of x from the enclosing function if x is false. */
+/* If x is false, NEED(x) makes the enclosing function return the text of x. */
 #define NEED(x) do { if (!(x)) return #x; } while (0)
 
 /* Checks the segments in token order, their links, and which parts of maps are
@@ -215,7 +215,7 @@ static int next_owners(int *x, int n, int R)
 
 typedef int visit_plan(const struct plan_case *, struct kcp_plan *, void *);
 
-/* Visits the classic plan (L = 0) and canonical plans (L = 1, 2, 3) of a case. */
+/* Calls `visit` for a case's classic plan (L = 0) and canonical plans (L = 1, 2, 3). */
 static int each_length(struct plan_case *a, visit_plan *visit, void *arg)
 {
     int more = 1;
@@ -228,8 +228,8 @@ static int each_length(struct plan_case *a, visit_plan *visit, void *arg)
     return more;
 }
 
-/* Visits all tables of at most four ranges over six tokens and three ranks, for three
- * batches. */
+/* Calls `visit` for all tables of owners with at most four ranges, six tokens and three
+ * ranks, for three batches. */
 static int each_table(visit_plan *visit, void *arg)
 {
     static const struct { int N; int64_t cu[4]; } batch[] = {
@@ -249,8 +249,8 @@ static int each_table(visit_plan *visit, void *arg)
     return more;
 }
 
-/* Visits all batches of at most 4 sequences and 6 tokens, with all cuts into at most
- * 5 ranks. */
+/* Calls `visit` for all batches of at most 4 sequences and 6 tokens, with all cuts into
+ * at most 5 ranks. */
 static int each_cut(visit_plan *visit, void *arg)
 {
     int more = 1;

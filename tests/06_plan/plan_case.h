@@ -8,11 +8,11 @@
 
 enum { PLAN_MAX_N = 12, PLAN_MAX_R = 12, PLAN_MAX_B = 24 };
 
-/* Arguments of kcp_plan_make (B = 0) or of kcp_plan_owned (B ranges). */
+/* Arguments of kcp_plan_make if B = 0, otherwise of kcp_plan_owned with B ranges. */
 struct plan_case {
     int N, R, C, Wc, B;
     int64_t L, cu[PLAN_MAX_N + 1];
-    int64_t cuts[PLAN_MAX_R + 1];       /* of kcp_plan_make, unless by_default is 1 */
+    int64_t cuts[PLAN_MAX_R + 1];       /* of kcp_plan_make, if by_default is 0 */
     int by_default;
     int64_t bound[PLAN_MAX_B + 1];      /* of kcp_plan_owned */
     int owner[PLAN_MAX_B];

@@ -1,4 +1,4 @@
-/* checks.c -- checks the states of every exchange form bit for bit; ranks are threads.
+/* checks.c -- checks every exchange form's states bit for bit, with ranks as threads.
  *
  * Book: chapter 07.  Checked by: itself, against a fold over all segments in order.
  * Next: tests/07_merge/wrong.c.
@@ -154,8 +154,8 @@ static int owner_of(const struct kcp_plan *p, int64_t t)
     return p->owner[b];
 }
 
-/* Computes the traffic of rank r from the table of chapter 07, token by token. A visit
- * is a run of tokens of one sequence on one rank. */
+/* Computes the traffic of rank r by the formulas in chapter 07's table, token by token.
+ * A visit is a run of tokens of one sequence on one rank. */
 static struct kcp_traffic table(const struct whole *a, int r)
 {
     const struct kcp_plan *p = a->plan;

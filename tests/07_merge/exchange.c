@@ -1,5 +1,4 @@
-/* exchange.c -- runs exchanges on threads, processes or GPUs, and random exchanges in
- * every form.
+/* exchange.c -- runs random exchanges in every form on threads, processes or GPUs.
  *
  * Book: chapter 07.  Checked by: tests/cli/mpi.sh, bench/check_gpus.sh.
  * Next: ref/07_merge.c, the fold that is tested.
@@ -12,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Converts n doubles to the type of the ranks' maps and copies them to the ranks'
- * memory at `to`; or, if `back`, does the reverse. */
+/* Converts n doubles to the type of the ranks' maps and copies the result to `to` in
+ * the ranks' memory. If `back` is 1, copies and converts in the other direction. */
 static int move(const struct memory *m, void *to, double *numbers, int64_t n, size_t e,
                 int back)
 {
@@ -27,7 +26,7 @@ static int move(const struct memory *m, void *to, double *numbers, int64_t n, si
     return err;
 }
 
-/* Fills the rank's maps, and states that are NaN unless they start a sequence. */
+/* Fills the rank's maps. States become NaN, except states that start a sequence. */
 static void fill_rows(const struct whole *a, const struct kcp_context *x, double *maps,
                       double *states)
 {

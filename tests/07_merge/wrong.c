@@ -110,7 +110,7 @@ enum { READERS = 3, ROW = 64 };
 struct readers { double row[READERS][ROW], all[READERS][READERS][ROW]; };
 static _Thread_local int reader;
 
-/* Copies a row for all_gather slowly on rank 0 and at once on rank 2; fails on rank
+/* This copy function of all_gather is slow on rank 0, fast on rank 2 and fails on rank
  * 1. */
 static int reads(void *to, const void *from, size_t bytes, struct CUstream_st *stream)
 {

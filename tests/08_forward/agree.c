@@ -1,4 +1,4 @@
-/* agree.c -- checks that if calls differ, all ranks return KCP_MISMATCH before sending.
+/* agree.c -- if calls differ, all ranks must return KCP_MISMATCH before they send.
  *
  * Book: chapter 20.  Checked by: itself.
  * Next: ref/core/agree.c. */
@@ -27,8 +27,8 @@ static struct kcp_plan *plan_of(enum spoil spoil)
     return p;
 }
 
-/* Returns the stage that rank r runs: forward, backward with gradients of parameters,
- * or a stage of chapters 15 and 16. */
+/* Returns the stage that rank r runs: 08, 13 (for gradients of parameters), 15 or
+ * 16. */
 static const char *stage_of(enum spoil spoil, int r)
 {
     const int is_other = spoil == OTHER_STAGE && r == 1;

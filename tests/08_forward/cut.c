@@ -21,7 +21,7 @@ static double key(const struct fore *x, int64_t t, int64_t last, int n, int i)
 }
 
 /* Applies one chunk to columns [c0,c1) of X [K,ld], and adds the chunk's `u` to columns
- * below V. With pre = 1 the errors of x->f apply, with pre = 0 no errors. */
+ * below V. The errors of x->f apply if pre = 1. */
 static void chunk(const struct fore *x, int n, int64_t t0, int64_t t1, int c0, int c1,
                   int ld, double *X_, double *row, int pre)
 {
@@ -65,7 +65,7 @@ static void undecayed(const struct fore *x, int n, int64_t t, int ld, double *X_
     }
 }
 
-/* Computes the map of segment s from two windows (halves) with one error.
+/* Computes the map of segment s from two windows (halves of s) with one error.
  * WINDOWS_TURNED applies the second window first. WINDOW_LEFT omits the second window.
  * WINDOW_EARLY gives each chunk of the second window the previous chunk's factors. */
 static void windows(const struct fore *x, int n, int s, int ld, double *X, double *row)

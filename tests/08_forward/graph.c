@@ -1,4 +1,4 @@
-/* graph.c -- checks that a layer replayed from a CUDA graph gives a direct call's bits.
+/* graph.c -- checks that a layer's CUDA graph gives the same bits as a direct call.
  *
  * Book: chapters 08 and 13.  Checked by: a second replay, on poisoned arrays.
  * Next: tests/08_forward/layer.c.
@@ -22,7 +22,7 @@ struct pair {
     struct kcp_layer layer;
     struct kcp_comm *comm;
     struct kcp_plan *plan;
-    const struct kcp_plan *next;         /* plan of the replays; NULL: plan */
+    const struct kcp_plan *next;         /* plan of the replays, or NULL: `plan` */
     struct rank_args rank[2];
     void *saved, *work;
     struct CUstream_st *stream;

@@ -45,7 +45,7 @@ static int run_forward(void *args)
     return run_pair(*(struct kcp_forward *)args, NULL);
 }
 
-/* The judge gives the forward's outputs o and ht after the arguments of 13. */
+/* The judge stores forward's outputs o and ht after the arguments of stage 13. */
 static int run_backward(void *args)
 {
     struct kcp_backward b = *(struct kcp_backward *)args;

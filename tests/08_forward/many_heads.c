@@ -5,7 +5,7 @@
  *
  * The references are too slow for so many numbers. But heads are independent, so the
  * inputs of one head are repeated until a tensor has more than 2^31 numbers. Then the
- * outputs of all heads must have equal bits, and the first head must have the outputs
+ * outputs of all heads must have equal bits, and the first head's outputs must be as
  * expected of a call with one head. */
 #include "tests/judge/trial.h"
 
@@ -46,7 +46,7 @@ static int put_copies(const struct memory *m, const struct copies *c, int heads,
     return status;
 }
 
-/* Copies a buffer from the device, stores the first head in `one`, and adds to *wrong
+/* Copies a buffer from the device and stores the first head in `one`. Adds to *wrong
  * the number of rows in which another head differs from the first head. */
 static int take_copies(const struct memory *m, const struct copies *c, int heads,
                        char *one, const char *base, int64_t *wrong)
@@ -107,8 +107,8 @@ static struct worst first_head(const struct trial *one, const struct buffer *o,
     return w;
 }
 
-/* The number of rows in which another head differs from the first head; and the first
- * head's worst error divided by its limit, with the output's name. */
+/* `rows` counts rows in which another head differs from the first head. `over` is the
+ * first head's worst error divided by the limit, in output `field`. */
 struct found { int64_t rows; double over; const char *field; };
 
 static int compare_many(const struct trial *many, const struct trial *one,
@@ -134,7 +134,7 @@ static int compare_many(const struct trial *many, const struct trial *one,
 }
 
 /* Runs a variant on one case with many heads and compares the heads. Returns KCP_NA if
- * the variant does not take the case, or if memory ran out (after one line). */
+ * the variant does not take the case, or after printing that memory ran out. */
 static int many_heads(const struct kcp_variant *v, const struct memory *m,
                       const char *words, int64_t numbers, struct found *found,
                       char why[160])

@@ -3,22 +3,22 @@
  *
  * Book: chapter 06.  Checked by: the judge, which must reject each mutant.
  * Next: tests/08_forward/mutants.c.
- * The mutants call the reference. They imitate mistakes that are likely if a rank owns
- * several ranges: the fold treats a shard as one stretch, or the second half of a
- * zigzag layout is not mirrored. A mutant returns KCP_NA if the wrong order equals the
- * correct order. */
+ * The mutants call the reference. The wrong orders imitate mistakes that are likely if
+ * a rank owns several ranges. For example, the fold treats a shard as one run of
+ * tokens, or the second half of a zigzag layout is not mirrored. A mutant returns
+ * KCP_NA if the wrong order equals the correct order. */
 #include "tests/judge/judge.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum relink {
-    BY_SHARD,                  /* by rank: all segments of a rank, then of the next */
-    UNMIRRORED,                /* first segments of all ranks, then second ones */
-    SWAPPED,                   /* two neighbours of different owners exchanged */
+    BY_SHARD,                  /* all segments of rank 0, then of rank 1, etc. */
+    UNMIRRORED,                /* first segment of each rank, then the second */
+    SWAPPED,                   /* two neighbours with different owners swapped */
 };
 
-/* Returns the sort key of segment j in the wrong order; smaller keys come first. */
+/* Returns the sort key of segment j in the wrong order. Smaller keys come first. */
 static int64_t key_of(const struct kcp_plan *p, int j, enum relink how)
 {
     const struct kcp_segment *g = &p->seg[j];
@@ -32,8 +32,8 @@ static int64_t key_of(const struct kcp_plan *p, int j, enum relink how)
     return (int64_t)earlier * p->R + g->rank;
 }
 
-/* Exchanges the first two neighbours in j that have different owners, but never moves
- * the sequence's first or last segment. Returns 0 if there are no such neighbours. */
+/* Swaps the first two neighbours in list j that have different owners, but never the
+ * sequence's first or last segment. Returns 0 if there are no such neighbours. */
 static int swap(const struct kcp_plan *p, int *j, int m)
 {
     for (int i = 1; i + 2 < m; i++)

@@ -11,7 +11,7 @@
 
 /* ---- parsing of rows */
 
-/* Returns 1 for "any" and for numbers and ranges "a..b", separated by blanks. */
+/* Returns 1 if `set` is "any", or numbers and ranges "a..b" separated by blanks. */
 static int is_set(const char *set)
 {
     char last = ' ';

@@ -4,7 +4,7 @@
  * Next: tests/13_backward/mutants.c, which runs these functions instead
  * of chapter 10.
  *
- * With x = A^T dU, the adjoint needs no dA, w or u, but divides by beta. Chapter 13's
+ * The adjoint uses A^T dU instead of dA, w and u, but divides by beta. Chapter 13's
  * mutants therefore keep |beta| at 2^-40 or more (flag FLOOR). Sums over pairs of rows
  * use exact operands. In mutant UNROUNDED the sums use rounded operands, as in the fast
  * kernels, but are multiplied by unrounded operands. */
@@ -35,8 +35,8 @@ static double G_of(const struct short_chunk *x, int i, int d)
     return G[x->t0 + i][x->n][a->KG == 1 ? 0 : d];
 }
 
-/* Computes dv = beta A^T dU, B = beta dL = -tril(dv v_new^T, -1), and dbeta, which is
- * the diagonal of dv v_new^T divided by beta^2. */
+/* Computes dv = beta A^T dU and B = beta dL = -tril(dv v_new^T, -1). Also computes
+ * dbeta, the diagonal of dv v_new^T divided by beta^2. */
 static void solve(const struct short_chunk *x)
 {
     const struct kcp_wy_backward *a = x->a;

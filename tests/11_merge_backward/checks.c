@@ -1,4 +1,4 @@
-/* checks.c -- checks that M^T maps gradients dS, where M maps states S.
+/* checks.c -- checks that M^T maps gradients dS if M maps states S.
  *
  * Book: chapter 11.  Checked by: itself, it can fail.  Next: ref/12_h0.c.
  */

@@ -57,9 +57,9 @@ static int modes(struct kcp_report *rep)
 KCP_CHECK(check_13_modes) = { "13_backward", "modes",
     "all memory modes give equal bits", modes };
 
-/* Checks which scans of rank r the first and the second GPU launch run. Each segment
- * must have exactly one reverse scan and one scan of states (no scan of states with
- * save-all). The first launch must compute all results that earlier ranks need. */
+/* Checks which of rank r's scans run in the first and in the second GPU launch. Each
+ * segment must have exactly one reverse scan and one scan of states (no scan of states
+ * with save-all). The first launch must compute all results that earlier ranks need. */
 static void launches(struct kcp_report *rep, const struct kcp_plan *p, int r,
                      enum kcp_save save, int processors)
 {

@@ -16,7 +16,7 @@ static void rows(const struct wrong_rank *x, int ends, const double *given, doub
                 to[s * size(x) + e] = given[x->seg[s].n * size(x) + turn(x, e)];
 }
 
-/* Computes h and v_new with errata 7: decays h before computing v_new = u - w h. */
+/* Computes h and v_new with errata 7: v_new = u - w h uses the decayed h. */
 static void scan_decayed(const struct wrong_rank *x, const double *h_in)
 {
     const struct kcp_backward *a = x->a;

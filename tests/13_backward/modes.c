@@ -3,9 +3,9 @@
  * Book: chapter 12, "What each mode keeps". Checked by: itself, on a GPU with ranks as
  * threads.  Next: tests/13_backward/strips.c.
  * Mode light gives the bits of mode recompute only if one kernel normalises q and k in
- * both passes, as in cases with odd ids (id=1), which take both passes from one layer.
- * Save-all gives the bits of recompute for blocks of format `chunks`, because forward's
- * scan stores the states that backward would recompute. */
+ * both passes. Cases with odd ids (id=1) meet this condition, because they take both
+ * passes from one layer. Save-all gives the bits of recompute for blocks of format
+ * `chunks`, because forward's scan stores the states that backward would recompute. */
 #include "tests/judge/trial.h"
 #include "core/paths.h"
 

@@ -5,8 +5,8 @@
  * The kernel works backward in steps of 32 rows and stores dS times 2^a, where a is the
  * sum of a step's log2 decays up to row 15. Before each step the kernel multiplies the
  * stored dS by 2^(E - a + a'), where E is the step's whole sum and a' is the following
- * step's a. In fp32 this factor becomes 0 below 2^-126, which is the mistake, because
- * rows of the step need dS / 2^(G - a), which is not small; G is a row's running sum of
+ * step's a. In fp32 this factor becomes 0 below 2^-126. The factor 0 is wrong, because
+ * rows of the step need dS / 2^(G - a), which is not small. G is a row's running sum of
  * log2 decays. */
 #include "ref.h"
 
@@ -35,7 +35,7 @@ static double decay(const struct walk *w, int64_t t, int i)
     return row(w->g, t, w->a->HV, w->n, w->a->KG)[w->a->KG == 1 ? 0 : i];
 }
 
-/* Computes `to`, the state [K,V] after token t, from `from`, the state before token t.
+/* Computes the state [K,V] after token t (`to`) from the state before token t (`from`).
  * Also computes e = v - k S, where S is the decayed state. */
 static void forward(const struct walk *w, int64_t t, const double *from, double *to,
                     double *e)
