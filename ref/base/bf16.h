@@ -9,8 +9,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Rounds x to bf16, to nearest, ties to even. The code first rounds the double to float
- * by round-to-odd, so that rounding this float to bf16 gives the correct result. */
+/* Rounds x to bf16, to nearest, ties to even. The double is first rounded to a float by
+ * round-to-odd. Otherwise rounding twice could give a wrong result. */
 static inline uint16_t bf16_of(double x)
 {
     float f = (float)x;

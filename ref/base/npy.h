@@ -3,9 +3,9 @@
  * Book: chapter 00 (the arrays of kcp-run and of kcp-check --emit).
  * Checked by: tests/fuzz/npy.c and tests/cli/run_cli.sh.  Next: npy_head.c.
  *
- * Supported are format versions 1.0, 2.0, 3.0; C order, and Fortran order, which
- * npy_read transposes; little-endian f8 f4 f2 i8 i4, and u2, which is read as the bits
- * of a bfloat16. In memory every float is a double and every integer an int64_t. A file
+ * These functions support format versions 1.0, 2.0, 3.0 and little-endian f8, f4, f2,
+ * i8, i4, u2. A u2 is read as the bits of a bfloat16. npy_read transposes Fortran order
+ * to C order. In memory, every float is a double and every integer an int64_t. A file
  * is untrusted input, so the shape in the header is checked against the file's size. */
 #ifndef KCP_NPY_H
 #define KCP_NPY_H
@@ -31,16 +31,16 @@ struct npy {
 int  npy_read(const char *path, struct npy *in, char *why, size_t n);
 void npy_free(struct npy *a);
 /* Like npy_read, but calls refuse(header, arg) before reading the data. If `refuse`
- * returns a value other than 0, npy_read_if returns -1; `refuse` sets the reason. */
+ * returns a value other than 0, npy_read_if returns -1. `refuse` sets the reason. */
 typedef int npy_refuse(const struct npy *head, void *arg);
 int  npy_read_if(const char *path, struct npy *in, npy_refuse *refuse, void *arg,
                  char *why, size_t n);
 
-/* Writes a file; out->kind is F64, F32, I64 or I32. For F32, numbers are rounded to
- * nearest even; for I32, only the lower 32 bits are written. */
+/* Writes a file. out->kind is F64, F32, I64 or I32. F32 rounds numbers to nearest even,
+ * and I32 writes only the lower 32 bits of each number. */
 int  npy_write(const char *path, const struct npy *out, char *why, size_t n);
 
-/* Returns the number of elements of a shape, or -1 if too many for memory. */
+/* Returns the number of elements of a shape, or -1 if they do not fit in memory. */
 int64_t npy_count(int nd, const int64_t *dim);
 /* Writes the shape, e.g. "[3,4,5]", to s [n]. Returns s. */
 char *npy_shape(int nd, const int64_t *dim, char *s, size_t n);

@@ -15,7 +15,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "the files are little-endian, and so must this machine be");
 
-/* Exponent 31: infinity or NaN. Exponent 0: the value is fraction * 2^-24. */
+/* Exponent 31 means infinity or NaN. If the exponent is 0, x is fraction * 2^-24. */
 static double from_f16(uint16_t bits)
 {
     const int exponent = bits >> 10 & 31, fraction = bits & 1023;

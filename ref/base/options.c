@@ -133,8 +133,8 @@ static const struct option_row *row_of(const struct option_table *t, const char 
     return NULL;
 }
 
-/* Prints the help or the version and returns 1 if --help, -h or --version is given, at
- * any position. */
+/* If --help, -h or --version is given at any position, prints the help or the version
+ * and returns 1. */
 static int asked_about(const struct option_table *t, int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {

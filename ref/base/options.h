@@ -4,8 +4,8 @@
  * Next: options.c.
  *
  * Options are "--name value" or "--name=value"; names cannot be abbreviated. Every
- * program also accepts --help (-h) and --version; if one of these is given, other
- * arguments are ignored. If an option is given twice, the last value counts. */
+ * program also accepts --help (-h) and --version. If --help or --version is given,
+ * other arguments are ignored. If an option is given twice, the last value counts. */
 #ifndef KCP_OPTIONS_H
 #define KCP_OPTIONS_H
 
@@ -35,30 +35,29 @@ struct option_table {
     void (*help)(void);        /* prints the help to stdout */
 };
 
-/* Sets the members of the given options; other members do not change. Returns
- * OPTIONS_DONE if help or version was printed, or OPTIONS_BAD with one line in `why`,
- * "--name: found 'x', expected y". */
+/* Sets the members of the given options. Other members do not change. Returns
+ * OPTIONS_DONE if help or version was printed. On an error, returns OPTIONS_BAD and
+ * writes one line to `why`, "--name: found 'x', expected y". */
 enum { OPTIONS_READ, OPTIONS_DONE, OPTIONS_BAD };
 int options_read(const struct option_table *t, int argc, char **argv, void *into,
                  char *why, size_t n);
 
 /* Prints each row's line of --help: " --name value" and the help, wrapped at column 84.
- * If value is NULL, prints the words that the row accepts. */
+ * If text->value is NULL, prints the words that the row accepts as the value. */
 struct option_text { const char *value, *help; };
 void options_print(const struct option_row *row, const struct option_text *text, int n);
 
-/* Writes "WHAT: found 'FOUND', expected EXPECTED" to `why`, with unprintable characters
- * replaced and '' for `found` NULL. Returns OPTIONS_BAD. */
+/* Writes "WHAT: found 'FOUND', expected EXPECTED" to `why`. Replaces unprintable
+ * characters. If `found` is NULL, FOUND is empty. Returns OPTIONS_BAD. */
 int options_refuse(char *why, size_t n, const char *what, const char *found,
                    const char *expected);
 /* Prints "program: why" to stderr. Returns 2, the exit status of a bad command line. */
 int options_say(const char *program, const char *why);
 
-/* Call at the start of main: then notices of the library are printed to stderr. */
+/* Prints later notices of the library to stderr. Call this at the start of main. */
 void print_notices(void);
-/* Call at the end of main: flushes stdout and returns status. If stdout failed (a full
- * disk, a closed pipe), prints one line to stderr and returns status, or 2 if status is
- * 0. */
+/* Flushes stdout and returns `status`. Call this at the end of main. If stdout failed
+ * (a full disk, a closed pipe), prints one line to stderr, and returns 2 for 0. */
 int finish_stdout(const char *program, int status);
 
 #endif

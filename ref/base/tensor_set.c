@@ -35,7 +35,7 @@ size_t store_bytes(enum kcp_store store, enum kcp_storage storage)
     return store == KCP_ACTV && storage == KCP_BF16 ? 2 : 4;
 }
 
-/* Allocates memory; if out of memory, prints one line and exits with status 2. */
+/* Allocates memory. If this fails, prints one line and exits with status 2. */
 void *alloc_or_exit(size_t bytes)
 {
     void *p = malloc(bytes);
@@ -98,8 +98,8 @@ void tensor_set_copy(struct tensor_set *to, const struct tensor_set *from)
 
 int field_in(const struct kcp_field *f) { return f->io == KCP_IN || f->io == KCP_BIN; }
 
-/* Returns 1 for an output that this call reads. This is dv_local in part KCP_REVERSE of
- * stage 09, which reads what part KCP_LOCAL wrote. */
+/* Returns 1 for an output that this call reads. The only one is dv_local of stage 09:
+ * part KCP_LOCAL writes it, and part KCP_REVERSE reads it. */
 int field_given(const struct kcp_field *f, const struct kcp_call *c)
 {
     return c->part == KCP_REVERSE && !strcmp(f->name, "dv_local") && !field_in(f);

@@ -19,7 +19,7 @@ struct tensor {
     int64_t dim[4], n;
     enum kcp_store store;
     void *p;
-    /* kcp-run: the tensor's file. */
+    /* The tensor's file, used by kcp-run. */
     char file[24];
     const char *shape;             /* e.g. "T HV V" */
     int out, copies;               /* copies: number of copies of a sum */

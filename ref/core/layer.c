@@ -4,9 +4,9 @@
  * Book: chapter 08.  Checked by: tests/08_forward/layer.c, tests/08_forward/graph.c.
  * Next: book/examples/kda.c.
  *
- * For each stage a layer names a kernel of the table of paths. A call runs the first
- * row, starting at the first row of this kernel, that supports the call. This file
- * finds errors in a call on the host, before the call puts work on the stream. */
+ * For each stage, a layer names a kernel in the table of paths. From this kernel's
+ * first row on, a call runs the first row that supports the call. This file finds
+ * errors in a call on the host, before the call puts work on the stream. */
 #include "checked.h"
 #include "paths.h"
 #include "ref.h"
@@ -46,8 +46,8 @@ static const struct kcp_variant *kernel_of(const struct kcp_path *p)
     return p && kcp_variants(p->stage, p->kernel, &v, 1) ? v : NULL;
 }
 
-/* Returns 1 if the kernel of row p can run on this machine or, if d is NULL (no GPU),
- * is linked. */
+/* Returns 1 if the kernel of row p can run on this machine. If d is NULL (no GPU),
+ * returns 1 if the kernel is linked. */
 static int runs(const struct kcp_path *p, const struct kcp_device *d)
 {
     char here[120];

@@ -4,8 +4,8 @@
  * Checked by: tests/08_forward/split_sequence.c. Next: split.h, which uses these times.
  *
  * The times were measured on one H200 (sm_90a, CUDA 13.0), with chunks of 64 tokens and
- * K = V = 128, and are used for all GPUs. They decide only where to cut; no result
- * depends on them. */
+ * K = V = 128, and are used for all GPUs. They decide only where a sequence is cut. No
+ * result depends on these times. */
 #ifndef KCP_MACHINE_H
 #define KCP_MACHINE_H
 
@@ -15,7 +15,7 @@
 #define KCP_MACHINE_SMS 132
 #define KCP_MACHINE_SMEM 232448
 
-/* Times of the fused forward in microseconds; commit 88497b0, 2026-11-21.
+/* Times of the fused forward in microseconds, measured at commit 88497b0, 2026-11-21.
  * FACTORS        factors of one chunk and value head, with one gate per channel
  * FACTORS_ROWS   with one gate per head: the part per chunk and query/key head
  * FACTORS_HEAD   with one gate per head: the part per chunk and value head
@@ -34,7 +34,7 @@
 #define KCP_FOLD 4.5
 #define KCP_LAUNCH 13
 
-/* Times of a walk (split.h) in microseconds, on two H200, 2026-11-23.
+/* Times of a walk (split.h) in microseconds, measured on two H200, 2026-11-23.
  * CHUNKS         fewest chunks per window (with 64 the time was equal, with 32 longer)
  * MAP, MAP_ROWS  one step of [h_ext | M]: one gate per channel, one gate per head
  * H, H_ROWS      one step of h_ext alone: one gate per channel, one gate per head
@@ -46,9 +46,9 @@
 #define KCP_WALK_H_ROWS 1.1
 #define KCP_WALK_LAUNCH 5
 
-/* Times of programs of stages, in steps (chunks) of chapter 04's scan; commit 6173e64,
- * 2026-11-21. STEP_M: one step of chapter 05's scan. STEP_FOLD: composing and folding
- * the map of each additional strip. */
+/* Times of programs of stages, measured at commit 6173e64, 2026-11-21. The unit is the
+ * time of one chunk in chapter 04's scan. STEP_M is one chunk in chapter 05's scan.
+ * STEP_FOLD is the composition and fold of the map of each additional strip. */
 #define KCP_STEP_M 1.0
 #define KCP_STEP_FOLD 5.0
 

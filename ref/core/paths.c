@@ -174,7 +174,7 @@ static int takes_model(const char *set, int model)
 
 /* ---- facts */
 
-/* The values of a call on which split.h depends; for the plan, a digest. */
+/* The values of a call on which split.h depends, with a digest instead of the plan. */
 struct split_key { uint64_t plan; int64_t n[14]; };
 
 static struct split_key key_of(const struct kcp_call *c, int sms)
@@ -309,8 +309,8 @@ static int linked(const struct kcp_path *p)
     return !strcmp(p->kernel, "ref") || kcp_variants(p->stage, p->kernel, &v, 1) > 0;
 }
 
-/* Returns 1 if the row supports the call, not considering the architecture and whether
- * the kernel is linked. */
+/* Returns 1 if the row supports the call. This function does not check the
+ * architecture, nor whether the kernel is linked. */
 static int takes(const struct kcp_path *p, const struct kcp_query *q,
                  const struct kcp_facts *f)
 {

@@ -41,8 +41,8 @@ struct kcp_device {
 };
 /* Sets *d to the properties of the calling thread's GPU. With KCP_ARCH=sm_80 in the
  * environment, a newer GPU counts as sm_80. Returns KCP_NA if there is no GPU or the
- * program was built without CUDA, KCP_BAD with a notice if KCP_ARCH is not an
- * architecture. */
+ * program was built without CUDA. If KCP_ARCH is not an architecture, sends a notice
+ * and returns KCP_BAD. */
 int kcp_device_here(struct kcp_device *d);
 /* Returns the GPU that machine.h describes, for use on a machine without a GPU. */
 struct kcp_device kcp_device_assumed(void);
@@ -66,12 +66,13 @@ struct kcp_query {
  * sets `why` to "" or to the name of a better row that cannot run on this machine. */
 const struct kcp_path *kcp_path_find(const struct kcp_query *q,
                                      const struct kcp_path *after, char *why, size_t n);
-/* Returns 1 if the call of q runs this branch. `row` is the path of the call; if the
- * stage has no paths, `row` is NULL and q's kernel decides. */
+/* Returns 1 if the call of q runs this branch, a variant of a launch within a path.
+ * `row` is the path of the call. If the stage has no paths, `row` is NULL, and the
+ * branch must be one of q's kernel. */
 int kcp_path_branches(const struct kcp_path *branch, const struct kcp_path *row,
                       const struct kcp_query *q);
-/* Returns the row of this kernel that supports the call, or NULL if no row does; then
- * the kernel returns KCP_NA. */
+/* Returns the row of this kernel that supports the call. If no row does, returns NULL,
+ * and the kernel must return KCP_NA. */
 const struct kcp_path *kcp_path_of(const char *stage, const char *kernel,
                                    enum kcp_storage storage, const void *args);
 /* Writes to `out` whether the row can run on this machine: "here", or "not here: " and

@@ -97,8 +97,8 @@ static int64_t exchange_bytes(const struct kcp_call *a)
 
 /* Fills the header of a block for this call: sizes, then name, offset and bytes of
  * every tensor. `writer` is used only in messages. actv and acc are the bytes per
- * number of storage ACTV and ACC. Returns KCP_BAD if the format is unknown or, with
- * s->bytes = 0, if sizes are invalid. */
+ * number of storage ACTV and ACC. Returns KCP_BAD if the format is unknown or sizes are
+ * invalid. If sizes are invalid, s->bytes is 0. */
 int kcp_saved_layout_of(struct kcp_saved *s, const struct kcp_call *a, int format,
                         const char *writer, size_t actv, size_t acc)
 {
@@ -120,7 +120,7 @@ int kcp_saved_layout_of(struct kcp_saved *s, const struct kcp_call *a, int forma
     s->reuse_M = a->reuse_M; s->form = a->form;
     s->bytes = (sizeof *s + SAVED_ALIGN - 1) / SAVED_ALIGN * SAVED_ALIGN;
 
-    struct kcp_device device = { 0 };  /* only format chunks depends on it */
+    struct kcp_device device = { 0 };  /* used only for format chunks */
     if (format == KCP_FORMAT_CHUNKS && kcp_device_here(&device))
         device = kcp_device_assumed();
     struct kcp_facts f = kcp_facts_of(a, &device);
@@ -194,10 +194,10 @@ static int differs(const struct kcp_saved *s, const struct kcp_saved *want, char
     return 0;
 }
 
-/* Checks that the block has this format and was saved for this call; save mode and
- * reuse_M may differ from the call's. Returns KCP_BAD if the block is missing or too
- * short, KCP_MISMATCH if the block has another format or is from another call; `why`
- * (may be NULL) then contains the value found and the value expected. */
+/* Checks that the block has this format and was saved for this call. The save mode and
+ * reuse_M may differ from those of the call. Returns KCP_BAD if the block is missing or
+ * too short, KCP_MISMATCH if the block has another format or is from another call. Then
+ * `why` (may be NULL) contains the value found and the value expected. */
 int kcp_saved_check_of(const void *saved, size_t bytes, const struct kcp_call *a,
                        int format, const char *reader, size_t actv, size_t acc,
                        char *why, size_t n)

@@ -60,7 +60,7 @@ static inline double kcp_strip_cost(const struct kcp_context *x, int HV, int C, 
 }
 
 /* Returns the cheapest strip length, or 0 if it is cheapest not to cut. Strips need
- * extra work for maps, so they are faster only if SMs would otherwise be idle. */
+ * extra work for maps, so cutting is faster only if SMs would otherwise be idle. */
 static inline int64_t kcp_strip_length(const struct kcp_context *x, int HV, int C,
                                        int P)
 {
@@ -100,8 +100,8 @@ static inline int64_t kcp_pieces(const struct kcp_call *a, int P)
  * per head (1 or K). `crossing` is 1 if kcp_alone() is 0. */
 struct kcp_cut { const struct kcp_context *x; int H, HV, KG, V, P, crossing; };
 
-/* Returns the number of blocks of the scan. A chain is one head of one strip. If one
- * block per 64 columns of each chain fits on P SMs at once, the scan has these blocks,
+/* Returns the number of blocks of the scan. A chain is one head of one strip. The scan
+ * has one block per 64 columns of each chain if all these blocks fit on P SMs at once,
  * otherwise one block per chain. */
 static inline int64_t kcp_scan_blocks(int64_t chains, int V, int P)
 {
@@ -175,7 +175,7 @@ static inline double kcp_fused_cost(const struct kcp_cut *c, int64_t L)
     return cost + (double)(strips - x->NS) * KCP_FOLD;
 }
 
-/* Returns the cheapest number of chunks per strip; 0: it is cheapest not to cut. */
+/* Returns the cheapest number of chunks per strip, or 0 if it is best not to cut. */
 static inline int kcp_fused_chunks(const struct kcp_cut *c)
 {
     const int64_t longest = kcp_longest(c->x);
@@ -360,8 +360,8 @@ static inline int kcp_most_prepared(const struct kcp_call *a, int processors)
 }
 
 /* Returns the chunks per block of chunk_prepare with a gate per channel. Up to three
- * chunks hide the latency of loads, if at least four waves of blocks remain; more than
- * three keep the grid's height at most 65535. */
+ * chunks hide the latency of loads, if at least four waves of blocks remain. More than
+ * three chunks are used only to keep the grid's height at most 65535. */
 static inline int kcp_prepare_share(int chunks, int heads, int processors)
 {
     const int64_t n = (int64_t)chunks * heads / (4 * 3 * processors);

@@ -1,5 +1,4 @@
-/* window.h -- the layout of a window, GPU memory that other ranks write: counts,
- * states.
+/* window.h -- the layout of a window, which is GPU memory that other ranks write.
  *
  * Book: chapter 20, "Code: kernels".  Checked by: the chain over NCCL, bit for bit.
  * Next: ../../cuda/07_merge/hop.cuh, which reads and writes windows.
@@ -12,7 +11,7 @@
  *   KCP_TAKEN    how often r has emptied piece b in r's window
  *
  * Message i of a piece uses slot i % 2, so the sender may be one message ahead. The
- * counts are in device memory, so that they continue when a graph is replayed. */
+ * counts are in device memory, so that counting continues when a graph is replayed. */
 #ifndef KCP_WINDOW_H
 #define KCP_WINDOW_H
 
@@ -26,8 +25,8 @@ enum { KCP_PIECE_COLUMNS = 16, KCP_PIECE_ROWS = 256, KCP_PIECE_PLACES = 2 };
 enum kcp_window_count { KCP_FULL, KCP_EMPTY, KCP_FILLED, KCP_TAKEN };
 
 /* `hop` launches one kernel. If from >= 0, the kernel sets S [HV,K,V] to the message of
- * rank `from`. If to >= 0, the kernel writes op(M) S + h (with first = 1, h) into the
- * window of rank `to`. */
+ * rank `from`. If to >= 0, the kernel writes op(M) S + h, or h if `first` is 1, into
+ * the window of rank `to`. */
 struct kcp_hops {
     const struct kcp_mapops *of;       /* the map operations that hop uses */
     int (*hop)(int HV, int K, int V, const void *map, int backward, int first, void *S,
