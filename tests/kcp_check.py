@@ -60,7 +60,7 @@ def fields(stage):
 
 
 def case_at(path, stage, o):
-    """Reads a case's folder into an object; with --cp only this rank's shard."""
+    """Reads a case's folder into an object, or with --cp only this rank's shard."""
     case = types.SimpleNamespace(path=path, rank=0, cuts=None, cu_seqlens=None)
     for line in open(os.path.join(path, "case.txt")):
         name, x = line.split()
@@ -85,7 +85,7 @@ def case_at(path, stage, o):
 
 
 def as_torch(case, o):
-    """Converts arrays to tensors; with bf16, states and parameters are float32."""
+    """Converts arrays to tensors. With bf16, states and parameters are float32."""
     import torch
     kind = {"f64": torch.float64, "f32": torch.float32, "bf16": torch.bfloat16}
     kind = {"ACTV": kind[o.storage],
@@ -207,7 +207,8 @@ def compute(fn, path, o):
 
 
 def keep_error(path, e):
-    """Writes error.txt: the exception in one line, then its position in fn's files."""
+    """Writes the exception in one line of error.txt, then its position in fn's
+    files."""
     frames = [f for f in traceback.extract_tb(e.__traceback__)
               if os.path.abspath(f.filename) != os.path.abspath(__file__)]
     lines = traceback.format_exception_only(type(e), e)
@@ -356,7 +357,7 @@ MOST_SHOWN = 10
 
 
 def show(rows):
-    """Prints the failures; prints each reason and each case's text only once."""
+    """Prints the failures, but each reason and each case's text only once."""
     reasons = {}
     for row in rows:
         if row["verdict"] == "fail":

@@ -52,7 +52,7 @@ STAGES = {"forward": "08", "backward": "13"}
 
 def forward(q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens, scale, lower_bound,
             beta_max):
-    """Computes the token recurrence in double; activate() computes the gate."""
+    """Computes the token recurrence in double. activate() computes the gate."""
     q, k, v, beta, h0 = (x.double() for x in (q, k, v, beta, h0))
     q, k = (x * (x.square().sum(-1, keepdim=True) + 1e-6).rsqrt() for x in (q, k))
     q, k = (x.repeat_interleave(v.shape[1] // q.shape[1], 1) for x in (q, k))
@@ -99,7 +99,7 @@ def reference(model, way):
 # ---- definitions and workloads
 
 def shape_of(name, model):
-    """Returns a shape; for GDN, gates and their bias have one number per head."""
+    """Returns a shape. For GDN, gates and their bias have one number per head."""
     return TENSORS[name][1].removesuffix(" D" if model == "gdn" and
                                          name in ("g", "dt_bias") else "").split()
 
@@ -211,7 +211,7 @@ def entry(text, folder):
 
 
 def run(case):
-    """Runs the solution named by KCP_SOLUTION on a case; kcp_check.py calls this."""
+    """Runs the solution named by KCP_SOLUTION on a case. kcp_check.py calls this."""
     import torch
     folder = os.environ["KCP_SOLUTION"]
     with open(os.path.join(folder, "solution.json")) as f:

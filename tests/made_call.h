@@ -1,4 +1,4 @@
-/* made_call.h -- builds a call of any stage from the stage's field table; arrays have
+/* made_call.h -- builds a call of any stage from the stage's field table. Arrays have
  * exactly the bytes of their shapes.
  *
  * Book: none.  Checked by: tests/20_clusters/calls.c, tests/fuzz/calls.c, which use it.
@@ -68,9 +68,8 @@ static inline int made_field(const struct made_call *m, const char *name)
     return -1;
 }
 
-/* Allocates the arrays for the sizes of a.call; an array with more than `most` elements
- * is NULL. Numbers are small and different; gates are negative. Indices describe the
- * chunks of the plan; without a plan the indices describe one segment of all tokens. */
+/* Allocates the arrays for the sizes of a.call. An array with more than `most` elements
+ * is NULL. Numbers are small and different, and gates are negative. */
 static inline void made_arrays(struct made_call *m, int64_t most)
 {
     const struct kcp_call *c = &m->a.call;
@@ -92,6 +91,7 @@ static inline void made_arrays(struct made_call *m, int64_t most)
     }
 }
 
+/* Indices describe the plan's chunks, or without a plan one segment of all tokens. */
 static inline void made_indices(struct made_call *m)
 {
     const struct kcp_call *c = &m->a.call;

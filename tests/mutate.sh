@@ -3,16 +3,16 @@
 #
 # Book: CONTRIBUTING.md, "Mutation testing".  Checked by: tests/cli/lies.sh, a mistake
 # that it must catch.  Next: tests/processes.mk, make mutate.
-# Usage: mutate.sh BUILD N SEED FILE...; LIMIT= seconds for the whole run (0: no limit),
-# MIN= least percentage caught, TABLE= a file of result rows, which the next run
-# continues, CASE= seconds per variant (120), JOBS= number of workers (1), each with a
-# copy of the tree.
+# Usage: mutate.sh BUILD N SEED FILE... with options LIMIT= seconds for the whole run (0: no
+# limit), MIN= least percentage caught, TABLE= a file of result rows, which the next run
+# continues, CASE= seconds per variant (120), JOBS= number of workers (1), each with a copy
+# of the tree.
 #
 # A mutant changes one operator or number of one line. A mutant counts if it changes an
 # output by more than ten limits (kcp-check --keep, --against). Outputs are computed for
 # fifty cases of the file's stage and ten of each other stage that may use the file, with
-# seeds that no list uses. Then a list of cases that passes without the mistake must fail or
-# not end; lists of the file's stage run first.
+# seeds that no list uses. Then a list of cases that passes without the mistake must fail
+# or not end. Lists of the file's stage run first.
 set -u
 export LC_ALL=C
 B=${1:?} N=${2:?} SEED=${3:?}; shift 3
@@ -149,8 +149,8 @@ many() {                       # FILE STAGE
     esac
     return 1
 }
-# Computes a stage's outputs without a mistake when first needed, in two runs. Fails if
-# the outputs of the two runs differ; then the stage does not count.
+# When first needed, computes a stage's outputs without a mistake, in two runs. Fails if
+# the two runs' outputs differ, because then the stage does not count.
 kept() {                       # STAGE [--quick]
     f=$W/kept/$1${2:-}
     if [ ! -e "$f" ] && mkdir "$f.taken" 2>/dev/null; then
@@ -165,8 +165,8 @@ kept() {                       # STAGE [--quick]
     while [ ! -e "$f" ]; do sleep 1; done
     [ -s "$f" ]
 }
-# Sets $moved: 0 if the mistake changes no bit of the outputs; 1 if an output changes by
-# more than ten limits, or the process crashes; 2 if outputs change by less.
+# Sets $moved to 0 if the mistake changes no bit of the outputs, 1 if an output changes by
+# more than ten limits or the process crashes, and 2 if outputs change by less.
 moves() {                      # FILE
     moved=0 by=
     for s in $(outputs_of "$1"); do

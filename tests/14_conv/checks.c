@@ -21,8 +21,7 @@ static const double *array(const struct tensor_set *b, const char *name)
     return t ? t->p : NULL;
 }
 
-/* Returns x of token t of sequence n, or before the sequence's start x0 (0 without
- * x0). */
+/* Returns x of token t of sequence n. Before the sequence's start, returns x0 or 0. */
 static double x_at(const struct tensor_set *b, const struct kcase *k, int n, int64_t t,
                    int d)
 {
@@ -57,9 +56,9 @@ static void direct(struct tensor_set *b, const struct kcase *k)
         }
 }
 
-/* Counts the messages with x0 (at_end: dxt). Each rank with one of a sequence's first
- * (at_end: last) Wc - 1 tokens receives the sequence's rows of x0 (dxt) from their
- * owner, in one message per sequence. */
+/* Counts the messages with x0 (at_end: dxt). A rank that has any of a sequence's first
+ * (at_end: last) Wc - 1 tokens receives the sequence's rows of x0 (dxt) in one message
+ * from the owner of x0 (dxt). */
 static void states_traffic(const struct trial *t, int at_end, struct kcp_traffic *want)
 {
     const int64_t *cuts = t->plan->cuts, *cu = t->k->cu, reach = reach_of(&t->k->call);

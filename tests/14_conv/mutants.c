@@ -63,7 +63,7 @@ static int gather_states(const struct kcp_conv *a, const int *owner, const doubl
     return status;
 }
 
-/* Returns x0's row for token `from` before the start of sequence n, or NULL if none. */
+/* Returns x0's row for token `from` before sequence n's start, or NULL. */
 static const double *before_start(const struct kcp_conv *a, int n, int64_t from,
                                   int flags)
 {

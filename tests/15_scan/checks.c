@@ -49,7 +49,7 @@ KCP_CHECK(check_15_canonical) = { "15_scan", "canonical",
     "canonical segments give equal bits for R = 1, 2, 3, 4, 7 and 8 and for each "
     "walk", canonical };
 
-/* Compares each walk with the token recurrence; the judge repeats the first case. */
+/* Compares each walk with the token recurrence. The judge repeats the first case. */
 static int all_walks(struct kcp_report *rep)
 {
     const struct kcp_stage *s = stage_find("15");
@@ -92,7 +92,7 @@ static double *at(const struct tensor_set *b, const char *name)
     return tensor_find(b, name)->p;
 }
 
-/* Adds g and beta to the inputs of chapter 15. do_ of each last token also gets dot. */
+/* Adds g and beta to the inputs of chapter 15. Adds dot to do_ of each last token. */
 static void add_kda(struct tensor_set *b, const struct kcase *k)
 {
     const struct kcp_call *c = &k->call;
@@ -187,7 +187,7 @@ static int compose_and_measure(int HV_, int K_, int V_, const void *b, const voi
     return ref_mapops.compose(HV_, K_, V_, b, a, backward, a_first, out, stream);
 }
 
-/* Returns the bytes that a forward of `tokens` tokens allocates; -1: error. */
+/* Returns the bytes that a forward of `tokens` tokens allocates, or -1. */
 static long scratch(int64_t tokens, long *maps)
 {
     const struct kcp_mapops measuring = { "measuring", 8, ref_mapops.apply,

@@ -1,10 +1,10 @@
-/* wire.c -- checks the bytes of sent maps; GLA's maps have only the diagonal of M.
+/* wire.c -- checks the bytes of sent maps. GLA's maps have only the diagonal of M.
  *
  * Book: chapter 16, "Communication".  Checked by: itself, it can fail.
  * Next: tests/16_family/layer.c. */
 #include "run.h"
 
-/* The reference without maps of diagonals: M takes K^2 numbers for every model. */
+/* Runs the reference without diagonal maps: M takes K^2 numbers for every model. */
 static int whole(struct kcp_family *args)
 {
     struct kcp_family a = *args;

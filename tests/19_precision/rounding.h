@@ -1,7 +1,7 @@
 /* rounding.h -- emulates the arithmetics of a tensor core for a chunk of [h | M].
  *
  * Book: chapter 19.  Checked by: tests/19_precision/checks.c.  Next: book/precision.c.
- * Factors of a product are rounded to the unit's format; sums are in float. */
+ * Factors of a product are rounded to the unit's format, and sums are in float. */
 #ifndef BOOK_ROUNDING_H
 #define BOOK_ROUNDING_H
 
@@ -35,7 +35,7 @@ static inline float factor(enum unit f, float x)
     return keep(x, f == BF16 ? 7 : 10);
 }
 
-/* Returns the product a b of unit f; tf32x3 adds the two cross terms of remainders. */
+/* Returns unit f's product a b. TF32X3 also adds the two cross terms of remainders. */
 static inline float times(enum unit f, float a, float b)
 {
     const float a1 = factor(f, a), b1 = factor(f, b);
@@ -44,8 +44,8 @@ static inline float times(enum unit f, float a, float b)
     return factor(f, a - a1) * b1 + a1 * factor(f, b - b1) + a1 * b1;
 }
 
-/* exact() in double and rounded() in a unit: X = [h | M] becomes
- * Lambda X + kg^T ([u | 0] - w X). */
+/* exact() (in double) and rounded() (in a unit) replace X = [h | M] by Lambda X + kg^T
+ * ([u | 0] - w X). */
 static inline void exact(const struct chunk *c, double X[K][W])
 {
     static double y[C][W];

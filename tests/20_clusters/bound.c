@@ -1,4 +1,4 @@
-/* bound.c -- checks the bound on |M| of chapter 20; bounds with a mistake must fail.
+/* bound.c -- checks chapter 20's bound on |M|, and that bounds with a mistake fail.
  *
  * Book: chapter 20, eq:cut.  Checked by: itself, on bounds with one planted mistake.
  * Next: book/clusters.c.
@@ -10,8 +10,8 @@ enum mistake { NONE, FASTEST, WHOLE, FORGOTTEN, MISTAKES };
 static const char *const mistake_name[] = { "", "the fastest channel",
     "the slowest channel of the whole stretch", "beta |k|^2 above 2 forgotten" };
 
-/* Multiplies beta by `factor`, to 2.2 at most. If `turns` is 1, a channel decays only
- * in every other token. Then computes the maps again. */
+/* Multiplies beta by `factor`, but limits beta to 2.2. If `turns` is 1, a channel
+ * decays only in every other token. Then computes the maps again. */
 static int change(struct batch *x, double factor, int turns)
 {
     const int HV = x->c.HV, KG = x->c.KG;

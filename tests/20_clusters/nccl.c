@@ -3,9 +3,9 @@
  * Book: chapter 20.  Checked by: bench/check_gpus.sh, on several GPUs; on one, R is 1.
  * Next: tests/07_merge/exchange.c, which has the exchanges.
  *
- * Ranks are threads with a GPU each, or the processes of a launcher. Each
- * communicator's rank and size, a gather, a ring, and every form of the exchange (bit
- * for bit) are checked. Afterwards the parent communicator must still work. */
+ * Ranks are threads with a GPU each, or the processes of a launcher. The checks of a
+ * communicator are its rank and size, a gather, a ring, and every form of the exchange
+ * (bit for bit). Afterwards the parent communicator must still work. */
 #include "tests/judge/judge.h"
 
 #include <stdlib.h>
@@ -100,8 +100,8 @@ static int from(struct kcp_comm *host, void *arg)
 }
 
 /* Splits the ranks into halves in reversed order, then splits off the last rank. The
- * communicators are freed when no rank's GPU has work left, because NCCL then frees
- * host memory, and freeing waits for all GPUs of the process. */
+ * communicators are freed only when no GPU has work left, because NCCL frees host
+ * memory, which waits for all GPUs of the process. */
 static int split(struct kcp_comm *world, void *arg)
 {
     struct job *j = arg;

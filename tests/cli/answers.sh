@@ -3,7 +3,7 @@
 #
 # Book: every chapter's exercises.  Checked by: make test, which runs it.
 # Next: book/answers.c.  Usage: answers.sh BUILD.
-# The book's programs compute each number in two ways; the pages must print the numbers.
+# The book's programs compute each number in two ways. Pages must print these numbers.
 cd "$(dirname "$0")/../.." || exit 2
 B=${1:-build}
 W=$(mktemp -d) || exit 2
@@ -20,8 +20,8 @@ sed -n 's/^@\(answer[^ ]*\) .*/\1/p' "$W/output" | sort >"$W/computed"
 grep -ho '\[answer/[^]]*\]{\.val}' book/*.md | sed 's/^\[//;s/\].*//' | sort -u >"$W/shown"
 comm -13 "$W/computed" "$W/shown" | sed 's/^/answers.sh: not computed: /' >"$W/lost"
 comm -23 "$W/computed" "$W/shown" | sed 's/^/answers.sh: not shown: /' >>"$W/lost"
-# Each chapter must have as many answers as exercises. In the built pages every answer
-# must be folded, and no number may be missing.
+# Each chapter must have as many answers as exercises. In the built pages every answer must
+# be collapsed, and no number may be missing.
 awk 'FNR == 1 { if (f) check(); f = FILENAME; e = a = on = 0 }
      /^# /    { on = /^# Exercises/ }
      /^:::/   { if (on && /answers/) on = 2; else if (on == 2) on = 0 }

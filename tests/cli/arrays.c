@@ -40,8 +40,7 @@ static double normal(void)
     return sum;
 }
 
-/* Writes an array of numbers scale * normal + shift; if `below` is set, writes -|x| for
- * each number x. */
+/* Writes an array of numbers x = scale * normal + shift, or -|x| if `below` is set. */
 static int draw(const char *dir, const char *name, int nd, const int64_t *dim,
                 double scale, double shift, int below)
 {
@@ -131,8 +130,8 @@ static int poke(char **v)
     return bad ? fail() : 0;
 }
 
-/* Replaces array [R,...] by the sum [...] of its rows. Rejects equal rows 0 and 1,
- * because different ranks have different parts of a sum. */
+/* Replaces array [R,...] by the sum [...] of its rows. Rejects rows 0 and 1 if equal,
+ * because ranks have different parts of a sum. */
 static void add_rows(struct npy *a)
 {
     double *x = a->data;
@@ -194,7 +193,7 @@ static int compare(char **v, int add)
     return bad;
 }
 
-/* Checks that RMS(a - b) <= tolerance RMS(b); tolerance 0: equal bits. */
+/* Checks RMS(a - b) <= tolerance RMS(b), or equal bits if tolerance is 0. */
 static int same(char **v) { return compare(v, 0); }
 static int add(char **v) { return compare(v, 1); }
 
@@ -234,7 +233,7 @@ static int fortran(char **v)
                            "'shape': %s, }\n", a.kind == NPY_I64 ? "i8" : "f8", shape);
     if (f)
         fprintf(f, "\x93NUMPY%c%c%c%c%s", 1, 0, m & 255, m >> 8, head);
-    /* Write in the file's order, in which the first index changes fastest. */
+    /* In the file, the first index changes fastest. */
     int64_t at[NPY_RANK] = { 0 };
     for (int64_t e = 0; f && e < n; e++) {
         int64_t from = 0;

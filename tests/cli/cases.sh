@@ -2,16 +2,17 @@
 # cases.sh -- runs the rows of cases.tsv and checks exit statuses and messages.
 #
 # Book: chapter 20.  Checked by: make test, which runs it.  Next: cases.tsv, cli.sh.
-# Usage: cases.sh BUILD [PROGRAM]: runs the rows of all programs, or only those of
+# Usage: cases.sh BUILD [PROGRAM]: runs the rows of all programs, or only the rows of
 # PROGRAM.
 #
 # A row of cases.tsv has a program, an exit status, a grep pattern, arguments, values, and
-# commands that run first, all in shell syntax. A row with values runs once per value,
-# with $x set to the value; a $x at the start of the arguments is replaced by the value
-# before the shell reads the line. Pattern `=` means the first word of the arguments. Each
-# run gets a fresh copy of the folder made by the last row `folder` above the run's row. If
-# the status is 2, stderr must be one line "kcp-...: ..." that contains the pattern, stdout
-# must be empty, and no file `out` may be made. Else the output must contain the pattern.
+# commands that run first, all in shell syntax. A row with values runs once per value, with
+# $x set to the value. A $x at the start of the arguments is replaced by the value before
+# the shell reads the line. Pattern `=` means the first word of the arguments. Each run
+# gets a fresh copy of a folder. The nearest row `folder` above the run's row makes this
+# folder. If the status is 2, stderr must be one line "kcp-...: ..." that contains the
+# pattern, stdout must be empty, and no file `out` may be made. Else the output must
+# contain the pattern.
 B=$(cd "${1:-build}" && pwd) || exit 2
 top=$(cd "$(dirname "$0")/../.." && pwd) only=${2:-}
 W=$(mktemp -d) || exit 2

@@ -5,7 +5,7 @@
  *
  * Asynchronous fills and copies are done as late as a GPU may do them: in the next call
  * that waits. New memory is filled with 0x33, and each fill or copy must be within one
- * allocation. Variants `far` are the references in double; FAR="13 past_work" selects a
+ * allocation. Variants `far` are the references in double. FAR="13 past_work" selects a
  * mistake that stage 13's variant makes. */
 #ifdef KCP_WITH_CUDA
 #include "layer.h"
@@ -140,7 +140,7 @@ cudaError_t __wrap_cudaGetDevice(int *i)
     return cudaSuccess;
 }
 
-/* Pretends that the device is one for which this program has no kernels. */
+/* Simulates a device for which this program has no kernels. */
 cudaError_t __wrap_cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr what, int i)
 {
     (void)i;

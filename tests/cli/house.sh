@@ -1,10 +1,11 @@
 #!/bin/sh
 # house.sh -- checks rules of the source tree: includes and calls between directories,
-# columns, names, places of inline assembly, labels of the book, lines for jitter.sh,
+# columns, names, places of inline assembly, labels of the book, lines of jitter.sh,
 # records.
 #
 # Book: none.  Checked by: make test, which runs it.  Next: ../../CONTRIBUTING.md.
-# Usage: house.sh BUILD. Prints a line per broken rule; status 1 if a rule is broken.
+# Usage: house.sh BUILD. Prints a line per broken rule. The status is 1 if a rule is
+# broken.
 B=$(cd "${1:-build}" && pwd) || exit 2
 cd "$(dirname "$0")/../.." || exit 2
 export LC_ALL=C
@@ -53,7 +54,7 @@ rules() {
     grep '^cuda/' "$W/files" | grep -v '^cuda/tile/' |
         xargs grep -nE '(^|[^a-z_])asm *(volatile)? *\(' |
         sed 's/$/  (inline assembly outside cuda\/tile)/'
-    # Rejects function names that would fit dozens of functions; run(args) is allowed.
+    # Rejects function names that would fit dozens of functions, except run(args).
     grep -E '^(cuda|tests)/' "$W/files" |
         xargs grep -nE '^[a-z].* \*?(back|work|fetch|walk|part|span|room)\(.*[^;]$' |
         grep -v 'static size_t work(const void' | sed 's/$/  (a name that says nothing)/'

@@ -1,6 +1,6 @@
 #!/bin/sh
 # install.sh -- checks that make install installs the library, headers and kcp.pc,
-# uninstall removes them, and a changed option of make compiles again.
+# uninstall removes them, and make recompiles if one of its options changes.
 #
 # Book: chapter 08.  Checked by: make test, which runs it.
 # Usage: install.sh BUILD.  Next: ../../book/examples/kda.c, which is compiled here.

@@ -4,34 +4,34 @@
 # Book: chapter 18; CONTRIBUTING.md, "How the judge works".
 # Checked by: itself: mistakes that must be seen.  Next: ../../cuda/tile/jitter.cuh.
 #
-# Usage: jitter.sh BUILD [lines | build | run]. `lines` prints each mistake whose source line
-# is no longer in the file. `build` makes BUILD/kcp-check-jitter, in which the waits,
+# Usage: jitter.sh BUILD [lines | build | run]. `lines` prints each mistake whose source
+# line is no longer in the file. `build` makes BUILD/kcp-check-jitter, in which the waits,
 # arrivals, copies and barriers of the sm_90a kernels sleep at random, and one such judge
-# per mistake, whose newest forward or backward lacks one wait. `run` needs an sm_90 GPU;
-# the kernels as shipped must pass, and each mistake must fail. EACH= seconds per judge
-# (150); MISTAKES="a b": only these mistakes and their kernels.
+# per mistake, whose newest forward or backward lacks one wait. `run` needs an sm_90 GPU.
+# The kernels as shipped must pass, and each mistake must fail. EACH= sets the seconds per
+# judge (150). MISTAKES="a b" selects mistakes and their kernels.
 B=${1:-build} half=$2
 export LC_ALL=C
-# Most rows of the list remove one wait; then a warp reads data that may not have arrived,
+# Most rows of the list remove one wait. Then a warp reads data that may not have arrived,
 # or overwrites data that another warp may still read. `wait_v` matters only with one gate
-# per channel, one warpgroup, and stretches with more chunks than pipeline stages: otherwise
-# a release of k implies the release of v. The first case has such stretches, of 11 and 15
-# chunks. Rows that are not waits: `walk_order`: a window does not continue from the state
-# after the previous window; `walk_last`: the last window, whose map other ranks need, is
-# omitted; `one_factor` and `steps_factor`: a decay underflows; `maps_exit`: a block ends
-# while the other block of its cluster still arrives at its barriers; `share_beta`,
-# `wide_decay`, `wide_decay_gdn`: a wrong beta or a missing decay that only many heads
-# reach. Four waits are not in the list, because nothing fails on an H100 without them: the
-# named barrier before kb dSa (each warp reads columns that it wrote); the wait for dots
-# before new values are loaded (1 us after the products that read the old values); the wait
-# for values before the chain reads them (the chain's gates take longer); and the wait,
-# before g of the last step is loaded again, until finish has read the previous g (finish is
-# never so late).
+# per channel, one warpgroup, and segments with more chunks than pipeline stages. Otherwise
+# a release of k implies the release of v. The first case has such segments, of 11 and 15
+# chunks. Other rows do not remove waits. In `walk_order`, a window does not continue from
+# the state after the previous window. In `walk_last`, the last window is omitted, although
+# other ranks need its map. In `one_factor` and `steps_factor`, a decay underflows. In
+# `maps_exit`, a block ends while the cluster's other block still arrives at its barriers.
+# In `share_beta`, `wide_decay` and `wide_decay_gdn`, beta is wrong or a decay is missing,
+# but only with many heads. Four waits are not in the list, because nothing fails on an
+# H100 without these waits. At the named barrier before kb dSa, each warp reads only
+# columns that it wrote. The wait for dots before new values are loaded comes 1 us after
+# the products that read the old values. Values arrive before the chain reads them even
+# without a wait, because the chain's gates take longer. The wait before g of the last step
+# is loaded again ensures that finish has read the previous g, but finish is never so late.
 mistakes() {
     all_mistakes | awk -F '|' -v only=" $MISTAKES " \
         'only == "  " || index(only, " " $1 " ")'
 }
-# name|stage:variant|kernels|file, in cuda/18_hopper|line to take away|in its place|case
+# name|stage:variant|kernels|file in cuda/18_hopper|line to remove|replacement|case
 all_mistakes() {
     cat <<'LIST'
 wait_a|08:v3_prepare_scan|forward_scan/scan|forward_scan/scan_sm90.cu|consumer_wait(smem, PIPE_A, chunk);
@@ -172,7 +172,7 @@ for v in 08:v3_prepare_scan 08:v5_one_kernel 13:v2_stages 13:v4_scans_finish \
     echo "jitter.sh: with sleeps $v fails: $why"
     failed=1
 done
-# Three run concurrently: with more, a judge could reach its time limit.
+# Runs three judges concurrently, because with more a judge could reach its time limit.
 started=0
 for at in $(mistakes | cut -d'|' -f1,2); do
     name=${at%|*} v=${at#*|}

@@ -4,8 +4,8 @@
 #
 # Book: book/labs/STAFF.md.  Checked by: make test, which runs it.
 # Next: ../../book/labs/try.sh, which hands in every lab.
-# Usage: labs.sh BUILD. A broken file is graded by the lab's first row; with FULL=1, by
-# all rows.
+# Usage: labs.sh BUILD. A broken file is graded by the lab's first row, or by all rows with
+# FULL=1.
 B=${1:-build} MAKE=${MAKE:-make}
 # Starts again through make, which passes its compilers and options to the grader.
 [ -n "$LAB_CFLAGS" ] || exec $MAKE --no-print-directory -s test-labs B="$B"
@@ -23,7 +23,7 @@ answer() {
         /^[ \t]*\/\/> / && $2 == r { on = 1 }' "$src" | sed "$2" >"$W/fill"
     awk -v fill="$W/fill" -f book/labs/new.awk "book/labs/$1.lab" "$src"
 }
-# hand_in LAB TEXT: makes the lab's file with line TEXT in its gap; sets $line.
+# hand_in LAB TEXT: makes the lab's file with line TEXT in its gap, and sets $line.
 hand_in() {
     lab=$1
     rm -f "$W"/*.c
@@ -75,7 +75,7 @@ grade 4 && fail 'status 0 for a lab with lost points'
 grep -q '  right: segment 0: .* last 0' "$W/output" && grep -q '^Lab 4, .*: 6/18' "$W/output" && pass ||
     fail "make grade LAB=4: $(cat "$W/output")"
 hand_in 15_blelloch ';'; printf '#include "15_scan.h"\n' >"$file"; loses scan_up
-# Two ranks that both send first lose points: over NCCL each would wait for the other.
+# If two ranks both send first, the lab loses points, because they would hang over NCCL.
 hand_in 07c_chain ';'
 answer 07c_chain 's/= err ? err : x->comm->group.*/= err;/; s/err = group_end(.*/;/' >"$file"
 grade 07c_chain && fail 'status 0 for a chain that waits for itself'

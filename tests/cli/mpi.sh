@@ -23,7 +23,7 @@ expect() { want_=$1 words_=$2 n_=$3; shift 3; one "$want_" "$words_" $step $n_ "
  cd "$top" && git grep -n 'sys/socket\.h' -- comm ref bench) >output 2>/dev/null
 [ -s output ] && fail "a socket: $(cat output)" || pass
 ldd "$B/libkcp.so" >output && ! grep -q libmpi output && pass || fail "libkcp.so: $(cat output)"
-# Tests the environment: wrong values, launchers of another MPI.
+# Tests wrong values of environment variables, and launchers of another MPI.
 one 2 '^kcp-check: KCP_TIMEOUT_S=soon: expected' env KCP_TIMEOUT_S=soon "$check"
 one 2 '^kcp-check: KCP_WINDOWS=yes: expected' env KCP_WINDOWS=yes "$check"
 # In a build without MPI, a launcher is refused with a message.
@@ -100,7 +100,7 @@ expect 1 'made no progress for 2 s' 3 env KCP_TIMEOUT_S=2 "$calls" disagree
 expect 2 'rank 1 refuses its options' 3 "$calls" alone
 for way in peer empty cross; do expect 0 'status 0' 3 "$calls" $way; done
 
-# struck SIGNAL STATUS WORDS N: sends SIGNAL to rank 2 of 4 during an exchange; at least N
+# struck SIGNAL STATUS WORDS N: sends SIGNAL to rank 2 of 4 during an exchange. At least N
 # lines must contain WORDS.
 cat >rank <<'END'
 echo $$ >id.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; exec "$@"
@@ -123,8 +123,8 @@ case $step in
     *mpich*) struck KILL 9 'EXIT CODE: 9' 1 ;;
     *) struck KILL 137 'process rank 2 .*signal 9' 1 ;;       # the launcher names it
 esac
-# The first rank that gives up names the rank from which it expects a message; that rank may
-# itself wait for rank 2.
+# The first rank that gives up names the rank from which it expects a message. The named
+# rank may itself wait for rank 2.
 struck STOP 1 'in exchange.* rank [0-3]: .* made no progress for 4 s' 3
 echo "ranks over MPI: $passed passed, $failed failed"
 [ $failed -eq 0 ]

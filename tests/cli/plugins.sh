@@ -18,7 +18,7 @@ judged() {                       # WHAT STATUS PATTERN command...
     [ $status = "$want" ] || stop "$what: status $status, not $want: $(tail -2 out)"
     grep -q -e "$words" out || stop "$what: lacks '$words': $(tail -2 out)"
 }
-# language SUFFIX NAME command...: builds and judges the example; then a copy that reads
+# language SUFFIX NAME command...: builds and judges the example. Then a copy that reads
 # the wrong state must fail.
 language() {
     suffix=$1 name=$2; shift 2

@@ -3,11 +3,11 @@
 # and that canonical segments give equal bits. Without a GPU, --device gpu must be refused.
 #
 # Book: chapter 08.  Checked by: make test, which runs it.
-# Usage: run_device.sh BUILD [FILE], which gets a table of errors. Next:
+# Usage: run_device.sh BUILD [FILE]. A table of errors is written to FILE. Next:
 # ../../bench/run/device.c.
 #
 # An error is RMS(gpu - cpu) / RMS(cpu) of a whole array. The CPU's inputs are not rounded
-# to bf16, so a bound is larger than a kernel's own error; the judge has strict bounds.
+# to bf16, so a bound is larger than a kernel's own error. The judge has strict bounds.
 table=$(realpath -m "${2:-/dev/null}")
 . "$(dirname "$0")/run_common.sh"
 
@@ -17,8 +17,8 @@ refused() {                      # PATTERN option...: status 2, one line, nothin
     [ $? = 2 ] && [ "$(wc -l <stderr)" = 1 ] && [ ! -s stdout ] && [ ! -e out ] &&
         grep -q -e "^kcp-run: .*$words" stderr && pass || fail "$*: $(cat stderr)"
 }
-# near NAME BOUND GPU-OPTIONS option...: compares all files; adds the worst error to the
-# table.
+# near NAME BOUND GPU-OPTIONS option...: compares all files, and adds the worst error to
+# the table.
 near() {
     name=$1 bound=$2 gpu=$3; shift 3
     gives cpu "$@"

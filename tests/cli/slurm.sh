@@ -2,10 +2,9 @@
 # slurm.sh -- tests ranks under srun and sbatch in a private Slurm of two nodes on one host.
 #
 # Book: chapter 20.  Checked by: make test, which runs it.  Next: mpi.sh.
-# Needs root, Open MPI and Debian's slurm-wlm (slurmctld, slurmd, munged); without them,
-# prints a line. The private Slurm has separate ports, keys and folders, so a running
-# Slurm is not affected. FULL=1 also submits lab 14 with its answer by
-# book/labs/lab.sbatch.
+# Needs root, Open MPI and Debian's slurm-wlm (slurmctld, slurmd, munged), or else prints a
+# line. The private Slurm has separate ports, keys and folders, so a running Slurm is not
+# affected. FULL=1 also submits lab 14 with its answer by book/labs/lab.sbatch.
 export B="${1:-build}"                     # of the lab's make too
 program=$(cd "$B" && pwd)/kcp-check
 . "$(dirname "$0")/free_port.sh"
@@ -75,7 +74,7 @@ for n in $host zz1; do
     mkdir "$W/spool.$n"
     slurmd -D -N $n >"$W/$n" 2>&1 & started="$started $!"
 done
-# sinfo retries without end if there is no slurmctld; do not wait if slurmctld has ended.
+# Stops the wait if slurmctld has ended, because sinfo would retry without end.
 until=$(($(date +%s) + 180)) idle=
 while [ -z "$idle" ] && [ "$(date +%s)" -lt $until ] && kill -0 $started 2>/dev/null; do
     timeout 10 sinfo -h -o '%D %t' 2>/dev/null | grep -q '^2 idle' && idle=yes ||

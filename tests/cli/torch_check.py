@@ -39,7 +39,7 @@ def tolerances(row):
     return [float(x) for x in line.groups()]
 
 
-# Limits for o and ht; for gradients; for gradients of gates and beta.
+# Limits for o and ht, for gradients, and for gradients of gates and beta.
 ROWS = [tolerances(row) for row in ("LAYER", "GRADIENTS", "GATES")]
 LIMITS = {D: tuple(x[0] for x in ROWS), B16: tuple(x[2] for x in ROWS),
           F32: tuple(2 * x[1] for x in ROWS),
@@ -75,7 +75,7 @@ def close(got, want, what, bound=1e-12):
 
 
 def recurrence(x, cu, o):
-    """Computes o and ht token by token: eq:step, chapter 02."""
+    """Computes o and ht token by token, by eq:step and chapter 02."""
     q, k, v, g, beta = (x[n][0] for n in TOKENS)
     if o["l2norm"]:
         q = q * torch.rsqrt((q * q).sum(-1, keepdim=True) + 1e-6)
@@ -107,8 +107,8 @@ def recurrence(x, cu, o):
 
 
 def options(**o):
-    """Returns a case's options. `act` is the type of q, k, v; `gates` is that of g,
-    beta; `fade` and `bias` determine how fast the state decays."""
+    """Returns a case's options. `act` is the type of q, k, v. `gates` is the type of g,
+    beta. `fade` and `bias` determine how fast the state decays."""
     return dict(dict(gdn=False, gate=0, beta=0, l2norm=True, vk=False, h0=False, lb=-5.0,
                      scale=None, alike=False, act=D, gates=D, fade=0.3, bias=0), **o)
 
@@ -386,8 +386,8 @@ def interfaces():
 
 
 def second_derivatives():
-    """Checks that second derivatives are refused: for any loss, also a sum, whose
-    gradient is constant; after casts and views; and for the custom ops."""
+    """Checks that second derivatives are refused for any loss, even for a sum, whose
+    gradient is constant. Tests casts, views and the custom ops."""
     x, _, _ = draw(3, (0, 20), 1, 2, 8, 8, options())
     flat, _, _ = draw(3, (0, 20), 1, 2, 8, 8, options(gdn=True))
     w = torch.linspace(-1, 1, 64, dtype=D).view(16, 4)
@@ -478,8 +478,8 @@ def conv_outputs(**x):
 
 
 def false_hits(f, calls):
-    """Runs each pair of calls in both orders. Returns how many results differ from those of
-    the same call alone."""
+    """Runs each pair of calls in both orders. Returns how many results differ from the
+    results of the same call alone."""
     want = []
     for more in calls:
         kcp_torch.release()                   # empties the cache of calls
@@ -607,7 +607,7 @@ def ranks():
         expect(t.item() == R, "the group's communicator works after release")
         return
     two_threads([dist.new_group(), dist.new_group()])
-    # Tests two checkpointed layers on one group; the second reads the first's output.
+    # Tests two checkpointed layers on one group. The second reads the first's output.
     c, o = kcp_torch.build_cp_context(PACKED, world), options(gate=1, h0=True)
     x, do, _ = draw(60, PACKED, 1, 2, 8, 8, o)
     outs = []
@@ -624,7 +624,7 @@ def ranks():
         outs.append([h] + [y[n].grad for n in TOKENS])
     for n, a, b in zip(("o",) + TOKENS, *outs):
         close(a, c.shard(b), f"two layers, checkpointed, {n}")
-    # Every rank must have the whole gradients.
+    # Every rank must have the complete gradients.
     A = [x["A_log"].clone().requires_grad_() for _ in range(2)]
     for p, whole in zip(A, (False, True)):
         h, _ = call({n: c.shard(t) if n in TOKENS else p if n == "A_log" else t

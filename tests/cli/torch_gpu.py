@@ -72,7 +72,7 @@ def streams():
         both(x)
     torch.cuda.synchronize()
     expect(torch.cuda.memory_allocated() == held, "memory grows from call to call")
-    # Stream `side` writes the inputs late; a call on `side` must read the late values.
+    # Stream `side` writes the inputs late. A call on `side` must read the late values.
     late = {n: torch.zeros_like(t) for n, t in x.items()}
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -113,7 +113,7 @@ def streams():
     [t.join() for t in threads]
     for i in range(2):
         expect(found[i] and all(map(torch.equal, found[i], want)), f"thread {i} of two")
-    # Calls with a view whose address is not a multiple of 16 bytes.
+    # Tests a call with a view whose address is not a multiple of 16 bytes.
     odd = torch.empty(x["q"].numel() + 1, dtype=B16, device="cuda")[1:].view_as(x["q"])
     got = both(dict(x, q=odd.copy_(x["q"])))
     expect(all(map(torch.equal, got, want)), "an array off its boundary")

@@ -1,12 +1,12 @@
-/* calls.c -- calls any stage with random arguments: the call is rejected with a
- * message, or runs on arrays of exactly the bytes of their shapes.
+/* calls.c -- calls any stage with random arguments. The call must be rejected with a
+ * message, or run on arrays of exactly the bytes of their shapes.
  *
  * Book: chapter 20.  Checked by: make fuzz.
  * Next: ref/core/checked.c.
  *
- * Input bytes: stage, model, pass, ranks; then pairs of bytes that change a valid call:
- * an option or size, a missing array, an index. With several ranks each pair also
- * selects the rank whose call changes. */
+ * The first input bytes select stage, model, pass and ranks. Then each pair of bytes
+ * changes a valid call: an option or size, a missing array, or an index. With several
+ * ranks each pair also selects the rank whose call changes. */
 #include "tests/made_call.h"
 #include "tests/must.h"
 

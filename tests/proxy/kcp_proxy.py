@@ -15,9 +15,10 @@ arrival or a copy to global memory that the write reaches without a fence, or a 
 copy engine that may overwrite the written bytes. wgmma is not reported as a second place,
 because a warpgroup passes a barrier before wgmma.
 
-threads_alone.tsv lists pairs that are correct, because only threads read the written bytes.
-Exit status 1: a pair is not in that list, or a line of the list is not found. --plant: each
-fence is removed in a copy of the tree, and a new pair must appear. --print: the pairs.
+threads_alone.tsv lists pairs that are correct, because only threads read the written
+bytes. The exit status is 1 if a pair is not in that list, or a line of the list is not
+found. --plant removes each fence in a copy of the tree. Then a new pair must appear.
+--print prints the pairs.
 """
 import argparse
 import glob
@@ -171,15 +172,15 @@ def pairs(tree, files):
 
 
 def objects_of(build):
-    """Returns PTX files whose source exists; an old build may have more files."""
+    """Returns PTX files whose source exists. An old build may have more files."""
     found = glob.glob(build + "/ptx/**/*.ptx", recursive=True)
     return sorted(p for p in found
                   if os.path.exists(os.path.relpath(p, build + "/ptx")[:-4] + ".cu"))
 
 
 def without_fence(tree, file, at, build, known):
-    """Compiles a copy without the fence in line `at`: every object that includes the file,
-    until one has a new pair. Returns a note if no object has a new pair."""
+    """Removes the fence in line `at` of a copy, and compiles objects that include the
+    file until one has a new pair. Returns a note if no object has a new pair."""
     objects = [os.path.relpath(d, build)[:-2] for d in
                sorted(glob.glob(build + "/ptx/**/*.d", recursive=True))
                if file in open(d, encoding="utf-8").read()]
