@@ -5,15 +5,15 @@
 #
 #   make check-gpus, or sh bench/check_gpus.sh [BUILD]      $OUT (BUILD/check_gpus)
 #
-# Runs on all GPUs and on two: every variant of the stages that communicate, random
-# exchanges, and planted wrong communication in each stage and form. Runs only on all
-# GPUs: lost ranks (alone, before other jobs, because their timeout is 5 seconds), lent
-# communicators, graphs, 100 equal runs, and BATCHES (160) random batches of short
-# sequences, forward and backward. Each job is a kcp-check. AT_ONCE (8) jobs run at a
-# time; more are slower, because a message moves only while both GPUs run the same job.
-# ONLY is a pattern of jobs. Status 1: a job failed, or LIMIT (1800) seconds passed. The
-# folder $OUT, for records.py add, has the printed table (nccl.tsv) and all output
-# (log.txt).
+# These jobs run on all GPUs and again on two: every variant of the stages that
+# communicate, random exchanges, and planted wrong communication in each stage and form.
+# Other jobs run on all GPUs only: ranks that fail (first and alone, because their timeout
+# is 5 seconds), communicators that the caller made, graphs, 100 equal runs, and BATCHES
+# (160) random batches of short sequences. Each job runs kcp-check. AT_ONCE (8) jobs run at
+# a time; more would be slower, because a message moves only while both GPUs run the same
+# job. Pattern ONLY selects jobs. The exit status is 1 if a job fails or LIMIT (1800)
+# seconds pass. Folder $OUT, which records.py reads, receives the printed table (nccl.tsv)
+# and all output (log.txt).
 if [ "$1" = --job ]; then            # "what<tab>ranks<tab>command"
     what=$(echo "$2" | cut -f1) n=$(echo "$2" | cut -f2) log=$OUT/log.$$
     began=$(date +%s)
@@ -43,7 +43,7 @@ row() { printf '%s\t%s\t%s\n' "$1" "$2" "$3"; }            # of the list of jobs
 judge() {            # what, ranks, options of kcp-check
     row "$1" "$2" "$B/kcp-check --device --backend nccl --ranks $2 --limit 120 $3"
 }
-# Batches of 10 to 30 sequences, most of them 1 to 5 tokens long; 16 per line.
+# Prints 16 batches per line. A batch has 10 to 30 sequences, most of 1 to 5 tokens.
 batches() {
     awk -v n="$1" -v count="${BATCHES:-160}" 'BEGIN {
         srand(38)

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-# digest.py -- hashes each variant's machine code, to find records of former code.
+# digest.py -- hashes each variant's machine code, to find records made with other code.
 #
 # Book: chapter 18.  Checked by: itself, against bench/results.  Next: records.py.
 #
 #   python3 bench/digest.py [BUILD]        TSV: stage, variant, nvcc, digest, also
 #   python3 bench/digest.py --compare A B  GPU functions of two builds; status 1: they differ
 #
-# A variant's digest is over the instructions of all GPU functions in its object and in the
-# objects whose host functions it calls, as `cuobjdump -sass` prints them, without names
-# and order, so a renamed function has the same digest. The digest is "-" if an object is
-# missing or older than a source. Digests of different compilers cannot be compared. Row
-# "comm" has the digest of the exchange's host code. A row "path" has the digest of a row of
-# the table of paths, without the row's names. Column "also" has earlier digests of the same
-# code (bench/results/digests.tsv). A row "alias" maps a stage and a kernel's former name to
-# the present name, which is in column "digest".
+# A variant's digest covers the instructions of all GPU functions in its object and in the
+# objects whose host functions it calls, as `cuobjdump -sass` prints these instructions. It
+# does not cover names and order, so renaming a function does not change the digest. The
+# digest is "-" if an object is missing or older than a source. Digests of different compilers
+# cannot be compared. Row "comm" has the digest of the exchange's host code. A row "path" has
+# the digest of one row of the table of paths, without its names. Column "also" lists earlier
+# digests of the same code (bench/results/digests.tsv). A row "alias" has a stage, a kernel's
+# former name and, in column "digest", the kernel's present name.
 import collections
 import glob
 import json
@@ -48,7 +48,7 @@ def cuobjdump():
 
 
 def functions_of(path):
-    """Hashes each GPU function. An instruction has 16 bytes, in two lines of the dump."""
+    """Hashes each GPU function. In the dump an instruction has 16 bytes in two lines."""
     hashes, code = [], None
     for line in output(cuobjdump(), "-sass", path).splitlines() + ["Function :"]:
         if "Function :" in line:
@@ -71,7 +71,7 @@ def read_object(path):
 
 
 def objects_of(build):
-    """Returns all objects of kernels. BUILD/digest.json caches those of unchanged files."""
+    """Returns all objects of kernels. BUILD/digest.json caches them for unchanged files."""
     cache_file, cache, new = os.path.join(build, "digest.json"), {}, {}
     if os.path.exists(cache_file):
         with open(cache_file, encoding="utf-8") as f:
@@ -87,7 +87,7 @@ def objects_of(build):
 
 
 def is_old(path):
-    """Returns true if a source that nvcc listed for the object is newer than the object."""
+    """Returns true if a source file of the object is newer than the object."""
     with open(path[:-2] + ".d", encoding="utf-8") as f:
         words = re.findall(r"[^\s:\\]+", f.read())
     sources = [os.path.join(ROOT, w) for w in words if re.match(r"(cuda|ref|comm)/", w)]
@@ -96,7 +96,7 @@ def is_old(path):
 
 
 def reached(objects, start):
-    """Returns `start` and all objects whose functions it calls, directly or indirectly."""
+    """Returns object `start` and all objects that it calls, directly or indirectly."""
     by_symbol = {symbol: o for o in objects for symbol in o.defines}
     found, todo = {}, [start]
     while todo:
@@ -123,8 +123,8 @@ def print_variants(build, also):
 
 
 def print_comm(build, also):
-    """Prints the digest of the host code that exchanges maps. In object files the addresses
-    of called functions are 0, so other code does not change this digest."""
+    """Prints the digest of the host code that exchanges maps. Changes of other code do not
+    change this digest, because object files have 0 for the addresses of called functions."""
     paths = glob.glob(build + "/comm/form/*.o") + glob.glob(build + "/comm/backend/nccl*.o")
     if not paths:
         return
@@ -151,7 +151,7 @@ def print_paths(build, also):
 
 
 def print_aliases():
-    """Prints former names of kernels, which records contain."""
+    """Prints the former names of kernels, because old records contain these names."""
     with open(os.path.join(ROOT, "ref/core/paths.c"), encoding="utf-8") as f:
         for stage, old, now in re.findall(r'\{ "(\w+)", "(\w+)", "(\w+)" \}', f.read()):
             print("alias", stage + " " + old, "-", now, "", sep="\t")

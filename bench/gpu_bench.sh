@@ -8,9 +8,9 @@
 #   sh bench/gpu_bench.sh [BUILD]                      writes to $OUT, default BUILD/bench
 #   python3 bench/records.py add $OUT NAME COMMIT      afterwards: rows of bench/results
 #
-# LIMIT is a limit in seconds (470). ALL=1 also times the slow first variants. CASES selects
-# cases of the list below; gdn_4x8192 means packed GDN with these lengths. .peers/ has the
-# sources of other systems (peers/fetch.sh); a missing system is skipped with one line.
+# All runs end after LIMIT (470) seconds. ALL=1 also times the slow first variants.
+# CASES selects cases of the list below; case gdn_4x8192 is GDN on packed sequences of these
+# lengths. Folder .peers/ contains other systems (peers/fetch.sh); a missing one is skipped.
 B=${1:-build} LIMIT=${LIMIT:-470}
 OUT=${OUT:-$B/bench}
 began=$(date +%s)
@@ -32,7 +32,7 @@ make -j"$(nproc)" B="$B" "$B/kcp-check" "$B/kcp-bench" >"$B.txt" 2>&1 ||
 ! command -v cuobjdump >/dev/null || python3 bench/digest.py "$B" >"$OUT/digests.tsv"
 log built
 
-# With KCP_BENCH_WRONG every row of old and new variants must FAIL (bench/judged.c).
+# With KCP_BENCH_WRONG every row must have verdict FAIL (bench/judged.c).
 judged=$(mktemp -d) || exit 1
 trap 'rm -rf "$judged"' EXIT
 wrong="--judge --stage 08,13 -T 1024 -H 4 -w 0 -n 5"
@@ -51,7 +51,7 @@ fi
 printf 'what\tsays\njudged rows\tKCP_BENCH_WRONG=1 kcp-bench %s: %s rows say FAIL\n' \
     "$wrong" "$seen" >"$OUT/notes.tsv"
 
-# Verdicts come from one process per stage, because references take most of the time.
+# Judges with one process per stage, because the references on the CPU take most time.
 ids="" failed=0
 for s in $(ls cuda/*/v[0-9]*.cu | sed 's#cuda/\([0-9][0-9]\).*#\1#' | sort -u); do
     within 150 "$B/kcp-check" --device --stage "$s" >"$judged/judge.$s" 2>&1 & ids="$ids $!"
@@ -61,7 +61,7 @@ cat "$judged"/judge.* >"$OUT/judge.txt"
 grep -E '^ +(FAIL|MARGINAL|skip)' "$OUT/judge.txt"
 log "judged: $failed stages failed"
 
-# Times our kernels into one file per case, to which the peers append rows.
+# Times our kernels. Each case has a file, to which other systems' rows are appended.
 l=546,2185,1092,2731,1638
 CASES=${CASES:-a_live a_strong a_less a_more a_gdn b_live h8 gdn32 gdn64 packed dplr}
 for c in $CASES; do
@@ -85,7 +85,7 @@ for c in $CASES; do
 done
 log "timed ours"
 
-# Times other systems; the first case compiles on all cores and tunes.
+# Times other systems. Their first case also compiles and tunes kernels, on all cores.
 export TRITON_CACHE_AUTOTUNING=1 FLA_FLASH_KDA=0 PYTHONDONTWRITEBYTECODE=1
 export PYTHONPATH="$PWD/.peers${PYTHONPATH:+:$PYTHONPATH}"
 files=$(for c in $CASES; do [ $c != dplr ] && [ -s "$OUT/$c.tsv" ] && echo "$OUT/$c.tsv"; done)

@@ -7,12 +7,13 @@
 #   records.py stale [BUILD]            variants whose present code has no recorded time
 #
 # FOLDER has machine.txt ("GPU, driver, date") and any of: judge.txt (kcp-check's output),
-# CASE.tsv (kcp-bench, peers), sanitize.tsv, nccl.tsv, torch.tsv, field.tsv, notes.tsv, digests.tsv (digest.py; without
-# it the digests are those of BUILD=build), and raw pages of Nsight Compute, ncu.NAME.csv.
-# If ncu.txt has "stage T H", NAME is a variant, and the page's first kernel becomes a row.
-# If ncu.txt has "stage T H HV variant", NAME is a case, and each kernel becomes a row. A
-# timed row is kept only if the judge passed its variant in the same run and, on one GPU, if
-# the row's own verdict is ok. Rows of other systems (column peer) need no verdict.
+# CASE.tsv (kcp-bench, peers), sanitize.tsv, nccl.tsv, torch.tsv, field.tsv, notes.tsv,
+# digests.tsv (from digest.py; if missing, records.py computes the digests of BUILD=build),
+# and ncu.NAME.csv (a raw page of Nsight Compute). If ncu.txt contains "stage T H", NAME is a
+# variant, and only the page's first kernel becomes a row. If ncu.txt contains
+# "stage T H HV variant", NAME is a case, and each kernel becomes a row. A timed row is kept
+# only if the judge passed its variant in the same run; on one GPU the row itself must also
+# have verdict ok. Rows of other systems (column "peer") need no verdict.
 import csv
 import glob
 import os
@@ -44,7 +45,7 @@ def results():
 
 
 class Digests:
-    """The output of digest.py: the digests of variants, paths and the exchange."""
+    """The digests of variants, paths and the exchange, as digest.py prints them."""
     def __init__(self, rows):
         self.rows = {(r["stage"], r["variant"]): r for r in rows}
 
@@ -57,8 +58,8 @@ class Digests:
         return cls(list(csv.DictReader(run.stdout.splitlines(), delimiter="\t")))
 
     def state(self, key, digest, compiler):
-        """Returns fresh (the digest of the present code), stale (another digest), or
-        not comparable (another compiler)."""
+        """Returns "fresh" if the present code has this digest, "stale" if not, and
+        "not comparable" if the compilers differ."""
         now = self.rows.get(key)
         if not now or now["digest"] == "-" or now["nvcc"] != compiler:
             return "not comparable"
@@ -86,7 +87,7 @@ class Digests:
 # ---- the output of kcp-check: the name of a stage, then its variants
 
 def verdicts(path):
-    """Yields (stage, words of a line, line) for each line about a variant or a path."""
+    """Yields (stage, list of words, line) for each line about a variant or a path."""
     stage = ""
     for line in read_lines(path) if os.path.exists(path) else []:
         if re.fullmatch(r"\d\d_[a-z0-9_]+", line):
@@ -195,8 +196,8 @@ def add(folder, name, commit):
 
 
 # ---- a raw page of Nsight Compute (ncu --page raw --csv) as rows of counters. A missing
-# counter is empty. `stalled` is the reason for which most warps waited, and their number
-# per issued instruction.
+# counter is empty. `stalled` has the most frequent stall reason and its average number of
+# warps per issued instruction.
 
 COUNTERS = {
     "registers": "launch__registers_per_thread", "smem": "launch__shared_mem_per_block",
@@ -216,7 +217,7 @@ COUNTERS = {
 
 
 def counter_rows(path, line):
-    """Rows of a raw page. line: "stage T H", or "stage T H HV variant"."""
+    """Yields rows of a raw page. `line` is "stage T H" or "stage T H HV variant"."""
     stage, T, H, *more = line.split()
     name = re.search(r"ncu\.(.*)\.csv$", path)[1]
     with open(path, encoding="utf-8", newline="") as f:
@@ -256,7 +257,7 @@ STATES = ("none", "stale", "not comparable", "fresh")
 
 
 def stale(build):
-    """Prints the variants, except in f32, whose present code has no recorded time."""
+    """Prints variants whose present code has no recorded time, except variants in f32."""
     digests = Digests.of_build(build)
     best = {k: "none" for k in digests.rows if k[0] not in ("comm", "path", "alias")
             and not k[1].endswith("_f32")}

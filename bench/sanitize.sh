@@ -4,15 +4,16 @@
 # Book: chapter 18.  Checked by: sanitize_control.cu, a fault for each tool.
 # Next: records.py, which keeps the table.
 #
-#   make sanitize        STAGE= one stage; environment PATHS=1: the smallest case of each
-#                        row of the table of paths, as variant@path, and no other case
+#   make sanitize        STAGE=NN runs one stage. PATHS=1 in the environment runs only the
+#                        smallest case of each row of the table of paths, as variant@path.
 #
-# Cells of $OUT/sanitize.tsv: 0: no fault, and the judge accepts the result; "0l": the same
+# Cells of $OUT/sanitize.tsv: "0": no fault, and the judge accepts the result; "0l": as "0",
 # in the build for sanitizers (bench.mk); "7": 7 faults; "7+": 7 faults before the time
-# limit; "7c": initcheck found 7 copied bytes without values that no kernel reads;
+# limit; "7c": initcheck found 7 uninitialized bytes that are copied but not read by a kernel;
 # "wrong": the judge rejects the result; "broken", "slow", "none": the tool failed;
-# "-": not run. JOBS processes run at a time (all cores), each for EACH seconds; none is
-# started after LIMIT seconds. Exit status 1 unless all cells are 0 or 0l.
+# "-": not run. At most JOBS processes (by default one per core) run at a time, each for at
+# most EACH seconds. After LIMIT seconds no process is started. The exit status is 1 unless
+# all cells are 0 or 0l.
 B=${1:-build} JOBS=${JOBS:-$(nproc)} LIMIT=${LIMIT:-3600} EACH=${EACH:-120}
 OUT=${OUT:-$B/sanitize}
 tools="memcheck racecheck initcheck synccheck"
@@ -22,11 +23,11 @@ command -v compute-sanitizer >/dev/null ||
     stop "compute-sanitizer not found: add the CUDA toolkit's bin to PATH"
 rm -rf "$OUT/logs"; mkdir -p "$OUT/logs" || exit 2
 
-# Prints cases that every variant takes: two sequences on two ranks, a ragged chunk, a
-# sequence of one token; both models, several heads, states in strips. A layer also runs on
-# one rank with save-all; a convolution with rows before and after the sequences. v1 kernels
-# support any shape, so their cases are small. Buffers of other kernels are rings, which wrap
-# within six chunks. racecheck is slow, so its cases have fewer tokens.
+# Prints cases that every variant supports: two ranks, a partial chunk, a sequence of one
+# token, both models, several heads, states in strips. A layer also runs on one rank with
+# save=all, and a convolution with rows before and after the sequences. v1 kernels support
+# any shape, so their cases are small. Other kernels need up to six chunks, so that their
+# ring buffers wrap. racecheck is slow, so its cases have fewer tokens.
 cases() {       # STAGE TOOL VARIANT
     case $3 in
         v1*) sizes="K=48 V=32 C=16 h0 dht" many="lengths=70,0,1" one="lengths=17"
@@ -61,11 +62,11 @@ cases() {       # STAGE TOOL VARIANT
     esac
 }
 
-# one.sh TOOL STAGE VARIANT CASES writes the result to a file. The judge fills workspaces
-# with NaN, except under initcheck, which must see that they have no values. racecheck fails
-# if two ranks (threads that share the GPU) launch at the same time, so with --in-turn one
-# rank runs at a time. Under racecheck and initcheck the sm_90a kernels run in the build for
-# sanitizers.
+# one.sh TOOL STAGE VARIANT CASES writes the cell of one run to a file. The judge fills
+# workspaces with NaN, except under initcheck, because filled memory would count as
+# initialized. racecheck fails if two ranks (threads that share the GPU) launch at the same
+# time, so with --in-turn one rank runs at a time. Under racecheck and initcheck, sm_90a
+# kernels run in the build for sanitizers.
 share=$((($(nproc) + JOBS - 1) / JOBS + 1))
 export B OUT EACH share END=$(($(date +%s) + LIMIT))
 cat >"$OUT/one.sh" <<'ONE'
@@ -125,7 +126,7 @@ fi
 while read -r s v; do for t in $tools; do echo $s $v $t; done; done <"$OUT/variants" \
     >"$OUT/runs"
 
-# Starts the controls, then racecheck, then other tools, because racecheck takes longest.
+# Starts the controls first, then racecheck, which takes longest, then the other tools.
 controls="$(for t in $tools; do echo "$t $t"; echo "$t none"; done)"
 ! grep -q _sm90 "$OUT/variants" || controls="$controls
 racecheck turns
@@ -140,7 +141,7 @@ racecheck late"
     done | sort -s -k 1,1n | cut -d' ' -f2-
 } | xargs -P "$JOBS" -L 1 sh "$OUT/one.sh"
 
-# A tool must find its own fault, and no fault in a correct program.
+# Each tool must find its planted fault, and no fault in a correct program.
 found() { cat "$OUT/logs/$1.$2.$3.row" 2>/dev/null || echo -; }
 bad=0
 pair() {        # TOOL FAULT RIGHT

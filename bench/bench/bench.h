@@ -15,21 +15,21 @@ enum { LENGTHS_MOST = 4096, LENGTHS_TOKENS = 1 << 24 };
 struct bench {                         /* the options, and the controls */
     struct kcp_call call;              /* sizes and options of all ranks together */
     enum regime regime;
-    int warmup, iters, newest;         /* newest: only the last variant of each stage */
-    int unsaved;                       /* 08 saves nothing for 13 */
-    int tokens, save;                  /* -T; --save: enum kcp_save, or 3 for none */
-    int ranks;                         /* to time whole layers; 0: stages */
+    int warmup, iters, newest;         /* newest: time only each stage's last variant */
+    int unsaved;                       /* 1: stage 08 saves nothing for stage 13 */
+    int tokens, save;                  /* save: an enum kcp_save, or 3: save nothing */
+    int ranks;                         /* 0: time stages; n: time layers on n ranks */
     const char *stages, *variant, *backend, *forms;
     const char *tsv;
-    int judge, wrong;                  /* 1: judge; number of rows that failed */
-    int rows;                          /* written to --tsv */
-    int replay;                        /* also time a replayed graph */
-    int unsent;                        /* also time the call without messages */
-    const char *lengths;               /* of the sequences, e.g. 4x8192,1024 */
+    int judge, wrong;                  /* wrong: number of rows with wrong results */
+    int rows;                          /* number of rows written to --tsv */
+    int replay;                        /* 1: also time a replayed graph */
+    int unsent;                        /* 1: also time the call without messages */
+    const char *lengths;               /* lengths of the sequences, e.g. 4x8192,1024 */
     int64_t cu[LENGTHS_MOST + 1];      /* boundaries of the sequences */
-    double copy, product;              /* measured rates: bytes/s, flop/s in bf16 */
-    double gather_us;                  /* of an all_gather, gather_bytes per rank */
-    size_t gather_bytes;
+    double copy, product;              /* measured: copy bytes/s, bf16 product flop/s */
+    double gather_us;                  /* time of an all_gather */
+    size_t gather_bytes;               /* bytes per rank of this all_gather */
 };
 
 /* Returns 0, -1 after printing the help, or 2 after printing an error. */
@@ -51,15 +51,14 @@ struct runner {
     struct kcp_comm *world;
     struct kcp_plan *plan;
     struct tensor_set tensors;
-    const char *form;                  /* its name in rows */
-    size_t work, saved;                /* bytes of the last call's memory */
-    FILE *tsv;                         /* of rank 0, or NULL */
+    const char *form;                  /* name of the form of the exchange, or NULL */
+    size_t work, saved;                /* bytes of workspace and of the saved block */
+    FILE *tsv;                         /* NULL without --tsv and on ranks except 0 */
 };
 int  runner_open(struct runner *x, struct kcp_comm *comm);
 void runner_close(struct runner *x);
-/* setup.c: returns a stage's args struct, which the caller frees, with a rank's
- * tensors. If out of memory or an input is missing, prints an error and returns
- * NULL. */
+/* setup.c: returns a stage's args struct with a rank's tensors; the caller frees it.
+ * Prints an error and returns NULL if out of memory or if an input is missing. */
 char *args_of(struct runner *x, const struct kcp_stage *st, const struct kcp_call *c,
               enum kcp_storage as);
 /* Allocates the variant's workspace; the caller frees *work. */
@@ -70,32 +69,32 @@ int  runner_chain(struct runner *x);
  * neither pass. */
 int  runner_variant(struct runner *x, const struct kcp_stage *st,
                     const struct kcp_variant *v);
-/* Returns the variant of --variant or, without this option, the kernel of 08 or 13 that
- * a layer would choose; NULL if no row of the table of paths supports the call. */
+/* Returns the variant named by --variant. Without --variant, returns the kernel that a
+ * layer would choose, or NULL if no row of the table of paths supports the call. */
 const struct kcp_variant *runner_choice(const struct runner *x,
                                         const struct kcp_stage *st);
 /* Times whole layers on ranks, in every form of the exchange. */
 int  runner_layers(struct runner *x);
 
-/* Form `chain` has this name in rows if windows replace its messages. */
+/* Name of form `chain` in a row whose states went through memory windows. */
 #define CHAIN_WINDOW "chain_window"
 
 enum { CONV_WIDTH = 4 };               /* taps of the models' convolutions */
 
 /* Microseconds per call: the median, the 10 % and 90 % quantiles, and the medians of
- * the parts of a layer (cuda/host/profile_hooks.cuh). A part without marks has 0. */
+ * the parts of a layer (cuda/host/profile_hooks.cuh), 0 if the layer marks no parts. */
 enum { FRONT, SUM, EXCHANGE, MAIN, PARTS };
 struct times {
     double median, low, high, part[PARTS], replay, unsent, replay_beside, unsent_beside;
 };
 int  time_calls(int (*run)(void *), void *args, struct CUstream_st *stream, int warmup,
                 int iters, struct times *t);
-/* Times two kinds of call, alternately five of each kind. A GPU at its power limit
- * lowers its clock, which would otherwise slow only the second kind. `us` receives the
- * medians. */
+/* Alternates between two kinds of call, five calls at a time, and writes each kind's
+ * median to `us`. Without alternation, a GPU that lowers its clock at its power limit
+ * would slow only the second kind. */
 struct turn { int (*run)(void *); void *args; double us; };
 int  time_turns(struct turn x[2], struct CUstream_st *stream, int warmup, int iters);
-/* Times replays of the call from a CUDA graph, alternately with the plain call. */
+/* Times replays of the call from a CUDA graph, alternating with the plain call. */
 int  time_replays(int (*run)(void *), void *args, struct CUstream_st *stream,
                   int warmup, int iters, struct times *t);
 int  measure_controls(struct bench *b);
@@ -118,21 +117,21 @@ double cost_flops(const struct kcp_stage *s, const struct kcp_call *c);
  * and after sequences. */
 int    is_left_out(const struct kcp_field *f);
 
-/* judged.c: `heads` is the number of judged value heads; the other fields describe the
- * slice with the largest error. heads = 0: not judged, because ranks are processes. */
+/* judged.c: `heads` and `channels` count what was judged, and `worst` describes the
+ * largest error. If ranks are processes, nothing is judged and `outcome` is NA. */
 struct judged {
     int heads, channels;
     enum outcome outcome;
     struct worst worst;
 };
-/* Runs the variant again, into outputs filled with NaN, and compares some value heads
+/* Fills the outputs with NaN, runs the variant again, and compares some value heads
  * (for a convolution some channels) with the reference in double. Reference results are
  * cached until another stage is judged. */
 int   judge_timed(struct runner *x, const struct kcp_stage *st,
                   const struct kcp_variant *v, char *args, struct judged *out);
 void  judge_timed_end(const struct runner *x);         /* frees the cache */
 
-/* print.c: prints a line per variant. */
+/* print.c: prints one line per variant. */
 void  print_header(const struct runner *x);
 int   has_pass(const struct kcp_stage *s);
 void  print_row(const struct runner *x, const struct kcp_stage *st,

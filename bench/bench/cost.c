@@ -1,4 +1,4 @@
-/* cost.c -- lower bounds of a stage: bytes and operations.
+/* cost.c -- lower bounds for the bytes and operations of a stage.
  *
  * Book: chapter 18, "The idea: three floors".
  * Checked by: the book's figures.  Next: inputs.cu. */

@@ -59,7 +59,7 @@ static __device__ float normal_at(unsigned long long seed, unsigned long long i)
     return sqrtf(-2 * logf(u)) * cospif(2 * w);
 }
 
-// Kinds of random numbers, which have different distributions.
+// Distributions of the random numbers.
 enum draw { ROWS, GATE, BETA, A_LOG, DT_BIAS, ALPHA, SPIKES, WEIGHTS };
 
 static __device__ float gate_input(float z, const struct kcp_call &c, int regime,
@@ -103,7 +103,7 @@ static __global__ void draw_all(X *x, long long n, int what, unsigned long long 
     x[i] = (X)y;
 }
 
-// Each rank draws different numbers. Live gates depend on the length of the sequence.
+// Each rank draws different numbers. Gates of regime `live` depend on all ranks' tokens.
 template <class X>
 static int draw_one(struct runner *x, const char *name, size_t n, int what)
 {
@@ -135,7 +135,7 @@ static __global__ void unit_rows(X *x, float sign, int K, unsigned long long see
         x[row * K + i] = (X)(sign * normal_at(seed, row * K + i) * rsqrtf(sum));
 }
 
-// Sets y to sigmoid(normal + center), multiplied by -a unless a is NULL.
+// Sets y to sigmoid(normal + center), times -a if a is not NULL.
 template <class X>
 static __global__ void rates(X *y, const X *a, long long n, float center,
                              unsigned long long seed)

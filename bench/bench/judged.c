@@ -3,10 +3,10 @@
  * Book: chapter 18.  Checked by: KCP_BENCH_WRONG, a mistake that must fail.
  * Next: print.c.
  *
- * Heads are independent, so four value heads of e.g. 96 are enough: the first, the last
- * and two between. The program copies the rounded inputs of these heads from the GPU,
- * and runs the reference on the host in double, with one thread per group of heads, on
- * as many ranks as the kernel. kcp-bench and kcp-check use the same tolerances. */
+ * Heads are independent, so it is enough to judge four value heads: the first, the last
+ * and two between. The program copies the rounded inputs of these heads from the GPU. It
+ * runs the reference on the host in double, on as many ranks as the kernel, with one
+ * thread per group of heads and rank. kcp-bench and kcp-check have equal tolerances. */
 #include "bench.h"
 #include "tests/judge/trial.h"
 #include <cuda_runtime_api.h>
@@ -17,7 +17,7 @@
 
 enum { PARTS_MOST = 4, RANKS_MOST = 8, CHANNELS = 128 };
 
-/* The inputs and reference results of some heads of one rank. */
+/* One rank's inputs and reference results of some heads, or channels of a convolution. */
 struct part {
     struct kcp_call call;
     struct tensor_set set;
@@ -25,7 +25,7 @@ struct part {
     int status;
 };
 
-/* The parts of one rank and pass of a stage. */
+/* The judged parts of a stage on one rank, in one pass. */
 static struct side {
     const struct kcp_stage *stage;
     struct part part[PARTS_MOST];
@@ -40,7 +40,7 @@ static struct side *side_of(const struct runner *x, int pass)
 
 static int is_conv(const struct kcp_stage *st) { return !strncmp(st->name, "14", 2); }
 
-/* A field's shape as [outer][heads][inner]; heads = 0: there is no axis of heads. */
+/* A field's shape as [outer][heads][inner]; `heads` is 0 without a head axis. */
 struct axes { int64_t outer, heads, inner, per; };
 
 static struct axes axes_of(const struct kcp_stage *st, const struct kcp_field *f,
@@ -71,8 +71,8 @@ static void *pointer_of(const char *args, const struct kcp_field *f)
     return p;
 }
 
-/* Copies from the GPU those elements of a field that belong to the part. Returns an
- * array of doubles or integers, which the caller frees, or NULL on failure. */
+/* Copies the part's elements of a field from the GPU. Returns an array of doubles or
+ * integers, which the caller frees, or NULL on failure. */
 static void *copy_from_gpu(const struct kcp_stage *st, const struct kcp_field *f,
                            const char *args, const struct part *t,
                            enum kcp_storage as)
@@ -136,9 +136,9 @@ static int fetch(struct part *t, const struct kcp_stage *st, const char *args,
     return KCP_OK;
 }
 
-/* Selects query heads, evenly spaced from the first to the last. These have up to four
- * value heads in total, but there is at least one query head. For a convolution,
- * selects up to four ranges of channels. */
+/* Selects query heads, evenly spaced from the first to the last: as many as have at
+ * most four value heads in total, but at least one. For a convolution, selects up to
+ * four ranges of channels. */
 static void choose_parts(struct side *s, const struct kcp_stage *st,
                          const struct kcp_call *c)
 {
@@ -161,8 +161,8 @@ static void free_side(struct side *s)
     *s = (struct side){ 0 };
 }
 
-/* Copies this rank's inputs from the GPU, once per stage, because all variants and
- * forms of a stage have the same inputs. */
+/* Copies this rank's inputs from the GPU. Once per stage is enough, because all
+ * variants and forms of a stage have the same inputs. */
 static int take_inputs(struct side *s, const struct kcp_stage *st, const char *args,
                        enum kcp_storage as)
 {
@@ -179,7 +179,7 @@ static int take_inputs(struct side *s, const struct kcp_stage *st, const char *a
 /* ---- the reference: one thread per part, which starts a thread per rank */
 struct work { struct side *first; const struct kcp_stage *stage; int at, R, pass; };
 
-/* Fills args of the part's tensors, and adds missing outputs to the part. */
+/* Stores the part's tensors in args, and adds missing outputs to the part. */
 static void fill_args(struct part *t, const struct kcp_stage *st, void *args)
 {
     memcpy(args, &t->call, sizeof t->call);
@@ -277,8 +277,8 @@ static int compare_part(struct worst *w, const struct part *t,
     return KCP_OK;
 }
 
-/* Runs the variant again, into outputs filled with NaN. If the environment variable
- * KCP_BENCH_WRONG is set, makes numbers of the first output wrong. */
+/* Fills the outputs with NaN and runs the variant again. If the environment variable
+ * KCP_BENCH_WRONG is set, overwrites numbers of the first output with wrong ones. */
 static int run_once_more(const struct kcp_stage *st, const struct kcp_variant *v,
                          char *args)
 {

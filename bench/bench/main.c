@@ -10,8 +10,8 @@
 #include "kcp_mpi.h"
 #include <string.h>
 
-/* Times one variant of a stage: for 08 and 13 the variant that a layer would choose,
- * for other stages the newest variant that supports the shape. */
+/* Times one variant of a stage. For 08 and 13 this is the variant that a layer would
+ * choose; for other stages, the newest variant that supports the shape. */
 static int newest(struct runner *x, const struct kcp_stage *st,
                   const struct kcp_variant **v, int n)
 {

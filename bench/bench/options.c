@@ -1,4 +1,4 @@
-/* options.c -- the command line of kcp-bench: a case, and what to time.
+/* options.c -- the command line of kcp-bench, which selects a case and what to time.
  *
  * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: setup.c. */
 #include "bench.h"
@@ -35,7 +35,7 @@ int bench_bad(const char *option, const char *found, const char *expected)
     return options_say("kcp-bench", why);
 }
 
-/* The last word of --save, not a save mode of the library: 08 saves nothing. */
+/* Last word of --save: 08 saves nothing. The library has no such save mode. */
 enum { SAVE_NONE = 3 };
 _Static_assert(KCP_RECOMPUTE == 0 && KCP_SAVE_ALL == 1 && KCP_SAVE_LIGHT == 2 &&
                LIVE == 0 && STRONG == 1,
@@ -71,7 +71,7 @@ static int is_list(const char *s, int (*is_known)(const char *, size_t))
     }
 }
 
-/* Reads digits at s into *to, 1 to most. Returns the text after the digits, or NULL. */
+/* Reads a number from 1 to `most` at s. Returns the text after its digits, or NULL. */
 static const char *number(const char *s, int64_t most, int64_t *to)
 {
     int64_t n = 0;
@@ -122,7 +122,7 @@ static int take_lengths(struct bench *b)
     return 0;
 }
 
-/* Sets defaults, and checks options against one another. */
+/* Sets defaults, and rejects options that contradict each other. */
 static int check_options(struct bench *b)
 {
     struct kcp_call *c = &b->call;
@@ -169,8 +169,8 @@ int bench_options(int argc, char **argv, struct bench *b)
     return check_options(b);
 }
 
-/* Returns 1 if this run times the stage. These are the stages of --stage; without this
- * option 01 to 14, or 16 for a model that only stage 16 supports. */
+/* Returns 1 if this run times the stage. Without --stage a run times stages 01 to 14
+ * or, for a model that only stage 16 supports, stage 16. */
 int bench_selects(const struct bench *b, const struct kcp_stage *st)
 {
     const char two[] = { st->name[0], st->name[1], 0 };

@@ -1,4 +1,4 @@
-/* print.c -- prints a line per variant: the time, and the lower bound as a percentage.
+/* print.c -- prints one line per variant, with the lower bound in percent of the time.
  *
  * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: record.c.
  * / */

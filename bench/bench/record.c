@@ -6,7 +6,7 @@
 #include "bench.h"
 #include <stdarg.h>
 
-/* One line of the table. If `has_names` is 1, put() writes column names. */
+/* One line of the table. If `has_names` is 1, put() writes the column names. */
 struct line { FILE *to; int has_names, n; };
 
 static void put(struct line *x, const char *name, const char *format, ...)
@@ -55,7 +55,7 @@ static void case_cells(struct line *to, const struct bench *b)
     put(to, "lengths", "%s", b->lengths ? b->lengths : "");
 }
 
-/* Writes the rates of a copy, a matrix product and a gather, measured in this run. */
+/* Writes the controls of this run: a copy, a matrix product and an all_gather. */
 static void control_cells(struct line *to, const struct bench *b)
 {
     put(to, "copy", "%.4g", b->copy);
@@ -69,8 +69,8 @@ static const char *form_word(const struct runner *x, const struct kcp_call *c)
     return x->form ? x->form : kcp_form_names[c->form];
 }
 
-/* Writes the cells that name a row: stage, variant and pass; for layers on ranks also
- * the form of the exchange. */
+/* Writes the cells that name a row: stage, variant, pass and, for layers on ranks, the
+ * form of the exchange. */
 static void name_cells(struct line *to, const struct runner *x,
                        const struct kcp_stage *st, const struct kcp_variant *v,
                        const struct kcp_call *c)

@@ -1,20 +1,18 @@
-/* run.c -- times one variant, and whole layers over ranks in each form of the
- * exchange.
+/* run.c -- times variants, and whole layers on ranks in each form of the exchange.
  *
  * Book: chapter 18. Checked by: the parts' times, which add up to the total.
  * Next: inputs.cu.
  *
  * On ranks every number is the maximum over the ranks. A rank that reaches the exchange
- * early waits there, so the time of the exchange includes the delays of other ranks, as
- * in training. */
+ * early waits for other ranks, so the exchange's time includes their delays. */
 #include "bench.h"
 #include "core/paths.h"
 #include <cuda_runtime_api.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns the forward variant that writes the saved block for backward variant v: the
- * variant with v's name or, if there is none, the newest that writes v's format. */
+/* Returns the forward variant that saves the block for backward variant v. This is the
+ * variant with v's name; if none has it, the newest that writes v's format. */
 static const struct kcp_variant *writer_of(const struct kcp_variant *v)
 {
     const int format = kcp_path_format(v->stage, v->name);
@@ -37,8 +35,8 @@ static size_t block_bytes(const struct kcp_forward *f, const struct kcp_variant 
     return bad ? kcp_saved_bytes(f) : of.bytes;
 }
 
-/* Allocates the memory in which forward saves data for backward: states (16) or a saved
- * block (08). For stage 13, also runs 08, whose block 13 reads. */
+/* Allocates the memory in which forward saves data for backward: states in stage 16, a
+ * saved block in 08. For stage 13, also runs 08, because 13 reads the block of 08. */
 static int save_forward(struct runner *x, const struct kcp_variant *v,
                         const struct kcp_stage *st, char *args)
 {
@@ -116,7 +114,7 @@ struct unsent_call {
     void *args;
 };
 
-/* Runs the call with communication stubbed out; kernels and folds use stale states. */
+/* Runs the call with communication stubbed out, so kernels read stale states. */
 static int run_unsent(void *arg)
 {
     const struct unsent_call *c = arg;
@@ -133,8 +131,8 @@ static int run_unsent(void *arg)
     return e;
 }
 
-/* Times the call without messages, alternately with the real call. Does not time the
- * chain over memory windows, because this chain sends no messages. */
+/* Times the call without messages, alternating with the real call. Skips form `chain`
+ * over memory windows, which sends no messages. */
 static int time_unsent(struct runner *x, const struct kcp_variant *v, char *args,
                        struct times *t)
 {
@@ -191,9 +189,8 @@ int runner_variant(struct runner *x, const struct kcp_stage *st,
     return status;
 }
 
-/* Returns the variant of --variant or, without this option, the kernel that a layer
- * would choose. The row for backward must read the block that the row for forward
- * writes. */
+/* For stage 13 without --variant, chooses a kernel that reads the block written by the
+ * layer's kernel of 08. */
 const struct kcp_variant *runner_choice(const struct runner *x,
                                         const struct kcp_stage *st)
 {
@@ -216,7 +213,7 @@ const struct kcp_variant *runner_choice(const struct runner *x,
     return p && kcp_variants(st->name, p->kernel, v, 64) ? v[0] : NULL;
 }
 
-/* Times one form of the exchange, without memory windows if by_messages is 1. */
+/* Times one form of the exchange. With `by_messages`, memory windows are not used. */
 static int one_form(struct runner *x, const struct kcp_stage *st,
                     const struct kcp_variant *v, const char *form, int by_messages)
 {

@@ -36,8 +36,8 @@ static int fill_grid(struct runner *x)
     return e;
 }
 
-/* More segments than ranks make a canonical plan, in which each rank scans several
- * segments concurrently. */
+/* If there are more segments than ranks, makes a canonical plan, in which each rank
+ * scans several segments concurrently. */
 int runner_open(struct runner *x, struct kcp_comm *comm)
 {
     const struct kcp_call *all = &x->b->call;
@@ -129,9 +129,9 @@ static int run_once(struct runner *x, const struct kcp_stage *st,
     return e;
 }
 
-/* Runs, for each stage, the newest variant that supports the shape. If stage 15 is
- * timed, runs only 02, because 15 needs only q and k, and supports longer chunks than
- * other stages. */
+/* For each stage, runs the newest variant that supports the shape. If stage 15 is
+ * timed, runs only 02, because 15 reads only q and k, and other stages do not support
+ * its long chunks. */
 int runner_chain(struct runner *x)
 {
     static const char *const chain[] = { "02_gate", "03_wy", "04_chunk", "05_affine",

@@ -1,10 +1,10 @@
-// time.cu -- timing by events on the stream, and the controls.
+// time.cu -- times calls by events on the stream, and measures the controls.
 // Book: chapter 18.
 // Checked by: a copy and a matrix product of known speed.
 // Next: record.c.
 //
-// Calls are enqueued without waiting; the host waits once at the end. The parts that a
-// layer marks (cuda/host/profile_hooks.cuh) are timed by additional events.
+// The host enqueues all calls and waits once at the end. Additional events time the
+// parts that a layer marks (cuda/host/profile_hooks.cuh).
 #include "bench.h"
 #include "cuda/host/profile_hooks.cuh"
 #include <algorithm>
@@ -13,8 +13,8 @@
 #include <cuda_runtime.h>
 #include <vector>
 
-// The events of call i on this thread: one at the start of the call, one per part. The
-// call ends where call i + 1 starts.
+// Events of one call: at its start, and at the start of each further part. A call ends
+// where the next call starts.
 struct call_events { cudaEvent_t begin, part[3]; };
 static thread_local struct call_events *now;
 static thread_local unsigned marked;
@@ -32,7 +32,7 @@ static float quantile(std::vector<float> us, double q)
     return us[(size_t)(q * (double)us.size())];
 }
 
-// Sets *t to the medians over all calls. If a part has no marks, all parts have time 0.
+// Sets *t to the medians over all calls. If a part is not marked, all parts are 0.
 static void read_times(const std::vector<struct call_events> &at, struct times *t)
 {
     const size_t n = at.size() - 1;
@@ -80,7 +80,7 @@ int time_calls(int (*run)(void *), void *args, struct CUstream_st *stream, int w
     return e;
 }
 
-// Number of consecutive calls of one kind; with fewer the GPU would wait for the host.
+// Number of consecutive calls of one kind. With fewer, the GPU would wait for the host.
 enum { TURN = 5 };
 static int kind_of(int i) { return i / TURN % 2; }
 
@@ -122,7 +122,7 @@ static int launch(void *args)
     return cudaGraphLaunch(c->exec, c->stream) ? KCP_CUDA : KCP_OK;
 }
 
-// Returns an error if the call cannot be captured, because it allocates or waits.
+// Returns an error if the call cannot be captured, e.g. because it allocates memory.
 int time_replays(int (*run)(void *), void *args, struct CUstream_st *stream, int warmup,
                  int iters, struct times *t)
 {
@@ -177,7 +177,7 @@ static int run_gather(void *args)
     return g->comm->all_gather(g->comm, mine, g->all, g->bytes, g->stream);
 }
 
-// Times an in-place all_gather of one map per rank, the control of every exchange.
+// Times an in-place all_gather of one map per rank, the control for every exchange.
 int measure_gather(struct runner *x, size_t bytes)
 {
     struct times t;
@@ -219,8 +219,8 @@ static int run_product(void *)
         ? KCP_CUDA : KCP_OK;
 }
 
-// Times a copy of 2 GiB (bytes read plus written) and an 8192^3 product of random bf16
-// numbers, because every percentage needs a control from the same run.
+// Measures the two rates of which percentages are printed: a copy of 2 GiB, counting
+// bytes read plus written, and an 8192^3 product of random bf16 numbers.
 int measure_controls(struct bench *b)
 {
     struct tensor_set s = {};

@@ -3,9 +3,9 @@
 Book: chapter 18.  Checked by: the tuner, which makes the choice on the GPU.
 Next: others.py.
 
-Triton compiles the candidates of a kernel one at a time on one core, which takes many
-minutes. Here child processes on all cores compile the candidates into Triton's cache,
-where the tuner finds them. Triton selects the candidates and the best one.
+Triton's tuner compiles the candidates of a kernel one after another on one core, which
+takes many minutes. Here child processes on all cores first compile the candidates into
+Triton's cache. Triton still lists the candidates and selects the fastest one.
 """
 import math
 import os
@@ -13,7 +13,7 @@ from functools import partial
 
 
 def compile_one(tuner, config, args, meta, active, target):
-    """Runs in a child process, where CUDA must not be called."""
+    """Runs in a child process, which must not call CUDA, so `active` gets fixed values."""
     active.get_current_device = lambda: 0
     active.get_current_stream = lambda device: 0
     active.get_current_target = lambda: target
@@ -23,7 +23,7 @@ def compile_one(tuner, config, args, meta, active, target):
 
 
 def compile_all(tuner, args, meta):
-    """Starts children, which read candidates' numbers from a pipe until it is empty."""
+    """Starts child processes, which read the numbers of candidates from a pipe."""
     from triton.runtime import driver
     active = driver.active
     target = active.get_current_target()
@@ -51,10 +51,10 @@ def compile_all(tuner, args, meta):
 
 
 def install(first=False):
-    """Replaces Triton's tuner; call it before FLA is imported. A candidate is timed for
-    25 ms instead of 100. With `first`, for runs that are not timed, nothing is
-    compiled ahead or timed, the first candidate that runs is used, and the choice is not
-    cached."""
+    """Replaces Triton's tuner; must be called before FLA is imported. The new tuner times a
+    candidate for 25 ms instead of 100. With `first`, for runs that are not timed, it
+    compiles and times nothing in advance: it uses the first candidate that runs, and does
+    not cache this choice."""
     from triton.runtime.autotuner import Autotuner
     from triton.testing import do_bench
     time_one = Autotuner._bench

@@ -1,10 +1,10 @@
-"""common.py -- code shared by the adapters: cases, inputs, calls, timing, rows.
+"""common.py -- cases, inputs, timing and rows for the programs that time other systems.
 
 Book: chapter 18.  Checked by: the columns of the files that it writes.
 Next: fla_ops.py.
 
-All rows of one file of kcp-bench have the same case. An adapter appends rows to this file,
-with the name of the other system in column "peer". Inputs are random numbers with the
+All rows of a file of kcp-bench belong to one case. Programs for other systems append rows
+to this file, with the system's name in column "peer". Inputs are random numbers with the
 distributions of ../bench/inputs.cu.
 """
 import csv
@@ -19,20 +19,20 @@ PEERS = os.path.join(ROOT, ".peers")
 TSV = dict(delimiter="\t", quoting=csv.QUOTE_NONE, quotechar=None, lineterminator="\n")
 began = time.monotonic()
 IDLE = "found no GPU, or no package"
-# The columns that define a case, and those of the controls.
+# Names of the columns that define a case, and of those that contain the controls.
 NUMBERS = "T H HV K V C segments ranks sequences".split()
 WORDS = "lengths model gate save walk reuse_M copy product gather_bytes gather_us".split()
 
 
 def read(path):
-    """Returns the names of a file's columns, and its rows by these names."""
+    """Returns a file's column names, and its rows as dictionaries."""
     with open(path, newline="") as f:
         rows = csv.DictReader(f, **TSV)
         return list(rows.fieldnames or []), list(rows)
 
 
 def head(path):
-    """Returns the case of a file of kcp-bench, and the controls of its run."""
+    """Returns the case and the controls of a file of kcp-bench, from its first row."""
     rows = read(path)[1]
     if not rows or "T" not in rows[0]:
         raise ValueError(f"{path}: found no row, expected kcp-bench's file")
@@ -40,7 +40,7 @@ def head(path):
 
 
 def append(path, rows):
-    """Appends rows by the file's column names. A new file gets the first row's names."""
+    """Appends rows by the file's columns. A new file gets the columns of the first row."""
     new = not os.path.exists(path)
     columns = list(rows[0]) if new else read(path)[0]
     with open(path, "a", newline="") as f:
@@ -52,8 +52,8 @@ def append(path, rows):
 
 
 def version(package):
-    """Returns the package's version and the commit in variable PACKAGE_COMMIT; for FLA's
-    sources in .peers/, the line that fetch.sh wrote."""
+    """Returns the package's version, and its commit from the environment variable
+    PACKAGE_COMMIT. For FLA in .peers/, returns the line that fetch.sh wrote."""
     fetched = os.path.join(PEERS, "FLA_VERSION")
     if package == "flash-linear-attention" and os.path.exists(fetched):
         with open(fetched) as f:
@@ -67,7 +67,7 @@ def version(package):
 
 
 def row(stage, variant, back, us, peer, **more):
-    """Returns a row. us: median, 10 % and 90 %. Bytes and flops are not counted and set to 0."""
+    """Returns a row. `us` has the median, then the 10th and 90th percentiles."""
     return {"stage": stage, "variant": variant, "pass": back, "us": round(us[0], 2),
             "us_p10": round(us[1], 2), "us_p90": round(us[2], 2), "bytes": 0,
             "flops": 0, "peer": peer, **more}
@@ -79,9 +79,9 @@ def spread(us):
 
 
 def time_calls(torch, calls, warmup=20, iters=100):
-    """Returns the median and the 10th and 90th percentiles, in microseconds, of iters
-    repetitions, for each call and for all calls together. The host does not wait, as in
-    ../bench/time.cu."""
+    """Repeats all calls `iters` times. Returns the median and the 10th and 90th percentiles
+    in microseconds for each call, then for all calls together. As in ../bench/time.cu, the
+    host waits only at the end."""
     n = len(calls)
     at = [torch.cuda.Event(enable_timing=True) for _ in range(n * iters + 1)]
     for _ in range(warmup):
@@ -100,7 +100,7 @@ def time_calls(torch, calls, warmup=20, iters=100):
 
 
 def time_inference(torch, call, warmup=20, iters=100):
-    """Times the forward without gradients; returns the median, 10 % and 90 %."""
+    """Times the forward without gradients. Returns the median and the percentiles."""
     def inference():
         with torch.no_grad():
             call()
@@ -108,8 +108,8 @@ def time_inference(torch, call, warmup=20, iters=100):
 
 
 def time_passes(torch, call, x, learned, warmup=20, iters=100):
-    """Times forward, backward, and both. call() returns (o, ht), where ht may be None;
-    the gradients of o and ht are x["do"] and x["dht"]."""
+    """Times forward, backward, and forward plus backward. call() returns (o, ht), where ht
+    may be None. x["do"] and x["dht"] are the gradients of the loss by o and ht."""
     kept = {}
 
     def forward():
@@ -123,7 +123,7 @@ def time_passes(torch, call, x, learned, warmup=20, iters=100):
 
 
 def starts(lengths):
-    """Returns the boundaries cu of a list of lengths such as 4x8192,1024."""
+    """Returns the boundaries of sequences with these lengths, e.g. 4x8192,1024."""
     cu = [0]
     for word in lengths.split(","):
         times, _, length = word.rpartition("x")
@@ -133,7 +133,7 @@ def starts(lengths):
 
 
 def inputs(torch, case, tokens, seed, states=True):
-    """Returns inputs for the case; gates and regimes are as in ../bench/inputs.cu."""
+    """Returns random inputs for the case, with gates as in ../bench/inputs.cu."""
     T, H, HV, K, V = tokens, case["H"], case["HV"], case["K"], case["V"]
     kda = case["model"] == "kda"
     KG = K if kda else 1

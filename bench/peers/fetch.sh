@@ -3,9 +3,9 @@
 #
 #   sh bench/peers/fetch.sh REPOSITORY [COMMIT]       a clone, bare or not
 #
-# PYTHONPATH then names .peers/, with the package and its tests (9 MB of Python). Build
-# FlashKDA on the machine with the GPU, from FlashKDA's sources and CUTLASS's include/, by
-# python3 setup.py build_ext --inplace, and add its folder to PYTHONPATH.
+# Then add .peers/ to PYTHONPATH; it contains the package and its tests (9 MB of Python).
+# FlashKDA must be built on the machine with the GPU, by python3 setup.py build_ext --inplace
+# with CUTLASS's include/. Add the folder of FlashKDA to PYTHONPATH too.
 from=$1 commit=${2:-HEAD}
 if [ -z "$from" ]; then
     echo "fetch.sh: usage: fetch.sh REPOSITORY [COMMIT]" >&2; exit 2

@@ -1,15 +1,15 @@
-"""field.py -- judges public kernels of KDA and GDN with several kinds of inputs (regimes).
+"""field.py -- judges public kernels of KDA and GDN on several kinds of inputs (regimes).
 
 Book: chapter 19, "The field, judged".  Checked by: tests/kcp_check.py, which judges.
 Next: others.py, whose adapters it uses.
 
     python3 bench/peers/field.py [device=cuda] [only=fla] [seed=1] [seconds=240] [check=FILE] OUT
 
-OUT, field.tsv, gets a row per kernel, stage and regime. The row contains PASS or FAIL with
-the worst output, its error and limit, and the options that repeat the case; or n/a or error
-with the reason. Each kernel is called as its documentation says; a case that the kernel or
-its documentation rejects is n/a. Inputs and outputs are bf16. All kernels run concurrently,
-because they are not timed.
+Writes one row per kernel, stage and regime to OUT, e.g. field.tsv. A row with PASS or FAIL
+has the worst output, its error and limit, and the options that repeat the case. A row with
+n/a or error has the reason. Each kernel is called as its documentation says; n/a means that
+the kernel or its documentation rejects the case. Inputs and outputs are bf16. Kernels are not
+timed, so all of them run concurrently.
 """
 import csv
 import functools
@@ -36,7 +36,7 @@ PEERS = (
 )
 
 
-# In backward, FLA's kernels reject some versions of Triton by a RuntimeError.
+# Messages of the RuntimeError by which FLA's backward rejects some versions of Triton.
 REFUSES = re.compile("Please upgrade Triton|NotSupported")
 
 
@@ -44,13 +44,13 @@ REFUSES = re.compile("Please upgrade Triton|NotSupported")
 
 @functools.cache
 def first_candidates():
-    """Makes Triton use the first candidate of each kernel; results do not depend on it."""
+    """Makes Triton use each kernel's first candidate; results do not depend on the choice."""
     import ahead
     ahead.install(first=True)
 
 
 def fla_chunk_kda(*tensors, **options):
-    """Calls FLA's chunk_kda with safe_gate, which FLA's documentation requires for lower_bound."""
+    """Calls FLA's chunk_kda. FLA's documentation requires safe_gate with lower_bound."""
     first_candidates()
     from fla.ops.kda import chunk_kda
     return chunk_kda(*tensors, safe_gate="lower_bound" in options, **options)
@@ -65,7 +65,7 @@ def fla_chunk_gated_delta_rule(*tensors, **options):
 # ---- all kernels, concurrently
 
 def start(o, peer, stage, here):
-    """Starts kcp_check.py on the regimes of this model, in a new session."""
+    """Starts a process of kcp_check.py, which judges this kernel in all regimes."""
     function, _, model, _ = peer
     name = os.path.join(here, f"{function.replace(':', '.')}-{stage}")
     path = os.pathsep.join([common.HERE, os.environ.get("PYTHONPATH", "")])
@@ -81,7 +81,7 @@ def start(o, peer, stage, here):
 
 
 def row_of(r):
-    """Returns a report row's verdict, worst output, error, limit and options."""
+    """Returns the verdict, worst output, error, limit and options of one reported case."""
     found = re.match(r"(\w+) rank.*?error (\S+) > ([^;]+);", r["why"]) or \
         re.match(r"(\w+) (\S+) of (\S+)", r["worst"])
     worst, error, allowed = found.groups() if found else ("", "", "")

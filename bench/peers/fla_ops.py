@@ -6,11 +6,11 @@ Next: ahead.py.
     python3 bench/peers/fla_ops.py [--seconds S] FILE.tsv...
     torchrun --nproc-per-node 4 bench/peers/fla_ops.py [--seconds S] FILE.tsv...
 
-A file contains kcp-bench's rows of one case. Under torchrun, times FLA's context parallelism
-(forward, then forward and backward) and one rank's part alone. Medians are the slowest rank's.
-TRITON_CACHE_AUTOTUNING=1 keeps the tuner's choice; the first case compiles and tunes for
-a minute or two on many cores (ahead.py). If FLA is not installed, one line says so and the
-exit status is 0.
+FILE.tsv contains kcp-bench's rows of one case. Under torchrun, the program times FLA's context
+parallelism (forward, then forward and backward) and one rank's part alone, and writes the
+slowest rank's medians. With TRITON_CACHE_AUTOTUNING=1 Triton keeps the tuner's choice; the
+first case compiles and tunes for a minute or two on many cores (ahead.py). If FLA is not
+installed, the program prints one line and the exit status is 0.
 """
 import argparse
 import os
@@ -39,8 +39,8 @@ LEARNED = ("q", "k", "v", "g", "beta", "A_log", "dt_bias", "h0")
 
 
 def layer(case, x, context=None):
-    """Calls FLA's layer, which includes norm, gate and beta. `context` is a cp_context, for
-    one rank's part of the tokens."""
+    """Calls FLA's layer, which includes norm, gate and beta. With `context` (FLA's
+    cp_context), x has one rank's tokens."""
     more = dict(scale=x["scale"], use_qk_l2norm_in_kernel=True, use_gate_in_kernel=True,
                 use_beta_sigmoid_in_kernel=True, A_log=x["A_log"], dt_bias=x["dt_bias"])
     if case["model"] == "kda":
@@ -56,7 +56,7 @@ def layer(case, x, context=None):
 
 
 def passes(case, x, context=None):
-    """Returns times of the forward without gradients, of the backward, and of both."""
+    """Returns times of a forward without gradients, a backward, and forward plus backward."""
     def call():
         return layer(case, x, context)
 
@@ -96,7 +96,7 @@ def one_gpu(path):
 
 
 def slowest(times):
-    """Returns the maximum of each number over the ranks. times: tuples, or None."""
+    """Returns the maximum over the ranks of each number in the tuples `times`."""
     import torch.distributed as dist
     n = [len(t) if t else 0 for t in times]
     flat = torch.tensor([u for t in times for u in t or ()], device="cuda")

@@ -1,5 +1,5 @@
 #!/bin/sh
-# fla_tests.sh -- runs flash-linear-attention's own tests on kcp_torch's backend, by pytest.
+# fla_tests.sh -- runs flash-linear-attention's tests by pytest on kcp_torch's backend.
 #
 # Book: chapter 19.  Checked by: its last line, the number of tests that kcp_torch's kernels
 # passed.  Next: backend/verdicts.py.
@@ -8,9 +8,9 @@
 #   sh bench/peers/fla_tests.sh tests/context_parallel/test_cp_gdn.py       two or more
 #   FLA_CI_ENV=1 sh bench/peers/fla_tests.sh tests/context_parallel/test_cp_kda.py
 #
-# .peers/ contains FLA's package and tests (fetch.sh), unchanged. With FLA_CI_ENV=1, as in
-# FLA's continuous integration, an error above the limit is a warning if no number differs by
-# more than 0.3.
+# .peers/ contains FLA's unchanged package and tests (fetch.sh). FLA's continuous integration
+# sets FLA_CI_ENV=1: then an error above the limit is only a warning, unless a number differs
+# by more than 0.3.
 cd "$(dirname "$0")/../.." || exit 1
 [ -d .peers/tests ] || { echo "fla_tests.sh: .peers/tests not found: run fetch.sh"; exit 1; }
 here=$PWD/bench/peers

@@ -1,5 +1,5 @@
-"""others.py -- gives kernels of FlashKDA, cuDNN's front end and FlashQLA FLA's signature,
-so that the same programs judge and time all of them.
+"""others.py -- wraps kernels of FlashKDA, cuDNN's front end and FlashQLA in functions with
+FLA's signature, so that the same programs judge and time all kernels.
 
 Book: chapter 19.  Checked by: tests/kcp_check.py --as fla, and its controls when timed.
 Next: fla_tests.sh.
@@ -7,9 +7,9 @@ Next: fla_tests.sh.
     python3 tests/kcp_check.py others:cudnn_chunk_kda --stage 13 --as fla --device cuda
     python3 bench/peers/others.py FILE.tsv...
 
-Files as for fla_ops.py. If a package is not installed or does not support a case, one
-line says so. A gate, norm or sigmoid that a kernel lacks is computed by PyTorch
-before the call; rows with "ready inputs" do not include the time of these computations.
+FILE.tsv is as for fla_ops.py. If a package is not installed or does not support a case, the
+program prints one line. If a kernel lacks gate, norm or sigmoid, PyTorch computes these before
+the call. In rows with "ready inputs" the time does not include these computations.
 """
 import sys
 
@@ -30,8 +30,8 @@ def unit(x):
 
 
 def ready(g, beta, q, k, options):
-    """Computes gate, beta and norm in PyTorch. The gate is in double, because the
-    slope of a saturated gate is lost in float32."""
+    """Computes gate, beta and norm in PyTorch. The gate is computed in double, because
+    float32 loses the slope of a saturated gate."""
     if options.get("use_gate_in_kernel"):
         low, A = options.get("lower_bound"), options["A_log"].double().exp()
         bias = options.get("dt_bias")
@@ -65,7 +65,7 @@ def rows_of(q, cu_seqlens, kind):
 
 def flash_kda_chunk_kda(q, k, v, g, beta, scale=None, initial_state=None,
                         output_final_state=False, cu_seqlens=None, **o):
-    """Calls FlashKDA's forward, which computes bounded gate, sigmoid and norm."""
+    """Calls FlashKDA's forward, which itself computes the bounded gate, sigmoid and norm."""
     import flash_kda
     takes(not grows(q, k, v, g, beta), "no backward")
     takes(o.get("use_gate_in_kernel") and o.get("lower_bound") is not None and
@@ -91,8 +91,8 @@ def flash_kda_chunk_kda(q, k, v, g, beta, scale=None, initial_state=None,
 
 def cudnn_chunk_kda(q, k, v, g, beta, scale=None, initial_state=None,
                     output_final_state=False, cu_seqlens=None, **o):
-    """Calls cuDNN's kernels for Hopper by name, so that no other engine is used. Forward
-    includes the bounded gate, sigmoid and norm; backward gets them as inputs."""
+    """Calls cuDNN's kernels for Hopper by name, so that cuDNN uses no other engine. Forward
+    computes the bounded gate, sigmoid and norm; backward needs them as inputs."""
     import cudnn
     from cudnn.linear_attention.ops import kimi_delta_attention
     takes(q.shape[3] == v.shape[3] == 128, "K = V = 128")
@@ -146,8 +146,8 @@ def flash_qla_chunk_gated_delta_rule(q, k, v, g, beta, scale=None, initial_state
 # ---- timed, after kcp-bench's rows
 
 def timed(case, x, name, f, peer):
-    """Returns rows for forward as a user calls it, then for forward and backward with gates
-    and norms computed beforehand."""
+    """Returns a row for a forward that includes gates and norms, then rows for forward and
+    backward with gates and norms computed before the call."""
     more = dict(scale=x["scale"], use_qk_l2norm_in_kernel=True, A_log=x["A_log"],
                 use_gate_in_kernel=True, use_beta_sigmoid_in_kernel=True,
                 dt_bias=x["dt_bias"], output_final_state=True,

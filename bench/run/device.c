@@ -108,7 +108,7 @@ static int download(const struct run *run, const struct kcp_call *c,
     return status;
 }
 
-/* Call the layer's function for a stage. */
+/* The next three functions call the layer's function for stage `number`. */
 static size_t work_bytes(const struct kcp_layer *layer, int number, const void *args)
 {
     switch (number) {

@@ -1,5 +1,4 @@
-/* fields.c -- loads the inputs of a stage from files, and makes outputs filled with
- * NaN.
+/* fields.c -- loads a stage's inputs from files, and makes outputs filled with NaN.
  *
  * Book: chapter 00.  Checked by: tests/cli/run_cli.sh.  Next: layer.c.
  * Names, shapes and passes are read from kcp_stages[], so all stages share this
@@ -8,7 +7,7 @@
 
 #include <string.h>
 
-/* Writes the field's file name. A layer's files omit "_raw" and "_": q.npy is q_raw. */
+/* Writes the field's file name; a layer's files omit a final "_raw" or "_" (q.npy). */
 const char *field_file(const struct run *x, const char *name, char file[24])
 {
     size_t n = strlen(name);
@@ -31,8 +30,8 @@ static int is_unused(const struct run *x, const struct kcp_field *f)
     return !used || (x->relative && !relative_has(x, f->name));
 }
 
-/* Checks that numbers are finite and log decays at most 0. Does not check maps, because
- * unused elements of a map may be NaN. */
+/* Checks that numbers are finite and that log decays are at most 0. Does not check
+ * maps, because unused elements of a map may be NaN. */
 static int check_input(struct run *x, const struct kcp_field *f, const struct tensor *a)
 {
     const int raw = x->o.gate == KCP_GATE_RAW && strcmp(f->name, "g_raw") == 0;
@@ -71,9 +70,8 @@ int inputs_load(struct run *x, const struct kcp_stage *s)
     return 0;
 }
 
-/* Returns 1 for an optional output that this run does not compute, because a size in
- * the output's shape is unknown or the output is the gradient of an input that is not
- * given. */
+/* Returns 1 if this run does not compute optional output f: a size in its shape is
+ * unknown, or f is the gradient of an input that is not given. */
 static int is_missing(const struct run *x, const struct kcp_stage *s,
                       const struct kcp_field *f)
 {

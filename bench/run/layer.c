@@ -1,4 +1,5 @@
-/* layer.c -- runs the layer on arrays: stages 14 and 08, then 13 and 14 backward.
+/* layer.c -- runs the layer on arrays: stages 14 and 08 forward, then 13 and 14
+ * backward.
  *
  * Book: chapters 08, 13, 14.  Checked by: tests/cli/run_cli.sh.  Next: stage.c. */
 #include "run.h"
@@ -6,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Names of the arrays of the convolutions of q, k and v: inputs, weights, rows before a
- * sequence, last rows of a sequence; each with its gradient. */
+/* Names of the convolutions' arrays and of their gradients: inputs x, weights w,
+ * rows x0 before each sequence, and last rows xt of each sequence. */
 static const struct { const char *x, *dx, *w, *dw, *x0, *dx0, *xt, *dxt; } names[] = {
     { "q_raw", "dq_raw", "w_q", "dw_q", "x0_q", "dx0_q", "xt_q", "dxt_q" },
     { "k_raw", "dk_raw", "w_k", "dw_k", "x0_k", "dx0_k", "xt_k", "dxt_k" },
@@ -40,8 +41,7 @@ static int load_rows(struct run *x, int i, const char *name, int used)
     return array_check(x, tensor_find(&x->a, name), 0);
 }
 
-/* Loads the weights [D,Wc] of --conv a,b,c. D is the number of channels of q, k or
- * v, all heads together. */
+/* Loads the weights [D,Wc] of --conv a,b,c. D is the channels of all heads together. */
 static int load_conv(struct run *x)
 {
     const struct kcp_call *z = &x->size;
@@ -210,7 +210,7 @@ static int rank_backward(struct run *x, struct rank *a, struct kcp_comm *comm)
     return status;
 }
 
-/* Sends the error message of a rank that failed to the other ranks. */
+/* If this rank failed, sends its error message to the other ranks. */
 int rank_status(struct kcp_comm *comm, int status)
 {
     if (status && status != KCP_COMM && kcp_why()[0])

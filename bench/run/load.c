@@ -73,7 +73,7 @@ int array_exists(struct run *x, const char *file)
     return lstat(path_of(x, file, path), &st) == 0;
 }
 
-/* Converts int64_t to int in place, because references read fields of type I32. */
+/* Converts int64_t to int in place, because the references read these fields as int. */
 static int narrow(struct run *x, const char *path, struct tensor *a)
 {
     const int64_t *wide = a->p;

@@ -19,7 +19,7 @@ static const struct option_row rows[] = {
 };
 #undef KCP_OPTION
 
-/* Two columns of --help per option: value (NULL: its possible words) and text. */
+/* Two columns of --help: the option's value (if NULL, its possible words) and text. */
 #define KCP_OPTION(type, field, name, value, kind, expects, low, high, help)          \
     { value, help },
 static const struct option_text texts[] = {

@@ -70,7 +70,7 @@ int owners_read(struct run *x, const int64_t *cu, int *R, struct kcp_owners *o)
     return 0;
 }
 
-/* Permutes every array of tokens in place to shard order, or back. */
+/* Permutes all token arrays in place to shard order or, with `back`, to token order. */
 int owners_permute(struct run *x, int back)
 {
     const struct kcp_plan *p = x->plan;

@@ -1,4 +1,4 @@
-/* ranks.c -- fills the args of each rank by the table of fields, and starts the ranks.
+/* ranks.c -- fills each rank's args from the table of fields, and starts the ranks.
  *
  * Book: chapters 06, 08.  Checked by: tests/cli/run_cli.sh.  Next: layer.c. */
 #include "run.h"
@@ -23,9 +23,9 @@ const char *field_shape(const struct run *x, const struct kcp_field *f)
     return f->shape;
 }
 
-/* Returns the address of rank r's part of array a: for tokens, the rank's first row;
- * for states, row 0, because a rank uses only the states that it owns; for a sum over
- * ranks, the rank's copy. */
+/* Returns the address of rank r's part of array a. This is the rank's first row in
+ * an array of tokens, the rank's copy in a sum over ranks, and row 0 in an array of
+ * states, because a rank uses only the states that it owns. */
 static void *shard(const struct run *x, const struct tensor *a, int r)
 {
     const size_t elem = a->store == KCP_I32 ? sizeof(int) : sizeof(double);
@@ -89,8 +89,8 @@ static int start_ranks(struct run *x, int R, int (*body)(struct kcp_comm *, void
     return run_error(x, is_bad ? RUN_BAD : RUN_FAILED, "ranks", "%s", why);
 }
 
-/* Runs the ranks. If a rank owns several ranges, arrays are in shard order
- * meanwhile. */
+/* Runs the ranks. During the run arrays are in shard order if a rank has several
+ * ranges. */
 int ranks_run(struct run *x, int R, int (*body)(struct kcp_comm *, void *))
 {
     const int permuted = x->plan && x->plan->scattered && R > 1;

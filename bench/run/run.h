@@ -25,7 +25,7 @@ enum { RUN_OK = 0, RUN_FAILED = 1, RUN_BAD = 2 };
 /* --model has the values of enum kcp_model, and MODEL_SPIKE for stage 15. */
 enum { MODEL_SPIKE = KCP_GLA + 1 };
 
-/* Options. If not given: dtype -1, lower_bound and scale NAN, others 0 or NULL. */
+/* Options. Defaults: dtype is -1, lower_bound and scale are NAN, others 0 or NULL. */
 struct options {
 #define KCP_OPTION(type, field, name, value, kind, expects, low, high, help) type field;
 #include "options.def"
@@ -34,36 +34,36 @@ struct options {
 
 /* One rank's report: seconds, bytes sent, bytes saved. */
 struct rank_report {
-    double seconds[2];                     /* of each enum kcp_pass */
+    double seconds[2];                     /* per enum kcp_pass */
     struct kcp_traffic sent[2];
-    size_t saved[3];                       /* of each mode of enum kcp_save */
+    size_t saved[3];                       /* bytes per enum kcp_save */
 };
 
 struct run {
     struct options o;
-    struct kcp_call size;          /* the sizes of shapes; -1: not known yet */
+    struct kcp_call size;          /* sizes in shapes, -1 if not known yet */
     struct kcp_call call;
     struct tensor_set a;           /* inputs and results */
-    int both;                      /* forward and backward */
-    int from, to;                  /* the passes of a stage */
-    int conv;                      /* the layer begins with convolutions */
-    int model, relative;           /* --model; 1 for a model of stages 15 and 16 */
+    int both;                      /* 1: forward and backward */
+    int from, to;                  /* first and last pass of a stage */
+    int conv;                      /* 1: the layer begins with convolutions */
+    int model, relative;           /* relative: --model selects stage 15 or 16 */
     const char *note;              /* text about unused inputs, or NULL */
     const struct kcp_stage *stage; /* NULL: the whole layer */
     struct kcp_plan *plan;
     struct kcp_layer layer;        /* the references, or kernels */
-    const struct memory *gpu;      /* NULL: the references on the host */
-    const char *ran;               /* path or variant on the GPU, or NULL */
+    const struct memory *gpu;      /* NULL: run the references on the host */
+    const char *ran;               /* path or variant that ran on the GPU, or NULL */
     struct rank_report *report;             /* [R] */
     char target[NPY_NAME];         /* --out, without a last slash */
     struct kcp_mpi mpi;            /* this process's rank under a launcher */
-    int has_met;                   /* processes_meet was called */
-    int is_silent;                 /* another rank prints the error */
+    int has_met;                   /* 1: processes_meet was called */
+    int is_silent;                 /* 1: another rank prints the error */
     char why[600];                 /* the error, one line */
     int exit;
 };
 
-/* Sets run->why to "what: format" and run->exit to code. Returns -1. */
+/* Sets x->why to "what: format" and x->exit to `code`. Returns -1. */
 int run_error(struct run *x, int code, const char *what, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
@@ -74,8 +74,8 @@ int  run_options(struct run *x, int argc, char **argv);
 void options_usage(FILE *to);
 double seconds_now(void);                      /* main.c */
 
-/* shape.c. If `dim` has this shape, sizes_bind sets unknown sizes and returns 0;
- * otherwise it returns -1 and writes the expected shape to `expected`. */
+/* shape.c. If `dim` matches `shape`, sizes_bind sets unknown sizes and returns 0. If
+ * not, it returns -1 and writes the expected shape to `expected`. */
 int  sizes_bind(struct kcp_call *z, const char *shape, int nd, const int64_t *dim,
                 char *expected, size_t n);
 int  sizes_dims(const struct kcp_call *z, const char *shape, int64_t *dim);
@@ -86,7 +86,7 @@ int  names_check(struct run *x);
 int  array_exists(struct run *x, const char *file);    /* in --in, or a path */
 int  array_load(struct run *x, struct kcp_call *z, const char *name, const char *file,
                 const char *shape, enum kcp_store store);
-/* Allocates an output filled with NaN. A sum over ranks has R copies, or R rows. */
+/* Allocates an output filled with NaN. A sum over ranks has a copy or row per rank. */
 int  array_out(struct run *x, const struct kcp_call *z, const char *name,
                const char *file, const char *shape, enum kcp_store store);
 int  array_split(const struct tensor *a);      /* 1: one row per token */
@@ -95,10 +95,10 @@ void array_part(const struct run *x, const struct tensor *a, int r, int64_t *at,
                 int64_t *n);
 /* Rejects --sum local if no result is a sum over ranks. */
 int  sums_check(struct run *x);
-/* Checks that all numbers are finite and, with below = 1, at most 0. */
+/* Checks that all numbers are finite and, if `below` is 1, that they are at most 0. */
 int  array_check(struct run *x, const struct tensor *a, int below);
 
-/* fields.c: arrays of a stage's table. field_file returns the name without ".npy". */
+/* fields.c: loads and makes arrays. field_file returns a file's name without ".npy". */
 int  inputs_load(struct run *x, const struct kcp_stage *s);
 int  outputs_make(struct run *x, const struct kcp_stage *s);
 const char *field_file(const struct run *x, const char *name, char file[24]);
@@ -108,9 +108,8 @@ const char *field_file(const struct run *x, const char *name, char file[24]);
 int  plan_read(struct run *x);
 int  plan_make(struct run *x);
 int  call_make(struct run *x);
-/* owners.c. owners_read makes the table of --layout or --owners (B = 0: neither is
- * given). owners_permute permutes arrays of tokens to shard order, or back. owners_text
- * writes a rank's ranges. */
+/* owners.c. owners_read makes the table for --layout or --owners. owners_permute
+ * permutes token arrays to shard order, or back. owners_text writes a rank's ranges. */
 int  owners_read(struct run *x, const int64_t *cu, int *R, struct kcp_owners *o);
 int  owners_permute(struct run *x, int back);
 void owners_text(const struct kcp_plan *p, int r, char *text, size_t n);
@@ -131,8 +130,8 @@ union pass_args {
     struct kcp_family family;
     struct kcp_scan scan;
 };
-/* ranks.c. stage_call runs the reference or the kernel. saved_* manage the block of 08,
- * on the host or the GPU. */
+/* ranks.c. stage_call runs the reference or the kernel. saved_alloc and saved_free
+ * manage the saved block of 08, on the host or on the GPU. */
 int   stage_call(struct run *x, const struct kcp_stage *s, void *args,
                  struct kcp_comm *comm);
 void *saved_alloc(const struct run *x, size_t bytes);
@@ -144,7 +143,7 @@ int  field_is_grid(const struct kcp_field *f);
 void rank_args(struct run *x, const struct kcp_stage *s, struct kcp_comm *comm,
                enum kcp_pass pass, void *args);
 int  ranks_run(struct run *x, int R, int (*body)(struct kcp_comm *, void *));
-/* processes.c: ranks as processes of a launcher; rank 0 collects the results. */
+/* processes.c: a launcher starts one process per rank; rank 0 collects the results. */
 int  processes_check(struct run *x);
 /* Waits until each rank has read the inputs or has failed. If a rank failed, returns -1
  * on all ranks, and only the first failed rank prints its error. */
@@ -153,19 +152,19 @@ int  processes_run(struct run *x, int (*body)(struct kcp_comm *, void *));
 
 /* ---- device.c: stages on a GPU, from and to arrays of doubles on the host */
 /* Sets x->layer to the references or, with --device gpu, to the kernels of the table of
- * paths: all rows, or the rows starting at the first row of --variant. `stage` is the
- * stage that runs, or NULL for the layer. */
+ * paths. With --variant, calls use only rows from this variant's first row on. `stage`
+ * is the stage that runs, or NULL for the layer. */
 int  device_open(struct run *x, const struct kcp_stage *stage);
-/* Runs R threads. With R GPUs and NCCL each thread has a GPU; otherwise all threads
- * share one GPU. */
+/* Runs R threads. With R GPUs and NCCL, each thread has its own GPU; otherwise all
+ * threads share one GPU. */
 int  device_ranks(struct run *x, int R, int (*body)(struct kcp_comm *, void *),
                   char *why, size_t n);
 /* Runs the stage on args whose arrays are on the host; only args->saved is on the GPU.
- * KCP_NA: no variant supports this shape; the reason is passed to comm->fail. */
+ * If no variant supports the shape, passes a reason to comm->fail, returns KCP_NA. */
 int  device_call(struct run *x, const struct kcp_stage *s, void *args,
                  struct kcp_comm *comm);
 
-/* write.c. outputs_ready checks, before the run, that --out can be written. */
+/* write.c. Before the run, outputs_ready checks that --out can be written. */
 int  outputs_ready(struct run *x);
 int  outputs_write(struct run *x);
 

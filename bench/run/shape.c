@@ -1,10 +1,9 @@
-/* shape.c -- compares shapes in names of sizes, e.g. "T HV K", with the shapes of
- * files.
+/* shape.c -- matches the shapes of files with shapes in symbols, e.g. "T HV K".
  *
  * Book: chapter 00 (the letters).  Checked by: tests/cli/run_cli.sh.  Next: load.c.
  *
- * "T HV K" matches [12,4,8] if every known size is equal; unknown sizes become known.
- * So the first arrays define the sizes of later arrays. / */
+ * "T HV K" matches [12,4,8] if T, HV and K have these sizes or are unknown; then
+ * unknown sizes are set. So the first arrays define the sizes of later arrays. / */
 #include "run.h"
 
 #include <inttypes.h>
@@ -12,15 +11,15 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Returns the value of a word of a shape, e.g. "NS+1", or -1 if not known yet. KG is K,
- * except for GDN. */
+/* Returns the value of a word of a shape, e.g. "NS+1", or -1 if it is not known yet. KG
+ * equals K, except in GDN. */
 static int64_t size_of(const struct kcp_call *z, const char *word, size_t n)
 {
     const int is_K = n == 2 && !memcmp(word, "KG", 2) && z->model != KCP_GDN;
     return is_K ? z->K : shape_letter(z, word, n);
 }
 
-/* Returns 1 if the word has this size. Sets an unknown size first. */
+/* Sets the word's value to `size` if unknown. Returns 1 if the value equals `size`. */
 static int bind(struct kcp_call *z, const char *word, size_t n, int64_t size)
 {
     const int may_be_0 = *word == 'T' || *word == 'N';
@@ -57,7 +56,7 @@ int sizes_bind(struct kcp_call *z, const char *shape, int nd, const int64_t *dim
     return 0;
 }
 
-/* Sets dim to the sizes of a shape, -1 if unknown. Returns the number of sizes. */
+/* Writes the sizes of a shape to `dim`, -1 if unknown. Returns the number of sizes. */
 int sizes_dims(const struct kcp_call *z, const char *shape, int64_t *dim)
 {
     int nd = 0;

@@ -1,5 +1,5 @@
-/* stage.c -- runs one stage, for --stage NN, and for --model dplr, gdn2, gla (stage 16)
- * and spike (stage 15).
+/* stage.c -- runs one stage. --stage NN selects it, or --model does: dplr, gdn2 and gla
+ * are models of stage 16, and spike of stage 15.
  *
  * Book: chapters 00, 15, 16.  Checked by: tests/cli/run_cli.sh.  Next: write.c. */
 #include "run.h"
@@ -109,7 +109,7 @@ static int before_13(struct run *x, struct kcp_comm *comm, struct kcp_backward *
     return status;
 }
 
-/* Allocates what forward saves for backward: a block (13) or states (16). */
+/* Allocates what forward saves for backward: a block for stage 13, states for 16. */
 static int keep(struct run *x, struct kcp_comm *comm, union pass_args *a, void **kept)
 {
     if (x->stage == kcp_stage_find("13") && !*kept) {

@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Sets x->target to the path of --out, without a link or slash at its end. */
+/* Sets x->target to the path of --out, with links resolved and no final slash. */
 static int target_path(struct run *x, int exists)
 {
     char *whole = exists ? realpath(x->o.out, NULL) : strdup(x->o.out);
@@ -81,7 +81,7 @@ static int check_target(struct run *x, const struct stat *in, const struct stat 
     return 0;
 }
 
-/* Checks that the results can be written, before the run; creates no file. */
+/* Checks before the run that the results can be written. Creates no file. */
 int outputs_ready(struct run *x)
 {
     struct stat in, out;
@@ -132,9 +132,9 @@ static void remove_all(const struct run *x, const char *folder)
     rmdir(folder);
 }
 
-/* Renames the complete folder to the target, which may be an empty folder. Moves a
- * folder with files away only with --force, because another run may have made the
- * folder. */
+/* Renames the complete folder to the target, which may be an empty folder. If the
+ * target has files, renames it first with --force, but fails without, because
+ * another run may have written the files. */
 static int take_name(struct run *x, const char *folder)
 {
     char old[NPY_NAME + 8];

@@ -39,8 +39,8 @@ static double ratio(double diff, double size)
     return isfinite(e) ? e : INFINITY;
 }
 
-/* Returns the largest error of all ranks and heads. For a rank with fewer than 64
- * tokens the error is relative to the RMS of the head over all tokens. */
+/* Returns the largest error of all ranks and heads. If a rank has fewer than 64 tokens,
+ * its error is relative to the RMS of the head over all tokens. */
 static double token_error(const struct run *got, const struct run *want, int i)
 {
     const struct kcp_plan *p = got->plan;

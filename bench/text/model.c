@@ -49,9 +49,9 @@ static double normal(uint64_t *s)
     return sum;
 }
 
-/* Draws parameters. Gates are as in trained models (chapter 02): exp(A_log) from 1 to
- * 16 over the heads, dt log-uniform in [1e-3, 0.1]. beta is about 0.05, so that part of
- * a state remains at the end of a rank. */
+/* Draws parameters. Gates are as in trained models (chapter 02): exp(A_log) grows
+ * from 1 to 16 over the heads, and dt is log-uniform in [1e-3, 0.1]. beta is about
+ * 0.05, so that part of a state remains at the end of a rank. */
 double *params_make(uint64_t seed)
 {
     double *theta = malloc(sizeof *theta * param_at(PARAMS));
@@ -138,7 +138,7 @@ void model_embed(const struct rank *a)
 }
 
 /* Writes the gradient of the loss to LOGIT, and the loss to the last column of `part`.
- * The byte after this shard's last byte comes from a later rank by a halo exchange. */
+ * A halo exchange gets the byte after this shard's last byte from a later rank. */
 int model_loss(const struct rank *a, double *part, int64_t n)
 {
     const struct text *x = a->run->text;
@@ -173,7 +173,7 @@ int model_loss(const struct rank *a, double *part, int64_t n)
     return status;
 }
 
-/* Computes dz and do. do is the input of the layer's backward. */
+/* Computes the gradients dz and `do`. `do` is the input of the layer's backward. */
 void model_into_layer(const struct rank *a)
 {
     project_back(a, INTO_LAYER + 1, DZ);

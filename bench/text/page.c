@@ -44,7 +44,7 @@ static void stages(FILE *o, const struct finding *f)
     fputs("</figure>\n", o);
 }
 
-/* Prints the text that the terminal shows. */
+/* Prints the same report as on the terminal. */
 static void numbers(FILE *o, const struct finding *f)
 {
     char *text = NULL;

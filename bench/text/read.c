@@ -17,7 +17,7 @@ static int refuse(const char *name, const char *found)
     return 2;
 }
 
-/* Returns the *n bytes of a file, or NULL with a reason in *why if *n < 2. */
+/* Returns a file's *n bytes. If *n < 2, returns NULL and sets *why to the reason. */
 static unsigned char *slurp(const char *path, int64_t *n, const char **why)
 {
     FILE *f = fopen(path, "rb");
@@ -32,9 +32,10 @@ static unsigned char *slurp(const char *path, int64_t *n, const char **why)
     return NULL;
 }
 
-/* Returns the number of a file's n bytes to use, up to the end of a line or word.
- * Except for the last file, this is at most 5/8 of the `rest` bytes that are still
- * free, so that sequences differ in length and the first covers at least one rank. */
+/* Returns how many of a file's n bytes to use, so that a line or word ends there.
+ * The last file may use all `rest` free bytes. Another file uses at most 5/8 of
+ * them, so that sequences differ in length and the first one covers at least one
+ * rank. */
 static int64_t take(const unsigned char *s, int64_t n, int64_t rest, int last)
 {
     int64_t most = last ? rest : rest * 5 / 8;
@@ -49,7 +50,7 @@ static int64_t take(const unsigned char *s, int64_t n, int64_t rest, int last)
     return most;
 }
 
-/* Reads one sequence per file. The last file may use all remaining bytes. */
+/* Reads one sequence per file. */
 static int read_files(struct text *x, char **path, size_t files, int64_t most)
 {
     for (size_t i = 0; i < files; i++) {

@@ -17,7 +17,7 @@ struct text {
     int64_t T, cu[MAX_SEQS + 1];
     unsigned char *byte;               /* [T] */
     char name[MAX_SEQS][64];
-    int64_t size[MAX_SEQS];            /* bytes of the file; a part is used */
+    int64_t size[MAX_SEQS];            /* bytes of the whole file */
 };
 /* Reads at most `most` bytes. `paths` is names separated by spaces, or NULL. Returns 0,
  * or 2 after one line on stderr. */
@@ -28,7 +28,7 @@ enum param {       /* training changes parameters before P_CQ */
              P_EMBED, P_Q, P_K, P_V, P_G, P_BETA, P_O, P_LOGIT,
              P_CQ, P_CK, P_CV, P_ALOG, P_DT, P_BBIAS, PARAMS };
 extern const struct shape { const char *name; int rows, cols; } param_shape[PARAMS];
-int64_t param_at(int p);               /* offset in theta; PARAMS: size of theta */
+int64_t param_at(int p);               /* offset in theta; for PARAMS, theta's size */
 double *params_make(uint64_t seed);    /* malloc */
 
 /* Token tensors of a run, [T, row] each; a rank uses only its own rows. */
@@ -48,14 +48,14 @@ struct run {
     const double *theta;
     struct kcp_plan *plan;
     enum kcp_form form;
-    int oracle;                        /* use the token recurrence */
-    int keep_maps;                     /* M of every segment */
-    double loss, start;                /* nats per byte; time at which ranks start */
-    int64_t numbers;                   /* of all tensors */
+    int oracle;                        /* 1: use the token recurrence */
+    int keep_maps;                     /* 1: store M of every segment */
+    double loss, start;                /* loss: nats per byte; start: time in s */
+    int64_t numbers;                   /* elements of all tensors */
     double *tensor[TENSORS];
-    double *grad;                      /* in the order of theta; then the loss */
+    double *grad;                      /* gradient of theta, then the loss */
     double *ht, *dh0;                  /* [N, HV, K, V] */
-    double *M;                         /* [S, HV, K, K], with keep_maps */
+    double *M;                         /* [S, HV, K, K], used with keep_maps */
     struct lane lane[MAX_RANKS];
     char why[160];
 };
@@ -108,18 +108,18 @@ struct finding {
     const struct text *text;
     const struct run *many, *one, *step;
     int R, steps, pass;
-    int counted;                       /* every form's traffic equals its formula */
-    double *loss[2];                   /* [steps + 1] on R ranks, on one */
+    int counted;                       /* 1: every form's traffic equals its formula */
+    double *loss[2];                   /* [steps + 1]: on R ranks, on one rank */
     double error_one[CHECKED], error_step[CHECKED], worst_one, worst_step, limit;
     double form_err[KCP_FORMS];            /* relative to one rank */
     struct kcp_traffic form[KCP_FORMS], formula[KCP_FORMS];    /* all ranks, passes */
     double (*alive)[VALUE_HEADS];      /* [S]: |M|_F / sqrt(K) of each segment */
     double far;                        /* fraction of the state that remains */
     int far_seq, far_rank;             /* -1: no sequence crosses a cut */
-    double took, ms[2];                /* s in total; ms per step on R, on one */
+    double took, ms[2];                /* took: s; ms: per step on R ranks, on one */
 };
-/* Returns the largest relative RMS error of all tensors, ranks and heads. err, unless
- * NULL, receives the error of each tensor. */
+/* Returns the largest relative RMS error of all tensors, ranks and heads. If `err` is
+ * not NULL, it receives the error of each tensor. */
 double compare_runs(const struct run *got, const struct run *want, double *err);
 int    measure_alive(struct finding *f);
 

@@ -77,7 +77,7 @@ void traffic_add(struct kcp_traffic *sum, struct kcp_traffic more)
     sum->collectives += more.collectives;
 }
 
-/* Measures time and traffic of the exchange; computes the formula's traffic as well. */
+/* Measures the exchange's time and traffic, and computes its traffic by the formula. */
 int __real_kcp_exchange_run(const struct kcp_exchange *x);
 int __wrap_kcp_exchange_run(const struct kcp_exchange *x);
 int __wrap_kcp_exchange_run(const struct kcp_exchange *x)

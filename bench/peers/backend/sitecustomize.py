@@ -1,10 +1,10 @@
-"""sitecustomize.py -- gives FLA's backend to processes that a test starts.
+"""sitecustomize.py -- installs kcp_torch's backend in processes that FLA's tests start.
 
 Book: chapter 19.  Checked by: verdicts.py, which looks for the backend in their logs.
 Next: ../rounded_keys.py.
 
-FLA's tests on ranks start ranks by multiprocessing, where pytest's -p has no effect. Python
-runs this file at start if this folder is in PYTHONPATH.
+FLA's tests start their ranks by multiprocessing, where pytest's option -p has no effect.
+Python runs this file at its start if this folder is in PYTHONPATH.
 """
 import sys
 

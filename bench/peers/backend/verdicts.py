@@ -1,16 +1,16 @@
-"""verdicts.py -- a pytest plugin: installs the backend, and counts the tests that it passed.
+"""verdicts.py -- pytest plugin that installs kcp_torch's backend and counts passed tests.
 
 Book: chapter 19.  Checked by: the log of a test, which has "-> kcp" if FLA chose kcp_torch's
 kernels; without these words a passed test counts for other kernels.  Next: sitecustomize.py.
 
-FLA logs the chosen backend once per process; with this plugin, once per test.
+FLA logs the chosen backend once per process. With this plugin, FLA logs it once per test.
 """
 import re
 import sys
 
 import pytest
 
-# Importing FLA's models, which no test uses, would take ten seconds per process.
+# Without this line FLA would import models that no test uses, in ten seconds per process.
 sys.modules.setdefault("transformers", None)
 import ahead  # noqa: E402
 
