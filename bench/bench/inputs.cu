@@ -103,7 +103,7 @@ static __global__ void draw_all(X *x, long long n, int what, unsigned long long 
     x[i] = (X)y;
 }
 
-// Each rank draws different numbers. Gates of regime `live` depend on all ranks' tokens.
+// Each rank draws different numbers. In regime `live`, gates depend on the total T.
 template <class X>
 static int draw_one(struct runner *x, const char *name, size_t n, int what)
 {

@@ -3,10 +3,11 @@
  * Book: chapter 18.  Checked by: KCP_BENCH_WRONG, a mistake that must fail.
  * Next: print.c.
  *
- * Heads are independent, so it is enough to judge four value heads: the first, the last
- * and two between. The program copies the rounded inputs of these heads from the GPU. It
- * runs the reference on the host in double, on as many ranks as the kernel, with one
- * thread per group of heads and rank. kcp-bench and kcp-check have equal tolerances. */
+ * Heads are independent, so it is enough to judge four value heads: the first, the
+ * last and two between. The program copies these heads' rounded inputs from the GPU
+ * and runs the reference on the host in double, on as many ranks as the kernel. Each
+ * rank of each group of heads is a thread. kcp-bench and kcp-check use the same
+ * tolerances. */
 #include "bench.h"
 #include "tests/judge/trial.h"
 #include <cuda_runtime_api.h>
@@ -17,7 +18,7 @@
 
 enum { PARTS_MOST = 4, RANKS_MOST = 8, CHANNELS = 128 };
 
-/* One rank's inputs and reference results of some heads, or channels of a convolution. */
+/* One rank's inputs and reference results, for some heads or convolution channels. */
 struct part {
     struct kcp_call call;
     struct tensor_set set;

@@ -41,7 +41,7 @@ static int load_rows(struct run *x, int i, const char *name, int used)
     return array_check(x, tensor_find(&x->a, name), 0);
 }
 
-/* Loads the weights [D,Wc] of --conv a,b,c. D is the channels of all heads together. */
+/* Loads the weights [D,Wc] of --conv a,b,c. D counts the channels of all heads. */
 static int load_conv(struct run *x)
 {
     const struct kcp_call *z = &x->size;

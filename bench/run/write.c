@@ -133,8 +133,8 @@ static void remove_all(const struct run *x, const char *folder)
 }
 
 /* Renames the complete folder to the target, which may be an empty folder. If the
- * target has files, renames it first with --force, but fails without, because
- * another run may have written the files. */
+ * target has files, only --force moves the target away, because another run may have
+ * written the files. */
 static int take_name(struct run *x, const char *folder)
 {
     char old[NPY_NAME + 8];
