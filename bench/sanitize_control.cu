@@ -1,8 +1,8 @@
-// sanitize_control.cu -- kernels with a planted fault for each tool of compute-sanitizer.
+// sanitize_control.cu -- kernels with a fault for each tool of compute-sanitizer.
 //
 // Book: chapter 18.  Checked by: sanitize.sh, which runs it first.  Next: sanitize.sh.
 // Usage: sanitize-control memcheck|racecheck|initcheck|synccheck|none|late|turns.
-// `late`, a fault for racecheck, and `turns`, no fault, use mbarriers as sm_90a kernels do.
+// `late` (a fault for racecheck) and `turns` (no fault) use mbarriers.
 #include <cuda_runtime.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,9 +17,9 @@ enum fault { NONE, MEMCHECK, RACECHECK, INITCHECK, SYNCCHECK, TURNS, LATE, FAULT
 static const char *const faults[FAULTS] = { "none", "memcheck", "racecheck",
                                             "initcheck", "synccheck", "turns", "late" };
 
-// Each thread reads a number that another thread has written. The faults are a read past
-// the end of x, an uninitialized x, no barrier between write and read, and a barrier that
-// half of each warp does not reach.
+// Each thread reads a number that another thread has written. The faults are a read
+// past the end of x, an uninitialized x, no barrier between write and read, and a
+// barrier that half of each warp does not reach.
 __global__ void neighbour(int fault, const int *x, int *y)
 {
     __shared__ int row[64];
