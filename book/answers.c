@@ -57,7 +57,7 @@ static void growth(void)
     say("19.absolute", "%.1f", to * M256 / (from * M16), to / from / (M16 / M256));
 }
 
-/* Chapter 02: finds the largest x with log(1 + exp(x)) = 0; tests large gates. */
+/* Chapter 02: finds where log(1 + exp(x)) becomes 0, and where decays underflow. */
 static void softplus(void)
 {
     float low = -30, high = 0;      /* softplus is 0 at low and positive at high */
@@ -80,7 +80,7 @@ static void softplus(void)
     say("02.subchunk", "%.1f", -16 * 5 / log(2), log2(exp(-80)));
 }
 
-/* Chapter 03: computes an element of L; counts operations of two ways to get A. */
+/* Chapter 03: computes an element of L, and the operations of two ways to get A. */
 static void solve(void)
 {
     say("03.L", "%.2f", 0.75 * (0.6 * 1 * exp2(-1 + 1) + 0.8 * 0 * exp2(-1 - 0)),
@@ -98,7 +98,7 @@ static void solve(void)
     say("03.serial", "%.0f", 4 * block, 5440);
 }
 
-/* Chapter 04: returns the operations per token for chunks of C tokens, K = V = D. */
+/* Chapter 04: returns the operations per token in chunks of C tokens, if K = V = D. */
 static double flop(double C, double D) { return 6 * D * D + 5 * C * D + C * C / 3; }
 
 static void lengths(void)
@@ -114,10 +114,10 @@ static void lengths(void)
         (140629.0 + 1.0 / 3 - 98944 - 1.0 / 3) / (98944 + 1.0 / 3));
 }
 
-/* Chapters 04 and 09: a chunk needs a state from the previous chunk (in backward, from
- * the next chunk). Computes the share of operations that need this state. */
 static double product(double m, double k, double n) { return 2 * m * k * n; }
 
+/* Chapters 04 and 09: computes the share of a chunk's operations that need the state
+ * from the previous chunk (in backward, from the next chunk). */
 static void on_the_chain(void)
 {
     enum { C = 64, K = 128, V = 128 };
@@ -131,7 +131,7 @@ static void on_the_chain(void)
         100.0 * 4 * K / (6 * K + 4 * C));
 }
 
-/* Chapter 10: computes dbeta of the last token, and errors of sums that cancel. */
+/* Chapter 10: computes dbeta of the last token, and errors that cancellation causes. */
 static void cancelling(void)
 {
     const double e[2] = { 1.917, -0.436 };          /* v_new of chapter 04 */
@@ -153,7 +153,7 @@ static void cancelling(void)
         -20 + log(10 * single / twenty) / per_unit);
 }
 
-/* Chapter 13: counts bytes sent by four ranks; compares two averages of gradients. */
+/* Chapter 13: counts bytes that four ranks send. Compares two averages of gradients. */
 static void backward_bytes(void)
 {
     enum { ranks = 4, heads = 32, D = 128, replicas = 2 };
@@ -162,7 +162,7 @@ static void backward_bytes(void)
         3 * (B() + BM()) / 1048576);
     say("13.reuse", "%.0f", (ranks - 1.0) * sizeof half / 1048576, 3 * B() / 1048576);
     say("13.params", "%.0f", (ranks - 1.0) * sizeof partial, 3 * 4 * 32 * 129);
-    double whole = 0, parts = 0;                    /* each rank adds 1, or 1/4 */
+    double whole = 0, parts = 0;    /* a rank's gradient: the sum, 1, or a part, 1/4 */
     for (int p = 0; p < ranks * replicas; p++) {
         whole += 1.0 / (ranks * replicas);
         parts += 1.0 / ranks / (ranks * replicas);
@@ -247,17 +247,17 @@ static void forms(void)
     say("07.R", "%.0f", first, 4);
 }
 
-/* Chapters 12 and 14: computes bytes saved for backward, and extra rows per chunk. */
+/* Chapters 12 and 14: computes bytes saved for backward, and bytes of extra rows. */
 static void kept(void)
 {
-    /* GB of one layer, for two modes of the saved block; G, rho, beta: 4 bytes each. */
+    /* GB that one layer saves in two modes. Numbers of G, rho and beta have 4 bytes. */
     const double less = 2 * (2 * 128 + 2 * 64) + 3 * 4 + 4 * 128 * 128 / 8192;
     say("12.layer_less", "%.1f", less * 8192 * 96 / 1e9, 788 * 786432.0 / 1e9);
     const double more = 4 * 128 + 2 * 5 * 128 + 2 * 128 * 128 / 64;
     say("12.layer_all", "%.1f", (less + more) * 8192 * 96 / 1e9, 3092 * 786432.0 / 1e9);
     say("12.h64", "%.0f", 128 * 256 / 64, 512);
     say("12.h256", "%.0f", 128 * 256 / 256, 128);
-    /* GB of 24 layers with 32 heads and 32768 tokens, computed in two ways. */
+    /* GB that 24 layers with 32 heads and 32768 tokens save, computed in two ways. */
     const double th = 24.0 * 32 * 32768, state = 4.0 * 128 * 128 / 32768;
     const double factors = 6 * 128 + 2.5 * 64 + 8 + 12;
     say("12.model", "%.1f", th * 950 / 1e9, th * (state + factors) / 1e9);
@@ -274,8 +274,8 @@ static void kept(void)
     say("14.sums384", "%.3f", 2 * 4 * 5 / 384.0, 5 / 48.0);
 }
 
-/* Chapter 18: returns 1 if n heads run faster when each sequence is split into m parts,
- * for some m in 2 .. most. Each added part costs the time of the pass times `fold`. */
+/* Chapter 18: returns 1 if a split of sequences into m parts (2 <= m <= most) saves
+ * time for n heads. Each part after the first costs `fold` times the time of a pass. */
 static int pays(int n, double fold, int most)
 {
     for (int m = 2; m <= most; m++)
@@ -293,7 +293,7 @@ static void split(void)
     }
     say("18.heads", "%.0f", last + 1, 132 / 2);
     printf("@answer/18.likely %d\n", likely);
-    /* Forward in one kernel: times of one and two waves of blocks; registers. */
+    /* Forward in one kernel: prints times of one and two waves of blocks, registers. */
     double us = 0;
     for (int step = 0; step < 8192 / 32; step++)
         us += 1.75;

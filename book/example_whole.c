@@ -107,7 +107,7 @@ static void heads(void)
     printf("          one rank               two ranks              three ranks\n");
 }
 
-/* Prints two numbers for each number of ranks. */
+/* Prints two numbers each for one, two and three ranks. */
 static void row(const char *name, int t, const double *a, const double *b,
                 const double *c)
 {

@@ -1,4 +1,4 @@
-/* gauge.c -- the worked example with the state in the gauge of the one-kernel forward.
+/* gauge.c -- runs the worked example; scales the state as the one-kernel forward does.
  *
  * Book: chapter 18, "One gauge for scores and state".  Checked by: make book, which
  * stops where an output differs from the recurrence.  Next: book/clusters.c. */
@@ -6,7 +6,7 @@
 
 enum { STEP = 2 };
 
-/* Sums the log2 decays of a step's n tokens; the anchor a is the sum in row 0. */
+/* Sums the log2 decays of a step's n tokens in G; returns row 0, the anchor a. */
 static const double *sum_gates(int t0, int n, double G[STEP][K])
 {
     for (int i = 0; i < n; i++)
@@ -16,7 +16,7 @@ static const double *sum_gates(int t0, int n, double G[STEP][K])
 }
 
 //> gauge
-/* One step of n tokens: S_hat is 2^a S on entry and 2^next S after the step. */
+/* Computes a step of n tokens. S_hat is 2^a S on entry and 2^next S on return. */
 static void gauge_step(int t0, int n, const double next[K], double S_hat[K][V],
                        double out[STEP][V])
 {

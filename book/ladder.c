@@ -11,7 +11,7 @@
 
 enum { K = 128, V = 128, C = 64, CHUNKS = 128, HEADS = 96, MOST = 64 };
 
-/* Copies the field of a line whose column has this name in the line `head`. */
+/* Copies the field of `line` in column `name`; `head` is the line of column names. */
 static void field(const char *head, const char *line, const char *name, char out[64])
 {
     const size_t n = strlen(name);
@@ -128,10 +128,10 @@ static void per_chunk(const char *where, const char *rung, const char *column)
     counter(where, "%.0f", counted(rung, column) / CHUNKS / HEADS);
 }
 
-/* Prints, per chunk: cycles of the kernel, cycles in which the block was on its SM, and
- * of these the cycles in which the tensor cores were busy. The profiler counts "issue"
- * and "tensor" as shares of the cycles in which an SM has a block. Each of the four
- * schedulers issues in "issue" percent of them. */
+/* Prints numbers of cycles per chunk: of the kernel, with the block on its SM, and with
+ * busy tensor cores. The profiler counts "issue" and "tensor" as percents of the cycles
+ * in which an SM has a block. Each of the four schedulers issues in "issue" percent of
+ * these cycles. */
 static void clocks(const char *name, const char *rung)
 {
     char where[40];
@@ -179,7 +179,7 @@ int main(void)
     say("17.stages", "%.0f", floor(227 * 1024 / 49664.0), 4);
     /* Prints the descriptor of keys 96 .. 111 of w, which are step 2 of tile 1. */
     say("17.descriptor", "%.0f", 8192 / 16 + 2 * 32 / 16, 516);
-    /* Prints the KiB in flight per SM that keep memory busy at a latency of 0.7 us. */
+    /* Prints how many KiB per SM must be in flight if memory's latency is 0.7 us. */
     const double copy = timed("96", "copy");
     say("02.little", "%.0f", copy * 0.7e-6 / 132 / 1024, copy / 1e6 * 0.7 / 135168);
     say("17.little", "%.0f", copy * 0.7e-6 / HEADS / 1024, copy / 1e6 * 0.7 / 98304);

@@ -64,7 +64,7 @@ static void references(void)
     }
 }
 
-/* Computes each path's sum (chapter 10); if `star`, without i = j and the last row. */
+/* Sums each path (chapter 10). If `star`, omits terms with i = j and the last row. */
 static void paths(int star, int round)
 {
     static double dw[C][K], dkgb[C][K], dA[C][C], X[C][C], dL[C][C], dG[C][K];

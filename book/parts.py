@@ -32,8 +32,8 @@ ROWS = [Row(cells, file) for file in results() for cells in read_tsv(file)
 
 
 def newest(case, stage="08_forward", form=None):
-    """Returns the fastest row with this form (None: any form) of the newest table that
-    has the case; our kernels, one segment per rank."""
+    """Returns the fastest row of our kernels with this form (None: any form) and one
+    segment per rank, from the newest table that has the case."""
     rows = [r for r in ROWS if r.key == (case, stage) and form in (None, r.form)]
     if not rows:
         sys.exit("parts.py: bench/results: found no %s %s %s" % (case, stage, form))
@@ -46,9 +46,9 @@ def say(**values):
         print("@20/%s %s" % (name, x))
 
 
-# Bytes that the kernels of chapter 18 move per token and head, K = V = 128, C = 64 and
-# HV = H: forward's factors, map and scan; backward's dh_ext (only with ranks), states,
-# reverse scan and finish.
+# Bytes per token and head of chapter 18's kernels, for K = V = 128, C = 64 and HV = H.
+# Forward: factors, map, scan. Backward: dh_ext (only with ranks), states, reverse scan,
+# finish.
 FORWARD = {"KDA": 1704 + 856 + 1448, "GDN": 1197 + 602 + 1198}
 BACKWARD = {"KDA": 1192 + 1624 + 1960 + 3608, "GDN": 942 + 5922}
 
@@ -82,7 +82,7 @@ def floors():
 
 
 def replays():
-    """Short shards on a busy host: plain calls against replayed CUDA graphs."""
+    """Compares calls with replayed CUDA graphs, for short shards on a busy host."""
     cases = "kda_2x1_t1024_bare", "kda_2x1_t4096_bare"
     print("== 20-replays\nKDA forward on 2 GPUs, 32 heads, nothing kept, a busy host: "
           "microseconds\n")
@@ -104,7 +104,7 @@ def replays():
 
 
 def unsent():
-    """Times without the exchange: an upper bound on the gain from hiding it."""
+    """Prints times without the exchange, which bound the gain from hiding messages."""
     print("== 20-unsent\na forward on 2 GPUs, T = 131072, 32 heads, nothing kept, and "
           "the same with its\nmessages left out; microseconds\n")
     print("GPUs     pass          form             time   exchange   unsent   "
@@ -126,8 +126,8 @@ def unsent():
 
 
 def eight():
-    """A prediction for eight GPUs from four: each GPU has half of the work, and the
-    chain has seven hops instead of three."""
+    """Predicts times of eight GPUs from times of four: each GPU has half of the work,
+    and the chain has seven hops instead of three."""
     print("== 20-eight\na model of 8 GPUs, T = 131072, 32 heads, nothing kept: front, "
           "sum and main are half\nof those measured on 4, in a chain; the exchange is "
           "7 of its hops, on 4 there are 3;\nmicroseconds\n")

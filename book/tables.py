@@ -7,9 +7,9 @@
 #   tables.py DIR                 all tables into DIR, from bench/results
 #   tables.py --readme [--check]  the tables of README.md, between two marks
 #
-# The first line of a record has the names of its columns; `kind` is the kind of a
-# row. If a row was recorded several times, a row of the present kernels is chosen, else
-# a row that cannot be compared, else a row of other kernels; in each case the latest.
+# The first line of a record names its columns; `kind` is the kind of a row. If a row
+# was recorded several times, the latest row of the present kernels is used. Without such
+# a row, the latest row that cannot be compared is used, else the latest row.
 # --readme needs built kernels.
 import glob
 import math
@@ -43,7 +43,7 @@ def least(rows):
 
 
 def newest(rows, stale_too):
-    """Returns the fastest row whose kernel is most up to date."""
+    """Returns the fastest of the rows whose kernels are most up to date."""
     state = max([r.state for r in rows], default=STALE)
     return least(r for r in rows if r.state == state and (state != STALE or stale_too))
 
@@ -61,7 +61,7 @@ def text(form, value):
 
 
 class Row:
-    """A row of a record: r["us"] is the text of column `us`, and r.us the number."""
+    """A row of a record: r["us"] is the text in column `us`, and r.us is its number."""
     digests, built = None, False
 
     def __init__(self, cells, file):
@@ -131,7 +131,7 @@ class Row:
                 self.segments, self.stage, self.theirs, self.variant)
 
     def standing(self):
-        """Compares recorded code (kernels, row of the paths, exchange) to ours."""
+        """Compares recorded digests of kernels, path and exchange with present ones."""
         def compared(digest, by, key):
             return STATES[Row.digests.state(key, digest, by)] if digest else UNCOMPARED
         known = Row.digests.rows
@@ -146,7 +146,7 @@ class Row:
         return min(state, compared(self["comm"], self["cc"], ("comm", "-")))
 
     def floor(self):
-        """Returns the floor in us: least bytes and operations at the run's rates."""
+        """Returns the least time in us of bytes and operations, at the run's rates."""
         work = self.flops / self.product if self.product else 0
         return 1e6 * max(self.bytes / self.copy, work)
 
@@ -186,7 +186,7 @@ class Page:
         return ms(r.us) + self.mark(r.state) if r else ""
 
     def share(self, r):
-        """Returns 100 floor / time, above 100 if all arrays fit in the cache."""
+        """Returns 100 floor / time; over 100 if the cache holds all arrays."""
         p = 100 * r.floor() / r.us
         if p > 100.5:
             self.marks.add("cached")
@@ -222,7 +222,7 @@ class Page:
 
 
 class Records:
-    """All rows by kind. `rows`: the chosen rows of kind time; `sorted`: by Row.rank."""
+    """`kind`: all rows by kind; `rows`: chosen rows of kind time; `sorted`: by rank."""
     def __init__(self):
         self.kind, slots, standings, self.timed = {}, {}, {}, []
         for path in results():
@@ -271,7 +271,7 @@ class Records:
                 if all(getattr(r, name) == value for name, value in want.items())]
 
     def case(self, r):
-        """Returns the case and the number of segments that our kernels use for it."""
+        """Returns the case, with the number of segments that our kernels use for it."""
         like = self.find(theirs=False, set=r.set) if r.theirs else [r]
         n = like[0].segments if like else 1
         return r.case + (", %d segments" % n if n > 1 else "")
@@ -416,7 +416,7 @@ def bound_table(d):
         for r in cases[case]:
             def n(name):
                 return number(r[name])
-            # The share of cycles in which shared memory is busy, over 132 SMs.
+            # wavefronts / cycles: the share of cycles with shared memory busy, on 132 SMs.
             p.row(None, "`%s`" % r["what"],
                   "%.1f" % (n("instructions") / (r.T / 64 * r.HV) / 1e3),
                   "%.0f %%" % n("issue"), "%.0f %%" % n("tensor"),
@@ -429,8 +429,8 @@ def bound_table(d):
 
 
 def roofline(d):
-    """Writes the memory and tensor rates, then the highest TFLOP/s of every variant; of
-    whole passes only KDA with 8192 tokens and 96 heads, on the H200."""
+    """Writes the memory and tensor rates, then the highest TFLOP/s of every variant.
+    Whole passes are included only for KDA, 8192 tokens and 96 heads on the H200."""
     p, at = Page("roofline.tsv"), {}
     for r in d.rows:
         case = r.model, r.T, r.HV, r["lengths"], r.gpu()
@@ -469,7 +469,7 @@ def plan_of(r):
 
 
 def rank_table(d):
-    """Lists the best row per pass and number of GPUs, ours before other systems."""
+    """Lists our fastest row per pass and number of GPUs, then rows of other systems."""
     p, long = Page("19.md"), Page("19-long.md")
     layers = [r for r in d.sorted if r.is_layer]
     kinds = [("08_forward", "forward"), ("13_backward", "backward"),
@@ -652,8 +652,8 @@ def has_source(r):
 
 
 def judge_table(d):
-    """Lists the newest verdict per variant and number of GPUs; one of the present
-    kernels goes first."""
+    """Lists the newest verdict per variant and number of GPUs. A verdict of the present
+    kernels is preferred to a newer verdict of other kernels."""
     p, best = Page("18.md"), {}
     for r in d.of("verdict"):
         key, fresh = (r.stage, r.variant, r["ranks"] and r.ranks), r.standing() == FRESH
@@ -672,8 +672,8 @@ def judge_table(d):
 
 
 def error_marks(d):
-    """Chapter 19's figure: takes the newest verdict per variant and number of GPUs, and
-    of these the largest share of the limit per variant."""
+    """Chapter 19's figure: writes the largest error / limit of each variant, among the
+    newest verdicts for each number of GPUs."""
     p, last, worst = Page("errors.tsv"), {}, {}
     for r in d.of("verdict"):
         if has_source(r) and number(r["allowed"]) > 0:
@@ -723,7 +723,7 @@ def nccl_table(d):
               "`bench/results/` say what became of it.")
 
 
-# Rows of kind torch that compare nothing with a reference.
+# Rows of kind torch with these words compare nothing with a reference.
 NOT_JUDGED = "host time", "memory above", "book/examples", "the same, 4 calls"
 
 
@@ -843,8 +843,8 @@ TIMES = re.compile(r"([\d.]+(?:, [\d.]+)*)(?: to ([\d.]+))? (ms|µs)(?![^ ,;])([
 
 
 def times_in(cell):
-    """Returns the times in a cell, such as "0.20, 0.90 ms", and the unit; a range such
-    as "1.85 to 1.91 ms" is its middle. Text with "less" has no times."""
+    """Returns the times in a cell, such as "0.20, 0.90 ms", and their unit. Of a range,
+    such as "1.85 to 1.91 ms", returns the middle. Cells with "less" have no times."""
     found = TIMES.match(cell)
     if not found or " less" in found[4]:
         return [], ""

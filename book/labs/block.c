@@ -3,8 +3,8 @@
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_shared, 17_stages, 17_descriptor.
  * Next: orders.c.
  * This file replaces ref/17_block.c in the student's object.
- * - "sectors" requires as many sectors as w and kg have. With fewer, block_load did not
- *   load all of w and kg. With more, neighbouring lanes read distant addresses.
+ * - "sectors" requires as many loaded sectors as w and kg have. With fewer, block_load
+ *   did not load all of w and kg. With more, neighbouring lanes read distant addresses.
  * - "ahead" requires that the four copies of each of the next two chunks, or of all
  *   chunks that remain, are in flight while a chunk is multiplied.
  * - "products" requires one wgmma per step of 16 rows: K / 16 for w S and four for the
@@ -22,7 +22,7 @@
 #include "book/labs/frame.h"
 #include "ref.h"
 
-/* A student's object has one of the three. */
+/* A student's object has one of these three variants. */
 extern const struct kcp_variant lab_17_shared_lab __attribute__((weak));
 extern const struct kcp_variant lab_17_stages_lab __attribute__((weak));
 extern const struct kcp_variant lab_17_descriptor_lab __attribute__((weak));

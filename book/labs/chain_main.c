@@ -4,9 +4,9 @@
  * Next: plan_main.c.
  * kcp-lab-check chain|all_gather|scan ./lab.so ROW [TRIAL]. Maps are small integers, so
  * correct results are exact. The student's process has the maps but not the expected
- * states. It returns the states of its ranks, and this process compares these states
- * with the fold of all segments in order. With "-" instead of ./lab.so the student's
- * code is linked in and runs in this process (asan).
+ * states, and returns the states of its ranks. This process compares these states with
+ * the fold of all segments in order. With "-" instead of ./lab.so the student's code is
+ * linked in and runs in this process, for AddressSanitizer.
  */
 #include "apart.h"
 #include "rendezvous.h"
@@ -165,7 +165,7 @@ static int draw(struct trial *t, enum row row, int number)
     t->a.ops = &ref_mapops;
     t->a.form = form;
     if (one) {
-        const int folded = (R - 1) / 2;             /* a rank that sends a state */
+        const int folded = (R - 1) / 2;             /* this rank sends a state */
         t->a.bad_rank = t->a.backward ? R - 1 - folded : folded;
         if (kcp_plan_make(&t->a.plan, 1, cu, R, NULL, 0, 4, 0, NULL)) return 0;
         merge_fill(&t->a, &s);

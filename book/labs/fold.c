@@ -13,9 +13,9 @@
 
 extern const struct kcp_mapops lab_mapops;
 
-enum { WIDE = 3, SPARE = 2 };          /* columns and unused numbers per row */
+enum { WIDE = 3, SPARE = 2 };          /* used and unused numbers per row */
 
-/* Computes columns v0 .. v0 + Vb - 1 of S [HV,K,V] into `rows`, Vb + SPARE per row. */
+/* Computes Vb columns of S [HV,K,V], from v0 on. The pitch of `rows` is Vb + SPARE. */
 static int block(const struct kcp_merge *a, int v0, int Vb, double *rows)
 {
     const int HV = a->HV, K = a->K, V = a->V, backward = a->pass == KCP_BACKWARD;

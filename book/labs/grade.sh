@@ -1,5 +1,5 @@
 #!/bin/sh
-# grade.sh -- prints the points of one lab, also as JSON; exits with 0 if none is lost.
+# grade.sh -- prints the points of one lab, also as JSON; exits with 0 if no point is lost.
 #
 # Book: labs/README.md, labs/STAFF.md.  Usage: make grade LAB=07 [SEED=n] [STAFF=file]
 # LAUNCH= is the command that starts the judge's ranks, e.g. "srun -n 4"; LIMIT= is the time

@@ -1,5 +1,5 @@
 #!/bin/sh
-# lab.sh -- writes the student's file, the reference with a gap, unless the file exists.
+# lab.sh -- writes the student's file (the reference with a gap), unless the file exists.
 #
 # Book: labs/README.md.  Usage: make lab LAB=07 [STAFF=file]  Next: new.awk.
 lab=$1 staff=$2 W=${LABWORK:-book/labs/work}
@@ -11,7 +11,7 @@ if [ -e "$work" ]; then
     echo "$work exists already and is not changed"
     exit 0
 fi
-# The staff's file can add todo lines to those of the lab.
+# The staff's file can add todo lines to the lab's todo lines.
 tasks=$(mktemp) || exit 2
 trap 'rm -f "$tasks"' EXIT
 cp "$lab" "$tasks"

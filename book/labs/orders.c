@@ -25,7 +25,7 @@ void block_barrier_init(struct block_barrier *b, int count);
 int block_passed(const struct block_barrier *b, int phase);
 
 /* The barriers of a block, in the order in which ref/17_roles.c initialises them
- * (`full` and `empty` of each stage), and the last barrier that made a role wait. */
+ * (`full` and `empty` of each stage), and the barrier for which each role waits. */
 enum { MOST_BARRIERS = 16, MOST_ROLES = 8 };
 static const struct block_barrier *barrier[MOST_BARRIERS];
 static struct { const struct block_barrier *at; int phase, chunk; } waits[MOST_ROLES];
@@ -84,7 +84,7 @@ static int deadlock(int roles, int chunks)
 enum order { PLAIN, ANY, PRODUCER_FIRST };
 static enum order order;
 static unsigned drawn = 1;
-static int other;                      /* 1: issued copies are not 4 chunks */
+static int other;                      /* 1 unless 4 chunks' copies are issued */
 
 static int random_of(int n)
 {

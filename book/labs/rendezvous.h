@@ -4,7 +4,7 @@
  * Two ranks that send before they receive deadlock over NCCL, but not over threads,
  * because threads buffer messages. With this file a send waits until its message is
  * received; within a group, the call that ends the group waits. A wait of MEET_SECONDS
- * without CPU time of the process counts as a deadlock.
+ * in which the process uses no CPU time counts as a deadlock.
  */
 #ifndef KCP_LAB_RENDEZVOUS_H
 #define KCP_LAB_RENDEZVOUS_H

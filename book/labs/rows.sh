@@ -5,8 +5,8 @@
 # verdict is the judge's exit status, whatever the student's process prints.
 # Variable `built` is yes, no, or the reason why nothing was compiled.
 
-# Prints the required functions that the student's file lacks. The library also has them,
-# so a missing function would link and pass.
+# Prints the required functions that the student's file lacks. Without this test such a file
+# would link with the library's functions and pass.
 missing() {
     for name in $(get defines); do
         nm "$1" | awk -v name="$name" '$NF == name && $2 ~ /^[TRDB]$/ { found = 1 }
@@ -134,8 +134,8 @@ tell() {
         }' "$out"
     whole=0
 }
-# Finds a known mistake: each wrong answer of the lab file is used as the reference on the
-# case that failed. If the student's results are equal, prints the hint of that answer.
+# Finds a known mistake: on the failed case compares the student's results with those of each
+# wrong answer of the lab file. If the results are equal, prints the hint of that answer.
 hint() {
     [ -z "$hinted" ] && [ "$kind" = variant ] && [ -z "$twist" ] && [ -z "$(get ranks)" ] ||
         return 0
@@ -154,9 +154,9 @@ hint() {
         fi
     done <"$dir/mistakes"
 }
-# Prints the line of the student's file that failed: repeats the run with sanitizers in the
-# judge's process. `stood` is set if the first run was stopped; then `timeout` sends only
-# one signal (--foreground), because a second signal could interrupt the report.
+# Repeats the run with sanitizers in the judge's process, and prints the line of the student's
+# file that failed. `stood` is set if the first run was stopped. In this case `timeout` sends
+# only one signal (--foreground), because a second signal could interrupt the report.
 line_of() {
     [ $ext = c ] && [ -z "$shown" ] || return 0
     compile "$dir/lab.asan.o" -c -fsanitize=address,undefined -fno-sanitize-recover=all \
@@ -175,8 +175,8 @@ line_of() {
     echo "   $at: ${stood:-$what}: $(sed -n "${at##*:}s/^ *//p" "$work")"
 }
 
-# judge TITLE POINTS option...: judges the student's object $so and adds the result. Output
-# is limited to 16 MiB, so that an endless print does not fill the disk.
+# judge TITLE POINTS option...: judges the student's object $so and adds the result. The
+# output is limited to 16 MiB, so that an endless print does not fill the disk.
 small='ulimit -f 32768; exec "$0" "$@"'
 # In a lab on the host a process gets 4 GiB of private memory. The judge sets this limit for
 # variants; `limited` sets it for a check, an exchange, a plan and a launcher's processes.

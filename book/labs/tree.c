@@ -1,8 +1,8 @@
 /* tree.c -- runs a student's tree in the program of chapter 15; counts its products.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=15_blelloch.  Next: warp.c.
- * Of three variants of stage 15, one runs the whole program with the tree in each tile.
- * Two run the tree on names instead of maps, to count products, and products in series.
+ * One variant of stage 15 runs the whole program with the tree in each tile. Two others
+ * run the tree on names instead of maps, and count all products or products in series.
  * A name denotes the map of consecutive tokens; it can be composed only with the name
  * of the next tokens, and applied only to the state before the first of its tokens.
  */

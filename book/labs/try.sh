@@ -4,8 +4,8 @@
 # Book: labs/STAFF.md.  Usage: try.sh BUILD, or make try LAB=07.  Next: points.tsv, which
 # has the expected points; `make tried` writes this file. The right answer is the region
 # that was cut out. The wrong answers are edits of that region: "wrong" lines of the lab
-# file. Files in book/labs/work are not changed. JOBS= (2) submissions are graded
-# concurrently, each in a separate folder. SAID=file keeps the output of the grader.
+# file. Files in book/labs/work are not changed. JOBS= (default 2) submissions are graded
+# concurrently, each in a separate folder. SAID=file saves the grader's output.
 B=${1:-${B:-build}} MAKE=${MAKE:-make} bad=0 tried=0 unknown=0
 # Started without make, the script calls make, which sets the compilers and options.
 [ -n "$LAB_CFLAGS" ] || exec $MAKE --no-print-directory -s try B="$B" LAB="$LAB"
@@ -15,7 +15,7 @@ said=${SAID:-/dev/null}
 : >"$said"
 complain() { echo "try: $*"; bad=1; }
 
-# hand_in LAB-FILE TRY: grades one submission; the grader's output is $W/ID/TRY/said.
+# hand_in LAB-FILE TRY ID DIR SOURCE: grades one submission; the output is in DIR/said.
 hand_in() {
     mkdir -p "$4" || return
     case $2 in
@@ -29,8 +29,8 @@ hand_in() {
     LABWORK=$4 HELD=yes SEED='' LAUNCH='' sh book/labs/grade.sh "$1" >"$4/said" 2>&1
     rm -rf "$B/grade/$3-$(realpath "$4/$3.${5##*.}" | cksum | cut -d' ' -f1)"
 }
-# Without a GPU a kernel is only compiled, for which one submission is enough. Training takes
-# minutes, so lab 20 runs only if LAB= names it.
+# Without a GPU a kernel is only compiled, so one submission is enough. Training takes
+# minutes, so lab 20 runs only if LAB= names this lab.
 tries() {
     [ "$1" != bench/text/run.c ] || [ -n "$LAB" ] || return
     case $1 in *.cu*) nvidia-smi -L >/dev/null 2>&1 || { echo right; return; } ;; esac
@@ -67,7 +67,7 @@ for f; do
             complain "$id: wrong ${try#wrong} changes nothing" ;;
         esac
         was=$bad
-        # points.tsv was made without a GPU and in minutes: it has no kernels and not lab 20.
+        # points.tsv has neither the labs that need a GPU nor lab 20, which takes minutes.
         case $src in
             *.cu|*.cuh|bench/text/run.c) ;;
             *) held=$(awk -F '\t' -v id="$id" -v try=$try '

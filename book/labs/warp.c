@@ -16,7 +16,7 @@
 #include "book/labs/frame.h"
 #include "ref.h"
 
-/* A student's object has one of the two. */
+/* A student's object has one of these two variants. */
 extern const struct kcp_variant lab_17_products_lab __attribute__((weak));
 extern const struct kcp_variant lab_17_ldmatrix_lab __attribute__((weak));
 void warp_mma(struct fragment_d *d, const struct fragment_a *a,
@@ -41,8 +41,8 @@ int warp_ldmatrix(double (*x)[8], const double *shared, const int *byte, int tra
 
 static int tiles(int n, int size) { return (n + size - 1) / size; }
 
-/* Runs the lab; requires that `counter` is between the numbers that its tiles take:
- * `whole` per chunk of 64 tokens, by8 and by16 per 8 and per 16 tokens. */
+/* Runs the lab. Per warp, `counter` must be at most `whole` per chunk, and at least
+ * `by8` per 8 tokens plus `by16` per 16 tokens. */
 static int counted(const struct kcp_variant *lab, void *args, const char *what,
                    const int64_t *counter, int whole, int by8, int by16)
 {
