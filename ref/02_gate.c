@@ -81,7 +81,7 @@ static double gate_backward(const struct kcp_gate *a, double x, double A_log, do
     }
 }
 
-/* beta = s sigmoid(raw) with s = 1 or 2, so draw = dbeta s sigma (1 - sigma). */
+/* beta = s sigmoid(raw), s = 1 or 2. Gradient of raw: dbeta s sigma (1 - sigma). */
 static double beta_of(enum kcp_beta_form form, double raw)
 {
     const double s = form == KCP_BETA_SIGMOID2 ? 2 : 1;

@@ -3,8 +3,8 @@
  * Book: chapter 05.  Checked by: tests/05_affine/checks.c.  Next: ref/06_plan.c.
  *
  * The scan of chapter 04 computes the map if its state [h_ext | M] starts from
- * [h_start | I] and its input is [u | 0]. Columns of the state are independent, so one
- * piece of code computes both h_ext and M. */
+ * [h_start | I] and its input is [u | 0]. Columns of the state are independent, so the
+ * same code computes h_ext and M. */
 #include "checked.h"
 #include "ref.h"
 #include <math.h>
@@ -58,7 +58,7 @@ static void start(const struct kcp_affine *a, int s, int n, int j0, int j1, void
 
 /* Computes map [NS,HV,K,V+K] = [h_ext | M]. Per segment, `want` [NS] selects h_ext, M
  * or both. h_ext starts from h_start [NS,HV,K,V] (NULL: 0), and M starts from I. M
- * costs 2 C K^2 multiply-adds per chunk and head, and no product of K x K matrices. */
+ * costs 2 C K^2 multiply-adds per chunk and head. No K x K matrices are multiplied. */
 int ref_affine(struct kcp_affine *a)
 {
     const int refused = kcp_begin("05_affine", KCP_HOST, a, NULL);

@@ -81,8 +81,8 @@ static int holder(const struct kcp_plan *p, int64_t t)
 }
 //< holder
 
-/* In canonical mode, moves each boundary between two ranges down to the next multiple
- * of L tokens from the start of the sequence. The boundaries stay in order. */
+/* In canonical mode, moves each boundary between two ranges down to a multiple of L
+ * tokens from the start of the boundary's sequence. The boundaries stay in order. */
 static void move_bounds(struct kcp_plan *p)
 {
     for (int b = 1, n = 0; b < p->B; b++) {
@@ -147,7 +147,7 @@ static int ranges(struct kcp_plan *p, const struct request *a)
 }
 
 //> plan-walk
-/* Stores s, segment i in token order, after the earlier segments of rank s.rank. */
+/* Stores s after the earlier segments of rank s.rank. i is the place in token order. */
 static void put_segment(struct kcp_plan *p, int64_t i, struct kcp_segment s)
 {
     struct kcp_context *x = &p->ctx[s.rank];

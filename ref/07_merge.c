@@ -9,8 +9,8 @@
 #include <string.h>
 
 /* Applies the map of one head: next <- op(M) S + h on columns v0 .. v0+Vb-1. op(M) is
- * M^T if `backward` is 1, otherwise M. If `first` is 1, the state before the map is 0,
- * so S and M are not read; M may be uninitialized. */
+ * M^T if `backward` is 1, otherwise M. If `first` is 1, sets next <- h without reading
+ * S or M, which may be uninitialized. */
 static void step(int K, int V, const double map[K][V + K], int backward, int first,
                  int v0, int Vb, const double *S, int ld, double next[K][Vb])
 {

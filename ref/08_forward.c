@@ -20,7 +20,7 @@ struct fore {
 };
 //< fore
 
-/* Returns tensor `name` of the saved block, or a new array if the block has none. */
+/* Returns tensor `name` of the saved block, or a new array if the block lacks it. */
 static double *tensor(struct fore *x, const char *name, int64_t numbers)
 {
     double *p = x->a->saved ? kcp_saved_at(x->a->saved, name) : NULL;

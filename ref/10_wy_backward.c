@@ -15,7 +15,7 @@ struct wy_chunk {
     int n, m, rows, kda, H, HV, K, V, C, KG;
     double scale;
     const void *q, *k, *v, *G, *beta, *A, *v_new, *dO, *dAqk, *dU;    /* inputs */
-    const void *h, *dS;                      /* [HV,K,V] at the chunk's start, end */
+    const void *h, *dS;                      /* [HV,K,V] h: chunk's start, dS: end */
     void *dq, *dk, *dv, *dbeta, *dg;         /* outputs */
     void *dq1, *dk_s, *dw, *dkgb, *dq2, *dk2, *dkt;          /* scratch [C,K] */
     void *dvb, *dA, *X, *dL, *dG;            /* [C,V], three of [C,C], [C,KG] */
@@ -107,7 +107,7 @@ static void inverse(const struct wy_chunk *x)
  *   dq2*_i = sum_j dAqk_ij k_j D_ij       dk2_i = sum_j dL_ij k_j D_ij
  *   dkt*_j = sum_i (dAqk_ij q_i + dL_ij beta_i k_i) D_ij
  * The sums with a star omit i = j. For i = j, the terms q dq2 and k dkt are equal and
- * cancel in dG. If both were computed, they would round away smaller terms. */
+ * cancel in dG. If these terms were added, they would round away smaller terms. */
 static void pairs(const struct wy_chunk *x)
 {
     const int HV = x->HV, K = x->K, KG = x->KG, C = x->C, n = x->n, m = x->m;

@@ -114,8 +114,8 @@ static void back_M(const struct reverse_scan *x)
     decay_add(x, K, K, x->N);
 }
 
-/* Computes out [K,V+K] = [dh_ext | M] of one segment and value head, from the last
- * chunk to the first. */
+/* Sets `out` [K,V+K] to [dh_ext | M] of one segment and value head, from the last chunk
+ * to the first. */
 static void stretch(struct reverse_scan *x, int s, int want, void *out_)
 {
     const struct kcp_merge_backward *a = x->a;

@@ -20,7 +20,7 @@ struct backward_rank {
     double *dq, *dk, *dbeta, *dg, *dA_part, *ddt_part;               /* chapter 10 */
 };
 
-/* Declare a stage's args struct `name`, with a copy of this rank's call (and grid). */
+/* CALL declares an args struct `name` with this rank's call, STAGE also its grid. */
 #define CALL(type, name)                                                              \
     struct type name = { 0 };                                                         \
     memcpy(&name, x->a, sizeof(struct kcp_call))

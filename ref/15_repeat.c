@@ -4,10 +4,10 @@
  * Book: chapter 15.  Checked by: tests/15_scan/checks.c.  Next: ref/15_scan.c.
  *
  * Each segment contributes one row. In forward this row is the segment's last output,
- * which later segments may repeat. In backward the row is the sum of gradients over the
- * dropped tokens at the segment's start, which belongs to an earlier segment's output.
- * Every rank gathers the rows of all segments and adds them in segment order, so the
- * sums do not depend on the ranks. */
+ * which later segments may repeat. In backward the row is the sum of the gradients of
+ * the dropped tokens at the segment's start. This sum belongs to an earlier segment's
+ * output. Every rank gathers the rows of all segments and adds them in segment order,
+ * so the sums do not depend on the ranks. */
 #include "15_scan.h"
 
 #include <string.h>
@@ -58,8 +58,8 @@ static const double *sequence(const void *rows, int n, int64_t numbers)
 }
 
 /* Sets the row of segment s to the last output of s, with flag 1. If all tokens of s
- * are dropped, the row is o0 with flag 1 if s starts its sequence, otherwise 0 with
- * flag 0. */
+ * are dropped, sets the row to o0 with flag 1 for a segment that starts its sequence,
+ * and to 0 with flag 0 for any other segment. */
 static void last_of(struct spike_rank *x, int s)
 {
     const struct kcp_scan *a = x->a;

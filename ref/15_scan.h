@@ -37,7 +37,7 @@ void spike_back(const struct spike_token *x, int W, int ld, double *dS);
 /* Computes all gradients of the token. S [K,V] is the state before the token; dS [K,V]
  * is the gradient of the state after the token, without q dO^T. */
 void spike_gradients(const struct spike_token *x, const double *S, const double *dS);
-/* Sets to 0 the gradients to which tokens add. */
+/* Sets dq and dk to 0, because the value heads of a query/key head add to dq and dk. */
 void spike_clear(const struct kcp_scan *a);
 
 /* ---- one rank's pass */

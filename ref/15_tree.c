@@ -2,10 +2,10 @@
  *
  * Book: chapter 15.  Checked by: tests/15_scan/checks.c.  Next: ref/15_repeat.c.
  *
- * The number of tokens need not be a power of two: the last block of 2 d leaves may be
- * shorter, and a block's map is stored at the block's last leaf. The down pass computes
- * states instead of prefix maps, because all prefix maps of a tile would be applied to
- * the same state. */
+ * The number of tokens, the leaves, need not be a power of two. The last block of 2 d
+ * leaves may be shorter. A block's map is stored at the block's last leaf. The down
+ * pass computes states instead of prefix maps, because all prefix maps of a tile would
+ * be applied to the same state. */
 #include "15_scan.h"
 
 /* Computes the map [B | A] of a token, with B = beta k v^T and

@@ -94,8 +94,7 @@ static void gates(const struct family_chunk *y)
     }
 }
 
-/* Computes the form of every chunk and head or, with `back`, the adjoint of the
- * form. */
+/* Computes the form of every chunk and head, or the form's adjoint if `back` is 1. */
 void family_every(struct family_rank *x, int back)
 {
     const struct kcp_family *a = x->a;

@@ -4,7 +4,7 @@
  * Next: the book's recipe for a new model.
  *
  * This file computes the model's form and passes the form to stages 04, 05, 07, 09, 11
- * and 12. These stages are the same code for all models and for KDA. */
+ * and 12. All models, and KDA too, run the same code of these stages. */
 #include "16_family.h"
 #include "moves.h"
 

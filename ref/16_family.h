@@ -4,7 +4,7 @@
  * Next: ref/16_gla.c, the shortest model; ref/16_family.c, which runs any model.
  *
  * A model has four functions. `step` and `adjoint` compute one token. `form` computes
- * the arrays w, u, kg, qg and Aqk of one chunk, called the chunk's form. `form_back` is
+ * w, u, kg, qg and Aqk of one chunk. These arrays are the chunk's form. `form_back` is
  * the adjoint of `form`. The scans of chapters 04, 05, 09 and 11 read the form:
  *   v_new = u - w S      o = scale qg S + tril(Aqk) v_new      S <- Λ S + kg^T v_new.
  * If a token needs two rows of the form (DPLR: one for b, one for k), a chunk of C
@@ -42,7 +42,7 @@ struct family_chunk {
     struct family_rows G;                  /* G in base 2, dG */
     struct family_rows u, w, kg, qg, Aqk;  /* d: outputs of form(), zero on entry */
     struct family_rows v_new, dU, dAqk;    /* x: inputs of form_back() */
-    const double *h, *dh;                  /* [K,V] at the chunk's start, its end */
+    const double *h, *dh;                  /* [K,V] h: chunk's start, dh: its end */
     void *L, *z;                           /* scratch [C,C], [C,V] */
 };
 //< chunk-structs
@@ -51,14 +51,14 @@ struct family_chunk {
 struct family_model {
     const char *name;
     int rows;                              /* rows of the form per token */
-    /* Changes S [K,V] from the state before the token to the state after it. */
+    /* Changes S [K,V] from the state before the token to the state after the token. */
     void (*step)(const struct family_token *x, void *S);
     /* Changes dS from the gradient of the state after the token to the gradient of S,
      * which is the state before the token. */
     void (*adjoint)(const struct family_token *x, const void *S, void *dS);
     void (*form)(const struct family_chunk *x);       /* u, w, kg, qg, Aqk */
     void (*form_back)(const struct family_chunk *x);  /* gradients of inputs and of G */
-    int diagonal;                          /* 1: M is diagonal, so K numbers are sent */
+    int diagonal;                          /* 1: M is diagonal; ranks send K numbers */
 };
 //< model
 extern const struct family_model ref_dplr, ref_gdn2, ref_gla;
@@ -69,7 +69,7 @@ int ref_gdn2_run(const struct kcp_family *a);         /* for lab 16 */
  * KCP_BAD if the plan is missing or belongs to another call. */
 int kcp_family_run(const struct family_model *m, const struct kcp_family *a);
 int kcp_family_walk(const struct family_model *m, const struct kcp_family *a);
-/* Sets to 0 the gradients to which tokens and chunks add. */
+/* Sets the gradients of q, k, v, g, a, b and omega to 0. */
 void family_clear(const struct kcp_family *a);
 
 /* ---- parts of forms (16_form.c)
@@ -88,9 +88,9 @@ void family_gated(const struct family_chunk *x, struct family_rows y, int i, int
                   double *gated);
 void family_gated_back(const struct family_chunk *x, const double *d,
                        struct family_rows y, int i, int e);
-/* Row r of a token's rows of the form adds k v^T to the state. The query reads the
- * state in the token's last row. family_write computes kg of each row r and Aqk of each
- * column r. family_read computes qg. The functions with _back are the adjoints. */
+/* A token has `rows` rows of the form. Row r adds k v^T to the state. The query reads
+ * the state in the token's last row. family_write computes kg of each row r and Aqk of
+ * each column r. family_read computes qg. The functions with _back are the adjoints. */
 void family_write(const struct family_chunk *x, struct family_rows k, int r);
 void family_write_back(const struct family_chunk *x, struct family_rows k, int r);
 void family_read(const struct family_chunk *x);

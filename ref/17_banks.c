@@ -8,10 +8,10 @@
 
 #include <string.h>
 
-enum { TILE = TILE_ROWS * TILE_COLUMNS, WIDE = 4 };   /* K up to 4 tiles of 64 */
+enum { TILE = TILE_ROWS * TILE_COLUMNS, WIDE = 4 };   /* K <= 64 * WIDE */
 
-/* The data of a warp, which computes 16 columns of the state, as in 17_lanes.c, but
- * with swizzled tiles of w and kg. */
+/* The data of a warp, which computes 16 columns of the state. Unlike in 17_lanes.c, the
+ * tiles of w and kg are swizzled. */
 struct warp {
     struct fragment_d S[WIDE * 8], y[8];
     double w[WIDE * TILE], kg[WIDE * TILE];

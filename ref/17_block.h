@@ -2,9 +2,9 @@
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_block.c.
  *
- * As in 17_warp.h, numbers are double, at the positions of bf16 numbers. When a copy is
- * issued, its destination is filled with NaN. The numbers are written when a wait
- * completes the copy. So code that reads or refills a buffer too early gets NaN. */
+ * As in 17_warp.h, numbers are double, but have the positions of bf16 numbers. When a
+ * copy is issued, its destination is filled with NaN. The numbers are written when a
+ * wait completes the copy. Code that reads or refills a buffer too early gets NaN. */
 #ifndef KCP_17_BLOCK_H
 #define KCP_17_BLOCK_H
 

@@ -5,7 +5,7 @@
 #include "checked.h"
 #include "ref.h"
 
-enum { WIDEST = 256, LONGEST = 64 };            /* limits of K and C */
+enum { WIDEST = 256, LONGEST = 64 };            /* K <= WIDEST, C <= LONGEST */
 
 /* The data of a warp, which computes 16 columns of one chunk: S^T in K/8 tiles of D,
  * y^T in C/8 tiles, and the rows of w and kg, padded with zeros to full tiles. */

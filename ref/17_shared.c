@@ -5,7 +5,7 @@
 #include "checked.h"
 #include "ref.h"
 
-enum { WIDEST = 256, LONGEST = 64 };            /* limits of K and V, of C */
+enum { WIDEST = 256, LONGEST = 64 };            /* K, V <= WIDEST; C <= LONGEST */
 
 /* A block's shared memory and state. Row v of S is column v of the state, which thread
  * v has in registers. */

@@ -5,7 +5,7 @@
 #include "checked.h"
 #include "ref.h"
 
-enum { WIDEST = 256, LONGEST = 64 };            /* limits of K and C */
+enum { WIDEST = 256, LONGEST = 64 };            /* K <= WIDEST, C <= LONGEST */
 
 static void column(const struct kcp_ladder *a, int s, int n, int v);
 

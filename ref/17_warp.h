@@ -24,8 +24,8 @@ void warp_mma(struct fragment_d *d, const struct fragment_a *a,
 /* ldmatrix.x4 loads four 8 x 8 blocks. Row i of block j is 8 numbers at byte[8 * j + i]
  * of shared memory; lane 8 * j + i supplies this address. Register j of a lane,
  * x[lane][2 * j] and x[lane][2 * j + 1], receives row lane / 4, columns 2 * (lane % 4)
- * and 2 * (lane % 4) + 1 of block j, or of the transposed block if `trans`. Returns the
- * number of reads of shared memory: 4 if no block has a bank conflict, at most 32. */
+ * and 2 * (lane % 4) + 1 of block j, or of the transposed block if `trans` is 1.
+ * Returns the number of reads of shared memory: 4 without bank conflict, at most 32. */
 int warp_ldmatrix(double (*x)[8], const double *shared, const int *byte, int trans);
 
 /* Copies rows of up to 64 numbers, `stride` apart, to a 64 x 64 tile, as the copy

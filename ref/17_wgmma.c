@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { TILE = TILE_ROWS * TILE_COLUMNS, WIDE = 4 };   /* K up to 4 tiles of 64 */
+enum { TILE = TILE_ROWS * TILE_COLUMNS, WIDE = 4 };   /* K <= 64 * WIDE */
 enum { TILE_BYTES = 2 * TILE };
 
 /* The data of a warpgroup, which computes 64 columns: S^T [64,K] and y^T [64,64], both
@@ -108,7 +108,7 @@ static void chunks(const struct kcp_ladder *a, void *m_, int s, int n, int v0)
     }
 }
 
-/* Copies columns v0 .. v0 + 63 of S [K,V] to rows of m->S or, if `out` is 1, back. */
+/* Copies columns v0 .. v0 + 63 of S [K,V] to rows of m->S, or back if `out` is 1. */
 static void state(void *m_, double *S, int K, int V, int v0, int out)
 {
     struct warpgroup *m = m_;

@@ -15,8 +15,8 @@ extern "C" {
 
 /* Checks a call before the stage runs: calls kcp_check_call and, for stages with ranks,
  * checks that all ranks have the same plan and options. `may_lack` lists, separated by
- * blanks, arrays that may be NULL. If one rank rejects a call, all ranks do. Between
- * kcp_checked_enter and kcp_checked_leave, returns KCP_OK without any check. */
+ * blanks, arrays that may be NULL. If one rank rejects a call, the call fails on all
+ * ranks. Between kcp_checked_enter and kcp_checked_leave, returns KCP_OK at once. */
 int kcp_begin(const char *stage, enum kcp_where where, const void *args,
               const char *may_lack);
 /* Checks sizes, options and plan, but neither arrays nor comm. */
@@ -32,7 +32,7 @@ int kcp_stage_matches(const char *name, const char *stage);
 int64_t kcp_field_numbers(const struct kcp_call *c, const struct kcp_field *f);
 /* Returns the value of a word of a shape, e.g. "NS+1", or -1 if the word is unknown. */
 int64_t shape_letter(const struct kcp_call *c, const char *letter, size_t len);
-/* Sets the size that a word of a shape starts with, e.g. NS to `value` for "NS+1". */
+/* Sets the size with which a word of a shape starts: NS to `value` for "NS+1". */
 void shape_set(struct kcp_call *c, const char *word, int64_t value);
 /* The sizes in struct kcp_call, with their least and largest values (members.def). */
 struct kcp_size { const char *name; size_t at; int least, most; };
@@ -55,8 +55,8 @@ const char *kcp_why_or(const char *name);
 /* Sends one line to the function that kcp_notices has set. */
 void kcp_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* cuda/14_conv/v2_tokens.cu: runs n calls, 2 to KCP_CONVS, of kernel v2_tokens with one
- * launch of the main kernel. All calls have the same plan, pass and stream. Returns
+/* Runs n calls (2 to KCP_CONVS) of kernel v2_tokens (cuda/14_conv/v2_tokens.cu) with
+ * one launch of the main kernel. All calls have the same plan, pass and stream. Returns
  * KCP_NA, before any work, if the calls cannot share a launch. The function's address
  * is NULL in a build without CUDA. */
 int cuda_convs(void *const *args, int n) __attribute__((weak));

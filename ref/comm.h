@@ -60,24 +60,24 @@ struct kcp_comm {
      * NULL. Returns KCP_NA if a CUDA graph captures the stream. */
     int  (*show)(struct kcp_comm *, const void *mine, void *all, size_t bytes,
                  struct CUstream_st *);
-    int show_waits;            /* 1: show() waits, so ranks compare each call once */
+    int show_waits;            /* 1: show() waits, so equal calls are compared once */
     uint64_t agreed[8];        /* digests of calls compared before */
     int agreements;
     struct kcp_window *window; /* memory that other ranks can write; NULL: none */
 };
 
-/* A window is memory on a rank's GPU that kernels of other ranks write directly. It has
- * a flag per block of a state. If all ranks have a window, the form `chain` runs one
- * kernel per rank (chapter 20); otherwise `chain` sends messages. */
+/* A window is memory on a rank's GPU that kernels of other ranks write directly. A
+ * window has a flag per block of a state. If all ranks have a window, the form `chain`
+ * runs one kernel per rank (chapter 20); otherwise `chain` sends messages. */
 enum { KCP_WINDOW_RANKS = 16 };
 struct kcp_window {
     int R, r, blocks;          /* blocks: maximum blocks of a state per rank */
     void *at[KCP_WINDOW_RANKS];        /* address of rank r's window on this GPU */
     int *lost;                 /* if *lost is not 0, kernels stop waiting */
 };
-/* Creates windows for a communicator over NCCL. Collective: all ranks get windows, or
- * all ranks return KCP_NA, if a GPU cannot write another GPU's memory or if the
- * environment variable KCP_WINDOWS is not 1. kcp_nccl_over, kcp_nccl_by_file and
+/* Creates windows for all ranks of a communicator over NCCL. Collective. All ranks
+ * return KCP_NA if a GPU cannot write another GPU's memory, or if the environment
+ * variable KCP_WINDOWS is not 1. kcp_nccl_over, kcp_nccl_by_file and
  * kcp_nccl_threads_run call kcp_nccl_windows. After kcp_nccl_from or kcp_nccl_split,
  * the caller may do so, but not while a CUDA graph captures a stream. */
 int kcp_nccl_windows(struct kcp_comm *comm);
@@ -103,8 +103,8 @@ int kcp_timeout(double *seconds, char *why, size_t n);
  * If a rank fails, every call on every rank returns KCP_COMM, and lost() gives the
  * failed rank and the reason. If a process dies under MPI, the launcher names the
  * process, ends the other processes, and returns a status other than 0. If a rank
- * hangs, or a rank over threads or NCCL dies, calls on the other ranks fail within
- * KCP_TIMEOUT_S with a reason of one line, and work on their streams ends. */
+ * hangs, or if a rank over threads or NCCL dies, calls on the other ranks fail within
+ * KCP_TIMEOUT_S with a one-line reason, and the work on these ranks' streams ends. */
 
 /* Ranks can use NCCL (KCP_NA if built without CUDA or NCCL). Pointers are to memory of
  * the rank's GPU, and a call returns when its work is on the stream. barrier() waits

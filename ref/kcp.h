@@ -38,16 +38,16 @@ const char *kcp_version(void);
  * valid until the next call that fails. */
 const char *kcp_why(void);
 /* Sets the function that receives notices, one line per call, from any thread. NULL,
- * the default, drops notices. A notice does not report a failure, but e.g. that a
- * slower path runs because this GPU does not support the faster one. The library prints
- * nothing. */
+ * the default, drops notices. A notice is not a failure. For example, a notice says
+ * that a slower path runs because this GPU does not support the faster path. The
+ * library prints nothing. */
 void kcp_notices(void (*to)(const char *line));
 
 /* These functions describe the structs of the loaded library to bindings in other
  * languages. kcp_struct_size returns the bytes of struct `name` ("kcp_call"), or 0 if
  * there is no such struct. kcp_struct_member sets *at to a member's offset and *kind to
  * 'i' (int or enum), 'l' (int64_t), 'z' (size_t), 'd' (double) or 'p' (pointer).
- * kcp_enum_value sets *value to that of a constant ("KCP_GATE_RAW"). The last two
+ * kcp_enum_value sets *value to the value of a constant ("KCP_GATE_RAW"). The last two
  * functions return KCP_BAD if a name is unknown. */
 size_t kcp_struct_size(const char *name);
 int    kcp_struct_member(const char *of, const char *name, size_t *at, char *kind);
@@ -93,15 +93,15 @@ struct kcp_field {
 #include "stages.h"
 
 /* ---- chapter 06: the plan
- * A plan is a table of segments and their owners. It depends only on cu_seqlens, R, the
- * owners of ranges, and L. A rank may own any ranges of tokens; by default, rank r owns
- * the r-th of R contiguous ranges. The table lists a rank's segments one after another,
- * in token order, and the rank's shard has their rows in the same order. In a *classic*
- * plan (L = 0), a segment is the part of a sequence in one range. In a *canonical* plan
- * (L > 0), segments are cut at multiples of L tokens from the start of their sequence,
- * and each boundary of a range moves down to such a cut. The *shard order* of tokens is
- * the concatenation of the shards, rank 0 first. In a contiguous plan, the shard order
- * is the token order. */
+ * A plan is a table of segments and their owners. A plan depends only on cu_seqlens, R,
+ * the owners of ranges, and L. A rank may own any ranges of tokens; by default, rank r
+ * owns the r-th of R contiguous ranges. The table lists a rank's segments one after
+ * another, in token order, and the rank's shard has their rows in the same order. In a
+ * *classic* plan (L = 0), a segment is the part of a sequence in one range. In a
+ * *canonical* plan (L > 0), segments are cut at multiples of L tokens from the start of
+ * their sequence, and each boundary of a range moves down to such a cut. The *shard
+ * order* of tokens is the concatenation of the shards, rank 0 first. In a contiguous
+ * plan, the shard order is the token order. */
 //> segment
 struct kcp_segment {
     int n;                     /* global sequence */
@@ -199,7 +199,7 @@ int  kcp_plan_want(const struct kcp_plan *plan, int j, int backward);
 /* ---- chapter 12: the saved block
  *
  * The block is in the caller's memory and starts with struct kcp_saved. Every tensor is
- * dense and begins at byte `at` of its item, a multiple of 64. To write tensor "q"
+ * dense and begins at the offset item.at, a multiple of 64 bytes. To write tensor "q"
  * directly to the block, call kcp_saved_begin, then kcp_saved_at(saved, "q"). Blocks
  * contain q and k (not with KCP_SAVE_LIGHT), rstd_q, rstd_k, beta, Aqk, A and h_kept.
  * With reuse_M, they also contain maps and kept. With KCP_SAVE_ALL, they also contain
@@ -241,7 +241,7 @@ struct kcp_stage {
     const struct kcp_field *fields;
     int nfields;
     size_t args;                     /* sizeof the args struct */
-    int ranks;                       /* 1: several ranks run it, using comm */
+    int ranks;                       /* 1: runs on several ranks, using comm */
     int (*ref)(void *args);
     int (*oracle)(void *args);       /* 15, 16: the token recurrence; or NULL */
 };

@@ -28,8 +28,8 @@ int kcp_mpi_start(struct kcp_mpi *mpi, char *why, size_t n);
 int kcp_mpi_world(struct kcp_comm **comm, char *why, size_t n);
 /* Call kcp_mpi_end last, before every exit of a program. Returns `status`, or 1 if
  * `status` is 0 but a communicator has failed. If the result is 0, calls MPI_Finalize.
- * Otherwise does not call MPI_Finalize, because this call would wait for all ranks, but
- * waits 0.3 s, so that other ranks can print errors before the launcher ends them. */
+ * Otherwise waits 0.3 s, so that other ranks can print errors before the launcher ends
+ * them, and does not call MPI_Finalize, which would wait for all ranks. */
 int kcp_mpi_end(int status);
 
 #ifdef MPI_VERSION

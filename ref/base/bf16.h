@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* Rounds x to bf16, to nearest, ties to even. The double is first rounded to a float by
- * round-to-odd. Otherwise rounding twice could give a wrong result. */
+ * round-to-odd, because rounding to nearest twice could give a wrong result. */
 static inline uint16_t bf16_of(double x)
 {
     float f = (float)x;

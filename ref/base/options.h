@@ -57,7 +57,7 @@ int options_say(const char *program, const char *why);
 /* Prints later notices of the library to stderr. Call this at the start of main. */
 void print_notices(void);
 /* Flushes stdout and returns `status`. Call this at the end of main. If stdout failed
- * (a full disk, a closed pipe), prints one line to stderr, and returns 2 for 0. */
+ * (a full disk, a closed pipe), prints one line to stderr, and never returns 0. */
 int finish_stdout(const char *program, int status);
 
 #endif

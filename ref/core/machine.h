@@ -17,8 +17,8 @@
 
 /* Times of the fused forward in microseconds, measured at commit 88497b0, 2026-11-21.
  * FACTORS        factors of one chunk and value head, with one gate per channel
- * FACTORS_ROWS   with one gate per head: the part per chunk and query/key head
- * FACTORS_HEAD   with one gate per head: the part per chunk and value head
+ * FACTORS_ROWS   part of the factors per chunk and query/key head, one gate per head
+ * FACTORS_HEAD   part of the factors per chunk and value head, one gate per head
  * STEP_64        one step of the scan over 64 columns
  * STEP_128       one step of the scan over 128 columns
  * STEP_BESIDE    one step over 64 columns while other SMs compute factors

@@ -68,7 +68,7 @@ const struct kcp_path *kcp_path_find(const struct kcp_query *q,
                                      const struct kcp_path *after, char *why, size_t n);
 /* Returns 1 if the call of q runs this branch, a variant of a launch within a path.
  * `row` is the path of the call. If the stage has no paths, `row` is NULL, and the
- * branch must be one of q's kernel. */
+ * branch must have q's kernel. */
 int kcp_path_branches(const struct kcp_path *branch, const struct kcp_path *row,
                       const struct kcp_query *q);
 /* Returns the row of this kernel that supports the call. If no row does, returns NULL,
