@@ -222,8 +222,8 @@ static int state_lacked(const struct kcp_halo *h, int r, int s)
     return again ? -1 : n;
 }
 
-/* Exchanges all states in one group: sends, then receives, both in the order of the
- * receiver's segments. */
+/* Exchanges all states in one group, first sends, then receives. Messages are in the
+ * order of the receiver's segments. */
 int kcp_halo_states(const struct kcp_halo *h, void *states)
 {
     if (!h || !h->plan || (h->plan->R > 1 && !h->comm) || h->reach < 0)

@@ -207,8 +207,7 @@ def compute(fn, path, o):
 
 
 def keep_error(path, e):
-    """Writes the exception in one line of error.txt, then its position in fn's
-    files."""
+    """Writes the exception (one line) and its position in fn's files to error.txt."""
     frames = [f for f in traceback.extract_tb(e.__traceback__)
               if os.path.abspath(f.filename) != os.path.abspath(__file__)]
     lines = traceback.format_exception_only(type(e), e)

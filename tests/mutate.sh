@@ -215,7 +215,7 @@ tried() {                      # one mutant, built: its verdict
            else record SURVIVED "$by"; fi ;;
     esac
 }
-# A worker judges mutants that no other worker has taken, in a separate tree.
+# A worker has a separate tree, and judges mutants that no other worker has taken.
 worker() {                     # NUMBER
     me=$W/worker$1 tree=$W/worker$1/tree n=0
     mkdir -p "$me" && cp -Rp "$W/tree" "$me/" || exit 1

@@ -1,4 +1,4 @@
-/* nccl.c -- communicator over NCCL with one GPU per rank; aborts if a rank is lost.
+/* nccl.c -- communicator over NCCL with one GPU per rank. A lost rank aborts NCCL.
  *
  * Book: chapter 20.  Checked by: bench/check_gpus.sh.
  * Next: comm/backend/nccl_start.c; nccl_calls.c, what a rank may call.
@@ -17,9 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Takes the lock and returns 1. For a communicator that the caller made (w->ours = 0),
- * gives up after 200 ms and returns 0, because an NCCL call that hangs may hold the
- * lock, and the caller's fail() must end that call. */
+/* Takes the lock and returns 1. If the caller made the communicator (w->ours = 0), an
+ * NCCL call that hangs may hold the lock. Then gives up after 200 ms and returns 0, so
+ * that fail() can end the call. */
 static int lock_to_fail(struct nccl_rank *w)
 {
     for (int i = 0; i < 20 && !w->ours; i++) {

@@ -34,7 +34,7 @@ struct nccl_rank {                          /* data of one rank; `comm` must be 
     struct kcp_comm comm;
     const struct nccl *nccl;
     ncclComm_t at;                     /* NULL once aborted */
-    struct kcp_comm *_Atomic host;     /* reports lost ranks; may be NULL */
+    struct kcp_comm *_Atomic host;     /* NULL, or reports lost ranks */
     int number;                        /* this rank's number in `host`, for lost() */
     int ours, device, *token;
     char *shown;                       /* R + 1 rows on the GPU, for show() */
@@ -49,12 +49,12 @@ struct nccl_rank {                          /* data of one rank; `comm` must be 
     char why[300];
     struct kcp_window window;          /* comm.window = &window, or NULL */
     int *_Atomic kernels_end;          /* window.lost; NULL: not allocated */
-    char opened[KCP_WINDOW_RANKS];     /* [r] = 1: rank r is another process */
+    char opened[KCP_WINDOW_RANKS];     /* 1 at r: rank r is another process */
 };
 
 /* NCCL may notice the loss of another rank before `host` does. Therefore this rank
- * first tests `when` times, 10 ms apart, whether `host` reports a lost rank. If not,
- * this rank reports the failure to `host`, except for REPORT_NEVER. */
+ * first tests `when` times, 10 ms apart, whether `host` reports a lost rank. If `host`
+ * does not, this rank reports the failure to `host`, unless `when` is REPORT_NEVER. */
 enum reporting { REPORT_NEVER = 0, REPORT_NOW = 1, REPORT_LATER = 30 };
 enum { THIS_RANK = -1 };               /* value of argument `rank` */
 /* Records and reports the first failure, aborts the communicator, returns KCP_COMM. */

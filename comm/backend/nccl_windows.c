@@ -17,7 +17,7 @@
 enum { WINDOW_MIB = 64, WINDOW_BLOCKS = 1024 };
 
 /* The data that a rank publishes to other ranks. `process` (a random number) identifies
- * the rank's process, and `machine` its machine. */
+ * a process, and `machine` identifies a machine. */
 struct card {
     int able, device, has_handle;
     uint64_t process, machine;
@@ -42,7 +42,6 @@ static int blocks_of(int R)
     return n < WINDOW_BLOCKS ? (int)n : WINDOW_BLOCKS;
 }
 
-/* Allocates and clears this rank's memory. */
 static int make_own(struct nccl_rank *w, struct card *mine)
 {
     struct kcp_window *x = &w->window;

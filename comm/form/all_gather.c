@@ -108,8 +108,8 @@ static int send_and_gather(const struct fold *f, const struct gather_layout *g,
     return x->comm->all_gather(x->comm, (char *)all + f->r * row, all, row, x->stream);
 }
 
-/* Applies the map of segment s, which is on another rank, to the state at position p: S
- * <- op(M) S + h. */
+/* Applies the map of segment s to the state at position p: S <- op(M) S + h. Segment s
+ * is on another rank. */
 static int fold_step(const struct fold *f, const struct gather_layout *g, void *all,
                      char *tmp, const struct kcp_segment *s, int p)
 {
@@ -132,9 +132,9 @@ static int fold_step(const struct fold *f, const struct gather_layout *g, void *
 }
 
 /* Computes the state at the start of visit v, a run of adjacent segments on this rank.
- * `last` is the last position of this rank's previous visit of the sequence, or -1. The
- * fold starts with the state at `last`, or with h of the sequence's first segment. Then
- * the fold applies the maps of the segments before v. */
+ * `last` is the last position of this rank's previous visit of the sequence, or -1. If
+ * `last` is -1, the fold starts with h of the sequence's first segment, otherwise with
+ * the state at `last`. Then the fold applies the maps of the segments before v. */
 //> fold_gathered
 static int fold_gathered(const struct fold *f, const struct gather_layout *g,
                          void *all, char *tmp, const struct visit *v, int last)

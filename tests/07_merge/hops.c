@@ -166,7 +166,7 @@ static int ahead(struct kcp_report *rep, struct two *x)
     return err;
 }
 
-/* Checks that a kernel that waits for a message stops when flag `lost` is set. */
+/* Checks that a kernel stops waiting for a message when flag `lost` is set. */
 static int lost(struct kcp_report *rep, struct two *x)
 {
     int err = go(x, 1, 0, -1, 1);

@@ -128,8 +128,8 @@ static void compare(struct kcp_report *rep, const struct pair *a, const struct p
         }
 }
 
-/* Overwrites the plan, chunk grid and inputs of x with those of batch y, as an
- * application does before it replays a graph. */
+/* Copies the plan, chunk grid and inputs of batch y to x, as an application does before
+ * it replays a graph. */
 static int refresh(struct pair *x, const struct pair *y)
 {
     int err = x->next ? kcp_plan_refresh(x->plan, x->next, NULL) : KCP_OK;

@@ -157,9 +157,9 @@ static void chunk_map(double *x, int c)
     x[1] = a * x[1] + b;
 }
 
-/* Simulates a walk, which is a rank's loop over windows, with an optional error.
- * Returns 0 if each strip's map covers all chunks up to the strip's end, and if all
- * factors are written before they are read. */
+/* Simulates a walk (a rank's loop over windows), with error `planted`. Returns 0 if
+ * each strip's map covers all chunks up to the strip's end, and if all factors are
+ * written before they are read. */
 static int walk_is_wrong(int NC, int strip_chunks, int leaves,
                          enum walk_mistake planted)
 {

@@ -1,4 +1,4 @@
-/* relatives.c -- checks that models agree where one model is a special case of another.
+/* relatives.c -- checks that two models agree if one is a special case of the other.
  *
  * Book: chapter 16.  Checked by: itself, it can fail.  Next: tests/16_family/mutants.h.
  * Chapter 01, which shares no code with chapter 16, computes KDA's expected results. */

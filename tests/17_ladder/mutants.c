@@ -24,8 +24,8 @@ static void decay_by(const double *decay, int K, int V, int flags, double *S)
         for (int v = 0; v < V; v++) S[i * V + v] *= decay[i];
 }
 
-/* Computes one chunk. SWAPPED_KEYS exchanges the two neighbouring keys of an mma lane
- * in w, OTHER_HALF reads u of other columns, and z.behind selects earlier rows of w. */
+/* Computes one chunk. SWAPPED_KEYS swaps the two neighbouring keys of an mma lane in w.
+ * OTHER_HALF reads u of other columns. z.behind selects earlier rows of w. */
 static void one(const struct kcp_ladder *a, struct cut z, const double *decay,
                 int flags, double *S)
 {

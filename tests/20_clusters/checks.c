@@ -36,8 +36,8 @@ KCP_CHECK(check_19_forms) = { "20_clusters", "forms",
     "the four forms, simulated on up to 64 ranks, take the times of their "
     "formulas", forms };
 
-/* Checks that two levels take the sum of their parts, and that twice as many nodes take
- * one more step. */
+/* Checks that the time of two levels is the sum of their times, and that doubling the
+ * nodes adds one step. */
 static int levels(struct kcp_report *rep)
 {
     const double last = inside.a + B() / inside.bw + t_MS();

@@ -87,7 +87,7 @@ static inline double two_levels(int R, int g)
         }
         memcpy(node, next, sizeof node);
     }
-    for (int j = 1; j < m; j++)             /* one state per GPU, and one product */
+    for (int j = 1; j < m; j++)             /* time of one state and one product */
         last = fmax(last, node[j] + inside.a + B() / inside.bw + t_MS());
     return last;
 }

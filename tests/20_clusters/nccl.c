@@ -100,8 +100,8 @@ static int from(struct kcp_comm *host, void *arg)
 }
 
 /* Splits the ranks into halves in reversed order, then splits off the last rank. The
- * communicators are freed only when no GPU has work left, because NCCL frees host
- * memory, which waits for all GPUs of the process. */
+ * communicators are freed only when no GPU has work left. NCCL then frees host memory,
+ * and this call waits for all GPUs of the process. */
 static int split(struct kcp_comm *world, void *arg)
 {
     struct job *j = arg;

@@ -4,8 +4,7 @@
 # records.
 #
 # Book: none.  Checked by: make test, which runs it.  Next: ../../CONTRIBUTING.md.
-# Usage: house.sh BUILD. Prints a line per broken rule. The status is 1 if a rule is
-# broken.
+# Usage: house.sh BUILD. Prints a line per broken rule, and fails if a rule is broken.
 B=$(cd "${1:-build}" && pwd) || exit 2
 cd "$(dirname "$0")/../.." || exit 2
 export LC_ALL=C

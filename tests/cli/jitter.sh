@@ -25,8 +25,8 @@ export LC_ALL=C
 # H100 without these waits. At the named barrier before kb dSa, each warp reads only
 # columns that it wrote. The wait for dots before new values are loaded comes 1 us after
 # the products that read the old values. Values arrive before the chain reads them even
-# without a wait, because the chain's gates take longer. The wait before g of the last step
-# is loaded again ensures that finish has read the previous g, but finish is never so late.
+# without a wait, because the chain's gates take longer. When g of the last step is loaded
+# again, finish has always read the previous g, even without a wait.
 mistakes() {
     all_mistakes | awk -F '|' -v only=" $MISTAKES " \
         'only == "  " || index(only, " " $1 " ")'

@@ -582,7 +582,7 @@ def ranks():
     world = dist.distributed_c10d._get_default_group()
     R, name = world.size(), f"{world.size()} ranks"
     for i, (what, cu, sizes, o) in enumerate(CASES):
-        # One KDA and one GDN case run in all forms, the other cases in alternating forms.
+        # One KDA and one GDN case run in all forms. Other cases alternate forms.
         for form in FORMS if i in (3, 6) else (FORMS[i % 4],):
             one_case(f"{what}, {form}, {name}", 40 + i, cu, sizes, o, form, world,
                      chunk=64 if CUDA else 16)

@@ -204,8 +204,8 @@ def without_fence(tree, file, at, build, known):
 
 
 def plant(build, known):
-    """Removes one fence at a time. Returns 1 unless the removals that give no new pair
-    are those of UNSEEN."""
+    """Removes one fence at a time. Returns 1 unless exactly the removals listed in
+    UNSEEN give no new pair."""
     seen, missed = 0, {}
     with tempfile.TemporaryDirectory() as tree:
         files = ["Makefile", "ref", "cuda", *glob.glob("bench/*.mk"),
