@@ -8,8 +8,8 @@
 #   tables.py --readme [--check]  the tables of README.md, between two marks
 #
 # The first line of a record names its columns; `kind` is the kind of a row. If a row
-# was recorded several times, the latest row of the present kernels is used. Without such
-# a row, the latest row that cannot be compared is used, else the latest row.
+# was recorded several times, the latest row of the present kernels is used. If there is
+# none, the latest row that cannot be compared is used, else the latest row.
 # --readme needs built kernels.
 import glob
 import math
@@ -416,7 +416,7 @@ def bound_table(d):
         for r in cases[case]:
             def n(name):
                 return number(r[name])
-            # wavefronts / cycles: the share of cycles with shared memory busy, on 132 SMs.
+            # wavefronts / cycles: how busy shared memory is, on average over 132 SMs.
             p.row(None, "`%s`" % r["what"],
                   "%.1f" % (n("instructions") / (r.T / 64 * r.HV) / 1e3),
                   "%.0f %%" % n("issue"), "%.0f %%" % n("tensor"),

@@ -63,7 +63,7 @@ static void recurrence_backward(struct outputs *y)
         }
 }
 
-/* ---- 2. A chunk of n tokens at once: G sums g, A = (I + L)^-1 solves the coupling */
+/* ---- 2. All n tokens of a chunk at once: G is the running sum of g; A = (I + L)^-1 */
 struct chunk {
     int t0, n;
     double G[C][K], kk[C][C], qk[C][C], A[C][C], u[C][V], w[C][K], h[K][V], v_new[C][V];
@@ -100,8 +100,8 @@ static void prepare(struct chunk *c, int t0, int n)
     }
 }
 
-/* Advances columns X [K,W] by a chunk: y = [u | 0] - w X, with u in columns 0 .. V-1;
- * then X <- e^G_last X + (e^(G_last - G) k)^T y. Each column is independent. */
+/* Advances X [K,W] by a chunk: y = [u | 0] - w X, where u fills the first V columns;
+ * then X <- e^G_last X + (e^(G_last - G) k)^T y. Columns of X are independent. */
 static void advance(const struct chunk *c, int W, double X[K][W], double y[C][W])
 {
     const int last = c->n - 1;
@@ -143,7 +143,7 @@ static void retreat(const struct chunk *c, state dS, double y[C][V])
     }
 }
 
-/* Adds token i's gradients through the states at the chunk's ends; y = A^T dU. */
+/* Adds the gradients of token i that pass through the chunk's first or last state. */
 static void through_states(const struct chunk *c, int i, state dS, double y[C][V],
                            double dG[C][K], struct outputs *d)
 {
@@ -168,7 +168,7 @@ static void through_states(const struct chunk *c, int i, state dS, double y[C][V
     }
 }
 
-/* Adds gradients through qk_im and L_im, for a pair of tokens m <= i. */
+/* Adds the gradients that pass through qk_im and L_im, for a pair of tokens m <= i. */
 static void through_pair(const struct chunk *c, int i, int m, double y[C][V],
                          double dG[C][K], struct outputs *d)
 {
@@ -263,8 +263,8 @@ static void apply(const struct map *m, int back, state in, state out)
     memcpy(out, S, sizeof S);
 }
 
-/* Each rank sends its map to all ranks. S is folded from the maps of all earlier ranks;
- * dS from those of all later ranks, in reverse order. */
+/* Each rank sends its map to all ranks. S is the fold of the maps of all earlier ranks.
+ * dS is the fold of the maps of all later ranks, in reverse order. */
 static void all_gather(struct rank *me)
 {
     gathered[me->r] = me->map;
@@ -273,7 +273,7 @@ static void all_gather(struct rank *me)
     for (int r = R - 1; r > me->r; r--) apply(&gathered[r], 1, me->dS, me->dS);
 }
 
-/* Each rank applies its own map to the received state and sends the result on. */
+/* Each rank applies its map to the received state and sends on the resulting state. */
 static void chain(struct rank *me)
 {
     for (int hop = 0; hop < 2 * R; hop++) {
@@ -326,7 +326,7 @@ int main(void)
     for (int t = 0; t < T; t++) {
         x.beta[t] += 0.5;
         for (int p = 0; p < K; p++) x.g[t][p] = 0.1 * x.g[t][p] - 0.05;
-    }                                         /* slow decay: states outlive a rank */
+    }               /* slow decay, so that the first state still matters at the end */
     pthread_barrier_init(&meet, NULL, R);
     recurrence(&want);
     recurrence_backward(&want);

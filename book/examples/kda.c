@@ -71,7 +71,7 @@ static int say(const struct job *j, struct kcp_comm *comm, const struct kcp_forw
     return status;
 }
 
-/* The program of one rank, which has the plan but only its own tokens. */
+/* Runs one rank, which has the whole plan but only its own tokens. */
 static int rank(struct kcp_comm *comm, void *arg)
 {
     const struct job *j = arg;

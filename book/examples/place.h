@@ -23,7 +23,7 @@
 
 struct place {
     struct kcp_layer layer;
-    int R, gpu, local;                     /* local: 1 + MPI's local rank, or 0 */
+    int R, gpu, local;            /* local: 1 + MPI's local rank; 0 without MPI */
     char why[200];
 };
 
@@ -184,7 +184,7 @@ static void *ints(struct shelf *s, const int *x, int n)
     return keep(s, y);
 }
 
-/* Returns the sum of an output times random weights, which detects swapped elements. */
+/* Returns the sum of an output with random weights, so that swaps change the sum. */
 static double digest(const struct place *p, const void *from, int64_t first, int64_t n)
 {
     double sum = 0, *x = malloc(sizeof *x * (size_t)(n + 1));

@@ -10,7 +10,7 @@
 #include "ref/17_warp.h"
 #include "svg.h"
 
-/* Draws rows 0..7 of a tile in shared memory. Each cell is four banks; its number
+/* Draws rows 0..7 of a tile in shared memory. A cell is four banks. The cell's number
  * says which 16 bytes of the row are stored there. Piece 2 of each row is marked. */
 static void draw(double x0, double y0, int swizzled)
 {

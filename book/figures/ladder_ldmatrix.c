@@ -1,7 +1,7 @@
 /* ladder_ldmatrix.c -- chapter 17: which lanes give addresses, and which get results.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: ladder_stages.c.
- * The value of each number is its address, so a loaded value shows its address. */
+ * Each number in shared memory is its own address, so loaded numbers show addresses. */
 #include "ref/17_warp.h"
 #include "svg.h"
 

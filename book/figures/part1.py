@@ -94,7 +94,7 @@ def nesting():
         return 100 + part * 610
 
     def row(y, what, how, *pieces):
-        """Draws pieces, each with its start, end, ink and name."""
+        """Draws pieces, which are tuples of start, end, colour and name."""
         text(4, y + 11, what)
         soft(4, y + 25, how)
         for start, end, ink, name in pieces:
@@ -104,7 +104,7 @@ def nesting():
         return [(i / n, (i + 1) / n, ink, name) for i in range(n)]
 
     def spread(y, start, end):
-        """Draws lines from the ends of a piece to the next row, which enlarges it."""
+        """Draws lines from the ends of a piece to the next row, an enlarged view."""
         line(at(start), y, at(0), y + 18, "soft", "stroke-dasharray:2 3")
         line(at(end), y, at(1), y + 18, "soft", "stroke-dasharray:2 3")
 
@@ -134,7 +134,7 @@ def nesting():
         "faded, and the state after the correction under the key. Positive numbers are "
         "blue, negative ones red.")
 def step():
-    """Computes each state by the recurrence; larger numbers are darker."""
+    """Draws states from the recurrence; larger numbers are darker."""
     def state(x, y, name):
         text(x + 48, y - 8, name, "middle")
         for i in range(2):
@@ -273,8 +273,8 @@ def two_tokens(column):
 
 
 class Plane:
-    """A column of the state is a point: its row 0 is horizontal. (0, 0) is at (x, y),
-    and `unit` is the length of 1."""
+    """A plane in which a column of the state is a point: row 0 is the horizontal
+    coordinate. (0, 0) is at (x, y), and `unit` is the length of 1."""
 
     def __init__(self, x, y, unit):
         self.x, self.y, self.unit = x, y, unit
@@ -301,7 +301,7 @@ class Plane:
                      "stroke-width:%d" % (1 if k else 2))
 
     def dot(self, S, ink, name, dx, dy):
-        """Draws a point and, (dx, dy) away, its name with its coordinates."""
+        """Draws a point; writes its name and coordinates at a distance of (dx, dy)."""
         x, y = self.at(S)
         line(x, y, x + dx, y + dy, "soft")
         dot(x, y, 4.5, ink)
@@ -334,8 +334,8 @@ def affine():
 
 # ---- 07: four forms of the exchange, drawn to scale, measured on four H200s
 class Timelines:
-    """Microseconds: messages with a state, a map and a block of a state take `state`,
-    `map` and `block`; the pass that computes maps takes `sum`, the main pass `main`."""
+    """Microseconds by name: `state`, `map` and `block` (of a state) are messages; `sum`
+    is the pass that computes maps; `main` is the main pass."""
     R, BLOCKS = 4, 4
 
     def __init__(self):
@@ -470,7 +470,7 @@ def program():
         "four strips make factors and maps at the same time, fold, and then scan at "
         "the same time.")
 def strips():
-    """Lengths are the operations that chapter 08 counts, in millions."""
+    """The length of a bar is its operations, as chapter 08 counts them, in millions."""
     C, K, V, count, heads, SMs = 64, 128, 128, 4, 32, 132
     factors = (4 * C * C * K + 2 * C * C * (K + V)) / 1e6
     maps, scan = 4 * C * K * (K + V) / 1e6, (6 * C * K * V + 2 * C * C * V) / 1e6
@@ -643,8 +643,8 @@ def compress():
 
 
 K, V, C, T = 128, 128, 64, 8192            # KDA with H = HV
-# The pieces of the light mode, of recompute and of save-all, one after another; the
-# numbers say how many pieces each mode has.
+# Pieces of a saved block: name, bytes per token and head. The last tuple says how many
+# of the pieces, from the first, the modes light, recompute and save-all keep.
 FACTORS = (("", 4 * K * V / T), ("", 12), ("Aqk", 2 * C), ("A", 2 * C), ("q", 2 * K),
            ("k", 2 * K), ("G", 4 * K), ("w", 2 * K), ("qg", 2 * K), ("kg", 2 * K),
            ("u", 2 * V), ("v_new", 2 * V), ("h", 2 * K * V / C)), (4, 6, 13)

@@ -43,9 +43,9 @@ def ladder_coalesce():
         "of its bytes; below two warpgroups. A copy is announced when both groups have "
         "released its stage.")
 def ladder_roles():
-    """Cycles of each chunk, recorded by ladder_trace.cu: announced by the producer, all
-    bytes in; for each group: wait begins, wait ends, w S is computed, S is updated, the
-    stage is released."""
+    """Draws cycles that ladder_trace.cu recorded per chunk: the bytes' announcement and
+    arrival; then for each group the start and end of its wait, the end of w S, the end
+    of the update of S, and the release of the stage."""
     first, last = -6000, 26400
 
     def x(cycle):
@@ -152,8 +152,8 @@ def ladder_thread():
         "eighth, with TMA and roles, each with its milliseconds and how many times as "
         "fast as the first it is, and the floor of memory.")
 def ladder_times():
-    """ladder.tsv: first "floor us", then the name and the microseconds of each kernel
-    version."""
+    """Line 1 of ladder.tsv is "floor us". Each other line has the name of a kernel
+    version and its microseconds."""
     def x(us):
         return 130 + (math.log10(us) - 2) * 122
 
@@ -345,7 +345,7 @@ def factors():
         "their sum. Backward's steps are close to their own bytes, and their sum is "
         "far above the floor of the pass.")
 def parts():
-    """Tables of book/data/: name, bytes, own bytes, ..., measured milliseconds. Floors
+    """Rows in book/data/ have a name, bytes, ms for the bytes, ..., measured ms. Floors
     of whole passes come from the output of book/clusters.c."""
     def x(ms):
         return 172 + ms * 112
@@ -385,7 +385,7 @@ def parts():
 
 
 class Lanes:
-    """Which warps work on which of two chunks or steps; not to scale."""
+    """Draws which warps work on which chunk or step; not to scale."""
 
     @staticmethod
     def lane(y, name, more=""):
@@ -427,7 +427,7 @@ class Lanes:
                                (180, "", "warp 1: odd steps"),
                                (224, "queries", "1 warp"), (268, "scan", "8 warps")):
             self.lane(y + at, name, more)
-        # Barriers: arrows from the role that arrives to the role that waits.
+        # Each arrow is a barrier, from the role that arrives to the role that waits.
         for x0, y0, x1, y1, name in (
                 (46, 34, 54, 47, "raw"), (112, 78, 122, 91, "gated"),
                 (182, 122, 190, 267, ""), (268, 166, 276, 267, ""),
@@ -464,7 +464,7 @@ def roles():
     Lanes().one_kernel(292)
 
 
-# Whole passes of the roofline, and the position of each name relative to its dot.
+# Whole passes in the roofline: the text, and its position relative to the dot.
 PASSES = {"08/v1_stages": ("forward, a thread per column", 10, 4),
           "08/v2_stages": ("forward, taught stages", 8, 14),
           "08/v3_prepare_scan": ("forward, fast", 8, 14),
@@ -478,8 +478,8 @@ PASSES = {"08/v1_stages": ("forward, a thread per column", 10, 4),
         "climb one vertical line from 0.8 TFLOP/s to memory's slope; of five whole "
         "passes the fast ones are near it too.")
 def roofline():
-    """roofline.tsv: first "roof TB/s TFLOP/s", then rows of name, operations per byte,
-    TFLOP/s. Lines join chapter 17's eight kernels."""
+    """Line 1 of roofline.tsv is "roof TB/s TFLOP/s". Each other line has a name,
+    operations per byte, TFLOP/s. Lines join the dots of chapter 17's eight kernels."""
     def x(intensity):
         return 60 + (math.log10(intensity) - 1) * 290
 
@@ -548,8 +548,8 @@ def schedules():
         "Forward and backward of KDA and GDN with 32 and 96 heads. From sixteen "
         "thousand tokens on the time is nearly proportional to the tokens.")
 def tokens():
-    """tokens.tsv: model, heads, stage, saved block, tokens, ms; in the order of
-    tokens."""
+    """Columns of tokens.tsv: model, heads, stage, saved block, tokens, ms. Rows are
+    sorted by tokens."""
     curves = (("13_backward", "recompute", "backward", "b"),
               ("08_forward", "recompute", "forward, data saved", "a"),
               ("08_forward", "none", "forward, nothing saved", "c"))

@@ -14,13 +14,13 @@ CUTS = 0, 5, 6, 6, 7, 12
 
 
 def halo_x(r, t):
-    """Returns x of token t on rank r. A rank adds a gap, even without tokens."""
+    """Returns x of token t on rank r. Each rank adds a gap, even without tokens."""
     return 104 + 35 * t + 48 * r
 
 
 def halos(ink, needs, what):
-    """Draws all tokens, and below them the three tokens from `first` on that a rank
-    needs; `needs` has pairs of a rank and `first`."""
+    """Draws all tokens. For each pair (rank, first) in `needs`, draws below them the
+    three tokens from `first` on, which this rank needs."""
     holder = [r for r in range(5) for _ in range(CUTS[r], CUTS[r + 1])]
     text(4, 63, "held by")
     for r in range(5):
@@ -208,7 +208,7 @@ def run():
 
 
 def best(record, stage, variant, model, T, H, ranks):
-    """Returns the least time in ms of the rows of a record with these values."""
+    """Returns the least time, in ms, among rows of a record that have these values."""
     with open("bench/results/%s.tsv" % record, encoding="utf-8", newline="") as f:
         rows = csv.DictReader(f, delimiter="\t", quoting=csv.QUOTE_NONE)
         want = {"stage": stage, "variant": variant, "model": model, "T": T, "H": H,
@@ -221,7 +221,7 @@ def best(record, stage, variant, model, T, H, ranks):
         "with ideal lines and flash-linear-attention on 4. Right: KDA and GDN on one "
         "GPU, as multiples of our time.")
 def measured():
-    """All points at the left are from one run."""
+    """All points of the left plot are from one run."""
     f = Frame(-0.06, 0.66, 0, 1.5, 40, 330, 46, 270)
     text(40, 16, "KDA, 131072 tokens, 32 heads")
     soft(40, 34, "ms; dotted: ideal; squares: FLA")

@@ -17,7 +17,7 @@ from svg import arrow, box, dot, figure, line, mono, rect, soft, text, words_of
         "S at the top left goes down unchanged along dashed lines, and by arrows "
         "through the left halves' maps to tokens 4, then 2 and 6, then 1, 3 and 5.")
 def tree():
-    """The loops are copied from scan_up and scan_down; each product is one arrow."""
+    """The loops are copies of scan_up and scan_down; each product is an arrow."""
     N = 7
 
     def node(x, y, ink, words):
@@ -60,8 +60,8 @@ def tree():
         "layer are, on a logarithmic scale: the scan wins for one small head and long "
         "tiles, the chunks for heads of 64 and 128 channels.")
 def scan_times():
-    """15-forms.tsv: K, heads, T, pass (1: backward), milliseconds of walk, scan and
-    chunks (0: not timed)."""
+    """Columns of 15-forms.tsv: K, heads, T, pass (1: backward), milliseconds of walk,
+    scan and chunks (0: not timed)."""
     def x(times):
         return 206 + (math.log10(times) + 2) / 4.4 * 494
 
@@ -103,7 +103,7 @@ def scan_times():
         "GDN, KDA, GDN-2 and DPLR add a correction of rank one that fills the matrix.")
 def family():
     def matrix(x, y, name, how, one_gate, rank_one, write):
-        """Draws a diagonal matrix, or a full square for one of low rank."""
+        """Draws a diagonal matrix; if `rank_one`, all other elements are shaded too."""
         text(x, y - 26, name)
         soft(x, y - 9, how)
         for i in range(6):
@@ -153,7 +153,7 @@ def family_rows():
         "A row per stage, a mark per kernel: its worst error divided by what the judge "
         "allows. Discs: bf16; rings: fp32; crosses: failed.")
 def errors():
-    """errors.tsv: stage, variant, 1 for fp32, 1 for failed, error / limit."""
+    """Columns of errors.tsv: stage, variant, 1 if fp32, 1 if failed, error / limit."""
     def x(share):
         return 185 + 495 * min(share, 1.04)
 
@@ -209,7 +209,7 @@ def growth():
         "chunk it falls along a straight line to one half at 128, then along a flatter "
         "one to a quarter at 256.")
 def straight():
-    """bf16 turns the diagonal of M into straight lines."""
+    """Draws a diagonal element of M per chunk, exact and rounded to bf16."""
     def x(n):
         return 60 + n * 2.1
 
@@ -275,11 +275,11 @@ def errata():
         "Rows are tests, columns are errata. Only four ranks with several chunks each "
         "show all five.")
 def visible():
-    """What the judge decided: kcp-check --stage 08 --variant mutant_decay_first --case
-    'live kda H=1 HV=1 K=16 V=12 C=16 l2norm beta=sigmoid h0 R=4 lengths=64' prints a
-    verdict. R and lengths differ per row. Stage 13 (mutant_dS_decayed, mutant_in_order,
-    mutant_own_M, mutant_outward) has the same case with dht. The verdict in double
-    counts."""
+    """Draws the judge's verdicts in double. The command of a cell is: kcp-check
+    --stage 08 --variant mutant_decay_first --case 'live kda H=1 HV=1 K=16 V=12 C=16
+    l2norm beta=sigmoid h0 R=4 lengths=64'. Each row has its own R and lengths. Stage 13
+    (mutant_dS_decayed, mutant_in_order, mutant_own_M, mutant_outward) has the same case
+    with dht."""
     rows = 7, 8, 17, 18, 19
     for e, row in enumerate(rows):
         text(310 + 80 * e, 24, "row %d" % row, "middle")
@@ -298,7 +298,7 @@ def visible():
         "Most outcomes are slower than predicted. The first prediction of all was off "
         "by the most; of the later ones half are right to a tenth.")
 def log():
-    """log.tsv: 1 for backward, 1 for GDN, measured / predicted time, the row's text."""
+    """Columns of log.tsv: 1 if backward, 1 if GDN, measured / predicted time, text."""
     with open("build/book/results/log.tsv", encoding="utf-8") as file:
         rows = [s.rstrip("\n").split(" ", 3) for s in file]
     pairs = [(back == "1", "b" if gdn == "1" else "a", float(ratio), what)

@@ -12,7 +12,7 @@ NUMBERS = re.compile(r"( *[-+]?\d[\d.]*(e[-+]?\d+)?[ %]*)*")
 
 
 def printed_rows(section, after):
-    """Returns the rows of numbers that follow the line with `after` of a section."""
+    """Returns the rows of numbers below the line of a section that contains `after`."""
     with open("build/book/example.txt", encoding="utf-8") as f:
         part = f.read().partition("== %s\n" % section)[2].partition("\n== ")[0]
     lines, rows = iter(part.split("\n")), []
@@ -27,7 +27,7 @@ def printed_rows(section, after):
 
 
 class Frame:
-    """log10 of x and y at the edges, and the coordinates of the edges."""
+    """A plot's frame: log10 of x and y at its edges, and the edges' coordinates."""
 
     def __init__(self, lx0, lx1, ly0, ly1, x0, x1, y0, y1):
         self.lx0, self.lx1, self.ly0, self.ly1 = lx0, lx1, ly0, ly1

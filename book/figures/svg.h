@@ -23,8 +23,8 @@ static inline void svg_begin(int w, int h, const char *title, const char *desc)
            w, h, title, desc);
 }
 
-/* Draws a rectangle. `style` is a format, as of printf; an example of the text that it
- * gives is "fill:var(--wash-a);stroke:var(--a)". */
+/* Draws a rectangle. `style` is a printf format that gives CSS, such as
+ * "fill:var(--wash-a);stroke:var(--a)". */
 static inline void svg_rect(double x, double y, double w, double h, const char *style,
                             ...)
 {
@@ -37,7 +37,7 @@ static inline void svg_rect(double x, double y, double w, double h, const char *
     va_end(ap);
 }
 
-/* Draws a line; `style` is a format, as for svg_rect. */
+/* Draws a line; `style` is a printf format that gives CSS. */
 static inline void svg_line(double x1, double y1, double x2, double y2,
                             const char *style, ...)
 {

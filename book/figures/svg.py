@@ -12,7 +12,7 @@ figures = {}
 
 
 def figure(w, h, title, description):
-    """Makes a function a figure, which draw.py prints. `h` may be a function."""
+    """Registers a function as a figure that draw.py prints. `h` may be a function."""
     def keep(draw):
         def whole():
             height = h() if callable(h) else h
@@ -44,8 +44,8 @@ def rect(x, y, w, h, style):
 
 
 def box(x, y, w, h, ink, words=""):
-    """Draws a rectangle: an ink of one letter fills it with a wash of this colour; with
-    another ink only the outline has the colour. Writes words into its middle."""
+    """Draws a rectangle with `words` in the middle. An ink of one letter also fills the
+    rectangle with the pale colour; other inks colour only the outline."""
     fill = "var(--wash-%s)" % ink if len(ink) == 1 else "none"
     rect(x, y, w, h, "fill:%s;stroke:var(--%s)" % (fill, ink))
     if words:

@@ -1,4 +1,4 @@
-/* h0.c -- a variant of stage 12, built outside this repository, in C.
+/* h0.c -- a variant of stage 12 in C, built outside this repository.
  *
  * Book: CONTRIBUTING.md, "Kernels written elsewhere".
  * Checked by: tests/cli/plugins.sh.  Next: h0.rs.

@@ -104,7 +104,7 @@ def main():
     if cuda:
         torch.cuda.set_device(device)
     torch.manual_seed(1)
-    # On a CPU parameters are double, so that losses differ only by the order of sums.
+    # Parameters are double on a CPU, so that the order of sums hardly changes losses.
     model = Model().to(device, torch.float32 if cuda else torch.float64)
     ddp = DistributedDataParallel(model)
     adam = torch.optim.AdamW(model.parameters(), lr=1e-2)

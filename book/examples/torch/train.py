@@ -70,7 +70,7 @@ class Model(nn.Module):
 
 
 def batch_of(text, step, lengths):
-    """Returns pairs: consecutive bytes of the text, and the next byte of each."""
+    """Returns a pair per sequence: its bytes of the text, and the byte after each."""
     total = sum(lengths)
     at = step * total % max(1, len(text) - total - 1)
     pieces = []
@@ -128,7 +128,7 @@ def main():
             if first <= r < first + cp:
                 group = made
     torch.manual_seed(1)
-    # On a CPU parameters are double, so that losses differ only by the order of sums.
+    # Parameters are double on a CPU, so that the order of sums hardly changes losses.
     model = Model().to(device, torch.float64 if o.device == "cpu" else torch.float32)
     ddp = DistributedDataParallel(model) if R > 1 else model
     adam = torch.optim.AdamW(model.parameters(), lr=1e-2)
@@ -146,7 +146,7 @@ def main():
             where = dict(cp_context=context)
             x, y = context.shard(x), context.shard(y)
         x, y = x.to(device), y.to(device)
-        # The loss is scaled by R, because DistributedDataParallel divides the sum by R.
+        # DistributedDataParallel divides gradients by R, so R multiplies the loss.
         logits = ddp(x, where)
         loss = F.cross_entropy(logits[0], y[0], reduction="sum") / tokens
         adam.zero_grad()

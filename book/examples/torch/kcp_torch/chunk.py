@@ -62,13 +62,13 @@ class Options:
 
 
 def plain(shape):
-    """Returns a shape as ints. torch.compile may pass symbolic sizes; after int() it
+    """Returns a shape as ints, so that torch.compile, which may pass symbolic sizes,
     compiles each shape separately."""
     return tuple(map(int, shape))
 
 
 class Site(Spec):
-    """The sizes, types, options and split of a call; runs its forward and backward."""
+    """The sizes, types, options and split of a call, and its forward and backward."""
 
     def __init__(self, options, cu, cuts, group, inputs):
         q, k, v, g, beta, A_log, dt_bias, h0 = inputs
@@ -98,7 +98,7 @@ class Site(Spec):
         self.names13 = some(INPUTS, given) + ("do_",) + grads
         self.names13_dht = some(INPUTS, given) + ("do_", "dht") + grads
         self.dtypes = [None if x is None else x.dtype for x in inputs]
-        # here() compares the tensors of the next call with the sets in `alike`.
+        # here() compares the tensors of later calls with the sets in `alike`.
         self.alike = Alike()
         self.like_these = [None if x is None else (n, x.dtype)
                            for x, n in zip(inputs, shapes)]
@@ -277,7 +277,7 @@ _latest = groups.cache()                      # the last call of each kind
 
 
 def _site(all_, where, inputs, split):
-    """Returns the Site of a call; checks the arguments of a new kind of call."""
+    """Returns the Site of a call. Checks the arguments if a new Site is needed."""
     q, k, v, g, beta, A_log, dt_bias, h0 = inputs
     key = site = None
     try:
@@ -340,7 +340,7 @@ def _layer(all_, final, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,
 
 def _traced(all_, final, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,
             cu_seqlens_cpu, cp_context):
-    """Runs a call that torch.compile traces, by a custom op."""
+    """Runs, as a custom op, a call that torch.compile traces."""
     options = Options(all_)
     cu, cuts, group = split_of(q.shape[0], q.shape[1], cu_seqlens, cu_seqlens_cpu,
                                cp_context, "q")
@@ -449,8 +449,8 @@ def chunk_gated_delta_rule(
     """Gated DeltaNet: `chunk_kda` with one gate per head.
 
     - `g` [B, T, HV]: as in `chunk_kda`; `dt_bias` has HV numbers. There is no
-      `lower_bound`, so the forward in one kernel, which needs one of at least -5, is
-      not used.
+      `lower_bound`. The forward in one kernel needs a `lower_bound` of at least -5, so
+      that kernel is not used.
     - `chunk_indices`: not read; accepted because FLA has this argument.
 
     All other arguments, the results and the errors are as in `chunk_kda`.

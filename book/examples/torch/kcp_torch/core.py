@@ -1,4 +1,4 @@
-"""core.py -- prepares a call of the library once for its sizes and options.
+"""core.py -- prepares calls of the library, once per set of sizes and options.
 
 Book: chapters 08, 13, 14.  Checked by: tests/cli/torch.sh.  Next: chunk.py.
 
@@ -29,7 +29,7 @@ def said_once(words):
 
 def storage(name, x, gates=(), rounded=False):
     """Returns the library's storage for x, the type of tensors, and the type of sums.
-    On a CPU these are double. Other types are cast before and after the call. The bf16
+    On a CPU both are double. Other types are cast before and after the call. The bf16
     kernels read gates and beta in bf16; if gates or beta have a wider type, the float32
     kernels compute the call, unless `rounded` is true."""
     if x.device.type == "cpu":
@@ -122,7 +122,7 @@ _guards = getattr(_dynamo, "guards", None)
 
 @functools.lru_cache(1024)
 def maker(shape, dtype, device):
-    """Returns a function that allocates a dense tensor of this shape, uninitialised. If
+    """Returns a function that allocates an uninitialised dense tensor of this shape. If
     `device` is a GPU, this GPU must be the current device."""
     strides, n = [], 1
     for m in reversed(shape):
@@ -135,7 +135,7 @@ def maker(shape, dtype, device):
                              shape)
 
 
-# kcp_torch has no rules for torch.func's transforms and for forward mode.
+# kcp_torch has no rules for torch.func's transforms or for forward-mode derivatives.
 _transforms = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
 _forward_mode = torch.autograd.forward_ad
 
@@ -148,7 +148,7 @@ def refuse_transforms():
 
 
 def shortest(function):
-    """Returns function.apply without its test for torch.func's transforms."""
+    """Returns function.apply without PyTorch's test for torch.func's transforms."""
     if hasattr(torch._C, "_are_functorch_transforms_active"):
         return super(torch.autograd.Function, function).apply
     return function.apply
@@ -203,8 +203,8 @@ def first_only(grads, *sources):
 
 
 class Alike:
-    """Finds tensors that need no checks, cast or copy: types, sizes, strides, devices
-    and requires_grad equal those of one of at most KINDS earlier sets of tensors."""
+    """Remembers at most KINDS sets of tensors. Tensors with the types, sizes, strides,
+    devices and requires_grad of such a set need no checks, casts or copies."""
     KINDS = 4
 
     def __init__(self):
@@ -259,7 +259,7 @@ class Prepared:
                            C.c_void_p(comm.address if comm else None))
         if local and pass_ != "forward":      # sums of gradients: this rank's tokens
             put("kcp_call", view, part=value("KCP_SUM_LOCAL"))
-        # The library's sizes depend on which addresses are not NULL: 64 stands for any.
+        # Sizes depend on which addresses are NULL. 64 stands for any other address.
         for n in names:
             C.c_void_p.from_buffer(args, at[n]).value = 64
         self.saved_bytes = 0
@@ -270,8 +270,8 @@ class Prepared:
         if pass_ != "conv":
             put(self.struct, view, saved=64, saved_bytes=self.saved_bytes)
             with_block = sizes()
-            # Backward always has a saved block. Forward has one only with gradients, so
-            # the workspace of forward must suffice with and without a block.
+            # Backward always has a saved block. Forward has a block only if gradients
+            # are needed, so its workspace must suffice with and without a block.
             self.work_bytes = (with_block if pass_ == "backward"
                                else max(self.work_bytes, with_block))
             put(self.struct, view, saved=None, saved_bytes=0)
@@ -319,7 +319,7 @@ class Prepared:
             for name, x in kept.items():
                 self.blank[self.slot_of(self.at[name])] = x.data_ptr()
             self.kept = kept
-        # A capture begins only after all earlier work has ended.
+        # During a capture the copy has arrived: a capture begins after earlier work.
         if not self.gpu or capturing or self.event.query():
             self.arrived = True
         else:
@@ -327,7 +327,7 @@ class Prepared:
 
     def __call__(self, places, keep=False, saved=None):
         """Runs the pass. `places`: the addresses of the arrays `names`, or 0.
-        Returns the saved block: a new block with `keep`, else `saved`."""
+        Returns the saved block: a new block if `keep` is true, else `saved`."""
         gpu = self.gpu
         if gpu and self.index != current_gpu():
             with torch.cuda.device(self.device):
@@ -361,9 +361,9 @@ class Prepared:
 
 
 class Spec:
-    """A call without its arrays, checked once; prepares each pass once. `split` has
-    cu_seqlens of the whole batch, cuts, chunk, window. If `whole`, gradients of
-    parameters are summed over all ranks."""
+    """A checked call, without its arrays, and the prepared passes of this call. `split`
+    has cu_seqlens of the whole batch, the cuts, the chunk size and the window size. If
+    `whole` is true, gradients of parameters are summed over all ranks."""
 
     def __init__(self, split, group, options, whole, device):
         self.split, self.group, self.options = split, group, options

@@ -4,9 +4,9 @@ defines the CP context.
 Book: chapter 20.  Checked by: tests/cli/torch.sh.  Next: chunk.py.
 
 On CPUs each function of kcp_comm calls torch.distributed, so that any backend for host
-memory works. On GPUs the library uses the NCCL communicator of the group if PyTorch
-gives its address; after a failure PyTorch aborts that communicator (ref/comm.h). If
-there is no address, this file creates a communicator for the group.
+memory works. On GPUs, if PyTorch gives the address of the group's NCCL communicator,
+the library uses that communicator, which PyTorch aborts after a failure (ref/comm.h).
+Without an address, this file creates a communicator for the group.
 """
 import atexit
 import ctypes as C
@@ -72,7 +72,7 @@ class HostComm:
         return (f": {self.said}" if self.said else ""), self.error
 
     def _try(self, work):
-        """Saves the exception, which must not cross C; returns an error status."""
+        """Runs work(). Saves an exception, which must not cross C; returns a status."""
         if self.error:
             return value("KCP_COMM")
         try:
@@ -125,8 +125,8 @@ class NcclId(C.Structure):
 
 
 class NcclComm:
-    """The ranks of a process group over NCCL. The class uses the group's communicator,
-    and never frees or aborts it. For a gloo group the class creates one."""
+    """The ranks of a process group over NCCL. The class never frees or aborts the
+    group's communicator. For a gloo group the class creates a communicator."""
 
     def __init__(self, group, device):
         self.lock, self.group, self.own = threading.RLock(), group, None
@@ -239,8 +239,8 @@ def release(group: Optional["dist.ProcessGroup"] = None) -> None:
 
 @atexit.register
 def _leave():
-    """Releases gloo groups before Python ends. Otherwise a thread of a group could free
-    the last reference to a tensor without an interpreter, which aborts the process.
+    """Releases gloo groups before Python ends. Otherwise a group's thread could free a
+    tensor's last reference after the interpreter has ended, which aborts the process.
     NCCL's communicators are not freed, because freeing would wait for the GPU."""
     _forget(lambda of, device: device == "cpu")
     gc.collect()                          # HostComm and its callbacks form a cycle
@@ -287,8 +287,8 @@ compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: Fa
 
 @getattr(getattr(torch, "compiler", None), "assume_constant_result", lambda f: f)
 def whole_graph():
-    """Returns True if torch.compile traces with fullgraph=True; False if this version
-    of PyTorch does not report this option."""
+    """Returns whether torch.compile traces with fullgraph=True; False if this version
+    of PyTorch does not report the option."""
     try:
         tracer = torch._dynamo.symbolic_convert.InstructionTranslator
         return tracer.current_tx().one_graph
@@ -310,7 +310,7 @@ def whole(cu, name="cu_seqlens"):
 
 def boundaries(cu, name="cu_seqlens"):
     """Returns cu_seqlens as a tuple. For a tensor on a GPU the host waits for a copy,
-    which is reused until the tensor is written."""
+    and reuses this copy until the tensor is written."""
     if isinstance(cu, torch.Tensor):
         if cu.dim() != 1 or cu.dtype not in (torch.int32, torch.int64):
             raise ValueError(f"{name}: found {cu.dtype} {tuple(cu.shape)}, expected"
@@ -334,7 +334,7 @@ def boundaries(cu, name="cu_seqlens"):
 
 
 def where_of(cu_seqlens, cu_seqlens_cpu, cp_context):
-    """Returns the part of a call's key for its packed sequences: the context, the
+    """Returns what identifies the packed sequences in a call's key: the context, the
     boundaries as a tuple, or None."""
     if cp_context is not None:
         return cp_context
@@ -355,7 +355,7 @@ def build_cp_context(cu_seqlens: Union[Sequence[int], torch.Tensor],
     - `cu_seqlens` [N + 1]: the first token of each sequence of the whole batch, and the
       number of all tokens.
     - `group`: a process group with this rank; None: the default group.
-    - `conv1d_kernel_size`: checked, but convolutions do not use it: each has its own W.
+    - `conv1d_kernel_size`: checked but not used; each convolution has its own W.
     - `cuts` [R + 1]: rank r has tokens cuts[r] to cuts[r + 1] - 1. `None` means that
       cuts[r] is r T / R, rounded down.
 

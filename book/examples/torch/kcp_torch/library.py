@@ -4,7 +4,7 @@ Book: chapter 08.  Checked by: tests/cli/torch.sh.  Next: groups.py.
 
 This file has no copy of a struct of kcp.h. Functions of the library return sizes,
 offsets, types and enum values by name; a table lists the arrays of each stage. So
-another version of the library either works, or is rejected with the missing name.
+another version of the library either works, or raises an error with the missing name.
 """
 import ctypes as C
 import functools
@@ -118,7 +118,7 @@ def stage(name):
 
 
 class Plan:
-    """A plan (chapter 06), and the part of one rank."""
+    """A plan (chapter 06), and one rank's part of the plan."""
 
     def __init__(self, cu, R, r, chunk, window, cuts):
         self.at, why = C.c_void_p(), C.c_char_p()
@@ -150,7 +150,7 @@ def plan_of(cu, R, r, chunk, window=0, cuts=None):
 
 
 class Layer:
-    """A struct kcp_layer, with references on a CPU or kernels for a type on a GPU."""
+    """A struct kcp_layer: references on a CPU, or kernels for one type on a GPU."""
 
     def __init__(self, cuda, storage):
         self.at = C.create_string_buffer(size("kcp_layer"))
@@ -165,7 +165,7 @@ layer_of = functools.lru_cache(None)(Layer)
 
 
 def check(status, what, comm=None):
-    """Raises the error of a status, with the exception of a callback as its cause."""
+    """Raises an error if status is not 0; its cause is the exception of a callback."""
     if not status:
         return
     said, cause = comm.reason() if comm else ("", None)
