@@ -209,7 +209,7 @@ static void at_chunk(struct wy_chunk *x, const struct kcp_wy_backward *a, int64_
 
 /* Computes dq, dk [T,H,K], dv [T,HV,V], dbeta [T,HV] and dg [T,HV,KG] of this rank's
  * tokens from the outputs of chapters 03, 04 and 09. dq and dk are sums over the value
- * heads of each query/key head; for GDN, dg is a sum over the K channels. */
+ * heads of each query/key head. For GDN, dg is a sum over the K channels. */
 int ref_wy_backward(struct kcp_wy_backward *a)
 {
     const int refused = kcp_begin("10_wy_backward", KCP_HOST, a, NULL);

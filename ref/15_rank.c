@@ -49,8 +49,8 @@ static int prepare(struct spike_rank *x)
 }
 
 /* Computes x->maps [s] = [h | M] of segment s, tile by tile. The map starts from
- * [states [s] | I], where states [s] is h0 (backward: dht) if s starts (backward: ends)
- * its sequence, otherwise 0. */
+ * [states [s] | I]. states [s] is h0 if s starts its sequence (backward: dht if s ends
+ * its sequence), otherwise 0. */
 static int map_of(struct spike_rank *x, int s, int backward, const double *states)
 {
     const struct kcp_scan *a = x->a;

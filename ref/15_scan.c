@@ -51,9 +51,9 @@ static void step_all(const struct spike_rank *x, int64_t t, int backward, int W,
     }
 }
 
-/* Sets state[e] to the state before token e of the tile; S is the state before the
+/* Sets state[e] to the state before token e of the tile. S is the state before the
  * tile. In backward, sets state[e] to the gradient of the state after token n-1-e of
- * the tile's n tokens; S is the gradient of the state after the tile. */
+ * the tile's n tokens. S is the gradient of the state after the tile. */
 static int fill(struct spike_rank *x, struct tile y, int backward, const double *S,
                 double **state)
 {

@@ -34,7 +34,7 @@ void spike_step(const struct spike_token *x, int W, int ld, double *S);
 void spike_read(const struct spike_token *x, const double *S, double *o);
 /* Computes dS <- A^T (dS + q dO^T) on W columns. In columns >= V, dO is 0. */
 void spike_back(const struct spike_token *x, int W, int ld, double *dS);
-/* Computes all gradients of the token. S [K,V] is the state before the token; dS [K,V]
+/* Computes all gradients of the token. S [K,V] is the state before the token. dS [K,V]
  * is the gradient of the state after the token, without q dO^T. */
 void spike_gradients(const struct spike_token *x, const double *S, const double *dS);
 /* Sets dq and dk to 0, because the value heads of a query/key head add to dq and dk. */

@@ -40,7 +40,7 @@ struct family_chunk {
     struct family_rows q, k, v, a, b, omega, dO;      /* d is NULL in forward */
     struct family_rows bk;                 /* scratch [C,K] and its gradient */
     struct family_rows G;                  /* G in base 2, dG */
-    struct family_rows u, w, kg, qg, Aqk;  /* d: outputs of form(), zero on entry */
+    struct family_rows u, w, kg, qg, Aqk;  /* d: outputs of form(), 0 before form() */
     struct family_rows v_new, dU, dAqk;    /* x: inputs of form_back() */
     const double *h, *dh;                  /* [K,V] h: chunk's start, dh: its end */
     void *L, *z;                           /* scratch [C,C], [C,V] */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Computes v_new = u - w S, then S <- diag(decay) S + kg^T v_new, for tokens t0 ..
- * t0+c-1 of head n. On entry S [K,V] is the state before these tokens; on return S is
+ * t0+c-1 of head n. On entry S [K,V] is the state before these tokens. On return S is
  * the state after these tokens. decay [K] is the decay over the chunk. */
 static void one_chunk(const struct kcp_ladder *a, int64_t t0, int c, int n,
                       const double *decay, double S[a->K][a->V])

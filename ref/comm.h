@@ -68,7 +68,7 @@ struct kcp_comm {
 
 /* A window is memory on a rank's GPU that kernels of other ranks write directly. A
  * window has a flag per block of a state. If all ranks have a window, the form `chain`
- * runs one kernel per rank (chapter 20); otherwise `chain` sends messages. */
+ * runs one kernel per rank (chapter 20). Otherwise `chain` sends messages. */
 enum { KCP_WINDOW_RANKS = 16 };
 struct kcp_window {
     int R, r, blocks;          /* blocks: maximum blocks of a state per rank */
@@ -104,7 +104,7 @@ int kcp_timeout(double *seconds, char *why, size_t n);
  * failed rank and the reason. If a process dies under MPI, the launcher names the
  * process, ends the other processes, and returns a status other than 0. If a rank
  * hangs, or if a rank over threads or NCCL dies, calls on the other ranks fail within
- * KCP_TIMEOUT_S with a one-line reason, and the work on these ranks' streams ends. */
+ * KCP_TIMEOUT_S with a one-line reason. Work on streams of the other ranks ends. */
 
 /* Ranks can use NCCL (KCP_NA if built without CUDA or NCCL). Pointers are to memory of
  * the rank's GPU, and a call returns when its work is on the stream. barrier() waits
@@ -174,12 +174,12 @@ extern const struct kcp_mapops kcp_diagonal_mapops;        /* ref/16_diagonal.c 
 /* ---- chapters 07, 11: the exchange, written once over comm and maps
  *
  * `maps` [NS,HV,K,V+K] (diagonal M: [NS,HV,K,V+1]) are this rank's maps. Only the parts
- * that kcp_plan_want returns are read. `states` is [NS,HV,K,V]. On entry, rows of
- * segments that begin (backward: end) a sequence are h0 (dht) or 0. On return, every
- * row is the state at the start of its segment (backward: the gradient of the state at
- * the segment's end). In forward, the form all_gather stores the gathered maps in
- * `kept`, which may be NULL. Backward with reuse_M reads M from `kept` and `maps`, and
- * sends only dh_ext. */
+ * that kcp_plan_want returns are read. `states` is [NS,HV,K,V]. On entry, the row of a
+ * segment that begins its sequence is h0 or 0 (backward: the row of a segment that ends
+ * its sequence is dht or 0). On return, every row is the state at the start of its
+ * segment (backward: the gradient of the state at the segment's end). In forward, the
+ * form all_gather stores the gathered maps in `kept`, which may be NULL. Backward with
+ * reuse_M reads M from `kept` and `maps`, and sends only dh_ext. */
 struct kcp_exchange {
     enum kcp_form form;
     int backward, blocks, reuse_M;

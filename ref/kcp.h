@@ -94,7 +94,7 @@ struct kcp_field {
 
 /* ---- chapter 06: the plan
  * A plan is a table of segments and their owners. A plan depends only on cu_seqlens, R,
- * the owners of ranges, and L. A rank may own any ranges of tokens; by default, rank r
+ * the owners of ranges, and L. A rank may own any ranges of tokens. By default, rank r
  * owns the r-th of R contiguous ranges. The table lists a rank's segments one after
  * another, in token order, and the rank's shard has their rows in the same order. In a
  * *classic* plan (L = 0), a segment is the part of a sequence in one range. In a
@@ -115,8 +115,8 @@ struct kcp_segment {
 //< segment
 
 /* One rank's part of the plan, called CP context in other implementations.
- * is_first_rank and the pre_ members describe the rank's first segment; is_last_rank
- * and post_num_ranks describe its last segment. If a rank owns several ranges,
+ * is_first_rank and the pre_ members describe the rank's first segment. is_last_rank
+ * and post_num_ranks describe the last segment. If a rank owns several ranges,
  * pre_num_ranks and post_num_ranks count changes of owner, and cu_seqlens has one entry
  * per run of consecutive tokens. */
 struct kcp_context {
@@ -155,9 +155,9 @@ struct kcp_plan {
 struct kcp_owners { int B; int64_t *bound; int *owner; };
 
 /* Allocates a table of owners of a kind that softmax attention uses. KCP_ZIGZAG cuts
- * each sequence into 2 R ranges at floor(i len / 2R); rank r owns ranges r and 2R-1-r,
+ * each sequence into 2 R ranges at floor(i len / 2R). Rank r owns ranges r and 2R-1-r,
  * so that a causal mask gives all ranks the same work. KCP_STRIPED cuts each sequence
- * into stripes of `stripe` tokens; rank i mod R owns stripe i. If the result is
+ * into stripes of `stripe` tokens. Rank i mod R owns stripe i. If the result is
  * KCP_BAD, *why is the reason. */
 enum kcp_spread { KCP_CONTIGUOUS, KCP_ZIGZAG, KCP_STRIPED };
 int  kcp_owners_make(struct kcp_owners *owners, enum kcp_spread spread, int N,
@@ -165,7 +165,7 @@ int  kcp_owners_make(struct kcp_owners *owners, enum kcp_spread spread, int N,
                      const char **why);
 void kcp_owners_free(struct kcp_owners *owners);
 
-/* Makes a plan of contiguous ranges; rank r's range begins at cuts[r] or, if cuts is
+/* Makes a plan of contiguous ranges. Rank r's range begins at cuts[r] or, if cuts is
  * NULL, at floor(r T / R). Wc, the width of the convolution, is copied to the contexts.
  * On KCP_BAD, *plan is NULL and *why (`why` may be NULL) is a static text with the
  * reason. */
@@ -184,7 +184,7 @@ void kcp_plan_free(struct kcp_plan *plan);
 int  kcp_plan_refresh(struct kcp_plan *plan, const struct kcp_plan *next,
                       const char **why);
 /* kcp_plan_take copies rank r's rows (row_bytes per token) from the tensor of all
- * tokens to the shard; kcp_plan_give copies the shard back. kcp_plan_token returns the
+ * tokens to the shard. kcp_plan_give copies the shard back. kcp_plan_token returns the
  * global token of row i in shard order. All arrays are in host memory. */
 void kcp_plan_take(const struct kcp_plan *plan, int r, size_t row_bytes,
                    const void *whole, void *shard);
@@ -192,8 +192,8 @@ void kcp_plan_give(const struct kcp_plan *plan, int r, size_t row_bytes,
                    const void *shard, void *whole);
 int64_t kcp_plan_token(const struct kcp_plan *plan, int64_t i);
 /* Returns, as bits KCP_WANT_*, the parts of global segment j's map that the exchange
- * needs: h_ext unless the segment ends (backward: starts) its sequence; M only if the
- * sequence continues before and after the segment. */
+ * needs. h_ext is needed unless the segment ends (backward: starts) its sequence. M is
+ * needed only if the sequence continues before and after the segment. */
 int  kcp_plan_want(const struct kcp_plan *plan, int j, int backward);
 
 /* ---- chapter 12: the saved block

@@ -7,7 +7,7 @@
  * GPU every array of an args struct is in GPU memory (plan, comm and ops are host
  * structs). A call puts work on args->stream and returns. A call does not allocate, and
  * waits only inside comm if ranks share a GPU, so a CUDA graph may capture the call.
- * The storage of ACTV arrays (kcp.h) is layer->storage; ACC arrays are fp32, or double
+ * The storage of ACTV arrays (kcp.h) is layer->storage. ACC arrays are fp32, or double
  * if layer->storage is KCP_F64. No function prints or exits. */
 #ifndef KCP_LAYER_H
 #define KCP_LAYER_H
@@ -42,10 +42,10 @@ void kcp_layer_ref(struct kcp_layer *layer);
 int  kcp_layer_gpu(struct kcp_layer *layer, enum kcp_storage storage,
                    const char *name, char *why, size_t n);
 
-/* Sets these members of `call` for this rank: T, N, NS, NC, C, R, r, plan, comm,
- * ops. `call` is the beginning of an args struct. comm may be NULL if R is 1. The
- * caller sets H, HV, K, V, KG, the options, the stream, and the grid cu [NS+1], cn
- * [NS+1], sc [NC]. plan->ctx[r] contains the grid on the host; a GPU needs a copy. */
+/* Sets these members of `call` for this rank: T, N, NS, NC, C, R, r, plan, comm, ops.
+ * `call` is the beginning of an args struct. comm may be NULL if R is 1. The caller
+ * sets H, HV, K, V, KG, the options, the stream, and the grid cu [NS+1], cn [NS+1], sc
+ * [NC]. plan->ctx[r] contains the grid on the host. A GPU needs a copy. */
 void kcp_layer_call(const struct kcp_layer *layer, struct kcp_call *call,
                     const struct kcp_plan *plan, struct kcp_comm *comm);
 

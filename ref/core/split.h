@@ -4,8 +4,8 @@
  * Book: chapter 18, "Fill the processors".
  * Checked by: tests/08_forward/split_sequence.c.  Next: paths.def, its conditions.
  *
- * A strip is a part of a segment. There are two rules: one for programs of stages (one
- * kernel per stage), one for the fused forward, whose launches overlap. P and
+ * A strip is a part of a segment. One rule is for programs of stages (one kernel per
+ * stage), another rule for the fused forward, whose launches overlap. P and
  * `processors` are the number of SMs; machine.h contains the cost of a step. */
 #ifndef KCP_SPLIT_H
 #define KCP_SPLIT_H
@@ -263,8 +263,8 @@ static inline double kcp_maps_cost(const struct kcp_call *a, int strip_chunks, i
 
 /* Returns the time of a walk over `walked` chunks in two or more windows of W chunks.
  * The time is a sum of four terms: the factors of the first window; the walk concurrent
- * with the other factors (the longer of the walk alone and all work spread over all
- * SMs); the map of the last window, if needed; the launches. */
+ * with the other factors; the map of the last window, if needed; the launches. The
+ * second term is the longer of the walk alone and all work spread over all SMs. */
 static inline double kcp_walk_cost(const struct kcp_call *a, int want, int walked,
                                    int P)
 {
@@ -399,8 +399,8 @@ static inline int kcp_scans_fit(const struct kcp_call *a, int processors)
     return (a->K == 128 && a->KG != 1 ? 2 * blocks : blocks) <= processors;
 }
 
-/* Returns 1 if the reverse scan of segment s runs before the exchange, which is
- * possible if s ends its sequence: the scan starts from the given dht and computes the
+/* Returns 1 if the reverse scan of segment s runs before the exchange. This is possible
+ * if s ends its sequence, because the scan starts from the given dht and computes the
  * gradient that earlier ranks need. Returns 0 if both scans fit on the GPU at once,
  * because then computing dh_ext together with the states is faster. */
 static inline int kcp_reverses_first(const struct kcp_call *a, int s, int processors)
