@@ -6,10 +6,10 @@ Next: regimes.py, the workloads.
   python tests/kcp_check.py --emit-flashinfer DIR
   python tests/kcp_check.py --solution solution.json [--device cuda] [--case WORDS]
 
-A definition holds a PyTorch reference, the token recurrence in double; --emit-flashinfer
-judges it with kcp-check before it is written. A workload is a regime: alike keys, strong
-gates, null rows. Inputs that a random generator cannot give are in a .safetensors file.
-A solution is judged on the judge's own cases. Languages: python and triton.
+A definition holds a PyTorch reference, the token recurrence in double.
+--emit-flashinfer judges this reference before writing it. A workload is a regime (for
+example alike keys). Inputs that a random generator cannot give are in a .safetensors
+file. A solution is judged on the judge's own cases. Languages: python and triton.
 """
 import importlib.util
 import inspect

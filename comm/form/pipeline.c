@@ -51,7 +51,7 @@ static int next_time(const struct fold *f, int t)
     struct visit v;
     for (int p = 0; p < f->NS; p = v.p1) {
         v = fold_visit(f, p);
-        const int from = v.hops - v.enters;       /* first and last step of block 0 */
+        const int from = v.hops - v.enters;       /* first, last time step of block 0 */
         const int to = v.leaves ? v.hops : from;
         const int at = from > t + 1 ? from : t + 1;
         if ((v.enters || v.leaves) && at < to + blocks(f->x) &&

@@ -27,7 +27,7 @@ struct wrong_rank {
     const struct kcp_backward *a;
     const struct kcp_segment *seg;
     struct mistake x;
-    struct kcp_backward on_strips;       /* strips.c: *a, one segment per strip */
+    struct kcp_backward on_strips;       /* *a with one segment per strip */
     struct kcp_plan *strips;
     int ngot;
     double *got[64];

@@ -14,8 +14,8 @@ CHROME="$CHROME --allow-file-access-from-files --disable-dev-shm-usage"
 WIDTHS="1280 390" SCHEMES=light
 W=$(mktemp -d) || exit 1
 trap 'rm -rf "$W"' EXIT
-# Uses a separate HOME, because another Chromium locks its profile and some users have no
-# HOME.
+# Uses a separate HOME, because a running Chromium locks the profile in HOME, and some
+# users have no HOME.
 unset XDG_CONFIG_HOME XDG_CACHE_HOME
 HOME=$W
 export CHROME WIDTHS SCHEMES HOME

@@ -44,8 +44,8 @@ for launcher in PMI_SIZE=4,PMI_RANK=0 SLURM_STEP_NUM_TASKS=4,SLURM_PROCID=1 \
         timeout 30 "$check" --exchange 1
 done
 
-# Tests the judge over processes: exchanges, forward, backward, mutants of halos, few
-# ranks.
+# Tests the judge over processes: exchanges, forward, backward, mutants of halos, and
+# messages about a wrong number of ranks.
 for n in 2 3 4 7; do expect 0 ' 0 numbers wrong' $n "$check" --ranks $n --exchange 20; done
 for s in 08 13; do
     expect 0 '  ok      ref .* messages' 3 "$check" --stage $s --variant ref

@@ -1,6 +1,6 @@
 #!/bin/sh
-# run_folder.sh -- checks that kcp-run's output folder has all results or none: with
-# --force, after a kill at any time, on a full disk.
+# run_folder.sh -- checks that kcp-run's output folder has all results or none, even with
+# --force, after a kill at any time, or on a full disk.
 #
 # Book: chapter 20.  Checked by: make test, which runs it.  Next: bench/run/write.c.
 # Usage: run_folder.sh BUILD.

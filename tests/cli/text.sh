@@ -1,5 +1,5 @@
 #!/bin/sh
-# text.sh -- tests kcp-text of make run: its page, and three files over ranks.
+# text.sh -- tests kcp-text (make run): its output page, and three files over ranks.
 #
 # Book: none.  Checked by: make test, which runs it.  Next: cases.tsv, what it refuses.
 # Usage: text.sh BUILD.

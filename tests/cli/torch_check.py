@@ -370,7 +370,7 @@ FLA = {"chunk_kda": "q k v g beta scale initial_state output_final_state"
 
 
 def interfaces():
-    """Checks that arguments have FLA 0.5.2's order, and checks C's structs."""
+    """Checks that arguments have FLA 0.5.2's order, and reads C's structs."""
     for name, words in FLA.items():
         ours = list(inspect.signature(getattr(kcp_torch, name)).parameters)
         expect(ours[:len(words.split())] == words.split(), f"{name}{ours}")

@@ -50,7 +50,8 @@ names = {}                               # of files, by their number in the PTX
 
 
 class Step:
-    """An instruction of a kind in KINDS, and the writes that reach it without a fence."""
+    """An instruction of a kind in KINDS, and the writes that reach the step
+    unfenced."""
     def __init__(self, kind, conditional, targets, place):
         self.kind, self.conditional = kind, conditional
         self.targets, self.place = targets, place
