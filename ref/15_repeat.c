@@ -126,8 +126,8 @@ static int64_t collect(const struct spike_rank *x, int64_t t0, int64_t t1, doubl
 }
 
 /* Sets the row of segment s to the sum of do_ over the dropped tokens at the start of
- * s. The flag is 1 if a token of s is not dropped or the sequence ends in s, because
- * then no gradient of a later segment belongs to an output before s. */
+ * s. The flag is 1 if a token of s is not dropped or if the sequence ends in s. In both
+ * cases, no gradient of a later segment belongs to an output before s. */
 static void first_of(struct spike_rank *x, int s)
 {
     const struct kcp_scan *a = x->a;
