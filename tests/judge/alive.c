@@ -11,9 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Finds the last cut that a sequence crosses. Sets *t0 to the first token of that
- * sequence and *T to the number of the sequence's tokens before the cut. Returns 0 if
- * no sequence crosses a cut. */
+/* Finds the last cut that a sequence crosses. Sets *t0 to the sequence's first token
+ * and *T to its number of tokens before the cut. Returns 0 if there is no such cut. */
 static int stretch_before(const struct kcp_plan *p, int64_t *t0, int64_t *T)
 {
     int last = -1;

@@ -6,9 +6,9 @@
  * Check `alone` fills one sequence with NaN and requires that no bit of the other
  * sequences' outputs changes. The rows after a partial chunk belong to the next
  * sequence. A kernel that multiplies rows of the next sequence by 0 is correct only if
- * the rows are finite, because 0 times NaN is NaN. Check `canonical` requires equal
- * bits on 1, 2, 3, 4 and 8 ranks if segments are cut at fixed token numbers, in the
- * forms that compose maps in order. tests/13, 15 and 16 run the same checks on the
+ * the rows are finite, because 0 times NaN is NaN. Check `canonical` cuts segments at
+ * fixed token numbers and requires equal bits on 1, 2, 3, 4 and 8 ranks, in the forms
+ * that compose maps in order. tests/13, 15 and 16 run the same checks on the
  * references, with small sizes. */
 #include "trial.h"
 
@@ -24,9 +24,9 @@ static int run(struct trial *t, const struct kcase *k, const struct kcp_plan *p,
 }
 
 /* Counts the bytes that differ between outputs o and `to`, where row 0 of o is row
- * `first` of `to`. bytes[1] is the count in rows of sequence `bad`, or 0 if k is
- * NULL; bytes[0] is the count in other rows. Skips state rows that the rank does not
- * own; such rows are NaN in `want`. */
+ * `first` of `to`. bytes[1] counts rows of sequence `bad` (0 if k is NULL), and
+ * bytes[0] counts other rows. Skips states that the rank does not own, which are NaN in
+ * `want`. */
 static void count_bytes(const struct buffer *o, const struct buffer *to, int64_t first,
                         const struct kcase *k, int bad, int64_t bytes[2])
 {
@@ -116,8 +116,8 @@ static int alone_pass(struct kcp_report *rep, const struct kcp_variant *v,
 /* ---- two runs on equal inputs */
 
 /* Compares the output bits of two runs. Run `to` has one rank, or as many ranks as run
- * x. On a GPU, outputs of the forward before 13 are not compared if the runs save
- * different blocks, because different kernels may write them. */
+ * x. On a GPU, if the two runs save different blocks, the outputs of the forward before
+ * 13 are not compared, because different kernels may compute these outputs. */
 static void compare(struct kcp_report *rep, const struct trial *x,
                     const struct trial *to, const char *words)
 {

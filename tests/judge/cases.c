@@ -24,8 +24,8 @@ static const int sizes[][2] = { { 16, 16 }, { 5, 7 }, { 32, 16 }, { 16, 48 }, { 
 /* Sizes that tensor-core kernels take. */
 static const int wide_sizes[][2] = { { 64, 64 }, { 128, 128 }, { 64, 128 },
                                      { 128, 64 } };
-/* Sizes that only the v1 kernels and kernels for sizes "up to 256" take. Case i has the
- * sizes of row i, the i-th value of each remaining axis, and HV > H. */
+/* Sizes that only v1 kernels and kernels for any size up to 256 support. The i-th tall
+ * case has row i's sizes, the i-th value of every other axis, and HV > H. */
 static const int tall_sizes[][2] = { { 192, 16 }, { 144, 256 }, { 48, 208 },
                                      { 256, 240 } };
 static const int tall_lens[] = { 0, 2, 9, 1 };
@@ -62,9 +62,9 @@ static int matters(const struct kcp_stage *s, int axis)
     return !conv;
 }
 
-/* Returns 1 if the list must contain all pairs of values of axes a and b (a == b: all
- * values). For example, a wrong halo shows only if shards are short and windows wide;
- * overflow shows only if gates are strong and chunks long. */
+/* Returns 1 if the list must contain all pairs of values of axes a and b or, for a ==
+ * b, all values of the axis. For example, a wrong halo shows only if shards are short
+ * and windows wide; overflow shows only if gates are strong and chunks long. */
 static int is_required(const struct kcp_stage *s, int full, int a, int b)
 {
     int core = 1 << REGIME | 1 << MODEL | 1 << GATE | 1 << CHUNK | 1 << HEADS;

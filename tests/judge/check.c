@@ -4,7 +4,7 @@
  * trial.c.
  *
  * error = RMS(x - ref) / max(RMS(ref), 1e-6 natural size), per tensor, rank and head.
- * NaN and Inf always fail. Numbers that the reference does not write must stay NaN. */
+ * NaN and Inf always fail. Outputs that the reference does not write must stay NaN. */
 #include "judge.h"
 #include "tolerance.h"
 #include <math.h>
@@ -25,8 +25,8 @@ static int is_state(const char *f)
     return one_of(f, "o v_new u S map maps h h_out h_in h_back h_kept ht ot");
 }
 
-/* GDN-2's b is a gate, so its gradient db, like dbeta, is one dot product with the
- * state per token and channel. */
+/* GDN-2's b is a gate. So, as for dbeta, each number of its gradient db is one dot
+ * product with the state. */
 static int is_gate_b(const struct slice *s)
 {
     return !strcmp(s->field->name, "db") && s->call->model == KCP_GDN2;
@@ -76,8 +76,8 @@ double tolerance(const struct slice *s, int is_M)
                         : limit * (1 + twice);
 }
 
-/* A slice viewed as an array [outer][heads][inner]. A map is checked in two parts, h
- * and M; columns `from` to `to` - 1 are the part that is checked. */
+/* A slice viewed as an array [outer][heads][inner]. A map's parts h and M are checked
+ * separately; columns `from` to `to` - 1 are one part. */
 struct view { int64_t outer, heads, inner, from, to; int is_M; };
 
 int head_axis(const struct kcp_field *f)
@@ -247,12 +247,12 @@ static double roundings(const struct slice *s)
 
 /* Returns the factor that raises a limit if the effect of one more rounding is unknown
  * (bench): by_chance(), except for the gradient of a parameter. That gradient is a sum
- * over tokens, divided by a random sum of as many terms (size_of). If each term is off
- * by the limit of dg, the error of the sum is a normal number whose standard deviation
- * is that limit, so the error exceeds three standard deviations once in 370 cases. The
- * RMS of n such errors exceeds 1 + 3 / sqrt(2 n) standard deviations about as rarely.
- * Measured for GDN and 32768 tokens: one more rounding changes dA_log of four heads by
- * 1.7e-2, 3e-3, 1.2e-2 and 5e-4. */
+ * over tokens, divided by a random sum of as many terms (size_of). If each term has an
+ * error of dg's limit, the error of the sum is a normal number. Its standard deviation
+ * is this limit, so it exceeds three standard deviations once in 370 cases. The RMS of
+ * n such errors exceeds 1 + 3 / sqrt(2 n) standard deviations about as rarely. Measured
+ * for GDN and 32768 tokens: one more rounding changes dA_log of four heads by 1.7e-2,
+ * 3e-3, 1.2e-2 and 5e-4. */
 static double by_chance_alone(const struct slice *s, const struct view *v)
 {
     const double n = fmax(1, (double)(v->outer * v->inner));
@@ -260,9 +260,9 @@ static double by_chance_alone(const struct slice *s, const struct view *v)
     return over_tokens ? 1 + 3 / sqrt(2 * n) : by_chance(v->outer * v->inner);
 }
 
-/* Returns a factor f. A limit is at least f times the change of the exact result when
- * the inputs (in a layer: the outputs of each chapter) are rounded once more. f is 3
- * times roundings(), because a kernel also rounds intermediate numbers; and 6 times
+/* Returns a factor f. A limit is at least f times the change of the exact result that
+ * one more rounding of the inputs (in a layer: of each chapter's outputs) causes. f is
+ * 3 times roundings(), because a kernel also rounds intermediate numbers; and 6 times
  * roundings() for chapters 10, 13 and 16, which chain six products that no chapter
  * outputs. */
 static double times_moved(const struct slice *s)
@@ -294,14 +294,14 @@ static double conditioned(const struct slice *s, const struct view *v, int64_t h
     return limit;
 }
 
-/* Returns the limit of row a of head h. A wrong token among many hardly changes the
- * error of the head, so each row has a limit too: three times the head's limit, or 1.5
- * times the limit computed from the effect of one more rounding on the row (see
- * conditioned), if the latter is larger. Correct kernels reach 2.9 times the head's
- * limit in forward and 1.8 times in backward (H200, seeds 4 to 6). The factor is five
- * instead of three in chapter 16, and if the effect of rounding is unknown. With alike
- * keys, rows at the end of a chunk have errors far above the effect of one more
- * rounding, so the row limit is five times the head's limit. */
+/* Returns the limit of row a of head h. One wrong token among many hardly changes the
+ * error of the head, so each row also has a limit. This is the larger of three times
+ * the head's limit and 1.5 times the limit that `conditioned` computes for the row from
+ * the effect of one more rounding. Correct kernels reach 2.9 times the head's limit in
+ * forward and 1.8 times in backward (H200, seeds 4 to 6). The factor three becomes five
+ * in chapter 16, and if the effect of rounding is unknown. With alike keys, rows at the
+ * end of a chunk have errors far above the effect of one more rounding, so the row
+ * limit is five times the head's limit. */
 static double row_limit(const struct slice *s, const struct view *v, int64_t a,
                         int64_t h, double size, double own, int64_t all_outer,
                         double err)

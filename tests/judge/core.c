@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The order in which a stage's cases run with a mutant. A few cases reject most
- * mutants, so the cases that rejected earlier mutants run first, then all others by
- * size. */
+/* Order in which the cases of a stage run with a mutant. A few cases reject most
+ * mutants, so cases that rejected earlier mutants run first. The other cases follow,
+ * sorted by size. */
 static struct { const struct kcp_stage *stage; int n, *at; } order;
 
 static double work_of(const struct kcase *k)
@@ -69,8 +69,8 @@ static int rejected_by(struct isolated *x, int n, enum kcp_storage judged,
 }
 
 /* With --ranks R, or R processes, all cases have R ranks, but some mistakes change a
- * result only with another number of ranks. So a surviving mutant is not decidable with
- * R ranks if the list without --ranks rejects the mutant, but only in cases with
+ * result only with another number of ranks. So a mutant that survives with R ranks is
+ * "not decidable" if the list without --ranks rejects it, but only in cases with
  * another number of ranks. */
 static int is_decidable(const struct kcp_stage *s, const struct kcp_variant *v,
                         const struct options *o, enum kcp_storage judged)
@@ -195,7 +195,7 @@ static struct kcase *list_of(const struct kcp_stage *s, const struct kcp_variant
     return memcpy(list, o->given, (size_t)*n * sizeof *list);
 }
 
-/* Returns how many passes were n/a in a case of which the other pass ran. Passes that
+/* Returns the number of passes that were n/a in cases whose other pass ran. Passes that
  * the variant's record excludes do not count. */
 static int count_passes_na(const struct kcp_variant *v, const struct tally *y)
 {
@@ -333,7 +333,7 @@ static int has_to_stop(const struct options *o, const struct kcp_report *rep)
     return o->stop && (rep->fail || rep->survived);
 }
 
-/* Runs the checks of a stage; if s is NULL, the checks that belong to no stage. */
+/* Runs the checks of stage s or, if s is NULL, the checks that belong to no stage. */
 static void run_checks(const char *stage, const struct kcp_stage *s,
                        const struct options *o, struct kcp_report *rep)
 {
@@ -370,6 +370,6 @@ int judge_all(const struct options *o, struct kcp_report *rep)
         if (!apart && (nv || (!o->variant && !o->given))) paths_close(s, o, rep);
         run_checks(s->name, s, o, rep);
     }
-    run_checks(o->stage, NULL, o, rep);              /* of 06_plan and of the judge */
+    run_checks(o->stage, NULL, o, rep);              /* of 06_plan, of the judge */
     return report_close(rep, o->strict);
 }

@@ -1,11 +1,11 @@
-/* criterion.c -- runs the judge under Criterion on one node, with one test, which is a
- * process, per stage.
+/* criterion.c -- runs the judge under Criterion on one node. Each stage is a test, and
+ * each test is a process.
  *
  * Book: CONTRIBUTING.md.  Checked by: itself.  Next: main.c, the same core without it.
  *
  * Options are environment variables (STAGE, SEED, FULL; and on GPUs DEVICE=1,
  * BACKEND=nccl, RANKS=4), because each test is a new process. Threads that run ranks
- * return a status; only the main thread asserts, with the first failure's message. */
+ * return a status. Only the main thread asserts, with the first failure's message. */
 #include "judge.h"
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
@@ -20,7 +20,7 @@ static const char *setting(const char *name)
     return s && *s ? s : NULL;
 }
 
-/* Lists the stages, and the names under which checks without a stage are filed. */
+/* Lists the names that checks without a stage use in its place, then the stages. */
 static int find_stages(const char *name[MOST_STAGES])
 {
     const char *only = setting("STAGE");

@@ -36,7 +36,7 @@ static int make_dir(const char *path)
     return 2;
 }
 
-/* Closes a file and reports a write error, which may appear only at fclose. */
+/* Closes a file. Reports a write error, because some appear only in fclose. */
 static int close_file(FILE *f, const char *path)
 {
     errno = 0;

@@ -6,7 +6,7 @@
 #define KCP_EMIT_H
 #include "judge.h"
 
-/* Writes the cases to files. Returns an exit status; 2 after one line on stderr. */
+/* Writes the cases to files. Returns the exit status, 2 after an error message. */
 int emit_cases(const char *dir, const struct options *o);
 /* Lists the *n cases that the options select. */
 struct kcase *emit_list(const struct kcp_stage *s, const struct options *o, int *n);
@@ -22,11 +22,10 @@ void emit_dims(const struct kcp_field *f, const struct kcp_call *c,
                const struct tensor *t, int64_t *dim);
 
 /* ---- a file with the outputs of a build (outputs.c). */
-/* Run the reference and every host variant of each stage in this process on fifty cases
- * (o->quick: ten), drawn with o->seed. Return an exit status: 0 if the file was
- * written, or no bit changed; 1 if an output changed by more than ten tolerances, or a
- * status changed; 2 if the file cannot be opened or written; 3 for smaller changes of
- * outputs. */
+/* Both functions run, in this process, each stage's reference and host variants on
+ * fifty cases (with o->quick, ten) drawn with o->seed. They return an exit status: 0 if
+ * the file was written or no bit changed; 1 if a status changed, or an output by more
+ * than ten tolerances; 2 if the file cannot be used; 3 if outputs changed less. */
 int outputs_keep(const char *path, const struct options *o);
 int outputs_against(const char *path, const struct options *o);
 

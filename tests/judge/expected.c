@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 /* All variants of a stage have the same cases, so the expected outputs of a stage
- * are cached until the next stage. When the cache is full, `last` has the newest
+ * are cached until the next stage. If the cache is full, `last` has the newest
  * outputs. */
 enum { MOST_CACHED = 4096 };
 static struct { struct expected x[MOST_CACHED]; int n; size_t bytes; } cache;
@@ -39,8 +39,8 @@ static double rms(const struct tensor *t)
     return t && t->n ? sqrt(s / t->n) : 0;
 }
 
-/* Returns sqrt(2 C / 3), by which errors of sums of dg over C tokens grow. The dg of a
- * token is the sum of dG from this token to the end of the chunk, so an error of one dG
+/* Returns sqrt(2 C / 3), the factor by which errors of sums of dg grow over C tokens. A
+ * token's dg is the sum of dG from this token to the chunk's end, so an error of one dG
  * changes dg of all earlier tokens, and errors of dg are not independent. */
 static double correlation(const struct kcp_call *c)
 {
@@ -76,7 +76,7 @@ struct natural_sizes natural_sizes(const struct tensor_set *b,
     return x;
 }
 
-/* Drops optional states, so that their pointers are NULL. */
+/* Removes optional states from the set, so that variants get NULL. */
 static void drop_states(struct tensor_set *b, const struct kcp_stage *s)
 {
     static const char *const states[] = { "h_in", "h_start", "dh_out", "dh_end" };
@@ -87,7 +87,7 @@ static void drop_states(struct tensor_set *b, const struct kcp_stage *s)
 }
 
 /* Changes each input by up to half a unit in the last place of its type. Changes beta
- * like a bf16 input, because bf16 kernels round the product A beta. */
+ * like a bf16 input, because bf16 kernels round the product of A and beta. */
 static void round_once_more(struct tensor_set *in, const struct kcase *k,
                             enum kcp_storage judged)
 {
@@ -116,8 +116,8 @@ static int outputs_of(struct tensor_set *want, const struct kcp_stage *s,
     }
 }
 
-/* Adds the inputs that earlier chapters compute (for stage 01: the token recurrence),
- * rounded to type `judged`. */
+/* Adds inputs that earlier chapters compute (for stage 01, the token recurrence
+ * computes them), rounded to type `judged`. */
 static int inputs_before(struct tensor_set *in, const struct kcp_stage *s,
                          const struct kcase *k, enum kcp_pass pass,
                          enum kcp_storage judged)
@@ -131,7 +131,7 @@ static int inputs_before(struct tensor_set *in, const struct kcp_stage *s,
     return status;
 }
 
-/* Returns the share of a state that is left at the last cut; NaN if no sequence
+/* Returns the share of a state that is left at the last cut, or NaN if no sequence
  * crosses a cut. */
 static double alive_of(const struct expected *x, const struct kcp_stage *s,
                        const struct kcase *k, const struct kcp_plan *p)
@@ -168,9 +168,9 @@ static int move_once(struct tensor_set *to, const struct kcase *k,
     return status;
 }
 
-/* Adds the squared differences of one more draw to current->sums. One draw is not
- * enough if an output depends on few numbers: eight draws of one gradient gave 2e-3 to
- * 1.4e-2. */
+/* Adds the squared differences of one more draw to current->sums. If an output depends
+ * on few numbers, one draw is not enough: for one gradient, eight draws gave changes
+ * from 2e-3 to 1.4e-2. */
 static int add_draw(const struct kcp_plan *p)
 {
     struct tensor_set one = { 0 };
@@ -298,8 +298,8 @@ static struct expected *cache_add(const struct expected *x)
     return to;
 }
 
-/* Removes outputs of other stages and, if the cache is half full, outputs of other
- * storage types. */
+/* Removes outputs of other stages. If the cache is half full, also removes outputs of
+ * other storage types. */
 static void cache_begin(const struct kcp_stage *s, enum kcp_storage judged)
 {
     const int is_tight = cache.bytes > most_bytes() / 2;
@@ -323,7 +323,7 @@ static struct {
     const struct kcp_stage *s;
     const struct kcase *list;
     enum kcp_storage judged;
-    int next, n;                             /* next pass of the n cases */
+    int next, n;                             /* next pass; number of cases */
     pthread_mutex_t lock;
 } todo = { .lock = PTHREAD_MUTEX_INITIALIZER };
 

@@ -4,8 +4,8 @@
  * runs such commands.  Next: core.c.
  *
  * A variant that depends on earlier calls may pass if the failed case runs alone. So
- * new processes repeat the failed case after 0, 1, 3 and then 7 earlier cases, until
- * the case fails. */
+ * new processes run the failed case again after 0, 1, 3 and then 7 earlier cases, until
+ * the case fails again. */
 #include "isolation.h"
 #include "comm/options.h"
 
@@ -75,7 +75,7 @@ static int cases_before(struct isolated *x, int i, const struct verdict *t, int 
     return most;
 }
 
-/* Writes the words of cases `from` to i for --case; if the words do not fit, omits the
+/* Writes cases `from` to i as text for --case. If the text does not fit, omits the
  * first cases. Returns how many cases before case i were written. */
 static int words_of(const struct isolated *x, int from, int i, char words[MOST_WORDS])
 {

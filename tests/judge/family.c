@@ -14,8 +14,8 @@
 #include <string.h>
 
 /* Fills t with gates sigmoid(center + x + y / 2), where x is one normal number per
- * token and y is one per token and channel. With exact_beta, a third of the rows are 0
- * and a third are 1. */
+ * token and y is one per token and channel. With `exact_beta`, a third of the rows are
+ * 0 and a third are 1. */
 static void gates(struct tensor *t, const struct kcase *k, int width, double center)
 {
     struct stream s = stream_of(k->seed, t->name);
@@ -51,8 +51,8 @@ void family_draw(struct tensor_set *b, const struct kcase *k)
     }
 }
 
-/* Draws a mask in runs of mean length `run` tokens. All entries of a run are `value`
- * with probability `chance`, else !value. A run may cover whole ranks. */
+/* Draws a mask in runs; their mean length is `run` tokens. With probability `chance` a
+ * run's entries are `value`, otherwise !value. A run may cover whole ranks. */
 static void mask(struct tensor_set *b, const struct kcase *k, const char *name,
                  const char *shape, double chance, double run, int value)
 {

@@ -3,7 +3,7 @@
  * Book: CONTRIBUTING.md, "Kernels written elsewhere".  Checked by: tests/cli/cli.sh.
  * Next: main.c.
  *
- * A file na.txt in a case's directory means that the program does not take the case. */
+ * A file na.txt in a case's directory means that the program rejects the case. */
 #include "emit.h"
 #include "base/npy.h"
 #include "trial.h"
@@ -127,7 +127,7 @@ static void judge_case_dir(const char *dir, const struct kcp_stage *s,
            judge_program, s->name, storage_name[storage], words);
 }
 
-/* Reads cases.txt into o. Returns 0, or 2 after one line on stderr. */
+/* Reads cases.txt into o. Returns 0, or 2 after printing one line on stderr. */
 static int read_list(const char *path, struct options *o, char stage[32],
                      char shapes[256], struct kcase given[MOST_GIVEN])
 {

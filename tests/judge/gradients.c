@@ -12,7 +12,7 @@
 
 enum { POINTS = 20 };              /* numbers tested per input */
 
-/* Returns the loss, the sum over all outputs y of y times the given dy. */
+/* Returns the loss: the sum over all outputs y of the dot product of y and dy. */
 static double loss_of(const struct kcp_stage *s, const struct kcase *k,
                       const struct tensor_set *in)
 {

@@ -5,8 +5,8 @@
  *
  * If ranks are threads, a send does not wait, so a missing group call changes neither
  * values nor time. In NCCL a send outside a group waits for the receiver, so if two
- * ranks both send first, both wait forever. Therefore comm.h requires that messages are
- * grouped, and trials count the group calls.
+ * ranks both send first, both wait forever. Therefore comm.h requires groups of
+ * messages, and trials count the group calls.
  *
  * With --in-turn only one rank uses the GPU at a time, because compute-sanitizer's
  * racecheck fails or never ends if two threads launch kernels concurrently. A rank

@@ -47,7 +47,7 @@ static double decay(const struct kcase *k, struct stream *s)
     }
 }
 
-/* Returns the raw gate input that activation maps to g (inverse of eq:softplus). */
+/* Returns the raw gate input whose activation is g (the inverse of eq:softplus). */
 static double raw_gate(const struct kcase *k, double g, double A_log, double dt_bias)
 {
     g = fmax(g, k->call.gate == KCP_GATE_BOUNDED ? k->call.lower_bound : g);
@@ -93,8 +93,8 @@ static void fill_gate(struct tensor_set *b, const struct kcase *k)
             }
 }
 
-/* Returns the mean logit of beta and gates: small in regime LIVE, but large for alike
- * keys, so that L is large. */
+/* Returns the mean logit of beta and of gates. It is small in regime LIVE, but large
+ * for alike keys, so that L is large. */
 double mean_logit(const struct kcase *k)
 {
     if (k->alike > 0) return 3;
@@ -138,7 +138,7 @@ static void make_alike(struct tensor *t, uint64_t seed, int K, double c)
     }
 }
 
-/* Multiplies rows by 0, by 1e4 or by random factors, as set in k. */
+/* Multiplies rows by 0, by 1e4 or by random factors, as case k requires. */
 static void scale_rows(struct tensor *t, const struct kcase *k)
 {
     const int K = k->call.K;
@@ -289,8 +289,8 @@ int inputs_draw(struct tensor_set *b, const struct kcase *k, const struct kcp_st
     return KCP_OK;
 }
 
-/* Words may have no effect: chapter 14 has no keys, chapters 15 and 16 read gates after
- * activation, and GLA has no beta. */
+/* Some words have no effect in some stages: chapter 14 has no keys, chapters 15 and 16
+ * read gates after activation, and GLA has no beta. */
 const char *inputs_ignore(const struct kcp_stage *s, const struct kcase *k)
 {
     const enum source from = source_of(s);

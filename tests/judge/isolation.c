@@ -26,8 +26,8 @@ int isolation_off;
 
 static struct isolated *runner;                /* runs the trials; NULL: none */
 
-/* ---- memory shared by both processes. Images are allocated one after another, and all
- * memory is released when no image is left. */
+/* ---- memory shared by both processes. Images are allocated one after another. When
+ * the last image is freed, all memory is released. */
 static const size_t SHARED = (size_t)64 << 30, KEPT = 64 << 20;
 static struct { char *base; size_t used; int images; } shared;
 
@@ -177,8 +177,8 @@ static void close_socket(struct isolated *x)
     x->pid = 0;
 }
 
-/* Returns a trial's time limit in seconds: --limit (less if earlier runs without an
- * answer took time), plus 10 s for a new process, plus 1 s per 50 MB of arrays. */
+/* Returns a trial's time limit in seconds: --limit, plus 10 s for a new process, plus 1
+ * s per 50 MB of arrays. The limit is shorter if earlier runs have timed out. */
 static double seconds_for(const struct isolated *x, const struct trial *t, int fresh)
 {
     double bytes = 0;

@@ -23,7 +23,7 @@ struct isolated {
     const struct kcase *list;
     pid_t pid;                     /* 0: not started */
     int fd;
-    double lost;                   /* seconds of trials without an answer */
+    double lost;                   /* seconds of trials that timed out */
     double took;                   /* seconds of the last case */
     int first_case;                /* of this process */
 };
@@ -34,10 +34,9 @@ int  isolated_trial(struct trial *t, char *why, size_t n);
  * process. */
 int  isolated_case(struct isolated *x, int index, enum kcp_storage judged,
                    struct verdict *out);
-/* Returns the seconds that further trials without an answer may take: in all, 5/3 of
- * --limit. */
+/* Returns the seconds left for trials that time out, of 5/3 of --limit in total. */
 double isolated_seconds_left(const struct isolated *x);
-/* Ends the process. Returns 0, or 1 with `why` if the exit status is not 0. */
+/* Ends the process. Returns 0, or 1 and `why` if the exit status is not 0. */
 int  isolated_end(struct isolated *x, char *why, size_t n);
 /* Runs a check of one variant in this process; the trials of the check run in the
  * variant's process. */
@@ -62,11 +61,11 @@ pid_t process_start(int *fd);
 int process_send(int fd, const void *data, size_t n);
 int process_receive(int fd, void *data, size_t n);
 /* Reads the n bytes of a process's answer within `seconds` (with --limit 0, a day).
- * Returns 0; or 1 with an error in `why` after the process has ended or was killed. */
+ * Returns 0, or 1 with an error in `why` if the process ended or was killed. */
 int process_answer(pid_t pid, int fd, double seconds, void *to, size_t n, char *why,
                    size_t nwhy);
-/* Waits for the end of a process that gets no more requests. Returns 0, or 1 and
- * `why` if its status is not 0. */
+/* Waits until a process ends, after its last request. Returns 0, or 1 with `why` if the
+ * process's status is not 0. */
 int process_end(pid_t pid, char *why, size_t n);
 /* Runs `body` in a new process, and copies the `bytes` bytes that `body` writes at `to`
  * to this process. Returns 0, or 1 with an error in `why`. */

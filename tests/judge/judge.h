@@ -35,7 +35,7 @@ enum { MOST_GIVEN = 16 };                /* maximum cases per --case */
 enum { STRIPE = 17, DEALT = KCP_STRIPED + 1 };     /* DEALT: random owners */
 struct kcase {
     int id;
-    struct kcp_call call;               /* sizes and options; N, T filled in */
+    struct kcp_call call;               /* sizes (also N, T) and options */
     enum regime regime;
     int64_t cu[MOST_SEQUENCES + 1];
     int64_t cuts[CASE_RANKS + 1];       /* cuts between ranks, if `uneven` */
@@ -44,14 +44,14 @@ struct kcase {
     int64_t L;                          /* canonical segment length, or 0 */
     uint64_t seed;
     double alike;                       /* cosine of any two keys, or 0 */
-    int exact_beta;                     /* a third of beta is 0, a third 1 */
-    int null_rows;                      /* a seventh of the rows of q and k are 0 */
-    int plain_rows;                     /* row lengths 0.2 to 1.3; needs no l2norm */
-    int big;                            /* v and normalised inputs times 1e4 */
+    int exact_beta;                     /* 1: a third of beta is 0, a third is 1 */
+    int null_rows;                      /* 1: a seventh of the rows of q and k are 0 */
+    int plain_rows;                     /* 1: norms 0.2 to 1.3, if no l2norm */
+    int big;                            /* 1: multiply v and normalised inputs by 1e4 */
     int no_states;                      /* pass NULL for optional states */
     int spread;                         /* kcp_spread, or DEALT */
-    int again;                          /* 1: repeat (first case of a path) */
-    int with_x0, with_dxt;              /* 1: stage 14 gets x0, or dxt */
+    int again;                          /* 1: run several times (first of a path) */
+    int with_x0, with_dxt;              /* 1: stage 14 gets the array */
 };
 extern const char *const regime_name[], *const model_name[], *const storage_name[];
 extern const char *const gate_name[], *const beta_name[];
@@ -62,13 +62,13 @@ extern const char *const gate_name[], *const beta_name[];
 struct kcase *cases_make(const struct kcp_stage *s, int full, int wide, uint64_t seed,
                          int ranks, int *n);
 /* Returns the anchors, the fixed cases of every list (see anchors.def). The ids of
- * anchors start at `first`. If wide = 1, the last two (FIRST_WIDE) anchors are small,
- * and cases_of moves these two after case 0. */
+ * anchors start at `first`. If `wide` is 1, the last FIRST_WIDE anchors are small, and
+ * cases_of moves them to follow case 0. */
 enum { FIRST_WIDE = 2 };
 struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
                             int ranks, int first, int *n);
-/* Returns four cases with K != V up to 256 and HV > H, for kernels that take any
- * size. */
+/* Returns four cases with HV > H and different K and V up to 256, for kernels that
+ * support any size. */
 struct kcase *cases_tall(const struct kcp_stage *s, uint64_t seed, int ranks, int *n);
 /* Cases as text (case_text.c). case_parse returns 0, or 1 with the wrong word in
  * `why`; cases_parse returns the number of cases, or 0 with the error in `why`. */
@@ -76,7 +76,7 @@ void case_print(const struct kcase *k, char *buf, size_t n);
 int  case_parse(const char *text, struct kcase *k, char *why, size_t n);
 int  cases_parse(const char *text, struct kcase *k, int max, char *why, size_t n);
 double case_scale(int K);                     /* K^-1/2 */
-/* Returns the plan of a case, which the caller frees; NULL: out of memory. */
+/* Returns the plan of a case, or NULL if out of memory. The caller frees the plan. */
 struct kcp_plan *case_plan(const struct kcase *k, int R);
 
 /* inputs.c draws the inputs of a case and rounds them to a storage type. pipeline.c
@@ -89,14 +89,14 @@ int  inputs_draw(struct tensor_set *b, const struct kcase *k, const struct kcp_s
 /* Returns a word of the case's text that has no effect in the stage, or NULL. */
 const char *inputs_ignore(const struct kcp_stage *s, const struct kcase *k);
 void tensor_set_round(struct tensor_set *b, enum kcp_storage storage);
-/* Returns RMS(a - b) / RMS(b) of n numbers; RMS(a) if b is 0. */
+/* Returns RMS(a - b) / RMS(b) of n numbers, or RMS(a) if b is 0. */
 double rms_apart(const double *a, const double *b, int64_t n);
-/* Returns rms_apart of tensor `name` in both sets; NaN if the sizes differ. */
+/* Returns rms_apart of tensor `name` in the two sets, or NaN if the sizes differ. */
 double tensors_apart(const struct tensor_set *a, const struct tensor_set *b,
                      const char *name);
 /* Runs the references of stages 02 to 11 that precede stage `end` in pass `pass`. Stage
- * 17 counts as 04; for stages 07 and 12 all references run. For part KCP_REVERSE stage
- * `end` also runs, because KCP_REVERSE reads what KCP_LOCAL writes. */
+ * 17 means 04. For stages 07 and 12 all references run. For part KCP_REVERSE stage
+ * `end` also runs, because this part reads what KCP_LOCAL writes. */
 int  pipeline_chunks(struct tensor_set *b, const struct kcase *k,
                      const struct kcp_stage *end, enum kcp_pass pass);
 /* Changes each number, like one more rounding, by up to half a unit in the last
@@ -120,10 +120,10 @@ int  pipeline_one_rank(struct tensor_set *b, const struct kcp_stage *s,
 /* gradients.c: compares the gradients of a case with differences of outputs, once for
  * the oracle of the stage and once for the reference. */
 int  gradients_agree(struct kcp_report *rep, const char *stage, const char *words);
-/* Functions that add tensors. add_normal: normal numbers times `size`. add_rows: rows
- * of K numbers, with unit length if `unit`, equal cosines if `alike` and the case
- * requires them, and the case's null, large or shorter rows. add_decays: log decays of
- * the case's regime. add_states: h0 and dht if the case has them. */
+/* Functions that add tensors to a set. add_normal: normal numbers times `size`.
+ * add_rows: rows of K numbers, with unit length if `unit`, equal cosines if `alike` and
+ * the case requires them, and the case's null, large or shorter rows. add_decays: log
+ * decays of the case's regime. add_states: h0 and dht if the case has them. */
 struct tensor *add_normal(struct tensor_set *b, const struct kcase *k, const char *name,
                           const char *shape, enum kcp_store store, double size);
 struct tensor *add_rows(struct tensor_set *b, const struct kcase *k, const char *name,
@@ -135,7 +135,7 @@ double mean_logit(const struct kcase *k);
 /* Draw all inputs of chapters 15 and 16 (family.c). */
 void spike_draw(struct tensor_set *b, const struct kcase *k);
 void family_draw(struct tensor_set *b, const struct kcase *k);
-/* alive.c: returns the share of a state left at the last cut; NaN if no sequence
+/* alive.c: returns the share of a state left at the last cut, or NaN if no sequence
  * crosses a cut. The oracle of stage s (or its reference) runs over the tokens before
  * the cut from a state of random signs, with v = 0 and the other inputs in set b. */
 double alive_state(const struct tensor_set *b, const struct kcp_stage *s,
@@ -145,10 +145,10 @@ double alive_state(const struct tensor_set *b, const struct kcp_stage *s,
 enum outcome { PASS, MARGINAL, FAIL, NA, SKIP };
 extern const char *const outcome_name[];
 struct worst {
-    double err, tol, got, want;         /* err / tol is the largest seen */
+    double err, tol, got, want;         /* err / tol is the largest so far */
     char field[16], where[96], first[64];
     int rank, head, nan;
-    int of_forward;                 /* an output of 08, run before 13 */
+    int of_forward;                 /* 1: output of the forward before 13 */
 };
 /* Natural sizes: rms_v is RMS(v), the size of states. Gradients of parameters are sums;
  * rms_sum (for sums of dg_raw) and rms_dA (for dA_log) are the RMS that these sums
@@ -158,7 +158,7 @@ struct natural_sizes { double rms_v, rms_sum, rms_dA; };
 struct slice {
     const struct kcp_stage *stage;
     const struct kcp_field *field;
-    int of_forward;                     /* an output of 08, run before 13 */
+    int of_forward;                     /* 1: output of the forward before 13 */
     const struct kcp_call *call;        /* of the rank */
     const double *got, *want;           /* dim[0] rows each */
     int64_t dim[4];
@@ -169,8 +169,8 @@ struct slice {
     struct natural_sizes sizes;
     double alike;                       /* cosine of the keys */
     /* Returns by how much each number of `all` changes if the inputs are rounded once
-     * more: the RMS over MOVED_DRAWS random draws, where draws after the first `draws`
-     * count as 0. NULL means unknown. */
+     * more. This is an RMS over MOVED_DRAWS random draws; only the first `draws` are
+     * drawn, and the others count as 0. NULL means unknown. */
     const double *(*moved)(const char *field, int draws);
     int is_plain;                       /* 1: use the plain limit */
     enum kcp_storage judged;
@@ -179,7 +179,7 @@ enum { MOVED_DRAWS = 8 };
 /* Upper bound on the scaling of a tolerance. */
 double limit_rises_by(enum kcp_storage judged, const struct kcp_call *c);
 double tolerance(const struct slice *s, int is_M);
-int    is_unwritten(double x);                  /* all bits 1, as before a run */
+int    is_unwritten(double x);                  /* 1: all bits are 1, as before a run */
 int    head_axis(const struct kcp_field *f);     /* axis of heads in f's shape, or -1 */
 void   check_slice(const struct slice *s, struct worst *w);
 
@@ -206,14 +206,14 @@ int  ranks_threads(const struct memory *m, int R,
  * and agree on the verdict */
 struct verdict;
 /* Argument `backend` is NULL, "threads" or "nccl". Under a launcher, sets *R to the
- * launcher's number of ranks. Returns 0; or exit status 1 or 2 after one line on
- * stderr. */
+ * launcher's number of ranks. Returns 0, or exit status 1 or 2 after printing one line
+ * on stderr. */
 int  ranks_open(const char *backend, int device, int *R);
 void ranks_close(void);
 int  ranks_mine(void);                       /* this process's rank; -1: no launcher */
 int  ranks_started(void);                    /* ranks of the launcher, or 0 */
 const char *ranks_launcher(void);            /* the launcher's name: "mpirun" */
-void ranks_as_threads(int on);               /* 1: ranks are threads; 0: undo */
+void ranks_as_threads(int on);               /* 1: use threads; 0: undo */
 int  ranks_apart(void);                       /* 1: each rank has a GPU */
 int  ranks_run(const struct memory *m, int R, int (*body)(struct kcp_comm *, void *),
                void *arg, char *why, size_t n);
@@ -236,7 +236,7 @@ struct verdict {
     int backward;                             /* the pass */
     int no_forward, no_backward;              /* only that pass is n/a */
     int refused;                              /* the variant returned n/a */
-    int again;                                /* a repeated run has other bits */
+    int again;                                /* a repeated run gave other bits */
     struct worst worst;
     double alive;
     struct kcp_traffic traffic;               /* of all ranks */
@@ -274,15 +274,15 @@ const struct kcp_variant *variant_load(const char *path, char *why, size_t n);
 
 /* ---- isolation.c: a variant in a separate process */
 extern int isolation_off;                     /* --here: all in this process */
-extern int isolation_limit;                   /* seconds for a run; 0: no limit */
+extern int isolation_limit;                   /* seconds per run; 0: no limit */
 
 /* ---- report.c */
 struct kcp_report {
     int pass, marginal, fail, na, skip, caught, survived, expectations;
     int quiet, selected;                      /* selected: --variant */
-    int stop;                                 /* --stop: no case after a failure */
+    int stop;                                 /* 1 (--stop): no case after a failure */
     char first[256];                          /* the first failure, for Criterion */
-    double lost;                              /* seconds in runs without an answer */
+    double lost;                              /* seconds of runs that timed out */
 };
 void expect_(struct kcp_report *r, int ok, const char *file, int line, const char *expr,
              const char *fmt, ...) __attribute__((format(printf, 6, 7)));
@@ -306,14 +306,14 @@ struct kcp_check { const char *stage, *name, *what; int (*run)(struct kcp_report
     __attribute__((used, section("kcp_checks")))                                      \
     const struct kcp_check *const ident##_at = &ident;                                \
     const struct kcp_check ident
-/* Finds the checks of a stage (NULL: all) and returns their number. If there are more
- * than `max` checks, returns 1 if `max` is 1; else the program exits. */
+/* Finds the checks of a stage (of all stages if NULL) and returns their number. If
+ * there are more than `max` checks, returns 1 if `max` is 1; else the program exits. */
 enum { MOST_CHECKS = 256 };
 int kcp_checks(const char *stage, const struct kcp_check **out, int max);
 /* Returns 1 if --variant and --device select the check. */
 int check_is_selected(const struct options *o, const struct kcp_check *c);
-/* Returns 1 if check c runs with options o. --quick omits all checks. Under a launcher
- * a check runs only if made for processes and named by --variant. */
+/* Returns 1 if check c runs with options o. --quick omits all checks. Under a launcher,
+ * a check runs only if it is made for processes and --variant names it. */
 int check_is_here(const struct options *o, const struct kcp_check *c);
 
 /* ---- the core (core.c), called by Criterion, kcp-check and the labs. */

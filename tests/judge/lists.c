@@ -23,7 +23,7 @@ static struct kcase *joined(struct kcase *list, int *n, struct kcase *more, int 
     return both ? both : list;
 }
 
-/* Returns 1 if the kernel takes case k and case k reaches row p. */
+/* Returns 1 if the kernel supports case k and case k reaches row p. */
 static int reaches(const struct kcp_stage *s, const char *kernel,
                    const struct kcp_path *p, const struct kcase *k,
                    const struct kcp_device *d)
@@ -61,7 +61,7 @@ int case_for_path(const struct kcp_stage *s, const char *kernel,
                   const struct kcp_path *p, const struct kcp_device *d,
                   const struct options *o, int id, int K_required, struct kcase *k)
 {
-    /* Entry 4 has three full chunks in one sequence, and many short sequences. */
+    /* The fourth has one sequence of three full chunks, and many short sequences. */
     static const char *const lengths[] = {
         "130", "150,33", "400", "193,1,2,1,3,1,1,2,1,1,4,1,1,2,1,3,1,1,1,2,1,5,1,1,2,"
         "1,1,3,1,1", "1500", "6000" };
@@ -104,9 +104,9 @@ int case_for_path(const struct kcp_stage *s, const char *kernel,
     return 0;
 }
 
-/* Adds a case for each row of the table of paths that has this kernel and that no
- * case in the list reaches. A row with K "64 128" gets two cases, because the code
- * differs. */
+/* Adds a case for each row of the table of paths that belongs to this kernel but that
+ * no case in the list reaches. A row with K "64 128" gets a case per K, because the
+ * code differs. */
 static struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kernel,
                                      enum kcp_storage storage, const struct options *o,
                                      const struct kcp_device *d, struct kcase *list,
@@ -134,7 +134,7 @@ static struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kern
     return list;
 }
 
-/* Moves the last `few` cases to follow case 0, for kernels that do not take case 0. */
+/* Moves the last `few` cases to follow case 0, for kernels that reject case 0. */
 static void put_second(struct kcase *list, int n, int few)
 {
     struct kcase last[FIRST_WIDE];

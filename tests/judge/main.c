@@ -203,7 +203,8 @@ static int list(const struct options *o)
     return 0;
 }
 
-/* Loads a shared object's variant in this process, or returns NULL after one line. */
+/* Loads a shared object's variant in this process. Returns NULL after an error
+ * message. */
 static const struct kcp_variant *load(const char *option, const char *path)
 {
     char why[256] = "", expected[400];
@@ -216,7 +217,7 @@ static const struct kcp_variant *load(const char *option, const char *path)
 }
 
 /* Returns the record of a shared object's variant, which a separate process loads.
- * Returns NULL after one line on stderr. */
+ * On failure, prints one line on stderr and returns NULL. */
 static const struct kcp_variant *object_record(struct options *o)
 {
     static struct kcp_variant record;

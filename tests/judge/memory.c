@@ -36,8 +36,8 @@ const struct memory host_memory = { "host", host_alloc, free, host_copy, host_sy
                                     host_fill, NULL, NULL, host_fill, host_copy,
                                     host_copy_ends, 0 };
 
-/* Lets the process keep freed pages, because trials allocate similar sizes again and
- * again. Returning the pages each time caused half of all page faults. */
+/* Makes the process keep freed pages, because all trials allocate similar sizes.
+ * Returning the pages each time caused half of all page faults. */
 void memory_settle(void)
 {
 #ifdef M_TRIM_THRESHOLD
@@ -87,9 +87,9 @@ const char *fenced_free(const struct memory *m, void *p, size_t n)
 /* ---- bytes that a run left in its workspace, copied to later workspaces
  *
  * Two copies are kept per rank: of the last workspace, and of the last workspace with a
- * different size. If a variant marks its workspace as prepared, the variant then finds
- * the mark in a workspace that was prepared for another size, and gives wrong results.
- * A copy is on the same device as its workspace. */
+ * different size. A variant that marks its workspace as prepared then finds the mark in
+ * a workspace of another size, and gives wrong results. A copy is on the same device as
+ * its workspace. */
 struct leftover {
     char *bytes;
     size_t n, of_bytes;                    /* first n bytes of of_bytes */

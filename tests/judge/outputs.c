@@ -23,8 +23,8 @@ struct outputs {
     char where[200];
 };
 
-/* The file has a struct head before each pass of a case, and the number of elements
- * before each output. `sizes` are the natural sizes by which errors are divided. */
+/* In the file a `struct head` precedes each pass of a case, and the number of elements
+ * precedes each output. `sizes` are the natural sizes by which errors are divided. */
 struct head {
     char stage[24], variant[40];
     int id, pass, status, R;
@@ -82,7 +82,7 @@ static int each_rank(struct outputs *w, const struct trial *t,
 }
 
 /* Writes or compares the outputs of one pass of one case. Returns 0 if writing failed,
- * or the file ended or differs. */
+ * the file is too short, or the file has other outputs. */
 static int each_pass(struct outputs *w, const struct kcp_stage *s,
                      const struct kcp_variant *v, const struct kcase *k,
                      enum kcp_pass pass, const struct kcp_plan *p)

@@ -20,7 +20,7 @@ static int add_once(const struct kcp_path *p, const struct kcp_path **out, int n
     return n + 1;
 }
 
-/* Adds the row that takes the call in q, and the rows that are branches of that row. */
+/* Adds the row that supports the call in q, and the branches of this row. */
 static int add_taken(const struct kcp_query *q, const struct kcp_path **out, int n,
                      int max)
 {
@@ -32,9 +32,9 @@ static int add_taken(const struct kcp_query *q, const struct kcp_path **out, int
     return n;
 }
 
-/* Selects the forward that runs before a backward: 1 (even ids) means the forward that
- * the table selects among all kernels, 0 (odd ids) the forward with the backward's
- * name. Users can call either. */
+/* Selects the forward that runs before a backward. For even ids (1) it is the forward
+ * that the table selects among all kernels; for odd ids (0), the forward with the
+ * backward's name. Users can call either. */
 static int is_layer_of_all(int id) { return id % 2 == 0; }
 
 const struct kcp_variant *paths_forward_before(const struct kcp_variant *back,
@@ -203,8 +203,8 @@ const struct listed *paths_list(const char *stage, const char *kernel,
     return l;
 }
 
-/* Prints, like "08/3,08/7", the cases of a stage that reach row p when `kernel` is
- * judged. Returns the number of cases printed so far. */
+/* Prints the cases of a stage that reach row p if `kernel` is judged, e.g. "08/3,08/7".
+ * Returns the number of cases printed so far. */
 static int print_cases_of(const struct kcp_path *p, const char *stage,
                           const char *kernel, const struct kcp_device *d,
                           const struct options *o, char *printed, int found)

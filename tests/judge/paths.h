@@ -7,11 +7,11 @@
 #include "core/paths.h"
 #include "judge.h"
 
-/* Finds the rows of the table of paths that a case reaches on any rank, on device d
- * (storage f64: on the host), whether or not the kernels are linked. If `kernel` is not
- * NULL, only rows of this kernel are found; else the rows that a layer selects. For
- * stage 13 the row of the forward that writes the saved block is included. Returns the
- * number of rows in `out`; 0: no row takes the case. */
+/* Finds the rows of the table of paths that a case reaches on some rank, on device d
+ * or, for storage f64, on the host. Kernels need not be linked. If `kernel` is NULL,
+ * finds the rows that a layer selects; otherwise only rows of this kernel. For stage
+ * 13, includes the row of the forward that writes the saved block. Returns the number
+ * of rows in `out`, or 0 if no row supports the case. */
 int paths_of_case(const struct kcp_stage *s, const char *kernel,
                   enum kcp_storage storage, const struct kcase *k,
                   const struct kcp_device *d, const struct kcp_path **out, int max);
@@ -38,7 +38,7 @@ struct listed {
 const struct listed *paths_list(const char *stage, const char *kernel,
                                 enum kcp_storage storage, const struct kcp_device *d,
                                 const struct options *o);
-/* Returns the device for judging paths, found in a separate process; NULL: none. */
+/* Looks up the device for judging paths in a separate process. Returns NULL if none. */
 const struct kcp_device *paths_device(void);
 /* Returns 1 if cases of `stage` judge row p. Cases of 13 judge the rows of 08 that
  * write a saved block, because 13 runs the forward first. */
@@ -55,7 +55,7 @@ void paths_were_judged(const struct kcp_stage *s, const struct kcp_variant *v,
                        const struct kcase *k);
 void paths_close(const struct kcp_stage *s, const struct options *o,
                  struct kcp_report *rep);
-/* Returns the forward variant that writes the block that `back` reads; NULL means the
+/* Returns the forward variant that writes the block for `back`, or NULL for the
  * reference. */
 const struct kcp_variant *paths_forward_before(const struct kcp_variant *back,
                                                const struct kcp_forward *a, int id);

@@ -47,10 +47,10 @@ static void sum_parts(struct tensor_set *b, const struct kcp_call *c)
     add_parts(b, c, "ddt_bias", "HV KG", "ddt_part");
 }
 
-/* Fills the states at the start of each stretch (in backward: gradients at the end)
- * with the sequence's row of h0 (dht), or 0. For a sequence that is treated as begun
- * on another rank, tensor `all` (h_in) gets a random state, and `own` (h_start) gets
- * 0. */
+/* Fills the states at the start of each stretch with the sequence's row of h0, or 0; in
+ * backward, the gradients at its end with the row of dht, or 0. If a sequence is
+ * treated as begun on another rank, tensor `all` (h_in) gets a random state, and tensor
+ * `own` (h_start) gets 0. */
 static void fill_states(struct tensor_set *b, const struct kcase *k,
                         const struct kcp_plan *p,
                         const struct kcp_call *c, const char *of_sequence,
@@ -109,10 +109,10 @@ static void fill_ladder(struct tensor_set *b, const struct kcp_call *c,
     }
 }
 
-/* Runs chapters 02, 03, 04, 05, 09, 11, 10, 02 backward on the stretches of one rank,
- * and stops before stage `end` in this pass (NULL: runs all; 17 counts as 04). For part
- * KCP_REVERSE stage `end` runs too. If `after` is not NULL, calls `after` after each
- * stage. */
+/* Runs chapters 02, 03, 04, 05, 09, 11, 10, then 02 backward, on the stretches of one
+ * rank. Stops before stage `end` (04 if `end` is 17) in this pass, or runs all if `end`
+ * is NULL. For part KCP_REVERSE, also runs stage `end`. If `after` is not NULL, calls
+ * `after` after each stage. */
 static int chunk_stages(struct tensor_set *b, const struct kcase *k,
                         const struct kcp_stage *end, enum kcp_pass pass,
                         void (*after)(struct tensor_set *, const struct kcase *,
@@ -189,8 +189,8 @@ void tensor_disturb(struct tensor *t, const struct kcase *k, enum kcp_storage st
     }
 }
 
-/* Returns the sum of squares of the products q dq and k dk whose sum is the dG of a
- * token and gate. The sum is over one channel (KDA) or all channels (GDN). */
+/* A token's dG is a sum of products q dq and k dk; returns the sum of their squares.
+ * The sum is over one channel (KDA) or all channels (GDN). */
 static double terms_of(const struct tensor_set *b, const struct kcp_call *c, int64_t t,
                        int64_t gate)
 {

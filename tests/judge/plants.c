@@ -72,7 +72,7 @@ static int reads_number(void *args)
     return status;
 }
 
-/* Changes all numbers of the field (if `at` is 1: of the last head) by `by` limits. */
+/* Changes the field's numbers (only its last head's if `at` is 1) by `by` limits. */
 static int scales(void *args)
 {
     int64_t n, heads, width;
@@ -102,7 +102,7 @@ static int scales_row(void *args)
     return status;
 }
 
-/* In units of the limit, changes y in forward by `by`, dx in backward by 1 - `by`. */
+/* Changes y in forward by `by` limits, and dx in backward by 1 - `by` limits. */
 static int scales_pass(void *args)
 {
     struct kcp_conv *a = args;
@@ -143,7 +143,7 @@ static int writes_unwanted(void *args)
     return ref_affine(args);
 }
 
-/* Adds 0 times M of the first map to S, which is then wrong only if M contains NaN. */
+/* Adds 0 times M of the first map to S. So S is wrong only if M contains NaN. */
 static int reads_first_M(void *args)
 {
     const struct kcp_merge *a = args;
@@ -174,7 +174,7 @@ static int writes_work(void *args)             /* writes byte `at` */
     return reference(args);
 }
 
-/* Reads the first 8 bytes of the workspace, or, if `at` is not 0, the 8 bytes after the
+/* Reads 8 bytes: the first of the workspace or, if `at` is not 0, those after the
  * workspace. If `by` > 0, writes the workspace first. */
 static int reads_work(void *args)
 {
@@ -243,7 +243,7 @@ static int marks_own_work(void *args)
     return status;
 }
 
-/* Requests a workspace in the first two runs; fails if a later run gets a workspace. */
+/* Requests a workspace only in the first two runs. Fails if a later run gets one. */
 static int runs;
 static size_t work_at_first(const void *a) { (void)a; return runs < 2 ? 64 : 0; }
 static int needs_no_old_work(void *args)

@@ -15,15 +15,15 @@ struct plant {
     const char *name, *stage;
     int (*run)(void *);
     const char *cases;             /* words; NULL: one small case */
-    const char *verdict;           /* words that the last verdict must contain */
+    const char *verdict;           /* words that the verdict must contain */
     const char *field;             /* field with the mistake */
-    int64_t at;                    /* index in the field; or END + i */
+    int64_t at;                    /* index in the field, or END + i */
     double by;
     size_t (*work)(const void *);
     int (*forward)(struct kcp_forward *);      /* replaces the forward before 13 */
     enum { ANY_MEMORY, HOST_ONLY, FAR_ONLY } memory;
 };
-enum { END = 1 << 24 };            /* at = END + i: i numbers after the end */
+enum { END = 1 << 24 };            /* END + i means i numbers after the end */
 extern const struct plant plants[];
 extern const int nplants;
 extern const struct plant *planted;            /* the plant that runs */

@@ -25,7 +25,7 @@ static int is_integer(const struct kcp_field *f)
 }
 
 /* Returns 1 if this rank owns row n of a state field. The rank with a sequence's first
- * token owns the initial state, the rank with the last token the final state. */
+ * token owns its initial state; the rank with the last token owns its final state. */
 static int owns(const struct rank_args *s, const struct kcp_field *f, int n)
 {
     static const char *const final[] = { "ht", "dht", "ot", "dot", "xt", "dxt" };
@@ -56,8 +56,8 @@ static void *rows_of(const struct rank_args *s, const struct kcp_field *f,
     return x;
 }
 
-/* Sets to NaN the numbers that a fold (composition of maps) must not read: M of the
- * first map, because the fold starts with h of this map, and maps outside the range. */
+/* Sets to NaN what a fold (composition of maps) must not read: maps outside the range,
+ * and M of the first map, because the fold starts with the first map's h. */
 static void poison_maps(const struct kcp_call *c, const struct tensor *range,
                         const struct tensor *t, double *maps)
 {
@@ -69,7 +69,7 @@ static void poison_maps(const struct kcp_call *c, const struct tensor *range,
     }
 }
 
-/* Allocates an image and fills it with n bytes; if `bytes` is NULL, with NaN. */
+/* Allocates an image of n bytes: a copy of `bytes`, or NaN if `bytes` is NULL. */
 static int make_image(struct buffer *o, const void *bytes, size_t n)
 {
     o->bytes = n;
@@ -147,8 +147,8 @@ int rank_args_fill(struct rank_args *s, const struct kcp_stage *stage,
  * so one copy of the arena is faster than one copy per array. */
 enum { GAP = 4096 };
 
-/* Returns the offset of buffer i's first fence in the arena; i == s->n: the arena's
- * size. */
+/* Returns the offset of buffer i's first fence in the arena, or the arena's size if i
+ * == s->n. */
 static size_t arena_offset(const struct rank_args *s, int i)
 {
     size_t at = GAP;
@@ -195,7 +195,7 @@ int rank_args_send(struct rank_args *s)
     return status;
 }
 
-/* Returns 1 if all bytes of the arena outside arrays and fences are still NaN. */
+/* Returns 1 if the arena is still NaN outside arrays and fences. */
 static int gaps_hold(const struct rank_args *s, const char *whole, char *why, size_t n)
 {
     for (int i = 0; i <= s->n; i++) {

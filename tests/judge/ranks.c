@@ -4,7 +4,7 @@
  * Next: ../07_merge/exchange.c.
  *
  * Under a launcher all processes run the same trials from the same seed, one rank per
- * process. Each process uses the worst verdict of all processes, so that all processes
+ * process. Each process uses the worst verdict of all processes, so that all of them
  * continue with the same trial. If a rank is lost, every process prints that rank and
  * exits with status 1. */
 #include "judge.h"

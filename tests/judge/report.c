@@ -49,8 +49,8 @@ const char *shell_word(const char *s, char *buf, size_t n)
     return buf;
 }
 
-/* Prints the closing lines. Returns 0; 1 if something failed or nothing ran; 3 under
- * --strict if something was skipped or n/a. */
+/* Prints the closing lines. Returns the exit status: 1 if something failed or nothing
+ * ran; 3 under --strict if something was skipped or n/a; otherwise 0. */
 int report_close(const struct kcp_report *r, int strict)
 {
     const int ran = r->pass + r->marginal + r->fail + r->caught + r->survived;

@@ -48,8 +48,8 @@ KCP_CHECK(check_00_words) = { "00_judge", "words",
     "a printed case parses to an equal case, and its words change its inputs",
     words };
 
-/* Checks that drawn lists contain all pairs of form and regime, and of form and
- * ranks; and the lengths 1, 1023 and 1025. */
+/* Checks that drawn lists contain all pairs of form and regime, all pairs of form and
+ * ranks, and the lengths 1, 1023 and 1025. */
 static int covers(struct kcp_report *rep)
 {
     static const char *const stages[] = { "08", "13", "16" };
@@ -92,8 +92,8 @@ static int ranks_crossed(const struct kcp_plan *p)
     return most;
 }
 
-/* Returns 1 if at least 1e-2 of a state reaches the last rank of a sequence that is on
- * at least four ranks (`wide`: three ranks, with at least four chunks each). */
+/* Returns 1 if at least 1e-2 of a state reaches the last of at least four ranks of a
+ * sequence (with `wide`, of three ranks with at least four chunks each). */
 static int is_alive(const struct kcp_stage *s, const struct kcase *k, int wide)
 {
     const struct kcp_stage *forward = is(s, "13") ? stage_find("08") : s;
@@ -204,7 +204,7 @@ KCP_CHECK(check_00_enough) = { "00_judge", "enough",
     "every stage has at least five mutants and a twin", enough };
 
 /* ---- words such as "alike" change the inputs of each stage that reads them */
-/* Returns a hash of the inputs; 0: the stage rejects a word. */
+/* Returns a hash of the inputs, or 0 if the stage rejects a word. */
 static uint64_t hash_inputs(const struct kcp_stage *s, const char *words)
 {
     struct tensor_set b = { 0 };
@@ -304,8 +304,8 @@ static const struct expected *expected_03(const char *more, struct kcp_plan **p)
     return expected_of(stage_find("03"), &k, KCP_FORWARD, KCP_BF16, *p);
 }
 
-/* Checks that rounding the inputs changes outputs more for alike than for independent
- * keys, and that each draw increases expected_moved. */
+/* Checks that rounding the inputs changes outputs more for alike keys than for
+ * independent keys, and that each draw increases expected_moved. */
 static int conditioned(struct kcp_report *rep)
 {
     struct kcp_plan *p;

@@ -21,16 +21,16 @@ static const double *moved(const char *field, int draws)
 }
 
 /* A slice of field `field`. All expected numbers are `want`. Computed numbers are
- * `want` + `off` in the first `rows` rows (-1: only in row 10), and `want` in other
- * rows. All numbers of the whole tensor are `all`. One more rounding changes numbers by
- * `moves`; if `rows` is -1, by `row_moves` in row 10. */
+ * `want` + `off` in the first `rows` rows (only in row 10 if `rows` is -1), and `want`
+ * in other rows. The whole tensor contains only `all`. One more rounding changes each
+ * number by `moves`, except row 10 by `row_moves` if `rows` is -1. */
 struct made {
     const char *what, *stage, *field;
     int tokens, of, width, rows;
     enum kcp_storage judged;
     double want, off, all, moves, row_moves, alike;
     int known;                     /* 1: the slice's `moved` is set */
-    double err, tol;             /* expected; err 0: not compared; tol 0: no error */
+    double err, tol;             /* expected; err 0: any; tol 0: no error */
 };
 
 static struct worst judge_made(const struct made *m)

@@ -89,8 +89,8 @@ static int needs_ops(void *args)
     return ((struct kcp_forward *)args)->ops ? ref_forward(args) : KCP_BAD;
 }
 
-/* Makes each block of a pipeline floor(V / blocks) columns wide, so that the leftover
- * columns are wrong on all ranks except the first. */
+/* Makes each block of form `pipeline` floor(V / blocks) columns wide. The columns that
+ * are left over are wrong on all ranks except the first. */
 static int even_blocks(void *args)
 {
     struct kcp_forward *a = args;
@@ -127,7 +127,7 @@ static int kept_grid(void *args)
     return status;
 }
 
-/* If h_in is NULL, uses the h_in of an earlier call. */
+/* If h_in is NULL, uses an earlier call's h_in. */
 static int last_h_in(void *args)
 {
     static double *h;
@@ -233,12 +233,12 @@ static int has_many(const struct kcase *k)
     return is_wide(k) && k->call.H > FEW_HEADS && k->with_h0 && k->with_dht;
 }
 
-/* What must reject the plant: one case by a value; one case of each model and size by a
- * value; or one case by the status that the plant returns. */
+/* How the cases must reject the plant: one case by a value, one case of each model and
+ * size by a value, or one case by the returned status. */
 enum demand { BY_VALUE, EACH_SIZE, BY_STATUS };
 struct row {
     const char *name, *stage;
-    int (*run)(void *);            /* NULL: the stage's mutant of this name */
+    int (*run)(void *);            /* NULL: use the stage's mutant `name` */
     int (*takes)(const struct kcase *);
     enum demand demand;
     enum kcp_storage judged;
@@ -288,8 +288,9 @@ static int by_cost(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Returns the cases of a kernel's list that the plant takes. Cases for EACH_SIZE are
- * sorted by cost. Others keep their order, because some plants reuse earlier inputs. */
+/* Returns the cases of a kernel's list that the plant supports. Cases for EACH_SIZE are
+ * sorted by cost. Others keep their order, because some plants reuse inputs of earlier
+ * cases. */
 static struct kcase *list_of(const struct row *x, int *n)
 {
     const struct options o = { .seed = 1 };
@@ -304,7 +305,7 @@ static struct kcase *list_of(const struct row *x, int *n)
     return list;
 }
 
-/* The sizes and model of the cases that must reject a plant; NULL: of any case. */
+/* Sizes and model of the cases that must reject a plant; NULL means any case. */
 struct sizes { int K, V, model; };
 
 static int is_rejected(const struct row *x, const struct kcase *list, int n,

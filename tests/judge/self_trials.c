@@ -1,4 +1,4 @@
-/* self_trials.c -- tests that each plant, a wrong variant, gets the right verdict.
+/* self_trials.c -- tests that each plant (a wrong variant) gets the right verdict.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself: right rows pass.
  * Next: self_lists.c.

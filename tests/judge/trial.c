@@ -144,7 +144,7 @@ static int rank_body(struct kcp_comm *comm, void *arg)
     if (stream && s->mem->sync()) return KCP_CUDA;
     c->stream = stream;
     if (comm) groups_count(comm);
-    c->work = NULL;                    /* the last run's work is freed */
+    c->work = NULL;                    /* the last workspace is freed */
     c->work_bytes = 0;
     c->comm = comm;
     /* If ops is NULL, a layer must use the operations of its arrays' memory. */
@@ -166,7 +166,7 @@ static int rank_body(struct kcp_comm *comm, void *arg)
     if (!status) status = t->variant->run(s->args);
     const char *ungrouped = comm ? groups_end(comm) : NULL;
     if (ungrouped) snprintf(s->why, sizeof s->why, "%s", ungrouped);
-    /* With NCCL, an aborted stream also ends, so the barrier checks for failures. */
+    /* With NCCL, aborted streams end too, so the barrier checks for failures. */
     if (comm && !status && ranks_apart()) {
         s->traffic = comm->traffic;
         status = comm->barrier(comm, NULL);
@@ -179,7 +179,7 @@ static int rank_body(struct kcp_comm *comm, void *arg)
     free_fenced(s, s->saved, s->saved_bytes, "the saved block");
     s->saved = NULL;
     s->status = status;
-    /* Return success for n/a, so that the rank does not count as lost. */
+    /* For n/a returns success, so that the rank does not count as lost. */
     return status == KCP_NA ? KCP_OK : status;
 }
 

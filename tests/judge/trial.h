@@ -14,8 +14,8 @@
 
 struct buffer {
     const struct kcp_field *field;
-    void *base;                    /* in the variant's memory, fences included */
-    char *image, *back;           /* host copies: as sent, and as fetched */
+    void *base;                    /* the buffer in the variant's memory, with fences */
+    char *image, *back;           /* host copies, sent and fetched */
     size_t bytes;
     double *want;                  /* outputs: the expected numbers */
     int64_t dim[4], n, first;
@@ -28,12 +28,12 @@ struct rank_args {
     const struct memory *mem;
     enum kcp_storage storage;
     int ranks, status, n, id;       /* id: the case's */
-    int lacks_forward;              /* 13: no forward takes this call */
-    int poison;                     /* 1: NaN in maps that 07 must not read */
+    int lacks_forward;              /* 1: for 13, no forward supports this call */
+    int poison;                     /* 1: maps that 07 must not read are NaN */
     struct buffer buffer[32];
-    char *arena;                   /* on a GPU: one allocation of all arrays; or NULL */
+    char *arena;                   /* GPU: the allocation of all arrays; else NULL */
     size_t arena_bytes, args_bytes;
-    char *args, why[96];            /* why: an array written out of bounds */
+    char *args, why[96];            /* why: names an array written out of bounds */
     void *saved;
     size_t saved_bytes;
     struct kcp_traffic traffic;
@@ -43,9 +43,9 @@ struct rank_args {
 void *image_alloc(size_t n);
 void image_free(void *p);
 
-/* Content of a workspace before a run (memory.c): NaN; the bytes that the last run left
- * in its workspace; or the bytes that the last run with another workspace size left (if
- * there was none, those of the last run). */
+/* Content of a workspace before a run (memory.c): NaN, the last run's bytes, or the
+ * bytes of the last run with another workspace size (without such a run, the last run's
+ * bytes). */
 enum leftovers { LEFT_NONE, LEFT_BY_LAST, LEFT_OTHER_SIZE };
 void leftovers_keep(const struct rank_args *s, const void *work, size_t bytes);
 int  leftovers_fill(const struct rank_args *s, void *work, size_t bytes,
@@ -57,7 +57,7 @@ struct trial {
     const struct memory *mem;
     int R;
     struct rank_args *rank;
-    enum leftovers stale;           /* what the workspace contains before a run */
+    enum leftovers stale;           /* content of the workspace before a run */
     const struct kcase *k;
     struct kcp_plan *plan;          /* of trial_case; freed by trial_free */
     enum kcp_pass pass;
@@ -71,7 +71,7 @@ struct expected {
     enum kcp_pass pass;
     struct tensor_set in, want;
     struct tensor_set sums, moved;      /* squares of draws; their RMS */
-    int draws;                          /* draws made; -1: none can be made */
+    int draws;                          /* number of draws; -1: cannot draw */
     double alive;
     struct natural_sizes sizes;
 };
@@ -128,7 +128,7 @@ int  rank_args_check(struct rank_args *s, char *why, size_t n);
 void rank_args_reset(struct rank_args *s);
 void rank_args_release(struct rank_args *s);     /* frees arrays, not images */
 void rank_args_free(struct rank_args *s);
-/* Makes the images of all ranks of a case; under a launcher, of this process's rank. */
+/* Makes the images of all ranks or, under a launcher, of this process's rank. */
 int  trial_fill(struct trial *t, const struct kcase *k, const struct kcp_plan *p,
                 enum kcp_pass pass, const struct tensor_set *in,
                 const struct tensor_set *want);
@@ -138,8 +138,9 @@ int  trial_case(struct trial *t, const struct kcase *k, enum kcp_pass pass, char
 int  trial_launch(struct trial *t, char *why, size_t n);
 int  trial_here(struct trial *t, char *why, size_t n);   /* send, launch, fetch */
 int  trial_run(struct trial *t, char *why, size_t n);    /* in either process; checks */
-/* Counts the bytes of output o that differ from output `to` of another run, where row 0
- * of o is row `first` of `to`. States that this rank does not own are not compared. */
+/* Counts the bytes in which output o differs from another run's output `to`; row 0 of o
+ * is compared with row `first` of `to`. States that this rank does not own are not
+ * compared. */
 int64_t buffer_other_bytes(const struct buffer *o, const struct buffer *to,
                            int64_t first);
 void trial_free(struct trial *t);
@@ -162,12 +163,12 @@ int  bits_agree(struct kcp_report *rep, const struct kcp_variant *v, const char 
  * empty ranks. The case `words` has 421 tokens. */
 int  cuts_agree(struct kcp_report *rep, const char *stage, const char *words);
 /* traffic.c: compares the bytes and messages that the reference sent in trial t with
- * the formulas. Returns 1 if equal, or 0 with the numbers in `why`. */
+ * the formulas. Returns 1 if the numbers are equal, or 0 with the numbers in `why`. */
 int  traffic_is_right(const struct trial *t, char *why, size_t n);
-const struct memory *gpu_of_threads(void);     /* NULL: no GPU, or one per rank */
-/* Returns the memory of a trial's arrays; NULL: no device. If the variant runs in a
- * separate process, returns host memory for device variants too, because only that
- * process has the arrays. */
+const struct memory *gpu_of_threads(void);     /* NULL: no GPU, or a GPU per rank */
+/* Returns the memory of a trial's arrays, or NULL if there is no device. If the variant
+ * runs in a separate process, returns host memory for device variants too, because only
+ * that process has the arrays. */
 const struct memory *trial_memory(enum kcp_where where);
 extern const struct memory *memory_forced;     /* replaces the result in checks */
 

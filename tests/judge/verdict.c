@@ -96,7 +96,7 @@ static void judge_rank(const struct trial *t, const struct rank_args *s,
 }
 
 /* Finds the worst error of all ranks, first with the plain limits. A raised limit needs
- * the effect of one more rounding, which is expensive, so the effect is computed only
+ * the effect of one more rounding. This effect is expensive to compute, and needed only
  * if the error is between the plain limit and the largest raised limit. */
 static void judge_ranks(const struct trial *t, enum kcp_storage judged, struct worst *w)
 {
@@ -140,8 +140,8 @@ static int run_again(struct trial *t, char *why, size_t n)
 int case_repeats = 1;
 static const int64_t LARGE_STATES = 1 << 22;
 
-/* The current list of cases, and how many of the cases ran in each pass. `seed` is a
- * case's seed minus the case's id, which is equal for all cases of a list. */
+/* The current list of cases, and the number of its cases that ran in each pass. `seed`
+ * is a case's seed minus the case's id, which is equal for all cases of a list. */
 static struct list_run {
     const struct kcp_stage *stage;
     int (*run)(void *);
@@ -152,7 +152,7 @@ static struct list_run {
 
 void repeats_begin(void) { list_run = (struct list_run){ 0 }; }
 
-/* Returns 1 for the first case of the list that the variant takes in this pass. */
+/* Returns 1 for the first case of the list that the variant supports in this pass. */
 static int is_first(const struct trial *t, const struct kcase *k)
 {
     const struct list_run now = { t->stage, t->variant->run, t->variant->storage,
@@ -164,11 +164,11 @@ static int is_first(const struct trial *t, const struct kcase *k)
     return !list_run.ran[pass]++;
 }
 
-/* Returns how often to repeat a case. In each pass, the first case that a variant takes
- * is repeated fifty times. A case with large states (only with --case) is repeated only
- * four times, because the references in double would take a minute. The first three
- * cases of each list, and one case of each path, are repeated once. Repeating a case
- * detects errors that occur rarely, or that depend on the bytes in a workspace. */
+/* Returns how often to repeat a case. In each pass, the first case that a variant
+ * supports is repeated fifty times. A case with large states (only with --case) is
+ * repeated only four times, because the references in double would take a minute. The
+ * first three cases of each list, and one case of each path, are repeated once.
+ * Repeating detects errors that are rare or depend on the bytes in a workspace. */
 static int repeats_of(const struct trial *t, const struct kcase *k)
 {
     const int first = is_first(t, k) || k->id == 0;
@@ -238,8 +238,8 @@ static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
     trial_free(&t);
 }
 
-/* Merges verdict b of a case's second pass into verdict a of the first pass: FAIL if
- * one pass fails, n/a if both are n/a. */
+/* Merges verdict b of a case's second pass into verdict a of the first pass. The result
+ * is FAIL if a pass fails, and n/a if both passes are n/a. */
 static void merge(struct verdict *a, const struct verdict *b)
 {
     const int no_forward = a->outcome == NA && b->outcome != NA;

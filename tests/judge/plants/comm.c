@@ -23,7 +23,7 @@ static __thread struct kcp_comm *real;
 
 /* SHORT: the last eighth of each message is not sent. SHIFTED: messages start 16 bytes
  * too late. SILENT: nothing is sent, but the status is 0. ELSEWHERE, with NCCL: rank 1
- * first waits for the GPU of rank 0, which waits for rank 1. */
+ * first waits for the GPU of rank 0, while rank 0 waits for rank 1. */
 static void wait_elsewhere(const struct kcp_comm *c)
 {
     int (*get)(int *) = (int (*)(int *))dlsym(RTLD_DEFAULT, "cudaGetDevice");
@@ -101,7 +101,7 @@ static void same_fail(struct kcp_comm *c, int status, const char *why)
 static struct kcp_variant mine;
 static const struct kcp_variant *layer;
 
-/* The arguments of every stage begin with a call. */
+/* Every stage's args struct begins with a struct kcp_call. */
 static int on_wrong_comm(void *args)
 {
     struct kcp_call *a = args;
