@@ -1,4 +1,4 @@
-# nccl_home.sh -- adds NCCL and CUDA's runtime of Python packages to LD_LIBRARY_PATH.
+# nccl_home.sh -- adds the NCCL and CUDA libraries of Python packages to LD_LIBRARY_PATH.
 #
 # Book: chapter 20.  Checked by: check_gpus.sh, which reads this file with `.`.
 # Next: check_gpus.sh.

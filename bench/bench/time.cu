@@ -3,8 +3,8 @@
 // Checked by: a copy and a matrix product of known speed.
 // Next: record.c.
 //
-// The host enqueues all calls and waits once at the end. Additional events time the
-// parts that a layer marks (cuda/host/profile_hooks.cuh).
+// The host enqueues all calls and waits once at the end. The parts that a layer marks
+// (cuda/host/profile_hooks.cuh) are timed by further events.
 #include "bench.h"
 #include "cuda/host/profile_hooks.cuh"
 #include <algorithm>

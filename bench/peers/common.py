@@ -40,7 +40,7 @@ def head(path):
 
 
 def append(path, rows):
-    """Appends rows by the file's columns. A new file gets the columns of the first row."""
+    """Appends rows in the file's column order. A new file gets the first row's order."""
     new = not os.path.exists(path)
     columns = list(rows[0]) if new else read(path)[0]
     with open(path, "a", newline="") as f:

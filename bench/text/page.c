@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Prints n bytes of text (-1: all) with escapes; bytes above 126 become dots. */
+/* Prints n bytes of text (all if n is -1) with escapes; bytes above 126 become dots. */
 void print_html(FILE *o, const char *s, int64_t n)
 {
     for (int64_t i = 0; n < 0 ? s[i] != 0 : i < n; i++) {

@@ -33,9 +33,8 @@ static unsigned char *slurp(const char *path, int64_t *n, const char **why)
 }
 
 /* Returns how many of a file's n bytes to use, so that a line or word ends there.
- * The last file may use all `rest` free bytes. Another file uses at most 5/8 of
- * them, so that sequences differ in length and the first one covers at least one
- * rank. */
+ * The last file may use all `rest` free bytes. Other files use at most 5/8 of `rest`,
+ * so that sequences differ in length and the first one covers at least one rank. */
 static int64_t take(const unsigned char *s, int64_t n, int64_t rest, int last)
 {
     int64_t most = last ? rest : rest * 5 / 8;

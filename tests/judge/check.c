@@ -223,7 +223,7 @@ static double by_chance(int64_t n)
 /* Returns the largest factor by which a limit may be multiplied. In bf16 the factor is
  * 4, but 8 for a batch of two tokens and 16 for one token, because an output is then
  * one dot product times a row, and the terms of the dot product may cancel (an H200
- * needed a factor of 5 with three of seventeen seeds). In fp32 the factor is 40; 40
+ * needed a factor of 5 for three of seventeen seeds). In fp32 the factor is 40; 40
  * times the fp32 limit is a twelfth of the bf16 limit for an output, and a fifth of the
  * bf16 limit for the gradient of a gate. */
 double limit_rises_by(enum kcp_storage judged, const struct kcp_call *c)
@@ -262,9 +262,9 @@ static double by_chance_alone(const struct slice *s, const struct view *v)
 
 /* Returns a factor f. A limit is at least f times the change of the exact result that
  * one more rounding of the inputs (in a layer: of each chapter's outputs) causes. f is
- * 3 times roundings(), because a kernel also rounds intermediate numbers; and 6 times
- * roundings() for chapters 10, 13 and 16, which chain six products that no chapter
- * outputs. */
+ * 3 times roundings(), because a kernel also rounds intermediate numbers. For chapters
+ * 10, 13 and 16 f is 6 times roundings(), because they chain six products that no
+ * chapter outputs. */
 static double times_moved(const struct slice *s)
 {
     const int many = one_of(s->stage->name, "10_wy_backward 13_backward 16_family");

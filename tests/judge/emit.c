@@ -7,9 +7,9 @@
  * case_007/words.txt contains the case as text for --case. case_007/forward/ contains
  * the inputs, one file per field (do.npy for do_), and case.txt with sizes and options.
  * Another program writes one output file per field to the same directory. By default
- * the cases are small and wide drawn cases, small and wide anchors, and tall cases.
- * --small selects only the small drawn cases, --shapes only the given sizes of K and V,
- * and --case replaces the list. */
+ * the list has drawn cases and anchors of small sizes and of tensor-core sizes, and
+ * cases with K != V up to 256. --small selects only small drawn cases, --shapes only
+ * the given K and V; --case replaces the list. */
 #include "emit.h"
 #include "base/npy.h"
 #include "paths.h"

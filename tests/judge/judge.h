@@ -137,7 +137,7 @@ void spike_draw(struct tensor_set *b, const struct kcase *k);
 void family_draw(struct tensor_set *b, const struct kcase *k);
 /* alive.c: returns the share of a state left at the last cut, or NaN if no sequence
  * crosses a cut. The oracle of stage s (or its reference) runs over the tokens before
- * the cut from a state of random signs, with v = 0 and the other inputs in set b. */
+ * the cut. The state starts with random signs, v is 0, other inputs are in b. */
 double alive_state(const struct tensor_set *b, const struct kcp_stage *s,
                    const struct kcase *k, const struct kcp_plan *p);
 

@@ -4,9 +4,9 @@
  * tests/judge/self_cases.c.  Next: core.c, which walks them.
  *
  * Drawn cases reach rows of the table of paths by chance. If no case of a kernel's list
- * reaches a row, further cases are tried from small to large until one reaches the row:
- * for example, many heads for a scan of 128 columns, or long sequences for windows. The
- * first case that reaches a row runs several times. */
+ * reaches a row, further cases are tried from small to large until one reaches the row.
+ * For example, a scan of 128 columns needs many heads, and windows need long sequences.
+ * The first case that reaches a row runs several times. */
 #include "paths.h"
 
 #include <stdlib.h>

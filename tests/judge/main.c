@@ -167,7 +167,7 @@ static int combine(const struct command *x)
     return 0;
 }
 
-/* Returns 1 if the case fits the stage (by model) and --ranks (by R). */
+/* Returns 1 if the case's model fits the stage and the case's R fits --ranks. */
 static int case_fits(const struct kcase *k, const struct options *o)
 {
     const struct kcp_stage *s = stage_find(o->stage);

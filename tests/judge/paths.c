@@ -32,9 +32,9 @@ static int add_taken(const struct kcp_query *q, const struct kcp_path **out, int
     return n;
 }
 
-/* Selects the forward that runs before a backward. For even ids (1) it is the forward
- * that the table selects among all kernels; for odd ids (0), the forward with the
- * backward's name. Users can call either. */
+/* Returns 1 (even ids) if the forward that the table selects among all kernels runs
+ * before a backward, or 0 (odd ids) if the forward with the backward's name runs. Users
+ * can call either. */
 static int is_layer_of_all(int id) { return id % 2 == 0; }
 
 const struct kcp_variant *paths_forward_before(const struct kcp_variant *back,

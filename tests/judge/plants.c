@@ -64,7 +64,7 @@ static int adds_number(void *args)
     return status;
 }
 
-/* Adds `by` times element `at` of an input, which may be out of bounds, to output o. */
+/* Adds `by` times an input's number `at`, possibly out of bounds, to output o. */
 static int reads_number(void *args)
 {
     const int status = reference(args);

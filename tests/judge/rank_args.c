@@ -4,10 +4,10 @@
  * Next: trial.c.
  *
  * A rank gets its shard of every tensor with one row per token, and the state rows that
- * the rank owns. Other state rows are NaN, so that an output computed from them is
- * wrong. A stage without ranks is treated as R = 1. Every buffer has an image, a copy
- * on the host with fences. Before the variant runs, images are copied into arrays in
- * the variant's memory. */
+ * the rank owns. Other state rows are NaN, so that an output computed from these rows
+ * is wrong. A stage without ranks is treated as R = 1. Every buffer has an image, a
+ * copy on the host with fences. Before the variant runs, images are copied into arrays
+ * in the variant's memory. */
 #include "trial.h"
 #include <math.h>
 #include <stdlib.h>

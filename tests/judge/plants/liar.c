@@ -57,7 +57,7 @@ static size_t work_of(const void *args)
     return sizeof(int64_t) * (size_t)(2 + a->HV * a->K * a->V);
 }
 
-/* Tries to allocate 16 GiB. Returns KCP_NO_MEMORY if the process has a lower limit. */
+/* Tries to allocate 16 GiB. Returns KCP_NO_MEMORY if a limit prevents it. */
 static int take_memory(void)
 {
     size_t taken = 0;
