@@ -33,14 +33,17 @@ static void block(double x0, double y0, int trans)
         const double y = y0 + byte[8 * j] / 32 / 8 * 130;
         svg_rect(x, y, 152, 120, "fill:none;stroke:var(--b);stroke-width:1.2");
     }
-    svg_text(x0, y0 + 272, "start", "soft", "lanes 0 to 31 point at rows: %s",
-             trans ? "0-15 left, 16-31 right" : "0-7, 8-15 right, 16-23 below, 24-31");
+    svg_text(x0, y0 + 272, "start", "soft", "lanes that point at the rows of each "
+             "block:");
+    svg_text(x0, y0 + 288, "start", "soft", "upper left 0-7, upper right %s",
+             trans ? "16-23, lower left 8-15, lower right 24-31"
+                   : "8-15, lower left 16-23, lower right 24-31");
 }
 
 int main(void)
 {
     svg_begin(
-        720, 350, "What ldmatrix hands to whom",
+        720, 366, "What ldmatrix hands to whom",
         "A block of 16 by 16 numbers in shared memory, twice. Each cell names the "
         "lane that receives it. Without transposition a lane receives neighbours "
         "of a row, with it neighbours of a column. Lane 5 is framed.");
@@ -48,7 +51,7 @@ int main(void)
     block(20, 42, 0);
     svg_text(380, 28, "start", "", "ldmatrix.trans: kg, whose rows are B's rows");
     block(380, 42, 1);
-    svg_text(20, 340, "start", "soft",
+    svg_text(20, 356, "start", "soft",
              "Colour: register r[0], r[1], r[2], r[3]. Cell: "
              "the lane that gets it. Framed: lane 5.");
 }
