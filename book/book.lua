@@ -390,7 +390,7 @@ end
 local function kernels(div)
   local stage = text(div)
   local items = {}
-  for _, f in ipairs(files("cuda/" .. stage .. "/*.cu cuda/" .. stage .. "/*.c cuda/18_hopper/*.cu")) do
+  for _, f in ipairs(files("cuda/" .. stage .. "/*.cu cuda/" .. stage .. "/*.c cuda/18_hopper/*.cu cuda/18_hopper/*/*.cu")) do
     for _, r in ipairs(records(f)) do
       if r.stage == stage then items[#items + 1] = { pandoc.Plain { pandoc.Link({ pandoc.Code(r.name) },
           string.format("src/%s.html#L%d", f, r.line)), pandoc.Str(": " .. r.why) } } end

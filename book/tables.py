@@ -804,8 +804,8 @@ def data_rows(name):
 
 def prediction_tables(d):
     p, (rows, rate) = Page("predictions.md"), data_rows("predictions.tsv")
-    p.add("| case | plan | floor, ms | predicted, ms | measured, ms |",
-          "|:---------|:---|---:|---:|---:|")
+    p.add("| case | plan | floor, ms | predicted, ms | measured, ms | measured on |",
+          "|:---------|:---|---:|---:|---:|:---|")
     for model, gate, T, H, stage, variant, moved, done, said in rows:
         found = d.find(theirs=False, ranks=1, model=model, gate=gate, T=float(T),
                        HV=float(H), stage=stage, variant=variant)
@@ -814,7 +814,7 @@ def prediction_tables(d):
         p.row("%s %s, T = %s, %s heads" % (
             model.upper(), "backward" if "backward" in stage else "forward", T, H),
               p.whose(r) if r else variant, "%.2f" % (1e3 * floor), said,
-              ms(r.us) if r else "not recorded")
+              ms(r.us) if r else "not recorded", r.card() if r else "")
     p.notes()
     p, (rows, rate) = Page("predictions-maps.md"), data_rows("predictions-maps.tsv")
     p.add("| step | bytes/th | operations/th | floor, ms | predicted, ms "

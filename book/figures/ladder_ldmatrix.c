@@ -33,11 +33,10 @@ static void block(double x0, double y0, int trans)
         const double y = y0 + byte[8 * j] / 32 / 8 * 130;
         svg_rect(x, y, 152, 120, "fill:none;stroke:var(--b);stroke-width:1.2");
     }
-    svg_text(x0, y0 + 272, "start", "soft", "lanes that point at the rows of each "
-             "block:");
-    svg_text(x0, y0 + 288, "start", "soft", "upper left 0-7, upper right %s",
-             trans ? "16-23, lower left 8-15, lower right 24-31"
-                   : "8-15, lower left 16-23, lower right 24-31");
+    svg_text(x0, y0 + 272, "start", "soft", "lanes that point at rows: upper left 0-7, "
+             "upper right %s,", trans ? "16-23" : "8-15");
+    svg_text(x0, y0 + 288, "start", "soft", "lower left %s, lower right 24-31",
+             trans ? "8-15" : "16-23");
 }
 
 int main(void)

@@ -465,17 +465,18 @@ def roles():
 
 
 # Whole passes in the roofline: the text, and its position relative to the dot.
-PASSES = {"08/v1_stages": ("forward, a thread per column", 10, 4),
+PASSES = {"08/v1_stages": ("forward, a thread per column", -10, -17),
           "08/v2_stages": ("forward, taught stages", 8, 14),
           "08/v3_prepare_scan": ("forward, fast", 8, 14),
+          "13/v1_stages": ("backward, a thread per column", 10, 4),
           "13/v2_stages": ("backward, taught stages", 10, 4),
           "13/v4_scans_finish": ("backward, fast", 10, 4)}
 
 
-@figure(720, 424, "Roofline of the H200: eight rungs and five whole passes",
+@figure(720, 424, "Roofline of the H200: eight rungs and six whole passes",
         "Attainable rate against operations per byte: a slope, the measured copy, and "
         "one roof, the measured product of matrices. The eight rungs of chapter 17 "
-        "climb one vertical line from 0.8 TFLOP/s to memory's slope; of five whole "
+        "climb one vertical line from 0.8 TFLOP/s to memory's slope; of six whole "
         "passes the fast ones are near it too.")
 def roofline():
     """Line 1 of roofline.tsv is "roof TB/s TFLOP/s". Each other line has a name,

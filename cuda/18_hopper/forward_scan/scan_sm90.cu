@@ -203,11 +203,13 @@ struct kda_consumer {
         fence_operand<CHUNK / 8>(y);
         fence_operand<CHUNK / 8>(o);
         consumer_release<blocks>(smem, PIPE_Q, chunk);
+        //< kernel-scan-walk
     }
 
     __device__ __forceinline__ void update_state(int chunk, int next, float (*S)[4])
     {
         uint32_t b[CHUNK / 16][4];
+        //> kernel-scan-update
         pack_accumulator<CHUNK / 8>(b, y);
         wgmma_fence();
         wgmma_add_tiles<K>(S, b, smem.a[chunk % smem.A_STAGES].kg[0]);
@@ -216,7 +218,7 @@ struct kda_consumer {
         wgmma_fence();
         wgmma_times_triangle(o, b, smem.q[chunk % smem.Q_STAGES].Aqk, 1);
         wgmma_commit();
-        //< kernel-scan-walk
+        //< kernel-scan-update
         keep.send_v_new(b);
         if (!O_EARLY) copy_previous_o(chunk);
         if (next) load_v(next);
