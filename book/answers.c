@@ -162,7 +162,7 @@ static void backward_bytes(void)
         3 * (B() + BM()) / 1048576);
     say("13.reuse", "%.0f", (ranks - 1.0) * sizeof half / 1048576, 3 * B() / 1048576);
     say("13.params", "%.0f", (ranks - 1.0) * sizeof partial, 3 * 4 * 32 * 129);
-    double whole = 0, parts = 0;    /* a rank's gradient: the sum, 1, or a part, 1/4 */
+    double whole = 0, parts = 0;    /* a rank's gradient: the sum (1) or a part (1/4) */
     for (int p = 0; p < ranks * replicas; p++) {
         whole += 1.0 / (ranks * replicas);
         parts += 1.0 / ranks / (ranks * replicas);
@@ -247,17 +247,17 @@ static void forms(void)
     say("07.R", "%.0f", first, 4);
 }
 
-/* Chapters 12 and 14: computes bytes saved for backward, and bytes of extra rows. */
+/* Chapters 12 and 14: computes bytes saved for backward and bytes of a halo's rows. */
 static void kept(void)
 {
-    /* GB that one layer saves in two modes. Numbers of G, rho and beta have 4 bytes. */
+    /* GB of one layer's saved block in two modes. G, rho, beta have 4-byte numbers. */
     const double less = 2 * (2 * 128 + 2 * 64) + 3 * 4 + 4 * 128 * 128 / 8192;
     say("12.layer_less", "%.1f", less * 8192 * 96 / 1e9, 788 * 786432.0 / 1e9);
     const double more = 4 * 128 + 2 * 5 * 128 + 2 * 128 * 128 / 64;
     say("12.layer_all", "%.1f", (less + more) * 8192 * 96 / 1e9, 3092 * 786432.0 / 1e9);
     say("12.h64", "%.0f", 128 * 256 / 64, 512);
     say("12.h256", "%.0f", 128 * 256 / 256, 128);
-    /* GB that 24 layers with 32 heads and 32768 tokens save, computed in two ways. */
+    /* GB of the saved blocks of 24 layers, for 32 heads and 32768 tokens. */
     const double th = 24.0 * 32 * 32768, state = 4.0 * 128 * 128 / 32768;
     const double factors = 6 * 128 + 2.5 * 64 + 8 + 12;
     say("12.model", "%.1f", th * 950 / 1e9, th * (state + factors) / 1e9);
@@ -293,7 +293,7 @@ static void split(void)
     }
     say("18.heads", "%.0f", last + 1, 132 / 2);
     printf("@answer/18.likely %d\n", likely);
-    /* Forward in one kernel: prints times of one and two waves of blocks, registers. */
+    /* Forward in one kernel: prints times of one and two waves, and register counts. */
     double us = 0;
     for (int step = 0; step < 8192 / 32; step++)
         us += 1.75;

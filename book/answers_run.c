@@ -163,7 +163,7 @@ static double keep_bits(double x, int bits)
     return ldexp(nearbyint(ldexp(part, bits)), e - bits);
 }
 
-/* Chapter 19: splits x and y into parts; computes the error of 1, 2 and 3 products. */
+/* Chapter 19: computes the error of x y as a sum of 1, 2 or 3 products of parts. */
 static void two_of_three(void)
 {
     double one = 0, two = 0, three = 0;
@@ -185,7 +185,7 @@ static void two_of_three(void)
     printf("@answer/19.three %.5f\n", sqrt(three / one));
 }
 
-/* Chapter 09: computes the error of dU if dS decays too early, for three gates. */
+/* Chapter 09: computes dU's error if dS decays too early, for three kinds of gates. */
 enum { n9 = 512, C9 = 64, D9 = 16, chunks9 = n9 / C9 };
 static struct {
     double q[n9][D9], k[n9][D9], v[n9][D9], G[n9][D9], beta[n9], Aqk[n9][C9], A[n9][C9];

@@ -4,7 +4,7 @@
  * Next: book/precision.c.
  *
  * The chunk has equal gates; the exact dg comes from the adjoint of chapter 01. In rows
- * "in bf16" the sum of each path is rounded before it is added to dG. */
+ * "in bf16" the sum of each path is rounded before the addition to dG. */
 #include "ref.h"
 #include "base/bf16.h"
 #include "base/random.h"

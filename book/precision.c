@@ -66,7 +66,7 @@ static void growth(int strong)
 }
 
 /* Prints the error of the fold S <- M_j S + h_j if h, M or both are rounded to bf16
- * before they are sent. */
+ * before sending. */
 static void payload(void)
 {
     enum { RANKS = 8, ROUND_H = 1, ROUND_M = 2 };

@@ -8,8 +8,8 @@
 #   tables.py --readme [--check]  the tables of README.md, between two marks
 #
 # The first line of a record names its columns; `kind` is the kind of a row. If a row
-# was recorded several times, the latest row of the present kernels is used. If there is
-# none, the latest row that cannot be compared is used, else the latest row.
+# was recorded several times, the latest row of the best state is used. The states are:
+# present kernels (best), kernels that cannot be compared, other kernels.
 # --readme needs built kernels.
 import glob
 import math
@@ -222,7 +222,7 @@ class Page:
 
 
 class Records:
-    """`kind`: all rows by kind; `rows`: chosen rows of kind time; `sorted`: by rank."""
+    """`kind`: all rows by kind; `rows`: chosen rows of kind time; `sorted`: sorted."""
     def __init__(self):
         self.kind, slots, standings, self.timed = {}, {}, {}, []
         for path in results():
@@ -723,7 +723,7 @@ def nccl_table(d):
               "`bench/results/` say what became of it.")
 
 
-# Rows of kind torch with these words compare nothing with a reference.
+# Rows of kind torch that begin with these words compare nothing with a reference.
 NOT_JUDGED = "host time", "memory above", "book/examples", "the same, 4 calls"
 
 

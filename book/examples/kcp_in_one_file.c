@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-enum { T = 70, K = 6, V = 5, C = 8, R = 4 };  /* tokens, key and value size, chunk */
+enum { T = 70, K = 6, V = 5, C = 8, R = 4 }; /* tokens, sizes of k, v, chunk; ranks */
 static const int cuts[R + 1] = { 0, 13, 30, 57, T };  /* rank r: from token cuts[r] */
 static const double scale = 0.4;
 typedef double state[K][V];
@@ -273,7 +273,7 @@ static void all_gather(struct rank *me)
     for (int r = R - 1; r > me->r; r--) apply(&gathered[r], 1, me->dS, me->dS);
 }
 
-/* Each rank applies its map to the received state and sends on the resulting state. */
+/* Each rank applies its map to the received state and sends the result to the next. */
 static void chain(struct rank *me)
 {
     for (int hop = 0; hop < 2 * R; hop++) {

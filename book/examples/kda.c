@@ -25,7 +25,7 @@ struct job { struct place place; struct kcp_plan *plan; };
 
 //> example-calls
 /* Allocates the saved block and the workspaces, then runs both passes. The memory must
- * stay allocated until the stream is done. A model allocates once, not per step. */
+ * stay allocated until the stream is idle. A model allocates once, not per step. */
 static int layer(const struct place *p, struct shelf *s, struct kcp_forward *f,
                  struct kcp_backward *b)
 {

@@ -184,7 +184,7 @@ static void *ints(struct shelf *s, const int *x, int n)
     return keep(s, y);
 }
 
-/* Returns the sum of an output with random weights, so that swaps change the sum. */
+/* Returns an output's sum with random weights; swapped elements change this sum. */
 static double digest(const struct place *p, const void *from, int64_t first, int64_t n)
 {
     double sum = 0, *x = malloc(sizeof *x * (size_t)(n + 1));

@@ -30,7 +30,7 @@ static void draw(double x0, double y0, int swizzled)
         svg_text(x0 + b * 38 + 19, y0 - 6, "middle", "soft", "%d-%d", 4 * b, 4 * b + 3);
     for (int row = 0; row < 8; row++)
         svg_text(x0 - 6, y0 + row * 24 + 16, "end", "soft", "%d", row);
-    for (int l = 0; l < LANES; l++) /* piece 2 of rows 0..7, four times */
+    for (int l = 0; l < LANES; l++) /* lane l: piece 2 of row l % 8 */
         byte[l] = swizzled ? swizzle128_offset(l % 8, 2) : 128 * (l % 8) + 32;
     const int times = warp_ldmatrix(r, tile, byte, 0) / 4;
     svg_text(x0, y0 + 216, "start", "",

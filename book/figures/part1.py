@@ -104,7 +104,7 @@ def nesting():
         return [(i / n, (i + 1) / n, ink, name) for i in range(n)]
 
     def spread(y, start, end):
-        """Draws lines from the ends of a piece to the next row, an enlarged view."""
+        """Draws lines from a piece's ends to the next row, which enlarges a piece."""
         line(at(start), y, at(0), y + 18, "soft", "stroke-dasharray:2 3")
         line(at(end), y, at(1), y + 18, "soft", "stroke-dasharray:2 3")
 
@@ -334,8 +334,8 @@ def affine():
 
 # ---- 07: four forms of the exchange, drawn to scale, measured on four H200s
 class Timelines:
-    """Microseconds by name: `state`, `map` and `block` (of a state) are messages; `sum`
-    is the pass that computes maps; `main` is the main pass."""
+    """`us` has microseconds: `state`, `map`, `block` (of a state) for messages, `sum`
+    for the pass that computes maps, `main` for the main pass."""
     R, BLOCKS = 4, 4
 
     def __init__(self):

@@ -464,7 +464,7 @@ def roles():
     Lanes().one_kernel(292)
 
 
-# Whole passes in the roofline: the text, and its position relative to the dot.
+# Whole passes in the roofline: a label, and its position relative to the dot.
 PASSES = {"08/v1_stages": ("forward, a thread per column", -10, -17),
           "08/v2_stages": ("forward, taught stages", 8, 14),
           "08/v3_prepare_scan": ("forward, fast", 8, 14),

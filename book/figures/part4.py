@@ -275,7 +275,7 @@ def errata():
         "Rows are tests, columns are errata. Only four ranks with several chunks each "
         "show all five.")
 def visible():
-    """Draws the judge's verdicts in double. The command of a cell is: kcp-check
+    """Draws the judge's verdicts in double. The command of one cell is: kcp-check
     --stage 08 --variant mutant_decay_first --case 'live kda H=1 HV=1 K=16 V=12 C=16
     l2norm beta=sigmoid h0 R=4 lengths=64'. Each row has its own R and lengths. Stage 13
     (mutant_dS_decayed, mutant_in_order, mutant_own_M, mutant_outward) has the same case

@@ -12,7 +12,7 @@ NUMBERS = re.compile(r"( *[-+]?\d[\d.]*(e[-+]?\d+)?[ %]*)*")
 
 
 def printed_rows(section, after):
-    """Returns the rows of numbers below the line of a section that contains `after`."""
+    """Returns the rows of numbers below the first line with `after` in a section."""
     with open("build/book/example.txt", encoding="utf-8") as f:
         part = f.read().partition("== %s\n" % section)[2].partition("\n== ")[0]
     lines, rows = iter(part.split("\n")), []

@@ -2,7 +2,7 @@
  *
  * Book: chapters 02, 05, 06 and 17.  Checked by: make book-lint.
  * Included by book/figures/NAME.c, which prints NAME.svg. Figures in C call functions
- * of ref/ or cuda/; svg.py draws all others. */
+ * of ref/ or cuda/; svg.py draws all other figures. */
 #ifndef BOOK_SVG_H
 #define BOOK_SVG_H
 

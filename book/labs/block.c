@@ -1,4 +1,4 @@
-/* block.c -- counts loads, copies in flight and products of a student's block.
+/* block.c -- counts loads, copies in flight and products of a student's thread block.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_shared, 17_stages, 17_descriptor.
  * Next: orders.c.

@@ -12,7 +12,7 @@ enum { T = 5, K = 3, V = 2 };
 struct inputs { double q[T][K], k[T][K], v[T][V], g[T][K], beta[T], h0[K][V]; };
 
 /* Returns 1 if `step`, a function of stage 01 (ref/stages/01.def), is right. With
- * a.pass = KCP_FORWARD `step` writes o and ht; with KCP_BACKWARD it computes all
+ * a.pass = KCP_FORWARD `step` writes o and ht; with KCP_BACKWARD `step` computes all
  * gradients from do_ and dht. */
 int lab_check(int (*step)(void *args))
 {

@@ -1,6 +1,6 @@
 /* fold.c -- runs the student's fold on blocks of columns, with a pitch other than V.
  *
- * Book: labs/STAFF.md.  Used by: make grade LAB=07, its last row.  Next: check_main.c.
+ * Book: labs/STAFF.md.  Used by: make grade LAB=07 (last row).  Next: check_main.c.
  * This variant of stage 07 calls `apply` of the student's table lab_mapops with v0 > 0
  * and with rows whose pitch is not V, as the pipeline form does.
  */
@@ -15,7 +15,7 @@ extern const struct kcp_mapops lab_mapops;
 
 enum { WIDE = 3, SPARE = 2 };          /* used and unused numbers per row */
 
-/* Computes Vb columns of S [HV,K,V], from v0 on. The pitch of `rows` is Vb + SPARE. */
+/* Computes Vb columns of S [HV,K,V] from column v0. `rows` has pitch Vb + SPARE. */
 static int block(const struct kcp_merge *a, int v0, int Vb, double *rows)
 {
     const int HV = a->HV, K = a->K, V = a->V, backward = a->pass == KCP_BACKWARD;

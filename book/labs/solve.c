@@ -1,6 +1,6 @@
 /* solve.c -- judges only the student's dv; the reference computes all other gradients.
  *
- * Book: labs/STAFF.md.  Used by: make grade LAB=10_solve, its first rows.
+ * Book: labs/STAFF.md.  Used by: make grade LAB=10_solve (first rows).
  * Next: tree.c.
  * In this variant of stage 10 the student's code computes only A^T dU.
  */

@@ -3,7 +3,7 @@
  * Book: labs/STAFF.md.  Used by: make grade LAB=15_blelloch.  Next: warp.c.
  * One variant of stage 15 runs the whole program with the tree in each tile. Two others
  * run the tree on names instead of maps, and count all products or products in series.
- * A name denotes the map of consecutive tokens; it can be composed only with the name
+ * A name denotes the map of consecutive tokens. A name is composed only with the name
  * of the next tokens, and applied only to the state before the first of its tokens.
  */
 #include "15_scan.h"

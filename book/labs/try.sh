@@ -38,7 +38,7 @@ tries() {
 }
 get() { sed -n "s/^$1  *//p" "$f" | head -1; }
 
-# Grades all submissions, JOBS at a time: the next starts when one ends.
+# Grades all submissions, JOBS at a time. A submission starts when another one ends.
 set --
 for f in ${LAB:-?}; do set -- "$@" book/labs/$f*.lab; done
 . tests/cli/places.sh

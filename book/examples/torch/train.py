@@ -70,7 +70,7 @@ class Model(nn.Module):
 
 
 def batch_of(text, step, lengths):
-    """Returns a pair per sequence: its bytes of the text, and the byte after each."""
+    """Returns two tensors per sequence: its bytes, and the byte after each of them."""
     total = sum(lengths)
     at = step * total % max(1, len(text) - total - 1)
     pieces = []

@@ -390,7 +390,7 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor,
       sigmoid of this tensor; `allow_neg_eigval` doubles the sigmoid.
     - `scale`: a number; `None` means `K ** -0.5`.
     - `initial_state` [N, HV, K, V]: one row per sequence of the whole batch. With
-      `state_v_first` (formerly `transpose_state_layout`) it is [N, HV, V, K].
+      `state_v_first` (formerly `transpose_state_layout`) the shape is [N, HV, V, K].
     - `cu_seqlens` [N + 1], for sequences packed into B = 1: the first token of each
       sequence, then the number of all tokens; int32, int64 or whole numbers. A call
       with a list in `cu_seqlens_cpu` never waits for the GPU.

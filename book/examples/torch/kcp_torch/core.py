@@ -29,9 +29,9 @@ def said_once(words):
 
 def storage(name, x, gates=(), rounded=False):
     """Returns the library's storage for x, the type of tensors, and the type of sums.
-    On a CPU both are double. Other types are cast before and after the call. The bf16
-    kernels read gates and beta in bf16; if gates or beta have a wider type, the float32
-    kernels compute the call, unless `rounded` is true."""
+    On a CPU both types are double. Tensors of other types are cast. The bf16 kernels
+    read gates and beta in bf16; if gates or beta have a wider type, the float32 kernels
+    compute the call, unless `rounded` is true."""
     if x.device.type == "cpu":
         return "KCP_F64", torch.float64, torch.float64
     if x.device.type != "cuda":
@@ -115,7 +115,7 @@ current_gpu = getattr(torch._C, "_cuda_getDevice", None) or torch.cuda.current_d
 
 
 # Two private functions of PyTorch save time: one allocates without the dispatcher, the
-# other compares many tensors in one call. Without them slower functions are used.
+# other compares many tensors in one call. Without these two, slower ones are used.
 _dynamo = getattr(torch._C, "_dynamo", None)
 _guards = getattr(_dynamo, "guards", None)
 
@@ -160,7 +160,7 @@ def refuse_second(ctx, *_):
 
 
 class Anchor(torch.autograd.Function):
-    """Returns an empty tensor that depends on the inputs but does not save them."""
+    """Returns an empty tensor that depends on the inputs without saving the inputs."""
     @staticmethod
     def forward(ctx, *inputs):
         return torch.empty(0)
@@ -169,7 +169,7 @@ class Anchor(torch.autograd.Function):
 
 
 class FirstOnly(torch.autograd.Function):
-    """Returns the first n tensors; raises an error if backward runs through them."""
+    """Returns the first n tensors. Backward through these tensors raises an error."""
     @staticmethod
     def forward(ctx, n, *tensors):
         return tuple(t.detach() for t in tensors[:n])
@@ -319,7 +319,7 @@ class Prepared:
             for name, x in kept.items():
                 self.blank[self.slot_of(self.at[name])] = x.data_ptr()
             self.kept = kept
-        # During a capture the copy has arrived: a capture begins after earlier work.
+        # A capture begins after earlier work has ended, so the copy has arrived.
         if not self.gpu or capturing or self.event.query():
             self.arrived = True
         else:

@@ -297,7 +297,7 @@ def whole_graph():
 
 
 def whole(cu, name="cu_seqlens"):
-    """Returns cu as a tuple of whole numbers that fit in 64 bits, or raises."""
+    """Returns cu as a tuple of 64-bit integers. Raises an error for other numbers."""
     try:
         cu = tuple(map(operator.index, cu))
     except TypeError:

@@ -165,7 +165,7 @@ layer_of = functools.lru_cache(None)(Layer)
 
 
 def check(status, what, comm=None):
-    """Raises an error if status is not 0; its cause is the exception of a callback."""
+    """Raises an error if status is not 0, with a callback's exception as the cause."""
     if not status:
         return
     said, cause = comm.reason() if comm else ("", None)

@@ -51,7 +51,7 @@ _sites = groups.cache()
 
 def site_of(words, inputs):
     """Returns the Site of a call from its string and tensors. The tensors may be fake,
-    because a fake tensor has the device of the real one."""
+    because a fake tensor has the device of the real tensor."""
     from .chunk import Options, Site, plain
     key = (words,) + tuple(None if x is None else (plain(x.shape), x.dtype, x.device)
                            for x in inputs)
