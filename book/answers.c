@@ -318,6 +318,16 @@ static void clusters(void)
     int R = 2;
     while (R < 64 && chain(between, R, 1) < gather(between, R))
         R++;
+    struct wire w = { between.a, 1 };       /* bw at which gather and chain tie, R = 4 */
+    double high = 1e9;
+    while (high - w.bw > 1e-4) {
+        const struct wire middle = { w.a, (w.bw + high) / 2 };
+        if (gather(middle, 4) > chain(middle, 4, 1))
+            w.bw = middle.bw;
+        else
+            high = middle.bw;
+    }
+    say("20.tie", "%.0f", w.bw * 1e-3, 3 * 2097152 / 40e3);
     say("20.state", "%.0f", state, 4.0 * 32 * 128 * 128 / 45e3);
     if (R != 64 || state < tie)
         fail("20: the chain is ahead for every R");

@@ -103,13 +103,41 @@ def replays():
     say(hop_sent="%.0f" % sent, hop_written="%.0f" % written)
 
 
+def chosen():
+    """The chain against the all-gather, and what the maps add, on H100s; shares of two
+    H200s."""
+    for name, case in ("long2", "kda_2x1_t131072_bare"), ("long4", "kda_4x1_t131072_bare"):
+        gather, chain = (newest(case, form=f).us for f in ("all_gather", "chain"))
+        say(**{name: "%.0f" % (100 * (gather / chain - 1))})
+    gather, chain = (newest("kda_4x1_short1024", form=f).us / 1e3
+                     for f in ("all_gather", "chain"))
+    say(short_gather="%.3f" % gather, short_chain="%.3f" % chain)
+    one, two = newest("kda_1x1_t131072"), newest("kda_2x1_t131072", form="chain")
+    made = two.front + two.main
+    say(one_ms="%.2f" % (one.us / 1e3), one_half="%.2f" % (one.us / 2e3),
+        one_ns="%.2f" % (1e3 * one.us / one.T / one.HV), front="%.2f" % (two.front / 1e3),
+        main="%.2f" % (two.main / 1e3), made="%.2f" % (made / 1e3),
+        made_more="%.0f" % (200 * made / one.us - 100), made_times="%.2f" % (one.us / two.us))
+    one, two = (newest(case, "13_backward", form) for case, form in (
+        ("kda_1x1_t131072", None), ("kda_2x1_t131072", "chain")))
+    made = two.sum + two.main
+    say(back_sum="%.2f" % (two.sum / 1e3), back_main="%.2f" % (two.main / 1e3),
+        back_half="%.2f" % (one.us / 2e3), back_more="%.0f" % (200 * made / one.us - 100),
+        back_times="%.2f" % (one.us / two.us))
+    equal, shares = (newest(case, form="chain") for case in (
+        "kda_2x1_bare", "kda_2x1_cuts_47_53_bare"))
+    say(equal_ms="%.3f" % (equal.us / 1e3), equal_wait="%.0f" % equal.exchange,
+        shares_ms="%.3f" % (shares.us / 1e3), shares_wait="%.0f" % shares.exchange,
+        shares_card=shares.card)
+
+
 def unsent():
     """Prints times without the exchange, which bound the gain from hiding messages."""
     print("== 20-unsent\na forward on 2 GPUs, T = 131072, 32 heads, nothing kept, and "
           "the same with its\nmessages left out; microseconds\n")
     print("GPUs     pass          form             time   exchange   unsent   "
           "the most to gain")
-    most = noise = 0                                # noise: largest loss, per cent
+    noise = 0                                       # largest loss, per cent
     for name in "KDA forward", "GDN forward":
         for form in "all_gather", "chain", "scan":
             r = newest(name[:3].lower() + "_2x1_bare", form=form)
@@ -120,9 +148,8 @@ def unsent():
             if name == "KDA forward" and form == "chain":
                 say(unsent_card=r.card, unsent_with="%.0f" % us,
                     unsent_without="%.0f" % r.unsent)
-            most = max(most, share) if form == "chain" else most
             noise = max(noise, -share)
-    say(unsent_most="%.1f" % most, unsent_noise="%.0f" % noise)
+    say(unsent_noise="%.0f" % noise)
 
 
 def eight():
@@ -145,5 +172,6 @@ def eight():
 
 floors()
 replays()
+chosen()
 unsent()
 eight()

@@ -480,7 +480,7 @@ def rank_table(d):
         places = "; ".join(once(r.place for r in of))
         before = p.text
         p.add("\n%s; %s. Milliseconds.\n" % (case, places),
-              "| pass | GPUs | whose | fastest plan | time | front | t_sum "
+              "| pass | GPUs | kernel | fastest plan | time | front | t_sum "
               "| t_exchange | t_main | times one GPU |",
               "|:----|--:|:--------|:-------------|---:|---:|---:|----:|---:|----:|")
         key = {r: ((r.stage, r.way), r.ranks, r.peer != "") for r in of}
@@ -705,15 +705,19 @@ def nccl_table(d):
     p, runs, rest = Page("19-nccl.md"), d.of("run"), "how n status seconds says".split()
     for file in once(r.file for r in runs):
         of = [r for r in runs if r.file == file]
-        p.add("From `%s`, %s; status 0: as it should be.\n" % (file, of[-1].place),
-              "| what | ranks | n | status | s | says |",
-              "|:------|:--|--:|--:|--:|:-------|")
         for r in of:
             if r["ok"] and (r["failed"] + r["late"] != "00" or r["ok"] == "0"):
                 r.cells["how"], r.cells["n"] = r["ranks"] + " GPUs", r["ok"]
                 r.cells["status"] = "%s failed, %s not done" % (r["failed"], r["late"])
-            if not r["ok"] or r["status"]:
-                p.row("`%s`" % r["what"], *[r[c] for c in rest])
+        shown = [r for r in of if not r["ok"] or r["status"]]
+        p.add("From `%s`, %s%s.\n" % (
+            file, of[-1].place,
+            "" if of[0]["ok"] else "; status 0: as it should be"))
+        if shown:
+            p.add("| what | ranks | n | status | s | says |",
+                  "|:------|:--|--:|--:|--:|:-------|")
+        for r in shown:
+            p.row("`%s`" % r["what"], *[r[c] for c in rest])
         ok = ["`%s`" % r["what"] for r in of if r["ok"] and not r["status"]]
         if ok:
             p.add("\nPassed over %s GPUs: %s." % (of[0]["ranks"], ", ".join(ok)))

@@ -28,7 +28,7 @@ def halos(ink, needs, what):
         if CUTS[r] == CUTS[r + 1]:
             soft(halo_x(r, CUTS[r]), 37, "empty")
         for t in range(CUTS[r], CUTS[r + 1]):
-            box(halo_x(r, t), 46, 32, 26, ink, "%d" % t)
+            box(halo_x(r, t), 46, 32, 26, "line", "%d" % t)
     for (r, first), y, wash in zip(needs, (94, 134, 174), "bca"):
         text(4, y + 10, "rank %d needs" % r)
         soft(4, y + 26, "%s %d, %d, %d" % (what, first, first + 1, first + 2))

@@ -257,6 +257,7 @@ static __global__ __launch_bounds__(THREADS, BLOCKS_BACKWARD) void backward_toke
         read_batch<N, BATCH>(now, from, bytes, rows);
         read_batch<N, BATCH>(now_dy, dy, bytes, rows);
     }
+    //> backward-steps
     int i = 0;
     #pragma unroll 1
     for (; i + BATCH <= rows; i += BATCH) {
@@ -286,8 +287,8 @@ static __global__ __launch_bounds__(THREADS, BLOCKS_BACKWARD) void backward_toke
         add_row<N, Wc>(f, now[u], now_dy[u], silu, k < len, row, dpre, dw, db);
         dx_of<N, Wc>(f, dpre, dx);
         if (STATES && k < Wc - 1) {
-                if (starts) store_dx0<N>(x, k, dx);
-            } else if (k >= Wc - 1) write<N>(row_at(to, u, bytes), dx);
+            if (starts) store_dx0<N>(x, k, dx);
+        } else if (k >= Wc - 1) write<N>(row_at(to, u, bytes), dx);
     }
     #pragma unroll 1
     for (int k = rows; k < steps; k++) {
@@ -300,6 +301,7 @@ static __global__ __launch_bounds__(THREADS, BLOCKS_BACKWARD) void backward_toke
         if (STATES && k < Wc - 1) store_dx0<N>(x, k, dx);
         else write<N>(row_at(to, k - i, bytes), dx);
     }
+    //< backward-steps
     if (x.a.dweight || x.a.dbias) store_sums<N, Wc>(x, dw, db);
 }
 
