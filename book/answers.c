@@ -318,7 +318,7 @@ static void clusters(void)
     int R = 2;
     while (R < 64 && chain(between, R, 1) < gather(between, R))
         R++;
-    struct wire w = { between.a, 1 };       /* bw at which gather and chain tie, R = 4 */
+    struct wire w = { between.a, 1 };   /* bw at which gather and chain tie, R = 4 */
     double high = 1e9;
     while (high - w.bw > 1e-4) {
         const struct wire middle = { w.a, (w.bw + high) / 2 };
