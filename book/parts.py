@@ -104,31 +104,35 @@ def replays():
 
 
 def chosen():
-    """The chain against the all-gather, and what the maps add, on H100s; shares of two
-    H200s."""
-    for name, case in ("long2", "kda_2x1_t131072_bare"), ("long4", "kda_4x1_t131072_bare"):
+    """The all-gather beside the chain on H100s, and unequal shares on two H200s."""
+    for name, case in (("long2", "kda_2x1_t131072_bare"),
+                       ("long4", "kda_4x1_t131072_bare")):
         gather, chain = (newest(case, form=f).us for f in ("all_gather", "chain"))
         say(**{name: "%.0f" % (100 * (gather / chain - 1))})
     gather, chain = (newest("kda_4x1_short1024", form=f).us / 1e3
                      for f in ("all_gather", "chain"))
     say(short_gather="%.3f" % gather, short_chain="%.3f" % chain)
-    one, two = newest("kda_1x1_t131072"), newest("kda_2x1_t131072", form="chain")
-    made = two.front + two.main
-    say(one_ms="%.2f" % (one.us / 1e3), one_half="%.2f" % (one.us / 2e3),
-        one_ns="%.2f" % (1e3 * one.us / one.T / one.HV), front="%.2f" % (two.front / 1e3),
-        main="%.2f" % (two.main / 1e3), made="%.2f" % (made / 1e3),
-        made_more="%.0f" % (200 * made / one.us - 100), made_times="%.2f" % (one.us / two.us))
-    one, two = (newest(case, "13_backward", form) for case, form in (
-        ("kda_1x1_t131072", None), ("kda_2x1_t131072", "chain")))
-    made = two.sum + two.main
-    say(back_sum="%.2f" % (two.sum / 1e3), back_main="%.2f" % (two.main / 1e3),
-        back_half="%.2f" % (one.us / 2e3), back_more="%.0f" % (200 * made / one.us - 100),
-        back_times="%.2f" % (one.us / two.us))
     equal, shares = (newest(case, form="chain") for case in (
         "kda_2x1_bare", "kda_2x1_cuts_47_53_bare"))
     say(equal_ms="%.3f" % (equal.us / 1e3), equal_wait="%.0f" % equal.exchange,
         shares_ms="%.3f" % (shares.us / 1e3), shares_wait="%.0f" % shares.exchange,
         shares_card=shares.card)
+
+
+def maps():
+    """What the maps add to the work of two H100s: all parts without the exchange, over
+    half of one GPU's time."""
+    for way, stage in ("fwd_", "08_forward"), ("back_", "13_backward"):
+        one = newest("kda_1x1_t131072", stage)
+        two = newest("kda_2x1_t131072", stage, "chain")
+        before = two.front if way == "fwd_" else two.sum
+        more = 100 * ((before + two.main) / (one.us / 2) - 1)
+        say(**{way + "ms": "%.2f" % (one.us / 1e3),
+               way + "half": "%.2f" % (one.us / 2e3),
+               way + "before": "%.2f" % (before / 1e3),
+               way + "main": "%.2f" % (two.main / 1e3), way + "more": "%.0f" % more,
+               way + "times": "%.2f" % (one.us / two.us),
+               way + "ns": "%.2f" % (1e3 * one.us / one.T / one.HV)})
 
 
 def unsent():
@@ -173,5 +177,6 @@ def eight():
 floors()
 replays()
 chosen()
+maps()
 unsent()
 eight()
