@@ -87,7 +87,7 @@ def scan_times():
             before = K, heads, T
         for ms, ink in ((float(scan), "a"), (float(chunks), "b")):
             if ms:
-                mark(x(float(walk) / ms), y, int(back), ink)
+                mark(x(float(walk) / ms), y + 8 * int(back), int(back), ink)
     soft(196, 16, "tokens", "end")
     for at, back, ink, name in ((214, 0, "a", "scan"), (268, 0, "b", "chunks"),
                                 (338, 0, "soft", "forward"),
