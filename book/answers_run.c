@@ -45,6 +45,33 @@ static void undecayed(void)
     recurrence(3);
 }
 
+/* Chapter 01: walks back over token 1. A run of tokens 1 and 2 alone, from the state
+ * after token 0, has the dS that token 0 finds as its dh0. */
+static void back_to_token_0(void)
+{
+    static double out[2][V], last[K][V], q[2][K], k[2][K], v[2][V], gate[2][K], b[2];
+    static double first[K][V], at_0[K][V];
+    static const int64_t cu[] = { 0, 2 };
+    struct kcp_step a;
+    recurrence(1);
+    memcpy(first, ht, sizeof first);
+    recurrence(T);
+    memset(&a, 0, sizeof a);
+    a.T = 2; a.N = a.H = a.HV = 1; a.K = a.KG = K; a.V = V; a.scale = 1; a.C = C;
+    a.q = ex_q + 1; a.k = ex_k + 1; a.v = ex_v + 1; a.g = g + 1; a.beta = ex_beta + 1;
+    a.h0 = first; a.cu_seqlens = cu; a.o = out; a.ht = last; a.do_ = ones;
+    a.dq = q; a.dk = k; a.dv = v; a.dg = gate; a.dbeta = b; a.dh0 = at_0;
+    int bad = ref_step(&a);
+    a.pass = KCP_BACKWARD;
+    bad += ref_step(&a);
+    if (bad)
+        fail("01: refused");
+    same(at_0[0], (double[]){ at_0[0][1] }, 1, "01: columns of dS");
+    say("01.dbeta", "%.4f", dbeta[1], (0.6 * 1.24 + 0.8 * 0.16) * (-1.3 + 0.4));
+    say("01.dS0", "%.4f", at_0[0][0], 0.73 * 1.24 - 0.36 * 0.16);
+    say("01.dS1", "%.4f", at_0[1][0], -0.18 * 1.24 + 0.26 * 0.16);
+}
+
 /* Chapter 03: checks that A has only one subdiagonal if keys and gates are equal. */
 static void alike(void)
 {
@@ -312,6 +339,7 @@ static void halos(void)
 int main(void)
 {
     undecayed();
+    back_to_token_0();
     alike();
     maps();
     forgetting();

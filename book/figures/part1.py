@@ -282,17 +282,20 @@ class Plane:
     def at(self, S):
         return self.x + S[0] * self.unit, self.y - S[1] * self.unit
 
-    def axes(self, low, high, step):
-        """Draws both axes with a number every `step`, except at 0."""
+    def axes(self, low, high):
         line(*self.at((low[0], 0)), *self.at((high[0], 0)))
         line(*self.at((0, low[1])), *self.at((0, high[1])))
-        for v in [k * step for k in range(-4, 5) if k]:
-            if low[0] <= v <= high[0]:
-                soft(self.at((v, 0))[0], self.y + 14, "%g" % v, "middle")
-            if low[1] <= v <= high[1]:
-                soft(self.x - 5, self.at((0, v))[1] + 4, "%g" % v, "end")
         soft(self.at((high[0], 0))[0], self.y - 6, "row 0", "end")
         soft(self.x + 6, self.at((0, high[1]))[1] + 8, "row 1")
+
+    def numbers(self, low, high, step):
+        """Writes a number every `step` along the axes, except at 0. The margin of the
+        numbers has the colour of the page, because grid lines pass under them."""
+        for v in [k * step for k in range(-4, 5) if k]:
+            if low[0] <= v <= high[0]:
+                text(self.at((v, 0))[0], self.y + 14, "%g" % v, "middle", "soft halo")
+            if low[1] <= v <= high[1]:
+                text(self.x - 5, self.at((0, v))[1] + 4, "%g" % v, "end", "soft halo")
 
     def grid(self, moved, ink):
         for k in range(-2, 3):
@@ -317,10 +320,12 @@ class Plane:
 def affine():
     before, after = Plane(155, 165, 52), Plane(522, 60, 130)
     S, h = (1, 0.5), two_tokens((0, 0))                # S: the first column of S_in
-    before.axes((-2.5, -2.5), (2.5, 2.5), 1)
-    after.axes((-1.2, -1.6), (0.9, 0.4), 0.5)
-    before.grid(lambda column: column, "a")
-    after.grid(two_tokens, "b")
+    for plane, low, high, step, moved, ink in (
+            (before, (-2.5, -2.5), (2.5, 2.5), 1, lambda column: column, "a"),
+            (after, (-1.2, -1.6), (0.9, 0.4), 0.5, two_tokens, "b")):
+        plane.axes(low, high)
+        plane.grid(moved, ink)
+        plane.numbers(low, high, step)
     before.dot(S, "c", "S", 70, -62)
     after.dot(h, "ink", "h_ext", -90, 50)
     after.dot(two_tokens(S), "c", "M S + h_ext", 12, -66)

@@ -19,10 +19,10 @@ static __global__ void affine(const struct kcp_affine a)
 
     if (!(want & (of_h ? KCP_WANT_H : KCP_WANT_M))) return;
     for (int i = 0; i < a.K; i++) {
-        float x;
-        if (!of_h) x = i == col - a.V;
-        else x = h0 ? h0[(state + i) * a.V + col] : 0.0f;
-        S[i] = x;
+        float s0;
+        if (!of_h) s0 = i == col - a.V;
+        else s0 = h0 ? h0[(state + i) * a.V + col] : 0.0f;
+        S[i] = s0;
     }
 
     for (int c = cn[s]; c < cn[s + 1]; c++) {
