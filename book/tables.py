@@ -898,7 +898,8 @@ def others(d, r, systems, notes):
         systems += [q.peer for q in alike]
         beside = {q.variant: q for q in alike if q in best}
     systems += [q.peer for q in beside.values()]
-    return ", ".join("`%s` %s%s" % (v, ms(q.us), star) for v, q in beside.items())
+    return "; ".join("`%s` %s%s" % (re.sub(", (.*)", r" (\1)", q.variant), ms(q.us), star)
+                     for q in sorted(beside.values(), key=lambda q: q.us))
 
 
 IN_README = ("KDA, live gates, T = (8192, H = 96|65536, H = 32)|"
@@ -929,9 +930,9 @@ def readme_table(d):
                 if not begun:
                     head = "| forward, nothing kept | forward | backward " \
                            "| others, forward | others, backward |"
-                    p.add(*("\n| over ranks, ms (speed-up over one GPU) | GPUs " + head,
+                    p.add(*("\n| several GPUs: ms (speed-up over one GPU) | GPUs " + head,
                             "|:--|--:|--:|--:|--:|:--|:--|") if many else
-                          ("| one GPU, ms (floor / time) " + head,
+                          ("| one GPU: ms (floor / time) " + head,
                            "|:--|--:|--:|--:|:--|:--|"))
                 begun, cells = True, []
                 for r in best:
@@ -941,7 +942,7 @@ def readme_table(d):
                     places.append(r.place)
                     x = d.times_alone(r) if many else p.share(r)
                     cells.append(p.ms(r) + (" (%s)" % x if x else ""))
-                p.row(case, *[R] * many, *cells,
+                p.row(case.replace(" live gates,", ""), *[R] * many, *cells,
                       *[others(d, r, systems, notes) for r in best[1:]])
     if not places:
         return p.add("Nothing has been recorded yet.")

@@ -231,7 +231,7 @@ def measured():
     for stage, variant, name, ink in (
             ("13_backward", "v4_scans_finish", "backward", "b"),
             ("08_forward", "v3_prepare_scan", "forward", "a")):
-        run = "2026-11-27c-51677d3b-4gpu", stage
+        run = "2026-11-27e-74861bfd-4gpu", stage
         ours = [(R, best(*run, variant, "kda", "131072", "32", "%d" % R))
                 for R in (1, 2, 4)]
         for R, ms in ours:
