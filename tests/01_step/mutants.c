@@ -174,20 +174,22 @@ static int wrong(void *args, int flags)
 MUTANT(undecayed, UNDECAYED, "errata 1, 3: the delta rule uses the undecayed state");
 MUTANT(not_vector, NOT_VECTOR, "errata 2: uses one gate per head, not per channel");
 MUTANT(no_scale, NO_SCALE, "errata 27: q is not scaled");
-MUTANT(wrong_head, WRONG_HEAD, "value head n reads q, k of head n % H");
+MUTANT(wrong_head, WRONG_HEAD, "value head n reads q and k of head n % H");
 MUTANT(no_h0, NO_H0, "ignores h0");
 MUTANT(no_dht, NO_DHT, "ignores dht");
-MUTANT(no_cu, NO_CU, "starts from the previous sequence's state");
+MUTANT(no_cu, NO_CU, "a sequence starts from the last state of the previous one");
 MUTANT(stale_gate, STALE_GATE, "uses the previous token's gate");
 MUTANT(before, BEFORE, "o reads the state before the token's update");
-MUTANT(swapped, SWAPPED, "swaps the layouts [K,V] and [V,K]");
+MUTANT(swapped, SWAPPED, "writes ht as [V,K] if [K,V] is requested, and the reverse");
 MUTANT(base_2, BASE_2, "errata 14: uses exp2(g) for exp(g)");
 MUTANT(no_delta, NO_DELTA, "writes v instead of v - S^T k");
-MUTANT(dg_short, DG_SHORT, "dg omits the delta rule's term");
-MUTANT(overwrites, OVERWRITES, "keeps dq of a group's last value head, not the sum");
+MUTANT(dg_short, DG_SHORT, "dg omits the term of S^T k in the delta rule");
+MUTANT(overwrites, OVERWRITES,
+       "dq is one value head's part, not the sum over its group");
 MUTANT(writes_nothing, NOTHING, "returns at once");
 MUTANT(one_nan, ONE_NAN, "writes one NaN");
 
 static int run_twin(void *a) { return wrong(a, 0); }
-KCP_VARIANT(m01_twin) = { "01_step", "twin", "the mutants' code with no error", KCP_F64,
-                          KCP_HOST, "any", run_twin, NULL };
+KCP_VARIANT(m01_twin) = { "01_step", "twin",
+    "correct: runs the mutants' code without a mistake", KCP_F64, KCP_HOST, "any",
+    run_twin, NULL };

@@ -161,8 +161,8 @@ static int complex_step(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_02_complex) = { "02_gate", "complex_step",
-    "values and gradients of 3 gates and 3 betas, with and without norm, are "
-    "right to 1e-13", complex_step };
+    "values and gradients of 3 kinds of gate and 3 kinds of beta, with and without "
+    "l2norm, are right to 1e-13", complex_step };
 
 static int absent(struct kcp_report *rep)
 {

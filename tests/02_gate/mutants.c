@@ -144,22 +144,23 @@ static int wrong(void *args, int flags)
     KCP_VARIANT(m02_##name) = { "02_gate", "mutant_" #name, why, KCP_F64, KCP_HOST,   \
                                 "any", run_##name, NULL }
 MUTANT(natural, NATURAL, "errata 12: computes G in natural logarithms");
-MUTANT(twice, TWICE, "errata 14: converts to base 2 twice");
+MUTANT(twice, TWICE, "errata 14: converts gates to base 2 twice");
 MUTANT(exclusive, EXCLUSIVE, "G_t leaves out g of token t");
-MUTANT(no_restart, NO_RESTART, "chunks do not restart at a new sequence");
-MUTANT(no_chunk, NO_CHUNK, "sums per sequence, not per chunk");
-MUTANT(head_0, HEAD_0, "uses A_log of head 0 for all heads");
+MUTANT(no_restart, NO_RESTART, "a chunk runs on into the next sequence");
+MUTANT(no_chunk, NO_CHUNK, "sums gates from the sequence's start, not the chunk's");
+MUTANT(head_0, HEAD_0, "all heads use A_log of head 0");
 MUTANT(no_bias, NO_BIAS, "ignores dt_bias");
 MUTANT(eps, NO_EPS, "uses a wrong epsilon in the norm");
-MUTANT(half_beta, HALF_BETA, "computes beta in (0,1) instead of (0,2)");
-MUTANT(dx_from_y, DX_FROM_Y, "errata 23: the norm's gradient omits the projection");
-MUTANT(no_prime, NO_PRIME, "uses sigma instead of sigma'");
+MUTANT(half_beta, HALF_BETA, "computes beta between 0 and 1, not between 0 and 2");
+MUTANT(dx_from_y, DX_FROM_Y, "errata 23: the norm's gradient omits its projection");
+MUTANT(no_prime, NO_PRIME, "uses sigma where its derivative sigma' is needed");
 MUTANT(sign, SIGN, "uses a wrong sign in softplus");
-MUTANT(whole_sum, WHOLE_SUM, "adds the sums of all sequences in row 0");
+MUTANT(whole_sum, WHOLE_SUM, "row 0 of dA_part and ddt_part gets the sums of all rows");
 MUTANT(copies_k, COPIES_K, "normalises q twice");
 MUTANT(writes_nothing, NOTHING, "returns at once");
 MUTANT(one_nan, ONE_NAN, "writes one NaN");
 
 static int run_twin(void *a) { return wrong(a, 0); }
-KCP_VARIANT(m02_twin) = { "02_gate", "twin", "the mutants' code with no error", KCP_F64,
-                          KCP_HOST, "any", run_twin, NULL };
+KCP_VARIANT(m02_twin) = { "02_gate", "twin",
+    "correct: runs the mutants' code without a mistake", KCP_F64, KCP_HOST, "any",
+    run_twin, NULL };

@@ -48,7 +48,8 @@ static int tokens(struct kcp_report *rep)
                 const double d = chunk_apart(&x, t0, left < x.c.C ? left : x.c.C, n);
                 worst = d > worst || isnan(d) ? d : worst;
             }
-        EXPECT(rep, worst <= 1e-12, "%s, C = %d, gate %g: map of a chunk is off by %g",
+        EXPECT(rep, worst <= 1e-12, "%s, C = %d, gate %g: a chunk's map differs from "
+               "the product of dense maps by %g, more than 1e-12",
                j % 2 ? "GDN" : "KDA", x.c.C, gate, worst);
         batch_free(&x);
     }

@@ -144,24 +144,25 @@ static int wrong(void *args, int flags)
 MUTANT(w_ungated, W_UNGATED, "errata 4: w = A (k beta) omits exp2(G)");
 MUTANT(kg_from_start, KG_FROM_START, "errata 4: kg = k exp2(G) omits G_last");
 MUTANT(no_scale, NO_SCALE, "errata 27: omits scale in Aqk");
-MUTANT(qg_scale, QG_SCALE, "qg is scaled, and chapter 04 scales again");
+MUTANT(qg_scale, QG_SCALE, "scales qg, which chapter 04 scales again");
 MUTANT(natural, NATURAL, "errata 12: uses exp instead of exp2");
 MUTANT(factored, FACTORED,
-       "errata 35, 36: takes exponents relative to the chunk's last row, in fp32");
+       "errata 35, 36: subtracts G of the chunk's last row from exponents, in fp32");
 MUTANT(no_beta, NO_BETA, "omits beta in L");
-MUTANT(beta_j, BETA_J, "uses beta of the column, not of the row");
+MUTANT(beta_j, BETA_J, "row i of L uses beta_j of the column, not beta_i");
 MUTANT(no_diagonal, NO_DIAGONAL, "omits the diagonal of Aqk");
-MUTANT(with_diagonal, WITH_DIAGONAL, "L keeps its diagonal in the solve");
-MUTANT(no_inverse, NO_INVERSE, "uses I + L instead of its inverse");
-MUTANT(two_terms, TWO_TERMS, "A = I - L: two terms of the series");
+MUTANT(with_diagonal, WITH_DIAGONAL, "L in I + L has a nonzero diagonal");
+MUTANT(no_inverse, NO_INVERSE, "A is I + L instead of its inverse");
+MUTANT(two_terms, TWO_TERMS, "A is I - L, the first two terms of its series");
 MUTANT(sign, SIGN, "A = (I - L)^-1");
 MUTANT(transposed, TRANSPOSED, "writes A transposed");
-MUTANT(wrong_head, WRONG_HEAD, "value head n reads q, k of head n % H");
-MUTANT(stale_last, STALE_LAST, "kg decays to the last row but one");
-MUTANT(no_reset, NO_RESET, "chunks do not restart at a new sequence");
+MUTANT(wrong_head, WRONG_HEAD, "value head n reads q and k of head n % H");
+MUTANT(stale_last, STALE_LAST, "kg decays to the chunk's last row but one");
+MUTANT(no_reset, NO_RESET, "a chunk runs on into the next sequence");
 MUTANT(writes_nothing, NOTHING, "returns at once");
 MUTANT(one_nan, ONE_NAN, "writes one NaN");
 
 static int run_twin(void *a) { return wrong(a, 0); }
-KCP_VARIANT(m03_twin) = { "03_wy", "twin", "the mutants' code with no error", KCP_F64,
-                          KCP_HOST, "any", run_twin, NULL };
+KCP_VARIANT(m03_twin) = { "03_wy", "twin",
+    "correct: runs the mutants' code without a mistake", KCP_F64, KCP_HOST, "any",
+    run_twin, NULL };

@@ -36,8 +36,8 @@ static int recurrence(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_04_recurrence) = { "04_chunk", "recurrence",
-    "o and ht equal the recurrence's for C = 4 to 64, partial chunks and gates "
-    "down to -50", recurrence };
+    "o and ht equal those of the recurrence for C = 4 to 64, partial chunks and "
+    "gates down to -50", recurrence };
 
 /* G is a running sum of gates. Without a lower limit, one gate of -1e30 would make G
  * lose all digits of the other gates. */
@@ -51,4 +51,5 @@ static int closed(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_04_closed) = { "04_chunk", "closed",
-    "chunks agree with the recurrence where some gates are -60 to -1.7e308", closed };
+    "o and ht equal those of the recurrence if some gates are -60 to -1.7e308",
+    closed };

@@ -129,20 +129,21 @@ static int wrong(void *args, int flags)
 MUTANT(decay_first, DECAY_FIRST, "errata 7: decays S, then v_new = u - w S");
 MUTANT(no_gate_k, NO_GATE_K, "errata 9, 10: k omits exp2(G_last - G)");
 MUTANT(no_gate_q, NO_GATE_Q, "errata 10: GDN's q omits exp2(G)");
-MUTANT(per_token, PER_TOKEN, "errata 5: applies the chunk's formula to tokens");
+MUTANT(per_token, PER_TOKEN,
+       "errata 5: adds k v_new of each token before the next v_new");
 MUTANT(no_scale, NO_SCALE, "errata 27: omits scale in qg S");
 MUTANT(scale_twice, SCALE_TWICE, "scales Aqk twice");
 MUTANT(no_h_in, NO_H_IN, "the state starts from 0");
-MUTANT(no_reset, NO_RESET, "starts from the previous sequence's state");
-MUTANT(stale_gate, STALE_GATE, "decays by the last row but one");
+MUTANT(no_reset, NO_RESET, "a sequence starts from the last state of the previous one");
+MUTANT(stale_gate, STALE_GATE, "decays the state by G of the chunk's last row but one");
 MUTANT(no_decay, NO_DECAY, "does not decay the state");
 MUTANT(no_diagonal, NO_DIAGONAL, "Aqk v_new omits Aqk's diagonal");
 MUTANT(adds_w, ADDS_W, "v_new = u + w S");
-MUTANT(wrong_head, WRONG_HEAD, "GDN: value head n reads q, k of head n % H");
-MUTANT(h_after, H_AFTER, "h is the state after the chunk");
+MUTANT(wrong_head, WRONG_HEAD, "GDN: value head n reads q and k of head n % H");
+MUTANT(h_after, H_AFTER, "stores in h the state after a chunk, not before it");
 MUTANT(short_tail, FULL_CHUNK, "drops the last row of a partial chunk");
 MUTANT(turned, TURNED, "v_new = u - w S^T");
-MUTANT(uncarried, UNCARRIED, "each chunk but the first starts from state 0");
+MUTANT(uncarried, UNCARRIED, "each chunk except the first starts from state 0");
 /* Mutant `rounded` is not judged in bf16. A correct bf16 kernel rounds S before it
  * computes w S, which causes an error of equal size. */
 RECORD(rounded, ROUNDED, "rounds w S to bf16 before u - w S",
@@ -151,5 +152,6 @@ MUTANT(writes_nothing, NOTHING, "returns at once");
 MUTANT(one_nan, ONE_NAN, "writes one NaN");
 
 static int run_twin(void *a) { return wrong(a, 0); }
-KCP_VARIANT(m04_twin) = { "04_chunk", "twin", "the mutants' code with no error",
-                          KCP_F64, KCP_HOST, "any", run_twin, NULL };
+KCP_VARIANT(m04_twin) = { "04_chunk", "twin",
+    "correct: runs the mutants' code without a mistake", KCP_F64, KCP_HOST, "any",
+    run_twin, NULL };

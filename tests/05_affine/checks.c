@@ -24,7 +24,8 @@ static int tokens(struct kcp_report *rep)
                 const double d = rms_apart(map, X, KW);
                 worst = d > worst || isnan(d) ? d : worst;
             }
-        EXPECT(rep, worst <= 1e-12, "%s, C %d, gate %g: map differs by %g",
+        EXPECT(rep, worst <= 1e-12, "%s, C = %d, gate %g: a segment's map differs from "
+               "the product of dense maps by %g, more than 1e-12",
                j % 2 ? "GDN" : "KDA", x.c.C, gates[j / 4], worst);
         batch_free(&x);
     }

@@ -316,7 +316,8 @@ static int brute_force(struct kcp_report *rep)
     struct stream s = stream_of(6, "06_plan");
     plan_cases(must_be_right, &x);
     EXPECT(rep, x.contiguous > 100000 && x.tables > 90000 &&
-           x.scattered > x.tables / 3, "only %lld contiguous plans, %lld tables, %lld "
+           x.scattered > x.tables / 3,
+           "tested only %lld contiguous plans and %lld tables of owners, %lld of them "
            "scattered", (long long)x.contiguous, (long long)x.tables,
            (long long)x.scattered);
     for (int trial = 0; trial < 3000; trial++) {
@@ -330,7 +331,7 @@ static int brute_force(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_06_brute_force) = { "06_plan", "brute_force",
-    "plans of all small batches, cuts and tables of owners agree with a count "
+    "plans of all small batches, cuts and tables of owners equal plans counted "
     "token by token", brute_force };
 
 static int named_layouts(struct kcp_report *rep)
@@ -361,5 +362,5 @@ static int named_layouts(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_06_named) = { "06_plan", "named_layouts",
-    "contiguous, zigzag and striped layouts give each token the right owner",
+    "contiguous, zigzag and striped layouts assign each token to the right rank",
     named_layouts };

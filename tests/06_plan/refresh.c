@@ -71,8 +71,8 @@ static int serves(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_06_refresh) = { "06_plan", "refresh",
-    "after kcp_plan_refresh the old arguments give the next batch's bits on three"
-    " ranks", serves };
+    "after kcp_plan_refresh a call with its old arguments computes the next batch"
+    " on three ranks", serves };
 
 static int bounds(struct kcp_report *rep)
 {
@@ -95,14 +95,15 @@ static int bounds(struct kcp_report *rep)
     memcpy(is.cu, then, sizeof then);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         EXPECT(rep, kcp_plan_refresh(p, bad[i], &why) == KCP_NA && why &&
-               strstr(kcp_why(), why), "%zu: accepted", i);
-        EXPECT(rep, !plan_wrong(p, &was), "%zu: rejected, but the plan changed", i);
+               strstr(kcp_why(), why), "plan %zu that does not fit is accepted", i);
+        EXPECT(rep, !plan_wrong(p, &was),
+               "plan %zu is rejected, but changed the old plan", i);
         kcp_plan_free(bad[i]);
     }
     EXPECT(rep, kcp_plan_refresh(p, good, &why) == KCP_OK && !plan_wrong(p, &is) &&
            plan_wrong(p, &was) && p->digest == good->digest && p->ctx[1].cu == cu &&
            p->ctx[2].sc == sc,
-           "plan of the next batch is wrong, or was moved: %s", why ? why : "");
+           "after a refresh the plan or an address in it is wrong: %s", why ? why : "");
     EXPECT(rep, kcp_plan_refresh(NULL, good, NULL) == KCP_BAD &&
            kcp_plan_refresh(p, NULL, &why) == KCP_BAD, "NULL: accepted");
     kcp_plan_free(p);
@@ -110,5 +111,5 @@ static int bounds(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_06_refresh_bounds) = { "06_plan", "refresh_bounds",
-    "a refresh with other sizes, ranks or crossings returns KCP_NA and leaves the"
-    " plan unchanged", bounds };
+    "a refresh with other sizes, ranks or cut sequences returns KCP_NA and leaves"
+    " the plan unchanged", bounds };

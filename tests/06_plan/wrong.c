@@ -209,7 +209,8 @@ static int wrong_plans(struct kcp_report *rep)
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         struct hunt h = { list[i].spoil, 0, 0 };
         plan_cases(hunt, &h);
-        EXPECT(rep, (i > 0) == (h.found > 0), "%s: rejected %lld times in %lld plans",
+        EXPECT(rep, (i > 0) == (h.found > 0),
+               "'%s': %lld of %lld plans are rejected",
                list[i].name, (long long)h.found, (long long)h.plans);
     }
     return KCP_OK;

@@ -219,16 +219,17 @@ static void compare(struct kcp_report *rep, struct whole *a)
            a->form, a->backward, a->reuse_M, p->R, (int)p->L, wrong, p->S, why);
     for (int r = 0; r < p->R && wrong >= 0; r++) {
         const struct kcp_traffic c = a->counted[r], f = a->formula[r], t = table(a, r);
-        EXPECT(rep, same(c, f), "form %d R %d rank %d: %lld bytes in %lld messages, "
-               "formula %lld in %lld", a->form, p->R, r, (long long)c.bytes,
-               (long long)c.messages, (long long)f.bytes, (long long)f.messages);
+        EXPECT(rep, same(c, f), "form %d, R = %d: rank %d sent %lld bytes in %lld "
+               "messages, expected %lld bytes in %lld", a->form, p->R, r,
+               (long long)c.bytes, (long long)c.messages, (long long)f.bytes,
+               (long long)f.messages);
         /* table() computes the four forms of chapter 07 only. */
         const int in_table = (int)a->form <= KCP_SCAN;
         EXPECT(rep, !in_table || (p->L && a->form == KCP_ALL_GATHER) || same(c, t),
-               "form %d R %d rank %d: %lld bytes, table() gives %lld", a->form, p->R,
-               r, (long long)c.bytes, (long long)t.bytes);
+               "form %d, R = %d: rank %d sent %lld bytes, table() gives %lld", a->form,
+               p->R, r, (long long)c.bytes, (long long)t.bytes);
         EXPECT(rep, p->crossing || !(c.bytes | c.messages | c.collectives),
-               "rank %d of %d sends, but no sequence is cut", r, p->R);
+               "rank %d of %d sends a message, but no sequence is cut", r, p->R);
     }
 }
 
@@ -264,12 +265,14 @@ static int forms(struct kcp_report *rep)
         }
         kcp_plan_free(a->plan);
     }
-    EXPECT(rep, scattered > 60, "only %d of 400 plans are scattered", scattered);
+    EXPECT(rep, scattered > 60,
+           "only %d of 400 plans give a rank several ranges, expected over 60",
+           scattered);
     EXPECT(rep, crossing > 200, "only %d of 400 plans cross a cut", crossing);
     free(a);
     return KCP_OK;
 }
 
 KCP_CHECK(check_07_forms) = { "07_merge", "forms",
-    "all forms on 1 to 9 ranks give the states of a serial fold and send the "
-    "bytes of their formula", forms };
+    "all forms on 1 to 9 ranks give the states of a serial fold and send as many "
+    "bytes as their formulas", forms };

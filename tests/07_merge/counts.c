@@ -64,5 +64,5 @@ static int counts(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_07_counts) = { "07_merge", "counts",
-    "errata 20, 21, 22: a fold of n ranks takes n - 1 products of K K V per "
-    "head, and all heads are sent", counts };
+    "errata 20, 21, 22: a fold of n maps takes n - 1 products of K K V "
+    "multiply-adds per head, and a rank sends the maps of all heads", counts };

@@ -77,20 +77,23 @@ static int mutate(void *args, int f)
 #define MUTANT(ident, flags, why)                                                     \
     RECORD(ident, "mutant_" #ident, flags, "any shape", why)
 
-RECORD(twin, "twin", 0, "any shape", "runs the mutants' code with no error");
-MUTANT(no_M, NO_M, "uses only h_ext of the nearest rank");
+RECORD(twin, "twin", 0, "any shape",
+       "correct: runs the mutants' code without a mistake");
+MUTANT(no_M, NO_M, "takes h_ext of the nearest rank as the state");
 MUTANT(turned, TURNED, "errata 18: swaps M and M^T");
 MUTANT(next_M, NEXT_M, "errata 18: multiplies h of a rank by M of the next rank");
 MUTANT(outward, OUTWARD, "errata 19: folds from the nearest rank to the farthest");
-MUTANT(forward_only, FORWARD_ONLY, "errata 17: backward folds in forward's order");
+MUTANT(forward_only, FORWARD_ONLY,
+       "errata 17: backward folds ranks in the order of forward");
 MUTANT(one_less, ONE_LESS, "off by one: leaves out the nearest rank");
 MUTANT(late_start, LATE_START, "off by one: leaves out the farthest rank");
-MUTANT(wrong_head, WRONG_HEAD, "HV > H: reads the M of the query head");
+MUTANT(wrong_head, WRONG_HEAD,
+       "HV > H: reads M of the query head, not of the value head");
 MUTANT(first_twice, FIRST_TWICE, "starts from h of the first map instead of from 0");
-MUTANT(not_zero, NOT_ZERO, "does not zero S for an empty range");
+MUTANT(not_zero, NOT_ZERO, "does not set S to 0 if there is no map to fold");
 MUTANT(M_before_h, M_BEFORE_H, "reads the map as [M | h_ext]");
-MUTANT(h_once, H_ONCE, "adds h_ext of the first map only");
-MUTANT(no_last_row, NO_LAST_ROW, "off by one: the product misses its last row");
+MUTANT(h_once, H_ONCE, "adds only h_ext of the first map");
+MUTANT(no_last_row, NO_LAST_ROW, "off by one: M S is not computed in its last row");
 MUTANT(writes_nothing, NOTHING, "returns at once");
 RECORD(bf16_M, "mutant_bf16_M", BF16_M, "any shape, double only",
        "rounds M to bf16");

@@ -242,11 +242,11 @@ static int wrong_maps(struct kcp_report *rep)
 }
 
 KCP_CHECK(check_07_failures) = { "07_merge", "failures",
-    "a rank that fails, leaves or waits is named at once", failures };
+    "if a rank fails, returns early or waits, the error names it at once", failures };
 KCP_CHECK(check_07_middle) = { "07_merge", "middle",
     "if a map operation fails on one rank, every rank returns an error", middle };
 KCP_CHECK(check_07_gather_readers) = { "07_merge", "gather_readers",
-    "an all_gather that fails on one rank returns only after every rank has read "
-    "its row", gather_readers };
+    "if an all_gather fails on one rank, that rank returns only after every rank "
+    "has read its row", gather_readers };
 KCP_CHECK(check_07_wrong_maps) = { "07_merge", "wrong_maps",
     "each of eight wrong map operations gives wrong states", wrong_maps };

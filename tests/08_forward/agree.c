@@ -159,8 +159,8 @@ static int sums(struct kcp_report *rep)
 }
 
 KCP_CHECK(check_08_agree) = { "08_forward", "agree",
-    "if one rank has another plan or option, every rank returns KCP_MISMATCH, and"
-    " later calls work", agree };
+    "if one rank's plan or option differs from the other ranks', every rank"
+    " returns KCP_MISMATCH, and later calls work", agree };
 KCP_CHECK(check_08_sum_local) = { "08_forward", "sum_local",
     "with KCP_SUM_LOCAL the local sums of stages 13, 14 and 15 add up to the "
     "total", sums };

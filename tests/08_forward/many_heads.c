@@ -155,8 +155,8 @@ static int many_heads(const struct kcp_variant *v, const struct memory *m,
     if (!status) status = trial_launch(&many, why, 160);
     if (!status) status = compare_many(&many, &one, e, heads, found);
     if (status == KCP_NO_MEMORY)
-        printf("  skip    many heads: %s: %d heads of '%s': out of memory\n", v->name,
-               heads, words);
+        printf("  skip    many heads of %s: out of memory for %d heads of '%s'\n",
+               v->name, heads, words);
     trial_free(&many);
     trial_free(&one);
     kcp_plan_free(p);
@@ -189,14 +189,15 @@ static int by_hand(struct kcp_report *rep)
         wraps_at = wraps ? 2999 : INT64_MAX;
         const int status = many_heads(&v, &host_memory, words, 3000, &x, why);
         EXPECT(rep, !status && (x.rows > 0) == wraps && (wraps || x.over <= 1),
-               "wraps %d: status %d %s, %lld rows differ, head 0 off by %.2g limits",
+               "offsets wrap: %d; status %d %s; %lld rows differ from head 0; error of "
+               "head 0 is %.2g times its limit",
                wraps, status, why, (long long)x.rows, x.over);
     }
     return KCP_OK;
 }
 KCP_CHECK(check_08_many_heads) = { "08_forward", "many_heads",
-    "many equal heads give equal bits and one head's expected numbers, and wrapped "
-    "offsets are detected", by_hand };
+    "many heads with equal inputs give equal bits and the expected numbers, and "
+    "wrapped offsets are detected", by_hand };
 
 /* ---- on a GPU, with more than 2^31 numbers: --full */
 static int on_gpu(struct kcp_report *rep, const char *stage, const char *const *words)
@@ -230,7 +231,7 @@ static int on_gpu(struct kcp_report *rep, const char *stage, const char *const *
 static const char *const large[] = { "live kda H=1 " LONG, "live gdn H=1 " LONG, NULL };
 static int of_08(struct kcp_report *rep) { return on_gpu(rep, "08_forward", large); }
 static int of_13(struct kcp_report *rep) { return on_gpu(rep, "13_backward", large); }
-#define WHAT "with --full, equal heads give equal and right bits in tensors of " \
-             "more than 2^31 numbers"
+#define WHAT "with --full, heads with equal inputs give equal bits and the " \
+             "expected numbers in tensors of more than 2^31 numbers"
 KCP_CHECK(check_08_gpu_many_heads) = { "08_forward", "gpu_many_heads", WHAT, of_08 };
 KCP_CHECK(check_13_gpu_many_heads) = { "13_backward", "gpu_many_heads", WHAT, of_13 };

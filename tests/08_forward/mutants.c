@@ -136,32 +136,36 @@ static int mutate(void *args, int flags)
                                  "a rank with one range of tokens", run_##ident, NULL }
 #define MUTANT(ident, flags, why) RECORD(ident, "mutant_" #ident, flags, why)
 
-RECORD(twin, "twin", 0, "runs the mutants' code with no error");
+RECORD(twin, "twin", 0, "correct: runs the mutants' code without a mistake");
 MUTANT(no_M, NO_M, "the fold uses only h_ext of the nearest rank");
 MUTANT(turned, TURNED, "the fold multiplies by M^T");
 MUTANT(one_less, ONE_LESS, "the fold omits the nearest rank");
-MUTANT(one_more, ONE_MORE, "the fold begins one rank too early");
+MUTANT(one_more, ONE_MORE, "the fold starts one rank before the sequence's first");
 MUTANT(outward, OUTWARD, "errata 19: folds from the nearest rank to the farthest");
-MUTANT(first_seq, FIRST_SEQ, "errata 6: sends the map of the FIRST local sequence");
+MUTANT(first_seq, FIRST_SEQ, "errata 6: a rank sends the map of its FIRST sequence");
 MUTANT(undecayed, UNDECAYED, "errata 1: the map's delta rule uses the undecayed state");
 MUTANT(decay_first, DECAY_FIRST, "errata 7: the map decays h before v_new");
-MUTANT(M_no_decay, M_DECAY, "M is the product of I - kg^T w, without decay");
-MUTANT(stale_gate, STALE_GATE, "the map decays by the last row but one");
-MUTANT(last_chunk, LAST_CHUNK, "sends the last chunk's map only");
-MUTANT(windows_turned, WINDOWS_TURNED, "the map applies the later window first");
-MUTANT(window_left, WINDOW_LEFT, "the map omits the last window");
-MUTANT(window_early, WINDOW_EARLY, "the map reads a window before it is written");
+MUTANT(M_no_decay, M_DECAY, "M is a product of I - kg^T w, without the decays");
+MUTANT(stale_gate, STALE_GATE, "the map decays by G of the chunk's last row but one");
+MUTANT(last_chunk, LAST_CHUNK, "sends only the map of the last chunk");
+MUTANT(windows_turned, WINDOWS_TURNED,
+       "the map applies windows of chunks from last to first");
+MUTANT(window_left, WINDOW_LEFT, "the map omits the last window of chunks");
+MUTANT(window_early, WINDOW_EARLY,
+       "the map reads factors of a window before they are written");
 MUTANT(ungated, UNGATED, "errata 10: kg of GDN omits exp2(G_last - G)");
-MUTANT(wrong_head, WRONG_HEAD, "HV > H: uses the query head's map");
+MUTANT(wrong_head, WRONG_HEAD, "HV > H: uses the map of the query head");
 MUTANT(empty_is_zero, EMPTY_IS_ZERO, "an empty rank sends M = 0, not the identity");
 MUTANT(no_h0, NO_H0, "ignores h0");
 MUTANT(h0_late, H0_LATE, "adds h0 to the outputs but not to the map");
 MUTANT(h0_twice, H0_TWICE, "adds h0 to the map twice");
-MUTANT(no_cu, NO_CU, "starts from the previous sequence's state");
+MUTANT(no_cu, NO_CU, "a sequence starts from the last state of the previous one");
 MUTANT(no_layout, NO_LAYOUT, "treats layout [V,K] as [K,V]");
-MUTANT(own_scale, OWN_SCALE, "errata 15: uses K^-1/2 for argument scale");
+MUTANT(own_scale, OWN_SCALE,
+       "errata 15: scales by K^-1/2 and ignores argument 'scale'");
 MUTANT(ht_early, HT_EARLY, "ht is the state before the last segment");
 MUTANT(empty_ht, EMPTY_HT, "ht of a sequence without tokens is 0, not h0");
-MUTANT(uncarried, UNCARRIED, "the scan starts each chunk but the first from state 0");
-MUTANT(gate_stride, GATE_STRIDE, "HV > H: row stride of the raw gate is H, not HV");
+MUTANT(uncarried, UNCARRIED,
+       "the scan starts each chunk except the first from state 0");
+MUTANT(gate_stride, GATE_STRIDE, "HV > H: raw gates have row stride H, not HV");
 MUTANT(writes_nothing, NOTHING, "returns at once");

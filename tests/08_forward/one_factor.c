@@ -75,8 +75,8 @@ static int run_twin(void *args) { return steps(args, 0); }
 static int run_mutant(void *args) { return steps(args, 1); }
 
 KCP_VARIANT(m08_step_twin) = { "08_forward", "twin_steps",
-    "computes the recurrence with right decays", KCP_F64, KCP_HOST,
+    "correct: computes the recurrence, with exact decays", KCP_F64, KCP_HOST,
     "one rank", run_twin, NULL };
 KCP_VARIANT(m08_one_factor) = { "08_forward", "mutant_one_factor",
-    "flushes one decay factor per 32 rows to 0 below 2^-126", KCP_F64,
+    "sets one decay factor per 32 rows to 0 if it is below 2^-126", KCP_F64,
     KCP_HOST, "one rank", run_mutant, NULL };

@@ -119,14 +119,14 @@ static int relinked(void *args, enum relink how, const char *stage)
                            "ranks that own several ranges", run_##ident, NULL }
 
 MUTANT(m08_by_shard, "08_forward", "mutant_owners_by_shard", BY_SHARD,
-       "the fold treats all ranges of a rank as one range");
+       "the fold takes all token ranges of a rank as one range");
 MUTANT(m08_unmirrored, "08_forward", "mutant_owners_unmirrored", UNMIRRORED,
-       "assigns second ranges in order, not mirrored");
+       "zigzag: assigns the second ranges of ranks in rank order");
 MUTANT(m08_swapped, "08_forward", "mutant_owners_swapped", SWAPPED,
-       "folds two segments in the wrong order");
+       "folds two segments in reverse order");
 MUTANT(m13_by_shard, "13_backward", "mutant_owners_by_shard", BY_SHARD,
-       "the fold treats all ranges of a rank as one range");
+       "the fold takes all token ranges of a rank as one range");
 MUTANT(m13_unmirrored, "13_backward", "mutant_owners_unmirrored", UNMIRRORED,
-       "assigns second ranges in order, not mirrored");
+       "zigzag: assigns the second ranges of ranks in rank order");
 MUTANT(m13_swapped, "13_backward", "mutant_owners_swapped", SWAPPED,
-       "folds two segments in the wrong order");
+       "folds two segments in reverse order");

@@ -26,8 +26,8 @@ static int parses(struct kcp_report *rep)
 {
     for (int i = 0; i < kcp_npaths; i++) {
         const struct kcp_path *p = &kcp_paths[i];
-        EXPECT(rep, is_set(p->K) && is_set(p->V) && is_set(p->C), "%s: not a set",
-               p->name);
+        EXPECT(rep, is_set(p->K) && is_set(p->V) && is_set(p->C),
+               "path %s: K, V or C is not a set of sizes", p->name);
         EXPECT(rep, !strcmp(p->arch, "host") || !strncmp(p->arch, "sm_", 3),
                "%s: architecture %s", p->name, p->arch);
         const struct kcp_stage *s = stage_find(p->stage);
@@ -39,8 +39,8 @@ static int parses(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_paths_parse) = { "08_forward", "paths_parse",
-    "every row of the path table has sets, an architecture and a name of its own",
-    parses };
+    "every row of the path table has sets of K, V and C, an architecture and a name "
+    "that no other row has", parses };
 
 /* ---- rows */
 
@@ -60,7 +60,7 @@ static int agrees(struct kcp_report *rep)
             readers += !strcmp(kcp_paths[j].stage, "13_backward") &&
                        kcp_paths[j].format == p->format &&
                        kcp_paths[j].storage == p->storage;
-        EXPECT(rep, readers, "%s: no backward reads its block", p->name);
+        EXPECT(rep, readers, "path %s: no backward reads its saved block", p->name);
         cuda |= kcp_variants(p->stage, p->kernel, &v, 1) > 0;
     }
     for (int i = 0; i < kcp_npaths && cuda; i++)
@@ -77,8 +77,8 @@ static int agrees(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_paths_agree) = { "08_forward", "paths_agree",
-    "the format of each forward has a backward, and the kernels named in rows "
-    "exist", agrees };
+    "a backward reads the saved block of each forward, and the kernels named in the "
+    "path table exist", agrees };
 
 /* ---- calls */
 
@@ -104,7 +104,8 @@ static int covers(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_paths_cover) = { "08_forward", "paths_cover",
-    "every case of the judge has a row for each storage type", covers };
+    "in the path table every case of the judge has a row for each storage type",
+    covers };
 
 /* Returns the first path that supports call c on one sequence of T tokens and R
  * ranks. */
@@ -201,8 +202,8 @@ static int choices(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_paths_choose) = { "08_forward", "paths_choose",
-    "each listed call selects its row, and an unknown GPU gets a generic row and "
-    "a notice", choices };
+    "each listed call selects its row of the path table, and an unknown GPU gets a "
+    "generic row and a notice", choices };
 
 static int absent(struct kcp_report *rep)
 {
@@ -230,7 +231,7 @@ static int absent(struct kcp_report *rep)
     EXPECT(rep, !strcmp(kcp_path_alias("13_backward", "v3_records"), "v2_stages") &&
            !strcmp(kcp_path_alias("08_forward", "v3_records"), "v3_prepare_scan") &&
            !strcmp(kcp_path_alias("08_forward", "v2_stages"), "v2_stages"),
-           "former kernel names do not resolve");
+           "a name that a kernel had in earlier versions selects no kernel");
     return KCP_OK;
 }
 KCP_CHECK(check_08_paths_absent) = { "08_forward", "paths_absent",

@@ -44,7 +44,8 @@ static int cheapest(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_cheapest) = { "08_forward", "strips_cheapest",
-    "strips are whole chunks, and no other number of strips costs less", cheapest };
+    "strips are whole chunks, and by the cost model no other number of strips is "
+    "faster", cheapest };
 
 /* Checks kcp_strip_length on shapes whose fastest strip length was measured. */
 static int named(struct kcp_report *rep)
@@ -55,11 +56,14 @@ static int named(struct kcp_report *rep)
            (long long)length(32, 65536, 0));
     EXPECT(rep, length(32, 32768, 0) == 8192, "32 heads, T = 32768: strips of %lld",
            (long long)length(32, 32768, 0));
-    EXPECT(rep, length(4, 300, 0) == 0, "a short sequence: strips of %lld",
+    EXPECT(rep, length(4, 300, 0) == 0,
+           "a short sequence: strips of %lld chunks, expected no strips",
            (long long)length(4, 300, 0));
-    EXPECT(rep, length(132, 1 << 20, 0) == 0, "one head per SM: strips of %lld",
+    EXPECT(rep, length(132, 1 << 20, 0) == 0,
+           "one head per SM: strips of %lld chunks, expected no strips",
            (long long)length(132, 1 << 20, 0));
-    EXPECT(rep, length(2, 0, 0) == 0, "an empty rank: strips of %lld",
+    EXPECT(rep, length(2, 0, 0) == 0,
+           "an empty rank: strips of %lld chunks, expected no strips",
            (long long)length(2, 0, 0));
     return KCP_OK;
 }
@@ -104,8 +108,8 @@ static int fused(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_fused) = { "08_forward", "strips_fused",
-    "the fused forward is cut as measured, and no other number of strips costs "
-    "less", fused };
+    "the cost model cuts the fused forward as measured, and by the model no other "
+    "number of strips is faster", fused };
 
 /* A window is the range of chunks of one launch. */
 static int windows(struct kcp_report *rep)
@@ -131,13 +135,13 @@ static int windows(struct kcp_report *rep)
             before = end - at;
             at = end;
         }
-        EXPECT(rep, at == NC, "%d chunks: windows end at %d", NC, at);
+        EXPECT(rep, at == NC, "%d chunks: the last window ends after chunk %d", NC, at);
         for (int m = 2; m <= 8 && n > 1; m++)
             EXPECT(rep, kcp_launches_cost(&c, n) <= kcp_launches_cost(&c, m),
                    "%d chunks: %d windows; %d cost less", NC, n, m);
         many += n > 2;
     }
-    EXPECT(rep, many > 100, "only %d of 2000 have over two windows", many);
+    EXPECT(rep, many > 100, "only %d of 2000 calls have over two windows", many);
     return KCP_OK;
 }
 KCP_CHECK(check_08_windows) = { "08_forward", "strips_windows",

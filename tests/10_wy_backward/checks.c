@@ -22,7 +22,8 @@ static int against_adjoint(struct kcp_report *rep)
             for (int e = 0; e < 6 && !status; e++) {
                 const double err = batch_apart(&x, name[e], &step,
                                                e == 5 ? "dh0" : name[e]);
-                EXPECT(rep, err <= 1e-13, "%s, gate %g: %s is off the adjoint by %.2g",
+                EXPECT(rep, err <= 1e-13,
+                       "%s, gate %g: %s differs from the adjoint by %.2g",
                        model ? "GDN" : "KDA", gate[j], name[e], err);
             }
             tensor_set_free(&step);
@@ -31,5 +32,5 @@ static int against_adjoint(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_10_adjoint) = { "10_wy_backward", "adjoint",
-    "gradients agree with the adjoint of the recurrence to 1e-13, and dg also at "
+    "gradients agree with the adjoint of the recurrence to 1e-13, also dg if "
     "g = -50", against_adjoint };

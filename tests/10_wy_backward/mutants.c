@@ -237,26 +237,28 @@ static int mutate(struct kcp_wy_backward *a, int flags)
 #define MUTANT(ident, flags, why)                                                     \
     RECORD(ident, "mutant_" #ident, flags, why, "any shape")
 
-RECORD(twin, "twin", 0, "runs the mutants' code with no error", "any shape");
+RECORD(twin, "twin", 0,
+       "correct: runs the mutants' code without a mistake", "any shape");
 MUTANT(beta_outside, BETA_OUTSIDE, "errata 34: puts beta_j outside the sum");
-MUTANT(diagonal, DIAGONAL, "errata 38: dG includes i = j, from dq2, dkt in bf16");
-MUTANT(last_row, LAST_ROW, "errata 38: dG includes the last row's k dk_s, in bf16");
+MUTANT(diagonal, DIAGONAL, "errata 38: dG has terms i = j that cancel, in bf16");
+MUTANT(last_row, LAST_ROW, "errata 38: dG has terms k dk_s that cancel, in bf16");
 MUTANT(undecayed, UNDECAYED, "errata 1: the delta rule uses the undecayed state");
 MUTANT(no_decay, NO_DECAY, "errata 31: dG_last omits exp2(G_last) sum_v h dS");
-MUTANT(no_rows, NO_ROWS, "errata 31: dG_last omits the rows' k dk_s");
+MUTANT(no_rows, NO_ROWS, "errata 31: dG_last omits the sum of k dk_s over rows");
 MUTANT(dL_sign, DL_SIGN, "dL = + A^T dA A^T");
-MUTANT(dL_no_A, DL_NO_A, "dL = - A^T dA omits the right factor");
+MUTANT(dL_no_A, DL_NO_A, "dL = - A^T dA, without the right factor A^T");
 MUTANT(dA_beta_i, BETA_I, "dA = diag(beta) (dU v^T + dw k~^T): beta on the wrong side");
-MUTANT(no_dk_s, NO_DKS, "dk omits the state's term");
+MUTANT(no_dk_s, NO_DKS, "dk omits the term of the state");
 MUTANT(no_dw, NO_DW, "omits the gradient of w");
 MUTANT(wrong_head, WRONG_HEAD, "HV > H: reads q and k of head n % H");
-MUTANT(overwrites, OVERWRITE, "HV > H: keeps dq, dk of a group's last head, no sum");
-MUTANT(first_key, FIRST_KEY, "GDN: takes dg of key row 0, not the sum over K");
-MUTANT(exclusive, EXCLUSIVE, "off by one: dg sums the rows after t, without t");
-MUTANT(base_2, BASE_2, "computes dg for base 2 logarithms");
+MUTANT(overwrites, OVERWRITE, "HV > H: dq, dk are one head's part, not a group's sum");
+MUTANT(first_key, FIRST_KEY, "GDN: dg is the term of channel 0, not the sum over K");
+MUTANT(exclusive, EXCLUSIVE, "off by one: dg of token t sums over rows after t only");
+MUTANT(base_2, BASE_2, "dg is the gradient of g in base 2, not in base e");
 MUTANT(no_scale, NO_SCALE, "errata 27: omits scale in dq1");
-MUTANT(dbeta_short, DBETA_SHORT, "dbeta omits the sum over dk2 k");
-MUTANT(stale_gate, STALE_GATE, "off by one: reads G_last in the last row but one");
+MUTANT(dbeta_short, DBETA_SHORT, "dbeta omits the sum of dk2 k over channels");
+MUTANT(stale_gate, STALE_GATE,
+       "off by one: reads G_last from the chunk's last row but one");
 MUTANT(wrong_chunk, ONE_CHUNK, "off by one: uses h and dS of the previous chunk");
 MUTANT(h_turned, H_TURNED, "errata 29: dO S, reads h as [V,K]");
 MUTANT(divided, DIVIDED, "dbeta = sum / (beta + 1e-10), which is 0 at beta = 0");

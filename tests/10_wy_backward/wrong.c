@@ -113,5 +113,5 @@ static int divided(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_10_divided) = { "10_wy_backward", "divided",
-    "errata 32: dbeta is right at beta = 0, where a form that divides by beta "
+    "errata 32: dbeta is right at beta = 0, where a formula that divides by beta "
     "gives NaN", divided };

@@ -28,14 +28,15 @@ static int one(struct kcp_report *rep, struct batch *x, const char *what)
     tensor_set_copy(&own, &x->set);
     applied(x, tensor_add(&own, "dS", "NS HV K V", KCP_ACC, &x->c)->p);
     double err = batch_apart(x, "dh_in", &own, "dS");
-    EXPECT(rep, err <= 1e-13, "%s: M^T dht + dh_ext is off the reverse scan by %.2g",
+    EXPECT(rep, err <= 1e-13, "%s: M^T dht + dh_ext differs from dh_in by %.2g",
            what, err);
 
     double *M[] = { tensor_find(&own, "map")->p, tensor_find(&own, "dmap")->p };
     for (int64_t e = 0; e < rows * ld; e++)            /* compares M, not h_ext */
         if (e % ld < x->c.V) M[0][e] = M[1][e] = 0;
     err = rms_apart(M[1], M[0], rows * ld);
-    EXPECT(rep, err <= 1e-13, "%s: M of backward is off forward's M by %.2g", what,
+    EXPECT(rep, err <= 1e-13,
+           "%s: M of backward differs from M of forward by %.2g", what,
            err);
 
     x->c.reuse_M = 1;
@@ -47,8 +48,9 @@ static int one(struct kcp_report *rep, struct batch *x, const char *what)
             touched += v >= x->c.V && !isnan(two[e * ld + v]);
             differ += v < x->c.V && two[e * ld + v] != dmap[e * ld + v];
         }
-    EXPECT(rep, !touched, "%s: reuse_M, but %d numbers of M written", what, touched);
-    EXPECT(rep, !differ, "%s: reuse_M changed %d numbers of dh_ext", what, differ);
+    EXPECT(rep, !touched,
+           "%s: with reuse_M, %d numbers of M were written", what, touched);
+    EXPECT(rep, !differ, "%s: with reuse_M, %d numbers of dh_ext differ", what, differ);
     tensor_set_free(&own);
     return status;
 }
@@ -69,5 +71,5 @@ static int transpose(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_11_transpose) = { "11_merge_backward", "transpose",
-    "M^T dht + dh_ext equals dh_in of the reverse scan, M equals chapter 05's, "
-    "and reuse_M omits M", transpose };
+    "M^T dht + dh_ext equals dh_in of the reverse scan, M equals M of chapter 05, "
+    "and with reuse_M no M is written", transpose };

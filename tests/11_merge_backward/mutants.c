@@ -144,20 +144,22 @@ static int mutate(struct kcp_merge_backward *a, int flags)
                                  "any shape", run_##ident, NULL }
 #define MUTANT(ident, flags, why) RECORD(ident, "mutant_" #ident, flags, why)
 
-RECORD(twin, "twin", 0, "runs the mutants' code with no error");
+RECORD(twin, "twin", 0, "correct: runs the mutants' code without a mistake");
 MUTANT(in_order, IN_ORDER, "errata 17: visits chunks from first to last");
 MUTANT(decay_first, DECAY_FIRST, "errata 8: decays dS, then dU = kg dS");
 MUTANT(turned, TURNED, "errata 18: uses M^T instead of M");
 MUTANT(no_end, NO_END, "ignores dht");
-MUTANT(wrong_stretch, WRONG_STRETCH, "off by one: reads dh_end one sequence early");
-MUTANT(not_wanted, ALL_M, "writes parts that are not in `want`");
+MUTANT(wrong_stretch, WRONG_STRETCH,
+       "off by one: reads dh_end of the previous sequence");
+MUTANT(not_wanted, ALL_M, "writes dh_ext and M even if only one is requested");
 MUTANT(no_scale, NO_SCALE, "errata 27: omits scale in qg^T dO");
-MUTANT(no_w, NO_W, "omits - w^T dU, so M is the decay only");
+MUTANT(no_w, NO_W, "omits - w^T dU, so M is only the decay");
 MUTANT(wrong_head, WRONG_HEAD, "GDN, HV > H: reads q and k of head n % H");
 MUTANT(M_no_decay, M_NO_DECAY, "M multiplies I - w^T kg, without decay");
 MUTANT(no_local, NO_LOCAL, "dU = kg dS omits dv_local");
 MUTANT(ungated, UNGATED, "errata 9, 10: k of GDN omits exp2(G_last - G)");
-MUTANT(stale_gate, STALE_GATE, "off by one: decays by the last row but one");
-MUTANT(head_0, HEAD_0, "all heads decay by head 0's gates");
-MUTANT(last_chunk, LAST_CHUNK, "computes the last chunk's map only");
+MUTANT(stale_gate, STALE_GATE,
+       "off by one: decays by G of the chunk's last row but one");
+MUTANT(head_0, HEAD_0, "all heads decay by the gates of head 0");
+MUTANT(last_chunk, LAST_CHUNK, "computes only the map of the last chunk");
 MUTANT(writes_nothing, NOTHING, "returns at once");

@@ -52,7 +52,8 @@ static int layout(struct kcp_report *rep)
     }
     EXPECT(rep, end <= s.bytes, "the block of %llu bytes ends before its last tensor",
            (unsigned long long)s.bytes);
-    EXPECT(rep, !kcp_saved_at(&s, "v"), "v is saved, but backward has it as an input");
+    EXPECT(rep, !kcp_saved_at(&s, "v"),
+           "the block has v, which backward gets as an argument");
     kcp_plan_free(plan);
     return KCP_OK;
 }
@@ -84,7 +85,7 @@ static int foreign(struct kcp_report *rep)
     EXPECT(rep, check(block, n, b, why) == status && strstr(why, word),               \
            "message \"%s\", expected \"%s\"", why, word)
     EXPECT(rep, kcp_saved_begin(block, n - 1, (struct kcp_call *)&a, "ref", 8, 8)
-                    == KCP_BAD, "a block one byte too short is accepted");
+                    == KCP_BAD, "a block that is one byte too short is accepted");
     b = a;
     EXPECT(rep, OPEN("ref") == KCP_OK && check(block, n, b, why) == KCP_OK,
            "valid block rejected: %s", why);
@@ -105,7 +106,7 @@ static int foreign(struct kcp_report *rep)
     REFUSED(KCP_MISMATCH, "l2norm");
     OPEN("v2_fused"); b = a;
     EXPECT(rep, check(block, n, b, why) == KCP_OK,
-           "a block of the same format by another writer is rejected: %s", why);
+           "a block of the right format from another kernel is rejected: %s", why);
     OPEN("v2_fused");
     block->format = 7;
     REFUSED(KCP_MISMATCH, "format 7.1, written by v2_fused; ref reads 1.1, factors");
@@ -128,8 +129,8 @@ static int foreign(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_12_foreign) = { "12_h0", "foreign",
-    "a saved block of another format, call, version or length is rejected with a "
-    "reason", foreign };
+    "a saved block is rejected with a reason if its format, call, version or "
+    "length is not the expected one", foreign };
 
 /* ---- the tensors of a block, by format and mode */
 
@@ -213,5 +214,5 @@ static int bytes(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_12_bytes) = { "12_h0", "bytes",
-    "the tensors of a saved block, by format and mode, have the sizes of their shapes, "
-    "and the block has no other bytes", bytes };
+    "in each format and mode a saved block holds its tensors, as large as their "
+    "shapes, and no other bytes", bytes };

@@ -50,13 +50,13 @@ static int mutate(struct kcp_h0 *a, int flags)
                                  run_##ident, NULL }
 #define MUTANT(ident, flags, why) RECORD(ident, "mutant_" #ident, flags, why)
 
-RECORD(twin, "twin", 0, "runs the mutants' code with no error");
-MUTANT(keeps_last, LAST, "errata 6: keeps the last segment's state, not the first");
-MUTANT(no_fill, NO_FILL, "does not zero the other rows");
-MUTANT(no_start, NO_START, "zeroes rows although h0 is given");
-MUTANT(to_last, SHIFTED, "expands into the last row");
+RECORD(twin, "twin", 0, "correct: runs the mutants' code without a mistake");
+MUTANT(keeps_last, LAST, "errata 6: keeps the last segment's state, not the first's");
+MUTANT(no_fill, NO_FILL, "does not write rows of later segments");
+MUTANT(no_start, NO_START, "sets rows to 0 even if h0 is given");
+MUTANT(to_last, SHIFTED, "copies the kept state into the last row, not the first");
 MUTANT(turned, TURNED, "reads the state as [V,K]");
-MUTANT(one_head, ONE_HEAD, "every head gets head 0's state");
+MUTANT(one_head, ONE_HEAD, "every head gets the state of head 0");
 MUTANT(everywhere, EVERYWHERE, "copies the kept state to all segments");
 MUTANT(from_start, FROM_START, "keeps h0 of the first segment, not the merged state");
 MUTANT(writes_nothing, NOTHING, "returns at once");

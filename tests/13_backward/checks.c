@@ -55,7 +55,7 @@ static int modes(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_13_modes) = { "13_backward", "modes",
-    "all memory modes give equal bits", modes };
+    "light, recompute and save-all give equal bits", modes };
 
 /* Checks which of rank r's scans run in the first and in the second GPU launch. Each
  * segment must have exactly one reverse scan and one scan of states (no scan of states
@@ -77,9 +77,11 @@ static void launches(struct kcp_report *rep, const struct kcp_plan *p, int r,
                ((first | second) & ~KCP_JOB_DH_EXT) == (states | KCP_JOB_REVERSE),
                "rank %d segment %d: jobs %d in launch 1, %d in 2", r, s, first, second);
         EXPECT(rep, !needed || first & (KCP_JOB_DH_EXT | KCP_JOB_REVERSE),
-               "rank %d segment %d: jobs %d compute no dh_ext", r, s, first);
+               "rank %d, segment %d: dh_ext is needed, but jobs %d do not compute it",
+               r, s, first);
         EXPECT(rep, alone || !(first & KCP_JOB_REVERSE) || given,
-               "rank %d segment %d: reverse scan before its dS arrives", r, s);
+               "rank %d, segment %d: the reverse scan runs before its dS arrives",
+               r, s);
     }
 }
 

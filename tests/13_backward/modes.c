@@ -31,7 +31,7 @@ static int gpu_modes(struct kcp_report *rep)
     const int n = kcp_variants("13_backward", NULL, v, 256);
     int err = KCP_OK;
     if (!gpu_of_threads()) {
-        printf("  (no GPU that threads share: not run)\n");
+        printf("  (found no GPU that threads can share: not run)\n");
         return KCP_NA;
     }
     for (int i = 0; i < n && !err; i++)
@@ -40,5 +40,5 @@ static int gpu_modes(struct kcp_report *rep)
     return err;
 }
 KCP_CHECK(check_13_gpu_modes) = { "13_backward", "gpu_modes",
-    "the modes light, and save-all with a block of chunks, give the bits of "
+    "on a GPU, light and save-all with a block of chunks give the bits of "
     "recompute", gpu_modes };

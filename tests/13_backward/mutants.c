@@ -114,12 +114,12 @@ static int mutate(const struct kcp_backward *a, struct mistake m)
                                  "a rank with one range of tokens", run_##ident, NULL }
 #define MUTANT(ident, why, ...) RECORD(ident, "mutant_" #ident, why, __VA_ARGS__)
 
-RECORD(twin, "twin", "runs the mutants' code with no error", .flags = 0);
+RECORD(twin, "twin", "correct: runs the mutants' code without a mistake", .flags = 0);
 MUTANT(undecayed, "errata 1: applies the delta rule to the undecayed state",
        .wy10 = &m10_undecayed);
 MUTANT(last_map, "errata 6: a rank sends the map of its LAST sequence",
        .flags = LAST_MAP);
-MUTANT(h_decayed, "errata 7: recomputes h with decay before v_new",
+MUTANT(h_decayed, "errata 7: decays h before it computes v_new from h",
        .flags = H_DECAYED);
 MUTANT(dS_decayed, "errata 8: the map decays dS, then dU = kg dS",
        .m11 = &m11_decay_first);
@@ -136,20 +136,21 @@ MUTANT(diagonal, "errata 38: dG includes cancelling terms", .wy10 = &m10_diagona
 MUTANT(divided, "dbeta = sum / (beta + 1e-10), which is 0 at beta = 0",
        .wy10 = &m10_divided);
 MUTANT(no_dht, "ignores dht", .flags = NO_DHT);
-MUTANT(no_dht_map, "starts the map from 0 instead of dht", .m11 = &m11_no_end);
-MUTANT(head_0, "dS sent to other ranks decays by head 0's gates: wrong gradients on"
-       " all ranks but the last (as in a released library)", .m11 = &m11_head_0);
+MUTANT(no_dht_map, "dh_ext starts from 0 instead of dht", .m11 = &m11_no_end);
+MUTANT(head_0, "sent dS decays by gates of head 0, so all ranks except the last"
+       " get wrong gradients (as in a released library)", .m11 = &m11_head_0);
 MUTANT(uncarried, "the reverse scan starts each chunk from dS = 0",
        .c09 = &m09_uncarried);
-MUTANT(last_chunk, "sends the last chunk's map only", .m11 = &m11_last_chunk);
+MUTANT(last_chunk, "sends only the map of the last chunk", .m11 = &m11_last_chunk);
 MUTANT(no_exchange, "sets dS to 0 at all cuts", .flags = NO_EXCHANGE);
 MUTANT(neighbour, "uses only dS of the next segment", .flags = NEIGHBOUR);
 MUTANT(twice, "applies the farthest map twice", .flags = TWICE);
-MUTANT(no_state, "recomputes from 0 instead of forward's merged state", .flags = NO_H0);
-MUTANT(own_sum, "does not sum dA_log, ddt_bias over ranks", .flags = OWN_SUM);
+MUTANT(no_state, "recomputes h from 0, not from forward's merged state",
+       .flags = NO_H0);
+MUTANT(own_sum, "does not sum dA_log and ddt_bias over ranks", .flags = OWN_SUM);
 MUTANT(all_dh0, "writes dh0 on ranks without the sequence's start", .flags = ALL_DH0);
-MUTANT(empty_0, "zeroes dh0 of a sequence without tokens", .flags = EMPTY_0);
-MUTANT(as_kv, "treats layout [V,K] of dht, dh0 as [K,V]", .flags = AS_KV);
+MUTANT(empty_0, "sets dh0 of a sequence without tokens to 0", .flags = EMPTY_0);
+MUTANT(as_kv, "reads dht and writes dh0 as [K,V] in layout [V,K]", .flags = AS_KV);
 MUTANT(writes_nothing, "returns at once", .flags = NOTHING);
 
 /* The next variants use the shorter adjoint of the solve (chapter 18). */
@@ -158,9 +159,9 @@ RECORD(twin_shorter, "twin_shorter", "correct: uses the shorter adjoint",
 MUTANT(no_floor, "divides by beta even if it is 0", .wy10 = &m10_shorter);
 MUTANT(triangle, "dv = A beta x, without transposing A",
        .flags = FLOOR, .wy10 = &m10_shorter_not_turned);
-MUTANT(tail_row, "adds dG_last to the last row but one", .flags = FLOOR,
+MUTANT(tail_row, "adds dG_last to a chunk's last row but one", .flags = FLOOR,
        .wy10 = &m10_shorter_last_row);
-MUTANT(unrounded, "mixes rounded and unrounded operands in one product",
+MUTANT(unrounded, "one operand of a product is rounded, the other is not",
        .flags = FLOOR, .wy10 = &m10_shorter_unrounded);
 
 /* The next variants cut sequences into strips (chapter 18). */
@@ -177,8 +178,10 @@ MUTANT(strips_no_dht, "the last strip ignores dht", .flags = STRIPS | NO_DHT);
 /* The next variants read the saved block (chapter 12). */
 RECORD(twin_modes, "twin_modes", "correct: reads the saved block",
        .flags = OF_BLOCK);
-MUTANT(stale_triangle, "reads the previous chunk's Aqk, A", .flags = OF_BLOCK | STALE);
-MUTANT(next_h, "save-all: reads the next chunk's state", .flags = OF_BLOCK | NEXT_H);
+MUTANT(stale_triangle, "reads Aqk and A of the previous chunk",
+       .flags = OF_BLOCK | STALE);
+MUTANT(next_h, "save-all: reads the state of the next chunk",
+       .flags = OF_BLOCK | NEXT_H);
 MUTANT(other_v_new, "save-all: reads v_new of the next value head",
        .flags = OF_BLOCK | OTHER_HEAD);
 MUTANT(light_gate, "light: recomputes factors without dt_bias",

@@ -206,8 +206,8 @@ static int run_twin(void *args) { return one_rank(args, 0); }
 static int run_mutant(void *args) { return one_rank(args, 1); }
 
 KCP_VARIANT(m13_step_twin) = { "13_backward", "twin_steps",
-    "computes the recurrence's adjoint with right decays", KCP_F64,
+    "correct: computes the recurrence's adjoint, with exact decays", KCP_F64,
     KCP_HOST, "one rank", run_twin, NULL };
 KCP_VARIANT(m13_one_factor) = { "13_backward", "mutant_one_factor",
-    "flushes one decay factor per 32 rows to 0 below 2^-126",
+    "sets one decay factor per 32 rows to 0 if it is below 2^-126",
     KCP_F64, KCP_HOST, "one rank", run_mutant, NULL };

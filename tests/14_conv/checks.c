@@ -97,8 +97,9 @@ static void rows_traffic(const struct trial *t, int r, int back,
     }
 }
 
-/* Compares the sent bytes with a count per row. Backward sends the halo rows of x again
- * and the halo rows of dpre, and gathers the parameter sums once. */
+/* Compares the bytes that each rank sent with a count row by row. Backward sends the
+ * halo rows of x again and the halo rows of dpre, and gathers the sums of parameters
+ * once. */
 static void check_traffic(struct kcp_report *rep, const struct trial *t)
 {
     const struct kcp_call *c = &t->k->call;
@@ -209,8 +210,9 @@ static int against_whole(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(conv_whole) = { "14_conv", "against_whole",
-    "on 1 to 9 ranks with any cuts, y and states equal the oracle's, gradients "
-    "equal finite differences, and bytes equal the count", against_whole };
+    "on 1 to 9 ranks with any cuts, y and states equal those of the oracle, gradients "
+    "equal finite differences, and sent bytes equal a count row by row",
+    against_whole };
 
 static int same_bits(struct kcp_report *rep)
 {

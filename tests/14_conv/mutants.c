@@ -329,30 +329,32 @@ static int conv(void *args, int flags)
                                  "any shape", what, NULL }
 
 MUTANT(short_halo, SHORT_HALO, "the halo is one row too short");
-MUTANT(past_start, PAST_START, "halo and taps cross the sequence's start");
-MUTANT(broadcast, BROADCAST, "a shard shorter than the halo: repeats one row");
+MUTANT(past_start, PAST_START, "reads halo rows from before the sequence's start");
+MUTANT(broadcast, BROADCAST, "repeats one row if a shard is shorter than the halo");
 MUTANT(nearest_only, NEAREST_ONLY, "takes the halo from the nearest rank only");
 MUTANT(grad_dropped, GRAD_DROPPED, "does not send the halo's gradient");
 MUTANT(grad_nearest, GRAD_NEAREST, "sends the gradient to the nearest rank only");
 MUTANT(past_end, PAST_END, "the gradient crosses the sequence's end");
 MUTANT(reversed, REVERSED, "reads the weights in reverse order");
-MUTANT(silu_at_y, SILU_AT_Y, "takes SiLU' at y, not at pre");
+MUTANT(silu_at_y, SILU_AT_Y, "computes SiLU' at y, not at the sum 'pre' before SiLU");
 MUTANT(shift_sign, SHIFT_SIGN, "the token shift is x_t - x_{t-1}");
 MUTANT(local_sum, LOCAL_SUM, "does not sum dweight and dbias over ranks");
 MUTANT(not_causal, NOT_CAUSAL, "the window ends one token late");
 MUTANT(no_bias, NO_BIAS, "ignores the bias");
-MUTANT(shard_before, SHARD_BEFORE, "takes the preceding rows of the shard as halo");
-MUTANT(rank_before, RANK_BEFORE, "takes the previous rank's last rows as halo");
-MUTANT(shard_after, SHARD_AFTER, "the gradient's halo is the shard's next rows");
+MUTANT(shard_before, SHARD_BEFORE, "takes the shard's rows before a range as its halo");
+MUTANT(rank_before, RANK_BEFORE, "takes the last rows of the previous rank as halo");
+MUTANT(shard_after, SHARD_AFTER,
+       "takes the shard's rows after a range as gradient's halo");
 MUTANT(no_x0, NO_X0, "uses zeros instead of x0");
 MUTANT(x0_next, X0_NEXT, "reads x0 of the next sequence");
 MUTANT(x0_late, X0_LATE, "reads x0 one row late");
 MUTANT(x0_first_rank, X0_FIRST_RANK, "only the sequence's first rank reads x0");
 MUTANT(dx0_here, DX0_HERE, "dx0 omits the terms of later ranks");
-MUTANT(dxt_dropped, DXT_DROPPED, "omits dxt, the last rows' gradient");
-MUTANT(dxt_past_start, DXT_PAST_START, "omits dxt of rows before a short sequence");
+MUTANT(dxt_dropped, DXT_DROPPED, "omits dxt, the gradient of a sequence's last rows");
+MUTANT(dxt_past_start, DXT_PAST_START,
+       "omits dxt of rows before a sequence shorter than xt");
 MUTANT(dw_no_x0, DW_NO_X0, "dweight omits the rows of x0");
-MUTANT(xt_zeros, XT_ZEROS, "xt of a short sequence has zeros for x0");
+MUTANT(xt_zeros, XT_ZEROS, "xt of a sequence shorter than xt has 0 instead of x0");
 MUTANT(xt_late, XT_LATE, "xt ends one row too early");
 MUTANT(empty_forgets, EMPTY_FORGETS, "xt of a sequence without tokens is zero");
 MUTANT(writes_nothing, NOTHING, "returns at once");
@@ -361,5 +363,5 @@ static int twin(void *args)
 {
     return conv(args, 0);
 }
-KCP_VARIANT(conv_twin) = { "14_conv", "twin", "correct: no error", KCP_F64,
+KCP_VARIANT(conv_twin) = { "14_conv", "twin", "correct: has no mistake", KCP_F64,
                            KCP_HOST, "any shape", twin, NULL };

@@ -56,4 +56,4 @@ static int pieces(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_14_sum_pieces) = { "14_conv", "sum_pieces",
-    "sums that are sent in several pieces are complete", pieces };
+    "sums over ranks are right if their rows are sent in several pieces", pieces };

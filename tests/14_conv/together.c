@@ -113,7 +113,8 @@ static void compare(struct kcp_report *rep, struct job *x, const char *grid,
     for (int r = 0; r < R && !status; r++)
         for (int run = TOGETHER; run < RUNS; run++)
             EXPECT(rep, (x->differ[r][run] > 0) == (run != TOGETHER),
-                   "%s, pass %d, rank %d, run %d: %lld bytes differ from single calls",
+                   "%s, pass %d, rank %d, run %d: %lld bytes differ from those of "
+                   "single calls",
                    grid, pass, r, run, (long long)x->differ[r][run]);
     for (int i = 0; i < n; i++) {
         struct rank_args *t = &x->set[i % 2][i / 2 / KCP_CONVS][i / 2 % KCP_CONVS];
@@ -146,7 +147,7 @@ static int on_gpu(struct kcp_report *rep)
     const struct memory *m = gpu_of_threads();
     if (m && !kcp_layer_gpu(&layer, KCP_BF16, NULL, NULL, 0))
         return run(rep, &layer, m, GRIDS);
-    printf("  (no GPU that threads share: not run)\n");
+    printf("  (found no GPU that threads can share: not run)\n");
     return KCP_NA;
 }
 

@@ -31,8 +31,8 @@ static int every_cut(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_15_every_cut) = { "15_scan", "every_cut",
-    "on 1 to 12 ranks with any cuts, masks, forms and walks, outputs and "
-    "gradients agree with the recurrence to 1e-12, and bytes equal the formula",
+    "on 1 to 12 ranks with any cuts, masks, forms and walks, outputs and gradients "
+    "agree with the recurrence to 1e-12, and sent bytes equal the formula",
     every_cut };
 
 static int canonical(struct kcp_report *rep)
@@ -82,8 +82,8 @@ static int differences(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_15_differences) = { "15_scan", "differences",
-    "all gradients, also of W_alpha, w_beta and the bases, agree with finite "
-    "differences of the loss, by tokens and by scan", differences };
+    "gradients of all inputs agree with finite differences of the loss, if computed "
+    "token by token and if computed by the scan", differences };
 
 /* ---- without masks Spike-KDA is KDA with g = log alpha and scale 1; by the chain rule
  *      dalpha_base = dg (1 - alpha)      dbeta_base = dbeta beta (1 - beta) */
@@ -150,14 +150,16 @@ static int is_kda(struct kcp_report *rep)
     }
     for (size_t i = 0; i < sizeof same / sizeof *same && !status; i++) {
         const double err = tensors_apart(&spike, &kda, same[i]);
-        EXPECT(rep, err <= 1e-12, "%s differs from chapter 01: %.2g", same[i], err);
+        EXPECT(rep, err <= 1e-12,
+               "%s differs from that of chapter 01 by %.2g", same[i], err);
     }
     tensor_set_free(&spike);
     tensor_set_free(&kda);
     return status;
 }
 KCP_CHECK(check_15_is_kda) = { "15_scan", "is_kda",
-    "without masks the scan equals chapter 01 with g = log alpha and scale 1", is_kda };
+    "without masks, outputs and gradients equal those of chapter 01 with "
+    "g = log alpha and scale 1", is_kda };
 
 /* ---- memory of a scan, measured whenever two maps are composed */
 #if defined __has_feature

@@ -225,22 +225,24 @@ MUTANT(undecayed, UNDECAYED, "errata 1: the delta rule uses the undecayed state"
 MUTANT(scaled, SCALED, "errata 26: scales q, as KDA does");
 MUTANT(no_spikes, NO_SPIKES, "gates ignore the spikes");
 MUTANT(spikes_turned, SPIKES_TURNED, "W_alpha multiplies the spikes in reverse order");
-MUTANT(one_beta, ONE_BETA, "all heads use head 0's w_beta");
+MUTANT(one_beta, ONE_BETA, "all heads use w_beta of head 0");
 MUTANT(wrong_group, WRONG_GROUP, "value head n reads query head n % H");
 MUTANT(drop_decays, DROP_DECAYS, "a dropped token decays the state");
-MUTANT(drop_emits, DROP_EMITS, "a dropped token emits its own output");
+MUTANT(drop_emits, DROP_EMITS, "a dropped token has its own output");
 MUTANT(drop_zero, DROP_ZERO, "a dropped token's output is zero");
-MUTANT(repeat_once, LAST_IS_LAST, "the second of two dropped tokens outputs 0");
-MUTANT(repeat_local, REPEAT_LOCAL, "repeated outputs stop at a cut");
-MUTANT(runs_on, RUNS_ON, "repeated outputs cross a sequence start");
+MUTANT(repeat_once, LAST_IS_LAST, "the second of two dropped tokens has output 0");
+MUTANT(repeat_local, REPEAT_LOCAL, "a repeated output does not reach the next rank");
+MUTANT(runs_on, RUNS_ON, "a repeated output is passed to the next sequence");
 MUTANT(silent_mute, SILENT_MUTE, "a silent head repeats its last output");
-MUTANT(silent_talks, TALKS, "ignores active");
+MUTANT(silent_talks, TALKS, "ignores the mask 'active'");
 MUTANT(not_owed, NOT_OWED, "omits gradients of repeated outputs");
-MUTANT(owed_local, OWED_LOCAL, "gradients of repeated outputs stop at a cut");
+MUTANT(owed_local, OWED_LOCAL,
+       "gradients of repeated outputs are not passed to other ranks");
 MUTANT(no_sigma, NO_SIGMA, "gradients of gates omit alpha (1 - alpha)");
-MUTANT(local_sum, LOCAL_SUM, "dW_alpha, dw_beta are not summed over ranks");
+MUTANT(local_sum, LOCAL_SUM, "does not sum dW_alpha and dw_beta over ranks");
 MUTANT(no_beta_spike, NO_BETA_SPIKE, "dspike omits beta's term");
 
 static int twin(void *args) { return mutate(args, 0); }
-KCP_VARIANT(spike_twin) = { "15_scan", "twin", "correct", KCP_F64, KCP_HOST,
+KCP_VARIANT(spike_twin) = { "15_scan", "twin",
+    "correct: has no mistake", KCP_F64, KCP_HOST,
                             "token by token", twin, NULL };

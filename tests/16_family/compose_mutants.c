@@ -87,12 +87,13 @@ static int family(void *args, enum kcp_model model, int how)
     static int run_##ident(void *args) { return family(args, model, how); }           \
     KCP_VARIANT(family_##ident) = { "16_family", #ident, why, KCP_F64, KCP_HOST,      \
                                     "one model", run_##ident, NULL }
-FAMILY(mutant_dplr_compose, KCP_DPLR, SWAPPED, "composes maps in the wrong order");
+FAMILY(mutant_dplr_compose, KCP_DPLR, SWAPPED, "composes two maps in reverse order");
 FAMILY(mutant_gdn2_compose, KCP_GDN2, NO_CARRY, "compose omits the earlier h");
 FAMILY(mutant_gla_compose, KCP_GLA, NO_DECAY, "compose omits the later decay");
-FAMILY(mutant_gla_compose_sum, KCP_GLA, SUMMED, "adds decays instead of multiplying");
+FAMILY(mutant_gla_compose_sum, KCP_GLA, SUMMED,
+       "adds two decays instead of multiplying them");
 FAMILY(mutant_gla_apply, KCP_GLA, STILL, "apply omits the decay");
 FAMILY(twin_dplr_wire, KCP_DPLR, NONE, "correct: sends DPLR's maps");
 FAMILY(twin_gdn2_wire, KCP_GDN2, NONE, "correct: sends GDN-2's maps");
 FAMILY(twin_gla_wire, KCP_GLA, NONE, "correct: sends GLA's diagonals");
-FAMILY(twin_gla_whole, KCP_GLA, WHOLE, "correct: sends all of GLA's M");
+FAMILY(twin_gla_whole, KCP_GLA, WHOLE, "correct: sends GLA's M as K x K matrices");

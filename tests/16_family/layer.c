@@ -35,7 +35,8 @@ static int by_layer(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_16_layer) = { "16_family", "layer",
-    "kcp_layer_family gives the reference's bits for all forms and owners",
+    "kcp_layer_family gives the bits of the reference for all forms and tables of "
+    "owners",
     by_layer };
 
 static int run_scan_layer(void *args)
@@ -61,7 +62,7 @@ static int scan(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_15_layer) = { "15_scan", "layer",
-    "kcp_layer_scan gives the reference's bits", scan };
+    "kcp_layer_scan gives the bits of the reference", scan };
 
 /* ---- invalid calls */
 enum spoil { NOTHING, NO_A, NO_OMEGA, NO_MODEL, GATE_WIDTH, NO_PLAN, OTHER_NC, NO_G,

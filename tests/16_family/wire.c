@@ -77,8 +77,8 @@ static int bytes(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_16_wire) = { "16_family", "wire",
-    "GLA sends K numbers of M, or on request K^2; DPLR and GDN-2 send K^2, per "
-    "rank and form as counted", bytes };
+    "GLA sends K numbers of M, or K^2 if requested, and DPLR and GDN-2 send K^2; "
+    "in each form, each rank sends the expected bytes", bytes };
 
 static int diagonal(struct kcp_report *rep)
 {
@@ -96,5 +96,5 @@ static int diagonal(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_16_diagonal) = { "16_family", "diagonal",
-    "GLA gives the same bits in every form if it sends the diagonal of M or all "
-    "of M", diagonal };
+    "in every form GLA gives equal bits whether it sends only the diagonal of M "
+    "or all of M", diagonal };

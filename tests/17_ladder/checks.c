@@ -28,13 +28,14 @@ static int is_chunk(struct kcp_report *rep)
         status = batch_make(&x, KCP_KDA, j % 2 ? 64 : 5, gates[j / 2], UP_TO_GATE);
         status = status ? status : chunk_of(&x, &v, &S);
         EXPECT(rep, status || (v <= 1e-13 && S <= 1e-13), "gate %g: v_new differs from "
-               "chapter 04's by %g, the state by %g", gates[j / 2], v, S);
+               "v_new of chapter 04 by %g, the state from its state by %g",
+               gates[j / 2], v, S);
         batch_free(&x);
     }
     return status;
 }
 KCP_CHECK(check_17_is_chunk) = { "17_ladder", "is_chunk",
-    "the reference of the ladder equals the scan of chapter 04", is_chunk };
+    "v_new and states equal those of the scan of chapter 04", is_chunk };
 
 /* Checks mma with random A and B whose elements are placed as in the PTX manual. */
 static int fragments(struct kcp_report *rep)
@@ -67,7 +68,7 @@ static int fragments(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_17_fragments) = { "17_ladder", "fragments",
-    "the emulated mma has the fragments of the PTX manual", fragments };
+    "the emulated mma instruction places fragments as in the PTX manual", fragments };
 
 /* Checks how many reads of shared memory ldmatrix needs per 16 x 16 block for several
  * row pitches, and for swizzled rows. Chapter 17 quotes these numbers. */
@@ -93,8 +94,8 @@ static int banks(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_17_banks) = { "17_ladder", "banks",
-    "ldmatrix of a block takes 32 reads of plain rows, and 4 reads of padded or "
-    "swizzled rows", banks };
+    "ldmatrix takes 32 reads of shared memory if rows are neither padded nor "
+    "swizzled, and 4 reads if they are", banks };
 
 /* Checks that ref_ladder_banks needs four reads per 16 x 16 block. A chunk with K = 128
  * and 16 columns has 2 x 8 x 4 blocks. */
@@ -110,7 +111,7 @@ static int swizzled(struct kcp_report *rep)
                             .u = u, .w = w, .kg = kg, .decay = decay, .v_new = v_new,
                             .h_out = h };
     const int status = ref_ladder_banks(&a);
-    EXPECT(rep, times == 3 * 2 * 8 * 4 * 4, "%lld reads of shared memory, not %d",
+    EXPECT(rep, times == 3 * 2 * 8 * 4 * 4, "%lld reads of shared memory, expected %d",
            (long long)times, 3 * 2 * 8 * 4 * 4);
     return status;
 }
@@ -154,13 +155,16 @@ static int in_flight(struct kcp_report *rep)
     struct block_copies q = { .n = 0 };
     block_async(&q, to, from, 1, 1, 2);
     block_commit(&q);
-    EXPECT(rep, isnan(to[0]) && isnan(to[1]), "a copy in flight is readable");
+    EXPECT(rep, isnan(to[0]) && isnan(to[1]),
+           "the destination has numbers before the wait, expected NaN");
     block_async(&q, to + 2, from + 2, 1, 1, 2);
     block_commit(&q);
     block_wait(&q, 1);
-    EXPECT(rep, to[1] == 2 && isnan(to[2]), "wait for all but one group is wrong");
+    EXPECT(rep, to[1] == 2 && isnan(to[2]),
+           "a wait for all groups except one does not end group 1 only");
     block_wait(&q, 0);
-    EXPECT(rep, to[2] == 3 && to[3] == 4 && !q.n, "wait for all groups is wrong");
+    EXPECT(rep, to[2] == 3 && to[3] == 4 && !q.n,
+           "a wait for all groups leaves a copy incomplete");
     return KCP_OK;
 }
 KCP_CHECK(check_17_in_flight) = { "17_ladder", "in_flight",
@@ -178,11 +182,13 @@ static int phases(struct kcp_report *rep)
     block_arrive_expect(&b, 4);
     block_tma(&q, to, from, 0, 1, 2, &b);
     block_arrive(&b);
-    EXPECT(rep, !block_passed(&b, 0), "a phase ends before its bytes");
+    EXPECT(rep, !block_passed(&b, 0), "the first phase ends before its bytes are in");
     block_carry_out(&q, 0);
-    EXPECT(rep, block_passed(&b, 0) && !block_passed(&b, 1), "a phase does not end");
+    EXPECT(rep, block_passed(&b, 0) && !block_passed(&b, 1),
+           "the first phase does not end, or the second has ended");
     block_arrive(&b);
-    EXPECT(rep, !block_passed(&b, 1), "one arrival of two ends a phase");
+    EXPECT(rep, !block_passed(&b, 1),
+           "the second phase ends after one of two arrivals");
     block_arrive(&b);
     EXPECT(rep, block_passed(&b, 1), "the second phase does not end");
     return KCP_OK;
@@ -197,7 +203,9 @@ static int descriptors(struct kcp_report *rep)
     enum { TILE = TILE_ROWS * TILE_COLUMNS };
     static const struct { const char *what; uint64_t bits; int same; } row[] = {
         { "as in cuda/tile/smem_desc.cuh", 1ull << 62 | 64ull << 32 | 1 << 16, 1 },
-        { "with leading offset 0, which is unused", 1ull << 62 | 64ull << 32, 1 },
+        {
+            "with leading offset 0, a field that is not read", 1ull << 62 | 64ull << 32,
+            1 },
         { "without swizzle", 64ull << 32, 0 },
         { "with 64-byte swizzle", 2ull << 62 | 64ull << 32, 0 },
         { "with a stride in bytes", 1ull << 62 | 1024ull << 32, 0 },
@@ -238,7 +246,7 @@ static int run_shared(void *a) { return ref_ladder_shared(a); }
 static int run_stages(void *a) { return ref_ladder_stages(a); }
 static int run_wgmma(void *a) { return ref_ladder_wgmma(a); }
 static int run_roles(void *a) { return ref_ladder_roles(a); }
-KCP_VARIANT(ladder_threads) = { "17_ladder", "threads", "in C: thread per column",
+KCP_VARIANT(ladder_threads) = { "17_ladder", "threads", "in C: one thread per column",
     KCP_F64, KCP_HOST, "K up to 256, C up to 64", run_threads, NULL };
 KCP_VARIANT(ladder_shared) = { "17_ladder", "shared", "in C: tiles in shared memory",
     KCP_F64, KCP_HOST, "K, V up to 256, C up to 64", run_shared, NULL };
@@ -246,5 +254,6 @@ KCP_VARIANT(ladder_stages) = { "17_ladder", "stages", "in C: async copies",
     KCP_F64, KCP_HOST, "any", run_stages, NULL };
 KCP_VARIANT(ladder_wgmma) = { "17_ladder", "wgmma", "in C: wgmma descriptors",
     KCP_F64, KCP_HOST, "K up to 256, C up to 64", run_wgmma, NULL };
-KCP_VARIANT(ladder_roles) = { "17_ladder", "roles", "in C: a producer and consumers",
+KCP_VARIANT(ladder_roles) = { "17_ladder", "roles",
+    "in C: one producer and several consumers",
     KCP_F64, KCP_HOST, "any", run_roles, NULL };

@@ -86,11 +86,12 @@ static int wrong(void *args, int flags)
                                 "any", run_##name, NULL }
 MUTANT(decay_first, DECAY_FIRST, "errata 7: decays S, then v_new = u - w S");
 MUTANT(no_decay, NO_DECAY, "does not decay the state");
-MUTANT(stale_decay, STALE_DECAY, "decays by the previous chunk's gate");
+MUTANT(stale_decay, STALE_DECAY, "decays by the gate of the previous chunk");
 MUTANT(adds_w, ADDS_W, "v_new = u + w S");
-MUTANT(last_token, LAST_TOKEN, "the update omits a chunk's last token");
-MUTANT(tail_of_next, TAIL_OF_NEXT, "a partial chunk adds rows past its end");
-MUTANT(swapped_keys, SWAPPED_KEYS, "swaps a register's two keys in one factor");
+MUTANT(last_token, LAST_TOKEN, "the state omits the last token of a chunk");
+MUTANT(tail_of_next, TAIL_OF_NEXT,
+       "the state adds rows past the end of a partial chunk");
+MUTANT(swapped_keys, SWAPPED_KEYS, "swaps the two keys of a register in one factor");
 MUTANT(other_half, OTHER_HALF, "reads u of the other 64 columns");
 MUTANT(one_behind, ONE_BEHIND, "reads w of the previous chunk");
 MUTANT(no_h_in, NO_H_IN, "the state starts from 0");
@@ -98,5 +99,6 @@ MUTANT(writes_nothing, NOTHING, "returns at once");
 MUTANT(one_nan, ONE_NAN, "writes one NaN");
 
 static int run_twin(void *a) { return wrong(a, 0); }
-KCP_VARIANT(m17_twin) = { "17_ladder", "twin", "the mutants' code with no error",
-                          KCP_F64, KCP_HOST, "any", run_twin, NULL };
+KCP_VARIANT(m17_twin) = { "17_ladder", "twin",
+    "correct: runs the mutants' code without a mistake", KCP_F64, KCP_HOST, "any",
+    run_twin, NULL };

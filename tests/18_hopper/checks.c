@@ -31,7 +31,8 @@ static double bytes(int64_t T)
 static int floor_bytes(struct kcp_report *rep)
 {
     const double th = (bytes(8192) - bytes(4096)) / (4096 * 96);
-    EXPECT(rep, fabs(th - 1282) < 0.01, "%g bytes per token, head, not 1282", th);
+    EXPECT(rep, fabs(th - 1282) < 0.01,
+           "%g bytes per token and head, expected 1282", th);
     return KCP_OK;
 }
 KCP_CHECK(check_17_bytes) = { "18_hopper", "floor_bytes",

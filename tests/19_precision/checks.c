@@ -21,7 +21,8 @@ static int roundings(struct kcp_report *rep)
                tf32);
         const float y = (float)(uniform(&s) - 0.5);
         const double xy = (double)x * y, off = fabs(times(TF32X3, x, y) / xy - 1);
-        EXPECT(rep, off < 0x1p-20, "three products of %a and %a are off by %g", x, y,
+        EXPECT(rep, off < 0x1p-20,
+               "three TF32 products of %a and %a: relative error %g, limit 2^-20", x, y,
                off);
     }
     /* A float cannot hold the last bit of the first number. */
@@ -86,5 +87,5 @@ static int chunk_in_units(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_18_chunk) = { "19_precision", "chunk",
-    "a chunk in each format is exact for integers, and otherwise has an error "
-    "that fits the format", chunk_in_units };
+    "a chunk computed in each format is exact for integers, and otherwise has an "
+    "error within the limit of the format", chunk_in_units };

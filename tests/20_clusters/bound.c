@@ -7,8 +7,9 @@
 #include "tests/03_wy/batch.h"
 
 enum mistake { NONE, FASTEST, WHOLE, FORGOTTEN, MISTAKES };
-static const char *const mistake_name[] = { "", "the fastest channel",
-    "the slowest channel of the whole stretch", "beta |k|^2 above 2 forgotten" };
+static const char *const mistake_name[] = { "", "the channel that decays most",
+    "the channel that decays least over all tokens",
+    "no growth if beta |k|^2 is above 2" };
 
 /* Multiplies beta by `factor`, but limits beta to 2.2. If `turns` is 1, a channel
  * decays only in every other token. Then computes the maps again. */
@@ -99,12 +100,14 @@ static int bounds(struct kcp_report *rep)
             }
         batch_free(&x);
     }
-    EXPECT(rep, status || near > 20, "only %d |M| exceed half their bound", near);
+    EXPECT(rep, status || near > 20,
+           "only %d maps have a norm |M| above half its bound, expected over 20", near);
     for (int w = FASTEST; w < MISTAKES; w++)
-        EXPECT(rep, status || exceeded[w] > 0, "%s: no |M| exceeds this bound",
+        EXPECT(rep, status || exceeded[w] > 0,
+               "wrong bound (%s): no norm |M| exceeds it",
                mistake_name[w]);
     return status;
 }
 KCP_CHECK(check_20_bound) = { "20_clusters", "bound",
-    "|M| never exceeds its bound from gates and keys, but exceeds bounds with a "
-    "mistake", bounds };
+    "the norm |M| never exceeds its bound from gates and keys, but exceeds each "
+    "bound with a mistake", bounds };

@@ -33,8 +33,8 @@ static int forms(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_19_forms) = { "20_clusters", "forms",
-    "the four forms, simulated on up to 64 ranks, take the times of their "
-    "formulas", forms };
+    "the four forms, simulated on up to 64 ranks, take the times that their "
+    "formulas give", forms };
 
 /* Checks that the time of two levels is the sum of their times, and that doubling the
  * nodes adds one step. */
@@ -46,10 +46,13 @@ static int levels(struct kcp_report *rep)
         const double got = two_levels(R, 8), one = scan(between, R, 1);
         const double more = R < 4096 ? two_levels(2 * R, 8) - got : 0;
         const double step = between.a + (B() + BM()) / 8 / between.bw;
-        EXPECT(rep, fabs(got - want) < 1e-9, "%d ranks: %g, not %g", R, got, want);
+        EXPECT(rep, fabs(got - want) < 1e-9,
+               "%d ranks: two levels take %g us, expected %g us", R, got, want);
         EXPECT(rep, R == 4096 || (more >= step && more <= step + 2 * t_MM()),
-               "from %d ranks to twice as many: %g more, a step is %g", R, more, step);
-        EXPECT(rep, R < 64 || got < one / 2, "%d ranks: %g, one level %g", R, got, one);
+               "doubling %d ranks adds %g us, expected one step of %g us", R, more,
+               step);
+        EXPECT(rep, R < 64 || got < one / 2,
+               "%d ranks: two levels take %g us, one level takes %g us", R, got, one);
     }
     return KCP_OK;
 }

@@ -124,7 +124,8 @@ static void lose(struct kcp_report *rep, int R, enum way way)
         const double s = x->ended - shared->lost_at;
         if (r == LOST && way != ERROR) continue;
         printf("  %s: rank %d: %.1f s: %s\n", way_names[way], r, s, x->why);
-        EXPECT(rep, x->done, "%s: rank %d did not end: %s", way_names[way], r, x->why);
+        EXPECT(rep, x->done, "after rank 1 was lost (%s), rank %d did not return: %s",
+               way_names[way], r, x->why);
         EXPECT(rep, x->status == KCP_COMM && x->why[0], "%s: rank %d: status %d, '%s'",
                way_names[way], r, x->status, x->why);
         EXPECT(rep, s < TIMEOUT_S + SLACK_S, "%s: rank %d ended after %.1f s",
@@ -136,7 +137,7 @@ static int lost_gpu(struct kcp_report *rep)
 {
     const int R = ranks_started() ? 0 : count_gpus();
     if (R < 2) {
-        printf("  (%d GPUs for this check, expected 2)\n", R);
+        printf("  (found %d GPUs, expected 2: not run)\n", R);
         return KCP_NA;
     }
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,

@@ -191,5 +191,5 @@ KCP_CHECK(check_19_from) = { "20_clusters", "gpu_from",
     "kcp_nccl_from accepts blocking and non-blocking communicators, on up to 4 "
     "GPUs", check_from };
 KCP_CHECK(check_19_split) = { "20_clusters", "gpu_split",
-    "kcp_nccl_split makes reversed halves, and a group without the last rank, on "
-    "up to 4 GPUs", check_split };
+    "kcp_nccl_split makes two halves with ranks in reverse order, and a group "
+    "without the last rank, on up to 4 GPUs", check_split };

@@ -59,7 +59,7 @@ HANGS_LOADED|2|ran past its time||--limit 1
 NO_BACKWARD|0|backward n/a in||
 NO_BACKWARD|3| backward n/a in [0-9]||--quiet --strict
 NO_FORWARD|3|^OK, INCOMPLETE: .* 1 n/a$||--quiet --strict
-SOME|1|FAIL  .* n/a, and its record says 'any shape'|again|
+SOME|1|FAIL  .* n/a, but the kernel's record says 'any shape'|again|
 SOME_SAID|0| takes [0-9]* of [0-9]* cases: V up to 8||--quiet
 ONCE|1|FAIL|again|
 ONCE_WIDE|1|differs when run again|again|

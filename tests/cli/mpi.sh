@@ -52,7 +52,7 @@ for s in 08 13; do
 done
 expect 0 '^OK: .* 0 survived' 4 "$check" --stage 14
 expect 0 'mutant_no_M .* not decidable with R = 2' 2 "$check" --stage 08
-expect 2 "stage 05 is one rank's work: run it without mpirun" 2 "$check" --stage 05
+expect 2 "stage 05 runs on one rank: start it without mpirun" 2 "$check" --stage 05
 expect 2 "found 'R=2', expected R=3" 3 "$check" --stage 13 --variant ref \
     --case 'live gdn R=2 lengths=30'
 

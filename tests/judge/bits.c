@@ -107,9 +107,10 @@ static int alone_pass(struct kcp_report *rep, const struct kcp_variant *v,
     const int status = run_alone(v, s, mem, &k, pass, bytes, why, sizeof why);
     if (status == KCP_NO_MEMORY || status == KCP_NA) return status;
     EXPECT(rep, !status, "%s: status %d %s", v->name, status, why);
-    EXPECT(rep, !bytes[0], "%s, R = %d: NaN in a sequence changes %lld bytes of other "
-                           "sequences", v->name, k.call.R, (long long)bytes[0]);
-    EXPECT(rep, bytes[1] > 0, "%s: outputs lack the NaN", v->name);
+    EXPECT(rep, !bytes[0], "%s, R = %d: NaN in one sequence changes %lld output "
+                           "bytes of other sequences", v->name, k.call.R,
+           (long long)bytes[0]);
+    EXPECT(rep, bytes[1] > 0, "%s: outputs of the NaN sequence have no NaN", v->name);
     return KCP_OK;
 }
 
@@ -132,10 +133,10 @@ static void compare(struct kcp_report *rep, const struct trial *x,
             if (!o->want || !p) continue;
             if (other_block && stage_of_field(x->stage, o->field) != x->stage) continue;
             const int64_t bytes = buffer_other_bytes(o, p, o->first - p->first);
-            EXPECT(rep, !bytes, "%s, %s: rank %d of %d, %s: %s: %lld bytes differ from "
-                   "%s on %d ranks", x->variant->name, words, r, x->R,
-                   kcp_form_names[x->rank[r].call.form], o->field->name,
-                   (long long)bytes, to->variant->name, to->R);
+            EXPECT(rep, !bytes, "%s, %s: on rank %d of %d, form %s, %lld bytes of %s "
+                   "differ from %s on %d ranks", x->variant->name, words, r, x->R,
+                   kcp_form_names[x->rank[r].call.form], (long long)bytes,
+                   o->field->name, to->variant->name, to->R);
         }
 }
 
@@ -329,7 +330,7 @@ static int judge_stage(struct kcp_report *rep, const char *stage, int is_canonic
     const struct kcp_variant *v[256];
     const int n = kcp_variants(stage_find(stage)->name, NULL, v, 256);
     if (is_canonical && !gpu_of_threads()) {
-        printf("  (no GPU that threads share: not run)\n");
+        printf("  (found no GPU that threads can share: not run)\n");
         return KCP_NA;
     }
     for (int i = 0; i < n; i++) {
@@ -352,8 +353,8 @@ static int canonical_16(struct kcp_report *rep) { return judge_stage(rep, "16", 
 
 #define ALONE "a sequence of NaN changes no bit of other sequences, on the CPU " \
               "and in all kernels"
-#define CANONICAL "canonical segments give equal kernel bits for R = 1, 2, 3, 4, 8 " \
-                  "in 3 forms"
+#define CANONICAL "with canonical segments a kernel gives equal bits for R = 1, " \
+                  "2, 3, 4 and 8 in 3 forms"
 KCP_CHECK(check_03_alone) = { "03_wy", "alone", ALONE, alone_03 };
 KCP_CHECK(check_08_alone) = { "08_forward", "alone", ALONE, alone_08 };
 KCP_CHECK(check_13_alone) = { "13_backward", "alone", ALONE, alone_13 };

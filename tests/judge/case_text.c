@@ -236,8 +236,8 @@ int case_parse(const char *text, struct kcase *k, char *why, size_t n)
     }
     const int64_t step = k->L && k->L < c->C ? k->L : c->C;
     if (c->T / step > PIECES) {
-        snprintf(why, n, "%lld tokens by %lld: more than %d pieces", (long long)c->T,
-                 (long long)step, PIECES);
+        snprintf(why, n, "%lld tokens in pieces of %lld (over %d pieces)",
+                 (long long)c->T, (long long)step, PIECES);
         return 1;
     }
     struct kcp_plan *p;

@@ -280,7 +280,7 @@ struct kcp_plan *case_plan(const struct kcase *k, int R)
     } else
         err = kcp_plan_make(&p, c->N, k->cu, R, k->uneven && R > 1 ? k->cuts : NULL,
                             k->L, c->C, c->Wc, &why);
-    if (err) fprintf(stderr, "judge: case %d has no plan: %s\n", k->id, why);
+    if (err) fprintf(stderr, "judge: cannot make a plan for case %d: %s\n", k->id, why);
     kcp_owners_free(&o);
     return p;
 }

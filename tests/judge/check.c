@@ -60,9 +60,9 @@ static double alike_limit(const struct slice *s, double limit, int twice)
     return limit;
 }
 
-/* Returns the limit of the error. Beta up to 2 doubles the limit of bf16. With alike
- * keys and beta up to 2 the limit of fp32 is four times as large, because L, a sum of K
- * products, is rounded. */
+/* Returns the limit of the error. If beta may reach 2, the limit of bf16
+ * doubles. If beta may reach 2 and keys are alike, the limit of fp32 is four times as
+ * large, because L, a sum of K products, is rounded. */
 double tolerance(const struct slice *s, int is_M)
 {
     const enum kcp_storage as = s->judged;

@@ -295,8 +295,8 @@ static const struct {
     const char *name, *what;
     int (*run)(struct kcp_report *, const struct kcp_variant *);
 } of_objects[] = {
-    { "alone", "NaN in one sequence: no bit of others changes", alone_variant },
-    { "canonical", "canonical segments: equal bits on 1 to 8 ranks",
+    { "alone", "NaN in one sequence changes no bit of other sequences", alone_variant },
+    { "canonical", "canonical segments give equal bits on 1 to 8 ranks",
       canonical_variant } };
 
 int judge_object(const struct kcp_variant *v, const struct options *o,

@@ -31,7 +31,7 @@ void emit_path(char *path, size_t n, const char *dir, int i, int pass,
 static int make_dir(const char *path)
 {
     if (!mkdir(path, 0777) || errno == EEXIST) return 0;
-    fprintf(stderr, "kcp-check: %s: cannot make the directory: %s\n", path,
+    fprintf(stderr, "kcp-check: cannot make directory %s: %s\n", path,
             strerror(errno));
     return 2;
 }
@@ -200,7 +200,7 @@ static int write_list(const char *path, const struct kcp_stage *s,
     char words[1024];
     if (f) {                       /* has cases, perhaps with outputs */
         fclose(f);
-        fprintf(stderr, "kcp-check: %s: exists: choose a directory without cases\n",
+        fprintf(stderr, "kcp-check: %s exists; choose a directory without cases\n",
                 path);
         return 2;
     }
@@ -240,13 +240,15 @@ int emit_cases(const char *dir, const struct options *o)
 {
     const struct kcp_stage *s = o->stage ? stage_find(o->stage) : NULL;
     if (!s) {
-        fprintf(stderr, "kcp-check: --emit: needs --stage with arrays\n");
+        fprintf(stderr, "kcp-check: --emit needs --stage, with a stage that has "
+                "arrays\n");
         return 2;
     }
     int n = 0;
     struct kcase *list = emit_list(s, o, &n);
     if (!n) {
-        fprintf(stderr, "kcp-check: --shapes: found %s: no case has these sizes%s\n",
+        fprintf(stderr, "kcp-check: --shapes: found %s, but no case has these "
+                "sizes%s\n",
                 o->shapes ? o->shapes : "none", o->small ? "; omit --small" : "");
         free(list);
         return 2;
@@ -263,8 +265,9 @@ int emit_cases(const char *dir, const struct options *o)
     }
     snprintf(path, sizeof path, "%s/cases.txt", dir);
     if (status && began) remove(path);
-    if (!status) printf("%d cases of %s in %s, inputs rounded to %s\n", n, s->name, dir,
-                        storage_name[o->storage]);
+    if (!status)
+        printf("wrote %d cases of %s in %s, inputs rounded to %s\n", n, s->name, dir,
+               storage_name[o->storage]);
     free(list);
     return status;
 }

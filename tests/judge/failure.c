@@ -27,12 +27,13 @@ void apply_record(const struct kcp_variant *v, int is_object, struct verdict *t)
     if (t->outcome == NA && t->refused && begins_with(v->shapes, "any"))
         n_a = "n/a";
     else if (is_half && !is_object && t->outcome != FAIL)
-        n_a = t->no_forward ? "forward returned n/a, backward did not"
-                            : "backward returned n/a, forward did not";
+        n_a = t->no_forward ? "only forward returned n/a"
+                            : "only backward returned n/a";
     if (!n_a) return;
     t->outcome = FAIL;
     t->worst.tol = 0;
-    snprintf(t->why, sizeof t->why, "%s, and its record says '%.80s'", n_a, v->shapes);
+    snprintf(t->why, sizeof t->why, "%s, but the kernel's record says '%.80s'", n_a,
+             v->shapes);
 }
 
 /* Runs cases i - n to i in a new process. Returns 1 if case i fails. */
@@ -102,7 +103,7 @@ static void show_command(struct isolated *x, int i, const struct verdict *t)
     else if (n) snprintf(after, sizeof after, " after %d others", n);
     shell_word(x->object ? x->object : x->variant->name, name, sizeof name);
     printf("        case %d%s", x->list[i].id, after);
-    if (!seen) printf(" (did not fail when repeated)");
+    if (!seen) printf(" (this case did not fail when it was run again)");
     if (ranks_started())
         printf(", under a launcher with %d ranks (%s)", ranks_started(),
                ranks_launcher());

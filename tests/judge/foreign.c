@@ -107,7 +107,7 @@ static void judge_dir(const char *dir, const struct kcp_stage *s, const struct k
                     "is %.9g, should be %.9g; first off at %s", name, w.field, w.rank,
                     w.head, w.err, w.tol, w.field, w.where, w.got, w.want, w.first);
     else if (!bad) rep->pass++;
-    if (!bad && !(w.tol > 0)) printf("  %-18s no numbers to compare\n", name);
+    if (!bad && !(w.tol > 0)) printf("  %-18s has no numbers to compare\n", name);
     else if (!bad && w.err <= w.tol)
         printf("  %-18s worst %s %.1e of %.1e\n", name, w.field, w.err, w.tol);
 }
@@ -140,7 +140,7 @@ static int read_list(const char *path, struct options *o, char stage[32],
     if (read != 5) {
         if (f) fclose(f);
         fprintf(stderr, "kcp-check: %s: %s, expected what --emit wrote\n", path,
-                f ? "not readable as a list of cases" : "not found");
+                f ? "not a list of cases" : "not found");
         return 2;
     }
     int odd = 0;
@@ -180,8 +180,9 @@ int judge_foreign(const char *dir, const struct options *o, struct kcp_report *r
         answers = is_answered(dir, s, i, 0) ||
                   (has_backward(s) && is_answered(dir, s, i, 1));
     if (!answers) {
-        fprintf(stderr, "kcp-check: %s: no outputs: write each beside the inputs of "
-                "its case as NAME.npy; na.txt for a case that is not supported\n", dir);
+        fprintf(stderr, "kcp-check: %s has no outputs; write each output as NAME.npy "
+                "beside its case's inputs, or na.txt if a case is not supported\n",
+                dir);
         free(list);
         return 2;
     }

@@ -98,8 +98,8 @@ const char *groups_end(struct kcp_comm *c)
     if (!ranks_in_turn) *c = h->real;
     c->traffic = traffic;
     if (h->open || h->is_uneven)
-        return "begins of groups of messages do not match ends";
-    return h->is_outside ? "sends or receives outside a group of messages" : NULL;
+        return "calls that begin and that end groups of messages do not match";
+    return h->is_outside ? "a send or receive is outside a group of messages" : NULL;
 }
 
 struct started { int (*body)(struct kcp_comm *, void *); void *arg; };

@@ -320,7 +320,8 @@ int isolated_probe(const char *path, struct kcp_variant *record, char *why, size
                       (x.where == KCP_HOST || x.where == KCP_DEVICE);
     if (!x.found) snprintf(why, n, "%s", x.why);
     else if (!known)
-        snprintf(why, n, "its record has storage %d and place %d", x.storage, x.where);
+        snprintf(why, n, "its record has an unknown storage %d or place %d",
+                 x.storage, x.where);
     if (!x.found || !known) return 1;
     *record = (struct kcp_variant){ x.stage, x.name, x.why,
         (enum kcp_storage)x.storage, (enum kcp_where)x.where, x.shapes, NULL, NULL };

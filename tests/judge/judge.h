@@ -40,7 +40,8 @@ struct kcase {
     int64_t cu[MOST_SEQUENCES + 1];
     int64_t cuts[CASE_RANKS + 1];       /* cuts between ranks, if `uneven` */
     int uneven, with_h0, with_dht, mixed_want;
-    int spike, masks;                   /* masks of 15: 0 few, 1 none, 2 half, 3 long */
+    /* Tokens that stage 15 drops: 0: one in ten, 1: none, 2: half, 3: long runs. */
+    int spike, masks;
     int64_t L;                          /* canonical segment length, or 0 */
     uint64_t seed;
     double alike;                       /* cosine of any two keys, or 0 */
@@ -137,7 +138,8 @@ void spike_draw(struct tensor_set *b, const struct kcase *k);
 void family_draw(struct tensor_set *b, const struct kcase *k);
 /* alive.c: returns the share of a state left at the last cut, or NaN if no sequence
  * crosses a cut. The oracle of stage s (or its reference) runs over the tokens before
- * the cut. The state starts with random signs, v is 0, other inputs are in b. */
+ * the cut. The initial state's entries are 1 or -1 at random, v is 0, other inputs are
+ * in b. */
 double alive_state(const struct tensor_set *b, const struct kcp_stage *s,
                    const struct kcase *k, const struct kcp_plan *p);
 

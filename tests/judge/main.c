@@ -150,7 +150,7 @@ static int combine(const struct command *x)
         return needs(x->cases ? "--cases" : "--smallest", "--paths");
     if (ways > 1) {
         fprintf(stderr, "kcp-check: found %d of --list, --paths, --emit, --foreign, "
-                "--keep, --against and --exchange, at most one can be given\n", ways);
+                "--keep, --against and --exchange; give at most one\n", ways);
         return 2;
     }
     if ((ways && x->words && !x->emit) || (x->words && !o->stage))
@@ -246,7 +246,8 @@ static int set_reference(struct command *x)
     const struct kcp_stage *s = v ? stage_find(v->stage) : NULL;
     if (!v) return 2;
     if (s->ranks || !x->o.stage || s != stage_find(x->o.stage))
-        return bad("--reference", v->stage, "the stage in --stage, without ranks");
+        return bad("--reference", v->stage,
+                   "the stage in --stage, which must have one rank");
     x->o.reference = v;
     return 0;
 }
@@ -264,7 +265,7 @@ static int judge(struct command *x, const struct kcp_variant *mine)
     if (!status && s && !s->ranks && !is_fold && ranks_mine() >= 0) {
         status = 2;
         if (ranks_mine() == 0)
-            fprintf(stderr, "kcp-check: stage %.2s is one rank's work: run it without "
+            fprintf(stderr, "kcp-check: stage %.2s runs on one rank: start it without "
                     "%s\n", s->name, ranks_launcher());
     }
     for (int i = 0; i < o->ngiven && !status; i++) status = case_fits(&o->given[i], o);

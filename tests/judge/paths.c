@@ -153,8 +153,8 @@ void paths_close(const struct kcp_stage *s, const struct options *o,
         else if (needs_other_ranks(p, s, o)) {
             absent++;
             snprintf(why, sizeof why, ", last: not for %d ranks", o->ranks);
-        } else report_fail(rep, "%s: path %s is available, but no case was judged",
-                           s->name, p->name);
+        } else report_fail(rep, "%s: path %s can run here, but no case was "
+                             "judged", s->name, p->name);
     }
     if (others) printf("  paths   %d judged; %d that can run here were left out by"
                        " --variant or --case\n", seen, others);
@@ -252,7 +252,7 @@ int paths_print(const struct options *o, int cases, int smallest)
     if (status == KCP_BAD) return 2;
     if (status) d = kcp_device_assumed();
     if (status && (cases || smallest))
-        fprintf(stderr, "kcp-check: no GPU found: cases as on sm_%d with %d SMs\n",
+        fprintf(stderr, "kcp-check: no GPU found, so cases are for sm_%d with %d SMs\n",
                 d.arch, d.sms);
     printf("path\tstage\tarch\tstorage\tK\tV\tC\tmodel\tcondition\tkernel\tgeometry"
            "\there\tformat%s%s\n", cases ? "\tcases" : "",

@@ -105,8 +105,10 @@ int process_answer(pid_t pid, int fd, double seconds, void *to, size_t n, char *
         poll(NULL, 0, 10);
     }
     end_group(pid);
-    snprintf(why, nwhy, is_late ? "it ran past its time and was ended (--limit %d)"
-                                : "it closed its socket (--limit %d)", isolation_limit);
+    snprintf(why, nwhy,
+             is_late ? "it ran past its time limit and was ended (--limit %d)"
+                     : "it closed its socket to the judge (--limit %d)",
+             isolation_limit);
     return 1;
 }
 

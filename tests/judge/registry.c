@@ -72,7 +72,7 @@ const struct kcp_variant *variant_load(const char *path, char *why, size_t n)
     const struct kcp_variant *const *exported = dlsym(so, "kcp_variant");
     const struct kcp_variant *const *at = exported ? exported : first;
     if (!exported && !(first && last && first < last)) {
-        snprintf(why, n, "%s: no symbol kcp_variant, a pointer to its record", path);
+        snprintf(why, n, "%s: no symbol 'kcp_variant' that points to a record", path);
         return NULL;
     }
     if (*at && (*at)->stage && (*at)->name && (*at)->run) return *at;

@@ -63,7 +63,7 @@ int report_close(const struct kcp_report *r, int strict)
     if (nothing && (r->skip || r->na))
         printf("nothing ran: the variant supports no case, or its device was not "
                "found\n");
-    else if (nothing) printf("nothing ran: no such stage or variant\n");
+    else if (nothing) printf("nothing ran: there is no such stage or variant\n");
     printf("%d passed, %d failed, %d skipped\n", r->pass + r->marginal + r->caught,
            r->fail + r->survived, r->skip);
     if (bad) return 1;

@@ -76,8 +76,8 @@ static int covers(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_covers) = { "00_judge", "covers",
-    "the short list contains all pairs of form and regime and of form and ranks, and "
-    "long lengths", covers };
+    "the short list of cases has all pairs of form and regime, all pairs of form and "
+    "number of ranks, and lengths 1, 1023 and 1025", covers };
 
 /* Returns the largest number of ranks that have tokens of one sequence. */
 static int ranks_crossed(const struct kcp_plan *p)
@@ -135,16 +135,17 @@ static int crosses(struct kcp_report *rep)
         }
         for (int m = 0; m < 5; m++)
             for (int at = 0; at < (wide ? 4 : KCP_FORMS) && is_model(s, m); at++)
-                EXPECT(rep, alive[m][at], "%s, %s, %s %d: no state reaches the "
-                       "last rank", s->name, model_name[m], wide ? "size" : "form", at);
+                EXPECT(rep, alive[m][at], "%s, %s, %s %d: in no case does "
+                       "a state reach the last rank", s->name, model_name[m],
+                       wide ? "size" : "form", at);
         EXPECT(rep, kept || wide || !is(s, "13"), "no live state tests reuse_M");
         free(list);
     }
     return KCP_OK;
 }
 KCP_CHECK(check_00_crosses) = { "00_judge", "crosses",
-    "a state survives four ranks in all forms and models, and three ranks of several "
-    "chunks for all tensor core sizes", crosses };
+    "in all forms and models a case has a state that survives four ranks, and for all "
+    "tensor core sizes three ranks of several chunks", crosses };
 
 /* ---- each path has a case, on the type of GPU in bench/results */
 static int reaches(const struct kcp_path *p, const struct listed *l, int n, int again)
@@ -171,19 +172,20 @@ static int reached(struct kcp_report *rep)
         int few = 0;
         if (case_for_path(s, kernel, p, &d, &o, 3000, 0, &k))
             EXPECT(rep, k.call.K >= 16 && k.call.V >= 16 && k.call.C >= 16,
-                   "path %s: its case has K=%d V=%d C=%d", p->name, k.call.K, k.call.V,
-                   k.call.C);
-        EXPECT(rep, reaches(p, l, l->n, 0), "path %s: no case takes it", p->name);
-        EXPECT(rep, host || reaches(p, l, l->n, 1), "path %s: no repeated case",
+                   "path %s: its first case has K=%d V=%d C=%d, expected 16 or more",
+                   p->name, k.call.K, k.call.V, k.call.C);
+        EXPECT(rep, reaches(p, l, l->n, 0), "path %s: no case reaches it", p->name);
+        EXPECT(rep, host || reaches(p, l, l->n, 1), "path %s: no case with 'again'",
                p->name);
         while (few < l->n && l->cases[few].id < 3000) few++;
         drawn += !reaches(p, l, few, 0);
     }
-    EXPECT(rep, drawn > 0, "no case is drawn for a path");
+    EXPECT(rep, drawn > 0, "drawn cases reach every path, so cases made for a path are "
+           "not tested");
     return KCP_OK;
 }
 KCP_CHECK(check_00_reached) = { "00_judge", "reached",
-    "on the GPU of the published records every path has a case", reached };
+    "on the GPU of bench/results every path has a case that reaches it", reached };
 
 static int enough(struct kcp_report *rep)
 {
@@ -201,7 +203,7 @@ static int enough(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_enough) = { "00_judge", "enough",
-    "every stage has at least five mutants and a twin", enough };
+    "every stage has at least five mutants, and a twin, which has no mistake", enough };
 
 /* ---- words such as "alike" change the inputs of each stage that reads them */
 /* Returns a hash of the inputs, or 0 if the stage rejects a word. */
@@ -240,7 +242,8 @@ static int unlike(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_unlike) = { "00_judge", "unlike",
-    "the words alike, null, plain, big and exact change the inputs or are rejected",
+    "words 'alike', 'null', 'plain', 'big' and 'exact' of a case change its inputs or "
+    "are rejected",
     unlike };
 
 /* ---- share of a state left after six tokens. Each key is the first unit vector, so
@@ -271,13 +274,16 @@ static int alive_by_hand(struct kcp_report *rep)
 {
     const double all = alive_with(0, 0), half = alive_with(log(0.5), 0),
                  two = alive_with(0, 1);
-    EXPECT(rep, fabs(all - 1) < 1e-12, "no decay: %g", all);
-    EXPECT(rep, fabs(half - pow(0.5, 6)) < 1e-12, "six decays by 0.5: %g", half);
-    EXPECT(rep, fabs(two - sqrt(2.0 / 3)) < 1e-12, "one of 3 rows erased: %g", two);
+    EXPECT(rep, fabs(all - 1) < 1e-12, "without decay, share %g is left", all);
+    EXPECT(rep, fabs(half - pow(0.5, 6)) < 1e-12, "after six decays by 0.5, share %g "
+           "is left", half);
+    EXPECT(rep, fabs(two - sqrt(2.0 / 3)) < 1e-12, "with one of 3 rows erased, share "
+           "%g is left", two);
     return KCP_OK;
 }
 KCP_CHECK(check_00_alive_by_hand) = { "00_judge", "alive_by_hand",
-    "the share of a state that is left is right in known cases", alive_by_hand };
+    "in known cases the computed share of a state that is left is right",
+    alive_by_hand };
 
 /* ---- relative change of expected outputs when inputs are rounded once more */
 static double moved_by(const struct expected *x, const char *field, int draws)
@@ -311,21 +317,23 @@ static int conditioned(struct kcp_report *rep)
     struct kcp_plan *p;
     const struct expected *x = expected_03("", &p);
     const double plain = moved_by(x, "w", MOVED_DRAWS);
-    EXPECT(rep, plain > 1e-4 && plain < 2e-3, "independent keys: %.1e", plain);
+    EXPECT(rep, plain > 1e-4 && plain < 2e-3, "independent keys: w changes by %.1e",
+           plain);
     kcp_plan_free(p);
     x = expected_03("alike=0.99", &p);
     double last = 0, first = 0;
     for (int draws = 1; draws <= MOVED_DRAWS; draws++) {
         const double by = moved_by(x, "w", draws);
-        EXPECT(rep, by > 1.01 * last, "draw %d: %g, before %g", draws, by, last);
+        EXPECT(rep, by > 1.01 * last, "draw %d: w changes by %g, before by %g",
+               draws, by, last);
         last = by;
         if (draws == 1) first = by;
     }
     EXPECT(rep, last > 1.5 * plain && last < 2e-2 && first < 0.6 * last,
-           "alike keys: %.1e, after one draw %.1e", last, first);
+           "alike keys: w changes by %.1e, or by %.1e after one draw", last, first);
     kcp_plan_free(p);
     return KCP_OK;
 }
 KCP_CHECK(check_00_conditioned) = { "00_judge", "conditioned",
-    "rounding inputs once more changes w more if keys are alike, and each draw raises "
-    "the estimate", conditioned };
+    "if inputs are rounded once more, w changes more with alike keys than with "
+    "independent keys, and each draw raises the estimate of this change", conditioned };

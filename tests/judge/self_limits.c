@@ -145,11 +145,12 @@ static int limits(struct kcp_report *rep)
     const struct made nan = { "NaN", OF("13", "dv", 1, NAN, 0), 0 };
     const struct made none = { "right", OF("08", "o", 0, 0, 0), 0 };
     EXPECT(rep, judge_made(&nan).nan && !judge_made(&none).nan &&
-           judge_made(&none).err == 0, "NaN, and a correct zero slice");
+           judge_made(&none).err == 0,
+           "a NaN is not found, or a correct slice of zeros has an error");
     return KCP_OK;
 }
 KCP_CHECK(check_00_limits) = { "00_judge", "limits",
-    "slices of known numbers give the expected errors and limits",
+    "slices of known numbers get the expected errors and limits",
     limits };
 
 /* ---- an n/a that the variant's record excludes must be a failure */
@@ -172,7 +173,8 @@ static int promises(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_promises) = { "00_judge", "promises",
-    "an n/a that the record excludes, or a built-in variant's n/a in one pass, fails",
+    "an n/a is a failure if the variant's record excludes it, or if a built-in variant "
+    "returns it in only one pass",
     promises };
 
 /* ---- a NaN of all ones must survive storing */

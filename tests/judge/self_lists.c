@@ -355,5 +355,5 @@ static int lists(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_lists) = { "00_judge", "lists",
-    "the judge's lists of cases reject each plant by a wrong value or status",
+    "in the judge's lists of cases each planted mistake has a wrong value or status",
     lists };

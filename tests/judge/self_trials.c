@@ -81,13 +81,13 @@ static int far(struct kcp_report *rep)
     case_repeats = 0;
     judge_plant(rep, &plants[0], &m);
     case_repeats = repeats;
-    EXPECT(rep, copies == 2, "%d copies, expected one each way", copies);
+    EXPECT(rep, copies == 2, "%d copies, expected one to the GPU and one back", copies);
     return in_memory(rep, &m, HOST_ONLY);
 }
 
 KCP_CHECK(check_00_plants) = { "00_judge", "plants",
-    "each plant gets the verdict that fits its mistake: values, bounds, workspaces, "
-    "messages, earlier calls", on_host };
+    "each planted mistake (in values, bounds, workspaces, messages or earlier calls) "
+    "gets the verdict expected for it", on_host };
 KCP_CHECK(check_00_plants_far) = { "00_judge", "plants_far",
-    "each plant gets the same verdict if a rank's arrays are in one allocation, as on "
-    "a GPU", far };
+    "each planted mistake gets the same verdict if a rank's arrays are in one "
+    "allocation, as on a GPU", far };

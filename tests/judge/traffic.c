@@ -69,8 +69,8 @@ int traffic_is_right(const struct trial *t, char *why, size_t n)
         if (!s->n) continue;                       /* another process has this rank */
         const struct kcp_traffic sum = formula_of(t->stage, s), *is = &s->traffic;
         if (is->bytes == sum.bytes && is->messages == sum.messages) continue;
-        snprintf(why, n, "rank %d sent %lld bytes in %lld messages, formula %lld in "
-                 "%lld", r, (long long)is->bytes, (long long)is->messages,
+        snprintf(why, n, "rank %d sent %lld bytes in %lld messages, expected %lld "
+                 "bytes in %lld", r, (long long)is->bytes, (long long)is->messages,
                  (long long)sum.bytes, (long long)sum.messages);
         return 0;
     }

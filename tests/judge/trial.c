@@ -147,7 +147,8 @@ static int rank_body(struct kcp_comm *comm, void *arg)
     c->work = NULL;                    /* the last workspace is freed */
     c->work_bytes = 0;
     c->comm = comm;
-    /* If ops is NULL, a layer must use the operations of its arrays' memory. */
+    /* If ops is NULL, a layer must choose the map operations (host or GPU) by where its
+     * arrays are. */
     c->ops = s->ranks && s->id % 3 == 2 ? NULL : s->mem->mapops;
     c->plan = s->plan;
     if (s->ranks && !strncmp(t->stage->name, "13", 2)) {

@@ -52,8 +52,8 @@ static void draw_map(const struct trial *t, const char *field, double tol, char 
             if (strcmp(o->field->name, field) || !o->want || o->field->shape[0] != 'T')
                 continue;
             if (p == map)
-                p += snprintf(p, (size_t)(end - p), "        per chunk: . correct; "
-                              "digit: powers of ten above tolerance\n");
+                p += snprintf(p, (size_t)(end - p), "        per chunk: . is correct, "
+                              "a digit is the powers of ten above tolerance\n");
             p += snprintf(p, (size_t)(end - p),
                           t->stage->ranks ? "    rank %d  " : "    chunks  ", r);
             p = map_chunks(o, s->call.C, tol, p, end);
