@@ -72,7 +72,7 @@ static void softplus(void)
     say("02.G", "%.1f", G, -320 / 0.69314718055994531);
     say("02.decay", "%.0e", exp2(G), exp(-320));
     if ((float)exp2(G) != 0 || exp2(-149) > nextafterf(0, 1))
-        fail("02: a single precision number reaches 2^-149");
+        fail("02: 2^G is not 0 in single precision, or 2^-149 is not its least number");
     int tokens = 0;
     for (float left = expf(-5); left >= 0x1p-126f; left *= expf(-5))
         tokens++;
@@ -242,7 +242,7 @@ static void forms(void)
         if (!first && R - 1 > steps)
             first = R;
         if (first && R - 1 <= steps)
-            fail("07: the scan's bytes are more again");
+            fail("07: at a larger R the scan sends more bytes than the gather");
     }
     say("07.R", "%.0f", first, 4);
 }
@@ -330,7 +330,7 @@ static void clusters(void)
     say("20.tie", "%.0f", w.bw * 1e-3, 3 * 2097152 / 40e3);
     say("20.state", "%.0f", state, 4.0 * 32 * 128 * 128 / 45e3);
     if (R != 64 || state < tie)
-        fail("20: the chain is ahead for every R");
+        fail("20: the chain is not the faster form for every R");
     double messages = 0;
     for (int d = 1; d < 64; d *= 2)
         for (int node = d; node < 64; node++)

@@ -164,7 +164,7 @@ static void forgetting(void)
            100 * sqrt(square));
     printf("@answer/19.nearest %.0f\n", 100 * (1 / truth - 1));
     if (fabs(mean) > 4 * sqrt(square / many) || 1 / truth - 1 < 5 * sqrt(square))
-        fail("19: stochastic rounding has no direction");
+        fail("19: stochastic rounding is biased, or not far more exact than nearest");
 }
 
 /* Chapter 19: computes the RMS error of one and of two roundings to bf16. */
@@ -280,7 +280,7 @@ static double regime(int which)
     for (int i = 0; i < n9 * D9; i++)
         off = fmax(off, fabs(wrong[i] - right[i]));
     if (!(off < 1e-10))
-        fail("09: the walk without the mistake is not the reference's");
+        fail("09: dU of the correct walk differs from dU of the reference");
     reverse_walk(1, x9.wrong);
     for (int i = 0; i < n9 * D9; i++) {
         error += pow(wrong[i] - right[i], 2);
@@ -309,9 +309,9 @@ static void silent(void)
     bad += ref_step(&a);
     for (int i = 0; i < K; i++)
         if (no_dk[1][i] != 0 || no_dv[1][i] != 0)
-            fail("10: dk and dv of a token with beta 0");
+            fail("10: dk or dv of the token with beta 0 is not 0");
     if (bad || no_db[1] == 0 || no_dq[1][0] == 0 || no_dg[1][0] == 0)
-        fail("10: dbeta, dq and dg of a token with beta 0");
+        fail("10: dbeta, dq or dg of the token with beta 0 is 0");
 }
 
 /* Chapter 14: finds the rank that owns each halo row, for windows of 4 tokens. */

@@ -114,9 +114,10 @@ static void two_ranks(struct rank x[2])
         show("v_new", &x[r].v_new[0][0], n, V);
         show("o", &x[r].o[0][0], n, V);
         show("S after", &x[r].h_out[0][0], K, V);
-        same(&x[r].o[0][0], o[r * 2], n * V, "chapter 04 differs from chapter 01");
+        same(&x[r].o[0][0], o[r * 2], n * V, "o of chapter 04 differs from chapter 01");
     }
-    same(&x[1].h_out[0][0], &ht[0][0], K * V, "the last state differs");
+    same(&x[1].h_out[0][0], &ht[0][0], K * V,
+         "ht of chapter 04 differs from chapter 01");
 
     printf("== 05-affine\n");
     for (int r = 0; r < 2; r++) {
@@ -137,7 +138,7 @@ static void two_ranks(struct rank x[2])
     show("S_in", &from[0][0], K, V);
     show("by map", &to[0][0], K, V);
     show("by scan", &y.h_out[0][0], K, V);
-    same(&to[0][0], &y.h_out[0][0], K * V, "the map differs from the scan");
+    same(&to[0][0], &y.h_out[0][0], K * V, "the map's state differs from the scan's");
 
     printf("== 09-backward\n");
     for (int r = 1; r >= 0; r--) {

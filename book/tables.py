@@ -8,7 +8,7 @@
 #   tables.py --readme [--check]  the tables of README.md, between two marks
 #
 # The first line of a record names its columns; `kind` is the kind of a row. If a row
-# was recorded several times, the latest row of the best state is used. The states are:
+# was recorded several times, the latest of its rows in the best state is used. States:
 # present kernels (best), kernels that cannot be compared, other kernels.
 # --readme needs built kernels.
 import glob

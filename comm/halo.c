@@ -189,7 +189,7 @@ static int move_all(const struct kcp_halo *h, int to, int r, const void *x, void
 int kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo)
 {
     if (!h || !h->plan || (h->plan->R > 1 && !h->comm) || h->reach < 0)
-        return kcp_refuse(KCP_BAD, "halo: no plan, no comm, or reach < 0");
+        return kcp_refuse(KCP_BAD, "halo: 'plan' or 'comm' is NULL, or 'reach' < 0");
     const int R = h->plan->R, r = R > 1 ? h->comm->r : 0;
     if (!h->plan->crossing)
         return KCP_OK;
@@ -227,7 +227,7 @@ static int state_lacked(const struct kcp_halo *h, int r, int s)
 int kcp_halo_states(const struct kcp_halo *h, void *states)
 {
     if (!h || !h->plan || (h->plan->R > 1 && !h->comm) || h->reach < 0)
-        return kcp_refuse(KCP_BAD, "halo: no plan, no comm, or reach < 0");
+        return kcp_refuse(KCP_BAD, "halo: 'plan' or 'comm' is NULL, or 'reach' < 0");
     const struct kcp_plan *p = h->plan;
     const size_t bytes = (size_t)h->reach * h->row_bytes;
     if (p->R == 1 || !p->crossing || !bytes)

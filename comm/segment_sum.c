@@ -16,7 +16,8 @@ int kcp_segment_sum(const struct kcp_plan *plan, struct kcp_comm *comm,
                     const double *part, int64_t n, double *sum)
 {
     if (!plan || (plan->R > 1 && !comm) || n < 0 || (n && !sum))
-        return kcp_refuse(KCP_BAD, "segment_sum: no plan, no comm or no sum");
+        return kcp_refuse(KCP_BAD, "segment_sum: 'plan', 'comm' or 'sum' is NULL, or "
+                          "n is negative");
     const int R = plan->R, r = R > 1 ? comm->r : 0;
     if (!part && n && plan->ctx[r].NS)
         return kcp_refuse(KCP_BAD, "segment_sum: part: it is missing");
@@ -61,7 +62,8 @@ int kcp_parameter_sum(const struct kcp_call *c, const double *part, int64_t n,
                       double *sum)
 {
     if (!c || n < 0 || (n && !sum) || (n && c->NS && !part))
-        return kcp_refuse(KCP_BAD, "parameter_sum: call, part or sum is NULL");
+        return kcp_refuse(KCP_BAD, "parameter_sum: the call, 'part' or 'sum' is NULL, "
+                          "or n is negative");
     if (!(c->part & KCP_SUM_LOCAL))
         return kcp_segment_sum(c->plan, c->comm, part, n, sum);
     for (int64_t i = 0; i < n; i++)

@@ -46,7 +46,7 @@ static const char *refuse(enum kcp_spread spread, int N, const int64_t *cu, int 
     if (N < 0 || !cu || cu[0] != 0) return "cu_seqlens does not begin with 0";
     if (R < 1 || R > 65536) return "R, the number of ranks, is not in 1..65536";
     if (spread == KCP_STRIPED && stripe < 1)
-        return "a stripe has less than one token";
+        return "the stripe is too short: expected 1 token or more per stripe";
     *B = 0;
     for (int n = 0; n < N; n++) {
         if (cu[n + 1] < cu[n]) return "cu_seqlens decreases";
@@ -63,7 +63,7 @@ int kcp_owners_make(struct kcp_owners *o, enum kcp_spread spread, int N,
     const char *unread;
     int64_t B = 0;
     why = why ? why : &unread;
-    *why = "owners: the pointer to the result is NULL";
+    *why = "owners: the pointer to the struct to fill is NULL";
     if (!o) return KCP_BAD;
     *o = (struct kcp_owners){ 0 };
     if ((*why = refuse(spread, N, cu, R, stripe, &B)))

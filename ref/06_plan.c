@@ -29,14 +29,15 @@ static const char *refuse_ranges(const struct request *a, int64_t T, int R)
     const struct kcp_owners *o = a->owners;
     if (o) {
         if (o->B < 1 || o->B > MOST_ITEMS || !o->bound || !o->owner)
-            return "the table of owners has no ranges, or more than 2^26";
-        if (o->bound[0] != 0) return "the owners' ranges do not begin with 0";
+            return "the table of owners has no ranges, or more than 2^26 ranges";
+        if (o->bound[0] != 0) return "the owners' ranges do not begin at 0";
         for (int b = 0; b < o->B; b++) {
             if (o->bound[b + 1] < o->bound[b]) return "the owners' ranges decrease";
             if (o->owner[b] < 0 || o->owner[b] >= R)
-                return "an owner is not in 0..R-1";
+                return "the owner of a range is not a rank from 0 to R-1";
         }
-        if (o->bound[o->B] != T) return "the owners' ranges do not end with T";
+        if (o->bound[o->B] != T)
+            return "the owners' ranges do not end at T, the number of tokens";
     }
     if (a->cuts) {
         if (a->cuts[0] != 0) return "cuts do not begin with 0";
@@ -50,7 +51,8 @@ static const char *refuse_ranges(const struct request *a, int64_t T, int R)
 static const char *refuse(int N, const int64_t *cu, int R, const struct request *a,
                           int64_t L, int C)
 {
-    if (N < 0 || N > MOST_ITEMS) return "N, the number of sequences, is out of range";
+    if (N < 0 || N > MOST_ITEMS)
+        return "N, the number of sequences, is not in 0..2^26";
     if (!cu || cu[0] != 0) return "cu_seqlens does not begin with 0";
     for (int n = 0; n < N; n++)
         if (cu[n + 1] < cu[n]) return "cu_seqlens decreases";
@@ -319,7 +321,7 @@ static int make(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int R,
     int err = KCP_BAD;
     why = why ? why : &unread;
     if (!plan)
-        return kcp_refuse(err, "plan: the pointer to the result is NULL");
+        return kcp_refuse(err, "plan: the pointer to the plan to make is NULL");
     *plan = NULL;
     if ((*why = refuse(N, cu_seqlens, R, a, L, C)))
         return kcp_refuse(err, "plan: %s", *why);

@@ -15,21 +15,22 @@ static const char *differs(const struct kcp_plan *p, const struct kcp_plan *next
 {
     if (p->N != next->N || p->R != next->R || p->C != next->C || p->T != next->T ||
         p->L != next->L || p->S != next->S || p->B != next->B)
-        return "N, R, C, T, L, or the number of segments or ranges differs";
+        return "the plans differ in N, R, C, T, L, or in the number of segments or "
+               "ranges";
     for (int r = 0; r < p->R; r++) {
         const struct kcp_context *x = &p->ctx[r], *y = &next->ctx[r];
         if (x->end - x->begin != y->end - y->begin || x->NS != y->NS || x->NC != y->NC)
-            return "a rank's number of tokens, segments or chunks differs";
+            return "the plans differ in a rank's number of tokens, segments or chunks";
     }
     for (int j = 0; j < p->S; j++) {
         const struct kcp_segment *s = &p->seg[j], *t = &next->seg[j];
         if (s->n != t->n || s->rank != t->rank || s->prev != t->prev ||
             s->next != t->next || s->at != t->at)
-            return "the cuts that states cross, or the order of these cuts, differ";
+            return "the plans differ in the cuts that states cross, or in their order";
     }
     for (int n = 0; n < p->N; n++)
         if (p->h0_rank[n] != next->h0_rank[n] || p->ht_rank[n] != next->ht_rank[n])
-            return "another rank owns a sequence's state";
+            return "the plans differ in the rank that owns a sequence's state";
     return NULL;
 }
 
@@ -54,7 +55,7 @@ int kcp_plan_refresh(struct kcp_plan *p, const struct kcp_plan *next, const char
 {
     const char *unread;
     why = why ? why : &unread;
-    *why = !p || !next ? "there is no plan" : NULL;
+    *why = !p || !next ? "one of the two plans is NULL" : NULL;
     if (*why)
         return kcp_refuse(KCP_BAD, "plan: %s", *why);
     if ((*why = differs(p, next)))

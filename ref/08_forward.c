@@ -27,7 +27,8 @@ static double *tensor(struct fore *x, const char *name, int64_t numbers)
     return p ? p : rank_zeros(&x->own, numbers);
 }
 
-/* Declares a stage's args struct `name`, with a copy of this rank's call and grid. */
+/* Declares a stage's args struct `name`: a copy of this rank's call, with the chunk
+ * arrays cu, cn and sc. */
 //> stage-args
 #define STAGE(type, name)                                                             \
     struct type name = { 0 };                                                         \

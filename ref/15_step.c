@@ -93,7 +93,8 @@ int ref_scan_step(struct kcp_scan *a)
     const int refused = kcp_begin("15_scan", KCP_HOST, a, "cu cn sc");
     if (refused) return refused;
     if (a->plan->R != 1)
-        return kcp_refuse(KCP_BAD, "15_scan: plan: the oracle needs R = 1");
+        return kcp_refuse(KCP_BAD, "15_scan: the plan has R = %d ranks, but the oracle "
+                          "needs R = 1", a->plan->R);
     const int64_t KV = (int64_t)a->K * a->V, W = (int64_t)a->HV * a->K * a->D;
     double *S = calloc((a->T + 2) * KV + a->V + a->K, sizeof *S);
     double *dO = calloc(a->T * a->HV * a->V + 1, sizeof *dO);

@@ -100,7 +100,8 @@ static void *copy_from_gpu(const struct kcp_stage *st, const struct kcp_field *f
     return x;
 }
 
-/* Returns the call of a part on the host, with fewer heads or channels. */
+/* Returns the call with which the host computes part t: c with only the part's heads
+ * or channels. */
 static struct kcp_call call_of_part(const struct kcp_stage *st,
                                     const struct kcp_call *c, const struct part *t)
 {

@@ -56,7 +56,7 @@ static int body(struct kcp_comm *comm, void *arg)
         e = measure_gather(&x, sizeof(float) * x.call.HV * x.call.K
                                    * (size_t)(x.call.V + x.call.K));
     if (!e && first && x.b->tsv && !(x.tsv = fopen(x.b->tsv, "w")))
-        e = bench_bad("--tsv", x.b->tsv, "a file in a folder that can be written");
+        e = bench_bad("--tsv", x.b->tsv, "a file in a folder that is writable");
     if (!e) e = x.b->ranks ? runner_layers(&x) : stages(&x);
     const int lost = x.tsv && ferror(x.tsv);
     if (x.tsv && (fclose(x.tsv) || lost) && !e)
@@ -84,7 +84,7 @@ static int kcp_bench(int argc, char **argv)
     if (status) return status < 0 ? 0 : status;
     const struct memory *m = device_memory();
     if (!m) {
-        fprintf(stderr, "kcp-bench: no GPU found: nothing was timed\n");
+        fprintf(stderr, "kcp-bench: no GPU found, so nothing was timed\n");
         return 1;
     }
     if (!b.backend && b.ranks > 1) {         /* NCCL needs one GPU per rank */
@@ -94,8 +94,8 @@ static int kcp_bench(int argc, char **argv)
     int e = ranks_open(b.backend, 1, &b.ranks);
     if (e) return e;
     if (measure_controls(&b)) {
-        fprintf(stderr, "kcp-bench: timing a copy and a matrix product failed: "
-                        "5 GiB of GPU memory must be free\n");
+        fprintf(stderr, "kcp-bench: cannot time a copy and a matrix product, "
+                        "which need 5 GiB of free GPU memory\n");
         return 1;
     }
     char why[200] = "";
@@ -104,7 +104,8 @@ static int kcp_bench(int argc, char **argv)
     if (e) fprintf(stderr, "kcp-bench: status %d: %s\n", e, why);
     ranks_close();
     if (b.wrong)
-        fprintf(stderr, "kcp-bench: %d rows FAIL: the results are wrong\n", b.wrong);
+        fprintf(stderr, "kcp-bench: %d rows are marked FAIL, because their "
+                        "results are wrong\n", b.wrong);
     return e || b.wrong ? 1 : 0;
 }
 

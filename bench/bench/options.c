@@ -114,9 +114,9 @@ static int take_lengths(struct bench *b)
 {
     const int N = read_lengths(b->lengths, b->cu);
     if (!N)
-        return bench_bad("--lengths", b->lengths, "lengths from 1, as 4x8192,1024: "
-                         "at most 4096, of 16777216 tokens");
-    if (b->tokens) return bench_bad("--lengths", b->lengths, "no -T with it");
+        return bench_bad("--lengths", b->lengths, "lengths of 1 or more, such as "
+                         "4x8192,1024: at most 4096 lengths and 16777216 tokens");
+    if (b->tokens) return bench_bad("--lengths", b->lengths, "no option -T with it");
     b->tokens = (int)b->cu[N];
     b->call.N = N;
     return 0;
@@ -138,7 +138,7 @@ static int check_options(struct bench *b)
     c->KG = c->model == KCP_GDN ? 1 : c->K;
     if (c->HV % c->H) return bench_bad("--HV", "", "a multiple of -H");
     if (b->stages && !is_list(b->stages, is_number_of_stage))
-        return bench_bad("--stage", b->stages, "numbers of stages, as 08,13");
+        return bench_bad("--stage", b->stages, "numbers of stages, such as 08,13");
     if (b->forms && !is_list(b->forms, is_form))
         return bench_bad("--forms", b->forms, CHAIN_WINDOW KCP_FORM_LIST(FORM_WORD)
                          ", with commas");

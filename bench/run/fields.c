@@ -58,7 +58,7 @@ static int load_input(struct run *x, const struct kcp_stage *s,
     snprintf(a->file, sizeof a->file, "%s", file);
     if (!x->stage && x->o.gate == KCP_GATE_RAW &&
         (strcmp(f->name, "A_log") == 0 || strcmp(f->name, "dt_bias") == 0))
-        x->note = "A_log.npy and dt_bias.npy: not used by --gate raw, gradients 0";
+        x->note = "A_log.npy, dt_bias.npy: --gate raw ignores them; gradients are 0";
     return check_input(x, f, a);
 }
 

@@ -33,7 +33,7 @@ static int load_rows(struct run *x, int i, const char *name, int used)
     if (!array_exists(x, name))
         return 0;
     if (!used) {
-        x->note = "dxt_q.npy, dxt_k.npy, dxt_v.npy: not used without do.npy";
+        x->note = "dxt_q.npy, dxt_k.npy, dxt_v.npy: ignored, as there is no do.npy";
         return 0;
     }
     if (array_load(x, &own, name, name, conv_rows, KCP_ACTV) != 0)
@@ -64,7 +64,7 @@ static int load_conv(struct run *x)
     }
     if (count != 3 || s[-1])
         return run_error(x, RUN_BAD, "--conv", "found '%.80s', expected three files, "
-                         "of q, k and v, with commas", x->o.conv);
+                         "for q, k and v, separated by commas", x->o.conv);
     x->conv = 1;
     for (int i = 0; i < 3; i++)
         if (load_rows(x, i, names[i].x0, 1) != 0 ||
@@ -79,7 +79,7 @@ static int load_all(struct run *x)
         return -1;
     x->both = array_exists(x, "do");
     if (!x->both && array_exists(x, "dht"))
-        x->note = "dht.npy: not used without do.npy";
+        x->note = "dht.npy: ignored, as there is no do.npy";
     if (x->both && inputs_load(x, kcp_stage_find("13")) != 0)
         return -1;
     return x->o.conv ? load_conv(x) : 0;

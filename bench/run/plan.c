@@ -35,7 +35,8 @@ static int read_cuts(struct run *x, int64_t **cuts, int *count)
         const long long at = strtoll(s, &end, 10);
         if (!isdigit((unsigned char)*s) || errno || (*end && *end != ','))
             return run_error(x, RUN_BAD, "--cuts", "found '%.60s', expected R+1 "
-                             "whole numbers with commas, as 0,5,12", x->o.cuts);
+                             "whole numbers separated by commas, such as 0,5,12",
+                             x->o.cuts);
         cut[n++] = at;
         s = end;
     }

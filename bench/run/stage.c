@@ -16,8 +16,8 @@ int relative_read(struct run *x)
     if (spike)
         o->model = KCP_KDA;
     if (o->stage && spike && kcp_stage_find(o->stage) != kcp_stage_find("15"))
-        return run_error(x, RUN_BAD, "--model", "spike is stage 15, not %.40s",
-                         o->stage);
+        return run_error(x, RUN_BAD, "--model", "spike needs stage 15, found "
+                         "stage %.40s", o->stage);
     x->relative = !o->stage && (o->model >= KCP_DPLR || spike);
     if (x->relative)
         o->stage = spike ? "15" : "16";
@@ -78,7 +78,7 @@ static int load_all(struct run *x)
     x->to = x->o.backward || (inputs && there) ? KCP_BACKWARD : KCP_FORWARD;
     x->both = x->to > x->from;
     if (x->relative && !x->both && array_exists(x, "dht"))
-        x->note = "dht.npy: not used without do.npy";
+        x->note = "dht.npy: ignored, as there is no do.npy";
     if (x->o.chunk)
         x->size.C = x->o.chunk;
     if (needs_grid && plan_read(x) != 0)
@@ -160,7 +160,7 @@ int stage_run(struct run *x)
     if (x->o.owners)
         many = "--owners";
     if (!x->stage->ranks && many)
-        return run_error(x, RUN_BAD, many, "--stage %s runs on one rank",
+        return run_error(x, RUN_BAD, many, "stage %s runs only on one rank",
                          x->stage->name);
     if (x->o.conv)
         return run_error(x, RUN_BAD, "--conv", "not possible with --stage");

@@ -28,7 +28,7 @@ static int target_path(struct run *x, int exists)
     if (fits)
         strcpy(x->target, whole);
     free(whole);
-    return fits ? 0 : run_error(x, RUN_BAD, "--out", "%s: this path cannot be used, "
+    return fits ? 0 : run_error(x, RUN_BAD, "--out", "the path %s cannot be used: "
                                 "choose another folder", x->o.out);
 }
 
@@ -67,7 +67,8 @@ static int check_target(struct run *x, const struct stat *in, const struct stat 
     if (!S_ISDIR(out->st_mode))
         return run_error(x, RUN_BAD, "--out", "%s is not a folder", x->o.out);
     if (in->st_dev == out->st_dev && in->st_ino == out->st_ino)
-        return run_error(x, RUN_BAD, "--out", "%s is also --in: choose another folder",
+        return run_error(x, RUN_BAD, "--out", "%s is also the folder of --in: choose "
+                         "another folder",
                          x->o.out);
     if (is_empty(x->target))
         return 0;
@@ -146,8 +147,8 @@ static int take_name(struct run *x, const char *folder)
         bad = bad ? bad : rename(folder, x->target);
     }
     return !bad ? 0 : run_error(x, RUN_BAD, "--out", "cannot rename %s to %s: %s; the "
-                                "results are complete in the first", folder, x->target,
-                                strerror(errno));
+                                "first folder has the complete results", folder,
+                                x->target, strerror(errno));
 }
 
 int outputs_write(struct run *x)

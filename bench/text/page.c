@@ -27,9 +27,9 @@ static void plan(FILE *o, const struct finding *f)
 {
     const struct kcp_plan *p = f->many->plan;
     fprintf(o, "<h2>The plan</h2><p>A batch of %d sequence%s, one per file: %lld "
-            "bytes, one token each. It is cut into %d equal shards, at any place of a "
-            "sequence. A ring marks a sequence that crosses a cut: there a rank "
-            "receives a state, and %d rows for the convolution.</p><figure>",
+            "bytes, one token each. The batch is cut into %d equal shards; a cut may "
+            "be inside a sequence. A ring marks a sequence that crosses a cut: there a "
+            "rank receives a state, and %d rows for the convolution.</p><figure>",
             f->text->N, f->text->N > 1 ? "s" : "", (long long)p->T, f->R, WINDOW - 1);
     svg_ribbon(o, f);
     fputs("</figure>\n", o);

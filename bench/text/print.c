@@ -119,11 +119,12 @@ static void print_stages(FILE *o, const struct finding *f)
         c->NS ? fprintf(o, " %8.2f", 100 * sqrt(s)) : fprintf(o, " %8s", "-");
     }
     fprintf(o, "\n  state alive: |M|_F / sqrt(K) of the rank's first stretch, RMS over "
-            "heads:\n  the share of an entering state that remains at its end.\n");
+            "heads:\n  the share of a state that remains from the start to the end of "
+            "this stretch.\n");
     if (f->far_seq >= 0)
-        fprintf(o, "  %.2f %% of the state at the first cut of %s is alive at its end, "
-                "on rank %d.\n", 100 * f->far, name_of(f->text, f->far_seq),
-                f->far_rank);
+        fprintf(o, "  %.2f %% of the state at the first cut of %s is alive at the end "
+                "of the sequence, on rank %d.\n", 100 * f->far,
+                name_of(f->text, f->far_seq), f->far_rank);
 }
 
 static void print_forms(FILE *o, const struct finding *f)
@@ -140,7 +141,7 @@ static void print_forms(FILE *o, const struct finding *f)
 
 static void print_errors(FILE *o, const struct finding *f)
 {
-    fprintf(o, "\nErrors  (relative RMS of the worst rank and head, against ..)\n"
+    fprintf(o, "\nErrors  (relative RMS of the worst rank and head, compared with ..)\n"
             "  %-12s %9s %10s   %-12s %9s %10s\n", "", "one rank", "recurrence", "",
             "one rank", "recurrence");
     for (int i = 0; i < CHECKED / 2; i++)
@@ -173,7 +174,7 @@ void print_training(FILE *o, const struct finding *f)
     }
     for (int i = 0; i <= f->steps; i++)
         apart = fmax(apart, fabs(f->loss[0][i] - f->loss[1][i]));
-    fprintf(o, "\n  The curves are at most %.1e apart.\n", apart);
+    fprintf(o, "\n  The losses of the two runs differ by at most %.1e.\n", apart);
     fprintf(o, "  ms per step: %.2f on %d ranks, %.2f on one.\n", f->ms[0], f->R,
             f->ms[1]);
 }

@@ -14,9 +14,9 @@ int main(void)
     uint64_t seed = 3;
     double G = 0;
     svg_begin(720, 300, "Gates and their sum within chunks",
-              "Bars: the gate of each of 256 tokens, in powers of two. Line: their sum "
-              "within the chunk, which falls and returns to zero at tokens 64, 128 and "
-              "192.");
+              "Bars: the gate of each of 256 tokens, in powers of two. Line: the sum "
+              "of the gates since the start of the chunk. The sum falls, and is zero "
+              "again at tokens 64, 128 and 192.");
     for (int k = 0; k <= 15; k += 5) {
         svg_line(60, y(-k), 700, y(-k), "stroke:var(--line)");
         svg_text(52, y(-k) + 4, "end", "soft", "%d", -k);

@@ -34,8 +34,7 @@ static void draw(double x0, double y0, int swizzled)
         byte[l] = swizzled ? swizzle128_offset(l % 8, 2) : 128 * (l % 8) + 32;
     const int times = warp_ldmatrix(r, tile, byte, 0) / 4;
     svg_text(x0, y0 + 216, "start", "",
-             "piece 2 of eight rows: shared memory is read %d "
-             "time%s",
+             "loading piece 2 of eight rows takes %d read%s",
              times, times > 1 ? "s" : "");
 }
 
@@ -43,14 +42,14 @@ int main(void)
 {
     svg_begin(
         720, 300, "Banks before and after the swizzle",
-        "Eight rows of 128 bytes over 32 banks. Left: piece 2 of every row is in "
-        "banks 8 to 11, and eight reads are needed. Right: row r keeps piece p at "
-        "place p exclusive-or r, piece 2 meets every bank once, and one read is "
-        "enough.");
-    svg_text(30, 24, "start", "", "plain: piece p at place p");
+        "Eight rows of 128 bytes, each in eight pieces over 32 banks. Left: piece 2 of "
+        "every row is in banks 8 to 11, so eight reads are needed. Right: row r keeps "
+        "piece p at place p exclusive-or r, so the eight pieces 2 are in different "
+        "banks, and one read is enough.");
+    svg_text(30, 24, "start", "", "plain: piece p is at place p");
     svg_text(30, 44, "start", "soft", "banks");
     draw(40, 66, 0);
-    svg_text(390, 24, "start", "", "swizzle128: piece p at place p ^ (r %% 8)");
+    svg_text(390, 24, "start", "", "swizzle128: piece p is at place p ^ (r %% 8)");
     svg_text(390, 44, "start", "soft", "banks");
     draw(400, 66, 1);
 }

@@ -47,7 +47,7 @@ static void draw(double y, const char *name, uint64_t d, const char *const *mean
         svg_text(at, y + 64, anchor, "soft", "%s", means[i]);
     }
     if (known != d) {
-        fprintf(stderr, "ladder_descriptor: bits outside of the fields\n");
+        fprintf(stderr, "ladder_descriptor: a bit is outside of the fields\n");
         exit(1);
     }
 }
@@ -73,7 +73,9 @@ int main(void)
              DESC_STEP_K_MAJOR, DESC_STEP_K_MAJOR << 4, DESC_STEP_MN_MAJOR,
              DESC_STEP_MN_MAJOR << 4, DESC_NEXT_TILE);
     svg_text(20, 260, "start", "soft",
-             "Sums of descriptors are sums of addresses, as long "
-             "as no field runs over: 14 bits of 16 bytes reach");
-    svg_text(20, 278, "start", "soft", "256 KiB, more than there is.");
+             "A number added to a descriptor is added to its address, unless "
+             "the field overflows.");
+    svg_text(20, 278, "start", "soft",
+             "The address has 14 bits, in units of 16 bytes: 256 KiB, more than "
+             "the shared memory of an SM.");
 }

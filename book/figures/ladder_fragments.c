@@ -79,7 +79,7 @@ int main(void)
     const int mine = 13;
     svg_begin(
         720, 400, "The fragments of mma.m16n8k16",
-        "Three grids of numbers of lanes: A of 16 by 16, B of 16 by 8 and D of 16 "
+        "Three grids of lane numbers: A of 16 by 16, B of 16 by 8 and D of 16 "
         "by 8. Lane 13 holds four pairs of A, two pairs of B and two pairs of D; "
         "they are framed.");
     svg_text(16, 30, "start", "", "A, 16 x 16");
@@ -101,6 +101,6 @@ int main(void)
              "framed: row g = lane / 4, columns",
              mine);
     svg_text(20, 388, "start", "",
-             "e = 2 (lane %% 4) and the next. Two tiles of D side "
-             "by side have the colours of an A.");
+             "e = 2 (lane %% 4) and e + 1. Two tiles of D side "
+             "by side have the colours of one tile of A.");
 }

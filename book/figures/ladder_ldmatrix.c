@@ -33,24 +33,25 @@ static void block(double x0, double y0, int trans)
         const double y = y0 + byte[8 * j] / 32 / 8 * 130;
         svg_rect(x, y, 152, 120, "fill:none;stroke:var(--b);stroke-width:1.2");
     }
-    svg_text(x0, y0 + 272, "start", "soft", "lanes that point at rows: upper left 0-7, "
-             "upper right %s,", trans ? "16-23" : "8-15");
-    svg_text(x0, y0 + 288, "start", "soft", "lower left %s, lower right 24-31",
-             trans ? "8-15" : "16-23");
+    svg_text(x0, y0 + 272, "start", "soft",
+             "lanes that give row addresses: upper left 0-7,");
+    svg_text(x0, y0 + 288, "start", "soft",
+             "upper right %s, lower left %s, lower right 24-31",
+             trans ? "16-23" : "8-15", trans ? "8-15" : "16-23");
 }
 
 int main(void)
 {
     svg_begin(
-        720, 366, "What ldmatrix hands to whom",
+        720, 366, "Which lane receives which numbers from ldmatrix",
         "A block of 16 by 16 numbers in shared memory, twice. Each cell names the "
-        "lane that receives it. Without transposition a lane receives neighbours "
-        "of a row, with it neighbours of a column. Lane 5 is framed.");
+        "lane that receives it. Without transposition, a lane receives neighbours "
+        "of a row; with transposition, neighbours of a column. Lane 5 is framed.");
     svg_text(20, 28, "start", "", "ldmatrix: w, whose rows are B's columns");
     block(20, 42, 0);
     svg_text(380, 28, "start", "", "ldmatrix.trans: kg, whose rows are B's rows");
     block(380, 42, 1);
     svg_text(20, 356, "start", "soft",
-             "Colour: register r[0], r[1], r[2], r[3]. Cell: "
-             "the lane that gets it. Framed: lane 5.");
+             "Colour: register r[0], r[1], r[2] or r[3]. Number: the "
+             "lane that receives the cell. Framed: lane 5.");
 }

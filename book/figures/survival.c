@@ -61,9 +61,9 @@ int main(void)
     const char *ink[CURVES] = { "var(--c)", "var(--a)", "var(--d)", "var(--b)",
                                 "var(--soft)" };
     svg_begin(720, 330, "How much of the first state is alive",
-              "Log scale. Without decay a few per cent survive 1024 tokens because "
-              "keys overwrite; "
-              "with logsigmoid gates nothing survives 30 tokens.");
+              "Log scale. Without decay a few per cent are left after 1024 tokens "
+              "because keys overwrite the state; "
+              "with logsigmoid gates almost nothing is left after 30 tokens.");
     for (int e = 0; e <= 8; e += 2) {
         svg_line(60, 30 + 30 * e, 520, 30 + 30 * e, "stroke:var(--line)");
         svg_text(52, 34 + 30 * e, "end", "soft", e ? "1e-%d" : "1", e);
@@ -101,5 +101,6 @@ int main(void)
         else
             svg_text(end + 8, c == CURVES - 1 ? 200 : 244, "start", "", "%s", name[c]);
     }
-    svg_text(290, 318, "middle", "soft", "token of one sequence, on four ranks");
+    svg_text(290, 318, "middle", "soft",
+             "number of the token, in one sequence on four ranks");
 }

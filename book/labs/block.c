@@ -80,11 +80,11 @@ static int counted_sectors(void *args)
 {
     const struct kcp_ladder *a = args;
     const int64_t least = 2 * a->T * a->HV * a->K / 16;
-    if (a->K % 16) return failed("K is no multiple of 16");
+    if (a->K % 16) return failed("K is not a multiple of 16");
     sectors = 0;
     const int status = lab_17_shared_lab.run(args);
     if (!status && sectors != least)
-        return failed("%lld sectors of 32 bytes are fetched, should be %lld",
+        return failed("the loads fetch %lld sectors of 32 bytes, expected %lld",
                       (long long)sectors, (long long)least);
     return status;
 }

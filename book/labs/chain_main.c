@@ -63,7 +63,7 @@ static int meeting_group(struct kcp_comm *c, int begin)
 static int refused_gather(struct kcp_comm *c, const void *mine, void *all,
                           size_t bytes, struct CUstream_st *stream)
 {
-    printf("  FAIL  form %s calls all_gather: it may call send, recv and group\n",
+    printf("  FAIL  form %s calls all_gather, but may only call send, recv and group\n",
            kcp_form_names[form]);
     return KCP_BAD;
 }
@@ -215,11 +215,11 @@ static int differs(const struct trial *t, const struct found *f, char *why, size
             if (got == want) continue;
             const struct kcp_segment *s = &p->seg[j];
             snprintf(why, n, "rank %d of %d%s: the state with which tokens %lld .. %lld"
-                     " of sequence %d %s: at [%d][%d][%d] of [HV K V] it is %g, should"
-                     " be %g", s->rank, p->R, t->a.backward ? ", on the way back" : "",
+                     " of sequence %d %s has %g at [%d][%d][%d] of [HV K V], expected"
+                     " %g", s->rank, p->R, t->a.backward ? ", on the way back" : "",
                      (long long)s->begin, (long long)s->end - 1, s->n,
-                     t->a.backward ? "end" : "begin", e / (K * V), e / V % K, e % V,
-                     got, want);
+                     t->a.backward ? "end" : "begin", got, e / (K * V), e / V % K,
+                     e % V, want);
             return 1;
         }
     return 0;
@@ -236,9 +236,9 @@ static int traffic_differs(const struct trial *t, const struct found *f, char *w
         e.comm = &comm;
         const struct kcp_traffic due = kcp_exchange_formula(&e), c = f->counted[r];
         if (c.bytes == due.bytes && c.messages == due.messages) continue;
-        snprintf(why, n, "rank %d of %d: %lld bytes in %lld messages, should be %lld"
-                 " in %lld", r, t->a.plan->R, (long long)c.bytes, (long long)c.messages,
-                 (long long)due.bytes, (long long)due.messages);
+        snprintf(why, n, "rank %d of %d sent %lld bytes in %lld messages, expected"
+                 " %lld bytes in %lld messages", r, t->a.plan->R, (long long)c.bytes,
+                 (long long)c.messages, (long long)due.bytes, (long long)due.messages);
         return 1;
     }
     return 0;
@@ -247,8 +247,9 @@ static int traffic_differs(const struct trial *t, const struct found *f, char *w
 static int wrong(const struct trial *t, const struct found *f, char *why, size_t n)
 {
     if (t->row == REFUSES) {
-        snprintf(why, n, "rank %d cannot apply or compose maps, which is status %d: the"
-                 " call returns %d%s%s", t->a.bad_rank, KCP_CUDA, f->status,
+        snprintf(why, n, "apply and compose fail on rank %d: expected status %d and a"
+                 " message that begins with 'rank %d', found status %d%s%s",
+                 t->a.bad_rank, KCP_CUDA, t->a.bad_rank, f->status,
                  f->why[0] ? ", " : "", f->why);
         return f->status != KCP_CUDA || strncmp(f->why, "rank ", 5) ||
                atoi(f->why + 5) != t->a.bad_rank;
@@ -258,7 +259,7 @@ static int wrong(const struct trial *t, const struct found *f, char *why, size_t
         return 1;
     }
     if (f->spoiled) {
-        snprintf(why, n, "rank %d wrote into its maps, or past the end of work",
+        snprintf(why, n, "rank %d wrote to its input maps, or past the end of 'work'",
                  f->spoiled - 1);
         return 1;
     }
@@ -307,8 +308,8 @@ int chain_main(int argc, char **argv)
             failed = 1;
         }
         if (failed)
-            printf("        that trial alone: kcp-lab-check %s %s %s %d\n", argv[0],
-                   object, name, i);
+            printf("        to run only this trial: kcp-lab-check %s %s %s %d\n",
+                   argv[0], object, name, i);
         kcp_plan_free(t->a.plan);
     }
     free(t);

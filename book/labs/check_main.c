@@ -106,7 +106,7 @@ int main(int argc, char **argv)
     else if (apart(in_process, &question, &said, sizeof said)) return 1;
     const int right = !is_mutant(v);
     if (right == said) printf("1 passed, 0 failed, 0 skipped\n");
-    else if (right) printf("the check rejects a variant that is right\n");
-    else printf("the check accepts a variant that is wrong: %s\n", v->why);
+    else if (right) printf("the check rejects a correct variant\n");
+    else printf("the check accepts a wrong variant: %s\n", v->why);
     return right != said;
 }

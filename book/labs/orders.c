@@ -167,7 +167,8 @@ static int ahead(void *args)
     other = 0;
     const int status = lab_17_roles_lab.run(args);
     order = PLAIN;
-    if (!status && other) return failed("the producer is not four chunks ahead");
+    if (!status && other)
+        return failed("the producer is not four chunks ahead of the consumers");
     return status;
 }
 

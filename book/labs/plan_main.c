@@ -73,8 +73,8 @@ static void show(const char *whose, const struct found *f, int i)
     if (i >= f->S) printf("        %s: no segment %d\n", whose, i);
     else
         printf("        %s: segment %d: tokens %lld .. %lld of sequence %d on rank %d,"
-               " first %d last %d, prev %d next %d, owners change %d times before it,"
-               " %d after it\n", whose, i,
+               " first %d last %d, prev %d next %d, owners change %d times before it"
+               " and %d times after it\n", whose, i,
                (long long)s->begin, (long long)s->end - 1, s->n, s->rank, s->first,
                s->last, s->prev, s->next, s->pre, s->post);
 }

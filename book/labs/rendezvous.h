@@ -88,9 +88,9 @@ static int meet_wait(const struct kcp_comm *c)
     pthread_mutex_unlock(&meet.lock);
     if (to < 0) return KCP_OK;
     if (ended) return KCP_COMM;
-    printf("  FAIL  rank %d of %d waits for rank %d to receive, which waits too: over"
-           " NCCL a send ends when it is received, unless a group joins the two\n",
-           c->r, c->R, to);
+    printf("  FAIL  rank %d of %d waits until rank %d receives, but rank %d waits"
+           " too: over NCCL a send ends when it is received, unless the send and the"
+           " receive are in one group\n", c->r, c->R, to, to);
     fflush(stdout);
     return KCP_BAD;
 }

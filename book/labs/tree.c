@@ -53,13 +53,13 @@ static int compose(int HV, int K, int V, const void *b, const void *a, int backw
     const int left = names(a), right = names(b);
     products++;
     if (left < 0 || right < 0 || known[left].state || known[right].state)
-        return failed("compose gets something that is no map");
+        return failed("compose: an argument is not a map");
     if (known[left].hi != known[right].lo)
-        return failed("compose: leaves [%d,%d) after leaves [%d,%d)",
+        return failed("compose: leaves [%d,%d) do not end where leaves [%d,%d) begin",
                           known[right].lo, known[right].hi, known[left].lo,
                           known[left].hi);
     if (out == a || out == b)
-        return failed("compose: out is one of its two maps");
+        return failed("compose: 'out' is also one of the two input maps");
     return give_name(out, known[left].lo, known[right].hi, 0, deeper(left, right));
 }
 
@@ -70,9 +70,9 @@ static int apply(int HV, int K, int V, const void *map, int backward, int first,
     const int m = names(map), s = names(S_in);
     products++;
     if (m < 0 || s < 0 || known[m].state || !known[s].state || first)
-        return failed("apply gets no map, or no state");
+        return failed("apply: 'map' is not a map, or 'S_in' is not a state");
     if (known[s].hi != known[m].lo)
-        return failed("apply: the map of leaves [%d,%d) to the state"
+        return failed("apply: the map of leaves [%d,%d) is applied to the state"
                           " before leaf %d", known[m].lo, known[m].hi, known[s].hi);
     return give_name(S_out, 0, known[m].hi, 1, deeper(m, s));
 }
@@ -138,11 +138,11 @@ static int counted(void *args, int products_too, int depth_too)
             while (1 << log < n) log++;
             if (status) return status;
             if (products_too && products > 2 * n)
-                return failed("%d leaves: %d products, at most %d", n,
+                return failed("%d leaves: found %d products, expected at most %d", n,
                                   products, 2 * n);
             if (depth_too && depth > 2 * log)
-                return failed("%d leaves: %d products one after another, "
-                                  "at most %d", n, depth, 2 * log);
+                return failed("%d leaves: found %d products in series, "
+                                  "expected at most %d", n, depth, 2 * log);
         }
     return scanned(args);
 }

@@ -71,7 +71,8 @@ static int check_notes(struct mpi_rank *p)
 static int fail_size(struct mpi_rank *p, const char *call, int peer)
 {
     char why[80];
-    snprintf(why, sizeof why, "%s: rank %d sent a message of another size", call, peer);
+    snprintf(why, sizeof why, "%s: rank %d sent a message of another size than "
+             "expected", call, peer);
     return fail_locked(p, p->comm.r, KCP_COMM, why);
 }
 
@@ -338,7 +339,7 @@ int kcp_mpi_over(struct kcp_comm **comm, MPI_Comm over, double seconds, char *wh
         return err;
     if (MPI_Query_thread(&level) || level < MPI_THREAD_SERIALIZED) {
         if (why)
-            snprintf(why, n, "MPI provides thread level %d: initialize it with "
+            snprintf(why, n, "MPI provides only thread level %d: initialize MPI with "
                      "MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE", level);
         return KCP_BAD;
     }

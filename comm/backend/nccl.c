@@ -17,9 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Takes the lock and returns 1. If the caller made the communicator (w->ours = 0), an
- * NCCL call that hangs may hold the lock. Then gives up after 200 ms and returns 0, so
- * that fail() can end the call. */
+/* Takes the lock and returns 1. If the user made the communicator (w->ours = 0), an
+ * NCCL call that hangs may hold the lock. In that case gives up after 200 ms and
+ * returns 0, so that fail() can end the call. */
 static int lock_to_fail(struct nccl_rank *w)
 {
     for (int i = 0; i < 20 && !w->ours; i++) {

@@ -53,8 +53,8 @@ struct nccl_rank {                          /* data of one rank; `comm` must be 
 };
 
 /* NCCL may notice the loss of another rank before `host` does. Therefore this rank
- * first tests `when` times, 10 ms apart, whether `host` reports a lost rank. If `host`
- * does not, this rank reports the failure to `host`, unless `when` is REPORT_NEVER. */
+ * first polls `host` up to `when` times, 10 ms apart. If `host` reports no lost rank,
+ * this rank reports the failure to `host`, unless `when` is REPORT_NEVER. */
 enum reporting { REPORT_NEVER = 0, REPORT_NOW = 1, REPORT_LATER = 30 };
 enum { THIS_RANK = -1 };               /* value of argument `rank` */
 /* Records and reports the first failure, aborts the communicator, returns KCP_COMM. */

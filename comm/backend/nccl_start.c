@@ -53,8 +53,8 @@ static int write_id(const char *path, const ncclUniqueId *id, char *why, size_t 
         unlink(part);
     }
     if (!ok)
-        snprintf(why, n, "%.120s: cannot write NCCL's id there; give a path where no "
-                 "file is, in a folder that all ranks see", path);
+        snprintf(why, n, "%.120s: cannot write NCCL's id to this file; give a path at "
+                 "which no file exists, in a folder that all ranks can read", path);
     return ok ? KCP_OK : KCP_BAD;
 }
 
@@ -122,7 +122,8 @@ int kcp_nccl_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void 
     if (!nccl_open(why, n))
         return KCP_NA;
     if (cudaGetDeviceCount(&gpus) || R > gpus) {
-        snprintf(why, n, "%d ranks, %d GPUs: NCCL needs one per rank", R, gpus);
+        snprintf(why, n, "found %d ranks and %d GPUs, but NCCL needs one GPU per rank",
+                 R, gpus);
         return KCP_BAD;
     }
     return kcp_threads_run(R, run_on_gpu, &j, why, n);

@@ -103,11 +103,13 @@ static int threads_wait(struct member *m, enum waiting state, const char *call)
     m->state = state;
     for (int r = 0; r < w->R && !w->failed; r++)
         if (w->member[r].state == GONE && (state == IN_BARRIER || r == m->from)) {
-            snprintf(why, sizeof why, "left while rank %d was in %s", m->comm.r, call);
+            snprintf(why, sizeof why, "it ended while rank %d waited in %s", m->comm.r,
+                     call);
             threads_fail(w, r, KCP_COMM, why);
         }
     if (!w->failed && all_wait(w)) {
-        snprintf(why, sizeof why, "in %s, and every other rank waits too", call);
+        snprintf(why, sizeof why, "it waits in %s, and every other rank waits too",
+                 call);
         threads_fail(w, m->comm.r, KCP_COMM, why);
     }
     if (!w->failed)
@@ -248,7 +250,8 @@ static int threads_recv(struct kcp_comm *c, void *data, size_t bytes, int from,
         if (!*at)
             m->end = at;
         if (message->bytes != bytes)
-            err = threads_fail(m->w, c->r, KCP_COMM, "a message of another size");
+            err = threads_fail(m->w, c->r, KCP_COMM, "it received a message of another "
+                               "size than expected");
     }
     pthread_mutex_unlock(&m->w->lock);
     if (!err) err = m->w->copy(data, message->data, bytes, stream);

@@ -187,12 +187,12 @@ static const struct form *form_of(const struct kcp_exchange *x)
 
 static const char *what_is_wrong(const struct kcp_exchange *x)
 {
-    if (!x || !x->plan) return "plan: there is no plan";
-    if (!form_is_known(x->form)) return "form: there is no such form";
+    if (!x || !x->plan) return "the exchange has no plan";
+    if (!form_is_known(x->form)) return "form: the value is not a known form";
     if (!sizes_are_right(x)) return "HV, K, V: expected 1 or more, to 32768";
-    if (!x->ops) return "ops: there are no map operations";
+    if (!x->ops) return "ops: it is missing";
     if (x->plan->R > 1 && (!x->comm || x->comm->R != x->plan->R))
-        return "comm: missing, or not with the plan's R ranks";
+        return "comm: it is missing, or has another number of ranks than the plan";
     const int r = x->comm ? x->comm->r : 0;
     if (x->plan->ctx[r].NS > 0 && (!x->maps || !x->states))
         return "maps, states: one is missing";

@@ -216,7 +216,7 @@ static int step_v1_adjoint_run(void *args)
 
 KCP_VARIANT(step_v1_adjoint) = { "01_step",
                                  "v1_adjoint",
-                                 "a block per head, states stored every 64 tokens",
+                                 "one block per head, states stored every 64 tokens",
                                  KCP_BF16,
                                  KCP_DEVICE,
                                  "backward; K, V up to 256",
@@ -224,7 +224,8 @@ KCP_VARIANT(step_v1_adjoint) = { "01_step",
                                  step_v1_adjoint_work };
 KCP_VARIANT(step_v1_adjoint_f32) = { "01_step",
                                      "v1_adjoint_f32",
-                                     "a block per head, states stored every 64 tokens",
+                                     "one block per head, states stored every 64 "
+                                     "tokens",
                                      KCP_F32,
                                      KCP_DEVICE,
                                      "backward; K, V up to 256",

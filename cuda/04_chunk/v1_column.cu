@@ -60,8 +60,9 @@ int v1_chunk(void *args)
 }
 
 KCP_VARIANT(chunk_v1_column) = {
-    "04_chunk", "v1_column", "a block per stretch and head, a thread per column",
+    "04_chunk", "v1_column", "one block per stretch and head, one thread per column",
     KCP_BF16, KCP_DEVICE, "K, V up to 256, C up to 64", v1_chunk<bf16>, NULL };
 KCP_VARIANT(chunk_v1_column_f32) = {
-    "04_chunk", "v1_column_f32", "a block per stretch and head, a thread per column",
+    "04_chunk", "v1_column_f32",
+    "one block per stretch and head, one thread per column",
     KCP_F32, KCP_DEVICE, "K, V up to 256, C up to 64", v1_chunk<float>, NULL };

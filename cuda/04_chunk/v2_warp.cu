@@ -160,5 +160,5 @@ int v2_chunk(void *args)
 }
 
 KCP_VARIANT(chunk_v2_warp) = {
-    "04_chunk", "v2_warp", "tensor cores: 16 state columns per warp in registers",
+    "04_chunk", "v2_warp", "tensor cores: a warp holds 16 state columns in registers",
     KCP_BF16, KCP_DEVICE, "K 64 or 128, V a multiple of 64, C 64", v2_chunk, NULL };

@@ -168,5 +168,5 @@ int v4_chunk(void *args)
 }
 
 KCP_VARIANT(chunk_v4_rows) = {
-    "04_chunk", "v4_rows_sm90", "whole rows stored through shared memory",
+    "04_chunk", "v4_rows_sm90", "stores whole rows through shared memory",
     KCP_BF16, KCP_DEVICE, "K = V = 128, C 64; sm_90a", v4_chunk, NULL };

@@ -121,5 +121,5 @@ int v2_affine(void *args)
 }
 
 KCP_VARIANT(affine_v2_pieces) = {
-    "05_affine", "v2_pieces", "tensor cores, M in three exact bf16 pieces",
+    "05_affine", "v2_pieces", "tensor cores, M split exactly into three bf16 pieces",
     KCP_BF16, KCP_DEVICE, "K 64 or 128, V a multiple of 64, C 64", v2_affine, NULL };

@@ -135,5 +135,6 @@ int v3_affine(void *args)
 }
 
 KCP_VARIANT(affine_v3_group) = {
-    "05_affine", "v3_group_sm90", "warpgroups: all columns of a head on one SM",
+    "05_affine", "v3_group_sm90",
+    "warpgroups: one block computes all columns of a head",
     KCP_BF16, KCP_DEVICE, "K = V = 128, C 64; sm_90a", v3_affine, NULL };

@@ -132,5 +132,5 @@ int v3_chunk_backward(void *args)
 }
 
 KCP_VARIANT(chunk_backward_v3_rows) = {
-    "09_chunk_backward", "v3_rows_sm90", "warpgroups: dS of a head on one SM",
+    "09_chunk_backward", "v3_rows_sm90", "warpgroups: one block computes dS of a head",
     KCP_BF16, KCP_DEVICE, "K = V = 128, C 64; sm_90a", v3_chunk_backward, NULL };

@@ -134,6 +134,7 @@ int v2_merge_backward(void *args)
 }
 
 KCP_VARIANT(merge_backward_v2_pieces) = {
-    "11_merge_backward", "v2_pieces", "tensor cores, M in three exact bf16 pieces",
+    "11_merge_backward", "v2_pieces",
+    "tensor cores, N split exactly into three bf16 pieces",
     KCP_BF16, KCP_DEVICE, "K 64 or 128, V a multiple of 64, C 64",
     v2_merge_backward, NULL };

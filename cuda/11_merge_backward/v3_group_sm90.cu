@@ -136,5 +136,5 @@ int v3_merge_backward(void *args)
 
 KCP_VARIANT(merge_backward_v3_group) = {
     "11_merge_backward", "v3_group_sm90",
-    "warpgroups: all columns of a head on one SM",
+    "warpgroups: one block computes all columns of a head",
     KCP_BF16, KCP_DEVICE, "K = V = 128, C 64; sm_90a", v3_merge_backward, NULL };

@@ -153,7 +153,7 @@ static size_t scan_v2_mma_work(const void *args)
 
 KCP_VARIANT(scan_v2_mma) = { "15_scan",
                              "v2_mma",
-                             "tensor cores: an fp32 product is three in tf32",
+                             "tensor cores: three tf32 products per fp32 product",
                              KCP_BF16,
                              KCP_DEVICE,
                              "K and V of 64 or 128",
@@ -161,7 +161,7 @@ KCP_VARIANT(scan_v2_mma) = { "15_scan",
                              scan_v2_mma_work<bf16> };
 KCP_VARIANT(scan_v2_mma_f32) = { "15_scan",
                                  "v2_mma_f32",
-                                 "tensor cores: an fp32 product is three in tf32",
+                                 "tensor cores: three tf32 products per fp32 product",
                                  KCP_F32,
                                  KCP_DEVICE,
                                  "K and V of 64 or 128",

@@ -123,5 +123,5 @@ int v3_ladder(void *args)
 }
 
 KCP_VARIANT(ladder_v3_mma) = {
-    "17_ladder", "v3_mma", "tensor cores: 16 columns per warp, fragments by hand",
+    "17_ladder", "v3_mma", "tensor cores: fragments loaded element by element",
     KCP_BF16, KCP_DEVICE, "K = V = 128, C 64", v3_ladder, NULL };

@@ -123,5 +123,6 @@ int v7_ladder(void *args)
 }
 
 KCP_VARIANT(ladder_v7_wgmma) = {
-    "17_ladder", "v7_wgmma_sm90", "wgmma: tensor cores read w, kg from shared memory",
+    "17_ladder", "v7_wgmma_sm90",
+    "wgmma: tensor cores read w and kg from shared memory",
     KCP_BF16, KCP_DEVICE, "K = V = 128, C 64; sm_90a", v7_ladder, NULL };

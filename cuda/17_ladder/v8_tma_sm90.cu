@@ -177,5 +177,6 @@ int v8_ladder(void *args)
 }
 
 KCP_VARIANT(ladder_v8_tma) = {
-    "17_ladder", "v8_tma_sm90", "TMA and mbarriers: a producer, two consumer groups",
+    "17_ladder", "v8_tma_sm90",
+    "TMA and mbarriers: one producer, two consumer warpgroups",
     KCP_BF16, KCP_DEVICE, "K = V = 128, C 64; sm_90a", v8_ladder, NULL };

@@ -64,8 +64,8 @@ template <int K>
 struct gdn_qk_rows { unsigned char k[K / 64][TILE_BYTES], q[K / 64][TILE_BYTES]; };
 
 // F = exp2(G) / |k|, B = exp2(G_last - G) / |k| and Q = scale exp2(G) / |q|; each is 0
-// past the chunk's end. decay = exp2(G_last). Only the output o needs Q, so Q is copied
-// together with the rows of q.
+// past the chunk's end. decay = exp2(G_last). Q and the rows of q are needed only for
+// the output o, so they are copied together.
 struct gdn_row_factors { float F[CHUNK], B[CHUNK], decay[8], Q[CHUNK]; };
 enum { ROW_FACTORS_BYTES = offsetof(struct gdn_row_factors, Q) };
 

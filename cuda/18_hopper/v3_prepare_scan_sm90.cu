@@ -164,5 +164,5 @@ static size_t work(const void *args)
 
 KCP_VARIANT(forward_v3_prepare_scan) = {
     "08_forward", "v3_prepare_scan",
-    "two kernels: the factors of each chunk, and a scan of them", KCP_BF16, KCP_DEVICE,
+    "two kernels: one computes chunk factors, one scans chunks", KCP_BF16, KCP_DEVICE,
     "K, V 64 or 128, C 64; sm_90a", run, work };

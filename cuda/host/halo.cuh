@@ -18,7 +18,7 @@ struct conv_call {
 #undef KCP_FIELD
 #undef KCP_CONV_WITHOUT_STATES
 static_assert(sizeof(struct conv_call) == offsetof(struct kcp_conv, x0),
-              "a call begins as struct kcp_conv does");
+              "struct conv_call has the first fields of struct kcp_conv");
 
 // Rows before (x0, dx0) and after (xt, dxt) sequences. Each array is [N,Wc-1,D] or
 // NULL. x0 and dxt hold this rank's rows, and other ranks' rows that this rank reads.

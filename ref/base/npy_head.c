@@ -152,7 +152,7 @@ int npy_head(const unsigned char *head, size_t got, int64_t size, const char *pa
     char text[NPY_HEAD] = "";
     if (got < start || length > got - start || length >= sizeof text)
         return npy_error(why, n, path, "found a header of %zu bytes, expected at most "
-                         "%zu (the file is truncated, or the header is absurd)",
+                         "%zu (the file is truncated, or its header is damaged)",
                          length, got < start ? 0 : got - start);
     memcpy(text, head + start, length);
     const char *bad = take_dictionary(text, a);
@@ -162,8 +162,8 @@ int npy_head(const unsigned char *head, size_t got, int64_t size, const char *pa
     char shape[200];
     npy_shape(a->nd, a->dim, shape, sizeof shape);
     if (count < 0)
-        return npy_error(why, n, path, "found shape %s, expected one that fits in "
-                         "memory", shape);
+        return npy_error(why, n, path, "found shape %s, expected a shape that fits "
+                         "in memory", shape);
     *offset = (int64_t)(start + length);
     if (size - *offset != count * npy_bytes(a->kind))
         return npy_error(why, n, path, "found %" PRId64 " bytes of data, expected %"

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-               "the files are little-endian, and so must this machine be");
+               ".npy files are little-endian, so the machine must be little-endian");
 
 /* Exponent 31 means infinity or NaN. If the exponent is 0, x is fraction * 2^-24. */
 static double from_f16(uint16_t bits)
@@ -81,8 +81,8 @@ static int read_data(FILE *f, const char *path, struct npy *in, char *why, size_
     const size_t bytes = (size_t)npy_bytes(in->kind);
     in->data = malloc(8 * count + 8);
     if (!in->data)
-        return npy_error(why, n, path, "found %zu numbers, expected as many as fit in "
-                         "memory", count);
+        return npy_error(why, n, path, "out of memory for the %zu numbers of the array",
+                         count);
     unsigned char *raw = (unsigned char *)in->data + (8 - bytes) * count;
     const int lost = fread(raw, bytes, count, f) != count;
     if (!lost)

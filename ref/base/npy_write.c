@@ -58,5 +58,5 @@ int npy_write(const char *path, const struct npy *out, char *why, size_t n)
     const int lost = !f || ferror(f);
     if ((!f || fclose(f) == 0) && !lost)
         return 0;
-    return npy_error(why, n, path, "found %s, expected to write it", strerror(errno));
+    return npy_error(why, n, path, "cannot write the file: %s", strerror(errno));
 }

@@ -54,7 +54,8 @@ int options_refuse(char *why, size_t n, const char *what, const char *found,
 /* Prints "program: why" to stderr. Returns 2, the exit status of a bad command line. */
 int options_say(const char *program, const char *why);
 
-/* Prints later notices of the library to stderr. Call this at the start of main. */
+/* From now on, the library's notices are printed to stderr. Call this at the start of
+ * main. */
 void print_notices(void);
 /* Flushes stdout and returns `status`. Call this at the end of main. If stdout failed
  * (a full disk, a closed pipe), prints one line to stderr, and never returns 0. */

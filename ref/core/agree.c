@@ -94,8 +94,8 @@ static int differ(const struct kcp_stage *s, int i, int r, const uint64_t *their
 {
     double x, y;
     if (i >= NUMBERS)
-        return kcp_refuse(KCP_MISMATCH, "%s: %s: rank %d differs from rank 0", s->name,
-                          more[i - NUMBERS], r);
+        return kcp_refuse(KCP_MISMATCH, "%s: %s: rank %d differs from rank 0; all "
+                          "ranks need the same value", s->name, more[i - NUMBERS], r);
     if (!members[i].is_double)
         return kcp_refuse(KCP_MISMATCH, "%s: %s: rank %d has %d, rank 0 has %d",
                           s->name, members[i].name, r, (int)theirs[i], (int)first[i]);
@@ -128,8 +128,8 @@ static int compare(const struct kcp_stage *s, const struct kcp_call *c,
                 return differ(s, i, r, row[r], row[0]);
         if (p->ctx[r].NS == 0) continue;
         if (with_tokens >= 0 && row[r][ARRAYS] != row[with_tokens][ARRAYS])
-            return kcp_refuse(KCP_MISMATCH, "%s: rank %d has not the arrays that rank "
-                              "%d has", s->name, r, with_tokens);
+            return kcp_refuse(KCP_MISMATCH, "%s: rank %d does not pass the same arrays "
+                              "as rank %d", s->name, r, with_tokens);
         with_tokens = r;
     }
     return KCP_OK;
@@ -146,7 +146,8 @@ int kcp_agree(const struct kcp_stage *s, const void *args)
     if (comm->show_waits && is_known(comm, digest)) return KCP_OK;
     uint64_t (*row)[WORDS] = malloc(sizeof *row * (size_t)comm->R);
     if (!row) {
-        kcp_refuse(KCP_NO_MEMORY, "%s: no memory to compare ranks", s->name);
+        kcp_refuse(KCP_NO_MEMORY, "%s: out of memory to compare the ranks' arguments",
+                   s->name);
         comm->fail(comm, KCP_NO_MEMORY, kcp_why());
         return KCP_NO_MEMORY;
     }

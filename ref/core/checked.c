@@ -168,7 +168,7 @@ static int check_plan(const struct kcp_stage *s, const struct kcp_call *c,
 {
     const struct kcp_plan *p = c->plan;
     if (!p)
-        return kcp_refuse(KCP_BAD, "%s: plan: there is no plan", s->name);
+        return kcp_refuse(KCP_BAD, "%s: the call has no plan", s->name);
     if (c->r < 0 || c->r >= p->R)
         return kcp_refuse(KCP_BAD, "%s: r: found %d, expected a rank of the plan, 0 to "
                           "%d", s->name, c->r, p->R - 1);
@@ -179,9 +179,9 @@ static int check_plan(const struct kcp_stage *s, const struct kcp_call *c,
     };
     for (size_t i = 0; i < (without_grid ? 3 : sizeof same / sizeof *same); i++)
         if (same[i].found != same[i].expected)
-            return kcp_refuse(KCP_BAD, "%s: %s is not the plan's: found %lld, expected "
-                              "%lld", s->name, same[i].name, (long long)same[i].found,
-                              (long long)same[i].expected);
+            return kcp_refuse(KCP_BAD, "%s: %s differs from the plan: found %lld, "
+                              "expected %lld", s->name, same[i].name,
+                              (long long)same[i].found, (long long)same[i].expected);
     return KCP_OK;
 }
 
@@ -189,8 +189,8 @@ static int check_comm(const struct kcp_stage *s, const struct kcp_call *c)
 {
     const int R = c->plan->R;
     if (R == 1 || (c->comm && c->comm->R == R && c->comm->r == c->r)) return KCP_OK;
-    return kcp_refuse(KCP_BAD, "%s: comm: there is no comm of the plan's %d ranks in "
-                      "which this is rank %d", s->name, R, c->r);
+    return kcp_refuse(KCP_BAD, "%s: comm: expected a communicator of the plan's %d "
+                      "ranks in which this is rank %d", s->name, R, c->r);
 }
 
 int kcp_check_sizes(const char *stage, const struct kcp_call *c)
@@ -235,12 +235,12 @@ static int check_arrays(const struct kcp_stage *s, enum kcp_where where,
         const void *p = *(void *const *)((const char *)args + f->at);
         const int64_t n = field_used(f, c) ? kcp_field_numbers(c, f) : 0;
         if (n < 0)
-            return kcp_refuse(KCP_BAD, "%s: %s: its shape [%s] has more numbers than "
-                              "there can be", s->name, f->name, f->shape);
+            return kcp_refuse(KCP_BAD, "%s: %s: an array of its shape [%s] is too "
+                              "large", s->name, f->name, f->shape);
         const size_t width = f->store == KCP_I32 ? 4 : 8;
         if (p && n && where == KCP_HOST && (uintptr_t)p % width)
-            return kcp_refuse(KCP_BAD, "%s: %s: its address is no multiple of %zu",
-                              s->name, f->name, width);
+            return kcp_refuse(KCP_BAD, "%s: %s: its address is not a multiple of %zu "
+                              "bytes", s->name, f->name, width);
         const int by_sequence = s->ranks && f->shape[0] == 'N' && f->shape[1] == ' ';
         if (p || !n || (f->when == KCP_MAYBE && !is_needed_here(s, f, c)) ||
             (s->ranks && c->T == 0 && !(by_sequence && owns_a_sequence(c))) ||
@@ -338,9 +338,9 @@ static int check_scan(const struct kcp_stage *s, const struct kcp_call *c)
     for (int r = 0; c->form == KCP_SCAN && c->plan && r < c->plan->R; r++) {
         const int n = kcp_visits(c->plan, r);
         if (n > KCP_SCAN_VISITS)
-            return kcp_refuse(KCP_NA, "%s: form: found a scan over %d visits of rank %d"
-                              " to its sequences, expected at most %d, or another form",
-                              s->name, n, r, KCP_SCAN_VISITS);
+            return kcp_refuse(KCP_NA, "%s: form: rank %d has %d visits to sequences, "
+                              "but form scan supports at most %d per rank: use "
+                              "another form", s->name, r, n, KCP_SCAN_VISITS);
     }
     return KCP_OK;
 }
@@ -367,7 +367,8 @@ int kcp_check_call(const char *stage, enum kcp_where where, const void *args)
 {
     const struct kcp_stage *s = stage ? kcp_stage_find(stage) : NULL;
     if (!s)
-        return kcp_refuse(KCP_BAD, "%.40s: there is no such stage", stage ? stage : "");
+        return kcp_refuse(KCP_BAD, "'%.40s': there is no stage of this name",
+                          stage ? stage : "");
     if (!args) return kcp_refuse(KCP_BAD, "%s: there are no arguments", s->name);
     return check(s, where, args, NULL);
 }

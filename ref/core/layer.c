@@ -114,7 +114,7 @@ int kcp_layer_gpu(struct kcp_layer *layer, enum kcp_storage storage, const char 
     if (why && known[0])
         snprintf(why, n, "found %s, expected one of%s", name ? name : "none", known);
     else if (why)
-        snprintf(why, n, "this program has no layer for a GPU of that storage");
+        snprintf(why, n, "this program has no GPU layer for this storage type");
     return known[0] ? KCP_BAD : KCP_NA;
 }
 //< layer-pair
@@ -313,14 +313,15 @@ static int check_together(void *const *args, int n)
         const struct kcp_call *a = args[i], *b = args[0];
         if (a->plan != b->plan || a->comm != b->comm || a->pass != b->pass ||
             a->stream != b->stream)
-            return kcp_refuse(KCP_BAD, "14_conv: call %d of %d: plan, comm, pass or "
-                              "stream is not that of call 0", i, n);
+            return kcp_refuse(KCP_BAD, "14_conv: call %d of %d has another 'plan', "
+                              "'comm', 'pass' or 'stream' than call 0", i, n);
         for (int j = 0; j < i; j++) {
             const struct kcp_call *other = args[j];
             const uintptr_t x = (uintptr_t)a->work, y = (uintptr_t)other->work;
             if (x < y + other->work_bytes && y < x + a->work_bytes)
-                return kcp_refuse(KCP_BAD, "14_conv: work of call %d overlaps that of "
-                                  "call %d: give each call a workspace", i, j);
+                return kcp_refuse(KCP_BAD, "14_conv: the workspaces 'work' of call %d "
+                                  "and call %d overlap: give each call a separate "
+                                  "one", i, j);
         }
     }
     return KCP_OK;
@@ -348,8 +349,8 @@ static int run_layer(const struct kcp_layer *layer, const struct kcp_variant *v,
     const struct kcp_call *c = args[0];
     char none[200] = "", other[160] = "";
     int rank = 0;
-    if (!v) return kcp_refuse(KCP_BAD, "the layer has no such pass: kcp_layer_ref and "
-                              "kcp_layer_gpu make one");
+    if (!v) return kcp_refuse(KCP_BAD, "the layer has no such pass: make the layer "
+                              "with kcp_layer_ref or kcp_layer_gpu");
     for (int i = 0; i < n; i++) {
         const int refused = kcp_begin(v->stage, v->where, args[i], NULL);
         if (refused) return refused;
@@ -358,7 +359,8 @@ static int run_layer(const struct kcp_layer *layer, const struct kcp_variant *v,
     const size_t need = saved ? kcp_layer_saved(layer, c) : 0;
     if (need > saved_bytes)
         status = kcp_refuse(KCP_BAD, "%s: saved_bytes: the saved block is too short, "
-                            "found %zu, expected %zu", v->stage, saved_bytes, need);
+                            "found %zu bytes, expected %zu bytes", v->stage,
+                            saved_bytes, need);
     kcp_checked_enter();
     if (!status) status = run_calls(layer, v, args, n, none, sizeof none);
     kcp_checked_leave();

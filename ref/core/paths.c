@@ -128,7 +128,8 @@ static int arch_forced(void)
     if (!text || !*text) return 0;
     const int arch = arch_number(text);
     if (!arch)
-        kcp_notice("KCP_ARCH: found '%s', expected an architecture, as sm_80", text);
+        kcp_notice("KCP_ARCH: found '%s', expected an architecture, such as sm_80",
+                   text);
     return arch ? arch : -1;
 }
 
@@ -340,7 +341,8 @@ const struct kcp_path *kcp_path_find(const struct kcp_query *q,
     if (why) why[0] = 0;
     if (q->device && !q->device->code) {
         if (why)
-            snprintf(why, n, "this program has no code for sm_%d: make ARCH=sm_%d",
+            snprintf(why, n, "this program has no code for sm_%d: build it with "
+                     "make ARCH=sm_%d",
                      q->device->arch, q->device->arch);
         return NULL;
     }
@@ -361,8 +363,9 @@ const struct kcp_path *kcp_path_find(const struct kcp_query *q,
         better = better ? better : p;
     }
     if (why)
-        snprintf(why, n, "%s: no path takes K %d, V %d, C %d%s", q->stage, q->call->K,
-                 q->call->V, q->call->C, q->format ? " and this format of block" : "");
+        snprintf(why, n, "%s: no path takes K = %d, V = %d, C = %d%s", q->stage,
+                 q->call->K, q->call->V, q->call->C,
+                 q->format ? " and a saved block of this format" : "");
     return NULL;
 }
 

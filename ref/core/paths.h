@@ -26,7 +26,7 @@ struct kcp_path {
     const char *kernel;            /* the variant's name */
     int format;                    /* format of the saved block; 0: none */
     const char *geometry;          /* "columns=64 chunks=1 ... 04=v2_warp" */
-    const char *within;            /* for a branch: the path; "": any path */
+    const char *within;            /* branch: name of its path; "": any path */
 };
 extern const struct kcp_path kcp_paths[];
 extern const int kcp_npaths;

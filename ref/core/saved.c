@@ -180,7 +180,7 @@ static int differs(const struct kcp_saved *s, const struct kcp_saved *want, char
 {
 #define SAME(x)                                                                       \
     if (s->x != want->x) {                                                            \
-        snprintf(why, n, "saved block: " #x " is %lld, this call has %lld",           \
+        snprintf(why, n, "saved block: its " #x " is %lld, but this call has %lld",   \
                  (long long)s->x, (long long)want->x);                                \
         return 1;                                                                     \
     }
@@ -188,7 +188,8 @@ static int differs(const struct kcp_saved *s, const struct kcp_saved *want, char
     SAME(HV) SAME(K) SAME(V) SAME(KG) SAME(l2norm) SAME(actv) SAME(acc) SAME(bytes)
 #undef SAME
     if (memcmp(s, want, sizeof *want)) {
-        snprintf(why, n, "saved block: its table of tensors is not this version's");
+        snprintf(why, n, "saved block: its table of tensors differs from "
+                 "this version's table");
         return 1;
     }
     return 0;
@@ -210,12 +211,12 @@ int kcp_saved_check_of(const void *saved, size_t bytes, const struct kcp_call *a
     call = *a;
 
     if (!s || bytes < sizeof *s) {
-        snprintf(why, n, "saved block: %zu bytes, its header alone has %zu",
+        snprintf(why, n, "saved block: found %zu bytes, but its header alone has %zu",
                  s ? bytes : (size_t)0, sizeof *s);
         return KCP_BAD;
     }
     if (memcmp(s->magic, magic, sizeof magic) || s->version != SAVED_VERSION) {
-        snprintf(why, n, "saved block: does not open with %.8s, version %d", magic,
+        snprintf(why, n, "saved block: does not begin with '%.8s', version %d", magic,
                  SAVED_VERSION);
         return KCP_MISMATCH;
     }

@@ -52,10 +52,10 @@ static int owners_refused(struct kcp_report *rep)
     int owner[] = { 1, 0 }, none[] = { 1, 2 }, less[] = { -1, 0 };
     const struct { struct kcp_owners o; const char *text; } bad[] = {
         { { 0, good, owner }, "no ranges" }, { { 2, NULL, owner }, "no ranges" },
-        { { 2, late, owner }, "begin with 0" }, { { 2, back, owner }, "decrease" },
-        { { 2, open, owner }, "end with T" },
-        { { 2, good, none }, "not in 0..R-1" },
-        { { 2, good, less }, "not in 0..R-1" } };
+        { { 2, late, owner }, "begin at 0" }, { { 2, back, owner }, "decrease" },
+        { { 2, open, owner }, "end at T" },
+        { { 2, good, none }, "not a rank from 0 to R-1" },
+        { { 2, good, less }, "not a rank from 0 to R-1" } };
     struct kcp_plan *p;
     struct kcp_owners made;
     const char *why;

@@ -59,7 +59,8 @@ enum { AT_ONCE = 30 };
 static int failures(struct kcp_report *rep)
 {
     static const char *const reason[] = { "", "device error", "returned status 6",
-                                          "left while rank", "every other rank waits",
+                                          "it ended while rank",
+                                          "every other rank waits",
                                           "unequal sizes" };
     static const int status[] = { 0, KCP_CUDA, KCP_MISMATCH, KCP_COMM, KCP_COMM,
                                   KCP_COMM };

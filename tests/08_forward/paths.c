@@ -197,7 +197,7 @@ static int choices(struct kcp_report *rep)
         if (is[i].d == &none)
             EXPECT(rep, strstr(why, "no code for sm_80"), "%s", why);
         if (!is[i].row && is[i].d == &h200)
-            EXPECT(rep, strstr(why, "no path takes K 300"), "%s", why);
+            EXPECT(rep, strstr(why, "no path takes K = 300"), "%s", why);
     }
     return KCP_OK;
 }
@@ -227,7 +227,7 @@ static int absent(struct kcp_report *rep)
     kcp_path_here(&p, NULL, here, sizeof here);
     EXPECT(rep, !strcmp(here, "not here: no GPU"), "%s", here);
     EXPECT(rep, !kcp_path_find(&q, NULL, why, sizeof why) &&
-           strstr(why, "this format of block"), "format 7 is found: %s", why);
+           strstr(why, "saved block of this format"), "format 7 is found: %s", why);
     EXPECT(rep, !strcmp(kcp_path_alias("13_backward", "v3_records"), "v2_stages") &&
            !strcmp(kcp_path_alias("08_forward", "v3_records"), "v3_prepare_scan") &&
            !strcmp(kcp_path_alias("08_forward", "v2_stages"), "v2_stages"),

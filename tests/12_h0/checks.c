@@ -120,7 +120,7 @@ static int foreign(struct kcp_report *rep)
     REFUSED(KCP_MISMATCH, "version");
     OPEN("ref");
     block->magic[0] = 'k';
-    REFUSED(KCP_MISMATCH, "does not open with");
+    REFUSED(KCP_MISMATCH, "does not begin with");
     OPEN("ref");
     block->item[3].at += 64;
     REFUSED(KCP_MISMATCH, "table");

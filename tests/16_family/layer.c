@@ -72,8 +72,8 @@ static const struct { enum kcp_model model; const char *text; } spoilt[SPOILS] =
     { KCP_GDN2, "16_family: omega: it is missing" },
     { KCP_GLA, "16_family: model: found 0, expected 2 to 4" },
     { KCP_GLA, "16_family: KG: found 1, expected" },
-    { KCP_GLA, "16_family: plan: there is no plan" },
-    { KCP_GLA, "16_family: NC is not the plan's" },
+    { KCP_GLA, "16_family: the call has no plan" },
+    { KCP_GLA, "16_family: NC differs from the plan" },
     { KCP_GLA, "16_family: g: it is missing" } };
 
 static int refuses(struct kcp_report *rep)

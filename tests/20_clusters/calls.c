@@ -159,7 +159,7 @@ static void wrong_relations(struct kcp_report *rep, const struct kcp_stage *s,
     m.a.call.gate = KCP_GATE_RAW;
     if (s->ranks) {
         m.a.call.T++;
-        refused(rep, &m, "T is not the plan's");
+        refused(rep, &m, "T differs from the plan");
         m.a.call.T--;
         m.a.call.plan = NULL;
         refused(rep, &m, "plan");

@@ -74,7 +74,7 @@ has processes/dq.npy
 mv in layer; "$arrays" layer in 45 3 2 4 3 5 kda free 1
 same_bits 3 --gate softplus --sum local
 rm -rf in; mv layer in
-expect 2 '2 processes: start as many' 2 "$run" --in in --out no --ranks 3
+expect 2 'found 2 processes, expected as many' 2 "$run" --in in --out no --ranks 3
 # Bad input must give one line and status 2, even if only one rank has bad input.
 bad() {
     expect 2 "$@"

@@ -60,8 +60,8 @@ struct backward_params {
     void *h;                             // [NC][HV] packed_state, before each chunk
     void *dS;                            // [NC][HV] packed_state, after each chunk
     void *v_new;                         // [NC][HV] packed_rows
-    // Terms of dA_log and ddt_bias, which `finish` computes. A term is the sum over a
-    // chunk's rows, for one head and channel.
+    // Terms of the sums dA_log and ddt_bias. `finish` computes these terms. A term is
+    // the sum over a chunk's rows, for one head and channel.
     float *dA_part, *ddt_part;           // [NC][HV][KG]
     // KDA's `finish` keeps here its underflow marks and, if HV > H, sums of dq and dk
     // over the value heads of a query/key head. Aligned to 256 bytes.

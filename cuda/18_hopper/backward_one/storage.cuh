@@ -76,9 +76,9 @@ struct backward_one_storage {
     unsigned char triangles[4096];       // dA over dB: 64 rows of 32
     struct token_factors factors[FACTORS];
     // These arrays hold factors and exponents in base 2. `decay` is the factor of dSa
-    // from the next step to this step, 2^(E - a + a'). If deep[..][i] is set, this
-    // factor could underflow in channels 32 i to 32 i + 31, and `decay` is only 2^(E -
-    // a) in these channels.
+    // from the next step to this step, 2^(E - a + a'). If deep[..][i] is set, then in
+    // channels 32 i to 32 i + 31 `decay` omits a' and is 2^(E - a), because
+    // 2^(E - a + a') could underflow.
     float sum_to_anchor[2][128], anchor[GATED][128], decay[GATED][128];
     float dt_bias[128];
     int deep[GATED][4];

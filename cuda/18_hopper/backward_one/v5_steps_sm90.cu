@@ -239,5 +239,5 @@ static size_t work(const void *args)
 }
 
 KCP_VARIANT(backward_v5_steps) = {
-    "13_backward", "v5_steps", "one kernel, a block per head and sequence", KCP_BF16,
+    "13_backward", "v5_steps", "one kernel, one block per head and sequence", KCP_BF16,
     KCP_DEVICE, "KDA, K, V 128, bounded gates, whole sequences; sm_90a", run, work };

@@ -89,7 +89,7 @@ struct __align__(1024) head_storage {
 static_assert(sizeof(struct step_stage<1>) % 1024 == 0
                   && sizeof(struct step_stage<0>) % 1024 == 0
                   && sizeof(struct head_storage<1>) <= 227 * 1024,
-              "stages are aligned, and a block is on chip");
+              "stages are aligned, and the storage fits in shared memory");
 
 // A stretch is a whole sequence, tokens `begin` to `begin` + `len` - 1. The stretch's
 // states have index `row` in h0 and ht, and its first record has index `record`.

@@ -334,8 +334,8 @@ def boundaries(cu, name="cu_seqlens"):
 
 
 def where_of(cu_seqlens, cu_seqlens_cpu, cp_context):
-    """Returns what identifies the packed sequences in a call's key: the context, the
-    boundaries as a tuple, or None."""
+    """Returns the part of a call's cache key that identifies the packed sequences: the
+    context, the boundaries as a tuple, or None."""
     if cp_context is not None:
         return cp_context
     where = cu_seqlens if cu_seqlens_cpu is None else cu_seqlens_cpu
