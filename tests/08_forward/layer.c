@@ -93,7 +93,7 @@ static int refuses(struct kcp_report *rep)
     static const struct { int spoil, status; const char *text; } row[] = {
         { NO_ARRAY, KCP_BAD, "beta_raw" }, { SHORT, KCP_BAD, "too short" },
         { OTHER_T, KCP_BAD, "differs from the plan" },
-        { OTHERS_BLOCK, KCP_MISMATCH, "saved block: HV" },
+        { OTHERS_BLOCK, KCP_MISMATCH, "saved block: its HV" },
         { NO_PLAN, KCP_BAD, "no plan" } };
     struct kcase k;
     char why[160];
