@@ -61,7 +61,7 @@ int main(void)
     const char *ink[CURVES] = { "var(--c)", "var(--a)", "var(--d)", "var(--b)",
                                 "var(--soft)" };
     svg_begin(720, 330, "How much of the first state is alive",
-              "Log scale. Without decay a few per cent are left after 1024 tokens "
+              "Log scale. Without decay about a third is left after 1024 tokens "
               "because keys overwrite the state; "
               "with logsigmoid gates almost nothing is left after 30 tokens.");
     for (int e = 0; e <= 8; e += 2) {
