@@ -68,8 +68,8 @@ static int named(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_named) = { "08_forward", "strips_named",
-    "the cost model cuts 32 heads into four strips and leaves 96 heads whole, as "
-    "measured", named };
+    "as measured, the cost model cuts sequences into four strips for 32 heads, and "
+    "does not cut them for 96 heads", named };
 
 /* Returns the result of kcp_fused_chunks (chunks per strip), or -1 if another strip
  * length costs less. */
@@ -145,8 +145,8 @@ static int windows(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_windows) = { "08_forward", "strips_windows",
-    "windows shrink and cover each chunk once, and no other number of windows "
-    "costs less", windows };
+    "windows of chunks get shorter and contain each chunk once, and by the cost model "
+    "no other number of windows is faster", windows };
 
 /* ---- walks: a window's map is computed concurrently with the factors of the next
  * window */
@@ -256,5 +256,5 @@ static int walkers(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_walkers) = { "08_forward", "walkers",
-    "the map of a window is computed if a rank reads it and SMs are free, or on "
-    "request", walkers };
+    "a rank computes the map of a window of chunks if another rank reads the map and "
+    "SMs are free, or if requested", walkers };

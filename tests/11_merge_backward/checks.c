@@ -36,8 +36,7 @@ static int one(struct kcp_report *rep, struct batch *x, const char *what)
         if (e % ld < x->c.V) M[0][e] = M[1][e] = 0;
     err = rms_apart(M[1], M[0], rows * ld);
     EXPECT(rep, err <= 1e-13,
-           "%s: M of backward differs from M of forward by %.2g", what,
-           err);
+           "%s: M of backward differs from M of forward by %.2g", what, err);
 
     x->c.reuse_M = 1;
     const int status = batch_stage(x, &own, "11_merge_backward");

@@ -151,7 +151,7 @@ static int on_gpu(struct kcp_report *rep)
     return KCP_NA;
 }
 
-#define WHAT "three convolutions together give the bits of three calls; two planted " \
-             "mistakes are seen"
+#define WHAT "three convolutions in one call give the bits of three calls, and two " \
+             "planted mistakes are found"
 KCP_CHECK(conv_together) = { "14_conv", "together", WHAT, on_host };
 KCP_CHECK(conv_gpu_together) = { "14_conv", "gpu_together", WHAT, on_gpu };

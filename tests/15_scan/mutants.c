@@ -243,6 +243,5 @@ MUTANT(local_sum, LOCAL_SUM, "does not sum dW_alpha and dw_beta over ranks");
 MUTANT(no_beta_spike, NO_BETA_SPIKE, "dspike omits beta's term");
 
 static int twin(void *args) { return mutate(args, 0); }
-KCP_VARIANT(spike_twin) = { "15_scan", "twin",
-    "correct: has no mistake", KCP_F64, KCP_HOST,
-                            "token by token", twin, NULL };
+KCP_VARIANT(spike_twin) = { "15_scan", "twin", "correct: has no mistake", KCP_F64,
+                            KCP_HOST, "token by token", twin, NULL };

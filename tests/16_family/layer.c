@@ -36,8 +36,7 @@ static int by_layer(struct kcp_report *rep)
 }
 KCP_CHECK(check_16_layer) = { "16_family", "layer",
     "kcp_layer_family gives the bits of the reference for all forms and tables of "
-    "owners",
-    by_layer };
+    "owners", by_layer };
 
 static int run_scan_layer(void *args)
 {

@@ -145,7 +145,7 @@ static int sectors(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_17_sectors) = { "17_ladder", "sectors",
-    "a load by a warp fetches each sector only once, also if several lanes use it",
+    "a load by a warp fetches each sector only once, even if several lanes use it",
     sectors };
 
 static int in_flight(struct kcp_report *rep)
@@ -161,7 +161,7 @@ static int in_flight(struct kcp_report *rep)
     block_commit(&q);
     block_wait(&q, 1);
     EXPECT(rep, to[1] == 2 && isnan(to[2]),
-           "a wait for all groups except one does not end group 1 only");
+           "a wait for all groups except one must complete only the first copy");
     block_wait(&q, 0);
     EXPECT(rep, to[2] == 3 && to[3] == 4 && !q.n,
            "a wait for all groups leaves a copy incomplete");
@@ -203,9 +203,7 @@ static int descriptors(struct kcp_report *rep)
     enum { TILE = TILE_ROWS * TILE_COLUMNS };
     static const struct { const char *what; uint64_t bits; int same; } row[] = {
         { "as in cuda/tile/smem_desc.cuh", 1ull << 62 | 64ull << 32 | 1 << 16, 1 },
-        {
-            "with leading offset 0, a field that is not read", 1ull << 62 | 64ull << 32,
-            1 },
+        { "with leading offset 0, which is not read", 1ull << 62 | 64ull << 32, 1 },
         { "without swizzle", 64ull << 32, 0 },
         { "with 64-byte swizzle", 2ull << 62 | 64ull << 32, 0 },
         { "with a stride in bytes", 1ull << 62 | 1024ull << 32, 0 },

@@ -286,6 +286,6 @@ int main(int argc, char **argv)
         printf("kcp-arrays %s\n", kcp_version());
         return 0;
     }
-    fprintf(stderr, "arrays: see the head of tests/cli/arrays.c\n");
+    fprintf(stderr, "kcp-arrays: wrong arguments; see the head of arrays.c\n");
     return 2;
 }
