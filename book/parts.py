@@ -18,7 +18,7 @@ RANKS = 4
 class Row:
     """A row of a table: its times are numbers, in microseconds."""
     def __init__(self, cells, file):
-        for name in (TIMES + " copy T HV").split():
+        for name in (TIMES + " copy T HV head_parts").split():
             setattr(self, name, float(cells.get(name) or 0))
         self.key, self.form, self.file = (cells["case"], cells["stage"]), \
             cells.get("form"), file
@@ -27,14 +27,16 @@ class Row:
 
 
 ROWS = [Row(cells, file) for file in results() for cells in read_tsv(file)
-        if cells["kind"] == "time" and cells.get("head_parts") == "1"
+        if cells["kind"] == "time" and cells.get("head_parts") in ("1", "2")
         and not cells.get("peer") and float(cells.get("us") or 0) > 0]
 
 
-def newest(case, stage="08_forward", form=None):
-    """Returns the fastest row of our kernels with this form (None: any form) and one
-    segment per rank, from the newest table that has the case."""
-    rows = [r for r in ROWS if r.key == (case, stage) and form in (None, r.form)]
+def newest(case, stage="08_forward", form=None, groups=1, file=None):
+    """Returns the fastest row of our kernels with this form (None: any form), one
+    segment per rank and the heads in `groups` parts. The row is from `file`; if that is
+    None, from the newest table that has the case."""
+    rows = [r for r in ROWS if r.key == (case, stage) and form in (None, r.form)
+            and r.head_parts == groups and file in (None, r.file)]
     if not rows:
         sys.exit("parts.py: bench/results: found no %s %s %s" % (case, stage, form))
     return min((r for r in rows if r.file == rows[-1].file), key=lambda r: r.us)
@@ -109,14 +111,19 @@ def chosen():
                        ("long4", "kda_4x1_t131072_bare")):
         gather, chain = (newest(case, form=f).us for f in ("all_gather", "chain"))
         say(**{name: "%.0f" % (100 * (gather / chain - 1))})
+    for way, stage in ("", "08_forward"), ("_back", "13_backward"):
+        two = newest("kda_4x1_t131072", stage, groups=2)
+        one = newest("kda_4x1_t131072", stage, file=two.file)
+        say(**{"heads_two" + way: "%.3f" % (two.us / 1e3),
+               "heads_one" + way: "%.3f" % (one.us / 1e3)})
     gather, chain = (newest("kda_4x1_short1024", form=f).us / 1e3
                      for f in ("all_gather", "chain"))
     say(short_gather="%.3f" % gather, short_chain="%.3f" % chain)
-    equal, shares = (newest(case, form="chain") for case in (
-        "kda_2x1_bare", "kda_2x1_cuts_47_53_bare"))
+    equal, shares, far = (newest(case, form="chain") for case in (
+        "kda_2x1_bare", "kda_2x1_cuts_47_53_bare", "kda_2x1_cuts_46_54_bare"))
     say(equal_ms="%.3f" % (equal.us / 1e3), equal_wait="%.0f" % equal.exchange,
         shares_ms="%.3f" % (shares.us / 1e3), shares_wait="%.0f" % shares.exchange,
-        shares_card=shares.card)
+        shares_card=shares.card, far_ms="%.3f" % (far.us / 1e3))
 
 
 def maps():

@@ -43,10 +43,11 @@ class Frame:
 
     def rows(self, step=1):
         """Draws a line at every `step`-th power of ten of y."""
+        lowest = -2 if self.ly0 > -3 else 0     # smaller powers are written as 1e-N
         for e in range(math.ceil(self.ly0), math.floor(self.ly1) + 1, step):
             y = self.y(10 ** e)
             line(self.x0, y, self.x1, y)
-            name = "%d" % 10 ** e if 0 <= e < 5 else "1e%d" % e
+            name = "%g" % 10 ** e if lowest <= e < 5 else "1e%d" % e
             soft(self.x0 - 8, y + 4, name, "end")
 
     def column(self, v, words):
