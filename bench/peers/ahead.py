@@ -23,7 +23,7 @@ def compile_one(tuner, config, args, meta, active, target):
 
 
 def compile_all(tuner, args, meta):
-    """Starts child processes, which read the numbers of candidates from a pipe."""
+    """Starts child processes, which read the indices of candidates from a pipe."""
     from triton.runtime import driver
     active = driver.active
     target = active.get_current_target()

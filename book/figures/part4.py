@@ -275,11 +275,11 @@ def errata():
         "Rows are tests, columns are errata. Only four ranks with several chunks each "
         "show all five.")
 def visible():
-    """Draws the judge's verdicts in double. The command of one cell is: kcp-check
-    --stage 08 --variant mutant_decay_first --case 'live kda H=1 HV=1 K=16 V=12 C=16
-    l2norm beta=sigmoid h0 R=4 lengths=64'. Each row has its own R and lengths. Stage 13
-    (mutant_dS_decayed, mutant_in_order, mutant_own_M, mutant_outward) has the same case
-    with dht."""
+    """Draws the judge's verdicts on runs in double precision. The command of one cell
+    is: kcp-check --stage 08 --variant mutant_decay_first --case 'live kda H=1 HV=1
+    K=16 V=12 C=16 l2norm beta=sigmoid h0 R=4 lengths=64'. Each row has its own R and
+    lengths. Stage 13 (mutant_dS_decayed, mutant_in_order, mutant_own_M,
+    mutant_outward) has the same case with dht."""
     rows = 7, 8, 17, 18, 19
     for e, row in enumerate(rows):
         text(310 + 80 * e, 24, "row %d" % row, "middle")

@@ -1,10 +1,10 @@
 /* rendezvous.h -- makes each send between threads wait for the receiver, as over NCCL.
  *
  * Book: labs/STAFF.md.  Used by: chain_main.c, for lab 07c.  Next: chain_main.c.
- * Two ranks that send before they receive deadlock over NCCL, but not over threads,
- * because threads buffer messages. With this file a send waits until its message is
- * received; within a group, the call that ends the group waits. A wait of MEET_SECONDS
- * in which the process uses no CPU time counts as a deadlock.
+ * If two ranks both send before they receive, they deadlock over NCCL, but not over
+ * threads, because threads buffer messages. With this file a send waits until its
+ * message is received; within a group, the call that ends the group waits. A wait of
+ * MEET_SECONDS in which the process uses no CPU time counts as a deadlock.
  */
 #ifndef KCP_LAB_RENDEZVOUS_H
 #define KCP_LAB_RENDEZVOUS_H

@@ -192,7 +192,7 @@ static int chunk_v3_group_launch(const struct kcp_chunk *a)
     return launched();
 }
 
-// With few stretches and heads, a block has one warpgroup, so that more SMs have work.
+// If segments and heads are few, a block has one warpgroup, so that more SMs have work.
 int v3_chunk(void *args)
 {
     const struct kcp_chunk *a = (const struct kcp_chunk *)args;

@@ -1,4 +1,4 @@
-// v1_copy.cu -- compresses and expands initial states by copies on the stream.
+// v1_copy.cu -- packs initial states and unpacks them, by copies on the stream.
 // Book: chapter 12, "Code: kernels".  Checked by: tests/12_h0/checks.c.
 // Next: ../14_conv/v1_row.cu.
 #include "cuda/tile/device.cuh"

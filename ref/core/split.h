@@ -314,9 +314,10 @@ static inline int kcp_walk_windows(int chunks)
     return chunks / KCP_WALK_CHUNKS;
 }
 
-/* Sets *x to the next window of a walk over NC chunks in strips of strip_chunks (0: one
- * strip of all chunks). `leaves` is 1 if another rank reads the segment's map. Returns
- * 0 after the last window. */
+/* Sets *x to the next window, a part of a strip that one launch processes. The NC
+ * chunks are divided into strips of strip_chunks (0: one strip of all chunks).
+ * `leaves` is 1 if another rank reads the segment's map. Returns 0 after the last
+ * window. */
 static inline int kcp_walk_next(struct kcp_walk_window *x, int NC,
                                 int strip_chunks, int leaves)
 {

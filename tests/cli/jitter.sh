@@ -8,8 +8,8 @@
 # line is no longer in the file. `build` makes BUILD/kcp-check-jitter, in which the waits,
 # arrivals, copies and barriers of the sm_90a kernels sleep at random, and one such judge
 # per mistake, whose newest forward or backward lacks one wait. `run` needs an sm_90 GPU.
-# The kernels as shipped must pass, and each mistake must fail. EACH= sets the seconds per
-# judge (150). MISTAKES="a b" selects mistakes and their kernels.
+# The kernels as shipped must pass, and each mistake must fail. EACH= sets the time
+# limit of one judge in seconds (150). MISTAKES="a b" selects mistakes.
 B=${1:-build} half=$2
 export LC_ALL=C
 # Most rows of the list remove one wait. Then a warp reads data that may not have arrived,

@@ -263,8 +263,8 @@ static double by_chance_alone(const struct slice *s, const struct view *v)
 /* Returns a factor f. A limit is at least f times the change of the exact result that
  * one more rounding of the inputs (in a layer: of each chapter's outputs) causes. f is
  * 3 times roundings(), because a kernel also rounds intermediate numbers. For chapters
- * 10, 13 and 16 f is 6 times roundings(), because they chain six products that no
- * chapter outputs. */
+ * 10, 13 and 16 f is 6 times roundings(), because their kernels compute six products in
+ * a chain, and no chapter has these products as outputs. */
 static double times_moved(const struct slice *s)
 {
     const int many = one_of(s->stage->name, "10_wy_backward 13_backward 16_family");

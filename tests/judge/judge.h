@@ -171,8 +171,8 @@ struct slice {
     struct natural_sizes sizes;
     double alike;                       /* cosine of the keys */
     /* Returns by how much each number of `all` changes if the inputs are rounded once
-     * more. This is an RMS over MOVED_DRAWS random draws; only the first `draws` are
-     * drawn, and the others count as 0. NULL means unknown. */
+     * more. The change is the RMS of MOVED_DRAWS random samples. Only the first
+     * `draws` samples are computed, and the others count as 0. NULL means unknown. */
     const double *(*moved)(const char *field, int draws);
     int is_plain;                       /* 1: use the plain limit */
     enum kcp_storage judged;

@@ -102,7 +102,8 @@ static int scales_row(void *args)
     return status;
 }
 
-/* Changes y in forward by `by` limits, and dx in backward by 1 - `by` limits. */
+/* Adds an error to y in forward, `by` times the limit, and to dx in backward, (1 -
+ * `by`) times the limit. */
 static int scales_pass(void *args)
 {
     struct kcp_conv *a = args;

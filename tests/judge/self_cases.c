@@ -135,8 +135,8 @@ static int crosses(struct kcp_report *rep)
         }
         for (int m = 0; m < 5; m++)
             for (int at = 0; at < (wide ? 4 : KCP_FORMS) && is_model(s, m); at++)
-                EXPECT(rep, alive[m][at], "%s, %s, %s %d: in no case does "
-                       "a state reach the last rank", s->name, model_name[m],
+                EXPECT(rep, alive[m][at], "%s, %s, %s %d: in no case is "
+                       "a state alive on the last rank", s->name, model_name[m],
                        wide ? "size" : "form", at);
         EXPECT(rep, kept || wide || !is(s, "13"), "no live state tests reuse_M");
         free(list);

@@ -28,7 +28,7 @@ struct rank_args {
     const struct memory *mem;
     enum kcp_storage storage;
     int ranks, status, n, id;       /* id: the case's */
-    int lacks_forward;              /* 1: for 13, no forward supports this call */
+    int lacks_forward;              /* stage 13: 1 if no forward supports this call */
     int poison;                     /* 1: maps that 07 must not read are NaN */
     struct buffer buffer[32];
     char *arena;                   /* GPU: the allocation of all arrays; else NULL */
@@ -160,7 +160,7 @@ int  canonical_reference(struct kcp_report *rep, const char *stage, const char *
 int  bits_agree(struct kcp_report *rep, const struct kcp_variant *v, const char *words,
                 const struct kcp_variant *other, const char *more);
 /* Runs the reference of a stage in every form on 1 to 12 ranks, with uneven cuts and
- * empty ranks. The case `words` has 421 tokens. */
+ * empty ranks. `words` must describe a case with 421 tokens. */
 int  cuts_agree(struct kcp_report *rep, const char *stage, const char *words);
 /* traffic.c: compares the bytes and messages that the reference sent in trial t with
  * the formulas. Returns 1 if the numbers are equal, or 0 with the numbers in `why`. */

@@ -101,7 +101,7 @@ static __device__ __forceinline__ struct packed_rows<V> *v_new_of(
 }
 
 // `backward_maps`: computes M of stretches from the saved block's factors, as forward
-// does. Every element of own [NS] is -1.
+// does. The caller sets every element of own [NS] to -1.
 // `backward_scans`: runs all jobs in one grid. `strips`: 1 if the stretches are strips
 // of segments.
 // `backward_finish_scratch`: returns the bytes of x->scratch for this call (0: none).
