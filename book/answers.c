@@ -206,7 +206,7 @@ static void plans(void)
         matrices += !!(kcp_plan_want(p, j, 0) & KCP_WANT_M);
     say("08.gather", "%.0f", folds, 6 * 7 / 2);
     say("08.chain", "%.0f", 8 - 2, matrices);
-    say("11.half", "%.0f", 4.0 * 32 * 128 * 128 / 1048576, B() / 1048576);
+    say("11.half", "%.0f", 7 * 4.0 * 32 * 128 * 128 / 1048576, 7 * B() / 1048576);
     say("11.keep", "%.0f", matrices * 4.0 * 32 * 128 * 128 / 1048576, 12);
     kcp_plan_free(p);
     for (int R = 2; R < 9; R++) {                   /* zigzag: counts changes of rank */
