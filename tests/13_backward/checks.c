@@ -27,7 +27,7 @@ static int one_rank(struct kcp_report *rep)
 }
 KCP_CHECK(check_13_one_rank) = { "13_backward", "one_rank",
     "all forms on 1 to 12 ranks, with uneven cuts and empty ranks, agree with the"
-    " recurrence to 1e-11", one_rank };
+    " recurrence to 1e-12", one_rank };
 
 static int canonical(struct kcp_report *rep)
 {
