@@ -192,6 +192,7 @@ mutant() {                     # FILE LINE COLUMN FROM TO
 }
 restore() { cp "$W/clean/$1" "$tree/$1"; touch "$tree/$1"; }
 
+ulimit -d 4000000 2>/dev/null   # KiB a process; a mutant may allocate without end
 OUTSIDE=7000001
 start=$(date +%s) tab=$(printf '\t')
 late() { [ "$LIMIT" != 0 ] && [ $(($(date +%s) - start)) -ge "$LIMIT" ]; }
