@@ -38,7 +38,7 @@ static struct token_range rows_needed(const struct kcp_halo *h, int r, int s)
     return (struct token_range){ g->end, far < end ? far : end };
 }
 
-/* A part of a token range, contiguous in one rank's shard, with last segment `seg`. */
+/* A contiguous part of one rank's shard. `seg` is its last segment. */
 struct piece { int rank, seg; int64_t begin, end; };
 
 static struct piece piece_at(const struct kcp_plan *p, int j, struct token_range w)

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE = 1 << 17 };              /* numbers in one gather: 1 MiB */
+enum { PIECE = 1 << 17 };              /* numbers per gather (1 MiB) */
 
 /* Computes sum = sum_j part_j over all segments j of the plan, in token order. In the
- * gather, all ranks send equally many rows: the largest number of segments per rank. */
+ * gather, every rank sends as many rows as the rank with the most segments has. */
 int kcp_segment_sum(const struct kcp_plan *plan, struct kcp_comm *comm,
                     const double *part, int64_t n, double *sum)
 {

@@ -20,14 +20,14 @@
 #include <time.h>
 
 #ifndef KCP_MPI_PIECE
-#define KCP_MPI_PIECE (1 << 30)    /* most bytes of one MPI message */
+#define KCP_MPI_PIECE (1 << 30)    /* maximum bytes per MPI message */
 #endif
 enum tag { MESSAGE, GATHERED, FAILED };
 enum kind { SEND, RECV };
 
 struct note { int rank, status; char why[160]; };
 struct posted { MPI_Request request; enum kind kind; int peer, bytes; };
-struct mpi_rank {                      /* comm is its first member */
+struct mpi_rank {                      /* `comm` must be first */
     struct kcp_comm comm;
     MPI_Comm at;                       /* duplicate of the caller's MPI_Comm */
     double seconds;
@@ -48,7 +48,7 @@ static int fail_locked(struct mpi_rank *p, int rank, int status, const char *why
     p->note = (struct note){ rank, status, "" };
     snprintf(p->note.why, sizeof p->note.why, "%s", why);
     for (int r = 0; r < p->comm.R; r++) {
-        MPI_Request sent;              /* not awaited: p stays allocated */
+        MPI_Request sent;              /* no wait: mpi_free keeps p->note */
         if (r != p->comm.r && !MPI_Isend(&p->note, sizeof p->note, MPI_BYTE, r, FAILED,
                                          p->at, &sent))
             MPI_Request_free(&sent);
@@ -150,8 +150,9 @@ static void drop_requests(struct mpi_rank *p)
     p->n = 0;
 }
 
-/* Pauses between two polls, because there may be more ranks than cores. Yields in turns
- * 0..199, sleeps 20 us in turns 200..1999 and 500 us in later turns. */
+/* Pauses between two polls, because there may be more ranks than cores. `turn` counts
+ * the polls. The first 200 pauses only yield, the next 1,800 pauses sleep for 20 us,
+ * and later pauses sleep for 500 us. */
 static void pause_unlocked(struct mpi_rank *p, int turn)
 {
     const struct timespec nap = { 0, turn < 2000 ? 20000 : 500000 };
@@ -179,8 +180,8 @@ static int test_request(struct mpi_rank *p, int i, const char *call)
     return KCP_OK;
 }
 
-/* Waits for all requests. Tests the requests one by one, so that an error in one
- * request is found while others are incomplete. */
+/* Waits for all requests. Tests the requests one by one, in order to find an error in
+ * one request while other requests are incomplete. */
 static int wait_all(struct mpi_rank *p, const char *call, int err)
 {
     const double until = MPI_Wtime() + p->seconds;
@@ -242,7 +243,7 @@ static int mpi_show(struct kcp_comm *c, const void *mine, void *all, size_t byte
     return gather((struct mpi_rank *)c, mine, all, bytes, "all_gather");
 }
 
-/* The barrier is a gather of 0 bytes, because a gather can name a missing rank. */
+/* The barrier is a gather of 0 bytes, because a gather can report the missing rank. */
 static int mpi_barrier(struct kcp_comm *c, struct CUstream_st *stream)
 {
     char none[1] = { 0 };

@@ -2,7 +2,7 @@
  *
  * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: comm/backend/nccl.c.
  *
- * In a build without MPI, a start by a launcher fails with an error message. */
+ * In a build without MPI, kcp_mpi_start fails if it finds a launcher. */
 #ifdef KCP_WITH_MPI
 #include <mpi.h>
 #endif
@@ -58,8 +58,8 @@ int kcp_mpi_start(struct kcp_mpi *mpi, char *why, size_t n)
         if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level))
             return KCP_COMM;
         is_ours = 1;
-        /* MPICH calls the error handler of MPI_COMM_WORLD for errors of MPI_Test, not
-         * the handler of the request's communicator. */
+        /* If MPI_Test fails, MPICH calls the error handler of MPI_COMM_WORLD, not the
+         * handler of the request's communicator. */
         MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     }
     MPI_Comm_size(MPI_COMM_WORLD, &mpi->R);

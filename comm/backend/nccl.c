@@ -1,4 +1,4 @@
-/* nccl.c -- communicator over NCCL with one GPU per rank. A lost rank aborts NCCL.
+/* nccl.c -- communicator over NCCL with one GPU per rank; aborts NCCL on a failure.
  *
  * Book: chapter 20.  Checked by: bench/check_gpus.sh.
  * Next: comm/backend/nccl_start.c; nccl_calls.c, what a rank may call.
@@ -17,9 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Takes the lock and returns 1. If the user made the communicator (w->ours = 0), an
- * NCCL call that hangs may hold the lock. In that case gives up after 200 ms and
- * returns 0, so that fail() can end the call. */
+/* Takes the lock and returns 1. If the caller made the communicator (w->ours = 0), an
+ * NCCL call that hangs may hold the lock until the caller aborts the communicator. So
+ * that fail() returns, this function then waits only 200 ms, and returns 0. */
 static int lock_to_fail(struct nccl_rank *w)
 {
     for (int i = 0; i < 20 && !w->ours; i++) {
@@ -42,7 +42,7 @@ static void wait_for_group(struct nccl_rank *w)
 }
 
 /* Records the first failure. Returns 1 if this failure is the first. Uses a separate
- * lock, so that lost() returns even if another thread hangs in an NCCL call. */
+ * lock, so that lost() returns even if an NCCL call in another thread hangs. */
 static int record_failure(struct nccl_rank *w, int rank, const char *why)
 {
     pthread_mutex_lock(&w->recording);
@@ -56,7 +56,7 @@ static int record_failure(struct nccl_rank *w, int rank, const char *why)
     return first;
 }
 
-/* Returns 1 if `host` reports a lost rank within `when` checks, 10 ms apart. */
+/* Polls `host` up to `when` times, 10 ms apart. Returns 1 if it reports a lost rank. */
 static int host_reports(struct kcp_comm *host, enum reporting when, int *rank,
                         char *why, size_t n)
 {
@@ -101,8 +101,8 @@ int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
     return KCP_COMM;
 }
 
-/* Returns NCCL's asynchronous error. NCCL cannot be queried if another call holds the
- * lock for more than `ms` milliseconds. Then ncclSuccess is returned. */
+/* Returns NCCL's asynchronous error, or ncclSuccess if another thread holds the lock
+ * for more than `ms` milliseconds. */
 static ncclResult_t async_error(struct nccl_rank *w, int ms)
 {
     ncclResult_t result = ncclSuccess;
@@ -172,7 +172,7 @@ static void nccl_comm_free(struct kcp_comm *c)
     w->stop = 1;
     for (int i = 0; i < 500 && w->watching && !w->watched; i++)
         poll(NULL, 0, 10);
-    if (w->watching && !w->watched) {         /* w stays allocated: NCCL uses it */
+    if (w->watching && !w->watched) {         /* the watch thread uses w */
         pthread_detach(w->watch);
         return;
     }
@@ -267,7 +267,7 @@ static int id_over(struct nccl_rank *w, struct kcp_comm *host, ncclUniqueId *id)
 }
 
 /* Creates a communicator. Rank 0 sends the id over `host`, or through the file `path`
- * if host is NULL. If NCCL does not start, calls host->fail and returns KCP_COMM. */
+ * if `host` is NULL. On failure, also calls host->fail if there is a host. */
 static int meet(struct kcp_comm **comm, struct kcp_comm *host, const char *path, int R,
                 int r, char *why, size_t n)
 {

@@ -24,8 +24,8 @@
 #define NCCL_MEMBER(f) __typeof__(f) *f;
 struct nccl { NCCL_CALLS(NCCL_MEMBER) };
 
-/* Returns NULL if libnccl.so.2 or a function is missing. `why` names what is
- * missing. */
+/* Returns NULL if libnccl.so.2, or one of these functions, is missing. Then `why` has
+ * the name of the missing library or function. */
 const struct nccl *nccl_open(char *why, size_t n);
 
 enum { SHOWN_ROW = 1024 };              /* maximum bytes per rank in show() */
@@ -33,8 +33,8 @@ enum { SHOWN_ROW = 1024 };              /* maximum bytes per rank in show() */
 struct nccl_rank {                          /* data of one rank; `comm` must be first */
     struct kcp_comm comm;
     const struct nccl *nccl;
-    ncclComm_t at;                     /* NULL once aborted */
-    struct kcp_comm *_Atomic host;     /* NULL, or reports lost ranks */
+    ncclComm_t at;                     /* NULL after an abort */
+    struct kcp_comm *_Atomic host;     /* reports lost ranks; may be NULL */
     int number;                        /* this rank's number in `host`, for lost() */
     int ours, device, *token;
     char *shown;                       /* R + 1 rows on the GPU, for show() */
@@ -48,29 +48,29 @@ struct nccl_rank {                          /* data of one rank; `comm` must be 
     int rank;                          /* first failed rank, guarded by `recording` */
     char why[300];
     struct kcp_window window;          /* comm.window = &window, or NULL */
-    int *_Atomic kernels_end;          /* window.lost; NULL: not allocated */
+    int *_Atomic kernels_end;          /* window.lost, or NULL: no windows */
     char opened[KCP_WINDOW_RANKS];     /* 1 for ranks of other processes */
 };
 
-/* NCCL may notice the loss of another rank before `host` does. Therefore this rank
+/* NCCL may notice the loss of another rank before `host` does. Therefore nccl_fail
  * first polls `host` up to `when` times, 10 ms apart. If `host` reports no lost rank,
- * this rank reports the failure to `host`, unless `when` is REPORT_NEVER. */
+ * nccl_fail reports the failure to `host`, unless `when` is REPORT_NEVER. */
 enum reporting { REPORT_NEVER = 0, REPORT_NOW = 1, REPORT_LATER = 30 };
-enum { THIS_RANK = -1 };               /* value of argument `rank` */
+enum { THIS_RANK = -1 };               /* nccl_fail's `rank`: this rank */
 /* Records and reports the first failure, aborts the communicator, returns KCP_COMM. */
 int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
               enum reporting when);
-/* Waits until NCCL has accepted or rejected the call, or until the timeout has
- * passed. */
+/* Waits until NCCL has accepted or rejected the NCCL call that returned `result`, or
+ * until the timeout has passed. */
 int nccl_settle(struct nccl_rank *w, ncclComm_t at, ncclResult_t result,
                 const char *call);
 void nccl_calls(struct kcp_comm *c);
-/* nccl_start.c: rank 0 creates the id and writes the id to the file `path`. Other ranks
- * read `path`. */
+/* Rank 0 creates the id and writes the id to the file `path`. Other ranks read `path`
+ * (nccl_start.c). */
 int nccl_id_by_file(const struct nccl *nccl, const char *path, int r, double seconds,
                     ncclUniqueId *id, char *why, size_t n);
-/* Frees the windows. If is_quiet is 1, all ranks have passed a barrier, so no kernel
- * writes to the windows any more. */
+/* Frees the windows. The caller passes is_quiet = 1 if all ranks have passed a barrier,
+ * so that no kernel writes to the windows any more. */
 void nccl_windows_free(struct nccl_rank *w, int is_quiet);
 
 #pragma GCC visibility pop

@@ -5,7 +5,7 @@
  *
  * The NCCL communicator is non-blocking: a call returns at once, and this file polls
  * until NCCL has put the work on the stream. The lock is held only briefly, so that
- * another thread can abort the communicator. While a group is open NCCL uses the
+ * another thread can abort the communicator. While a group is open, NCCL uses the
  * communicator, so an abort waits for the group's end. */
 #ifdef KCP_WITH_NCCL
 #include "nccl.h"
@@ -94,7 +94,7 @@ static int nccl_group(struct kcp_comm *c, int begin)
         w->grouped = opened = 1;
     }
     if (!begin && was) {
-        w->grouped = 0;                    /* because the end may hang */
+        w->grouped = 0;                    /* set first: ncclGroupEnd may hang */
         result = w->nccl->ncclGroupEnd();
         if (w->failed && w->at && w->ours)
             w->nccl->ncclCommAbort(w->at);

@@ -42,7 +42,7 @@ struct member {                          /* data of one rank; `comm` must be fir
 };
 
 struct world {
-    int R, inside;                       /* ranks inside the barrier */
+    int R, inside;                       /* inside: number of ranks in the barrier */
     int64_t round;                       /* barriers completed */
     int showing;                         /* ranks still copying in a gather */
     int64_t gathers;                     /* gathers completed */
@@ -71,8 +71,8 @@ static int threads_fail(struct world *w, int rank, int status, const char *why)
     return KCP_COMM;
 }
 
-/* Returns the address of the list link to the oldest message from rank `from`. The link
- * is NULL if there is no such message. */
+/* Returns the address of the pointer to the oldest message from rank `from`. If there
+ * is no such message, that pointer is NULL. */
 static struct thread_message **threads_message(struct member *m, int from)
 {
     struct thread_message **at = &m->inbox;
@@ -81,8 +81,8 @@ static struct thread_message **threads_message(struct member *m, int from)
     return at;
 }
 
-/* Returns 1 for a deadlock: every rank waits, and no message for which a rank waits has
- * arrived. */
+/* Returns 1 if there is a deadlock: no rank is running, no message for which a rank
+ * waits has arrived, and no barrier in which a rank waits is complete. */
 static int all_wait(struct world *w)
 {
     for (int r = 0; r < w->R; r++) {

@@ -3,18 +3,18 @@
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/chain.c.
  *
- * This form is one collective. Time (chapter 07): t_sum + a + (R-1)(S + M)/bw + (R-2)
- * t_MS + t_main. Only this form keeps M of other ranks, which backward can reuse
- * (reuse_M). */
+ * This form is one collective. Time (symbols in chapter 07): t_sum + a + (R-1)(S +
+ * M)/bw + (R-2) t_MS + t_main. Only this form keeps M of other ranks. With reuse_M,
+ * backward reads this M and receives only h. */
 #include "exchange.h"
 
 /* Layout of the gathered rows: one row per rank, P maps of `unit` bytes per row. If
  * `leaving` is 1, a row has the maps that later ranks apply (forward). If `entered` is
- * 1, a row has the maps that earlier ranks apply (backward). In a contiguous plan that
- * is not canonical, each rank sends one map per pass: the map of its last segment in
- * forward, the map of its first segment in backward. For a canonical plan with `kept`,
- * both flags are 1 in forward, because backward needs M of all segments of later
- * ranks. */
+ * 1, a row has the maps that earlier ranks apply (backward). In a contiguous classic
+ * plan (L = 0), each rank sends one map per pass: the map of its last segment in
+ * forward, the map of its first segment in backward. For a canonical plan (L > 0) with
+ * `kept`, both flags are 1 in forward, because backward needs M of all segments of
+ * later ranks. */
 struct gather_layout { int entered, leaving, P; size_t unit; };
 
 static int travels(const struct gather_layout *g, const struct kcp_segment *s)
@@ -36,9 +36,9 @@ static struct gather_layout layout_of(const struct fold *f, int both, size_t uni
     return g;
 }
 
-/* Returns the layout of x->kept. Every plan keeps the maps that forward gathers,
- * because backward multiplies by M of these maps. A canonical plan also keeps M of the
- * segments whose maps backward sends. */
+/* Returns the layout of x->kept. For every plan, x->kept has the maps that forward
+ * gathers, because backward multiplies by M of these maps. For a canonical plan, it
+ * also has M of the segments whose maps backward sends. */
 static struct gather_layout layout_kept(const struct fold *f)
 {
     struct kcp_exchange forward = *f->x;
@@ -133,8 +133,8 @@ static int fold_step(const struct fold *f, const struct gather_layout *g, void *
 
 /* Computes the state at the start of visit v, a run of adjacent segments on this rank.
  * `last` is the last position of this rank's previous visit of the sequence, or -1. If
- * `last` is -1, the fold starts with h of the sequence's first segment, otherwise with
- * the state at `last`. Then the fold applies the maps of the segments before v. */
+ * `last` is -1, starts with h of the sequence's first segment. Otherwise starts with
+ * the state at `last`. Then applies the maps of the segments up to v. */
 //> fold_gathered
 static int fold_gathered(const struct fold *f, const struct gather_layout *g,
                          void *all, char *tmp, const struct visit *v, int last)

@@ -1,14 +1,14 @@
 /* chain.c -- each rank receives S, computes M S + h_ext and sends only this result.
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/pipeline.c.
- * Time (chapter 07), S bytes per cut: t_sum + (R-1)(a + S/bw) + (R-2) t_MS + t_main. */
+ * Time (symbols in chapter 07): t_sum + (R-1)(a + S/bw) + (R-2) t_MS + t_main. */
 #include "exchange.h"
 
 //> chain
 /* A visit is a run of adjacent segments of one sequence on one rank. In hop h, visit
- * number h (0, 1, 2 etc.) of each sequence sends its last state. There is no deadlock,
- * because all ranks run the hops in the same order, and within a hop sender and
- * receiver use the same order of messages. */
+ * number h (0, 1, 2 etc.) of each sequence sends the state at the visit's end. There is
+ * no deadlock, because all ranks run the hops in the same order. Within a hop, the
+ * sender and the receiver use the same order of messages. */
 static int hop(const struct fold *f, int h)
 {
     const struct kcp_exchange *x = f->x;

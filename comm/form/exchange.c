@@ -79,8 +79,8 @@ char *fold_state(const struct fold *f, int p)
     return (char *)f->x->states + local_segment(f, p) * f->state;
 }
 
-/* Returns 1 if the segment at position p - 1 precedes the segment at p in the same
- * sequence. */
+/* Returns 1 if the segment at position p - 1 is directly before the segment at p in the
+ * same sequence. */
 static int follows(const struct fold *f, int p)
 {
     return fold_before(f, fold_segment(f, p)) == fold_segment(f, p - 1);
@@ -132,7 +132,7 @@ int fold_next_hop(const struct fold *f, int h)
     return next;
 }
 
-/* Computes S_p = op(M_p-1) S_p-1 + h_p-1. */
+/* Computes S_p = op(M) S + h, where M, S and h are those of position p - 1. */
 //> fold_states
 int fold_states(const struct fold *f, int p0, int p1, int v0, int Vb)
 {
@@ -189,7 +189,7 @@ static const char *what_is_wrong(const struct kcp_exchange *x)
 {
     if (!x || !x->plan) return "the exchange has no plan";
     if (!form_is_known(x->form)) return "form: the value is not a known form";
-    if (!sizes_are_right(x)) return "HV, K, V: expected 1 or more, to 32768";
+    if (!sizes_are_right(x)) return "HV, K, V: expected 1 to 32768";
     if (!x->ops) return "ops: it is missing";
     if (x->plan->R > 1 && (!x->comm || x->comm->R != x->plan->R))
         return "comm: it is missing, or has another number of ranks than the plan";
@@ -201,8 +201,8 @@ static const char *what_is_wrong(const struct kcp_exchange *x)
     return NULL;
 }
 
-/* If no sequence crosses a cut, no messages are sent, and each rank only folds its own
- * adjacent segments. */
+/* If no sequence crosses a cut, no messages are sent, and each rank applies only the
+ * maps of its own segments. */
 int kcp_exchange_run(const struct kcp_exchange *x)
 {
     const char *wrong = what_is_wrong(x);

@@ -85,8 +85,8 @@ struct form {
     struct kcp_traffic (*formula)(const struct fold *f);
     /* Bytes of x->kept, which backward reads with reuse_M. NULL: none. */
     size_t (*kept_bytes)(const struct fold *f);
-    /* 1: the form folds maps in token order, so canonical plans give the same bits for
-     * every R. */
+    /* 1: the form applies maps in token order, so that canonical plans (L > 0) give the
+     * same bits for every R. */
     int in_order;
     /* 1: chain_window.c replaces the form if all ranks can write each other's
      * memory. */

@@ -1,5 +1,5 @@
-/* pipeline.c -- the chain (chain.c) in blocks of columns: a rank sends a block while it
- * receives the next.
+/* pipeline.c -- the chain (chain.c) in blocks of columns: a rank sends one block while
+ * the rank receives the next block.
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/scan.c.
  *
@@ -51,8 +51,8 @@ static int next_time(const struct fold *f, int t)
     struct visit v;
     for (int p = 0; p < f->NS; p = v.p1) {
         v = fold_visit(f, p);
-        const int from = v.hops - v.enters;       /* first, last time step of block 0 */
-        const int to = v.leaves ? v.hops : from;
+        const int from = v.hops - v.enters;       /* first time step of block 0 */
+        const int to = v.leaves ? v.hops : from;  /* last time step of block 0 */
         const int at = from > t + 1 ? from : t + 1;
         if ((v.enters || v.leaves) && at < to + blocks(f->x) &&
             (next < 0 || at < next))

@@ -4,9 +4,9 @@
  *
  * A visit is a run of adjacent segments of one sequence on one rank. f_m is the map of
  * visit m = 0, 1, ... of a sequence, in the order of the pass. Before the step with
- * distance d = 1, 2, 4, ... visit m holds two maps, without f_i for i < 0:
- *   W = f_m   after ... after f_m-d+1   d maps, the last one is f_m
- *   X = f_m-1 after ... after f_m-d+1   d-1 maps, without f_m.
+ * distance d = 1, 2, 4, ... visit m holds two maps (f_i with i < 0 is omitted):
+ *   W = f_m   after ... after f_m-d+1   composes d maps; f_m is applied last
+ *   X = f_m-1 after ... after f_m-d+1   composes d-1 maps, without f_m.
  *
  * In that step, visit m sends W to visit m+d, and composes both W and X with the map
  * received from visit m-d. Once X includes f_0, h of X is the state at the start of
@@ -191,7 +191,8 @@ static size_t scan_work(const struct fold *f)
 }
 
 /* Returns the bytes and messages that this rank sends. Each visit that sends a state
- * sends one map to each visit at distance 1, 2, 4, ... that is on another rank. */
+ * sends one map to each later visit at distance 1, 2, 4, ... that is on another
+ * rank. */
 static struct kcp_traffic scan_formula(const struct fold *f)
 {
     struct kcp_traffic t = { 0, 0, 0 };
