@@ -9,21 +9,10 @@ $B/kcp-wrong-calls: $(call obj,$(ref) $(comm) tests/cli/wrong_calls.c \
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) -lpthread -lm -ldl $(mpi_libs) $(cuda_ldlibs) -o $@
 
-# The judge with a simulated GPU: host memory, with copies as late as a GPU may make them.
-ifneq ($(cuda_cflags),)
-far_calls := Malloc Free Memset MemsetAsync Memcpy MemcpyAsync Memcpy2D StreamSynchronize \
-             DeviceSynchronize GetLastError SetDevice GetDevice GetDeviceCount \
-             StreamCreateWithFlags StreamDestroy DeviceGetAttribute
-$B/kcp-check-far: $(core) $B/tests/judge/main.o $B/tests/cli/far_gpu.o $(list_at)
-	@echo "  link $@"
-	@$(CC) $(LDFLAGS) $(filter %.o,$^) $(far_calls:%=-Wl,--wrap=cuda%) $(LDLIBS) \
-	  $(cuda_ldlibs) -o $@
-test_needs   += $B/kcp-check-far
-endif
 test_needs   += $B/kcp-check $B/kcp-wrong-calls $B/libkcp.so
 test_scripts += tests/cli/house.sh tests/cli/cases.sh tests/cli/cli.sh \
                 tests/cli/mpi.sh tests/cli/wrong_comm.sh \
-                tests/cli/far.sh tests/cli/slurm.sh tests/cli/lies.sh
+                tests/cli/slurm.sh tests/cli/lies.sh
 # Ranks as threads under the thread sanitizer.
 # Open MPI itself has races, so ranks as processes need MPICC=mpicc.mpich.
 .PHONY: sanitize-threads sanitize-threads-quick

@@ -91,9 +91,5 @@ done <<'END'
 2|1|behind: rank 0 wrote past forward's ht
 END
 
-# ---- mutate.sh: a mistake that it must catch
-name=mutate
-(cd "$top" && JOBS=1 sh tests/mutate.sh "$B" 1 7 ref/04_chunk.c) >output 2>&1 &&
-    grep -q '^mutate: seed 7: 1 caught, 0 survived' output && pass || fail "$(tail -2 output)"
 echo "lies.sh: $passed passed, $failed failed"
 [ $failed = 0 ]
