@@ -9,11 +9,10 @@
 # FOLDER has machine.txt ("GPU, driver, date") and any of: judge.txt (kcp-check's output),
 # CASE.tsv (kcp-bench, peers), sanitize.tsv, nccl.tsv, torch.tsv, field.tsv, notes.tsv,
 # digests.tsv (from digest.py; if missing, records.py computes the digests of BUILD=build),
-# and ncu.NAME.csv (a raw page of Nsight Compute). If ncu.txt contains "stage T H", NAME is a
-# variant, and only the page's first kernel becomes a row. If ncu.txt contains
-# "stage T H HV variant", NAME is a case, and each kernel becomes a row. A timed row is kept
-# only if the judge passed its variant in the same run; on one GPU the row itself must also
-# have verdict ok. Rows of other systems (column "peer") need no verdict.
+# and ncu.VARIANT.csv or ncu.VARIANT.CASE.csv (pages of Nsight Compute) with ncu.txt ("stage T
+# H HV"). A timed row is kept only if the judge passed its variant in the same run; on one GPU
+# the row itself must also have verdict ok. Rows of other systems (column "peer") need no
+# verdict.
 import csv
 import glob
 import os
@@ -178,7 +177,7 @@ def add(folder, name, commit):
         elif base != "digests":
             new += time_rows(path, digests, ok)
     for path in sorted(glob.glob(folder + "/ncu.*.csv")):
-        for row in counter_rows(path, read_lines(folder + "/ncu.txt")[0]):
+        for row in counter_rows(path, *read_lines(folder + "/ncu.txt")[0].split()):
             digests.stamp(row, row["stage"], row["variant"], 1)
             new.append(row)
     if not new:
@@ -195,9 +194,9 @@ def add(folder, name, commit):
     print("%s: %d rows, %d new" % (to, len(rows), len(new)))
 
 
-# ---- a raw page of Nsight Compute (ncu --page raw --csv) as rows of counters. A missing
-# counter is empty. `stalled` has the most frequent stall reason and its average number of
-# warps per issued instruction.
+# ---- a page of Nsight Compute (ncu --csv --page raw --print-units base) as rows of counters.
+# A missing counter is empty. `stalled` has the most frequent stall reason and its average
+# number of warps per issued instruction.
 
 COUNTERS = {
     "registers": "launch__registers_per_thread", "smem": "launch__shared_mem_per_block",
@@ -209,46 +208,28 @@ COUNTERS = {
     "dram": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
     "wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
     "conflicts": "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
-    "loads": "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
-    "load_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
-    "stores": "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
-    "store_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
     "local_sectors": "l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum"}
 
 
-def counter_rows(path, line):
-    """Yields rows of a raw page. `line` is "stage T H" or "stage T H HV variant"."""
-    stage, T, H, *more = line.split()
-    name = re.search(r"ncu\.(.*)\.csv$", path)[1]
+def counter_rows(path, stage, T, H, HV):
+    """Yields a row for each kernel of the page ncu.VARIANT.csv or ncu.VARIANT.CASE.csv."""
+    variant, *case = os.path.basename(path).split(".")[1:-1]
     with open(path, encoding="utf-8", newline="") as f:
-        lines = list(csv.reader(line for line in f if line.startswith('"')))
-    head, unit, kernels = lines[0], lines[1], lines[2:] if more else lines[2:3]
-    at = {column: i for i, column in enumerate(head)}
-
-    def number(cells, column, scale=None):
-        if column not in at:
-            return ""
-        text = cells[at[column]].replace(",", "")
-        return float(text) * scale.get(unit[at[column]][:1], 1) if scale else text
-
-    bytes_of = {"K": 1e3, "M": 1e6, "G": 1e9}
+        kernels = list(csv.DictReader(line for line in f if line.startswith('"')))
     prefix, suffix = "smsp__average_warps_issue_stalled_", "_per_issue_active.ratio"
-    reasons = [n for n in head if n.startswith(prefix) and n.endswith(suffix)
-               and "_selected_" not in n]
-    for cells in kernels:
-        row = {"kind": "counter", "stage": stage, "variant": name, "T": T, "H": H}
-        row.update((n, number(cells, counter)) for n, counter in COUNTERS.items())
-        row["dram_bytes"] = "%.0f" % sum(number(cells, n, bytes_of) or 0 for n in
-                                         ("dram__bytes_read.sum", "dram__bytes_write.sum"))
-        stalls = [(float(number(cells, n)), n[len(prefix):-len(suffix)].replace("_", " "))
-                  for n in reasons if number(cells, n)]
+    for cells in kernels[1:]:                       # the first line has the units
+        cells = {n: text.replace(",", "") for n, text in cells.items()}
+        row = {name: cells.get(counter) for name, counter in COUNTERS.items()}
+        stalls = [(float(cells[n]), n[len(prefix):-len(suffix)].replace("_", " "))
+                  for n in cells if n.startswith(prefix) and n.endswith(suffix)
+                  and "_selected_" not in n and cells[n]]
         row["stalled"] = "%s %.1f" % max(stalls)[::-1] if stalls else ""
-        if more:
-            kernel = re.sub(r"^void |[<(].*|_kernel.*", "", cells[at["Kernel Name"]])
-            us = number(cells, "gpu__time_duration.sum", {"n": 1e-3, "m": 1e3})
-            row.update(variant=more[1], HV=more[0], case=name, us="%g" % us,
-                       what=re.sub("^(gdn|kda)_", "", kernel))
-        yield row
+        row["dram_bytes"] = "%.0f" % sum(float(cells.get("dram__bytes_%s.sum" % n) or 0)
+                                         for n in ("read", "write"))
+        row["us"] = "%g" % (float(cells["gpu__time_duration.sum"]) / 1000)
+        row["what"] = re.sub(r"^void |(gdn|kda)_|[<(].*|_kernel.*", "", cells["Kernel Name"])
+        yield {"kind": "counter", "stage": stage, "variant": variant, "T": T, "H": H,
+               "HV": HV, "case": "".join(case), **row}
 
 
 # ---- finds records of the present code
