@@ -48,21 +48,6 @@ static void print_ranks(const struct run *x)
            saved[KCP_SAVE_ALL], saved[KCP_SAVE_LIGHT]);
 }
 
-/* Returns the peak memory in MiB, or 0 if not known. ru_maxrss of getrusage would
- * include the memory of the parent process before exec. */
-static double peak_memory(void)
-{
-    char line[200];
-    long kib = 0;
-    FILE *f = fopen("/proc/self/status", "r");
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "VmHWM: %ld kB", &kib) == 1)
-            break;
-    if (f)
-        fclose(f);
-    return (double)kib / 1024;
-}
-
 void print_summary(const struct run *x, double seconds)
 {
     const struct kcp_call *c = &x->call;
@@ -90,6 +75,5 @@ void print_summary(const struct run *x, double seconds)
     for (int i = 0; i < x->a.n; i++)
         if (x->a.t[i].out)
             printf(" %s", x->a.t[i].file);
-    printf(" to %s; %.2f s, peak memory %.0f MiB\n", x->o.out, seconds,
-           peak_memory());
+    printf(" to %s; %.2f s\n", x->o.out, seconds);
 }
