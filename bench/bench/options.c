@@ -41,47 +41,43 @@ _Static_assert(KCP_RECOMPUTE == 0 && KCP_SAVE_ALL == 1 && KCP_SAVE_LIGHT == 2 &&
                LIVE == 0 && STRONG == 1,
                "the words of --save and --gate are in the order of their enums");
 
-static int is_number_of_stage(const char *word, size_t n)
-{
-    char two[3] = "";
-    if (n != 2) return 0;
-    memcpy(two, word, 2);
-    return stage_find(two) != NULL;
-}
-
 #define FORM_WORD(number, name) "|" #name
 
-static int is_form(const char *word, size_t n)
+/* Returns the number of words in a list with commas. */
+static int words(const char *list)
 {
-    if (n == strlen(CHAIN_WINDOW) && !memcmp(word, CHAIN_WINDOW, n)) return 1;
+    int n = 1;
+    for (; *list; list++) n += *list == ',';
+    return n;
+}
+
+static int is_list_of_stages(const char *list)
+{
+    int found = 0;
+    for (int i = 0; i < kcp_nstages; i++) {
+        char number[3];
+        snprintf(number, sizeof number, "%.2s", kcp_stages[i].name);
+        found += has_word(list, number, ",");
+    }
+    return found == words(list);
+}
+
+static int is_list_of_forms(const char *list)
+{
+    int found = has_word(list, CHAIN_WINDOW, ",");
     for (int form = 0; form < KCP_FORMS; form++)
-        if (strlen(kcp_form_names[form]) == n && !memcmp(word, kcp_form_names[form], n))
-            return 1;
-    return 0;
+        found += has_word(list, kcp_form_names[form], ",");
+    return found == words(list);
 }
 
-/* Returns 1 if s is a list of known words, separated by commas. */
-static int is_list(const char *s, int (*is_known)(const char *, size_t))
+/* Reads a number from 1 to LENGTHS_TOKENS at *s, and moves *s past the number. Returns
+ * 0 if there is no such number. */
+static int64_t read_number(const char **s)
 {
-    for (;;) {
-        const size_t n = strcspn(s, ",");
-        if (!is_known(s, n)) return 0;
-        if (!s[n]) return 1;
-        s += n + 1;
-    }
-}
-
-/* Reads a number from 1 to `most` at s. Returns the text after its digits, or NULL. */
-static const char *number(const char *s, int64_t most, int64_t *to)
-{
-    int64_t n = 0;
-    if (*s < '1' || *s > '9') return NULL;
-    for (; *s >= '0' && *s <= '9'; s++) {
-        n = 10 * n + (*s - '0');
-        if (n > most) return NULL;
-    }
-    *to = n;
-    return s;
+    char *end;
+    const long long n = **s < '1' || **s > '9' ? 0 : strtoll(*s, &end, 10);
+    if (n) *s = end;
+    return n <= LENGTHS_TOKENS ? n : 0;
 }
 
 /* "4x8192,1024" is four sequences of 8192 tokens and one of 1024. Writes boundaries to
@@ -89,23 +85,18 @@ static const char *number(const char *s, int64_t most, int64_t *to)
  * exceeds a limit. */
 static int read_lengths(const char *text, int64_t *cu)
 {
-    const char *s = text;
-    int64_t tokens = 0;
     int N = 0;
     cu[0] = 0;
-    for (;; s++) {
-        int64_t times = 1, length;
-        s = number(s, LENGTHS_TOKENS, &length);
-        if (s && *s == 'x') {
+    for (const char *s = text;; s++) {
+        int64_t times = 1, length = read_number(&s);
+        if (length && *s == 'x') {
             times = length;
-            s = number(s + 1, LENGTHS_TOKENS, &length);
+            s++;
+            length = read_number(&s);
         }
-        if (!s || times > LENGTHS_MOST - N) return 0;
-        for (int64_t i = 0; i < times; i++) {
-            tokens += length;
-            cu[++N] = tokens;
-        }
-        if (tokens > LENGTHS_TOKENS) return 0;
+        if (!length || times > LENGTHS_MOST - N) return 0;
+        for (int64_t i = 0; i < times; i++, N++) cu[N + 1] = cu[N] + length;
+        if (cu[N] > LENGTHS_TOKENS) return 0;
         if (*s != ',') return *s ? 0 : N;
     }
 }
@@ -137,9 +128,9 @@ static int check_options(struct bench *b)
     c->scale = 1 / sqrt(c->K);
     c->KG = c->model == KCP_GDN ? 1 : c->K;
     if (c->HV % c->H) return bench_bad("--HV", "", "a multiple of -H");
-    if (b->stages && !is_list(b->stages, is_number_of_stage))
+    if (b->stages && !is_list_of_stages(b->stages))
         return bench_bad("--stage", b->stages, "numbers of stages, such as 08,13");
-    if (b->forms && !is_list(b->forms, is_form))
+    if (b->forms && !is_list_of_forms(b->forms))
         return bench_bad("--forms", b->forms, CHAIN_WINDOW KCP_FORM_LIST(FORM_WORD)
                          ", with commas");
     const struct kcp_variant *v;
