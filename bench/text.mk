@@ -1,8 +1,8 @@
 # text.mk -- make run: the layer on real text on several ranks.   RANKS= TEXT= STEPS=
-# --wrap redirects these calls to bench/text/trace.c, which measures time.
+# --wrap redirects these names to bench/text/trace.c, which measures time.
 
 text_wrap := $(addprefix kcp_ref_,gate wy affine chunk chunk_backward wy_backward \
-               merge_backward conv) kcp_exchange_run
+               merge_backward conv) comm_moves
 text_obj  := $(call obj,$(wildcard bench/text/*.c) $(base))
 
 # The page's style sheet, the book's and more, as a C string.

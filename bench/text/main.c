@@ -65,7 +65,8 @@ static int run_forms(struct finding *f, struct run *many, const struct run *one,
             traffic_add(&f->formula[form], run->lane[r].formula);
         }
         f->form_err[form] = compare_runs(run, one, NULL);
-        f->counted &= !memcmp(&f->form[form], &f->formula[form], sizeof f->form[form]);
+        f->counted &= !memcmp(&f->form[form], &f->formula[form], sizeof f->form[form])
+                      && (f->form[form].bytes > 0) == (run->plan->crossing > 0);
         if (form)
             run_close(run);
     }

@@ -1,9 +1,11 @@
 /* trace.c -- measures the time of each stage, and the traffic of the exchange.
  *
  * Book: none.  Checked by: reading the page.  Next: print.c.
- * The linker's --wrap=f redirects every call of f to this file, so ref/ is unchanged.
+ * The linker's --wrap=f makes other files use __wrap_f of this file instead of f, so
+ * ref/ is unchanged.
  */
 #include "text.h"
+#include "moves.h"
 #include <time.h>
 
 const char *const mark_name[MARKS] = {
@@ -78,13 +80,11 @@ void traffic_add(struct kcp_traffic *sum, struct kcp_traffic more)
 }
 
 /* Measures the exchange's time and traffic, and computes its traffic by the formula. */
-int __real_kcp_exchange_run(const struct kcp_exchange *x);
-int __wrap_kcp_exchange_run(const struct kcp_exchange *x);
-int __wrap_kcp_exchange_run(const struct kcp_exchange *x)
+static int exchange_run(const struct kcp_exchange *x)
 {
     const double t = seconds(), busy = busy_seconds();
     x->comm->traffic = (struct kcp_traffic){ 0 };
-    const int status = __real_kcp_exchange_run(x);
+    const int status = kcp_exchange_run(x);
     trace_mark(MARK_EXCHANGE, x->backward, t, busy);
     if (lane) {
         traffic_add(&lane->wire, x->comm->traffic);
@@ -92,3 +92,9 @@ int __wrap_kcp_exchange_run(const struct kcp_exchange *x)
     }
     return status;
 }
+
+/* Replaces comm_moves, the table by which the references call comm/. */
+extern const struct moves __wrap_comm_moves;
+const struct moves __wrap_comm_moves = {
+    exchange_run, kcp_exchange_work, kcp_exchange_kept, kcp_halo_rows, kcp_halo_at,
+    kcp_halo_run, kcp_halo_states, kcp_parameter_sum };
