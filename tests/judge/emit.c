@@ -3,7 +3,7 @@
  * Book: CONTRIBUTING.md, "Kernels written elsewhere".  Checked by: tests/cli/cli.sh.
  * Next: foreign.c, the verdict on the outputs.
  *
- * DIR/cases.txt contains the stage, seed, selected lists and storage type.
+ * DIR/cases.txt contains the stage, the storage type and the number of cases.
  * case_007/words.txt contains the case as text for --case. case_007/forward/ contains
  * the inputs, one file per field (do.npy for do_), and case.txt with sizes and options.
  * Another program writes one output file per field to the same directory. By default
@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 const char *const emit_pass_name[] = { "forward", "backward" };
 
@@ -36,14 +37,25 @@ static int make_dir(const char *path)
     return 2;
 }
 
-/* Closes a file. Reports a write error, because some appear only in fclose. */
-static int close_file(FILE *f, const char *path)
+/* What the text files describe: a stage's n cases, or one pass of one case. */
+struct described {
+    const struct kcp_stage *stage;
+    const struct kcase *k;
+    const struct kcp_call *call;
+    const struct kcp_plan *plan;
+    enum kcp_storage storage;
+    int n;
+};
+
+/* Writes a text file. Some write errors appear only in fclose. */
+static int write_text(const char *path, void (*print)(FILE *, const struct described *),
+                      const struct described *x)
 {
-    errno = 0;
-    const int lost = ferror(f);
-    if (!fclose(f) && !lost) return 0;
-    fprintf(stderr, "kcp-check: %s: cannot write: %s\n", path,
-            errno ? strerror(errno) : "an error");
+    FILE *f = fopen(path, "w");
+    if (f) print(f, x);
+    const int lost = !f || ferror(f);
+    if (f && !fclose(f) && !lost) return 0;
+    fprintf(stderr, "kcp-check: %s: cannot write: %s\n", path, strerror(errno));
     return 2;
 }
 
@@ -53,12 +65,6 @@ void emit_dims(const struct kcp_field *f, const struct kcp_call *c,
     const int turned = f && c->layout == KCP_VK && !strcmp(f->shape, "N HV K V");
     for (int d = 0; d < t->nd; d++)
         dim[d] = t->dim[turned && d > 1 ? 5 - d : d];
-}
-
-static int unwritable(const char *path)
-{
-    fprintf(stderr, "kcp-check: %s: cannot write\n", path);
-    return 2;
 }
 
 static int write_field(const char *path, const struct kcp_field *f,
@@ -83,11 +89,9 @@ static int write_field(const char *path, const struct kcp_field *f,
     return bad ? 2 : 0;
 }
 
-static int write_sizes(const char *path, const struct kcp_call *c,
-                       const struct kcase *k)
+static void print_sizes(FILE *f, const struct described *x)
 {
-    FILE *f = fopen(path, "w");
-    if (!f) return unwritable(path);
+    const struct kcp_call *c = x->call;
     fprintf(f,
             "T %lld\nN %d\nNS %d\nNC %d\nR %d\nH %d\nHV %d\nK %d\nV %d\nC %d\nKG %d\n"
             "D %d\nWc %d\n", (long long)c->T, c->N, c->NS, c->NC, c->R, c->H, c->HV,
@@ -95,16 +99,15 @@ static int write_sizes(const char *path, const struct kcp_call *c,
     fprintf(f, "model %d\ngate %d\nbeta_form %d\nact %d\nlayout %d\nl2norm %d\n"
             "reuse_M %d\nshift %d\nscale %.17g\nlower_bound %.17g\nL %lld\n", c->model,
             c->gate, c->beta_form, c->act, c->layout, c->l2norm, c->reuse_M, c->shift,
-            c->scale, c->lower_bound, (long long)k->L);
-    return close_file(f, path);
+            c->scale, c->lower_bound, (long long)x->k->L);
 }
 
-/* Writes options.txt, for kcp-run --stage NN $(cat options.txt) ... */
-static int write_options(const char *path, const struct kcp_stage *s,
-                         const struct kcp_call *c, const struct kcp_plan *p)
+/* Prints options for kcp-run --stage NN $(cat options.txt) ... */
+static void print_options(FILE *f, const struct described *x)
 {
-    FILE *f = fopen(path, "w");
-    if (!f) return unwritable(path);
+    const struct kcp_call *c = x->call;
+    const struct kcp_plan *p = x->plan;
+    const int ranks = x->stage->ranks;
     fprintf(f, "--model %s --gate %s --beta %s --act %s --state-layout %s --scale %.17g"
             " --chunk %d%s%s%s", model_name[c->model], gate_name[c->gate],
             beta_name[c->beta_form], c->act ? "silu" : "none", c->layout ? "vk" : "kv",
@@ -113,12 +116,24 @@ static int write_options(const char *path, const struct kcp_stage *s,
             c->shift ? " --shift" : "");
     if (c->pass == KCP_BACKWARD) fprintf(f, " --backward");
     if (c->lower_bound < 0) fprintf(f, " --lower-bound %.17g", c->lower_bound);
-    if (s->ranks && p->L) fprintf(f, " --canonical %lld", (long long)p->L);
-    if (s->ranks) fprintf(f, " --form %s --cuts ", kcp_form_names[c->form]);
-    for (int r = 0; s->ranks && r <= p->R; r++)
+    if (ranks && p->L) fprintf(f, " --canonical %lld", (long long)p->L);
+    if (ranks) fprintf(f, " --form %s --cuts ", kcp_form_names[c->form]);
+    for (int r = 0; ranks && r <= p->R; r++)
         fprintf(f, "%s%lld", r ? "," : "", (long long)p->cuts[r]);
     fprintf(f, "\n");
-    return close_file(f, path);
+}
+
+static void print_words(FILE *f, const struct described *x)
+{
+    char words[1024];
+    case_print(x->k, words, sizeof words);
+    fprintf(f, "%s\n", words);
+}
+
+static void print_head(FILE *f, const struct described *x)
+{
+    fprintf(f, "stage %s\nstorage %s\ncases %d\n", x->stage->name,
+            storage_name[x->storage], x->n);
 }
 
 static int emit_pass(const char *dir, const struct kcp_stage *s, const struct kcase *k,
@@ -132,10 +147,11 @@ static int emit_pass(const char *dir, const struct kcp_stage *s, const struct kc
     if (!status) status = make_dir(path);
     struct kcp_call c = p ? call_of(s, k, p, 0, pass) : k->call;
     if (s->ranks) c.T = k->call.T;                 /* the whole batch, uncut */
+    const struct described all = { .stage = s, .k = k, .call = &c, .plan = p };
     emit_path(path, sizeof path, dir, i, pass, "case.txt");
-    if (!status) status = write_sizes(path, &c, k);
+    if (!status) status = write_text(path, print_sizes, &all);
     emit_path(path, sizeof path, dir, i, pass, "options.txt");
-    if (!status) status = write_options(path, s, &c, p);
+    if (!status) status = write_text(path, print_options, &all);
     for (int j = 0; j < s->nfields && !status; j++) {
         const struct kcp_field *f = &s->fields[j];
         const struct tensor *t = tensor_find(&x->in, f->name);
@@ -177,7 +193,9 @@ static struct kcase *cases_in_words(const struct options *o, int *n)
     return list;
 }
 
-struct kcase *emit_list(const struct kcp_stage *s, const struct options *o, int *n)
+/* Lists the *n cases that the options select. */
+static struct kcase *emit_list(const struct kcp_stage *s, const struct options *o,
+                               int *n)
 {
     if (o->ngiven) return cases_in_words(o, n);
     const struct kcp_variant any = { s->name, "v1", "", KCP_BF16, KCP_DEVICE, "any",
@@ -190,50 +208,6 @@ struct kcase *emit_list(const struct kcp_stage *s, const struct options *o, int 
         if (of_shapes(&list[i], o->shapes)) list[kept++] = list[i];
     *n = kept;
     return list;
-}
-
-/* Writes cases.txt, from which emit_list can rebuild the list. */
-static int write_list(const char *path, const struct kcp_stage *s,
-                      const struct options *o, const struct kcase *list, int n)
-{
-    FILE *f = fopen(path, "r");
-    char words[1024];
-    if (f) {                       /* has cases, perhaps with outputs */
-        fclose(f);
-        fprintf(stderr, "kcp-check: %s exists; choose a directory without cases\n",
-                path);
-        return 2;
-    }
-    f = fopen(path, "w");
-    if (!f) {
-        fprintf(stderr, "kcp-check: %s: cannot write: %s\n", path,
-                strerror(errno));
-        return 2;
-    }
-    fprintf(f, "stage %s\nseed %llu\nfull %d\nranks %d\nstorage %s\n", s->name,
-            (unsigned long long)o->seed, o->full, o->ranks, storage_name[o->storage]);
-    if (o->small) fprintf(f, "small 1\n");
-    if (o->shapes) fprintf(f, "shapes %s\n", o->shapes);
-    for (int i = 0; i < n && o->ngiven; i++) {
-        case_print(&list[i], words, sizeof words);
-        fprintf(f, "case %s\n", words);
-    }
-    const int lost = close_file(f, path);
-    if (lost) remove(path);                        /* so a retry can write it */
-    return lost;
-}
-
-static int write_words(const char *dir, int i, const struct kcase *k)
-{
-    char path[4096], words[1024];
-    snprintf(path, sizeof path, "%s/case_%03d", dir, i);
-    if (make_dir(path)) return 2;
-    snprintf(path, sizeof path, "%s/case_%03d/words.txt", dir, i);
-    FILE *f = fopen(path, "w");
-    if (!f) return unwritable(path);
-    case_print(k, words, sizeof words);
-    fprintf(f, "%s\n", words);
-    return close_file(f, path);
 }
 
 int emit_cases(const char *dir, const struct options *o)
@@ -253,18 +227,26 @@ int emit_cases(const char *dir, const struct options *o)
         free(list);
         return 2;
     }
-    char path[4096];
+    char path[4096], head[4096];
     int status = make_dir(dir);
-    snprintf(path, sizeof path, "%s/cases.txt", dir);
-    if (!status) status = write_list(path, s, o, list, n);
-    const int began = !status;
+    const struct described all = { .stage = s, .storage = o->storage, .n = n };
+    snprintf(head, sizeof head, "%s/cases.txt", dir);
+    if (!status && !access(head, F_OK)) {        /* has cases, perhaps with outputs */
+        fprintf(stderr, "kcp-check: %s exists; choose a directory without cases\n",
+                head);
+        free(list);
+        return 2;
+    }
     for (int i = 0; i < n && !status; i++) {
-        status = write_words(dir, i, &list[i]);
+        const struct described one = { .k = &list[i] };
+        snprintf(path, sizeof path, "%s/case_%03d", dir, i);
+        status = make_dir(path);
+        snprintf(path, sizeof path, "%s/case_%03d/words.txt", dir, i);
+        if (!status) status = write_text(path, print_words, &one);
         for (int pass = 0; pass <= has_backward(s) && !status; pass++)
             status = emit_pass(dir, s, &list[i], i, pass, o->storage);
     }
-    snprintf(path, sizeof path, "%s/cases.txt", dir);
-    if (status && began) remove(path);
+    if (!status) status = write_text(head, print_head, &all);
     if (!status)
         printf("wrote %d cases of %s in %s, inputs rounded to %s\n", n, s->name, dir,
                storage_name[o->storage]);

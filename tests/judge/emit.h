@@ -8,8 +8,6 @@
 
 /* Writes the cases to files. Returns the exit status, 2 after an error message. */
 int emit_cases(const char *dir, const struct options *o);
-/* Lists the *n cases that the options select. */
-struct kcase *emit_list(const struct kcp_stage *s, const struct options *o, int *n);
 int judge_foreign(const char *dir, const struct options *o, struct kcp_report *rep);
 
 extern const char *const emit_pass_name[2];

@@ -127,55 +127,61 @@ static void judge_case_dir(const char *dir, const struct kcp_stage *s,
            judge_program, s->name, storage_name[storage], words);
 }
 
-/* Reads cases.txt into o. Returns 0, or 2 after printing one line on stderr. */
-static int read_list(const char *path, struct options *o, char stage[32],
-                     char shapes[256], struct kcase given[MOST_GIVEN])
+static int refuse(const char *path, const char *found)
 {
-    char line[1024], word[16], storage[8] = "", why[300];
-    unsigned long long seed;
-    int as = 0;
-    FILE *f = fopen(path, "r");
-    const int read = f ? fscanf(f, "stage %31s seed %llu full %d ranks %d storage %7s ",
-                                stage, &seed, &o->full, &o->ranks, storage) : 0;
-    if (read != 5) {
-        if (f) fclose(f);
-        fprintf(stderr, "kcp-check: %s: %s, expected what --emit wrote\n", path,
-                f ? "not a list of cases" : "not found");
-        return 2;
-    }
-    int odd = 0;
-    while (!odd && fgets(line, sizeof line, f)) {
-        line[strcspn(line, "\n")] = 0;
-        if (!strcmp(line, "small 1")) o->small = 1;
-        else if (sscanf(line, "shapes %255s", shapes) == 1) o->shapes = shapes;
-        else if (sscanf(line, "%15s", word) == 1 && !strcmp(word, "case") &&
-                 o->ngiven < MOST_GIVEN)
-            odd = case_parse(line + 5, &given[o->ngiven++], why, sizeof why);
-        else odd = 1;
-    }
-    fclose(f);
-    if (o->ngiven) o->given = given;
-    o->seed = seed;
-    while (as < 2 && strcmp(storage_name[as], storage)) as++;
-    o->storage = as;
-    if (!odd && stage_find(stage) && !strcmp(storage_name[as], storage) &&
-        o->ranks >= 0 && o->ranks <= CASE_RANKS) return 0;
-    fprintf(stderr, "kcp-check: %s: found stage %s, storage %s, expected what"
-            " --emit wrote\n", path, stage, storage);
+    fprintf(stderr, "kcp-check: %s: found %s, expected what --emit wrote\n", path,
+            found);
     return 2;
+}
+
+/* Reads words.txt of case i. Returns 0, or 2 after printing one line on stderr. */
+static int read_case(const char *dir, int i, struct kcase *k)
+{
+    char path[4096], words[1024] = "", why[300] = "no words";
+    snprintf(path, sizeof path, "%s/case_%03d/words.txt", dir, i);
+    FILE *f = fopen(path, "r");
+    if (!f) return refuse(path, "no file");
+    const int read = fgets(words, sizeof words, f) != NULL;
+    fclose(f);
+    words[strcspn(words, "\n")] = 0;
+    return read && !case_parse(words, k, why, sizeof why) ? 0 : refuse(path, why);
+}
+
+/* Reads the cases into a list, which the caller frees. Returns NULL after printing one
+ * line on stderr. */
+static struct kcase *read_list(const char *dir, const struct kcp_stage **s,
+                               enum kcp_storage *storage, int *n)
+{
+    char path[4096], stage[32], word[8];
+    int as = 0;
+    snprintf(path, sizeof path, "%s/cases.txt", dir);
+    FILE *f = fopen(path, "r");
+    const int read = f ? fscanf(f, "stage %31s storage %7s cases %d", stage, word, n)
+                       : 0;
+    if (f) fclose(f);
+    while (read == 3 && as < 3 && strcmp(storage_name[as], word)) as++;
+    *s = read == 3 ? stage_find(stage) : NULL;
+    *storage = as;
+    if (!*s || as == 3 || *n < 1) {
+        refuse(path, f ? "no list of cases" : "no file");
+        return NULL;
+    }
+    struct kcase *list = alloc_or_exit((size_t)*n * sizeof *list);
+    for (int i = 0; i < *n; i++)
+        if (read_case(dir, i, &list[i])) {
+            free(list);
+            return NULL;
+        }
+    return list;
 }
 
 int judge_foreign(const char *dir, const struct options *o, struct kcp_report *rep)
 {
-    char path[4096], stage[32], shapes[256];
-    struct options made = { 0 };
-    struct kcase given[MOST_GIVEN];
-    int n = 0;
-    snprintf(path, sizeof path, "%s/cases.txt", dir);
-    if (read_list(path, &made, stage, shapes, given)) return 2;
-    const struct kcp_stage *s = stage_find(stage);
-    struct kcase *list = emit_list(s, &made, &n);
-    int answers = 0;
+    const struct kcp_stage *s;
+    enum kcp_storage storage;
+    int n = 0, answers = 0;
+    struct kcase *list = read_list(dir, &s, &storage, &n);
+    if (!list) return 2;
     for (int i = 0; i < n && !answers; i++)
         answers = is_answered(dir, s, i, 0) ||
                   (has_backward(s) && is_answered(dir, s, i, 1));
@@ -186,9 +192,8 @@ int judge_foreign(const char *dir, const struct options *o, struct kcp_report *r
         free(list);
         return 2;
     }
-    printf("%s, %d cases, %s\n", s->name, n, storage_name[made.storage]);
-    for (int i = 0; i < n; i++)
-        judge_case_dir(dir, s, &list[i], i, made.storage, rep);
+    printf("%s, %d cases, %s\n", s->name, n, storage_name[storage]);
+    for (int i = 0; i < n; i++) judge_case_dir(dir, s, &list[i], i, storage, rep);
     free(list);
     return report_close(rep, o->strict);
 }
