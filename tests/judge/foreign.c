@@ -152,18 +152,19 @@ static int read_case(const char *dir, int i, struct kcase *k)
 static struct kcase *read_list(const char *dir, const struct kcp_stage **s,
                                enum kcp_storage *storage, int *n)
 {
-    char path[4096], stage[32], word[8];
+    char path[4096], stage[32], word[8], found[80] = "no list of cases";
     int as = 0;
     snprintf(path, sizeof path, "%s/cases.txt", dir);
     FILE *f = fopen(path, "r");
     const int read = f ? fscanf(f, "stage %31s storage %7s cases %d", stage, word, n)
                        : 0;
     if (f) fclose(f);
+    if (read == 3) snprintf(found, sizeof found, "stage %s, storage %s", stage, word);
     while (read == 3 && as < 3 && strcmp(storage_name[as], word)) as++;
     *s = read == 3 ? stage_find(stage) : NULL;
     *storage = as;
     if (!*s || as == 3 || *n < 1) {
-        refuse(path, f ? "no list of cases" : "no file");
+        refuse(path, f ? found : "no file");
         return NULL;
     }
     struct kcase *list = alloc_or_exit((size_t)*n * sizeof *list);

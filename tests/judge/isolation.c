@@ -246,7 +246,7 @@ int isolated_end(struct isolated *x, char *why, size_t n)
 {
     if (!x->pid) return 0;
     shutdown(x->fd, SHUT_WR);
-    const int bad = process_end(x->pid, why, n);
+    const int bad = process_end(x->pid, x->fd, why, n);
     close_socket(x);
     return bad;
 }

@@ -64,9 +64,9 @@ int process_receive(int fd, void *data, size_t n);
  * Returns 0, or 1 with an error in `why` if the process ended or was killed. */
 int process_answer(pid_t pid, int fd, double seconds, void *to, size_t n, char *why,
                    size_t nwhy);
-/* Waits until a process ends, after its last request. Returns 0, or 1 with `why` if the
- * process's status is not 0. */
-int process_end(pid_t pid, char *why, size_t n);
+/* Waits until a process ends and so closes its socket, after its last request. Returns
+ * 0, or 1 with `why` if the process's status is not 0. */
+int process_end(pid_t pid, int fd, char *why, size_t n);
 /* Runs `body` in a new process, and copies the `bytes` bytes that `body` writes at `to`
  * to this process. Returns 0, or 1 with an error in `why`. */
 int process_ask(void (*body)(const void *arg, void *to), const void *arg, void *to,

@@ -186,12 +186,11 @@ int    head_axis(const struct kcp_field *f);     /* axis of heads in f's shape, 
 void   check_slice(const struct slice *s, struct worst *w);
 
 /* ---- memory (memory.c; a GPU's: cuda/host/memory.cu) */
-/* fenced_unwritten allocates memory between two fences and sets all bits to 1, which is
- * NaN in every storage type. fenced_unwritten_soon returns before the bits are set; the
- * next sync waits until all bits are set. fenced_free returns NULL if the fences are
+/* fenced_unwritten_soon allocates memory between two fences and sets all bits to 1,
+ * which is NaN in every storage type. It may return before the bits are set; the next
+ * sync waits until all bits are set. fenced_free returns NULL if the fences are
  * intact, else the name of the overwritten fence, "before" or "past". */
 void *fenced_unwritten_soon(const struct memory *m, size_t n);
-void *fenced_unwritten(const struct memory *m, size_t n);
 const char *fenced_free(const struct memory *m, void *p, size_t n);
 extern const struct memory host_memory;
 void memory_settle(void);                     /* call once, before the first trial */

@@ -60,14 +60,6 @@ void *fenced_unwritten_soon(const struct memory *m, size_t n)
     return NULL;
 }
 
-void *fenced_unwritten(const struct memory *m, size_t n)
-{
-    char *p = fenced_unwritten_soon(m, n);
-    if (!p || !m->sync()) return p;
-    m->free(p - fence_bytes);
-    return NULL;
-}
-
 const char *fenced_free(const struct memory *m, void *p, size_t n)
 {
     unsigned char found[2 * 256];

@@ -78,6 +78,8 @@ static void describe_end(int status, char *why, size_t n)
                   WEXITSTATUS(status));
 }
 
+/* Kills what is left of a process's group. Returns the exit status of the process,
+ * which does not change if the process ended before. */
 static int end_group(pid_t pid)
 {
     int status = 0;
@@ -94,40 +96,23 @@ int process_answer(pid_t pid, int fd, double seconds, void *to, size_t n, char *
 {
     const double until = monotonic_seconds() + limit_or_day(seconds);
     if (receive(fd, to, n, until) == n) return 0;
-    const int is_late = monotonic_seconds() >= until;
-    int status = 0;
-    for (int i = 0; i < 100 && !is_late; i++) {         /* socket closed: may end */
-        if (waitpid(pid, &status, WNOHANG) == pid) {
-            kill(-pid, SIGKILL);
-            describe_end(status, why, nwhy);
-            return 1;
-        }
-        poll(NULL, 0, 10);
-    }
-    end_group(pid);
-    snprintf(why, nwhy,
-             is_late ? "it ran past its time limit and was ended (--limit %d)"
-                     : "it closed its socket to the judge (--limit %d)",
-             isolation_limit);
+    const int is_late = monotonic_seconds() >= until, status = end_group(pid);
+    if (!is_late) describe_end(status, why, nwhy);
+    else
+        snprintf(why, nwhy, "it ran past its time limit and was ended (--limit %d)",
+                 isolation_limit);
     return 1;
 }
 
-int process_end(pid_t pid, char *why, size_t n)
+int process_end(pid_t pid, int fd, char *why, size_t n)
 {
-    int status = 0;
+    char none, how[120];
     const double until = monotonic_seconds() + limit_or_day(isolation_limit);
-    while (waitpid(pid, &status, WNOHANG) == 0 && monotonic_seconds() < until)
-        poll(NULL, 0, 1);
-    const int is_late = monotonic_seconds() >= until;
-    if (is_late) {
-        end_group(pid);
-        snprintf(why, n, "it did not end after its last case");
-    } else if (status) {
-        char how[120];
-        describe_end(status, how, sizeof how);
-        snprintf(why, n, "after its last case %s", how);
-    }
-    kill(-pid, SIGKILL);
+    receive(fd, &none, 1, until);
+    const int is_late = monotonic_seconds() >= until, status = end_group(pid);
+    if (!is_late) describe_end(status, how, sizeof how);
+    if (is_late) snprintf(why, n, "it did not end after its last case");
+    else if (status) snprintf(why, n, "after its last case %s", how);
     return is_late || status;
 }
 
@@ -145,6 +130,7 @@ int process_ask(void (*body)(const void *arg, void *to), const void *arg,
         _exit(status);
     }
     const int lost = process_answer(pid, fd, seconds, to, bytes, why, n);
+    const int failed = lost || process_end(pid, fd, why, n);
     close(fd);
-    return lost || process_end(pid, why, n);
+    return failed;
 }

@@ -4,6 +4,7 @@
  * passes, each other one fails.  Next: tests/judge/isolation.c. */
 #define _GNU_SOURCE
 #include "kcp.h"
+#include "ref.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,32 +14,6 @@
 enum { HONEST, EXITS, HANGS, CRASHES, TAKES_MEMORY, REFUSES, NAMED, NO_GPU,
        EXITS_LOADED, HANGS_LOADED, EXITS_LATE, NO_BACKWARD, ONCE, EMPTY, ONCE_WIDE,
        NO_FORWARD, SOME, SOME_SAID, MARKS, TWICE, NOTHING };
-
-/* Applies the maps in order, S <- M S + h, starting with S = h of the first map. */
-static int honest(struct kcp_merge *a)
-{
-    const int K = a->K, V = a->V, W = V + K, *range = a->range;
-    const double *maps = a->maps;
-    double *S = a->S, *next = malloc(sizeof *next * (size_t)(K * V));
-    const int back = a->pass == KCP_BACKWARD, count = range[1] - range[0];
-    for (int n = 0; n < a->HV && next; n++, S += K * V) {
-        memset(S, 0, sizeof *S * (size_t)(K * V));
-        for (int step = 0; step < count; step++) {
-            const int j = back ? range[1] - 1 - step : range[0] + step;
-            const double *map = maps + ((int64_t)j * a->HV + n) * K * W;
-            for (int i = 0; i < K; i++)
-                for (int v = 0; v < V; v++) {
-                    double x = map[i * W + v];
-                    for (int p = 0; p < K && step; p++)
-                        x += map[back ? p * W + V + i : i * W + V + p] * S[p * V + v];
-                    next[i * V + v] = x;
-                }
-            memcpy(S, next, sizeof *S * (size_t)(K * V));
-        }
-    }
-    free(next);
-    return KCP_OK;
-}
 
 /* Marks the workspace as prepared for this size. Returns 1 if the workspace had the
  * mark of another size. */
@@ -86,7 +61,7 @@ static int run(void *args)
     struct kcp_merge *a = args;
     if (LIE == NOTHING) return KCP_OK;
     if (LIE == ONCE_WIDE && (a->K < 64 || a->V < 64)) return KCP_NA;
-    const int status = honest(a);
+    const int status = ref_merge(a);
     runs++;
     if (LIE == EXITS) exit(0);
     if (LIE == EXITS_LATE && runs == 5) _exit(0);
