@@ -6,8 +6,8 @@
 
 // Returns e^g. The state is multiplied by e^g once per token, so a bias accumulates
 // over thousands of tokens. For results near 1, expf has a bias below one ulp, whereas
-// 1 + expm1f(g) is rounded to nearest. For g < -1/2 the state decays before errors
-// accumulate, so expf is used, because 1 + expm1f(g) would lose digits of a small e^g.
+// 1 + expm1f(g) is rounded to nearest. For g < -1/2, where 1 + expm1f(g) would lose
+// digits, expf is used: the state decays before a bias accumulates.
 static __device__ __forceinline__ float token_decay(float g)
 {
     return g > -0.5f ? 1.0f + expm1f(g) : expf(g);

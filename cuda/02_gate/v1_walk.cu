@@ -113,7 +113,7 @@ static __device__ float gate_slope(const struct gate_form &f, float x)
 }
 
 // Computes g and its cumulative sum G along a chunk, with one block per chunk and head
-// and one thread per channel. In G, gates below -750 are replaced by -750.
+// and one thread per channel. A gate below -750 adds only -750 to G.
 template <class X>
 static __global__ void gate_forward(const struct kcp_gate a)
 {

@@ -53,7 +53,7 @@ static __device__ __forceinline__ float activate(const struct kcp_gate &a,
     return -f.expA * (fmaxf(y, 0.0f) + log1pf(__expf(-fabsf(y))));
 }
 
-// Returns g for the sum G: values below -750 become -750, and NaN stays NaN.
+// Returns the number that gate g adds to the sum G: at least -750, and NaN if g is NaN.
 static __device__ __forceinline__ float summed(float g)
 {
     return g < -750.0f ? -750.0f : g;

@@ -1,4 +1,4 @@
-// v2_halves.cu -- the WY form on tensor cores, by recursive halving with anchors.
+// v2_halves.cu -- the WY form on tensor cores, by recursive halving of the triangle.
 // Book: chapter T, "Chapter 03: scores and the inverse".
 // Checked by: tests/03_wy/checks.c.
 // Next: ../04_chunk/v2_warp.cu.
@@ -6,7 +6,7 @@
 #include "cuda/host/stages_v2.cuh"
 
 // A block has 16 warps, one per tile of pairs. Two blocks fit in the registers of an
-// SM, so one block can compute while the other waits at a barrier.
+// SM, so one block can compute while the other block waits at a barrier.
 enum { THREADS = 512 };
 
 // Computes k~ = exp2(G) k in place. For KDA, also computes kg = exp2(G_last - G) k and

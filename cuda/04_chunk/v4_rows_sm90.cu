@@ -63,7 +63,7 @@ static __device__ __forceinline__ void output(struct tiles *s, int at,
 }
 
 // Computes v_new = u - w S in place of u, then o, then S <- Lambda S + kg^T v_new.
-// While the tensor core computes the new S, stores the old S and v_new or o.
+// While the tensor core computes S, stores the old S, and o (`of_o` = 1) or v_new.
 template <int of_o>
 static __device__ __forceinline__ void scan_step(const struct kcp_chunk &a,
                                                  struct token_range z, int n, int c,

@@ -10,7 +10,7 @@
 #include "core/window.h"
 
 // One hop of the chain on one rank. S comes from rank `from` (-1: S is local). op(M) S
-// + h is stored to rank `to` (-1: nothing is sent). op(M) is M forward and M^T
+// + h is stored to rank `to` (-1: nothing is sent). op(M) is M in forward and M^T in
 // backward. If `first` is set, only h is stored.
 struct hop {
     int K, V, backward, first, from, to;

@@ -17,10 +17,11 @@ static __device__ __forceinline__ float M_of(const float *map, int K, int V,
                     : map[(int64_t)i * (V + K) + V + p];
 }
 
-// Computes S_out = op(M) S_in + h in fp32, 2 K^2 flops per column. Bound: memory, 4
-// (K^2 + 2 K V) bytes per head, if the blocks of a head share M through the cache. A
-// block computes 16 columns of one head. S_in and S_out may be the same array, because
-// a barrier separates the copy of S_in to shared memory from the first store to S_out.
+// Computes S_out = op(M) S_in + h in fp32, 2 K^2 flops per column. op(M) is M in
+// forward and M^T in backward. Bound: memory, 4 (K^2 + 2 K V) bytes per head, if the
+// blocks of a head share M through the cache. A block computes 16 columns of one head.
+// S_in and S_out may be the same array, because a barrier separates the copy of S_in to
+// shared memory from the first store to S_out.
 static __global__ void apply_map(int K, int V, const float *maps, int backward,
                                  int first, int v0, int Vb, const float *S_in,
                                  int ld_in, float *S_out, int ld_out)
@@ -61,9 +62,9 @@ static int apply_once(int HV, int V, const void *map, int v0, int Vb, const void
 }
 
 // Selects the kernel by the shape of the whole state, not by the columns of one call.
-// Therefore canonical segments give the same bits in every form of the exchange,
-// although the pipeline calls this function once per block of columns. The chain's hops
-// (hop.cuh) add in the same order as fold_once.
+// Therefore canonical segments (the same for any number of ranks) give the same bits in
+// every form of the exchange, although the form `pipeline` calls this function once per
+// block of columns. The chain's hops (hop.cuh) add in the same order as fold_once.
 static int apply(int HV, int K, int V, const void *map, int backward, int first, int v0,
                  int Vb, const void *S_in, int ld_in, void *S_out, int ld_out,
                  struct CUstream_st *stream)

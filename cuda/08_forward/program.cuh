@@ -20,8 +20,8 @@ struct forward {
     struct kcp_exchange e;
 };
 
-// Fills x with pointers into the saved block and the workspace. Returns the required
-// bytes of workspace.
+// Fills x with pointers into the workspace and the saved block (what forward saves for
+// backward). Returns the required bytes of workspace.
 template <class X>
 static size_t place(struct forward *x, const struct kcp_forward *args,
                     const struct stages &t)
@@ -64,7 +64,7 @@ static size_t place(struct forward *x, const struct kcp_forward *args,
     return r->used;
 }
 
-// Runs chapters 02 and 03.
+// Runs the kernels of chapters 02 and 03.
 static int front(struct forward *x)
 {
     const struct kcp_call *call = (const struct kcp_call *)&x->a;
@@ -75,8 +75,8 @@ static int front(struct forward *x)
     return status ? status : x->t.wy(&wy);
 }
 
-// Runs chapters 05 and 07. Stores the initial state of segment s in `states` [s]. Then
-// computes the initial state of each strip (part) of the segment.
+// Runs the kernels of chapters 05 and 07. Stores the initial state of segment s in
+// `states` [s]. Then computes the initial state of each strip (part) of the segment.
 static int carry(struct forward *x)
 {
     const struct kcp_call *call = (const struct kcp_call *)&x->a;

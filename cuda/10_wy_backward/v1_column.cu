@@ -133,8 +133,8 @@ static __device__ void pairs(const struct kcp_wy_backward &a, struct token_range
 
 // Computes column d of the gradients as the sum over all paths of the chain rule.
 // For KDA, stores dg_t, the sum of dG from row t to the last. For GDN, stores dG in the
-// workspace. The dG of the last row also contains exp2(G_last) sum_v h dS and sum k
-// dk_s*.
+// workspace. The dG of the last row also contains exp2(G_last) sum_v h dS and, over all
+// earlier rows, the sum of k times dk_s, the part of dk that comes from dS.
 template <class X>
 static __device__ void combine_paths(const struct kcp_wy_backward &a,
                                      struct token_range z, int n, int d, const X *h,

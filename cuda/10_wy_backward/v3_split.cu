@@ -1,4 +1,4 @@
-// v3_split.cu -- dq dk dv dbeta dg in two kernels: the solve, then the pairs.
+// v3_split.cu -- dq, dk, dv, dbeta and dg in two kernels: the solve, then the pairs.
 // Book: chapter T, "Two kernels".  Checked by: tests/10_wy_backward/checks.c.
 // Next: ../11_merge_backward/v1_column.cu.
 #include "v3_split_solve.cuh"
@@ -84,8 +84,8 @@ static __device__ __forceinline__ void combine_paths(const struct kcp_wy_backwar
     s.whole[3][x.B][x.d] = far[3];
 }
 
-// Computes dg_t = exp2(G_last) sum_v h dS + sums from the other three blocks of 16 rows
-// + sums from the block that contains row t.
+// Computes dg_t as exp2(G_last) sum_v h dS, plus the sums of the three blocks of 16
+// rows without row t, plus the sums of the block with row t.
 template <int K>
 static __device__ __forceinline__ void gates(const struct kcp_wy_backward &a,
                                              struct token_range z, int n, int d0,

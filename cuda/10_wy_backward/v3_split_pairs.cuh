@@ -3,13 +3,13 @@
 // Next: v3_split.cu.
 #include "v3_split_storage.cuh"
 
-// Off the diagonal, the anchor of tile (I, J) of 16 rows and columns is row a, the
-// first row of I: D_ij = E_i F_j, with factors E_i = exp2(G_i - G_a) and F_j = exp2(G_a
-// - G_j), both <= 1. A thread processes the 16 rows of block B in column d. The thread
-// computes the factors of these rows, the tensor core multiplies the tiles, and the
-// thread applies the remaining factor to the products. Tiles on the diagonal are
-// computed pair by pair in fp32 in registers. dg_t is the sum over pairs j < t <= i.
-// Off the diagonal, these pairs are summed without cancellation: by rows i >= t, by
+// Tile (I, J) has 16 rows and 16 columns. Off the diagonal, the tile's anchor is row a,
+// the first row of I, and D_ij = E_i F_j. The factors E_i = exp2(G_i - G_a) and F_j =
+// exp2(G_a - G_j) are at most 1. A thread processes the 16 rows of block B in column d.
+// The thread computes the factors of these rows, the tensor core multiplies the tiles,
+// and the thread applies the remaining factor to the products. Tiles on the diagonal
+// are computed pair by pair in fp32 in registers. dg_t is the sum over pairs j < t <=
+// i. Off the diagonal, these pairs are summed without cancellation: by rows i >= t, by
 // columns j < t, and by whole tiles (I, J) with J < B < I. No term is added and later
 // subtracted, so the sums may be rounded independently.
 enum { COLS = 64, LX = COLS + PAD, TILES = 6, LT = 56 };
@@ -231,8 +231,8 @@ static __device__ __forceinline__ void row_pairs(const struct pair_storage &s, i
     //< kernel-diagonal
 }
 
-// Exchanges half of the rows with another lane, and adds the received rows. Four such
-// steps in reduce_rows sum 16 rows over the warp's 32 columns.
+// Exchanges half of the rows with another lane, and adds the received rows. In
+// reduce_rows, four such steps and one shuffle sum 16 rows over 32 columns.
 template <int half>
 static __device__ __forceinline__ void reduce_halves(float (&x)[16])
 {

@@ -1,13 +1,13 @@
-// v3_stages.cu -- the whole backward from saved chunk factors, by v2's kernels.
+// v3_stages.cu -- the whole backward from chunk factors (chapter 18), by v2's kernels.
 // Book: chapter 13, "Code: kernels".  Checked by: tests/13_backward/checks.c.
 // Next: ../18_hopper/v4_scans_finish_sm90.cu, for most calls.
 #include "cuda/host/stages_v2.cuh"
 #include "program.cuh"
 #include "realigned.cuh"
 
-// Backward for calls that chapter 18's kernels do not support: other sizes, or arrays
-// without 16-byte alignment. This path uses only states and maps of the saved block,
-// and recomputes the results of chapters 02 and 03.
+// This backward runs if chapter 18's kernels do not support the call: other sizes, or
+// arrays that are not aligned to 16 bytes. This path uses only states and maps of the
+// saved block, and recomputes the results of chapters 02 and 03.
 static int run(void *args)
 {
     struct kcp_backward a = *(const struct kcp_backward *)args;

@@ -9,7 +9,7 @@
 // do not depend on which rank has which tokens. A call without initial and final states
 // uses the kernels with STATES = 0.
 
-// A stretch (a local token range of one sequence) with chunks c0 to c0 + nc - 1.
+// A stretch is a local token range of one sequence. Its chunks are c0 to c0 + nc - 1.
 // `start` and `stop` are the bounds of sequence n, in local token numbers. `at` is
 // described in halo.cuh.
 struct stretch {
@@ -19,8 +19,9 @@ struct stretch {
 };
 
 // A call, its states, and its arrays in the workspace. `before` has the rows before the
-// cut. `dpre` [T+na,D] has the gradients of the pre-activation. `chunk` [NC,n], `mine`,
-// `all` and `sum` [n] have the sums of chunks, stretches, ranks, and the total.
+// cut. `dpre` [T+na,D] has the gradients of the pre-activation. `chunk` [NC,n] and
+// `mine` [rows,n] have the sums of each chunk and each stretch. `all` [R,rows,n] has
+// the sums of all ranks, and `sum` [n] has the total.
 struct conv {
     struct conv_call a;
     struct conv_states st;

@@ -23,11 +23,11 @@ enum { N_BACKWARD = 2, BATCH_BACKWARD = 4, BLOCKS_BACKWARD = 8 };
 template <int CALLS>
 struct calls { struct conv of[CALLS]; };
 
-// A thread's run: x.run chunks of stretch s, starting at chunk c. `d` is the thread's
-// first channel. If z.len is 0, the thread has no work. With several stretches, the
-// grid has one block for every chunk, and a block exits if its chunk is not the first
-// of a run. Rarely executed code calls run_of_thread again instead of keeping the
-// result in registers.
+// A thread's run: x.run chunks of stretch s (a token range of one sequence), starting
+// at chunk c. `d` is the thread's first channel. If z.len is 0, the thread has no work.
+// With several stretches, the grid has one block for every chunk, and a block exits if
+// its chunk is not the first of a run. Rarely executed code calls run_of_thread again
+// instead of keeping the result in registers.
 struct run { struct token_range z; int c, d, s; };
 
 template <int N>
@@ -354,7 +354,7 @@ static unsigned blocks_of(const struct conv *x)
 // Returns the number of chunks per run in backward. For one stretch, this number
 // minimizes the predicted time: blocks run in waves, and a run costs the time of its
 // tokens plus OF_RUN tokens. In a canonical plan, the number is fixed, because the
-// rounding of the sums must not depend on R.
+// rounding of the sums must not depend on the number of ranks.
 static int run_of_backward(const struct conv_call *a)
 {
     enum { FIXED = 2, MOST = 8, OF_RUN = 20 };

@@ -8,7 +8,7 @@ enum { WC_MAX = 4 };
 
 // Columns of table `bounds`, in local token numbers. The table has one row per stretch
 // (a local token range of one sequence). START and STOP are the bounds of the sequence,
-// but at most WC_MAX tokens outside the contiguous local tokens that contain the
+// clamped to at most WC_MAX tokens outside the contiguous local tokens that contain the
 // stretch. LOW to HIGH_AT describe these contiguous tokens and their halos (struct
 // surround).
 enum { START, STOP, LOW, HIGH, LOW_AT, HIGH_AT, BOUNDS };

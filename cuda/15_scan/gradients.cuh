@@ -6,9 +6,10 @@
 
 #include "token.cuh"
 
-// Computes the gradients of one token per block. In the first half, a thread computes a
-// column: F = dS + q dO^T, e = v - S_d^T k, z = F^T k. In the second half, a warp
-// computes a row, with lanes over v:
+// Computes the gradients of one token per block. S is the state before the token, S_d =
+// diag(alpha) S, and S' is the state after the token. In the first half, a thread
+// computes a column: F = dS + q dO^T, e = v - S_d^T k, z = F^T k. In the second half, a
+// warp computes a row, with lanes over v:
 //   dq = S' dO      dk = beta (F e - S_d z)      dalpha = sum_v (F - beta k z^T) S
 // Bound: memory, because two states are read twice per token. dq and dk of a value head
 // are stored in dq_part and dk_part [C,HV,K]. Three barriers separate four phases: the

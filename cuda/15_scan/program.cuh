@@ -7,7 +7,7 @@
 #include "core/paths.h"
 #include "rank.cuh"
 
-// Returns tile c of segment s, after launching the kernel that computes the gates.
+// Returns tile c (a chunk) of segment s, and launches the kernel of the tile's gates.
 template <class X>
 static struct tile tile_of(const struct scan *x, int s, int c)
 {
@@ -39,8 +39,8 @@ static int build_tree(const struct scan *x, const struct tile &y, int back)
     return tree_up(product_of(x, y, NULL), x->by.run, x->a.stream);
 }
 
-// Applies the root of a tile's tree to S, a map (W = V + K columns) or a state (W = V).
-// Rows of S are `ld` numbers apart.
+// Applies the map at the root of a tile's tree to S. S is a map (W = V + K columns) or
+// a state (W = V columns). Rows of S are `ld` numbers apart.
 static int apply_root(const struct scan *x, const struct tile &y, int W, int ld,
                       float *S)
 {
@@ -190,8 +190,8 @@ static int weights(struct scan *x)
     return status;
 }
 
-// Copies the rows of sequences that have no tokens and are owned by this rank. If
-// `from` is NULL, stores zeros.
+// For each sequence without tokens that this rank owns, copies the sequence's row of
+// `from` to `to`, or stores zeros if `from` is NULL.
 static void rows_on(const struct scan *x, const int *owner, const void *from, void *to)
 {
     const struct kcp_plan *p = x->a.plan;

@@ -54,7 +54,7 @@ static __global__ void family_pairs_back(const struct family x)
     }
 }
 
-// One channel's gradients in one chunk; q and k are summed over a group of value heads.
+// Gradients of one channel in one chunk. `q` and `k` sum over a group of value heads.
 struct channel { float q[CMAX], k[CMAX], b[CMAX], look[CMAX], G[CMAX]; };
 
 // Adds the gradients that come through the states before and after the chunk.
@@ -142,7 +142,7 @@ static __device__ void scores_back(const struct family &x, struct token_range s,
     }
 }
 
-// One thread per channel of a query/key head processes the value heads in order, so no
+// A thread processes a channel of a query/key head for all value heads in order, so no
 // sum needs several threads. Bound: latency of C^2 sequential pairs in each thread.
 template <class X>
 static __global__ void family_channels_back(const struct family x)

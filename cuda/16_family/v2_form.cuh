@@ -10,7 +10,7 @@
 // Bound: memory. DPLR at K = V = 64 reads 896 bytes per token and head and writes 1280,
 // including rows of zeros. The exponentials, five per element and block size, take half
 // as long as moving these bytes. Shared memory is 51 KiB per block, so four blocks
-// share an SM, and some compute while others wait at barriers.
+// share an SM, and one block computes while another block waits at a barrier.
 
 // Replaces q, k and b by qg, kg and bg, and v by omega v. Replaces a by the vector with
 // which a token reads the state before the chunk.

@@ -6,9 +6,9 @@
 
 #include "v2_form_storage.cuh"
 
-// Uses chapter 03's blocks with the anchor one token earlier: the last column of the
-// block instead of the first row. A read before the decay uses G_{i-1} instead of G_i.
-// In a block's first row, G_{i-1} is the anchor's G, so no exponent is above 0.
+// Uses chapter 03's blocks, but each block's anchor is one token earlier: the block's
+// last column instead of its first row. A read before the decay uses G_{i-1} instead of
+// G_i. In a block's first row, G_{i-1} is the anchor's G, so no exponent is above 0.
 //
 // Computes a 16 x 16 tile of two products: rows of q or a times columns of k and of b.
 template <class Storage>

@@ -6,7 +6,8 @@
 
 #include "v2_scan_step.cuh"
 
-// Returns the tokens of chunk i of a stretch with tokens `first` to `end` - 1.
+// Returns the tokens of chunk i of a stretch, a token range of one sequence from token
+// `first` to token `end` - 1.
 static __device__ __forceinline__ struct token_range step_tokens(int64_t first,
                                                                  int64_t end, int i)
 {
@@ -14,9 +15,8 @@ static __device__ __forceinline__ struct token_range step_tokens(int64_t first,
     return { t, left < TOKENS ? (int)left : TOKENS };
 }
 
-// Processes 64 columns of a head's S (or dS) through all chunks of a stretch (a token
-// range of one sequence). keep [NC,HV,K,V] receives the state before each chunk, or the
-// gradient after each chunk.
+// Processes 64 columns of a head's S (or dS) through all chunks of a stretch. keep
+// [NC,HV,K,V] receives the state before each chunk, or the gradient after each chunk.
 template <int K, int reverse>
 static __global__ __launch_bounds__(256, 1) void dplr_scan(const struct family x,
                                                            const float *from, float *to,

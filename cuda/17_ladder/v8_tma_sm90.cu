@@ -79,8 +79,8 @@ static __device__ __forceinline__ void add_kg(float (*S)[4], uint32_t (*a)[4],
     wgmma_commit();
 }
 
-// Computes x^T = u^T - y^T. A copy always loads 64 rows. Rows past the stretch's end
-// belong to another stretch, so x is set to 0 in these rows.
+// Computes x^T = u^T - y^T. A copy always loads 64 rows. Rows past the end of the
+// stretch (a token range) are set to 0 in x, because they belong to another stretch.
 static __device__ __forceinline__ void subtract(float (*x)[4], const float (*y)[4],
                                                 int len)
 {
@@ -94,8 +94,8 @@ static __device__ __forceinline__ void subtract(float (*x)[4], const float (*y)[
 
 //> consumer
 // Processes all chunks of a stretch for 64 columns of the state. v_new replaces u in
-// the pipeline stage; whole rows of v_new are stored from the stage while the tensor
-// core updates S.
+// the pipeline stage. While the tensor core updates S, whole rows of v_new are stored
+// from the stage to global memory.
 static __device__ void consumer_warpgroup(const struct kcp_ladder &a, int s, int n,
                                           struct stages *m)
 {

@@ -1,5 +1,5 @@
-// chunk_factors.cuh -- chunk factors: chunk_prepare writes them, and the scan reads
-// them.
+// chunk_factors.cuh -- a chunk's factors, which chunk_prepare writes and the scan
+// reads.
 // Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/mutants.c.
 // Next: chunk_prepare.cuh.
 #ifndef KCP_CHUNK_FACTORS_CUH

@@ -6,9 +6,6 @@
 
 #include "cuda/18_hopper/chunk_factors.cuh"
 
-// A warp's part of a chunk: rows 16 I to 16 I + 15 of Aqk, or of A if `of_A` is set.
-struct warp_role { int I, of_A; };
-
 // Returns the index of the 16x16 block (I, J) among the ten on and below the diagonal.
 static __device__ __forceinline__ int block16_index(int I, int J)
 {
@@ -149,8 +146,8 @@ static __device__ __forceinline__ void store_fragments(uint4 (*at)[32],
     at[1][lane] = make_uint4(p.rest[0], p.rest[2], p.rest[1], p.rest[3]);
 }
 
-// Adds x y^T to d [16,16]. Computes top * top, top * rest and rest * top; rest * rest
-// is below the rounding error.
+// Adds x y^T to d [16,16]. Computes top * top, top * rest and rest * top, because rest
+// * rest is below the rounding error.
 static __device__ __forceinline__ void mma_split(
     float (*d)[4], const struct split_operand &x, const uint4 (*y)[32])
 {
@@ -203,7 +200,7 @@ static __device__ __forceinline__ void invert_block16(float (*L)[SUBCHUNK + 4], 
 }
 
 // Returns the byte offset, in a triangle, of a lane's four elements in the first eight
-// rows of a block. The next eight rows are 256 bytes further; the next block of the
+// rows of a block. The next eight rows are 256 bytes further. The next block of the
 // block column is 512 bytes further.
 static __device__ __forceinline__ int block16_offset(void)
 {

@@ -22,7 +22,8 @@ static int scan(const struct fused *f, const struct forward_params *on_strips)
     return forward_scan(on_strips, f->kept.h ? &f->kept : NULL, processors());
 }
 
-// Computes the state at the start of every strip (chapters 05 and 07).
+// Computes the state at the start of every strip, a part of a segment (chapters 05 and
+// 07).
 static int carry_fused(struct fused *f, const struct forward_params *on_strips)
 {
     const struct kcp_call *call = (const struct kcp_call *)&f->x.a;
@@ -39,10 +40,11 @@ static int carry_fused(struct fused *f, const struct forward_params *on_strips)
 
 // ---- a rank with one segment: its map is computed concurrently with the factors
 //
-// The walk is a scan that computes the segment's map window by window. After each strip
-// the walk stores the map of all chunks from the segment's start. This map, applied to
-// the segment's first state, gives the state at the start of the next strip. If the
-// sequence starts in this segment, this state is the map's h_ext.
+// A window is the chunks that one launch processes. The walk is a scan that computes
+// the segment's map window by window. After each strip the walk stores the map of all
+// chunks from the segment's start. This map, applied to the segment's first state,
+// gives the state at the start of the next strip. If the sequence starts in this
+// segment, this state is the map's h_ext.
 
 //> kernel-walk
 // For each window, computes the window's factors, then continues the walk over the

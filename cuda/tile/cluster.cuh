@@ -36,15 +36,4 @@ static __device__ __forceinline__ void cluster_sync(void)
                      : "memory");
 }
 
-// st.shared::cluster, called by one thread: stores x in block `rank`, at the
-// shared-memory offset of `at`. Threads of that block may read x after cluster_sync.
-static __device__ __forceinline__ void store_in_block(int *at, int rank, int x)
-{
-    asm volatile(
-        "{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;\n"
-        "st.shared::cluster.u32 [there], %2; }" ::"r"(smem_addr(at)),
-        "r"(rank), "r"(x)
-        : "memory");
-}
-
 #endif

@@ -7,8 +7,9 @@
 #include "mbarrier.cuh"
 #include "wgmma.cuh"
 
-// If `trans_a` or `trans_b` is set, that operand is MN-major (contiguous along M or N).
-// If `minus` is set, d -= a b. If `add` (a compile-time constant) is 0, d = a b.
+// If `trans_a` is set, operand a is contiguous along M. If `trans_b` is set, operand b
+// is contiguous along N. If `minus` is set, d -= a b. If `add` (a compile-time
+// constant) is 0, d = a b.
 #define A4(a) "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
 #define D16_LIST "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, "
 #define D32_LIST                                                                      \

@@ -86,7 +86,7 @@ static inline int tensor_map_of_heads(CUtensorMap *map, const void *x, int64_t T
 
 // cp.async.bulk.tensor.3d, called by one thread: copies 64 channels, starting at
 // `channel`, of rows of head n, starting at row t, to a swizzle128 tile. The rules of
-// tma_load_1d apply; `map` is a __grid_constant__ kernel argument.
+// tma_load_1d apply. `map` is a __grid_constant__ kernel argument.
 static __device__ __forceinline__ void tma_load_3d(void *to, const CUtensorMap &map,
                                                    int channel, int n, int t,
                                                    uint64_t *bar)

@@ -6,7 +6,7 @@
 
 #include "finish_gate.cuh"
 
-// All products use the raw q and k; the norms multiply rows of dA, dB, P, Q and W. Per
+// All products use the raw q and k. The norms multiply rows of dA, dB, P, Q and W. Per
 // chunk and value head, with D_ij = exp2(G_i - G_j):
 //
 //     dA = scale tril(dO v_new^T, -1)   dB = -tril(dv v_new^T, -1)   (beta dL)
@@ -19,8 +19,8 @@
 // The anchor b of a subchunk (16 tokens) and channel is an integer near the middle of
 // the range of G. For i in subchunk I and j in subchunk J, D_ij = exp2(G_i - b_I)
 // exp2(b_I - b_J) exp2(b_J - G_j). The middle factor is a power of two, so each operand
-// is rounded only once. dG_i is q_i times its row sum, plus k_i times its row sum,
-// minus k_i times its column sum. In dG, row sums are multiplied by the rounded
+// is rounded only once. dG_i is q_i times q's row sum, plus k_i times k's row sum,
+// minus k_i times k's column sum. In dG, row sums are multiplied by the rounded
 // operands that enter column sums, and column sums by the rounded operands that enter
 // row sums. So each pair (i, j) adds a product to row i of dG and subtracts exactly the
 // same product from row j.

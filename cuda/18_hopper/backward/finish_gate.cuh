@@ -89,15 +89,9 @@ static __device__ __forceinline__ void zero_tokens_from(int len, float (*x)[4])
             if (8 * t + e + j % 2 >= len) x[t][j] = 0.0f;
 }
 
-// Weights (0 or 1) in a prefix sum: `beside` multiplies the neighbouring lane's sum,
-// and `across` multiplies the sum of the other lane pair.
-struct quad_weights {
-    float beside, across;
-};
-
 // Replaces `x` by its inclusive sums along the tokens. bound[I] is the sum over all
 // tokens before subchunk I, and bound[4] is the total. A channel's eight tokens of a
-// tile are in four lanes; each of these lanes computes the tile's total.
+// tile are in four lanes. Each of these lanes computes the tile's total.
 static __device__ __forceinline__ void sum_along_tokens(float (*x)[4],
                                                         float (*bound)[2])
 {
@@ -139,9 +133,9 @@ static __device__ __forceinline__ void sum_from_the_end(float (*x)[4])
         }
 }
 
-// From dg of an element, returns dx (x: the raw gate) and adds a term of dA_log to *dA.
-// Both results lack a factor that is equal for all elements of a head; the caller
-// applies it. With this factor:
+// Returns dx, the gradient of the raw gate x, of an element with gate gradient dg. Adds
+// a term of dA_log to *dA. Both results lack a factor that is equal for all elements of
+// a head. The caller multiplies by this factor, which gives, with lb = lower_bound:
 //     bounded   dx = dg lb exp(A_log) s (1 - s), s = 1 / (1 + 2^u);  dA_log += dx y
 //     softplus  dx = -exp(A_log) sigma(y) dg;                        dA_log += dg g
 static __device__ __forceinline__ float bounded_back(float u, float dg, float *dA)

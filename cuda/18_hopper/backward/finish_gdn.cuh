@@ -17,9 +17,9 @@ struct gdn_gate {
 };
 
 // Sums per row that the consumers compute for the gradient warp. `rows` sums over a
-// row's pairs with earlier rows, and `columns` sums over its pairs with later rows.
-// `states` and `last` sum the terms of q dq and k dk that contain h or dS. `dv_v_new`
-// is the diagonal of dv v_new^T.
+// row's pairs with earlier rows, and `columns` sums over the row's pairs with later
+// rows. `states` and `last` sum the terms of q dq and k dk that contain h or dS.
+// `dv_v_new` is the diagonal of dv v_new^T.
 struct gdn_sums {
     float rows[2][CHUNK], columns[2][SUBCHUNKS][CHUNK]; // of dA, of dB
     float states[2][CHUNK], last[2][CHUNK];             // per warpgroup
@@ -57,8 +57,8 @@ static int make_gdn_maps(struct gdn_maps *m, const struct kcp_backward &a)
     return made ? KCP_OK : KCP_CUDA;
 }
 
-// Loads q and k of i.pair with their norms. Argument `pair` counts the pairs of this
-// block and selects the stage.
+// Loads q, k and their norms for the chunk and query/key head i.pair. Argument `pair`
+// counts the pairs of this block and selects the stage.
 template <int K>
 static __device__ __forceinline__ void load_qk_part(const struct backward_params &x,
                                                     const struct gdn_maps &from,

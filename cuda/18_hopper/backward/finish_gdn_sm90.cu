@@ -6,7 +6,7 @@
 
 // With one gate per head, D_ij = exp2(G_i - G_j) is the same for all channels, and at
 // most 1 for j <= i. So this kernel needs no anchors (finish_consumer.cuh) and computes
-// any gate exactly. All products use the raw q and k; the norms multiply rows.
+// any gate exactly. All products use the raw q and k. The norms multiply rows.
 //
 //     dA_ij = scale D_ij (dO v_new^T)_ij, j <= i
 //     dB_ij = -D_ij (dv v_new^T)_ij, j < i
@@ -100,7 +100,7 @@ static __device__ __forceinline__ void store_gdn_triangle(
     *(float2 *)&smem.sums.columns[of_dv][warp][2 * lane] = sum_over_channels(columns);
 }
 
-// One warpgroup computes the two products of one triangle.
+// One warpgroup computes the two products of one triangle (dA or dB).
 template <int K>
 static __device__ __forceinline__ void make_gdn_triangle(
     const struct backward_params &x, const struct block_chunk &i, int of_dv, int stage,
@@ -334,11 +334,12 @@ static __device__ __forceinline__ void finish_gdn_chunk(
 // warpgroup one thread is the producer, one warp computes G one chunk in advance, and
 // another warp computes the gate's gradient from dG while the consumers continue.
 //
-// Barriers: each part has `full` and `empty`. G and the sums of dG have further pairs
-// of barriers, gate_* and sums_*. CONSUMERS_SYNC marks three events, in order: rows
-// past the end are 0; the triangles are stored; the dots (sums of q dq and k dk) are
-// stored. dA and dB have two buffers, so when the triangles are stored, the previous
-// chunk's triangles have been read. WARPGROUP_SYNC: the warpgroup's rows are staged.
+// Barriers: each part (finish_gdn.cuh) has `full` and `empty`. G and the sums of dG
+// have further pairs of barriers, gate_* and sums_*. CONSUMERS_SYNC marks three events,
+// in order: rows past the end are 0; the triangles are stored; the dots (sums of q dq
+// and k dk) are stored. dA and dB have two buffers, so when the triangles are stored,
+// the previous chunk's triangles have been read. WARPGROUP_SYNC: a warpgroup's rows are
+// staged.
 template <int K>
 static __global__ __launch_bounds__(finish_threads<K>::ALL, finish_threads<K>::BLOCKS)
 void gdn_finish_kernel(const __grid_constant__ struct backward_params x,

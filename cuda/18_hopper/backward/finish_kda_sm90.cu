@@ -11,9 +11,9 @@ struct finish_registers {
     enum { CONSUMER = K == 128 ? 240 : 216, PRODUCER = K == 128 ? 24 : 40 };
 };
 
-// Computes X = dO v_new^T and Y = dv v_new^T for the triangles; each warp has 16 rows.
-// With K = 128 each of the two consumer warpgroups computes one product; with K = 64
-// the only consumer warpgroup computes both products.
+// Computes X = dO v_new^T and Y = dv v_new^T for the triangles dA and dB. Each warp has
+// 16 rows. If K = 128, each of the two consumer warpgroups computes one product. If K =
+// 64, the only consumer warpgroup computes X and Y.
 template <int K>
 static __device__ __forceinline__ void begin_triangles(
     const struct kda_finish_storage<K> &s, int tile, float (*d)[4])
@@ -68,7 +68,7 @@ static __device__ __forceinline__ void add_to_group(float4 *sums, int threads,
 }
 
 // A warpgroup computes the gradients of one chunk and value head. If `whole` is 1, the
-// chunk has 64 rows; the code for a partial last chunk needs more registers and is
+// chunk has 64 rows. The code for a partial last chunk needs more registers and is
 // compiled separately. If `unread` is 1, this thread issued TMA stores of the previous
 // chunk's rows, and must release the stage when TMA has read the rows. Returns the next
 // `unread`.
@@ -219,14 +219,15 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
 // 240.
 //
 // Ownership: a block processes (chunk, head) pairs one after another. Each consumer
-// warpgroup has 64 channels; one thread is the producer; three warps compute dbeta and
-// the sums over v of h dS.
+// warpgroup has 64 channels, one thread is the producer, and three warps compute dbeta
+// and the sums over v of h dS.
 //
-// Barriers. Each part has `full` and `empty`. `sums_full`: the sums of h dS are stored.
-// CONSUMERS_SYNC marks these events, in order: rows past the end are zero, the
-// triangles are stored, the triangles have been read, the dots (sums of q dq and k dk)
-// are stored, the factors of the norms' gradient are stored. WARPGROUP_SYNC: the
-// warpgroup's rows are staged. DIAGONAL_STORED: the dbeta warp may read dv_v_new.
+// Barriers. Each part (finish_producer.cuh) has `full` and `empty`. `sums_full`: the
+// sums of h dS are stored. CONSUMERS_SYNC marks these events, in order: rows past the
+// end are zero, the triangles are stored, the triangles have been read, the dots (sums
+// of q dq and k dk) are stored, the factors of the norms' gradient are stored.
+// WARPGROUP_SYNC: the warpgroup's rows are staged. DIAGONAL_STORED: the dbeta warp may
+// read dv_v_new.
 template <int K, int underflow, int form>
 static __global__ __launch_bounds__(finish_threads<K>::ALL, finish_threads<K>::BLOCKS)
 void kda_finish_kernel(const __grid_constant__ struct backward_params x,
@@ -298,7 +299,8 @@ static int launch_with_underflow(const struct backward_params *x,
     return status ? status : launch_finish<K, 1, form>(x, from, marks, blocks);
 }
 
-// The underflow pass processes only the marked pairs. Bounded gates never underflow.
+// The underflow pass (finish_gate.cuh) processes marked pairs. Bounded gates mark no
+// pair.
 template <int K>
 static int finish_of_K(const struct backward_params *x, unsigned char *marks,
                        int blocks)

@@ -22,10 +22,10 @@ struct finish_threads {
     enum { CONSUMERS = 2 * K, ALL = 2 * K + 128, BLOCKS = K == 128 ? 1 : 2 };
 };
 
-// Named barriers. All consumers reach CONSUMERS_SYNC several times per chunk; the
+// Named barriers. All consumers reach CONSUMERS_SYNC several times per chunk. The
 // comment of each call says what the barrier separates. WARPGROUP_SYNC + w synchronizes
 // warpgroup w. Consumers arrive at DIAGONAL_STORED after storing the diagonal of dv
-// v_new^T; the warp that computes dbeta waits there.
+// v_new^T. The warp that computes dbeta waits for this arrival.
 enum { CONSUMERS_SYNC = 1, WARPGROUP_SYNC = 2, DIAGONAL_STORED = 4 };
 
 // This thread's coordinates in an mma accumulator (D tile): rows g and g + 8, columns e
@@ -148,7 +148,7 @@ static __device__ __forceinline__ float2 quad_sums(float own)
 }
 
 // Sums over the channels of a warp. Each lane passes sixteen numbers, for tokens 8 t +
-// e and 8 t + e + 1; numbers of lanes with equal e are added. Lane l returns the sums
+// e and 8 t + e + 1. Numbers of lanes with equal e are added. Lane l returns the sums
 // of tokens 2 l and 2 l + 1.
 static __device__ __forceinline__ float2 sum_over_channels(float (&y)[16])
 {
@@ -227,7 +227,7 @@ struct kda_finish_storage {
     uint64_t full[PARTS], empty[PARTS], sums_full;
 };
 
-// A chunk's position. It is re-read from shared memory at each use, to save registers.
+// A chunk's position, which is read from shared memory at each use, to save registers.
 struct finish_position {
     int64_t t;
     int len, c, n;
@@ -243,7 +243,7 @@ static __device__ __forceinline__ struct finish_position finish_position_of(
 
 // A warp has 16 channels by 64 tokens in D tiles, with channels along M. With g = lane
 // / 4 and e = 2 (lane % 4), element [t][2 h + j] is channel g + 8 h, token 8 t + e + j.
-// In bf16 a pair of tokens is one register [t][h]; two adjacent tiles are operand A.
+// In bf16 a pair of tokens is one register [t][h]. Two adjacent tiles are operand A.
 typedef uint32_t pairs_of_tokens[8][2];
 
 // Returns the address where the sum warps store sum_v h dS of a channel. The bytes are

@@ -7,7 +7,7 @@
 #include "states.cuh"
 
 // A stage contains all data of a chunk, and has one pair of barriers. After dO of a
-// chunk has been read, dv is staged in the bytes of dO; dS has separate staging tiles.
+// chunk has been read, dv is staged in the bytes of dO. dS has separate staging tiles.
 template <int K, int WGS, int kda>
 struct reverse_storage {
     enum { STAGES = kda ? 2 : 3 };
@@ -243,7 +243,7 @@ static __device__ __forceinline__ void gdn_reverse_step(
 
 // ---- the block
 
-// Returns where the gradient of the state before z is stored (p = NULL: not stored).
+// Returns where the gradient of the state before stretch z is stored (NULL: nowhere).
 static __device__ __forceinline__ struct state_view start_of(
     const struct backward_params &x, int job, int z, int n, int v)
 {
@@ -272,7 +272,7 @@ static __device__ __forceinline__ void reverse_init(
     else __syncthreads();
 }
 
-// Loads 64 columns of the gradient of the state after z, and scans z in reverse.
+// Loads 64 columns of the gradient of the state after stretch z. Scans z in reverse.
 template <int blocks, int K, int WGS, int kda>
 static __device__ __forceinline__ void reverse_consumer_warpgroup(
     const struct backward_params &x, const struct forward_params &f, int job, int z,

@@ -48,7 +48,7 @@ struct scan_states {
 };
 
 // Parameters of all three kernels. The entry of the rank's chunk c and value head n has
-// index c HV + n; the entry of chunk c and query/key head m has index c H + m.
+// index c HV + n. The entry of chunk c and query/key head m has index c H + m.
 struct backward_params {
     struct kcp_backward a;               // the call; reverse writes a.dv
     // Arrays of the saved block, format 2 (ref/core/saved.def).
@@ -101,7 +101,8 @@ static __device__ __forceinline__ struct packed_rows<V> *v_new_of(
 }
 
 // `backward_maps`: computes M of stretches from the saved block's factors, as forward
-// does. The caller sets every element of own [NS] to -1.
+// does. The caller sets every element of `own` [NS] to -1, which means that no map
+// starts from a state.
 // `backward_scans`: runs all jobs in one grid. `strips`: 1 if the stretches are strips
 // of segments.
 // `backward_finish_scratch`: returns the bytes of x->scratch for this call (0: none).

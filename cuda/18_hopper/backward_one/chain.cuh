@@ -21,9 +21,9 @@ static __device__ __forceinline__ struct bounded_gate bounded_gate_of(
 }
 
 // A warp has 16 rows (if `upper` is 1, the last 16) and 32 channels of a step. A lane
-// has 8 rows of 2 channels: lanes 0 to 15 have the warp's first 8 rows, and the others
-// (`far` = 1) have its last 8 rows. Lanes 16 to 31 keep rows r and r + 4 in the
-// opposite order, so that no two lanes access the same bank.
+// has 8 rows of 2 channels: lanes 0 to 15 have the warp's first 8 rows, and lanes 16 to
+// 31 (`far` = 1) have the warp's last 8 rows. Lanes 16 to 31 have rows r and r + 4 in
+// the opposite order, so that no two lanes access the same bank.
 // Row r of a lane is token 16 upper + 8 far + (r ^ 4 far).
 struct gate_lane {
     int upper, far, channel;
@@ -227,9 +227,10 @@ static __device__ __forceinline__ void put_dbeta(const struct backward_one_param
     if (t < w.begin + w.len) ((float *)a.dbeta_raw)[(int64_t)t * a.HV + w.n] = y;
 }
 
-// Called by a warpgroup. Computes columns 16 wg to 16 wg + 15 of X = dO w^T (rows 0 to
-// 31) and of Y = dv w^T (rows 32 to 63). Stores the lower triangles of X and Y as bf16
-// for the finish warpgroups, and computes dbeta from the diagonal of Y.
+// Called by a warpgroup. Computes columns 16 wg to 16 wg + 15 of X = dO w^T and Y = dv
+// w^T by one product: X is in rows 0 to 31 of the accumulator, and Y is in rows 32 to
+// 63. Stores the lower triangles of X and Y as bf16 for the finish warpgroups, and
+// computes dbeta from the diagonal of Y.
 static __device__ __forceinline__ void make_triangles(
     const struct backward_one_params &x, const struct backward_walk &w, int wg, int s,
     struct backward_one_storage &m)

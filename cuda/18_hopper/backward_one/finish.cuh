@@ -1,4 +1,4 @@
-// finish.cuh -- the backward in one kernel: all gradients of a step but dv and dbeta.
+// finish.cuh -- the backward in one kernel: gradients of a step except dv and dbeta.
 // Book: chapter 18, "Backward in one kernel".  Checked by: tests/13_backward/checks.c.
 // Next: v5_steps_sm90.cu.
 #ifndef KCP_BACKWARD_ONE_FINISH_CUH
@@ -32,7 +32,8 @@ static __device__ __forceinline__ float2 sum_over_quads(float (*y)[8])
     return sum;
 }
 
-// Replaces each row of dG by `last` plus the sum of this and all later rows of dG.
+// Replaces each row of dG by `last` plus the sum of dG over this row and all later
+// rows.
 static __device__ __forceinline__ void sum_from_step_end(float (*dG)[4], float *last)
 {
     const int q4 = threadIdx.x % 4;
@@ -128,9 +129,9 @@ static __device__ __forceinline__ void put_parameters(
     if (lane == 0 && x.dA_rows) x.dA_rows[(int64_t)w.row * x.a.HV + w.n] = slope_A * A;
 }
 
-// Stores each warp's sums of q dq and k dk over its channels, as [warp][64]. The bytes
-// of kb of both warpgroups receive all sums. After the sums, these bytes have the
-// results of norm_factors, 64 per warp.
+// Stores each warp's sums of q dq and k dk over its channels, as [warp][64]. The sums
+// of all warps overwrite kb, once per warpgroup. In these bytes, the results of
+// norm_factors (64 per warp) follow the sums.
 static __device__ __forceinline__ void put_dots(float2 sum, int f, int st,
                                                 struct backward_one_storage &m)
 {
@@ -144,10 +145,10 @@ static __device__ __forceinline__ void put_dots(float2 sum, int f, int st,
     warp_arrive(&m.dots);
 }
 
-// Returns one factor per token for q, followed by one factor per token for k. As the
-// gradient of the norms, the factor for q times qf / F is subtracted from dq, and the
-// factor for k times F kb is subtracted from dk. of_q is 1 / scale^2 and of_k is 1;
-// without l2norm both are 0.
+// Returns one factor per token for q, followed by one factor per token for k. The
+// norms' gradient is subtracted: the factor for q times qf / F from dq, and the factor
+// for k times F kb from dk. `of_q` is 1 / scale^2 and `of_k` is 1. Without l2norm,
+// `of_q` and `of_k` are 0.
 static __device__ __forceinline__ const float *norm_factors(
     float of_q, float of_k, int f, int s, struct backward_one_storage &m)
 {

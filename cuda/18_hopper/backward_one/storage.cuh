@@ -32,7 +32,7 @@
 // next step's a. Each operand is rounded once, and both the products and dG use the
 // rounded operand, so that terms that cancel in dG are equal and opposite numbers.
 //
-// Bound: memory. Its 3.7 KB per token and head take 1.0 ms for 8192 tokens of 96 heads
+// Bound: memory. The 3.7 KB per token and head take 1.0 ms for 8192 tokens of 96 heads
 // on an H100. The kernel takes 1.26 ms, because `finish` is latency-bound. Ownership:
 // warpgroups 0 and 1 each compute the gates of 64 channels and the chain (dSa and dv)
 // of 64 columns, and issue all copies. Warpgroups 2 and 3 each run `finish` for 64

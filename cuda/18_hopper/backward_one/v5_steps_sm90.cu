@@ -108,7 +108,7 @@ static size_t place_steps(struct steps_backward *f, const struct kcp_backward *a
 }
 
 // Puts long sequences first, so that the last blocks to start are short. Lengths are
-// compared in multiples of 1/16 of the longest.
+// compared in multiples of 1/16 of the longest sequence.
 static void put_stretches(const struct kcp_backward *a, int *to)
 {
     const struct kcp_context *c = &a->plan->ctx[a->r];

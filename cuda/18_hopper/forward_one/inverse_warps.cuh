@@ -42,7 +42,8 @@ static __device__ __forceinline__ void step_scores(const struct step_stage<kda> 
     }
 }
 
-// Returns the element of tensor [T,HV] at the sequence's row `row`, or 0 past its end.
+// Returns the element of tensor [T,HV] at row `row` of the sequence, or 0 past the
+// sequence's end.
 static __device__ __forceinline__ bf16 row_value(const struct head_params &x,
                                                  const struct head_walk &w,
                                                  const void *of, int row)

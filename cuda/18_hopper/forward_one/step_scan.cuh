@@ -40,7 +40,7 @@ static __device__ __forceinline__ void keep_operand_cores(unsigned char *to,
 }
 
 // The products of a step. The critical path computes y = v - kf S, then v_new = A beta
-// y, then S; the products for o overlap with this path. A lane has columns 8 t + e and
+// y, then S. The products for o overlap with this path. A lane has columns 8 t + e and
 // 8 t + e + 1 of tile t of S^T [64,128], y^T [64,32] and o^T [64,32].
 template <int kda, int keep>
 struct step_consumer {
@@ -201,7 +201,7 @@ struct step_consumer {
     }
 };
 
-// Scans a sequence; each warpgroup has 64 columns of the state.
+// Scans a sequence. Each warpgroup has 64 columns of the state.
 template <int kda, int keep>
 static __device__ __forceinline__ void scan_warpgroup(const struct head_params &x,
                                                       const struct head_walk &w,

@@ -88,7 +88,7 @@ static int launch_one_kernel(struct head_params *x)
 }
 
 // Puts long sequences first, so that the last blocks to start are short. Lengths are
-// compared in multiples of 1/16 of the longest.
+// compared in multiples of 1/16 of the longest sequence.
 static void put_stretches(struct head_params *x)
 {
     const struct kcp_forward *a = &x->f.a;

@@ -17,14 +17,14 @@ enum { PIPE_K, PIPE_A, PIPE_Q, PIPE_AQK, MAX_STAGES = 4 };
 
 // What a scan computes. MAP_SCAN: the affine maps (maps_sm90.cu). STATES_SCAN: the
 // states, for backward (states.cuh). OUTPUT_SCAN: o. KEEPING_SCAN: o, h and v_new.
-// MAP_SCAN and STATES_SCAN use the pipelines K and A; OUTPUT_SCAN and KEEPING_SCAN use
-// all four. An enum value is the number of rows of barriers in the storage.
+// MAP_SCAN and STATES_SCAN use the pipelines K and A. OUTPUT_SCAN and KEEPING_SCAN use
+// all four pipelines. An enum value is the number of rows of barriers in the storage.
 enum scan_kind { MAP_SCAN = 2, STATES_SCAN = 3, OUTPUT_SCAN = 4, KEEPING_SCAN = 5 };
 
 // The number of lanes that copy rows of v. In scans that compute o, the producer warp
 // of pipeline K also copies v. Scans of maps and states have shorter steps, so one warp
-// would be too slow for both copies: two other warps copy v. A lane arrives once per
-// chunk.
+// would be too slow for both copies, and two other warps copy v. A lane arrives once
+// per chunk.
 enum { SCAN_V_LANES = 32, MAP_V_LANES = 64 };
 
 // Registers per thread after setmaxnreg.
@@ -34,9 +34,9 @@ struct scan_registers { enum { PRODUCER = WGS == 1 ? 56 : 40, CONSUMER = 232 }; 
 // Shared memory of a block with WGS consumer warpgroups of 64 state columns each.
 // Pipelines have three stages, with these exceptions. Pipeline K has four stages for
 // GDN with one warpgroup (GDN has no kg). Pipeline A has four stages for KDA maps. With
-// two warpgroups a KDA scan has two stages per pipeline. This scan is memory-bound;
-// with more stages its blocks access L2 at different times, and it runs 4 % slower.
-// KEEPING_SCAN also stages results in shared memory. So with two warpgroups its
+// two warpgroups a KDA scan has two stages per pipeline. This scan is memory-bound.
+// With more stages, its blocks access L2 at different times, and the scan runs 4 %
+// slower. KEEPING_SCAN also stages results in shared memory. So with two warpgroups its
 // pipelines have two stages, and with one warpgroup KDA's pipeline Q has two stages.
 template <int K, int WGS, scan_kind kind, int kda>
 struct scan_storage {

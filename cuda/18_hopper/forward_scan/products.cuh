@@ -6,7 +6,7 @@
 
 #include "pipeline.cuh"
 
-// A consumer warpgroup holds 64 columns of the state as the accumulator S^T [64,K]; y^T
+// A consumer warpgroup holds 64 columns of the state as the accumulator S^T [64,K]. y^T
 // and o^T [64,CHUNK] are also accumulators. Operand A of every product is one of these
 // accumulators, rounded to bf16 in registers. Operand B is in shared memory.
 
@@ -55,7 +55,7 @@ static __device__ __forceinline__ void wgmma_times_tiles(
 }
 
 // Returns the K-major descriptor of a triangle with the 32-byte swizzle. A step along K
-// is 16 columns; the next step is 2048 bytes further.
+// is 16 columns. The next step is 2048 bytes further.
 static __device__ __forceinline__ uint64_t smem_desc_triangle(const unsigned char *X)
 {
     return smem_desc(X, SWIZZLE_32_BYTES, 16, 256);
@@ -71,8 +71,8 @@ static __device__ __forceinline__ void wgmma_times_triangle(
 }
 
 // Computes d [64,64] = a X (+= if `add` is set). The triangle X is read transposed,
-// because the product sums over rows of X. A step along K is 16 rows (512 bytes);
-// blocks of 16 columns are 2048 bytes apart.
+// because the product sums over rows of X. A step along K is 16 rows (512 bytes).
+// Blocks of 16 columns are 2048 bytes apart.
 static __device__ __forceinline__ void wgmma_times_triangle_transposed(
     float (*d)[4], const uint32_t (*a)[4], const unsigned char *X, int add)
 {

@@ -73,7 +73,7 @@ static __device__ __forceinline__ void store_last_o(Consumer &c, int count)
 
 // ---- what is stored per chunk for backward
 //
-// A scan has one of two policies. `keeps_nothing` stores only o; `keeps_states` also
+// A scan has one of two policies. `keeps_nothing` stores only o. `keeps_states` also
 // stores h (the state before each chunk) and v_new in the format of backward's kernels.
 template <int K>
 struct keeps_nothing {
@@ -118,8 +118,8 @@ struct keeps_states {
     }
 };
 
-// A scan step has two halves: new_values computes v_new and q S from the state before
-// the chunk; update_state adds v_new to the state and Aqk v_new to o. The compiler
+// A scan step has two halves. new_values computes v_new and q S from the state before
+// the chunk. update_state adds v_new to the state and Aqk v_new to o. The compiler
 // waits for all products at the head of a loop. So an iteration ends after new_values,
 // when no product is in flight, and new_values overlaps with the end of update_state.
 template <class Consumer>
@@ -139,7 +139,7 @@ static __device__ __forceinline__ void scan_chunks(Consumer c, int count, float 
 //
 // y = v - k~ S, v_new = A beta y, S <- Lambda S + kg^T v_new, o = qg S + Aqk v_new.
 // Each wait for a product is as late as possible. The critical path is k~ S, v_new and
-// S; the products for o overlap with this path. `update_state` stores rows of the
+// S. The products for o overlap with this path. `update_state` stores rows of the
 // previous chunk's o during the product that adds v_new to S. With two warpgroups
 // (O_EARLY) new_values stores these rows, while the other warpgroup runs products.
 template <int K, int WGS, int blocks, scan_kind kind, class Keep>
@@ -329,7 +329,7 @@ static __device__ __forceinline__ void scan_producer_warpgroup(
 }
 
 // Loads 64 columns of the state, scans the chunks of this window, and stores the state:
-// in ht if the stretch ends here, otherwise in x.carry for the next window.
+// in ht if the scan's token range ends here, otherwise in x.carry for the next window.
 template <int blocks, int K, int WGS, scan_kind kind, int kda, class Keep>
 static __device__ __forceinline__ void scan_consumer_warpgroup(
     const struct forward_params &x, int z, int n, int v0,
@@ -367,7 +367,7 @@ static __device__ __forceinline__ void scan_consumer_warpgroup(
 // 64 for S, 32 for S in bf16, 32 for y, 32 for o, and 16 each for the bf16 copies of y
 // and o.
 //
-// Ownership: a block computes 64 WGS columns of one head's state; each consumer
+// Ownership: a block computes 64 WGS columns of one head's state. Each consumer
 // warpgroup computes 64 of these columns, and each producer warp fills one pipeline.
 // Barriers. `full`: the stage's bytes have arrived. `empty`: every consumer has read
 // these bytes. `v_empty`: o has been copied from the stage of v. `o_ready`: all four
@@ -453,8 +453,9 @@ static int make_raw_rows(const struct kcp_forward *a, struct raw_rows *rows)
     return rows->there;
 }
 
-// If `blocks` is 2, two blocks with all columns of a head form a cluster in which each
-// copy serves both blocks. h and v_new are stored to `to` unless `to` is NULL.
+// If `blocks` is 2, two blocks, which together have all columns of a head, form a
+// cluster, and each copy serves both blocks. h and v_new are stored to `to` unless `to`
+// is NULL.
 template <int K, int WGS, int kda, int blocks>
 static int launch_scan_blocks(const struct forward_params *x,
                               const struct chunk_states *to)

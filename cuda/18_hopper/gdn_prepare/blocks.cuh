@@ -117,7 +117,7 @@ static __device__ __forceinline__ void store_scores(const struct head_of_chunk &
 // The decay from row j to row i of a later subchunk I (16 rows) is the product of the
 // decay from row j to the first row of I and the decay from that row to row i. Both are
 // at most 1 for any gate. to[row_pairs_before(I) + j] has the first decay times the
-// norm. q[i] and k[i] have the second decay times the norm; k[i] also includes beta and
+// norm. q[i] and k[i] have the second decay times the norm. k[i] also includes beta and
 // the sign of -L.
 struct pair_factors { float q[CHUNK], k[CHUNK], to[96]; };
 
@@ -209,7 +209,7 @@ static __device__ __forceinline__ void diagonal_scores(
 // With one gate per head the decay is not part of the products over channels. So q k^T
 // and k k^T are computed from the raw rows, once for all value heads of a query/key
 // head. The decay of a pair of rows is exp2 of a difference of G, exact for any gate. A
-// thread block is one warpgroup; warp I has the 16 rows of subchunk I of both products.
+// thread block is one warpgroup. Warp I has the 16 rows of subchunk I of both products.
 enum { HEADS_PER_BLOCK = 4 };            // maximum number of value heads
 
 // Storage per value head in addition to the products. `blocks` is the number of 16x16
@@ -220,9 +220,9 @@ struct head_storage { struct block16 block16[blocks]; struct pair_factors f; };
 // Used if four warps share a head: N = -L and inverted diagonal blocks, as operand B.
 struct shared_blocks { uint4 N[6][2][32], B[SUBCHUNKS - 1][2][32]; };
 
-// If `heads_by_warp` is 1, the block has several value heads, one per warp; otherwise
+// If `heads_by_warp` is 1, the block has several value heads, one per warp. Otherwise
 // the block's four warps share one value head. After the rows of q and k have been
-// read, `qk` and `kk` overwrite them.
+// read, `qk` and `kk` overwrite these rows.
 template <int K, int heads_by_warp>
 struct __align__(1024) gdn_prepare_storage {
     union {

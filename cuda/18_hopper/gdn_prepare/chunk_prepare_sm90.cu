@@ -137,7 +137,7 @@ static __device__ __forceinline__ void head_by_four_warps(
     }
 }
 
-// `blocks` thread blocks share `kv` value heads. A block has at most `heads` of them.
+// `blocks` thread blocks share `kv` value heads. A block has at most `heads` heads.
 struct head_shares { int kv, heads; uint32_t blocks, H; };
 
 // Bound: memory. Per token and query/key head 4K bytes are read and 4K bytes are
@@ -147,7 +147,7 @@ struct head_shares { int kv, heads; uint32_t blocks, H; };
 //
 // Ownership: a block has up to four value heads of one query/key head. cp.async loads
 // the rows, and TMA stores the rows. One warp computes each value head without waiting
-// for other warps; if the block has only one head, four warps share that head.
+// for other warps. If the block has only one head, four warps share that head.
 //
 // Barriers, in order: rows, G and beta have arrived; rows of q have been read and norms
 // are stored; rows of k have been read; the products are stored. If four warps share

@@ -7,8 +7,8 @@
 // Computes the scores of one warp in 16x16 blocks: rows of subchunk I (16 rows) of q or
 // k times rows of k. y[J] has the scores with an earlier subchunk J, and y[3] has the
 // scores within subchunk I. Within a subchunk the decay from row j to row i is
-// exp2(G_i) exp2(-G_j); both factors are in the range of bf16 except on the underflow
-// path. Between subchunks all factors are at most 1, for any gate.
+// exp2(G_i) exp2(-G_j). Both factors are in the range of bf16 except on the underflow
+// path (below). Between subchunks all factors are at most 1, for any gate.
 template <int K, int I>
 static __device__ __forceinline__ void subchunk_scores(
     int of_k, const struct kda_prepare_storage<K> &smem, float (*y)[2][4])

@@ -9,7 +9,7 @@
 // A chunk in shared memory, in halves of 64 channels. TMA writes rows of q, k and the
 // gate as swizzle128 tiles. The operands of the scores (the products of rows) then
 // overwrite these rows. q and k become q F and k F, with F = exp2(G) relative to the
-// start of the row's subchunk (16 rows); g becomes k / F, for pairs within a subchunk.
+// start of the row's subchunk (16 rows). g becomes k / F, for pairs within a subchunk.
 // ahead1, ahead2 and ahead3 hold k decayed to the start of the first, second and third
 // subchunk after the row's subchunk.
 //
@@ -336,9 +336,9 @@ static __device__ __forceinline__ void store_scaled_pair(unsigned char *to,
 }
 
 // Converts a thread's rows to chunk factors and to operands of the scores. Every decay
-// across a boundary of the row's subchunk is at most 1, because it is F = exp2(G) or B
-// = exp2(G_last - G), times decays over whole subchunks. B is exp2(G_last) / F. On the
-// underflow path 1 / F may be infinite, so B is a separate exponential.
+// across a boundary of the row's subchunk is at most 1, because this decay is F =
+// exp2(G) or B = exp2(G_last - G), times decays over whole subchunks. B is exp2(G_last)
+// / F. On the underflow path 1 / F may be infinite, so B is a separate exponential.
 template <int K, int underflow>
 static __device__ __forceinline__ void rows_to_factors(
     const struct thread_rows<K> &w, const float (*G)[2], const struct subchunk_decay &f,

@@ -144,13 +144,13 @@ static __device__ __forceinline__ void map_consumers(
 }
 
 // Bound: the tensor core, with 4 C K (V + K) + 2 C^2 (V + K) flops per chunk and head.
-// The kernel reads 4K + 1.25C + 2V bytes per token and head. An SM runs one block; S
+// The kernel reads 4K + 1.25C + 2V bytes per token and head. An SM runs one block. S
 // takes 64 of a thread's 232 registers.
 //
 // Ownership: a block computes 64 WGS columns of [h_ext | M], and each consumer
-// warpgroup computes 64 of them. If `blocks` is 2, two blocks form a cluster (one of
-// h_ext and one of M, or both of h_ext), and each factor is copied once for both
-// blocks. Separate blocks would drift apart in time and read the factors twice.
+// warpgroup computes 64 of these columns. If `blocks` is 2, two blocks form a cluster
+// (one of h_ext and one of M, or both of h_ext), and each factor is copied once for
+// both blocks. Separate blocks would drift apart in time and read the factors twice.
 // Barriers: `full` and `empty` are as in scan_kernel.
 template <int K, int WGS, int kda, int blocks>
 static __global__ __launch_bounds__(128 * WGS + 128, 1) void maps_kernel(
