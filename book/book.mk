@@ -15,8 +15,8 @@ part4      := $(call page,15 16 19 A B)
 chapters   := idea $(part1) $(part2) $(part3) $(part4) users
 bookcode   := $(sort $(wildcard ref/*.[ch] ref/*/*.[ch] ref/stages/*.def ref/core/*.def comm/*.[ch] comm/*/*.[ch] tests/*/*.[ch] bench/*/*.[ch] book/examples/plugins/*.c bench/*.cu bench/*/*.cu \
               cuda/*/*.h cuda/*/*.c cuda/*/*.cu cuda/*/*.cuh cuda/*/*/*.h cuda/*/*/*.cu cuda/*/*/*.cuh book/*.[ch] book/figures/*.[ch] book/figures/*.cu book/parts.py book/figures/*.py book/examples/*.[ch] book/examples/*.cu book/labs/*.c))
-# A figure is a program in C, or a function without arguments in book/figures/part*.py.
-bookdrawn  := $(patsubst %,$(bk)/figures/%.svg,$(shell sed -n 's/^def \([a-z_]*\)():$$/\1/p' book/figures/part*.py))
+# A figure is a program in C, or a function in Python with a row in book/data/figures.tsv.
+bookdrawn  := $(patsubst %,$(bk)/figures/%.svg,$(shell awk -F'\t' 'NF == 3 && $$1 != "figure" { print $$1 }' book/data/figures.tsv))
 bookfigs   := $(patsubst book/figures/%.c,$(bk)/figures/%.svg,$(wildcard book/figures/*.c)) $(bookdrawn)
 bookweave   = OUT=$(bk) LABELS=$(bk)/labels.tsv pandoc -f markdown+tex_math_dollars \
               --lua-filter book/book.lua --citeproc --bibliography book/refs.bib \

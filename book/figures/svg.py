@@ -1,6 +1,6 @@
 """svg.py -- functions that draw the book's figures.
 
-Book: every figure.  Checked by: make book-lint.  Next: part1.py.
+Book: every figure.  Checked by: make book-lint.  Next: mathematics.py.
 Colours are CSS variables, which the page defines for light and dark mode: a, b, c, d,
 ink, soft, line; wash-a to wash-d are pale. svg.h has the same functions for C.
 """
@@ -11,18 +11,22 @@ import re
 figures = {}
 
 
-def figure(w, h, title, description):
-    """Registers a function as a figure that draw.py prints. `h` may be a function."""
+def figure(w, h):
+    """Registers a function as a figure that draw.py prints. Its title and description
+    are in book/data/figures.tsv. `h` may be a function."""
     def keep(draw):
-        def whole():
-            height = h() if callable(h) else h
-            print('<svg viewBox="0 0 %d %d" role="img"><title>%s</title><desc>%s</desc>'
-                  % (w, height, title, description))
-            draw()
-            print("</svg>")
-        figures[draw.__name__] = whole
-        return whole
+        figures[draw.__name__] = w, h, draw
+        return draw
     return keep
+
+
+def draw_figure(name):
+    w, h, draw = figures[name]
+    titles = {row[0]: row[1:] for row in rows_of("book/data/figures.tsv")}
+    print('<svg viewBox="0 0 %d %d" role="img"><title>%s</title><desc>%s</desc>'
+          % (w, h() if callable(h) else h, *titles[name]))
+    draw()
+    print("</svg>")
 
 
 def text(x, y, words, anchor="start", look=""):

@@ -1,4 +1,4 @@
-"""part4.py -- figures of Part IV, more of the family: chapters 15, 16, 19, appendices.
+"""models.py -- figures of Part IV, more of the family: chapters 15, 16, 19, appendices.
 
 Book: chapters 15, 16 and 19, appendices A and B.  Checked by: make book-lint.
 Next: none.
@@ -11,11 +11,7 @@ from svg import arrow, box, dot, figure, line, mono, rect, soft, text, words_of
 
 
 # ---- 15
-@figure(700, 290, "The two sweeps of the scan over seven tokens",
-        "Left: seven maps in a row at the bottom; pairs, then fours, then all of them "
-        "are composed, and each composition is above its last token. Right: the state "
-        "S at the top left goes down unchanged along dashed lines, and by arrows "
-        "through the left halves' maps to tokens 4, then 2 and 6, then 1, 3 and 5.")
+@figure(700, 290)
 def tree():
     """The loops are copies of scan_up and scan_down; each product is an arrow."""
     N = 7
@@ -55,10 +51,7 @@ def tree():
     down(372)
 
 
-@figure(720, 420, "Scan and chunks against the walk",
-        "For each shape how many times as fast as the walk the scan and the chunked "
-        "layer are, on a logarithmic scale: the scan wins for one small head and long "
-        "tiles, the chunks for heads of 64 and 128 channels.")
+@figure(720, 420)
 def scan_times():
     """Columns of 15-forms.tsv: K, heads, T, pass (1: backward), milliseconds of walk,
     scan and chunks (0: not timed)."""
@@ -98,9 +91,7 @@ def scan_times():
 
 
 # ---- 16
-@figure(720, 420, "The map of one token in six models",
-        "Mamba-2 and GLA have a diagonal map, with one gate and with a gate a row. "
-        "GDN, KDA, GDN-2 and DPLR add a correction of rank one that fills the matrix.")
+@figure(720, 420)
 def family():
     def matrix(x, y, name, how, one_gate, rank_one, write):
         """Draws a diagonal matrix; if `rank_one`, all other elements are shaded too."""
@@ -127,10 +118,7 @@ def family():
          "one puts numbers")
 
 
-@figure(720, 236, "A chunk of DPLR as rows",
-        "Each token has two rows. The first has u and w of its system and writes what "
-        "it found along b. The second has v for u and zero for w, and writes along k; "
-        "the query reads there.")
+@figure(720, 236)
 def family_rows():
     columns = ((150, 92, "u", "u", "v"), (250, 92, "w", "w", "0"),
                (350, 92, "v_new", "x = u + w S", "v"),
@@ -148,10 +136,7 @@ def family_rows():
 
 
 # ---- 19
-@figure(720, lambda: 80 + 24 * len({stage for stage, *_ in words_of("errors.tsv")}),
-        "Errors as shares of their limits",
-        "A row per stage, a mark per kernel: its worst error divided by what the judge "
-        "allows. Discs: bf16; rings: fp32; crosses: failed.")
+@figure(720, lambda: 80 + 24 * len({stage for stage, *_ in words_of("errors.tsv")}))
 def errors():
     """Columns of errors.tsv: stage, variant, 1 if fp32, 1 if failed, error / limit."""
     def x(share):
@@ -186,10 +171,7 @@ def errors():
         print("<title>%s %.0f %%</title></%s>" % (name, 100 * share, mark))
 
 
-@figure(720, 376, "The error of M against the length of its chain",
-        "Over 1 to 256 chunks fp32 and tf32x3 grow from 2e-8 to 6e-7, tf32 from 5e-7 "
-        "to 2e-5 and bf16 from 5e-4 to a fifth of M. A dashed line shows growth with "
-        "the square root.")
+@figure(720, 376)
 def growth():
     rows = printed_rows("18-growth", "live gates")
     f = Frame(0, 2.45, -8.2, 0, 70, 570, 30, 330)
@@ -204,10 +186,7 @@ def growth():
     f.axes("chunks in the chain", "relative error of M")
 
 
-@figure(720, 336, "An element of the diagonal over 256 chunks",
-        "The exact element falls as an exponential to 0.31. Rounded to bf16 in every "
-        "chunk it falls along a straight line to one half at 128, then along a flatter "
-        "one to a quarter at 256.")
+@figure(720, 336)
 def straight():
     """Draws a diagonal element of M per chunk, exact and rounded to bf16."""
     def x(n):
@@ -243,10 +222,7 @@ def straight():
 
 
 # ---- A
-@figure(720, 300, "What errata cost",
-        "For each statement with numbers, the relative error of outputs and gradients "
-        "when it is implemented as written: from one per cent to twice the tensor's "
-        "size.")
+@figure(720, 300)
 def errata():
     """The numbers come from the attributes `figure=` in book/A-errata.md."""
     inks = {"o": "ink", "dq": "soft", "dk": "a", "dv": "c", "dg": "b", "dbeta": "d"}
@@ -271,9 +247,7 @@ def errata():
         text(172 + 90 * i, 286, name)
 
 
-@figure(720, 194, "Tests and the mistakes that they show",
-        "Rows are tests, columns are errata. Only four ranks with several chunks each "
-        "show all five.")
+@figure(720, 194)
 def visible():
     """Draws the judge's verdicts on runs in double precision. The command of one cell
     is: kcp-check --stage 08 --variant mutant_decay_first --case 'live kda H=1 HV=1
@@ -294,9 +268,7 @@ def visible():
 
 
 # ---- B
-@figure(720, 346, "Measured time divided by the predicted one, row by row",
-        "Most outcomes are slower than predicted. The first prediction of all was off "
-        "by the most; of the later ones half are right to a tenth.")
+@figure(720, 346)
 def log():
     """Columns of log.tsv: 1 if backward, 1 if GDN, measured / predicted time, text."""
     with open("build/book/results/log.tsv", encoding="utf-8") as file:

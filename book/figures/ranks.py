@@ -1,7 +1,7 @@
-"""part3.py -- figures of Part III, many GPUs, and of the pages outside the parts.
+"""ranks.py -- figures of Part III, many GPUs, and of the pages outside the parts.
 
 Book: chapters 14 and 20, users.md, the index, README.  Checked by: make book-lint.
-Next: part4.py.
+Next: models.py.
 """
 import csv
 
@@ -37,27 +37,18 @@ def halos(ink, needs, what):
             box(halo_x(holder[t], t), y, 32, 26, wash, "%d" % t)
 
 
-@figure(720, 214, "Halos across five ranks",
-        "Ranks hold 5, 1, 0, 1 and 5 tokens of one sequence. Rank 1 needs rows 2, 3 "
-        "and 4 of rank 0; rank 3 needs rows 3 and 4 of rank 0 and 5 of rank 1; rank 4 "
-        "needs rows 4, 5 and 6, from three ranks.")
+@figure(720, 214)
 def halo():
     halos("a", ((1, 2), (3, 3), (4, 4)), "rows")
 
 
-@figure(720, 214, "Halos of the way back across five ranks",
-        "Ranks hold 5, 1, 0, 1 and 5 tokens of one sequence. Rank 0 needs the "
-        "gradients dp of tokens 5, 6 and 7, from three ranks; rank 1 those of 6, 7 and "
-        "8; rank 3 those of 7, 8 and 9.")
+@figure(720, 214)
 def halo_back():
     halos("d", ((0, 5), (1, 6), (3, 7)), "dp")
 
 
 # ---- 20
-@figure(720, 346, "Time of the exchange by form and ranks",
-        "Two panels, inside a node and between nodes, for 2 to 64 ranks. All-gather "
-        "and chain grow with the ranks, the scan with the logarithm. Between nodes the "
-        "chain is below the all-gather everywhere.")
+@figure(720, 346)
 def forms():
     for left, name, down in ((50, "inside a node", (8, -2, 6, 6)),
                              (410, "between nodes", (0, 10, 6, 6))):
@@ -73,10 +64,7 @@ def forms():
     soft(4, 14, "microseconds")
 
 
-@figure(720, 358, "A scan on two levels, four nodes of four GPUs",
-        "Two steps of a scan run inside every node, from GPU i to i + 1, then to i + "
-        "2. Then every GPU has a quarter of the heads of its node's map, and sends it "
-        "to the GPU of the same place one node on, then two on.")
+@figure(720, 358)
 def levels():
     def x(r):
         return 108 + r // 4 * 156 + r % 4 * 37
@@ -101,10 +89,7 @@ def levels():
             box(x(r) - 15, 202 + 64 * step, 30, 22, "b", "\u00bc")
 
 
-@figure(720, 366, "A million tokens on 1 to 4096 ranks",
-        "Main pass and map's pass, together the work, fall as one over the ranks; the "
-        "exchange on two levels grows slowly to half a millisecond; work and exchange "
-        "meet between 128 and 256 ranks.")
+@figure(720, 366)
 def scaling():
     rows = printed_rows("19-levels", "tokens/rank")
     f = Frame(-0.1, 3.7, -2.2, 1.7, 70, 560, 20, 320)
@@ -124,11 +109,7 @@ def scaling():
     f.axes("ranks, in nodes of 8 GPUs", "ms")
 
 
-@figure(720, 262, "The window between two ranks",
-        "Each block of rank r folds 16 columns of a head and writes them into one of "
-        "two places in the window of rank r + 1. Then it raises the count full there. "
-        "Rank r + 1 reads the place and raises the count empty in the window of rank "
-        "r.")
+@figure(720, 262)
 def window():
     text(90, 16, "kernel of rank r", "middle")
     text(400, 16, "window of rank r + 1", "middle")
@@ -156,10 +137,7 @@ def window():
 
 
 # ---- users.md, the index and README
-@figure(720, 182, "What the judge does with a case",
-        "A case goes to your function and to the recurrence in double. Their outputs "
-        "are compared, per head and rank, and the report names the first element that "
-        "is wrong.")
+@figure(720, 182)
 def judge():
     for x, y, w, ink, name, more in (
             (4, 66, 140, "d", "a case", "sizes, options, arrays"),
@@ -186,10 +164,7 @@ KINDS = (("embed logits gradients", "embedding, projections, loss",
          ("04 09", "scan over chunks", "fill:var(--wash-a);stroke:var(--a)"))
 
 
-@figure(720, 196, "The stages of make run on four ranks over time",
-        "Forward and backward of one layer: convolution, the work within chunks, the "
-        "affine map, a short exchange, the scan over chunks, the loss, and the same in "
-        "reverse order.")
+@figure(720, 196)
 def run():
     rows = [(int(rank), stage.replace(",", " ").split(" ")[0], float(start), float(ms))
             for rank, stage, start, ms, *_ in rows_of("book/data/run.tsv", header=True)]
@@ -216,10 +191,7 @@ def best(record, stage, variant, model, T, H, ranks):
         return min(float(r["us"]) for r in rows if want.items() <= r.items()) / 1e3
 
 
-@figure(720, 346, "Measured times",
-        "Left: KDA, 131072 tokens, 32 heads, forward and backward on 1, 2 and 4 GPUs, "
-        "with ideal lines and flash-linear-attention on 4. Right: KDA and GDN on one "
-        "GPU, as multiples of our time.")
+@figure(720, 346)
 def measured():
     """All points of the left plot are from one run."""
     f = Frame(-0.06, 0.66, 0, 1.5, 40, 330, 46, 270)

@@ -1,6 +1,6 @@
-"""part2.py -- figures of Part II, one GPU: chapters 17, T and 18.
+"""kernels.py -- figures of Part II, one GPU: chapters 17, T and 18.
 
-Book: chapters 17, T and 18.  Checked by: make book-lint.  Next: part3.py.
+Book: chapters 17, T and 18.  Checked by: make book-lint.  Next: ranks.py.
 """
 import math
 
@@ -10,10 +10,7 @@ from svg import (arrow, box, dot, figure, line, mono, moves, rect, rows_of, soft
 
 
 # ---- 17
-@figure(720, 370, "One load of a warp, uncoalesced and coalesced",
-        "Left: each of 32 lanes loads 16 bytes of a row of its own, and 32 sectors of "
-        "32 bytes are fetched. Right: neighbouring lanes load neighbouring pieces, and "
-        "16 sectors are fetched for the same 512 bytes.")
+@figure(720, 370)
 def ladder_coalesce():
     def draw(x0, y0, addresses):
         """Lane l loads 16 bytes at addresses[l]. Draws rows of 8 sectors of 32 bytes,
@@ -38,10 +35,7 @@ def ladder_coalesce():
     soft(400, 346, "two whole rows, and the next load the next two")
 
 
-@figure(720, 282, "Trace of the eighth rung: copies and two warpgroups",
-        "Four rows of copies, one per stage, each from its announcement to the arrival "
-        "of its bytes; below two warpgroups. A copy is announced when both groups have "
-        "released its stage.")
+@figure(720, 282)
 def ladder_roles():
     """Draws cycles that ladder_trace.cu recorded per chunk: the bytes' announcement and
     arrival; then for each group the start and end of its wait, the end of w S, the end
@@ -82,10 +76,7 @@ def ladder_roles():
     soft(104, 272, "violet: announced, released; blue: w S; green: v_new and the state")
 
 
-@figure(720, 275, "Loads before products, and copies behind them",
-        "Above: each chunk is loaded, then multiplied, then the next is loaded. Below: "
-        "with three stages the copies of two chunks are under way while one is "
-        "multiplied, and the products follow one another.")
+@figure(720, 275)
 def ladder_stages():
     """Simulates two timelines. A copy takes the time `copy`; the products of a chunk
     take `work`; a stage is free when its products are done."""
@@ -115,10 +106,7 @@ def ladder_stages():
     play(154, 3)
 
 
-@figure(720, 250, "What one thread of the first rung keeps and reads",
-        "The new values are u minus w times S. Column v of the result needs column v "
-        "of u, column v of the state S, and every row of w. One thread keeps column v "
-        "of the state; 128 threads keep the whole state.")
+@figure(720, 250)
 def ladder_thread():
     def matrix(x, y, h, name, size, column=True):
         """Draws a matrix and marks one column or one row."""
@@ -147,10 +135,7 @@ def ladder_thread():
          "there are 96.")
 
 
-@figure(720, 310, "The time of each rung",
-        "Dots on a logarithmic scale, from the first rung, a thread per column, to the "
-        "eighth, with TMA and roles, each with its milliseconds and how many times as "
-        "fast as the first it is, and the floor of memory.")
+@figure(720, 310)
 def ladder_times():
     """Line 1 of ladder.tsv is "floor us". Each other line has the name of a kernel
     version and its microseconds."""
@@ -181,9 +166,7 @@ def ladder_times():
 
 
 # ---- T
-@figure(720, 208, "The inverse by blocks",
-        "Three steps on a lower triangle of four by four blocks of 16: the diagonal "
-        "blocks, then two corners of 16 by 16, then one of 32 by 32.")
+@figure(720, 208)
 def inverse():
     for x, n, title, corner in ((40, 1, "four blocks of 16", "by substitution"),
                                 (288, 2, "two of 32", "corners: two products each"),
@@ -201,10 +184,7 @@ def inverse():
     arrow(448, 104, 520, 104)
 
 
-@figure(720, 212, "Nine products of pieces, of which six are formed",
-        "A grid of three by three: the pieces of S along the columns, those of M along "
-        "the rows. The product of pieces i and j has the size 2 to the power -8 (i + j "
-        "- 2). The three smallest are left out.")
+@figure(720, 212)
 def pieces():
     for i in range(3):
         text(250 + 80 * i, 24, "piece %d of S" % (i + 1), "middle")
@@ -216,9 +196,7 @@ def pieces():
     soft(470, 160, "not filled: left out")
 
 
-@figure(720, 250, "Pairs that straddle t",
-        "The lower triangle of eight tokens. Pairs with both tokens from t on cancel; "
-        "pairs with a row from t on and a column before t remain.")
+@figure(720, 250)
 def straddle():
     full = "fill:var(--b);stroke:var(--b)"
     for i in range(8):
@@ -243,10 +221,7 @@ def straddle():
 
 
 # ---- 18
-@figure(720, 290, "The three kernels of backward",
-        "Factors of each chunk come from forward. The kernel states walks forward over "
-        "them, the kernel reverse backward; the kernel finish takes each chunk's "
-        "results in any order.")
+@figure(720, 290)
 def backward_roles():
     for y, name, words, ink, way in ((14, "factors", "of forward, %d", "d", 0),
                                      (82, "states", "h, v_new %d", "a", 1),
@@ -273,10 +248,7 @@ def backward_roles():
          "GPU.")
 
 
-@figure(720, 270, "Multicast and releases in a cluster of two blocks",
-        "Block 0 copies the first half of a factor to both blocks, block 1 the second "
-        "half. Each block's full barrier counts the bytes of both halves. The four "
-        "consumer warps of each block arrive at the empty barriers of both blocks.")
+@figure(720, 270)
 def cluster():
     text(200, 24, "a factor in memory", "end")
     box(210, 8, 150, 26, "a", "half 0")
@@ -301,10 +273,7 @@ def cluster():
                   214 if to == at else 224, "soft")
 
 
-@figure(720, 330, "The factors of one chunk and head",
-        "A bar of 58.5 KiB: minus k tilde, the triangle A beta, kg, qg, the triangle "
-        "Aqk, and the decay. Below, a triangle as ten blocks, and a swizzled tile of "
-        "eight rows.")
+@figure(720, 330)
 def factors():
     """Sizes are from struct chunk_factors, for K = 128 and C = 64."""
     tiles, triangle = 2 * 64 * 128, 10 * 512
@@ -340,10 +309,7 @@ def factors():
     soft(410, 324, "number in a place: which 16 bytes of the row")
 
 
-@figure(720, 486, "Floor, own bytes and measured time of each part",
-        "Bars for the two kernels of forward, their sum, the six steps of backward and "
-        "their sum. Backward's steps are close to their own bytes, and their sum is "
-        "far above the floor of the pass.")
+@figure(720, 486)
 def parts():
     """Rows in book/data/ have a name, bytes, ms for the bytes, ..., measured ms. Floors
     of whole passes come from the output of book/clusters.c."""
@@ -453,12 +419,7 @@ class Lanes:
             self.doing(y + 268, at + 144, at + 184, "b", "o, S")
 
 
-@figure(720, 600, "Warp roles of the scan and of the forward in one kernel",
-        "Scan: four producer warps copy factors ahead; consumer warpgroups make three "
-        "products in series per chunk; the output leaves beside the next. One kernel: "
-        "loads, gates, inverse, queries and decay work on later steps while the scan "
-        "multiplies; barriers raw, gated, decayed, inverted, scored and empty join "
-        "them.")
+@figure(720, 600)
 def roles():
     Lanes().scan(18)
     Lanes().one_kernel(292)
@@ -473,11 +434,7 @@ PASSES = {"08/v1_stages": ("forward, a thread per column", -10, -17),
           "13/v4_scans_finish": ("backward, fast", 10, 4)}
 
 
-@figure(720, 424, "Roofline of the H200: eight rungs and six whole passes",
-        "Attainable rate against operations per byte: a slope, the measured copy, and "
-        "one roof, the measured product of matrices. The eight rungs of chapter 17 "
-        "climb one vertical line from 0.8 TFLOP/s to memory's slope; of six whole "
-        "passes the fast ones are near it too.")
+@figure(720, 424)
 def roofline():
     """Line 1 of roofline.tsv is "roof TB/s TFLOP/s". Each other line has a name,
     operations per byte, TFLOP/s. Lines join the dots of chapter 17's eight kernels."""
@@ -519,10 +476,7 @@ def roofline():
             text(x(at) + dx, y(rate) + dy, words)
 
 
-@figure(720, 276, "Strips, windows and a walk",
-        "Strips: maps of four strips side by side, a fold, four scans side by side. "
-        "Windows: prepare 1 runs beside scan 0, and so on. Walk: the map grows beside "
-        "prepare in the same way.")
+@figure(720, 276)
 def schedules():
     """The lengths are not to scale."""
     text(4, 30, "strips")
@@ -545,9 +499,7 @@ def schedules():
     soft(90, 270, "time runs to the right")
 
 
-@figure(720, 400, "Time against tokens on one GPU",
-        "Forward and backward of KDA and GDN with 32 and 96 heads. From sixteen "
-        "thousand tokens on the time is nearly proportional to the tokens.")
+@figure(720, 400)
 def tokens():
     """Columns of tokens.tsv: model, heads, stage, saved block, tokens, ms. Rows are
     sorted by tokens."""

@@ -1,6 +1,6 @@
-"""part1.py -- figures of Part I, the mathematics: chapters 00 to 13.
+"""mathematics.py -- figures of Part I, the mathematics: chapters 00 to 13.
 
-Book: chapters 00 to 13.  Checked by: make book-lint.  Next: part2.py.
+Book: chapters 00 to 13.  Checked by: make book-lint.  Next: kernels.py.
 """
 import re
 
@@ -24,10 +24,7 @@ def journey_boxes(y, per_rank, h, ink):
             box(journey_left(r) + c * (w + 4), y, w, h, ink)
 
 
-@figure(720, 392, "The journey of the book",
-        "Three GPUs hold a third of a sequence each. Tokens form chunks, chunks form "
-        "one affine map a GPU, the maps are exchanged so that each GPU knows the state "
-        "it begins with, and then all outputs are computed.")
+@figure(720, 392)
 def journey():
     def label(y, name, chapters):
         text(4, y, name)
@@ -83,12 +80,7 @@ def journey():
          "precision, clusters.")
 
 
-@figure(720, 330,
-        "How sequences, ranks, segments, strips, chunks and subchunks nest",
-        "A batch of two sequences on two ranks gives three segments. One segment is "
-        "cut into four strips, one strip into four chunks, one chunk into four "
-        "subchunks of sixteen tokens. A window is a run of chunks of every strip, "
-        "launched together.")
+@figure(720, 330)
 def nesting():
     def at(part):
         return 100 + part * 610
@@ -129,10 +121,7 @@ def nesting():
 
 
 # ---- 01
-@figure(720, 392, "The state through three tokens",
-        "For each of the three tokens: the state before, the state after its rows have "
-        "faded, and the state after the correction under the key. Positive numbers are "
-        "blue, negative ones red.")
+@figure(720, 392)
 def step():
     """Draws states from the recurrence; larger numbers are darker."""
     def state(x, y, name):
@@ -164,10 +153,7 @@ def step():
 
 
 # ---- 03
-@figure(720, 290, "The triangular solve of one chunk",
-        "A unit lower triangular matrix of six rows, I plus L, is multiplied by the "
-        "unknowns x0 to x5. The product is the known right-hand side. Row 3 needs only "
-        "x0, x1 and x2.")
+@figure(720, 290)
 def solve():
     n, s, y = 6, 30, 50
 
@@ -215,10 +201,7 @@ def cut_triangle(first, n):
         cut_triangle(first + n, n // 2)
 
 
-@figure(720, 460, "The strict lower triangle of a chunk as squares",
-        "A triangle of 64 rows: one square of 32, two of 16, four of 8, eight of 4, "
-        "sixteen of 2 and thirty-two of 1. In each the rows are later than the "
-        "columns.")
+@figure(720, 460)
 def squares():
     rect(60, 34, 64 * 6.2, 64 * 6.2, "fill:none;stroke:var(--line)")
     for t in range(0, 65, 16):
@@ -239,9 +222,7 @@ def squares():
 
 
 # ---- 04
-@figure(720, 290, "The chain of the scan",
-        "In each chunk three steps stand on the chain: the state, the new values, the "
-        "update of the state. The two products of the output hang off it.")
+@figure(720, 290)
 def chain():
     for c, x in enumerate((20, 386)):
         text(x + 150, 24, "chunk %d" % c, "middle")
@@ -312,11 +293,7 @@ class Plane:
              "%s (%.4g, %.4g)" % (name, *S), "end" if dx < 0 else "start")
 
 
-@figure(720, 330, "The affine map of two tokens",
-        "Left: a square grid of possible start states, with the first column of S_in. "
-        "Right, enlarged 2.5 times: the same grid after two tokens, squeezed to a "
-        "narrow slanted band and moved so that the origin is at h_ext. Two arrows from "
-        "h_ext are the columns of M.")
+@figure(720, 330)
 def affine():
     before, after = Plane(155, 165, 52), Plane(522, 60, 130)
     S, h = (1, 0.5), two_tokens((0, 0))                # S: the first column of S_in
@@ -422,11 +399,7 @@ class Timelines:
             self.main_pass(y0, r, state[r])
 
 
-@figure(720, 532, "Four forms of the exchange as timelines",
-        "Four ranks under each form. All-gather: one collective on all ranks, then "
-        "folds that grow with the rank. Chain: one hop after the other. Pipelined "
-        "chain: the same in four overlapping blocks. Scan: two rounds of receiving and "
-        "composing.")
+@figure(720, 532)
 def timelines():
     t = Timelines()
     t.gather(26)
@@ -448,9 +421,7 @@ def timelines():
 
 
 # ---- 08
-@figure(720, 262, "One rank's program, on three ranks",
-        "Each rank runs front end, factors, map, exchange and scan. The last rank "
-        "makes no map. All wait once, in the exchange.")
+@figure(720, 262)
 def program():
     at, wide = (70, 180, 290, 400, 520), (110, 110, 110, 120, 190)
     titles = "1 front end", "2 factors", "3 map", "4 exchange", "5 scan, output"
@@ -470,10 +441,7 @@ def program():
     soft(70, 254, "No rank waits before step 4, and none after it.")
 
 
-@figure(720, 306, "One segment whole, and cut into four strips",
-        "A whole segment takes the steps of its four chunks one after another. Its "
-        "four strips make factors and maps at the same time, fold, and then scan at "
-        "the same time.")
+@figure(720, 306)
 def strips():
     """The length of a bar is its operations, as chapter 08 counts them, in millions."""
     C, K, V, count, heads, SMs = 64, 128, 128, 4, 32, 132
@@ -510,10 +478,7 @@ def strips():
 
 
 # ---- 09
-@figure(720, 262, "The scan and its mirror",
-        "Forward, four chunks from left to right: each multiplies the state by Lambda "
-        "minus kg transposed w. Backward, from right to left: each multiplies the "
-        "gradient by the transpose.")
+@figure(720, 262)
 def walks():
     for c in range(4):
         soft(154 + c * 156, 18, "chunk %d" % c, "middle")
@@ -545,9 +510,7 @@ PATHS = ("states", "dq1, dks, dw", "a", "qkG"), \
     ("inverse", "dL", "d", ""), ("pairs", "dq2, dk2, dkt", "c", "qkbG")
 
 
-@figure(720, 304, "From a chunk's gradients to the inputs, by four paths",
-        "The states give to q, k and G; u and w to k, v, beta and G; the inverse "
-        "passes dA on as dL; the pairs give to q, k, beta and G.")
+@figure(720, 304)
 def paths():
     def row(i):
         return 44 + 66 * i
@@ -575,10 +538,7 @@ def paths():
     soft(318, row(3) - 8, "dL")
 
 
-@figure(720, 366, "The error of dg against the gate",
-        "Four curves over gates from -0.1 to -50. With the cancelling terms left out "
-        "the error stays near 1e-15 in double and at a few thousandths in bf16; let "
-        "in, it grows beyond one.")
+@figure(720, 366)
 def leaveout():
     rows = printed_rows("10-leaveout", "left out")
     with open("tests/judge/tolerance.def", encoding="utf-8") as file:
@@ -599,10 +559,7 @@ def leaveout():
 
 
 # ---- 11
-@figure(720, 250, "The fold forward and backward on five ranks",
-        "Forward, rank 3 folds from rank 0 towards itself, through the maps of ranks 1 "
-        "and 2. Backward, rank 1 folds from rank 4 towards itself, through the "
-        "transposed maps of ranks 3 and 2. Both read M2.")
+@figure(720, 250)
 def folds():
     def fold(y, first, to, ink, start, product):
         step = 1 if first < to else -1
@@ -622,10 +579,7 @@ def folds():
 
 
 # ---- 12
-@figure(720, 236, "The initial states of one rank",
-        "A rank holds the rest of a sequence, two whole ones and the start of a "
-        "fourth. Only the first stretch begins with a state that the exchange made: it "
-        "is kept. The caller gives the others again.")
+@figure(720, 236)
 def compress():
     edges = 150, 300, 410, 560, 700
     names = "rest of sequence 3", "sequence 4", "sequence 5", "start of sequence 6"
@@ -658,9 +612,7 @@ CHUNKS = (("", 4 * K * V / T), ("", 12), ("k~", 2 * K), ("kg", 2 * K), ("qg", 2 
           ("v_new", 2 * V)), (1, 8, 10)
 
 
-@figure(720, 280, "What each mode of the saved block keeps",
-        "Bytes per token and head. Format factors: light 276, recompute 788, save-all "
-        "3092. Format chunks: light 8, recompute 956, save-all 1724.")
+@figure(720, 280)
 def kept():
     for y, title, (pieces, count) in ((26, "format factors, by tokens", FACTORS),
                                       (158, "format chunks, by chunks", CHUNKS)):
@@ -680,10 +632,7 @@ def kept():
 
 
 # ---- 13
-@figure(720, 256, "The steps of backward and what they wait for",
-        "dv_local and the recomputed w, kg and qg give the map of gradients, which "
-        "travels. Meanwhile the states are made again. Then the reverse scan, the "
-        "gradients of the inputs, and the front end.")
+@figure(720, 256)
 def mirror():
     box(10, 40, 112, 42, "d", "2 dv_local")
     box(10, 122, 150, 42, "d", "1 G u w kg qg")
