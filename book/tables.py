@@ -150,12 +150,9 @@ class Row:
         work = self.flops / self.product if self.product else 0
         return 1e6 * max(self.bytes / self.copy, work)
 
-    def base(self):
-        """Returns T, or the multiple of 16 that is one token away from T."""
-        return self.T + {15: 1, 1: -1}.get(self.T % 16, 0)
-
     def is_edge(self):
-        return self.ranks == 1 and self.base() != self.T
+        """Returns whether T is one token less or more than a multiple of 16."""
+        return self.ranks == 1 and self.T % 16 in (1, 15)
 
 
 class Page:
@@ -290,49 +287,41 @@ class Records:
 
 # ---- chapters 01 to 18: each stage on one GPU, and whole layers
 
-def recorded_in(members):
-    s, file, first = "", "", {}
-    for r in members:
-        first.setdefault(r.set, r)
-    for r in first.values():
-        if r.file == file:
-            s += ", `%s`" % r["case"]
-        else:
-            s += "%s%s: `%s`" % (s and "; ", r.run, r["case"])
-        file = r.file
-    return s
+def recorded_in(rows):
+    """Names the cases of each run."""
+    cases = {}
+    for r in rows:
+        cases.setdefault(r.run, []).append("`%s`" % r["case"])
+    return "; ".join("%s: %s" % (run, ", ".join(once(of))) for run, of in cases.items())
 
 
 def stage_tables(d):
-    pages, last = {}, {}
+    stages = {}
     for r in d.sorted:
-        if r.is_layer or r.stage in WHOLE or not (r.peer or has_source(r)):
-            continue
-        if r.stage not in pages:
-            pages[r.stage] = Page(r.stage + ".md")
-        p = pages[r.stage]
-        if last.get(r.stage) != d.case(r):
-            last[r.stage] = d.case(r)
-            same = [q for q in d.sorted if q.stage == r.stage and not q.is_layer
-                    and d.case(q) == d.case(r)]
-            p.add("\n**%s.** Recorded on %s; on the %s a copy moved %.2f TB/s and a "
-                  "bf16 product did %.0f TFLOP/s.\n" % (
-                      d.case(r), recorded_in(same), r.card(), r.copy / 1e12,
-                      r.product / 1e12),
-                  "| variant | pass | µs | 10 to 90 % | GB/s | TFLOP/s "
-                  "| of its floor | GPU |",
-                  "|:-----|:---|---:|----:|---:|---:|---:|:--|")
+        if not r.is_layer and r.stage not in WHOLE and (r.peer or has_source(r)):
+            stages.setdefault(r.stage, {}).setdefault(d.case(r), []).append(r)
+    for stage, cases in stages.items():
+        p = Page(stage + ".md")
+        for case, rows in cases.items():
+            stage_case(p, case, rows)
+        p.notes()
+
+
+def stage_case(p, case, rows):
+    p.add("\n**%s.** Recorded on %s; on the %s a copy moved %.2f TB/s and a bf16 product "
+          "did %.0f TFLOP/s.\n" % (case, recorded_in(rows), rows[0].card(),
+                                   rows[0].copy / 1e12, rows[0].product / 1e12),
+          "| variant | pass | µs | 10 to 90 % | GB/s | TFLOP/s | of its floor | GPU |",
+          "|:-----|:---|---:|----:|---:|---:|---:|:--|")
+    for r in rows:
         if r.stage == "12_h0":       # one segment: only one state is copied
             r.bytes = 8 * r.HV * r.K * r.V
-        cells = [p.whose(r), r.way, "%.1f" % r.us,
-                 "%.1f%sto%s%.1f" % (r.us_p10, NB, NB, r.us_p90)]
-        if r.peer or not r.bytes:
-            p.row(*cells, None, None, None, r.card())
-            continue
-        p.row(*cells, "%.0f" % (r.bytes / r.us / 1e3),
-              text("%.1f", r.flops / r.us / 1e6), p.share(r), r.card())
-    for p in pages.values():
-        p.notes()
+        rates = [None] * 3
+        if r.bytes and not r.peer:
+            rates = ["%.0f" % (r.bytes / r.us / 1e3),
+                     text("%.1f", r.flops / r.us / 1e6), p.share(r)]
+        p.row(p.whose(r), r.way, "%.1f" % r.us,
+              "%.1f%sto%s%.1f" % (r.us_p10, NB, NB, r.us_p90), *rates, r.card())
 
 
 def whole_table(d, name, only=None):
