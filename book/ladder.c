@@ -1,80 +1,11 @@
-/* ladder.c -- prints counts for the kernels of chapter 17, and their measured times.
+/* ladder.c -- prints counts for the kernels of chapter 17.
  *
  * Book: chapter 17.  Checked by: itself, because each count is computed in two ways.
- * Next: book/precision.c.
- * Measured numbers come from the newest table in bench/results/ with stage 17. */
+ * Next: book/parts.py, which prints the kernels' measured times and counters. */
 #include "answers.h"
 #include "ref/17_warp.h"
 
-#include <glob.h>
-#include <string.h>
-
-enum { K = 128, V = 128, C = 64, CHUNKS = 128, HEADS = 96, MOST = 64 };
-
-/* Copies the field of `line` in column `name`; `head` is the line of column names. */
-static void field(const char *head, const char *line, const char *name, char out[64])
-{
-    const size_t n = strlen(name);
-    out[0] = 0;
-    while (head && line) {
-        if (!strncmp(head, name, n) && strchr("\t\n", head[n]))
-            snprintf(out, 64, "%.*s", (int)strcspn(line, "\t\n"), line);
-        head = strchr(head, '\t');
-        line = strchr(line, '\t');
-        if (head) head++;
-        if (line) line++;
-    }
-}
-
-/* Returns a number of the newest record, from the row with this kind, rung (kernel
- * version) and number of heads. Exits with status 1 if there is no such row. */
-static double recorded(const char *kind, const char *rung, const char *heads,
-                       const char *column)
-{
-    static char head[4096], line[4096];
-    const char *const equal[4][2] = { { "stage", "17_ladder" }, { "kind", kind },
-                                      { "variant", rung }, { "H", heads } };
-    char text[64];
-    double x = NAN;
-    glob_t files;
-    if (glob("bench/results/[0-9]*-1gpu.tsv", 0, NULL, &files)) files.gl_pathc = 0;
-    for (size_t i = 0; i < files.gl_pathc; i++) {
-        FILE *f = fopen(files.gl_pathv[i], "r");
-        if (!f || !fgets(head, sizeof head, f)) head[0] = 0;
-        while (f && fgets(line, sizeof line, f)) {
-            int n = 0;
-            for (int k = 0; k < 4; k++) {
-                field(head, line, equal[k][0], text);
-                n += !strcmp(text, equal[k][1]);
-            }
-            field(head, line, column, text);
-            if (n == 4 && text[0]) x = atof(text);
-        }
-        if (f) fclose(f);
-    }
-    if (isnan(x)) {
-        fprintf(stderr, "ladder: no record has %s of %s\n", column, rung);
-        exit(1);
-    }
-    return x;
-}
-
-static double counted(const char *rung, const char *column)
-{
-    return recorded("counter", rung, "96", column);
-}
-
-static double timed(const char *heads, const char *column)
-{
-    return recorded("time", "v1_thread", heads, column);
-}
-
-static void counter(const char *where, const char *format, double x)
-{
-    printf("@ladder/%s ", where);
-    printf(format, x);
-    printf("\n");
-}
+enum { K = 128, V = 128, C = 64, CHUNKS = 128, HEADS = 96 };
 
 /* Returns how many reads of shared memory one load of a warp takes. Lane l loads 4
  * bytes at byte[l]; lanes that load the same word share a read. */
@@ -123,65 +54,20 @@ static void by_ldmatrix(void)
     say("17.reads6", "%.0f", blocks * 4 + 3 * C * 256 / 128, 2176 + 384);
 }
 
-static void per_chunk(const char *where, const char *rung, const char *column)
-{
-    counter(where, "%.0f", counted(rung, column) / CHUNKS / HEADS);
-}
-
-/* Prints numbers of cycles per chunk: of the kernel, with the block on its SM, and with
- * busy tensor cores. The profiler counts "issue" and "tensor" as percents of the cycles
- * in which an SM has a block. Each of the four schedulers issues in "issue" percent of
- * these cycles. */
-static void clocks(const char *name, const char *rung)
-{
-    char where[40];
-    const double active = counted(rung, "instructions") / CHUNKS / HEADS / 4
-                          / (counted(rung, "issue") / 100);
-    snprintf(where, sizeof where, "%s.clocks", name);
-    counter(where, "%.0f", counted(rung, "cycles") / CHUNKS);
-    snprintf(where, sizeof where, "%s.active", name);
-    counter(where, "%.0f", active);
-    snprintf(where, sizeof where, "%s.tensor", name);
-    counter(where, "%.0f", counted(rung, "tensor") / 100 * active);
-}
-
 int main(void)
 {
     const double flops = 4.0 * C * K * V, bytes = 2.0 * C * (2 * K + 2 * V) + 4 * K;
-    counter("flops", "%.1f", flops / 1e6);
-    counter("bytes", "%.1f", bytes / 1024);
-    counter("intensity", "%.0f", flops / bytes);
+    printf("@ladder/flops %.1f\n@ladder/bytes %.1f\n@ladder/intensity %.0f\n",
+           flops / 1e6, bytes / 1024, flops / bytes);
     say("17.fma", "%.0f", flops / 2 / 128, 16384);
     say("17.tensor", "%.0f", flops / 4096, 1024);
     by_hand();
     by_ldmatrix();
-    per_chunk("v3.conflicts", "v3_mma", "conflicts");
-    per_chunk("v4.conflicts", "v4_ldmatrix", "conflicts");
-    per_chunk("v6.wavefronts", "v6_swizzle", "wavefronts");
-    per_chunk("v2.wavefronts", "v2_shared", "wavefronts");
-    per_chunk("v5.wavefronts", "v5_async", "wavefronts");
-    clocks("v2", "v2_shared");
-    clocks("v3", "v3_mma");
-    clocks("v4", "v4_ldmatrix");
-    clocks("v5", "v5_async");
-    clocks("v6", "v6_swizzle");
-    clocks("v7", "v7_wgmma_sm90");
-    counter("v1.ms", "%.0f", timed("96", "us") / 1000);
-    counter("copy", "%.1f", timed("96", "copy") / 1e12);
-    counter("product", "%.0f", timed("96", "product") / 1e12);
-    counter("balance", "%.0f", timed("96", "product") / timed("96", "copy"));
-    counter("floor96", "%.0f", 1e6 * timed("96", "bytes") / timed("96", "copy"));
-    counter("floor32", "%.0f", 1e6 * timed("32", "bytes") / timed("32", "copy"));
-    counter("v1.local", "%.0f", counted("v1_thread", "local_sectors") * 32 / 1e9);
     say("17.local", "%.0f", 4.0 * 2 * C * K * 128 * CHUNKS * HEADS / 1e9,
         4 * 16384 * 128.0 * 12288 / 1e9);
     say("17.announced", "%.0f", 3 * 64 * 128 * 2 + 4 * K, 49664);
     say("17.stages", "%.0f", floor(227 * 1024 / 49664.0), 4);
     /* Prints the descriptor of keys 96 .. 111 of w, which are step 2 of tile 1. */
     say("17.descriptor", "%.0f", 8192 / 16 + 2 * 32 / 16, 516);
-    /* Prints how many KiB per SM must be in flight if memory's latency is 0.7 us. */
-    const double copy = timed("96", "copy");
-    say("02.little", "%.0f", copy * 0.7e-6 / 132 / 1024, copy / 1e6 * 0.7 / 135168);
-    say("17.little", "%.0f", copy * 0.7e-6 / HEADS / 1024, copy / 1e6 * 0.7 / 98304);
     return 0;
 }

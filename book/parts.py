@@ -1,9 +1,11 @@
-"""parts.py -- compares measured times of passes over ranks with bounds and predictions.
+"""parts.py -- compares measured times of passes over ranks with bounds and predictions;
+prints measured times and counters of chapter 17's kernels.
 
 A bound comes from the bytes of the kernels, or from a pass without messages.
 The times are from the newest table in bench/results/ that has the case.
 
-Book: chapter 20, which shows the output.  Checked by: make book.  Next: clusters.c.
+Book: chapters 17 and 20, which show the output.  Checked by: make book.
+Next: clusters.c.
 """
 import os
 import sys
@@ -26,7 +28,8 @@ class Row:
         self.card = (machine[2] or machine[0]).split()[0]      # H100
 
 
-ROWS = [Row(cells, file) for file in results() for cells in read_tsv(file)
+RECORDS = [(cells, file) for file in results() for cells in read_tsv(file)]
+ROWS = [Row(cells, file) for cells, file in RECORDS
         if cells["kind"] == "time" and cells.get("head_parts") in ("1", "2")
         and not cells.get("peer") and float(cells.get("us") or 0) > 0]
 
@@ -176,6 +179,49 @@ def eight():
                 eight_halved="%.0f" % halved, eight_hop="%.1f" % (exchange / 7))
 
 
+def ladder():
+    """Prints the newest times and counters of chapter 17's kernels (rungs): T = 8192,
+    so 128 chunks, and 96 heads, a block each."""
+    newest = {}
+    for cells, _ in RECORDS:
+        if cells.get("stage") == "17_ladder":
+            newest.update(((cells["kind"], cells["variant"], cells["H"], name), x)
+                          for name, x in cells.items() if x)
+
+    def counted(rung, column):
+        return float(newest["counter", rung, "96", column])
+
+    def timed(column, heads="96"):
+        return float(newest["time", "v1_thread", heads, column])
+
+    def show(name, form, x):
+        print("@ladder/%s %s" % (name, form % x))
+
+    for rung in "v2_shared v3_mma v4_ldmatrix v5_async v6_swizzle v7_wgmma_sm90".split():
+        v, chunks = rung[:2] + ".", 128 * 96
+        for column in "conflicts", "wavefronts":
+            show(v + column, "%.0f", counted(rung, column) / chunks)
+        # Cycles per chunk: of the kernel, with a block on the SM, and with busy tensor
+        # cores. "issue" is the percentage of cycles with a block on the SM in which
+        # each of the four schedulers issues; "tensor" is a percentage of the same.
+        active = counted(rung, "instructions") / chunks / 4 / counted(rung, "issue") * 100
+        show(v + "clocks", "%.0f", counted(rung, "cycles") / 128)
+        show(v + "active", "%.0f", active)
+        show(v + "tensor", "%.0f", counted(rung, "tensor") / 100 * active)
+    copy, product = timed("copy"), timed("product")
+    show("v1.ms", "%.0f", timed("us") / 1000)
+    show("v1.local", "%.0f", counted("v1_thread", "local_sectors") * 32 / 1e9)
+    show("copy", "%.1f", copy / 1e12)
+    show("product", "%.0f", product / 1e12)
+    show("balance", "%.0f", product / copy)
+    for heads in "96", "32":
+        show("floor" + heads, "%.0f", 1e6 * timed("bytes", heads) / timed("copy", heads))
+    # KiB in flight per SM, if memory's latency is 0.7 us, on all SMs and on 96.
+    for SMs in 132, 96:
+        show("flight%d" % SMs, "%.0f", copy * 0.7e-6 / SMs / 1024)
+
+
+ladder()
 floors()
 replays()
 chosen()
