@@ -4,6 +4,7 @@
  * Checked by: tests/cli/answers.sh.  Next: book/precision.c. */
 #include "example.h"
 #include "answers.h"
+#include "tests/09_chunk_backward/mutants.c"
 
 static uint64_t seed = 5;
 static double uniform(void)
@@ -49,27 +50,17 @@ static void undecayed(void)
  * after token 0, has the dS that token 0 finds as its dh0. */
 static void back_to_token_0(void)
 {
-    static double out[2][V], last[K][V], q[2][K], k[2][K], v[2][V], gate[2][K], b[2];
-    static double first[K][V], at_0[K][V];
-    static const int64_t cu[] = { 0, 2 };
-    struct kcp_step a;
+    double first[K][V];
+    recurrence(T);
+    say("01.dbeta", "%.4f", dbeta[1], (0.6 * 1.24 + 0.8 * 0.16) * (-1.3 + 0.4));
     recurrence(1);
     memcpy(first, ht, sizeof first);
-    recurrence(T);
-    memset(&a, 0, sizeof a);
-    a.T = 2; a.N = a.H = a.HV = 1; a.K = a.KG = K; a.V = V; a.scale = 1; a.C = C;
-    a.q = ex_q + 1; a.k = ex_k + 1; a.v = ex_v + 1; a.g = g + 1; a.beta = ex_beta + 1;
-    a.h0 = first; a.cu_seqlens = cu; a.o = out; a.ht = last; a.do_ = ones;
-    a.dq = q; a.dk = k; a.dv = v; a.dg = gate; a.dbeta = b; a.dh0 = at_0;
-    int bad = ref_step(&a);
-    a.pass = KCP_BACKWARD;
-    bad += ref_step(&a);
-    if (bad)
-        fail("01: refused");
-    same(at_0[0], (double[]){ at_0[0][1] }, 1, "01: columns of dS");
-    say("01.dbeta", "%.4f", dbeta[1], (0.6 * 1.24 + 0.8 * 0.16) * (-1.3 + 0.4));
-    say("01.dS0", "%.4f", at_0[0][0], 0.73 * 1.24 - 0.36 * 0.16);
-    say("01.dS1", "%.4f", at_0[1][0], -0.18 * 1.24 + 0.26 * 0.16);
+    struct kcp_step a = step_call(1, 2);
+    a.h0 = first;
+    step_run(a);
+    same(dh0[0], (double[]){ dh0[0][1] }, 1, "01: columns of dS");
+    say("01.dS0", "%.4f", dh0[0][0], 0.73 * 1.24 - 0.36 * 0.16);
+    say("01.dS1", "%.4f", dh0[1][0], -0.18 * 1.24 + 0.26 * 0.16);
 }
 
 /* Chapter 03: checks that A has only one subdiagonal if keys and gates are equal. */
@@ -212,7 +203,8 @@ static void two_of_three(void)
     printf("@answer/19.three %.5f\n", sqrt(three / one));
 }
 
-/* Chapter 09: computes dU's error if dS decays too early, for three kinds of gates. */
+/* Chapter 09: computes the error of dU in mutant_decay_first, where dS decays too early,
+ * for three kinds of gates. */
 enum { n9 = 512, C9 = 64, D9 = 16, chunks9 = n9 / C9 };
 static struct {
     double q[n9][D9], k[n9][D9], v[n9][D9], G[n9][D9], beta[n9], Aqk[n9][C9], A[n9][C9];
@@ -220,27 +212,6 @@ static struct {
     double dAqk[n9][C9], dvl[n9][D9], dU[n9][D9], dh[chunks9][D9][D9], dh_in[D9][D9];
     double wrong[n9][D9];
 } x9;
-
-static void reverse_walk(int decay_first, double (*dU)[D9])
-{
-    double S[D9][D9] = { { 0 } };
-    for (int c = chunks9 - 1; c >= 0; c--) {
-        const int t0 = c * C9, last = t0 + C9 - 1;
-        for (int t = t0; t <= last; t++)
-            for (int j = 0; j < D9; j++) {
-                dU[t][j] = x9.dvl[t][j];
-                for (int i = 0; i < D9; i++)
-                    dU[t][j] += x9.kg[t][i] * S[i][j] *
-                                (decay_first ? exp2(x9.G[last][i]) : 1);
-            }
-        for (int i = 0; i < D9; i++)
-            for (int j = 0; j < D9; j++) {
-                S[i][j] *= exp2(x9.G[last][i]);
-                for (int t = t0; t <= last; t++)
-                    S[i][j] += x9.qg[t][i] * x9.dO[t][j] - x9.w[t][i] * dU[t][j];
-            }
-    }
-}
 
 static double regime(int which)
 {
@@ -274,14 +245,10 @@ static double regime(int which)
     b.dv_local = x9.dvl; b.dU = x9.dU; b.dh = x9.dh; b.dh_in = x9.dh_in;
     if (ref_wy(&a) || ref_chunk_backward(&b))
         fail("09: refused");
-    double error = 0, size = 0, off = 0;
-    reverse_walk(0, x9.wrong);
+    b.dU = x9.wrong;
+    mutate(&b, DECAY_FIRST);
+    double error = 0, size = 0;
     const double *wrong = &x9.wrong[0][0], *right = &x9.dU[0][0];
-    for (int i = 0; i < n9 * D9; i++)
-        off = fmax(off, fabs(wrong[i] - right[i]));
-    if (!(off < 1e-10))
-        fail("09: dU of the correct walk differs from dU of the reference");
-    reverse_walk(1, x9.wrong);
     for (int i = 0; i < n9 * D9; i++) {
         error += pow(wrong[i] - right[i], 2);
         size += right[i] * right[i];
@@ -292,25 +259,16 @@ static double regime(int which)
 /* Chapter 10: checks which gradients of a token with beta = 0 are 0. */
 static void silent(void)
 {
-    static double beta[T], no_dq[T][K], no_dk[T][K], no_dv[T][V], no_dg[T][K], no_db[T];
-    static double out[T][V], h1[K][V], h0[K][V];
-    const int64_t cu[] = { 0, T };
-    struct kcp_step a;
-    recurrence(T);
+    double beta[T];
+    struct kcp_step a = step_call(0, T);
     memcpy(beta, ex_beta, sizeof beta);
     beta[1] = 0;
-    memset(&a, 0, sizeof a);
-    a.T = T; a.N = a.H = a.HV = 1; a.K = a.KG = K; a.V = V; a.scale = 1; a.C = C;
-    a.q = ex_q; a.k = ex_k; a.v = ex_v; a.g = g; a.beta = beta; a.o = out; a.ht = h1;
-    a.cu_seqlens = cu; a.do_ = ones;
-    a.dq = no_dq; a.dk = no_dk; a.dv = no_dv; a.dg = no_dg; a.dbeta = no_db; a.dh0 = h0;
-    int bad = ref_step(&a);
-    a.pass = KCP_BACKWARD;
-    bad += ref_step(&a);
+    a.beta = beta;
+    step_run(a);
     for (int i = 0; i < K; i++)
-        if (no_dk[1][i] != 0 || no_dv[1][i] != 0)
+        if (dk[1][i] != 0 || dv[1][i] != 0)
             fail("10: dk or dv of the token with beta 0 is not 0");
-    if (bad || no_db[1] == 0 || no_dq[1][0] == 0 || no_dg[1][0] == 0)
+    if (dbeta[1] == 0 || dq[1][0] == 0 || dg[1][0] == 0)
         fail("10: dbeta, dq or dg of the token with beta 0 is 0");
 }
 

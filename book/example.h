@@ -83,23 +83,32 @@ static inline void fill(struct kcp_call *a, const struct kcp_plan *p, int r)
     fill((struct kcp_call *)&name, p, r);                                             \
     name.cu = p->ctx[r].cu; name.cn = p->ctx[r].cn; name.sc = p->ctx[r].sc
 
-/* Runs the recurrence and its adjoint over the first n tokens; dO is 1 everywhere. */
-static inline void recurrence(int n)
+/* Returns the call of the recurrence for n tokens from token t on; dO is 1. */
+static inline struct kcp_step step_call(int t, int n)
 {
-    const int64_t cu[] = { 0, n };
-    struct kcp_step a;
-    for (int t = 0; t < T; t++)
-        for (int i = 0; i < K; i++)
-            g[t][i] = ex_log2_decay[t][i] * log(2);
-    memset(&a, 0, sizeof a);
-    a.T = n; a.N = a.H = a.HV = 1; a.K = a.KG = K; a.V = V; a.scale = 1; a.C = C;
-    a.q = ex_q; a.k = ex_k; a.v = ex_v; a.g = g; a.beta = ex_beta; a.o = o; a.ht = ht;
-    a.cu_seqlens = cu; a.do_ = ones;
-    a.dq = dq; a.dk = dk; a.dv = dv; a.dg = dg; a.dbeta = dbeta; a.dh0 = dh0;
+    static int64_t cu[2];
+    for (int i = 0; i < T * K; i++)
+        g[i / K][i % K] = ex_log2_decay[i / K][i % K] * log(2);
+    cu[1] = n;
+    return (struct kcp_step){
+        .T = n, .N = 1, .H = 1, .HV = 1, .K = K, .KG = K, .V = V, .scale = 1, .C = C,
+        .cu_seqlens = cu, .q = ex_q[t], .k = ex_k[t], .v = ex_v[t], .g = g[t],
+        .beta = ex_beta + t, .o = o, .ht = ht, .do_ = ones, .dq = dq, .dk = dk,
+        .dv = dv, .dg = dg, .dbeta = dbeta, .dh0 = dh0 };
+}
+
+/* Runs the recurrence, then its adjoint. */
+static inline void step_run(struct kcp_step a)
+{
     const int forward = ref_step(&a);
     a.pass = KCP_BACKWARD;
     if (forward || ref_step(&a))
         fail("ref_step refused");
+}
+
+static inline void recurrence(int n)
+{
+    step_run(step_call(0, n));
 }
 
 #endif
