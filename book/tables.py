@@ -643,40 +643,32 @@ def has_source(r):
                for folder in folders for end in ("", "_sm90"))
 
 
-def judge_table(d):
+def judge_tables(d):
     """Lists the newest verdict per variant and number of GPUs. A verdict of the present
-    kernels is preferred to a newer verdict of other kernels."""
-    p, best = Page("18.md"), {}
+    kernels is preferred to a newer verdict of other kernels. The figure of chapter 19
+    has the largest error / limit of each variant."""
+    p, marks, best = Page("18.md"), Page("errors.tsv"), {}
     for r in d.of("verdict"):
-        key, fresh = (r.stage, r.variant, r["ranks"] and r.ranks), r.standing() == FRESH
+        key, fresh = (r.stage, r.variant, int(number(r["ranks"]))), r.standing() == FRESH
         if has_source(r) and (key not in best or best[key][0] <= fresh):
             best[key] = fresh, r
     rows = [(key, best[key][1]) for key in sorted(best)]
-    if rows:
-        places = once("%s, commit %s" % (r.machine, r["commit"]) for _, r in rows)
-        p.add("Judged on %s: of all cases the worst error, and what is allowed.\n"
-              % "; ".join(places),
-              "| stage | variant | GPUs | storage | cases | worst | error | allowed |",
-              "|:-----|:-----|--:|:--|:----|:--|---:|---:|")
+    places = once("%s, commit %s" % (r.machine, r["commit"]) for _, r in rows)
+    p.add("Judged on %s: of all cases the worst error, and what is allowed.\n"
+          % "; ".join(places),
+          "| stage | variant | GPUs | storage | cases | worst | error | allowed |",
+          "|:-----|:-----|--:|:--|:----|:--|---:|---:|")
     for (stage, variant, ranks), r in rows:
-        p.row(stage, "`%s`" % variant, ranks or 0, r["storage"], r["cases"], r["worst"],
+        p.row(stage, "`%s`" % variant, ranks, r["storage"], r["cases"], r["worst"],
               r["error"], r["allowed"])
-
-
-def error_marks(d):
-    """Chapter 19's figure: writes the largest error / limit of each variant, among the
-    newest verdicts for each number of GPUs."""
-    p, last, worst = Page("errors.tsv"), {}, {}
-    for r in d.of("verdict"):
-        if has_source(r) and number(r["allowed"]) > 0:
-            last[r.stage, r.variant, r["ranks"]] = r
-    for (stage, variant, _), r in last.items():
-        share = float(r["error"]) / number(r["allowed"])
-        if share > worst.get((stage, variant), (-1,))[0]:
-            worst[stage, variant] = share, r
-    for (stage, variant), (share, r) in sorted(worst.items(), key=lambda x: x[0][0]):
-        p.add("%s %s %d %d %.17g" % (stage, variant, r["storage"] == "f32",
-                                     r["verdict"] == "FAIL", share))
+    worst = {}
+    for (stage, variant, _), (_, r) in best.items():
+        if number(r["allowed"]) > 0:
+            mark = (float(r["error"]) / number(r["allowed"]), r["storage"] == "f32",
+                    r["verdict"] == "FAIL")
+            worst[stage, variant] = max(worst.get((stage, variant), mark), mark)
+    for key, (share, *flags) in sorted(worst.items(), key=lambda x: x[0][0]):
+        marks.add("%s %s %d %d %.17g" % (*key, *flags, share))
 
 
 def precision_table(d):
@@ -951,8 +943,8 @@ def make():
     Row.built = any(r["nvcc"][:1].isdigit() for r in Row.digests.rows.values())
     d = Records()
     for table in (stage_tables, mode_table, bound_table, roofline, token_curves,
-                  rank_table, form_table, walk_tables, judge_table, error_marks,
-                  field_tables, precision_table, nccl_table, ladder_tables,
+                  rank_table, form_table, walk_tables, judge_tables, field_tables,
+                  precision_table, nccl_table, ladder_tables,
                   torch_tables, prediction_tables, log_marks, readme_table):
         table(d)
     whole_table(d, "08_forward.md", "08_forward")
