@@ -203,8 +203,8 @@ static void two_of_three(void)
     printf("@answer/19.three %.5f\n", sqrt(three / one));
 }
 
-/* Chapter 09: computes the error of dU in mutant_decay_first, where dS decays too early,
- * for three kinds of gates. */
+/* Chapter 09: computes the error of dU in mutant_decay_first, where dS decays too
+ * early, for three kinds of gates. */
 enum { n9 = 512, C9 = 64, D9 = 16, chunks9 = n9 / C9 };
 static struct {
     double q[n9][D9], k[n9][D9], v[n9][D9], G[n9][D9], beta[n9], Aqk[n9][C9], A[n9][C9];
