@@ -102,7 +102,7 @@ static int refuses(struct kcp_report *rep)
         struct trial t = { .stage = stage_find("13"), .variant = &layers[1],
                            .mem = &host_memory };
         spoil = row[i].spoil;
-        const int err = trial_case(&t, &k, KCP_FORWARD, why, sizeof why);
+        const int err = trial_case(&t, &k, KCP_FORWARD, KCP_F64, why, sizeof why);
         EXPECT(rep, err == row[i].status && strstr(why, row[i].text) &&
                !strncmp(why, "rank 1", 6), "%s: status %d, %s", row[i].text, err, why);
         EXPECT(rep, status_of[0] == KCP_COMM, "%s: status %d on rank 0", row[i].text,

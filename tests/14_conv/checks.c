@@ -190,7 +190,8 @@ static int against_whole(struct kcp_report *rep)
                "%s", words, k.call.R, v.worst.field, v.worst.err, v.why);
         for (int pass = 0; pass < 2; pass++) {
             struct trial t = { .stage = s, .variant = &ref, .mem = &host_memory };
-            const int status = trial_case(&t, &k, (enum kcp_pass)pass, why, sizeof why);
+            const int status = trial_case(&t, &k, (enum kcp_pass)pass, KCP_F64, why,
+                                          sizeof why);
             EXPECT(rep, !status, "%s: status %d %s", words, status, why);
             for (int r = 0; r < t.R && !status; r++)
                 for (int j = 0; j < t.rank[r].n && !pass; j++)

@@ -42,7 +42,7 @@ static int count(struct kcp_report *rep, const struct kcp_variant *v,
         struct trial t = { .stage = stage_find("16"), .variant = v,
                            .mem = &host_memory };
         char why[160] = "";
-        status = trial_case(&t, k, (enum kcp_pass)pass, why, sizeof why);
+        status = trial_case(&t, k, (enum kcp_pass)pass, v->storage, why, sizeof why);
         EXPECT(rep, !status, "%s: status %d, %s", v->name, status, why);
         for (int r = 0; r < t.R && !status; r++) {
             int64_t bytes = bytes_of(&k->call, r, pass, m);

@@ -15,14 +15,6 @@
 #include <math.h>
 #include <string.h>
 
-static int run(struct trial *t, const struct kcase *k, const struct kcp_plan *p,
-               enum kcp_pass pass, const struct tensor_set *in,
-               const struct tensor_set *want, char *why, size_t n)
-{
-    const int status = p ? trial_fill(t, k, p, pass, in, want) : KCP_NO_MEMORY;
-    return status ? status : trial_run(t, why, n);
-}
-
 /* Counts the bytes that differ between outputs o and `to`, where row 0 of o is row
  * `first` of `to`. bytes[1] counts rows of sequence `bad` (0 if k is NULL), and
  * bytes[0] counts other rows. Skips states that the rank does not own, which are NaN in
@@ -75,14 +67,13 @@ static int run_alone(const struct kcp_variant *v, const struct kcp_stage *s,
                      enum kcp_pass pass, int64_t bytes[2], char *why, size_t n)
 {
     struct trial clean = { .stage = s, .variant = v, .mem = mem }, x = clean;
-    struct kcp_plan *p = case_plan(k, k->call.R);
-    const struct expected *e = p ? expected_of(s, k, pass, v->storage, p) : NULL;
     struct tensor_set in = { 0 };
-    int status = e ? run(&clean, k, p, pass, &e->in, &e->want, why, n) : KCP_BAD;
+    int status = trial_case(&clean, k, pass, v->storage, why, n);
+    const struct expected *e = clean.expected;
     for (int bad = 0; bad < k->call.N && !status; bad++) {
         if (k->cu[bad] == k->cu[bad + 1]) continue;
         fill_nan(&in, &e->in, s, k, bad);
-        status = run(&x, k, p, pass, &in, &e->want, why, n);
+        status = trial_with(&x, k, pass, &in, &e->want, why, n);
         for (int r = 0; r < x.R && !status; r++)
             for (int i = 0; i < x.rank[r].n; i++) {
                 const struct buffer *o = &x.rank[r].buffer[i];
@@ -94,7 +85,6 @@ static int run_alone(const struct kcp_variant *v, const struct kcp_stage *s,
     }
     tensor_set_free(&in);
     trial_free(&clean);
-    kcp_plan_free(p);
     return status;
 }
 
@@ -140,19 +130,17 @@ static void compare(struct kcp_report *rep, const struct trial *x,
         }
 }
 
-/* Runs trial x on case k with the inputs of e, and compares it with trial `to`. */
+/* Runs trial x on case k with the inputs of trial `to`, and compares the outputs. */
 static int run_like(struct kcp_report *rep, struct trial x, const struct trial *to,
-                    const struct kcase *k, enum kcp_pass pass, const struct expected *e,
-                    const char *words)
+                    const struct kcase *k, const char *words)
 {
     char why[160] = "";
-    struct kcp_plan *p = case_plan(k, k->call.R);
-    const int status = run(&x, k, p, pass, &e->in, &e->want, why, sizeof why);
+    const struct expected *e = to->expected;
+    const int status = trial_with(&x, k, to->pass, &e->in, &e->want, why, sizeof why);
     if (!status) compare(rep, &x, to, words);
     EXPECT(rep, !status || status == KCP_NA || status == KCP_NO_MEMORY,
            "%s, R = %d: status %d %s", x.variant->name, k->call.R, status, why);
     trial_free(&x);
-    kcp_plan_free(p);
     return status;
 }
 
@@ -166,10 +154,7 @@ static int canonical_pass(struct kcp_report *rep, const struct kcp_variant *v,
     enum { COUNTS = sizeof R / sizeof *R };
     struct trial one = { .stage = s, .variant = v, .mem = mem }, x = one;
     char why[160] = "";
-    struct kcp_plan *p = case_plan(&k, 1);
-    const struct expected *e = p ? expected_of(s, &k, pass, v->storage, p) : NULL;
-    int status = KCP_BAD;
-    if (e) status = run(&one, &k, p, pass, &e->in, &e->want, why, sizeof why);
+    int status = trial_case(&one, &k, pass, v->storage, why, sizeof why);
     EXPECT(rep, !status || status == KCP_NA, "%s: status %d %s", v->name, status, why);
     for (int i = 0; i < COUNTS * KCP_FORMS && !status; i++) {
         struct kcase many = k;
@@ -180,10 +165,9 @@ static int canonical_pass(struct kcp_report *rep, const struct kcp_variant *v,
         for (int r = 0; r <= many.call.R; r++)
             many.cuts[r] = (r - (many.uneven && r > 3)) * k.call.T /
                            (many.call.R - many.uneven);
-        status = run_like(rep, x, &one, &many, pass, e, "canonical segments");
+        status = run_like(rep, x, &one, &many, "canonical segments");
     }
     trial_free(&one);
-    kcp_plan_free(p);
     return status == KCP_NO_MEMORY ? status : KCP_OK;
 }
 
@@ -214,12 +198,11 @@ int bits_agree(struct kcp_report *rep, const struct kcp_variant *v, const char *
         case_parse(text, &changed, why, sizeof why)) return KCP_BAD;
     for (int pass = 0; pass <= has_backward(s) && !status; pass++) {
         struct trial one = { .stage = s, .variant = v, .mem = mem };
-        const struct expected *e;
-        status = trial_case(&one, &k, (enum kcp_pass)pass, why, sizeof why);
+        status = trial_case(&one, &k, (enum kcp_pass)pass, v->storage, why,
+                            sizeof why);
         EXPECT(rep, !status || status == KCP_NA, "%s, %s: status %d %s", v->name, words,
                status, why);
-        if (!status) status = expected_find(s, &k, one.pass, v->storage, one.plan, &e);
-        if (!status) status = run_like(rep, x, &one, &changed, one.pass, e, text);
+        if (!status) status = run_like(rep, x, &one, &changed, text);
         trial_free(&one);
     }
     return status == KCP_NO_MEMORY ? status : KCP_OK;

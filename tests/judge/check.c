@@ -14,10 +14,7 @@ const char *const outcome_name[] = { "ok", "MARGINAL", "FAIL", "n/a", "skip" };
 
 static int one_of(const char *name, const char *list)
 {
-    const size_t n = strlen(name);
-    for (const char *s = strstr(list, name); s; s = strstr(s + 1, name))
-        if ((s == list || s[-1] == ' ') && (s[n] == ' ' || !s[n])) return 1;
-    return 0;
+    return has_word(list, name, " ");
 }
 
 static int is_state(const char *f)

@@ -90,33 +90,32 @@ static int read_values(struct command *x)
     return 0;
 }
 
-/* Stores the options, except stage, variant and case, for the command that repeats a
- * failure. */
+/* Values of options that are not given. */
+static const struct command usual = { .seed = 1, .exchange = -1, .repeats = -1,
+                                      .limit = -1 };
+
+/* Stores the program and the options that a command needs to repeat a failure, besides
+ * stage, variant and case. */
 static void keep_options(const struct command *x, const char *program)
 {
-    static char name[4200], options[9000], number[40];
-    char word[4200], ranks[40];
-    const struct { int on; const char *option, *value; } rows[] = {
-        { x->o.only_device, "--device", NULL }, { x->bare, "--bare", NULL },
-        { x->in_turn, "--in-turn", NULL },      { x->here, "--here", NULL },
-        { x->exact, "--exact", NULL },
-        { x->backend != NULL, "--backend", x->backend },
-        { x->reference != NULL, "--reference", x->reference },
-        { x->limit >= 0, "--limit", number },  { x->o.ranks > 0, "--ranks", ranks } };
-    size_t at = 0;
+    static const char kept[] = "--device --bare --in-turn --here --exact --backend "
+                               "--reference --limit --ranks --repeats";
+    static char name[4200], options[9000];
+    char word[4200];
+    size_t used = 0;
     judge_program = shell_word(program, name, sizeof name);
-    snprintf(number, sizeof number, "%d", x->limit);
-    snprintf(ranks, sizeof ranks, "%d", x->o.ranks);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const char *value = rows[i].value;
-        if (!rows[i].on || at + 4300 > sizeof options) continue;
-        at += (size_t)snprintf(options + at, sizeof options - at, " %s%s%s",
-                               rows[i].option, value ? " " : "",
-                               value ? shell_word(value, word, sizeof word) : "");
+        const char *at = (const char *)x + rows[i].at, *text = NULL;
+        const size_t size = rows[i].kind == OPTION_TEXT ? sizeof text : sizeof(int);
+        if (!has_word(kept, rows[i].name, " ") || used + 4300 > sizeof options ||
+            !memcmp(at, (const char *)&usual + rows[i].at, size)) continue;
+        if (rows[i].kind == OPTION_TEXT) memcpy(&text, at, sizeof text);
+        if (text) shell_word(text, word, sizeof word);
+        else snprintf(word, sizeof word, "%d", *(const int *)(const void *)at);
+        used += (size_t)snprintf(options + used, sizeof options - used, " %s%s%s",
+                                 rows[i].name, rows[i].kind == OPTION_FLAG ? "" : " ",
+                                 rows[i].kind == OPTION_FLAG ? "" : word);
     }
-    snprintf(number, sizeof number, "%d", x->repeats);
-    if (x->repeats >= 0)
-        snprintf(options + at, sizeof options - at, " --repeats %s", number);
     judge_options = options;
 }
 
@@ -203,12 +202,15 @@ static int list(const struct options *o)
     return 0;
 }
 
-/* Loads a shared object's variant in this process. Returns NULL after an error
- * message. */
-static const struct kcp_variant *load(const char *option, const char *path)
+/* Loads the variant of a shared object in this process or, with `apart`, only its
+ * record in a separate process. Returns NULL after an error message. */
+static const struct kcp_variant *load(const char *option, const char *path, int apart)
 {
+    static struct kcp_variant record;
+    const struct kcp_variant *v = &record;
     char why[256] = "", expected[400];
-    const struct kcp_variant *v = variant_load(path, why, sizeof why);
+    if (!apart) v = variant_load(path, why, sizeof why);
+    else if (isolated_probe(path, &record, why, sizeof why)) v = NULL;
     snprintf(expected, sizeof expected, "an object with a variant's record: %s", why);
     if (!v) bad(option, path, expected);
     if (!v || stage_find(v->stage)) return v;
@@ -216,33 +218,9 @@ static const struct kcp_variant *load(const char *option, const char *path)
     return NULL;
 }
 
-/* Returns the record of a shared object's variant, which a separate process loads.
- * On failure, prints one line on stderr and returns NULL. */
-static const struct kcp_variant *object_record(struct options *o)
-{
-    static struct kcp_variant record;
-    char why[256] = "", expected[400];
-    const int none = isolated_probe(o->variant, &record, why, sizeof why);
-    snprintf(expected, sizeof expected, "an object with a variant's record: %s", why);
-    if (none) {
-        bad("--variant", o->variant, expected);
-        return NULL;
-    }
-    if (!stage_find(record.stage)) {
-        bad("--variant", record.stage, "a stage");
-        return NULL;
-    }
-    if (is_mutant(&record)) {
-        bad("--variant", record.name, "a name without mutant_");
-        return NULL;
-    }
-    o->object = o->variant;
-    return &record;
-}
-
 static int set_reference(struct command *x)
 {
-    const struct kcp_variant *v = load("--reference", x->reference);
+    const struct kcp_variant *v = load("--reference", x->reference, 0);
     const struct kcp_stage *s = v ? stage_find(v->stage) : NULL;
     if (!v) return 2;
     if (s->ranks || !x->o.stage || s != stage_find(x->o.stage))
@@ -289,10 +267,11 @@ static int judge(struct command *x, const struct kcp_variant *mine)
 
 static int run(int argc, char **argv)
 {
-    static struct command x = { .seed = 1, .exchange = -1, .repeats = -1, .limit = -1 };
+    static struct command x;
     struct kcp_report rep = { 0 };
     const struct kcp_variant *mine = NULL;
     char why[300];
+    x = usual;
     const int read = options_read(&table, argc, argv, &x, why, sizeof why);
     if (read == OPTIONS_DONE) return 0;
     if (read == OPTIONS_BAD) return options_say("kcp-check", why);
@@ -304,8 +283,11 @@ static int run(int argc, char **argv)
     if (x.reference && (status = set_reference(&x))) return status;
     rep.quiet = o->quiet;
     if (o->variant && strchr(o->variant, '/')) {
-        mine = object_record(o);
+        mine = load("--variant", o->variant, 1);
         if (!mine) return 2;
+        if (is_mutant(mine))
+            return bad("--variant", mine->name, "a name without mutant_");
+        o->object = o->variant;
         if (o->stage && stage_find(o->stage) != stage_find(mine->stage))
             return bad("--variant", mine->stage, "that of --stage");
     } else if (o->variant && !is_known(o))

@@ -42,10 +42,10 @@ static void moved(struct outputs *w, double by, const char *where)
 /* Compares a rank's output with numbers `before` from the file. */
 static void compare(struct outputs *w, const struct trial *t, const struct rank_args *s,
                     const struct buffer *o, const struct head *h, const double *got,
-                    double *before, const struct expected *e)
+                    double *before)
 {
     struct worst worst = { .err = 0 };
-    struct slice x = slice_of(t, s, o, e, got, before, NULL);
+    struct slice x = slice_of(t, s, o, t->expected, got, before, NULL);
     char where[200];
     x.sizes = h->sizes;
     if (!memcmp(got, before, 8 * (size_t)o->n)) return;
@@ -55,26 +55,27 @@ static void compare(struct outputs *w, const struct trial *t, const struct rank_
     moved(w, worst.nan ? INFINITY : worst.err / fmax(worst.tol, 1e-300), where);
 }
 
+/* Writes n bytes, or reads n bytes to `before`. Returns 0 on failure. */
+static int transfer(struct outputs *w, const void *data, void *before, size_t n)
+{
+    return w->compare ? fread(before, 1, n, w->f) == n : fwrite(data, 1, n, w->f) == n;
+}
+
 /* Writes or compares the outputs of a rank. Returns 0 if the file has other outputs. */
 static int each_rank(struct outputs *w, const struct trial *t,
-                     const struct rank_args *s, const struct head *h,
-                     const struct expected *x)
+                     const struct rank_args *s, const struct head *h)
 {
     int good = 1;
     for (int i = 0; i < s->n && good; i++) {
         const struct buffer *o = &s->buffer[i];
-        const size_t n = (size_t)o->n;
-        int64_t n_before;
+        const size_t bytes = 8 * (size_t)o->n;
+        int64_t n = o->n;
         if (!o->want) continue;
-        double *got = numbers_of(o, o->image), *before = alloc_or_exit(8 * n + 8);
-        if (!w->compare)
-            good = fwrite(&o->n, sizeof o->n, 1, w->f) == 1 &&
-                   fwrite(got, 8, n, w->f) == n;
-        else if (fread(&n_before, sizeof n_before, 1, w->f) != 1 || n_before != o->n ||
-                 fread(before, 8, n, w->f) != n) {
-            moved(w, INFINITY, "an output has another size");
-            good = 0;
-        } else compare(w, t, s, o, h, got, before, x);
+        double *got = numbers_of(o, o->image), *before = alloc_or_exit(bytes + 8);
+        good = transfer(w, &o->n, &n, sizeof n) && n == o->n &&
+               transfer(w, got, before, bytes);
+        if (!good) moved(w, INFINITY, "an output has another size");
+        else if (w->compare) compare(w, t, s, o, h, got, before);
         free(got);
         free(before);
     }
@@ -85,31 +86,27 @@ static int each_rank(struct outputs *w, const struct trial *t,
  * the file is too short, or the file has other outputs. */
 static int each_pass(struct outputs *w, const struct kcp_stage *s,
                      const struct kcp_variant *v, const struct kcase *k,
-                     enum kcp_pass pass, const struct kcp_plan *p)
+                     enum kcp_pass pass)
 {
     struct trial t = { .stage = s, .variant = v, .mem = &host_memory };
-    const struct expected *x = NULL;
-    char why[160] = "", where[200];
-    int status = expected_find(s, k, pass, v->storage, p, &x);
-    if (!status) status = trial_fill(&t, k, p, pass, &x->in, &x->want);
-    if (!status) status = trial_run(&t, why, sizeof why);
     struct head h, before;
+    char why[160] = "", where[200];
     memset(&h, 0, sizeof h);
     snprintf(h.stage, sizeof h.stage, "%s", s->name);
     snprintf(h.variant, sizeof h.variant, "%s", v->name);
     h.id = k->id;
     h.pass = pass;
-    h.status = status;
-    h.R = s->ranks ? k->call.R : 1;
-    if (x) h.sizes = x->sizes;
-    int good = w->compare ? fread(&before, sizeof before, 1, w->f) == 1 &&
-                            !memcmp(&before, &h, offsetof(struct head, sizes))
-                          : fwrite(&h, sizeof h, 1, w->f) == 1;
+    h.status = trial_case(&t, k, pass, v->storage, why, sizeof why);
+    h.R = t.R;
+    if (t.expected) h.sizes = t.expected->sizes;
+    before = h;
+    int good = transfer(w, &h, &before, sizeof h) &&
+               !memcmp(&before, &h, offsetof(struct head, sizes));
     snprintf(where, sizeof where, "%s %s case %d: status %d", s->name, v->name, k->id,
-             status);
+             h.status);
     if (!good) moved(w, INFINITY, where);
-    for (int r = 0; good && !status && r < h.R; r++)
-        good = each_rank(w, &t, &t.rank[r], w->compare ? &before : &h, x);
+    for (int r = 0; good && !h.status && r < h.R; r++)
+        good = each_rank(w, &t, &t.rank[r], &before);
     trial_free(&t);
     return good;
 }
@@ -117,15 +114,8 @@ static int each_pass(struct outputs *w, const struct kcp_stage *s,
 static int each_case(struct outputs *w, const struct kcp_stage *s,
                      const struct kcp_variant *v, const struct kcase *k)
 {
-    struct kcp_plan *p = case_plan(k, s->ranks ? k->call.R : 1);
-    if (!p) {
-        moved(w, INFINITY, "a case has no plan");
-        return 0;
-    }
-    int good = each_pass(w, s, v, k, KCP_FORWARD, p);
-    if (good && has_backward(s)) good = each_pass(w, s, v, k, KCP_BACKWARD, p);
-    kcp_plan_free(p);
-    return good;
+    return each_pass(w, s, v, k, KCP_FORWARD) &&
+           (!has_backward(s) || each_pass(w, s, v, k, KCP_BACKWARD));
 }
 
 /* Draws cases of a stage from successive seeds until the stage has enough cases. */

@@ -228,15 +228,24 @@ int trial_run(struct trial *t, char *why, size_t n)
     return status;
 }
 
-int trial_case(struct trial *t, const struct kcase *k, enum kcp_pass pass, char *why,
+int trial_with(struct trial *t, const struct kcase *k, enum kcp_pass pass,
+               const struct tensor_set *in, const struct tensor_set *want, char *why,
                size_t n)
 {
-    struct kcp_plan *p = t->plan = case_plan(k, t->stage->ranks ? k->call.R : 1);
-    const struct expected *e = NULL;
-    int status = KCP_NO_MEMORY;
-    if (p) status = expected_find(t->stage, k, pass, t->variant->storage, p, &e);
-    if (!status) status = trial_fill(t, k, p, pass, &e->in, &e->want);
+    if (!t->plan) t->plan = case_plan(k, t->stage->ranks ? k->call.R : 1);
+    if (!t->plan) return KCP_NO_MEMORY;
+    const int status = trial_fill(t, k, t->plan, pass, in, want);
     return status ? status : trial_run(t, why, n);
+}
+
+int trial_case(struct trial *t, const struct kcase *k, enum kcp_pass pass,
+               enum kcp_storage judged, char *why, size_t n)
+{
+    t->plan = case_plan(k, t->stage->ranks ? k->call.R : 1);
+    if (!t->plan) return KCP_NO_MEMORY;
+    const int status = expected_find(t->stage, k, pass, judged, t->plan, &t->expected);
+    return status ? status : trial_with(t, k, pass, &t->expected->in,
+                                        &t->expected->want, why, n);
 }
 
 const struct memory *gpu_of_threads(void)

@@ -59,7 +59,8 @@ struct trial {
     struct rank_args *rank;
     enum leftovers stale;           /* content of the workspace before a run */
     const struct kcase *k;
-    struct kcp_plan *plan;          /* of trial_case; freed by trial_free */
+    struct kcp_plan *plan;          /* of trial_with; freed by trial_free */
+    const struct expected *expected;        /* of trial_case */
     enum kcp_pass pass;
     int runs;                       /* runs since trial_fill */
 };
@@ -132,9 +133,13 @@ void rank_args_free(struct rank_args *s);
 int  trial_fill(struct trial *t, const struct kcase *k, const struct kcp_plan *p,
                 enum kcp_pass pass, const struct tensor_set *in,
                 const struct tensor_set *want);
-/* Makes the plan of case k, draws the inputs, fills the images and runs the trial. */
-int  trial_case(struct trial *t, const struct kcase *k, enum kcp_pass pass, char *why,
+/* Makes the plan of case k, fills the images from `in`, and runs the trial. */
+int  trial_with(struct trial *t, const struct kcase *k, enum kcp_pass pass,
+                const struct tensor_set *in, const struct tensor_set *want, char *why,
                 size_t n);
+/* Runs a trial with the inputs of case k rounded to type `judged`. */
+int  trial_case(struct trial *t, const struct kcase *k, enum kcp_pass pass,
+                enum kcp_storage judged, char *why, size_t n);
 int  trial_launch(struct trial *t, char *why, size_t n);
 int  trial_here(struct trial *t, char *why, size_t n);   /* send, launch, fetch */
 int  trial_run(struct trial *t, char *why, size_t n);    /* in either process; checks */

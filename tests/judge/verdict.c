@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct expected *expected;        /* of the current case */
-
 double *numbers_of(const struct buffer *o, const char *image)
 {
     double *x = alloc_or_exit(8 * (size_t)o->n + 8);
@@ -86,8 +84,8 @@ static void judge_rank(const struct trial *t, const struct rank_args *s,
         const struct buffer *o = &s->buffer[i];
         if (!o->want) continue;
         double *got = numbers_of(o, o->image);
-        struct slice x = slice_of(t, s, o, expected, got, o->want,
-                                  tensor_find(&expected->want, o->field->name));
+        struct slice x = slice_of(t, s, o, t->expected, got, o->want,
+                                  tensor_find(&t->expected->want, o->field->name));
         x.is_plain = is_plain;
         x.moved = judged == KCP_F64 ? NULL : expected_moved;
         check_slice(&x, w);
@@ -122,13 +120,6 @@ static int same_bits(const struct trial *a, const struct trial *b, char *why, si
                 return 0;
             }
     return 1;
-}
-
-static int run_once(struct trial *t, const struct kcase *k, const struct kcp_plan *p,
-                    enum kcp_pass pass, char *why, size_t n)
-{
-    const int status = trial_fill(t, k, p, pass, &expected->in, &expected->want);
-    return status ? status : trial_run(t, why, n);
 }
 
 static int run_again(struct trial *t, char *why, size_t n)
@@ -180,7 +171,7 @@ static int repeats_of(const struct trial *t, const struct kcase *k)
 
 static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
                      const struct kcase *k, enum kcp_storage judged, enum kcp_pass pass,
-                     const struct kcp_plan *p, struct verdict *out)
+                     struct verdict *out)
 {
     const struct memory *mem = trial_memory(v->where);
     struct trial t = { .stage = s, .variant = v, .mem = mem }, again = t;
@@ -188,15 +179,14 @@ static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
                            .backward = pass == KCP_BACKWARD };
     snprintf(out->why, sizeof out->why, "%s", mem ? "" : "no device");
     if (!mem) return;
-    int status = expected_find(s, k, pass, judged, p, &expected);
     snprintf(out->why, sizeof out->why, "%s %s, case %d", s->name, v->name, k->id);
     ranks_doing(out->why);
     out->why[0] = 0;
-    if (!status) status = run_once(&t, k, p, pass, out->why, sizeof out->why);
+    int status = trial_case(&t, k, pass, judged, out->why, sizeof out->why);
     if (!status && v->run == s->ref &&
         !traffic_is_right(&t, out->why, sizeof out->why))
         status = KCP_BAD;
-    if (expected) out->alive = expected->alive;
+    if (t.expected) out->alive = t.expected->alive;
     if (status) {
         out->outcome = status == KCP_NA ? NA : FAIL;
         out->refused = status == KCP_NA && !out->why[0];
@@ -225,7 +215,8 @@ static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
         if (!bare_workspaces)
             again.stale = (i + k->id) % 2 ? LEFT_OTHER_SIZE : LEFT_BY_LAST;
         status = i ? run_again(&again, out->why, sizeof out->why)
-                   : run_once(&again, k, p, pass, out->why, sizeof out->why);
+                   : trial_case(&again, k, pass, judged, out->why,
+                                sizeof out->why);
         if (status || !same_bits(&t, &again, out->why, sizeof out->why))
             out->outcome = FAIL;
         const struct kcp_traffic first = out->traffic;
@@ -260,14 +251,11 @@ static void merge(struct verdict *a, const struct verdict *b)
 int judge_case(const struct kcp_stage *s, const struct kcp_variant *v,
               const struct kcase *k, enum kcp_storage judged, struct verdict *out)
 {
-    struct kcp_plan *p = case_plan(k, s->ranks ? k->call.R : 1);
-    if (!p) return KCP_NO_MEMORY;
-    pass_run(s, v, k, judged, KCP_FORWARD, p, out);
+    pass_run(s, v, k, judged, KCP_FORWARD, out);
     if (has_backward(s) && out->outcome != FAIL && out->outcome != SKIP) {
         struct verdict back;
-        pass_run(s, v, k, judged, KCP_BACKWARD, p, &back);
+        pass_run(s, v, k, judged, KCP_BACKWARD, &back);
         merge(out, &back);
     }
-    kcp_plan_free(p);
     return KCP_OK;
 }
