@@ -7,9 +7,9 @@
 // Bound: latency of three passes over the tokens. The first pass computes the states
 // forward and stores every KEEP-th state. The groups of KEEP tokens are then processed
 // from last to first: a forward pass over the group stores every decayed state, and a
-// backward pass computes the gradients. dS and the stored states are in the workspace.
-// One thread sums a column of the state and one warp sums a row, in a fixed order. dq
-// and dk are stored per value head, and add_heads sums dq and dk over these heads.
+// backward pass computes the gradients. The workspace holds dS and the stored states.
+// One thread sums a column of the state and one warp sums a row, in a fixed order. Each
+// value head has its own dq and dk, which add_heads sums over these heads.
 enum { KEEP = 64, THREADS = 256 };
 
 struct adjoint_arrays {
@@ -55,7 +55,7 @@ static __device__ void read_token(const struct kcp_step &a, int64_t t, int n,
 }
 
 // Applies one token to column v: S <- diag(exp g) S, e = v - S^T k, S <- S + k (beta
-// e)^T. Stores the decayed S in Sd unless Sd is NULL, and e in `e` unless `e` is NULL.
+// e)^T. Stores the decayed S in `Sd` and e in `e`, except where the pointer is NULL.
 template <class X>
 static __device__ void forward(const struct kcp_step &a, int64_t t, int n, int v,
                                const struct token *s, float *S, float *Sd, float *e)

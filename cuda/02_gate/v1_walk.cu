@@ -5,9 +5,9 @@
 #include "cuda/host/stages_v1.cuh"
 
 // All kernels in this file are bound by memory. Each input and output is accessed once,
-// in rows of contiguous channels. dA_log and ddt_bias are summed per chunk, then over
-// the chunks of a stretch (a local token range of one sequence) in order, so results
-// are reproducible bit for bit.
+// in rows of contiguous channels. The sums dA_log and ddt_bias run over each chunk,
+// then over the chunks of a stretch (a local token range of one sequence) in order, so
+// results are reproducible bit for bit.
 
 static __device__ float warp_sum(float x)
 {
@@ -78,8 +78,8 @@ static __global__ void beta(const struct kcp_gate a)
             ((const float *)a.dbeta)[at] * (as_given ? 1.0f : s * y * sigmoid(-raw));
 }
 
-// Constants of one channel's gate. gate_value uses these constants to compute g, and
-// gate_slope to compute dg/dx.
+// Constants of one channel's gate, from which gate_value computes g, and gate_slope
+// computes dg/dx.
 struct gate_form {
     enum kcp_gate_form form;
     float expA, dt, lower;

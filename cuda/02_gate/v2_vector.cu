@@ -4,15 +4,15 @@
 //
 // Bound: memory. These kernels read 6 K bytes and write 8 K bytes per token and head.
 // At K = 128, this is 1792 bytes, or 0.35 ms for 8192 tokens of 96 heads. v1 reaches 60
-// percent of this bound, because each thread has one load of two bytes in flight. Here
-// 16 lanes load a row of q or k, 8 numbers per lane. For the gate, a warp loads 16
-// tokens of a chunk before it uses the first token. g is stored unless a.g is NULL.
+// percent of this bound, as each thread has one load of two bytes in flight. Here 16
+// lanes load a row of q or k, 8 numbers per lane. For the gate, a warp loads 16 tokens
+// of a chunk before using the first. If a.g is NULL, g is not stored.
 #include "v2_vector_back.cuh"
 #include "cuda/host/stages_v2.cuh"
 
 enum { ROWS = SUBCHUNK };
 
-// Computes y = x rstd with K / 8 lanes per row; blockIdx.y selects q or k.
+// Computes y = x rstd of q (blockIdx.y = 0) or k (1), with K / 8 lanes per row.
 template <int K>
 static __global__ __launch_bounds__(256) void norm_rows(const struct kcp_gate a)
 {

@@ -5,7 +5,7 @@
 
 // Bound: memory. These kernels read 14 K bytes (q, k, the gate, and their gradients)
 // and write 8 K bytes per token and head. At K = 128, this is 2816 bytes, or 0.52 ms
-// for 8192 tokens of 96 heads. dA_log and ddt_bias are summed over eight tokens, then
+// for 8192 tokens of 96 heads. The sums dA_log and ddt_bias run over eight tokens, then
 // over the chunk, then over the stretch (a token range of one sequence), in a fixed
 // order.
 enum { TOKENS = 8, AHEAD = 4, WARPS = CHUNK / TOKENS, SUMS = 512 };
@@ -28,8 +28,8 @@ static __device__ __forceinline__ float group_sum(float x, int lanes)
     return x;
 }
 
-// Computes dx = rstd (dy - y sum(dy y)), y = rstd x, with K / 8 lanes per row.
-// blockIdx.y selects q or k.
+// Computes dx = rstd (dy - y sum(dy y)), y = rstd x, of q (blockIdx.y = 0) or k (1),
+// with K / 8 lanes per row.
 template <int K>
 static __global__ __launch_bounds__(256) void norm_rows_back(const struct kcp_gate a)
 {

@@ -4,9 +4,9 @@
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 
-// Bound: C^2 K/2 exponentials per chunk and head. exp2(G_i - G_j) is computed per pair,
-// so no exponent is above 0 and no gate overflows. q, k and G are read through the
-// cache. L and A [C,C] are in shared memory (32 KiB).
+// Bound: C^2 K/2 exponentials per chunk and head. The factor exp2(G_i - G_j) is
+// computed per pair, so no exponent is above 0 and no gate overflows. Loads of q, k and
+// G go through the cache. L and A [C,C] are in shared memory (32 KiB).
 
 // Computes Aqk_ij = scale sum_d q_i k_j exp2(G_i - G_j), i >= j, and L_ij = beta_i
 // sum_d k_i k_j exp2(G_i - G_j), i > j. A thread computes one pair (i, j).

@@ -5,12 +5,12 @@
 #include "cuda/tile/warp_scan.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// Runs chapter 04's v2 on the augmented state [h_ext | M]. w and kg are bf16 and
-// therefore exact. An fp32 number is the sum of three bf16 numbers, so three bf16
-// products compute M exactly, apart from rounding in the accumulator. Bound: 4 C K (V +
-// 3 K) flops per chunk, 16.8 MFLOP at K = V = 128. This is twice chapter 04's work,
-// shared by (V+K)/64 blocks per head. h_ext is rounded to bf16. Barriers and copies are
-// those of chapter 04's v2.
+// Runs chapter 04's v2 on the augmented state [h_ext | M]. The operands w and kg are
+// bf16 and therefore exact. An fp32 number is the sum of three bf16 numbers, so three
+// bf16 products compute M exactly, apart from rounding in the accumulator. Bound: 4 C K
+// (V + 3 K) flops per chunk, 16.8 MFLOP at K = V = 128. This is twice chapter 04's
+// work, shared by (V+K)/64 blocks per head. The state h_ext is rounded to bf16.
+// Barriers and copies are those of chapter 04's v2.
 template <int K>
 struct tiles {
     bf16 w[CHUNK][K + PAD], k[CHUNK][K + PAD], u[CHUNK][64 + PAD];

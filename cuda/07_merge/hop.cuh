@@ -9,9 +9,9 @@
 #include "cuda/tile/peer_flag.cuh"
 #include "core/window.h"
 
-// One hop of the chain on one rank. S comes from rank `from` (-1: S is local). op(M) S
-// + h is stored to rank `to` (-1: nothing is sent). op(M) is M in forward and M^T in
-// backward. If `first` is set, only h is stored.
+// One hop of the chain on one rank. S comes from rank `from` (-1: S is local). The
+// result op(M) S + h is stored to rank `to` (-1: nothing is sent), where op(M) is M in
+// forward and M^T in backward. If `first` is set, only h is stored.
 struct hop {
     int K, V, backward, first, from, to;
     const float *maps;

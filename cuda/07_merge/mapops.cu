@@ -17,11 +17,11 @@ static __device__ __forceinline__ float M_of(const float *map, int K, int V,
                     : map[(int64_t)i * (V + K) + V + p];
 }
 
-// Computes S_out = op(M) S_in + h in fp32, 2 K^2 flops per column. op(M) is M in
-// forward and M^T in backward. Bound: memory, 4 (K^2 + 2 K V) bytes per head, if the
-// blocks of a head share M through the cache. A block computes 16 columns of one head.
-// S_in and S_out may be the same array, because a barrier separates the copy of S_in to
-// shared memory from the first store to S_out.
+// Computes S_out = op(M) S_in + h in fp32, where op(M) is M in forward and M^T in
+// backward, with 2 K^2 flops per column. Bound: memory, 4 (K^2 + 2 K V) bytes per head,
+// if the blocks of a head share M through the cache. A block computes 16 columns of one
+// head. S_in and S_out may be the same array, because a barrier separates the copy of
+// S_in to shared memory from the first store to S_out.
 static __global__ void apply_map(int K, int V, const float *maps, int backward,
                                  int first, int v0, int Vb, const float *S_in,
                                  int ld_in, float *S_out, int ld_out)

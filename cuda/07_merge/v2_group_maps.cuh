@@ -3,8 +3,8 @@
 // Checked by: tests/07_merge/checks.c and every form of the exchange.
 // Next: v2_group_sm90.cu.
 //
-// Computes X <- op(M) X + h on 64 columns of a head, K = 128. op(M) is M in forward and
-// M^T in backward. A block is one warpgroup with X^T in registers, as in
+// Computes X <- op(M) X + h on 64 columns of a head, K = 128, where op(M) is M in
+// forward and M^T in backward. A block is one warpgroup with X^T in registers, as in
 // warpgroup_scan.cuh. M and X are fp32, each split into three bf16 pieces. The six
 // largest of the nine products of pieces are computed, from small to large. The three
 // omitted products are below 2^-24. Bound: 6 x 2 K^2 64 flops per step, 1.75 us of an

@@ -29,8 +29,8 @@ static __global__ __launch_bounds__(128, 1) void merge(const struct kcp_merge a)
 }
 
 // Composes two maps by applying map b to all columns [h | M] of map a. The h of map b
-// is added only to columns of h. Backward, M = M_a M_b, so a block computes columns of
-// M^T = M_b^T M_a^T instead.
+// is added only to columns of h. In backward, M = M_a M_b, so a block computes columns
+// of M^T = M_b^T M_a^T instead.
 template <int backward>
 static __global__ __launch_bounds__(128, 1) void compose(int V, const float *b,
                                                          const float *a, float *out)

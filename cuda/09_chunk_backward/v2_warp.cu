@@ -7,9 +7,9 @@
 #include "cuda/host/stages_v2.cuh"
 
 // Runs chapter 04's v2, with the same two barriers per chunk, from the last chunk to
-// the first. dS^T stays in registers. Chunk c-1 is copied while chunk c is computed.
-// Bound: 6 C K V sequential flops per chunk. The chunk-local part, 4 C^2 V flops, runs
-// in a separate grid.
+// the first. The gradient dS^T stays in registers. Chunk c-1 is copied while chunk c is
+// computed. Bound: 6 C K V sequential flops per chunk. The chunk-local part, 4 C^2 V
+// flops, runs in a separate grid.
 template <int K, int VB>
 struct tiles {
     bf16 w[CHUNK][K + PAD], q[CHUNK][K + PAD], k[CHUNK][K + PAD];

@@ -4,10 +4,10 @@
 #include "cuda/tile/warp_scan.cuh"
 
 // Bound: memory, 40 KiB read and 24 KiB written per chunk and head, 0.19 ms for 8192
-// tokens of 96 heads. v2 waits for each half of V separately and writes 16 bytes per
-// row. Here each of eight warps computes 16 rows and half of the columns. There are
-// three barriers: after the tiles have arrived; after the tiles have been read, so that
-// results may overwrite the tiles; after the results are stored.
+// tokens of 96 heads. The kernel of v2 waits for each half of V separately and writes
+// 16 bytes per row. Here each of eight warps computes 16 rows and half of the columns.
+// There are three barriers: after the tiles have arrived; after the tiles have been
+// read, so that results may overwrite the tiles; after the results are stored.
 template <int V>
 struct locals {
     bf16 dO[CHUNK][V + PAD], v_new[CHUNK][V + PAD], Aqk[CHUNK][CHUNK + PAD];

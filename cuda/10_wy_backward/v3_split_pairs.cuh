@@ -8,10 +8,10 @@
 // exp2(G_a - G_j) are at most 1. A thread processes the 16 rows of block B in column d.
 // The thread computes the factors of these rows, the tensor core multiplies the tiles,
 // and the thread applies the remaining factor to the products. Tiles on the diagonal
-// are computed pair by pair in fp32 in registers. dg_t is the sum over pairs j < t <=
-// i. Off the diagonal, these pairs are summed without cancellation: by rows i >= t, by
-// columns j < t, and by whole tiles (I, J) with J < B < I. No term is added and later
-// subtracted, so the sums may be rounded independently.
+// are computed pair by pair in fp32 in registers. The gradient dg_t is the sum over
+// pairs j < t <= i. Off the diagonal, these pairs are summed without cancellation: by
+// rows i >= t, by columns j < t, and by whole tiles (I, J) with J < B < I. No term is
+// added and later subtracted, so the sums may be rounded independently.
 enum { COLS = 64, LX = COLS + PAD, TILES = 6, LT = 56 };
 
 struct pair_storage {
@@ -65,7 +65,7 @@ static __device__ void fetch_matrices(const struct kcp_wy_backward &a, const bf1
             ? in<float>(a.beta, z.t + threadIdx.x, 1, 0, a.HV)[n] : 0.0f;
 }
 
-// Stores x, a term k (Q + dk2) of dbeta, over P and W, which are no longer needed.
+// Stores x, a term k (Q + dk2) of dbeta, in the bytes of P and W, which were read.
 static __device__ __forceinline__ void keep(struct pair_storage &s, int i, int d,
                                             float x)
 {

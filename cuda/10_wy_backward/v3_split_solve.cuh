@@ -21,7 +21,7 @@ static __device__ void load_chunk(const struct kcp_wy_backward &a, struct token_
         s.beta[i] = i < z.len ? in<float>(a.beta, z.t + i, 1, 0, a.HV)[n] : 0.0f;
 }
 
-// Lanes 2 i and 2 i + 1 return X_i . Y_i, with row i of X [16,V] and of Y [16,V].
+// Lanes 2 i and 2 i + 1 return the dot product of row i of X [16,V] and row i of Y.
 template <int V>
 static __device__ float dot_rows(const bf16 *X, const bf16 *Y)
 {
@@ -112,8 +112,8 @@ static __device__ void make_dL(struct solve_storage<K, V> &s, bf16 *dL, int stri
     }
 }
 
-// Computes dbeta. If |beta| < 1/2, computes only its term dvb v: the second kernel adds
-// the other terms.
+// Computes dbeta. If |beta| < 1/2, computes only the term dvb v, and the second kernel
+// adds the other terms.
 template <int K, int V>
 static __device__ void sum_over_v(const struct kcp_wy_backward &a, struct token_range z,
                                   int n, struct solve_storage<K, V> &s)

@@ -1,4 +1,4 @@
-// v3_split_storage.cuh -- data between v3's kernels; shared memory of the first kernel.
+// v3_split_storage.cuh -- data between v3's kernels, and the first one's shared memory.
 // Book: chapter T, "Two kernels".  Checked by: tests/10_wy_backward/checks.c.
 // Next: v3_split_solve.cuh.
 #pragma once
@@ -27,8 +27,8 @@ struct solve_storage {
 };
 
 // Returns whether dbeta is computed as dvb v_new / beta. Otherwise dbeta is the sum
-// over all paths, which is also valid at beta = 0. But this sum adds the rounding
-// errors of all earlier v_new, which matter if keys are equal and beta is near 1.
+// over all paths of the chain rule, also valid at beta = 0. But this sum adds the
+// rounding errors of all earlier v_new, which matter with equal keys and beta near 1.
 static __device__ __forceinline__ bool is_divisor(float beta)
 {
     return fabsf(beta) >= 0.5f;
@@ -123,8 +123,8 @@ static __device__ __forceinline__ void store_slab(bf16 *to, int stride, int len,
     }
 }
 
-// Returns the tile row of task 0 to 9. The tasks are the ten 16 x 16 tiles on and below
-// the diagonal, divided among the warps.
+// Returns the tile row of a task, 0 to 9. The tasks are the ten 16 x 16 tiles on and
+// below the diagonal, divided among the warps.
 static __device__ __forceinline__ int tile_row(int task)
 {
     const int late = task < 6 ? 2 : 3;

@@ -6,8 +6,8 @@
 #include "ref.h"
 
 // The tensor-core kernels access 16 bytes at once. A caller's array that is not aligned
-// to 16 bytes is copied to the workspace before the call. An output is also copied back
-// after the call. Index tables may have any alignment.
+// to 16 bytes is copied to the workspace before the kernels run. An output is also
+// copied back afterwards. Index tables may have any alignment.
 struct realigned {
     int count;
     struct { void *theirs, *ours; size_t bytes; int out; } at[24];

@@ -7,15 +7,16 @@
 // Bound: memory. Forward reads x and writes y, 4 bytes per token and channel. Backward
 // reads x and dy and writes dx, 6 bytes. Backward also writes and rereads 4 (Wc + 1)
 // bytes of sums per run and channel. A thread computes N adjacent channels of a run of
-// tokens. A run has one chunk forward and x.run chunks backward. The window of Wc rows
-// and the weights are in registers. BATCH rows are in flight: as soon as the registers
-// of a row have been read, the row BATCH tokens later is loaded into these registers.
-// Because a thread has few channels, many blocks fit in an SM's registers, so that
-// enough bytes are in flight. There is no barrier, because threads do not share data.
-// Backward recomputes dpre of the Wc - 1 rows after a run with the same instructions,
-// so results do not depend on which rank has which tokens. A call without initial and
-// final states uses the kernels with STATES = 0. One launch computes up to CALLS calls
-// with the same plan, such as the convolutions of q, k and v: grid.y selects the call.
+// tokens. A run has one chunk in forward and x.run chunks in backward. The window of Wc
+// rows and the weights are in registers. BATCH rows are in flight: as soon as the
+// registers of a row have been read, the row BATCH tokens later is loaded into these
+// registers. Because a thread has few channels, many blocks fit in an SM's registers,
+// so that enough bytes are in flight. There is no barrier, because threads do not share
+// data. Backward recomputes dpre of the Wc - 1 rows after a run with the same
+// instructions, so results do not depend on which rank has which tokens. A call without
+// initial and final states uses the kernels with STATES = 0. One launch computes up to
+// CALLS calls with the same plan, such as the convolutions of q, k and v: grid.y
+// selects the call.
 enum { THREADS = 128 };
 enum { N_FORWARD = 4, BATCH_FORWARD = 8, BLOCKS_FORWARD = 6 };
 enum { N_BACKWARD = 2, BATCH_BACKWARD = 4, BLOCKS_BACKWARD = 8 };
@@ -98,7 +99,7 @@ static __global__ __launch_bounds__(THREADS, BLOCKS_FORWARD) void forward_tokens
         if (u < left) forward_row<N, Wc>(f, now[u], silu, row, row_at(to, u, bytes));
 }
 
-// Copies the last rows of the sequences that end on this rank to xt, with one block per
+// Copies to xt the last rows of the sequences that end on this rank, with one block per
 // row and group of channels.
 static __global__ __launch_bounds__(THREADS) void last_rows(const struct conv x)
 {
@@ -311,8 +312,8 @@ static __host__ __device__ int needs_sums(const struct conv_call *a)
 }
 
 // Computes sums [rows,n] per stretch by adding the sums of the stretch's runs in order.
-// Rows past this rank's last stretch become 0. If `total` is set, the sums of the only
-// stretch are stored as dweight and dbias. grid.z selects the call.
+// Rows past this rank's last stretch become 0. If `total` is set, stores the only
+// stretch's sums as dweight and dbias. `grid.z` selects the call.
 template <int CALLS>
 static __global__ void add_runs(const __grid_constant__ struct calls<CALLS> all,
                                 int total)
@@ -522,7 +523,7 @@ static int run(void *args)
 
 // Backward over several ranks runs call by call, because a call exchanges its sums
 // before the next call exchanges its halos. If one rank launched all calls together,
-// but another rank with unaligned arrays did not, their messages would differ in order.
+// but another rank with unaligned arrays did not, the order of messages would differ.
 int cuda_convs(void *const *args, int n)
 {
     const struct kcp_call *c = (const struct kcp_call *)args[0];

@@ -11,9 +11,9 @@
 // computes a column: F = dS + q dO^T, e = v - S_d^T k, z = F^T k. In the second half, a
 // warp computes a row, with lanes over v:
 //   dq = S' dO      dk = beta (F e - S_d z)      dalpha = sum_v (F - beta k z^T) S
-// Bound: memory, because two states are read twice per token. dq and dk of a value head
-// are stored in dq_part and dk_part [C,HV,K]. Three barriers separate four phases: the
-// load of the vectors, the columns, the rows, and dspike.
+// Bound: memory, because two states are read twice per token. The gradients dq and dk
+// of a value head are stored in dq_part and dk_part [C,HV,K]. Three barriers separate
+// four phases: the load of the vectors, the columns, the rows, and dspike.
 template <class X>
 static __global__ void gradients(const struct tile x, float *dq_part, float *dk_part)
 {
@@ -111,8 +111,8 @@ static __global__ void into_weights(const struct kcp_scan a, float *part)
     part[c * all + j] = sum;
 }
 
-// Initializes a map to [start | I]. For a tree, where `decay` is not NULL, initializes
-// a map to [start | 0] and `decay` [HV,K] to 1.
+// Initializes a map to [start | I] or, if `decay` [HV,K] is not NULL (for a tree),
+// initializes the map to [start | 0] and `decay` to 1.
 static __global__ void begin_map(int K, int V, const float *start, float *decay,
                                  float *map)
 {

@@ -1,4 +1,4 @@
-// rank.cuh -- one rank's workspace for Spike-KDA, and the choice of its scan.
+// rank.cuh -- one rank's workspace for Spike-KDA, and the choice of the scan.
 // Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
 // Next: program.cuh, which fills them.
 #ifndef KCP_15_RANK_CUH
@@ -11,8 +11,8 @@
 #include "scan.cuh"
 #include "sequential.cuh"
 
-// One rank's scan. scan_run allocates nothing, and the host waits only for the
-// communicator. Backward stores dO per token and one state per tile.
+// One rank's scan. Nothing is allocated, and the host waits only for the communicator.
+// Backward stores dO per token and one state per tile.
 struct scan {
     struct kcp_scan a;
     struct scan_kernel by;

@@ -1,4 +1,4 @@
-// repeat.cuh -- outputs of dropped tokens, which repeat earlier outputs, and backward.
+// repeat.cuh -- dropped tokens, whose outputs repeat earlier outputs, and backward.
 // Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
 // Next: program.cuh.
 #ifndef KCP_15_REPEAT_CUH
@@ -33,8 +33,8 @@ static __device__ __forceinline__ float boundary_row(const void *rows, int n,
 }
 
 // Computes the row that a segment sends to later segments: the segment's last output
-// that is not a repeat. A block processes one segment. All its threads find the same
-// token.
+// that is not a repeat. A block processes one segment. All threads of the block find
+// the same token.
 template <class X>
 static __global__ void last_of(const struct repeats x)
 {

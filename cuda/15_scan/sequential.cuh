@@ -129,9 +129,9 @@ static __device__ __forceinline__ void rows_of(const float *from, float (&y)[row
     }
 }
 
-// Processes one token, with S_d = diag(alpha) S: S <- S_d + beta k (v - S_d^T k)^T and
-// o = S'^T q or, if `back` is set, dS <- A^T (dS + q dO^T). The array `sum` holds S^T
-// k, S^T q and k q, in this order.
+// Processes one token: S' = S_d + beta k (v - S_d^T k)^T with S_d = diag(alpha) S, and
+// o = S'^T q. If `back` is set, computes dS <- A^T (dS + q dO^T) instead. The array
+// `sum` holds S^T k, S^T q and k q, in this order.
 template <int rows, int back, int emits>
 static __device__ __forceinline__ void scan_token(const struct group_storage<rows> &s,
                                                   int g, float (&S)[rows][4][COLUMNS],

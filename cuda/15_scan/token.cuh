@@ -10,8 +10,8 @@
 // A tile of n tokens, starting at t0, and the tile's arrays: gates [C,HV,K] and [C,HV],
 // maps [C,HV,K,V+K] and their decays [C,HV,K], states [C,HV,K,V] before and after each
 // token. `fade` is 1 - alpha, accurate even if alpha is close to 1. A masked token has
-// alpha = 1, `fade` = 0 and beta = 0. dO [T,HV,V] is do_ plus the gradients of repeated
-// outputs.
+// alpha = 1, `fade` = 0 and beta = 0. `dO` [T,HV,V] is do_ plus the gradients of
+// repeated outputs.
 struct tile {
     struct kcp_scan a;
     int64_t t0;

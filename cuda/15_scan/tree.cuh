@@ -6,7 +6,7 @@
 
 #include "cuda/tile/device.cuh"
 
-// Operations on one level of the tree, in all blocks and heads. A map has [h | X] and
+// Operations on one level of the tree, for all nodes and heads. A map has [h | X] and
 // the decay D: M is diag(D) plus the correction X. To compose map 2 after map 1,
 //   D = D_2 D_1     h = h_2 + D_2 h_1 + X_2 h_1     X = X_2 D_1 + D_2 X_1 + X_2 X_1
 // To apply a map to a state z, the result is h + D z + X z. Composing and applying

@@ -6,10 +6,10 @@
 
 #include "v2_back_diagonal.cuh"
 
-// Bound: about 22 C K exponentials per block size, instead of v1's C^2 sequential
-// pairs. A warp owns 16 channels d of all [C,K] arrays, and keeps dq, d(look), dk and
-// db in registers. `look` is the vector with which a token reads the state before it
-// writes. The tensor core computes the products.
+// Bound: about 22 C K exponentials for each size of blocks (32 and 16 rows), instead of
+// v1's C^2 sequential pairs. A warp owns 16 channels d of all [C,K] arrays, and keeps
+// dq, d(look), dk and db in registers. `look` is the vector with which a token reads
+// the state before writing. The tensor core computes the products.
 
 // Initializes dG = q dq + look d(look) - k dk - b db with the terms from the states.
 // The terms from the pairs are added later.
@@ -79,7 +79,7 @@ static __device__ void put_values(const struct family &x, struct token_range z, 
     }
 }
 
-// Computes dg_t, the sum of dG from row t to the last row. dE of row t enters only the
+// Computes dg_t, the sum of dG from row t to the last row. Row t of dE enters only the
 // dg of earlier rows, because dE belongs to the previous token.
 template <int model, int K, int V>
 static __device__ void put_gate(const struct family &x, struct token_range z, int n,

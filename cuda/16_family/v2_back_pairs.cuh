@@ -9,11 +9,11 @@
 
 // Computes the tiles below the diagonal, as in chapter 10, for up to four matrices: the
 // gradients of the scores qk, qb, ab and ak. The anchor is one token earlier, as in
-// v2_form_pairs.cuh. dG uses the rounded bf16 factors that entered the products,
-// because terms of dG that cancel must have the same rounding (chapter 10).
+// v2_form_pairs.cuh. The sum dG uses the rounded bf16 factors that entered the
+// products, because terms of dG that cancel must have the same rounding (chapter 10).
 
-// Blocks have size 2^b. lower(i, b) returns whether row i is in the second half of an
-// aligned range of 2^(b+1) rows. `of_row` and of_column return the decay relative to
+// Blocks have size 2^b. `lower` returns whether row i is in the second half of an
+// aligned range of 2^(b+1) rows. `of_row` and `of_column` return the decay relative to
 // the block's anchor, or 0 outside the block. With `early` = 1, the decay is computed
 // from G of the previous row.
 static __device__ __forceinline__ int lower(int i, int b) { return i >> b & 1; }

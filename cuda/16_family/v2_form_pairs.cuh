@@ -10,7 +10,7 @@
 // last column instead of its first row. A read before the decay uses G_{i-1} instead of
 // G_i. In a block's first row, G_{i-1} is the anchor's G, so no exponent is above 0.
 //
-// Computes a 16 x 16 tile of two products: rows of q or a times columns of k and of b.
+// Computes a 16 x 16 tile of two products: q or a (rows) with k and with b (columns).
 template <class Storage>
 static __device__ void block_scores(const Storage &s, int size, int rg, int cg,
                                     int look, float (*by_k)[4], float (*by_b)[4])

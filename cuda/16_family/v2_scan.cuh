@@ -1,4 +1,4 @@
-// v2_scan.cuh -- DPLR's scan and reverse scan: four warps compute, four store results.
+// v2_scan.cuh -- DPLR's scan and reverse scan: four computing and four storing warps.
 // Book: chapter T, "Chapter 16: the family".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: v2_tiles.cu.
 #ifndef KCP_16_V2_SCAN_CUH
@@ -15,7 +15,7 @@ static __device__ __forceinline__ struct token_range step_tokens(int64_t first,
     return { t, left < TOKENS ? (int)left : TOKENS };
 }
 
-// Processes 64 columns of a head's S (or dS) through all chunks of a stretch. keep
+// Processes 64 columns of a head's S (or dS) through all chunks of a stretch. `keep`
 // [NC,HV,K,V] receives the state before each chunk, or the gradient after each chunk.
 template <int K, int reverse>
 static __global__ __launch_bounds__(256, 1) void dplr_scan(const struct family x,

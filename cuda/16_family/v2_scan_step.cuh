@@ -15,7 +15,7 @@
 // completed the previous step.
 enum { TOKENS = CHUNK / 2 };
 
-// Shared memory of a step; u and v have 64 columns. The reverse scan stores dO in u.
+// Shared memory of a step. `u` and `v` have 64 columns. The reverse scan's `u` is dO.
 template <int K>
 struct step_storage {
     bf16 w[TOKENS][K + PAD], q[TOKENS][K + PAD], k[TOKENS][K + PAD], b[TOKENS][K + PAD];

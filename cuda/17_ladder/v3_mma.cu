@@ -3,7 +3,7 @@
 // Next: v4_ldmatrix.cu.
 #include "ladder.cuh"
 
-// Bound: shared memory. 4 C K V flops per chunk take 1024 cycles of the tensor cores.
+// Bound: shared memory. A chunk's 4 C K V flops take 1024 cycles of the tensor cores.
 // But each of the eight warps reads all of w and kg: 256 KiB per chunk, 2048 cycles at
 // 128 bytes per cycle. Bank conflicts multiply this time by eight, because the eight
 // rows of a load start in the same bank. A warp holds 16 columns of S, transposed, as D

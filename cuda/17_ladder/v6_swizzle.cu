@@ -55,7 +55,7 @@ static __device__ void load_stage(const struct kcp_ladder &a, int s, int n, int 
 
 //> swizzled-products
 // In times_w, lanes load the rows and pieces of ldmatrix_offset_b. In add_kg, lanes
-// load the rows and pieces of ldmatrix_offset_a. piece_at applies the swizzle.
+// load the rows and pieces of ldmatrix_offset_a. `piece_at` applies the swizzle.
 static __device__ __forceinline__ void times_w(float (*y)[4], const float (*S)[4],
                                                const bf16 *w)
 {

@@ -4,12 +4,12 @@
 #include "ladder.cuh"
 #include "cuda/tile/warpgroup_scan.cuh"
 
-// Bound: the sequential products. w and kg are read once per 64 columns instead of once
-// per 16: 64 KiB per chunk, 512 cycles, half of the time of the products. The products
-// must run in order: a chunk's update waits for the chunk's v_new, v_new waits for w S,
-// and w S waits for the previous chunk. While one of two warpgroups waits, the other
-// warpgroup computes. Each chunk has one barrier. Every thread calls the proxy fence
-// before the barrier, because the tensor core reads what threads wrote.
+// Bound: the sequential products. `w` and `kg` are read once per 64 columns instead of
+// once per 16: 64 KiB per chunk, 512 cycles, half of the time of the products. The
+// products must run in order: a chunk's update waits for the chunk's v_new, v_new waits
+// for w S, and w S waits for the previous chunk. While one of two warpgroups waits, the
+// other warpgroup computes. Each chunk has one barrier. Every thread calls the proxy
+// fence before the barrier, because the tensor core reads what threads wrote.
 //> storage
 enum { STAGES = 3 };
 

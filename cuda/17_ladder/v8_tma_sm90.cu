@@ -8,9 +8,10 @@
 
 // Bound: memory, 64.5 KiB per chunk and head, or the sequential products. A warpgroup
 // waits only for its own products, so one of the two warpgroups computes while the
-// other waits. The loop has no block-wide barrier: `full` completes when the bytes of a
-// stage have arrived, and `empty` when all consumers have read these bytes. One thread
-// issues seven copies per chunk. In v7, 256 threads issue 3104 copies of 16 bytes.
+// other warpgroup waits. The loop has no block-wide barrier: `full` completes when the
+// bytes of a stage have arrived, and `empty` when all consumers have read these bytes.
+// One thread issues seven copies per chunk. In v7, 256 threads issue 3104 copies of 16
+// bytes.
 //> storage
 enum { STAGES = 4, CONSUMERS = 256 };
 

@@ -1,5 +1,4 @@
-// chunk_factors.cuh -- a chunk's factors, which chunk_prepare writes and the scan
-// reads.
+// chunk_factors.cuh -- chunk factors, which chunk_prepare writes and the scan reads.
 // Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/mutants.c.
 // Next: chunk_prepare.cuh.
 #ifndef KCP_CHUNK_FACTORS_CUH
@@ -28,11 +27,11 @@
 // traffic takes 0.58 ms at 4.3 TB/s.
 //
 // The factors of a chunk are swizzle128 tiles (cuda/tile/swizzle.cuh) and triangles.
-// They are contiguous and in wgmma's byte order, so that a few bulk copies load a
-// chunk. The triangles are A beta and Aqk. Global memory holds only their ten 16x16
-// blocks on and below the diagonal (5 KiB instead of 8), one block column after
-// another. Block column J has rows 16 J to 63 with 32 bytes each, in wgmma's 32-byte
-// swizzle. In shared memory the blocks above the diagonal are zero.
+// The factors are contiguous and in wgmma's byte order, so that a few bulk copies load
+// a chunk. The triangles are A beta and Aqk. Of each triangle, global memory holds only
+// the ten 16x16 blocks on and below the diagonal (5 KiB instead of 8), one block column
+// after another. Block column J has rows 16 J to 63 with 32 bytes each, in wgmma's
+// 32-byte swizzle. In shared memory the blocks above the diagonal are zero.
 enum { TRIANGLE_BYTES = 10 * 512 };
 
 static __device__ __forceinline__ int triangle_column(int J)
@@ -63,9 +62,9 @@ struct chunk_factors {
 template <int K>
 struct gdn_qk_rows { unsigned char k[K / 64][TILE_BYTES], q[K / 64][TILE_BYTES]; };
 
-// F = exp2(G) / |k|, B = exp2(G_last - G) / |k| and Q = scale exp2(G) / |q|; each is 0
-// past the chunk's end. decay = exp2(G_last). Q and the rows of q are needed only for
-// the output o, so they are copied together.
+// F = exp2(G) / |k|, B = exp2(G_last - G) / |k| and Q = scale exp2(G) / |q| are 0 past
+// the chunk's end. The decay is exp2(G_last). Q and the rows of q are needed only for
+// the output o, so Q and these rows are copied together.
 struct gdn_row_factors { float F[CHUNK], B[CHUNK], decay[8], Q[CHUNK]; };
 enum { ROW_FACTORS_BYTES = offsetof(struct gdn_row_factors, Q) };
 
@@ -97,9 +96,9 @@ struct forward_params {
     int kept;                            // rows of h_kept
     int first, count;
     void *carry;                         // [HV,K,V] from one window to the next
-    // Parts of the saved block that these kernels write, or NULL. rstd_q, rstd_k and
-    // beta have 64 rows per chunk and head; rows past a stretch's end are 0. If a block
-    // is saved, `factors` points into the block.
+    // Parts of the saved block that these kernels write, or NULL. `rstd_q`, `rstd_k`
+    // and `beta` have 64 rows per chunk and head. Rows past a stretch's end are 0. If a
+    // block is saved, `factors` points into the block.
     struct { float *rstd_q, *rstd_k, *beta; void *h_kept; } saved;
     int raw_rows;                        // GDN: the scan reads full chunks of q and k
 };                                       // from the caller's tensors

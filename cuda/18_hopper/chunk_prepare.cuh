@@ -25,8 +25,8 @@ static __device__ __forceinline__ struct token_range tokens_of_chunk(
     return { (uint32_t)t, min(end - t, (int)CHUNK) }; // t has 32 bits
 }
 
-// Returns beta of a token; |beta| is at least 2^-40, because backward divides by beta.
-// Using 2^-40 in place of 0 does not change the results of forward.
+// Returns beta of a token, at least 2^-40 in magnitude, because backward divides by
+// beta. Using 2^-40 in place of 0 does not change the results of forward.
 static __device__ __forceinline__ float beta_from_raw(const struct forward_params &x,
                                                       float raw)
 {

@@ -10,7 +10,7 @@
 // has index (2 c + j) HV + n. If the last chunk of a stretch has at most 32 tokens, the
 // chunk's second step has no record. Only KDA with K = V = 128 uses this format.
 //
-// a is the sum of log2 decays over the step's first 16 tokens, and
+// Let a be the sum of log2 decays over the step's first 16 tokens, and
 //
 //     qf = scale rstd_q q 2^(G - a)    kf = rstd_k k 2^(G - a)    kb = k 2^(a - G)
 //
@@ -33,7 +33,7 @@ struct step_record {
 
 static_assert(sizeof(struct step_record) == 45568, "as in ref/core/saved.def");
 
-// Returns the byte offset of element (i, v). i is a key row in `state`, a token in `w`.
+// Returns the byte offset of element (i, v). `i`: key row of `state`, or token of `w`.
 static __device__ __forceinline__ int core_offset(int i, int v)
 {
     return ((i / 8 * 16 + v / 8) * 8 + v % 8) * 16 + i % 8 * 2;

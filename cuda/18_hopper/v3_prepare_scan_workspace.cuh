@@ -125,7 +125,7 @@ static int64_t strip_length(const struct split *p, const struct kcp_segment *g, 
 
 // Stores the order in which the scan starts the stretches: long stretches first, so
 // that the last blocks to start are short. Lengths are rounded down to multiples of
-// 1/16 of the longest.
+// 1/16 of the longest stretch.
 static void put_order(const struct fused *f, struct putter *x)
 {
     const struct kcp_call *a = (const struct kcp_call *)&f->x.a;

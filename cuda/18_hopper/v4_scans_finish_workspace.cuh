@@ -190,8 +190,8 @@ static int jobs_of(const struct factors_backward *f, const struct strip *s, int 
 }
 
 // Stores the jobs in the order in which the scans start: long jobs first. Lengths are
-// compared in multiples of 1/16 of the longest. Among jobs of equal length SCAN_REVERSE
-// is first, because its steps take longer.
+// compared in multiples of 1/16 of the longest job. Among jobs of equal length
+// SCAN_REVERSE is first, because its steps take longer.
 static void put_jobs(struct factors_backward *f, struct putter *x, int launch)
 {
     int64_t longest = 1;
@@ -224,9 +224,8 @@ static void put_grid(const struct factors_backward *f, struct putter *x)
 }
 
 // Fills the index arrays, in the order in which place_strips allocated the arrays. If
-// segments cross ranks, every segment has a separate row of states. A reverse scan
-// before the exchange stores the gradient of its stretch's first state in the map that
-// is sent.
+// `alone` is 0, every segment has a separate row of states. A reverse scan before the
+// exchange stores the gradient of its stretch's first state in the map that is sent.
 static void put_rows(struct factors_backward *f)
 {
     const struct kcp_call *call = (const struct kcp_call *)&f->x.a;

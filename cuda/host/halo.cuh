@@ -21,7 +21,7 @@ static_assert(sizeof(struct conv_call) == offsetof(struct kcp_conv, x0),
               "struct conv_call has the first fields of struct kcp_conv");
 
 // Rows before (x0, dx0) and after (xt, dxt) sequences. Each array is [N,Wc-1,D] or
-// NULL. x0 and dxt hold this rank's rows, and other ranks' rows that this rank reads.
+// NULL. `x0` and `dxt` hold this rank's rows, and rows that other ranks send.
 struct conv_states { const void *x0, *dxt; void *xt, *dx0; };
 
 // Segment s of rank r is part of a run of contiguous local tokens, `low` to `high` - 1.

@@ -14,8 +14,8 @@ static void *alloc(size_t n)
     return blocks_alloc(n, !bare_workspaces && fence_bytes);
 }
 
-// A copy within the device or a fill returns before the data is written, and a variant
-// on another stream does not wait for the data. So this function waits.
+// A fill, or a copy within the device, returns before the data is written, and a
+// variant on another stream does not wait for the data. So this function waits.
 static int done(cudaError_t status)
 {
     return status || cudaStreamSynchronize(NULL) ? KCP_CUDA : KCP_OK;
@@ -68,8 +68,8 @@ static int copy_soon(void *to, const void *from, size_t n)
     return cudaMemcpyAsync(to, from, n, cudaMemcpyDefault, NULL) ? KCP_CUDA : KCP_OK;
 }
 
-// Copies two pieces, whose starts are `apart` bytes apart, to adjacent addresses.
-// cudaMemcpy2D limits this distance, so pieces that are further apart need two copies.
+// Copies two pieces, whose starts are `apart` bytes apart, to adjacent addresses. As
+// cudaMemcpy2D limits this distance, pieces that are further apart need two copies.
 static int copy_ends(void *to, const void *from, size_t n, size_t apart)
 {
     if (apart < (size_t)1 << 30)

@@ -149,7 +149,7 @@ static inline int exchange(const struct kcp_exchange *e)
     return kcp_exchange_run(e);
 }
 
-// Returns the exchange of a pass with its maps and states, and places its workspace.
+// Returns the exchange of a pass with its maps and states. Places its workspace.
 static inline struct kcp_exchange place_exchange(struct arena *r,
                                                  const struct kcp_call *a, int backward,
                                                  void *maps, void *states)

@@ -27,8 +27,8 @@ static __device__ __forceinline__ void mma_m16n8k16(float *d, const uint32_t *a,
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Computes d [16,16] += a [16,16] b [16,16]. d[0] and d[1] are two tiles, and b has the
-// layout in which ldmatrix_x4 loads a 16 x 16 block.
+// Computes d [16,16] += a [16,16] b [16,16]. `d[0]` and `d[1]` are two tiles, and b has
+// the layout in which ldmatrix_x4 loads a 16 x 16 block.
 static __device__ __forceinline__ void mma_m16n16k16(float (*d)[4], const uint32_t *a,
                                                      const uint32_t *b)
 {

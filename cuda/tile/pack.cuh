@@ -6,7 +6,7 @@
 
 #include "device.cuh"
 
-// Packs two floats, rounded to bf16 (cvt.rn.bf16x2); `low` is in the low half.
+// Packs two floats, rounded to bf16 (cvt.rn.bf16x2), with `low` in the low half.
 static __device__ __forceinline__ uint32_t pack_bf16x2(float low, float high)
 {
     const __nv_bfloat162 x = __floats2bfloat162_rn(low, high);

@@ -42,7 +42,7 @@ static __device__ __forceinline__ void compiler_fence(void)
 }
 
 // Returns i * bytes in 64 bits by one instruction (mul.wide.s32). The plain C
-// expression takes five.
+// expression takes five instructions.
 static __device__ __forceinline__ int64_t mul_wide(int i, int bytes)
 {
     int64_t at;

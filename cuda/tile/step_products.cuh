@@ -1,4 +1,4 @@
-// step_products.cuh -- wgmma for steps of 32 rows; loads from 32-bit shared addresses.
+// step_products.cuh -- wgmma for steps of 32 rows, loads from 32-bit shared addresses.
 // Book: chapter 18, "Code: kernels".  Checked by: every variant that includes it.
 // Next: ../18_hopper/backward_one/storage.cuh.
 #ifndef KCP_TILE_STEP_PRODUCTS_CUH
@@ -84,7 +84,7 @@ static __device__ __forceinline__ void wgmma_two_steps_rs(float (*d)[4],
                  : D16(0), D16(4) : A4(a), "l"(b));
 }
 
-// Computes d [64,128] += a b, or d -= a b if `minus` is set; b is MN-major.
+// Computes d [64,128] += a b, or d -= a b if `minus` is set. Operand b is MN-major.
 template <int minus>
 static __device__ __forceinline__ void wgmma_state_rs(float (*d)[4], const uint32_t *a,
                                                       uint64_t b)

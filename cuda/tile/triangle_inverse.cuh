@@ -8,8 +8,8 @@
 #include "decay.cuh"
 
 // In a matrix of s x s blocks, take the blocks directly left of the diagonal in odd
-// block rows. block_row and block_column return the r-th row and column over all these
-// blocks. block_anchor returns the first row of the block that contains the r-th row.
+// block rows. `block_row` and `block_column` return the r-th row and column of all
+// these blocks. `block_anchor` returns the first row of the block with the r-th row.
 static __device__ __forceinline__ int block_row(int r, int s)
 {
     return (r & ~(s - 1)) * 2 + s + (r & (s - 1));

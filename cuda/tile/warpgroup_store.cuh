@@ -53,8 +53,8 @@ static __device__ __forceinline__ void warpgroup_sync(void)
     asm volatile("bar.sync %0, 128;" :: "r"(id) : "memory");
 }
 
-// Makes the compiler keep operand A in its registers until the products that read it
-// are complete (no instruction).
+// Makes the compiler keep operand A in its registers until the products that read this
+// operand are complete (no instruction).
 static __device__ __forceinline__ void keep_operand(const uint32_t (*a)[1][4])
 {
     #pragma unroll

@@ -19,8 +19,8 @@
 // The anchor b of a subchunk (16 tokens) and channel is an integer near the middle of
 // the range of G. For i in subchunk I and j in subchunk J, D_ij = exp2(G_i - b_I)
 // exp2(b_I - b_J) exp2(b_J - G_j). The middle factor is a power of two, so each operand
-// is rounded only once. dG_i is q_i times q's row sum, plus k_i times k's row sum,
-// minus k_i times k's column sum. In dG, row sums are multiplied by the rounded
+// is rounded only once. Gradient dG_i is q_i times q's row sum, plus k_i times k's row
+// sum, minus k_i times k's column sum. In dG, row sums are multiplied by the rounded
 // operands that enter column sums, and column sums by the rounded operands that enter
 // row sums. So each pair (i, j) adds a product to row i of dG and subtracts exactly the
 // same product from row j.
@@ -58,7 +58,7 @@ static __device__ __forceinline__ void scaled_operand_a(uint32_t *a,
 // A subchunk has one anchor for rows and one for columns. Normally the two anchors are
 // equal. On the underflow path (finish_gate.cuh) the row anchor is G just before the
 // subchunk and the column anchor is the subchunk's last G, so that no exponent is above
-// 0. On this path only pairs of different subchunks use anchors. step[I] is a pair of
+// 0. On this path only pairs of different subchunks use anchors. `step[I]` is a pair of
 // bf16, both exp2(b_(I+1) - b_I).
 struct anchors {
     float row[SUBCHUNKS][2], column[SUBCHUNKS][2];
@@ -392,7 +392,7 @@ static __device__ __forceinline__ void add_to_last_row(int len, const float *las
     }
 }
 
-// Adds the pair of each token with itself (the diagonal of dA) to dq and dk.
+// Adds to dq and dk the terms of each token paired with itself (the diagonal of dA).
 static __device__ __forceinline__ void add_own_pairs(const float *dA_diagonal,
                                                      const pairs_of_tokens &q,
                                                      const pairs_of_tokens &k,
@@ -442,7 +442,7 @@ static __device__ __forceinline__ void store_dots(const pairs_of_tokens &q,
     *(float2 *)&part[CHUNK + 2 * lane] = sum_over_channels(of_k);
 }
 
-// Replaces the norms by the factors of their gradient, -rstd^2 sum(q dq), or by 0
+// Replaces each norm by the factor of the norm's gradient: -rstd^2 sum(q dq), or 0
 // without l2norm.
 template <int K>
 static __device__ __forceinline__ void projection_factors(int l2norm,

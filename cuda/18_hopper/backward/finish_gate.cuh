@@ -1,4 +1,4 @@
-// finish_gate.cuh -- KDA's finishing kernel: decay from the raw gate, and its gradient.
+// finish_gate.cuh -- KDA's finishing kernel: the raw gate's decay and gradient.
 // Book: chapter 18, "Code: kernels".  Checked by: tests/13_backward/checks.c.
 // Next: finish_consumer.cuh.
 #ifndef KCP_FINISH_GATE_CUH
@@ -89,7 +89,7 @@ static __device__ __forceinline__ void zero_tokens_from(int len, float (*x)[4])
             if (8 * t + e + j % 2 >= len) x[t][j] = 0.0f;
 }
 
-// Replaces `x` by its inclusive sums along the tokens. bound[I] is the sum over all
+// Replaces `x` by its inclusive sums along the tokens. `bound[I]` is the sum over all
 // tokens before subchunk I, and bound[4] is the total. A channel's eight tokens of a
 // tile are in four lanes. Each of these lanes computes the tile's total.
 static __device__ __forceinline__ void sum_along_tokens(float (*x)[4],

@@ -278,8 +278,8 @@ static __device__ __forceinline__ void store_gdn_rows(
     mbarrier_arrive(&smem.empty[GDN_QK + stage]);
 }
 
-// Called by one warpgroup. Computes the gradients of one chunk and value head. dq and
-// dk stay in registers until the last value head of the pair.
+// Called by one warpgroup. Computes the gradients of one chunk and value head. The sums
+// dq and dk stay in registers until the last value head of the pair.
 template <int K>
 static __device__ __forceinline__ void finish_gdn_chunk(
     const struct backward_params &x, const struct block_chunk &i, int pair,
@@ -337,9 +337,9 @@ static __device__ __forceinline__ void finish_gdn_chunk(
 // Barriers: each part (finish_gdn.cuh) has `full` and `empty`. G and the sums of dG
 // have further pairs of barriers, gate_* and sums_*. CONSUMERS_SYNC marks three events,
 // in order: rows past the end are 0; the triangles are stored; the dots (sums of q dq
-// and k dk) are stored. dA and dB have two buffers, so when the triangles are stored,
-// the previous chunk's triangles have been read. WARPGROUP_SYNC: a warpgroup's rows are
-// staged.
+// and k dk) are stored. The triangles dA and dB have two buffers, so when the triangles
+// are stored, the previous chunk's triangles have been read. WARPGROUP_SYNC: a
+// warpgroup's rows are staged.
 template <int K>
 static __global__ __launch_bounds__(finish_threads<K>::ALL, finish_threads<K>::BLOCKS)
 void gdn_finish_kernel(const __grid_constant__ struct backward_params x,

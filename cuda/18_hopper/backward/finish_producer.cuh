@@ -214,7 +214,7 @@ struct finish_rows {
 };
 
 // h and dS are in swizzle128 tiles of 64 rows of K by 64 columns of V. Rows of tokens
-// are in tiles of 64 tokens by 64 channels. dA and dB are the chunk's triangles.
+// are in tiles of 64 tokens by 64 channels. The chunk's triangles are dA and dB.
 template <int K>
 struct kda_finish_storage {
     unsigned char h[K / 64][K / 64][TILE_BYTES], dS[K / 64][K / 64][TILE_BYTES];

@@ -7,7 +7,7 @@
 #include "states.cuh"
 
 // A stage contains all data of a chunk, and has one pair of barriers. After dO of a
-// chunk has been read, dv is staged in the bytes of dO. dS has separate staging tiles.
+// chunk has been read, dv is staged in the bytes of dO. Separate tiles stage dS.
 template <int K, int WGS, int kda>
 struct reverse_storage {
     enum { STAGES = kda ? 2 : 3 };

@@ -69,7 +69,7 @@ static int launch_128(const struct backward_params *x, const CUtensorMap *dO,
                : launch_scans<128, 2, kda, 1>(x, dO);
 }
 
-// Requires K = V; the table of paths selects this kernel only if K = V.
+// Requires K = V, and the table of paths selects this kernel only if K = V.
 int backward_scans(const struct backward_params *x, int processors, int strips)
 {
     const int kda = x->a.KG != 1;

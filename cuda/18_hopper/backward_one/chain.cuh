@@ -205,7 +205,7 @@ static __device__ __forceinline__ void decay_gradient(
     }
 }
 
-// Zeroes rows `len` to 31 in one half of dO, because they belong to another sequence.
+// Zeroes rows `len` to 31 of one half of dO, which belong to another sequence.
 static __device__ __forceinline__ void zero_rows(unsigned char *tile, int len)
 {
     for (int i = len * 8 + threadIdx.x % 128; i < ROWS * 8; i += 128)
@@ -277,7 +277,7 @@ static __device__ __forceinline__ void make_triangles(
                   lane / 4 % 2 ? E[h][2 * h + 1] : E[h][2 * h], m.factors[s % FACTORS]);
 }
 
-// Runs the chain for one warpgroup's 64 columns; registers hold dSa^T [64,128] in fp32.
+// Runs the chain for one warpgroup's 64 columns. Registers hold dSa^T [64,128] in fp32.
 // Each step computes, in this order: the gates; dSa rounded to bf16, in shared memory;
 // dU = kb dSa + Aqk^T dO, while dSa += qf^T dO runs; dv = Ab^T dU; dSa -= kf^T dv; the
 // triangles. One thread per warpgroup issues all copies.

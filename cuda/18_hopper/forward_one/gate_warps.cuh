@@ -8,10 +8,10 @@
 
 // A warp processes 16 rows and 32 channels of every step, and needs no data of other
 // warps. A lane has 8 rows of 2 channels: lanes 0 to 15 have the warp's first 8 rows,
-// and lanes 16 to 31 (`far` = 1) have its last 8 rows. Lanes 16 to 31 have rows r and r
-// + 4 in the opposite order, so that the two halves of the warp never access the same
-// bank. Warps with `half` = 0 have the rows up to the anchor (row 15), and their sums
-// start at -a, where a is the sum of log2 decays over these rows.
+// and lanes 16 to 31 (`far` = 1) have the warp's last 8 rows. Lanes 16 to 31 have rows
+// r and r + 4 in the opposite order, so that the two halves of the warp never access
+// the same bank. Warps with `half` = 0 have the rows up to the anchor (row 15), and
+// their sums start at -a, where a is the sum of log2 decays over these rows.
 struct gate_place {
     int half, quarter, far, first;       // first: byte of the lane's first row
     struct gate_constants f[2];
@@ -29,7 +29,7 @@ static __device__ __forceinline__ struct gate_place gate_place_of(
                gate_constants_of<KCP_GATE_BOUNDED>(x.f.a, n, channel + 1) } };
 }
 
-// Zeroes rows past the sequence's end, because they may belong to another sequence.
+// Zeroes rows past the sequence's end, which may belong to another sequence.
 static __device__ __forceinline__ void zero_gate_rows(struct step_stage<1> &s, int half,
                                                       int quarter, int rows)
 {

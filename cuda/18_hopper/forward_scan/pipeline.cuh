@@ -117,10 +117,10 @@ static __device__ __forceinline__ void consumer_wait(Storage &smem, int pipeline
 
 // Releases a stage. In a cluster of two, each block's copies fill the stages of both
 // blocks, so both blocks must release a stage before the next copies. One lane per warp
-// arrives at the barrier of each block; __syncwarp orders the reads of all lanes before
-// that arrival. racecheck supports neither one lane's arrival for its warp nor an
-// arrival at a mapped address. In the sanitizers' build every thread therefore arrives
-// at both barriers, and uses the unmapped address for its own block's barrier.
+// arrives at the barrier of each block, after __syncwarp, which orders the reads of all
+// lanes before that arrival. Racecheck supports neither one lane's arrival for its warp
+// nor an arrival at a mapped address. In the sanitizers' build every thread therefore
+// arrives at both barriers, and uses the unmapped address for its own block's barrier.
 #ifdef KCP_FOR_SANITIZERS
 enum { RELEASE_ARRIVALS = 128 };         // per warpgroup: every thread
 #else
@@ -343,7 +343,7 @@ static __device__ __forceinline__ struct v_rows<WGS, lanes> v_rows_of(
 
 // Producer warp of one pipeline: fills each stage as soon as the stage is empty. If
 // `of_factors` is 1, the warp issues the copies of the factors. If `lanes` > 0, the
-// warp also copies v; `lanes` is the total over all warps that copy v.
+// warp also copies v, where `lanes` is the total over all warps that copy v.
 template <int pipeline, int of_factors, int lanes, int blocks, int K, int WGS,
           scan_kind kind, int kda>
 static __device__ void scan_producer_warp(

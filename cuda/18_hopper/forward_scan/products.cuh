@@ -6,9 +6,9 @@
 
 #include "pipeline.cuh"
 
-// A consumer warpgroup holds 64 columns of the state as the accumulator S^T [64,K]. y^T
-// and o^T [64,CHUNK] are also accumulators. Operand A of every product is one of these
-// accumulators, rounded to bf16 in registers. Operand B is in shared memory.
+// A consumer warpgroup holds 64 columns of the state as the accumulator S^T [64,K].
+// Other accumulators are y^T and o^T [64,CHUNK]. Operand A of every product is one of
+// these accumulators, rounded to bf16 in registers. Operand B is in shared memory.
 
 // Loads v^T of a chunk as pairs of bf16.
 static __device__ __forceinline__ void ldmatrix_v(uint32_t (*r)[4], const bf16 *v,

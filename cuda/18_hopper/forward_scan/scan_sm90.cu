@@ -118,8 +118,8 @@ struct keeps_states {
     }
 };
 
-// A scan step has two halves. new_values computes v_new and q S from the state before
-// the chunk. update_state adds v_new to the state and Aqk v_new to o. The compiler
+// A scan step has two halves. `new_values` computes v_new and q S from the state before
+// the chunk. `update_state` adds v_new to the state and Aqk v_new to o. The compiler
 // waits for all products at the head of a loop. So an iteration ends after new_values,
 // when no product is in flight, and new_values overlaps with the end of update_state.
 template <class Consumer>
@@ -454,8 +454,8 @@ static int make_raw_rows(const struct kcp_forward *a, struct raw_rows *rows)
 }
 
 // If `blocks` is 2, two blocks, which together have all columns of a head, form a
-// cluster, and each copy serves both blocks. h and v_new are stored to `to` unless `to`
-// is NULL.
+// cluster, and each copy serves both blocks. If `to` is not NULL, h and v_new are
+// stored there.
 template <int K, int WGS, int kda, int blocks>
 static int launch_scan_blocks(const struct forward_params *x,
                               const struct chunk_states *to)

@@ -11,7 +11,7 @@
 // A lane has two rows of a block, g = lane / 4 and g + 8, as d[2][4]. In each row the
 // lane has four columns, starting at 4 * (lane % 4): two in d[0] and two in d[1]. In
 // bf16 these four elements are 8 contiguous bytes. For the tensor core a block is an
-// accumulator with permuted columns; this is valid because a sum may run in any order
+// accumulator with permuted columns, which is valid because a sum may run in any order
 // that both operands share.
 
 // A 16x16 block in fp32, inverted in place. Two blocks cover all shared-memory banks.
@@ -115,10 +115,10 @@ static __device__ __forceinline__ void store_scores(const struct head_of_chunk &
 }
 
 // The decay from row j to row i of a later subchunk I (16 rows) is the product of the
-// decay from row j to the first row of I and the decay from that row to row i. Both are
-// at most 1 for any gate. to[row_pairs_before(I) + j] has the first decay times the
-// norm. q[i] and k[i] have the second decay times the norm. k[i] also includes beta and
-// the sign of -L.
+// decay from row j to the first row of I and the decay from that row to row i. Both
+// decays are at most 1 for any gate. `to[row_pairs_before(I) + j]` has the first decay
+// times the norm. `q[i]` and `k[i]` have the second decay times the norm. `k[i]` also
+// includes beta and the sign of -L.
 struct pair_factors { float q[CHUNK], k[CHUNK], to[96]; };
 
 static __device__ __forceinline__ int row_pairs_before(int I)
@@ -347,7 +347,7 @@ static __device__ __forceinline__ void store_rows(void *to, const Rows &from)
 }
 
 // While q k^T runs, stores the raw rows and computes the norms. Overwrites the rows of
-// q with q k^T. Only then starts k k^T, so that no thread holds both products.
+// q with q k^T. Then starts k k^T, so that no thread holds two products at once.
 template <int K, int heads_by_warp>
 static __device__ __forceinline__ void products(
     const struct forward_params &x, int I, int m, struct gdn_qk_rows<K> *to,

@@ -145,9 +145,9 @@ struct head_shares { int kv, heads; uint32_t blocks, H; };
 // chunk and query/key head, and the inverses. Registers: 80 per thread, six blocks per
 // SM.
 //
-// Ownership: a block has up to four value heads of one query/key head. cp.async loads
-// the rows, and TMA stores the rows. One warp computes each value head without waiting
-// for other warps. If the block has only one head, four warps share that head.
+// Ownership: a block has up to four value heads of one query/key head. The rows are
+// loaded by cp.async and stored by TMA. One warp computes each value head without
+// waiting for other warps. If the block has only one head, four warps share that head.
 //
 // Barriers, in order: rows, G and beta have arrived; rows of q have been read and norms
 // are stored; rows of k have been read; the products are stored. If four warps share

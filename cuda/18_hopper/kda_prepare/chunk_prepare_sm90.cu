@@ -5,7 +5,7 @@
 #include "rows.cuh"
 
 // Computes the scores of one warp in 16x16 blocks: rows of subchunk I (16 rows) of q or
-// k times rows of k. y[J] has the scores with an earlier subchunk J, and y[3] has the
+// k times rows of k. `y[J]` has the scores with an earlier subchunk J, and y[3] has the
 // scores within subchunk I. Within a subchunk the decay from row j to row i is
 // exp2(G_i) exp2(-G_j). Both factors are in the range of bf16 except on the underflow
 // path (below). Between subchunks all factors are at most 1, for any gate.
@@ -209,8 +209,8 @@ static __device__ __forceinline__ void scores_to_factors(
 // rotates with the head. One thread, the producer, loads the next rows as soon as all
 // warps have read the tiles.
 //
-// Barriers. smem.full: the rows have arrived. __syncthreads marks, in order: norms and
-// sums are stored; beta and the operands of the scores are stored; the scores are
+// Barriers. `smem.full`: the rows have arrived. `__syncthreads` marks, in order: norms
+// and sums are stored; beta and the operands of the scores are stored; the scores are
 // computed, so new rows may arrive; L and the inverted diagonal blocks are stored.
 template <int K, int form>
 static __global__ __launch_bounds__(256, 3) void kda_chunk_prepare_kernel(

@@ -8,10 +8,10 @@
 
 // A chunk in shared memory, in halves of 64 channels. TMA writes rows of q, k and the
 // gate as swizzle128 tiles. The operands of the scores (the products of rows) then
-// overwrite these rows. q and k become q F and k F, with F = exp2(G) relative to the
-// start of the row's subchunk (16 rows). g becomes k / F, for pairs within a subchunk.
-// ahead1, ahead2 and ahead3 hold k decayed to the start of the first, second and third
-// subchunk after the row's subchunk.
+// overwrite these rows. `q` and `k` become q F and k F, with F = exp2(G) relative to
+// the start of the row's subchunk (16 rows). `g` becomes k / F, for pairs within a
+// subchunk. `ahead1`, `ahead2` and `ahead3` hold k decayed to the start of the first,
+// second and third subchunk after the row's subchunk.
 //
 // Once the scores are computed, the operands of the inverse overwrite ahead1 to ahead3:
 // L in the first half, and in the second half the inverted diagonal blocks, as
@@ -288,8 +288,8 @@ static __device__ __forceinline__ void row_norms(const struct forward_params &x,
 
 // Decays over whole subchunks for a thread's two channels. `start` is the decay over
 // all subchunks before the thread's subchunk I, and `end` is the decay over all
-// subchunks after subchunk I. `ahead1` and `ahead2` are the decays over the next one
-// and the next two subchunks. `last` is the sum of log2 decays of subchunk I.
+// subchunks after subchunk I. `ahead1` is the decay over the next subchunk, and
+// `ahead2` over the next two subchunks. `last` is the sum of log2 decays of subchunk I.
 struct subchunk_decay { float start[2], end[2], ahead1[2], ahead2[2], last[2]; };
 
 // Computes the decays over whole subchunks. With K = 64, also adds the sum of a
