@@ -17,7 +17,7 @@ static struct kcp_scan call(const struct kcp_plan *p, int r)
     return (struct kcp_scan){
         .T = c->end - t, .N = 1, .NS = c->NS, .NC = c->NC, .R = p->R, .r = r, .H = 1,
         .HV = 1, .K = K, .V = V, .D = 1, .C = TILE, .plan = p, .ops = &ref_mapops,
-        .cu = c->cu, .cn = c->cn, .sc = c->sc, .walk = KCP_BLELLOCH, .q = ex_q[t],
+        .cu = c->cu, .cn = c->cn, .sc = c->sc, .q = ex_q[t],
         .k = ex_k[t], .v = ex_v[t], .spike = spike + t, .alpha_base = alpha_base[t],
         .beta_base = beta_base + t, .W_alpha = W, .w_beta = w, .drop = dropped + t,
         .o = o[t], .ht = ht, .ot = ot };

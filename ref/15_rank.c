@@ -23,19 +23,15 @@ static int prepare(struct spike_rank *x)
     const struct kcp_scan *a = x->a;
     const int64_t KV = (int64_t)a->HV * a->K * a->V, row = (int64_t)a->HV * a->V + 1;
     const int64_t map = (int64_t)a->HV * a->K * (a->V + a->K);
-    int rows = 1, maps = 0, longest = 1;
+    int rows = 1, longest = 1;
     for (int r = 0; r < x->plan->R; r++)
         rows = x->plan->ctx[r].NS > rows ? x->plan->ctx[r].NS : rows;
-    for (int c = 0; c < a->NC; c++) {
-        const struct tile y = scan_tile(x, c);
-        longest = y.n > longest ? y.n : longest;
-        maps = scan_chosen(x, y.s) && y.n > maps ? y.n : maps;
-    }
+    for (int c = 0; c < a->NC; c++)
+        longest = scan_tile(x, c).n > longest ? scan_tile(x, c).n : longest;
     const int back = a->pass == KCP_BACKWARD;
     struct rank_arrays *own = &x->own;
     x->alpha = rank_zeros(own, a->K); x->spare = rank_zeros(own, map);
-    x->node = arrays(own, maps, map);
-    x->before = arrays(own, back ? longest : maps, KV);
+    x->node = arrays(own, longest, map); x->before = arrays(own, longest, KV);
     x->maps = rank_zeros(own, a->NS * map); x->states = rank_zeros(own, a->NS * KV);
     x->rows = rank_zeros(own, (rows + 1) * row);
     x->all = rank_zeros(own, x->plan->R * rows * row);
@@ -67,13 +63,6 @@ static int map_of(struct spike_rank *x, int s, int backward, const double *state
         status = scan_advance(
             x, scan_tile(x, backward ? cn[s + 1] - 1 - c : cn[s] + c), backward,
             want & KCP_WANT_M ? ld : V, ld, &map[0][0][0]);
-    for (int n = 0; n < a->HV && backward && !scan_chosen(x, s); n++)
-        for (int i = 0; i < K; i++)
-            for (int p = 0; p < i; p++) {                      /* stores M, not M^T */
-                const double M = map[n][i][V + p];
-                map[n][i][V + p] = map[n][p][V + i];
-                map[n][p][V + i] = M;
-            }
     return status;
 }
 

@@ -11,15 +11,6 @@
 
 #include <string.h>
 
-enum { SHORT = 16 };           /* KCP_AUTO uses the tree from 16 tokens on */
-
-int scan_chosen(const struct spike_rank *x, int s)
-{
-    const int *cu = x->a->cu;
-    return x->a->walk == KCP_BLELLOCH ||
-           (x->a->walk == KCP_AUTO && cu[s + 1] - cu[s] >= SHORT);
-}
-
 static int64_t state_size(const struct spike_rank *x)
 {
     return (int64_t)x->a->HV * x->a->K * x->a->V;
@@ -29,8 +20,7 @@ struct tile scan_tile(const struct spike_rank *x, int c)
 {
     const struct kcp_scan *a = x->a;
     const int s = a->sc[c], left = a->cu[s + 1];
-    const int64_t t = a->cu[s] +
-                      (int64_t)(c - a->cn[s]) * a->C;
+    const int64_t t = a->cu[s] + (int64_t)(c - a->cn[s]) * a->C;
     return (struct tile){ s, left - t < a->C ? left - t : a->C, t };
 }
 
@@ -41,36 +31,16 @@ static struct spike_token token(const struct spike_rank *x, int64_t t, int n)
                        x->alpha);
 }
 
-/* Applies one token of every head to W columns of S [HV,K,ld], forward or backward. */
-static void step_all(const struct spike_rank *x, int64_t t, int backward, int W, int ld,
-                     double *S)
-{
-    for (int n = 0; n < x->a->HV; n++) {
-        const struct spike_token y = token(x, t, n);
-        (backward ? spike_back : spike_step)(&y, W, ld, S + (int64_t)n * x->a->K * ld);
-    }
-}
-
 /* Sets state[e] to the state before token e of the tile. S is the state before the
  * tile. In backward, sets state[e] to the gradient of the state after token n-1-e of
  * the tile's n tokens. S is the gradient of the state after the tile. */
 static int fill(struct spike_rank *x, struct tile y, int backward, const double *S,
                 double **state)
 {
-    const size_t bytes = sizeof(double) * state_size(x);
-    int status = KCP_OK;
-    memcpy(state[0], S, bytes);
-    if (scan_chosen(x, y.s)) {
-        scan_updates(x, y, backward);
-        status = scan_up(x, y.n, backward);
-        return status ? status : scan_down(x, y.n, backward, state);
-    }
-    for (int e = 1; e < y.n; e++) {
-        memcpy(state[e], state[e - 1], bytes);
-        step_all(x, backward ? y.t0 + y.n - e : y.t0 + e - 1, backward, x->a->V,
-                 x->a->V, state[e]);
-    }
-    return KCP_OK;
+    memcpy(state[0], S, sizeof *S * state_size(x));
+    scan_updates(x, y, backward);
+    const int status = scan_up(x, y.n, backward);
+    return status ? status : scan_down(x, y.n, backward, state);
 }
 
 /* Pass 3. Applies each token to the state before the token and computes the token's
@@ -82,7 +52,7 @@ static void emit(struct spike_rank *x, struct tile y, double *S)
     for (int e = 0; e < y.n; e++)
         for (int n = 0; n < a->HV; n++) {
             const struct spike_token t = token(x, y.t0 + e, n);
-            spike_step(&t, a->V, a->V, x->before[e] + n * KV);
+            spike_step(&t, x->before[e] + n * KV);
             if (t.emits)
                 spike_read(&t, x->before[e] + n * KV,
                            (double *)a->o + ((y.t0 + e) * a->HV + n) * a->V);
@@ -90,36 +60,17 @@ static void emit(struct spike_rank *x, struct tile y, double *S)
     memcpy(S, x->before[y.n - 1], sizeof *S * a->HV * KV);
 }
 
-/* Does the same as emit(), but token by token, without the tree or stored states. */
-static void walk_emit(struct spike_rank *x, struct tile y, double *S)
-{
-    const struct kcp_scan *a = x->a;
-    const int64_t KV = (int64_t)a->K * a->V;
-    for (int64_t t = y.t0; t < y.t0 + y.n; t++) {
-        step_all(x, t, 0, a->V, a->V, S);
-        for (int n = 0; n < a->HV && !spike_dropped(a, t); n++) {
-            const struct spike_token z = token(x, t, n);
-            spike_read(&z, S + n * KV, (double *)a->o + (t * a->HV + n) * a->V);
-        }
-    }
-}
-
-/* Applies a tile's map to W columns of S [HV,K,ld]: V columns of a state, or V+K
- * columns of a map. In backward, S receives M if the tree is used, otherwise M^T. */
+/* Applies a tile's map to W columns of S [HV,K,ld]: the V columns of a state or of a
+ * map's h, or all V + K columns of a map. */
 int scan_advance(struct spike_rank *x, struct tile y, int backward, int W, int ld,
                  double *S)
 {
     const int HV = x->a->HV, K = x->a->K, V = x->a->V;
-    int status;
-    if (!scan_chosen(x, y.s)) {
-        for (int e = 0; e < y.n; e++)
-            step_all(x, backward ? y.t0 + y.n - 1 - e : y.t0 + e, backward, W, ld, S);
-        return KCP_OK;
-    }
     scan_updates(x, y, backward);
-    if ((status = scan_up(x, y.n, backward)))
+    int status = scan_up(x, y.n, backward);
+    const double *map = x->node[y.n - 1];
+    if (status)
         return status;
-    double *map = x->node[y.n - 1];
     if (W == V)
         return x->ops->apply(HV, K, V, map, backward, 0, 0, V, S, ld, S, ld,
                              x->a->stream);
@@ -136,9 +87,7 @@ int scan_outputs(struct spike_rank *x)
     for (int c = 0; c < x->a->NC && !status; c++) {
         const struct tile y = scan_tile(x, c);
         double *S = x->states + y.s * state_size(x);
-        if (!scan_chosen(x, y.s))
-            walk_emit(x, y, S);
-        else if (!(status = fill(x, y, 0, S, x->before)))
+        if (!(status = fill(x, y, 0, S, x->before)))
             emit(x, y, S);
     }
     return status;
@@ -165,10 +114,12 @@ int scan_gradients(struct spike_rank *x)
             const int e = j / a->HV, n = j % a->HV;
             const int64_t at = (int64_t)n * a->K * a->V;
             const struct spike_token t = token(x, y.t0 + e, n);
-            spike_gradients(&t, x->before[e] + at, x->after[y.n - 1 - e] + at);
+            double *after = x->after[y.n - 1 - e] + at;
+            spike_gradients(&t, x->before[e] + at, after);
+            if (e == 0)                        /* to the gradient before the tile */
+                spike_back(&t, after);
         }
         memcpy(dS, x->after[y.n - 1], sizeof *dS * KV);
-        step_all(x, y.t0, 1, a->V, a->V, dS);
     }
     x->part = part;
     return status;

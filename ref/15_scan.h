@@ -28,12 +28,11 @@ int  spike_dropped(const struct kcp_scan *a, int64_t t);
 struct spike_token spike_token(const struct kcp_scan *a, int64_t t, int n,
                                const double *dO, double *dW, double *dw,
                                double *alpha);
-/* Computes S <- A S + B on W columns; rows are ld numbers apart. In columns >= V, B is
- * 0. */
-void spike_step(const struct spike_token *x, int W, int ld, double *S);
+/* Computes S <- A S + B. */
+void spike_step(const struct spike_token *x, double *S);
 void spike_read(const struct spike_token *x, const double *S, double *o);
-/* Computes dS <- A^T (dS + q dO^T) on W columns. In columns >= V, dO is 0. */
-void spike_back(const struct spike_token *x, int W, int ld, double *dS);
+/* Computes dS <- A^T (dS + q dO^T). */
+void spike_back(const struct spike_token *x, double *dS);
 /* Computes all gradients of the token. S [K,V] is the state before the token. dS [K,V]
  * is the gradient of the state after the token, without q dO^T. */
 void spike_gradients(const struct spike_token *x, const double *S, const double *dS);
@@ -67,7 +66,6 @@ int  scan_down(struct spike_rank *x, int n, int backward, double **state);
 
 /* ---- the three passes, tile by tile (15_scan.c) */
 struct tile scan_tile(const struct spike_rank *x, int c);
-int  scan_chosen(const struct spike_rank *x, int s);   /* 1: segment s uses the tree */
 int  scan_advance(struct spike_rank *x, struct tile y, int backward, int W, int ld,
                   double *S);
 int  scan_outputs(struct spike_rank *x);

@@ -65,19 +65,18 @@ struct spike_token spike_token(const struct kcp_scan *a, int64_t t, int n,
     return x;
 }
 
-/* S <- diag(alpha) S;  e = v - S^T k;  S <- S + beta k e^T. With S = [h | M] and v = 0
- * for the columns of M, the same code applies a token to a map. */
-void spike_step(const struct spike_token *x, int W, int ld, double *S)
+/* S <- diag(alpha) S;  e = v - S^T k;  S <- S + beta k e^T */
+void spike_step(const struct spike_token *x, double *S)
 {
-    double e[W];
-    for (int v = 0; v < W; v++)
-        e[v] = v < x->V ? x->v[v] : 0;
-    for (int i = 0; i < x->K; i++)
-        for (int v = 0; v < W; v++)
-            e[v] -= (S[i * ld + v] *= x->alpha[i]) * x->k[i];
-    for (int i = 0; i < x->K; i++)
-        for (int v = 0; v < W; v++)
-            S[i * ld + v] += x->beta * x->k[i] * e[v];
+    const int K = x->K, V = x->V;
+    double e[V];
+    memcpy(e, x->v, sizeof e);
+    for (int i = 0; i < K; i++)
+        for (int v = 0; v < V; v++)
+            e[v] -= (S[i * V + v] *= x->alpha[i]) * x->k[i];
+    for (int i = 0; i < K; i++)
+        for (int v = 0; v < V; v++)
+            S[i * V + v] += x->beta * x->k[i] * e[v];
 }
 
 /* o = S^T q */
@@ -90,20 +89,19 @@ void spike_read(const struct spike_token *x, const double *S, double *o)
 }
 
 /* dS += q dO^T;  z = dS^T k;  dS <- diag(alpha) (dS - beta k z^T) */
-void spike_back(const struct spike_token *x, int W, int ld, double *dS)
+void spike_back(const struct spike_token *x, double *dS)
 {
-    double z[W];
+    const int K = x->K, V = x->V;
+    double z[V];
     memset(z, 0, sizeof z);
-    for (int i = 0; i < x->K; i++) {
-        for (int v = 0; v < x->V && x->emits; v++)
-            dS[i * ld + v] += x->q[i] * x->dO[v];
-        for (int v = 0; v < W; v++)
-            z[v] += dS[i * ld + v] * x->k[i];
-    }
-    for (int i = 0; i < x->K; i++)
-        for (int v = 0; v < W; v++)
-            dS[i * ld + v] =
-                x->alpha[i] * (dS[i * ld + v] - x->beta * x->k[i] * z[v]);
+    for (int i = 0; i < K; i++)
+        for (int v = 0; v < V; v++) {
+            dS[i * V + v] += x->emits ? x->q[i] * x->dO[v] : 0;
+            z[v] += dS[i * V + v] * x->k[i];
+        }
+    for (int i = 0; i < K; i++)
+        for (int v = 0; v < V; v++)
+            dS[i * V + v] = x->alpha[i] * (dS[i * V + v] - x->beta * x->k[i] * z[v]);
 }
 
 /* Adjoint of the gates, where dpre is the gradient of the argument of sigma:

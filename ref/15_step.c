@@ -21,7 +21,7 @@ static void head_outputs(const struct kcp_scan *a, int n, int64_t t0, int64_t t1
     for (int64_t t = t0; t < t1; t++, S += KV) {
         const struct spike_token x = spike_token(a, t, n, NULL, NULL, NULL, alpha);
         memcpy(S + KV, S, sizeof *S * KV);
-        spike_step(&x, a->V, a->V, S + KV);
+        spike_step(&x, S + KV);
         if (a->pass == KCP_BACKWARD)
             continue;
         if (x.emits)
@@ -47,7 +47,7 @@ static void head_gradients(const struct kcp_scan *a, int n, int64_t t0, int64_t 
         }
         const struct spike_token x = spike_token(a, t, n, dO, dW, dw, alpha);
         spike_gradients(&x, S + (t - t0) * KV, dS);
-        spike_back(&x, a->V, a->V, dS);
+        spike_back(&x, dS);
     }
 }
 

@@ -121,13 +121,7 @@ static int tree_of_names(int n, int backward, int *depth)
     return KCP_OK;
 }
 
-/* Runs chapter 15's program with the tree, even if the case requests another form. */
-static int scanned(void *args)
-{
-    struct kcp_scan mine = *(struct kcp_scan *)args;
-    mine.walk = KCP_BLELLOCH;
-    return ref_scan(&mine);
-}
+static int scanned(void *args) { return ref_scan(args); }
 
 static int counted(void *args, int products_too, int depth_too)
 {

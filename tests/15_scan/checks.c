@@ -18,39 +18,36 @@
 
 enum { KINDS = 4 };
 static const char *const masks[KINDS] = { "masks=0", "masks=1", "masks=2", "masks=3" };
-static const char *const walks[] = { "walk=auto", "walk=sequential", "walk=blelloch" };
 
 static int every_cut(struct kcp_report *rep)
 {
     int status = KCP_OK;
     for (int i = 0; i < KINDS && !status; i++) {
         char words[300];
-        snprintf(words, sizeof words, BATCH "%s %s", masks[i], walks[i % 3]);
+        snprintf(words, sizeof words, BATCH "%s", masks[i]);
         status = cuts_agree(rep, "15", words);
     }
     return status;
 }
 KCP_CHECK(check_15_every_cut) = { "15_scan", "every_cut",
-    "on 1 to 12 ranks with any cuts, masks, forms and walks, outputs and gradients "
-    "agree with the recurrence to 1e-12, and sent bytes equal the formula",
-    every_cut };
+    "on 1 to 12 ranks with any cuts, masks and forms, outputs and gradients agree "
+    "with the recurrence to 1e-12, and sent bytes equal the formula", every_cut };
 
 static int canonical(struct kcp_report *rep)
 {
     int status = KCP_OK;
-    for (int i = 0; i < 3 * KINDS && !status; i++) {
+    for (int i = 0; i < KINDS && !status; i++) {
         char words[300];
-        snprintf(words, sizeof words, BATCH "L=48 %s %s", masks[i / 3], walks[i % 3]);
+        snprintf(words, sizeof words, BATCH "L=48 %s", masks[i]);
         status = canonical_reference(rep, "15", words);
     }
     return status;
 }
 KCP_CHECK(check_15_canonical) = { "15_scan", "canonical",
-    "canonical segments give equal bits for R = 1, 2, 3, 4, 7 and 8 and for each "
-    "walk", canonical };
+    "canonical segments give equal bits for R = 1, 2, 3, 4, 7 and 8", canonical };
 
-/* Compares each walk with the token recurrence. The judge repeats the first case. */
-static int all_walks(struct kcp_report *rep)
+/* Compares the tree with the token recurrence. The judge repeats the first case. */
+static int walks(struct kcp_report *rep)
 {
     const struct kcp_stage *s = stage_find("15");
     const struct kcp_variant ref = reference_of(s);
@@ -58,8 +55,7 @@ static int all_walks(struct kcp_report *rep)
         struct verdict t = { .outcome = SKIP };
         struct kcase k;
         char words[300], why[160];
-        snprintf(words, sizeof words, BATCH "R=%d %s %s", 1 + i % 3, masks[i / 3],
-                 walks[i % 3]);
+        snprintf(words, sizeof words, BATCH "R=%d %s", 1 + i % 3, masks[i / 3]);
         if (case_parse(words, &k, why, sizeof why)) return KCP_BAD;
         judge_case(s, &ref, &k, KCP_F64, &t);
         EXPECT(rep, t.outcome == PASS && t.worst.err <= 1e-12, "%s: %s %s: error %.2g",
@@ -68,15 +64,15 @@ static int all_walks(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_15_walks) = { "15_scan", "walks",
-    "a second run gives equal bits, and every walk agrees with the recurrence to "
-    "1e-12", all_walks };
+    "a second run gives equal bits, and the tree agrees with the recurrence to 1e-12",
+    walks };
 
 static int differences(struct kcp_report *rep)
 {
     int status = KCP_OK;
     for (int i = 0; i < KINDS && !status; i++) {
         char words[300];
-        snprintf(words, sizeof words, SMALL "walk=blelloch %s", masks[i]);
+        snprintf(words, sizeof words, SMALL "%s", masks[i]);
         status = gradients_agree(rep, "15", words);
     }
     return status;
@@ -202,7 +198,6 @@ static long scratch(int64_t tokens, long *maps)
     if (kcp_plan_make(&plan, 1, ends, 1, NULL, 0, 64, 0, NULL)) return -1;
     made_call(&m, kcp_stage_find("15"), KCP_KDA, KCP_FORWARD, plan, &comm);
     m.a.scan.ops = &measuring;
-    m.a.scan.walk = KCP_BLELLOCH;
     *maps = 8L * 64 * m.a.call.HV * m.a.call.K * (m.a.call.K + m.a.call.V);
     const size_t before = most_in_use = in_use();
     const int status = ref_scan(&m.a.scan);

@@ -53,7 +53,7 @@ static int turned(int HV, int K, int V, const void *map, int backward, int first
 static int with(void *args, const struct kcp_mapops *ops)
 {
     struct kcp_scan a = *(struct kcp_scan *)args;
-    a.ops = ops; a.walk = KCP_BLELLOCH;
+    a.ops = ops;
     return ref_scan(&a);
 }
 
