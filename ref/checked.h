@@ -34,10 +34,19 @@ int64_t kcp_field_numbers(const struct kcp_call *c, const struct kcp_field *f);
 int64_t shape_letter(const struct kcp_call *c, const char *letter, size_t len);
 /* Sets the size with which a word of a shape starts: NS to `value` for "NS+1". */
 void shape_set(struct kcp_call *c, const char *word, int64_t value);
-/* The sizes in struct kcp_call, with their least and largest values (members.def). */
-struct kcp_size { const char *name; size_t at; int least, most; };
-extern const struct kcp_size kcp_sizes[];
-extern const int kcp_nsizes;
+/* The sizes and options in struct kcp_call, with their least and largest values. If
+ * `same` is 1, all ranks of a communicator must give the same value. A KCP_FLAG may
+ * have any value. A KCP_REAL is a double, the others are int. */
+enum kcp_member_kind { KCP_SIZE, KCP_OPTION, KCP_FLAG, KCP_REAL };
+struct kcp_member {
+    const char *name;
+    size_t at;                     /* offset in struct kcp_call */
+    enum kcp_member_kind kind;
+    int same, least, most;
+};
+enum { KCP_MOST_MEMBERS = 34 };
+extern const struct kcp_member kcp_members[];
+extern const int kcp_nmembers;
 /* Returns 1 if call c reads or writes the field. */
 int field_used(const struct kcp_field *f, const struct kcp_call *c);
 /* Returns 1 if `list` (may be NULL) contains `word`; `between` is the separator. */

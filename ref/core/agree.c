@@ -11,7 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WORDS 40               /* numbers per row */
+/* After the members, a row has these numbers. */
+enum { STAGE, CU, CUTS, L, ARRAYS, PLAN, MORE, WORDS = KCP_MOST_MEMBERS + MORE };
+static const char *const more[] = { "stage", "cu_seqlens", "cuts", "L",
+                                    "arrays that may be NULL", "plan" };
 
 /* ---- digests (not cryptographic) */
 static uint64_t mix(uint64_t h, uint64_t x)
@@ -40,21 +43,6 @@ uint64_t kcp_plan_digest(const struct kcp_plan *p)
 }
 
 /* ---- the row of a rank */
-static const struct member { const char *name; size_t at; int is_double; } members[] = {
-#define FLAG(name) { #name, offsetof(struct kcp_call, name), 0 },
-#define SIZE(name, least, most) FLAG(name)
-#define OPTION(name, values) FLAG(name)
-#define OWN_SIZE(name, least, most)
-#define OWN_OPTION(name, values)
-#define REAL(name) { #name, offsetof(struct kcp_call, name), 1 },
-#include "members.def"
-};
-enum { NUMBERS = sizeof members / sizeof *members, STAGE = NUMBERS, CU, CUTS, L,
-       ARRAYS, PLAN, ALL };
-_Static_assert(ALL <= WORDS, "a row holds every number");
-static const char *const more[] = { "stage", "cu_seqlens", "cuts", "L",
-                                    "arrays that may be NULL", "plan" };
-
 /* Masks, gradients of parameters, and rows before and after sequences must be given on
  * all ranks or on none. Returns one bit for each of these arrays that is given. */
 static uint64_t arrays_given(const struct kcp_stage *s, const void *args)
@@ -76,11 +64,13 @@ static void fill_row(const struct kcp_stage *s, const void *args, uint64_t x[WOR
     const struct kcp_call *c = args;
     const struct kcp_plan *p = c->plan;
     memset(x, 0, WORDS * sizeof *x);
-    for (int i = 0; i < NUMBERS; i++) {
-        const char *at = (const char *)c + members[i].at;
-        if (members[i].is_double) memcpy(&x[i], at, sizeof(double));
+    for (int i = 0; i < kcp_nmembers; i++) {
+        const char *at = (const char *)c + kcp_members[i].at;
+        if (!kcp_members[i].same) continue;
+        if (kcp_members[i].kind == KCP_REAL) memcpy(&x[i], at, sizeof(double));
         else x[i] = (uint64_t)*(const int *)at;
     }
+    x += kcp_nmembers;
     x[STAGE] = (uint64_t)strtol(s->name, NULL, 10);
     x[CU] = mix_all(p->cu_seqlens, p->N + 1LL);
     x[CUTS] = mix_all(p->cuts, p->R + 1LL);
@@ -92,17 +82,19 @@ static void fill_row(const struct kcp_stage *s, const void *args, uint64_t x[WOR
 static int differ(const struct kcp_stage *s, int i, int r, const uint64_t *theirs,
                   const uint64_t *first)
 {
+    const struct kcp_member *member = &kcp_members[i];
     double x, y;
-    if (i >= NUMBERS)
+    if (i >= kcp_nmembers)
         return kcp_refuse(KCP_MISMATCH, "%s: %s: rank %d differs from rank 0; all "
-                          "ranks need the same value", s->name, more[i - NUMBERS], r);
-    if (!members[i].is_double)
+                          "ranks need the same value", s->name, more[i - kcp_nmembers],
+                          r);
+    if (member->kind != KCP_REAL)
         return kcp_refuse(KCP_MISMATCH, "%s: %s: rank %d has %d, rank 0 has %d",
-                          s->name, members[i].name, r, (int)theirs[i], (int)first[i]);
+                          s->name, member->name, r, (int)theirs[i], (int)first[i]);
     memcpy(&x, &theirs[i], sizeof x);
     memcpy(&y, &first[i], sizeof y);
     return kcp_refuse(KCP_MISMATCH, "%s: %s: rank %d has %.17g, rank 0 has %.17g",
-                      s->name, members[i].name, r, x, y);
+                      s->name, member->name, r, x, y);
 }
 
 /* ---- comparison */
@@ -121,13 +113,14 @@ static int compare(const struct kcp_stage *s, const struct kcp_call *c,
                    const uint64_t (*row)[WORDS])
 {
     const struct kcp_plan *p = c->plan;
+    const int arrays = kcp_nmembers + ARRAYS;
     int with_tokens = -1;
     for (int r = 0; r < p->R; r++) {
-        for (int i = 0; i < ALL; i++)
-            if (i != ARRAYS && row[r][i] != row[0][i])
+        for (int i = 0; i < WORDS; i++)
+            if (i != arrays && row[r][i] != row[0][i])
                 return differ(s, i, r, row[r], row[0]);
         if (p->ctx[r].NS == 0) continue;
-        if (with_tokens >= 0 && row[r][ARRAYS] != row[with_tokens][ARRAYS])
+        if (with_tokens >= 0 && row[r][arrays] != row[with_tokens][arrays])
             return kcp_refuse(KCP_MISMATCH, "%s: rank %d does not pass the same arrays "
                               "as rank %d", s->name, r, with_tokens);
         with_tokens = r;

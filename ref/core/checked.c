@@ -70,14 +70,29 @@ static int is_stage(const struct kcp_stage *s, const char *number)
     return !strncmp(s->name, number, 2);
 }
 
-/* Returns 1 if call c of stage s uses kcp_sizes[i]. */
-static int size_counts(const struct kcp_stage *s, const struct kcp_call *c, int i)
+/* Returns 1 if call c of stage s uses the size `name`. */
+static int size_counts(const struct kcp_stage *s, const struct kcp_call *c,
+                       const char *name)
 {
-    const char *name = kcp_sizes[i].name;
     if (!strcmp(name, "C")) return has_letter(s, "C") || field_of(s, "sc");
     if (!strcmp(name, "KG")) return has_letter(s, "KG") || is_stage(s, "16");
     if (!strcmp(name, "Wc") && c->shift) return 0;
     return has_letter(s, name);
+}
+
+/* Checks the sizes that the stage uses, or all options. */
+static int check_range(const struct kcp_stage *s, const struct kcp_call *c,
+                       enum kcp_member_kind kind)
+{
+    for (int i = 0; i < kcp_nmembers; i++) {
+        const struct kcp_member *x = &kcp_members[i];
+        const int found = *(const int *)((const char *)c + x->at);
+        if (x->kind != kind || (found >= x->least && found <= x->most)) continue;
+        if (kind == KCP_OPTION || size_counts(s, c, x->name))
+            return kcp_refuse(KCP_BAD, "%s: %s: found %d, expected %d to %d", s->name,
+                              x->name, found, x->least, x->most);
+    }
+    return KCP_OK;
 }
 
 static int check_sizes(const struct kcp_stage *s, const struct kcp_call *c)
@@ -86,13 +101,8 @@ static int check_sizes(const struct kcp_stage *s, const struct kcp_call *c)
         return kcp_refuse(KCP_BAD, "%s: T: found %lld, expected 0 to %lld", s->name,
                           (long long)c->T,
                           field_of(s, "cu") ? (long long)INT_MAX : LLONG_MAX);
-    for (int i = 0; i < kcp_nsizes; i++) {
-        const struct kcp_size *x = &kcp_sizes[i];
-        const int found = *(const int *)((const char *)c + x->at);
-        if (size_counts(s, c, i) && (found < x->least || found > x->most))
-            return kcp_refuse(KCP_BAD, "%s: %s: found %d, expected %d to %d", s->name,
-                              x->name, found, x->least, x->most);
-    }
+    const int refused = check_range(s, c, KCP_SIZE);
+    if (refused) return refused;
     if (has_letter(s, "H") && has_letter(s, "HV") && c->HV % c->H)
         return kcp_refuse(KCP_BAD, "%s: HV: found %d, expected a multiple of H, which "
                           "is %d", s->name, c->HV, c->H);
@@ -104,27 +114,6 @@ static int check_sizes(const struct kcp_stage *s, const struct kcp_call *c)
 }
 
 /* ---- options */
-static const struct option { const char *name; size_t at; int values; } options[] = {
-#define OPTION(name, values) { #name, offsetof(struct kcp_call, name), values },
-#define OWN_OPTION OPTION
-#define SIZE(name, least, most)
-#define OWN_SIZE(name, least, most)
-#define FLAG(name)
-#define REAL(name)
-#include "members.def"
-};
-
-/* At compile time, checks that each member has the size of int (REAL: of double). */
-#define SIZE(name, least, most)                                                        \
-    _Static_assert(sizeof ((struct kcp_call *)0)->name == sizeof(int), #name);
-#define OWN_SIZE SIZE
-#define OPTION(name, values) SIZE(name, 0, 0)
-#define OWN_OPTION OPTION
-#define FLAG(name) SIZE(name, 0, 0)
-#define REAL(name)                                                                     \
-    _Static_assert(sizeof ((struct kcp_call *)0)->name == sizeof(double), #name);
-#include "members.def"
-
 /* Sets *first and *last to the first and the last model that a stage supports. Stages
  * 07, 12, 14 and 15 do not depend on the model, so they accept every model. */
 static void models_of(const struct kcp_stage *s, int *first, int *last)
@@ -137,14 +126,8 @@ static void models_of(const struct kcp_stage *s, int *first, int *last)
 
 static int check_options(const struct kcp_stage *s, const struct kcp_call *c)
 {
-    int first, last;
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
-        const struct option *o = &options[i];
-        const int found = *(const int *)((const char *)c + o->at);
-        if (found < 0 || found >= o->values)
-            return kcp_refuse(KCP_BAD, "%s: %s: found %d, expected 0 to %d", s->name,
-                              o->name, found, o->values - 1);
-    }
+    int first, last, refused = check_range(s, c, KCP_OPTION);
+    if (refused) return refused;
     models_of(s, &first, &last);
     if ((int)c->model < first || (int)c->model > last)
         return kcp_refuse(KCP_BAD, "%s: model: found %d, expected %d to %d", s->name,

@@ -1,6 +1,7 @@
-/* fields.c -- computes the sizes of a stage's arrays, and which arrays a call uses.
+/* fields.c -- the ranges of sizes and options; sizes of a stage's arrays, and which
+ * arrays a call uses.
  *
- * Book: chapter 00.  Checked by: tests/20_clusters/calls.c, tests/fuzz/calls.c.
+ * Book: chapter 00.  Checked by: tests/20_clusters/calls.c, tests/08_forward/agree.c.
  * Next: checked.c. */
 #include "checked.h"
 
@@ -13,16 +14,56 @@ enum {
     MOST_CHANNELS = 1 << 24,       /* D */
 };
 
-const struct kcp_size kcp_sizes[] = {
-#define SIZE(name, least, most) { #name, offsetof(struct kcp_call, name), least, most },
-#define OWN_SIZE SIZE
-#define OPTION(name, values)
-#define OWN_OPTION(name, values)
-#define FLAG(name)
-#define REAL(name)
-#include "members.def"
+/* AT does not compile if the member does not have the size of `type`. */
+#define AT(name, type)                                                                 \
+    #name, offsetof(struct kcp_call, name) +                                           \
+    0 * sizeof(char[sizeof ((struct kcp_call *)0)->name == sizeof(type) ? 1 : -1])
+#define SIZE(name, same, least, most) { AT(name, int), KCP_SIZE, same, least, most }
+#define OPTION(name, same, values) { AT(name, int), KCP_OPTION, same, 0, values - 1 }
+const struct kcp_member kcp_members[] = {
+    SIZE(N, 1, 0, INT_MAX),
+    SIZE(R, 1, 1, INT_MAX),
+    SIZE(H, 1, 1, MOST_SIZE),
+    SIZE(HV, 1, 1, MOST_SIZE),
+    SIZE(K, 1, 1, MOST_SIZE),
+    SIZE(V, 1, 1, MOST_SIZE),
+    SIZE(C, 1, 1, MOST_SIZE),
+    SIZE(KG, 1, 1, MOST_SIZE),
+    SIZE(D, 1, 1, MOST_CHANNELS),
+    SIZE(Wc, 1, 1, MOST_SIZE),
+    SIZE(NS, 0, 0, INT_MAX),
+    SIZE(NC, 0, 0, INT_MAX),
+    OPTION(model, 1, 5),
+    OPTION(pass, 1, 2),
+    OPTION(part, 1, 8),
+    OPTION(gate, 1, 3),
+    OPTION(beta_form, 1, 3),
+    OPTION(act, 1, 2),
+    OPTION(layout, 1, 2),
+    OPTION(save, 1, 3),
+    OPTION(form, 1, KCP_FORMS),
+    OPTION(walk, 1, 3),
+    OPTION(blocks, 1, INT_MAX),
+    OPTION(strip_chunks, 0, INT_MAX),
+    { AT(l2norm, int), KCP_FLAG, 1, 0, 0 },
+    { AT(reuse_M, int), KCP_FLAG, 1, 0, 0 },
+    { AT(shift, int), KCP_FLAG, 1, 0, 0 },
+    { AT(scale, double), KCP_REAL, 1, 0, 0 },
+    { AT(lower_bound, double), KCP_REAL, 1, 0, 0 },
 };
-const int kcp_nsizes = sizeof kcp_sizes / sizeof *kcp_sizes;
+const int kcp_nmembers = sizeof kcp_members / sizeof *kcp_members;
+_Static_assert(sizeof kcp_members / sizeof *kcp_members <= KCP_MOST_MEMBERS,
+               "agree.c compares at most KCP_MOST_MEMBERS members");
+
+/* Returns the member of c of the size with this name of n letters, or NULL. */
+static int *size_at(const struct kcp_call *c, const char *name, size_t n)
+{
+    for (int i = 0; i < kcp_nmembers; i++)
+        if (kcp_members[i].kind == KCP_SIZE && strlen(kcp_members[i].name) == n &&
+            !strncmp(kcp_members[i].name, name, n))
+            return (int *)((char *)c + kcp_members[i].at);
+    return NULL;
+}
 
 int has_word(const char *list, const char *word, const char *between)
 {
@@ -42,18 +83,15 @@ static int64_t size_of(const struct kcp_call *c, const char *at, size_t n)
     if (n == 1 && *at == 'T') return c->T;
     if (n == 4 && !strncmp(at, "Wc-1", n)) return c->shift ? 1 : (int64_t)c->Wc - 1;
     if (*at >= '0' && *at <= '9') return strtol(at, NULL, 10);
-    for (int i = 0; i < kcp_nsizes; i++)
-        if (strlen(kcp_sizes[i].name) == n && !strncmp(kcp_sizes[i].name, at, n))
-            return *(const int *)((const char *)c + kcp_sizes[i].at);
-    return -1;
+    const int *size = size_at(c, at, n);
+    return size ? *size : -1;
 }
 
 void shape_set(struct kcp_call *c, const char *word, int64_t value)
 {
     const size_t n = strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZc");
-    for (int i = 0; i < kcp_nsizes; i++)
-        if (strlen(kcp_sizes[i].name) == n && !strncmp(kcp_sizes[i].name, word, n))
-            *(int *)((char *)c + kcp_sizes[i].at) = (int)value;
+    int *size = size_at(c, word, n);
+    if (size) *size = (int)value;
     if (n == 1 && *word == 'T') c->T = value;
 }
 

@@ -27,23 +27,6 @@ static void refused(struct kcp_report *rep, struct made_call *m, const char *wor
            "%s: %s: status %d, '%s'", m->stage->name, word, status, kcp_why());
 }
 
-/* The members of a call, each with a value below and a value above its range. A stage
- * must reject a wrong size if the size is in the shape of one of the stage's arrays,
- * and must reject every wrong option. */
-static const struct { const char *name; size_t at; int is_size, low, high; }
-members[] = {
-#define SIZE(name, least, most)                                                       \
-    { #name, offsetof(struct kcp_call, name), 1, least - 1,                           \
-      strcmp(#most, "INT_MAX") ? INT_MAX : least - 1 },
-#define OWN_SIZE SIZE
-#define OPTION(name, values)                                                          \
-    { #name, offsetof(struct kcp_call, name), 0, -1, (values) < 99 ? 99 : -1 },
-#define OWN_OPTION(name, values)
-#define FLAG(name)
-#define REAL(name)
-#include "core/members.def"
-};
-
 static int has_letter(const struct kcp_stage *s, const char *name)
 {
     const size_t n = strlen(name);
@@ -68,17 +51,20 @@ static void start(struct made_call *m, const struct kcp_stage *s, enum kcp_model
     if (atoi(s->name) == 13) made_saved(m);
 }
 
-/* Makes calls that each have one wrong size, option or rank. */
+/* Makes calls that each have one wrong rank, option, or size. A size has a wrong value
+ * only if the size is in the shape of one of the stage's arrays. */
 static void wrong_numbers(struct kcp_report *rep, const struct kcp_stage *s,
                           enum kcp_model model, const struct kcp_plan *plan)
 {
     struct made_call m;
-    for (size_t i = 0; i < 2 * sizeof members / sizeof *members; i++) {
-        if (members[i / 2].is_size && !has_letter(s, members[i / 2].name)) continue;
+    for (int i = 0; i < 2 * kcp_nmembers; i++) {
+        const struct kcp_member *x = &kcp_members[i / 2];
+        if (x->kind == KCP_SIZE ? !has_letter(s, x->name) : x->kind != KCP_OPTION)
+            continue;
         start(&m, s, model, KCP_FORWARD, plan);
-        *(int *)(m.a.bytes + members[i / 2].at) = i % 2 ? members[i / 2].high
-                                                        : members[i / 2].low;
-        refused(rep, &m, members[i / 2].name);
+        *(int *)(m.a.bytes + x->at) = i % 2 && x->most < INT_MAX - 1 ? x->most + 1
+                                                                     : x->least - 1;
+        refused(rep, &m, x->name);
         made_free(&m);
     }
     for (int r = -1; r < 8 && s->ranks; r += 8) {

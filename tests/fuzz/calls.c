@@ -33,24 +33,15 @@ static int number(struct input *in)
     return x < 24 ? x : (int8_t)x;
 }
 
-static const size_t ints[] = {
-#define FLAG(name) offsetof(struct kcp_call, name),
-#define SIZE(name, least, most) FLAG(name)
-#define OWN_SIZE SIZE
-#define OPTION(name, values) FLAG(name)
-#define OWN_OPTION OPTION
-#define REAL(name)
-#include "core/members.def"
-    offsetof(struct kcp_call, r) };
-enum { INTS = sizeof ints / sizeof *ints };
-
 /* Changes sizes and options. The arrays are made afterwards, with the changed sizes. */
 static void change_sizes(struct input *in, struct kcp_call *c, int mine)
 {
     for (int n = take(in) % 8; n > 0; n--) {
         const int which = take(in), rank = take(in) % in->R, value = number(in);
         if (rank != mine) continue;
-        if (which % 32 < INTS) *(int *)((char *)c + ints[which % 32]) = value;
+        if (which % 32 < kcp_nmembers && kcp_members[which % 32].kind != KCP_REAL)
+            *(int *)((char *)c + kcp_members[which % 32].at) = value;
+        else if (which % 32 == 27) c->r = value;
         else if (which % 32 == 28) c->T = value;
         else if (which % 32 == 29) c->scale = value == 99 ? 0.0 / 0.0 * value : value;
         else if (which % 32 == 30) c->lower_bound = value;
