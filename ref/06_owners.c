@@ -131,29 +131,13 @@ void kcp_plan_give(const struct kcp_plan *p, int r, size_t row, const void *shar
 }
 //< rows
 
-/* Finds by binary search the rank whose shard contains row i, then the segment that
- * contains this row. */
+/* p->seg lists the segments in shard order. */
 int64_t kcp_plan_token(const struct kcp_plan *p, int64_t i)
 {
-    if (!p || i < 0 || i >= p->cuts[p->R]) return -1;
-    int low = 0, high = p->R;
-    while (high - low > 1) {
-        const int mid = low + (high - low) / 2;
-        if (p->cuts[mid] <= i)
-            low = mid;
-        else
-            high = mid;
+    for (int j = 0; p && i >= 0 && j < p->S; j++) {
+        const int64_t length = p->seg[j].end - p->seg[j].begin;
+        if (i < length) return p->seg[j].begin + i;
+        i -= length;
     }
-    const struct kcp_context *x = &p->ctx[low];
-    const int64_t local = i - x->begin;
-    low = 0;
-    high = x->NS;
-    while (high - low > 1) {
-        const int mid = low + (high - low) / 2;
-        if (x->cu[mid] <= local)
-            low = mid;
-        else
-            high = mid;
-    }
-    return p->seg[x->seg0 + low].begin + local - x->cu[low];
+    return -1;
 }

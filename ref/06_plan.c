@@ -65,24 +65,6 @@ static const char *refuse(int N, const int64_t *cu, int R, const struct request 
     return NULL;
 }
 
-/* Returns the owner of the range that contains token t, or the last rank if t = T. */
-//> holder
-static int holder(const struct kcp_plan *p, int64_t t)
-{
-    int low = 0, high = p->B;                   /* bound[low] <= t < bound[high] */
-    if (t >= p->T)
-        return p->R - 1;
-    while (high - low > 1) {
-        const int mid = low + (high - low) / 2;
-        if (p->bound[mid] <= t)
-            low = mid;
-        else
-            high = mid;
-    }
-    return p->owner[low];
-}
-//< holder
-
 /* In canonical mode, moves each boundary between two ranges down to a multiple of L
  * tokens from the start of the boundary's sequence. The boundaries stay in order. */
 static void move_bounds(struct kcp_plan *p)
@@ -286,6 +268,20 @@ static int own_segments(struct kcp_plan *p, const char **why)
     return KCP_OK;
 }
 
+/* Sets the owners of states. The state of a sequence without tokens belongs to the
+ * owner of the next token, or to the last rank if there is no next token. */
+static void own_states(struct kcp_plan *p)
+{
+    for (int n = 0, b = 0; n < p->N; n++) {
+        while (b < p->B && p->bound[b + 1] <= p->cu_seqlens[n])
+            b++;
+        p->h0_rank[n] = p->ht_rank[n] = b < p->B ? p->owner[b] : p->R - 1;
+    }
+    for (int j = 0; j < p->S; j++)
+        if (p->seg[j].last)
+            p->ht_rank[p->seg[j].n] = p->seg[j].rank;
+}
+
 /* Builds the ranges, then the segments, the owners of states, and the contexts. */
 static int build(struct owned *own, const struct request *a, const char **why)
 {
@@ -302,11 +298,7 @@ static int build(struct owned *own, const struct request *a, const char **why)
     if (!own->block)
         return KCP_NO_MEMORY;
 
-    for (int n = 0; n < p->N; n++) {
-        const int64_t from = p->cu_seqlens[n], to = p->cu_seqlens[n + 1];
-        p->h0_rank[n] = holder(p, from);
-        p->ht_rank[n] = from < to ? holder(p, to - 1) : p->h0_rank[n];
-    }
+    own_states(p);
     int *at = own->block;
     for (int r = 0; r < p->R; r++)
         at = context(p, r, a->Wc, at);

@@ -126,18 +126,14 @@ static void spread(struct family_rank *x)
 static int program(struct family_rank *x)
 {
     const struct kcp_family *a = x->a;
-    const struct kcp_context *ctx = &x->plan->ctx[a->r];
-    const int64_t T = a->T;
     const int64_t m = x->m->rows, row = (int64_t)a->HV * a->V;
     int status;
-    if (a->NS != ctx->NS || a->NC != ctx->NC || a->T != ctx->end - ctx->begin)
-        return KCP_BAD;
     //> program
     if ((status = family_prepare(x)) || (status = local(x)) || (status = enter(x)) ||
         (status = scan(x)))
         return status;
     if (a->pass == KCP_FORWARD) {
-        for (int64_t t = 0; t < T; t++)
+        for (int64_t t = 0; t < a->T; t++)
             memcpy((double *)a->o + t * row, x->o + ((t + 1) * m - 1) * row,
                    sizeof(double) * row);
         rank_leave(a, 0, x->h_out, a->h0, a->ht);
@@ -161,38 +157,22 @@ static int program(struct family_rank *x)
 int kcp_family_run(const struct family_model *m, const struct kcp_family *a)
 {
     struct family_rank x = { .m = m, .a = a, .plan = a->plan };
-    const int bad = !a->plan || a->r < 0 || a->r >= a->plan->R ||
-                    (a->plan->R > 1 && !a->comm);
     kcp_checked_enter();
-    return rank_end(a, &x.own, bad ? KCP_BAD : program(&x), m->name);
+    return rank_end(a, &x.own, program(&x), m->name);
 }
 
-/* Returns NULL if an input is missing. A rank without tokens needs no inputs. */
-static const struct family_model *model_of(const struct kcp_family *a)
-{
-    const int none = a->T == 0;
-    if (a->model == KCP_DPLR && (none || (a->a && a->b))) return &ref_dplr;
-    if (a->model == KCP_GDN2 && (none || (a->b && a->omega))) return &ref_gdn2;
-    if (a->model == KCP_GLA) return &ref_gla;
-    return NULL;
-}
+static const struct family_model *const models[] = {
+    [KCP_DPLR] = &ref_dplr, [KCP_GDN2] = &ref_gdn2, [KCP_GLA] = &ref_gla };
 
-/* Runs stage 16. ref_family_step is its oracle. Returns KCP_BAD if the model is not of
- * chapter 16, or an input of the model is missing. */
+/* Runs stage 16. ref_family_step is its oracle. */
 int ref_family(struct kcp_family *a)
 {
     const int refused = kcp_begin("16_family", KCP_HOST, a, NULL);
-    if (refused) return refused;
-    if (!model_of(a))
-        return kcp_refuse(KCP_BAD, "16_family: model: found none, or no inputs");
-    return kcp_family_run(model_of(a), a);
+    return refused ? refused : kcp_family_run(models[a->model], a);
 }
 
 int ref_family_step(struct kcp_family *a)
 {
     const int refused = kcp_begin("16_family", KCP_HOST, a, "cu cn sc");
-    if (refused) return refused;
-    if (!model_of(a))
-        return kcp_refuse(KCP_BAD, "16_family: model: found none, or no inputs");
-    return kcp_family_walk(model_of(a), a);
+    return refused ? refused : kcp_family_walk(models[a->model], a);
 }

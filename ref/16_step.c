@@ -91,7 +91,7 @@ void family_clear(const struct kcp_family *a)
  * dh0 = dht. */
 int kcp_family_walk(const struct family_model *m, const struct kcp_family *a)
 {
-    if (!a->plan || a->plan->R != 1)
+    if (a->plan->R != 1)
         return kcp_refuse(KCP_BAD, "16_family: the plan has R = %d ranks, but the "
                           "oracle needs R = 1", a->plan->R);
     const int64_t KV = (int64_t)a->K * a->V, *cu = a->plan->cu_seqlens;
