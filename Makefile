@@ -1,23 +1,23 @@
 # KCP: context parallelism for delta-rule linear attention, in C, CUDA and NCCL.
 #
-#   make run        the layer on real text over several ranks       RANKS= TEXT= STEPS=
+#   make run        run the layer on real text over several ranks   RANKS= TEXT= STEPS=
 #   make test       judge all stages and mutants, run all scripts   FULL=1 JOBS=
-#   make check      the judge alone    STAGE= VARIANT= RANKS= SEED= FULL=1 STRICT=1
-#   make check-gpus judge what communicates over NCCL, on all GPUs and on two    LIMIT=
+#   make check      judge, no scripts   STAGE= VARIANT= RANKS= SEED= FULL=1 STRICT=1
+#   make check-gpus judge communication over NCCL, on all GPUs and on two GPUs   LIMIT=
 #   make examples   build book/examples: KDA and GDN over ranks
 #   make test-torch test the PyTorch module
 #   make bench      time the newest kernels on a GPU (kcp-bench)
 #   make proxy      search the kernels' PTX for missing proxy fences
 #   make sanitize | sanitize-host | sanitize-threads    compute-sanitizer; ASan; TSan
 #   make fuzz       feed random bytes to readers and the C interface    SECONDS= SEED=
-#   make mutate     change one operator at a time, count what tests miss    N= SEED=
+#   make mutate     change operators, one by one; count undetected changes  N= SEED=
 #   make book | book-lint      build the book; check links and included code
-#   make lab | grade | grade-all | try    labs of the book    LAB= STAFF= LAUNCH= DIR=
+#   make lab | grade | grade-all | try    write, grade labs   LAB= STAFF= LAUNCH= DIR=
 #   make install | uninstall              PREFIX= DESTDIR=
 #   make setup | clean | compile_commands.json
 #
-# CUDA_HOME=, NCCL_HOME=: where they are installed (none: build without). ARCH=: the GPU
-# (sm_90a). make setup installs missing packages with apt, or prints the command.
+# CUDA_HOME= and NCCL_HOME=: folders of CUDA and NCCL (none: build without). ARCH=: the
+# GPU (sm_90a). make setup installs missing packages with apt, or prints the command.
 
 CC      ?= gcc
 B       ?= build
@@ -27,7 +27,7 @@ CFLAGS  := -std=c11 -D_POSIX_C_SOURCE=200809L -O3 -g -fPIC -fvisibility=hidden -
 LDFLAGS := -rdynamic $(EXTRA)
 LDLIBS   = -lpthread -lm -ldl
 .DEFAULT_GOAL := help
-# Refuse unknown variables: make check STAGES=07 (for STAGE=07) would judge everything.
+# Reject unknown variables, because make check STAGES=07 would else judge all stages.
 names    := ARCH B CC CFLAGS CHROMIUM CUDA_HOME DESTDIR DIR EXTRA FILES FULL JOBS JUDGE KCP_JITTER \
             LAB LABDIR LABFILE LABKIND LABWORK LAUNCH LDFLAGS LDLIBS LIMIT MPICC N NCCL_HOME \
             NVFLAGS PREFIX RANKS SECONDS SEED STAFF STAGE STEPS STRICT TABLE TEXT VARIANT \
@@ -56,7 +56,7 @@ hash      := \#
 comma     := ,
 has_crit  := $(shell printf '$(hash)include <criterion/criterion.h>\nTest(a,b){}' | \
                $(CC) -x c - -o /dev/null -lcriterion 2>/dev/null && echo yes)
-# What mpicc compiles and links with; MPICC=none: ranks as processes are refused.
+# The compiler and linker flags of mpicc. With MPICC=none, ranks cannot be processes.
 MPICC     ?= mpicc
 mpi_show  := $(if $(filter none,$(MPICC)),,$(shell $(MPICC) -show 2>/dev/null))
 mpi_libs  := $(filter -L% -l% -Wl$(comma)-rpath%,$(mpi_show))
@@ -79,8 +79,8 @@ judge    := $(filter-out tests/judge/main.c tests/judge/criterion.c,\
 include  $(wildcard cuda/cuda.mk)
 core     := $(call obj,$(ref) $(base) $(comm) $(mpi) $(hostv) $(judge)) $(cuda_obj)
 
-# The flags and the list of objects, kept in files: objects and programs depend on these,
-# so a change of flags (CUDA_HOME=none) or a removed source file causes a rebuild.
+# Files that contain the flags and the list of objects. Objects and programs depend on
+# these files, so changed flags (CUDA_HOME=none) or a removed source cause a rebuild.
 kept = $(if $(findstring n,$(firstword -$(MAKEFLAGS))),$(wildcard $B/$1),$(shell \
          mkdir -p $B; s='$(subst ','\'',$(strip $2))'; printf '%s\n' "$$s" | \
          cmp -s - $B/$1 || printf '%s\n' "$$s" >$B/$1)$B/$1)
@@ -137,9 +137,9 @@ check: said $B/kcp-check
 check-gpus: said $B/kcp-check
 	@LIMIT=$(LIMIT) sh bench/check_gpus.sh $B
 
-# A sub-make after setup finds what setup installed. JOBS= at once compile (2) and run
-# (3, because scripts also wait). make starts targets in this order, so the longest are
-# first; the output of a script is printed when it ends.
+# The sub-makes run after setup, to find what it installed. JOBS= sets how many jobs
+# compile (default 2) and run (default 3, because scripts also wait) at once. The longest
+# scripts are first, because make starts targets in order. Each prints when it ends.
 at_once  = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(or $(JOBS),2))
 longest := $(patsubst %,tests/cli/%.sh,run_cli torch labs cli cases lies mpi)
 scripts  = $(foreach s,$(longest),$(filter $s,$(test_scripts))) \
@@ -154,12 +154,12 @@ test-needs: $(if $(has_crit),$B/kcp-test,$B/kcp-check) $(test_needs)
 test-here: said $(if $(has_crit),judged,by-stage) $(scripts:%=run/%)
 judged: $B/kcp-test
 	@FULL=$(FULL) STAGE=$(STAGE) SEED=$(SEED) $B/kcp-test -j2
-# A make that a script starts gets this one's variables, but not its job server.
+# A make that a script starts gets the variables of this make, but not its job server.
 $(scripts:%=run/%): run/%:
 	@FULL=$(FULL) SEED=$(SEED) MAKEFLAGS='$(MAKEOVERRIDES)' sh $* $B
 
-# kcp-check, a process per stage; JUDGE= is the command. Stage 00 checks the judge itself;
-# the stages in `checks` have no variants, and --quick judges variants alone.
+# Runs kcp-check (or the command JUDGE=) once per stage. Stage 00 checks the judge. With
+# --quick, which judges only variants, the stages in `checks` (no variants) are omitted.
 .PHONY: by-stage
 JUDGE   ?= $B/kcp-check $(flags)
 slowest := 13 15 16 00 14
@@ -191,7 +191,7 @@ $B/libkcp.so: $(call obj,$(ref) $(comm)) $(cuda_lib_obj) $(list_at)
 	@$(CC) -shared $(LDFLAGS) -Wl,-soname,$(soname) $(filter %.o,$^) -lpthread -lm -ldl \
 	  $(cuda_ldlibs) -o $@
 	@ln -sf libkcp.so $B/$(soname)
-# Ranks as MPI processes, separate: libkcp.so needs no MPI.
+# MPI has a separate library, so that libkcp.so needs no MPI.
 $B/libkcp_mpi.so: $(call obj,$(mpi)) $B/libkcp.so
 	@echo "  link $@"
 	@$(CC) -shared $(LDFLAGS) -Wl,-soname,$(notdir $@) $(call obj,$(mpi)) -L$B -lkcp \

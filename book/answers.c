@@ -1,4 +1,4 @@
-/* answers.c -- computes numbers for the answers to exercises, without the references.
+/* answers.c -- computes numbers for the answers to exercises, without calling ref/.
  *
  * Book: the exercises of chapters 00 to 20.  Checked by: itself, because each number is
  * computed in two ways; tests/cli/answers.sh runs it.  Next: book/answers_run.c. */
@@ -80,7 +80,7 @@ static void softplus(void)
     say("02.subchunk", "%.1f", -16 * 5 / log(2), log2(exp(-80)));
 }
 
-/* Chapter 03: computes an element of L, and the operations of two ways to get A. */
+/* Chapter 03: computes an element of L and the cost of two algorithms for A. */
 static void solve(void)
 {
     say("03.L", "%.2f", 0.75 * (0.6 * 1 * exp2(-1 + 1) + 0.8 * 0 * exp2(-1 - 0)),
@@ -153,7 +153,8 @@ static void cancelling(void)
         -20 + log(10 * single / twenty) / per_unit);
 }
 
-/* Chapter 13: counts bytes that four ranks send. Compares two averages of gradients. */
+/* Chapter 13: counts bytes that four ranks send. Computes how much too small a gradient
+ * is if it is averaged over ranks that each have only a part of the sum. */
 static void backward_bytes(void)
 {
     enum { ranks = 4, heads = 32, D = 128, replicas = 2 };
@@ -170,7 +171,7 @@ static void backward_bytes(void)
     say("13.small", "%.0f", whole / parts, ranks);
 }
 
-/* Chapters 06 and 08: counts maps, folds and messages in plans. */
+/* Chapters 06, 08, 11: counts maps, applications of maps, and messages in plans. */
 static void plans(void)
 {
     static int64_t cu[101];
@@ -187,7 +188,7 @@ static void plans(void)
             M += !!(kcp_plan_want(p, j, 0) & KCP_WANT_M);
         }
         if (h != (r < 2) || M)
-            fail("06: ranks 0 and 1 publish h_ext, no rank M");
+            fail("06: expected h_ext from ranks 0 and 1, and M from no rank");
     }
     kcp_plan_free(p);
     static const int64_t ten[] = { 0, 10 }, cuts[] = { 0, 5, 5, 10 };
@@ -214,7 +215,7 @@ static void plans(void)
         for (int i = 1; i < 2 * R; i++)
             hops += (i < R ? i : 2 * R - 1 - i) != (i - 1 < R ? i - 1 : 2 * R - i);
         if (hops != 2 * R - 2)
-            fail("06: zigzag is 2R - 2 messages");
+            fail("06: a zigzag plan does not have 2R - 2 messages");
     }
     for (int n = 0; n <= 100; n++)
         cu[n] = 600 * n;
@@ -250,7 +251,7 @@ static void forms(void)
 /* Chapters 12 and 14: computes bytes saved for backward and bytes of a halo's rows. */
 static void kept(void)
 {
-    /* GB of one layer's saved block in two modes. G, rho, beta have 4-byte numbers. */
+    /* GB of one layer's saved block in two modes. G, rho and beta are in fp32. */
     const double less = 2 * (2 * 128 + 2 * 64) + 3 * 4 + 4 * 128 * 128 / 8192;
     say("12.layer_less", "%.1f", less * 8192 * 96 / 1e9, 788 * 786432.0 / 1e9);
     const double more = 4 * 128 + 2 * 5 * 128 + 2 * 128 * 128 / 64;
@@ -274,8 +275,8 @@ static void kept(void)
     say("14.sums384", "%.3f", 2 * 4 * 5 / 384.0, 5 / 48.0);
 }
 
-/* Chapter 18: returns 1 if a split of sequences into m parts (2 <= m <= most) saves
- * time for n heads. Each part after the first costs `fold` times the time of a pass. */
+/* Chapter 18: returns 1 if, for n heads, a split of sequences into 2 to `most` parts
+ * saves time. Each part after the first costs `fold` times the time of a pass. */
 static int pays(int n, double fold, int most)
 {
     for (int m = 2; m <= most; m++)
@@ -293,7 +294,7 @@ static void split(void)
     }
     say("18.heads", "%.0f", last + 1, 132 / 2);
     printf("@answer/18.likely %d\n", likely);
-    /* Forward in one kernel: prints times of one and two waves, and register counts. */
+    /* One-kernel forward: times of one and two waves of blocks; registers. */
     double us = 0;
     for (int step = 0; step < 8192 / 32; step++)
         us += 1.75;
@@ -318,7 +319,7 @@ static void clusters(void)
     int R = 2;
     while (R < 64 && chain(between, R, 1) < gather(between, R))
         R++;
-    struct wire w = { between.a, 1 };   /* bw at which gather and chain tie, R = 4 */
+    struct wire w = { between.a, 1 };   /* w.bw: gather and chain take equal times */
     double high = 1e9;
     while (high - w.bw > 1e-4) {
         const struct wire middle = { w.a, (w.bw + high) / 2 };

@@ -1,4 +1,4 @@
-/* answers.h -- prints a number if a second computation gives the same number.
+/* answers.h -- prints a number; exits if a second computation gives another number.
  *
  * Book: the exercises.  Checked by: tests/cli/answers.sh.  Next: book/answers.c. */
 #ifndef BOOK_ANSWERS_H

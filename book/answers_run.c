@@ -1,4 +1,4 @@
-/* answers_run.c -- computes numbers for the answers to exercises with the references.
+/* answers_run.c -- computes numbers for the answers to exercises by calling ref/.
  *
  * Book: the exercises of chapters 01, 03, 05, 07, 09, 10, 14 and 19.
  * Checked by: tests/cli/answers.sh.  Next: book/precision.c. */
@@ -46,8 +46,8 @@ static void undecayed(void)
     recurrence(3);
 }
 
-/* Chapter 01: walks back over token 1. A run of tokens 1 and 2 alone, from the state
- * after token 0, has the dS that token 0 finds as its dh0. */
+/* Chapter 01: runs only tokens 1 and 2, from the state after token 0. Then dh0 of this
+ * run is the dS that backward passes to token 0. */
 static void back_to_token_0(void)
 {
     double first[K][V];
@@ -63,7 +63,8 @@ static void back_to_token_0(void)
     say("01.dS1", "%.4f", dh0[1][0], -0.18 * 1.24 + 0.26 * 0.16);
 }
 
-/* Chapter 03: checks that A has only one subdiagonal if keys and gates are equal. */
+/* Chapter 03: checks that A has one nonzero subdiagonal if all keys are equal, beta
+ * is 1 and the model is GDN (one gate per head). */
 static void alike(void)
 {
     enum { n = 8, D = 4 };
@@ -84,7 +85,7 @@ static void alike(void)
     a.q = q; a.k = k; a.v = v; a.G = G; a.beta = beta; a.Aqk = Aqk; a.A = A;
     a.u = u; a.w = w; a.cu = cu; a.cn = cn; a.sc = sc;
     if (ref_wy(&a))
-        fail("03: refused");
+        fail("03: ref_wy failed");
     for (int i = 0; i < n; i++)
         for (int j = 0; j < n; j++) {
             double is = i == j;
@@ -155,7 +156,7 @@ static void forgetting(void)
            100 * sqrt(square));
     printf("@answer/19.nearest %.0f\n", 100 * (1 / truth - 1));
     if (fabs(mean) > 4 * sqrt(square / many) || 1 / truth - 1 < 5 * sqrt(square))
-        fail("19: stochastic rounding is biased, or not far more exact than nearest");
+        fail("19: stochastic rounding is biased, or its error is not far smaller");
 }
 
 /* Chapter 19: computes the RMS error of one and of two roundings to bf16. */
@@ -181,7 +182,7 @@ static double keep_bits(double x, int bits)
     return ldexp(nearbyint(ldexp(part, bits)), e - bits);
 }
 
-/* Chapter 19: computes the error of x y as a sum of 1, 2 or 3 products of parts. */
+/* Chapter 19: the error of x y as a sum of 1, 2 or 3 products of 11-bit parts. */
 static void two_of_three(void)
 {
     double one = 0, two = 0, three = 0;
@@ -244,7 +245,7 @@ static double regime(int which)
     b.Aqk = x9.Aqk; b.v_new = x9.vn; b.G = x9.G; b.do_ = x9.dO; b.dAqk = x9.dAqk;
     b.dv_local = x9.dvl; b.dU = x9.dU; b.dh = x9.dh; b.dh_in = x9.dh_in;
     if (ref_wy(&a) || ref_chunk_backward(&b))
-        fail("09: refused");
+        fail("09: a reference failed");
     b.dU = x9.wrong;
     mutate(&b, DECAY_FIRST);
     double error = 0, size = 0;
@@ -289,7 +290,7 @@ static void halos(void)
                 if (p->ctx[h].begin <= t && t < p->ctx[h].end)
                     snprintf(from + strlen(from), 8, "%s%d", *from ? " " : "", h);
         if (strcmp(from, says[r]))
-            fail("14: which rank sends what");
+            fail("14: a halo row has the wrong owner");
     }
     kcp_plan_free(p);
 }

@@ -2,19 +2,19 @@
 --
 --   ```{.include file=ref/07_merge.c fn=ref_merge}       a function and its comment
 --   ```{.include file=ref/07_merge.c region=fold-step}   between //> and //< fold-step
---                                                        fold=1: closed until it is clicked
+--                                                        fold=1: closed until a click
 --   ```{.example name=05-affine}          a section of the output of book/example.c
 --   ```{.results file=bench.md}           a table made from bench/results/
 --   ```{.docstrings}                      the docstrings of kcp_torch, by reference.py
 --   [04_chunk v2_warp forward]{.ms}       the recorded time of a variant, from such a table
 --   [affine/alive]{.val}                  one number from the output of book/example.c
 --   ![caption](affine.svg){#fig:affine}   a figure that book/figures/ drew
---   ::: answers               one answer for each exercise of the list above, closed
+--   ::: answers               the answers to the exercises in the list above, closed
 --   $$ ... $$ {#eq:fold held=07_merge/twin}   an equation and the test that checks it
 --   [@eq:fold] [@sec:fold] [@fig:affine] [@ch:07]        a reference, from any chapter
 --
--- If COLLECT is set, the filter writes the labels of this chapter; else the filter reads
--- the labels of all chapters from LABELS. A missing file, name or label ends the build with one line.
+-- If COLLECT is set, the filter writes the labels of this chapter. Otherwise it reads the
+-- labels of all chapters from LABELS. A missing file, name or label stops the build.
 local collect = os.getenv("COLLECT") ~= nil
 local labels = os.getenv("LABELS")
 local out = os.getenv("OUT") or "build/book"
@@ -101,7 +101,7 @@ end
 
 -- ---- labs -----------------------------------------------------------------------
 
--- The answer to a lab step is hidden: a gap in the listing, which opens on a click.
+-- The answer to a lab step is hidden. The listing has a gap, which a click opens.
 local steps
 local function steps_of(path)
   if not steps then
@@ -119,7 +119,8 @@ local function steps_of(path)
   return steps[path] or {}
 end
 
--- Returns lines a..b without regions of lab steps; the steps' names; how many lines have code.
+-- Returns lines a..b without regions of lab steps, the names of these steps, and the number
+-- of lines with code.
 local function without_steps(path, L, a, b)
   local t, names, left, skip = {}, {}, 0, nil
   for _, s in ipairs(steps_of(path)) do
@@ -185,7 +186,7 @@ local function include(cb)
   return pandoc.Div(blocks, pandoc.Attr("", { "snippet", source and "code" or "wrapped" }))
 end
 
--- ---- kernels and mutants, from the records at the foot of their files ----------------
+-- ---- kernels and mutants, from the records at the end of their files ----------------
 
 -- Returns every record of a file: `stage`, `name`, `why`, `line`. For records made by the
 -- macro MUTANT(ident, flags, "why") the stage comes from the file's name.
@@ -248,7 +249,7 @@ local function value(name)
 end
 
 -- Prepares a formula: inserts values; replaces \mathrm by \text, because texmath turns
--- \mathrm{ext} into three italic letters; makes a name of two letters one symbol.
+-- \mathrm{ext} into three italic letters; joins a name of two letters to one symbol.
 local function math_of(m)
   m.text = m.text:gsub("%[([%w/._-]+)%]{%.val}", function(name)
     if collect then return "0" end
@@ -363,8 +364,8 @@ local function results(cb)
   return pandoc.Div(markdown(table.concat(md, "\n")), pandoc.Attr("", { "results" }))
 end
 
--- Returns the recorded time of "STAGE VARIANT WAY [kept]" from the stage's table. Tables
--- of whole passes have a column for the case and times in ms; other tables, times in us.
+-- Returns the recorded time of "STAGE VARIANT WAY [kept]" from the stage's table. Tables of
+-- whole passes have times in ms and a column for the case. Other tables have times in us.
 local function recorded(what)
   local stage, variant, way, kept = what:match("^(%S+) (%S+) (%S+)%s*(.*)$")
   local case, want_case = "", "KDA, live gates, T = 8192, H = 96" .. (kept ~= "" and ", " .. kept or "")
@@ -404,7 +405,7 @@ local function kernels(div)
   return pandoc.Div(blocks)
 end
 
--- The mutants for each row of the errata, with file and line.
+-- Returns the mutants for each row of the errata, with file and line.
 local errata_of
 local function erratum(div)
   if not errata_of then
@@ -494,7 +495,7 @@ end
 -- ---- equations --------------------------------------------------------------------
 
 -- Finds the file and line of attribute held=07_merge/name: a check, variant or mutant in
--- tests/07_merge/. Without a name: tests/07_merge/checks.c.
+-- tests/07_merge/. Without a name, the file is tests/07_merge/checks.c.
 local function find_test(held)
   local stage, name = held:match("^([^/]+)/?(.*)$")
   local all = files("tests/" .. stage .. "/*.c")
@@ -538,7 +539,7 @@ local function equation(p)
                     pandoc.Attr(id, { "equation" }))
 end
 
--- ---- what the text must have --------------------------------------------------------
+-- ---- rules for the text -------------------------------------------------------------
 
 -- Returns true if a paragraph has a formula or cites an equation, as the paragraph before
 -- each function of ref/ must.
@@ -559,7 +560,7 @@ local function check_prose(blocks)
       if x.t == "CodeBlock" and x.classes:includes("include") then
         local f = x.attributes.file or ""
         if f:match("^ref/.*%.c$") and x.attributes.fn and not ready then
-          die("no prose names the symbols of %s before it is shown", x.attributes.fn)
+          die("%s: the paragraph before has no formula and cites no equation", x.attributes.fn)
         end
         ready = false
       elseif x.t == "Header" then ready = false
@@ -568,7 +569,7 @@ local function check_prose(blocks)
   end
 end
 
--- ---- the walk -----------------------------------------------------------------------
+-- ---- the pass over a page -----------------------------------------------------------
 
 -- Makes "erratum 7" a link to row 7 of appendix A.
 local function errata_links(inlines)
@@ -606,8 +607,8 @@ local function unbroken(inlines)
   return inlines
 end
 
--- Keeps a number and its unit on one line; removes brackets around the number of an
--- equation, which has brackets already.
+-- Keeps a number and its unit on one line. Removes brackets around a reference to an
+-- equation, because its number already has brackets.
 local units = { ["%"] = 1, ms = 1, ["µs"] = 1, s = 1, MB = 1, GB = 1, KiB = 1, MiB = 1, GiB = 1, ["GB/s"] = 1, ["TB/s"] = 1, ["TFLOP/s"] = 1, MFLOP = 1 }
 local function kept_together(inlines)
   for i, x in ipairs(inlines) do
@@ -636,8 +637,8 @@ local function with_hyphen(s)
   end
 end
 
--- Allows line breaks in a long name only after underscores and slashes, and in a command
--- or a date not after hyphens.
+-- Allows line breaks in a long name only after underscores and slashes, but not after the
+-- hyphens of a command or a date.
 local function breakable(c)
   local hyphens, long = c.text:match("%-"), c.text:match("[_/]") and #c.text >= 14
   if not hyphens and not long then return nil end
@@ -673,7 +674,7 @@ local function fold_answers(doc)
       return doc
     end
   end
-  if exercises then die("exercises without answers: after the list, ::: answers, a list as long, :::") end
+  if exercises then die("exercises without answers: write '::: answers', a list of the same length and ':::' after the list") end
   return doc
 end
 
@@ -776,7 +777,7 @@ local function weave(doc)
     Cite = function(c)
       local id = #c.citations == 1 and c.citations[1].id
       if not id or not id:match("^%l+:") then return nil end
-      local k = known[id] or die("nothing is called %s", id)
+      local k = known[id] or die("no label %s", id)
       local href = (k.page == page and "" or k.page .. ".html") .. "#" .. id
       if id:match("^ch:") then href = k.page .. ".html" end
       return pandoc.Link({ pandoc.Str(k.text) }, href, "", { class = "xref" })
@@ -809,7 +810,7 @@ local function weave(doc)
             if l:find(name .. "%f[%W]") then return pandoc.Link({ c }, string.format("src/%s.html#L%d", h, i)) end
           end
         end
-        die("nothing in ref/ or comm/ is called %s", name)
+        die("no function %s in ref/ or comm/", name)
       end
       local f = c.text:match("^%l+/[%w_./-]+%.[chu]+$") or c.text:match("^%l+/[%w_./-]+%.[aljm][uwsk]a?$")
       if f then

@@ -1,12 +1,12 @@
-# book.mk -- the book: one self-contained page a chapter, one a source file, a PDF.
+# book.mk -- builds a self-contained page per chapter and per source file, and a PDF.
 #
-#   make book        build/book/index.html, and kcp.pdf when a headless Chromium is found
-#   make book-lint   look at every page in Chromium: desktop and phone, light and dark
+#   make book        writes build/book/index.html, and kcp.pdf if Chromium is found
+#   make book-lint   checks every page in Chromium: desktop and phone, light and dark
 #
-# Every name that dangles (function, region, label, citation, figure, number) stops it.
+# An unknown function, region, label, citation, figure or number stops the build.
 
 bk         := build/book
-# In reading order, by parts. idea.md opens the book; users.md is outside the parts.
+# Chapters in reading order, by parts. idea.md is first; users.md is outside the parts.
 page        = $(basename $(notdir $(wildcard $(addprefix book/,$(addsuffix -*.md,$1)))))
 part1      := $(call page,00 01 02 03 04 05 06 07 08 09 10 11 12 13)
 part2      := $(call page,17 T 18)
@@ -25,8 +25,8 @@ CHROMIUM   := $(firstword $(foreach c,chromium-headless-shell chromium google-ch
 chrome      = $(CHROMIUM) --headless --no-sandbox --disable-gpu --hide-scrollbars --allow-file-access-from-files
 bookneeds  := $(shell command -v pandoc 2>/dev/null)
 
-# `make test` builds the pages where pandoc is, so that nothing they show can go missing.
-# Half a minute of a processor prints them as a PDF: FULL=1 asks for that.
+# If pandoc is found, `make test` builds the pages, and so checks that the code and the
+# numbers that the pages show exist. With FULL=1 it also prints the PDF, in half a minute.
 test_needs += $(if $(filter build,$B),$(if $(bookneeds),$(if $(FULL),book,book-pages)))
 test_scripts += tests/cli/layout.sh tests/cli/answers.sh
 .PHONY: book book-pages book-lint book-coverage
@@ -36,7 +36,7 @@ book:
 else
 book-pages: $(bk)/index.html $(bk)/src/index.html $(chapters:%=$(bk)/%.html) $(bookcode:%=$(bk)/src/%.html) book-coverage
 book: book-pages $(if $(CHROMIUM),$(bk)/kcp.pdf)
-	@$(if $(CHROMIUM),:,echo "book: no headless Chromium: no PDF, no lint")
+	@$(if $(CHROMIUM),:,echo "book: no headless Chromium found, so there is no PDF and no lint")
 	@echo "book: $(bk)/index.html"
 endif
 
@@ -44,11 +44,11 @@ $(bk)/fonts.css: book/fonts.sh
 	@mkdir -p $(bk)
 	@sh book/fonts.sh $(bk) > $@
 
-# The style sheets are text of the template; a dollar there is pandoc's.
+# Copies the style sheets into the template. Pandoc reads $$ as one dollar sign.
 $(bk)/page.html: book/page.html book/book.css $(bk)/fonts.css
 	@awk '/css-text/ { while ((getline l < "$(bk)/fonts.css") > 0) print l; \
 	    while ((getline l < "book/book.css") > 0) { gsub(/\$$/, "$$$$", l); print l }; next } 1' $< > $@
-# What the book's worked example prints, and its figures: programs over ref/.
+# Compiles the programs that print the worked example and draw figures, with ref/.
 booklib := $(call obj,$(ref) $(filter-out comm/backend/nccl%,$(comm)))
 $(bk)/%.bin: book/%.c $(wildcard book/*.h) $(booklib)
 	@mkdir -p $(@D)
@@ -56,8 +56,8 @@ $(bk)/%.bin: book/%.c $(wildcard book/*.h) $(booklib)
 $(bk)/figures/%.bin: book/figures/%.c $(wildcard book/figures/*.h) $(booklib)
 	@mkdir -p $(@D)
 	@$(CC) $(CFLAGS) $< $(booklib) $(LDLIBS) -o $@
-# One figure draws what cuda/tile/smem_desc.cuh says: that file for C, where an argument
-# has no default and a place in shared memory is a number.
+# One figure calls functions of cuda/tile/smem_desc.cuh. This rule converts that file to C:
+# without default arguments, and with numbers as addresses of shared memory.
 $(bk)/smem_desc.h: cuda/tile/smem_desc.cuh
 	@mkdir -p $(@D)
 	@{ echo '#include <stdint.h>'; echo '#define __device__'; echo '#define __forceinline__ inline'; \
@@ -69,8 +69,8 @@ $(bk)/figures/ladder_descriptor.bin: CFLAGS += -include $(bk)/smem_desc.h
 bookprogs := $(patsubst book/%.c,$(bk)/%.bin,$(wildcard book/*.c))
 $(bk)/example.txt: $(bookprogs) book/parts.py $(wildcard bench/results/*.tsv)
 	@for p in $(bookprogs) "python3 -B book/parts.py"; do $$p || exit 1; done > $@.new && mv $@.new $@
-# Made again when a kernel was built, for then records can be compared with it; what is
-# made of the tables only when one of them is another.
+# The tables are written again after a kernel is built, because records are then compared
+# with the kernel. Files made from the tables are made again only if a table has changed.
 $(bk)/results.made: bench/LOG.md $(wildcard bench/results/*.tsv book/data/*.tsv bench/*.py $(cuda_obj)) \
                     book/tables.py $(wildcard ref/core/paths.def) $(bookcode)
 	@mkdir -p $(bk)
@@ -93,9 +93,9 @@ $(bk)/labels.tsv: $(chapters:%=book/%.md) book/book.lua
 	@for c in $(chapters); do OUT=$(bk) COLLECT=1 pandoc -f markdown --lua-filter book/book.lua \
 	    -M page=$$c book/letters.md book/$$c.md || exit 1; done > $@.new; mv $@.new $@
 
-# texmath stretches every parenthesis; TeX only those of matrices. A brace under a term
-# becomes a rule that book.css draws: browsers do not stretch the sign over the whole term.
-# A tilde is the sign and not the combining mark, which is drawn too small and too high.
+# texmath stretches every parenthesis; TeX stretches only those of matrices. A brace under a
+# term becomes a line that book.css draws, because browsers do not stretch the brace. A tilde
+# is a separate sign, because browsers draw the combining mark too small and too high.
 bookmath = 's/<munder><munder>/<munder class="named">/g; s/<mo accent="true">⏟<\/mo><\/munder>//g; \
     s/<mover>(<mi>[a-z]<\/mi>)<mo accent="true">̃<\/mo>/<mover accent="true">\1<mo stretchy="false">˜<\/mo>/g; \
     s/stretchy="true" form="prefix">([([|])<\/mo><mtable/KEEP\1/g; s/<\/mtable><mo stretchy="true" form="postfix">/KEEPEND/g; \
@@ -122,7 +122,7 @@ $(bk)/src/%.html: % book/source.awk book/book.css
 	@mkdir -p $(@D)
 	@awk -v title=$* -v css=book/book.css -f book/source.awk $< > $@
 
-# Every source file, by room.
+# Lists every source file, by folder.
 $(bk)/src/index.html: book/source.awk book/book.css $(bookcode)
 	@mkdir -p $(@D)
 	@{ awk -v title=src/index -v css=book/book.css -f book/source.awk /dev/null | sed 's,<h1>.*,<h1>Every source file</h1>,; /<pre class/,$$d'; \
@@ -131,7 +131,7 @@ $(bk)/src/index.html: book/source.awk book/book.css $(bookcode)
 	       echo "<li><a href=\"$$f.html\"><code>$${f##*/}</code></a> $$(sed -n '1s/.* -- *//;1s/&/\&amp;/g;1s/</\&lt;/g;1p' $$f)</li>" ;; esac; done; echo '</ul>'; done; \
 	   echo '</main></body></html>'; } > $@
 
-# A function counts only where book.lua let it be shown: after prose that names it.
+# A function counts as shown only if book.lua included it, after prose about its symbols.
 $(bk)/coverage.txt: $(chapters:%=$(bk)/%.html) book/functions.awk book/kernels.awk
 	@awk -f book/functions.awk $(sort $(wildcard ref/*.c)) /dev/null > $(bk)/functions.tsv
 	@cat $(bk)/*.shown /dev/null | awk -F'\t' 'FILENAME == "-" { shown[$$1 FS $$2] = 1; next } { n++; if (($$1 FS $$2) in shown) m++; else miss = miss "  not shown: " $$1 " " $$2 "\n" } \
@@ -160,5 +160,5 @@ book-lint: book
 	@test -n "$(CHROMIUM)" || { echo "book-lint: no headless Chromium"; exit 1; }
 	@sh book/dangling.sh $(bk)
 	@for f in journey measured; do sh book/figures/standalone.sh $(bk)/figures/$$f.svg | cmp -s - book/data/$$f.svg || \
-	  { echo "book-lint: book/data/$$f.svg is not what its program prints: run standalone.sh"; exit 1; }; done
+	  { echo "book-lint: book/data/$$f.svg differs from the output of its program: run standalone.sh"; exit 1; }; done
 	@CHROME="$(chrome)" sh book/lint.sh $(bk) index $(chapters)

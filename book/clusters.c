@@ -1,8 +1,8 @@
 /* clusters.c -- prints predicted times of one GPU and of exchanges over ranks.
  *
  * Book: chapters 18 and 20, which show the output.
- * Checked by: tests/18_hopper/checks.c
- * and tests/20_clusters/checks.c.  Next: book/parts.py. */
+ * Checked by: tests/18_hopper/checks.c, tests/20_clusters/checks.c.
+ * Next: book/parts.py. */
 #include "tests/20_clusters/model.h"
 
 #include <stdio.h>
@@ -35,7 +35,7 @@ static void floors(void)
 
 static void forms(const char *name, struct wire w)
 {
-    printf("%s: %.0f us a message, %.0f GB/s; microseconds until the last rank\n"
+    printf("%s: %.0f us per message, %.0f GB/s; microseconds until the last rank\n"
            "has its state\n", name, w.a, w.bw / 1e3);
     printf("  R   all-gather       chain   pipelined x8        scan\n");
     for (int R = 2; R <= 64; R *= 2)
@@ -43,8 +43,8 @@ static void forms(const char *name, struct wire w)
                chain(w, R, 8), scan(w, R, 1));
 }
 
-/* Evaluates chapter 07's formulas inside a node with chapter 07's measured times:
- * 11.2 us to apply a map, 10.7 us to compose two maps. */
+/* Evaluates chapter 07's formulas inside a node with the times that chapter 07
+ * measured: 11.2 us to apply a map, and 10.7 us to compose two maps. */
 static void forms_measured(void)
 {
     const double apply = 11.2, compose = 10.7, state = B() / inside.bw;
@@ -64,7 +64,7 @@ static void forms_measured(void)
     }
 }
 
-/* Printed numbers that the text of chapter 20 repeats. */
+/* Numbers that the text of chapter 20 repeats. */
 struct said { double twice, far, hidden4, hidden64; int meet; };
 
 static struct said levels(double tokens)
@@ -72,9 +72,9 @@ static struct said levels(double tokens)
     static const int ranks[] = { 1, 2, 4, 8, 32, 64, 128, 256, 512, 1024, 4096 };
     struct said say = { 0 };
     printf(
-        "== 19-levels\n%.0f tokens of one sequence, %.0f heads; %.1f ns a "
-        "token-head for the main\npass and %.1f for the map's; nodes of 8 GPUs; times "
-        "in ms\n\n",
+        "== 19-levels\n%.0f tokens of one sequence, %.0f heads; per token and head "
+        "%.1f ns for the\nmain pass and %.1f ns for the map; nodes of 8 GPUs; times in "
+        "ms\n\n",
         tokens, HV, main_ns, sum_ns);
     printf("   R   tokens/rank     main      map   one level   two levels    total   "
            "efficiency\n");
@@ -116,7 +116,7 @@ int main(void)
     printf("@20/hidden4 %.1f\n@20/hidden64 %.0f\n", say.hidden4, say.hidden64);
     printf("@20/a %.0f\n@20/bw %.0f\n@20/a_far %.0f\n@20/bw_far %.0f\n", inside.a,
            inside.bw * 1e-3, between.a, between.bw * 1e-3);
-    /* With Ulysses a rank sends 3/4 of its q, k, v, g and beta, in bf16. */
+    /* In Ulysses, one of four ranks sends 3/4 of its q, k, v, g and beta, in bf16. */
     printf("@20/inputs %.0f\n", 0.75 * 65536 / 4 * 32 * (4 * 128 * 2 + 2) / 1048576);
     return 0;
 }

@@ -1,16 +1,16 @@
 #!/bin/sh
-# dangling.sh -- checks that book.lua rejects pages that have one mistake each.
+# dangling.sh -- checks that book.lua rejects every page that has one mistake.
 #
 # Book: none.  Run by `make book-lint`.  Next: lint.sh.
-d=$1; shift                        # arguments: build/book, then the pandoc command
+d=$1                               # argument: build/book
 fail=0
 try() {                            # name, text of the page
     printf -- '---\ntitle: x\nchapter: "99"\n---\n\nA letter $x$ and text.\n\n%s\n' "$2" > "$d/dangling.md"
     if OUT=$d LABELS=$d/labels.tsv pandoc -f markdown --lua-filter book/book.lua --citeproc \
         --bibliography book/refs.bib -t html5 --mathml -M page=dangling -o "$d/dangling.html" \
         "$d/dangling.md" > "$d/dangling.log" 2>&1 && ! grep -q WARNING "$d/dangling.log"; then
-        [ "$1" = nothing ] || { echo "dangling: the weave accepts $1"; fail=1; }
-    elif [ "$1" = nothing ]; then echo "dangling: a good page is refused:"; cat "$d/dangling.log"; fail=1; fi
+        [ "$1" = nothing ] || { echo "dangling: book.lua accepts $1"; fail=1; }
+    elif [ "$1" = nothing ]; then echo "dangling: book.lua rejects a page without a mistake:"; cat "$d/dangling.log"; fail=1; fi
 }
 inc() { printf '```{.include %s}\n```\n' "$1"; }
 try nothing "$(inc 'file=ref/07_merge.c fn=ref_merge')"
@@ -33,5 +33,5 @@ try "a function without prose" '# A header
 
 '"$(inc 'file=ref/07_merge.c fn=ref_merge')"
 rm -f "$d"/dangling.*
-[ $fail = 0 ] && echo "book-lint: the weave refuses 15 kinds of dangling names"
+[ $fail = 0 ] && echo "book-lint: book.lua rejects pages with 15 kinds of mistakes"
 exit $fail

@@ -34,7 +34,7 @@ static void forward(const struct kcp_plan *p, int r, const double *h_in, struct 
     d.qg = x->qg; d.kg = x->kg; d.u = x->u; d.w = x->w; d.Aqk = x->Aqk; d.G = x->G;
     d.h_in = h_in; d.o = x->o; d.v_new = x->v_new; d.h = x->h; d.h_out = x->h_out;
     if (ref_gate(&a) || ref_wy(&b) || ref_affine(&c) || ref_chunk(&d))
-        fail("a forward stage refused");
+        fail("a forward stage failed");
 }
 
 static void backward(const struct kcp_plan *p, int r, const double *dh_out,
@@ -59,7 +59,7 @@ static void backward(const struct kcp_plan *p, int r, const double *dh_out,
     c.dh = x->dh; c.dq = x->dq; c.dk = x->dk; c.dv = x->dv; c.dbeta = x->dbeta;
     c.dg = x->dg;
     if (ref_chunk_backward(&a) || ref_merge_backward(&b) || ref_wy_backward(&c))
-        fail("a backward stage refused");
+        fail("a backward stage failed");
 }
 
 /* ---- 01: the tokens, and the states after one, two and three tokens */
@@ -83,7 +83,7 @@ static void tokens(void)
     }
 }
 
-/* ---- 02 to 05 on two ranks; rank 1 begins with the final state of rank 0 */
+/* ---- 02 to 05, 09, 10 on two ranks; rank 1 starts with rank 0's final state */
 static void two_ranks(struct rank x[2])
 {
     struct kcp_plan *p = ranks(2);
@@ -192,11 +192,11 @@ static void three_ranks(void)
     }
     range[0] = 0; range[1] = 2;
     if (ref_merge(&a))
-        fail("ref_merge refused");
+        fail("ref_merge failed");
     printf("S_2 = M_1 h_0 + h_1, the state with which rank 2 begins\n");
     show("", &S[0][0], K, V);
     forward(p, 2, &S[0][0], &x[2]);
-    same(&x[2].h_out[0][0], &ht[0][0], K * V, "the fold's state leads elsewhere");
+    same(&x[2].h_out[0][0], &ht[0][0], K * V, "the fold's state gives a wrong ht");
 
     printf("== 11-merge_backward\n");
     for (int r = 2; r > 0; r--) {
@@ -206,11 +206,11 @@ static void three_ranks(void)
     }
     a.maps = back; a.pass = KCP_BACKWARD; range[0] = 1; range[1] = 3;
     if (ref_merge(&a))
-        fail("ref_merge refused");
+        fail("ref_merge failed");
     printf("M_1^T dh_2 + dh_1, the gradient of the state with which rank 0 ends\n");
     show("", &S[0][0], K, V);
     backward(p, 0, &S[0][0], &x[0]);
-    same(&x[0].dh_in[0][0], &dh0[0][0], K * V, "the reverse fold leads elsewhere");
+    same(&x[0].dh_in[0][0], &dh0[0][0], K * V, "the reverse fold gives a wrong dh0");
     kcp_plan_free(p);
 }
 

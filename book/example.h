@@ -103,7 +103,7 @@ static inline void step_run(struct kcp_step a)
     const int forward = ref_step(&a);
     a.pass = KCP_BACKWARD;
     if (forward || ref_step(&a))
-        fail("ref_step refused");
+        fail("ref_step failed");
 }
 
 static inline void recurrence(int n)

@@ -9,7 +9,7 @@ static void plan(void)
 {
     struct kcp_plan *p = ranks(2);
     printf("== 06-example\n       tokens  local cu  first  last  pre  post  conv tokens"
-           "  reads of it: h_ext  M\n");
+           "  others read: h_ext  M\n");
     for (int r = 0; r < 2; r++) {
         const struct kcp_context *x = &p->ctx[r];
         const struct kcp_segment *s = &p->seg[x->seg0];
@@ -23,7 +23,7 @@ static void plan(void)
     kcp_plan_free(p);
 }
 
-/* ---- 06: the test vector of the specification */
+/* ---- 06: the context of each of three ranks, for two sequences */
 static void plan_table(void)
 {
     static const int64_t cu[] = { 0, 5, 12 };

@@ -107,7 +107,7 @@ static void heads(void)
     printf("          one rank               two ranks              three ranks\n");
 }
 
-/* Prints two numbers each for one, two and three ranks. */
+/* Prints a[0..1] (one rank), b[0..1] (two ranks) and c[0..1] (three ranks). */
 static void row(const char *name, int t, const double *a, const double *b,
                 const double *c)
 {

@@ -6,7 +6,7 @@
 
 enum { STEP = 2 };
 
-/* Sums the log2 decays of a step's n tokens in G; returns row 0, the anchor a. */
+/* Sums the log2 decays of n tokens in the rows of G. Returns row 0, the anchor a. */
 static const double *sum_gates(int t0, int n, double G[STEP][K])
 {
     for (int i = 0; i < n; i++)

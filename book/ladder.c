@@ -24,8 +24,8 @@ static int reads(const int *byte)
     return most;
 }
 
-/* Counts bank conflicts per chunk in the third kernel: rows of 256 bytes, eight warps.
- * A lane reads two neighbouring keys of a row of w, and one number of kg. */
+/* Counts bank conflicts per chunk in the third kernel (rows of 256 bytes, eight warps).
+ * A lane reads two neighbouring numbers of a row of w, and one number of kg. */
 static void by_hand(void)
 {
     int w[32], kg[32];

@@ -3,8 +3,8 @@
  * Book: chapter 10, which shows the output.  Checked by: make book.
  * Next: book/precision.c.
  *
- * The chunk has equal gates; the exact dg comes from the adjoint of chapter 01. In rows
- * "in bf16" the sum of each path is rounded before the addition to dG. */
+ * All gates are equal. The exact dg comes from the adjoint of chapter 01. In columns
+ * "paths in bf16", the sum of each path is rounded before it is added to dG. */
 #include "ref.h"
 #include "base/bf16.h"
 #include "base/random.h"
@@ -59,12 +59,12 @@ static void references(void)
     s.do_ = dO; s.dht = dht; s.o = o; s.ht = ht;
     s.dq = dq; s.dk = dk; s.dv = dv; s.dg = truth; s.dbeta = db; s.dh0 = dh0;
     if (ref_wy(&a) || ref_chunk(&b) || ref_chunk_backward(&c) || ref_step(&s)) {
-        fprintf(stderr, "leaveout.c: a reference refused\n");
+        fprintf(stderr, "leaveout.c: a reference failed\n");
         exit(1);
     }
 }
 
-/* Sums each path (chapter 10). If `star`, omits terms with i = j and the last row. */
+/* Sums each path (chapter 10). If `star` is 1, omits i = j and the last row. */
 static void paths(int star, int round)
 {
     static double dw[C][K], dkgb[C][K], dA[C][C], X[C][C], dL[C][C], dG[C][K];

@@ -35,9 +35,9 @@ ROWS = [Row(cells, file) for cells, file in RECORDS
 
 
 def newest(case, stage="08_forward", form=None, groups=1, file=None):
-    """Returns the fastest row of our kernels with this form (None: any form), one
-    segment per rank and the heads in `groups` parts. The row is from `file`; if that is
-    None, from the newest table that has the case."""
+    """Returns the fastest row for this case, stage and form (None: any form) in which
+    the heads are in `groups` parts. The row is from `file`. If `file` is None, the row
+    is from the newest table that has the case."""
     rows = [r for r in ROWS if r.key == (case, stage) and form in (None, r.form)
             and r.head_parts == groups and file in (None, r.file)]
     if not rows:
@@ -59,9 +59,8 @@ BACKWARD = {"KDA": 1192 + 1624 + 1960 + 3608, "GDN": 942 + 5922}
 
 
 def floors():
-    print("== 20-floors\na pass over ranks beside the time in which memory could move "
-          "what its kernels read\nand write, at the copy's rate of the same run; "
-          "microseconds\n")
+    print("== 20-floors\ntime of a pass over ranks, and its floor: the time to move "
+          "its kernels' bytes\nat the rate of a copy in the same run; microseconds\n")
     print("GPUs     pass        T per rank   fastest form     time   floor   "
           "of the time")
     for i, (case, name, ranks) in enumerate((
@@ -109,7 +108,7 @@ def replays():
 
 
 def chosen():
-    """The all-gather beside the chain on H100s, and unequal shares on two H200s."""
+    """Compares all-gather and chain on H100s, and unequal shares on two H200s."""
     for name, case in (("long2", "kda_2x1_t131072_bare"),
                        ("long4", "kda_4x1_t131072_bare")):
         gather, chain = (newest(case, form=f).us for f in ("all_gather", "chain"))
@@ -130,8 +129,8 @@ def chosen():
 
 
 def maps():
-    """What the maps add to the work of two H100s: all parts without the exchange, over
-    half of one GPU's time."""
+    """Prints by how many percent the maps increase the work of two H100s: compares all
+    parts except the exchange with half of one GPU's time."""
     for way, stage in ("fwd_", "08_forward"), ("back_", "13_backward"):
         one = newest("kda_1x1_t131072", stage)
         two = newest("kda_2x1_t131072", stage, "chain")
@@ -146,10 +145,10 @@ def maps():
 
 
 def unsent():
-    """Prints times with and without messages, which bound the gain from hiding these."""
-    print("== 20-unsent\na forward of KDA on 4 GPUs, 32 heads, nothing kept, called in turn "
-          "with and\nwithout its messages; microseconds\n")
-    print("GPUs     T per rank   form             with   without   the most to gain")
+    """Prints times with and without messages, bounds of the gain of hidden messages."""
+    print("== 20-unsent\nKDA forward on 4 GPUs, 32 heads, nothing kept, called "
+          "alternately with and\nwithout messages; microseconds\n")
+    print("GPUs     T per rank   form             with   without       maximum gain")
     for T in 1024, 4096, 16384:
         for form in "all_gather", "chain":
             r = newest("kda_4x1_short%d" % T, form=form)

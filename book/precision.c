@@ -10,7 +10,7 @@
 
 static const char *const unit_name[] = { "fp32", "tf32x3", "tf32", "bf16" };
 
-/* Computes sum (x - y)^2 and sum y^2 over columns j0..j1. */
+/* Returns sum (x - y)^2 and sets *norm to sum y^2, both over columns j0..j1-1. */
 static double distance(int j0, int j1, float x[K][W], double y[K][W], double *norm)
 {
     double d = 0;
@@ -65,8 +65,8 @@ static void growth(int strong)
     }
 }
 
-/* Prints the error of the fold S <- M_j S + h_j if h, M or both are rounded to bf16
- * before sending. */
+/* Prints the error of the fold S <- M_j S + h_j if ranks round h, or M, or h and M to
+ * bf16 before they send. */
 static void payload(void)
 {
     enum { RANKS = 8, ROUND_H = 1, ROUND_M = 2 };

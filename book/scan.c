@@ -1,4 +1,4 @@
-/* scan.c -- runs the example of chapter 15.
+/* scan.c -- runs the worked example of chapter 15.
  *
  * Book: chapter 15, which shows the output.  Checked by: make book.
  * Next: book/clusters.c. */
@@ -48,7 +48,7 @@ static void tree(void)
     show_maps("token 1, dropped", node[1], V + K);
     show_maps("token 2", node[2], V + K);
     if (scan_up(&x, T, 0) || scan_down(&x, T, 0, state))
-        fail("the scan refused");
+        fail("the scan failed");
     show_maps("up: 1 after 0", node[1], V + K);
     show_maps("up: 2 after that", node[2], V + K);
     printf("\nstates\n");

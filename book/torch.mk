@@ -1,4 +1,4 @@
-# torch.mk -- book/examples/torch, the layer for PyTorch: tested where PyTorch is.
+# torch.mk -- tests book/examples/torch, the layer for PyTorch, if PyTorch is installed.
 
 test_needs   += $B/libkcp.so $B/kcp-check
 test_scripts += tests/cli/torch.sh
