@@ -8,12 +8,14 @@
 
 #include <stddef.h>
 
-/* Calls work(arg, answer) in a child process, whose output is ignored. If `work`
- * returns 0, copies the n bytes of `answer` from the child and returns 0. Else
- * prints one line and returns -1. */
-int apart(int (*work)(void *arg, void *answer), void *arg, void *answer, size_t n);
-/* Returns symbol `name` of a shared object; NULL after one error line. */
-void *lab_symbol(const char *object, const char *name);
+/* Calls work(arg, answer) in a child process, and copies the n bytes of `answer` from
+ * the child. Returns 0, or -1 after one line if the child failed. */
+int apart(void (*work)(const void *arg, void *answer), const void *arg, void *answer,
+          size_t n);
+/* Returns the student's function in a shared object. If the object has none, ends the
+ * process after an error line. */
+typedef void function(void);
+function *lab_function(const char *object);
 
 /* kcp-lab-check FORM ./lab.so ROW [TRIAL]: judges labs 07c, 07g and 07s. */
 int chain_main(int argc, char **argv);

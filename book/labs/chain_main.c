@@ -19,21 +19,22 @@
 enum row { LINE, BACK, CUTS, OWNERS, BYTES, REFUSES, ROWS };
 static const char *const row_name[] = { "line", "back", "cuts", "owners", "bytes",
                                         "refuses" };
-enum { TRIALS = 24, GUARD = 8 };
+enum { TRIALS = 24, GUARD = 64 };
 typedef int exchange(const struct kcp_exchange *x);
 
 /* The results of a trial, from the student's process. */
 struct found {
     int status, spoiled;               /* spoiled: 1 + rank that wrote out of bounds */
     char why[160];
-    struct kcp_traffic counted[MOST_R];
-    double got[MAX_T][HV][K][V];
+    struct whole a;
 };
 
-/* The inputs of a trial. */
-struct trial { struct whole a; enum row row; int number; exchange *run; };
+struct trial { const char *object; struct whole a; enum row row; };
 
 static enum kcp_form form;
+static exchange *students;
+static int spoiled;
+static struct kcp_mapops unable;             /* to apply or compose maps */
 static __thread struct kcp_comm real;        /* the communicator without the wrappers */
 
 static int waiting_send(struct kcp_comm *c, const void *from, size_t bytes, int to,
@@ -68,76 +69,39 @@ static int refused_gather(struct kcp_comm *c, const void *mine, void *all,
     return KCP_BAD;
 }
 
-static int no_compose(int hv, int k, int v, const void *b, const void *a, int backward,
-                      int a_first, void *out, struct CUstream_st *stream)
+/* Runs the student's exchange between two checks: the rank's maps must not change, nor
+ * the GUARD bytes after x->work, which merge_body allocates. */
+static int watched(const struct kcp_exchange *x)
 {
-    return KCP_CUDA;
+    const size_t bytes = x->plan->ctx[x->comm->r].NS * sizeof(double) * MAP;
+    char *end = (char *)x->work + kcp_exchange_work(x), guard[GUARD];
+    char *sent = malloc(bytes + 1);
+    if (!sent) return KCP_NO_MEMORY;
+    memcpy(sent, x->maps, bytes);
+    memset(guard, 0x7e, sizeof guard);
+    memcpy(end, guard, sizeof guard);
+    const int status = students(x);
+    if (memcmp(sent, x->maps, bytes) || memcmp(end, guard, sizeof guard))
+        spoiled = x->comm->r + 1;
+    free(sent);
+    return status;
 }
 
-static int no_apply(int hv, int k, int v, const void *map, int backward, int first,
-                    int v0, int Vb, const void *in, int ld_in, void *out, int ld_out,
-                    struct CUstream_st *stream)
-{
-    return KCP_CUDA;
-}
-
-static struct kcp_exchange exchange_of(const struct whole *a)
-{
-    return (struct kcp_exchange){ .form = form, .backward = a->backward, .HV = HV,
-                                  .K = K, .V = V, .plan = a->plan, .ops = a->ops };
-}
-
-/* One rank's program: makes its maps, runs the student's exchange, saves the states. */
 static int body(struct kcp_comm *comm, void *arg)
 {
-    struct trial *t = arg;
-    struct whole *a = &t->a;
-    const struct kcp_context *x = &a->plan->ctx[comm->r];
-    struct kcp_mapops ops = ref_mapops;
-    struct kcp_exchange e = exchange_of(a);
-    e.comm = comm;
-    e.ops = &ops;
-    if (t->row == REFUSES && comm->r == a->bad_rank) {
-        ops.apply = no_apply;
-        ops.compose = no_compose;
-    }
-    const size_t maps = x->NS * MAP, states = x->NS * STATE;
-    const size_t work = kcp_exchange_work(&e) / sizeof(double);
-    double *all = malloc(sizeof *all * (2 * maps + states + work + GUARD));
-    if (!all) return KCP_NO_MEMORY;
-    double *sent = all + maps + states + work + GUARD;
-    e.maps = all;
-    e.states = all + maps;
-    e.work = all + maps + states;
-    merge_own_maps(a, x, all);
-    memcpy(sent, all, sizeof *all * maps);
-    for (size_t i = 0; i < states + work + GUARD; i++) all[maps + i] = NAN;
-    for (int s = 0; s < x->NS; s++) {
-        const struct kcp_segment *g = &a->plan->seg[x->seg0 + s];
-        if (a->backward ? g->last : g->first)
-            memcpy(all + maps + s * STATE, a->start[x->seg0 + s], sizeof a->start[0]);
-    }
     real = *comm;
     grouped = 0;
     comm->send = waiting_send;
     comm->recv = taking_recv;
     comm->group = meeting_group;
     if (form != KCP_ALL_GATHER) comm->all_gather = refused_gather;
-    const int status = t->run(&e);
+    const int status = merge_body(comm, arg);
     if (status) comm->fail(comm, status, "the call ended with an error");
-    const struct kcp_traffic sent_by = comm->traffic;
     comm->send = real.send;
     comm->recv = real.recv;
     comm->group = real.group;
     comm->all_gather = real.all_gather;
     meet_end(status);
-    if (!status) memcpy(a->got[x->seg0], e.states, sizeof *all * states);
-    a->counted[comm->r].bytes = sent_by.bytes - real.traffic.bytes;
-    a->counted[comm->r].messages = sent_by.messages - real.traffic.messages;
-    int spoiled = memcmp(sent, all, sizeof *all * maps) != 0;
-    for (int i = 0; i < GUARD; i++) spoiled |= !isnan(all[maps + states + work + i]);
-    if (spoiled) a->bad_how = comm->r + 1;
-    free(all);
     return status;
 }
 
@@ -160,10 +124,14 @@ static int draw(struct trial *t, enum row row, int number)
     const int64_t cu[] = { 0, 6 * R };
     memset(t, 0, sizeof *t);
     t->row = row;
-    t->number = number;
     t->a.backward = row == BACK || (row >= CUTS && number % 2);
     t->a.ops = &ref_mapops;
     t->a.form = form;
+    t->a.run = watched;
+    unable = ref_mapops;
+    unable.apply = merge_refuses.apply;
+    unable.compose = merge_refuses.compose;
+    t->a.bad_ops = row == REFUSES ? &unable : NULL;
     if (one) {
         const int folded = (R - 1) / 2;             /* this rank sends a state */
         t->a.bad_rank = t->a.backward ? R - 1 - folded : folded;
@@ -180,28 +148,23 @@ static int draw(struct trial *t, enum row row, int number)
     }
 }
 
-static int run_trial(struct trial *t, struct found *out)
+/* Runs a trial on a copy of the inputs without the expected states. */
+static void run_trial(const struct trial *t, exchange *run, struct found *f)
 {
-    memset(t->a.want, 0xff, sizeof t->a.want);      /* not sent to the child */
-    memset(t->a.got, 0xff, sizeof t->a.got);
-    t->a.bad_how = 0;
+    f->a = t->a;
+    memset(f->a.want, 0xff, sizeof f->a.want);
+    memset(f->a.got, 0xff, sizeof f->a.got);
+    students = run;
+    spoiled = 0;
     meet_begin();
-    out->status = kcp_threads_run(t->a.plan->R, body, t, out->why, sizeof out->why);
-    out->spoiled = t->a.bad_how;
-    memcpy(out->counted, t->a.counted, sizeof out->counted);
-    memcpy(out->got, t->a.got, sizeof out->got);
-    return 0;
+    f->status = kcp_threads_run(t->a.plan->R, body, &f->a, f->why, sizeof f->why);
+    f->spoiled = spoiled;
 }
 
-struct task { const char *object; struct trial *t; };
-
-static int in_process(void *arg, void *answer)
+static void in_process(const void *arg, void *answer)
 {
-    const struct task *x = arg;
-    exchange *const *at = lab_symbol(x->object, "lab_exchange_at");
-    if (!at) return 1;
-    x->t->run = *at;
-    return run_trial(x->t, answer);
+    const struct trial *t = arg;
+    run_trial(t, (exchange *)lab_function(t->object), answer);
 }
 
 /* Writes the first wrong number to `why` and returns 1; returns 0 if all are right. */
@@ -210,7 +173,7 @@ static int differs(const struct trial *t, const struct found *f, char *why, size
     const struct kcp_plan *p = t->a.plan;
     for (int j = 0; j < p->S; j++)
         for (int e = 0; e < STATE; e++) {
-            const double got = (&f->got[j][0][0][0])[e];
+            const double got = (&f->a.got[j][0][0][0])[e];
             const double want = (&t->a.want[t->a.backward][j][0][0][0])[e];
             if (got == want) continue;
             const struct kcp_segment *s = &p->seg[j];
@@ -231,10 +194,7 @@ static int traffic_differs(const struct trial *t, const struct found *f, char *w
                            size_t n)
 {
     for (int r = 0; r < t->a.plan->R; r++) {
-        struct kcp_comm comm = { .R = t->a.plan->R, .r = r };
-        struct kcp_exchange e = exchange_of(&t->a);
-        e.comm = &comm;
-        const struct kcp_traffic due = kcp_exchange_formula(&e), c = f->counted[r];
+        const struct kcp_traffic due = f->a.formula[r], c = f->a.counted[r];
         if (c.bytes == due.bytes && c.messages == due.messages) continue;
         snprintf(why, n, "rank %d of %d sent %lld bytes in %lld messages, expected"
                  " %lld bytes in %lld messages", r, t->a.plan->R, (long long)c.bytes,
@@ -287,22 +247,18 @@ int chain_main(int argc, char **argv)
     if (row == ROWS)
         return chain_bad(name, "line, back, cuts, owners, bytes or refuses");
     struct trial *t = malloc(sizeof *t);
-    struct found *f = calloc(1, sizeof *f);
-    struct trial *copy = malloc(sizeof *copy);
+    struct found *f = malloc(sizeof *f);
     for (int i = 0; i < TRIALS && !failed; i++) {
-        struct task task = { object, t };
         char why[300];
         if (only >= 0 && i != only) continue;
-        if (!t || !f || !copy || !draw(t, row, i)) {
+        if (!t || !f || !draw(t, row, i)) {
             fprintf(stderr, "kcp-lab-check: out of memory\n");
             return 2;
         }
+        t->object = object;
         memset(f, 0, sizeof *f);
-        if (!strcmp(object, "-")) {
-            *copy = *t;
-            copy->run = kcp_exchange_run;
-            run_trial(copy, f);
-        } else failed = apart(in_process, &task, f, sizeof *f) != 0;
+        if (!strcmp(object, "-")) run_trial(t, kcp_exchange_run, f);
+        else failed = apart(in_process, t, f, sizeof *f) != 0;
         if (!failed && wrong(t, f, why, sizeof why)) {
             printf("  FAIL  %s\n", why);
             failed = 1;
@@ -314,7 +270,6 @@ int chain_main(int argc, char **argv)
     }
     free(t);
     free(f);
-    free(copy);
     if (!failed) printf("1 passed, 0 failed, 0 skipped\n");
     return failed;
 }

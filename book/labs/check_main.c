@@ -8,74 +8,41 @@
  * AddressSanitizer names the failing line.
  */
 #include "apart.h"
-#include "tests/judge/judge.h"
+#include "tests/judge/isolation.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+enum { DAY = 86400 };                  /* seconds; the grader has a time limit */
 typedef int check(int (*stage)(void *args));
 int lab_check(int (*stage)(void *args)) __attribute__((weak));
 
-/* Calls `move` (read or write) until n bytes are moved; returns 1 on failure. */
-static int whole(ssize_t (*move)(int, void *, size_t), int fd, void *data, size_t n)
+int apart(void (*work)(const void *arg, void *answer), const void *arg, void *answer,
+          size_t n)
 {
-    for (char *at = data; n;) {
-        const ssize_t moved = move(fd, at, n);
-        if (moved <= 0) return 1;
-        at += moved;
-        n -= (size_t)moved;
-    }
-    return 0;
-}
-
-static ssize_t put(int fd, void *data, size_t n)
-{
-    return write(fd, data, n);
-}
-
-int apart(int (*work)(void *arg, void *answer), void *arg, void *answer, size_t n)
-{
-    int ends[2], status = 0;
-    fflush(stdout);
-    if (pipe(ends)) return -1;
-    const pid_t pid = fork();
-    if (!pid) {
-        close(ends[0]);
-        const int failed = work(arg, answer);
-        fflush(stdout);
-        _exit(failed || whole(put, ends[1], answer, n));
-    }
-    close(ends[1]);
-    const int heard = pid > 0 && !whole(read, ends[0], answer, n);
-    close(ends[0]);
-    if (pid > 0) waitpid(pid, &status, 0);
-    if (heard) return 0;
-    if (WIFSIGNALED(status))
-        printf("the process ended, signal %d\n", WTERMSIG(status));
-    else printf("the process ended without an answer\n");
+    char why[200] = "";
+    if (!process_ask(work, arg, answer, n, DAY, why, sizeof why)) return 0;
+    printf("the process failed: %s\n", why);
     return -1;
 }
 
-void *lab_symbol(const char *object, const char *name)
+function *lab_function(const char *object)
 {
     void *so = dlopen(object, RTLD_NOW | RTLD_LOCAL);
-    void *found = so ? dlsym(so, name) : NULL;
-    if (!found) fprintf(stderr, "%s: found no %s there\n", object, name);
-    return found;
+    function *const *at = so ? dlsym(so, "lab_function") : NULL;
+    if (at) return *at;
+    fprintf(stderr, "%s: found no lab_function there\n", object);
+    exit(2);
 }
 
 struct question { const char *object; const struct kcp_variant *judged; };
 
 /* Runs the check in the student's process; writes its result to `answer`. */
-static int in_process(void *arg, void *answer)
+static void in_process(const void *arg, void *answer)
 {
     const struct question *x = arg;
-    check *const *at = lab_symbol(x->object, "lab_check_at");
-    if (at) *(int *)answer = (*at)(x->judged->run) != 0;
-    return !at;
+    *(int *)answer = ((check *)lab_function(x->object))(x->judged->run) != 0;
 }
 
 int main(int argc, char **argv)

@@ -43,13 +43,13 @@ static void draw(struct batch *b, enum row row, int trial)
     }
 }
 
-static int made(struct batch *b, maker *make, struct found *f)
+static void made(struct batch *b, maker *make, struct found *f)
 {
     const struct kcp_owners o = { b->B, b->bound, b->owner };
     struct kcp_plan *p = NULL;
     const char *why;
     f->status = make(&p, b->N, b->cu, b->R, &o, b->L, 4, 4, &why);
-    if (f->status || !p) return 0;
+    if (f->status || !p) return;
     f->S = p->S;
     f->digest = p->digest;
     for (int i = 0; i < p->S && i < MOST; i++) {
@@ -57,14 +57,12 @@ static int made(struct batch *b, maker *make, struct found *f)
         if (j < 0 || j >= p->S) f->status = KCP_BAD;
         else f->seg[i] = p->seg[j];
     }
-    return 0;
 }
 
-static int in_process(void *arg, void *answer)
+static void in_process(const void *arg, void *answer)
 {
-    struct batch *b = arg;
-    maker *const *at = lab_symbol(b->object, "lab_plan_at");
-    return !at || made(b, *at, answer);
+    struct batch b = *(const struct batch *)arg;
+    made(&b, (maker *)lab_function(b.object), answer);
 }
 
 static void show(const char *whose, const struct found *f, int i)

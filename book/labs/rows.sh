@@ -35,20 +35,15 @@ compile() {                           # output file, option...
 share() {                             # name
     case $kind in patch|train) return 0 ;; esac
     name=lab_${id}_$1
-    if [ "$kind" = check ]; then
-        echo "int lab_check(int (*)(void *));
-        __attribute__((visibility(\"default\"))) int (*const lab_check_at)(int (*)(void *))
-            = lab_check;"
-    elif [ "$kind" = exchange ]; then
-        echo "struct kcp_exchange; int kcp_exchange_run(const struct kcp_exchange *);
-        __attribute__((visibility(\"default\")))
-        int (*const lab_exchange_at)(const struct kcp_exchange *) = kcp_exchange_run;"
-    elif [ "$kind" = plan ]; then
-        echo "struct kcp_plan; int kcp_plan_owned(struct kcp_plan **);
-        __attribute__((visibility(\"default\")))
-        int (*const lab_plan_at)(struct kcp_plan **) = kcp_plan_owned;"
-    else
-        echo "struct kcp_variant; extern const struct kcp_variant $name;
+    case $kind in
+        check) name=lab_check ;;
+        exchange) name=kcp_exchange_run ;;
+        plan) name=kcp_plan_owned ;;
+    esac
+    if [ "${name%_"$1"}" = $name ]
+    then echo "void $name(void);
+        __attribute__((visibility(\"default\"))) void (*const lab_function)(void) = $name;"
+    else echo "struct kcp_variant; extern const struct kcp_variant $name;
         __attribute__((visibility(\"default\")))
         const struct kcp_variant *const kcp_variant = &$name;"
     fi >"$dir/$1.stub.c"
@@ -221,7 +216,7 @@ judge() {
            add "$title" "$points" failed; tell; hint
            if grep -q 'no verdict within\|does not end\|went by' "$out"; then
                line_of "$stuck" "$@"
-           elif grep -q 'wrote \(past\|before\|into\)\|process ended\|killed by signal' "$out"; then
+           elif grep -q 'wrote \(past\|before\|into\)\|killed by signal' "$out"; then
                line_of "" "$@"
            fi ;;
         2) add "$title" "$points" failed "$(last)" ;;

@@ -24,7 +24,11 @@ struct whole {
     const struct kcp_mapops *ops;             /* NULL: those of m */
     const struct kcp_mapops *bad_ops;         /* of bad_rank, or NULL */
     int bad_rank, bad_how;
+    int (*run)(const struct kcp_exchange *);  /* NULL: kcp_exchange_run */
 };
+
+/* Map operations that fail. */
+extern const struct kcp_mapops merge_refuses;
 
 int merge_pick(struct stream *s, int n);                  /* random in 0 .. n-1 */
 /* Draws the maps of a->plan and computes the expected states of both passes. */

@@ -27,7 +27,7 @@ static int no_compose(int hv, int k, int v, const void *b, const void *a, int ba
     return KCP_CUDA;
 }
 
-static const struct kcp_mapops refuses = {
+const struct kcp_mapops merge_refuses = {
     "refuses", sizeof(double), no_apply, no_compose, no_copy, NULL, 0 };
 
 /* ---- a rank that fails, returns early or waits forever ends the run and is named */
@@ -89,7 +89,7 @@ static int middle(struct kcp_report *rep)
     struct whole *a = calloc(1, sizeof *a);
     if (!a || kcp_plan_make(&a->plan, 1, cu, 6, NULL, 0, 4, 0, NULL))
         return KCP_NO_MEMORY;
-    a->ops = &ref_mapops; a->bad_ops = &refuses; a->bad_rank = 3;
+    a->ops = &ref_mapops; a->bad_ops = &merge_refuses; a->bad_rank = 3;
     for (int form = 0; form < KCP_FORMS; form++) {
         char why[200] = "";
         const double t = monotonic_seconds();
