@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Writes the field's file name; a layer's files omit a final "_raw" or "_" (q.npy). */
-const char *field_file(const struct run *x, const char *name, char file[24])
+static const char *field_file(const struct run *x, const char *name, char file[24])
 {
     size_t n = strlen(name);
     if (!x->stage && n > 4 && strcmp(name + n - 4, "_raw") == 0)
@@ -75,11 +75,9 @@ int inputs_load(struct run *x, const struct kcp_stage *s)
 static int is_missing(const struct run *x, const struct kcp_stage *s,
                       const struct kcp_field *f)
 {
-    int64_t dim[NPY_RANK];
-    const int nd = sizes_dims(&x->size, field_shape(x, f), dim);
-    for (int d = 0; d < nd; d++)
-        if (dim[d] < 0)
-            return 1;
+    int64_t dim[4];
+    if (shape_dims(&x->size, field_shape(x, f), dim) < 0)
+        return 1;
     for (int i = 0; i < s->nfields && f->name[0] == 'd'; i++)
         if (strcmp(s->fields[i].name, f->name + 1) == 0)
             return !tensor_find(&x->a, f->name + 1);

@@ -136,7 +136,9 @@ int array_out(struct run *x, const struct kcp_call *z, const char *name,
 {
     struct tensor *a = array_new(x, name, file, shape, store);
     a->out = 1;
-    a->nd = sizes_dims(z, shape, a->dim);
+    a->nd = shape_dims(z, shape, a->dim);
+    if (a->nd < 0)
+        return run_error(x, RUN_BAD, file, "no input has all sizes of [%s]", shape);
     a->n = npy_count(a->nd, a->dim);
     const int is_sum = x->plan && shape[0] != 'T' && shape[0] != 'N';
     if (is_sum && x->o.sum && a->nd < NPY_RANK) {

@@ -78,8 +78,6 @@ double seconds_now(void);                      /* main.c */
  * not, it returns -1 and writes the expected shape to `expected`. */
 int  sizes_bind(struct kcp_call *z, const char *shape, int nd, const int64_t *dim,
                 char *expected, size_t n);
-int  sizes_dims(const struct kcp_call *z, const char *shape, int64_t *dim);
-char *sizes_text(const struct kcp_call *z, const char *shape, char *s, size_t n);
 
 /* load.c. names_check rejects files in --in that no stage and no option reads. */
 int  names_check(struct run *x);
@@ -98,10 +96,9 @@ int  sums_check(struct run *x);
 /* Checks that all numbers are finite and, if `below` is 1, that they are at most 0. */
 int  array_check(struct run *x, const struct tensor *a, int below);
 
-/* fields.c: loads and makes arrays. field_file returns a file's name without ".npy". */
+/* fields.c: loads and makes arrays. */
 int  inputs_load(struct run *x, const struct kcp_stage *s);
 int  outputs_make(struct run *x, const struct kcp_stage *s);
-const char *field_file(const struct run *x, const char *name, char file[24]);
 
 /* plan.c. plan_read loads cu_seqlens first, because loading other arrays needs N.
  * plan_make makes the plan. */

@@ -11,28 +11,41 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Returns the value of a word of a shape, e.g. "NS+1", or -1 if it is not known yet. KG
- * equals K, except in GDN. */
-static int64_t size_of(const struct kcp_call *z, const char *word, size_t n)
-{
-    const int is_K = n == 2 && !memcmp(word, "KG", 2) && z->model != KCP_GDN;
-    return is_K ? z->K : shape_letter(z, word, n);
-}
-
 /* Sets the word's value to `size` if unknown. Returns 1 if the value equals `size`. */
 static int bind(struct kcp_call *z, const char *word, size_t n, int64_t size)
 {
     const int may_be_0 = *word == 'T' || *word == 'N';
-    const int64_t known = size_of(z, word, n);
+    const int64_t known = shape_letter(z, word, n);
     if (known >= 0)
         return known == size;
     shape_set(z, word, 1);
-    const int64_t more = size_of(z, word, n) - 1;      /* "Wc-1": -1 */
+    const int64_t more = shape_letter(z, word, n) - 1; /* "Wc-1": -1 */
     const int64_t value = size - more;
     if (more < -1 || value < !may_be_0 || value >= INT_MAX)
         return 0;
     shape_set(z, word, value);
     return 1;
+}
+
+/* Writes a shape and its sizes, as "[T,H,K] = [12,?,8]". */
+static void sizes_text(const struct kcp_call *z, const char *shape, char *s, size_t n)
+{
+    char found[160] = "";
+    size_t at = 0;
+    for (const char *word = shape; *word && at < sizeof found;) {
+        const size_t left = sizeof found - at, m = strcspn(word, " ");
+        const int64_t size = shape_letter(z, word, m);
+        const char *comma = at ? "," : "";
+        at += (size_t)(size < 0 ? snprintf(found + at, left, "%s?", comma)
+                       : snprintf(found + at, left, "%s%" PRId64, comma, size));
+        word += m + (word[m] == ' ');
+    }
+    char in_letters[64];
+    snprintf(in_letters, sizeof in_letters, "%s", shape);
+    for (char *c = in_letters; *c; c++)
+        if (*c == ' ')
+            *c = ',';
+    snprintf(s, n, "[%s] = [%s]", in_letters, found);
 }
 
 int sizes_bind(struct kcp_call *z, const char *shape, int nd, const int64_t *dim,
@@ -42,7 +55,8 @@ int sizes_bind(struct kcp_call *z, const char *shape, int nd, const int64_t *dim
     int d = 0, fits = 1;
     for (const char *s = shape; *s && fits; d++) {
         const size_t m = strcspn(s, " ");
-        fits = d < nd && bind(&y, s, m, dim[d]);
+        const int is_K = m == 2 && !memcmp(s, "KG", 2) && y.model != KCP_GDN;
+        fits = d < nd && bind(&y, is_K ? "K" : s, is_K ? 1 : m, dim[d]);
         s += m + (s[m] == ' ');
     }
     if (!fits || d != nd) {
@@ -52,40 +66,8 @@ int sizes_bind(struct kcp_call *z, const char *shape, int nd, const int64_t *dim
                      ", sizes of 1 or more");
         return -1;
     }
+    if (y.model != KCP_GDN)
+        y.KG = y.K;
     *z = y;
     return 0;
-}
-
-/* Writes the sizes of a shape to `dim`, -1 if unknown. Returns the number of sizes. */
-int sizes_dims(const struct kcp_call *z, const char *shape, int64_t *dim)
-{
-    int nd = 0;
-    for (const char *s = shape; *s; nd++) {
-        const size_t n = strcspn(s, " ");
-        dim[nd] = size_of(z, s, n);
-        s += n + (s[n] == ' ');
-    }
-    return nd;
-}
-
-/* Writes a shape and its sizes, as "[T,H,K] = [12,?,8]". */
-char *sizes_text(const struct kcp_call *z, const char *shape, char *s, size_t n)
-{
-    char found[160] = "";
-    int64_t dim[NPY_RANK];
-    const int nd = sizes_dims(z, shape, dim);
-    size_t at = 0;
-    for (int d = 0; d < nd && at < sizeof found; d++) {
-        const size_t left = sizeof found - at;
-        const char *comma = d ? "," : "";
-        at += (size_t)(dim[d] < 0 ? snprintf(found + at, left, "%s?", comma)
-                       : snprintf(found + at, left, "%s%" PRId64, comma, dim[d]));
-    }
-    char in_letters[64];
-    snprintf(in_letters, sizeof in_letters, "%s", shape);
-    for (char *c = in_letters; *c; c++)
-        if (*c == ' ')
-            *c = ',';
-    snprintf(s, n, "[%s] = [%s]", in_letters, found);
-    return s;
 }
