@@ -31,7 +31,6 @@ PEERS = (
     ("field:fla_chunk_kda", "flash-linear-attention", "kda", ("08", "13")),
     ("field:fla_chunk_gated_delta_rule", "flash-linear-attention", "gdn", ("08", "13")),
     ("others:flash_kda_chunk_kda", "FlashKDA", "kda", ("08",)),
-    ("others:cudnn_chunk_kda", "nvidia-cudnn-frontend", "kda", ("08", "13")),
     ("others:flash_qla_chunk_gated_delta_rule", "flash-qla", "gdn", ("08", "13")),
 )
 

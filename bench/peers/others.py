@@ -1,10 +1,10 @@
-"""others.py -- wraps kernels of FlashKDA, cuDNN's front end and FlashQLA in functions with
-FLA's signature, so that the same programs judge and time all kernels.
+"""others.py -- wraps kernels of FlashKDA and FlashQLA in functions with FLA's signature, so
+that the same programs judge and time all kernels.
 
 Book: chapter 19.  Checked by: tests/kcp_check.py --as fla, and its controls when timed.
 Next: fla_tests.sh.
 
-    python3 tests/kcp_check.py others:cudnn_chunk_kda --stage 13 --as fla --device cuda
+    python3 tests/kcp_check.py others:flash_kda_chunk_kda --stage 08 --as fla --device cuda
     python3 bench/peers/others.py FILE.tsv...
 
 FILE.tsv is as for fla_ops.py. If a package is not installed or does not support a case, the
@@ -56,13 +56,6 @@ def grows(*tensors):
                                            for x in tensors)
 
 
-def rows_of(q, cu_seqlens, kind):
-    B, T = q.shape[:2]
-    if cu_seqlens is None:
-        return torch.arange(0, (B + 1) * T, T, dtype=kind, device=q.device)
-    return cu_seqlens.to(kind)
-
-
 def flash_kda_chunk_kda(q, k, v, g, beta, scale=None, initial_state=None,
                         output_final_state=False, cu_seqlens=None, **o):
     """Calls FlashKDA's forward, which itself computes the bounded gate, sigmoid and norm."""
@@ -76,8 +69,9 @@ def flash_kda_chunk_kda(q, k, v, g, beta, scale=None, initial_state=None,
     takes(q.shape[3] == v.shape[3] == 128 and q.shape[2] == v.shape[2], "128, HV = H")
     takes(q.dtype == torch.bfloat16, "bfloat16 alone")
     turn = (lambda x: x) if o.get("state_v_first") else (lambda x: x.transpose(2, 3))
-    cu = rows_of(q, cu_seqlens, torch.int64)
-    H, D = v.shape[2:]
+    B, T, H, D = v.shape
+    cu = torch.arange(0, (B + 1) * T, T, device=q.device) if cu_seqlens is None \
+        else cu_seqlens.long()
     ht = torch.empty(len(cu) - 1, H, D, D, device=q.device)
     h0 = None if initial_state is None else turn(initial_state.float()).contiguous()
     flat = [x.reshape(1, -1, *x.shape[2:]).contiguous() for x in (q, k, v, g, beta)]
@@ -87,46 +81,6 @@ def flash_kda_chunk_kda(q, k, v, g, beta, scale=None, initial_state=None,
                   float(o["lower_bound"]), initial_state=h0, final_state=ht,
                   cu_seqlens=cu)
     return out.view(v.shape), turn(ht) if output_final_state else None
-
-
-def cudnn_chunk_kda(q, k, v, g, beta, scale=None, initial_state=None,
-                    output_final_state=False, cu_seqlens=None, **o):
-    """Calls cuDNN's kernels for Hopper by name, so that cuDNN uses no other engine. Forward
-    computes the bounded gate, sigmoid and norm; backward needs them as inputs."""
-    import cudnn
-    from cudnn.linear_attention.ops import kimi_delta_attention
-    takes(q.shape[3] == v.shape[3] == 128, "K = V = 128")
-    takes(q.dtype == torch.bfloat16, "bfloat16 alone")
-    back = grows(q, k, v, g, beta)
-    takes(not (back and q.shape[2] != v.shape[2]), "no value-head groups in backward")
-    takes(scale is None or not back or abs(scale - 128 ** -0.5) < 1e-9, "its scale")
-    inside = not back and o.get("use_gate_in_kernel") and \
-        o.get("lower_bound") is not None and o.get("dt_bias") is not None and \
-        not o.get("allow_neg_eigval")
-    more = {}
-    if inside:
-        more = dict(safe_gate=True, gate_lower_bound=float(o["lower_bound"]),
-                    a_log=o["A_log"].float(),
-                    dt_bias=o["dt_bias"].float().view(v.shape[2], -1),
-                    use_beta_sigmoid_in_kernel=bool(
-                        o.get("use_beta_sigmoid_in_kernel")),
-                    use_qk_l2norm_in_kernel=bool(o.get("use_qk_l2norm_in_kernel")))
-    else:
-        g, beta, q, k = ready(g, beta, q, k, o)
-    turn = (lambda x: x) if o.get("state_v_first") else (lambda x: x.transpose(2, 3))
-    cu = rows_of(q, cu_seqlens, torch.int32)
-    q, k, v_, g, beta = (x.reshape(-1, *x.shape[2:]).contiguous()
-                         for x in (q, k, v, g, beta))
-    h0 = None if initial_state is None else turn(initial_state.float()).contiguous()
-    try:
-        out, ht = kimi_delta_attention(q, k, v_, g, beta, cu, scale, h0,
-                                       output_final_state, plan_name=CUDNN, **more)[:2]
-    except cudnn.cudnnGraphNotSupportedError as e:
-        raise NotImplementedError(str(e)) from e
-    return out.view(v.shape), turn(ht) if output_final_state else None
-
-
-CUDNN = "kda_hopper_cuda"
 
 
 def flash_qla_chunk_gated_delta_rule(q, k, v, g, beta, scale=None, initial_state=None,
@@ -176,9 +130,8 @@ def timed(case, x, name, f, peer):
         common.row("13_backward", name + ", ready inputs", 0, us[1], peer)]
 
 
-PEERS = {"kda": (("flashkda", flash_kda_chunk_kda, "FlashKDA"),
-                 ("cudnn", cudnn_chunk_kda, "nvidia-cudnn-frontend"),),
-         "gdn": (("flash_qla", flash_qla_chunk_gated_delta_rule, "flash-qla"),)}
+PEERS = {"kda": ("flashkda", flash_kda_chunk_kda, "FlashKDA"),
+         "gdn": ("flash_qla", flash_qla_chunk_gated_delta_rule, "flash-qla")}
 
 
 def main(files):
@@ -190,15 +143,15 @@ def main(files):
     for path in files:
         case = common.head(path)
         x = common.inputs(torch, case, case["T"], 1)
-        for name, f, package in PEERS.get(case["model"], ()):
-            try:
-                rows = timed(case, x, name, f, common.version(package))
-            except Exception as e:          # any error of a package: report it and go on
-                print(f"others.py: {path}: {name}: not timed: {e!r}"[:400])
-                continue
-            for r in rows:
-                common.print_row(r)
-            common.append(path, [{**case, **r} for r in rows])
+        name, f, package = PEERS[case["model"]]
+        try:
+            rows = timed(case, x, name, f, common.version(package))
+        except Exception as e:              # any error of a package: report it and go on
+            print(f"others.py: {path}: {name}: not timed: {e!r}"[:400])
+            rows = []
+        for r in rows:
+            common.print_row(r)
+        common.append(path, [{**case, **r} for r in rows])
         del x
         torch.cuda.empty_cache()
 
