@@ -19,16 +19,6 @@ static const char *name_of(const struct text *x, int n)
     return x->name[n] + (len > 24 ? len - 24 : 0);
 }
 
-/* Returns a word for the part of a sequence that is in segment g. */
-static const char *how_much(const struct kcp_segment *g)
-{
-    if (g->first && g->last)
-        return " whole";
-    if (g->first)
-        return " begins";
-    return g->last ? " ends" : " continues";
-}
-
 static void print_rank(FILE *o, const struct finding *f, int r)
 {
     const struct kcp_plan *p = f->many->plan;
@@ -37,9 +27,8 @@ static void print_rank(FILE *o, const struct finding *f, int r)
     for (int s = 0; s < c->NS; s++) {
         const struct kcp_segment *g = &p->seg[c->seg0 + s];
         const int64_t at = p->cu_seqlens[g->n];
-        fprintf(o, "%s %s %d..%d%s", s ? "," : "", name_of(f->text, g->n),
-                (int)(g->begin - at), (int)(g->end - at),
-                how_much(g));
+        fprintf(o, "%s %s %d..%d", s ? "," : "", name_of(f->text, g->n),
+                (int)(g->begin - at), (int)(g->end - at));
     }
     if (!c->NS)
         fprintf(o, " no tokens");

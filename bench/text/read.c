@@ -8,8 +8,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { FILE_MOST = 1 << 24 };
-
 static int refuse(const char *name, const char *found)
 {
     fprintf(stderr, "kcp-text: TEXT=%s: %s; name files of at least 2 bytes\n",
@@ -17,57 +15,35 @@ static int refuse(const char *name, const char *found)
     return 2;
 }
 
-/* Returns a file's *n bytes. If *n < 2, returns NULL and sets *why to the reason. */
-static unsigned char *slurp(const char *path, int64_t *n, const char **why)
+/* Reads the first bytes of a file, at most `most`, as the next sequence. */
+static int read_file(struct text *x, const char *path, int64_t most)
 {
     FILE *f = fopen(path, "rb");
-    unsigned char *buf = f ? malloc(FILE_MOST) : NULL;
-    *n = buf ? (int64_t)fread(buf, 1, FILE_MOST, f) : 0;
-    *why = !buf || ferror(f) ? strerror(errno) : "it is empty";
+    const int64_t n = f ? (int64_t)fread(x->byte + x->T, 1, (size_t)most, f) : 0;
+    if (n < 2)
+        refuse(path, !f || ferror(f) ? strerror(errno) : "it is empty");
+    else {
+        snprintf(x->name[x->N], sizeof x->name[0], "%s", path);
+        x->size[x->N] = fseek(f, 0, SEEK_END) ? n : ftell(f);      /* a pipe: n */
+        x->cu[++x->N] = x->T += n;
+    }
     if (f)
         fclose(f);
-    if (*n >= 2)
-        return buf;
-    free(buf);
-    return NULL;
+    return n < 2 ? 2 : 0;
 }
 
-/* Returns how many of a file's n bytes to use, so that a line or word ends there.
- * The last file may use all `rest` free bytes. Other files use at most 5/8 of `rest`,
- * so that sequences differ in length and the first one covers at least one rank. */
-static int64_t take(const unsigned char *s, int64_t n, int64_t rest, int last)
-{
-    int64_t most = last ? rest : rest * 5 / 8;
-    if (n <= most)
-        return n;
-    for (int64_t i = most; i > most - 80 && i > 1; i--)
-        if (s[i - 1] == '\n')
-            return i;
-    for (int64_t i = most; i > most - 40 && i > 1; i--)
-        if (s[i - 1] == ' ')
-            return i;
-    return most;
-}
-
-/* Reads one sequence per file. */
+/* Reads one sequence per file, at most `most` bytes in all. A file before the last one
+ * uses at most 5/8 of the free bytes, so that sequences differ in length and the first
+ * one covers at least one rank. */
 static int read_files(struct text *x, char **path, size_t files, int64_t most)
 {
-    for (size_t i = 0; i < files; i++) {
-        int64_t n;
-        const char *why;
-        unsigned char *s = slurp(path[i], &n, &why);
-        if (!s)
-            return refuse(path[i], why);
-        const int64_t m = take(s, n, most - x->T, i + 1 == files);
-        if (m >= 2) {
-            memcpy(x->byte + x->T, s, m);
-            snprintf(x->name[x->N], sizeof x->name[0], "%s", path[i]);
-            x->size[x->N] = n;
-            x->cu[++x->N] = x->T += m;
-        }
-        free(s);
+    int status = 0;
+    for (size_t i = 0; i < files && !status; i++) {
+        const int64_t rest = most - x->T, n = i + 1 == files ? rest : rest * 5 / 8;
+        if (n >= 2)
+            status = read_file(x, path[i], n);
     }
-    return 0;
+    return status;
 }
 
 /* Reads at most MAX_SEQS files. `paths` is one name, or names separated by spaces. */
