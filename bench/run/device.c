@@ -53,7 +53,7 @@ struct device_array {
     const struct kcp_field *f;
     double *host;
     void *at;
-    int64_t n, row;
+    int64_t n;
     size_t width;
 };
 
@@ -69,18 +69,12 @@ static int upload(const struct run *run, const struct kcp_call *c,
                   struct device_array *x)
 {
     const int whole = x->f->store == KCP_I32 || x->f->store == KCP_I64;
-    int64_t dim[4] = { 0 };
-    const int nd = shape_dims(c, x->f->shape, dim);
     x->width = store_bytes(x->f->store, run->layer.storage);
-    x->n = x->row = 1;
-    for (int i = 0; i < nd; i++) {
-        x->n *= dim[i];
-        x->row *= i ? dim[i] : 1;
-    }
+    x->n = kcp_field_numbers(c, x->f);
     const size_t bytes = (size_t)x->n * x->width;
     char *coded = malloc(bytes + 8);
     x->at = run->gpu->alloc(bytes + 8);
-    int status = coded && x->at ? KCP_OK : KCP_NO_MEMORY;
+    int status = x->n >= 0 && coded && x->at ? KCP_OK : KCP_NO_MEMORY;
     if (!status && !field_in(x->f))
         memset(coded, 0xff, bytes);
     else if (!status && whole)
@@ -98,11 +92,12 @@ static int download(const struct run *run, const struct kcp_call *c,
 {
     const size_t bytes = (size_t)x->n * x->width;
     const int states = c->plan && !strncmp(x->f->shape, "N ", 2);
+    const int64_t rows = states ? c->N : 1, row = rows ? x->n / rows : 0;
     char *coded = malloc(bytes + 8);
     int status = coded ? run->gpu->copy(coded, x->at, bytes) : KCP_NO_MEMORY;
-    for (int64_t e = 0; !status && e < x->n; e += states ? x->row : x->n)
-        if (!states || owns(c, x->f, e / x->row))
-            decode(x->host + e, coded + (size_t)e * x->width, states ? x->row : x->n,
+    for (int64_t i = 0; !status && i < rows; i++)
+        if (!states || owns(c, x->f, i))
+            decode(x->host + i * row, coded + (size_t)(i * row) * x->width, row,
                    x->width);
     free(coded);
     return status;

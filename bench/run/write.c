@@ -12,6 +12,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -30,17 +31,6 @@ static int target_path(struct run *x, int exists)
     free(whole);
     return fits ? 0 : run_error(x, RUN_BAD, "--out", "the path %s cannot be used: "
                                 "choose another folder", x->o.out);
-}
-
-/* Writes to `parent` the folder in which the target is, or will be. */
-static const char *parent_of(const struct run *x, char parent[NPY_NAME])
-{
-    snprintf(parent, NPY_NAME, "%s", x->target);
-    char *slash = strrchr(parent, '/');
-    if (!slash)
-        return ".";
-    slash[slash == parent] = 0;
-    return parent;
 }
 
 static int is_empty(const char *path)
@@ -92,7 +82,8 @@ int outputs_ready(struct run *x)
     const int exists = stat(x->o.out, &out) == 0;
     if (target_path(x, exists) != 0 || (exists && check_target(x, &in, &out) != 0))
         return -1;
-    if (access(parent_of(x, parent), W_OK | X_OK) != 0)
+    strcpy(parent, x->target);
+    if (access(dirname(parent), W_OK | X_OK) != 0)
         return run_error(x, RUN_BAD, "--out", "cannot make %s: %s", x->o.out,
                          strerror(errno));
     return 0;
