@@ -105,7 +105,7 @@ int  slowest(struct runner *x, struct times *t);
 /* Draws raw inputs from the distributions of tests/judge/inputs.c. */
 int  fill_inputs(struct runner *x);
 
-/* Fills the inputs of stage 17 that no other stage has: decay, and kg of GDN. */
+/* Fills decay, the input of stage 17 that no other stage has. */
 int  fill_ladder(struct runner *x);
 
 /* Return lower bounds per rank: cost_bytes counts all inputs and outputs of the call

@@ -218,40 +218,28 @@ int fill_inputs(struct runner *x)
     return e || !bench_selects(x->b, stage_find("15")) ? e : fill_spikes(x);
 }
 
-// ---- chapter 17: exp2(G_last) of each chunk, and kg for GDN
-static __global__ void ladder_inputs(struct kcp_call c, const int *cu, const int *cn,
-                                     const int *sc, const float *G,
-                                     const __nv_bfloat16 *k, float *decay,
-                                     __nv_bfloat16 *kg)
+// ---- chapter 17, KDA: exp2(G_last) of each chunk
+static __global__ void chunk_decays(struct kcp_call c, const int *cu, const int *cn,
+                                    const int *sc, const float *G, float *decay)
 {
     const int chunk = blockIdx.x, n = blockIdx.y, s = sc[chunk];
     const long long t0 = cu[s] + (long long)(chunk - cn[s]) * c.C;
     const long long end = t0 + c.C < cu[s + 1] ? t0 + c.C : cu[s + 1];
-    for (int i = threadIdx.x; i < c.K; i += blockDim.x) {
-        const int at = c.KG > 1 ? i : 0;
-        const float last = G[((end - 1) * c.HV + n) * c.KG + at];
-        decay[((long long)chunk * c.HV + n) * c.K + i] = exp2f(last);
-        for (long long t = t0; c.KG == 1 && t < end; t++) {
-            const float by = exp2f(last - G[t * c.HV + n]);
-            const float x = (float)k[(t * c.H + n / (c.HV / c.H)) * c.K + i];
-            kg[(t * c.HV + n) * c.K + i] = (__nv_bfloat16)(x * by);
-        }
-    }
+    for (int i = threadIdx.x; i < c.K; i += blockDim.x)
+        decay[((long long)chunk * c.HV + n) * c.K + i] =
+            exp2f(G[((end - 1) * c.HV + n) * c.K + i]);
 }
 
 int fill_ladder(struct runner *x)
 {
-    typedef __nv_bfloat16 X;
     const struct kcp_call *c = &x->call;
     struct tensor_set *s = &x->tensors;
-    if (!bench_selects(x->b, stage_find("17"))) return KCP_OK;
-    const size_t row = (size_t)c->HV * c->K;
-    X *kg = (X *)device_add(s, "kg", sizeof(X) * c->T * row);
-    float *decay = (float *)device_add(s, "decay", sizeof(float) * c->NC * row);
-    if (!kg || !decay) return KCP_NO_MEMORY;
-    ladder_inputs<<<dim3(c->NC, c->HV), 128>>>(
+    if (!bench_selects(x->b, stage_find("17")) || c->KG == 1) return KCP_OK;
+    float *decay =
+        (float *)device_add(s, "decay", sizeof(float) * c->NC * c->HV * c->K);
+    if (!decay) return KCP_NO_MEMORY;
+    chunk_decays<<<dim3(c->NC, c->HV), 128>>>(
         *c, (const int *)device_find(s, "cu"), (const int *)device_find(s, "cn"),
-        (const int *)device_find(s, "sc"), (const float *)device_find(s, "G"),
-        (const X *)device_find(s, "k"), decay, kg);
+        (const int *)device_find(s, "sc"), (const float *)device_find(s, "G"), decay);
     return cudaDeviceSynchronize() == cudaSuccess ? KCP_OK : KCP_CUDA;
 }
