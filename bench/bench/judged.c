@@ -48,20 +48,15 @@ static struct axes axes_of(const struct kcp_stage *st, const struct kcp_field *f
                            const struct kcp_call *c)
 {
     struct axes a = { 1, 0, 1, 1 };
-    const char *at = f->shape;
-    while (*at) {
-        const size_t len = strcspn(at, " ");
-        const int64_t is = shape_letter(c, at, len);
-        const int value = len == 2 && !strncmp(at, "HV", 2);
-        const int query = len == 1 && *at == 'H';
-        const int channel = len == 1 && *at == 'D' && is_conv(st);
-        if (!a.heads && (value || query || channel)) {
-            a.heads = is;
-            a.per = value ? c->HV / c->H : 1;
-        } else if (a.heads) a.inner *= is;
-        else a.outer *= is;
-        at += len + (at[len] == ' ');
-    }
+    int64_t dim[4];
+    const int nd = shape_dims(c, f->shape, dim);
+    int axis = head_axis(f);
+    if (is_conv(st) && strchr(f->shape, 'D')) axis = f->shape[0] == 'D' ? 0 : nd - 1;
+    for (int i = 0; i < nd; i++)
+        if (i == axis) a.heads = dim[i];
+        else if (axis < 0 || i < axis) a.outer *= dim[i];
+        else a.inner *= dim[i];
+    if (strstr(f->shape, "HV")) a.per = c->HV / c->H;
     return a;
 }
 

@@ -89,15 +89,10 @@ char *args_of(struct runner *x, const struct kcp_stage *st, const struct kcp_cal
         const size_t bytes = (size_t)n * store_bytes(f->store, as);
         if (!p) shared_as = f->name;
         if (!field_in(f)) p = device_add(s, shared_as, bytes);
-        if (p && device_bytes(s, shared_as) < bytes) {
-            fprintf(stderr, "kcp-bench: %s: found %zu bytes of %s, expected %zu\n",
-                    st->name, device_bytes(s, shared_as), shared_as, bytes);
-            free(args);
-            return NULL;
-        }
-        if (!p && f->when != KCP_MAYBE) {
-            fprintf(stderr, "kcp-bench: %s: %s is missing, or out of GPU memory\n",
-                    st->name, f->name);
+        const char *wrong = p ? NULL : "is missing, or out of GPU memory";
+        if (p && device_bytes(s, shared_as) < bytes) wrong = "is too small";
+        if (wrong && (p || f->when != KCP_MAYBE)) {
+            fprintf(stderr, "kcp-bench: %s: %s %s\n", st->name, shared_as, wrong);
             free(args);
             return NULL;
         }
