@@ -7,10 +7,10 @@ Next: ahead.py.
     torchrun --nproc-per-node 4 bench/peers/fla_ops.py [--seconds S] FILE.tsv...
 
 FILE.tsv contains kcp-bench's rows of one case. Under torchrun, the program times FLA's context
-parallelism (forward, then forward and backward) and one rank's part alone, and writes the
-slowest rank's medians. With TRITON_CACHE_AUTOTUNING=1 Triton keeps the tuner's choice; the
-first case compiles and tunes for a minute or two on many cores (ahead.py). If FLA is not
-installed, the program prints one line and the exit status is 0.
+parallelism (forward, then forward and backward), and writes the slowest rank's medians. With
+TRITON_CACHE_AUTOTUNING=1 Triton keeps the tuner's choice; the first case compiles and tunes
+for a minute or two on many cores (ahead.py). If FLA is not installed, the program prints one
+line and the exit status is 0.
 """
 import argparse
 import os
@@ -109,30 +109,20 @@ def context_parallel(path, limit, r, R):
     import torch.distributed as dist
     from fla.ops.cp import build_cp_context
     case = common.head(path)
-
-    def bounds(tokens):
-        return torch.tensor([0, tokens], dtype=torch.long, device="cuda")
-
-    def trial(label, context):
-        late = slowest([(float(common.gone(limit)),)])[0][0]
-        if late:
-            if r == 0:
-                print(f"fla_ops.py: {label}: no time left: not timed")
-            return
-        x = common.inputs(torch, case, case["T"] // R, 1 + r, states=False)
-        if not context:
-            x["cu"] = bounds(case["T"] // R)
-        dist.barrier()
-        times = slowest(passes(case, x, context))
+    if slowest([(float(common.gone(limit)),)])[0][0]:
         if r == 0:
-            name = "fla_" + case["model"] + label
-            common.append(path, rows_of(case, name, times, ranks=R))
-
+            print(f"fla_ops.py: {path}: no time left: not timed")
+        return
     if r == 0:
         title(case, f" on {R}")
+    bounds = torch.tensor([0, case["T"]], dtype=torch.long, device="cuda")
+    x = common.inputs(torch, case, case["T"] // R, 1 + r, states=False)
+    context = build_cp_context(bounds, group=dist.group.WORLD)
     dist.barrier()
-    trial(f"_cp{R}", build_cp_context(bounds(case["T"]), group=dist.group.WORLD))
-    trial("_share_alone", None)
+    times = slowest(passes(case, x, context))
+    if r == 0:
+        name = f"fla_{case['model']}_cp{R}"
+        common.append(path, rows_of(case, name, times, ranks=R))
     dist.barrier()
 
 
