@@ -1,4 +1,4 @@
-# bench.mk -- kcp-bench and the compute-sanitizer, on a GPU.
+# bench.mk -- builds kcp-bench; runs the kernels under compute-sanitizer.
 
 benchobj := $(call obj,$(wildcard bench/bench/*.c bench/bench/*.cu))
 $(filter %.cu.o,$(benchobj)): $(nvcc_at)
@@ -18,14 +18,14 @@ bench:
 endif
 test_scripts += tests/cli/bench_cli.sh
 
-# Runs every kernel under compute-sanitizer. JOBS= processes at a time, STAGE= one stage.
+# Runs every kernel, or those of STAGE=, under compute-sanitizer in JOBS= processes.
 .PHONY: sanitize
 ifneq ($(CUDA_HOME),none)
 $B/sanitize-control: bench/sanitize_control.cu $(wildcard cuda/tile/*.cuh)
 	@mkdir -p $(@D)
 	@$(nvcc) $(NVFLAGS) $(gencode) $< -o $@
-# In the build for sanitizers every lane arrives at barriers (otherwise one lane per warp),
-# and threads store results (otherwise the copy engine).
+# In the build for sanitizers, every lane (not one lane per warp) arrives at barriers, and
+# threads (not the copy engine) store results.
 lanes := $(if $(filter sm_90a,$(ARCH)),$B/kcp-check-lanes)
 lanes_obj := $(patsubst %,$B/lanes/cuda/18_hopper/%_sm90.cu.o,\
                 gdn_prepare/chunk_prepare forward_scan/scan maps/maps backward/scans \

@@ -1,4 +1,4 @@
-# run.mk -- kcp-run: the layer, or one stage, on arrays in .npy files.
+# run.mk -- builds kcp-run, which runs the layer or one stage on arrays in .npy files.
 
 run_obj := $(call obj,$(wildcard bench/run/*.c) $(base) cuda/host/blocks.c)
 
@@ -6,7 +6,7 @@ $B/kcp-run: $(call obj,$(ref) $(comm) $(mpi)) $(run_obj) $(cuda_obj) $(list_at)
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) -lpthread -lm -ldl $(mpi_libs) $(cuda_ldlibs) -o $@
 
-# Files for tests of the command line, made and compared without Python.
+# kcp-arrays writes and compares .npy files for command-line tests, without Python.
 $B/kcp-arrays: $(call obj,tests/cli/arrays.c ref/core/version.c $(wildcard ref/base/npy_*.c))
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $^ -lm -o $@

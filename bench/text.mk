@@ -1,11 +1,11 @@
-# text.mk -- make run: the layer on real text on several ranks.   RANKS= TEXT= STEPS=
+# text.mk -- make run: runs the layer on real text over ranks.    RANKS= TEXT= STEPS=
 # --wrap redirects these names to bench/text/trace.c, which measures time.
 
 text_wrap := $(addprefix kcp_ref_,gate wy affine chunk chunk_backward wy_backward \
                merge_backward conv) comm_moves
 text_obj  := $(call obj,$(wildcard bench/text/*.c) $(base))
 
-# The page's style sheet, the book's and more, as a C string.
+# Writes the page's style sheet, book.css and page.css, as a C string.
 $B/bench/text/page_css.c: book/book.css bench/text/page.css
 	@mkdir -p $(@D)
 	@{ echo 'extern const char page_style[];'; echo 'const char page_style[] ='; \

@@ -1,4 +1,4 @@
-# examples.mk -- a program to copy, KDA or GDN over ranks, through layer.h alone.
+# examples.mk -- builds kda and gdn, examples of KDA and GDN that use only layer.h.
 
 examples := $B/kda $B/gdn
 .PHONY: examples

@@ -1,7 +1,7 @@
-# fuzz.mk -- make fuzz: reads any bytes as a .npy file and as calls of the C interface.
-# A plain mutator, compiled by $(CC), runs always; with clang, libFuzzer runs too, for
-# SECONDS= per target, with SEED= (without it: another seed each time). Both run under
-# the address and undefined-behaviour sanitizers, from seeds that the build makes.
+# fuzz.mk -- make fuzz: reads random bytes as .npy files and as calls of the C interface.
+# A plain mutator, compiled by $(CC), always runs. If clang is found, libFuzzer also runs,
+# for SECONDS= per target, with SEED= (default: a new seed each time). Both run under the
+# address and undefined-behaviour sanitizers, and start from files that the build writes.
 
 SECONDS ?= 12
 fuzz_c   = $(CFLAGS) -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
@@ -26,8 +26,8 @@ $(fuzz_all:%=$B/fuzz_%):
 	@echo "  clang $@"
 	@clang $(fuzz_c) -fsanitize=fuzzer $(filter %.c,$^) -lm -lpthread -ldl -o $@
 
-# Seeds: arrays of every dtype, and of sizes that wrap; calls of every stage, and calls
-# that once crashed.
+# Writes the files to start from: arrays of every dtype, arrays whose size overflows,
+# calls of every stage, and calls that once crashed.
 huge := {'descr': '<f8', 'fortran_order': False, 'shape':
 $B/corpus: $B/kcp-arrays tests/fuzz.mk
 	@rm -rf $@ && mkdir -p $(fuzz_all:%=$@/%)
@@ -62,7 +62,7 @@ fuzz: fuzz-seconds $(fuzz_all:%=$B/replay_%) $B/corpus
 	@if echo 'int LLVMFuzzerTestOneInput(void) { return 0; }' | \
 	  clang -x c - -fsanitize=fuzzer -o /dev/null 2>/dev/null; \
 	then $(MAKE) --no-print-directory fuzz-clang; \
-	else echo "libFuzzer (clang) not found: the plain mutator alone"; fi
+	else echo "libFuzzer (clang) not found: only the plain mutator ran"; fi
 fuzz-clang: $(fuzz_all:%=$B/fuzz_%) $B/corpus
 	@$(MAKE) --no-print-directory $(at_once) $(fuzz_all:%=fuzz-guided-%)
 fuzz-replay-%:

@@ -1,6 +1,6 @@
 # processes.mk -- programs for the scripts of tests/cli/; thread sanitizer; mutation tests.
 
-# Ranks with different calls; MPI messages are sent in pieces of 1,000 bytes.
+# kcp-wrong-calls: ranks make different calls; MPI messages have at most 1,000 bytes.
 $B/pieces/mpi.o: comm/backend/mpi.c $(flags_at) $(mpi_at)
 	@mkdir -p $(@D)
 	@$(CC) $(CFLAGS) $(mpi_flags) -DKCP_MPI_PIECE=1000 -MMD -MP -c $< -o $@
@@ -13,8 +13,8 @@ test_needs   += $B/kcp-check $B/kcp-wrong-calls $B/libkcp.so
 test_scripts += tests/cli/house.sh tests/cli/cases.sh tests/cli/cli.sh \
                 tests/cli/mpi.sh tests/cli/wrong_comm.sh \
                 tests/cli/slurm.sh tests/cli/lies.sh
-# Ranks as threads under the thread sanitizer.
-# Open MPI itself has races, so ranks as processes need MPICC=mpicc.mpich.
+# Runs ranks as threads under the thread sanitizer. Ranks as processes run only with
+# MPICC=mpicc.mpich, because Open MPI itself has races.
 .PHONY: sanitize-threads sanitize-threads-quick
 tsan      := TSAN_OPTIONS=exitcode=66
 tsan_make  = $(MAKE) --no-print-directory $(at_once) B=build/tsan CUDA_HOME=none \
@@ -25,12 +25,12 @@ sanitize-threads: sanitize-threads-quick
 	  build/tsan/kcp-wrong-calls
 	@$(tsan) $(if $(filter-out mpicc none,$(MPICC)),STEP='$(MPICC:mpicc%=mpirun%) -n') \
 	  sh tests/cli/mpi.sh build/tsan
-# For .ci/run, one minute: exchanges between threads.
+# .ci/run calls this target, which runs exchanges between threads for a minute.
 sanitize-threads-quick:
 	@$(tsan_make) build/tsan/kcp-check
 	@$(tsan) build/tsan/kcp-check --exchange 60 --ranks 4
 
-# N random mistakes in FILES, which the judge must find.
+# Makes N random mistakes in FILES, one by one. The judge must reject each.
 N ?= 20
 .PHONY: mutate
 mutate: $B/kcp-check

@@ -8,8 +8,8 @@ $B/ptx/%.ptx: %.cu $(nvcc_at)
 	@echo "  ptx $<"
 	@$(nvcc) $(filter-out -Xptxas -warn-spills,$(NVFLAGS)) \
 	  -gencode arch=compute_90a,code=compute_90a -MMD -MP -MF $(@:.ptx=.d) -ptx $< -o $@
-# The sm_90a kernels with random sleeps (cuda/tile/jitter.cuh), other kernels unchanged.
-# WITHOUT: a folder with objects that replace some kernels, for tests/cli/jitter.sh.
+# Compiles the sm_90a kernels with random sleeps (cuda/tile/jitter.cuh).
+# tests/cli/jitter.sh sets WITHOUT= to a folder with objects that replace some kernels.
 jitter_obj := $(patsubst %.cu,$B/jitter/%.cu.o,$(hopper))
 $B/jitter/%.cu.o: %.cu $(nvcc_at)
 	@mkdir -p $(@D)
