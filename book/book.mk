@@ -14,10 +14,9 @@ part3      := $(call page,14 20)
 part4      := $(call page,15 16 19 A B)
 chapters   := idea $(part1) $(part2) $(part3) $(part4) users
 bookcode   := $(sort $(wildcard ref/*.[ch] ref/*/*.[ch] ref/stages/*.def ref/core/*.def comm/*.[ch] comm/*/*.[ch] tests/*/*.[ch] bench/*/*.[ch] book/examples/plugins/*.c bench/*.cu bench/*/*.cu \
-              cuda/*/*.h cuda/*/*.c cuda/*/*.cu cuda/*/*.cuh cuda/*/*/*.h cuda/*/*/*.cu cuda/*/*/*.cuh book/*.[ch] book/figures/*.[ch] book/figures/*.cu book/parts.py book/figures/*.py book/examples/*.[ch] book/examples/*.cu book/labs/*.c))
-# A figure is a program in C, or a function in Python with a row in book/data/figures.tsv.
-bookdrawn  := $(patsubst %,$(bk)/figures/%.svg,$(shell awk -F'\t' 'NF == 3 && $$1 != "figure" { print $$1 }' book/data/figures.tsv))
-bookfigs   := $(patsubst book/figures/%.c,$(bk)/figures/%.svg,$(wildcard book/figures/*.c)) $(bookdrawn)
+              cuda/*/*.h cuda/*/*.c cuda/*/*.cu cuda/*/*.cuh cuda/*/*/*.h cuda/*/*/*.cu cuda/*/*/*.cuh book/*.[ch] book/figures/*.cu book/parts.py book/figures/*.py book/examples/*.[ch] book/examples/*.cu book/labs/*.c))
+# A figure is a function in book/figures/ with a row in book/data/figures.tsv.
+bookfigs   := $(patsubst %,$(bk)/figures/%.svg,$(shell awk -F'\t' 'NF == 3 && $$1 != "figure" { print $$1 }' book/data/figures.tsv))
 bookweave   = OUT=$(bk) LABELS=$(bk)/labels.tsv pandoc -f markdown+tex_math_dollars \
               --lua-filter book/book.lua --citeproc --bibliography book/refs.bib \
               -M link-citations=true -t html5 --mathml --section-divs --template $(bk)/page.html
@@ -48,15 +47,12 @@ $(bk)/fonts.css: book/fonts.sh
 $(bk)/page.html: book/page.html book/book.css $(bk)/fonts.css
 	@awk '/css-text/ { while ((getline l < "$(bk)/fonts.css") > 0) print l; \
 	    while ((getline l < "book/book.css") > 0) { gsub(/\$$/, "$$$$", l); print l }; next } 1' $< > $@
-# Compiles the programs that print the worked example and draw figures, with ref/.
+# Compiles the programs that print the worked example and the figures' numbers, with ref/.
 booklib := $(call obj,$(ref) $(filter-out comm/backend/nccl%,$(comm)))
 $(bk)/%.bin: book/%.c $(wildcard book/*.h) $(booklib)
 	@mkdir -p $(@D)
 	@$(CC) $(CFLAGS) $< $(booklib) $(LDLIBS) -o $@
-$(bk)/figures/%.bin: book/figures/%.c $(wildcard book/figures/*.h) $(booklib)
-	@mkdir -p $(@D)
-	@$(CC) $(CFLAGS) $< $(booklib) $(LDLIBS) -o $@
-# One figure calls functions of cuda/tile/smem_desc.cuh. This rule converts that file to C:
+# points.c calls functions of cuda/tile/smem_desc.cuh. This rule converts that file to C:
 # without default arguments, and with numbers as addresses of shared memory.
 $(bk)/smem_desc.h: cuda/tile/smem_desc.cuh
 	@mkdir -p $(@D)
@@ -64,8 +60,8 @@ $(bk)/smem_desc.h: cuda/tile/smem_desc.cuh
 	   echo 'typedef uint16_t bf16;'; echo '#include "cuda/tile/swizzle.cuh"'; \
 	   echo 'static inline uint32_t smem_addr(const void *p) { return (uint32_t)(uintptr_t)p; }'; \
 	   sed '/#include/d; s/int tile = SWIZZLE128_TILE/int tile/' $<; } >$@
-$(bk)/figures/ladder_descriptor.bin: $(bk)/smem_desc.h
-$(bk)/figures/ladder_descriptor.bin: CFLAGS += -include $(bk)/smem_desc.h
+$(bk)/points.bin: $(bk)/smem_desc.h
+$(bk)/points.bin: private CFLAGS += -include $(bk)/smem_desc.h
 bookprogs := $(patsubst book/%.c,$(bk)/%.bin,$(wildcard book/*.c))
 $(bk)/example.txt: $(bookprogs) book/parts.py $(wildcard bench/results/*.tsv)
 	@for p in $(bookprogs) "python3 -B book/parts.py"; do $$p || exit 1; done > $@.new && mv $@.new $@
@@ -80,13 +76,11 @@ $(bk)/results.made: bench/LOG.md $(wildcard bench/results/*.tsv book/data/*.tsv 
 	@touch $@
 $(bk)/results/done: $(bk)/results.made
 	@[ -e $@ ] || touch $@
-$(bk)/figures/%.svg: $(bk)/figures/%.bin $(bk)/results/done $(bk)/example.txt $(wildcard book/data/*.tsv)
-	@$< > $@.new && mv $@.new $@
-$(bookdrawn): $(bk)/figures/%.svg: $(wildcard book/figures/*.py) book/tokens.h book/A-errata.md tests/judge/tolerance.def \
+$(bookfigs): $(bk)/figures/%.svg: $(wildcard book/figures/*.py) book/tokens.h book/A-errata.md tests/judge/tolerance.def \
               $(bk)/results/done $(bk)/example.txt $(wildcard book/data/*.tsv)
 	@mkdir -p $(@D)
 	@python3 -B book/figures/draw.py $* > $@.new && mv $@.new $@
-.PRECIOUS: $(bk)/%.bin $(bk)/figures/%.bin $(bk)/figures/%.svg
+.PRECIOUS: $(bk)/%.bin $(bk)/figures/%.svg
 
 $(bk)/labels.tsv: $(chapters:%=book/%.md) book/book.lua
 	@mkdir -p $(bk)

@@ -1,6 +1,7 @@
-/* ladder.c -- prints counts for the kernels of chapter 17.
+/* ladder.c -- prints counts and layouts for the kernels of chapter 17.
  *
- * Book: chapter 17.  Checked by: itself, because each count is computed in two ways.
+ * Book: chapter 17.  Checked by: itself, because each count is computed in two ways;
+ * tests/17_ladder/checks.c compares warp_mma and warp_ldmatrix with the manual.
  * Next: book/parts.py, which prints the kernels' measured times and counters. */
 #include "answers.h"
 #include "ref/17_warp.h"
@@ -54,8 +55,76 @@ static void by_ldmatrix(void)
     say("17.reads6", "%.0f", blocks * 4 + 3 * C * 256 / 128, 2176 + 384);
 }
 
+/* Prints a row per number of a fragment: 0 for A, 1 for B, 2 for D; lane; register; row
+ * and column of the matrix. The layout is found by experiment. Of A or B one number is
+ * 1, all others are 0, and the other factor counts the keys, so the product gives the
+ * row and column. For D, A[r][0] = r + 1 and B[0][c] = 1 + 100 c. */
+static void fragments(void)
+{
+    printf("== points-fragments\n");
+    for (int of = 0; of < 2; of++)
+        for (int i = 0; i < LANES * (of ? 4 : 8); i++) {
+            const int lane = i / (of ? 4 : 8), x = i % (of ? 4 : 8);
+            struct fragment_a a = { 0 };
+            struct fragment_b b = { 0 };
+            struct fragment_d d = { 0 };
+            for (int p = 0; p < 16; p++) {
+                a.x[p % 8 / 2][p % 2 + p / 8 * 4] = of ? p + 1 : 0;
+                b.x[p % 8 / 2][p % 2 + p / 8 * 2] = of ? 0 : p + 1;
+            }
+            *(of ? &b.x[lane][x] : &a.x[lane][x]) = 1;
+            warp_mma(&d, &a, &b);
+            for (int l = 0; l < LANES; l++)
+                for (int n = 0; n < 4; n++)
+                    if (d.x[l][n] > 0 && (of ? l < 4 && n < 2 : l % 4 + n % 2 == 0))
+                        printf("%d %d %d %d %d\n", of, lane, x / 2,
+                               of ? (int)d.x[l][n] - 1 : l / 4 + n / 2 * 8,
+                               of ? l * 2 + n : (int)d.x[l][n] - 1);
+        }
+    struct fragment_a a = { 0 };
+    struct fragment_b b = { 0 };
+    struct fragment_d d = { 0 };
+    for (int l = 0; l < LANES; l += 4) {
+        a.x[l][0] = l / 4 + 1;
+        a.x[l][2] = l / 4 + 9;
+        b.x[l][0] = 1 + 100 * (l / 4);
+    }
+    warp_mma(&d, &a, &b);
+    for (int i = 0; i < LANES * 4 * 16 * 8; i++) {
+        const int lane = i / 512, x = i / 128 % 4, r = i / 8 % 16, c = i % 8;
+        if (d.x[lane][x] == (r + 1) * (1 + 100.0 * c))
+            printf("2 %d %d %d %d\n", lane, x / 2, r, c);
+    }
+}
+
+/* Prints for ldmatrix, without and with transposition: for each of 16 x 16 numbers the
+ * lane and the register that receive it; then the addresses of lanes 0, 8, 16, 24.
+ * Each number in shared memory is its own index. */
+static void ldmatrix(void)
+{
+    printf("== points-ldmatrix\n");
+    for (int trans = 0; trans < 2; trans++) {
+        double shared[256], r[LANES][8];
+        int byte[LANES], lane_of[256], number_of[256];
+        for (int i = 0; i < 256; i++) shared[i] = i;
+        for (int l = 0; l < LANES; l++)
+            byte[l] = 32 * (trans ? l % 16 : l % 8 + l / 16 * 8)
+                      + 16 * (trans ? l / 16 : l / 8 % 2);
+        warp_ldmatrix(r, shared, byte, trans);
+        for (int i = 0; i < LANES * 8; i++) {
+            lane_of[(int)r[i / 8][i % 8]] = i / 8;
+            number_of[(int)r[i / 8][i % 8]] = i % 8 / 2;
+        }
+        for (int i = 0; i < 256; i++)
+            printf("%d %d\n", lane_of[i], number_of[i]);
+        printf("%d %d %d %d\n", byte[0], byte[8], byte[16], byte[24]);
+    }
+}
+
 int main(void)
 {
+    fragments();
+    ldmatrix();
     const double flops = 4.0 * C * K * V, bytes = 2.0 * C * (2 * K + 2 * V) + 4 * K;
     printf("@ladder/flops %.1f\n@ladder/bytes %.1f\n@ladder/intensity %.0f\n",
            flops / 1e6, bytes / 1024, flops / bytes);

@@ -4,7 +4,7 @@ Book: chapters 17, T and 18.  Checked by: make book-lint.  Next: ranks.py.
 """
 import math
 
-from plot import Frame
+from plot import Frame, points
 from svg import (arrow, box, dot, figure, line, mono, moves, rect, rows_of, soft, text,
                  words_of)
 
@@ -163,6 +163,124 @@ def ladder_times():
             mono(632, y + 4, "\u00d7 %.2f" % (before / us), "end")
             mono(712, y + 4, "\u00d7 %.*f" % (us * 10 >= first, first / us), "end")
         before = us
+
+
+@figure(720, 400)
+def ladder_fragments():
+    def cell(x, y, lane, reg):
+        edge = "ink);stroke-width:1.8" if lane == 13 else "line);stroke-width:0.6"
+        rect(x, y, 20, 17, "fill:var(--wash-%s);stroke:var(--%s" % ("abcd"[reg], edge))
+        mono(x + 10, y + 12.5, "%d" % lane)
+
+    rows = points("fragments")
+    for of, x0 in enumerate((16, 366, 556)):
+        if of < 2:
+            text(x0, 30, ("A, 16 x 16", "B, 16 x 8")[of])
+        if of:
+            text((0, 351, 541)[of], 184, " x="[of], "middle")
+        if of == 2:
+            text(556, 30, "D, 16 x 8")
+        for matrix, lane, reg, row, column in rows:
+            if matrix == of:
+                cell(x0 + 20 * column, 44 + 17 * row, lane, reg)
+    for i in range(4):
+        rect(20 + i * 170, 332, 16, 14,
+             "fill:var(--wash-%s);stroke:var(--line)" % "abcd"[i])
+        soft(42 + i * 170, 344, "a[%d], b[%d], d[%d] d[%d]" % (i, i, 2 * i, 2 * i + 1)
+             if i < 2 else "a[%d]" % i)
+    text(20, 370, "A number in a cell is a lane. What lane 13 holds is framed: row g = "
+         "lane / 4, columns")
+    text(20, 388, "e = 2 (lane % 4) and e + 1. Two tiles of D side by side have the "
+         "colours of one tile of A.")
+
+
+@figure(720, 366)
+def ladder_ldmatrix():
+    def block(x0, y0, cells, addresses, second, third):
+        for i, (lane, reg) in enumerate(cells):
+            x = x0 + i % 16 * 19 + (10 if i % 16 > 7 else 0)
+            y = y0 + i // 16 * 15 + (10 if i // 16 > 7 else 0)
+            rect(x, y, 19, 15, "fill:var(--wash-%s);stroke:var(--%s" % (
+                "abcd"[reg], "ink);stroke-width:1.8" if lane == 5 else "line)"))
+            mono(x + 9.5, y + 11.5, "%d" % lane)
+        for at in addresses:
+            rect(x0 + at // 16 % 2 * 162, y0 + at // 32 // 8 * 130, 152, 120,
+                 "fill:none;stroke:var(--b);stroke-width:1.2")
+        soft(x0, y0 + 272, "lanes that give row addresses: upper left 0-7,")
+        soft(x0, y0 + 288, "upper right %s, lower left %s, lower right 24-31"
+             % (second, third))
+
+    rows = points("ldmatrix")
+    text(20, 28, "ldmatrix: w, whose rows are B's columns")
+    block(20, 42, rows[:256], rows[256], "8-15", "16-23")
+    text(380, 28, "ldmatrix.trans: kg, whose rows are B's rows")
+    block(380, 42, rows[257:-1], rows[-1], "16-23", "8-15")
+    soft(20, 356, "Colour: register r[0], r[1], r[2] or r[3]. Number: the lane that "
+         "receives the cell. Framed: lane 5.")
+
+
+@figure(720, 300)
+def ladder_banks():
+    """A cell is four banks. Its number says which 16 bytes of the row are there. Piece 2
+    of each row is marked."""
+    def draw(x0, y0, rows, reads):
+        for row in rows:
+            for piece, at in enumerate(row):
+                x, y = x0 + at % 128 // 16 * 38, y0 + at // 128 * 24
+                rect(x, y, 38, 24, "fill:var(--wash-b);stroke:var(--b)" if piece == 2
+                     else "fill:var(--code);stroke:var(--line)")
+                mono(x + 19, y + 16, "%d" % piece)
+        for b in range(8):
+            soft(x0 + b * 38 + 19, y0 - 6, "%d-%d" % (4 * b, 4 * b + 3), "middle")
+        for row in range(8):
+            soft(x0 - 6, y0 + row * 24 + 16, "%d" % row, "end")
+        text(x0, y0 + 216, "loading piece 2 of eight rows takes %d read%s"
+             % (reads, "s" * (reads > 1)))
+
+    *plain, (reads,) = points("banks")[:9]
+    *swizzled, (fewer,) = points("banks")[9:]
+    text(30, 24, "plain: piece p is at place p")
+    soft(30, 44, "banks")
+    draw(40, 66, plain, reads)
+    text(390, 24, "swizzle128: piece p is at place p ^ (r % 8)")
+    soft(390, 44, "banks")
+    draw(400, 66, swizzled, fewer)
+
+
+FIELDS = (("address", 0, 14, "a"), ("leading offset", 16, 14, "b"),
+          ("stride offset", 32, 14, "c"), ("base", 49, 3, "d"), ("swizzle", 62, 2, "d"))
+
+
+@figure(720, 300)
+def ladder_descriptor():
+    def draw(y, name, d, *means):
+        """Draws bits 63 .. 0, with the value and the meaning of each field."""
+        mono(20, y, "%s: 0x%016x" % (name, d), "start")
+        for bit in range(64):
+            fill = ["var(--wash-%s)" % ink for _, start, n, ink in FIELDS
+                    if start <= bit < start + n]
+            rect(20 + (63 - bit) * 10.6, y + 12, 10.6, 20,
+                 "fill:%s;stroke:var(--line)" % (fill or ["none"])[0])
+            mono(25.3 + (63 - bit) * 10.6, y + 26, "%d" % (d >> bit & 1))
+            assert fill or not d >> bit & 1, "a bit is outside of the fields"
+        for (field, start, n, _), meaning in zip(FIELDS, means):
+            at, anchor = 20 + (64 - start - n / 2) * 10.6, "middle"
+            if start + n == 64:
+                at, anchor = 20, "start"
+            soft(at, y + 48, "%s %d" % (field, d >> start & (1 << n) - 1), anchor)
+            soft(at, y + 64, meaning, anchor)
+
+    (w, kg), (key, column, tile) = points("descriptors")
+    draw(28, "smem_desc_k_major, w at byte 0x8400", w, "x 16 bytes", "not used",
+         "8 rows: 1024", "", "128")
+    draw(132, "smem_desc_mn_major, kg at byte 0x8400", kg, "x 16 bytes",
+         "next tile: 8192", "8 rows: 1024", "", "128")
+    text(20, 236, "A step of 16 adds %d (K-major: %d bytes) or %d (MN-major: %d bytes); "
+         "the next 64 columns add %d." % (key, key << 4, column, column << 4, tile))
+    soft(20, 260, "A number added to a descriptor is added to its address, unless the "
+         "field overflows.")
+    soft(20, 278, "The address has 14 bits, in units of 16 bytes: 256 KiB, more than the "
+         "shared memory of an SM.")
 
 
 # ---- T

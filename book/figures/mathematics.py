@@ -2,9 +2,10 @@
 
 Book: chapters 00 to 13.  Checked by: make book-lint.  Next: kernels.py.
 """
+import math
 import re
 
-from plot import Frame, printed_rows
+from plot import Frame, points, printed_rows
 from svg import (arrow, box, dot, example, figure, line, mono, moves, rect, rows_of,
                  soft, text)
 
@@ -150,6 +151,34 @@ def step():
         soft(500, y + 26, "add %.2f k times" % beta, "middle")
         mono(500, y + 50, "e = %.2f, %.2f" % tuple(e))
         state(582, y, "" if t else "after")
+
+
+# ---- 02
+@figure(720, 300)
+def gate():
+    def x(t):
+        return 60 + t * 2.5
+
+    def y(G):
+        return 40 - G * 13
+
+    rows = points("gates", float)
+    for k in range(0, 16, 5):
+        line(60, y(-k), 700, y(-k))
+        soft(52, y(-k) + 4, "%d" % -k, "end")
+    for c in range(5):
+        line(x(64 * c), 30, x(64 * c), 250, "soft", "stroke-dasharray:2 4")
+        if c < 4:
+            soft(x(64 * c + 32), 22, "chunk %d" % c, "middle")
+    path = "".join("%s%.1f %.1f" % ("L" if t % 64 else "M", x(t + 0.5), y(G))
+                   for t, (_, G) in enumerate(rows))
+    print('<path d="%s" style="fill:none;stroke:var(--a);stroke-width:1.8"/>' % path)
+    for t, (g, _) in enumerate(rows):
+        rect(x(t) + .4, 40, 1.7, -g * 13, "fill:var(--b);stroke:none")
+    soft(380, 286, "token", "middle")
+    text(60, 286, "bars: g; line: G, both in base two")
+    for t in range(0, 257, 64):
+        soft(x(t), 268, "%d" % t, "middle")
 
 
 # ---- 03
@@ -312,6 +341,66 @@ def affine():
     text(349, 155, "two tokens", "middle")
     soft(155, 315, "states rank 0 may start with", "middle")
     soft(530, 315, "where its tokens take them", "middle")
+
+
+CURVES = (("no decay", "c"), ("gates \u2212|N|/1024", "a"), ("\u2212|N|/128", "d"),
+          ("\u2212|N|/16", "b"), ("logsigmoid", "soft"))
+
+
+@figure(720, 330)
+def survival():
+    def x(t):
+        return 60 + t * (460 / 1024)
+
+    for e in range(0, 9, 2):
+        line(60, 30 + 30 * e, 520, 30 + 30 * e)
+        soft(52, 34 + 30 * e, "1e-%d" % e if e else "1", "end")
+    soft(4, 14, "\u2016M\u2016 / \u221aK")
+    soft(x(0), 292, "0", "middle")
+    for r in range(1, 5):
+        soft(x(256 * r), 292, "%d" % (256 * r), "middle")
+        line(x(256 * r), 24, x(256 * r), 276, more="stroke-width:2")
+        soft(x(256 * r - 128), 292, "rank %d" % (r - 1), "middle")
+    rows = points("survival", float)
+    for c, (name, ink) in enumerate(CURVES):
+        at = [(x(t), 30 - 30 * (math.log10(alive) if alive > 1e-8 else -8))
+              for curve, t, alive in rows if curve == c]
+        print('<polyline style="fill:none;stroke:var(--%s);stroke-width:2" points="%s"/>'
+              % (ink, "".join("%.1f,%.1f " % point for point in at)))
+        end, low = at[-1]
+        down = low + (10 if c else 0)
+        text(end + 8, down if low < 262 else 200 if ink == "soft" else 244, name)
+    soft(290, 318, "number of the token, in one sequence on four ranks", "middle")
+
+
+# ---- 06: four packed sequences on three ranks
+@figure(720, 250)
+def plan():
+    def x(t):
+        return 30 + t * 22
+
+    segments = points("segments")
+    for n in range(4):
+        own = [segment for segment in segments if segment[0] == n]
+        text((x(own[0][1]) + x(own[-1][2])) / 2, 26, "sequence %d" % n, "middle")
+    for n, begin, end, last, maps in segments:
+        for t in range(begin, end):
+            rect(x(t), 40, 22, 34, "fill:var(--wash-%s);stroke:var(--line)" % "abcd"[n])
+            mono(x(t) + 11, 61, "%d" % t)
+        rect(x(begin) + 1, 40, x(end) - x(begin) - 2, 34,
+             "fill:none;stroke:var(--%s);stroke-width:2" % "abcd"[n])
+        mono(x(end) - 6, 120,
+             ("", "computes h_ext", "computes h_ext and M")[maps], "end")
+        if not last:
+            arrow(x(end) - 30, 88, x(end) + 30, 88, "abcd"[n])
+    for r, (begin, before, after, count, chunks) in enumerate(points("ranks")):
+        line(x(begin), 34, x(begin), 232, "ink", "stroke-dasharray:3 3")
+        text(x(begin) + 10, 156, "rank %d" % r)
+        mono(x(begin) + 10, 178, "pre_num_ranks %d" % before, "start")
+        mono(x(begin) + 10, 196, "post_num_ranks %d" % after, "start")
+        mono(x(begin) + 10, 214, "%d segment%s, %d chunks of 4"
+             % (count, "s" * (count != 1), chunks), "start")
+    line(x(30), 34, x(30), 232, "ink", "stroke-dasharray:3 3")
 
 
 # ---- 07: four forms of the exchange, drawn to scale, measured on four H200s

@@ -11,11 +11,21 @@ from svg import dot, line, soft, text
 NUMBERS = re.compile(r"( *[-+]?\d[\d.]*(e[-+]?\d+)?[ %]*)*")
 
 
-def printed_rows(section, after):
-    """Returns the rows of numbers below the first line with `after` in a section."""
+def printed(section):
+    """Returns the lines of a section, without named values (@name value)."""
     with open("build/book/example.txt", encoding="utf-8") as f:
         part = f.read().partition("== %s\n" % section)[2].partition("\n== ")[0]
-    lines, rows = iter(part.split("\n")), []
+    return [s for s in part.split("\n") if s[:1] != "@"]
+
+
+def points(section, kind=int):
+    """Returns the rows of a section of points.c or ladder.c, which has only numbers."""
+    return [[kind(x) for x in s.split()] for s in printed("points-" + section) if s]
+
+
+def printed_rows(section, after):
+    """Returns the rows of numbers below the first line with `after` in a section."""
+    lines, rows = iter(printed(section)), []
     next(s for s in lines if after in s)
     for s in lines:
         found = NUMBERS.match(s)[0].replace("%", " ").split()

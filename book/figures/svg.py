@@ -2,7 +2,7 @@
 
 Book: every figure.  Checked by: make book-lint.  Next: mathematics.py.
 Colours are CSS variables, which the page defines for light and dark mode: a, b, c, d,
-ink, soft, line; wash-a to wash-d are pale. svg.h has the same functions for C.
+ink, soft, line; wash-a to wash-d are pale.
 """
 import json
 import math
