@@ -35,9 +35,9 @@ int64_t shape_letter(const struct kcp_call *c, const char *letter, size_t len);
 /* Sets the size with which a word of a shape starts: NS to `value` for "NS+1". */
 void shape_set(struct kcp_call *c, const char *word, int64_t value);
 /* The sizes and options in struct kcp_call, with their least and largest values. If
- * `same` is 1, all ranks of a communicator must give the same value. A KCP_FLAG may
- * have any value. A KCP_REAL is a double, the others are int. */
-enum kcp_member_kind { KCP_SIZE, KCP_OPTION, KCP_FLAG, KCP_REAL };
+ * `same` is 1, all ranks of a communicator must give the same value. A MEMBER_FLAG may
+ * have any value. A MEMBER_REAL is a double, the others are int. */
+enum kcp_member_kind { MEMBER_SIZE, MEMBER_OPTION, MEMBER_FLAG, MEMBER_REAL };
 struct kcp_member {
     const char *name;
     size_t at;                     /* offset in struct kcp_call */

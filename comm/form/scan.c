@@ -17,7 +17,7 @@
  * + 2 (l - 1) t_MM + t_main. */
 #include "exchange.h"
 
-#include "core/visits.h"
+#include <stdlib.h>
 
 /* A visit of this rank that receives or sends a state, and the maps W and X of the
  * visit. */
@@ -71,24 +71,22 @@ static int own_map(const struct fold *f, struct scanning *u)
     return err;
 }
 
-/* Lists the visits of this rank that receive or send a state. Returns their number, or
- * -1 if some rank has more than KCP_SCAN_VISITS visits. */
+/* Lists the visits of this rank that receive or send a state. Returns their number. If
+ * `list` is NULL, only counts these visits. */
 static int visits(const struct fold *f, struct scanning *list)
 {
     int n = 0;
     struct visit v;
-    for (int r = 0; r < f->x->plan->R; r++)
-        if (kcp_visits(f->x->plan, r) > KCP_SCAN_VISITS)
-            return -1;
     for (int p = 0; p < f->NS; p = v.p1) {
         v = fold_visit(f, p);
         if (!v.enters && !v.leaves)
             continue;
-        struct scanning *u = &list[n];
-        *u = (struct scanning){ .v = v };
-        u->after = fold_hops_left(f, fold_segment(f, p));
-        for (int b = 0; b < 5; b++)
-            u->buffer[b] = (char *)f->x->work + (5 * n + b) * f->map;
+        if (list) {
+            list[n].v = v;
+            list[n].after = fold_hops_left(f, fold_segment(f, p));
+            for (int b = 0; b < 5; b++)
+                list[n].buffer[b] = (char *)f->x->work + (5 * n + b) * f->map;
+        }
         n++;
     }
     return n;
@@ -148,10 +146,10 @@ static int scan_run(const struct fold *f)
 {
     const struct kcp_exchange *x = f->x;
     const size_t e = f->elem;
-    struct scanning list[KCP_SCAN_VISITS];
+    struct scanning *list = calloc(f->NS + 1, sizeof *list);
     struct visit v;
-    const int n = visits(f, list);
-    int err = n < 0 ? KCP_NA : KCP_OK, farthest = 0;
+    const int n = list ? visits(f, list) : 0;
+    int err = list ? KCP_OK : KCP_NO_MEMORY, farthest = 0;
 
     for (int p = 0; p < f->NS && !err; p = v.p1) {
         v = fold_visit(f, p);
@@ -179,15 +177,14 @@ static int scan_run(const struct fold *f)
         if (!err)
             err = fold_states(f, u->p0, u->p1, 0, x->V);
     }
+    free(list);
     return err;
 }
 //< scan
 
 static size_t scan_work(const struct fold *f)
 {
-    struct scanning list[KCP_SCAN_VISITS];
-    const int n = visits(f, list);
-    return n > 0 ? 5 * n * f->map : 0;
+    return 5 * visits(f, NULL) * f->map;
 }
 
 /* Returns the bytes and messages that this rank sends. Each visit that sends a state

@@ -67,7 +67,7 @@ static void fill_row(const struct kcp_stage *s, const void *args, uint64_t x[WOR
     for (int i = 0; i < kcp_nmembers; i++) {
         const char *at = (const char *)c + kcp_members[i].at;
         if (!kcp_members[i].same) continue;
-        if (kcp_members[i].kind == KCP_REAL) memcpy(&x[i], at, sizeof(double));
+        if (kcp_members[i].kind == MEMBER_REAL) memcpy(&x[i], at, sizeof(double));
         else x[i] = (uint64_t)*(const int *)at;
     }
     x += kcp_nmembers;
@@ -88,7 +88,7 @@ static int differ(const struct kcp_stage *s, int i, int r, const uint64_t *their
         return kcp_refuse(KCP_MISMATCH, "%s: %s: rank %d differs from rank 0; all "
                           "ranks need the same value", s->name, more[i - kcp_nmembers],
                           r);
-    if (member->kind != KCP_REAL)
+    if (member->kind != MEMBER_REAL)
         return kcp_refuse(KCP_MISMATCH, "%s: %s: rank %d has %d, rank 0 has %d",
                           s->name, member->name, r, (int)theirs[i], (int)first[i]);
     memcpy(&x, &theirs[i], sizeof x);

@@ -8,7 +8,6 @@
  * express, e.g. that HV is a multiple of H, are code in this file. */
 #include "checked.h"
 #include "moves.h"
-#include "visits.h"
 
 #include <limits.h>
 #include <math.h>
@@ -88,7 +87,7 @@ static int check_range(const struct kcp_stage *s, const struct kcp_call *c,
         const struct kcp_member *x = &kcp_members[i];
         const int found = *(const int *)((const char *)c + x->at);
         if (x->kind != kind || (found >= x->least && found <= x->most)) continue;
-        if (kind == KCP_OPTION || size_counts(s, c, x->name))
+        if (kind == MEMBER_OPTION || size_counts(s, c, x->name))
             return kcp_refuse(KCP_BAD, "%s: %s: found %d, expected %d to %d", s->name,
                               x->name, found, x->least, x->most);
     }
@@ -101,7 +100,7 @@ static int check_sizes(const struct kcp_stage *s, const struct kcp_call *c)
         return kcp_refuse(KCP_BAD, "%s: T: found %lld, expected 0 to %lld", s->name,
                           (long long)c->T,
                           field_of(s, "cu") ? (long long)INT_MAX : LLONG_MAX);
-    const int refused = check_range(s, c, KCP_SIZE);
+    const int refused = check_range(s, c, MEMBER_SIZE);
     if (refused) return refused;
     if (has_letter(s, "H") && has_letter(s, "HV") && c->HV % c->H)
         return kcp_refuse(KCP_BAD, "%s: HV: found %d, expected a multiple of H, which "
@@ -126,7 +125,7 @@ static void models_of(const struct kcp_stage *s, int *first, int *last)
 
 static int check_options(const struct kcp_stage *s, const struct kcp_call *c)
 {
-    int first, last, refused = check_range(s, c, KCP_OPTION);
+    int first, last, refused = check_range(s, c, MEMBER_OPTION);
     if (refused) return refused;
     models_of(s, &first, &last);
     if ((int)c->model < first || (int)c->model > last)
@@ -316,18 +315,6 @@ static int check_indices(const struct kcp_stage *s, const void *args)
     return KCP_OK;
 }
 
-static int check_scan(const struct kcp_stage *s, const struct kcp_call *c)
-{
-    for (int r = 0; c->form == KCP_SCAN && c->plan && r < c->plan->R; r++) {
-        const int n = kcp_visits(c->plan, r);
-        if (n > KCP_SCAN_VISITS)
-            return kcp_refuse(KCP_NA, "%s: form: rank %d has %d visits to sequences, "
-                              "but form scan supports at most %d per rank: use "
-                              "another form", s->name, r, n, KCP_SCAN_VISITS);
-    }
-    return KCP_OK;
-}
-
 /* ---- the check of a call */
 static int check(const struct kcp_stage *s, enum kcp_where where, const void *args,
                  const char *may_lack)
@@ -337,7 +324,6 @@ static int check(const struct kcp_stage *s, enum kcp_where where, const void *ar
     if (!refused) refused = check_sizes(s, c);
     if (!refused && s->ranks) refused = check_plan(s, c, has_word(may_lack, "cu", " "));
     if (!refused && s->ranks) refused = check_comm(s, c);
-    if (!refused && s->ranks) refused = check_scan(s, c);
     if (!refused && is_stage(s, "13") && !((const struct kcp_backward *)args)->saved)
         refused = kcp_refuse(KCP_BAD, "%s: saved: it is missing", s->name);
     if (!refused) refused = check_arrays(s, where, args, may_lack);

@@ -18,8 +18,8 @@ enum {
 #define AT(name, type)                                                                 \
     #name, offsetof(struct kcp_call, name) +                                           \
     0 * sizeof(char[sizeof ((struct kcp_call *)0)->name == sizeof(type) ? 1 : -1])
-#define SIZE(name, same, least, most) { AT(name, int), KCP_SIZE, same, least, most }
-#define OPTION(name, same, values) { AT(name, int), KCP_OPTION, same, 0, values - 1 }
+#define SIZE(name, same, least, most) { AT(name, int), MEMBER_SIZE, same, least, most }
+#define OPTION(name, same, values) { AT(name, int), MEMBER_OPTION, same, 0, values - 1 }
 const struct kcp_member kcp_members[] = {
     SIZE(N, 1, 0, INT_MAX),
     SIZE(R, 1, 1, INT_MAX),
@@ -45,11 +45,11 @@ const struct kcp_member kcp_members[] = {
     OPTION(walk, 1, 3),
     OPTION(blocks, 1, INT_MAX),
     OPTION(strip_chunks, 0, INT_MAX),
-    { AT(l2norm, int), KCP_FLAG, 1, 0, 0 },
-    { AT(reuse_M, int), KCP_FLAG, 1, 0, 0 },
-    { AT(shift, int), KCP_FLAG, 1, 0, 0 },
-    { AT(scale, double), KCP_REAL, 1, 0, 0 },
-    { AT(lower_bound, double), KCP_REAL, 1, 0, 0 },
+    { AT(l2norm, int), MEMBER_FLAG, 1, 0, 0 },
+    { AT(reuse_M, int), MEMBER_FLAG, 1, 0, 0 },
+    { AT(shift, int), MEMBER_FLAG, 1, 0, 0 },
+    { AT(scale, double), MEMBER_REAL, 1, 0, 0 },
+    { AT(lower_bound, double), MEMBER_REAL, 1, 0, 0 },
 };
 const int kcp_nmembers = sizeof kcp_members / sizeof *kcp_members;
 _Static_assert(sizeof kcp_members / sizeof *kcp_members <= KCP_MOST_MEMBERS,
@@ -59,7 +59,7 @@ _Static_assert(sizeof kcp_members / sizeof *kcp_members <= KCP_MOST_MEMBERS,
 static int *size_at(const struct kcp_call *c, const char *name, size_t n)
 {
     for (int i = 0; i < kcp_nmembers; i++)
-        if (kcp_members[i].kind == KCP_SIZE && strlen(kcp_members[i].name) == n &&
+        if (kcp_members[i].kind == MEMBER_SIZE && strlen(kcp_members[i].name) == n &&
             !strncmp(kcp_members[i].name, name, n))
             return (int *)((char *)c + kcp_members[i].at);
     return NULL;

@@ -59,7 +59,7 @@ static void wrong_numbers(struct kcp_report *rep, const struct kcp_stage *s,
     struct made_call m;
     for (int i = 0; i < 2 * kcp_nmembers; i++) {
         const struct kcp_member *x = &kcp_members[i / 2];
-        if (x->kind == KCP_SIZE ? !has_letter(s, x->name) : x->kind != KCP_OPTION)
+        if (x->kind == MEMBER_SIZE ? !has_letter(s, x->name) : x->kind != MEMBER_OPTION)
             continue;
         start(&m, s, model, KCP_FORWARD, plan);
         *(int *)(m.a.bytes + x->at) = i % 2 && x->most < INT_MAX - 1 ? x->most + 1

@@ -39,7 +39,7 @@ static void change_sizes(struct input *in, struct kcp_call *c, int mine)
     for (int n = take(in) % 8; n > 0; n--) {
         const int which = take(in), rank = take(in) % in->R, value = number(in);
         if (rank != mine) continue;
-        if (which % 32 < kcp_nmembers && kcp_members[which % 32].kind != KCP_REAL)
+        if (which % 32 < kcp_nmembers && kcp_members[which % 32].kind != MEMBER_REAL)
             *(int *)((char *)c + kcp_members[which % 32].at) = value;
         else if (which % 32 == 27) c->r = value;
         else if (which % 32 == 28) c->T = value;
