@@ -22,14 +22,16 @@ static inline int family_kept(const struct kcp_family *args,
                               int (*run)(struct kcp_family *))
 {
     struct kcp_family a = *args, f = a;
-    const size_t states = (size_t)a.NS + 1, row = (size_t)a.HV * (size_t)a.V;
-    double *x = calloc(states * row * (size_t)a.K + ((size_t)a.T +
-                       (size_t)(a.N * a.K)) * row + 1, sizeof *x);
+    const size_t row = (size_t)a.HV * (size_t)a.V, o = (size_t)a.T * row;
+    struct kcp_layer layer;
+    kcp_layer_ref(&layer);
+    const size_t kept = kcp_layer_family_kept(&layer, (struct kcp_call *)&a);
+    double *x = malloc(kept + (o + (size_t)(a.N * a.K) * row + 1) * sizeof *x);
     if (!x) return KCP_NO_MEMORY;
     a.h_kept = f.h_kept = x;
     f.pass = KCP_FORWARD;
-    f.o = x + states * row * (size_t)a.K;
-    f.ht = (double *)f.o + (size_t)a.T * row;
+    f.o = x + kept / sizeof *x;
+    f.ht = (double *)f.o + o;
     int status = a.pass == KCP_BACKWARD ? run(&f) : KCP_OK;
     if (a.comm) a.comm->traffic = (struct kcp_traffic){ 0 };
     if (!status) status = run(&a);

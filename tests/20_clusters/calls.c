@@ -123,7 +123,7 @@ static void wrong_indices(struct kcp_report *rep, const struct kcp_stage *s,
     }
 }
 
-/* Makes calls with a wrong HV, scale, lower_bound, T, plan or comm. */
+/* Makes calls with a wrong HV, scale, lower_bound, model, KG, T, plan or comm. */
 static void wrong_relations(struct kcp_report *rep, const struct kcp_stage *s,
                             enum kcp_model model, const struct kcp_plan *plan,
                             const struct kcp_plan *two)
@@ -143,10 +143,21 @@ static void wrong_relations(struct kcp_report *rep, const struct kcp_stage *s,
     m.a.call.lower_bound = 1;
     if (made_field(&m, "g_raw") >= 0) refused(rep, &m, "lower_bound");
     m.a.call.gate = KCP_GATE_RAW;
+    if (takes_model(s, KCP_GLA)) {
+        m.a.call.model = KCP_KDA;
+        refused(rep, &m, "model: found 0, expected 2 to 4");
+        m.a.call.model = model;
+        m.a.call.KG = 1;
+        refused(rep, &m, "KG: found 1, expected");
+        m.a.call.KG = m.a.call.K;
+    }
     if (s->ranks) {
         m.a.call.T++;
         refused(rep, &m, "T differs from the plan");
         m.a.call.T--;
+        m.a.call.NC++;
+        refused(rep, &m, "NC differs from the plan");
+        m.a.call.NC--;
         m.a.call.plan = NULL;
         refused(rep, &m, "plan");
     }
@@ -210,6 +221,7 @@ static int nothing(struct kcp_report *rep)
     struct kcp_forward f = { 0 };
     struct kcp_backward b = { 0 };
     struct kcp_conv c = { 0 };
+    struct kcp_family family = { 0 };
     struct kcp_exchange x = { 0 };
     struct kcp_halo h = { 0 };
     int value;
@@ -217,7 +229,8 @@ static int nothing(struct kcp_report *rep)
         if (i) kcp_layer_ref(&layer);
         EXPECT(rep, kcp_layer_forward(&layer, &f) == KCP_BAD && kcp_why()[0] &&
                kcp_layer_backward(&layer, &b) == KCP_BAD &&
-               kcp_layer_conv(&layer, &c) == KCP_BAD, "layer %d: sizes 0", i);
+               kcp_layer_conv(&layer, &c) == KCP_BAD &&
+               kcp_layer_family(&layer, &family) == KCP_BAD, "layer %d: sizes 0", i);
     }
     EXPECT(rep, kcp_layer_saved(&layer, (struct kcp_call *)&f) == 0 &&
            kcp_layer_forward_work(&layer, &f) == 0, "sizes 0: bytes");
