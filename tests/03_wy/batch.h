@@ -16,6 +16,12 @@
 
 enum { BATCH_NS = 4 };
 enum batch_gates { UP_TO_GATE, EACH_GATE, SOME_GATES };
+/* The values of `gate` in batch_each. G is a running sum of gates. Without a lower
+ * limit, one gate of -1e30 would make G lose all digits of the other gates. */
+static const double batch_gate[][5] = { { 0, -1, -5, -50, -700 },
+    { 0, -1, -5, -10, -50 }, { -60, -800, -1e8, -1e30, -1.7e308 } };
+static const int batch_C[] = { 4, 5, 8, 16, 64 };
+
 /* The tensors of `set` have the names of the stages' fields. */
 struct batch {
     struct kcp_call c;
@@ -85,6 +91,46 @@ static inline int batch_make(struct batch *x, enum kcp_model model, int C, doubl
     tensor_drop(&x->set, "dh_end");
     status = batch_stage(x, &x->set, "05_affine");
     return status ? status : batch_stage(x, &x->set, "11_merge_backward");
+}
+
+/* Calls `check` on a batch of each model, chunk size and gate. `what` describes the
+ * batch. */
+static inline int batch_each(struct kcp_report *rep, enum batch_gates gates,
+                             int (*check)(struct kcp_report *, struct batch *,
+                                          const char *what))
+{
+    int status = KCP_OK;
+    for (int j = 0; j < 50 && !status; j++) {
+        const enum kcp_model model = j % 2 ? KCP_GDN : KCP_KDA;
+        const double gate = batch_gate[gates][j / 10];
+        const int C = batch_C[j / 2 % 5];
+        struct batch x;
+        char what[80];
+        snprintf(what, sizeof what, "%s, C = %d, gate %g", model_name[model], C, gate);
+        status = batch_make(&x, model, C, gate, gates);
+        if (!status) status = check(rep, &x, what);
+        batch_free(&x);
+    }
+    return status;
+}
+
+/* Compares `n` outputs of a batch with those of chapter 01, which reads the outputs of
+ * chapter 02. name[i][0] is a tensor of the batch, name[i][1] its name in chapter 01. */
+static inline int batch_against_step(struct kcp_report *rep, struct batch *x,
+                                     const char *what, enum kcp_pass pass,
+                                     const char *const (*name)[2], int n, double tol)
+{
+    struct tensor_set step = { .n = 0 };
+    tensor_set_copy(&step, &x->set);
+    x->c.pass = pass;
+    const int status = batch_stage(x, &step, "01_step");
+    for (int i = 0; i < n && !status; i++) {
+        const double d = batch_apart(x, name[i][0], &step, name[i][1]);
+        EXPECT(rep, d <= tol, "%s: %s differs from chapter 01 by %.2g", what,
+               name[i][0], d);
+    }
+    tensor_set_free(&step);
+    return status;
 }
 
 /* Applies the maps of tokens t = t0..t1-1 to X [K,V+K] of value head n: X <- A_t X +

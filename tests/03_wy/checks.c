@@ -4,9 +4,6 @@
  */
 #include "batch.h"
 
-static const double gates[] = { 0, -1, -5, -50, -700 };
-static const int chunks[] = { 4, 8, 16, 64 };
-
 /* Returns the relative difference between a chunk's [kg^T u | Lambda - kg^T w] and the
  * product of the chunk's affine token maps. */
 static double chunk_apart(const struct batch *x, int64_t t0, int rows, int n)
@@ -32,28 +29,24 @@ static double chunk_apart(const struct batch *x, int64_t t0, int rows, int n)
     return rms_apart(Y, X, K * W);
 }
 
+static int chunk_maps(struct kcp_report *rep, struct batch *x, const char *what)
+{
+    double worst = 0;
+    for (int c = 0; c < x->c.NC; c++)
+        for (int n = 0; n < x->c.HV; n++) {
+            const int s = x->sc[c], t0 = x->cu[s] + (c - x->cn[s]) * x->c.C;
+            const int left = x->cu[s + 1] - t0;
+            const double d = chunk_apart(x, t0, left < x->c.C ? left : x->c.C, n);
+            worst = d > worst || isnan(d) ? d : worst;
+        }
+    EXPECT(rep, worst <= 1e-12, "%s: a chunk's map differs from the product of dense "
+           "maps by %g, more than 1e-12", what, worst);
+    return KCP_OK;
+}
+
 static int tokens(struct kcp_report *rep)
 {
-    int status = KCP_OK;
-    for (int j = 0; j < 40 && !status; j++) {
-        struct batch x;
-        const double gate = gates[j / 8];
-        double worst = 0;
-        status = batch_make(&x, j % 2 ? KCP_GDN : KCP_KDA, chunks[j / 2 % 4], gate,
-                            UP_TO_GATE);
-        for (int c = 0; c < x.c.NC && !status; c++)
-            for (int n = 0; n < x.c.HV; n++) {
-                const int s = x.sc[c], t0 = x.cu[s] + (c - x.cn[s]) * x.c.C;
-                const int left = x.cu[s + 1] - t0;
-                const double d = chunk_apart(&x, t0, left < x.c.C ? left : x.c.C, n);
-                worst = d > worst || isnan(d) ? d : worst;
-            }
-        EXPECT(rep, worst <= 1e-12, "%s, C = %d, gate %g: a chunk's map differs from "
-               "the product of dense maps by %g, more than 1e-12",
-               j % 2 ? "GDN" : "KDA", x.c.C, gate, worst);
-        batch_free(&x);
-    }
-    return status;
+    return batch_each(rep, UP_TO_GATE, chunk_maps);
 }
 KCP_CHECK(check_03_tokens) = { "03_wy", "tokens",
     "Lambda - kg^T w and kg^T u equal the product of the tokens' dense maps", tokens };

@@ -6,30 +6,16 @@
  */
 #include "tests/03_wy/batch.h"
 
+static int gradients(struct kcp_report *rep, struct batch *x, const char *what)
+{
+    static const char *const names[][2] = { { "dq", "dq" }, { "dk", "dk" },
+        { "dv", "dv" }, { "dbeta", "dbeta" }, { "dg", "dg" }, { "dh_in", "dh0" } };
+    return batch_against_step(rep, x, what, KCP_BACKWARD, names, 6, 1e-13);
+}
+
 static int against_adjoint(struct kcp_report *rep)
 {
-    static const double gate[] = { 0, -1, -5, -10, -50 };
-    static const char *const name[] = { "dq", "dk", "dv", "dbeta", "dg", "dh_in" };
-    int status = KCP_OK;
-    for (int model = 0; model < 2; model++)
-        for (int j = 0; j < 5 && !status; j++) {
-            struct batch x;
-            struct tensor_set step = { .n = 0 };
-            status = batch_make(&x, model ? KCP_GDN : KCP_KDA, 16, gate[j], EACH_GATE);
-            tensor_set_copy(&step, &x.set);
-            x.c.pass = KCP_BACKWARD;
-            status = status ? status : batch_stage(&x, &step, "01_step");
-            for (int e = 0; e < 6 && !status; e++) {
-                const double err = batch_apart(&x, name[e], &step,
-                                               e == 5 ? "dh0" : name[e]);
-                EXPECT(rep, err <= 1e-13,
-                       "%s, gate %g: %s differs from the adjoint by %.2g",
-                       model ? "GDN" : "KDA", gate[j], name[e], err);
-            }
-            tensor_set_free(&step);
-            batch_free(&x);
-        }
-    return status;
+    return batch_each(rep, EACH_GATE, gradients);
 }
 KCP_CHECK(check_10_adjoint) = { "10_wy_backward", "adjoint",
     "gradients agree with the adjoint of the recurrence to 1e-13, also dg if "

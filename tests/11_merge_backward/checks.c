@@ -20,7 +20,7 @@ static void applied(const struct batch *x, double *dS)
             }
 }
 
-static int one(struct kcp_report *rep, struct batch *x, const char *what)
+static int both_maps(struct kcp_report *rep, struct batch *x, const char *what)
 {
     const int64_t ld = x->c.V + x->c.K, rows = (int64_t)x->c.NS * x->c.HV * x->c.K;
     const double *dmap = batch_at(x, "dmap");
@@ -56,18 +56,7 @@ static int one(struct kcp_report *rep, struct batch *x, const char *what)
 
 static int transpose(struct kcp_report *rep)
 {
-    static const double gate[] = { 0, -1, -5, -50 };
-    int status = KCP_OK;
-    for (int model = 0; model < 2; model++)
-        for (int j = 0; j < 4 && !status; j++) {
-            struct batch x;
-            char what[64];
-            snprintf(what, sizeof what, "%s, gate %g", model ? "GDN" : "KDA", gate[j]);
-            status = batch_make(&x, model ? KCP_GDN : KCP_KDA, 16, gate[j], EACH_GATE);
-            status = status ? status : one(rep, &x, what);
-            batch_free(&x);
-        }
-    return status;
+    return batch_each(rep, EACH_GATE, both_maps);
 }
 KCP_CHECK(check_11_transpose) = { "11_merge_backward", "transpose",
     "M^T dht + dh_ext equals dh_in of the reverse scan, M equals M of chapter 05, "
