@@ -6,8 +6,8 @@
 #include "ref/17_block.h"
 #include "tests/03_wy/batch.h"
 
-/* Compares v_new and the last states of ref_ladder, which has one gate per channel, with
- * those of chapter 04. */
+/* Compares v_new and the last states of ref_ladder with those of chapter 04. ref_ladder
+ * needs one gate per channel. */
 static int chunk_of(struct kcp_report *rep, struct batch *x, const char *what)
 {
     struct tensor_set own = { .n = 0 };

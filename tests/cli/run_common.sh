@@ -7,7 +7,6 @@ B=$(cd "${1:-build}" && pwd) || exit 2
 W=$(mktemp -d) || exit 2
 trap 'rm -rf "$W"' EXIT
 script=$(basename "$0")
-forms=$(sed -n 's/^ *FORM(KCP_[A-Z_]*, \([a-z_]*\)).*/\1/p' ref/comm.h)
 cd "$W" || exit 2
 run="$B/kcp-run" arrays="$B/kcp-arrays"
 passed=0 failed=0

@@ -13,7 +13,6 @@ unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT KCP_PLANT
 export KCP_LIB="$B/libkcp.so" OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
 # Ranks connect over loopback, independent of the address of this machine's name.
 export GLOO_SOCKET_IFNAME="${GLOO_SOCKET_IFNAME:-lo}"
-. "$here/tests/cli/free_port.sh"
 stop() {                         # prints WHAT, the errors and the end of the log
     echo "torch.sh: $*:"
     grep -a 'FAIL\|Error\|what():\|Signal [0-9]' "$W/log" | head -12
@@ -34,11 +33,12 @@ KCP_LIB="$W/none.so" "$python" -c 'import kcp_torch' >"$W/log" 2>&1 &&
 grep -q 'KCP_LIB.*none.so\|KCP_LIB: found no file' "$W/log" || stop "KCP_LIB"
 
 # ranks N PROGRAM...: starts N ranks by torchrun. One version of torchrun fails without
-# --redirects, and --standalone uses one port for all jobs of a machine.
+# --redirects, and --standalone uses one port for all jobs of a machine. Port 0 is any free
+# port.
 ranks() {
     n=$1; shift
     "$python" -m torch.distributed.run --redirects 9:3 --tee 9:3 --monitor_interval 0.2 \
-        --master_addr 127.0.0.1 --master_port "$(free_ports 1)" --nproc_per_node="$n" "$@"
+        --rdzv_backend c10d --rdzv_endpoint localhost:0 --nproc_per_node="$n" "$@"
 }
 ranks 3 "$here/tests/cli/torch_check.py" >"$W/log" 2>&1 || stop "torch_check.py, 3 ranks"
 grep torch "$W/log"
