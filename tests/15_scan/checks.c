@@ -19,42 +19,33 @@
 enum { KINDS = 4 };
 static const char *const masks[KINDS] = { "masks=0", "masks=1", "masks=2", "masks=3" };
 
-static int tree(struct kcp_report *rep)
+static int each_mask(struct kcp_report *rep, const char *words,
+                     int (*check)(struct kcp_report *, const char *, const char *))
 {
     int status = KCP_OK;
     for (int i = 0; i < KINDS && !status; i++) {
-        char words[300];
-        snprintf(words, sizeof words, BATCH "%s", masks[i]);
-        status = cuts_agree(rep, "15", words);
+        char text[300];
+        snprintf(text, sizeof text, "%s %s", words, masks[i]);
+        status = check(rep, "15", text);
     }
     return status;
 }
+
+static int tree(struct kcp_report *rep) { return each_mask(rep, BATCH, cuts_agree); }
 KCP_CHECK(check_15_walks) = { "15_scan", "walks",
     "on 1 to 12 ranks with any cuts, masks and forms, outputs and gradients agree "
     "with the recurrence to 1e-12, and sent bytes equal the formula", tree };
 
 static int canonical(struct kcp_report *rep)
 {
-    int status = KCP_OK;
-    for (int i = 0; i < KINDS && !status; i++) {
-        char words[300];
-        snprintf(words, sizeof words, BATCH "L=48 %s", masks[i]);
-        status = canonical_reference(rep, "15", words);
-    }
-    return status;
+    return each_mask(rep, BATCH "L=48", canonical_reference);
 }
 KCP_CHECK(check_15_canonical) = { "15_scan", "canonical",
     "canonical segments give equal bits for R = 1, 2, 3, 4, 7 and 8", canonical };
 
 static int differences(struct kcp_report *rep)
 {
-    int status = KCP_OK;
-    for (int i = 0; i < KINDS && !status; i++) {
-        char words[300];
-        snprintf(words, sizeof words, SMALL "%s", masks[i]);
-        status = gradients_agree(rep, "15", words);
-    }
-    return status;
+    return each_mask(rep, SMALL, gradients_agree);
 }
 KCP_CHECK(check_15_differences) = { "15_scan", "differences",
     "gradients of all inputs agree with finite differences of the loss, if computed "
