@@ -184,8 +184,8 @@ static int move_all(const struct kcp_halo *h, int to, int r, const void *x, void
 }
 
 /* Exchanges all rows in one group: the sends to rank 0, 1, ..., then all receives.
- * Sender and receiver iterate over the receiver's segments in order, so messages
- * match. */
+ * Sender and receiver iterate over the receiver's segments in order, so sends
+ * match receives. */
 int kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo)
 {
     if (!h || !h->plan || (h->plan->R > 1 && !h->comm) || h->reach < 0)

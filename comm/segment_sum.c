@@ -11,7 +11,7 @@
 enum { PIECE = 1 << 17 };              /* numbers per gather (1 MiB) */
 
 /* Computes sum = sum_j part_j over all segments j of the plan, in token order. In the
- * gather, every rank sends as many rows as the rank with the most segments has. */
+ * gather, every rank sends as many rows as the rank with the most segments. */
 int kcp_segment_sum(const struct kcp_plan *plan, struct kcp_comm *comm,
                     const double *part, int64_t n, double *sum)
 {

@@ -136,7 +136,7 @@ static int post(struct mpi_rank *p, const void *data, size_t bytes, int peer,
     return err;
 }
 
-/* Cancels the pending receives, because the caller may reuse their buffers. MPI cannot
+/* Cancels the pending receives, because the caller may reuse the buffers. MPI cannot
  * cancel sends in flight. */
 static void drop_requests(struct mpi_rank *p)
 {

@@ -18,8 +18,8 @@
 #include <string.h>
 
 /* Takes the lock and returns 1. If the caller made the communicator (w->ours = 0), an
- * NCCL call that hangs may hold the lock until the caller aborts the communicator. So
- * that fail() returns, this function then waits only 200 ms, and returns 0. */
+ * NCCL call that hangs may hold the lock until the caller aborts the communicator. In
+ * that case, waits only 200 ms and returns 0, so that fail() does not hang. */
 static int lock_to_fail(struct nccl_rank *w)
 {
     for (int i = 0; i < 20 && !w->ours; i++) {
@@ -56,7 +56,7 @@ static int record_failure(struct nccl_rank *w, int rank, const char *why)
     return first;
 }
 
-/* Polls `host` up to `when` times, 10 ms apart. Returns 1 if it reports a lost rank. */
+/* Polls `host` up to `when` times, 10 ms apart. Returns 1 if a rank is lost. */
 static int host_reports(struct kcp_comm *host, enum reporting when, int *rank,
                         char *why, size_t n)
 {

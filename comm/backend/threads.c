@@ -81,8 +81,8 @@ static struct thread_message **threads_message(struct member *m, int from)
     return at;
 }
 
-/* Returns 1 if there is a deadlock: no rank is running, no message for which a rank
- * waits has arrived, and no barrier in which a rank waits is complete. */
+/* Returns 1 if there is a deadlock: every rank has returned, or waits for a message
+ * that has not arrived or for a barrier that is not complete. */
 static int all_wait(struct world *w)
 {
     for (int r = 0; r < w->R; r++) {

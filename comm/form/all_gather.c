@@ -37,8 +37,8 @@ static struct gather_layout layout_of(const struct fold *f, int both, size_t uni
 }
 
 /* Returns the layout of x->kept. For every plan, x->kept has the maps that forward
- * gathers, because backward multiplies by M of these maps. For a canonical plan, it
- * also has M of the segments whose maps backward sends. */
+ * gathers, because backward multiplies by M of these maps. For a canonical plan,
+ * x->kept also has M of the segments whose maps backward sends. */
 static struct gather_layout layout_kept(const struct fold *f)
 {
     struct kcp_exchange forward = *f->x;

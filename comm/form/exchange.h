@@ -30,7 +30,7 @@ struct fold {
 struct fold fold_of(const struct kcp_exchange *x);
 const struct kcp_segment *fold_segment(const struct fold *f, int p);
 /* Return the segment before s and the segment after s in its sequence, in the order of
- * the pass. NULL means that there is none. */
+ * the pass. NULL: no such segment. */
 const struct kcp_segment *fold_before(const struct fold *f,
                                       const struct kcp_segment *s);
 const struct kcp_segment *fold_after(const struct fold *f, const struct kcp_segment *s);
