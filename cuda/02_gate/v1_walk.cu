@@ -25,7 +25,7 @@ static __device__ float softplus(float x)
     return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)));
 }
 
-// Computes y = x rstd with one warp per row. rstd = 1/sqrt(sum x^2 + 1e-6), or 1
+// Computes y = x rstd with one warp per row, where rstd is 1/sqrt(sum x^2 + 1e-6), or 1
 // without l2norm.
 template <class X>
 static __global__ void norm(int64_t rows, int K, int l2norm, const void *x_, void *y_,

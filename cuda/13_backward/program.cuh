@@ -6,8 +6,8 @@
 #include "cuda/host/profile_hooks.cuh"
 
 // Bound: the sum of the stages' bounds. As in chapter 08, nothing is allocated, and the
-// host waits only for the communicator. If the saved block does not match this call
-// (its sizes, mode and reuse_M), every gradient becomes NaN.
+// host waits only for the communicator. If the block saved by forward does not match
+// this call (sizes, mode and reuse_M), every gradient becomes NaN.
 
 // Recomputes the arrays of chapters 02 and 03 that KCP_SAVE_ALL would have saved. If
 // the saved block has results per token, beta is not recomputed, and q and k are

@@ -3,9 +3,9 @@
 // Next: v2_stages.cu.
 #include "v2_stages_recompute_rows.cuh"
 
-// Computes G, u, w, and for KDA kg and qg, as in chapters 02 and 03. The pairs and the
-// inverse are not needed, because q, k, beta and A are in the saved block. One product
-// gives [w | u] = A [beta k~ | beta v].
+// Computes G, u, w, and for KDA kg and qg, as in chapters 02 and 03. The scores and the
+// inverse are not needed, because forward saved q, k, beta and A. One product gives [w
+// | u] = A [beta k~ | beta v].
 //
 // Bound: memory. Per token and head, the kernel reads q, k, v, g (8 K bytes) and A (2
 // C), and writes G (4 K) and u, w, kg, qg (8 K). At K = V = 128, this is 2690 bytes, or

@@ -101,7 +101,7 @@ static __global__ void into_x(const struct conv x, const struct stretch s, int e
     else ((X *)x.a.dx)[t * x.a.D + d] = dx;
 }
 
-// If a sequence ends with this stretch, copies its last Wc - 1 rows to xt.
+// If a sequence ends with this stretch, copies the sequence's last Wc - 1 rows to xt.
 template <class X>
 static __global__ void last_rows(const struct conv x, const struct stretch s)
 {

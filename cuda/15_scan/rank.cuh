@@ -12,7 +12,7 @@
 #include "sequential.cuh"
 
 // One rank's scan. Nothing is allocated, and the host waits only for the communicator.
-// Backward stores dO per token and one state per tile.
+// Backward stores dO per token and one state per tile (chunk).
 struct scan {
     struct kcp_scan a;
     struct scan_kernel by;

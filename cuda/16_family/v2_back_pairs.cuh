@@ -46,8 +46,8 @@ static __device__ __forceinline__ float rounded(float x)
     return (float)(bf16)x;
 }
 
-// rows_of_tile loads tile (I, J) of a matrix as operand A, and columns_of_tile loads
-// its transpose. Entries outside the blocks become 0.
+// `rows_of_tile` loads tile (I, J) of a matrix as operand A, and `columns_of_tile`
+// loads the tile's transpose. Entries outside the blocks become 0.
 static __device__ __forceinline__ void rows_of_tile(uint32_t *a, const bf16 *M, int ld,
                                                     int I, int J, int b)
 {

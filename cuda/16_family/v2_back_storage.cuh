@@ -18,7 +18,7 @@ struct near<1> {
     bf16 qk, ab;
 };
 
-// Shared memory of a chunk. q, k, a and b overwrite h and dS. `dG` and `dE` overwrite
+// In a chunk's shared memory, q, k, a and b overwrite h and dS. `dG` and `dE` overwrite
 // dO, x and v. `far` overwrites z and the arrays after z. DPLR has two rows per token:
 //   x     v_new of a token's first row
 //   z     at first dU of the first row

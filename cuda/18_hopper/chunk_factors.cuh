@@ -96,9 +96,9 @@ struct forward_params {
     int kept;                            // rows of h_kept
     int first, count;
     void *carry;                         // [HV,K,V] from one window to the next
-    // Parts of the saved block that these kernels write, or NULL. `rstd_q`, `rstd_k`
-    // and `beta` have 64 rows per chunk and head. Rows past a stretch's end are 0. If a
-    // block is saved, `factors` points into the block.
+    // Parts of the block saved for backward that these kernels write, or NULL.
+    // `rstd_q`, `rstd_k` and `beta` have 64 rows per chunk and head. Rows past a
+    // stretch's end are 0. If a block is saved, `factors` points into the block.
     struct { float *rstd_q, *rstd_k, *beta; void *h_kept; } saved;
     int raw_rows;                        // GDN: the scan reads full chunks of q and k
 };                                       // from the caller's tensors

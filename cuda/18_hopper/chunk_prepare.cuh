@@ -177,7 +177,7 @@ static __device__ __forceinline__ struct split_operand block16_as_a(
 
 // Overwrites a diagonal block of L with (I + L)^-1, by forward substitution in fp32. A
 // lane computes column j. The two halves of a warp invert two different blocks, or both
-// invert the same block.
+// halves invert the same block.
 static __device__ __forceinline__ void invert_block16(float (*L)[SUBCHUNK + 4], int j)
 {
     float x[SUBCHUNK];

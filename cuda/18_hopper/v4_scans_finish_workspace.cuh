@@ -33,7 +33,7 @@ struct factors_backward {
 };
 
 // Places forward's results per chunk: in the workspace if KCP_SAVE_LIGHT requires
-// recomputing these results, otherwise in the saved block.
+// recomputing these results, otherwise in the block saved by forward.
 static void place_block(struct factors_backward *f)
 {
     const struct kcp_backward *a = &f->x.a;
@@ -74,7 +74,8 @@ static void place_maps(struct factors_backward *f)
     f->e = place_exchange(r, (const struct kcp_call *)a, 1, f->dmap, f->states);
 }
 
-// Places forward's strips, if forward cut its segments and the path has split=yes.
+// Places forward's strips, if forward cut its segments and the path's row has
+// split=yes.
 static void place_strips(struct factors_backward *f, const struct kcp_path *path)
 {
     const struct kcp_backward *a = &f->x.a;
@@ -191,7 +192,7 @@ static int jobs_of(const struct factors_backward *f, const struct strip *s, int 
 
 // Stores the jobs in the order in which the scans start: long jobs first. Lengths are
 // compared in multiples of 1/16 of the longest job. Among jobs of equal length
-// SCAN_REVERSE is first, because its steps take longer.
+// SCAN_REVERSE is first, because reverse steps take longer.
 static void put_jobs(struct factors_backward *f, struct putter *x, int launch)
 {
     int64_t longest = 1;

@@ -8,7 +8,7 @@
  * (--exact, --bare), no block is kept, because the sanitizers check each allocation's
  * exact bounds.
  *
- * cudaFree waits for the GPU of the freed block. A rank therefore frees only blocks of
+ * Each cudaFree waits for the freed block's GPU. Therefore a rank frees only blocks of
  * the rank's own GPU, because on another GPU a NCCL kernel may wait for this rank.
  * During cudaFree, the rank does not hold the list's lock. */
 #include "memory.h"
@@ -48,7 +48,7 @@ static void *alloc_new(size_t n)
 {
     void *p = NULL;
     if (cudaMalloc(&p, n ? n : 1) == cudaSuccess) return p;
-    cudaGetLastError();                 /* clears the error, because NULL reports it */
+    cudaGetLastError();                 /* clear the error, which NULL reports */
     return NULL;
 }
 
@@ -60,8 +60,8 @@ static size_t block_size(size_t n)
 }
 
 /* Returns an unused block of this GPU, or NULL. `bytes` is the block's size, or 0 for
- * any size. If `leaves` is set, removes the block from the list; else marks the block
- * as used. */
+ * any size. If `leaves` is set, removes the block from the list, otherwise marks the
+ * block as used. */
 static void *take_block(size_t bytes, int device, int leaves)
 {
     void *p = NULL;

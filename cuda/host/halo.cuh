@@ -114,7 +114,7 @@ static inline size_t states_copied(const struct kcp_halo *h, const void *own)
     return own && p->R > 1 && p->crossing ? h->row_bytes * h->reach * p->N : 0;
 }
 
-// Copies the states `own` to `copy`, and receives other rows that this rank reads.
+// Copies the states `own` to `copy`, and receives the states of other ranks.
 static inline int bring_states(const struct kcp_halo *h, const void *own,
                                const void *copy)
 {

@@ -85,8 +85,8 @@ static inline Args stage_args(const struct kcp_call *call, const struct pass_arr
     return a;
 }
 
-// Places the results of forward that the saved block contains only with KCP_SAVE_ALL.
-// With other save modes, backward recomputes these results.
+// Places the results that forward saves only with KCP_SAVE_ALL. With other save modes,
+// backward recomputes these results.
 template <class X>
 static void place_recomputed(struct arena *r, const struct kcp_call *a,
                              struct pass_arrays *x)

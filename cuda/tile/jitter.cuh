@@ -1,4 +1,4 @@
-// jitter.cuh -- random sleeps for a build that exposes races; no code in other builds.
+// jitter.cuh -- random sleeps for a build that exposes races (no code in other builds).
 // Book: chapter 18, "Real world".
 // Checked by: tests/cli/jitter.sh, which removes waits.
 // Next: cp_async.cuh.

@@ -1,4 +1,4 @@
-// peer_flag.cuh -- a counter in memory that another GPU sets after it has written data.
+// peer_flag.cuh -- a counter in memory that another GPU sets after writing data.
 // Book: chapter 20, "Code: kernels".
 // Checked by: every form of the exchange over NCCL, bench/check_gpus.sh.
 // Next: ../07_merge/hop.cuh.

@@ -7,8 +7,8 @@
 #include "cp_async.cuh"
 
 // Returns x of lane ^ mask (shfl.sync.bfly), called by all lanes of a warp. The asm is
-// volatile, so the compiler keeps several shuffles in program order and issues all of
-// them before the first result is used.
+// volatile, so the compiler keeps several shuffles in program order and issues all
+// shuffles before the first result is used.
 static __device__ __forceinline__ float shfl_bfly_in_order(float x, int mask)
 {
     float y;

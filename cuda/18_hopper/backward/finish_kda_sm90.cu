@@ -114,9 +114,9 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
     make_operands<underflow>(b, rows.q[wg], rows.k[wg], G, o);
     wgmma_tiles_wait(d);
     named_barrier_sync(CONSUMERS_SYNC, CONSUMERS); // the triangles are stored
-    // Each consumer arrives once per chunk, after full[PART_h]. The dbeta warp releases
-    // h only after this barrier, so no consumer can arrive twice before the dbeta warp
-    // has passed.
+    // Each consumer arrives once per chunk, after full[PART_h] has completed. The dbeta
+    // warp releases h only after this barrier, so no consumer can arrive twice before
+    // the dbeta warp has passed.
     named_barrier_arrive(DIAGONAL_STORED, CONSUMERS + 32);
     float dG[8][4], dk[8][4], last[2] = {}, star[2];
     scale_columns_of_W<K>(of, b, G_last, d);

@@ -13,10 +13,9 @@
 #include "cuda/18_hopper/step_record.cuh"
 
 // One block processes a sequence of one value head from the last step of 32 tokens to
-// the first. Forward stored one record per step. G, a, qf, kf and kb are those of
-// step_record.cuh, and E is G of the step's last row. With F = 2^(G - a), Sa = 2^a S
-// and dSa = 2^(E - a) dS (dS at the end of the step), the equations of a step contain
-// no decay:
+// the first. Forward stored one record per step. step_record.cuh defines G, a, qf, kf
+// and kb, and E is G of the step's last row. With F = 2^(G - a), Sa = 2^a S and dSa =
+// 2^(E - a) dS (dS at the end of the step), the equations of a step contain no decay:
 //
 //     dU  = kb dSa + Aqk^T dO        dv  = Ab^T dU
 //     dSa <- dSa + qf^T dO - kf^T dv

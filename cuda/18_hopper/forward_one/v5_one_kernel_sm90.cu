@@ -18,7 +18,7 @@ static const char *const one_kernel_name = "v5_one_kernel";
 // compute A beta, one computes Aqk, and one loads rows and computes decays. GDN: two
 // warps compute A beta, two compute Aqk, and one loads rows. Barriers: see storage.cuh.
 //
-// If `keep` is 1, the kernel also stores the records that backward reads.
+// If `keep` is 1, the kernel also stores records (step_record.cuh) for backward.
 template <int kda, int keep>
 static __global__ __launch_bounds__(head_shape<kda>::THREADS, 1) void one_kernel(
     const __grid_constant__ struct head_params x)

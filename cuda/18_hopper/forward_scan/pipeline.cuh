@@ -118,9 +118,9 @@ static __device__ __forceinline__ void consumer_wait(Storage &smem, int pipeline
 // Releases a stage. In a cluster of two, each block's copies fill the stages of both
 // blocks, so both blocks must release a stage before the next copies. One lane per warp
 // arrives at the barrier of each block, after __syncwarp, which orders the reads of all
-// lanes before that arrival. Racecheck supports neither one lane's arrival for its warp
-// nor an arrival at a mapped address. In the sanitizers' build every thread therefore
-// arrives at both barriers, and uses the unmapped address for its own block's barrier.
+// lanes before that arrival. Racecheck does not support arrivals for a warp, or at
+// mapped addresses. In the sanitizers' build every thread therefore arrives at both
+// barriers, and uses the unmapped address for its own block's barrier.
 #ifdef KCP_FOR_SANITIZERS
 enum { RELEASE_ARRIVALS = 128 };         // per warpgroup: every thread
 #else

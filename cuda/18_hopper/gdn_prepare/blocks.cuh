@@ -317,8 +317,8 @@ static __device__ __forceinline__ void store_blocks(
     }
 }
 
-// Stores beta in the saved block. Also stores the norms, once for all value heads of a
-// query/key head.
+// Stores beta in the block saved for backward. Also stores the norms, once for all
+// value heads of a query/key head.
 template <class Storage>
 static __device__ __forceinline__ void save_row_scalars(const struct forward_params &x,
                                                         const Storage &smem, int kv)

@@ -246,7 +246,7 @@ static __device__ __forceinline__ int decay_sums(
 // Computes |q|^2 and |k|^2 of the rows as the diagonals of q q^T and k k^T, on the
 // tensor core from the raw rows. Also computes the diagonal of q k^T, which has no
 // decay. Operand A has eight rows of q and the eight rows of k of the same tokens. The
-// norms are also stored in the saved block.
+// norms are also stored in the block saved for backward.
 template <int K>
 static __device__ __forceinline__ void row_norms(const struct forward_params &x,
                                                  int len, int c, int first,
