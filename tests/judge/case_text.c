@@ -14,47 +14,57 @@ const char *const beta_name[] = { "raw", "sigmoid", "sigmoid2" };
 static const char *const layouts[] = { "kv", "vk" };
 static const char *const saves[] = { "none", "all", "light" };  /* none: recompute */
 static const char *const acts[] = { "none", "silu" };
-static const char *const owners[] = { "", "zigzag", "striped", "dealt" };
+static const char *const owners[] = { "contiguous", "zigzag", "striped", "dealt" };
 static const char *const walks[] = { "auto", "sequential", "blelloch" };
 
-/* Integer fields of the call, printed as "HV=4" unless they have the usual value. */
-static const struct { const char *word; size_t at; int low, high, usual; }
+/* Integers, printed as "HV=4" unless they have the usual value. */
+#define NUMBER(word, name, low, high, usual) \
+    { word, offsetof(struct kcase, name), sizeof ((struct kcase *)0)->name, low, high, \
+      usual }
+static const struct { const char *word; size_t at, size; int64_t low, high, usual; }
 numbers[] = {
-    { "H=", offsetof(struct kcp_call, H), 1, 1024, 0 },
-    { "HV=", offsetof(struct kcp_call, HV), 1, 1024, 0 },
-    { "K=", offsetof(struct kcp_call, K), 1, 1024, 0 },
-    { "V=", offsetof(struct kcp_call, V), 1, 1024, 0 },
-    { "C=", offsetof(struct kcp_call, C), 1, 256, 0 },
-    { "R=", offsetof(struct kcp_call, R), 1, CASE_RANKS, 0 },
-    { "D=", offsetof(struct kcp_call, D), 1, 65536, 5 },
-    { "Wc=", offsetof(struct kcp_call, Wc), 1, 64, 4 },
-    { "strip=", offsetof(struct kcp_call, strip_chunks), 0, 64, 0 },
-    { "blocks=", offsetof(struct kcp_call, blocks), 0, 64, 0 },
-    { "part=", offsetof(struct kcp_call, part), 0, 3, 0 } };
-/* Enum fields of the call, printed as `word` (may be empty) and the value's name. */
+    NUMBER("H=", call.H, 1, 1024, 0), NUMBER("HV=", call.HV, 1, 1024, 0),
+    NUMBER("K=", call.K, 1, 1024, 0), NUMBER("V=", call.V, 1, 1024, 0),
+    NUMBER("C=", call.C, 1, 256, 0), NUMBER("R=", call.R, 1, CASE_RANKS, 0),
+    NUMBER("D=", call.D, 1, 65536, 5), NUMBER("Wc=", call.Wc, 1, 64, 4),
+    NUMBER("strip=", call.strip_chunks, 0, 64, 0),
+    NUMBER("blocks=", call.blocks, 0, 64, 0), NUMBER("part=", call.part, 0, 3, 0),
+    NUMBER("masks=", masks, 0, 3, 0), NUMBER("L=", L, 1, INT32_MAX, 0),
+    NUMBER("id=", id, 0, 99999, 0),       /* id selects ranges, streams, layers */
+    NUMBER("seed=", seed, 0, INT64_MAX, -1) };
+/* Enums, printed as `word` (may be empty) and the value's name. */
 static const struct { const char *word; size_t at; const char *const *name; int n; }
 lists[] = {
-    { "", offsetof(struct kcp_call, model), model_name, 5 },
-    { "", offsetof(struct kcp_call, form), kcp_form_names, KCP_FORMS },
-    { "gate=", offsetof(struct kcp_call, gate), gate_name, 3 },
-    { "beta=", offsetof(struct kcp_call, beta_form), beta_name, 3 },
-    { "layout=", offsetof(struct kcp_call, layout), layouts, 2 },
-    { "save=", offsetof(struct kcp_call, save), saves, 3 },
-    { "act=", offsetof(struct kcp_call, act), acts, 2 },
-    { "walk=", offsetof(struct kcp_call, walk), walks, 3 } };
+    { "", offsetof(struct kcase, regime), regime_name, REGIMES },
+    { "", offsetof(struct kcase, call.model), model_name, 5 },
+    { "", offsetof(struct kcase, call.form), kcp_form_names, KCP_FORMS },
+    { "gate=", offsetof(struct kcase, call.gate), gate_name, 3 },
+    { "beta=", offsetof(struct kcase, call.beta_form), beta_name, 3 },
+    { "layout=", offsetof(struct kcase, call.layout), layouts, 2 },
+    { "save=", offsetof(struct kcase, call.save), saves, 3 },
+    { "act=", offsetof(struct kcase, call.act), acts, 2 },
+    { "walk=", offsetof(struct kcase, call.walk), walks, 3 },
+    { "owners=", offsetof(struct kcase, spread), owners, 4 } };
 #define LEN(a) (int)(sizeof(a) / sizeof *(a))
 
-static int *int_at(struct kcp_call *c, size_t at) { return (int *)((char *)c + at); }
-
 static const struct { const char *word; size_t at; } flags[] = {
-#define IN_CALL(name) { #name, offsetof(struct kcase, call) + \
-                               offsetof(struct kcp_call, name) }
-#define IN_CASE(word, name) { word, offsetof(struct kcase, name) }
-    IN_CALL(l2norm), IN_CALL(reuse_M), IN_CALL(shift), IN_CASE("h0", with_h0),
-    IN_CASE("dht", with_dht), IN_CASE("mixed", mixed_want), IN_CASE("spike", spike),
-    IN_CASE("exact", exact_beta), IN_CASE("null", null_rows),
-    IN_CASE("plain", plain_rows), IN_CASE("big", big), IN_CASE("no_states", no_states),
-    IN_CASE("x0", with_x0), IN_CASE("dxt", with_dxt), IN_CASE("again", again) };
+#define FLAG(word, name) { word, offsetof(struct kcase, name) }
+    FLAG("l2norm", call.l2norm), FLAG("reuse_M", call.reuse_M),
+    FLAG("shift", call.shift), FLAG("h0", with_h0), FLAG("dht", with_dht),
+    FLAG("mixed", mixed_want), FLAG("spike", spike), FLAG("exact", exact_beta),
+    FLAG("null", null_rows), FLAG("plain", plain_rows), FLAG("big", big),
+    FLAG("no_states", no_states), FLAG("x0", with_x0), FLAG("dxt", with_dxt),
+    FLAG("again", again) };
+
+static int *int_at(const struct kcase *k, size_t at)
+{
+    return (int *)(void *)((char *)(uintptr_t)k + at);
+}
+
+static int64_t *long_at(const struct kcase *k, size_t at)
+{
+    return (int64_t *)(void *)int_at(k, at);
+}
 
 /* Prints x with nine digits, or with seventeen if nine digits do not read back as x. */
 static const char *real_text(double x, char text[40])
@@ -66,31 +76,29 @@ static const char *real_text(double x, char text[40])
 
 void case_print(const struct kcase *k, char *buf, size_t n)
 {
-    struct kcase copy = *k;
-    struct kcp_call *c = &copy.call;
+    const struct kcp_call *c = &k->call;
     char real[40];
-    int at = snprintf(buf, n, "%s", regime_name[k->regime]);
+    int at = 0;
 #define ADD(...) at += at < (int)n ? snprintf(buf + at, n - at, __VA_ARGS__) : 0
-    for (int i = 0; i < LEN(lists); i++)
-        if (!i || (i == 1 && c->R > 1) || *int_at(c, lists[i].at))
-            ADD(" %s%s", lists[i].word, lists[i].name[*int_at(c, lists[i].at)]);
-    for (int i = 0; i < LEN(numbers); i++)
-        if (*int_at(c, numbers[i].at) != numbers[i].usual)
-            ADD(" %s%d", numbers[i].word, *int_at(c, numbers[i].at));
-    for (int i = 0; i < c->N; i++)
-        ADD("%s%lld", i ? "," : " lengths=", (long long)(k->cu[i + 1] - k->cu[i]));
-    for (int i = 0; i < LEN(flags); i++)
-        if (*(const int *)((const char *)k + flags[i].at)) ADD(" %s", flags[i].word);
-    for (int r = 0; k->uneven && r <= c->R; r++)
-        ADD("%s%lld", r ? "," : " cuts=", (long long)k->cuts[r]);
-    if (k->spread) ADD(" owners=%s", owners[k->spread]);
-    if (k->masks) ADD(" masks=%d", k->masks);
-    if (k->L) ADD(" L=%lld", (long long)k->L);
+    for (int i = 0; i < LEN(lists); i++) {
+        const int x = *int_at(k, lists[i].at);
+        const int always = i < 2 || (lists[i].name == kcp_form_names && c->R > 1);
+        if (always || x) ADD("%s%s%s", i ? " " : "", lists[i].word, lists[i].name[x]);
+    }
+    for (int i = 0; i < LEN(numbers); i++) {
+        const int64_t x = numbers[i].size == 8 ? *long_at(k, numbers[i].at)
+                                               : *int_at(k, numbers[i].at);
+        if (x != numbers[i].usual) ADD(" %s%lld", numbers[i].word, (long long)x);
+    }
     if (k->alike != 0) ADD(" alike=%s", real_text(k->alike, real));
     if (c->lower_bound != -5) ADD(" lb=%s", real_text(c->lower_bound, real));
     if (c->scale != case_scale(c->K)) ADD(" scale=%s", real_text(c->scale, real));
-    if (k->id) ADD(" id=%d", k->id);           /* id selects ranges, streams, layers */
-    ADD(" seed=%llu", (unsigned long long)k->seed);
+    for (int i = 0; i < c->N; i++)
+        ADD("%s%lld", i ? "," : " lengths=", (long long)(k->cu[i + 1] - k->cu[i]));
+    for (int i = 0; i < LEN(flags); i++)
+        if (*int_at(k, flags[i].at)) ADD(" %s", flags[i].word);
+    for (int r = 0; k->uneven && r <= c->R; r++)
+        ADD("%s%lld", r ? "," : " cuts=", (long long)k->cuts[r]);
 #undef ADD
 }
 
@@ -133,26 +141,19 @@ static int read_word(struct kcase *k, char *word, int *ncuts)
     for (int i = 0; i < LEN(numbers); i++)
         if (n && strlen(numbers[i].word) == n && !strncmp(word, numbers[i].word, n)) {
             if (!whole(value, numbers[i].low, numbers[i].high, &x)) return 0;
-            *int_at(c, numbers[i].at) = (int)x;
+            if (numbers[i].size == 8) *long_at(k, numbers[i].at) = x;
+            else *int_at(k, numbers[i].at) = (int)x;
             return 1;
         }
     for (int i = 0; i < LEN(lists); i++)
         for (int j = 0; j < lists[i].n; j++)
             if (strlen(lists[i].word) == n && !strncmp(word, lists[i].word, n) &&
                 !strcmp(value, lists[i].name[j])) {
-                *int_at(c, lists[i].at) = j;
+                *int_at(k, lists[i].at) = j;
                 return 1;
             }
-    for (int j = 0; j < REGIMES && !n; j++)
-        if (!strcmp(word, regime_name[j])) {
-            k->regime = j;
-            return 1;
-        }
     for (int i = 0; i < LEN(flags) && !n; i++)
-        if (!strcmp(word, flags[i].word)) {
-            *(int *)((char *)k + flags[i].at) = 1;
-            return 1;
-        }
+        if (!strcmp(word, flags[i].word)) return *int_at(k, flags[i].at) = 1;
     if (!n) return 0;
     if (!strncmp(word, "lengths=", n)) {
         int64_t length[MOST_SEQUENCES];
@@ -167,23 +168,6 @@ static int read_word(struct kcase *k, char *word, int *ncuts)
         *ncuts = read_numbers(value, k->cuts, CASE_RANKS + 1);
         return *ncuts > 1;
     }
-    for (int j = 1; j < LEN(owners) && !strncmp(word, "owners=", n); j++)
-        if (!strcmp(value, owners[j])) {
-            k->spread = j;
-            return 1;
-        }
-    const struct { const char *word; long long low, high; } longs[] = {
-        { "L=", 1, INT32_MAX }, { "masks=", 0, 3 }, { "id=", 0, 99999 },
-        { "seed=", 0, INT64_MAX } };
-    for (int i = 0; i < LEN(longs); i++) {
-        if (strncmp(word, longs[i].word, n)) continue;
-        if (!whole(value, longs[i].low, longs[i].high, &x)) return 0;
-        if (i == 0) k->L = x;
-        if (i == 1) k->masks = (int)x;
-        if (i == 2) k->id = (int)x;
-        if (i == 3) k->seed = (uint64_t)x;
-        return 1;
-    }
     if (!strncmp(word, "alike=", n)) return real(value, 0, 1, &k->alike);
     if (!strncmp(word, "lb=", n)) return real(value, -5, -1e-3, &c->lower_bound);
     if (strncmp(word, "scale=", n)) return 0;
@@ -193,8 +177,6 @@ static int read_word(struct kcase *k, char *word, int *ncuts)
 /* Maximum number of chunks per case, because a plan has tables with a row per chunk. */
 enum { PIECES = 1 << 20 };
 
-/* Parses a case from words in any order. Omitted options get default values. Returns 0,
- * or 1 with the error in `why`. */
 int case_parse(const char *text, struct kcase *k, char *why, size_t n)
 {
     struct kcp_call *c = &k->call;
@@ -251,8 +233,6 @@ int case_parse(const char *text, struct kcase *k, char *why, size_t n)
     return 0;
 }
 
-/* Parses cases separated by semicolons. Returns the number of cases, or 0 with the
- * error in `why`. */
 int cases_parse(const char *text, struct kcase *k, int max, char *why, size_t n)
 {
     char copy[4096], *rest = NULL;

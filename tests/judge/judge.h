@@ -71,8 +71,9 @@ struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
 /* Returns four cases with HV > H and different K and V up to 256, for kernels that
  * support any size. */
 struct kcase *cases_tall(const struct kcp_stage *s, uint64_t seed, int ranks, int *n);
-/* Cases as text (case_text.c). case_parse returns 0, or 1 with the wrong word in
- * `why`; cases_parse returns the number of cases, or 0 with the error in `why`. */
+/* Cases as text (case_text.c): words in any order; omitted words have usual values.
+ * case_parse returns 0, or 1 with the wrong word in `why`. cases_parse reads cases
+ * separated by semicolons and returns their number, or 0 with the error in `why`. */
 void case_print(const struct kcase *k, char *buf, size_t n);
 int  case_parse(const char *text, struct kcase *k, char *why, size_t n);
 int  cases_parse(const char *text, struct kcase *k, int max, char *why, size_t n);
