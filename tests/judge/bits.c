@@ -275,8 +275,8 @@ cases[] = {
     { "16", 1, "gla live H=2 K=64 V=64 lengths=300 L=64 h0 dht" },
 };
 
-static int judge_variant_bits(struct kcp_report *rep, const struct kcp_variant *v,
-                              int is_canonical)
+int bits_of_variant(struct kcp_report *rep, const struct kcp_variant *v,
+                    int is_canonical)
 {
     const struct kcp_stage *s = stage_find(v->stage);
     const struct memory *mem = v->where == KCP_DEVICE ? gpu_of_threads() : &host_memory;
@@ -297,16 +297,6 @@ static int judge_variant_bits(struct kcp_report *rep, const struct kcp_variant *
     return status;
 }
 
-int alone_variant(struct kcp_report *rep, const struct kcp_variant *v)
-{
-    return judge_variant_bits(rep, v, 0);
-}
-
-int canonical_variant(struct kcp_report *rep, const struct kcp_variant *v)
-{
-    return judge_variant_bits(rep, v, 1);
-}
-
 /* Runs check `canonical` on the stage's kernels, or check `alone` on all variants of
  * the stage except mutants. */
 static int judge_stage(struct kcp_report *rep, const char *stage, int is_canonical)
@@ -319,7 +309,7 @@ static int judge_stage(struct kcp_report *rep, const char *stage, int is_canonic
     }
     for (int i = 0; i < n; i++) {
         if (is_mutant(v[i]) || (is_canonical && v[i]->where != KCP_DEVICE)) continue;
-        const int status = judge_variant_bits(rep, v[i], is_canonical);
+        const int status = bits_of_variant(rep, v[i], is_canonical);
         if (status && status != KCP_NA) return status;
     }
     return KCP_OK;

@@ -290,30 +290,23 @@ int judge_check(const struct kcp_check *c, struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* Checks that run on built-in kernels and also on a kernel of a shared object. */
-static const struct {
-    const char *name, *what;
-    int (*run)(struct kcp_report *, const struct kcp_variant *);
-} of_objects[] = {
-    { "alone", "NaN in one sequence changes no bit of other sequences", alone_variant },
-    { "canonical", "canonical segments give equal bits on 1 to 8 ranks",
-      canonical_variant } };
-
 int judge_object(const struct kcp_variant *v, const struct options *o,
                  struct kcp_report *rep)
 {
+    static const char *const what[] = {
+        "NaN in one sequence changes no bit of other sequences",
+        "canonical segments give equal bits on 1 to 8 ranks" };
     const struct kcp_stage *s = stage_find(v->stage);
     const int fixed = o->given || o->reference || ranks_mine() >= 0;
     int err = judge_variant(s, v, o, rep);
     for (int i = 0; i < 2 && !err && !fixed; i++) {
         struct isolated x = { .stage = s, .variant = v, .object = o->object,
                               .lost = rep->lost };
-        struct kcp_report own = { .quiet = rep->quiet }, all = *rep;
-        const int status = isolated_object_check(&x, of_objects[i].run, &own);
-        const struct kcp_check c = { s->name, of_objects[i].name, of_objects[i].what,
+        struct kcp_report own = { .quiet = rep->quiet };
+        const struct kcp_check c = { s->name, i ? "canonical" : "alone", what[i],
                                      NULL };
-        count_check(&c, status, &own, &all);
-        if (status != KCP_NA) *rep = all;            /* n/a: no such check */
+        const int status = isolated_bits(&x, i, &own);
+        if (status != KCP_NA) count_check(&c, status, &own, rep);  /* n/a: no check */
     }
     return err;
 }

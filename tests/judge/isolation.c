@@ -228,14 +228,11 @@ int isolated_case(struct isolated *x, int index, enum kcp_storage judged,
     return status;
 }
 
-int isolated_object_check(struct isolated *x,
-                          int (*run)(struct kcp_report *, const struct kcp_variant *),
-                          struct kcp_report *own)
+int isolated_bits(struct isolated *x, int is_canonical, struct kcp_report *own)
 {
     char why[160];
-    if (isolation_off || ranks_mine() >= 0) return run(own, x->variant);
-    runner = x;
-    const int status = run(own, x->variant);
+    if (!isolation_off && ranks_mine() < 0) runner = x;
+    const int status = bits_of_variant(own, x->variant, is_canonical);
     runner = NULL;
     if (isolated_end(x, why, sizeof why))
         report_fail(own, "%s: %s", x->variant->name, why);

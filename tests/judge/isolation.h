@@ -38,11 +38,8 @@ int  isolated_case(struct isolated *x, int index, enum kcp_storage judged,
 double isolated_seconds_left(const struct isolated *x);
 /* Ends the process. Returns 0, or 1 and `why` if the exit status is not 0. */
 int  isolated_end(struct isolated *x, char *why, size_t n);
-/* Runs a check of one variant in this process; the trials of the check run in the
- * variant's process. */
-int  isolated_object_check(struct isolated *x,
-                           int (*run)(struct kcp_report *, const struct kcp_variant *),
-                           struct kcp_report *own);
+/* Runs bits_of_variant in this process, and its trials in the variant's process. */
+int  isolated_bits(struct isolated *x, int is_canonical, struct kcp_report *own);
 /* Runs a check of a stage in a separate process, fills `own` with the check's report
  * and returns the check's status. */
 int  isolated_check(const struct kcp_check *c, struct kcp_report *own);

@@ -7,6 +7,7 @@
 #include "paths.h"
 #include "kcp_mpi.h"
 #include "base/options.h"
+#include <regex.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -122,15 +123,11 @@ static void keep_options(const struct command *x, const char *program)
 /* Returns 1 if the text is a list of sizes such as "128x128,64x64". */
 static int shapes_read(const char *s)
 {
-    while (*s) {
-        const size_t K = strspn(s, "0123456789"), V = strspn(s + K + (s[K] == 'x'),
-                                                             "0123456789");
-        if (!K || s[K] != 'x' || !V) return 0;
-        s += K + 1 + V;
-        if (*s == ',' && s[1]) s++;
-        else if (*s) return 0;
-    }
-    return 1;
+    regex_t sizes;
+    const int bad = regcomp(&sizes, "^[0-9]+x[0-9]+(,[0-9]+x[0-9]+)*$", REG_EXTENDED);
+    const int fits = !bad && !regexec(&sizes, s, 0, NULL, 0);
+    if (!bad) regfree(&sizes);
+    return fits;
 }
 
 static int needs(const char *option, const char *other)

@@ -151,12 +151,11 @@ int64_t buffer_other_bytes(const struct buffer *o, const struct buffer *to,
 void trial_free(struct trial *t);
 /* Returns 1 if the field has one row per token ("T"), sequence ("N"), ... */
 int  has_row_per(const struct kcp_field *f, const char *letter);
-/* alone_variant checks that a NaN sequence changes no bit of the other sequences;
- * canonical_variant checks that canonical segments give equal bits on every number of
- * ranks. Both functions (bits.c) return KCP_NA if the variant's stage has no such
- * check. */
-int  alone_variant(struct kcp_report *rep, const struct kcp_variant *v);
-int  canonical_variant(struct kcp_report *rep, const struct kcp_variant *v);
+/* bits.c: checks that canonical segments give equal bits on every number of ranks, or
+ * that a NaN sequence changes no bit of other sequences. Returns KCP_NA if the stage
+ * has no such check. */
+int  bits_of_variant(struct kcp_report *rep, const struct kcp_variant *v,
+                     int is_canonical);
 /* Runs the reference of a stage, cut into canonical segments, on 1 to 8 ranks, and
  * requires equal bits in every form that composes maps in order. */
 int  canonical_reference(struct kcp_report *rep, const char *stage, const char *words);
