@@ -6,19 +6,14 @@ Book: chapter 08.  Checked by: .ci/torch.  Next: train.py.
   python hybrid.py --text README.md
   torchrun --nproc_per_node=4 hybrid.py --text README.md         one batch over 4 ranks
 
-The KDA layer and the batches come from train.py. A KDA layer exchanges one state per
-head and cut sequence; the softmax layer gathers keys and values of all tokens.
+Layers of KDA, batches and options come from train.py. A layer of KDA exchanges one state
+per head and cut sequence; the softmax layer gathers keys and values of all tokens.
 """
-import os
-import time
-
 import torch
 import torch.distributed as dist
 import torch.nn as nn
 import torch.nn.functional as F
-from torch.nn.parallel import DistributedDataParallel
 
-import kcp_torch
 import train
 
 
@@ -83,53 +78,5 @@ class Model(train.Model):
         self.layers.append(Attention(width, H, K))
 
 
-def main():
-    p = train.Parser(description=__doc__.splitlines()[0])
-    p.add_argument("--text", nargs="+", required=True, help="files to learn")
-    p.add_argument("--steps", type=int, default=8)
-    p.add_argument("--lengths", type=int, nargs="+", default=[61, 130, 17, 48],
-                   help="bytes of the sequences of a batch")
-    p.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    o = p.parse_args()
-    cuda = o.device == "cuda"
-    text, tokens = train.bytes_of(p, o.text), sum(o.lengths)
-    if min(o.lengths) < 1 or len(text) < tokens + 2:
-        p.error(f"--lengths: found {o.lengths}, expected 1 or more each, and less than"
-                f" the text's {len(text)} bytes together")
-    alone = {} if "RANK" in os.environ else \
-        {"store": dist.HashStore(), "rank": 0, "world_size": 1}
-    dist.init_process_group("nccl" if cuda else "gloo", **alone)
-    R, r = dist.get_world_size(), dist.get_rank()
-    device = torch.device(o.device, int(os.environ.get("LOCAL_RANK", 0)) if cuda else 0)
-    if cuda:
-        torch.cuda.set_device(device)
-    torch.manual_seed(1)
-    # Parameters are double on a CPU, so that the order of sums hardly changes losses.
-    model = Model().to(device, torch.float32 if cuda else torch.float64)
-    ddp = DistributedDataParallel(model)
-    adam = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    cu = [0]
-    for n in o.lengths:
-        cu.append(cu[-1] + n)
-    context = kcp_torch.build_cp_context(cu, conv1d_kernel_size=4)
-    for step in range(o.steps):
-        start = time.perf_counter()
-        pieces = train.batch_of(text, step, o.lengths)
-        x, y = (torch.cat([piece[i] for piece in pieces])[None] for i in (0, 1))
-        x, y = context.shard(x).to(device), context.shard(y).to(device)
-        logits = ddp(x, dict(cp_context=context))
-        loss = F.cross_entropy(logits[0], y[0], reduction="sum") / tokens
-        adam.zero_grad()
-        (loss * R).backward()              # DistributedDataParallel divides by R
-        adam.step()
-        whole = loss.detach().clone()
-        dist.all_reduce(whole)
-        if r == 0:
-            print(f"step {step} loss {whole.item():.12f}"
-                  f" tokens/s {tokens / (time.perf_counter() - start):.0f}", flush=True)
-    kcp_torch.release()
-    dist.destroy_process_group()
-
-
 if __name__ == "__main__":
-    main()
+    train.main(Model, __doc__)

@@ -14,6 +14,7 @@ rank computes a part of every gradient; DistributedDataParallel averages the par
 """
 import argparse
 import os
+import time
 
 import torch
 import torch.distributed as dist
@@ -93,8 +94,9 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message.removeprefix('argument ')}\n")
 
 
-def main():
-    p = Parser(description=__doc__.splitlines()[0])
+def main(kind, description):
+    """Trains a model of class `kind`, which is called with bytes and a `where`."""
+    p = Parser(description=description.splitlines()[0])
     p.add_argument("--text", nargs="+", required=True, help="files to learn")
     p.add_argument("--steps", type=int, default=8)
     p.add_argument("--cp", type=int, default=0, help="ranks a sequence; 0: all")
@@ -103,7 +105,7 @@ def main():
     p.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     o = p.parse_args()
     R, r = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
-    cp = o.cp or R
+    cp, cuda = o.cp or R, o.device == "cuda"
     if cp < 1 or R % cp:
         p.error(f"--cp: found {cp}, expected a divisor of {R}, the ranks")
     if len(o.lengths) % (R // cp) or min(o.lengths) < 1:
@@ -111,56 +113,47 @@ def main():
                 f" for each of {R // cp} replicas")
     if o.steps < 0:
         p.error(f"--steps: found {o.steps}, expected 0 or more")
-    if o.device == "cuda" and not torch.cuda.is_available():
+    if cuda and not torch.cuda.is_available():
         p.error("--device: found no GPU, expected one that PyTorch sees")
-    text = bytes_of(p, o.text)
-    if len(text) < sum(o.lengths) + 2:
-        p.error(f"--text: found {len(text)} bytes, expected {sum(o.lengths) + 2}")
-    device = torch.device(o.device)
-    if o.device == "cuda":
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+    text, tokens = bytes_of(p, o.text), sum(o.lengths)
+    if len(text) < tokens + 2:
+        p.error(f"--text: found {len(text)} bytes, expected {tokens + 2}")
+    device = torch.device(o.device, int(os.environ.get("LOCAL_RANK", 0)) if cuda else 0)
+    if cuda:
         torch.cuda.set_device(device)
-    group = None
-    if R > 1:
-        dist.init_process_group("nccl" if o.device == "cuda" else "gloo")
-        for first in range(0, R, cp):         # every rank creates every group
-            made = dist.new_group(list(range(first, first + cp)))
-            if first <= r < first + cp:
-                group = made
+    alone = {} if R > 1 else {"store": dist.HashStore(), "rank": 0, "world_size": 1}
+    dist.init_process_group("nccl" if cuda else "gloo", **alone)
+    for first in range(0, R, cp):             # every rank creates every group
+        made = dist.new_group(list(range(first, first + cp)))
+        if first <= r < first + cp:
+            group = made
     torch.manual_seed(1)
     # Parameters are double on a CPU, so that the order of sums hardly changes losses.
-    model = Model().to(device, torch.float64 if o.device == "cpu" else torch.float32)
-    ddp = DistributedDataParallel(model) if R > 1 else model
+    model = kind().to(device, torch.float32 if cuda else torch.float64)
+    ddp = DistributedDataParallel(model)
     adam = torch.optim.AdamW(model.parameters(), lr=1e-2)
     for step in range(o.steps):
-        pieces = batch_of(text, step, o.lengths)
-        tokens = sum(len(a) for a, _ in pieces)
-        mine = pieces[r // cp::R // cp]       # this replica's sequences
+        start = time.perf_counter()
+        mine = batch_of(text, step, o.lengths)[r // cp::R // cp]   # of this replica
         cu = [0]
         for a, _ in mine:
             cu.append(cu[-1] + len(a))
-        x, y = (torch.cat([piece[i] for piece in mine])[None] for i in (0, 1))
-        where = dict(cu_seqlens_cpu=cu)
-        if group is not None:
-            context = kcp_torch.build_cp_context(cu, group, conv1d_kernel_size=4)
-            where = dict(cp_context=context)
-            x, y = context.shard(x), context.shard(y)
-        x, y = x.to(device), y.to(device)
-        # DistributedDataParallel divides gradients by R, so R multiplies the loss.
-        logits = ddp(x, where)
+        context = kcp_torch.build_cp_context(cu, group, conv1d_kernel_size=4)
+        x, y = (context.shard(torch.cat([piece[i] for piece in mine])[None]).to(device)
+                for i in (0, 1))
+        logits = ddp(x, dict(cp_context=context))
         loss = F.cross_entropy(logits[0], y[0], reduction="sum") / tokens
         adam.zero_grad()
-        (loss * R).backward()
+        (loss * R).backward()                 # DistributedDataParallel divides by R
         adam.step()
         whole = loss.detach().clone()
-        if R > 1:
-            dist.all_reduce(whole)
+        dist.all_reduce(whole)
         if r == 0:
-            print(f"step {step} loss {whole.item():.12f}", flush=True)
-    if R > 1:
-        kcp_torch.release()
-        dist.destroy_process_group()
+            print(f"step {step} loss {whole.item():.12f}"
+                  f" tokens/s {tokens / (time.perf_counter() - start):.0f}", flush=True)
+    kcp_torch.release()
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main()
+    main(Model, __doc__)
