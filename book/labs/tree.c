@@ -12,69 +12,61 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAVES = 64, NAMES = 40 * LEAVES };
+enum { LEAVES = 64 };
 
-/* `name` denotes the map of tokens [lo,hi) or, if `state` is set, the state before
- * token hi. `depth` is the number of products in series that gave this map or state. */
-static struct { uint64_t name; int lo, hi, state, depth; } known[NAMES];
-static int nknown, products;
-static uint64_t secret = 1;
+/* A name, in the 8 bytes of a map or state of one number: the map of leaves [lo,hi), or
+ * the state before leaf hi. `depth`: products in series that gave this map or state. */
+enum kind { NOTHING, MAP, STATE };
+struct name { unsigned char kind, lo, hi, depth; int unused; };
+static int products;
 
-static int names(const void *number)
+static struct name name_at(const void *number)
 {
-    uint64_t name;
+    struct name name;
     memcpy(&name, number, sizeof name);
-    for (int i = nknown - 1; i >= 0; i--)
-        if (known[i].name == name) return i;
-    return -1;
+    return name;
 }
 
-static int give_name(void *number, int lo, int hi, int state, int depth)
+static void give_name(void *number, enum kind kind, int lo, int hi, int depth)
 {
-    if (nknown == NAMES) return KCP_BAD;
-    secret = secret * 6364136223846793005u + 1442695040888963407u;
-    known[nknown].name = secret ^ secret >> 29;
-    known[nknown].lo = lo;
-    known[nknown].hi = hi;
-    known[nknown].state = state;
-    known[nknown].depth = depth;
-    memcpy(number, &known[nknown++].name, sizeof secret);
-    return KCP_OK;
+    const struct name name = { kind, lo, hi, depth, 0 };
+    memcpy(number, &name, sizeof name);
 }
 
-static int deeper(int a, int b)
+static int deeper(struct name a, struct name b)
 {
-    return 1 + (known[a].depth > known[b].depth ? known[a].depth : known[b].depth);
+    return 1 + (a.depth > b.depth ? a.depth : b.depth);
 }
 
 static int compose(int HV, int K, int V, const void *b, const void *a, int backward,
                    int a_first, void *out, struct CUstream_st *stream)
 {
-    const int left = names(a), right = names(b);
+    const struct name left = name_at(a), right = name_at(b);
     products++;
-    if (left < 0 || right < 0 || known[left].state || known[right].state)
+    if (left.kind != MAP || right.kind != MAP)
         return failed("compose: an argument is not a map");
-    if (known[left].hi != known[right].lo)
+    if (left.hi != right.lo)
         return failed("compose: leaves [%d,%d) do not end where leaves [%d,%d) begin",
-                          known[right].lo, known[right].hi, known[left].lo,
-                          known[left].hi);
+                      right.lo, right.hi, left.lo, left.hi);
     if (out == a || out == b)
         return failed("compose: 'out' is also one of the two input maps");
-    return give_name(out, known[left].lo, known[right].hi, 0, deeper(left, right));
+    give_name(out, MAP, left.lo, right.hi, deeper(left, right));
+    return KCP_OK;
 }
 
 static int apply(int HV, int K, int V, const void *map, int backward, int first, int v0,
                  int Vb, const void *S_in, int ld_in, void *S_out, int ld_out,
                  struct CUstream_st *stream)
 {
-    const int m = names(map), s = names(S_in);
+    const struct name m = name_at(map), state = name_at(S_in);
     products++;
-    if (m < 0 || s < 0 || known[m].state || !known[s].state || first)
+    if (m.kind != MAP || state.kind != STATE || first)
         return failed("apply: 'map' is not a map, or 'S_in' is not a state");
-    if (known[s].hi != known[m].lo)
+    if (state.hi != m.lo)
         return failed("apply: the map of leaves [%d,%d) is applied to the state"
-                          " before leaf %d", known[m].lo, known[m].hi, known[s].hi);
-    return give_name(S_out, 0, known[m].hi, 1, deeper(m, s));
+                      " before leaf %d", m.lo, m.hi, state.hi);
+    give_name(S_out, STATE, 0, m.hi, deeper(m, state));
+    return KCP_OK;
 }
 
 static int no_copy(void *to, size_t to_pitch, const void *from, size_t from_pitch,
@@ -87,7 +79,7 @@ static int no_copy(void *to, size_t to_pitch, const void *from, size_t from_pitc
  * largest number of products in series. */
 static int tree_of_names(int n, int backward, int *depth)
 {
-    static double map[LEAVES + 1][2], state[LEAVES][2];
+    static double map[LEAVES + 1][2], state[LEAVES][1];
     static const struct kcp_mapops ops = { .name = "names", .elem = 8, .apply = apply,
                                             .compose = compose, .copy = no_copy };
     const struct kcp_scan call = { .HV = 1, .K = 1, .V = 1, .C = LEAVES };
@@ -95,35 +87,34 @@ static int tree_of_names(int n, int backward, int *depth)
     struct spike_rank x = { .a = &call, .ops = &ops, .node = node,
                             .spare = map[LEAVES] };
     int status = KCP_OK;
-    nknown = products = *depth = 0;
     memset(map, 0, sizeof map);
     memset(state, 0, sizeof state);
     for (int e = 0; e < n; e++) {
         node[e] = map[e];
         at[e] = state[e];
-        status = give_name(map[e], e, e + 1, 0, 0);
+        give_name(map[e], MAP, e, e + 1, 0);
     }
-    give_name(state[0], 0, 0, 1, 0);
+    give_name(state[0], STATE, 0, 0, 0);
+    products = 0;
     if ((status = scan_up(&x, n, backward))) return status;
-    const int whole = names(x.node[n - 1]);
-    if (whole < 0 || known[whole].state || known[whole].lo || known[whole].hi != n)
-        return failed("scan_up: node[%d] of %d is not the map of all"
-                          " leaves", n - 1, n);
+    const struct name whole = name_at(x.node[n - 1]);
+    if (whole.kind != MAP || whole.lo || whole.hi != n)
+        return failed("scan_up: node[%d] of %d is not the map of all leaves", n - 1, n);
     if ((status = scan_down(&x, n, backward, at))) return status;
+    *depth = whole.depth;
     for (int e = 0; e < n; e++) {
-        const int s = names(at[e]);
-        if (s < 0 || !known[s].state || known[s].hi != e)
-            return failed("scan_down: state[%d] of %d is not the state "
-                              "before leaf %d", e, n, e);
-        if (known[s].depth > *depth) *depth = known[s].depth;
+        const struct name s = name_at(at[e]);
+        if (s.kind != STATE || s.hi != e)
+            return failed("scan_down: state[%d] of %d is not the state before leaf %d",
+                          e, n, e);
+        if (s.depth > *depth) *depth = s.depth;
     }
-    if (known[whole].depth > *depth) *depth = known[whole].depth;
     return KCP_OK;
 }
 
 static int scanned(void *args) { return ref_scan(args); }
 
-static int counted(void *args, int products_too, int depth_too)
+static int counted(void *args, int in_series)
 {
     for (int n = 1; n <= LEAVES; n++)
         for (int backward = 0; backward < 2; backward++) {
@@ -131,18 +122,17 @@ static int counted(void *args, int products_too, int depth_too)
             const int status = tree_of_names(n, backward, &depth);
             while (1 << log < n) log++;
             if (status) return status;
-            if (products_too && products > 2 * n)
-                return failed("%d leaves: found %d products, expected at most %d", n,
-                                  products, 2 * n);
-            if (depth_too && depth > 2 * log)
-                return failed("%d leaves: found %d products in series, "
-                                  "expected at most %d", n, depth, 2 * log);
+            const int found = in_series ? depth : products;
+            const int most = in_series ? 2 * log : 2 * n;
+            if (found > most)
+                return failed("%d leaves: found %d products%s, expected at most %d", n,
+                              found, in_series ? " in series" : "", most);
         }
     return scanned(args);
 }
 
-static int few(void *args) { return counted(args, 1, 0); }
-static int flat(void *args) { return counted(args, 0, 1); }
+static int few(void *args) { return counted(args, 0); }
+static int flat(void *args) { return counted(args, 1); }
 
 KCP_VARIANT(lab_15_blelloch_lab) = { "15_scan", "lab", "yours, every tile scanned",
     KCP_F64, KCP_HOST, "any", scanned, NULL };
