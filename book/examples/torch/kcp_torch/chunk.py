@@ -98,38 +98,8 @@ class Site(Spec):
         self.names13 = some(INPUTS, given) + ("do_",) + grads
         self.names13_dht = some(INPUTS, given) + ("do_", "dht") + grads
         self.dtypes = [None if x is None else x.dtype for x in inputs]
-        # here() compares the tensors of later calls with the sets in `alike`.
         self.alike = Alike()
-        self.like_these = [None if x is None else (n, x.dtype)
-                           for x, n in zip(inputs, shapes)]
         self.index, self.gpu = q.get_device(), q.device.type == "cuda"
-        if any(x is not None and x.dtype is not t for x, t in zip(inputs, self.types)) \
-                or self.gate and (A_log is None or A_log.dim() != 1 or dt_bias is not
-                                  None and dt_bias.dim() != len(self.dt_bias)):
-            self.like_these = None
-
-    def here(self, inputs):
-        """Returns the addresses of the tensors if they match those of the first call
-        and need no cast or copy; else None."""
-        tensors = [x for x in inputs if x is not None]
-        places = self.alike(tensors)
-        if places is not None:
-            return places
-        places = []
-        for x, like in zip(inputs, self.like_these or ()):
-            if x is None and like is None:
-                continue
-            if x is None or like is None or x.dtype is not like[1] or \
-                    x.shape != like[0] or x.get_device() != self.index or \
-                    not x.is_contiguous() or x.is_neg():
-                return None
-            place = x.data_ptr()              # 0: without memory
-            if not place or place & 15:
-                return None
-            places.append(place)
-        if places:
-            self.alike.remember(tensors)
-        return places or None
 
     def parameters(self, A_log, dt_bias):
         """Returns A_log and dt_bias in the kernels' shapes; a bounded gate without
@@ -163,7 +133,7 @@ class Site(Spec):
 
     def forward(self, inputs, keep, places=None):
         """Returns o, ht, the saved block, and the tensors that backward reads. `places`
-        has the addresses of the inputs, from here()."""
+        has the addresses of the inputs if they need no copy."""
         if self.gpu and self.index != current_gpu():
             with torch.cuda.device(self.device):
                 return self.forward(inputs, keep, places)
@@ -272,8 +242,8 @@ def parameter(name, x, shape, like):
     floating(name, x, (None,) * x.dim(), like)
 
 
-_known = groups.cache()                       # checked calls by their sizes
-_latest = groups.cache()                      # the last call of each kind
+_known = groups.Cache()                       # checked calls by their sizes
+_latest = groups.Cache()                      # the last call of each kind
 
 
 def _site(all_, where, inputs, split):
@@ -291,9 +261,6 @@ def _site(all_, where, inputs, split):
         floating("q", q, (None,) * 4, None, "[B, T, H, K]")
         cu, cuts, group = split_of(q.shape[0], q.shape[1], *split, "q")
         checked(options, *inputs, len(cu) - 1)
-        for seen in (_known, _latest):
-            if len(seen) >= 1024:
-                seen.clear()
         if not options.gate:
             inputs = q, k, v, g, beta, None, None, h0
         site = _known[key] = Site(options, cu, cuts, group, inputs)
@@ -303,7 +270,7 @@ def _site(all_, where, inputs, split):
 
 def _kind(all_, where, inputs):
     """Returns the key of a call. The key says which optional tensors are None, because
-    Site.here compares tensors by position."""
+    Alike compares tensors by position."""
     return all_, where, inputs[5] is None, inputs[6] is None, inputs[7] is None
 
 
@@ -320,15 +287,19 @@ def _layer(all_, final, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,
     site = places = None
     try:
         site = _latest.get(_kind(all_, where, inputs))
-        places = site and site.here(inputs)
+        places = site and site.alike([x for x in inputs if x is not None])
     except (AttributeError, TypeError):       # an input is no tensor
         pass
     if places is None:
         site = _site(all_, where, inputs, (cu_seqlens, cu_seqlens_cpu, cp_context))
         in_memory(q=q, k=k, v=v, g=g, beta=beta, A_log=A_log, dt_bias=dt_bias,
                   initial_state=h0)
-        A_log, dt_bias = site.parameters(A_log, dt_bias)
-        inputs = q, k, v, g, beta, A_log, dt_bias, h0
+        given, inputs = inputs, inputs[:5] + site.parameters(A_log, dt_bias) + (h0,)
+        # Later calls with such tensors skip all checks, unless a tensor needs a copy.
+        if all(x is y and (x is None or x.dtype is t and x.is_contiguous() and
+                           not x.is_neg() and not x.data_ptr() & 15)
+               for x, y, t in zip(inputs, given, site.types)):
+            site.alike.remember([x for x in inputs if x is not None])
     if torch.is_grad_enabled():
         for x in inputs:
             if x is not None and x.requires_grad:

@@ -123,8 +123,8 @@ class Conv(torch.autograd.Function):
 
 
 _apply = shortest(Conv)
-_known = groups.cache()                       # as in chunk.py
-_latest = groups.cache()                      # the last call of each kind
+_known = groups.Cache()                       # as in chunk.py
+_latest = groups.Cache()                      # the last call of each kind
 
 
 def spec_of(what, group, x):
@@ -132,8 +132,6 @@ def spec_of(what, group, x):
     key = what, group, D, x.dtype, x.device
     spec = _known.get(key)
     if spec is None:
-        if len(_known) >= 1024:
-            _known.clear()
         starts, cuts, W, silu, whole = what
         options = option(act="KCP_ACT_SILU" if silu else "KCP_ACT_NONE",
                          D=D, Wc=W)
@@ -207,8 +205,6 @@ def causal_conv1d(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None,
             in_memory(x=x, weight=weight, bias=bias, residual=residual,
                       initial_state=initial_state)
             spec = spec_of(what, group, x)
-            if len(_latest) >= 1024:
-                _latest.clear()
             of, alike = _latest.get(kind, (None, None))
             if of is not spec:
                 alike = Alike()

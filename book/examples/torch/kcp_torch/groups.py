@@ -191,11 +191,18 @@ _comms, _making, _era = {}, threading.Lock(), 0
 _caches = []
 
 
-def cache():
-    """Returns a new dictionary for prepared calls. Prepared calls may refer to groups,
-    so release() empties the dictionary."""
-    _caches.append({})
-    return _caches[-1]
+class Cache(dict):
+    """Prepared calls by their arguments. Prepared calls may refer to groups, so
+    release() empties every cache."""
+
+    def __init__(self):
+        super().__init__()
+        _caches.append(self)
+
+    def __setitem__(self, key, value):
+        if len(self) >= 1024:
+            self.clear()
+        super().__setitem__(key, value)
 
 
 def era():

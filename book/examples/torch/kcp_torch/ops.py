@@ -46,7 +46,7 @@ def group_of(name):
     return torch.distributed.distributed_c10d._resolve_process_group(name)
 
 
-_sites = groups.cache()
+_sites = groups.Cache()
 
 
 def site_of(words, inputs):
@@ -57,8 +57,6 @@ def site_of(words, inputs):
                            for x in inputs)
     site = _sites.get(key)
     if site is None:
-        if len(_sites) >= 1024:
-            _sites.clear()
         all_, cu, cuts, name = ast.literal_eval(words)
         site = Site(Options(all_), cu, cuts, group_of(name), inputs)
         _sites[key] = site
