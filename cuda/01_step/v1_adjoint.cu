@@ -6,7 +6,7 @@
 
 // Bound: latency of three passes over the tokens. The first pass computes the states
 // forward and stores every KEEP-th state. The groups of KEEP tokens are then processed
-// from last to first: a forward pass over the group stores every decayed state, and a
+// from last to first. In each group, a forward pass stores every decayed state, and a
 // backward pass computes the gradients. The workspace holds dS and the stored states.
 // One thread sums a column of the state and one warp sums a row, in a fixed order. Each
 // value head has its own dq and dk, which add_heads sums over these heads.

@@ -131,9 +131,9 @@ static __global__ void gate_forward(const struct kcp_gate a)
     //< kernel-gate
 }
 
-// Computes dx and the chunk's terms of two sums: dA_log = sum dg g (softplus) or sum dx
-// (x + dt_bias) (bounded gate), and ddt_bias = sum dx. Each sum has an array of terms
-// [NC,HV,KG]. For a raw gate, all terms are 0.
+// Computes dx and the chunk's terms of two sums: ddt_bias = sum dx, and dA_log, which
+// is sum dg g (softplus) or sum dx (x + dt_bias) (bounded gate). Each sum has an array
+// of terms [NC,HV,KG]. For a raw gate, all terms are 0.
 template <class X>
 static __global__ void gate_backward(const struct kcp_gate a)
 {

@@ -4,7 +4,7 @@
 #include "cuda/tile/warpgroup_store.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// If h and v_new are stored, v3 is bound by the load-store unit: a warp's store covers
+// If h and v_new are stored, v3 is bound by the load-store unit. A warp's store covers
 // 32 bytes per row, and the unit processes one row at a time, so stores take 3000
 // cycles per step. This kernel stores whole rows. Bound: memory, 144 KiB per step, or
 // 96 KiB without o (chapter 13). The 8 C K V flops take 1.4 us on one SM. Each step has

@@ -60,7 +60,7 @@ static __device__ __forceinline__ void hop_taken(const struct hop &x, uint32_t t
 
 // Waits until the next rank has read the earlier piece that uses the same bytes as
 // piece number `filled`. Returns the address of these bytes in the next rank's window
-// (memory that its neighbour writes), or NULL if the exchange was aborted.
+// (memory that this rank may write), or NULL if the exchange was aborted.
 static __device__ __forceinline__ float *hop_place(const struct hop &x, uint32_t filled)
 {
     __shared__ int free;

@@ -115,8 +115,8 @@ static int family_carry_back(struct program *x)
     return status ? status : exchange(&x->e);
 }
 
-// Copies the row of each token that q reads (the last of m rows) from the form to the
-// caller or, if `out` is 0, from the caller to the form.
+// Copies the last of each token's m rows, which q reads, from the form to the caller
+// or, if `out` is 0, from the caller to the form.
 template <class X>
 static void query_rows(const struct program *x, void *of_form, void *of_caller, int out)
 {

@@ -113,10 +113,10 @@ static __host__ __device__ inline int launched_chunks(const struct forward_param
 }
 
 // With few heads the scan leaves SMs idle. In this case a long stretch is processed in
-// windows with pipelined launches: the next window's chunk_prepare starts when every
-// block of this window's scan has started (programmatic dependent launch). The last
-// block of the next window's chunk_prepare waits for this window's scan. So every
-// kernel that waits for this chunk_prepare also waits for the scan.
+// windows with programmatic dependent launches. The next window's chunk_prepare starts
+// when every block of this window's scan has started. The last block of the next
+// window's chunk_prepare waits for this window's scan. So every kernel that waits for
+// this chunk_prepare also waits for the scan.
 
 template <int K>
 static __device__ __forceinline__ struct chunk_factors<K> *chunk_factors_of(

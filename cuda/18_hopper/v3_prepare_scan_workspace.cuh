@@ -142,7 +142,7 @@ static void put_order(const struct fused *f, struct putter *x)
 }
 
 // Stores three indices per stretch: the row of h_in with its first state, the row of ht
-// for its last state, and the row of h_own with which its map starts (-1: none).
+// for its last state, and the row of h_own with which the map starts (-1: none).
 static void put_rows(const struct fused *f)
 {
     const struct kcp_call *a = (const struct kcp_call *)&f->x.a;

@@ -11,7 +11,7 @@
 enum { DIM = 128 }; // K and V
 
 // Ring of pipeline stages: chunk i is in stage i % stages, phase i / stages. A stage
-// holds the chunk's tensors as two swizzle128 tiles each, its decay factors, and two
+// holds the chunk's tensors as two swizzle128 tiles each, the decay factors, and two
 // mbarriers: `full` (all copies have arrived) and `empty` (all threads have read the
 // stage). Every thread arrives separately, because racecheck cannot follow one arrival
 // for a whole warp.

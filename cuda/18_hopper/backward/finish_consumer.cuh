@@ -57,9 +57,9 @@ static __device__ __forceinline__ void scaled_operand_a(uint32_t *a,
 
 // A subchunk has one anchor for rows and one for columns. Normally the two anchors are
 // equal. On the underflow path (finish_gate.cuh) the row anchor is G just before the
-// subchunk and the column anchor is the subchunk's last G, so that no exponent is above
-// 0. On this path only pairs of different subchunks use anchors. `step[I]` is a pair of
-// bf16, both exp2(b_(I+1) - b_I).
+// subchunk. The column anchor is the subchunk's last G. So no exponent is above 0. On
+// this path only pairs of different subchunks use anchors. `step[I]` is a pair of bf16,
+// both exp2(b_(I+1) - b_I).
 struct anchors {
     float row[SUBCHUNKS][2], column[SUBCHUNKS][2];
     uint32_t step[SUBCHUNKS - 1][2];

@@ -228,7 +228,7 @@ static __device__ __forceinline__ void put_dbeta(const struct backward_one_param
 }
 
 // Called by a warpgroup. Computes columns 16 wg to 16 wg + 15 of X = dO w^T and Y = dv
-// w^T by one product: X is in rows 0 to 31 of the accumulator, and Y is in rows 32 to
+// w^T by one product. X is in rows 0 to 31 of the accumulator, and Y is in rows 32 to
 // 63. Stores the lower triangles of X and Y as bf16 for the finish warpgroups, and
 // computes dbeta from the diagonal of Y.
 static __device__ __forceinline__ void make_triangles(

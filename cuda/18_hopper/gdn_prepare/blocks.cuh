@@ -114,11 +114,11 @@ static __device__ __forceinline__ void store_scores(const struct head_of_chunk &
     store_block16(w, offsetof(struct gdn_head_factors, Aqk), I, J, four);
 }
 
-// The decay from row j to row i of a later subchunk I (16 rows) is the product of the
-// decay from row j to the first row of I and the decay from that row to row i. Both
-// decays are at most 1 for any gate. `to[row_pairs_before(I) + j]` has the first decay
-// times the norm. `q[i]` and `k[i]` have the second decay times the norm. `k[i]` also
-// includes beta and the sign of -L.
+// The decay from row j to row i of a later subchunk I (16 rows) is the product of two
+// decays: from row j to the first row of I, and from that row to row i. Both decays are
+// at most 1 for any gate. `to[row_pairs_before(I) + j]` has the first decay times the
+// norm. `q[i]` and `k[i]` have the second decay times the norm. `k[i]` also includes
+// beta and the sign of -L.
 struct pair_factors { float q[CHUNK], k[CHUNK], to[96]; };
 
 static __device__ __forceinline__ int row_pairs_before(int I)

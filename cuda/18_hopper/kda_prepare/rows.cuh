@@ -174,8 +174,8 @@ static __device__ __forceinline__ void zero_past_end(
     __syncthreads();
 }
 
-// A thread's inputs other than rows, loaded before the thread waits for the rows: the
-// constants of its two gates, and the raw beta of its row.
+// The constants of a thread's two gates, and the raw beta of its row. The thread loads
+// these inputs before waiting for the rows.
 struct gate_operands { float A_log, dt[2]; unsigned short beta; };
 
 static __device__ __forceinline__ struct gate_operands load_gate_operands(
@@ -336,9 +336,9 @@ static __device__ __forceinline__ void store_scaled_pair(unsigned char *to,
 }
 
 // Converts a thread's rows to chunk factors and to operands of the scores. Every decay
-// across a boundary of the row's subchunk is at most 1, because this decay is F =
-// exp2(G) or B = exp2(G_last - G), times decays over whole subchunks. B is exp2(G_last)
-// / F. On the underflow path 1 / F may be infinite, so B is a separate exponential.
+// across a boundary of the row's subchunk is F = exp2(G) or B = exp2(G_last - G), times
+// decays over whole subchunks, and therefore at most 1. B is exp2(G_last) / F. On the
+// underflow path 1 / F may be infinite, so B is a separate exponential.
 template <int K, int underflow>
 static __device__ __forceinline__ void rows_to_factors(
     const struct thread_rows<K> &w, const float (*G)[2], const struct subchunk_decay &f,
