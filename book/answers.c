@@ -72,7 +72,7 @@ static void softplus(void)
     say("02.G", "%.1f", G, -320 / 0.69314718055994531);
     say("02.decay", "%.0e", exp2(G), exp(-320));
     if ((float)exp2(G) != 0 || exp2(-149) > nextafterf(0, 1))
-        fail("02: 2^G is not 0 in single precision, or 2^-149 is not its least number");
+        fail("02: 2^G is not 0 in fp32, or 2^-149 is not fp32's smallest number");
     int tokens = 0;
     for (float left = expf(-5); left >= 0x1p-126f; left *= expf(-5))
         tokens++;
@@ -153,8 +153,8 @@ static void cancelling(void)
         -20 + log(10 * single / twenty) / per_unit);
 }
 
-/* Chapter 13: counts bytes that four ranks send. Computes how much too small a gradient
- * is if it is averaged over ranks that each have only a part of the sum. */
+/* Chapter 13: counts bytes that four ranks send. Computes the factor by which
+ * a gradient is too small if the ranks' parts are averaged, not summed. */
 static void backward_bytes(void)
 {
     enum { ranks = 4, heads = 32, D = 128, replicas = 2 };

@@ -1,5 +1,5 @@
 #!/bin/sh
-# dangling.sh -- checks that book.lua rejects every page that has one mistake.
+# dangling.sh -- checks that book.lua rejects pages with one mistake each.
 #
 # Book: none.  Run by `make book-lint`.  Next: lint.sh.
 d=$1                               # argument: build/book

@@ -64,7 +64,7 @@ static void references(void)
     }
 }
 
-/* Sums each path (chapter 10). If `star` is 1, omits i = j and the last row. */
+/* Sums each path (chapter 10); with `star`, without terms i = j and the last row. */
 static void paths(int star, int round)
 {
     static double dw[C][K], dkgb[C][K], dA[C][C], X[C][C], dL[C][C], dG[C][K];

@@ -145,7 +145,7 @@ def maps():
 
 
 def unsent():
-    """Prints times with and without messages, bounds of the gain of hidden messages."""
+    """Prints times with and without messages, to bound the gain of hiding messages."""
     print("== 20-unsent\nKDA forward on 4 GPUs, 32 heads, nothing kept, called "
           "alternately with and\nwithout messages; microseconds\n")
     print("GPUs     T per rank   form             with   without       maximum gain")
@@ -179,8 +179,8 @@ def eight():
 
 
 def ladder():
-    """Prints the newest times and counters of chapter 17's kernels (rungs): T = 8192,
-    so 128 chunks, and 96 heads, a block each."""
+    """Prints the newest times and counters of chapter 17's kernels (rungs) for T = 8192
+    (128 chunks) and 96 heads, with one block per head."""
     newest = {}
     for cells, _ in RECORDS:
         if cells.get("stage") == "17_ladder":
@@ -200,9 +200,9 @@ def ladder():
         v, chunks = rung[:2] + ".", 128 * 96
         for column in "conflicts", "wavefronts":
             show(v + column, "%.0f", counted(rung, column) / chunks)
-        # Cycles per chunk: of the kernel, with a block on the SM, and with busy tensor
-        # cores. "issue" is the percentage of cycles with a block on the SM in which
-        # each of the four schedulers issues; "tensor" is a percentage of the same.
+        # Cycles per chunk: of the whole kernel, with a block on the SM ("active"), and
+        # with busy tensor cores. Each of the four schedulers issues in "issue" percent
+        # of the active cycles. The tensor cores are busy in "tensor" percent of these.
         active = counted(rung, "instructions") / chunks / 4 / counted(rung, "issue") * 100
         show(v + "clocks", "%.0f", counted(rung, "cycles") / 128)
         show(v + "active", "%.0f", active)
@@ -215,7 +215,7 @@ def ladder():
     show("balance", "%.0f", product / copy)
     for heads in "96", "32":
         show("floor" + heads, "%.0f", 1e6 * timed("bytes", heads) / timed("copy", heads))
-    # KiB in flight per SM, if memory's latency is 0.7 us, on all SMs and on 96.
+    # KiB that must be in flight per SM, for 132 and 96 SMs, if the latency is 0.7 us.
     for SMs in 132, 96:
         show("flight%d" % SMs, "%.0f", copy * 0.7e-6 / SMs / 1024)
 

@@ -65,8 +65,8 @@ static void growth(int strong)
     }
 }
 
-/* Prints the error of the fold S <- M_j S + h_j if ranks round h, or M, or h and M to
- * bf16 before they send. */
+/* Prints the error of S after S <- M_j S + h_j over ranks j, if ranks round h, M, or h
+ * and M to bf16 before they send. */
 static void payload(void)
 {
     enum { RANKS = 8, ROUND_H = 1, ROUND_M = 2 };
