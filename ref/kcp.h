@@ -218,17 +218,13 @@ struct kcp_saved {
 };
 size_t kcp_saved_bytes(const struct kcp_forward *a);         /* the reference's */
 int    kcp_saved_states(const struct kcp_call *a);           /* rows of h_kept */
-void   kcp_saved_layout(struct kcp_saved *s, const struct kcp_call *a,
-                        const char *writer, size_t actv, size_t acc);
 int    kcp_saved_begin(void *saved, size_t bytes, const struct kcp_call *a,
                        const char *writer, size_t actv, size_t acc);
 void  *kcp_saved_at(const void *saved, const char *name);
-int    kcp_saved_check(const void *saved, size_t bytes, const struct kcp_call *a,
-                       const char *reader, size_t actv, size_t acc,
-                       char *why, size_t n);
-/* The next two functions handle any format. The functions above handle only format 1,
- * which the references write and read. kcp_saved_layout_of returns KCP_BAD if there is
- * no such format. */
+/* The next two functions handle any format. kcp_saved_bytes and kcp_saved_begin handle
+ * only KCP_FORMAT_FACTORS, which the references write and read. kcp_saved_layout_of
+ * returns KCP_BAD if there is no such format. */
+enum { KCP_FORMAT_FACTORS = 1, KCP_FORMAT_CHUNKS, KCP_FORMAT_STEPS };
 int    kcp_saved_layout_of(struct kcp_saved *s, const struct kcp_call *a, int format,
                            const char *writer, size_t actv, size_t acc);
 int    kcp_saved_check_of(const void *saved, size_t bytes, const struct kcp_call *a,

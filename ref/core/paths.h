@@ -110,7 +110,6 @@ struct kcp_facts kcp_facts_of(const struct kcp_call *call,
                               const struct kcp_device *device);
 
 /* ---- formats of the saved block, saved.def */
-enum { KCP_FORMAT_FACTORS = 1, KCP_FORMAT_CHUNKS, KCP_FORMAT_STEPS };
 int kcp_format_version(int format);            /* 0: there is no such format */
 const char *kcp_format_name(int format);
 

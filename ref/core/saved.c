@@ -1,6 +1,6 @@
 /* saved.c -- the block that forward saves for backward: a header, then tensors.
  *
- * Book: chapter 12.  Checked by: tests/12_h0/checks.c.  Next: ../13_recompute.c.
+ * Book: chapter 12.  Checked by: tests/12_h0/checks.c.  Next: ../13_backward.c.
  *
  * saved.def lists the tensors of each format. A reader checks the format in the block's
  * header, but not which kernel wrote the block. */
@@ -136,28 +136,23 @@ int kcp_saved_layout_of(struct kcp_saved *s, const struct kcp_call *a, int forma
     return s->format_version ? KCP_OK : KCP_BAD;
 }
 
-void kcp_saved_layout(struct kcp_saved *s, const struct kcp_call *a, const char *writer,
-                      size_t actv, size_t acc)
-{
-    kcp_saved_layout_of(s, a, KCP_FORMAT_FACTORS, writer, actv, acc);
-}
-
 /* Returns the bytes, with the header, of the block that the reference writes for this
  * call, or 0 if the call's sizes are invalid. */
 size_t kcp_saved_bytes(const struct kcp_forward *a)
 {
     struct kcp_saved s;
-    kcp_saved_layout(&s, (const struct kcp_call *)a, "ref", sizeof(double),
-                     sizeof(double));
+    kcp_saved_layout_of(&s, (const struct kcp_call *)a, KCP_FORMAT_FACTORS, "ref",
+                        sizeof(double), sizeof(double));
     return s.bytes;
 }
 
-/* Writes the header of a block. Returns KCP_BAD if the block is too short. */
+/* Writes the header of a block of format factors. Returns KCP_BAD if the block is too
+ * short. */
 int kcp_saved_begin(void *saved, size_t bytes, const struct kcp_call *a,
                     const char *writer, size_t actv, size_t acc)
 {
     struct kcp_saved s = { .bytes = 0 };
-    kcp_saved_layout(&s, a, writer, actv, acc);
+    kcp_saved_layout_of(&s, a, KCP_FORMAT_FACTORS, writer, actv, acc);
     if (!saved || bytes < sizeof s || !s.bytes || bytes < s.bytes)
         return KCP_BAD;
     memcpy(saved, &s, sizeof s);
@@ -242,11 +237,4 @@ int kcp_saved_check_of(const void *saved, size_t bytes, const struct kcp_call *a
         return KCP_BAD;
     }
     return KCP_OK;
-}
-
-int kcp_saved_check(const void *saved, size_t bytes, const struct kcp_call *a,
-                    const char *reader, size_t actv, size_t acc, char *why, size_t n)
-{
-    return kcp_saved_check_of(saved, bytes, a, KCP_FORMAT_FACTORS, reader, actv, acc,
-                              why, n);
 }

@@ -23,7 +23,8 @@ static struct kcp_forward example(struct kcp_plan **plan)
 static int check(struct kcp_saved *block, size_t n, struct kcp_forward a, char *why)
 {
     why[0] = 0;
-    return kcp_saved_check(block, n, (struct kcp_call *)&a, "ref", 8, 8, why, 160);
+    return kcp_saved_check_of(block, n, (struct kcp_call *)&a, KCP_FORMAT_FACTORS,
+                              "ref", 8, 8, why, 160);
 }
 
 static int foreign(struct kcp_report *rep)

@@ -44,9 +44,7 @@ static void of_nothing(struct kcp_report *rep, int i)
     REFUSES(kcp_saved_begin(NULL, 0, NULL, NULL, 8, 8));
     REFUSES(kcp_saved_layout_of(NULL, NULL, i, NULL, 8, 8));
     REFUSES(kcp_saved_layout_of(&saved, NULL, i, NULL, 8, 8));
-    REFUSES(kcp_saved_check(NULL, 0, NULL, NULL, 8, 8, why, sizeof why));
     REFUSES(kcp_saved_check_of(NULL, 0, NULL, i, NULL, 8, 8, why, sizeof why));
-    kcp_saved_layout(NULL, NULL, NULL, 8, 8);
 
     /* ranks */
     REFUSES(kcp_timeout(NULL, NULL, 0));
