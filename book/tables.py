@@ -91,6 +91,12 @@ class Row:
     def __getitem__(self, name):
         return self.cells.get(name) or ""
 
+    def count(self, name):
+        return number(self[name])
+
+    def percent(self, name):
+        return "%.0f %%" % number(self[name])
+
     def gpu(self):
         """Returns the name of the GPU, without the number of GPUs before the name."""
         return re.sub(r"^\d+ x ", "", self["machine"])
@@ -351,69 +357,58 @@ def mode_table(d):
     """Chapter 18: lists the bytes and the time of each mode of the saved block."""
     p, cases = Page("18-modes.md"), {}
     for r in d.sorted:
-        if r.is_layer or r.peer or r.save in ("", "none") or r.stage not in PAIR:
-            continue
-        case = d.case(r).replace(KEPT.get(r.save, "\n"), "")
-        cases.setdefault(case, {})[r.save, r.stage] = r
-    cases = {c: m for c, m in cases.items() if any(s != "recompute" for s, _ in m)}
-    if not cases:
-        return p.add("No run of the modes is recorded.")
+        if r.stage in PAIR and r.save not in ("", "none") and not (r.is_layer or r.peer):
+            case = d.case(r).replace(KEPT.get(r.save, "\n"), "")
+            cases.setdefault(case, {})[r.save, r.stage] = r
     p.add("| case | mode | block | workspace, forward | backward | forward, ms "
           "| backward, ms | both | run |",
           "|:-----|:-----|---:|---:|---:|---:|---:|---:|:---|")
-    for what, at in cases.items():
-        for mode in ("light", "recompute", "all"):
+    for case, at in cases.items():
+        modes = [m for m in ("light", "recompute", "all") if any(m == k for k, _ in at)]
+        for mode in modes if modes != ["recompute"] else ():
             f, b = (at.get((mode, s)) for s in PAIR)
-            if not f and not b:
-                continue
             sizes = ["%.0f" % (number(r[c]) / (r.T * r.HV))
                      if r and (r[c] or c == "saved") else ""
                      for r, c in ((b, "saved"), (f, "work"), (b, "work"))]
-            p.row(what, "save all" if mode == "all" else mode, *sizes, p.ms(f), p.ms(b),
-                  ms(f.us + b.us) if f and b else "", p.run(b or f))
-            what = ""
+            p.row(case if mode == modes[0] else "", "save all" if mode == "all" else mode,
+                  *sizes, p.ms(f), p.ms(b), ms(f.us + b.us) if f and b else "",
+                  p.run(b or f))
     p.rates()
     p.notes()
 
 
 def bound_table(d):
-    """Chapter 18: lists counters that show what bounds forward on packed sequences."""
-    p, cases, times = Page("18-bounds.md"), {}, {}
+    """Chapter 18: lists counters that show what bounds forward on packed sequences, of
+    the newest run of each case."""
+    p, cases = Page("18-bounds.md"), {}
     for r in d.of("counter"):
         if r["what"] and r["case"]:
-            of = cases.setdefault(r["case"], [])
-            if of and of[0].file != r.file:
-                of.clear()
-            of.append(r)
-    lengths, copy, runs = {}, {}, []
-    for r in d.timed:
-        if r.stage == "08_forward" and not r.peer:
-            times[r["case"], r["machine"]] = r
-            lengths[r["case"]], copy[r["machine"]] = r.lengths(), r.copy
-    if not cases:
-        return p.add("No counters are recorded.")
+            cases.setdefault(r["case"], {}).setdefault(r.file, []).append(r)
+    timed = [r for r in d.timed if r.stage == "08_forward" and not r.peer]
+    us = {(r["case"], r["machine"]): r.us for r in timed}
+    lengths = {r["case"]: r.lengths() for r in timed}
+    copy = {r["machine"]: r.copy for r in timed}
     p.add("| sequences | kernel | instructions per chunk and head, thousands | issue "
           "| tensor | shared memory | warps | waits most for | its bytes, ms "
           "| clocks, thousands |", "|:--|:--|--:|--:|--:|--:|--:|:--|--:|--:|")
-    for case in cases:
-        machine = cases[case][0]["machine"]
+    runs = []
+    for case, files in cases.items():
+        rows = list(files.values())[-1]
+        machine = rows[0]["machine"]
         if case not in lengths or machine not in copy:
             continue
-        t = times.get((case, machine))
-        p.row(lengths[case], "both, %s ms unprofiled" % ms(t.us) if t else "both",
-              *[None] * 8)
-        for r in cases[case]:
-            def n(name):
-                return number(r[name])
+        both = "both" + text(", %.3f ms unprofiled", us.get((case, machine), 0) / 1e3)
+        p.row(lengths[case], both, *[None] * 8)
+        for r in rows:
             # wavefronts / cycles: how busy shared memory is, on average over 132 SMs.
             p.row(None, "`%s`" % r["what"],
-                  "%.1f" % (n("instructions") / (r.T / 64 * r.HV) / 1e3),
-                  "%.0f %%" % n("issue"), "%.0f %%" % n("tensor"),
-                  "%.0f %%" % (n("wavefronts") / n("cycles") / 1.32)
-                  if n("cycles") else "", "%.0f %%" % n("warps"), r["stalled"],
-                  text("%.3f", 1e3 * n("dram_bytes") / copy[machine]),
-                  text("%.1f", n("cycles") / 1e3))
-        runs.append(cases[case][-1].run)
+                  "%.1f" % (r.count("instructions") / (r.T / 64 * r.HV) / 1e3),
+                  r.percent("issue"), r.percent("tensor"),
+                  "%.0f %%" % (r.count("wavefronts") / r.count("cycles") / 1.32)
+                  if r["cycles"] else "", r.percent("warps"), r["stalled"],
+                  text("%.3f", 1e3 * r.count("dram_bytes") / copy[machine]),
+                  text("%.1f", r.count("cycles") / 1e3))
+        runs.append(rows[-1].run)
     p.add("\nCounted on %s." % "; ".join(once(runs)))
 
 
@@ -593,14 +588,13 @@ def ladder_tables(d):
                  "|:--|" + "--:|" * (7 + len(head) // 7) + ":--|")
         for v, *cells in rows:
             r = count[v]
-            def n(column):
-                return number(r[column])
             chunks = r.T / 64 * r.H
-            page.row(name(v), *cells, "%.1f" % (n("instructions") / chunks / 1000),
-                     "%.0f" % (n("wavefronts") / chunks),
-                     "%.0f" % (n("conflicts") / chunks), "%.0f %%" % n("issue"),
-                     "%.0f %%" % n("tensor"), "%.1f %%" % n("warps"),
-                     "%.0f %%" % n("dram"), r["stalled"])
+            page.row(name(v), *cells,
+                     "%.1f" % (r.count("instructions") / chunks / 1000),
+                     "%.0f" % (r.count("wavefronts") / chunks),
+                     "%.0f" % (r.count("conflicts") / chunks), r.percent("issue"),
+                     r.percent("tensor"), "%.1f %%" % r.count("warps"),
+                     r.percent("dram"), r["stalled"])
 
     p.add("Recorded on %s; there a copy moved %.2f TB/s and a bf16 product did %.0f "
           "TFLOP/s. The floor is %.0f µs for 96 heads, %.0f µs for 32.\n" % (
