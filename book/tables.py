@@ -525,36 +525,29 @@ def walk_tables(d):
         if form not in of or (r.state, -r.us) > (of[form].state, -of[form].us):
             of[form] = r
     on = "Recorded on %s. Milliseconds" % "; ".join(places.values())
+    p.add(on + "; the scan's with the tile $C$ that was fastest; room is work and saved "
+          "states that a call is given beside inputs and outputs, in MiB.\n",
+          "| $K$ | heads | $T$ | pass | walk | scan | its $C$ | auto | chunks "
+          "| walk, MiB | scan, MiB | chunks, MiB | fastest |",
+          "|--:|--:|--:|:--|--:|--:|--:|--:|--:|--:|--:|--:|:--|")
     for key, of in sorted(best.items()):
-        if "walk" not in of or len(of.keys() & {"scan", "chunks"}) == 0:
+        walk, scan, auto, chunks = map(of.get, ("walk", "scan", "auto", "chunks"))
+        if not walk or not (scan or chunks):
             continue
-        if not p.text:
-            p.add(on + "; the scan's with the tile $C$ that was fastest; room is work "
-                  "and saved states that a call is given beside inputs and outputs, in "
-                  "MiB.\n",
-                  "| $K$ | heads | $T$ | pass | walk | scan | its $C$ | auto | chunks "
-                  "| walk, MiB | scan, MiB | chunks, MiB | fastest |",
-                  "|--:|--:|--:|:--|--:|--:|--:|--:|--:|--:|--:|--:|:--|")
-        way = "backward" if key[3] else "forward"
-        forms = [of.get(f) for f in ("walk", "scan", "chunks")]
-        first = least(r for r in forms if r)
-        p.row(*key[:3], way, p.ms(of.get("walk")), p.ms(of.get("scan")),
-              "%d" % of["scan"].C if "scan" in of else "", p.ms(of.get("auto")),
-              p.ms(of.get("chunks")),
+        forms = walk, scan, chunks
+        p.row(*key[:3], walk.way, p.ms(walk), p.ms(scan), "%d" % scan.C if scan else "",
+              p.ms(auto), p.ms(chunks),
               *["%.1f" % ((number(r["work"]) + r.saved) / 2**20) if r else ""
                 for r in forms],
-              next(f for f in of if of[f] is first))
+              next(f for f in of if of[f] is least(r for r in forms if r)))
         plain.add("\t".join(["%d" % k for k in key] +
                             ["%.4f" % (r.us / 1e3 if r else 0) for r in forms]))
     p.notes()
-    for (K, HV, T, back, C), of in sorted(tiles.items()):
+    versions.add(on + " of the scan.\n", "| variant | $K$ | heads | $T$ | $C$ | pass | ms |",
+                 "|:-----|--:|--:|--:|--:|:--|--:|")
+    for (*sizes, _, C), of in sorted(tiles.items()):
         for v, r in of.items() if len(of) > 1 else ():
-            if not versions.text:
-                versions.add(on + " of the scan.\n",
-                             "| variant | $K$ | heads | $T$ | $C$ | pass | ms |",
-                             "|:-----|--:|--:|--:|--:|:--|--:|")
-            versions.row("`%s`" % v, K, HV, T, C, "backward" if back else "forward",
-                         versions.ms(r))
+            versions.row("`%s`" % v, *sizes, C, r.way, versions.ms(r))
     versions.notes()
 
 
@@ -666,17 +659,15 @@ def judge_tables(d):
 
 
 def precision_table(d):
-    rows = d.of("precision")
-    rows = [r for r in rows if r.file == rows[-1].file]
-    p = Page("18-gpu.md")
-    if rows:
-        p.add("Recorded on %s: K = %d, chunks of %d tokens; relative error of $M$.\n"
-              % (rows[-1].place, rows[-1].K, rows[-1].C),
-              "| gates | chunks | norm of $M$ / sqrt(K) | fp32 | tf32x3 | tf32 | bf16 "
-              "| size of bf16 $M$ |", "|:--|--:|--:|--:|--:|--:|--:|--:|")
-    for r in rows:
-        p.row(*[r[c] for c in "gate chunks size fp32 tf32x3 tf32 bf16".split()],
-              r["bf16_size"] + " %")
+    p, last = Page("18-gpu.md"), d.of("precision")[-1]
+    p.add("Recorded on %s: K = %d, chunks of %d tokens; relative error of $M$.\n"
+          % (last.place, last.K, last.C),
+          "| gates | chunks | norm of $M$ / sqrt(K) | fp32 | tf32x3 | tf32 | bf16 "
+          "| size of bf16 $M$ |", "|:--|--:|--:|--:|--:|--:|--:|--:|")
+    for r in d.of("precision"):
+        if r.file == last.file:
+            p.row(*[r[c] for c in "gate chunks size fp32 tf32x3 tf32 bf16".split()],
+                  r["bf16_size"] + " %")
 
 
 def nccl_table(d):
@@ -718,18 +709,16 @@ def torch_tables(d):
             timed[case, r["what"], r["how"]] = r
         elif not r["what"].startswith(NOT_JUDGED):
             judged[r["what"].replace("--", r"\-\-"), r["how"]] = r
-    if timed:
-        names = once(n for r in timed.values()
-                     for n in (r.place + "; " + r["peer"]).split("; "))
-        p.add("Recorded on %s; medians.\n" % "; ".join(names),
-              "| case | pass | by | ms | worst of all outputs | its error |",
-              "|:--|:--|:--|--:|:--|--:|")
+    names = once(n for r in timed.values()
+                 for n in (r.place + "; " + r["peer"]).split("; "))
+    p.add("Recorded on %s; medians.\n" % "; ".join(names),
+          "| case | pass | by | ms | worst of all outputs | its error |",
+          "|:--|:--|:--|--:|:--|--:|")
     for (case, *cells), r in timed.items():
         p.row("" if case == above else case, *cells, ms(r.us), r["worst"], r["error"])
         above = case
     p = Page("torch-judged.md")
-    if judged:
-        p.add("| what | of | how many | came out |", "|:--|:--|--:|:--|")
+    p.add("| what | of | how many | came out |", "|:--|:--|--:|:--|")
     for key, r in judged.items():
         p.row(*key, r["n"], r["says"])
 
@@ -755,12 +744,11 @@ def field_tables(d):
             share = math.inf
         if key not in cells or (share or 0) > (cells[key][0] or 0):
             cells[key] = share, r
-    if rows:
-        p.add("Recorded on %s, `kcp_check.py` at %s.\n" % (rows[0].machine, "; ".join(
-            once("`%s`" % r["commit"] for r in rows))),
-            "| regime | " + " | ".join("%s, %s" % (peer, model.upper())
-                                       for peer, model in kernels) + " |",
-            "|:--|" + "--:|" * len(kernels))
+    p.add("Recorded on %s, `kcp_check.py` at %s.\n" % (rows[0].machine, "; ".join(
+        once("`%s`" % r["commit"] for r in rows))),
+        "| regime | " + " | ".join("%s, %s" % (peer, model.upper())
+                                   for peer, model in kernels) + " |",
+        "|:--|" + "--:|" * len(kernels))
     for gate in once(r.gate for r in rows):
         shares = []
         for kernel in kernels:
@@ -769,12 +757,11 @@ def field_tables(d):
             shares.append(", ".join(share_text(x) for x in two))
         p.row(gate, *shares)
     p = Page("field-failed.md")
-    failed = [(k, r) for k, (x, r) in cells.items() if x and x > 1]
-    if failed:
-        p.add("| kernel | output | error | limit | case |", "|:--|:--|--:|--:|:--|")
-    for (gate, (peer, model), way), r in failed:
-        p.row("%s, %s" % (peer, model.upper()), r["worst"], r["error"], r["allowed"],
-              "`--stage %s --case '%s'`" % (r.stage[:2], r["words"]))
+    p.add("| kernel | output | error | limit | case |", "|:--|:--|--:|--:|:--|")
+    for (_, (peer, model), _), (x, r) in cells.items():
+        if x and x > 1:
+            p.row("%s, %s" % (peer, model.upper()), r["worst"], r["error"],
+                  r["allowed"], "`--stage %s --case '%s'`" % (r.stage[:2], r["words"]))
 
 
 def data_rows(name):
