@@ -494,10 +494,9 @@ def form_table(d):
                     key=lambda r: (stages.index(r.stage), r.ranks)):
         key = r.case, r.way, r.variant, r.gpus(), plan_of(r)
         groups.setdefault(key, {})[r.form] = r
-    if groups:
-        p.add("| case | pass | GPUs | plan | all-gather | chain | chain over windows "
-              "| pipeline | scan |",
-              "|:-----------|:----|--:|:----------|-----:|-----:|-----:|-----:|-----:|")
+    p.add("| case | pass | GPUs | plan | all-gather | chain | chain over windows "
+          "| pipeline | scan |",
+          "|:-----------|:----|--:|:----------|-----:|-----:|-----:|-----:|-----:|")
     for (case, way, _, gpus, plan), at in groups.items():
         cells = []
         for r in map(at.get, "all_gather chain chain_window pipeline scan".split()):
@@ -554,25 +553,22 @@ def walk_tables(d):
 # ---- chapter 17: times and counters of each rung
 
 def ladder_tables(d):
-    times, count = {}, {r.variant: r for r in d.of("counter") if r.stage == "17_ladder"}
+    count = {r.variant: r for r in d.of("counter") if r.stage == "17_ladder"}
+    times, floor = {96: {}, 32: {}}, {}
     for r in d.timed:
         if r.stage == "17_ladder" and re.match("v[0-9]_", r.variant):
-            times[r.variant, int(r.H)] = last = r
-    rungs = sorted(v for v, H in times if H == 96)
-    if not rungs:
-        return
-    p, plain, floor = Page("ladder.md"), Page("ladder.tsv"), {}
-    for (_, H), r in times.items():
-        floor[H] = r.floor()
+            times[int(r.H)][r.variant] = last = r
+            floor[int(r.H)] = r.floor()
+    rungs = sorted(times[96])
+    us = [times[96][v].us for v in rungs]
+    p, plain = Page("ladder.md"), Page("ladder.tsv")
+    counters = Page("ladder-counters.md")
 
     def name(v):
         return "`%s`" % v.replace("_sm90", "")
 
-    def us(v, H=96):
-        return times[v, H].us if (v, H) in times else 0
-
     def time(t):
-        return ("%.2f ms" % (t / 1e3) if t >= 1000 else "%.0f µs" % t) if t else "-"
+        return "%.2f ms" % (t / 1e3) if t >= 1000 else "%.0f µs" % t
 
     def counted(page, head, *rows):
         page.add("| rung %s| instructions per chunk, thousands | wavefronts of shared "
@@ -597,27 +593,25 @@ def ladder_tables(d):
           "|:--|--:|--:|--:|--:|--:|--:|--:|")
     plain.add("floor %g" % floor[96])
     for i, v in enumerate(rungs):
-        before, c, state = rungs[max(0, i - 1)], count.get(v), times[v, 96].state
-        p.row(name(v) + p.mark(state), time(us(v)),
-              "%.2f" % (us(before) / us(v)) if i else "",
-              "%.0f" % (us(rungs[0]) / us(v)),
-              "%.1f %%" % (100 * floor[96] / us(v)), time(us(v, 32)),
-              c["registers"] if c else "", "%.0f KiB" % (number(c["smem"]) / 1024
-                                                         if c else 0))
-        plain.add("%s %g" % (v.replace("_sm90", ""), us(v)))
-        if i and c and before in count:
+        times_before = "%.2f" % (us[i - 1] / us[i]) if i else ""
+        p.row(name(v) + p.mark(times[96][v].state), time(us[i]), times_before,
+              "%.0f" % (us[0] / us[i]), "%.1f %%" % (100 * floor[96] / us[i]),
+              time(times[32][v].us), count[v]["registers"],
+              "%.0f KiB" % (count[v].count("smem") / 1024))
+        plain.add("%s %g" % (v.replace("_sm90", ""), us[i]))
+        if i:
             pair = Page("ladder-%d.md" % (i + 1))
-            pair.add("Before and after, T = %d, H = 96; recorded on %s.\n" % (last.T,
-                                                                            last.run))
-            counted(pair, "| time ", (before, time(us(before))),
-                    (v, "**%s**" % time(us(v))))
-            pair.add("\n%.2f times as fast." % (us(before) / us(v)))
+            pair.add("Before and after, T = %d, H = 96; recorded on %s.\n"
+                     % (last.T, last.run))
+            counted(pair, "| time ", (rungs[i - 1], time(us[i - 1])),
+                    (v, "**%s**" % time(us[i])))
+            pair.add("\n%s times as fast." % times_before)
     if STALE in p.marks:
         p.add("\n† measured with an older version of the kernel.")
-    p = Page("ladder-counters.md")
-    p.add("Nsight Compute, T = %d, H = 96, the clocks left alone; issue, tensor and "
-          "warps in the cycles in which a processor has a block (96 of 132 have one).\n" % last.T)
-    counted(p, "", *[(v,) for v in rungs if v in count])
+    counters.add("Nsight Compute, T = %d, H = 96, the clocks left alone; issue, tensor "
+                 "and warps in the cycles in which a processor has a block (96 of 132 "
+                 "have one).\n" % last.T)
+    counted(counters, "", *[(v,) for v in rungs])
 
 
 # ---- chapters 19 and 20: verdicts and runs; chapter 18: predictions
@@ -671,14 +665,15 @@ def precision_table(d):
 
 
 def nccl_table(d):
-    p, runs, rest = Page("19-nccl.md"), d.of("run"), "how n status seconds says".split()
-    for file in once(r.file for r in runs):
-        of = [r for r in runs if r.file == file]
-        for r in of:
-            if r["ok"] and (r["failed"] + r["late"] != "00" or r["ok"] == "0"):
-                r.cells["how"], r.cells["n"] = r["ranks"] + " GPUs", r["ok"]
-                r.cells["status"] = "%s failed, %s not done" % (r["failed"], r["late"])
+    p, files = Page("19-nccl.md"), {}
+    for r in d.of("run"):
+        if r["ok"] and (r["failed"] + r["late"] != "00" or r["ok"] == "0"):
+            r.cells.update(how=r["ranks"] + " GPUs", n=r["ok"], status="%s failed, %s not "
+                           "done" % (r["failed"], r["late"]))
+        files.setdefault(r.file, []).append(r)
+    for file, of in files.items():
         shown = [r for r in of if not r["ok"] or r["status"]]
+        ok = ["`%s`" % r["what"] for r in of if r["ok"] and not r["status"]]
         p.add("From `%s`, %s%s.\n" % (
             file, of[-1].place,
             "" if of[0]["ok"] else "; status 0: as it should be"))
@@ -686,12 +681,11 @@ def nccl_table(d):
             p.add("| what | ranks | n | status | s | says |",
                   "|:------|:--|--:|--:|--:|:-------|")
         for r in shown:
-            p.row("`%s`" % r["what"], *[r[c] for c in rest])
-        ok = ["`%s`" % r["what"] for r in of if r["ok"] and not r["status"]]
+            p.row("`%s`" % r["what"], *[r[c] for c in "how n status seconds says".split()])
         if ok:
             p.add("\nPassed over %s GPUs: %s." % (of[0]["ranks"], ", ".join(ok)))
         p.add("")
-    if any(r["status"] == "1" for r in runs):
+    if any(r["status"] == "1" for r in d.of("run")):
         p.add("Status 1: something was wrong in that run; later records in "
               "`bench/results/` say what became of it.")
 
