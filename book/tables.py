@@ -915,7 +915,8 @@ def readme_table(d):
 
 def make():
     Row.digests = Digests.of_build("build")
-    Row.built = any(r["nvcc"][:1].isdigit() for r in Row.digests.rows.values())
+    Row.built = any(r["nvcc"][:1].isdigit() and r["digest"] != "-"
+                    for r in Row.digests.rows.values())
     d = Records()
     for table in (stage_tables, mode_table, bound_table, roofline, token_curves,
                   rank_table, form_table, walk_tables, judge_tables, field_tables,
@@ -930,17 +931,16 @@ def make():
 
 
 def readme(check):
-    text = make()["readme.md"]
-    if not any(r["nvcc"][:1].isdigit() and r["digest"] != "-"
-               for r in Row.digests.rows.values()):
+    tables = make()["readme.md"]
+    if not Row.built:
         return print("README.md: not compared with the records: no kernels are built "
                      "here")
     with open(ROOT + "/README.md", encoding="utf-8") as f:
         old = f.read()
-    first, last = "<!-- measured -->\n", "<!-- until here -->\n"
-    if old.count(first) != 1 or old.count(last) != 1:
+    new, found = re.subn("(?s)(?<=<!-- measured -->\n).*(?=<!-- until here -->)",
+                         lambda _: "\n" + tables + "\n", old)
+    if found != 1:
         sys.exit("tables.py: README.md: a mark is missing")
-    new = old[:old.index(first)] + first + "\n" + text + "\n" + old[old.index(last):]
     if new != old and check:
         sys.exit("README.md: its tables are not those of the records: "
                  "python3 book/tables.py --readme")
