@@ -12,6 +12,7 @@
 # present kernels (best), kernels that cannot be compared, other kernels.
 # --readme needs built kernels.
 import glob
+import itertools
 import math
 import os
 import re
@@ -870,45 +871,36 @@ def readme_table(d):
     """Writes the tables of README.md, with the cases that match IN_README."""
     p, places, systems, notes = Page("readme.md"), [], [], []
     fresh = any(r.state != STALE for r in d.rows if r.is_layer and r.ranks > 1)
+    head = "| forward, nothing kept | forward | backward | others, forward " \
+           "| others, backward |"
+
+    def cell(r, many):
+        if not r or not many and not d.alone(r):
+            return ""
+        places.append(r.place)
+        return p.ms(r) + text(" (%s)", d.times_alone(r) if many else p.share(r))
+
     for many in (False, True):
-        begun = False
+        p.add(*("\n| several GPUs: ms (speed-up over one GPU) | GPUs " + head,
+                "|:--|--:|--:|--:|--:|:--|:--|") if many else
+              ("| one GPU: ms (floor / time) " + head, "|:--|--:|--:|--:|:--|:--|"))
         cases = once(r.case for r in d.sorted if not r.is_edge() and
-                     (r.is_layer if many else r.stage in WHOLE))
-        for case in cases:
-            if not re.fullmatch(IN_README[many], case.replace(NB, " ")):
-                continue
-            for R in range(2, d.most + 1) if many else (1,):
-                best = [newest([r for r in d.find(theirs=False, case=c, stage=stage,
-                                                  ranks=R) if not r["cuts"]], many)
-                        for c, stage in ((case + KEPT["none"], PAIR[0]),
-                                         (case, PAIR[0]), (case, PAIR[1]))]
-                if not best[1] or R == 1 and not d.alone(best[1]):
-                    continue
-                if many and fresh and best[1].state == STALE:
-                    continue
-                if not begun:
-                    head = "| forward, nothing kept | forward | backward " \
-                           "| others, forward | others, backward |"
-                    p.add(*("\n| several GPUs: ms (speed-up over one GPU) | GPUs " + head,
-                            "|:--|--:|--:|--:|--:|:--|:--|") if many else
-                          ("| one GPU: ms (floor / time) " + head,
-                           "|:--|--:|--:|--:|:--|:--|"))
-                begun, cells = True, []
-                for r in best:
-                    if not r or R == 1 and not d.alone(r):
-                        cells.append("")
-                        continue
-                    places.append(r.place)
-                    x = d.times_alone(r) if many else p.share(r)
-                    cells.append(p.ms(r) + (" (%s)" % x if x else ""))
-                p.row(case.replace(" live gates,", ""), *[R] * many, *cells,
+                     (r.is_layer if many else r.stage in WHOLE) and
+                     re.fullmatch(IN_README[many], r.case.replace(NB, " ")))
+        ranks = range(2, d.most + 1) if many else (1,)
+        for case, R in itertools.product(cases, ranks):
+            best = [newest([r for r in d.find(theirs=False, case=c, stage=stage, ranks=R)
+                            if not r["cuts"]], many)
+                    for c, stage in ((case + KEPT["none"], PAIR[0]), (case, PAIR[0]),
+                                     (case, PAIR[1]))]
+            r = best[1]
+            if r and (not (fresh and r.state == STALE) if many else d.alone(r)):
+                p.row(case.replace(" live gates,", ""), *[R] * many,
+                      *[cell(r, many) for r in best],
                       *[others(d, r, systems, notes) for r in best[1:]])
-    if not places:
-        return p.add("Nothing has been recorded yet.")
     p.notes()
-    p.add("\nMedians; recorded on %s.%s" % (
-        "; ".join(once(places)),
-        " Others: %s." % ", ".join(once(systems)) if systems else ""), *notes[:1])
+    p.add("\nMedians; recorded on %s. Others: %s."
+          % ("; ".join(once(places)), ", ".join(once(systems))), *notes[:1])
 
 
 # ---- output
