@@ -7,8 +7,8 @@
 // Bound: memory. Forward reads x and writes y, 4 bytes per token and channel. Backward
 // reads x and dy and writes dx, 6 bytes. Backward also writes and rereads 4 (Wc + 1)
 // bytes of sums per run and channel. A thread computes N adjacent channels of a run of
-// tokens. A run has one chunk in forward and x.run chunks in backward. The window of Wc
-// rows and the weights are in registers. BATCH rows are in flight: as soon as the
+// tokens. A run has one chunk in forward and x.run chunks in backward. The weights and
+// the window of Wc rows are in registers. BATCH rows are in flight: as soon as the
 // registers of a row have been read, the row BATCH tokens later is loaded into these
 // registers. Because a thread has few channels, many blocks fit in an SM's registers,
 // so that enough bytes are in flight. There is no barrier, because threads do not share

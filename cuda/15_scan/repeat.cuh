@@ -126,7 +126,7 @@ static __global__ void spread_debts(const struct repeats x, int s)
         (float)((const X *)x.a.do_)[(int64_t)t * x.row + c] + debt;
 }
 
-// Gathers the rows of all ranks if there is a drop mask and ranks share a sequence.
+// If tokens may be dropped and ranks share a sequence, gathers the rows of all ranks.
 static int gather_rows(const struct repeats *x, int64_t padded, struct kcp_comm *comm)
 {
     const struct kcp_scan *a = &x->a;

@@ -4,10 +4,10 @@
 #ifndef KCP_STEP_RECORD_CUH
 #define KCP_STEP_RECORD_CUH
 
-// Format "steps" of the saved block (ref/core/saved.def) has one record per value head
-// and step of 32 tokens. Let chunk c of the rank be the first chunk of a stretch (the
-// token range of one scan). Then the record of the stretch's step j for value head n
-// has index (2 c + j) HV + n. If the last chunk of a stretch has at most 32 tokens, the
+// In format "steps" (ref/core/saved.def), forward saves one record per value head and
+// step of 32 tokens. Let chunk c of the rank be the first chunk of a stretch (the token
+// range of one scan). Then the record of the stretch's step j for value head n has
+// index (2 c + j) HV + n. If the last chunk of a stretch has at most 32 tokens, the
 // chunk's second step has no record. Only KDA with K = V = 128 uses this format.
 //
 // Let a be the sum of log2 decays over the step's first 16 tokens, and

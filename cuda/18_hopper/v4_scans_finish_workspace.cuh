@@ -174,9 +174,9 @@ static_assert(KCP_JOB_STATES == 1 << SCAN_STATES
 // Returns a bitmask of the scan jobs of a strip in a launch. Without strips,
 // kcp_scan_jobs (split.h) computes the bitmask. With strips, the first launch computes
 // the states, the reverse scan of a sequence's last strip, and dh_ext of the strips
-// between the first and the last. The second launch follows the fold (fold_chains) and
-// computes the remaining reverse scans. With KCP_SAVE_ALL no job computes states,
-// because the states were saved.
+// between the first strip and the last. The second launch follows the fold
+// (fold_chains) and computes the remaining reverse scans. With KCP_SAVE_ALL no job
+// computes states, because the states were saved.
 static int jobs_of(const struct factors_backward *f, const struct strip *s, int launch)
 {
     const struct kcp_backward *a = &f->x.a;

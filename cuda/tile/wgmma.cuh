@@ -34,7 +34,7 @@ static __device__ __forceinline__ void wgmma_wait(void)
 }
 
 // Prevents the compiler from moving accesses to d across this call (no instruction).
-// Must follow wgmma_wait, because the compiler does not know that wgmma writes d
+// Call this after wgmma_wait, because the compiler does not know that wgmma writes d
 // asynchronously.
 template <int tiles>
 static __device__ __forceinline__ void fence_operand(float (*d)[4])

@@ -1,4 +1,4 @@
-// scans_sm90.cu -- backward's two scans: the states, and their gradients in reverse.
+// scans_sm90.cu -- backward's two scans: of states, and of their gradients in reverse.
 // Book: chapter 18, "Backward".  Checked by: tests/13_backward/checks.c.
 // Next: ../v4_scans_finish_sm90.cu.
 #include "reverse.cuh"

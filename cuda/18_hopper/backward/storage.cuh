@@ -51,7 +51,7 @@ struct scan_states {
 // index c HV + n. The entry of chunk c and query/key head m has index c H + m.
 struct backward_params {
     struct kcp_backward a;               // the call; reverse writes a.dv
-    // Arrays of the saved block, format 2 (ref/core/saved.def).
+    // Arrays that forward saved, in format 2 of ref/core/saved.def.
     const void *factors;                 // [NC][HV] chunk_factors or gdn_head_factors
     const void *qk_rows;                 // GDN: [NC][H] gdn_qk_rows
     const float *rstd_q, *rstd_k;        // [NC][H][64]; 1 where there is no norm
@@ -100,14 +100,13 @@ static __device__ __forceinline__ struct packed_rows<V> *v_new_of(
     return (struct packed_rows<V> *)x.v_new + ((int64_t)c * x.a.HV + n);
 }
 
-// `backward_maps`: computes M of stretches from the saved block's factors, as forward
-// does. The caller sets every element of `own` [NS] to -1, which means that no map
-// starts from a state.
+// `backward_maps`: computes M of stretches from the saved factors, as forward does. The
+// caller sets every element of `own` [NS] to -1: no map starts from a state.
 // `backward_scans`: runs all jobs in one grid. `strips`: 1 if the stretches are strips
 // of segments.
 // `backward_finish_scratch`: returns the bytes of x->scratch for this call (0: none).
-// `backward_factors`: for a saved block without factors, runs forward's chunk_prepare,
-// which stores factors, rstd and beta in the arrays of x.
+// `backward_factors`: if forward saved no factors, runs forward's chunk_prepare, which
+// stores factors, rstd and beta in the arrays of x.
 // `backward_factors_size`: returns the bytes of factors per chunk and value head.
 int backward_maps(const struct backward_params *x, const int *own);
 int backward_factors(const struct backward_params *x, int processors);

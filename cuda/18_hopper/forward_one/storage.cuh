@@ -77,8 +77,8 @@ struct __align__(1024) head_storage {
     float decay[STEP_STAGES][128], carried[STEP_STAGES][128];
     float end[128];                      // KDA: 2^(E - a) of the last step
     float k_factor[STEP_STAGES][STEP_ROWS], q_factor[STEP_STAGES][STEP_ROWS];
-    // Per warp that computes a triangle (A beta or Aqk): beta, 1 / |k|, and the factors
-    // that multiply rows and columns of scores.
+    // For each warp that computes a triangle (A beta or Aqk): beta, 1 / |k|, and
+    // factors that multiply rows and columns of scores.
     float beta[INVERSE_WARPS][STEP_ROWS], k_norm[INVERSE_WARPS][STEP_ROWS];
     float row[INVERSE_WARPS + 2][STEP_ROWS], column[INVERSE_WARPS + 2][STEP_ROWS];
     uint64_t raw[STEP_STAGES], gated[STEP_STAGES], decayed[STEP_STAGES];

@@ -217,7 +217,7 @@ enum { HEADS_PER_BLOCK = 4 };            // maximum number of value heads
 template <int blocks>
 struct head_storage { struct block16 block16[blocks]; struct pair_factors f; };
 
-// Used if four warps share a head: N = -L and inverted diagonal blocks, as operand B.
+// If four warps share a head: N = -L and inverted diagonal blocks, as operand B.
 struct shared_blocks { uint4 N[6][2][32], B[SUBCHUNKS - 1][2][32]; };
 
 // If `heads_by_warp` is 1, the block has several value heads, one per warp. Otherwise
