@@ -6,6 +6,7 @@
 #include "tests/judge/judge.h"
 #include "ref.h"
 #include "sigmoid.h"
+#include "tests/gather.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,48 +21,6 @@ enum {
     DXT_PAST_START = 1 << 23, DW_NO_X0 = 1 << 24, XT_ZEROS = 1 << 25, XT_LATE = 1 << 26,
     EMPTY_FORGETS = 1 << 27
 };
-
-/* Gathers the rows [plan->T,D] of all ranks in token order. */
-static int gather(const struct kcp_conv *a, const double *mine, double *all)
-{
-    const struct kcp_plan *p = a->plan;
-    int64_t most = 1;
-    for (int j = 0; j < p->R; j++)
-        if (p->cuts[j + 1] - p->cuts[j] > most)
-            most = p->cuts[j + 1] - p->cuts[j];
-    const size_t pad = most * a->D;
-    double *one = calloc(pad, sizeof *one), *wire = calloc(pad * p->R, sizeof *wire);
-    if (!one || !wire)
-        return KCP_NO_MEMORY;
-    memcpy(one, mine, sizeof *one * a->T * a->D);
-    int status = KCP_OK;
-    if (p->R > 1)
-        status = a->comm->all_gather(a->comm, one, wire, sizeof *one * pad, NULL);
-    else
-        memcpy(wire, one, sizeof *one * pad);
-    for (int j = 0; j < p->R; j++)
-        kcp_plan_give(p, j, sizeof *all * a->D, wire + j * pad, all);
-    free(one);
-    free(wire);
-    return status;
-}
-
-/* Gathers states [N,Wc-1,D], where the rows of sequence n come from rank owner[n]. */
-static int gather_states(const struct kcp_conv *a, const int *owner, const double *mine,
-                         double *all)
-{
-    const int64_t row = (a->Wc - 1) * (int64_t)a->D, n = a->N * row;
-    double *wire = malloc(sizeof *wire * (n * a->R + 1));
-    int status = wire ? KCP_OK : KCP_NO_MEMORY;
-    if (!status && mine)
-        memcpy(all, mine, sizeof *all * n);
-    if (!status && n && a->plan->R > 1)
-        status = a->comm->all_gather(a->comm, all, wire, sizeof *wire * n, NULL);
-    for (int64_t i = 0; !status && a->plan->R > 1 && i < n; i++)
-        all[i] = wire[owner[i / row] * n + i];
-    free(wire);
-    return status;
-}
 
 /* Returns x0's row for token `from` before sequence n's start, or NULL. */
 static const double *before_start(const struct kcp_conv *a, int n, int64_t from,
@@ -217,7 +176,7 @@ static int backward(const struct kcp_conv *a, const double *x, const double *w,
         const double at = flags & SILU_AT_Y ? y : pre, s = sigmoid(at);
         dpre[i] = a->act == KCP_ACT_SILU ? dy[i] * s * (1 + at * (1 - s)) : dy[i];
     }
-    int status = gather(a, dpre, alldp);
+    int status = gather_rows((const struct kcp_call *)a, D, dpre, alldp);
     for (int s = 0; !status && s < a->NS; s++) {
         const struct kcp_segment *g = &p->seg[p->ctx[a->r].seg0 + s];
         for (int64_t t = cu[s]; t < cu[s + 1]; t++)
@@ -281,7 +240,7 @@ static int conv_with(struct kcp_conv *a, int flags)
         if (a->shift && (flags & SHIFT_SIGN))
             w[i] = -w[i];
     }
-    int status = gather(a, a->x, x);
+    int status = gather_rows((const struct kcp_call *)a, D, a->x, x);
     for (int s = 0; !status && s < a->NS; s++)
         for (int64_t t = cu[s]; t < cu[s + 1]; t++)
             window(a, x, w, seg[s].n, seg[s].begin - cu[s] + t, flags, pre + t * D,
@@ -307,13 +266,15 @@ static int conv(void *args, int flags)
         a.act = KCP_ACT_NONE;
         a.bias = a.dweight = a.dbias = NULL;
     }
-    const size_t n = (size_t)a.N * (size_t)(a.Wc - 1) * (size_t)a.D + 1;
+    const int64_t row = (a.Wc - 1) * (int64_t)a.D;
+    const size_t n = (size_t)(a.N * row) + 1;
+    const struct kcp_call *c = (const struct kcp_call *)&a;
     double *x0 = calloc(n, sizeof *x0), *dxt = calloc(n, sizeof *dxt);
     int status = x0 && dxt ? KCP_OK : KCP_NO_MEMORY;
     if (!status)
-        status = gather_states(&a, a.plan->h0_rank, a.x0, x0);
+        status = gather_states(c, a.plan->h0_rank, row, a.x0, x0);
     if (!status && a.pass == KCP_BACKWARD)
-        status = gather_states(&a, a.plan->ht_rank, a.dxt, dxt);
+        status = gather_states(c, a.plan->ht_rank, row, a.dxt, dxt);
     a.x0 = a.x0 ? x0 : NULL;
     a.dxt = a.dxt ? dxt : NULL;
     if (!status)

@@ -6,10 +6,9 @@
 #ifndef KCP_15_SCAN_MUTANTS_H
 #define KCP_15_SCAN_MUTANTS_H
 
+#include "tests/gather.h"
 #include "tests/judge/judge.h"
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { UNDECAYED = 1, SCALED = 2, NO_SPIKES = 4, SPIKES_TURNED = 8, ONE_BETA = 16,
        WRONG_GROUP = 32, DROP_DECAYS = 64, DROP_EMITS = 128, DROP_ZERO = 256,
@@ -30,40 +29,12 @@ struct whole {
 static int gather(const struct whole *w, const void *from, int is_int, int64_t width,
                   double *to)
 {
-    const struct kcp_plan *p = w->a.plan;
-    int64_t most = 1;
-    for (int r = 0; r < p->R; r++)
-        most = p->cuts[r + 1] - p->cuts[r] > most ? p->cuts[r + 1] - p->cuts[r] : most;
-    double *mine = calloc(most * width * (p->R + 1) + 1, sizeof *mine);
-    double *all = mine + most * width;
+    double *mine = malloc(8 * (w->a.T * width + 1));
     if (!mine) return KCP_NO_MEMORY;
     for (int64_t e = 0; e < w->a.T * width; e++)
         mine[e] = is_int ? ((const int *)from)[e] : ((const double *)from)[e];
-    int status = KCP_OK;
-    if (p->R > 1)
-        status = w->a.comm->all_gather(w->a.comm, mine, all, 8 * most * width, NULL);
-    else memcpy(all, mine, 8 * most * width);
-    for (int r = 0; r < p->R; r++)
-        memcpy(to + p->cuts[r] * width, all + r * most * width,
-               8 * (p->cuts[r + 1] - p->cuts[r]) * width);
+    const int status = gather_rows((const struct kcp_call *)&w->a, width, mine, to);
     free(mine);
-    return status;
-}
-
-/* Gathers states [N,width], where row n comes from rank owner[n]. */
-static int gather_states(const struct whole *w, const double *from, const int *owner,
-                         int64_t width, double *to)
-{
-    const int64_t n = w->a.N * width;
-    double *all = malloc(8 * (n * w->a.plan->R + 1));
-    int status = all ? KCP_OK : KCP_NO_MEMORY;
-    memset(to, 0, 8 * n);
-    if (!status && from && w->a.plan->R > 1)
-        status = w->a.comm->all_gather(w->a.comm, from, all, 8 * n, NULL);
-    else if (!status && from) memcpy(all, from, 8 * n);
-    for (int64_t e = 0; e < n && from && !status; e++)
-        to[e] = all[owner[e / width] * n + e];
-    free(all);
     return status;
 }
 
@@ -77,6 +48,7 @@ static int is_cut(const struct whole *w, int64_t t)
 static int collect(struct whole *w, double *to)
 {
     const struct kcp_scan *a = &w->a;
+    const struct kcp_call *c = (const struct kcp_call *)a;
     const struct kcp_plan *p = a->plan;
     const int64_t KV = (int64_t)a->HV * a->K * a->V, row = (int64_t)a->HV * a->V;
     const int64_t T = p->T;
@@ -99,10 +71,10 @@ static int collect(struct whole *w, double *to)
     to += a->N * row;
     w->dot = to;
     to += a->N * row;
-    if (!status) status = gather_states(w, a->h0, p->h0_rank, KV, w->h0);
-    if (!status) status = gather_states(w, a->o0, p->h0_rank, row, w->o0);
-    if (!status && a->pass) status = gather_states(w, a->dht, p->ht_rank, KV, w->dht);
-    if (!status && a->pass) status = gather_states(w, a->dot, p->ht_rank, row, w->dot);
+    if (!status) status = gather_states(c, p->h0_rank, KV, a->h0, w->h0);
+    if (!status) status = gather_states(c, p->h0_rank, row, a->o0, w->o0);
+    if (!status && a->pass) status = gather_states(c, p->ht_rank, KV, a->dht, w->dht);
+    if (!status && a->pass) status = gather_states(c, p->ht_rank, row, a->dot, w->dot);
     w->o = to;
     to += T * row;
     w->S = to;
