@@ -16,44 +16,6 @@ static void rows(const struct wrong_rank *x, int ends, const double *given, doub
                 to[s * size(x) + e] = given[x->seg[s].n * size(x) + turn(x, e)];
 }
 
-/* Computes h and v_new with errata 7: v_new = u - w h uses the decayed h. */
-static void scan_decayed(const struct wrong_rank *x, const double *h_in)
-{
-    const struct kcp_backward *a = x->a;
-    const int HV = a->HV, K = a->K, V = a->V, kda = a->model == KCP_KDA, *cu = a->cu;
-    const int *cn = a->cn, *sc = a->sc;
-    const double (*G)[HV][a->KG] = (void *)x->G, (*u)[HV][V] = (void *)x->u;
-    const double (*w)[HV][K] = (void *)x->w, (*kg)[HV][K] = (void *)x->kg;
-    const double (*k)[a->H][K] = (void *)x->k;
-    double (*h)[HV][K][V] = (void *)x->h, (*v_new)[HV][V] = (void *)x->v_new;
-
-    for (int c = 0; c < a->NC; c++)
-        for (int n = 0; n < HV; n++) {
-            const int s = sc[c], first = c == cn[s], m = n / (HV / a->H);
-            const int64_t t0 = cu[s] + (int64_t)(c - cn[s]) * a->C;
-            const int64_t t1 = t0 + a->C < cu[s + 1] ? t0 + a->C : cu[s + 1];
-            double S[K][V];
-            if (first)
-                memcpy(h[c][n], h_in + s * size(x) + (int64_t)n * K * V, sizeof S);
-            for (int i = 0; i < K; i++)
-                for (int v = 0; v < V; v++)
-                    S[i][v] = exp2(G[t1 - 1][n][kda ? i : 0]) * h[c][n][i][v];
-            for (int64_t t = t0; t < t1; t++)
-                for (int v = 0; v < V; v++) {
-                    v_new[t][n][v] = u[t][n][v];
-                    for (int i = 0; i < K; i++)
-                        v_new[t][n][v] -= w[t][n][i] * S[i][v];
-                }
-            for (int64_t t = t0; t < t1 && c + 1 < cn[s + 1]; t++)
-                for (int i = 0; i < K; i++)
-                    for (int v = 0; v < V; v++)
-                        S[i][v] += v_new[t][n][v] * (kda ? kg[t][n][i] : k[t][m][i]
-                                   * exp2(G[t1 - 1][n][0] - G[t][n][0]));
-            if (c + 1 < cn[s + 1])
-                memcpy(h[c + 1][n], S, sizeof S);
-        }
-}
-
 int wrong_recompute(struct wrong_rank *x)
 {
     const struct kcp_backward *a = x->a;
@@ -90,10 +52,8 @@ int wrong_recompute(struct wrong_rank *x)
         x->beta[e] = copysign(fmax(fabs(x->beta[e]), 0x1p-40), x->beta[e]);
     status = status ? status : ref_wy(&y);
     if (!status && x->x.flags & OF_BLOCK) status = wrong_factors(x, g, y);
-    status = status ? status : ref_chunk(&c);
+    if (!status) status = x->x.c04 ? x->x.c04->run(&c) : ref_chunk(&c);
     if (!status && x->x.flags & OF_BLOCK) wrong_states(x);
-    if (x->x.flags & H_DECAYED)
-        scan_decayed(x, h_in);
     return status;
 }
 

@@ -4,13 +4,13 @@
  * Book: chapter 13.  Checked by: the judge, which must reject each mutant and pass the
  * twin.  Next: tests/14_conv/mutants.c.
  * The code is a copy of ref_backward. Each stage that the code calls is the reference,
- * or a mutant of chapters 09 to 11. The exchange sends every map to every rank. */
+ * or a mutant of chapters 04 and 09 to 11. The exchange sends every map to every rank. */
 #include "wrong.h"
 
-extern const struct kcp_variant m09_decay_first, m09_in_order, m10_beta_outside,
-    m10_undecayed, m10_diagonal, m11_decay_first, m11_in_order, m11_no_end, m10_shorter,
-    m10_shorter_not_turned, m10_shorter_last_row, m10_shorter_unrounded,
-    m10_divided, m11_head_0, m09_uncarried, m11_last_chunk;
+extern const struct kcp_variant m04_decay_first, m09_decay_first, m09_in_order,
+    m09_uncarried, m10_beta_outside, m10_undecayed, m10_diagonal, m10_divided,
+    m10_shorter, m10_shorter_not_turned, m10_shorter_last_row, m10_shorter_unrounded,
+    m11_decay_first, m11_in_order, m11_no_end, m11_head_0, m11_last_chunk;
 
 static int chunks(struct wrong_rank *x, int part)
 {
@@ -120,7 +120,7 @@ MUTANT(undecayed, "errata 1: applies the delta rule to the undecayed state",
 MUTANT(last_map, "errata 6: a rank sends the map of its LAST sequence",
        .flags = LAST_MAP);
 MUTANT(h_decayed, "errata 7: decays h before it computes v_new from h",
-       .flags = H_DECAYED);
+       .c04 = &m04_decay_first);
 MUTANT(dS_decayed, "errata 8: the map decays dS, then dU = kg dS",
        .m11 = &m11_decay_first);
 MUTANT(dS_decayed_too, "errata 8: the reverse scan decays dS, then dU = kg dS",

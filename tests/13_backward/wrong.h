@@ -12,16 +12,16 @@
 #include <string.h>
 
 enum {
-    NOT_TURNED = 1, OUTWARD = 2, OWN_M = 4, LAST_MAP = 8, NO_DHT = 16, H_DECAYED = 32,
-    NO_EXCHANGE = 64, NO_H0 = 128, OWN_SUM = 256, ALL_DH0 = 512, EMPTY_0 = 1024,
-    AS_KV = 2048, NEIGHBOUR = 4096, TWICE = 8192, NOTHING = 1 << 14, FLOOR = 1 << 15,
+    NOT_TURNED = 1, OUTWARD = 2, OWN_M = 4, LAST_MAP = 8, NO_DHT = 16, NO_EXCHANGE = 64,
+    NO_H0 = 128, OWN_SUM = 256, ALL_DH0 = 512, EMPTY_0 = 1024, AS_KV = 2048,
+    NEIGHBOUR = 4096, TWICE = 8192, NOTHING = 1 << 14, FLOOR = 1 << 15,
     STRIPS = 1 << 16, NEXT_START = 1 << 17, OF_BLOCK = 1 << 18, STALE = 1 << 19,
     NEXT_H = 1 << 20, OTHER_HEAD = 1 << 21, WRONG_GATE = 1 << 22, AS_GIVEN = 1 << 23,
 };
 
 struct mistake {                   /* flags, and stages' mutants or NULL */
     int flags;
-    const struct kcp_variant *c09, *wy10, *m11;
+    const struct kcp_variant *c04, *c09, *wy10, *m11;
 };
 struct wrong_rank {
     const struct kcp_backward *a;
