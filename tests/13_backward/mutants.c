@@ -4,7 +4,7 @@
  * Book: chapter 13.  Checked by: the judge, which must reject each mutant and pass the
  * twin.  Next: tests/14_conv/mutants.c.
  * The code is a copy of ref_backward. Each stage that the code calls is the reference,
- * or a mutant of chapters 04 and 09 to 11. The exchange sends every map to every rank. */
+ * or a mutant of chapters 04 and 09 to 11. The exchange sends each map to all ranks. */
 #include "wrong.h"
 
 extern const struct kcp_variant m04_decay_first, m09_decay_first, m09_in_order,

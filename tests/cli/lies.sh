@@ -4,15 +4,8 @@
 #
 # Book: CONTRIBUTING.md, "How the judge works".  Checked by: make test, which runs it.
 # Usage: lies.sh BUILD.  Next: tests/judge/plants/liar.c.
-B=$(cd "${1:-build}" && pwd) || exit 2
-top=$(cd "$(dirname "$0")/../.." && pwd)
-W=$(mktemp -d) || exit 2
-trap 'rm -rf "$W"' EXIT
-cd "$W" || exit 2
-passed=0 failed=0
-unset WORLD_SIZE RANK SLURM_NTASKS OMPI_COMM_WORLD_SIZE
-fail() { failed=$((failed + 1)); echo "  FAIL  lies.sh: $*"; }
-pass() { passed=$((passed + 1)); }
+. "$(dirname "$0")/run_common.sh"
+top=$OLDPWD
 object() {                       # SOURCE OBJECT option...
     from=$1 to=$2; shift 2
     ${CC:-cc} -std=c11 -O1 -shared -fPIC -I"$top/ref" "$@" "$from" -o "$to" ||

@@ -1,6 +1,6 @@
-# run_common.sh -- defines functions for scripts that run kcp-run and source this file.
+# run_common.sh -- defines functions for scripts that source this file in the tree's root.
 #
-# Book: chapter 20.  Checked by: run_cli.sh, mpi.sh, run_device.sh.
+# Book: chapter 20.  Checked by: run_cli.sh, mpi.sh, run_device.sh, cli.sh, lies.sh.
 # Next: run_cli.sh.
 # Makes and enters a work folder, which is removed at exit, and sets $run, $arrays.
 B=$(cd "${1:-build}" && pwd) || exit 2
