@@ -167,12 +167,8 @@ static int rank_forward(struct run *x, struct rank *a, struct kcp_comm *comm)
         a->f.k_raw = a->y[1];
         a->f.v = a->y[2];
     }
-    struct kcp_forward mode = a->f;
-    for (int i = 0; i < 3; i++) {
-        mode.save = (enum kcp_save)i;
-        report->saved[i] = kcp_layer_saved(&x->layer, (const struct kcp_call *)&mode);
-    }
-    a->f.saved_bytes = report->saved[a->f.save];
+    a->f.saved_bytes = kcp_layer_saved(&x->layer, (const struct kcp_call *)&a->f);
+    report->saved = x->both ? a->f.saved_bytes : 0;
     if (x->both && !(a->f.saved = saved_alloc(x, a->f.saved_bytes)))
         return KCP_NO_MEMORY;
     status = status ? status : stage_call(x, kcp_stage_find("08"), &a->f, comm);

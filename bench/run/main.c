@@ -93,10 +93,6 @@ static int kcp_run(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN);          /* write() fails at the file size limit */
     x.size = (struct kcp_call){ .T = -1, .N = -1, .NS = -1, .NC = -1, .R = -1, .H = -1,
         .HV = -1, .K = -1, .V = -1, .C = -1, .D = -1, .Wc = -1 };
-    if (argc < 2) {
-        options_usage(stderr);
-        return RUN_BAD;
-    }
     if (run_all(&x, argc, argv) != 0) {
         char rank[24] = "";
         struct kcp_comm *world;

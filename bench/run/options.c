@@ -27,10 +27,9 @@ static const struct option_text texts[] = {
 };
 #undef KCP_OPTION
 
-static const char usage[] = "usage: kcp-run --in DIR --out DIR [options]\n"
-                            "       kcp-run --help | --version\n";
-
 static const char files[] =
+"usage: kcp-run --in DIR --out DIR [options]\n"
+"       kcp-run --help | --version\n"
 "\n"
 "Runs the KDA or GDN layer, or a related model, over R ranks, in double or on GPUs,\n"
 "on arrays in .npy files (C or Fortran order, little-endian; float64, float32 or\n"
@@ -68,11 +67,6 @@ int run_error(struct run *x, int code, const char *what, const char *format, ...
     return npy_error(x->why, sizeof x->why, what, "%s", text);
 }
 
-void options_usage(FILE *to)
-{
-    fputs(usage, to);
-}
-
 /* Prints inputs, then outputs, as "  03_wy   q[T H K] ..", in lines of 80 columns. */
 static void print_stage(const struct kcp_stage *s)
 {
@@ -92,7 +86,6 @@ static void print_stage(const struct kcp_stage *s)
 
 static void print_help(void)
 {
-    fputs(usage, stdout);
     fputs(files, stdout);
     printf("\noptions\n");
     options_print(rows, texts, sizeof rows / sizeof *rows);

@@ -26,26 +26,20 @@ static void print_rank(const struct run *x, int r)
 
 static void print_ranks(const struct run *x)
 {
-    double saved[3] = { 0 };
+    double saved = 0;
     const int R = x->plan->R;
     printf("                                        "
            " |-------- forward -------| |-------- backward ------|\n"
            " rank  tokens             seqs chunks"
            "  bytes sent calls  seconds  bytes sent calls  seconds\n");
     for (int r = 0; r < R; r++) {
-        for (int i = 0; i < 3; i++) saved[i] += (double)x->report[r].saved[i] / 0x1p20;
+        saved += (double)x->report[r].saved / 0x1p20;
         if (r < ROWS || r == R - 1)
             print_rank(x, r);
         else if (r == ROWS)
             printf("  ...  %d ranks more\n", R - ROWS - 1);
     }
-    if (x->relative) {
-        printf("saved for backward: %.1f MiB on all ranks\n", saved[0]);
-        return;
-    }
-    printf("saved for backward on all ranks: --save recompute %.1f MiB, --save all "
-           "%.1f MiB, --save light %.1f MiB\n", saved[KCP_RECOMPUTE],
-           saved[KCP_SAVE_ALL], saved[KCP_SAVE_LIGHT]);
+    printf("saved for backward on all ranks: %.1f MiB\n", saved);
 }
 
 void print_summary(const struct run *x, double seconds)

@@ -36,7 +36,7 @@ struct options {
 struct rank_report {
     double seconds[2];                     /* per enum kcp_pass */
     struct kcp_traffic sent[2];
-    size_t saved[3];                       /* bytes per enum kcp_save */
+    size_t saved;                          /* bytes saved for backward */
 };
 
 struct run {
@@ -71,7 +71,6 @@ int run_error(struct run *x, int code, const char *what, const char *format, ...
 
 /* options.c. run_options returns 1 if it printed the help or the version. */
 int  run_options(struct run *x, int argc, char **argv);
-void options_usage(FILE *to);
 double seconds_now(void);                      /* main.c */
 
 /* shape.c. If `dim` matches `shape`, sizes_bind sets unknown sizes and returns 0. If

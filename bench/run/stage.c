@@ -119,7 +119,7 @@ static int keep(struct run *x, struct kcp_comm *comm, union pass_args *a, void *
     }
     if (x->stage != kcp_stage_find("16") || !x->both)
         return KCP_OK;
-    size_t *bytes = &x->report[comm->r].saved[0];
+    size_t *bytes = &x->report[comm->r].saved;
     *bytes = kcp_layer_family_kept(&x->layer, &a->call);
     if (!*kept)
         *kept = saved_alloc(x, *bytes + 8);
