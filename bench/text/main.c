@@ -33,7 +33,7 @@ static void print_usage(void)
          "  --ranks R       threads, 1 to 64 [4]\n"
          "  --text 'FILE'   one sequence per file [README.md and the book]\n"
          "  --steps N       gradient steps, on R ranks and on one [0]\n"
-         "  --out PAGE      the page with figures [build/run/index.html]");
+         "  --out PAGE      the page with a figure [build/run/index.html]");
 }
 
 static const struct option_table table = {

@@ -1,7 +1,7 @@
 /* page.c -- writes build/run/index.html, the results of make run on one page.
  *
  * Book: page.css. Checked by: tests/cli/text.sh.
- * Next: svg.c, the figures.
+ * Next: svg.c, the figure.
  * / */
 #include "text.h"
 #include <errno.h>
@@ -21,18 +21,6 @@ void print_html(FILE *o, const char *s, int64_t n)
         else
             fputc(c < ' ' ? ' ' : c, o);
     }
-}
-
-static void plan(FILE *o, const struct finding *f)
-{
-    const struct kcp_plan *p = f->many->plan;
-    fprintf(o, "<h2>The plan</h2><p>A batch of %d sequence%s, one per file: %lld "
-            "bytes, one token each. The batch is cut into %d equal shards; a cut may "
-            "be inside a sequence. A ring marks a sequence that crosses a cut: there a "
-            "rank receives a state, and %d rows for the convolution.</p><figure>",
-            f->text->N, f->text->N > 1 ? "s" : "", (long long)p->T, f->R, WINDOW - 1);
-    svg_ribbon(o, f);
-    fputs("</figure>\n", o);
 }
 
 static void stages(FILE *o, const struct finding *f)
@@ -87,7 +75,6 @@ int write_page(const struct finding *f, FILE *o, const char *path)
             "<i>V</i> = %d, chunks of %d) in a small model that predicts the next "
             "byte: embedding, projections, short convolutions, the layer, logits; in "
             "double precision, in C.</p>\n", HEADS, VALUE_HEADS, KEY, VALUE, CHUNK);
-    plan(o, f);
     stages(o, f);
     numbers(o, f);
     fprintf(o, "<p class='note'>%.1f seconds.</p></main></body></html>\n",

@@ -1,23 +1,10 @@
-/* svg.c -- draws the figures of make run's page.
+/* svg.c -- draws the figure of make run's page.
  *
  * Book: none.  Checked by: reading the page.  Next: page.c.
- * x is in percent and y in pixels, so a figure is as wide as the page and text keeps
+ * x is in percent and y in pixels, so the figure is as wide as the page and text keeps
  * its size. */
 #include "text.h"
 #include <math.h>
-
-static const char *colour(int r)
-{
-    static const char *const c[] = { "--a", "--b", "--c", "--d", "--e", "--f", "--g",
-                                     "--h" };
-    return c[r % 8];
-}
-
-static void open_figure(FILE *o, double high, const char *what)
-{
-    fprintf(o, "<svg width='100%%' height='%.0f' role='img' aria-label='%s'>", high,
-            what);
-}
 
 static void text(FILE *o, double x, double y, const char *css, const char *s)
 {
@@ -33,43 +20,6 @@ static void rect(FILE *o, double x, double y, double w, double h, const char *fi
             "fill='var(%s)'><title>", x, y, w, h, fill);
     print_html(o, title, -1);
     fputs("</title></rect>", o);
-}
-
-/* Draws the plan: a bar per sequence, a colour per rank, a ring per cut in a
- * sequence. */
-void svg_ribbon(FILE *o, const struct finding *f)
-{
-    const struct kcp_plan *p = f->many->plan;
-    const double per = 100.0 / (double)p->T, row = 46, high = 26 + row * p->N;
-    char s[200];
-    open_figure(o, high, "tokens of each rank");
-    for (int r = 0; r < p->R; r++) {
-        const double mid = per * 0.5 * (double)(p->cuts[r] + p->cuts[r + 1]);
-        snprintf(s, sizeof s, p->R <= 6 ? "rank %d" : "%d", r);
-        if (p->R <= 16 || r % 4 == 0)
-            text(o, mid, 13, "mid small", s);
-        const double cut = per * (double)p->cuts[r];
-        if (r)
-            fprintf(o, "<line x1='%.3f%%' x2='%.3f%%' y1='4' y2='%.0f' class='cut'/>",
-                    cut, cut, high);
-    }
-    for (int j = 0; j < p->S; j++) {
-        const struct kcp_segment *g = &p->seg[j];
-        const double y = 26 + row * g->n, x = per * (double)g->begin;
-        snprintf(s, sizeof s, "rank %d: tokens %lld..%lld of %s", g->rank,
-                 (long long)(g->begin - p->cu_seqlens[g->n]),
-                 (long long)(g->end - p->cu_seqlens[g->n]), f->text->name[g->n]);
-        rect(o, x, y + 18, per * (double)(g->end - g->begin), 18, colour(g->rank), s);
-        if (!g->first)
-            fprintf(o, "<circle cx='%.3f%%' cy='%.0f' r='5' class='hop'><title>the "
-                    "state crosses this cut</title></circle>", x, y + 27);
-    }
-    for (int n = 0; n < p->N; n++) {
-        const double x = per * (double)p->cu_seqlens[n];
-        text(o, x > 60 ? 100 : x, 26 + row * n + 13, x > 60 ? "end name" : "name",
-             f->text->name[n]);
-    }
-    fputs("</svg>\n", o);
 }
 
 static const struct { const char *name, *fill; } kind[] = {
@@ -101,7 +51,8 @@ void svg_lanes(FILE *o, const struct finding *f)
         for (int i = 0; i < f->many->lane[r].n; i++)
             end = fmax(end, f->many->lane[r].e[i].to);
     const double high = 40.0 * shown + 22;
-    open_figure(o, high, "stages over time");
+    fprintf(o, "<svg width='100%%' height='%.0f' role='img' aria-label='stages over "
+            "time'>", high);
     for (int r = 0; r < shown; r++) {
         snprintf(s, sizeof s, "rank %d", r);
         text(o, 0, 40.0 * r + 12, "small", s);

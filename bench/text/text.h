@@ -131,7 +131,6 @@ int  write_page(const struct finding *f, FILE *o, const char *path);
 void print_html(FILE *o, const char *s, int64_t n);         /* n -1: whole string */
 extern const char page_style[];                 /* page.css; made by text.mk */
 double busy(const struct lane *l, int mark, int back);      /* in s; mark -1: all */
-void svg_ribbon(FILE *o, const struct finding *f);
 void svg_lanes(FILE *o, const struct finding *f);
 
 #endif
