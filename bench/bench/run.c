@@ -36,13 +36,14 @@ static size_t block_bytes(const struct kcp_forward *f, const struct kcp_variant 
 }
 
 /* Allocates the memory in which forward saves data for backward: states in stage 16, a
- * saved block in 08. For stage 13, also runs 08, because 13 reads the block of 08. */
+ * saved block in 08, whose size is also stored in x. For stage 13, also runs 08, because
+ * 13 reads the block of 08. */
 static int save_forward(struct runner *x, const struct kcp_variant *v,
                         const struct kcp_stage *st, char *args)
 {
     struct kcp_forward *f = (void *)args;
     if (!strncmp(st->name, "08", 2)) {
-        f->saved_bytes = block_bytes(f, v);
+        f->saved_bytes = x->saved = block_bytes(f, v);
         f->saved = device_add(&x->tensors, "saved", f->saved_bytes);
         return f->saved ? KCP_OK : KCP_NO_MEMORY;
     }
@@ -70,17 +71,6 @@ static int save_forward(struct runner *x, const struct kcp_variant *v,
     cudaFree(work);
     free(first);
     return e;
-}
-
-/* Stores in x the bytes of the call's workspace and saved block. */
-static void note_memory(struct runner *x, const struct kcp_stage *st, const char *args)
-{
-    x->work = ((const struct kcp_call *)(const void *)args)->work_bytes;
-    x->saved = 0;
-    if (!strncmp(st->name, "08", 2))
-        x->saved = ((const struct kcp_forward *)(const void *)args)->saved_bytes;
-    if (!strncmp(st->name, "13", 2))
-        x->saved = ((const struct kcp_backward *)(const void *)args)->saved_bytes;
 }
 
 /* ---- the time without messages: a bound for an exchange that other work hides */
@@ -156,6 +146,7 @@ int runner_variant(struct runner *x, const struct kcp_stage *st,
         struct times t;
         void *work = NULL;
         c.pass = pass;
+        x->saved = 0;
         if (!strncmp(st->name, "07", 2)) c.R = c.NS;
         if (!strncmp(st->name, "14", 2)) {
             c.D = c.HV * c.V;
@@ -175,7 +166,7 @@ int runner_variant(struct runner *x, const struct kcp_stage *st,
         struct judged j = { .outcome = NA };
         if (!e && b->judge) e = judge_timed(x, st, v, args, &j);
         if (!e) {
-            note_memory(x, st, args);
+            x->work = ((const struct kcp_call *)(const void *)args)->work_bytes;
             print_row(x, st, v, &c, &t, &j);
             if (!x->world->r) x->b->wrong += j.outcome == FAIL;
         } else if (e != KCP_NA && x->world->r == 0)
