@@ -61,10 +61,11 @@ void runner_close(struct runner *x);
  * Prints an error and returns NULL if out of memory or if an input is missing. */
 char *args_of(struct runner *x, const struct kcp_stage *st, const struct kcp_call *c,
               enum kcp_storage as);
-/* Allocates the variant's workspace; the caller frees *work. */
-int  prepare(const struct kcp_variant *v, char *args, void **work);
 /* Computes the inputs of every stage by the newest variants. */
 int  runner_chain(struct runner *x);
+/* Runs a variant once. Forward also saves its block. */
+int  runner_once(struct runner *x, const struct kcp_stage *st,
+                 const struct kcp_variant *v);
 /* Times one variant and writes a row per pass. Returns KCP_NA if the variant supports
  * neither pass. */
 int  runner_variant(struct runner *x, const struct kcp_stage *st,

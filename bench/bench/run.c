@@ -56,20 +56,37 @@ static int save_forward(struct runner *x, const struct kcp_variant *v,
     }
     if (!strncmp(st->name, "14", 2) || !strncmp(st->name, "15", 2)) return KCP_OK;
     if (strncmp(st->name, "13", 2)) return KCP_NA;
-    const struct kcp_stage *forward = stage_find("08_forward");
     const struct kcp_variant *fw = writer_of(v);
-    if (!fw) return KCP_NA;
-    void *work = NULL;
-    char *first = args_of(x, forward, (struct kcp_call *)args, v->storage);
-    int e = first ? save_forward(x, fw, forward, first) : KCP_NO_MEMORY;
-    if (!e) e = prepare(fw, first, &work);
-    if (!e) e = fw->run(first);
-    if (!e && cudaDeviceSynchronize()) e = KCP_CUDA;
+    const int e = fw ? runner_once(x, stage_find("08_forward"), fw) : KCP_NA;
     struct kcp_backward *k = (void *)args;
     k->saved = device_find(&x->tensors, "saved");
-    k->saved_bytes = e ? 0 : ((struct kcp_forward *)first)->saved_bytes;
+    k->saved_bytes = e ? 0 : x->saved;
+    return e;
+}
+
+/* Allocates the variant's workspace; the caller frees *work. */
+static int prepare(const struct kcp_variant *v, char *args, void **work)
+{
+    struct kcp_call *c = (struct kcp_call *)args;
+    *work = NULL;
+    c->work_bytes = v->work ? v->work(args) : 0;
+    if (c->work_bytes && cudaMalloc(work, c->work_bytes)) return KCP_NO_MEMORY;
+    c->work = *work;
+    return KCP_OK;
+}
+
+int runner_once(struct runner *x, const struct kcp_stage *st,
+                const struct kcp_variant *v)
+{
+    void *work = NULL;
+    char *args = args_of(x, st, &x->call, KCP_BF16);
+    int e = args ? KCP_OK : KCP_NO_MEMORY;
+    if (!e && st->ranks) e = save_forward(x, v, st, args);
+    if (!e) e = prepare(v, args, &work);
+    if (!e) e = v->run(args);
+    if (!e && cudaDeviceSynchronize()) e = KCP_CUDA;
     cudaFree(work);
-    free(first);
+    free(args);
     return e;
 }
 

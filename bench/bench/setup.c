@@ -101,29 +101,6 @@ char *args_of(struct runner *x, const struct kcp_stage *st, const struct kcp_cal
     return args;
 }
 
-int prepare(const struct kcp_variant *v, char *args, void **work)
-{
-    struct kcp_call *c = (struct kcp_call *)args;
-    *work = NULL;
-    c->work_bytes = v->work ? v->work(args) : 0;
-    if (c->work_bytes && cudaMalloc(work, c->work_bytes)) return KCP_NO_MEMORY;
-    c->work = *work;
-    return KCP_OK;
-}
-
-static int run_once(struct runner *x, const struct kcp_stage *st,
-                    const struct kcp_variant *v)
-{
-    void *work = NULL;
-    char *args = args_of(x, st, &x->call, KCP_BF16);
-    int e = args ? prepare(v, args, &work) : KCP_NO_MEMORY;
-    if (!e) e = v->run(args);
-    if (!e && cudaDeviceSynchronize()) e = KCP_CUDA;
-    cudaFree(work);
-    free(args);
-    return e;
-}
-
 /* For each stage, runs the newest variant that supports the shape. If stage 15 is
  * timed, runs only 02, because 15 reads only q and k, and other stages do not support
  * its long chunks. */
@@ -142,7 +119,7 @@ int runner_chain(struct runner *x)
         int e = KCP_NA;
         for (int j = n - 1; j >= 0 && e == KCP_NA; j--)
             if (v[j]->where == KCP_DEVICE && v[j]->storage == KCP_BF16)
-                e = run_once(x, st, v[j]);
+                e = runner_once(x, st, v[j]);
         if (e) {
             fprintf(stderr, "kcp-bench: %s: status %d\n", chain[i], e);
             return e;
