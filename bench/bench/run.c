@@ -36,8 +36,8 @@ static size_t block_bytes(const struct kcp_forward *f, const struct kcp_variant 
 }
 
 /* Allocates the memory in which forward saves data for backward: states in stage 16, a
- * saved block in 08, whose size is also stored in x. For stage 13, also runs 08, because
- * 13 reads the block of 08. */
+ * saved block in 08, whose size is also stored in x. For stage 13, also runs 08,
+ * because 13 reads the block of 08. */
 static int save_forward(struct runner *x, const struct kcp_variant *v,
                         const struct kcp_stage *st, char *args)
 {
