@@ -145,9 +145,9 @@ static __device__ __forceinline__ void put_dots(float2 sum, int f, int st,
     warp_arrive(&m.dots);
 }
 
-// Returns one factor per token for q, followed by one factor per token for k. The
-// norms' gradient is subtracted: the factor for q times qf / F from dq, and the factor
-// for k times F kb from dk. `of_q` is 1 / scale^2 and `of_k` is 1. Without l2norm,
+// Returns one factor per token for q, followed by one factor per token for k. To add
+// the norms' gradient, finish_warpgroup subtracts (factor for q) qf / F from dq, and
+// (factor for k) F kb from dk. `of_q` is 1 / scale^2 and `of_k` is 1. Without l2norm,
 // `of_q` and `of_k` are 0.
 static __device__ __forceinline__ const float *norm_factors(
     float of_q, float of_k, int f, int s, struct backward_one_storage &m)

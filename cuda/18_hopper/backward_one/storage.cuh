@@ -87,9 +87,9 @@ struct backward_one_storage {
 };
 static_assert(sizeof(struct backward_one_storage) <= 227 * 1024, "one block on an SM");
 
-// A stretch is a sequence: tokens `begin` to `begin` + `len` - 1. Its index is
-// `sequence` in dht and dh0, and `row` on this rank. The index of its first record is
-// `step`.
+// A stretch is a sequence: tokens `begin` to `begin` + `len` - 1. The stretch has index
+// `sequence` in dht and dh0, and index `row` on this rank. `step` is the index of the
+// stretch's first record.
 struct backward_stretch { int begin, len, sequence, step, row; };
 
 struct backward_one_params {
