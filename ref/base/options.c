@@ -135,7 +135,7 @@ static const struct option_row *row_of(const struct option_table *t, const char 
 
 /* If --help, -h or --version is given at any position, prints the help or the version
  * and returns 1. */
-static int asked_about(const struct option_table *t, int argc, char **argv)
+static int print_help(const struct option_table *t, int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
         const int help = !strcmp(argv[i], "--help") || !strcmp(argv[i], "-h");
@@ -167,7 +167,7 @@ int options_read(const struct option_table *t, int argc, char **argv, void *into
                  char *why, size_t n)
 {
     char words[200];
-    if (asked_about(t, argc, argv))
+    if (print_help(t, argc, argv))
         return OPTIONS_DONE;
     for (int i = 1; i < argc; i++) {
         const struct option_row *row = row_of(t, argv[i], strcspn(argv[i], "="));

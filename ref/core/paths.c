@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* paths.def is included three times: for rows, row numbers and conditions. */
+/* paths.def is included three times: for rows, row numbers and conditions. Each time
+ * its macros have the same definitions, so C needs no #undef. */
 #define TEXT(...) #__VA_ARGS__
 #define KCP_PATH(name, stage, arch, storage, K, V, C, model, condition, kernel, format,\
                  geometry)                                                             \
