@@ -104,27 +104,16 @@ static void between(const struct kcp_ladder *a, struct warp *m, struct block_tok
         }
 }
 
-static void state(void *m_, double *S, int K, int V, int v0, int out)
-{
-    struct warp *m = m_;
-    if (!out) memset(m->S, 0, sizeof m->S);
-    for (int i = 0; i < K && S; i++)
-        for (int v = v0; v < v0 + 16 && v < V; v++) {
-            const int lane = (v - v0) % 8 * 4 + i % 8 / 2, x = (v - v0) / 8 * 2 + i % 2;
-            double *at = &m->S[i / 8].x[lane][x];
-            if (out) S[i * V + v] = *at;
-            else *at = S[i * V + v];
-        }
-}
-
 /* Computes all chunks of segment s. If a->work holds one int64_t, adds to this int64_t
  * the number of times that ldmatrix instructions read shared memory. */
-static void chunks(const struct kcp_ladder *a, void *m_, int s, int n, int v0)
+static void chunks(const struct kcp_ladder *a, void *m_, double *S, int wide, int s,
+                   int n, int v0)
 {
     const int HV = a->HV, K = a->K, *cn = a->cn;
     const double (*w)[HV][K] = a->w, (*kg)[HV][K] = a->kg, (*decay)[HV][K] = a->decay;
     struct warp *m = m_;
     int64_t none, *times = a->work_bytes == sizeof none ? a->work : &none;
+    warp_state(m->S, S, wide, 0);
     for (int c = cn[s]; c < cn[s + 1]; c++) {
         const struct block_tokens z = block_tokens(a, s, c);
         for (int i = 0; i < WIDE; i++) {
@@ -136,11 +125,12 @@ static void chunks(const struct kcp_ladder *a, void *m_, int s, int n, int v0)
         between(a, m, z, n, v0, decay[c][n]);
         add_kg(m, K, times);
     }
+    warp_state(m->S, S, wide, 1);
 }
 
 int ref_ladder_banks(struct kcp_ladder *a)
 {
     const int refused = kcp_begin("17_ladder", KCP_HOST, a, NULL);
     if (refused) return refused;
-    return block_columns(a, 16, sizeof(struct warp), state, chunks);
+    return block_columns(a, 16, sizeof(struct warp), chunks);
 }

@@ -23,24 +23,30 @@ void block_launch(void kernel(const struct kcp_ladder *a, int s, int n, int v),
 }
 
 int block_columns(const struct kcp_ladder *a, int columns, size_t bytes,
-                  void state(void *m, double *S, int K, int V, int v0, int out),
-                  void chunks(const struct kcp_ladder *a, void *m, int s, int n,
-                              int v0))
+                  void chunks(const struct kcp_ladder *a, void *m, double *S, int wide,
+                              int s, int n, int v0))
 {
-    const int K = a->K, V = a->V;
+    const int HV = a->HV, K = a->K, V = a->V, wide = (K + 15) / 16 * 16;
+    const double (*h_in)[HV][K][V] = a->h_in;
+    double (*h_out)[HV][K][V] = a->h_out;
     if (K > 256 || a->C > 64) return KCP_NA;
     void *m = calloc(1, bytes);
-    if (!m) return KCP_NO_MEMORY;
-    for (int s = 0; s < a->NS; s++)
-        for (int n = 0; n < a->HV; n++)
+    double *S = malloc(sizeof *S * columns * wide);
+    const int status = m && S ? KCP_OK : KCP_NO_MEMORY;
+    for (int s = 0; s < a->NS && !status; s++)
+        for (int n = 0; n < HV; n++)
             for (int v0 = 0; v0 < V; v0 += columns) {
-                const size_t at = ((size_t)s * a->HV + n) * K * V;
-                state(m, a->h_in ? (double *)a->h_in + at : NULL, K, V, v0, 0);
-                chunks(a, m, s, n, v0);
-                state(m, (double *)a->h_out + at, K, V, v0, 1);
+                const int there = V - v0 < columns ? V - v0 : columns;
+                memset(S, 0, sizeof *S * columns * wide);
+                for (int v = 0; v < there && h_in; v++)
+                    for (int i = 0; i < K; i++) S[v * wide + i] = h_in[s][n][i][v0 + v];
+                chunks(a, m, S, wide, s, n, v0);
+                for (int v = 0; v < there; v++)
+                    for (int i = 0; i < K; i++)
+                        h_out[s][n][i][v0 + v] = S[v * wide + i];
             }
-    free(m);
-    return KCP_OK;
+    free(m); free(S);
+    return status;
 }
 
 /* Sets numbers that two lanes write to NaN, because hardware leaves them undefined. */

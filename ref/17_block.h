@@ -20,14 +20,13 @@ void block_launch(void kernel(const struct kcp_ladder *a, int s, int n, int v),
                   const struct kcp_ladder *a);
 
 /* Runs a kernel in which each group of lanes computes `columns` columns of one head's
- * state. m points to the group's data, which has `bytes` bytes. The function `state`
- * copies the columns that start at v0 from S [K,V] (NULL: 0) to m or, if `out` is 1,
- * from m to S. The function `chunks` computes all chunks of segment s. Returns KCP_NA
- * if K > 256 or C > 64. */
+ * state. m points to the group's data, which has `bytes` bytes. The function `chunks`
+ * computes all chunks of segment s. S [columns,wide] has the columns of the state from
+ * v0 on, one per row. `wide` is K rounded up to a multiple of 16, and elements past K
+ * or V are 0. Returns KCP_NA if K > 256 or C > 64. */
 int block_columns(const struct kcp_ladder *a, int columns, size_t bytes,
-                  void state(void *m, double *S, int K, int V, int v0, int out),
-                  void chunks(const struct kcp_ladder *a, void *m, int s, int n,
-                              int v0));
+                  void chunks(const struct kcp_ladder *a, void *m, double *S, int wide,
+                              int s, int n, int v0));
 
 /* Runs one load instruction of a warp. Lane l copies count[l] = 0..8 adjacent numbers,
  * up to 16 bytes, from global[from[l]] to shared[to[l]]. Returns the number of sectors

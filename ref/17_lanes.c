@@ -131,36 +131,24 @@ static void one_chunk(const struct kcp_ladder *a, struct warp *m, int64_t t0, in
 }
 //< rung
 
-/* Copies columns v0 .. v0 + 15 of the state from S [K,V] to the lanes or, if `out` is
- * 1, from the lanes to S. */
-static void state(void *m_, double *S, int K, int V, int v0, int out)
+/* Computes all chunks of segment s. */
+static void chunks(const struct kcp_ladder *a, void *m_, double *S, int wide, int s,
+                   int n, int v0)
 {
     struct warp *m = m_;
-    for (int i = 0; i < WIDEST / 8; i++)
-        for (int lane = 0; lane < LANES; lane++)
-            for (int x = 0; x < 4; x++) {
-                const struct place at = place_of_d(lane, x);
-                const int key = i * 8 + at.column, v = v0 + at.row;
-                const int there = key < K && v < V;
-                if (out && there) S[key * V + v] = m->S[i].x[lane][x];
-                if (!out) m->S[i].x[lane][x] = there && S ? S[key * V + v] : 0;
-            }
-}
-
-/* Computes all chunks of segment s. */
-static void chunks(const struct kcp_ladder *a, void *m, int s, int n, int v0)
-{
     const int *cn = a->cn;
     const double (*decay)[a->HV][a->K] = a->decay;
+    warp_state(m->S, S, wide, 0);
     for (int c = cn[s]; c < cn[s + 1]; c++) {
         const struct block_tokens z = block_tokens(a, s, c);
         one_chunk(a, m, z.t, z.len, n, v0, decay[c][n]);
     }
+    warp_state(m->S, S, wide, 1);
 }
 
 int ref_ladder_lanes(struct kcp_ladder *a)
 {
     const int refused = kcp_begin("17_ladder", KCP_HOST, a, NULL);
     if (refused) return refused;
-    return block_columns(a, 16, sizeof(struct warp), state, chunks);
+    return block_columns(a, 16, sizeof(struct warp), chunks);
 }

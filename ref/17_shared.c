@@ -5,13 +5,10 @@
 #include "checked.h"
 #include "ref.h"
 
-enum { WIDEST = 256, LONGEST = 64 };            /* K, V <= WIDEST; C <= LONGEST */
+enum { WIDEST = 256, LONGEST = 64 };            /* K <= WIDEST, C <= LONGEST */
 
-/* A block's shared memory and state. Row v of S is column v of the state, which thread
- * v has in registers. */
-struct block {
-    double w[LONGEST * WIDEST], kg[LONGEST * WIDEST], S[WIDEST][WIDEST];
-};
+/* A block's shared memory. */
+struct block { double w[LONGEST * WIDEST], kg[LONGEST * WIDEST]; };
 
 static void load_rows(double *tile, const double *tensor, int64_t first, int64_t stride,
                       int len, int columns);
@@ -57,8 +54,10 @@ static void column(const struct block *m, double *S, const double *decay, int K,
 //< load
 
 /* Computes one chunk: all threads load, then all threads compute. A CUDA kernel needs a
- * barrier between these steps. */
-static void one_chunk(const struct kcp_ladder *a, struct block *m, int s, int n, int c)
+ * barrier between these steps. Row v of S is column v of the state, which thread v has
+ * in registers. */
+static void one_chunk(const struct kcp_ladder *a, struct block *m, double *S, int wide,
+                      int s, int n, int c)
 {
     const int HV = a->HV, K = a->K, V = a->V;
     const struct block_tokens z = block_tokens(a, s, c);
@@ -69,31 +68,21 @@ static void one_chunk(const struct kcp_ladder *a, struct block *m, int s, int n,
     load_rows(m->kg, a->kg, first, HV * K, z.len, K);
     for (int v = 0; v < V; v++) {
         for (int j = 0; j < z.len; j++) x[j] = u[z.t + j][n][v];
-        column(m, m->S[v], decay[c][n], K, z.len, x);
+        column(m, S + v * wide, decay[c][n], K, z.len, x);
         for (int j = 0; j < z.len; j++) v_new[z.t + j][n][v] = x[j];
     }
 }
 
-/* Transposes the state from S [K,V] to m->S or, if `out` is 1, from m->S to S. */
-static void state(void *m_, double *S, int K, int V, int v0, int out)
-{
-    struct block *m = m_;
-    for (int v = 0; v < V; v++)
-        for (int i = 0; i < K; i++)
-            if (out) S[i * V + v] = m->S[v][i];
-            else m->S[v][i] = S ? S[i * V + v] : 0;
-}
-
-static void chunks(const struct kcp_ladder *a, void *m, int s, int n, int v0)
+static void chunks(const struct kcp_ladder *a, void *m, double *S, int wide, int s,
+                   int n, int v0)
 {
     const int *cn = a->cn;
-    for (int c = cn[s]; c < cn[s + 1]; c++) one_chunk(a, m, s, n, c);
+    for (int c = cn[s]; c < cn[s + 1]; c++) one_chunk(a, m, S, wide, s, n, c);
 }
 
 int ref_ladder_shared(struct kcp_ladder *a)
 {
     const int refused = kcp_begin("17_ladder", KCP_HOST, a, NULL);
     if (refused) return refused;
-    if (a->V > WIDEST) return KCP_NA;
-    return block_columns(a, a->V, sizeof(struct block), state, chunks);
+    return block_columns(a, a->V, sizeof(struct block), chunks);
 }

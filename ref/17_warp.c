@@ -65,3 +65,14 @@ void warp_tma_load(double *tile, const double *from, int64_t stride, int rows,
             tile[r * TILE_COLUMNS + place] = there ? from[r * stride + c] : 0;
         }
 }
+
+void warp_state(struct fragment_d *tiles, double *S, int wide, int out)
+{
+    for (int i = 0; i < wide / 8; i++)
+        for (int l = 0; l < LANES; l++)
+            for (int x = 0; x < 4; x++) {
+                const int row = l / 4 + x / 2 * 8, column = 8 * i + l % 4 * 2 + x % 2;
+                if (out) S[row * wide + column] = tiles[i].x[l][x];
+                else tiles[i].x[l][x] = S[row * wide + column];
+            }
+}

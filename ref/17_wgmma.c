@@ -15,7 +15,7 @@ enum { TILE_BYTES = 2 * TILE };
  * of kg. */
 enum { KG = WIDE * TILE_BYTES };
 struct warpgroup {
-    double S[64 * WIDE * 64], y[64 * 64], shared[2 * WIDE * TILE];
+    double *S, y[64 * 64], shared[2 * WIDE * TILE];
 };
 
 static void times_w(struct warpgroup *m, int K);
@@ -90,11 +90,13 @@ static void between(const struct kcp_ladder *a, struct warpgroup *m,
     }
 }
 
-static void chunks(const struct kcp_ladder *a, void *m_, int s, int n, int v0)
+static void chunks(const struct kcp_ladder *a, void *m_, double *S, int wide, int s,
+                   int n, int v0)
 {
     struct warpgroup *m = m_;
-    const int HV = a->HV, K = a->K, *cn = a->cn, wide = (K + 15) / 16 * 16;
+    const int HV = a->HV, K = a->K, *cn = a->cn;
     const double (*w)[HV][K] = a->w, (*kg)[HV][K] = a->kg;
+    m->S = S;
     for (int c = cn[s]; c < cn[s + 1]; c++) {
         const struct block_tokens z = block_tokens(a, s, c);
         for (int i = 0; i < K; i += 64) {
@@ -108,23 +110,9 @@ static void chunks(const struct kcp_ladder *a, void *m_, int s, int n, int v0)
     }
 }
 
-/* Copies columns v0 .. v0 + 63 of S [K,V] to rows of m->S, or back if `out` is 1. */
-static void state(void *m_, double *S, int K, int V, int v0, int out)
-{
-    struct warpgroup *m = m_;
-    const int wide = (K + 15) / 16 * 16;
-    if (!out) memset(m->S, 0, sizeof m->S);
-    for (int v = v0; v < v0 + 64 && v < V && S; v++)
-        for (int i = 0; i < K; i++) {
-            double *at = &m->S[(v - v0) * wide + i];
-            if (out) S[i * V + v] = *at;
-            else *at = S[i * V + v];
-        }
-}
-
 int ref_ladder_wgmma(struct kcp_ladder *a)
 {
     const int refused = kcp_begin("17_ladder", KCP_HOST, a, NULL);
     if (refused) return refused;
-    return block_columns(a, 64, sizeof(struct warpgroup), state, chunks);
+    return block_columns(a, 64, sizeof(struct warpgroup), chunks);
 }

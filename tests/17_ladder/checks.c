@@ -239,7 +239,7 @@ static int run_roles(void *a) { return ref_ladder_roles(a); }
 KCP_VARIANT(ladder_threads) = { "17_ladder", "threads", "in C: one thread per column",
     KCP_F64, KCP_HOST, "K up to 256, C up to 64", run_threads, NULL };
 KCP_VARIANT(ladder_shared) = { "17_ladder", "shared", "in C: tiles in shared memory",
-    KCP_F64, KCP_HOST, "K, V up to 256, C up to 64", run_shared, NULL };
+    KCP_F64, KCP_HOST, "K up to 256, C up to 64", run_shared, NULL };
 KCP_VARIANT(ladder_stages) = { "17_ladder", "stages", "in C: async copies",
     KCP_F64, KCP_HOST, "any", run_stages, NULL };
 KCP_VARIANT(ladder_wgmma) = { "17_ladder", "wgmma", "in C: wgmma descriptors",
