@@ -9,7 +9,7 @@
 // from last to first. In each group, a forward pass stores every decayed state, and a
 // backward pass computes the gradients. The workspace holds dS and the stored states.
 // One thread sums a column of the state and one warp sums a row, in a fixed order. Each
-// value head has its own dq and dk, which add_heads sums over these heads.
+// value head stores its own dq and dk. Then add_heads sums over value heads.
 enum { KEEP = 64, THREADS = 256 };
 
 struct adjoint_arrays {

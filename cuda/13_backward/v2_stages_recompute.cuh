@@ -114,8 +114,8 @@ static int launch_recompute(const struct kcp_gate *f, const struct kcp_wy *a)
     return launched();
 }
 
-// Returns KCP_NA for unsupported shapes. The caller then runs chapters 02 and 03
-// instead.
+// Returns KCP_NA for unsupported shapes. The caller then runs the kernels of chapters
+// 02 and 03 instead.
 static int v2_recompute(const struct kcp_gate *f, const struct kcp_wy *a)
 {
     const void *p[] = { f->g_raw, f->dt_bias, a->q, a->k, a->v, a->G, a->A, a->u, a->w,
