@@ -14,67 +14,58 @@ TOKENS = list(zip(*map(example, ("ex_k", "ex_v", "ex_beta", "ex_log2_decay"))))
 
 
 # ---- 00
-def journey_left(r):
-    return 96 + 208 * r
-
-
-def journey_boxes(y, per_rank, h, ink):
-    w = (200 - (per_rank - 1) * 4) / per_rank
-    for r in range(3):
-        for c in range(per_rank):
-            box(journey_left(r) + c * (w + 4), y, w, h, ink)
-
-
 @figure(720, 392)
 def journey():
     def label(y, name, chapters):
         text(4, y, name)
         soft(4, y + 16, chapters)
 
-    left, ranks, chunks = journey_left, range(3), range(3)
-    number = "\u2070", "\u00b9", "\u00b2"
-    for r in ranks:
-        text(left(r) + 100, 16, "GPU %d" % r, "middle")
+    def boxes(y, count, h, ink):
+        """Draws `count` boxes per rank."""
+        w = (200 - (count - 1) * 4) / count
+        for r in range(3):
+            for c in range(count):
+                box(left[r] + c * (w + 4), y, w, h, ink)
+
+    left, number = (96, 304, 512), "\u2070\u00b9\u00b2"
+    thirds = [(r, c, left[r] + 32 + c * 68) for r in range(3) for c in range(3)]
+    for r in range(3):
+        text(left[r] + 100, 16, "GPU %d" % r, "middle")
     label(40, "tokens", "chapter 01")
-    for r in ranks:
-        for c in chunks:
-            for t in range(8):
-                rect(left(r) + c * 68 + t * 8, 32, 6.5, 14,
-                     "fill:var(--wash-d);stroke:var(--d);stroke-width:.7")
+    for r, c, _ in thirds:
+        for t in range(8):
+            rect(left[r] + c * 68 + t * 8, 32, 6.5, 14,
+                 "fill:var(--wash-d);stroke:var(--d);stroke-width:.7")
     label(84, "chunks", "02 to 04")
-    journey_boxes(76, 3, 20, "a")
-    for r in ranks:
-        for c in chunks:
-            arrow(left(r) + 32 + c * 68, 50, left(r) + 32 + c * 68, 73, "d")
-            mono(left(r) + 32 + c * 68, 91, "M, h")
+    boxes(76, 3, 20, "a")
+    for _, _, x in thirds:
+        arrow(x, 50, x, 73, "d")
+        mono(x, 91, "M, h")
     label(134, "one map", "05, 06")
-    journey_boxes(126, 1, 24, "a")
-    for r in ranks:
-        mono(left(r) + 100, 143, "S \u2192 M%s S + h%s" % (number[r], number[r]))
-        for c in chunks:
-            arrow(left(r) + 32 + c * 68, 98, left(r) + 70 + c * 30, 124, "a")
+    boxes(126, 1, 24, "a")
+    for r, c, x in thirds:
+        if c == 0:
+            mono(left[r] + 100, 143, "S \u2192 M%s S + h%s" % (number[r], number[r]))
+        arrow(x, 98, left[r] + 70 + c * 30, 124, "a")
     label(192, "exchange", "07")
-    arrow(left(0) + 150, 152, left(1) + 30, 196, "b")
-    arrow(left(0) + 120, 152, left(2) + 12, 200, "b")
-    arrow(left(1) + 150, 152, left(2) + 30, 196, "b")
-    journey_boxes(204, 1, 24, "b")
-    states = "starts from 0", "S = h\u2070", "S = M\u00b9 h\u2070 + h\u00b9"
-    for r in ranks:
-        mono(left(r) + 100, 221, states[r])
+    for x0, x1, y in (246, 334, 196), (216, 524, 200), (454, 542, 196):
+        arrow(x0, 152, x1, y, "b")
+    boxes(204, 1, 24, "b")
+    for r, state in enumerate(("starts from 0", "S = h\u2070",
+                               "S = M\u00b9 h\u2070 + h\u00b9")):
+        mono(left[r] + 100, 221, state)
     label(262, "outputs", "04, 08")
-    journey_boxes(254, 3, 20, "c")
-    for r in ranks:
-        for c in chunks:
-            mono(left(r) + 32 + c * 68, 269, "o")
-            if c < 2:
-                arrow(left(r) + 58 + c * 68, 264, left(r) + 72 + c * 68, 264, "c")
+    boxes(254, 3, 20, "c")
+    for _, c, x in thirds:
+        mono(x, 269, "o")
+        if c < 2:
+            arrow(x + 26, 264, x + 40, 264, "c")
     label(312, "gradients", "09 to 13")
-    journey_boxes(304, 3, 20, "line")
-    for r in ranks:
-        for c in chunks:
-            mono(left(r) + 32 + c * 68, 319, "gradients")
-        if r:
-            arrow(left(r) - 2, 338, left(r - 1) + 100, 338, "b")
+    boxes(304, 3, 20, "line")
+    for r, c, x in thirds:
+        mono(x, 319, "gradients")
+        if r and c == 2:
+            arrow(left[r] - 2, 338, left[r - 1] + 100, 338, "b")
     soft(96, 362, "On the way back the maps' transposes travel from later GPUs to "
          "earlier.")
     soft(96, 382, "14 to 16: convolutions, scans, other models. 17 to 20: speed, "
