@@ -172,17 +172,19 @@ def ladder_fragments():
         rect(x, y, 20, 17, "fill:var(--wash-%s);stroke:var(--%s" % ("abcd"[reg], edge))
         mono(x + 10, y + 12.5, "%d" % lane)
 
-    rows = points("fragments")
-    for of, x0 in enumerate((16, 366, 556)):
-        if of < 2:
-            text(x0, 30, ("A, 16 x 16", "B, 16 x 8")[of])
-        if of:
-            text((0, 351, 541)[of], 184, " x="[of], "middle")
-        if of == 2:
-            text(556, 30, "D, 16 x 8")
-        for matrix, lane, reg, row, column in rows:
+    def draw(of, x0):
+        for matrix, lane, reg, row, column in points("fragments"):
             if matrix == of:
                 cell(x0 + 20 * column, 44 + 17 * row, lane, reg)
+
+    text(16, 30, "A, 16 x 16")
+    draw(0, 16)
+    text(366, 30, "B, 16 x 8")
+    text(351, 184, "x", "middle")
+    draw(1, 366)
+    text(541, 184, "=", "middle")
+    text(556, 30, "D, 16 x 8")
+    draw(2, 556)
     for i in range(4):
         rect(20 + i * 170, 332, 16, 14,
              "fill:var(--wash-%s);stroke:var(--line)" % "abcd"[i])
@@ -468,79 +470,78 @@ def parts():
     soft(172, 474, "thin: the floor of the pass; inner: its own bytes; outer: measured")
 
 
-class Lanes:
-    """Draws which warps work on which chunk or step; not to scale."""
+# Which warps work on which chunk or step; not to scale.
+def lane(y, name, more=""):
+    text(4, y + 12, name)
+    soft(4, y + 27, more)
+    line(150, y + 15, 712, y + 15)
 
-    @staticmethod
-    def lane(y, name, more=""):
-        text(4, y + 12, name)
-        soft(4, y + 27, more)
-        line(150, y + 15, 712, y + 15)
 
-    @staticmethod
-    def doing(y, start, end, ink, what):
-        box(150 + start, y, end - start - 1, 30, ink, what)
+def doing(y, start, end, ink, what):
+    box(150 + start, y, end - start - 1, 30, ink, what)
 
-    def scan(self, y):
-        text(4, y, "scan of two kernels: four pipelines, two chunks")
-        for p, (name, lag) in enumerate((("Aqk %d", 60), ("qg %d", 60),
-                                         ("A beta, kg %d", 30), ("k~ and v %d", 0))):
-            self.lane(y + 12 + 36 * p, "" if p else "4 producer warps")
-            for c in range(3):
-                at = lag + c * 160
-                self.doing(y + 12 + 36 * p, at, at + 110, "d", name % c)
-        self.lane(y + 162, "consumer", "warpgroups")
-        for at, chunk in ((112, 0), (336, 1)):
-            self.doing(y + 162, at, at + 78, "b", "y=v-k~S %d" % chunk)
-            self.doing(y + 162, at + 78, at + 136, "b", "A beta y")
-            self.doing(y + 162, at + 136, at + 222, "b", "\u039bS + kg'v")
-            if chunk:
-                self.doing(y + 195, at + 36, at + 92, "c", "o 0 out")
-            self.doing(y + 195, at + 92, at + 222, "b", "qg S, Aqk v: o")
-        arrow(262, y + 144, 268, y + 160)
-        line(294, y + 100, 294, y + 153, "ink", "stroke-width:1.5")
-        arrow(294, y + 153, 338, y + 161)
-        arrow(350, y + 160, 466, y + 146, "soft")
-        soft(500, y + 246, "strong arrows: full; pale: released")
 
-    def one_kernel(self, y):
-        text(4, y - 10, "one kernel: six stages, two steps")
-        for at, name, more in ((4, "loads", "1 warp"), (48, "gates", "8 warps"),
-                               (92, "decay", "the warp that loads"),
-                               (136, "inverse", "warp 0: even steps"),
-                               (180, "", "warp 1: odd steps"),
-                               (224, "queries", "1 warp"), (268, "scan", "8 warps")):
-            self.lane(y + at, name, more)
-        # Each arrow is a barrier, from the role that arrives to the role that waits.
-        for x0, y0, x1, y1, name in (
-                (46, 34, 54, 47, "raw"), (112, 78, 122, 91, "gated"),
-                (182, 122, 190, 267, ""), (268, 166, 276, 267, ""),
-                (222, 254, 300, 267, "scored")):
-            arrow(150 + x0, y + y0, 150 + x1, y + y1)
-            soft(150 + x1 + 5, y + y1 - 3, name)
-        soft(342, y + 134, "decayed")
-        soft(427, y + 178, "inverted")
-        arrow(590, y + 267, 602, y + 35, "soft")
-        soft(606, y + 126, "empty: stage read,")
-        soft(606, y + 142, "o 0 has left")
-        for at, step in ((0, 0), (52, 1), (104, 2), (448, 6)):
-            self.doing(y + 4, at, at + 52, "d", "rows %d" % step)
-        for i in range(2):
-            self.doing(y + 48, 54 + 64 * i, 118 + 64 * i, "a", "gate %d" % i)
-        for at, step in ((122, 0), (224, 1)):
-            self.doing(y + 92, at, at + 62, "a", "factor %d" % step)
-            self.doing(y + 136 + 44 * step, at, at + 150, "b", "L, A beta %d" % step)
-            self.doing(y + 224, at, at + 100, "b", "Aqk %d" % step)
-        for at, step in ((188, 0), (374, 1)):
-            self.doing(y + 268, at, at + 86, "b", "qf S, kf S %d" % step)
-            self.doing(y + 268, at + 86, at + 144, "b", "A beta y")
-            self.doing(y + 268, at + 144, at + 184, "b", "o, S")
+def roles_of_scan(y):
+    text(4, y, "scan of two kernels: four pipelines, two chunks")
+    for p, (name, lag) in enumerate((("Aqk %d", 60), ("qg %d", 60),
+                                     ("A beta, kg %d", 30), ("k~ and v %d", 0))):
+        lane(y + 12 + 36 * p, "" if p else "4 producer warps")
+        for c in range(3):
+            at = lag + c * 160
+            doing(y + 12 + 36 * p, at, at + 110, "d", name % c)
+    lane(y + 162, "consumer", "warpgroups")
+    for at, chunk in ((112, 0), (336, 1)):
+        doing(y + 162, at, at + 78, "b", "y=v-k~S %d" % chunk)
+        doing(y + 162, at + 78, at + 136, "b", "A beta y")
+        doing(y + 162, at + 136, at + 222, "b", "\u039bS + kg'v")
+        if chunk:
+            doing(y + 195, at + 36, at + 92, "c", "o 0 out")
+        doing(y + 195, at + 92, at + 222, "b", "qg S, Aqk v: o")
+    arrow(262, y + 144, 268, y + 160)
+    line(294, y + 100, 294, y + 153, "ink", "stroke-width:1.5")
+    arrow(294, y + 153, 338, y + 161)
+    arrow(350, y + 160, 466, y + 146, "soft")
+    soft(500, y + 246, "strong arrows: full; pale: released")
+
+
+def roles_of_one_kernel(y):
+    text(4, y - 10, "one kernel: six stages, two steps")
+    for at, name, more in ((4, "loads", "1 warp"), (48, "gates", "8 warps"),
+                           (92, "decay", "the warp that loads"),
+                           (136, "inverse", "warp 0: even steps"),
+                           (180, "", "warp 1: odd steps"),
+                           (224, "queries", "1 warp"), (268, "scan", "8 warps")):
+        lane(y + at, name, more)
+    # Each arrow is a barrier, from the role that arrives to the role that waits.
+    for x0, y0, x1, y1, name in (
+            (46, 34, 54, 47, "raw"), (112, 78, 122, 91, "gated"),
+            (182, 122, 190, 267, ""), (268, 166, 276, 267, ""),
+            (222, 254, 300, 267, "scored")):
+        arrow(150 + x0, y + y0, 150 + x1, y + y1)
+        soft(150 + x1 + 5, y + y1 - 3, name)
+    soft(342, y + 134, "decayed")
+    soft(427, y + 178, "inverted")
+    arrow(590, y + 267, 602, y + 35, "soft")
+    soft(606, y + 126, "empty: stage read,")
+    soft(606, y + 142, "o 0 has left")
+    for at, step in ((0, 0), (52, 1), (104, 2), (448, 6)):
+        doing(y + 4, at, at + 52, "d", "rows %d" % step)
+    for i in range(2):
+        doing(y + 48, 54 + 64 * i, 118 + 64 * i, "a", "gate %d" % i)
+    for at, step in ((122, 0), (224, 1)):
+        doing(y + 92, at, at + 62, "a", "factor %d" % step)
+        doing(y + 136 + 44 * step, at, at + 150, "b", "L, A beta %d" % step)
+        doing(y + 224, at, at + 100, "b", "Aqk %d" % step)
+    for at, step in ((188, 0), (374, 1)):
+        doing(y + 268, at, at + 86, "b", "qf S, kf S %d" % step)
+        doing(y + 268, at + 86, at + 144, "b", "A beta y")
+        doing(y + 268, at + 144, at + 184, "b", "o, S")
 
 
 @figure(720, 600)
 def roles():
-    Lanes().scan(18)
-    Lanes().one_kernel(292)
+    roles_of_scan(18)
+    roles_of_one_kernel(292)
 
 
 # Whole passes in the roofline: a label, and its position relative to the dot.
