@@ -92,7 +92,8 @@ class Row:
     def __getitem__(self, name):
         return self.cells.get(name) or ""
 
-    def count(self, name):
+    def value(self, name):
+        """Returns the number in a column."""
         return number(self[name])
 
     def percent(self, name):
@@ -403,12 +404,12 @@ def bound_table(d):
         for r in rows:
             # wavefronts / cycles: how busy shared memory is, on average over 132 SMs.
             p.row(None, "`%s`" % r["what"],
-                  "%.1f" % (r.count("instructions") / (r.T / 64 * r.HV) / 1e3),
+                  "%.1f" % (r.value("instructions") / (r.T / 64 * r.HV) / 1e3),
                   r.percent("issue"), r.percent("tensor"),
-                  "%.0f %%" % (r.count("wavefronts") / r.count("cycles") / 1.32)
+                  "%.0f %%" % (r.value("wavefronts") / r.value("cycles") / 1.32)
                   if r["cycles"] else "", r.percent("warps"), r["stalled"],
-                  text("%.3f", 1e3 * r.count("dram_bytes") / copy[machine]),
-                  text("%.1f", r.count("cycles") / 1e3))
+                  text("%.3f", 1e3 * r.value("dram_bytes") / copy[machine]),
+                  text("%.1f", r.value("cycles") / 1e3))
         runs.append(rows[-1].run)
     p.add("\nCounted on %s." % "; ".join(once(runs)))
 
@@ -580,10 +581,10 @@ def ladder_tables(d):
             r = count[v]
             chunks = r.T / 64 * r.H
             page.row(name(v), *cells,
-                     "%.1f" % (r.count("instructions") / chunks / 1000),
-                     "%.0f" % (r.count("wavefronts") / chunks),
-                     "%.0f" % (r.count("conflicts") / chunks), r.percent("issue"),
-                     r.percent("tensor"), "%.1f %%" % r.count("warps"),
+                     "%.1f" % (r.value("instructions") / chunks / 1000),
+                     "%.0f" % (r.value("wavefronts") / chunks),
+                     "%.0f" % (r.value("conflicts") / chunks), r.percent("issue"),
+                     r.percent("tensor"), "%.1f %%" % r.value("warps"),
                      r.percent("dram"), r["stalled"])
 
     p.add("Recorded on %s; there a copy moved %.2f TB/s and a bf16 product did %.0f "
@@ -598,7 +599,7 @@ def ladder_tables(d):
         p.row(name(v) + p.mark(times[96][v].state), time(us[i]), times_before,
               "%.0f" % (us[0] / us[i]), "%.1f %%" % (100 * floor[96] / us[i]),
               time(times[32][v].us), count[v]["registers"],
-              "%.0f KiB" % (count[v].count("smem") / 1024))
+              "%.0f KiB" % (count[v].value("smem") / 1024))
         plain.add("%s %g" % (v.replace("_sm90", ""), us[i]))
         if i:
             pair = Page("ladder-%d.md" % (i + 1))
@@ -790,16 +791,14 @@ def prediction_tables(d):
         if stage == "07_merge":             # one map applied to the states
             r = least(d.find(theirs=False, stage=stage, ranks=1, segments=1,
                              is_layer=False))
-            says = "%s, %d heads" % (ms(r.us), r.HV) if r else "not recorded"
+            says = "%s, %d heads" % (ms(r.us), r.HV)
         elif part:                          # the first case of chapter 20
             r = least(d.find(theirs=False, is_layer=True, ranks=4, stage=stage,
                              T=131072, model="kda", gate="live", HV=32))
-            t = {"gather": r.gather_us, "sum": r.sum, "exchange": r.exchange,
-                 "both": r.sum + r.exchange}[part] if r else 0
-            says = ms(t) if t else "not recorded"
-            if t and part == "both":
-                says += " = %.4f + %.4f, %s" % (r.sum / 1e3, r.exchange / 1e3,
-                                                  r["form"])
+            both = "%s = %.4f + %.4f, %s" % (ms(r.sum + r.exchange), r.sum / 1e3,
+                                             r.exchange / 1e3, r["form"])
+            says = {"gather": ms(r.gather_us) if r.gather_us else "not recorded",
+                    "sum": ms(r.sum), "exchange": ms(r.exchange), "both": both}[part]
         p.row(*cells, says)
 
 
