@@ -44,11 +44,11 @@ override STRICT := $(filter-out 0,$(STRICT))
 CUDA_HOME ?= $(firstword $(patsubst %/bin/nvcc,%,$(wildcard /usr/local/cuda/bin/nvcc)) \
              $(patsubst %/bin/nvcc,%,$(shell command -v nvcc 2>/dev/null)) none)
 ifeq ($(filter none,$(CUDA_HOME))$(wildcard $(CUDA_HOME)/bin/nvcc),)
-$(error CUDA_HOME=$(CUDA_HOME): bin/nvcc not found there (CUDA_HOME=none builds without))
+$(error CUDA_HOME=$(CUDA_HOME): no bin/nvcc there (CUDA_HOME=none: build without CUDA))
 endif
 ifneq ($(NCCL_HOME),)
 ifeq ($(filter none,$(NCCL_HOME))$(wildcard $(NCCL_HOME)/include/nccl.h),)
-$(error NCCL_HOME=$(NCCL_HOME): include/nccl.h not found there (none builds without))
+$(error NCCL_HOME=$(NCCL_HOME): no include/nccl.h there (none: build without NCCL))
 endif
 endif
 ARCH      ?= sm_90a
@@ -121,11 +121,11 @@ setup:
 	@sh .ci/setup $(if $(filter none,$(CUDA_HOME)),,cuda)
 
 said:
-	@$(if $(mpi_flags),true,echo "MPI not found (MPICC=): ranks are threads, or GPUs over NCCL")
-	@$(if $(has_crit),true,echo "Criterion not found: kcp-check runs the tests")
-	@$(if $(filter none,$(CUDA_HOME)),echo "CUDA not found (CUDA_HOME=): host variants only",true)
+	@$(if $(mpi_flags),true,echo "MPI not found (set MPICC=): ranks are threads, or use NCCL")
+	@$(if $(has_crit),true,echo "Criterion not found: kcp-check, not kcp-test, runs the tests")
+	@$(if $(filter none,$(CUDA_HOME)),echo "CUDA not found (set CUDA_HOME=): host variants only",true)
 	@$(if $(filter none,$(CUDA_HOME))$(filter-out none,$(NCCL_HOME)),true,\
-	  echo "NCCL not found (NCCL_HOME=): ranks share one GPU")
+	  echo "NCCL not found (set NCCL_HOME=): ranks share one GPU")
 
 flags = $(if $(STAGE),--stage '$(STAGE)') $(if $(VARIANT),--variant '$(VARIANT)') \
         $(if $(RANKS),--ranks '$(RANKS)') $(if $(SEED),--seed '$(SEED)') \
@@ -198,7 +198,7 @@ $B/libkcp_mpi.so: $(call obj,$(mpi)) $B/libkcp.so
 	  -Wl,-rpath,'$$ORIGIN' $(mpi_libs) -lpthread -o $@
 .PHONY: install uninstall prefix
 prefix:
-	@case '$(PREFIX)' in /*) ;; *) echo "PREFIX=$(PREFIX): expected a path from /" >&2; \
+	@case '$(PREFIX)' in /*) ;; *) echo "PREFIX=$(PREFIX): expected a path that begins with /" >&2; \
 	  exit 2 ;; esac
 install: prefix $B/libkcp.so $(if $(mpi_flags),$B/libkcp_mpi.so)
 	install -d '$(DESTDIR)$(PREFIX)/lib/pkgconfig' '$(DESTDIR)$(PREFIX)/include/kcp/stages' \

@@ -35,7 +35,7 @@ book:
 else
 book-pages: $(bk)/index.html $(bk)/src/index.html $(chapters:%=$(bk)/%.html) $(bookcode:%=$(bk)/src/%.html) book-coverage
 book: book-pages $(if $(CHROMIUM),$(bk)/kcp.pdf)
-	@$(if $(CHROMIUM),:,echo "book: no headless Chromium found, so there is no PDF and no lint")
+	@$(if $(CHROMIUM),:,echo "book: no headless Chromium found, so no PDF is made and no page is checked")
 	@echo "book: $(bk)/index.html"
 endif
 

@@ -172,7 +172,7 @@ static int nccl_show(struct kcp_comm *c, const void *mine, void *all, size_t byt
         return KCP_BAD;
     char *own = w->shown + R * bytes;
     int err = cudaMemcpyAsync(own, mine, bytes, cudaMemcpyHostToDevice, stream)
-            ? nccl_fail(w, THIS_RANK, KCP_CUDA, "the device refused", REPORT_NOW)
+            ? nccl_fail(w, THIS_RANK, KCP_CUDA, "cudaMemcpyAsync failed", REPORT_NOW)
             : KCP_OK;
     if (!err)
         err = nccl_all_gather(c, own, w->shown, bytes, stream);
@@ -181,7 +181,7 @@ static int nccl_show(struct kcp_comm *c, const void *mine, void *all, size_t byt
         err = wait_for_stream(w, stream, "the comparison of plans");
     if (!err && cudaMemcpyAsync(all, w->shown, R * bytes, cudaMemcpyDeviceToHost,
                                 stream))
-        err = nccl_fail(w, THIS_RANK, KCP_CUDA, "the device refused", REPORT_NOW);
+        err = nccl_fail(w, THIS_RANK, KCP_CUDA, "cudaMemcpyAsync failed", REPORT_NOW);
     return err ? err : wait_for_stream(w, stream, "the comparison of plans");
 }
 
