@@ -378,6 +378,11 @@ static void check_head(const struct slice *s, const struct view *v, int64_t h,
     if (err <= limit && size > 0) check_rows(s, v, h, size, all_outer, w);
 }
 
+int is_wrong(const struct worst *w)
+{
+    return w->tol > 0 && (w->nan || !(w->err <= w->tol));
+}
+
 void check_slice(const struct slice *s, struct worst *w)
 {
     if (s->dim[0] == 0) return;

@@ -44,22 +44,15 @@ static void move_to_front(int i)
     order.at[0] = at;
 }
 
-/* Returns 1 if the error is above the tolerance; only such an error rejects a
- * mutant. */
-static int is_wrong(const struct verdict *t)
-{
-    return t->outcome == FAIL && t->worst.tol > 0 &&
-           (t->worst.nan || !(t->worst.err <= t->worst.tol));
-}
-
-/* Returns the index of the first case that rejects the mutant, or -1. */
+/* Returns the index of the first case that rejects the mutant, which needs an error
+ * above the tolerance, or -1. */
 static int rejected_by(struct isolated *x, int n, enum kcp_storage judged,
                        struct verdict *t)
 {
     for (int i = 0; i < n; i++) {
         const int at = order.at[i];
         if (isolated_case(x, at, judged, t)) return -1;
-        if (is_wrong(t)) {
+        if (t->outcome == FAIL && is_wrong(&t->worst)) {
             move_to_front(i);
             return at;
         }
@@ -89,7 +82,8 @@ static int is_decidable(const struct kcp_stage *s, const struct kcp_variant *v,
     for (int i = 0; list && i < n && !rejects_with_R; i++) {
         const int has_R = list[i].call.R == o->ranks;
         if (rejects && !has_R) continue;
-        if (isolated_case(&x, i, judged, &t) || !is_wrong(&t)) continue;
+        if (isolated_case(&x, i, judged, &t)) continue;
+        if (t.outcome != FAIL || !is_wrong(&t.worst)) continue;
         rejects = 1;
         rejects_with_R = has_R;
     }

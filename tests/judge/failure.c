@@ -111,26 +111,30 @@ static void show_command(struct isolated *x, int i, const struct verdict *t)
            x->stage->name, name, words, judge_options, t->map);
 }
 
+void worst_text(const struct worst *w, int has_rank, char *text, size_t n)
+{
+    char rank[24] = "", got[32], want[48];
+    if (has_rank) snprintf(rank, sizeof rank, " rank %d", w->rank);
+    snprintf(got, sizeof got, "is %.9g", w->got);
+    snprintf(want, sizeof want, "should be %.9g", w->want);
+    if (is_unwritten(w->got)) snprintf(got, sizeof got, "was never written");
+    if (is_unwritten(w->want)) snprintf(want, sizeof want, "must stay unwritten");
+    snprintf(text, n, "%s%s head %d: error %.2e > %.1e; worst at %s%s: it %s, %s; "
+             "first off at %s", w->field, rank, w->head, w->err, w->tol, w->field,
+             w->where, got, want, w->first);
+}
+
 void show_failure(struct isolated *x, int i, const struct verdict *t,
                   struct kcp_report *rep)
 {
     const struct kcp_stage *s = x->stage;
     const struct kcp_variant *v = x->variant;
     const struct worst *w = &t->worst;
-    char rank[24] = "", got[32], want[48];
+    char text[400];
     const char *before = t->backward ? "backward, " : "";
     if (w->of_forward) before = "forward: ";
-    if (s->ranks) snprintf(rank, sizeof rank, " rank %d", w->rank);
-    snprintf(got, sizeof got, "is %.9g", w->got);
-    snprintf(want, sizeof want, "should be %.9g", w->want);
-    if (is_unwritten(w->got)) snprintf(got, sizeof got, "was never written");
-    if (is_unwritten(w->want)) snprintf(want, sizeof want, "must stay unwritten");
-    if (w->tol > 0 && !(w->err <= w->tol))
-        report_fail(rep, "%s %s: %s%s%s head %d: error %.2e > %.1e; worst at %s%s: it"
-                    " %s, %s; first off at %s", s->name, v->name,
-                    before, w->field,
-                    rank, w->head, w->err, w->tol, w->field, w->where, got, want,
-                    w->first);
+    worst_text(w, s->ranks, text, sizeof text);
+    if (is_wrong(w)) report_fail(rep, "%s %s: %s%s", s->name, v->name, before, text);
     else report_fail(rep, "%s %s: %s", s->name, v->name, t->why);
     show_command(x, i, t);
 }

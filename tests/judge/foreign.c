@@ -82,7 +82,7 @@ static void judge_dir(const char *dir, const struct kcp_stage *s, const struct k
     const struct expected *x = p ? expected_of(s, k, pass, storage, p) : NULL;
     struct worst w = { 0 };
     const struct kcp_call c = p ? call_of(s, k, p, 0, pass) : k->call;
-    char path[4096], file[32], name[32];
+    char path[4096], file[32], name[32], text[400];
     int bad = !x;
     snprintf(name, sizeof name, "case_%03d/%s", i, emit_pass_name[pass]);
     if (exists(dir, i, pass, "na.txt")) {
@@ -102,10 +102,8 @@ static void judge_dir(const char *dir, const struct kcp_stage *s, const struct k
         bad = judge_file(path, s, f, x, k, p, &w, rep);
     }
     kcp_plan_free(p);
-    if (!bad && (w.nan || !(w.err <= w.tol)))
-        report_fail(rep, "%s: %s rank %d head %d: error %.2e > %.1e; worst at %s%s: it "
-                    "is %.9g, should be %.9g; first off at %s", name, w.field, w.rank,
-                    w.head, w.err, w.tol, w.field, w.where, w.got, w.want, w.first);
+    worst_text(&w, 1, text, sizeof text);
+    if (!bad && is_wrong(&w)) report_fail(rep, "%s: %s", name, text);
     else if (!bad) rep->pass++;
     if (!bad && !(w.tol > 0)) printf("  %-18s has no numbers to compare\n", name);
     else if (!bad && w.err <= w.tol)

@@ -185,6 +185,9 @@ double tolerance(const struct slice *s, int is_M);
 int    is_unwritten(double x);                  /* 1: all bits are 1, as before a run */
 int    head_axis(const struct kcp_field *f);     /* axis of heads in f's shape, or -1 */
 void   check_slice(const struct slice *s, struct worst *w);
+int    is_wrong(const struct worst *w);         /* 1: the error exceeds the limit */
+/* Writes the field, the error, the worst and the first wrong element as text. */
+void   worst_text(const struct worst *w, int has_rank, char *text, size_t n);
 
 /* ---- memory (memory.c; a GPU's: cuda/host/memory.cu) */
 /* fenced_unwritten_soon allocates memory between two fences and sets all bits to 1,

@@ -57,13 +57,6 @@ static int puts_number(void *args)
     return status;
 }
 
-static int adds_number(void *args)
-{
-    const int status = reference(args);
-    *number(args) += planted->by;
-    return status;
-}
-
 /* Adds `by` times an input's number `at`, possibly out of bounds, to output o. */
 static int reads_number(void *args)
 {
@@ -364,7 +357,7 @@ const struct plant plants[] = {
     { "before_by_25", "04", puts_number, NULL, "before o", IN("o", -25, 1) },
     { "reads_past", "04", reads_number, NULL, "NaN in o", IN("u", END, 1000) },
     { "reads_before", "04", reads_number, NULL, "NaN in o", IN("u", -1, 1e-3) },
-    { "into_input", "04", adds_number, NULL, "into input u", IN("u", 3, 1) },
+    { "into_input", "04", puts_number, NULL, "into input u", IN("u", 3, 1) },
     { "strays", "04", puts_number, NULL, "far past", IN("o", END + 75, 1), FAR },
     { "strays_far", "04", puts_number, NULL, "far past", IN("o", END + 500, 1), FAR },
     { "strays_before", "04", puts_number, NULL, "far past", IN("o", -75, 1), FAR },

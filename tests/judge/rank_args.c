@@ -81,31 +81,23 @@ static int make_image(struct buffer *o, const void *bytes, size_t n)
     return KCP_OK;
 }
 
-static int fill_numbers(struct rank_args *s, struct buffer *o, const struct tensor *t,
-                        const struct tensor_set *in)
+static int fill_array(struct rank_args *s, struct buffer *o, const struct tensor *t,
+                      const struct tensor_set *in)
 {
     const struct kcp_field *f = o->field;
     const size_t width = store_bytes(f->store, s->storage);
-    double *rows = rows_of(s, f, t, sizeof *rows, o);
+    const int numbers = !is_integer(f), given = field_in(f) || field_given(f, &s->call);
+    void *rows = rows_of(s, f, t, numbers ? sizeof(double) : width, o);
     void *coded = malloc((size_t)o->n * width + 8);
-    const int given = field_in(f) || field_given(f, &s->call);
     int status = rows && coded ? KCP_OK : KCP_NO_MEMORY;
     if (!status && s->poison && !strcmp(f->name, "maps"))
         poison_maps(&s->call, tensor_find(in, "range"), t, rows);
-    if (!status && given) encode(coded, rows, o->n, width);
+    if (!status && numbers) encode(coded, rows, o->n, width);
+    else if (!status) memcpy(coded, rows, (size_t)o->n * width);
     if (!status) status = make_image(o, given ? coded : NULL, (size_t)o->n * width);
     free(coded);
     if (field_in(f)) free(rows);
     else o->want = rows;
-    return status;
-}
-
-static int fill_integers(struct rank_args *s, struct buffer *o, const struct tensor *t)
-{
-    const size_t width = store_bytes(o->field->store, s->storage);
-    void *rows = rows_of(s, o->field, t, width, o);
-    const int status = rows ? make_image(o, rows, (size_t)o->n * width) : KCP_NO_MEMORY;
-    free(rows);
     return status;
 }
 
@@ -125,7 +117,7 @@ static int fill_buffer(struct rank_args *s, const struct kcp_field *f,
         return make_image(o, chunks ? x->sc : grid,
                           4 * (size_t)(bounds ? x->NS + 1 : x->NC));
     }
-    return is_integer(f) ? fill_integers(s, o, t) : fill_numbers(s, o, t, in);
+    return fill_array(s, o, t, in);
 }
 
 int rank_args_fill(struct rank_args *s, const struct kcp_stage *stage,

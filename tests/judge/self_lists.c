@@ -320,9 +320,8 @@ static int is_rejected(const struct row *x, const struct kcase *list, int n,
         if (of && (c->K != of->K || c->V != of->V || (int)c->model != of->model))
             continue;
         judge_case(stage, v, &list[i], x->judged, &t);
-        const int by_value = t.worst.tol > 0 &&
-                             (t.worst.nan || !(t.worst.err <= t.worst.tol));
-        if (t.outcome == FAIL && by_value == (x->demand != BY_STATUS)) return 1;
+        if (t.outcome == FAIL && is_wrong(&t.worst) == (x->demand != BY_STATUS))
+            return 1;
     }
     return 0;
 }
