@@ -71,11 +71,6 @@ static const struct kcp_variant *first(const char *stage, enum kcp_storage stora
     return NULL;
 }
 
-static int format_of(const struct kcp_variant *v)
-{
-    return v ? kcp_path_format(v->stage, v->name) : 0;
-}
-
 /* Lists the forward kernels that kcp_layer_gpu accepts, each after a blank. */
 static void list_forwards(enum kcp_storage storage, char *out, size_t n)
 {
@@ -102,7 +97,7 @@ int kcp_layer_gpu(struct kcp_layer *layer, enum kcp_storage storage, const char 
     const struct kcp_device *d = kcp_device_here(&device) ? NULL : &device;
     const struct kcp_variant *fw = first("08_forward", storage, name, 0,
                                          name ? NULL : d);
-    const int format = format_of(fw);
+    const int format = fw ? kcp_path_format(fw->stage, fw->name) : 0;
     const struct kcp_variant *bw = first("13_backward", storage, name, format, NULL);
     if (!bw || !name) bw = first("13_backward", storage, NULL, format, name ? NULL : d);
     *layer = (struct kcp_layer){ storage, KCP_DEVICE, &cuda_mapops, fw, bw,

@@ -306,18 +306,11 @@ static inline int kcp_fused_walk(const struct kcp_call *a, int processors)
  * rank reads the strip's map. To iterate, start with all members 0. */
 struct kcp_walk_window { int first, count, strip, from, is_read; };
 
-/* Returns the number of windows in a strip of `chunks` chunks, at least two if chunks >
- * 1, so that short test cases also have several windows. */
-static inline int kcp_walk_windows(int chunks)
-{
-    if (chunks < 4 * KCP_WALK_CHUNKS) return chunks > 1 ? 2 : 1;
-    return chunks / KCP_WALK_CHUNKS;
-}
-
 /* Sets *x to the next window, a part of a strip that one launch processes. The NC
  * chunks are divided into strips of strip_chunks (0: one strip of all chunks).
  * `leaves` is 1 if another rank reads the segment's map. Returns 0 after the last
- * window. */
+ * window. A strip of several chunks whose map is read has at least two windows, so that
+ * short test cases also have several windows. */
 static inline int kcp_walk_next(struct kcp_walk_window *x, int NC,
                                 int strip_chunks, int leaves)
 {
@@ -326,7 +319,9 @@ static inline int kcp_walk_next(struct kcp_walk_window *x, int NC,
     const int strip = end / L, begin = strip * L;
     const int chunks = NC - begin < L ? NC - begin : L;
     const int is_read = begin + chunks < NC || leaves;
-    const int n = is_read ? kcp_walk_windows(chunks) : 1;
+    int n = chunks / KCP_WALK_CHUNKS;
+    if (n < 4) n = chunks > 1 ? 2 : 1;
+    if (!is_read) n = 1;
     const int i = (int)(((int64_t)(end - begin) * n + chunks - 1) / chunks);
     x->first = end;
     x->count = begin + (int)((int64_t)chunks * (i + 1) / n) - end;
@@ -391,24 +386,18 @@ static inline int64_t kcp_finish_turns(int NC, int H, int K, int processors)
  * other ranks need. */
 enum kcp_scan_job { KCP_JOB_STATES = 1, KCP_JOB_REVERSE = 2, KCP_JOB_DH_EXT = 4 };
 
-/* Returns 1 if both scans of one segment fit on the GPU at once, in blocks of 64
- * columns. With K = 128 and a gate per channel, each block counts as two
- * (scans_sm90.cu). */
-static inline int kcp_scans_fit(const struct kcp_call *a, int processors)
-{
-    const int64_t blocks = 2LL * a->HV * a->V / 64;
-    return (a->K == 128 && a->KG != 1 ? 2 * blocks : blocks) <= processors;
-}
-
 /* Returns 1 if the reverse scan of segment s runs before the exchange. This is possible
  * if s ends its sequence, because the scan starts from the given dht and computes the
- * gradient that earlier ranks need. Returns 0 if both scans fit on the GPU at once,
- * because then computing dh_ext together with the states is faster. */
+ * gradient that earlier ranks need. Returns 0 if both scans, in blocks of 64 columns,
+ * fit on the GPU at once, because then computing dh_ext together with the states is
+ * faster. With K = 128 and a gate per channel, each block counts as two
+ * (scans_sm90.cu). */
 static inline int kcp_reverses_first(const struct kcp_call *a, int s, int processors)
 {
     const int j = a->plan->ctx[a->r].seg0 + s;
+    const int64_t blocks = (a->K == 128 && a->KG != 1 ? 4LL : 2LL) * a->HV * a->V / 64;
     return a->plan->seg[j].last && kcp_plan_want(a->plan, j, 1) & KCP_WANT_H &&
-           !kcp_scans_fit(a, processors);
+           blocks > processors;
 }
 
 /* Returns the jobs of segment s in launch 0 or 1. If `alone` is 1, launch 0 runs both
