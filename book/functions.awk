@@ -1,7 +1,7 @@
-# functions.awk -- the functions that C files define: file, name, line.
+# functions.awk -- prints file, name and line of each function that C files define.
 #
 # Book: none.  Usage: awk -f functions.awk ref/*.c.  Next: book.mk.
-# A definition starts in column 0 with a word, and its brace stands in column 0.
+# A definition starts with a word in column 0, and its opening brace is in column 0.
 FNR == 1 { head = "" }
 /^[A-Za-z_].*\(/ && !/;[ \t]*$/ && !/^(typedef|extern|KCP_|#)/ { head = $0; line = FNR }
 /^\{/ && head != "" {

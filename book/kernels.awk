@@ -1,8 +1,8 @@
-# kernels.awk -- how much of cuda/ the book shows, and how many taught kernels whole.
+# kernels.awk -- prints how much of cuda/ the book shows, and how many whole kernels.
 #
 # Book: none.  Usage: cat *.lines | awk -f kernels.awk - cuda/...  Next: book.mk.
-# A line of standard input: file, first and last line of a snippet. A taught kernel is a
-# function of the GPU (__global__) in the folder of a chapter other than 18.
+# A line of standard input has the file and the first and last line of a snippet. A taught
+# kernel is a __global__ function in the folder of any chapter but 18.
 FILENAME == "-" {
     for (i = $2; i <= $3; i++) seen[$1, i] = 1
     next

@@ -1,8 +1,8 @@
-// lint.js -- run inside Chromium over every page of the book, at two widths.
+// lint.js -- checks every page of the book in Chromium, at several widths.
 //
 // Book: none.  Run by `make book-lint`, once light and once dark. Each page is loaded
-// in a frame of the width asked for, with what is folded away open; the report ends in
-// the document's own text.
+// in a frame of the given width, with all folded parts open. The report is written into
+// the document, where lint.sh reads it.
 const report = [];
 const pages = PAGES;
 const luminance = ([r, g, b]) => [r, g, b].map(v => (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
@@ -18,7 +18,7 @@ function contrast(w, e) {
     return (a + .05) / (b + .05);
 }
 
-// What a figure's words stand on: the last shape drawn before them that lies under them.
+// Returns the contrast of a figure's text with the shapes drawn before and under the text.
 function contrast_in_figure(w, t) {
     const r = t.getBoundingClientRect(), x = (r.left + r.right) / 2, y = (r.top + r.bottom) / 2;
     let paper = rgb(w.getComputedStyle(w.document.documentElement).backgroundColor);
@@ -43,7 +43,7 @@ function look(w, name, width) {
     const cut = [...d.querySelectorAll("main *")].find(e => e.getBoundingClientRect().left < -1 && !e.closest("svg, math"));
     if (cut) say(`begins left of the page: ${cut.tagName} ${cut.className} ${cut.textContent.slice(0, 40)}`);
     for (const e of d.querySelectorAll(".equation > p")) if (e.scrollWidth > e.clientWidth + 1) say(`equation ${e.parentElement.id} is ${e.scrollWidth - e.clientWidth} px too wide`);
-    // What a frame hides: a sign of a formula above or below its paragraph, or a rule shorter than its term.
+    // Finds signs of a formula that the paragraph's box cuts, and rules shorter than their terms.
     for (const p of d.querySelectorAll(".equation > p")) {
         const box = p.getBoundingClientRect();
         for (const e of p.querySelectorAll("mi, mo, mn, mtext, munder.named > :first-child")) {

@@ -1,9 +1,9 @@
-# source.awk -- C, CUDA or Python text as HTML lines with anchors and token classes.
+# source.awk -- converts C, CUDA or Python to HTML lines with anchors and token classes.
 #
 # Book: none.  Next: book.mk.
 # Usage: awk -v title=ref/07_merge.c -v css=book/book.css -f source.awk ref/07_merge.c
 BEGIN {
-    mark = title ~ /\.py$/ ? "#" : "//"                        # of a comment
+    mark = title ~ /\.py$/ ? "#" : "//"                        # starts a comment
     up = title; gsub(/[^\/]*\//, "../", up); sub(/[^\/]*$/, "", up); up = up "../"
     print "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
     print "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"

@@ -1,7 +1,7 @@
 // ladder_trace.cu -- records when the warps of rung 8 wait, compute and arrive.
 //
-// Book: chapter 17, "Warps with roles".  Checked by: ladder_roles.c, which draws it.
-// Next: ladder_roles.c.
+// Book: chapter 17, "Warps with roles".  Checked by: kernels.py, which draws it.
+// Next: kernels.py.
 //
 //   nvcc -gencode arch=compute_90a,code=sm_90a -Iref -I. book/figures/ladder_trace.cu
 //   ./a.out > book/data/ladder-trace.tsv              needs one GPU with sm_90a
@@ -69,7 +69,7 @@ template <int N> static __device__ __forceinline__ void traced_wgmma_wait(void)
 #include "cuda/17_ladder/v8_tma_sm90.cu"
 #undef mbarrier_wait
 
-// As the kernel `ladder`, with one more thread that waits for each copy.
+// The kernel `ladder`, with one more thread that waits for each copy.
 static __global__ __launch_bounds__(CONSUMERS + 128, 1) void traced_ladder(
     const struct kcp_ladder a, const __grid_constant__ struct maps map, int chunks)
 {
