@@ -3,11 +3,9 @@
 #
 # Book: labs/STAFF.md.  Usage: make grade-all LAB=07 DIR=handed-in [JOBS=n] [STAFF=file]
 # Each DIR/NAME/07_merge.c or DIR/NAME.c is one submission. Results go to
-# DIR/.graded/LAB/NAME.{json,txt}. A result is reused if the file, the rows and the
-# grader are unchanged, so an interrupted run can be repeated. In a Slurm array (sbatch
-# --array=0-7) each task grades every eighth submission. DIR/.graded/LAB/table.tsv and
-# all.json have all results so far. Exit status 0: every submission has a result, with any
-# number of points; 2: wrong usage.
+# DIR/.graded/LAB/NAME.{json,txt} and table.tsv. A result is reused if the file, the rows
+# and the grader are unchanged, so an interrupted run can be repeated. Exit status 0: every
+# submission has a result, with any number of points; 2: wrong usage.
 lab=$1 dir=$2 staff=$3 B=${B:-build}
 get() { sed -n "s/^$1  *//p" "$lab" | head -1; }
 id=$(get lab) src=$(get file)
@@ -19,7 +17,7 @@ to=$dir/.graded/$id
 mkdir -p "$to" || exit 2
 unset CDPATH
 
-# Prints "name <TAB> file" lines, sorted, so that all tasks of an array have the same order.
+# Prints "name <TAB> file" lines.
 list() {
     for f in "$dir"/*/"$id.$ext" "$dir"/*."$ext"; do
         [ -f "$f" ] || continue
@@ -37,7 +35,7 @@ one() {                                # name, file
     [ -s "$to/$1.json" ] && [ "$(cat "$to/$1.key" 2>/dev/null)" = "$now" ] && return
     work=$(mktemp -d "$to/.work.XXXXXX") || return
     cp "$2" "$work/$id.$ext"
-    LABWORK=$work sh book/labs/grade.sh "$lab" $staff >"$work/said" 2>&1
+    LABWORK=$work HELD=yes sh book/labs/grade.sh "$lab" $staff >"$work/said" 2>&1
     built=$B/grade/$id-$(realpath "$work/$id.$ext" | cksum | cut -d' ' -f1)
     sed "s,$work/,,g" "$work/said" >"$to/$1.txt"
     if [ -s "$built/result.json" ]; then
@@ -48,38 +46,23 @@ one() {                                # name, file
 }
 
 list >"$to/list.$$"
-n=$(wc -l <"$to/list.$$")
+n=$(wc -l <"$to/list.$$") i=0
 [ "$n" -gt 0 ] || { echo "grade-all: found no $id.$ext in $dir" >&2; rm -f "$to/list.$$"; exit 2; }
 flock "$B/grade.lock" ${MAKE:-make} --no-print-directory -s B="$B" lab-judge || exit 2
-task=${SLURM_ARRAY_TASK_ID:-0} first=${SLURM_ARRAY_TASK_MIN:-0}
-tasks=${SLURM_ARRAY_TASK_COUNT:-1} i=0 at_once=0
 while IFS='	' read -r name file; do
-    i=$((i + 1))
-    [ $((i % tasks)) = $(((task - first) % tasks)) ] || continue
     one "$name" "$file" &
-    at_once=$((at_once + 1))
-    [ $((at_once % ${JOBS:-2})) != 0 ] || wait
+    i=$((i + 1))
+    [ $((i % ${JOBS:-2})) != 0 ] || wait
 done <"$to/list.$$"
 wait
 
-missing=0
 { printf 'name\tlab\tscore\tof\tnot run\n'
   while IFS='	' read -r name file; do
-      if [ -s "$to/$name.json" ]; then
-          sed -n 's/.*"score": \([0-9]*\), "of": \([0-9]*\), "not_run": \([0-9]*\).*/\1\t\2\t\3/p' \
-              "$to/$name.json" | sed "s/^/$id	/" | while read -r line; do
-              printf '%s\t%s\n' "$name" "$line"; done
-      else printf '%s\t%s\t-\t-\t-\n' "$name" "$id"; fi
-  done <"$to/list.$$"; } >"$to/table.$$" && mv "$to/table.$$" "$to/table.tsv"
-{ echo '['; comma=
-  while IFS='	' read -r name file; do
-      [ -s "$to/$name.json" ] || continue
-      printf '%s{"name": "%s", "result": %s}' "$comma" \
-          "$(printf '%s' "$name" | sed 's/[\\"]/\\&/g')" "$(cat "$to/$name.json")"
-      comma=',
-'
-  done <"$to/list.$$"; echo; echo ']'; } >"$to/all.$$" && mv "$to/all.$$" "$to/all.json"
-missing=$(grep -c '	-	-	-$' "$to/table.tsv")
+      points=$(sed -n 's/.*"score": \([0-9]*\), "of": \([0-9]*\), "not_run": \([0-9]*\).*/\1\t\2\t\3/p' \
+          "$to/$name.json" 2>/dev/null)
+      printf '%s\t%s\t%s\n' "$name" "$id" "${points:--	-	-}"
+  done <"$to/list.$$"; } >"$to/table.tsv"
 rm -f "$to/list.$$"
-echo "grade-all: $((n - missing)) of $n have a result: $to/table.tsv, all.json"
-[ "$missing" = 0 ] || [ "$tasks" -gt 1 ]
+missing=$(grep -c '	-	-	-$' "$to/table.tsv")
+echo "grade-all: $((n - missing)) of $n have a result: $to/table.tsv"
+[ "$missing" = 0 ]

@@ -2,7 +2,7 @@
 #
 # Book: labs/STAFF.md.  Next: lab.sh, grade.sh.
 # awk -f new.awk 07_merge.lab ../../ref/07_merge.c > work/07_merge.c
-#   -v fill=FILE   fills the gap with FILE
+#   -v edit=FILE   fills the gap with the region, edited by the sed script in FILE
 #   -v so=1        adds the record that kcp-check --reference loads from a shared object
 FNR == NR {
     key = $1; sub(/^[^ ]+ */, "")
@@ -11,6 +11,7 @@ FNR == NR {
     else set[key] = $0
     next
 }
+{ raw = $0 }
 FNR == 1 {
     kernel = FILENAME ~ /\.cuh?$/; check = set["kind"] == "check"
     a = kernel ? "// " : " * "
@@ -48,12 +49,12 @@ kernel && set["fn"] {
         if (kernel) begins = "// "
         print pad begins (i == 1 ? "TODO: " : "") todo[i] (i == n && !kernel ? " */" : "")
     }
-    while (fill && (getline line < fill) > 0) print line
+    fflush()
     gap = 1; next
 }
-/^[ \t]*\/\/< / && $2 == set["region"] { gap = 0; next }
+/^[ \t]*\/\/< / && $2 == set["region"] { gap = 0; if (edit) close("sed -f " edit); next }
 /^[ \t]*\/\/[<>] / { next }
-gap { next }
+gap { if (edit) print raw | ("sed -f " edit); next }
 { print }
 function put_record(name, storage, run) {
     print "\nKCP_VARIANT(lab_" set["lab"] "_" name ") = {"

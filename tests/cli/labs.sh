@@ -17,11 +17,9 @@ fail() { failed=$((failed + 1)); echo "  FAIL  labs.sh: $*"; }
 
 # answer LAB SED: prints the lab's file with its right answer, edited by SED.
 answer() {
-    src=$(sed -n 's/^file *//p' "book/labs/$1.lab")
-    awk -v r="$(sed -n 's/^region *//p' "book/labs/$1.lab")" \
-        '/^[ \t]*\/\/< / && $2 == r { on = 0 } on
-        /^[ \t]*\/\/> / && $2 == r { on = 1 }' "$src" | sed "$2" >"$W/fill"
-    awk -v fill="$W/fill" -f book/labs/new.awk "book/labs/$1.lab" "$src"
+    echo "$2" >"$W/edit"
+    awk -v edit="$W/edit" -f book/labs/new.awk "book/labs/$1.lab" \
+        "$(sed -n 's/^file *//p' "book/labs/$1.lab")"
 }
 # hand_in LAB TEXT: makes the lab's file with line TEXT in its gap, and sets $line.
 hand_in() {
@@ -94,7 +92,7 @@ grep -q '^Score: 6/6' "$W/output.a" && grep -q '^Score: 0/6' "$W/output.b" && pa
     fail "two at once: $(grep Score "$W/output.a" "$W/output.b")"
 grep -q 'hint: .* does not fade the state' "$W/output.b" && pass || fail "$(cat "$W/output.b")"
 
-# ---- a folder of files: a table; a second run grades nothing again; a task of a Slurm array
+# ---- a folder of files: a table; a second run grades nothing again
 mkdir -p "$W/in/ada" "$W/in/bob" "$W/in/o\"k & s"
 cp "$W/a/04_chunk.c" "$W/in/ada/"; cp "$W/b/04_chunk.c" "$W/in/bob/"
 echo 'this is no C;' >"$W/in/eve.c"; cp "$W/in/eve.c" "$W/in/o\"k & s/04_chunk.c"
@@ -103,11 +101,8 @@ all() { $MAKE --no-print-directory -s grade-all B="$B" LAB=04 DIR="$W/in" SEED= 
 all && [ "$(cut -f1,3 "$W/in/.graded/04_chunk/table.tsv" | tr '\t\n' ' ,')" = \
     'name score,ada 6,bob 0,eve 0,o"k & s 0,' ] && pass || fail "grade-all: $(cat "$W/output")"
 all && ! grep -q '^ada' "$W/output" && pass || fail "graded again: $(cat "$W/output")"
-python3 -c 'import json, sys; assert len(json.load(open(sys.argv[1]))) == 4' \
-    "$W/in/.graded/04_chunk/all.json" 2>/dev/null && pass || fail "all.json"
-rm -rf "$W/in/.graded"
-SLURM_ARRAY_TASK_ID=2 SLURM_ARRAY_TASK_MIN=0 SLURM_ARRAY_TASK_COUNT=4 all
-[ "$(ls "$W/in/.graded/04_chunk"/*.key | wc -l)" = 1 ] && pass || fail "a task took all"
+python3 -c 'import json, sys; [json.load(open(f)) for f in sys.argv[1:]]' \
+    "$W/in/.graded/04_chunk"/*.json 2>/dev/null && pass || fail "$(ls "$W/in/.graded/04_chunk")"
 
 # ---- rows of STAFF=: a row, a twist, a planted mistake; and invalid rows
 staff=book/labs/staff.example
