@@ -4,8 +4,8 @@
  * This file replaces ref/17_block.c in the student's object. The variant "orders" runs
  * ten times; each step runs a random role or completes a random copy in flight. At a
  * deadlock this program prints the barrier, stage and phase for which each role waits.
- * The variant "ahead" first runs the producer alone until the producer waits; then the
- * copies of exactly four chunks must have been issued.
+ * The variant "ahead" holds the consumers until the producer waits; then the copies of
+ * exactly four chunks must have been issued.
  */
 #define block_run plain_run
 #define block_passed plain_passed
@@ -31,6 +31,12 @@ static const struct block_barrier *barrier[MOST_BARRIERS];
 static struct { const struct block_barrier *at; int phase, chunk; } waits[MOST_ROLES];
 static int nbarriers, running, (*their_step)(void *m, int role, int i);
 
+enum order { PLAIN, ANY, PRODUCER_FIRST };
+static enum order order;
+static int held;            /* number of chunks, until the producer waits; then 0 */
+static int other;           /* 1 unless the producer waits after 4 chunks */
+static unsigned drawn = 1;
+
 void block_barrier_init(struct block_barrier *b, int count)
 {
     if (nbarriers < MOST_BARRIERS) barrier[nbarriers++] = b;
@@ -45,12 +51,19 @@ int block_passed(const struct block_barrier *b, int phase)
     return passed;
 }
 
+/* Runs a step of a role. With PRODUCER_FIRST, consumers are held until the producer
+ * waits. */
 static int watched(void *m, int role, int i)
 {
     running = role;
     waits[role].at = NULL;
+    if (held && role) return 0;
     const int went = their_step(m, role, i);
     waits[role].chunk = i + went;
+    if (held && (!went || i + 1 == held)) {
+        other |= went || i != 4;
+        held = 0;
+    }
     return went;
 }
 
@@ -80,11 +93,6 @@ static int deadlock(int roles, int chunks)
     }
     return failed("deadlock%s", line);
 }
-
-enum order { PLAIN, ANY, PRODUCER_FIRST };
-static enum order order;
-static unsigned drawn = 1;
-static int other;                      /* 1 unless 4 chunks' copies are issued */
 
 static int random_of(int n)
 {
@@ -120,33 +128,13 @@ static int at_random(int step(void *m, int role, int i), void *m, int roles, int
     return left ? KCP_BAD : KCP_OK;
 }
 
-static int run_in_order(int step(void *m, int role, int i), void *m, int roles,
-                        int chunks, struct block_copies *q)
-{
-    if (order == ANY) return at_random(step, m, roles, chunks, q);
-    if (order == PRODUCER_FIRST && chunks > 4) {
-        int done[8] = { 0 }, role = 0;
-        while (done[0] < chunks && step(m, 0, done[0])) done[0]++;
-        other |= done[0] != 4;
-        for (int idle = 0; idle <= roles; role = (role + 1) % roles) {
-            while (q->n) block_carry_out(q, 0);
-            idle++;
-            if (done[role] == chunks || !step(m, role, done[role])) continue;
-            done[role]++;
-            idle = 0;
-        }
-        for (role = 0; role < roles; role++)
-            if (done[role] < chunks) return KCP_BAD;
-        return KCP_OK;
-    }
-    return plain_run(step, m, roles, chunks, q);
-}
-
 int block_run(int step(void *m, int role, int i), void *m, int roles, int chunks,
               struct block_copies *q)
 {
     their_step = step;
-    const int status = run_in_order(watched, m, roles, chunks, q);
+    held = order == PRODUCER_FIRST && chunks > 4 ? chunks : 0;
+    const int status = order == ANY ? at_random(watched, m, roles, chunks, q)
+                                    : plain_run(watched, m, roles, chunks, q);
     if (status == KCP_BAD) deadlock(roles, chunks);
     nbarriers = 0;
     return status;
