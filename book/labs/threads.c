@@ -17,62 +17,53 @@ void block_launch(void kernel(const struct kcp_ladder *a, int s, int n, int v),
 static int watched, strayed;
 static unsigned drawn = 1;
 
-/* Returns a copy of v_new and h_out, which have *nv and *nh numbers. */
-static double *both(const struct kcp_ladder *a, size_t *nv, size_t *nh)
+/* `was` has v_new and h_out before thread (s, n, v) ran. Copies the thread's column to
+ * `was`; returns 1 if another number changed. */
+static int stray(const struct kcp_ladder *a, int s, int n, int v, double *was)
 {
-    *nv = (size_t)a->T * a->HV * a->V;
-    *nh = (size_t)a->NS * a->HV * a->K * a->V;
-    double *copy = malloc(sizeof *copy * (*nv + *nh));
-    if (!copy) return NULL;
-    memcpy(copy, a->v_new, sizeof *copy * *nv);
-    memcpy(copy + *nv, a->h_out, sizeof *copy * *nh);
-    return copy;
-}
-
-/* Returns 1 if this thread wrote outside column v of head n. */
-static int stray(const struct kcp_ladder *a, int s, int n, int v, const double *was)
-{
-    const size_t nv = (size_t)a->T * a->HV * a->V, row = a->V;
-    const double *now = a->v_new;
-    const size_t nh = (size_t)a->NS * a->HV * a->K * a->V, own = s * a->HV + n;
-    for (size_t i = 0; i < nv; i++) {
-        const int mine = (int)(i % row) == v && (int)(i / row % a->HV) == n;
-        if (!mine && memcmp(now + i, was + i, sizeof *now)) return 1;
+    const size_t nv = (size_t)a->T * a->HV * a->V;
+    const size_t nh = (size_t)a->NS * a->HV * a->K * a->V;
+    const double *v_new = a->v_new, *h_out = a->h_out;
+    for (size_t i = (size_t)n * a->V + v; i < nv; i += (size_t)a->HV * a->V)
+        was[i] = v_new[i];
+    for (int k = 0; k < a->K; k++) {
+        const size_t i = (((size_t)s * a->HV + n) * a->K + k) * a->V + v;
+        was[nv + i] = h_out[i];
     }
-    now = a->h_out;
-    for (size_t i = 0; i < nh; i++) {
-        const int mine = (int)(i % row) == v && i / row / a->K == own;
-        if (!mine && memcmp(now + i, was + nv + i, sizeof *now)) return 1;
-    }
-    return 0;
+    return memcmp(was, v_new, sizeof *was * nv) ||
+           memcmp(was + nv, h_out, sizeof *was * nh);
 }
 
 void block_launch(void kernel(const struct kcp_ladder *a, int s, int n, int v),
                   const struct kcp_ladder *a)
 {
     const int all = a->NS * a->HV * a->V;
-    int *order = malloc(sizeof *order * (all + 1));
-    if (!watched || !order) {
+    const size_t nv = (size_t)a->T * a->HV * a->V, nh = (size_t)all * a->K;
+    if (!watched) {
         plain_launch(kernel, a);
-        free(order);
         return;
     }
-    for (int i = 0; i < all; i++) {
+    int *order = malloc(sizeof *order * (all + 1));
+    double *was = malloc(sizeof *was * (nv + nh + 1));
+    strayed |= !order || !was;
+    if (!strayed) {
+        memcpy(was, a->v_new, sizeof *was * nv);
+        memcpy(was + nv, a->h_out, sizeof *was * nh);
+    }
+    for (int i = 0; i < all && !strayed; i++) {
         drawn = drawn * 1103515245u + 12345u;
         const int j = (int)(drawn / 65536 % (unsigned)(i + 1));
         order[i] = order[j];
         order[j] = i;
     }
-    for (int i = 0; i < all; i++) {
+    for (int i = 0; i < all && !strayed; i++) {
         const int v = order[i] % a->V, n = order[i] / a->V % a->HV;
         const int s = order[i] / a->V / a->HV;
-        size_t nv, nh;
-        double *was = both(a, &nv, &nh);
         kernel(a, s, n, v);
-        strayed |= !was || stray(a, s, n, v, was);
-        free(was);
+        strayed = stray(a, s, n, v, was);
     }
     free(order);
+    free(was);
 }
 
 static int alone(void *args)
