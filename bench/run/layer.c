@@ -27,15 +27,11 @@ static struct kcp_call conv_sizes(const struct run *x, int i)
 }
 
 /* Loads the rows before or after the sequences, if the file `name` exists. */
-static int load_rows(struct run *x, int i, const char *name, int used)
+static int load_rows(struct run *x, int i, const char *name)
 {
     struct kcp_call own = conv_sizes(x, i);
     if (!array_exists(x, name))
         return 0;
-    if (!used) {
-        x->note = "dxt_q.npy, dxt_k.npy, dxt_v.npy: ignored, as there is no do.npy";
-        return 0;
-    }
     if (array_load(x, &own, name, name, conv_rows, KCP_ACTV) != 0)
         return -1;
     return array_check(x, tensor_find(&x->a, name), 0);
@@ -67,8 +63,8 @@ static int load_conv(struct run *x)
                          "for q, k and v, separated by commas", x->o.conv);
     x->conv = 1;
     for (int i = 0; i < 3; i++)
-        if (load_rows(x, i, names[i].x0, 1) != 0 ||
-            load_rows(x, i, names[i].dxt, x->both) != 0)
+        if (load_rows(x, i, names[i].x0) != 0 ||
+            (x->both && load_rows(x, i, names[i].dxt) != 0))
             return -1;
     return 0;
 }
@@ -78,8 +74,8 @@ static int load_all(struct run *x)
     if (plan_read(x) != 0 || inputs_load(x, kcp_stage_find("08")) != 0)
         return -1;
     x->both = array_exists(x, "do");
-    if (!x->both && array_exists(x, "dht"))
-        x->note = "dht.npy: ignored, as there is no do.npy";
+    if (!x->both && (array_exists(x, "dht") || array_exists(x, "dxt_q")))
+        x->note = "dht.npy, dxt_q.npy ..: ignored, as there is no do.npy";
     if (x->both && inputs_load(x, kcp_stage_find("13")) != 0)
         return -1;
     return x->o.conv ? load_conv(x) : 0;

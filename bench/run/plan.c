@@ -94,34 +94,29 @@ int plan_make(struct run *x)
     if (cu[x->size.N] != all[1])
         return run_error(x, RUN_BAD, "cu_seqlens.npy", "the last boundary is %" PRId64
                          ", expected T = %" PRId64, cu[x->size.N], all[1]);
-    if (x->o.cuts && read_cuts(x, &cuts, &count) != 0) {
-        free(cuts);
-        return -1;
-    }
-    struct kcp_owners owners;
+    struct kcp_owners owners = { 0 };
+    if (x->size.C < 0)
+        x->size.C = x->o.chunk ? x->o.chunk : 64;
+    int bad = x->o.cuts && read_cuts(x, &cuts, &count) != 0;
     int R = x->o.ranks ? (int)x->o.ranks : 1;
     if (count)
         R = count - 1;
-    if (x->size.C < 0)
-        x->size.C = x->o.chunk ? x->o.chunk : 64;
-    if (owners_read(x, cu, &R, &owners) != 0) {
-        kcp_owners_free(&owners);
-        free(cuts);
-        return -1;
-    }
+    bad = bad || owners_read(x, cu, &R, &owners) != 0;
     x->size.R = R;
     int Wc = 0;
     for (int i = 0; i < x->a.n; i++)
         if (strcmp(x->a.t[i].shape, "D Wc") == 0 && x->a.t[i].dim[1] > Wc)
             Wc = (int)x->a.t[i].dim[1];
-    if (owners.B)
+    if (owners.B && !bad)
         kcp_plan_owned(&x->plan, x->size.N, cu, R, &owners, x->o.canonical,
                        x->size.C, Wc, &why);
-    else
+    else if (!bad)
         kcp_plan_make(&x->plan, x->size.N, cu, R, cuts, x->o.canonical,
                       x->size.C, Wc, &why);
     kcp_owners_free(&owners);
     free(cuts);
+    if (bad)
+        return -1;
     if (!x->plan)
         return run_error(x, RUN_BAD, x->o.cuts ? "--cuts" : "plan", "%s", why);
     x->report = calloc((size_t)R, sizeof *x->report);
