@@ -64,13 +64,11 @@ static void forms_measured(void)
     }
 }
 
-/* Numbers that the text of chapter 20 repeats. */
-struct said { double twice, far, hidden4, hidden64; int meet; };
-
-static struct said levels(double tokens)
+/* Prints a table, and between its rows values that the text of chapter 20 repeats. */
+static void levels(double tokens)
 {
     static const int ranks[] = { 1, 2, 4, 8, 32, 64, 128, 256, 512, 1024, 4096 };
-    struct said say = { 0 };
+    int meet = 0;
     printf(
         "== 19-levels\n%.0f tokens of one sequence, %.0f heads; per token and head "
         "%.1f ns for the\nmain pass and %.1f ns for the map; nodes of 8 GPUs; times in "
@@ -86,18 +84,20 @@ static struct said levels(double tokens)
         const double two = two_levels(R, 8) * 1e-3, total = t_main + t_sum + two;
         printf("%4d %13.0f %8.3f %8.3f %11.3f %12.3f %8.3f %10.0f %%\n", R, tokens / R,
                t_main, t_sum, one, two, total, 100 * all / (R * total));
-        say.twice = R == 2 ? all / total : say.twice;
-        say.far = R == 4096 ? two : say.far;
-        say.hidden4 = R == 4 ? 100 * two / total : say.hidden4;
-        say.hidden64 = R == 64 ? 100 * two / total : say.hidden64;
-        say.meet = !say.meet && two > t_main + t_sum ? R : say.meet;
+        if (R == 2) printf("@20/twice %.2f\n", all / total);
+        if (R == 4) printf("@20/hidden4 %.1f\n", 100 * two / total);
+        if (R == 64) printf("@20/hidden64 %.0f\n", 100 * two / total);
+        if (R == 4096) printf("@20/far %.2f\n", two);
+        if (!meet && two > t_main + t_sum) {
+            meet = R;
+            printf("@20/meet %d\n@20/before %d\n", R, R / 2);
+            printf("@20/tokens %.0f\n", tokens / R);
+        }
     }
-    return say;
 }
 
 int main(void)
 {
-    const double tokens = 1 << 20;
     floors();
     printf(
         "== 19-forms\n%.0f heads, K = V = %.0f, single precision: %.0f MiB of "
@@ -109,11 +109,7 @@ int main(void)
     forms("between nodes", between);
     printf("\n");
     forms_measured();
-    const struct said say = levels(tokens);
-    printf("@20/twice %.2f\n@20/far %.2f\n", say.twice, say.far);
-    printf("@20/meet %d\n@20/before %d\n@20/tokens %.0f\n", say.meet, say.meet / 2,
-           tokens / say.meet);
-    printf("@20/hidden4 %.1f\n@20/hidden64 %.0f\n", say.hidden4, say.hidden64);
+    levels(1 << 20);
     printf("@20/a %.0f\n@20/bw %.0f\n@20/a_far %.0f\n@20/bw_far %.0f\n", inside.a,
            inside.bw * 1e-3, between.a, between.bw * 1e-3);
     /* In Ulysses, one of four ranks sends 3/4 of its q, k, v, g and beta, in bf16. */

@@ -119,8 +119,9 @@ static void row(const char *name, int t, const double *a, const double *b,
            b[1], c[0], c[1]);
 }
 
-static void whole(void)
+int main(void)
 {
+    recurrence(T);
     struct job j[MOST + 1] = { { 0 } };
     for (int R = 1; R <= MOST; R++) {
         j[R].p = ranks(R);
@@ -157,11 +158,5 @@ static void whole(void)
            worst);
     for (int R = 1; R <= MOST; R++)
         kcp_plan_free((struct kcp_plan *)j[R].p);
-}
-
-int main(void)
-{
-    recurrence(T);
-    whole();
     return 0;
 }

@@ -65,7 +65,7 @@ static int body(struct kcp_comm *comm, void *plan)
     return ref_scan(&a);
 }
 
-static void example(void)
+int main(void)
 {
     static const int64_t one[] = { 0, 3 }, two[] = { 0, 1, 3 };
     static const int64_t *const cuts[] = { one, two };
@@ -92,10 +92,5 @@ static void example(void)
         }
         memcpy(keep, o, sizeof keep);
     }
-}
-
-int main(void)
-{
-    example();
     return 0;
 }

@@ -1,6 +1,6 @@
 """plot.py -- curves over logarithmic axes, from the output of the book's programs.
 
-Book: chapters 10, 18, 19, 20, B.  Next: svg.py.
+Book: chapters 02, 05, 06, 10, 17 to 20, B.  Next: svg.py.
 Numbers are read from build/book/example.txt, which the pages also show.
 """
 import math
