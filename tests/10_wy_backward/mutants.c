@@ -262,7 +262,8 @@ MUTANT(stale_gate, STALE_GATE,
        "off by one: reads G_last from the chunk's last row but one");
 MUTANT(wrong_chunk, ONE_CHUNK, "off by one: uses h and dS of the previous chunk");
 MUTANT(h_turned, H_TURNED, "errata 29: dO S, reads h as [V,K]");
-MUTANT(divided, DIVIDED, "dbeta = sum / (beta + 1e-10), which is 0 at beta = 0");
+MUTANT(divided, DIVIDED,
+       "errata 32: dbeta = sum / (beta + 1e-10), which is 0 at beta = 0");
 /* Mutant `rounded` is not judged in bf16, because rounding A and dU to bf16, as correct
  * kernels do, causes errors of equal size. */
 RECORD(rounded, "mutant_rounded", ROUNDED,

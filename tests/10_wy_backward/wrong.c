@@ -1,9 +1,8 @@
-/* wrong.c -- defines two more mutants of chapter 10, and checks dbeta at beta = 0.
+/* wrong.c -- defines two more mutants of chapter 10.
  *
  * Book: chapter 10.  Checked by: the judge, which must reject both mutants.
  * Next: ref/11_merge_backward.c.
  * Each mutant calls the reference, then adds an error to the result. */
-#include "tests/judge/judge.h"
 #include "ref.h"
 
 #include <math.h>
@@ -89,29 +88,3 @@ static int gate_for_factor(void *args)
 KCP_VARIANT(m10_gate_for_factor) = { "10_wy_backward", "mutant_gate_for_factor",
     "errata 33: dbeta uses G k instead of exp2(G) k", KCP_F64, KCP_HOST, "any shape",
     gate_for_factor, NULL };
-
-/* With one token and h = 0, u = beta v, so dbeta = dU v for every beta. */
-static int divided(struct kcp_report *rep)
-{
-    static const int cu[] = { 0, 1 }, cn[] = { 0, 1 }, sc[] = { 0 };
-    double q = 1, k = 1, v = 3, G = 0, A = 1, h = 0, dh = 0, do_ = 0, dAqk = 0;
-    double v_new = 0;
-    for (int i = 0; i < 2; i++) {
-        double beta = i ? 0 : 0.25, dU = 2, dq, dk, dv, dbeta, dg;
-        struct kcp_wy_backward a = { .T = 1, .N = 1, .NS = 1, .NC = 1, .R = 1, .H = 1,
-            .HV = 1, .K = 1, .V = 1, .KG = 1, .C = 1, .scale = 1, .model = KCP_KDA,
-            .cu = (int *)cu, .cn = (int *)cn, .sc = (int *)sc, .q = &q, .k = &k,
-            .v = &v, .G = &G, .beta = &beta, .A = &A, .h = &h, .dh = &dh, .do_ = &do_,
-            .v_new = &v_new, .dU = &dU, .dAqk = &dAqk, .dq = &dq, .dk = &dk, .dv = &dv,
-            .dbeta = &dbeta, .dg = &dg };
-        const int status = ref_wy_backward(&a);
-        const double quotient = beta * dU * v / beta;      /* u dU / beta */
-        EXPECT(rep, !status && dbeta == 6, "beta %g: dbeta is %g, not 6", beta, dbeta);
-        EXPECT(rep, i ? isnan(quotient) : quotient == 6, "beta %g: division gives %g",
-               beta, quotient);
-    }
-    return KCP_OK;
-}
-KCP_CHECK(check_10_divided) = { "10_wy_backward", "divided",
-    "errata 32: dbeta is right at beta = 0, where a formula that divides by beta "
-    "gives NaN", divided };

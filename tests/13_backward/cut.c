@@ -16,6 +16,17 @@ static void rows(const struct wrong_rank *x, int ends, const double *given, doub
                 to[s * size(x) + e] = given[x->seg[s].n * size(x) + turn(x, e)];
 }
 
+int wrong_chunk(struct wrong_rank *x, const double *h_in)
+{
+    const struct kcp_backward *a = x->a;
+    STAGE(kcp_chunk, c);
+    c.q = x->q; c.k = x->k; c.qg = x->qg; c.kg = x->kg; c.u = x->u; c.w = x->w;
+    c.Aqk = x->Aqk; c.G = x->G; c.h_in = h_in; c.v_new = x->v_new; c.h = x->h;
+    c.o = zeros(x, (int64_t)a->T * a->HV * a->V);
+    c.h_out = zeros(x, a->NS * size(x));
+    return x->x.c04 ? x->x.c04->run(&c) : ref_chunk(&c);
+}
+
 int wrong_recompute(struct wrong_rank *x)
 {
     const struct kcp_backward *a = x->a;
@@ -36,13 +47,8 @@ int wrong_recompute(struct wrong_rank *x)
         y.kg = x->kg = zeros(x, TV * a->K);
         y.qg = x->qg = zeros(x, TV * a->K);
     }
-    STAGE(kcp_chunk, c);
     double *h_in = zeros(x, a->NS * size(x));
-    c.q = x->q; c.k = x->k; c.qg = x->qg; c.kg = x->kg; c.u = x->u; c.w = x->w;
-    c.Aqk = x->Aqk; c.G = x->G; c.h_in = h_in; c.o = zeros(x, TV * a->V);
-    c.v_new = x->v_new = zeros(x, TV * a->V);
-    c.h = x->h = zeros(x, a->NC * size(x));
-    c.h_out = zeros(x, a->NS * size(x));
+    x->v_new = zeros(x, TV * a->V); x->h = zeros(x, a->NC * size(x));
     rows(x, 0, a->h0, h_in);
     const int held = kcp_saved_states((const struct kcp_call *)a);
     if (!(x->x.flags & NO_H0))
@@ -52,7 +58,7 @@ int wrong_recompute(struct wrong_rank *x)
         x->beta[e] = copysign(fmax(fabs(x->beta[e]), 0x1p-40), x->beta[e]);
     status = status ? status : ref_wy(&y);
     if (!status && x->x.flags & OF_BLOCK) status = wrong_factors(x, g, y);
-    if (!status) status = x->x.c04 ? x->x.c04->run(&c) : ref_chunk(&c);
+    if (!status) status = wrong_chunk(x, h_in);
     if (!status && x->x.flags & OF_BLOCK) wrong_states(x);
     return status;
 }

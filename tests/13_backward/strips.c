@@ -13,18 +13,6 @@ static int64_t length(const struct kcp_backward *a)
     return (int64_t)a->C * (a->strip_chunks ? a->strip_chunks : 1);
 }
 
-/* Recomputes v_new and h of all chunks from h_in, the states at the start of strips. */
-static int states_again(struct wrong_rank *x, const double *h_in)
-{
-    STAGE(kcp_chunk, c);
-    c.q = x->q; c.k = x->k; c.qg = x->qg; c.kg = x->kg; c.u = x->u; c.w = x->w;
-    c.Aqk = x->Aqk; c.G = x->G; c.h_in = h_in;
-    c.o = zeros(x, (int64_t)x->a->T * x->a->HV * x->a->V);
-    c.v_new = x->v_new; c.h = x->h;
-    c.h_out = zeros(x, x->a->NS * size(x));
-    return ref_chunk(&c);
-}
-
 int wrong_strips(struct wrong_rank *x)
 {
     const struct kcp_plan *whole = x->a->plan;
@@ -46,5 +34,5 @@ int wrong_strips(struct wrong_rank *x)
         memcpy(h_in + s * size(x), x->h + ctx->cn[from] * size(x),
                sizeof(double) * size(x));
     }
-    return states_again(x, h_in);
+    return wrong_chunk(x, h_in);
 }

@@ -62,8 +62,10 @@ static inline int64_t turn(const struct wrong_rank *x, int64_t e)
     return x->a->layout == KCP_VK && !(x->x.flags & AS_KV) ? (n * V + v) * K + i : e;
 }
 
-/* wrong_recompute recomputes forward from the saved states. wrong_carry computes dS at
- * the end of every segment. */
+/* wrong_recompute recomputes forward from the saved states, and wrong_chunk v_new and h
+ * of all chunks from h_in, the states at the start of segments. wrong_carry computes dS
+ * at the end of every segment. */
+int wrong_chunk(struct wrong_rank *x, const double *h_in);
 int wrong_recompute(struct wrong_rank *x);
 int wrong_carry(struct wrong_rank *x);
 /* wrong_factors and wrong_states (block.c) read the saved block if OF_BLOCK is set. */
