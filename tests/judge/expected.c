@@ -10,11 +10,12 @@
 #include <unistd.h>
 
 /* All variants of a stage have the same cases, so the expected outputs of a stage
- * are cached until the next stage. If the cache is full, `last` has the newest
+ * are cached until the next stage. If the cache is full, element 0 has the newest
  * outputs. */
 enum { MOST_CACHED = 4096 };
-static struct { struct expected x[MOST_CACHED]; int n; size_t bytes; } cache;
-static struct expected last, *current = &last;
+static struct { struct expected x[MOST_CACHED]; int n; size_t bytes; } cache = {
+    .n = 1 };
+static struct expected *current = &cache.x[0];
 
 struct kcp_call call_of(const struct kcp_stage *s, const struct kcase *k,
                                const struct kcp_plan *p, int r, enum kcp_pass pass)
@@ -283,17 +284,14 @@ static struct expected *cache_find(const struct kcp_stage *s, const struct kcase
 {
     for (int i = 0; i < cache.n; i++)
         if (is_expected_of(&cache.x[i], s, k, pass, judged)) return &cache.x[i];
-    return is_expected_of(&last, s, k, pass, judged) ? &last : NULL;
+    return NULL;
 }
 
 static struct expected *cache_add(const struct expected *x)
 {
-    struct expected *to = cache_is_full() ? &last : &cache.x[cache.n];
-    if (to == &last) expected_free(&last);
-    else {
-        cache.n++;
-        cache.bytes += bytes_of(x);
-    }
+    struct expected *to = &cache.x[cache_is_full() ? 0 : cache.n++];
+    if (to == cache.x) expected_free(to);
+    else cache.bytes += bytes_of(x);
     *to = *x;
     return to;
 }
@@ -303,10 +301,10 @@ static struct expected *cache_add(const struct expected *x)
 static void cache_begin(const struct kcp_stage *s, enum kcp_storage judged)
 {
     const int is_tight = cache.bytes > most_bytes() / 2;
-    int n = 0;
+    int n = 1;
     cache.bytes = 0;
-    current = &last;
-    for (int i = 0; i < cache.n; i++) {
+    current = &cache.x[0];
+    for (int i = 1; i < cache.n; i++) {
         struct expected *x = &cache.x[i];
         if (x->stage != s || (is_tight && x->judged != judged)) {
             expected_free(x);
@@ -378,25 +376,15 @@ void expected_ahead(const struct kcp_stage *s, const struct kcase *list, int n,
     for (int i = 0; i < started; i++) pthread_join(thread[i], NULL);
 }
 
-int expected_find(const struct kcp_stage *s, const struct kcase *k, enum kcp_pass pass,
-                  enum kcp_storage judged, const struct kcp_plan *p,
-                  const struct expected **x)
-{
-    struct expected made = { .stage = NULL }, *found = cache_find(s, k, pass, judged);
-    const int status = found ? KCP_OK : expected_make(&made, s, k, pass, judged, p);
-    if (status) expected_free(&made);
-    else current = found ? found : cache_add(&made);
-    *x = status ? NULL : current;
-    return status;
-}
-
 const struct expected *expected_of(const struct kcp_stage *s, const struct kcase *k,
                                    enum kcp_pass pass, enum kcp_storage judged,
                                    const struct kcp_plan *p)
 {
-    const struct expected *x;
-    expected_find(s, k, pass, judged, p, &x);
-    return x;
+    struct expected made = { .stage = NULL }, *found = cache_find(s, k, pass, judged);
+    const int failed = !found && expected_make(&made, s, k, pass, judged, p);
+    if (failed) expected_free(&made);
+    else current = found ? found : cache_add(&made);
+    return failed ? NULL : current;
 }
 
 int has_backward(const struct kcp_stage *s)

@@ -76,11 +76,8 @@ struct expected {
     double alive;
     struct natural_sizes sizes;
 };
-/* Computes expected outputs with the references, or finds them in the cache. The
- * result is valid until the next call. */
-int expected_find(const struct kcp_stage *s, const struct kcase *k, enum kcp_pass pass,
-                  enum kcp_storage judged, const struct kcp_plan *p,
-                  const struct expected **x);
+/* Computes expected outputs with the references, or finds them in the cache. Returns
+ * NULL if a reference fails. The result is valid until the next call. */
 const struct expected *expected_of(const struct kcp_stage *s, const struct kcase *k,
                                    enum kcp_pass pass, enum kcp_storage judged,
                                    const struct kcp_plan *p);
@@ -88,7 +85,7 @@ const struct expected *expected_of(const struct kcp_stage *s, const struct kcase
  * full. */
 void expected_ahead(const struct kcp_stage *s, const struct kcase *list, int n,
                     enum kcp_storage judged);
-/* Implements `moved` of struct slice (judge.h) for expected_find's last case. */
+/* Implements `moved` of struct slice (judge.h) for expected_of's last case. */
 const double *expected_moved(const char *field, int draws);
 struct kcp_call call_of(const struct kcp_stage *s, const struct kcase *k,
                         const struct kcp_plan *p, int r, enum kcp_pass pass);
