@@ -55,45 +55,52 @@ static void by_ldmatrix(void)
     say("17.reads6", "%.0f", blocks * 4 + 3 * C * 256 / 128, 2176 + 384);
 }
 
-/* Prints a row per number of a fragment: 0 for A, 1 for B, 2 for D; lane; register; row
- * and column of the matrix. The layout is found by experiment. Of A or B one number is
- * 1, all others are 0, and the other factor counts the keys, so the product gives the
- * row and column. For D, A[r][0] = r + 1 and B[0][c] = 1 + 100 c. */
+/* Prints for each number of A (of = 0) or B (1): its lane, register, row and column.
+ * The layout is found by experiment: this number is 1, all others of its matrix are 0.
+ * The other factor has key + 1 in column 0 (B) or row 0 (A), and so has the product. */
+static void factor(int of)
+{
+    const int numbers = of ? 4 : 8;                     /* per lane */
+    for (int i = 0; i < LANES * numbers; i++) {
+        struct fragment_a a = { 0 };
+        struct fragment_b b = { 0 };
+        struct fragment_d d = { 0 };
+        for (int p = 0; p < 16; p++) {
+            a.x[p % 8 / 2][p % 2 + p / 8 * 4] = of ? p + 1 : 0;
+            b.x[p % 8 / 2][p % 2 + p / 8 * 2] = of ? 0 : p + 1;
+        }
+        if (of) b.x[i / numbers][i % numbers] = 1;
+        else a.x[i / numbers][i % numbers] = 1;
+        warp_mma(&d, &a, &b);
+        for (int l = 0; l < LANES; l++)
+            for (int n = 0; n < 4; n++) {
+                const int row = l / 4 + n / 2 * 8, column = l % 4 * 2 + n % 2;
+                const int key = (int)d.x[l][n] - 1;
+                if (key >= 0 && (of ? row : column) == 0)
+                    printf("%d %d %d %d %d\n", of, i / numbers, i % numbers / 2,
+                           of ? key : row, of ? column : key);
+            }
+    }
+}
+
+/* Prints the same for A, B and D. For D, A[r][0] = r + 1 and B[0][c] = 1 + 100 c. */
 static void fragments(void)
 {
-    printf("== points-fragments\n");
-    for (int of = 0; of < 2; of++)
-        for (int i = 0; i < LANES * (of ? 4 : 8); i++) {
-            const int lane = i / (of ? 4 : 8), x = i % (of ? 4 : 8);
-            struct fragment_a a = { 0 };
-            struct fragment_b b = { 0 };
-            struct fragment_d d = { 0 };
-            for (int p = 0; p < 16; p++) {
-                a.x[p % 8 / 2][p % 2 + p / 8 * 4] = of ? p + 1 : 0;
-                b.x[p % 8 / 2][p % 2 + p / 8 * 2] = of ? 0 : p + 1;
-            }
-            *(of ? &b.x[lane][x] : &a.x[lane][x]) = 1;
-            warp_mma(&d, &a, &b);
-            for (int l = 0; l < LANES; l++)
-                for (int n = 0; n < 4; n++)
-                    if (d.x[l][n] > 0 && (of ? l < 4 && n < 2 : l % 4 + n % 2 == 0))
-                        printf("%d %d %d %d %d\n", of, lane, x / 2,
-                               of ? (int)d.x[l][n] - 1 : l / 4 + n / 2 * 8,
-                               of ? l * 2 + n : (int)d.x[l][n] - 1);
-        }
     struct fragment_a a = { 0 };
     struct fragment_b b = { 0 };
     struct fragment_d d = { 0 };
+    printf("== points-fragments\n");
+    factor(0);
+    factor(1);
     for (int l = 0; l < LANES; l += 4) {
         a.x[l][0] = l / 4 + 1;
         a.x[l][2] = l / 4 + 9;
         b.x[l][0] = 1 + 100 * (l / 4);
     }
     warp_mma(&d, &a, &b);
-    for (int i = 0; i < LANES * 4 * 16 * 8; i++) {
-        const int lane = i / 512, x = i / 128 % 4, r = i / 8 % 16, c = i % 8;
-        if (d.x[lane][x] == (r + 1) * (1 + 100.0 * c))
-            printf("2 %d %d %d %d\n", lane, x / 2, r, c);
+    for (int i = 0; i < LANES * 4; i++) {
+        const int number = (int)d.x[i / 4][i % 4], row = number % 100 - 1;
+        printf("2 %d %d %d %d\n", i / 4, i % 4 / 2, row, number / (row + 1) / 100);
     }
 }
 
