@@ -12,7 +12,6 @@ LABSTEPS  = $(if $(filter 1 2 3 4 5 6 7 8,$(LAB)),$(shell \
               sed -n 's/^$(LAB)	.*	//p' book/labs/weeks.tsv))
 LABFILE   = $(firstword $(LABSTEPS:%=book/labs/%.lab) \
               $(wildcard book/labs/$(LAB).lab book/labs/$(LAB)_*.lab))
-LABID     = $(basename $(notdir $(LABFILE)))
 lab_warn := -Wno-error -Wno-unused-variable -Wno-unused-but-set-variable \
             -Wno-unused-function -Wno-return-type
 lab_asan := -fsanitize=address,undefined -fno-sanitize-recover=all -O0

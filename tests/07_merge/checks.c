@@ -7,7 +7,6 @@
  * compared bit for bit. Entries that the exchange must not read are NaN. */
 #include "folded.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -122,22 +121,6 @@ int merge_draw(struct whole *a, struct stream *s, int R, int64_t L)
         return 0;
     merge_fill(a, s);
     return 1;
-}
-
-void merge_own_maps(const struct whole *a, const struct kcp_context *x, double *maps_)
-{
-    double (*maps)[HV][K][V + K] = (double (*)[HV][K][V + K])maps_;
-    for (int s = 0; s < x->NS; s++) {
-        const int j = x->seg0 + s, want = kcp_plan_want(a->plan, j, a->backward);
-        for (int n = 0; n < HV; n++)
-            for (int i = 0; i < K; i++) {
-                for (int v = 0; v < V; v++)
-                    maps[s][n][i][v] =
-                        want & KCP_WANT_H ? a->h[a->backward][j][n][i][v] : NAN;
-                for (int p = 0; p < K; p++)
-                    maps[s][n][i][V + p] = want & KCP_WANT_M ? a->M[j][n][i][p] : NAN;
-            }
-    }
 }
 
 static int same(struct kcp_traffic a, struct kcp_traffic b)

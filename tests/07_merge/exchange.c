@@ -26,11 +26,23 @@ static int move(const struct memory *m, void *to, double *numbers, int64_t n, si
     return err;
 }
 
-/* Fills the rank's maps. States become NaN, except states that start a sequence. */
-static void fill_rows(const struct whole *a, const struct kcp_context *x, double *maps,
+/* Fills the rank's maps [NS,HV,K,V+K]; parts of maps that kcp_plan_want excludes become
+ * NaN. States become NaN, except states that start a sequence. */
+static void fill_rows(const struct whole *a, const struct kcp_context *x, double *maps_,
                       double *states)
 {
-    merge_own_maps(a, x, maps);
+    double (*maps)[HV][K][V + K] = (double (*)[HV][K][V + K])maps_;
+    for (int s = 0; s < x->NS; s++) {
+        const int j = x->seg0 + s, want = kcp_plan_want(a->plan, j, a->backward);
+        for (int n = 0; n < HV; n++)
+            for (int i = 0; i < K; i++) {
+                for (int v = 0; v < V; v++)
+                    maps[s][n][i][v] =
+                        want & KCP_WANT_H ? a->h[a->backward][j][n][i][v] : NAN;
+                for (int p = 0; p < K; p++)
+                    maps[s][n][i][V + p] = want & KCP_WANT_M ? a->M[j][n][i][p] : NAN;
+            }
+    }
     for (int i = 0; i < x->NS * STATE; i++) states[i] = NAN;
     for (int s = 0; s < x->NS; s++) {
         const struct kcp_segment *g = &a->plan->seg[x->seg0 + s];
@@ -87,7 +99,8 @@ int merge_body(struct kcp_comm *comm, void *arg)
     return err;
 }
 
-int merge_wrong(const struct whole *a, int r)
+/* Returns the number of wrong values on rank r after merge_body. */
+static int wrong_values(const struct whole *a, int r)
 {
     const struct kcp_context *x = &a->plan->ctx[r];
     const double *got = &a->got[x->seg0][0][0][0];
@@ -110,7 +123,7 @@ int exchange_on(struct kcp_comm *comm, const struct memory *m, uint64_t seed,
             a->form = (enum kcp_form)(k / 2);
             a->backward = k % 2;
             err = merge_body(comm, a);
-            *wrong += err ? 0 : merge_wrong(a, comm->r);
+            *wrong += err ? 0 : wrong_values(a, comm->r);
         }
         if (a->plan) kcp_plan_free(a->plan);
         a->plan = NULL;
@@ -153,7 +166,7 @@ int exchange_trials(int trials, int R, int device)
             }
             for (int r = 0; r < R; r++)
                 if (ranks_mine() < 0 || r == ranks_mine())
-                    verdict.traffic.bytes += merge_wrong(a, r);
+                    verdict.traffic.bytes += wrong_values(a, r);
             ranks_agree(&verdict);
             wrong += verdict.traffic.bytes;
         }

@@ -35,13 +35,8 @@ int merge_pick(struct stream *s, int n);                  /* random in 0 .. n-1 
 void merge_fill(struct whole *a, struct stream *s);
 /* Draws a plan of R ranks, then calls merge_fill. Returns 0 if out of memory. */
 int merge_draw(struct whole *a, struct stream *s, int R, int64_t L);
-/* Copies a rank's maps [NS,HV,K,V+K]. Parts of maps that kcp_plan_want excludes become
- * NaN. */
-void merge_own_maps(const struct whole *a, const struct kcp_context *x, double *maps);
 /* Runs the exchange on one rank in memory a->m, and copies the states to `got`. */
 int merge_body(struct kcp_comm *comm, void *arg);
-/* Returns the number of wrong values on rank r after merge_body. */
-int merge_wrong(const struct whole *a, int r);
 /* Runs all ranks. Returns the number of segments with a wrong state, or -1 on
  * failure. */
 int merge_run(struct whole *a, char *why, size_t n);
